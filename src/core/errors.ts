@@ -1,0 +1,106 @@
+/** Where on the road a call ended. The audit's `denial.stage`. */
+export type Stage =
+  | "REQUEST"
+  | "AUTH"
+  | "LIMIT"
+  | "REGISTRY"
+  | "PERMISSION"
+  | "VALIDATION"
+  | "APPROVAL"
+  | "EXECUTION"
+  | "OUTPUT"
+  | "AUDIT";
+
+interface RefusalRow {
+  readonly stage: Stage;
+  readonly decision: "DENIED" | "ERROR";
+  readonly http: number;
+  /** Whether the same call may succeed later; `"if-safe"`: only for tools that read or are idempotent. */
+  readonly retryable: boolean | "if-safe";
+}
+
+/** Every way a call can end early. Code, stage, decision and HTTP status stand here and nowhere else. */
+export const REFUSALS = {
+  MALFORMED_REQUEST: { stage: "REQUEST", decision: "DENIED", http: 400, retryable: false },
+  UNSUPPORTED_MEDIA_TYPE: { stage: "REQUEST", decision: "DENIED", http: 415, retryable: false },
+  PAYLOAD_TOO_LARGE: { stage: "REQUEST", decision: "DENIED", http: 413, retryable: false },
+  REQUEST_TIMEOUT: { stage: "REQUEST", decision: "DENIED", http: 408, retryable: false },
+  HOST_NOT_ALLOWED: { stage: "REQUEST", decision: "DENIED", http: 403, retryable: false },
+  UNAUTHENTICATED: { stage: "AUTH", decision: "DENIED", http: 401, retryable: false },
+  AUTH_UNAVAILABLE: { stage: "AUTH", decision: "ERROR", http: 503, retryable: true },
+  TOOL_NOT_FOUND: { stage: "REGISTRY", decision: "DENIED", http: 404, retryable: false },
+  PERMISSION_DENIED: { stage: "PERMISSION", decision: "DENIED", http: 403, retryable: false },
+  INVALID_INPUT: { stage: "VALIDATION", decision: "DENIED", http: 400, retryable: false },
+  RATE_LIMITED: { stage: "LIMIT", decision: "DENIED", http: 429, retryable: true },
+  OVERLOADED: { stage: "LIMIT", decision: "DENIED", http: 503, retryable: true },
+  SHUTTING_DOWN: { stage: "LIMIT", decision: "DENIED", http: 503, retryable: true },
+  APPROVAL_DENIED: { stage: "APPROVAL", decision: "DENIED", http: 403, retryable: false },
+  TARGET_REFUSED: { stage: "EXECUTION", decision: "ERROR", http: 422, retryable: false },
+  TARGET_FAILED: { stage: "EXECUTION", decision: "ERROR", http: 502, retryable: false },
+  TARGET_UNAVAILABLE: { stage: "EXECUTION", decision: "ERROR", http: 503, retryable: "if-safe" },
+  DEADLINE_EXCEEDED: { stage: "EXECUTION", decision: "ERROR", http: 504, retryable: "if-safe" },
+  CANCELLED: { stage: "EXECUTION", decision: "ERROR", http: 499, retryable: false },
+  OUTCOME_UNKNOWN: { stage: "EXECUTION", decision: "ERROR", http: 502, retryable: false },
+  INVALID_OUTPUT: { stage: "OUTPUT", decision: "ERROR", http: 500, retryable: false },
+  OUTPUT_TOO_LARGE: { stage: "OUTPUT", decision: "ERROR", http: 500, retryable: false },
+  AUDIT_UNAVAILABLE: { stage: "AUDIT", decision: "ERROR", http: 503, retryable: false },
+  INTERNAL: { stage: "EXECUTION", decision: "ERROR", http: 500, retryable: false },
+} as const satisfies Record<string, RefusalRow>;
+
+export type RefusalCode = keyof typeof REFUSALS;
+
+export interface RefusalOptions {
+  /** For the agent: which fields, permissions or status. Never text of a target, a path or a secret. */
+  readonly details?: Readonly<Record<string, unknown>>;
+  readonly retryAfterMs?: number;
+  /** For the operator: goes to the log and never leaves. */
+  readonly cause?: unknown;
+}
+
+/**
+ * A coded no: the only expected way for a call to end early. `message` tells the agent how to mend the call,
+ * `cause` tells the operator what happened.
+ */
+export class Refusal extends Error {
+  override readonly name = "Refusal";
+  readonly code: RefusalCode;
+  readonly details: Readonly<Record<string, unknown>> | undefined;
+  readonly retryAfterMs: number | undefined;
+
+  constructor(code: RefusalCode, message: string, options: RefusalOptions = {}) {
+    super(message, "cause" in options ? { cause: options.cause } : undefined);
+    this.code = code;
+    this.details = options.details;
+    this.retryAfterMs = options.retryAfterMs;
+  }
+}
+
+/** One thing that is wrong in a manifest or a configuration, with the place to mend it. */
+export interface Fault {
+  readonly field: string;
+  readonly message: string;
+}
+
+/** All that is wrong with one tool's manifest. */
+export class ManifestError extends Error {
+  override readonly name = "ManifestError";
+  readonly tool: string;
+  readonly faults: readonly Fault[];
+
+  constructor(tool: string, faults: readonly Fault[]) {
+    super(`tool ${tool}: ${faults.map((fault) => `${fault.field}: ${fault.message}`).join("; ")}`);
+    this.tool = tool;
+    this.faults = faults;
+  }
+}
+
+/** All that keeps the service from starting: each line names file, field and remedy. */
+export class StartupError extends Error {
+  override readonly name = "StartupError";
+  readonly problems: readonly string[];
+
+  constructor(problems: readonly string[]) {
+    super(`cannot start:\n${problems.map((problem) => `  - ${problem}`).join("\n")}`);
+    this.problems = problems;
+  }
+}

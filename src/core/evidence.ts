@@ -1,0 +1,62 @@
+import type { Binding, Caller, ExecutionPlan, Json, Tool } from "./types.ts";
+
+declare const earned: unique symbol;
+
+/** A value that only one step of the road may hand out. The brand exists for the type checker alone. */
+export type Evidence<Step extends string, Value> = Readonly<Value> & { readonly [earned]: Step };
+
+/** A tool in the registry, joined to its handler. */
+export interface RegisteredTool {
+  readonly tool: Tool;
+  readonly binding: Binding;
+}
+
+/** The name was looked up. Says nothing to anybody yet: a stranger must not learn which tools exist. */
+export type Found = Evidence<"found", { name: string; registered: RegisteredTool | undefined }>;
+
+/** The token is genuine, in time, and meant for us. */
+export type Verified = Evidence<"verified", { caller: Caller }>;
+
+/** There is room for this call. */
+export type Admitted = Evidence<"admitted", { caller: Caller }>;
+
+/** The tool exists, and who asks is known. */
+export type Known = Evidence<"known", RegisteredTool & { caller: Caller }>;
+
+/** The caller holds every permission that the tool requires. */
+export type Authorized = Evidence<"authorized", RegisteredTool & { caller: Caller }>;
+
+/** The arguments passed the tool's schema; `input` is the schema's output and the raw arguments are not used again. */
+export type Parsed = Evidence<"parsed", RegisteredTool & { caller: Caller; input: unknown }>;
+
+/** The caller also holds what these very arguments demand. */
+export type Elevated = Evidence<"elevated", RegisteredTool & { caller: Caller; input: unknown }>;
+
+/** What will run is settled; `digest` is the hex SHA-256 that seals it. */
+export type Planned = Evidence<
+  "planned",
+  RegisteredTool & { caller: Caller; input: unknown; plan: ExecutionPlan; digest: string }
+>;
+
+/** The gate let exactly this plan through; `by` says which rule or who. */
+export type Approved = Evidence<
+  "approved",
+  RegisteredTool & { caller: Caller; plan: ExecutionPlan; digest: string; by: string }
+>;
+
+/** What the handler answered: unknown until the output schema has read it. */
+export type Executed = Evidence<"executed", { tool: Tool; raw: unknown }>;
+
+/** What may leave: parsed, filtered by the policy, bounded. */
+export type Released = Evidence<"released", { result: Json; filteredFields: readonly string[]; outputHash: string }>;
+
+/** The entry of this call is on disk (or summed up, for strangers who knock too often). Without it there is no answer. */
+export type Receipt = Evidence<"receipt", { traceId: string }>;
+
+/**
+ * Hands out evidence. A step may mint only its own kind; `tests/house/evidence.test.ts` holds the list of
+ * which file mints what.
+ */
+export function mint<E extends Evidence<string, unknown>>(value: Omit<E, typeof earned>): E {
+  return value as E;
+}

@@ -1,0 +1,168 @@
+import type { z } from "zod";
+
+/** A JSON value: what plans, arguments and answers are made of. */
+export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
+
+/** How much a tool can change. Decides whether an intent is written first and how the approval gate starts. */
+export type Classification = "read" | "write" | "destructive";
+
+/** What kind of act a tool is, for the approval gate. `ask` is a question to a person and is never auto-approved. */
+export type Category = "read" | "write" | "command" | "network" | "ask";
+
+/** What happens to an output field. Fields that no pattern names are stripped. */
+export type FieldAction = "allow" | "mask" | "redact";
+
+/** Field patterns (`customer.email`, `items[].email`, `customer.*`, `*.email`, `*`) to actions. */
+export type OutputPolicy = Readonly<Record<string, FieldAction>>;
+
+/** Whether an argument may stand in the audit: in clear, masked, or as `"[not logged]"`. Keys are top-level input fields. */
+export type InputPolicy = Readonly<Record<string, "log" | "mask" | "omit">>;
+
+/**
+ * Who calls, from a verified token and nowhere else. The pair (issuer, subject) is the identity.
+ * `actors` are the `sub`s of the RFC 8693 `act` chain, outermost first.
+ */
+export interface Caller {
+  readonly issuer: string;
+  readonly subject: string;
+  readonly permissions: readonly string[];
+  readonly actors: readonly string[];
+  /** Seconds since 1970, from `exp`. */
+  readonly expiresAt: number;
+}
+
+/** The caller must hold every permission in `required`, and every one of `elevatedIf.required` when `when` says so. */
+export interface ToolPermissions<Input = never> {
+  readonly required: readonly string[];
+  readonly elevatedIf?: {
+    /** Judged on the parsed input. Anything but `false` elevates; a throw refuses the call. */
+    when(input: Input): boolean;
+    readonly required: readonly string[];
+  };
+}
+
+export interface GrpcTarget {
+  readonly system: string;
+  readonly grpc: { readonly package: string; readonly service: string; readonly method: string };
+}
+
+/** One way to ask the command for a fact while planning. The whole trimmed stdout must match `answer`. */
+export interface LookupAttempt {
+  readonly args: readonly string[];
+  readonly answer: RegExp;
+}
+
+/** Attempts in order; the first whose command exits 0 with a matching answer wins. */
+export type Lookup<Input = never> = (input: Input) => readonly LookupAttempt[];
+
+/** gRPC status names an exit code may be declared to mean; `"OK"` counts the exit as success. */
+export type ExitMeaning = "OK" | TargetStatus;
+
+/** How stdout becomes the handler's answer. `text` fills the output schema's only string field. */
+export type StdoutParser = "text" | "json" | ((stdout: string, input: unknown) => unknown);
+
+export interface CliTarget<Input = never, Names extends string = string> {
+  readonly system: string;
+  readonly cli: {
+    /** A plain command name that the configuration allows; resolved to an absolute path once, at load. */
+    readonly command: string;
+    /** Absolute working directory. Without it the child runs in an empty private directory. */
+    cwd?(input: Input): string;
+    /** Every token of the argv that may begin with `-`: exact, or `--name=` for `--name=value`. */
+    readonly options?: readonly string[];
+    /** Facts looked up with the same command before the argv is built. */
+    readonly lookups?: Readonly<Record<Names, Lookup<Input>>>;
+    /** The argv after the command. Pure. */
+    argsBuilder(input: Input, lookups: Readonly<Record<Names, string>>): readonly string[];
+    /** Further variables of the child's environment, fixed by the manifest. */
+    readonly environment?: Readonly<Record<string, string>>;
+    readonly parse?: StdoutParser;
+    readonly exitCodes?: Readonly<Record<number, ExitMeaning>>;
+  };
+}
+
+/** What an inline tool is handed beside its input. */
+export interface InlineContext {
+  readonly signal: AbortSignal;
+  readonly traceId: string;
+  readonly caller: Pick<Caller, "issuer" | "subject" | "permissions">;
+}
+
+export interface InlineTarget<Input = never> {
+  readonly system: string;
+  inline(input: Input, context: InlineContext): unknown;
+}
+
+/** The statuses a target's own "no" may have; the names are gRPC's. */
+export type TargetStatus = "NOT_FOUND" | "ALREADY_EXISTS" | "INVALID_ARGUMENT" | "FAILED_PRECONDITION" | "OUT_OF_RANGE";
+
+export interface ToolLimits {
+  /** Bytes of the handler's answer, or of stdout. Over it the call ends with OUTPUT_TOO_LARGE. */
+  readonly outputBytesMax?: number;
+  /** Calls of this tool in flight at once. */
+  readonly concurrentCallsMax?: number;
+}
+
+export interface ToolApproval<Input = never> {
+  /** `true`: every call asks a person, whatever the mode. */
+  readonly required?: boolean;
+  /** Whether this call asks. Only `false` means no; a throw means yes. */
+  needsApproval?(input: Input): boolean;
+}
+
+/** A tool after `defineTool`: checked, completed with defaults, frozen. */
+export interface Tool {
+  readonly name: string;
+  readonly description: string;
+  readonly version: string;
+  readonly classification: Classification;
+  readonly category: Category;
+  readonly permissions: ToolPermissions;
+  readonly input: z.ZodObject;
+  readonly output: z.ZodType;
+  readonly outputPolicy: OutputPolicy;
+  readonly inputPolicy: InputPolicy;
+  readonly approval: ToolApproval;
+  readonly target: GrpcTarget | CliTarget | InlineTarget;
+  readonly timeoutMs: number;
+  readonly limits: Required<ToolLimits>;
+  readonly idempotent: boolean;
+  readonly examples: { readonly accepts: readonly unknown[]; readonly rejects: readonly unknown[] };
+}
+
+/** Which handler reaches the target. */
+export type TargetKind = "grpc" | "cli" | "inline";
+
+/**
+ * Exactly what will run. JSON and deterministic: the same input against an unchanged world gives the same plan,
+ * so no trace id, deadline, token or clock is in it.
+ */
+export interface ExecutionPlan {
+  readonly kind: TargetKind;
+  readonly [key: string]: Json;
+}
+
+export interface PlanContext {
+  readonly signal: AbortSignal;
+}
+
+export interface RunContext {
+  readonly signal: AbortSignal;
+  /** Milliseconds since 1970. */
+  readonly deadline: number;
+  readonly traceId: string;
+  readonly traceparent?: string;
+  readonly caller: Caller;
+}
+
+/** One tool joined to its handler, made once at start. `plan` may look and changes nothing; `run` takes the plan alone. */
+export interface Binding {
+  plan(input: unknown, context: PlanContext): ExecutionPlan | Promise<ExecutionPlan>;
+  run(plan: ExecutionPlan, context: RunContext): Promise<unknown>;
+}
+
+/** How one kind of target is reached. `bind` throws a `ManifestError` when the tool can never work here. */
+export interface Handler {
+  bind(tool: Tool): Binding;
+  close(): Promise<void>;
+}
