@@ -1,3 +1,5 @@
+import type { CompiledInputPolicy } from "./input-policy.ts";
+import type { CompiledPolicy } from "./output-policy.ts";
 import type { Binding, Caller, ExecutionPlan, Json, Tool } from "./types.ts";
 
 declare const earned: unique symbol;
@@ -5,10 +7,14 @@ declare const earned: unique symbol;
 /** A value that only one step of the road may hand out. The brand exists for the type checker alone. */
 export type Evidence<Step extends string, Value> = Readonly<Value> & { readonly [earned]: Step };
 
-/** A tool in the registry, joined to its handler. */
+export type AnyEvidence = Evidence<string, object>;
+
+/** A tool in the registry: joined to its handler, its policies compiled. */
 export interface RegisteredTool {
   readonly tool: Tool;
   readonly binding: Binding;
+  readonly outputPolicy: CompiledPolicy;
+  readonly inputPolicy: CompiledInputPolicy;
 }
 
 /** The name was looked up. Says nothing to anybody yet: a stranger must not learn which tools exist. */
@@ -45,7 +51,7 @@ export type Approved = Evidence<
 >;
 
 /** What the handler answered: unknown until the output schema has read it. */
-export type Executed = Evidence<"executed", { tool: Tool; raw: unknown }>;
+export type Executed = Evidence<"executed", RegisteredTool & { raw: unknown }>;
 
 /** What may leave: parsed, filtered by the policy, bounded. */
 export type Released = Evidence<"released", { result: Json; filteredFields: readonly string[]; outputHash: string }>;

@@ -15,8 +15,11 @@ export type FieldAction = "allow" | "mask" | "redact";
 /** Field patterns (`customer.email`, `items[].email`, `customer.*`, `*.email`, `*`) to actions. */
 export type OutputPolicy = Readonly<Record<string, FieldAction>>;
 
-/** Whether an argument may stand in the audit: in clear, masked, or as `"[not logged]"`. Keys are top-level input fields. */
-export type InputPolicy = Readonly<Record<string, "log" | "mask" | "omit">>;
+/**
+ * Argument patterns to actions: what of the arguments may stand in the audit. Arguments that no pattern names appear as
+ * `"[not logged]"`; enums, booleans, bounded numbers and uuids are logged unless a pattern says otherwise.
+ */
+export type InputPolicy = Readonly<Record<string, FieldAction>>;
 
 /**
  * Who calls, from a verified token and nowhere else. The pair (issuer, subject) is the identity.
@@ -52,8 +55,11 @@ export interface LookupAttempt {
   readonly answer: RegExp;
 }
 
-/** Attempts in order; the first whose command exits 0 with a matching answer wins. */
-export type Lookup<Input = never> = (input: Input) => readonly LookupAttempt[];
+/**
+ * Attempts in order; the first whose command exits 0 with a matching answer wins. Lookups run in the order in which they are
+ * declared, and `found` holds the answers of those before.
+ */
+export type Lookup<Input = never> = (input: Input, found: Readonly<Record<string, string>>) => readonly LookupAttempt[];
 
 /** gRPC status names an exit code may be declared to mean; `"OK"` counts the exit as success. */
 export type ExitMeaning = "OK" | TargetStatus;
@@ -74,8 +80,8 @@ export interface CliTarget<Input = never, Names extends string = string> {
     readonly lookups?: Readonly<Record<Names, Lookup<Input>>>;
     /** The argv after the command. Pure. */
     argsBuilder(input: Input, lookups: Readonly<Record<Names, string>>): readonly string[];
-    /** Further variables of the child's environment, fixed by the manifest. */
-    readonly environment?: Readonly<Record<string, string>>;
+    /** Further variables of the child's environment: fixed, or built from the input. Names that could inject code are refused. */
+    readonly environment?: Readonly<Record<string, string>> | ((input: Input) => Readonly<Record<string, string>>);
     readonly parse?: StdoutParser;
     readonly exitCodes?: Readonly<Record<number, ExitMeaning>>;
   };
@@ -88,9 +94,10 @@ export interface InlineContext {
   readonly caller: Pick<Caller, "issuer" | "subject" | "permissions">;
 }
 
+/** A function as target: for the library and for tests. What it returns is parsed like any other answer. */
 export interface InlineTarget<Input = never> {
   readonly system: string;
-  inline(input: Input, context: InlineContext): unknown;
+  handler(input: Input, context: InlineContext): unknown;
 }
 
 /** The statuses a target's own "no" may have; the names are gRPC's. */
@@ -151,7 +158,7 @@ export interface RunContext {
   /** Milliseconds since 1970. */
   readonly deadline: number;
   readonly traceId: string;
-  readonly traceparent?: string;
+  readonly traceparent?: string | undefined;
   readonly caller: Caller;
 }
 

@@ -1,0 +1,108 @@
+import type { RefusalCode, Stage } from "../core/errors.ts";
+import type { Classification } from "../core/types.ts";
+import { escapeJson } from "./escape.ts";
+
+/** Bytes of one line without its line end. Readers may count on it. */
+export const LINE_BYTES_MAX = 65_536;
+
+/** What is kept of a list and of a text when an entry is over the bound even without its arguments. */
+const REDUCED_ITEMS_MAX = 8;
+const REDUCED_CHARACTERS_MAX = 128;
+
+/** One line of `audit-logs/YYYY-MM-DD.jsonl`: one call. */
+export interface AuditEntry {
+  /** ISO 8601, UTC, milliseconds; never earlier than the line before it in the file. */
+  readonly timestamp: string;
+  readonly traceId: string;
+  readonly caller: {
+    /** From a verified token, else `"anonymous"`. */
+    readonly sub: string;
+    readonly permissions: readonly string[];
+    readonly iss?: string;
+    /** `sub`s of the `act` chain, outermost first. */
+    readonly act?: readonly string[];
+  };
+  readonly tool: {
+    readonly name: string;
+    readonly classification: Classification | "unknown";
+    readonly targetSystem: string;
+  };
+  readonly request: {
+    /** Only what the tool's `inputPolicy` lets into the log. */
+    readonly args: Readonly<Record<string, unknown>>;
+    /** Hex, over all arguments. */
+    readonly argsHash: string;
+    readonly hashAlg: string;
+    readonly session?: string;
+    readonly callId?: string;
+    /** What the agent says about itself: untrusted. */
+    readonly reason?: string;
+    /** The entry was over `LINE_BYTES_MAX`: `args`, and if need be lists and texts, are not all here. */
+    readonly truncated?: true;
+  };
+  readonly decision: "ALLOWED" | "DENIED" | "ERROR" | "PENDING";
+  readonly denial?: { readonly reason: string; readonly stage: Stage; readonly details?: unknown };
+  readonly error?: { readonly code: RefusalCode };
+  readonly response?: { readonly filteredFields: readonly string[]; readonly outputHash: string };
+  /** Milliseconds. */
+  readonly duration: number;
+  /** The rule or the person that let the plan through. */
+  readonly approval?: { readonly by: string };
+  readonly plan?: { readonly digest: string };
+  /** Milliseconds per step of the road. */
+  readonly stages?: Readonly<Record<string, number>>;
+  /** W3C ids: hex. `parentSpanId` is the span that called us. */
+  readonly trace?: { readonly traceId: string; readonly spanId?: string; readonly parentSpanId?: string };
+  /** Which replica wrote the line. */
+  readonly instance: string;
+  /** Calls that this line sums up; one when left out. */
+  readonly count?: number;
+}
+
+/** What a call brings to its entry; the log adds the rest. */
+export type EntryDraft = Omit<AuditEntry, "timestamp" | "instance">;
+
+/**
+ * The entry as one line of JSON, without the line end, of at most `LINE_BYTES_MAX` bytes. JSON is never cut: an entry
+ * over the bound, or with arguments that are no JSON, loses its arguments; one still over it loses details and the ends of lists and texts.
+ */
+export function serializeEntry(entry: AuditEntry): string {
+  return serializeWithin(entry) ?? serializeWithin(withoutArguments(entry)) ?? escapeJson(reduce(entry));
+}
+
+function serializeWithin(entry: AuditEntry): string | undefined {
+  try {
+    return toLine(entry);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Escaped JSON, or `undefined` when it is over the bound. Escaping only adds, so what is too long before is not escaped at all. */
+export function toLine(value: object): string | undefined {
+  const json = JSON.stringify(value);
+  const line = json.length <= LINE_BYTES_MAX ? escapeJson(json) : json;
+  // A text of n UTF-16 units has n to 3n bytes: most lines need not be measured.
+  const fits = line.length * 3 <= LINE_BYTES_MAX || Buffer.byteLength(line) <= LINE_BYTES_MAX;
+  return fits ? line : undefined;
+}
+
+function withoutArguments(entry: AuditEntry): AuditEntry {
+  return { ...entry, request: { ...entry.request, args: {}, truncated: true } };
+}
+
+/** Every member is bounded here, so the line is too: about 25 texts, 3 lists and the stages, six bytes a character at worst. */
+function reduce(entry: AuditEntry): string {
+  const { denial, stages, ...rest } = withoutArguments(entry);
+  const kept = {
+    ...rest,
+    ...(denial === undefined ? {} : { denial: { reason: denial.reason, stage: denial.stage } }),
+    ...(stages === undefined ? {} : { stages: Object.fromEntries(Object.entries(stages).slice(0, REDUCED_ITEMS_MAX)) }),
+  };
+  return JSON.stringify(kept, (_key, value: unknown) => {
+    if (typeof value === "string") {
+      return value.slice(0, REDUCED_CHARACTERS_MAX);
+    }
+    return Array.isArray(value) ? value.slice(0, REDUCED_ITEMS_MAX) : value;
+  });
+}

@@ -1,0 +1,79 @@
+import fs from "node:fs";
+import { dirname, resolve } from "node:path";
+
+/** What is known of a file: where it is, how long it is. */
+export interface FileFacts {
+  readonly dev: number;
+  readonly ino: number;
+  readonly size: number;
+  isFile(): boolean;
+}
+
+/** What the writer does to files; handed in, so that a failing disk can be played. Everything throws, or rejects, on failure. */
+export interface FileOperations {
+  /** Opens for appending, creates (mode 0600) when missing, follows no link. */
+  openAppend(path: string): number;
+  /** May write less than it was given. Returns the bytes written. */
+  write(fd: number, bytes: Uint8Array, offset: number): number;
+  /** Runs on the thread pool. */
+  fdatasync(fd: number): Promise<void>;
+  /** Makes the names in a directory durable. */
+  syncDirectory(path: string): Promise<void>;
+  truncate(fd: number, length: number): void;
+  factsOf(fd: number): FileFacts;
+  /** `undefined` when there is nothing under that name. */
+  factsAt(path: string): FileFacts | undefined;
+  close(fd: number): void;
+}
+
+const { O_APPEND, O_CREAT, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = fs.constants;
+/** Without `O_NONBLOCK` the opening of a named pipe would wait for its other end. */
+const APPEND = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK;
+const DIRECTORY = O_RDONLY | O_DIRECTORY;
+const PRIVATE_FILE_MODE = 0o600;
+const PRIVATE_DIRECTORY_MODE = 0o700;
+
+export const diskFiles: FileOperations = {
+  openAppend: (path) => fs.openSync(path, APPEND, PRIVATE_FILE_MODE),
+  write: (fd, bytes, offset) => fs.writeSync(fd, bytes, offset),
+  fdatasync: (fd) =>
+    new Promise((done, failed) => {
+      fs.fdatasync(fd, (error) => (error ? failed(error) : done()));
+    }),
+  syncDirectory: syncDirectoryOnPool,
+  truncate: (fd, length) => fs.ftruncateSync(fd, length),
+  factsOf: (fd) => fs.fstatSync(fd),
+  factsAt: (path) => fs.lstatSync(path, { throwIfNoEntry: false }),
+  close: (fd) => fs.closeSync(fd),
+};
+
+/** Creates a directory, and what is missing above it, for us alone; durable. One that exists is left as it is. */
+export function makeDirectory(path: string): void {
+  const first = fs.mkdirSync(path, { recursive: true, mode: PRIVATE_DIRECTORY_MODE });
+  if (first === undefined) {
+    return;
+  }
+  const top = dirname(resolve(first));
+  let parent = resolve(path);
+  while (parent !== top) {
+    parent = dirname(parent);
+    syncDirectory(parent);
+  }
+}
+
+/** For the start, where nobody waits. */
+export function syncDirectory(path: string): void {
+  const fd = fs.openSync(path, DIRECTORY);
+  try {
+    fs.fsyncSync(fd);
+  } finally {
+    fs.closeSync(fd);
+  }
+}
+
+function syncDirectoryOnPool(path: string): Promise<void> {
+  const fd = fs.openSync(path, DIRECTORY);
+  return new Promise<void>((done, failed) => {
+    fs.fsync(fd, (error) => (error ? failed(error) : done()));
+  }).finally(() => fs.closeSync(fd));
+}

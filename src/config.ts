@@ -1,0 +1,327 @@
+import { readFileSync } from "node:fs";
+import { dirname, isAbsolute, resolve } from "node:path";
+import { parseDocument } from "yaml";
+import { z } from "zod";
+import { StartupError } from "./core/errors.ts";
+
+/** Every key, limit and default of the service stands in this file. Units are part of the names. */
+
+const name = z
+  .string()
+  .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, "must be a name of letters, digits, dot, dash, underscore");
+const text = z.string().min(1);
+const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
+
+const server = z
+  .strictObject({
+    host: text.default("127.0.0.1"),
+    port: z.int().min(0).max(65_535).default(8787),
+    /** Names, beside loopback ones, under which clients reach the service (`Host` header, without port). */
+    allowedHosts: z.array(text).default([]),
+    /** Web origins that may call; a browser sends `Origin`, agents do not. */
+    allowedOrigins: z.array(text).default([]),
+    bodyBytesMax: count(1_048_576, 67_108_864),
+    headerBytesMax: count(16_384, 65_536),
+    bodyDepthMax: count(32, 256),
+    bodyKeysMax: count(10_000, 1_000_000),
+    headersTimeoutMs: count(10_000, 120_000),
+    requestTimeoutMs: count(15_000, 600_000),
+    drainTimeoutMs: count(25_000, 600_000),
+  })
+  .prefault({});
+
+const audit = z.strictObject({
+  dir: text,
+  durability: z.enum(["fdatasync", "write"]).default("fdatasync"),
+  queueEntriesMax: count(4_096, 1_000_000),
+  /** With a key, `argsHash` is an HMAC: short values cannot be guessed from it. */
+  hashKeyFile: text.optional(),
+});
+
+const ALGORITHMS = [
+  "ES256",
+  "ES384",
+  "ES512",
+  "RS256",
+  "RS384",
+  "RS512",
+  "PS256",
+  "PS384",
+  "PS512",
+  "EdDSA",
+  "Ed25519",
+] as const;
+
+const issuer = z
+  .strictObject({
+    issuer: text,
+    audience: text.default("safe-tool-call"),
+    algorithms: z.array(z.enum(ALGORITHMS)).min(1).default(["ES256", "RS256", "EdDSA"]),
+    typ: text.optional(),
+    permissionsClaim: text.default("permissions"),
+    maxLifetimeSeconds: count(3_600, 86_400),
+    operators: z.boolean().default(false),
+    jwksUri: z.url({ protocol: /^https?$/ }).optional(),
+    jwksFile: text.optional(),
+    publicKeyFile: text.optional(),
+    /** Values instead of files, for the library. */
+    jwks: z.looseObject({ keys: z.array(z.looseObject({})) }).optional(),
+    publicKey: text.optional(),
+  })
+  .superRefine((profile, context) => {
+    const given = (["jwksUri", "jwksFile", "publicKeyFile", "jwks", "publicKey"] as const).filter(
+      (key) => profile[key] !== undefined,
+    );
+    if (given.length !== 1) {
+      context.addIssue({
+        code: "custom",
+        message: "needs exactly one of jwksUri, jwksFile, publicKeyFile (or, in the library, jwks, publicKey)",
+      });
+    }
+    if (profile.jwksUri?.startsWith("http:") && !isLoopback(new URL(profile.jwksUri).hostname)) {
+      context.addIssue({
+        code: "custom",
+        path: ["jwksUri"],
+        message: "must be https: keys over plain http can be replaced on the way",
+      });
+    }
+  });
+
+const jwt = z.strictObject({ issuers: z.array(issuer).min(1) }).superRefine(({ issuers }, context) => {
+  for (const [index, profile] of issuers.entries()) {
+    if (issuers.findIndex((other) => other.issuer === profile.issuer) < index) {
+      context.addIssue({
+        code: "custom",
+        path: ["issuers", index, "issuer"],
+        message: "stands twice: an issuer has one profile",
+      });
+    }
+  }
+  const audiences = new Set(issuers.filter((profile) => profile.operators).map((profile) => profile.audience));
+  for (const [index, profile] of issuers.entries()) {
+    if (!profile.operators && audiences.has(profile.audience)) {
+      context.addIssue({
+        code: "custom",
+        path: ["issuers", index, "audience"],
+        message: "is also an operators' audience: agents and operators need different ones",
+      });
+    }
+  }
+});
+
+const tls = z.strictObject({
+  rootCert: text,
+  clientCert: text.optional(),
+  clientKey: text.optional(),
+  /** The name in the server's certificate, when it is not the endpoint's host. */
+  serverName: text.optional(),
+});
+
+const grpcSystem = z.strictObject({
+  endpoint: z.string().regex(/^(unix:.+|[^\s/]+:\d{1,5})$/, "must be host:port or unix:path"),
+  /** A proto file, or a folder whose proto files are all loaded. */
+  proto: text,
+  tls: tls.optional(),
+  /** Says that this system is reached without TLS. Never by omission. */
+  plaintext: z.literal(true).optional(),
+  metadata: z.record(z.string().regex(/^[a-z0-9_.-]+$/), z.string().regex(/^[\x20-\x7e]*$/)).default({}),
+  messageBytesMax: count(4_194_304, 67_108_864),
+});
+
+/** Closed lists by name: repositories map to directories, others are plain lists. Keys with other values are settings. */
+const listSystem = z.record(name, z.union([z.record(name, text), z.array(name), text]));
+
+const systems = z
+  .record(name, z.unknown())
+  .default({})
+  .transform((declared, context) => {
+    const read: Record<string, SystemConfig> = {};
+    for (const [system, value] of Object.entries(declared)) {
+      const isGrpc = typeof value === "object" && value !== null && "endpoint" in value;
+      const parsed = (isGrpc ? grpcSystem.superRefine(demandTransport) : listSystem).safeParse(value);
+      if (parsed.success) read[system] = parsed.data as SystemConfig;
+      for (const issue of parsed.error?.issues ?? []) {
+        context.issues.push({ ...issue, input: value, path: [system, ...issue.path] } as z.core.$ZodRawIssue);
+      }
+    }
+    return read;
+  });
+
+function demandTransport(system: GrpcSystemConfig, context: z.RefinementCtx): void {
+  if ((system.tls === undefined) === (system.plaintext === undefined)) {
+    context.addIssue({ code: "custom", message: "needs tls, or plaintext: true, and not both" });
+  }
+  if ((system.tls?.clientCert === undefined) !== (system.tls?.clientKey === undefined)) {
+    context.addIssue({ code: "custom", path: ["tls"], message: "clientCert and clientKey go together" });
+  }
+}
+
+const commands = z
+  .strictObject({
+    /** Base commands that manifests may name: plain names are looked up on PATH once, at start; absolute paths are taken as they are. */
+    allowed: z.array(text).default([]),
+  })
+  .prefault({});
+
+const limits = z
+  .strictObject({
+    concurrentCallsMax: count(1_024, 100_000),
+    concurrentCallsPerCallerMax: count(256, 100_000),
+    /** Refusals of unauthenticated peers that get a line of their own, per source and minute. */
+    strangerLinesPerMinute: count(60, 100_000),
+  })
+  .prefault({});
+
+const log = z
+  .strictObject({ level: z.enum(["debug", "info", "warn", "error", "silent"]).default("info") })
+  .prefault({});
+
+const schema = z.strictObject({
+  server,
+  /** Files or folders of manifests. */
+  tools: z.array(z.unknown()).min(1),
+  audit,
+  jwt,
+  systems,
+  commands,
+  limits,
+  log,
+});
+
+export type GrpcSystemConfig = z.output<typeof grpcSystem>;
+export type ListSystemConfig = z.output<typeof listSystem>;
+export type SystemConfig = GrpcSystemConfig | ListSystemConfig;
+export type IssuerConfig = z.output<typeof issuer>;
+
+/** The configuration, read once and frozen. `tools` holds paths, or in the library also tools themselves. */
+export interface Config extends Readonly<z.output<typeof schema>> {
+  /** Relative paths are taken from here. */
+  readonly folder: string;
+  /** PATH of the service, for finding the allowed commands. */
+  readonly searchPath: string;
+}
+
+/** What an embedder or a YAML file may write. */
+export type ConfigInput = z.input<typeof schema>;
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Environment variables and where in the configuration they go. */
+const OVERRIDES = [
+  { variable: "STC_HOST", path: ["server", "host"], read: (value: string): unknown => value },
+  {
+    variable: "STC_PORT",
+    path: ["server", "port"],
+    read: (value: string): unknown => (/^\d{1,5}$/.test(value) ? Number(value) : value),
+  },
+  { variable: "STC_AUDIT_DIR", path: ["audit", "dir"], read: (value: string): unknown => value },
+  { variable: "STC_LOG_LEVEL", path: ["log", "level"], read: (value: string): unknown => value },
+] as const;
+
+/**
+ * Reads the configuration file. Paths in it are relative to its own folder.
+ *
+ * @throws {StartupError} with every mistake, each with file and field
+ */
+export function readConfigFile(path: string, environment: Environment): Config {
+  const file = resolve(path);
+  let source: string;
+  try {
+    source = readFileSync(file, "utf8");
+  } catch (error) {
+    throw new StartupError([`${file}: cannot be read (${codeOf(error)})`]);
+  }
+  const document = parseDocument(source, { uniqueKeys: true, maxAliasCount: 0 } as Parameters<typeof parseDocument>[1]);
+  if (document.errors.length > 0) {
+    throw new StartupError(document.errors.map((error) => `${file}: ${error.message.split("\n")[0]}`));
+  }
+  let written: unknown;
+  try {
+    written = document.toJS({ maxAliasCount: 0 });
+  } catch (error) {
+    throw new StartupError([`${file}: ${error instanceof Error ? error.message : "cannot be read"}`]);
+  }
+  return readConfig(written, { folder: dirname(file), environment, origin: file });
+}
+
+export interface ReadOptions {
+  readonly folder: string;
+  readonly environment: Environment;
+  /** What to call the configuration in messages. */
+  readonly origin: string;
+}
+
+/**
+ * Reads a configuration object: the same shape as the file.
+ *
+ * @throws {StartupError} with every mistake
+ */
+export function readConfig(written: unknown, { folder, environment, origin }: ReadOptions): Config {
+  const parsed = schema.safeParse(withOverrides(written, environment));
+  if (!parsed.success) {
+    throw new StartupError(
+      parsed.error.issues.map(
+        (issue) => `${origin}: ${fieldOf(issue.path)}: ${issue.message}${overrideHint(issue.path, environment)}`,
+      ),
+    );
+  }
+  return deepFreeze({ ...parsed.data, folder, searchPath: environment["PATH"] ?? "" });
+}
+
+/** An absolute path for one that the configuration names. */
+export function pathFrom(config: Pick<Config, "folder">, path: string): string {
+  return isAbsolute(path) ? path : resolve(config.folder, path);
+}
+
+export function isGrpcSystem(system: SystemConfig | undefined): system is GrpcSystemConfig {
+  return system !== undefined && typeof system["endpoint"] === "string" && "messageBytesMax" in system;
+}
+
+/** What variables the process was started with; the one place that reads them. */
+export function processEnvironment(): Environment {
+  return process.env;
+}
+
+function withOverrides(written: unknown, environment: Environment): unknown {
+  if (typeof written !== "object" || written === null) return written;
+  const config: Record<string, unknown> = { ...written };
+  for (const { variable, path, read } of OVERRIDES) {
+    const value = environment[variable];
+    if (value === undefined || value === "") continue;
+    const [section, key] = path;
+    const before = config[section];
+    config[section] = { ...(typeof before === "object" ? before : {}), [key]: read(value) };
+  }
+  return config;
+}
+
+function overrideHint(path: readonly PropertyKey[], environment: Environment): string {
+  const override = OVERRIDES.find((row) => row.path.join(".") === path.join("."));
+  return override !== undefined && environment[override.variable] ? ` (set by ${override.variable})` : "";
+}
+
+function fieldOf(path: readonly PropertyKey[]): string {
+  const field = path.reduce<string>(
+    (before, part) =>
+      typeof part === "number" ? `${before}[${part}]` : `${before}${before === "" ? "" : "."}${String(part)}`,
+    "",
+  );
+  return field === "" ? "(top level)" : field;
+}
+
+function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "[::1]" || /^127(\.\d{1,3}){3}$/.test(host);
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof Error && "code" in error ? String(error.code) : "unknown error";
+}
+
+function deepFreeze<T>(value: T): T {
+  if (typeof value !== "object" || value === null || Object.isFrozen(value)) return value;
+  if (Array.isArray(value) || Object.getPrototypeOf(value) === Object.prototype) {
+    for (const inner of Object.values(value)) deepFreeze(inner);
+    Object.freeze(value);
+  }
+  return value;
+}

@@ -1,0 +1,114 @@
+import type { RefusalCode, Stage } from "./errors.ts";
+import type { Json } from "./types.ts";
+
+/** What the agent gets for a call that ran. */
+export interface Success<Result = Json> {
+  readonly status: "success";
+  readonly tool: string;
+  readonly result: Result;
+  /** Paths of the fields that were masked, redacted or stripped. */
+  readonly filteredFields: readonly string[];
+  readonly traceId: string;
+  readonly durationMs: number;
+}
+
+/** What the agent gets for a call that did not run, or failed. */
+export interface Failure {
+  readonly status: "denied" | "error";
+  readonly error: {
+    readonly code: RefusalCode;
+    readonly stage: Stage;
+    /** How to mend the call. Never a path, a stack, a secret, or text of a target. */
+    readonly message: string;
+    readonly details?: Readonly<Record<string, unknown>>;
+    readonly retryable: boolean;
+    readonly retryAfterMs?: number;
+  };
+  readonly traceId: string;
+}
+
+export type CallResult<Result = Json> = Success<Result> | Failure;
+
+/** A call that did not succeed, as an error for those who would rather catch. `code`, `stage` and `details` say what to do. */
+export class ToolCallError extends Error {
+  override readonly name: string = "ToolCallError";
+  readonly code: RefusalCode;
+  readonly stage: Stage;
+  readonly details: Readonly<Record<string, unknown>>;
+  readonly retryable: boolean;
+  readonly traceId: string;
+
+  constructor({ error, traceId }: Failure) {
+    super(error.message);
+    this.code = error.code;
+    this.stage = error.stage;
+    this.details = error.details ?? {};
+    this.retryable = error.retryable;
+    this.traceId = traceId;
+  }
+}
+
+export class RequestError extends ToolCallError {
+  override readonly name = "RequestError";
+}
+
+export class AuthenticationError extends ToolCallError {
+  override readonly name = "AuthenticationError";
+}
+
+export class LimitError extends ToolCallError {
+  override readonly name = "LimitError";
+}
+
+export class ToolNotFoundError extends ToolCallError {
+  override readonly name = "ToolNotFoundError";
+}
+
+/** `details.missingPermissions` names what the token lacks. */
+export class PermissionDeniedError extends ToolCallError {
+  override readonly name = "PermissionDeniedError";
+}
+
+/** `details.issues` names each field and what is wrong with it. */
+export class ValidationError extends ToolCallError {
+  override readonly name = "ValidationError";
+}
+
+export class ApprovalDeniedError extends ToolCallError {
+  override readonly name = "ApprovalDeniedError";
+}
+
+export class ExecutionError extends ToolCallError {
+  override readonly name = "ExecutionError";
+}
+
+export class OutputError extends ToolCallError {
+  override readonly name = "OutputError";
+}
+
+export class AuditError extends ToolCallError {
+  override readonly name = "AuditError";
+}
+
+const BY_STAGE = {
+  REQUEST: RequestError,
+  AUTH: AuthenticationError,
+  LIMIT: LimitError,
+  REGISTRY: ToolNotFoundError,
+  PERMISSION: PermissionDeniedError,
+  VALIDATION: ValidationError,
+  APPROVAL: ApprovalDeniedError,
+  EXECUTION: ExecutionError,
+  OUTPUT: OutputError,
+  AUDIT: AuditError,
+} as const satisfies Record<Stage, typeof ToolCallError>;
+
+/**
+ * The result of a call that succeeded.
+ *
+ * @throws {ToolCallError} the kind that belongs to the stage where the call ended
+ */
+export function unwrap<Result>(result: CallResult<Result>): Result {
+  if (result.status === "success") return result.result;
+  throw new BY_STAGE[result.error.stage](result);
+}

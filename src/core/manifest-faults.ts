@@ -1,0 +1,344 @@
+import { z } from "zod";
+import { unboundedStrings } from "./bounds.ts";
+import type { Fault } from "./errors.ts";
+import { unmatchedPatterns } from "./output-policy.ts";
+import { inputJsonSchema } from "./tool-formats.ts";
+
+/** A manifest before anything about it is believed: TypeScript's word does not reach hand-written JavaScript. */
+type Unread = Readonly<Record<string, unknown>>;
+
+type Check = (manifest: Unread) => readonly Fault[];
+
+const NAME = /^[a-z][a-z0-9_]{0,63}$/;
+const PERMISSION = /^[\x21-\x7e]{1,128}$/;
+const COMMAND = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$/;
+const SYSTEM = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
+const OPTION = /^--?[A-Za-z0-9][^\s\0]*$/;
+const CLASSIFICATIONS = ["read", "write", "destructive"];
+const CATEGORIES = ["read", "write", "command", "network", "ask"];
+const ACTIONS = ["allow", "mask", "redact"];
+const TIMEOUT_MS_MAX = 600_000;
+const OUTPUT_BYTES_MAX = 67_108_864;
+const DESCRIPTION_CHARACTERS_MAX = 4_096;
+
+/** Permissions that only operators hold; a tool that required one would teach agents to carry it. */
+const OPERATOR_PERMISSIONS = /^(approvals|audit|modes|grants|metrics):/;
+
+/** Programs whose arguments are programs. The argv rules mean nothing to them. */
+const INTERPRETERS =
+  /^(sh|bash|rbash|dash|ash|zsh|ksh|mksh|fish|csh|tcsh|busybox|toybox|env|xargs|sudo|doas|su|ssh|nohup|setsid|timeout|nice|stdbuf|watch|script|expect|eval|exec|python[0-9.]*|pypy[0-9.]*|perl[0-9.]*|ruby[0-9.]*|node|nodejs|bun|bunx|deno|npx|npm|php[0-9.]*|lua[0-9.]*|luajit|awk|gawk|mawk|nawk|sed|tclsh[0-9.]*|wish|osascript|powershell|pwsh|cmd|make|java|jshell|groovy|scala|R|Rscript|julia|erl|elixir|iex|ghci|gdb|lldb|vi|vim|nvim|emacs|ed|ex)$/i;
+
+/** Everything in a manifest that contradicts itself or the rules, each with its field. Empty: the tool may load. */
+export function manifestFaults(manifest: unknown): readonly Fault[] {
+  if (typeof manifest !== "object" || manifest === null) return [{ field: "(manifest)", message: "must be an object" }];
+  const unread = manifest as Unread;
+  const faults = CHECKS.flatMap((check) => check(unread));
+  // Schemas are only walked, and examples only run, when the parts they are made of are sound.
+  return faults.length > 0 ? faults : DEEP_CHECKS.flatMap((check) => check(unread));
+}
+
+const KEYS = new Set(
+  "name description version classification category permissions input output outputPolicy inputPolicy approval target handler timeoutMs limits idempotent examples".split(
+    " ",
+  ),
+);
+
+const CHECKS: readonly Check[] = [
+  (manifest) =>
+    Object.keys(manifest)
+      .filter((key) => !KEYS.has(key))
+      .map((key) => ({ field: key, message: "is not a field of a manifest" })),
+  ({ name }) => unless(isText(name) && NAME.test(name), "name", "must match [a-z][a-z0-9_]{0,63}"),
+  ({ description }) =>
+    unless(
+      isText(description) && description.trim() !== "" && description.length <= DESCRIPTION_CHARACTERS_MAX,
+      "description",
+      `must say in 1 to ${DESCRIPTION_CHARACTERS_MAX} characters what the tool does`,
+    ),
+  ({ version }) => unless(version === undefined || isText(version), "version", "must be a string"),
+  ({ classification }) =>
+    unless(oneOf(CLASSIFICATIONS, classification), "classification", "must be read, write or destructive"),
+  category,
+  permissions,
+  ({ input }) => inputShape(input),
+  ({ output }) => unless(isSchema(output), "output", "must be a Zod schema"),
+  ({ outputPolicy }) => policyShape("outputPolicy", outputPolicy),
+  ({ inputPolicy }) => (inputPolicy === undefined ? [] : policyShape("inputPolicy", inputPolicy)),
+  target,
+  approval,
+  ({ timeoutMs }) =>
+    unless(
+      timeoutMs === undefined || wholeNumber(timeoutMs, TIMEOUT_MS_MAX),
+      "timeoutMs",
+      `must be a whole number from 1 to ${TIMEOUT_MS_MAX}`,
+    ),
+  limits,
+  ({ idempotent }) =>
+    unless(idempotent === undefined || typeof idempotent === "boolean", "idempotent", "must be a boolean"),
+];
+
+const DEEP_CHECKS: readonly Check[] = [
+  ({ input }) => attempt("input", () => void inputJsonSchema(input as z.ZodObject)),
+  ({ output }) => attempt("output", () => void z.toJSONSchema(output as z.ZodType, { io: "output" })),
+  ({ outputPolicy, output }) => policyFaults("outputPolicy", outputPolicy, output),
+  ({ inputPolicy, input }) => (inputPolicy === undefined ? [] : policyFaults("inputPolicy", inputPolicy, input)),
+  ({ target: aimed, input }) =>
+    isObject(aimed) && "cli" in aimed
+      ? unboundedStrings(input as z.ZodType).map(({ field, message }) => ({ field: `input.${field}`, message }))
+      : [],
+  examples,
+];
+
+function category({ category: declared, classification, target: aimed, handler }: Unread): readonly Fault[] {
+  if (declared === undefined) {
+    const inline = handler !== undefined || (isObject(aimed) && "handler" in aimed);
+    return unless(
+      !inline || classification === "read",
+      "category",
+      "must be declared by an inline tool that is not read",
+    );
+  }
+  if (!oneOf(CATEGORIES, declared)) {
+    return [{ field: "category", message: "must be read, write, command, network or ask" }];
+  }
+  const softer = declared === "read" && classification !== "read";
+  return unless(!softer, "category", `read is softer than the classification ${String(classification)}`);
+}
+
+function permissions({ permissions: declared }: Unread): readonly Fault[] {
+  if (!isObject(declared)) return [{ field: "permissions", message: "must be { required: [...] }" }];
+  const faults = [...permissionList("permissions.required", declared["required"])];
+  faults.push(...unknownKeys("permissions", declared, ["required", "elevatedIf"]));
+  const elevated = declared["elevatedIf"];
+  if (elevated === undefined) return faults;
+  if (!isObject(elevated) || typeof elevated["when"] !== "function") {
+    return [
+      ...faults,
+      { field: "permissions.elevatedIf", message: "must be { when: (input) => boolean, required: [...] }" },
+    ];
+  }
+  faults.push(...permissionList("permissions.elevatedIf.required", elevated["required"]));
+  return [...faults, ...unknownKeys("permissions.elevatedIf", elevated, ["when", "required"])];
+}
+
+function permissionList(field: string, list: unknown): readonly Fault[] {
+  if (!Array.isArray(list) || list.length === 0) {
+    return [{ field, message: "must name at least one permission: a tool that anybody may call does not exist" }];
+  }
+  return list.flatMap((permission, index) => {
+    const at = `${field}[${index}]`;
+    if (!isText(permission) || !PERMISSION.test(permission)) {
+      return [{ field: at, message: "must be 1 to 128 printable ASCII characters without spaces" }];
+    }
+    return unless(!OPERATOR_PERMISSIONS.test(permission), at, `${permission} belongs to operators`);
+  });
+}
+
+function inputShape(input: unknown): readonly Fault[] {
+  if (!isSchema(input)) return [{ field: "input", message: "must be a Zod schema" }];
+  const { def } = input._zod;
+  if (def.type !== "object")
+    return [{ field: "input", message: "must be z.object or z.strictObject: arguments have names" }];
+  const catchall = (def as z.core.$ZodObjectDef).catchall;
+  const loose = catchall !== undefined && catchall._zod.def.type !== "never";
+  return unless(!loose, "input", "must not be loose: arguments that no schema names would reach the target");
+}
+
+function policyShape(field: string, policy: unknown): readonly Fault[] {
+  if (!isObject(policy)) return [{ field, message: 'must map field paths to "allow", "mask" or "redact"' }];
+  return Object.entries(policy).flatMap(([path, action]) =>
+    unless(oneOf(ACTIONS, action), `${field}["${path}"]`, "must be allow, mask or redact"),
+  );
+}
+
+function policyFaults(field: string, policy: unknown, schema: unknown): readonly Fault[] {
+  return unmatchedPatterns(policy as Record<string, never>, schema as z.ZodType).map((message) => ({ field, message }));
+}
+
+function target({ target: aimed, handler }: Unread): readonly Fault[] {
+  if (handler !== undefined) {
+    if (typeof handler !== "function") return [{ field: "handler", message: "must be a function" }];
+    if (aimed === undefined) return [];
+    if (!isObject(aimed)) return [{ field: "target", message: "must be an object" }];
+    return [...system(aimed), ...unknownKeys("target", aimed, ["system"])];
+  }
+  if (!isObject(aimed)) return [{ field: "target", message: "must name a system and grpc, cli or handler" }];
+  const kinds = ["grpc", "cli", "handler"].filter((kind) => kind in aimed);
+  const [kind] = kinds;
+  if (kinds.length !== 1 || kind === undefined) {
+    return [{ field: "target", message: "must have exactly one of grpc, cli, handler" }, ...system(aimed)];
+  }
+  return [
+    ...system(aimed),
+    ...unknownKeys("target", aimed, ["system", kind]),
+    ...TARGETS[kind as keyof typeof TARGETS](aimed[kind]),
+  ];
+}
+
+function system({ system: name }: Unread): readonly Fault[] {
+  return unless(isText(name) && SYSTEM.test(name), "target.system", "must name the system that the tool reaches");
+}
+
+const TARGETS = {
+  handler: (handler: unknown) => unless(typeof handler === "function", "target.handler", "must be a function"),
+  grpc: (grpc: unknown) => {
+    if (!isObject(grpc)) return [{ field: "target.grpc", message: "must be { package, service, method }" }];
+    return [
+      ...["package", "service", "method"].flatMap((key) =>
+        unless(isText(grpc[key]) && grpc[key] !== "", `target.grpc.${key}`, "must be a name"),
+      ),
+      ...unknownKeys("target.grpc", grpc, ["package", "service", "method"]),
+    ];
+  },
+  cli: cliFaults,
+} as const;
+
+const CLI_KEYS = ["command", "cwd", "options", "lookups", "argsBuilder", "environment", "parse", "exitCodes"];
+
+function cliFaults(cli: unknown): readonly Fault[] {
+  if (!isObject(cli)) return [{ field: "target.cli", message: "must be { command, argsBuilder, … }" }];
+  const { command, cwd, options, lookups, argsBuilder, parse } = cli;
+  const isCommand = isText(command) && COMMAND.test(command);
+  return [
+    ...unknownKeys("target.cli", cli, CLI_KEYS),
+    ...unless(isCommand, "target.cli.command", "must be a plain command name; the configuration says where it is"),
+    ...unless(
+      !isCommand || !INTERPRETERS.test(command),
+      "target.cli.command",
+      `${String(command)} is a shell or interpreter: its arguments are programs`,
+    ),
+    ...unless(typeof argsBuilder === "function", "target.cli.argsBuilder", "must be a function that returns the argv"),
+    ...unless(cwd === undefined || typeof cwd === "function", "target.cli.cwd", "must be a function of the input"),
+    ...unless(
+      options === undefined ||
+        (Array.isArray(options) && options.every((option) => isText(option) && OPTION.test(option))),
+      "target.cli.options",
+      'must list the tokens that may begin with "-": "-x", "--name" or "--name="',
+    ),
+    ...unless(
+      lookups === undefined ||
+        (isObject(lookups) && Object.values(lookups).every((lookup) => typeof lookup === "function")),
+      "target.cli.lookups",
+      "must map names to functions of the input",
+    ),
+    ...unless(
+      parse === undefined || parse === "text" || parse === "json" || typeof parse === "function",
+      "target.cli.parse",
+      'must be "text", "json" or a function of stdout',
+    ),
+  ];
+}
+
+function approval({ approval: declared }: Unread): readonly Fault[] {
+  if (declared === undefined) return [];
+  if (!isObject(declared)) return [{ field: "approval", message: "must be { required?, needsApproval? }" }];
+  const { required, needsApproval } = declared;
+  return [
+    ...unknownKeys("approval", declared, ["required", "needsApproval"]),
+    ...unless(required === undefined || typeof required === "boolean", "approval.required", "must be a boolean"),
+    ...unless(
+      needsApproval === undefined || typeof needsApproval === "function",
+      "approval.needsApproval",
+      "must be a function of the input",
+    ),
+  ];
+}
+
+function limits({ limits: declared }: Unread): readonly Fault[] {
+  if (declared === undefined) return [];
+  if (!isObject(declared)) return [{ field: "limits", message: "must be { outputBytesMax?, concurrentCallsMax? }" }];
+  const { outputBytesMax, concurrentCallsMax } = declared;
+  return [
+    ...unknownKeys("limits", declared, ["outputBytesMax", "concurrentCallsMax"]),
+    ...unless(
+      outputBytesMax === undefined || wholeNumber(outputBytesMax, OUTPUT_BYTES_MAX),
+      "limits.outputBytesMax",
+      `must be a whole number from 1 to ${OUTPUT_BYTES_MAX}`,
+    ),
+    ...unless(
+      concurrentCallsMax === undefined || wholeNumber(concurrentCallsMax, 10_000),
+      "limits.concurrentCallsMax",
+      "must be a whole number from 1 to 10000",
+    ),
+  ];
+}
+
+function examples({ examples: declared, input, permissions: needs, approval: gate }: Unread): readonly Fault[] {
+  if (declared === undefined) return [];
+  if (!isObject(declared)) return [{ field: "examples", message: "must be { accepts?, rejects? }" }];
+  const schema = input as z.ZodObject;
+  const when = isObject(needs) && isObject(needs["elevatedIf"]) ? needs["elevatedIf"]["when"] : undefined;
+  const needsApproval = isObject(gate) ? gate["needsApproval"] : undefined;
+  const accepts = list(declared["accepts"]).flatMap((example, index) => {
+    const field = `examples.accepts[${index}]`;
+    const parsed = schema.safeParse(example);
+    if (!parsed.success) {
+      const issue = parsed.error.issues[0];
+      return [
+        { field, message: `is refused by the input schema at ${issue?.path.join(".") || "(top)"}: ${issue?.message}` },
+      ];
+    }
+    return [
+      ...answersBoolean(`${field}: permissions.elevatedIf.when`, when, parsed.data),
+      ...answersBoolean(`${field}: approval.needsApproval`, needsApproval, parsed.data),
+    ];
+  });
+  const rejects = list(declared["rejects"]).flatMap((example, index) =>
+    unless(!schema.safeParse(example).success, `examples.rejects[${index}]`, "is accepted by the input schema"),
+  );
+  return [...accepts, ...rejects, ...unknownKeys("examples", declared, ["accepts", "rejects"])];
+}
+
+function answersBoolean(field: string, predicate: unknown, input: unknown): readonly Fault[] {
+  if (typeof predicate !== "function") return [];
+  try {
+    return unless(typeof predicate(input) === "boolean", field, "must answer true or false");
+  } catch {
+    return [{ field, message: "throws on this example" }];
+  }
+}
+
+function unless(sound: boolean, field: string, message: string): readonly Fault[] {
+  return sound ? [] : [{ field, message }];
+}
+
+function attempt(field: string, check: () => void): readonly Fault[] {
+  try {
+    check();
+    return [];
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    return [{ field, message: `cannot be exported as JSON Schema: ${reason}` }];
+  }
+}
+
+function unknownKeys(field: string, value: Unread, known: readonly string[]): readonly Fault[] {
+  return Object.keys(value)
+    .filter((key) => !known.includes(key))
+    .map((key) => ({ field: `${field}.${key}`, message: "is not known here" }));
+}
+
+function list(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === "string";
+}
+
+function oneOf(names: readonly string[], value: unknown): boolean {
+  return isText(value) && names.includes(value);
+}
+
+function wholeNumber(value: unknown, max: number): boolean {
+  return typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= max;
+}
+
+function isObject(value: unknown): value is Unread {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** By shape, not by `instanceof`: a manifest may carry its own copy of zod. */
+function isSchema(value: unknown): value is z.ZodType {
+  return isObject(value) && isObject(value["_zod"]) && typeof (value as unknown as z.ZodType).safeParse === "function";
+}

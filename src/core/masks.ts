@@ -1,0 +1,115 @@
+/** Longer text is masked up to here, and one `…` stands for the rest. UTF-16 units. */
+const MASKED_CHARS_MAX = 1_024;
+
+/** Longer grapheme clusters lend themselves to smuggling; of those only the first code point is kept. UTF-16 units. */
+const GRAPHEME_CHARS_MAX = 16;
+
+/** A longer last label of a domain is no top-level domain, and not kept. */
+const TLD_CHARS_MAX = 10;
+
+const LONG_DIGITS = { from: 8, kept: 4 } as const;
+const SHORT_DIGITS = { from: 5, kept: 2 } as const;
+
+const SEPARATORS = " -./()+,:_#";
+
+const VISIBLE = /[\p{L}\p{N}\p{P}\p{S}]/u;
+const DIGIT = /^\p{Nd}/u;
+const LETTER_OR_DIGIT = /^[\p{L}\p{N}]/u;
+const KEEPABLE = /^[\p{L}\p{Extended_Pictographic}\p{Regional_Indicator}]/u;
+const TLD = /^[A-Za-z]{2,}$/;
+
+/** Tags and the variation selectors supplement: invisible, and able to carry any text. */
+const SMUGGLER = /[\u{e0000}-\u{e0fff}]/u;
+
+const graphemes = new Intl.Segmenter("en", { granularity: "grapheme" });
+
+/**
+ * Shows what kind of value stands here and little of the value. Words keep their first letter (`John Smith` →
+ * `J*** S****`); an e-mail address the first letter of each part and its top-level domain (`j***@e******.com`); digit
+ * strings, separators kept, their last four digits when they have eight or more, their last two when they have five
+ * to seven; numbers and booleans nothing (`***`); null stays null. A visible value never comes back unchanged.
+ */
+export function mask(value: string | number | boolean | null): string | null {
+  if (value === null) return null;
+  if (typeof value !== "string") return "***";
+  const masked = maskText(value);
+  return masked === value && VISIBLE.test(value) ? "[masked]" : masked;
+}
+
+function maskText(text: string): string {
+  if (text.length > MASKED_CHARS_MAX) return `${maskWords(text.slice(0, MASKED_CHARS_MAX))}…`;
+  const clusters = split(text);
+  return maskEmail(text) ?? maskDigits(clusters) ?? maskWords(text);
+}
+
+/** User-perceived characters. */
+function split(text: string): readonly string[] {
+  if (isAscii(text)) return text.split("");
+  return Array.from(graphemes.segment(text), ({ segment }) => segment);
+}
+
+function isAscii(text: string): boolean {
+  for (let at = 0; at < text.length; at += 1) if (text.charCodeAt(at) > 0x7e) return false;
+  return true;
+}
+
+function maskWords(text: string): string {
+  let masked = "";
+  let word: string[] = [];
+  for (const cluster of split(text)) {
+    if (cluster.trim() !== "") {
+      word.push(cluster);
+      continue;
+    }
+    masked += `${maskWord(word)} `;
+    word = [];
+  }
+  return masked + maskWord(word);
+}
+
+/** Keeps the first character when it is a letter or a pictograph and others follow. */
+function maskWord(word: readonly string[]): string {
+  const [first = "", ...rest] = word;
+  const hidesSomething = rest.some((cluster) => LETTER_OR_DIGIT.test(cluster) || KEEPABLE.test(cluster));
+  if (!hidesSomething || !KEEPABLE.test(first)) return "*".repeat(word.length);
+  return firstCharacter(first) + "*".repeat(rest.length);
+}
+
+function firstCharacter(cluster: string): string {
+  if (cluster.length <= GRAPHEME_CHARS_MAX && !SMUGGLER.test(cluster)) return cluster;
+  return String.fromCodePoint(cluster.codePointAt(0) ?? 0x2a);
+}
+
+/** `undefined` when the text is not one e-mail address. */
+function maskEmail(text: string): string | undefined {
+  const at = text.indexOf("@");
+  if (at < 1 || at !== text.lastIndexOf("@") || /\s/.test(text)) return undefined;
+  const labels = text.slice(at + 1).split(".");
+  if (labels.length < 2 || labels.includes("")) return undefined;
+  const last = labels.pop() ?? "";
+  const tld = last.length <= TLD_CHARS_MAX && TLD.test(last) ? last : maskWord(split(last));
+  return `${maskWord(split(text.slice(0, at)))}@${[...labels.map((label) => maskWord(split(label))), tld].join(".")}`;
+}
+
+/** `undefined` when digits are not the greater part of the text, separators apart. */
+function maskDigits(clusters: readonly string[]): string | undefined {
+  const digits = clusters.filter((cluster) => DIGIT.test(cluster)).length;
+  const others = clusters.filter((cluster) => !DIGIT.test(cluster) && !SEPARATORS.includes(cluster)).length;
+  if (digits <= others) return undefined;
+  let hidden = digits - keptDigits(digits);
+  let masked = "";
+  for (const cluster of clusters) {
+    if (!DIGIT.test(cluster)) {
+      masked += SEPARATORS.includes(cluster) ? cluster : "*";
+      continue;
+    }
+    masked += hidden > 0 ? "*" : firstCharacter(cluster);
+    hidden -= 1;
+  }
+  return masked;
+}
+
+function keptDigits(digits: number): number {
+  if (digits >= LONG_DIGITS.from) return LONG_DIGITS.kept;
+  return digits >= SHORT_DIGITS.from ? SHORT_DIGITS.kept : 0;
+}

@@ -1,0 +1,161 @@
+import { z } from "zod";
+import type { Json, Tool } from "./types.ts";
+
+type JsonObject = { readonly [key: string]: Json };
+
+/** Longer patterns cost a model more than they tell it. */
+const PATTERN_CHARS_MAX = 100;
+const SCHEMA_DEPTH_MAX = 64;
+const SCHEMA_PARTS_MAX = 10_000;
+
+/** Formats that OpenAI and Anthropic know. */
+const FORMATS: ReadonlySet<string> = new Set(
+  ["date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"], //
+);
+
+/** Keywords that both providers accept as they stand. */
+const PLAIN_KEYWORDS: ReadonlySet<string> = new Set(
+  "type description enum const required minimum maximum exclusiveMinimum exclusiveMaximum multipleOf".split(" "),
+);
+
+/** A tool as `GET /tools` shows it: who may meet it knows its class and its full input schema. */
+export interface JsonTool {
+  readonly name: string;
+  readonly description: string;
+  readonly version: string;
+  readonly classification: Tool["classification"];
+  readonly category: Tool["category"];
+  readonly inputSchema: JsonObject;
+}
+
+/** An entry of `tools` in OpenAI's chat completions. */
+export interface OpenAiTool {
+  readonly type: "function";
+  readonly function: { readonly name: string; readonly description: string; readonly parameters: JsonObject };
+}
+
+/** An entry of `tools` in Anthropic's messages. */
+export interface AnthropicTool {
+  readonly name: string;
+  readonly description: string;
+  readonly input_schema: JsonObject;
+}
+
+export function toJson(tool: Tool): JsonTool {
+  const { name, description, version, classification, category } = tool;
+  return { name, description, version, classification, category, inputSchema: inputJsonSchema(tool.input) };
+}
+
+export function toOpenAi({ name, description, input }: Tool): OpenAiTool {
+  return { type: "function", function: { name, description, parameters: plainSchema(inputJsonSchema(input)) } };
+}
+
+export function toAnthropic({ name, description, input }: Tool): AnthropicTool {
+  return { name, description, input_schema: plainSchema(inputJsonSchema(input)) };
+}
+
+/**
+ * The draft-7 JSON Schema of what a tool takes: flat (no `$ref`), its top an object with named properties.
+ * @throws Error when the schema is recursive, has no JSON Schema (dates, bigints, transforms …), or its top is a choice.
+ */
+export function inputJsonSchema(schema: z.ZodType): JsonObject {
+  const exported = z.toJSONSchema(schema, { io: "input", target: "draft-7", cycles: "throw", reused: "inline" });
+  const { $schema: _, definitions, ...top } = JSON.parse(JSON.stringify(exported)) as JsonObject;
+  const flat = inline(top, {
+    definitions: isObject(definitions) ? definitions : {},
+    open: [],
+    parts: { left: SCHEMA_PARTS_MAX },
+  });
+  if (!isObject(flat) || flat["type"] !== "object" || ["anyOf", "oneOf", "allOf"].some((choice) => choice in flat)) {
+    throw new TypeError("the input must be z.object or z.strictObject: LLM APIs refuse a choice at the top");
+  }
+  return flat;
+}
+
+interface Inlining {
+  readonly definitions: JsonObject;
+  /** References being replaced right now: meeting one again means recursion. */
+  readonly open: readonly string[];
+  readonly parts: { left: number };
+}
+
+function inline(node: Json, context: Inlining): Json {
+  context.parts.left -= 1;
+  if (context.parts.left < 0) throw new RangeError(`the input schema has more than ${SCHEMA_PARTS_MAX} parts`);
+  if (isArray(node)) return node.map((part) => inline(part, context));
+  if (!isObject(node)) return node;
+  const { $ref: reference, ...beside } = node;
+  if (typeof reference !== "string") return mapValues(node, (part) => inline(part, context));
+  const target = context.definitions[reference.replace("#/definitions/", "")];
+  if (target === undefined || context.open.includes(reference)) throw new TypeError("the input schema is recursive");
+  const replaced = inline(target, { ...context, open: [...context.open, reference] });
+  return { ...(isObject(replaced) ? replaced : {}), ...mapValues(beside, (part) => inline(part, context)) };
+}
+
+/**
+ * The part of a JSON Schema that function calling understands everywhere. What is left out only widens the schema:
+ * the arguments are parsed by the tool's own schema anyway.
+ */
+function plainSchema(schema: JsonObject, depth = 0): JsonObject {
+  if (depth > SCHEMA_DEPTH_MAX) return {};
+  const plain: Record<string, Json> = {};
+  const recurse = (part: Json | undefined): Json => (isObject(part) ? plainSchema(part, depth + 1) : {});
+  for (const [keyword, value] of Object.entries(mergeAllOf(schema))) {
+    if (PLAIN_KEYWORDS.has(keyword)) plain[keyword] = value;
+    if (keyword === "format" && typeof value === "string" && FORMATS.has(value)) plain["format"] = value;
+    if (keyword === "pattern" && typeof value === "string" && isPortable(value)) plain["pattern"] = value;
+    if (keyword === "properties" && isObject(value)) plain["properties"] = mapValues(value, recurse);
+    if (keyword === "items") plain["items"] = isArray(value) ? { anyOf: value.map(recurse) } : recurse(value);
+    if ((keyword === "anyOf" || keyword === "oneOf") && isArray(value)) plain["anyOf"] = value.map(recurse);
+  }
+  if (!allowsObject(plain["type"])) return plain;
+  const open = schema["additionalProperties"];
+  return {
+    ...plain,
+    properties: plain["properties"] ?? {},
+    additionalProperties: isObject(open) ? recurse(open) : false,
+  };
+}
+
+function allowsObject(type: Json | undefined): boolean {
+  return type === "object" || (isArray(type) && type.includes("object"));
+}
+
+/** Joins the parts of an `allOf`, which providers refuse; of two that differ on a keyword the first stays. */
+function mergeAllOf(schema: JsonObject): JsonObject {
+  const { allOf, ...own } = schema;
+  if (!isArray(allOf)) return schema;
+  const merged: Record<string, Json> = own;
+  for (const part of allOf.filter(isObject).map(mergeAllOf)) {
+    for (const [keyword, value] of Object.entries(part))
+      merged[keyword] = mergeKeyword(keyword, merged[keyword], value);
+  }
+  return merged;
+}
+
+function mergeKeyword(keyword: string, mine: Json | undefined, other: Json): Json {
+  if (keyword === "properties" && isObject(mine) && isObject(other)) return { ...other, ...mine };
+  if (keyword === "required" && isArray(mine) && isArray(other)) return [...new Set([...mine, ...other])];
+  return mine ?? other;
+}
+
+function isPortable(pattern: string): boolean {
+  return (
+    pattern.length <= PATTERN_CHARS_MAX &&
+    !pattern.includes("(?=") &&
+    !pattern.includes("(?!") &&
+    !pattern.includes("(?<")
+  );
+}
+
+function mapValues(source: JsonObject, change: (value: Json) => Json): JsonObject {
+  return Object.fromEntries(Object.entries(source).map(([key, value]) => [key, change(value)]));
+}
+
+function isArray(value: Json | undefined): value is readonly Json[] {
+  return Array.isArray(value);
+}
+
+function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,168 @@
+/** The statuses of a customer that the contract names, without the unspecified one. */
+export type CustomerStatus = "ACTIVE" | "PENDING" | "DORMANT" | "BLOCKED" | "OFFBOARDED";
+
+export interface Address {
+  readonly line1: string;
+  readonly line2: string;
+  readonly city: string;
+  readonly region: string;
+  readonly postalCode: string;
+  readonly country: string;
+}
+
+export interface Money {
+  readonly currency: string;
+  readonly minorUnits: string;
+}
+
+export interface NextOfKin {
+  readonly fullName: string;
+  readonly relationship: string;
+  readonly phone: string;
+}
+
+export interface Instant {
+  readonly seconds: string;
+  readonly nanos: number;
+}
+
+/** A customer as the wire carries it. Messages that are not set are null. */
+export interface CustomerRecord {
+  readonly customerId: string;
+  readonly legacyId: string;
+  readonly status: CustomerStatus;
+  readonly fullName: string;
+  readonly email: string;
+  readonly phone: string;
+  readonly nationalId: string;
+  readonly taxNumber: string;
+  readonly dateOfBirth: string;
+  readonly address: Address | null;
+  readonly annualIncome: Money | null;
+  readonly netWorth: Money | null;
+  readonly employerName: string;
+  readonly employerAddress: Address | null;
+  readonly nextOfKin: NextOfKin | null;
+  readonly accountIds: readonly string[];
+  readonly externalReferences: readonly { readonly system: string; readonly reference: string }[];
+  readonly createdAt: Instant;
+  readonly updatedAt: Instant;
+}
+
+type Row = readonly [fullName: string, status: CustomerStatus, city: string, country: string, employer: string];
+
+const ROWS: readonly Row[] = [
+  ["John Smith", "ACTIVE", "Leeds", "GB", "Northern Rail Works"],
+  ["Amara Okafor", "ACTIVE", "Lagos", "NG", "Harbour Logistics"],
+  ["Lena Vogel", "PENDING", "Hamburg", "DE", "Vogel Druck"],
+  ["Miguel Ángel Torres", "DORMANT", "Sevilla", "ES", "Olivares del Sur"],
+  ["Priya Raghunathan", "BLOCKED", "Chennai", "IN", "Coromandel Textiles"],
+  ["Søren Østergård", "OFFBOARDED", "Aarhus", "DK", "Østjysk Energi"],
+  ["Chloé Dubois", "ACTIVE", "Lyon", "FR", "Atelier Dubois"],
+  ["Jonathan Smithson", "ACTIVE", "York", "GB", "Minster Books"],
+  ["王小明", "ACTIVE", "Taipei", "TW", "Formosa Instruments"],
+  ["Fatima Zahra El Idrissi", "ACTIVE", "Rabat", "MA", "Atlas Solar"],
+  ["Giulia Bianchi", "PENDING", "Torino", "IT", "Officine Bianchi"],
+  ["Noah van der Berg", "ACTIVE", "Utrecht", "NL", "Fietsfabriek"],
+  ["Katarzyna Wójcik", "DORMANT", "Gdańsk", "PL", "Stocznia Nowa"],
+  ["Liam O'Connor", "ACTIVE", "Cork", "IE", "Lee Valley Dairy"],
+  ["Yuki Tanaka", "ACTIVE", "Osaka", "JP", "Kansai Optics"],
+  ["Thandiwe Nkosi", "ACTIVE", "Durban", "ZA", "Umgeni Water"],
+  ["Ana Clara Ribeiro", "BLOCKED", "Recife", "BR", "Porto Novo"],
+  ["Oleksandr Kovalenko", "ACTIVE", "Lviv", "UA", "Karpaty Soft"],
+  ["Elif Yılmaz", "PENDING", "İzmir", "TR", "Ege Seramik"],
+  ["Grace Thompson", "ACTIVE", "Halifax", "CA", "Maritime Fisheries"],
+];
+
+const ID_PREFIX = "3f0c9a52-6b1e-4c77-9d3a-";
+const FIRST_CREATED_SECONDS = 1_704_067_200;
+const DAY_SECONDS = 86_400;
+
+/** The id of the customer with this number: stable from run to run. Numbers from 1. */
+export function customerIdOf(number: number): string {
+  return `${ID_PREFIX}${number.toString(16).padStart(12, "0")}`;
+}
+
+const UNAVAILABLE = 0xbad1;
+const HANGS = 0xbad2;
+const LEAKS_AS_PRECONDITION = 0xbad3;
+const LEAKS_AS_INTERNAL = 0xbad4;
+const BREAKS_CONTRACT = 0xbad5;
+const MISSING = 0xdead;
+
+/** Ids to try things with. Those from `unavailable` on are in no list: asking for one by its id makes the service misbehave. */
+export const KNOWN_CUSTOMERS = {
+  johnSmith: customerIdOf(1),
+  pending: customerIdOf(3),
+  dormant: customerIdOf(4),
+  blocked: customerIdOf(5),
+  offboarded: customerIdOf(6),
+  /** Answers NOT_FOUND. */
+  missing: customerIdOf(MISSING),
+  /** Answers UNAVAILABLE. */
+  unavailable: customerIdOf(UNAVAILABLE),
+  /** Answers when the call is cancelled, and not before. */
+  hangs: customerIdOf(HANGS),
+  /** Answers FAILED_PRECONDITION with a text full of personal data. */
+  leaksAsPrecondition: customerIdOf(LEAKS_AS_PRECONDITION),
+  /** Answers INTERNAL with the same text. */
+  leaksAsInternal: customerIdOf(LEAKS_AS_INTERNAL),
+  /** Answers a customer without id and with an unspecified status. */
+  breaksContract: customerIdOf(BREAKS_CONTRACT),
+} as const;
+
+export const JOHN_SMITH_LEGACY_ID = "LEG-000001";
+
+function addressOf([, , city, country]: Row, number: number): Address {
+  return {
+    line1: `${number * 7} Station Road`,
+    line2: "",
+    city,
+    region: "",
+    postalCode: `${10_000 + number * 137}`,
+    country,
+  };
+}
+
+function asciiSlug(name: string, number: number): string {
+  const ascii = name
+    .normalize("NFKD")
+    .replace(/[^A-Za-z ]/g, "")
+    .trim()
+    .toLowerCase()
+    .replace(/ +/g, ".");
+  return ascii === "" ? `customer${number}` : ascii;
+}
+
+function recordOf(row: Row, index: number): CustomerRecord {
+  const number = index + 1;
+  const [fullName, status, , country, employerName] = row;
+  const digits = String(number).padStart(6, "0");
+  const created: Instant = { seconds: String(FIRST_CREATED_SECONDS + index * DAY_SECONDS), nanos: 0 };
+  return {
+    customerId: customerIdOf(number),
+    legacyId: `LEG-${digits}`,
+    status,
+    fullName,
+    email: `${asciiSlug(fullName, number)}@example.com`,
+    phone: `+4477009${String(number).padStart(5, "0")}`,
+    nationalId: `QQ${digits}C`,
+    taxNumber: `${country}-${digits}-7`,
+    dateOfBirth: `${1955 + number * 2}-0${1 + (number % 9)}-1${number % 10}`,
+    address: addressOf(row, number),
+    annualIncome: { currency: "EUR", minorUnits: String(3_500_000 + number * 215_000) },
+    netWorth: { currency: "EUR", minorUnits: String(12_000_000 + number * 1_730_000) },
+    employerName,
+    employerAddress: addressOf(row, number + 50),
+    nextOfKin: { fullName: `Kin of ${fullName}`, relationship: "sibling", phone: `+4477008${digits.slice(1)}` },
+    accountIds: [`ACC-${digits}-1`, `ACC-${digits}-2`],
+    externalReferences: [{ system: "crm", reference: `CRM-${digits}` }],
+    createdAt: created,
+    updatedAt: created,
+  };
+}
+
+/** The customers that a stand starts with, oldest first; John Smith is the first. */
+export function initialCustomers(): readonly CustomerRecord[] {
+  return ROWS.map(recordOf);
+}

@@ -1,0 +1,100 @@
+import { generateKeyPairSync } from "node:crypto";
+import { join } from "node:path";
+import { calculateJwkThumbprint, importJWK, type JWK, SignJWT } from "jose";
+import { type Files, installFolder } from "./install-folder.ts";
+
+/** One of the two who issue tokens on a development stand. */
+export interface DevelopmentIssuer {
+  readonly issuer: string;
+  readonly audience: string;
+  /** The public keys, for the configuration's `jwksFile`. */
+  readonly jwksFile: string;
+}
+
+export interface DevelopmentKeys {
+  readonly agents: DevelopmentIssuer;
+  readonly operators: DevelopmentIssuer;
+}
+
+export interface DevelopmentTokenOptions {
+  readonly directory: string;
+  /** Whether the token opens the operators' doors; it then opens none of the agents'. */
+  readonly operator: boolean;
+  readonly sub: string;
+  readonly permissions: readonly string[];
+  readonly ttlSeconds: number;
+  /** Milliseconds since 1970. */
+  readonly now: number;
+}
+
+const ISSUERS = {
+  agents: { issuer: "https://dev.safe-tool-call.local/agents", audience: "safe-tool-call" },
+  operators: { issuer: "https://dev.safe-tool-call.local/people", audience: "safe-tool-call-operators" },
+} as const;
+
+type IssuerName = keyof typeof ISSUERS;
+
+const ALGORITHM = "ES256";
+const PRIVATE_FILE = "private.jwk.json";
+const PUBLIC_FILE = "jwks.json";
+
+async function makeFiles(): Promise<Files> {
+  const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+  const publicJwk: JWK = { ...(publicKey.export({ format: "jwk" }) as JWK), alg: ALGORITHM, use: "sig" };
+  const kid = await calculateJwkThumbprint(publicJwk);
+  const privateJwk: JWK = { ...(privateKey.export({ format: "jwk" }) as JWK), alg: ALGORITHM, use: "sig", kid };
+  return {
+    [PRIVATE_FILE]: `${JSON.stringify(privateJwk, null, 2)}\n`,
+    [PUBLIC_FILE]: `${JSON.stringify({ keys: [{ ...publicJwk, kid }] }, null, 2)}\n`,
+  };
+}
+
+function isJwk(value: unknown): value is JWK & { readonly kid: string } {
+  return typeof value === "object" && value !== null && "kty" in value && "kid" in value && "d" in value;
+}
+
+function readPrivateJwk(files: Files): (JWK & { readonly kid: string }) | undefined {
+  const privateJwk: unknown = JSON.parse(files[PRIVATE_FILE] ?? "");
+  const jwks: unknown = JSON.parse(files[PUBLIC_FILE] ?? "");
+  const keys = typeof jwks === "object" && jwks !== null && "keys" in jwks && Array.isArray(jwks.keys) ? jwks.keys : [];
+  if (!isJwk(privateJwk)) return undefined;
+  return keys.some((key: { readonly kid?: unknown } | null) => key?.kid === privateJwk.kid) ? privateJwk : undefined;
+}
+
+function folderOf(directory: string, name: IssuerName): string {
+  return join(directory, "issuers", name);
+}
+
+function privateJwkOf(directory: string, name: IssuerName): Promise<JWK & { readonly kid: string }> {
+  return installFolder({
+    folder: folderOf(directory, name),
+    fileNames: [PRIVATE_FILE, PUBLIC_FILE],
+    read: readPrivateJwk,
+    make: makeFiles,
+  });
+}
+
+/** The development issuers, with their key pairs in `<directory>/issuers`, mode 0600; made at the first use and kept. */
+export async function developmentKeys(directory: string): Promise<DevelopmentKeys> {
+  await Promise.all([privateJwkOf(directory, "agents"), privateJwkOf(directory, "operators")]);
+  const issuer = (name: IssuerName): DevelopmentIssuer => ({
+    ...ISSUERS[name],
+    jwksFile: join(folderOf(directory, name), PUBLIC_FILE),
+  });
+  return { agents: issuer("agents"), operators: issuer("operators") };
+}
+
+/** A token signed by a development key: for the stand on one's own machine and nowhere else. */
+export async function signDevelopmentToken(options: DevelopmentTokenOptions): Promise<string> {
+  const name: IssuerName = options.operator ? "operators" : "agents";
+  const jwk = await privateJwkOf(options.directory, name);
+  const issuedAt = Math.floor(options.now / 1000);
+  return new SignJWT({ permissions: [...options.permissions] })
+    .setProtectedHeader({ alg: ALGORITHM, kid: jwk.kid, typ: "JWT" })
+    .setIssuer(ISSUERS[name].issuer)
+    .setAudience(ISSUERS[name].audience)
+    .setSubject(options.sub)
+    .setIssuedAt(issuedAt)
+    .setExpirationTime(issuedAt + options.ttlSeconds)
+    .sign(await importJWK(jwk, ALGORITHM));
+}

@@ -1,0 +1,80 @@
+import { existsSync } from "node:fs";
+import { delimiter, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type Config, type Environment, readConfig } from "../config.ts";
+import { StartupError } from "../core/errors.ts";
+import { developmentCertificates } from "./certificates.ts";
+import { startCustomerMaster } from "./customer-master.ts";
+import { developmentKeys } from "./keys.ts";
+import { DEVELOPMENT_SERVER_NAME } from "./make-certificates.ts";
+
+/** The project's own folder. */
+export const PROJECT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
+
+/** Where the development stand keeps its keys and certificates; git ignores it. */
+export const DEVELOPMENT_DIRECTORY = join(PROJECT, "certs", "dev");
+
+const LOOPBACK = ["127.0.0.1", "::1", "localhost"];
+const PORT = 8787;
+
+export interface Stand {
+  readonly config: Config;
+  /** Starts the stand-in gRPC service; resolves to the function that stops it. */
+  start(): Promise<() => Promise<void>>;
+}
+
+/**
+ * Development without any set-up: keys and certificates are made when they are missing, this repository is the git
+ * repository `self`, and a stand-in for the customer master service answers over mutual TLS. Loopback only.
+ *
+ * @throws {StartupError} when the environment asks for what only production has
+ */
+export async function developmentStand(environment: Environment, now: number): Promise<Stand> {
+  if (environment["STC_CONFIG"]) {
+    throw new StartupError(["STC_CONFIG is set: development (--dev) and production configuration exclude each other"]);
+  }
+  const host = environment["STC_HOST"] ?? "127.0.0.1";
+  if (!LOOPBACK.includes(host)) throw new StartupError([`STC_HOST: ${host}: development listens on loopback only`]);
+  const keys = await developmentKeys(DEVELOPMENT_DIRECTORY);
+  const certificates = await developmentCertificates(DEVELOPMENT_DIRECTORY, now);
+  const hasGit = existsSync(join(PROJECT, ".git")) && findsGit(environment);
+  const port = Number(environment["STC_PORT"] || PORT);
+  // Beside the service's own port, so that plans and messages name the same endpoint every time.
+  const grpcPort = Number.isInteger(port) && port > 0 && port < 65_535 ? port + 1 : PORT + 1;
+  const written = {
+    server: { host, port: PORT },
+    tools: [join(PROJECT, "tools/customer-data"), join(PROJECT, "tools/platform")],
+    audit: { dir: join(PROJECT, "audit-logs") },
+    jwt: {
+      issuers: [
+        { ...keys.agents, algorithms: ["ES256"] },
+        { ...keys.operators, algorithms: ["ES256"], operators: true },
+      ],
+    },
+    systems: {
+      "customer-master-service": {
+        endpoint: `127.0.0.1:${grpcPort}`,
+        proto: join(PROJECT, "proto"),
+        tls: {
+          rootCert: certificates.paths.rootCert,
+          clientCert: certificates.paths.clientCert,
+          clientKey: certificates.paths.clientKey,
+          serverName: DEVELOPMENT_SERVER_NAME,
+        },
+      },
+      git: { repositories: hasGit ? { self: PROJECT } : {} },
+    },
+    commands: { allowed: hasGit ? ["git"] : [] },
+  };
+  return {
+    config: readConfig(written, { folder: PROJECT, environment, origin: "development stand" }),
+    async start() {
+      const stand = await startCustomerMaster({ certificates, port: grpcPort });
+      return () => stand.close();
+    },
+  };
+}
+
+function findsGit({ PATH = "" }: Environment): boolean {
+  return PATH.split(delimiter).some((folder) => existsSync(join(folder, "git")));
+}

@@ -1,0 +1,59 @@
+import { KNOWN_CUSTOMERS } from "./customers.ts";
+
+/** One call to paste, and what it shows. */
+export interface Sample {
+  readonly shows: string;
+  readonly tool: string;
+  readonly args: Readonly<Record<string, unknown>>;
+}
+
+const PERMISSIONS = ["customer-data:read", "platform:git:read"];
+
+/** What a newcomer should see first: one masked, one plain, one refused by permission, one refused by validation. */
+export const SAMPLES: readonly Sample[] = [
+  {
+    shows: "allowed, and only what the policy lets out: the name masked, the rest of the personal data gone",
+    tool: "get_customer",
+    args: { customerId: KNOWN_CUSTOMERS.johnSmith },
+  },
+  { shows: "allowed: the history of this repository", tool: "git_log", args: { repo: "self", count: 3 } },
+  {
+    shows: "refused by permission: this token may read customers, not change them",
+    tool: "update_customer_status",
+    args: { customerId: KNOWN_CUSTOMERS.johnSmith, status: "DORMANT" },
+  },
+  {
+    shows: "refused by validation: an option smuggled in as a branch",
+    tool: "git_diff_branches",
+    args: { repo: "self", base: "--output=/tmp/stolen", head: "main" },
+  },
+];
+
+const STC = "npx -y bun@1.4.5 run --silent stc";
+
+/** What `stc serve --dev` says once it listens. */
+export function welcome(url: string, auditDir: string): string {
+  const token = [STC, "token --sub demo-agent", ...PERMISSIONS.map((permission) => `--permission ${permission}`)].join(
+    " ",
+  );
+  return [
+    "",
+    `Safe Tool Call is ready on ${url} (development stand, loopback only).`,
+    "",
+    "Paste into another terminal, in this folder. First a token, then calls:",
+    "",
+    `  TOKEN=$(${token})`,
+    ...SAMPLES.flatMap(({ shows, tool, args }) => ["", `  # ${shows}`, `  ${curl(url, { tool, args })}`]),
+    "",
+    "Every call, refused ones too, left its line before it was answered:",
+    "",
+    `  ${STC} audit tail`,
+    "",
+    `The audit lies in ${auditDir}. Ctrl-C stops the service.`,
+    "",
+  ].join("\n");
+}
+
+function curl(url: string, body: unknown): string {
+  return `curl -s ${url}/call -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" -d '${JSON.stringify(body)}'`;
+}

@@ -1,0 +1,196 @@
+import { isAbsolute } from "node:path";
+import { Refusal } from "../../core/errors.ts";
+import { argvFault } from "./argv.ts";
+import { CALL_MARKER } from "./environment.ts";
+import { type Pipe, type PipeFault, readPipe } from "./pipe.ts";
+import { killGroup, killStrays } from "./strays.ts";
+
+/** Bytes of stderr kept, for the operator. */
+const STDERR_KEPT_BYTES_MAX = 4_096;
+/** Bytes of stderr that end the child. */
+const STDERR_BYTES_MAX = 8_388_608;
+/** The longest a timer can wait; it fires at once when asked for more. */
+const TIMER_MS_MAX = 2_147_483_647;
+/** How long a killed child may take to be gone. */
+const KILL_WAIT_MS = 300;
+/** How long the pipes may stay open after the child is gone, before and again after its group is killed. */
+const PIPE_GRACE_MS = 200;
+
+export interface ChildOrder {
+  readonly command: string;
+  readonly argv: readonly string[];
+  /** The tokens that may begin with `-`. */
+  readonly options: readonly string[];
+  readonly cwd: string;
+  readonly environment: Readonly<Record<string, string>>;
+  /** Unique to this child; its descendants carry it. */
+  readonly marker: string;
+  readonly stdoutBytesMax: number;
+  readonly timeoutMs: number;
+  readonly signals: readonly AbortSignal[];
+}
+
+/** Every way in which a child ends. */
+export type Ending =
+  | { readonly kind: "exit"; readonly code: number }
+  | { readonly kind: "signal"; readonly signal: string }
+  | { readonly kind: "deadline" }
+  | { readonly kind: "cancelled" }
+  | { readonly kind: "outputBound" }
+  | { readonly kind: "spawnError"; readonly cause: unknown };
+
+export interface ChildResult {
+  readonly ending: Ending;
+  /** Whether the program ever ran. */
+  readonly started: boolean;
+  readonly stdout: Uint8Array;
+  /** The first bytes of stderr, for the operator only. */
+  readonly stderr: Uint8Array;
+  readonly stderrBytes: number;
+}
+
+/**
+ * Runs one program to its end, whatever it does: the answer comes at most a second after the deadline, and what it
+ * started is killed with it. Rejects only for an argv that must never run; every other ending is in the result.
+ *
+ * @throws {Refusal} INTERNAL when the argv fails the last check
+ */
+export async function runChild(order: ChildOrder): Promise<ChildResult> {
+  const fault = isAbsolute(order.command)
+    ? argvFault(order.argv, order.options)
+    : "the command is not an absolute path";
+  if (fault !== undefined)
+    throw new Refusal("INTERNAL", "The command could not be built.", { cause: new Error(fault) });
+  const early = endingBefore(order);
+  if (early !== undefined) return notStarted(early);
+  let child: Child;
+  try {
+    child = spawn(order);
+  } catch (cause) {
+    return notStarted({ kind: "spawnError", cause });
+  }
+  return attend(child, order);
+}
+
+function spawn({ command, argv, cwd, environment, marker }: ChildOrder) {
+  return Bun.spawn({
+    cmd: [command, ...argv],
+    cwd,
+    env: { ...environment, [CALL_MARKER]: marker },
+    stdin: "ignore",
+    stdout: "pipe",
+    stderr: "pipe",
+    detached: true,
+  });
+}
+
+type Child = ReturnType<typeof spawn>;
+
+async function attend(child: Child, order: ChildOrder): Promise<ChildResult> {
+  const halt = haltOf(child.pid);
+  const disarm = arm(order, halt);
+  const onFault = (fault: PipeFault) => halt.stop(endingOfFault(fault));
+  const out = readPipe(child.stdout, { keptBytesMax: order.stdoutBytesMax, bytesMax: order.stdoutBytesMax }, onFault);
+  const err = readPipe(child.stderr, { keptBytesMax: STDERR_KEPT_BYTES_MAX, bytesMax: STDERR_BYTES_MAX }, onFault);
+  await Promise.race([child.exited, halt.stopped]);
+  // What the child did before it was gone counts; what its pipes do afterwards is bounded by the grace alone.
+  disarm();
+  await settle(child, { out, err, halt, marker: order.marker });
+  return {
+    ending: halt.ending() ?? endingOfExit(child),
+    started: true,
+    stdout: out.text(),
+    stderr: err.text(),
+    stderrBytes: err.bytes(),
+  };
+}
+
+interface Attendance {
+  readonly out: Pipe;
+  readonly err: Pipe;
+  readonly halt: Halt;
+  readonly marker: string;
+}
+
+/** Waits for the pipes, then leaves nothing behind: not the group, not the strays, not a reader. */
+async function settle(child: Child, { out, err, halt, marker }: Attendance): Promise<void> {
+  const drained = Promise.all([out.ended, err.ended]);
+  const isClean = halt.ending() === undefined && (await within(drained, PIPE_GRACE_MS)) && halt.ending() === undefined;
+  killGroup(child.pid);
+  if (isClean) return;
+  killStrays(marker);
+  // A descendant may still hold the pipes. When the output counts, it gets a last chance to come to its end.
+  if (halt.ending() === undefined) await within(drained, PIPE_GRACE_MS);
+  await within(child.exited, KILL_WAIT_MS);
+  out.cancel();
+  err.cancel();
+  child.unref();
+}
+
+interface Halt {
+  /** Kills the group; the first reason stays. */
+  stop(ending: Ending): void;
+  ending(): Ending | undefined;
+  readonly stopped: Promise<void>;
+}
+
+function haltOf(pid: number): Halt {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  let reason: Ending | undefined;
+  return {
+    stop(ending) {
+      if (reason !== undefined) return;
+      reason = ending;
+      killGroup(pid);
+      resolve();
+    },
+    ending: () => reason,
+    stopped: promise,
+  };
+}
+
+/** Sets deadline and cancellation upon the child; the answer takes them off again. */
+function arm({ timeoutMs, signals }: ChildOrder, halt: Halt): () => void {
+  const timer = setTimeout(() => halt.stop({ kind: "deadline" }), Math.min(timeoutMs, TIMER_MS_MAX));
+  const listeners = signals.map((signal) => ({ signal, onAbort: () => halt.stop(endingOfAbort(signal)) }));
+  for (const { signal, onAbort } of listeners) signal.addEventListener("abort", onAbort, { once: true });
+  return () => {
+    clearTimeout(timer);
+    for (const { signal, onAbort } of listeners) signal.removeEventListener("abort", onAbort);
+  };
+}
+
+function endingBefore({ timeoutMs, signals }: ChildOrder): Ending | undefined {
+  const aborted = signals.find((signal) => signal.aborted);
+  if (aborted !== undefined) return endingOfAbort(aborted);
+  return timeoutMs > 0 ? undefined : { kind: "deadline" };
+}
+
+/** A signal that timed out says so in its reason, as `AbortSignal.timeout` does; any other is somebody who went away. */
+function endingOfAbort(signal: AbortSignal): Ending {
+  const { reason } = signal;
+  return { kind: reason instanceof Error && reason.name === "TimeoutError" ? "deadline" : "cancelled" };
+}
+
+function endingOfFault(fault: PipeFault): Ending {
+  return fault.kind === "bound" ? { kind: "outputBound" } : { kind: "spawnError", cause: fault.cause };
+}
+
+function endingOfExit({ signalCode, exitCode }: Child): Ending {
+  if (signalCode !== null) return { kind: "signal", signal: String(signalCode) };
+  return { kind: "exit", code: exitCode ?? -1 };
+}
+
+function notStarted(ending: Ending): ChildResult {
+  return { ending, started: false, stdout: new Uint8Array(), stderr: new Uint8Array(), stderrBytes: 0 };
+}
+
+async function within(work: Promise<unknown>, timeoutMs: number): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const timer = setTimeout(() => resolve(false), timeoutMs);
+  try {
+    return await Promise.race([work.then(() => true), promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

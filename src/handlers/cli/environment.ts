@@ -1,0 +1,109 @@
+import type { Fault } from "../../core/errors.ts";
+import { tokenFault } from "./argv.ts";
+
+/** Carried by every child, so that descendants that left its process group can be found. Never part of a plan. */
+export const CALL_MARKER = "STC_CALL_ID";
+
+const PATH_DEFAULT = "/usr/local/bin:/usr/bin:/bin";
+const VARIABLES_MAX = 64;
+const VARIABLE_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,127}$/;
+
+/** Ours alone: a manifest that could set them could choose programs or hide from the sweep. */
+const RESERVED: ReadonlySet<string> = new Set([
+  "PATH",
+  "HOME",
+  "LANG",
+  "LC_ALL",
+  "TZ",
+  "PWD",
+  "OLDPWD",
+  "USER",
+  "LOGNAME",
+]);
+
+/** Families of variables through which loaders, runtimes and shells take code, or write files, on being started. */
+const REFUSED_PREFIXES = [
+  ...["STC_", "LD_", "DYLD_", "BUN_", "NODE_", "DENO_", "NPM_", "PYTHON", "PERL", "RUBY", "GEM_", "BUNDLE_", "LUA_"],
+  ...["JAVA_", "_JAVA_", "JDK_", "DOTNET_", "CORECLR_", "COMPLUS_", "PHP", "MALLOC_", "GLIBC_", "BASH", "ZSH", "LESS"],
+  ...["GIT_SSH", "GIT_PROXY_", "GIT_TRACE", "GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"],
+  ...["GIT_CONFIG_PARAMETERS", "GIT_EXEC_PATH", "GIT_TEMPLATE_DIR", "GIT_ALTERNATE_", "GIT_OBJECT_DIRECTORY"],
+  ...["OPENSSL_", "GCONV_", "CURL_HOME", "WGETRC", "KUBECTL_"],
+];
+
+const REFUSED_SUFFIXES = [
+  "_EDITOR",
+  "_PAGER",
+  "_ASKPASS",
+  "_COMMAND",
+  "_DIFF",
+  "_OPTS",
+  "_OPTIONS",
+  "_PRELOAD",
+  "_SHELL",
+];
+
+const REFUSED_NAMES: ReadonlySet<string> = new Set([
+  ...["PAGER", "MANPAGER", "EDITOR", "VISUAL", "BROWSER", "SHELL", "ENV", "IFS", "CDPATH", "PS4", "SHELLOPTS"],
+  ...["PROMPT_COMMAND", "LOCPATH", "NLSPATH", "HOSTALIASES", "RES_OPTIONS", "LOCALDOMAIN", "SSLKEYLOGFILE", "TMPDIR"],
+  ...["CLASSPATH", "GOFLAGS", "RUSTC_WRAPPER", "XDG_CONFIG_HOME", "GIT_EDITOR", "GIT_PAGER", "GIT_CONFIG"],
+]);
+
+/** Files of settings, which may only be switched off. */
+const ONLY_NOTHING: ReadonlySet<string> = new Set(["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"]);
+
+export interface EnvironmentOptions {
+  /** Private, empty and writable by nobody. */
+  readonly emptyDirectory: string;
+  readonly pathVariable?: string | undefined;
+}
+
+/** The environment of a child, from this list and nothing else. The service's own environment is never looked at. */
+export function childEnvironment(
+  { emptyDirectory, pathVariable }: EnvironmentOptions,
+  declared: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
+  return {
+    PATH: pathVariable ?? PATH_DEFAULT,
+    HOME: emptyDirectory,
+    LANG: "C.UTF-8",
+    LC_ALL: "C.UTF-8",
+    TZ: "UTC",
+    ...declared,
+  };
+}
+
+/** What is wrong with the variables that a manifest declares. The messages name variables, never values. */
+export function environmentFaults(declared: unknown): readonly Fault[] {
+  if (typeof declared !== "object" || declared === null) {
+    return [{ field: "target.cli.environment", message: "must map names to strings" }];
+  }
+  const entries = Object.entries(declared);
+  if (entries.length > VARIABLES_MAX) {
+    return [{ field: "target.cli.environment", message: `has more than ${VARIABLES_MAX} variables` }];
+  }
+  return entries.flatMap(([name, value]) => {
+    const message = nameFault(name) ?? valueFault(name, value);
+    return message === undefined ? [] : [{ field: `target.cli.environment.${printable(name)}`, message }];
+  });
+}
+
+function nameFault(name: string): string | undefined {
+  if (!VARIABLE_NAME.test(name)) return "is not a name of a variable";
+  const upper = name.toUpperCase();
+  if (RESERVED.has(upper)) return "is set by the service";
+  const refused =
+    REFUSED_NAMES.has(upper) ||
+    REFUSED_PREFIXES.some((prefix) => upper.startsWith(prefix)) ||
+    REFUSED_SUFFIXES.some((suffix) => upper.endsWith(suffix));
+  return refused ? "could make the command run or load something else" : undefined;
+}
+
+function valueFault(name: string, value: unknown): string | undefined {
+  const fault = tokenFault(value);
+  if (fault !== undefined) return fault;
+  return ONLY_NOTHING.has(name.toUpperCase()) && value !== "/dev/null" ? "may only be /dev/null" : undefined;
+}
+
+function printable(name: string): string {
+  return name.replace(/[^\x21-\x7e]/g, "?").slice(0, 128);
+}

@@ -1,0 +1,91 @@
+import { lstatSync, readdirSync, type Stats } from "node:fs";
+import { isAbsolute, join } from "node:path";
+
+/** Where a repository is, in the words of GIT_DIR and GIT_WORK_TREE. A bare one has no work tree. */
+export interface GitRepository {
+  readonly gitDir: string;
+  readonly workTree?: string;
+}
+
+export interface RepositoryFault {
+  readonly fault: string;
+}
+
+/** Files through which a repository takes objects, references or settings from another place. */
+const BORROWING = ["commondir", "objects/info/alternates", "objects/info/http-alternates"];
+
+/** Where a symbolic link would lend another repository's objects. */
+const OBJECT_DIRECTORIES = ["objects", "objects/info", "objects/pack"];
+
+/** Parts that must stand in the repository itself. */
+const OWN_DIRECTORIES = ["objects", "refs"];
+const OWN_IF_PRESENT = [
+  ...["config", "config.worktree", "packed-refs", "shallow", "index", "info", "info/attributes"],
+  ...["refs/heads", "refs/tags", "refs/remotes"],
+];
+
+/**
+ * Looks at a directory that is about to be served as a git repository. Only one that owns everything it shows passes:
+ * no linked work tree or submodule (`.git` is a file), no shared objects, no symbolic link to another repository's parts.
+ * The faults are for the operator.
+ */
+export function inspectRepository(path: string): GitRepository | RepositoryFault {
+  if (!isAbsolute(path)) return { fault: "the path is not absolute" };
+  try {
+    return inspectDirectory(path);
+  } catch {
+    return { fault: "the repository cannot be looked at" };
+  }
+}
+
+function inspectDirectory(path: string): GitRepository | RepositoryFault {
+  const top = look(path);
+  if (top === undefined) return { fault: "there is no such directory" };
+  if (!top.isDirectory()) return { fault: "the path is not a directory (a symbolic link does not count)" };
+  const dotGit = look(join(path, ".git"));
+  if (dotGit === undefined) return inspectGitDirectory(path, {});
+  if (dotGit.isFile())
+    return { fault: ".git is a file: a linked work tree or submodule takes its objects from elsewhere" };
+  if (!dotGit.isDirectory()) return { fault: ".git is not a directory" };
+  return inspectGitDirectory(join(path, ".git"), { workTree: path });
+}
+
+/** For the cli handler's `inspections`: what is wrong with a repository at the moment of the call. */
+export function repositoryFault(path: string): string | undefined {
+  const inspected = inspectRepository(path);
+  return "fault" in inspected ? inspected.fault : undefined;
+}
+
+function inspectGitDirectory(
+  gitDir: string,
+  workTree: Pick<GitRepository, "workTree">,
+): GitRepository | RepositoryFault {
+  const head = look(join(gitDir, "HEAD"));
+  if (head === undefined || !head.isFile()) return { fault: "it is not a git repository: HEAD is not a file" };
+  for (const name of OWN_DIRECTORIES) {
+    if (!look(join(gitDir, name))?.isDirectory()) return { fault: `it is not a git repository of its own: ${name}` };
+  }
+  const link = OWN_IF_PRESENT.find((name) => look(join(gitDir, name))?.isSymbolicLink());
+  if (link !== undefined) return { fault: `${link} is a symbolic link` };
+  const foreign = OBJECT_DIRECTORIES.find((name) => holdsLink(join(gitDir, name)));
+  if (foreign !== undefined) return { fault: `${foreign} holds a symbolic link` };
+  const borrowed = BORROWING.find((name) => lends(join(gitDir, name)));
+  if (borrowed !== undefined) return { fault: `${borrowed} points to another place` };
+  return { gitDir, ...workTree };
+}
+
+/** An empty alternates file borrows nothing, and git leaves such files behind. */
+function lends(file: string): boolean {
+  const stats = look(file);
+  if (stats === undefined) return false;
+  return !stats.isFile() || stats.size > 0;
+}
+
+function holdsLink(directory: string): boolean {
+  if (look(directory) === undefined) return false;
+  return readdirSync(directory, { withFileTypes: true }).some((entry) => entry.isSymbolicLink());
+}
+
+function look(path: string): Stats | undefined {
+  return lstatSync(path, { throwIfNoEntry: false });
+}

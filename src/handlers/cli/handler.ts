@@ -1,0 +1,176 @@
+import { statSync } from "node:fs";
+import { isAbsolute } from "node:path";
+import { Refusal } from "../../core/errors.ts";
+import type { Binding, ExecutionPlan, Handler, Json, PlanContext, RunContext, Tool } from "../../core/types.ts";
+import { argvFault } from "./argv.ts";
+import { type ChildResult, runChild } from "./child.ts";
+import { isAnswer, refusalOf } from "./endings.ts";
+import { childEnvironment, environmentFaults } from "./environment.ts";
+import { LOOKUP_BYTES_MAX, lookUp } from "./lookups.ts";
+import { type CliTool, cliTool } from "./manifest.ts";
+import { parseStdout } from "./parser.ts";
+
+export interface CliHandlerOptions {
+  /** Names to absolute binaries, resolved at load. No other program ever runs. */
+  readonly commands: ReadonlyMap<string, string>;
+  /** Absolute, private and empty: the working directory and home of children. */
+  readonly emptyDirectory: string;
+  /** PATH of children; default `/usr/local/bin:/usr/bin:/bin`. */
+  readonly pathVariable?: string;
+  /** By command name: what is wrong with a working directory that a call is about to use, or `undefined`. For the operator. */
+  readonly inspections?: ReadonlyMap<string, (cwd: string) => string | undefined>;
+  /** Milliseconds since 1970, the clock of `RunContext.deadline`. */
+  readonly now: () => number;
+  /** A fresh, unguessable id for each child: `[A-Za-z0-9-]+`. */
+  readonly newId: () => string;
+}
+
+/** Everything that will happen, for the approval to bind to. */
+interface CliPlan extends ExecutionPlan {
+  readonly kind: "cli";
+  readonly command: string;
+  readonly argv: readonly string[];
+  readonly cwd: string;
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+type Spawn = Pick<CliPlan, "command" | "argv" | "cwd" | "environment">;
+
+/** Reaches command-line programs: an argv, never a command line. */
+export function cliHandler(options: CliHandlerOptions): Handler {
+  const closing = new AbortController();
+  const running = new Set<Promise<ChildResult>>();
+
+  async function spawn(order: Spawn & Pick<CliTool, "options">, limits: SpawnLimits): Promise<ChildResult> {
+    const child = runChild({
+      ...order,
+      ...limits,
+      marker: options.newId(),
+      signals: [limits.signal, closing.signal],
+    });
+    running.add(child);
+    try {
+      return await child;
+    } finally {
+      running.delete(child);
+    }
+  }
+
+  return {
+    bind: (tool) => bind(tool, { ...options, spawn }),
+    async close() {
+      closing.abort();
+      await Promise.allSettled(running);
+    },
+  };
+}
+
+interface SpawnLimits {
+  readonly stdoutBytesMax: number;
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal;
+}
+
+interface Parts extends CliHandlerOptions {
+  spawn(order: Spawn & Pick<CliTool, "options">, limits: SpawnLimits): Promise<ChildResult>;
+}
+
+function bind(tool: Tool, parts: Parts): Binding {
+  const bound = cliTool(tool, parts.commands);
+  return {
+    plan: (input, context) => plan(bound, parts, { input, context }),
+    run: (sealed, context) => run(bound, parts, { plan: sealed as CliPlan, context }),
+  };
+}
+
+interface Planning {
+  readonly input: unknown;
+  readonly context: PlanContext;
+}
+
+async function plan(
+  { tool, command, cli, options, parse }: CliTool,
+  parts: Parts,
+  { input, context }: Planning,
+): Promise<CliPlan> {
+  const cwd = workingDirectory(cli.cwd === undefined ? parts.emptyDirectory : cli.cwd(input as never));
+  const inspected = parts.inspections?.get(cli.command)?.(cwd);
+  if (inspected !== undefined) throw unusable(inspected);
+  const environment = childEnvironment(parts, declaredEnvironment(cli.environment, input));
+  const limits = { stdoutBytesMax: LOOKUP_BYTES_MAX, timeoutMs: tool.timeoutMs, signal: context.signal };
+  const found = await lookUp({
+    lookups: cli.lookups ?? {},
+    input,
+    async ask(args) {
+      const result = await parts.spawn({ command, argv: [...args], cwd, environment, options }, limits);
+      if (endsTheCall(result)) throw refusalOf({ ...tool, classification: "read" }, result, {});
+      return result;
+    },
+  });
+  const argv = [...cli.argsBuilder(input as never, found)];
+  const fault = argvFault(argv, options);
+  if (fault !== undefined) throw unbuildable(fault);
+  const kept = typeof parse === "function" && parse.length > 1 ? { input: input as Json } : {};
+  return { kind: "cli", command, argv, cwd, environment, ...kept };
+}
+
+interface Running {
+  readonly plan: CliPlan;
+  readonly context: RunContext;
+}
+
+async function run(bound: CliTool, parts: Parts, { plan: sealed, context }: Running): Promise<unknown> {
+  const { tool, options, parse, textField } = bound;
+  const { command, argv, cwd, environment } = sealed;
+  if (sealed.kind !== "cli" || command !== bound.command) throw unbuildable("the plan is for another command");
+  const result = await parts.spawn(
+    { command, argv, cwd, environment, options },
+    {
+      stdoutBytesMax: tool.limits.outputBytesMax,
+      timeoutMs: context.deadline - parts.now(),
+      signal: context.signal,
+    },
+  );
+  const exitCodes = bound.cli.exitCodes ?? {};
+  if (!isAnswer(result, exitCodes)) throw refusalOf(tool, result, exitCodes);
+  return parseStdout(result.stdout, { parse, textField, input: sealed["input"] });
+}
+
+/** A lookup's own no is an answer; a program that cannot run, or no time left, is not. */
+function endsTheCall({ ending }: ChildResult): boolean {
+  return ending.kind === "deadline" || ending.kind === "cancelled" || ending.kind === "spawnError";
+}
+
+function workingDirectory(cwd: string): string {
+  if (!isAbsolute(cwd)) throw unbuildable("the working directory is not absolute");
+  if (!isDirectory(cwd)) throw unusable("the working directory does not exist or is not to be entered");
+  return cwd;
+}
+
+function isDirectory(path: string): boolean {
+  try {
+    return statSync(path).isDirectory();
+  } catch {
+    return false;
+  }
+}
+
+function declaredEnvironment(
+  declared: CliTool["cli"]["environment"],
+  input: unknown,
+): Readonly<Record<string, string>> {
+  if (typeof declared !== "function") return declared ?? {};
+  const built = declared(input as never);
+  const faults = environmentFaults(built);
+  if (faults.length > 0) throw unbuildable(faults.map(({ field, message }) => `${field}: ${message}`).join("; "));
+  return built;
+}
+
+function unbuildable(fault: string): Refusal {
+  return new Refusal("INTERNAL", "The command could not be built.", { cause: new Error(fault) });
+}
+
+function unusable(fault: string): Refusal {
+  const message = "The place where the command would run cannot be used.";
+  return new Refusal("TARGET_UNAVAILABLE", message, { cause: new Error(fault) });
+}

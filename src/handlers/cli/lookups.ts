@@ -1,0 +1,82 @@
+import { Refusal } from "../../core/errors.ts";
+import type { Lookup, LookupAttempt } from "../../core/types.ts";
+import type { ChildResult } from "./child.ts";
+import { operatorText } from "./endings.ts";
+import { decode } from "./parser.ts";
+
+/** Bytes of one answer. */
+export const LOOKUP_BYTES_MAX = 4_096;
+/** Attempts of one lookup. */
+const ATTEMPTS_MAX = 8;
+
+export type Ask = (args: readonly string[]) => Promise<ChildResult>;
+
+export interface Lookups {
+  readonly lookups: Readonly<Record<string, Lookup>>;
+  /** Parsed. */
+  readonly input: unknown;
+  /** Runs the tool's command and hands back how it ended; throws what ends the whole call. */
+  readonly ask: Ask;
+}
+
+/**
+ * Asks for every fact that the manifest wants to know before it builds its argv, in the order of declaration.
+ *
+ * @throws {Refusal} TARGET_REFUSED with status NOT_FOUND when no attempt of a lookup is answered
+ */
+export async function lookUp({ lookups, input, ask }: Lookups): Promise<Readonly<Record<string, string>>> {
+  const found: Record<string, string> = {};
+  for (const [name, lookup] of Object.entries(lookups)) {
+    const attempts = lookup(input as never, { ...found });
+    const answer = await firstAnswer(attempts, ask);
+    if (typeof answer !== "string")
+      throw notFound(name, { fields: fieldsOf(lookup, input, found), cause: answer.cause });
+    found[name] = answer;
+  }
+  return found;
+}
+
+interface Unanswered {
+  readonly cause: unknown;
+}
+
+async function firstAnswer(attempts: readonly LookupAttempt[], ask: Ask): Promise<string | Unanswered> {
+  if (attempts.length > ATTEMPTS_MAX) throw new RangeError(`a lookup has more than ${ATTEMPTS_MAX} attempts`);
+  let cause: unknown = new Error("the lookup makes no attempt");
+  for (const { args, answer } of attempts) {
+    const result = await ask(args);
+    cause = operatorText(result);
+    if (result.ending.kind !== "exit" || result.ending.code !== 0) continue;
+    const text = decode(result.stdout).trim();
+    if (wholly(answer).test(text)) return text;
+  }
+  return { cause };
+}
+
+/** The manifest's pattern, bound to both ends whatever its own anchors, alternatives and flags say. */
+function wholly({ source, flags }: RegExp): RegExp {
+  return new RegExp(`^(?:${source})$`, flags.replace(/[gmy]/g, ""));
+}
+
+/** Names what the agent can mend: its own fields. What was asked and what was answered stays here. */
+function notFound(lookup: string, { fields, cause }: Unanswered & { readonly fields: readonly string[] }): Refusal {
+  const named = fields.map((field) => `"${field}"`).join(", ");
+  return new Refusal("TARGET_REFUSED", `Nothing was found for ${named}. Check that it exists and is spelled exactly.`, {
+    details: { status: "NOT_FOUND", lookup, fields },
+    cause,
+  });
+}
+
+/** The input fields that a lookup reads, or all of them when it reads none. */
+function fieldsOf(lookup: Lookup, input: unknown, found: Readonly<Record<string, string>>): readonly string[] {
+  const target = typeof input === "object" && input !== null ? input : {};
+  const read = new Set<string>();
+  const watched = new Proxy(target, {
+    get(object, key, receiver) {
+      if (typeof key === "string" && Object.hasOwn(object, key)) read.add(key);
+      return Reflect.get(object, key, receiver);
+    },
+  });
+  lookup(watched as never, { ...found });
+  return read.size > 0 ? [...read] : Object.keys(target);
+}

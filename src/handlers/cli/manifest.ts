@@ -1,0 +1,80 @@
+import { isAbsolute } from "node:path";
+import { type Fault, ManifestError } from "../../core/errors.ts";
+import type { CliTarget, StdoutParser, Tool } from "../../core/types.ts";
+import { tokenFault } from "./argv.ts";
+import { environmentFaults } from "./environment.ts";
+import { onlyStringField } from "./parser.ts";
+
+const LOOKUPS_MAX = 16;
+const EXIT_CODE_MAX = 255;
+const MEANINGS = new Set<unknown>([
+  ...["OK", "NOT_FOUND", "ALREADY_EXISTS", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE"],
+]);
+
+/** A command-line tool whose manifest can work here. */
+export interface CliTool {
+  readonly tool: Tool;
+  /** Absolute. */
+  readonly command: string;
+  readonly cli: CliTarget["cli"];
+  readonly options: readonly string[];
+  readonly parse: StdoutParser;
+  readonly textField: string | undefined;
+}
+
+/**
+ * Joins a tool to the command that the configuration allows.
+ *
+ * @throws {ManifestError} listing every reason why the tool can never work here
+ */
+export function cliTool(tool: Tool, commands: ReadonlyMap<string, string>): CliTool {
+  if (!("cli" in tool.target)) {
+    throw new ManifestError(tool.name, [{ field: "target", message: "is not a command" }]);
+  }
+  const { cli } = tool.target;
+  const { parse = "text", options = [] } = cli;
+  const command = commands.get(cli.command);
+  const textField = onlyStringField(tool.output);
+  const faults = [
+    ...commandFaults(command),
+    ...optionFaults(options),
+    ...lookupFaults(cli.lookups),
+    ...(typeof cli.environment === "function" ? [] : environmentFaults(cli.environment ?? {})),
+    ...exitCodeFaults(cli.exitCodes ?? {}),
+    ...parseFaults(parse, textField),
+  ];
+  if (command === undefined || faults.length > 0) throw new ManifestError(tool.name, faults);
+  return { tool, command, cli, options, parse, textField };
+}
+
+function commandFaults(command: string | undefined): readonly Fault[] {
+  const field = "target.cli.command";
+  if (command === undefined) return [{ field, message: "is not among the commands that the configuration allows" }];
+  return isAbsolute(command) ? [] : [{ field, message: "was not resolved to an absolute path" }];
+}
+
+function optionFaults(options: readonly string[]): readonly Fault[] {
+  return options.flatMap((option, index) => {
+    const isOption = tokenFault(option) === undefined && option.startsWith("-") && option !== "--";
+    return isOption ? [] : [{ field: `target.cli.options[${index}]`, message: 'must be a token that begins with "-"' }];
+  });
+}
+
+function lookupFaults(lookups: CliTarget["cli"]["lookups"]): readonly Fault[] {
+  const field = "target.cli.lookups";
+  return Object.keys(lookups ?? {}).length > LOOKUPS_MAX ? [{ field, message: `has more than ${LOOKUPS_MAX}` }] : [];
+}
+
+function exitCodeFaults(exitCodes: Readonly<Record<string, unknown>>): readonly Fault[] {
+  return Object.entries(exitCodes).flatMap(([code, meaning]) => {
+    const isCode = /^(0|[1-9][0-9]{0,2})$/.test(code) && Number(code) <= EXIT_CODE_MAX;
+    if (isCode && MEANINGS.has(meaning)) return [];
+    return [{ field: "target.cli.exitCodes", message: `must map 0 to ${EXIT_CODE_MAX} to "OK" or a status` }];
+  });
+}
+
+function parseFaults(parse: StdoutParser, textField: string | undefined): readonly Fault[] {
+  if (parse !== "text" || textField !== undefined) return [];
+  const message = 'is "text" (the default), which needs an output schema that is an object with one string field';
+  return [{ field: "target.cli.parse", message }];
+}

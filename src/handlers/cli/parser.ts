@@ -1,0 +1,64 @@
+import type { z } from "zod";
+import { Refusal } from "../../core/errors.ts";
+import type { Json, StdoutParser } from "../../core/types.ts";
+import { plainText } from "./terminal-text.ts";
+
+/** Levels of arrays and objects in a JSON answer. */
+const JSON_DEPTH_MAX = 128;
+
+/** Bytes of a program as text. What is not UTF-8 becomes U+FFFD; a byte order mark stays. */
+export function decode(bytes: Uint8Array): string {
+  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
+}
+
+/**
+ * The name of the output schema's only field, when that field is a string: where `text` puts stdout. Told by shape, since a
+ * manifest may carry its own copy of zod.
+ */
+export function onlyStringField(output: z.ZodType): string | undefined {
+  const { def } = output._zod;
+  if (def.type !== "object") return undefined;
+  const fields = Object.entries((def as z.core.$ZodObjectDef).shape);
+  const [field] = fields;
+  if (field === undefined || fields.length !== 1) return undefined;
+  return field[1]._zod.def.type === "string" ? field[0] : undefined;
+}
+
+export interface StdoutReading {
+  readonly parse: StdoutParser;
+  /** Where `text` puts stdout. */
+  readonly textField: string | undefined;
+  /** For the manifest's own parser. */
+  readonly input: unknown;
+}
+
+/**
+ * What a program wrote, as the handler's answer.
+ *
+ * @throws {Refusal} INVALID_OUTPUT when it cannot be read
+ */
+export function parseStdout(stdout: Uint8Array, { parse, textField, input }: StdoutReading): unknown {
+  const text = plainText(decode(stdout));
+  if (parse === "text") return { [textField ?? "text"]: text };
+  try {
+    return parse === "json" ? plainJson(JSON.parse(withoutMark(text)) as Json, JSON_DEPTH_MAX) : parse(text, input);
+  } catch (cause) {
+    if (cause instanceof Refusal) throw cause;
+    throw new Refusal("INVALID_OUTPUT", "The command's output could not be read.", { cause });
+  }
+}
+
+function withoutMark(text: string): string {
+  return text.startsWith("\ufeff") ? text.slice(1) : text;
+}
+
+/** Escapes in JSON strings can spell control sequences too. */
+function plainJson(value: Json, depthLeft: number): Json {
+  if (typeof value === "string") return plainText(value);
+  if (typeof value !== "object" || value === null) return value;
+  if (depthLeft === 0) throw new RangeError(`the JSON is more than ${JSON_DEPTH_MAX} levels deep`);
+  if (Array.isArray(value)) return value.map((item: Json) => plainJson(item, depthLeft - 1));
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [plainText(key), plainJson(item, depthLeft - 1)]),
+  );
+}

@@ -1,0 +1,54 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { CALL_MARKER } from "./environment.ts";
+
+/** Rounds over the process table: a stray may fork while it is being looked for. */
+const SWEEP_ROUNDS_MAX = 3;
+/** Processes looked at in one round. */
+const PROCESSES_MAX = 8_192;
+
+/** Kills the whole process group of a child that was started with a session of its own. */
+export function killGroup(pid: number): void {
+  if (!Number.isSafeInteger(pid) || pid <= 1) return;
+  kill(-pid);
+}
+
+/**
+ * Kills descendants that left the group with `setsid`, found by the marker in the environment they were started with.
+ * Linux only, and only processes of our own user: others' environments cannot be read.
+ */
+export function killStrays(marker: string): void {
+  const needle = Buffer.from(`\0${CALL_MARKER}=${marker}\0`);
+  for (let round = 0; round < SWEEP_ROUNDS_MAX; round += 1) {
+    const strays = processes().filter((pid) => carries(pid, needle));
+    if (strays.length === 0) return;
+    for (const pid of strays) kill(pid);
+  }
+}
+
+function processes(): readonly number[] {
+  try {
+    return readdirSync("/proc")
+      .filter((name) => /^[1-9][0-9]{0,9}$/.test(name))
+      .slice(-PROCESSES_MAX)
+      .map(Number)
+      .filter((pid) => pid > 1 && pid !== process.pid);
+  } catch {
+    return [];
+  }
+}
+
+function carries(pid: number, needle: Buffer): boolean {
+  try {
+    return Buffer.concat([Buffer.of(0), readFileSync(`/proc/${pid}/environ`)]).includes(needle);
+  } catch {
+    return false;
+  }
+}
+
+function kill(target: number): void {
+  try {
+    process.kill(target, "SIGKILL");
+  } catch {
+    // Already gone, which is what was wanted.
+  }
+}

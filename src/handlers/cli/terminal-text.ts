@@ -1,0 +1,135 @@
+const ESC = 0x1b;
+const BEL = 0x07;
+const TAB = 0x09;
+const LINE_FEED = 0x0a;
+const CARRIAGE_RETURN = 0x0d;
+const CANCEL = 0x18;
+const SUBSTITUTE = 0x1a;
+const STRING_TERMINATOR = 0x9c;
+
+/**
+ * Text that a terminal, a reader or a model takes for what it is: terminal control sequences (CSI, OSC, DCS, SOS, PM, APC, in
+ * 7 and 8 bits), C0 apart from tab and line end, DEL and C1 are removed; controls of writing direction become visible as
+ * `[U+202E]`; tag characters and runs of variation selectors, which can spell invisible text, are removed.
+ * One pass, linear, idempotent. A sequence that never ends swallows at most its own line.
+ */
+export function plainText(hostile: string): string {
+  const text = hostile.toWellFormed();
+  const parts: string[] = [];
+  let from = 0;
+  let at = 0;
+  let followsSelector = false;
+  while (at < text.length) {
+    const code = text.charCodeAt(at);
+    const found = isOrdinary(code) ? undefined : special(text, at, { code, followsSelector });
+    if (found === undefined) {
+      const point = text.codePointAt(at) ?? 0;
+      followsSelector = isVariationSelector(point);
+      at += point > 0xffff ? 2 : 1;
+      continue;
+    }
+    parts.push(text.slice(from, at), found.shown);
+    if (found.shown !== "") followsSelector = false;
+    at = found.end;
+    from = at;
+  }
+  if (from === 0) return text;
+  parts.push(text.slice(from));
+  return parts.join("");
+}
+
+interface Special {
+  /** Index after the sequence. */
+  readonly end: number;
+  readonly shown: string;
+}
+
+/** Nearly everything there is: decided on one code unit. */
+function isOrdinary(code: number): boolean {
+  if (code < 0x300) return (code >= 0x20 && code < 0x7f) || code === LINE_FEED || code === TAB || code > 0x9f;
+  return code < 0x61c || (code > 0x2069 && code < 0xd800) || (code > 0xdfff && code < 0xfe00);
+}
+
+interface Place {
+  readonly code: number;
+  /** Whether the last character that was kept is a variation selector. */
+  readonly followsSelector: boolean;
+}
+
+function special(text: string, at: number, { code, followsSelector }: Place): Special | undefined {
+  if (code === ESC) return { end: escapeEnd(text, at), shown: "" };
+  if (code === CARRIAGE_RETURN && text.charCodeAt(at + 1) === LINE_FEED) return undefined;
+  if (code >= 0x80 && code <= 0x9f) return { end: sequenceEnd(text, at + 1, code - 0x40), shown: "" };
+  if (code < 0x20 || code === 0x7f) return { end: at + 1, shown: "" };
+  if (isBidiControl(code)) return { end: at + 1, shown: `[U+${code.toString(16).toUpperCase().padStart(4, "0")}]` };
+  return invisible(text.codePointAt(at) ?? 0, at, followsSelector);
+}
+
+function escapeEnd(text: string, at: number): number {
+  const next = text.charCodeAt(at + 1);
+  if (next >= 0x40 && next <= 0x5f) return sequenceEnd(text, at + 2, next);
+  if (next >= 0x30 && next <= 0x7e) return at + 2;
+  if (!(next >= 0x20 && next <= 0x2f)) return at + 1;
+  const final = skip(text, at + 1, 0x20, 0x2f);
+  const code = text.charCodeAt(final);
+  return code >= 0x30 && code <= 0x7e ? final + 1 : final;
+}
+
+/** `introducer` is the letter that follows ESC in the 7-bit form. */
+function sequenceEnd(text: string, at: number, introducer: number): number {
+  switch (String.fromCharCode(introducer)) {
+    case "[": {
+      const final = skip(text, skip(text, at, 0x30, 0x3f), 0x20, 0x2f);
+      const code = text.charCodeAt(final);
+      return code >= 0x40 && code <= 0x7e ? final + 1 : final;
+    }
+    case "]":
+    case "P":
+    case "X":
+    case "^":
+    case "_":
+      return stringEnd(text, at);
+    default:
+      return at;
+  }
+}
+
+function stringEnd(text: string, at: number): number {
+  for (let end = at; end < text.length; end += 1) {
+    const code = text.charCodeAt(end);
+    if (code === LINE_FEED) return end;
+    if (code === BEL || code === STRING_TERMINATOR || code === CANCEL || code === SUBSTITUTE) return end + 1;
+    if (code === ESC) return text[end + 1] === "\\" ? end + 2 : end;
+  }
+  return text.length;
+}
+
+function skip(text: string, at: number, from: number, to: number): number {
+  let end = at;
+  while (text.charCodeAt(end) >= from && text.charCodeAt(end) <= to) end += 1;
+  return end;
+}
+
+function isBidiControl(code: number): boolean {
+  return (
+    code === 0x61c ||
+    code === 0x200e ||
+    code === 0x200f ||
+    (code >= 0x202a && code <= 0x202e) ||
+    (code >= 0x2066 && code <= 0x2069)
+  );
+}
+
+/** Tag characters, and variation selectors after the first in a row, which no writing system uses. */
+function invisible(point: number, at: number, followsSelector: boolean): Special | undefined {
+  const isHidden = isTag(point) || (followsSelector && isVariationSelector(point));
+  return isHidden ? { end: at + (point > 0xffff ? 2 : 1), shown: "" } : undefined;
+}
+
+function isTag(point: number): boolean {
+  return point >= 0xe0000 && point <= 0xe007f;
+}
+
+function isVariationSelector(point: number): boolean {
+  return (point >= 0xfe00 && point <= 0xfe0f) || (point >= 0xe0100 && point <= 0xe01ef);
+}

@@ -1,0 +1,56 @@
+import { Metadata } from "@grpc/grpc-js";
+import { StartupError } from "../../core/errors.ts";
+import type { RunContext } from "../../core/types.ts";
+
+const KEY = /^[a-z0-9_.-]{1,64}$/;
+const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
+
+/** Set by the proxy on every call; a configuration may not set them, or a service could not trust them. */
+const OWN_KEYS: ReadonlySet<string> = new Set(
+  ["x-caller-sub", "x-caller-iss", "x-tool", "x-trace-id"].flatMap((key) => [key, `${key}-bin`]).concat("traceparent"),
+);
+
+/** Printable ASCII without a space at either end, which HTTP would trim. */
+function isPlain(value: string): boolean {
+  if (value === "" || value.startsWith(" ") || value.endsWith(" ")) return false;
+  for (let at = 0; at < value.length; at += 1) {
+    const code = value.charCodeAt(at);
+    if (code < 0x20 || code > 0x7e) return false;
+  }
+  return true;
+}
+
+/** The fixed metadata of a system. Throws a `StartupError` on a key or value that gRPC cannot carry or that is ours. */
+export function systemMetadata(system: string, entries: Readonly<Record<string, string>> = {}): Metadata {
+  const metadata = new Metadata();
+  const problems: string[] = [];
+  for (const [name, value] of Object.entries(entries)) {
+    const key = name.toLowerCase();
+    const field = `systems.${system}.metadata.${name}`;
+    if (!KEY.test(key) || key.startsWith("grpc-") || key.endsWith("-bin"))
+      problems.push(`${field}: is not a usable key`);
+    else if (OWN_KEYS.has(key)) problems.push(`${field}: is set by the proxy itself`);
+    else if (!isPlain(value)) problems.push(`${field}: must be printable ASCII`);
+    else metadata.set(key, value);
+  }
+  if (problems.length > 0) throw new StartupError(problems);
+  return metadata;
+}
+
+/** A value that a header cannot carry as it is goes into the binary key of the same name, as UTF-8. */
+function setText(metadata: Metadata, key: string, value: string): void {
+  if (isPlain(value)) metadata.set(key, value);
+  else metadata.set(`${key}-bin`, Buffer.from(value, "utf8"));
+}
+
+/** What the service is told about a call: trace, caller and tool. Never the agent's token, nothing from its arguments. */
+export function callMetadata(base: Metadata, tool: string, context: RunContext): Metadata {
+  const metadata = base.clone();
+  const { traceparent } = context;
+  if (traceparent !== undefined && TRACEPARENT.test(traceparent)) metadata.set("traceparent", traceparent);
+  setText(metadata, "x-trace-id", context.traceId);
+  setText(metadata, "x-caller-sub", context.caller.subject);
+  setText(metadata, "x-caller-iss", context.caller.issuer);
+  setText(metadata, "x-tool", tool);
+  return metadata;
+}

@@ -1,0 +1,38 @@
+import { Refusal } from "../../core/errors.ts";
+import type { Binding, Handler, InlineContext, InlineTarget, Json, RunContext, Tool } from "../../core/types.ts";
+
+/** Tools that are functions. The plan is the parsed input. */
+export const inlineHandler: Handler = { bind, close: async () => {} };
+
+/** The part of the run's context that a function may see. The signal is made only if it is looked at. */
+class FunctionContext implements InlineContext {
+  readonly traceId: string;
+  readonly caller: InlineContext["caller"];
+  readonly #context: RunContext;
+
+  constructor(context: RunContext) {
+    const { issuer, subject, permissions } = context.caller;
+    this.traceId = context.traceId;
+    this.caller = { issuer, subject, permissions };
+    this.#context = context;
+  }
+
+  get signal(): AbortSignal {
+    return this.#context.signal;
+  }
+}
+
+function bind(tool: Tool): Binding {
+  const { handler } = tool.target as InlineTarget;
+  return {
+    plan: (input) => ({ kind: "inline", input: input as Json }),
+    async run(plan, context) {
+      try {
+        return await handler(plan["input"] as never, new FunctionContext(context));
+      } catch (error) {
+        if (error instanceof Refusal) throw error;
+        throw new Refusal("TARGET_FAILED", "The tool failed.", { cause: error });
+      }
+    },
+  };
+}

@@ -1,0 +1,53 @@
+/** The library: what a manifest author and an embedder may use. Nothing else is public. */
+export { freeText } from "./core/bounds.ts";
+export {
+  ApprovalDeniedError,
+  AuditError,
+  AuthenticationError,
+  type CallResult,
+  ExecutionError,
+  type Failure,
+  LimitError,
+  OutputError,
+  PermissionDeniedError,
+  RequestError,
+  type Success,
+  ToolCallError,
+  ToolNotFoundError,
+  unwrap,
+  ValidationError,
+} from "./core/call-result.ts";
+export {
+  cliCommand,
+  type DefinedTool,
+  defineTool,
+  grpcMethod,
+  type InputOf,
+  type OutputOf,
+  type ToolConfig,
+  type ToolDefinition,
+  type ToolFactory,
+} from "./core/define-tool.ts";
+export { type Fault, ManifestError, type RefusalCode, type Stage, StartupError } from "./core/errors.ts";
+export type {
+  Category,
+  Classification,
+  CliTarget,
+  ExitMeaning,
+  FieldAction,
+  GrpcTarget,
+  InlineContext,
+  InlineTarget,
+  InputPolicy,
+  Json,
+  Lookup,
+  LookupAttempt,
+  OutputPolicy,
+  StdoutParser,
+  TargetStatus,
+  Tool,
+  ToolApproval,
+  ToolLimits,
+  ToolPermissions,
+} from "./core/types.ts";
+export { type CallOptions, SafeToolCall, type SafeToolCallOptions, type ToolFormat } from "./safe-tool-call.ts";

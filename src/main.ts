@@ -1,0 +1,97 @@
+import type { FastifyInstance } from "fastify";
+import { pino } from "pino";
+import type { Config } from "./config.ts";
+import type { TrailLog } from "./proxy/trail.ts";
+import { createMetrics } from "./server/metrics.ts";
+import type { NotReady } from "./server/routes/health.ts";
+import { createServer } from "./server/server.ts";
+import { type Service, wire } from "./wiring.ts";
+
+/** A service that listens. */
+export interface RunningService {
+  /** `http://host:port`, as it is really listened on. */
+  readonly url: string;
+  readonly notRegistered: readonly string[];
+  /** Ends in order: stop admitting, answer what is under way, close targets, close the audit. May be called twice. */
+  drain(): Promise<void>;
+}
+
+/**
+ * The service: configuration → wiring → listen.
+ *
+ * @throws {StartupError} with everything that keeps it from starting
+ */
+export async function startService(config: Config): Promise<RunningService> {
+  // A destination of our own, written synchronously: the default one loses lines on this runtime when the process ends.
+  const log = pino({ level: config.log.level, base: null }, pino.destination({ dest: 1, sync: true }));
+  const metrics = createMetrics();
+  const service = await wire(config, {
+    observe: (entry) => metrics.observeCall(entry),
+    onBatch: (batch) => metrics.observeBatch(batch),
+    log: ({ level, cause, ...line }: TrailLog) => log[level]({ ...line, cause: causeText(cause) }, "call refused"),
+  });
+  metrics.watch({ callsInFlight: () => service.admission.inFlight(), channels: () => service.channels() });
+  let draining = false;
+  const notReady = (): readonly NotReady[] => {
+    const reasons: NotReady[] = [];
+    if (draining) reasons.push("draining");
+    if (service.auditHealth().status !== "ok") reasons.push("audit_unavailable");
+    return reasons;
+  };
+  const app = createServer({
+    ...config.server,
+    allowedHosts: [...config.server.allowedHosts, ...ownNames(config.server.host)],
+    concurrentRequestsMax: config.limits.concurrentCallsMax * 2,
+    proxy: service.proxy,
+    registry: service.registry,
+    callers: service.callers,
+    journal: (line) => service.journal(line),
+    metrics,
+    notReady,
+    draining: () => draining,
+    logError: (error) => log.error({ cause: causeText(error) }, "request failed"),
+  });
+  const url = await listen(app, service, config);
+  log.info({ url, tools: service.registry.list().length }, "listening");
+
+  let drained: Promise<void> | undefined;
+  const drain = async (): Promise<void> => {
+    draining = true;
+    log.info("draining");
+    service.admission.drain();
+    await app.close();
+    await service.close(config.server.drainTimeoutMs);
+    log.info("stopped");
+  };
+  return {
+    url,
+    notRegistered: service.notRegistered,
+    drain: () => {
+      drained ??= drain();
+      return drained;
+    },
+  };
+}
+
+/** An address that means every interface is nobody's name: a page may spell it too. */
+function ownNames(host: string): readonly string[] {
+  return host === "0.0.0.0" || host === "::" ? [] : [host.includes(":") ? `[${host}]` : host.toLowerCase()];
+}
+
+async function listen(app: FastifyInstance, service: Service, { server }: Config): Promise<string> {
+  try {
+    return await app.listen({ host: server.host, port: server.port });
+  } catch (error) {
+    await service.close(0);
+    throw error;
+  }
+}
+
+/** What operators read of a cause: names and messages, no stacks of ours, no objects that might hold data. */
+function causeText(cause: unknown): string {
+  const parts: string[] = [];
+  for (let error = cause; error instanceof Error && parts.length < 4; error = error.cause) {
+    parts.push(`${error.name}: ${error.message}`);
+  }
+  return parts.length === 0 ? String(cause) : parts.join(" ← ");
+}

@@ -1,0 +1,73 @@
+import { Refusal } from "../core/errors.ts";
+import { type Admitted, mint, type Verified } from "../core/evidence.ts";
+
+export interface AdmissionOptions {
+  /** Calls in flight, all callers together. */
+  readonly concurrentCallsMax: number;
+  /** Calls in flight of one (issuer, subject). */
+  readonly concurrentCallsPerCallerMax: number;
+  /** Whether the audit can take one more call; without it nothing runs. */
+  readonly auditReady: () => boolean;
+}
+
+export interface Admission {
+  /** @throws {Refusal} SHUTTING_DOWN, AUDIT_UNAVAILABLE, OVERLOADED, RATE_LIMITED */
+  admit(verified: Verified): Admitted;
+  /** Gives the place back. Every admitted call leaves exactly once. */
+  leave(admitted: Admitted): void;
+  /** From now on nobody is admitted. */
+  drain(): void;
+  inFlight(): number;
+}
+
+const RETRY_AFTER_MS = 1_000;
+
+export function createAdmission(options: AdmissionOptions): Admission {
+  const perCaller = new Map<string, number>();
+  let total = 0;
+  let draining = false;
+
+  return {
+    admit({ caller }) {
+      if (draining) {
+        throw new Refusal("SHUTTING_DOWN", "The service is shutting down.", { retryAfterMs: RETRY_AFTER_MS });
+      }
+      if (!options.auditReady()) {
+        throw new Refusal("AUDIT_UNAVAILABLE", "The call was not run: it could not be recorded.", {
+          details: { outcome: "not_run" },
+          retryAfterMs: RETRY_AFTER_MS,
+        });
+      }
+      if (total >= options.concurrentCallsMax) {
+        throw new Refusal("OVERLOADED", "Too many calls are under way.", { retryAfterMs: RETRY_AFTER_MS });
+      }
+      const key = callerKey(caller);
+      const mine = perCaller.get(key) ?? 0;
+      if (mine >= options.concurrentCallsPerCallerMax) {
+        throw new Refusal("RATE_LIMITED", "Too many of your calls are under way at once.", {
+          details: { concurrentCallsPerCallerMax: options.concurrentCallsPerCallerMax },
+          retryAfterMs: RETRY_AFTER_MS,
+        });
+      }
+      perCaller.set(key, mine + 1);
+      total += 1;
+      return mint<Admitted>({ caller });
+    },
+    leave({ caller }) {
+      const key = callerKey(caller);
+      const left = (perCaller.get(key) ?? 1) - 1;
+      if (left === 0) perCaller.delete(key);
+      else perCaller.set(key, left);
+      total -= 1;
+    },
+    drain: () => {
+      draining = true;
+    },
+    inFlight: () => total,
+  };
+}
+
+/** Issuer and subject together are the caller; a newline can stand in neither. */
+function callerKey({ issuer, subject }: Verified["caller"]): string {
+  return `${issuer}\n${subject}`;
+}

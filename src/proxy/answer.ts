@@ -1,0 +1,81 @@
+import type { CallResult } from "../core/call-result.ts";
+import { REFUSALS, type Refusal, type Stage } from "../core/errors.ts";
+import type { Receipt, Released } from "../core/evidence.ts";
+import type { Trail } from "./trail.ts";
+
+/** A result and the HTTP status that goes with it. */
+export interface Answer {
+  readonly http: number;
+  readonly result: CallResult;
+}
+
+export function succeeded(receipt: Receipt, released: Released, trail: Trail): Answer {
+  const { result, filteredFields } = released;
+  return {
+    http: 200,
+    result: {
+      status: "success",
+      tool: trail.request.tool,
+      result,
+      filteredFields,
+      traceId: receipt.traceId,
+      durationMs: trail.durationMs,
+    },
+  };
+}
+
+export function refused(receipt: Receipt, refusal: Refusal, trail: Trail): Answer {
+  return failure(refusal, { traceId: receipt.traceId, stage: trail.stageOf(refusal), safe: trail.safeToRepeat });
+}
+
+/**
+ * The one answer without a receipt: the audit could not be written. Nothing of the call's result is in it, and it says whether
+ * anything may have run.
+ */
+export function unrecorded(trail: Trail, cause: unknown): Answer {
+  const outcome = trail.ran ? "unknown" : "not_run";
+  trail.logUnrecorded(cause);
+  return {
+    http: REFUSALS.AUDIT_UNAVAILABLE.http,
+    result: {
+      status: "error",
+      error: {
+        code: "AUDIT_UNAVAILABLE",
+        stage: "AUDIT",
+        message:
+          outcome === "not_run"
+            ? "The call was not run: it could not be recorded."
+            : "The call could not be recorded, so its result is withheld. It may have run.",
+        details: { outcome },
+        retryable: outcome === "not_run",
+      },
+      traceId: trail.traceId,
+    },
+  };
+}
+
+interface FailureContext {
+  readonly traceId: string;
+  readonly stage: Stage;
+  /** Whether the tool reads or is idempotent. */
+  readonly safe: boolean;
+}
+
+function failure({ code, message, details, retryAfterMs }: Refusal, { traceId, stage, safe }: FailureContext): Answer {
+  const row = REFUSALS[code];
+  return {
+    http: row.http,
+    result: {
+      status: row.decision === "DENIED" ? "denied" : "error",
+      error: {
+        code,
+        stage,
+        message,
+        ...(details !== undefined && { details }),
+        retryable: row.retryable === "if-safe" ? safe : row.retryable || details?.["outcome"] === "not_run",
+        ...(retryAfterMs !== undefined && { retryAfterMs }),
+      },
+      traceId,
+    },
+  };
+}

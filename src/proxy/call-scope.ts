@@ -1,0 +1,93 @@
+import { Refusal } from "../core/errors.ts";
+import type { PlanContext } from "../core/types.ts";
+
+/** The client's end of the line. */
+export interface Departure {
+  /** Whether it is gone already. */
+  readonly gone: boolean;
+  /** Calls `listener` once when it goes; answers how to stop listening. */
+  listen(listener: () => void): () => void;
+}
+
+type EndReason = "deadline" | "departure";
+
+const REASONS = {
+  deadline: { name: "TimeoutError", text: "the deadline has passed" },
+  departure: { name: "AbortError", text: "the client is gone" },
+} as const;
+
+/**
+ * How long a call may go on: until its tool's timeout, or until the client is gone. One scope spans planning and running.
+ * Whoever works under it is told through `signal`; whoever does not listen is left behind.
+ */
+export class CallScope implements PlanContext {
+  /** Milliseconds since 1970. */
+  readonly deadline: number;
+  readonly #timer: ReturnType<typeof setTimeout>;
+  readonly #unlisten: (() => void) | undefined;
+  /** Made when somebody asks for the signal: most work is over before anybody would. */
+  #controller: AbortController | undefined;
+  #ended: EndReason | undefined;
+  #leaveWaiting: ((refusal: Refusal) => void) | undefined;
+
+  constructor(options: {
+    readonly timeoutMs: number;
+    readonly now: number;
+    readonly departure?: Departure | undefined;
+  }) {
+    this.deadline = options.now + options.timeoutMs;
+    this.#timer = setTimeout(() => this.#end("deadline"), options.timeoutMs);
+    if (options.departure?.gone) this.#end("departure");
+    else this.#unlisten = options.departure?.listen(() => this.#end("departure"));
+  }
+
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#ended !== undefined) this.#controller.abort(reasonOf(this.#ended));
+    }
+    return this.#controller.signal;
+  }
+
+  /** From here on the client's absence no longer ends the call: a change under way is followed to its outcome. */
+  followThrough(): void {
+    this.#unlisten?.();
+  }
+
+  /**
+   * Waits for `work`, but not beyond the scope.
+   *
+   * @throws {Refusal} DEADLINE_EXCEEDED or CANCELLED when the scope ends first; else whatever `work` throws
+   */
+  within<T>(work: Promise<T>): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      if (this.#ended !== undefined) reject(refusalOf(this.#ended));
+      this.#leaveWaiting = reject;
+      work.then(resolve, (error) => reject(this.#ended === undefined ? error : refusalOf(this.#ended, error)));
+    });
+  }
+
+  close(): void {
+    clearTimeout(this.#timer);
+    this.#unlisten?.();
+    this.#leaveWaiting = undefined;
+  }
+
+  #end(reason: EndReason): void {
+    if (this.#ended !== undefined) return;
+    this.#ended = reason;
+    this.#controller?.abort(reasonOf(reason));
+    this.#leaveWaiting?.(refusalOf(reason));
+  }
+}
+
+function reasonOf(reason: EndReason): DOMException {
+  const { name, text } = REASONS[reason];
+  return new DOMException(text, name);
+}
+
+function refusalOf(reason: EndReason, cause: unknown = reasonOf(reason)): Refusal {
+  return reason === "deadline"
+    ? new Refusal("DEADLINE_EXCEEDED", "The target did not answer in time.", { cause })
+    : new Refusal("CANCELLED", "The client went away before the answer.", { cause });
+}

@@ -1,0 +1,256 @@
+import { hash } from "node:crypto";
+import { compactVerify } from "jose";
+import { StartupError } from "../core/errors.ts";
+import { mint, type Verified } from "../core/evidence.ts";
+import { type IssuerKeys, staticKeys } from "./issuer-keys.ts";
+import { type IssuerProfile, profileProblems } from "./issuer-profile.ts";
+import { type Fetch, RemoteKeys } from "./remote-keys.ts";
+import { TokenCache } from "./token-cache.ts";
+import { type ClaimRules, readCaller } from "./token-claims.ts";
+import { assertTokenLength, bearerToken, type ReadToken, readToken } from "./token-reader.ts";
+import { authUnavailable, unauthenticated } from "./token-refusal.ts";
+
+const DEFAULT_PERMISSIONS_CLAIM = "permissions";
+const DEFAULT_LIFETIME_MAX_SECONDS = 3600;
+const DEFAULT_CACHE_ENTRIES_MAX = 10_000;
+const DEFAULT_KEYS_TIMEOUT_MS = 5_000;
+/** The longest that a token is believed without looking at the keys again. */
+const REVERIFY_AFTER_MS = 300_000;
+const VERIFICATIONS_IN_FLIGHT_MAX = 10_000;
+const OVERLOAD_RETRY_MS = 1_000;
+
+/** Agents call tools; operators decide, query and configure. A token is good at one of the two. */
+export type Door = "agents" | "operators";
+
+export interface CallerContextOptions {
+  readonly issuers: readonly IssuerProfile[];
+  /** Milliseconds since 1970. */
+  readonly clock: () => number;
+  readonly cacheEntriesMax?: number;
+  readonly fetch?: Fetch;
+  /** For one fetch of a JWKS URL, body included. */
+  readonly keysTimeoutMs?: number;
+  /** Called with the issuer whose JWKS URL brought other keys. */
+  readonly onKeysChanged?: (issuer: string) => void;
+}
+
+/** Tells who calls, from the token and nothing else. Every no is a Refusal: UNAUTHENTICATED or AUTH_UNAVAILABLE. */
+export interface CallerContext {
+  /** Takes the raw `Authorization` header. */
+  verify(authorization: string | undefined, door: Door): Promise<Verified>;
+  /** Takes the bare token. */
+  verifyToken(token: string, door: Door): Promise<Verified>;
+  /** Takes other issuers from now on and forgets every token. On a StartupError the old ones stay. */
+  reload(issuers: readonly IssuerProfile[]): void;
+  /** Forgets every verified token; the next sight of each is a full verification. */
+  clear(): void;
+}
+
+interface Issuer extends ClaimRules {
+  readonly operators: boolean;
+  readonly algorithms: readonly string[];
+  readonly keys: IssuerKeys;
+}
+
+/** What was found out about one token, good from `fromMs` to before `untilMs`. */
+interface Finding {
+  readonly verified: Verified;
+  readonly operators: boolean;
+  readonly fromMs: number;
+  readonly untilMs: number;
+}
+
+/** Throws a StartupError that names each field to mend. */
+export function createCallerContext(options: CallerContextOptions): CallerContext {
+  return new TokenVerifier(options);
+}
+
+class TokenVerifier implements CallerContext {
+  readonly #options: CallerContextOptions;
+  readonly #cache: TokenCache<Finding>;
+  #inFlight = new Map<string, Promise<Finding>>();
+  #issuers: ReadonlyMap<string, Issuer>;
+  /** Counts how often everything was forgotten: a verification begun before must not fill the cache after. */
+  #epoch = 0;
+
+  constructor(options: CallerContextOptions) {
+    this.#options = options;
+    this.#cache = new TokenCache(options.cacheEntriesMax ?? DEFAULT_CACHE_ENTRIES_MAX);
+    this.#issuers = this.#join(options.issuers);
+  }
+
+  async verify(authorization: string | undefined, door: Door): Promise<Verified> {
+    return this.verifyToken(bearerToken(authorization), door);
+  }
+
+  async verifyToken(token: string, door: Door): Promise<Verified> {
+    assertTokenLength(token);
+    const digest = hash("sha256", token, "base64");
+    const finding = this.#recall(digest) ?? (await this.#verifyOnce(token, digest));
+    if (finding.operators !== (door === "operators")) {
+      throw unauthenticated("notMeant", `the token's issuer is not for the ${door}' door`);
+    }
+    return finding.verified;
+  }
+
+  reload(issuers: readonly IssuerProfile[]): void;
+  /** Forgets every verified token; the next sight of each is a full verification. */
+  clear(): void;
+}
+
+interface Issuer extends ClaimRules {
+  readonly operators: boolean;
+  readonly algorithms: readonly string[];
+  readonly keys: IssuerKeys;
+}
+
+/** What was found out about one token, good from `fromMs` to before `untilMs`. */
+interface Finding {
+  readonly verified: Verified;
+  readonly operators: boolean;
+  readonly fromMs: number;
+  readonly untilMs: number;
+}
+
+/** Throws a StartupError that names each field to mend. */
+export function createCallerContext(options: CallerContextOptions): CallerContext {
+  return new TokenVerifier(options);
+}
+
+class TokenVerifier implements CallerContext {
+  readonly #options: CallerContextOptions;
+  readonly #cache: TokenCache<Finding>;
+  #inFlight = new Map<string, Promise<Finding>>();
+  #issuers: ReadonlyMap<string, Issuer>;
+  /** Counts how often everything was forgotten: a verification begun before must not fill the cache after. */
+  #epoch = 0;
+
+  constructor(options: CallerContextOptions) {
+    this.#options = options;
+    this.#cache = new TokenCache(options.cacheEntriesMax ?? DEFAULT_CACHE_ENTRIES_MAX);
+    this.#issuers = this.#join(options.issuers);
+  }
+
+  verify(authorization: string | undefined, door: Door): Verified | Promise<Verified> {
+    return this.verifyToken(bearerToken(authorization), door);
+  }
+
+  verifyToken(token: string, door: Door): Verified | Promise<Verified> {
+    assertTokenLength(token);
+    const digest = hash("sha256", token, "base64");
+    const finding = this.#recall(digest);
+    if (finding !== undefined) return admitAt(door, finding);
+    return this.#verifyOnce(token, digest).then((found) => admitAt(door, found));
+  }
+
+  reload(issuers: readonly IssuerProfile[]): void {
+    this.#issuers = this.#join(issuers);
+    this.clear();
+  }
+
+  clear(): void {
+    this.#epoch += 1;
+    this.#cache.clear();
+    this.#inFlight = new Map();
+  }
+
+  #recall(digest: string): Finding | undefined {
+    const finding = this.#cache.get(digest);
+    if (finding === undefined) return undefined;
+    const nowMs = this.#options.clock();
+    if (nowMs >= finding.fromMs && nowMs < finding.untilMs) return finding;
+    this.#cache.delete(digest);
+    return undefined;
+  }
+
+  /** All who bring the same new token at once wait for one verification. */
+  #verifyOnce(token: string, digest: string): Promise<Finding> {
+    const inFlight = this.#inFlight;
+    const running = inFlight.get(digest);
+    if (running !== undefined) return running;
+    if (inFlight.size >= VERIFICATIONS_IN_FLIGHT_MAX) {
+      throw authUnavailable("too many tokens are being verified", OVERLOAD_RETRY_MS);
+    }
+    const verification = this.#verifyFully(token, digest).finally(() => inFlight.delete(digest));
+    inFlight.set(digest, verification);
+    return verification;
+  }
+
+  async #verifyFully(token: string, digest: string): Promise<Finding> {
+    const epoch = this.#epoch;
+    const read = readToken(token);
+    const issuer = this.#issuerOf(read);
+    const keys = await issuer.keys.candidates(read);
+    await assertSigned(token, keys, issuer.algorithms);
+    const nowMs = this.#options.clock();
+    const caller = readCaller(read, issuer, nowMs / 1000);
+    const untilMs = Math.min(caller.expiresAt * 1000, nowMs + REVERIFY_AFTER_MS, issuer.keys.freshUntilMs());
+    const finding = { verified: mint<Verified>({ caller }), operators: issuer.operators, fromMs: nowMs, untilMs };
+    if (epoch === this.#epoch && nowMs < untilMs) this.#cache.set(digest, finding);
+    return finding;
+  }
+
+  /** The unverified `iss` selects whose rules to apply, and does nothing else. */
+  #issuerOf(token: ReadToken): Issuer {
+    const iss = token.claims.get("iss");
+    const issuer = typeof iss === "string" ? this.#issuers.get(iss) : undefined;
+    if (issuer === undefined) throw unauthenticated("notMeant", "iss: missing or not a configured issuer");
+    if (!issuer.algorithms.includes(token.alg)) throw unauthenticated("invalid", "header: alg is not allowed");
+    return issuer;
+  }
+
+  #join(profiles: readonly IssuerProfile[]): ReadonlyMap<string, Issuer> {
+    const problems = [...profileProblems(profiles)];
+    const issuers = new Map<string, Issuer>();
+    for (const [index, profile] of profiles.entries()) {
+      const keys = this.#keysOf(profile);
+      if ("candidates" in keys) issuers.set(profile.issuer, joinIssuer(profile, keys));
+      else problems.push(...keys.map((fault) => `jwt.issuers[${index}].keys: ${fault}`));
+    }
+    if (problems.length > 0) throw new StartupError(problems);
+    return issuers;
+  }
+
+  #keysOf(profile: IssuerProfile): IssuerKeys | readonly string[] {
+    if (profile.keys.kind !== "jwksUri") return staticKeys(profile.keys, profile.algorithms);
+    return new RemoteKeys({
+      uri: profile.keys.uri,
+      clock: this.#options.clock,
+      fetch: this.#options.fetch,
+      timeoutMs: this.#options.keysTimeoutMs ?? DEFAULT_KEYS_TIMEOUT_MS,
+      onChange: () => {
+        this.clear();
+        this.#options.onKeysChanged?.(profile.issuer);
+      },
+    });
+  }
+}
+
+function joinIssuer(profile: IssuerProfile, keys: IssuerKeys): Issuer {
+  return {
+    issuer: profile.issuer,
+    audience: profile.audience,
+    algorithms: [...profile.algorithms],
+    operators: profile.operators,
+    typ: profile.typ,
+    permissionsClaim: profile.permissionsClaim ?? DEFAULT_PERMISSIONS_CLAIM,
+    maxLifetimeSeconds: profile.maxLifetimeSeconds ?? DEFAULT_LIFETIME_MAX_SECONDS,
+    keys,
+  };
+}
+
+type SigningKeys = Awaited<ReturnType<IssuerKeys["candidates"]>>;
+
+/** Passes when one of the keys verifies the signature. */
+async function assertSigned(token: string, keys: SigningKeys, algorithms: readonly string[]): Promise<void> {
+  let cause: unknown = new Error("no key of the issuer fits the token's kid and alg");
+  for (const key of keys) {
+    try {
+      await compactVerify(token, key, { algorithms: [...algorithms] });
+      return;
+    } catch (error) {
+      cause = error;
+    }
+  }
+  throw unauthenticated("invalid", "signature: not verified", cause);
+}

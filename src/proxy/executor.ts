@@ -1,0 +1,100 @@
+import { Refusal, type RefusalCode } from "../core/errors.ts";
+import { type Approved, type Executed, mint } from "../core/evidence.ts";
+import type { Caller, RunContext, Tool } from "../core/types.ts";
+import type { CallScope } from "./call-scope.ts";
+
+/** What one execution knows beside the plan. */
+export interface Execution {
+  readonly scope: CallScope;
+  readonly traceId: string;
+  readonly traceparent: string | undefined;
+}
+
+export interface ExecutorOptions {
+  /** Makes the intent durable. Awaited before anything that changes something runs. */
+  readonly intend: (approved: Approved, execution: Execution) => Promise<void>;
+}
+
+export interface Executor {
+  execute(approved: Approved, execution: Execution): Promise<Executed>;
+}
+
+/** Endings after which nobody knows whether a change happened. */
+const INDEFINITE: ReadonlySet<RefusalCode> = new Set([
+  "DEADLINE_EXCEEDED",
+  "CANCELLED",
+  "OUTPUT_TOO_LARGE",
+  "INTERNAL",
+]);
+
+/** Runs plans and nothing else: the plan is all it hands on, and what comes back stays `unknown`. */
+export function createExecutor({ intend }: ExecutorOptions): Executor {
+  const running = new Map<string, number>();
+
+  return {
+    async execute(approved, execution) {
+      const { tool, binding, plan, caller } = approved;
+      const { scope, traceId, traceparent } = execution;
+      const changes = tool.classification !== "read";
+      const leave = enter(running, tool);
+      let work: Promise<unknown>;
+      try {
+        if (changes) {
+          await intend(approved, execution);
+          scope.followThrough();
+        }
+        const { signal, deadline } = scope;
+        work = binding.run(plan, new ScopedRun(scope, { traceId, caller, traceparent }));
+      } catch (error) {
+        leave();
+        throw error;
+      }
+      // A handler that does not listen to its signal keeps its place until it ends: what still runs still counts.
+      work.then(leave, leave);
+      try {
+        return mint<Executed>({ ...approved, raw: await scope.within(work) });
+      } catch (error) {
+        throw ending(tool, error);
+      }
+    },
+  };
+}
+
+/** What a handler is told beside the plan. The signal is made only if it is looked at. */
+class ScopedRun implements RunContext {
+  readonly deadline: number;
+  readonly traceId: string;
+  readonly caller: Caller;
+  readonly traceparent: string | undefined;
+  readonly #scope: CallScope;
+
+  constructor(scope: CallScope, facts: Pick<ScopedRun, "traceId" | "caller" | "traceparent">) {
+    this.deadline = scope.deadline;
+    this.traceId = facts.traceId;
+    this.caller = facts.caller;
+    this.traceparent = facts.traceparent;
+    this.#scope = scope;
+  }
+
+  get signal(): AbortSignal {
+    return this.#scope.signal;
+  }
+}
+
+function enter(running: Map<string, number>, tool: Tool): () => void {
+  const count = running.get(tool.name) ?? 0;
+  if (count >= tool.limits.concurrentCallsMax) {
+    throw new Refusal("OVERLOADED", "Too many calls of this tool are under way.", { retryAfterMs: 1_000 });
+  }
+  running.set(tool.name, count + 1);
+  return () => void running.set(tool.name, (running.get(tool.name) ?? 1) - 1);
+}
+
+/** What a run's failure is called. A changing call without a definite answer is OUTCOME_UNKNOWN, never retryable. */
+function ending(tool: Tool, error: unknown): unknown {
+  const code = error instanceof Refusal ? error.code : "INTERNAL";
+  if (tool.classification === "read" || !INDEFINITE.has(code)) return error;
+  return new Refusal("OUTCOME_UNKNOWN", "Whether the change happened is not known. Look before you call again.", {
+    cause: error,
+  });
+}

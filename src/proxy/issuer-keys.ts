@@ -1,0 +1,133 @@
+import { createPublicKey, KeyObject } from "node:crypto";
+import { type CryptoKey, createLocalJWKSet, errors, type JWK } from "jose";
+import { KEY_KINDS, type KeySource } from "./issuer-profile.ts";
+
+/** A token without `kid` may fit several keys during a rotation; this many are tried. */
+const CANDIDATES_MAX = 4;
+const RSA_BITS_MIN = 2048;
+const RSA_EXPONENT_MIN = 3n;
+const KEYS_MAX = 256;
+const PRIVATE_MEMBERS = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
+
+/** What a token's header says about its key. */
+export interface WantedKey {
+  readonly alg: string;
+  readonly kid: string | undefined;
+}
+
+/** The public keys of one issuer. */
+export interface IssuerKeys {
+  /** Keys that may have signed such a token; empty when the issuer has none. Throws AUTH_UNAVAILABLE. */
+  candidates(wanted: WantedKey): Promise<readonly CryptoKey[]>;
+  /** Milliseconds since 1970 until which what `candidates` said need not be asked again. */
+  freshUntilMs(): number;
+}
+
+/** Keys that fit no other purpose than verifying, ready to be chosen from. */
+export interface KeySet {
+  readonly keys: readonly JWK[];
+  select(wanted: WantedKey): Promise<readonly CryptoKey[]>;
+}
+
+/** Keys that were handed over and do not change; else the faults that make them unusable. */
+export function staticKeys(
+  source: Exclude<KeySource, { kind: "jwksUri" }>,
+  algorithms: readonly string[],
+): IssuerKeys | readonly string[] {
+  const read = source.kind === "jwks" ? readJwks(source.jwks) : readPublicKey(source.key);
+  if (typeof read === "string") return [read];
+  const faults = read.flatMap((jwk, index) => {
+    const fault = keyFault(jwk);
+    return fault === undefined ? [] : [read.length === 1 ? fault : `keys[${index}]: ${fault}`];
+  });
+  if (faults.length > 0) return faults;
+  if (!read.some((jwk) => algorithms.some((algorithm) => fits(jwk, algorithm)))) {
+    return [`no key fits ${algorithms.join(", ")}`];
+  }
+  const set = keySet(read);
+  const anyKid = source.kind === "publicKey";
+  return {
+    candidates: (wanted) => set.select(anyKid ? { alg: wanted.alg, kid: undefined } : wanted),
+    freshUntilMs: () => Number.POSITIVE_INFINITY,
+  };
+}
+
+/** The key set in a parsed JWKS document; keys that we must not or cannot use are left out. Throws on another shape. */
+export function remoteKeySet(document: unknown): KeySet {
+  const read = readJwks(document);
+  if (typeof read === "string") throw new Error(read);
+  return keySet(read.filter((jwk) => keyFault(jwk) === undefined));
+}
+
+function keySet(keys: readonly JWK[]): KeySet {
+  const local = createLocalJWKSet({ keys: [...keys] });
+  const select = async ({ alg, kid }: WantedKey): Promise<readonly CryptoKey[]> => {
+    try {
+      return [await local(kid === undefined ? { alg } : { alg, kid })];
+    } catch (error) {
+      return error instanceof errors.JWKSMultipleMatchingKeys ? firstOf(error) : [];
+    }
+  };
+  return { keys, select };
+}
+
+async function firstOf(several: AsyncIterable<CryptoKey>): Promise<readonly CryptoKey[]> {
+  const keys: CryptoKey[] = [];
+  for await (const key of several) {
+    keys.push(key);
+    if (keys.length === CANDIDATES_MAX) break;
+  }
+  return keys;
+}
+
+function readJwks(document: unknown): readonly JWK[] | string {
+  if (typeof document !== "object" || document === null || !("keys" in document) || !Array.isArray(document.keys)) {
+    return "not a JSON Web Key Set: an object with an array `keys` is expected";
+  }
+  if (document.keys.length > KEYS_MAX) return `more than ${KEYS_MAX} keys`;
+  const keys: readonly unknown[] = document.keys;
+  return keys.every(isJwk) ? keys : "a member of `keys` is not a key";
+}
+
+function isJwk(value: unknown): value is JWK {
+  return typeof value === "object" && value !== null && "kty" in value && typeof value.kty === "string";
+}
+
+function readPublicKey(key: KeyObject | string): readonly JWK[] | string {
+  const secret = typeof key === "string" ? key.includes("PRIVATE KEY") : key.type !== "public";
+  if (secret) return "a private or secret key: give the public key alone";
+  try {
+    const publicKey = key instanceof KeyObject ? key : createPublicKey(key);
+    return [publicKey.export({ format: "jwk" }) as JWK];
+  } catch {
+    return "not a public key or certificate in PEM";
+  }
+}
+
+/** Why a key must not stand in an issuer's set. A key for another purpose, or of a kind we do not know, is no fault. */
+function keyFault(jwk: JWK): string | undefined {
+  if (jwk.kty === "oct") return "a symmetric key: whoever can verify with it could sign";
+  if (PRIVATE_MEMBERS.some((member) => Object.hasOwn(jwk, member)))
+    return "a private key: publish the public part alone";
+  if (!Object.keys(KEY_KINDS).some((algorithm) => fits(jwk, algorithm))) return undefined;
+  return publicKeyFault(jwk);
+}
+
+function publicKeyFault(jwk: JWK): string | undefined {
+  try {
+    const details = createPublicKey({ key: { ...jwk }, format: "jwk" }).asymmetricKeyDetails;
+    if ((details?.modulusLength ?? RSA_BITS_MIN) < RSA_BITS_MIN) return `an RSA key below ${RSA_BITS_MIN} bits`;
+    if ((details?.publicExponent ?? RSA_EXPONENT_MIN) < RSA_EXPONENT_MIN) return "an RSA key with the exponent 1";
+    return undefined;
+  } catch {
+    return "a malformed key";
+  }
+}
+
+function fits(jwk: JWK, algorithm: string): boolean {
+  const kind = KEY_KINDS[algorithm];
+  if (kind === undefined || jwk.kty !== kind.kty) return false;
+  if (jwk.use !== undefined && jwk.use !== "sig") return false;
+  if (jwk.alg !== undefined && jwk.alg !== algorithm) return false;
+  return kind.crv === undefined || jwk.crv === kind.crv;
+}

@@ -1,0 +1,36 @@
+import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
+import { Refusal } from "../core/errors.ts";
+import { type Executed, mint, type Released } from "../core/evidence.ts";
+import { applyPolicy } from "../core/output-policy.ts";
+import type { Json, Tool } from "../core/types.ts";
+import { parseOutput } from "./schema-validator.ts";
+
+const DEPTH_MAX = 64;
+const NODES_MAX = 500_000;
+
+/**
+ * Lets out what the policy lets out: answer → plain JSON → output schema → output policy. The raw answer is not used again.
+ *
+ * @throws {Refusal} OUTPUT_TOO_LARGE, INVALID_OUTPUT
+ */
+export function release({ tool, outputPolicy, raw }: Executed): Released {
+  const text = asJson(tool, raw);
+  const parsed = parseOutput(tool, JSON.parse(text)) as Json;
+  const { result, filteredFields } = applyPolicy(outputPolicy, parsed);
+  return mint<Released>({ result, filteredFields, outputHash: sha256Hex(text) });
+}
+
+function asJson(tool: Tool, raw: unknown): string {
+  try {
+    return canonicalJson(raw, { depthMax: DEPTH_MAX, nodesMax: NODES_MAX, bytesMax: tool.limits.outputBytesMax });
+  } catch (error) {
+    if (!(error instanceof NotJsonError)) throw error;
+    if (error.reason === "size") {
+      throw new Refusal("OUTPUT_TOO_LARGE", "The target's answer is over the tool's limit. Ask for less.", {
+        details: { outputBytesMax: tool.limits.outputBytesMax },
+        cause: error,
+      });
+    }
+    throw new Refusal("INVALID_OUTPUT", "The target's answer is not JSON and was withheld.", { cause: error });
+  }
+}

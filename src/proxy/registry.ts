@@ -1,0 +1,61 @@
+import { ManifestError, Refusal } from "../core/errors.ts";
+import { type Admitted, type Found, type Known, mint, type RegisteredTool } from "../core/evidence.ts";
+import { compileInputPolicy } from "../core/input-policy.ts";
+import { compilePolicy } from "../core/output-policy.ts";
+import type { Handler, TargetKind, Tool } from "../core/types.ts";
+
+/** How each kind of target is reached. The proxy is handed this table and knows no handler by name. */
+export type HandlerTable = Readonly<Record<TargetKind, Handler>>;
+
+export interface Registry {
+  /** Never refuses: whether the tool exists is said only to callers who proved who they are. */
+  find(name: string): Found;
+  known(found: Found, admitted: Admitted): Known;
+  list(): readonly RegisteredTool[];
+}
+
+export function targetKind(tool: Tool): TargetKind {
+  if ("grpc" in tool.target) return "grpc";
+  return "cli" in tool.target ? "cli" : "inline";
+}
+
+/**
+ * Joins every tool to its handler and compiles its policies, once.
+ *
+ * @throws {AggregateError} of one `ManifestError` per tool that cannot work here
+ */
+export function createRegistry(tools: readonly Tool[], handlers: HandlerTable): Registry {
+  const registered = new Map<string, RegisteredTool>();
+  const errors: ManifestError[] = [];
+  for (const tool of tools) {
+    try {
+      if (registered.has(tool.name)) {
+        throw new ManifestError(tool.name, [{ field: "name", message: "is already taken by another tool" }]);
+      }
+      registered.set(tool.name, {
+        tool,
+        binding: handlers[targetKind(tool)].bind(tool),
+        outputPolicy: compilePolicy(tool.outputPolicy, tool.output),
+        inputPolicy: compileInputPolicy(tool.inputPolicy, tool.input),
+      });
+    } catch (error) {
+      if (!(error instanceof ManifestError)) throw error;
+      errors.push(error);
+    }
+  }
+  if (errors.length > 0) throw new AggregateError(errors, "tools that cannot be registered");
+  const listed = Object.freeze([...registered.values()]);
+
+  return {
+    find: (name) => mint<Found>({ name, registered: registered.get(name) }),
+    known: ({ name, registered: entry }, { caller }) => {
+      if (entry === undefined) {
+        throw new Refusal("TOOL_NOT_FOUND", "There is no tool of this name. GET /tools lists the tools you may use.", {
+          details: { tool: name.slice(0, 128) },
+        });
+      }
+      return mint<Known>({ ...entry, caller });
+    },
+    list: () => listed,
+  };
+}

@@ -1,0 +1,132 @@
+import type { CryptoKey } from "jose";
+import { type IssuerKeys, type KeySet, remoteKeySet, type WantedKey } from "./issuer-keys.ts";
+import { authUnavailable } from "./token-refusal.ts";
+
+/** A key withdrawn at the URL stops working within this time. */
+const KEYS_FRESH_MS = 300_000;
+/** Between fetches that an unknown `kid` or an outage asks for, while keys are known. */
+const REFETCH_COOLDOWN_MS = 30_000;
+/** Between attempts while no key is known. */
+const FIRST_KEYS_RETRY_MS = 2_000;
+/** How long an outage may last before the last known keys are given up. */
+const KEYS_STALE_MAX_MS = 86_400_000;
+const BODY_BYTES_MAX = 1_048_576;
+
+export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
+
+export interface RemoteKeysOptions {
+  readonly uri: string;
+  /** Milliseconds since 1970. */
+  readonly clock: () => number;
+  /** The platform's own by default. */
+  readonly fetch: Fetch | undefined;
+  readonly timeoutMs: number;
+  /** Called when a fetch brought other keys than the one before. */
+  readonly onChange: () => void;
+}
+
+/**
+ * The keys behind a JWKS URL. jose's own createRemoteJWKSet was not taken: it reads the wall clock, does not bound
+ * the answer, and gives known keys up when the URL fails after ten minutes.
+ */
+export class RemoteKeys implements IssuerKeys {
+  readonly #options: RemoteKeysOptions;
+  #set: KeySet | undefined;
+  #fetchedAtMs = Number.NEGATIVE_INFINITY;
+  #attemptedAtMs = Number.NEGATIVE_INFINITY;
+  #failure: Error | undefined;
+  #pending: Promise<void> | undefined;
+
+  constructor(options: RemoteKeysOptions) {
+    this.#options = options;
+  }
+
+  async candidates(wanted: WantedKey): Promise<readonly CryptoKey[]> {
+    if (this.#isDue(this.#refreshIntervalMs())) await this.#refresh();
+    const known = await this.#knownKeys().select(wanted);
+    if (known.length > 0) return known;
+    if (this.#isDue(REFETCH_COOLDOWN_MS)) await this.#refresh();
+    const found = await this.#knownKeys().select(wanted);
+    // While the URL fails nobody can say whether the key is wrong or only new.
+    if (found.length === 0 && this.#failure !== undefined) throw this.#unavailable();
+    return found;
+  }
+
+  freshUntilMs(): number {
+    return this.#attemptedAtMs + this.#refreshIntervalMs();
+  }
+
+  #refreshIntervalMs(): number {
+    if (this.#failure === undefined) return KEYS_FRESH_MS;
+    return this.#set === undefined ? FIRST_KEYS_RETRY_MS : REFETCH_COOLDOWN_MS;
+  }
+
+  /** A clock that was set back makes a fetch due: else the keys would never age until it has caught up. */
+  #isDue(intervalMs: number): boolean {
+    const ageMs = this.#options.clock() - this.#attemptedAtMs;
+    return ageMs < 0 || ageMs >= intervalMs;
+  }
+
+  #knownKeys(): KeySet {
+    const ageMs = this.#options.clock() - this.#fetchedAtMs;
+    if (this.#set === undefined || ageMs > KEYS_STALE_MAX_MS) throw this.#unavailable();
+    return this.#set;
+  }
+
+  #unavailable() {
+    const waitMs = this.freshUntilMs() - this.#options.clock();
+    const retryAfterMs = Math.min(Math.max(waitMs, 1), REFETCH_COOLDOWN_MS);
+    return authUnavailable("the issuer's keys could not be fetched", retryAfterMs, this.#failure);
+  }
+
+  /** One fetch at a time, shared by all who wait. Never throws: the outcome is in the fields. */
+  async #refresh(): Promise<void> {
+    this.#pending ??= this.#load().finally(() => {
+      this.#pending = undefined;
+    });
+    await this.#pending;
+  }
+
+  async #load(): Promise<void> {
+    const before = this.#set;
+    try {
+      this.#set = remoteKeySet(await fetchJson(this.#options));
+      this.#fetchedAtMs = this.#options.clock();
+      this.#failure = undefined;
+    } catch (cause) {
+      this.#failure = new Error("JWKS fetch failed", { cause });
+    }
+    this.#attemptedAtMs = this.#options.clock();
+    const changed = before !== undefined && JSON.stringify(before.keys) !== JSON.stringify(this.#set?.keys);
+    if (changed) this.#options.onChange();
+  }
+}
+
+async function fetchJson(options: RemoteKeysOptions): Promise<unknown> {
+  const fetchUrl = options.fetch ?? fetch;
+  const response = await fetchUrl(options.uri, {
+    headers: { accept: "application/jwk-set+json, application/json" },
+    // A pooled connection would be minutes old, and dead.
+    keepalive: false,
+    redirect: "manual",
+    signal: AbortSignal.timeout(options.timeoutMs),
+  });
+  if (response.status !== 200) {
+    await response.body?.cancel();
+    throw new Error(`the JWKS URL answered with status ${response.status}`);
+  }
+  const bytes = await readBounded(response);
+  return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+}
+
+async function readBounded(response: Response): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  for await (const chunk of response.body ?? []) {
+    length += chunk.byteLength;
+    // Leaving the loop cancels the body.
+    if (length > BODY_BYTES_MAX) throw new Error(`the JWKS URL answered with more than ${BODY_BYTES_MAX} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}

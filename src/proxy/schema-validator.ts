@@ -1,0 +1,50 @@
+import type { z } from "zod";
+import { Refusal } from "../core/errors.ts";
+import { type Authorized, mint, type Parsed } from "../core/evidence.ts";
+import type { Tool } from "../core/types.ts";
+
+const ISSUES_MAX = 20;
+const PATH_CHARACTERS_MAX = 128;
+const MESSAGE_CHARACTERS_MAX = 240;
+
+/** What is wrong where, without the value that was sent. */
+interface Issue {
+  readonly path: string;
+  readonly message: string;
+}
+
+/**
+ * Reads the arguments with the tool's input schema. Only what the schema returns travels on.
+ *
+ * @throws {Refusal} INVALID_INPUT naming each field
+ */
+export function parseInput(authorized: Authorized, args: unknown): Parsed {
+  const parsed = authorized.tool.input.safeParse(args);
+  if (parsed.success) return mint<Parsed>({ ...authorized, input: parsed.data });
+  const issues = describe(parsed.error);
+  const fields = [...new Set(issues.map((issue) => issue.path))].join(", ");
+  throw new Refusal("INVALID_INPUT", `The arguments do not fit the tool's input schema: ${fields}.`, {
+    details: { issues },
+  });
+}
+
+/**
+ * Reads what the handler answered with the output schema. The agent learns only that it did not fit.
+ *
+ * @throws {Refusal} INVALID_OUTPUT with the fields in the cause
+ */
+export function parseOutput(tool: Tool, answer: unknown): unknown {
+  const parsed = tool.output.safeParse(answer);
+  if (parsed.success) return parsed.data;
+  const where = describe(parsed.error).map((issue) => `${issue.path}: ${issue.message}`);
+  throw new Refusal("INVALID_OUTPUT", "The target's answer does not have the declared shape and was withheld.", {
+    cause: new Error(`output schema of ${tool.name}: ${where.join("; ")}`),
+  });
+}
+
+function describe(error: z.ZodError): readonly Issue[] {
+  return error.issues.slice(0, ISSUES_MAX).map((issue) => ({
+    path: (issue.path.map(String).join(".") || "(arguments)").slice(0, PATH_CHARACTERS_MAX),
+    message: issue.message.slice(0, MESSAGE_CHARACTERS_MAX),
+  }));
+}

@@ -1,0 +1,133 @@
+import type { Caller } from "../core/types.ts";
+import type { ReadToken } from "./token-reader.ts";
+import { unauthenticated } from "./token-refusal.ts";
+
+const CLOCK_TOLERANCE_SECONDS = 5;
+const SUBJECT_CHARACTERS_MAX = 256;
+const PERMISSIONS_MAX = 256;
+const ACTORS_MAX = 10;
+const AUDIENCES_MAX = 64;
+
+const PERMISSION = /^[\x21-\x7e]{1,128}$/;
+/** Controls, formats (bidi, tags, zero width), lone surrogates, separators, blank letters, spaces other than U+0020. */
+const UNPRINTABLE =
+  /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]/u;
+/** The audit's own name for a caller without a valid token. */
+const RESERVED_SUBJECT = "anonymous";
+const DEFAULT_TYPES = ["application/jwt", "application/at+jwt"];
+
+/** The rules of one issuer's tokens that do not concern keys. */
+export interface ClaimRules {
+  readonly issuer: string;
+  readonly audience: string;
+  readonly typ: string | undefined;
+  readonly permissionsClaim: string;
+  readonly maxLifetimeSeconds: number;
+}
+
+/** The caller that a token with a good signature names. Throws UNAUTHENTICATED. */
+export function readCaller(token: ReadToken, rules: ClaimRules, nowSeconds: number): Caller {
+  const { claims } = token;
+  assertType(token.typ, rules.typ);
+  assertAudience(claims.get("aud"), rules.audience);
+  const expiresAt = assertTimes(claims, rules, nowSeconds);
+  if (claims.has("cnf")) throw invalid("cnf: sender-constrained tokens cannot be checked here");
+  const caller: Caller = {
+    issuer: rules.issuer,
+    subject: readSubject("sub", claims.get("sub")),
+    permissions: Object.freeze(readPermissions(claims, rules.permissionsClaim)),
+    actors: Object.freeze(readActors(claims)),
+    expiresAt,
+  };
+  return Object.freeze(caller);
+}
+
+function invalid(reason: string) {
+  return unauthenticated("invalid", reason);
+}
+
+/** Media types compare without case, and `application/` may be left out (RFC 7515, 4.1.9). */
+function assertType(typ: string | undefined, required: string | undefined): void {
+  if (typ === undefined && required === undefined) return;
+  const accepted = required === undefined ? DEFAULT_TYPES : [fullType(required)];
+  if (typ === undefined || !accepted.includes(fullType(typ))) throw invalid("header: typ is not the expected one");
+}
+
+function fullType(typ: string): string {
+  const lower = typ.toLowerCase();
+  return lower.includes("/") ? lower : `application/${lower}`;
+}
+
+function assertAudience(aud: unknown, ours: string): void {
+  const audiences: readonly unknown[] = Array.isArray(aud) ? aud : [aud];
+  if (audiences.length > AUDIENCES_MAX) throw invalid("aud: too many members");
+  if (!audiences.every((audience) => typeof audience === "string")) {
+    throw invalid("aud: neither a string nor an array of strings");
+  }
+  if (!audiences.includes(ours)) throw unauthenticated("notMeant", "aud: our audience is not in it");
+}
+
+/** Checks `exp`, `iat` and `nbf`; returns `exp`. Milliseconds fail by themselves: they lie far in the future. */
+function assertTimes(claims: ReadonlyMap<string, unknown>, rules: ClaimRules, nowSeconds: number): number {
+  const expiresAt = readTime(claims, "exp");
+  const issuedAt = readTime(claims, "iat");
+  if (expiresAt <= issuedAt) throw invalid("exp: not after iat");
+  if (expiresAt - issuedAt > rules.maxLifetimeSeconds) throw invalid("exp: the lifetime is over the maximum");
+  if (issuedAt > nowSeconds + CLOCK_TOLERANCE_SECONDS) throw invalid("iat: in the future");
+  if (claims.has("nbf") && readTime(claims, "nbf") > nowSeconds + CLOCK_TOLERANCE_SECONDS) {
+    throw invalid("nbf: in the future");
+  }
+  if (expiresAt <= nowSeconds - CLOCK_TOLERANCE_SECONDS) throw unauthenticated("expired", "exp: in the past");
+  return expiresAt;
+}
+
+function readTime(claims: ReadonlyMap<string, unknown>, name: string): number {
+  const value = claims.get(name);
+  if (typeof value !== "number" || !Number.isFinite(value) || value < 0) {
+    throw invalid(`${name}: missing or not a time in seconds`);
+  }
+  return value;
+}
+
+function readSubject(name: string, value: unknown): string {
+  if (typeof value !== "string" || value === "") throw invalid(`${name}: missing or not a string`);
+  if (Array.from(value).length > SUBJECT_CHARACTERS_MAX) throw invalid(`${name}: too long`);
+  if (UNPRINTABLE.test(value) || value.startsWith(" ") || value.endsWith(" ")) {
+    throw invalid(`${name}: has characters that cannot be seen`);
+  }
+  if (value.toLowerCase() === RESERVED_SUBJECT) throw invalid(`${name}: reserved`);
+  return value;
+}
+
+function readPermissions(claims: ReadonlyMap<string, unknown>, claim: string): string[] {
+  if (claims.has(claim)) return checkPermissions(claim, claims.get(claim));
+  if (!claims.has("scope")) return [];
+  const scope = claims.get("scope");
+  if (typeof scope !== "string") throw invalid("scope: not a string");
+  return checkPermissions(
+    "scope",
+    scope.split(" ").filter((name) => name !== ""),
+  );
+}
+
+function checkPermissions(claim: string, value: unknown): string[] {
+  if (!Array.isArray(value) || value.length > PERMISSIONS_MAX) throw invalid(`${claim}: not a short array`);
+  return value.map((permission: unknown) => {
+    if (typeof permission === "string" && PERMISSION.test(permission)) return permission;
+    throw invalid(`${claim}: holds something else than a permission's name`);
+  });
+}
+
+/** The `sub`s of the RFC 8693 `act` chain, outermost first. */
+function readActors(claims: ReadonlyMap<string, unknown>): string[] {
+  const actors: string[] = [];
+  let holder = claims;
+  while (holder.has("act")) {
+    const act = holder.get("act");
+    if (typeof act !== "object" || act === null || Array.isArray(act)) throw invalid("act: not an object");
+    if (actors.length === ACTORS_MAX) throw invalid("act: the chain is too long");
+    holder = new Map<string, unknown>(Object.entries(act));
+    actors.push(readSubject("act.sub", holder.get("sub")));
+  }
+  return actors;
+}

@@ -1,0 +1,24 @@
+import { Refusal } from "../core/errors.ts";
+
+/** What the agent is told: fixed texts, so that nothing received and nothing of a key can leave. */
+const TOKEN_MESSAGES = {
+  missing: "A token is missing: send the header Authorization: Bearer <token>.",
+  malformed: "The token is malformed: send exactly one signed JWT, as Authorization: Bearer <token>.",
+  expired: "The token has expired: get a new one and call again.",
+  notMeant: "The token is not meant for this service: ask for one with the issuer and audience that it expects.",
+  invalid: "The token is not valid: get a new one from your issuer.",
+} as const;
+
+export type TokenFault = keyof typeof TOKEN_MESSAGES;
+
+/** `reason` is for the operator: which rule failed, without values. */
+export function unauthenticated(fault: TokenFault, reason: string, cause?: unknown): Refusal {
+  const detail = cause === undefined ? new Error(reason) : new Error(reason, { cause });
+  return new Refusal("UNAUTHENTICATED", TOKEN_MESSAGES[fault], { cause: detail });
+}
+
+export function authUnavailable(reason: string, retryAfterMs: number, cause?: unknown): Refusal {
+  const detail = cause === undefined ? new Error(reason) : new Error(reason, { cause });
+  const message = "The token cannot be checked at the moment: wait and call again with the same token.";
+  return new Refusal("AUTH_UNAVAILABLE", message, { retryAfterMs, cause: detail });
+}

@@ -1,0 +1,246 @@
+import type { AuditEntry, EntryDraft } from "../audit/entry.ts";
+import { REFUSALS, Refusal, type Stage } from "../core/errors.ts";
+import type { AnyEvidence, Receipt, RegisteredTool, Released, Verified } from "../core/evidence.ts";
+import { sanitizeInput } from "../core/input-policy.ts";
+import type { Caller, Tool } from "../core/types.ts";
+import { CallScope } from "./call-scope.ts";
+import type { Execution } from "./executor.ts";
+import type { CallRequest } from "./proxy.ts";
+
+/** The stretches of road that are timed. PLAN counts as EXECUTION when it refuses. */
+export type Step = Stage | "PLAN";
+
+export interface TrailOptions {
+  /** Milliseconds since 1970. */
+  readonly clock: () => number;
+  /** Milliseconds from any origin, never going back. */
+  readonly monotonic: () => number;
+  /** UUIDv7s. */
+  readonly ids: () => string;
+  /** The hash of what was sent, and the name of the algorithm. */
+  readonly hashArgs: (sent: unknown) => string;
+  readonly hashAlg: string;
+  /** Makes the entry durable. */
+  readonly record: (entry: EntryDraft, source: string) => Promise<Receipt>;
+  /** Metrics; sees every entry that was recorded. */
+  readonly observe: (entry: EntryDraft) => void;
+  /** For operators: what a refusal's cause says. */
+  readonly log: (line: TrailLog) => void;
+}
+
+export interface TrailLog {
+  readonly level: "info" | "error";
+  readonly traceId: string;
+  readonly tool: string;
+  readonly code: string;
+  readonly cause: unknown;
+}
+
+export interface Trails {
+  start(request: CallRequest): Trail;
+}
+
+export function createTrails(options: TrailOptions): Trails {
+  return { start: (request) => new Trail(options, request) };
+}
+
+/** What happened to one call: times the steps, keeps what they earned, and writes the one line. It decides nothing. */
+export class Trail {
+  readonly traceId: string;
+  readonly request: CallRequest;
+  readonly #options: TrailOptions;
+  readonly #startedAt: number;
+  readonly #stages: Partial<Record<Step, number>> = {};
+  readonly #endings: (() => void)[] = [];
+  /** What the steps earned, latest last. */
+  readonly #earned: AnyEvidence[] = [];
+  #step: Step = "REQUEST";
+  #stepAt: number;
+  #duration = 0;
+
+  constructor(options: TrailOptions, request: CallRequest) {
+    this.#options = options;
+    this.request = request;
+    this.traceId = options.ids();
+    this.#startedAt = this.#stepAt = options.monotonic();
+  }
+
+  /** Takes one step of the road and keeps what it earned. */
+  at<E extends AnyEvidence>(step: Step, take: () => E | Promise<E>): E | Promise<E> {
+    this.#enter(step);
+    const earned = take();
+    if (!(earned instanceof Promise)) return this.#keep(earned);
+    return earned.then((evidence) => this.#keep(evidence));
+  }
+
+  /** Runs when the call ends, however it ends. */
+  atEnd(ending: () => void): void {
+    this.#endings.push(ending);
+  }
+
+  /** The time this call has, from now on. */
+  openScope(timeoutMs: number): CallScope {
+    const scope = new CallScope({ timeoutMs, now: this.#options.clock(), departure: this.request.departure });
+    this.atEnd(() => scope.close());
+    return scope;
+  }
+
+  execution(scope: CallScope): Execution {
+    return { scope, traceId: this.traceId, traceparent: this.request.traceparent };
+  }
+
+  /** Names the caller of a request that was turned away, when its token happens to be good. */
+  async identify(verify: () => Verified | Promise<Verified>): Promise<void> {
+    if (this.request.authorization === undefined) return;
+    try {
+      this.#keep(await verify());
+    } catch {
+      // The request is refused already; who sent it stays "anonymous".
+    }
+  }
+
+  /** Whether anything may have run. */
+  get ran(): boolean {
+    return this.#stages.EXECUTION !== undefined || this.#step === "EXECUTION";
+  }
+
+  get safeToRepeat(): boolean {
+    const tool = this.#tool;
+    return tool !== undefined && (tool.classification === "read" || tool.idempotent);
+  }
+
+  get durationMs(): number {
+    return this.#duration;
+  }
+
+  stageOf(refusal: Refusal): Stage {
+    if (refusal.code !== "INTERNAL") return REFUSALS[refusal.code].stage;
+    return this.#step === "PLAN" ? "EXECUTION" : this.#step;
+  }
+
+  /** Writes the call's line. Resolves when it is on disk. */
+  async close(ending: Released | Refusal): Promise<Receipt> {
+    const step = this.#step;
+    this.#enter("AUDIT");
+    this.#step = step;
+    this.#duration = round(this.#stepAt - this.#startedAt);
+    for (const end of this.#endings) end();
+    const entry = this.#entry(ending);
+    if (ending instanceof Refusal && ending.cause !== undefined) {
+      const level = REFUSALS[ending.code].decision === "ERROR" ? "error" : "info";
+      this.#log(level, ending.code, ending.cause);
+    }
+    const receipt = await this.#options.record(entry, this.request.source);
+    this.#options.observe(entry);
+    return receipt;
+  }
+
+  logUnrecorded(cause: unknown): void {
+    this.#log("error", "AUDIT_UNAVAILABLE", cause);
+  }
+
+  #log(level: TrailLog["level"], code: string, cause: unknown): void {
+    this.#options.log({ level, traceId: this.traceId, tool: this.#tool?.name ?? "unknown", code, cause });
+  }
+
+  #enter(step: Step): void {
+    const now = this.#options.monotonic();
+    this.#stages[this.#step] = (this.#stages[this.#step] ?? 0) + (now - this.#stepAt);
+    this.#step = step;
+    this.#stepAt = now;
+  }
+
+  #keep<E extends AnyEvidence>(evidence: E): E {
+    this.#earned.push(evidence);
+    return evidence;
+  }
+
+  /** The latest word of any step about one fact. */
+  #fact<Name extends keyof Facts>(name: Name): Facts[Name] | undefined {
+    for (let index = this.#earned.length - 1; index >= 0; index -= 1) {
+      const earned = this.#earned[index] as unknown as Partial<Facts>;
+      if (earned[name] !== undefined) return earned[name];
+    }
+    return undefined;
+  }
+
+  get #tool(): Tool | undefined {
+    return this.#fact("registered")?.tool;
+  }
+
+  #entry(ending: Released | Refusal): EntryDraft {
+    const { request } = this;
+    const registered = this.#fact("registered");
+    const input = this.#fact("input");
+    const digest = this.#fact("digest");
+    const by = this.#fact("by");
+    const refusal = ending instanceof Refusal ? ending : undefined;
+    return {
+      traceId: this.traceId,
+      caller: callerFacts(this.#fact("caller")),
+      tool: {
+        name: registered?.tool.name ?? escapeName(request.tool),
+        classification: registered?.tool.classification ?? "unknown",
+        targetSystem: registered?.tool.target.system ?? "unknown",
+      },
+      request: {
+        args: registered === undefined || input === undefined ? {} : sanitizeInput(registered.inputPolicy, input),
+        argsHash: this.#options.hashArgs(
+          refusal !== undefined && this.#step === "REQUEST" ? (request.body ?? {}) : request.args,
+        ),
+        hashAlg: this.#options.hashAlg,
+        ...(request.session !== undefined && { session: request.session }),
+        ...(request.callId !== undefined && { callId: request.callId }),
+        ...(request.reason !== undefined && { reason: request.reason }),
+      },
+      decision: refusal === undefined ? "ALLOWED" : REFUSALS[refusal.code].decision,
+      ...(refusal !== undefined && { denial: this.#denial(refusal), error: { code: refusal.code } }),
+      ...(!(ending instanceof Refusal) && {
+        response: { filteredFields: ending.filteredFields, outputHash: ending.outputHash },
+      }),
+      ...(by !== undefined && { approval: { by } }),
+      ...(digest !== undefined && { plan: { digest } }),
+      stages: roundAll(this.#stages),
+      ...traceFacts(request.traceparent),
+      duration: this.#duration,
+    };
+  }
+
+  #denial(refusal: Refusal): NonNullable<AuditEntry["denial"]> {
+    const { message: reason, details } = refusal;
+    return { reason, stage: this.stageOf(refusal), ...(details !== undefined && { details }) };
+  }
+}
+
+/** What the audit wants to know of what the steps earned. */
+interface Facts {
+  readonly registered: RegisteredTool;
+  readonly caller: Caller;
+  readonly input: unknown;
+  readonly digest: string;
+  readonly by: string;
+}
+
+function callerFacts(caller: Caller | undefined): AuditEntry["caller"] {
+  if (caller === undefined) return { sub: "anonymous", permissions: [] };
+  const { subject, issuer, permissions, actors } = caller;
+  return { sub: subject, permissions, iss: issuer, ...(actors.length > 0 && { act: actors }) };
+}
+
+/** `00-<trace id>-<parent span id>-<flags>` */
+function traceFacts(traceparent: string | undefined): Pick<AuditEntry, "trace"> | undefined {
+  if (traceparent === undefined) return undefined;
+  const [, traceId = "", parentSpanId = ""] = traceparent.split("-");
+  return { trace: { traceId, parentSpanId } };
+}
+
+function roundAll(stages: Partial<Record<Step, number>>): Partial<Record<Step, number>> {
+  const rounded: Partial<Record<Step, number>> = {};
+  for (const step of Object.keys(stages) as Step[]) rounded[step] = round(stages[step] ?? 0);
+  return rounded;
+}
+
+/** Milliseconds to the microsecond. */
+function round(ms: number): number {
+  return Math.round(ms * 1000) / 1000;
+}

@@ -1,0 +1,192 @@
+import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
+import { z } from "zod";
+import { Refusal } from "../core/errors.ts";
+import { parseStrictJson, StrictJsonError } from "./strict-json.ts";
+
+/** What the door lets in, each bound with its unit. */
+export interface DoorLimits {
+  readonly bodyBytesMax: number;
+  readonly bodyDepthMax: number;
+  readonly bodyKeysMax: number;
+  readonly requestTimeoutMs: number;
+}
+
+/** Whom the door speaks to, beside loopback names and clients that send no Origin. */
+export interface PeerLimits {
+  readonly allowedHosts: readonly string[];
+  readonly allowedOrigins: readonly string[];
+}
+
+export interface DoorOptions extends DoorLimits, PeerLimits {}
+
+/** The body of `POST /call`. Fields that this version does not know are refused: nobody should believe they did something. */
+const envelope = z.strictObject({
+  tool: z.string().min(1).max(256),
+  args: z.record(z.string(), z.unknown()).default({}),
+  session: z
+    .string()
+    .regex(/^[\x21-\x7e]{1,128}$/)
+    .optional(),
+  callId: z
+    .string()
+    .regex(/^[\x21-\x7e]{1,128}$/)
+    .optional(),
+  reason: z.string().max(1_000).optional(),
+});
+
+export type Envelope = z.output<typeof envelope>;
+
+/** Headers that must not come twice: which of the two would count? */
+const SINGLE_HEADERS = new Set([
+  "host",
+  "origin",
+  "authorization",
+  "content-type",
+  "content-length",
+  "content-encoding",
+]);
+
+/** Host names that are this machine, whatever it is called. */
+const LOOPBACK = /^(localhost|127\.0\.0\.1|\[::1\])$/;
+
+/**
+ * Host and Origin: a page in somebody's browser can send requests here (DNS rebinding, cross-site forms), but not with our name in `Host` or
+ * without its own in `Origin`.
+ *
+ * @throws {Refusal} HOST_NOT_ALLOWED, MALFORMED_REQUEST
+ */
+export function checkPeerHeaders(request: IncomingMessage, options: PeerLimits): void {
+  const twice = repeatedHeader(request.rawHeaders);
+  if (twice !== undefined) throw new Refusal("MALFORMED_REQUEST", `The header ${twice} stands twice.`);
+  const { host, origin } = request.headers;
+  const name = hostName(host ?? "");
+  if (!LOOPBACK.test(name) && !options.allowedHosts.includes(name)) {
+    throw new Refusal("HOST_NOT_ALLOWED", "The Host header does not name this service.");
+  }
+  if (origin !== undefined && !options.allowedOrigins.includes(origin)) {
+    throw new Refusal("HOST_NOT_ALLOWED", "Web pages may not call this service: their Origin is not allowed.");
+  }
+}
+
+/**
+ * What the headers say about the body, before any of it is read.
+ *
+ * @throws {Refusal} PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, MALFORMED_REQUEST
+ */
+export function checkBodyHeaders(headers: IncomingHttpHeaders, { bodyBytesMax }: DoorLimits): void {
+  if (Number(headers["content-length"] ?? 0) > bodyBytesMax) throw tooLarge(bodyBytesMax);
+  const encoding = headers["content-encoding"];
+  if (encoding !== undefined && encoding.toLowerCase() !== "identity") {
+    throw new Refusal("UNSUPPORTED_MEDIA_TYPE", "Send the body without Content-Encoding.");
+  }
+  if (!isJson(headers["content-type"])) {
+    throw new Refusal("UNSUPPORTED_MEDIA_TYPE", "Send Content-Type: application/json.");
+  }
+  if (headers["idempotency-key"] !== undefined) {
+    throw new Refusal(
+      "MALFORMED_REQUEST",
+      "Idempotency-Key is not supported by this version; send the call without it.",
+    );
+  }
+}
+
+/**
+ * Reads the body whole, within its size and its time.
+ *
+ * @throws {Refusal} PAYLOAD_TOO_LARGE, REQUEST_TIMEOUT, CANCELLED
+ */
+export function readBody(
+  request: IncomingMessage,
+  { bodyBytesMax, requestTimeoutMs }: DoorLimits,
+): Promise<Uint8Array> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    const timer = setTimeout(
+      () => reject(new Refusal("REQUEST_TIMEOUT", "The request was not complete in time.")),
+      requestTimeoutMs,
+    );
+    const refuse = (refusal: Refusal): void => {
+      clearTimeout(timer);
+      reject(refusal);
+    };
+    const onGone = (): void =>
+      refuse(new Refusal("CANCELLED", "The client went away before its request was complete."));
+    request.on("data", (chunk: Buffer) => {
+      size += chunk.length;
+      if (size <= bodyBytesMax) chunks.push(chunk);
+      else refuse(tooLarge(bodyBytesMax));
+    });
+    request.on("end", () => {
+      clearTimeout(timer);
+      resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks));
+    });
+    request.on("error", onGone).on("close", onGone);
+  });
+}
+
+/**
+ * Parses the body strictly: what was checked is what will run, so JSON that two readers could read differently is refused.
+ *
+ * @throws {Refusal} MALFORMED_REQUEST
+ */
+export function parseBody(body: Uint8Array, limits: DoorLimits): unknown {
+  try {
+    return parseStrictJson(body, {
+      depthMax: limits.bodyDepthMax,
+      keysMax: limits.bodyKeysMax,
+      elementsMax: limits.bodyKeysMax,
+    });
+  } catch (error) {
+    if (!(error instanceof StrictJsonError)) throw error;
+    throw new Refusal("MALFORMED_REQUEST", `${error.message}.`);
+  }
+}
+
+/** @throws {Refusal} MALFORMED_REQUEST naming the field */
+export function parseEnvelope(body: unknown): Envelope {
+  const parsed = envelope.safeParse(body);
+  if (parsed.success) return parsed.data;
+  const issues = parsed.error.issues.slice(0, 10).map((issue) => ({
+    path: issue.path.map(String).join(".") || "(body)",
+    message: issue.message.slice(0, 200),
+  }));
+  throw new Refusal("MALFORMED_REQUEST", "The body must be {tool, args, session?, callId?, reason?}.", {
+    details: { issues },
+  });
+}
+
+const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}$/;
+
+/** The W3C trace context, or nothing: a malformed one is ignored, as its specification asks. */
+export function readTraceparent(header: string | string[] | undefined): string | undefined {
+  if (typeof header !== "string") return undefined;
+  const [, version, traceId, parentId] = TRACEPARENT.exec(header) ?? [];
+  if (version === undefined || version === "ff" || /^0+$/.test(traceId ?? "") || /^0+$/.test(parentId ?? ""))
+    return undefined;
+  return header;
+}
+
+function repeatedHeader(rawHeaders: readonly string[]): string | undefined {
+  let seen = 0;
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const raw = rawHeaders[index] ?? "";
+    const bit = SINGLE_HEADERS.get(raw) ?? SINGLE_HEADERS.get(raw.toLowerCase()) ?? 0;
+    if ((seen & bit) !== 0) return raw.toLowerCase();
+    seen |= bit;
+  }
+  return undefined;
+}
+
+/** `Host` without its port: the name is what an attacker's page cannot forge. */
+function hostName(host: string): string {
+  return host.replace(/:\d{1,5}$/, "").toLowerCase();
+}
+
+function isJson(contentType: string | undefined): boolean {
+  return contentType !== undefined && /^application\/json[ \t]*(;[ \t]*charset="?utf-8"?[ \t]*)?$/i.test(contentType);
+}
+
+function tooLarge(bodyBytesMax: number): Refusal {
+  return new Refusal("PAYLOAD_TOO_LARGE", `The body is over ${bodyBytesMax} bytes.`, { details: { bodyBytesMax } });
+}

@@ -1,0 +1,154 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import type { EntryDraft } from "../audit/entry.ts";
+
+export interface AuditBatch {
+  readonly entries: number;
+  readonly syncMs: number;
+}
+
+export interface Gauges {
+  readonly callsInFlight: () => number;
+  /** Open gRPC channels per system. */
+  readonly channels: () => Iterable<{ readonly system: string; readonly state: string }>;
+}
+
+export interface Metrics {
+  readonly contentType: string;
+  text(): Promise<string>;
+  observeCall(entry: EntryDraft): void;
+  observeBatch(batch: AuditBatch): void;
+  /** Values that are asked for when somebody scrapes. */
+  watch(gauges: Gauges): void;
+}
+
+/** Upper bounds of the stages' buckets, in seconds. */
+const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+const SYNC_SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1];
+const BATCH_ENTRIES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
+
+/** Prometheus metrics. Labels are closed lists: unknown tools share one. */
+export function createMetrics(): Metrics {
+  const register = new Registry();
+  const registers = [register];
+  collectDefaultMetrics({ register });
+  const calls = new Map<string, number>();
+  new Counter({
+    name: "stc_calls_total",
+    help: "Calls by tool, decision and refusal code",
+    labelNames: ["tool", "decision", "code"],
+    registers,
+    collect() {
+      this.reset();
+      for (const [key, count] of calls) {
+        const [tool = "", decision = "", code = ""] = key.split(" ");
+        this.inc({ tool, decision, code }, count);
+      }
+    },
+  });
+  const stages = new StageTimes();
+  register.registerMetric(stages.metric());
+  const batchEntries = new Histogram({
+    name: "stc_audit_batch_entries",
+    help: "Audit lines that shared one sync",
+    buckets: BATCH_ENTRIES,
+    registers,
+  });
+  const syncSeconds = new Histogram({
+    name: "stc_audit_sync_seconds",
+    help: "Time of one audit sync",
+    buckets: SYNC_SECONDS,
+    registers,
+  });
+
+  return {
+    contentType: register.contentType,
+    text: () => register.metrics(),
+    observeCall({ tool, decision, error, stages: times = {}, count = 1 }) {
+      const name = tool.classification === "unknown" ? "unknown" : tool.name;
+      const key = `${name} ${decision} ${error?.code ?? "OK"}`;
+      calls.set(key, (calls.get(key) ?? 0) + count);
+      for (const stage in times) stages.observe(stage, times[stage] ?? 0);
+    },
+    observeBatch({ entries, syncMs }) {
+      batchEntries.observe(entries);
+      syncSeconds.observe(syncMs / 1000);
+    },
+    watch({ callsInFlight, channels }) {
+      new Gauge({
+        name: "stc_calls_in_flight",
+        help: "Calls under way",
+        registers,
+        collect() {
+          this.set(callsInFlight());
+        },
+      });
+      new Gauge({
+        name: "stc_grpc_channels",
+        help: "Open gRPC channels by system and connectivity state",
+        labelNames: ["system", "state"],
+        registers,
+        collect() {
+          this.reset();
+          for (const { system, state } of channels()) this.inc({ system, state });
+        },
+      });
+    },
+  };
+}
+
+/**
+ * One histogram, counted by ourselves and handed to prom-client when somebody scrapes: ten observations a call through its
+ * general interface cost more than the road.
+ */
+class StageTimes {
+  readonly #stages = new Map<string, { readonly counts: Float64Array; sumMs: number }>();
+
+  observe(stage: string, ms: number): void {
+    let times = this.#stages.get(stage);
+    if (times === undefined) {
+      times = { counts: new Float64Array(SECONDS.length + 1), sumMs: 0 };
+      this.#stages.set(stage, times);
+    }
+    times.sumMs += ms;
+    let bucket = 0;
+    while (bucket < SECONDS.length && ms > (SECONDS[bucket] ?? 0) * 1000) bucket += 1;
+    times.counts[bucket] = (times.counts[bucket] ?? 0) + 1;
+  }
+
+  metric(): Histogram {
+    const stages = this.#stages;
+    const name = "stc_call_stage_seconds";
+    const metric = new Histogram({
+      name,
+      help: "Time per stage of the road",
+      labelNames: ["stage"],
+      buckets: SECONDS,
+      registers: [],
+    });
+    const get = async () => ({
+      name,
+      help: "Time per stage of the road",
+      type: "histogram",
+      aggregator: "sum",
+      values: [...stages].flatMap(([stage, times]) => samples(name, stage, times)),
+    });
+    return Object.assign(metric, { get });
+  }
+}
+
+function samples(
+  name: string,
+  stage: string,
+  { counts, sumMs }: { readonly counts: Float64Array; readonly sumMs: number },
+) {
+  let cumulated = 0;
+  const buckets = Array.from(counts, (count, index) => {
+    cumulated += count;
+    return { metricName: `${name}_bucket`, labels: { stage, le: SECONDS[index] ?? "+Inf" }, value: cumulated };
+  });
+  return [
+    ...buckets,
+    { metricName: `${name}_sum`, labels: { stage }, value: sumMs / 1000 },
+    { metricName: `${name}_count`, labels: { stage }, value: cumulated },
+  ];
+}

@@ -1,0 +1,46 @@
+import type { FastifyInstance } from "fastify";
+import { Refusal } from "../../core/errors.ts";
+import type { CallerContext } from "../../proxy/caller-context.ts";
+import { checkPeerHeaders, type PeerLimits } from "../door.ts";
+import { sendJson } from "../error-reply.ts";
+import type { Metrics } from "../metrics.ts";
+
+/** Why the service would not take a call right now. Names of parts only. */
+export type NotReady = "draining" | "audit_unavailable";
+
+export interface HealthOptions extends PeerLimits {
+  readonly notReady: () => readonly NotReady[];
+  readonly callers: CallerContext;
+  readonly metrics: Metrics;
+}
+
+/**
+ * `/healthz` lives as long as the process; `/readyz` says whether calls are taken; `/metrics` is for operators. Probes are answered
+ * whatever name the prober used for us.
+ */
+export function healthRoutes(app: FastifyInstance, options: HealthOptions): void {
+  const { notReady, callers, metrics } = options;
+
+  app.get("/healthz", async (_request, reply) => sendJson(reply, 200, { status: "ok" }));
+
+  app.get("/readyz", async (_request, reply) => {
+    const reasons = notReady();
+    return reasons.length === 0
+      ? sendJson(reply, 200, { status: "ready" })
+      : sendJson(reply, 503, { status: "not_ready", reasons });
+  });
+
+  app.get("/metrics", async (request, reply) => {
+    checkPeerHeaders(request.raw, options);
+    const { caller } = await callers.verify(request.headers.authorization, "operators");
+    if (!caller.permissions.includes("metrics:read")) {
+      throw new Refusal("PERMISSION_DENIED", "Your token lacks: metrics:read.", {
+        details: { missingPermissions: ["metrics:read"] },
+      });
+    }
+    return reply
+      .header("content-type", metrics.contentType)
+      .header("cache-control", "no-store")
+      .send(await metrics.text());
+  });
+}

@@ -1,0 +1,57 @@
+import type { FastifyInstance } from "fastify";
+import { Refusal } from "../../core/errors.ts";
+import { toAnthropic, toJson, toOpenAi } from "../../core/tool-formats.ts";
+import type { Caller, Tool } from "../../core/types.ts";
+import type { CallerContext } from "../../proxy/caller-context.ts";
+import { couldUse } from "../../proxy/permission-engine.ts";
+import type { Registry } from "../../proxy/registry.ts";
+import { checkPeerHeaders, type PeerLimits } from "../door.ts";
+import { sendJson } from "../error-reply.ts";
+
+export interface ToolRoutesOptions extends PeerLimits {
+  readonly registry: Registry;
+  readonly callers: CallerContext;
+  /** Durable before the listing is answered. */
+  readonly journal: (line: {
+    readonly type: "tools.listed";
+    readonly sub: string;
+    readonly iss: string;
+  }) => Promise<void>;
+}
+
+const FORMATS = { json: toJson, openai: toOpenAi, anthropic: toAnthropic } as const;
+
+/** `GET /tools` and `GET /tools/:name`: only the tools that this caller could use. */
+export function toolRoutes(app: FastifyInstance, options: ToolRoutesOptions): void {
+  const { registry, callers, journal } = options;
+
+  app.get<{ Querystring: { format?: string } }>("/tools", async (request, reply) => {
+    checkPeerHeaders(request.raw, options);
+    const { caller } = await callers.verify(request.headers.authorization, "agents");
+    const format = formatOf(request.query.format);
+    await journal({ type: "tools.listed", sub: caller.subject, iss: caller.issuer });
+    return sendJson(reply, 200, { tools: usable(registry, caller).map((tool) => format(tool)) });
+  });
+
+  app.get<{ Params: { name: string }; Querystring: { format?: string } }>("/tools/:name", async (request, reply) => {
+    checkPeerHeaders(request.raw, options);
+    const { caller } = await callers.verify(request.headers.authorization, "agents");
+    const format = formatOf(request.query.format);
+    const tool = usable(registry, caller).find(({ name }) => name === request.params.name);
+    if (tool === undefined) throw new Refusal("TOOL_NOT_FOUND", "There is no tool of this name that you may use.");
+    await journal({ type: "tools.listed", sub: caller.subject, iss: caller.issuer });
+    return sendJson(reply, 200, format(tool));
+  });
+}
+
+function usable(registry: Registry, { permissions }: Caller): readonly Tool[] {
+  return registry
+    .list()
+    .map(({ tool }) => tool)
+    .filter((tool) => couldUse(permissions, tool.permissions.required));
+}
+
+function formatOf(format: unknown = "json"): (tool: Tool) => unknown {
+  if (typeof format === "string" && Object.hasOwn(FORMATS, format)) return FORMATS[format as keyof typeof FORMATS];
+  throw new Refusal("MALFORMED_REQUEST", "format must be json, openai or anthropic.");
+}

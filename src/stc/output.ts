@@ -1,0 +1,40 @@
+import { writeSync } from "node:fs";
+import { escapeJson } from "../audit/escape.ts";
+
+const RETRY_MS = 5;
+
+/** Writes to a terminal or a pipe, whole: a slow reader makes us wait, not lose lines. */
+function write(descriptor: number, text: string): void {
+  let rest: Uint8Array = Buffer.from(`${text}\n`);
+  while (rest.length > 0) {
+    try {
+      rest = rest.subarray(writeSync(descriptor, rest));
+    } catch (error) {
+      const code = error instanceof Error && "code" in error ? error.code : undefined;
+      if (code === "EPIPE") return;
+      if (code !== "EAGAIN") throw error;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_MS);
+    }
+  }
+}
+
+export const print = {
+  line: (text: string): void => write(1, text),
+  error: (text: string): void => write(2, text),
+  /** JSON with everything that could steer a terminal escaped. */
+  json: (value: unknown, indent?: number): void =>
+    write(1, JSON.stringify(value, null, indent).split("\n").map(escapeJson).join("\n")),
+};
+
+/** Columns as wide as their widest cell. */
+export function table(rows: readonly (readonly string[])[]): string {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  return rows
+    .map((row) =>
+      row
+        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+        .join("  ")
+        .trimEnd(),
+    )
+    .join("\n");
+}

@@ -1,0 +1,43 @@
+import { Refusal } from "../core/errors.ts";
+import type { ExecutionPlan } from "../core/types.ts";
+import { assemble, type Parts } from "../wiring.ts";
+import { type ConfigurationOptions, configuration } from "./configuration.ts";
+import { print } from "./output.ts";
+
+const PLAN_TIMEOUT_MS = 30_000;
+
+/** `stc plan`: the exact argv or gRPC message of a call. Looks at what planning looks at, and runs nothing. */
+export async function plan(
+  tool: string,
+  args: string,
+  options: ConfigurationOptions & { readonly json?: boolean },
+): Promise<void> {
+  const { config } = await configuration(options);
+  const parts = await assemble(config);
+  try {
+    const made = await makePlan(parts, tool, JSON.parse(args));
+    if (options.json === true) print.json(made);
+    else print.json(made, 2);
+  } catch (error) {
+    print.error(problem(error));
+    process.exitCode = 1;
+  } finally {
+    await parts.close();
+  }
+}
+
+async function makePlan({ registry }: Parts, name: string, args: unknown): Promise<ExecutionPlan> {
+  const found = registry.list().find(({ tool }) => tool.name === name);
+  if (found === undefined) throw new Error(`there is no tool ${name}`);
+  const parsed = found.tool.input.safeParse(args);
+  if (parsed.success) return found.binding.plan(parsed.data, { signal: AbortSignal.timeout(PLAN_TIMEOUT_MS) });
+  throw new Error(
+    parsed.error.issues.map(({ path, message }) => `${path.join(".") || "(arguments)"}: ${message}`).join("\n"),
+  );
+}
+
+function problem(error: unknown): string {
+  if (error instanceof SyntaxError) return "the arguments are not JSON";
+  if (error instanceof Refusal) return `${error.code}: ${error.message}`;
+  return error instanceof Error ? error.message : String(error);
+}

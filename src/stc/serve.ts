@@ -1,0 +1,36 @@
+import { StartupError } from "../core/errors.ts";
+import { type RunningService, startService } from "../main.ts";
+import { type ConfigurationOptions, configuration } from "./configuration.ts";
+import { print } from "./output.ts";
+
+/** `stc serve`: runs until SIGTERM or SIGINT, then drains; a second signal ends it at once. */
+export async function serve(options: ConfigurationOptions): Promise<void> {
+  const { config, start } = await configuration(options);
+  const stop = await start();
+  let service: RunningService;
+  try {
+    service = await startService(config);
+  } catch (error) {
+    await stop();
+    throw portTaken(error) ? new StartupError([`server.port: ${config.server.port} is in use`]) : error;
+  }
+  for (const reason of service.notRegistered) print.error(`note: ${reason}`);
+  if (options.dev === true) {
+    const { welcome } = await import("../dev/welcome.ts");
+    print.line(welcome(service.url, config.audit.dir));
+  }
+  let signals = 0;
+  const end = async (): Promise<void> => {
+    signals += 1;
+    if (signals > 1) process.exit(1);
+    await service.drain();
+    await stop();
+    process.exit(0);
+  };
+  process.on("SIGTERM", () => void end());
+  process.on("SIGINT", () => void end());
+}
+
+function portTaken(error: unknown): boolean {
+  return error instanceof Error && "code" in error && error.code === "EADDRINUSE";
+}

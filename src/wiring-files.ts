@@ -1,0 +1,189 @@
+import {
+  accessSync,
+  constants,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  statSync,
+} from "node:fs";
+import { tmpdir, userInfo } from "node:os";
+import { basename, delimiter, isAbsolute, join } from "node:path";
+import { type Config, type IssuerConfig, isGrpcSystem, pathFrom } from "./config.ts";
+import { StartupError } from "./core/errors.ts";
+import { inspectRepository } from "./handlers/cli/git-repository.ts";
+import type { GrpcSystem } from "./handlers/grpc/handler.ts";
+import type { Repository } from "./manifest-loader.ts";
+import type { IssuerProfile, KeySource } from "./proxy/issuer-profile.ts";
+
+/** Reads the files that the configuration names. What is wrong goes into `problems`, with its field, and reading goes on. */
+
+const HASH_KEY_BYTES_MIN = 16;
+
+/** Base commands to absolute binaries, found once. */
+export function resolveCommands(config: Config, problems: string[]): ReadonlyMap<string, string> {
+  const commands = new Map<string, string>();
+  for (const [index, allowed] of config.commands.allowed.entries()) {
+    const candidates = isAbsolute(allowed)
+      ? [allowed]
+      : config.searchPath
+          .split(delimiter)
+          .filter((folder) => isAbsolute(folder))
+          .map((folder) => join(folder, allowed));
+    const binary = allowed.includes("/") && !isAbsolute(allowed) ? undefined : candidates.find(isExecutable);
+    if (binary === undefined) problems.push(`commands.allowed[${index}]: no program ${allowed} was found`);
+    else commands.set(basename(allowed), binary);
+  }
+  return commands;
+}
+
+/** `systems.git.repositories`: each looked at before anything runs in it. */
+export function readRepositories(config: Config, problems: string[]): ReadonlyMap<string, Repository> {
+  const repositories = new Map<string, Repository>();
+  const declared: unknown = config.systems["git"]?.["repositories" as never];
+  if (typeof declared !== "object" || declared === null) return repositories;
+  for (const [name, path] of Object.entries(declared as Readonly<Record<string, string>>)) {
+    const field = `systems.git.repositories.${name}`;
+    const directory = realPath(pathFrom(config, path));
+    const inspected = directory === undefined ? { fault: "there is no such directory" } : inspectRepository(directory);
+    if ("fault" in inspected) problems.push(`${field}: ${inspected.fault}`);
+    else repositories.set(name, { directory: inspected.workTree ?? inspected.gitDir, gitDirectory: inspected.gitDir });
+  }
+  return repositories;
+}
+
+/** The gRPC systems with their certificates read. */
+export function readSystems(config: Config, problems: string[]): ReadonlyMap<string, GrpcSystem> {
+  const systems = new Map<string, GrpcSystem>();
+  for (const [name, system] of Object.entries(config.systems)) {
+    if (!isGrpcSystem(system)) continue;
+    const { endpoint, plaintext, metadata, messageBytesMax, tls } = system;
+    const file = (key: "rootCert" | "clientCert" | "clientKey") =>
+      tls?.[key] === undefined
+        ? undefined
+        : read(config, { path: tls[key], field: `systems.${name}.tls.${key}` }, problems);
+    const rootCert = file("rootCert");
+    const clientCert = file("clientCert");
+    const clientKey = file("clientKey");
+    systems.set(name, {
+      endpoint,
+      ...protoSource(pathFrom(config, system.proto)),
+      metadata,
+      maxMessageBytes: messageBytesMax,
+      ...(plaintext !== undefined && { plaintext }),
+      ...(tls !== undefined &&
+        rootCert !== undefined && {
+          tls: {
+            rootCert,
+            ...(clientCert !== undefined && { clientCert }),
+            ...(clientKey !== undefined && { clientKey }),
+            ...(tls.serverName !== undefined && { serverName: tls.serverName }),
+          },
+        }),
+    });
+    if (tls !== undefined && rootCert === undefined) systems.delete(name);
+  }
+  return systems;
+}
+
+/** The issuers with their keys read, or nothing when one of them could not be. */
+export function readIssuers(config: Config, problems: string[]): readonly IssuerProfile[] | undefined {
+  const profiles = config.jwt.issuers.map((issuer, index) => {
+    const keys = keySource(config, issuer, { field: `jwt.issuers[${index}]`, problems });
+    const { issuer: name, audience, algorithms, operators, typ, permissionsClaim, maxLifetimeSeconds } = issuer;
+    const profile = { issuer: name, audience, algorithms, operators, permissionsClaim, maxLifetimeSeconds };
+    return keys === undefined ? undefined : { ...profile, keys, ...(typ !== undefined && { typ }) };
+  });
+  return profiles.every((profile) => profile !== undefined) ? profiles : undefined;
+}
+
+/** @throws {StartupError} for a key that cannot be read, or is too short to hide anything */
+export function readHashKey(config: Config): Uint8Array | undefined {
+  if (config.audit.hashKeyFile === undefined) return undefined;
+  const problems: string[] = [];
+  const key = read(config, { path: config.audit.hashKeyFile, field: "audit.hashKeyFile" }, problems);
+  if (key !== undefined && key.length < HASH_KEY_BYTES_MIN) {
+    problems.push(`audit.hashKeyFile: holds fewer than ${HASH_KEY_BYTES_MIN} bytes`);
+  }
+  if (problems.length > 0) throw new StartupError(problems);
+  return key;
+}
+
+/**
+ * Working directory and home of commands: private, empty, and the same at every start, so that plans are too. Whoever else
+ * made something of that name first only makes us take another.
+ */
+export function privateEmptyDirectory(): string {
+  const { uid } = userInfo();
+  const path = join(realpathSync(tmpdir()), `safe-tool-call-${uid}-empty`);
+  try {
+    mkdirSync(path, { mode: 0o500 });
+  } catch {
+    const found = lstatSync(path);
+    const isOurs = found.isDirectory() && found.uid === uid && (found.mode & 0o077) === 0;
+    if (!isOurs || readdirSync(path).length > 0) return mkdtempSync(`${path}-`);
+  }
+  return path;
+}
+
+interface KeyPlace {
+  readonly field: string;
+  readonly problems: string[];
+}
+
+function keySource(config: Config, issuer: IssuerConfig, { field, problems }: KeyPlace): KeySource | undefined {
+  if (issuer.jwksUri !== undefined) return { kind: "jwksUri", uri: issuer.jwksUri };
+  if (issuer.jwks !== undefined) return { kind: "jwks", jwks: issuer.jwks };
+  if (issuer.publicKey !== undefined) return { kind: "publicKey", key: issuer.publicKey };
+  if (issuer.publicKeyFile !== undefined) {
+    const pem = read(config, { path: issuer.publicKeyFile, field: `${field}.publicKeyFile` }, problems);
+    return pem === undefined ? undefined : { kind: "publicKey", key: pem.toString("utf8") };
+  }
+  const source = read(config, { path: issuer.jwksFile ?? "", field: `${field}.jwksFile` }, problems);
+  if (source === undefined) return undefined;
+  try {
+    return { kind: "jwks", jwks: JSON.parse(source.toString("utf8")) };
+  } catch {
+    problems.push(`${field}.jwksFile: ${issuer.jwksFile} is not JSON`);
+    return undefined;
+  }
+}
+
+function protoSource(path: string): Pick<GrpcSystem, "protoDirs" | "protoFiles"> {
+  const isFile = statSync(path, { throwIfNoEntry: false })?.isFile() ?? false;
+  return isFile ? { protoDirs: [join(path, "..")], protoFiles: [path] } : { protoDirs: [path] };
+}
+
+interface NamedFile {
+  readonly path: string;
+  readonly field: string;
+}
+
+function read(config: Config, { path, field }: NamedFile, problems: string[]): Buffer | undefined {
+  try {
+    return readFileSync(pathFrom(config, path));
+  } catch (error) {
+    const code = error instanceof Error && "code" in error ? String(error.code) : "unknown error";
+    problems.push(`${field}: ${path} cannot be read (${code})`);
+    return undefined;
+  }
+}
+
+function realPath(path: string): string | undefined {
+  try {
+    return realpathSync(path);
+  } catch {
+    return undefined;
+  }
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
+}

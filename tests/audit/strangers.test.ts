@@ -1,0 +1,101 @@
+import { describe, expect, test } from "bun:test";
+import { FURTHER_SOURCES, StrangerLimit, sumEntry } from "../../src/audit/strangers.ts";
+import { NOON } from "./support/open.ts";
+
+const MINUTE = 60_000;
+
+/** Knocks `times` times and returns how many knocks get a line of their own. */
+function knock(
+  limit: StrangerLimit,
+  source: string,
+  options: { readonly times: number; readonly now: number },
+): number {
+  let lines = 0;
+  for (let count = 0; count < options.times; count += 1) {
+    lines += limit.sumUp(source, `t-${count}`, options.now) === undefined ? 1 : 0;
+  }
+  return lines;
+}
+
+describe("StrangerLimit", () => {
+  test.each([
+    [1, 1, []],
+    [60, 60, []],
+    [61, 60, [{ source: "a", count: 1 }]],
+    [1_000, 60, [{ source: "a", count: 940 }]],
+  ])("of %d refusals in a minute %d get a line of their own", (times, lines, sums) => {
+    const limit = new StrangerLimit();
+    expect(knock(limit, "a", { times, now: NOON })).toBe(lines);
+    expect(limit.drain(NOON + MINUTE)).toEqual(sums);
+  });
+
+  test("a summed refusal has a receipt for its own trace", () => {
+    const limit = new StrangerLimit({ linesPerMinuteMax: 0 });
+    expect(limit.sumUp("a", "t-7", NOON)).toEqual({ traceId: "t-7" } as never);
+  });
+
+  test("sources are told apart, and each minute starts anew", () => {
+    const limit = new StrangerLimit({ linesPerMinuteMax: 2 });
+    expect(knock(limit, "a", { times: 5, now: NOON })).toBe(2);
+    expect(knock(limit, "b", { times: 3, now: NOON })).toBe(2);
+    expect(knock(limit, "a", { times: 5, now: NOON + MINUTE })).toBe(2);
+    expect(limit.drain(NOON + MINUTE)).toEqual([
+      { source: "a", count: 3 },
+      { source: "b", count: 1 },
+    ]);
+  });
+
+  test("a sum is due when its minute is over, and is handed out once", () => {
+    const limit = new StrangerLimit({ linesPerMinuteMax: 1 });
+    knock(limit, "a", { times: 4, now: NOON });
+    expect(limit.drain(NOON + MINUTE - 1)).toEqual([]);
+    expect(limit.drain(NOON + MINUTE)).toEqual([{ source: "a", count: 3 }]);
+    expect(limit.drain(NOON + 2 * MINUTE)).toEqual([]);
+  });
+
+  test("at the end what is left of the running minute can be fetched", () => {
+    const limit = new StrangerLimit({ linesPerMinuteMax: 1 });
+    knock(limit, "a", { times: 4, now: NOON });
+    expect(limit.drain(Number.POSITIVE_INFINITY)).toEqual([{ source: "a", count: 3 }]);
+  });
+
+  test("a clock that is set back loses nothing and goes on counting", () => {
+    const limit = new StrangerLimit({ linesPerMinuteMax: 1 });
+    knock(limit, "a", { times: 3, now: NOON });
+    knock(limit, "a", { times: 4, now: NOON - 10 * MINUTE });
+    expect(limit.drain(NOON - 9 * MINUTE)).toEqual([{ source: "a", count: 5 }]);
+  });
+
+  test("above the bound of sources all further ones share one bucket, and no refusal is lost", () => {
+    const limit = new StrangerLimit({ linesPerMinuteMax: 1, sourcesMax: 3 });
+    let lines = 0;
+    for (let source = 0; source < 100; source += 1) {
+      lines += knock(limit, `source ${source}`, { times: 2, now: NOON });
+    }
+    const sums = limit.drain(NOON + MINUTE);
+    expect(sums).toContainEqual({ source: FURTHER_SOURCES, count: 193 });
+    expect(sums).toHaveLength(4);
+    expect(lines + sums.reduce((sum, { count }) => sum + count, 0)).toBe(200);
+  });
+
+  test("sums that nobody fetches are bounded too", () => {
+    const limit = new StrangerLimit({ linesPerMinuteMax: 0, sourcesMax: 3 });
+    for (let minute = 0; minute < 50; minute += 1) {
+      knock(limit, `source ${minute}`, { times: 1, now: NOON + minute * MINUTE });
+    }
+    const sums = limit.drain(NOON + 50 * MINUTE);
+    expect(sums).toHaveLength(4);
+    expect(sums.reduce((sum, { count }) => sum + count, 0)).toBe(50);
+  });
+});
+
+test("the line of a sum names the source and the number of calls", () => {
+  expect(sumEntry({ source: "192.0.2.1", count: 940 }, "t-1")).toMatchObject({
+    traceId: "t-1",
+    caller: { sub: "anonymous", permissions: [] },
+    decision: "DENIED",
+    denial: { stage: "AUTH", details: { source: "192.0.2.1" } },
+    error: { code: "UNAUTHENTICATED" },
+    count: 940,
+  });
+});

@@ -1,0 +1,255 @@
+import {
+  closeSync,
+  fdatasyncSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import * as grpc from "@grpc/grpc-js";
+import { credentials } from "@grpc/grpc-js";
+import { loadSync } from "@grpc/proto-loader";
+import { exportJWK, generateKeyPair, SignJWT } from "jose";
+import { developmentCertificates } from "../../src/dev/certificates.ts";
+import { CUSTOMER_MASTER_PROTO_FOLDER } from "../../src/dev/customer-master.ts";
+import { KNOWN_CUSTOMERS } from "../../src/dev/customers.ts";
+import { DEVELOPMENT_SERVER_NAME } from "../../src/dev/make-certificates.ts";
+import { SafeToolCall } from "../../src/index.ts";
+import type { Findings, Orders } from "./load.ts";
+
+/**
+ * What the governing costs, as ratios against the same work ungoverned, both measured in this run. Absolute figures of a
+ * shared machine mean nothing; neither do single runs, so every pair alternates and the medians are compared.
+ */
+const ROUNDS = 5;
+const CALLS = { c64: 20_000, c1: 3_000, memory: 100_000, grpc: 6_000, cli: 300, sync: 500 } as const;
+
+const folder = mkdtempSync(join(tmpdir(), "stc-bench-"));
+const processes: Bun.Subprocess[] = [];
+
+async function server(which: string): Promise<{ readonly port: number; readonly pid: number }> {
+  const child = Bun.spawn([process.execPath, join(import.meta.dir, "servers.ts"), which, folder], {
+    stdout: "pipe",
+    stderr: "inherit",
+  });
+  processes.push(child);
+  const reader = child.stdout.getReader();
+  const { value } = await reader.read();
+  return { port: Number(new TextDecoder().decode(value).trim().split("\n").at(-1)), pid: child.pid };
+}
+
+async function load(orders: Orders): Promise<Findings> {
+  const child = Bun.spawn([process.execPath, join(import.meta.dir, "load.ts"), JSON.stringify(orders)], {
+    stdout: "pipe",
+  });
+  const findings = JSON.parse(await new Response(child.stdout).text()) as Findings;
+  if (findings.failed > 0) throw new Error(`${findings.failed} calls failed`);
+  return findings;
+}
+
+function median(values: readonly number[]): number {
+  return [...values].sort((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
+}
+
+async function http(token: string): Promise<{ c64: number; c1AddedUs: number; rssMb: number; rssGrowth: number }> {
+  const bare = await server("bare");
+  const governed = await server("governed");
+  const body = JSON.stringify({ tool: "bench_echo", args: { text: "hello", count: 3 } });
+  const orders = (port: number, connections: number, requests: number): Orders => ({
+    port,
+    token,
+    body,
+    connections,
+    requests,
+  });
+  for (const { port } of [bare, governed]) await load(orders(port, 64, 10_000));
+  const ratios: number[] = [];
+  const added: number[] = [];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const plain = await load(orders(bare.port, 64, CALLS.c64));
+    const ours = await load(orders(governed.port, 64, CALLS.c64));
+    ratios.push(ours.perSecond / plain.perSecond);
+    const plainOne = await load(orders(bare.port, 1, CALLS.c1));
+    const oursOne = await load(orders(governed.port, 1, CALLS.c1));
+    added.push(oursOne.medianUs - plainOne.medianUs);
+  }
+  await load(orders(governed.port, 64, CALLS.memory / 2));
+  const half = rssMb(governed.pid);
+  await load(orders(governed.port, 64, CALLS.memory / 2));
+  const whole = rssMb(governed.pid);
+  return { c64: median(ratios), c1AddedUs: median(added), rssMb: whole, rssGrowth: whole / half };
+}
+
+function rssMb(pid: number): number {
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024;
+}
+
+function fdatasyncUs(): number {
+  const descriptor = openSync(join(folder, "sync"), "a");
+  const line = "x".repeat(699).concat("\n");
+  const times = Array.from({ length: CALLS.sync }, () => {
+    const at = performance.now();
+    writeSync(descriptor, line);
+    fdatasyncSync(descriptor);
+    return (performance.now() - at) * 1000;
+  });
+  closeSync(descriptor);
+  return median(times);
+}
+
+/** Runs `call` `count` times with `lanes` under way; calls per second. */
+async function throughput(lanes: number, count: number, call: () => Promise<unknown>): Promise<number> {
+  let left = count;
+  const at = performance.now();
+  const lane = async (): Promise<void> => {
+    while (left-- > 0) await call();
+  };
+  await Promise.all(Array.from({ length: lanes }, lane));
+  return count / ((performance.now() - at) / 1000);
+}
+
+async function library(
+  token: string,
+  options: Pick<Parameters<typeof SafeToolCall.create>[0], "tools" | "systems" | "commands">,
+) {
+  const stc = SafeToolCall.create({
+    ...options,
+    audit: { dir: mkdtempSync(join(folder, "audit-")) },
+    jwt: { issuer: "https://bench", audience: "bench", algorithms: ["ES256"], jwksFile: join(folder, "jwks.json") },
+  });
+  await stc.ready();
+  const call = async (tool: string, args: unknown): Promise<void> => {
+    const result = await stc.call(tool, args, token);
+    if (result.status !== "success") throw new Error(JSON.stringify(result));
+  };
+  return { call, close: () => stc.close() };
+}
+
+async function grpcRatio(token: string): Promise<number> {
+  const { port } = await server("grpc");
+  const certificates = await developmentCertificates(folder, Date.now());
+  const definition = loadSync(join(CUSTOMER_MASTER_PROTO_FOLDER, "customer_master_service.proto"), {
+    longs: String,
+    enums: String,
+  });
+  const loaded = grpc.loadPackageDefinition(definition) as unknown as Record<string, never>;
+  const path = "org.finca.threesixone.customerdata.customermasterservice.proto.v1.CustomerMasterService".split(".");
+  const Client = path.reduce<Record<string, never>>(
+    (scope, name) => scope[name] as never,
+    loaded,
+  ) as unknown as grpc.ServiceClientConstructor;
+  const { rootCert, client } = certificates;
+  const direct = new Client(`127.0.0.1:${port}`, credentials.createSsl(rootCert, client.key, client.cert), {
+    "grpc.ssl_target_name_override": DEVELOPMENT_SERVER_NAME,
+  }) as unknown as { GetCustomer(request: unknown, done: (error: unknown) => void): void; close(): void };
+  const plain = (): Promise<void> =>
+    new Promise((resolve, reject) =>
+      direct.GetCustomer({ customerId: KNOWN_CUSTOMERS.johnSmith }, (error) => (error ? reject(error) : resolve())),
+    );
+  const { paths } = certificates;
+  const ours = await library(token, {
+    tools: [join(import.meta.dir, "../../tools/customer-data")],
+    systems: {
+      "customer-master-service": {
+        endpoint: `127.0.0.1:${port}`,
+        proto: CUSTOMER_MASTER_PROTO_FOLDER,
+        tls: {
+          rootCert: paths.rootCert,
+          clientCert: paths.clientCert,
+          clientKey: paths.clientKey,
+          serverName: DEVELOPMENT_SERVER_NAME,
+        },
+      },
+    },
+  });
+  const governed = (): Promise<void> => ours.call("get_customer", { customerId: KNOWN_CUSTOMERS.johnSmith });
+  await throughput(32, CALLS.grpc, plain);
+  await throughput(32, CALLS.grpc, governed);
+  const ratios: number[] = [];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const bare = await throughput(32, CALLS.grpc, plain);
+    ratios.push((await throughput(32, CALLS.grpc, governed)) / bare);
+  }
+  direct.close();
+  await ours.close();
+  return median(ratios);
+}
+
+async function cliAddedMs(token: string): Promise<number> {
+  const ours = await library(token, { tools: [join(import.meta.dir, "tools")], commands: { allowed: ["echo"] } });
+  const echo = Bun.which("echo") ?? "/bin/echo";
+  const timed = async (work: () => Promise<unknown>): Promise<number> => {
+    const at = performance.now();
+    await work();
+    return performance.now() - at;
+  };
+  const bare = async (): Promise<void> => {
+    const child = Bun.spawn([echo, "hello there"], { stdout: "pipe", stderr: "pipe", stdin: "ignore", env: {} });
+    await Promise.all([new Response(child.stdout).text(), new Response(child.stderr).text(), child.exited]);
+  };
+  const governed = (): Promise<void> => ours.call("bench_tiny", { text: "hello there" });
+  const plain: number[] = [];
+  const guarded: number[] = [];
+  for (let round = 0; round < CALLS.cli; round += 1) {
+    plain.push(await timed(bare));
+    guarded.push(await timed(governed));
+  }
+  await ours.close();
+  return median(guarded) - median(plain);
+}
+
+async function main(): Promise<void> {
+  const { privateKey, publicKey } = await generateKeyPair("ES256", { extractable: true });
+  writeFileSync(
+    join(folder, "jwks.json"),
+    JSON.stringify({ keys: [{ ...(await exportJWK(publicKey)), alg: "ES256", kid: "bench" }] }),
+  );
+  const token = await new SignJWT({ permissions: ["bench:run", "customer-data:read"] })
+    .setProtectedHeader({ alg: "ES256", kid: "bench" })
+    .setIssuer("https://bench")
+    .setAudience("bench")
+    .setSubject("bench")
+    .setIssuedAt()
+    .setExpirationTime("30m")
+    .sign(privateKey);
+  const { c64, c1AddedUs, rssMb: rss, rssGrowth } = await http(token);
+  const findings = {
+    http_c64_ratio: c64,
+    http_c1_added_us: c1AddedUs,
+    fdatasync_us: fdatasyncUs(),
+    grpc_ratio: await grpcRatio(token),
+    cli_added_ms: await cliAddedMs(token),
+    rss_mb: rss,
+    rss_second_half_ratio: rssGrowth,
+  };
+  if (process.argv.includes("--json")) {
+    console.log(JSON.stringify(findings));
+    return;
+  }
+  const rows = [
+    ["governed POST /call against a bare fastify route, 64 connections", c64.toFixed(2), "≥ 0.5"],
+    [
+      "the same at 1 connection, added at the median",
+      `${c1AddedUs.toFixed(0)} µs`,
+      `≤ ${(findings.fdatasync_us + 150).toFixed(0)} µs`,
+    ],
+    ["one write + fdatasync here", `${findings.fdatasync_us.toFixed(0)} µs`, ""],
+    ["governed gRPC call against grpc-js alone, 32 in flight", findings.grpc_ratio.toFixed(2), "≥ 0.6"],
+    ["governed command against Bun.spawn alone, added", `${findings.cli_added_ms.toFixed(2)} ms`, "≤ 1.5 ms"],
+    ["memory after 100,000 calls", `${rss.toFixed(0)} MB`, "≤ 150 MB"],
+    ["memory, second half against first", rssGrowth.toFixed(2), "flat"],
+  ];
+  for (const [what = "", figure = "", wanted = ""] of rows)
+    console.log(`${what.padEnd(68)}${figure.padStart(10)}   ${wanted}`);
+}
+
+try {
+  await main();
+} finally {
+  for (const child of processes) child.kill();
+  rmSync(folder, { recursive: true, force: true });
+}

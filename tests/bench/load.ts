@@ -1,0 +1,65 @@
+/**
+ * The load generator: a process of its own, HTTP/1.1 over keep-alive sockets, one request in flight per connection.
+ * Reads its orders as JSON from the first argument and prints its findings as JSON.
+ */
+export interface Orders {
+  readonly port: number;
+  readonly token: string;
+  readonly body: string;
+  readonly connections: number;
+  readonly requests: number;
+}
+
+export interface Findings {
+  readonly perSecond: number;
+  readonly medianUs: number;
+  readonly failed: number;
+}
+
+async function run({ port, token, body, connections, requests }: Orders): Promise<Findings> {
+  const request = Buffer.from(
+    `POST /call HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: Bearer ${token}\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+  );
+  const latencies = new Float64Array(requests);
+  let sent = 0;
+  let done = 0;
+  let failed = 0;
+  const started = performance.now();
+  await new Promise<void>((resolve, reject) => {
+    for (let lane = 0; lane < connections; lane += 1) {
+      let at = 0;
+      let text = "";
+      const next = (socket: { write(data: Uint8Array): number; end(): void }): void => {
+        if (sent >= requests) return socket.end();
+        sent += 1;
+        at = performance.now();
+        socket.write(request);
+      };
+      Bun.connect({
+        hostname: "127.0.0.1",
+        port,
+        socket: {
+          open: next,
+          data(socket, chunk) {
+            text += chunk.toString("latin1");
+            const head = text.indexOf("\r\n\r\n");
+            const length = Number(/content-length: (\d+)/i.exec(text)?.[1]);
+            if (head === -1 || text.length < head + 4 + length) return;
+            latencies[done] = (performance.now() - at) * 1000;
+            if (!text.startsWith("HTTP/1.1 200")) failed += 1;
+            text = "";
+            done += 1;
+            if (done === requests) resolve();
+            next(socket);
+          },
+          error: (_socket, error) => reject(error),
+        },
+      }).catch(reject);
+    }
+  });
+  const seconds = (performance.now() - started) / 1000;
+  latencies.sort();
+  return { perSecond: requests / seconds, medianUs: latencies[requests >> 1] ?? 0, failed };
+}
+
+if (import.meta.main) console.log(JSON.stringify(await run(JSON.parse(process.argv[2] ?? "") as Orders)));

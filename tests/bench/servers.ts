@@ -1,0 +1,43 @@
+import fastify from "fastify";
+import { readConfig } from "../../src/config.ts";
+import { developmentCertificates } from "../../src/dev/certificates.ts";
+import { startCustomerMaster } from "../../src/dev/customer-master.ts";
+import { startService } from "../../src/main.ts";
+
+/** One server a process, named by the first argument; prints its port and lives until it is killed. */
+const [which, folder = ""] = process.argv.slice(2);
+
+const START = {
+  async bare(): Promise<number> {
+    const app = fastify();
+    app.post<{ Body: { tool: string; args: unknown } }>("/call", async ({ body }) => ({
+      status: "success",
+      tool: body.tool,
+      result: body.args,
+    }));
+    return Number(new URL(await app.listen({ port: 0, host: "127.0.0.1" })).port);
+  },
+  async governed(): Promise<number> {
+    const written = {
+      server: { port: 0 },
+      tools: [`${import.meta.dir}/tools`],
+      audit: { dir: `${folder}/audit` },
+      jwt: {
+        issuers: [
+          { issuer: "https://bench", audience: "bench", algorithms: ["ES256"], jwksFile: `${folder}/jwks.json` },
+        ],
+      },
+      commands: { allowed: ["echo"] },
+      log: { level: "silent" },
+    };
+    const environment = { PATH: process.env["PATH"] };
+    const service = await startService(readConfig(written, { folder, environment, origin: "bench" }));
+    return Number(new URL(service.url).port);
+  },
+  async grpc(): Promise<number> {
+    const certificates = await developmentCertificates(folder, Date.now());
+    return (await startCustomerMaster({ certificates, port: 0 })).port;
+  },
+} as const;
+
+console.log(await START[which as keyof typeof START]());

@@ -1,0 +1,184 @@
+import { describe, expect, test } from "bun:test";
+import { z } from "zod";
+import { inputJsonSchema, toAnthropic, toJson, toOpenAi } from "../../src/core/tool-formats.ts";
+import type { Tool } from "../../src/core/types.ts";
+
+function toolOf(input: z.ZodObject): Tool {
+  return {
+    name: "find_orders",
+    description: "Find orders",
+    version: "1.2.0",
+    classification: "read",
+    category: "network",
+    permissions: { required: ["orders:read"] },
+    input,
+    output: z.strictObject({ id: z.string() }),
+    outputPolicy: { id: "allow" },
+    inputPolicy: {},
+    approval: {},
+    target: { system: "orders", handler: () => ({ id: "1" }) },
+    timeoutMs: 1_000,
+    limits: { outputBytesMax: 1_000, concurrentCallsMax: 1 },
+    idempotent: true,
+    examples: { accepts: [], rejects: [] },
+  } as Tool;
+}
+
+const shared = z.strictObject({ street: z.string() }).meta({ id: "Address" });
+
+function parametersOf(schema: z.ZodType): unknown {
+  const { parameters } = toOpenAi(toolOf(z.strictObject({ field: schema }))).function;
+  return (parameters["properties"] as { field: unknown }).field;
+}
+
+test("the three shapes", () => {
+  const tool = toolOf(
+    z.strictObject({ id: z.uuid().describe("which order"), count: z.int().min(1).max(9).optional() }),
+  );
+  const properties = {
+    id: { type: "string", format: "uuid", description: "which order" },
+    count: { type: "integer", minimum: 1, maximum: 9 },
+  };
+  const schema = { type: "object", properties, required: ["id"], additionalProperties: false };
+  expect(toOpenAi(tool)).toEqual({
+    type: "function",
+    function: { name: "find_orders", description: "Find orders", parameters: schema },
+  });
+  expect(toAnthropic(tool)).toEqual({ name: "find_orders", description: "Find orders", input_schema: schema });
+  expect(toJson(tool)).toEqual({
+    name: "find_orders",
+    description: "Find orders",
+    version: "1.2.0",
+    classification: "read",
+    category: "network",
+    inputSchema: { ...schema, properties: { ...properties, id: { ...properties.id, pattern: expect.any(String) } } },
+  });
+});
+
+describe("what a provider is told", () => {
+  test.each([
+    [
+      "a short pattern",
+      z
+        .string()
+        .max(5)
+        .regex(/^[a-z]+$/),
+      { type: "string", pattern: "^[a-z]+$" },
+    ],
+    ["not a long one", z.string().regex(new RegExp(`^${"a".repeat(200)}$`)), { type: "string" }],
+    ["not one with a lookahead", z.string().regex(/^(?!-)[a-z]+$/), { type: "string" }],
+    ["several patterns: one", z.string().regex(/^a/).regex(/b$/), { type: "string", pattern: "^a" }],
+    ["known formats", z.iso.datetime(), { type: "string", format: "date-time" }],
+    ["no others", z.cuid2(), { type: "string", pattern: "^[0-9a-z]+$" }],
+    ["enum", z.enum(["a", "b"]), { type: "string", enum: ["a", "b"] }],
+    ["literal", z.literal("a"), { type: "string", const: "a" }],
+    ["nullable", z.string().nullable(), { type: ["string", "null"] }],
+    ["default", z.string().default("a"), { type: "string" }],
+    ["list", z.array(z.string()).min(1).max(3), { type: "array", items: { type: "string" } }],
+    [
+      "tuple",
+      z.tuple([z.string(), z.number()]),
+      { type: "array", items: { anyOf: [{ type: "string" }, { type: "number" }] } },
+    ],
+    [
+      "record",
+      z.record(z.string().max(5), z.number()),
+      { type: "object", properties: {}, additionalProperties: { type: "number" } },
+    ],
+    [
+      "choice",
+      z.discriminatedUnion("k", [z.object({ k: z.literal("a") }), z.object({ k: z.literal("b"), n: z.number() })]),
+      {
+        anyOf: [
+          {
+            type: "object",
+            properties: { k: { type: "string", const: "a" } },
+            required: ["k"],
+            additionalProperties: false,
+          },
+          {
+            type: "object",
+            properties: { k: { type: "string", const: "b" }, n: { type: "number" } },
+            required: ["k", "n"],
+            additionalProperties: false,
+          },
+        ],
+      },
+    ],
+    [
+      "intersection",
+      z.intersection(z.object({ a: z.string() }), z.object({ b: z.string() })),
+      {
+        type: "object",
+        properties: { a: { type: "string" }, b: { type: "string" } },
+        required: ["a", "b"],
+        additionalProperties: false,
+      },
+    ],
+    [
+      "fields named like keywords",
+      z.strictObject({ pattern: z.string(), $ref: z.string(), minLength: z.number(), allOf: z.boolean() }),
+      {
+        type: "object",
+        properties: {
+          pattern: { type: "string" },
+          $ref: { type: "string" },
+          minLength: { type: "number" },
+          allOf: { type: "boolean" },
+        },
+        required: ["pattern", "$ref", "minLength", "allOf"],
+        additionalProperties: false,
+      },
+    ],
+    ["transformed input", z.string().transform(Number), { type: "string" }],
+    [
+      "a schema with an id",
+      shared,
+      { type: "object", properties: { street: { type: "string" } }, required: ["street"], additionalProperties: false },
+    ],
+  ])("%s", (_, schema, told) => {
+    expect(parametersOf(schema)).toEqual(told);
+  });
+});
+
+test("a schema used twice is written out twice", () => {
+  const schema = inputJsonSchema(z.strictObject({ from: shared, to: shared.describe("where to") }));
+  const text = JSON.stringify(schema);
+  expect(text).not.toContain("$ref");
+  expect(text).not.toContain("definitions");
+  expect(text.match(/street/g)).toHaveLength(4);
+});
+
+const node: z.ZodType = z.strictObject({
+  name: z.string(),
+  get next() {
+    return node.optional();
+  },
+});
+const named: z.ZodType = z
+  .strictObject({
+    get next() {
+      return z.array(named);
+    },
+  })
+  .meta({ id: "Named" });
+
+test.each([
+  ["recursion", z.strictObject({ node })],
+  ["recursion through an id", z.strictObject({ named })],
+  ["recursion through lazy", z.strictObject({ node: z.lazy(() => node) })],
+  ["a date", z.strictObject({ at: z.date() })],
+  ["a bigint", z.strictObject({ n: z.bigint() })],
+  ["a map", z.strictObject({ m: z.map(z.string(), z.string()) })],
+  ["a custom check of type", z.strictObject({ c: z.custom() })],
+  ["a union at the top", z.union([z.strictObject({ a: z.string() }), z.strictObject({ b: z.string() })])],
+  ["a string at the top", z.string()],
+  ["a nullable top", z.strictObject({}).nullable()],
+])("%s is refused", (_, schema) => {
+  expect(() => inputJsonSchema(schema)).toThrow();
+});
+
+test("each call gives its own copy", () => {
+  const input = z.strictObject({ a: z.enum(["x"]) });
+  expect(inputJsonSchema(input)).not.toBe(inputJsonSchema(input));
+});

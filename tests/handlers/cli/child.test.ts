@@ -1,0 +1,184 @@
+import { expect, test } from "bun:test";
+import { join, resolve } from "node:path";
+import { z } from "zod";
+import { call, gone, pidIn, planOf, refusalFrom, stand, standTool } from "./stand.ts";
+import { temporaryDirectory } from "./temporary-directory.ts";
+
+/** What a child may do and still get its answer in time: deadline or event, plus one second, plus the machine's slack. */
+const IN_TIME_MS = 2_500;
+
+test("an answer is stdout, and the argv arrives token by token", async () => {
+  const tool = standTool({ command: "argv", argsBuilder: () => ["a b", "$(id)", "", "é", "--", "-x"] });
+  expect(await call(tool)).toEqual({ text: "[a b]\n[$(id)]\n[]\n[é]\n[--]\n[-x]\n" });
+});
+
+test("stdin is closed", async () => {
+  expect(await call(standTool({ command: "read-stdin", argsBuilder: () => [] }))).toEqual({ text: "end\n" });
+});
+
+test("output up to the bound is whole; one byte more is refused", async () => {
+  const tool = (bytes: number) =>
+    standTool({ command: "exit-with", argsBuilder: () => ["0", "x".repeat(bytes), ""] }, undefined, {
+      outputBytesMax: 100_000,
+    });
+  expect(await call(tool(100_000))).toEqual({ text: "x".repeat(100_000) });
+  expect((await refusalFrom(call(tool(100_001)))).code).toBe("OUTPUT_TOO_LARGE");
+});
+
+test.each([
+  ["read", "OUTPUT_TOO_LARGE"],
+  ["write", "OUTCOME_UNKNOWN"],
+] as const)(
+  "a flood that ignores SIGTERM ends at the bound (%s: %s)",
+  async (classification, code) => {
+    const tool = standTool({ command: "flood", argsBuilder: () => [] }, undefined, { classification });
+    expect((await refusalFrom(call(tool))).code).toBe(code);
+  },
+  IN_TIME_MS,
+);
+
+test("a flood of stderr ends too, and 4 KB of it are kept for the operator", async () => {
+  const refusal = await refusalFrom(call(standTool({ command: "flood", argsBuilder: () => ["stderr"] })));
+  expect(refusal.code).toBe("OUTPUT_TOO_LARGE");
+  expect(String(refusal.cause).length).toBeLessThan(4_300);
+}, 10_000);
+
+test.each([
+  ["read", "DEADLINE_EXCEEDED"],
+  ["write", "OUTCOME_UNKNOWN"],
+  ["destructive", "OUTCOME_UNKNOWN"],
+] as const)(
+  "a child that does not end is killed at the deadline (%s: %s)",
+  async (classification, code) => {
+    const file = join(temporaryDirectory(), "pid");
+    const tool = standTool({ command: "hang", argsBuilder: () => [file] }, undefined, { classification });
+    const refusal = await refusalFrom(call(tool, { timeoutMs: 400 }));
+    expect(refusal.code).toBe(code);
+    await gone(await pidIn(file));
+  },
+  IN_TIME_MS,
+);
+
+test(
+  "an abort kills the child",
+  async () => {
+    const file = join(temporaryDirectory(), "pid");
+    const client = new AbortController();
+    const work = refusalFrom(
+      call(standTool({ command: "hang", argsBuilder: () => [file] }), { signal: client.signal }),
+    );
+    const pid = await pidIn(file);
+    client.abort();
+    expect((await work).code).toBe("CANCELLED");
+    await gone(pid);
+  },
+  IN_TIME_MS,
+);
+
+test(
+  "an abort whose reason is a timeout is a deadline",
+  async () => {
+    const tool = standTool({ command: "hang", argsBuilder: () => [join(temporaryDirectory(), "pid")] });
+    expect((await refusalFrom(call(tool, { signal: AbortSignal.timeout(200) }))).code).toBe("DEADLINE_EXCEEDED");
+  },
+  IN_TIME_MS,
+);
+
+test.each(["read", "write"] as const)(
+  "nothing runs after the deadline, so a %s call is certain",
+  async (classification) => {
+    const tool = standTool({ command: "argv", argsBuilder: () => [] }, undefined, { classification });
+    expect((await refusalFrom(call(tool, { timeoutMs: 0 }))).code).toBe("DEADLINE_EXCEEDED");
+  },
+);
+
+test("a call that was cancelled before it started runs nothing", async () => {
+  const file = join(temporaryDirectory(), "pid");
+  const binding = stand().handler.bind(standTool({ command: "hang", argsBuilder: () => [file] }));
+  const plan = await binding.plan({}, { signal: new AbortController().signal });
+  const caller = { issuer: "i", subject: "s", permissions: [], actors: [], expiresAt: 0 };
+  const work = binding.run(plan, { signal: AbortSignal.abort(), deadline: 5_000, traceId: "t", caller });
+  expect((await refusalFrom(work)).code).toBe("CANCELLED");
+  expect(await Bun.file(file).exists()).toBe(false);
+});
+
+test.each(["hold-stdout", "daemon"])(
+  "%s: the answer does not wait for whoever holds stdout, and nobody stays",
+  async (command) => {
+    const file = join(temporaryDirectory(), "pid");
+    expect(await call(standTool({ command, argsBuilder: () => [file] }))).toEqual({ text: "done\n" });
+    await gone(await pidIn(file));
+  },
+  IN_TIME_MS,
+);
+
+test(
+  "closing the handler ends what still runs",
+  async () => {
+    const file = join(temporaryDirectory(), "pid");
+    const { handler } = stand();
+    const work = refusalFrom(call(standTool({ command: "hang", argsBuilder: () => [file] }), { handler }));
+    const pid = await pidIn(file);
+    await handler.close();
+    expect((await work).code).toBe("CANCELLED");
+    await gone(pid);
+  },
+  IN_TIME_MS,
+);
+
+test("a child sees its own list of variables and nothing of the service's", async () => {
+  const script = resolve(import.meta.dir, "../../support/bin/print-child-environment.ts");
+  const service = Bun.spawn([process.execPath, "--no-env-file", "--config=/dev/null", script], {
+    env: { PATH: "/evil", DATABASE_URL: "postgres://secret", GITHUB_PAT: "ghp_secret", LD_LIBRARY_PATH: "/evil" },
+    stdout: "pipe",
+    stderr: "inherit",
+  });
+  const answer = z.object({ text: z.string() }).parse(JSON.parse(await service.stdout.text()));
+  const variables = new Map(
+    answer.text
+      .trim()
+      .split("\n")
+      .map((line) => line.split("=", 2) as [string, string]),
+  );
+  for (const shellsOwn of ["PWD", "SHLVL", "_", "OLDPWD"]) variables.delete(shellsOwn);
+  expect([...variables.keys()].sort()).toEqual(["HOME", "LANG", "LC_ALL", "PATH", "STC_CALL_ID", "TZ"]);
+  expect(variables.get("PATH")).toBe("/usr/local/bin:/usr/bin:/bin");
+  expect(variables.get("TZ")).toBe("UTC");
+}, 20_000);
+
+test("the marker is not in the plan: two plans of one input are equal", async () => {
+  const tool = standTool({ command: "argv", argsBuilder: () => ["x"] });
+  const { handler, emptyDirectory } = stand();
+  const plan = await planOf(tool, { handler });
+  expect(plan).toEqual(await planOf(tool, { handler }));
+  expect(plan).toMatchObject({ kind: "cli", argv: ["x"], cwd: emptyDirectory });
+  expect(JSON.stringify(plan)).not.toContain("STC_CALL_ID");
+});
+
+test.each([
+  ["a program that is gone", "/nonexistent/program"],
+  ["a program that cannot run", "/etc/passwd"],
+  ["a directory", "/tmp"],
+])("%s is TARGET_UNAVAILABLE, without its path", async (_title, path) => {
+  const { handler } = stand({ commands: new Map([["argv", path]]) });
+  const tool = standTool({ command: "argv", argsBuilder: () => [] }, undefined, { classification: "write" });
+  const refusal = await refusalFrom(call(tool, { handler }));
+  expect(refusal.code).toBe("TARGET_UNAVAILABLE");
+  expect(refusal.message + JSON.stringify(refusal.details)).not.toContain(path);
+});
+
+test("an argv that is too long for the kernel is an answer, not a throw", async () => {
+  const argv = Array.from({ length: 8 }, () => "x".repeat(131_071));
+  const refusal = await refusalFrom(call(standTool({ command: "argv", argsBuilder: () => argv })));
+  expect(["INTERNAL", "TARGET_UNAVAILABLE", "OUTPUT_TOO_LARGE"]).toContain(refusal.code);
+});
+
+test("many at once all get their own answers", async () => {
+  const { handler } = stand();
+  const answers = await Promise.all(
+    Array.from({ length: 40 }, (_, index) =>
+      call(standTool({ command: "argv", argsBuilder: () => [`${index}`] }), { handler }),
+    ),
+  );
+  expect(answers).toEqual(Array.from({ length: 40 }, (_, index) => ({ text: `[${index}]\n` })));
+}, 20_000);

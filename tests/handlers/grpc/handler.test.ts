@@ -1,0 +1,285 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { status } from "@grpc/grpc-js";
+import { z } from "zod";
+import { Refusal } from "../../../src/core/errors.ts";
+import type { Binding, RunContext } from "../../../src/core/types.ts";
+import { type GrpcHandler, grpcHandler } from "../../../src/handlers/grpc/handler.ts";
+import { type Lab, labSystem, startLab } from "./support/lab.ts";
+import { labTool, runContext, type ToolOptions } from "./support/tool.ts";
+
+let lab: Lab;
+let handler: GrpcHandler;
+
+beforeAll(async () => {
+  lab = await startLab();
+  handler = grpcHandler({
+    systems: new Map([
+      ["lab", labSystem(lab.port, { metadata: { region: "north" } })],
+      ["small", labSystem(lab.port, { maxMessageBytes: 2_000 })],
+    ]),
+  });
+});
+
+afterAll(async () => {
+  await handler.close();
+  lab.close();
+});
+
+const Fail = z.object({ code: z.int(), text: z.string() });
+const Blob = z.object({ payload: z.string().optional(), answerBytes: z.int().optional() });
+
+async function call(binding: Binding, input: unknown, context: RunContext = runContext()): Promise<unknown> {
+  return binding.run(await binding.plan(input, { signal: context.signal }), context);
+}
+
+async function refusal(work: Promise<unknown>): Promise<Refusal> {
+  const error: unknown = await work.then(
+    (value) => new Error(`answered ${JSON.stringify(value)}`),
+    (reason: unknown) => reason,
+  );
+  if (!(error instanceof Refusal)) throw error;
+  return error;
+}
+
+const bind = (options: ToolOptions): Binding => handler.bind(labTool(options));
+
+describe("plan", () => {
+  const echo = (): Binding => bind({ method: "Echo", input: z.object({ text: z.string(), colors: z.array(z.int()) }) });
+
+  test("says exactly what will be sent, and to whom", async () => {
+    const before = lab.calls();
+    const plan = await echo().plan({ colors: [1], text: "a" }, runContext());
+    expect(plan).toEqual({
+      kind: "grpc",
+      system: "lab",
+      endpoint: `127.0.0.1:${lab.port}`,
+      path: "/lab.v1.Lab/Echo",
+      tls: null,
+      message: { text: "a", colors: ["RED"] },
+    });
+    expect(JSON.stringify(await echo().plan({ text: "a", colors: [1] }, runContext()))).toBe(JSON.stringify(plan));
+    expect(lab.calls()).toBe(before);
+  });
+
+  test("refuses what the wire would lose, as the manifest's fault", async () => {
+    const plan = async (): Promise<unknown> => echo().plan({ text: "QQ000001C", colors: ["PINK"] }, runContext());
+    const refused = await refusal(plan());
+    expect(refused.code).toBe("INTERNAL");
+    expect(refused.cause).toMatchObject({ tool: "lab_tool", field: "colors[0]" });
+    expect(JSON.stringify([refused.message, refused.cause])).not.toContain("QQ000001C");
+  });
+
+  test("refuses a message over the system's bound before anything is sent", async () => {
+    const binding = bind({ method: "Blob", input: Blob, system: "small" });
+    const before = lab.calls();
+    expect((await refusal(call(binding, { payload: "x".repeat(2_001) }))).code).toBe("INVALID_INPUT");
+    expect(lab.calls()).toBe(before);
+  });
+
+  test("another target's plan does not run", async () => {
+    const plan = { ...(await bind({ method: "Hang" }).plan({}, runContext())), path: "/lab.v1.Lab/Echo" };
+    expect((await refusal(bind({ method: "Hang" }).run(plan, runContext()))).code).toBe("INTERNAL");
+  });
+});
+
+describe("every status", () => {
+  const refused = ["INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "FAILED_PRECONDITION", "OUT_OF_RANGE"];
+  const lateOrLost: Record<string, string> = {
+    UNAVAILABLE: "TARGET_UNAVAILABLE",
+    DEADLINE_EXCEEDED: "DEADLINE_EXCEEDED",
+  };
+  const rows = Object.values(status)
+    .filter((name): name is keyof typeof status => typeof name === "string" && name !== "OK")
+    .map((name) => {
+      const plain = refused.includes(name) ? "TARGET_REFUSED" : "TARGET_FAILED";
+      const unsure = name in lateOrLost || name === "CANCELLED";
+      return [name, lateOrLost[name] ?? plain, unsure ? "OUTCOME_UNKNOWN" : plain] as const;
+    });
+
+  test.each(rows)("%s: %s for a tool that reads, %s for one that changes", async (name, read, change) => {
+    const text = "John Smith <john.smith@example.com>, QQ000001C";
+    const want = [
+      [{ method: "Fail", input: Fail }, read],
+      [{ method: "Fail", input: Fail, classification: "write" }, change],
+      [{ method: "Fail", input: Fail, classification: "write", idempotent: true }, read],
+    ] as const;
+    for (const [options, code] of want) {
+      const got = await refusal(call(bind(options), { code: status[name], text }));
+      expect(got).toMatchObject({ code, details: { status: name }, cause: { status: name, textLength: text.length } });
+      expect(JSON.stringify([got.message, got.details, got.cause])).not.toMatch(/John|QQ0/);
+    }
+  });
+
+  test("a status that does not exist is UNKNOWN", async () => {
+    const got = await refusal(call(bind({ method: "Fail", input: Fail }), { code: 99, text: "" }));
+    expect(got).toMatchObject({ code: "TARGET_FAILED", details: { status: "UNKNOWN" } });
+  });
+
+  test.each([
+    [
+      "INTERNAL",
+      "Received RST_STREAM with code 2 triggered by internal client error: Session closed with error code 2",
+    ],
+    ["RESOURCE_EXHAUSTED", "Bandwidth exhausted or memory limit exceeded"],
+  ] as const)("%s of a broken connection counts as unavailable", async (name, text) => {
+    const input = { code: status[name], text };
+    expect((await refusal(call(bind({ method: "Fail", input: Fail }), input))).code).toBe("TARGET_UNAVAILABLE");
+    const write = bind({ method: "Fail", input: Fail, classification: "write" });
+    expect((await refusal(call(write, input))).code).toBe("OUTCOME_UNKNOWN");
+  });
+});
+
+describe("sizes", () => {
+  test.each([[0], [70_000], [1_000_000]])("%d bytes both ways", async (bytes) => {
+    const answer = await call(bind({ method: "Blob", input: Blob }), {
+      payload: "y".repeat(bytes),
+      answerBytes: bytes,
+    });
+    expect(answer).toEqual({ payload: "x".repeat(bytes), receivedBytes: bytes });
+  });
+
+  test.each([
+    ["the system's bound, reading", { system: "small" }, "OUTPUT_TOO_LARGE"],
+    ["the system's bound, changing", { system: "small", classification: "write" }, "OUTCOME_UNKNOWN"],
+    ["the tool's bound, reading", { outputBytesMax: 2_000 }, "OUTPUT_TOO_LARGE"],
+    ["the tool's bound, changing", { outputBytesMax: 2_000, classification: "write" }, "OUTCOME_UNKNOWN"],
+  ] as const)("an answer over %s", async (_title, options, code) => {
+    const binding = bind({ method: "Blob", input: Blob, ...options });
+    expect((await refusal(call(binding, { answerBytes: 3_000 }))).code).toBe(code);
+  });
+});
+
+describe("deadline and cancellation", () => {
+  const timeout = (): DOMException => new DOMException("too late", "TimeoutError");
+  const gone = (): DOMException => new DOMException("gone", "AbortError");
+
+  test.each([
+    ["the deadline, reading", "read", timeout, "DEADLINE_EXCEEDED"],
+    ["the deadline, changing", "write", timeout, "OUTCOME_UNKNOWN"],
+    ["a caller that left, reading", "read", gone, "CANCELLED"],
+    ["a caller that left, changing", "write", gone, "CANCELLED"],
+  ] as const)("%s: the service is told", async (_title, classification, reason, code) => {
+    const controller = new AbortController();
+    const work = refusal(call(bind({ method: "Hang", classification }), {}, runContext({ signal: controller.signal })));
+    await lab.hangBegun();
+    controller.abort(reason());
+    expect((await work).code).toBe(code);
+    await lab.hangCancelled();
+  });
+
+  test.each([
+    ["read", "DEADLINE_EXCEEDED"],
+    ["write", "OUTCOME_UNKNOWN"],
+  ] as const)("the deadline goes with the call (%s)", async (classification, code) => {
+    const work = refusal(
+      call(bind({ method: "Hang", classification }), {}, runContext({ deadline: Date.now() + 150 })),
+    );
+    await lab.hangBegun();
+    expect((await work).code).toBe(code);
+    await lab.hangCancelled();
+  });
+
+  test.each([
+    ["a caller that left", "write", gone, "CANCELLED"],
+    ["the deadline, reading", "read", timeout, "DEADLINE_EXCEEDED"],
+    ["the deadline, changing", "write", timeout, "TARGET_UNAVAILABLE"],
+  ] as const)("ended before the start by %s: nothing is sent", async (_title, classification, reason, code) => {
+    const before = lab.calls();
+    const context = runContext({ signal: AbortSignal.abort(reason()) });
+    expect((await refusal(call(bind({ method: "Hang", classification }), {}, context))).code).toBe(code);
+    expect(lab.calls()).toBe(before);
+  });
+});
+
+describe("metadata", () => {
+  async function headers(changes: Partial<RunContext>): Promise<Record<string, string>> {
+    const answer = (await call(bind({ method: "Inspect" }), {}, runContext(changes))) as {
+      headers: Record<string, string>;
+    };
+    return answer.headers;
+  }
+
+  const caller = runContext().caller;
+
+  test("trace, caller, tool and the system's own", async () => {
+    const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    expect(await headers({ traceparent })).toMatchObject({
+      traceparent,
+      region: "north",
+      "x-trace-id": runContext().traceId,
+      "x-caller-sub": "agent-7",
+      "x-caller-iss": "https://idp.test",
+      "x-tool": "lab_tool",
+    });
+  });
+
+  test.each([
+    ["a line break", "a\r\nx-caller-sub: root"],
+    ["NUL", "a\u0000b"],
+    ["letters beyond ASCII", "Zoë"],
+    ["spaces at the ends", " root "],
+  ])("a subject with %s travels as bytes", async (_title, subject) => {
+    const got = await headers({ caller: { ...caller, subject } });
+    expect(got["x-caller-sub-bin"]).toBe(subject);
+    expect(got).not.toHaveProperty("x-caller-sub");
+  });
+
+  test.each([["x"], ["00-0-0-00\r\nx-tool: y"]])("a malformed traceparent is left out", async (traceparent) => {
+    expect(await headers({ traceparent })).not.toHaveProperty("traceparent");
+  });
+});
+
+describe("channels", () => {
+  test("one per system and tool class, reused", async () => {
+    const own = grpcHandler({ systems: new Map([["lab", labSystem(lab.port)]]) });
+    expect(own.states()).toEqual([]);
+    for (const classification of ["read", "write", "destructive", "read"] as const) {
+      await call(own.bind(labTool({ method: "Inspect", classification })), {});
+    }
+    expect(own.states()).toEqual([
+      { system: "lab", toolClass: "read", state: "READY" },
+      { system: "lab", toolClass: "change", state: "READY" },
+    ]);
+    const late = own.bind(labTool({ method: "Inspect" }));
+    await own.close();
+    expect((await refusal(call(late, {}))).code).toBe("SHUTTING_DOWN");
+  });
+
+  test("200 calls at once", async () => {
+    const binding = bind({ method: "Blob", input: Blob });
+    const sizes = Array.from({ length: 200 }, (_, index) => index);
+    const answers = await Promise.all(sizes.map((answerBytes) => call(binding, { answerBytes })));
+    expect(answers).toEqual(sizes.map((size) => ({ payload: "x".repeat(size), receivedBytes: 0 })));
+  });
+
+  test.each([["read"], ["write"]] as const)("nobody listens: nothing was sent (%s)", async (classification) => {
+    const closed = await startLab();
+    closed.close();
+    const own = grpcHandler({ systems: new Map([["lab", labSystem(closed.port)]]) });
+    const got = await refusal(call(own.bind(labTool({ method: "Hang", classification })), {}));
+    expect(got).toMatchObject({ code: "TARGET_UNAVAILABLE", details: { status: "UNAVAILABLE" } });
+    await own.close();
+  });
+
+  test("a service that dies under a call, and comes back", async () => {
+    const first = await startLab();
+    const own = grpcHandler({ systems: new Map([["lab", labSystem(first.port)]]) });
+    const endings = (["read", "write"] as const).map((classification) =>
+      refusal(call(own.bind(labTool({ method: "Hang", classification })), {})),
+    );
+    await Promise.all([first.hangBegun(), first.hangBegun()]);
+    first.close();
+    expect((await Promise.all(endings)).map((ending) => ending.code)).toEqual([
+      "TARGET_UNAVAILABLE",
+      "OUTCOME_UNKNOWN",
+    ]);
+    const inspect = own.bind(labTool({ method: "Inspect", classification: "write" }));
+    expect((await refusal(call(inspect, {}))).code).toBe("TARGET_UNAVAILABLE");
+    const second = await startLab({ port: first.port });
+    let answer: unknown;
+    while (answer === undefined) answer = await call(inspect, {}).catch(() => Bun.sleep(10));
+    expect(answer).toHaveProperty("headers");
+    await own.close();
+    second.close();
+  });
+});

@@ -1,0 +1,3 @@
+#!/bin/sh
+# Prints the environment it was started with.
+exec /usr/bin/env

@@ -1,0 +1,4 @@
+#!/bin/sh
+# Reads stdin to its end.
+cat
+echo end

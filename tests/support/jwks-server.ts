@@ -1,0 +1,36 @@
+import { createServer, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { SigningKey } from "./tokens.ts";
+
+/** A key server on an ephemeral loopback port. `answer` may be replaced at any time; `requests` counts. */
+export interface JwksServer {
+  readonly url: string;
+  requests: number;
+  answer: (response: ServerResponse) => void;
+  close(): void;
+}
+
+/** Answers with the public keys of `keys`. */
+export function publish(...keys: readonly SigningKey[]): (response: ServerResponse) => void {
+  const body = JSON.stringify({ keys: keys.map((key) => key.jwk) });
+  return (response) => response.setHeader("content-type", "application/json").end(body);
+}
+
+export async function startJwksServer(...keys: readonly SigningKey[]): Promise<JwksServer> {
+  const server = createServer((_request, response) => {
+    state.requests += 1;
+    state.answer(response);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  const state: JwksServer = {
+    url: `http://127.0.0.1:${port}/jwks.json`,
+    requests: 0,
+    answer: publish(...keys),
+    close: () => {
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+  return state;
+}
