@@ -131,6 +131,8 @@ export class LineWriter {
       } catch (error) {
         this.#fail(error, taken);
       }
+      // Whom this batch woke may have another line at once: one turn of the loop lets a busy batch fill.
+      if (this.#pendingEntries > 1) await new Promise<void>((resolve) => setImmediate(resolve));
     }
     this.#running = undefined;
   }

@@ -36,15 +36,21 @@ export function sanitizeInput({ policy }: CompiledInputPolicy, input: unknown): 
 type PolicyNode = CompiledPolicy["root"];
 
 function show(node: PolicyNode, value: Json): Json {
-  if (Array.isArray(value)) return value.map((item: Json) => show(node.element.node, item));
-  if (typeof value === "object" && value !== null) {
-    const entries = Object.entries(value).filter(([key, inner]) => key !== "__proto__" && inner !== undefined);
-    return Object.fromEntries(
-      entries.map(([key, inner]) => [key, show((node.keys.get(key) ?? node.other).node, inner)]),
-    );
+  if (typeof value !== "object" || value === null) {
+    if (node.action === "allow") return value;
+    return node.action === "mask" ? mask(value) : NOT_LOGGED;
   }
-  if (node.action === "allow") return value;
-  return node.action === "mask" ? mask(value) : NOT_LOGGED;
+  if (isList(value)) return value.map((item) => show(node.element.node, item));
+  const shown: Record<string, Json> = {};
+  for (const key of Object.keys(value)) {
+    const inner = value[key];
+    if (key !== "__proto__" && inner !== undefined) shown[key] = show((node.keys.get(key) ?? node.other).node, inner);
+  }
+  return shown;
+}
+
+function isList(value: Json): value is readonly Json[] {
+  return Array.isArray(value);
 }
 
 /** A declared pattern that could speak about the path keeps the default away from it. */

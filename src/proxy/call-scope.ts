@@ -54,6 +54,11 @@ export class CallScope implements PlanContext {
     this.#unlisten?.();
   }
 
+  /** @throws {Refusal} DEADLINE_EXCEEDED or CANCELLED when there is no time left to begin anything */
+  assertOpen(): void {
+    if (this.#ended !== undefined) throw refusalOf(this.#ended);
+  }
+
   /**
    * Waits for `work`, but not beyond the scope.
    *

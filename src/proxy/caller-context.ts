@@ -93,56 +93,6 @@ class TokenVerifier implements CallerContext {
     return finding.verified;
   }
 
-  reload(issuers: readonly IssuerProfile[]): void;
-  /** Forgets every verified token; the next sight of each is a full verification. */
-  clear(): void;
-}
-
-interface Issuer extends ClaimRules {
-  readonly operators: boolean;
-  readonly algorithms: readonly string[];
-  readonly keys: IssuerKeys;
-}
-
-/** What was found out about one token, good from `fromMs` to before `untilMs`. */
-interface Finding {
-  readonly verified: Verified;
-  readonly operators: boolean;
-  readonly fromMs: number;
-  readonly untilMs: number;
-}
-
-/** Throws a StartupError that names each field to mend. */
-export function createCallerContext(options: CallerContextOptions): CallerContext {
-  return new TokenVerifier(options);
-}
-
-class TokenVerifier implements CallerContext {
-  readonly #options: CallerContextOptions;
-  readonly #cache: TokenCache<Finding>;
-  #inFlight = new Map<string, Promise<Finding>>();
-  #issuers: ReadonlyMap<string, Issuer>;
-  /** Counts how often everything was forgotten: a verification begun before must not fill the cache after. */
-  #epoch = 0;
-
-  constructor(options: CallerContextOptions) {
-    this.#options = options;
-    this.#cache = new TokenCache(options.cacheEntriesMax ?? DEFAULT_CACHE_ENTRIES_MAX);
-    this.#issuers = this.#join(options.issuers);
-  }
-
-  verify(authorization: string | undefined, door: Door): Verified | Promise<Verified> {
-    return this.verifyToken(bearerToken(authorization), door);
-  }
-
-  verifyToken(token: string, door: Door): Verified | Promise<Verified> {
-    assertTokenLength(token);
-    const digest = hash("sha256", token, "base64");
-    const finding = this.#recall(digest);
-    if (finding !== undefined) return admitAt(door, finding);
-    return this.#verifyOnce(token, digest).then((found) => admitAt(door, found));
-  }
-
   reload(issuers: readonly IssuerProfile[]): void {
     this.#issuers = this.#join(issuers);
     this.clear();

@@ -43,7 +43,7 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
           await intend(approved, execution);
           scope.followThrough();
         }
-        const { signal, deadline } = scope;
+        scope.assertOpen();
         work = binding.run(plan, new ScopedRun(scope, { traceId, caller, traceparent }));
       } catch (error) {
         leave();

@@ -19,19 +19,17 @@ export async function makePlan(elevated: Elevated, scope: CallScope): Promise<Pl
   return mint<Planned>({ ...elevated, plan, digest: seal(elevated, plan) });
 }
 
+/** The JCS of `{iss, plan, sub, t, tool, version}`; written out, since only the plan has a shape of its own. */
 function seal({ tool, caller }: Elevated, plan: ExecutionPlan): string {
-  const sealed = {
-    t: "stc/plan/v1",
-    tool: tool.name,
-    version: tool.version,
-    plan,
-    iss: caller.issuer,
-    sub: caller.subject,
-  };
   try {
-    return sha256Hex(canonicalJson(sealed, PLAN_LIMITS));
+    const what = canonicalJson(plan, PLAN_LIMITS);
+    return sha256Hex(
+      `{"iss":${quote(caller.issuer)},"plan":${what},"sub":${quote(caller.subject)},"t":"stc/plan/v1","tool":"${tool.name}","version":${quote(tool.version)}}`,
+    );
   } catch (error) {
     if (!(error instanceof NotJsonError)) throw error;
     throw new Refusal("INTERNAL", "The call could not be planned.", { cause: error });
   }
 }
+
+const quote = (text: string): string => JSON.stringify(text);

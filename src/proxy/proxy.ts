@@ -66,17 +66,17 @@ export function createProxy(parts: ProxyParts): ToolProxy {
 async function decide(parts: ProxyParts, request: CallRequest, trail: Trail): Promise<Released> {
   const { registry, callers, admission, executor } = parts;
 
-  const found = await trail.at("REGISTRY", () => registry.find(request.tool));
-  const verified = await trail.at("AUTH", () => callers.verify(request.authorization, "agents"));
-  const admitted = await trail.at("LIMIT", () => admission.admit(verified));
+  const found = trail.at("REGISTRY", () => registry.find(request.tool));
+  const verified = trail.keep(await trail.at("AUTH", () => callers.verify(request.authorization, "agents")));
+  const admitted = trail.at("LIMIT", () => admission.admit(verified));
   trail.atEnd(() => admission.leave(admitted));
-  const known = await trail.at("REGISTRY", () => registry.known(found, admitted));
-  const authorized = await trail.at("PERMISSION", () => authorize(known));
-  const parsed = await trail.at("VALIDATION", () => parseInput(authorized, request.args));
-  const elevated = await trail.at("PERMISSION", () => elevate(parsed));
+  const known = trail.at("REGISTRY", () => registry.known(found, admitted));
+  const authorized = trail.at("PERMISSION", () => authorize(known));
+  const parsed = trail.at("VALIDATION", () => parseInput(authorized, request.args));
+  const elevated = trail.at("PERMISSION", () => elevate(parsed));
   const scope = trail.openScope(elevated.tool.timeoutMs);
-  const planned = await trail.at("PLAN", () => makePlan(elevated, scope));
-  const approved = await trail.at("APPROVAL", () => approve(planned));
+  const planned = trail.keep(await trail.at("PLAN", () => makePlan(elevated, scope)));
+  const approved = trail.at("APPROVAL", () => approve(planned));
   const executed = await trail.at("EXECUTION", () => executor.execute(approved, trail.execution(scope)));
   return trail.at("OUTPUT", () => release(executed));
 }

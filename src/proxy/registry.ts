@@ -54,7 +54,8 @@ export function createRegistry(tools: readonly Tool[], handlers: HandlerTable): 
           details: { tool: name.slice(0, 128) },
         });
       }
-      return mint<Known>({ ...entry, caller });
+      const { tool, binding, outputPolicy, inputPolicy } = entry;
+      return mint<Known>({ tool, binding, outputPolicy, inputPolicy, caller });
     },
     list: () => listed,
   };

@@ -1,4 +1,5 @@
 import type { AuditEntry, EntryDraft } from "../audit/entry.ts";
+import { escapeName } from "../audit/escape.ts";
 import { REFUSALS, Refusal, type Stage } from "../core/errors.ts";
 import type { AnyEvidence, Receipt, RegisteredTool, Released, Verified } from "../core/evidence.ts";
 import { sanitizeInput } from "../core/input-policy.ts";
@@ -66,11 +67,11 @@ export class Trail {
   }
 
   /** Takes one step of the road and keeps what it earned. */
-  at<E extends AnyEvidence>(step: Step, take: () => E | Promise<E>): E | Promise<E> {
+  at<E extends AnyEvidence | Promise<AnyEvidence>>(step: Step, take: () => E): E {
     this.#enter(step);
     const earned = take();
-    if (!(earned instanceof Promise)) return this.#keep(earned);
-    return earned.then((evidence) => this.#keep(evidence));
+    if (!(earned instanceof Promise)) this.keep(earned);
+    return earned;
   }
 
   /** Runs when the call ends, however it ends. */
@@ -93,7 +94,7 @@ export class Trail {
   async identify(verify: () => Verified | Promise<Verified>): Promise<void> {
     if (this.request.authorization === undefined) return;
     try {
-      this.#keep(await verify());
+      this.keep(await verify());
     } catch {
       // The request is refused already; who sent it stays "anonymous".
     }
@@ -150,7 +151,8 @@ export class Trail {
     this.#stepAt = now;
   }
 
-  #keep<E extends AnyEvidence>(evidence: E): E {
+  /** Keeps what a step earned later. */
+  keep<E extends AnyEvidence>(evidence: E): E {
     this.#earned.push(evidence);
     return evidence;
   }

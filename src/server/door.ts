@@ -19,10 +19,14 @@ export interface PeerLimits {
 
 export interface DoorOptions extends DoorLimits, PeerLimits {}
 
+function isObject(value: unknown): boolean {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
 /** The body of `POST /call`. Fields that this version does not know are refused: nobody should believe they did something. */
 const envelope = z.strictObject({
   tool: z.string().min(1).max(256),
-  args: z.record(z.string(), z.unknown()).default({}),
+  args: z.custom<Readonly<Record<string, unknown>>>(isObject, "must be an object").default({}),
   session: z
     .string()
     .regex(/^[\x21-\x7e]{1,128}$/)
@@ -37,14 +41,12 @@ const envelope = z.strictObject({
 export type Envelope = z.output<typeof envelope>;
 
 /** Headers that must not come twice: which of the two would count? */
-const SINGLE_HEADERS = new Set([
-  "host",
-  "origin",
-  "authorization",
-  "content-type",
-  "content-length",
-  "content-encoding",
-]);
+const SINGLE_HEADERS: ReadonlyMap<string, number> = new Map(
+  ["host", "origin", "authorization", "content-type", "content-length", "content-encoding"].map((name, index) => [
+    name,
+    1 << index,
+  ]),
+);
 
 /** Host names that are this machine, whatever it is called. */
 const LOOPBACK = /^(localhost|127\.0\.0\.1|\[::1\])$/;
@@ -102,25 +104,22 @@ export function readBody(
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;
-    const timer = setTimeout(
-      () => reject(new Refusal("REQUEST_TIMEOUT", "The request was not complete in time.")),
-      requestTimeoutMs,
-    );
-    const refuse = (refusal: Refusal): void => {
+    let isSettled = false;
+    const settle = (refusal?: () => Refusal): void => {
+      if (isSettled) return;
+      isSettled = true;
       clearTimeout(timer);
-      reject(refusal);
+      if (refusal !== undefined) reject(refusal());
+      else resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks));
     };
-    const onGone = (): void =>
-      refuse(new Refusal("CANCELLED", "The client went away before its request was complete."));
+    const onGone = (): void => settle(gone);
+    const timer = setTimeout(() => settle(tooSlow), requestTimeoutMs);
     request.on("data", (chunk: Buffer) => {
       size += chunk.length;
       if (size <= bodyBytesMax) chunks.push(chunk);
-      else refuse(tooLarge(bodyBytesMax));
+      else settle(() => tooLarge(bodyBytesMax));
     });
-    request.on("end", () => {
-      clearTimeout(timer);
-      resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks));
-    });
+    request.on("end", () => settle());
     request.on("error", onGone).on("close", onGone);
   });
 }
@@ -186,6 +185,9 @@ function hostName(host: string): string {
 function isJson(contentType: string | undefined): boolean {
   return contentType !== undefined && /^application\/json[ \t]*(;[ \t]*charset="?utf-8"?[ \t]*)?$/i.test(contentType);
 }
+
+const gone = (): Refusal => new Refusal("CANCELLED", "The client went away before its request was complete.");
+const tooSlow = (): Refusal => new Refusal("REQUEST_TIMEOUT", "The request was not complete in time.");
 
 function tooLarge(bodyBytesMax: number): Refusal {
   return new Refusal("PAYLOAD_TOO_LARGE", `The body is over ${bodyBytesMax} bytes.`, { details: { bodyBytesMax } });
