@@ -1,6 +1,4 @@
-import { readFileSync } from "node:fs";
-import { dirname, isAbsolute, resolve } from "node:path";
-import { parseDocument } from "yaml";
+import { isAbsolute, resolve } from "node:path";
 import { z } from "zod";
 import { StartupError } from "./core/errors.ts";
 
@@ -218,32 +216,6 @@ const OVERRIDES = [
   { variable: "STC_LOG_LEVEL", path: ["log", "level"], read: (value: string): unknown => value },
 ] as const;
 
-/**
- * Reads the configuration file. Paths in it are relative to its own folder.
- *
- * @throws {StartupError} with every mistake, each with file and field
- */
-export function readConfigFile(path: string, environment: Environment): Config {
-  const file = resolve(path);
-  let source: string;
-  try {
-    source = readFileSync(file, "utf8");
-  } catch (error) {
-    throw new StartupError([`${file}: cannot be read (${codeOf(error)})`]);
-  }
-  const document = parseDocument(source, { uniqueKeys: true, maxAliasCount: 0 } as Parameters<typeof parseDocument>[1]);
-  if (document.errors.length > 0) {
-    throw new StartupError(document.errors.map((error) => `${file}: ${error.message.split("\n")[0]}`));
-  }
-  let written: unknown;
-  try {
-    written = document.toJS({ maxAliasCount: 0 });
-  } catch (error) {
-    throw new StartupError([`${file}: ${error instanceof Error ? error.message : "cannot be read"}`]);
-  }
-  return readConfig(written, { folder: dirname(file), environment, origin: file });
-}
-
 export interface ReadOptions {
   readonly folder: string;
   readonly environment: Environment;
@@ -277,11 +249,6 @@ export function isGrpcSystem(system: SystemConfig | undefined): system is GrpcSy
   return system !== undefined && typeof system["endpoint"] === "string" && "messageBytesMax" in system;
 }
 
-/** What variables the process was started with; the one place that reads them. */
-export function processEnvironment(): Environment {
-  return process.env;
-}
-
 function withOverrides(written: unknown, environment: Environment): unknown {
   if (typeof written !== "object" || written === null) return written;
   const config: Record<string, unknown> = { ...written };
@@ -311,10 +278,6 @@ function fieldOf(path: readonly PropertyKey[]): string {
 
 function isLoopback(host: string): boolean {
   return host === "localhost" || host === "[::1]" || /^127(\.\d{1,3}){3}$/.test(host);
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && "code" in error ? String(error.code) : "unknown error";
 }
 
 function deepFreeze<T>(value: T): T {

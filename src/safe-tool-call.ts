@@ -1,4 +1,5 @@
-import { type ConfigInput, processEnvironment, readConfig } from "./config.ts";
+import { type ConfigInput, readConfig } from "./config.ts";
+import { processEnvironment } from "./config-file.ts";
 import type { CallResult } from "./core/call-result.ts";
 import { type DefinedTool, isTool, type ToolFactory } from "./core/define-tool.ts";
 import { toAnthropic, toJson, toOpenAi } from "./core/tool-formats.ts";

@@ -1,19 +1,25 @@
 import { z } from "zod";
 import { unboundedStrings } from "./bounds.ts";
 import type { Fault } from "./errors.ts";
+import {
+  isObject,
+  isSchema,
+  isText,
+  list,
+  oneOf,
+  type Unread,
+  unknownKeys,
+  unless,
+  wholeNumber,
+} from "./manifest-checks.ts";
+import { target } from "./manifest-target.ts";
 import { unmatchedPatterns } from "./output-policy.ts";
 import { inputJsonSchema } from "./tool-formats.ts";
-
-/** A manifest before anything about it is believed: TypeScript's word does not reach hand-written JavaScript. */
-type Unread = Readonly<Record<string, unknown>>;
 
 type Check = (manifest: Unread) => readonly Fault[];
 
 const NAME = /^[a-z][a-z0-9_]{0,63}$/;
 const PERMISSION = /^[\x21-\x7e]{1,128}$/;
-const COMMAND = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$/;
-const SYSTEM = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
-const OPTION = /^--?[A-Za-z0-9][^\s\0]*$/;
 const CLASSIFICATIONS = ["read", "write", "destructive"];
 const CATEGORIES = ["read", "write", "command", "network", "ask"];
 const ACTIONS = ["allow", "mask", "redact"];
@@ -23,10 +29,6 @@ const DESCRIPTION_CHARACTERS_MAX = 4_096;
 
 /** Permissions that only operators hold; a tool that required one would teach agents to carry it. */
 const OPERATOR_PERMISSIONS = /^(approvals|audit|modes|grants|metrics):/;
-
-/** Programs whose arguments are programs. The argv rules mean nothing to them. */
-const INTERPRETERS =
-  /^(sh|bash|rbash|dash|ash|zsh|ksh|mksh|fish|csh|tcsh|busybox|toybox|env|xargs|sudo|doas|su|ssh|nohup|setsid|timeout|nice|stdbuf|watch|script|expect|eval|exec|python[0-9.]*|pypy[0-9.]*|perl[0-9.]*|ruby[0-9.]*|node|nodejs|bun|bunx|deno|npx|npm|php[0-9.]*|lua[0-9.]*|luajit|awk|gawk|mawk|nawk|sed|tclsh[0-9.]*|wish|osascript|powershell|pwsh|cmd|make|java|jshell|groovy|scala|R|Rscript|julia|erl|elixir|iex|ghci|gdb|lldb|vi|vim|nvim|emacs|ed|ex)$/i;
 
 /** Everything in a manifest that contradicts itself or the rules, each with its field. Empty: the tool may load. */
 export function manifestFaults(manifest: unknown): readonly Fault[] {
@@ -84,7 +86,10 @@ const DEEP_CHECKS: readonly Check[] = [
   ({ inputPolicy, input }) => (inputPolicy === undefined ? [] : policyFaults("inputPolicy", inputPolicy, input)),
   ({ target: aimed, input }) =>
     isObject(aimed) && "cli" in aimed
-      ? unboundedStrings(input as z.ZodType).map(({ field, message }) => ({ field: `input.${field}`, message }))
+      ? unboundedStrings(input as z.ZodType).map(({ field, message }) => ({
+          field: field === "" ? "input" : `input.${field}`,
+          message,
+        }))
       : [],
   examples,
 ];
@@ -153,80 +158,6 @@ function policyShape(field: string, policy: unknown): readonly Fault[] {
 
 function policyFaults(field: string, policy: unknown, schema: unknown): readonly Fault[] {
   return unmatchedPatterns(policy as Record<string, never>, schema as z.ZodType).map((message) => ({ field, message }));
-}
-
-function target({ target: aimed, handler }: Unread): readonly Fault[] {
-  if (handler !== undefined) {
-    if (typeof handler !== "function") return [{ field: "handler", message: "must be a function" }];
-    if (aimed === undefined) return [];
-    if (!isObject(aimed)) return [{ field: "target", message: "must be an object" }];
-    return [...system(aimed), ...unknownKeys("target", aimed, ["system"])];
-  }
-  if (!isObject(aimed)) return [{ field: "target", message: "must name a system and grpc, cli or handler" }];
-  const kinds = ["grpc", "cli", "handler"].filter((kind) => kind in aimed);
-  const [kind] = kinds;
-  if (kinds.length !== 1 || kind === undefined) {
-    return [{ field: "target", message: "must have exactly one of grpc, cli, handler" }, ...system(aimed)];
-  }
-  return [
-    ...system(aimed),
-    ...unknownKeys("target", aimed, ["system", kind]),
-    ...TARGETS[kind as keyof typeof TARGETS](aimed[kind]),
-  ];
-}
-
-function system({ system: name }: Unread): readonly Fault[] {
-  return unless(isText(name) && SYSTEM.test(name), "target.system", "must name the system that the tool reaches");
-}
-
-const TARGETS = {
-  handler: (handler: unknown) => unless(typeof handler === "function", "target.handler", "must be a function"),
-  grpc: (grpc: unknown) => {
-    if (!isObject(grpc)) return [{ field: "target.grpc", message: "must be { package, service, method }" }];
-    return [
-      ...["package", "service", "method"].flatMap((key) =>
-        unless(isText(grpc[key]) && grpc[key] !== "", `target.grpc.${key}`, "must be a name"),
-      ),
-      ...unknownKeys("target.grpc", grpc, ["package", "service", "method"]),
-    ];
-  },
-  cli: cliFaults,
-} as const;
-
-const CLI_KEYS = ["command", "cwd", "options", "lookups", "argsBuilder", "environment", "parse", "exitCodes"];
-
-function cliFaults(cli: unknown): readonly Fault[] {
-  if (!isObject(cli)) return [{ field: "target.cli", message: "must be { command, argsBuilder, … }" }];
-  const { command, cwd, options, lookups, argsBuilder, parse } = cli;
-  const isCommand = isText(command) && COMMAND.test(command);
-  return [
-    ...unknownKeys("target.cli", cli, CLI_KEYS),
-    ...unless(isCommand, "target.cli.command", "must be a plain command name; the configuration says where it is"),
-    ...unless(
-      !isCommand || !INTERPRETERS.test(command),
-      "target.cli.command",
-      `${String(command)} is a shell or interpreter: its arguments are programs`,
-    ),
-    ...unless(typeof argsBuilder === "function", "target.cli.argsBuilder", "must be a function that returns the argv"),
-    ...unless(cwd === undefined || typeof cwd === "function", "target.cli.cwd", "must be a function of the input"),
-    ...unless(
-      options === undefined ||
-        (Array.isArray(options) && options.every((option) => isText(option) && OPTION.test(option))),
-      "target.cli.options",
-      'must list the tokens that may begin with "-": "-x", "--name" or "--name="',
-    ),
-    ...unless(
-      lookups === undefined ||
-        (isObject(lookups) && Object.values(lookups).every((lookup) => typeof lookup === "function")),
-      "target.cli.lookups",
-      "must map names to functions of the input",
-    ),
-    ...unless(
-      parse === undefined || parse === "text" || parse === "json" || typeof parse === "function",
-      "target.cli.parse",
-      'must be "text", "json" or a function of stdout',
-    ),
-  ];
 }
 
 function approval({ approval: declared }: Unread): readonly Fault[] {
@@ -298,10 +229,6 @@ function answersBoolean(field: string, predicate: unknown, input: unknown): read
   }
 }
 
-function unless(sound: boolean, field: string, message: string): readonly Fault[] {
-  return sound ? [] : [{ field, message }];
-}
-
 function attempt(field: string, check: () => void): readonly Fault[] {
   try {
     check();
@@ -310,35 +237,4 @@ function attempt(field: string, check: () => void): readonly Fault[] {
     const reason = error instanceof Error ? error.message : String(error);
     return [{ field, message: `cannot be exported as JSON Schema: ${reason}` }];
   }
-}
-
-function unknownKeys(field: string, value: Unread, known: readonly string[]): readonly Fault[] {
-  return Object.keys(value)
-    .filter((key) => !known.includes(key))
-    .map((key) => ({ field: `${field}.${key}`, message: "is not known here" }));
-}
-
-function list(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
-}
-
-function isText(value: unknown): value is string {
-  return typeof value === "string";
-}
-
-function oneOf(names: readonly string[], value: unknown): boolean {
-  return isText(value) && names.includes(value);
-}
-
-function wholeNumber(value: unknown, max: number): boolean {
-  return typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= max;
-}
-
-function isObject(value: unknown): value is Unread {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-/** By shape, not by `instanceof`: a manifest may carry its own copy of zod. */
-function isSchema(value: unknown): value is z.ZodType {
-  return isObject(value) && isObject(value["_zod"]) && typeof (value as unknown as z.ZodType).safeParse === "function";
 }

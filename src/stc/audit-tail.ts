@@ -2,7 +2,7 @@ import { closeSync, existsSync, fstatSync, openSync, readdirSync, readSync } fro
 import { join } from "node:path";
 import type { AuditEntry } from "../audit/entry.ts";
 import { escapeName } from "../audit/escape.ts";
-import { processEnvironment } from "../config.ts";
+import { processEnvironment } from "../config-file.ts";
 import { print } from "./output.ts";
 
 export interface AuditTailOptions {

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { processEnvironment } from "../config.ts";
+import { processEnvironment } from "../config-file.ts";
 import type { CallResult } from "../core/call-result.ts";
 import { print } from "./output.ts";
 

@@ -1,4 +1,5 @@
-import { type Config, processEnvironment, readConfigFile } from "../config.ts";
+import type { Config } from "../config.ts";
+import { processEnvironment, readConfigFile } from "../config-file.ts";
 import { StartupError } from "../core/errors.ts";
 
 export interface ConfigurationOptions {

@@ -5,8 +5,6 @@ import { CALL_MARKER } from "./environment.ts";
 import { type Pipe, type PipeFault, readPipe } from "./pipe.ts";
 import { killGroup, killStrays } from "./strays.ts";
 
-/** Bytes of stderr kept, for the operator. */
-const STDERR_KEPT_BYTES_MAX = 4_096;
 /** Bytes of stderr that end the child. */
 const STDERR_BYTES_MAX = 8_388_608;
 /** The longest a timer can wait; it fires at once when asked for more. */
@@ -44,8 +42,7 @@ export interface ChildResult {
   /** Whether the program ever ran. */
   readonly started: boolean;
   readonly stdout: Uint8Array;
-  /** The first bytes of stderr, for the operator only. */
-  readonly stderr: Uint8Array;
+  /** How much it said on stderr. What it said is dropped: nobody may hand it on unlooked at. */
   readonly stderrBytes: number;
 }
 
@@ -91,7 +88,7 @@ async function attend(child: Child, order: ChildOrder): Promise<ChildResult> {
   const disarm = arm(order, halt);
   const onFault = (fault: PipeFault) => halt.stop(endingOfFault(fault));
   const out = readPipe(child.stdout, { keptBytesMax: order.stdoutBytesMax, bytesMax: order.stdoutBytesMax }, onFault);
-  const err = readPipe(child.stderr, { keptBytesMax: STDERR_KEPT_BYTES_MAX, bytesMax: STDERR_BYTES_MAX }, onFault);
+  const err = readPipe(child.stderr, { keptBytesMax: 0, bytesMax: STDERR_BYTES_MAX }, onFault);
   await Promise.race([child.exited, halt.stopped]);
   // What the child did before it was gone counts; what its pipes do afterwards is bounded by the grace alone.
   disarm();
@@ -100,7 +97,6 @@ async function attend(child: Child, order: ChildOrder): Promise<ChildResult> {
     ending: halt.ending() ?? endingOfExit(child),
     started: true,
     stdout: out.text(),
-    stderr: err.text(),
     stderrBytes: err.bytes(),
   };
 }
@@ -182,7 +178,7 @@ function endingOfExit({ signalCode, exitCode }: Child): Ending {
 }
 
 function notStarted(ending: Ending): ChildResult {
-  return { ending, started: false, stdout: new Uint8Array(), stderr: new Uint8Array(), stderrBytes: 0 };
+  return { ending, started: false, stdout: new Uint8Array(), stderrBytes: 0 };
 }
 
 async function within(work: Promise<unknown>, timeoutMs: number): Promise<boolean> {

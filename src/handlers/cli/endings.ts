@@ -1,8 +1,6 @@
 import { Refusal } from "../../core/errors.ts";
 import type { ExitMeaning, Tool } from "../../core/types.ts";
 import type { ChildResult } from "./child.ts";
-import { decode } from "./parser.ts";
-import { plainText } from "./terminal-text.ts";
 
 export type ExitCodes = Readonly<Record<number, ExitMeaning>>;
 
@@ -71,10 +69,12 @@ function meaningOf(code: number, exitCodes: ExitCodes): ExitMeaning | undefined 
   return declared ?? (code === 0 ? "OK" : undefined);
 }
 
-/** How a program ended and what it said on stderr: for the operator, never for the agent. */
-export function operatorText({ ending, stderr }: ChildResult): Error {
+/**
+ * How a program ended, for the operator. Of what it said on stderr only the length: nobody has looked yet whether secrets or
+ * personal data stand in it.
+ */
+export function operatorText({ ending, stderrBytes }: ChildResult): Error {
   const how = ending.kind === "exit" ? `exit ${ending.code}` : ending.kind;
-  const said = plainText(decode(stderr)).trimEnd();
   const options = ending.kind === "spawnError" ? { cause: ending.cause } : {};
-  return new Error(said === "" ? how : `${how}: ${said}`, options);
+  return new Error(`${how}, ${stderrBytes} bytes on stderr`, options);
 }

@@ -6,6 +6,7 @@ import { argvFault } from "./argv.ts";
 import { type ChildResult, runChild } from "./child.ts";
 import { isAnswer, refusalOf } from "./endings.ts";
 import { childEnvironment, environmentFaults } from "./environment.ts";
+import { isFreeTextSafe } from "./examples.ts";
 import { LOOKUP_BYTES_MAX, lookUp } from "./lookups.ts";
 import { type CliTool, cliTool } from "./manifest.ts";
 import { parseStdout } from "./parser.ts";
@@ -89,7 +90,7 @@ interface Planning {
 }
 
 async function plan(
-  { tool, command, cli, options, parse }: CliTool,
+  { tool, command, cli, options, parse, freeText }: CliTool,
   parts: Parts,
   { input, context }: Planning,
 ): Promise<CliPlan> {
@@ -110,6 +111,8 @@ async function plan(
   const argv = [...cli.argsBuilder(input as never, found)];
   const fault = argvFault(argv, options);
   if (fault !== undefined) throw unbuildable(fault);
+  if (!isFreeTextSafe(freeText, input, found))
+    throw unbuildable("free text stands where a program may take it for an option");
   const kept = typeof parse === "function" && parse.length > 1 ? { input: input as Json } : {};
   return { kind: "cli", command, argv, cwd, environment, ...kept };
 }

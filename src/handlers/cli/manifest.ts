@@ -3,6 +3,7 @@ import { type Fault, ManifestError } from "../../core/errors.ts";
 import type { CliTarget, StdoutParser, Tool } from "../../core/types.ts";
 import { tokenFault } from "./argv.ts";
 import { environmentFaults } from "./environment.ts";
+import { exampleFaults, type FreeText, freeTextOf } from "./examples.ts";
 import { onlyStringField } from "./parser.ts";
 
 const LOOKUPS_MAX = 16;
@@ -20,6 +21,7 @@ export interface CliTool {
   readonly options: readonly string[];
   readonly parse: StdoutParser;
   readonly textField: string | undefined;
+  readonly freeText: FreeText;
 }
 
 /**
@@ -35,6 +37,7 @@ export function cliTool(tool: Tool, commands: ReadonlyMap<string, string>): CliT
   const { parse = "text", options = [] } = cli;
   const command = commands.get(cli.command);
   const textField = onlyStringField(tool.output);
+  const freeText = freeTextOf(tool, cli, options);
   const faults = [
     ...commandFaults(command),
     ...optionFaults(options),
@@ -42,9 +45,10 @@ export function cliTool(tool: Tool, commands: ReadonlyMap<string, string>): CliT
     ...(typeof cli.environment === "function" ? [] : environmentFaults(cli.environment ?? {})),
     ...exitCodeFaults(cli.exitCodes ?? {}),
     ...parseFaults(parse, textField),
+    ...exampleFaults(tool, freeText),
   ];
   if (command === undefined || faults.length > 0) throw new ManifestError(tool.name, faults);
-  return { tool, command, cli, options, parse, textField };
+  return { tool, command, cli, options, parse, textField, freeText };
 }
 
 function commandFaults(command: string | undefined): readonly Fault[] {

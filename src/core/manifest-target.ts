@@ -1,0 +1,87 @@
+import type { Fault } from "./errors.ts";
+import { isObject, isText, type Unread, unknownKeys, unless } from "./manifest-checks.ts";
+
+const COMMAND = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$/;
+
+const SYSTEM = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
+
+const OPTION = /^--?[A-Za-z0-9][^\s\0]*$/;
+
+/** Programs whose arguments are programs. The argv rules mean nothing to them. */
+const INTERPRETERS =
+  /^(sh|bash|rbash|dash|ash|zsh|ksh|mksh|fish|csh|tcsh|busybox|toybox|env|xargs|sudo|doas|su|ssh|nohup|setsid|timeout|nice|stdbuf|watch|script|expect|eval|exec|python[0-9.]*|pypy[0-9.]*|perl[0-9.]*|ruby[0-9.]*|node|nodejs|bun|bunx|deno|npx|npm|php[0-9.]*|lua[0-9.]*|luajit|awk|gawk|mawk|nawk|sed|tclsh[0-9.]*|wish|osascript|powershell|pwsh|cmd|make|java|jshell|groovy|scala|R|Rscript|julia|erl|elixir|iex|ghci|gdb|lldb|vi|vim|nvim|emacs|ed|ex)$/i;
+
+/** What is wrong with where a tool points: exactly one target, and each part of it of the right kind. */
+export function target({ target: aimed, handler }: Unread): readonly Fault[] {
+  if (handler !== undefined) {
+    if (typeof handler !== "function") return [{ field: "handler", message: "must be a function" }];
+    if (aimed === undefined) return [];
+    if (!isObject(aimed)) return [{ field: "target", message: "must be an object" }];
+    return [...system(aimed), ...unknownKeys("target", aimed, ["system"])];
+  }
+  if (!isObject(aimed)) return [{ field: "target", message: "must name a system and grpc, cli or handler" }];
+  const kinds = ["grpc", "cli", "handler"].filter((kind) => kind in aimed);
+  const [kind] = kinds;
+  if (kinds.length !== 1 || kind === undefined) {
+    return [{ field: "target", message: "must have exactly one of grpc, cli, handler" }, ...system(aimed)];
+  }
+  return [
+    ...system(aimed),
+    ...unknownKeys("target", aimed, ["system", kind]),
+    ...TARGETS[kind as keyof typeof TARGETS](aimed[kind]),
+  ];
+}
+
+function system({ system: name }: Unread): readonly Fault[] {
+  return unless(isText(name) && SYSTEM.test(name), "target.system", "must name the system that the tool reaches");
+}
+
+const TARGETS = {
+  handler: (handler: unknown) => unless(typeof handler === "function", "target.handler", "must be a function"),
+  grpc: (grpc: unknown) => {
+    if (!isObject(grpc)) return [{ field: "target.grpc", message: "must be { package, service, method }" }];
+    return [
+      ...["package", "service", "method"].flatMap((key) =>
+        unless(isText(grpc[key]) && grpc[key] !== "", `target.grpc.${key}`, "must be a name"),
+      ),
+      ...unknownKeys("target.grpc", grpc, ["package", "service", "method"]),
+    ];
+  },
+  cli: cliFaults,
+} as const;
+
+const CLI_KEYS = ["command", "cwd", "options", "lookups", "argsBuilder", "environment", "parse", "exitCodes"];
+
+function cliFaults(cli: unknown): readonly Fault[] {
+  if (!isObject(cli)) return [{ field: "target.cli", message: "must be { command, argsBuilder, … }" }];
+  const { command, cwd, options, lookups, argsBuilder, parse } = cli;
+  const isCommand = isText(command) && COMMAND.test(command);
+  return [
+    ...unknownKeys("target.cli", cli, CLI_KEYS),
+    ...unless(isCommand, "target.cli.command", "must be a plain command name; the configuration says where it is"),
+    ...unless(
+      !isCommand || !INTERPRETERS.test(command),
+      "target.cli.command",
+      `${String(command)} is a shell or interpreter: its arguments are programs`,
+    ),
+    ...unless(typeof argsBuilder === "function", "target.cli.argsBuilder", "must be a function that returns the argv"),
+    ...unless(cwd === undefined || typeof cwd === "function", "target.cli.cwd", "must be a function of the input"),
+    ...unless(
+      options === undefined ||
+        (Array.isArray(options) && options.every((option) => isText(option) && OPTION.test(option))),
+      "target.cli.options",
+      'must list the tokens that may begin with "-": "-x", "--name" or "--name="',
+    ),
+    ...unless(
+      lookups === undefined ||
+        (isObject(lookups) && Object.values(lookups).every((lookup) => typeof lookup === "function")),
+      "target.cli.lookups",
+      "must map names to functions of the input",
+    ),
+    ...unless(
+      parse === undefined || parse === "text" || parse === "json" || typeof parse === "function",
+      "target.cli.parse",
+      'must be "text", "json" or a function of stdout',
+    ),
+  ];
+}

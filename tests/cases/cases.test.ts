@@ -1,0 +1,53 @@
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { parse } from "yaml";
+import { REFUSALS } from "../../src/core/errors.ts";
+import { CasePlayer } from "../support/case-player.ts";
+import { isRefusal, type Row, row, rows } from "../support/case-row.ts";
+
+/** Every `*.yaml` beside this file holds rows; each is played against a running service, or the library. */
+const files = readdirSync(import.meta.dir)
+  .filter((name) => name.endsWith(".yaml"))
+  .sort()
+  .map((name) => ({ name, rows: rows.parse(parse(readFileSync(join(import.meta.dir, name), "utf8"))) }));
+
+const all: readonly Row[] = files.flatMap((file) => file.rows);
+
+let player: CasePlayer;
+
+beforeAll(async () => {
+  player = await CasePlayer.open();
+}, 30_000);
+
+afterAll(() => player?.close());
+
+for (const file of files) {
+  describe(file.name, () => {
+    test.each(file.rows.map((played) => [`${played.id} ${played.title}`, played] as const))("%s", async (_, played) => {
+      await player.play(played);
+    });
+  });
+}
+
+describe("the rows", () => {
+  test("have numbers of their own", () => {
+    const ids = all.map(({ id }) => id);
+    expect(new Set(ids).size).toBe(ids.length);
+  });
+
+  test("show every refusal that there is", () => {
+    const shown = new Set(all.flatMap(({ want, given }) => [isRefusal(want) ? want.code : given.until]));
+    const silent = all.filter(({ want }) => want === "no answer").length > 0 ? ["CANCELLED"] : [];
+    expect([...shown, ...silent].filter((code) => code !== undefined).sort()).toEqual(Object.keys(REFUSALS).sort());
+  });
+
+  test("with a misspelt member do not load", () => {
+    const good = { id: 100, title: "a good row", given: { tool: "x" }, want: "no answer", audited: "nothing" };
+    expect(row.safeParse(good).success).toBe(true);
+    expect(row.safeParse({ ...good, wants: "" }).success).toBe(false);
+    expect(row.safeParse({ ...good, given: { tol: "x" } }).success).toBe(false);
+    expect(row.safeParse({ ...good, want: { http: 200, staus: "success" } }).success).toBe(false);
+    expect(row.safeParse({ ...good, audited: { decision: "ALOWED", caller: { sub: "x" } } }).success).toBe(false);
+  });
+});

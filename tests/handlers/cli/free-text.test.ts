@@ -1,0 +1,70 @@
+import { expect, test } from "bun:test";
+import { z } from "zod";
+import { freeText } from "../../../src/core/bounds.ts";
+import { defineTool } from "../../../src/core/define-tool.ts";
+import { ManifestError, Refusal } from "../../../src/core/errors.ts";
+import { cliHandler } from "../../../src/handlers/cli/handler.ts";
+import { temporaryDirectory } from "./temporary-directory.ts";
+
+type Build = (input: { phrase: string; more: readonly string[] }) => readonly string[];
+
+function search(argsBuilder: Build, accepts: readonly { phrase: string; more: string[] }[]) {
+  return defineTool({
+    name: "search",
+    description: "Search for a phrase",
+    classification: "read",
+    permissions: { required: ["test:run"] },
+    input: z.strictObject({ phrase: freeText(40), more: z.array(freeText(40)).max(3) }),
+    target: { system: "test", cli: { command: "echo", options: ["--phrase=", "-n"], argsBuilder } },
+    output: z.strictObject({ said: z.string() }),
+    outputPolicy: { said: "allow" },
+    examples: { accepts },
+  });
+}
+
+const handler = cliHandler({
+  commands: new Map([["echo", "/bin/echo"]]),
+  emptyDirectory: temporaryDirectory(),
+  now: () => 0,
+  newId: () => "id",
+});
+const signal = new AbortController().signal;
+
+const SAFE: readonly (readonly [string, Build])[] = [
+  ["after --", ({ phrase, more }) => ["-n", "--", phrase, ...more]],
+  ["as the value of a declared option", ({ phrase }) => [`--phrase=${phrase}`]],
+];
+
+const UNSAFE: readonly (readonly [string, Build])[] = [
+  ["as a token of its own", ({ phrase }) => [phrase]],
+  ["before --", ({ phrase }) => [phrase, "--"]],
+  ["inside a token", ({ phrase }) => [`x${phrase}`]],
+  ["as the value of an undeclared option", ({ phrase }) => [`name=${phrase}`]],
+  ["from a list", ({ more }) => [...more]],
+];
+
+const example = { phrase: "hello", more: ["world"] };
+
+test.each(SAFE)("free text %s is planned", async (_where, build) => {
+  const binding = handler.bind(search(build, [example]));
+  const plan = await binding.plan({ phrase: "--help -n x", more: ["-rf"] }, { signal });
+  expect(plan["argv"]).toEqual([...build({ phrase: "--help -n x", more: ["-rf"] })]);
+});
+
+test.each(UNSAFE)("free text %s does not load when an example shows it", (_where, build) => {
+  expect(() => handler.bind(search(build, [example]))).toThrow(ManifestError);
+});
+
+test.each(UNSAFE)("free text %s is never planned, whatever the text", async (_where, build) => {
+  const binding = handler.bind(search(build, []));
+  for (const phrase of ["hello", "-n", "--phrase=x", "a"]) {
+    const planned = Promise.resolve(binding.plan({ phrase, more: [phrase] }, { signal }));
+    const refusal = await planned.catch((error: unknown) => error);
+    expect(refusal).toBeInstanceOf(Refusal);
+    expect((refusal as Refusal).code).toBe("INTERNAL");
+  }
+});
+
+test("an example whose argv holds an undeclared option does not load", () => {
+  expect(() => handler.bind(search(() => ["--other"], [example]))).toThrow(/examples.accepts\[0\]/);
+});

@@ -1,0 +1,78 @@
+import { expect, test } from "bun:test";
+import { importsOf, sources } from "./sources.ts";
+
+/** Who may import what, inside `src`. A room is a folder, or a file that stands in `src` itself. */
+const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  core: [],
+  audit: ["core"],
+  "handlers/cli": ["core"],
+  "handlers/grpc": ["core"],
+  "handlers/inline": ["core"],
+  proxy: ["core", "audit"],
+  server: ["core", "proxy", "audit"],
+  stc: ["core", "proxy", "audit", "config.ts", "config-file.ts", "wiring.ts", "main.ts", "dev"],
+  dev: ["core", "config.ts"],
+  "config.ts": ["core"],
+  "config-file.ts": ["core", "config.ts"],
+  "manifest-loader.ts": ["core", "config.ts"],
+  "wiring-files.ts": ["core", "config.ts", "manifest-loader.ts", "proxy", "handlers/cli", "handlers/grpc"],
+  "wiring.ts": [
+    ...["core", "config.ts", "manifest-loader.ts", "wiring-files.ts"],
+    ...["proxy", "audit", "handlers/cli", "handlers/grpc", "handlers/inline"],
+  ],
+  "safe-tool-call.ts": ["core", "config.ts", "config-file.ts", "proxy", "wiring.ts"],
+  "index.ts": ["core", "safe-tool-call.ts"],
+  "main.ts": ["core", "config.ts", "proxy", "server", "wiring.ts"],
+};
+
+/** Packages by room; Node's own modules are judged by the powers. */
+const PACKAGES: Readonly<Record<string, readonly string[]>> = {
+  core: ["zod"],
+  "handlers/cli": ["zod"],
+  "handlers/grpc": ["@grpc/grpc-js", "@grpc/proto-loader", "protobufjs"],
+  proxy: ["zod", "jose"],
+  server: ["zod", "fastify", "prom-client"],
+  stc: ["commander"],
+  dev: ["@grpc/grpc-js", "@grpc/proto-loader", "@peculiar/x509", "reflect-metadata", "jose"],
+  "config.ts": ["zod"],
+  "config-file.ts": ["yaml"],
+  "manifest-loader.ts": ["zod"],
+  "main.ts": ["fastify", "pino"],
+};
+
+function roomOf(path: string): string {
+  const [, first = "", second = ""] = path.split("/");
+  return first === "handlers" ? `${first}/${second}` : first;
+}
+
+const rows = sources("src").flatMap((source) => importsOf(source).map((name) => [source.path, name] as const));
+
+test("the table was compared with something", () => {
+  expect(rows.length).toBeGreaterThan(200);
+});
+
+test("every import is in the table", () => {
+  const strangers = rows.filter(([path, name]) => {
+    const room = roomOf(path);
+    if (name.startsWith("node:") || name.startsWith("bun:")) return false;
+    if (!name.startsWith("src/")) return !(PACKAGES[room] ?? []).some((known) => name === known);
+    return roomOf(name) !== room && !(MAY_IMPORT[room] ?? []).includes(roomOf(name));
+  });
+  expect(strangers).toEqual([]);
+});
+
+test("development is reached by `stc` alone, and only when it is asked for", () => {
+  const statics = sources("src").filter(
+    ({ path, code }) => !path.startsWith("src/dev/") && /from "\.\.?\/dev\//.test(code),
+  );
+  expect(statics.map(({ path }) => path)).toEqual([]);
+});
+
+test("manifests see the public door and zod, nothing else", () => {
+  const strangers = sources("tools").flatMap((source) =>
+    importsOf(source)
+      .filter((name) => name !== "safe-tool-call" && name !== "zod" && !name.startsWith("tools/"))
+      .map((name) => [source.path, name]),
+  );
+  expect(strangers).toEqual([]);
+});

@@ -1,0 +1,77 @@
+import { expect, test } from "bun:test";
+import { sources } from "./sources.ts";
+
+interface Power {
+  readonly name: string;
+  readonly sign: RegExp;
+  /** Files, or folders that end in `/`. */
+  readonly holders: readonly string[];
+}
+
+/** What can reach out of the process, and the only places that may. */
+const POWERS: readonly Power[] = [
+  {
+    name: "spawning",
+    sign: /Bun\.spawn|child_process|\bnode:worker_threads|new Worker\(/,
+    holders: ["src/handlers/cli/child.ts"],
+  },
+  {
+    name: "sockets",
+    sign: /from "node:(net|tls|http|https|http2|dgram|dns)"|\bfetch\(|= fetch\b|\?\? fetch\b|Bun\.(serve|connect|listen)|from "(fastify|@grpc\/grpc-js)"/,
+    holders: [
+      "src/handlers/grpc/",
+      "src/server/",
+      "src/stc/call.ts",
+      "src/proxy/remote-keys.ts",
+      "src/dev/",
+      "src/main.ts",
+    ],
+  },
+  {
+    name: "files",
+    sign: /from "node:fs(\/promises)?"|Bun\.(file|write)\(/,
+    holders: [
+      ...["src/handlers/cli/", "src/handlers/grpc/contract.ts", "src/audit/", "src/stc/", "src/dev/"],
+      ...["src/config-file.ts", "src/manifest-loader.ts", "src/wiring-files.ts"],
+    ],
+  },
+  { name: "foreign functions", sign: /bun:ffi/, holders: ["src/audit/directory-lock.ts"] },
+  { name: "environment", sign: /process\.env|Bun\.env/, holders: ["src/config-file.ts"] },
+  {
+    name: "clock",
+    sign: /Date\.now|performance\.now|new Date\(\)|hrtime/,
+    holders: ["src/wiring.ts", "src/stc/configuration.ts", "src/stc/token.ts"],
+  },
+  {
+    name: "randomness",
+    sign: /Math\.random|randomUUID|randomBytes|getRandomValues|generateKeyPair/,
+    holders: ["src/wiring.ts", "src/dev/"],
+  },
+  { name: "code from text", sign: /\beval\(|new Function\(|node:vm/, holders: [] },
+  { name: "the console", sign: /console\./, holders: [] },
+];
+
+function mayHold({ holders }: Power, path: string): boolean {
+  return holders.some((holder) => (holder.endsWith("/") ? path.startsWith(holder) : path === holder));
+}
+
+test.each(POWERS.map((power) => [power.name, power] as const))("%s has its place", (_name, power) => {
+  const users = sources("src").filter(({ code }) => power.sign.test(code));
+  expect(users.filter(({ path }) => !mayHold(power, path)).map(({ path }) => path)).toEqual([]);
+});
+
+test.each(POWERS.filter(({ holders }) => holders.length > 0).map((power) => [power.name, power] as const))(
+  "every place that may hold %s does",
+  (_name, power) => {
+    const users = sources("src").filter(({ code }) => power.sign.test(code));
+    const idle = power.holders.filter(
+      (holder) => !users.some(({ path }) => mayHold({ ...power, holders: [holder] }, path)),
+    );
+    expect(idle).toEqual([]);
+  },
+);
+
+test("manifests hold no power at all", () => {
+  const users = sources("tools").filter(({ code }) => POWERS.some(({ sign }) => sign.test(code)));
+  expect(users.map(({ path }) => path)).toEqual([]);
+});

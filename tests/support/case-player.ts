@@ -1,0 +1,199 @@
+import { expect } from "bun:test";
+import { join } from "node:path";
+import type { AuditEntry } from "../../src/audit/entry.ts";
+import { REFUSALS } from "../../src/core/errors.ts";
+import { SafeToolCall } from "../../src/index.ts";
+import { auditEntries, dayFilesText, journalEntries } from "./audit-files.ts";
+import { isRefusal, type Row, type Want, type WantedRefusal } from "./case-row.ts";
+import { type Place, type Stage, setStage } from "./case-situations.ts";
+import { type RawAnswer, sendRaw } from "./raw-http.ts";
+import { until } from "./until.ts";
+import { PROJECT } from "./world.ts";
+
+/** Personal data of the customer whom most rows ask for, and what the test manifests plant. */
+const PERSONAL = [
+  ...["John Smith", "john.smith@example.com", "+447700900001", "QQ000001C", "GB-000001-7", "Station Road"],
+  ...["Northern Rail Works", "Kin of", "planted-secret-5309", "Jane Roe", "jane.roe@", "4111111111111111", "078-05-1120"],
+];
+
+type Reply = Record<string, unknown> & { readonly error?: Record<string, unknown>; readonly traceId?: string };
+
+/** Plays rows and holds each against what it wants. */
+export class CasePlayer {
+  readonly #stage: Stage;
+  readonly #library: SafeToolCall;
+  readonly #libraryAudit: string;
+
+  private constructor(stage: Stage) {
+    const { folder, issuers, targets } = stage.world;
+    this.#stage = stage;
+    this.#libraryAudit = join(folder, "audit/library");
+    this.#library = SafeToolCall.create({
+      ...targets,
+      tools: [join(PROJECT, "tests/cases/tools"), join(PROJECT, "tools")],
+      audit: { dir: this.#libraryAudit },
+      jwt: { issuers: issuers.profiles() as never },
+    });
+  }
+
+  static async open(): Promise<CasePlayer> {
+    const player = new CasePlayer(await setStage());
+    await player.#library.ready();
+    return player;
+  }
+
+  async close(): Promise<void> {
+    await this.#library.close();
+    await this.#stage.close();
+  }
+
+  async play(row: Row): Promise<void> {
+    const { given, want } = row;
+    const isHttp = given.door === "http";
+    const place = this.#stage.places[given.situation];
+    await place.ready();
+    const auditDir = isHttp ? place.auditDir : this.#libraryAudit;
+    const before = { lines: auditEntries(auditDir).length, log: this.#stage.log().length };
+    const authorization = await this.#stage.world.issuers.authorization(given.token);
+    let sent = 0;
+    let heard: Heard;
+    do {
+      sent += 1;
+      heard = isHttp ? await this.#overHttp(row, place, authorization) : await this.#inProcess(row, authorization);
+    } while (sent < given.times || (given.until !== undefined && heard.reply.error?.["code"] !== given.until));
+    if (want === "no answer") await until("the line", () => auditEntries(auditDir)[before.lines]);
+
+    assertAnswer(want, heard, isHttp);
+    const added = auditEntries(auditDir).slice(before.lines);
+    assertLines(row, added, { heard, sent });
+    assertIntent(row, added[0], auditDir);
+    const written = dayFilesText(auditDir) + dayFilesText(join(auditDir, "journal"));
+    const told = heard.text + written + this.#stage.log().slice(before.log);
+    for (const secret of [...PERSONAL, ...row.secrets, ...signatureOf(authorization)]) expect(told).not.toContain(secret);
+    for (const place of [this.#stage.world.folder, PROJECT]) expect(heard.text).not.toContain(place);
+  }
+
+  async #overHttp({ given }: Row, place: Place, authorization: string | undefined): Promise<Heard> {
+    const answer = await sendRaw({
+      url: place.url,
+      method: given.method,
+      path: given.path,
+      headers: headerLines(given, new URL(place.url).host, authorization),
+      body: bodyOf(given, place.auditDir),
+      send: given.send,
+      between: () => place.between(),
+    });
+    const text = answer?.body ?? "";
+    return { answer, text, reply: text.startsWith("{") ? JSON.parse(text) : {} };
+  }
+
+  async #inProcess({ given }: Row, authorization: string | undefined): Promise<Heard> {
+    const token = authorization?.replace("Bearer ", "") ?? "";
+    const args = JSON.parse(bodyOf(given, this.#libraryAudit).toString()).args;
+    const reply = (await this.#library.call(given.tool ?? "", args, token)) as unknown as Reply;
+    return { answer: undefined, text: JSON.stringify(reply), reply };
+  }
+}
+
+interface Heard {
+  readonly answer: RawAnswer | undefined;
+  readonly text: string;
+  readonly reply: Reply;
+}
+
+function headerLines(given: Row["given"], host: string, authorization: string | undefined): readonly string[] {
+  const usual = [`Host: ${host}`, "Content-Type: application/json"];
+  if (authorization !== undefined) usual.push(`Authorization: ${authorization}`);
+  const nameOf = (line: string): string => line.slice(0, line.indexOf(":")).toLowerCase();
+  const replaced = new Set([...given.headers.map(nameOf), ...given.without.map((name) => name.toLowerCase())]);
+  const second = given.headers.map((line) => line.replace("$AUTHORIZATION", authorization ?? ""));
+  return [...usual.filter((line) => !replaced.has(nameOf(line))), ...second];
+}
+
+function bodyOf({ method, tool, args, body }: Row["given"], auditDir: string): Buffer {
+  if (body === undefined) {
+    if (method === "GET") return Buffer.alloc(0);
+    return Buffer.from(JSON.stringify({ tool, args }).replace("$JOURNAL", join(auditDir, "journal")));
+  }
+  const parts = Array.isArray(body) ? body : [body];
+  return Buffer.concat(
+    parts.map((part) => {
+      if (typeof part === "string") return Buffer.from(part);
+      return "hex" in part ? Buffer.from(part.hex, "hex") : Buffer.from(part.text.repeat(part.times));
+    }),
+  );
+}
+
+function assertAnswer(want: Want, { answer, reply, text }: Heard, isHttp: boolean): void {
+  if (want === "no answer") {
+    expect(answer).toBeUndefined();
+    return;
+  }
+  if (isHttp) expect({ http: answer?.status, text }).toEqual({ http: want.http, text });
+  if (isRefusal(want)) return assertRefusal(want, reply, answer);
+  if (!("status" in want)) {
+    if (want.body !== undefined) expect(reply).toMatchObject(want.body);
+    if (want.text !== undefined) expect(text).toContain(want.text);
+    return;
+  }
+  const { status, result, filteredFields } = reply;
+  expect({ status, result, filteredFields }).toEqual({
+    status: want.status,
+    result: want.result,
+    filteredFields: want.filteredFields,
+  });
+}
+
+function assertRefusal(want: WantedRefusal, reply: Reply, answer: RawAnswer | undefined): void {
+  const { code, stage, message, details, retryable, retryAfterMs } = want;
+  const { retryAfterMs: waits, ...error } = reply.error ?? {};
+  expect({ status: reply["status"], ...error }).toEqual({
+    status: want.status,
+    code,
+    stage,
+    message,
+    ...(details !== undefined && { details }),
+    retryable,
+  });
+  if (retryAfterMs === "some") expect(waits).toBeGreaterThan(0);
+  else expect(waits).toBe(retryAfterMs);
+  const { http, decision } = REFUSALS[code];
+  expect({ http: want.http, status: want.status }).toEqual({ http, status: decision === "DENIED" ? "denied" : "error" });
+  if (waits !== undefined && answer) expect(answer.headers["retry-after"]).toBe(`${Math.ceil(Number(waits) / 1_000)}`);
+  for (const [name, value] of Object.entries(want.headers ?? {})) expect(answer?.headers[name]).toBe(value);
+}
+
+function assertLines({ audited, want }: Row, added: readonly AuditEntry[], { heard, sent }: Played): void {
+  if (audited === "nothing") return expect(added).toEqual([]);
+  if (audited === "summed") return expect(added.length).toBeLessThan(sent);
+  const { absent, ...wanted } = audited;
+  const [line] = added;
+  expect(added).toHaveLength(sent);
+  expect(line).toMatchObject(wanted as Partial<AuditEntry>);
+  if (wanted.request?.["args"] !== undefined) expect(line?.request.args).toEqual(wanted.request["args"]);
+  for (const member of absent) expect(line).not.toHaveProperty(member);
+  if (typeof want === "string") return;
+  expect(line?.traceId).toBe(heard.reply.traceId ?? "");
+  if (!isRefusal(want)) return expect(line?.response?.filteredFields).toEqual(heard.reply["filteredFields"]);
+  const { code, stage, message, details } = want;
+  expect(line?.error).toEqual({ code });
+  expect(line?.denial).toMatchObject({ stage, reason: message, ...(details !== undefined && { details }) });
+  expect(line?.decision).toBe(REFUSALS[code].decision);
+}
+
+interface Played {
+  readonly heard: Heard;
+  readonly sent: number;
+}
+
+function assertIntent({ intent }: Row, line: AuditEntry | undefined, auditDir: string): void {
+  const intents = journalEntries(auditDir).filter(({ type, traceId }) => type === "intent" && traceId === line?.traceId);
+  expect(intents).toHaveLength(intent ? 1 : 0);
+  if (intent) expect((intents[0]?.timestamp ?? "~") <= (line?.timestamp ?? "")).toBe(true);
+}
+
+/** The part of a token that would let others use it. */
+function signatureOf(authorization: string | undefined): readonly string[] {
+  const signature = authorization?.split(".")[2]?.slice(0, 40) ?? "";
+  return signature.length === 40 ? [signature] : [];
+}

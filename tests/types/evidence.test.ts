@@ -1,0 +1,71 @@
+import { expect, test } from "bun:test";
+import type {
+  Admitted,
+  Approved,
+  Authorized,
+  Elevated,
+  Executed,
+  Found,
+  Known,
+  Parsed,
+  Planned,
+  Receipt,
+  Released,
+} from "../../src/core/evidence.ts";
+import { refused, succeeded } from "../../src/proxy/answer.ts";
+import { approve } from "../../src/proxy/approval-gate.ts";
+import type { Executor } from "../../src/proxy/executor.ts";
+import { release } from "../../src/proxy/output-filter.ts";
+import { authorize, elevate } from "../../src/proxy/permission-engine.ts";
+import { makePlan } from "../../src/proxy/planner.ts";
+import type { Registry } from "../../src/proxy/registry.ts";
+import { parseInput } from "../../src/proxy/schema-validator.ts";
+
+/** Rows that must not compile: each leaves out a step of the road. The type checker is the test; this function never runs. */
+export function shortCuts(
+  have: {
+    found: Found;
+    admitted: Admitted;
+    known: Known;
+    authorized: Authorized;
+    parsed: Parsed;
+    elevated: Elevated;
+    planned: Planned;
+    approved: Approved;
+    executed: Executed;
+    released: Released;
+    receipt: Receipt;
+  },
+  parts: { executor: Executor; registry: Registry },
+): void {
+  const nothing = undefined as never;
+  // @ts-expect-error a tool that was only found is not known to the caller
+  authorize(have.found);
+  // @ts-expect-error the caller must have been admitted
+  parts.registry.known(have.found, have.known);
+  // @ts-expect-error permissions come before the arguments are read
+  parseInput(have.known, {});
+  // @ts-expect-error elevation is judged on parsed input
+  elevate(have.authorized);
+  // @ts-expect-error what is planned has been elevated
+  makePlan(have.parsed, nothing);
+  // @ts-expect-error only a plan can be approved
+  approve(have.elevated);
+  // @ts-expect-error only an approved plan runs
+  parts.executor.execute(have.planned, nothing);
+  // @ts-expect-error only what a handler answered is released
+  release(have.approved);
+  // @ts-expect-error no receipt, no reply
+  succeeded({ traceId: "x" }, have.released, nothing);
+  // @ts-expect-error no receipt, no refusal either
+  refused(undefined, nothing, nothing);
+  // @ts-expect-error what was released is not a raw answer
+  succeeded(have.receipt, have.executed, nothing);
+  // @ts-expect-error evidence cannot be written down
+  const forged: Approved = { ...have.planned, by: "me" };
+  void forged;
+}
+
+test("the rows above are checked by the type checker", () => {
+  expect(typeof shortCuts).toBe("function");
+});
