@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import { z } from "zod";
 import { mask } from "./masks.ts";
 import { type CompiledPolicy, compilePolicy } from "./output-policy.ts";
 import type { InputPolicy, Json } from "./types.ts";
@@ -21,10 +21,10 @@ const WRAPPERS = new Set(["optional", "nullable", "default", "prefault", "readon
 export function compileInputPolicy(declared: InputPolicy, input: z.ZodType): CompiledInputPolicy {
   const harmless = new Map<string, boolean>();
   collect(input, "", harmless);
-  const defaults = [...harmless].filter(([path, isHarmless]) => isHarmless && !isCovered(declared, path));
-  return {
-    policy: compilePolicy({ ...Object.fromEntries(defaults.map(([path]) => [path, "allow"])), ...declared }, input),
-  };
+  const { root } = compilePolicy(declared, input);
+  const defaults = [...harmless].filter(([path, isHarmless]) => isHarmless && nodeAt(root, path).action === undefined);
+  const allowed = Object.fromEntries(defaults.map(([path]) => [path, "allow"] as const));
+  return { policy: compilePolicy({ ...allowed, ...declared }, input) };
 }
 
 /** The parsed arguments as the audit may show them: every field is there, values only where a rule or a harmless type says so. */
@@ -53,39 +53,44 @@ function isList(value: Json): value is readonly Json[] {
   return Array.isArray(value);
 }
 
-/** A declared pattern that could speak about the path keeps the default away from it. */
-function isCovered(declared: InputPolicy, path: string): boolean {
-  const head = path.split(/[.[]/, 1)[0] ?? "";
-  return Object.keys(declared).some(
-    (pattern) =>
-      pattern.startsWith("*") ||
-      pattern === head ||
-      (/^[.[]/.test(pattern.slice(head.length)) && pattern.startsWith(head)),
+/** Where a path of plain names and `[]` leads. */
+function nodeAt(root: PolicyNode, path: string): PolicyNode {
+  const steps = path.match(/[^.[\]]+|\[\]/g) ?? [];
+  return steps.reduce(
+    (node, step) => (step === "[]" ? node.element.node : (node.keys.get(step) ?? node.other).node),
+    root,
   );
 }
 
 /** Notes for every leaf whether its type makes it harmless; where shapes differ, all of them must. */
 function collect(schema: z.core.$ZodType, path: string, harmless: Map<string, boolean>): void {
   const def = schema._zod.def as z.core.$ZodTypeDef & Readonly<Record<string, unknown>>;
-  if (WRAPPERS.has(def.type)) return collect(def["innerType"] as z.core.$ZodType, path, harmless);
-  if (def.type === "object") {
-    for (const [key, inner] of Object.entries(def["shape"] as Record<string, z.core.$ZodType>)) {
-      if (/^[A-Za-z_$][\w$-]*$/.test(key)) collect(inner, path === "" ? key : `${path}.${key}`, harmless);
-    }
-    return;
-  }
-  if (def.type === "array") return collect(def["element"] as z.core.$ZodType, `${path}[]`, harmless);
-  if (def.type === "union") {
-    for (const option of def["options"] as readonly z.core.$ZodType[]) collect(option, path, harmless);
-    return;
-  }
-  harmless.set(path, isHarmless(schema, def) && harmless.get(path) !== false);
+  const inner = partsOf(def, path);
+  if (inner === undefined) harmless.set(path, isHarmless(schema, def) && harmless.get(path) !== false);
+  else for (const [innerPath, part] of inner) collect(part, innerPath, harmless);
+}
+
+type Part = readonly [path: string, schema: z.core.$ZodType];
+
+/** What a schema is made of, or nothing when it is a leaf. */
+function partsOf(
+  def: z.core.$ZodTypeDef & Readonly<Record<string, unknown>>,
+  path: string,
+): readonly Part[] | undefined {
+  if (WRAPPERS.has(def.type)) return [[path, def["innerType"] as z.core.$ZodType]];
+  if (def.type === "array") return [[`${path}[]`, def["element"] as z.core.$ZodType]];
+  if (def.type === "union") return (def["options"] as readonly z.core.$ZodType[]).map((option) => [path, option]);
+  if (def.type !== "object") return undefined;
+  // A name that is no plain word cannot be said in a pattern, and stays closed.
+  return Object.entries(def["shape"] as Record<string, z.core.$ZodType>)
+    .filter(([key]) => /^[A-Za-z_$][\w$-]*$/.test(key))
+    .map(([key, part]) => [path === "" ? key : `${path}.${key}`, part]);
 }
 
 function isHarmless(schema: z.core.$ZodType, def: z.core.$ZodTypeDef & Readonly<Record<string, unknown>>): boolean {
   if (def.type === "enum" || def.type === "literal" || def.type === "boolean" || def.type === "null") return true;
   if (def.type === "string") return def["format"] === "uuid" || def["format"] === "guid";
   if (def.type !== "number") return false;
-  const { minimum, maximum } = schema._zod.bag as { readonly minimum?: number; readonly maximum?: number };
+  const { minimum, maximum } = z.toJSONSchema(schema) as { readonly minimum?: number; readonly maximum?: number };
   return minimum !== undefined && maximum !== undefined && maximum - minimum <= NUMBER_RANGE_MAX;
 }

@@ -1,0 +1,238 @@
+import { describe, expect, test } from "bun:test";
+import { z } from "zod";
+import { freeText } from "../../src/core/bounds.ts";
+import {
+  cliCommand,
+  defineTool,
+  grpcMethod,
+  isTool,
+  isToolFactory,
+  type ToolConfig,
+} from "../../src/core/define-tool.ts";
+import { ManifestError } from "../../src/core/errors.ts";
+import type { Tool } from "../../src/core/types.ts";
+
+const SOUND = {
+  name: "look_up",
+  description: "Look something up",
+  classification: "read",
+  permissions: { required: ["things:read"] },
+  input: z.strictObject({ id: z.uuid(), kind: z.enum(["a", "b"]).optional() }),
+  handler: () => ({ id: "x", owner: { name: "n", email: "e" }, tags: [] }),
+  output: z.object({
+    id: z.string(),
+    owner: z.object({ name: z.string(), email: z.string() }),
+    tags: z.array(z.string()),
+  }),
+  outputPolicy: { id: "allow", "owner.name": "mask" },
+} as const;
+
+const ID = "3f0c9a52-6b1e-4c77-9d3a-000000000001";
+const CLI = { system: "git", cli: { command: "git", options: ["--no-pager"], argsBuilder: () => ["log"] } };
+
+/** Defines whatever it is given: the type checker's word does not reach hand-written JavaScript. */
+function define(changes: Record<string, unknown>): Tool {
+  return defineTool({ ...SOUND, ...changes } as never) as unknown as Tool;
+}
+
+function faultsOf(changes: Record<string, unknown>): readonly string[] {
+  try {
+    define(changes);
+  } catch (error) {
+    expect(error).toBeInstanceOf(ManifestError);
+    return (error as ManifestError).faults.map(({ field }) => field);
+  }
+  return [];
+}
+
+const cli = (part: Record<string, unknown>, rest: Record<string, unknown> = {}) => ({
+  handler: undefined,
+  target: { system: "git", cli: { ...CLI.cli, ...part } },
+  output: z.object({ text: z.string() }),
+  outputPolicy: { text: "allow" },
+  ...rest,
+});
+
+describe("a manifest that contradicts itself does not load", () => {
+  const rows: readonly (readonly [string, Record<string, unknown>, string])[] = [
+    ["no name", { name: undefined }, "name"],
+    ["a name with a dot", { name: "fs.read" }, "name"],
+    ["a name with capitals", { name: "LookUp" }, "name"],
+    ["a name of 65 characters", { name: "a".repeat(65) }, "name"],
+    ["no description", { description: "  " }, "description"],
+    ["no classification", { classification: undefined }, "classification"],
+    ["an unknown classification", { classification: "safe" }, "classification"],
+    ["an unknown field", { permission: ["x"] }, "permission"],
+    ["an unknown category", { category: "safe" }, "category"],
+    ["a category softer than the classification", { classification: "write", category: "read" }, "category"],
+    ["an inline tool that changes and declares no category", { classification: "write" }, "category"],
+    ["no permissions", { permissions: undefined }, "permissions"],
+    ["empty permissions", { permissions: { required: [] } }, "permissions.required"],
+    ["a permission as a string", { permissions: { required: "things:read" } }, "permissions.required"],
+    ["a permission with a space", { permissions: { required: ["a b"] } }, "permissions.required[0]"],
+    ...["approvals:decide", "audit:read", "modes:set", "grants:list", "metrics:read"].map(
+      (name) =>
+        [`the operators' ${name}`, { permissions: { required: ["x:y", name] } }, "permissions.required[1]"] as const,
+    ),
+    [
+      "elevatedIf without a condition",
+      { permissions: { required: ["a:b"], elevatedIf: { required: ["c:d"] } } },
+      "permissions.elevatedIf",
+    ],
+    [
+      "elevatedIf without permissions",
+      { permissions: { required: ["a:b"], elevatedIf: { when: () => true, required: [] } } },
+      "permissions.elevatedIf.required",
+    ],
+    ["a misspelt elevatedIf", { permissions: { required: ["a:b"], elevateIf: {} } }, "permissions.elevateIf"],
+    ["an input that is no schema", { input: {} }, "input"],
+    ["an input that is no object", { input: z.string() }, "input"],
+    ["a loose input", { input: z.looseObject({ id: z.string() }) }, "input"],
+    ["an input with a catchall", { input: z.object({}).catchall(z.string()) }, "input"],
+    ["an input that no JSON Schema can say", { input: z.strictObject({ at: z.date() }) }, "input"],
+    ["an output that is no schema", { output: { id: "string" } }, "output"],
+    [
+      "an output that no JSON Schema can say",
+      { output: z.object({ id: z.bigint() }), outputPolicy: { id: "allow" } },
+      "output",
+    ],
+    ["no output policy", { outputPolicy: undefined }, "outputPolicy"],
+    ["an unknown action", { outputPolicy: { id: "show" } }, 'outputPolicy["id"]'],
+    ["a policy path that matches no field", { outputPolicy: { id: "allow", emial: "redact" } }, "outputPolicy"],
+    ["a policy path that forgets the list", { outputPolicy: { "tags.x": "allow" } }, "outputPolicy"],
+    ["a malformed policy path", { outputPolicy: { "owner..name": "allow" } }, "outputPolicy"],
+    ["an input policy for no field", { inputPolicy: { ids: "allow" } }, "inputPolicy"],
+    ["neither target nor handler", { handler: undefined }, "target"],
+    ["a handler that is no function", { handler: "x" }, "handler"],
+    [
+      "two targets",
+      { handler: undefined, target: { ...CLI, grpc: { package: "p", service: "s", method: "m" } } },
+      "target",
+    ],
+    ["a target without a system", { handler: undefined, target: { cli: CLI.cli } }, "target.system"],
+    [
+      "a gRPC target without a method",
+      { handler: undefined, target: { system: "x", grpc: { package: "p", service: "s" } } },
+      "target.grpc.method",
+    ],
+    ["a command with a path", cli({ command: "/usr/bin/git" }), "target.cli.command"],
+    ...["sh", "bash", "python3", "node", "env", "xargs", "sudo", "perl5.36", "awk", "busybox"].map(
+      (command) => [`the interpreter ${command}`, cli({ command }), "target.cli.command"] as const,
+    ),
+    ["no argsBuilder", cli({ argsBuilder: undefined }), "target.cli.argsBuilder"],
+    ["a shell line", cli({ argsBuilder: "log --all" }), "target.cli.argsBuilder"],
+    ["an option that is none", cli({ options: ["log"] }), "target.cli.options"],
+    ["a lookup that is no function", cli({ lookups: { id: "rev-parse" } }), "target.cli.lookups"],
+    ["an unknown parser", cli({ parse: "yaml" }), "target.cli.parse"],
+    ["an unknown cli field", cli({ shell: true }), "target.cli.shell"],
+    ["an unbounded string in a command", cli({}, { input: z.strictObject({ ref: z.string() }) }), "input.ref"],
+    [
+      "a pattern that lets a dash begin",
+      cli(
+        {},
+        {
+          input: z.strictObject({
+            ref: z
+              .string()
+              .max(9)
+              .regex(/^[\w-]+$/),
+          }),
+        },
+      ),
+      "input.ref",
+    ],
+    ["a timeout of 0", { timeoutMs: 0 }, "timeoutMs"],
+    ["an endless timeout", { timeoutMs: Number.POSITIVE_INFINITY }, "timeoutMs"],
+    ["an unknown limit", { limits: { memory: 1 } }, "limits.memory"],
+    ["a limit of 0", { limits: { concurrentCallsMax: 0 } }, "limits.concurrentCallsMax"],
+    ["approval that is no object", { approval: true }, "approval"],
+    ["needsApproval that is no function", { approval: { needsApproval: true } }, "approval.needsApproval"],
+    ["an accepted example that is refused", { examples: { accepts: [{ id: "x" }] } }, "examples.accepts[0]"],
+    ["a rejected example that is accepted", { examples: { rejects: [{ id: ID }] } }, "examples.rejects[0]"],
+    [
+      "a condition that throws on an example",
+      {
+        permissions: {
+          required: ["a:b"],
+          elevatedIf: {
+            required: ["c:d"],
+            when: () => {
+              throw new Error("x");
+            },
+          },
+        },
+        examples: { accepts: [{ id: ID }] },
+      },
+      "examples.accepts[0]: permissions.elevatedIf.when",
+    ],
+    [
+      "needsApproval that answers something else",
+      { approval: { needsApproval: async () => false }, examples: { accepts: [{ id: ID }] } },
+      "examples.accepts[0]: approval.needsApproval",
+    ],
+  ];
+
+  test.each(rows)("%s", (_title, changes, field) => {
+    expect(faultsOf(changes)).toContain(field);
+  });
+
+  test("and says everything at once, with tool and field", () => {
+    const attempt = () => define({ classification: "x", permissions: { required: [] }, timeoutMs: -1 });
+    expect(attempt).toThrow(/tool look_up: classification: .*; permissions\.required: .*; timeoutMs: /);
+  });
+});
+
+describe("a sound manifest", () => {
+  test.each([
+    ["as it is", {}],
+    ["with a plain object input", { input: z.object({ id: z.string() }) }],
+    ["with elevation", { permissions: { required: ["a:b"], elevatedIf: { when: () => false, required: ["c:d"] } } }],
+    ["that writes", { classification: "write", category: "write" }],
+    ["with free text in a command", cli({}, { input: z.strictObject({ phrase: freeText(80) }) })],
+    ["that reaches a method", { handler: undefined, target: grpcMethod("orders", "shop.v1.Orders", "Get") }],
+    ["that runs a command", cli(cliCommand({ command: "git", argsBuilder: () => ["log"] }).cli as never)],
+    ["with examples", { examples: { accepts: [{ id: ID }, { id: ID, kind: "a" }], rejects: [{ id: "x" }, {}, null] } }],
+  ])("%s loads", (_title, changes) => {
+    expect(faultsOf(changes)).toEqual([]);
+  });
+
+  test("is completed with defaults and frozen", () => {
+    const tool = define({});
+    expect(isTool(tool)).toBe(true);
+    expect(tool).toMatchObject({ category: "read", timeoutMs: 30_000, idempotent: false, version: "1" });
+    expect(
+      Object.isFrozen(tool) && Object.isFrozen(tool.permissions.required) && Object.isFrozen(tool.outputPolicy),
+    ).toBe(true);
+  });
+
+  test.each([
+    ["read", {}, "read"],
+    [
+      "write over gRPC",
+      { classification: "write", handler: undefined, target: grpcMethod("s", "p.S", "M") },
+      "network",
+    ],
+    ["write by command", cli({}, { classification: "write" }), "command"],
+  ])("category of %s", (_title, changes, category) => {
+    expect(define(changes).category).toBe(category as never);
+  });
+
+  test("grpcMethod splits the full name", () => {
+    expect(grpcMethod("s", "a.b.C", "D")).toEqual({ system: "s", grpc: { package: "a.b", service: "C", method: "D" } });
+  });
+
+  test("the function form waits for the configuration", () => {
+    const factory = defineTool((config: ToolConfig) => ({
+      ...SOUND,
+      input: z.strictObject({ repo: config.oneOf("git", "repositories") }),
+    }));
+    expect(isToolFactory(factory)).toBe(true);
+    const config = {
+      oneOf: () => z.enum(["self"]),
+      sample: () => "self",
+      repository: () => "/",
+      gitDirectory: () => "/",
+    };
+    expect(factory.make(config).input.safeParse({ repo: "self" }).success).toBe(true);
+  });
+});
