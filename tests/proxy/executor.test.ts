@@ -57,20 +57,24 @@ function stand({
   };
 }
 
-const hang = (): Promise<never> => new Promise<never>(() => {});
+function hang(): Promise<unknown> {
+  return new Promise<unknown>(() => {});
+}
 const fail = (code: "TARGET_FAILED" | "OUTPUT_TOO_LARGE" | "CANCELLED") => async () => {
   throw new Refusal(code, "x");
 };
 
 describe("endings", () => {
-  test.each([
+  const rows: readonly (readonly [string, Given, unknown])[] = [
     ["an answer", { run: async () => 42 }, 42],
     ["a read past its deadline", { run: hang, timeoutMs: 5 }, "DEADLINE_EXCEEDED"],
     ["a change past its deadline", { run: hang, timeoutMs: 5, classification: "write" }, "OUTCOME_UNKNOWN"],
     ["a target's own no", { run: fail("TARGET_FAILED"), classification: "write" }, "TARGET_FAILED"],
     ["a read's output bound", { run: fail("OUTPUT_TOO_LARGE") }, "OUTPUT_TOO_LARGE"],
     ["a change's output bound", { run: fail("OUTPUT_TOO_LARGE"), classification: "write" }, "OUTCOME_UNKNOWN"],
-  ] as const)("%s", async (_title, given, want) => {
+  ];
+
+  test.each(rows)("%s", async (_title, given, want) => {
     expect(await stand(given)()).toBe(want);
   });
 
