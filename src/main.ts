@@ -12,6 +12,8 @@ export interface RunningService {
   /** `http://host:port`, as it is really listened on. */
   readonly url: string;
   readonly notRegistered: readonly string[];
+  /** For what nobody caught: the operator's log gets it, the service goes on. */
+  readonly logFault: (error: unknown) => void;
   /** Ends in order: stop admitting, answer what is under way, close targets, close the audit. May be called twice. */
   drain(): Promise<void>;
 }
@@ -66,6 +68,7 @@ export async function startService(config: Config): Promise<RunningService> {
   return {
     url,
     notRegistered: service.notRegistered,
+    logFault: (error) => log.error({ cause: causeText(error) }, "nobody caught this"),
     drain: () => {
       drained ??= drain();
       return drained;

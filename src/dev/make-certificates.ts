@@ -1,6 +1,5 @@
 import { KeyObject } from "node:crypto";
 import type { Extension } from "@peculiar/x509";
-import { provideReflectMetadata } from "./reflect-metadata.ts";
 
 type X509 = typeof import("@peculiar/x509");
 
@@ -33,8 +32,8 @@ export const DEVELOPMENT_SERVER_NAME = "customer-master-service.local";
 const ECDSA = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" } as const;
 
 /** The library looks for its polyfill when it is evaluated, which Bun does before an importing file's own code. */
-function loadX509(): Promise<X509> {
-  provideReflectMetadata();
+async function loadX509(): Promise<X509> {
+  await import("reflect-metadata");
   return import("@peculiar/x509");
 }
 

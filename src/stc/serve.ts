@@ -19,16 +19,22 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
     const { welcome } = await import("../dev/welcome.ts");
     print.line(welcome(service.url, config.audit.dir));
   }
+  // A tool's forgotten promise must not end everybody's service; what breaks synchronously leaves a state nobody knows.
+  process.on("unhandledRejection", service.logFault);
+  process.on("uncaughtException", (error) => {
+    service.logFault(error);
+    void end(1);
+  });
   let signals = 0;
-  const end = async (): Promise<void> => {
+  const end = async (exitCode: number): Promise<void> => {
     signals += 1;
     if (signals > 1) process.exit(1);
     await service.drain();
     await stop();
-    process.exit(0);
+    process.exit(exitCode);
   };
-  process.on("SIGTERM", () => void end());
-  process.on("SIGINT", () => void end());
+  process.on("SIGTERM", () => void end(0));
+  process.on("SIGINT", () => void end(0));
 }
 
 function portTaken(error: unknown): boolean {
