@@ -1,5 +1,7 @@
 import { isAbsolute, resolve } from "node:path";
 import { z } from "zod";
+import { configFaults, fieldOf } from "./config-faults.ts";
+import { PLATFORM_SYSTEMS } from "./config-platform.ts";
 import { StartupError } from "./core/errors.ts";
 
 /** Every key, limit and default of the service stands in this file. Units are part of the names. */
@@ -8,6 +10,11 @@ const name = z
   .string()
   .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, "must be a name of letters, digits, dot, dash, underscore");
 const text = z.string().min(1);
+/** A place that is made when it is missing: nothing else would notice that a shell's spelling was meant. */
+const newPlace = text.refine(
+  (path) => !path.startsWith("~") && !path.includes("${"),
+  "neither ~ nor a variable is filled in here: write the path itself",
+);
 const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
 
 const server = z
@@ -29,7 +36,8 @@ const server = z
   .prefault({});
 
 const audit = z.strictObject({
-  dir: text,
+  dir: newPlace,
+  enabled: z.never("cannot be set: the audit is always on (no receipt, no reply)").optional(),
   durability: z.enum(["fdatasync", "write"]).default("fdatasync"),
   queueEntriesMax: count(4_096, 1_000_000),
   /** With a key, `argsHash` is an HMAC: short values cannot be guessed from it. */
@@ -37,17 +45,8 @@ const audit = z.strictObject({
 });
 
 const ALGORITHMS = [
-  "ES256",
-  "ES384",
-  "ES512",
-  "RS256",
-  "RS384",
-  "RS512",
-  "PS256",
-  "PS384",
-  "PS512",
-  "EdDSA",
-  "Ed25519",
+  ...(["ES256", "ES384", "ES512", "RS256", "RS384", "RS512"] as const),
+  ...(["PS256", "PS384", "PS512", "EdDSA", "Ed25519"] as const),
 ] as const;
 
 const issuer = z
@@ -59,7 +58,7 @@ const issuer = z
     permissionsClaim: text.default("permissions"),
     maxLifetimeSeconds: count(3_600, 86_400),
     operators: z.boolean().default(false),
-    jwksUri: z.url({ protocol: /^https?$/ }).optional(),
+    jwksUri: z.url({ protocol: /^https?$/, error: "must be a URL that begins with https://" }).optional(),
     jwksFile: text.optional(),
     publicKeyFile: text.optional(),
     /** Values instead of files, for the library. */
@@ -115,19 +114,27 @@ const tls = z.strictObject({
   serverName: text.optional(),
 });
 
+/** A name or IPv4 address, or an IPv6 address in brackets; without them its last group would be taken for the port. */
+const ENDPOINT = /^(?:dns:(?:\/\/\/)?)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}$/;
+
 const grpcSystem = z.strictObject({
-  endpoint: z.string().regex(/^(unix:.+|[^\s/]+:\d{1,5})$/, "must be host:port or unix:path"),
+  endpoint: z.string().regex(ENDPOINT, "must be host:port or [IPv6]:port: no scheme, no Unix socket"),
   /** A proto file, or a folder whose proto files are all loaded. */
   proto: text,
   tls: tls.optional(),
   /** Says that this system is reached without TLS. Never by omission. */
-  plaintext: z.literal(true).optional(),
-  metadata: z.record(z.string().regex(/^[a-z0-9_.-]+$/), z.string().regex(/^[\x20-\x7e]*$/)).default({}),
+  plaintext: z.literal(true, "must be true, or left out").optional(),
+  metadata: z
+    .record(z.string().regex(/^[a-z0-9_.-]+$/, "must be a lower-case header name"), z.string().regex(/^[\x20-\x7e]*$/))
+    .default({}),
   messageBytesMax: count(4_194_304, 67_108_864),
 });
 
 /** Closed lists by name: repositories map to directories, others are plain lists. Keys with other values are settings. */
-const listSystem = z.record(name, z.union([z.record(name, text), z.array(name), text]));
+const listSystem = z.record(name, z.union([z.record(name, text), z.array(name), text, z.boolean()]));
+
+/** Keys that only a gRPC system has: one of them may be there when another was misspelt. */
+const GRPC_SIGNS = ["endpoint", "proto", "tls", "plaintext", "metadata", "messageBytesMax"];
 
 const systems = z
   .record(name, z.unknown())
@@ -135,8 +142,7 @@ const systems = z
   .transform((declared, context) => {
     const read: Record<string, SystemConfig> = {};
     for (const [system, value] of Object.entries(declared)) {
-      const isGrpc = typeof value === "object" && value !== null && "endpoint" in value;
-      const parsed = (isGrpc ? grpcSystem.superRefine(demandTransport) : listSystem).safeParse(value);
+      const parsed = systemSchema(system, value).safeParse(value ?? {});
       if (parsed.success) read[system] = parsed.data as SystemConfig;
       for (const issue of parsed.error?.issues ?? []) {
         context.issues.push({ ...issue, input: value, path: [system, ...issue.path] } as z.core.$ZodRawIssue);
@@ -144,6 +150,15 @@ const systems = z
     }
     return read;
   });
+
+function systemSchema(system: string, value: unknown): z.ZodType {
+  const isDeclared = (key: string): boolean => typeof value === "object" && value !== null && key in value;
+  const platform = Object.hasOwn(PLATFORM_SYSTEMS, system)
+    ? PLATFORM_SYSTEMS[system as keyof typeof PLATFORM_SYSTEMS]
+    : undefined;
+  if (platform !== undefined && !isDeclared("endpoint")) return platform;
+  return GRPC_SIGNS.some(isDeclared) ? grpcSystem.superRefine(demandTransport) : listSystem;
+}
 
 function demandTransport(system: GrpcSystemConfig, context: z.RefinementCtx): void {
   if ((system.tls === undefined) === (system.plaintext === undefined)) {
@@ -232,8 +247,8 @@ export function readConfig(written: unknown, { folder, environment, origin }: Re
   const parsed = schema.safeParse(withOverrides(written, environment));
   if (!parsed.success) {
     throw new StartupError(
-      parsed.error.issues.map(
-        (issue) => `${origin}: ${fieldOf(issue.path)}: ${issue.message}${overrideHint(issue.path, environment)}`,
+      configFaults(parsed.error.issues).map(
+        ({ path, message }) => `${origin}: ${fieldOf(path)}: ${message}${overrideHint(path, environment)}`,
       ),
     );
   }
@@ -250,8 +265,11 @@ export function isGrpcSystem(system: SystemConfig | undefined): system is GrpcSy
 }
 
 function withOverrides(written: unknown, environment: Environment): unknown {
-  if (typeof written !== "object" || written === null) return written;
-  const config: Record<string, unknown> = { ...written };
+  if (typeof written !== "object" || written === null || Array.isArray(written)) return written;
+  // In YAML a section whose keys are all commented out is null.
+  const config: Record<string, unknown> = Object.fromEntries(
+    Object.entries(written).filter(([, section]) => section !== null),
+  );
   for (const { variable, path, read } of OVERRIDES) {
     const value = environment[variable];
     if (value === undefined || value === "") continue;
@@ -265,15 +283,6 @@ function withOverrides(written: unknown, environment: Environment): unknown {
 function overrideHint(path: readonly PropertyKey[], environment: Environment): string {
   const override = OVERRIDES.find((row) => row.path.join(".") === path.join("."));
   return override !== undefined && environment[override.variable] ? ` (set by ${override.variable})` : "";
-}
-
-function fieldOf(path: readonly PropertyKey[]): string {
-  const field = path.reduce<string>(
-    (before, part) =>
-      typeof part === "number" ? `${before}[${part}]` : `${before}${before === "" ? "" : "."}${String(part)}`,
-    "",
-  );
-  return field === "" ? "(top level)" : field;
 }
 
 function isLoopback(host: string): boolean {

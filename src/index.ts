@@ -50,4 +50,8 @@ export type {
   ToolLimits,
   ToolPermissions,
 } from "./core/types.ts";
+export { type JsonLines, parseJsonLines } from "./handlers/cli/json-lines.ts";
+export { parseJson } from "./handlers/cli/parser.ts";
+export { type FittedLines, fitLines, type LineBudget, truncateText } from "./handlers/cli/truncation.ts";
+export { type DiffFile, type DiffHunk, parseUnifiedDiff, type UnifiedDiff } from "./handlers/cli/unified-diff.ts";
 export { type CallOptions, SafeToolCall, type SafeToolCallOptions, type ToolFormat } from "./safe-tool-call.ts";

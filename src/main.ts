@@ -1,3 +1,4 @@
+import { inspect } from "node:util";
 import type { FastifyInstance } from "fastify";
 import { pino } from "pino";
 import type { Config } from "./config.ts";
@@ -14,9 +15,18 @@ export interface RunningService {
   readonly notRegistered: readonly string[];
   /** For what nobody caught: the operator's log gets it, the service goes on. */
   readonly logFault: (error: unknown) => void;
-  /** Ends in order: stop admitting, answer what is under way, close targets, close the audit. May be called twice. */
+  /**
+   * Ends in order: stop admitting, answer what is under way, close targets, close the audit. Whoever still waits after
+   * `drainTimeoutMs` is cut off: a read ends as CANCELLED, with its line, before the platform's patience is over. May be
+   * called twice.
+   */
   drain(): Promise<void>;
 }
+
+/** How long calls that were cut off have to end. */
+const ENDING_MS = 1_000;
+
+const CAUSES_MAX = 4;
 
 /**
  * The service: configuration → wiring → listen.
@@ -61,8 +71,11 @@ export async function startService(config: Config): Promise<RunningService> {
     draining = true;
     log.info("draining");
     service.admission.drain();
-    await app.close();
-    await service.close(config.server.drainTimeoutMs);
+    const closed = app.close();
+    await within(closed, config.server.drainTimeoutMs);
+    await service.close(0);
+    await within(closed, ENDING_MS);
+    app.server.closeAllConnections();
     log.info("stopped");
   };
   return {
@@ -74,6 +87,18 @@ export async function startService(config: Config): Promise<RunningService> {
       return drained;
     },
   };
+}
+
+/** Waits for `work`, but no longer than this. A close that fails has nothing left to wait for. */
+async function within(work: Promise<unknown>, timeoutMs: number): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, timeoutMs);
+  work.then(
+    () => resolve(),
+    () => resolve(),
+  );
+  await promise;
+  clearTimeout(timer);
 }
 
 /** An address that means every interface is nobody's name: a page may spell it too. */
@@ -90,11 +115,12 @@ async function listen(app: FastifyInstance, service: Service, { server }: Config
   }
 }
 
-/** What operators read of a cause: names and messages, no stacks of ours, no objects that might hold data. */
+/** What operators read of a cause: names and messages of errors, members of plain facts, no stacks. */
 function causeText(cause: unknown): string {
   const parts: string[] = [];
-  for (let error = cause; error instanceof Error && parts.length < 4; error = error.cause) {
-    parts.push(`${error.name}: ${error.message}`);
-  }
-  return parts.length === 0 ? String(cause) : parts.join(" ← ");
+  let at = cause;
+  for (; at instanceof Error && parts.length < CAUSES_MAX; at = at.cause) parts.push(`${at.name}: ${at.message}`);
+  if (at !== undefined && !(at instanceof Error))
+    parts.push(typeof at === "object" ? inspect(at, { depth: 2, breakLength: Infinity }) : String(at));
+  return parts.join(" ← ");
 }

@@ -6,6 +6,7 @@ import { type Config, pathFrom, type SystemConfig } from "./config.ts";
 import { isTool, isToolFactory, type ToolConfig, type ToolFactory } from "./core/define-tool.ts";
 import { ManifestError } from "./core/errors.ts";
 import type { Tool } from "./core/types.ts";
+import { offerImports } from "./manifest-imports.ts";
 
 const FILES_MAX = 10_000;
 const DEPTH_MAX = 16;
@@ -49,6 +50,8 @@ class Load implements LoadedTools {
   readonly problems: string[] = [];
   readonly #seen = new Set<unknown>();
   readonly #files = new Set<string>();
+  /** Tools that stood somewhere, known or new. */
+  #met = 0;
   readonly #names = new Map<string, string>();
   readonly #toolConfig: ToolConfig;
   readonly #folder: string;
@@ -60,20 +63,30 @@ class Load implements LoadedTools {
 
   async path(path: string, field: string): Promise<void> {
     let files: readonly string[];
+    let isFolder: boolean;
     try {
-      files = statSync(path).isDirectory() ? manifestFiles(path) : [path];
+      isFolder = statSync(path).isDirectory();
+      files = isFolder ? manifestFiles(path) : [path];
     } catch {
       this.problems.push(`${field}: ${path} cannot be read`);
       return;
     }
+    const before = this.#met + this.problems.length;
+    let isNew = files.length === 0;
     for (const file of files.map((found) => realpathSync(found))) {
       if (this.#files.has(file)) continue;
+      isNew = true;
       this.#files.add(file);
       await this.#file(file);
     }
+    if (this.#met + this.problems.length > before || !isNew) return;
+    // A folder may be filled later; a file that was named was meant to be a manifest.
+    const list = isFolder ? this.notRegistered : this.problems;
+    list.push(`${field}: ${path} holds no tool: nothing there exports what defineTool returns`);
   }
 
   value(value: unknown, file: string | undefined, field: string): void {
+    if (isTool(value) || isToolFactory(value)) this.#met += 1;
     if (this.#seen.has(value)) return;
     this.#seen.add(value);
     const where = file ?? field;
@@ -90,6 +103,7 @@ class Load implements LoadedTools {
   async #file(file: string): Promise<void> {
     const shown = relative(this.#folder, file) || file;
     try {
+      await offerImports(file);
       const module: Record<string, unknown> = await import(pathToFileURL(file).href);
       for (const [name, exported] of Object.entries(module)) this.value(exported, shown, name);
     } catch (error) {
@@ -159,7 +173,27 @@ function toolConfig(config: Config, repositories: ReadonlyMap<string, Repository
     sample: (system, list) => names(system, list)[0] ?? "",
     repository: (name) => known(name).directory,
     gitDirectory: (name) => known(name).gitDirectory,
+    setting: (system, key) => settingOf(config.systems[system], system, key),
+    path: (system, key) => pathFrom(config, settingOf(config.systems[system], system, key)),
+    has: (system, key) => saysAnything(memberOf(config.systems[system], key)),
   };
+}
+
+function settingOf(system: SystemConfig | undefined, name: string, key: string): string {
+  const value = memberOf(system, key);
+  if (typeof value !== "string" || value === "") {
+    throw new NothingToReach(`not registered: systems.${name}.${key} is not set`);
+  }
+  return value;
+}
+
+function memberOf(system: SystemConfig | undefined, key: string): unknown {
+  return system !== undefined && Object.hasOwn(system, key) ? system[key as never] : undefined;
+}
+
+function saysAnything(value: unknown): boolean {
+  if (Array.isArray(value)) return value.length > 0;
+  return isTable(value) ? Object.keys(value).length > 0 : Boolean(value);
 }
 
 function listOf(system: SystemConfig | undefined, name: string, list: string): readonly string[] {

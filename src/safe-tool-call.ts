@@ -2,9 +2,12 @@ import { type ConfigInput, readConfig } from "./config.ts";
 import { processEnvironment } from "./config-file.ts";
 import type { CallResult } from "./core/call-result.ts";
 import { type DefinedTool, isTool, type ToolFactory } from "./core/define-tool.ts";
+import { canonicalJson, NotJsonError } from "./core/digest.ts";
+import { Refusal } from "./core/errors.ts";
 import { toAnthropic, toJson, toOpenAi } from "./core/tool-formats.ts";
 import type { Json, Tool } from "./core/types.ts";
 import type { Departure } from "./proxy/call-scope.ts";
+import type { CallRequest } from "./proxy/proxy.ts";
 import { type Service, wire } from "./wiring.ts";
 
 type JwtInput = ConfigInput["jwt"] | ConfigInput["jwt"]["issuers"][number];
@@ -77,16 +80,20 @@ export class SafeToolCall {
   ): Promise<CallResult<Partial<Output>>>;
   call(tool: string, args: unknown, jwt: string, options?: CallOptions): Promise<CallResult>;
   async call(tool: string | DefinedTool, args: unknown, jwt: string, options: CallOptions = {}): Promise<CallResult> {
+    // Before anything is awaited: whoever holds the arguments may go on changing them.
+    const sent = readArguments(args);
+    const { said, fault } = readOptions(options);
     const { proxy } = await this.#start();
-    const { signal, ...rest } = options;
-    const { result } = await proxy.call({
-      ...rest,
-      departure: signal && departureOf(signal),
-      tool: typeof tool === "string" ? tool : String(tool?.name),
-      args,
+    const request: CallRequest = {
+      ...said,
+      departure: options.signal && departureOf(options.signal),
+      tool: nameOf(tool),
+      args: sent instanceof Refusal ? {} : sent,
       authorization: typeof jwt === "string" && jwt !== "" ? `Bearer ${jwt}` : undefined,
       source: "library",
-    });
+    };
+    const refusal = fault ?? (sent instanceof Refusal ? sent : undefined);
+    const { result } = await (refusal === undefined ? proxy.call(request) : proxy.turnAway(request, refusal));
     return result;
   }
 
@@ -109,6 +116,57 @@ export class SafeToolCall {
     });
     return this.#starting;
   }
+}
+
+/** What has no name that can be read is no tool: it gets that answer, and its line. */
+function nameOf(tool: unknown): string {
+  if (typeof tool === "string") return tool;
+  try {
+    return String((tool as { readonly name?: unknown } | null | undefined)?.name);
+  } catch {
+    return "";
+  }
+}
+
+const ARGS_LIMITS = { depthMax: 256, nodesMax: 1_000_000, bytesMax: 67_108_864 } as const;
+
+/**
+ * The arguments as JSON would carry them, copied: no getter, proxy or later change makes the audit tell of other arguments
+ * than those that ran. What is missing stays missing, for the tool's schema to refuse.
+ */
+function readArguments(args: unknown): unknown {
+  if (args === undefined) return undefined;
+  try {
+    return JSON.parse(canonicalJson(args, ARGS_LIMITS));
+  } catch (cause) {
+    if (!(cause instanceof NotJsonError)) throw cause;
+    return new Refusal("MALFORMED_REQUEST", `The arguments are ${cause.message}: send plain JSON values.`, { cause });
+  }
+}
+
+type Said = Pick<CallRequest, "session" | "callId" | "reason" | "traceparent">;
+
+/** The forms that `POST /call` takes them in. */
+const FORMS = {
+  session: /^[\x21-\x7e]{1,128}$/,
+  callId: /^[\x21-\x7e]{1,128}$/,
+  reason: /^.{0,1000}$/s,
+  traceparent: /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/,
+} as const satisfies Record<keyof Said, RegExp>;
+
+/** What may stand in the audit of it; a traceparent of another form is left out, as its specification asks. */
+function readOptions(options: CallOptions): { readonly said: Said; readonly fault?: Refusal } {
+  const said: Record<string, string> = {};
+  let fault: Refusal | undefined;
+  for (const [name, form] of Object.entries(FORMS)) {
+    const value: unknown = options[name as keyof Said];
+    if (value === undefined) continue;
+    if (typeof value === "string" && form.test(value)) said[name] = value;
+    else if (name !== "traceparent") {
+      fault ??= new Refusal("MALFORMED_REQUEST", `options.${name} does not have the form that POST /call takes.`);
+    }
+  }
+  return fault === undefined ? { said } : { said, fault };
 }
 
 function departureOf(signal: AbortSignal): Departure {

@@ -16,6 +16,7 @@ import { StartupError } from "./core/errors.ts";
 import { inspectRepository } from "./handlers/cli/git-repository.ts";
 import type { GrpcSystem } from "./handlers/grpc/handler.ts";
 import type { Repository } from "./manifest-loader.ts";
+import { staticKeys } from "./proxy/issuer-keys.ts";
 import type { IssuerProfile, KeySource } from "./proxy/issuer-profile.ts";
 
 /** Reads the files that the configuration names. What is wrong goes into `problems`, with its field, and reading goes on. */
@@ -32,9 +33,15 @@ export function resolveCommands(config: Config, problems: string[]): ReadonlyMap
           .split(delimiter)
           .filter((folder) => isAbsolute(folder))
           .map((folder) => join(folder, allowed));
-    const binary = allowed.includes("/") && !isAbsolute(allowed) ? undefined : candidates.find(isExecutable);
-    if (binary === undefined) problems.push(`commands.allowed[${index}]: no program ${allowed} was found`);
-    else commands.set(basename(allowed), binary);
+    const field = `commands.allowed[${index}]`;
+    if (!isAbsolute(allowed) && /[\s/]/.test(allowed)) {
+      problems.push(`${field}: ${allowed} must be a plain program name such as git, or an absolute path`);
+      continue;
+    }
+    const binary = candidates.find(isExecutable);
+    if (binary !== undefined) commands.set(basename(allowed), binary);
+    else
+      problems.push(`${field}: no program ${allowed} was found${isAbsolute(allowed) ? "" : " on the service's PATH"}`);
   }
   return commands;
 }
@@ -44,11 +51,15 @@ export function readRepositories(config: Config, problems: string[]): ReadonlyMa
   const repositories = new Map<string, Repository>();
   const declared: unknown = config.systems["git"]?.["repositories" as never];
   if (typeof declared !== "object" || declared === null) return repositories;
+  if (Array.isArray(declared)) {
+    problems.push("systems.git.repositories: must map names to directories: { payments: /srv/git/payments }");
+    return repositories;
+  }
   for (const [name, path] of Object.entries(declared as Readonly<Record<string, string>>)) {
     const field = `systems.git.repositories.${name}`;
     const directory = realPath(pathFrom(config, path));
     const inspected = directory === undefined ? { fault: "there is no such directory" } : inspectRepository(directory);
-    if ("fault" in inspected) problems.push(`${field}: ${inspected.fault}`);
+    if ("fault" in inspected) problems.push(`${field}: ${path}: ${inspected.fault}`);
     else repositories.set(name, { directory: inspected.workTree ?? inspected.gitDir, gitDirectory: inspected.gitDir });
   }
   return repositories;
@@ -133,22 +144,33 @@ interface KeyPlace {
   readonly problems: string[];
 }
 
-function keySource(config: Config, issuer: IssuerConfig, { field, problems }: KeyPlace): KeySource | undefined {
+function keySource(config: Config, issuer: IssuerConfig, place: KeyPlace): KeySource | undefined {
   if (issuer.jwksUri !== undefined) return { kind: "jwksUri", uri: issuer.jwksUri };
   if (issuer.jwks !== undefined) return { kind: "jwks", jwks: issuer.jwks };
   if (issuer.publicKey !== undefined) return { kind: "publicKey", key: issuer.publicKey };
-  if (issuer.publicKeyFile !== undefined) {
-    const pem = read(config, { path: issuer.publicKeyFile, field: `${field}.publicKeyFile` }, problems);
-    return pem === undefined ? undefined : { kind: "publicKey", key: pem.toString("utf8") };
-  }
-  const source = read(config, { path: issuer.jwksFile ?? "", field: `${field}.jwksFile` }, problems);
-  if (source === undefined) return undefined;
+  const isPem = issuer.publicKeyFile !== undefined;
+  const field = `${place.field}.${isPem ? "publicKeyFile" : "jwksFile"}`;
+  const path = issuer.publicKeyFile ?? issuer.jwksFile ?? "";
+  const text = read(config, { path, field }, place.problems)?.toString("utf8");
+  if (text === undefined) return undefined;
+  const source = isPem ? ({ kind: "publicKey", key: text } as const) : jwksOf(text);
+  // Looked at here too, where it is known which file the keys came from.
+  const keys = source === undefined ? [notJwks(text)] : staticKeys(source, issuer.algorithms);
+  if (!Array.isArray(keys)) return source;
+  place.problems.push(...keys.map((fault) => `${field}: ${path}: ${fault}`));
+  return undefined;
+}
+
+function jwksOf(text: string): { readonly kind: "jwks"; readonly jwks: unknown } | undefined {
   try {
-    return { kind: "jwks", jwks: JSON.parse(source.toString("utf8")) };
+    return { kind: "jwks", jwks: JSON.parse(text) };
   } catch {
-    problems.push(`${field}.jwksFile: ${issuer.jwksFile} is not JSON`);
     return undefined;
   }
+}
+
+function notJwks(text: string): string {
+  return text.includes("-----BEGIN") ? "is PEM, not JSON: name it as publicKeyFile" : "is not JSON";
 }
 
 function protoSource(path: string): Pick<GrpcSystem, "protoDirs" | "protoFiles"> {

@@ -124,7 +124,7 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
     ids: () => Bun.randomUUIDv7(),
     hashArgs: (sent) => hashArgs(sent, hashKey),
     hashAlg: hashKey === undefined ? "sha256" : "hmac-sha256",
-    record: (entry, source) => record(audit, strangers, { entry, source }),
+    record: (entry, request) => record(audit, strangers, { entry, request }),
     observe: hooks.observe ?? (() => {}),
     log: hooks.log ?? (() => {}),
   });
@@ -148,6 +148,7 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
       admission.drain();
       clearInterval(sums);
       await idle(admission, graceMs);
+      trails.shutDown();
       await parts.close();
       await idle(admission, graceMs);
       sumUp(Number.POSITIVE_INFINITY);
@@ -176,14 +177,18 @@ async function openAudit(config: Config, parts: Parts, hooks: Hooks): Promise<Au
 
 interface Recorded {
   readonly entry: EntryDraft;
-  readonly source: string;
+  readonly request: { readonly source: string };
 }
 
 /** Strangers who knock too often are summed up; everybody else gets a line. */
-async function record(audit: AuditLog, strangers: StrangerLimit, { entry, source }: Recorded): Promise<Receipt> {
+function record(audit: AuditLog, strangers: StrangerLimit, { entry, request }: Recorded): Promise<Receipt> {
   const isStranger = entry.caller.sub === "anonymous";
-  const summed = isStranger ? strangers.sumUp(source, entry.traceId, clock()) : undefined;
-  return summed ?? audit.append(entry);
+  const code = entry.error?.code;
+  const summed =
+    isStranger && code !== undefined
+      ? strangers.sumUp({ source: request.source, code, traceId: entry.traceId }, clock())
+      : undefined;
+  return summed === undefined ? audit.append(entry) : Promise.resolve(summed);
 }
 
 interface Intent {

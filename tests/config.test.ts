@@ -21,11 +21,11 @@ function problemsOf(changes: Record<string, unknown>, environment: Record<string
 }
 
 const rows: readonly (readonly [string, Record<string, unknown>, string])[] = [
-  ["an unknown key", { aduit: {} }, "(top level)"],
-  ["an unknown nested key", { server: { prot: 1 } }, "server"],
+  ["an unknown key", { aduit: {} }, "aduit"],
+  ["an unknown nested key", { server: { prot: 1 } }, "server.prot"],
   ["no tools", { tools: [] }, "tools"],
   ["a port that is none", { server: { port: 70_000 } }, "server.port"],
-  ["an audit that is switched off", { audit: { dir: "./a", enabled: false } }, "audit"],
+  ["an audit that is switched off", { audit: { dir: "./a", enabled: false } }, "audit.enabled"],
   ["no issuer", { jwt: { issuers: [] } }, "jwt.issuers"],
   ["an issuer without keys", { jwt: { issuers: [{ issuer: "x" }] } }, "jwt.issuers[0]"],
   ["an issuer with two sources of keys", { jwt: { issuers: [{ ...ISSUER, jwksFile: "x" }] } }, "jwt.issuers[0]"],

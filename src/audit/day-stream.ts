@@ -1,6 +1,17 @@
 import { join } from "node:path";
 import { AuditError, reasonOf } from "./audit-error.ts";
+import { LINE_BYTES_MAX } from "./entry.ts";
 import type { FileOperations } from "./file-operations.ts";
+
+/** What is handed to the kernel at once. The longest line fits into it. */
+const CHUNK_BYTES = 2 * LINE_BYTES_MAX;
+const LINE_END = 0x0a;
+
+/** One line without its end, and the bytes of both together. */
+export interface Line {
+  readonly line: string;
+  readonly bytes: number;
+}
 
 interface OpenFile {
   readonly day: string;
@@ -16,6 +27,8 @@ interface OpenFile {
 export class DayStream {
   readonly #dir: string;
   readonly #files: FileOperations;
+  /** Encoded into and written from, again and again: joining the lines of a batch cost more than writing them. */
+  readonly #chunk = Buffer.alloc(CHUNK_BYTES);
   #open: OpenFile | undefined;
 
   constructor(dir: string, files: FileOperations) {
@@ -24,24 +37,30 @@ export class DayStream {
   }
 
   /** Appends whole lines to the file of `day` (`YYYY-MM-DD`). On failure what was written of them is cut off again, if the disk lets us. */
-  async write(day: string, text: string): Promise<void> {
+  async write(day: string, lines: readonly Line[]): Promise<void> {
     const file = this.#open?.day === day ? this.#open : await this.#openDay(day);
-    const bytes = Buffer.from(text);
-    let written = 0;
+    const before = file.size;
+    let filled = 0;
     try {
-      while (written < bytes.length) {
-        const count = this.#files.write(file.fd, bytes, written);
-        if (count <= 0) {
-          throw new Error("nothing was written");
+      for (const { line, bytes } of lines) {
+        if (filled + bytes > CHUNK_BYTES) {
+          this.#writeChunk(file, filled);
+          filled = 0;
         }
-        written += count;
+        if (this.#chunk.write(line, filled) !== bytes - 1) {
+          throw new Error("a line is longer than it may be");
+        }
+        filled += bytes;
+        this.#chunk[filled - 1] = LINE_END;
       }
+      this.#writeChunk(file, filled);
     } catch (error) {
+      const cut = this.#cutOff(file, file.size - before);
+      file.size = before;
       throw new AuditError(
-        `cannot write to ${file.path}: ${reasonOf(error)}; ${this.#cutOff(file, written)}: free the disk and restart the service`,
+        `cannot write to ${file.path}: ${reasonOf(error)}; ${cut}: free the disk and restart the service`,
       );
     }
-    file.size += written;
   }
 
   /** After a failure the pages may be dropped and the next sync may falsely succeed: it must not be tried again. */
@@ -84,6 +103,19 @@ export class DayStream {
       }
     } catch {
       // The descriptor is gone all the same.
+    }
+  }
+
+  #writeChunk(file: OpenFile, filled: number): void {
+    const bytes = this.#chunk.subarray(0, filled);
+    let written = 0;
+    while (written < filled) {
+      const count = this.#files.write(file.fd, bytes, written);
+      if (count <= 0) {
+        throw new Error("nothing was written");
+      }
+      written += count;
+      file.size += count;
     }
   }
 

@@ -9,7 +9,7 @@ export const LINE_BYTES_MAX = 65_536;
 const REDUCED_ITEMS_MAX = 8;
 const REDUCED_CHARACTERS_MAX = 128;
 
-/** One line of `audit-logs/YYYY-MM-DD.jsonl`: one call. */
+/** One line of `audit-logs/YYYY-MM-DD.jsonl`: one call. What is `undefined` is not in the line. */
 export interface AuditEntry {
   /** ISO 8601, UTC, milliseconds; never earlier than the line before it in the file. */
   readonly timestamp: string;
@@ -20,7 +20,7 @@ export interface AuditEntry {
     readonly permissions: readonly string[];
     readonly iss?: string;
     /** `sub`s of the `act` chain, outermost first. */
-    readonly act?: readonly string[];
+    readonly act?: readonly string[] | undefined;
   };
   readonly tool: {
     readonly name: string;
@@ -33,34 +33,59 @@ export interface AuditEntry {
     /** Hex, over all arguments. */
     readonly argsHash: string;
     readonly hashAlg: string;
-    readonly session?: string;
-    readonly callId?: string;
+    readonly session?: string | undefined;
+    readonly callId?: string | undefined;
     /** What the agent says about itself: untrusted. */
-    readonly reason?: string;
+    readonly reason?: string | undefined;
     /** The entry was over `LINE_BYTES_MAX`: `args`, and if need be lists and texts, are not all here. */
     readonly truncated?: true;
   };
   readonly decision: "ALLOWED" | "DENIED" | "ERROR" | "PENDING";
-  readonly denial?: { readonly reason: string; readonly stage: Stage; readonly details?: unknown };
-  readonly error?: { readonly code: RefusalCode };
-  readonly response?: { readonly filteredFields: readonly string[]; readonly outputHash: string };
+  readonly denial?: { readonly reason: string; readonly stage: Stage; readonly details?: unknown } | undefined;
+  readonly error?: { readonly code: RefusalCode } | undefined;
+  readonly response?: { readonly filteredFields: readonly string[]; readonly outputHash: string } | undefined;
   /** Milliseconds. */
   readonly duration: number;
   /** The rule or the person that let the plan through. */
-  readonly approval?: { readonly by: string };
-  readonly plan?: { readonly digest: string };
+  readonly approval?: { readonly by: string } | undefined;
+  readonly plan?: { readonly digest: string } | undefined;
   /** Milliseconds per step of the road. */
-  readonly stages?: Readonly<Record<string, number>>;
+  readonly stages?: Readonly<Record<string, number>> | undefined;
   /** W3C ids: hex. `parentSpanId` is the span that called us. */
-  readonly trace?: { readonly traceId: string; readonly spanId?: string; readonly parentSpanId?: string };
+  readonly trace?: { readonly traceId: string; readonly spanId?: string; readonly parentSpanId?: string } | undefined;
   /** Which replica wrote the line. */
   readonly instance: string;
   /** Calls that this line sums up; one when left out. */
-  readonly count?: number;
+  readonly count?: number | undefined;
 }
 
 /** What a call brings to its entry; the log adds the rest. */
 export type EntryDraft = Omit<AuditEntry, "timestamp" | "instance">;
+
+type Members = { readonly [Member in keyof Required<AuditEntry>]: AuditEntry[Member] };
+
+/** The draft with its stamp. Every member is named, for a spread after `timestamp` costs five times as much; the type misses none. */
+export function stampEntry(draft: EntryDraft, timestamp: string, instance: string): AuditEntry {
+  const entry: Members = {
+    timestamp,
+    traceId: draft.traceId,
+    caller: draft.caller,
+    tool: draft.tool,
+    request: draft.request,
+    decision: draft.decision,
+    denial: draft.denial,
+    error: draft.error,
+    response: draft.response,
+    approval: draft.approval,
+    plan: draft.plan,
+    stages: draft.stages,
+    trace: draft.trace,
+    duration: draft.duration,
+    count: draft.count,
+    instance,
+  };
+  return entry;
+}
 
 /**
  * The entry as one line of JSON, without the line end, of at most `LINE_BYTES_MAX` bytes. JSON is never cut: an entry

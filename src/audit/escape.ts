@@ -16,7 +16,12 @@ const MISLEADING = /[^\p{L}\p{M}\p{N}\p{P}\p{S} ]|\p{DI}/gu;
  * strings `JSON.stringify` writes plain ASCII only, and inside a `\u` escape stands for the character itself.
  */
 export function escapeJson(json: string): string {
-  return BEYOND_PLAIN_ASCII.test(json) ? json.replace(MISLEADING, escapeUnits) : json;
+  return isPlainAscii(json) ? json : json.replace(MISLEADING, escapeUnits);
+}
+
+/** As many bytes as characters is ASCII, found ten times faster than by a search; of its controls `JSON.stringify` leaves DEL alone. */
+function isPlainAscii(json: string): boolean {
+  return Buffer.byteLength(json) === json.length && !json.includes("\x7f");
 }
 
 /**

@@ -3,7 +3,7 @@ import { mint, type Receipt } from "../core/evidence.ts";
 import { AuditError, reasonOf } from "./audit-error.ts";
 import { DayStream } from "./day-stream.ts";
 import { type DirectoryLock, lockDirectory } from "./directory-lock.ts";
-import { type EntryDraft, serializeEntry } from "./entry.ts";
+import { type EntryDraft, serializeEntry, stampEntry } from "./entry.ts";
 import { diskFiles, type FileOperations, makeDirectory } from "./file-operations.ts";
 import { type JournalLine, type Stamp, serializeJournalLine } from "./journal.ts";
 import { type Batch, type Durability, type Health, LineWriter } from "./line-writer.ts";
@@ -102,7 +102,7 @@ class JsonLogger implements AuditLog {
     return new Promise((resolve, reject) => {
       const receipt = mint<Receipt>({ traceId: draft.traceId });
       this.#enqueue(this.#calls, {
-        serialize: (stamp) => serializeEntry(Object.assign({ timestamp: stamp.timestamp }, draft, stamp)),
+        serialize: ({ timestamp, instance }) => serializeEntry(stampEntry(draft, timestamp, instance)),
         settle: (error) => (error === undefined ? resolve(receipt) : reject(error)),
       });
     });
@@ -134,7 +134,9 @@ class JsonLogger implements AuditLog {
     try {
       const timestamp = this.#stamps.next();
       const text = line.serialize({ timestamp, instance: this.#instance });
-      this.#writer.enqueue(stream, { day: timestamp.slice(0, "YYYY-MM-DD".length), line: text, settle: line.settle });
+      const day = timestamp.slice(0, "YYYY-MM-DD".length);
+      const bytes = Buffer.byteLength(text) + 1;
+      this.#writer.enqueue(stream, { day, line: text, bytes, settle: line.settle });
     } catch (error) {
       line.settle(error instanceof AuditError ? error : new AuditError(`no line can be made: ${reasonOf(error)}`));
     }

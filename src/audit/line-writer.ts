@@ -1,5 +1,5 @@
 import { AuditError, reasonOf } from "./audit-error.ts";
-import type { DayStream } from "./day-stream.ts";
+import type { DayStream, Line } from "./day-stream.ts";
 
 /** Bytes of lines that are not yet on disk. */
 export const QUEUE_BYTES_MAX = 16 * 1024 * 1024;
@@ -20,11 +20,9 @@ export interface Batch {
   readonly syncMs: number;
 }
 
-export interface QueuedLine {
+export interface QueuedLine extends Line {
   /** `YYYY-MM-DD`; never earlier than that of the line queued before. */
   readonly day: string;
-  /** One line without its end. */
-  readonly line: string;
   /** The first call counts: without an error when the line is durable. */
   readonly settle: (error?: AuditError) => void;
 }
@@ -71,7 +69,7 @@ export class LineWriter {
     }
     queue.push(queued);
     this.#pendingEntries += 1;
-    this.#pendingBytes += bytesOf(queued);
+    this.#pendingBytes += queued.bytes;
     // After the code that runs now: callers that a batch woke together share the next one.
     this.#running ??= Promise.resolve().then(() => this.#run());
   }
@@ -169,13 +167,13 @@ export class LineWriter {
     const { durability, monotonic, onBatch } = this.#options;
     const day = lines[0]?.day ?? "";
     this.#batchStartedAt = monotonic();
-    await stream.write(day, `${lines.map(({ line }) => line).join("\n")}\n`);
+    await stream.write(day, lines);
     const writtenAt = monotonic();
     if (durability === "fdatasync") {
       await stream.sync();
     }
     const syncMs = monotonic() - writtenAt;
-    const bytes = lines.reduce((sum, line) => sum + bytesOf(line), 0);
+    const bytes = lines.reduce((sum, line) => sum + line.bytes, 0);
     this.#batchStartedAt = undefined;
     this.#pendingEntries -= lines.length;
     this.#pendingBytes -= bytes;
@@ -205,8 +203,4 @@ function endOfDay(lines: readonly QueuedLine[], from: number): number {
     to += 1;
   }
   return to;
-}
-
-function bytesOf({ line }: QueuedLine): number {
-  return Buffer.byteLength(line) + 1;
 }

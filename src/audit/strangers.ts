@@ -1,3 +1,4 @@
+import { REFUSALS, type RefusalCode } from "../core/errors.ts";
 import { mint, type Receipt } from "../core/evidence.ts";
 import type { EntryDraft } from "./entry.ts";
 
@@ -11,9 +12,18 @@ export const FURTHER_SOURCES = "(further sources)";
 const MINUTE_MS = 60_000;
 const SOURCE_CHARACTERS_MAX = 128;
 
-/** Refusals of one source that got no line of their own: one entry with `count` is to be written for them. */
+/** What one refused stranger brings. */
+export interface Stranger {
+  /** A peer address. IPv6 peers count by their /64: one machine has as many addresses in it as it likes. */
+  readonly source: string;
+  readonly code: RefusalCode;
+  readonly traceId: string;
+}
+
+/** Refusals of one source and code that got no line of their own: one entry with `count` is to be written for them. */
 export interface StrangerSum {
   readonly source: string;
+  readonly code: RefusalCode;
   readonly count: number;
 }
 
@@ -31,8 +41,10 @@ export class StrangerLimit {
   readonly #sourcesMax: number;
   /** Refusals of this minute by source, lines of their own included. */
   #seen = new Map<string, number>();
+  /** Those of this minute without a line, by source and code. */
+  #unwritten = new Map<string, StrangerSum>();
   /** Sums of past minutes that nobody fetched yet. */
-  #due = new Map<string, number>();
+  #due = new Map<string, StrangerSum>();
   #minute = Number.NEGATIVE_INFINITY;
 
   constructor(options: StrangerLimitOptions = {}) {
@@ -41,12 +53,15 @@ export class StrangerLimit {
   }
 
   /** Counts one refusal. `undefined`: it gets its own line. Else it is summed up, and this is the receipt to answer with. */
-  sumUp(source: string, traceId: string, now: number): Receipt | undefined {
+  sumUp({ source, code, traceId }: Stranger, now: number): Receipt | undefined {
     this.#turnTo(now);
-    const key = boundedKey(this.#seen, source.slice(0, SOURCE_CHARACTERS_MAX), this.#sourcesMax);
+    const network = networkOf(source.slice(0, SOURCE_CHARACTERS_MAX));
+    const key = this.#seen.has(network) || this.#seen.size < this.#sourcesMax ? network : FURTHER_SOURCES;
     const count = (this.#seen.get(key) ?? 0) + 1;
     this.#seen.set(key, count);
-    return count <= this.#linesPerMinuteMax ? undefined : mint<Receipt>({ traceId });
+    if (count <= this.#linesPerMinuteMax) return undefined;
+    add(this.#unwritten, { source: key, code, count: 1 });
+    return mint<Receipt>({ traceId });
   }
 
   /** The sums of the minutes that are over at `now`, each handed out once. At the end, `Infinity` fetches what is left. */
@@ -54,42 +69,58 @@ export class StrangerLimit {
     this.#turnTo(now);
     const due = this.#due;
     this.#due = new Map();
-    return Array.from(due, ([source, count]) => ({ source, count }));
+    return [...due.values()];
   }
 
   /** Any other minute is a new one, an earlier one too: a clock that was set back must not stop the counting. */
   #turnTo(now: number): void {
     const minute = Math.floor(now / MINUTE_MS);
-    if (minute === this.#minute) {
-      return;
+    if (minute === this.#minute) return;
+    for (const sum of this.#unwritten.values()) {
+      const isKnown = this.#due.has(keyOf(sum)) || this.#due.size < this.#sourcesMax;
+      add(this.#due, isKnown ? sum : { ...sum, source: FURTHER_SOURCES });
     }
-    for (const [source, count] of this.#seen) {
-      if (count > this.#linesPerMinuteMax) {
-        const key = boundedKey(this.#due, source, this.#sourcesMax);
-        this.#due.set(key, (this.#due.get(key) ?? 0) + count - this.#linesPerMinuteMax);
-      }
-    }
+    this.#unwritten = new Map();
     this.#seen = new Map();
     this.#minute = minute;
   }
 }
 
+function add(sums: Map<string, StrangerSum>, sum: StrangerSum): void {
+  const key = keyOf(sum);
+  sums.set(key, { ...sum, count: (sums.get(key)?.count ?? 0) + sum.count });
+}
+
+function keyOf({ source, code }: StrangerSum): string {
+  return `${code} ${source}`;
+}
+
+/** The first 64 bits of an IPv6 address; anything else as it is. */
+function networkOf(source: string): string {
+  if (!source.includes(":") || source.startsWith("::ffff:")) return source;
+  const [head = "", tail] = source.split("::");
+  const groups = head === "" ? [] : head.split(":");
+  const missing = tail === undefined ? 0 : 8 - groups.length - (tail === "" ? 0 : tail.split(":").length);
+  const whole = [
+    ...groups,
+    ...Array.from({ length: Math.max(missing, 0) }, () => "0"),
+    ...(tail ? tail.split(":") : []),
+  ];
+  return `${whole.slice(0, 4).join(":")}::/64`;
+}
+
 /** The line of a sum. It stands for `count` calls, so it has no arguments and no duration of its own. */
-export function sumEntry(sum: StrangerSum, traceId: string): EntryDraft {
-  const reason = "refused without a valid token, too often for a line each";
+export function sumEntry({ source, code, count }: StrangerSum, traceId: string): EntryDraft {
+  const { stage, decision } = REFUSALS[code];
   return {
     traceId,
     caller: { sub: "anonymous", permissions: [] },
     tool: { name: "unknown", classification: "unknown", targetSystem: "unknown" },
     request: { args: {}, argsHash: "", hashAlg: "none" },
-    decision: "DENIED",
-    denial: { reason, stage: "AUTH", details: { source: sum.source } },
-    error: { code: "UNAUTHENTICATED" },
+    decision,
+    denial: { reason: "refused without a valid token, too often for a line each", stage, details: { source } },
+    error: { code },
     duration: 0,
-    count: sum.count,
+    count,
   };
-}
-
-function boundedKey(counts: ReadonlyMap<string, number>, source: string, sourcesMax: number): string {
-  return counts.has(source) || counts.size < sourcesMax ? source : FURTHER_SOURCES;
 }

@@ -26,6 +26,12 @@ export interface ToolConfig {
   repository(name: string): string;
   /** The absolute directory that git calls GIT_DIR. */
   gitDirectory(name: string): string;
+  /** The text in `systems.<system>.<key>`. Absent: the tool is not registered. */
+  setting(system: string, key: string): string;
+  /** The absolute path that `systems.<system>.<key>` names, from the configuration's folder. Absent: the tool is not registered. */
+  path(system: string, key: string): string;
+  /** Whether `systems.<system>.<key>` says anything: a text, a list with something in it, `true`. */
+  has(system: string, key: string): boolean;
 }
 
 /** What `defineTool` takes. `I` and `O` are inferred from the Zod schemas, `N` from the keys of `lookups`. */
@@ -100,11 +106,11 @@ export function defineTool<I extends z.ZodObject, O extends z.ZodType, N extends
 
 /** Branded by `Symbol.for`, so it does not matter through which path the package was loaded. */
 export function isTool(value: unknown): value is Tool {
-  return typeof value === "object" && value !== null && TOOL in value;
+  return typeof value === "object" && value !== null && Object.hasOwn(value, TOOL);
 }
 
 export function isToolFactory(value: unknown): value is ToolFactory {
-  return typeof value === "object" && value !== null && FACTORY in value;
+  return typeof value === "object" && value !== null && Object.hasOwn(value, FACTORY);
 }
 
 /** A gRPC target. `service` is the full name: `package.Service`. */

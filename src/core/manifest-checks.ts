@@ -38,3 +38,11 @@ export function isObject(value: unknown): value is Unread {
 export function isSchema(value: unknown): value is z.ZodType {
   return isObject(value) && isObject(value["_zod"]) && typeof (value as unknown as z.ZodType).safeParse === "function";
 }
+
+/**
+ * A function whose answer is taken at once. One that is `async` would answer with a promise: never the plain value that is
+ * asked for, and the end of the process when it is rejected, since nobody waits for it.
+ */
+export function isSynchronous(value: unknown): boolean {
+  return typeof value === "function" && !/^Async/.test(value.constructor.name);
+}

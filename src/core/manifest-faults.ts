@@ -1,9 +1,11 @@
 import { z } from "zod";
 import { unboundedStrings } from "./bounds.ts";
 import type { Fault } from "./errors.ts";
+import { jsonSchemaFaults } from "./json-schema-faults.ts";
 import {
   isObject,
   isSchema,
+  isSynchronous,
   isText,
   list,
   oneOf,
@@ -80,8 +82,8 @@ const CHECKS: readonly Check[] = [
 ];
 
 const DEEP_CHECKS: readonly Check[] = [
-  ({ input }) => attempt("input", () => void inputJsonSchema(input as z.ZodObject)),
-  ({ output }) => attempt("output", () => void z.toJSONSchema(output as z.ZodType, { io: "output" })),
+  ({ input }) => exportFaults("input", input as z.ZodObject, inputJsonSchema),
+  ({ output }) => exportFaults("output", output as z.ZodType, (schema) => z.toJSONSchema(schema, { io: "output" })),
   ({ outputPolicy, output }) => policyFaults("outputPolicy", outputPolicy, output),
   ({ inputPolicy, input }) => (inputPolicy === undefined ? [] : policyFaults("inputPolicy", inputPolicy, input)),
   ({ target: aimed, input }) =>
@@ -116,10 +118,13 @@ function permissions({ permissions: declared }: Unread): readonly Fault[] {
   faults.push(...unknownKeys("permissions", declared, ["required", "elevatedIf"]));
   const elevated = declared["elevatedIf"];
   if (elevated === undefined) return faults;
-  if (!isObject(elevated) || typeof elevated["when"] !== "function") {
+  if (!isObject(elevated) || !isSynchronous(elevated["when"])) {
     return [
       ...faults,
-      { field: "permissions.elevatedIf", message: "must be { when: (input) => boolean, required: [...] }" },
+      {
+        field: "permissions.elevatedIf",
+        message: "must be { when: (input) => boolean, required: [...] }, and when not async",
+      },
     ];
   }
   faults.push(...permissionList("permissions.elevatedIf.required", elevated["required"]));
@@ -168,9 +173,9 @@ function approval({ approval: declared }: Unread): readonly Fault[] {
     ...unknownKeys("approval", declared, ["required", "needsApproval"]),
     ...unless(required === undefined || typeof required === "boolean", "approval.required", "must be a boolean"),
     ...unless(
-      needsApproval === undefined || typeof needsApproval === "function",
+      needsApproval === undefined || isSynchronous(needsApproval),
       "approval.needsApproval",
-      "must be a function of the input",
+      "must be a function of the input, and not async",
     ),
   ];
 }
@@ -202,7 +207,8 @@ function examples({ examples: declared, input, permissions: needs, approval: gat
   const needsApproval = isObject(gate) ? gate["needsApproval"] : undefined;
   const accepts = list(declared["accepts"]).flatMap((example, index) => {
     const field = `examples.accepts[${index}]`;
-    const parsed = schema.safeParse(example);
+    const parsed = parse(schema, example);
+    if (parsed instanceof Error) return [{ field, message: `cannot be checked: ${parsed.message}` }];
     if (!parsed.success) {
       const issue = parsed.error.issues[0];
       return [
@@ -214,27 +220,52 @@ function examples({ examples: declared, input, permissions: needs, approval: gat
       ...answersBoolean(`${field}: approval.needsApproval`, needsApproval, parsed.data),
     ];
   });
-  const rejects = list(declared["rejects"]).flatMap((example, index) =>
-    unless(!schema.safeParse(example).success, `examples.rejects[${index}]`, "is accepted by the input schema"),
-  );
+  const rejects = list(declared["rejects"]).flatMap((example, index) => {
+    const field = `examples.rejects[${index}]`;
+    const parsed = parse(schema, example);
+    if (parsed instanceof Error) return [{ field, message: `cannot be checked: ${parsed.message}` }];
+    return unless(!parsed.success, field, "is accepted by the input schema");
+  });
   return [...accepts, ...rejects, ...unknownKeys("examples", declared, ["accepts", "rejects"])];
+}
+
+/** The outcome, or why there is none: a refinement that throws or is asynchronous. */
+function parse(schema: z.ZodObject, example: unknown): z.ZodSafeParseResult<unknown> | Error {
+  try {
+    return schema.safeParse(example);
+  } catch (error) {
+    if (error instanceof z.core.$ZodAsyncError)
+      return new Error("the input schema waits for something; make it synchronous");
+    return error instanceof Error ? error : new Error(String(error));
+  }
 }
 
 function answersBoolean(field: string, predicate: unknown, input: unknown): readonly Fault[] {
   if (typeof predicate !== "function") return [];
   try {
-    return unless(typeof predicate(input) === "boolean", field, "must answer true or false");
+    const answer: unknown = predicate(input);
+    // Nobody waits for it; rejected, it would end the process instead of being reported here.
+    if (answer instanceof Promise) answer.catch(() => {});
+    return unless(typeof answer === "boolean", field, "must answer true or false");
   } catch {
     return [{ field, message: "throws on this example" }];
   }
 }
 
-function attempt(field: string, check: () => void): readonly Fault[] {
+function exportFaults<S extends z.ZodType>(
+  field: "input" | "output",
+  schema: S,
+  exportJson: (schema: S) => unknown,
+): readonly Fault[] {
   try {
-    check();
-    return [];
+    const faults = jsonSchemaFaults(field, schema);
+    if (faults.length === 0) exportJson(schema);
+    return faults;
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    return [{ field, message: `cannot be exported as JSON Schema: ${reason}` }];
+    const [reason = ""] = (error instanceof Error ? error.message : String(error)).split("\n");
+    const message = reason.startsWith("Cycle detected")
+      ? "must not be recursive: LLM APIs take no schema that contains itself; write its levels out, or z.unknown() where any JSON may stand"
+      : `cannot be exported as JSON Schema: ${reason}`;
+    return [{ field, message }];
   }
 }

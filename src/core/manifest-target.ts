@@ -1,5 +1,5 @@
 import type { Fault } from "./errors.ts";
-import { isObject, isText, type Unread, unknownKeys, unless } from "./manifest-checks.ts";
+import { isObject, isSynchronous, isText, type Unread, unknownKeys, unless } from "./manifest-checks.ts";
 
 const COMMAND = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$/;
 
@@ -7,9 +7,28 @@ const SYSTEM = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 
 const OPTION = /^--?[A-Za-z0-9][^\s\0]*$/;
 
-/** Programs whose arguments are programs. The argv rules mean nothing to them. */
-const INTERPRETERS =
-  /^(sh|bash|rbash|dash|ash|zsh|ksh|mksh|fish|csh|tcsh|busybox|toybox|env|xargs|sudo|doas|su|ssh|nohup|setsid|timeout|nice|stdbuf|watch|script|expect|eval|exec|python[0-9.]*|pypy[0-9.]*|perl[0-9.]*|ruby[0-9.]*|node|nodejs|bun|bunx|deno|npx|npm|php[0-9.]*|lua[0-9.]*|luajit|awk|gawk|mawk|nawk|sed|tclsh[0-9.]*|wish|osascript|powershell|pwsh|cmd|make|java|jshell|groovy|scala|R|Rscript|julia|erl|elixir|iex|ghci|gdb|lldb|vi|vim|nvim|emacs|ed|ex)$/i;
+/** Programs whose arguments are programs: shells, interpreters, and what starts another program. The argv rules mean nothing to them. */
+const INTERPRETERS: ReadonlySet<string> = new Set([
+  ..."sh bash rbash dash ash zsh ksh mksh yash posh fish csh tcsh nu xonsh elvish busybox toybox git-shell".split(" "),
+  ..."env xargs parallel sudo doas su runuser pkexec gosu su-exec ssh rsh sshpass nohup setsid timeout time nice".split(
+    " ",
+  ),
+  ..."ionice taskset chrt prlimit setpriv capsh flock stdbuf unbuffer watch script expect eval exec at batch".split(
+    " ",
+  ),
+  ..."chroot unshare nsenter bwrap firejail proot fakeroot systemd-run start-stop-daemon tini dumb-init".split(" "),
+  ..."strace ltrace gdb lldb tmux screen socat ld.so".split(" "),
+  ..."python pypy perl ruby node nodejs bun bunx deno npx npm pnpm yarn tsx ts-node uv uvx php php-cgi lua luajit".split(
+    " ",
+  ),
+  ..."awk gawk mawk nawk sed m4 tclsh wish osascript powershell pwsh cmd make cargo go dotnet swift".split(" "),
+  ..."java jshell groovy scala r rscript julia erl elixir iex ghci guile ocaml vi vim nvim emacs ed ex".split(" "),
+]);
+
+/** `python3.12`, `Rscript` and `bash5` are what they are without version and case. */
+function isInterpreter(command: string): boolean {
+  return INTERPRETERS.has(command.toLowerCase().replace(/[0-9.]*$/, ""));
+}
 
 /** What is wrong with where a tool points: exactly one target, and each part of it of the right kind. */
 export function target({ target: aimed, handler }: Unread): readonly Fault[] {
@@ -50,22 +69,33 @@ const TARGETS = {
   cli: cliFaults,
 } as const;
 
+const AT_ONCE = ", and not async";
+
 const CLI_KEYS = ["command", "cwd", "options", "lookups", "argsBuilder", "environment", "parse", "exitCodes"];
 
 function cliFaults(cli: unknown): readonly Fault[] {
   if (!isObject(cli)) return [{ field: "target.cli", message: "must be { command, argsBuilder, … }" }];
-  const { command, cwd, options, lookups, argsBuilder, parse } = cli;
+  const { command, cwd, environment, options, lookups, argsBuilder, parse } = cli;
   const isCommand = isText(command) && COMMAND.test(command);
   return [
     ...unknownKeys("target.cli", cli, CLI_KEYS),
     ...unless(isCommand, "target.cli.command", "must be a plain command name; the configuration says where it is"),
     ...unless(
-      !isCommand || !INTERPRETERS.test(command),
+      !isCommand || !isInterpreter(command),
       "target.cli.command",
       `${String(command)} is a shell or interpreter: its arguments are programs`,
     ),
-    ...unless(typeof argsBuilder === "function", "target.cli.argsBuilder", "must be a function that returns the argv"),
-    ...unless(cwd === undefined || typeof cwd === "function", "target.cli.cwd", "must be a function of the input"),
+    ...unless(
+      isSynchronous(argsBuilder),
+      "target.cli.argsBuilder",
+      `must be a function that returns the argv${AT_ONCE}`,
+    ),
+    ...unless(cwd === undefined || isSynchronous(cwd), "target.cli.cwd", `must be a function of the input${AT_ONCE}`),
+    ...unless(
+      typeof environment !== "function" || isSynchronous(environment),
+      "target.cli.environment",
+      `must be a table, or a function of the input${AT_ONCE}`,
+    ),
     ...unless(
       options === undefined ||
         (Array.isArray(options) && options.every((option) => isText(option) && OPTION.test(option))),
@@ -73,10 +103,9 @@ function cliFaults(cli: unknown): readonly Fault[] {
       'must list the tokens that may begin with "-": "-x", "--name" or "--name="',
     ),
     ...unless(
-      lookups === undefined ||
-        (isObject(lookups) && Object.values(lookups).every((lookup) => typeof lookup === "function")),
+      lookups === undefined || (isObject(lookups) && Object.values(lookups).every(isSynchronous)),
       "target.cli.lookups",
-      "must map names to functions of the input",
+      `must map names to functions of the input${AT_ONCE}`,
     ),
     ...unless(
       parse === undefined || parse === "text" || parse === "json" || typeof parse === "function",

@@ -105,16 +105,23 @@ function plainSchema(schema: JsonObject, depth = 0): JsonObject {
     if (keyword === "format" && typeof value === "string" && FORMATS.has(value)) plain["format"] = value;
     if (keyword === "pattern" && typeof value === "string" && isPortable(value)) plain["pattern"] = value;
     if (keyword === "properties" && isObject(value)) plain["properties"] = mapValues(value, recurse);
-    if (keyword === "items") plain["items"] = isArray(value) ? { anyOf: value.map(recurse) } : recurse(value);
+    if (keyword === "items") plain["items"] = isArray(value) ? anyItem(value, schema, recurse) : recurse(value);
     if ((keyword === "anyOf" || keyword === "oneOf") && isArray(value)) plain["anyOf"] = value.map(recurse);
   }
   if (!allowsObject(plain["type"])) return plain;
-  const open = schema["additionalProperties"];
+  const { additionalProperties: open, propertyNames: names } = schema;
+  const closed = isObject(names) && isObject(open) && isArray(names["enum"]) ? names["enum"] : [];
   return {
     ...plain,
-    properties: plain["properties"] ?? {},
-    additionalProperties: isObject(open) ? recurse(open) : false,
+    properties: plain["properties"] ?? Object.fromEntries(closed.map((name) => [String(name), recurse(open)])),
+    additionalProperties: isObject(open) && closed.length === 0 ? recurse(open) : false,
   };
+}
+
+/** A tuple as a list: providers know no places in a list, so each may hold what any of them may, the rest too. */
+function anyItem(items: readonly Json[], { additionalItems: rest }: JsonObject, recurse: (part: Json) => Json): Json {
+  const all = [...items, ...(isObject(rest) ? [rest] : [])];
+  return all.length === 0 ? {} : { anyOf: all.map(recurse) };
 }
 
 function allowsObject(type: Json | undefined): boolean {

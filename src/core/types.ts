@@ -65,7 +65,7 @@ export type Lookup<Input = never> = (input: Input, found: Readonly<Record<string
 export type ExitMeaning = "OK" | TargetStatus;
 
 /** How stdout becomes the handler's answer. `text` fills the output schema's only string field. */
-export type StdoutParser = "text" | "json" | ((stdout: string, input: unknown) => unknown);
+export type StdoutParser = "text" | "json" | ((stdout: string, input: unknown, exitCode: number) => unknown);
 
 export interface CliTarget<Input = never, Names extends string = string> {
   readonly system: string;

@@ -2,9 +2,11 @@ import { fileURLToPath } from "node:url";
 import {
   type handleUnaryCall,
   loadPackageDefinition,
+  logVerbosity,
   Server,
   ServerCredentials,
   type ServiceClientConstructor,
+  setLogVerbosity,
   status,
   type UntypedServiceImplementation,
 } from "@grpc/grpc-js";
@@ -124,7 +126,10 @@ export function startCustomerMaster({ certificates, port }: CustomerMasterOption
   const { rootCert, server: own } = certificates;
   const credentials = ServerCredentials.createSsl(rootCert, [{ cert_chain: own.cert, private_key: own.key }], true);
   return new Promise((resolve, reject) => {
+    // grpc-js would print a line of its own about a port that is taken, beside the one that says what to do.
+    setLogVerbosity(logVerbosity.NONE);
     server.bindAsync(`127.0.0.1:${port}`, credentials, (error, boundPort) => {
+      setLogVerbosity(logVerbosity.ERROR);
       if (error) {
         reject(error);
         return;

@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, lstatSync } from "node:fs";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Config, type Environment, readConfig } from "../config.ts";
@@ -37,7 +37,7 @@ export async function developmentStand(environment: Environment, now: number): P
   if (!LOOPBACK.includes(host)) throw new StartupError([`STC_HOST: ${host}: development listens on loopback only`]);
   const keys = await developmentKeys(DEVELOPMENT_DIRECTORY);
   const certificates = await developmentCertificates(DEVELOPMENT_DIRECTORY, now);
-  const hasGit = existsSync(join(PROJECT, ".git")) && findsGit(environment);
+  const hasGit = ownsRepository() && findsGit(environment);
   const port = Number(environment["STC_PORT"] || PORT);
   // Beside the service's own port, so that plans and messages name the same endpoint every time.
   const grpcPort = Number.isInteger(port) && port > 0 && port < 65_535 ? port + 1 : PORT + 1;
@@ -69,10 +69,21 @@ export async function developmentStand(environment: Environment, now: number): P
   return {
     config: readConfig(written, { folder: PROJECT, environment, origin: "development stand" }),
     async start() {
-      const stand = await startCustomerMaster({ certificates, port: grpcPort });
+      const stand = await startCustomerMaster({ certificates, port: grpcPort }).catch(() => {
+        throw new StartupError([
+          `127.0.0.1:${grpcPort} is in use: the stand-in service listens beside server.port; set STC_PORT to another port`,
+        ]);
+      });
       return () => stand.close();
     },
   };
+}
+
+/** An archive of the project holds no repository, and a linked work tree or a shared clone borrows another's: neither can be served. */
+function ownsRepository(): boolean {
+  const git = join(PROJECT, ".git");
+  const isDirectory = lstatSync(git, { throwIfNoEntry: false })?.isDirectory() ?? false;
+  return isDirectory && !existsSync(join(git, "objects/info/alternates"));
 }
 
 function findsGit({ PATH = "" }: Environment): boolean {

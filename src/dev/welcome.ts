@@ -31,8 +31,16 @@ export const SAMPLES: readonly Sample[] = [
 
 const STC = "npx -y bun@1.4.5 run --silent stc";
 
+export interface WelcomeOptions {
+  readonly url: string;
+  readonly auditDir: string;
+  /** Whether this folder is a git repository that the stand serves; else what shows one is left out. */
+  readonly hasGit: boolean;
+}
+
 /** What `stc serve --dev` says once it listens. */
-export function welcome(url: string, auditDir: string): string {
+export function welcome({ url, auditDir, hasGit }: WelcomeOptions): string {
+  const samples = SAMPLES.filter(({ tool }) => hasGit || !tool.startsWith("git_"));
   const token = [STC, "token --sub demo-agent", ...PERMISSIONS.map((permission) => `--permission ${permission}`)].join(
     " ",
   );
@@ -43,7 +51,7 @@ export function welcome(url: string, auditDir: string): string {
     "Paste into another terminal, in this folder. First a token, then calls:",
     "",
     `  TOKEN=$(${token})`,
-    ...SAMPLES.flatMap(({ shows, tool, args }) => ["", `  # ${shows}`, `  ${curl(url, { tool, args })}`]),
+    ...samples.flatMap(({ shows, tool, args }) => ["", `  # ${shows}`, `  ${curl(url, { tool, args })}`]),
     "",
     "Every call, refused ones too, left its line before it was answered:",
     "",

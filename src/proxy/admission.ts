@@ -23,7 +23,8 @@ export interface Admission {
 const RETRY_AFTER_MS = 1_000;
 
 export function createAdmission(options: AdmissionOptions): Admission {
-  const perCaller = new Map<string, number>();
+  /** Issuer → subject → calls under way; the two together are the caller. */
+  const perCaller = new Map<string, Map<string, number>>();
   let total = 0;
   let draining = false;
 
@@ -41,23 +42,23 @@ export function createAdmission(options: AdmissionOptions): Admission {
       if (total >= options.concurrentCallsMax) {
         throw new Refusal("OVERLOADED", "Too many calls are under way.", { retryAfterMs: RETRY_AFTER_MS });
       }
-      const key = callerKey(caller);
-      const mine = perCaller.get(key) ?? 0;
+      const ofIssuer = perCaller.get(caller.issuer) ?? new Map<string, number>();
+      const mine = ofIssuer.get(caller.subject) ?? 0;
       if (mine >= options.concurrentCallsPerCallerMax) {
         throw new Refusal("RATE_LIMITED", "Too many of your calls are under way at once.", {
           details: { concurrentCallsPerCallerMax: options.concurrentCallsPerCallerMax },
           retryAfterMs: RETRY_AFTER_MS,
         });
       }
-      perCaller.set(key, mine + 1);
+      perCaller.set(caller.issuer, ofIssuer.set(caller.subject, mine + 1));
       total += 1;
       return mint<Admitted>({ caller });
     },
     leave({ caller }) {
-      const key = callerKey(caller);
-      const left = (perCaller.get(key) ?? 1) - 1;
-      if (left === 0) perCaller.delete(key);
-      else perCaller.set(key, left);
+      const ofIssuer = perCaller.get(caller.issuer);
+      const left = (ofIssuer?.get(caller.subject) ?? 1) - 1;
+      if (left === 0) ofIssuer?.delete(caller.subject);
+      else ofIssuer?.set(caller.subject, left);
       total -= 1;
     },
     drain: () => {
@@ -65,9 +66,4 @@ export function createAdmission(options: AdmissionOptions): Admission {
     },
     inFlight: () => total,
   };
-}
-
-/** Issuer and subject together are the caller; a newline can stand in neither. */
-function callerKey({ issuer, subject }: Verified["caller"]): string {
-  return `${issuer}\n${subject}`;
 }

@@ -9,11 +9,12 @@ export interface Departure {
   listen(listener: () => void): () => void;
 }
 
-type EndReason = "deadline" | "departure";
+type EndReason = "deadline" | "departure" | "shutdown";
 
 const REASONS = {
   deadline: { name: "TimeoutError", text: "the deadline has passed" },
   departure: { name: "AbortError", text: "the client is gone" },
+  shutdown: { name: "AbortError", text: "the service is shutting down" },
 } as const;
 
 /**
@@ -72,6 +73,11 @@ export class CallScope implements PlanContext {
     });
   }
 
+  /** The service ends: whoever still works under it is left behind, and the call gets its line. */
+  shutDown(): void {
+    this.#end("shutdown");
+  }
+
   close(): void {
     clearTimeout(this.#timer);
     this.#unlisten?.();
@@ -92,6 +98,9 @@ function reasonOf(reason: EndReason): DOMException {
 }
 
 function refusalOf(reason: EndReason, cause: unknown = reasonOf(reason)): Refusal {
+  if (reason === "shutdown") {
+    return new Refusal("SHUTTING_DOWN", "The service is shutting down.", { retryAfterMs: 1_000, cause });
+  }
   return reason === "deadline"
     ? new Refusal("DEADLINE_EXCEEDED", "The target did not answer in time.", { cause })
     : new Refusal("CANCELLED", "The client went away before the answer.", { cause });

@@ -23,6 +23,7 @@ export interface Executor {
 const INDEFINITE: ReadonlySet<RefusalCode> = new Set([
   "DEADLINE_EXCEEDED",
   "CANCELLED",
+  "SHUTTING_DOWN",
   "OUTPUT_TOO_LARGE",
   "INTERNAL",
 ]);

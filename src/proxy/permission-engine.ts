@@ -28,8 +28,8 @@ export function couldUse(permissions: readonly string[], required: readonly stri
 }
 
 function demand({ caller }: Known | Parsed, required: readonly string[]): void {
+  if (couldUse(caller.permissions, required)) return;
   const missing = required.filter((permission) => !caller.permissions.includes(permission));
-  if (missing.length === 0) return;
   throw new Refusal("PERMISSION_DENIED", `Your token lacks: ${missing.join(", ")}.`, {
     details: { missingPermissions: missing },
   });

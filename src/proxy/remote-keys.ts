@@ -12,7 +12,7 @@ const FIRST_KEYS_RETRY_MS = 2_000;
 const KEYS_STALE_MAX_MS = 86_400_000;
 const BODY_BYTES_MAX = 1_048_576;
 
-export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
+export type Fetch = (url: string, init: BunFetchRequestInit) => Promise<Response>;
 
 export interface RemoteKeysOptions {
   readonly uri: string;
@@ -110,6 +110,8 @@ async function fetchJson(options: RemoteKeysOptions): Promise<unknown> {
     keepalive: false,
     redirect: "manual",
     signal: AbortSignal.timeout(options.timeoutMs),
+    // Said outright: a variable of the environment could switch it off.
+    tls: { rejectUnauthorized: true },
   });
   if (response.status !== 200) {
     await response.body?.cancel();

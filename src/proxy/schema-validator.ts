@@ -20,7 +20,7 @@ interface Issue {
  */
 export function parseInput(authorized: Authorized, args: unknown): Parsed {
   const parsed = authorized.tool.input.safeParse(args);
-  if (parsed.success) return mint<Parsed>({ ...authorized, input: parsed.data });
+  if (parsed.success) return mint<Parsed>({ ...authorized, input: deepFreeze(parsed.data) });
   const issues = describe(parsed.error);
   const fields = [...new Set(issues.map((issue) => issue.path))].join(", ");
   throw new Refusal("INVALID_INPUT", `The arguments do not fit the tool's input schema: ${fields}.`, {
@@ -36,10 +36,15 @@ export function parseInput(authorized: Authorized, args: unknown): Parsed {
 export function parseOutput(tool: Tool, answer: unknown): unknown {
   const parsed = tool.output.safeParse(answer);
   if (parsed.success) return parsed.data;
-  const where = describe(parsed.error).map((issue) => `${issue.path}: ${issue.message}`);
+  const where = parsed.error.issues.slice(0, ISSUES_MAX).map(({ path, code }) => `${shape(path)}: ${code}`);
   throw new Refusal("INVALID_OUTPUT", "The target's answer does not have the declared shape and was withheld.", {
     cause: new Error(`output schema of ${tool.name}: ${where.join("; ")}`),
   });
+}
+
+/** Where in an answer, without its keys: in a record they are data. */
+function shape(path: readonly PropertyKey[]): string {
+  return path.map((part) => (typeof part === "number" ? "[]" : "*")).join(".") || "(answer)";
 }
 
 function describe(error: z.ZodError): readonly Issue[] {
@@ -47,4 +52,10 @@ function describe(error: z.ZodError): readonly Issue[] {
     path: (issue.path.map(String).join(".") || "(arguments)").slice(0, PATH_CHARACTERS_MAX),
     message: issue.message.slice(0, MESSAGE_CHARACTERS_MAX),
   }));
+}
+
+function deepFreeze<T>(value: T): T {
+  if (typeof value !== "object" || value === null || Object.isFrozen(value)) return value;
+  for (const inner of Object.values(value)) deepFreeze(inner);
+  return Object.freeze(value);
 }

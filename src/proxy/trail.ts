@@ -22,7 +22,7 @@ export interface TrailOptions {
   readonly hashArgs: (sent: unknown) => string;
   readonly hashAlg: string;
   /** Makes the entry durable. */
-  readonly record: (entry: EntryDraft, source: string) => Promise<Receipt>;
+  readonly record: (entry: EntryDraft, request: CallRequest) => Promise<Receipt>;
   /** Metrics; sees every entry that was recorded. */
   readonly observe: (entry: EntryDraft) => void;
   /** For operators: what a refusal's cause says. */
@@ -30,7 +30,8 @@ export interface TrailOptions {
 }
 
 export interface TrailLog {
-  readonly level: "info" | "error";
+  /** What strangers are refused is no operator's concern, unless it is looked for. */
+  readonly level: "debug" | "info" | "error";
   readonly traceId: string;
   readonly tool: string;
   readonly code: string;
@@ -39,10 +40,18 @@ export interface TrailLog {
 
 export interface Trails {
   start(request: CallRequest): Trail;
+  /** Ends every call that has begun to plan or run. */
+  shutDown(): void;
 }
 
 export function createTrails(options: TrailOptions): Trails {
-  return { start: (request) => new Trail(options, request) };
+  const open = new Set<CallScope>();
+  return {
+    start: (request) => new Trail(options, request, open),
+    shutDown: () => {
+      for (const scope of open) scope.shutDown();
+    },
+  };
 }
 
 /** What happened to one call: times the steps, keeps what they earned, and writes the one line. It decides nothing. */
@@ -59,7 +68,10 @@ export class Trail {
   #stepAt: number;
   #duration = 0;
 
-  constructor(options: TrailOptions, request: CallRequest) {
+  readonly #open: Set<CallScope>;
+
+  constructor(options: TrailOptions, request: CallRequest, open: Set<CallScope>) {
+    this.#open = open;
     this.#options = options;
     this.request = request;
     this.traceId = options.ids();
@@ -82,7 +94,11 @@ export class Trail {
   /** The time this call has, from now on. */
   openScope(timeoutMs: number): CallScope {
     const scope = new CallScope({ timeoutMs, now: this.#options.clock(), departure: this.request.departure });
-    this.atEnd(() => scope.close());
+    this.#open.add(scope);
+    this.atEnd(() => {
+      scope.close();
+      this.#open.delete(scope);
+    });
     return scope;
   }
 
@@ -128,12 +144,16 @@ export class Trail {
     for (const end of this.#endings) end();
     const entry = this.#entry(ending);
     if (ending instanceof Refusal && ending.cause !== undefined) {
-      const level = REFUSALS[ending.code].decision === "ERROR" ? "error" : "info";
-      this.#log(level, ending.code, ending.cause);
+      this.#log(this.#levelOf(ending), ending.code, ending.cause);
     }
-    const receipt = await this.#options.record(entry, this.request.source);
+    const receipt = await this.#options.record(entry, this.request);
     this.#options.observe(entry);
     return receipt;
+  }
+
+  #levelOf({ code }: Refusal): TrailLog["level"] {
+    if (REFUSALS[code].decision === "ERROR") return "error";
+    return this.#fact("caller") === undefined ? "debug" : "info";
   }
 
   logUnrecorded(cause: unknown): void {
@@ -146,7 +166,7 @@ export class Trail {
 
   #enter(step: Step): void {
     const now = this.#options.monotonic();
-    this.#stages[this.#step] = (this.#stages[this.#step] ?? 0) + (now - this.#stepAt);
+    this.#stages[this.#step] = round((this.#stages[this.#step] ?? 0) + now - this.#stepAt);
     this.#step = step;
     this.#stepAt = now;
   }
@@ -171,7 +191,7 @@ export class Trail {
   }
 
   #entry(ending: Released | Refusal): EntryDraft {
-    const { request } = this;
+    const { args, session, callId, reason, body, traceparent } = this.request;
     const registered = this.#fact("registered");
     const input = this.#fact("input");
     const digest = this.#fact("digest");
@@ -181,36 +201,35 @@ export class Trail {
       traceId: this.traceId,
       caller: callerFacts(this.#fact("caller")),
       tool: {
-        name: registered?.tool.name ?? escapeName(request.tool),
+        name: registered?.tool.name ?? escapeName(this.request.tool),
         classification: registered?.tool.classification ?? "unknown",
         targetSystem: registered?.tool.target.system ?? "unknown",
       },
       request: {
         args: registered === undefined || input === undefined ? {} : sanitizeInput(registered.inputPolicy, input),
-        argsHash: this.#options.hashArgs(
-          refusal !== undefined && this.#step === "REQUEST" ? (request.body ?? {}) : request.args,
-        ),
+        argsHash: this.#options.hashArgs(refusal !== undefined && this.#step === "REQUEST" ? (body ?? {}) : args),
         hashAlg: this.#options.hashAlg,
-        ...(request.session !== undefined && { session: request.session }),
-        ...(request.callId !== undefined && { callId: request.callId }),
-        ...(request.reason !== undefined && { reason: request.reason }),
+        session,
+        callId,
+        reason,
       },
       decision: refusal === undefined ? "ALLOWED" : REFUSALS[refusal.code].decision,
-      ...(refusal !== undefined && { denial: this.#denial(refusal), error: { code: refusal.code } }),
-      ...(!(ending instanceof Refusal) && {
-        response: { filteredFields: ending.filteredFields, outputHash: ending.outputHash },
-      }),
-      ...(by !== undefined && { approval: { by } }),
-      ...(digest !== undefined && { plan: { digest } }),
-      stages: roundAll(this.#stages),
-      ...traceFacts(request.traceparent),
+      denial: refusal && this.#denial(refusal),
+      error: refusal && { code: refusal.code },
+      response:
+        ending instanceof Refusal
+          ? undefined
+          : { filteredFields: ending.filteredFields, outputHash: ending.outputHash },
+      approval: by === undefined ? undefined : { by },
+      plan: digest === undefined ? undefined : { digest },
+      stages: this.#stages,
+      trace: traceFacts(traceparent),
       duration: this.#duration,
     };
   }
 
   #denial(refusal: Refusal): NonNullable<AuditEntry["denial"]> {
-    const { message: reason, details } = refusal;
-    return { reason, stage: this.stageOf(refusal), ...(details !== undefined && { details }) };
+    return { reason: refusal.message, stage: this.stageOf(refusal), details: refusal.details };
   }
 }
 
@@ -223,23 +242,31 @@ interface Facts {
   readonly by: string;
 }
 
+/** The facts of callers who are known: the same in all their entries. */
+const factsOfCallers = new WeakMap<Caller, AuditEntry["caller"]>();
+
 function callerFacts(caller: Caller | undefined): AuditEntry["caller"] {
   if (caller === undefined) return { sub: "anonymous", permissions: [] };
-  const { subject, issuer, permissions, actors } = caller;
-  return { sub: subject, permissions, iss: issuer, ...(actors.length > 0 && { act: actors }) };
+  let facts = factsOfCallers.get(caller);
+  if (facts === undefined) {
+    const { subject, issuer, permissions, actors } = caller;
+    // Copies: JSON.stringify of anything that holds a frozen list takes three times as long.
+    facts = {
+      sub: subject,
+      permissions: [...permissions],
+      iss: issuer,
+      act: actors.length > 0 ? [...actors] : undefined,
+    };
+    factsOfCallers.set(caller, facts);
+  }
+  return facts;
 }
 
 /** `00-<trace id>-<parent span id>-<flags>` */
-function traceFacts(traceparent: string | undefined): Pick<AuditEntry, "trace"> | undefined {
+function traceFacts(traceparent: string | undefined): AuditEntry["trace"] {
   if (traceparent === undefined) return undefined;
   const [, traceId = "", parentSpanId = ""] = traceparent.split("-");
-  return { trace: { traceId, parentSpanId } };
-}
-
-function roundAll(stages: Partial<Record<Step, number>>): Partial<Record<Step, number>> {
-  const rounded: Partial<Record<Step, number>> = {};
-  for (const step of Object.keys(stages) as Step[]) rounded[step] = round(stages[step] ?? 0);
-  return rounded;
+  return { traceId, parentSpanId };
 }
 
 /** Milliseconds to the microsecond. */

@@ -40,11 +40,11 @@ const envelope = z.strictObject({
 
 export type Envelope = z.output<typeof envelope>;
 
-/** Headers that must not come twice: which of the two would count? */
+/** Headers that must not come twice: which of the two would count? In the usual spellings; others are found in lower case. */
 const SINGLE_HEADERS: ReadonlyMap<string, number> = new Map(
-  ["host", "origin", "authorization", "content-type", "content-length", "content-encoding"].map((name, index) => [
-    name,
-    1 << index,
+  ["Host", "Origin", "Authorization", "Content-Type", "Content-Length", "Content-Encoding"].flatMap((name, index) => [
+    [name, 1 << index],
+    [name.toLowerCase(), 1 << index],
   ]),
 );
 

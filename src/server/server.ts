@@ -1,4 +1,4 @@
-import fastify, { type FastifyInstance } from "fastify";
+import fastify, { type FastifyInstance, type FastifyReply } from "fastify";
 import { Refusal } from "../core/errors.ts";
 import { sendJson, sendRefusal } from "./error-reply.ts";
 import { type CallRouteOptions, callRoute } from "./routes/call.ts";
@@ -24,29 +24,33 @@ export function createServer(options: ServerOptions): FastifyInstance {
     routerOptions: { maxParamLength: 128 },
     exposeHeadRoutes: false,
     return503OnClosing: false,
+    // What the router itself refuses (a broken escape, an endless parameter) is answered like any unknown route.
+    frameworkErrors: (_error, _request, reply) => void sendUnknownRoute(reply),
   });
   app.server.headersTimeout = options.headersTimeoutMs;
   // Bodies are read by the route that wants one, within its own limits.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (_request, _payload, done) => done(null));
 
-  app.addHook("onSend", async (_request, reply) => {
+  // With a callback: an async hook would put every answer off by a turn.
+  app.addHook("onSend", (_request, reply, _payload, done) => {
     if (options.draining()) reply.header("connection", "close");
+    done();
   });
   app.setErrorHandler((error, _request, reply) => {
     if (error instanceof Refusal) return sendRefusal(reply, error);
     options.logError(error);
     return sendRefusal(reply, new Refusal("INTERNAL", "The request failed inside the service."));
   });
-  app.setNotFoundHandler((_request, reply) =>
-    sendJson(reply, 404, {
-      status: "denied",
-      error: { code: "ROUTE_NOT_FOUND", stage: "REQUEST", message: "There is no such route.", retryable: false },
-    }),
-  );
+  app.setNotFoundHandler((_request, reply) => sendUnknownRoute(reply));
 
   callRoute(app, options);
   toolRoutes(app, options);
   healthRoutes(app, options);
   return app;
+}
+
+function sendUnknownRoute(reply: FastifyReply): FastifyReply {
+  const error = { code: "ROUTE_NOT_FOUND", stage: "REQUEST", message: "There is no such route.", retryable: false };
+  return sendJson(reply, 404, { status: "denied", error });
 }

@@ -1,4 +1,4 @@
-import { closeSync, existsSync, fstatSync, openSync, readdirSync, readSync } from "node:fs";
+import { closeSync, constants, fstatSync, openSync, readdirSync, readSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { AuditEntry } from "../audit/entry.ts";
 import { escapeName } from "../audit/escape.ts";
@@ -15,18 +15,22 @@ export interface AuditTailOptions {
 const DAY_FILE = /^\d{4}-\d{2}-\d{2}\.jsonl$/;
 const CHUNK_BYTES = 65_536;
 const FOLLOW_EVERY_MS = 250;
+/** A named pipe in place of a day's file would be waited for without it. */
+const READ = constants.O_RDONLY | constants.O_NONBLOCK;
 
 /** `stc audit tail`: the latest calls, across days; with `-f` also those to come. Reads the files, asks no service. */
 export async function auditTail(options: AuditTailOptions): Promise<void> {
   const dir = options.dir ?? processEnvironment()["STC_AUDIT_DIR"] ?? "audit-logs";
-  if (!existsSync(dir)) {
+  if (!(statSync(dir, { throwIfNoEntry: false })?.isDirectory() ?? false)) {
     print.error(`there is no audit directory ${dir}`);
     process.exitCode = 66;
     return;
   }
   const show = (line: string): void => print.line(options.json === true ? line : readable(line));
-  for (const line of lastLines(dir, options.lines)) show(line);
-  if (options.follow === true) await follow(dir, show);
+  // One look at where the files end, for both: a line written in between must not be lost, nor shown twice.
+  const ends = new Map(dayFiles(dir).map((name) => [name, endOf(join(dir, name))]));
+  for (const line of lastLines(dir, ends, options.lines)) show(line);
+  if (options.follow === true) await follow(dir, ends, show);
 }
 
 function dayFiles(dir: string): readonly string[] {
@@ -35,20 +39,38 @@ function dayFiles(dir: string): readonly string[] {
     .sort();
 }
 
-function lastLines(dir: string, count: number): readonly string[] {
+function lastLines(dir: string, ends: ReadonlyMap<string, number>, count: number): readonly string[] {
   let lines: readonly string[] = [];
-  for (const name of [...dayFiles(dir)].reverse()) {
+  for (const [name, end] of [...ends].reverse()) {
     if (lines.length >= count) break;
-    lines = [...tailOf(join(dir, name), count - lines.length), ...lines];
+    lines = [...tailOf(join(dir, name), end, count - lines.length), ...lines];
   }
   return lines;
 }
 
-/** Reads backwards from the end, only as far as needed. A last line without its end is still being written. */
-function tailOf(path: string, count: number): readonly string[] {
-  const descriptor = openSync(path, "r");
+/** Where the last whole line ends. What stands behind it is still being written. */
+function endOf(path: string): number {
+  const descriptor = openSync(path, READ);
   try {
-    let from = fstatSync(descriptor).size;
+    let end = fstatSync(descriptor).size;
+    while (end > 0) {
+      const chunk = Buffer.alloc(Math.min(CHUNK_BYTES, end));
+      readSync(descriptor, chunk, 0, chunk.length, end - chunk.length);
+      const newline = chunk.lastIndexOf(10);
+      if (newline !== -1) return end - chunk.length + newline + 1;
+      end -= chunk.length;
+    }
+    return 0;
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Reads backwards from `end`, only as far as needed. */
+function tailOf(path: string, end: number, count: number): readonly string[] {
+  const descriptor = openSync(path, READ);
+  try {
+    let from = end;
     let bytes = Buffer.alloc(0);
     while (from > 0 && newlines(bytes) <= count) {
       const length = Math.min(CHUNK_BYTES, from);
@@ -69,27 +91,17 @@ function newlines(bytes: Uint8Array): number {
   return count;
 }
 
-async function follow(dir: string, show: (line: string) => void): Promise<never> {
-  const read = new Map<string, number>();
-  for (const name of dayFiles(dir)) read.set(name, sizeOf(join(dir, name)));
+async function follow(dir: string, ends: ReadonlyMap<string, number>, show: (line: string) => void): Promise<never> {
+  const read = new Map(ends);
   for (;;) {
-    await new Promise((resolve) => setTimeout(resolve, FOLLOW_EVERY_MS));
     for (const name of dayFiles(dir)) read.set(name, showFrom(join(dir, name), read.get(name) ?? 0, show));
-  }
-}
-
-function sizeOf(path: string): number {
-  const descriptor = openSync(path, "r");
-  try {
-    return fstatSync(descriptor).size;
-  } finally {
-    closeSync(descriptor);
+    await new Promise((resolve) => setTimeout(resolve, FOLLOW_EVERY_MS));
   }
 }
 
 /** Shows the whole lines after `from`; answers where the next one begins. */
 function showFrom(path: string, from: number, show: (line: string) => void): number {
-  const descriptor = openSync(path, "r");
+  const descriptor = openSync(path, READ);
   try {
     const length = fstatSync(descriptor).size - from;
     if (length <= 0) return from;
@@ -104,11 +116,20 @@ function showFrom(path: string, from: number, show: (line: string) => void): num
   }
 }
 
+/** Escaped whole: who wrote into that directory is not known here, and it may be one that came with somebody's repository. */
 function readable(line: string): string {
   try {
     const { timestamp, caller, tool, decision, error, duration, traceId } = JSON.parse(line) as AuditEntry;
     const what = error === undefined ? decision : `${decision} ${error.code}`;
-    return `${timestamp}  ${what.padEnd(26)}  ${escapeName(tool.name).padEnd(24)}  ${escapeName(caller.sub)}  ${duration.toFixed(1)} ms  ${traceId}`;
+    const cells = [
+      escapeName(timestamp),
+      escapeName(what).padEnd(26),
+      escapeName(tool.name).padEnd(24),
+      escapeName(caller.sub),
+      `${duration.toFixed(1)} ms`,
+      escapeName(traceId),
+    ];
+    return cells.join("  ");
   } catch {
     return `(not a line of the audit) ${escapeName(line)}`;
   }

@@ -1,4 +1,4 @@
-import type { Config } from "../config.ts";
+import type { Config, Environment } from "../config.ts";
 import { processEnvironment, readConfigFile } from "../config-file.ts";
 import { StartupError } from "../core/errors.ts";
 
@@ -13,8 +13,29 @@ export interface Configured {
   start(): Promise<() => Promise<void>>;
 }
 
-/** Names in the environment through which whoever sets it could run code inside the service. */
-const INJECTING = ["BUN_OPTIONS", "BUN_BE_BUN", "BUN_INSPECT", "BUN_INSPECT_PRELOAD"];
+/** What of the environment would take the service over or disarm it. */
+const REFUSED_VARIABLES: readonly { readonly named: RegExp; readonly allowed?: string; readonly because: string }[] = [
+  { named: /^BUN_(OPTIONS|BE_BUN|INSPECT.*)$/, because: "it can run code inside the service" },
+  {
+    named: /^BUN_RUNTIME_TRANSPILER_CACHE_PATH$/,
+    allowed: "0",
+    because: "what lies there is run in place of the service",
+  },
+  {
+    named: /^NODE_TLS_REJECT_UNAUTHORIZED$/,
+    allowed: "1",
+    because: "it switches the verification of certificates off, and anybody could hand us an issuer's keys",
+  },
+];
+
+/** Names variables, never values. */
+export function environmentProblems(environment: Environment): readonly string[] {
+  return Object.entries(environment).flatMap(([variable, value]) => {
+    const row = REFUSED_VARIABLES.find(({ named }) => named.test(variable));
+    if (row === undefined || value === undefined || value === "" || value === row.allowed) return [];
+    return [`${variable} is set: ${row.because}`];
+  });
+}
 
 /**
  * The configuration that the command line or STC_CONFIG names; there is no default, and development is never fallen into.
@@ -23,9 +44,8 @@ const INJECTING = ["BUN_OPTIONS", "BUN_BE_BUN", "BUN_INSPECT", "BUN_INSPECT_PREL
  */
 export async function configuration({ config, dev }: ConfigurationOptions): Promise<Configured> {
   const environment = processEnvironment();
-  const injecting = INJECTING.filter((variable) => environment[variable]);
-  if (injecting.length > 0)
-    throw new StartupError(injecting.map((variable) => `${variable} is set: it can run code inside the service`));
+  const problems = environmentProblems(environment);
+  if (problems.length > 0) throw new StartupError(problems);
   if (dev === true) {
     if (config !== undefined) throw new StartupError(["--dev and --config exclude each other"]);
     const { developmentStand } = await import("../dev/stand.ts");

@@ -18,12 +18,20 @@ function write(descriptor: number, text: string): void {
   }
 }
 
+/** Everything that is printed goes through here: what could steer a terminal is escaped, line ends apart. */
+function printable(text: string): string {
+  const visible = text.replace(/[\x00-\x09\x0b-\x1f]/g, escapeControl);
+  return visible.split("\n").map(escapeJson).join("\n");
+}
+
+function escapeControl(control: string): string {
+  return `\\u${control.charCodeAt(0).toString(16).padStart(4, "0")}`;
+}
+
 export const print = {
-  line: (text: string): void => write(1, text),
-  error: (text: string): void => write(2, text),
-  /** JSON with everything that could steer a terminal escaped. */
-  json: (value: unknown, indent?: number): void =>
-    write(1, JSON.stringify(value, null, indent).split("\n").map(escapeJson).join("\n")),
+  line: (text: string): void => write(1, printable(text)),
+  error: (text: string): void => write(2, printable(text)),
+  json: (value: unknown, indent?: number): void => write(1, printable(JSON.stringify(value, null, indent))),
 };
 
 /** Columns as wide as their widest cell. */

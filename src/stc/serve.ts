@@ -17,7 +17,8 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
   for (const reason of service.notRegistered) print.error(`note: ${reason}`);
   if (options.dev === true) {
     const { welcome } = await import("../dev/welcome.ts");
-    print.line(welcome(service.url, config.audit.dir));
+    const hasGit = config.commands.allowed.includes("git");
+    print.line(welcome({ url: service.url, auditDir: config.audit.dir, hasGit }));
   }
   // A tool's forgotten promise must not end everybody's service; what breaks synchronously leaves a state nobody knows.
   process.on("unhandledRejection", service.logFault);

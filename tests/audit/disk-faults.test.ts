@@ -63,6 +63,16 @@ describe("a failing disk", () => {
     },
   );
 
+  test("a batch of several chunks leaves nothing behind when a later chunk fails", async () => {
+    const { files } = playDisk({ write: failAfter(2, broken) });
+    const log = world.open({ files });
+    await log.append(draftOf("t-1"));
+    const request = { args: { text: "x".repeat(50_000) }, argsHash: "00", hashAlg: "sha256" };
+    const refused = await outcomes(["t-2", "t-3", "t-4"].map((id) => log.append(draftOf(id, { request }))));
+    expect(refused).toEqual(Array(3).fill(expect.stringContaining("EIO")));
+    expect(world.lines(CALLS).map((line) => line["traceId"])).toEqual(["t-1"]);
+  });
+
   test("a sync that failed is never tried again on that descriptor, not at close either", async () => {
     const { files, calls } = playDisk({ fdatasync: () => Promise.reject(broken) });
     const log = world.open({ files });

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { type AuditEntry, LINE_BYTES_MAX, serializeEntry } from "../../src/audit/entry.ts";
+import { type AuditEntry, LINE_BYTES_MAX, serializeEntry, stampEntry } from "../../src/audit/entry.ts";
 import { escapeName } from "../../src/audit/escape.ts";
-import { entryOf } from "./support/open.ts";
+import { draftOf, entryOf } from "./support/open.ts";
 
 const MISLEADING: readonly (readonly [string, string])[] = [
   ["a line end", "\n"],
@@ -34,6 +34,24 @@ const MISLEADING: readonly (readonly [string, string])[] = [
   ["lone high surrogate", "\ud800"],
   ["lone low surrogate", "\udc00"],
 ];
+
+describe("stampEntry", () => {
+  test("every member of a draft is in the entry, the time first, and no stamp of its own is believed", () => {
+    const draft = draftOf("t-1", {
+      denial: { reason: "no", stage: "AUTH" },
+      error: { code: "UNAUTHENTICATED" },
+      approval: { by: "rule" },
+      plan: { digest: "22" },
+      stages: { AUTH: 1 },
+      trace: { traceId: "33" },
+      count: 2,
+    });
+    const forged = { ...draft, timestamp: "forged", instance: "forged" };
+    const entry = stampEntry(forged, "2026-02-16T12:00:00.000Z", "test");
+    expect(entry).toStrictEqual({ ...draft, timestamp: "2026-02-16T12:00:00.000Z", instance: "test" });
+    expect(Object.keys(entry)[0]).toBe("timestamp");
+  });
+});
 
 describe("serializeEntry", () => {
   test.each(MISLEADING)("%s is escaped and comes back by JSON.parse", (_name, text) => {

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
 import { AuditError } from "../../src/audit/audit-error.ts";
+import type { AuditEntry } from "../../src/audit/entry.ts";
 import { type Batch, QUEUE_BYTES_MAX } from "../../src/audit/line-writer.ts";
 import { createWorld, draftOf, outcomes, playDisk, playGate, type World } from "./support/open.ts";
 
@@ -62,6 +63,19 @@ describe("group commit", () => {
     expect(batches.map(({ entries }) => entries)).toEqual([64, 64, 64, 64, 64]);
     const { size } = fs.statSync(join(world.dir, CALLS));
     expect(batches.reduce((sum, { bytes }) => sum + bytes, 0)).toBe(size);
+  });
+
+  test("a batch of more than one chunk is written in order, whole, and synced once", async () => {
+    const { files, calls } = playDisk({});
+    const batches: Batch[] = [];
+    const log = world.open({ files, onBatch: (batch) => batches.push(batch) });
+    const texts = Array.from({ length: 12 }, (_, index) => "ü".repeat(index * 2_000));
+    await Promise.all(texts.map((text, index) => log.append(draftOf(`t-${index}`, argumentsOf(text)))));
+    expect(world.lines(CALLS)).toMatchObject(
+      texts.map((text, index) => ({ traceId: `t-${index}`, ...argumentsOf(text) })),
+    );
+    expect(calls).toEqual(["write calls", "write calls", "write calls", "sync calls"]);
+    expect(batches).toMatchObject([{ entries: 12, bytes: fs.statSync(join(world.dir, CALLS)).size }]);
   });
 
   test("short writes are continued where they stopped", async () => {
@@ -133,3 +147,7 @@ test("what fails is an AuditError, by its class too", async () => {
   await log.close();
   await expect(log.append(draftOf("t-1"))).rejects.toBeInstanceOf(AuditError);
 });
+
+function argumentsOf(text: string): Pick<AuditEntry, "request"> {
+  return { request: { args: { text }, argsHash: "00", hashAlg: "sha256" } };
+}

@@ -1,8 +1,9 @@
 import { describe, expect, test } from "bun:test";
-import { FURTHER_SOURCES, StrangerLimit, sumEntry } from "../../src/audit/strangers.ts";
+import { FURTHER_SOURCES, StrangerLimit, type StrangerSum, sumEntry } from "../../src/audit/strangers.ts";
 import { NOON } from "./support/open.ts";
 
 const MINUTE = 60_000;
+const CODE = "UNAUTHENTICATED" as const;
 
 /** Knocks `times` times and returns how many knocks get a line of their own. */
 function knock(
@@ -12,17 +13,17 @@ function knock(
 ): number {
   let lines = 0;
   for (let count = 0; count < options.times; count += 1) {
-    lines += limit.sumUp(source, `t-${count}`, options.now) === undefined ? 1 : 0;
+    lines += limit.sumUp({ source, code: CODE, traceId: `t-${count}` }, options.now) === undefined ? 1 : 0;
   }
   return lines;
 }
 
 describe("StrangerLimit", () => {
   test.each([
-    [1, 1, []],
+    [1, 1, [] as StrangerSum[]],
     [60, 60, []],
-    [61, 60, [{ source: "a", count: 1 }]],
-    [1_000, 60, [{ source: "a", count: 940 }]],
+    [61, 60, [{ source: "a", code: CODE, count: 1 }]],
+    [1_000, 60, [{ source: "a", code: CODE, count: 940 }]],
   ])("of %d refusals in a minute %d get a line of their own", (times, lines, sums) => {
     const limit = new StrangerLimit();
     expect(knock(limit, "a", { times, now: NOON })).toBe(lines);
@@ -31,7 +32,7 @@ describe("StrangerLimit", () => {
 
   test("a summed refusal has a receipt for its own trace", () => {
     const limit = new StrangerLimit({ linesPerMinuteMax: 0 });
-    expect(limit.sumUp("a", "t-7", NOON)).toEqual({ traceId: "t-7" } as never);
+    expect(limit.sumUp({ source: "a", code: CODE, traceId: "t-7" }, NOON)).toEqual({ traceId: "t-7" } as never);
   });
 
   test("sources are told apart, and each minute starts anew", () => {
@@ -40,8 +41,8 @@ describe("StrangerLimit", () => {
     expect(knock(limit, "b", { times: 3, now: NOON })).toBe(2);
     expect(knock(limit, "a", { times: 5, now: NOON + MINUTE })).toBe(2);
     expect(limit.drain(NOON + MINUTE)).toEqual([
-      { source: "a", count: 3 },
-      { source: "b", count: 1 },
+      { source: "a", code: CODE, count: 3 },
+      { source: "b", code: CODE, count: 1 },
     ]);
   });
 
@@ -49,21 +50,21 @@ describe("StrangerLimit", () => {
     const limit = new StrangerLimit({ linesPerMinuteMax: 1 });
     knock(limit, "a", { times: 4, now: NOON });
     expect(limit.drain(NOON + MINUTE - 1)).toEqual([]);
-    expect(limit.drain(NOON + MINUTE)).toEqual([{ source: "a", count: 3 }]);
+    expect(limit.drain(NOON + MINUTE)).toEqual([{ source: "a", code: CODE, count: 3 }]);
     expect(limit.drain(NOON + 2 * MINUTE)).toEqual([]);
   });
 
   test("at the end what is left of the running minute can be fetched", () => {
     const limit = new StrangerLimit({ linesPerMinuteMax: 1 });
     knock(limit, "a", { times: 4, now: NOON });
-    expect(limit.drain(Number.POSITIVE_INFINITY)).toEqual([{ source: "a", count: 3 }]);
+    expect(limit.drain(Number.POSITIVE_INFINITY)).toEqual([{ source: "a", code: CODE, count: 3 }]);
   });
 
   test("a clock that is set back loses nothing and goes on counting", () => {
     const limit = new StrangerLimit({ linesPerMinuteMax: 1 });
     knock(limit, "a", { times: 3, now: NOON });
     knock(limit, "a", { times: 4, now: NOON - 10 * MINUTE });
-    expect(limit.drain(NOON - 9 * MINUTE)).toEqual([{ source: "a", count: 5 }]);
+    expect(limit.drain(NOON - 9 * MINUTE)).toEqual([{ source: "a", code: CODE, count: 5 }]);
   });
 
   test("above the bound of sources all further ones share one bucket, and no refusal is lost", () => {
@@ -73,7 +74,7 @@ describe("StrangerLimit", () => {
       lines += knock(limit, `source ${source}`, { times: 2, now: NOON });
     }
     const sums = limit.drain(NOON + MINUTE);
-    expect(sums).toContainEqual({ source: FURTHER_SOURCES, count: 193 });
+    expect(sums).toContainEqual({ source: FURTHER_SOURCES, code: CODE, count: 193 });
     expect(sums).toHaveLength(4);
     expect(lines + sums.reduce((sum, { count }) => sum + count, 0)).toBe(200);
   });
@@ -89,8 +90,33 @@ describe("StrangerLimit", () => {
   });
 });
 
+test("what was refused is summed apart, and the line says it", () => {
+  const limit = new StrangerLimit({ linesPerMinuteMax: 1 });
+  for (const code of ["UNAUTHENTICATED", "UNAUTHENTICATED", "AUTH_UNAVAILABLE", "MALFORMED_REQUEST"] as const) {
+    limit.sumUp({ source: "a", code, traceId: "t" }, NOON);
+  }
+  const lines = limit.drain(NOON + MINUTE).map((sum) => sumEntry(sum, "t"));
+  expect(lines.map(({ decision, error, denial, count }) => [decision, denial?.stage, error?.code, count])).toEqual([
+    ["DENIED", "AUTH", "UNAUTHENTICATED", 1],
+    ["ERROR", "AUTH", "AUTH_UNAVAILABLE", 1],
+    ["DENIED", "REQUEST", "MALFORMED_REQUEST", 1],
+  ]);
+});
+
+test.each([
+  ["2001:db8:1:2:3:4:5:6", "2001:db8:1:2:ffff::1", 2],
+  ["2001:db8::1", "2001:db8:0:0:9::9", 2],
+  ["2001:db8:1:2::1", "2001:db8:1:3::1", 1],
+  ["::ffff:192.0.2.1", "::ffff:192.0.2.2", 1],
+  ["192.0.2.1", "192.0.2.2", 1],
+])("%s and %s count as one peer: %d", (one, other, together) => {
+  const limit = new StrangerLimit({ linesPerMinuteMax: 0 });
+  for (const source of [one, other]) limit.sumUp({ source, code: CODE, traceId: "t" }, NOON);
+  expect(limit.drain(NOON + MINUTE)[0]?.count).toBe(together);
+});
+
 test("the line of a sum names the source and the number of calls", () => {
-  expect(sumEntry({ source: "192.0.2.1", count: 940 }, "t-1")).toMatchObject({
+  expect(sumEntry({ source: "192.0.2.1", code: CODE, count: 940 }, "t-1")).toMatchObject({
     traceId: "t-1",
     caller: { sub: "anonymous", permissions: [] },
     decision: "DENIED",

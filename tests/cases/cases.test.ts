@@ -10,7 +10,10 @@ import { isRefusal, type Row, row, rows } from "../support/case-row.ts";
 const files = readdirSync(import.meta.dir)
   .filter((name) => name.endsWith(".yaml"))
   .sort()
-  .map((name) => ({ name, rows: rows.parse(parse(readFileSync(join(import.meta.dir, name), "utf8"))) }));
+  .map((name) => ({
+    name,
+    rows: rows.parse(parse(readFileSync(join(import.meta.dir, name), "utf8"), { merge: true })),
+  }));
 
 const all: readonly Row[] = files.flatMap((file) => file.rows);
 

@@ -89,12 +89,12 @@ describe("a manifest that contradicts itself does not load", () => {
     ["an input that is no object", { input: z.string() }, "input"],
     ["a loose input", { input: z.looseObject({ id: z.string() }) }, "input"],
     ["an input with a catchall", { input: z.object({}).catchall(z.string()) }, "input"],
-    ["an input that no JSON Schema can say", { input: z.strictObject({ at: z.date() }) }, "input"],
+    ["an input that no JSON Schema can say", { input: z.strictObject({ at: z.date() }) }, "input.at"],
     ["an output that is no schema", { output: { id: "string" } }, "output"],
     [
       "an output that no JSON Schema can say",
       { output: z.object({ id: z.bigint() }), outputPolicy: { id: "allow" } },
-      "output",
+      "output.id",
     ],
     ["no output policy", { outputPolicy: undefined }, "outputPolicy"],
     ["an unknown action", { outputPolicy: { id: "show" } }, 'outputPolicy["id"]'],
@@ -167,7 +167,7 @@ describe("a manifest that contradicts itself does not load", () => {
     ],
     [
       "needsApproval that answers something else",
-      { approval: { needsApproval: async () => false }, examples: { accepts: [{ id: ID }] } },
+      { approval: { needsApproval: () => "no" }, examples: { accepts: [{ id: ID }] } },
       "examples.accepts[0]: approval.needsApproval",
     ],
   ];

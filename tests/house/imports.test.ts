@@ -12,9 +12,10 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   server: ["core", "proxy", "audit"],
   stc: ["core", "proxy", "audit", "config.ts", "config-file.ts", "wiring.ts", "main.ts", "dev"],
   dev: ["core", "config.ts"],
-  "config.ts": ["core"],
+  "config.ts": ["core", "config-faults.ts"],
   "config-file.ts": ["core", "config.ts"],
-  "manifest-loader.ts": ["core", "config.ts"],
+  "manifest-imports.ts": ["index.ts"],
+  "manifest-loader.ts": ["core", "config.ts", "manifest-imports.ts"],
   "wiring-files.ts": ["core", "config.ts", "manifest-loader.ts", "proxy", "handlers/cli", "handlers/grpc"],
   "wiring.ts": [
     ...["core", "config.ts", "manifest-loader.ts", "wiring-files.ts"],
@@ -35,7 +36,9 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   stc: ["commander"],
   dev: ["@grpc/grpc-js", "@grpc/proto-loader", "@peculiar/x509", "reflect-metadata", "jose"],
   "config.ts": ["zod"],
+  "config-faults.ts": ["zod"],
   "config-file.ts": ["yaml"],
+  "manifest-imports.ts": ["zod"],
   "manifest-loader.ts": ["zod"],
   "main.ts": ["fastify", "pino"],
 };

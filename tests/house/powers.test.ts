@@ -32,7 +32,7 @@ const POWERS: readonly Power[] = [
     sign: /from "node:fs(\/promises)?"|Bun\.(file|write)\(/,
     holders: [
       ...["src/handlers/cli/", "src/handlers/grpc/contract.ts", "src/audit/", "src/stc/", "src/dev/"],
-      ...["src/config-file.ts", "src/manifest-loader.ts", "src/wiring-files.ts"],
+      ...["src/config-file.ts", "src/manifest-imports.ts", "src/manifest-loader.ts", "src/wiring-files.ts"],
     ],
   },
   { name: "foreign functions", sign: /bun:ffi/, holders: ["src/audit/directory-lock.ts"] },

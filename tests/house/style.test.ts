@@ -23,7 +23,7 @@ test("functions fit on a screen", () => {
       return lines.flatMap((line, from) => {
         const [, indent = ""] = /^(\s*)(?:export )?(?:async )?(?:function\b|(?:async )?[#\w]+\(.*\{$)/.exec(line) ?? [];
         if (!/\{$/.test(line) || !/\bfunction\b|^\s*(async )?[#\w]+\(/.test(line)) return [];
-        const length = lines.slice(from).indexOf(`${indent}}`);
+        const length = lines.slice(from).findIndex((other) => other.startsWith(`${indent}}`));
         return length > FUNCTION_LINES_MAX ? [`${path}:${from + 1} (${length} lines)`] : [];
       });
     });

@@ -13,8 +13,11 @@ import { PROJECT } from "./world.ts";
 /** Personal data of the customer whom most rows ask for, and what the test manifests plant. */
 const PERSONAL = [
   ...["John Smith", "john.smith@example.com", "+447700900001", "QQ000001C", "GB-000001-7", "Station Road"],
-  ...["Northern Rail Works", "Kin of", "planted-secret-5309", "Jane Roe", "jane.roe@", "4111111111111111", "078-05-1120"],
+  ...["Northern Rail Works", "Kin of", "planted-in-answer", "Jane Roe", "jane.roe@", "4111111111111111", "078-05-1120"],
 ];
+
+/** What test manifests throw: for the operators' log alone. */
+const FOR_OPERATORS = ["planted-in-error"];
 
 type Reply = Record<string, unknown> & { readonly error?: Record<string, unknown>; readonly traceId?: string };
 
@@ -38,7 +41,7 @@ export class CasePlayer {
 
   static async open(): Promise<CasePlayer> {
     const player = new CasePlayer(await setStage());
-    await player.#library.ready();
+    await Promise.all([player.#library.ready(), ...Object.values(player.#stage.places).map((place) => place.ready())]);
     return player;
   }
 
@@ -51,7 +54,6 @@ export class CasePlayer {
     const { given, want } = row;
     const isHttp = given.door === "http";
     const place = this.#stage.places[given.situation];
-    await place.ready();
     const auditDir = isHttp ? place.auditDir : this.#libraryAudit;
     const before = { lines: auditEntries(auditDir).length, log: this.#stage.log().length };
     const authorization = await this.#stage.world.issuers.authorization(given.token);
@@ -66,11 +68,13 @@ export class CasePlayer {
     assertAnswer(want, heard, isHttp);
     const added = auditEntries(auditDir).slice(before.lines);
     assertLines(row, added, { heard, sent });
-    assertIntent(row, added[0], auditDir);
+    assertIntent(row, added.at(-1), auditDir);
     const written = dayFilesText(auditDir) + dayFilesText(join(auditDir, "journal"));
-    const told = heard.text + written + this.#stage.log().slice(before.log);
-    for (const secret of [...PERSONAL, ...row.secrets, ...signatureOf(authorization)]) expect(told).not.toContain(secret);
-    for (const place of [this.#stage.world.folder, PROJECT]) expect(heard.text).not.toContain(place);
+    const told = heard.text + written;
+    const secrets = [...PERSONAL, ...row.secrets, ...signatureOf(authorization)];
+    expect(found(secrets, told + this.#stage.log().slice(before.log))).toEqual([]);
+    expect(found(FOR_OPERATORS, told)).toEqual([]);
+    expect(found([this.#stage.world.folder, PROJECT], heard.text)).toEqual([]);
   }
 
   async #overHttp({ given }: Row, place: Place, authorization: string | undefined): Promise<Heard> {
@@ -130,7 +134,10 @@ function assertAnswer(want: Want, { answer, reply, text }: Heard, isHttp: boolea
     return;
   }
   if (isHttp) expect({ http: answer?.status, text }).toEqual({ http: want.http, text });
-  if (isRefusal(want)) return assertRefusal(want, reply, answer);
+  if (isRefusal(want)) {
+    assertRefusal(want, reply, answer);
+    return;
+  }
   if (!("status" in want)) {
     if (want.body !== undefined) expect(reply).toMatchObject(want.body);
     if (want.text !== undefined) expect(text).toContain(want.text);
@@ -147,7 +154,8 @@ function assertAnswer(want: Want, { answer, reply, text }: Heard, isHttp: boolea
 function assertRefusal(want: WantedRefusal, reply: Reply, answer: RawAnswer | undefined): void {
   const { code, stage, message, details, retryable, retryAfterMs } = want;
   const { retryAfterMs: waits, ...error } = reply.error ?? {};
-  expect({ status: reply["status"], ...error }).toEqual({
+  const seen: Loose = { status: reply["status"], ...error };
+  expect(seen).toEqual({
     status: want.status,
     code,
     stage,
@@ -158,28 +166,45 @@ function assertRefusal(want: WantedRefusal, reply: Reply, answer: RawAnswer | un
   if (retryAfterMs === "some") expect(waits).toBeGreaterThan(0);
   else expect(waits).toBe(retryAfterMs);
   const { http, decision } = REFUSALS[code];
-  expect({ http: want.http, status: want.status }).toEqual({ http, status: decision === "DENIED" ? "denied" : "error" });
+  expect({ http: want.http, status: want.status }).toEqual({
+    http,
+    status: decision === "DENIED" ? "denied" : "error",
+  });
   if (waits !== undefined && answer) expect(answer.headers["retry-after"]).toBe(`${Math.ceil(Number(waits) / 1_000)}`);
   for (const [name, value] of Object.entries(want.headers ?? {})) expect(answer?.headers[name]).toBe(value);
 }
 
 function assertLines({ audited, want }: Row, added: readonly AuditEntry[], { heard, sent }: Played): void {
-  if (audited === "nothing") return expect(added).toEqual([]);
-  if (audited === "summed") return expect(added.length).toBeLessThan(sent);
+  const line = added.at(-1) as Loose | undefined;
+  if (typeof audited === "string") {
+    expect({ audited, lines: added.length }).toEqual({
+      audited,
+      lines: audited === "nothing" ? 0 : expect.any(Number),
+    });
+    expect(added.length).toBeLessThan(sent);
+    return;
+  }
   const { absent, ...wanted } = audited;
-  const [line] = added;
   expect(added).toHaveLength(sent);
-  expect(line).toMatchObject(wanted as Partial<AuditEntry>);
-  if (wanted.request?.["args"] !== undefined) expect(line?.request.args).toEqual(wanted.request["args"]);
+  expect(line).toMatchObject(wanted);
+  if (wanted.request?.["args"] !== undefined)
+    expect(added.at(-1)?.request.args as unknown).toEqual(wanted.request["args"]);
   for (const member of absent) expect(line).not.toHaveProperty(member);
   if (typeof want === "string") return;
-  expect(line?.traceId).toBe(heard.reply.traceId ?? "");
-  if (!isRefusal(want)) return expect(line?.response?.filteredFields).toEqual(heard.reply["filteredFields"]);
-  const { code, stage, message, details } = want;
-  expect(line?.error).toEqual({ code });
-  expect(line?.denial).toMatchObject({ stage, reason: message, ...(details !== undefined && { details }) });
-  expect(line?.decision).toBe(REFUSALS[code].decision);
+  expect(line?.["traceId"]).toBe(heard.reply.traceId);
+  if (isRefusal(want)) assertRefusedLine(want, line);
+  else expect(line).toHaveProperty("response.filteredFields", heard.reply["filteredFields"]);
 }
+
+/** The line says what the answer says. */
+function assertRefusedLine({ code, stage, message, details }: WantedRefusal, line: Loose | undefined): void {
+  expect(line?.["error"]).toEqual({ code });
+  expect(line?.["denial"]).toEqual({ stage, reason: message, ...(details !== undefined && { details }) });
+  expect(line?.["decision"]).toBe(REFUSALS[code].decision);
+}
+
+/** An entry as what it is to a reader: some JSON. */
+type Loose = Readonly<Record<string, unknown>>;
 
 interface Played {
   readonly heard: Heard;
@@ -187,9 +212,15 @@ interface Played {
 }
 
 function assertIntent({ intent }: Row, line: AuditEntry | undefined, auditDir: string): void {
-  const intents = journalEntries(auditDir).filter(({ type, traceId }) => type === "intent" && traceId === line?.traceId);
+  const intents = journalEntries(auditDir).filter(
+    ({ type, traceId }) => type === "intent" && traceId === line?.traceId,
+  );
   expect(intents).toHaveLength(intent ? 1 : 0);
   if (intent) expect((intents[0]?.timestamp ?? "~") <= (line?.timestamp ?? "")).toBe(true);
+}
+
+function found(texts: readonly string[], where: string): readonly string[] {
+  return texts.filter((text) => where.includes(text));
 }
 
 /** The part of a token that would let others use it. */

@@ -5,7 +5,15 @@ import { SEND_MODES } from "./raw-http.ts";
 
 /** Where a row is played: each is a service of its own, described in `case-situations.ts`. */
 export const SITUATIONS = [
-  ...["plain", "small door", "keys down", "caller at its limit", "service at its limit", "tool at its limit"],
+  ...[
+    "plain",
+    "small door",
+    "keys down",
+    "caller at its limit",
+    "service at its limit",
+    "tool at its limit",
+    "door at its limit",
+  ],
   ...["draining", "few lines for strangers", "audit deleted", "audit replaced", "audit failing"],
 ] as const;
 

@@ -1,6 +1,5 @@
-import { mkdirSync, openSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { mkdirSync, openSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { dayFilesText } from "./audit-files.ts";
 import type { SituationName } from "./case-row.ts";
 import { startJwksServer } from "./jwks-server.ts";
 import { type RawAnswer, sendRaw } from "./raw-http.ts";
@@ -41,24 +40,35 @@ const TABLE: Readonly<Record<SituationName, Situation>> = {
   "keys down": {},
   "caller at its limit": { config: { limits: { concurrentCallsPerCallerMax: 1 } }, prepare: heldBy("agent-7") },
   "service at its limit": { config: { limits: { concurrentCallsMax: 1 } }, prepare: heldBy("somebody-else") },
+  "door at its limit": {
+    config: { limits: { concurrentCallsMax: 1 }, server: { port: 0, requestTimeoutMs: 600_000 } },
+    prepare: async (house, name) => {
+      await house.holdAtTheDoor(name);
+      await house.holdAtTheDoor(name);
+    },
+  },
   "tool at its limit": { prepare: heldBy("somebody-else") },
   draining: { between: (house, name) => house.drain(name) },
   "few lines for strangers": { config: { limits: { strangerLinesPerMinute: 5 } } },
-  "audit deleted": {
-    prepare: (house, name) =>
-      house.breakAudit(name, (dir) => rmSync(join(dir, `${house.today(name)}.jsonl`), { force: true })),
-  },
-  "audit replaced": {
-    prepare: (house, name) =>
-      house.breakAudit(name, (dir) => {
-        renameSync(dir, `${dir}-moved`);
-        mkdirSync(join(dir, "journal"), { recursive: true });
-      }),
-  },
+  "audit deleted": { prepare: (house, name) => house.breakAudit(name, deleteDayFiles) },
+  "audit replaced": { prepare: (house, name) => house.breakAudit(name, replaceDirectory) },
   "audit failing": {
-    prepare: async (house, name) => rmSync(join(house.auditDir(name), `${house.today(name)}.jsonl`), { force: true }),
+    prepare: async (house, name) => {
+      await house.callOnce(name);
+      deleteDayFiles(house.auditDir(name));
+    },
   },
 };
+
+function deleteDayFiles(dir: string): void {
+  const files = readdirSync(dir).filter((name) => name.endsWith(".jsonl"));
+  for (const file of files) rmSync(join(dir, file));
+}
+
+function replaceDirectory(dir: string): void {
+  renameSync(dir, `${dir}-moved`);
+  mkdirSync(join(dir, "journal"), { recursive: true });
+}
 
 const NAMES = Object.keys(TABLE) as SituationName[];
 
@@ -143,18 +153,29 @@ class House {
     return join(this.#world.folder, "audit", NAMES.indexOf(name).toString());
   }
 
-  /** The day that the service writes: read from its own journal, not from a clock. */
-  today(name: SituationName): string {
-    return dayFilesText(join(this.auditDir(name), "journal")).split("\n").at(-2)?.slice(14, 24) ?? "";
-  }
-
   /** Leaves one call waiting inside the service until the end. */
   async holdOne(name: SituationName, sub: string): Promise<void> {
-    const body = Buffer.from('{"tool":"case_hold"}');
-    const authorization = await this.#authorization({ kind: "good", sub, permissions: ["case:run"] });
-    const headers = ["Host: localhost", "Content-Type: application/json", `Authorization: ${authorization}`];
-    this.#held.push(sendRaw({ url: this.url(name), method: "POST", path: "/call", headers, body }));
+    this.#held.push(this.#call(name, "case_hold", sub));
     await this.waitUntilOneIsInFlight(name);
+  }
+
+  /** Leaves one request at the door until the end: its headers are in, its body never comes. */
+  async holdAtTheDoor(name: SituationName): Promise<void> {
+    const headers = ["Host: localhost", "Content-Type: application/json"];
+    const body = Buffer.from("{}");
+    await new Promise<void>((arrived) => {
+      const between = (): Promise<never> => {
+        arrived();
+        return new Promise(() => {});
+      };
+      const request = { url: this.url(name), method: "POST", path: "/call", headers, body, between };
+      this.#held.push(sendRaw({ ...request, send: "late" }));
+    });
+  }
+
+  /** So that there is a file of the day. */
+  async callOnce(name: SituationName): Promise<void> {
+    await this.#call(name, "case_echo", "watcher");
   }
 
   async waitUntilOneIsInFlight(name: SituationName): Promise<void> {
@@ -166,11 +187,14 @@ class House {
 
   async drain(name: SituationName): Promise<void> {
     this.#send({ drain: name });
-    await until("the drain", () => (readFileSync(this.logFile, "utf8").includes('"msg":"draining"') ? true : undefined));
+    await until("the drain", () =>
+      readFileSync(this.logFile, "utf8").includes('"msg":"draining"') ? true : undefined,
+    );
   }
 
   /** Breaks the files and waits until the service has noticed, which it does when it writes. */
   async breakAudit(name: SituationName, damage: (dir: string) => void): Promise<void> {
+    await this.callOnce(name);
     damage(this.auditDir(name));
     await until("the service to notice", async () => {
       const listing = await this.#get(name, "/tools", { kind: "good", permissions: [] });
@@ -184,7 +208,18 @@ class House {
     await Promise.all(this.#held);
   }
 
-  async #get(name: SituationName, path: string, token: Pick<Order, "kind" | "permissions">): Promise<RawAnswer | undefined> {
+  async #call(name: SituationName, tool: string, sub: string): Promise<unknown> {
+    const body = Buffer.from(JSON.stringify({ tool }));
+    const authorization = await this.#authorization({ kind: "good", sub, permissions: ["case:run"] });
+    const headers = ["Host: localhost", "Content-Type: application/json", `Authorization: ${authorization}`];
+    return sendRaw({ url: this.url(name), method: "POST", path: "/call", headers, body });
+  }
+
+  async #get(
+    name: SituationName,
+    path: string,
+    token: Pick<Order, "kind" | "permissions">,
+  ): Promise<RawAnswer | undefined> {
     const authorization = await this.#authorization({ sub: "watcher", ...token });
     const headers = ["Host: localhost", `Authorization: ${authorization}`];
     return sendRaw({ url: this.url(name), method: "GET", path, headers, body: new Uint8Array() });

@@ -1,6 +1,14 @@
 import { createHmac } from "node:crypto";
 import { SignJWT } from "jose";
-import { AGENTS_AUDIENCE, AGENTS_ISSUER, type Claims, encodePart, makeSigningKey, type SigningKey, signInput } from "./tokens.ts";
+import {
+  AGENTS_AUDIENCE,
+  AGENTS_ISSUER,
+  type Claims,
+  encodePart,
+  makeSigningKey,
+  type SigningKey,
+  signInput,
+} from "./tokens.ts";
 
 export const OPERATORS_ISSUER = "https://people.test";
 export const OPERATORS_AUDIENCE = "safe-tool-call-operators";
@@ -9,7 +17,15 @@ export const OPERATORS_AUDIENCE = "safe-tool-call-operators";
 export const TOKEN_KINDS = [
   ...["good", "operator", "none", "empty", "basic", "malformed", "two tokens", "expired", "not yet", "no exp"],
   ...["long-lived", "other issuer", "other audience", "other key", "unsigned", "hmac with the public key", "other alg"],
-  ...["anonymous sub", "number as sub", "permissions as text", "infinite exp", "own jwk", "critical header"],
+  ...[
+    "anonymous sub",
+    "number as sub",
+    "permissions as text",
+    "infinite exp",
+    "own jwk",
+    "critical header",
+    "permissions in scope",
+  ],
 ] as const;
 
 export type TokenKind = (typeof TOKEN_KINDS)[number];
@@ -66,10 +82,11 @@ export class LiveIssuers {
   async #signed({ kind, sub, permissions, claims = {} }: TokenOrder): Promise<string> {
     const isOperator = kind === "operator";
     const key = isOperator ? this.operators : this.#keyFor(kind);
-    const token = new SignJWT({ sub, permissions: [...permissions], ...ODD_CLAIMS[kind], ...claims })
+    const held = kind === "permissions in scope" ? { scope: permissions.join(" ") } : { permissions: [...permissions] };
+    const token = new SignJWT({ sub, ...held, ...ODD_CLAIMS[kind], ...claims })
       .setProtectedHeader({ alg: key.alg, kid: key.kid, typ: "JWT", ...this.#oddHeader(kind) })
       .setIssuer(this.#issuerFor(kind))
-      .setAudience(isOperator ? OPERATORS_AUDIENCE : AUDIENCES[kind] ?? AGENTS_AUDIENCE)
+      .setAudience(isOperator ? OPERATORS_AUDIENCE : (AUDIENCES[kind] ?? AGENTS_AUDIENCE))
       .setIssuedAt(kind === "expired" ? "30 minutes ago" : "1 second ago");
     if (kind === "not yet") token.setNotBefore("10 minutes");
     if (kind !== "no exp") token.setExpirationTime(LIFETIMES[kind] ?? "10 minutes");

@@ -19,7 +19,9 @@ export const Ref = z
     'must be a branch, tag or commit id; no space, control, leading "-", or any of ~ ^ : ? * [ \\',
   )
   .refine(isRefName, 'must be a name that git allows: no "..", "@{", ".lock", empty part, or "." or "/" at an end')
-  .describe("A branch, a tag, a commit id (at least 7 hex digits), or HEAD");
+  .describe(
+    "A branch or tag by its short name (`main`, not `refs/heads/main` or `origin/main`), a commit id (at least 7 hex digits), or HEAD",
+  );
 
 function isRefName(ref: string): boolean {
   if (ref === "@" || ref.includes("..") || ref.includes("@{") || ref.endsWith(".") || UNSEEN.test(ref)) return false;

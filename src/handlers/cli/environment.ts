@@ -48,8 +48,13 @@ const REFUSED_NAMES: ReadonlySet<string> = new Set([
   ...["CLASSPATH", "GOFLAGS", "RUSTC_WRAPPER", "XDG_CONFIG_HOME", "GIT_EDITOR", "GIT_PAGER", "GIT_CONFIG"],
 ]);
 
-/** Files of settings, which may only be switched off. */
-const ONLY_NOTHING: ReadonlySet<string> = new Set(["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"]);
+/** Variables that may hold this and nothing else: files of settings are switched off, a program that shows differences is named. */
+const ONLY: ReadonlyMap<string, string> = new Map([
+  ["GIT_CONFIG_GLOBAL", "/dev/null"],
+  ["GIT_CONFIG_SYSTEM", "/dev/null"],
+  ["KUBERC", "off"],
+  ["KUBECTL_EXTERNAL_DIFF", "diff -U 1000000"],
+]);
 
 export interface EnvironmentOptions {
   /** Private, empty and writable by nobody. */
@@ -74,7 +79,8 @@ export function childEnvironment(
 
 /** What is wrong with the variables that a manifest declares. The messages name variables, never values. */
 export function environmentFaults(declared: unknown): readonly Fault[] {
-  if (typeof declared !== "object" || declared === null) {
+  // A promise or an instance has no entries of its own: the command would run without what was meant to protect it.
+  if (!isTable(declared)) {
     return [{ field: "target.cli.environment", message: "must map names to strings" }];
   }
   const entries = Object.entries(declared);
@@ -87,9 +93,16 @@ export function environmentFaults(declared: unknown): readonly Fault[] {
   });
 }
 
+function isTable(value: unknown): value is Readonly<Record<string, unknown>> {
+  if (typeof value !== "object" || value === null) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
+}
+
 function nameFault(name: string): string | undefined {
   if (!VARIABLE_NAME.test(name)) return "is not a name of a variable";
   const upper = name.toUpperCase();
+  if (ONLY.has(upper)) return undefined;
   if (RESERVED.has(upper)) return "is set by the service";
   const refused =
     REFUSED_NAMES.has(upper) ||
@@ -101,7 +114,8 @@ function nameFault(name: string): string | undefined {
 function valueFault(name: string, value: unknown): string | undefined {
   const fault = tokenFault(value);
   if (fault !== undefined) return fault;
-  return ONLY_NOTHING.has(name.toUpperCase()) && value !== "/dev/null" ? "may only be /dev/null" : undefined;
+  const only = ONLY.get(name.toUpperCase());
+  return only !== undefined && value !== only ? `may only be ${only}` : undefined;
 }
 
 function printable(name: string): string {

@@ -11,8 +11,15 @@ export interface RepositoryFault {
   readonly fault: string;
 }
 
-/** Files through which a repository takes objects, references or settings from another place. */
-const BORROWING = ["commondir", "objects/info/alternates", "objects/info/http-alternates"];
+const COPY_OBJECTS =
+  "it borrows another repository's objects (a clone with --shared or --reference); run `git repack -a -d` in it, then remove that file";
+
+/** Files through which a repository takes objects, references or settings from another place, and what to do about them. */
+const BORROWING: ReadonlyMap<string, string> = new Map([
+  ["commondir", "it is a part of another repository; name that one"],
+  ["objects/info/alternates", COPY_OBJECTS],
+  ["objects/info/http-alternates", COPY_OBJECTS],
+]);
 
 /** Where a symbolic link would lend another repository's objects. */
 const OBJECT_DIRECTORIES = ["objects", "objects/info", "objects/pack"];
@@ -45,7 +52,10 @@ function inspectDirectory(path: string): GitRepository | RepositoryFault {
   const dotGit = look(join(path, ".git"));
   if (dotGit === undefined) return inspectGitDirectory(path, {});
   if (dotGit.isFile())
-    return { fault: ".git is a file: a linked work tree or submodule takes its objects from elsewhere" };
+    return {
+      fault:
+        ".git is a file: a linked work tree or submodule takes its objects from elsewhere; name the repository that owns them, whose branches are the same",
+    };
   if (!dotGit.isDirectory()) return { fault: ".git is not a directory" };
   return inspectGitDirectory(join(path, ".git"), { workTree: path });
 }
@@ -69,8 +79,9 @@ function inspectGitDirectory(
   if (link !== undefined) return { fault: `${link} is a symbolic link` };
   const foreign = OBJECT_DIRECTORIES.find((name) => holdsLink(join(gitDir, name)));
   if (foreign !== undefined) return { fault: `${foreign} holds a symbolic link` };
-  const borrowed = BORROWING.find((name) => lends(join(gitDir, name)));
-  if (borrowed !== undefined) return { fault: `${borrowed} points to another place` };
+  for (const [name, remedy] of BORROWING) {
+    if (lends(join(gitDir, name))) return { fault: `${name} points to another place: ${remedy}` };
+  }
   return { gitDir, ...workTree };
 }
 

@@ -136,7 +136,8 @@ async function run(bound: CliTool, parts: Parts, { plan: sealed, context }: Runn
   );
   const exitCodes = bound.cli.exitCodes ?? {};
   if (!isAnswer(result, exitCodes)) throw refusalOf(tool, result, exitCodes);
-  return parseStdout(result.stdout, { parse, textField, input: sealed["input"] });
+  const exitCode = result.ending.kind === "exit" ? result.ending.code : 0;
+  return parseStdout(result.stdout, { parse, textField, input: sealed["input"], exitCode });
 }
 
 /** A lookup's own no is an answer; a program that cannot run, or no time left, is not. */

@@ -39,7 +39,7 @@ export function cliTool(tool: Tool, commands: ReadonlyMap<string, string>): CliT
   const textField = onlyStringField(tool.output);
   const freeText = freeTextOf(tool, cli, options);
   const faults = [
-    ...commandFaults(command),
+    ...commandFaults(cli.command, command),
     ...optionFaults(options),
     ...lookupFaults(cli.lookups),
     ...(typeof cli.environment === "function" ? [] : environmentFaults(cli.environment ?? {})),
@@ -51,9 +51,11 @@ export function cliTool(tool: Tool, commands: ReadonlyMap<string, string>): CliT
   return { tool, command, cli, options, parse, textField, freeText };
 }
 
-function commandFaults(command: string | undefined): readonly Fault[] {
+function commandFaults(name: string, command: string | undefined): readonly Fault[] {
   const field = "target.cli.command";
-  if (command === undefined) return [{ field, message: "is not among the commands that the configuration allows" }];
+  if (command === undefined) {
+    return [{ field, message: `${name} is not among the commands that the configuration allows (commands.allowed)` }];
+  }
   return isAbsolute(command) ? [] : [{ field, message: "was not resolved to an absolute path" }];
 }
 

@@ -30,6 +30,7 @@ export interface StdoutReading {
   readonly textField: string | undefined;
   /** For the manifest's own parser. */
   readonly input: unknown;
+  readonly exitCode: number;
 }
 
 /**
@@ -37,15 +38,24 @@ export interface StdoutReading {
  *
  * @throws {Refusal} INVALID_OUTPUT when it cannot be read
  */
-export function parseStdout(stdout: Uint8Array, { parse, textField, input }: StdoutReading): unknown {
+export function parseStdout(stdout: Uint8Array, { parse, textField, input, exitCode }: StdoutReading): unknown {
   const text = plainText(decode(stdout));
   if (parse === "text") return { [textField ?? "text"]: text };
   try {
-    return parse === "json" ? plainJson(JSON.parse(withoutMark(text)) as Json, JSON_DEPTH_MAX) : parse(text, input);
+    return parse === "json" ? parseJson(text) : parse(text, input, exitCode);
   } catch (cause) {
     if (cause instanceof Refusal) throw cause;
     throw new Refusal("INVALID_OUTPUT", "The command's output could not be read.", { cause });
   }
+}
+
+/**
+ * JSON that a program printed, as plain data: what its escapes spell is cleaned like the rest of its text.
+ *
+ * @throws SyntaxError when it is no JSON, RangeError when it is deeper than anybody needs
+ */
+export function parseJson(text: string): Json {
+  return plainJson(JSON.parse(withoutMark(text)) as Json, JSON_DEPTH_MAX);
 }
 
 function withoutMark(text: string): string {

@@ -14,11 +14,13 @@ export interface ProtoSource {
   readonly protoFiles?: readonly string[];
 }
 
-/** One unary method, ready to be called. */
+/** One method, ready to be called: one request, and one answer or a stream of them. */
 export interface Method {
   /** The HTTP/2 path: `/package.Service/Method`. */
   readonly path: string;
+  readonly responseStream: boolean;
   readonly requestShape: MessageShape;
+  readonly responseShape: MessageShape;
   readonly request: RequestCodec;
   readonly response: ResponseCodec;
 }
@@ -124,8 +126,8 @@ export class Contract {
     if (request === undefined || response === undefined) {
       return `${service} has no method ${name}; it has ${listed(nearest(name, Object.keys(methods)))}`;
     }
-    if (request.requestStream || request.responseStream) {
-      return `${service}.${name} is a streaming method, which this version does not support`;
+    if (request.requestStream) {
+      return `${service}.${name} is a client-streaming method, which this version does not support`;
     }
     const shapes = this.#shapes.ofMethod(request.path);
     if (shapes === undefined) return `${service}.${name} has a message of unknown type`;
@@ -134,7 +136,9 @@ export class Contract {
     if (faults.length > 0) return listed(faults);
     return {
       path: request.path,
+      responseStream: request.responseStream,
       requestShape: shapes.request,
+      responseShape: shapes.response,
       request: new RequestCodec(shapes.request, {
         serialize: request.requestSerialize,
         deserialize: request.requestDeserialize,

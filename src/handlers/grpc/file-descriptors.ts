@@ -1,120 +1,272 @@
-/** What of the serialized file descriptors the descriptor objects that proto-loader hands out do not tell. */
-export interface DescriptorFacts {
-  /**
-   * Field name to the name of its oneof, per message by full name. The objects show index 0 for a field of the first
-   * oneof and for a field of none alike.
-   */
-  readonly oneofMembers: ReadonlyMap<string, ReadonlyMap<string, string>>;
-  /** The full names of a method's messages, per path `/package.Service/Method`. The objects tell the last part alone. */
-  readonly methodTypes: ReadonlyMap<string, { readonly request: string; readonly response: string }>;
+import protobuf from "protobufjs";
+import descriptorJson from "protobufjs/google/protobuf/descriptor.json" with { type: "json" };
+import {
+  type Declarations,
+  type EnumDeclaration,
+  jsonNameOf,
+  type MessageDeclaration,
+  type MethodDeclaration,
+  messageOf,
+  type ProtoScalar,
+  type ReadField,
+  type TypeDeclaration,
+} from "./declarations.ts";
+import { type Features, featuresIn, type FeatureSet, featuresOfFile } from "./descriptor-features.ts";
+
+export const DESCRIPTOR_FILES_MAX = 2_000;
+export const DESCRIPTOR_BYTES_MAX = 33_554_432;
+const MESSAGE_DEPTH_MAX = 64;
+
+interface Options {
+  readonly options?: { readonly features?: FeatureSet };
 }
 
-const WIRE = { varint: 0, fixed64: 1, bytes: 2, fixed32: 5 } as const;
-
-// Field numbers of google/protobuf/descriptor.proto.
-const FILE = { package: 2, message: 4, service: 6 } as const;
-const MESSAGE = { name: 1, field: 2, nested: 3, oneof: 8 } as const;
-const FIELD = { name: 1, oneofIndex: 9 } as const;
-const ONEOF = { name: 1 } as const;
-const SERVICE = { name: 1, method: 2 } as const;
-const METHOD = { name: 1, request: 2, response: 3 } as const;
-
-interface WireField {
-  readonly number: number;
-  readonly value: number | Buffer;
+interface FieldDescriptor extends Options {
+  readonly name?: string;
+  readonly number?: number;
+  readonly label?: string;
+  readonly type?: string;
+  readonly typeName?: string;
+  readonly jsonName?: string;
+  readonly oneofIndex?: number;
+  readonly proto3Optional?: boolean;
+  readonly options?: { readonly packed?: boolean; readonly features?: FeatureSet };
 }
 
-function readVarint(bytes: Buffer, start: number): { readonly value: number; readonly next: number } {
-  let value = 0;
-  let factor = 1;
-  for (let at = start; at < bytes.length; at += 1) {
-    const byte = bytes.readUInt8(at);
-    value += (byte & 0x7f) * factor;
-    if (byte < 0x80) return { value, next: at + 1 };
-    factor *= 128;
-  }
-  throw new Error("truncated descriptor");
+interface EnumDescriptor {
+  readonly name?: string;
+  readonly value?: readonly { readonly name?: string; readonly number?: number }[];
 }
 
-function readFields(bytes: Buffer): readonly WireField[] {
-  const fields: WireField[] = [];
-  let at = 0;
-  while (at < bytes.length) {
-    const tag = readVarint(bytes, at);
-    const number = Math.floor(tag.value / 8);
-    const wire = tag.value % 8;
-    at = tag.next;
-    if (wire === WIRE.fixed64 || wire === WIRE.fixed32) {
-      at += wire === WIRE.fixed64 ? 8 : 4;
-      continue;
+interface MessageDescriptor extends Options {
+  readonly name?: string;
+  readonly field?: readonly FieldDescriptor[];
+  readonly nestedType?: readonly MessageDescriptor[];
+  readonly enumType?: readonly EnumDescriptor[];
+  readonly oneofDecl?: readonly { readonly name?: string; readonly options?: { readonly features?: FeatureSet } }[];
+  readonly options?: { readonly mapEntry?: boolean; readonly features?: FeatureSet };
+}
+
+interface MethodDescriptor {
+  readonly name?: string;
+  readonly inputType?: string;
+  readonly outputType?: string;
+  readonly clientStreaming?: boolean;
+  readonly serverStreaming?: boolean;
+}
+
+/** A `FileDescriptorProto`, as far as it is read. */
+export interface FileDescriptor extends Options {
+  readonly name?: string;
+  readonly package?: string;
+  readonly dependency?: readonly string[];
+  readonly messageType?: readonly MessageDescriptor[];
+  readonly enumType?: readonly EnumDescriptor[];
+  readonly service?: readonly { readonly name?: string; readonly method?: readonly MethodDescriptor[] }[];
+  readonly syntax?: string;
+  readonly edition?: string | number;
+}
+
+const descriptors = protobuf.Root.fromJSON(descriptorJson);
+const FILE = descriptors.lookupType("google.protobuf.FileDescriptorProto");
+const FILE_SET = descriptors.lookupType("google.protobuf.FileDescriptorSet");
+
+/** Reads one serialized `FileDescriptorProto`. Throws when the bytes are none. */
+export function readFileDescriptor(bytes: Uint8Array): FileDescriptor {
+  // The decoder gives what descriptor.proto declares, and nothing that was not set.
+  return FILE.toObject(FILE.decode(bytes), { enums: String });
+}
+
+/** Reads a serialized `FileDescriptorSet`. Throws when the bytes are none, or hold nothing. */
+export function readDescriptorSet(bytes: Uint8Array): readonly FileDescriptor[] {
+  if (bytes.length > DESCRIPTOR_BYTES_MAX) throw new Error(`more than ${DESCRIPTOR_BYTES_MAX} bytes`);
+  const set: { readonly file?: readonly FileDescriptor[] } = FILE_SET.toObject(FILE_SET.decode(bytes), {
+    enums: String,
+  });
+  const files = set.file ?? [];
+  if (!files.some((file) => (file.name ?? "").endsWith(".proto"))) throw new Error("is not a descriptor set");
+  return files;
+}
+
+/** What the files declare, all names resolved. A name declared twice is an error. */
+export function declarationsOf(files: readonly FileDescriptor[]): Declarations {
+  if (files.length > DESCRIPTOR_FILES_MAX) throw new Error(`more than ${DESCRIPTOR_FILES_MAX} files`);
+  const reader = new Reader();
+  const unique = new Map(files.map((file) => [file.name ?? "", file]));
+  for (const file of unique.values()) reader.index(file);
+  return reader.declarations();
+}
+
+interface Known {
+  readonly descriptor: MessageDescriptor;
+  readonly features: Features;
+}
+
+class Reader {
+  readonly #messages = new Map<string, Known>();
+  readonly #enums = new Map<string, EnumDeclaration>();
+  readonly #services = new Map<string, readonly MethodDescriptor[]>();
+
+  index(file: FileDescriptor): void {
+    const scope = file.package ?? "";
+    const features = featuresOfFile(file);
+    for (const message of file.messageType ?? []) this.#indexMessage(message, { scope, features, depth: 0 });
+    for (const declared of file.enumType ?? []) this.#indexEnum(declared, scope);
+    for (const service of file.service ?? []) {
+      setOnce(this.#services, qualified(scope, service.name), service.method ?? []);
     }
-    if (wire !== WIRE.varint && wire !== WIRE.bytes) throw new Error("unknown wire type in a descriptor");
-    const length = readVarint(bytes, at);
-    at = length.next;
-    if (wire === WIRE.varint) {
-      fields.push({ number, value: length.value });
-      continue;
-    }
-    fields.push({ number, value: bytes.subarray(at, at + length.value) });
-    at += length.value;
   }
-  return fields;
-}
 
-function textOf(fields: readonly WireField[], number: number): string {
-  const value = fields.find((field) => field.number === number)?.value;
-  return Buffer.isBuffer(value) ? value.toString("utf8") : "";
-}
-
-function partsOf(fields: readonly WireField[], number: number): readonly (readonly WireField[])[] {
-  return fields.flatMap((field) =>
-    field.number === number && Buffer.isBuffer(field.value) ? [readFields(field.value)] : [],
-  );
-}
-
-function qualified(scope: string, name: string): string {
-  return scope === "" ? name : `${scope}.${name}`;
-}
-
-function collectMessage(
-  message: readonly WireField[],
-  scope: string,
-  found: Map<string, ReadonlyMap<string, string>>,
-): void {
-  const fullName = qualified(scope, textOf(message, MESSAGE.name));
-  const oneofs = partsOf(message, MESSAGE.oneof).map((oneof) => textOf(oneof, ONEOF.name));
-  const members = new Map<string, string>();
-  for (const field of partsOf(message, MESSAGE.field)) {
-    const index = field.find((part) => part.number === FIELD.oneofIndex)?.value;
-    const oneof = typeof index === "number" ? oneofs[index] : undefined;
-    if (oneof !== undefined) members.set(textOf(field, FIELD.name), oneof);
+  declarations(): Declarations {
+    const entries = [...this.#messages].filter(([, { descriptor }]) => descriptor.options?.mapEntry !== true);
+    return {
+      messages: new Map(entries.map(([fullName, known]) => [fullName, this.#message(fullName, known)])),
+      enums: this.#enums,
+      services: new Map([...this.#services].map(([name, methods]) => [name, this.#methods(name, methods)])),
+    };
   }
-  found.set(fullName, members);
-  for (const nested of partsOf(message, MESSAGE.nested)) collectMessage(nested, fullName, found);
-}
 
-function typeName(fields: readonly WireField[], number: number): string {
-  const name = textOf(fields, number);
-  return name.startsWith(".") ? name.slice(1) : name;
-}
-
-/** Reads the serialized `FileDescriptorProto`s that proto-loader attaches to every definition. */
-export function readFileDescriptors(fileDescriptors: readonly Buffer[]): DescriptorFacts {
-  const oneofMembers = new Map<string, ReadonlyMap<string, string>>();
-  const methodTypes = new Map<string, { readonly request: string; readonly response: string }>();
-  for (const bytes of fileDescriptors) {
-    const file = readFields(bytes);
-    const scope = textOf(file, FILE.package);
-    for (const message of partsOf(file, FILE.message)) collectMessage(message, scope, oneofMembers);
-    for (const service of partsOf(file, FILE.service)) {
-      const serviceName = qualified(scope, textOf(service, SERVICE.name));
-      for (const method of partsOf(service, SERVICE.method)) {
-        methodTypes.set(`/${serviceName}/${textOf(method, METHOD.name)}`, {
-          request: typeName(method, METHOD.request),
-          response: typeName(method, METHOD.response),
-        });
-      }
-    }
+  #indexMessage(
+    descriptor: MessageDescriptor,
+    at: { readonly scope: string; readonly features: Features; readonly depth: number },
+  ): void {
+    if (at.depth > MESSAGE_DEPTH_MAX) throw new Error(`messages nest deeper than ${MESSAGE_DEPTH_MAX}`);
+    const fullName = qualified(at.scope, descriptor.name);
+    const features = featuresIn(at.features, descriptor.options?.features);
+    setOnce(this.#messages, fullName, { descriptor, features });
+    const inner = { scope: fullName, features, depth: at.depth + 1 };
+    for (const nested of descriptor.nestedType ?? []) this.#indexMessage(nested, inner);
+    for (const nested of descriptor.enumType ?? []) this.#indexEnum(nested, fullName);
   }
-  return { oneofMembers, methodTypes };
+
+  #indexEnum({ name, value = [] }: EnumDescriptor, scope: string): void {
+    const fullName = qualified(scope, name);
+    const values = value.map((one) => [plain(one.name), one.number ?? 0] as const);
+    setOnce(this.#enums, fullName, { fullName, values });
+  }
+
+  #message(fullName: string, { descriptor, features }: Known): MessageDeclaration {
+    const oneofs = descriptor.oneofDecl ?? [];
+    const fields = (descriptor.field ?? []).map((field): ReadField => {
+      const oneof = field.oneofIndex === undefined ? undefined : oneofs[field.oneofIndex];
+      const own = featuresIn(featuresIn(features, oneof?.options?.features), field.options?.features);
+      return this.#field(field, { fullName, features: own, oneof: oneof?.name });
+    });
+    return messageOf(fullName, fields);
+  }
+
+  #field(
+    field: FieldDescriptor,
+    at: { readonly fullName: string; readonly features: Features; readonly oneof: string | undefined },
+  ): ReadField {
+    const name = field.jsonName ?? jsonNameOf(field.name ?? "");
+    const type = this.#type(field, at.fullName);
+    if (typeof type === "string") return { name, because: type };
+    const entry = this.#mapEntry(field, type);
+    if (entry !== undefined) return this.#map(field, entry, name);
+    const isDelimited = field.type === "TYPE_GROUP" || at.features.messageEncoding === "DELIMITED";
+    if (isDelimited && type.kind === "message") return { name, because: "is a group, which this version cannot carry" };
+    const isRepeated = field.label === "LABEL_REPEATED";
+    const isOptional = field.proto3Optional === true;
+    const isRequired = field.label === "LABEL_REQUIRED" || at.features.fieldPresence === "LEGACY_REQUIRED";
+    const hasPresence = type.kind !== "message" && (at.features.fieldPresence !== "IMPLICIT" || at.oneof !== undefined);
+    return {
+      name,
+      number: numberOf(field),
+      label: isRepeated ? "repeated" : "single",
+      type,
+      presence: !isRepeated && (isOptional || hasPresence),
+      required: isRequired,
+      packed: field.options?.packed ?? at.features.repeatedFieldEncoding === "PACKED",
+      ...(at.oneof !== undefined && !isOptional && { oneof: jsonNameOf(at.oneof) }),
+    };
+  }
+
+  #mapEntry(field: FieldDescriptor, type: TypeDeclaration): Known | undefined {
+    if (field.label !== "LABEL_REPEATED" || type.kind !== "message") return undefined;
+    const known = this.#messages.get(type.fullName);
+    return known?.descriptor.options?.mapEntry === true ? known : undefined;
+  }
+
+  #map(field: FieldDescriptor, { descriptor }: Known, name: string): ReadField {
+    const part = (number: number) => descriptor.field?.find((one) => one.number === number);
+    const key = part(1);
+    const value = part(2);
+    const keyType = key && this.#type(key, "");
+    const valueType = value && this.#type(value, descriptor.name ?? "");
+    const isKey = typeof keyType === "object" && keyType.kind === "scalar" && !NO_KEYS.has(keyType.scalar);
+    if (!isKey || valueType === undefined) return { name, because: "is a malformed map" };
+    if (typeof valueType === "string") return { name, because: valueType };
+    const unlike = { presence: false, required: false, packed: false };
+    return { name, number: numberOf(field), label: "map", key: keyType.scalar, type: valueType, ...unlike };
+  }
+
+  #type(field: FieldDescriptor, scope: string): TypeDeclaration | string {
+    const scalar = SCALARS.get(field.type ?? "");
+    if (scalar !== undefined) return { kind: "scalar", scalar };
+    const typeName = field.typeName ?? "";
+    const names = candidates(typeName, scope);
+    const ofEnum = names.find((name) => this.#enums.has(name));
+    const ofMessage = names.find((name) => this.#messages.has(name));
+    // A sender that leaves names relative may leave out which of the two kinds it means, too.
+    if (ofEnum !== undefined && field.type !== "TYPE_MESSAGE") return { kind: "enum", fullName: ofEnum };
+    if (ofMessage !== undefined && field.type !== "TYPE_ENUM") return { kind: "message", fullName: ofMessage };
+    return `has the unknown type ${typeName}`;
+  }
+
+  #methods(service: string, methods: readonly MethodDescriptor[]): ReadonlyMap<string, MethodDeclaration> {
+    const resolve = (name = ""): string => candidates(name, service).find((one) => this.#messages.has(one)) ?? name;
+    return new Map(
+      methods.map((method) => [
+        method.name ?? "",
+        {
+          name: method.name ?? "",
+          request: resolve(method.inputType),
+          response: resolve(method.outputType),
+          requestStream: method.clientStreaming === true,
+          responseStream: method.serverStreaming === true,
+        },
+      ]),
+    );
+  }
+}
+
+/** Names of descriptor.proto to those of the language. */
+const SCALARS: ReadonlyMap<string, ProtoScalar> = new Map(
+  (
+    [
+      ...["string", "bool", "bytes", "float", "double", "int32", "sint32", "sfixed32"],
+      ...["uint32", "fixed32", "int64", "sint64", "sfixed64", "uint64", "fixed64"],
+    ] as readonly ProtoScalar[]
+  ).map((scalar) => [`TYPE_${scalar.toUpperCase()}`, scalar]),
+);
+
+const NO_KEYS: ReadonlySet<ProtoScalar> = new Set(["bytes", "float", "double"]);
+const FIELD_NUMBER_MAX = 536_870_911;
+const PLAIN_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,255}$/;
+
+function plain(name: string | undefined): string {
+  if (name === undefined || !PLAIN_NAME.test(name)) throw new Error("a name is not a plain identifier");
+  return name;
+}
+
+function qualified(scope: string, name: string | undefined): string {
+  return scope === "" ? plain(name) : `${scope}.${plain(name)}`;
+}
+
+function numberOf({ number = 0 }: FieldDescriptor): number {
+  if (number < 1 || number > FIELD_NUMBER_MAX) throw new Error(`there is no field number ${number}`);
+  return number;
+}
+
+function setOnce<Value>(known: Map<string, Value>, fullName: string, value: Value): void {
+  if (known.has(fullName)) throw new Error(`${fullName} is declared twice`);
+  known.set(fullName, value);
+}
+
+/** A name with a leading dot is whole; any other is looked for from the inside out. */
+function candidates(typeName: string, scope: string): readonly string[] {
+  if (typeName.startsWith(".")) return [typeName.slice(1)];
+  const parts = scope === "" ? [] : scope.split(".");
+  return [...parts.map((_, index) => `${parts.slice(0, parts.length - index).join(".")}.${typeName}`), typeName];
 }

@@ -1,13 +1,14 @@
 import type { Metadata } from "@grpc/grpc-js";
 import { type Fault, ManifestError, Refusal, StartupError } from "../../core/errors.ts";
 import type { Binding, ExecutionPlan, GrpcTarget, Handler, Json, RunContext, Tool } from "../../core/types.ts";
+import { leaveOutAbsent } from "./absent-fields.ts";
 import { type ChannelState, Channels, type ToolClass } from "./channels.ts";
 import type { Difference, EncodedMessage } from "./codec.ts";
 import { Contract, type Method, type ProtoSource } from "./contract.ts";
 import { callMetadata, systemMetadata } from "./metadata.ts";
+import { inputSchemaFaults, outputSchemaFaults } from "./schema-faults.ts";
 import { abortedBeforeSending, answerTooLarge, type FailedCall, refusalOf, unreachable } from "./status.ts";
 import { type GrpcTls, type Reach, reach, type TlsIdentity } from "./tls-identity.ts";
-import { WELL_KNOWN } from "./well-known.ts";
 
 /** One gRPC service as the configuration names it. Exactly one of `tls` and `plaintext: true` must be given. */
 export interface GrpcSystem extends ProtoSource {
@@ -81,13 +82,7 @@ function at(place: string, field: string): string {
 
 /** What of the input schema or its examples the request message cannot carry. */
 function inputFaults(tool: Tool, method: Method): readonly Fault[] {
-  const { requestShape } = method;
-  const special = WELL_KNOWN.has(requestShape.fullName);
-  const unknown = Object.keys(tool.input.shape).filter((key) => !special && !requestShape.fields.has(key));
-  const faults: Fault[] = unknown.map((key) => ({
-    field: `input.${key}`,
-    message: `${requestShape.fullName} has no such field; it has ${[...requestShape.fields.keys()].join(", ") || "none"}`,
-  }));
+  const faults: Fault[] = [...inputSchemaFaults(tool.input, method.requestShape)];
   tool.examples.accepts.forEach((example, index) => {
     const place = `examples.accepts[${index}]`;
     const parsed = parsedExample(tool, example);
@@ -148,7 +143,9 @@ class GrpcBinding implements Binding {
 
   #decode(answer: Buffer): unknown {
     try {
-      return this.#method.response.decode(answer);
+      const decoded = this.#method.response.decode(answer);
+      leaveOutAbsent(decoded, this.#tool.output);
+      return decoded;
     } catch {
       throw new Refusal("INVALID_OUTPUT", "The service's answer is not what its contract declares.", {
         cause: { system: this.#system.name, path: this.#method.path, answerBytes: answer.length },
@@ -215,7 +212,7 @@ export function grpcHandler(options: { readonly systems: ReadonlyMap<string, Grp
       }
       const method = system.contract.method(target);
       if (typeof method === "string") throw new ManifestError(tool.name, [{ field: "target.grpc", message: method }]);
-      const faults = inputFaults(tool, method);
+      const faults = [...inputFaults(tool, method), ...outputSchemaFaults(tool.output, method.responseShape)];
       if (faults.length > 0) throw new ManifestError(tool.name, faults);
       return new GrpcBinding(tool, { system, method, channels });
     },

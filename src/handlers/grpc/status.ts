@@ -10,9 +10,37 @@ export interface FailedCall {
   readonly signal: AbortSignal;
 }
 
-type StatusName = keyof typeof status;
+export type StatusName = keyof typeof status;
 
 type Meaning = "refused" | "failed" | "unavailable" | "late" | "cancelled";
+
+/**
+ * Who ended an attempt: the service with a status of its own, the connection below it, or we ourselves (deadline, a caller
+ * that left). grpc-js reports faults of the connection under statuses that services use for faults of their own.
+ */
+export type Origin = "service" | "transport" | "local";
+
+/** An attempt that brought no answer. */
+export class AttemptFailed extends Error {
+  override readonly name = "AttemptFailed";
+  readonly origin: Origin;
+  readonly status: StatusName;
+  /** The service's own text, which goes nowhere: only what kind of text it is, and its length. */
+  readonly text: string;
+  /** Whether anything of an answer was received: such an attempt is not made again. */
+  readonly begun: boolean;
+  /** Whether the request may have left. */
+  readonly sent: boolean;
+
+  constructor(facts: Pick<AttemptFailed, "origin" | "status" | "begun" | "sent"> & { readonly text?: string }) {
+    super(`${facts.origin} ${facts.status}`);
+    this.origin = facts.origin;
+    this.status = facts.status;
+    this.text = facts.text ?? "";
+    this.begun = facts.begun;
+    this.sent = facts.sent;
+  }
+}
 
 /** What each gRPC status means for the call. */
 export const STATUS_MEANINGS = {
@@ -51,20 +79,59 @@ function nameOf(code: unknown): StatusName {
   return name !== undefined && name in STATUS_MEANINGS ? (name as StatusName) : "UNKNOWN";
 }
 
-/** Faults of the connection that grpc-js reports under statuses which services use for faults of their own. */
-function isTransportFault(name: StatusName, text: string): boolean {
-  if (name === "INTERNAL") return text.includes("RST_STREAM") || text.includes("Session closed");
-  return name === "RESOURCE_EXHAUSTED" && text.includes("Bandwidth exhausted");
+/** The texts of grpc-js for a connection that broke, and for an intermediary that answered in the service's place. */
+const TRANSPORT_TEXTS = ["RST_STREAM", "Session closed", "Bandwidth exhausted", "Connection dropped"] as const;
+const HTTP_STATUS_TEXT = "Received HTTP status code";
+
+interface Reported {
+  readonly status: StatusName;
+  readonly text: string;
+  /** Whether the status came with headers, as a service's answer that is nothing but a status does. */
+  readonly hasHeaders: boolean;
+  readonly begun: boolean;
+}
+
+function originOf({ status: name, text, hasHeaders, begun }: Reported): Origin {
+  if (name === "UNAVAILABLE" && text.startsWith(HTTP_STATUS_TEXT)) return "transport";
+  if (hasHeaders) return "service";
+  if (name === "DEADLINE_EXCEEDED" || name === "CANCELLED") return "local";
+  if (!begun) return "transport";
+  const isBroken = name === "UNAVAILABLE" || TRANSPORT_TEXTS.some((part) => text.includes(part));
+  return isBroken ? "transport" : "service";
+}
+
+/** What grpc-js reported, and whose fault it was. `begun`: headers of an answer had come. */
+export function attemptFailed(error: unknown, begun: boolean): AttemptFailed {
+  const { code, details, metadata } = error as {
+    readonly code?: unknown;
+    readonly details?: unknown;
+    readonly metadata?: { get(key: string): readonly unknown[] };
+  };
+  const status = nameOf(code);
+  const text = typeof details === "string" ? details : "";
+  const hasHeaders = (metadata?.get("content-type").length ?? 0) > 0;
+  return new AttemptFailed({
+    origin: originOf({ status, text, hasHeaders, begun }),
+    status,
+    text,
+    begun,
+    sent: true,
+  });
+}
+
+/** No connection could be made, so nothing was sent. */
+export function notConnected(): AttemptFailed {
+  return new AttemptFailed({ origin: "transport", status: "UNAVAILABLE", begun: false, sent: false });
 }
 
 function isOverReceiveLimit(name: StatusName, text: string): boolean {
   return name === "RESOURCE_EXHAUSTED" && text.startsWith("Received message larger than max");
 }
 
-function codeOf(name: StatusName, text: string, call: FailedCall): RefusalCode {
+function codeOf({ origin, status: name, text }: AttemptFailed, call: FailedCall): RefusalCode {
   if (call.signal.aborted) return abortCode(call);
   if (isOverReceiveLimit(name, text)) return call.safe ? "OUTPUT_TOO_LARGE" : "OUTCOME_UNKNOWN";
-  const meaning = isTransportFault(name, text) ? "unavailable" : STATUS_MEANINGS[name];
+  const meaning = origin === "transport" ? "unavailable" : STATUS_MEANINGS[name];
   if (meaning === "refused") return "TARGET_REFUSED";
   if (meaning === "failed") return "TARGET_FAILED";
   if (!call.safe) return "OUTCOME_UNKNOWN";
@@ -88,17 +155,33 @@ function textFor(code: RefusalCode): string {
 }
 
 /**
- * The refusal that an error of grpc-js becomes. The agent learns the status name and nothing of the service's text;
+ * The refusal that a failed attempt becomes. The agent learns the status name and nothing of the service's text;
  * the operator learns its length, for it may hold personal data and nothing redacts it yet.
  */
-export function refusalOf(error: unknown, call: FailedCall): Refusal {
-  const { code: number, details } = error as { readonly code?: unknown; readonly details?: unknown };
-  const text = typeof details === "string" ? details : "";
-  const name = nameOf(number);
-  const code = codeOf(name, text, call);
+export function refusalOf(failed: AttemptFailed, call: FailedCall): Refusal {
+  if (!failed.sent) return call.signal.aborted ? abortedBeforeSending(call) : unreachable(call);
+  const code = codeOf(failed, call);
+  const { status: name, origin, text } = failed;
   return new Refusal(code, textFor(code), {
     details: { status: name },
-    cause: { system: call.system, path: call.path, status: name, textLength: text.length },
+    cause: { system: call.system, path: call.path, status: name, origin, textLength: text.length },
+  });
+}
+
+/** The system has failed too often just now: nothing was sent. */
+export function circuitOpen(call: FailedCall, retryAfterMs: number): Refusal {
+  return new Refusal("TARGET_UNAVAILABLE", textFor("TARGET_UNAVAILABLE"), {
+    details: { status: "UNAVAILABLE" },
+    retryAfterMs,
+    cause: { system: call.system, path: call.path, hint: "the system's circuit is open: its last calls all failed" },
+  });
+}
+
+/** As many calls of this system are under way as its configuration allows: nothing was sent. */
+export function systemBusy(call: FailedCall, retryAfterMs: number): Refusal {
+  return new Refusal("OVERLOADED", "Too many calls to this tool's service are under way.", {
+    retryAfterMs,
+    cause: { system: call.system, path: call.path },
   });
 }
 
@@ -109,7 +192,7 @@ export function abortedBeforeSending(call: FailedCall): Refusal {
 }
 
 /** No connection could be made: nothing was sent, so the outcome is known. */
-export function unreachable(call: FailedCall): Refusal {
+function unreachable(call: FailedCall): Refusal {
   return new Refusal("TARGET_UNAVAILABLE", textFor("TARGET_UNAVAILABLE"), {
     details: { status: "UNAVAILABLE" },
     cause: {

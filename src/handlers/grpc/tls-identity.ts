@@ -14,24 +14,47 @@ export interface GrpcTls {
 
 /** What binds an approval to the service: its name and the roots that may vouch for it. */
 export interface TlsIdentity {
+  /** The name that its certificate must carry; several, where endpoints have names of their own, are joined by commas. */
   readonly serverName: string;
   /** Hex SHA-256 of each root certificate (DER), sorted. */
   readonly rootSha256: readonly string[];
 }
 
+/** One address of a service. */
+export interface ServerAddress {
+  /** `host:port` */
+  readonly address: string;
+  /** The name that its certificate must carry; absent on a connection in plain text. */
+  readonly serverName?: string;
+}
+
 export interface Reach {
+  readonly servers: readonly ServerAddress[];
   readonly credentials: ChannelCredentials;
   /** Null on a connection in plain text, which the configuration has asked for by name. */
   readonly tls: TlsIdentity | null;
+  /** Our own certificate, when the service demands one. */
+  readonly clientCertificate: Validity | null;
 }
 
-interface ReachOptions {
-  readonly endpoint: string;
+/** Milliseconds since 1970. */
+export interface Validity {
+  readonly notBefore: number;
+  readonly notAfter: number;
+}
+
+/** Exactly one of `endpoint` and `endpoints`, and of `tls` and `plaintext: true`. */
+export interface ReachOptions {
+  /** `host:port`, the host a DNS name, or an IP address when `tls.serverName` or `plaintext` is set. */
+  readonly endpoint?: string;
+  /** Several of the same kind: calls go to each in turn. */
+  readonly endpoints?: readonly string[];
   readonly tls?: GrpcTls;
   readonly plaintext?: boolean;
 }
 
 const PORT_MAX = 65_535;
+const ENDPOINTS_MAX = 16;
 const PEM_BEGIN = "-----BEGIN CERTIFICATE-----";
 const PEM_END = "-----END CERTIFICATE-----";
 
@@ -57,43 +80,64 @@ function rootFingerprints(pem: Buffer): readonly string[] {
   return roots.map((root) => createHash("sha256").update(root.raw).digest("hex")).sort();
 }
 
-function checkClient({ clientCert, clientKey }: GrpcTls): void {
-  if (clientCert === undefined && clientKey === undefined) return;
+/** The shortest validity in the client's chain: the first of its certificates to end makes it useless. */
+function clientValidity({ clientCert, clientKey }: GrpcTls): Validity | null {
+  if (clientCert === undefined && clientKey === undefined) return null;
   if (clientCert === undefined || clientKey === undefined) {
     throw new Error("tls.clientCert and tls.clientKey belong together; one is missing");
   }
-  const [certificate] = certificatesOf(clientCert);
-  if (certificate === undefined) throw new Error("tls.clientCert holds no PEM certificate");
-  if (!certificate.checkPrivateKey(createPrivateKey(clientKey))) {
+  const chain = certificatesOf(clientCert);
+  const [leaf] = chain;
+  if (leaf === undefined) throw new Error("tls.clientCert holds no PEM certificate");
+  if (!leaf.checkPrivateKey(createPrivateKey(clientKey))) {
     throw new Error("tls.clientKey is not the key of tls.clientCert");
   }
-}
-
-function reachByTls(options: ReachOptions, tls: GrpcTls): Reach {
-  const host = splitEndpoint(options.endpoint)?.host ?? "";
-  if (isIP(host) !== 0 && tls.serverName === undefined) {
-    throw new Error(
-      `endpoint ${options.endpoint} is an IP address; TLS needs a name: use a DNS name, or set tls.serverName to a name in the service's certificate`,
-    );
-  }
-  const rootSha256 = rootFingerprints(tls.rootCert);
-  checkClient(tls);
   return {
-    credentials: credentials.createSsl(tls.rootCert, tls.clientKey ?? null, tls.clientCert ?? null),
-    tls: { serverName: tls.serverName ?? host, rootSha256 },
+    notBefore: Math.max(...chain.map(({ validFrom }) => Date.parse(validFrom))),
+    notAfter: Math.min(...chain.map(({ validTo }) => Date.parse(validTo))),
   };
 }
 
+function serverOf(endpoint: string, tls: GrpcTls | undefined): ServerAddress {
+  const host = splitEndpoint(endpoint)?.host;
+  if (host === undefined) throw new Error(`endpoint must be host:port, got ${JSON.stringify(endpoint)}`);
+  if (tls === undefined) return { address: endpoint };
+  if (isIP(host) !== 0 && tls.serverName === undefined) {
+    throw new Error(
+      `endpoint ${endpoint} is an IP address; TLS needs a name: use a DNS name, or set tls.serverName to a name in the service's certificate`,
+    );
+  }
+  return { address: endpoint, serverName: tls.serverName ?? host };
+}
+
+function serversOf({ endpoint, endpoints, tls }: ReachOptions): readonly ServerAddress[] {
+  if (endpoint !== undefined && endpoints !== undefined) throw new Error("endpoint and endpoints exclude each other");
+  const all = endpoints ?? (endpoint === undefined ? [] : [endpoint]);
+  if (all.length === 0) throw new Error("endpoint is missing: host:port, or endpoints with several");
+  if (all.length > ENDPOINTS_MAX) throw new Error(`endpoints: more than ${ENDPOINTS_MAX}`);
+  if (new Set(all).size < all.length) throw new Error("endpoints: one of them stands twice");
+  return all.map((each) => serverOf(each, tls));
+}
+
 function reachOf(options: ReachOptions): Reach {
-  if (splitEndpoint(options.endpoint) === undefined) {
-    throw new Error(`endpoint must be host:port, got ${JSON.stringify(options.endpoint)}`);
+  const { tls, plaintext } = options;
+  const servers = serversOf(options);
+  if (tls !== undefined && plaintext === true) throw new Error("tls and plaintext exclude each other");
+  if (tls !== undefined) {
+    const rootSha256 = rootFingerprints(tls.rootCert);
+    const clientCertificate = clientValidity(tls);
+    const names = new Set(servers.map(({ serverName = "" }) => serverName));
+    return {
+      servers,
+      credentials: credentials.createSsl(tls.rootCert, tls.clientKey ?? null, tls.clientCert ?? null),
+      tls: { serverName: [...names].join(","), rootSha256 },
+      clientCertificate,
+    };
   }
-  if (options.tls !== undefined && options.plaintext === true) {
-    throw new Error("tls and plaintext exclude each other");
+  if (plaintext !== true) {
+    throw new Error("tls is missing; a connection in plain text must be asked for with plaintext: true");
   }
-  if (options.tls !== undefined) return reachByTls(options, options.tls);
-  if (options.plaintext === true) return { credentials: credentials.createInsecure(), tls: null };
-  throw new Error("tls is missing; a connection in plain text must be asked for with plaintext: true");
+  return { servers, credentials: credentials.createInsecure(), tls: null, clientCertificate: null };
 }
 
 /** How a system is reached and recognised. Throws a `StartupError` when its settings cannot work or contradict themselves. */

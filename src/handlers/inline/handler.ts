@@ -28,7 +28,7 @@ function bind(tool: Tool): Binding {
     plan: (input) => ({ kind: "inline", input: input as Json }),
     async run(plan, context) {
       try {
-        return await handler(plan["input"] as never, new FunctionContext(context));
+        return await handler(structuredClone(plan["input"]) as never, new FunctionContext(context));
       } catch (error) {
         if (error instanceof Refusal) throw error;
         throw new Refusal("TARGET_FAILED", "The tool failed.", { cause: error });

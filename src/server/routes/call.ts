@@ -3,13 +3,13 @@ import { Refusal } from "../../core/errors.ts";
 import type { Answer } from "../../proxy/answer.ts";
 import type { Departure } from "../../proxy/call-scope.ts";
 import type { CallRequest, ToolProxy } from "../../proxy/proxy.ts";
+import { BodyReaders } from "../body-readers.ts";
 import {
   checkBodyHeaders,
   checkPeerHeaders,
   type DoorOptions,
   parseBody,
   parseEnvelope,
-  readBody,
   readTraceparent,
 } from "../door.ts";
 import { sendAnswer } from "../error-reply.ts";
@@ -21,10 +21,17 @@ export interface CallRouteOptions extends DoorOptions {
 }
 
 /** `POST /call`: Host and Origin → size → media type → JSON → the road. Whatever the door refuses is audited too. */
-export function callRoute(app: FastifyInstance, options: CallRouteOptions): void {
+export function callRoute(app: FastifyInstance, routeOptions: CallRouteOptions): void {
+  const options = { ...routeOptions, readers: new BodyReaders(routeOptions.concurrentRequestsMax) };
   let atTheDoor = 0;
 
-  app.post("/call", async (request, reply) => {
+  // Fastify reads the media type before the handler and fails on one that is none: the road's own check says it, with a line.
+  // Anything else goes to the server's own handler: a call that was walked must not be walked again.
+  const errorHandler = async (error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+    if (!(error instanceof Error && "code" in error && error.code === "FST_ERR_CTP_INVALID_MEDIA_TYPE")) throw error;
+    await walk(request, reply, options);
+  };
+  app.post("/call", { errorHandler }, async (request, reply) => {
     atTheDoor += 1;
     try {
       if (atTheDoor > options.concurrentRequestsMax) {
@@ -38,12 +45,17 @@ export function callRoute(app: FastifyInstance, options: CallRouteOptions): void
   });
 }
 
-async function walk(request: FastifyRequest, reply: FastifyReply, options: CallRouteOptions): Promise<FastifyReply> {
+interface WalkOptions extends CallRouteOptions {
+  readonly readers: BodyReaders;
+}
+
+async function walk(request: FastifyRequest, reply: FastifyReply, options: WalkOptions): Promise<FastifyReply> {
+  const { readers } = options;
   const call = new IncomingCall(request, reply);
   try {
     checkPeerHeaders(request.raw, options);
     checkBodyHeaders(request.headers, options);
-    call.body = await readBody(request.raw, options);
+    call.body = await readers.read(request, options);
     call.fill(parseBody(call.body, options));
   } catch (error) {
     const refusal =

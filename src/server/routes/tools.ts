@@ -29,7 +29,7 @@ export function toolRoutes(app: FastifyInstance, options: ToolRoutesOptions): vo
     checkPeerHeaders(request.raw, options);
     const { caller } = await callers.verify(request.headers.authorization, "agents");
     const format = formatOf(request.query.format);
-    await journal({ type: "tools.listed", sub: caller.subject, iss: caller.issuer });
+    await recordListing(journal, caller);
     return sendJson(reply, 200, { tools: usable(registry, caller).map((tool) => format(tool)) });
   });
 
@@ -39,9 +39,21 @@ export function toolRoutes(app: FastifyInstance, options: ToolRoutesOptions): vo
     const format = formatOf(request.query.format);
     const tool = usable(registry, caller).find(({ name }) => name === request.params.name);
     if (tool === undefined) throw new Refusal("TOOL_NOT_FOUND", "There is no tool of this name that you may use.");
-    await journal({ type: "tools.listed", sub: caller.subject, iss: caller.issuer });
+    await recordListing(journal, caller);
     return sendJson(reply, 200, format(tool));
   });
+}
+
+/** @throws {Refusal} AUDIT_UNAVAILABLE */
+async function recordListing(journal: ToolRoutesOptions["journal"], { subject, issuer }: Caller): Promise<void> {
+  try {
+    await journal({ type: "tools.listed", sub: subject, iss: issuer });
+  } catch (cause) {
+    throw new Refusal("AUDIT_UNAVAILABLE", "The listing could not be recorded.", {
+      details: { outcome: "not_run" },
+      cause,
+    });
+  }
 }
 
 function usable(registry: Registry, { permissions }: Caller): readonly Tool[] {

@@ -4,7 +4,8 @@ import { z } from "zod";
 const permissions = { required: ["case:run"] };
 
 /** What rows plant in errors and answers, and look for everywhere afterwards. */
-const PLANTED = "planted-secret-5309";
+const PLANTED = "planted-in-answer";
+const PLANTED_ERROR = "planted-in-error";
 
 /** Everything a careless or hostile target may answer; one of them is what was declared. */
 const ANSWERS = {
@@ -22,7 +23,7 @@ const ANSWERS = {
   bigint: () => ({ text: "fine", count: 10n }),
   "throwing getter": () => ({
     get text(): string {
-      throw new Error(PLANTED);
+      throw new Error(PLANTED_ERROR);
     },
   }),
   "class instance": () => new Map([["text", PLANTED]]),
@@ -31,17 +32,17 @@ const ANSWERS = {
   deep: () => JSON.parse(`${'{"text":'.repeat(100)}"${PLANTED}"${"}".repeat(100)}`),
   flood: () => ({ text: PLANTED.repeat(10_000) }),
   throws: () => {
-    throw new Error(`${PLANTED} at /srv/secret/path`);
+    throw new Error(`${PLANTED_ERROR} at /srv/secret/path`);
   },
   "throws a text": () => {
-    throw PLANTED;
+    throw PLANTED_ERROR;
   },
   "throws nothing": () => {
     throw undefined;
   },
   "rejects late": async () => {
     await Promise.resolve();
-    throw new Error(PLANTED);
+    throw new Error(PLANTED_ERROR);
   },
 } as const satisfies Record<string, () => unknown>;
 
@@ -99,6 +100,7 @@ export const hold = defineTool({
     new Promise<Record<string, never>>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
   output: z.strictObject({}),
   outputPolicy: {},
+  timeoutMs: 600_000,
   limits: { concurrentCallsMax: 1 },
 });
 

@@ -4,7 +4,8 @@ import { defineTool } from "safe-tool-call";
 import { z } from "zod";
 
 const permissions = { required: ["case:run"] };
-const PLANTED = "planted-secret-5309";
+const PLANTED = "planted-in-answer";
+const PLANTED_ERROR = "planted-in-error";
 
 const change = {
   classification: "write",
@@ -45,7 +46,7 @@ export const writeThrows = defineTool({
   name: "case_write_throws",
   description: "Begin a change and fail",
   handler: () => {
-    throw new Error(PLANTED);
+    throw new Error(PLANTED_ERROR);
   },
 });
 
@@ -53,7 +54,7 @@ export const writeLies = defineTool({
   ...change,
   name: "case_write_lies",
   description: "Change something and answer what was not declared",
-  handler: () => ({ surplus: PLANTED }) as Record<string, never>,
+  handler: () => JSON.parse(`{"surplus":"${PLANTED}"}`),
 });
 
 export const writeAsks = defineTool({
@@ -71,7 +72,7 @@ export const writeMayAsk = defineTool({
   input: z.strictObject({ how: z.enum(["no", "yes", "throws", "not boolean"]) }),
   approval: {
     needsApproval: ({ how }) => {
-      if (how === "throws") throw new Error(PLANTED);
+      if (how === "throws") throw new Error(PLANTED_ERROR);
       return (how === "not boolean" ? 0 : how === "yes") as boolean;
     },
   },
@@ -115,7 +116,7 @@ export const elevated = defineTool({
     ...permissions,
     elevatedIf: {
       when: ({ level }: { readonly level: string }) => {
-        if (level === "throws") throw new Error(PLANTED);
+        if (level === "throws") throw new Error(PLANTED_ERROR);
         return (level === "not boolean" ? undefined : level === "high") as boolean;
       },
       required: ["case:elevated"],

@@ -1,7 +1,8 @@
-import { expect, test } from "bun:test";
+import { expect } from "bun:test";
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { inspectRepository, repositoryFault } from "../../../src/handlers/cli/git-repository.ts";
+import { test } from "../../support/git-tests.ts";
 import { TestRepository } from "../../tools/platform/repositories.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { decode, parseStdout } from "../../../src/handlers/cli/parser.ts";
 
 const bytes = (...values: readonly number[]) => Uint8Array.from(values);
-const reading = { parse: "text", textField: "text", input: undefined } as const;
+const reading = { parse: "text", textField: "text", input: undefined, exitCode: 0 } as const;
 
 describe("decode", () => {
   test.each([

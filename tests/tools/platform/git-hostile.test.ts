@@ -1,4 +1,4 @@
-import { describe, expect, test } from "bun:test";
+import { expect } from "bun:test";
 import { appendFileSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Refusal } from "../../../src/core/errors.ts";
@@ -6,6 +6,7 @@ import { gitDiffBranches } from "../../../tools/platform/git-diff-branches.ts";
 import { gitLog } from "../../../tools/platform/git-log.ts";
 import { gitShowFile } from "../../../tools/platform/git-show-file.ts";
 import { temporaryDirectory } from "../../handlers/cli/temporary-directory.ts";
+import { describe, test } from "../../support/git-tests.ts";
 import { Canary, callTool, TestRepository } from "./repositories.ts";
 
 interface Trap {

@@ -1,6 +1,7 @@
-import { describe, expect, test } from "bun:test";
+import { expect } from "bun:test";
 import fc from "fast-check";
 import { Ref, RepositoryPath } from "../../../tools/platform/git.ts";
+import { describe, test } from "../../support/git-tests.ts";
 import { TestRepository } from "./repositories.ts";
 
 const repository = new TestRepository();

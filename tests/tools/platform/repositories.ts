@@ -5,8 +5,9 @@ import { z } from "zod";
 import { inspectRepository, repositoryFault } from "../../../src/handlers/cli/git-repository.ts";
 import { cliHandler } from "../../../src/handlers/cli/handler.ts";
 import { temporaryDirectory } from "../../handlers/cli/temporary-directory.ts";
+import { hasGit } from "../../support/git-tests.ts";
 
-const GIT = realpathSync(Bun.which("git") ?? "/usr/bin/git");
+const GIT = hasGit ? realpathSync(Bun.which("git") ?? "") : "";
 const ENVIRONMENT = {
   PATH: "/usr/local/bin:/usr/bin:/bin",
   HOME: "/nonexistent",
@@ -35,6 +36,8 @@ export class TestRepository {
 
   /** The trimmed output of git, which reads `stdin`. */
   feed(stdin: string, ...args: readonly string[]): string {
+    // The tests that would look at it are skipped.
+    if (!hasGit) return "";
     const { exitCode, stdout, stderr } = Bun.spawnSync([GIT, "-C", this.directory, ...args], {
       env: ENVIRONMENT,
       stdin: Buffer.from(stdin),

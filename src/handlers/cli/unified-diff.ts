@@ -1,0 +1,114 @@
+export type FileStatus = "added" | "deleted" | "renamed" | "modified";
+
+export interface DiffHunk {
+  readonly oldStart: number;
+  readonly oldLines: number;
+  readonly newStart: number;
+  readonly newLines: number;
+  /** Each with its mark: a space, `+`, `-`, or `\` for "No newline at end of file". */
+  readonly lines: readonly string[];
+}
+
+export interface DiffFile {
+  /** As the diff spells them: `a/src/x.ts`, `/dev/null`. */
+  readonly oldPath: string;
+  readonly newPath: string;
+  readonly status: FileStatus;
+  readonly hunks: readonly DiffHunk[];
+  /** The lines between the file before and this one: whatever the program says about it. */
+  readonly preamble: readonly string[];
+}
+
+export interface UnifiedDiff {
+  readonly files: readonly DiffFile[];
+  /** What follows the last hunk. */
+  readonly rest: readonly string[];
+}
+
+const HUNK = /^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@/;
+
+/**
+ * Reads a unified diff. A hunk's own counts say how far it goes, so a line of a file cannot pass for a header. One pass.
+ *
+ * @throws SyntaxError when a hunk ends before its counts are met
+ */
+export function parseUnifiedDiff(text: string): UnifiedDiff {
+  const lines = text.split("\n");
+  if (lines.at(-1) === "") lines.pop();
+  const files: DiffFile[] = [];
+  let preamble: string[] = [];
+  let at = 0;
+  while (at < lines.length) {
+    const line = lines[at] ?? "";
+    if (!isHeader(lines, at)) {
+      preamble.push(line);
+      at += 1;
+      continue;
+    }
+    const { hunks, end } = readHunks(lines, at + 2);
+    const [oldPath, newPath] = [pathOf(line), pathOf(lines[at + 1] ?? "")];
+    files.push({ oldPath, newPath, status: statusOf({ oldPath, newPath, preamble }), hunks, preamble });
+    preamble = [];
+    at = end;
+  }
+  return { files, rest: preamble };
+}
+
+function isHeader(lines: readonly string[], at: number): boolean {
+  return (
+    (lines[at] ?? "").startsWith("--- ") &&
+    (lines[at + 1] ?? "").startsWith("+++ ") &&
+    HUNK.test(lines[at + 2] ?? "")
+  );
+}
+
+interface Hunks {
+  readonly hunks: readonly DiffHunk[];
+  /** Index of the line after the last hunk. */
+  readonly end: number;
+}
+
+function readHunks(lines: readonly string[], from: number): Hunks {
+  const hunks: DiffHunk[] = [];
+  let at = from;
+  for (let counts = HUNK.exec(lines[at] ?? ""); counts !== null; counts = HUNK.exec(lines[at] ?? "")) {
+    const [, oldStart = "", oldLines = "1", newStart = "", newLines = "1"] = counts;
+    const end = hunkEnd(lines, at + 1, { old: Number(oldLines), new: Number(newLines) });
+    hunks.push({
+      oldStart: Number(oldStart),
+      oldLines: Number(oldLines),
+      newStart: Number(newStart),
+      newLines: Number(newLines),
+      lines: lines.slice(at + 1, end),
+    });
+    at = end;
+  }
+  return { hunks, end: at };
+}
+
+function hunkEnd(lines: readonly string[], from: number, left: { readonly old: number; readonly new: number }): number {
+  let { old: oldLeft, new: newLeft } = left;
+  let at = from;
+  while (oldLeft > 0 || newLeft > 0) {
+    // Some programs strip the mark of an empty unchanged line.
+    const mark = lines[at]?.[0] ?? (at < lines.length ? " " : "");
+    if (mark === "" || !" +-\\".includes(mark)) throw new SyntaxError("a hunk of the diff ends too early");
+    if (mark === " " || mark === "-") oldLeft -= 1;
+    if (mark === " " || mark === "+") newLeft -= 1;
+    if (oldLeft < 0 || newLeft < 0) throw new SyntaxError("a hunk of the diff holds more than it says");
+    at += 1;
+  }
+  return lines[at]?.startsWith("\\") ? at + 1 : at;
+}
+
+/** What follows the path after a tab is a time. */
+function pathOf(header: string): string {
+  const [path = ""] = header.slice("--- ".length).split("\t");
+  return path;
+}
+
+function statusOf({ oldPath, newPath, preamble }: Pick<DiffFile, "oldPath" | "newPath" | "preamble">): FileStatus {
+  if (oldPath === "/dev/null") return "added";
+  if (newPath === "/dev/null") return "deleted";
+  return preamble.some((line) => line.startsWith("rename from ")) ? "renamed" : "modified";
+}

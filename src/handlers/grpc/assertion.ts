@@ -1,0 +1,87 @@
+import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
+import { calculateJwkThumbprint, type JWK, SignJWT } from "jose";
+import { sha256Hex } from "../../core/digest.ts";
+import type { Caller } from "../../core/types.ts";
+
+/** The `typ` of a caller assertion; no door of ours takes it. */
+export const ASSERTION_TYPE = "stc-assertion+jwt";
+const LIFETIME_SECONDS = 60;
+
+/** What a service is assured of: who calls, by which tool, and with which message. */
+export interface AssertedCall {
+  /** The audience. */
+  readonly system: string;
+  readonly caller: Caller;
+  readonly tool: string;
+  /** The HTTP/2 path: `/package.Service/Method`. */
+  readonly method: string;
+  /** The request message as it goes over the wire. */
+  readonly message: Uint8Array;
+  readonly traceId: string;
+}
+
+/** Makes the compact JWT for one attempt at one call. */
+export type AssertionSigner = (call: AssertedCall) => Promise<string>;
+
+export interface AssertionOptions {
+  /** Its `iss`. */
+  readonly issuer: string;
+  /** PEM of a private key: P-256 signs ES256, Ed25519 signs EdDSA. */
+  readonly privateKey: string | Buffer;
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+  readonly newId: () => string;
+}
+
+type Actor = { readonly sub: string; readonly act?: Actor };
+
+/** RFC 8693: the outermost actor holds those before it. */
+function actorChain(actors: readonly string[]): Actor | undefined {
+  return actors.toReversed().reduce<Actor | undefined>((act, sub) => (act === undefined ? { sub } : { sub, act }), undefined);
+}
+
+function algorithmOf(key: KeyObject): "ES256" | "EdDSA" {
+  const { asymmetricKeyType, asymmetricKeyDetails } = key;
+  if (asymmetricKeyType === "ed25519") return "EdDSA";
+  if (asymmetricKeyType === "ec" && asymmetricKeyDetails?.namedCurve === "prime256v1") return "ES256";
+  throw new Error("must hold a private key on the curve P-256 or Ed25519");
+}
+
+function readKey(pem: string | Buffer): KeyObject {
+  try {
+    return createPrivateKey(pem);
+  } catch {
+    throw new Error("holds no private key in PEM");
+  }
+}
+
+/**
+ * Signs caller assertions. The header's `kid` is the RFC 7638 thumbprint of the public key.
+ *
+ * @throws Error that says what is wrong with the key
+ */
+export function assertionSigner({ issuer, privateKey, now, newId }: AssertionOptions): AssertionSigner {
+  const key = readKey(privateKey);
+  const alg = algorithmOf(key);
+  const thumbprint = calculateJwkThumbprint(createPublicKey(key).export({ format: "jwk" }) as JWK);
+  return async ({ system, caller, tool, method, message, traceId }) => {
+    const issuedAt = Math.floor(now() / 1000);
+    const act = actorChain(caller.actors);
+    return new SignJWT({
+      callerIssuer: caller.issuer,
+      ...(act !== undefined && { act }),
+      tool,
+      method,
+      messageSha256: sha256Hex(message),
+      traceId,
+    })
+      .setProtectedHeader({ alg, typ: ASSERTION_TYPE, kid: await thumbprint })
+      .setIssuer(issuer)
+      .setAudience(system)
+      .setSubject(caller.subject)
+      .setJti(newId())
+      .setIssuedAt(issuedAt)
+      .setExpirationTime(issuedAt + LIFETIME_SECONDS)
+      .sign(key);
+  };
+}

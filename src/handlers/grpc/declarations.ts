@@ -1,0 +1,107 @@
+/** The scalar types of the proto language, by its own names. */
+export type ProtoScalar =
+  | "string"
+  | "bool"
+  | "bytes"
+  | "int32"
+  | "sint32"
+  | "sfixed32"
+  | "uint32"
+  | "fixed32"
+  | "int64"
+  | "sint64"
+  | "sfixed64"
+  | "uint64"
+  | "fixed64"
+  | "float"
+  | "double";
+
+export type TypeDeclaration =
+  | { readonly kind: "scalar"; readonly scalar: ProtoScalar }
+  | { readonly kind: "enum" | "message"; readonly fullName: string };
+
+export interface FieldDeclaration {
+  /** The name in JSON: lowerCamelCase, or what `json_name` says. */
+  readonly name: string;
+  readonly number: number;
+  readonly label: "single" | "repeated" | "map";
+  /** Of a map. */
+  readonly key?: ProtoScalar;
+  /** Of the field, its elements or the map's values. */
+  readonly type: TypeDeclaration;
+  /** Told apart on the wire: unset, and set to its zero. Declared with `optional`, or so in every proto2 field. */
+  readonly presence: boolean;
+  readonly required: boolean;
+  readonly packed: boolean;
+  /** The oneof it is declared in. */
+  readonly oneof?: string;
+}
+
+export interface MessageDeclaration {
+  readonly fullName: string;
+  readonly fields: readonly FieldDeclaration[];
+  /** Fields that cannot be carried, with the reason. */
+  readonly unsupported: readonly string[];
+}
+
+export interface EnumDeclaration {
+  readonly fullName: string;
+  /** In the order of the contract; of several names for one number the first is the one that is printed. */
+  readonly values: readonly (readonly [name: string, number: number])[];
+}
+
+export interface MethodDeclaration {
+  readonly name: string;
+  /** Full names of the messages. */
+  readonly request: string;
+  readonly response: string;
+  readonly requestStream: boolean;
+  readonly responseStream: boolean;
+}
+
+/** What a contract declares, whatever it was read from: everything by its full name, without a leading dot. */
+export interface Declarations {
+  readonly messages: ReadonlyMap<string, MessageDeclaration>;
+  readonly enums: ReadonlyMap<string, EnumDeclaration>;
+  /** Methods by name, by service. */
+  readonly services: ReadonlyMap<string, ReadonlyMap<string, MethodDeclaration>>;
+}
+
+/** A field that was read, or why it cannot be carried. */
+export type ReadField = FieldDeclaration | { readonly name: string; readonly because: string };
+
+const PLAIN_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
+const NAME_CHARS_MAX = 256;
+
+/** The JSON name that protoc gives a field: underscores go, and the letter after each is raised. */
+export function jsonNameOf(name: string): string {
+  return name.replace(/_+([^_]|$)/g, (_, next: string) => next.toUpperCase());
+}
+
+/** Why no field can have this name in JSON; `undefined` when it can. */
+function nameFault(name: string): string | undefined {
+  // Every plain object seems to have these, so that they could not be told from a value.
+  if (name in Object.prototype) return `has the name ${name} in JSON, which every JavaScript object has already`;
+  if (!PLAIN_NAME.test(name) || name.length > NAME_CHARS_MAX) return "has a JSON name that is not a plain identifier";
+  return undefined;
+}
+
+/** A message of the fields that can be carried. The others are told, for a call must not lose them unseen. */
+export function messageOf(fullName: string, read: readonly ReadField[]): MessageDeclaration {
+  const fields: FieldDeclaration[] = [];
+  const unsupported: string[] = [];
+  const names = new Set<string>();
+  for (const field of read) {
+    const because = "because" in field ? field.because : nameFault(field.name);
+    if (because !== undefined) unsupported.push(`${fullName}.${field.name} ${because}`);
+    else if (names.has(field.name)) unsupported.push(`${fullName}.${field.name} is the JSON name of two fields`);
+    else if (!("because" in field)) fields.push(field);
+    names.add(field.name);
+  }
+  for (const oneof of new Set(fields.map((field) => field.oneof))) {
+    if (oneof === undefined) continue;
+    const because = names.has(oneof) ? "is the name of a oneof and of a field" : nameFault(oneof);
+    if (because !== undefined) unsupported.push(`${fullName}.${oneof} ${because}`);
+  }
+  return { fullName, fields, unsupported };
+}

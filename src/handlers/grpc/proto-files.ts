@@ -1,0 +1,141 @@
+import { readdirSync, statSync } from "node:fs";
+import { dirname, isAbsolute, join, resolve } from "node:path";
+import protobuf from "protobufjs";
+import apiJson from "protobufjs/google/protobuf/api.json" with { type: "json" };
+import descriptorJson from "protobufjs/google/protobuf/descriptor.json" with { type: "json" };
+import sourceContextJson from "protobufjs/google/protobuf/source_context.json" with { type: "json" };
+import typeJson from "protobufjs/google/protobuf/type.json" with { type: "json" };
+import {
+  type Declarations,
+  type EnumDeclaration,
+  jsonNameOf,
+  type MessageDeclaration,
+  type MethodDeclaration,
+  messageOf,
+  type ProtoScalar,
+  type ReadField,
+  type TypeDeclaration,
+} from "./declarations.ts";
+
+const PROTO_FILES_MAX = 2_000;
+const PROTO_DEPTH_MAX = 32;
+
+/** Google's own files that protobufjs holds but does not offer to imports by itself. */
+const BUNDLED = [
+  ["google/protobuf/api.proto", apiJson],
+  ["google/protobuf/descriptor.proto", descriptorJson],
+  ["google/protobuf/source_context.proto", sourceContextJson],
+  ["google/protobuf/type.proto", typeJson],
+] as const;
+for (const [name, json] of BUNDLED) protobuf.common(name, json);
+
+/** Where proto files stand. */
+export interface ProtoFiles {
+  /** Folders that imports are searched in. Every `.proto` below them is read when `protoFiles` is left out. */
+  readonly protoDirs: readonly string[];
+  /** The files to read, absolute or relative to one of the folders. */
+  readonly protoFiles?: readonly string[];
+}
+
+/** Reads and parses proto files. Throws an error whose message names the file. */
+export function readProtoFiles({ protoDirs, protoFiles }: ProtoFiles): Declarations {
+  const folders = protoDirs.map((folder) => resolve(folder));
+  const files = protoFiles ?? folders.flatMap((folder) => filesBelow(folder));
+  if (files.length === 0) throw new Error("no .proto file there");
+  if (files.length > PROTO_FILES_MAX) throw new Error(`more than ${PROTO_FILES_MAX} .proto files`);
+  const root = new protobuf.Root();
+  root.resolvePath = (origin, target) => {
+    if (isAbsolute(target)) return target;
+    const places = origin === "" ? folders : [...folders, dirname(origin)];
+    const found = places.map((folder) => join(folder, target)).find(isFile);
+    if (found === undefined) throw new Error(`${target} was not found${origin === "" ? "" : `; ${origin} imports it`}`);
+    return found;
+  };
+  return declarationsOf(root.loadSync([...files], { keepCase: true }).resolveAll());
+}
+
+function isFile(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isFile() ?? false;
+}
+
+function filesBelow(folder: string, depth = 0): readonly string[] {
+  if (depth > PROTO_DEPTH_MAX) throw new Error(`${folder}: folders nest deeper than ${PROTO_DEPTH_MAX}`);
+  // Names with a leading dot are left out: a mounted ConfigMap keeps a second copy of each file in such a folder.
+  const names = readdirSync(folder).filter((name) => !name.startsWith("."));
+  return names.sort().flatMap((name) => {
+    const path = join(folder, name);
+    const status = statSync(path);
+    if (status.isDirectory()) return filesBelow(path, depth + 1);
+    return status.isFile() && name.endsWith(".proto") ? [path] : [];
+  });
+}
+
+/** What a parsed and resolved tree declares. Field names must be those of the proto files (`keepCase`). */
+function declarationsOf(root: protobuf.NamespaceBase): Declarations {
+  const messages = new Map<string, MessageDeclaration>();
+  const enums = new Map<string, EnumDeclaration>();
+  const services = new Map<string, ReadonlyMap<string, MethodDeclaration>>();
+  const todo: protobuf.ReflectionObject[] = [root];
+  for (let object = todo.pop(); object !== undefined; object = todo.pop()) {
+    const fullName = nameOf(object);
+    if (object instanceof protobuf.Type) messages.set(fullName, messageOf(fullName, object.fieldsArray.flatMap(fieldOf)));
+    if (object instanceof protobuf.Enum) enums.set(fullName, { fullName, values: Object.entries(object.values) });
+    if (object instanceof protobuf.Service) services.set(fullName, methodsOf(object));
+    if (object instanceof protobuf.Namespace) todo.push(...object.nestedArray);
+  }
+  return { messages, enums, services };
+}
+
+function nameOf(object: protobuf.ReflectionObject): string {
+  return object.fullName.startsWith(".") ? object.fullName.slice(1) : object.fullName;
+}
+
+function fieldOf(field: protobuf.Field): readonly ReadField[] {
+  // An extension: carried as if the message did not have it.
+  if (field.declaringField) return [];
+  const named: unknown = field.getOption("json_name");
+  const name = typeof named === "string" ? named : jsonNameOf(field.name);
+  const type = typeOf(field);
+  if (field.delimited) return [{ name, because: "is a group, which this version cannot carry" }];
+  const label = labelOf(field);
+  const isOptional = field.getOption("proto3_optional") === true;
+  return [
+    {
+      name,
+      number: field.id,
+      label,
+      ...(field instanceof protobuf.MapField && { key: field.keyType as ProtoScalar }),
+      type,
+      presence: label === "single" && (isOptional || (type.kind !== "message" && Boolean(field.hasPresence))),
+      required: field.required,
+      packed: field.packed,
+      ...(field.partOf && !isOptional && { oneof: jsonNameOf(field.partOf.name) }),
+    },
+  ];
+}
+
+function labelOf(field: protobuf.Field): "single" | "repeated" | "map" {
+  if (field.map) return "map";
+  return field.repeated ? "repeated" : "single";
+}
+
+function typeOf(field: protobuf.Field): TypeDeclaration {
+  const { resolvedType } = field;
+  if (resolvedType === null) return { kind: "scalar", scalar: field.type as ProtoScalar };
+  return { kind: resolvedType instanceof protobuf.Enum ? "enum" : "message", fullName: nameOf(resolvedType) };
+}
+
+function methodsOf(service: protobuf.Service): ReadonlyMap<string, MethodDeclaration> {
+  return new Map(
+    service.methodsArray.map((method) => [
+      method.name,
+      {
+        name: method.name,
+        request: method.resolvedRequestType === null ? "" : nameOf(method.resolvedRequestType),
+        response: method.resolvedResponseType === null ? "" : nameOf(method.resolvedResponseType),
+        requestStream: method.requestStream === true,
+        responseStream: method.responseStream === true,
+      },
+    ]),
+  );
+}

@@ -1,0 +1,109 @@
+import protobuf from "protobufjs";
+import type { Serializer } from "./codec.ts";
+import type { Declarations, EnumDeclaration, FieldDeclaration, MessageDeclaration } from "./declarations.ts";
+import { decimalKeys, hasAwkwardKeys, truthKeys } from "./map-keys.ts";
+import { type MessageShape, serializedOneof } from "./message-shape.ts";
+
+const TO_OBJECT = { longs: String, enums: String, bytes: String, oneofs: true } as const;
+
+/** Unset fields are filled in: a proto3 sender leaves zeros out. What is not JSON, such as NaN, becomes a text. */
+const TO_ANSWER = { ...TO_OBJECT, defaults: true, json: true } as const;
+
+/**
+ * The compiled codecs of a contract. Each message and enum has a number for a name there: code is made from these, and a
+ * contract that came over the network must have no say in it.
+ */
+export class WireTypes {
+  readonly #declarations: Declarations;
+  readonly #names = new Map<string, string>();
+  #root: protobuf.Root | undefined;
+
+  constructor(declarations: Declarations) {
+    this.#declarations = declarations;
+    for (const fullName of declarations.messages.keys()) this.#names.set(fullName, `M${this.#names.size}`);
+    for (const fullName of declarations.enums.keys()) this.#names.set(fullName, `E${this.#names.size}`);
+  }
+
+  /** Leaves what is unset unset, both ways. */
+  request(shape: MessageShape): Serializer {
+    const type = this.#type(shape.fullName);
+    const serialize = (message: object): Buffer => Buffer.from(type.encode(type.fromObject(message)).finish());
+    const deserialize = (bytes: Buffer): object => type.toObject(type.decode(bytes), TO_OBJECT);
+    if (!hasAwkwardKeys(shape)) return { serialize, deserialize };
+    return {
+      serialize: (message) => serialize(truthKeys(message, shape)),
+      deserialize: (bytes) => decimalKeys(deserialize(bytes), shape),
+    };
+  }
+
+  /** Fills in what is unset. */
+  response(shape: MessageShape): Serializer["deserialize"] {
+    const type = this.#type(shape.fullName);
+    const deserialize = (bytes: Buffer): object => type.toObject(type.decode(bytes), TO_ANSWER);
+    return hasAwkwardKeys(shape) ? (bytes) => decimalKeys(deserialize(bytes), shape) : deserialize;
+  }
+
+  #type(fullName: string): protobuf.Type {
+    this.#root ??= this.#build();
+    return this.#root.lookupType(this.#nameOf(fullName));
+  }
+
+  #nameOf(fullName: string): string {
+    const name = this.#names.get(fullName);
+    if (name === undefined) throw new Error(`${fullName} is not declared`);
+    return name;
+  }
+
+  #build(): protobuf.Root {
+    const { messages, enums } = this.#declarations;
+    return protobuf.Root.fromJSON({
+      nested: Object.fromEntries([
+        ...[...messages.values()].map((message) => [this.#nameOf(message.fullName), this.#message(message)]),
+        ...[...enums.values()].map((declared) => [this.#nameOf(declared.fullName), enumJson(declared)]),
+      ]),
+    });
+  }
+
+  #message({ fields }: MessageDeclaration): protobuf.IType & { readonly edition: string } {
+    const carried = fields.filter(({ type }) => type.kind === "scalar" || this.#names.has(type.fullName));
+    const oneofs = new Map<string, { readonly oneof: string[] }>();
+    for (const field of carried) {
+      const oneof = serializedOneof(field);
+      if (oneof === undefined) continue;
+      const members = oneofs.get(oneof) ?? { oneof: [] };
+      members.oneof.push(field.name);
+      oneofs.set(oneof, members);
+    }
+    return {
+      // Every field says all that an edition would decide.
+      edition: "2023",
+      fields: Object.fromEntries(carried.map((field) => [field.name, this.#field(field)])),
+      oneofs: Object.fromEntries(oneofs),
+    };
+  }
+
+  #field({ number, label, key, type, presence, required, packed }: FieldDeclaration): protobuf.IField {
+    const hasPresence = presence || type.kind === "message";
+    const whenRequired = required ? "LEGACY_REQUIRED" : undefined;
+    return {
+      id: number,
+      type: type.kind === "scalar" ? type.scalar : this.#nameOf(type.fullName),
+      ...(label === "repeated" && { rule: "repeated" }),
+      ...(key !== undefined && { keyType: key }),
+      options: {
+        features: {
+          field_presence: whenRequired ?? (hasPresence ? "EXPLICIT" : "IMPLICIT"),
+          repeated_field_encoding: packed ? "PACKED" : "EXPANDED",
+        },
+      },
+    };
+  }
+}
+
+/** Of several names for one number the first is printed: protobufjs keeps the last that it is given. */
+function enumJson({ values }: EnumDeclaration): protobuf.IEnum & { readonly edition: string } {
+  const names = new Map<number, string[]>();
+  for (const [name, number] of values) names.set(number, [name, ...(names.get(number) ?? [])]);
+  const entries = [...names].flatMap(([number, all]) => all.map((name) => [name, number] as const));
+  return { edition: "2023", values: Object.fromEntries(entries) };
+}

@@ -1,0 +1,186 @@
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { existsSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { AuditEntry } from "../../src/audit/entry.ts";
+import type { CallResult } from "../../src/core/call-result.ts";
+import { auditEntries, parseLines } from "../support/audit-files.ts";
+import { freePortPair, RunningStc, run, runStc } from "../support/stc.ts";
+import { until } from "../support/until.ts";
+import { PROJECT } from "../support/world.ts";
+
+setDefaultTimeout(30_000);
+
+const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-newcomer-")));
+const auditDir = join(folder, "audit");
+const port = freePortPair();
+const env = { STC_PORT: String(port), STC_AUDIT_DIR: auditDir };
+
+let stc: RunningStc;
+
+async function start(): Promise<RunningStc> {
+  const started = new RunningStc(["serve", "--dev"], { env });
+  await started.printed("Ctrl-C stops the service.");
+  return started;
+}
+
+beforeAll(async () => {
+  stc = await start();
+});
+
+afterAll(async () => {
+  await stc?.end("SIGKILL");
+  rmSync(folder, { recursive: true, force: true });
+});
+
+/** The commands that the welcome prints, as lines to run; a newcomer's `npx` would fetch the Bun that runs here. */
+function printedCommands(): readonly string[] {
+  return stc.out
+    .split("\n")
+    .filter((line) => /^ {2}(TOKEN=|curl |npx )/.test(line))
+    .map((line) => line.trim().replaceAll("npx -y bun@1.4.5", process.execPath));
+}
+
+async function paste(...lines: readonly string[]): Promise<string> {
+  const { code, out, err } = await run(["sh", "-c", lines.join("\n")], { env });
+  expect({ code, err }).toEqual({ code: 0, err: "" });
+  return out;
+}
+
+// An archive of the project is no repository; the welcome then leaves out what would show one.
+describe.skipIf(!existsSync(join(PROJECT, ".git/HEAD")))("the commands that the welcome prints", () => {
+  const answers: CallResult[] = [];
+  let tail: readonly string[] = [];
+
+  beforeAll(async () => {
+    const [token = "", ...rest] = printedCommands();
+    for (const call of rest.filter((line) => line.startsWith("curl "))) {
+      answers.push(JSON.parse(await paste(token, call)) as CallResult);
+    }
+    tail = (await paste(printedCommands().at(-1) ?? "")).trimEnd().split("\n").slice(-4);
+  });
+
+  test("are a token, four calls and a look at the audit", () => {
+    expect(printedCommands().map((line) => line.split(/[ =]/)[0])).toEqual([
+      ...["TOKEN", "curl", "curl", "curl", "curl"],
+      process.execPath,
+    ]);
+  });
+
+  test("show a customer with what is personal masked or gone", () => {
+    expect(answers[0]).toMatchObject({ status: "success", result: { customer: { fullName: "J*** S****" } } });
+    expect(answers[0]).not.toHaveProperty("result.customer.email");
+    expect(answers[0]).toHaveProperty("filteredFields");
+    expect(JSON.stringify(answers[0])).not.toMatch(/john\.smith|QQ000001C|Station Road/i);
+  });
+
+  test("show the history of this repository", () => {
+    expect(answers[1]).toMatchObject({ status: "success", tool: "git_log", filteredFields: [] });
+    expect(answers[1]).toHaveProperty("result.commits[0].id");
+  });
+
+  test("are refused what the token does not permit", () => {
+    expect(answers[2]).toMatchObject({
+      status: "denied",
+      error: { code: "PERMISSION_DENIED", details: { missingPermissions: ["customer-data:write"] } },
+    });
+  });
+
+  test("are refused an option in a branch's place", () => {
+    expect(answers[3]).toMatchObject({ status: "denied", error: { code: "INVALID_INPUT", stage: "VALIDATION" } });
+  });
+
+  test("show each call's line in the audit", () => {
+    expect(tail.map((line) => line.split(/ {2,}/)[1])).toEqual([
+      ...["ALLOWED", "ALLOWED", "DENIED PERMISSION_DENIED", "DENIED INVALID_INPUT"],
+    ]);
+    expect(tail.map((line) => line.split(" ").at(-1) ?? "")).toEqual(answers.map(({ traceId }) => traceId));
+  });
+});
+
+describe("a second start", () => {
+  test("on the same port says which port", async () => {
+    const { code, err } = await runStc(["serve", "--dev"], { env: { ...env, STC_AUDIT_DIR: join(folder, "other") } });
+    expect(code).toBe(78);
+    expect(err).toContain("is in use");
+    expect(err).not.toMatch(/\n\s+at /);
+    expect(err.trim().split("\n").length).toBeLessThanOrEqual(2);
+  });
+
+  test("on the same audit directory says who has it", async () => {
+    const { code, err } = await runStc(["serve", "--dev"], { env: { ...env, STC_PORT: String(freePortPair()) } });
+    expect(code).toBe(78);
+    expect(err).toContain(`audit.dir: ${auditDir} is already in use`);
+    expect(err).toContain(`process ${stc.child.pid}`);
+    expect(err).not.toMatch(/\n\s+at /);
+  });
+
+  test("leaves the first one as it was", async () => {
+    const ready = await fetch(`http://127.0.0.1:${port}/readyz`);
+    expect(await ready.json()).toEqual({ status: "ready" });
+  });
+});
+
+describe("the end", () => {
+  test("SIGTERM drains: what is under way is answered, the exit is clean, and the next start is at once", async () => {
+    const [token = "", call = ""] = printedCommands();
+    const before = auditEntries(auditDir).length;
+    const answering = paste(token, call);
+    await until("the call", () => auditEntries(auditDir)[before]);
+    expect(await stc.end("SIGTERM")).toBe(0);
+    expect(JSON.parse(await answering)).toMatchObject({ status: "success" });
+    stc = await start();
+    const ready = await fetch(`http://127.0.0.1:${port}/readyz`);
+    expect(ready.status).toBe(200);
+  });
+
+  test("kill -9 in the middle of load: every answered call is in the audit", async () => {
+    const token = (await runStc(["token", "--sub", "load", "--permission", "customer-data:read"])).out.trim();
+    const answered: string[] = [];
+    const lanes = Array.from({ length: 8 }, () => callUntilRefused(token, answered));
+    await until("a hundred answers", () => (answered.length >= 100 ? true : undefined));
+    await stc.end("SIGKILL");
+    await Promise.all(lanes);
+    stc = await start();
+    const recorded = new Set(auditEntries(auditDir).map(({ traceId }) => traceId));
+    expect(answered.filter((traceId) => !recorded.has(traceId))).toEqual([]);
+    const json = await runStc(["audit", "tail", "--json", "-n", "100000"], { env });
+    expect((parseLines(json.out) as readonly AuditEntry[]).length).toBe(auditEntries(auditDir).length);
+  });
+});
+
+/** Calls until the service is gone; keeps the trace ids of the answers that came whole. */
+async function callUntilRefused(token: string, answered: string[]): Promise<void> {
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+  const body = '{"tool":"get_customer","args":{"customerId":"3f0c9a52-6b1e-4c77-9d3a-000000000001"}}';
+  for (;;) {
+    try {
+      const response = await fetch(`http://127.0.0.1:${port}/call`, { method: "POST", headers, body });
+      answered.push(((await response.json()) as CallResult).traceId);
+    } catch {
+      return;
+    }
+  }
+}
+
+describe.concurrent("what the environment may not say", () => {
+  test.each([
+    ["no configuration", ["serve"], {}, "no configuration"],
+    ["STC_CONFIG beside --dev", ["serve", "--dev"], { STC_CONFIG: join(PROJECT, "x.yaml") }, "STC_CONFIG is set"],
+    ["--config beside --dev", ["serve", "--dev", "--config", "x.yaml"], {}, "--dev and --config exclude each other"],
+    // Bun reads the variable too: this value changes nothing.
+    ["BUN_OPTIONS", ["serve", "--dev"], { BUN_OPTIONS: "--no-deprecation" }, "BUN_OPTIONS is set"],
+    [
+      "an address that others reach",
+      ["serve", "--dev"],
+      { STC_HOST: "0.0.0.0" },
+      "development listens on loopback only",
+    ],
+    ["a port that is none", ["serve", "--dev"], { STC_PORT: "http" }, "server.port"],
+  ] as const)("%s ends the start with 78", async (_, args, extra, reason) => {
+    const { code, out, err } = await runStc([...args], { env: { STC_AUDIT_DIR: join(folder, "never"), ...extra } });
+    expect({ code, out }).toEqual({ code: 78, out: "" });
+    expect(err).toContain(reason);
+    expect(err).not.toMatch(/\n\s+at /);
+  });
+});
