@@ -1,6 +1,7 @@
 import { isAbsolute, resolve } from "node:path";
 import { z } from "zod";
 import { configFaults, fieldOf } from "./config-faults.ts";
+import { GRPC_SIGNS, type GrpcSystemConfig, grpcSystem } from "./config-grpc.ts";
 import { PLATFORM_SYSTEMS } from "./config-platform.ts";
 import { StartupError } from "./core/errors.ts";
 
@@ -106,35 +107,8 @@ const jwt = z.strictObject({ issuers: z.array(issuer).min(1) }).superRefine(({ i
   }
 });
 
-const tls = z.strictObject({
-  rootCert: text,
-  clientCert: text.optional(),
-  clientKey: text.optional(),
-  /** The name in the server's certificate, when it is not the endpoint's host. */
-  serverName: text.optional(),
-});
-
-/** A name or IPv4 address, or an IPv6 address in brackets; without them its last group would be taken for the port. */
-const ENDPOINT = /^(?:dns:(?:\/\/\/)?)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}$/;
-
-const grpcSystem = z.strictObject({
-  endpoint: z.string().regex(ENDPOINT, "must be host:port or [IPv6]:port: no scheme, no Unix socket"),
-  /** A proto file, or a folder whose proto files are all loaded. */
-  proto: text,
-  tls: tls.optional(),
-  /** Says that this system is reached without TLS. Never by omission. */
-  plaintext: z.literal(true, "must be true, or left out").optional(),
-  metadata: z
-    .record(z.string().regex(/^[a-z0-9_.-]+$/, "must be a lower-case header name"), z.string().regex(/^[\x20-\x7e]*$/))
-    .default({}),
-  messageBytesMax: count(4_194_304, 67_108_864),
-});
-
 /** Closed lists by name: repositories map to directories, others are plain lists. Keys with other values are settings. */
 const listSystem = z.record(name, z.union([z.record(name, text), z.array(name), text, z.boolean()]));
-
-/** Keys that only a gRPC system has: one of them may be there when another was misspelt. */
-const GRPC_SIGNS = ["endpoint", "proto", "tls", "plaintext", "metadata", "messageBytesMax"];
 
 const systems = z
   .record(name, z.unknown())
@@ -157,16 +131,7 @@ function systemSchema(system: string, value: unknown): z.ZodType {
     ? PLATFORM_SYSTEMS[system as keyof typeof PLATFORM_SYSTEMS]
     : undefined;
   if (platform !== undefined && !isDeclared("endpoint")) return platform;
-  return GRPC_SIGNS.some(isDeclared) ? grpcSystem.superRefine(demandTransport) : listSystem;
-}
-
-function demandTransport(system: GrpcSystemConfig, context: z.RefinementCtx): void {
-  if ((system.tls === undefined) === (system.plaintext === undefined)) {
-    context.addIssue({ code: "custom", message: "needs tls, or plaintext: true, and not both" });
-  }
-  if ((system.tls?.clientCert === undefined) !== (system.tls?.clientKey === undefined)) {
-    context.addIssue({ code: "custom", path: ["tls"], message: "clientCert and clientKey go together" });
-  }
+  return GRPC_SIGNS.some(isDeclared) ? grpcSystem : listSystem;
 }
 
 const commands = z
@@ -185,11 +150,19 @@ const limits = z
   })
   .prefault({});
 
+/** A signed word on who calls, for the services: it has its own key and issuer, and no door of ours takes it. */
+const assertion = z.strictObject({
+  /** Its `iss`. */
+  issuer: text,
+  /** PEM of a private key on P-256 (ES256) or Ed25519 (EdDSA). */
+  keyFile: text,
+});
+
 const log = z
   .strictObject({ level: z.enum(["debug", "info", "warn", "error", "silent"]).default("info") })
   .prefault({});
 
-const schema = z.strictObject({
+const sections = z.strictObject({
   server,
   /** Files or folders of manifests. */
   tools: z.array(z.unknown()).min(1),
@@ -197,11 +170,28 @@ const schema = z.strictObject({
   jwt,
   systems,
   commands,
+  assertion: assertion.optional(),
   limits,
   log,
 });
 
-export type GrpcSystemConfig = z.output<typeof grpcSystem>;
+/** What we assert of a caller must never come back to us as a caller's own token. */
+const schema = sections.superRefine(({ assertion: own, jwt: { issuers } }, context) => {
+  for (const [index, { issuer: name, typ }] of issuers.entries()) {
+    if (name === own?.issuer) {
+      context.addIssue({ code: "custom", path: ["assertion", "issuer"], message: "is also an issuer of callers' tokens" });
+    }
+    if (typ !== undefined && /^(?:application\/)?stc-assertion\+jwt$/i.test(typ)) {
+      context.addIssue({
+        code: "custom",
+        path: ["jwt", "issuers", index, "typ"],
+        message: "is the type of our own caller assertions: no door takes them",
+      });
+    }
+  }
+});
+
+export type { GrpcSystemConfig };
 export type ListSystemConfig = z.output<typeof listSystem>;
 export type SystemConfig = GrpcSystemConfig | ListSystemConfig;
 export type IssuerConfig = z.output<typeof issuer>;
@@ -261,7 +251,7 @@ export function pathFrom(config: Pick<Config, "folder">, path: string): string {
 }
 
 export function isGrpcSystem(system: SystemConfig | undefined): system is GrpcSystemConfig {
-  return system !== undefined && typeof system["endpoint"] === "string" && "messageBytesMax" in system;
+  return system !== undefined && typeof system["messageBytesMax"] === "number";
 }
 
 function withOverrides(written: unknown, environment: Environment): unknown {

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import type { AuditEntry } from "../../src/audit/entry.ts";
 import type { CallResult } from "../../src/core/call-result.ts";
 import { auditEntries, parseLines } from "../support/audit-files.ts";
+import { hasGit } from "../support/git-tests.ts";
 import { freePortPair, RunningStc, run, runStc } from "../support/stc.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
@@ -48,7 +49,8 @@ async function paste(...lines: readonly string[]): Promise<string> {
 }
 
 // An archive of the project is no repository; the welcome then leaves out what would show one.
-describe.skipIf(!existsSync(join(PROJECT, ".git/HEAD")))("the commands that the welcome prints", () => {
+const canPaste = existsSync(join(PROJECT, ".git/HEAD")) && hasGit && Bun.which("curl") !== null;
+describe.skipIf(!canPaste)("the commands that the welcome prints", () => {
   const answers: CallResult[] = [];
   let tail: readonly string[] = [];
 

@@ -1,7 +1,8 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, setDefaultTimeout } from "bun:test";
 import { mkdirSync, mkdtempSync, readdirSync, realpathSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
+import { describe, test } from "../support/git-tests.ts";
 import { type Ended, freePortPair, RunningStc, runStc } from "../support/stc.ts";
 import { openWorld, PROJECT, type World } from "../support/world.ts";
 
@@ -210,7 +211,7 @@ describe.concurrent("stc plan", () => {
     const { code, out } = await runStc(["plan", "git_diff_branches", args, "--json", "--config", configFile()]);
     expect(code).toBe(0);
     expect(JSON.parse(out)).toMatchObject({ kind: "cli" });
-    expect(out).toContain(world.repository.git("rev-parse", "feature/x"));
+    expect(out).toContain(world.repository?.git("rev-parse", "feature/x"));
     expect(out.trim().split("\n")).toHaveLength(1);
   });
 

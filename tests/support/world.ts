@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { type CustomerMaster, startCustomerMaster } from "../../src/dev/customer-master.ts";
 import { DEVELOPMENT_SERVER_NAME, makeCertificates } from "../../src/dev/make-certificates.ts";
 import { TestRepository } from "../tools/platform/repositories.ts";
+import { hasGit } from "./git-tests.ts";
 import { LiveIssuers } from "./live-tokens.ts";
 
 export const PROJECT = join(import.meta.dir, "../..");
@@ -15,7 +16,8 @@ const YEAR_2100 = new Date(4_102_444_800_000);
 export interface World {
   readonly folder: string;
   readonly issuers: LiveIssuers;
-  readonly repository: TestRepository;
+  /** Missing on a machine without git. */
+  readonly repository: TestRepository | undefined;
   /** `systems` and `commands` of a configuration that reaches all of it. */
   readonly targets: { readonly systems: Record<string, unknown>; readonly commands: Record<string, unknown> };
   close(): Promise<void>;
@@ -26,8 +28,8 @@ export async function openWorld(): Promise<World> {
   const { master, tls } = await startMaster(join(folder, "tls"));
   const directory = join(folder, "repository");
   mkdirSync(directory);
-  const repository = new TestRepository(directory);
-  fillRepository(repository);
+  const repository = hasGit ? new TestRepository(directory) : undefined;
+  if (repository !== undefined) fillRepository(repository);
   return {
     folder,
     issuers: new LiveIssuers(),
@@ -35,9 +37,9 @@ export async function openWorld(): Promise<World> {
     targets: {
       systems: {
         "customer-master-service": { endpoint: `127.0.0.1:${master.port}`, proto: join(PROJECT, "proto"), tls },
-        git: { repositories: { self: repository.directory } },
+        git: { repositories: hasGit ? { self: directory } : {} },
       },
-      commands: { allowed: ["git"] },
+      commands: { allowed: hasGit ? ["git"] : [] },
     },
     async close() {
       await master.close();

@@ -6,7 +6,7 @@ import {
   clusterEvents,
   KUBECTL_ENVIRONMENT,
   KUBECTL_OPTIONS,
-  kubectl,
+  kubectlOptions,
 } from "./kubernetes.ts";
 
 const EVENTS_MAX = 200;
@@ -22,7 +22,9 @@ const Event = z.strictObject({
   message: z.string(),
 });
 
-export const k8sGetEvents = defineTool((config: ToolConfig) => ({
+export const k8sGetEvents = defineTool((config: ToolConfig) => {
+  const fixed = kubectlOptions(config);
+  return {
   name: "k8s_get_events",
   description: "List the latest events of a known namespace, newest first.",
   classification: "read",
@@ -34,7 +36,7 @@ export const k8sGetEvents = defineTool((config: ToolConfig) => ({
       command: "kubectl",
       environment: KUBECTL_ENVIRONMENT,
       options: [...KUBECTL_OPTIONS, "--output="],
-      argsBuilder: ({ namespace }) => ["get", ...kubectl(config, namespace), "--output=json", "--", "events"],
+      argsBuilder: ({ namespace }) => ["get", ...fixed(namespace), "--output=json", "--", "events"],
       parse(stdout: string) {
         const events = clusterEvents(stdout);
         return {
@@ -58,4 +60,5 @@ export const k8sGetEvents = defineTool((config: ToolConfig) => ({
     accepts: [{ namespace: config.sample("kubernetes", "namespaces") }],
     rejects: [{ namespace: "-A" }, { namespace: `${config.sample("kubernetes", "namespaces")},kube-system` }],
   },
-}));
+};
+});

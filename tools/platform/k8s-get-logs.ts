@@ -1,6 +1,6 @@
 import { defineTool, fitLines, type ToolConfig } from "safe-tool-call";
 import { z } from "zod";
-import { CLUSTER_TIMEOUT_MS, KUBECTL_ENVIRONMENT, KUBECTL_OPTIONS, kubectl } from "./kubernetes.ts";
+import { CLUSTER_TIMEOUT_MS, KUBECTL_ENVIRONMENT, KUBECTL_OPTIONS, kubectlOptions } from "./kubernetes.ts";
 import { LOG_BUDGET } from "./log-lines.ts";
 import { DnsLabel, DnsSubdomain } from "./names.ts";
 
@@ -8,7 +8,9 @@ const LINES_MAX = 1_000;
 /** Bytes that the cluster sends at most; it cuts off what is newer. */
 const LOG_BYTES_MAX = 2_097_152;
 
-export const k8sGetLogs = defineTool((config: ToolConfig) => ({
+export const k8sGetLogs = defineTool((config: ToolConfig) => {
+  const fixed = kubectlOptions(config);
+  return {
   name: "k8s_get_logs",
   description: "Show the latest lines that a pod of a known namespace has written, oldest first.",
   classification: "read",
@@ -28,7 +30,7 @@ export const k8sGetLogs = defineTool((config: ToolConfig) => ({
       options: [...KUBECTL_OPTIONS, "--tail=", "--limit-bytes=", "--container="],
       argsBuilder: ({ namespace, pod, container, lines }) => [
         "logs",
-        ...kubectl(config, namespace),
+        ...fixed(namespace),
         `--tail=${lines}`,
         `--limit-bytes=${LOG_BYTES_MAX}`,
         ...(container === undefined ? [] : [`--container=${container}`]),
@@ -58,7 +60,8 @@ export const k8sGetLogs = defineTool((config: ToolConfig) => ({
       { namespace: "kube-system", pod: "../secrets" },
     ],
   },
-}));
+};
+});
 
 function logLines(stdout: string) {
   const lines = stdout.split("\n");

@@ -5,7 +5,7 @@ import {
   CLUSTER_TIMEOUT_MS,
   KUBECTL_ENVIRONMENT,
   KUBECTL_OPTIONS,
-  kubectl,
+  kubectlOptions,
   podStates,
 } from "./kubernetes.ts";
 import { LabelSelector } from "./label-selector.ts";
@@ -31,7 +31,9 @@ const Pod = z.strictObject({
   containers: z.array(Container),
 });
 
-export const k8sGetPods = defineTool((config: ToolConfig) => ({
+export const k8sGetPods = defineTool((config: ToolConfig) => {
+  const fixed = kubectlOptions(config);
+  return {
   name: "k8s_get_pods",
   description: "List the pods of a known namespace with their phase, readiness, restarts, node and containers.",
   classification: "read",
@@ -49,7 +51,7 @@ export const k8sGetPods = defineTool((config: ToolConfig) => ({
       options: [...KUBECTL_OPTIONS, "--output=", "--selector="],
       argsBuilder: ({ namespace, labelSelector }) => [
         "get",
-        ...kubectl(config, namespace),
+        ...fixed(namespace),
         "--output=json",
         ...(labelSelector === undefined ? [] : [`--selector=${labelSelector}`]),
         "--",
@@ -81,4 +83,5 @@ export const k8sGetPods = defineTool((config: ToolConfig) => ({
       { namespace: config.sample("kubernetes", "namespaces"), labelSelector: "app=web --all-namespaces" },
     ],
   },
-}));
+};
+});

@@ -1,5 +1,6 @@
 import { parseJson, type ToolConfig } from "safe-tool-call";
 import { z } from "zod";
+import { count, flag, listOf, part, text } from "./json-fields.ts";
 
 /** Milliseconds for a question to the cluster, planning included. */
 export const CLUSTER_TIMEOUT_MS = 30_000;
@@ -7,48 +8,42 @@ export const CLUSTER_TIMEOUT_MS = 30_000;
 /** What kubectl may say before it is reduced to declared fields: objects are wordy. */
 export const CLUSTER_LIMITS = { outputBytesMax: 16_777_216, concurrentCallsMax: 8 } as const;
 
+/** The options of every call. */
 export const KUBECTL_OPTIONS = ["--kubeconfig=", "--cache-dir=", "--request-timeout=", "--namespace="] as const;
 
 /** Nobody's preferences or aliases; KUBECONFIG is not set, since every call names its file. */
 export const KUBECTL_ENVIRONMENT = { KUBERC: "off" } as const;
 
 /** What every call begins with: one cluster, one namespace, one deadline, and nothing left on the disk. */
-export function kubectl(config: ToolConfig, namespace: string): readonly string[] {
-  return [
-    `--kubeconfig=${config.path("kubernetes", "kubeconfig")}`,
+export function kubectlOptions(config: ToolConfig): (namespace: string) => readonly string[] {
+  const kubeconfig = config.path("kubernetes", "kubeconfig");
+  return (namespace) => [
+    `--kubeconfig=${kubeconfig}`,
     "--cache-dir=/dev/null",
     `--request-timeout=${CLUSTER_TIMEOUT_MS / 1_000}s`,
     `--namespace=${namespace}`,
   ];
 }
 
-const Text = z.string().default("");
-
-const Started = z.object({ reason: Text, startedAt: Text });
-
 const ContainerStatus = z.object({
   name: z.string(),
-  image: Text,
-  ready: z.boolean().default(false),
-  restartCount: z.int().default(0),
-  state: z
-    .object({
-      running: Started.optional(),
-      waiting: Started.optional(),
-      terminated: Started.extend({ exitCode: z.int().default(0) }).optional(),
-    })
-    .default({}),
+  image: text,
+  ready: flag,
+  restartCount: count,
+  state: part({
+    running: z.object({}).nullish(),
+    waiting: z.object({ reason: text }).nullish(),
+    terminated: z.object({ reason: text }).nullish(),
+  }),
 });
 
 /** Of a pod, what is read at all: neither its environment nor its annotations nor its volumes. */
 const PodList = z.object({
-  items: z.array(
+  items: listOf(
     z.object({
       metadata: z.object({ name: z.string() }),
-      spec: z.object({ nodeName: Text }).default({ nodeName: "" }),
-      status: z
-        .object({ phase: Text, startTime: Text, containerStatuses: z.array(ContainerStatus).default([]) })
-        .prefault({}),
+      spec: part({ nodeName: text }),
+      status: part({ phase: text, startTime: text, containerStatuses: listOf(ContainerStatus) }),
     }),
   ),
 });
@@ -89,25 +84,24 @@ export function podStates(stdout: string): readonly PodState[] {
 }
 
 function containerState({ name, image, ready, restartCount, state }: z.output<typeof ContainerStatus>): ContainerState {
-  const { running, terminated, waiting } = state;
-  const common = { name, image, ready, restarts: restartCount };
-  if (running !== undefined) return { ...common, state: "running", reason: running.reason };
-  if (terminated !== undefined) return { ...common, state: "terminated", reason: terminated.reason };
-  return { ...common, state: "waiting", reason: waiting?.reason ?? "" };
+  const known = { name, image, ready, restarts: restartCount };
+  if (state.running) return { ...known, state: "running", reason: "" };
+  if (state.terminated) return { ...known, state: "terminated", reason: state.terminated.reason };
+  return { ...known, state: "waiting", reason: state.waiting?.reason ?? "" };
 }
 
 const EventList = z.object({
-  items: z.array(
+  items: listOf(
     z.object({
-      metadata: z.object({ creationTimestamp: Text }).prefault({}),
-      type: Text,
-      reason: Text,
-      message: Text,
-      count: z.int().nullish(),
-      firstTimestamp: z.string().nullish(),
-      lastTimestamp: z.string().nullish(),
-      eventTime: z.string().nullish(),
-      involvedObject: z.object({ kind: Text, name: Text }).prefault({}),
+      metadata: part({ creationTimestamp: text }),
+      type: text,
+      reason: text,
+      message: text,
+      count,
+      firstTimestamp: text,
+      lastTimestamp: text,
+      eventTime: text,
+      involvedObject: part({ kind: text, name: text }),
     }),
   ),
 });
@@ -131,7 +125,7 @@ export function clusterEvents(stdout: string): readonly ClusterEvent[] {
       reason: item.reason,
       kind: item.involvedObject.kind,
       name: item.involvedObject.name,
-      count: item.count ?? 1,
+      count: Math.max(1, item.count),
       message: item.message,
     }))
     .toSorted((a, b) => compareTimes(b.time, a.time));

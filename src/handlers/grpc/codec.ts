@@ -1,8 +1,8 @@
 import type { Json } from "../../core/types.ts";
 import { type FieldShape, type MessageShape, reachable, type Scalar, type ValueShape } from "./message-shape.ts";
-import { Unfit, WELL_KNOWN } from "./well-known.ts";
+import { ANY, Unfit, WELL_KNOWN, type WellKnown } from "./well-known.ts";
 
-/** What proto-loader gives for one message type. */
+/** The compiled codec of one message type. It is lenient: what does not fit is dropped or becomes a zero. */
 export interface Serializer {
   serialize(message: object): Buffer;
   deserialize(bytes: Buffer): object;
@@ -191,26 +191,35 @@ class Misplaced extends Error {
   }
 }
 
-const toWire: Change = (value, message, path) => {
-  const special = WELL_KNOWN.get(message.fullName);
-  // A copy: the caller's object is not ours to change.
-  if (special === undefined)
-    return isRecord(value) ? changeFields({ ...value }, message, { change: toWire, path }) : value;
-  try {
-    return special.toMessage(value);
-  } catch (error) {
-    throw new Misplaced(path, error instanceof Unfit ? error.message : "does not fit its type");
-  }
-};
+function specialOf({ fullName }: MessageShape, any: WellKnown | undefined): WellKnown | undefined {
+  return fullName === ANY && any !== undefined ? any : WELL_KNOWN.get(fullName);
+}
+
+function toWire(any: WellKnown | undefined): Change {
+  const change: Change = (value, message, path) => {
+    const special = specialOf(message, any);
+    // A copy: the caller's object is not ours to change.
+    if (special === undefined) return isRecord(value) ? changeFields({ ...value }, message, { change, path }) : value;
+    try {
+      return special.toMessage(value);
+    } catch (error) {
+      throw new Misplaced(path, error instanceof Unfit ? error.message : "does not fit its type");
+    }
+  };
+  return change;
+}
 
 /** Changes the decoder's own object, which nobody else holds. */
-const fromWire: Change = (value, message, path) => {
-  if (!isRecord(value)) return value;
-  const special = WELL_KNOWN.get(message.fullName);
-  if (special !== undefined) return special.toJson(value);
-  for (const oneof of message.impliedOneofs) delete value[oneof];
-  return changeFields(value, message, { change: fromWire, path });
-};
+function fromWire(any: WellKnown | undefined): Change {
+  const change: Change = (value, message, path) => {
+    if (!isRecord(value)) return value;
+    const special = specialOf(message, any);
+    if (special !== undefined) return special.toJson(value);
+    for (const oneof of message.impliedOneofs) delete value[oneof];
+    return changeFields(value, message, { change, path });
+  };
+  return change;
+}
 
 /** Whether the decoder's object is already the JSON form, so that no copy is needed. */
 function isVerbatim(shape: MessageShape): boolean {
@@ -221,29 +230,37 @@ function isVerbatim(shape: MessageShape): boolean {
 
 /**
  * Turns JSON into the request's bytes and refuses whatever the wire would lose or change: unknown keys, wrong types,
- * unknown enum names, numbers out of range, two members of one oneof. proto-loader alone lets all of these pass as zeros.
+ * unknown enum names, numbers out of range, two members of one oneof. The serializer alone lets all of these pass as zeros.
  */
 export class RequestCodec {
   readonly #shape: MessageShape;
   readonly #serializer: Serializer;
   readonly #verbatim: boolean;
+  readonly #toWire: Change;
+  readonly #fromWire: Change;
 
-  /** The serializer must decode without defaults, so that what was not set stays unset. */
-  constructor(shape: MessageShape, serializer: Serializer) {
+  /**
+   * The serializer must decode without defaults, so that what was not set stays unset.
+   *
+   * @param any how a google.protobuf.Any is written; without it none may be set
+   */
+  constructor(shape: MessageShape, serializer: Serializer, any?: WellKnown) {
     this.#shape = shape;
     this.#serializer = serializer;
     this.#verbatim = isVerbatim(shape);
+    this.#toWire = toWire(any);
+    this.#fromWire = fromWire(any);
   }
 
   encode(input: unknown): EncodedMessage | Difference {
-    if (!isRecord(input)) return unlike("must be an object");
     try {
-      const meant = this.#verbatim ? input : toWire(input, this.#shape, "");
+      const meant = this.#verbatim ? input : this.#toWire(input, this.#shape, "");
+      if (!isRecord(meant)) return unlike("must be an object");
       const bytes = this.#serialize(meant);
       const got = this.#serializer.deserialize(bytes);
       const difference = compareMessage(meant, got, this.#shape);
       if (difference !== undefined) return difference;
-      return { bytes, message: (this.#verbatim ? got : fromWire(got, this.#shape, "")) as Json };
+      return { bytes, message: (this.#verbatim ? got : this.#fromWire(got, this.#shape, "")) as Json };
     } catch (error) {
       if (error instanceof Misplaced) return error.difference;
       return { field: this.#culprit(input), reason: "cannot be encoded as its type" };
@@ -252,7 +269,13 @@ export class RequestCodec {
 
   /** The bytes of a message that `encode` once gave out. */
   bytes(message: unknown): Buffer {
-    return this.#serialize(this.#verbatim ? message : toWire(message, this.#shape, ""));
+    return this.#serialize(this.#verbatim ? message : this.#toWire(message, this.#shape, ""));
+  }
+
+  /** The JSON form of bytes that `bytes` made. */
+  decode(bytes: Buffer): Json {
+    const got = this.#serializer.deserialize(bytes);
+    return (this.#verbatim ? got : this.#fromWire(got, this.#shape, "")) as Json;
   }
 
   #serialize(message: unknown): Buffer {
@@ -261,7 +284,8 @@ export class RequestCodec {
   }
 
   /** The encoder's own text may quote values, so the field is found by encoding one at a time. */
-  #culprit(input: Fields): string {
+  #culprit(input: unknown): string {
+    if (!isRecord(input)) return "";
     const culprit = Object.keys(input).find((key) => {
       try {
         this.bytes({ [key]: input[key] });
@@ -279,16 +303,19 @@ export class ResponseCodec {
   readonly #shape: MessageShape;
   readonly #deserialize: Serializer["deserialize"];
   readonly #verbatim: boolean;
+  readonly #fromWire: Change;
 
-  constructor(shape: MessageShape, deserialize: Serializer["deserialize"]) {
+  /** @param any how a google.protobuf.Any is read; without it only its type's name is */
+  constructor(shape: MessageShape, deserialize: Serializer["deserialize"], any?: WellKnown) {
     this.#shape = shape;
     this.#deserialize = deserialize;
     this.#verbatim = isVerbatim(shape);
+    this.#fromWire = fromWire(any);
   }
 
   /** Throws when the bytes are no such message. */
   decode(bytes: Buffer): Json {
     const got = this.#deserialize(bytes);
-    return (this.#verbatim ? got : fromWire(got, this.#shape, "")) as Json;
+    return (this.#verbatim ? got : this.#fromWire(got, this.#shape, "")) as Json;
   }
 }

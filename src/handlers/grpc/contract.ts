@@ -1,17 +1,31 @@
-import { readdirSync, statSync } from "node:fs";
-import { join, resolve } from "node:path";
-import { loadSync, type MethodDefinition, type Options, type PackageDefinition } from "@grpc/proto-loader";
 import { StartupError } from "../../core/errors.ts";
 import type { GrpcTarget } from "../../core/types.ts";
+import { AnyTypes } from "./any-types.ts";
 import { RequestCodec, ResponseCodec } from "./codec.ts";
+import { contractSha256, type UsedMethod } from "./contract-pin.ts";
+import type { Declarations, MethodDeclaration } from "./declarations.ts";
+import { declarationsOf, readDescriptorSet, readFileDescriptor } from "./file-descriptors.ts";
 import { type MessageShape, MessageShapes, reachable } from "./message-shape.ts";
+import { listed, nearest } from "./nearest.ts";
+import { readProtoFiles } from "./proto-files.ts";
+import { WireTypes } from "./wire-types.ts";
 
-/** Where the proto files of one system stand. */
+/** What one system's contract is read from: proto files, a descriptor set, or what its reflection service has told. */
 export interface ProtoSource {
   /** Folders that imports are searched in. Every `.proto` below them is loaded when `protoFiles` is left out. */
-  readonly protoDirs: readonly string[];
+  readonly protoDirs?: readonly string[];
   /** The files to load, absolute or relative to one of the folders. */
   readonly protoFiles?: readonly string[];
+  /** A serialized `FileDescriptorSet` with all imports, and the file it came from. */
+  readonly descriptorSet?: { readonly bytes: Uint8Array; readonly path: string };
+  /** To be asked for before the contract is made; what was told stands in `reflected`. */
+  readonly reflection?: boolean;
+  /** Serialized `FileDescriptorProto`s. */
+  readonly reflected?: readonly Uint8Array[];
+  /** What `Contract.sha256()` must be once all tools are bound. */
+  readonly contractSha256?: string;
+  /** Full names of the messages that a google.protobuf.Any may hold. */
+  readonly anyTypes?: readonly string[];
 }
 
 /** One method, ready to be called: one request, and one answer or a stream of them. */
@@ -25,84 +39,33 @@ export interface Method {
   readonly response: ResponseCodec;
 }
 
-const PROTO_FILES_MAX = 2_000;
-const PROTO_DEPTH_MAX = 32;
-const NAMES_SHOWN_MAX = 10;
+/** How a contract is known, for the operator. */
+export type ContractOrigin = "proto files" | "descriptor set" | "reflection";
 
-const LOAD: Options = { keepCase: false, longs: String, enums: String, bytes: String, oneofs: true };
-
-function filesBelow(folder: string, depth = 0): readonly string[] {
-  if (depth > PROTO_DEPTH_MAX) throw new Error(`${folder}: folders nest deeper than ${PROTO_DEPTH_MAX}`);
-  // Names with a leading dot are left out: a mounted ConfigMap keeps a second copy of each file in such a folder.
-  const names = readdirSync(folder).filter((name) => !name.startsWith("."));
-  return names.sort().flatMap((name) => {
-    const path = join(folder, name);
-    const status = statSync(path);
-    if (status.isDirectory()) return filesBelow(path, depth + 1);
-    return status.isFile() && name.endsWith(".proto") ? [path] : [];
-  });
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
-}
-
-function load(system: string, source: ProtoSource, options: Options): PackageDefinition {
-  const includeDirs = source.protoDirs.map((folder) => resolve(folder));
-  const place = [...(source.protoFiles ?? source.protoDirs)].join(", ");
-  try {
-    const files = source.protoFiles ?? includeDirs.flatMap((folder) => filesBelow(folder));
-    if (files.length === 0) throw new Error("no .proto file there");
-    if (files.length > PROTO_FILES_MAX) throw new Error(`more than ${PROTO_FILES_MAX} .proto files`);
-    return loadSync([...files], { ...options, includeDirs });
-  } catch (error) {
-    throw new StartupError([`systems.${system}.proto (${place}): ${messageOf(error)}`]);
-  }
-}
-
-type ServiceMethods = Readonly<Record<string, MethodDefinition<object, object>>>;
-
-function servicesOf(definitions: PackageDefinition): ReadonlyMap<string, ServiceMethods> {
-  const services = new Map<string, ServiceMethods>();
-  for (const [name, definition] of Object.entries(definitions)) {
-    // proto-loader tells a service from a message by nothing but the missing `format` text.
-    if (!("format" in definition && typeof definition.format === "string")) {
-      services.set(name, definition as ServiceMethods);
-    }
-  }
-  return services;
-}
-
-function listed(names: readonly string[]): string {
-  if (names.length === 0) return "none";
-  const more = names.length > NAMES_SHOWN_MAX ? `, and ${names.length - NAMES_SHOWN_MAX} more` : "";
-  return `${names.slice(0, NAMES_SHOWN_MAX).join(", ")}${more}`;
-}
-
-/** Those that share most three-letter pieces with the name come first. */
-function nearest(name: string, known: readonly string[]): readonly string[] {
-  const pieces = (text: string) =>
-    new Set([...text.toLowerCase()].map((_, at) => text.toLowerCase().slice(at, at + 3)));
-  const wanted = pieces(name);
-  const score = (other: string) => [...pieces(other)].filter((piece) => wanted.has(piece)).length / (other.length + 1);
-  return known.toSorted((left, right) => score(right) - score(left) || left.localeCompare(right));
-}
-
-/** The proto files of one system. A method that this version cannot call is told as a text. */
+/** The contract of one system. A method that this version cannot call is told as a text. */
 export class Contract {
-  readonly #requests: ReadonlyMap<string, ServiceMethods>;
-  readonly #responses: ReadonlyMap<string, ServiceMethods>;
+  readonly system: string;
+  readonly origin: ContractOrigin;
+  /** The hash that the configuration demands. */
+  readonly pin: string | undefined;
+  readonly #declarations: Declarations;
   readonly #shapes: MessageShapes;
+  readonly #wire: WireTypes;
+  readonly #anyTypes: AnyTypes;
   readonly #methods = new Map<string, Method | string>();
+  readonly #used = new Map<string, UsedMethod>();
 
-  /** Reads and parses the files. Throws a `StartupError` that names the system and the file. */
+  /** Reads and parses the source. Throws a `StartupError` that names the system and the file. */
   constructor(system: string, source: ProtoSource) {
-    const requests = load(system, source, { ...LOAD, defaults: false });
-    this.#shapes = new MessageShapes(requests);
-    this.#requests = servicesOf(requests);
-    // A second load, for proto-loader fixes per load whether unset fields are filled in: answers need them, for a
-    // proto3 sender leaves zeros out; requests must not have them, or what was unset would be sent.
-    this.#responses = servicesOf(load(system, source, { ...LOAD, defaults: true, json: true }));
+    this.system = system;
+    this.origin = originOf(source);
+    this.pin = source.contractSha256;
+    this.#declarations = read(system, source);
+    this.#shapes = new MessageShapes(this.#declarations);
+    this.#wire = new WireTypes(this.#declarations);
+    this.#anyTypes = new AnyTypes(source.anyTypes ?? [], { shapes: this.#shapes, wire: this.#wire });
+    const { problems } = this.#anyTypes;
+    if (problems.length > 0) throw new StartupError(problems.map((text) => `systems.${system}.anyTypes: ${text}`));
   }
 
   /** The method, or why it cannot be called. */
@@ -116,34 +79,71 @@ export class Contract {
     return made;
   }
 
+  /** Of the methods that were asked for so far. */
+  sha256(): string {
+    return contractSha256(this.#used.values(), this.#anyTypes.shapes());
+  }
+
   #make(service: string, name: string): Method | string {
-    const methods = this.#requests.get(service);
+    const { services } = this.#declarations;
+    const methods = services.get(service);
     if (methods === undefined) {
-      return `the proto files have no service ${service}; they have ${listed(nearest(service, [...this.#requests.keys()]))}`;
+      return `the ${this.origin} have no service ${service}; they have ${listed(nearest(service, services.keys()))}`;
     }
-    const request = Object.hasOwn(methods, name) ? methods[name] : undefined;
-    const response = this.#responses.get(service)?.[name];
-    if (request === undefined || response === undefined) {
-      return `${service} has no method ${name}; it has ${listed(nearest(name, Object.keys(methods)))}`;
+    const declared = methods.get(name);
+    if (declared === undefined) {
+      return `${service} has no method ${name}; it has ${listed(nearest(name, methods.keys()))}`;
     }
-    if (request.requestStream) {
-      return `${service}.${name} is a client-streaming method, which this version does not support`;
+    if (declared.requestStream) {
+      return `${service}.${name} takes a stream of requests, which this version does not support`;
     }
-    const shapes = this.#shapes.ofMethod(request.path);
-    if (shapes === undefined) return `${service}.${name} has a message of unknown type`;
-    const messages = [...reachable(shapes.request), ...reachable(shapes.response)];
-    const faults = messages.flatMap((message) => message.unsupported);
+    return this.#carried(`/${service}/${name}`, declared);
+  }
+
+  #carried(path: string, declared: MethodDeclaration): Method | string {
+    const request = this.#shapes.find(declared.request);
+    const response = this.#shapes.find(declared.response);
+    if (request === undefined || response === undefined) return `${path.slice(1)} has a message of unknown type`;
+    const faults = [...reachable(request, response)].flatMap((message) => message.unsupported);
     if (faults.length > 0) return listed(faults);
+    this.#used.set(path, { path, declared, request, response });
     return {
-      path: request.path,
-      responseStream: request.responseStream,
-      requestShape: shapes.request,
-      responseShape: shapes.response,
-      request: new RequestCodec(shapes.request, {
-        serialize: request.requestSerialize,
-        deserialize: request.requestDeserialize,
-      }),
-      response: new ResponseCodec(shapes.response, response.responseDeserialize),
+      path,
+      responseStream: declared.responseStream,
+      requestShape: request,
+      responseShape: response,
+      request: new RequestCodec(request, this.#wire.request(request), this.#anyTypes.sent),
+      response: new ResponseCodec(response, this.#wire.response(response), this.#anyTypes.received),
     };
   }
+}
+
+function originOf(source: ProtoSource): ContractOrigin {
+  if (source.reflection === true) return "reflection";
+  return source.descriptorSet === undefined ? "proto files" : "descriptor set";
+}
+
+function read(system: string, source: ProtoSource): Declarations {
+  const { protoDirs = [], protoFiles, descriptorSet, reflection, reflected } = source;
+  const given = [source.protoDirs ?? protoFiles, descriptorSet, reflection === true || undefined];
+  if (given.filter((one) => one !== undefined).length !== 1) {
+    throw new StartupError([`systems.${system}: needs exactly one of proto, descriptorSet and reflection`]);
+  }
+  try {
+    if (reflection === true) return declarationsOf((reflected ?? []).map(readFileDescriptor));
+    if (descriptorSet !== undefined) return declarationsOf(readDescriptorSet(descriptorSet.bytes));
+    return readProtoFiles({ protoDirs, ...(protoFiles !== undefined && { protoFiles }) });
+  } catch (error) {
+    throw new StartupError([`systems.${system}.${placeOf(source)}: ${textOf(error)}`]);
+  }
+}
+
+function placeOf({ protoDirs = [], protoFiles, descriptorSet, reflection }: ProtoSource): string {
+  if (reflection === true) return "reflection";
+  if (descriptorSet !== undefined) return `descriptorSet (${descriptorSet.path})`;
+  return `proto (${(protoFiles ?? protoDirs).join(", ")})`;
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

@@ -91,11 +91,17 @@ export function messageOf(fullName: string, read: readonly ReadField[]): Message
   const fields: FieldDeclaration[] = [];
   const unsupported: string[] = [];
   const names = new Set<string>();
+  const numbers = new Set<number>();
   for (const field of read) {
     const because = "because" in field ? field.because : nameFault(field.name);
     if (because !== undefined) unsupported.push(`${fullName}.${field.name} ${because}`);
     else if (names.has(field.name)) unsupported.push(`${fullName}.${field.name} is the JSON name of two fields`);
-    else if (!("because" in field)) fields.push(field);
+    else if ("number" in field && numbers.has(field.number)) {
+      unsupported.push(`${fullName}.${field.name} has the number of another field`);
+    } else if ("number" in field) {
+      fields.push(field);
+      numbers.add(field.number);
+    }
     names.add(field.name);
   }
   for (const oneof of new Set(fields.map((field) => field.oneof))) {

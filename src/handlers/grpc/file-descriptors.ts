@@ -11,7 +11,7 @@ import {
   type ReadField,
   type TypeDeclaration,
 } from "./declarations.ts";
-import { type Features, featuresIn, type FeatureSet, featuresOfFile } from "./descriptor-features.ts";
+import { type FeatureSet, type Features, featuresIn, featuresOfFile } from "./descriptor-features.ts";
 
 export const DESCRIPTOR_FILES_MAX = 2_000;
 export const DESCRIPTOR_BYTES_MAX = 33_554_432;

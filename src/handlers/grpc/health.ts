@@ -1,4 +1,4 @@
-import { Reader, Writer } from "protobufjs/minimal";
+import protobuf from "protobufjs";
 import type { Link } from "./channels.ts";
 import { AttemptFailed } from "./status.ts";
 
@@ -48,7 +48,7 @@ export class HealthProbe {
 
 async function ask(link: Link, { service }: HealthCheck): Promise<Health> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
-  const bytes = Buffer.from(service === "" ? [] : Writer.create().uint32(10).string(service).finish());
+  const bytes = Buffer.from(service === "" ? [] : protobuf.Writer.create().uint32(10).string(service).finish());
   try {
     if (!(await link.connect(signal))) return "UNREACHABLE";
     return readHealth(await link.unary({ path: PATH, bytes, deadline: Number.POSITIVE_INFINITY, signal }));
@@ -68,7 +68,7 @@ export function readHealth(answer: Uint8Array): Health {
   if (answer.length > ANSWER_BYTES_MAX) return "UNKNOWN";
   let health: Health = "UNKNOWN";
   try {
-    const reader = Reader.create(answer);
+    const reader = protobuf.Reader.create(answer);
     while (reader.pos < reader.len) {
       const tag = reader.uint32();
       if (tag === 8) health = SERVING_STATUS[reader.int32()] ?? "UNKNOWN";

@@ -1,4 +1,10 @@
-import type { Declarations, FieldDeclaration, MessageDeclaration, ProtoScalar, TypeDeclaration } from "./declarations.ts";
+import type {
+  Declarations,
+  FieldDeclaration,
+  MessageDeclaration,
+  ProtoScalar,
+  TypeDeclaration,
+} from "./declarations.ts";
 
 /** The scalar kinds that differ in what JSON they take; the 32-bit and 64-bit integers count as one kind each. */
 export type Scalar = "string" | "bool" | "bytes" | "int32" | "int64" | "float" | "double";
@@ -56,10 +62,10 @@ export function scalarOf(proto: ProtoScalar): Scalar {
 
 /**
  * The oneof of a field, for the serializer: a field that knows whether it is set stands in one of its own, so that it is
- * left out when it is not. No proto name holds a `$`.
+ * left out when it is not. No name of a contract holds a `$`.
  */
 export function serializedOneof({ name, oneof, presence }: FieldDeclaration): string | undefined {
-  return oneof ?? (presence ? `$${name}` : undefined);
+  return oneof ?? (presence ? `${name}$` : undefined);
 }
 
 /** Every message of a contract by its full name; built once, on demand, per message. */

@@ -78,7 +78,8 @@ function declarationsOf(root: protobuf.NamespaceBase): Declarations {
   const todo: protobuf.ReflectionObject[] = [root];
   for (let object = todo.pop(); object !== undefined; object = todo.pop()) {
     const fullName = nameOf(object);
-    if (object instanceof protobuf.Type) messages.set(fullName, messageOf(fullName, object.fieldsArray.flatMap(fieldOf)));
+    if (object instanceof protobuf.Type)
+      messages.set(fullName, messageOf(fullName, object.fieldsArray.flatMap(fieldOf)));
     if (object instanceof protobuf.Enum) enums.set(fullName, { fullName, values: Object.entries(object.values) });
     if (object instanceof protobuf.Service) services.set(fullName, methodsOf(object));
     if (object instanceof protobuf.Namespace) todo.push(...object.nestedArray);

@@ -119,8 +119,9 @@ export function attemptFailed(error: unknown, begun: boolean): AttemptFailed {
   });
 }
 
-/** No connection could be made, so nothing was sent. */
-export function notConnected(): AttemptFailed {
+/** Nothing was sent: no connection could be made, or the call was over before there was one. */
+export function notSent(signal: AbortSignal): AttemptFailed {
+  if (signal.aborted) return new AttemptFailed({ origin: "local", status: "CANCELLED", begun: false, sent: false });
   return new AttemptFailed({ origin: "transport", status: "UNAVAILABLE", begun: false, sent: false });
 }
 
@@ -186,7 +187,7 @@ export function systemBusy(call: FailedCall, retryAfterMs: number): Refusal {
 }
 
 /** The refusal of a call that was ended before anything was sent. A change that ran out of time did not happen. */
-export function abortedBeforeSending(call: FailedCall): Refusal {
+function abortedBeforeSending(call: FailedCall): Refusal {
   if (!isTimeout(call.signal)) return new Refusal("CANCELLED", textFor("CANCELLED"));
   return call.safe ? new Refusal("DEADLINE_EXCEEDED", textFor("DEADLINE_EXCEEDED")) : unreachable(call);
 }

@@ -5,12 +5,14 @@ export class Unfit extends Error {
   override readonly name = "Unfit";
 }
 
-interface WellKnown {
+export interface WellKnown {
   /** From the JSON form to the message's own fields. */
   toMessage(json: unknown): unknown;
   /** From the message's own fields to the JSON form. */
   toJson(message: Readonly<Record<string, unknown>>): Json;
 }
+
+export const ANY = "google.protobuf.Any";
 
 const NANOS_PER_SECOND_DIGITS = 9;
 const TIMESTAMP_CHARS_MAX = 40;
@@ -106,7 +108,11 @@ function fieldMaskToMessage(json: unknown): unknown {
 
 function fieldMaskToJson(message: Readonly<Record<string, unknown>>): Json {
   const paths = message["paths"];
-  return Array.isArray(paths) ? paths.map((path) => camelCase(String(path))).join(",") : "";
+  if (!Array.isArray(paths)) return "";
+  const camel = paths.map((path) => camelCase(String(path)));
+  if (camel.some((path, index) => snakeCase(path) !== paths[index]))
+    throw new Unfit("has a path that JSON cannot tell");
+  return camel.join(",");
 }
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
@@ -149,7 +155,9 @@ function listToJson(message: Readonly<Record<string, unknown>>): Json {
 function valueToJson(message: Readonly<Record<string, unknown>>): Json {
   const { stringValue, numberValue, boolValue, structValue, listValue } = message;
   if (typeof stringValue === "string") return stringValue;
-  if (typeof numberValue === "number" || typeof numberValue === "string") return numberValue;
+  if (typeof numberValue === "number") return numberValue;
+  // NaN and the infinities come as texts, and would pass for one here.
+  if (typeof numberValue === "string") throw new Unfit("holds a number that JSON does not have");
   if (typeof boolValue === "boolean") return boolValue;
   if (isRecord(structValue)) return structToJson(structValue);
   return isRecord(listValue) ? listToJson(listValue) : null;
@@ -161,6 +169,13 @@ const WRAPPER: WellKnown = {
   toJson: (message) => (message["value"] ?? null) as Json,
 };
 
+const UNDECLARED_ANY: WellKnown = {
+  toMessage() {
+    throw new Unfit("is a google.protobuf.Any, and the configuration names no types that it may hold");
+  },
+  toJson: ({ typeUrl }) => (typeof typeUrl === "string" && typeUrl !== "" ? { "@type": typeUrl } : {}),
+};
+
 /** The messages whose JSON form is not an object of their fields, by full name. */
 export const WELL_KNOWN: ReadonlyMap<string, WellKnown> = new Map<string, WellKnown>([
   ["google.protobuf.Timestamp", { toMessage: timestampToMessage, toJson: timestampToJson }],
@@ -169,6 +184,7 @@ export const WELL_KNOWN: ReadonlyMap<string, WellKnown> = new Map<string, WellKn
   ["google.protobuf.Struct", { toMessage: structToMessage, toJson: structToJson }],
   ["google.protobuf.ListValue", { toMessage: listToMessage, toJson: listToJson }],
   ["google.protobuf.Value", { toMessage: valueToMessage, toJson: valueToJson }],
+  [ANY, UNDECLARED_ANY],
   ...["Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes"].map(
     (name) => [`google.protobuf.${name}Value`, WRAPPER] as const,
   ),

@@ -87,7 +87,8 @@ export class WireTypes {
     const whenRequired = required ? "LEGACY_REQUIRED" : undefined;
     return {
       id: number,
-      type: type.kind === "scalar" ? type.scalar : this.#nameOf(type.fullName),
+      // With the dot, so that a field of such a name is not taken for the type.
+      type: type.kind === "scalar" ? type.scalar : `.${this.#nameOf(type.fullName)}`,
       ...(label === "repeated" && { rule: "repeated" }),
       ...(key !== undefined && { keyType: key }),
       options: {

@@ -1,0 +1,100 @@
+import { z } from "zod";
+
+/** How one gRPC service is reached: every key, limit and default of `systems.<name>`. Units are part of the names. */
+
+const ENDPOINTS_MAX = 16;
+
+const text = z.string().min(1);
+const count = (fallback: number, max: number, min = 1) => z.int().min(min).max(max).default(fallback);
+
+const tls = z.strictObject({
+  rootCert: text,
+  clientCert: text.optional(),
+  clientKey: text.optional(),
+  /** The name in the server's certificate, when it is not the endpoint's host. */
+  serverName: text.optional(),
+});
+
+/** A name or IPv4 address, or an IPv6 address in brackets; without them its last group would be taken for the port. */
+const ENDPOINT = /^(?:dns:(?:\/\/\/)?)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}$/;
+const endpoint = z.string().regex(ENDPOINT, "must be host:port or [IPv6]:port: no scheme, no Unix socket");
+
+const keepalive = z
+  .strictObject({
+    /** Between two pings. Servers of the gRPC family by default drop a client that pings more often than every 5 minutes. */
+    intervalMs: count(310_000, 86_400_000, 10_000),
+    timeoutMs: count(20_000, 600_000, 1_000),
+    /** Whether to ping while no call is under way. */
+    withoutCalls: z.boolean().default(false),
+  })
+  .prefault({});
+
+const breaker = z
+  .strictObject({
+    /** Faults of the connection in a row that open the circuit. What the service itself answers is no such fault. */
+    failuresMax: count(10, 10_000),
+    /** How long nothing is let through. */
+    openMs: count(2_000, 600_000),
+  })
+  .prefault({});
+
+const health = z.union([
+  z.literal(true),
+  /** The name that grpc.health.v1 knows the service by; without it the server as a whole is asked for. */
+  z.strictObject({ service: z.string().max(256) }),
+]);
+
+const shape = z.strictObject({
+  endpoint: endpoint.optional(),
+  /** Several of the same kind: calls go to each in turn. */
+  endpoints: z.array(endpoint).min(1).max(ENDPOINTS_MAX).optional(),
+  /** A proto file, or a folder whose proto files are all loaded. */
+  proto: text,
+  tls: tls.optional(),
+  /** Says that this system is reached without TLS. Never by omission. */
+  plaintext: z.literal(true, "must be true, or left out").optional(),
+  metadata: z
+    .record(z.string().regex(/^[a-z0-9_.-]+$/, "must be a lower-case header name"), z.string().regex(/^[\x20-\x7e]*$/))
+    .default({}),
+  messageBytesMax: count(4_194_304, 67_108_864),
+  keepalive,
+  /** Further attempts at a call that reads or is idempotent, when the service was unavailable. */
+  retries: count(2, 2, 0),
+  breaker,
+  /** Calls to this system under way at once, of all tools together. */
+  concurrentCallsMax: count(256, 100_000),
+  /** Whether `grpc.health.v1` is asked when an operator looks at /readyz. */
+  health: health.optional(),
+});
+
+export type GrpcSystemConfig = z.output<typeof shape>;
+
+function isNamed(system: Partial<GrpcSystemConfig>): boolean {
+  return system.endpoint !== undefined || system.endpoints !== undefined;
+}
+
+function demandTransport(system: GrpcSystemConfig, context: z.RefinementCtx): void {
+  if (system.endpoint !== undefined && system.endpoints !== undefined) {
+    context.addIssue({ code: "custom", path: ["endpoints"], message: "and endpoint exclude each other" });
+  }
+  if ((system.tls === undefined) === (system.plaintext === undefined)) {
+    context.addIssue({ code: "custom", message: "needs tls, or plaintext: true, and not both" });
+  }
+  if ((system.tls?.clientCert === undefined) !== (system.tls?.clientKey === undefined)) {
+    context.addIssue({ code: "custom", path: ["tls"], message: "clientCert and clientKey go together" });
+  }
+}
+
+export const grpcSystem = shape
+  .refine(isNamed, {
+    path: ["endpoint"],
+    message: "is missing; it is text: host:port (or endpoints, a list of them)",
+    // Also where a key was misspelt: it may have been this one.
+    when: () => true,
+  })
+  .superRefine(demandTransport);
+
+/** Keys that only a gRPC system has: one of them may be there when another was misspelt. */
+export const GRPC_SIGNS: readonly string[] = [
+  ...["endpoint", "endpoints", "proto", "tls", "plaintext", "metadata", "messageBytesMax"],
+];

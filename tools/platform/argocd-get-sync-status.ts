@@ -1,0 +1,66 @@
+import { defineTool, type ToolConfig } from "safe-tool-call";
+import { z } from "zod";
+import {
+  ARGOCD_LIMITS,
+  ARGOCD_OPTIONS,
+  applicationOf,
+  argocdOptions,
+  Operation,
+  RESOURCES_MAX,
+  Resource,
+  resourcesOf,
+  revisionsOf,
+} from "./argocd.ts";
+
+export const argocdGetSyncStatus = defineTool((config: ToolConfig) => {
+  const fixed = argocdOptions(config);
+  return {
+    name: "argocd_get_sync_status",
+    description: "Tell whether a known Argo CD application is in sync and healthy, and which resources are not in sync.",
+    classification: "read",
+    permissions: { required: ["platform:argocd:read"] },
+    input: z.strictObject({ app: config.oneOf("argocd", "applications") }),
+    target: {
+      system: "argocd",
+      cli: {
+        command: "argocd",
+        options: [...ARGOCD_OPTIONS, "--output="],
+        argsBuilder: ({ app }) => ["app", "get", ...fixed, "--output=json", "--", app],
+        parse: syncStatus,
+      },
+    },
+    output: z.strictObject({
+      app: z.string(),
+      sync: z.string(),
+      revisions: z.array(z.string()),
+      health: z.string(),
+      operation: Operation,
+      outOfSync: z.array(Resource).max(RESOURCES_MAX),
+      omittedResources: z.int(),
+    }),
+    outputPolicy: {
+      ...{ app: "allow", sync: "allow", revisions: "allow", health: "allow", "operation.*": "allow" },
+      ...{ "outOfSync.*": "allow", omittedResources: "allow" },
+    },
+    limits: ARGOCD_LIMITS,
+    idempotent: true,
+    examples: {
+      accepts: [{ app: config.sample("argocd", "applications") }],
+      rejects: [{ app: `${config.sample("argocd", "applications")} --core` }, { app: "" }],
+    },
+  };
+});
+
+function syncStatus(stdout: string) {
+  const read = applicationOf(stdout);
+  const outOfSync = resourcesOf(read).filter(({ sync }) => sync !== "Synced" && sync !== "");
+  return {
+    app: read.metadata.name,
+    sync: read.status.sync.status,
+    revisions: revisionsOf(read),
+    health: read.status.health.status,
+    operation: read.status.operationState,
+    outOfSync: outOfSync.slice(0, RESOURCES_MAX),
+    omittedResources: Math.max(0, outOfSync.length - RESOURCES_MAX),
+  };
+}
