@@ -44,12 +44,34 @@ const health = z.union([
   z.strictObject({ service: z.string().max(256) }),
 ]);
 
+const ANY_TYPES_MAX = 256;
+
+/** Where the contract comes from, exactly one of the first three, and what it is held to. */
+const contract = {
+  /** A proto file, or a folder whose proto files are all loaded. */
+  proto: text.optional(),
+  /** A file as `protoc --include_imports --descriptor_set_out` or `buf build` makes it. */
+  descriptorSet: text.optional(),
+  /** Whether the service is asked at each start. */
+  reflection: z.literal(true, "must be true, or left out").optional(),
+  /** What `stc check` shows. A contract with another hash keeps the service from starting. */
+  contractSha256: z
+    .string()
+    .regex(/^(?:sha256:)?[0-9a-f]{64}$/, "must be 64 hexadecimal digits in lower case, as stc check shows them")
+    .transform((hash) => hash.replace("sha256:", ""))
+    .optional(),
+  /** Full names of the messages that a google.protobuf.Any may hold. */
+  anyTypes: z
+    .array(z.string().regex(/^[A-Za-z_][A-Za-z0-9_.]{0,255}$/, "must be the full name of a message, without a slash"))
+    .max(ANY_TYPES_MAX)
+    .default([]),
+} as const;
+
 const shape = z.strictObject({
   endpoint: endpoint.optional(),
   /** Several of the same kind: calls go to each in turn. */
   endpoints: z.array(endpoint).min(1).max(ENDPOINTS_MAX).optional(),
-  /** A proto file, or a folder whose proto files are all loaded. */
-  proto: text,
+  ...contract,
   tls: tls.optional(),
   /** Says that this system is reached without TLS. Never by omission. */
   plaintext: z.literal(true, "must be true, or left out").optional(),
@@ -73,6 +95,17 @@ function isNamed(system: Partial<GrpcSystemConfig>): boolean {
   return system.endpoint !== undefined || system.endpoints !== undefined;
 }
 
+function isDescribed({ proto, descriptorSet, reflection }: Partial<GrpcSystemConfig>): boolean {
+  return proto !== undefined || descriptorSet !== undefined || reflection !== undefined;
+}
+
+function demandOneContract(system: GrpcSystemConfig, context: z.RefinementCtx): void {
+  const given = (["proto", "descriptorSet", "reflection"] as const).filter((key) => system[key] !== undefined);
+  if (given.length > 1) {
+    context.addIssue({ code: "custom", path: [given[1] ?? ""], message: `and ${given[0]} exclude each other` });
+  }
+}
+
 function demandTransport(system: GrpcSystemConfig, context: z.RefinementCtx): void {
   if (system.endpoint !== undefined && system.endpoints !== undefined) {
     context.addIssue({ code: "custom", path: ["endpoints"], message: "and endpoint exclude each other" });
@@ -92,9 +125,16 @@ export const grpcSystem = shape
     // Also where a key was misspelt: it may have been this one.
     when: () => true,
   })
+  .refine(isDescribed, {
+    path: ["proto"],
+    message: "is missing; it is text: a file or a folder (or descriptorSet: a file, or reflection: true)",
+    when: () => true,
+  })
+  .superRefine(demandOneContract)
   .superRefine(demandTransport);
 
 /** Keys that only a gRPC system has: one of them may be there when another was misspelt. */
 export const GRPC_SIGNS: readonly string[] = [
+  ...["descriptorSet", "reflection", "contractSha256", "anyTypes"],
   ...["endpoint", "endpoints", "proto", "tls", "plaintext", "metadata", "messageBytesMax"],
 ];

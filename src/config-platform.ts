@@ -57,9 +57,7 @@ const argocd = z.strictObject({
   /** The settings that `argocd login` writes: where the token is. */
   configFile: text.optional(),
   /** What a difference may be asked for beside full commit ids. */
-  revisions: z
-    .array(z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._/-]{0,254}$/, "must be a branch or tag"))
-    .default([]),
+  revisions: z.array(z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._/-]{0,254}$/, "must be a branch or tag")).default([]),
   grpcWeb: z.boolean().default(false),
   rootCert: text.optional(),
 });

@@ -179,7 +179,11 @@ const sections = z.strictObject({
 const schema = sections.superRefine(({ assertion: own, jwt: { issuers } }, context) => {
   for (const [index, { issuer: name, typ }] of issuers.entries()) {
     if (name === own?.issuer) {
-      context.addIssue({ code: "custom", path: ["assertion", "issuer"], message: "is also an issuer of callers' tokens" });
+      context.addIssue({
+        code: "custom",
+        path: ["assertion", "issuer"],
+        message: "is also an issuer of callers' tokens",
+      });
     }
     if (typ !== undefined && /^(?:application\/)?stc-assertion\+jwt$/i.test(typ)) {
       context.addIssue({

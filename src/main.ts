@@ -23,6 +23,12 @@ export interface RunningService {
   drain(): Promise<void>;
 }
 
+const CERTIFICATE_LEVELS = {
+  "certificates.changed": "info",
+  "certificates.refused": "error",
+  "certificates.expired": "error",
+} as const;
+
 /** How long calls that were cut off have to end. */
 const ENDING_MS = 1_000;
 
@@ -40,6 +46,7 @@ export async function startService(config: Config): Promise<RunningService> {
   const service = await wire(config, {
     observe: (entry) => metrics.observeCall(entry),
     onBatch: (batch) => metrics.observeBatch(batch),
+    onCertificates: ({ type, ...event }) => log[CERTIFICATE_LEVELS[type]](event, type),
     log: ({ level, cause, ...line }: TrailLog) => log[level]({ ...line, cause: causeText(cause) }, "call refused"),
   });
   metrics.watch({ callsInFlight: () => service.admission.inFlight(), channels: () => service.channels() });
@@ -60,6 +67,7 @@ export async function startService(config: Config): Promise<RunningService> {
     journal: (line) => service.journal(line),
     metrics,
     notReady,
+    systems: () => service.systems(),
     draining: () => draining,
     logError: (error) => log.error({ cause: causeText(error) }, "request failed"),
   });

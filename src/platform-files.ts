@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { accessSync, constants, readFileSync } from "node:fs";
 import { parseDocument } from "yaml";
 import { type Config, pathFrom } from "./config.ts";
 
@@ -38,10 +38,23 @@ export function argocdConfigFault(path: string): string | undefined {
   return hasKey(document.settings, isCore) ? "switches to core mode, which reaches past the server" : undefined;
 }
 
-/** Both files, as the configuration names them, at start. */
+/** Files that the commands read on their own: a token, or whom to trust. */
+const PLAIN_FILES = [
+  ["loki", "bearerTokenFile"],
+  ["loki", "rootCert"],
+  ["argocd", "rootCert"],
+] as const;
+
+/** All of them, as the configuration names them, at start. */
 export function readPlatformFiles(config: Config, problems: string[]): PlatformFiles {
   const checks = new Map<string, () => string | undefined>();
-  const { kubernetes, argocd } = config.systems as Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+  const systems = config.systems as Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+  const { kubernetes, argocd } = systems;
+  for (const [system, key] of PLAIN_FILES) {
+    const file = systems[system]?.[key];
+    if (typeof file !== "string") continue;
+    note(problems, `systems.${system}.${key}: ${file}`, readableFault(pathFrom(config, file)));
+  }
   const kubeconfig = kubernetes?.["kubeconfig"];
   if (typeof kubeconfig === "string") {
     const execPlugins = kubernetes?.["execPlugins"] === true;
@@ -59,6 +72,19 @@ export function readPlatformFiles(config: Config, problems: string[]): PlatformF
 /** By command: looks again, before each call. The files are mounted, and what is mounted changes. */
 export type PlatformFiles = ReadonlyMap<string, () => string | undefined>;
 
+function readableFault(path: string): string | undefined {
+  try {
+    accessSync(path, constants.R_OK);
+    return undefined;
+  } catch (error) {
+    return unreadable(error);
+  }
+}
+
+function unreadable(error: unknown): string {
+  return `cannot be read (${error instanceof Error && "code" in error ? String(error.code) : "unknown error"})`;
+}
+
 function note(problems: string[], field: string, fault: string | undefined): void {
   if (fault !== undefined) problems.push(`${field}: ${fault}`);
 }
@@ -70,12 +96,12 @@ function settingsOf(path: string): { readonly settings: Settings } | { readonly 
   try {
     source = readFileSync(path, "utf8");
   } catch (error) {
-    const code = error instanceof Error && "code" in error ? String(error.code) : "unknown error";
-    return { fault: `cannot be read (${code})` };
+    return { fault: unreadable(error) };
   }
   if (source.length > SETTINGS_BYTES_MAX) return { fault: `is larger than ${SETTINGS_BYTES_MAX} bytes` };
   const document = parseDocument(source, { uniqueKeys: true });
-  if (document.errors.length > 0) return { fault: "is not one YAML document" };
+  // A tag that is not known here may mean something to the command.
+  if (document.errors.length + document.warnings.length > 0) return { fault: "is not one YAML document" };
   let settings: unknown;
   try {
     // The command's own reader follows aliases and merges; ours would have to follow them in the same way.

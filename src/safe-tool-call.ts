@@ -13,7 +13,8 @@ import { type Service, wire } from "./wiring.ts";
 type JwtInput = ConfigInput["jwt"] | ConfigInput["jwt"]["issuers"][number];
 
 /** The configuration of the library: the service's, as an object. Values stand where the file has paths, or paths as there. */
-export interface SafeToolCallOptions extends Pick<ConfigInput, "systems" | "audit" | "commands" | "limits"> {
+export interface SafeToolCallOptions
+  extends Pick<ConfigInput, "systems" | "audit" | "commands" | "limits" | "assertion"> {
   /** Tools made by `defineTool`, or files and folders of manifests. */
   readonly tools: readonly (Tool | ToolFactory | string)[];
   /** One issuer profile, or `{ issuers: [...] }`. Keys as `jwks`, `publicKey` (PEM), `jwksUri`, `jwksFile` or `publicKeyFile`. */

@@ -11,9 +11,11 @@ import {
 } from "node:fs";
 import { tmpdir, userInfo } from "node:os";
 import { basename, delimiter, isAbsolute, join } from "node:path";
-import { type Config, type IssuerConfig, isGrpcSystem, pathFrom } from "./config.ts";
+import { type Config, type GrpcSystemConfig, type IssuerConfig, isGrpcSystem, pathFrom } from "./config.ts";
 import { StartupError } from "./core/errors.ts";
 import { inspectRepository } from "./handlers/cli/git-repository.ts";
+import { certificateFiles } from "./handlers/grpc/certificate-files.ts";
+import type { ProtoSource } from "./handlers/grpc/contract.ts";
 import type { GrpcSystem } from "./handlers/grpc/handler.ts";
 import type { Repository } from "./manifest-loader.ts";
 import { staticKeys } from "./proxy/issuer-keys.ts";
@@ -70,7 +72,7 @@ export function readSystems(config: Config, problems: string[]): ReadonlyMap<str
   const systems = new Map<string, GrpcSystem>();
   for (const [name, system] of Object.entries(config.systems)) {
     if (!isGrpcSystem(system)) continue;
-    const { endpoint, plaintext, metadata, messageBytesMax, tls } = system;
+    const { plaintext, metadata, messageBytesMax, tls } = system;
     const file = (key: "rootCert" | "clientCert" | "clientKey") =>
       tls?.[key] === undefined
         ? undefined
@@ -78,9 +80,11 @@ export function readSystems(config: Config, problems: string[]): ReadonlyMap<str
     const rootCert = file("rootCert");
     const clientCert = file("clientCert");
     const clientKey = file("clientKey");
+    const contract = contractSource(config, system, { field: `systems.${name}.descriptorSet`, problems });
+    if (contract === undefined || (tls !== undefined && rootCert === undefined)) continue;
     systems.set(name, {
-      endpoint,
-      ...protoSource(pathFrom(config, system.proto)),
+      ...connectionSettings(system),
+      ...contract,
       metadata,
       maxMessageBytes: messageBytesMax,
       ...(plaintext !== undefined && { plaintext }),
@@ -92,11 +96,43 @@ export function readSystems(config: Config, problems: string[]): ReadonlyMap<str
             ...(clientKey !== undefined && { clientKey }),
             ...(tls.serverName !== undefined && { serverName: tls.serverName }),
           },
+          certificates: certificateFiles({
+            rootCert: pathFrom(config, tls.rootCert),
+            ...(tls.clientCert !== undefined && { clientCert: pathFrom(config, tls.clientCert) }),
+            ...(tls.clientKey !== undefined && { clientKey: pathFrom(config, tls.clientKey) }),
+            ...(tls.serverName !== undefined && { serverName: tls.serverName }),
+          }),
         }),
     });
-    if (tls !== undefined && rootCert === undefined) systems.delete(name);
   }
   return systems;
+}
+
+function connectionSettings(system: GrpcSystemConfig): Omit<GrpcSystem, "maxMessageBytes"> {
+  const { endpoint, endpoints, keepalive, retries, breaker, concurrentCallsMax, health } = system;
+  return {
+    ...(endpoint !== undefined && { endpoint }),
+    ...(endpoints !== undefined && { endpoints }),
+    keepalive,
+    resilience: {
+      concurrentCallsMax,
+      retriesMax: retries,
+      circuitFailuresMax: breaker.failuresMax,
+      circuitOpenMs: breaker.openMs,
+    },
+    ...(health !== undefined && { health: health === true ? { service: "" } : health }),
+  };
+}
+
+/** The key that caller assertions are signed with. */
+export function readAssertion(
+  config: Config,
+  problems: string[],
+): { readonly issuer: string; readonly privateKey: Buffer } | undefined {
+  if (config.assertion === undefined) return undefined;
+  const { issuer, keyFile } = config.assertion;
+  const privateKey = read(config, { path: keyFile, field: "assertion.keyFile" }, problems);
+  return privateKey === undefined ? undefined : { issuer, privateKey };
 }
 
 /** The issuers with their keys read, or nothing when one of them could not be. */
@@ -171,6 +207,19 @@ function jwksOf(text: string): { readonly kind: "jwks"; readonly jwks: unknown }
 
 function notJwks(text: string): string {
   return text.includes("-----BEGIN") ? "is PEM, not JSON: name it as publicKeyFile" : "is not JSON";
+}
+
+function contractSource(
+  config: Config,
+  system: GrpcSystemConfig,
+  { field, problems }: KeyPlace,
+): ProtoSource | undefined {
+  const { proto, descriptorSet, reflection, contractSha256, anyTypes } = system;
+  const held = { anyTypes, ...(contractSha256 !== undefined && { contractSha256 }) };
+  if (proto !== undefined) return { ...protoSource(pathFrom(config, proto)), ...held };
+  if (descriptorSet === undefined) return { ...(reflection === true && { reflection }), ...held };
+  const bytes = read(config, { path: descriptorSet, field }, problems);
+  return bytes && { descriptorSet: { bytes, path: descriptorSet }, ...held };
 }
 
 function protoSource(path: string): Pick<GrpcSystem, "protoDirs" | "protoFiles"> {

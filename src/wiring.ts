@@ -10,9 +10,13 @@ import { ManifestError, Refusal, StartupError } from "./core/errors.ts";
 import type { Receipt } from "./core/evidence.ts";
 import { repositoryFault } from "./handlers/cli/git-repository.ts";
 import { cliHandler } from "./handlers/cli/handler.ts";
-import { type GrpcHandler, grpcHandler } from "./handlers/grpc/handler.ts";
+import { type AssertionSigner, assertionSigner } from "./handlers/grpc/assertion.ts";
+import { type ContractReport, contractReport } from "./handlers/grpc/contract-report.ts";
+import { type CertificateEvent, type GrpcHandler, grpcHandler } from "./handlers/grpc/handler.ts";
+import { withReflection } from "./handlers/grpc/reflected-systems.ts";
 import { inlineHandler } from "./handlers/inline/handler.ts";
 import { type LoadedTools, loadTools } from "./manifest-loader.ts";
+import { readPlatformFiles } from "./platform-files.ts";
 import { type Admission, createAdmission } from "./proxy/admission.ts";
 import { type CallerContext, createCallerContext } from "./proxy/caller-context.ts";
 import { createExecutor } from "./proxy/executor.ts";
@@ -21,6 +25,7 @@ import { createRegistry, type Registry } from "./proxy/registry.ts";
 import { createTrails, type TrailLog } from "./proxy/trail.ts";
 import {
   privateEmptyDirectory,
+  readAssertion,
   readHashKey,
   readIssuers,
   readRepositories,
@@ -33,6 +38,7 @@ export interface Hooks {
   readonly observe?: (entry: EntryDraft) => void;
   readonly onBatch?: (batch: Batch) => void;
   readonly log?: (line: TrailLog) => void;
+  readonly onCertificates?: (event: CertificateEvent) => void;
 }
 
 /** Every part, joined. What the doors need and nothing else. */
@@ -44,6 +50,7 @@ export interface Service {
   readonly journal: AuditLog["journal"];
   readonly auditHealth: AuditLog["health"];
   readonly channels: GrpcHandler["states"];
+  readonly systems: GrpcHandler["status"];
   /** Tools that the configuration leaves nothing to do for, and why. */
   readonly notRegistered: readonly string[];
   /** Stops admitting, waits for calls under way up to `graceMs`, ends the rest, closes the audit. */
@@ -56,6 +63,7 @@ export interface Parts {
   readonly callers: CallerContext;
   readonly grpc: GrpcHandler;
   readonly loaded: LoadedTools;
+  readonly report: ContractReport;
   close(): Promise<void>;
 }
 
@@ -81,16 +89,20 @@ export async function assemble(config: Config): Promise<Parts> {
   const cli = cliHandler({
     commands,
     emptyDirectory,
-    inspections: new Map([["git", repositoryFault]]),
+    inspections: new Map([["git", repositoryFault], ...readPlatformFiles(config, problems)]),
     now: clock,
     newId: randomUUID,
   });
-  const grpc = attempt(problems, () => grpcHandler({ systems }));
+  const sign = assertionOf(config, problems);
+  const described = await withReflection(systems, loaded.tools, problems);
+  const grpc = described && attempt(problems, () => grpcHandler({ systems: described, sign, random: Math.random }));
   const callers = issuers === undefined ? undefined : attempt(problems, () => createCallerContext({ issuers, clock }));
   const registry =
     grpc === undefined
       ? undefined
       : attempt(problems, () => createRegistry(loaded.tools, { grpc, cli, inline: inlineHandler }), loaded);
+  const report = contractReport(registry && grpc ? grpc.contracts() : [], loaded.tools);
+  problems.push(...report.problems);
   const close = async (): Promise<void> => {
     await Promise.all([cli.close(), grpc?.close()]);
   };
@@ -98,7 +110,7 @@ export async function assemble(config: Config): Promise<Parts> {
     await close();
     throw new StartupError(problems);
   }
-  return { registry, callers, grpc, loaded, close };
+  return { registry, callers, grpc, loaded, report, close };
 }
 
 /**
@@ -134,6 +146,13 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
   const sums = setInterval(() => sumUp(clock()), STRANGER_SUMS_EVERY_MS);
   sums.unref();
   await audit.journal({ type: "service.started", tools: parts.registry.list().length, pid: process.pid });
+  parts.grpc.watch({
+    now: clock,
+    report: (event) => {
+      audit.journal({ ...event }).catch(() => {});
+      hooks.onCertificates?.(event);
+    },
+  });
 
   return {
     proxy: createProxy({ registry: parts.registry, callers: parts.callers, admission, executor, trails }),
@@ -143,6 +162,7 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
     journal: (line) => audit.journal(line),
     auditHealth: () => audit.health(),
     channels: () => parts.grpc.states(),
+    systems: () => parts.grpc.status(),
     notRegistered: parts.loaded.notRegistered,
     async close(graceMs) {
       admission.drain();
@@ -156,6 +176,18 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
       await audit.close();
     },
   };
+}
+
+/** Signs for the services who calls, where the configuration names a key. */
+function assertionOf(config: Config, problems: string[]): AssertionSigner | undefined {
+  const read = readAssertion(config, problems);
+  if (read === undefined) return undefined;
+  try {
+    return assertionSigner({ ...read, now: clock, newId: randomUUID });
+  } catch (error) {
+    problems.push(`assertion.keyFile: ${error instanceof Error ? error.message : String(error)}`);
+    return undefined;
+  }
 }
 
 async function openAudit(config: Config, parts: Parts, hooks: Hooks): Promise<AuditLog> {

@@ -113,10 +113,16 @@ export function isToolFactory(value: unknown): value is ToolFactory {
   return typeof value === "object" && value !== null && Object.hasOwn(value, FACTORY);
 }
 
-/** A gRPC target. `service` is the full name: `package.Service`. */
-export function grpcMethod(system: string, service: string, method: string): GrpcTarget {
+/** A gRPC target. `service` is the full name: `package.Service`. `stream` bounds what is taken of a server-streaming method. */
+export function grpcMethod(
+  system: string,
+  service: string,
+  method: string,
+  options: Pick<GrpcTarget["grpc"], "stream"> = {},
+): GrpcTarget {
   const dot = service.lastIndexOf(".");
-  return { system, grpc: { package: service.slice(0, Math.max(dot, 0)), service: service.slice(dot + 1), method } };
+  const names = { package: service.slice(0, Math.max(dot, 0)), service: service.slice(dot + 1), method };
+  return { system, grpc: { ...names, ...options } };
 }
 
 /** A command target; the system is the command unless it says otherwise. */

@@ -1,5 +1,5 @@
 import type { Fault } from "./errors.ts";
-import { isObject, isSynchronous, isText, type Unread, unknownKeys, unless } from "./manifest-checks.ts";
+import { isObject, isSynchronous, isText, type Unread, unknownKeys, unless, wholeNumber } from "./manifest-checks.ts";
 
 const COMMAND = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$/;
 
@@ -63,11 +63,34 @@ const TARGETS = {
       ...["package", "service", "method"].flatMap((key) =>
         unless(isText(grpc[key]) && grpc[key] !== "", `target.grpc.${key}`, "must be a name"),
       ),
-      ...unknownKeys("target.grpc", grpc, ["package", "service", "method"]),
+      ...streamFaults(grpc["stream"]),
+      ...unknownKeys("target.grpc", grpc, ["package", "service", "method", "stream"]),
     ];
   },
   cli: cliFaults,
 } as const;
+
+const STREAM_ITEMS_MAX = 100_000;
+const STREAM_BYTES_MAX = 67_108_864;
+
+function streamFaults(stream: unknown): readonly Fault[] {
+  if (stream === undefined) return [];
+  const field = "target.grpc.stream";
+  if (!isObject(stream)) return [{ field, message: "must be { itemsMax, bytesMax }" }];
+  return [
+    ...unless(
+      wholeNumber(stream["itemsMax"], STREAM_ITEMS_MAX),
+      `${field}.itemsMax`,
+      `must be a whole number from 1 to ${STREAM_ITEMS_MAX}`,
+    ),
+    ...unless(
+      wholeNumber(stream["bytesMax"], STREAM_BYTES_MAX),
+      `${field}.bytesMax`,
+      `must be a whole number from 1 to ${STREAM_BYTES_MAX}`,
+    ),
+    ...unknownKeys(field, stream, ["itemsMax", "bytesMax"]),
+  ];
+}
 
 const AT_ONCE = ", and not async";
 

@@ -46,7 +46,13 @@ export interface ToolPermissions<Input = never> {
 
 export interface GrpcTarget {
   readonly system: string;
-  readonly grpc: { readonly package: string; readonly service: string; readonly method: string };
+  readonly grpc: {
+    readonly package: string;
+    readonly service: string;
+    readonly method: string;
+    /** Of a server-streaming method: the answer is `{ items, truncated }`, and the stream is cancelled at the first bound. */
+    readonly stream?: { readonly itemsMax: number; readonly bytesMax: number };
+  };
 }
 
 /** One way to ask the command for a fact while planning. The whole trimmed stdout must match `answer`. */

@@ -14,6 +14,9 @@ export const PROJECT = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 /** Where the development stand keeps its keys and certificates; git ignores it. */
 export const DEVELOPMENT_DIRECTORY = join(PROJECT, "certs", "dev");
 
+/** Of the platform's tools, those that need no cluster. */
+const GIT_TOOLS = ["diff-branches", "log", "show-file"].map((name) => join(PROJECT, `tools/platform/git-${name}.ts`));
+
 const LOOPBACK = ["127.0.0.1", "::1", "localhost"];
 const PORT = 8787;
 
@@ -43,7 +46,7 @@ export async function developmentStand(environment: Environment, now: number): P
   const grpcPort = Number.isInteger(port) && port > 0 && port < 65_535 ? port + 1 : PORT + 1;
   const written = {
     server: { host, port: PORT },
-    tools: [join(PROJECT, "tools/customer-data"), join(PROJECT, "tools/platform")],
+    tools: [join(PROJECT, "tools/customer-data"), ...GIT_TOOLS],
     audit: { dir: join(PROJECT, "audit-logs") },
     jwt: {
       issuers: [

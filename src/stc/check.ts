@@ -1,7 +1,9 @@
 import { StartupError } from "../core/errors.ts";
-import { assemble } from "../wiring.ts";
+import { assemble, type Parts } from "../wiring.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
 import { print } from "./output.ts";
+
+const NOTHING = { tools: [], notRegistered: [], contracts: [], notes: [] } as const;
 
 /** `stc check`: everything that would keep the service from starting, at once. Exit 0 when it would start, else 78. */
 export async function check(options: ConfigurationOptions & { readonly json?: boolean }): Promise<void> {
@@ -9,14 +11,35 @@ export async function check(options: ConfigurationOptions & { readonly json?: bo
     const { config } = await configuration(options);
     const parts = await assemble(config);
     await parts.close();
-    const { notRegistered } = parts.loaded;
     const tools = parts.registry.list().map(({ tool }) => tool.name);
-    if (options.json === true) return print.json({ ok: true, tools, notRegistered, problems: [] });
-    for (const reason of notRegistered) print.line(`note: ${reason}`);
+    const { notRegistered } = parts.loaded;
+    const { contracts } = parts.report;
+    const notes = notesOf(parts);
+    if (options.json === true) return print.json({ ok: true, tools, notRegistered, contracts, notes, problems: [] });
     print.line(`ok: ${tools.length} tools`);
+    for (const { system, sha256, isPinned } of contracts) {
+      print.line(`contract ${system} sha256:${sha256}${isPinned ? " (pinned)" : ""}`);
+    }
+    for (const note of [...notRegistered, ...notes]) print.line(`note: ${note}`);
   } catch (error) {
     if (!(error instanceof StartupError) || options.json !== true) throw error;
-    print.json({ ok: false, tools: [], notRegistered: [], problems: error.problems });
+    print.json({ ok: false, ...NOTHING, problems: error.problems });
     process.exitCode = 78;
   }
+}
+
+/** What starts, and may still not be what was meant. */
+function notesOf({ loaded, report }: Parts): readonly string[] {
+  const fileOf = new Map(loaded.tools.map((tool) => [tool.name, loaded.origins.get(tool)]));
+  const unpinned = report.contracts.filter(({ origin, isPinned }) => origin === "reflection" && !isPinned);
+  return [
+    ...unpinned.map(
+      ({ system }) =>
+        `systems.${system}: its contract comes by reflection and is not pinned: the service can change it; set contractSha256`,
+    ),
+    ...report.notes.map(({ tool, field, message }) => {
+      const file = fileOf.get(tool);
+      return `${file === undefined ? "" : `${file}: `}tool ${tool}: ${field}: ${message}`;
+    }),
+  ];
 }

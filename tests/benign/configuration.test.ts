@@ -96,7 +96,12 @@ describe("a typical mistake is named so that it can be mended", () => {
     ["a URL for an endpoint", grpc("endpoint: 'http://x:80', plaintext: true"), `systems.s.endpoint: ${SCHEME}`],
     ["an endpoint without port", grpc("endpoint: orders, plaintext: true"), `systems.s.endpoint: ${SCHEME}`],
     ["IPv6 without brackets", grpc("endpoint: '::1:9090', plaintext: true"), `systems.s.endpoint: ${SCHEME}`],
-    ["a misspelt endpoint", grpc("endpont: 'x:1', plaintext: true"), "systems.s.endpoint: is missing; it is text"],
+    [
+      "a misspelt endpoint",
+      grpc("endpont: 'x:1', plaintext: true"),
+      "systems.s.endpont: is not a key that is known here",
+    ],
+    ["no endpoint", grpc("plaintext: true"), "systems.s.endpoint: is missing; it is text"],
     ["plaintext: false", grpc("endpoint: 'x:1', plaintext: false"), "systems.s.plaintext: must be true, or left out"],
     [
       "a header's name",

@@ -232,6 +232,9 @@ describe("a sound manifest", () => {
       sample: () => "self",
       repository: () => "/",
       gitDirectory: () => "/",
+      setting: () => "x",
+      path: () => "/x",
+      has: () => false,
     };
     expect(factory.make(config).input.safeParse({ repo: "self" }).success).toBe(true);
   });

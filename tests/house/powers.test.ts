@@ -31,8 +31,21 @@ const POWERS: readonly Power[] = [
     name: "files",
     sign: /from "node:fs(\/promises)?"|Bun\.(file|write)\(/,
     holders: [
-      ...["src/handlers/cli/", "src/handlers/grpc/contract.ts", "src/audit/", "src/stc/", "src/dev/"],
-      ...["src/config-file.ts", "src/manifest-imports.ts", "src/manifest-loader.ts", "src/wiring-files.ts"],
+      ...[
+        "src/handlers/cli/",
+        "src/handlers/grpc/proto-files.ts",
+        "src/handlers/grpc/certificate-files.ts",
+        "src/audit/",
+        "src/stc/",
+        "src/dev/",
+      ],
+      ...[
+        "src/config-file.ts",
+        "src/manifest-imports.ts",
+        "src/manifest-loader.ts",
+        "src/wiring-files.ts",
+        "src/platform-files.ts",
+      ],
     ],
   },
   { name: "foreign functions", sign: /bun:ffi/, holders: ["src/audit/directory-lock.ts"] },

@@ -82,6 +82,9 @@ test.each(blocks("tools/README.md", "ts").map((block, index) => [index, block] a
       sample: () => "self",
       repository: () => ROOT,
       gitDirectory: () => ROOT,
+      setting: () => "x",
+      path: () => "/x",
+      has: () => false,
     };
     expect(() => tool?.make?.(config)).not.toThrow();
   },

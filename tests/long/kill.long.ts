@@ -50,7 +50,11 @@ async function loadUntilDeath(port: number, token: string, answered: Set<string>
 function audited(): Set<string> {
   const lines = readdirSync(join(folder, "audit"))
     .filter((name) => name.endsWith(".jsonl"))
-    .flatMap((name) => readFileSync(join(folder, "audit", name), "utf8").split("\n").slice(0, -1));
+    .flatMap((name) =>
+      readFileSync(join(folder, "audit", name), "utf8")
+        .split("\n")
+        .slice(0, -1),
+    );
   return new Set(lines.map((line) => (JSON.parse(line) as { traceId: string }).traceId));
 }
 

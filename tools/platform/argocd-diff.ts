@@ -87,14 +87,18 @@ export const argocdDiff = defineTool((config: ToolConfig) => {
 
 function differences(stdout: string, _input: unknown, exitCode: number) {
   const { files, rest } = parseUnifiedDiff(stdout);
-  const resources = files.map((file) => resourceDiff(resourceOf(file.preamble), file));
-  const unread = [...files.flatMap(({ preamble }) => preamble), ...rest].filter((line) => !isKnown(line)).length;
-  if (exitCode === DIFFERENCES && files.length === 0 && unread === 0) {
+  const between = [...files.map(({ preamble }) => preamble), rest];
+  const resources = [
+    ...files.map((file) => resourceDiff(headingOf(file.preamble), file)),
+    ...between.flatMap((lines) => bareHeadings(lines, lines === rest)).map((name) => resourceDiff(name, { hunks: [] })),
+  ];
+  const unread = between.flat().filter((line) => !isKnown(line)).length;
+  if (exitCode === DIFFERENCES && resources.length === 0 && unread === 0) {
     throw new Error("argocd says that there are differences and shows none");
   }
   const shown = fit(resources);
   return {
-    differs: exitCode === DIFFERENCES || files.length > 0,
+    differs: exitCode === DIFFERENCES || resources.length > 0,
     files: shown.files,
     droppedLines: unread + shown.droppedLines,
   };
@@ -107,10 +111,21 @@ function isKnown(line: string): boolean {
   return line.trim() === "" || HEADING.test(line) || line.startsWith("diff -U ");
 }
 
-function resourceOf(preamble: readonly string[]): string {
-  const [, kind = "", name = ""] = HEADING.exec(preamble.findLast((line) => HEADING.test(line)) ?? "") ?? [];
+function headingOf(preamble: readonly string[]): string {
   // Without a heading nobody knows what it is, and it may be a secret.
-  return kind === "" ? "unknown/secret/unknown/unknown" : `${kind}/${name}`;
+  return headings(preamble).at(-1) ?? "unknown/Secret/unknown/unknown";
+}
+
+/** Resources of which nothing is shown: the heading before a file is that file's own. */
+function bareHeadings(lines: readonly string[], isRest: boolean): readonly string[] {
+  return isRest ? headings(lines) : headings(lines).slice(0, -1);
+}
+
+function headings(lines: readonly string[]): readonly string[] {
+  return lines.flatMap((line) => {
+    const [, kind, name] = HEADING.exec(line) ?? [];
+    return kind === undefined ? [] : [`${kind}/${name}`];
+  });
 }
 
 function fit(resources: readonly ResourceDiff[]) {

@@ -16,7 +16,8 @@ export const argocdGetSyncStatus = defineTool((config: ToolConfig) => {
   const fixed = argocdOptions(config);
   return {
     name: "argocd_get_sync_status",
-    description: "Tell whether a known Argo CD application is in sync and healthy, and which resources are not in sync.",
+    description:
+      "Tell whether a known Argo CD application is in sync and healthy, and which resources are not in sync.",
     classification: "read",
     permissions: { required: ["platform:argocd:read"] },
     input: z.strictObject({ app: config.oneOf("argocd", "applications") }),

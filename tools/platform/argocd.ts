@@ -66,7 +66,11 @@ export const Resource = z.strictObject({
 });
 
 export function resourcesOf({ status }: ApplicationState): readonly z.output<typeof Resource>[] {
-  return status.resources.map(({ health, status: sync, ...resource }) => ({ ...resource, sync, health: health.status }));
+  return status.resources.map(({ health, status: sync, ...resource }) => ({
+    ...resource,
+    sync,
+    health: health.status,
+  }));
 }
 
 export function revisionsOf({ status: { sync } }: ApplicationState): readonly string[] {

@@ -27,7 +27,8 @@ export function listOf<Item extends z.ZodType>(item: Item) {
 export function part<Shape extends z.ZodRawShape>(shape: Shape) {
   const schema = z.object(shape);
   return z
-    .unknown()
+    .looseObject({})
+    .nullish()
     .transform((value) => value ?? {})
     .pipe(schema);
 }

@@ -25,40 +25,40 @@ const Event = z.strictObject({
 export const k8sGetEvents = defineTool((config: ToolConfig) => {
   const fixed = kubectlOptions(config);
   return {
-  name: "k8s_get_events",
-  description: "List the latest events of a known namespace, newest first.",
-  classification: "read",
-  permissions: { required: ["platform:k8s:read"] },
-  input: z.strictObject({ namespace: config.oneOf("kubernetes", "namespaces") }),
-  target: {
-    system: "kubernetes",
-    cli: {
-      command: "kubectl",
-      environment: KUBECTL_ENVIRONMENT,
-      options: [...KUBECTL_OPTIONS, "--output="],
-      argsBuilder: ({ namespace }) => ["get", ...fixed(namespace), "--output=json", "--", "events"],
-      parse(stdout: string) {
-        const events = clusterEvents(stdout);
-        return {
-          events: events
-            .slice(0, EVENTS_MAX)
-            .map((event) => ({ ...event, message: truncateText(event.message, MESSAGE_CHARACTERS_MAX) })),
-          omittedEvents: Math.max(0, events.length - EVENTS_MAX),
-        };
+    name: "k8s_get_events",
+    description: "List the latest events of a known namespace, newest first.",
+    classification: "read",
+    permissions: { required: ["platform:k8s:read"] },
+    input: z.strictObject({ namespace: config.oneOf("kubernetes", "namespaces") }),
+    target: {
+      system: "kubernetes",
+      cli: {
+        command: "kubectl",
+        environment: KUBECTL_ENVIRONMENT,
+        options: [...KUBECTL_OPTIONS, "--output="],
+        argsBuilder: ({ namespace }) => ["get", ...fixed(namespace), "--output=json", "--", "events"],
+        parse(stdout: string) {
+          const events = clusterEvents(stdout);
+          return {
+            events: events
+              .slice(0, EVENTS_MAX)
+              .map((event) => ({ ...event, message: truncateText(event.message, MESSAGE_CHARACTERS_MAX) })),
+            omittedEvents: Math.max(0, events.length - EVENTS_MAX),
+          };
+        },
       },
     },
-  },
-  output: z.strictObject({
-    events: z.array(Event).max(EVENTS_MAX),
-    omittedEvents: z.int().describe("How many older ones there are"),
-  }),
-  outputPolicy: { "events.*": "allow", omittedEvents: "allow" },
-  timeoutMs: CLUSTER_TIMEOUT_MS,
-  limits: CLUSTER_LIMITS,
-  idempotent: true,
-  examples: {
-    accepts: [{ namespace: config.sample("kubernetes", "namespaces") }],
-    rejects: [{ namespace: "-A" }, { namespace: `${config.sample("kubernetes", "namespaces")},kube-system` }],
-  },
-};
+    output: z.strictObject({
+      events: z.array(Event).max(EVENTS_MAX),
+      omittedEvents: z.int().describe("How many older ones there are"),
+    }),
+    outputPolicy: { "events.*": "allow", omittedEvents: "allow" },
+    timeoutMs: CLUSTER_TIMEOUT_MS,
+    limits: CLUSTER_LIMITS,
+    idempotent: true,
+    examples: {
+      accepts: [{ namespace: config.sample("kubernetes", "namespaces") }],
+      rejects: [{ namespace: "-A" }, { namespace: `${config.sample("kubernetes", "namespaces")},kube-system` }],
+    },
+  };
 });

@@ -34,54 +34,54 @@ const Pod = z.strictObject({
 export const k8sGetPods = defineTool((config: ToolConfig) => {
   const fixed = kubectlOptions(config);
   return {
-  name: "k8s_get_pods",
-  description: "List the pods of a known namespace with their phase, readiness, restarts, node and containers.",
-  classification: "read",
-  permissions: { required: ["platform:k8s:read"] },
-  input: z.strictObject({
-    namespace: config.oneOf("kubernetes", "namespaces"),
-    labelSelector: LabelSelector.optional(),
-  }),
-  inputPolicy: { labelSelector: "allow" },
-  target: {
-    system: "kubernetes",
-    cli: {
-      command: "kubectl",
-      environment: KUBECTL_ENVIRONMENT,
-      options: [...KUBECTL_OPTIONS, "--output=", "--selector="],
-      argsBuilder: ({ namespace, labelSelector }) => [
-        "get",
-        ...fixed(namespace),
-        "--output=json",
-        ...(labelSelector === undefined ? [] : [`--selector=${labelSelector}`]),
-        "--",
-        "pods",
-      ],
-      parse(stdout: string) {
-        const pods = podStates(stdout);
-        return { pods: pods.slice(0, PODS_MAX), omittedPods: Math.max(0, pods.length - PODS_MAX) };
+    name: "k8s_get_pods",
+    description: "List the pods of a known namespace with their phase, readiness, restarts, node and containers.",
+    classification: "read",
+    permissions: { required: ["platform:k8s:read"] },
+    input: z.strictObject({
+      namespace: config.oneOf("kubernetes", "namespaces"),
+      labelSelector: LabelSelector.optional(),
+    }),
+    inputPolicy: { labelSelector: "allow" },
+    target: {
+      system: "kubernetes",
+      cli: {
+        command: "kubectl",
+        environment: KUBECTL_ENVIRONMENT,
+        options: [...KUBECTL_OPTIONS, "--output=", "--selector="],
+        argsBuilder: ({ namespace, labelSelector }) => [
+          "get",
+          ...fixed(namespace),
+          "--output=json",
+          ...(labelSelector === undefined ? [] : [`--selector=${labelSelector}`]),
+          "--",
+          "pods",
+        ],
+        parse(stdout: string) {
+          const pods = podStates(stdout);
+          return { pods: pods.slice(0, PODS_MAX), omittedPods: Math.max(0, pods.length - PODS_MAX) };
+        },
       },
     },
-  },
-  output: z.strictObject({
-    pods: z.array(Pod).max(PODS_MAX),
-    omittedPods: z.int().describe("How many more there are; select by labels to see them"),
-  }),
-  outputPolicy: { "pods.*": "allow", omittedPods: "allow" },
-  timeoutMs: CLUSTER_TIMEOUT_MS,
-  limits: CLUSTER_LIMITS,
-  idempotent: true,
-  examples: {
-    accepts: [
-      { namespace: config.sample("kubernetes", "namespaces") },
-      { namespace: config.sample("kubernetes", "namespaces"), labelSelector: "app=web,tier!=db" },
-      { namespace: config.sample("kubernetes", "namespaces"), labelSelector: "env in (a,b),!canary" },
-    ],
-    rejects: [
-      { namespace: "--all-namespaces" },
-      { namespace: "" },
-      { namespace: config.sample("kubernetes", "namespaces"), labelSelector: "app=web --all-namespaces" },
-    ],
-  },
-};
+    output: z.strictObject({
+      pods: z.array(Pod).max(PODS_MAX),
+      omittedPods: z.int().describe("How many more there are; select by labels to see them"),
+    }),
+    outputPolicy: { "pods.*": "allow", omittedPods: "allow" },
+    timeoutMs: CLUSTER_TIMEOUT_MS,
+    limits: CLUSTER_LIMITS,
+    idempotent: true,
+    examples: {
+      accepts: [
+        { namespace: config.sample("kubernetes", "namespaces") },
+        { namespace: config.sample("kubernetes", "namespaces"), labelSelector: "app=web,tier!=db" },
+        { namespace: config.sample("kubernetes", "namespaces"), labelSelector: "env in (a,b),!canary" },
+      ],
+      rejects: [
+        { namespace: "--all-namespaces" },
+        { namespace: "" },
+        { namespace: config.sample("kubernetes", "namespaces"), labelSelector: "app=web --all-namespaces" },
+      ],
+    },
+  };
 });

@@ -8,8 +8,14 @@ const LABEL_CHARACTERS_MAX = 63;
 export const LabelSelector = z
   .string()
   .max(SELECTOR_CHARACTERS_MAX)
-  .regex(/^[A-Za-z0-9!][A-Za-z0-9!=,() ._/-]*$/, "must select by labels: key=value, key!=value, key in (a,b), key, !key")
-  .refine(isLabelSelector, "must be requirements with commas between them: key=value, key!=value, key in (a,b), key, !key")
+  .regex(
+    /^[A-Za-z0-9!][A-Za-z0-9!=,() ._/-]*$/,
+    "must select by labels: key=value, key!=value, key in (a,b), key, !key",
+  )
+  .refine(
+    isLabelSelector,
+    "must be requirements with commas between them: key=value, key!=value, key in (a,b), key, !key",
+  )
   .describe("Labels to select by: `app=web,tier!=db`, `env in (a,b)`, `track notin (canary)`, `release`, `!canary`");
 
 export function isLabelSelector(selector: string): boolean {

@@ -2,8 +2,8 @@ import type { DiffFile, DiffHunk } from "safe-tool-call";
 
 const CONTEXT_LINES = 3;
 
-/** Fields of Kubernetes objects whose values stay here: environment, and what secrets and config maps hold. */
-const WITHHELD_FIELD = /^(?:env|envFrom|annotations|data|stringData|binaryData)$/;
+/** Fields of Kubernetes objects whose values stay here: environment, what secrets and config maps hold, parameters of charts. */
+const WITHHELD_FIELD = /^(?:env|envFrom|annotations|data|stringData|binaryData|parameters|values|valuesObject)$/;
 const WITHHELD_KIND = /secret|configmap/i;
 const SHOWN_INSTEAD = "[withheld]";
 
@@ -138,6 +138,7 @@ function keptLines(lines: readonly string[]): ReadonlySet<number> {
 }
 
 function counted(hunk: Pick<DiffHunk, "oldStart" | "newStart" | "lines">): DiffHunk {
-  const count = (side: string) => hunk.lines.filter((line) => line === "" || line[0] === " " || line[0] === side).length;
+  const count = (side: string) =>
+    hunk.lines.filter((line) => line === "" || line[0] === " " || line[0] === side).length;
   return { ...hunk, oldLines: count("-"), newLines: count("+") };
 }

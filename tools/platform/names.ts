@@ -5,7 +5,9 @@ const SUBDOMAIN_CHARACTERS_MAX = 253;
 
 /** RFC 1123: lower-case letters, digits and dashes, an alphanumeric at both ends. */
 function isDnsLabel(part: string): boolean {
-  return part.length <= LABEL_CHARACTERS_MAX && /^[a-z0-9-]+$/.test(part) && !part.startsWith("-") && !part.endsWith("-");
+  return (
+    part.length <= LABEL_CHARACTERS_MAX && /^[a-z0-9-]+$/.test(part) && !part.startsWith("-") && !part.endsWith("-")
+  );
 }
 
 /** The same in parts, with dots between them. */

@@ -52,7 +52,6 @@ const REFUSED_NAMES: ReadonlySet<string> = new Set([
 const ONLY: ReadonlyMap<string, string> = new Map([
   ["GIT_CONFIG_GLOBAL", "/dev/null"],
   ["GIT_CONFIG_SYSTEM", "/dev/null"],
-  ["KUBERC", "off"],
   ["KUBECTL_EXTERNAL_DIFF", "diff -U 1000000"],
 ]);
 

@@ -56,9 +56,7 @@ export function parseUnifiedDiff(text: string): UnifiedDiff {
 
 function isHeader(lines: readonly string[], at: number): boolean {
   return (
-    (lines[at] ?? "").startsWith("--- ") &&
-    (lines[at + 1] ?? "").startsWith("+++ ") &&
-    HUNK.test(lines[at + 2] ?? "")
+    (lines[at] ?? "").startsWith("--- ") && (lines[at + 1] ?? "").startsWith("+++ ") && HUNK.test(lines[at + 2] ?? "")
   );
 }
 
@@ -110,5 +108,5 @@ function pathOf(header: string): string {
 function statusOf({ oldPath, newPath, preamble }: Pick<DiffFile, "oldPath" | "newPath" | "preamble">): FileStatus {
   if (oldPath === "/dev/null") return "added";
   if (newPath === "/dev/null") return "deleted";
-  return preamble.some((line) => line.startsWith("rename from ")) ? "renamed" : "modified";
+  return preamble.some((line) => /^rename from /.test(line)) ? "renamed" : "modified";
 }

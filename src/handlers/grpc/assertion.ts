@@ -37,7 +37,9 @@ type Actor = { readonly sub: string; readonly act?: Actor };
 
 /** RFC 8693: the outermost actor holds those before it. */
 function actorChain(actors: readonly string[]): Actor | undefined {
-  return actors.toReversed().reduce<Actor | undefined>((act, sub) => (act === undefined ? { sub } : { sub, act }), undefined);
+  return actors
+    .toReversed()
+    .reduce<Actor | undefined>((act, sub) => (act === undefined ? { sub } : { sub, act }), undefined);
 }
 
 function algorithmOf(key: KeyObject): "ES256" | "EdDSA" {

@@ -23,7 +23,9 @@ export interface CertificatePaths {
  * and a watch on a file is dead after the first exchange.
  */
 export function certificateFiles({ rootCert, clientCert, clientKey, serverName }: CertificatePaths): CertificateSource {
-  const folders = new Set([rootCert, clientCert, clientKey].flatMap((path) => (path === undefined ? [] : dirname(path))));
+  const folders = new Set(
+    [rootCert, clientCert, clientKey].flatMap((path) => (path === undefined ? [] : dirname(path))),
+  );
   return {
     read: () => ({
       rootCert: readFileSync(rootCert),

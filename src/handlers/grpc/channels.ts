@@ -1,8 +1,11 @@
 import { Refusal } from "../../core/errors.ts";
 import { type ChannelState as Connectivity, type Endpoint, Link } from "./link.ts";
 
-/** A cancel storm on one channel resets the innocent calls beside it, so calls that change have a channel of their own. */
-export type ToolClass = "read" | "change";
+/**
+ * A cancel storm on one channel resets the innocent calls beside it, so calls that change have a channel of their own, and
+ * so have streams, which are cancelled at their bounds every day.
+ */
+export type ToolClass = "read" | "change" | "stream";
 
 export interface ChannelState {
   readonly system: string;
@@ -15,6 +18,8 @@ interface Opened {
   readonly toolClass: ToolClass;
   readonly link: Link;
 }
+
+const WORST_FIRST = ["SHUTDOWN", "TRANSIENT_FAILURE", "CONNECTING", "IDLE", "READY"] as const;
 
 /** All channels: one per system and tool class, lazily connected, reused until closed. */
 export class Channels {
@@ -60,8 +65,18 @@ export class Channels {
     return true;
   }
 
+  /** The state of the worse of the system's channels; IDLE before the first call. */
+  state(system: string): Connectivity {
+    const states = this.#linksOf(system).map((link) => link.state());
+    return WORST_FIRST.find((state) => states.includes(state)) ?? "IDLE";
+  }
+
   states(): readonly ChannelState[] {
-    return [...this.#opened.values()].map(({ system, toolClass, link }) => ({ system, toolClass, state: link.state() }));
+    return [...this.#opened.values()].map(({ system, toolClass, link }) => ({
+      system,
+      toolClass,
+      state: link.state(),
+    }));
   }
 
   /** Calls in flight end as they will; new ones are refused. */

@@ -61,7 +61,7 @@ export class Contract {
     this.origin = originOf(source);
     this.pin = source.contractSha256;
     this.#declarations = read(system, source);
-    this.#shapes = new MessageShapes(this.#declarations);
+    this.#shapes = new MessageShapes(this.#declarations, source.anyTypes);
     this.#wire = new WireTypes(this.#declarations);
     this.#anyTypes = new AnyTypes(source.anyTypes ?? [], { shapes: this.#shapes, wire: this.#wire });
     const { problems } = this.#anyTypes;
@@ -70,7 +70,7 @@ export class Contract {
 
   /** The method, or why it cannot be called. */
   method({ grpc }: GrpcTarget): Method | string {
-    const service = grpc.package === "" ? grpc.service : `${grpc.package}.${grpc.service}`;
+    const service = serviceOf(grpc);
     const path = `/${service}/${grpc.method}`;
     const known = this.#methods.get(path);
     if (known !== undefined) return known;
@@ -88,7 +88,8 @@ export class Contract {
     const { services } = this.#declarations;
     const methods = services.get(service);
     if (methods === undefined) {
-      return `the ${this.origin} have no service ${service}; they have ${listed(nearest(service, services.keys()))}`;
+      const [has, they] = this.origin === "proto files" ? ["have", "they have"] : ["has", "it has"];
+      return `the ${this.origin} ${has} no service ${service}; ${they} ${listed(nearest(service, services.keys()))}`;
     }
     const declared = methods.get(name);
     if (declared === undefined) {
@@ -116,6 +117,11 @@ export class Contract {
       response: new ResponseCodec(response, this.#wire.response(response), this.#anyTypes.received),
     };
   }
+}
+
+/** The full name of the service. */
+export function serviceOf(grpc: GrpcTarget["grpc"]): string {
+  return grpc.package === "" ? grpc.service : `${grpc.package}.${grpc.service}`;
 }
 
 function originOf(source: ProtoSource): ContractOrigin {

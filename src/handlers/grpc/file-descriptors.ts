@@ -12,6 +12,7 @@ import {
   type TypeDeclaration,
 } from "./declarations.ts";
 import { type FeatureSet, type Features, featuresIn, featuresOfFile } from "./descriptor-features.ts";
+import { StrictReader } from "./strict-reader.ts";
 
 export const DESCRIPTOR_FILES_MAX = 2_000;
 export const DESCRIPTOR_BYTES_MAX = 33_554_432;
@@ -74,15 +75,18 @@ const FILE_SET = descriptors.lookupType("google.protobuf.FileDescriptorSet");
 /** Reads one serialized `FileDescriptorProto`. Throws when the bytes are none. */
 export function readFileDescriptor(bytes: Uint8Array): FileDescriptor {
   // The decoder gives what descriptor.proto declares, and nothing that was not set.
-  return FILE.toObject(FILE.decode(bytes), { enums: String });
+  return FILE.toObject(FILE.decode(new StrictReader(bytes)), { enums: String });
 }
 
 /** Reads a serialized `FileDescriptorSet`. Throws when the bytes are none, or hold nothing. */
 export function readDescriptorSet(bytes: Uint8Array): readonly FileDescriptor[] {
   if (bytes.length > DESCRIPTOR_BYTES_MAX) throw new Error(`more than ${DESCRIPTOR_BYTES_MAX} bytes`);
-  const set: { readonly file?: readonly FileDescriptor[] } = FILE_SET.toObject(FILE_SET.decode(bytes), {
-    enums: String,
-  });
+  const set: { readonly file?: readonly FileDescriptor[] } = FILE_SET.toObject(
+    FILE_SET.decode(new StrictReader(bytes)),
+    {
+      enums: String,
+    },
+  );
   const files = set.file ?? [];
   if (!files.some((file) => (file.name ?? "").endsWith(".proto"))) throw new Error("is not a descriptor set");
   return files;
@@ -98,6 +102,7 @@ export function declarationsOf(files: readonly FileDescriptor[]): Declarations {
 }
 
 interface Known {
+  readonly fullName: string;
   readonly descriptor: MessageDescriptor;
   readonly features: Features;
 }
@@ -133,7 +138,7 @@ class Reader {
     if (at.depth > MESSAGE_DEPTH_MAX) throw new Error(`messages nest deeper than ${MESSAGE_DEPTH_MAX}`);
     const fullName = qualified(at.scope, descriptor.name);
     const features = featuresIn(at.features, descriptor.options?.features);
-    setOnce(this.#messages, fullName, { descriptor, features });
+    setOnce(this.#messages, fullName, { fullName, descriptor, features });
     const inner = { scope: fullName, features, depth: at.depth + 1 };
     for (const nested of descriptor.nestedType ?? []) this.#indexMessage(nested, inner);
     for (const nested of descriptor.enumType ?? []) this.#indexEnum(nested, fullName);
@@ -188,12 +193,12 @@ class Reader {
     return known?.descriptor.options?.mapEntry === true ? known : undefined;
   }
 
-  #map(field: FieldDescriptor, { descriptor }: Known, name: string): ReadField {
+  #map(field: FieldDescriptor, { fullName, descriptor }: Known, name: string): ReadField {
     const part = (number: number) => descriptor.field?.find((one) => one.number === number);
     const key = part(1);
     const value = part(2);
     const keyType = key && this.#type(key, "");
-    const valueType = value && this.#type(value, descriptor.name ?? "");
+    const valueType = value && this.#type(value, fullName);
     const isKey = typeof keyType === "object" && keyType.kind === "scalar" && !NO_KEYS.has(keyType.scalar);
     if (!isKey || valueType === undefined) return { name, because: "is a malformed map" };
     if (typeof valueType === "string") return { name, because: valueType };

@@ -1,69 +1,53 @@
-import type { Metadata } from "@grpc/grpc-js";
-import { type Fault, ManifestError, Refusal, StartupError } from "../../core/errors.ts";
-import type { Binding, ExecutionPlan, GrpcTarget, Handler, Json, RunContext, Tool } from "../../core/types.ts";
-import { leaveOutAbsent } from "./absent-fields.ts";
-import { type ChannelState, Channels, type ToolClass } from "./channels.ts";
-import type { Difference, EncodedMessage } from "./codec.ts";
-import { Contract, type Method, type ProtoSource } from "./contract.ts";
-import { callMetadata, systemMetadata } from "./metadata.ts";
+import { type Fault, ManifestError } from "../../core/errors.ts";
+import type { GrpcTarget, Handler, Tool } from "../../core/types.ts";
+import type { AssertionSigner } from "./assertion.ts";
+import { GrpcBinding } from "./binding.ts";
+import { type ChannelState, Channels } from "./channels.ts";
+import type { Contract, Method } from "./contract.ts";
+import type { Health } from "./health.ts";
+import type { ChannelState as Connectivity } from "./link.ts";
+import type { Circuit } from "./resilience.ts";
+import { type CertificateEvent, CertificateRotation } from "./rotation.ts";
 import { inputSchemaFaults, outputSchemaFaults } from "./schema-faults.ts";
-import { abortedBeforeSending, answerTooLarge, type FailedCall, refusalOf, unreachable } from "./status.ts";
-import { type GrpcTls, type Reach, reach, type TlsIdentity } from "./tls-identity.ts";
+import { elementsOf, fieldOf, shapesOf } from "./schema-shapes.ts";
+import { type GrpcSystem, type PreparedSystem, prepareAll } from "./system.ts";
 
-/** One gRPC service as the configuration names it. Exactly one of `tls` and `plaintext: true` must be given. */
-export interface GrpcSystem extends ProtoSource {
-  /** `host:port`, the host a DNS name, or an IP address when `tls.serverName` or `plaintext` is set. */
-  readonly endpoint: string;
-  readonly tls?: GrpcTls;
-  readonly plaintext?: boolean;
-  /** Sent with every call to this system. */
-  readonly metadata?: Readonly<Record<string, string>>;
-  /** Bound of one message, both ways. */
-  readonly maxMessageBytes: number;
+export type { CertificateEvent } from "./rotation.ts";
+export type { GrpcSystem } from "./system.ts";
+
+/** How one system is doing, for operators. */
+export interface SystemStatus {
+  readonly state: Connectivity;
+  readonly circuit: Circuit;
+  /** What its health service says; null when it is not asked. */
+  readonly health: Health | null;
+  /** ISO 8601, of our own certificate there; null without one. */
+  readonly certificateExpiresAt: string | null;
+}
+
+export interface WatchOptions {
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+  readonly report: (event: CertificateEvent) => void;
 }
 
 export interface GrpcHandler extends Handler {
   /** The channels opened so far, for metrics. */
   states(): readonly ChannelState[];
+  /** The contracts of all systems. */
+  contracts(): readonly Contract[];
+  /** Every system by name. Asks those that have a health service. */
+  status(): Promise<Readonly<Record<string, SystemStatus>>>;
+  /** From now on follows the certificate files. */
+  watch(options: WatchOptions): void;
 }
 
-interface Prepared {
-  readonly name: string;
-  readonly endpoint: string;
-  readonly maxMessageBytes: number;
-  readonly reach: Reach;
-  readonly contract: Contract;
-  readonly metadata: Metadata;
-}
-
-function prepare(name: string, system: GrpcSystem): Prepared {
-  const { endpoint, maxMessageBytes } = system;
-  if (!Number.isSafeInteger(maxMessageBytes) || maxMessageBytes < 1) {
-    throw new StartupError([`systems.${name}.maxMessageBytes: must be a positive integer`]);
-  }
-  return {
-    name,
-    endpoint,
-    maxMessageBytes,
-    reach: reach(name, system),
-    contract: new Contract(name, system),
-    metadata: systemMetadata(name, system.metadata),
-  };
-}
-
-function prepareAll(systems: ReadonlyMap<string, GrpcSystem>): ReadonlyMap<string, Prepared> {
-  const prepared = new Map<string, Prepared>();
-  const problems: string[] = [];
-  for (const [name, system] of systems) {
-    try {
-      prepared.set(name, prepare(name, system));
-    } catch (error) {
-      if (!(error instanceof StartupError)) throw error;
-      problems.push(...error.problems);
-    }
-  }
-  if (problems.length > 0) throw new StartupError(problems);
-  return prepared;
+export interface GrpcHandlerOptions {
+  readonly systems: ReadonlyMap<string, GrpcSystem>;
+  /** Signs who calls, for the services. */
+  readonly sign?: AssertionSigner | undefined;
+  /** From 0 to 1: spreads repeats, so that many callers do not come back at the same instant. */
+  readonly random?: () => number;
 }
 
 function parsedExample(tool: Tool, example: unknown): { readonly input: unknown } | undefined {
@@ -96,90 +80,33 @@ function inputFaults(tool: Tool, method: Method): readonly Fault[] {
   return faults;
 }
 
-/** One tool's way to its method. */
-class GrpcBinding implements Binding {
-  readonly #tool: Tool;
-  readonly #system: Prepared;
-  readonly #method: Method;
-  readonly #channels: Channels;
-  readonly #target: { readonly kind: "grpc"; readonly [key: string]: Json };
-
-  constructor(tool: Tool, parts: { readonly system: Prepared; readonly method: Method; readonly channels: Channels }) {
-    this.#tool = tool;
-    this.#system = parts.system;
-    this.#method = parts.method;
-    this.#channels = parts.channels;
-    const { name, endpoint, reach: reached } = parts.system;
-    this.#target = { kind: "grpc", system: name, endpoint, path: parts.method.path, tls: tlsJson(reached.tls) };
-  }
-
-  plan(input: unknown): ExecutionPlan {
-    const encoded = this.#method.request.encode(input);
-    if ("reason" in encoded) throw this.#misdeclared(encoded);
-    this.#checkSize(encoded);
-    return { ...this.#target, message: encoded.message };
-  }
-
-  async run(plan: ExecutionPlan, context: RunContext): Promise<unknown> {
-    if (plan["path"] !== this.#target["path"] || plan["endpoint"] !== this.#target["endpoint"]) {
-      throw new Refusal("INTERNAL", "The call could not be made.", { cause: "the plan belongs to another target" });
-    }
-    const call = this.#call(context.signal);
-    const link = this.#channels.link(this.#system.name, this.#toolClass());
-    const bytes = this.#method.request.bytes(plan["message"]);
-    const metadata = callMetadata(this.#system.metadata, this.#tool.name, context);
-    // Asked apart from the call, so that a failure to connect is known to have changed nothing.
-    const attempt = link.connect(context.signal);
-    const connected = attempt === true || (await attempt);
-    if (context.signal.aborted) throw abortedBeforeSending(call);
-    if (!connected) throw unreachable(call);
-    const { deadline, signal } = context;
-    const answer = await link
-      .unary({ path: this.#method.path, bytes, metadata, deadline, signal })
-      .catch((error: unknown) => Promise.reject(refusalOf(error, call)));
-    if (answer.length > this.#tool.limits.outputBytesMax) throw answerTooLarge(call, answer.length);
-    return this.#decode(answer);
-  }
-
-  #decode(answer: Buffer): unknown {
-    try {
-      const decoded = this.#method.response.decode(answer);
-      leaveOutAbsent(decoded, this.#tool.output);
-      return decoded;
-    } catch {
-      throw new Refusal("INVALID_OUTPUT", "The service's answer is not what its contract declares.", {
-        cause: { system: this.#system.name, path: this.#method.path, answerBytes: answer.length },
-      });
-    }
-  }
-
-  #call(signal: AbortSignal): FailedCall {
-    const safe = this.#tool.classification === "read" || this.#tool.idempotent;
-    return { system: this.#system.name, path: this.#method.path, safe, signal };
-  }
-
-  #toolClass(): ToolClass {
-    return this.#tool.classification === "read" ? "read" : "change";
-  }
-
-  #misdeclared({ field, reason }: Difference): Refusal {
-    return new Refusal("INTERNAL", "This tool's manifest does not fit its service; an operator must mend it.", {
-      cause: { tool: this.#tool.name, path: this.#method.path, field, reason },
-    });
-  }
-
-  #checkSize({ bytes }: EncodedMessage): void {
-    const max = this.#system.maxMessageBytes;
-    if (bytes.length <= max) return;
-    throw new Refusal(
-      "INVALID_INPUT",
-      `The arguments make a message of ${bytes.length} bytes; at most ${max} are sent.`,
-    );
-  }
+/** What of the output schema the answer can never fit: the message, or for a stream the list of them. */
+function outputFaults(tool: Tool, method: Method): readonly Fault[] {
+  if (!method.responseStream) return outputSchemaFaults(tool.output, method.responseShape);
+  const lists = shapesOf([tool.output], "in").flatMap((shape) => fieldOf(shape, "items"));
+  const elements = shapesOf(lists, "in").flatMap((shape) => elementsOf(shape));
+  return elements.flatMap((element) =>
+    outputSchemaFaults(element, method.responseShape).map(({ field, message }) => ({
+      field: `output.items[]${field.slice("output".length)}`,
+      message,
+    })),
+  );
 }
 
-function tlsJson(tls: TlsIdentity | null): Json {
-  return tls === null ? null : { serverName: tls.serverName, rootSha256: tls.rootSha256 };
+function streamFaults(tool: Tool, { grpc }: GrpcTarget, { responseStream }: Method): readonly Fault[] {
+  const field = "target.grpc.stream";
+  const { stream } = grpc;
+  const name = `${grpc.service}.${grpc.method}`;
+  if (stream === undefined) {
+    const message = `${name} is a streaming method: say how much of it is taken, { itemsMax, bytesMax }`;
+    return responseStream ? [{ field, message }] : [];
+  }
+  if (!responseStream) return [{ field, message: `${name} gives one answer, no stream` }];
+  if (tool.classification !== "read") {
+    return [{ field, message: "is cancelled at its bounds: only a tool that reads may have one" }];
+  }
+  if (stream.bytesMax <= tool.limits.outputBytesMax) return [];
+  return [{ field: `${field}.bytesMax`, message: `is over limits.outputBytesMax, ${tool.limits.outputBytesMax}` }];
 }
 
 function grpcTarget(tool: Tool): GrpcTarget {
@@ -187,20 +114,22 @@ function grpcTarget(tool: Tool): GrpcTarget {
   throw new ManifestError(tool.name, [{ field: "target", message: "is not a gRPC target" }]);
 }
 
+function methodOf(tool: Tool, target: GrpcTarget, { contract }: PreparedSystem): Method {
+  const method = contract.method(target);
+  if (typeof method === "string") throw new ManifestError(tool.name, [{ field: "target.grpc", message: method }]);
+  const faults = [...streamFaults(tool, target, method), ...inputFaults(tool, method), ...outputFaults(tool, method)];
+  if (faults.length > 0) throw new ManifestError(tool.name, faults);
+  return method;
+}
+
 /**
  * Reaches gRPC services. Reads proto files and checks addresses and certificates at once, and throws a `StartupError`
  * with all that is wrong; connects at the first call.
  */
-export function grpcHandler(options: { readonly systems: ReadonlyMap<string, GrpcSystem> }): GrpcHandler {
-  const systems = prepareAll(options.systems);
-  const channels = new Channels(
-    new Map(
-      [...systems].map(([name, { endpoint, reach: reached, maxMessageBytes }]) => [
-        name,
-        { address: endpoint, reach: reached, maxMessageBytes },
-      ]),
-    ),
-  );
+export function grpcHandler({ systems: declared, sign, random = () => 0.5 }: GrpcHandlerOptions): GrpcHandler {
+  const systems = prepareAll(declared, random);
+  const channels = new Channels(new Map([...systems].map(([name, system]) => [name, system.endpoint(system.reach)])));
+  const rotations: CertificateRotation[] = [];
   return {
     bind(tool) {
       const target = grpcTarget(tool);
@@ -210,13 +139,41 @@ export function grpcHandler(options: { readonly systems: ReadonlyMap<string, Grp
         const message = `no gRPC system ${target.system} is configured; configured: ${known}`;
         throw new ManifestError(tool.name, [{ field: "target.system", message }]);
       }
-      const method = system.contract.method(target);
-      if (typeof method === "string") throw new ManifestError(tool.name, [{ field: "target.grpc", message: method }]);
-      const faults = [...inputFaults(tool, method), ...outputSchemaFaults(tool.output, method.responseShape)];
-      if (faults.length > 0) throw new ManifestError(tool.name, faults);
-      return new GrpcBinding(tool, { system, method, channels });
+      return new GrpcBinding(tool, { system, method: methodOf(tool, target, system), channels, target, sign });
     },
     states: () => channels.states(),
-    close: async () => channels.close(),
+    contracts: () => [...systems.values()].map(({ contract }) => contract),
+    async status() {
+      const rows = [...systems].map(async ([name, system]) => [name, await statusOf(system, channels)] as const);
+      return Object.fromEntries(await Promise.all(rows));
+    },
+    watch(options) {
+      for (const system of systems.values()) rotations.push(...rotationOf(system, channels, options));
+    },
+    async close() {
+      for (const rotation of rotations) rotation.close();
+      channels.close();
+    },
   };
+}
+
+async function statusOf({ name, resilience, health }: PreparedSystem, channels: Channels): Promise<SystemStatus> {
+  const { clientCertificate } = channels.endpoint(name).reach;
+  return {
+    health: health === undefined ? null : await health.ask(channels.link(name, "read")),
+    state: channels.state(name),
+    circuit: resilience.circuit,
+    certificateExpiresAt: clientCertificate === null ? null : new Date(clientCertificate.notAfter).toISOString(),
+  };
+}
+
+function rotationOf(
+  { name: system, rotation, reach, endpoint }: PreparedSystem,
+  channels: Channels,
+  { now, report }: WatchOptions,
+): readonly CertificateRotation[] {
+  if (rotation === undefined) return [];
+  const { tls, source, read } = rotation;
+  const adopt = (renewed: typeof reach) => channels.replace(system, endpoint(renewed));
+  return [new CertificateRotation({ system, source, current: { tls, reach }, read, adopt, now, report })];
 }

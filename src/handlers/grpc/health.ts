@@ -1,15 +1,9 @@
 import protobuf from "protobufjs";
-import type { Link } from "./channels.ts";
+import type { Link } from "./link.ts";
 import { AttemptFailed } from "./status.ts";
 
 /** What `grpc.health.v1` says of a service; UNREACHABLE and UNIMPLEMENTED when it says nothing. */
-export type Health =
-  | "SERVING"
-  | "NOT_SERVING"
-  | "SERVICE_UNKNOWN"
-  | "UNKNOWN"
-  | "UNIMPLEMENTED"
-  | "UNREACHABLE";
+export type Health = "SERVING" | "NOT_SERVING" | "SERVICE_UNKNOWN" | "UNKNOWN" | "UNIMPLEMENTED" | "UNREACHABLE";
 
 export interface HealthCheck {
   /** The name that the health service knows it by; empty for the server as a whole. */

@@ -163,7 +163,12 @@ export class Link {
     });
   }
 
-  stream({ path, bytes, metadata, deadline }: LinkRequest & { readonly metadata: Metadata }): ClientReadableStream<Buffer> {
+  stream({
+    path,
+    bytes,
+    metadata,
+    deadline,
+  }: LinkRequest & { readonly metadata: Metadata }): ClientReadableStream<Buffer> {
     return this.#next().makeServerStreamRequest(path, asIs, asIs, bytes, metadata, { deadline });
   }
 

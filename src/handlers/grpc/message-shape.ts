@@ -5,6 +5,7 @@ import type {
   ProtoScalar,
   TypeDeclaration,
 } from "./declarations.ts";
+import { ANY } from "./well-known.ts";
 
 /** The scalar kinds that differ in what JSON they take; the 32-bit and 64-bit integers count as one kind each. */
 export type Scalar = "string" | "bool" | "bytes" | "int32" | "int64" | "float" | "double";
@@ -36,6 +37,8 @@ export interface MessageShape {
   readonly impliedOneofs: ReadonlySet<string>;
   /** Fields this version cannot carry, with the reason. */
   readonly unsupported: readonly string[];
+  /** Of google.protobuf.Any: the full names of the messages that it may hold. */
+  readonly anyTypes?: readonly string[];
 }
 
 const KINDS: Readonly<Record<ProtoScalar, Scalar>> = {
@@ -73,8 +76,11 @@ export class MessageShapes {
   readonly #declarations: Declarations;
   readonly #shapes = new Map<string, MessageShape>();
 
-  constructor(declarations: Declarations) {
+  readonly #anyTypes: readonly string[];
+
+  constructor(declarations: Declarations, anyTypes: readonly string[] = []) {
     this.#declarations = declarations;
+    this.#anyTypes = anyTypes;
   }
 
   /** The shape of a message by full name; undefined when the contract has none of that name. */
@@ -97,7 +103,8 @@ export class MessageShapes {
     );
     const oneofs = new Set(declared.fields.flatMap(({ oneof }) => (oneof === undefined ? [] : [oneof])));
     const impliedOneofs = new Set([...oneofOf.values()].filter((oneof) => !oneofs.has(oneof)));
-    const shape: MessageShape = { fullName, fields, oneofOf, oneofs, impliedOneofs, unsupported };
+    const holds = fullName === ANY ? { anyTypes: this.#anyTypes } : {};
+    const shape: MessageShape = { fullName, fields, oneofOf, oneofs, impliedOneofs, unsupported, ...holds };
     // Registered before its fields are read, so that a message may contain itself.
     this.#shapes.set(fullName, shape);
     for (const { name, number, label, key, type, presence } of declared.fields) {

@@ -7,7 +7,10 @@ const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
 /** Set by the proxy on every call; a configuration may not set them, or a service could not trust them. */
 const OWN_KEYS: ReadonlySet<string> = new Set(
-  ["x-caller-sub", "x-caller-iss", "x-tool", "x-trace-id"].flatMap((key) => [key, `${key}-bin`]).concat("traceparent"),
+  ["x-caller-sub", "x-caller-iss", "x-caller-assertion", "x-tool", "x-trace-id", "traceparent"].flatMap((key) => [
+    key,
+    `${key}-bin`,
+  ]),
 );
 
 /** Printable ASCII without a space at either end, which HTTP would trim. */

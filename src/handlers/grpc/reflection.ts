@@ -2,12 +2,12 @@ import { type ChannelOptions, Client, type ClientDuplexStream, type Metadata, st
 import protobuf from "protobufjs";
 import { DESCRIPTOR_BYTES_MAX, DESCRIPTOR_FILES_MAX, readFileDescriptor } from "./file-descriptors.ts";
 import { listed, nearest } from "./nearest.ts";
+import { StrictReader } from "./strict-reader.ts";
 import type { Reach, ServerAddress } from "./tls-identity.ts";
 
 /** The bound of one answer: a file with all that it imports. */
 const ANSWER_BYTES_MAX = 16_777_216;
 const TIMEOUT_MS = 15_000;
-const CONNECT_TIMEOUT_MS = 5_000;
 const SERVICES_LISTED_MAX = 1_000;
 
 /** Asked in this order; the second is what servers spoke before the first was made. */
@@ -100,12 +100,11 @@ export async function reflectedFiles(options: ReflectionOptions): Promise<readon
 async function fromServer(server: ServerAddress, options: ReflectionOptions): Promise<readonly Uint8Array[]> {
   const client = new Client(server.address, options.reach.credentials, channelOptions(server));
   try {
-    await connected(client, server);
     for (const path of PATHS) {
       const found = await fromService(client, path, options);
       if (found !== "unimplemented") return found;
     }
-    throw new ReflectionFailed(`${server.address} has no reflection service, neither v1 nor v1alpha`);
+    throw new ReflectionFailed("has no reflection service, neither v1 nor v1alpha");
   } finally {
     client.close();
   }
@@ -126,14 +125,105 @@ function channelOptions({ serverName }: ServerAddress): ChannelOptions {
   };
 }
 
-/** A number of milliseconds from now; only grpc-js, which asks for a point in time, reads the clock. */
-function connected(client: Client, { address }: ServerAddress): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => client.close(), CONNECT_TIMEOUT_MS);
-    client.waitForReady(Number.POSITIVE_INFINITY, (error) => {
-      clearTimeout(timer);
-      if (error === undefined) resolve();
-      else reject(new ReflectionFailed(`${address} cannot be reached, or its certificate is not trusted`, status.UNAVAILABLE));
-    });
-  });
+type Stream = ClientDuplexStream<Buffer, Buffer>;
+
+const asIs = (bytes: Buffer): Buffer => bytes;
+
+async function fromService(
+  client: Client,
+  path: string,
+  { metadata, services }: ReflectionOptions,
+): Promise<readonly Uint8Array[] | "unimplemented"> {
+  const stream: Stream = client.makeBidiStreamRequest(path, asIs, asIs, metadata);
+  let isLate = false;
+  const timer = setTimeout(() => {
+    isLate = true;
+    stream.cancel();
+  }, TIMEOUT_MS);
+  try {
+    return await new Conversation(stream).collect(services);
+  } catch (error) {
+    if (isLate) throw new ReflectionFailed(`did not answer within ${TIMEOUT_MS} ms`, status.DEADLINE_EXCEEDED);
+    if (error instanceof ReflectionFailed) throw error;
+    const code = codeOf(error);
+    if (code === status.UNIMPLEMENTED) return "unimplemented";
+    throw new ReflectionFailed(explained(code), code);
+  } finally {
+    clearTimeout(timer);
+    stream.cancel();
+  }
+}
+
+function codeOf(error: unknown): number | undefined {
+  return error instanceof Error && "code" in error && typeof error.code === "number" ? error.code : undefined;
+}
+
+function explained(code: number | undefined): string {
+  if (code === undefined) return "gave an answer that is no answer of a reflection service";
+  if (code === status.UNAVAILABLE) return "cannot be reached, or one side does not trust the other's certificate";
+  if (code === status.RESOURCE_EXHAUSTED) return `gave an answer of more than ${ANSWER_BYTES_MAX} bytes`;
+  return `ended with ${status[code] ?? code}`;
+}
+
+/** One question after the other, on one stream. */
+class Conversation {
+  readonly #stream: Stream;
+  readonly #answers: AsyncIterator<Buffer>;
+  readonly #files = new Map<string, Uint8Array>();
+  /** Names of files that others import, in the order in which they were met. */
+  readonly #wanted = new Set<string>();
+  #bytes = 0;
+
+  constructor(stream: Stream) {
+    this.#stream = stream;
+    // An error that comes while nothing is read would end the process.
+    stream.on("error", () => {});
+    this.#answers = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
+  }
+
+  async collect(services: readonly string[]): Promise<readonly Uint8Array[]> {
+    for (const service of services) {
+      if (!(await this.#add({ fileContainingSymbol: service }))) throw await this.#missing(service);
+    }
+    for (const name of this.#wanted) {
+      if (this.#files.has(name)) continue;
+      // Many a server lacks a file that only options need; what a message needs is missed when it is read.
+      await this.#add({ fileByFilename: name });
+    }
+    return [...this.#files.values()];
+  }
+
+  /** Whether the server had it. */
+  async #add(question: Question): Promise<boolean> {
+    const answer = await this.#ask(question);
+    const files = answer.fileDescriptorResponse?.fileDescriptorProto ?? [];
+    for (const bytes of files) {
+      this.#bytes += bytes.length;
+      const { name = "", dependency = [] } = readFileDescriptor(bytes);
+      if (!this.#files.has(name)) this.#files.set(name, bytes);
+      for (const imported of dependency) this.#wanted.add(imported);
+      if (Math.max(this.#files.size, this.#wanted.size) > DESCRIPTOR_FILES_MAX) {
+        throw new ReflectionFailed(`tells of more than ${DESCRIPTOR_FILES_MAX} files`);
+      }
+      if (this.#bytes > DESCRIPTOR_BYTES_MAX) {
+        throw new ReflectionFailed(`tells of more than ${DESCRIPTOR_BYTES_MAX} bytes of files`);
+      }
+    }
+    return files.length > 0;
+  }
+
+  async #ask(question: Question): Promise<Answer> {
+    this.#stream.write(Buffer.from(REQUEST.encode(REQUEST.fromObject(question)).finish()));
+    const next = await this.#answers.next();
+    if (next.done === true) throw new ReflectionFailed("ended without an answer");
+    return RESPONSE.toObject(RESPONSE.decode(new StrictReader(next.value)));
+  }
+
+  async #missing(service: string): Promise<ReflectionFailed> {
+    const answer = await this.#ask({ listServices: "*" });
+    const names = (answer.listServicesResponse?.service ?? [])
+      .slice(0, SERVICES_LISTED_MAX)
+      .map(({ name = "" }) => name);
+    return new ReflectionFailed(`has no service ${service}; it has ${listed(nearest(service, names))}`);
+  }
 }

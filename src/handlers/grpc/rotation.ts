@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { StartupError } from "../../core/errors.ts";
 import type { CertificateSource } from "./certificate-files.ts";
 import type { GrpcTls, Reach } from "./tls-identity.ts";
 
@@ -32,6 +33,8 @@ export interface RotationOptions {
 const SETTLE_MS = 250;
 /** The net below the watch: a folder may be mounted anew, or be on a file system that tells nothing. */
 const LOOK_EVERY_MS = 60_000;
+/** A set that makes no connection yet may do so soon: the service's own certificates are exchanged at about the same time. */
+const CONNECT_AGAIN_MS = 5_000;
 
 /**
  * Keeps the certificates of one system up to date with their files. A set that is expired, contradicts itself or makes no
@@ -42,17 +45,19 @@ export class CertificateRotation {
   readonly #unwatch: () => void;
   readonly #looks: ReturnType<typeof setInterval>;
   #settling: ReturnType<typeof setTimeout> | undefined;
+  #again: ReturnType<typeof setTimeout> | undefined;
   #looking = false;
   #isClosed = false;
-  #inUse: string;
+  #inUse: { readonly print: string; readonly reach: Reach };
+  #expiryTold = false;
   /** The last set that was not taken, and whether it was seen before: files may be caught half exchanged. */
   #refused: { readonly print: string; readonly reported: boolean } | undefined;
 
   constructor(options: RotationOptions) {
     this.#options = options;
-    this.#inUse = printOf(options.current.tls);
-    const { reach } = options.current;
-    if (timeFault(reach, options.now()) !== undefined) this.#report("certificates.expired", reach);
+    const { tls, reach } = options.current;
+    this.#inUse = { print: printOf(tls), reach };
+    this.#tellExpiry();
     this.#unwatch = options.source.watch(() => this.#settle());
     this.#looks = setInterval(() => this.#settle(), LOOK_EVERY_MS);
     this.#looks.unref();
@@ -65,6 +70,14 @@ export class CertificateRotation {
     this.#unwatch();
     clearInterval(this.#looks);
     clearTimeout(this.#settling);
+    clearTimeout(this.#again);
+  }
+
+  #tellExpiry(): void {
+    const { reach } = this.#inUse;
+    if (this.#expiryTold || timeFault(reach, this.#options.now()) === undefined) return;
+    this.#expiryTold = true;
+    this.#report("certificates.expired", reach);
   }
 
   #settle(): void {
@@ -83,17 +96,18 @@ export class CertificateRotation {
     try {
       await this.#compare();
     } catch (error) {
-      this.#refuse({ print: "", reason: error instanceof Error ? error.message : String(error) });
+      this.#refuse({ print: "", reason: reasonOf(error) });
     } finally {
       this.#looking = false;
     }
   }
 
   async #compare(): Promise<void> {
+    this.#tellExpiry();
     const tls = this.#readFiles();
     if (tls === undefined) return;
     const print = printOf(tls);
-    if (print === this.#inUse) {
+    if (print === this.#inUse.print) {
       this.#refused = undefined;
       return;
     }
@@ -101,9 +115,14 @@ export class CertificateRotation {
     if (reach === undefined) return;
     if (!(await this.#options.adopt(reach))) {
       if (this.#isClosed) return;
-      return this.#refuse({ print, reason: "no connection could be made with it", reach });
+      this.#refuse({ print, reason: "no connection could be made with it", reach });
+      clearTimeout(this.#again);
+      this.#again = setTimeout(() => this.#settle(), CONNECT_AGAIN_MS);
+      this.#again.unref();
+      return;
     }
-    this.#inUse = print;
+    this.#inUse = { print, reach };
+    this.#expiryTold = false;
     this.#refused = undefined;
     this.#report("certificates.changed", reach);
   }
@@ -125,7 +144,7 @@ export class CertificateRotation {
       if (fault === undefined) return reach;
       this.#refuse({ print, reason: fault, reach });
     } catch (error) {
-      this.#refuse({ print, reason: error instanceof Error ? error.message : String(error) });
+      this.#refuse({ print, reason: reasonOf(error) });
     }
     return undefined;
   }
@@ -134,11 +153,11 @@ export class CertificateRotation {
   #refuse({ print, reason, reach }: { readonly print: string; readonly reason: string; readonly reach?: Reach }): void {
     if (this.#refused?.print !== print) {
       this.#refused = { print, reported: false };
-      return this.#settle();
+      this.#settle();
+    } else if (!this.#refused.reported) {
+      this.#refused = { print, reported: true };
+      this.#report("certificates.refused", reach, reason);
     }
-    if (this.#refused.reported) return;
-    this.#refused = { print, reported: true };
-    this.#report("certificates.refused", reach, reason);
   }
 
   #report(type: CertificateEvent["type"], reach: Reach | undefined, reason?: string): void {
@@ -157,6 +176,11 @@ function timeFault({ clientCertificate }: Reach, now: number): string | undefine
   if (clientCertificate === null) return undefined;
   if (now >= clientCertificate.notAfter) return "the client certificate has expired";
   return now < clientCertificate.notBefore ? "the client certificate is not valid yet" : undefined;
+}
+
+function reasonOf(error: unknown): string {
+  if (error instanceof StartupError) return error.problems.join("; ");
+  return error instanceof Error ? error.message : String(error);
 }
 
 function printOf({ rootCert, clientCert, clientKey }: GrpcTls): string {

@@ -1,33 +1,60 @@
 import type { Fault } from "../../core/errors.ts";
 import { joinPath } from "../../core/field-path.ts";
 import { defOf, type Schema } from "../../core/schema-walk.ts";
-import type { MessageShape, Scalar, ValueShape } from "./message-shape.ts";
+import {
+  closedValues,
+  describe,
+  isAny,
+  kindsOf,
+  kindsOfField,
+  kindsOfSchema,
+  nameOf,
+  type Side,
+} from "./json-kinds.ts";
+import type { FieldShape, MessageShape, ValueShape } from "./message-shape.ts";
+import { listed, meant } from "./nearest.ts";
 import { type End, elementsOf, shapesOf } from "./schema-shapes.ts";
 import { WELL_KNOWN } from "./well-known.ts";
 
-const FAULTS_MAX = 50;
+const FINDINGS_MAX = 50;
 const DEPTH_MAX = 16;
 
-/** What JSON each scalar is, as `typeof` names it. */
-const JSON_TYPES: Readonly<Record<Scalar, readonly string[]>> = {
-  string: ["string"],
-  bytes: ["string"],
-  bool: ["boolean"],
-  int32: ["number"],
-  float: ["number"],
-  double: ["number"],
-  int64: ["string", "number"],
-};
+/** By the style guide the end of the name of what is not set: left out of schemas on purpose. */
+const UNSPECIFIED = "_UNSPECIFIED";
 
+/** Schemas of nothing: a choice that holds one besides is judged by the rest. */
 const EMPTY: ReadonlySet<string> = new Set(["null", "undefined", "void", "never"]);
 
 /** What the contract says these schemas can never send, or never receive. Examples find the rest. */
 export function inputSchemaFaults(input: Schema, request: MessageShape): readonly Fault[] {
-  return new Walk("input").faultsOf(input, request);
+  return new Comparison("input").of(input, request).faults;
 }
 
 export function outputSchemaFaults(output: Schema, response: MessageShape): readonly Fault[] {
-  return new Walk("output").faultsOf(output, response);
+  return new Comparison("output").of(output, response).faults;
+}
+
+/** Fields of the answer that the output schema leaves out, and enum values it does not take: nothing wrong, but good to know. */
+export function outputSchemaNotes(output: Schema, response: MessageShape): readonly Fault[] {
+  return new Comparison("output").of(output, response).notes;
+}
+
+/** What a tool gets of a method that answers with a stream: a list of its messages, and whether it was cut off. */
+export function listShape(response: MessageShape): MessageShape {
+  return {
+    fullName: `the list of ${response.fullName}`,
+    fields: new Map<string, FieldShape>([
+      ["items", { label: "repeated", number: 1, value: { kind: "message", message: response }, presence: false }],
+      [
+        "truncated",
+        { label: "single", number: 2, value: { kind: "scalar", scalar: "bool", proto: "bool" }, presence: false },
+      ],
+    ]),
+    oneofOf: new Map(),
+    oneofs: new Set(),
+    impliedOneofs: new Set(),
+    unsupported: [],
+  };
 }
 
 interface Place {
@@ -35,78 +62,156 @@ interface Place {
   readonly depth: number;
 }
 
-class Walk {
-  readonly #side: "input" | "output";
+class Comparison {
+  readonly faults: Fault[] = [];
+  readonly notes: Fault[] = [];
+  readonly #side: Side;
   /** What an input schema makes goes out; what an output schema is given came in. */
   readonly #end: End;
-  readonly #faults: Fault[] = [];
 
-  constructor(side: "input" | "output") {
+  constructor(side: Side) {
     this.#side = side;
     this.#end = side === "input" ? "out" : "in";
   }
 
-  faultsOf(schema: Schema, message: MessageShape): readonly Fault[] {
-    this.#message([schema], message, { path: this.#side, depth: 0 });
-    return this.#faults.slice(0, FAULTS_MAX);
+  of(schema: Schema, message: MessageShape): this {
+    this.#message(schema, message, { path: this.#side, depth: 0 });
+    return this;
   }
 
-  #message(schemas: readonly Schema[], message: MessageShape, { path, depth }: Place): void {
-    if (WELL_KNOWN.has(message.fullName) || depth > DEPTH_MAX || this.#faults.length > FAULTS_MAX) return;
-    const [shape, ...others] = shapesOf(schemas, this.#end).filter((known) => !EMPTY.has(defOf(known).type));
+  #fault(path: string, message: string): void {
+    if (this.faults.length < FINDINGS_MAX) this.faults.push({ field: path, message });
+  }
+
+  #note(path: string, message: string): void {
+    if (this.notes.length < FINDINGS_MAX) this.notes.push({ field: path, message });
+  }
+
+  #shapes(schema: Schema): readonly Schema[] {
+    return shapesOf([schema], this.#end).filter((shape) => !EMPTY.has(defOf(shape).type));
+  }
+
+  #message(schema: Schema, message: MessageShape, { path, depth }: Place): void {
+    const [shape, ...others] = this.#shapes(schema);
     // Of a choice one may fit while the others do not.
-    if (shape === undefined || others.length > 0) return;
+    if (shape === undefined || others.length > 0 || depth > DEPTH_MAX) return;
     const def = defOf(shape);
-    if (def.type !== "object") return;
+    if (isAny(message)) this.#any(shape, message, path);
+    if (WELL_KNOWN.has(message.fullName) || def.type !== "object") return;
     for (const [key, declared] of Object.entries(def.shape)) {
       const place = { path: joinPath(path, key), depth: depth + 1 };
       const field = message.fields.get(key);
-      if (field === undefined) this.#unknown(declared, message, { ...place, key });
-      else if (field.label === "single") this.#value(declared, field.value, place);
-      else if (field.label === "repeated") this.#elements(declared, field.value, place);
+      if (field === undefined) this.#unknown(declared, message, { path: place.path, key });
+      else this.#field(declared, field, place);
+    }
+    const isStrict = def.catchall !== undefined && defOf(def.catchall).type === "never";
+    const isOpen = def.catchall !== undefined && !isStrict;
+    if (this.#side === "output" && !isOpen) this.#uncovered(Object.keys(def.shape), message, { path, isStrict });
+  }
+
+  #unknown(declared: Schema, message: MessageShape, at: { readonly path: string; readonly key: string }): void {
+    // A oneof's name may tell which of its members is set.
+    if (message.oneofs.has(at.key) || this.#shapes(declared).length === 0) return;
+    const names = [...message.fields.keys()];
+    const like = meant(at.key, names);
+    const hint = like === undefined ? "" : `; did you mean ${like}?`;
+    this.#fault(at.path, `${message.fullName} has no such field; it has ${listed(names)}${hint}`);
+  }
+
+  #field(declared: Schema, field: FieldShape, place: Place): void {
+    if (!this.#fits(declared, { kinds: kindsOfField(field, this.#side), field, path: place.path })) return;
+    if (field.label === "single") this.#value(declared, field.value, place);
+    else this.#inner(declared, field, place);
+  }
+
+  /** The elements of a list, or the values of a map. */
+  #inner(declared: Schema, field: FieldShape, place: Place): void {
+    const inner = this.#shapes(declared).flatMap((shape) => {
+      const def = defOf(shape);
+      if (field.label === "repeated") return elementsOf(shape);
+      return def.type === "record" ? [def.valueType] : [];
+    });
+    const path = joinPath(place.path, field.label === "repeated" ? "[]" : "*");
+    const one: FieldShape = { label: "single", number: field.number, value: field.value, presence: false };
+    for (const schema of inner) {
+      if (this.#fits(schema, { kinds: kindsOf(field.value, this.#side), field: one, path })) {
+        this.#value(schema, field.value, { path, depth: place.depth });
+      }
     }
   }
 
-  #elements(declared: Schema, value: ValueShape, { path, depth }: Place): void {
-    const place = { path: joinPath(path, "[]"), depth };
-    for (const element of shapesOf([declared], this.#end).flatMap((list) => elementsOf(list))) {
-      this.#value(element, value, place);
-    }
-  }
-
-  #unknown(
+  /** Whether some choice of the schema can be what the contract has here. */
+  #fits(
     declared: Schema,
-    message: MessageShape,
-    { path, key }: { readonly path: string; readonly key: string },
-  ): void {
-    // An answer's oneof tells its member under the oneof's own name, and what may be missing does no harm.
-    if (this.#side === "output" && (message.oneofs.has(key) || declared._zod.optin === "optional")) return;
-    if (this.#side === "input" && message.oneofs.has(key)) return;
-    const known = [...message.fields.keys()].join(", ") || "none";
-    this.#faults.push({ field: path, message: `${message.fullName} has no such field; it has ${known}` });
+    at: { readonly kinds: readonly string[] | undefined; readonly field: FieldShape; readonly path: string },
+  ): boolean {
+    const { kinds, field, path } = at;
+    const given = this.#shapes(declared).map((shape) => kindsOfSchema(shape, this.#end));
+    if (kinds === undefined || given.length === 0) return true;
+    if (given.some((some) => some === undefined || some.some((kind) => kinds.includes(kind)))) return true;
+    const wide = field.label === "single" && kinds[0] === "string" && /64/.test(nameOf(field.value));
+    const hint = wide ? ": 64 bits come as a decimal string, so write z.string(), or z.coerce.number()" : "";
+    const mine = [...new Set(given.flat())].sort().join(" or ");
+    this.#fault(path, `is ${mine} here, and ${kinds.join(" or ")} in the proto (${describe(field)})${hint}`);
+    return false;
   }
 
   #value(declared: Schema, value: ValueShape, place: Place): void {
-    if (value.kind === "message") this.#message([declared], value.message, place);
-    if (value.kind !== "scalar") return;
-    const expected = JSON_TYPES[this.#side === "output" && value.scalar === "int64" ? "string" : value.scalar];
-    // A choice that holds null or nothing besides is judged by the rest.
-    const given = shapesOf([declared], this.#end)
-      .filter((shape) => !EMPTY.has(defOf(shape).type))
-      .map(jsonTypeOf);
-    if (given.length === 0 || given.some((type) => type === undefined || expected.includes(type))) return;
-    const message =
-      value.scalar === "int64"
-        ? "is 64 bits wide and comes as a decimal string: write z.string(), or z.coerce.number()"
-        : `is ${given.join(" or ")} here, and ${expected.join(" or ")} in the proto (${value.scalar})`;
-    this.#faults.push({ field: place.path, message });
+    if (value.kind === "message") this.#message(declared, value.message, place);
+    if (value.kind === "enum") this.#enum(declared, value, place.path);
+  }
+
+  #enum(declared: Schema, value: ValueShape & { readonly kind: "enum" }, path: string): void {
+    const closed = this.#shapes(declared).map(closedValues);
+    if (closed.length === 0 || closed.includes(undefined)) return;
+    const allowed = new Set(closed.flatMap((values) => values ?? []));
+    const numbers = new Set<unknown>(value.numbers.values());
+    const names = [...value.numbers.keys()];
+    const foreign = [...allowed].filter((one) => one !== null && !(value.numbers.has(String(one)) || numbers.has(one)));
+    if (this.#side === "input" && foreign.length > 0) {
+      const like = meant(String(foreign[0]), names);
+      const hint = like === undefined ? `it has ${listed(names)}` : `did you mean ${like}?`;
+      this.#fault(path, `${value.fullName} has no value ${foreign.map(String).join(", ")}; ${hint}`);
+    }
+    if (this.#side === "input") return;
+    // Of several names for one number the first is the one that comes.
+    const told = names.filter((name, at) => names.findIndex((one) => isAlias(value, one, name)) === at);
+    const missing = told.filter((name) => !allowed.has(name) && !name.endsWith(UNSPECIFIED));
+    if (!told.some((name) => allowed.has(name))) {
+      this.#fault(path, `takes no value of ${value.fullName}, which has ${listed(names)}`);
+    } else if (missing.length > 0) {
+      this.#note(path, `an answer with ${listed(missing)} would be withheld: the output schema does not take it`);
+    }
+  }
+
+  #any(shape: Schema, message: MessageShape, path: string): void {
+    if ((message.anyTypes ?? []).length > 0) return;
+    const def = defOf(shape);
+    const isTypeOnly = def.type !== "object" || Object.keys(def.shape).every((key) => key === "@type");
+    if (this.#side === "output" && isTypeOnly) return;
+    this.#fault(path, "is a google.protobuf.Any: the messages it may hold must be named in the system's anyTypes");
+  }
+
+  #uncovered(
+    covered: readonly string[],
+    message: MessageShape,
+    { path, isStrict }: { readonly path: string; readonly isStrict: boolean },
+  ): void {
+    for (const [name, field] of message.fields) {
+      if (covered.includes(name)) continue;
+      const at = joinPath(path, name);
+      const isAlways = !message.oneofOf.has(name) && !field.presence;
+      if (!isStrict) this.#note(at, "the answer has it, and the output schema leaves it out");
+      else if (isAlways) {
+        this.#fault(
+          at,
+          "every answer has it, and the strict output schema would refuse each: add it, or write z.object()",
+        );
+      } else this.#note(at, "an answer that has it would be withheld: the output schema is strict and lacks it");
+    }
   }
 }
 
-/** The JSON type of a scalar schema; `undefined` when it may be any. */
-function jsonTypeOf(shape: Schema): string | undefined {
-  const def = defOf(shape);
-  if ("coerce" in def && def.coerce === true) return undefined;
-  if (def.type === "string" || def.type === "number" || def.type === "boolean") return def.type;
-  return def.type === "object" || def.type === "array" || def.type === "record" ? "object" : undefined;
+function isAlias({ numbers }: ValueShape & { readonly kind: "enum" }, one: string, other: string): boolean {
+  return numbers.get(one) === numbers.get(other);
 }

@@ -46,7 +46,10 @@ export function collect(
     const take = (message: Buffer): void => {
       begun = true;
       if (isOver) return;
-      if (items.length >= itemsMax || bytes + message.length > bytesMax) return cutOff();
+      if (items.length >= itemsMax || bytes + message.length > bytesMax) {
+        cutOff();
+        return;
+      }
       items.push(message);
       bytes += message.length;
       if (items.length === itemsMax) grace = setTimeout(cutOff, END_GRACE_MS);

@@ -74,10 +74,19 @@ function certificatesOf(pem: Buffer): readonly X509Certificate[] {
   return blocks.map((block) => new X509Certificate(`${PEM_BEGIN}${block.split(PEM_END)[0] ?? ""}${PEM_END}\n`));
 }
 
-function rootFingerprints(pem: Buffer): readonly string[] {
+interface Roots {
+  readonly pem: Buffer;
+  readonly sha256: readonly string[];
+}
+
+/** Written anew from what was read: a bundle without line ends between its parts would otherwise break the connection. */
+function readRoots(pem: Buffer): Roots {
   const roots = certificatesOf(pem);
   if (roots.length === 0) throw new Error("tls.rootCert holds no PEM certificate");
-  return roots.map((root) => createHash("sha256").update(root.raw).digest("hex")).sort();
+  return {
+    pem: Buffer.from(roots.map((root) => root.toString()).join("\n")),
+    sha256: roots.map((root) => createHash("sha256").update(root.raw).digest("hex")).sort(),
+  };
 }
 
 /** The shortest validity in the client's chain: the first of its certificates to end makes it useless. */
@@ -124,13 +133,13 @@ function reachOf(options: ReachOptions): Reach {
   const servers = serversOf(options);
   if (tls !== undefined && plaintext === true) throw new Error("tls and plaintext exclude each other");
   if (tls !== undefined) {
-    const rootSha256 = rootFingerprints(tls.rootCert);
+    const roots = readRoots(tls.rootCert);
     const clientCertificate = clientValidity(tls);
     const names = new Set(servers.map(({ serverName = "" }) => serverName));
     return {
       servers,
-      credentials: credentials.createSsl(tls.rootCert, tls.clientKey ?? null, tls.clientCert ?? null),
-      tls: { serverName: [...names].join(","), rootSha256 },
+      credentials: credentials.createSsl(roots.pem, tls.clientKey ?? null, tls.clientCert ?? null),
+      tls: { serverName: [...names].join(","), rootSha256: roots.sha256 },
       clientCertificate,
     };
   }

@@ -164,7 +164,8 @@ function valueToJson(message: Readonly<Record<string, unknown>>): Json {
 }
 
 const WRAPPER: WellKnown = {
-  toMessage: (json) => ({ value: json }),
+  // Null is the JSON of a wrapper that is not set.
+  toMessage: (json) => (json === null ? undefined : { value: json }),
   // The decoder has checked the value against the wrapper's own scalar type.
   toJson: (message) => (message["value"] ?? null) as Json,
 };

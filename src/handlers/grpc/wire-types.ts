@@ -3,11 +3,33 @@ import type { Serializer } from "./codec.ts";
 import type { Declarations, EnumDeclaration, FieldDeclaration, MessageDeclaration } from "./declarations.ts";
 import { decimalKeys, hasAwkwardKeys, truthKeys } from "./map-keys.ts";
 import { type MessageShape, serializedOneof } from "./message-shape.ts";
+import { StrictReader } from "./strict-reader.ts";
 
 const TO_OBJECT = { longs: String, enums: String, bytes: String, oneofs: true } as const;
 
 /** Unset fields are filled in: a proto3 sender leaves zeros out. What is not JSON, such as NaN, becomes a text. */
 const TO_ANSWER = { ...TO_OBJECT, defaults: true, json: true } as const;
+
+/** Fields of an answer once the unset ones are filled in: two bytes on the wire can be a message of many. */
+const ANSWER_FIELDS_MAX = 2_000_000;
+const ANSWER_BYTES_UNCOUNTED = 65_536;
+
+/** Throws for an answer that would grow beyond all measure when it is filled in. */
+function checkFilled(message: object, type: protobuf.Type): void {
+  let fields = 0;
+  const todo: (readonly [object, protobuf.Type])[] = [[message, type]];
+  for (let next = todo.pop(); next !== undefined; next = todo.pop()) {
+    const [value, { fieldsArray }] = next;
+    fields += fieldsArray.length;
+    if (fields > ANSWER_FIELDS_MAX) throw new RangeError(`an answer of more than ${ANSWER_FIELDS_MAX} fields`);
+    for (const { name, resolvedType, repeated, map } of fieldsArray) {
+      if (!(resolvedType instanceof protobuf.Type) || !Object.hasOwn(value, name)) continue;
+      const inner: unknown = (value as Readonly<Record<string, unknown>>)[name];
+      const all = repeated || map ? Object.values(inner ?? {}) : [inner];
+      for (const one of all) if (typeof one === "object" && one !== null) todo.push([one, resolvedType]);
+    }
+  }
+}
 
 /**
  * The compiled codecs of a contract. Each message and enum has a number for a name there: code is made from these, and a
@@ -28,7 +50,7 @@ export class WireTypes {
   request(shape: MessageShape): Serializer {
     const type = this.#type(shape.fullName);
     const serialize = (message: object): Buffer => Buffer.from(type.encode(type.fromObject(message)).finish());
-    const deserialize = (bytes: Buffer): object => type.toObject(type.decode(bytes), TO_OBJECT);
+    const deserialize = (bytes: Buffer): object => type.toObject(type.decode(new StrictReader(bytes)), TO_OBJECT);
     if (!hasAwkwardKeys(shape)) return { serialize, deserialize };
     return {
       serialize: (message) => serialize(truthKeys(message, shape)),
@@ -39,7 +61,11 @@ export class WireTypes {
   /** Fills in what is unset. */
   response(shape: MessageShape): Serializer["deserialize"] {
     const type = this.#type(shape.fullName);
-    const deserialize = (bytes: Buffer): object => type.toObject(type.decode(bytes), TO_ANSWER);
+    const deserialize = (bytes: Buffer): object => {
+      const message = type.decode(new StrictReader(bytes));
+      if (bytes.length > ANSWER_BYTES_UNCOUNTED) checkFilled(message, type);
+      return type.toObject(message, TO_ANSWER);
+    };
     return hasAwkwardKeys(shape) ? (bytes) => decimalKeys(deserialize(bytes), shape) : deserialize;
   }
 

@@ -1,4 +1,4 @@
-import type { FastifyInstance } from "fastify";
+import type { FastifyInstance, FastifyRequest } from "fastify";
 import { Refusal } from "../../core/errors.ts";
 import type { CallerContext } from "../../proxy/caller-context.ts";
 import { checkPeerHeaders, type PeerLimits } from "../door.ts";
@@ -10,12 +10,14 @@ export type NotReady = "draining" | "audit_unavailable";
 
 export interface HealthOptions extends PeerLimits {
   readonly notReady: () => readonly NotReady[];
+  /** How the services behind the tools are doing. */
+  readonly systems: () => Promise<unknown>;
   readonly callers: CallerContext;
   readonly metrics: Metrics;
 }
 
 /**
- * `/healthz` lives as long as the process; `/readyz` says whether calls are taken; `/metrics` is for operators. Probes are answered
+ * `/healthz` lives as long as the process; `/readyz` says whether calls are taken, and operators how each system is doing; `/metrics` is for operators. Probes are answered
  * whatever name the prober used for us.
  */
 export function healthRoutes(app: FastifyInstance, options: HealthOptions): void {
@@ -23,12 +25,26 @@ export function healthRoutes(app: FastifyInstance, options: HealthOptions): void
 
   app.get("/healthz", async (_request, reply) => sendJson(reply, 200, { status: "ok" }));
 
-  app.get("/readyz", async (_request, reply) => {
+  app.get("/readyz", async (request, reply) => {
     const reasons = notReady();
+    const systems = (await isOperator(request)) ? { systems: await options.systems() } : {};
     return reasons.length === 0
-      ? sendJson(reply, 200, { status: "ready" })
-      : sendJson(reply, 503, { status: "not_ready", reasons });
+      ? sendJson(reply, 200, { status: "ready", ...systems })
+      : sendJson(reply, 503, { status: "not_ready", reasons, ...systems });
   });
+
+  /** Whether details may be told: to anybody else the answer is the one that probes get. */
+  async function isOperator({ raw, headers }: FastifyRequest): Promise<boolean> {
+    if (headers.authorization === undefined) return false;
+    try {
+      checkPeerHeaders(raw, options);
+      const { caller } = await callers.verify(headers.authorization, "operators");
+      return caller.permissions.includes("metrics:read");
+    } catch (error) {
+      if (error instanceof Refusal) return false;
+      throw error;
+    }
+  }
 
   app.get("/metrics", async (request, reply) => {
     checkPeerHeaders(request.raw, options);

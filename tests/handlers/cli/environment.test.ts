@@ -44,6 +44,15 @@ test("settings files may be switched off", () => {
   expect(environmentFaults({ GIT_CONFIG_GLOBAL: "/dev/null", GIT_CONFIG_SYSTEM: "/dev/null" })).toEqual([]);
 });
 
+test("of the variables that name a program that shows differences, one value is known", () => {
+  expect(environmentFaults({ KUBECTL_EXTERNAL_DIFF: "diff -U 1000000" })).toEqual([]);
+  for (const value of ["diff", "diff -u", "sh -c x", "/tmp/diff -U 1000000", "diff -U 1000000 ", ""]) {
+    expect(environmentFaults({ KUBECTL_EXTERNAL_DIFF: value })).toEqual([
+      { field: "target.cli.environment.KUBECTL_EXTERNAL_DIFF", message: "may only be diff -U 1000000" },
+    ]);
+  }
+});
+
 test("a message holds no value", () => {
   expect(JSON.stringify(environmentFaults({ LD_PRELOAD: "hidden" }))).not.toContain("hidden");
 });

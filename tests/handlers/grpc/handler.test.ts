@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { status } from "@grpc/grpc-js";
 import { z } from "zod";
-import { Refusal } from "../../../src/core/errors.ts";
 import type { Binding, RunContext } from "../../../src/core/types.ts";
 import { type GrpcHandler, grpcHandler } from "../../../src/handlers/grpc/handler.ts";
+import { call, refusal } from "./support/calls.ts";
 import { type Lab, labSystem, startLab } from "./support/lab.ts";
 import { labTool, runContext, type ToolOptions } from "./support/tool.ts";
 
@@ -27,19 +27,6 @@ afterAll(async () => {
 
 const Fail = z.object({ code: z.int(), text: z.string() });
 const Blob = z.object({ payload: z.string().optional(), answerBytes: z.int().optional() });
-
-async function call(binding: Binding, input: unknown, context: RunContext = runContext()): Promise<unknown> {
-  return binding.run(await binding.plan(input, { signal: context.signal }), context);
-}
-
-async function refusal(work: Promise<unknown>): Promise<Refusal> {
-  const error: unknown = await work.then(
-    (value) => new Error(`answered ${JSON.stringify(value)}`),
-    (reason: unknown) => reason,
-  );
-  if (!(error instanceof Refusal)) throw error;
-  return error;
-}
 
 const bind = (options: ToolOptions): Binding => handler.bind(labTool(options));
 
@@ -113,19 +100,6 @@ describe("every status", () => {
   test("a status that does not exist is UNKNOWN", async () => {
     const got = await refusal(call(bind({ method: "Fail", input: Fail }), { code: 99, text: "" }));
     expect(got).toMatchObject({ code: "TARGET_FAILED", details: { status: "UNKNOWN" } });
-  });
-
-  test.each([
-    [
-      "INTERNAL",
-      "Received RST_STREAM with code 2 triggered by internal client error: Session closed with error code 2",
-    ],
-    ["RESOURCE_EXHAUSTED", "Bandwidth exhausted or memory limit exceeded"],
-  ] as const)("%s of a broken connection counts as unavailable", async (name, text) => {
-    const input = { code: status[name], text };
-    expect((await refusal(call(bind({ method: "Fail", input: Fail }), input))).code).toBe("TARGET_UNAVAILABLE");
-    const write = bind({ method: "Fail", input: Fail, classification: "write" });
-    expect((await refusal(call(write, input))).code).toBe("OUTCOME_UNKNOWN");
   });
 });
 

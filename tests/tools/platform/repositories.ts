@@ -70,6 +70,9 @@ export function configFor(directory: string): ToolConfig {
     sample: () => "self",
     repository: () => place.workTree ?? place.gitDir,
     gitDirectory: () => place.gitDir,
+    setting: () => "",
+    path: () => "",
+    has: () => false,
   };
 }
 

@@ -1,10 +1,11 @@
 import {
+  type handleServerStreamingCall,
   type handleUnaryCall,
   loadPackageDefinition,
   Server,
   ServerCredentials,
   type ServiceClientConstructor,
-  type status,
+  status,
 } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 import { type CertificateSet, DEVELOPMENT_SERVER_NAME } from "../../../../src/dev/make-certificates.ts";
@@ -20,13 +21,56 @@ export interface Lab {
   hangCancelled(): Promise<void>;
   /** How many calls reached a method. */
   calls(): number;
+  /** What its health service says from now on: a number of grpc.health.v1, or that it does not know the service. */
+  setHealth(health: number | "unknown service"): void;
   close(): void;
 }
 
 export interface LabOptions {
   readonly certificates?: CertificateSet;
   readonly port?: number;
+  /** Whether it has a health service. */
+  readonly health?: boolean;
 }
+
+/** Ends by itself, by an error, or never, as it is asked to. */
+const list =
+  ({ pass }: Turnstile): handleServerStreamingCall<ListRequest, unknown> =>
+  (call) => {
+    const { items = 0, labelBytes = 0, ending = "" } = call.request;
+    call.on("cancelled", pass);
+    let sent = 0;
+    const more = (): void => {
+      while (sent < items && !call.cancelled) {
+        sent += 1;
+        if (!call.write({ label: String(sent).padEnd(labelBytes, "x") })) return void call.once("drain", more);
+      }
+      if (ending === "") call.end();
+      if (ending !== "" && ending !== "hang")
+        call.emit("error", { code: status[ending as "ABORTED"], details: ending });
+    };
+    more();
+  };
+
+interface ListRequest {
+  readonly items?: number;
+  readonly labelBytes?: number;
+  readonly ending?: string;
+}
+
+const same = (bytes: Buffer): Buffer => bytes;
+
+const HEALTH = {
+  Check: {
+    path: "/grpc.health.v1.Health/Check",
+    requestStream: false,
+    responseStream: false,
+    requestSerialize: same,
+    requestDeserialize: same,
+    responseSerialize: same,
+    responseDeserialize: same,
+  },
+} as const;
 
 interface Turnstile {
   readonly pass: () => void;
@@ -60,7 +104,7 @@ function serverCredentials(certificates: CertificateSet | undefined): ServerCred
 
 type Unary = handleUnaryCall<Record<string, never>, unknown>;
 
-export async function startLab({ certificates, port = 0 }: LabOptions = {}): Promise<Lab> {
+export async function startLab({ certificates, port = 0, health = false }: LabOptions = {}): Promise<Lab> {
   const begun = turnstile();
   const cancelled = turnstile();
   let calls = 0;
@@ -78,9 +122,10 @@ export async function startLab({ certificates, port = 0 }: LabOptions = {}): Pro
       const { payload = "", answerBytes = 0 } = request as unknown as { payload?: string; answerBytes?: number };
       callback(null, { payload: "x".repeat(answerBytes), receivedBytes: payload.length });
     },
-    Inspect: ({ metadata }, callback) => {
-      const texts = Object.entries(metadata.getMap()).map(([key, value]) => [key, value.toString()]);
-      callback(null, { headers: Object.fromEntries(texts) });
+    Inspect: (call, callback) => {
+      const texts = Object.entries(call.metadata.getMap()).map(([key, value]) => [key, value.toString()]);
+      const peer = call.getAuthContext().sslPeerCertificate?.fingerprint256 ?? "";
+      callback(null, { headers: { ...Object.fromEntries(texts), "lab-peer": peer, "lab-port": String(bound) } });
     },
     Keys: (_call, callback) => callback(null, {}),
   };
@@ -95,9 +140,18 @@ export async function startLab({ certificates, port = 0 }: LabOptions = {}): Pro
       method(call, callback);
     },
   ]);
-  const streams = { Watch: () => undefined, Upload: () => undefined };
+  const streams = { Watch: () => undefined, Upload: () => undefined, List: list(cancelled) };
   server.addService(lab.v1.Lab.service, { ...Object.fromEntries(counted), ...streams });
-  const bound = await new Promise<number>((resolve, reject) => {
+  let healthy: number | "unknown service" = 1;
+  if (health) {
+    server.addService(HEALTH, {
+      Check: ((_call, callback) =>
+        healthy === "unknown service"
+          ? callback({ code: status.NOT_FOUND, details: "?" })
+          : callback(null, Buffer.from([8, healthy]))) satisfies handleUnaryCall<Buffer, Buffer>,
+    });
+  }
+  const bound: number = await new Promise<number>((resolve, reject) => {
     server.bindAsync(`127.0.0.1:${port}`, serverCredentials(certificates), (error, boundPort) =>
       error ? reject(error) : resolve(boundPort),
     );
@@ -107,6 +161,9 @@ export async function startLab({ certificates, port = 0 }: LabOptions = {}): Pro
     hangBegun: begun.passed,
     hangCancelled: cancelled.passed,
     calls: () => calls,
+    setHealth: (now) => {
+      healthy = now;
+    },
     close: () => server.forceShutdown(),
   };
 }

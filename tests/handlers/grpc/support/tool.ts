@@ -11,6 +11,8 @@ export interface ToolOptions {
   readonly system?: string;
   readonly outputBytesMax?: number;
   readonly accepts?: readonly unknown[];
+  readonly output?: z.ZodType;
+  readonly stream?: { readonly itemsMax: number; readonly bytesMax: number };
 }
 
 /** A tool as `defineTool` leaves it, for one method of the lab. */
@@ -24,11 +26,19 @@ export function labTool(options: ToolOptions): Tool {
     category: classification === "read" ? "read" : "network",
     permissions: { required: ["lab:use"] },
     input: options.input ?? z.object({}),
-    output: z.unknown(),
+    output: options.output ?? z.unknown(),
     outputPolicy: {},
     inputPolicy: {},
     approval: {},
-    target: { system, grpc: { package: options.package ?? "lab.v1", service, method: options.method } },
+    target: {
+      system,
+      grpc: {
+        package: options.package ?? "lab.v1",
+        service,
+        method: options.method,
+        ...(options.stream !== undefined && { stream: options.stream }),
+      },
+    },
     timeoutMs: 10_000,
     limits: { outputBytesMax: options.outputBytesMax ?? 8_000_000, concurrentCallsMax: 1_000 },
     idempotent: options.idempotent ?? false,

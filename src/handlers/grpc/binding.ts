@@ -1,0 +1,140 @@
+import { Refusal } from "../../core/errors.ts";
+import type { Binding, ExecutionPlan, GrpcTarget, Json, RunContext, Tool } from "../../core/types.ts";
+import { leaveOutAbsent } from "./absent-fields.ts";
+import type { AssertionSigner } from "./assertion.ts";
+import type { Channels, ToolClass } from "./channels.ts";
+import type { EncodedMessage } from "./codec.ts";
+import type { Method } from "./contract.ts";
+import type { Link } from "./link.ts";
+import type { Difference } from "./message-difference.ts";
+import { callMetadata } from "./metadata.ts";
+import { AttemptFailed, answerTooLarge, type FailedCall, notSent, refusalOf } from "./status.ts";
+import { collect, type StreamedList } from "./stream.ts";
+import type { PreparedSystem } from "./system.ts";
+
+interface BindingParts {
+  readonly system: PreparedSystem;
+  readonly method: Method;
+  readonly channels: Channels;
+  readonly target: GrpcTarget;
+  readonly sign?: AssertionSigner | undefined;
+}
+
+/** One attempt at one call. */
+interface Attempt {
+  readonly link: Link;
+  readonly bytes: Buffer;
+  readonly context: RunContext;
+}
+
+function toolClassOf(tool: Tool, { grpc }: GrpcTarget): ToolClass {
+  if (grpc.stream !== undefined) return "stream";
+  return tool.classification === "read" ? "read" : "change";
+}
+
+/** One tool's way to its method. */
+export class GrpcBinding implements Binding {
+  readonly #tool: Tool;
+  readonly #parts: BindingParts;
+  readonly #endpoint: string;
+  readonly #safe: boolean;
+  readonly #toolClass: ToolClass;
+
+  constructor(tool: Tool, parts: BindingParts) {
+    this.#tool = tool;
+    this.#parts = parts;
+    this.#endpoint = parts.system.reach.servers.map(({ address }) => address).join(",");
+    this.#safe = tool.classification === "read" || tool.idempotent;
+    this.#toolClass = toolClassOf(tool, parts.target);
+  }
+
+  plan(input: unknown): ExecutionPlan {
+    const { system, method, channels } = this.#parts;
+    const encoded = method.request.encode(input);
+    if ("reason" in encoded) throw this.#misdeclared(encoded);
+    this.#checkSize(encoded);
+    const { tls } = channels.endpoint(system.name).reach;
+    return {
+      kind: "grpc",
+      system: system.name,
+      endpoint: this.#endpoint,
+      path: method.path,
+      tls: tls === null ? null : { serverName: tls.serverName, rootSha256: tls.rootSha256 },
+      message: encoded.message,
+    };
+  }
+
+  async run(plan: ExecutionPlan, context: RunContext): Promise<unknown> {
+    const { system, method, channels } = this.#parts;
+    if (plan["path"] !== method.path || plan["endpoint"] !== this.#endpoint) {
+      throw new Refusal("INTERNAL", "The call could not be made.", { cause: "the plan belongs to another target" });
+    }
+    const link = channels.link(system.name, this.#toolClass);
+    const bytes = method.request.bytes(plan["message"] as Json);
+    const call: FailedCall = { system: system.name, path: method.path, safe: this.#safe, signal: context.signal };
+    const answer = await system.resilience
+      .run({
+        ...call,
+        attempt: () => this.#attempt({ link, bytes, context }),
+        connected: () => link.readyCount() > 0,
+      })
+      .catch((error: unknown) => Promise.reject(error instanceof AttemptFailed ? refusalOf(error, call) : error));
+    return this.#read(answer, call);
+  }
+
+  async #attempt({ link, bytes, context }: Attempt): Promise<Buffer | StreamedList> {
+    const { system, method, target, sign } = this.#parts;
+    const { deadline, signal, caller, traceId } = context;
+    // Asked apart from the call, so that a failure to connect is known to have changed nothing.
+    const connecting = link.connect(signal);
+    const isConnected = connecting === true || (await connecting);
+    if (!isConnected || signal.aborted) throw notSent(signal);
+    const metadata = callMetadata(system.metadata, this.#tool.name, context);
+    if (sign !== undefined) {
+      const { name: tool } = this.#tool;
+      const asserted = { system: system.name, caller, tool, method: method.path, message: bytes, traceId };
+      metadata.set("x-caller-assertion", await sign(asserted));
+      // A signal that fired meanwhile would not be heard any more.
+      if (signal.aborted) throw notSent(signal);
+    }
+    const request = { path: method.path, bytes, metadata, deadline, signal };
+    const bounds = target.grpc.stream;
+    return bounds === undefined ? link.unary(request) : collect(link.stream(request), { ...bounds, signal });
+  }
+
+  #read(answer: Buffer | StreamedList, call: FailedCall): unknown {
+    const isOne = Buffer.isBuffer(answer);
+    const bytes = isOne ? answer.length : answer.items.reduce((sum, { length }) => sum + length, 0);
+    if (bytes > this.#tool.limits.outputBytesMax) throw answerTooLarge(call, bytes);
+    try {
+      const decoded = isOne
+        ? this.#decode(answer)
+        : { ...answer, items: answer.items.map((item) => this.#decode(item)) };
+      leaveOutAbsent(decoded, this.#tool.output);
+      return decoded;
+    } catch {
+      throw new Refusal("INVALID_OUTPUT", "The service's answer is not what its contract declares.", {
+        cause: { system: call.system, path: call.path, answerBytes: bytes },
+      });
+    }
+  }
+
+  #decode(message: Buffer): unknown {
+    return this.#parts.method.response.decode(message);
+  }
+
+  #misdeclared({ field, reason }: Difference): Refusal {
+    return new Refusal("INTERNAL", "This tool's manifest does not fit its service; an operator must mend it.", {
+      cause: { tool: this.#tool.name, path: this.#parts.method.path, field, reason },
+    });
+  }
+
+  #checkSize({ bytes }: EncodedMessage): void {
+    const max = this.#parts.system.maxMessageBytes;
+    if (bytes.length <= max) return;
+    throw new Refusal(
+      "INVALID_INPUT",
+      `The arguments make a message of ${bytes.length} bytes; at most ${max} are sent.`,
+    );
+  }
+}

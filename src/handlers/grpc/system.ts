@@ -1,0 +1,78 @@
+import type { Metadata } from "@grpc/grpc-js";
+import { StartupError } from "../../core/errors.ts";
+import type { CertificateSource } from "./certificate-files.ts";
+import { Contract, type ProtoSource } from "./contract.ts";
+import { type HealthCheck, HealthProbe } from "./health.ts";
+import { type Endpoint, KEEPALIVE_DEFAULTS, type Keepalive } from "./link.ts";
+import { systemMetadata } from "./metadata.ts";
+import { RESILIENCE_DEFAULTS, Resilience, type ResilienceLimits } from "./resilience.ts";
+import { type GrpcTls, type Reach, type ReachOptions, reach } from "./tls-identity.ts";
+
+/** One gRPC service as the configuration names it. */
+export interface GrpcSystem extends ProtoSource, ReachOptions {
+  /** Where `tls` was read from, for noticing when it changes. */
+  readonly certificates?: CertificateSource;
+  /** Sent with every call to this system. */
+  readonly metadata?: Readonly<Record<string, string>>;
+  /** Bound of one message, both ways. */
+  readonly maxMessageBytes: number;
+  readonly keepalive?: Keepalive;
+  readonly resilience?: Partial<ResilienceLimits>;
+  /** Whether its health is asked for, and by which name. */
+  readonly health?: HealthCheck;
+}
+
+/** A system whose files were read and whose settings were checked. */
+export interface PreparedSystem {
+  readonly name: string;
+  readonly maxMessageBytes: number;
+  /** As it was at the start: certificates may have been exchanged since. */
+  readonly reach: Reach;
+  readonly contract: Contract;
+  readonly metadata: Metadata;
+  readonly resilience: Resilience;
+  readonly health: HealthProbe | undefined;
+  /** How it is reached with these certificates. */
+  endpoint(reached: Reach): Endpoint;
+  readonly rotation:
+    | { readonly tls: GrpcTls; readonly source: CertificateSource; readonly read: (tls: GrpcTls) => Reach }
+    | undefined;
+}
+
+function prepare(name: string, system: GrpcSystem, random: () => number): PreparedSystem {
+  const { maxMessageBytes, keepalive = KEEPALIVE_DEFAULTS, tls, certificates, health } = system;
+  if (!Number.isSafeInteger(maxMessageBytes) || maxMessageBytes < 1) {
+    throw new StartupError([`systems.${name}.maxMessageBytes: must be a positive integer`]);
+  }
+  const read = (renewed: GrpcTls): Reach => reach(name, { ...system, tls: renewed });
+  return {
+    name,
+    maxMessageBytes,
+    reach: reach(name, system),
+    contract: new Contract(name, system),
+    metadata: systemMetadata(name, system.metadata),
+    resilience: new Resilience({ ...RESILIENCE_DEFAULTS, ...system.resilience }, random),
+    health: health === undefined ? undefined : new HealthProbe(health),
+    endpoint: (reached) => ({ reach: reached, maxMessageBytes, keepalive }),
+    rotation: tls === undefined || certificates === undefined ? undefined : { tls, source: certificates, read },
+  };
+}
+
+/** Reads proto files and checks addresses and certificates; throws one `StartupError` with all that is wrong. */
+export function prepareAll(
+  systems: ReadonlyMap<string, GrpcSystem>,
+  random: () => number,
+): ReadonlyMap<string, PreparedSystem> {
+  const prepared = new Map<string, PreparedSystem>();
+  const problems: string[] = [];
+  for (const [name, system] of systems) {
+    try {
+      prepared.set(name, prepare(name, system, random));
+    } catch (error) {
+      if (!(error instanceof StartupError)) throw error;
+      problems.push(...error.problems);
+    }
+  }
+  if (problems.length > 0) throw new StartupError(problems);
+  return prepared;
+}

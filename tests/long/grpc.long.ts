@@ -1,0 +1,57 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { type GrpcHandler, grpcHandler } from "../../src/handlers/grpc/handler.ts";
+import { call } from "../handlers/grpc/support/calls.ts";
+import { type Lab, labSystem, startLab } from "../handlers/grpc/support/lab.ts";
+import { rotateUnderLoad } from "../handlers/grpc/support/rotation-load.ts";
+import { labTool } from "../handlers/grpc/support/tool.ts";
+
+/** Long: what only shows after many calls. */
+const CALLS = 100_000;
+const LANES = 32;
+const GROWTH_MAX = 1.25;
+
+let lab: Lab;
+let handler: GrpcHandler;
+
+beforeAll(async () => {
+  lab = await startLab();
+  handler = grpcHandler({ systems: new Map([["lab", labSystem(lab.port)]]) });
+});
+afterAll(async () => {
+  await handler.close();
+  lab.close();
+});
+
+/** Of this process, which holds the service too. */
+function residentMb(): number {
+  Bun.gc(true);
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync("/proc/self/status", "utf8"))?.[1]) / 1_024;
+}
+
+test("100,000 gRPC calls leave memory flat", async () => {
+  const binding = handler.bind(labTool({ method: "Inspect" }));
+  const run = async (count: number): Promise<void> => {
+    let left = count;
+    const lane = async (): Promise<void> => {
+      while (left-- > 0) await call(binding, {});
+    };
+    await Promise.all(Array.from({ length: LANES }, lane));
+  };
+  await run(CALLS / 2);
+  const half = residentMb();
+  await run(CALLS / 2);
+  expect(residentMb() / half).toBeLessThan(GROWTH_MAX);
+}, 300_000);
+
+test("certificates are exchanged under load for long, and no call is lost", async () => {
+  const { answered, refused, identities, events } = await rotateUnderLoad({
+    seconds: 20,
+    callsPerSecond: 1_000,
+    rotations: 10,
+  });
+  expect(refused).toEqual([]);
+  expect(answered).toBe(20_000);
+  expect(identities).toBe(events.length + 1);
+  expect(events.length).toBeGreaterThan(5);
+}, 120_000);
