@@ -1,4 +1,4 @@
-import { readFileSync, watch } from "node:fs";
+import { lstatSync, readFileSync, watch } from "node:fs";
 import { dirname } from "node:path";
 import type { GrpcTls } from "./tls-identity.ts";
 
@@ -20,12 +20,13 @@ export interface CertificatePaths {
 
 /**
  * Certificates in files. Their folders are watched, not the files: Kubernetes and SPIFFE replace a symbolic link beside them,
- * and a watch on a file is dead after the first exchange.
+ * and a watch on a file is dead after the first exchange. So is one on a folder that is itself such a link: the folder that
+ * holds the link is watched too.
  */
 export function certificateFiles({ rootCert, clientCert, clientKey, serverName }: CertificatePaths): CertificateSource {
-  const folders = new Set(
-    [rootCert, clientCert, clientKey].flatMap((path) => (path === undefined ? [] : dirname(path))),
-  );
+  const paths = [rootCert, clientCert, clientKey].filter((path) => path !== undefined);
+  const named = paths.map((path) => dirname(path));
+  const folders = new Set([...named, ...named.filter(isLink).map((folder) => dirname(folder))]);
   return {
     read: () => ({
       rootCert: readFileSync(rootCert),
@@ -40,6 +41,10 @@ export function certificateFiles({ rootCert, clientCert, clientKey, serverName }
       };
     },
   };
+}
+
+function isLink(folder: string): boolean {
+  return lstatSync(folder, { throwIfNoEntry: false })?.isSymbolicLink() ?? false;
 }
 
 /** Nothing where a folder cannot be watched: whoever watches also looks from time to time. */

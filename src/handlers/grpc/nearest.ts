@@ -13,15 +13,39 @@ export function nearest(name: string, known: Iterable<string>): readonly string[
   return [...known].sort((left, right) => score(right) - score(left) || left.localeCompare(right));
 }
 
-/** The one name that was probably meant, when one is much like it: a letter more, less or other, or another spelling. */
+const NAME_CHARS_MAX = 64;
+/** From how many letters on a name may have one slip, and two. */
+const ONE_SLIP_CHARS = 3;
+const TWO_SLIPS_CHARS = 10;
+
+/** The one name that was probably meant: another spelling of the same words, or a slip of the hand, in a long one two. */
 export function meant(name: string, known: Iterable<string>): string | undefined {
-  const [first] = nearest(name, known);
   const plain = (text: string): string => text.toLowerCase().replaceAll(/[_-]/g, "");
-  if (first === undefined) return undefined;
-  if (plain(first) === plain(name)) return first;
-  const wanted = pieces(name);
-  const shared = [...pieces(first)].filter((piece) => wanted.has(piece)).length;
-  return shared * 3 >= Math.max(first.length, name.length) ? first : undefined;
+  const names = [...known].filter((other) => other.length <= NAME_CHARS_MAX);
+  const same = names.find((other) => plain(other) === plain(name));
+  if (same !== undefined || name.length > NAME_CHARS_MAX) return same;
+  const bound = Number(name.length >= ONE_SLIP_CHARS) + Number(name.length >= TWO_SLIPS_CHARS);
+  const near = names.map((other) => ({ other, slips: slips(name, other) })).filter((one) => one.slips <= bound);
+  return near.sort((left, right) => left.slips - right.slips)[0]?.other;
+}
+
+/** How many letters must be added, taken away, changed or swapped with their neighbour. */
+function slips(from: string, to: string): number {
+  let before: readonly number[] = [];
+  let row: readonly number[] = Array.from({ length: to.length + 1 }, (_, at) => at);
+  for (let at = 1; at <= from.length; at += 1) {
+    const next = [at];
+    for (let other = 1; other <= to.length; other += 1) {
+      const isSame = from[at - 1] === to[other - 1];
+      const isSwapped = at > 1 && from[at - 1] === to[other - 2] && from[at - 2] === to[other - 1];
+      const swapped = isSwapped ? (before[other - 2] ?? Number.POSITIVE_INFINITY) + 1 : Number.POSITIVE_INFINITY;
+      const changed = (row[other - 1] ?? 0) + (isSame ? 0 : 1);
+      next.push(Math.min((row[other] ?? 0) + 1, (next[other - 1] ?? 0) + 1, changed, swapped));
+    }
+    before = row;
+    row = next;
+  }
+  return row[to.length] ?? 0;
 }
 
 /** The first few, for a message. */

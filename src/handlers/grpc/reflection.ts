@@ -63,6 +63,8 @@ export interface ReflectionOptions {
   readonly metadata: Metadata;
   /** Full names of the services whose contracts are wanted. */
   readonly services: readonly string[];
+  /** For one server, all its answers together. */
+  readonly timeoutMs?: number;
 }
 
 /** What went wrong, with the gRPC status if the server gave one. Its text is the operator's alone. */
@@ -132,18 +134,18 @@ const asIs = (bytes: Buffer): Buffer => bytes;
 async function fromService(
   client: Client,
   path: string,
-  { metadata, services }: ReflectionOptions,
+  { metadata, services, timeoutMs = TIMEOUT_MS }: ReflectionOptions,
 ): Promise<readonly Uint8Array[] | "unimplemented"> {
   const stream: Stream = client.makeBidiStreamRequest(path, asIs, asIs, metadata);
   let isLate = false;
   const timer = setTimeout(() => {
     isLate = true;
     stream.cancel();
-  }, TIMEOUT_MS);
+  }, timeoutMs);
   try {
     return await new Conversation(stream).collect(services);
   } catch (error) {
-    if (isLate) throw new ReflectionFailed(`did not answer within ${TIMEOUT_MS} ms`, status.DEADLINE_EXCEEDED);
+    if (isLate) throw new ReflectionFailed(`did not answer within ${timeoutMs} ms`, status.DEADLINE_EXCEEDED);
     if (error instanceof ReflectionFailed) throw error;
     const code = codeOf(error);
     if (code === status.UNIMPLEMENTED) return "unimplemented";

@@ -98,24 +98,34 @@ class Comparison {
     const def = defOf(shape);
     if (isAny(message)) this.#any(shape, message, path);
     if (WELL_KNOWN.has(message.fullName) || def.type !== "object") return;
+    const keys = Object.keys(def.shape);
     for (const [key, declared] of Object.entries(def.shape)) {
       const place = { path: joinPath(path, key), depth: depth + 1 };
       const field = message.fields.get(key);
-      if (field === undefined) this.#unknown(declared, message, { path: place.path, key });
+      if (field === undefined) this.#unknown(declared, message, { path: place.path, key, declared: keys });
       else this.#field(declared, field, place);
     }
     const isStrict = def.catchall !== undefined && defOf(def.catchall).type === "never";
     const isOpen = def.catchall !== undefined && !isStrict;
-    if (this.#side === "output" && !isOpen) this.#uncovered(Object.keys(def.shape), message, { path, isStrict });
+    if (this.#side === "output" && !isOpen) this.#uncovered(keys, message, { path, isStrict });
   }
 
-  #unknown(declared: Schema, message: MessageShape, at: { readonly path: string; readonly key: string }): void {
+  #unknown(
+    declared: Schema,
+    message: MessageShape,
+    at: { readonly path: string; readonly key: string; readonly declared: readonly string[] },
+  ): void {
     // A oneof's name may tell which of its members is set.
     if (message.oneofs.has(at.key) || this.#shapes(declared).length === 0) return;
     const names = [...message.fields.keys()];
     const like = meant(at.key, names);
     const hint = like === undefined ? "" : `; did you mean ${like}?`;
-    this.#fault(at.path, `${message.fullName} has no such field; it has ${listed(names)}${hint}`);
+    const text = `${message.fullName} has no such field; it has ${listed(names)}${hint}`;
+    // A field that may be missing may be one that the service is still to get, unless it looks like one that it has.
+    const isSlip = like !== undefined && !at.declared.includes(like);
+    const mayBeMissing = this.#side === "output" && declared._zod.optin === "optional" && !isSlip;
+    if (mayBeMissing) this.#note(at.path, text);
+    else this.#fault(at.path, text);
   }
 
   #field(declared: Schema, field: FieldShape, place: Place): void {
@@ -149,10 +159,13 @@ class Comparison {
     const given = this.#shapes(declared).map((shape) => kindsOfSchema(shape, this.#end));
     if (kinds === undefined || given.length === 0) return true;
     if (given.some((some) => some === undefined || some.some((kind) => kinds.includes(kind)))) return true;
-    const wide = field.label === "single" && kinds[0] === "string" && /64/.test(nameOf(field.value));
-    const hint = wide ? ": 64 bits come as a decimal string, so write z.string(), or z.coerce.number()" : "";
     const mine = [...new Set(given.flat())].sort().join(" or ");
-    this.#fault(path, `is ${mine} here, and ${kinds.join(" or ")} in the proto (${describe(field)})${hint}`);
+    const isWide =
+      field.label === "single" && this.#side === "output" && mine === "number" && /64/.test(nameOf(field.value));
+    const text = isWide
+      ? "is 64 bits wide and comes as a decimal string: write z.string(), or z.coerce.number()"
+      : `is ${mine} here, and ${kinds.join(" or ")} in the proto (${describe(field)})`;
+    this.#fault(path, text);
     return false;
   }
 

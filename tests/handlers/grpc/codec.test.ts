@@ -199,7 +199,9 @@ function meaningOf(value: unknown, key = ""): unknown {
   if (Array.isArray(value)) return value.map((item) => meaningOf(item, key));
   if (typeof value === "object" && value !== null) {
     const inner = Object.entries(value)
-      .filter(([name, item]) => name !== "contact" && item !== undefined)
+      .filter(
+        ([name, item]) => name !== "contact" && item !== undefined && !(name.startsWith("wrapped") && item === null),
+      )
       .map(([name, item]): [string, unknown] => [name, meaningOf(item, name)]);
     return Object.fromEntries(inner.filter(([, item]) => !isEmpty(item)));
   }

@@ -1,8 +1,11 @@
 import { afterEach, describe, expect, test } from "bun:test";
+import { Metadata } from "@grpc/grpc-js";
 import type { Tool } from "../../../src/core/types.ts";
 import { makeCertificates } from "../../../src/dev/make-certificates.ts";
 import { Contract, type ProtoSource } from "../../../src/handlers/grpc/contract.ts";
 import { withReflection } from "../../../src/handlers/grpc/reflected-systems.ts";
+import { reflectedFiles } from "../../../src/handlers/grpc/reflection.ts";
+import { reach } from "../../../src/handlers/grpc/tls-identity.ts";
 import { fileDescriptor, filesOf, oneMethodFile } from "./support/descriptors.ts";
 import { KINDS_PROTO, KINDS_SET, kindsTarget } from "./support/kinds.ts";
 import { labTls } from "./support/lab.ts";
@@ -187,6 +190,13 @@ describe("servers that do not serve", () => {
     expect(problems[0]).toContain("descriptorSet");
     expect(problems[0]).not.toContain("\u001b");
     expect(system).toBeUndefined();
+  });
+
+  test("silence", async () => {
+    const { port } = await serving(() => "silence");
+    const reached = reach("kinds", { endpoint: `127.0.0.1:${port}`, plaintext: true });
+    const asking = reflectedFiles({ reach: reached, metadata: new Metadata(), services: ["one.S"], timeoutMs: 50 });
+    await expect(asking).rejects.toThrow("did not answer within 50 ms");
   });
 
   test("nobody there", async () => {

@@ -72,11 +72,15 @@ function install({ rootCert, client }: Installed): void {
 const clientOf = ({ client }: Installed) => ({ rootCert: first.rootCert, client });
 const fingerprint = ({ client }: Installed): string => new X509Certificate(client.cert).fingerprint256;
 
-function start(initial: Installed = first): void {
+function start(initial: Installed = first, through = ""): void {
   install(clientOf(initial));
   const names = ["ca.pem", "client.pem", "client-key.pem"] as const;
   for (const name of names) symlinkSync(`..data/${name}`, join(folder, name));
-  const [rootCert, clientCert, clientKey] = names.map((name) => join(folder, name)) as [string, string, string];
+  const [rootCert, clientCert, clientKey] = names.map((name) => join(folder, through, name)) as [
+    string,
+    string,
+    string,
+  ];
   const source = certificateFiles({ rootCert, clientCert, clientKey, serverName: DEVELOPMENT_SERVER_NAME });
   const system = labSystem(lab.port, { tls: source.read(), certificates: source });
   handler = grpcHandler({ systems: new Map([["lab", system]]) });
@@ -132,6 +136,17 @@ describe("new certificates", () => {
     install(clientOf(first));
     await reported("certificates.changed");
     expect(await peer()).toBe(fingerprint(first));
+  });
+
+  test("are found where the configuration names the folder that is exchanged", async () => {
+    start(first, "..data");
+    expect(await peer()).toBe(fingerprint(first));
+    for (const set of [second, first]) {
+      events = [];
+      install(clientOf(set));
+      await reported("certificates.changed");
+      expect(await peer()).toBe(fingerprint(set));
+    }
   });
 
   test("are what a plan names", async () => {

@@ -10,7 +10,7 @@ function codeFor(status: StatusName, safe: boolean): string {
   return refusalOf(failed, { system: "s", path: "/p", safe, signal: new AbortController().signal }).code;
 }
 
-const documented = [...README.matchAll(/^\| ([A-Z_]+) \| ([A-Z_]+) \| ([A-Z_]+) \|/gm)].map(
+const documented = [...README.matchAll(/^\| ([A-Z_]+) +\| ([A-Z_]+) +\| ([A-Z_]+) +\|/gm)].map(
   ([, status = "", safe = "", change = ""]) => ({ status, safe, change }),
 );
 

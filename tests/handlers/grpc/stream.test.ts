@@ -80,9 +80,16 @@ describe("a stream is a bounded list", () => {
 
   test("ends when the caller leaves", async () => {
     const controller = new AbortController();
-    const work = refusal(call(bind(), { items: 2, ending: "hang" }, runContext({ signal: controller.signal })));
-    setTimeout(() => controller.abort(new DOMException("gone", "AbortError")), 20);
+    const own = await startLab();
+    const reading = grpcHandler({ systems: new Map([["lab", labSystem(own.port)]]) });
+    const binding = reading.bind(labTool({ method: "List", input, output, stream: bounds }));
+    const work = refusal(call(binding, { items: 2, ending: "hang" }, runContext({ signal: controller.signal })));
+    await own.streamBegun();
+    controller.abort(new DOMException("gone", "AbortError"));
     expect((await work).code).toBe("CANCELLED");
+    await own.hangCancelled();
+    await reading.close();
+    own.close();
   });
 
   test.each([

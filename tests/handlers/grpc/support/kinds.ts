@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Contract, type Method, type ProtoSource } from "../../../../src/handlers/grpc/contract.ts";
 
-export const KINDS_FOLDER = join(import.meta.dir, "kinds");
+export const KINDS_FOLDER = join(import.meta.dir, "..", "kinds");
 const SET = join(KINDS_FOLDER, "kinds.binpb");
 
 export const KINDS_PROTO: ProtoSource = { protoDirs: [KINDS_FOLDER] };

@@ -19,6 +19,7 @@ export interface Lab {
   /** Resolves when the server has seen a `Hang` call begin, and when it has seen one cancelled. */
   hangBegun(): Promise<void>;
   hangCancelled(): Promise<void>;
+  streamBegun(): Promise<void>;
   /** How many calls reached a method. */
   calls(): number;
   /** What its health service says from now on: a number of grpc.health.v1, or that it does not know the service. */
@@ -35,10 +36,11 @@ export interface LabOptions {
 
 /** Ends by itself, by an error, or never, as it is asked to. */
 const list =
-  ({ pass }: Turnstile): handleServerStreamingCall<ListRequest, unknown> =>
+  (begun: Turnstile, cancelled: Turnstile): handleServerStreamingCall<ListRequest, unknown> =>
   (call) => {
     const { items = 0, labelBytes = 0, ending = "" } = call.request;
-    call.on("cancelled", pass);
+    begun.pass();
+    call.on("cancelled", cancelled.pass);
     let sent = 0;
     const more = (): void => {
       while (sent < items && !call.cancelled) {
@@ -107,6 +109,7 @@ type Unary = handleUnaryCall<Record<string, never>, unknown>;
 export async function startLab({ certificates, port = 0, health = false }: LabOptions = {}): Promise<Lab> {
   const begun = turnstile();
   const cancelled = turnstile();
+  const streamed = turnstile();
   let calls = 0;
   const definition = loadSync("lab.proto", { includeDirs: [LAB_PROTO_FOLDER], oneofs: true });
   const lab = (loadPackageDefinition(definition) as unknown as { lab: { v1: { Lab: ServiceClientConstructor } } }).lab;
@@ -140,7 +143,7 @@ export async function startLab({ certificates, port = 0, health = false }: LabOp
       method(call, callback);
     },
   ]);
-  const streams = { Watch: () => undefined, Upload: () => undefined, List: list(cancelled) };
+  const streams = { Watch: () => undefined, Upload: () => undefined, List: list(streamed, cancelled) };
   server.addService(lab.v1.Lab.service, { ...Object.fromEntries(counted), ...streams });
   let healthy: number | "unknown service" = 1;
   if (health) {
@@ -160,6 +163,7 @@ export async function startLab({ certificates, port = 0, health = false }: LabOp
     port: bound,
     hangBegun: begun.passed,
     hangCancelled: cancelled.passed,
+    streamBegun: streamed.passed,
     calls: () => calls,
     setHealth: (now) => {
       healthy = now;
