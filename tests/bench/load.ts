@@ -30,7 +30,10 @@ async function run({ port, token, body, connections, requests }: Orders): Promis
       let at = 0;
       let text = "";
       const next = (socket: { write(data: Uint8Array): number; end(): void }): void => {
-        if (sent >= requests) return socket.end();
+        if (sent >= requests) {
+          socket.end();
+          return;
+        }
         sent += 1;
         at = performance.now();
         socket.write(request);

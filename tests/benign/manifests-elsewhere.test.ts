@@ -80,6 +80,6 @@ test("a file that holds no tool is named, and so is a folder, which may be fille
     return runStc(["check", "--config", join(folder, "stc.yaml")]);
   };
   const why = (path: string) => `${join(folder, path)} holds no tool: nothing there exports what defineTool returns`;
-  expect(await check("./tools")).toMatchObject({ code: 0, out: `note: tools[0]: ${why("tools")}\nok: 0 tools\n` });
+  expect(await check("./tools")).toMatchObject({ code: 0, out: `ok: 0 tools\nnote: tools[0]: ${why("tools")}\n` });
   expect(await check("./value.ts")).toMatchObject({ code: 78, err: expect.stringContaining(why("value.ts")) });
 });
