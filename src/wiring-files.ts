@@ -12,7 +12,6 @@ import {
 import { tmpdir, userInfo } from "node:os";
 import { basename, delimiter, isAbsolute, join } from "node:path";
 import { type Config, type GrpcSystemConfig, type IssuerConfig, isGrpcSystem, pathFrom } from "./config.ts";
-import { StartupError } from "./core/errors.ts";
 import { inspectRepository } from "./handlers/cli/git-repository.ts";
 import { certificateFiles } from "./handlers/grpc/certificate-files.ts";
 import type { ProtoSource } from "./handlers/grpc/contract.ts";
@@ -146,15 +145,16 @@ export function readIssuers(config: Config, problems: string[]): readonly Issuer
   return profiles.every((profile) => profile !== undefined) ? profiles : undefined;
 }
 
-/** @throws {StartupError} for a key that cannot be read, or is too short to hide anything */
-export function readHashKey(config: Config): Uint8Array | undefined {
+/** Looks at where the audit is to lie, and reads the key of its hashes. The directory itself is opened later. */
+export function readAuditPlace(config: Config, problems: string[]): Uint8Array | undefined {
+  const dir = pathFrom(config, config.audit.dir);
+  const found = statSync(dir, { throwIfNoEntry: false });
+  if (found !== undefined && !found.isDirectory()) problems.push(`audit.dir: ${dir} is not a directory`);
   if (config.audit.hashKeyFile === undefined) return undefined;
-  const problems: string[] = [];
   const key = read(config, { path: config.audit.hashKeyFile, field: "audit.hashKeyFile" }, problems);
   if (key !== undefined && key.length < HASH_KEY_BYTES_MIN) {
     problems.push(`audit.hashKeyFile: holds fewer than ${HASH_KEY_BYTES_MIN} bytes`);
   }
-  if (problems.length > 0) throw new StartupError(problems);
   return key;
 }
 

@@ -26,7 +26,7 @@ import { createTrails, type TrailLog } from "./proxy/trail.ts";
 import {
   privateEmptyDirectory,
   readAssertion,
-  readHashKey,
+  readAuditPlace,
   readIssuers,
   readRepositories,
   readSystems,
@@ -64,6 +64,8 @@ export interface Parts {
   readonly grpc: GrpcHandler;
   readonly loaded: LoadedTools;
   readonly report: ContractReport;
+  /** Of the argument hashes; without it they are plain. */
+  readonly hashKey: Uint8Array | undefined;
   close(): Promise<void>;
 }
 
@@ -83,6 +85,7 @@ export async function assemble(config: Config): Promise<Parts> {
   const repositories = readRepositories(config, problems);
   const systems = readSystems(config, problems);
   const issuers = readIssuers(config, problems);
+  const hashKey = readAuditPlace(config, problems);
   const loaded = await loadTools(config, repositories);
   problems.push(...loaded.problems);
   const emptyDirectory = privateEmptyDirectory();
@@ -110,7 +113,7 @@ export async function assemble(config: Config): Promise<Parts> {
     await close();
     throw new StartupError(problems);
   }
-  return { registry, callers, grpc, loaded, report, close };
+  return { registry, callers, grpc, loaded, report, hashKey, close };
 }
 
 /**
@@ -119,8 +122,8 @@ export async function assemble(config: Config): Promise<Parts> {
  * @throws {StartupError} with everything that is wrong at once
  */
 export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> {
-  const hashKey = readHashKey(config);
   const parts = await assemble(config);
+  const { hashKey } = parts;
   const audit = await openAudit(config, parts, hooks);
   const strangers = new StrangerLimit({ linesPerMinuteMax: config.limits.strangerLinesPerMinute });
   const { limits } = config;
