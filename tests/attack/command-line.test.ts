@@ -95,7 +95,7 @@ describe("an environment that would disarm the service keeps it from starting", 
   test("what is off or harmless does not", () => {
     const harmless = {
       ...{ BUN_OPTIONS: "", NODE_TLS_REJECT_UNAUTHORIZED: "1", BUN_RUNTIME_TRANSPILER_CACHE_PATH: "0" },
-      ...{ BUN_INSTALL: "/root/.bun", NODE_ENV: "production", NODE_EXTRA_CA_CERTS: "/etc/ca.pem" },
+      ...{ BUN_INSTALL: "/opt/bun", NODE_ENV: "production", NODE_EXTRA_CA_CERTS: "/etc/ca.pem" },
     };
     expect(environmentProblems(harmless)).toEqual([]);
   });
