@@ -109,15 +109,18 @@ function containersIn(schemas: readonly Schema[]): ReadonlySet<Schema> {
     if (seen.has(schema)) continue;
     if (seen.size >= PLACES_MAX) throw new RangeError(`the schema has more than ${PLACES_MAX} parts`);
     seen.add(schema);
-    const inner = resultSchemas(schema);
+    const inner = innerSchemas(schema, "out");
     if (inner !== undefined) todo.push(...inner);
     else if (isContainer(schema)) found.add(schema);
   }
   return found;
 }
 
-/** What a wrapper or a choice resolves to; `undefined` when the schema is neither. */
-function resultSchemas(schema: Schema): readonly Schema[] | undefined {
+/** Which end of a pipe counts: what a schema is given, or what it makes of that. */
+export type End = "in" | "out";
+
+/** What a wrapper or a choice stands for; `undefined` when the schema is neither. */
+export function innerSchemas(schema: Schema, end: End): readonly Schema[] | undefined {
   const def = defOf(schema);
   switch (def.type) {
     case "optional":
@@ -132,7 +135,7 @@ function resultSchemas(schema: Schema): readonly Schema[] | undefined {
     case "lazy":
       return [lazySchema(schema)];
     case "pipe":
-      return [def.out];
+      return [def[end]];
     case "union":
       return def.options;
     case "intersection":

@@ -1,25 +1,16 @@
-import {
-  closeSync,
-  fdatasyncSync,
-  mkdtempSync,
-  openSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-  writeSync,
-} from "node:fs";
+import { closeSync, fdatasyncSync, mkdtempSync, openSync, readFileSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import * as grpc from "@grpc/grpc-js";
 import { credentials } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
-import { exportJWK, generateKeyPair, SignJWT } from "jose";
 import { developmentCertificates } from "../../src/dev/certificates.ts";
 import { CUSTOMER_MASTER_PROTO_FOLDER } from "../../src/dev/customer-master.ts";
 import { KNOWN_CUSTOMERS } from "../../src/dev/customers.ts";
 import { DEVELOPMENT_SERVER_NAME } from "../../src/dev/make-certificates.ts";
 import { SafeToolCall } from "../../src/index.ts";
 import type { Findings, Orders } from "./load.ts";
+import { issueBenchToken } from "./token.ts";
 
 /**
  * What the governing costs, as ratios against the same work ungoverned, both measured in this run. Absolute figures of a
@@ -203,19 +194,7 @@ async function cliAddedMs(token: string): Promise<number> {
 }
 
 async function main(): Promise<void> {
-  const { privateKey, publicKey } = await generateKeyPair("ES256", { extractable: true });
-  writeFileSync(
-    join(folder, "jwks.json"),
-    JSON.stringify({ keys: [{ ...(await exportJWK(publicKey)), alg: "ES256", kid: "bench" }] }),
-  );
-  const token = await new SignJWT({ permissions: ["bench:run", "customer-data:read"] })
-    .setProtectedHeader({ alg: "ES256", kid: "bench" })
-    .setIssuer("https://bench")
-    .setAudience("bench")
-    .setSubject("bench")
-    .setIssuedAt()
-    .setExpirationTime("30m")
-    .sign(privateKey);
+  const token = await issueBenchToken(folder);
   const { c64, c1AddedUs, rssMb: rss, rssGrowth } = await http(token);
   const findings = {
     http_c64_ratio: c64,

@@ -1,6 +1,6 @@
+import type { End } from "../../core/schema-walk.ts";
 import { defOf, type Schema } from "../../core/schema-walk.ts";
 import type { FieldShape, MessageShape, Scalar, ValueShape } from "./message-shape.ts";
-import type { End } from "./schema-shapes.ts";
 import { ANY } from "./well-known.ts";
 
 /** What a JSON value can be, and by its own name what never is one. */

@@ -1,6 +1,6 @@
 import type { Fault } from "../../core/errors.ts";
 import { joinPath } from "../../core/field-path.ts";
-import { defOf, type Schema } from "../../core/schema-walk.ts";
+import { defOf, type End, type Schema } from "../../core/schema-walk.ts";
 import {
   closedValues,
   describe,
@@ -13,7 +13,7 @@ import {
 } from "./json-kinds.ts";
 import type { FieldShape, MessageShape, ValueShape } from "./message-shape.ts";
 import { listed, meant } from "./nearest.ts";
-import { type End, elementsOf, shapesOf } from "./schema-shapes.ts";
+import { elementsOf, shapesOf } from "./schema-shapes.ts";
 import { WELL_KNOWN } from "./well-known.ts";
 
 const FINDINGS_MAX = 50;

@@ -1,4 +1,4 @@
-import { defOf, lazySchema, type Schema } from "../../core/schema-walk.ts";
+import { defOf, type End, innerSchemas, type Schema } from "../../core/schema-walk.ts";
 
 /** What an object or a record declares for a key. */
 export function fieldOf(shape: Schema, key: string): readonly Schema[] {
@@ -17,9 +17,6 @@ export function elementsOf(shape: Schema): readonly Schema[] {
   return def.rest === null ? def.items : [...def.items, def.rest];
 }
 
-/** Which end of a pipe counts: what a schema is given, or what it makes of that. */
-export type End = "in" | "out";
-
 const known = {
   in: new WeakMap<Schema, readonly Schema[]>(),
   out: new WeakMap<Schema, readonly Schema[]>(),
@@ -37,37 +34,12 @@ export function shapesOf(schemas: readonly Schema[], end: End): readonly Schema[
   for (let schema = todo.pop(); schema !== undefined; schema = todo.pop()) {
     if (seen.has(schema)) continue;
     seen.add(schema);
-    const inner = innerOf(schema, end);
+    const inner = innerSchemas(schema, end) ?? [];
     if (inner.length === 0) shapes.add(schema);
     todo.push(...inner);
   }
   known[end].set(only, [...shapes]);
   return [...shapes];
-}
-
-/** What a wrapper or a choice stands for; nothing for any other schema. */
-function innerOf(schema: Schema, end: End): readonly Schema[] {
-  const def = defOf(schema);
-  switch (def.type) {
-    case "optional":
-    case "nullable":
-    case "nonoptional":
-    case "default":
-    case "prefault":
-    case "catch":
-    case "readonly":
-      return [def.innerType];
-    case "lazy":
-      return [lazySchema(schema)];
-    case "pipe":
-      return [def[end]];
-    case "union":
-      return def.options;
-    case "intersection":
-      return [def.left, def.right];
-    default:
-      return [];
-  }
 }
 
 /** Types that never take null. Of the others (any, unknown, custom …) nothing is known, so null is left to them. */
@@ -83,6 +55,6 @@ export function takesNull(schema: Schema): boolean {
   if (def.type === "literal") return def.values.includes(null);
   // What coerces makes something of null.
   if ("coerce" in def && def.coerce === true) return true;
-  const inner = innerOf(schema, "in");
+  const inner = innerSchemas(schema, "in") ?? [];
   return inner.length === 0 ? !NEVER_NULL.has(def.type) : inner.some(takesNull);
 }
