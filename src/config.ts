@@ -1,5 +1,6 @@
 import { isAbsolute, resolve } from "node:path";
 import { z } from "zod";
+import { approvals } from "./config-approvals.ts";
 import { configFaults, fieldOf } from "./config-faults.ts";
 import { GRPC_SIGNS, type GrpcSystemConfig, grpcSystem } from "./config-grpc.ts";
 import { PLATFORM_SYSTEMS } from "./config-platform.ts";
@@ -170,6 +171,7 @@ const sections = z.strictObject({
   jwt,
   systems,
   commands,
+  approvals,
   assertion: assertion.optional(),
   limits,
   log,

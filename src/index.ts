@@ -1,7 +1,16 @@
 /** The library: what a manifest author and an embedder may use. Nothing else is public. */
+export type { ApprovalCallback, ToolApprovalResult, ToolUse } from "./approvals/callback.ts";
+export {
+  ApprovalManager,
+  type ApprovalManagerOptions,
+  type ApprovalRequest,
+  DeniedError,
+} from "./approvals/embedded.ts";
+export type { Approval, Decided, Decision } from "./approvals/types.ts";
 export { freeText } from "./core/bounds.ts";
 export {
   ApprovalDeniedError,
+  ApprovalRequiredError,
   AuditError,
   AuthenticationError,
   type CallResult,
@@ -9,6 +18,7 @@ export {
   type Failure,
   LimitError,
   OutputError,
+  type Pending,
   PermissionDeniedError,
   RequestError,
   type Success,
@@ -30,6 +40,7 @@ export {
 } from "./core/define-tool.ts";
 export { type Fault, ManifestError, type RefusalCode, type Stage, StartupError } from "./core/errors.ts";
 export type {
+  ApprovalContext,
   Category,
   Classification,
   CliTarget,

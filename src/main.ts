@@ -46,6 +46,7 @@ export async function startService(config: Config): Promise<RunningService> {
   const service = await wire(config, {
     observe: (entry) => metrics.observeCall(entry),
     onBatch: (batch) => metrics.observeBatch(batch),
+    logFault: (message, cause) => log.error({ cause: causeText(cause) }, message),
     onCertificates: ({ type, ...event }) => log[CERTIFICATE_LEVELS[type]](event, type),
     log: ({ level, cause, ...line }: TrailLog) => log[level]({ ...line, cause: causeText(cause) }, "call refused"),
   });
@@ -62,6 +63,8 @@ export async function startService(config: Config): Promise<RunningService> {
     allowedHosts: [...config.server.allowedHosts, ...ownNames(config.server.host)],
     concurrentRequestsMax: config.limits.concurrentCallsMax * 2,
     proxy: service.proxy,
+    approvals: service.approvals,
+    clock: service.clock,
     registry: service.registry,
     callers: service.callers,
     journal: (line) => service.journal(line),
@@ -79,6 +82,7 @@ export async function startService(config: Config): Promise<RunningService> {
     draining = true;
     log.info("draining");
     service.admission.drain();
+    service.releaseWaiters();
     const closed = app.close();
     await within(closed, config.server.drainTimeoutMs);
     await service.close(0);

@@ -1,3 +1,5 @@
+import type { ApprovalCallback } from "./approvals/callback.ts";
+import type { Approval, Decided, Decision } from "./approvals/types.ts";
 import { type ConfigInput, readConfig } from "./config.ts";
 import { processEnvironment } from "./config-file.ts";
 import type { CallResult } from "./core/call-result.ts";
@@ -14,11 +16,13 @@ type JwtInput = ConfigInput["jwt"] | ConfigInput["jwt"]["issuers"][number];
 
 /** The configuration of the library: the service's, as an object. Values stand where the file has paths, or paths as there. */
 export interface SafeToolCallOptions
-  extends Pick<ConfigInput, "systems" | "audit" | "commands" | "limits" | "assertion"> {
+  extends Pick<ConfigInput, "systems" | "audit" | "commands" | "limits" | "assertion" | "approvals"> {
   /** Tools made by `defineTool`, or files and folders of manifests. */
   readonly tools: readonly (Tool | ToolFactory | string)[];
   /** One issuer profile, or `{ issuers: [...] }`. Keys as `jwks`, `publicKey` (PEM), `jwksUri`, `jwksFile` or `publicKeyFile`. */
   readonly jwt: JwtInput;
+  /** Asked about every call that must ask. Only `true` and `{ approved: true }` are a yes. */
+  readonly onToolApprove?: ApprovalCallback;
   /** Where relative paths are taken from; the working directory by default. */
   readonly folder?: string;
 }
@@ -29,6 +33,12 @@ export interface CallOptions {
   readonly session?: string;
   /** The model's own id of the call; stands in the audit. */
   readonly callId?: string;
+  /** Of the question that a person said yes to (`approvals.store`). */
+  readonly approvalId?: string;
+  /** The same key and arguments again are the same call, and get its answer (`approvals.store`). */
+  readonly idempotencyKey?: string;
+  /** How long to wait for a person's answer before the result is `pending`. */
+  readonly waitMs?: number;
   /** What the agent says it is doing; stands in the audit, untrusted. */
   readonly reason?: string;
   readonly traceparent?: string;
@@ -38,6 +48,8 @@ export type ToolFormat = keyof typeof FORMATS;
 
 const FORMATS = { json: toJson, openai: toOpenAi, anthropic: toAnthropic } as const;
 const CLOSE_GRACE_MS = 10_000;
+const PENDING_SHOWN_MAX = 200;
+const WAIT_MS_MAX = 3_600_000;
 
 /** The proxy as a library: the same road, audit included, without a port. */
 export class SafeToolCall {
@@ -48,7 +60,7 @@ export class SafeToolCall {
 
   private constructor(options: SafeToolCallOptions) {
     this.#options = options;
-    const { folder = process.cwd(), jwt, ...rest } = options;
+    const { folder = process.cwd(), jwt, onToolApprove: _, ...rest } = options;
     const issuers = "issuers" in jwt ? jwt : { issuers: [jwt] };
     const written = { ...rest, tools: [...options.tools], jwt: issuers };
     this.#config = readConfig(written, {
@@ -104,6 +116,19 @@ export class SafeToolCall {
     return tools.map((tool) => FORMATS[format](tool) as unknown as Json);
   }
 
+  /** The questions that wait for a person, newest first. For operators: it shows what every caller asks. */
+  async pendingApprovals(): Promise<readonly Approval[]> {
+    const { approvals } = await this.#start();
+    const page = await approvals?.list({ state: "pending", limit: PENDING_SHOWN_MAX });
+    return page?.approvals ?? [];
+  }
+
+  /** A person's answer. Whoever calls this vouches for who `by` is. */
+  async decide(decision: Decision): Promise<Decided> {
+    const { approvals } = await this.#start();
+    return approvals?.decide(decision) ?? { outcome: "not_pending", approval: undefined };
+  }
+
   /** Waits for calls under way, then closes targets and audit. */
   async close(): Promise<void> {
     const service = await this.#starting?.catch(() => undefined);
@@ -111,7 +136,7 @@ export class SafeToolCall {
   }
 
   #start(): Promise<Service> {
-    this.#starting ??= wire(this.#config).then((service) => {
+    this.#starting ??= wire(this.#config, { onToolApprove: this.#options.onToolApprove }).then((service) => {
       this.#service = service;
       return service;
     });
@@ -145,29 +170,39 @@ function readArguments(args: unknown): unknown {
   }
 }
 
-type Said = Pick<CallRequest, "session" | "callId" | "reason" | "traceparent">;
+type Said = Pick<
+  CallRequest,
+  "session" | "callId" | "reason" | "traceparent" | "approvalId" | "idempotencyKey" | "waitMs"
+>;
+type SaidText = Exclude<keyof Said, "waitMs">;
 
 /** The forms that `POST /call` takes them in. */
 const FORMS = {
   session: /^[\x21-\x7e]{1,128}$/,
   callId: /^[\x21-\x7e]{1,128}$/,
+  approvalId: /^[\x21-\x7e]{1,128}$/,
+  idempotencyKey: /^[\x21-\x7e]{1,255}$/,
   reason: /^.{0,1000}$/s,
   traceparent: /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/,
-} as const satisfies Record<keyof Said, RegExp>;
+} as const satisfies Record<SaidText, RegExp>;
 
 /** What may stand in the audit of it; a traceparent of another form is left out, as its specification asks. */
 function readOptions(options: CallOptions): { readonly said: Said; readonly fault?: Refusal } {
   const said: Record<string, string> = {};
   let fault: Refusal | undefined;
   for (const [name, form] of Object.entries(FORMS)) {
-    const value: unknown = options[name as keyof Said];
+    const value: unknown = options[name as SaidText];
     if (value === undefined) continue;
     if (typeof value === "string" && form.test(value)) said[name] = value;
     else if (name !== "traceparent") {
       fault ??= new Refusal("MALFORMED_REQUEST", `options.${name} does not have the form that POST /call takes.`);
     }
   }
-  return fault === undefined ? { said } : { said, fault };
+  const { waitMs } = options;
+  if (waitMs !== undefined && !(Number.isInteger(waitMs) && waitMs >= 0 && waitMs <= WAIT_MS_MAX)) {
+    fault ??= new Refusal("MALFORMED_REQUEST", `options.waitMs must be a whole number from 0 to ${WAIT_MS_MAX}.`);
+  }
+  return fault === undefined ? { said: { ...said, waitMs } } : { said, fault };
 }
 
 function departureOf(signal: AbortSignal): Departure {

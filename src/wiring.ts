@@ -1,13 +1,16 @@
 import { randomUUID } from "node:crypto";
-import { hostname } from "node:os";
+import { resolve } from "node:path";
+import type { ApprovalCallback } from "./approvals/callback.ts";
+import type { RiskRules } from "./approvals/risk.ts";
+import type { Approvals } from "./approvals/types.ts";
 import type { EntryDraft } from "./audit/entry.ts";
-import { type AuditLog, openAuditLog } from "./audit/json-logger.ts";
+import type { AuditLog } from "./audit/json-logger.ts";
 import type { Batch } from "./audit/line-writer.ts";
 import { StrangerLimit, sumEntry } from "./audit/strangers.ts";
-import { type Config, pathFrom } from "./config.ts";
-import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "./core/digest.ts";
-import { ManifestError, Refusal, StartupError } from "./core/errors.ts";
-import type { Receipt } from "./core/evidence.ts";
+import type { Config } from "./config.ts";
+import { canonicalJson, sha256Hex } from "./core/digest.ts";
+import { StartupError } from "./core/errors.ts";
+import type { Tool } from "./core/types.ts";
 import { repositoryFault } from "./handlers/cli/git-repository.ts";
 import { cliHandler } from "./handlers/cli/handler.ts";
 import { type AssertionSigner, assertionSigner } from "./handlers/grpc/assertion.ts";
@@ -15,14 +18,20 @@ import { type ContractReport, contractReport } from "./handlers/grpc/contract-re
 import { type CertificateEvent, type GrpcHandler, grpcHandler } from "./handlers/grpc/handler.ts";
 import { withReflection } from "./handlers/grpc/reflected-systems.ts";
 import { inlineHandler } from "./handlers/inline/handler.ts";
+import { manifestDigest, valueDigest } from "./manifest-digest.ts";
 import { type LoadedTools, loadTools } from "./manifest-loader.ts";
 import { readPlatformFiles } from "./platform-files.ts";
 import { type Admission, createAdmission } from "./proxy/admission.ts";
+import { createApprovalGate } from "./proxy/approval-gate.ts";
 import { type CallerContext, createCallerContext } from "./proxy/caller-context.ts";
 import { createExecutor } from "./proxy/executor.ts";
 import { createProxy, type ToolProxy } from "./proxy/proxy.ts";
 import { createRegistry, type Registry } from "./proxy/registry.ts";
-import { createTrails, type TrailLog } from "./proxy/trail.ts";
+import { createTrails, type TrailLog, type Trails } from "./proxy/trail.ts";
+import { createWaitingRoom, type WaitingRoom } from "./proxy/waiting-room.ts";
+import { filterSecrets } from "./redaction/secrets-filter.ts";
+import { openStore, readRiskRules } from "./wiring-approvals.ts";
+import { hashArgs, intend, openAudit, record } from "./wiring-audit.ts";
 import {
   privateEmptyDirectory,
   readAssertion,
@@ -32,6 +41,7 @@ import {
   readSystems,
   resolveCommands,
 } from "./wiring-files.ts";
+import { attempt } from "./wiring-problems.ts";
 
 /** What the surroundings want to hear. The library may leave all of it out. */
 export interface Hooks {
@@ -39,6 +49,10 @@ export interface Hooks {
   readonly onBatch?: (batch: Batch) => void;
   readonly log?: (line: TrailLog) => void;
   readonly onCertificates?: (event: CertificateEvent) => void;
+  /** The library's own way to ask. */
+  readonly onToolApprove?: ApprovalCallback | undefined;
+  /** What fails beside the calls. */
+  readonly logFault?: (message: string, cause: unknown) => void;
 }
 
 /** Every part, joined. What the doors need and nothing else. */
@@ -47,12 +61,17 @@ export interface Service {
   readonly registry: Registry;
   readonly callers: CallerContext;
   readonly admission: Admission;
+  /** Where people are asked; undefined when the configuration names no store. */
+  readonly approvals: Approvals | undefined;
+  readonly clock: () => number;
   readonly journal: AuditLog["journal"];
   readonly auditHealth: AuditLog["health"];
   readonly channels: GrpcHandler["states"];
   readonly systems: GrpcHandler["status"];
   /** Tools that the configuration leaves nothing to do for, and why. */
   readonly notRegistered: readonly string[];
+  /** Calls that wait for a person get their 202 now. */
+  releaseWaiters(): void;
   /** Stops admitting, waits for calls under way up to `graceMs`, ends the rest, closes the audit. */
   close(graceMs: number): Promise<void>;
 }
@@ -64,6 +83,7 @@ export interface Parts {
   readonly grpc: GrpcHandler;
   readonly loaded: LoadedTools;
   readonly report: ContractReport;
+  readonly risk: RiskRules;
   /** Of the argument hashes; without it they are plain. */
   readonly hashKey: Uint8Array | undefined;
   close(): Promise<void>;
@@ -73,6 +93,7 @@ const clock = (): number => Date.now();
 const monotonic = (): number => performance.now();
 const STRANGER_SUMS_EVERY_MS = 10_000;
 const POLL_MS = 20;
+const IDENTITY_LIMITS = { depthMax: 4, nodesMax: 16, bytesMax: 65_536 } as const;
 
 /**
  * Reads everything the configuration names and joins it, without opening the audit: what `stc check` and `stc plan` need.
@@ -86,6 +107,7 @@ export async function assemble(config: Config): Promise<Parts> {
   const systems = readSystems(config, problems);
   const issuers = readIssuers(config, problems);
   const hashKey = readAuditPlace(config, problems);
+  const risk = readRiskRules(config, problems);
   const loaded = await loadTools(config, repositories);
   problems.push(...loaded.problems);
   const emptyDirectory = privateEmptyDirectory();
@@ -100,20 +122,21 @@ export async function assemble(config: Config): Promise<Parts> {
   const described = await withReflection(systems, loaded.tools, problems);
   const grpc = described && attempt(problems, () => grpcHandler({ systems: described, sign, random: Math.random }));
   const callers = issuers === undefined ? undefined : attempt(problems, () => createCallerContext({ issuers, clock }));
+  const identify = (tool: Tool): string => identityOf(tool, { config, loaded, policy: risk?.version ?? "" });
   const registry =
     grpc === undefined
       ? undefined
-      : attempt(problems, () => createRegistry(loaded.tools, { grpc, cli, inline: inlineHandler }), loaded);
+      : attempt(problems, () => createRegistry(loaded.tools, { grpc, cli, inline: inlineHandler }, identify), loaded);
   const report = contractReport(registry && grpc ? grpc.contracts() : [], loaded.tools);
   problems.push(...report.problems);
   const close = async (): Promise<void> => {
     await Promise.all([cli.close(), grpc?.close()]);
   };
-  if (problems.length > 0 || registry === undefined || callers === undefined || grpc === undefined) {
+  if (problems.length > 0 || registry === undefined || callers === undefined || grpc === undefined || !risk) {
     await close();
     throw new StartupError(problems);
   }
-  return { registry, callers, grpc, loaded, report, hashKey, close };
+  return { registry, callers, grpc, loaded, report, risk, hashKey, close };
 }
 
 /**
@@ -124,7 +147,10 @@ export async function assemble(config: Config): Promise<Parts> {
 export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> {
   const parts = await assemble(config);
   const { hashKey } = parts;
-  const audit = await openAudit(config, parts, hooks);
+  const { audit, approvals } = await openStores(config, hooks).catch(async (error: unknown) => {
+    await parts.close();
+    throw error;
+  });
   const strangers = new StrangerLimit({ linesPerMinuteMax: config.limits.strangerLinesPerMinute });
   const { limits } = config;
   const admission = createAdmission({
@@ -139,7 +165,7 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
     ids: () => Bun.randomUUIDv7(),
     hashArgs: (sent) => hashArgs(sent, hashKey),
     hashAlg: hashKey === undefined ? "sha256" : "hmac-sha256",
-    record: (entry, request) => record(audit, strangers, { entry, request }),
+    record: (entry, request) => record(audit, strangers, { entry, request, now: clock() }),
     observe: hooks.observe ?? (() => {}),
     log: hooks.log ?? (() => {}),
   });
@@ -148,6 +174,17 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
   };
   const sums = setInterval(() => sumUp(clock()), STRANGER_SUMS_EVERY_MS);
   sums.unref();
+  const gate = createApprovalGate({
+    approvals,
+    assess: (call) => parts.risk.assess(call),
+    mode: config.approvals.mode,
+    onToolApprove: hooks.onToolApprove,
+    callbackTimeoutMs: config.approvals.callbackTimeoutMs,
+    filterSecrets: (text) => filterSecrets(text).text,
+    newId: randomUUID,
+  });
+  const waitingRoom = createWaitingRoom(approvals);
+  const { registry, callers } = parts;
   await audit.journal({ type: "service.started", tools: parts.registry.list().length, pid: process.pid });
   parts.grpc.watch({
     now: clock,
@@ -158,27 +195,47 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
   });
 
   return {
-    proxy: createProxy({ registry: parts.registry, callers: parts.callers, admission, executor, trails }),
-    registry: parts.registry,
-    callers: parts.callers,
+    proxy: createProxy({ registry, callers, admission, gate, waitingRoom, approvals, executor, trails }),
+    registry,
+    callers,
     admission,
+    approvals,
+    clock,
     journal: (line) => audit.journal(line),
     auditHealth: () => audit.health(),
     channels: () => parts.grpc.states(),
     systems: () => parts.grpc.status(),
     notRegistered: parts.loaded.notRegistered,
-    async close(graceMs) {
-      admission.drain();
+    releaseWaiters: () => waitingRoom.empty(),
+    close: (graceMs) => {
       clearInterval(sums);
-      await idle(admission, graceMs);
-      trails.shutDown();
-      await parts.close();
-      await idle(admission, graceMs);
-      sumUp(Number.POSITIVE_INFINITY);
-      await audit.journal({ type: "service.stopped" }).catch(() => {});
-      await audit.close();
+      return closeAll({ ...parts, admission, trails, waitingRoom, approvals, audit, sumUp }, graceMs);
     },
   };
+}
+
+interface Closing extends Stores, Pick<Parts, "close"> {
+  readonly admission: Admission;
+  readonly trails: Trails;
+  readonly waitingRoom: WaitingRoom;
+  readonly sumUp: (now: number) => void;
+}
+
+/** Nobody comes in; whoever waits for a person goes with what they have; the rest has its time; the audit is closed last. */
+async function closeAll(
+  { admission, trails, waitingRoom, approvals, audit, sumUp, close }: Closing,
+  graceMs: number,
+): Promise<void> {
+  admission.drain();
+  waitingRoom.empty();
+  await idle(admission, graceMs);
+  trails.shutDown();
+  await close();
+  await idle(admission, graceMs);
+  sumUp(Number.POSITIVE_INFINITY);
+  await approvals?.close();
+  await audit.journal({ type: "service.stopped" }).catch(() => {});
+  await audit.close();
 }
 
 /** Signs for the services who calls, where the configuration names a key. */
@@ -193,102 +250,33 @@ function assertionOf(config: Config, problems: string[]): AssertionSigner | unde
   }
 }
 
-async function openAudit(config: Config, parts: Parts, hooks: Hooks): Promise<AuditLog> {
+/** What must not change between a yes and its run, whatever the plan says: deployment, manifest, policy. */
+function identityOf(
+  tool: Tool,
+  { config, loaded, policy }: { readonly config: Config; readonly loaded: LoadedTools; readonly policy: string },
+): string {
+  const origin = loaded.origins.get(tool);
+  const manifest = origin === undefined ? valueDigest(tool) : manifestDigest(resolve(config.folder, origin));
+  const { deployment } = config.approvals;
+  const { name, version } = tool;
+  return sha256Hex(canonicalJson({ t: "stc/tool/v1", deployment, name, version, manifest, policy }, IDENTITY_LIMITS));
+}
+
+interface Stores {
+  readonly audit: AuditLog;
+  readonly approvals: Approvals | undefined;
+}
+
+async function openStores(config: Config, hooks: Hooks): Promise<Stores> {
+  const audit = openAudit(config, { clock, monotonic, onBatch: hooks.onBatch });
   try {
-    return openAuditLog({
-      dir: pathFrom(config, config.audit.dir),
-      instance: hostname(),
-      clock,
-      monotonic,
-      durability: config.audit.durability,
-      queueEntriesMax: config.audit.queueEntriesMax,
-      ...(hooks.onBatch !== undefined && { onBatch: hooks.onBatch }),
-    });
+    const journal: AuditLog["journal"] = (line) => audit.journal(line);
+    const approvals = await openStore(config, { clock, journal, log: hooks.logFault ?? (() => {}) });
+    return { audit, approvals };
   } catch (error) {
-    await parts.close();
-    throw new StartupError([`audit.dir: ${error instanceof Error ? error.message : String(error)}`]);
-  }
-}
-
-interface Recorded {
-  readonly entry: EntryDraft;
-  readonly request: { readonly source: string };
-}
-
-/** Strangers who knock too often are summed up; everybody else gets a line. */
-function record(audit: AuditLog, strangers: StrangerLimit, { entry, request }: Recorded): Promise<Receipt> {
-  const isStranger = entry.caller.sub === "anonymous";
-  const code = entry.error?.code;
-  const summed =
-    isStranger && code !== undefined
-      ? strangers.sumUp({ source: request.source, code, traceId: entry.traceId }, clock())
-      : undefined;
-  return summed === undefined ? audit.append(entry) : Promise.resolve(summed);
-}
-
-interface Intent {
-  readonly traceId: string;
-  readonly tool: { readonly name: string; readonly classification: string };
-  readonly caller: { readonly subject: string; readonly issuer: string };
-  readonly digest: string;
-}
-
-/** @throws {Refusal} AUDIT_UNAVAILABLE: without its intent on disk a change does not run */
-async function intend(audit: AuditLog, { traceId, tool, caller, digest }: Intent): Promise<void> {
-  try {
-    await audit.journal({
-      type: "intent",
-      traceId,
-      tool: tool.name,
-      classification: tool.classification,
-      sub: caller.subject,
-      iss: caller.issuer,
-      planDigest: digest,
-    });
-  } catch (cause) {
-    throw new Refusal("AUDIT_UNAVAILABLE", "The call was not run: its intent could not be recorded.", {
-      details: { outcome: "not_run" },
-      cause,
-    });
-  }
-}
-
-const ARGS_LIMITS = { depthMax: 256, nodesMax: 1_000_000, bytesMax: 67_108_864 } as const;
-
-/** Of the JCS of what was sent, or of the bytes when they were no JSON. */
-function hashArgs(sent: unknown, key: Uint8Array | undefined): string {
-  const bytes = sent instanceof Uint8Array ? sent : canonical(sent);
-  return key === undefined ? sha256Hex(bytes) : hmacSha256Hex(key, bytes);
-}
-
-function canonical(sent: unknown): string {
-  try {
-    return canonicalJson(sent, ARGS_LIMITS);
-  } catch (error) {
-    if (error instanceof NotJsonError) return "";
+    await audit.close();
     throw error;
   }
-}
-
-function attempt<T>(problems: string[], make: () => T, loaded?: LoadedTools): T | undefined {
-  try {
-    return make();
-  } catch (error) {
-    if (error instanceof StartupError) problems.push(...error.problems);
-    else if (error instanceof AggregateError)
-      problems.push(...error.errors.flatMap((inner) => manifestProblems(inner, loaded)));
-    else throw error;
-    return undefined;
-  }
-}
-
-function manifestProblems(error: unknown, loaded: LoadedTools | undefined): readonly string[] {
-  if (!(error instanceof ManifestError)) return [error instanceof Error ? error.message : String(error)];
-  const tool = loaded?.tools.find(({ name }) => name === error.tool);
-  const file = tool === undefined ? undefined : loaded?.origins.get(tool);
-  return error.faults.map(
-    ({ field, message }) => `${file === undefined ? "" : `${file}: `}tool ${error.tool}: ${field}: ${message}`,
-  );
 }
 
 async function idle(admission: Admission, graceMs: number): Promise<void> {

@@ -6,7 +6,16 @@ export class AuditError extends Error {
   override readonly name = "AuditError";
 }
 
+/** The disk is full, and nothing of what was to be written is on it: with room it can be tried again. */
+export class DiskFullError extends AuditError {}
+
 /** What went wrong, in one line: the system's code and text when there are any. */
 export function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+/** Full, or over a quota. */
+export function isDiskFull(error: unknown): boolean {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  return code === "ENOSPC" || code === "EDQUOT";
 }

@@ -1,7 +1,7 @@
-import { dlopen, FFIType, read } from "bun:ffi";
 import fs from "node:fs";
 import { join } from "node:path";
-import { AuditError, reasonOf } from "./audit-error.ts";
+import { AuditError } from "./audit-error.ts";
+import { flock, WOULD_BLOCK } from "./c-library.ts";
 import { escapeName } from "./escape.ts";
 
 const LOCK_FILE = ".lock";
@@ -94,59 +94,4 @@ function isSameFile(fd: number, path: string): boolean {
   const ours = fs.fstatSync(fd);
   const named = fs.lstatSync(path, { throwIfNoEntry: false });
   return named !== undefined && named.dev === ours.dev && named.ino === ours.ino;
-}
-
-const isMac = process.platform === "darwin";
-const WOULD_BLOCK = isMac ? 35 : 11;
-
-const muslName = process.arch === "arm64" ? "aarch64" : "x86_64";
-const LIBRARIES = isMac
-  ? ["libSystem.B.dylib", "/usr/lib/libSystem.B.dylib"]
-  : ["libc.so.6", `libc.musl-${muslName}.so.1`, `/lib/ld-musl-${muslName}.so.1`];
-
-/** `undefined` when done, else the errno. */
-type Flock = (fd: number, operation: number) => number | undefined;
-
-let loaded: Flock | undefined;
-
-/** The library is opened at the first lock and stays. */
-function flock(fd: number, operation: number): number | undefined {
-  loaded ??= load();
-  return loaded(fd, operation);
-}
-
-function load(): Flock {
-  const problems: string[] = [];
-  for (const library of LIBRARIES) {
-    try {
-      return isMac ? loadMac(library) : loadLinux(library);
-    } catch (error) {
-      problems.push(`${library}: ${reasonOf(error)}`);
-    }
-  }
-  throw new AuditError(`no C library to lock the audit directory with: ${problems.join("; ")}`);
-}
-
-const FLOCK = { args: [FFIType.i32, FFIType.i32], returns: FFIType.i32 } as const;
-const ERRNO = { args: [], returns: FFIType.ptr } as const;
-
-function loadLinux(library: string): Flock {
-  const { symbols } = dlopen(library, { flock: FLOCK, __errno_location: ERRNO });
-  return checked(symbols.flock, symbols.__errno_location());
-}
-
-function loadMac(library: string): Flock {
-  const { symbols } = dlopen(library, { flock: FLOCK, __error: ERRNO });
-  return checked(symbols.flock, symbols.__error());
-}
-
-type ErrnoPointer = ReturnType<ReturnType<typeof dlopen<{ errno: typeof ERRNO }>>["symbols"]["errno"]>;
-
-/** errno is read in the very next statement: anything in between may change it. */
-function checked(lock: (fd: number, operation: number) => number, errnoAt: ErrnoPointer): Flock {
-  return (fd, operation) => {
-    const result = lock(fd, operation);
-    const errno = errnoAt === null ? 0 : read.i32(errnoAt, 0);
-    return result === 0 ? undefined : errno;
-  };
 }

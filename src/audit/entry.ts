@@ -1,9 +1,12 @@
 import type { RefusalCode, Stage } from "../core/errors.ts";
 import type { Classification } from "../core/types.ts";
+import { CHAIN_BYTES_MAX } from "./chain.ts";
 import { escapeJson } from "./escape.ts";
 
 /** Bytes of one line without its line end. Readers may count on it. */
-export const LINE_BYTES_MAX = 65_536;
+export const LINE_BYTES_MAX = 65_535;
+/** Of them, those that the chain leaves to the line's own members. */
+const BODY_BYTES_MAX = LINE_BYTES_MAX - CHAIN_BYTES_MAX;
 
 /** What is kept of a list and of a text when an entry is over the bound even without its arguments. */
 const REDUCED_ITEMS_MAX = 8;
@@ -13,6 +16,8 @@ const REDUCED_CHARACTERS_MAX = 128;
 export interface AuditEntry {
   /** ISO 8601, UTC, milliseconds; never earlier than the line before it in the file. */
   readonly timestamp: string;
+  /** Of this line alone: UUIDv7. */
+  readonly id?: string | undefined;
   readonly traceId: string;
   readonly caller: {
     /** From a verified token, else `"anonymous"`. */
@@ -46,8 +51,8 @@ export interface AuditEntry {
   readonly response?: { readonly filteredFields: readonly string[]; readonly outputHash: string } | undefined;
   /** Milliseconds. */
   readonly duration: number;
-  /** The rule or the person that let the plan through. */
-  readonly approval?: { readonly by: string } | undefined;
+  /** The rule or the person that decided; `id` joins the asking call and the one that ran. */
+  readonly approval?: { readonly by: string; readonly id?: string | undefined } | undefined;
   readonly plan?: { readonly digest: string } | undefined;
   /** Milliseconds per step of the road. */
   readonly stages?: Readonly<Record<string, number>> | undefined;
@@ -57,17 +62,34 @@ export interface AuditEntry {
   readonly instance: string;
   /** Calls that this line sums up; one when left out. */
   readonly count?: number | undefined;
+  /** `seq` of the journal line that announced the call. */
+  readonly intentSeq?: number | undefined;
+  /** The line's place in the chain of its stream; see `chain.ts`. Lines from before the chain have none. */
+  readonly seq?: number;
+  readonly prev?: string;
+  readonly hash?: string;
 }
 
-/** What a call brings to its entry; the log adds the rest. */
-export type EntryDraft = Omit<AuditEntry, "timestamp" | "instance">;
+/** What the log knows of a line. */
+export interface EntryStamp {
+  readonly timestamp: string;
+  readonly instance: string;
+  readonly id?: string | undefined;
+  readonly intentSeq?: number | undefined;
+}
 
-type Members = { readonly [Member in keyof Required<AuditEntry>]: AuditEntry[Member] };
+type LinkMember = "seq" | "prev" | "hash";
+
+/** What a call brings to its entry; the log adds the rest. */
+export type EntryDraft = Omit<AuditEntry, keyof EntryStamp | LinkMember>;
+
+type Members = { readonly [Member in keyof Omit<Required<AuditEntry>, LinkMember>]: AuditEntry[Member] };
 
 /** The draft with its stamp. Every member is named, for a spread after `timestamp` costs five times as much; the type misses none. */
-export function stampEntry(draft: EntryDraft, timestamp: string, instance: string): AuditEntry {
+export function stampEntry(draft: EntryDraft, { timestamp, instance, id, intentSeq }: EntryStamp): AuditEntry {
   const entry: Members = {
     timestamp,
+    id,
     traceId: draft.traceId,
     caller: draft.caller,
     tool: draft.tool,
@@ -83,6 +105,7 @@ export function stampEntry(draft: EntryDraft, timestamp: string, instance: strin
     duration: draft.duration,
     count: draft.count,
     instance,
+    intentSeq,
   };
   return entry;
 }
@@ -106,9 +129,9 @@ function serializeWithin(entry: AuditEntry): string | undefined {
 /** Escaped JSON, or `undefined` when it is over the bound. Escaping only adds, so what is too long before is not escaped at all. */
 export function toLine(value: object): string | undefined {
   const json = JSON.stringify(value);
-  const line = json.length <= LINE_BYTES_MAX ? escapeJson(json) : json;
+  const line = json.length <= BODY_BYTES_MAX ? escapeJson(json) : json;
   // A text of n UTF-16 units has n to 3n bytes: most lines need not be measured.
-  const fits = line.length * 3 <= LINE_BYTES_MAX || Buffer.byteLength(line) <= LINE_BYTES_MAX;
+  const fits = line.length * 3 <= BODY_BYTES_MAX || Buffer.byteLength(line) <= BODY_BYTES_MAX;
   return fits ? line : undefined;
 }
 

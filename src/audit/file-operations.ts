@@ -1,5 +1,6 @@
 import fs from "node:fs";
 import { dirname, resolve } from "node:path";
+import { allocate } from "./c-library.ts";
 
 /** What is known of a file: where it is, how long it is. */
 export interface FileFacts {
@@ -24,11 +25,19 @@ export interface FileOperations {
   /** `undefined` when there is nothing under that name. */
   factsAt(path: string): FileFacts | undefined;
   close(fd: number): void;
+  /** Puts a whole file under a name, durably, in the place of the former one. */
+  replace(path: string, bytes: Uint8Array): Promise<void>;
+  /** What is free on the disk for us, and what the disk holds in all; bytes. */
+  space(dir: string): { readonly free: number; readonly total: number };
+  /** A file of our own that does nothing but hold so much of the disk. */
+  occupy(path: string, bytes: number): void;
+  remove(path: string): void;
 }
 
-const { O_APPEND, O_CREAT, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = fs.constants;
+const { O_APPEND, O_CREAT, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY } = fs.constants;
 /** Without `O_NONBLOCK` the opening of a named pipe would wait for its other end. */
 const APPEND = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK;
+const AFRESH = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK;
 const DIRECTORY = O_RDONLY | O_DIRECTORY;
 const PRIVATE_FILE_MODE = 0o600;
 const PRIVATE_DIRECTORY_MODE = 0o700;
@@ -36,16 +45,48 @@ const PRIVATE_DIRECTORY_MODE = 0o700;
 export const diskFiles: FileOperations = {
   openAppend: (path) => fs.openSync(path, APPEND, PRIVATE_FILE_MODE),
   write: (fd, bytes, offset) => fs.writeSync(fd, bytes, offset),
-  fdatasync: (fd) =>
-    new Promise((done, failed) => {
-      fs.fdatasync(fd, (error) => (error ? failed(error) : done()));
-    }),
+  fdatasync: syncOnPool,
   syncDirectory: syncDirectoryOnPool,
   truncate: (fd, length) => fs.ftruncateSync(fd, length),
   factsOf: (fd) => fs.fstatSync(fd),
   factsAt: (path) => fs.lstatSync(path, { throwIfNoEntry: false }),
   close: (fd) => fs.closeSync(fd),
+  replace: replaceFile,
+  space(dir) {
+    const { bavail, blocks, bsize } = fs.statfsSync(dir);
+    return { free: bavail * bsize, total: blocks * bsize };
+  },
+  occupy(path, bytes) {
+    const fd = fs.openSync(path, AFRESH, PRIVATE_FILE_MODE);
+    try {
+      allocate(fd, bytes);
+    } finally {
+      fs.closeSync(fd);
+    }
+  },
+  remove: (path) => fs.rmSync(path, { force: true }),
 };
+
+function syncOnPool(fd: number): Promise<void> {
+  return new Promise((done, failed) => {
+    fs.fdatasync(fd, (error) => (error ? failed(error) : done()));
+  });
+}
+
+async function replaceFile(path: string, bytes: Uint8Array): Promise<void> {
+  const fresh = `${path}.new`;
+  const fd = fs.openSync(fresh, AFRESH, PRIVATE_FILE_MODE);
+  try {
+    let written = 0;
+    while (written < bytes.length) {
+      written += fs.writeSync(fd, bytes, written);
+    }
+    await syncOnPool(fd);
+  } finally {
+    fs.closeSync(fd);
+  }
+  fs.renameSync(fresh, path);
+}
 
 /** Creates a directory, and what is missing above it, for us alone; durable. One that exists is left as it is. */
 export function makeDirectory(path: string): void {

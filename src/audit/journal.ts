@@ -5,6 +5,8 @@ import { escapeJson } from "./escape.ts";
 /** What is kept of a journal line that is over the bound of a line. */
 const REDUCED_MEMBERS_MAX = 32;
 const REDUCED_MEMBER_CHARACTERS_MAX = 512;
+/** The chain writes these itself; a line's own would stand there twice. */
+const NO_LINK = { seq: undefined, prev: undefined, hash: undefined } as const;
 
 /** One line of `audit-logs/journal/YYYY-MM-DD.jsonl` (an intent, a start, a listing …); the log adds `timestamp` and `instance`. */
 export interface JournalLine {
@@ -20,7 +22,7 @@ export interface Stamp {
 /** One line of JSON, without the line end, within the bound of a line: over it the large members are left out and `truncated` says so. */
 export function serializeJournalLine(line: JournalLine, stamp: Stamp): string {
   const { timestamp, instance } = stamp;
-  const whole = toLine(Object.assign({ timestamp, type: line.type }, line, stamp));
+  const whole = toLine(Object.assign({ timestamp, type: line.type }, line, stamp, NO_LINK));
   if (whole !== undefined) {
     return whole;
   }
@@ -29,7 +31,7 @@ export function serializeJournalLine(line: JournalLine, stamp: Stamp): string {
 }
 
 function smallMembers(line: JournalLine): Record<string, Json | undefined> {
-  const members = Object.entries(line).filter(([key]) => key !== "type" && key !== "timestamp");
+  const members = Object.entries(line).filter(([key]) => key !== "type" && key !== "timestamp" && !(key in NO_LINK));
   return Object.fromEntries(members.filter(isSmall).slice(0, REDUCED_MEMBERS_MAX));
 }
 

@@ -1,19 +1,27 @@
+import type { KeyObject } from "node:crypto";
 import { join } from "node:path";
 import { mint, type Receipt } from "../core/evidence.ts";
 import { AuditError, reasonOf } from "./audit-error.ts";
+import { chainBytes, type StreamName } from "./chain.ts";
+import { CHECKPOINT_DIR } from "./checkpoint.ts";
+import { CHECKPOINT_INTERVAL_MS, CheckpointKeeper } from "./checkpoint-keeper.ts";
 import { DayStream } from "./day-stream.ts";
 import { type DirectoryLock, lockDirectory } from "./directory-lock.ts";
+import { DiskReserve } from "./disk-reserve.ts";
 import { type EntryDraft, serializeEntry, stampEntry } from "./entry.ts";
 import { diskFiles, type FileOperations, makeDirectory } from "./file-operations.ts";
 import { type JournalLine, type Stamp, serializeJournalLine } from "./journal.ts";
+import { JOURNAL_DIR } from "./line-files.ts";
 import { type Batch, type Durability, type Health, LineWriter } from "./line-writer.ts";
+import { intentOf, OpenIntents, unknownOutcome } from "./open-intents.ts";
+import { recover } from "./recover.ts";
 import { resume } from "./resume.ts";
+import { STATE_DIR } from "./saved-place.ts";
 import { StampClock } from "./stamp-clock.ts";
 
-/** Folder of the journal below the audit directory. */
-const JOURNAL_DIR = "journal";
 /** It stands in every line, whose size is bounded. A host name has 253. */
 const INSTANCE_CHARACTERS_MAX = 256;
+const DISK_RESERVE_BYTES = 67_108_864;
 
 export interface AuditLogOptions {
   /** Created, for us alone, when missing. On a local file system. */
@@ -29,6 +37,14 @@ export interface AuditLogOptions {
   /** Milliseconds for measuring; without it the clock measures. */
   readonly monotonic?: () => number;
   readonly files?: FileOperations;
+  /** Of each entry; without them entries have no `id`. */
+  readonly ids?: () => string;
+  /** Ed25519, private: signs the checkpoints. Without it the chain stands by itself. */
+  readonly checkpointKey?: KeyObject | undefined;
+  /** Milliseconds from a line to the checkpoint that covers it. */
+  readonly checkpointIntervalMs?: number;
+  /** With less than this free, new calls are refused; 64 MiB by default, and never more than a sixteenth of the disk. */
+  readonly diskReserveBytes?: number;
 }
 
 /** The only door to the log. Everything that fails here is an `AuditError`. */
@@ -55,7 +71,9 @@ export function openAuditLog(options: AuditLogOptions): AuditLog {
   }
   let lock: DirectoryLock | undefined;
   try {
-    makeDirectory(join(options.dir, JOURNAL_DIR));
+    for (const folder of [JOURNAL_DIR, CHECKPOINT_DIR, STATE_DIR]) {
+      makeDirectory(join(options.dir, folder));
+    }
     lock = lockDirectory(options.dir, `${options.instance}, process ${process.pid}`);
     return new JsonLogger(options, lock);
   } catch (error) {
@@ -67,84 +85,173 @@ export function openAuditLog(options: AuditLogOptions): AuditLog {
   }
 }
 
+interface NewLine {
+  readonly name: StreamName;
+  readonly serialize: (stamp: Stamp) => string;
+  readonly settle: (error?: AuditError) => void;
+  /** The line has its place in the chain: it will be written, or nothing any more. */
+  readonly queued?: (seq: number) => void;
+  /** Not bounded by the queue: a former run's calls must get their entries. */
+  readonly always?: boolean;
+}
+
 class JsonLogger implements AuditLog {
   readonly #instance: string;
+  readonly #ids: () => string | undefined;
   readonly #lock: DirectoryLock;
   readonly #stamps: StampClock;
-  readonly #calls: DayStream;
-  readonly #journal: DayStream;
+  readonly #streams: Readonly<Record<StreamName, DayStream>>;
+  /** `seq` of the next line that is queued. */
+  readonly #next: Record<StreamName, number>;
+  readonly #intents = new OpenIntents();
   readonly #writer: LineWriter;
+  readonly #keeper: CheckpointKeeper;
+  readonly #reserve: DiskReserve;
   #closed: Promise<void> | undefined;
 
   constructor(options: AuditLogOptions, lock: DirectoryLock) {
-    const { dir, clock, files = diskFiles } = options;
+    const { dir, clock, durability, files = diskFiles, monotonic = clock, ids } = options;
     const { lastMs, tornTails } = resume(dir, ["", JOURNAL_DIR], clock());
+    const { places, notes, intents } = recover(dir, options.checkpointKey);
     this.#instance = options.instance;
+    this.#ids = ids ?? (() => undefined);
     this.#lock = lock;
     this.#stamps = new StampClock(clock, lastMs);
-    this.#calls = new DayStream(dir, files);
-    this.#journal = new DayStream(join(dir, JOURNAL_DIR), files);
-    this.#writer = new LineWriter({
-      streams: [this.#journal, this.#calls],
-      durability: options.durability,
-      queueEntriesMax: options.queueEntriesMax,
-      monotonic: options.monotonic ?? clock,
-      check: () => this.#check(),
-      onBatch: options.onBatch ?? (() => undefined),
+    const stream = (name: StreamName) =>
+      new DayStream({
+        dir: join(dir, name === "journal" ? JOURNAL_DIR : ""),
+        files,
+        place: places[name],
+        onDayEnd: (place) => this.#keeper.dayEnded(name, place),
+      });
+    this.#streams = { calls: stream("calls"), journal: stream("journal") };
+    this.#next = { calls: places.calls.head.seq, journal: places.journal.head.seq };
+    this.#reserve = new DiskReserve({
+      dir: join(dir, STATE_DIR),
+      bytes: options.diskReserveBytes ?? DISK_RESERVE_BYTES,
+      files,
+      monotonic,
     });
+    this.#keeper = new CheckpointKeeper({
+      dir,
+      files,
+      key: options.checkpointKey,
+      intervalMs: options.checkpointIntervalMs ?? CHECKPOINT_INTERVAL_MS,
+      notes,
+      places: () => ({ calls: this.#streams.calls.place, journal: this.#streams.journal.place }),
+      intents: (journalLines) => this.#intents.list(journalLines),
+      sync: () => this.#sync(),
+    });
+    this.#writer = new LineWriter({
+      streams: [this.#streams.journal, this.#streams.calls],
+      durability,
+      queueEntriesMax: options.queueEntriesMax,
+      monotonic,
+      check: () => this.#check(),
+      onBatch: (batch) => {
+        this.#keeper.touch();
+        options.onBatch?.(batch);
+      },
+      makeRoom: () => this.#reserve.giveUp(),
+      onDrained: () => this.#keeper.close(),
+    });
+    // Should one of them fail, so does every line after it, and `health` says why.
     for (const tail of tornTails) {
-      // Should it fail, so does every line after it, and `health` says why.
       this.journal({ type: "torn_tail", ...tail }).catch(() => undefined);
     }
+    for (const intent of intents) {
+      this.#intents.open(intent);
+      this.#append(unknownOutcome(intent), true).catch(() => undefined);
+    }
+    this.#reserve.isLow();
   }
 
   append(draft: EntryDraft): Promise<Receipt> {
+    return this.#append(draft, false);
+  }
+
+  #append(draft: EntryDraft, always: boolean): Promise<Receipt> {
     return new Promise((resolve, reject) => {
       const receipt = mint<Receipt>({ traceId: draft.traceId });
-      this.#enqueue(this.#calls, {
-        serialize: ({ timestamp, instance }) => serializeEntry(stampEntry(draft, timestamp, instance)),
-        settle: (error) => (error === undefined ? resolve(receipt) : reject(error)),
+      const intentSeq = this.#intents.seqOf(draft.traceId);
+      this.#enqueue({
+        name: "calls",
+        always,
+        serialize: (stamp) => serializeEntry(stampEntry(draft, { ...stamp, id: this.#ids(), intentSeq })),
+        settle: (error) => {
+          if (error !== undefined) return reject(error);
+          if (intentSeq !== undefined) this.#intents.close(intentSeq);
+          resolve(receipt);
+        },
       });
     });
   }
 
   journal(line: JournalLine): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#enqueue(this.#journal, {
-        serialize: (stamp) => serializeJournalLine(line, stamp),
+      this.#enqueue({
+        name: "journal",
+        serialize: (stamp) => {
+          this.#intents.checkRoom();
+          return serializeJournalLine(line, stamp);
+        },
+        queued: (seq) => {
+          const intent = intentOf(seq, line);
+          if (intent !== undefined) this.#intents.open(intent);
+        },
         settle: (error) => (error === undefined ? resolve() : reject(error)),
       });
     });
   }
 
   health(): Health {
-    return this.#writer.health();
+    const health = this.#writer.health();
+    if (health.status === "failing") {
+      return health;
+    }
+    const reason = this.#keeper.failure ?? (this.#reserve.isLow() ? "the disk is nearly full: free some of it" : "");
+    return reason === "" ? health : { status: "failing", reason };
   }
 
   hasRoom(): boolean {
-    return this.#writer.hasRoom();
+    return this.#writer.hasRoom() && this.#keeper.failure === undefined && !this.#reserve.isLow();
   }
 
   close(): Promise<void> {
-    this.#closed ??= this.#writer.close().finally(() => this.#lock.release());
+    this.#closed ??= this.#writer
+      .close()
+      .then(() => this.#reserve.close())
+      .finally(() => this.#lock.release());
     return this.#closed;
   }
 
-  #enqueue(stream: DayStream, line: { serialize(stamp: Stamp): string; settle(error?: AuditError): void }): void {
+  #enqueue({ name, serialize, settle, queued, always }: NewLine): void {
     try {
       const timestamp = this.#stamps.next();
-      const text = line.serialize({ timestamp, instance: this.#instance });
+      const line = serialize({ timestamp, instance: this.#instance });
       const day = timestamp.slice(0, "YYYY-MM-DD".length);
-      const bytes = Buffer.byteLength(text) + 1;
-      this.#writer.enqueue(stream, { day, line: text, bytes, settle: line.settle });
+      const seq = this.#next[name];
+      const bytes = Buffer.byteLength(line) + chainBytes(seq) + 1;
+      this.#writer.enqueue(this.#streams[name], { day, line, bytes, settle }, always);
+      this.#next[name] += 1;
+      queued?.(seq);
     } catch (error) {
-      line.settle(error instanceof AuditError ? error : new AuditError(`no line can be made: ${reasonOf(error)}`));
+      settle(error instanceof AuditError ? error : new AuditError(`no line can be made: ${reasonOf(error)}`));
+    }
+  }
+
+  async #sync(): Promise<void> {
+    try {
+      await Promise.all(Object.values(this.#streams).map((stream) => stream.sync()));
+    } catch (error) {
+      this.#writer.stop(error);
+      throw error;
     }
   }
 
   #check(): void {
     this.#lock.check();
-    this.#calls.check();
-    this.#journal.check();
+    this.#streams.calls.check();
+    this.#streams.journal.check();
   }
 }

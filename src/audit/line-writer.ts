@@ -1,4 +1,4 @@
-import { AuditError, reasonOf } from "./audit-error.ts";
+import { AuditError, DiskFullError, reasonOf } from "./audit-error.ts";
 import type { DayStream, Line } from "./day-stream.ts";
 
 /** Bytes of lines that are not yet on disk. */
@@ -37,6 +37,10 @@ export interface LineWriterOptions {
   /** Throws when the files under us are not ours any more. */
   readonly check: () => void;
   readonly onBatch: (batch: Batch) => void;
+  /** The disk is full: makes room, if there is some to make, and then the batch is tried once more. */
+  readonly makeRoom: () => boolean;
+  /** Everything is written; the files are still open. */
+  readonly onDrained: () => Promise<void>;
 }
 
 /**
@@ -60,10 +64,10 @@ export class LineWriter {
     this.#queues = new Map(options.streams.map((stream) => [stream, []]));
   }
 
-  /** Queues a line, or throws when it will never be written. */
-  enqueue(stream: DayStream, queued: QueuedLine): void {
+  /** Queues a line, or throws when it will never be written. `always`: however many wait already. */
+  enqueue(stream: DayStream, queued: QueuedLine, always = false): void {
     const queue = this.#queues.get(stream);
-    const reason = this.#refusal();
+    const reason = always ? this.#failure : this.#refusal();
     if (queue === undefined || reason !== undefined) {
       throw reason ?? new AuditError("this stream is not one of the writer's");
     }
@@ -95,6 +99,9 @@ export class LineWriter {
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#running;
+    if (this.#failure === undefined) {
+      await this.#options.onDrained();
+    }
     for (const stream of this.#options.streams) {
       stream.close();
     }
@@ -167,7 +174,7 @@ export class LineWriter {
     const { durability, monotonic, onBatch } = this.#options;
     const day = lines[0]?.day ?? "";
     this.#batchStartedAt = monotonic();
-    await stream.write(day, lines);
+    await this.#write(stream, day, lines);
     const writtenAt = monotonic();
     if (durability === "fdatasync") {
       await stream.sync();
@@ -177,10 +184,28 @@ export class LineWriter {
     this.#batchStartedAt = undefined;
     this.#pendingEntries -= lines.length;
     this.#pendingBytes -= bytes;
+    stream.settle();
     for (const { settle } of lines) {
       settle();
     }
     onBatch({ entries: lines.length, bytes, syncMs });
+  }
+
+  /** A write that found no room and left nothing behind may be tried again; a sync never. */
+  async #write(stream: DayStream, day: string, lines: readonly QueuedLine[]): Promise<void> {
+    try {
+      await stream.write(day, lines);
+    } catch (error) {
+      if (!(error instanceof DiskFullError) || !this.#options.makeRoom()) {
+        throw error;
+      }
+      await stream.write(day, lines);
+    }
+  }
+
+  /** For what else harms the files: no line is taken any more. */
+  stop(error: unknown): void {
+    this.#fail(error, new Map());
   }
 
   /** Refuses what was taken and what is queued; settling a line again that is already durable changes nothing. */

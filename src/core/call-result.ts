@@ -27,7 +27,23 @@ export interface Failure {
   readonly traceId: string;
 }
 
-export type CallResult<Result = Json> = Success<Result> | Failure;
+/** What the agent gets while a person is asked: after a yes, the same call with `approval: { id }` runs it. */
+export interface Pending {
+  readonly status: "pending";
+  readonly approval: {
+    readonly id: string;
+    /** ISO 8601; after it the question is over. */
+    readonly decideBy: string;
+    /** Where to look, relative to the service. */
+    readonly statusUrl: string;
+    /** What the person can answer. */
+    readonly options: readonly ("cancel" | "once" | "session")[];
+    readonly message: string;
+  };
+  readonly traceId: string;
+}
+
+export type CallResult<Result = Json> = Success<Result> | Pending | Failure;
 
 /** A call that did not succeed, as an error for those who would rather catch. `code`, `stage` and `details` say what to do. */
 export class ToolCallError extends Error {
@@ -74,6 +90,11 @@ export class ValidationError extends ToolCallError {
   override readonly name = "ValidationError";
 }
 
+/** A person is being asked. `details.approval` has the id to claim with. */
+export class ApprovalRequiredError extends ToolCallError {
+  override readonly name = "ApprovalRequiredError";
+}
+
 export class ApprovalDeniedError extends ToolCallError {
   override readonly name = "ApprovalDeniedError";
 }
@@ -110,5 +131,18 @@ const BY_STAGE = {
  */
 export function unwrap<Result>(result: CallResult<Result>): Result {
   if (result.status === "success") return result.result;
+  if (result.status === "pending") throw new ApprovalRequiredError(asFailure(result));
   throw new BY_STAGE[result.error.stage](result);
+}
+
+function asFailure({ approval, traceId }: Pending): Failure {
+  const { message } = approval;
+  const error = {
+    code: "APPROVAL_REQUIRED",
+    stage: "APPROVAL",
+    message,
+    details: { approval },
+    retryable: false,
+  } as const;
+  return { status: "denied", error, traceId };
 }

@@ -1,4 +1,5 @@
 import { createHmac, hash } from "node:crypto";
+import type { Json } from "./types.ts";
 
 export interface JsonLimits {
   /** Containers within containers. */
@@ -27,11 +28,19 @@ export class NotJsonError extends Error {
 
 interface Walk {
   readonly limits: JsonLimits;
-  /** The containers from the top down to the one being written. */
+  /** The containers from the top down to the one being copied. */
   readonly ancestors: object[];
   nodes: number;
   /** UTF-16 units of strings and keys so far: never more than the bytes of the text. */
   units: number;
+  /** Whether some object has a key that objects keep in an order of their own. */
+  hasIndexKeys: boolean;
+}
+
+/** A value's text, and the value that the text spells: plain, and nobody else's. */
+export interface Canonical {
+  readonly text: string;
+  readonly value: Json;
 }
 
 /**
@@ -41,17 +50,27 @@ interface Walk {
  * are refused: what they hide would be lost in silence.
  * @throws NotJsonError
  */
-export function canonicalJson(value: unknown, limits: JsonLimits): string {
-  const walk: Walk = { limits, ancestors: [], nodes: 0, units: 0 };
-  let text: string | undefined;
+export function canonical(value: unknown, limits: JsonLimits): Canonical {
+  const walk: Walk = { limits, ancestors: [], nodes: 0, units: 0, hasIndexKeys: false };
+  let copied: Json | undefined;
   try {
-    text = write(walk, value);
+    copied = copy(walk, value);
   } catch (error) {
     throw error instanceof NotJsonError ? error : notJson(walk, "throws");
   }
-  if (text === undefined) throw notJson(walk, "type");
+  if (copied === undefined) throw notJson(walk, "type");
+  // The copy's keys stand in their order, so that the engine's own writer spells them in it.
+  const text = walk.hasIndexKeys ? write(copied) : JSON.stringify(copied);
   if (text.length * 3 > limits.bytesMax && Buffer.byteLength(text) > limits.bytesMax) throw notJson(walk, "size");
-  return text;
+  return { text, value: copied };
+}
+
+/**
+ * The text of `canonical`.
+ * @throws NotJsonError
+ */
+export function canonicalJson(value: unknown, limits: JsonLimits): string {
+  return canonical(value, limits).text;
 }
 
 function notJson(walk: Walk, reason: NotJsonReason): NotJsonError {
@@ -72,47 +91,47 @@ function isArray(value: object): boolean {
 }
 
 /** `undefined` when the value is `undefined`. */
-function write(walk: Walk, value: unknown): string | undefined {
+function copy(walk: Walk, value: unknown): Json | undefined {
   walk.nodes += 1;
   if (walk.nodes > walk.limits.nodesMax) throw notJson(walk, "size");
   switch (typeof value) {
     case "string":
-      return quote(walk, value);
+      return counted(walk, value);
     case "number":
       if (!Number.isFinite(value)) throw notJson(walk, "type");
-      return String(value);
+      // JSON has no minus zero.
+      return value === 0 ? 0 : value;
     case "boolean":
-      return value ? "true" : "false";
     case "undefined":
-      return undefined;
+      return value;
     case "object":
-      return value === null ? "null" : writeContainer(walk, value);
+      return value === null ? null : copyContainer(walk, value);
     default:
       throw notJson(walk, "type");
   }
 }
 
-function quote(walk: Walk, text: string): string {
+function counted(walk: Walk, text: string): string {
   walk.units += text.length;
   if (walk.units > walk.limits.bytesMax) throw notJson(walk, "size");
-  return JSON.stringify(text);
+  return text;
 }
 
-function writeContainer(walk: Walk, value: object): string {
+function copyContainer(walk: Walk, value: object): Json {
   if (Array.isArray(value)) {
     enter(walk, value);
-    const text = writeArray(walk, value);
+    const copied = copyArray(walk, value);
     walk.ancestors.pop();
-    return text;
+    return copied;
   }
   if (isPlain(value)) {
     enter(walk, value);
-    const text = writeObject(walk, value);
+    const copied = copyObject(walk, value);
     walk.ancestors.pop();
-    return text;
+    return copied;
   }
   if (value instanceof Date && !Number.isNaN(Date.prototype.getTime.call(value))) {
-    return quote(walk, Date.prototype.toISOString.call(value));
+    return counted(walk, Date.prototype.toISOString.call(value));
   }
   throw notJson(walk, "type");
 }
@@ -130,23 +149,55 @@ function enter(walk: Walk, value: object): void {
   ancestors.push(value);
 }
 
-function writeArray(walk: Walk, values: readonly unknown[]): string {
-  let text = "";
-  for (let index = 0; index < values.length; index += 1) {
-    text += `${index === 0 ? "" : ","}${write(walk, values[index]) ?? "null"}`;
-  }
-  return `[${text}]`;
+function copyArray(walk: Walk, values: readonly unknown[]): Json {
+  const copied: Json[] = [];
+  for (let index = 0; index < values.length; index += 1) copied.push(copy(walk, values[index]) ?? null);
+  return copied;
 }
 
-function writeObject(walk: Walk, value: object): string {
+function copyObject(walk: Walk, value: object): Json {
   const source = value as Readonly<Record<string, unknown>>;
-  let text = "";
-  for (const key of Object.keys(value).sort()) {
-    const written = write(walk, source[key]);
-    if (written === undefined) continue;
-    text += `${text === "" ? "" : ","}${quote(walk, key)}:${written}`;
+  const copied: Record<string, Json> = {};
+  for (const key of sortedKeys(value)) {
+    const inner = copy(walk, source[key]);
+    if (inner === undefined) continue;
+    counted(walk, key);
+    if (isIndexLike(key)) walk.hasIndexKeys = true;
+    if (key === "__proto__") own(copied, key, inner);
+    else copied[key] = inner;
   }
-  return `{${text}}`;
+  return copied;
+}
+
+/** Most objects come with their keys in order: decoders sort them, and so does this module. */
+function sortedKeys(value: object): readonly string[] {
+  const keys = Object.keys(value);
+  for (let index = 1; index < keys.length; index += 1) {
+    if ((keys[index - 1] ?? "") > (keys[index] ?? "")) return keys.sort();
+  }
+  return keys;
+}
+
+/** An assignment would set the prototype. */
+function own(target: object, key: string, value: Json): void {
+  Object.defineProperty(target, key, { value, writable: true, enumerable: true, configurable: true });
+}
+
+function isIndexLike(key: string): boolean {
+  const code = key.charCodeAt(0);
+  return code >= 0x30 && code <= 0x39;
+}
+
+/** The text of a copy whose keys the engine does not keep in their order. */
+function write(value: Json): string {
+  if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  if (isList(value)) return `[${value.map(write).join()}]`;
+  const fields = sortedKeys(value).map((key) => `${JSON.stringify(key)}:${write(value[key] ?? null)}`);
+  return `{${fields.join()}}`;
+}
+
+function isList(value: Json): value is readonly Json[] {
+  return Array.isArray(value);
 }
 
 /** Lone surrogates in text hash as U+FFFD: escape them first (`canonicalJson` does). */

@@ -13,7 +13,7 @@ export type Stage =
 
 interface RefusalRow {
   readonly stage: Stage;
-  readonly decision: "DENIED" | "ERROR";
+  readonly decision: "DENIED" | "ERROR" | "PENDING";
   readonly http: number;
   /** Whether the same call may succeed later; `"if-safe"`: only for tools that read or are idempotent. */
   readonly retryable: boolean | "if-safe";
@@ -30,10 +30,21 @@ export const REFUSALS = {
   AUTH_UNAVAILABLE: { stage: "AUTH", decision: "ERROR", http: 503, retryable: true },
   TOOL_NOT_FOUND: { stage: "REGISTRY", decision: "DENIED", http: 404, retryable: false },
   PERMISSION_DENIED: { stage: "PERMISSION", decision: "DENIED", http: 403, retryable: false },
+  POLICY_DENIED: { stage: "PERMISSION", decision: "DENIED", http: 403, retryable: false },
   INVALID_INPUT: { stage: "VALIDATION", decision: "DENIED", http: 400, retryable: false },
+  IDEMPOTENCY_CONFLICT: { stage: "VALIDATION", decision: "DENIED", http: 409, retryable: false },
   RATE_LIMITED: { stage: "LIMIT", decision: "DENIED", http: 429, retryable: true },
   OVERLOADED: { stage: "LIMIT", decision: "DENIED", http: 503, retryable: true },
   SHUTTING_DOWN: { stage: "LIMIT", decision: "DENIED", http: 503, retryable: true },
+  CALL_IN_PROGRESS: { stage: "LIMIT", decision: "DENIED", http: 409, retryable: true },
+  APPROVAL_REQUIRED: { stage: "APPROVAL", decision: "PENDING", http: 202, retryable: false },
+  APPROVAL_NOT_FOUND: { stage: "APPROVAL", decision: "DENIED", http: 404, retryable: false },
+  APPROVAL_MISMATCH: { stage: "APPROVAL", decision: "DENIED", http: 409, retryable: false },
+  APPROVAL_CONSUMED: { stage: "APPROVAL", decision: "DENIED", http: 409, retryable: false },
+  APPROVAL_EXPIRED: { stage: "APPROVAL", decision: "DENIED", http: 410, retryable: false },
+  APPROVAL_CANCELLED: { stage: "APPROVAL", decision: "DENIED", http: 410, retryable: false },
+  APPROVAL_REVOKED: { stage: "APPROVAL", decision: "DENIED", http: 410, retryable: false },
+  APPROVAL_UNAVAILABLE: { stage: "APPROVAL", decision: "ERROR", http: 503, retryable: true },
   APPROVAL_DENIED: { stage: "APPROVAL", decision: "DENIED", http: 403, retryable: false },
   TARGET_REFUSED: { stage: "EXECUTION", decision: "ERROR", http: 422, retryable: false },
   TARGET_FAILED: { stage: "EXECUTION", decision: "ERROR", http: 502, retryable: false },

@@ -1,6 +1,6 @@
 import type { CompiledInputPolicy } from "./input-policy.ts";
 import type { CompiledPolicy } from "./output-policy.ts";
-import type { Binding, Caller, ExecutionPlan, Json, Tool } from "./types.ts";
+import type { Binding, Caller, ExecutionPlan, Json, KeyUse, Tool } from "./types.ts";
 
 declare const earned: unique symbol;
 
@@ -15,6 +15,8 @@ export interface RegisteredTool {
   readonly binding: Binding;
   readonly outputPolicy: CompiledPolicy;
   readonly inputPolicy: CompiledInputPolicy;
+  /** Hex SHA-256 over all that the tool is here: deployment, manifest, policy. Part of every plan's digest. */
+  readonly identity: string;
 }
 
 /** The name was looked up. Says nothing to anybody yet: a stranger must not learn which tools exist. */
@@ -38,23 +40,29 @@ export type Parsed = Evidence<"parsed", RegisteredTool & { caller: Caller; input
 /** The caller also holds what these very arguments demand. */
 export type Elevated = Evidence<"elevated", RegisteredTool & { caller: Caller; input: unknown }>;
 
+/** The call is not one that ran already; `keyUse` says by which `Idempotency-Key` it will be known again. */
+export type Fresh = Evidence<"fresh", RegisteredTool & { caller: Caller; input: unknown; keyUse?: KeyUse | undefined }>;
+
 /** What will run is settled; `digest` is the hex SHA-256 that seals it. */
 export type Planned = Evidence<
   "planned",
   RegisteredTool & { caller: Caller; input: unknown; plan: ExecutionPlan; digest: string }
 >;
 
-/** The gate let exactly this plan through; `by` says which rule or who. */
+/** The gate let exactly this plan through; `by` says which rule or who, `approvalId` which question was claimed. */
 export type Approved = Evidence<
   "approved",
-  RegisteredTool & { caller: Caller; plan: ExecutionPlan; digest: string; by: string }
+  RegisteredTool & { caller: Caller; plan: ExecutionPlan; digest: string; by: string; approvalId?: string | undefined }
 >;
 
 /** What the handler answered: unknown until the output schema has read it. */
 export type Executed = Evidence<"executed", RegisteredTool & { raw: unknown }>;
 
 /** What may leave: parsed, filtered by the policy, bounded. */
-export type Released = Evidence<"released", { result: Json; filteredFields: readonly string[]; outputHash: string }>;
+export type Released = Evidence<
+  "released",
+  { result: Json; filteredFields: readonly string[]; outputHash: string; by?: string }
+>;
 
 /** The entry of this call is on disk (or summed up, for strangers who knock too often). Without it there is no answer. */
 export type Receipt = Evidence<"receipt", { traceId: string }>;

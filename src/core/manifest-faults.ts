@@ -2,6 +2,7 @@ import { z } from "zod";
 import { unboundedStrings } from "./bounds.ts";
 import type { Fault } from "./errors.ts";
 import { jsonSchemaFaults } from "./json-schema-faults.ts";
+import { approvalFaults } from "./manifest-approval.ts";
 import {
   isObject,
   isSchema,
@@ -69,7 +70,7 @@ const CHECKS: readonly Check[] = [
   ({ outputPolicy }) => policyShape("outputPolicy", outputPolicy),
   ({ inputPolicy }) => (inputPolicy === undefined ? [] : policyShape("inputPolicy", inputPolicy)),
   target,
-  approval,
+  approvalFaults,
   ({ timeoutMs }) =>
     unless(
       timeoutMs === undefined || wholeNumber(timeoutMs, TIMEOUT_MS_MAX),
@@ -165,21 +166,6 @@ function policyFaults(field: string, policy: unknown, schema: unknown): readonly
   return unmatchedPatterns(policy as Record<string, never>, schema as z.ZodType).map((message) => ({ field, message }));
 }
 
-function approval({ approval: declared }: Unread): readonly Fault[] {
-  if (declared === undefined) return [];
-  if (!isObject(declared)) return [{ field: "approval", message: "must be { required?, needsApproval? }" }];
-  const { required, needsApproval } = declared;
-  return [
-    ...unknownKeys("approval", declared, ["required", "needsApproval"]),
-    ...unless(required === undefined || typeof required === "boolean", "approval.required", "must be a boolean"),
-    ...unless(
-      needsApproval === undefined || isSynchronous(needsApproval),
-      "approval.needsApproval",
-      "must be a function of the input, and not async",
-    ),
-  ];
-}
-
 function limits({ limits: declared }: Unread): readonly Fault[] {
   if (declared === undefined) return [];
   if (!isObject(declared)) return [{ field: "limits", message: "must be { outputBytesMax?, concurrentCallsMax? }" }];
@@ -217,7 +203,11 @@ function examples({ examples: declared, input, permissions: needs, approval: gat
     }
     return [
       ...answersBoolean(`${field}: permissions.elevatedIf.when`, when, parsed.data),
-      ...answersBoolean(`${field}: approval.needsApproval`, needsApproval, parsed.data),
+      ...answersBoolean(
+        `${field}: approval.needsApproval`,
+        waits(needsApproval) ? undefined : needsApproval,
+        parsed.data,
+      ),
     ];
   });
   const rejects = list(declared["rejects"]).flatMap((example, index) => {
@@ -240,10 +230,20 @@ function parse(schema: z.ZodObject, example: unknown): z.ZodSafeParseResult<unkn
   }
 }
 
+const EXAMPLE_CONTEXT = Object.freeze({
+  mode: "default",
+  caller: Object.freeze({ issuer: "https://example", subject: "example", permissions: Object.freeze([]) }),
+});
+
+/** What it answers is known when it is asked in earnest. */
+function waits(predicate: unknown): boolean {
+  return typeof predicate === "function" && !isSynchronous(predicate);
+}
+
 function answersBoolean(field: string, predicate: unknown, input: unknown): readonly Fault[] {
   if (typeof predicate !== "function") return [];
   try {
-    const answer: unknown = predicate(input);
+    const answer: unknown = predicate(input, EXAMPLE_CONTEXT);
     // Nobody waits for it; rejected, it would end the process instead of being reported here.
     if (answer instanceof Promise) answer.catch(() => {});
     return unless(typeof answer === "boolean", field, "must answer true or false");

@@ -94,7 +94,17 @@ function streamFaults(stream: unknown): readonly Fault[] {
 
 const AT_ONCE = ", and not async";
 
-const CLI_KEYS = ["command", "cwd", "options", "lookups", "argsBuilder", "environment", "parse", "exitCodes"];
+const CLI_KEYS = [
+  "command",
+  "cwd",
+  "options",
+  "lookups",
+  "argsBuilder",
+  "environment",
+  "parse",
+  "exitCodes",
+  "stderrMeans",
+];
 
 function cliFaults(cli: unknown): readonly Fault[] {
   if (!isObject(cli)) return [{ field: "target.cli", message: "must be { command, argsBuilder, … }" }];

@@ -11,6 +11,7 @@ import type { FieldAction, Json, OutputPolicy } from "./types.ts";
 /** A policy joined to its output schema: a table in which every decision is taken. Values never change it. */
 export interface CompiledPolicy {
   readonly root: PolicyNode;
+  readonly paths: PathMemory;
 }
 
 export interface Filtered {
@@ -37,6 +38,18 @@ interface Edge {
   readonly node: PolicyNode;
 }
 
+/** A path as it is shown. Those that were written once are kept: they are few, and the same in every answer. */
+interface ShownPath {
+  readonly text: string;
+  readonly below: Map<string, ShownPath>;
+}
+
+interface PathMemory {
+  readonly top: ShownPath;
+  kept: number;
+}
+
+const PATHS_KEPT_MAX = 10_000;
 const POLICY_NODES_MAX = 10_000;
 const FILTERED_FIELDS_MAX = 1_000;
 
@@ -93,7 +106,7 @@ export function compilePolicy(policy: OutputPolicy, output: z.ZodType): Compiled
 
   const root = nodeOf(states.start, places.root);
   for (let finish = unfinished.pop(); finish !== undefined; finish = unfinished.pop()) finish();
-  return { root };
+  return { root, paths: { top: { text: "", below: new Map() }, kept: 0 } };
 }
 
 function readRule([text, action]: readonly [string, unknown], index: number): PolicyRule {
@@ -118,8 +131,9 @@ export function unmatchedPatterns(policy: OutputPolicy, output: z.ZodType): read
 }
 
 interface Run {
+  readonly paths: PathMemory;
   /** Where the walk stands, as shown in `filteredFields`. */
-  path: string;
+  path: ShownPath;
   depth: number;
   readonly fields: Set<string>;
   /** `fields` in the order of arrival, to take the last ones back. */
@@ -136,7 +150,8 @@ interface Run {
  * always removed. Linear in the value, which is not changed and shares nothing with the copy.
  */
 export function applyPolicy(compiled: CompiledPolicy, value: Json): Filtered {
-  const run: Run = { path: "", depth: 0, fields: new Set(), arrivals: [], cut: false };
+  const { paths } = compiled;
+  const run: Run = { paths, path: paths.top, depth: 0, fields: new Set(), arrivals: [], cut: false };
   if (value === null) return { result: null, filteredFields: [] };
   if (typeof value !== "object") return { result: null, filteredFields: ["*"] };
   const result = filterContent(run, compiled.root, value) ?? emptyLike(value);
@@ -169,7 +184,7 @@ function filterContainer(run: Run, edge: Edge, value: object): Json | undefined 
     return undefined;
   }
   const arrivals = run.arrivals.length;
-  run.path = joinPath(path, shown);
+  run.path = below(run, shown);
   run.depth = depth + 1;
   const kept = filterContent(run, node, value);
   run.path = path;
@@ -216,8 +231,19 @@ function emptyLike(value: object): Json {
   return Array.isArray(value) ? [] : {};
 }
 
+function below({ path, paths }: Run, shown: string): ShownPath {
+  const known = path.below.get(shown);
+  if (known !== undefined) return known;
+  const made = { text: joinPath(path.text, shown), below: new Map() };
+  if (paths.kept < PATHS_KEPT_MAX) {
+    paths.kept += 1;
+    path.below.set(shown, made);
+  }
+  return made;
+}
+
 function note(run: Run, shown: string): void {
-  const field = joinPath(run.path, shown);
+  const field = below(run, shown).text;
   if (run.fields.has(field)) return;
   if (run.fields.size >= FILTERED_FIELDS_MAX) {
     run.cut = true;

@@ -30,6 +30,8 @@ export interface Caller {
   readonly subject: string;
   readonly permissions: readonly string[];
   readonly actors: readonly string[];
+  /** `sid:` and the token's `sid`: the one name of a session that a caller cannot choose. */
+  readonly session?: string | undefined;
   /** Seconds since 1970, from `exp`. */
   readonly expiresAt: number;
 }
@@ -70,6 +72,15 @@ export type Lookup<Input = never> = (input: Input, found: Readonly<Record<string
 /** gRPC status names an exit code may be declared to mean; `"OK"` counts the exit as success. */
 export type ExitMeaning = "OK" | TargetStatus;
 
+/**
+ * What a failure means where the exit code cannot tell: a literal that starts a line of stderr, or stands in it, within its
+ * first 4 KB. It is compared as it is, and nothing of what stderr says goes any further. Take words that no argument can
+ * put there.
+ */
+export type StderrMeaning =
+  | { readonly starts: string; readonly contains?: never; readonly means: TargetStatus }
+  | { readonly contains: string; readonly starts?: never; readonly means: TargetStatus };
+
 /** How stdout becomes the handler's answer. `text` fills the output schema's only string field. */
 export type StdoutParser = "text" | "json" | ((stdout: string, input: unknown, exitCode: number) => unknown);
 
@@ -90,6 +101,7 @@ export interface CliTarget<Input = never, Names extends string = string> {
     readonly environment?: Readonly<Record<string, string>> | ((input: Input) => Readonly<Record<string, string>>);
     readonly parse?: StdoutParser;
     readonly exitCodes?: Readonly<Record<number, ExitMeaning>>;
+    readonly stderrMeans?: readonly StderrMeaning[];
   };
 }
 
@@ -116,11 +128,23 @@ export interface ToolLimits {
   readonly concurrentCallsMax?: number;
 }
 
+/** What `needsApproval` is told beside the input. */
+export interface ApprovalContext {
+  readonly mode: "default" | "autoEdit" | "yolo";
+  readonly caller: Pick<Caller, "issuer" | "subject" | "permissions">;
+}
+
 export interface ToolApproval<Input = never> {
   /** `true`: every call asks a person, whatever the mode. */
   readonly required?: boolean;
-  /** Whether this call asks. Only `false` means no; a throw means yes. */
-  needsApproval?(input: Input): boolean;
+  /** Whether this call asks. Only `false` means no; a throw, or no answer within a second, means yes. */
+  needsApproval?(input: Input, context: ApprovalContext): boolean | Promise<boolean>;
+  /** For the one who is asked: what a yes does, in the manifest's words. */
+  readonly message?: string;
+  /** What a yes may cover; both by default. A session's yes never covers another call than the very same. */
+  readonly scopes?: readonly ("once" | "session")[];
+  /** Raises the risk of every call; it never lowers it. High and critical always ask. */
+  readonly risk?: "medium" | "high" | "critical";
 }
 
 /** A tool after `defineTool`: checked, completed with defaults, frozen. */
@@ -166,6 +190,17 @@ export interface RunContext {
   readonly traceId: string;
   readonly traceparent?: string | undefined;
   readonly caller: Caller;
+}
+
+/** One caller's use of an `Idempotency-Key` with a tool. */
+export interface KeyUse {
+  readonly issuer: string;
+  readonly subject: string;
+  readonly tool: string;
+  /** Hex SHA-256 of the header's value: the value itself is not kept. */
+  readonly keyHash: string;
+  /** Hash of the parsed arguments. */
+  readonly argsHash: string;
 }
 
 /** One tool joined to its handler, made once at start. `plan` may look and changes nothing; `run` takes the plan alone. */

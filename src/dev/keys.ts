@@ -22,6 +22,8 @@ export interface DevelopmentTokenOptions {
   readonly operator: boolean;
   readonly sub: string;
   readonly permissions: readonly string[];
+  /** The claim `sid`: what a session's approvals are remembered for. */
+  readonly session?: string | undefined;
   readonly ttlSeconds: number;
   /** Milliseconds since 1970. */
   readonly now: number;
@@ -89,7 +91,8 @@ export async function signDevelopmentToken(options: DevelopmentTokenOptions): Pr
   const name: IssuerName = options.operator ? "operators" : "agents";
   const jwk = await privateJwkOf(options.directory, name);
   const issuedAt = Math.floor(options.now / 1000);
-  return new SignJWT({ permissions: [...options.permissions] })
+  const { permissions, session } = options;
+  return new SignJWT({ permissions: [...permissions], ...(session !== undefined && { sid: session }) })
     .setProtectedHeader({ alg: ALGORITHM, kid: jwk.kid, typ: "JWT" })
     .setIssuer(ISSUERS[name].issuer)
     .setAudience(ISSUERS[name].audience)

@@ -48,6 +48,7 @@ export async function developmentStand(environment: Environment, now: number): P
     server: { host, port: PORT },
     tools: [join(PROJECT, "tools/customer-data"), ...GIT_TOOLS],
     audit: { dir: join(PROJECT, "audit-logs") },
+    approvals: { store: `sqlite://${join(PROJECT, "var/approvals.sqlite")}` },
     jwt: {
       issuers: [
         { ...keys.agents, algorithms: ["ES256"] },

@@ -1,4 +1,4 @@
-import type { CallResult } from "../core/call-result.ts";
+import type { CallResult, Pending } from "../core/call-result.ts";
 import { REFUSALS, type Refusal, type Stage } from "../core/errors.ts";
 import type { Receipt, Released } from "../core/evidence.ts";
 import type { Trail } from "./trail.ts";
@@ -25,7 +25,14 @@ export function succeeded(receipt: Receipt, released: Released, trail: Trail): A
 }
 
 export function refused(receipt: Receipt, refusal: Refusal, trail: Trail): Answer {
+  if (refusal.code === "APPROVAL_REQUIRED") return pending(receipt, refusal);
   return failure(refusal, { traceId: receipt.traceId, stage: trail.stageOf(refusal), safe: trail.safeToRepeat });
+}
+
+/** A question is no answer yet, and no refusal either. */
+function pending({ traceId }: Receipt, { message, details }: Refusal): Answer {
+  const approval = { ...(details?.["approval"] as Omit<Pending["approval"], "message">), message };
+  return { http: REFUSALS.APPROVAL_REQUIRED.http, result: { status: "pending", approval, traceId } };
 }
 
 /**

@@ -1,58 +1,256 @@
+import { type ApprovalCallback, askCallback } from "../approvals/callback.ts";
+import {
+  type Assessed,
+  floorVerdict,
+  isHigh,
+  type Verdict,
+  verdictAfterManifest,
+  verdictBeforeManifest,
+} from "../approvals/mode.ts";
+import type { Approvals, Grant, Mode, Requester, Scope } from "../approvals/types.ts";
+import { renderView } from "../approvals/view.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Approved, mint, type Planned } from "../core/evidence.ts";
-import type { Tool } from "../core/types.ts";
+import type { ExecutionPlan, Tool } from "../core/types.ts";
+import { approvalsUnavailable, claimRefusal, deniedRefusal, pendingRefusal } from "./approval-refusals.ts";
+import type { CallScope } from "./call-scope.ts";
+import type { CallRequest } from "./proxy.ts";
+import { SID } from "./token-claims.ts";
 
-/** What a row of the gate says; the first row that says anything decides. */
-interface Verdict {
-  readonly verdict: "allow" | "ask";
-  /** Recorded in the audit: which rule decided. */
+/** How long a manifest may think about whether its call asks. */
+const NEEDS_APPROVAL_TIMEOUT_MS = 1_000;
+
+/** What the risk rules say of one call. */
+export interface Assessment extends Assessed {
+  /** Whether a session's yes may cover the call. */
+  readonly rememberable: boolean;
+  readonly notes: readonly string[];
+}
+
+export interface GateOptions {
+  /** Where people are asked. Without it, and without a callback, what must ask is denied. */
+  readonly approvals?: Approvals | undefined;
+  readonly assess: (call: { readonly tool: Tool; readonly input: unknown; readonly plan: ExecutionPlan }) => Assessment;
+  /** Of sessions for which no operator set another. */
+  readonly mode: Mode;
+  /** The library's own way to ask. */
+  readonly onToolApprove?: ApprovalCallback | undefined;
+  readonly callbackTimeoutMs: number;
+  readonly filterSecrets: (text: string) => string;
+  /** UUIDs. */
+  readonly newId: () => string;
+}
+
+/** What the gate knows of a call beside its plan. */
+export interface Asking {
+  readonly request: CallRequest;
+  readonly traceId: string;
+  readonly scope: CallScope;
+  /** Walks other arguments from VALIDATION to PLAN. */
+  replan(args: unknown): Promise<Planned>;
+}
+
+/** Lets a plan through, or has somebody asked. */
+export interface ApprovalGate {
+  /**
+   * @throws {Refusal} POLICY_DENIED, APPROVAL_REQUIRED while a person is asked, APPROVAL_DENIED, another APPROVAL_… when
+   * `approval.id` is no yes to this plan
+   */
+  approve(planned: Planned, asking: Asking): Approved | Promise<Approved>;
+}
+
+/** Deny by default: whatever fails here, is late or is unknown asks, and a question without an answer is a no. */
+export function createApprovalGate(options: GateOptions): ApprovalGate {
+  return {
+    approve(planned, asking) {
+      const { tool, input, plan } = planned;
+      const assessment = options.assess({ tool, input, plan });
+      const floor = floorVerdict(tool, assessment);
+      const early = floor ?? verdictBeforeManifest(tool, "default");
+      if (early?.verdict === "allow" && asking.request.approvalId === undefined) return pass(planned, early.by);
+      return consider(options, { planned, assessment, ...asking }, floor);
+    },
+  };
+}
+
+interface Call extends Asking {
+  readonly planned: Planned;
+  readonly assessment: Assessment;
+}
+
+async function consider(options: GateOptions, call: Call, floor: Verdict | undefined): Promise<Approved> {
+  const { planned, request } = call;
+  if (floor?.verdict === "deny") throw policyDenied(call.assessment);
+  const session = await guarded(() => sessionOf(options, call));
+  const requester = { ...identity(planned), session: session.id };
+  // A call that names its approval is that call, whatever else would let it through.
+  if (request.approvalId !== undefined) return claim(options, call, requester);
+  const verdict = floor ?? (await stepVerdict(call, session.mode));
+  if (verdict.verdict === "allow") return pass(planned, verdict.by);
+  const grant = await guarded(() => grantFor(options, call, requester));
+  if (grant !== undefined) return pass(planned, `grant:${grant.id}`);
+  if (options.onToolApprove !== undefined) return askInProcess(options, call, requester);
+  return askPeople(options, call, { requester, by: verdict.by });
+}
+
+/** Steps 1 to 4. */
+async function stepVerdict({ planned }: Call, mode: Mode): Promise<Verdict> {
+  const { tool } = planned;
+  const before = verdictBeforeManifest(tool, mode);
+  if (before !== undefined) return before;
+  if (await needsNoApproval(planned, mode)) return { verdict: "allow", by: "needsApproval" };
+  return verdictAfterManifest(tool, mode) ?? { verdict: "ask", by: "default" };
+}
+
+/** Only a plain `false` in time is a no; a throw, silence or anything else asks. */
+async function needsNoApproval({ tool, input, caller }: Planned, mode: Mode): Promise<boolean> {
+  const { needsApproval } = tool.approval;
+  if (needsApproval === undefined) return false;
+  const { issuer, subject, permissions } = caller;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  try {
+    const answer: unknown = needsApproval(input as never, { mode, caller: { issuer, subject, permissions } });
+    if (!(answer instanceof Promise)) return answer === false;
+    const silence = new Promise((resolve) => {
+      timer = setTimeout(resolve, NEEDS_APPROVAL_TIMEOUT_MS);
+    });
+    return (await Promise.race([answer, silence])) === false;
+  } catch {
+    return false;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+interface TrustedSession {
+  /** Undefined: none that counts. One that the agent named itself carries neither mode nor grant. */
+  readonly id: string | undefined;
+  readonly mode: Mode;
+}
+
+async function sessionOf({ approvals, mode }: GateOptions, { planned, request }: Call): Promise<TrustedSession> {
+  const { caller } = planned;
+  const named = caller.session ?? (request.session?.startsWith(SID) ? undefined : request.session);
+  if (named === undefined || approvals === undefined) return { id: caller.session, mode };
+  const known = await approvals.findSession(named, caller);
+  return { id: known?.id ?? caller.session, mode: known?.modeSetBy === undefined ? mode : known.mode };
+}
+
+function identity({ caller }: Planned): Omit<Requester, "session"> {
+  return { issuer: caller.issuer, subject: caller.subject, actors: caller.actors };
+}
+
+async function claim({ approvals }: GateOptions, call: Call, requester: Requester): Promise<Approved> {
+  const { planned, request } = call;
+  const { tool, digest: planDigest } = planned;
+  const id = request.approvalId ?? "";
+  if (approvals === undefined) throw claimRefusal({ outcome: "not_found" }, tool);
+  const claimed = await guarded(() => approvals.claim({ id, requester, planDigest }));
+  if (claimed.outcome !== "claimed") throw claimRefusal(claimed, tool);
+  const { decidedBy } = claimed.approval;
+  return pass(planned, `human:${decidedBy?.issuer ?? ""}|${decidedBy?.subject ?? ""}`, id);
+}
+
+/** What a session's yes may cover is the very same plan of the same caller in that session. */
+function grantKeyOf({ planned, assessment }: Call): string | undefined {
+  const { tool, digest } = planned;
+  const isGrave = isHigh(assessment.risk) || tool.classification === "destructive" || tool.category === "ask";
+  const isOffered = tool.approval.scopes?.includes("session") ?? true;
+  return assessment.rememberable && !isGrave && isOffered ? digest : undefined;
+}
+
+async function grantFor({ approvals }: GateOptions, call: Call, requester: Requester): Promise<Grant | undefined> {
+  const grantKey = grantKeyOf(call);
+  if (approvals === undefined || grantKey === undefined || requester.session === undefined) return undefined;
+  return approvals.findGrant(requester, grantKey);
+}
+
+async function askInProcess(options: GateOptions, call: Call, requester: Requester): Promise<Approved> {
+  const { planned, request, scope } = call;
+  const { tool, input, digest: planDigest } = planned;
+  const { name, category } = tool;
+  const params = structuredClone(input) as Record<string, unknown>;
+  const use = {
+    name,
+    params,
+    approvalId: options.newId(),
+    callId: request.callId,
+    category,
+    sessionId: requester.session,
+  };
+  const callback = options.onToolApprove ?? (() => false);
+  const { callbackTimeoutMs: timeoutMs } = options;
+  // A person's time to think is not the tool's time to run.
+  const answer = await scope.hold((signal) => askCallback(callback, { ...use, planDigest }, { timeoutMs, signal }));
+  if (!answer.approved) throw deniedRefusal(tool, { reason: answer.reason, cause: answer.cause });
+  if (answer.params === undefined) return pass(planned, "callback");
+  const amended = await call.replan(answer.params);
+  const { plan, input: amendedInput } = amended;
+  const assessment = options.assess({ tool, input: amendedInput, plan });
+  if (floorVerdict(tool, assessment)?.verdict === "deny") throw policyDenied(assessment);
+  return pass(amended, "callback:amended");
+}
+
+interface Why {
+  readonly requester: Requester;
+  /** The rule that asks. */
   readonly by: string;
 }
 
-type Row = (tool: Tool, input: unknown) => Verdict | undefined;
-
-const ROWS: readonly Row[] = [
-  // The floor: no row below can soften these.
-  ({ classification }) => (classification === "destructive" ? { verdict: "ask", by: "floor:destructive" } : undefined),
-  ({ approval }) => (approval.required === true ? { verdict: "ask", by: "floor:approval.required" } : undefined),
-  ({ category }) => (category === "ask" ? { verdict: "ask", by: "floor:category" } : undefined),
-  ({ category }) => (category === "read" ? { verdict: "allow", by: "category:read" } : undefined),
-  ({ approval }, input) =>
-    approval.needsApproval !== undefined && saysNo(approval.needsApproval, input)
-      ? { verdict: "allow", by: "needsApproval" }
-      : undefined,
-];
-
-/** A question that nobody answers is a no. */
-const OTHERWISE: Verdict = { verdict: "ask", by: "default" };
-
-/**
- * Lets a plan through, or asks. Nobody can be asked yet, so what must ask is denied.
- *
- * @throws {Refusal} APPROVAL_DENIED
- */
-export function approve(planned: Planned): Approved {
-  const { tool, input } = planned;
-  const { verdict, by } = firstVerdict(tool, input);
-  if (verdict === "allow") return mint<Approved>({ ...planned, by });
-  throw new Refusal("APPROVAL_DENIED", "This call needs a person's approval, and no approver is configured.", {
-    details: { rule: by },
+async function askPeople(options: GateOptions, call: Call, { requester, by }: Why): Promise<never> {
+  const { approvals } = options;
+  const { planned, assessment, request, traceId } = call;
+  const { tool, digest: planDigest } = planned;
+  if (approvals === undefined) {
+    throw new Refusal("APPROVAL_DENIED", "This call needs a person's approval, and no approver is configured.", {
+      details: { rule: by },
+    });
+  }
+  const { risk, notes } = assessment;
+  const rules = [by, ...assessment.rules];
+  const { filterSecrets } = options;
+  const { plan, input } = planned;
+  const { reason } = request;
+  const rendered = renderView({ tool, plan, planDigest, input, requester, reason, risk, rules, notes, filterSecrets });
+  const grantKey = requester.session === undefined ? undefined : grantKeyOf(call);
+  const asked = await guarded(() =>
+    approvals.ask({
+      ...{ requester, tool: tool.name, category: tool.category, classification: tool.classification, risk, rules },
+      ...{ planDigest, ...rendered, scopes: scopesOf(tool, grantKey), grantKey, traceId },
+    }),
+  );
+  if (asked.outcome === "asked") throw pendingRefusal(asked.approval);
+  const { retryAfterMs } = asked;
+  if (asked.outcome === "denied_before") {
+    const { id, decisionReason } = asked.approval;
+    throw deniedRefusal(tool, { reason: decisionReason, details: { approval: { id, state: "denied" } }, retryAfterMs });
+  }
+  throw new Refusal("RATE_LIMITED", "Too many of your questions wait for a person. Wait for their answers first.", {
+    details: { pendingApprovalsMax: asked.limit },
+    retryAfterMs,
   });
 }
 
-function firstVerdict(tool: Tool, input: unknown): Verdict {
-  for (const row of ROWS) {
-    const verdict = row(tool, input);
-    if (verdict !== undefined) return verdict;
-  }
-  return OTHERWISE;
+function scopesOf(tool: Tool, grantKey: string | undefined): readonly Scope[] {
+  const offered = tool.approval.scopes ?? ["once", "session"];
+  return grantKey === undefined ? ["once"] : offered;
 }
 
-/** Only a plain `false` is a no; a throw, a promise or anything else asks. */
-function saysNo(needsApproval: NonNullable<Tool["approval"]["needsApproval"]>, input: unknown): boolean {
+function pass(planned: Planned, by: string, approvalId?: string): Approved {
+  return mint<Approved>({ ...planned, by, approvalId });
+}
+
+function policyDenied({ rules }: Assessment): Refusal {
+  return new Refusal("POLICY_DENIED", "A policy forbids this call, whoever asks. It cannot be approved.", {
+    details: { rules },
+  });
+}
+
+/** A store that fails never lets anything through. */
+async function guarded<T>(work: () => Promise<T>): Promise<T> {
   try {
-    return needsApproval(input as never) === false;
-  } catch {
-    return false;
+    return await work();
+  } catch (error) {
+    throw error instanceof Refusal ? error : approvalsUnavailable(error);
   }
 }

@@ -23,8 +23,12 @@ const REASONS = {
  */
 export class CallScope implements PlanContext {
   /** Milliseconds since 1970. */
-  readonly deadline: number;
-  readonly #timer: ReturnType<typeof setTimeout>;
+  get deadline(): number {
+    return this.#deadline;
+  }
+  #deadline: number;
+  readonly #now: () => number;
+  #timer: ReturnType<typeof setTimeout>;
   readonly #unlisten: (() => void) | undefined;
   /** Made when somebody asks for the signal: most work is over before anybody would. */
   #controller: AbortController | undefined;
@@ -33,10 +37,11 @@ export class CallScope implements PlanContext {
 
   constructor(options: {
     readonly timeoutMs: number;
-    readonly now: number;
+    readonly now: () => number;
     readonly departure?: Departure | undefined;
   }) {
-    this.deadline = options.now + options.timeoutMs;
+    this.#now = options.now;
+    this.#deadline = options.now() + options.timeoutMs;
     this.#timer = setTimeout(() => this.#end("deadline"), options.timeoutMs);
     if (options.departure?.gone) this.#end("departure");
     else this.#unlisten = options.departure?.listen(() => this.#end("departure"));
@@ -71,6 +76,18 @@ export class CallScope implements PlanContext {
       this.#leaveWaiting = reject;
       work.then(resolve, (error) => reject(this.#ended === undefined ? error : refusalOf(this.#ended, error)));
     });
+  }
+
+  /** Stops the clock while somebody else thinks: the time that was left is left afterwards. The signal tells of the other endings. */
+  async hold<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const left = this.#deadline - this.#now();
+    clearTimeout(this.#timer);
+    try {
+      return await work(this.signal);
+    } finally {
+      this.#deadline = this.#now() + left;
+      if (this.#ended === undefined) this.#timer = setTimeout(() => this.#end("deadline"), left);
+    }
   }
 
   /** The service ends: whoever still works under it is left behind, and the call gets its line. */

@@ -1,4 +1,4 @@
-import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
+import { type Canonical, canonical, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Executed, mint, type Released } from "../core/evidence.ts";
 import { applyPolicy } from "../core/output-policy.ts";
@@ -14,15 +14,15 @@ const NODES_MAX = 500_000;
  * @throws {Refusal} OUTPUT_TOO_LARGE, INVALID_OUTPUT
  */
 export function release({ tool, outputPolicy, raw }: Executed): Released {
-  const text = asJson(tool, raw);
-  const parsed = parseOutput(tool, JSON.parse(text)) as Json;
+  const { text, value } = asJson(tool, raw);
+  const parsed = parseOutput(tool, value) as Json;
   const { result, filteredFields } = applyPolicy(outputPolicy, parsed);
   return mint<Released>({ result, filteredFields, outputHash: sha256Hex(text) });
 }
 
-function asJson(tool: Tool, raw: unknown): string {
+function asJson(tool: Tool, raw: unknown): Canonical {
   try {
-    return canonicalJson(raw, { depthMax: DEPTH_MAX, nodesMax: NODES_MAX, bytesMax: tool.limits.outputBytesMax });
+    return canonical(raw, { depthMax: DEPTH_MAX, nodesMax: NODES_MAX, bytesMax: tool.limits.outputBytesMax });
   } catch (error) {
     if (!(error instanceof NotJsonError)) throw error;
     if (error.reason === "size") {

@@ -1,17 +1,21 @@
+import type { Approvals } from "../approvals/types.ts";
 import { Refusal } from "../core/errors.ts";
-import type { Receipt, Released } from "../core/evidence.ts";
+import type { Authorized, Fresh, Planned, Receipt, Released } from "../core/evidence.ts";
 import type { Admission } from "./admission.ts";
 import { type Answer, refused, succeeded, unrecorded } from "./answer.ts";
-import { approve } from "./approval-gate.ts";
-import type { Departure } from "./call-scope.ts";
+import type { ApprovalGate } from "./approval-gate.ts";
+import type { CallScope, Departure } from "./call-scope.ts";
 import type { CallerContext } from "./caller-context.ts";
 import type { Executor } from "./executor.ts";
 import { release } from "./output-filter.ts";
 import { authorize, elevate } from "./permission-engine.ts";
 import { makePlan } from "./planner.ts";
 import type { Registry } from "./registry.ts";
+import { amended, firstOrAgain } from "./repeats.ts";
 import { parseInput } from "./schema-validator.ts";
+import { settle } from "./settlement.ts";
 import type { Trail, Trails } from "./trail.ts";
+import type { WaitingRoom } from "./waiting-room.ts";
 
 /** One request to run a tool, as it came through a door. Nothing in it is believed yet. */
 export interface CallRequest {
@@ -22,6 +26,11 @@ export interface CallRequest {
   readonly session?: string | undefined;
   readonly callId?: string | undefined;
   readonly reason?: string | undefined;
+  /** Of the question that a person said yes to. */
+  readonly approvalId?: string | undefined;
+  /** How long the caller would wait for a person's answer. */
+  readonly waitMs?: number | undefined;
+  readonly idempotencyKey?: string | undefined;
   /** W3C trace context; the door has checked its form. */
   readonly traceparent?: string | undefined;
   /** Where the request came from: a peer address, or the name of the door. */
@@ -36,6 +45,10 @@ export interface ProxyParts {
   readonly registry: Registry;
   readonly callers: CallerContext;
   readonly admission: Admission;
+  readonly gate: ApprovalGate;
+  readonly waitingRoom: WaitingRoom;
+  /** Where people are asked and keys are remembered; not every deployment has one. */
+  readonly approvals: Approvals | undefined;
   readonly executor: Executor;
   readonly trails: Trails;
 }
@@ -52,19 +65,19 @@ export function createProxy(parts: ProxyParts): ToolProxy {
     async call(request) {
       const trail = parts.trails.start(request);
       const ending = await decide(parts, request, trail).catch(asRefusal);
-      return conclude(trail, ending);
+      return conclude(parts, trail, request.waitMs ? await afterAnswer(parts, trail, { ending, request }) : ending);
     },
     async turnAway(request, refusal) {
       const trail = parts.trails.start(request);
       await trail.identify(() => parts.callers.verify(request.authorization, "agents"));
-      return conclude(trail, refusal);
+      return conclude(parts, trail, refusal);
     },
   };
 }
 
 /** The road. Each step takes what the previous one earned; a step left out does not compile. */
 async function decide(parts: ProxyParts, request: CallRequest, trail: Trail): Promise<Released> {
-  const { registry, callers, admission, executor } = parts;
+  const { registry, callers, admission, gate, executor } = parts;
 
   const found = trail.at("REGISTRY", () => registry.find(request.tool));
   const verified = trail.keep(await trail.at("AUTH", () => callers.verify(request.authorization, "agents")));
@@ -74,21 +87,57 @@ async function decide(parts: ProxyParts, request: CallRequest, trail: Trail): Pr
   const authorized = trail.at("PERMISSION", () => authorize(known));
   const parsed = trail.at("VALIDATION", () => parseInput(authorized, request.args));
   const elevated = trail.at("PERMISSION", () => elevate(parsed));
+  const fresh = await trail.at("VALIDATION", () => firstOrAgain(elevated, request, parts.approvals));
+  if ("result" in fresh) return trail.keep(fresh);
   const scope = trail.openScope(elevated.tool.timeoutMs);
-  const planned = trail.keep(await trail.at("PLAN", () => makePlan(elevated, scope)));
-  const approved = trail.at("APPROVAL", () => approve(planned));
+  const planned = trail.keep(await trail.at("PLAN", () => makePlan(fresh, scope, request.session)));
+  const replan = (args: unknown): Promise<Planned> => amend({ request, trail, authorized, fresh, scope }, args);
+  const asking = { request, traceId: trail.traceId, scope, replan };
+  const approved = trail.keep(await trail.at("APPROVAL", () => gate.approve(planned, asking)));
   const executed = await trail.at("EXECUTION", () => executor.execute(approved, trail.execution(scope)));
   return trail.at("OUTPUT", () => release(executed));
 }
 
+interface Amending {
+  readonly request: CallRequest;
+  readonly trail: Trail;
+  readonly authorized: Authorized;
+  readonly fresh: Fresh;
+  readonly scope: CallScope;
+}
+
+/** Other arguments for a call under way, in an approver's words: they walk the same stretch again. */
+async function amend({ request, trail, authorized, fresh, scope }: Amending, args: unknown): Promise<Planned> {
+  const parsed = trail.at("VALIDATION", () => parseInput(authorized, args));
+  const elevated = trail.at("PERMISSION", () => elevate(parsed));
+  return trail.keep(await trail.at("PLAN", () => makePlan(amended(fresh, elevated), scope, request.session)));
+}
+
+interface Asked {
+  readonly ending: Released | Refusal;
+  readonly request: CallRequest;
+}
+
+/** Waits for the person's answer, as long as the caller would; then the whole road again, token and permissions included. */
+async function afterAnswer(parts: ProxyParts, trail: Trail, asked: Asked): Promise<Released | Refusal> {
+  const { ending, request } = asked;
+  if (!(ending instanceof Refusal) || ending.code !== "APPROVAL_REQUIRED") return ending;
+  await settle(parts.approvals, trail, ending);
+  trail.stepAside();
+  const claiming = await parts.waitingRoom.untilAnswered(ending, request);
+  return claiming === undefined ? ending : decide(parts, claiming, trail).catch(asRefusal);
+}
+
 /** No receipt, no reply. */
-async function conclude(trail: Trail, ending: Released | Refusal): Promise<Answer> {
+async function conclude(parts: ProxyParts, trail: Trail, ending: Released | Refusal): Promise<Answer> {
   let receipt: Receipt;
   try {
     receipt = await trail.close(ending);
   } catch (error) {
+    await settle(parts.approvals, trail, "unrecorded");
     return unrecorded(trail, error);
   }
+  await settle(parts.approvals, trail, ending);
   return ending instanceof Refusal ? refused(receipt, ending, trail) : succeeded(receipt, ending, trail);
 }
 

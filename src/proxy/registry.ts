@@ -24,7 +24,11 @@ export function targetKind(tool: Tool): TargetKind {
  *
  * @throws {AggregateError} of one `ManifestError` per tool that cannot work here
  */
-export function createRegistry(tools: readonly Tool[], handlers: HandlerTable): Registry {
+export function createRegistry(
+  tools: readonly Tool[],
+  handlers: HandlerTable,
+  identify: (tool: Tool) => string,
+): Registry {
   const registered = new Map<string, RegisteredTool>();
   const errors: ManifestError[] = [];
   for (const tool of tools) {
@@ -37,6 +41,7 @@ export function createRegistry(tools: readonly Tool[], handlers: HandlerTable): 
         binding: handlers[targetKind(tool)].bind(tool),
         outputPolicy: compilePolicy(tool.outputPolicy, tool.output),
         inputPolicy: compileInputPolicy(tool.inputPolicy, tool.input),
+        identity: identify(tool),
       });
     } catch (error) {
       if (!(error instanceof ManifestError)) throw error;
@@ -54,8 +59,8 @@ export function createRegistry(tools: readonly Tool[], handlers: HandlerTable): 
           details: { tool: name.slice(0, 128) },
         });
       }
-      const { tool, binding, outputPolicy, inputPolicy } = entry;
-      return mint<Known>({ tool, binding, outputPolicy, inputPolicy, caller });
+      const { tool, binding, outputPolicy, inputPolicy, identity } = entry;
+      return mint<Known>({ tool, binding, outputPolicy, inputPolicy, identity, caller });
     },
     list: () => listed,
   };

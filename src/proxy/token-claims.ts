@@ -8,6 +8,9 @@ const PERMISSIONS_MAX = 256;
 const ACTORS_MAX = 10;
 const AUDIENCES_MAX = 64;
 
+/** Before the sessions that tokens name. */
+export const SID = "sid:";
+const SESSION = /^[\x21-\x7e]{1,128}$/;
 const PERMISSION = /^[\x21-\x7e]{1,128}$/;
 /** Controls, formats (bidi, tags, zero width), lone surrogates, separators, blank letters, spaces other than U+0020. */
 const UNPRINTABLE =
@@ -37,6 +40,7 @@ export function readCaller(token: ReadToken, rules: ClaimRules, nowSeconds: numb
     subject: readSubject("sub", claims.get("sub")),
     permissions: Object.freeze(readPermissions(claims, rules.permissionsClaim)),
     actors: Object.freeze(readActors(claims)),
+    session: readSession(claims),
     expiresAt,
   };
   return Object.freeze(caller);
@@ -97,6 +101,14 @@ function readSubject(name: string, value: unknown): string {
   }
   if (value.toLowerCase() === RESERVED_SUBJECT) throw invalid(`${name}: reserved`);
   return value;
+}
+
+/** OpenID Connect's session id, marked as such: a session that is named in a request cannot be taken for it. */
+function readSession(claims: ReadonlyMap<string, unknown>): string | undefined {
+  const sid = claims.get("sid");
+  if (sid === undefined) return undefined;
+  if (typeof sid === "string" && SESSION.test(sid)) return `${SID}${sid}`;
+  throw invalid("sid: not a short visible string");
 }
 
 function readPermissions(claims: ReadonlyMap<string, unknown>, claim: string): string[] {

@@ -1,10 +1,11 @@
 import type { AuditEntry, EntryDraft } from "../audit/entry.ts";
 import { escapeName } from "../audit/escape.ts";
 import { REFUSALS, Refusal, type Stage } from "../core/errors.ts";
-import type { AnyEvidence, Receipt, RegisteredTool, Released, Verified } from "../core/evidence.ts";
+import type { AnyEvidence, Receipt, Released, Verified } from "../core/evidence.ts";
 import { sanitizeInput } from "../core/input-policy.ts";
-import type { Caller, Tool } from "../core/types.ts";
+import type { KeyUse, Tool } from "../core/types.ts";
 import { CallScope } from "./call-scope.ts";
+import { approvalFacts, callerFacts, type Facts, traceFacts } from "./entry-facts.ts";
 import type { Execution } from "./executor.ts";
 import type { CallRequest } from "./proxy.ts";
 
@@ -64,6 +65,8 @@ export class Trail {
   readonly #endings: (() => void)[] = [];
   /** What the steps earned, latest last. */
   readonly #earned: AnyEvidence[] = [];
+  /** How much of it was earned before the call last stepped aside. */
+  #settled = 0;
   #step: Step = "REQUEST";
   #stepAt: number;
   #duration = 0;
@@ -93,7 +96,7 @@ export class Trail {
 
   /** The time this call has, from now on. */
   openScope(timeoutMs: number): CallScope {
-    const scope = new CallScope({ timeoutMs, now: this.#options.clock(), departure: this.request.departure });
+    const scope = new CallScope({ timeoutMs, now: this.#options.clock, departure: this.request.departure });
     this.#open.add(scope);
     this.atEnd(() => {
       scope.close();
@@ -126,6 +129,23 @@ export class Trail {
     return tool !== undefined && (tool.classification === "read" || tool.idempotent);
   }
 
+  get changes(): boolean {
+    return this.#tool?.classification !== "read";
+  }
+
+  /** What of the store this call has used up: a yes, a key. */
+  used(): { readonly approvalId: string | undefined; readonly keyUse: KeyUse | undefined } {
+    const since = this.#earned.slice(this.#settled) as unknown as readonly Partial<Facts>[];
+    const last = <Name extends "approvalId" | "keyUse">(name: Name) => since.findLast((facts) => facts[name])?.[name];
+    return { approvalId: last("approvalId"), keyUse: last("keyUse") };
+  }
+
+  /** Gives its place on the road to others while somebody is asked. */
+  stepAside(): void {
+    for (const end of this.#endings.splice(0)) end();
+    this.#settled = this.#earned.length;
+  }
+
   get durationMs(): number {
     return this.#duration;
   }
@@ -154,6 +174,10 @@ export class Trail {
   #levelOf({ code }: Refusal): TrailLog["level"] {
     if (REFUSALS[code].decision === "ERROR") return "error";
     return this.#fact("caller") === undefined ? "debug" : "info";
+  }
+
+  logUnsettled(cause: unknown): void {
+    this.#log("error", "APPROVAL_UNAVAILABLE", cause);
   }
 
   logUnrecorded(cause: unknown): void {
@@ -209,7 +233,7 @@ export class Trail {
         args: registered === undefined || input === undefined ? {} : sanitizeInput(registered.inputPolicy, input),
         argsHash: this.#options.hashArgs(refusal !== undefined && this.#step === "REQUEST" ? (body ?? {}) : args),
         hashAlg: this.#options.hashAlg,
-        session,
+        session: this.#fact("caller")?.session ?? session,
         callId,
         reason,
       },
@@ -220,7 +244,7 @@ export class Trail {
         ending instanceof Refusal
           ? undefined
           : { filteredFields: ending.filteredFields, outputHash: ending.outputHash },
-      approval: by === undefined ? undefined : { by },
+      approval: approvalFacts(refusal, by, this.#fact("approvalId")),
       plan: digest === undefined ? undefined : { digest },
       stages: this.#stages,
       trace: traceFacts(traceparent),
@@ -231,42 +255,6 @@ export class Trail {
   #denial(refusal: Refusal): NonNullable<AuditEntry["denial"]> {
     return { reason: refusal.message, stage: this.stageOf(refusal), details: refusal.details };
   }
-}
-
-/** What the audit wants to know of what the steps earned. */
-interface Facts {
-  readonly registered: RegisteredTool;
-  readonly caller: Caller;
-  readonly input: unknown;
-  readonly digest: string;
-  readonly by: string;
-}
-
-/** The facts of callers who are known: the same in all their entries. */
-const factsOfCallers = new WeakMap<Caller, AuditEntry["caller"]>();
-
-function callerFacts(caller: Caller | undefined): AuditEntry["caller"] {
-  if (caller === undefined) return { sub: "anonymous", permissions: [] };
-  let facts = factsOfCallers.get(caller);
-  if (facts === undefined) {
-    const { subject, issuer, permissions, actors } = caller;
-    // Copies: JSON.stringify of anything that holds a frozen list takes three times as long.
-    facts = {
-      sub: subject,
-      permissions: [...permissions],
-      iss: issuer,
-      act: actors.length > 0 ? [...actors] : undefined,
-    };
-    factsOfCallers.set(caller, facts);
-  }
-  return facts;
-}
-
-/** `00-<trace id>-<parent span id>-<flags>` */
-function traceFacts(traceparent: string | undefined): AuditEntry["trace"] {
-  if (traceparent === undefined) return undefined;
-  const [, traceId = "", parentSpanId = ""] = traceparent.split("-");
-  return { traceId, parentSpanId };
 }
 
 /** Milliseconds to the microsecond. */

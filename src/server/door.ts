@@ -36,16 +36,19 @@ const envelope = z.strictObject({
     .regex(/^[\x21-\x7e]{1,128}$/)
     .optional(),
   reason: z.string().max(1_000).optional(),
+  approval: z.strictObject({ id: z.string().regex(/^[\x21-\x7e]{1,128}$/) }).optional(),
 });
 
 export type Envelope = z.output<typeof envelope>;
 
 /** Headers that must not come twice: which of the two would count? In the usual spellings; others are found in lower case. */
 const SINGLE_HEADERS: ReadonlyMap<string, number> = new Map(
-  ["Host", "Origin", "Authorization", "Content-Type", "Content-Length", "Content-Encoding"].flatMap((name, index) => [
-    [name, 1 << index],
-    [name.toLowerCase(), 1 << index],
-  ]),
+  ["Host", "Origin", "Authorization", "Content-Type", "Content-Length", "Content-Encoding", "Idempotency-Key"].flatMap(
+    (name, index) => [
+      [name, 1 << index],
+      [name.toLowerCase(), 1 << index],
+    ],
+  ),
 );
 
 /** Host names that are this machine, whatever it is called. */
@@ -84,12 +87,32 @@ export function checkBodyHeaders(headers: IncomingHttpHeaders, { bodyBytesMax }:
   if (!isJson(headers["content-type"])) {
     throw new Refusal("UNSUPPORTED_MEDIA_TYPE", "Send Content-Type: application/json.");
   }
-  if (headers["idempotency-key"] !== undefined) {
-    throw new Refusal(
-      "MALFORMED_REQUEST",
-      "Idempotency-Key is not supported by this version; send the call without it.",
-    );
+}
+
+const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
+
+/**
+ * The caller's name for this very call: the same name and arguments again are the same call.
+ *
+ * @throws {Refusal} MALFORMED_REQUEST
+ */
+export function readIdempotencyKey({ "idempotency-key": header }: IncomingHttpHeaders): string | undefined {
+  if (header === undefined) return undefined;
+  if (typeof header === "string" && IDEMPOTENCY_KEY.test(header)) return header;
+  throw new Refusal("MALFORMED_REQUEST", "Idempotency-Key must have 1 to 255 visible ASCII characters.");
+}
+
+const WAIT_SECONDS_MAX = 55;
+const PREFER_CHARACTERS_MAX = 256;
+
+/** `Prefer: wait=N` (RFC 7240), in milliseconds, at most 55 s. What is no such wish is ignored, as its specification asks. */
+export function readWaitMs({ prefer }: IncomingHttpHeaders): number {
+  if (typeof prefer !== "string" || prefer.length > PREFER_CHARACTERS_MAX) return 0;
+  for (const wish of prefer.split(/[,;]/)) {
+    const [, seconds] = /^wait="?(\d{1,6})"?$/i.exec(wish.trim()) ?? [];
+    if (seconds !== undefined) return Math.min(Number(seconds), WAIT_SECONDS_MAX) * 1_000;
   }
+  return 0;
 }
 
 /**
@@ -150,7 +173,7 @@ export function parseEnvelope(body: unknown): Envelope {
     path: issue.path.map(String).join(".") || "(body)",
     message: issue.message.slice(0, 200),
   }));
-  throw new Refusal("MALFORMED_REQUEST", "The body must be {tool, args, session?, callId?, reason?}.", {
+  throw new Refusal("MALFORMED_REQUEST", "The body must be {tool, args, session?, callId?, reason?, approval?}.", {
     details: { issues },
   });
 }

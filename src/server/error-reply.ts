@@ -1,11 +1,18 @@
 import type { FastifyReply } from "fastify";
-import type { CallResult } from "../core/call-result.ts";
+import type { Failure } from "../core/call-result.ts";
 import { REFUSALS, type Refusal } from "../core/errors.ts";
 import type { Answer } from "../proxy/answer.ts";
 
+/** How often an agent should look at its question; `?wait=` is better. */
+const POLL_AFTER_SECONDS = "2";
+
 /** Sends an answer of the road, with the headers that its code asks for. */
 export function sendAnswer(reply: FastifyReply, { http, result }: Answer): FastifyReply {
-  if (result.status !== "success") addHeaders(reply, result.error);
+  if (result.status === "pending") {
+    reply.header("location", result.approval.statusUrl).header("retry-after", POLL_AFTER_SECONDS);
+  } else if (result.status !== "success") {
+    addHeaders(reply, result.error);
+  }
   return sendJson(reply, http, result);
 }
 
@@ -33,7 +40,7 @@ export function sendJson(reply: FastifyReply, status: number, body: unknown): Fa
     .send(JSON.stringify(body));
 }
 
-type ReplyError = Exclude<CallResult, { status: "success" }>["error"];
+type ReplyError = Failure["error"];
 
 function addHeaders(reply: FastifyReply, { code, details, retryAfterMs }: ReplyError): void {
   if (code === "UNAUTHENTICATED") reply.header("www-authenticate", 'Bearer realm="safe-tool-call"');

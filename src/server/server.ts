@@ -1,8 +1,17 @@
 import fastify, { type FastifyInstance, type FastifyReply } from "fastify";
+import type { Approvals } from "../approvals/types.ts";
+import type { JournalLine } from "../audit/journal.ts";
 import { Refusal } from "../core/errors.ts";
 import { sendJson, sendRefusal } from "./error-reply.ts";
+import { OperatorDoor } from "./operator-door.ts";
+import { approvalRoutes } from "./routes/approvals.ts";
+import { auditRoutes } from "./routes/audit.ts";
+import type { AuditDoorOptions } from "./routes/audit-door.ts";
 import { type CallRouteOptions, callRoute } from "./routes/call.ts";
+import { eventRoute } from "./routes/events.ts";
 import { type HealthOptions, healthRoutes } from "./routes/health.ts";
+import { rpcRoute } from "./routes/rpc.ts";
+import { sessionRoutes } from "./routes/sessions.ts";
 import { type ToolRoutesOptions, toolRoutes } from "./routes/tools.ts";
 
 export interface ServerOptions extends CallRouteOptions, ToolRoutesOptions, HealthOptions {
@@ -10,6 +19,15 @@ export interface ServerOptions extends CallRouteOptions, ToolRoutesOptions, Heal
   readonly headersTimeoutMs: number;
   readonly draining: () => boolean;
   readonly logError: (error: unknown) => void;
+  /** Where people are asked; without it there are no routes for it. */
+  readonly approvals?: Approvals | undefined;
+  /** What operators may read; without it there are no routes for it. */
+  readonly auditDir?: string | undefined;
+  readonly auditIndex?: AuditDoorOptions["auditIndex"];
+  /** Milliseconds since 1970. */
+  readonly clock: () => number;
+  /** Durable when resolved. */
+  readonly journal: (line: JournalLine) => Promise<void>;
 }
 
 const KEEP_ALIVE_MS = 72_000;
@@ -39,6 +57,9 @@ export function createServer(options: ServerOptions): FastifyInstance {
   });
   app.setErrorHandler((error, _request, reply) => {
     if (error instanceof Refusal) return sendRefusal(reply, error);
+    if (error instanceof Error && "code" in error && error.code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") {
+      return sendRefusal(reply, new Refusal("UNSUPPORTED_MEDIA_TYPE", "Send Content-Type: application/json."));
+    }
     options.logError(error);
     return sendRefusal(reply, new Refusal("INTERNAL", "The request failed inside the service."));
   });
@@ -47,7 +68,19 @@ export function createServer(options: ServerOptions): FastifyInstance {
   callRoute(app, options);
   toolRoutes(app, options);
   healthRoutes(app, options);
+  if (options.approvals !== undefined) openApprovalRoutes(app, options.approvals, options);
+  const { auditDir } = options;
+  if (auditDir !== undefined)
+    auditRoutes(app, { ...options, auditDir, journal: (line) => options.journal({ ...line }) });
   return app;
+}
+
+function openApprovalRoutes(app: FastifyInstance, approvals: Approvals, options: ServerOptions): void {
+  const routes = { approvals, door: new OperatorDoor(app, options) };
+  approvalRoutes(app, routes);
+  sessionRoutes(app, routes);
+  rpcRoute(app, routes);
+  eventRoute(app, routes);
 }
 
 function sendUnknownRoute(reply: FastifyReply): FastifyReply {

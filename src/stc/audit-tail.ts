@@ -1,8 +1,11 @@
-import { closeSync, constants, fstatSync, openSync, readdirSync, readSync, statSync } from "node:fs";
-import { join } from "node:path";
-import type { AuditEntry } from "../audit/entry.ts";
-import { escapeName } from "../audit/escape.ts";
-import { processEnvironment } from "../config-file.ts";
+import { search } from "../audit/query.ts";
+import type { Filter } from "../audit/query-filter.ts";
+import { Matcher } from "../audit/query-filter.ts";
+import { Follower, lastLines } from "../audit/query-follow.ts";
+import { type Params, readFilter } from "../audit/query-params.ts";
+import { parseLine, viewOf } from "../audit/query-view.ts";
+import { auditPlace, refuse } from "./audit-place.ts";
+import { printLine } from "./audit-rows.ts";
 import { print } from "./output.ts";
 
 export interface AuditTailOptions {
@@ -10,127 +13,60 @@ export interface AuditTailOptions {
   readonly lines: number;
   readonly follow?: boolean;
   readonly json?: boolean;
+  readonly filters: Params;
 }
 
-const DAY_FILE = /^\d{4}-\d{2}-\d{2}\.jsonl$/;
-const CHUNK_BYTES = 65_536;
-const FOLLOW_EVERY_MS = 250;
-/** A named pipe in place of a day's file would be waited for without it. */
-const READ = constants.O_RDONLY | constants.O_NONBLOCK;
+const FOLLOW_EVERY_MS = 100;
+const PAGE_BYTES_MAX = 16 * 1_048_576;
 
 /** `stc audit tail`: the latest calls, across days; with `-f` also those to come. Reads the files, asks no service. */
 export async function auditTail(options: AuditTailOptions): Promise<void> {
-  const dir = options.dir ?? processEnvironment()["STC_AUDIT_DIR"] ?? "audit-logs";
-  if (!(statSync(dir, { throwIfNoEntry: false })?.isDirectory() ?? false)) {
-    print.error(`there is no audit directory ${dir}`);
-    process.exitCode = 66;
-    return;
-  }
-  const show = (line: string): void => print.line(options.json === true ? line : readable(line));
+  const place = auditPlace(options.dir);
+  if (place === undefined) return;
+  const filter = readFilter(options.filters, place.nowMs);
+  if ("faults" in filter) return refuse(filter.faults);
+  const show = (line: string): void => (options.json === true ? print.line(line) : printLine(line, place));
+  const isWanted = wantedBy(filter.ok, options.filters);
   // One look at where the files end, for both: a line written in between must not be lost, nor shown twice.
-  const ends = new Map(dayFiles(dir).map((name) => [name, endOf(join(dir, name))]));
-  for (const line of lastLines(dir, ends, options.lines)) show(line);
-  if (options.follow === true) await follow(dir, ends, show);
-}
-
-function dayFiles(dir: string): readonly string[] {
-  return readdirSync(dir)
-    .filter((name) => DAY_FILE.test(name))
-    .sort();
-}
-
-function lastLines(dir: string, ends: ReadonlyMap<string, number>, count: number): readonly string[] {
-  let lines: readonly string[] = [];
-  for (const [name, end] of [...ends].reverse()) {
-    if (lines.length >= count) break;
-    lines = [...tailOf(join(dir, name), end, count - lines.length), ...lines];
-  }
-  return lines;
-}
-
-/** Where the last whole line ends. What stands behind it is still being written. */
-function endOf(path: string): number {
-  const descriptor = openSync(path, READ);
-  try {
-    let end = fstatSync(descriptor).size;
-    while (end > 0) {
-      const chunk = Buffer.alloc(Math.min(CHUNK_BYTES, end));
-      readSync(descriptor, chunk, 0, chunk.length, end - chunk.length);
-      const newline = chunk.lastIndexOf(10);
-      if (newline !== -1) return end - chunk.length + newline + 1;
-      end -= chunk.length;
-    }
-    return 0;
-  } finally {
-    closeSync(descriptor);
-  }
-}
-
-/** Reads backwards from `end`, only as far as needed. */
-function tailOf(path: string, end: number, count: number): readonly string[] {
-  const descriptor = openSync(path, READ);
-  try {
-    let from = end;
-    let bytes = Buffer.alloc(0);
-    while (from > 0 && newlines(bytes) <= count) {
-      const length = Math.min(CHUNK_BYTES, from);
-      from -= length;
-      const chunk = Buffer.alloc(length);
-      readSync(descriptor, chunk, 0, length, from);
-      bytes = Buffer.concat([chunk, bytes]);
-    }
-    return count === 0 ? [] : bytes.toString("utf8").split("\n").slice(0, -1).slice(-count);
-  } finally {
-    closeSync(descriptor);
-  }
-}
-
-function newlines(bytes: Uint8Array): number {
-  let count = 0;
-  for (let at = bytes.indexOf(10); at !== -1; at = bytes.indexOf(10, at + 1)) count += 1;
-  return count;
-}
-
-async function follow(dir: string, ends: ReadonlyMap<string, number>, show: (line: string) => void): Promise<never> {
-  const read = new Map(ends);
+  const follower = new Follower(place.dir);
+  const ends = follower.ends();
+  const latest =
+    isWanted === undefined
+      ? lastLines(place.dir, ends, options.lines)
+      : await latestOf(place.dir, { filter: filter.ok, ends, count: options.lines });
+  for (const line of latest) show(line);
+  if (options.follow !== true) return;
   for (;;) {
-    for (const name of dayFiles(dir)) read.set(name, showFrom(join(dir, name), read.get(name) ?? 0, show));
+    for (const { line } of follower.look()) if (isWanted?.(line) ?? true) show(line);
     await new Promise((resolve) => setTimeout(resolve, FOLLOW_EVERY_MS));
   }
 }
 
-/** Shows the whole lines after `from`; answers where the next one begins. */
-function showFrom(path: string, from: number, show: (line: string) => void): number {
-  const descriptor = openSync(path, READ);
-  try {
-    const length = fstatSync(descriptor).size - from;
-    if (length <= 0) return from;
-    const bytes = Buffer.alloc(length);
-    readSync(descriptor, bytes, 0, length, from);
-    const end = bytes.lastIndexOf(10) + 1;
-    const lines = bytes.subarray(0, end).toString("utf8").split("\n").slice(0, -1);
-    for (const line of lines) show(line);
-    return from + end;
-  } finally {
-    closeSync(descriptor);
-  }
+/** `undefined` when nothing was asked for: then every line is shown, even one that is none of the audit. */
+function wantedBy(filter: Filter, asked: Params): ((line: string) => boolean) | undefined {
+  if (Object.values(asked).every((value) => value === undefined)) return undefined;
+  const matcher = new Matcher(filter);
+  return (line) => {
+    const members = parseLine(line);
+    const entry = members && viewOf(members);
+    return entry !== undefined && matcher.accepts(entry, line);
+  };
 }
 
-/** Escaped whole: who wrote into that directory is not known here, and it may be one that came with somebody's repository. */
-function readable(line: string): string {
-  try {
-    const { timestamp, caller, tool, decision, error, duration, traceId } = JSON.parse(line) as AuditEntry;
-    const what = error === undefined ? decision : `${decision} ${error.code}`;
-    const cells = [
-      escapeName(timestamp),
-      escapeName(what).padEnd(26),
-      escapeName(tool.name).padEnd(24),
-      escapeName(caller.sub),
-      `${duration.toFixed(1)} ms`,
-      escapeName(traceId),
-    ];
-    return cells.join("  ");
-  } catch {
-    return `(not a line of the audit) ${escapeName(line)}`;
-  }
+interface Latest {
+  readonly filter: Filter;
+  readonly ends: ReadonlyMap<string, number>;
+  readonly count: number;
+}
+
+async function latestOf(dir: string, { filter, ends, count }: Latest): Promise<readonly string[]> {
+  const [day, offset] = [...ends].at(-1) ?? [];
+  if (day === undefined || offset === undefined || count === 0) return [];
+  const cursor = { order: "newest", day, offset, fromMs: filter.fromMs, toMs: filter.toMs, digest: "" } as const;
+  const page = await search({
+    dir,
+    query: { filter, order: "newest", limit: count, cursor, digest: "" },
+    pageBytesMax: PAGE_BYTES_MAX,
+  });
+  return page.found.map(({ line }) => line).toReversed();
 }

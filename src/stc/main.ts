@@ -1,10 +1,15 @@
 #!/usr/bin/env -S bun --no-env-file --config=/dev/null --no-install
-import { Command, InvalidArgumentError } from "commander";
+import { Argument, Command, InvalidArgumentError } from "commander";
 import { StartupError } from "../core/errors.ts";
+import { auditCommands } from "./audit-commands.ts";
 import { print } from "./output.ts";
 
 /** The longest lifetime of a token that a service accepts unless it is configured otherwise. */
 const TOKEN_SECONDS_MAX = 3_600;
+/** The longest time for which a session may be set to ask less. */
+const MODE_SECONDS_MAX = 86_400;
+
+const SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600 };
 
 /** The command line. Each command is a file, read when it is asked for; here they get their names and options. */
 const program = new Command("stc")
@@ -38,41 +43,93 @@ program
   .command("token")
   .description("Print a token signed with the development keys")
   .requiredOption("--sub <subject>", "who calls")
-  .option("--permission <permission...>", "what the caller may do", [])
+  .option(
+    "--permission <permission...>",
+    "what the caller may do (default: nothing; an operator: decide and manage all)",
+  )
   .option("--operator", "a token for the operators' doors; it calls no tools")
-  .option("--ttl <duration>", "30s, 15m, 1h", duration, TOKEN_SECONDS_MAX)
+  .option("--session <id>", "the agent's session, for which approvals can be remembered (default: a random one)")
+  .option("--ttl <duration>", "30s, 15m, 1h", duration(TOKEN_SECONDS_MAX), TOKEN_SECONDS_MAX)
   .action(async (options) => (await import("./token.ts")).token(options));
 
-program
-  .command("call")
-  .description("Call a tool of a running service (STC_URL, STC_TOKEN_FILE)")
+/** A command that asks a running service. */
+function client(parent: Command, name: string, description: string): Command {
+  return parent
+    .command(name)
+    .description(description)
+    .option("--url <url>", "the service (default: STC_URL, else http://127.0.0.1:8787)")
+    .option("--token-file <file>", 'file that holds the token, "-" for standard input (default: STC_TOKEN_FILE)')
+    .option("--json", "for programs");
+}
+
+client(program, "call", "Call a tool of a running service (STC_URL, STC_TOKEN_FILE)")
   .argument("<tool>")
   .argument("[args]", "arguments as JSON", "{}")
-  .option("--url <url>", "the service (default: STC_URL, else http://127.0.0.1:8787)")
-  .option("--token-file <file>", 'file that holds the token, "-" for standard input (default: STC_TOKEN_FILE)')
-  .option("--json", "for programs")
+  .option("--approval <id>", "the yes to exactly this call")
   .action(async (tool, args, options) => (await import("./call.ts")).call(tool, args, options));
 
-program
-  .command("audit")
-  .description("Read the audit")
-  .command("tail")
-  .description("Print the latest calls")
-  .option("--dir <directory>", "audit directory (default: STC_AUDIT_DIR, else ./audit-logs)")
-  .option("-n, --lines <count>", "how many", wholeNumber, 20)
-  .option("-f, --follow", "and go on as they come")
-  .option("--json", "the lines as they are")
-  .action(async (options) => (await import("./audit-tail.ts")).auditTail(options));
+const approvals = program.command("approvals").description("Look at what waits for a yes, and decide");
+client(approvals, "list", "List them, newest first")
+  .option("--state <state>", "pending, approved, denied, expired, …")
+  .action(async (options) => (await import("./approvals.ts")).listApprovals(options));
+client(approvals, "show", "Show exactly what would run, and who asks")
+  .argument("<id>")
+  .action(async (id, options) => (await import("./approvals.ts")).showApproval(id, options));
+client(approvals, "approve", "Say yes to one call")
+  .argument("<id>")
+  .option("--session", "and to the same call again, in the same session")
+  .option("--reason <text>", "for the agent")
+  .option(
+    "--view-digest <digest>",
+    "of the view that was shown before (default: that of this moment, which is printed)",
+  )
+  .action(async (id, options) => (await import("./approvals.ts")).approve(id, options));
+client(approvals, "deny", "Say no")
+  .argument("<id>")
+  .option("--reason <text>", "for the agent")
+  .action(async (id, options) => (await import("./approvals.ts")).deny(id, options));
+client(approvals, "revoke", "Take back a yes that was not used yet")
+  .argument("<id>")
+  .action(async (id, options) => (await import("./approvals.ts")).revoke(id, options));
+approvals
+  .command("watch")
+  .description("Ask about each as it comes; needs a terminal")
+  .option("--url <url>", "the service (default: STC_URL, else http://127.0.0.1:8787)")
+  .option("--token-file <file>", "file that holds the token, read anew when it changes (default: STC_TOKEN_FILE)")
+  .action(async (options) => (await import("./approvals-watch.ts")).watchApprovals(options));
 
-const SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600 };
+const grants = program.command("grants").description("What was approved for whole sessions");
+client(grants, "list", "List them").action(async (options) => (await import("./grants.ts")).listGrants(options));
+client(grants, "revoke", "End one")
+  .argument("<id>")
+  .action(async (id, options) => (await import("./grants.ts")).revokeGrant(id, options));
 
-function duration(text: string): number {
-  const [, amount, unit = ""] = /^(\d{1,6})([smh])$/.exec(text) ?? [];
-  const seconds = Number(amount) * (SECONDS[unit] ?? Number.NaN);
-  if (!(seconds >= 1 && seconds <= TOKEN_SECONDS_MAX)) {
-    throw new InvalidArgumentError("write it as 30s, 15m or 1h; more than 1h no service would accept");
-  }
-  return seconds;
+const mode = program.command("mode").description("How much sessions ask");
+client(mode, "list", "List the sessions").action(async (options) => (await import("./mode.ts")).listModes(options));
+client(mode, "set", "Set it, for a time")
+  .argument("<session>")
+  .addArgument(new Argument("<mode>").choices(["default", "autoEdit", "yolo"]))
+  .requiredOption("--for <duration>", "30s, 15m, 8h", duration(MODE_SECONDS_MAX))
+  .option("--subject <subject>", "whose session it is, when the service has not seen it")
+  .option("--issuer <issuer>", "who vouches for the subject")
+  .action(async (session, mode, options) => (await import("./mode.ts")).setMode(session, mode, options));
+client(mode, "end", "End a session, with its mode and what was approved for it")
+  .argument("<session>")
+  .action(async (session, options) => (await import("./mode.ts")).endSession(session, options));
+
+auditCommands(program.command("audit").description("Read the audit"), wholeNumber);
+
+function duration(secondsMax: number): (text: string) => number {
+  return (text) => {
+    const [, amount, unit = ""] = /^(\d{1,6})([smh])$/.exec(text) ?? [];
+    const seconds = Number(amount) * (SECONDS[unit] ?? Number.NaN);
+    if (!(seconds >= 1 && seconds <= secondsMax)) {
+      throw new InvalidArgumentError(
+        `write it as 30s, 15m or 1h; more than ${secondsMax / 3_600}h no service would accept`,
+      );
+    }
+    return seconds;
+  };
 }
 
 function wholeNumber(text: string): number {

@@ -5,7 +5,7 @@ const RETRY_MS = 5;
 
 /** Writes to a terminal or a pipe, whole: a slow reader makes us wait, not lose lines. */
 function write(descriptor: number, text: string): void {
-  let rest: Uint8Array = Buffer.from(`${text}\n`);
+  let rest: Uint8Array = Buffer.from(text);
   while (rest.length > 0) {
     try {
       rest = rest.subarray(writeSync(descriptor, rest));
@@ -19,7 +19,7 @@ function write(descriptor: number, text: string): void {
 }
 
 /** Everything that is printed goes through here: what could steer a terminal is escaped, line ends apart. */
-function printable(text: string): string {
+function steerless(text: string): string {
   const visible = text.replace(/[\x00-\x09\x0b-\x1f]/g, escapeControl);
   return visible.split("\n").map(escapeJson).join("\n");
 }
@@ -28,10 +28,29 @@ function escapeControl(control: string): string {
   return `\\u${control.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
 
+const COLOURS = { red: 31, green: 32, yellow: 33, cyan: 36 } as const;
+
+export interface Piece {
+  readonly text: string;
+  readonly colour?: keyof typeof COLOURS | undefined;
+}
+
+function paint({ text, colour }: Piece): string {
+  return colour === undefined ? steerless(text) : `\u001b[${COLOURS[colour]}m${steerless(text)}\u001b[0m`;
+}
+
 export const print = {
-  line: (text: string): void => write(1, printable(text)),
-  error: (text: string): void => write(2, printable(text)),
-  json: (value: unknown, indent?: number): void => write(1, printable(JSON.stringify(value, null, indent))),
+  line: (text: string): void => write(1, `${steerless(text)}\n`),
+  error: (text: string): void => write(2, `${steerless(text)}\n`),
+  json: (value: unknown, indent?: number): void => write(1, `${steerless(JSON.stringify(value, null, indent))}\n`),
+  /** A piece of a line: a question, or what is typed as its answer. */
+  part: (text: string): void => write(1, steerless(text)),
+  /** A line of pieces, some in colour; whoever gives a colour has looked whether it is wanted. */
+  pieces: (pieces: readonly Piece[]): void => write(1, `${pieces.map(paint).join("")}\n`),
+  /** Over the line that stands there, on the terminal of the errors; the empty text takes it away. */
+  progress: (text: string): void => write(2, `\r${steerless(text)}\u001b[K`),
+  /** Takes back what was typed last. */
+  erase: (characters: number): void => write(1, "\b \b".repeat(characters)),
 };
 
 /** Columns as wide as their widest cell. */

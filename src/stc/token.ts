@@ -1,23 +1,36 @@
+import { randomUUID } from "node:crypto";
+import { wrongUsage } from "./client.ts";
 import { print } from "./output.ts";
 
 export interface TokenOptions {
   readonly sub: string;
-  readonly permission: readonly string[];
+  readonly permission?: readonly string[];
   readonly operator?: boolean;
+  /** The agent's session; random when none is named. */
+  readonly session?: string;
   /** Seconds. */
   readonly ttl: number;
 }
 
+/** What the operator of a development stand may do, unless it is said otherwise. */
+const OPERATOR_PERMISSIONS = ["approvals:decide", "grants:manage", "modes:manage", "audit:read"] as const;
+
 /** `stc token`: a token of the development issuers; prints the token and nothing else. No other keys are ever used. */
-export async function token({ sub, permission, operator, ttl }: TokenOptions): Promise<void> {
+export async function token({ sub, permission, operator, session, ttl }: TokenOptions): Promise<void> {
+  const isOperator = operator === true;
+  if (isOperator && session !== undefined) return wrongUsage("an operator's token has no session");
+  if (session !== undefined && !/^[\x21-\x7e]{1,128}$/.test(session)) {
+    return wrongUsage("a session is named by 1 to 128 visible characters");
+  }
   const { DEVELOPMENT_DIRECTORY } = await import("../dev/stand.ts");
   const { signDevelopmentToken } = await import("../dev/keys.ts");
   print.line(
     await signDevelopmentToken({
       directory: DEVELOPMENT_DIRECTORY,
-      operator: operator === true,
+      operator: isOperator,
       sub,
-      permissions: permission,
+      permissions: permission ?? (isOperator ? OPERATOR_PERMISSIONS : []),
+      session: isOperator ? undefined : (session ?? randomUUID()),
       ttlSeconds: ttl,
       now: Date.now(),
     }),

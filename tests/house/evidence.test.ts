@@ -10,10 +10,11 @@ const MINTS: Readonly<Record<string, readonly string[]>> = {
   Authorized: ["src/proxy/permission-engine.ts"],
   Parsed: ["src/proxy/schema-validator.ts"],
   Elevated: ["src/proxy/permission-engine.ts"],
+  Fresh: ["src/proxy/repeats.ts"],
   Planned: ["src/proxy/planner.ts"],
   Approved: ["src/proxy/approval-gate.ts"],
   Executed: ["src/proxy/executor.ts"],
-  Released: ["src/proxy/output-filter.ts"],
+  Released: ["src/proxy/output-filter.ts", "src/proxy/repeats.ts"],
   Receipt: ["src/audit/json-logger.ts", "src/audit/strangers.ts"],
 };
 

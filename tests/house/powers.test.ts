@@ -21,7 +21,7 @@ const POWERS: readonly Power[] = [
     holders: [
       "src/handlers/grpc/",
       "src/server/",
-      "src/stc/call.ts",
+      "src/stc/client.ts",
       "src/proxy/remote-keys.ts",
       "src/dev/",
       "src/main.ts",
@@ -41,6 +41,7 @@ const POWERS: readonly Power[] = [
       ],
       ...[
         "src/config-file.ts",
+        "src/manifest-digest.ts",
         "src/manifest-imports.ts",
         "src/manifest-loader.ts",
         "src/wiring-files.ts",
@@ -58,7 +59,7 @@ const POWERS: readonly Power[] = [
   {
     name: "randomness",
     sign: /Math\.random|randomUUID|randomBytes|getRandomValues|generateKeyPair/,
-    holders: ["src/wiring.ts", "src/dev/"],
+    holders: ["src/wiring.ts", "src/wiring-approvals.ts", "src/dev/", "src/stc/token.ts"],
   },
   { name: "code from text", sign: /\beval\(|new Function\(|node:vm/, holders: [] },
   { name: "the console", sign: /console\./, holders: [] },

@@ -2,16 +2,37 @@ import { expect, test } from "bun:test";
 import { Refusal } from "../../src/core/errors.ts";
 import type { Planned } from "../../src/core/evidence.ts";
 import type { Tool } from "../../src/core/types.ts";
-import { approve } from "../../src/proxy/approval-gate.ts";
+import { type Assessment, createApprovalGate } from "../../src/proxy/approval-gate.ts";
+import { CallScope } from "../../src/proxy/call-scope.ts";
 
-type Given = Pick<Tool, "classification" | "category"> & { readonly approval?: Record<string, unknown> };
+type Given = Pick<Tool, "classification" | "category"> & {
+  readonly approval?: Record<string, unknown>;
+  readonly mode?: "default" | "autoEdit" | "yolo";
+  readonly found?: Partial<Assessment>;
+};
 
-function outcome({ approval = {}, ...tool }: Given): string {
+const HARMLESS: Assessment = { risk: "low", rules: [], verdict: "none", rememberable: true, notes: [] };
+
+async function outcome({ approval = {}, mode = "default", found, ...tool }: Given): Promise<string> {
+  const gate = createApprovalGate({
+    assess: () => ({ ...HARMLESS, ...found }),
+    mode,
+    callbackTimeoutMs: 1_000,
+    filterSecrets: (text) => text,
+    newId: () => "0191e2a0-0000-7000-8000-000000000001",
+  });
+  const scope = new CallScope({ timeoutMs: 5_000, now: () => 0 });
+  const caller = { issuer: "https://idp.example", subject: "agent-7", permissions: [], actors: [], expiresAt: 1 };
+  const planned = { tool: { name: "t", ...tool, approval }, caller, input: { status: "BLOCKED" } };
+  const request = { tool: "t", args: {}, authorization: undefined, source: "test" };
   try {
-    return `allow by ${approve({ tool: { ...tool, approval }, input: { status: "BLOCKED" } } as unknown as Planned).by}`;
+    const asking = { request, traceId: "t", scope, replan: () => Promise.reject(new Error("not asked for")) };
+    return `allow by ${(await gate.approve(planned as unknown as Planned, asking)).by}`;
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    return `${error.code} by ${String(error.details?.["rule"])}`;
+    return `${error.code} by ${String(error.details?.["rule"] ?? error.details?.["rules"])}`;
+  } finally {
+    scope.close();
   }
 }
 
@@ -42,9 +63,96 @@ const rows: readonly (readonly [string, Given, string])[] = [
     "APPROVAL_DENIED by default",
   ],
   [
-    "nothing but false is a no: a promise of false",
+    "a promise of false is a no",
     { classification: "write", category: "write", approval: { needsApproval: async () => false } },
+    "allow by needsApproval",
+  ],
+  [
+    "a promise of anything else asks",
+    { classification: "write", category: "write", approval: { needsApproval: async () => "false" } },
     "APPROVAL_DENIED by default",
+  ],
+  [
+    "a promise that is broken asks",
+    { classification: "write", category: "write", approval: { needsApproval: () => Promise.reject(new Error("x")) } },
+    "APPROVAL_DENIED by default",
+  ],
+  [
+    "a promise that is never kept asks",
+    { classification: "write", category: "write", approval: { needsApproval: () => new Promise(() => {}) } },
+    "APPROVAL_DENIED by default",
+  ],
+  ["yolo lets a write through", { classification: "write", category: "write", mode: "yolo" }, "allow by mode:yolo"],
+  ["yolo lets a command through", { classification: "write", category: "command", mode: "yolo" }, "allow by mode:yolo"],
+  [
+    "APR-25: yolo never answers a question",
+    { classification: "read", category: "ask", mode: "yolo" },
+    "APPROVAL_DENIED by floor:category",
+  ],
+  [
+    "autoEdit lets a write through",
+    { classification: "write", category: "write", mode: "autoEdit" },
+    "allow by mode:autoEdit",
+  ],
+  [
+    "autoEdit lets no command through",
+    { classification: "write", category: "command", mode: "autoEdit" },
+    "APPROVAL_DENIED by default",
+  ],
+  [
+    "autoEdit lets no network call through",
+    { classification: "write", category: "network", mode: "autoEdit" },
+    "APPROVAL_DENIED by default",
+  ],
+  [
+    "the manifest's no comes before autoEdit",
+    { classification: "write", category: "write", mode: "autoEdit", approval: { needsApproval: no } },
+    "allow by needsApproval",
+  ],
+  [
+    "APR-24: banned is denied in yolo",
+    {
+      classification: "write",
+      category: "command",
+      mode: "yolo",
+      found: { verdict: "deny", rules: ["rm-root"], risk: "critical" },
+    },
+    "POLICY_DENIED by rm-root",
+  ],
+  [
+    "APR-24: high risk asks in yolo",
+    { classification: "write", category: "command", mode: "yolo", found: { risk: "high", rules: ["rm-r"] } },
+    "APPROVAL_DENIED by floor:risk:high",
+  ],
+  [
+    "a rule that asks is not softened by needsApproval",
+    {
+      classification: "write",
+      category: "write",
+      approval: { needsApproval: no },
+      found: { verdict: "ask", rules: ["mine"] },
+    },
+    "APPROVAL_DENIED by floor:mine",
+  ],
+  [
+    "a rule that asks makes a read ask",
+    { classification: "read", category: "read", found: { verdict: "ask", rules: ["mine"] } },
+    "APPROVAL_DENIED by floor:mine",
+  ],
+  [
+    "APR-23: deny wins over ask",
+    {
+      classification: "destructive",
+      category: "write",
+      approval: { required: true },
+      found: { verdict: "deny", rules: ["no"] },
+    },
+    "POLICY_DENIED by no",
+  ],
+  [
+    "what destroys asks in yolo",
+    { classification: "destructive", category: "write", mode: "yolo" },
+    "APPROVAL_DENIED by floor:destructive",
   ],
   [
     "a throw asks",
@@ -76,6 +184,6 @@ const rows: readonly (readonly [string, Given, string])[] = [
   ],
 ];
 
-test.each(rows)("%s", (_title, given, want) => {
-  expect(outcome(given)).toBe(want);
+test.each(rows)("%s", async (_title, given, want) => {
+  expect(await outcome(given)).toBe(want);
 });

@@ -46,7 +46,7 @@ function stand({
   const binding = { run: (_plan: unknown, context: RunContext) => run(context) };
   const approved = { tool, binding, plan: { kind: "inline" }, caller: {}, digest: "d", by: "b" } as unknown as Approved;
   return async (): Promise<unknown> => {
-    const scope = new CallScope({ timeoutMs, now: 0, departure: client });
+    const scope = new CallScope({ timeoutMs, now: () => 0, departure: client });
     try {
       return (await executor.execute(approved, { scope, traceId: "t", traceparent: undefined })).raw;
     } catch (error) {

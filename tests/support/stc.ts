@@ -14,7 +14,7 @@ export const STC = [
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Nothing of ours reaches the child but PATH and a home: `STC_*` of whoever runs the tests would change what they see. */
-function environmentOf(extra: Environment): Record<string, string> {
+export function environmentOf(extra: Environment): Record<string, string> {
   const { PATH, HOME, TMPDIR } = process.env;
   const all = { PATH, HOME, TMPDIR, ...extra };
   return Object.fromEntries(Object.entries(all).filter((entry): entry is [string, string] => entry[1] !== undefined));

@@ -6,6 +6,7 @@ import type {
   Elevated,
   Executed,
   Found,
+  Fresh,
   Known,
   Parsed,
   Planned,
@@ -13,12 +14,13 @@ import type {
   Released,
 } from "../../src/core/evidence.ts";
 import { refused, succeeded } from "../../src/proxy/answer.ts";
-import { approve } from "../../src/proxy/approval-gate.ts";
+import type { ApprovalGate } from "../../src/proxy/approval-gate.ts";
 import type { Executor } from "../../src/proxy/executor.ts";
 import { release } from "../../src/proxy/output-filter.ts";
 import { authorize, elevate } from "../../src/proxy/permission-engine.ts";
 import { makePlan } from "../../src/proxy/planner.ts";
 import type { Registry } from "../../src/proxy/registry.ts";
+import { firstOrAgain } from "../../src/proxy/repeats.ts";
 import { parseInput } from "../../src/proxy/schema-validator.ts";
 
 /** Rows that must not compile: each leaves out a step of the road. The type checker is the test; this function never runs. */
@@ -30,13 +32,14 @@ export function shortCuts(
     authorized: Authorized;
     parsed: Parsed;
     elevated: Elevated;
+    fresh: Fresh;
     planned: Planned;
     approved: Approved;
     executed: Executed;
     released: Released;
     receipt: Receipt;
   },
-  parts: { executor: Executor; registry: Registry },
+  parts: { executor: Executor; registry: Registry; gate: ApprovalGate },
 ): void {
   const nothing = undefined as never;
   // @ts-expect-error a tool that was only found is not known to the caller
@@ -47,10 +50,12 @@ export function shortCuts(
   parseInput(have.known, {});
   // @ts-expect-error elevation is judged on parsed input
   elevate(have.authorized);
-  // @ts-expect-error what is planned has been elevated
-  makePlan(have.parsed, nothing);
+  // @ts-expect-error what is looked up by its Idempotency-Key has been elevated
+  firstOrAgain(have.parsed, nothing, undefined);
+  // @ts-expect-error what is planned was not run already
+  makePlan(have.elevated, nothing, undefined);
   // @ts-expect-error only a plan can be approved
-  approve(have.elevated);
+  parts.gate.approve(have.fresh, nothing);
   // @ts-expect-error only an approved plan runs
   parts.executor.execute(have.planned, nothing);
   // @ts-expect-error only what a handler answered is released

@@ -1,8 +1,17 @@
 import { isAbsolute } from "node:path";
 import { Refusal } from "../../core/errors.ts";
+import type { StderrMeaning, TargetStatus } from "../../core/types.ts";
 import { argvFault } from "./argv.ts";
+import { endingOfAbort } from "./ending-cancelled.ts";
+import { exited } from "./ending-exited.ts";
+import { OUTPUT_BOUND } from "./ending-output-bound.ts";
+import { signalled } from "./ending-signalled.ts";
+import { spawnFailed } from "./ending-spawn-failed.ts";
+import { TIMED_OUT } from "./ending-timed-out.ts";
+import type { Ending } from "./endings.ts";
 import { CALL_MARKER } from "./environment.ts";
 import { type Pipe, type PipeFault, readPipe } from "./pipe.ts";
+import { STDERR_HEAD_BYTES, statusOfStderr } from "./stderr-status.ts";
 import { killGroup, killStrays } from "./strays.ts";
 
 /** Bytes of stderr that end the child. */
@@ -24,18 +33,11 @@ export interface ChildOrder {
   /** Unique to this child; its descendants carry it. */
   readonly marker: string;
   readonly stdoutBytesMax: number;
+  /** Literals that tell what a failure means where the exit code cannot. */
+  readonly stderrMeans: readonly StderrMeaning[];
   readonly timeoutMs: number;
   readonly signals: readonly AbortSignal[];
 }
-
-/** Every way in which a child ends. */
-export type Ending =
-  | { readonly kind: "exit"; readonly code: number }
-  | { readonly kind: "signal"; readonly signal: string }
-  | { readonly kind: "deadline" }
-  | { readonly kind: "cancelled" }
-  | { readonly kind: "outputBound" }
-  | { readonly kind: "spawnError"; readonly cause: unknown };
 
 export interface ChildResult {
   readonly ending: Ending;
@@ -44,6 +46,10 @@ export interface ChildResult {
   readonly stdout: Uint8Array;
   /** How much it said on stderr. What it said is dropped: nobody may hand it on unlooked at. */
   readonly stderrBytes: number;
+  /** What its stderr means by the order's literals. */
+  readonly stderrStatus: TargetStatus | undefined;
+  /** Descendants that had left its group, and so outlived the kill of it. */
+  readonly survivors: number;
 }
 
 /**
@@ -64,7 +70,7 @@ export async function runChild(order: ChildOrder): Promise<ChildResult> {
   try {
     child = spawn(order);
   } catch (cause) {
-    return notStarted({ kind: "spawnError", cause });
+    return notStarted(spawnFailed(cause));
   }
   return attend(child, order);
 }
@@ -88,16 +94,19 @@ async function attend(child: Child, order: ChildOrder): Promise<ChildResult> {
   const disarm = arm(order, halt);
   const onFault = (fault: PipeFault) => halt.stop(endingOfFault(fault));
   const out = readPipe(child.stdout, { keptBytesMax: order.stdoutBytesMax, bytesMax: order.stdoutBytesMax }, onFault);
-  const err = readPipe(child.stderr, { keptBytesMax: 0, bytesMax: STDERR_BYTES_MAX }, onFault);
+  const keptBytesMax = order.stderrMeans.length === 0 ? 0 : STDERR_HEAD_BYTES;
+  const err = readPipe(child.stderr, { keptBytesMax, bytesMax: STDERR_BYTES_MAX }, onFault);
   await Promise.race([child.exited, halt.stopped]);
   // What the child did before it was gone counts; what its pipes do afterwards is bounded by the grace alone.
   disarm();
-  await settle(child, { out, err, halt, marker: order.marker });
+  const survivors = await settle(child, { out, err, halt, marker: order.marker });
   return {
     ending: halt.ending() ?? endingOfExit(child),
     started: true,
     stdout: out.text(),
     stderrBytes: err.bytes(),
+    stderrStatus: statusOfStderr(err.text(), order.stderrMeans),
+    survivors,
   };
 }
 
@@ -108,19 +117,20 @@ interface Attendance {
   readonly marker: string;
 }
 
-/** Waits for the pipes, then leaves nothing behind: not the group, not the strays, not a reader. */
-async function settle(child: Child, { out, err, halt, marker }: Attendance): Promise<void> {
+/** Waits for the pipes, then leaves nothing behind: not the group, not the strays, not a reader. Answers how many strays. */
+async function settle(child: Child, { out, err, halt, marker }: Attendance): Promise<number> {
   const drained = Promise.all([out.ended, err.ended]);
   const isClean = halt.ending() === undefined && (await within(drained, PIPE_GRACE_MS)) && halt.ending() === undefined;
   killGroup(child.pid);
-  if (isClean) return;
-  killStrays(marker);
+  if (isClean) return 0;
+  const survivors = killStrays(marker, child.pid);
   // A descendant may still hold the pipes. When the output counts, it gets a last chance to come to its end.
   if (halt.ending() === undefined) await within(drained, PIPE_GRACE_MS);
   await within(child.exited, KILL_WAIT_MS);
   out.cancel();
   err.cancel();
   child.unref();
+  return survivors;
 }
 
 interface Halt {
@@ -147,7 +157,7 @@ function haltOf(pid: number): Halt {
 
 /** Sets deadline and cancellation upon the child; the answer takes them off again. */
 function arm({ timeoutMs, signals }: ChildOrder, halt: Halt): () => void {
-  const timer = setTimeout(() => halt.stop({ kind: "deadline" }), Math.min(timeoutMs, TIMER_MS_MAX));
+  const timer = setTimeout(() => halt.stop(TIMED_OUT), Math.min(timeoutMs, TIMER_MS_MAX));
   const listeners = signals.map((signal) => ({ signal, onAbort: () => halt.stop(endingOfAbort(signal)) }));
   for (const { signal, onAbort } of listeners) signal.addEventListener("abort", onAbort, { once: true });
   return () => {
@@ -159,26 +169,19 @@ function arm({ timeoutMs, signals }: ChildOrder, halt: Halt): () => void {
 function endingBefore({ timeoutMs, signals }: ChildOrder): Ending | undefined {
   const aborted = signals.find((signal) => signal.aborted);
   if (aborted !== undefined) return endingOfAbort(aborted);
-  return timeoutMs > 0 ? undefined : { kind: "deadline" };
-}
-
-/** A signal that timed out says so in its reason, as `AbortSignal.timeout` does; any other is somebody who went away. */
-function endingOfAbort(signal: AbortSignal): Ending {
-  const { reason } = signal;
-  return { kind: reason instanceof Error && reason.name === "TimeoutError" ? "deadline" : "cancelled" };
+  return timeoutMs > 0 ? undefined : TIMED_OUT;
 }
 
 function endingOfFault(fault: PipeFault): Ending {
-  return fault.kind === "bound" ? { kind: "outputBound" } : { kind: "spawnError", cause: fault.cause };
+  return fault.kind === "bound" ? OUTPUT_BOUND : spawnFailed(fault.cause);
 }
 
 function endingOfExit({ signalCode, exitCode }: Child): Ending {
-  if (signalCode !== null) return { kind: "signal", signal: String(signalCode) };
-  return { kind: "exit", code: exitCode ?? -1 };
+  return signalCode === null ? exited(exitCode ?? -1) : signalled(String(signalCode));
 }
 
 function notStarted(ending: Ending): ChildResult {
-  return { ending, started: false, stdout: new Uint8Array(), stderrBytes: 0 };
+  return { ending, started: false, stdout: new Uint8Array(), stderrBytes: 0, stderrStatus: undefined, survivors: 0 };
 }
 
 async function within(work: Promise<unknown>, timeoutMs: number): Promise<boolean> {

@@ -1,7 +1,16 @@
 import { statSync } from "node:fs";
 import { isAbsolute } from "node:path";
 import { Refusal } from "../../core/errors.ts";
-import type { Binding, ExecutionPlan, Handler, Json, PlanContext, RunContext, Tool } from "../../core/types.ts";
+import type {
+  Binding,
+  ExecutionPlan,
+  Handler,
+  Json,
+  PlanContext,
+  RunContext,
+  StderrMeaning,
+  Tool,
+} from "../../core/types.ts";
 import { argvFault } from "./argv.ts";
 import { type ChildResult, runChild } from "./child.ts";
 import { isAnswer, refusalOf } from "./endings.ts";
@@ -24,6 +33,14 @@ export interface CliHandlerOptions {
   readonly now: () => number;
   /** A fresh, unguessable id for each child: `[A-Za-z0-9-]+`. */
   readonly newId: () => string;
+  /** Told when descendants of a child had to be hunted down one by one. For the operator. */
+  readonly onSurvivors?: (survivors: Survivors) => void;
+}
+
+export interface Survivors {
+  /** The command's name in the configuration. */
+  readonly command: string;
+  readonly count: number;
 }
 
 /** Everything that will happen, for the approval to bind to. */
@@ -41,6 +58,7 @@ type Spawn = Pick<CliPlan, "command" | "argv" | "cwd" | "environment">;
 export function cliHandler(options: CliHandlerOptions): Handler {
   const closing = new AbortController();
   const running = new Set<Promise<ChildResult>>();
+  const nameOf = (path: string): string => [...options.commands].find(([, known]) => known === path)?.[0] ?? "unknown";
 
   async function spawn(order: Spawn & Pick<CliTool, "options">, limits: SpawnLimits): Promise<ChildResult> {
     const child = runChild({
@@ -51,7 +69,9 @@ export function cliHandler(options: CliHandlerOptions): Handler {
     });
     running.add(child);
     try {
-      return await child;
+      const result = await child;
+      if (result.survivors > 0) options.onSurvivors?.({ command: nameOf(order.command), count: result.survivors });
+      return result;
     } finally {
       running.delete(child);
     }
@@ -68,6 +88,7 @@ export function cliHandler(options: CliHandlerOptions): Handler {
 
 interface SpawnLimits {
   readonly stdoutBytesMax: number;
+  readonly stderrMeans: readonly StderrMeaning[];
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
 }
@@ -98,7 +119,12 @@ async function plan(
   const inspected = parts.inspections?.get(cli.command)?.(cwd);
   if (inspected !== undefined) throw unusable(inspected);
   const environment = childEnvironment(parts, declaredEnvironment(cli.environment, input));
-  const limits = { stdoutBytesMax: LOOKUP_BYTES_MAX, timeoutMs: tool.timeoutMs, signal: context.signal };
+  const limits = {
+    stdoutBytesMax: LOOKUP_BYTES_MAX,
+    stderrMeans: [],
+    timeoutMs: tool.timeoutMs,
+    signal: context.signal,
+  };
   const found = await lookUp({
     lookups: cli.lookups ?? {},
     input,
@@ -130,6 +156,7 @@ async function run(bound: CliTool, parts: Parts, { plan: sealed, context }: Runn
     { command, argv, cwd, environment, options },
     {
       stdoutBytesMax: tool.limits.outputBytesMax,
+      stderrMeans: bound.cli.stderrMeans ?? [],
       timeoutMs: context.deadline - parts.now(),
       signal: context.signal,
     },

@@ -44,6 +44,7 @@ export function cliTool(tool: Tool, commands: ReadonlyMap<string, string>): CliT
     ...lookupFaults(cli.lookups),
     ...(typeof cli.environment === "function" ? [] : environmentFaults(cli.environment ?? {})),
     ...exitCodeFaults(cli.exitCodes ?? {}),
+    ...stderrFaults(cli.stderrMeans ?? []),
     ...parseFaults(parse, textField),
     ...exampleFaults(tool, freeText),
   ];
@@ -77,6 +78,30 @@ function exitCodeFaults(exitCodes: Readonly<Record<string, unknown>>): readonly 
     if (isCode && MEANINGS.has(meaning)) return [];
     return [{ field: "target.cli.exitCodes", message: `must map 0 to ${EXIT_CODE_MAX} to "OK" or a status` }];
   });
+}
+
+/** Short words stand in texts by chance. */
+const LITERAL_CHARS = { min: 8, max: 128 } as const;
+const STDERR_MEANINGS_MAX = 16;
+
+function stderrFaults(meanings: unknown): readonly Fault[] {
+  const field = "target.cli.stderrMeans";
+  if (!Array.isArray(meanings) || meanings.length > STDERR_MEANINGS_MAX) {
+    return [{ field, message: `must be a list of at most ${STDERR_MEANINGS_MAX}` }];
+  }
+  const message = `must be { starts or contains, means }: ${LITERAL_CHARS.min} to ${LITERAL_CHARS.max} printable ASCII characters, and a status`;
+  return meanings.flatMap((meaning: unknown, index) =>
+    isStderrMeaning(meaning) ? [] : [{ field: `${field}[${index}]`, message }],
+  );
+}
+
+function isStderrMeaning(meaning: unknown): boolean {
+  if (typeof meaning !== "object" || meaning === null) return false;
+  const { starts, contains, means, ...others } = meaning as Readonly<Record<string, unknown>>;
+  const literal = starts ?? contains;
+  if (Object.keys(others).length > 0 || (starts === undefined) === (contains === undefined)) return false;
+  if (means === "OK" || !MEANINGS.has(means) || typeof literal !== "string") return false;
+  return literal.length >= LITERAL_CHARS.min && literal.length <= LITERAL_CHARS.max && /^[\x20-\x7e]*$/.test(literal);
 }
 
 function parseFaults(parse: StdoutParser, textField: string | undefined): readonly Fault[] {

@@ -13,15 +13,31 @@ export function killGroup(pid: number): void {
 }
 
 /**
- * Kills descendants that left the group with `setsid`, found by the marker in the environment they were started with.
+ * Kills descendants that left the group with `setsid`, found by the marker in the environment they were started with, and
+ * answers how many there were: those that are still in the group have been killed with it, and die at their own pace.
  * Linux only, and only processes of our own user: others' environments cannot be read.
  */
-export function killStrays(marker: string): void {
+export function killStrays(marker: string, group: number): number {
   const needle = Buffer.from(`\0${CALL_MARKER}=${marker}\0`);
+  const survivors = new Set<number>();
   for (let round = 0; round < SWEEP_ROUNDS_MAX; round += 1) {
     const strays = processes().filter((pid) => carries(pid, needle));
-    if (strays.length === 0) return;
-    for (const pid of strays) kill(pid);
+    if (strays.length === 0) break;
+    for (const pid of strays) {
+      if (groupOf(pid) !== group) survivors.add(pid);
+      kill(pid);
+    }
+  }
+  return survivors.size;
+}
+
+/** The process group, from `pid (name) state ppid pgrp …`; a name may hold anything. One that is gone counts as its own. */
+function groupOf(pid: number): number {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
+    return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ", 3)[2]);
+  } catch {
+    return pid;
   }
 }
 

@@ -1,9 +1,9 @@
 import type { Json } from "../../core/types.ts";
-import { RequestCodec, ResponseCodec } from "./codec.ts";
+import { RequestCodec } from "./codec.ts";
 import { type MessageShape, type MessageShapes, reachable } from "./message-shape.ts";
 import { listed, nearest } from "./nearest.ts";
 import { Unfit, WELL_KNOWN, type WellKnown } from "./well-known.ts";
-import type { WireTypes } from "./wire-types.ts";
+import type { ResponseCodec, WireTypes } from "./wire-types.ts";
 
 const TYPE_PREFIX = "type.googleapis.com/";
 /** Each level of an Any inside an Any is copied once more. */
@@ -61,7 +61,7 @@ export class AnyTypes {
     const shape = this.#parts.shapes.find(name);
     if (shape === undefined) return undefined;
     const request = new RequestCodec(shape, this.#parts.wire.request(shape), this.sent);
-    const response = new ResponseCodec(shape, this.#parts.wire.response(shape), this.received);
+    const response = this.#parts.wire.response(shape, this.received);
     const made = { shape, request, response };
     this.#codecs.set(name, made);
     return made;

@@ -1,13 +1,14 @@
+import type { Metadata } from "@grpc/grpc-js";
 import { Refusal } from "../../core/errors.ts";
 import type { Binding, ExecutionPlan, GrpcTarget, Json, RunContext, Tool } from "../../core/types.ts";
-import { leaveOutAbsent } from "./absent-fields.ts";
+import { absentFieldsLeftOut } from "./absent-fields.ts";
 import type { AssertionSigner } from "./assertion.ts";
 import type { Channels, ToolClass } from "./channels.ts";
 import type { EncodedMessage } from "./codec.ts";
 import type { Method } from "./contract.ts";
 import type { Link } from "./link.ts";
 import type { Difference } from "./message-difference.ts";
-import { callMetadata } from "./metadata.ts";
+import { metadataOf } from "./metadata.ts";
 import { AttemptFailed, answerTooLarge, type FailedCall, notSent, refusalOf } from "./status.ts";
 import { collect, type StreamedList } from "./stream.ts";
 import type { PreparedSystem } from "./system.ts";
@@ -27,6 +28,8 @@ interface Attempt {
   readonly context: RunContext;
 }
 
+const FIELD_CHARACTERS_MAX = 128;
+
 function toolClassOf(tool: Tool, { grpc }: GrpcTarget): ToolClass {
   if (grpc.stream !== undefined) return "stream";
   return tool.classification === "read" ? "read" : "change";
@@ -39,6 +42,10 @@ export class GrpcBinding implements Binding {
   readonly #endpoint: string;
   readonly #safe: boolean;
   readonly #toolClass: ToolClass;
+  readonly #leaveOutAbsent: (answer: unknown) => void;
+  readonly #metadata: (context: RunContext) => Metadata;
+  /** Of the plans made here and not forgotten yet: what was planned is what is sent, and it is not encoded twice. */
+  readonly #encoded = new WeakMap<ExecutionPlan, Buffer>();
 
   constructor(tool: Tool, parts: BindingParts) {
     this.#tool = tool;
@@ -46,22 +53,26 @@ export class GrpcBinding implements Binding {
     this.#endpoint = parts.system.reach.servers.map(({ address }) => address).join(",");
     this.#safe = tool.classification === "read" || tool.idempotent;
     this.#toolClass = toolClassOf(tool, parts.target);
+    this.#leaveOutAbsent = absentFieldsLeftOut(tool.output);
+    this.#metadata = metadataOf(parts.system.metadata, tool.name);
   }
 
   plan(input: unknown): ExecutionPlan {
     const { system, method, channels } = this.#parts;
     const encoded = method.request.encode(input);
-    if ("reason" in encoded) throw this.#misdeclared(encoded);
+    if ("reason" in encoded) throw this.#unfit(encoded);
     this.#checkSize(encoded);
     const { tls } = channels.endpoint(system.name).reach;
-    return {
-      kind: "grpc",
-      system: system.name,
+    const plan: ExecutionPlan = {
       endpoint: this.#endpoint,
-      path: method.path,
-      tls: tls === null ? null : { serverName: tls.serverName, rootSha256: tls.rootSha256 },
+      kind: "grpc",
       message: encoded.message,
+      path: method.path,
+      system: system.name,
+      tls: tls === null ? null : { rootSha256: tls.rootSha256, serverName: tls.serverName },
     };
+    this.#encoded.set(plan, encoded.bytes);
+    return plan;
   }
 
   async run(plan: ExecutionPlan, context: RunContext): Promise<unknown> {
@@ -70,7 +81,7 @@ export class GrpcBinding implements Binding {
       throw new Refusal("INTERNAL", "The call could not be made.", { cause: "the plan belongs to another target" });
     }
     const link = channels.link(system.name, this.#toolClass);
-    const bytes = method.request.bytes(plan["message"] as Json);
+    const bytes = this.#encoded.get(plan) ?? method.request.bytes(plan["message"] as Json);
     const call: FailedCall = { system: system.name, path: method.path, safe: this.#safe, signal: context.signal };
     const answer = await system.resilience
       .run({
@@ -82,14 +93,23 @@ export class GrpcBinding implements Binding {
     return this.#read(answer, call);
   }
 
-  async #attempt({ link, bytes, context }: Attempt): Promise<Buffer | StreamedList> {
-    const { system, method, target, sign } = this.#parts;
-    const { deadline, signal, caller, traceId } = context;
+  #attempt(attempt: Attempt): Promise<Buffer | StreamedList> {
+    const { link, context } = attempt;
     // Asked apart from the call, so that a failure to connect is known to have changed nothing.
-    const connecting = link.connect(signal);
+    const connecting = link.connect(context.signal);
+    if (connecting === true && this.#parts.sign === undefined && !context.signal.aborted) {
+      return this.#send(attempt, this.#metadata(context));
+    }
+    return this.#prepare(attempt, connecting);
+  }
+
+  async #prepare(attempt: Attempt, connecting: boolean | Promise<boolean>): Promise<Buffer | StreamedList> {
+    const { system, method, sign } = this.#parts;
+    const { bytes, context } = attempt;
+    const { signal, caller, traceId } = context;
     const isConnected = connecting === true || (await connecting);
     if (!isConnected || signal.aborted) throw notSent(signal);
-    const metadata = callMetadata(system.metadata, this.#tool.name, context);
+    const metadata = this.#metadata(context);
     if (sign !== undefined) {
       const { name: tool } = this.#tool;
       const asserted = { system: system.name, caller, tool, method: method.path, message: bytes, traceId };
@@ -97,6 +117,12 @@ export class GrpcBinding implements Binding {
       // A signal that fired meanwhile would not be heard any more.
       if (signal.aborted) throw notSent(signal);
     }
+    return this.#send(attempt, metadata);
+  }
+
+  #send({ link, bytes, context }: Attempt, metadata: Metadata): Promise<Buffer | StreamedList> {
+    const { method, target } = this.#parts;
+    const { deadline, signal } = context;
     const request = { path: method.path, bytes, metadata, deadline, signal };
     const bounds = target.grpc.stream;
     return bounds === undefined ? link.unary(request) : collect(link.stream(request), { ...bounds, signal });
@@ -110,7 +136,7 @@ export class GrpcBinding implements Binding {
       const decoded = isOne
         ? this.#decode(answer)
         : { ...answer, items: answer.items.map((item) => this.#decode(item)) };
-      leaveOutAbsent(decoded, this.#tool.output);
+      this.#leaveOutAbsent(decoded);
       return decoded;
     } catch {
       throw new Refusal("INVALID_OUTPUT", "The service's answer is not what its contract declares.", {
@@ -123,9 +149,12 @@ export class GrpcBinding implements Binding {
     return this.#parts.method.response.decode(message);
   }
 
-  #misdeclared({ field, reason }: Difference): Refusal {
-    return new Refusal("INTERNAL", "This tool's manifest does not fit its service; an operator must mend it.", {
-      cause: { tool: this.#tool.name, path: this.#parts.method.path, field, reason },
+  /** Arguments that the schema took and the contract does not: the agent can mend them, and is told which. */
+  #unfit({ field, reason }: Difference): Refusal {
+    const path = field.slice(0, FIELD_CHARACTERS_MAX) || "(arguments)";
+    return new Refusal("INVALID_INPUT", `The arguments do not fit the service's contract: ${path} ${reason}.`, {
+      details: { issues: [{ path, message: reason }] },
+      cause: { tool: this.#tool.name, method: this.#parts.method.path },
     });
   }
 

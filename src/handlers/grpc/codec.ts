@@ -1,7 +1,7 @@
 import type { Json } from "../../core/types.ts";
 import { compareMessage, type Difference, isRecord, unlike } from "./message-difference.ts";
 import { type FieldShape, type MessageShape, reachable } from "./message-shape.ts";
-import { ANY, Unfit, WELL_KNOWN, type WellKnown } from "./well-known.ts";
+import { specialOf, Unfit, WELL_KNOWN, type WellKnown } from "./well-known.ts";
 
 export type { Difference } from "./message-difference.ts";
 
@@ -73,10 +73,6 @@ class Misplaced extends Error {
     super(reason);
     this.difference = { field, reason };
   }
-}
-
-function specialOf({ fullName }: MessageShape, any: WellKnown | undefined): WellKnown | undefined {
-  return fullName === ANY && any !== undefined ? any : WELL_KNOWN.get(fullName);
 }
 
 function toWire(any: WellKnown | undefined): Change {
@@ -179,27 +175,5 @@ export class RequestCodec {
       }
     });
     return culprit ?? "";
-  }
-}
-
-/** Turns an answer's bytes into JSON. Unknown fields are ignored, as proto3 evolution wants. */
-export class ResponseCodec {
-  readonly #shape: MessageShape;
-  readonly #deserialize: Serializer["deserialize"];
-  readonly #verbatim: boolean;
-  readonly #fromWire: Change;
-
-  /** @param any how a google.protobuf.Any is read; without it only its type's name is */
-  constructor(shape: MessageShape, deserialize: Serializer["deserialize"], any?: WellKnown) {
-    this.#shape = shape;
-    this.#deserialize = deserialize;
-    this.#verbatim = isVerbatim(shape);
-    this.#fromWire = fromWire(any);
-  }
-
-  /** Throws when the bytes are no such message. */
-  decode(bytes: Buffer): Json {
-    const got = this.#deserialize(bytes);
-    return (this.#verbatim ? got : this.#fromWire(got, this.#shape, "")) as Json;
   }
 }

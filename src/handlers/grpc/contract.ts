@@ -1,14 +1,14 @@
 import { StartupError } from "../../core/errors.ts";
 import type { GrpcTarget } from "../../core/types.ts";
 import { AnyTypes } from "./any-types.ts";
-import { RequestCodec, ResponseCodec } from "./codec.ts";
+import { RequestCodec } from "./codec.ts";
 import { contractSha256, type UsedMethod } from "./contract-pin.ts";
 import type { Declarations, MethodDeclaration } from "./declarations.ts";
 import { declarationsOf, readDescriptorSet, readFileDescriptor } from "./file-descriptors.ts";
 import { type MessageShape, MessageShapes, reachable } from "./message-shape.ts";
 import { listed, nearest } from "./nearest.ts";
 import { readProtoFiles } from "./proto-files.ts";
-import { WireTypes } from "./wire-types.ts";
+import { type ResponseCodec, WireTypes } from "./wire-types.ts";
 
 /** What one system's contract is read from: proto files, a descriptor set, or what its reflection service has told. */
 export interface ProtoSource {
@@ -114,7 +114,7 @@ export class Contract {
       requestShape: request,
       responseShape: response,
       request: new RequestCodec(request, this.#wire.request(request), this.#anyTypes.sent),
-      response: new ResponseCodec(response, this.#wire.response(response), this.#anyTypes.received),
+      response: this.#wire.response(response, this.#anyTypes.received),
     };
   }
 }

@@ -75,7 +75,13 @@ function inputFaults(tool: Tool, method: Method): readonly Fault[] {
       return;
     }
     const encoded = method.request.encode(parsed.input);
-    if ("reason" in encoded) faults.push({ field: at(place, encoded.field), message: encoded.reason });
+    if ("reason" in encoded) {
+      const { field, reason, message } = encoded;
+      faults.push({
+        field: at(place, field),
+        message: message === undefined ? reason : `is no field of ${message}`,
+      });
+    }
   });
   return faults;
 }

@@ -5,8 +5,8 @@ import {
   connectivityState,
   type Metadata,
 } from "@grpc/grpc-js";
-import { attemptFailed } from "./status.ts";
 import type { Reach, ServerAddress } from "./tls-identity.ts";
+import { type LinkRequest, unaryCall } from "./unary-call.ts";
 
 /** HTTP/2 pings that find a dead connection. */
 export interface Keepalive {
@@ -23,15 +23,6 @@ export interface Endpoint {
   readonly reach: Reach;
   readonly maxMessageBytes: number;
   readonly keepalive: Keepalive;
-}
-
-export interface LinkRequest {
-  readonly path: string;
-  readonly bytes: Buffer;
-  readonly metadata?: Metadata;
-  /** Milliseconds since 1970, or infinity. */
-  readonly deadline: number;
-  readonly signal: AbortSignal;
 }
 
 const CONNECT_TIMEOUT_MS = 5_000;
@@ -141,26 +132,8 @@ export class Link {
   }
 
   /** The answer's bytes. Rejects with `AttemptFailed`. */
-  unary({ path, bytes, metadata, deadline, signal }: LinkRequest): Promise<Buffer> {
-    return new Promise((resolve, reject) => {
-      let begun = false;
-      const options = Number.isFinite(deadline) ? { deadline } : {};
-      const done = (error: unknown, answer?: Buffer): void => {
-        signal.removeEventListener("abort", cancel);
-        if (error === null && answer !== undefined) resolve(answer);
-        else reject(attemptFailed(error ?? {}, begun));
-      };
-      const client = this.#next();
-      const call =
-        metadata === undefined
-          ? client.makeUnaryRequest(path, asIs, asIs, bytes, options, done)
-          : client.makeUnaryRequest(path, asIs, asIs, bytes, metadata, options, done);
-      const cancel = (): void => call.cancel();
-      call.once("metadata", () => {
-        begun = true;
-      });
-      signal.addEventListener("abort", cancel, { once: true });
-    });
+  unary(request: LinkRequest): Promise<Buffer> {
+    return unaryCall(this.#next().getChannel(), request);
   }
 
   stream({
@@ -194,6 +167,8 @@ export class Link {
   /** The next that has a connection, in turn; the next one where none has. */
   #next(): Client {
     const clients = this.#clients;
+    const [only] = clients;
+    if (only !== undefined && clients.length === 1) return only;
     const from = this.#turn;
     this.#turn = (from + 1) % clients.length;
     let chosen: Client | undefined;

@@ -20,13 +20,20 @@ export function truthKeys(message: object, shape: MessageShape): object {
   return walk(message as Fields, shape, (key, type) => (type === "bool" && key === "false" ? "" : key));
 }
 
-/** As JSON has them: the decoder gives 64-bit keys as eight characters, one for each byte. */
+/** As JSON has them. */
 export function decimalKeys(message: object, shape: MessageShape): object {
-  return walk(message as Fields, shape, (key, type) => {
-    if (scalarOf(type) !== "int64" || key.length !== HASH_CHARS) return key;
+  return walk(message as Fields, shape, (key, type) => mapKeyReader(type)(key));
+}
+
+/** The JSON form of a decoded map's keys: the decoder gives 64-bit keys as eight characters, one for each byte. */
+export function mapKeyReader(type: ProtoScalar | undefined): (key: string) => string {
+  if (type === undefined || scalarOf(type) !== "int64") return (key) => key;
+  const isUnsigned = UNSIGNED.has(type);
+  return (key) => {
+    if (key.length !== HASH_CHARS) return key;
     const bytes = Buffer.from(key, "latin1");
-    return String(UNSIGNED.has(type) ? bytes.readBigUInt64LE() : bytes.readBigInt64LE());
-  });
+    return String(isUnsigned ? bytes.readBigUInt64LE() : bytes.readBigInt64LE());
+  };
 }
 
 type Rename = (key: string, type: ProtoScalar) => string;

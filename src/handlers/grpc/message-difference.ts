@@ -4,6 +4,8 @@ import type { FieldShape, MessageShape, Scalar, ValueShape } from "./message-sha
 export interface Difference {
   readonly field: string;
   readonly reason: string;
+  /** Of a field that is none: the message's full name. It is the service's own, and for operators. */
+  readonly message?: string;
 }
 
 type Fields = Record<string, unknown>;
@@ -16,7 +18,7 @@ function under(key: string | number, difference: Difference | undefined): Differ
   if (difference === undefined) return undefined;
   const own = typeof key === "number" ? `[${key}]` : key;
   const separator = difference.field === "" || difference.field.startsWith("[") ? "" : ".";
-  return { field: `${own}${separator}${difference.field}`, reason: difference.reason };
+  return { ...difference, field: `${own}${separator}${difference.field}` };
 }
 
 export const unlike = (reason: string): Difference => ({ field: "", reason });
@@ -102,7 +104,7 @@ function compareKnown(sent: Fields, got: Fields, shape: MessageShape): Differenc
     }
     // A oneof's name may tell which member is set, if it tells the truth.
     if (shape.oneofs.has(key) && Object.hasOwn(got, key) && got[key] === value) continue;
-    return under(key, unlike(`is no field of ${shape.fullName}`));
+    return under(key, { ...unlike("is no field of its message"), message: shape.fullName });
   }
   return undefined;
 }

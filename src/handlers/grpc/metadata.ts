@@ -1,6 +1,6 @@
 import { Metadata } from "@grpc/grpc-js";
 import { StartupError } from "../../core/errors.ts";
-import type { RunContext } from "../../core/types.ts";
+import type { Caller, RunContext } from "../../core/types.ts";
 
 const KEY = /^[a-z0-9_.-]{1,64}$/;
 const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
@@ -46,14 +46,24 @@ function setText(metadata: Metadata, key: string, value: string): void {
   else metadata.set(`${key}-bin`, Buffer.from(value, "utf8"));
 }
 
-/** What the service is told about a call: trace, caller and tool. Never the agent's token, nothing from its arguments. */
-export function callMetadata(base: Metadata, tool: string, context: RunContext): Metadata {
-  const metadata = base.clone();
-  const { traceparent } = context;
-  if (traceparent !== undefined && TRACEPARENT.test(traceparent)) metadata.set("traceparent", traceparent);
-  setText(metadata, "x-trace-id", context.traceId);
-  setText(metadata, "x-caller-sub", context.caller.subject);
-  setText(metadata, "x-caller-iss", context.caller.issuer);
-  setText(metadata, "x-tool", tool);
-  return metadata;
+/**
+ * What the service is told about a call of one tool: trace, caller and tool. Never the agent's token, nothing from its
+ * arguments. What is the same in all calls of a caller is written once.
+ */
+export function metadataOf(base: Metadata, tool: string): (context: RunContext) => Metadata {
+  const ofCallers = new WeakMap<Caller, Metadata>();
+  const introduce = (caller: Caller): Metadata => {
+    const metadata = base.clone();
+    setText(metadata, "x-caller-sub", caller.subject);
+    setText(metadata, "x-caller-iss", caller.issuer);
+    setText(metadata, "x-tool", tool);
+    ofCallers.set(caller, metadata);
+    return metadata;
+  };
+  return ({ caller, traceId, traceparent }) => {
+    const metadata = (ofCallers.get(caller) ?? introduce(caller)).clone();
+    if (traceparent !== undefined && TRACEPARENT.test(traceparent)) metadata.set("traceparent", traceparent);
+    setText(metadata, "x-trace-id", traceId);
+    return metadata;
+  };
 }

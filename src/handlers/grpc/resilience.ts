@@ -1,12 +1,4 @@
-import {
-  BrokenCircuitError,
-  BulkheadRejectedError,
-  bulkhead,
-  CircuitState,
-  ConsecutiveBreaker,
-  circuitBreaker,
-  handleWhen,
-} from "cockatiel";
+import { BrokenCircuitError, CircuitState, ConsecutiveBreaker, circuitBreaker, handleWhen } from "cockatiel";
 import { AttemptFailed, circuitOpen, type FailedCall, systemBusy } from "./status.ts";
 
 /** How much one system's trouble may cost. */
@@ -57,14 +49,16 @@ type Outcome<T> = { readonly answer: T } | { readonly failed: AttemptFailed };
 export class Resilience {
   readonly #limits: ResilienceLimits;
   readonly #random: () => number;
-  readonly #room;
   readonly #circuit;
+  #underWay = 0;
+  /** Whether a fault has been seen and no answer since. Only then does the circuit need to see every attempt. */
+  #isTroubled = false;
+  #faults = 0;
   #tokens = BUDGET_TOKENS_MAX;
 
   constructor(limits: ResilienceLimits, random: () => number) {
     this.#limits = limits;
     this.#random = random;
-    this.#room = bulkhead(limits.concurrentCallsMax);
     // Only faults of the connection count: a service that answers, whatever it answers, is there.
     this.#circuit = circuitBreaker(
       handleWhen((error) => error instanceof AttemptFailed && error.origin === "transport"),
@@ -78,23 +72,60 @@ export class Resilience {
 
   /** The answer. Rejects with the last `AttemptFailed`, or a `Refusal` where nothing was tried. */
   async run<T>(call: GuardedCall<T>): Promise<T> {
+    if (this.#underWay >= this.#limits.concurrentCallsMax) throw systemBusy(call, BUSY_RETRY_AFTER_MS);
+    this.#underWay += 1;
+    this.#tokens = Math.min(BUDGET_TOKENS_MAX, this.#tokens + BUDGET_TOKENS_PER_CALL);
     try {
-      return await this.#room.execute(() => this.#attempts(call));
-    } catch (error) {
-      throw error instanceof BulkheadRejectedError ? systemBusy(call, BUSY_RETRY_AFTER_MS) : error;
+      let last: AttemptFailed | undefined;
+      for (let made = 0; ; made += 1) {
+        const outcome = this.#isTroubled ? await this.#through(call, last) : await this.#freely(call);
+        if ("answer" in outcome) return outcome.answer;
+        last = outcome.failed;
+        if (!this.#mayRepeat(call, last, made)) throw last;
+        await pause(this.#backoffMs(made), call.signal);
+        if (call.signal.aborted) throw last;
+      }
+    } finally {
+      this.#underWay -= 1;
     }
   }
 
-  async #attempts<T>(call: GuardedCall<T>): Promise<T> {
-    this.#tokens = Math.min(BUDGET_TOKENS_MAX, this.#tokens + BUDGET_TOKENS_PER_CALL);
-    let last: AttemptFailed | undefined;
-    for (let made = 0; ; made += 1) {
-      const failed = await this.#through(call, last);
-      if ("answer" in failed) return failed.answer;
-      last = failed.failed;
-      if (!this.#mayRepeat(call, last, made)) throw last;
-      await pause(this.#backoffMs(made), call.signal);
-      if (call.signal.aborted) throw last;
+  /** One attempt while all is well: the circuit is told of its end only where that says something new. */
+  async #freely<T>(call: GuardedCall<T>): Promise<Outcome<T>> {
+    try {
+      const outcome = await outcomeOf(call);
+      if (this.#isTroubled) await this.#tell(undefined);
+      return outcome;
+    } catch (error) {
+      if (!(error instanceof AttemptFailed)) throw error;
+      if (error.origin === "transport") await this.#tell(error);
+      return { failed: error };
+    }
+  }
+
+  async #tell(fault: AttemptFailed | undefined): Promise<void> {
+    // What began before it opened says nothing about whether it may close.
+    if (this.#circuit.state !== CircuitState.Closed) return;
+    await this.#watched(async () => {
+      if (fault !== undefined) throw fault;
+    }).catch(() => {});
+  }
+
+  /** Through the circuit. */
+  async #watched<T>(work: () => Promise<T>): Promise<T> {
+    let faults = this.#faults;
+    try {
+      const done = await this.#circuit.execute(async () => {
+        const result = await work();
+        faults = this.#faults;
+        return result;
+      });
+      if (this.#faults === faults && this.#circuit.state === CircuitState.Closed) this.#isTroubled = false;
+      return done;
+    } catch (error) {
+      this.#faults += 1;
+      this.#isTroubled = true;
+      throw error;
     }
   }
 
@@ -102,7 +133,7 @@ export class Resilience {
   async #through<T>(call: GuardedCall<T>, before: AttemptFailed | undefined): Promise<Outcome<T>> {
     try {
       // While one call tries a circuit out, the others do not wait for it: with a connection they need no circuit.
-      if (this.#circuit.state !== CircuitState.HalfOpen) return await this.#circuit.execute(() => outcomeOf(call));
+      if (this.#circuit.state !== CircuitState.HalfOpen) return await this.#watched(() => outcomeOf(call));
       if (call.connected()) return await outcomeOf(call);
     } catch (error) {
       if (error instanceof AttemptFailed) return { failed: error };

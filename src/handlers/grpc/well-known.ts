@@ -190,3 +190,11 @@ export const WELL_KNOWN: ReadonlyMap<string, WellKnown> = new Map<string, WellKn
     (name) => [`google.protobuf.${name}Value`, WRAPPER] as const,
   ),
 ]);
+
+/** The form of its own that a message has; `any` is that of a google.protobuf.Any. */
+export function specialOf(
+  { fullName }: { readonly fullName: string },
+  any: WellKnown | undefined,
+): WellKnown | undefined {
+  return fullName === ANY && any !== undefined ? any : WELL_KNOWN.get(fullName);
+}

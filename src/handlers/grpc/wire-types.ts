@@ -1,14 +1,14 @@
 import protobuf from "protobufjs";
+import type { Json } from "../../core/types.ts";
+import { AnswerReader } from "./answer-reader.ts";
 import type { Serializer } from "./codec.ts";
 import type { Declarations, EnumDeclaration, FieldDeclaration, MessageDeclaration } from "./declarations.ts";
 import { decimalKeys, hasAwkwardKeys, truthKeys } from "./map-keys.ts";
 import { type MessageShape, serializedOneof } from "./message-shape.ts";
 import { StrictReader } from "./strict-reader.ts";
+import type { WellKnown } from "./well-known.ts";
 
 const TO_OBJECT = { longs: String, enums: String, bytes: String, oneofs: true } as const;
-
-/** Unset fields are filled in: a proto3 sender leaves zeros out. What is not JSON, such as NaN, becomes a text. */
-const TO_ANSWER = { ...TO_OBJECT, defaults: true, json: true } as const;
 
 /** Fields of an answer once the unset ones are filled in: two bytes on the wire can be a message of many. */
 const ANSWER_FIELDS_MAX = 2_000_000;
@@ -29,6 +29,11 @@ function checkFilled(message: object, type: protobuf.Type): void {
       for (const one of all) if (typeof one === "object" && one !== null) todo.push([one, resolvedType]);
     }
   }
+}
+
+export interface ResponseCodec {
+  /** Throws when the bytes are no such message. */
+  decode(bytes: Buffer): Json;
 }
 
 /**
@@ -58,15 +63,17 @@ export class WireTypes {
     };
   }
 
-  /** Fills in what is unset. */
-  response(shape: MessageShape): Serializer["deserialize"] {
+  /** Reads an answer into its JSON form. What is unset is filled in, and unknown fields are ignored, as proto3 evolution wants. */
+  response(shape: MessageShape, any?: WellKnown): ResponseCodec {
     const type = this.#type(shape.fullName);
-    const deserialize = (bytes: Buffer): object => {
-      const message = type.decode(new StrictReader(bytes));
-      if (bytes.length > ANSWER_BYTES_UNCOUNTED) checkFilled(message, type);
-      return type.toObject(message, TO_ANSWER);
+    const reader = new AnswerReader(({ fullName }) => this.#type(fullName), any);
+    return {
+      decode: (bytes) => {
+        const message = type.decode(new StrictReader(bytes));
+        if (bytes.length > ANSWER_BYTES_UNCOUNTED) checkFilled(message, type);
+        return reader.read(message, shape);
+      },
     };
-    return hasAwkwardKeys(shape) ? (bytes) => decimalKeys(deserialize(bytes), shape) : deserialize;
   }
 
   #type(fullName: string): protobuf.Type {

@@ -10,7 +10,9 @@ import {
   type DoorOptions,
   parseBody,
   parseEnvelope,
+  readIdempotencyKey,
   readTraceparent,
+  readWaitMs,
 } from "../door.ts";
 import { sendAnswer } from "../error-reply.ts";
 
@@ -18,6 +20,8 @@ export interface CallRouteOptions extends DoorOptions {
   readonly proxy: ToolProxy;
   /** Requests at the door at once, before anybody knows whose they are. */
   readonly concurrentRequestsMax: number;
+  /** Whether there is anybody to wait for. */
+  readonly approvals?: unknown;
 }
 
 /** `POST /call`: Host and Origin → size → media type → JSON → the road. Whatever the door refuses is audited too. */
@@ -55,6 +59,9 @@ async function walk(request: FastifyRequest, reply: FastifyReply, options: WalkO
   try {
     checkPeerHeaders(request.raw, options);
     checkBodyHeaders(request.headers, options);
+    call.idempotencyKey = readIdempotencyKey(request.headers);
+    call.waitMs = options.approvals === undefined ? 0 : readWaitMs(request.headers);
+    if (call.waitMs > 0) reply.header("preference-applied", "wait");
     call.body = await readers.read(request, options);
     call.fill(parseBody(call.body, options));
   } catch (error) {
@@ -72,6 +79,9 @@ class IncomingCall implements CallRequest {
   session: string | undefined;
   callId: string | undefined;
   reason: string | undefined;
+  approvalId: string | undefined;
+  idempotencyKey: string | undefined;
+  waitMs = 0;
   body: Uint8Array | undefined;
   readonly authorization: string | undefined;
   readonly traceparent: string | undefined;
@@ -94,11 +104,12 @@ class IncomingCall implements CallRequest {
   fill(parsed: unknown): void {
     const asked = typeof parsed === "object" && parsed !== null && "tool" in parsed ? parsed.tool : undefined;
     if (typeof asked === "string") this.tool = asked;
-    const { args, session, callId, reason } = parseEnvelope(parsed);
+    const { args, session, callId, reason, approval } = parseEnvelope(parsed);
     this.args = args;
     this.session = session;
     this.callId = callId;
     this.reason = reason;
+    this.approvalId = approval?.id;
   }
 }
 

@@ -48,12 +48,22 @@ describe("plan", () => {
     expect(lab.calls()).toBe(before);
   });
 
-  test("refuses what the wire would lose, as the manifest's fault", async () => {
-    const plan = async (): Promise<unknown> => echo().plan({ text: "QQ000001C", colors: ["PINK"] }, runContext());
-    const refused = await refusal(plan());
-    expect(refused.code).toBe("INTERNAL");
-    expect(refused.cause).toMatchObject({ tool: "lab_tool", field: "colors[0]" });
-    expect(JSON.stringify([refused.message, refused.cause])).not.toContain("QQ000001C");
+  test.each([
+    ["an unknown enum name", { colors: ["PINK"] }, "colors[0]"],
+    ["a number out of range", { small: 2_147_483_648 }, "small"],
+    ["a text that is no integer", { big: "QQ000001C" }, "big"],
+    ["a lone surrogate", { texts: ["fine", "QQ000001C\ud800"] }, "texts[1]"],
+    ["base64 without its padding", { raw: "QQ000001CQQ" }, "raw"],
+    ["a date that does not exist", { at: "2026-02-30T00:00:00Z" }, "at"],
+    ["a date in a list's message", { node: { children: [{ kind: "NONE" }] } }, "node.children[0].kind"],
+    ["two members of one choice", { phone: "QQ000001C", person: {} }, "phone"],
+    ["a field that the contract lacks", { txet: "QQ000001C" }, "txet"],
+    ["a key of a map is nobody's to tell", { labels: { QQ000001C: 1 } }, "labels.{entry}"],
+  ])("refuses %s, which the schema took, and names the field", async (_title, input, path) => {
+    const got = await refusal((async () => echo().plan(input, runContext()))());
+    expect(got).toMatchObject({ code: "INVALID_INPUT", details: { issues: [{ path }] } });
+    expect(got.message).toContain(path);
+    expect(JSON.stringify([got.message, got.details, got.cause])).not.toMatch(/QQ000001C|lab\.v1\.Everything/);
   });
 
   test("refuses a message over the system's bound before anything is sent", async () => {

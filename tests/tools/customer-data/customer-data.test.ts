@@ -52,6 +52,8 @@ test.each(
   expect(keys.sort()).toEqual(Object.keys(example as object).sort());
 });
 
+const CONTEXT = { mode: "default", caller: { issuer: "i", subject: "s", permissions: [] } } as const;
+
 describe("reading", () => {
   test("one customer, by either id", async () => {
     const { customer } = await call(getCustomer, { customerId: KNOWN_CUSTOMERS.johnSmith });
@@ -185,7 +187,7 @@ describe("rights and approvals", () => {
     const input = tool.input.parse({ customerId: KNOWN_CUSTOMERS.johnSmith, status });
     expect(tool.permissions.elevatedIf?.when(input as never)).toBe(destructive);
     expect(tool.permissions.elevatedIf?.required).toEqual(["customer-data:status:destructive"]);
-    expect(tool.approval.needsApproval?.(input as never)).toBe(destructive);
+    expect(tool.approval.needsApproval?.(input as never, CONTEXT)).toBe(destructive);
   });
 
   test("creating always needs its own permission", () => {

@@ -1,0 +1,107 @@
+import { claims } from "./claims.ts";
+import { Database, type JournalLine, type View } from "./database.ts";
+import { decisions } from "./decisions.ts";
+import { events, eventsAfter, lastSeq } from "./events.ts";
+import { grants } from "./grants.ts";
+import { keys } from "./keys.ts";
+import { get, listing } from "./listing.ts";
+import { questions } from "./questions.ts";
+import { sessions } from "./sessions.ts";
+import type { Dialect } from "./sql.ts";
+import { openSqlite } from "./sqlite.ts";
+import { type ApprovalLimits, SECOND_MS, type Store } from "./store.ts";
+import { sweep } from "./sweeping.ts";
+import type { Approvals } from "./types.ts";
+import { waiting } from "./waiting.ts";
+import { Wakes } from "./wakes.ts";
+
+export type { ApprovalLimits } from "./store.ts";
+
+export interface ApprovalsOptions {
+  /** `sqlite:///absolute/path.sqlite`: the path as it is, nothing decoded. Made for us alone when it is missing. */
+  readonly url: string;
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+  /** UUIDs: of approvals and grants. */
+  readonly newId: () => string;
+  /** Ids of sessions, which nobody may guess: `[A-Za-z0-9_-]{22,64}`. */
+  readonly newToken: () => string;
+  /** Durable when it resolves; when it rejects, what it announced does not happen. */
+  readonly journal: (line: JournalLine) => Promise<void>;
+  readonly limits: ApprovalLimits;
+  readonly log?: (message: string, cause: unknown) => void;
+}
+
+/**
+ * Opens the store, or makes it, and ends what the clock has ended meanwhile.
+ * @throws Error that names the file and what to do
+ */
+export async function openApprovals(options: ApprovalsOptions): Promise<Approvals> {
+  const { limits, newId, newToken, log = () => {} } = options;
+  const dialect = await openDialect(options);
+  const database = new Database({
+    dialect,
+    journal: options.journal,
+    onCommit: (committed) => wakes.committed(committed),
+    log,
+  });
+  const wakes = new Wakes({
+    eventsAfter: (seq, limit) => database.read((view) => eventsAfter(view, seq, limit)),
+    lastSeq: () => database.read(lastSeq),
+    log,
+  });
+  const store: Store = { database, wakes, limits, newId, newToken };
+  try {
+    await sweep(store);
+  } catch (error) {
+    await database.close();
+    throw error;
+  }
+  const timer = sweepRegularly(store, log);
+  return {
+    ...questions(store),
+    ...decisions(store),
+    ...claims(store),
+    ...listing(store),
+    ...waiting({ wakes, read: (id) => database.read((view) => readAt(view, id)) }),
+    ...grants(store),
+    ...sessions(store),
+    ...keys(store),
+    ...events(store),
+    sweep: () => sweep(store),
+    async close() {
+      clearInterval(timer);
+      wakes.close();
+      await database.close();
+    },
+  };
+}
+
+function openDialect({ url, now }: ApprovalsOptions): Promise<Dialect> {
+  const path = /^sqlite:\/\/(\/[^\0?#]+)$/.exec(url)?.[1];
+  // The URL may hold a password: it is not quoted.
+  if (path === undefined) throw new Error("the approvals store must be named as sqlite:///absolute/path.sqlite");
+  return openSqlite(path, now);
+}
+
+async function readAt(view: View, id: string) {
+  return { approval: await get(view, id), now: view.now };
+}
+
+function sweepRegularly(store: Store, log: (message: string, cause: unknown) => void): NodeJS.Timeout {
+  let isSweeping = false;
+  const run = async (): Promise<void> => {
+    if (isSweeping) return;
+    isSweeping = true;
+    try {
+      await sweep(store);
+    } catch (error) {
+      if (!store.wakes.isClosed) log("the approvals store could not be swept", error);
+    } finally {
+      isSweeping = false;
+    }
+  };
+  const timer = setInterval(() => void run(), store.limits.sweepEverySeconds * SECOND_MS);
+  timer.unref();
+  return timer;
+}

@@ -1,0 +1,163 @@
+import type { Json } from "../core/types.ts";
+import type { Dialect, Row, Sql } from "./sql.ts";
+import type { ApprovalEvent } from "./types.ts";
+
+/** Changes under way or queued: more means that the disk or the journal does not answer. */
+const CHANGES_MAX = 2_000;
+/** How often a transaction asks for the right to write that another process holds, and how long it sleeps in between: about ten seconds. */
+const BUSY_ATTEMPTS_MAX = 500;
+const BUSY_RETRY_MS_MAX = 20;
+/** What a closing store waits for transactions under way; those that are later are rolled back. */
+const CLOSE_MS_MAX = 5_000;
+
+export interface JournalLine {
+  readonly type: string;
+  readonly [member: string]: Json | undefined;
+}
+
+/** What happened, for those who watch (not everything is an event) and for the journal. */
+export interface Change {
+  readonly event: Omit<ApprovalEvent, "seq" | "at"> | undefined;
+  readonly journal: JournalLine;
+}
+
+/** A transaction that looks. */
+export interface View {
+  readonly sql: Sql;
+  /** When it began. */
+  readonly now: number;
+}
+
+/** A transaction that changes something. */
+export interface Tx extends View {
+  /** Its event is committed with the change, and its journal line is on disk before the commit. */
+  note(change: Change): void;
+}
+
+/** The numbers of the events that one transaction made, and what they are of. */
+export interface Committed {
+  readonly firstSeq: number;
+  readonly ids: readonly string[];
+}
+
+interface DatabaseOptions {
+  readonly dialect: Dialect;
+  readonly journal: (line: JournalLine) => Promise<void>;
+  readonly onCommit: (committed: Committed) => void;
+  readonly log: (message: string, cause: unknown) => void;
+}
+
+/**
+ * Every statement goes through `begin`: one outside joins whatever transaction is open on its connection, and is rolled
+ * back with it although it has returned its row. Nothing is retried once a transaction has begun.
+ */
+export class Database {
+  readonly #options: DatabaseOptions;
+  readonly #underWay = new Set<Promise<unknown>>();
+  #changes = 0;
+  #closed: Promise<void> | undefined;
+
+  constructor(options: DatabaseOptions) {
+    this.#options = options;
+  }
+
+  read<T>(work: (view: View) => Promise<T>): Promise<T> {
+    const { dialect } = this.#options;
+    return this.#track(() =>
+      this.#begin(dialect.reader, dialect.readMode, async (sql) => work({ sql, now: await dialect.now(sql) })),
+    );
+  }
+
+  async write<T>(work: (tx: Tx) => Promise<T>): Promise<T> {
+    const { dialect, onCommit } = this.#options;
+    if (this.#changes >= CHANGES_MAX) {
+      throw new Error(`${CHANGES_MAX} changes of approvals already wait for the disk or the journal`);
+    }
+    this.#changes += 1;
+    const { value, committed } = await this.#track(() =>
+      this.#begin(dialect.writer, dialect.writeMode, (sql) => this.#run(sql, work)),
+    ).finally(() => {
+      this.#changes -= 1;
+    });
+    if (committed !== undefined) onCommit(committed);
+    return value;
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#finish();
+    return this.#closed;
+  }
+
+  async #run<T>(sql: Sql, work: (tx: Tx) => Promise<T>): Promise<{ value: T; committed: Committed | undefined }> {
+    const now = await this.#options.dialect.now(sql);
+    const changes: Change[] = [];
+    const value = await work({ sql, now, note: (change) => changes.push(change) });
+    const committed = await insertEvents({ sql, now }, changes);
+    await Promise.all(changes.map(({ journal }) => this.#options.journal(journal)));
+    return { value, committed };
+  }
+
+  async #begin<T>(connection: Bun.SQL, mode: string, run: (sql: Sql) => Promise<T>): Promise<T> {
+    for (let attempt = 1; ; attempt += 1) {
+      let stage: "waiting" | "running" | "done" = "waiting";
+      const work = async (sql: Sql): Promise<{ value: T }> => {
+        stage = "running";
+        const value = await run(sql);
+        stage = "done";
+        // In an object: `begin` awaits what is thenable and joins what is a list.
+        return { value };
+      };
+      try {
+        const { value } = await connection.begin(mode, work);
+        return value;
+      } catch (error) {
+        // The work itself went well, so its lines are in the journal.
+        if (reached(stage, "done")) this.#options.log("an approval transaction was journaled but not committed", error);
+        const mayRetry = reached(stage, "waiting") && this.#options.dialect.isBusy(error);
+        if (!mayRetry || attempt >= BUSY_ATTEMPTS_MAX || this.#closed !== undefined) throw error;
+      }
+      await new Promise((resolve) => setTimeout(resolve, 1 + (attempt % BUSY_RETRY_MS_MAX)));
+    }
+  }
+
+  async #track<T>(start: () => Promise<T>): Promise<T> {
+    if (this.#closed !== undefined) throw new Error("the approval store is closed");
+    const running = start();
+    this.#underWay.add(running);
+    try {
+      return await running;
+    } finally {
+      this.#underWay.delete(running);
+    }
+  }
+
+  async #finish(): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    const patience = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, CLOSE_MS_MAX);
+    });
+    await Promise.race([Promise.allSettled([...this.#underWay]), patience]);
+    clearTimeout(timer);
+    await this.#options.dialect.close();
+  }
+}
+
+/** A plain comparison would be narrowed away: the compiler does not see that `work` sets the stage. */
+function reached(stage: string, wanted: "waiting" | "done"): boolean {
+  return stage === wanted;
+}
+
+/** The one row of the counter puts the numbers into the order of commits, on databases with many writers too. */
+async function insertEvents({ sql, now }: View, changes: readonly Change[]): Promise<Committed | undefined> {
+  const events = changes.flatMap(({ event }) => (event === undefined ? [] : [event]));
+  if (events.length === 0) return undefined;
+  const [counter]: readonly Row[] =
+    await sql`UPDATE approval_counters SET value = value + ${events.length} WHERE name = 'events' RETURNING value`;
+  const firstSeq = Number(counter?.["value"]) - events.length + 1;
+  for (const [index, { type, id, tool, summary, issuer, subject }] of events.entries()) {
+    await sql`
+      INSERT INTO approval_events (seq, at, type, id, tool, summary, issuer, subject)
+      VALUES (${firstSeq + index}, ${now}, ${type}, ${id}, ${tool ?? null}, ${summary ?? null}, ${issuer}, ${subject})`;
+  }
+  return { firstSeq, ids: events.map(({ id }) => id) };
+}

@@ -1,0 +1,108 @@
+import type { ApprovalCallback, ToolUse } from "./callback.ts";
+
+/** A question to whoever embeds the library. */
+export interface ApprovalRequest {
+  /** A UUID. */
+  readonly approvalId: string;
+  readonly command: string;
+  readonly workingDir?: string | undefined;
+  readonly sessionKey?: string | undefined;
+}
+
+/** The person said no. */
+export class DeniedError extends Error {
+  override readonly name = "DeniedError";
+
+  constructor(reason?: string) {
+    super(reason ?? "");
+  }
+}
+
+export interface ApprovalManagerOptions {
+  /** Told of each question that `onToolApprove` asks; answer it with `resolve` or `reject`. */
+  readonly onRequest?: (request: ApprovalRequest, use: ToolUse) => void;
+}
+
+const PENDING_MAX = 1_000;
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+
+interface Waiter {
+  resolve(): void;
+  reject(error: DeniedError): void;
+}
+
+/**
+ * Questions inside one process: a promise each, settled by whoever holds the id. A question lives as long as the call that asked
+ * it; questions that must outlive a process are asked through a store (`approvals.store`).
+ */
+export class ApprovalManager {
+  readonly #pending = new Map<string, Waiter>();
+  readonly #options: ApprovalManagerOptions;
+
+  constructor(options: ApprovalManagerOptions = {}) {
+    this.#options = options;
+  }
+
+  /** Resolves on a yes. Rejects with a DeniedError on a no, and when the signal says that nobody waits any more. */
+  request(request: ApprovalRequest, { signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    const { approvalId } = request;
+    if (!UUID.test(approvalId)) return Promise.reject(new TypeError("approvalId must be a UUID"));
+    if (this.#pending.has(approvalId)) return Promise.reject(new TypeError("this approvalId is pending already"));
+    if (this.#pending.size >= PENDING_MAX) return Promise.reject(new DeniedError("too many questions are pending"));
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.#pending.set(approvalId, { resolve, reject });
+    const giveUp = (): void => void this.reject(approvalId, "nobody waits for the answer any more");
+    signal?.addEventListener("abort", giveUp, { once: true });
+    if (signal?.aborted) giveUp();
+    return promise.finally(() => {
+      this.#pending.delete(approvalId);
+      signal?.removeEventListener("abort", giveUp);
+    });
+  }
+
+  /** Says yes. False when no such question is pending. */
+  resolve(approvalId: string): boolean {
+    const waiter = this.#take(approvalId);
+    waiter?.resolve();
+    return waiter !== undefined;
+  }
+
+  /** Says no. False when no such question is pending. */
+  reject(approvalId: string, reason?: string): boolean {
+    const waiter = this.#take(approvalId);
+    waiter?.reject(new DeniedError(reason));
+    return waiter !== undefined;
+  }
+
+  hasPending(approvalId: string): boolean {
+    return this.#pending.has(approvalId);
+  }
+
+  /** For `SafeToolCall.create({ onToolApprove: manager.onToolApprove })`. */
+  readonly onToolApprove: ApprovalCallback = async (use) => {
+    const { command, workingDir } = use.params;
+    const request: ApprovalRequest = {
+      approvalId: use.approvalId,
+      command: typeof command === "string" ? command : use.name,
+      workingDir: typeof workingDir === "string" ? workingDir : undefined,
+      sessionKey: use.sessionId,
+    };
+    const answer = this.request(request, { signal: use.signal });
+    try {
+      this.#options.onRequest?.(request, use);
+      await answer;
+      return true;
+    } catch (error) {
+      this.reject(request.approvalId, "the question could not be asked");
+      await answer.catch(() => {});
+      return { approved: false, ...(error instanceof DeniedError && { denyReason: error.message }) };
+    }
+  };
+
+  /** An answer counts once. */
+  #take(approvalId: string): Waiter | undefined {
+    const waiter = this.#pending.get(approvalId);
+    this.#pending.delete(approvalId);
+    return waiter;
+  }
+}

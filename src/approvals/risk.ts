@@ -1,0 +1,166 @@
+import { canonicalJson, sha256Hex } from "../core/digest.ts";
+import { StartupError } from "../core/errors.ts";
+import type { ExecutionPlan, Tool } from "../core/types.ts";
+import { concerns, matchesArgs, type OperatorRule, readOperatorRules } from "./risk-operators.ts";
+import { judgeShell, SHELL_RULES } from "./risk-shell.ts";
+import type { Standing } from "./shell-place.ts";
+import type { Risk } from "./types.ts";
+
+export type { OperatorRule };
+
+/** One call, as it was planned. */
+export interface RiskRequest {
+  readonly tool: Tool;
+  /** Parsed. */
+  readonly input: unknown;
+  readonly plan: ExecutionPlan;
+}
+
+export interface RiskAssessment {
+  readonly risk: Risk;
+  /** Names of the rules that matched. */
+  readonly rules: readonly string[];
+  /** The strictest of all rules that matched: deny > ask > none. */
+  readonly verdict: "deny" | "ask" | "none";
+  /** Whether a session's yes may cover the call. */
+  readonly rememberable: boolean;
+  /** For the one who decides: short, and in our own words alone. */
+  readonly notes: readonly string[];
+}
+
+export interface RiskRules {
+  /** Hex SHA-256 over our table and the operators' rules. */
+  readonly version: string;
+  assess(request: RiskRequest): RiskAssessment;
+}
+
+const RISKS: readonly Risk[] = ["low", "medium", "high", "critical"];
+const VERDICTS = ["none", "ask", "deny"] as const;
+const CLASSIFIED = { read: "low", write: "medium", destructive: "high" } as const;
+const VERSION_LIMITS = { depthMax: 64, nodesMax: 1_000_000, bytesMax: 67_108_864 } as const;
+
+/** What is wrong with the operators' rules, each with where it is: `[0].examples.matches[1]: …`. */
+export function riskRuleProblems(rules: readonly unknown[]): readonly string[] {
+  return readOperatorRules(rules).problems;
+}
+
+/**
+ * Our table and the operators' rules as one judge. Every rule is asked each time and the strictest wins, so that no rule can
+ * soften another.
+ *
+ * @throws {StartupError} when a rule cannot be read, or its own examples contradict it
+ */
+export function createRiskRules({ rules: written }: { readonly rules: readonly unknown[] }): RiskRules {
+  const { rules, problems } = readOperatorRules(written);
+  if (problems.length > 0) throw new StartupError(problems.map((problem) => `approvals.rules${problem}`));
+  const known = new WeakMap<Tool, Standpoint>();
+  return {
+    version: versionOf(rules),
+    assess({ tool, input, plan }) {
+      const { settled, open } = standpointOf(tool, { rules, known });
+      const shell = shellCommandOf(plan);
+      if (shell === undefined && open.length === 0) return settled;
+      const matched = open.filter((rule) => matchesArgs(rule, input)).map(fromOperator);
+      const judged = shell === undefined ? [] : [judgedShell(shell, plan)];
+      return strictest([settled, ...judged, ...matched]);
+    },
+  };
+}
+
+/** What is known of a tool before any call, and the rules that depend on its arguments. */
+interface Standpoint {
+  readonly settled: RiskAssessment;
+  readonly open: readonly OperatorRule[];
+}
+
+interface Standpoints {
+  readonly rules: readonly OperatorRule[];
+  readonly known: WeakMap<Tool, Standpoint>;
+}
+
+function standpointOf(tool: Tool, { rules, known }: Standpoints): Standpoint {
+  const found = known.get(tool);
+  if (found !== undefined) return found;
+  const own = rules.filter((rule) => concerns(rule, tool));
+  const made = {
+    settled: strictest([
+      unruled(CLASSIFIED[tool.classification]),
+      unruled(tool.approval.risk ?? "low"),
+      ...own.filter(({ when }) => when.args === undefined).map(fromOperator),
+    ]),
+    open: own.filter(({ when }) => when.args !== undefined),
+  };
+  known.set(tool, made);
+  return made;
+}
+
+function unruled(risk: Risk): RiskAssessment {
+  return { risk, rules: [], verdict: "none", rememberable: true, notes: [] };
+}
+
+function fromOperator({ name, verdict, risk }: OperatorRule): RiskAssessment {
+  return { risk: risk ?? "low", rules: [`operator:${name}`], verdict, rememberable: true, notes: [] };
+}
+
+/** Joins assessments; commutative, and never softer than any of them. High and critical are never remembered. */
+function strictest(all: readonly RiskAssessment[]): RiskAssessment {
+  const risk = RISKS[Math.max(...all.map((one) => RISKS.indexOf(one.risk)))] ?? "critical";
+  return Object.freeze({
+    risk,
+    rules: Object.freeze([...new Set(all.flatMap(({ rules }) => rules))]),
+    verdict: VERDICTS[Math.max(...all.map(({ verdict }) => VERDICTS.indexOf(verdict)))] ?? "deny",
+    rememberable: all.every(({ rememberable }) => rememberable) && RISKS.indexOf(risk) < RISKS.indexOf("high"),
+    notes: Object.freeze([...new Set(all.flatMap(({ notes }) => notes))]),
+  });
+}
+
+/** `bash --noprofile --norc -c -- COMMAND`: the one form in which a tool may start a shell. */
+const SHELL_ARGV = ["--noprofile", "--norc", "-c", "--"];
+
+function shellCommandOf({ kind, argv }: ExecutionPlan): string | undefined {
+  if (kind !== "cli" || !Array.isArray(argv) || argv.length !== SHELL_ARGV.length + 1) return undefined;
+  const command: unknown = argv.at(-1);
+  return SHELL_ARGV.every((token, at) => argv[at] === token) && typeof command === "string" ? command : undefined;
+}
+
+function judgedShell(command: string, plan: ExecutionPlan): RiskAssessment {
+  const { rules, notes } = judgeShell(command, standingOf(plan));
+  const files = plan["files"];
+  const namesFiles = typeof files === "object" && files !== null && Object.keys(files).length > 0;
+  const unhashed = plan["unhashed"];
+  const blind = Array.isArray(unhashed) && unhashed.length > 0;
+  return strictest([
+    { ...unruled("low"), rememberable: !namesFiles && !blind },
+    ...rules.map(({ name, risk, verdict, rememberable }) => ({
+      risk,
+      verdict,
+      rememberable,
+      rules: [name],
+      notes: [],
+    })),
+    {
+      ...unruled("low"),
+      notes: [
+        ...notes,
+        ...(namesFiles ? ["Names files of the workspace: their contents are part of what is approved."] : []),
+        ...(blind
+          ? ["Names folders or large files of the workspace, whose contents are not part of what is approved."]
+          : []),
+      ],
+    },
+  ]);
+}
+
+/** The workspace is the home of what runs in it. */
+function standingOf({ cwd, environment }: ExecutionPlan): Standing {
+  const home: unknown = (environment as Readonly<Record<string, unknown>> | undefined)?.["HOME"];
+  return { cwd: typeof cwd === "string" ? cwd : undefined, home: typeof home === "string" ? home : undefined };
+}
+
+function versionOf(rules: readonly OperatorRule[]): string {
+  const table = SHELL_RULES.map(({ name, risk, verdict, rememberable, matches, misses, when, of }) => ({
+    ...{ name, risk, verdict, rememberable, matches, misses },
+    code: String(when ?? of),
+  }));
+  return sha256Hex(canonicalJson({ t: "stc/risk/v1", table, rules }, VERSION_LIMITS));
+}

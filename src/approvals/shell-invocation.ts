@@ -1,0 +1,97 @@
+import type { Standing } from "./shell-place.ts";
+import { UNKNOWN } from "./shell-word.ts";
+
+/** A file that a redirection opens. */
+export interface Opened {
+  readonly path: string;
+  readonly writes: boolean;
+}
+
+/** One program that the script would start, as far as that can be told: wrappers are taken off, quotes are gone. */
+export interface Invocation {
+  /** Last part of the path, in lower case; `""` when only variables are set or files opened. */
+  readonly program: string;
+  /** The same without a version at its end: `python` for `python3.12`. */
+  readonly family: string;
+  /** As it was spelled, with its folder. */
+  readonly spelled: string;
+  readonly args: readonly string[];
+  /** Variables set for it, as `NAME=value`. */
+  readonly variables: readonly string[];
+  readonly opened: readonly Opened[];
+  /** Programs whose output it gets through pipes or is built from. */
+  readonly fedBy: readonly string[];
+  /** Whether its standard input is a pipe, a file or a text: a shell without operands runs that. */
+  readonly readsInput: boolean;
+  readonly standing: Standing;
+  /** The function whose body it stands in. */
+  readonly inside: string | undefined;
+  /** Whether it runs beside something else: in the background or in a pipe. */
+  readonly forks: boolean;
+}
+
+export type Start = Omit<Invocation, "program" | "family" | "args" | "spelled">;
+
+/** Names a program by its fields. */
+export function invocationOf([spelled = "", ...args]: readonly string[], start: Start): Invocation {
+  const program = spelled.slice(spelled.lastIndexOf("/") + 1).toLowerCase();
+  return { ...start, spelled, program, family: withoutVersion(program), args };
+}
+
+/** A loop, since the engine's own search for a run at the end of a text is not linear. */
+function withoutVersion(program: string): string {
+  let end = program.length;
+  while (end > 1 && /[0-9.]/.test(program[end - 1] ?? "")) end -= 1;
+  return program.slice(0, end);
+}
+
+/** Operands and options of an argv, by GNU's rules: options may stand anywhere before `--`. */
+export function operandsOf(args: readonly string[], valued: readonly string[] = []): readonly string[] {
+  const operands: string[] = [];
+  for (let at = 0; at < args.length; at += 1) {
+    const arg = args[at] ?? "";
+    if (arg === "--") return [...operands, ...args.slice(at + 1)];
+    if (!arg.startsWith("-") || arg === "-") operands.push(arg);
+    else if (valued.includes(arg)) at += 1;
+  }
+  return operands;
+}
+
+/**
+ * Whether an option is given: a short letter, alone or in a cluster, or a long name, also abbreviated. A word that is not known
+ * may be any option.
+ */
+export function has(args: readonly string[], letters: string, ...names: readonly string[]): boolean {
+  const end = args.indexOf("--");
+  return (end === -1 ? args : args.slice(0, end)).some((arg) => arg.startsWith(UNKNOWN) || is(arg, letters, names));
+}
+
+/** The same, for what was surely meant. */
+export function surelyHas(args: readonly string[], letters: string, ...names: readonly string[]): boolean {
+  const end = args.indexOf("--");
+  return (end === -1 ? args : args.slice(0, end)).some((arg) => is(arg, letters, names));
+}
+
+const ABBREVIATION_MIN = 3;
+
+function is(arg: string, letters: string, names: readonly string[]): boolean {
+  if (arg.startsWith("--")) {
+    const [name = ""] = arg.split("=", 1);
+    return name.length >= ABBREVIATION_MIN && names.some((long) => long.startsWith(name));
+  }
+  return arg.length > 1 && arg.startsWith("-") && [...letters].some((letter) => arg.includes(letter, 1));
+}
+
+/** The value of an option: `-o v`, `-ov`, `--output v`, `--output=v`, `of=v` (as the name `of=`). */
+export function valuesOf(args: readonly string[], ...names: readonly string[]): readonly string[] {
+  return args.flatMap((arg, index) =>
+    names.flatMap((name) => {
+      if (arg === name) return [args[index + 1] ?? ""];
+      if (name.endsWith("=") || name.startsWith("--")) {
+        const prefix = name.endsWith("=") ? name : `${name}=`;
+        return arg.startsWith(prefix) ? [arg.slice(prefix.length)] : [];
+      }
+      return arg.startsWith(name) && !arg.startsWith("--") ? [arg.slice(name.length)] : [];
+    }),
+  );
+}

@@ -1,0 +1,159 @@
+import type { DoubleQuotedChild, ParameterExpansionPart, Word, WordPart } from "unbash";
+
+/** Stands in evaluated words where a value is not known before it runs. No text that is read holds it. */
+export const UNKNOWN = "\0";
+/** Stands in evaluated words for the home directory: `~` and `$HOME`, unlike a file that is called `~`. */
+export const HOME = "\u0001";
+
+const FIELDS_MAX = 64;
+const FIELD_CHARACTERS_MAX = 16_384;
+
+/** What an expansion is worth: a text that is known, or `UNKNOWN`. */
+export type Lookup = (name: string) => string;
+
+/** For words as they are seen without believing any assignment. */
+export const NOTHING_KNOWN: Lookup = () => UNKNOWN;
+
+/** Whether a word says what it is by itself: no expansion, glob or brace in it. */
+export function isLiteral({ parts }: Word): boolean {
+  return parts === undefined || parts.every(isLiteralPart);
+}
+
+function isLiteralPart(part: WordPart): boolean {
+  switch (part.type) {
+    case "Literal":
+    case "SingleQuoted":
+    case "AnsiCQuoted":
+      return true;
+    case "DoubleQuoted":
+    case "LocaleString":
+      return part.parts.every((inner) => inner.type === "Literal");
+    default:
+      return false;
+  }
+}
+
+/** The fields that a word becomes: one, unless an unquoted expansion of a known text or a brace makes several. */
+export function fieldsOf(word: Word, lookup: Lookup): readonly string[] {
+  if (word.parts === undefined) return [withHome(word.text, word.value)];
+  const pieces: Piece[] = word.parts.map((part, index) => pieceOf(part, { lookup, isFirst: index === 0 }));
+  return splitFields(pieces).slice(0, FIELDS_MAX);
+}
+
+/** The word as one text, as an assignment or a redirection takes it. */
+export function textOf(word: Word, lookup: Lookup): string {
+  if (word.parts === undefined) return withHome(word.text, word.value);
+  return word.parts
+    .map((part, index) => {
+      const { choices } = pieceOf(part, { lookup, isFirst: index === 0 });
+      return choices.length === 1 ? (choices[0] ?? "") : UNKNOWN;
+    })
+    .join("")
+    .slice(0, FIELD_CHARACTERS_MAX);
+}
+
+interface Piece {
+  /** One text, or those of a brace expansion. */
+  readonly choices: readonly string[];
+  /** Whether blanks in it end the field. */
+  readonly splits: boolean;
+}
+
+interface PieceContext {
+  readonly lookup: Lookup;
+  readonly isFirst: boolean;
+}
+
+function pieceOf(part: WordPart, { lookup, isFirst }: PieceContext): Piece {
+  const whole = (text: string): Piece => ({ choices: [text], splits: false });
+  switch (part.type) {
+    case "Literal":
+      return whole(isFirst ? withHome(part.text, part.value) : part.value);
+    case "SingleQuoted":
+      return whole(part.value);
+    case "AnsiCQuoted":
+      return whole(unforged(part.value));
+    case "DoubleQuoted":
+    case "LocaleString":
+      return whole(part.parts.map((inner) => expansionOf(inner, lookup)).join(""));
+    case "Glob":
+      return whole(part.text);
+    case "ExtendedGlob":
+      return whole("*");
+    case "BraceExpansion":
+      return { choices: bracesOf(part.text), splits: false };
+    case "ProcessSubstitution":
+      return whole(`/dev/fd/${UNKNOWN}`);
+    default:
+      return { choices: [expansionOf(part, lookup)], splits: true };
+  }
+}
+
+function expansionOf(part: DoubleQuotedChild, lookup: Lookup): string {
+  switch (part.type) {
+    case "Literal":
+      return part.value;
+    case "SimpleExpansion":
+      return lookup(part.text.slice(1));
+    case "ParameterExpansion":
+      return parameterOf(part, lookup);
+    default:
+      return UNKNOWN;
+  }
+}
+
+function parameterOf({ parameter, prefix, index, operation }: ParameterExpansionPart, lookup: Lookup): string {
+  if (prefix !== undefined || index !== undefined) return UNKNOWN;
+  const value = lookup(parameter);
+  if (operation === undefined) return value;
+  if (operation.type !== "Default" || value === UNKNOWN) return UNKNOWN;
+  const operand = () => textOf(operation.operand, lookup);
+  switch (operation.operator) {
+    case "-":
+    case ":-":
+    case "=":
+    case ":=":
+      return value === "" ? operand() : value;
+    case "+":
+    case ":+":
+      return value === "" ? "" : operand();
+    default:
+      return value;
+  }
+}
+
+/** Joins the pieces; blanks of an unquoted expansion end a field, as the shell does it. */
+function splitFields(pieces: readonly Piece[]): readonly string[] {
+  let open = [""];
+  let done: readonly string[] = [];
+  for (const { choices, splits } of pieces) {
+    const [only = ""] = choices;
+    if (splits && /\s/.test(only)) {
+      const [first = "", ...rest] = only.split(/\s+/, FIELDS_MAX);
+      const closed = open.map((before) => before + first);
+      open = [rest.pop() ?? ""];
+      done = [...done, ...closed, ...rest].filter((field) => field !== "").slice(0, FIELDS_MAX);
+    } else {
+      open = open.flatMap((before) => choices.map((choice) => (before + choice).slice(0, FIELD_CHARACTERS_MAX)));
+      open = open.slice(0, FIELDS_MAX);
+    }
+  }
+  return done.length === 0 ? open : [...done, ...open.filter((field) => field !== "")];
+}
+
+/** `{a,b}` to its choices; sequences, nesting and whatever needs a shell to be read are unknown. */
+function bracesOf(text: string): readonly string[] {
+  const inner = text.slice(1, -1);
+  if (!inner.includes(",") || /["'`$\\{}]/.test(inner)) return [UNKNOWN];
+  return inner.split(",", FIELDS_MAX);
+}
+
+/** A tilde counts only where it was not quoted. */
+function withHome(text: string, value: string): string {
+  return text.startsWith("~") && (value === "~" || value.startsWith("~/")) ? HOME + value.slice(1) : value;
+}
+
+/** `$'\x01'` must not be taken for one of our own signs. */
+function unforged(value: string): string {
+  return value.replace(/[\0-\x08\x0b-\x1f]/g, UNKNOWN);
+}

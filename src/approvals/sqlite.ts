@@ -1,0 +1,161 @@
+import fs from "node:fs";
+import { dirname } from "node:path";
+import type { Dialect, Row, Sql } from "./sql.ts";
+import { SCHEMA_VERSION, STEPS } from "./sqlite-schema.ts";
+
+/** How long SQLite itself waits for a lock, in milliseconds: the whole process stands still meanwhile. */
+const BUSY_TIMEOUT_MS = 10;
+const OPEN_ATTEMPTS_MAX = 200;
+const OPEN_RETRY_MS = 10;
+const FILE_MODE = 0o600;
+const DIRECTORY_MODE = 0o700;
+const OTHERS = 0o077;
+
+/**
+ * Opens, or makes, the file for us alone. The clock is this process's: every process of one file is on one machine.
+ * @throws Error that names the file and what to do
+ */
+export async function openSqlite(path: string, now: () => number): Promise<Dialect> {
+  const opened: Bun.SQL[] = [];
+  try {
+    prepareFile(path);
+    const writer = await connect(path, opened);
+    await patiently(() => prepareDatabase(writer, path));
+    const reader = await connect(path, opened);
+    await patiently(() => reader.unsafe("PRAGMA query_only = ON"));
+    return {
+      writer,
+      reader,
+      writeMode: "IMMEDIATE",
+      readMode: "DEFERRED",
+      now: () => Promise.resolve(Math.floor(now())),
+      isBusy,
+      close: () => closeAll(opened),
+    };
+  } catch (error) {
+    await closeAll(opened);
+    throw new Error(`approvals store ${path}: ${explain(error)}`, { cause: error });
+  }
+}
+
+/** SQLite gives `-wal` and `-shm` the file's mode; it would make the file itself readable for all. */
+function prepareFile(path: string): void {
+  const directory = dirname(path);
+  fs.mkdirSync(directory, { recursive: true, mode: DIRECTORY_MODE });
+  // Never opened when it exists: closing any descriptor of the file drops the locks of this process's connections.
+  if (createFile(path)) syncDirectory(directory);
+  const { mode } = regularFile(path);
+  if ((mode & OTHERS) === 0) return;
+  for (const file of [path, `${path}-wal`, `${path}-shm`]) {
+    if (fs.existsSync(file)) fs.chmodSync(file, FILE_MODE);
+  }
+}
+
+function createFile(path: string): boolean {
+  try {
+    fs.closeSync(fs.openSync(path, "wx", FILE_MODE));
+    return true;
+  } catch (error) {
+    if (codeOf(error) === "EEXIST") return false;
+    throw error;
+  }
+}
+
+function regularFile(path: string): fs.Stats {
+  const stats = fs.lstatSync(path);
+  if (!stats.isFile()) throw new StoreFault("is not a regular file: name another path");
+  return stats;
+}
+
+function syncDirectory(directory: string): void {
+  const fd = fs.openSync(directory, "r");
+  try {
+    fs.fsyncSync(fd);
+  } finally {
+    fs.closeSync(fd);
+  }
+}
+
+async function connect(path: string, opened: Bun.SQL[]): Promise<Bun.SQL> {
+  const sql = new Bun.SQL({ adapter: "sqlite", filename: path });
+  opened.push(sql);
+  await sql.unsafe(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
+  return sql;
+}
+
+/** Looks before it changes anything: a file of somebody else stays as it was. */
+async function prepareDatabase(sql: Bun.SQL, path: string): Promise<void> {
+  await versionOf(sql);
+  const [mode]: readonly Row[] = await sql.unsafe("PRAGMA journal_mode = WAL");
+  if (mode?.["journal_mode"] !== "wal") {
+    throw new StoreFault("cannot keep a write-ahead log there: put it on a local file system");
+  }
+  await sql.unsafe("PRAGMA synchronous = FULL");
+  const [check]: readonly Row[] = await sql.unsafe("PRAGMA quick_check(1)");
+  if (check?.["quick_check"] !== "ok") throw new StoreFault(DAMAGED);
+  await sql.begin("IMMEDIATE", async (tx) => {
+    for (const step of STEPS.slice(await versionOf(tx))) await tx.unsafe(step);
+    await tx`UPDATE approval_schema SET version = ${SCHEMA_VERSION} WHERE version < ${SCHEMA_VERSION}`;
+  });
+  regularFile(path);
+}
+
+/** 0 for an empty file. */
+async function versionOf(sql: Sql): Promise<number> {
+  const tables = await sql`SELECT name FROM sqlite_master WHERE type = 'table'`;
+  if (tables.length === 0) return 0;
+  if (!tables.some((table) => table["name"] === "approval_schema")) {
+    throw new StoreFault("is a database of something else: name another path");
+  }
+  const [row] = await sql`SELECT version FROM approval_schema`;
+  const version = Number(row?.["version"]);
+  if (!Number.isSafeInteger(version) || version < 1) throw new StoreFault(DAMAGED);
+  if (version > SCHEMA_VERSION) {
+    throw new StoreFault(
+      `was written by a newer version of this service (schema ${version}, this one knows ${SCHEMA_VERSION}): run that version, or name another path`,
+    );
+  }
+  return version;
+}
+
+const DAMAGED = "is damaged: restore it from a backup, or move it away to start with no approvals";
+
+class StoreFault extends Error {
+  override readonly name = "StoreFault";
+}
+
+function explain(error: unknown): string {
+  if (error instanceof StoreFault) return error.message;
+  const code = codeOf(error);
+  const text = error instanceof Error ? error.message : String(error);
+  if (code.startsWith("SQLITE_NOTADB")) return "is not a database: name another path, or move that file away";
+  if (code.startsWith("SQLITE_CORRUPT")) return DAMAGED;
+  if (isBusy(error)) return "is locked by another process: stop that process";
+  return `cannot be opened or written (${text}): make the file and its directory writable for this user`;
+}
+
+function codeOf(error: unknown): string {
+  if (!(error instanceof Error) || !("code" in error)) return "";
+  return String(error.code);
+}
+
+function isBusy(error: unknown): boolean {
+  const code = codeOf(error);
+  return code.startsWith("SQLITE_BUSY") || code.startsWith("SQLITE_LOCKED");
+}
+
+/** Other processes may be opening, recovering or closing the same file. */
+async function patiently<T>(act: () => PromiseLike<T>): Promise<T> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await act();
+    } catch (error) {
+      if (!isBusy(error) || attempt >= OPEN_ATTEMPTS_MAX) throw error;
+      await new Promise((resolve) => setTimeout(resolve, OPEN_RETRY_MS));
+    }
+  }
+}
+
+async function closeAll(connections: readonly Bun.SQL[]): Promise<void> {
+  await Promise.allSettled(connections.map((connection) => connection.close()));
+}

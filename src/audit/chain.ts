@@ -1,0 +1,163 @@
+import { hash } from "node:crypto";
+import { leafHash, MerkleTree } from "./merkle-tree.ts";
+
+/** The two streams of a log, each with a chain of its own. */
+export const STREAMS = ["calls", "journal"] as const;
+export type StreamName = (typeof STREAMS)[number];
+
+/**
+ * Every line ends with `,"seq":N,"prev":"…","hash":"…"}`. `hash` is the hex SHA-256 of the line's bytes before `,"hash"`,
+ * and `prev` the `hash` of the line before, so nobody has to parse or to write JSON again to check a line.
+ */
+const SEQ = ',"seq":';
+const PREV = ',"prev":"';
+const HASH = '","hash":"';
+const END = '"}';
+const HEX = 64;
+
+/** Where the members begin, counted from the end of the line. */
+const HASH_AT = HEX + END.length;
+const HASH_LABEL_AT = HASH_AT + HASH.length;
+const PREV_AT = HASH_LABEL_AT + HEX;
+const PREV_LABEL_AT = PREV_AT + PREV.length;
+/** The quote that ends `prev` is still hashed. */
+const HASHED_TO = HASH_LABEL_AT - 1;
+const SEQ_DIGITS_MAX = 16;
+const INTENT_SEQ = ',"intentSeq":';
+
+/** What the chain can add to a line: three members. */
+export const CHAIN_BYTES_MAX = SEQ.length + SEQ_DIGITS_MAX + PREV_LABEL_AT;
+
+const LOG_ID_CHARACTERS = 32;
+const ZERO = 0x30;
+const NINE = 0x39;
+const LINE_END = 0x0a;
+
+/** `prev` of a stream's first line. */
+export function genesisOf(stream: StreamName): string {
+  return hash("sha256", `stc-audit/1\n${stream}\n`, "hex");
+}
+
+/** Names one log for good: taken from the hash of its first line. */
+export function logIdOf(firstHash: string): string {
+  return firstHash.slice(0, LOG_ID_CHARACTERS);
+}
+
+/** Bytes that the chain adds to line `seq`. */
+export function chainBytes(seq: number): number {
+  return SEQ.length + String(seq).length + PREV_LABEL_AT - 1;
+}
+
+/** What a line says of its place in the chain. */
+export interface Link {
+  readonly seq: number;
+  readonly prev: string;
+  readonly hash: string;
+}
+
+/** The link at the end of the line `bytes[from, to)`; `undefined` when it has none. Whether `hash` is right is `ownHash`'s to say. */
+export function readLink(bytes: Buffer, from: number, to: number): Link | undefined {
+  if (
+    to - from <= PREV_LABEL_AT ||
+    bytes.toString("latin1", to - END.length, to) !== END ||
+    bytes.toString("latin1", to - HASH_LABEL_AT, to - HASH_AT) !== HASH ||
+    bytes.toString("latin1", to - PREV_LABEL_AT, to - PREV_AT) !== PREV
+  ) {
+    return undefined;
+  }
+  const seq = numberBefore(bytes, { from, to: to - PREV_LABEL_AT, label: SEQ });
+  if (seq === undefined) {
+    return undefined;
+  }
+  const prev = bytes.toString("latin1", to - PREV_AT, to - HASH_LABEL_AT);
+  return { seq, prev, hash: bytes.toString("latin1", to - HASH_AT, to - END.length) };
+}
+
+/** What the `hash` of the line `bytes[from, to)` must be. */
+export function ownHash(bytes: Buffer, from: number, to: number): string {
+  return hash("sha256", bytes.subarray(from, to - HASHED_TO), "hex");
+}
+
+/** The `intentSeq` of a call's line: the member before the link. */
+export function readIntentSeq(bytes: Buffer, from: number, to: number): number | undefined {
+  let end = to - PREV_LABEL_AT;
+  while (end > from && isDigit(bytes[end - 1])) {
+    end -= 1;
+  }
+  return numberBefore(bytes, { from, to: end - SEQ.length, label: INTENT_SEQ });
+}
+
+interface Member {
+  readonly from: number;
+  readonly to: number;
+  readonly label: string;
+}
+
+/** The whole number, as JSON writes it, that stands between `label` and `to`. */
+function numberBefore(bytes: Buffer, { from, to, label }: Member): number | undefined {
+  let at = to;
+  while (at > from && to - at < SEQ_DIGITS_MAX && isDigit(bytes[at - 1])) {
+    at -= 1;
+  }
+  const isNumber = at < to && (bytes[at] !== ZERO || to - at === 1);
+  if (!isNumber || at - label.length < from || bytes.toString("latin1", at - label.length, at) !== label) {
+    return undefined;
+  }
+  const value = Number(bytes.toString("latin1", at, to));
+  return Number.isSafeInteger(value) ? value : undefined;
+}
+
+function isDigit(byte: number | undefined): boolean {
+  return byte !== undefined && byte >= ZERO && byte <= NINE;
+}
+
+/** How far a chain has come. */
+export interface ChainHead {
+  /** Of the next line; so many lines there are. */
+  readonly seq: number;
+  /** `hash` of the last line. */
+  readonly prev: string;
+  /** Over the lines' exact bytes. */
+  readonly tree: MerkleTree;
+  /** `undefined` before the first line. */
+  readonly logId: string | undefined;
+}
+
+export function emptyChain(stream: StreamName): ChainHead {
+  return { seq: 0, prev: genesisOf(stream), tree: new MerkleTree(), logId: undefined };
+}
+
+/** Ties lines to one another as they are written. */
+export class LineChain {
+  #head: ChainHead;
+
+  constructor(head: ChainHead) {
+    this.#head = { ...head, tree: head.tree.copy() };
+  }
+
+  /** Does not change when the chain goes on. */
+  head(): ChainHead {
+    return { ...this.#head, tree: this.#head.tree.copy() };
+  }
+
+  /** Back to a former head: what came after it was not written. */
+  rewind(head: ChainHead): void {
+    this.#head = { ...head, tree: head.tree.copy() };
+  }
+
+  /**
+   * Writes `body`, the line as JSON, with its link and its line end into `bytes` at `from`, before which one byte must be
+   * free. Returns where the next line begins. There must be room: `Buffer.byteLength(body) + chainBytes(seq) + 1`.
+   */
+  seal(body: string, bytes: Buffer, from: number): number {
+    const { seq, prev, tree, logId } = this.#head;
+    let to = from + bytes.write(body, from, "utf8") - 1;
+    to += bytes.write(`${SEQ}${seq}${PREV}${prev}"`, to, "latin1");
+    const digest = hash("sha256", bytes.subarray(from, to), "hex");
+    to += bytes.write(`${HASH.slice(1)}${digest}${END}`, to, "latin1");
+    tree.append(leafHash(bytes, from, to));
+    bytes[to] = LINE_END;
+    this.#head = { seq: seq + 1, prev: digest, tree, logId: logId ?? logIdOf(digest) };
+    return to + 1;
+  }
+}

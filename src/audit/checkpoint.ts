@@ -1,0 +1,80 @@
+import type { KeyObject } from "node:crypto";
+import { type ChainHead, STREAMS, type StreamName } from "./chain.ts";
+import { DIGEST_BYTES } from "./merkle-tree.ts";
+import { type Note, signNote } from "./signed-note.ts";
+
+/** Folder of the checkpoints below the audit directory; a file a day. */
+export const CHECKPOINT_DIR = "checkpoints";
+
+const ORIGIN = "safe-tool-call/audit";
+const LOG_ID = /^[0-9a-f]{32}$/;
+const SIZE = /^(0|[1-9][0-9]{0,15})$/;
+
+/** What a signer says of one stream: so many lines, under this root (c2sp.org/tlog-checkpoint). */
+export interface Checkpoint extends Note {
+  readonly origin: string;
+  readonly stream: StreamName;
+  readonly size: number;
+  readonly root: Buffer;
+}
+
+export function originOf(stream: StreamName, logId: string): string {
+  return `${ORIGIN}/${stream}/${logId}`;
+}
+
+/** The signed checkpoint of a chain that has at least one line. */
+export function signCheckpoint(stream: StreamName, { logId, seq, tree }: ChainHead, key: KeyObject): string {
+  const origin = originOf(stream, logId ?? "");
+  return signNote(`${origin}\n${seq}\n${tree.root().toString("base64")}\n`, origin, key);
+}
+
+/** One note, as it stands in a file of them or by itself. `undefined` when it is no checkpoint of a stream. */
+export function readCheckpoint(note: string): Checkpoint | undefined {
+  const [body = "", signatures = "", ...rest] = note.split("\n\n");
+  const [origin = "", size = "", encoded = "", ...extensions] = body.split("\n");
+  const stream = STREAMS.find((name) => origin.startsWith(`${ORIGIN}/${name}/`));
+  const root = Buffer.from(encoded, "base64");
+  if (
+    stream === undefined ||
+    rest.some((part) => part !== "") ||
+    !LOG_ID.test(origin.slice(`${ORIGIN}/${stream}/`.length)) ||
+    !SIZE.test(size) ||
+    !Number.isSafeInteger(Number(size)) ||
+    root.length !== DIGEST_BYTES ||
+    root.toString("base64") !== encoded ||
+    extensions.includes("")
+  ) {
+    return undefined;
+  }
+  const text = `${body}\n`;
+  return { text, signatures: signatures.replace(/\n$/, ""), origin, stream, size: Number(size), root };
+}
+
+/** A note of a file of notes, each of which ends with an empty line. */
+export interface FiledNote {
+  /** Where it begins, from 1. */
+  readonly line: number;
+  readonly note: string;
+  /** Bytes from the file's begin to the note's end. */
+  readonly end: number;
+}
+
+/** The notes of a file's text. What stands behind the last whole one is not among them: `end` of the last note tells. */
+export function splitNotes(text: string): readonly FiledNote[] {
+  const notes: FiledNote[] = [];
+  let at = 0;
+  let line = 1;
+  let end = 0;
+  for (;;) {
+    const middle = text.indexOf("\n\n", at);
+    const next = middle === -1 ? -1 : text.indexOf("\n\n", middle + 2);
+    if (next === -1) {
+      return notes;
+    }
+    const note = text.slice(at, next + 1);
+    end += Buffer.byteLength(note) + 1;
+    notes.push({ line, note, end });
+    line += note.split("\n").length;
+    at = next + 2;
+  }
+}

@@ -1,0 +1,152 @@
+import fs from "node:fs";
+import { genesisOf, readLink, type StreamName } from "./chain.ts";
+import type { Expected } from "./chain-walk.ts";
+import type { LinePlace } from "./damage.ts";
+import { type DayFile, type LineVisit, visitLines } from "./line-files.ts";
+import { MerkleTree } from "./merkle-tree.ts";
+import type { SavedStream } from "./saved-place.ts";
+import { readLastLine } from "./torn-tail.ts";
+
+/** Where a walk begins. */
+export interface Start {
+  /** Of the file, among the stream's. */
+  readonly index: number;
+  readonly offset: number;
+  /** What the first line must say; `undefined` when its word is taken. */
+  readonly expected: Expected | undefined;
+  readonly tree: MerkleTree | undefined;
+}
+
+/** Whether the newest line has a link, so that there is a chain to go on with. */
+export function endsChained(files: readonly DayFile[]): boolean {
+  const newest = files.findLast(({ size }) => size > 0);
+  const line = Buffer.from(newest === undefined ? "" : (readLastLine(newest.path) ?? ""));
+  return readLink(line, 0, line.length) !== undefined;
+}
+
+/** From the saved place on, or from farther back when less than `bytesMin` stand behind it; without one, from the begin. */
+export function startOf(
+  files: readonly DayFile[],
+  { stream, saved, bytesMin }: { stream: StreamName; saved: SavedStream | undefined; bytesMin: number },
+): Start {
+  const index = files.findIndex(({ day, size }) => day === saved?.day && size >= (saved?.size ?? 0));
+  if (saved === undefined || saved.head.seq === 0 || index === -1) {
+    return { index: 0, offset: 0, expected: { seq: 0, prev: genesisOf(stream) }, tree: new MerkleTree() };
+  }
+  const back = stepBack(files, bytesMin);
+  if (back.index > index || (back.index === index && back.offset >= saved.size)) {
+    const { seq, prev, tree } = saved.head;
+    return { index, offset: saved.size, expected: { seq, prev }, tree: tree.copy() };
+  }
+  const isBegin = back.index === 0 && back.offset === 0 && !beginsLater(files);
+  return { ...back, expected: isBegin ? { seq: 0, prev: genesisOf(stream) } : undefined, tree: undefined };
+}
+
+/** The begin of the first line that stands at most `bytes` before the end of the last file. */
+function stepBack(files: readonly DayFile[], bytes: number): { readonly index: number; readonly offset: number } {
+  let left = bytes;
+  for (let index = files.length - 1; index >= 0; index -= 1) {
+    const { path, size } = files[index] ?? { path: "", size: 0 };
+    if (size > left) {
+      return { index, offset: nextLine(path, size - left) };
+    }
+    left -= size;
+  }
+  return { index: 0, offset: 0 };
+}
+
+function nextLine(path: string, offset: number): number {
+  let next = offset;
+  visitLines(path, offset, (_bytes, from, to) => {
+    next += to - from + 1;
+    return false;
+  });
+  return next;
+}
+
+/** The log's first files were taken away, as whole files: what is left begins with a sound later line. */
+function beginsLater(files: readonly DayFile[]): boolean {
+  let isLater = false;
+  visitLines(files[0]?.path ?? "", 0, (bytes, from, to) => {
+    isLater = (readLink(bytes, from, to)?.seq ?? 0) > 0;
+    return false;
+  });
+  return isLater;
+}
+
+/** The line at which a visit ended, and the one before it. */
+export interface Halt {
+  readonly at: LinePlace;
+  readonly before: LinePlace | undefined;
+}
+
+/** What stands after the last line end of a file. */
+export interface TornEnd {
+  readonly index: number;
+  readonly line: number;
+  readonly bytes: number;
+}
+
+/** Shows the lines of all files from a place on; tells where `visit` said `false`. */
+export function walkFiles(
+  files: readonly DayFile[],
+  { index: first, offset: begin }: Pick<Start, "index" | "offset">,
+  visit: LineVisit,
+): { readonly halt: Halt | undefined; readonly torn: readonly TornEnd[] } {
+  const torn: TornEnd[] = [];
+  let before: LinePlace | undefined;
+  let halt: Halt | undefined;
+  for (let index = first; index < files.length && halt === undefined; index += 1) {
+    const path = files[index]?.path ?? "";
+    const from = index === first ? begin : 0;
+    let offset = from;
+    let lines = 0;
+    const rest = visitLines(path, from, (bytes, start, end) => {
+      const place = { index, offset, line: lines };
+      if (!visit(bytes, start, end)) {
+        halt = { at: place, before };
+        return false;
+      }
+      before = place;
+      offset += end - start + 1;
+      lines += 1;
+      return true;
+    });
+    if (rest > 0) {
+      torn.push({ index, line: lines + 1, bytes: rest });
+    }
+  }
+  return { halt: halt && numbered(files, halt, { first, begin }), torn };
+}
+
+/** Line numbers count from 1 and from the file's begin, which the walk may not have seen. */
+function numbered(files: readonly DayFile[], halt: Halt, { first, begin }: { first: number; begin: number }): Halt {
+  const skipped = begin === 0 ? 0 : lineEnds(files[first]?.path ?? "", begin);
+  const number = (place: LinePlace): LinePlace => ({
+    ...place,
+    line: place.line + 1 + (place.index === first ? skipped : 0),
+  });
+  return { at: number(halt.at), before: halt.before && number(halt.before) };
+}
+
+const BLOCK_BYTES = 1_048_576;
+const LINE_END = 0x0a;
+
+function lineEnds(path: string, end: number): number {
+  const fd = fs.openSync(path, "r");
+  const block = Buffer.alloc(BLOCK_BYTES);
+  let count = 0;
+  try {
+    for (let position = 0; position < end; ) {
+      const length = fs.readSync(fd, block, 0, Math.min(BLOCK_BYTES, end - position), position);
+      const read = block.subarray(0, length);
+      for (let at = read.indexOf(LINE_END); at !== -1; at = read.indexOf(LINE_END, at + 1)) {
+        count += 1;
+      }
+      position = length === 0 ? end : position + length;
+    }
+    return count;
+  } finally {
+    fs.closeSync(fd);
+  }
+}

@@ -1,0 +1,88 @@
+import { hash } from "node:crypto";
+
+/** SHA-256: bytes of a leaf, a node or a root. */
+export const DIGEST_BYTES = 32;
+
+const LEAF = 0;
+const NODE = 1;
+/** Of a node: a mark and two hashes. Filled and hashed at once, so it can be shared. */
+const node = Buffer.alloc(1 + 2 * DIGEST_BYTES, NODE);
+
+/** The RFC 6962 hash of the leaf `bytes[from, to)`. The byte before `from` must exist; it is lent for the mark and given back. */
+export function leafHash(bytes: Buffer, from: number, to: number): Buffer {
+  const before = bytes[from - 1] ?? LEAF;
+  bytes[from - 1] = LEAF;
+  const digest = hash("sha256", bytes.subarray(from - 1, to), "buffer");
+  bytes[from - 1] = before;
+  return digest;
+}
+
+/** The RFC 6962 hash of two neighbours. */
+export function nodeHash(left: Uint8Array, right: Uint8Array): Buffer {
+  node.set(left, 1);
+  node.set(right, 1 + DIGEST_BYTES);
+  return hash("sha256", node, "buffer");
+}
+
+/**
+ * An RFC 6962 tree that only grows. Of n leaves it holds log n hashes: the roots of the full subtrees from which every
+ * later root can be computed.
+ */
+export class MerkleTree {
+  #size = 0;
+  /** By height; `undefined` where the size has no such power of two. */
+  #subtrees: (Buffer | undefined)[] = [];
+
+  /** `hashes` as `hashes()` gave them. `undefined` when they do not go with the size. */
+  static from(size: number, hashes: readonly Buffer[]): MerkleTree | undefined {
+    const tree = new MerkleTree();
+    tree.#size = size;
+    let taken = 0;
+    for (let rest = size, height = 0; rest > 0; rest = Math.floor(rest / 2), height += 1) {
+      if (rest % 2 === 1) {
+        taken += 1;
+        tree.#subtrees[height] = hashes[hashes.length - taken];
+      }
+    }
+    const fits = taken === hashes.length && hashes.every((digest) => digest.length === DIGEST_BYTES);
+    return fits ? tree : undefined;
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  append(leaf: Buffer): void {
+    let height = 0;
+    let top = leaf;
+    for (let left = this.#subtrees[0]; left !== undefined; left = this.#subtrees[height]) {
+      top = nodeHash(left, top);
+      this.#subtrees[height] = undefined;
+      height += 1;
+    }
+    this.#subtrees[height] = top;
+    this.#size += 1;
+  }
+
+  root(): Buffer {
+    let root: Buffer | undefined;
+    for (const subtree of this.#subtrees) {
+      if (subtree !== undefined) {
+        root = root === undefined ? subtree : nodeHash(subtree, root);
+      }
+    }
+    return root ?? hash("sha256", "", "buffer");
+  }
+
+  /** The roots of the full subtrees, from the largest to the smallest. */
+  hashes(): readonly Buffer[] {
+    return this.#subtrees.filter((subtree) => subtree !== undefined).reverse();
+  }
+
+  copy(): MerkleTree {
+    const tree = new MerkleTree();
+    tree.#size = this.#size;
+    tree.#subtrees = this.#subtrees.slice();
+    return tree;
+  }
+}

@@ -1,0 +1,24 @@
+import { Refusal } from "../../core/errors.ts";
+import type { ExitMeaning, TargetStatus, Tool } from "../../core/types.ts";
+
+export type ExitCodes = Readonly<Record<number, ExitMeaning>>;
+
+/** What a refusal needs to know beside the ending itself. */
+export interface Told {
+  readonly tool: Tool;
+  readonly exitCodes: ExitCodes;
+  /** What the program's stderr means by the manifest's own literals. */
+  readonly stderrStatus: TargetStatus | undefined;
+  readonly stderrBytes: number;
+  /** Whether it is known that nothing was changed: the tool reads, or its program never ran. */
+  readonly isDefinite: boolean;
+  /** For the operator. */
+  readonly cause: unknown;
+}
+
+/** The refusal, unless a change was cut off: then nobody knows what has happened. */
+export function unlessUnknown({ isDefinite, cause }: Told, refuse: () => Refusal): Refusal {
+  if (isDefinite) return refuse();
+  const message = "Whether the change happened is not known. Look before you call again.";
+  return new Refusal("OUTCOME_UNKNOWN", message, { cause });
+}

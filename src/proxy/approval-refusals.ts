@@ -1,0 +1,86 @@
+import type { Approval, Claimed } from "../approvals/types.ts";
+import { Refusal, type RefusalCode } from "../core/errors.ts";
+import type { Tool } from "../core/types.ts";
+
+const POLL_AFTER_MS = 2_000;
+
+/** How each state that is no yes is told to the one who asked. */
+const STATES = {
+  denied: ["APPROVAL_DENIED", "A person said no to this call."],
+  expired: ["APPROVAL_EXPIRED", "The time of this approval is over. Make the call again without it to ask anew."],
+  cancelled: ["APPROVAL_CANCELLED", "This approval was cancelled. Make the call again without it to ask anew."],
+  revoked: ["APPROVAL_REVOKED", "This approval was taken back before the call ran."],
+  claimed: ["APPROVAL_CONSUMED", "This approval was used already: one yes is one run."],
+  executed: ["APPROVAL_CONSUMED", "This approval was used already: one yes is one run."],
+  failed: ["APPROVAL_CONSUMED", "This approval was used already: one yes is one run."],
+  in_doubt: ["APPROVAL_CONSUMED", "This approval was used already; whether the change happened is not known."],
+} as const satisfies Partial<Record<Approval["state"], readonly [RefusalCode, string]>>;
+
+/** A person is being asked: what the agent needs to wait and to come back. */
+export function pendingRefusal(approval: Approval): Refusal {
+  const { id, decideBy, scopes, tool } = approval;
+  return new Refusal("APPROVAL_REQUIRED", `A person is asked whether ${tool} may run. ${HOW_TO_GO_ON}`, {
+    details: {
+      approval: {
+        id,
+        decideBy: new Date(decideBy).toISOString(),
+        statusUrl: `/approvals/${id}`,
+        options: ["cancel", ...scopes],
+      },
+    },
+    retryAfterMs: POLL_AFTER_MS,
+  });
+}
+
+const HOW_TO_GO_ON =
+  "Look at statusUrl until its state is approved, then make the same call again with approval.id. Do not ask again meanwhile.";
+
+/** Why an approval is no yes to this call. */
+export function claimRefusal(claimed: Exclude<Claimed, { outcome: "claimed" }>, tool: Tool): Refusal {
+  if (claimed.outcome === "not_found") return approvalNotFound();
+  if (claimed.outcome === "mismatch") {
+    return new Refusal(
+      "APPROVAL_MISMATCH",
+      "This is another call than the one that was approved, or what it would do has changed. Make it without approval.id to ask anew.",
+      { details: { approval: { id: claimed.approval.id } } },
+    );
+  }
+  return stateRefusal(claimed.approval, tool);
+}
+
+/** What became of a question that is not a yes. */
+export function stateRefusal(approval: Approval, tool: Pick<Tool, "category">): Refusal {
+  const { state, decisionReason } = approval;
+  if (state === "pending" || state === "approved") return pendingRefusal(approval);
+  const details = {
+    approval: { id: approval.id, state },
+    ...(decisionReason !== undefined && { reason: decisionReason }),
+  };
+  if (state === "denied") return deniedRefusal(tool, { reason: decisionReason, details });
+  const [code, message] = STATES[state];
+  return new Refusal(code, message, { details });
+}
+
+interface Denial {
+  readonly reason?: string | undefined;
+  readonly details?: Readonly<Record<string, unknown>>;
+  readonly retryAfterMs?: number;
+  readonly cause?: unknown;
+}
+
+export function deniedRefusal(tool: Pick<Tool, "category">, { reason, ...options }: Denial): Refusal {
+  const what = tool.category === "command" ? "Command denied by user" : "Denied by user";
+  return new Refusal("APPROVAL_DENIED", reason ? `${what}: ${reason}` : `${what}.`, options);
+}
+
+export function approvalNotFound(): Refusal {
+  return new Refusal("APPROVAL_NOT_FOUND", "There is no such approval of yours.");
+}
+
+/** Nothing is allowed because it could not be asked. */
+export function approvalsUnavailable(cause: unknown): Refusal {
+  return new Refusal("APPROVAL_UNAVAILABLE", "Nobody can be asked at the moment. The call was not run.", {
+    retryAfterMs: POLL_AFTER_MS,
+    cause,
+  });
+}

@@ -1,0 +1,54 @@
+import type { AuditEntry } from "../audit/entry.ts";
+import type { Refusal } from "../core/errors.ts";
+import type { RegisteredTool } from "../core/evidence.ts";
+import type { Caller, KeyUse } from "../core/types.ts";
+
+/** What the audit wants to know of what the steps earned. */
+export interface Facts {
+  readonly registered: RegisteredTool;
+  readonly caller: Caller;
+  readonly input: unknown;
+  readonly digest: string;
+  readonly by: string;
+  readonly approvalId: string;
+  readonly keyUse: KeyUse;
+}
+
+/** Who let the call through, or which question it met. */
+export function approvalFacts(
+  refusal: Refusal | undefined,
+  by: string | undefined,
+  id: string | undefined,
+): AuditEntry["approval"] {
+  if (by !== undefined) return id === undefined ? { by } : { by, id };
+  const asked: unknown = refusal?.details?.["approval"];
+  if (refusal === undefined || typeof asked !== "object" || asked === null || !("id" in asked)) return undefined;
+  return { by: refusal.code, id: String(asked.id) };
+}
+
+/** The facts of callers who are known: the same in all their entries. */
+const factsOfCallers = new WeakMap<Caller, AuditEntry["caller"]>();
+
+export function callerFacts(caller: Caller | undefined): AuditEntry["caller"] {
+  if (caller === undefined) return { sub: "anonymous", permissions: [] };
+  let facts = factsOfCallers.get(caller);
+  if (facts === undefined) {
+    const { subject, issuer, permissions, actors } = caller;
+    // Copies: JSON.stringify of anything that holds a frozen list takes three times as long.
+    facts = {
+      sub: subject,
+      permissions: [...permissions],
+      iss: issuer,
+      act: actors.length > 0 ? [...actors] : undefined,
+    };
+    factsOfCallers.set(caller, facts);
+  }
+  return facts;
+}
+
+/** `00-<trace id>-<parent span id>-<flags>` */
+export function traceFacts(traceparent: string | undefined): AuditEntry["trace"] {
+  if (traceparent === undefined) return undefined;
+  const [, traceId = "", parentSpanId = ""] = traceparent.split("-");
+  return { traceId, parentSpanId };
+}

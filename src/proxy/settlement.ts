@@ -1,0 +1,68 @@
+import type { Approvals } from "../approvals/types.ts";
+import { Refusal, type RefusalCode } from "../core/errors.ts";
+import type { Released } from "../core/evidence.ts";
+import type { Trail } from "./trail.ts";
+
+/** Ends of a run after which it is known that nothing was changed. */
+const UNCHANGED: ReadonlySet<RefusalCode> = new Set([
+  "TARGET_REFUSED",
+  "TARGET_UNAVAILABLE",
+  "OVERLOADED",
+  "CANCELLED",
+  "DEADLINE_EXCEEDED",
+  "SHUTTING_DOWN",
+]);
+
+/**
+ * Tells the store how a call ended that used up a yes or an `Idempotency-Key`. Should that fail, the lease ends it as "in doubt":
+ * neither is ever usable twice.
+ */
+export async function settle(
+  approvals: Approvals | undefined,
+  trail: Trail,
+  ending: Released | Refusal | "unrecorded",
+): Promise<void> {
+  const { approvalId, keyUse } = trail.used();
+  if (approvals === undefined || (approvalId === undefined && keyUse === undefined)) return;
+  const end = endOf(trail, ending);
+  try {
+    if (approvalId !== undefined) {
+      await approvals.settle(approvalId, outcomeOf(ending, end));
+    }
+    if (keyUse !== undefined) {
+      await approvals.endKey(keyUse, end === "done" && isReleased(ending) ? answerOf(ending) : endWithout(end));
+    }
+  } catch (error) {
+    trail.logUnsettled(error);
+  }
+}
+
+type End = "done" | "not_run" | "unknown";
+
+/** A changing call whose answer was lost or withheld did change something, as far as anybody knows. */
+function endOf(trail: Trail, ending: Released | Refusal | "unrecorded"): End {
+  if (!trail.ran) return "not_run";
+  if (isReleased(ending)) return "done";
+  if (!trail.changes) return "not_run";
+  return ending !== "unrecorded" && UNCHANGED.has(ending.code) ? "not_run" : "unknown";
+}
+
+/** A target that said that it failed is no doubt, though the change may have been made in part. */
+function outcomeOf(ending: Released | Refusal | "unrecorded", end: End): "executed" | "failed" | "in_doubt" {
+  if (end === "done") return "executed";
+  const isDoubtful =
+    end === "unknown" && (ending === "unrecorded" || !("code" in ending) || ending.code !== "TARGET_FAILED");
+  return isDoubtful ? "in_doubt" : "failed";
+}
+
+function endWithout(end: End): "not_run" | "unknown" {
+  return end === "not_run" ? "not_run" : "unknown";
+}
+
+function isReleased(ending: Released | Refusal | "unrecorded"): ending is Released {
+  return ending !== "unrecorded" && !(ending instanceof Refusal);
+}
+
+function answerOf({ result, filteredFields, outputHash }: Released) {
+  return { result, filteredFields, outputHash };
+}

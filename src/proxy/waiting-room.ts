@@ -1,0 +1,60 @@
+import type { Approvals } from "../approvals/types.ts";
+import { Refusal } from "../core/errors.ts";
+import type { Released } from "../core/evidence.ts";
+import type { CallRequest } from "./proxy.ts";
+
+/** Calls held open for a person's answer (`Prefer: wait`). Over it a call gets its 202 at once. */
+const WAITERS_MAX = 1_000;
+
+/** Holds calls whose question is open. It decides nothing: after an answer the call walks the road again, with its approval's id. */
+export interface WaitingRoom {
+  /** The request to walk with again, or undefined: nobody answered in time, or nobody listens any more. */
+  untilAnswered(ending: Released | Refusal, request: CallRequest): Promise<CallRequest | undefined>;
+  /** Sends everybody out with the answer that they have. */
+  empty(): void;
+}
+
+export function createWaitingRoom(approvals: Approvals | undefined): WaitingRoom {
+  const closing = new AbortController();
+  let waiting = 0;
+
+  async function hold(store: Approvals, id: string, { waitMs = 0, departure }: CallRequest): Promise<boolean> {
+    const leaving = new AbortController();
+    const unlisten = departure?.listen(() => leaving.abort());
+    if (departure?.gone === true) leaving.abort();
+    waiting += 1;
+    try {
+      const signal = AbortSignal.any([leaving.signal, closing.signal]);
+      const approval = await store.wait(id, { timeoutMs: waitMs, signal });
+      return approval !== undefined && approval.state !== "pending" && !signal.aborted;
+    } catch {
+      return false;
+    } finally {
+      waiting -= 1;
+      unlisten?.();
+    }
+  }
+
+  return {
+    async untilAnswered(ending, request) {
+      const id = askedId(ending);
+      if (approvals === undefined || id === undefined || !request.waitMs || waiting >= WAITERS_MAX) return undefined;
+      return (await hold(approvals, id, request)) ? { ...claimOf(request), approvalId: id } : undefined;
+    },
+    empty: () => closing.abort(),
+  };
+}
+
+function askedId(ending: Released | Refusal): string | undefined {
+  if (!(ending instanceof Refusal) || ending.code !== "APPROVAL_REQUIRED") return undefined;
+  const approval = ending.details?.["approval"];
+  const id = typeof approval === "object" && approval !== null && "id" in approval ? approval.id : undefined;
+  return typeof id === "string" ? id : undefined;
+}
+
+/** Named one by one: a request may be an object whose members are read when they are asked for. */
+function claimOf(request: CallRequest): CallRequest {
+  const { tool, args, authorization, session, callId, reason, traceparent, source, body, departure } = request;
+  const { idempotencyKey } = request;
+  return { tool, args, authorization, session, callId, reason, traceparent, source, body, departure, idempotencyKey };
+}

@@ -1,0 +1,42 @@
+/** Where something was found: offsets of the original text, in UTF-16 units, `end` exclusive. */
+export interface Finding {
+  /** A rule's name: a secret's format, or a kind of personal data in capitals. */
+  readonly rule: string;
+  readonly start: number;
+  readonly end: number;
+}
+
+/** In order, without overlaps: what touches the same characters becomes one finding under the first one's rule. */
+export function mergeFindings<Found extends Finding>(findings: readonly Found[]): readonly Found[] {
+  if (findings.length < 2) return findings;
+  const sorted = findings.toSorted((one, other) => one.start - other.start || other.end - one.end);
+  const merged: Found[] = [];
+  let last: Found | undefined;
+  for (const finding of sorted) {
+    if (last === undefined || finding.start >= last.end) {
+      merged.push(finding);
+      last = finding;
+    } else if (finding.end > last.end) {
+      last = { ...last, end: finding.end };
+      merged[merged.length - 1] = last;
+    }
+  }
+  return merged;
+}
+
+/** `findings` must come from `mergeFindings`. The same string when there are none. */
+export function replaceFindings<Found extends Finding>(
+  text: string,
+  findings: readonly Found[],
+  replacement: (finding: Found) => string,
+): string {
+  if (findings.length === 0) return text;
+  const parts: string[] = [];
+  let from = 0;
+  for (const finding of findings) {
+    parts.push(text.slice(from, finding.start), replacement(finding));
+    from = finding.end;
+  }
+  parts.push(text.slice(from));
+  return parts.join("");
+}

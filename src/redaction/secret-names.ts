@@ -1,0 +1,145 @@
+/** What a name says about its value: a password takes any shape, a token has the look of one, a key must look random. */
+export type SecretKind = "password" | "token" | "key" | "cookie" | "authorization";
+
+const PASSWORDS = [
+  ...["password", "passwd", "pwd", "passphrase", "passcode", "pass", "passw", "pswd", "psw", "userpassword"],
+  ...["dbpassword", "rootpassword", "mypassword", "newpassword", "oldpassword", "kennwort", "passwort", "contraseña"],
+  ...["requirepass", "masterauth", "sshpass", "pgpassword", "motdepasse", "contrasena"],
+];
+
+const TOKENS = [
+  ...["secret", "token", "apikey", "secretkey", "accesskey", "privatekey", "signingkey", "encryptionkey", "authkey"],
+  ...["credential", "credentials", "authtoken", "accesstoken", "refreshtoken", "clientsecret", "appsecret", "apitoken"],
+  ...[
+    "apisecret",
+    "sharedsecret",
+    "webhooksecret",
+    "accountkey",
+    "sharedaccesskey",
+    "jwtsecret",
+    "masterkey",
+    "idtoken",
+  ],
+  ...["sessiontoken", "bearertoken", "secretaccesskey", "accesskeysecret", "presharedkey", "deploykey", "servicekey"],
+  ...["jsessionid", "phpsessid", "sessionidtoken", "authtok", "psk"],
+];
+
+/** Words before `key` that make it a secret. */
+const KEY_QUALIFIERS = [
+  ...["api", "access", "private", "secret", "encryption", "signing", "auth", "account", "shared", "master", "service"],
+  ...["storage", "deploy", "preshared", "hmac", "jwt", "aes", "cipher", "crypto", "session", "webhook", "app", "admin"],
+];
+
+/** Words before `token` or `secret` that make it something else. */
+const HARMLESS_QUALIFIERS = [
+  ...[
+    "page",
+    "next",
+    "prev",
+    "previous",
+    "continuation",
+    "continue",
+    "sync",
+    "cancellation",
+    "cancel",
+    "syntax",
+    "end",
+  ],
+  ...["start", "eof", "max", "min", "num", "total", "input", "output", "prompt", "completion", "design", "bos", "eos"],
+  ...["pad", "unk", "cls", "sep", "mask", "stop", "special", "unexpected", "first", "last", "current", "resume"],
+];
+
+/** Words before `key` that make it something else, in capitals too. */
+const HARMLESS_KEYS = [
+  ...["public", "primary", "foreign", "partition", "sort", "cache", "routing", "idempotency", "object", "row", "hash"],
+  ...[
+    "map",
+    "index",
+    "group",
+    "message",
+    "registry",
+    "config",
+    "feature",
+    "flag",
+    "lookup",
+    "dedup",
+    "unique",
+    "candidate",
+  ],
+  ...[
+    "translation",
+    "i18n",
+    "label",
+    "annotation",
+    "header",
+    "json",
+    "state",
+    "query",
+    "storage_class",
+    "ssh_public",
+    "pub",
+  ],
+];
+
+/** Words at a name's end that say in what form or for whom the secret is. */
+const TRAILERS = [
+  ...["value", "base64", "b64", "hex", "prod", "production", "staging", "stage", "dev", "development", "test", "live"],
+  ...["old", "new", "current", "previous", "plain", "raw", "string", "text", "data", "encoded", "primary", "secondary"],
+];
+
+const KINDS: ReadonlyMap<string, SecretKind> = new Map([
+  ...PASSWORDS.map((word) => [word, "password"] as const),
+  ...TOKENS.map((word) => [word, "token"] as const),
+  ...["pat"].map((word) => [word, "key"] as const),
+  ...["cookie"].map((word) => [word, "cookie"] as const),
+  ...["authorization"].map((word) => [word, "authorization"] as const),
+]);
+const QUALIFIES: ReadonlySet<string> = new Set(KEY_QUALIFIERS);
+const HARMLESS: ReadonlySet<string> = new Set(HARMLESS_QUALIFIERS);
+const HARMLESS_KEY: ReadonlySet<string> = new Set(HARMLESS_KEYS);
+const TRAILS: ReadonlySet<string> = new Set(TRAILERS);
+
+/** What occurs in every name of a secret: where to look for one. Lower case. */
+export const NAME_ANCHORS: readonly string[] = [
+  ...["pass", "pwd", "psw", "secret", "token", "key", "credential", "masterauth", "psk", "authtok"],
+  ...["cookie", "authorization", "jsessionid", "phpsessid", "_pat", "kennwort", "contrase"],
+];
+
+const WORDS_MAX = 16;
+
+/** What kind of secret a name announces; undefined when none. `name` may be in snake, kebab, camel or dotted case. */
+export function secretKind(name: string): SecretKind | undefined {
+  const words = wordsOf(name);
+  while (words.length > 1 && TRAILS.has(words.at(-1) ?? "")) words.pop();
+  const last = words.at(-1) ?? "";
+  const before = words.at(-2) ?? "";
+  if (last === "key" || last === "keys") return keyKind(before);
+  if (HARMLESS.has(before)) return undefined;
+  return KINDS.get(last) ?? passwordAtEnd(last);
+}
+
+function keyKind(before: string): SecretKind | undefined {
+  if (before === "" || HARMLESS_KEY.has(before)) return undefined;
+  return QUALIFIES.has(before) ? "token" : "key";
+}
+
+/** `userpassword`, `dbpasswd`. */
+function passwordAtEnd(word: string): SecretKind | undefined {
+  return word.endsWith("password") || word.endsWith("passwd") || word.endsWith("passphrase") ? "password" : undefined;
+}
+
+/** Lower-case words, digits at a word's end taken off. The last ones, when there are many. */
+function wordsOf(name: string): string[] {
+  const words: string[] = [];
+  for (const part of name.split(/[_.\-[\]/ ]/).slice(-WORDS_MAX)) {
+    for (const word of part.match(/[A-Z]+(?![a-z])|[A-Z]?[^A-Z]+/g) ?? [])
+      words.push(withoutDigits(word.toLowerCase()));
+  }
+  return words.filter((word) => word !== "");
+}
+
+function withoutDigits(word: string): string {
+  let end = word.length;
+  while (end > 0 && word.charCodeAt(end - 1) >= 0x30 && word.charCodeAt(end - 1) <= 0x39) end -= 1;
+  return word.endsWith("64") || word === "i18n" ? word : word.slice(0, end);
+}

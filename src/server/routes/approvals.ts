@@ -1,0 +1,197 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { z } from "zod";
+import type { Approval, Approvals, Decided } from "../../approvals/types.ts";
+import { Refusal } from "../../core/errors.ts";
+import type { Caller, Json } from "../../core/types.ts";
+import { decisionRefusal, endedRefusal, notFound } from "../approval-endings.ts";
+import { forDecider, forList, forRequester, identityOf, isOwnQuestion, isSame } from "../approval-json.ts";
+import { sendJson } from "../error-reply.ts";
+import type { OperatorDoor, Visitor } from "../operator-door.ts";
+import { idOf } from "../path-ids.ts";
+
+export interface ApprovalRoutesOptions {
+  readonly approvals: Approvals;
+  readonly door: OperatorDoor;
+}
+
+const STATES = [
+  ...(["pending", "approved", "denied", "expired", "cancelled", "revoked"] as const),
+  ...(["claimed", "executed", "failed", "in_doubt"] as const),
+] as const;
+
+const PAGE_MAX = 200;
+const PAGE_DEFAULT = 50;
+/** Below a minute, after which clients and proxies lose patience. */
+const WAIT_SECONDS_MAX = 55;
+const REASON_CHARACTERS_MAX = 500;
+
+const listQuery = z.strictObject({
+  state: z.enum(STATES).optional(),
+  limit: wholeNumber(1, PAGE_MAX).optional(),
+  cursor: z
+    .string()
+    .regex(/^[\x21-\x7e]{1,256}$/)
+    .optional(),
+});
+
+const showQuery = z.strictObject({ wait: wholeNumber(0, WAIT_SECONDS_MAX).optional() });
+
+const decisionBody = z.strictObject({
+  decision: z.enum(["approve", "deny"]),
+  scope: z.enum(["once", "session"]).optional(),
+  reason: z.string().max(REASON_CHARACTERS_MAX).optional(),
+  viewDigest: z
+    .string()
+    .regex(/^[0-9a-f]{64}$/)
+    .optional(),
+});
+
+const noBody = z.strictObject({});
+
+/** The questions: agents see, await and cancel their own; operators read and decide them. */
+export function approvalRoutes(app: FastifyInstance, options: ApprovalRoutesOptions): void {
+  const { approvals, door } = options;
+
+  app.get("/approvals", (request, reply) =>
+    door.either(request, "approvals:decide", (visitor) => list(options, visitor, { request, reply })),
+  );
+
+  app.get("/approvals/:id", (request, reply) =>
+    door.either(request, "approvals:decide", async (visitor) => {
+      const { wait = 0 } = door.query(request, showQuery);
+      const found = await find(options, visitor, idOf(request));
+      const approval = wait > 0 ? await awaitAnswer(options, visitor, { request, reply, found, wait }) : found;
+      reply.header("etag", `"${approval.version}"`);
+      return sendJson(reply, 200, { approval: await shown(door, visitor, approval) });
+    }),
+  );
+
+  app.post("/approvals/:id/decisions", async (request, reply) => {
+    const body = await door.body(request, reply, decisionBody);
+    return door.operator(request, "approvals:decide", async (operator) => {
+      const decided = await decide(options, operator, { id: idOf(request), ...body });
+      if (decided.outcome !== "decided") throw decisionRefusal(decided);
+      return sendJson(reply, 200, { approval: forList(decided.approval, operator) });
+    });
+  });
+
+  app.post("/approvals/:id/revoke", async (request, reply) => {
+    await door.body(request, reply, noBody);
+    return door.operator(request, "approvals:decide", async (operator) => {
+      const { id } = await find(options, { side: "operators", caller: operator }, idOf(request));
+      const revoked = await door.store(() => approvals.revoke(id, identityOf(operator)));
+      if (revoked === undefined) throw endedRefusal(await door.store(() => approvals.get(id)));
+      return sendJson(reply, 200, { approval: forList(revoked, operator) });
+    });
+  });
+
+  app.delete("/approvals/:id", async (request, reply) => {
+    await door.body(request, reply, noBody);
+    return door.agent(request, async (caller) => {
+      const { id } = await find(options, { side: "agents", caller }, idOf(request));
+      const cancelled = await door.store(() => approvals.cancel(id, identityOf(caller)));
+      if (cancelled === undefined) throw endedRefusal(await door.store(() => approvals.get(id)));
+      return sendJson(reply, 200, { approval: forRequester(cancelled) });
+    });
+  });
+}
+
+/** A decision as it is asked for, through whichever route. */
+export interface AskedDecision extends z.output<typeof decisionBody> {
+  /** Undefined when what was sent cannot be one. */
+  readonly id: string | undefined;
+}
+
+/** Decides in the operator's name. Who decides what is asked in their own name leaves a line. */
+export async function decide(
+  { approvals, door }: ApprovalRoutesOptions,
+  operator: Caller,
+  asked: AskedDecision,
+): Promise<Decided> {
+  const { id } = asked;
+  const found = id === undefined ? undefined : await door.store(() => approvals.get(id));
+  if (found === undefined || id === undefined) return { outcome: "not_pending", approval: undefined };
+  const decided: Decided = isOwnQuestion(found, operator)
+    ? { outcome: "own_question" }
+    : await door.store(() => approvals.decide({ ...asked, id, by: identityOf(operator) }));
+  if (decided.outcome === "own_question") await door.forged(operator, "own_question", id);
+  return decided;
+}
+
+interface Exchange {
+  readonly request: FastifyRequest;
+  readonly reply: FastifyReply;
+}
+
+async function list(
+  { approvals, door }: ApprovalRoutesOptions,
+  { side, caller }: Visitor,
+  { request, reply }: Exchange,
+): Promise<FastifyReply> {
+  const { limit = PAGE_DEFAULT, ...filter } = door.query(request, listQuery);
+  const requester = side === "agents" ? identityOf(caller) : undefined;
+  const page = await door.store(() => approvals.list({ ...filter, limit, requester }));
+  if (side === "operators") {
+    await door.record({ type: "approvals.listed", sub: caller.subject, iss: caller.issuer });
+  }
+  return sendJson(reply, 200, {
+    approvals: page.approvals.map((one) => (side === "agents" ? forRequester(one) : forList(one, caller))),
+    ...(page.cursor !== undefined && { cursor: page.cursor }),
+  });
+}
+
+/** @throws {Refusal} APPROVAL_NOT_FOUND: unknown, or somebody else's */
+async function find(
+  { approvals, door }: ApprovalRoutesOptions,
+  { side, caller }: Visitor,
+  id: string | undefined,
+): Promise<Approval> {
+  const approval = id === undefined ? undefined : await door.store(() => approvals.get(id));
+  if (approval === undefined) throw notFound();
+  if (side === "agents" && !isSame(caller, approval.requester)) throw notFound();
+  return approval;
+}
+
+interface Waiting extends Exchange {
+  readonly found: Approval;
+  /** Seconds. */
+  readonly wait: number;
+}
+
+/** Waits for the answer, but no longer than the visitor's token is good, the client listens and the service is open. */
+async function awaitAnswer(
+  { approvals, door }: ApprovalRoutesOptions,
+  { side, caller }: Visitor,
+  { request, reply, found, wait }: Waiting,
+): Promise<Approval> {
+  if (found.state !== "pending") return found;
+  const leaving = new AbortController();
+  const stop = door.untilEnd(reply, () => leaving.abort());
+  try {
+    const timeoutMs = Math.min(wait * 1000, door.tokenLeftMs(caller));
+    const { signal } = leaving;
+    const approval = await door.store(() => approvals.wait(found.id, { timeoutMs, signal }));
+    if (reply.raw.destroyed) throw new Refusal("CANCELLED", "The client went away.");
+    await door.verifyAgain(request, side);
+    return approval ?? found;
+  } finally {
+    stop();
+  }
+}
+
+/** A view that is shown to an operator is in the journal first. */
+async function shown(door: OperatorDoor, { side, caller }: Visitor, approval: Approval): Promise<Json> {
+  if (side === "agents") return forRequester(approval);
+  const { id, viewDigest } = approval;
+  await door.record({ type: "approval.shown", id, viewDigest, sub: caller.subject, iss: caller.issuer });
+  return forDecider(approval, caller);
+}
+
+/** What stands in a query is text. */
+function wholeNumber(min: number, max: number): z.ZodType<number> {
+  return z
+    .string()
+    .regex(/^\d{1,4}$/, "must be a whole number")
+    .transform(Number)
+    .pipe(z.int().min(min).max(max));
+}

@@ -1,0 +1,105 @@
+import type { FastifyInstance, FastifyReply } from "fastify";
+import { search } from "../../audit/query.ts";
+import { readQuery, unknownParams } from "../../audit/query-params.ts";
+import { readTrail } from "../../audit/query-trail.ts";
+import { readStats } from "../../audit/stats.ts";
+import { compareStats } from "../../audit/stats-compare.ts";
+import { readStatsRange } from "../../audit/stats-params.ts";
+import { DAY_MS } from "../../audit/time-range.ts";
+import { sendJson } from "../error-reply.ts";
+import { Places } from "../places.ts";
+import { AuditDoor, type AuditDoorOptions, checked, malformed, paramsOf } from "./audit-door.ts";
+import { auditTailRoute } from "./audit-tail.ts";
+
+const LIMIT = 100;
+const LIMIT_MAX = 1_000;
+/** Of the lines in one answer. */
+const PAGE_BYTES_MAX = 4 * 1_048_576;
+/** What one request may cost. A page that reaches it ends early, with a cursor. */
+const BUDGET_MS = 1_000;
+const BUDGET_BYTES = 1_073_741_824;
+const QUERIES = { totalMax: 4, perCallerMax: 2 } as const;
+/** Of statistics whose beginning nobody named. */
+const STATS_RANGE_MS = DAY_MS;
+const ID = /^[\x21-\x7e]{1,128}$/;
+
+/** `GET /audit…`: for operators who hold `audit:read`. Every query is in the journal before it is answered. */
+export function auditRoutes(app: FastifyInstance, options: AuditDoorOptions): void {
+  const { auditDir: dir, auditIndex: places, clock } = options;
+  const queries = new Places(QUERIES);
+  const door = new AuditDoor(options);
+  auditTailRoute(app, { ...options, door });
+
+  app.get("/audit", (request, reply) =>
+    door.serve(request, queries, async (caller) => {
+      const params = paramsOf(request);
+      const query = checked(readQuery(params, { limit: LIMIT, limitMax: LIMIT_MAX, nowMs: clock() }));
+      await door.record(caller, "query", params);
+      const page = await search({ dir, query, places, pageBytesMax: PAGE_BYTES_MAX, mayGoOn: budget(clock) });
+      const { more, cursor } = page;
+      return sendLines(reply, { entries: page.found.map(({ line }) => line) }, { more, cursor });
+    }),
+  );
+
+  app.get("/audit/stats", (request, reply) =>
+    door.serve(request, queries, async (caller) => {
+      const params = paramsOf(request);
+      const nowMs = clock();
+      const { filter, earlierMs } = checked(readStatsRange(params, nowMs));
+      await door.record(caller, "stats", params);
+      const fromMs = filter.fromMs ?? Math.max(0, (filter.toMs ?? nowMs) - STATS_RANGE_MS);
+      const asked = { dir, places, filter: { ...filter, fromMs }, mayGoOn: budget(clock) };
+      const counted = earlierMs === undefined ? await readStats(asked) : await compareStats({ ...asked, earlierMs });
+      return sendJson(reply, 200, { from: new Date(fromMs).toISOString(), ...counted });
+    }),
+  );
+
+  app.get<{ Params: { traceId: string } }>("/audit/:traceId", (request, reply) =>
+    door.serve(request, queries, async (caller) => {
+      const { traceId: id } = request.params;
+      const faults = unknownParams(paramsOf(request), []);
+      if (!ID.test(id)) faults.push("the id must be 1 to 128 printable characters");
+      if (faults.length > 0) throw malformed(faults);
+      await door.record(caller, "show", { id });
+      const trail = await readTrail({ dir, id, places, mayGoOn: budget(clock) });
+      if (trail.calls.length + trail.journal.length === 0 && !trail.isPartial) return sendUnknown(reply);
+      const lines = {
+        entries: trail.calls.map(({ line }) => line),
+        journal: trail.journal.map(({ line }) => line),
+      };
+      return sendLines(reply, lines, { more: trail.isPartial });
+    }),
+  );
+}
+
+/** Counts over all chunks of a request, however many pages it takes. */
+function budget(clock: () => number): (bytesRead: number) => boolean {
+  const untilMs = clock() + BUDGET_MS;
+  return (bytesRead) => clock() < untilMs && bytesRead < BUDGET_BYTES;
+}
+
+/** Lines go out as they stand in the files: each was read as an object of JSON, so the whole is JSON too. */
+function sendLines(
+  reply: FastifyReply,
+  lists: Readonly<Record<string, readonly string[]>>,
+  rest: Readonly<Record<string, unknown>>,
+): FastifyReply {
+  const members = Object.entries(lists).map(([name, lines]) => `${JSON.stringify(name)}:[${lines.join(",")}]`);
+  const body = `{${members.join(",")},${JSON.stringify(rest).slice(1)}`;
+  return reply
+    .code(200)
+    .header("content-type", "application/json; charset=utf-8")
+    .header("cache-control", "no-store")
+    .header("x-content-type-options", "nosniff")
+    .send(body);
+}
+
+function sendUnknown(reply: FastifyReply): FastifyReply {
+  const error = {
+    code: "ENTRY_NOT_FOUND",
+    stage: "REQUEST",
+    message: "Nothing in the audit carries this id.",
+    retryable: false,
+  };
+  return sendJson(reply, 404, { status: "denied", error });
+}

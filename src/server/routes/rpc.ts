@@ -1,0 +1,160 @@
+import type { FastifyInstance } from "fastify";
+import { z } from "zod";
+import type { Approval, Approvals, Decided } from "../../approvals/types.ts";
+import { Refusal } from "../../core/errors.ts";
+import type { Caller, Json } from "../../core/types.ts";
+import { isOwnQuestion, iso } from "../approval-json.ts";
+import { sendJson } from "../error-reply.ts";
+import type { OperatorDoor } from "../operator-door.ts";
+import { isId } from "../path-ids.ts";
+import { decide } from "./approvals.ts";
+
+export interface RpcRouteOptions {
+  readonly approvals: Approvals;
+  readonly door: OperatorDoor;
+}
+
+/** The numbers of JSON-RPC 2.0. */
+const PARSE_ERROR = -32_700;
+const INVALID_REQUEST = -32_600;
+const METHOD_NOT_FOUND = -32_601;
+const INVALID_PARAMS = -32_602;
+
+/** The newest ones. */
+const LISTED_MAX = 200;
+const ID_CHARACTERS_MAX = 128;
+const REASON_CHARACTERS_MAX = 500;
+
+const requestId = z.union([z.string().max(ID_CHARACTERS_MAX), z.number(), z.null()]);
+
+const rpcRequest = z.strictObject({
+  jsonrpc: z.literal("2.0"),
+  id: requestId.optional(),
+  method: z.string(),
+  params: z.unknown().optional(),
+});
+
+const approvalId = z.string().refine(isId, "approvalId must be a UUID");
+
+const approveParams = z.strictObject({ approvalId, scope: z.enum(["once", "session"]).optional() });
+const denyParams = z.strictObject({ approvalId, reason: z.string().max(REASON_CHARACTERS_MAX).optional() });
+const listParams = z.strictObject({}).prefault({});
+
+class RpcError extends Error {
+  override readonly name = "RpcError";
+  readonly code: number;
+
+  constructor(code: number, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+type Method = (options: RpcRouteOptions, operator: Caller, params: unknown) => Promise<Json>;
+
+const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
+  [
+    "exec.approve",
+    async (options, operator, params) => {
+      const { approvalId: id, scope } = readParams(approveParams, params);
+      return done(await decide(options, operator, { id, decision: "approve", scope }));
+    },
+  ],
+  [
+    "exec.deny",
+    async (options, operator, params) => {
+      const { approvalId: id, reason } = readParams(denyParams, params);
+      return done(await decide(options, operator, { id, decision: "deny", reason }));
+    },
+  ],
+  [
+    "exec.list",
+    async ({ approvals, door }, operator, params) => {
+      readParams(listParams, params);
+      const page = await door.store(() => approvals.list({ state: "pending", limit: LISTED_MAX }));
+      await door.record({ type: "approvals.listed", sub: operator.subject, iss: operator.issuer });
+      const decidable = page.approvals.filter((approval) => !isOwnQuestion(approval, operator));
+      return { approvals: decidable.map(listed) };
+    },
+  ],
+]);
+
+/** `POST /rpc`, JSON-RPC 2.0 for operators: the names that terminals know. Its faults are told in its own manner, tokens are not. */
+export function rpcRoute(app: FastifyInstance, options: RpcRouteOptions): void {
+  const { door } = options;
+
+  app.post("/rpc", async (request, reply) => {
+    const bytes = await door.bytes(request, reply);
+    return door.operator(request, "approvals:decide", async (operator) => {
+      const { id, ...answer } = await serve(options, operator, bytes ?? new Uint8Array());
+      if (id === undefined) return reply.code(204).header("cache-control", "no-store").send();
+      return sendJson(reply, 200, { jsonrpc: "2.0", id, ...answer });
+    });
+  });
+}
+
+interface Served {
+  /** Undefined for a notification: nobody waits for its answer. */
+  readonly id: z.output<typeof requestId> | undefined;
+  readonly result?: Json;
+  readonly error?: { readonly code: number; readonly message: string };
+}
+
+async function serve(options: RpcRouteOptions, operator: Caller, bytes: Uint8Array): Promise<Served> {
+  let id: Served["id"] = null;
+  try {
+    const call = readRequest(options.door, bytes);
+    id = call.id;
+    const method = METHODS.get(call.method);
+    if (method === undefined) throw new RpcError(METHOD_NOT_FOUND, "there is no such method");
+    return { id, result: await method(options, operator, call.params) };
+  } catch (error) {
+    if (!(error instanceof RpcError)) throw error;
+    return { id, error: { code: error.code, message: error.message } };
+  }
+}
+
+/** @throws {RpcError} parse error, invalid request */
+function readRequest(door: OperatorDoor, bytes: Uint8Array): z.output<typeof rpcRequest> {
+  const parsed = rpcRequest.safeParse(parse(door, bytes));
+  if (parsed.success) return parsed.data;
+  throw new RpcError(INVALID_REQUEST, "one request {jsonrpc, id?, method, params?} is expected");
+}
+
+function parse(door: OperatorDoor, bytes: Uint8Array): unknown {
+  try {
+    return door.parse(bytes);
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    throw new RpcError(PARSE_ERROR, error.message);
+  }
+}
+
+function readParams<T>(schema: z.ZodType<T>, params: unknown): T {
+  const parsed = schema.safeParse(params);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  throw new RpcError(INVALID_PARAMS, issue?.path[0] === "approvalId" ? "approvalId must be a UUID" : "invalid params");
+}
+
+function done({ outcome }: Decided): Json {
+  if (outcome === "decided") return { ok: true };
+  if (outcome === "scope_not_offered") throw new RpcError(INVALID_PARAMS, "this approval does not offer that scope");
+  throw new RpcError(INVALID_PARAMS, "approval not found or already resolved");
+}
+
+function listed({ id, summary, tool, decideBy, view }: Approval): Json {
+  const { command, workingDir } = isMembers(view) ? view : {};
+  return {
+    approvalId: id,
+    ...(command !== undefined && { command }),
+    ...(workingDir !== undefined && { workingDir }),
+    summary,
+    tool,
+    decideBy: iso(decideBy),
+  };
+}
+
+function isMembers(view: Json): view is { readonly [key: string]: Json } {
+  return typeof view === "object" && view !== null && !Array.isArray(view);
+}

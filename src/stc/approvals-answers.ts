@@ -1,0 +1,86 @@
+import { z } from "zod";
+
+const time = z.iso.datetime().transform((text) => Date.parse(text));
+const party = z.object({ iss: z.string(), sub: z.string() });
+
+/** One approval as the service tells it. An agent is told less than an operator. */
+const approval = z.object({
+  id: z.string().regex(/^[\w-]{1,128}$/),
+  state: z.string(),
+  tool: z.string(),
+  summary: z.string(),
+  decideBy: time,
+  executeBy: time.nullish(),
+  scope: z.string().nullish(),
+  decisionReason: z.string().nullish(),
+  options: z.array(z.string()).default([]),
+  risk: z.string().optional(),
+  rules: z.array(z.string()).default([]),
+  requester: party.extend({ act: z.array(z.string()).default([]), session: z.string().nullish() }).optional(),
+  planDigest: z.string().optional(),
+  view: z.json().optional(),
+  viewDigest: z.string().optional(),
+  decidedBy: party.nullish(),
+  decidable: z.boolean().default(true),
+});
+
+export type ShownApproval = z.output<typeof approval>;
+
+const changed = z.object({ approval });
+const page = z.object({ approvals: z.array(approval), cursor: z.string().nullish() });
+const event = z.object({ id: z.string() });
+
+/** By itself, or as what was changed. Undefined: not what this version understands. */
+export function readApproval(body: unknown): ShownApproval | undefined {
+  return changed.safeParse(body).data?.approval ?? approval.safeParse(body).data;
+}
+
+export function readApprovalPage(body: unknown): z.output<typeof page> | undefined {
+  return page.safeParse(body).data;
+}
+
+/** The approval, grant or session that an event is about. */
+export function readEventSubject(data: string): string | undefined {
+  try {
+    return event.safeParse(JSON.parse(data)).data?.id;
+  } catch {
+    return undefined;
+  }
+}
+
+const grants = z.object({
+  grants: z.array(
+    z.object({
+      id: z.string(),
+      // An agent's own are not told whose they are.
+      sub: z.string().optional(),
+      session: z.string(),
+      tool: z.string(),
+      summary: z.string(),
+      expiresAt: time,
+    }),
+  ),
+  truncated: z.boolean().default(false),
+});
+
+export function readGrants(body: unknown): z.output<typeof grants> | undefined {
+  return grants.safeParse(body).data;
+}
+
+const sessions = z.object({
+  sessions: z.array(
+    z.object({
+      id: z.string(),
+      iss: z.string(),
+      sub: z.string(),
+      mode: z.string(),
+      modeUntil: time.nullish(),
+      expiresAt: time,
+    }),
+  ),
+  truncated: z.boolean().default(false),
+});
+
+export function readSessions(body: unknown): z.output<typeof sessions> | undefined {
+  return sessions.safeParse(body).data;
+}

@@ -1,0 +1,85 @@
+import type { Command } from "commander";
+import { FIELDS } from "../audit/query-filter.ts";
+import { FILTER_PARAMS, type Params, QUERY_PARAMS } from "../audit/query-params.ts";
+import { DURATION_HINT, TIME_HINT } from "../audit/time-range.ts";
+
+/** What the filters mean, as help; the names are those of HTTP. */
+const HELP: Readonly<Record<(typeof FILTER_PARAMS)[number], string>> = {
+  from: TIME_HINT,
+  to: "the same; calls at that time and later are left out",
+  text: "stands anywhere in the line, letters in either case",
+  traceId: "trace id, ours or W3C",
+  approval: "id of an approval",
+  sub: "who called",
+  iss: "the issuer of the caller's token",
+  code: "refusal code, such as PERMISSION_DENIED",
+  tool: "name of the tool",
+  system: "what the tool reaches",
+  stage: "where it ended, such as VALIDATION",
+  classification: "read, write, destructive, unknown",
+  decision: "ALLOWED, DENIED, ERROR, PENDING",
+};
+
+type Options = Readonly<Record<string, unknown>>;
+
+/** `stc audit …`: each command is a file, read when it is asked for. */
+export function auditCommands(audit: Command, readCount: (text: string) => number): void {
+  reader(audit, "query", "List the calls that the filters let through, newest first")
+    .option("--order <order>", "newest or oldest first", "newest")
+    .option("--limit <count>", "how many at most (default: 50)")
+    .option("--cursor <cursor>", "go on where an earlier query with the same filters ended")
+    .action(async ({ dir, json, ...options }) =>
+      (await import("./audit-query.ts")).auditQuery({ dir, json, params: paramsOf(options, QUERY_PARAMS) }),
+    );
+  reader(audit, "tail", "Print the latest calls")
+    .option("-n, --lines <count>", "how many", readCount, 20)
+    .option("-f, --follow", "and go on as they come")
+    .action(async ({ lines, follow, dir, json, ...options }) =>
+      (await import("./audit-tail.ts")).auditTail({
+        ...{ dir, json, lines, follow },
+        filters: paramsOf(options, FILTER_PARAMS),
+      }),
+    );
+  based(audit, "show", "Show a call with its intent and its approvals")
+    .argument("<id>", "trace id, W3C trace id or approval id")
+    .action(async (id, options) => (await import("./audit-show.ts")).auditShow(id, options));
+  reader(audit, "stats", "Count calls and refusals, and how long they took")
+    .option("--compare <duration>", `against the same range earlier by ${DURATION_HINT}`)
+    .action(async ({ dir, json, ...options }) =>
+      (await import("./audit-stats.ts")).auditStats({ dir, json, params: paramsOf(options, STATS_PARAMS) }),
+    );
+}
+
+const STATS_PARAMS = [...FILTER_PARAMS, "compare"] as const;
+
+function based(audit: Command, name: string, description: string): Command {
+  return audit
+    .command(name)
+    .description(description)
+    .option("--dir <directory>", "audit directory (default: STC_AUDIT_DIR, else ./audit-logs)")
+    .option("--json", "the lines as they are, for programs");
+}
+
+function reader(audit: Command, name: string, description: string): Command {
+  const command = based(audit, name, description);
+  for (const param of FILTER_PARAMS) command.option(`${flagOf(param)} <${placeholderOf(param)}>`, HELP[param]);
+  return command;
+}
+
+function placeholderOf(param: string): string {
+  if (param === "from" || param === "to") return "time";
+  return param in FIELDS ? "value" : param;
+}
+
+function flagOf(param: string): string {
+  return `--${param.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
+function paramsOf(options: Options, names: readonly string[]): Params {
+  return Object.fromEntries(
+    names.flatMap((name) => {
+      const value = options[name];
+      return typeof value === "string" ? [[name, value]] : [];
+    }),
+  );
+}

@@ -1,0 +1,50 @@
+import { readSessions } from "./approvals-answers.ts";
+import { ask, type ClientOptions, connect, notUnderstood, segment, wrongUsage } from "./client.ts";
+import { print, table } from "./output.ts";
+import { printable } from "./printable.ts";
+
+/** `stc mode list`: the sessions that the service knows, and how much each of them asks. */
+export async function listModes(options: ClientOptions): Promise<void> {
+  const client = connect(options);
+  const answer = client && (await ask(client, { method: "GET", path: "/sessions" }, options));
+  if (answer === undefined) return;
+  if (options.json === true) return print.json(answer.body);
+  const listed = readSessions(answer.body);
+  if (listed === undefined) return notUnderstood();
+  const rows = listed.sessions.map(({ id, iss, sub, mode, modeUntil }) =>
+    [id, mode, modeUntil == null ? "-" : new Date(modeUntil).toISOString(), sub, iss].map(printable),
+  );
+  print.line(table([["SESSION", "MODE", "UNTIL", "WHO", "ISSUER"], ...rows]));
+  if (listed.truncated) print.line(`note: there are more than these ${rows.length}`);
+}
+
+export interface ModeOptions extends ClientOptions {
+  /** Seconds. */
+  readonly for: number;
+  readonly subject?: string;
+  readonly issuer?: string;
+}
+
+/** `stc mode set <session> <mode> --for 30m`. Whose a session is must be said when the service has not seen it yet. */
+export async function setMode(session: string, mode: string, options: ModeOptions): Promise<void> {
+  const { subject, issuer } = options;
+  if ((subject === undefined) !== (issuer === undefined)) return wrongUsage("--subject and --issuer go together");
+  const name = segment(session);
+  const client = name === undefined ? undefined : connect(options);
+  if (client === undefined) return;
+  const body = JSON.stringify({ mode, expiresInSeconds: options.for, subject, issuer });
+  const answer = await ask(client, { method: "PUT", path: `/sessions/${name}/mode`, body }, options);
+  if (answer === undefined) return;
+  if (options.json === true) print.json(answer.body ?? {});
+  else print.line(`${printable(mode)} for ${options.for} s: ${printable(session)}`);
+}
+
+/** `stc mode end <session>`: its mode and its grants end with it. */
+export async function endSession(session: string, options: ClientOptions): Promise<void> {
+  const name = segment(session);
+  const client = name === undefined ? undefined : connect(options);
+  const answer = client && (await ask(client, { method: "DELETE", path: `/sessions/${name}` }, options));
+  if (answer === undefined) return;
+  if (options.json === true) print.json(answer.body ?? {});
+  else print.line(`ended: ${printable(session)}`);
+}

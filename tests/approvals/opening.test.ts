@@ -1,0 +1,138 @@
+import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import fs from "node:fs";
+import { dirname, join } from "node:path";
+import { openApprovals } from "../../src/approvals/approvals.ts";
+import { type ApprovalWorld, askFor, createApprovalWorld, LIMITS } from "../support/approvals.ts";
+
+let world: ApprovalWorld;
+beforeEach(() => {
+  world = createApprovalWorld();
+});
+afterEach(() => world.end());
+
+const modeOf = (path: string): string => (fs.statSync(path).mode & 0o777).toString(8);
+
+async function sqlite(path: string, ...statements: readonly string[]): Promise<void> {
+  const sql = new Bun.SQL({ adapter: "sqlite", filename: path });
+  for (const statement of statements) await sql.unsafe(statement);
+  await sql.close();
+}
+
+test("the file, what stands beside it and its directory are for us alone", async () => {
+  const path = join(world.dir, "a", "b", "approvals.sqlite");
+  const before = process.umask(0);
+  const store = await openApprovals({ ...options(path) }).finally(() => process.umask(before));
+  await askFor(store);
+  expect(fs.readdirSync(dirname(path)).sort()).toEqual([
+    "approvals.sqlite",
+    "approvals.sqlite-shm",
+    "approvals.sqlite-wal",
+  ]);
+  for (const name of fs.readdirSync(dirname(path))) expect(modeOf(join(dirname(path), name))).toBe("600");
+  expect([modeOf(dirname(path)), modeOf(join(world.dir, "a"))]).toEqual(["700", "700"]);
+  await store.close();
+  expect(fs.readdirSync(dirname(path))).toEqual(["approvals.sqlite"]);
+});
+
+test("a file that others could read is theirs no more", async () => {
+  await (await world.open()).close();
+  fs.chmodSync(world.path, 0o664);
+  const store = await world.open();
+  await askFor(store);
+  expect([modeOf(world.path), modeOf(`${world.path}-wal`)]).toEqual(["600", "600"]);
+});
+
+test("the settings that make it durable are on", async () => {
+  const store = await world.open();
+  await askFor(store);
+  // The write-ahead log is in the file's header: bytes 18 and 19 are 2.
+  expect([...fs.readFileSync(world.path).subarray(18, 20)]).toEqual([2, 2]);
+});
+
+function options(path: string) {
+  return {
+    url: `sqlite://${path}`,
+    now: () => world.now,
+    newId: () => Bun.randomUUIDv7(),
+    newToken: () => Bun.randomUUIDv7(),
+    journal: async () => {},
+    limits: LIMITS,
+  };
+}
+
+test.each([
+  ["postgres://user:secret@db/approvals"],
+  ["sqlite://relative.sqlite"],
+  ["sqlite://./relative.sqlite"],
+  ["sqlite:///with?query"],
+  ["sqlite:///with\0nul"],
+  ["sqlite::memory:"],
+  ["/a/path"],
+  [""],
+])("%j names no store", async (url) => {
+  const failed = openApprovals({ ...options(""), url });
+  await expect(failed).rejects.toThrow("must be named as sqlite:///absolute/path.sqlite");
+  await expect(failed).rejects.not.toThrow("secret");
+});
+
+const REFUSED: readonly (readonly [title: string, make: (path: string) => unknown, message: string])[] = [
+  ["text", (path) => fs.writeFileSync(path, "not a database at all\n".repeat(100)), "is not a database: name another"],
+  ["a directory", (path) => fs.mkdirSync(path), "is not a regular file"],
+  ["a symbolic link", (path) => fs.symlinkSync("/etc/passwd", path), "is not a regular file"],
+  ["somebody else's database", (path) => sqlite(path, "CREATE TABLE theirs (id TEXT)"), "database of something else"],
+  ["a broken version", (path) => sqlite(path, "CREATE TABLE approval_schema (version TEXT)"), "is damaged"],
+  [
+    "a newer version",
+    (path) => sqlite(path, "CREATE TABLE approval_schema (version INTEGER)", "INSERT INTO approval_schema VALUES (99)"),
+    "newer version of this service (schema 99, this one knows 1)",
+  ],
+];
+
+describe.each(REFUSED)("%s", (_title, make, message) => {
+  test("is refused with its name and what to do, and stays as it was", async () => {
+    await make(world.path);
+    const before = fs.statSync(world.path).isFile() ? fs.readFileSync(world.path) : undefined;
+    const failed = world.open();
+    await expect(failed).rejects.toThrow(message);
+    await expect(failed).rejects.toThrow(`approvals store ${world.path}: `);
+    if (before !== undefined) expect(fs.readFileSync(world.path)).toEqual(before);
+  });
+});
+
+test("a damaged file is refused", async () => {
+  const store = await world.open({ pendingPerCallerMax: 1_000, pendingPerSessionMax: 1_000 });
+  for (let index = 0; index < 100; index += 1) await askFor(store, { planDigest: `${index}` });
+  await store.close();
+  const bytes = fs.readFileSync(world.path);
+  fs.writeFileSync(world.path, bytes.fill(0x5a, 4_096 * 4, bytes.length - 4_096));
+  await expect(world.open()).rejects.toThrow("is damaged: restore it from a backup");
+});
+
+test("a place that cannot be is refused", async () => {
+  fs.writeFileSync(join(world.dir, "file"), "");
+  const path = join(world.dir, "file", "approvals.sqlite");
+  await expect(openApprovals(options(path))).rejects.toThrow(`approvals store ${path}: cannot be opened or written`);
+});
+
+test.skipIf(process.getuid?.() === 0)("a place that may not be written is refused", async () => {
+  fs.chmodSync(world.dir, 0o500);
+  await expect(world.open()).rejects.toThrow("make the file and its directory writable");
+  fs.chmodSync(world.dir, 0o700);
+});
+
+test("an opening whose journal fails leaves nothing open", async () => {
+  const store = await world.open();
+  const { id, decideBy } = await askFor(store);
+  await store.close();
+  world.now = decideBy;
+  world.journal = () => Promise.reject(new Error("disk full"));
+  await expect(world.open()).rejects.toThrow("disk full");
+  world.journal = undefined;
+  expect((await (await world.open()).get(id))?.state).toBe("expired");
+});
+
+test("many open one new file at once", async () => {
+  const stores = await Promise.all(Array.from({ length: 5 }, () => world.open()));
+  const asked = await Promise.all(stores.map((store) => askFor(store)));
+  expect(new Set(asked.map(({ id }) => id)).size).toBe(1);
+});

@@ -1,0 +1,48 @@
+import { afterEach, beforeEach, expect, test } from "bun:test";
+import {
+  AGENT,
+  type ApprovalWorld,
+  approvedBy,
+  askFor,
+  claimedFrom,
+  createApprovalWorld,
+} from "../support/approvals.ts";
+import { childCommand, type DyingAct } from "../support/approvals-child.ts";
+import { raceClaims } from "../support/approvals-race.ts";
+
+let world: ApprovalWorld;
+beforeEach(() => {
+  world = createApprovalWorld();
+});
+afterEach(() => world.end());
+
+test("APR-50: 4 processes claim 50 approvals of one file, each once", async () => {
+  const claimed = await raceClaims(4, 50);
+  expect(claimed.reduce((sum, count) => sum + count, 0)).toBe(50);
+}, 30_000);
+
+const KILLS: readonly (readonly [act: DyingAct, when: "journaling" | "answered", state: string])[] = [
+  ["approve", "journaling", "pending"],
+  ["approve", "answered", "approved"],
+  ["claim", "journaling", "approved"],
+  ["claim", "answered", "claimed"],
+];
+
+test.each(KILLS)("APR-53: kill -9 in %s, %s: it is %s", async (act, when, state) => {
+  const store = await world.open();
+  const { id } = await (act === "approve" ? askFor(store) : approvedBy(store));
+  await store.close();
+  const child = Bun.spawn(childCommand(world.path, world.now, { kind: "die", act, id, when }), { stderr: "inherit" });
+  await child.exited;
+  expect(child.signalCode).toBe("SIGKILL");
+  const next = await world.open();
+  expect((await next.get(id))?.state).toBe(state as never);
+  expect((await next.listGrants({ requester: AGENT })).length).toBe(act === "approve" && when === "answered" ? 1 : 0);
+});
+
+test("APR-56: what a killed process had claimed is in doubt when its lease is over", async () => {
+  const { id } = await claimedFrom(await world.open());
+  await world.end;
+  world.now += 900_000;
+  expect((await (await world.open()).get(id))?.state).toBe("in_doubt");
+});

@@ -1,0 +1,460 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import type { Approval } from "../../src/approvals/types.ts";
+import { AGENTS_ISSUER } from "../support/tokens.ts";
+import {
+  ApprovalStand,
+  agentToken,
+  codeOf,
+  listOf,
+  type Members,
+  membersOf,
+  operatorToken,
+  type Reply,
+  type Sent,
+} from "./approval-stand.ts";
+
+let stand: ApprovalStand;
+let agent: string;
+let otherAgent: string;
+let olga: string;
+beforeAll(async () => {
+  stand = await ApprovalStand.open();
+  [agent, otherAgent, olga] = await Promise.all([agentToken(), agentToken({ sub: "agent-8" }), operatorToken()]);
+});
+afterAll(() => stand.close());
+
+const NEVER_GIVEN = "00000000-0000-4000-8000-000000000000";
+const yes = { decision: "approve" };
+const no = { decision: "deny" };
+
+const approvalOf = ({ json }: Reply): Members => membersOf(json["approval"]);
+const stateOf = async (id: string): Promise<string | undefined> => (await stand.approvals.get(id))?.state;
+
+function decide(id: string, sent: Sent): Promise<Reply> {
+  return stand.send(`POST /approvals/${id}/decisions`, { token: olga, body: yes, ...sent });
+}
+
+/** The lines that were written since `from`, without what the store itself writes. */
+function linesSince(from: number): readonly unknown[] {
+  const own = ["approvals.listed", "approval.shown", "approval.forged"];
+  return stand.lines.slice(from).filter(({ type }) => own.includes(type));
+}
+
+test("whoever asked sees how it stands, and nothing of the view or the decider", async () => {
+  const { id, planDigest } = await stand.ask({
+    requester: { issuer: AGENTS_ISSUER, subject: "agent-7", actors: [], session: "s-1" },
+    ...{ scopes: ["once", "session"], grantKey: "g".repeat(64) },
+  });
+  await decide(id, { body: { ...yes, reason: "looks fine" } });
+  const answer = await stand.send(`GET /approvals/${id}`, { token: agent });
+  expect(answer.status).toBe(200);
+  expect(approvalOf(answer)).toEqual({
+    id,
+    state: "approved",
+    tool: "customer_block",
+    summary: "customer_block on customer-master-service (write, medium risk)",
+    createdAt: "2027-01-15T08:00:00.000Z",
+    decideBy: "2027-01-15T08:10:00.000Z",
+    executeBy: "2027-01-15T08:05:00.000Z",
+    scope: "once",
+    decisionReason: "looks fine",
+    options: ["cancel", "once", "session"],
+  });
+  expect(answer.headers["etag"]).toBe('"2"');
+  for (const hidden of ["secret-arg", "olga", planDigest]) expect(answer.text).not.toContain(hidden);
+});
+
+test("an operator reads the view, and the reading is in the journal before the answer", async () => {
+  const requester = { issuer: AGENTS_ISSUER, subject: "agent-7", actors: ["planner"], session: "s-1" };
+  const { id, viewDigest, planDigest, traceId, view } = await stand.ask({ requester });
+  const from = stand.lines.length;
+  const answer = await stand.send(`GET /approvals/${id}`, { token: olga });
+  expect(approvalOf(answer)).toMatchObject({
+    ...{ id, state: "pending", version: 1, risk: "medium", rules: ["default"], viewDigest, planDigest, traceId },
+    ...{ classification: "write", category: "network", decidable: true, view },
+    requester: { sub: "agent-7", iss: AGENTS_ISSUER, act: ["planner"], session: "s-1" },
+  });
+  expect(linesSince(from)).toEqual([
+    { type: "approval.shown", id, viewDigest, sub: "olga", iss: "https://people.test" },
+  ]);
+});
+
+test("agents list their own, operators all of it without views, page by page", async () => {
+  const mine = await stand.ask();
+  const theirs = await stand.ask({
+    requester: { issuer: AGENTS_ISSUER, subject: "agent-8", actors: [], session: undefined },
+  });
+  const ids = (page: Reply): readonly unknown[] => listOf(page, "approvals").map(({ id }) => id);
+  const own = await stand.send("GET /approvals?limit=200", { token: otherAgent });
+  expect(ids(own)).toEqual([theirs.id]);
+  const from = stand.lines.length;
+  const seen = new Set<unknown>();
+  let cursor = "";
+  for (let pages = 0; pages < 50; pages += 1) {
+    const page = await stand.send(`GET /approvals?state=pending&limit=1${cursor}`, { token: olga });
+    expect(page.text).not.toContain("secret-arg");
+    for (const id of ids(page)) seen.add(id);
+    if (page.json["cursor"] === undefined) break;
+    cursor = `&cursor=${page.json["cursor"]}`;
+  }
+  expect(seen.has(mine.id) && seen.has(theirs.id)).toBe(true);
+  expect(linesSince(from)[0]).toEqual({ type: "approvals.listed", sub: "olga", iss: "https://people.test" });
+  expect(linesSince(from)).toHaveLength(seen.size);
+});
+
+test.each([
+  ["state=open"],
+  ["state=pending&state=denied"],
+  ["limit=0"],
+  ["limit=201"],
+  ["limit=-1"],
+  ["limit=1e1"],
+  ["limit=ten"],
+  ["cursor="],
+  [`cursor=${"x".repeat(257)}`],
+  ["sub=agent-8"],
+  ["__proto__=x"],
+  ["constructor=x"],
+])("a list is not asked for by ?%s", async (query) => {
+  const answer = await stand.send(`GET /approvals?${query}`, { token: olga });
+  expect([answer.status, codeOf(answer)]).toEqual([400, "MALFORMED_REQUEST"]);
+});
+
+test.each([["x"], [""], ["56"], ["-1"], ["1.5"], ["0x1"], ["1e1"], [" 1"], ["NaN"], ["1&wait=2"]])(
+  "nobody waits for ?wait=%s",
+  async (wait) => {
+    const { id } = await stand.ask();
+    const answer = await stand.send(`GET /approvals/${id}?wait=${encodeURI(wait)}`, { token: agent });
+    expect([answer.status, codeOf(answer)]).toEqual([400, "MALFORMED_REQUEST"]);
+    await stand.approvals.cancel(id, { issuer: AGENTS_ISSUER, subject: "agent-7" });
+  },
+);
+
+test.each([
+  [NEVER_GIVEN],
+  ["__proto__"],
+  ["constructor"],
+  ["toString"],
+  ["1"],
+  ["%00"],
+  ["'%20OR%201=1--"],
+  ["..%2f..%2fetc"],
+  ["%F0%9F%98%80"],
+])("an id that nobody has given out is not found: %s", async (id) => {
+  for (const [request, sent] of [
+    [`GET /approvals/${id}`, { token: agent }],
+    [`GET /approvals/${id}?wait=55`, { token: agent }],
+    [`GET /approvals/${id}`, { token: olga }],
+    [`DELETE /approvals/${id}`, { token: agent }],
+    [`POST /approvals/${id}/decisions`, { token: olga, body: yes }],
+    [`POST /approvals/${id}/revoke`, { token: olga }],
+    [`DELETE /grants/${id}`, { token: olga }],
+  ] as const) {
+    const answer = await stand.send(request, sent);
+    expect([request, answer.status, codeOf(answer)]).toEqual([request, 404, "APPROVAL_NOT_FOUND"]);
+  }
+});
+
+test("APR-35: what is somebody else's is answered like what is nobody's", async () => {
+  const { id } = await stand.ask();
+  for (const method of ["GET", "DELETE"]) {
+    const foreign = await stand.send(`${method} /approvals/${id}`, { token: otherAgent });
+    const unknown = await stand.send(`${method} /approvals/${NEVER_GIVEN}`, { token: otherAgent });
+    expect([foreign.status, foreign.text]).toEqual([404, unknown.text]);
+  }
+  const namesake = await agentToken({ iss: AGENTS_ISSUER, sub: "agent-70" });
+  expect((await stand.send(`GET /approvals/${id}`, { token: namesake })).status).toBe(404);
+  expect(await stateOf(id)).toBe("pending");
+});
+
+interface Attempt {
+  readonly by: () => Promise<string>;
+  readonly status: number;
+  readonly code: string;
+  readonly forged?: string;
+}
+
+const ALL = ["approvals:decide", "grants:manage", "modes:manage"];
+
+const attempts: readonly (readonly [string, Attempt])[] = [
+  [
+    "an agent with the permission's name in its token",
+    { by: () => agentToken({ permissions: ALL }), status: 403, code: "PERMISSION_DENIED", forged: "agents_token" },
+  ],
+  [
+    "another agent",
+    { by: () => agentToken({ sub: "agent-9" }), status: 403, code: "PERMISSION_DENIED", forged: "agents_token" },
+  ],
+  [
+    "an operator who may only read the audit",
+    {
+      by: () => operatorToken({ permissions: ["audit:read"] }),
+      ...{ status: 403, code: "PERMISSION_DENIED", forged: "permission_missing" },
+    },
+  ],
+  [
+    "an operator with look-alikes of the permission",
+    {
+      by: () => operatorToken({ permissions: ["approvals:*", "approvals:decid", "APPROVALS:DECIDE", "*"] }),
+      ...{ status: 403, code: "PERMISSION_DENIED", forged: "permission_missing" },
+    },
+  ],
+  [
+    "APR-33: whoever asked it, with an operator's account of the same name",
+    {
+      by: () => operatorToken({ sub: "agent-7" }),
+      ...{ status: 403, code: "PERMISSION_DENIED", forged: "own_question" },
+    },
+  ],
+  [
+    "somebody in whose name it was asked",
+    {
+      by: () => operatorToken({ sub: "planner" }),
+      ...{ status: 403, code: "PERMISSION_DENIED", forged: "own_question" },
+    },
+  ],
+  [
+    "an operator's token that was handed on to the one who asked",
+    {
+      by: () => operatorToken({ act: { sub: "agent-7" } }),
+      ...{ status: 403, code: "PERMISSION_DENIED", forged: "own_question" },
+    },
+  ],
+  ["a token that has run out", { by: () => operatorToken({ exp: 1 }), status: 401, code: "UNAUTHENTICATED" }],
+  [
+    "an operator's token for the agents' audience",
+    { by: () => operatorToken({ aud: "safe-tool-call" }), status: 401, code: "UNAUTHENTICATED" },
+  ],
+  ["no token", { by: async () => "", status: 401, code: "UNAUTHENTICATED" }],
+];
+
+test.each(attempts)("%s decides nothing", async (_who, { by, status, code, forged }) => {
+  const requester = { issuer: AGENTS_ISSUER, subject: "agent-7", actors: ["planner"], session: undefined };
+  const { id } = await stand.ask({ requester });
+  const token = await by();
+  for (const body of [yes, no]) {
+    const from = stand.lines.length;
+    const answer = await decide(id, { token: token === "" ? undefined : token, body });
+    expect([answer.status, codeOf(answer)]).toEqual([status, code]);
+    expect(linesSince(from)).toEqual(
+      forged === undefined ? [] : [expect.objectContaining({ type: "approval.forged", id, reason: forged })],
+    );
+  }
+  expect(await stateOf(id)).toBe("pending");
+  await stand.approvals.cancel(id, requester);
+});
+
+test("a 403 names the permission, a 401 says how to bring a token", async () => {
+  const { id } = await stand.ask();
+  const denied = await decide(id, { token: agent });
+  expect(denied.json["error"]).toMatchObject({ details: { missingPermissions: ["approvals:decide"] } });
+  expect(denied.headers["www-authenticate"]).toContain("approvals:decide");
+  expect((await decide(id, { token: undefined })).headers["www-authenticate"]).toStartWith("Bearer");
+});
+
+test("what is one's own is listed, and marked as not one's to decide", async () => {
+  stand.advance(1);
+  const { id } = await stand.ask();
+  const listed = async (token: string): Promise<unknown> =>
+    listOf(await stand.send("GET /approvals?limit=1", { token }), "approvals")[0];
+  expect(await listed(olga)).toMatchObject({ id, decidable: true });
+  expect(await listed(await operatorToken({ sub: "agent-7" }))).toMatchObject({ id, decidable: false });
+});
+
+interface Turn {
+  /** Brought about before the decision. */
+  readonly given: (approval: Approval) => unknown;
+  readonly body?: Record<string, unknown>;
+  readonly status: number;
+  readonly code: string | undefined;
+  readonly state: string;
+}
+
+const requester = { issuer: AGENTS_ISSUER, subject: "agent-7", actors: [], session: undefined };
+const claim = ({ id, planDigest }: Approval): unknown => stand.approvals.claim({ id, planDigest, requester });
+const nothing = (): void => {};
+
+const turns: readonly (readonly [string, Turn])[] = [
+  ["a yes", { given: nothing, status: 200, code: undefined, state: "approved" }],
+  ["a no", { given: nothing, body: no, status: 200, code: undefined, state: "denied" }],
+  [
+    "a yes to what was seen",
+    { given: nothing, body: { ...yes, viewDigest: "own" }, status: 200, code: undefined, state: "approved" },
+  ],
+  [
+    "a yes to something else",
+    {
+      given: nothing,
+      body: { ...yes, viewDigest: "0".repeat(64) },
+      ...{ status: 409, code: "APPROVAL_MISMATCH", state: "pending" },
+    },
+  ],
+  [
+    "a yes for a session that was not offered",
+    { given: nothing, body: { ...yes, scope: "session" }, status: 400, code: "INVALID_INPUT", state: "pending" },
+  ],
+  ["a second yes", { given: ({ id }) => decide(id, {}), status: 409, code: "APPROVAL_CONSUMED", state: "approved" }],
+  [
+    "a no after a yes",
+    { given: ({ id }) => decide(id, {}), body: no, status: 409, code: "APPROVAL_CONSUMED", state: "approved" },
+  ],
+  [
+    "a yes after a no",
+    { given: ({ id }) => decide(id, { body: no }), status: 409, code: "APPROVAL_CONSUMED", state: "denied" },
+  ],
+  [
+    "a yes after the run has begun",
+    {
+      given: async (approval) => {
+        await decide(approval.id, {});
+        await claim(approval);
+      },
+      ...{ status: 409, code: "APPROVAL_CONSUMED", state: "claimed" },
+    },
+  ],
+  [
+    "a yes after whoever asked has cancelled",
+    {
+      given: ({ id }) => stand.send(`DELETE /approvals/${id}`, { token: agent }),
+      ...{ status: 410, code: "APPROVAL_CANCELLED", state: "cancelled" },
+    },
+  ],
+  [
+    "a yes after it was taken back",
+    {
+      given: async ({ id }) => {
+        await decide(id, {});
+        await stand.send(`POST /approvals/${id}/revoke`, { token: olga });
+      },
+      ...{ status: 410, code: "APPROVAL_REVOKED", state: "revoked" },
+    },
+  ],
+];
+
+test.each(turns)("%s", async (_title, { given, body = yes, status, code, state }) => {
+  const approval = await stand.ask();
+  await given(approval);
+  const sent =
+    "viewDigest" in body && body["viewDigest"] === "own" ? { ...body, viewDigest: approval.viewDigest } : body;
+  const answer = await decide(approval.id, { body: sent });
+  expect([answer.status, codeOf(answer)]).toEqual([status, code]);
+  expect(await stateOf(approval.id)).toBe(state as never);
+  if (code === undefined) expect(approvalOf(answer)).toMatchObject({ id: approval.id, state });
+  await stand.approvals.cancel(approval.id, requester);
+});
+
+test("of two who decide at once one has decided", async () => {
+  const { id } = await stand.ask();
+  const oscar = await operatorToken({ sub: "oscar" });
+  const answers = await Promise.all([olga, oscar, olga, oscar].map((token) => decide(id, { token })));
+  expect(answers.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409]);
+});
+
+test.each([
+  ["nothing", undefined],
+  ["another word", { decision: "edit" }],
+  ["a truth", { decision: true }],
+  ["another scope", { ...yes, scope: "always" }],
+  ["an approver of its own choosing", { ...yes, by: { issuer: "x", subject: "boss" } }],
+  ["an own version of the arguments", { ...yes, args: {} }],
+  ["a long reason", { ...no, reason: "x".repeat(501) }],
+  ["a digest that is none", { ...yes, viewDigest: "x" }],
+  ["a list", [yes]],
+  ["no JSON", "{decision: approve}"],
+  ["one key twice", '{"decision":"deny","decision":"approve"}'],
+  ["a prototype", '{"decision":"approve","__proto__":{}}'],
+])("%s is no decision", async (_what, body) => {
+  const { id } = await stand.ask();
+  const answer = await decide(id, { body });
+  expect([answer.status, codeOf(answer)]).toEqual([400, "MALFORMED_REQUEST"]);
+  expect(await stateOf(id)).toBe("pending");
+  await stand.approvals.cancel(id, requester);
+});
+
+test.each([
+  ["another media type", { "content-type": "text/plain" }, 415, "UNSUPPORTED_MEDIA_TYPE"],
+  ["a media type that is none", { "content-type": ";" }, 415, "UNSUPPORTED_MEDIA_TYPE"],
+  ["a form", { "content-type": "application/x-www-form-urlencoded" }, 415, "UNSUPPORTED_MEDIA_TYPE"],
+  ["a packed body", { "content-encoding": "gzip" }, 415, "UNSUPPORTED_MEDIA_TYPE"],
+  ["another host", { host: "evil.example" }, 403, "HOST_NOT_ALLOWED"],
+  ["a web page", { origin: "https://evil.example" }, 403, "HOST_NOT_ALLOWED"],
+  ["a header that does nothing here", { "idempotency-key": "k-1" }, 400, "MALFORMED_REQUEST"],
+  ["a huge body", { "content-length": "65537" }, 413, "PAYLOAD_TOO_LARGE"],
+] as const)("%s is turned away at every route with a body", async (_what, headers, status, code) => {
+  const { id } = await stand.ask();
+  for (const route of [`POST /approvals/${id}/decisions`, "POST /rpc", "POST /sessions", "PUT /sessions/s/mode"]) {
+    const answer = await stand.send(route, { token: olga, body: yes, headers });
+    expect([route, answer.status, codeOf(answer)]).toEqual([route, status, code]);
+  }
+  expect(await stateOf(id)).toBe("pending");
+  await stand.approvals.cancel(id, requester);
+});
+
+test("APR-36: nothing is decided by reading", async () => {
+  const { id } = await stand.ask();
+  const before = await stand.approvals.lastSeq();
+  for (const request of [
+    ...[`HEAD /approvals/${id}`, "HEAD /approvals", `GET /approvals/${id}`, "GET /approvals", "GET /grants"],
+    ...[`GET /approvals/${id}/decisions?decision=approve`, `HEAD /approvals/${id}/decisions`],
+    ...[`GET /approvals/${id}/revoke`, "GET /rpc", "GET /sessions", `PUT /approvals/${id}/decisions`],
+  ]) {
+    const answer = await stand.send(request, { token: olga });
+    expect([request, [200, 404].includes(answer.status)]).toEqual([request, true]);
+  }
+  expect(await stand.approvals.lastSeq()).toBe(before);
+  expect(await stateOf(id)).toBe("pending");
+});
+
+test("whoever asked cancels, once; before the run, a yes too", async () => {
+  const { id } = await stand.ask();
+  await decide(id, {});
+  const first = await stand.send(`DELETE /approvals/${id}`, { token: agent });
+  expect([first.status, approvalOf(first)["state"]]).toEqual([200, "cancelled"]);
+  const second = await stand.send(`DELETE /approvals/${id}`, { token: agent });
+  expect([second.status, codeOf(second)]).toEqual([410, "APPROVAL_CANCELLED"]);
+  expect((await stand.send(`DELETE /approvals/${id}`, { token: olga })).status).toBe(401);
+});
+
+test("a yes is taken back before the run, a question is not", async () => {
+  const approval = await stand.ask();
+  const revoke = (): Promise<Reply> => stand.send(`POST /approvals/${approval.id}/revoke`, { token: olga, body: {} });
+  expect([codeOf(await revoke()), await stateOf(approval.id)]).toEqual(["APPROVAL_MISMATCH", "pending"]);
+  await decide(approval.id, {});
+  expect(approvalOf(await revoke())).toMatchObject({ id: approval.id, state: "revoked" });
+  expect(codeOf(await revoke())).toBe("APPROVAL_REVOKED");
+  const used = await stand.ask();
+  await decide(used.id, {});
+  await claim(used);
+  const late = await stand.send(`POST /approvals/${used.id}/revoke`, { token: olga });
+  expect([late.status, codeOf(late)]).toEqual([409, "APPROVAL_CONSUMED"]);
+});
+
+test("decided after its time: over, whoever is asked", async () => {
+  const own = await ApprovalStand.open();
+  const { id } = await own.ask();
+  own.advance(599);
+  const token = await operatorToken({ exp: 1_800_000_000 + 3_000 });
+  expect((await own.send(`GET /approvals/${id}`, { token })).json["approval"]).toMatchObject({ state: "pending" });
+  own.advance(2);
+  const late = await own.send(`POST /approvals/${id}/decisions`, { token, body: yes });
+  expect([late.status, codeOf(late)]).toEqual([410, "APPROVAL_EXPIRED"]);
+  expect((await own.send(`GET /approvals/${id}`, { token })).json["approval"]).toMatchObject({ state: "expired" });
+  await own.close();
+});
+
+test("without an audit and without a store nothing is shown", async () => {
+  const own = await ApprovalStand.open();
+  const { id } = await own.ask();
+  own.failJournal();
+  for (const request of [`GET /approvals/${id}`, "GET /approvals", "GET /sessions", "GET /grants", "GET /events"]) {
+    const answer = await own.send(request, { token: olga });
+    expect([request, answer.status, codeOf(answer)]).toEqual([request, 503, "AUDIT_UNAVAILABLE"]);
+    expect(answer.text).not.toContain("secret-arg");
+  }
+  const answer = await own.send(`POST /approvals/${id}/decisions`, { token: olga, body: yes });
+  expect([answer.status, codeOf(answer)]).toEqual([503, "APPROVAL_UNAVAILABLE"]);
+  expect(answer.text).not.toContain("disk");
+  expect(own.faults).toHaveLength(1);
+  expect((await own.approvals.get(id))?.state).toBe("pending");
+  await own.close();
+});

@@ -1,0 +1,115 @@
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { decodeJwt } from "jose";
+import { ApprovalService } from "../support/approval-service.ts";
+import { type Ended, runStc } from "../support/stc.ts";
+import { TerminalStc } from "../support/terminal.ts";
+
+setDefaultTimeout(30_000);
+
+const service = new ApprovalService();
+let operator: Readonly<Record<string, string>>;
+let agent: Readonly<Record<string, string>>;
+let issuer: string;
+
+function tokenFile(name: string, token: string): Readonly<Record<string, string>> {
+  const file = join(service.folder, name);
+  writeFileSync(file, token, { mode: 0o600 });
+  return { STC_URL: service.url, STC_TOKEN_FILE: file };
+}
+
+beforeAll(async () => {
+  await service.start();
+  operator = tokenFile("operator", await service.person());
+  const token = await service.agent({ claims: { sid: "session-1" } });
+  issuer = String(decodeJwt(token)["iss"]);
+  agent = tokenFile("agent", token);
+});
+
+afterAll(() => service.end());
+
+const decide = (...args: string[]): Promise<Ended> => runStc(args, { env: operator });
+
+async function ask(what: string, tool = "do_write"): Promise<string> {
+  const { out, code } = await runStc(["call", tool, JSON.stringify({ what }), "--json"], { env: agent });
+  const { status, approval } = JSON.parse(out);
+  expect({ code, status }).toEqual({ code: 1, status: "pending" });
+  return approval.id;
+}
+
+test("asked, listed, shown, approved and claimed, all by stc", async () => {
+  const id = await ask("a");
+  expect((await decide("approvals", "list", "--state", "pending")).out).toContain(id);
+  const shown = await decide("approvals", "show", id);
+  expect(shown.out).toContain('arguments:\n  what: "a"\n');
+  expect(shown.out).toContain('subject: "agent-7"');
+  const approved = await decide("approvals", "approve", id);
+  expect(approved).toMatchObject({ code: 0, err: "" });
+  expect(approved.out).toEndWith(`approved (once): ${id}\n`);
+  const ran = await runStc(["call", "do_write", '{"what":"a"}', "--approval", id], { env: agent });
+  expect(ran.code).toBe(0);
+  expect(JSON.parse(ran.out)).toMatchObject({ status: "success", result: { done: "a" } });
+  const again = await decide("approvals", "deny", id);
+  expect(again).toMatchObject({ code: 1, err: expect.stringContaining("APPROVAL_CONSUMED") });
+});
+
+test("denied, and revoked", async () => {
+  const denied = await ask("b", "do_network");
+  expect((await decide("approvals", "deny", denied, "--reason", "not today")).out).toBe(`denied: ${denied}\n`);
+  expect((await decide("approvals", "show", denied)).out).toContain('decided because "not today"');
+  const revoked = await ask("c", "do_network");
+  await decide("approvals", "approve", revoked);
+  expect(await decide("approvals", "revoke", revoked)).toMatchObject({ code: 0, out: `revoked (once): ${revoked}\n` });
+});
+
+test("a view that is not the one that was seen", async () => {
+  const id = await ask("b");
+  const ended = await decide("approvals", "approve", id, "--view-digest", "0".repeat(64));
+  expect(ended).toMatchObject({ code: 1, err: expect.stringContaining("APPROVAL_MISMATCH") });
+  await decide("approvals", "deny", id);
+});
+
+test("agents see their own and decide nothing", async () => {
+  const id = await ask("c");
+  const seen = await runStc(["approvals", "show", id], { env: agent });
+  expect(seen.code).toBe(0);
+  expect(seen.out).not.toContain("arguments");
+  const decided = await runStc(["approvals", "deny", id], { env: agent });
+  expect(decided).toMatchObject({ code: 1, err: expect.stringContaining("PERMISSION_DENIED") });
+  const screen = new TerminalStc(["approvals", "watch"], { env: agent });
+  await screen.shows("decides nothing");
+  expect(await screen.ends()).toBe(1);
+  await decide("approvals", "deny", id);
+});
+
+test("watched: one asked before and one while it watches; a grant for the session; a question withdrawn", async () => {
+  const first = await ask("a");
+  const screen = new TerminalStc(["approvals", "watch"], { env: operator });
+  expect(await screen.shows("[n]o: ")).toContain(first);
+  screen.type("s\r");
+  await screen.shows(`approved (session): ${first}`);
+  const grants = JSON.parse((await decide("grants", "list", "--json")).out).grants;
+  expect(grants).toMatchObject([{ approvalId: first, session: "session-1" }]);
+  expect((await decide("grants", "list")).out).toContain("agent-7");
+  expect(await decide("grants", "revoke", grants[0].id)).toMatchObject({ code: 0 });
+  const second = await ask("c", "do_destroy");
+  expect(await screen.shows("[n]o: ")).toContain('type "yes"');
+  await decide("approvals", "deny", second);
+  await screen.shows(`withdrawn: ${second}: denied elsewhere`);
+  screen.type("\u0003");
+  expect(await screen.ends()).toBe(130);
+  expect(service.deeds).not.toContain("c");
+});
+
+test("a session is set to ask less, listed and ended", async () => {
+  const whose = ["--subject", "agent-7", "--issuer", issuer];
+  expect(await decide("mode", "set", "session-1", "yolo", "--for", "30m", ...whose)).toMatchObject({
+    code: 0,
+    err: "",
+  });
+  expect((await decide("mode", "list")).out).toMatch(/^session-1 +yolo +20\S+ +agent-7 /m);
+  const ran = await runStc(["call", "do_network", '{"what":"a"}'], { env: agent });
+  expect(ran.code).toBe(0);
+  expect(await decide("mode", "end", "session-1")).toMatchObject({ code: 0, out: "ended: session-1\n" });
+});

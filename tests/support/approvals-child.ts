@@ -1,0 +1,99 @@
+import { closeSync, openSync, readSync, writeSync } from "node:fs";
+import { openApprovals } from "../../src/approvals/approvals.ts";
+import type { Approvals } from "../../src/approvals/types.ts";
+import { AGENT, LIMITS, OPERATOR, questionOf } from "./approvals.ts";
+
+/** What a child does with the store of its second argument; the third is the time. */
+export type ChildTask =
+  /** Claims every question of the list, in an order of its own, when told to start. */
+  | { readonly kind: "claim all"; readonly ids: readonly string[]; readonly from: number }
+  /** One transition; the process kills itself before the commit, or after the answer. */
+  | { readonly kind: "die"; readonly act: DyingAct; readonly id: string; readonly when: "journaling" | "answered" }
+  /** Asks, approves, claims and settles until it is killed, and prints each change before and after. */
+  | { readonly kind: "work"; readonly lane: string };
+
+export const DYING_ACTS = ["ask", "approve", "deny", "claim", "settle", "cancel", "revoke", "sweep"] as const;
+export type DyingAct = (typeof DYING_ACTS)[number];
+
+export function childCommand(path: string, now: number, task: ChildTask): string[] {
+  return [process.execPath, "--no-env-file", "--no-install", import.meta.path, path, String(now), JSON.stringify(task)];
+}
+
+function say(line: unknown): void {
+  writeSync(1, `${JSON.stringify(line)}\n`);
+}
+
+function die(): never {
+  process.kill(process.pid, "SIGKILL");
+  throw new Error("unreachable");
+}
+
+async function claimAll(store: Approvals, ids: readonly string[], from: number): Promise<void> {
+  say("ready");
+  readSync(0, new Uint8Array(1));
+  const mine: string[] = [];
+  for (let index = 0; index < ids.length; index += 1) {
+    const id = ids[(index + from) % ids.length] ?? "";
+    const claimed = await store.claim({ id, requester: AGENT, planDigest: `plan ${(index + from) % ids.length}` });
+    if (claimed.outcome === "claimed") mine.push(id);
+    // Another turn for the others, as between two calls.
+    if (index % 8 === 0) await Bun.sleep(0);
+  }
+  say(mine);
+}
+
+async function perform(store: Approvals, act: DyingAct, id: string): Promise<void> {
+  const { planDigest } = questionOf();
+  if (act === "ask") await store.ask(questionOf({ traceId: id }));
+  else if (act === "approve" || act === "deny")
+    await store.decide({ id, by: OPERATOR, decision: act, scope: "session" });
+  else if (act === "claim") await store.claim({ id, requester: AGENT, planDigest });
+  else if (act === "settle") await store.settle(id, "executed");
+  else if (act === "cancel") await store.cancel(id, AGENT);
+  else if (act === "revoke") await store.revoke(id, OPERATOR);
+  else await store.sweep();
+}
+
+async function work(store: Approvals, lane: string): Promise<never> {
+  for (let count = 0; ; count += 1) {
+    const planDigest = `${lane} ${count}`;
+    const asked = await store.ask(questionOf({ planDigest }));
+    if (asked.outcome !== "asked") throw new Error(asked.outcome);
+    const { id } = asked.approval;
+    say({ id, was: "pending" });
+    await store.decide({ id, by: OPERATOR, decision: "approve" });
+    say({ id, was: "approved" });
+    await store.claim({ id, requester: AGENT, planDigest });
+    say({ id, was: "claimed" });
+    await store.settle(id, "executed");
+    say({ id, was: "executed" });
+  }
+}
+
+async function main([path = "", now = "", json = ""]: readonly string[]): Promise<void> {
+  const task = JSON.parse(json) as ChildTask;
+  let isDying = false;
+  const journal = openSync(`${path}.journal`, "a");
+  const store = await openApprovals({
+    url: `sqlite://${path}`,
+    now: () => Number(now),
+    newId: () => crypto.randomUUID(),
+    newToken: () => crypto.randomUUID(),
+    journal: async () => {
+      if (isDying) die();
+      writeSync(journal, "\n");
+    },
+    limits: LIMITS,
+  });
+  if (task.kind === "claim all") await claimAll(store, task.ids, task.from);
+  if (task.kind === "work") await work(store, task.lane);
+  if (task.kind === "die") {
+    isDying = task.when === "journaling";
+    await perform(store, task.act, task.id);
+    die();
+  }
+  closeSync(journal);
+  await store.close();
+}
+
+if (import.meta.main) await main(process.argv.slice(2));
