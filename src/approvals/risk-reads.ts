@@ -13,7 +13,7 @@ const READERS = names(
   "diff diff3 cmp expr factor numfmt look sleep tput clear tsort cd pushd popd dirs export declare typeset local readonly",
   "return exit break continue shift wait jobs read mapfile readarray let unset getopts umask ulimit times set history zcat bzcat xzcat",
   "getent cloc tokei scc nm objdump readelf size file exa eza vmstat iostat ss netstat apropos whatis bc caller logname tty",
-  "man less more yes watch mount crontab",
+  "man less more yes printenv watch mount crontab",
 );
 
 /** Programs that look, unless one of these options is given. */

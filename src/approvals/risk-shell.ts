@@ -1,7 +1,7 @@
 import { BANNED } from "./risk-banned.ts";
 import { GIT_RULES } from "./risk-git.ts";
 import { HIGH } from "./risk-high.ts";
-import { isReading } from "./risk-reads.ts";
+import { isReading, isVersion } from "./risk-reads.ts";
 import { isOne, medium, type ShellRule } from "./risk-rule.ts";
 import { INTERPRETERS, isShell } from "./shell-network.ts";
 import type { Standing } from "./shell-place.ts";
@@ -42,7 +42,7 @@ const MEDIUM: readonly ShellRule[] = [
       name: "shell-in-shell",
       note: "Starts another shell; what that one runs was judged too.",
       when: (run) =>
-        (isShell(run) && run.args.length > 0 && !/^(?:\.|source)$/.test(run.program)) || isOne(run, INTERPRETERS),
+        (isShell(run) && run.args.length > 0 && !/^(?:\.|source)$/.test(run.program)) || (isOne(run, INTERPRETERS) && !isVersion(run)),
       matches: ["bash -c 'ls'", "sh -c ls", "busybox ls"],
       misses: ["ls", "echo bash"],
     }),

@@ -45,6 +45,7 @@ export interface ShellScript {
 interface Scope {
   readonly standing: Standing;
   readonly lookup: Lookup;
+  readonly cautious: Lookup;
   readonly fedBy: readonly string[];
   readonly readsInput: boolean;
   readonly inside: string | undefined;
@@ -63,7 +64,7 @@ export function readScript(text: string, standing: Standing): ShellScript {
   const walk = new Walk();
   const scope = { standing, fedBy: [], readsInput: false, inside: undefined, forks: false, depth: 0, input: [] };
   try {
-    walk.script(text, { ...scope, lookup: NOTHING_KNOWN });
+    walk.script(text, { ...scope, lookup: NOTHING_KNOWN, cautious: NOTHING_KNOWN });
   } catch (error) {
     // The parser's own faults and an exhausted stack: what was found so far stands, and the rest was not seen.
     if (!(error instanceof Error)) throw error;
@@ -91,9 +92,9 @@ class Walk {
     const tree = parse(text);
     const outer = this.#cwd;
     this.#cwd = scope.standing.cwd;
-    const lookup = variablesOf(tree, scope.standing.cwd);
+    const { resolved, cautious } = variablesOf(tree, scope.standing.cwd);
     this.#deferred(tree);
-    this.visit(tree, { ...scope, lookup });
+    this.visit(tree, { ...scope, lookup: resolved, cautious });
     this.#cwd = outer;
   }
 
@@ -198,7 +199,7 @@ class Walk {
       readsInput: scope.readsInput || node.redirects.some(isInput),
       input: [...scope.input, ...input],
     };
-    const argvs = [scope.lookup, NOTHING_KNOWN].map((lookup) => ({
+    const argvs = [scope.lookup, scope.cautious].map((lookup) => ({
       argv: [...(node.name === undefined ? [] : [node.name]), ...words].flatMap((word) => wordFields(word, lookup)),
       variables: node.prefix.flatMap((part) => (part.type === "Assignment" ? wordFields(part, lookup) : [])),
     }));
@@ -250,7 +251,7 @@ class Walk {
     }
   }
 
-  #open(redirects: readonly Redirection[], { lookup }: Scope): { opened: Opened[]; input: string[] } {
+  #open(redirects: readonly Redirection[], { lookup, cautious }: Scope): { opened: Opened[]; input: string[] } {
     const opened: Opened[] = [];
     const input: string[] = [];
     for (const redirect of redirects) {
@@ -259,7 +260,7 @@ class Walk {
       else if (redirect.type === "HereString") input.push(textOf(redirect.target, lookup));
       else if (!isDescriptor(redirect.operator, redirect.target)) {
         const writes = redirect.operator !== "<" && redirect.operator !== "<&";
-        for (const look of [lookup, NOTHING_KNOWN]) opened.push({ path: textOf(redirect.target, look), writes });
+        for (const look of [lookup, cautious]) opened.push({ path: textOf(redirect.target, look), writes });
       }
     }
     return { opened, input };

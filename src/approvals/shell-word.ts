@@ -5,13 +5,15 @@ export const UNKNOWN = "\0";
 /** Stands in evaluated words for the home directory: `~` and `$HOME`, unlike a file that is called `~`. */
 export const HOME = "\u0001";
 
+/** Stands for some path below the place where the script stands: what a loop over `*.txt` meets. */
+export const INSIDE = "\u0002";
+
 const FIELDS_MAX = 64;
 const FIELD_CHARACTERS_MAX = 16_384;
 
 /** What an expansion is worth: a text that is known, or `UNKNOWN`. */
 export type Lookup = (name: string) => string;
 
-/** For words as they are seen without believing any assignment. */
 export const NOTHING_KNOWN: Lookup = () => UNKNOWN;
 
 /** Whether a word says what it is by itself: no expansion, glob or brace in it. */

@@ -1,4 +1,5 @@
-import { UNKNOWN } from "./shell-word.ts";
+import { awkReach } from "./shell-filters.ts";
+import { INSIDE, UNKNOWN } from "./shell-word.ts";
 
 /** What stands behind a wrapper: the argv of another program, the text of another script, or something nobody can read. */
 export type Wrapped =
@@ -75,16 +76,21 @@ function joined({ valued = [], operands = 0 }: Prefix): Unwrap {
 
 /** Every `-exec … ;` and `-exec … +` of `find`. */
 function findActions(args: readonly string[]): readonly Wrapped[] {
+  const first = args.findIndex((arg) => arg.startsWith("-"));
+  const starts = args.slice(0, first === -1 ? 0 : first);
+  const isBelow = (start: string) => /^[A-Za-z0-9_.]/.test(start) && !start.split("/").includes("..");
+  const met = starts.every(isBelow) && !starts.some((start) => start.includes(UNKNOWN)) ? `./${INSIDE}` : UNKNOWN;
   return args.flatMap((arg, at) => {
     if (!/^-(?:exec|execdir|ok|okdir)$/.test(arg)) return [];
     const tail = args.slice(at + 1);
     const end = tail.findIndex((word) => word === ";" || word === "+");
-    const argv = (end === -1 ? tail : tail.slice(0, end)).map((word) => word.replaceAll("{}", UNKNOWN));
+    const argv = (end === -1 ? tail : tail.slice(0, end)).map((word) => word.replaceAll("{}", met));
     return argv.length === 0 ? [] : [{ argv }];
   });
 }
 
 const XARGS = ["-I", "-i", "-n", "-P", "-L", "-l", "-s", "-a", "-d", "-E", "-J", "-R", "-S"];
+const WORDS_MAX = 64;
 const XARGS_LONG = [
   "--max-args",
   "--max-procs",
@@ -95,14 +101,16 @@ const XARGS_LONG = [
   "--replace",
 ];
 
-/** The program gets words that nobody sees here, at its end or where the sign stands. */
+/** The program gets the words of its input at its end or where the sign stands; mostly nobody sees them here. */
 function xargs(args: readonly string[], given: Given): readonly Wrapped[] {
-  const [at] = args.flatMap((arg, index) => (/^-[Ii]$/.test(arg) ? [index] : []));
-  const sign = at === undefined ? args.find((arg) => /^-[Ii]./.test(arg))?.slice(2) : args[at + 1];
-  return prefix({ valued: [...XARGS, ...XARGS_LONG] })(args, given).map((found) => {
-    if (!("argv" in found)) return found;
-    if (sign === undefined || sign === "") return { argv: [...found.argv, UNKNOWN] };
-    return { argv: found.argv.map((word) => word.replaceAll(sign, UNKNOWN)) };
+  const at = args.findIndex((arg) => /^-[Ii]$/.test(arg));
+  const sign = (at === -1 ? args.find((arg) => /^-[Ii]./.test(arg))?.slice(2) : args[at + 1]) ?? "";
+  const words = [[UNKNOWN], ...given.input.map((text) => text.split(/\s+/, WORDS_MAX).filter((word) => word !== ""))];
+  return prefix({ valued: [...XARGS, ...XARGS_LONG] })(args, given).flatMap((found) => {
+    if (!("argv" in found)) return [found];
+    return words.map((some): Wrapped => ({
+      argv: sign === "" ? [...found.argv, ...some] : found.argv.map((word) => word.replaceAll(sign, some.join(" "))),
+    }));
   });
 }
 
@@ -188,6 +196,36 @@ function named(pattern: RegExp, strip: RegExp = /^$/): Unwrap {
     });
 }
 
+/** `sudo -s` and `sudo -i` start a shell on what comes in. */
+function loginShell(args: readonly string[], { input }: Given): readonly Wrapped[] {
+  const isShell = args.some((arg) => /^-[a-zA-Z]*[si]|^--(?:shell|login)$/.test(arg));
+  return isShell ? input.map((script) => ({ script, dialect: "bash" as const })) : [];
+}
+
+const STARTS_PROGRAMS = /system|exec|spawn|popen|subprocess|child_process|shell|qx|`/i;
+const TEXTS_MAX = 32;
+
+/** In code that starts programs, its texts may be their command lines. */
+function textsOfCode(args: readonly string[], { input }: Given): readonly Wrapped[] {
+  const code = [...args, ...input].filter((text) => STARTS_PROGRAMS.test(text));
+  return code.flatMap(textsIn).slice(0, TEXTS_MAX).map((script) => ({ script, dialect: "bash" as const }));
+}
+
+/** What stands between quotes, without looking at anything else of the language; also the words of a list, joined. */
+function textsIn(code: string): readonly string[] {
+  const texts: string[] = [];
+  for (let at = 0; at < code.length && texts.length < TEXTS_MAX; at += 1) {
+    const mark = code[at] ?? "";
+    if (!"\"'`".includes(mark)) continue;
+    const end = code.indexOf(mark, at + 1);
+    if (end === -1) break;
+    texts.push(code.slice(at + 1, end));
+    at = end;
+  }
+  const words = texts.filter((text) => text !== "" && !/\s/.test(text));
+  return [...texts.filter((text) => /\s/.test(text)), ...(words.length > 1 ? [words.join(" ")] : [])];
+}
+
 const PLAIN = prefix({});
 const SUDO = [
   "-u",
@@ -228,7 +266,7 @@ const TABLE: readonly (readonly [programs: string, unwrap: readonly Unwrap[]])[]
   ["flock", [prefix({ valued: ["-w", "-E", "--timeout", "--conflict-exit-code"], operands: 1 }), commandOption]],
   ["chroot unshare nsenter", [prefix({ operands: 1 }), PLAIN]],
   ["strace ltrace", [prefix({ valued: ["-e", "-o", "-p", "-s", "-u", "-E", "-P", "-a", "-S"] })]],
-  ["sudo doas", [prefix({ valued: SUDO, assigns: true })]],
+  ["sudo doas", [prefix({ valued: SUDO, assigns: true }), loginShell]],
   ["su runuser script", [commandOption, PLAIN]],
   ["env", [env]],
   ["xargs gxargs", [xargs]],
@@ -252,6 +290,8 @@ const TABLE: readonly (readonly [programs: string, unwrap: readonly Unwrap[]])[]
   ["git", [git]],
   ["docker podman nerdctl kubectl oc crictl lxc", [container]],
   ["vim vi nvim view ex ed nano emacs less more man", [named(/^(?:-c|--cmd=?|\+|-P|--pager=?)/, /^:?!/)]],
+  ["python pypy perl ruby node nodejs deno php lua tclsh rscript", [textsOfCode]],
+  ["awk gawk mawk nawk", [(args, given) => (awkReach(args) === "starts" ? textsOfCode(args, given) : [])]],
   ["at batch", [(_args, { input }) => input.map((script) => ({ script, dialect: "bash" as const }))]],
   [
     "entr nodemon watchexec direnv dotenv cross-env npx bunx pnpx tsx uvx pipx concurrently",

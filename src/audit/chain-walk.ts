@@ -1,5 +1,6 @@
-import { type ChainHead, type Link, logIdOf, ownHash, readLink } from "./chain.ts";
-import { leafHash, type MerkleTree } from "./merkle-tree.ts";
+import type { Hash } from "node:crypto";
+import { type ChainHead, genesisOf, type Link, logIdOf, ownHash, readLink, type StreamName } from "./chain.ts";
+import { leafHash, MerkleTree } from "./merkle-tree.ts";
 
 /** What the next line must say. */
 export interface Expected {
@@ -11,6 +12,8 @@ export interface Expected {
 export class ChainWalk {
   /** `undefined`: the first line with a link is believed. */
   #expected: Expected | undefined;
+  /** Over the lines from before the chain, until its first line. */
+  #genesis: Hash | undefined;
   /** Grows with the lines while there is one. */
   tree: MerkleTree | undefined;
   /** `prev` of the last line, for telling an insertion from a change. */
@@ -19,32 +22,52 @@ export class ChainWalk {
   /** Lines before the first one with a link. */
   linesBefore = 0;
   lines = 0;
+  /** A line did not follow. */
+  isBroken = false;
 
-  constructor(expected: Expected | undefined, tree?: MerkleTree, logId?: string) {
+  private constructor(expected: Expected | undefined, tree: MerkleTree | undefined) {
     this.#expected = expected;
     this.tree = tree;
-    this.logId = logId;
   }
 
+  /** From a stream's first byte on. */
+  static fromBegin(stream: StreamName): ChainWalk {
+    const walk = new ChainWalk(undefined, new MerkleTree());
+    walk.#genesis = genesisOf(stream);
+    return walk;
+  }
+
+  /** From within: with `expected`, or believing the first line that has a link. */
+  static fromWithin(expected?: Expected, tree?: MerkleTree, logId?: string): ChainWalk {
+    const walk = new ChainWalk(expected, tree);
+    walk.logId = logId;
+    return walk;
+  }
+
+  /** What the next line must say; before any line of a chain that is not known from its begin, `undefined`. */
   get expected(): Expected | undefined {
-    return this.#expected;
+    return this.#genesis === undefined ? this.#expected : { seq: 0, prev: this.#genesis.copy().digest("hex") };
   }
 
   /** The chain so far; `undefined` without a tree. */
   head(): ChainHead | undefined {
-    const { tree, logId } = this;
-    return tree && this.#expected && { ...this.#expected, tree, logId };
+    const { tree, logId, expected } = this;
+    return tree && expected && { ...expected, tree, logId };
   }
 
   /** Whether the line follows the one before. Lines without a link may stand before the chain's first line only. */
   take(bytes: Buffer, from: number, to: number): boolean {
     const link = readLink(bytes, from, to);
-    if (link === undefined && this.lines === 0 && (this.#expected === undefined || this.#expected.seq === 0)) {
+    const isFirst = this.#expected === undefined;
+    if (link === undefined && isFirst) {
       this.linesBefore += 1;
+      this.#genesis?.update(bytes.subarray(from, to)).update("\n");
       return true;
     }
-    const { seq, prev } = this.#expected ?? link ?? {};
-    if (link === undefined || link.seq !== seq || link.prev !== prev || ownHash(bytes, from, to) !== link.hash) {
+    const { seq, prev } = (isFirst ? (this.expected ?? link) : this.#expected) ?? {};
+    this.isBroken =
+      link === undefined || link.seq !== seq || link.prev !== prev || ownHash(bytes, from, to) !== link.hash;
+    if (this.isBroken || link === undefined) {
       return false;
     }
     this.#step(link);
@@ -56,6 +79,7 @@ export class ChainWalk {
     if (seq === 0) {
       this.logId = logIdOf(hash);
     }
+    this.#genesis = undefined;
     this.lines += 1;
     this.lastPrev = prev;
     this.#expected = { seq: seq + 1, prev: hash };

@@ -1,5 +1,5 @@
-import { hash } from "node:crypto";
-import { leafHash, MerkleTree } from "./merkle-tree.ts";
+import { createHash, type Hash, hash } from "node:crypto";
+import { leafHash, type MerkleTree } from "./merkle-tree.ts";
 
 /** The two streams of a log, each with a chain of its own. */
 export const STREAMS = ["calls", "journal"] as const;
@@ -33,9 +33,9 @@ const ZERO = 0x30;
 const NINE = 0x39;
 const LINE_END = 0x0a;
 
-/** `prev` of a stream's first line. */
-export function genesisOf(stream: StreamName): string {
-  return hash("sha256", `stc-audit/1\n${stream}\n`, "hex");
+/** `prev` of a stream's first line, once the bytes of all lines from before the chain have been added. */
+export function genesisOf(stream: StreamName): Hash {
+  return createHash("sha256").update(`stc-audit/1\n${stream}\n`);
 }
 
 /** Names one log for good: taken from the hash of its first line. */
@@ -121,10 +121,6 @@ export interface ChainHead {
   readonly tree: MerkleTree;
   /** `undefined` before the first line. */
   readonly logId: string | undefined;
-}
-
-export function emptyChain(stream: StreamName): ChainHead {
-  return { seq: 0, prev: genesisOf(stream), tree: new MerkleTree(), logId: undefined };
 }
 
 /** Ties lines to one another as they are written. */

@@ -22,6 +22,8 @@ export interface Damage {
   readonly line: number;
   readonly seq?: number | undefined;
   readonly message: string;
+  /** Only bytes without a line end: a crash cut a line short, or one is being written. */
+  readonly isTornEnd?: true;
 }
 
 /** A line by its file (its index among the stream's), byte offset and number. */
@@ -58,11 +60,11 @@ interface BrokenChain {
 /** Why a walk halted: at a line that does not follow, or at one that does but is not what was signed or saved. */
 export function explainHalt(files: readonly DayFile[], { halt, walk, stream, notes }: HaltFacts): Damage {
   const { at, before } = halt;
-  const link = linkAt(files, at);
-  const expected = walk.expected ?? { seq: link?.seq ?? 0, prev: link?.prev ?? "" };
-  if (link !== undefined && link.hash === expected.prev && link.seq === expected.seq - 1) {
+  const expected = walk.expected ?? { seq: 0, prev: "" };
+  if (!walk.isBroken) {
     const message = "the lines up to here are not those that were written: the chain was made anew";
-    return { kind: "checkpoint mismatch", file: files[at.index]?.file ?? "", line: at.line, seq: link.seq, message };
+    const seq = expected.seq - 1;
+    return { kind: "checkpoint mismatch", file: files[at.index]?.file ?? "", line: at.line, seq, message };
   }
   const sizesByDay = new Map<string, number>();
   for (const { stream: of, size, day } of notes) {
@@ -84,8 +86,11 @@ function explain(broken: BrokenChain): Damage {
       ? damage(broken, "changed", "does not agree with its own hash")
       : damage(broken, "inserted", "does not belong to the chain, which goes on after it");
   }
+  if (bad.seq === 0 && expected.seq === 0) {
+    return damage(broken, "changed", "does not follow from what stood before it when the chain began");
+  }
   if (bad.seq === expected.seq) {
-    return { ...alteredBefore(broken), seq: expected.seq === 0 ? 0 : expected.seq - 1 };
+    return { ...alteredBefore(broken), seq: expected.seq - 1 };
   }
   if (bad.seq < expected.seq) {
     return bad.seq === expected.seq - 1 && bad.prev === broken.lastPrev && bad.hash !== expected.prev
@@ -135,8 +140,8 @@ function damageAt({ files, expected }: BrokenChain, { index, line }: LinePlace, 
   return { kind, file: files[index]?.file ?? "", line, seq: expected.seq, message };
 }
 
-/** The link of a line that agrees with itself. */
-function linkAt(files: readonly DayFile[], { index, offset }: LinePlace): Link | undefined {
+/** The link of the line at a place, when the line agrees with itself. */
+export function linkAt(files: readonly DayFile[], { index, offset }: LinePlace): Link | undefined {
   let link: Link | undefined;
   visitLines(files[index]?.path ?? "", offset, (bytes, from, to) => {
     link = soundLink(bytes, from, to);

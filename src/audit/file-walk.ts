@@ -1,9 +1,8 @@
 import fs from "node:fs";
-import { genesisOf, readLink, type StreamName } from "./chain.ts";
-import type { Expected } from "./chain-walk.ts";
+import { readLink, type StreamName } from "./chain.ts";
+import { ChainWalk } from "./chain-walk.ts";
 import type { LinePlace } from "./damage.ts";
 import { type DayFile, type LineVisit, visitLines } from "./line-files.ts";
-import { MerkleTree } from "./merkle-tree.ts";
 import type { SavedStream } from "./saved-place.ts";
 import { readLastLine } from "./torn-tail.ts";
 
@@ -12,9 +11,7 @@ export interface Start {
   /** Of the file, among the stream's. */
   readonly index: number;
   readonly offset: number;
-  /** What the first line must say; `undefined` when its word is taken. */
-  readonly expected: Expected | undefined;
-  readonly tree: MerkleTree | undefined;
+  readonly walk: ChainWalk;
 }
 
 /** Whether the newest line has a link, so that there is a chain to go on with. */
@@ -31,15 +28,15 @@ export function startOf(
 ): Start {
   const index = files.findIndex(({ day, size }) => day === saved?.day && size >= (saved?.size ?? 0));
   if (saved === undefined || saved.head.seq === 0 || index === -1) {
-    return { index: 0, offset: 0, expected: { seq: 0, prev: genesisOf(stream) }, tree: new MerkleTree() };
+    return { index: 0, offset: 0, walk: ChainWalk.fromBegin(stream) };
   }
   const back = stepBack(files, bytesMin);
   if (back.index > index || (back.index === index && back.offset >= saved.size)) {
-    const { seq, prev, tree } = saved.head;
-    return { index, offset: saved.size, expected: { seq, prev }, tree: tree.copy() };
+    const { seq, prev, tree, logId } = saved.head;
+    return { index, offset: saved.size, walk: ChainWalk.fromWithin({ seq, prev }, tree.copy(), logId) };
   }
   const isBegin = back.index === 0 && back.offset === 0 && !beginsLater(files);
-  return { ...back, expected: isBegin ? { seq: 0, prev: genesisOf(stream) } : undefined, tree: undefined };
+  return { ...back, walk: isBegin ? ChainWalk.fromBegin(stream) : ChainWalk.fromWithin() };
 }
 
 /** The begin of the first line that stands at most `bytes` before the end of the last file. */

@@ -37,7 +37,7 @@ export class Follower {
     return new Map([...this.#seen].map(([day, { offset }]) => [day, offset]));
   }
 
-  /** The whole lines that have come since the last look, in their order, at most about a megabyte. */
+  /** The whole lines that have come since the last look, in their order, at most some two megabytes. */
   look(): readonly DayLine[] {
     const days = daysIn(this.#dir).filter((day) => day >= this.#oldestDay);
     const lines: DayLine[] = [];

@@ -1,8 +1,8 @@
 import { createPublicKey, type KeyObject } from "node:crypto";
 import { join } from "node:path";
 import { AuditError } from "./audit-error.ts";
-import { emptyChain, type StreamName } from "./chain.ts";
-import { ChainWalk } from "./chain-walk.ts";
+import type { StreamName } from "./chain.ts";
+import type { ChainWalk } from "./chain-walk.ts";
 import { type Checkpoint, readCheckpoint } from "./checkpoint.ts";
 import { cutTornNote, readLastNotes } from "./checkpoint-files.ts";
 import { explainHalt } from "./damage.ts";
@@ -87,14 +87,11 @@ function recoverStream(query: StreamQuery): RecoveredStream {
   const { dir, stream, saved, found } = query;
   const files = dayFilesOf(dir, stream);
   const claimed = Math.max(saved?.head.seq ?? 0, lastNote(stream, found)?.size ?? 0);
-  if (!endsChained(files)) {
-    if (claimed > 0) {
-      throw lost(join(dir, files.at(-1)?.file ?? stream), claimed, 0);
-    }
-    return { place: { head: emptyChain(stream), day: undefined, size: 0 }, note: undefined };
+  if (!endsChained(files) && claimed > 0) {
+    throw lost(join(dir, files.at(-1)?.file ?? stream), claimed, 0);
   }
   const start = startOf(files, { stream, saved, bytesMin: CHECK_BYTES });
-  const walk = new ChainWalk(start.expected, start.tree, saved?.head.logId);
+  const { walk } = start;
   const roots = new Map(found.filter((note) => note.stream === stream).map(({ size, root }) => [size, root]));
   const { halt } = walkFiles(files, start, follow(query, { walk, roots }));
   if (halt !== undefined) {
@@ -150,7 +147,7 @@ interface Finished {
 function finished({ dir, stream, saved, found }: StreamQuery, { walk, files, claimed }: Finished): RecoveredStream {
   const newest = files.at(-1);
   const head = walk.head();
-  const lines = walk.expected?.seq ?? 0;
+  const lines = head?.seq ?? 0;
   const path = join(dir, newest?.file ?? stream);
   if (lines < claimed) {
     throw lost(path, claimed, lines);

@@ -1,11 +1,10 @@
 import type { KeyObject } from "node:crypto";
-import { genesisOf, readIntentSeq, readLink, STREAMS, type StreamName } from "./chain.ts";
+import { type Link, readIntentSeq, readLink, STREAMS, type StreamName } from "./chain.ts";
 import { ChainWalk } from "./chain-walk.ts";
 import { type FoundNote, readNotes } from "./checkpoint-files.ts";
-import { type Damage, explainHalt, type LinePlace } from "./damage.ts";
+import { type Damage, explainHalt, type LinePlace, linkAt } from "./damage.ts";
 import { type Halt, type TornEnd, walkFiles } from "./file-walk.ts";
 import { type DayFile, dayFilesOf } from "./line-files.ts";
-import { MerkleTree } from "./merkle-tree.ts";
 import { readPlace } from "./saved-place.ts";
 import { type CheckpointsReport, foreignNote, verifyCheckpoints } from "./verify-checkpoints.ts";
 
@@ -85,8 +84,7 @@ interface Walked {
 function verifyStream(options: VerifyOptions, task: StreamTask): Walked {
   const { stream, notes, progress } = task;
   const files = dayFilesOf(options.dir, stream).filter(({ day }) => isWithin(day, options));
-  const start = options.from === undefined ? { seq: 0, prev: genesisOf(stream) } : undefined;
-  const walk = new ChainWalk(start, start && new MerkleTree());
+  const walk = options.from === undefined ? ChainWalk.fromBegin(stream) : ChainWalk.fromWithin();
   const roots = new Map(notes.map(({ checkpoint }) => [checkpoint?.size ?? 0, checkpoint?.root]));
   let compared = 0;
   let lastIntentSeq = -1;
@@ -151,7 +149,7 @@ function endDamage({ stream, notes, claimed }: StreamTask, facts: WalkFacts): Da
   const wanted = Math.max(claimed, ...sizes.slice(-1));
   const [last] = torn;
   if (lines >= wanted) {
-    return last && tornDamage(facts, last);
+    return last && { ...tornDamage(facts, last), isTornEnd: true };
   }
   const file = files.at(-1)?.file ?? stream;
   if (walk.lines === 0 && walk.linesBefore > 0) {
@@ -183,12 +181,26 @@ function lineCount({ files }: WalkFacts): number {
 /** The chain holds, and yet it is not what was signed: it was made anew from some line on. */
 function mismatch({ files, walk }: WalkFacts, at: LinePlace, notes: readonly FoundNote[]): Damage {
   const size = walk.tree?.size ?? 0;
+  const next = lineAfter(files, at);
+  if (next?.seq === size && next.prev !== walk.expected?.prev) {
+    const message = "is not the line that the next one was written after";
+    return { kind: "changed", file: files[at.index]?.file ?? "", line: at.line, seq: size - 1, message };
+  }
   const before = notes.map(({ checkpoint }) => checkpoint?.size ?? 0).filter((other) => other < size);
   const first = Math.max(0, ...before);
   const note = notes.find(({ checkpoint }) => checkpoint?.size === size);
   const message = `lines ${first} to ${size - 1} are not those that the checkpoint in ${note?.file}, line ${note?.line}, covers`;
   const place = placeOf(files, first) ?? { file: files[at.index]?.file ?? "", line: at.line };
   return { kind: "checkpoint mismatch", ...place, seq: first, message };
+}
+
+function lineAfter(files: readonly DayFile[], { index, offset }: LinePlace): Link | undefined {
+  let seen = 0;
+  const { halt } = walkFiles(files, { index, offset }, () => {
+    seen += 1;
+    return seen < 2;
+  });
+  return halt && linkAt(files, halt.at);
 }
 
 /** Where line `seq` of the chain stands. */
@@ -244,12 +256,11 @@ export function exitCodeOf({ streams, checkpoints }: VerifyReport): 0 | 1 | 2 | 
   return ([1, 4, 3, 2] as const).find((code) => codes.includes(code)) ?? 0;
 }
 
-function streamCode({ damage, tornBytes }: StreamReport): number {
+function streamCode({ damage }: StreamReport): number {
   if (damage === undefined) {
     return 0;
   }
-  const isTornOnly = damage.kind === "cut off" && tornBytes > 0 && damage.message.endsWith("without a line end");
-  return isTornOnly ? 2 : codeOf(damage);
+  return damage.isTornEnd === true ? 2 : codeOf(damage);
 }
 
 const MISSING: readonly string[] = ["removed", "cut off", "gap"] satisfies readonly Damage["kind"][];

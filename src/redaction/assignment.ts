@@ -9,6 +9,7 @@ import {
   QUOTE,
   runEnd,
   runStart,
+  STOP,
   UPPER,
   WORD,
 } from "./characters.ts";
@@ -28,14 +29,19 @@ const QUOTED_CHARS_MAX = 4_096;
 /** Names remembered while one text is read. */
 const NAMES_MAX = 1_024;
 
+const HASH = 0x23;
+const AMPERSAND = 0x26;
+const ROUND = 0x29;
+const BACKSLASH = 0x5c;
+const SQUARE = 0x5d;
+const CURLY = 0x7d;
+
 const NAME = WORD | DASH | DOT;
 const QUOTES = "\"'`";
-/** A value without quotation marks ends here, */
-const BARE_ENDS = " \t\n\r\"'`,;<>|";
-/** here when nothing but ends follows, */
-const CLOSERS = ")}]";
-/** and one of the environment here. */
-const ASSIGNED_ENDS = " \t\n\r\"'`";
+/** A value without quotation marks ends here, or at a bracket that closes when nothing but ends follows; */
+const BARE_ENDS = BLANK | LINE_END | QUOTE | STOP;
+/** one of the environment ends here. */
+const ASSIGNED_ENDS = BLANK | LINE_END | QUOTE;
 const HEADER_ENDS = "\n\r\"'`";
 
 /** Finds values beside names that announce a secret: `NAME=value`, `"name": "value"`, `--name value`, `<name>value`. */
@@ -102,14 +108,25 @@ interface Bareness {
 function bareEnd(text: string, start: number, { style, inQuery, limit }: Bareness): number {
   const ends = style === "assigned" ? ASSIGNED_ENDS : BARE_ENDS;
   let at = start;
-  while (at < limit && at < text.length) {
-    const character = text[at] ?? "";
-    if (ends.includes(character) || (inQuery && (character === "&" || character === "#"))) break;
-    if (character === "\\" && "nrt\"'\\".includes(text[at + 1] ?? "?")) break;
-    if (CLOSERS.includes(character) && `${BARE_ENDS}${CLOSERS}`.includes(text[at + 1] ?? " ")) break;
-    at += 1;
-  }
+  while (at < limit && at < text.length && !isA(text, at, ends) && !isMark(text, at, inQuery)) at += 1;
   return at;
+}
+
+/** The next parameter of an address, an escaped line end or quotation mark, a bracket that closes at the value's end. */
+function isMark(text: string, at: number, inQuery: boolean): boolean {
+  switch (text.charCodeAt(at)) {
+    case AMPERSAND:
+    case HASH:
+      return inQuery;
+    case BACKSLASH:
+      return "nrt\"'\\".includes(text[at + 1] ?? "?");
+    case ROUND:
+    case SQUARE:
+    case CURLY:
+      return at + 1 >= text.length || isA(text, at + 1, BARE_ENDS) || ")]}".includes(text[at + 1] ?? " ");
+    default:
+      return false;
+  }
 }
 
 /** A header's value is the rest of its line; of an authorization the scheme may stay. */

@@ -16,6 +16,8 @@ export const DOLLAR = 2048;
 export const BLANK = 4096;
 export const LINE_END = 8192;
 export const QUOTE = 16384;
+/** What ends a value that is not in quotes, apart from blanks, line ends and quotes: `,;<>|`. */
+export const STOP = 32768;
 
 export const LETTER = LOWER | UPPER;
 export const ALPHANUMERIC = LETTER | DIGIT;
@@ -51,6 +53,7 @@ function makeClasses(): Uint16Array {
   give(" \t", BLANK);
   give("\n\r", LINE_END);
   give("\"'`", QUOTE);
+  give(",;<>|", STOP);
   return classes;
 }
 

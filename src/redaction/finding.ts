@@ -8,7 +8,7 @@ export interface Finding {
 
 /** In order, without overlaps: what touches the same characters becomes one finding under the first one's rule. */
 export function mergeFindings<Found extends Finding>(findings: readonly Found[]): readonly Found[] {
-  if (findings.length < 2) return findings;
+  if (isSettled(findings)) return findings;
   const sorted = findings.toSorted((one, other) => one.start - other.start || other.end - one.end);
   const merged: Found[] = [];
   let last: Found | undefined;
@@ -39,4 +39,13 @@ export function replaceFindings<Found extends Finding>(
   }
   parts.push(text.slice(from));
   return parts.join("");
+}
+
+function isSettled(findings: readonly Finding[]): boolean {
+  let end = 0;
+  for (const finding of findings) {
+    if (finding.start < end) return false;
+    end = finding.end;
+  }
+  return true;
 }

@@ -1,9 +1,29 @@
 import { BASE64, BLANK, classesIn, EQUALS, isA, LINE_END, LOWER, runEnd } from "./characters.ts";
 import type { Finding } from "./finding.ts";
 
+/** Where a word stands next. Asked in a text's order it reads the text once. */
+export class NextOccurrence {
+  readonly #text: string;
+  readonly #word: string;
+  #at = -1;
+
+  constructor(text: string, word: string) {
+    this.#text = text;
+    this.#word = word;
+  }
+
+  /** At `from` or later; the text's length when nowhere. */
+  after(from: number): number {
+    if (this.#at >= from) return this.#at;
+    const at = this.#text.indexOf(this.#word, from);
+    this.#at = at === -1 ? this.#text.length : at;
+    return this.#at;
+  }
+}
+
 const LABEL_CHARS_MAX = 64;
 const DASHES = "-----";
-const FOOTER = "-----END ";
+export const FOOTER = "-----END ";
 
 /** The END line is looked for no farther than this: the largest keys in use, with a log's prefix on each line. UTF-16 units. */
 const KEY_CHARS_MAX = 8_192;
@@ -19,14 +39,19 @@ const HEADERS_MAX = 4;
 const HEADER_CHARS_MAX = 128;
 
 /** A private key in PEM, at its `-----BEGIN `: until its END line, or, when it is cut off, as far as its lines go on. */
-export function matchPrivateKey(text: string, start: number, end: number): Finding | undefined {
+export function matchPrivateKey(
+  text: string,
+  start: number,
+  { end, footers }: { readonly end: number; readonly footers: NextOccurrence },
+): Finding | undefined {
   const label = text.slice(end, end + LABEL_CHARS_MAX);
   const dashes = label.indexOf(DASHES);
   if (dashes === -1 || !label.slice(0, dashes).toUpperCase().includes("PRIVATE KEY")) return undefined;
   const body = afterHeaders(text, separatorsEnd(text, runEndOfDashes(text, end + dashes)));
   if (runEnd(text, body, BASE64 | EQUALS, body + BODY_CHARS_MIN) - body < BODY_CHARS_MIN) return undefined;
-  const footer = text.slice(body, body + KEY_CHARS_MAX).indexOf(FOOTER);
-  const stop = footer === -1 ? bodyEnd(text, body) : afterFooter(text, body + footer);
+  const footer = footers.after(body);
+  const isNear = footer < text.length && footer - body < KEY_CHARS_MAX;
+  const stop = isNear ? afterFooter(text, footer) : bodyEnd(text, body);
   return { rule: "private-key", start, end: stop };
 }
 

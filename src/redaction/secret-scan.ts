@@ -1,27 +1,37 @@
 import { Anchors } from "./anchors.ts";
 import { AssignmentReader } from "./assignment.ts";
 import type { Finding } from "./finding.ts";
+import { FOOTER, matchPrivateKey, NextOccurrence } from "./private-key.ts";
 import { NAME_ANCHORS } from "./secret-names.ts";
 import { SECRET_SHAPES } from "./secret-shapes.ts";
 import { TOKEN_FORMATS } from "./token-formats.ts";
 import { matchToken } from "./token-matcher.ts";
 
-type Match = (text: string, start: number, end: number) => Finding | number | undefined;
+type Match = (text: string, start: number, end: number, readers: Readers) => Finding | number | undefined;
+
+/** What remembers, while one text is read, how far it has looked. */
+interface Readers {
+  readonly assignments: AssignmentReader;
+  readonly footers: NextOccurrence;
+}
 
 interface Rule {
   readonly word: string;
-  /** `undefined`: a part of a name, to be read by the assignment reader. */
-  readonly match: Match | undefined;
+  readonly match: Match;
 }
 
 /** Of two rules with the same word the first is asked first: a key's id must not hide the secret that follows it. */
 const RULES: readonly Rule[] = [
+  { word: "-----begin ", match: (text, start, end, { footers }) => matchPrivateKey(text, start, { end, footers }) },
   ...SECRET_SHAPES.flatMap((shape) => shape.words.map((word) => ({ word, match: shape.match }))),
   ...TOKEN_FORMATS.map((format) => ({
     word: format.prefix.toLowerCase(),
     match: (text: string, start: number) => matchToken(text, start, format),
   })),
-  ...NAME_ANCHORS.map((word) => ({ word, match: undefined })),
+  ...NAME_ANCHORS.map((word) => ({
+    word,
+    match: (_text: string, start: number, end: number, { assignments }: Readers) => assignments.match(start, end),
+  })),
 ];
 
 const ANCHORS = new Anchors(RULES.map(({ word }) => word));
@@ -29,15 +39,14 @@ const ANCHORS = new Anchors(RULES.map(({ word }) => word));
 /** All secrets of a text as it stands: in no order, with overlaps. Linear in the text's length, whatever it holds. */
 export function scanSecrets(text: string): readonly Finding[] {
   const findings: Finding[] = [];
-  const assignments = new AssignmentReader(text);
+  const readers = { assignments: new AssignmentReader(text), footers: new NextOccurrence(text, FOOTER) };
   // What begins inside a finding is hidden already; skipping it is what keeps dense anchors linear.
   let coveredFrom = 0;
   let coveredTo = 0;
   const nothingBefore = new Uint32Array(RULES.length);
   ANCHORS.scan(text, (rule, start, end) => {
     if ((start < coveredTo && start >= coveredFrom) || start < (nothingBefore[rule] ?? 0)) return;
-    const match = RULES[rule]?.match;
-    const found = match === undefined ? assignments.match(start, end) : match(text, start, end);
+    const found = RULES[rule]?.match(text, start, end, readers);
     if (found === undefined) return;
     if (typeof found === "number") {
       nothingBefore[rule] = found;

@@ -21,7 +21,6 @@ import {
   UPPER,
 } from "./characters.ts";
 import type { Finding } from "./finding.ts";
-import { matchPrivateKey } from "./private-key.ts";
 
 /** A credential of several parts. Its words are in lower case and stand somewhere in it. */
 export interface SecretShape {
@@ -201,19 +200,24 @@ function matchWebhook(text: string, _start: number, end: number): Finding | unde
   return to - end >= 16 ? { rule: "webhook-url", start: end, end: to } : undefined;
 }
 
+const CURL_CHARS_MAX = 256;
+const CURL_FLAGS = [" -u ", " --user ", " --user=", " --proxy-user ", " -u"];
+
 /** `curl … -u user:password`. */
-function matchCurlUser(text: string, start: number, end: number): Finding | undefined {
+function matchCurlUser(text: string, start: number, end: number): Finding | number | undefined {
   if (!beginsWord(text, start) || !isA(text, end, BLANK)) return undefined;
-  const line = text.slice(end, end + LINE_CHARS_MAX);
-  const [cut = ""] = line.split("\n", 1);
-  const flag = [" -u ", " --user ", " -u", " --user=", " --proxy-user "].find((word) => cut.includes(word));
-  if (flag === undefined) return undefined;
-  const from = end + cut.indexOf(flag) + flag.length;
+  const [line = ""] = text.slice(end, end + CURL_CHARS_MAX).split("\n", 1);
+  const flag = CURL_FLAGS.find((word) => line.includes(word));
+  if (flag === undefined) return end + line.length;
+  const from = end + line.indexOf(flag) + flag.length;
   const value = isA(text, from, QUOTE) ? from + 1 : from;
   let to = value;
-  while (to < end + cut.length && !isA(text, to, BLANK | QUOTE)) to += 1;
-  const colon = text.indexOf(":", value);
-  if (colon === -1 || colon + 1 >= to || "$<{".includes(text[colon + 1] ?? "")) return undefined;
+  let colon = -1;
+  while (to < end + line.length && !isA(text, to, BLANK | QUOTE)) {
+    if (text[to] === ":" && colon === -1) colon = to;
+    to += 1;
+  }
+  if (colon === -1 || colon + 1 >= to || "$<{".includes(text[colon + 1] ?? "")) return to;
   return { rule: "curl-user", start: colon + 1, end: to };
 }
 
@@ -225,7 +229,6 @@ function matchNpmAuth(text: string, _start: number, end: number): Finding | unde
 }
 
 export const SECRET_SHAPES: readonly SecretShape[] = [
-  { words: ["-----begin "], match: matchPrivateKey },
   { words: ["private-lines:"], match: matchPuttyKey },
   { words: ["eyj"], match: matchJwt },
   { words: ["bearer"], match: matchBearer },

@@ -26,13 +26,13 @@ const approval = z.object({
 
 export type ShownApproval = z.output<typeof approval>;
 
-const changed = z.object({ approval });
+const one = z.object({ approval });
 const page = z.object({ approvals: z.array(approval), cursor: z.string().nullish() });
 const event = z.object({ id: z.string() });
 
-/** By itself, or as what was changed. Undefined: not what this version understands. */
+/** Undefined: not what this version understands. */
 export function readApproval(body: unknown): ShownApproval | undefined {
-  return changed.safeParse(body).data?.approval ?? approval.safeParse(body).data;
+  return one.safeParse(body).data?.approval;
 }
 
 export function readApprovalPage(body: unknown): z.output<typeof page> | undefined {
@@ -52,8 +52,7 @@ const grants = z.object({
   grants: z.array(
     z.object({
       id: z.string(),
-      // An agent's own are not told whose they are.
-      sub: z.string().optional(),
+      subject: z.string(),
       session: z.string(),
       tool: z.string(),
       summary: z.string(),
@@ -71,8 +70,8 @@ const sessions = z.object({
   sessions: z.array(
     z.object({
       id: z.string(),
-      iss: z.string(),
-      sub: z.string(),
+      issuer: z.string(),
+      subject: z.string(),
       mode: z.string(),
       modeUntil: time.nullish(),
       expiresAt: time,

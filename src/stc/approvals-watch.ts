@@ -85,7 +85,7 @@ class Watch {
   async #follow(): Promise<void> {
     for await (const hint of followEvents(this.#client, this.#over.signal)) {
       await this.#heed(hint);
-      this.#wake.resolve();
+      if (hint.kind !== "event" || hint.event.type === "approval.requested") this.#wake.resolve();
     }
   }
 
@@ -165,7 +165,8 @@ class Watch {
   }
 
   async #ask(approval: ShownApproval, open: Open, now: number | undefined): Promise<void> {
-    if (approval.viewDigest === undefined) return this.#fail("this token shows no views: it decides nothing");
+    if (approval.viewDigest === undefined || approval.view === undefined)
+      return this.#fail("this token shows no views: it decides nothing");
     const reply = await this.#show(approval, open, now);
     if (reply.kind === "line") await this.#send(approval, reply.text);
     if (reply.kind !== "withdrawn") return;
@@ -250,7 +251,7 @@ const SESSION: ReadonlySet<string> = new Set(["s", "session"]);
 /** What is not clearly a yes is a no. */
 function choiceOf(approval: ShownApproval, text: string): Choice {
   const word = text.trim();
-  if (isGrave(approval)) return word === "yes" ? { decision: "approve", scope: "once" } : { decision: "deny" };
+  if (isGrave(approval)) return ONCE.has(word) ? { decision: "approve", scope: "once" } : { decision: "deny" };
   if (ONCE.has(word.toLowerCase())) return { decision: "approve", scope: "once" };
   if (SESSION.has(word.toLowerCase()) && offersSession(approval)) return { decision: "approve", scope: "session" };
   return { decision: "deny" };

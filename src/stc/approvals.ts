@@ -2,7 +2,7 @@ import { readApproval, readApprovalPage, type ShownApproval } from "./approvals-
 import { approvalLines, timeLeft } from "./approvals-view.ts";
 import { ask, type ClientOptions, connect, notUnderstood, type ServiceAnswer, segment, wrongUsage } from "./client.ts";
 import { print, table } from "./output.ts";
-import { printable } from "./printable.ts";
+import { printable, printableCell } from "./printable.ts";
 
 const PAGE_APPROVALS = 200;
 /** What `list` prints at most, in pages. */
@@ -45,7 +45,7 @@ function row(
   now: number | undefined,
 ): readonly string[] {
   const left = state === "pending" ? timeLeft(decideBy, now) : "-";
-  return [id, state, risk ?? "-", tool, requester?.sub ?? "-", left, summary].map(printable);
+  return [id, state, risk ?? "-", tool, requester?.sub ?? "-", left, summary].map(printableCell);
 }
 
 /** `stc approvals show <id>`. */
@@ -91,8 +91,11 @@ export async function approve(id: string, options: DecisionOptions): Promise<voi
   if (viewDigest === undefined) {
     const found = await fetchApproval(id, options);
     if (found === undefined) return;
-    if (options.json !== true) printView(found);
     viewDigest = found.approval.viewDigest;
+    if (viewDigest === undefined || found.approval.view === undefined) {
+      return wrongUsage("this token shows no views: it decides nothing");
+    }
+    if (options.json !== true) printView(found);
   }
   const scope = options.session === true ? "session" : "once";
   await change(id, options, {
@@ -123,7 +126,7 @@ async function change(
   const request = { method: "POST", path: `/approvals/${name}${to}`, body: JSON.stringify(body) } as const;
   const answer = await ask(client, request, options);
   if (answer === undefined) return;
-  if (options.json === true) return print.json(answer.body);
+  if (options.json === true) return print.json(answer.body ?? {});
   const approval = readApproval(answer.body);
   if (approval === undefined) return notUnderstood();
   const scope = approval.scope == null ? "" : ` (${printable(approval.scope)})`;

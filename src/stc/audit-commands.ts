@@ -48,6 +48,16 @@ export function auditCommands(audit: Command, readCount: (text: string) => numbe
     .action(async ({ dir, json, ...options }) =>
       (await import("./audit-stats.ts")).auditStats({ dir, json, params: paramsOf(options, STATS_PARAMS) }),
     );
+  reader(audit, "export", "Write all calls that the filters let through, oldest first")
+    .requiredOption("--to <format>", "jsonl, csv or ocsf")
+    .option("-o, --output <file>", "a new file (default: standard output)")
+    .action(async ({ dir, to, output, ...options }) =>
+      (await import("./audit-export.ts")).auditExport({ dir, to, output, params: paramsOf(options, FILTER_PARAMS) }),
+    );
+  based(audit, "prune", "Delete the files of old days, if exporters and checkpoints have passed them")
+    .requiredOption("--keep <duration>", `how long files are kept: ${DURATION_HINT}`)
+    .option("--dry-run", "say what would be deleted, and delete nothing")
+    .action(async (options) => (await import("./audit-prune.ts")).auditPrune(options));
 }
 
 const STATS_PARAMS = [...FILTER_PARAMS, "compare"] as const;

@@ -1,18 +1,18 @@
 import { readGrants } from "./approvals-answers.ts";
 import { ask, type ClientOptions, connect, notUnderstood, segment } from "./client.ts";
 import { print, table } from "./output.ts";
-import { printable } from "./printable.ts";
+import { printable, printableCell } from "./printable.ts";
 
 /** `stc grants list`: what was approved for a session and still counts. */
 export async function listGrants(options: ClientOptions): Promise<void> {
   const client = connect(options);
   const answer = client && (await ask(client, { method: "GET", path: "/grants" }, options));
   if (answer === undefined) return;
-  if (options.json === true) return print.json(answer.body);
+  if (options.json === true) return print.json(answer.body ?? {});
   const listed = readGrants(answer.body);
   if (listed === undefined) return notUnderstood();
-  const rows = listed.grants.map(({ id, sub, session, tool, summary, expiresAt }) =>
-    [id, sub ?? "-", session, tool, new Date(expiresAt).toISOString(), summary].map(printable),
+  const rows = listed.grants.map(({ id, subject, session, tool, summary, expiresAt }) =>
+    [id, subject, session, tool, new Date(expiresAt).toISOString(), summary].map(printableCell),
   );
   print.line(table([["ID", "WHO", "SESSION", "TOOL", "UNTIL", "SUMMARY"], ...rows]));
   if (listed.truncated) print.line(`note: there are more than these ${rows.length}`);

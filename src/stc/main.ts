@@ -107,7 +107,7 @@ client(grants, "revoke", "End one")
 const mode = program.command("mode").description("How much sessions ask");
 client(mode, "list", "List the sessions").action(async (options) => (await import("./mode.ts")).listModes(options));
 client(mode, "set", "Set it, for a time")
-  .argument("<session>")
+  .argument("<session>", "as `stc mode list` names it; that of a token is sid: and its `sid`")
   .addArgument(new Argument("<mode>").choices(["default", "autoEdit", "yolo"]))
   .requiredOption("--for <duration>", "30s, 15m, 8h", duration(MODE_SECONDS_MAX))
   .option("--subject <subject>", "whose session it is, when the service has not seen it")

@@ -1,18 +1,18 @@
 import { readSessions } from "./approvals-answers.ts";
 import { ask, type ClientOptions, connect, notUnderstood, segment, wrongUsage } from "./client.ts";
 import { print, table } from "./output.ts";
-import { printable } from "./printable.ts";
+import { printable, printableCell } from "./printable.ts";
 
 /** `stc mode list`: the sessions that the service knows, and how much each of them asks. */
 export async function listModes(options: ClientOptions): Promise<void> {
   const client = connect(options);
   const answer = client && (await ask(client, { method: "GET", path: "/sessions" }, options));
   if (answer === undefined) return;
-  if (options.json === true) return print.json(answer.body);
+  if (options.json === true) return print.json(answer.body ?? {});
   const listed = readSessions(answer.body);
   if (listed === undefined) return notUnderstood();
-  const rows = listed.sessions.map(({ id, iss, sub, mode, modeUntil }) =>
-    [id, mode, modeUntil == null ? "-" : new Date(modeUntil).toISOString(), sub, iss].map(printable),
+  const rows = listed.sessions.map(({ id, issuer, subject, mode, modeUntil }) =>
+    [id, mode, modeUntil == null ? "-" : new Date(modeUntil).toISOString(), subject, issuer].map(printableCell),
   );
   print.line(table([["SESSION", "MODE", "UNTIL", "WHO", "ISSUER"], ...rows]));
   if (listed.truncated) print.line(`note: there are more than these ${rows.length}`);

@@ -8,6 +8,7 @@ const OVERLAY = /^(?:\p{Me}|[\u0334-\u0338]|[\u20d0-\u20ff])$/u;
 const MARKED = /^[\p{L}\p{N}]$/u;
 const PLAIN_ASCII = /^[\x20-\x7e]*$/;
 const LONG_SPACES = / {4,}/g;
+const COLUMN_GAP = / {2,}/g;
 const NOT_ASCII = /[^\x20-\x7e]/gu;
 
 /** As many as any script stacks on a letter. */
@@ -19,8 +20,12 @@ const MARKS_MAX = 4;
  * than three spaces as their count. A backslash stays one: the service doubles those that spell out an escape.
  */
 export function printable(text: string): string {
-  const shown = PLAIN_ASCII.test(text) ? text : escapeHidden(text);
-  return shown.replace(LONG_SPACES, (spaces) => `⟦${spaces.length} spaces⟧`);
+  return visible(text).replace(LONG_SPACES, countSpaces);
+}
+
+/** The same for a column of a table: no gap in it that looks like the next column. */
+export function printableCell(text: string): string {
+  return visible(text).replace(COLUMN_GAP, countSpaces);
 }
 
 /** The same in ASCII alone, so that look-alike letters and letters that are written from right to left show. */
@@ -45,6 +50,14 @@ export function isMisreadable(text: string): boolean {
 
 export function isAscii(text: string): boolean {
   return PLAIN_ASCII.test(text);
+}
+
+function visible(text: string): string {
+  return PLAIN_ASCII.test(text) ? text : escapeHidden(text);
+}
+
+function countSpaces(spaces: string): string {
+  return `⟦${spaces.length} spaces⟧`;
 }
 
 function escapeHidden(text: string): string {

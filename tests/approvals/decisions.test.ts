@@ -37,7 +37,7 @@ test("a yes names its decider, starts the second clock and stands in the journal
     type: "approval.voted",
     ...{ id: asked.id, tool: "deploy", issuer: AGENT.issuer, subject: AGENT.subject, session: "sid-1" },
     ...{ planDigest: asked.planDigest, viewDigest: asked.viewDigest },
-    ...{ decider: OPERATOR, decision: "approve", scope: "once", reason: "go on" },
+    ...{ decider: { ...OPERATOR }, decision: "approve", scope: "once", reason: "go on" },
   });
 });
 

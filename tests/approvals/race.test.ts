@@ -1,12 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
-import {
-  AGENT,
-  type ApprovalWorld,
-  approvedBy,
-  askFor,
-  claimedFrom,
-  createApprovalWorld,
-} from "../support/approvals.ts";
+import { AGENT, type ApprovalWorld, approvedBy, askFor, claimOf, createApprovalWorld } from "../support/approvals.ts";
 import { childCommand, type DyingAct } from "../support/approvals-child.ts";
 import { raceClaims } from "../support/approvals-race.ts";
 
@@ -41,8 +34,14 @@ test.each(KILLS)("APR-53: kill -9 in %s, %s: it is %s", async (act, when, state)
 });
 
 test("APR-56: what a killed process had claimed is in doubt when its lease is over", async () => {
-  const { id } = await claimedFrom(await world.open());
-  await world.end;
+  const store = await world.open();
+  const approval = await approvedBy(store);
+  const { id } = approval;
+  const child = Bun.spawn(childCommand(world.path, world.now, { kind: "die", act: "claim", id, when: "answered" }));
+  await child.exited;
+  expect((await store.claim(claimOf(approval))).outcome).toBe("not_approved");
   world.now += 900_000;
-  expect((await (await world.open()).get(id))?.state).toBe("in_doubt");
+  await store.sweep();
+  expect((await store.get(id))?.state).toBe("in_doubt");
+  expect((await store.claim(claimOf(approval))).outcome).toBe("not_approved");
 });

@@ -41,7 +41,7 @@ function linesSince(from: number): readonly unknown[] {
 }
 
 test("whoever asked sees how it stands, and nothing of the view or the decider", async () => {
-  const { id, planDigest } = await stand.ask({
+  const { id, planDigest, createdAt } = await stand.ask({
     requester: { issuer: AGENTS_ISSUER, subject: "agent-7", actors: [], session: "s-1" },
     ...{ scopes: ["once", "session"], grantKey: "g".repeat(64) },
   });
@@ -53,9 +53,9 @@ test("whoever asked sees how it stands, and nothing of the view or the decider",
     state: "approved",
     tool: "customer_block",
     summary: "customer_block on customer-master-service (write, medium risk)",
-    createdAt: "2027-01-15T08:00:00.000Z",
-    decideBy: "2027-01-15T08:10:00.000Z",
-    executeBy: "2027-01-15T08:05:00.000Z",
+    createdAt: new Date(createdAt).toISOString(),
+    decideBy: new Date(createdAt + 600_000).toISOString(),
+    executeBy: new Date(createdAt + 300_000).toISOString(),
     scope: "once",
     decisionReason: "looks fine",
     options: ["cancel", "once", "session"],

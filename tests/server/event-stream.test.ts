@@ -36,9 +36,10 @@ async function follow(changes: Partial<EventStreamOptions>): Promise<Followed> {
       ...{ heartbeatMs: 60_000, patienceMs: 60_000, ...changes },
     });
     response.once("close", () => stream.end());
-    stream.run().finally(() => {
+    const over = (): void => {
       isOver = true;
-    });
+    };
+    stream.run().then(over, over);
   });
   server = listening;
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -103,6 +104,12 @@ test("a client that is slow for a while loses nothing and sees nothing twice", a
   const ids = [...received().matchAll(/^id: (\d+)\nevent/gm)].map(([, id]) => Number(id));
   expect(ids).toEqual(Array.from({ length: QUESTIONS * 2 }, (_, index) => index + 1));
   expect(isOver()).toBe(false);
+});
+
+test("a store that closes ends the stream", async () => {
+  const { isOver } = await follow({});
+  await stand.approvals.close();
+  await until("its end", () => (isOver() ? true : undefined));
 });
 
 test("a client that leaves is forgotten", async () => {

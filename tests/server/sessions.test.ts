@@ -74,7 +74,7 @@ test.each([
   ["another mode", { ...autoEdit, mode: "admin" }],
   ["no time at all", { ...autoEdit, expiresInSeconds: 0 }],
   ["a time in the past", { ...autoEdit, expiresInSeconds: -1 }],
-  ["a time without end", { ...autoEdit, expiresInSeconds: 86_401 }],
+  ["a time without end", { ...autoEdit, expiresInSeconds: 604_801 }],
   ["a part of a second", { ...autoEdit, expiresInSeconds: 0.5 }],
   ["a time as text", { ...autoEdit, expiresInSeconds: "600" }],
   ["a subject without its issuer", { ...autoEdit, subject: "agent-7" }],

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { decodeJwt } from "jose";
 import { ApprovalService } from "../support/approval-service.ts";
 import { type Ended, runStc } from "../support/stc.ts";
-import { TerminalStc } from "../support/terminal.ts";
+import { hasTerminals, TerminalStc } from "../support/terminal.ts";
 
 setDefaultTimeout(30_000);
 
@@ -70,7 +70,7 @@ test("a view that is not the one that was seen", async () => {
   await decide("approvals", "deny", id);
 });
 
-test("agents see their own and decide nothing", async () => {
+test.skipIf(!hasTerminals)("agents see their own and decide nothing", async () => {
   const id = await ask("c");
   const seen = await runStc(["approvals", "show", id], { env: agent });
   expect(seen.code).toBe(0);
@@ -83,33 +83,36 @@ test("agents see their own and decide nothing", async () => {
   await decide("approvals", "deny", id);
 });
 
-test("watched: one asked before and one while it watches; a grant for the session; a question withdrawn", async () => {
-  const first = await ask("a");
-  const screen = new TerminalStc(["approvals", "watch"], { env: operator });
-  expect(await screen.shows("[n]o: ")).toContain(first);
-  screen.type("s\r");
-  await screen.shows(`approved (session): ${first}`);
-  const grants = JSON.parse((await decide("grants", "list", "--json")).out).grants;
-  expect(grants).toMatchObject([{ approvalId: first, session: "session-1" }]);
-  expect((await decide("grants", "list")).out).toContain("agent-7");
-  expect(await decide("grants", "revoke", grants[0].id)).toMatchObject({ code: 0 });
-  const second = await ask("c", "do_destroy");
-  expect(await screen.shows("[n]o: ")).toContain('type "yes"');
-  await decide("approvals", "deny", second);
-  await screen.shows(`withdrawn: ${second}: denied elsewhere`);
-  screen.type("\u0003");
-  expect(await screen.ends()).toBe(130);
-  expect(service.deeds).not.toContain("c");
-});
+test.skipIf(!hasTerminals)(
+  "watched, on a pseudo-terminal: one asked before and one while it watches; a grant for the session; a question withdrawn",
+  async () => {
+    const first = await ask("a");
+    const screen = new TerminalStc(["approvals", "watch"], { env: operator });
+    expect(await screen.shows("[n]o: ")).toContain(first);
+    screen.type("s\r");
+    await screen.shows(`approved (session): ${first}`);
+    const grants = JSON.parse((await decide("grants", "list", "--json")).out).grants;
+    expect(grants).toMatchObject([{ approvalId: first, session: "sid:session-1" }]);
+    expect((await decide("grants", "list")).out).toContain("agent-7");
+    expect(await decide("grants", "revoke", grants[0].id)).toMatchObject({ code: 0 });
+    const second = await ask("c", "do_destroy");
+    expect(await screen.shows("[n]o: ")).toContain('type "yes"');
+    await decide("approvals", "deny", second);
+    await screen.shows(`withdrawn: ${second}: denied elsewhere`);
+    screen.type("\u0003");
+    expect(await screen.ends()).toBe(130);
+    expect(service.deeds).not.toContain("c");
+  },
+);
 
 test("a session is set to ask less, listed and ended", async () => {
   const whose = ["--subject", "agent-7", "--issuer", issuer];
-  expect(await decide("mode", "set", "session-1", "yolo", "--for", "30m", ...whose)).toMatchObject({
+  expect(await decide("mode", "set", "sid:session-1", "yolo", "--for", "30m", ...whose)).toMatchObject({
     code: 0,
     err: "",
   });
-  expect((await decide("mode", "list")).out).toMatch(/^session-1 +yolo +20\S+ +agent-7 /m);
+  expect((await decide("mode", "list")).out).toMatch(/^sid:session-1 +yolo +20\S+ +agent-7 /m);
   const ran = await runStc(["call", "do_network", '{"what":"a"}'], { env: agent });
   expect(ran.code).toBe(0);
-  expect(await decide("mode", "end", "session-1")).toMatchObject({ code: 0, out: "ended: session-1\n" });
+  expect(await decide("mode", "end", "sid:session-1")).toMatchObject({ code: 0, out: "ended: sid:session-1\n" });
 });

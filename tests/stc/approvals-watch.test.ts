@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runStc } from "../support/stc.ts";
-import { type TerminalOptions, TerminalStc } from "../support/terminal.ts";
+import { hasTerminals, type TerminalOptions, TerminalStc } from "../support/terminal.ts";
 import { FIRST, question, SECOND, StandInApprovals, view } from "../support/terminal-approvals.ts";
 import { until } from "../support/until.ts";
 
@@ -48,13 +48,19 @@ class Stand implements AsyncDisposable {
   }
 }
 
+/** Skipped, by name, where the machine has no pseudo-terminals. */
+const onTerminal = (name: string, body: () => void): void =>
+  (hasTerminals ? describe.concurrent : describe.skip)(hasTerminals ? name : `${name} (no pseudo-terminal here)`, body);
+const testOnTerminal = (name: string, body: () => Promise<void>): void =>
+  (hasTerminals ? test.concurrent : test.skip)(hasTerminals ? name : `${name} (no pseudo-terminal here)`, body);
+
 const in15Minutes = () => new Date(Date.now() + 900_000).toISOString();
 
 const once = { decision: "approve", scope: "once" };
 const forSession = { decision: "approve", scope: "session" };
 const no = { decision: "deny" };
 
-describe.concurrent("an answer", () => {
+onTerminal("an answer", () => {
   test.each([
     ["y", "y\r", {}, once, "approved (once)"],
     ["yes", "yes\r", {}, once, "approved (once)"],
@@ -101,7 +107,7 @@ describe.concurrent("an answer", () => {
   });
 });
 
-describe.concurrent("what is typed too early", () => {
+onTerminal("what is typed too early", () => {
   test("before the question and while it is being read answers nothing", async () => {
     await using stand = new Stand();
     const { service } = stand;
@@ -147,7 +153,7 @@ describe.concurrent("what is typed too early", () => {
   });
 });
 
-describe.concurrent("leaving decides nothing", () => {
+onTerminal("leaving decides nothing", () => {
   test.each([
     ["Ctrl-C", "\u0003", 130],
     ["Ctrl-C behind a yes", "y\u0003", 130],
@@ -189,6 +195,15 @@ describe.concurrent("leaving decides nothing", () => {
     expect(service.decisions).toEqual([]);
   });
 
+  test("and the terminal is as it was", async () => {
+    await using stand = new Stand(question());
+    const terminal = stand.watch({ through: ["bash", "-c", '"$0" "$@"; stty -a'] });
+    await terminal.shows(ARMED);
+    terminal.type("\u0003");
+    expect((await terminal.shows(/ echoke /)).split(/\s+/)).toEqual(expect.arrayContaining(["isig", "icanon", "echo"]));
+    expect(stand.service.decisions).toEqual([]);
+  });
+
   test("Ctrl-C while nothing is asked", async () => {
     await using stand = new Stand();
     const { service } = stand;
@@ -199,7 +214,7 @@ describe.concurrent("leaving decides nothing", () => {
   });
 });
 
-describe.concurrent("without a terminal", () => {
+onTerminal("without a terminal", () => {
   test("it is refused", async () => {
     await using stand = new Stand(question());
     const { service } = stand;
@@ -228,7 +243,7 @@ describe.concurrent("without a terminal", () => {
   });
 });
 
-describe.concurrent("a question that is over", () => {
+onTerminal("a question that is over", () => {
   test.each(["approved", "denied", "expired", "cancelled"])(
     "%s elsewhere is withdrawn, and the next one asked",
     async (state) => {
@@ -282,7 +297,7 @@ describe.concurrent("a question that is over", () => {
   });
 });
 
-describe.concurrent("the service says no", () => {
+onTerminal("the service says no", () => {
   test.each([
     ["somebody was faster", 409, "APPROVAL_CONSUMED"],
     ["one's own question", 403, "PERMISSION_DENIED"],
@@ -330,6 +345,14 @@ describe.concurrent("the service says no", () => {
     expect(stand.service.decisions).toEqual([]);
   });
 
+  test("a question without a view is not asked", async () => {
+    await using stand = new Stand(question({ view: undefined }));
+    const terminal = stand.watch();
+    await terminal.shows("shows no views");
+    expect(await terminal.ends()).toBe(1);
+    expect(stand.service.decisions).toEqual([]);
+  });
+
   test("to a question that may not be decided: not asked", async () => {
     await using stand = new Stand(question({ decidable: false }), question({ id: SECOND }));
     const terminal = stand.watch();
@@ -338,7 +361,7 @@ describe.concurrent("the service says no", () => {
   });
 });
 
-test.concurrent("every field of a hostile question prints literally, and stands behind our own words", async () => {
+testOnTerminal("every field of a hostile question prints literally, and stands behind our own words", async () => {
   const hostile = "\u001b[2K\rsafe\u202e\u200b\u{e0041}\u009b2J\ud800\nrisk            low";
   const all = (value: unknown): unknown => {
     if (typeof value === "string") return hostile;
@@ -373,7 +396,7 @@ test.concurrent("every field of a hostile question prints literally, and stands 
   expect(box).toContain("\\u{1b}");
 });
 
-test.concurrent("a view that does not fit is paged to its end before the question comes", async () => {
+testOnTerminal("a view that does not fit is paged to its end before the question comes", async () => {
   const command = Array.from({ length: 30 }, (_, at) => `argument-${at}`);
   await using stand = new Stand(question({ view: view({ command }) }));
   const terminal = stand.watch({ rows: 20 });

@@ -94,7 +94,9 @@ describe.concurrent("stc approvals", () => {
 
   test("show --json is what the service said", async () => {
     const { out } = await operate(["approvals", "show", FIRST, "--json"]);
-    expect(JSON.parse(out)).toMatchObject({ id: FIRST, view: { command: ["/usr/bin/ledger", "set", "--limit=5"] } });
+    expect(JSON.parse(out)).toMatchObject({
+      approval: { id: FIRST, view: { command: ["/usr/bin/ledger", "set", "--limit=5"] } },
+    });
     expect(out.trim().split("\n")).toHaveLength(1);
   });
 
@@ -156,6 +158,13 @@ describe.concurrent("stc approvals", () => {
     const { code, err, requests } = await operate(args);
     expect({ code, requests }).toEqual({ code: 1, requests: [] });
     expect(err).toContain(reason);
+  });
+
+  test("who sees no view approves nothing", async () => {
+    const { code, sent } = await operate(["approvals", "approve", FIRST], (service) =>
+      service.set(FIRST, { view: undefined }),
+    );
+    expect({ code, sent }).toEqual({ code: 64, sent: [] });
   });
 
   test("an id is one segment of the path, whatever is in it", async () => {

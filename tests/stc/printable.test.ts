@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { wrap } from "../../src/stc/approvals-view.ts";
-import { isMisreadable, printable, printableAscii } from "../../src/stc/printable.ts";
+import { isMisreadable, printable, printableAscii, printableCell } from "../../src/stc/printable.ts";
 
 test.each([
   ["a line that is erased and written anew", "\u001b[2K\rsafe", "\\u{1b}[2K\\u{d}safe"],
@@ -52,6 +52,10 @@ test.each([
   ["日本語 text", false],
 ])("%s can be misread: %p", (text, misreadable) => {
   expect(isMisreadable(text)).toBe(misreadable);
+});
+
+test("a cell of a table has no gap that looks like a column", () => {
+  expect(printableCell("a b  c\u001b   d")).toBe("a b⟦2 spaces⟧c\\u{1b}⟦3 spaces⟧d");
 });
 
 test("ASCII form", () => {

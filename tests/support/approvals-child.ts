@@ -72,7 +72,8 @@ async function work(store: Approvals, lane: string): Promise<never> {
 
 async function main([path = "", now = "", json = ""]: readonly string[]): Promise<void> {
   const task = JSON.parse(json) as ChildTask;
-  let isDying = false;
+  // The sweep at the opening is one like any other.
+  let isDying = task.kind === "die" && task.act === "sweep" && task.when === "journaling";
   const journal = openSync(`${path}.journal`, "a");
   const store = await openApprovals({
     url: `sqlite://${path}`,

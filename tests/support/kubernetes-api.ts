@@ -32,6 +32,8 @@ export class KubernetesApi {
   readonly requests: ApiRequest[] = [];
   /** By path: an object is sent as JSON, a text as it is. Everything else is not found. */
   readonly objects = new Map<string, unknown>();
+  /** By path: what is refused, and how. */
+  readonly failures = new Map<string, Readonly<Record<string, unknown>> & { readonly code: number }>();
   #server: Server | undefined;
 
   /** Listens over TLS, and answers the kubeconfig that reaches it. */
@@ -60,6 +62,11 @@ export class KubernetesApi {
       query: Object.fromEntries(url.searchParams),
       authorization,
     });
+    const failure = this.failures.get(path);
+    if (failure !== undefined) {
+      response.writeHead(failure.code, { "content-type": "application/json" }).end(JSON.stringify(failure));
+      return;
+    }
     const found = DISCOVERY[path] ?? this.objects.get(path);
     const missing = { kind: "Status", apiVersion: "v1", status: "Failure", reason: "NotFound", code: 404 };
     response.statusCode = found === undefined ? 404 : 200;

@@ -13,8 +13,9 @@ export class Recorder {
     this.answers("");
   }
 
-  answers(stdout: string, exitCode = 0): void {
+  answers(stdout: string, exitCode = 0, stderr = ""): void {
     writeFileSync(join(this.#folder, "stdout"), stdout);
+    writeFileSync(join(this.#folder, "stderr"), stderr);
     writeFileSync(join(this.#folder, "exit"), String(exitCode));
   }
 

@@ -122,7 +122,7 @@ export class StandInApprovals {
       return Response.json({ approvals: [...this.#approvals.values()].map(({ view: _, ...rest }) => rest) });
     const approval = this.#approvals.get(id);
     if (approval === undefined) return refuse(404, "APPROVAL_NOT_FOUND", "There is no such approval.");
-    if (action === undefined) return Response.json(approval);
+    if (action === undefined) return Response.json({ approval });
     return this.#change(approval, action, (await request.json()) as Readonly<Record<string, unknown>>);
   }
 
@@ -175,7 +175,7 @@ function grant(): object {
     approvalId: FIRST,
     createdAt,
     expiresAt: createdAt,
-    sub: "agent-7",
+    subject: "agent-7",
   };
 }
 
@@ -186,7 +186,7 @@ function session(): object {
     mode: "yolo",
     modeUntil: createdAt,
     expiresAt: createdAt,
-    sub: "agent-7",
-    iss: "https://idp.test",
+    subject: "agent-7",
+    issuer: "https://idp.test",
   };
 }

@@ -2,6 +2,18 @@ import { environmentOf, STC } from "./stc.ts";
 import { until } from "./until.ts";
 import { PROJECT } from "./world.ts";
 
+/** Whether this machine lets anybody open a pseudo-terminal. */
+export const hasTerminals = canOpen();
+
+function canOpen(): boolean {
+  try {
+    new Bun.Terminal({ cols: 80, rows: 24 }).close();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 export interface TerminalOptions {
   readonly env: Readonly<Record<string, string>>;
   readonly rows?: number;

@@ -1,6 +1,6 @@
 import { defineTool, parseUnifiedDiff, type ToolConfig } from "safe-tool-call";
 import { z } from "zod";
-import { ARGOCD_LIMITS, ARGOCD_OPTIONS, argocdOptions } from "./argocd.ts";
+import { ARGOCD_LIMITS, ARGOCD_OPTIONS, ARGOCD_REFUSALS, argocdOptions } from "./argocd.ts";
 import { type ResourceDiff, resourceDiff } from "./manifest-diff.ts";
 
 const FILES_MAX = 200;
@@ -59,6 +59,7 @@ export const argocdDiff = defineTool((config: ToolConfig) => {
           ...["--", app],
         ],
         exitCodes: { [DIFFERENCES]: "OK" },
+        stderrMeans: ARGOCD_REFUSALS,
         parse: differences,
       },
     },

@@ -3,6 +3,7 @@ import { z } from "zod";
 import {
   ARGOCD_LIMITS,
   ARGOCD_OPTIONS,
+  ARGOCD_REFUSALS,
   applicationOf,
   argocdOptions,
   Operation,
@@ -34,6 +35,7 @@ export const argocdGetApp = defineTool((config: ToolConfig) => {
         command: "argocd",
         options: [...ARGOCD_OPTIONS, "--output="],
         argsBuilder: ({ app }) => ["app", "get", ...fixed, "--output=json", "--", app],
+        stderrMeans: ARGOCD_REFUSALS,
         parse: application,
       },
     },

@@ -3,6 +3,7 @@ import { z } from "zod";
 import {
   ARGOCD_LIMITS,
   ARGOCD_OPTIONS,
+  ARGOCD_REFUSALS,
   applicationOf,
   argocdOptions,
   Operation,
@@ -27,6 +28,7 @@ export const argocdGetSyncStatus = defineTool((config: ToolConfig) => {
         command: "argocd",
         options: [...ARGOCD_OPTIONS, "--output="],
         argsBuilder: ({ app }) => ["app", "get", ...fixed, "--output=json", "--", app],
+        stderrMeans: ARGOCD_REFUSALS,
         parse: syncStatus,
       },
     },

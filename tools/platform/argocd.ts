@@ -9,6 +9,9 @@ export const ARGOCD_LIMITS = { outputBytesMax: 16_777_216, concurrentCallsMax: 8
 
 export const ARGOCD_OPTIONS = ["--server=", "--config=", "--server-crt=", "--grpc-web", "--core=false"] as const;
 
+/** argocd exits with 20 whatever it met; it prints the gRPC status of its server, which no argument of ours can spell. */
+export const ARGOCD_REFUSALS = [{ contains: "rpc error: code = NotFound desc = ", means: "NOT_FOUND" }] as const;
+
 /** One server, never the cluster itself (`--core`). */
 export function argocdOptions(config: ToolConfig): readonly string[] {
   return [

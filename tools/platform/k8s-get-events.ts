@@ -6,6 +6,7 @@ import {
   clusterEvents,
   KUBECTL_ENVIRONMENT,
   KUBECTL_OPTIONS,
+  KUBECTL_REFUSALS,
   kubectlOptions,
 } from "./kubernetes.ts";
 
@@ -35,6 +36,7 @@ export const k8sGetEvents = defineTool((config: ToolConfig) => {
       cli: {
         command: "kubectl",
         environment: KUBECTL_ENVIRONMENT,
+        stderrMeans: KUBECTL_REFUSALS,
         options: [...KUBECTL_OPTIONS, "--output="],
         argsBuilder: ({ namespace }) => ["get", ...fixed(namespace), "--output=json", "--", "events"],
         parse(stdout: string) {

@@ -1,6 +1,12 @@
 import { defineTool, fitLines, type ToolConfig } from "safe-tool-call";
 import { z } from "zod";
-import { CLUSTER_TIMEOUT_MS, KUBECTL_ENVIRONMENT, KUBECTL_OPTIONS, kubectlOptions } from "./kubernetes.ts";
+import {
+  CLUSTER_TIMEOUT_MS,
+  KUBECTL_ENVIRONMENT,
+  KUBECTL_OPTIONS,
+  KUBECTL_REFUSALS,
+  kubectlOptions,
+} from "./kubernetes.ts";
 import { LOG_BUDGET } from "./log-lines.ts";
 import { DnsLabel, DnsSubdomain } from "./names.ts";
 
@@ -27,6 +33,7 @@ export const k8sGetLogs = defineTool((config: ToolConfig) => {
       cli: {
         command: "kubectl",
         environment: KUBECTL_ENVIRONMENT,
+        stderrMeans: KUBECTL_REFUSALS,
         options: [...KUBECTL_OPTIONS, "--tail=", "--limit-bytes=", "--container="],
         argsBuilder: ({ namespace, pod, container, lines }) => [
           "logs",

@@ -5,6 +5,7 @@ import {
   CLUSTER_TIMEOUT_MS,
   KUBECTL_ENVIRONMENT,
   KUBECTL_OPTIONS,
+  KUBECTL_REFUSALS,
   kubectlOptions,
   podStates,
 } from "./kubernetes.ts";
@@ -48,6 +49,7 @@ export const k8sGetPods = defineTool((config: ToolConfig) => {
       cli: {
         command: "kubectl",
         environment: KUBECTL_ENVIRONMENT,
+        stderrMeans: KUBECTL_REFUSALS,
         options: [...KUBECTL_OPTIONS, "--output=", "--selector="],
         argsBuilder: ({ namespace, labelSelector }) => [
           "get",

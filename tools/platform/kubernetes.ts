@@ -11,6 +11,14 @@ export const CLUSTER_LIMITS = { outputBytesMax: 16_777_216, concurrentCallsMax: 
 /** The options of every call. */
 export const KUBECTL_OPTIONS = ["--kubeconfig=", "--cache-dir=", "--request-timeout=", "--namespace="] as const;
 
+/** kubectl exits with 1 whatever it met; its first words tell a server's own no from everything else. */
+export const KUBECTL_REFUSALS = [
+  { starts: "Error from server (NotFound): ", means: "NOT_FOUND" },
+  { starts: "error: error from server (NotFound): ", means: "NOT_FOUND" },
+  { starts: "Error from server (BadRequest): ", means: "INVALID_ARGUMENT" },
+  { starts: "error: error from server (BadRequest): ", means: "INVALID_ARGUMENT" },
+] as const;
+
 /** Nobody's preferences or aliases; KUBECONFIG is not set, since every call names its file. */
 export const KUBECTL_ENVIRONMENT = { KUBERC: "off" } as const;
 

@@ -12,6 +12,7 @@ import type {
   Tool,
 } from "../../core/types.ts";
 import { argvFault } from "./argv.ts";
+import { binarySha256 } from "./binary-identity.ts";
 import { type ChildResult, runChild } from "./child.ts";
 import { isAnswer, refusalOf } from "./endings.ts";
 import { childEnvironment, environmentFaults } from "./environment.ts";
@@ -47,6 +48,8 @@ export interface Survivors {
 interface CliPlan extends ExecutionPlan {
   readonly kind: "cli";
   readonly command: string;
+  /** Of the program as it is now. */
+  readonly commandSha256: string;
   readonly argv: readonly string[];
   readonly cwd: string;
   readonly environment: Readonly<Record<string, string>>;
@@ -99,6 +102,8 @@ interface Parts extends CliHandlerOptions {
 
 function bind(tool: Tool, parts: Parts): Binding {
   const bound = cliTool(tool, parts.commands);
+  // A large program takes a while: now, not at the first call.
+  binarySha256(bound.command);
   return {
     plan: (input, context) => plan(bound, parts, { input, context }),
     run: (sealed, context) => run(bound, parts, { plan: sealed as CliPlan, context }),
@@ -140,7 +145,7 @@ async function plan(
   if (!isFreeTextSafe(freeText, input, found))
     throw unbuildable("free text stands where a program may take it for an option");
   const kept = typeof parse === "function" && parse.length > 1 ? { input: input as Json } : {};
-  return { kind: "cli", command, argv, cwd, environment, ...kept };
+  return { kind: "cli", command, commandSha256: binarySha256(command), argv, cwd, environment, ...kept };
 }
 
 interface Running {

@@ -14,8 +14,9 @@ export interface SessionRoutesOptions {
 }
 
 /** Of one listing; `truncated` says that there are more. */
-const LISTED_MAX = 1_000;
-const MODE_SECONDS_MAX = 86_400;
+const LISTED_MAX = 500;
+/** The configuration may allow less. */
+const MODE_SECONDS_MAX = 604_800;
 const NAME_CHARACTERS_MAX = 256;
 
 const modeBody = z

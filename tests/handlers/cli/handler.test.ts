@@ -83,6 +83,7 @@ describe("plan", () => {
     expect(await planOf(tool, { handler })).toEqual({
       kind: "cli",
       command: expect.stringMatching(/^\/.*\/argv\.sh$/),
+      commandSha256: expect.stringMatching(/^[0-9a-f]{64}$/),
       argv: ["--", "x"],
       cwd,
       environment: {

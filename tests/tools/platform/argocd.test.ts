@@ -254,6 +254,18 @@ describe("argocd_diff", () => {
     expect(JSON.stringify([refusal.message, refusal.details])).not.toContain("SECRET");
   });
 
+  test.each([
+    ["NotFound", "TARGET_REFUSED", "NOT_FOUND"],
+    ["PermissionDenied", "TARGET_FAILED", undefined],
+    ["Unavailable", "TARGET_FAILED", undefined],
+  ] as const)("its server's %s is %s", async (name, code, status) => {
+    const line = `time="2026-01-02T03:04:05Z" level=fatal msg="rpc error: code = ${name} desc = SECRET not found"\n`;
+    argocd.answers("", 20, line);
+    const refusal = await refusalFrom(stand.call("argocd_diff", { app: "payments-api" }));
+    expect([refusal.code, refusal.details?.["status"]]).toEqual([code, status]);
+    expect(JSON.stringify([refusal.message, refusal.details, String(refusal.cause)])).not.toContain("SECRET");
+  });
+
   test("a resource of which nothing is shown is still named", async () => {
     const bare = "\n===== apps/Deployment payments/a ======\n";
     argocd.answers(`${bare}${section("/Service payments/b", "@@ -1 +1 @@\n-a: 1\n+a: 2\n")}${bare}`, 1);

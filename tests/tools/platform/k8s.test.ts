@@ -160,10 +160,20 @@ describe.skipIf(KUBECTL === undefined)("the real kubectl", () => {
     expectOnlyLooks();
   });
 
-  test("a pod that is not there is the target's failure, without its words", async () => {
+  test.each([
+    ["is not there", 404, "NotFound", "TARGET_REFUSED", "NOT_FOUND"],
+    ["has several containers", 400, "BadRequest", "TARGET_REFUSED", "INVALID_ARGUMENT"],
+    ["is not ours to see", 403, "Forbidden", "TARGET_FAILED", undefined],
+    ["is on a node that is gone", 500, "InternalError", "TARGET_FAILED", undefined],
+    ["nobody is let to see", 401, "Unauthorized", "TARGET_FAILED", undefined],
+  ] as const)("a pod that %s (%d), without the target's words", async (_title, code, reason, wanted, status) => {
+    // The words that mean something elsewhere mean nothing here.
+    const message = 'pods "SECRET" not found: Error from server (NotFound): rpc error: code = NotFound';
+    api.failures.set(`${PODS}/gone-1`, { kind: "Status", apiVersion: "v1", status: "Failure", message, reason, code });
     const refusal = await refusalFrom(stand.call("k8s_get_logs", { namespace: "payments", pod: "gone-1" }));
-    expect(refusal.code).toBe("TARGET_FAILED");
-    expect(JSON.stringify([refusal.message, refusal.details])).not.toContain("gone-1");
+    expect(refusal.code).toBe(wanted);
+    expect(refusal.details?.["status"]).toBe(status);
+    expect(JSON.stringify([refusal.message, refusal.details, String(refusal.cause)])).not.toMatch(/gone-1|SECRET/);
   });
 
   test("nothing is left in the folder of the settings", () => {

@@ -1,0 +1,33 @@
+import { type Aged, agedFiles, pruneFiles } from "../audit/export/prune.ts";
+import { DURATION_HINT, readDuration } from "../audit/time-range.ts";
+import { auditPlace, EXIT, refuse } from "./audit-place.ts";
+import { print, table } from "./output.ts";
+
+export interface AuditPruneOptions {
+  readonly dir?: string;
+  readonly keep: string;
+  readonly dryRun?: boolean;
+  readonly json?: boolean;
+}
+
+/** `stc audit prune`: deletes files of days that are older than asked for. Exit 0 something went (or would), 1 nothing, 64 wrong usage, 66 no directory. */
+export function auditPrune({ dir, keep, dryRun, json }: AuditPruneOptions): void {
+  const place = auditPlace(dir);
+  if (place === undefined) return;
+  const keepMs = readDuration(keep);
+  if (keepMs === undefined) return refuse([`--keep must be ${DURATION_HINT}`]);
+  const options = { dir: place.dir, nowMs: place.nowMs, keepMs };
+  const aged = agedFiles(options);
+  const going =
+    dryRun === true ? aged.filter(({ keptBecause }) => keptBecause === undefined) : pruneFiles(aged, options);
+  if (json === true) print.json({ dryRun: dryRun === true, files: aged });
+  else if (aged.length > 0)
+    print.line(table([["FILE", "BYTES", "WHAT"], ...aged.map((file) => rowOf(file, dryRun === true))]));
+  if (going.length === 0) process.exitCode = EXIT.nothing;
+  if (json !== true && aged.length === 0) print.line(`no file is older than ${keep}`);
+}
+
+function rowOf({ path, bytes, keptBecause }: Aged, isDryRun: boolean): readonly string[] {
+  const went = isDryRun ? "would be deleted" : "deleted";
+  return [path, String(bytes), keptBecause === undefined ? went : `stays: ${keptBecause}`];
+}

@@ -1,0 +1,283 @@
+import { afterAll, beforeEach, describe, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { z } from "zod";
+import {
+  type ApprovalCallback,
+  ApprovalManager,
+  ApprovalRequiredError,
+  type CallResult,
+  DeniedError,
+  defineTool,
+  SafeToolCall,
+  type ToolUse,
+  unwrap,
+} from "../../src/index.ts";
+import { auditEntries } from "../support/audit-files.ts";
+import { LiveIssuers } from "../support/live-tokens.ts";
+import { until } from "../support/until.ts";
+
+const issuers = new LiveIssuers();
+const folder = mkdtempSync(join(tmpdir(), "stc-callback-"));
+const deeds: unknown[] = [];
+const open: SafeToolCall[] = [];
+let runs = 0;
+
+const send = defineTool({
+  name: "send",
+  description: "Sends an amount",
+  classification: "write",
+  category: "network",
+  permissions: {
+    required: ["money:send"],
+    elevatedIf: { when: ({ amount }) => amount > 100, required: ["money:send:large"] },
+  },
+  input: z.strictObject({ amount: z.int().min(1).max(1_000) }),
+  output: z.object({ sent: z.number() }),
+  outputPolicy: { sent: "allow" },
+  handler: ({ amount }) => {
+    deeds.push(amount);
+    return { sent: amount };
+  },
+});
+
+const question = defineTool({
+  ...({ name: "question", description: "Asks a person", classification: "read", category: "ask" } as const),
+  permissions: { required: ["money:send"] },
+  input: z.strictObject({}),
+  output: z.object({}),
+  outputPolicy: {},
+  handler: () => ({}),
+});
+
+interface World {
+  readonly call: (tool: string, args: unknown, options?: Record<string, unknown>) => Promise<CallResult>;
+  readonly stc: SafeToolCall;
+  readonly dir: string;
+}
+
+async function world(
+  onToolApprove: ApprovalCallback | undefined,
+  approvals: Record<string, unknown> = {},
+): Promise<World> {
+  runs += 1;
+  const dir = join(folder, `audit-${runs}`);
+  const stc = SafeToolCall.create({
+    tools: [send, question],
+    folder,
+    audit: { dir },
+    jwt: { issuers: issuers.profiles() as never },
+    approvals,
+    ...(onToolApprove !== undefined && { onToolApprove }),
+  });
+  open.push(stc);
+  const token = await issuers.token({
+    kind: "good",
+    sub: "agent-7",
+    permissions: ["money:send"],
+    claims: { sid: "s" },
+  });
+  return { call: (tool, args, options) => stc.call(tool, args, token, options), stc, dir };
+}
+
+function codeOf(result: CallResult): string {
+  return "error" in result ? result.error.code : result.status;
+}
+
+beforeEach(() => {
+  deeds.length = 0;
+});
+
+afterAll(async () => {
+  for (const stc of open) await stc.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+describe("onToolApprove", () => {
+  const rows: readonly (readonly [string, () => unknown, string, readonly number[]])[] = [
+    ["true is a yes", () => true, "success", [5]],
+    ["an object may say yes", async () => ({ approved: true }), "success", [5]],
+    ["false is a no", () => false, "APPROVAL_DENIED", []],
+    ["an object may say no", () => ({ approved: false, denyReason: "no" }), "APPROVAL_DENIED", []],
+    [
+      "a throw is a no",
+      () => {
+        throw new Error("x");
+      },
+      "APPROVAL_DENIED",
+      [],
+    ],
+    ["a rejection is a no", () => Promise.reject(new Error("x")), "APPROVAL_DENIED", []],
+    ["silence is a no", () => new Promise(() => {}), "APPROVAL_DENIED", []],
+    ["nothing is a no", () => undefined, "APPROVAL_DENIED", []],
+    ["a word is a no", () => "yes", "APPROVAL_DENIED", []],
+    ["1 is a no", () => 1, "APPROVAL_DENIED", []],
+    ["a yes that is no boolean is a no", () => ({ approved: "true" }), "APPROVAL_DENIED", []],
+    ["params that are no object are a no", () => ({ approved: true, params: [1] }), "APPROVAL_DENIED", []],
+    ["other params run instead", () => ({ approved: true, params: { amount: 7 } }), "success", [7]],
+    [
+      "APR-14: params that break the schema run nothing",
+      () => ({ approved: true, params: { amount: -1 } }),
+      "INVALID_INPUT",
+      [],
+    ],
+    ["APR-14: params are whole, not merged", () => ({ approved: true, params: {} }), "INVALID_INPUT", []],
+    [
+      "APR-14: params may need a permission more",
+      () => ({ approved: true, params: { amount: 500 } }),
+      "PERMISSION_DENIED",
+      [],
+    ],
+  ];
+
+  test.each(rows)("%s", async (_title, answer, code, done) => {
+    const { call } = await world(answer as ApprovalCallback, { callbackTimeoutMs: 200 });
+    expect(codeOf(await call("send", { amount: 5 }))).toBe(code);
+    expect(deeds).toEqual([...done]);
+  });
+
+  test("is told what will run, and cannot change it behind our back", async () => {
+    let seen: ToolUse | undefined;
+    const { call, dir } = await world((use) => {
+      seen = use;
+      (use.params as Record<string, unknown>)["amount"] = 999;
+      return true;
+    });
+    await call("send", { amount: 5 }, { callId: "c-1" });
+    expect(seen).toMatchObject({ name: "send", callId: "c-1", category: "network", sessionId: "sid:s" });
+    expect(deeds).toEqual([5]);
+    expect(auditEntries(dir).at(-1)).toMatchObject({
+      approval: { by: "callback" },
+      plan: { digest: seen?.planDigest },
+    });
+  });
+
+  test("is asked about what asks, and about nothing else", async () => {
+    let asked = 0;
+    const { call } = await world(
+      () => {
+        asked += 1;
+        return true;
+      },
+      { mode: "yolo" },
+    );
+    await call("send", { amount: 5 });
+    expect(asked).toBe(0);
+    await call("question", {});
+    expect(asked).toBe(1);
+  });
+
+  test("has its own time, beside the tool's", async () => {
+    const { call } = await world(() => Bun.sleep(20).then(() => true));
+    expect(codeOf(await call("send", { amount: 5 }))).toBe("success");
+  });
+
+  test("is told when the client is gone, and nothing runs", async () => {
+    const leaving = new AbortController();
+    let aborted = false;
+    const { call } = await world(({ signal }) => {
+      signal.addEventListener("abort", () => {
+        aborted = true;
+      });
+      leaving.abort();
+      return new Promise(() => {});
+    });
+    const result = await call("send", { amount: 5 }, { signal: leaving.signal });
+    expect(["APPROVAL_DENIED", "CANCELLED"]).toContain(codeOf(result));
+    expect(aborted).toBe(true);
+    expect(deeds).toEqual([]);
+  });
+});
+
+describe("ApprovalManager", () => {
+  test("resolves, rejects, and knows what is pending", async () => {
+    const manager = new ApprovalManager();
+    const approvalId = crypto.randomUUID();
+    const yes = manager.request({ approvalId, command: "ls" });
+    expect(manager.hasPending(approvalId)).toBe(true);
+    expect(manager.resolve(approvalId)).toBe(true);
+    await yes;
+    expect([manager.hasPending(approvalId), manager.resolve(approvalId), manager.reject(approvalId)]).toEqual([
+      false,
+      false,
+      false,
+    ]);
+    const no = manager.request({ approvalId, command: "ls" });
+    expect(manager.reject(approvalId, "too dangerous")).toBe(true);
+    expect(await no.catch((error: unknown) => error)).toEqual(new DeniedError("too dangerous"));
+  });
+
+  test("takes UUIDs, each once at a time", async () => {
+    const manager = new ApprovalManager();
+    await expect(manager.request({ approvalId: "__proto__", command: "ls" })).rejects.toThrow(TypeError);
+    const approvalId = crypto.randomUUID();
+    const first = manager.request({ approvalId, command: "ls" });
+    await expect(manager.request({ approvalId, command: "rm" })).rejects.toThrow(TypeError);
+    manager.resolve(approvalId);
+    await first;
+  });
+
+  test("a question that nobody waits for any more is a no", async () => {
+    const leaving = new AbortController();
+    const manager = new ApprovalManager();
+    const asked = manager.request({ approvalId: crypto.randomUUID(), command: "ls" }, { signal: leaving.signal });
+    leaving.abort();
+    await expect(asked).rejects.toThrow(DeniedError);
+  });
+
+  test("is a callback", async () => {
+    const manager = new ApprovalManager({ onRequest: ({ approvalId }) => void manager.reject(approvalId, "no") });
+    const { call } = await world(manager.onToolApprove);
+    const result = await call("send", { amount: 5 });
+    expect("error" in result && result.error.message).toBe("Denied by user: no");
+  });
+
+  test("that breaks while it tells of a question says no", async () => {
+    const manager = new ApprovalManager({
+      onRequest: () => {
+        throw new Error("the window is gone");
+      },
+    });
+    const { call } = await world(manager.onToolApprove);
+    expect(codeOf(await call("send", { amount: 5 }))).toBe("APPROVAL_DENIED");
+  });
+});
+
+describe("a store of its own", () => {
+  test("asks, is decided through the library, and runs once", async () => {
+    const { call, stc } = await world(undefined, { store: "sqlite://./one.sqlite" });
+    const asked = await call("send", { amount: 5 });
+    expect(asked.status).toBe("pending");
+    expect(() => unwrap(asked)).toThrow(ApprovalRequiredError);
+    const [pending] = await stc.pendingApprovals();
+    const by = { issuer: "https://people.test", subject: "alice" };
+    expect((await stc.decide({ id: pending?.id ?? "", by, decision: "approve" })).outcome).toBe("decided");
+    const approvalId = pending?.id ?? "";
+    expect(codeOf(await call("send", { amount: 5 }, { approvalId }))).toBe("success");
+    expect(codeOf(await call("send", { amount: 5 }, { approvalId }))).toBe("APPROVAL_CONSUMED");
+    expect(deeds).toEqual([5]);
+  });
+
+  test("waits for the answer when it is asked to", async () => {
+    const { call, stc } = await world(undefined, { store: "sqlite://./two.sqlite" });
+    const waiting = call("send", { amount: 6 }, { waitMs: 20_000 });
+    const id = await until("the question", async () => (await stc.pendingApprovals())[0]?.id);
+    await stc.decide({ id, by: { issuer: "https://people.test", subject: "alice" }, decision: "approve" });
+    expect(codeOf(await waiting)).toBe("success");
+  });
+
+  test("the one who asked does not decide", async () => {
+    const { call, stc } = await world(undefined, { store: "sqlite://./three.sqlite" });
+    await call("send", { amount: 5 });
+    const [pending] = await stc.pendingApprovals();
+    const by = { issuer: "https://people.test", subject: "agent-7" };
+    expect((await stc.decide({ id: pending?.id ?? "", by, decision: "approve" })).outcome).toBe("own_question");
+  });
+
+  test("a store that cannot be opened keeps the library from starting, and says which", async () => {
+    const { stc } = await world(undefined, { store: "sqlite:///dev/null/x.sqlite" });
+    await expect(stc.ready()).rejects.toThrow("approvals.store");
+    open.pop();
+  });
+});
