@@ -4,6 +4,7 @@ import { approvals } from "./config-approvals.ts";
 import { configFaults, fieldOf } from "./config-faults.ts";
 import { GRPC_SIGNS, type GrpcSystemConfig, grpcSystem } from "./config-grpc.ts";
 import { PLATFORM_SYSTEMS } from "./config-platform.ts";
+import { commands, workspace } from "./config-workspace.ts";
 import { StartupError } from "./core/errors.ts";
 
 /** Every key, limit and default of the service stands in this file. Units are part of the names. */
@@ -44,6 +45,10 @@ const audit = z.strictObject({
   queueEntriesMax: count(4_096, 1_000_000),
   /** With a key, `argsHash` is an HMAC: short values cannot be guessed from it. */
   hashKeyFile: text.optional(),
+  /** PEM (PKCS8) of an Ed25519 private key that signs the checkpoints. */
+  checkpointKeyFile: text.optional(),
+  /** With less than this free no call is taken; never more than a sixteenth of the disk. */
+  diskReserveBytes: count(67_108_864, 1_099_511_627_776),
 });
 
 const ALGORITHMS = [
@@ -135,13 +140,6 @@ function systemSchema(system: string, value: unknown): z.ZodType {
   return GRPC_SIGNS.some(isDeclared) ? grpcSystem : listSystem;
 }
 
-const commands = z
-  .strictObject({
-    /** Base commands that manifests may name: plain names are looked up on PATH once, at start; absolute paths are taken as they are. */
-    allowed: z.array(text).default([]),
-  })
-  .prefault({});
-
 const limits = z
   .strictObject({
     concurrentCallsMax: count(1_024, 100_000),
@@ -171,6 +169,7 @@ const sections = z.strictObject({
   jwt,
   systems,
   commands,
+  workspace,
   approvals,
   assertion: assertion.optional(),
   limits,

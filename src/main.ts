@@ -74,6 +74,8 @@ export async function startService(config: Config): Promise<RunningService> {
     draining: () => draining,
     logError: (error) => log.error({ cause: causeText(error) }, "request failed"),
   });
+  if (config.audit.checkpointKeyFile === undefined)
+    log.warn("audit.checkpointKeyFile is not set: nothing signs the audit");
   const url = await listen(app, service, config);
   log.info({ url, tools: service.registry.list().length }, "listening");
 

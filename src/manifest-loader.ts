@@ -175,6 +175,7 @@ function toolConfig(config: Config, repositories: ReadonlyMap<string, Repository
     gitDirectory: (name) => known(name).gitDirectory,
     setting: (system, key) => settingOf(config.systems[system], system, key),
     path: (system, key) => pathFrom(config, settingOf(config.systems[system], system, key)),
+    shellWorkspace: () => shellWorkspace(config),
     has: (system, key) => saysAnything(memberOf(config.systems[system], key)),
   };
 }
@@ -185,6 +186,19 @@ function settingOf(system: SystemConfig | undefined, name: string, key: string):
     throw new NothingToReach(`not registered: systems.${name}.${key} is not set`);
   }
   return value;
+}
+
+function shellWorkspace(config: Config): string {
+  if (!config.commands.unconfinedBash) {
+    throw new NothingToReach("not registered: no confinement; commands.unconfinedBash: true lets it run without");
+  }
+  const { project } = config.workspace;
+  if (project === undefined) throw new NothingToReach("not registered: workspace.project is not set");
+  try {
+    return realpathSync(pathFrom(config, project));
+  } catch {
+    throw new Error(`workspace.project: there is no directory ${project}`);
+  }
 }
 
 function memberOf(system: SystemConfig | undefined, key: string): unknown {

@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import { hostname } from "node:os";
 import type { EntryDraft } from "./audit/entry.ts";
 import { type AuditLog, openAuditLog } from "./audit/json-logger.ts";
@@ -7,15 +8,18 @@ import { type Config, pathFrom } from "./config.ts";
 import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "./core/digest.ts";
 import { Refusal, StartupError } from "./core/errors.ts";
 import type { Receipt } from "./core/evidence.ts";
+import type { Caller, Tool } from "./core/types.ts";
 
 interface AuditParts {
   readonly clock: () => number;
   readonly monotonic: () => number;
+  readonly ids: () => string;
+  readonly checkpointKey: KeyObject | undefined;
   readonly onBatch?: ((batch: Batch) => void) | undefined;
 }
 
 /** @throws {StartupError} when the directory cannot be written or does not verify */
-export function openAudit(config: Config, { clock, monotonic, onBatch }: AuditParts): AuditLog {
+export function openAudit(config: Config, { clock, monotonic, ids, checkpointKey, onBatch }: AuditParts): AuditLog {
   try {
     return openAuditLog({
       dir: pathFrom(config, config.audit.dir),
@@ -24,6 +28,9 @@ export function openAudit(config: Config, { clock, monotonic, onBatch }: AuditPa
       monotonic,
       durability: config.audit.durability,
       queueEntriesMax: config.audit.queueEntriesMax,
+      diskReserveBytes: config.audit.diskReserveBytes,
+      ids,
+      checkpointKey,
       ...(onBatch !== undefined && { onBatch }),
     });
   } catch (error) {
@@ -51,8 +58,8 @@ export function record(audit: AuditLog, strangers: StrangerLimit, { entry, reque
 
 interface Intent {
   readonly traceId: string;
-  readonly tool: { readonly name: string; readonly classification: string };
-  readonly caller: { readonly subject: string; readonly issuer: string };
+  readonly tool: Pick<Tool, "name" | "classification" | "target">;
+  readonly caller: Pick<Caller, "subject" | "issuer" | "permissions">;
   readonly digest: string;
 }
 
@@ -64,8 +71,10 @@ export async function intend(audit: AuditLog, { traceId, tool, caller, digest }:
       traceId,
       tool: tool.name,
       classification: tool.classification,
+      targetSystem: tool.target.system,
       sub: caller.subject,
       iss: caller.issuer,
+      permissions: caller.permissions,
       planDigest: digest,
     });
   } catch (cause) {

@@ -1,3 +1,4 @@
+import { createPrivateKey, type KeyObject } from "node:crypto";
 import {
   accessSync,
   constants,
@@ -39,6 +40,8 @@ export function resolveCommands(config: Config, problems: string[]): ReadonlyMap
       problems.push(`${field}: ${allowed} must be a plain program name such as git, or an absolute path`);
       continue;
     }
+    // A shell that is not confined runs only where that was said in so many words.
+    if (basename(allowed) === "bash" && !config.commands.unconfinedBash) continue;
     const binary = candidates.find(isExecutable);
     if (binary !== undefined) commands.set(basename(allowed), binary);
     else
@@ -156,6 +159,22 @@ export function readAuditPlace(config: Config, problems: string[]): Uint8Array |
     problems.push(`audit.hashKeyFile: holds fewer than ${HASH_KEY_BYTES_MIN} bytes`);
   }
   return key;
+}
+
+/** The key that signs the audit's checkpoints. */
+export function readCheckpointKey(config: Config, problems: string[]): KeyObject | undefined {
+  const path = config.audit.checkpointKeyFile;
+  const field = "audit.checkpointKeyFile";
+  const pem = path === undefined ? undefined : read(config, { path, field }, problems);
+  if (pem === undefined) return undefined;
+  try {
+    const key = createPrivateKey(pem);
+    if (key.asymmetricKeyType === "ed25519") return key;
+  } catch {
+    // Said below: what the file holds is nobody's business.
+  }
+  problems.push(`${field}: ${path} holds no Ed25519 private key (PEM, PKCS8): make one with stc audit keys --new`);
+  return undefined;
 }
 
 /**

@@ -1,4 +1,4 @@
-import { randomUUID } from "node:crypto";
+import { type KeyObject, randomUUID } from "node:crypto";
 import { resolve } from "node:path";
 import type { ApprovalCallback } from "./approvals/callback.ts";
 import type { RiskRules } from "./approvals/risk.ts";
@@ -36,6 +36,7 @@ import {
   privateEmptyDirectory,
   readAssertion,
   readAuditPlace,
+  readCheckpointKey,
   readIssuers,
   readRepositories,
   readSystems,
@@ -86,6 +87,8 @@ export interface Parts {
   readonly risk: RiskRules;
   /** Of the argument hashes; without it they are plain. */
   readonly hashKey: Uint8Array | undefined;
+  /** Signs the audit's checkpoints; without it the chain stands by itself. */
+  readonly checkpointKey: KeyObject | undefined;
   close(): Promise<void>;
 }
 
@@ -107,6 +110,7 @@ export async function assemble(config: Config): Promise<Parts> {
   const systems = readSystems(config, problems);
   const issuers = readIssuers(config, problems);
   const hashKey = readAuditPlace(config, problems);
+  const checkpointKey = readCheckpointKey(config, problems);
   const risk = readRiskRules(config, problems);
   const loaded = await loadTools(config, repositories);
   problems.push(...loaded.problems);
@@ -136,7 +140,7 @@ export async function assemble(config: Config): Promise<Parts> {
     await close();
     throw new StartupError(problems);
   }
-  return { registry, callers, grpc, loaded, report, risk, hashKey, close };
+  return { registry, callers, grpc, loaded, report, risk, hashKey, checkpointKey, close };
 }
 
 /**
@@ -147,7 +151,7 @@ export async function assemble(config: Config): Promise<Parts> {
 export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> {
   const parts = await assemble(config);
   const { hashKey } = parts;
-  const { audit, approvals } = await openStores(config, hooks).catch(async (error: unknown) => {
+  const { audit, approvals } = await openStores(config, hooks, parts.checkpointKey).catch(async (error: unknown) => {
     await parts.close();
     throw error;
   });
@@ -267,8 +271,9 @@ interface Stores {
   readonly approvals: Approvals | undefined;
 }
 
-async function openStores(config: Config, hooks: Hooks): Promise<Stores> {
-  const audit = openAudit(config, { clock, monotonic, onBatch: hooks.onBatch });
+async function openStores(config: Config, hooks: Hooks, checkpointKey: Parts["checkpointKey"]): Promise<Stores> {
+  const ids = (): string => Bun.randomUUIDv7();
+  const audit = openAudit(config, { clock, monotonic, ids, checkpointKey, onBatch: hooks.onBatch });
   try {
     const journal: AuditLog["journal"] = (line) => audit.journal(line);
     const approvals = await openStore(config, { clock, journal, log: hooks.logFault ?? (() => {}) });

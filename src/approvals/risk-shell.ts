@@ -42,7 +42,8 @@ const MEDIUM: readonly ShellRule[] = [
       name: "shell-in-shell",
       note: "Starts another shell; what that one runs was judged too.",
       when: (run) =>
-        (isShell(run) && run.args.length > 0 && !/^(?:\.|source)$/.test(run.program)) || (isOne(run, INTERPRETERS) && !isVersion(run)),
+        (isShell(run) && run.args.length > 0 && !/^(?:\.|source)$/.test(run.program)) ||
+        (isOne(run, INTERPRETERS) && !isVersion(run)),
       matches: ["bash -c 'ls'", "sh -c ls", "busybox ls"],
       misses: ["ls", "echo bash"],
     }),

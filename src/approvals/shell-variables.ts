@@ -49,7 +49,8 @@ export function variablesOf(root: SyntaxNode, cwd: string | undefined): Variable
 function setsIndirectly({ name, suffix }: Command): boolean {
   if (!SETTERS.has(name?.value ?? "")) return false;
   const words = suffix.filter((part) => part.type === "Word");
-  const isReference = words.some((word) => /^-[a-zA-Z]*n/.test(word.value)) && !/^(?:read|printf)$/.test(name?.value ?? "");
+  const isReference =
+    words.some((word) => /^-[a-zA-Z]*n/.test(word.value)) && !/^(?:read|printf)$/.test(name?.value ?? "");
   return isReference || (name?.value === "printf" ? computesName(words) : words.some((word) => !isLiteral(word)));
 }
 

@@ -108,9 +108,11 @@ function xargs(args: readonly string[], given: Given): readonly Wrapped[] {
   const words = [[UNKNOWN], ...given.input.map((text) => text.split(/\s+/, WORDS_MAX).filter((word) => word !== ""))];
   return prefix({ valued: [...XARGS, ...XARGS_LONG] })(args, given).flatMap((found) => {
     if (!("argv" in found)) return [found];
-    return words.map((some): Wrapped => ({
-      argv: sign === "" ? [...found.argv, ...some] : found.argv.map((word) => word.replaceAll(sign, some.join(" "))),
-    }));
+    return words.map(
+      (some): Wrapped => ({
+        argv: sign === "" ? [...found.argv, ...some] : found.argv.map((word) => word.replaceAll(sign, some.join(" "))),
+      }),
+    );
   });
 }
 
@@ -208,7 +210,10 @@ const TEXTS_MAX = 32;
 /** In code that starts programs, its texts may be their command lines. */
 function textsOfCode(args: readonly string[], { input }: Given): readonly Wrapped[] {
   const code = [...args, ...input].filter((text) => STARTS_PROGRAMS.test(text));
-  return code.flatMap(textsIn).slice(0, TEXTS_MAX).map((script) => ({ script, dialect: "bash" as const }));
+  return code
+    .flatMap(textsIn)
+    .slice(0, TEXTS_MAX)
+    .map((script) => ({ script, dialect: "bash" as const }));
 }
 
 /** What stands between quotes, without looking at anything else of the language; also the words of a list, joined. */

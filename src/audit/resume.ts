@@ -31,7 +31,7 @@ export function resume(dir: string, folders: readonly string[], now: number): Re
   if (lastMs - now > CLOCK_BEHIND_MS_MAX) {
     const [last, clock] = [new Date(lastMs).toISOString(), new Date(now).toISOString()];
     throw new AuditError(
-      `${dir} holds a line of ${last}, but the clock says ${clock}: set the clock, or move that day's files away`,
+      `${dir} holds a line of ${last}, but the clock says ${clock}: set the clock, or move the directory away as a whole`,
     );
   }
   return { lastMs, tornTails };

@@ -5,6 +5,7 @@ import { type FoundNote, readNotes } from "./checkpoint-files.ts";
 import { type Damage, explainHalt, type LinePlace, linkAt } from "./damage.ts";
 import { type Halt, type TornEnd, walkFiles } from "./file-walk.ts";
 import { type DayFile, dayFilesOf } from "./line-files.ts";
+import { walkFromBegin } from "./pruned-begin.ts";
 import { readPlace } from "./saved-place.ts";
 import { type CheckpointsReport, foreignNote, verifyCheckpoints } from "./verify-checkpoints.ts";
 
@@ -30,6 +31,8 @@ export interface StreamReport {
   readonly linesBefore: number;
   /** Of the last line that holds. */
   readonly lastSeq: number | undefined;
+  /** The lines before this one were deleted by retention; the checkpoints' roots cannot be compared then. */
+  readonly prunedTo: number | undefined;
   /** Checkpoints whose root was compared with the lines. */
   readonly compared: number;
   /** Bytes after the last line end: what a crash cut short, or what is being written right now. */
@@ -84,7 +87,7 @@ interface Walked {
 function verifyStream(options: VerifyOptions, task: StreamTask): Walked {
   const { stream, notes, progress } = task;
   const files = dayFilesOf(options.dir, stream).filter(({ day }) => isWithin(day, options));
-  const walk = options.from === undefined ? ChainWalk.fromBegin(stream) : ChainWalk.fromWithin();
+  const walk = options.from === undefined ? walkFromBegin(options.dir, stream, files) : ChainWalk.fromWithin();
   const roots = new Map(notes.map(({ checkpoint }) => [checkpoint?.size ?? 0, checkpoint?.root]));
   let compared = 0;
   let lastIntentSeq = -1;
@@ -108,8 +111,9 @@ function verifyStream(options: VerifyOptions, task: StreamTask): Walked {
   const tornBytes = torn.find(({ index }) => index === files.length - 1)?.bytes ?? 0;
   const lastSeq = walk.lines === 0 ? undefined : (walk.expected?.seq ?? 0) - 1;
   const { linesBefore, logId } = walk;
+  const prunedTo = options.from === undefined && walk.tree === undefined ? (lastSeq ?? 0) - walk.lines + 1 : undefined;
   return {
-    report: { stream, files: files.length, lines, linesBefore, lastSeq, compared, tornBytes, damage },
+    report: { stream, files: files.length, lines, linesBefore, lastSeq, prunedTo, compared, tornBytes, damage },
     logId,
     lastIntentSeq,
   };

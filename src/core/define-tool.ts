@@ -30,6 +30,8 @@ export interface ToolConfig {
   setting(system: string, key: string): string;
   /** The absolute path that `systems.<system>.<key>` names, from the configuration's folder. Absent: the tool is not registered. */
   path(system: string, key: string): string;
+  /** The absolute directory in which a shell may work. The tool is not registered where the configuration allows no shell. */
+  shellWorkspace(): string;
   /** Whether `systems.<system>.<key>` says anything: a text, a list with something in it, `true`. */
   has(system: string, key: string): boolean;
 }

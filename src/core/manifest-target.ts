@@ -1,5 +1,6 @@
 import type { Fault } from "./errors.ts";
 import { isObject, isSynchronous, isText, type Unread, unknownKeys, unless, wholeNumber } from "./manifest-checks.ts";
+import { isDeclaredShell, shellFaults } from "./manifest-shell.ts";
 
 const COMMAND = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$/;
 
@@ -31,7 +32,8 @@ function isInterpreter(command: string): boolean {
 }
 
 /** What is wrong with where a tool points: exactly one target, and each part of it of the right kind. */
-export function target({ target: aimed, handler }: Unread): readonly Fault[] {
+export function target(manifest: Unread): readonly Fault[] {
+  const { target: aimed, handler } = manifest;
   if (handler !== undefined) {
     if (typeof handler !== "function") return [{ field: "handler", message: "must be a function" }];
     if (aimed === undefined) return [];
@@ -47,7 +49,7 @@ export function target({ target: aimed, handler }: Unread): readonly Fault[] {
   return [
     ...system(aimed),
     ...unknownKeys("target", aimed, ["system", kind]),
-    ...TARGETS[kind as keyof typeof TARGETS](aimed[kind]),
+    ...TARGETS[kind as keyof typeof TARGETS](aimed[kind], manifest),
   ];
 }
 
@@ -103,10 +105,11 @@ const CLI_KEYS = [
   "environment",
   "parse",
   "exitCodes",
+  "shell",
   "stderrMeans",
 ];
 
-function cliFaults(cli: unknown): readonly Fault[] {
+function cliFaults(cli: unknown, manifest: Unread): readonly Fault[] {
   if (!isObject(cli)) return [{ field: "target.cli", message: "must be { command, argsBuilder, … }" }];
   const { command, cwd, environment, options, lookups, argsBuilder, parse } = cli;
   const isCommand = isText(command) && COMMAND.test(command);
@@ -114,10 +117,11 @@ function cliFaults(cli: unknown): readonly Fault[] {
     ...unknownKeys("target.cli", cli, CLI_KEYS),
     ...unless(isCommand, "target.cli.command", "must be a plain command name; the configuration says where it is"),
     ...unless(
-      !isCommand || !isInterpreter(command),
+      !isCommand || !isInterpreter(command) || isDeclaredShell(cli, manifest),
       "target.cli.command",
       `${String(command)} is a shell or interpreter: its arguments are programs`,
     ),
+    ...shellFaults(cli, manifest),
     ...unless(
       isSynchronous(argsBuilder),
       "target.cli.argsBuilder",

@@ -102,6 +102,16 @@ export interface CliTarget<Input = never, Names extends string = string> {
     readonly parse?: StdoutParser;
     readonly exitCodes?: Readonly<Record<number, ExitMeaning>>;
     readonly stderrMeans?: readonly StderrMeaning[];
+    /**
+     * Says that the command is bash and that its one free argument is a script. `cwd` is then relative to the workspace, HOME is
+     * the workspace, the script's files are part of the plan, and the answer is `{ output, exitCode, truncated }`.
+     */
+    readonly shell?: {
+      /** Absolute. */
+      readonly workspace: string;
+      /** For this call; never more than the tool's own. */
+      timeoutMs?(input: Input): number;
+    };
   };
 }
 

@@ -1,4 +1,4 @@
-import { generateKeyPairSync } from "node:crypto";
+import { createPrivateKey, generateKeyPairSync } from "node:crypto";
 import { join } from "node:path";
 import { calculateJwkThumbprint, importJWK, type JWK, SignJWT } from "jose";
 import { type Files, installFolder } from "./install-folder.ts";
@@ -84,6 +84,24 @@ export async function developmentKeys(directory: string): Promise<DevelopmentKey
     jwksFile: join(folderOf(directory, name), PUBLIC_FILE),
   });
   return { agents: issuer("agents"), operators: issuer("operators") };
+}
+
+/** The private key of the stand's checkpoints, and the public one to check them with: PEM files in `<directory>/checkpoints`. */
+export async function developmentCheckpointKey(directory: string): Promise<string> {
+  const folder = join(directory, "checkpoints");
+  await installFolder({
+    folder,
+    fileNames: ["private.pem", "public.pem"],
+    read: ({ "private.pem": pem = "" }) => createPrivateKey(pem),
+    make: async () => {
+      const { privateKey, publicKey } = generateKeyPairSync("ed25519");
+      return {
+        "private.pem": String(privateKey.export({ type: "pkcs8", format: "pem" })),
+        "public.pem": String(publicKey.export({ type: "spki", format: "pem" })),
+      };
+    },
+  });
+  return join(folder, "private.pem");
 }
 
 /** A token signed by a development key: for the stand on one's own machine and nowhere else. */

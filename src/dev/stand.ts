@@ -1,11 +1,11 @@
-import { existsSync, lstatSync } from "node:fs";
+import { existsSync, lstatSync, mkdirSync, writeFileSync } from "node:fs";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Config, type Environment, readConfig } from "../config.ts";
 import { StartupError } from "../core/errors.ts";
 import { developmentCertificates } from "./certificates.ts";
 import { startCustomerMaster } from "./customer-master.ts";
-import { developmentKeys } from "./keys.ts";
+import { developmentCheckpointKey, developmentKeys } from "./keys.ts";
 import { DEVELOPMENT_SERVER_NAME } from "./make-certificates.ts";
 
 /** The project's own folder. */
@@ -40,14 +40,17 @@ export async function developmentStand(environment: Environment, now: number): P
   if (!LOOPBACK.includes(host)) throw new StartupError([`STC_HOST: ${host}: development listens on loopback only`]);
   const keys = await developmentKeys(DEVELOPMENT_DIRECTORY);
   const certificates = await developmentCertificates(DEVELOPMENT_DIRECTORY, now);
-  const hasGit = ownsRepository() && findsGit(environment);
+  const hasGit = ownsRepository() && finds("git", environment);
   const port = Number(environment["STC_PORT"] || PORT);
   // Beside the service's own port, so that plans and messages name the same endpoint every time.
   const grpcPort = Number.isInteger(port) && port > 0 && port < 65_535 ? port + 1 : PORT + 1;
   const written = {
     server: { host, port: PORT },
-    tools: [join(PROJECT, "tools/customer-data"), ...GIT_TOOLS],
-    audit: { dir: join(PROJECT, "audit-logs") },
+    tools: [join(PROJECT, "tools/customer-data"), ...GIT_TOOLS, join(PROJECT, "tools/workspace")],
+    audit: {
+      dir: join(PROJECT, "audit-logs"),
+      checkpointKeyFile: await developmentCheckpointKey(DEVELOPMENT_DIRECTORY),
+    },
     approvals: { store: `sqlite://${join(PROJECT, "var/approvals.sqlite")}` },
     jwt: {
       issuers: [
@@ -68,7 +71,11 @@ export async function developmentStand(environment: Environment, now: number): P
       },
       git: { repositories: hasGit ? { self: PROJECT } : {} },
     },
-    commands: { allowed: hasGit ? ["git"] : [] },
+    commands: {
+      allowed: [...(hasGit ? ["git"] : []), ...(finds("bash", environment) ? ["bash"] : [])],
+      unconfinedBash: finds("bash", environment),
+    },
+    workspace: { project: developmentWorkspace() },
   };
   return {
     config: readConfig(written, { folder: PROJECT, environment, origin: "development stand" }),
@@ -90,6 +97,20 @@ function ownsRepository(): boolean {
   return isDirectory && !existsSync(join(git, "objects/info/alternates"));
 }
 
-function findsGit({ PATH = "" }: Environment): boolean {
-  return PATH.split(delimiter).some((folder) => existsSync(join(folder, "git")));
+function finds(program: string, { PATH = "" }: Environment): boolean {
+  return PATH.split(delimiter).some((folder) => existsSync(join(folder, program)));
+}
+
+const WORKSPACE_README = `# Workspace
+
+Commands of the tool \`bash\` work here. Git ignores this folder: nothing in it is part of the project.
+`;
+
+/** Where the development stand's agents work: made when it is missing, never emptied. */
+function developmentWorkspace(): string {
+  const folder = join(PROJECT, "workspace/project");
+  const readme = join(folder, "README.md");
+  mkdirSync(folder, { recursive: true });
+  if (!existsSync(readme)) writeFileSync(readme, WORKSPACE_README);
+  return folder;
 }

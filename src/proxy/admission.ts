@@ -1,5 +1,6 @@
 import { Refusal } from "../core/errors.ts";
 import { type Admitted, mint, type Verified } from "../core/evidence.ts";
+import { type CancellationLimit, Cancellations } from "./cancellations.ts";
 
 export interface AdmissionOptions {
   /** Calls in flight, all callers together. */
@@ -8,13 +9,15 @@ export interface AdmissionOptions {
   readonly concurrentCallsPerCallerMax: number;
   /** Whether the audit can take one more call; without it nothing runs. */
   readonly auditReady: () => boolean;
+  /** How often one caller may start a call and go away; without it as often as it likes. */
+  readonly cancellations?: CancellationLimit | undefined;
 }
 
 export interface Admission {
   /** @throws {Refusal} SHUTTING_DOWN, AUDIT_UNAVAILABLE, OVERLOADED, RATE_LIMITED */
   admit(verified: Verified): Admitted;
-  /** Gives the place back. Every admitted call leaves exactly once. */
-  leave(admitted: Admitted): void;
+  /** Gives the place back. Every admitted call leaves exactly once; `abandoned`: its client was gone before the answer. */
+  leave(admitted: Admitted, abandoned?: boolean): void;
   /** From now on nobody is admitted. */
   drain(): void;
   inFlight(): number;
@@ -25,6 +28,7 @@ const RETRY_AFTER_MS = 1_000;
 export function createAdmission(options: AdmissionOptions): Admission {
   /** Issuer → subject → calls under way; the two together are the caller. */
   const perCaller = new Map<string, Map<string, number>>();
+  const cancellations = options.cancellations && new Cancellations(options.cancellations);
   let total = 0;
   let draining = false;
 
@@ -50,11 +54,23 @@ export function createAdmission(options: AdmissionOptions): Admission {
           retryAfterMs: RETRY_AFTER_MS,
         });
       }
+      const retryAfterMs = cancellations?.retryAfterMs(caller) ?? 0;
+      if (retryAfterMs > 0) {
+        throw new Refusal(
+          "RATE_LIMITED",
+          "You have abandoned too many calls. Wait for the answers of those you make.",
+          {
+            details: { cancellationsPerMinuteMax: options.cancellations?.perMinuteMax },
+            retryAfterMs,
+          },
+        );
+      }
       perCaller.set(caller.issuer, ofIssuer.set(caller.subject, mine + 1));
       total += 1;
       return mint<Admitted>({ caller });
     },
-    leave({ caller }) {
+    leave({ caller }, abandoned = false) {
+      if (abandoned) cancellations?.count(caller);
       const ofIssuer = perCaller.get(caller.issuer);
       const left = (ofIssuer?.get(caller.subject) ?? 1) - 1;
       if (left === 0) ofIssuer?.delete(caller.subject);

@@ -10,6 +10,8 @@ export interface Gauges {
   readonly callsInFlight: () => number;
   /** Open gRPC channels per system. */
   readonly channels: () => Iterable<{ readonly system: string; readonly state: string }>;
+  /** Until when our own certificate is valid, per system, in milliseconds since 1970. */
+  readonly certificates?: () => Iterable<{ readonly system: string; readonly notAfter: number }>;
 }
 
 export interface Metrics {
@@ -17,6 +19,8 @@ export interface Metrics {
   text(): Promise<string>;
   observeCall(entry: EntryDraft): void;
   observeBatch(batch: AuditBatch): void;
+  /** Descendants of a command that outlived the kill of its group. `command` is a name of the configuration. */
+  observeSurvivors(survivors: { readonly command: string; readonly count: number }): void;
   /** Values that are asked for when somebody scrapes. */
   watch(gauges: Gauges): void;
 }
@@ -59,6 +63,12 @@ export function createMetrics(): Metrics {
     buckets: SYNC_SECONDS,
     registers,
   });
+  const survivors = new Counter({
+    name: "stc_child_survivors_total",
+    help: "Descendants of commands that outlived the kill of their group and were killed one by one",
+    labelNames: ["command"],
+    registers,
+  });
 
   return {
     contentType: register.contentType,
@@ -73,7 +83,18 @@ export function createMetrics(): Metrics {
       batchEntries.observe(entries);
       syncSeconds.observe(syncMs / 1000);
     },
-    watch({ callsInFlight, channels }) {
+    observeSurvivors: ({ command, count }) => survivors.inc({ command }, count),
+    watch({ callsInFlight, channels, certificates = () => [] }) {
+      new Gauge({
+        name: "stc_certificate_expiry_timestamp_seconds",
+        help: "When our own certificate at a system expires, in seconds since 1970",
+        labelNames: ["system"],
+        registers,
+        collect() {
+          this.reset();
+          for (const { system, notAfter } of certificates()) this.set({ system }, notAfter / 1000);
+        },
+      });
       new Gauge({
         name: "stc_calls_in_flight",
         help: "Calls under way",

@@ -6,7 +6,6 @@ import { sendJson, sendRefusal } from "./error-reply.ts";
 import { OperatorDoor } from "./operator-door.ts";
 import { approvalRoutes } from "./routes/approvals.ts";
 import { auditRoutes } from "./routes/audit.ts";
-import type { AuditDoorOptions } from "./routes/audit-door.ts";
 import { type CallRouteOptions, callRoute } from "./routes/call.ts";
 import { eventRoute } from "./routes/events.ts";
 import { type HealthOptions, healthRoutes } from "./routes/health.ts";
@@ -23,7 +22,6 @@ export interface ServerOptions extends CallRouteOptions, ToolRoutesOptions, Heal
   readonly approvals?: Approvals | undefined;
   /** What operators may read; without it there are no routes for it. */
   readonly auditDir?: string | undefined;
-  readonly auditIndex?: AuditDoorOptions["auditIndex"];
   /** Milliseconds since 1970. */
   readonly clock: () => number;
   /** Durable when resolved. */
@@ -39,7 +37,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
     http: { maxHeaderSize: options.headerBytesMax },
     requestTimeout: options.requestTimeoutMs + options.headersTimeoutMs,
     keepAliveTimeout: KEEP_ALIVE_MS,
-    routerOptions: { maxParamLength: 128 },
+    routerOptions: { maxParamLength: 160 },
     exposeHeadRoutes: false,
     return503OnClosing: false,
     // What the router itself refuses (a broken escape, an endless parameter) is answered like any unknown route.

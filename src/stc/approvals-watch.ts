@@ -251,7 +251,7 @@ const SESSION: ReadonlySet<string> = new Set(["s", "session"]);
 /** What is not clearly a yes is a no. */
 function choiceOf(approval: ShownApproval, text: string): Choice {
   const word = text.trim();
-  if (isGrave(approval)) return ONCE.has(word) ? { decision: "approve", scope: "once" } : { decision: "deny" };
+  if (isGrave(approval)) return word === "yes" ? { decision: "approve", scope: "once" } : { decision: "deny" };
   if (ONCE.has(word.toLowerCase())) return { decision: "approve", scope: "once" };
   if (SESSION.has(word.toLowerCase()) && offersSession(approval)) return { decision: "approve", scope: "session" };
   return { decision: "deny" };

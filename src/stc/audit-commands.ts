@@ -48,12 +48,18 @@ export function auditCommands(audit: Command, readCount: (text: string) => numbe
     .action(async ({ dir, json, ...options }) =>
       (await import("./audit-stats.ts")).auditStats({ dir, json, params: paramsOf(options, STATS_PARAMS) }),
     );
-  reader(audit, "export", "Write all calls that the filters let through, oldest first")
+  const exported = based(audit, "export", "Write all calls that the filters let through, oldest first")
     .requiredOption("--to <format>", "jsonl, csv or ocsf")
+    .option("--until <time>", `${HELP.to}; what the other commands call --to`);
+  filtered(
+    exported,
+    FILTER_PARAMS.filter((param) => param !== "to"),
+  )
     .option("-o, --output <file>", "a new file (default: standard output)")
-    .action(async ({ dir, to, output, ...options }) =>
-      (await import("./audit-export.ts")).auditExport({ dir, to, output, params: paramsOf(options, FILTER_PARAMS) }),
-    );
+    .action(async ({ dir, to, until, output, ...options }) => {
+      const params = paramsOf({ ...options, to: until }, FILTER_PARAMS);
+      return (await import("./audit-export.ts")).auditExport({ dir, to, output, params });
+    });
   based(audit, "prune", "Delete the files of old days, if exporters and checkpoints have passed them")
     .requiredOption("--keep <duration>", `how long files are kept: ${DURATION_HINT}`)
     .option("--dry-run", "say what would be deleted, and delete nothing")
@@ -71,8 +77,11 @@ function based(audit: Command, name: string, description: string): Command {
 }
 
 function reader(audit: Command, name: string, description: string): Command {
-  const command = based(audit, name, description);
-  for (const param of FILTER_PARAMS) command.option(`${flagOf(param)} <${placeholderOf(param)}>`, HELP[param]);
+  return filtered(based(audit, name, description), FILTER_PARAMS);
+}
+
+function filtered(command: Command, params: readonly (typeof FILTER_PARAMS)[number][]): Command {
+  for (const param of params) command.option(`${flagOf(param)} <${placeholderOf(param)}>`, HELP[param]);
   return command;
 }
 

@@ -1,3 +1,4 @@
+import { IndexLookup } from "../audit/index-lookup.ts";
 import { isAuditDir } from "../audit/query-days.ts";
 import { processEnvironment } from "../config-file.ts";
 import { type Piece, print } from "./output.ts";
@@ -7,6 +8,9 @@ export const EXIT = { nothing: 1, usage: 64, noDirectory: 66, cannotWrite: 73 } 
 
 const PROGRESS_EVERY_MS = 250;
 const MEGABYTE = 1_000_000;
+
+/** How long a command may go on for the next one's sake, after it has answered. */
+const INDEX_MS_MAX = 500;
 
 export interface AuditPlace {
   readonly dir: string;
@@ -27,6 +31,19 @@ export function auditPlace(named: string | undefined): AuditPlace | undefined {
   }
   const isColoured = process.stdout.isTTY === true && !environment["NO_COLOR"];
   return { dir, nowMs: Date.now(), isColoured };
+}
+
+/** Lends the look-up index of a large log, and goes on building it when the work is done. */
+export async function withIndex<T>(dir: string, work: (index: IndexLookup) => Promise<T>): Promise<T> {
+  const index = new IndexLookup(dir);
+  try {
+    const answer = await work(index);
+    const untilMs = Date.now() + INDEX_MS_MAX;
+    for (const _bytes of index.extend()) if (Date.now() >= untilMs) break;
+    return answer;
+  } finally {
+    index.close();
+  }
 }
 
 /** Says what is wrong with the options. */

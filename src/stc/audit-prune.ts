@@ -15,7 +15,10 @@ export function auditPrune({ dir, keep, dryRun, json }: AuditPruneOptions): void
   const place = auditPlace(dir);
   if (place === undefined) return;
   const keepMs = readDuration(keep);
-  if (keepMs === undefined) return refuse([`--keep must be ${DURATION_HINT}`]);
+  if (keepMs === undefined) {
+    refuse([`--keep must be ${DURATION_HINT}`]);
+    return;
+  }
   const options = { dir: place.dir, nowMs: place.nowMs, keepMs };
   const aged = agedFiles(options);
   const going =

@@ -1,8 +1,8 @@
-import { type Page, search } from "../audit/query.ts";
+import { type Page, type Places, search } from "../audit/query.ts";
 import type { Cursor } from "../audit/query-cursor.ts";
 import { type Params, type Query, readQuery } from "../audit/query-params.ts";
 import type { Found } from "../audit/query-scan.ts";
-import { type AuditPlace, auditPlace, EXIT, Progress, refuse } from "./audit-place.ts";
+import { type AuditPlace, auditPlace, EXIT, Progress, refuse, withIndex } from "./audit-place.ts";
 import { printEntry, printHeader } from "./audit-rows.ts";
 import { print } from "./output.ts";
 
@@ -24,18 +24,20 @@ export async function auditQuery({ dir, json, params }: AuditQueryOptions): Prom
   if (place === undefined) return;
   const query = readQuery(params, { limit: LIMIT, limitMax: LIMIT_MAX, nowMs: place.nowMs });
   if ("faults" in query) return refuse(query.faults);
-  let count = 0;
-  let cursor: string | undefined;
-  for await (const page of pages(place, query.ok)) {
-    for (const found of page.found) {
-      if (count === 0 && json !== true) printHeader();
-      show(found, place, json === true);
-      count += 1;
+  await withIndex(place.dir, async (places) => {
+    let count = 0;
+    let cursor: string | undefined;
+    for await (const page of pages({ ...place, places }, query.ok)) {
+      for (const found of page.found) {
+        if (count === 0 && json !== true) printHeader();
+        show(found, place, json === true);
+        count += 1;
+      }
+      cursor = page.more || query.ok.order === "oldest" ? page.cursor : undefined;
     }
-    cursor = page.more || query.ok.order === "oldest" ? page.cursor : undefined;
-  }
-  if (count === 0) process.exitCode = EXIT.nothing;
-  if (cursor !== undefined) print.error(`go on with --cursor ${cursor}`);
+    if (count === 0) process.exitCode = EXIT.nothing;
+    if (cursor !== undefined) print.error(`go on with --cursor ${cursor}`);
+  });
 }
 
 function show({ line, entry }: Found, place: AuditPlace, isJson: boolean): void {
@@ -43,14 +45,19 @@ function show({ line, entry }: Found, place: AuditPlace, isJson: boolean): void 
   else printEntry(entry, place);
 }
 
+interface SearchPlace extends Pick<AuditPlace, "dir"> {
+  readonly places?: Places | undefined;
+}
+
 /** Page after page, until the query's limit or the end of the log. */
-export async function* pages(place: AuditPlace, query: Query): AsyncGenerator<Page, void> {
+export async function* pages(place: SearchPlace, query: Query): AsyncGenerator<Page, void> {
   const progress = new Progress();
   let [left, cursor]: [number, Cursor | undefined] = [query.limit, query.cursor];
   while (left > 0) {
     const limit = Math.min(left, PAGE_LINES);
     const page = await search({
       dir: place.dir,
+      places: place.places,
       query: { ...query, limit, cursor },
       pageBytesMax: PAGE_BYTES_MAX,
       mayGoOn: progress.heed,

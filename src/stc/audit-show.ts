@@ -2,7 +2,7 @@ import { escapeName } from "../audit/escape.ts";
 import type { Found } from "../audit/query-scan.ts";
 import { readTrail } from "../audit/query-trail.ts";
 import { parseLine, textOf } from "../audit/query-view.ts";
-import { auditPlace, EXIT, Progress, refuse } from "./audit-place.ts";
+import { auditPlace, EXIT, Progress, refuse, withIndex } from "./audit-place.ts";
 import { print, table } from "./output.ts";
 
 const ID = /^[\x21-\x7e]{1,128}$/;
@@ -16,8 +16,11 @@ export async function auditShow(
   if (place === undefined) return;
   if (!ID.test(id)) return refuse(["the id must be 1 to 128 printable characters"]);
   const progress = new Progress();
-  const trail = await readTrail({ dir: place.dir, id, mayGoOn: progress.heed });
-  progress.end();
+  const trail = await withIndex(place.dir, async (places) => {
+    const read = await readTrail({ dir: place.dir, id, places, mayGoOn: progress.heed });
+    progress.end();
+    return read;
+  });
   const lines = [...trail.journal, ...trail.calls].sort((one, other) => one.entry.timeMs - other.entry.timeMs);
   if (lines.length === 0) {
     print.error(`nothing in ${place.dir} carries the id ${id}`);

@@ -1,20 +1,23 @@
 import { StartupError } from "../core/errors.ts";
 import { assemble, type Parts } from "../wiring.ts";
+import { certificateNotes } from "./certificate-notes.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
 import { print } from "./output.ts";
 
+const UNSIGNED =
+  "audit.checkpointKeyFile is not set: the audit's chain shows damage, but who can write its directory can make it anew";
 const NOTHING = { tools: [], notRegistered: [], contracts: [], notes: [] } as const;
 
 /** `stc check`: everything that would keep the service from starting, at once. Exit 0 when it would start, else 78. */
 export async function check(options: ConfigurationOptions & { readonly json?: boolean }): Promise<void> {
   try {
-    const { config } = await configuration(options);
+    const { config, now } = await configuration(options);
     const parts = await assemble(config);
     await parts.close();
     const tools = parts.registry.list().map(({ tool }) => tool.name);
     const { notRegistered } = parts.loaded;
     const { contracts } = parts.report;
-    const notes = notesOf(parts);
+    const notes = [...notesOf(parts), ...certificateNotes(parts.grpc.certificates(), now)];
     if (options.json === true) return print.json({ ok: true, tools, notRegistered, contracts, notes, problems: [] });
     print.line(`ok: ${tools.length} tools`);
     for (const { system, sha256, isPinned } of contracts) {
@@ -29,10 +32,11 @@ export async function check(options: ConfigurationOptions & { readonly json?: bo
 }
 
 /** What starts, and may still not be what was meant. */
-function notesOf({ loaded, report }: Parts): readonly string[] {
+function notesOf({ loaded, report, checkpointKey }: Parts): readonly string[] {
   const fileOf = new Map(loaded.tools.map((tool) => [tool.name, loaded.origins.get(tool)]));
   const unpinned = report.contracts.filter(({ origin, isPinned }) => origin === "reflection" && !isPinned);
   return [
+    ...(checkpointKey === undefined ? [UNSIGNED] : []),
     ...unpinned.map(
       ({ system }) =>
         `systems.${system}: its contract comes by reflection and is not pinned: the service can change it; set contractSha256`,

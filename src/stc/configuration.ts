@@ -9,6 +9,8 @@ export interface ConfigurationOptions {
 
 export interface Configured {
   readonly config: Config;
+  /** Milliseconds since 1970, when it was read. */
+  readonly now: number;
   /** Starts what only development brings along; resolves to the function that stops it. */
   start(): Promise<() => Promise<void>>;
 }
@@ -44,14 +46,15 @@ export function environmentProblems(environment: Environment): readonly string[]
  */
 export async function configuration({ config, dev }: ConfigurationOptions): Promise<Configured> {
   const environment = processEnvironment();
+  const now = Date.now();
   const problems = environmentProblems(environment);
   if (problems.length > 0) throw new StartupError(problems);
   if (dev === true) {
     if (config !== undefined) throw new StartupError(["--dev and --config exclude each other"]);
     const { developmentStand } = await import("../dev/stand.ts");
-    return developmentStand(environment, Date.now());
+    return { ...(await developmentStand(environment, now)), now };
   }
   const file = config ?? environment["STC_CONFIG"];
   if (!file) throw new StartupError(["no configuration: set STC_CONFIG, give --config FILE, or --dev for development"]);
-  return { config: readConfigFile(file, environment), start: async () => async () => {} };
+  return { config: readConfigFile(file, environment), now, start: async () => async () => {} };
 }

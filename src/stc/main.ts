@@ -2,6 +2,7 @@
 import { Argument, Command, InvalidArgumentError } from "commander";
 import { StartupError } from "../core/errors.ts";
 import { auditCommands } from "./audit-commands.ts";
+import { auditEvidenceCommands } from "./audit-evidence-commands.ts";
 import { print } from "./output.ts";
 
 /** The longest lifetime of a token that a service accepts unless it is configured otherwise. */
@@ -117,7 +118,9 @@ client(mode, "end", "End a session, with its mode and what was approved for it")
   .argument("<session>")
   .action(async (session, options) => (await import("./mode.ts")).endSession(session, options));
 
-auditCommands(program.command("audit").description("Read the audit"), wholeNumber);
+const audit = program.command("audit").description("Read the audit");
+auditCommands(audit, wholeNumber);
+auditEvidenceCommands(audit);
 
 function duration(secondsMax: number): (text: string) => number {
   return (text) => {

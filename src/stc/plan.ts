@@ -6,7 +6,10 @@ import { print } from "./output.ts";
 
 const PLAN_TIMEOUT_MS = 30_000;
 
-/** `stc plan`: the exact argv or gRPC message of a call. Looks at what planning looks at, and runs nothing. */
+/**
+ * `stc plan`: the exact argv or gRPC message of a call, and the names of the metadata that would go with it: their values are
+ * secrets, or known only when somebody calls. Looks at what planning looks at, and runs nothing.
+ */
 export async function plan(
   tool: string,
   args: string,
@@ -26,11 +29,14 @@ export async function plan(
   }
 }
 
-async function makePlan({ registry }: Parts, name: string, args: unknown): Promise<ExecutionPlan> {
+async function makePlan({ registry, grpc }: Parts, name: string, args: unknown): Promise<ExecutionPlan> {
   const found = registry.list().find(({ tool }) => tool.name === name);
   if (found === undefined) throw new Error(`there is no tool ${name}`);
   const parsed = found.tool.input.safeParse(args);
-  if (parsed.success) return found.binding.plan(parsed.data, { signal: AbortSignal.timeout(PLAN_TIMEOUT_MS) });
+  if (parsed.success) {
+    const made = await found.binding.plan(parsed.data, { signal: AbortSignal.timeout(PLAN_TIMEOUT_MS) });
+    return made.kind === "grpc" ? { ...made, metadataKeys: grpc.metadataKeys(found.tool.target.system) } : made;
+  }
   throw new Error(
     parsed.error.issues.map(({ path, message }) => `${path.join(".") || "(arguments)"}: ${message}`).join("\n"),
   );

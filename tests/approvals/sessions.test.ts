@@ -67,6 +67,10 @@ test("a grant ends with its time, when it is revoked, and when a newer one takes
   await granted();
   const second = await store.findGrant(AGENT, KEY);
   expect(second?.id).not.toBe(first?.id);
+  expect(world.lines.slice(-2).map(({ type, id }) => [type, id])).toEqual([
+    ["grant.revoked", first?.id],
+    ["grant.created", second?.id],
+  ]);
   expect(await store.revokeGrant(first?.id ?? "", OPERATOR)).toBe(false);
   expect(await store.revokeGrant(second?.id ?? "", OPERATOR)).toBe(true);
   expect(await store.revokeGrant(second?.id ?? "", OPERATOR)).toBe(false);

@@ -15,13 +15,29 @@ afterEach(() => world.end());
 const LONG = { timeoutMs: 60_000 };
 const yes = (id: string) => ({ id, by: OPERATOR, decision: "approve" as const });
 
-test("APR-52: a decision at any moment around the wait ends it", async () => {
-  for (let turns = 0; turns < 40; turns += 1) {
+const TURNS = Array.from({ length: 80 }, (_, turns) => turns);
+
+async function turn(turns: number): Promise<void> {
+  for (let done = 0; done < turns; done += 1) await Promise.resolve();
+}
+
+test("APR-52: a decision at any moment after the beginning of the wait ends it", async () => {
+  for (const turns of TURNS) {
     const { id } = await askFor(store, { planDigest: `${turns}` });
     const waited = store.wait(id, LONG);
-    for (let turn = 0; turn < turns; turn += 1) await Promise.resolve();
+    await turn(turns);
     await store.decide(yes(id));
     expect(await waited).toMatchObject({ id, state: "approved" });
+  }
+});
+
+test("APR-52: a decision that is committed at any moment of the wait ends it", async () => {
+  for (const turns of TURNS) {
+    const { id } = await askFor(store, { planDigest: `${turns}` });
+    const decided = store.decide(yes(id));
+    await turn(turns);
+    expect(await store.wait(id, LONG)).toMatchObject({ id, state: "approved" });
+    await decided;
   }
 });
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
+import { CHAIN_BYTES_MAX } from "../../src/audit/chain.ts";
 import { type AuditEntry, LINE_BYTES_MAX, serializeEntry, stampEntry } from "../../src/audit/entry.ts";
 import { escapeName } from "../../src/audit/escape.ts";
 import { draftOf, entryOf } from "./support/open.ts";
@@ -47,8 +48,19 @@ describe("stampEntry", () => {
       count: 2,
     });
     const forged = { ...draft, timestamp: "forged", instance: "forged" };
-    const entry = stampEntry(forged, "2026-02-16T12:00:00.000Z", "test");
-    expect(entry).toStrictEqual({ ...draft, timestamp: "2026-02-16T12:00:00.000Z", instance: "test" });
+    const entry = stampEntry(forged, {
+      timestamp: "2026-02-16T12:00:00.000Z",
+      instance: "test",
+      id: "1",
+      intentSeq: 2,
+    });
+    expect(entry).toStrictEqual({
+      ...draft,
+      timestamp: "2026-02-16T12:00:00.000Z",
+      id: "1",
+      instance: "test",
+      intentSeq: 2,
+    });
     expect(Object.keys(entry)[0]).toBe("timestamp");
   });
 });
@@ -108,8 +120,9 @@ describe("serializeEntry", () => {
   });
 
   test("a line of exactly the bound is kept whole, one byte more is not", () => {
-    const room = LINE_BYTES_MAX - serializeEntry(withText("")).length;
-    expect(Buffer.byteLength(serializeEntry(withText("x".repeat(room))))).toBe(LINE_BYTES_MAX);
+    const bodyMax = LINE_BYTES_MAX - CHAIN_BYTES_MAX;
+    const room = bodyMax - serializeEntry(withText("")).length;
+    expect(Buffer.byteLength(serializeEntry(withText("x".repeat(room))))).toBe(bodyMax);
     expect(JSON.parse(serializeEntry(withText("x".repeat(room + 1)))).request.truncated).toBe(true);
   });
 

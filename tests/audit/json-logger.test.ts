@@ -7,6 +7,9 @@ import { createWorld, draftOf, MIDNIGHT, NOON, outcomes, playDisk, type World } 
 const CALLS = "2026-02-16.jsonl";
 const NEXT_DAY = "2026-02-17.jsonl";
 const HOUR = 3_600_000;
+const HASH = expect.stringMatching(/^[0-9a-f]{64}$/);
+/** Of a stream's first line. */
+const LINK = { seq: 0, prev: HASH, hash: HASH };
 
 let world: World;
 beforeEach(() => {
@@ -19,7 +22,7 @@ describe("what is written", () => {
     const log = world.open();
     expect(await log.append(draftOf("t-1"))).toEqual({ traceId: "t-1" } as never);
     const stamp = { timestamp: "2026-02-16T12:00:00.000Z", instance: "test" };
-    expect(world.lines(CALLS)).toEqual([{ ...draftOf("t-1"), ...stamp }]);
+    expect(world.lines(CALLS)).toEqual([{ ...draftOf("t-1"), ...stamp, ...LINK }]);
   });
 
   test("a stamp that the caller brings is not believed", async () => {
@@ -31,9 +34,9 @@ describe("what is written", () => {
 
   test("a journal line stands in the journal's file of the day", async () => {
     const log = world.open();
-    await log.journal({ type: "intent", traceId: "t-1" });
+    await log.journal({ type: "intent", traceId: "t-1", seq: 7, hash: "forged" });
     expect(world.lines(join("journal", CALLS))).toEqual([
-      { timestamp: "2026-02-16T12:00:00.000Z", type: "intent", traceId: "t-1", instance: "test" },
+      { timestamp: "2026-02-16T12:00:00.000Z", type: "intent", traceId: "t-1", instance: "test", ...LINK },
     ]);
     expect(fs.existsSync(join(world.dir, CALLS))).toBe(false);
   });

@@ -113,7 +113,7 @@ describe("the bounded queue", () => {
     while (log.hasRoom()) {
       waiting.push(log.append(draft));
     }
-    expect(waiting.length).toBe(Math.ceil(QUEUE_BYTES_MAX / 64_350));
+    expect(waiting.length).toBe(Math.ceil(QUEUE_BYTES_MAX / 64_530));
     expect((await outcomes([log.append(draft)]))[0]).toContain("bytes already wait");
     await gate.reached();
     gate.open();

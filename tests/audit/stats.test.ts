@@ -111,7 +111,7 @@ describe("comparison", () => {
 });
 
 describe("percentiles", () => {
-  test.each<[string, readonly number[], readonly [number?, number?, number?]]>([
+  test.each<[string, readonly number[], readonly [number | undefined, number | undefined, number | undefined]]>([
     ["of nothing", [], [undefined, undefined, undefined]],
     ["of one", [7], [7, 7, 7]],
     ["of a hundred", Array.from({ length: 100 }, (_, at) => at + 1), [50, 95, 99]],
@@ -121,7 +121,7 @@ describe("percentiles", () => {
   ])("%s", (_title, values, want) => {
     const durations = new Durations();
     for (const value of values) durations.add(value, 1);
-    expect(durations.percentiles([50, 95, 99])).toEqual([...want] as [number, number, number]);
+    expect(durations.percentiles([50, 95, 99])).toEqual(want);
   });
 
   test("are right to half a percent and keep few numbers, however many come", () => {

@@ -9,6 +9,7 @@ import { CUSTOMER_MASTER_PROTO_FOLDER } from "../../src/dev/customer-master.ts";
 import { KNOWN_CUSTOMERS } from "../../src/dev/customers.ts";
 import { DEVELOPMENT_SERVER_NAME } from "../../src/dev/make-certificates.ts";
 import { SafeToolCall } from "../../src/index.ts";
+import { gateFindings } from "./gate.ts";
 import type { Findings, Orders } from "./load.ts";
 import { issueBenchToken } from "./token.ts";
 
@@ -196,12 +197,15 @@ async function cliAddedMs(token: string): Promise<number> {
 async function main(): Promise<void> {
   const token = await issueBenchToken(folder);
   const { c64, c1AddedUs, rssMb: rss, rssGrowth } = await http(token);
+  const gate = await gateFindings(folder);
   const findings = {
     http_c64_ratio: c64,
     http_c1_added_us: c1AddedUs,
     fdatasync_us: fdatasyncUs(),
     grpc_ratio: await grpcRatio(token),
     cli_added_ms: await cliAddedMs(token),
+    gate_pass_us: gate.passUs,
+    gate_grant_us: gate.grantUs,
     rss_mb: rss,
     rss_second_half_ratio: rssGrowth,
   };
@@ -219,6 +223,8 @@ async function main(): Promise<void> {
     ["one write + fdatasync here", `${findings.fdatasync_us.toFixed(0)} µs`, ""],
     ["governed gRPC call against grpc-js alone, 32 in flight", findings.grpc_ratio.toFixed(2), "≥ 0.6"],
     ["governed command against Bun.spawn alone, added", `${findings.cli_added_ms.toFixed(2)} ms`, "≤ 1.5 ms"],
+    ["the gate, for a change that asks nobody", `${gate.passUs.toFixed(1)} µs`, "≤ 20 µs"],
+    ["the gate, for a call that a session's yes covers", `${gate.grantUs.toFixed(0)} µs`, "≤ 1000 µs"],
     ["memory after 100,000 calls", `${rss.toFixed(0)} MB`, "≤ 150 MB"],
     ["memory, second half against first", rssGrowth.toFixed(2), "flat"],
   ];

@@ -234,6 +234,7 @@ describe("a sound manifest", () => {
       gitDirectory: () => "/",
       setting: () => "x",
       path: () => "/x",
+      shellWorkspace: () => "/",
       has: () => false,
     };
     expect(factory.make(config).input.safeParse({ repo: "self" }).success).toBe(true);

@@ -14,7 +14,14 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   server: ["core", "proxy", "approvals", "audit"],
   stc: ["core", "proxy", "audit", "config.ts", "config-file.ts", "wiring.ts", "main.ts", "dev"],
   dev: ["core", "config.ts"],
-  "config.ts": ["core", "config-approvals.ts", "config-faults.ts", "config-grpc.ts", "config-platform.ts"],
+  "config.ts": [
+    "core",
+    "config-approvals.ts",
+    "config-faults.ts",
+    "config-grpc.ts",
+    "config-platform.ts",
+    "config-workspace.ts",
+  ],
   "config-file.ts": ["core", "config.ts"],
   "manifest-digest.ts": ["core"],
   "manifest-imports.ts": ["index.ts"],
@@ -37,7 +44,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 /** Packages by room; Node's own modules are judged by the powers. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   core: ["zod"],
-  "handlers/cli": ["zod"],
+  approvals: ["unbash", "zod"],
+  "handlers/cli": ["unbash", "zod"],
   "handlers/grpc": ["@grpc/grpc-js", "protobufjs", "cockatiel", "jose"],
   proxy: ["zod", "jose"],
   server: ["zod", "fastify", "prom-client"],
@@ -47,6 +55,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "config-approvals.ts": ["zod"],
   "config-grpc.ts": ["zod"],
   "config-platform.ts": ["zod"],
+  "config-workspace.ts": ["zod"],
   "config-faults.ts": ["zod"],
   "config-file.ts": ["yaml"],
   "platform-files.ts": ["yaml"],

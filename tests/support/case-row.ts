@@ -14,6 +14,7 @@ export const SITUATIONS = [
     "tool at its limit",
     "door at its limit",
   ],
+  ...["asking", "asking in a hurry", "questions lost"],
   ...["draining", "few lines for strangers", "audit deleted", "audit replaced", "audit failing"],
 ] as const;
 
@@ -51,6 +52,19 @@ const given = z.strictObject({
   /** Instead of `tool` and `args`: the bytes of the body. */
   body: z.union([part, z.array(part)]).optional(),
   send: z.enum(SEND_MODES).default("whole"),
+  /** A call before it: the same, but for what stands here. */
+  earlier: z
+    .strictObject({
+      tool: z.string().optional(),
+      args: members.optional(),
+      sub: z.string().optional(),
+      /** It is under way still when the row's call is sent. */
+      unanswered: z.boolean().default(false),
+      /** What became of the question that it asked; the row's call names it, in place of `$APPROVAL`. */
+      question: z.enum(["pending", "approved", "denied", "cancelled", "revoked", "used", "expired"]).optional(),
+    })
+    .optional(),
+  approval: z.string().optional(),
   /** Sends it again and again; what is wanted is wanted of the last answer. */
   times: z.int().min(1).default(1),
   /** Sends it until an answer has this code. */
@@ -66,7 +80,7 @@ const success = z.strictObject({
 
 const refusal = z.strictObject({
   http: z.int(),
-  status: z.enum(["denied", "error"]),
+  status: z.enum(["denied", "error", "pending"]),
   code: z.enum(codes),
   stage: z.enum(stages),
   message: z.string().min(1),
@@ -80,7 +94,7 @@ const refusal = z.strictObject({
 const other = z.strictObject({ http: z.int(), body: members.optional(), text: z.string().optional() });
 
 const audited = z.strictObject({
-  decision: z.enum(["ALLOWED", "DENIED", "ERROR"]),
+  decision: z.enum(["ALLOWED", "DENIED", "ERROR", "PENDING"]),
   caller: z.strictObject({
     sub: z.string(),
     permissions: z.array(z.string()).optional(),
@@ -91,7 +105,7 @@ const audited = z.strictObject({
   request: members.optional(),
   denial: z.strictObject({ details: members }).optional(),
   response: z.strictObject({ filteredFields: z.array(z.string()) }).optional(),
-  approval: z.strictObject({ by: z.string() }).optional(),
+  approval: z.strictObject({ by: z.string(), id: z.literal("$APPROVAL").optional() }).optional(),
   trace: members.optional(),
   /** Members that the line must not have. */
   absent: z.array(z.enum(["plan", "approval", "response", "denial", "error", "trace"])).default([]),

@@ -1,4 +1,4 @@
-import { mkdirSync, openSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { mkdirSync, openSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { SituationName } from "./case-row.ts";
 import { startJwksServer } from "./jwks-server.ts";
@@ -13,6 +13,8 @@ export interface Place {
   readonly auditDir: string;
   /** Brings the service into the situation; once, whichever row comes first. */
   ready(): Promise<void>;
+  /** Resolves when a call is under way. */
+  oneInFlight(): Promise<void>;
   /** What happens in the middle of sending, for the modes that have a middle. */
   between(): Promise<void>;
 }
@@ -34,6 +36,17 @@ interface Situation {
 
 const heldBy = (sub: string) => (house: House, name: SituationName) => house.holdOne(name, sub);
 
+const FORBIDDEN = {
+  name: "never-this",
+  when: { tool: "case_write_may_ask", args: { how: "yes" } },
+  verdict: "deny",
+  examples: { matches: [{ how: "yes" }], misses: [{ how: "no" }] },
+};
+
+function asking(name: string): Readonly<Record<string, unknown>> {
+  return { store: `sqlite://./${name}.sqlite`, rules: [FORBIDDEN] };
+}
+
 const TABLE: Readonly<Record<SituationName, Situation>> = {
   plain: { between: (house, name) => house.waitUntilOneIsInFlight(name) },
   "small door": { config: { server: { port: 0, bodyBytesMax: 2_048, requestTimeoutMs: 100, bodyKeysMax: 50 } } },
@@ -48,6 +61,12 @@ const TABLE: Readonly<Record<SituationName, Situation>> = {
     },
   },
   "tool at its limit": { prepare: heldBy("somebody-else") },
+  asking: { config: { approvals: asking("asking") } },
+  "asking in a hurry": { config: { approvals: { ...asking("hurry"), decideBySeconds: 1, sweepEverySeconds: 1 } } },
+  "questions lost": {
+    config: { approvals: asking("lost") },
+    prepare: async (house) => house.spoil("lost.sqlite"),
+  },
   draining: { between: (house, name) => house.drain(name) },
   "few lines for strangers": { config: { limits: { strangerLinesPerMinute: 5 } } },
   "audit deleted": { prepare: (house, name) => house.breakAudit(name, deleteDayFiles) },
@@ -89,6 +108,7 @@ export async function setStage(): Promise<Stage> {
         prepared ??= TABLE[name].prepare?.(house, name) ?? Promise.resolve();
         return prepared;
       },
+      oneInFlight: () => house.waitUntilOneIsInFlight(name),
       between: async () => TABLE[name].between?.(house, name),
     };
   };
@@ -200,6 +220,13 @@ class House {
       const listing = await this.#get(name, "/tools", { kind: "good", permissions: [] });
       return listing?.status === 200 ? undefined : true;
     });
+  }
+
+  /** As a disk would that lost its mind. */
+  spoil(file: string): void {
+    for (const path of [join(this.#world.folder, file), join(this.#world.folder, `${file}-wal`)]) {
+      writeFileSync(path, Buffer.alloc(statSync(path).size, "Z"));
+    }
   }
 
   async close(): Promise<void> {

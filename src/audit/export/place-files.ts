@@ -21,7 +21,7 @@ export interface ExportPlace {
 }
 
 /** Of every exporter that ever ran here. */
-export function readPlaces(dir: string): readonly ExportPlace[] {
+export function readExportPlaces(dir: string): readonly ExportPlace[] {
   const folder = join(dir, EXPORT_DIR);
   const names = fs.existsSync(folder) ? fs.readdirSync(folder).sort() : [];
   return names.flatMap((name) => {
@@ -31,12 +31,12 @@ export function readPlaces(dir: string): readonly ExportPlace[] {
   });
 }
 
-export function readPlace(dir: string, exporter: string, stream: Stream): ExportPlace {
+export function readExportPlace(dir: string, exporter: string, stream: Stream): ExportPlace {
   return { exporter, stream, position: readPosition(join(dir, EXPORT_DIR, `${exporter}.${stream}.json`)) };
 }
 
 /** Durable when it returns, and whole at every moment: it is written beside and moved into place. */
-export function writePlace(dir: string, { exporter, stream, position }: ExportPlace): void {
+export function writeExportPlace(dir: string, { exporter, stream, position }: ExportPlace): void {
   const folder = join(dir, EXPORT_DIR);
   makeDirectory(folder);
   const path = join(folder, `${exporter}.${stream}.json`);

@@ -5,7 +5,7 @@ import { daysIn, type Stream, streamDir } from "../query-days.ts";
 import { parseLine, textOf } from "../query-view.ts";
 import { dayOf } from "../time-range.ts";
 import { readLastLine } from "../torn-tail.ts";
-import { type ExportPlace, readPlaces } from "./place-files.ts";
+import { type ExportPlace, readExportPlaces } from "./place-files.ts";
 
 /** What was deleted, a line each: the chain of what is left begins behind it. */
 const RECORD_FILE = "pruned.jsonl";
@@ -70,7 +70,7 @@ export function pruneFiles(aged: readonly Aged[], { dir, nowMs }: PruneOptions):
 type Rule = (day: string, path: string, bytes: number) => string | undefined;
 
 function rulesOf({ dir, exporters = [] }: PruneOptions, stream: Stream): Rule {
-  const places = readPlaces(dir).filter((place) => place.stream === stream);
+  const places = readExportPlaces(dir).filter((place) => place.stream === stream);
   const missing = exporters
     .filter((exporter) => !places.some((place) => place.exporter === exporter))
     .map((exporter) => ({ exporter, stream, position: undefined }));

@@ -10,12 +10,15 @@ import { spawnFailed } from "./ending-spawn-failed.ts";
 import { TIMED_OUT } from "./ending-timed-out.ts";
 import type { Ending } from "./endings.ts";
 import { CALL_MARKER } from "./environment.ts";
+import { mergedOutput } from "./merged-output.ts";
 import { type Pipe, type PipeFault, readPipe } from "./pipe.ts";
 import { STDERR_HEAD_BYTES, statusOfStderr } from "./stderr-status.ts";
 import { killGroup, killStrays } from "./strays.ts";
 
 /** Bytes of stderr that end the child. */
 const STDERR_BYTES_MAX = 8_388_608;
+/** Bytes of stdout that end a child whose output is cut and not bounded. */
+const MERGED_BYTES_MAX = 67_108_864;
 /** The longest a timer can wait; it fires at once when asked for more. */
 const TIMER_MS_MAX = 2_147_483_647;
 /** How long a killed child may take to be gone. */
@@ -33,6 +36,8 @@ export interface ChildOrder {
   /** Unique to this child; its descendants carry it. */
   readonly marker: string;
   readonly stdoutBytesMax: number;
+  /** Whether stderr is part of the answer, in the order in which both come; `stdoutBytesMax` then cuts instead of ending the child. */
+  readonly mergesStderr?: boolean | undefined;
   /** Literals that tell what a failure means where the exit code cannot. */
   readonly stderrMeans: readonly StderrMeaning[];
   readonly timeoutMs: number;
@@ -44,6 +49,8 @@ export interface ChildResult {
   /** Whether the program ever ran. */
   readonly started: boolean;
   readonly stdout: Uint8Array;
+  /** Whether `stdout` is only the beginning of what it wrote. */
+  readonly truncated: boolean;
   /** How much it said on stderr. What it said is dropped: nobody may hand it on unlooked at. */
   readonly stderrBytes: number;
   /** What its stderr means by the order's literals. */
@@ -93,9 +100,12 @@ async function attend(child: Child, order: ChildOrder): Promise<ChildResult> {
   const halt = haltOf(child.pid);
   const disarm = arm(order, halt);
   const onFault = (fault: PipeFault) => halt.stop(endingOfFault(fault));
-  const out = readPipe(child.stdout, { keptBytesMax: order.stdoutBytesMax, bytesMax: order.stdoutBytesMax }, onFault);
+  const merged = order.mergesStderr === true ? mergedOutput(order.stdoutBytesMax) : undefined;
+  const onChunk = merged?.add;
+  const bytesMax = merged === undefined ? order.stdoutBytesMax : MERGED_BYTES_MAX;
+  const out = readPipe(child.stdout, { keptBytesMax: merged === undefined ? bytesMax : 0, bytesMax, onChunk }, onFault);
   const keptBytesMax = order.stderrMeans.length === 0 ? 0 : STDERR_HEAD_BYTES;
-  const err = readPipe(child.stderr, { keptBytesMax, bytesMax: STDERR_BYTES_MAX }, onFault);
+  const err = readPipe(child.stderr, { keptBytesMax, bytesMax: STDERR_BYTES_MAX, onChunk }, onFault);
   await Promise.race([child.exited, halt.stopped]);
   // What the child did before it was gone counts; what its pipes do afterwards is bounded by the grace alone.
   disarm();
@@ -103,7 +113,8 @@ async function attend(child: Child, order: ChildOrder): Promise<ChildResult> {
   return {
     ending: halt.ending() ?? endingOfExit(child),
     started: true,
-    stdout: out.text(),
+    stdout: merged?.bytes() ?? out.text(),
+    truncated: merged?.isTruncated() ?? false,
     stderrBytes: err.bytes(),
     stderrStatus: statusOfStderr(err.text(), order.stderrMeans),
     survivors,
@@ -181,7 +192,15 @@ function endingOfExit({ signalCode, exitCode }: Child): Ending {
 }
 
 function notStarted(ending: Ending): ChildResult {
-  return { ending, started: false, stdout: new Uint8Array(), stderrBytes: 0, stderrStatus: undefined, survivors: 0 };
+  return {
+    ending,
+    started: false,
+    stdout: new Uint8Array(),
+    truncated: false,
+    stderrBytes: 0,
+    stderrStatus: undefined,
+    survivors: 0,
+  };
 }
 
 async function within(work: Promise<unknown>, timeoutMs: number): Promise<boolean> {

@@ -20,6 +20,7 @@ import { isFreeTextSafe } from "./examples.ts";
 import { LOOKUP_BYTES_MAX, lookUp } from "./lookups.ts";
 import { type CliTool, cliTool } from "./manifest.ts";
 import { parseStdout } from "./parser.ts";
+import { shellAnswer, shellScene } from "./shell.ts";
 
 export interface CliHandlerOptions {
   /** Names to absolute binaries, resolved at load. No other program ever runs. */
@@ -53,6 +54,8 @@ interface CliPlan extends ExecutionPlan {
   readonly argv: readonly string[];
   readonly cwd: string;
   readonly environment: Readonly<Record<string, string>>;
+  /** Of a script alone. */
+  readonly timeoutMs?: number;
 }
 
 type Spawn = Pick<CliPlan, "command" | "argv" | "cwd" | "environment">;
@@ -91,6 +94,7 @@ export function cliHandler(options: CliHandlerOptions): Handler {
 
 interface SpawnLimits {
   readonly stdoutBytesMax: number;
+  readonly mergesStderr?: boolean;
   readonly stderrMeans: readonly StderrMeaning[];
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
@@ -104,6 +108,12 @@ function bind(tool: Tool, parts: Parts): Binding {
   const bound = cliTool(tool, parts.commands);
   // A large program takes a while: now, not at the first call.
   binarySha256(bound.command);
+  if (bound.cli.shell !== undefined) {
+    return {
+      plan: (input) => planShell(bound, parts, input),
+      run: (sealed, context) => runShell(bound, parts, { plan: sealed as CliPlan, context }),
+    };
+  }
   return {
     plan: (input, context) => plan(bound, parts, { input, context }),
     run: (sealed, context) => run(bound, parts, { plan: sealed as CliPlan, context }),
@@ -170,6 +180,24 @@ async function run(bound: CliTool, parts: Parts, { plan: sealed, context }: Runn
   if (!isAnswer(result, exitCodes)) throw refusalOf(tool, result, exitCodes);
   const exitCode = result.ending.kind === "exit" ? result.ending.code : 0;
   return parseStdout(result.stdout, { parse, textField, input: sealed["input"], exitCode });
+}
+
+function planShell(bound: CliTool, { pathVariable }: Parts, input: unknown): CliPlan {
+  const environment = declaredEnvironment(bound.cli.environment, input);
+  const { command } = bound;
+  const scene = shellScene(bound, { input, environment, pathVariable });
+  return { kind: "cli", command, commandSha256: binarySha256(command), ...scene };
+}
+
+async function runShell(bound: CliTool, parts: Parts, { plan: sealed, context }: Running): Promise<unknown> {
+  const { tool, options } = bound;
+  const { command, argv, cwd, environment, timeoutMs = tool.timeoutMs } = sealed;
+  if (sealed.kind !== "cli" || command !== bound.command) throw unbuildable("the plan is for another command");
+  const limits = {
+    ...{ stdoutBytesMax: tool.limits.outputBytesMax, mergesStderr: true, stderrMeans: [], signal: context.signal },
+    timeoutMs: Math.min(context.deadline - parts.now(), timeoutMs),
+  };
+  return shellAnswer(tool, await parts.spawn({ command, argv, cwd, environment, options }, limits));
 }
 
 /** A lookup's own no is an answer; a program that cannot run, or no time left, is not. */

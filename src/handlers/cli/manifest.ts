@@ -45,7 +45,7 @@ export function cliTool(tool: Tool, commands: ReadonlyMap<string, string>): CliT
     ...(typeof cli.environment === "function" ? [] : environmentFaults(cli.environment ?? {})),
     ...exitCodeFaults(cli.exitCodes ?? {}),
     ...stderrFaults(cli.stderrMeans ?? []),
-    ...parseFaults(parse, textField),
+    ...(cli.shell === undefined ? parseFaults(parse, textField) : []),
     ...exampleFaults(tool, freeText),
   ];
   if (command === undefined || faults.length > 0) throw new ManifestError(tool.name, faults);

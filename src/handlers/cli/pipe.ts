@@ -3,6 +3,8 @@ export interface PipeLimits {
   readonly keptBytesMax: number;
   /** Bytes that may come at all. */
   readonly bytesMax: number;
+  /** Is handed everything as it comes. */
+  readonly onChunk?: ((chunk: Uint8Array) => void) | undefined;
 }
 
 /** One output stream of a child, being read. */
@@ -22,7 +24,7 @@ export type PipeFault = { readonly kind: "bound" } | { readonly kind: "error"; r
 /** Reads a stream to its end within limits of our own: Bun's `maxBuffer` kills the direct child only. */
 export function readPipe(
   stream: ReadableStream<Uint8Array>,
-  { keptBytesMax, bytesMax }: PipeLimits,
+  { keptBytesMax, bytesMax, onChunk }: PipeLimits,
   onFault: (fault: PipeFault) => void,
 ): Pipe {
   const reader = stream.getReader();
@@ -34,6 +36,7 @@ export function readPipe(
     const room = keptBytesMax - bytes;
     if (room > 0) chunks.push(chunk.byteLength > room ? chunk.subarray(0, room) : chunk);
     bytes += chunk.byteLength;
+    onChunk?.(chunk);
   }
 
   async function read(): Promise<void> {

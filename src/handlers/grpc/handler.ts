@@ -6,6 +6,7 @@ import { type ChannelState, Channels } from "./channels.ts";
 import type { Contract, Method } from "./contract.ts";
 import type { Health } from "./health.ts";
 import type { ChannelState as Connectivity } from "./link.ts";
+import { metadataKeys } from "./metadata.ts";
 import type { Circuit } from "./resilience.ts";
 import { type CertificateEvent, CertificateRotation } from "./rotation.ts";
 import { inputSchemaFaults, outputSchemaFaults } from "./schema-faults.ts";
@@ -25,6 +26,13 @@ export interface SystemStatus {
   readonly certificateExpiresAt: string | null;
 }
 
+/** Of our own certificate at one system. */
+export interface CertificateExpiry {
+  readonly system: string;
+  /** Milliseconds since 1970. */
+  readonly notAfter: number;
+}
+
 export interface WatchOptions {
   /** Milliseconds since 1970. */
   readonly now: () => number;
@@ -34,6 +42,10 @@ export interface WatchOptions {
 export interface GrpcHandler extends Handler {
   /** The channels opened so far, for metrics. */
   states(): readonly ChannelState[];
+  /** Until when our own certificates are valid, of the systems that have one. */
+  certificates(): readonly CertificateExpiry[];
+  /** Names of the metadata that a call to this system carries, sorted; those that depend on the call end in `?`. */
+  metadataKeys(system: string): readonly string[];
   /** The contracts of all systems. */
   contracts(): readonly Contract[];
   /** Every system by name. Asks those that have a health service. */
@@ -148,6 +160,15 @@ export function grpcHandler({ systems: declared, sign, random = () => 0.5 }: Grp
       return new GrpcBinding(tool, { system, method: methodOf(tool, target, system), channels, target, sign });
     },
     states: () => channels.states(),
+    certificates: () =>
+      [...systems.keys()].flatMap((system) => {
+        const { clientCertificate } = channels.endpoint(system).reach;
+        return clientCertificate === null ? [] : [{ system, notAfter: clientCertificate.notAfter }];
+      }),
+    metadataKeys: (system) => {
+      const prepared = systems.get(system);
+      return prepared === undefined ? [] : metadataKeys(prepared.metadata, sign !== undefined);
+    },
     contracts: () => [...systems.values()].map(({ contract }) => contract),
     async status() {
       const rows = [...systems].map(async ([name, system]) => [name, await statusOf(system, channels)] as const);

@@ -46,6 +46,12 @@ function setText(metadata: Metadata, key: string, value: string): void {
   else metadata.set(`${key}-bin`, Buffer.from(value, "utf8"));
 }
 
+/** The names alone, sorted. One with `?` is sent where the request that came in had it. */
+export function metadataKeys(base: Metadata, isSigned: boolean): readonly string[] {
+  const own = ["x-caller-sub", "x-caller-iss", "x-tool", "x-trace-id", "traceparent?"];
+  return [...Object.keys(base.getMap()), ...own, ...(isSigned ? ["x-caller-assertion"] : [])].sort();
+}
+
 /**
  * What the service is told about a call of one tool: trace, caller and tool. Never the agent's token, nothing from its
  * arguments. What is the same in all calls of a caller is written once.

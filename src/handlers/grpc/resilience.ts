@@ -98,7 +98,12 @@ export class Resilience {
       return outcome;
     } catch (error) {
       if (!(error instanceof AttemptFailed)) throw error;
-      if (error.origin === "transport") await this.#tell(error);
+      if (error.origin === "transport") {
+        // At once: an answer that comes before the circuit has heard of this must be told to it, too.
+        this.#isTroubled = true;
+        this.#faults += 1;
+        await this.#tell(error);
+      }
       return { failed: error };
     }
   }

@@ -1,5 +1,4 @@
 import type { FastifyRequest } from "fastify";
-import type { Places as LookUp } from "../../audit/query.ts";
 import type { Params, Read } from "../../audit/query-params.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Caller } from "../../core/types.ts";
@@ -10,8 +9,6 @@ import type { Places } from "../places.ts";
 export interface AuditDoorOptions extends PeerLimits {
   /** The audit directory. No part of a request ever becomes part of a path. */
   readonly auditDir: string;
-  /** A look-up index, where there is one. */
-  readonly auditIndex?: LookUp | undefined;
   readonly callers: CallerContext;
   /** Milliseconds since 1970. */
   readonly clock: () => number;

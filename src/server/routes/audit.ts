@@ -9,6 +9,7 @@ import { DAY_MS } from "../../audit/time-range.ts";
 import { sendJson } from "../error-reply.ts";
 import { Places } from "../places.ts";
 import { AuditDoor, type AuditDoorOptions, checked, malformed, paramsOf } from "./audit-door.ts";
+import { AuditIndex } from "./audit-index.ts";
 import { auditTailRoute } from "./audit-tail.ts";
 
 const LIMIT = 100;
@@ -25,9 +26,14 @@ const ID = /^[\x21-\x7e]{1,128}$/;
 
 /** `GET /audit…`: for operators who hold `audit:read`. Every query is in the journal before it is answered. */
 export function auditRoutes(app: FastifyInstance, options: AuditDoorOptions): void {
-  const { auditDir: dir, auditIndex: places, clock } = options;
+  const { auditDir: dir, clock } = options;
   const queries = new Places(QUERIES);
   const door = new AuditDoor(options);
+  const index = new AuditIndex(dir);
+  app.addHook("onClose", (_app, done) => {
+    index.close();
+    done();
+  });
   auditTailRoute(app, { ...options, door });
 
   app.get("/audit", (request, reply) =>
@@ -35,7 +41,13 @@ export function auditRoutes(app: FastifyInstance, options: AuditDoorOptions): vo
       const params = paramsOf(request);
       const query = checked(readQuery(params, { limit: LIMIT, limitMax: LIMIT_MAX, nowMs: clock() }));
       await door.record(caller, "query", params);
-      const page = await search({ dir, query, places, pageBytesMax: PAGE_BYTES_MAX, mayGoOn: budget(clock) });
+      const page = await search({
+        dir,
+        query,
+        places: index.lend(),
+        pageBytesMax: PAGE_BYTES_MAX,
+        mayGoOn: budget(clock),
+      });
       const { more, cursor } = page;
       return sendLines(reply, { entries: page.found.map(({ line }) => line) }, { more, cursor });
     }),
@@ -48,7 +60,7 @@ export function auditRoutes(app: FastifyInstance, options: AuditDoorOptions): vo
       const { filter, earlierMs } = checked(readStatsRange(params, nowMs));
       await door.record(caller, "stats", params);
       const fromMs = filter.fromMs ?? Math.max(0, (filter.toMs ?? nowMs) - STATS_RANGE_MS);
-      const asked = { dir, places, filter: { ...filter, fromMs }, mayGoOn: budget(clock) };
+      const asked = { dir, places: index.lend(), filter: { ...filter, fromMs }, mayGoOn: budget(clock) };
       const counted = earlierMs === undefined ? await readStats(asked) : await compareStats({ ...asked, earlierMs });
       return sendJson(reply, 200, { from: new Date(fromMs).toISOString(), ...counted });
     }),
@@ -61,7 +73,7 @@ export function auditRoutes(app: FastifyInstance, options: AuditDoorOptions): vo
       if (!ID.test(id)) faults.push("the id must be 1 to 128 printable characters");
       if (faults.length > 0) throw malformed(faults);
       await door.record(caller, "show", { id });
-      const trail = await readTrail({ dir, id, places, mayGoOn: budget(clock) });
+      const trail = await readTrail({ dir, id, places: index.lend(), mayGoOn: budget(clock) });
       if (trail.calls.length + trail.journal.length === 0 && !trail.isPartial) return sendUnknown(reply);
       const lines = {
         entries: trail.calls.map(({ line }) => line),

@@ -72,6 +72,7 @@ export function configFor(directory: string): ToolConfig {
     gitDirectory: () => place.gitDir,
     setting: () => "",
     path: () => "",
+    shellWorkspace: () => place.workTree ?? place.gitDir,
     has: () => false,
   };
 }

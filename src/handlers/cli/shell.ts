@@ -1,0 +1,118 @@
+import { realpathSync, statSync } from "node:fs";
+import { isAbsolute, join, relative } from "node:path";
+import { Refusal } from "../../core/errors.ts";
+import type { Json, Tool } from "../../core/types.ts";
+import { tokenFault } from "./argv.ts";
+import type { ChildResult } from "./child.ts";
+import { refusalOf } from "./endings.ts";
+import { childEnvironment } from "./environment.ts";
+import type { CliTool } from "./manifest.ts";
+import { decode } from "./parser.ts";
+import { namedFiles } from "./shell-files.ts";
+import { plainText } from "./terminal-text.ts";
+
+/** The one form in which a script runs: no start-up files, and nothing behind `--` is an option. */
+const SHELL_ARGV = ["--noprofile", "--norc", "-c", "--"];
+
+/** Numbers of the signals, for the exit code that a shell would report: 128 and the number. */
+const SIGNALS: Readonly<Record<string, number>> = {
+  SIGHUP: 1,
+  SIGINT: 2,
+  SIGQUIT: 3,
+  SIGABRT: 6,
+  SIGKILL: 9,
+  SIGTERM: 15,
+};
+const SIGNAL_BASE = 128;
+const SIGNAL_UNKNOWN = 127;
+
+/** What a script's plan says beside command, argv and the program's hash. */
+export interface ShellScene {
+  readonly argv: readonly string[];
+  readonly cwd: string;
+  readonly environment: Readonly<Record<string, string>>;
+  readonly timeoutMs: number;
+  /** Hex SHA-256 of every file of the workspace that the script's words name, by its path from the workspace. */
+  readonly files: Readonly<Record<string, string>>;
+  /** Words that name more than can be hashed: folders, patterns, files that are too large or too many. */
+  readonly unhashed: readonly string[];
+  readonly [member: string]: Json;
+}
+
+export interface ShellPlanning {
+  readonly input: unknown;
+  readonly environment: Readonly<Record<string, string>>;
+  readonly pathVariable: string | undefined;
+}
+
+/**
+ * Where, with what and over which files a script will run.
+ *
+ * @throws {Refusal} TARGET_REFUSED when the working directory is missing or leaves the workspace
+ */
+export function shellScene({ cli, tool }: CliTool, { input, environment, pathVariable }: ShellPlanning): ShellScene {
+  const workspace = realDirectory(cli.shell?.workspace ?? "");
+  if (workspace === undefined) {
+    throw new Refusal("TARGET_UNAVAILABLE", "The workspace cannot be used.", {
+      cause: new Error("workspace.project is not a directory"),
+    });
+  }
+  const cwd = within(workspace, cli.cwd?.(input as never) ?? ".");
+  const argv = [...cli.argsBuilder(input as never, {} as never)];
+  const script = argv.at(-1);
+  const isForm = argv.length === SHELL_ARGV.length + 1 && SHELL_ARGV.every((token, at) => argv[at] === token);
+  if (!isForm || script === undefined || tokenFault(script) !== undefined) {
+    throw new Refusal("INTERNAL", "The command could not be built.", {
+      cause: new Error(`a shell is started as ${SHELL_ARGV.join(" ")} and one script`),
+    });
+  }
+  return {
+    argv,
+    cwd,
+    environment: childEnvironment({ emptyDirectory: workspace, pathVariable }, environment),
+    timeoutMs: Math.min(cli.shell?.timeoutMs?.(input as never) ?? tool.timeoutMs, tool.timeoutMs),
+    ...namedFiles(script, { workspace, cwd }),
+  };
+}
+
+/** The directory below the workspace that a relative path leads to, links followed. */
+function within(workspace: string, path: string): string {
+  const refuse = (status: string, message: string) =>
+    new Refusal("TARGET_REFUSED", message, { details: { status, fields: ["workingDir"] } });
+  if (isAbsolute(path)) throw refuse("INVALID_ARGUMENT", "The working directory must be relative to the workspace.");
+  const directory = realDirectory(join(workspace, path));
+  if (directory === undefined) throw refuse("NOT_FOUND", "The working directory does not exist in the workspace.");
+  const inside = relative(workspace, directory);
+  if (inside === ".." || inside.startsWith("../") || isAbsolute(inside)) {
+    throw refuse("INVALID_ARGUMENT", "The working directory must not leave the workspace.");
+  }
+  return directory;
+}
+
+function realDirectory(path: string): string | undefined {
+  try {
+    const real = realpathSync(path);
+    return isAbsolute(path) && statSync(real).isDirectory() ? real : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * How a script ended, as an answer: whatever its exit code, and however much it wrote. One that was ended by a signal has the
+ * exit code that a shell reports for it; so does one that wrote without end.
+ *
+ * @throws {Refusal} for a script that was cut off by the deadline or could not be run
+ */
+export function shellAnswer(tool: Tool, result: ChildResult): Json {
+  const exitCode = exitCodeOf(result);
+  if (exitCode === undefined) throw refusalOf(tool, result, {});
+  const truncated = result.truncated || result.ending.kind === "outputBound";
+  return { output: plainText(decode(result.stdout)), exitCode, truncated };
+}
+
+function exitCodeOf({ ending }: ChildResult): number | undefined {
+  if (ending.kind === "exit") return ending.code;
+  if (ending.kind === "outputBound") return SIGNAL_BASE + 9;
+  return ending.kind === "signal" ? SIGNAL_BASE + (SIGNALS[ending.signal] ?? SIGNAL_UNKNOWN) : undefined;
+}

@@ -1,0 +1,66 @@
+import type { Caller } from "../core/types.ts";
+
+/** Callers whose cancellations are remembered at once; beyond it, those that cancelled longest ago are forgotten. */
+const CALLERS_MAX = 10_000;
+const MINUTE_MS = 60_000;
+
+export interface CancellationLimit {
+  /** How many of one (issuer, subject) a minute, and at once. */
+  readonly perMinuteMax: number;
+  /** Milliseconds since 1970. */
+  readonly clock: () => number;
+}
+
+interface Level {
+  /** Cancellations that have not drained away yet. */
+  readonly count: number;
+  readonly at: number;
+}
+
+/**
+ * Counts the calls that one caller starts and abandons: each costs the target its work, and on a shared connection a storm of
+ * them makes the target's server drop everybody's calls. A bucket per caller, which drains evenly.
+ */
+export class Cancellations {
+  readonly #limit: CancellationLimit;
+  /** In the order of the last cancellation. */
+  readonly #levels = new Map<string, Level>();
+
+  constructor(limit: CancellationLimit) {
+    this.#limit = limit;
+  }
+
+  count(caller: Caller): void {
+    const key = keyOf(caller);
+    const at = this.#limit.clock();
+    const count = Math.min(this.#levelOf(key, at) + 1, this.#limit.perMinuteMax * 2);
+    this.#levels.delete(key);
+    this.#levels.set(key, { count, at });
+    if (this.#levels.size <= CALLERS_MAX) return;
+    const [oldest] = this.#levels.keys();
+    if (oldest !== undefined) this.#levels.delete(oldest);
+  }
+
+  /** How long until the caller may call again; 0 when it may. */
+  retryAfterMs(caller: Caller): number {
+    // Nearly nobody has cancelled anything.
+    if (this.#levels.size === 0) return 0;
+    const key = keyOf(caller);
+    const over = this.#levelOf(key, this.#limit.clock()) - this.#limit.perMinuteMax;
+    return over < 0 ? 0 : Math.floor((over * MINUTE_MS) / this.#limit.perMinuteMax) + 1;
+  }
+
+  #levelOf(key: string, now: number): number {
+    const level = this.#levels.get(key);
+    if (level === undefined) return 0;
+    // A clock that goes back drains nothing.
+    const drained = (Math.max(0, now - level.at) * this.#limit.perMinuteMax) / MINUTE_MS;
+    if (drained < level.count) return level.count - drained;
+    this.#levels.delete(key);
+    return 0;
+  }
+}
+
+function keyOf({ issuer, subject }: Caller): string {
+  return JSON.stringify([issuer, subject]);
+}

@@ -1,0 +1,124 @@
+import { BASE64, BASE64URL, classOf, EQUALS, HEX, isA, LINE_END, runEnd } from "./characters.ts";
+
+/** Base64 or hex of a text. */
+export interface Segment {
+  readonly start: number;
+  readonly end: number;
+  readonly text: string;
+}
+
+const BASE64_CHARS_MIN = 12;
+const HEX_CHARS_MIN = 12;
+
+/** Lines of wrapped base64 are at least this long. UTF-16 units. */
+const WRAPPED_CHARS_MIN = 40;
+
+/** Bytes by which a text is told from something else. */
+const SAMPLE_BYTES = 24;
+
+/** Of 16 bytes of text, as many can be read. */
+const READABLE_OF_16 = 13;
+
+const ENCODED = BASE64URL | BASE64;
+
+/** What a text's base64 and hex say, when it is text. A run is read as a whole, and from each `/` and `-` on which it could begin. */
+export function encodedSegments(text: string): readonly Segment[] {
+  const segments: Segment[] = [];
+  let at = 0;
+  while (at < text.length) {
+    if ((classOf(text.charCodeAt(at)) & ENCODED) === 0) {
+      at += 1;
+      continue;
+    }
+    const end = runEnd(text, at, ENCODED);
+    if (end - at >= BASE64_CHARS_MIN) readRun(text, at, { end: wrappedEnd(text, at, end), segments });
+    at = Math.max(end, segments.at(-1)?.end ?? 0);
+  }
+  return segments;
+}
+
+/** Where a run that is wrapped into lines ends. */
+function wrappedEnd(text: string, start: number, end: number): number {
+  if (end - start < WRAPPED_CHARS_MIN) return end;
+  let last = end;
+  while (isA(text, last, LINE_END)) {
+    const next = runEnd(text, last, LINE_END, last + 2);
+    const line = runEnd(text, next, BASE64URL | BASE64);
+    if (line === next || (line - next > end - start)) break;
+    last = line;
+    if (line - next < end - start) break;
+  }
+  return last;
+}
+
+interface Run {
+  readonly end: number;
+  readonly segments: Segment[];
+}
+
+function readRun(text: string, start: number, { end, segments }: Run): void {
+  let from = start;
+  while (end - from >= BASE64_CHARS_MIN) {
+    const found = decodeFrom(text, from, end);
+    if (found !== undefined) {
+      segments.push(found);
+      return;
+    }
+    from = nextStart(text, from, end);
+  }
+}
+
+/** Behind the next character that could as well stand before an encoded text. */
+function nextStart(text: string, from: number, end: number): number {
+  let at = from;
+  while (at < end && !"/-_+".includes(text[at] ?? "")) at += 1;
+  return at + 1;
+}
+
+function decodeFrom(text: string, from: number, end: number): Segment | undefined {
+  const hex = runEnd(text, from, HEX, end);
+  if (hex - from >= HEX_CHARS_MIN && !isA(text, hex, BASE64URL) && (hex - from) % 2 === 0) {
+    const decoded = readable(text, { start: from, end: hex, encoding: "hex" });
+    if (decoded !== undefined) return { start: from, end: hex, text: decoded };
+  }
+  const padded = runEnd(text, end, EQUALS, end + 2);
+  const decoded = readable(text, { start: from, end: padded, encoding: "base64" });
+  return decoded === undefined ? undefined : { start: from, end: padded, text: decoded };
+}
+
+interface Encoded {
+  readonly start: number;
+  readonly end: number;
+  readonly encoding: "hex" | "base64";
+}
+
+/** The text that was encoded; undefined when it was none. */
+function readable(text: string, { start, end, encoding }: Encoded): string | undefined {
+  if (encoding === "base64" && !mayBeText(text, start)) return undefined;
+  const sample = Buffer.from(text.slice(start, Math.min(end, start + SAMPLE_BYTES * 2)), encoding);
+  if (isUtf16(sample)) return Buffer.from(text.slice(start, end), encoding).toString("utf16le");
+  const seen = Math.min(sample.length, SAMPLE_BYTES);
+  let visible = 0;
+  for (let at = 0; at < seen; at += 1) if (isVisible(sample[at] ?? 0)) visible += 1;
+  if (seen === 0 || visible * 16 < seen * READABLE_OF_16) return undefined;
+  return Buffer.from(text.slice(start, end), encoding).toString("utf8");
+}
+
+/** The first of four characters of base64 holds six bits of the first byte: of ASCII text its highest bit is 0. */
+function mayBeText(text: string, start: number): boolean {
+  let high = 0;
+  for (let at = start; at < start + BASE64_CHARS_MIN; at += 4) if (!isA(text, at, FIRST_OF_ASCII)) high += 1;
+  return high < 2;
+}
+
+const FIRST_OF_ASCII = 0;
+
+function isVisible(byte: number): boolean {
+  return (byte >= 0x20 && byte < 0x7f) || byte === 0x0a || byte === 0x0d || byte === 0x09;
+}
+
+function isUtf16(bytes: Buffer): boolean {
+  if (bytes.length < 12) return false;
+  for (let at = 0; at + 1 < 12; at += 2) if (!isVisible(bytes[at] ?? 0) || bytes[at + 1] !== 0) return false;
+  return true;
+}

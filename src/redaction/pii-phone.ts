@@ -1,0 +1,103 @@
+import { type CountryCode, parsePhoneNumberFromString } from "libphonenumber-js/max";
+import { isA, LINE_END } from "./characters.ts";
+import type { DigitGroups } from "./digit-groups.ts";
+import { CERTAIN, LIKELY, type PiiFinding, POSSIBLE } from "./pii-finding.ts";
+
+/** Numbers the library is asked about in one text; further ones count by their shape alone. It takes 30 µs for one. */
+export const PHONE_CHECKS_MAX = 1_000;
+
+const DIGITS_MIN = 7;
+const DIGITS_MAX = 15;
+
+/** Where numbers without a country are looked up: beside a word that announces one, or, when strict, on their own. */
+const REGIONS: readonly CountryCode[] = [
+  "US",
+  "GB",
+  "DE",
+  "FR",
+  "ES",
+  "IT",
+  "NL",
+  "IN",
+  "BR",
+  "AU",
+  "ZA",
+  "CH",
+  "SE",
+  "PL",
+];
+
+/** What is left to ask; shared by all detectors of one text. */
+export interface PhoneBudget {
+  checks: number;
+}
+
+/** Of the groups that begin at `start`, the first of which may follow a `+` or a bracket. */
+export function findPhone(text: string, groups: DigitGroups, budget: PhoneBudget): PiiFinding | undefined {
+  if (groups.digits < DIGITS_MIN || groups.lineEnds > 0) return undefined;
+  const from = groups.starts[0] ?? 0;
+  const end = groups.ends.at(-1) ?? 0;
+  const hasBracket = text[from - 1] === "(";
+  const start = hasBracket ? from - 1 : from;
+  const plus = text[start - 1] === "+" ? start - 1 : start;
+  if (plus < start) return isForeign(text, { start: plus, end, digits: groups.digits }, budget);
+  return isNorthAmerican(text, groups, hasBracket)
+    ? { rule: "PHONE", start, end, confidence: LIKELY }
+    : national(text, { start, end }, { groups, budget });
+}
+
+interface Candidate {
+  readonly start: number;
+  readonly end: number;
+  readonly digits: number;
+}
+
+/** With a `+`: valid, or at least as long as its country's numbers are. In a diff, a `+` may stand for an added line. */
+function isForeign(text: string, { start, end, digits }: Candidate, budget: PhoneBudget): PiiFinding | undefined {
+  if (digits > DIGITS_MAX || text[start + 1] === "0") return undefined;
+  const found = { rule: "PHONE", start, end, confidence: CERTAIN };
+  if (budget.checks <= 0) return digits > 8 ? found : undefined;
+  budget.checks -= 1;
+  const number = parsePhoneNumberFromString(text.slice(start, end));
+  if (number?.isValid() === true) return found;
+  const mayBeAdded = start === 0 || isA(text, start - 1, LINE_END);
+  return number?.isPossible() === true && digits > 9 && !mayBeAdded ? { ...found, confidence: LIKELY } : undefined;
+}
+
+/** `(415) 555-2671`, `415-555-2671`, `1-415-555-2671`; not with blanks alone. */
+function isNorthAmerican(
+  text: string,
+  { starts, ends, digits, separators }: DigitGroups,
+  hasBracket: boolean,
+): boolean {
+  const sizes = starts.map((start, index) => (ends[index] ?? 0) - start);
+  const [first, ...others] = sizes;
+  const body = first === 1 && text[starts[0] ?? 0] === "1" ? others : sizes;
+  if (body.join(",") !== "3,3,4" || digits > 11) return false;
+  const at = starts.length - 3;
+  const codes = [text[starts[at] ?? 0] ?? "", text[starts[at + 1] ?? 0] ?? ""];
+  if (codes.some((code) => code < "2")) return false;
+  return (
+    hasBracket || ["--", "..", "---", "- -", ") -", ")-"].includes(separators) || /^[-. ]?[-.][-.]$/.test(separators)
+  );
+}
+
+function national(
+  text: string,
+  at: { readonly start: number; readonly end: number },
+  { groups, budget }: { groups: DigitGroups; budget: PhoneBudget },
+): PiiFinding | undefined {
+  if (text[at.start] !== "0" || groups.starts.length < 2 || groups.digits > 12 || groups.digits < 9) return undefined;
+  if (groups.starts.some((start, index) => (groups.ends[index] ?? 0) - start < 2)) return undefined;
+  return isPhoneIn(text.slice(at.start, at.end), budget) ? { rule: "PHONE", ...at, confidence: POSSIBLE } : undefined;
+}
+
+/** Beside a word that announces one: whatever could be a number in one of the regions. */
+export function isPhoneIn(candidate: string, budget: PhoneBudget): boolean {
+  for (const region of REGIONS) {
+    if (budget.checks <= 0) return true;
+    budget.checks -= 1;
+    if (parsePhoneNumberFromString(candidate, region)?.isValid() === true) return true;
+  }
+  return false;
+}

@@ -1,0 +1,54 @@
+/** A code point's entry: not asked yet, nothing visible, or several characters. */
+const UNKNOWN = 0;
+const NOTHING = 1;
+const SEVERAL = 2;
+
+const BMP_POINTS = 0x10000;
+
+/** By code point of the basic plane, filled as it is asked. A cache: the answers never change. */
+const PLAIN = new Uint16Array(BMP_POINTS);
+
+const INVISIBLE = /^[\p{Cf}\p{Cc}\p{Default_Ignorable_Code_Point}]$/u;
+const DIGIT = /^\p{Nd}$/u;
+const BLANK = /^\p{Zs}$/u;
+
+/**
+ * What a character is to a reader: its compatibility form (NFKC), ASCII digits for those of other scripts, a plain blank for
+ * all blanks, nothing when it cannot be seen. `point` is above ASCII, or a control character.
+ */
+export function plainForm(point: number): string {
+  if (point >= BMP_POINTS) return compute(point);
+  const known = PLAIN[point] ?? UNKNOWN;
+  if (known === NOTHING) return "";
+  if (known > SEVERAL) return String.fromCharCode(known);
+  const form = compute(point);
+  PLAIN[point] = entryOf(form);
+  return form;
+}
+
+function entryOf(form: string): number {
+  if (form.length === 0) return NOTHING;
+  return form.length === 1 ? form.charCodeAt(0) : SEVERAL;
+}
+
+function compute(point: number): string {
+  if (point >= 0xd800 && point <= 0xdfff) return "\ufffd";
+  const character = String.fromCodePoint(point);
+  if (INVISIBLE.test(character)) return "";
+  if (BLANK.test(character)) return " ";
+  if (point === 0x2028 || point === 0x2029 || point === 0x85) return "\n";
+  if (DIGIT.test(character)) return digitOf(point);
+  if (DASHES.has(point)) return "-";
+  return character.normalize("NFKC");
+}
+
+const DASHES: ReadonlySet<number> = new Set([0x2010, 0x2011, 0x2012, 0x2013, 0x2014, 0x2015, 0x2212, 0xfe58, 0xfe63, 0xff0d, 0x2043]);
+
+/** Digits of a script stand in tens: how many of them come before this one. */
+function digitOf(point: number): string {
+  const compatible = String.fromCodePoint(point).normalize("NFKC");
+  if (compatible >= "0" && compatible <= "9") return compatible;
+  let before = 0;
+  while (DIGIT.test(String.fromCodePoint(point - before - 1))) before += 1;
+  return String(before % 10);
+}

@@ -1,0 +1,41 @@
+import type { Command } from "commander";
+
+const DIR = ["--dir <directory>", "audit directory (default: STC_AUDIT_DIR, else ./audit-logs)"] as const;
+const KEY = "public key of the checkpoints: a PEM file or a verifier key; may be given again";
+
+/** The commands that show whether the log can be believed. */
+export function auditEvidenceCommands(audit: Command): void {
+  audit
+    .command("verify")
+    .description("Check the log: the first changed, missing, added or moved line of each stream")
+    .option(...DIR)
+    .option("--key <file>", KEY, collect, [])
+    .option("--from <day>", "begin with this day (checks the chain alone)")
+    .option("--to <day>", "end with this day")
+    .option("--json", "for programs")
+    .action(async (options) => (await import("./audit-verify.ts")).auditVerify(options));
+  audit
+    .command("prove")
+    .description("Print a proof, to be checked without the log, that a call stands in it")
+    .argument("<id>", "trace id, or id of the line")
+    .option(...DIR)
+    .action(async (id, options) => (await import("./audit-prove.ts")).auditProve(id, options));
+  audit
+    .command("verify-proof")
+    .description("Check a proof; needs no log")
+    .argument("<file>")
+    .requiredOption("--key <file>", KEY, collect, [])
+    .option("--json", "for programs")
+    .action(async (file, options) => (await import("./audit-prove.ts")).auditVerifyProof(file, options));
+  audit
+    .command("keys")
+    .description("Make the key that signs checkpoints, or print its public half")
+    .option("--new <file>", "write a fresh private key there (audit.checkpointKeyFile)")
+    .option("--key <file>", "show the public half of this key")
+    .option("--dir <directory>", "and the verifier keys of this log's streams")
+    .action(async (options) => (await import("./audit-keys.ts")).auditKeys(options));
+}
+
+function collect(value: string, before: readonly string[]): readonly string[] {
+  return [...before, value];
+}

@@ -1,0 +1,78 @@
+import { join } from "node:path";
+import { openApprovals } from "../../src/approvals/approvals.ts";
+import { createRiskRules } from "../../src/approvals/risk.ts";
+import { readConfig } from "../../src/config.ts";
+import { mint, type Planned } from "../../src/core/evidence.ts";
+import type { Tool } from "../../src/core/types.ts";
+import { type ApprovalGate, type Asking, createApprovalGate } from "../../src/proxy/approval-gate.ts";
+import { CallScope } from "../../src/proxy/call-scope.ts";
+import { changing } from "./tools/changing.ts";
+
+const ROUNDS = { pass: 20_000, grant: 500 } as const;
+const SESSION = "sid:bench";
+const BY = { issuer: "https://bench/people", subject: "alice" };
+
+export interface GateFindings {
+  /** A change that its manifest lets through: risk rules and every step before it. */
+  readonly passUs: number;
+  /** A call that a yes for the session covers: the store is asked. */
+  readonly grantUs: number;
+}
+
+/** What the gate adds to a call, at the median. */
+export async function gateFindings(folder: string): Promise<GateFindings> {
+  const { approvals: limits } = readConfig(
+    { tools: [changing], audit: { dir: folder }, jwt: { issuers: [{ issuer: "https://bench", publicKey: "-" }] } },
+    { folder, environment: {}, origin: "bench" },
+  );
+  const store = await openApprovals({
+    url: `sqlite://${join(folder, "gate.sqlite")}`,
+    now: Date.now,
+    newId: () => crypto.randomUUID(),
+    newToken: () => crypto.randomUUID(),
+    journal: async () => {},
+    limits,
+  });
+  const rules = createRiskRules({ rules: [] });
+  const gate = createApprovalGate({
+    approvals: store,
+    assess: (call) => rules.assess(call),
+    mode: "default",
+    callbackTimeoutMs: 1_000,
+    filterSecrets: (text) => text,
+    newId: () => crypto.randomUUID(),
+  });
+  const scope = new CallScope({ timeoutMs: 600_000, now: Date.now });
+  const asking: Asking = {
+    request: { tool: changing.name, args: {}, authorization: undefined, source: "bench" },
+    traceId: "bench",
+    scope,
+    replan: () => Promise.reject(new Error("not asked for")),
+  };
+  const quiet = plannedCall(changing, "quiet");
+  const loud = plannedCall(changing, "loud");
+  const asked: unknown = await Promise.resolve(gate.approve(loud, asking)).catch((refusal: unknown) => refusal);
+  const { details } = asked as { readonly details: { readonly approval: { readonly id: string } } };
+  await store.decide({ id: details.approval.id, by: BY, decision: "approve", scope: "session" });
+  const passUs = await medianUs(ROUNDS.pass, () => gate.approve(quiet, asking));
+  const grantUs = await medianUs(ROUNDS.grant, () => gate.approve(loud, asking));
+  scope.close();
+  await store.close();
+  return { passUs, grantUs };
+}
+
+function plannedCall(tool: Tool, how: string): Planned {
+  const caller = { issuer: "https://bench", subject: "a", permissions: [], actors: [], session: SESSION, expiresAt: 0 };
+  const plan = { kind: "inline", input: { how } } as const;
+  return mint<Planned>({ tool, caller, input: { how }, plan, digest: how.padEnd(64, "0") } as unknown as Planned);
+}
+
+async function medianUs(rounds: number, work: () => ReturnType<ApprovalGate["approve"]>): Promise<number> {
+  const times: number[] = [];
+  for (let round = 0; round < rounds; round += 1) {
+    const at = performance.now();
+    await work();
+    times.push((performance.now() - at) * 1_000);
+  }
+  return times.sort((a, b) => a - b)[rounds >> 1] ?? Number.NaN;
+}

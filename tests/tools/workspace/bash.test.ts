@@ -1,0 +1,189 @@
+import { describe, expect, test } from "bun:test";
+import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { canonicalJson, sha256Hex } from "../../../src/core/digest.ts";
+import { gone, pidIn, refusalFrom } from "../../handlers/cli/stand.ts";
+import { bashStand } from "./stand.ts";
+
+const LIMITS = { depthMax: 8, nodesMax: 10_000, bytesMax: 1_048_576 };
+const digestOf = (plan: unknown): string => sha256Hex(canonicalJson(plan, LIMITS));
+
+describe("what a command answers", () => {
+  const stand = bashStand();
+  test.each([
+    ["its output", "echo hello", { output: "hello\n", exitCode: 0, truncated: false }],
+    ["any exit code", "exit 3", { output: "", exitCode: 3, truncated: false }],
+    ["standard error too", "echo out; echo err >&2", { exitCode: 0, truncated: false }],
+    ["an error of bash itself", "if", { exitCode: 2, truncated: false }],
+    ["a signal as a shell reports it", "kill -KILL $$", { output: "", exitCode: 137, truncated: false }],
+    ["no input", "cat; echo end", { output: "end\n", exitCode: 0, truncated: false }],
+    ["no colours", "printf '\\033[31mred\\033[0m'", { output: "red", exitCode: 0, truncated: false }],
+    ["its home is the workspace", "cd && pwd", { output: `${stand.workspace}\n`, exitCode: 0 }],
+    ["options behind -- are text", "-x", { exitCode: 127 }],
+  ])("%s", async (_title, command, want) => {
+    expect(await stand.call({ command })).toMatchObject(want);
+  });
+
+  test("both streams are in the output", async () => {
+    const { output } = (await stand.call({ command: "echo out; echo err >&2" })) as { output: string };
+    expect(output.trim().split("\n").sort()).toEqual(["err", "out"]);
+  });
+
+  test("only the environment of the list", async () => {
+    const { output } = (await stand.call({ command: "env | cut -d= -f1 | sort" })) as { output: string };
+    expect(output.trim().split("\n")).toEqual(
+      ["HOME", "LANG", "LC_ALL", "NO_COLOR", "PATH", "PWD", "SHLVL", "STC_CALL_ID", "TERM", "TZ", "_"].sort(),
+    );
+  });
+
+  test("output over the bound is cut, and says so", async () => {
+    const bound = stand.tool.limits.outputBytesMax;
+    const answer = (await stand.call({ command: `head -c ${bound + 1} /dev/zero | tr '\\0' x; exit 4` })) as {
+      output: string;
+    };
+    expect(answer).toMatchObject({ exitCode: 4, truncated: true });
+    expect(answer.output.length).toBe(bound);
+  });
+
+  test("output of exactly the bound is whole", async () => {
+    const bound = stand.tool.limits.outputBytesMax;
+    const answer = (await stand.call({ command: `head -c ${bound} /dev/zero | tr '\\0' x` })) as { output: string };
+    expect(answer).toMatchObject({ exitCode: 0, truncated: false });
+    expect(answer.output.length).toBe(bound);
+  });
+
+  test("output without end is ended", async () => {
+    expect(await stand.call({ command: "yes" })).toMatchObject({ exitCode: 137, truncated: true });
+  });
+});
+
+describe("time", () => {
+  test("a command that takes too long is ended with all that it started", async () => {
+    const stand = bashStand();
+    const plan = await stand.plan({ command: "sleep 60 & echo $! > pid; wait", timeoutMs: 300 });
+    const refusal = await refusalFrom(stand.run(plan));
+    expect(refusal).toMatchObject({ code: "OUTCOME_UNKNOWN" });
+    await gone(await pidIn(join(stand.workspace, "pid")));
+  });
+
+  test("the call's own deadline counts when it is shorter", async () => {
+    const stand = bashStand();
+    const plan = await stand.plan({ command: "sleep 60" });
+    expect(await refusalFrom(stand.run(plan, { deadline: 200 }))).toMatchObject({ code: "OUTCOME_UNKNOWN" });
+  });
+});
+
+describe("the working directory", () => {
+  const stand = bashStand();
+  const outside = bashStand().workspace;
+  mkdirSync(join(stand.workspace, "sub/deep"), { recursive: true });
+  symlinkSync(outside, join(stand.workspace, "leaves"));
+  symlinkSync("sub", join(stand.workspace, "stays"));
+  writeFileSync(join(stand.workspace, "file"), "");
+
+  test.each([
+    ["none", undefined, ""],
+    [".", ".", ""],
+    ["a folder", "sub/deep", "/sub/deep"],
+    ["a link that stays inside", "stays", "/sub"],
+  ])("%s", async (_title, workingDir, want) => {
+    const args = workingDir === undefined ? { command: "pwd -P" } : { command: "pwd -P", workingDir };
+    expect(await stand.call(args)).toMatchObject({ output: `${stand.workspace}${want}\n` });
+  });
+
+  test.each([
+    ["a link that leaves", "leaves", "INVALID_ARGUMENT"],
+    ["nothing", "missing", "NOT_FOUND"],
+    ["a file", "file", "NOT_FOUND"],
+  ])("%s is refused while planning", async (_title, workingDir, status) => {
+    const refusal = await refusalFrom(stand.plan({ command: "pwd", workingDir }));
+    expect(refusal).toMatchObject({ code: "TARGET_REFUSED", details: { status, fields: ["workingDir"] } });
+  });
+
+  test.each(["..", "../x", "sub/../..", "/etc", "-x", "a//b", "a\0b", "~", "$HOME", "sub/", "x".repeat(1_025)])(
+    "%j is refused by the schema",
+    (workingDir) => {
+      expect(stand.tool.input.safeParse({ command: "pwd", workingDir }).success).toBe(false);
+    },
+  );
+});
+
+describe("the plan", () => {
+  test("is the whole of what will run", async () => {
+    const { plan, workspace } = bashStand();
+    expect(await plan({ command: "ls" })).toMatchObject({
+      kind: "cli",
+      argv: ["--noprofile", "--norc", "-c", "--", "ls"],
+      cwd: workspace,
+      environment: { HOME: workspace, TERM: "dumb" },
+      files: {},
+      unhashed: [],
+      timeoutMs: 30_000,
+    });
+  });
+
+  test.each([
+    ["a word", "cat f.txt"],
+    ["in quotes", "cat 'f'\".txt\""],
+    ["in a script inside", "bash -c 'cat f.txt'"],
+    ["behind cd", "cd sub && cat ../f.txt"],
+    ["in a redirection", "wc -l < f.txt"],
+    ["in an assignment", "x=f.txt; cat $x"],
+    ["as an option's value", "grep --file=f.txt x"],
+    ["in a here-document", "sh <<E\ncat f.txt\nE"],
+    ["in a substitution", 'echo "$(cat ./f.txt)"'],
+    ["from the home", "cat ~/f.txt"],
+    ["below a folder that is entered", "cd sub; cat g.txt"],
+  ])("changes with a file that the command names: %s", async (_title, command) => {
+    const { plan, workspace } = bashStand();
+    mkdirSync(join(workspace, "sub"));
+    writeFileSync(join(workspace, "f.txt"), "before");
+    writeFileSync(join(workspace, "sub/g.txt"), "before");
+    const before = digestOf(await plan({ command }));
+    expect(digestOf(await plan({ command }))).toBe(before);
+    writeFileSync(join(workspace, command.includes("g.txt") ? "sub/g.txt" : "f.txt"), "after!");
+    expect(digestOf(await plan({ command }))).not.toBe(before);
+  });
+
+  test("changes when a file that it names comes into being", async () => {
+    const { plan, workspace } = bashStand();
+    const before = digestOf(await plan({ command: "sh run.sh" }));
+    writeFileSync(join(workspace, "run.sh"), "echo");
+    expect(digestOf(await plan({ command: "sh run.sh" }))).not.toBe(before);
+  });
+
+  test("holds nothing of files outside, also through a link", async () => {
+    const { plan, workspace } = bashStand();
+    const outside = bashStand().workspace;
+    writeFileSync(join(outside, "secret"), "x");
+    symlinkSync(join(outside, "secret"), join(workspace, "link"));
+    expect(await plan({ command: `cat link ${outside}/secret /etc/passwd` })).toMatchObject({ files: {} });
+  });
+
+  test("says what it cannot hash: folders, patterns, too many files", async () => {
+    const { plan, workspace } = bashStand();
+    mkdirSync(join(workspace, "sub"));
+    const names = Array.from({ length: 70 }, (_, index) => `f${index}`);
+    for (const name of names) writeFileSync(join(workspace, name), name);
+    const { files, unhashed } = (await plan({ command: `cat sub *.md ${names.join(" ")}` })) as {
+      files?: unknown;
+      unhashed?: unknown;
+    };
+    expect(Object.keys(files as object)).toHaveLength(64);
+    expect(unhashed).toEqual(expect.arrayContaining(["sub/", "*.md"]));
+    expect((unhashed as readonly string[]).length).toBe(8);
+  });
+
+  test("waits for no pipe", async () => {
+    const { plan, call } = bashStand();
+    await call({ command: "mkfifo p" });
+    expect(await plan({ command: "cat p" })).toMatchObject({ files: {} });
+  });
+
+  test("comes about whatever the command says", async () => {
+    const { plan } = bashStand();
+    for (const command of ["if", "'", "$(", "a".repeat(8_000), "((((((((", "<<<", "\u202e", "${", "`".repeat(99)]) {
+      expect(await plan({ command })).toMatchObject({ kind: "cli" });
+    }
+  });
+});

@@ -1,0 +1,50 @@
+import { z } from "zod";
+import type { ToolConfig } from "../../../src/core/define-tool.ts";
+import type { ExecutionPlan, Tool } from "../../../src/core/types.ts";
+import { cliHandler } from "../../../src/handlers/cli/handler.ts";
+import { bash } from "../../../tools/workspace/bash.ts";
+import { temporaryDirectory } from "../../handlers/cli/temporary-directory.ts";
+
+const BASH = Bun.which("bash") ?? "/bin/bash";
+
+/** What the configuration would offer with this workspace. */
+export function configFor(workspace: string): ToolConfig {
+  return {
+    oneOf: () => z.enum(["none"]),
+    sample: () => "",
+    repository: () => "",
+    gitDirectory: () => "",
+    setting: () => "",
+    path: () => "",
+    shellWorkspace: () => workspace,
+    has: () => false,
+  };
+}
+
+export interface BashStand {
+  readonly workspace: string;
+  readonly tool: Tool;
+  plan(args: Readonly<Record<string, unknown>>): Promise<ExecutionPlan>;
+  run(plan: ExecutionPlan, options?: { readonly deadline?: number; readonly signal?: AbortSignal }): Promise<unknown>;
+  call(args: Readonly<Record<string, unknown>>): Promise<unknown>;
+}
+
+const caller = { issuer: "https://idp.test", subject: "agent", permissions: [], actors: [], expiresAt: 0 };
+
+/** The shipped tool over a fresh workspace, parsed, planned, run and parsed again as the road does. The clock stands at 0. */
+export function bashStand(workspace: string = temporaryDirectory()): BashStand {
+  const tool = bash.make(configFor(workspace));
+  const handler = cliHandler({
+    commands: new Map([["bash", BASH]]),
+    emptyDirectory: temporaryDirectory(),
+    now: () => 0,
+    newId: () => crypto.randomUUID(),
+  });
+  const binding = handler.bind(tool);
+  const idle = new AbortController().signal;
+  const plan = async (args: Readonly<Record<string, unknown>>) =>
+    binding.plan(tool.input.parse(args), { signal: idle });
+  const run: BashStand["run"] = async (sealed, { deadline = 20_000, signal = idle } = {}) =>
+    tool.output.parse(await binding.run(sealed, { signal, deadline, traceId: "trace", caller }));
+  return { workspace, tool, plan, run, call: async (args) => run(await plan(args)) };
+}
