@@ -1,5 +1,5 @@
 import type { Hash } from "node:crypto";
-import { type ChainHead, genesisOf, type Link, logIdOf, ownHash, readLink, type StreamName } from "./chain.ts";
+import { type ChainHead, followingHash, genesisOf, type Link, logIdOf, readLink, type StreamName } from "./chain.ts";
 import { leafHash, MerkleTree } from "./merkle-tree.ts";
 
 /** What the next line must say. */
@@ -57,22 +57,27 @@ export class ChainWalk {
 
   /** Whether the line follows the one before. Lines without a link may stand before the chain's first line only. */
   take(bytes: Buffer, from: number, to: number): boolean {
-    const link = readLink(bytes, from, to);
-    const isFirst = this.#expected === undefined;
-    if (link === undefined && isFirst) {
+    const expected = this.#expected ?? this.#first(bytes, from, to);
+    if (expected === undefined) {
       this.linesBefore += 1;
       this.#genesis?.update(bytes.subarray(from, to)).update("\n");
       return true;
     }
-    const { seq, prev } = (isFirst ? (this.expected ?? link) : this.#expected) ?? {};
-    this.isBroken =
-      link === undefined || link.seq !== seq || link.prev !== prev || ownHash(bytes, from, to) !== link.hash;
-    if (this.isBroken || link === undefined) {
+    const { seq, prev } = expected;
+    const hash = followingHash(bytes, { from, to, seq, prev });
+    if (hash === undefined) {
+      this.isBroken = true;
       return false;
     }
-    this.#step(link);
+    this.#step({ seq, prev, hash });
     this.tree?.append(leafHash(bytes, from, to));
     return true;
+  }
+
+  /** What the chain's first line must say; `undefined` while there is no line with a link. */
+  #first(bytes: Buffer, from: number, to: number): Expected | undefined {
+    const link = readLink(bytes, from, to);
+    return link && (this.expected ?? link);
   }
 
   #step({ seq, prev, hash }: Link): void {

@@ -73,6 +73,20 @@ export function readLink(bytes: Buffer, from: number, to: number): Link | undefi
   return { seq, prev, hash: bytes.toString("latin1", to - HASH_AT, to - END.length) };
 }
 
+/** The `hash` of the line `bytes[from, to)` when it is line `seq` after the line with the hash `prev`, and its own is right. */
+export function followingHash(
+  bytes: Buffer,
+  { from, to, seq, prev }: { readonly from: number; readonly to: number; readonly seq: number; readonly prev: string },
+): string | undefined {
+  const link = `${SEQ}${seq}${PREV}${prev}${HASH}`;
+  const linkAt = to - HASH_AT - link.length;
+  if (linkAt <= from || bytes.toString("latin1", linkAt, to - HASH_AT) !== link) {
+    return undefined;
+  }
+  const own = ownHash(bytes, from, to);
+  return bytes.toString("latin1", to - HASH_AT, to) === own + END ? own : undefined;
+}
+
 /** What the `hash` of the line `bytes[from, to)` must be. */
 export function ownHash(bytes: Buffer, from: number, to: number): string {
   return hash("sha256", bytes.subarray(from, to - HASHED_TO), "hex");

@@ -1,5 +1,5 @@
 import { Database } from "bun:sqlite";
-import { closeSync, constants, existsSync, openSync, rmSync } from "node:fs";
+import { closeSync, constants, existsSync, fchmodSync, openSync, rmSync } from "node:fs";
 import { join } from "node:path";
 
 /** Name of the index in the audit directory. It is made of the log alone: deleting it loses nothing but time. */
@@ -7,6 +7,7 @@ const INDEX_FILE = "index.sqlite";
 const VERSION = 1;
 /** Both readers and the log wait for nobody: an index that is busy is done without. */
 const BUSY_MS = 50;
+const PRIVATE_FILE_MODE = 0o600;
 const { O_CREAT, O_NOFOLLOW, O_RDWR } = constants;
 
 /** What is added at once is a segment of its own: keys are random, and one tree of all of them would be rewritten with every addition. */
@@ -103,7 +104,12 @@ export function removeIndex(dir: string): void {
 
 function openCurrent(path: string): Database {
   // Made by us, so that it is nobody else's to read from its first byte on.
-  closeSync(openSync(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0o600));
+  const fd = openSync(path, O_RDWR | O_CREAT | O_NOFOLLOW, PRIVATE_FILE_MODE);
+  try {
+    fchmodSync(fd, PRIVATE_FILE_MODE);
+  } finally {
+    closeSync(fd);
+  }
   const db = new Database(path, { readwrite: true, create: false, strict: true });
   try {
     db.run(`PRAGMA busy_timeout = ${BUSY_MS}`);

@@ -1,4 +1,4 @@
-import { HEX, isA, LETTER, runEnd, DIGIT } from "./characters.ts";
+import { DIGIT, HEX, isA, LETTER, runEnd } from "./characters.ts";
 import { plainForm } from "./plain-characters.ts";
 import { compose, type View, ViewWriter } from "./view.ts";
 
@@ -18,12 +18,45 @@ const SEQUENCE_CHARS_MAX = 64;
 const UTF8_BYTES_MAX = 4;
 
 const ENTITIES: ReadonlyMap<string, string> = new Map([
-  ...[["amp", "&"], ["lt", "<"], ["gt", ">"], ["quot", '"'], ["apos", "'"], ["nbsp", " "], ["commat", "@"]],
-  ...[["period", "."], ["colon", ":"], ["sol", "/"], ["lowbar", "_"], ["equals", "="], ["plus", "+"], ["num", "#"]],
-  ...[["dash", "-"], ["hyphen", "-"], ["shy", ""], ["Tab", "\t"], ["NewLine", "\n"], ["percnt", "%"], ["dollar", "$"], ["excl", "!"]],
+  ...[
+    ["amp", "&"],
+    ["lt", "<"],
+    ["gt", ">"],
+    ["quot", '"'],
+    ["apos", "'"],
+    ["nbsp", " "],
+    ["commat", "@"],
+  ],
+  ...[
+    ["period", "."],
+    ["colon", ":"],
+    ["sol", "/"],
+    ["lowbar", "_"],
+    ["equals", "="],
+    ["plus", "+"],
+    ["num", "#"],
+  ],
+  ...[
+    ["dash", "-"],
+    ["hyphen", "-"],
+    ["shy", ""],
+    ["Tab", "\t"],
+    ["NewLine", "\n"],
+    ["percnt", "%"],
+    ["dollar", "$"],
+    ["excl", "!"],
+  ],
 ] as [string, string][]);
 
-const ESCAPES: Readonly<Record<string, string>> = { n: "\n", r: "\r", t: "\t", "/": "/", '"': '"', "'": "'", "\\": "\\" };
+const ESCAPES: Readonly<Record<string, string>> = {
+  n: "\n",
+  r: "\r",
+  t: "\t",
+  "/": "/",
+  '"': '"',
+  "'": "'",
+  "\\": "\\",
+};
 
 /**
  * The text with compatibility forms, digits of other scripts, invisible characters, percent and HTML encoding and the escapes
@@ -67,7 +100,9 @@ function decodeOnce(text: string): View | undefined {
 
 /** Where anything coded could stand first; -1 when nowhere. */
 function firstCoded(text: string): number {
-  const places = [text.indexOf("%"), text.indexOf("&"), text.indexOf("\\"), text.search(NOT_PLAIN)].filter((at) => at !== -1);
+  const places = [text.indexOf("%"), text.indexOf("&"), text.indexOf("\\"), text.search(NOT_PLAIN)].filter(
+    (at) => at !== -1,
+  );
   return places.length === 0 ? -1 : Math.min(...places);
 }
 
@@ -87,7 +122,11 @@ function decodeAt(text: string, at: number, code: number): Decoded | undefined {
 function percent(text: string, at: number): Decoded | undefined {
   const bytes: number[] = [];
   let end = at;
-  while (bytes.length < UTF8_BYTES_MAX && text.charCodeAt(end) === PERCENT && runEnd(text, end + 1, HEX, end + 3) === end + 3) {
+  while (
+    bytes.length < UTF8_BYTES_MAX &&
+    text.charCodeAt(end) === PERCENT &&
+    runEnd(text, end + 1, HEX, end + 3) === end + 3
+  ) {
     const byte = Number.parseInt(text.slice(end + 1, end + 3), 16);
     if (bytes.length > 0 && (byte & 0xc0) !== 0x80) break;
     bytes.push(byte);
@@ -131,7 +170,8 @@ interface Coded {
 function coded(text: string, { from, digits, close }: Coded): Decoded | undefined {
   const end = runEnd(text, from, HEX, from + digits);
   const point = Number.parseInt(text.slice(from, end), 16);
-  if (end === from || (close === "" && end - from < digits) || !text.startsWith(close, end) || point > 0x10ffff) return undefined;
+  if (end === from || (close === "" && end - from < digits) || !text.startsWith(close, end) || point > 0x10ffff)
+    return undefined;
   return { text: String.fromCodePoint(point), end: end + close.length };
 }
 

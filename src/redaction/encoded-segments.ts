@@ -19,6 +19,9 @@ const SAMPLE_BYTES = 24;
 /** Of 16 bytes of text, as many can be read. */
 const READABLE_OF_16 = 13;
 
+/** Of the bytes that are read by hand. */
+const HIDDEN_BYTES_MAX = 2;
+
 const ENCODED = BASE64URL | BASE64;
 
 /** What a text's base64 and hex say, when it is text. A run is read as a whole, and from each `/` and `-` on which it could begin. */
@@ -44,7 +47,7 @@ function wrappedEnd(text: string, start: number, end: number): number {
   while (isA(text, last, LINE_END)) {
     const next = runEnd(text, last, LINE_END, last + 2);
     const line = runEnd(text, next, BASE64URL | BASE64);
-    if (line === next || (line - next > end - start)) break;
+    if (line === next || line - next > end - start) break;
     last = line;
     if (line - next < end - start) break;
   }
@@ -94,7 +97,7 @@ interface Encoded {
 
 /** The text that was encoded; undefined when it was none. */
 function readable(text: string, { start, end, encoding }: Encoded): string | undefined {
-  if (encoding === "base64" && !mayBeText(text, start)) return undefined;
+  if (encoding === "base64" ? !mayBeBase64(text, start) : !mayBeHex(text, start)) return undefined;
   const sample = Buffer.from(text.slice(start, Math.min(end, start + SAMPLE_BYTES * 2)), encoding);
   if (isUtf16(sample)) return Buffer.from(text.slice(start, end), encoding).toString("utf16le");
   const seen = Math.min(sample.length, SAMPLE_BYTES);
@@ -104,14 +107,46 @@ function readable(text: string, { start, end, encoding }: Encoded): string | und
   return Buffer.from(text.slice(start, end), encoding).toString("utf8");
 }
 
-/** The first of four characters of base64 holds six bits of the first byte: of ASCII text its highest bit is 0. */
-function mayBeText(text: string, start: number): boolean {
-  let high = 0;
-  for (let at = start; at < start + BASE64_CHARS_MIN; at += 4) if (!isA(text, at, FIRST_OF_ASCII)) high += 1;
-  return high < 2;
+/** By character: its six bits, or 64. */
+const SIXES = Uint8Array.from({ length: 128 }, (_, code) => sixBits(String.fromCharCode(code)));
+
+function sixBits(character: string): number {
+  const at = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".indexOf(character);
+  if (at !== -1) return at;
+  return character === "-" ? 62 : 63;
 }
 
-const FIRST_OF_ASCII = 0;
+/** Reads the first nine bytes by hand: most runs are words and paths, and end here. */
+function mayBeBase64(text: string, start: number): boolean {
+  let hidden = 0;
+  for (let at = start; at < start + BASE64_CHARS_MIN; at += 4) {
+    const [one, two, three, four] = [six(text, at), six(text, at + 1), six(text, at + 2), six(text, at + 3)];
+    if (!mayBeSeen((one << 2) | (two >> 4))) hidden += 1;
+    if (!mayBeSeen(((two & 15) << 4) | (three >> 2))) hidden += 1;
+    if (!mayBeSeen(((three & 3) << 6) | four)) hidden += 1;
+    if (hidden > HIDDEN_BYTES_MAX) return false;
+  }
+  return true;
+}
+
+function six(text: string, at: number): number {
+  return SIXES[text.charCodeAt(at)] ?? 0;
+}
+
+/** UTF-16 has a zero beside each character. */
+function mayBeSeen(byte: number): boolean {
+  return byte === 0 || isVisible(byte);
+}
+
+/** The first digit of a character's two is 2 to 7. */
+function mayBeHex(text: string, start: number): boolean {
+  let hidden = 0;
+  for (let at = start; at < start + HEX_CHARS_MIN; at += 2) {
+    const code = text.charCodeAt(at);
+    if (code < 0x32 || code > 0x37) hidden += 1;
+  }
+  return hidden < HIDDEN_BYTES_MAX;
+}
 
 function isVisible(byte: number): boolean {
   return (byte >= 0x20 && byte < 0x7f) || byte === 0x0a || byte === 0x0d || byte === 0x09;

@@ -79,7 +79,12 @@ function cardEnd(text: string, groups: DigitGroups, first: number): number {
     digits += size;
     if (digits < DIGITS_MIN || digits > DIGITS_MAX) continue;
     const isWhole = first === 0 && last === groups.starts.length - 1;
-    if (isGrouped(sizes, groups, isWhole) && !isFraction(text, groups, { first, last }) && isCard(digitsOf(text, groups, first, last))) found = last;
+    if (
+      isGrouped(sizes, groups, isWhole) &&
+      !isFraction(text, groups, { first, last }) &&
+      isCard(digitsOf(text, groups, first, last))
+    )
+      found = last;
   }
   return found;
 }

@@ -42,7 +42,9 @@ function compute(point: number): string {
   return character.normalize("NFKC");
 }
 
-const DASHES: ReadonlySet<number> = new Set([0x2010, 0x2011, 0x2012, 0x2013, 0x2014, 0x2015, 0x2212, 0xfe58, 0xfe63, 0xff0d, 0x2043]);
+const DASHES: ReadonlySet<number> = new Set([
+  0x2010, 0x2011, 0x2012, 0x2013, 0x2014, 0x2015, 0x2212, 0xfe58, 0xfe63, 0xff0d, 0x2043,
+]);
 
 /** Digits of a script stand in tens: how many of them come before this one. */
 function digitOf(point: number): string {

@@ -1,10 +1,8 @@
-import { type Finding, mergeFindings, replaceFindings } from "./finding.ts";
-import { scanSecrets } from "./secret-scan.ts";
+import type { Finding } from "./finding.ts";
+import { findSensitive, hideFindings } from "./sensitive.ts";
 
-export const REDACTED = "[REDACTED]";
-
-/** Puts `[REDACTED]` in place of each secret. The very same string when there is none. */
+/** Puts `[REDACTED]` in place of each secret. The very same string when there is none. Findings hold no text. */
 export function filterSecrets(text: string): { readonly text: string; readonly findings: readonly Finding[] } {
-  const findings = mergeFindings(scanSecrets(text));
-  return { text: replaceFindings(text, findings, () => REDACTED), findings };
+  const findings = findSensitive(text, "secrets");
+  return { text: hideFindings(text, findings), findings };
 }

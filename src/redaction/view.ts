@@ -70,6 +70,9 @@ export function compose(inner: View, outer: View): View {
 }
 
 /** What was found in a view, in the original's offsets. */
-export function inOriginal<Found extends { readonly start: number; readonly end: number }>(view: View, found: Found): Found {
+export function inOriginal<Found extends { readonly start: number; readonly end: number }>(
+  view: View,
+  found: Found,
+): Found {
   return { ...found, start: view.starts[found.start] ?? 0, end: view.ends[found.end - 1] ?? 0 };
 }

@@ -84,37 +84,39 @@ export function createMetrics(): Metrics {
       syncSeconds.observe(syncMs / 1000);
     },
     observeSurvivors: ({ command, count }) => survivors.inc({ command }, count),
-    watch({ callsInFlight, channels, certificates = () => [] }) {
-      new Gauge({
-        name: "stc_certificate_expiry_timestamp_seconds",
-        help: "When our own certificate at a system expires, in seconds since 1970",
-        labelNames: ["system"],
-        registers,
-        collect() {
-          this.reset();
-          for (const { system, notAfter } of certificates()) this.set({ system }, notAfter / 1000);
-        },
-      });
-      new Gauge({
-        name: "stc_calls_in_flight",
-        help: "Calls under way",
-        registers,
-        collect() {
-          this.set(callsInFlight());
-        },
-      });
-      new Gauge({
-        name: "stc_grpc_channels",
-        help: "Open gRPC channels by system and connectivity state",
-        labelNames: ["system", "state"],
-        registers,
-        collect() {
-          this.reset();
-          for (const { system, state } of channels()) this.inc({ system, state });
-        },
-      });
-    },
+    watch: (gauges) => watch(gauges, registers),
   };
+}
+
+function watch({ callsInFlight, channels, certificates = () => [] }: Gauges, registers: Registry[]): void {
+  new Gauge({
+    name: "stc_certificate_expiry_timestamp_seconds",
+    help: "When our own certificate at a system expires, in seconds since 1970",
+    labelNames: ["system"],
+    registers,
+    collect() {
+      this.reset();
+      for (const { system, notAfter } of certificates()) this.set({ system }, notAfter / 1000);
+    },
+  });
+  new Gauge({
+    name: "stc_calls_in_flight",
+    help: "Calls under way",
+    registers,
+    collect() {
+      this.set(callsInFlight());
+    },
+  });
+  new Gauge({
+    name: "stc_grpc_channels",
+    help: "Open gRPC channels by system and connectivity state",
+    labelNames: ["system", "state"],
+    registers,
+    collect() {
+      this.reset();
+      for (const { system, state } of channels()) this.inc({ system, state });
+    },
+  });
 }
 
 /**

@@ -99,12 +99,15 @@ describe.each(REFUSED)("%s", (_title, make, message) => {
   });
 });
 
-test("a damaged file is refused", async () => {
+test.each([
+  ["everywhere", 4],
+  ["at its end", -8],
+])("a file that is damaged %s is refused", async (_title, page) => {
   const store = await world.open({ pendingPerCallerMax: 1_000, pendingPerSessionMax: 1_000 });
   for (let index = 0; index < 100; index += 1) await askFor(store, { planDigest: `${index}` });
   await store.close();
   const bytes = fs.readFileSync(world.path);
-  fs.writeFileSync(world.path, bytes.fill(0x5a, 4_096 * 4, bytes.length - 4_096));
+  fs.writeFileSync(world.path, bytes.fill(0x5a, 4_096 * (page < 0 ? bytes.length / 4_096 + page : page)));
   await expect(world.open()).rejects.toThrow("is damaged: restore it from a backup");
 });
 

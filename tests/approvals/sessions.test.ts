@@ -128,7 +128,9 @@ test("APR-43: a session that is out of time takes its grants with it, with and w
   world.now = session.expiresAt;
   expect(await store.findSession(session.id, AGENT)).toBeUndefined();
   expect(await store.findGrant(requester, KEY)).toBeUndefined();
-  expect(await store.setMode({ id: session.id, mode: "yolo", until: world.now + 1, by: OPERATOR })).toBeUndefined();
+  const change = { id: session.id, mode: "yolo" as const, until: world.now + 1, by: OPERATOR };
+  expect(await store.setMode(change)).toBeUndefined();
+  expect(await store.setMode({ ...change, requester: AGENT })).toBeUndefined();
   await store.sweep();
   expect(world.lines.slice(-2).map(({ type }) => type)).toEqual(["grant.revoked", "session.ended"]);
   world.now -= 1_000;

@@ -74,21 +74,31 @@ test("it ends when nobody decides in time", async () => {
   store = await world.open({ decideBySeconds: 0.05 });
   const { id } = await askFor(store);
   const waited = store.wait(id, LONG);
-  // What is asked later is answered later: by now it has seen a pending one.
-  for (let reads = 0; reads < 5; reads += 1) expect((await store.get(id))?.state).toBe("pending");
+  await letItWait(id);
   world.now += 50;
   expect(await waited).toMatchObject({ state: "expired" });
 });
 
-test("another process's decision, and its events, are noticed", async () => {
+/** What is asked later is answered later: after these a wait that was begun before has looked and waits. */
+async function letItWait(id: string): Promise<void> {
+  for (let reads = 0; reads < 5; reads += 1) expect((await store.get(id))?.state).toBe("pending");
+}
+
+test("another process's decision ends a wait", async () => {
+  const other = await world.open();
+  const { id } = await askFor(store);
+  const waited = store.wait(id, LONG);
+  await letItWait(id);
+  await other.decide(yes(id));
+  expect(await waited).toMatchObject({ state: "approved" });
+});
+
+test("another process's events are noticed", async () => {
   const other = await world.open();
   let heard = 0;
   const stop = store.onEvents(() => (heard += 1));
   const { id } = await askFor(store);
-  const waited = store.wait(id, LONG);
-  await store.get(id);
   await other.decide(yes(id));
-  expect(await waited).toMatchObject({ state: "approved" });
   const before = heard;
   await other.claim({ id, requester: AGENT, planDigest: "a".repeat(64) });
   await until("the other process's claim", () => (heard > before ? true : undefined));
@@ -101,7 +111,7 @@ test("another process's decision, and its events, are noticed", async () => {
 test("a closing store lets those who wait go", async () => {
   const { id } = await askFor(store);
   const waited = store.wait(id, LONG);
-  await store.get(id);
+  await letItWait(id);
   await Promise.all([store.close(), store.close()]);
   expect(await waited).toMatchObject({ id, state: "pending" });
   await expect(store.get(id)).rejects.toThrow("the approval store is closed");

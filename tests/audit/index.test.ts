@@ -113,10 +113,19 @@ describe("the index is never trusted", () => {
         db.close();
       },
     ],
-    ["a folder", (dir) => (fs.rmSync(join(dir, "index.sqlite")), fs.mkdirSync(join(dir, "index.sqlite")))],
+    [
+      "a folder",
+      (dir) => {
+        fs.rmSync(join(dir, "index.sqlite"));
+        fs.mkdirSync(join(dir, "index.sqlite"));
+      },
+    ],
     [
       "a link to somewhere else",
-      (dir) => (fs.rmSync(join(dir, "index.sqlite")), fs.symlinkSync("/etc/hostname", join(dir, "index.sqlite"))),
+      (dir) => {
+        fs.rmSync(join(dir, "index.sqlite"));
+        fs.symlinkSync("/etc/hostname", join(dir, "index.sqlite"));
+      },
     ],
   ];
 

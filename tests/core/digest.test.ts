@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "../../src/core/digest.ts";
+import { canonical, canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "../../src/core/digest.ts";
 
 const limits = { depthMax: 16, bytesMax: 100_000, nodesMax: 10_000 };
 
@@ -183,6 +183,58 @@ function reversed(value: unknown): unknown {
   }
   return copy;
 }
+
+test("text and value are those of the plain rule: sorted keys, nothing else", () => {
+  /** Slow, and with no way around. */
+  const plainRule = (value: unknown): string => {
+    if (Array.isArray(value)) return `[${value.map(plainRule).join()}]`;
+    if (typeof value !== "object" || value === null) return JSON.stringify(value);
+    const fields = Object.keys(value).sort();
+    return `{${fields.map((key) => `${JSON.stringify(key)}:${plainRule((value as never)[key])}`).join()}}`;
+  };
+  const key = fc.oneof(fc.string(), fc.constantFrom("__proto__", "0", "10", "9", "1a", "constructor", "toJSON", "-0"));
+  const { value: json } = fc.letrec((tie) => ({
+    value: fc.oneof(
+      { maxDepth: 4 },
+      fc.constantFrom(null, true, false, -0, 1e21, "\ud800"),
+      fc.double({ noNaN: true, noDefaultInfinity: true }),
+      fc.string(),
+      fc.array(tie("value"), { maxLength: 4 }),
+      fc.array(fc.tuple(key, tie("value")), { maxLength: 5 }).map((entries) => Object.fromEntries(entries)),
+    ),
+  }));
+  fc.assert(
+    fc.property(json, (value) => {
+      const got = canonical(value, limits);
+      expect(got.text).toBe(plainRule(value));
+      expect(got.value).toStrictEqual(JSON.parse(got.text));
+      expect(canonicalJson(got.value, limits)).toBe(got.text);
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test("the value is a copy: what the other side does later changes nothing", () => {
+  const source = { list: [{ a: 1 }] };
+  const { value } = canonical(source, limits);
+  source.list.push({ a: 2 });
+  expect(value).toEqual({ list: [{ a: 1 }] });
+});
+
+test("every property is read once", () => {
+  const reads: string[] = [];
+  const source = new Proxy(
+    { b: 1, a: { c: 2 }, "1": 3 },
+    {
+      get(target, name, receiver) {
+        reads.push(String(name));
+        return Reflect.get(target, name, receiver) as unknown;
+      },
+    },
+  );
+  expect(canonicalJson(source, limits)).toBe('{"1":3,"a":{"c":2},"b":1}');
+  expect(reads).toEqual(["1", "a", "b"]);
+});
 
 test("SHA-256 and HMAC-SHA-256 give the published values", () => {
   expect(sha256Hex("abc")).toBe("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

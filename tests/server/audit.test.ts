@@ -139,7 +139,10 @@ describe("what is answered", () => {
     for (const id of ["t-1", "a-1"]) {
       const { json, ids } = await get(`/audit/${id}`);
       expect(ids).toEqual(["t-1"]);
-      expect((json["journal"] as { type: string }[]).map(({ type }) => type)).toEqual(["approval.asked", "intent"]);
+      expect((json["journal"] as unknown as { type: string }[]).map(({ type }) => type)).toEqual([
+        "approval.asked",
+        "intent",
+      ]);
     }
     expect(await get("/audit/t-9")).toMatchObject({ status: 404, code: "ENTRY_NOT_FOUND" });
   });

@@ -1,4 +1,5 @@
-import { mkdirSync, openSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { Database } from "bun:sqlite";
+import { mkdirSync, openSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { SituationName } from "./case-row.ts";
 import { startJwksServer } from "./jwks-server.ts";
@@ -222,11 +223,11 @@ class House {
     });
   }
 
-  /** As a disk would that lost its mind. */
+  /** Takes the questions away from under the service. */
   spoil(file: string): void {
-    for (const path of [join(this.#world.folder, file), join(this.#world.folder, `${file}-wal`)]) {
-      writeFileSync(path, Buffer.alloc(statSync(path).size, "Z"));
-    }
+    const database = new Database(join(this.#world.folder, file));
+    database.run("DROP TABLE approvals");
+    database.close();
   }
 
   async close(): Promise<void> {

@@ -73,6 +73,28 @@ describe("plan", () => {
     expect(lab.calls()).toBe(before);
   });
 
+  test("what was planned is what is sent, whatever becomes of the plan's object, and a copy of the plan sends the same", async () => {
+    const binding = echo();
+    const plan = await binding.plan({ text: "planned", colors: [1] }, runContext());
+    const copied = structuredClone(plan);
+    Object.assign(plan["message"] as object, { text: "changed" });
+    const answers = [await binding.run(plan, runContext()), await binding.run(copied, runContext())];
+    expect(answers).toMatchObject([{ text: "planned" }, { text: "planned" }]);
+  });
+
+  test("an answer's keys stand in their order, at every level", async () => {
+    const answer = await call(bind({ method: "Echo", input: z.object({ node: z.object({ label: z.string() }) }) }), {
+      node: { label: "x" },
+    });
+    const unsorted = (value: unknown): unknown => {
+      if (typeof value !== "object" || value === null) return undefined;
+      const keys = Object.keys(value);
+      return keys.join() !== keys.toSorted().join() ? keys : Object.values(value).find(unsorted);
+    };
+    expect(unsorted(answer)).toBeUndefined();
+    expect(Object.keys(answer as object).length).toBeGreaterThan(10);
+  });
+
   test("another target's plan does not run", async () => {
     const plan = { ...(await bind({ method: "Hang" }).plan({}, runContext())), path: "/lab.v1.Lab/Echo" };
     expect((await refusal(bind({ method: "Hang" }).run(plan, runContext()))).code).toBe("INTERNAL");

@@ -1,0 +1,214 @@
+import { afterAll, afterEach, beforeEach, describe, expect, test } from "bun:test";
+import fs from "node:fs";
+import { join } from "node:path";
+import { placePath } from "../../src/audit/saved-place.ts";
+import { found, keys, linesOf, rehashed, temporaryDirectory, writeLines, writeLog } from "./support/chained-log.ts";
+import { createWorld, draftOf, outcomes, type World } from "./support/open.ts";
+
+const [ONE, TWO, LAST] = ["2026-02-16.jsonl", "2026-02-17.jsonl", "2026-02-19.jsonl"];
+const AFTER = Date.parse("2026-02-19T13:00:00.000Z");
+const checkpointKey = keys.privateKey;
+
+const original = temporaryDirectory();
+await writeLog(original);
+afterAll(() => fs.rmSync(original, { recursive: true }));
+
+let world: World;
+beforeEach(() => {
+  world = createWorld();
+  fs.cpSync(original, world.dir, { recursive: true });
+  world.now = AFTER;
+});
+afterEach(() => world.end());
+
+const at = (lines: readonly string[], index: number): string => lines[index] ?? "";
+
+function edit(file: string, change: (lines: string[]) => readonly string[]): void {
+  writeLines(join(world.dir, file), change(linesOf(join(world.dir, file))));
+}
+
+describe("a start on a log that was closed", () => {
+  test("goes on with both chains, and what is written then is sound", async () => {
+    const log = world.open({ checkpointKey });
+    await Promise.all([log.append(draftOf("t-new")), log.journal({ type: "boot" })]);
+    await world.stop();
+    expect(world.lines(LAST).at(-1)).toMatchObject({ traceId: "t-new", seq: 15 });
+    expect(found(world.dir)).toBe("sound");
+  });
+
+  test.each<readonly [string, () => void]>([
+    ["without the saved place", () => fs.rmSync(placePath(world.dir))],
+    ["with a saved place that is damaged", () => fs.appendFileSync(placePath(world.dir), "x", { flag: "r+" })],
+    ["with the place of the first day", () => fs.writeFileSync(placePath(world.dir), "{}\n0\n")],
+    ["with a checkpoint that a crash cut short", () => tear("checkpoints/2026-02-19.txt", 20)],
+    ["with a checkpoint cut in its middle", () => tear("checkpoints/2026-02-19.txt", 140)],
+  ])("%s reads the log instead", async (_name, harm) => {
+    harm();
+    const log = world.open({ checkpointKey });
+    await log.append(draftOf("t-new"));
+    await world.stop();
+    expect(world.lines(LAST).at(-1)).toMatchObject({ seq: 15 });
+    expect(found(world.dir)).toBe("sound");
+  });
+
+  test("goes on over lines from before the chain", async () => {
+    const old = createWorld();
+    writeLines(join(old.dir, "2026-02-15.jsonl"), ['{"timestamp":"2026-02-15T00:00:00.000Z","traceId":"t-old"}']);
+    for (const traceId of ["t-1", "t-2"]) {
+      await old.open().append(draftOf(traceId));
+      await old.stop();
+    }
+    expect(old.lines(ONE).map((line) => line["seq"])).toEqual([0, 1]);
+    expect(found(old.dir, [])).toBe("sound");
+    await old.end();
+  });
+});
+
+function tear(file: string, bytes: number): void {
+  const path = join(world.dir, file);
+  fs.truncateSync(path, fs.statSync(path).size - bytes);
+}
+
+describe("a damaged log is not written to", () => {
+  test.each<readonly [string, () => void, string]>([
+    [
+      "a changed line",
+      () => edit(LAST, (lines) => lines.with(1, at(lines, 1).replace("agent-1", "agent-2"))),
+      `${LAST}, line 2: changed`,
+    ],
+    [
+      "a line of an earlier day",
+      () => edit(ONE, (lines) => lines.with(3, at(lines, 3).replace("t-0-3", "t-0-4"))),
+      `${ONE}, line 4: changed`,
+    ],
+    ["a line that is gone", () => edit(TWO, (lines) => lines.toSpliced(1, 1)), `${TWO}, line 2: removed`],
+    ["a day that is gone", () => fs.rmSync(join(world.dir, TWO)), `${LAST}, line 1: gap`],
+    ["a line that came in", () => edit(TWO, (lines) => lines.toSpliced(1, 0, "{}")), `${TWO}, line 2: inserted`],
+    [
+      "lines that changed places",
+      () => edit(TWO, (lines) => lines.with(1, at(lines, 2)).with(2, at(lines, 1))),
+      `${TWO}, line 2: reordered`,
+    ],
+    [
+      "an end that is gone",
+      () => edit(LAST, (lines) => lines.slice(0, -1)),
+      `${LAST}: the log held 15 lines and ends after 14, it was cut off`,
+    ],
+    [
+      "a journal whose end is gone",
+      () => edit(join("journal", LAST), (lines) => lines.slice(0, -2)),
+      `${join("journal", LAST)}: the log held 12`,
+    ],
+    [
+      "all calls gone",
+      () => [ONE, TWO, LAST].forEach((name) => void fs.rmSync(join(world.dir, name))),
+      "held 15 lines and ends after 0",
+    ],
+    [
+      "a last line without its link",
+      () => edit(LAST, (lines) => lines.with(4, '{"timestamp":"2026-02-19T12:00:05.000Z"}')),
+      "held 15 lines",
+    ],
+  ])("%s refuses the start and says where", (_name, harm, want) => {
+    harm();
+    expect(() => world.open({ checkpointKey })).toThrow(want);
+    expect(() => world.open()).toThrow("restore the directory from a copy, or move it away as a whole");
+  });
+
+  test("a chain made anew, with a saved place that goes with it, does not pass the checkpoint", () => {
+    const other = createWorld();
+    fs.rmSync(placePath(world.dir));
+    edit(LAST, (lines) => {
+      const last = rehashed(at(lines, 4).replace("agent-1", "agent-2"));
+      return lines.with(4, last);
+    });
+    expect(() => world.open({ checkpointKey })).toThrow(`${LAST}, line 5: checkpoint mismatch`);
+    return other.end();
+  });
+});
+
+describe("calls that a crash cut short", () => {
+  /** As after `kill -9`: the directory at this moment, without what a close adds. */
+  function crash(): World {
+    const after = createWorld();
+    fs.cpSync(world.dir, after.dir, { recursive: true });
+    after.now = AFTER;
+    return after;
+  }
+
+  const intent = (traceId: string) => ({
+    type: "intent",
+    traceId,
+    tool: "bash",
+    classification: "destructive",
+    targetSystem: "shell",
+    sub: "agent-7",
+    iss: "https://idp.example",
+    permissions: ["shell:run"],
+    planDigest: "ab",
+  });
+
+  test("get one entry each, once, with what the intent knew", async () => {
+    const log = world.open({ checkpointKey });
+    await Promise.all(["t-a", "t-b", "t-c"].map((traceId) => log.journal(intent(traceId))));
+    await log.append(draftOf("t-b"));
+    const after = crash();
+    for (const _start of [1, 2]) {
+      after.open({ checkpointKey });
+      await after.stop();
+    }
+    const added = after.lines(LAST).slice(5);
+    expect(added.map((line) => line["traceId"])).toEqual(["t-b", "t-a", "t-c"]);
+    expect(added[1]).toMatchObject({
+      decision: "ERROR",
+      error: { code: "OUTCOME_UNKNOWN" },
+      denial: { stage: "EXECUTION" },
+      caller: { sub: "agent-7", iss: "https://idp.example", permissions: ["shell:run"] },
+      tool: { name: "bash", classification: "destructive", targetSystem: "shell" },
+      plan: { digest: "ab" },
+      intentSeq: 12,
+    });
+    expect(found(after.dir)).toBe("sound");
+    await after.end();
+  });
+
+  test("are found in the saved place as well", async () => {
+    const log = world.open({ checkpointKey });
+    await log.journal(intent("t-a"));
+    await log.close();
+    world.open({ checkpointKey });
+    await world.stop();
+    expect(world.lines(LAST).at(-1)).toMatchObject({ traceId: "t-a", error: { code: "OUTCOME_UNKNOWN" } });
+  });
+
+  test("more of them than the queue takes are all closed", async () => {
+    const log = world.open();
+    for (let call = 0; call < 30; call += 1) await log.journal(intent(`t-${call}`));
+    const after = crash();
+    const next = after.open({ queueEntriesMax: 1 });
+    expect(await outcomes([next.append(draftOf("t-too-many"))])).toEqual([expect.stringContaining("queueEntriesMax")]);
+    await after.stop();
+    expect(after.lines(LAST).slice(5)).toHaveLength(30);
+    await after.end();
+  });
+
+  test("an intent that the queue refused leaves nothing open", async () => {
+    const log = world.open({ queueEntriesMax: 1 });
+    const results = await outcomes([log.append(draftOf("t-1")), log.journal(intent("t-refused"))]);
+    expect(results[1]).toContain("queueEntriesMax");
+    await log.journal({ type: "boot" });
+    await world.stop();
+    world.open();
+    await world.stop();
+    expect(world.lines(LAST).map((line) => line["traceId"])).not.toContain("t-refused");
+  });
+
+  test("a call names the journal line of its intent", async () => {
+    const log = world.open();
+    await log.journal(intent("t-a"));
+    await log.append(draftOf("t-a"));
+    await log.append(draftOf("t-plain"));
+    expect(world.lines(LAST).slice(-2)).toMatchObject([{ intentSeq: 12 }, { traceId: "t-plain" }]);
+    expect(world.lines(LAST).at(-1)).not.toHaveProperty("intentSeq");
+  });
+});

@@ -1,0 +1,27 @@
+import { expect, test } from "bun:test";
+import { createMetrics } from "../../src/server/metrics.ts";
+
+test("survivors are counted by command", async () => {
+  const metrics = createMetrics();
+  metrics.observeSurvivors({ command: "git", count: 2 });
+  metrics.observeSurvivors({ command: "git", count: 1 });
+  metrics.observeSurvivors({ command: "kubectl", count: 1 });
+  const text = await metrics.text();
+  expect(text).toContain('stc_child_survivors_total{command="git"} 3\n');
+  expect(text).toContain('stc_child_survivors_total{command="kubectl"} 1\n');
+});
+
+test("certificates are asked for at every scrape, in seconds", async () => {
+  const metrics = createMetrics();
+  let certificates = [
+    { system: "ledger", notAfter: 1_800_000_000_000 },
+    { system: "gone", notAfter: 1 },
+  ];
+  metrics.watch({ callsInFlight: () => 3, channels: () => [], certificates: () => certificates });
+  expect(await metrics.text()).toContain('stc_certificate_expiry_timestamp_seconds{system="ledger"} 1800000000\n');
+  certificates = [{ system: "ledger", notAfter: 1_900_000_000_500 }];
+  const text = await metrics.text();
+  expect(text).toContain('stc_certificate_expiry_timestamp_seconds{system="ledger"} 1900000000.5\n');
+  expect(text).not.toContain('system="gone"');
+  expect(text).toContain("stc_calls_in_flight 3\n");
+});
