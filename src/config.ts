@@ -1,6 +1,7 @@
 import { isAbsolute, resolve } from "node:path";
 import { z } from "zod";
 import { approvals } from "./config-approvals.ts";
+import { auditExport } from "./config-export.ts";
 import { configFaults, fieldOf } from "./config-faults.ts";
 import { GRPC_SIGNS, type GrpcSystemConfig, grpcSystem } from "./config-grpc.ts";
 import { PLATFORM_SYSTEMS } from "./config-platform.ts";
@@ -49,6 +50,9 @@ const audit = z.strictObject({
   checkpointKeyFile: text.optional(),
   /** With less than this free no call is taken; never more than a sixteenth of the disk. */
   diskReserveBytes: count(67_108_864, 1_099_511_627_776),
+  /** Where lines are sent besides; a day's files that all of them have passed go after `retentionDays`, and never without it. */
+  export: auditExport,
+  retentionDays: z.int().min(1).max(36_500).optional(),
 });
 
 const ALGORITHMS = [

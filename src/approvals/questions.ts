@@ -1,9 +1,12 @@
-import type { Tx } from "./database.ts";
+import type { Tx, View } from "./database.ts";
 import { integer, toApproval } from "./rows.ts";
-import { SECOND_MS, type Store } from "./store.ts";
+import type { Owner } from "./session-rows.ts";
+import { type ApprovalLimits, SECOND_MS, type Store } from "./store.ts";
 import { expire, noteApproval, sessionOf } from "./transitions.ts";
 import type { Approval, Approvals, Asked, Question, Scope } from "./types.ts";
 
+/** Withdrawn questions count too until their time is over, so many for each that may wait: asking and withdrawing in turns is a flood. */
+const WITHDRAWN_PER_PENDING = 10;
 /** UTF-16 units of the view's JSON; the gate bounds what it shows far below. */
 const VIEW_LENGTH_MAX = 1_048_576;
 
@@ -63,7 +66,16 @@ async function backlogOf({ sql, now }: Tx, { requester }: Question, { limits }: 
   if (session !== "" && integer(row, "of_session") >= limits.pendingPerSessionMax) {
     return backlog(limits.pendingPerSessionMax, integer(row, "session_next") - now);
   }
-  return undefined;
+  return withdrawnTooOften({ sql, now }, requester, limits);
+}
+
+async function withdrawnTooOften({ sql, now }: View, owner: Owner, limits: ApprovalLimits): Promise<Asked | undefined> {
+  const max = limits.pendingPerCallerMax * WITHDRAWN_PER_PENDING;
+  const [row = {}] = await sql`
+    SELECT COUNT(*) AS withdrawn, COALESCE(MIN(decide_by), 0) AS next FROM approvals
+    WHERE issuer = ${owner.issuer} AND subject = ${owner.subject} AND state = 'cancelled' AND decide_by > ${now}
+      AND created_at > ${now - limits.decideBySeconds * SECOND_MS}`;
+  return integer(row, "withdrawn") < max ? undefined : backlog(max, integer(row, "next") - now);
 }
 
 /** The oldest question is decided or expires by then. */

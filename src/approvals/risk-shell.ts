@@ -1,6 +1,7 @@
 import { BANNED } from "./risk-banned.ts";
 import { GIT_RULES } from "./risk-git.ts";
 import { HIGH } from "./risk-high.ts";
+import { PROGRAMS } from "./risk-programs.ts";
 import { isReading, isVersion } from "./risk-reads.ts";
 import { isOne, medium, type ShellRule } from "./risk-rule.ts";
 import { INTERPRETERS, isShell } from "./shell-network.ts";
@@ -52,7 +53,7 @@ const MEDIUM: readonly ShellRule[] = [
 ];
 
 /** Every row there is. They are all asked, each time: none can keep another from being heard. */
-export const SHELL_RULES: readonly ShellRule[] = [...BANNED, ...HIGH, ...GIT_RULES, ...MEDIUM];
+export const SHELL_RULES: readonly ShellRule[] = [...BANNED, ...HIGH, ...PROGRAMS, ...GIT_RULES, ...MEDIUM];
 
 export interface ShellFindings {
   readonly rules: readonly ShellRule[];

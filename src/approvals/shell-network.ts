@@ -27,7 +27,7 @@ const SHELLS = names(
 export const INTERPRETERS = names(
   "python pypy ipython perl ruby irb jruby node nodejs deno php lua luajit tclsh wish expect rscript r julia",
   "groovy scala ghci runghc erl elixir iex osascript pwsh powershell guile racket clisp sbcl ocaml gdb lldb java jshell swift",
-  "emacs",
+  "emacs ed ex",
 );
 
 export function isShell(run: Invocation): boolean {
@@ -54,7 +54,7 @@ const EXECUTES = /^(?:-e|-c|-[a-zA-Z]*[ec]|--exec|--sh-exec|--lua-exec)/;
 const SOCAT = /(?:^|,)(?:exec|system|shell):/i;
 const BUILTIN_SOCKET = /^\/dev\/(?:tcp|udp)\//;
 const REMOTE_CODE = /socket|fsockopen|tcpsocket|net\.connect|tcpclient|inet/i;
-const SHELL_CODE = /\/bin\/(?:ba|da|z|k)?sh|dup2|pty\.spawn|powershell|cmd\.exe|child_process/i;
+const SHELL_CODE = /\/bin\/(?:ba|da|z|k)?sh|dup2|pty\.spawn|powershell|cmd\.exe|child.process/i;
 
 /** A shell handed to whoever is at the other end of a connection, or the shell's own sockets. */
 export function opensReverseShell(run: Invocation): boolean {

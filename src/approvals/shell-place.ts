@@ -198,3 +198,15 @@ export function reachOf(path: string, standing: Standing): Reach {
   if (own.every((part, index) => parts[index] === part) && parts.length > own.length) return "workspace";
   return SCRATCH.test(`/${parts.join("/")}`) ? "scratch" : "outside";
 }
+
+/** Where a script stands after this command: `cd` and its like move it; `undefined` when it is not known any more. */
+export function movedTo([program, ...args]: readonly string[], { cwd, home }: Standing): string | undefined {
+  if (program === "popd") return undefined;
+  if (program === "command" || program === "builtin") return movedTo(args, { cwd, home });
+  if (program !== "cd" && program !== "pushd") return cwd;
+  const target = args.find((arg) => !/^-[A-Za-z@]+$|^--$/.test(arg)) ?? HOME;
+  if (target === "-" || target.includes(UNKNOWN)) return undefined;
+  if (target.startsWith("/")) return target;
+  if (target.startsWith(HOME)) return home === undefined ? undefined : home + target.slice(1);
+  return cwd === undefined ? undefined : `${cwd}/${target}`;
+}

@@ -1,17 +1,12 @@
-import {
-  type Command,
-  type CommandNode,
-  forEachChild,
-  parse,
-  type Redirection,
-  type SyntaxNode,
-  type Word,
-} from "unbash";
-import { type Invocation, invocationOf, type Opened, operandsOf, type Start } from "./shell-invocation.ts";
-import type { Standing } from "./shell-place.ts";
+import { type Command, type CommandNode, forEachChild, parse, type Redirection, type SyntaxNode } from "unbash";
+import { type Invocation, invocationOf, type Start } from "./shell-invocation.ts";
+import { defersCode, type Opaque, opacityOf } from "./shell-opacity.ts";
+import { movedTo, type Standing } from "./shell-place.ts";
+import { isInput, type Redirected, readRedirects } from "./shell-redirects.ts";
+import type { Wrapped } from "./shell-unwrap.ts";
 import { variablesOf } from "./shell-variables.ts";
 import { fieldsOf, HOME, isLiteral, type Lookup, NOTHING_KNOWN, textOf, UNKNOWN } from "./shell-word.ts";
-import { type Wrapped, wrappedBy } from "./shell-wrappers.ts";
+import { wrappedBy } from "./shell-wrappers.ts";
 
 /** UTF-16 units of a script, with the scripts inside it. */
 export const SCRIPT_CHARACTERS_MAX = 16_384;
@@ -21,16 +16,6 @@ const NODES_MAX = 8_192;
 const INVOCATIONS_MAX = 512;
 /** Scripts inside scripts, and wrappers around wrappers. */
 const DEPTH_MAX = 12;
-
-/** What keeps a script from being judged by what it says. */
-export type Opaque =
-  | "syntax"
-  | "too large"
-  | "control characters"
-  | "program not literal"
-  | "indirection"
-  | "deferred code"
-  | "hidden script";
 
 /** Everything that a script would start, whatever stands around it. */
 export interface ShellScript {
@@ -93,7 +78,7 @@ class Walk {
     const outer = this.#cwd;
     this.#cwd = scope.standing.cwd;
     const { resolved, cautious } = variablesOf(tree, scope.standing.cwd);
-    this.#deferred(tree);
+    if (defersCode(tree)) this.opaque.add("deferred code");
     this.visit(tree, { ...scope, lookup: resolved, cautious });
     this.#cwd = outer;
   }
@@ -104,36 +89,35 @@ class Walk {
       this.opaque.add("too large");
       return;
     }
+    const reason = opacityOf(node);
+    if (reason !== undefined) this.opaque.add(reason);
     switch (node.type) {
-      case "Script":
-        if (node.errors !== undefined && node.errors.length > 0) this.opaque.add("syntax");
-        return this.#each(node, scope);
       case "Statement":
-        return this.visit(node.command, node.background === true ? { ...scope, forks: true } : scope);
+        this.visit(node.command, node.background === true ? { ...scope, forks: true } : scope);
+        break;
       case "Pipeline":
-        return node.commands.length > 1 ? this.#pipeline(node.commands, scope) : this.#each(node, scope);
+        if (node.commands.length > 1) this.#pipeline(node.commands, scope);
+        else this.#each(node, scope);
+        break;
       case "Command":
-        return this.#command(node, scope);
+        this.#command(node, scope);
+        break;
       case "Function":
-        return this.#function(node.name.value, node.body, scope);
+        this.#function(node.name.value, node.body, scope);
+        break;
       case "Subshell":
-        return this.#apart(() => this.#each(node, scope));
+        this.#apart(() => this.#each(node, scope));
+        break;
       case "Redirected":
-        return this.#redirected(node.redirects, node.command, scope);
+        this.#redirected(node.redirects, node.command, scope);
+        break;
       case "CommandExpansion":
       case "ProcessSubstitution":
       case "ArithmeticCommandExpansion":
-        if (node.script === undefined) this.opaque.add("syntax");
-        return this.#apart(() => this.#each(node, { ...scope, forks: false }));
-      case "ParameterExpansion":
-        if (node.operation?.type === "Transform" && node.operation.operand.value === "P")
-          this.opaque.add("indirection");
-        if (node.operation?.type === "Unknown") this.opaque.add("syntax");
-        if (node.prefix === "!" && node.operation?.type !== "Names" && !isKeys(node.index))
-          this.opaque.add("indirection");
-        return this.#each(node, scope);
+        this.#apart(() => this.#each(node, { ...scope, forks: false }));
+        break;
       default:
-        return this.#each(node, scope);
+        this.#each(node, scope);
     }
   }
 
@@ -210,7 +194,7 @@ class Walk {
     if (JSON.stringify(resolved) !== JSON.stringify(plain)) {
       this.#run(plain.argv, { ...start, variables: plain.variables }, inner);
     }
-    this.#move(resolved.argv, scope);
+    this.#cwd = movedTo(resolved.argv, { ...scope.standing, cwd: this.#cwd });
   }
 
   #start({ standing, fedBy, readsInput, inside, forks }: Scope): Start {
@@ -251,53 +235,10 @@ class Walk {
     }
   }
 
-  #open(redirects: readonly Redirection[], { lookup, cautious }: Scope): { opened: Opened[]; input: string[] } {
-    const opened: Opened[] = [];
-    const input: string[] = [];
-    for (const redirect of redirects) {
-      if (redirect.type === "HereDoc") input.push(redirect.body.text);
-      else if (redirect.target === undefined) this.opaque.add("syntax");
-      else if (redirect.type === "HereString") input.push(textOf(redirect.target, lookup));
-      else if (!isDescriptor(redirect.operator, redirect.target)) {
-        const writes = redirect.operator !== "<" && redirect.operator !== "<&";
-        for (const look of [lookup, cautious]) opened.push({ path: textOf(redirect.target, look), writes });
-      }
-    }
-    return { opened, input };
-  }
-
-  #move([program, ...args]: readonly string[], { standing }: Scope): void {
-    if (program === "popd") this.#cwd = undefined;
-    if (program !== "cd" && program !== "pushd") return;
-    const [target = HOME] = operandsOf(args);
-    if (target === "-" || target.includes(UNKNOWN)) this.#cwd = undefined;
-    else if (target.startsWith("/")) this.#cwd = target;
-    else if (target.startsWith(HOME))
-      this.#cwd = standing.home === undefined ? undefined : standing.home + target.slice(1);
-    else if (this.#cwd !== undefined) this.#cwd = `${this.#cwd}/${target}`;
-  }
-
-  /** Arithmetic and subscripts run what stands in `$( )` inside the value of a variable, however it was quoted. */
-  #deferred(tree: SyntaxNode): void {
-    let evaluates = false;
-    let holdsCode = false;
-    const look = (node: SyntaxNode): void => {
-      if (node.type === "ArithmeticWord" || (node.type === "ParameterExpansion" && node.index !== undefined))
-        evaluates = true;
-      if (
-        node.type === "Command" &&
-        /^(?:let|declare|typeset|local|test|\[|printf|unset|read)$/.test(node.name?.value ?? "")
-      ) {
-        evaluates = true;
-      }
-      if (node.type === "TestBinary" || node.type === "TestUnary") evaluates = true;
-      if (node.type === "Assignment" && node.value.type === "Word" && isLiteral(node.value)) {
-        holdsCode ||= /\[.{0,256}(?:\$\(|`)/.test(node.value.value.slice(0, 512));
-      }
-      forEachChild(node, look);
-    };
-    look(tree);
-    if (evaluates && holdsCode) this.opaque.add("deferred code");
+  #open(redirects: readonly Redirection[], scope: Scope): Redirected {
+    const read = readRedirects(redirects, [scope.lookup, scope.cautious]);
+    if (!read.isWhole) this.opaque.add("syntax");
+    return read;
   }
 
   functions(): ReadonlySet<string> {
@@ -318,25 +259,11 @@ class Walk {
   }
 }
 
-/** `${!name[@]}` lists keys; every other `${!name}` reads the variable that a variable names. */
-function isKeys(index: Word | undefined): boolean {
-  return index?.value === "@" || index?.value === "*";
-}
-
 function wordFields(part: Command["suffix"][number], lookup: Lookup): readonly string[] {
   if (part.type === "Word") return fieldsOf(part, lookup);
   if (part.type !== "Assignment") return [];
   const index = part.index === undefined ? "" : "[]";
   return [`${part.name}${index}=${part.value.type === "Word" ? textOf(part.value, lookup) : UNKNOWN}`];
-}
-
-function isInput(redirect: Redirection): boolean {
-  return redirect.type !== "Redirect" || redirect.operator.startsWith("<");
-}
-
-/** `2>&1`, `<&-`: no file. */
-function isDescriptor(operator: string, target: Word): boolean {
-  return /^[<>]&$/.test(operator) && /^(?:[0-9]+-?|-)$/.test(target.value);
 }
 
 /** What `echo` or `printf` hands to the next program of a pipeline, when that can be told. */

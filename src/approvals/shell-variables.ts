@@ -56,7 +56,7 @@ function setsIndirectly({ name, suffix }: Command): boolean {
 
 function computesName(words: readonly Word[]): boolean {
   const at = words.findIndex(({ value }) => value.startsWith("-v"));
-  const target = at === -1 ? undefined : words[at]?.value === "-v" ? words[at + 1] : words[at];
+  const target = words[at]?.value === "-v" ? words[at + 1] : words[at];
   return target !== undefined && !isLiteral(target);
 }
 

@@ -5,6 +5,8 @@ import { CHECKPOINT_DIR, type Checkpoint, type FiledNote, readCheckpoint, splitN
 const NOTES_FILE = /^\d{4}-\d{2}-\d{2}\.txt$/;
 /** Of the newest file, what a start looks at. */
 const TAIL_BYTES = 65_536;
+/** Files whose last note a crash may have cut: one stream may still be in yesterday. */
+const UNFINISHED_FILES_MAX = 2;
 /** A day of two checkpoints a second has not half of it. */
 const FILE_BYTES_MAX = 268_435_456;
 
@@ -22,15 +24,17 @@ function listNotes(dir: string): readonly string[] {
   return names.filter((name) => NOTES_FILE.test(name)).sort();
 }
 
-/** All notes of a log, oldest first, and the files that do not end with a whole note. */
+/** All notes of a log, oldest first, and the files that do not end with a whole note though no crash can have cut them. */
 export function readNotes(dir: string): { readonly notes: readonly FoundNote[]; readonly torn: readonly string[] } {
   const notes: FoundNote[] = [];
   const torn: string[] = [];
-  for (const name of listNotes(dir)) {
+  const names = listNotes(dir);
+  for (const [index, name] of names.entries()) {
     const file = join(CHECKPOINT_DIR, name);
     const bytes = readFile(join(dir, file));
     const found = splitNotes(bytes.toString("utf8"));
-    if ((found.at(-1)?.end ?? 0) !== bytes.length) {
+    const isFinished = index < names.length - UNFINISHED_FILES_MAX;
+    if (isFinished && (found.at(-1)?.end ?? 0) !== bytes.length) {
       torn.push(file);
     }
     notes.push(...found.map((note) => located(note, name)));
@@ -59,13 +63,14 @@ export function readLastNotes(dir: string): readonly FoundNote[] {
   }
 }
 
-/** Takes what stands after the last whole note off the newest file: a crash cut its writing short. */
-export function cutTornNote(dir: string): void {
-  const name = listNotes(dir).at(-1);
-  if (name === undefined) {
-    return;
+/** Takes what stands after the last whole note off the newest files: a crash cut its writing short. */
+export function cutTornNotes(dir: string): void {
+  for (const name of listNotes(dir).slice(-UNFINISHED_FILES_MAX)) {
+    cutTornNote(join(dir, CHECKPOINT_DIR, name));
   }
-  const path = join(dir, CHECKPOINT_DIR, name);
+}
+
+function cutTornNote(path: string): void {
   const bytes = readFile(path);
   const end = bytes.lastIndexOf("\n\n") + 2;
   const isMiddle = bytes.subarray(end).toString("utf8").startsWith("— ") || endsInMiddle(bytes, end);

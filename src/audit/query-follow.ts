@@ -60,10 +60,10 @@ export class Follower {
     if (size > from) {
       const chunk = readChunk(file, { from, to }, Buffer.alloc(0));
       for (const line of linesOf(chunk)) lines.push({ day, ...line });
-      offset = Math.min(to, endOfLines(chunk));
+      offset = endOfLines(chunk, to, file);
     }
     this.#seen.set(day, { ino, offset });
-    return to < size;
+    return offset === to && to < size;
   }
 }
 

@@ -81,9 +81,13 @@ function readAt(fd: number, position: number, into: Buffer): Buffer {
   return into.subarray(0, filled);
 }
 
-/** Behind the last whole line that was read: what stands after it is still being written. */
-export function endOfLines({ bytes, base, first }: Chunk): number {
-  return base + Math.max(first, bytes.lastIndexOf(LINE_END) + 1);
+/**
+ * Where the lines after `[from, to)` begin: at its end, or before a line that is still being written. A line that is longer
+ * than any of ours is passed over.
+ */
+export function endOfLines({ bytes, base, first }: Chunk, to: number, { size }: DayFile): number {
+  if (to + LINE_BYTES_MAX < size) return to;
+  return Math.min(to, base + Math.max(first, bytes.lastIndexOf(LINE_END) + 1));
 }
 
 export interface RawLine {

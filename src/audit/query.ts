@@ -106,7 +106,7 @@ class PageBuilder {
         return;
       }
     }
-    const offset = query.order === "oldest" ? Math.min(range.to, endOfLines(chunk)) : range.from;
+    const offset = query.order === "oldest" ? endOfLines(chunk, range.to, file) : range.from;
     this.#position = { day: file.day, offset };
     this.isEnded = !mayGoOn(this.bytesRead);
   }

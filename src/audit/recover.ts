@@ -4,7 +4,7 @@ import { AuditError } from "./audit-error.ts";
 import type { StreamName } from "./chain.ts";
 import type { ChainWalk } from "./chain-walk.ts";
 import { type Checkpoint, readCheckpoint } from "./checkpoint.ts";
-import { cutTornNote, readLastNotes } from "./checkpoint-files.ts";
+import { cutTornNotes, readLastNotes } from "./checkpoint-files.ts";
 import { explainHalt } from "./damage.ts";
 import type { StreamPlace } from "./day-stream.ts";
 import { endsChained, type Halt, startOf, walkFiles } from "./file-walk.ts";
@@ -32,7 +32,7 @@ export interface Recovered {
  * an `AuditError` that names file, line and remedy when a whole line does not fit: such a log is not written to.
  */
 export function recover(dir: string, key: KeyObject | undefined): Recovered {
-  cutTornNote(dir);
+  cutTornNotes(dir);
   const found = readLastNotes(dir).flatMap(({ checkpoint }) => (checkpoint === undefined ? [] : [checkpoint]));
   const saved = credible(readPlace(dir), { key, hasNotes: found.length > 0 });
   const finder = collectIntents(saved?.intents ?? []);

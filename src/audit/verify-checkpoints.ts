@@ -42,18 +42,10 @@ export function verifyCheckpoints({ notes, torn }: NoteFiles, keys: readonly Key
   return { checkpoints: notes.length, signed, damage: tornDamage(notes, torn) };
 }
 
-/** The newest file may end within a note, when a crash cut its writing short; no other may. */
 function tornDamage(notes: readonly FoundNote[], torn: readonly string[]): Damage | undefined {
-  const last = notes.at(-1);
-  const file = torn.find((name) => last !== undefined && name < last.file);
-  return file === undefined
-    ? undefined
-    : {
-        kind: "cut off",
-        file,
-        line: notes.findLast((note) => note.file === file)?.line ?? 1,
-        message: "ends amid a note",
-      };
+  const [file] = torn;
+  const line = notes.findLast((note) => note.file === file)?.line ?? 1;
+  return file === undefined ? undefined : { kind: "cut off", file, line, message: "ends amid a note" };
 }
 
 /** A checkpoint that speaks of another log than the lines do. */

@@ -27,7 +27,7 @@ export function findIpv4(text: string, start: number): PiiFinding | undefined {
   if (isA(text, at, ALPHANUMERIC) || (text[at] === "." && isA(text, at + 1, DIGIT)) || text[at] === "-")
     return undefined;
   if (isVersion(text, start)) return undefined;
-  const isSmall = parts.every((part) => part < 10) && new Set(parts).size > 2;
+  const isSmall = parts.every((part) => part < 10) && new Set(parts).size > 1;
   const confidence = isSmall && !hasWordBefore(text, start, ADDRESS_WORDS) ? POSSIBLE : reachOfIpv4(parts);
   return confidence === 0 ? undefined : { rule: "IP", start, end: at, confidence };
 }

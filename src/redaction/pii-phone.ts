@@ -27,6 +27,23 @@ const REGIONS: readonly CountryCode[] = [
   "PL",
 ];
 
+const PHONE_SEPARATORS: ReadonlySet<string> = new Set([
+  "--",
+  "..",
+  "---",
+  "...",
+  " --",
+  "-(",
+  " -",
+  ") -",
+  ")-",
+  " () -",
+  " ()-",
+  "() -",
+  "() ",
+  " () ",
+]);
+
 /** What is left to ask; shared by all detectors of one text. */
 export interface PhoneBudget {
   checks: number;
@@ -40,9 +57,10 @@ export function findPhone(text: string, groups: DigitGroups, budget: PhoneBudget
   const hasBracket = text[from - 1] === "(";
   const start = hasBracket ? from - 1 : from;
   const plus = text[start - 1] === "+" ? start - 1 : start;
-  if (plus < start) return isForeign(text, { start: plus, end, digits: groups.digits }, budget);
-  return isNorthAmerican(text, groups, hasBracket)
-    ? { rule: "PHONE", start, end, confidence: LIKELY }
+  const northAmerican = isNorthAmerican(text, groups, { hasBracket, hasPlus: plus < start });
+  if (plus < start && !northAmerican) return international(text, { start: plus, end, digits: groups.digits }, budget);
+  return northAmerican
+    ? { rule: "PHONE", start: plus, end, confidence: LIKELY }
     : national(text, { start, end }, { groups, budget });
 }
 
@@ -53,7 +71,7 @@ interface Candidate {
 }
 
 /** With a `+`: valid, or at least as long as its country's numbers are. In a diff, a `+` may stand for an added line. */
-function isForeign(text: string, { start, end, digits }: Candidate, budget: PhoneBudget): PiiFinding | undefined {
+function international(text: string, { start, end, digits }: Candidate, budget: PhoneBudget): PiiFinding | undefined {
   if (digits > DIGITS_MAX || text[start + 1] === "0") return undefined;
   const found = { rule: "PHONE", start, end, confidence: CERTAIN };
   if (budget.checks <= 0) return digits > 8 ? found : undefined;
@@ -64,22 +82,23 @@ function isForeign(text: string, { start, end, digits }: Candidate, budget: Phon
   return number?.isPossible() === true && digits > 9 && !mayBeAdded ? { ...found, confidence: LIKELY } : undefined;
 }
 
-/** `(415) 555-2671`, `415-555-2671`, `1-415-555-2671`; not with blanks alone. */
-function isNorthAmerican(
-  text: string,
-  { starts, ends, digits, separators }: DigitGroups,
-  hasBracket: boolean,
-): boolean {
+interface Marks {
+  readonly hasBracket: boolean;
+  readonly hasPlus: boolean;
+}
+
+/** `(415) 555-2671`, `415-555-2671`, `+1 415 555 2671`; with blanks alone only behind a `+`. 555 is everybody's example. */
+function isNorthAmerican(text: string, groups: DigitGroups, { hasBracket, hasPlus }: Marks): boolean {
+  const { starts, ends, digits, separators } = groups;
   const sizes = starts.map((start, index) => (ends[index] ?? 0) - start);
-  const [first, ...others] = sizes;
-  const body = first === 1 && text[starts[0] ?? 0] === "1" ? others : sizes;
-  if (body.join(",") !== "3,3,4" || digits > 11) return false;
-  const at = starts.length - 3;
-  const codes = [text[starts[at] ?? 0] ?? "", text[starts[at + 1] ?? 0] ?? ""];
-  if (codes.some((code) => code < "2")) return false;
-  return (
-    hasBracket || ["--", "..", "---", "- -", ") -", ")-"].includes(separators) || /^[-. ]?[-.][-.]$/.test(separators)
-  );
+  const hasCountry = sizes[0] === 1 && text[starts[0] ?? 0] === "1";
+  if ((hasCountry ? sizes.slice(1) : sizes).join(",") !== "3,3,4" || digits > 11) return false;
+  if (hasPlus) return hasCountry;
+  const area = starts.at(-3) ?? 0;
+  const exchange = starts.at(-2) ?? 0;
+  const isIssued = (text[area] ?? "") >= "2" && (text[exchange] ?? "") >= "2";
+  if (!isIssued && !text.startsWith("555", area)) return false;
+  return hasBracket || PHONE_SEPARATORS.has(separators);
 }
 
 function national(

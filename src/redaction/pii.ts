@@ -1,6 +1,6 @@
 import { Anchors } from "./anchors.ts";
 import { dateEnd } from "./calendar.ts";
-import { ALPHANUMERIC, BLANK, classOf, DIGIT, HEX, isA, LETTER, runEnd, runStart } from "./characters.ts";
+import { ALPHANUMERIC, BLANK, classOf, DIGIT, HEX, isA, LETTER, runEnd } from "./characters.ts";
 import { type DigitGroups, digitsEnd, digitsOf, readGroups } from "./digit-groups.ts";
 import { findCards } from "./pii-card.ts";
 import { findEmails, findSpelledEmail } from "./pii-email.ts";
@@ -35,6 +35,48 @@ const BIRTH_WORDS = [
   "bday",
 ];
 const PHONE_WORDS = ["phone", "tel", "mobile", "cell", "call", "fax", "whatsapp", "sms", "contact", "msisdn", "handy"];
+/** These may be parts of longer words: `telephoneNumber`, `mobileNo`. */
+const JOINED_PHONE_WORDS: ReadonlySet<string> = new Set(["phone", "mobile", "whatsapp", "msisdn"]);
+
+/** What may stand between such a word and its number. */
+const FILLERS: ReadonlySet<string> = new Set([
+  ...[
+    "number",
+    "numbers",
+    "no",
+    "nr",
+    "num",
+    "is",
+    "at",
+    "on",
+    "me",
+    "us",
+    "my",
+    "the",
+    "him",
+    "her",
+    "them",
+    "office",
+  ],
+  ...[
+    "work",
+    "home",
+    "phone",
+    "cell",
+    "mobile",
+    "tel",
+    "or",
+    "please",
+    "our",
+    "desk",
+    "direct",
+    "private",
+    "s",
+    "primary",
+  ],
+]);
+const FILLER_CHARS_MAX = 10;
+
 const SPELLED_AT = ["[at]", "(at)", "{at}", " at "];
 
 const ANNOUNCEMENTS: readonly Announcement[] = [
@@ -59,6 +101,11 @@ const ANNOUNCEMENTS: readonly Announcement[] = [
   ),
 ];
 
+/** What a field's name may say about its value. */
+export const announcingWords: readonly string[] = ANNOUNCEMENTS.map(({ word }) => word).filter(
+  (word) => !SPELLED_AT.includes(word),
+);
+
 const ANCHORS = new Anchors(ANNOUNCEMENTS.map(({ word }) => word));
 
 /** Personal data of a text as it stands: in no order, with overlaps, whatever the confidence. Linear. */
@@ -75,17 +122,6 @@ export function scanPii(text: string): readonly PiiFinding[] {
   });
   scanNumbers(text, found, budget);
   return found;
-}
-
-/** Where a value with a digit begins behind a word: past blanks, separators, `is`, `number`. -1 when none is near. */
-function firstDigit(text: string, from: number): number {
-  const limit = Math.min(text.length, from + REACH_CHARS_MAX);
-  for (let at = from; at < limit; at += 1) {
-    const code = text.charCodeAt(at);
-    if (code >= 0x30 && code <= 0x39) return at;
-    if (code === 0x0a && at > from + 2) return -1;
-  }
-  return -1;
 }
 
 function findBirthDate(text: string, end: number, word: string): PiiFinding | undefined {
@@ -105,15 +141,30 @@ interface Word {
 }
 
 function findAnnouncedPhone(text: string, { start, end, word }: Word, budget: PhoneBudget): PiiFinding | undefined {
-  if (isA(text, start - 1, LETTER) && !isA(text, end, DIGIT) && word.length < 5) return undefined;
-  const at = firstDigit(text, end);
-  if (at === -1 || isA(text, at - 1, LETTER)) return undefined;
+  if (!JOINED_PHONE_WORDS.has(word) && (isA(text, start - 1, LETTER) || isA(text, end, LETTER))) return undefined;
+  const at = behindFillers(text, end);
+  if (at === -1) return undefined;
   const groups = readGroups(text, at);
   const stop = groups.ends.at(-1) ?? at;
   if (groups.digits < 7 || groups.digits > 15 || groups.lineEnds > 0 || isA(text, stop, LETTER)) return undefined;
-  const from = runStart(text, at, 0) === at && "+(".includes(text[at - 1] ?? "?") ? at - 1 : at;
+  const from = "+(".includes(text[at - 1] ?? "?") ? at - 1 : at;
   if (!isPhoneIn(text.slice(from, stop), budget)) return undefined;
   return { rule: "PHONE", start: from, end: stop, confidence: LIKELY, context: word };
+}
+
+/** Where the first digit stands, when nothing but signs and filling words come before it; else -1. */
+function behindFillers(text: string, from: number): number {
+  const limit = Math.min(text.length, from + REACH_CHARS_MAX);
+  let at = from;
+  while (at < limit) {
+    if (isA(text, at, DIGIT)) return at;
+    if (isA(text, at, LETTER)) {
+      const end = runEnd(text, at, LETTER);
+      if (end - at > FILLER_CHARS_MAX || !FILLERS.has(text.slice(at, end).toLowerCase())) return -1;
+      at = end;
+    } else at += 1;
+  }
+  return -1;
 }
 
 function findNationalId(text: string, { start, end, word }: Word, id: NationalId): PiiFinding | undefined {

@@ -19,7 +19,7 @@ export class Places {
   }
 
   /**
-   * Answers how to leave; leaving twice is leaving once.
+   * Answers how to leave, once.
    *
    * @throws {Refusal} RATE_LIMITED
    */
@@ -30,11 +30,7 @@ export class Places {
     if (this.#taken >= this.#options.totalMax) throw full("Too many requests of this kind are open at once.");
     this.#taken += 1;
     this.#byCaller.set(key, own + 1);
-    let isTaken = true;
-    return () => {
-      if (isTaken) this.#leave(key);
-      isTaken = false;
-    };
+    return () => this.#leave(key);
   }
 
   #leave(key: string): void {

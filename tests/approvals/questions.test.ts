@@ -97,6 +97,20 @@ test("APR-62: many at once do not pass the bound", async () => {
   expect(asked.filter(({ outcome }) => outcome === "backlog")).toHaveLength(50);
 });
 
+test("APR-62: asking and withdrawing in turns has a bound too, for a while", async () => {
+  await store.close();
+  store = await world.open({ pendingPerCallerMax: 2 });
+  for (let index = 0; index < 20; index += 1) {
+    const { id } = await askFor(store, { planDigest: `${index}` });
+    expect((await store.cancel(id, AGENT))?.state).toBe("cancelled");
+    world.now += 1_000;
+  }
+  expect(await store.ask(questionOf())).toEqual({ outcome: "backlog", limit: 20, retryAfterMs: 580_000 });
+  expect((await store.ask(questionOf({ requester: { ...AGENT, subject: "agent-2" } }))).outcome).toBe("asked");
+  world.now += 580_000;
+  expect((await store.ask(questionOf())).outcome).toBe("asked");
+});
+
 test("APR-61: after a no the same call is not asked again for a while, and hears the same reason", async () => {
   const { id } = await askFor(store);
   await store.decide({ id, by: OPERATOR, decision: "deny", reason: "not on a Friday" });

@@ -106,6 +106,30 @@ test("a client that is slow for a while loses nothing and sees nothing twice", a
   expect(isOver()).toBe(false);
 });
 
+test("streams at the same event share a read, but none that began before the wake-up", async () => {
+  const { promise: letGo, resolve: release } = Promise.withResolvers<void>();
+  let reads = 0;
+  const tail = new EventTail({
+    ...stand.approvals,
+    async eventsAfter(seq, limit) {
+      reads += 1;
+      const page = await stand.approvals.eventsAfter(seq, limit);
+      await letGo;
+      return page;
+    },
+  });
+  const { promise: woken, resolve: wake } = Promise.withResolvers<void>();
+  const leave = tail.join(wake);
+  const early = [tail.read(0), tail.read(0)];
+  await stand.ask();
+  await woken;
+  const late = tail.read(0);
+  release();
+  expect((await Promise.all([...early, late])).map((page) => page.length)).toEqual([0, 0, 1]);
+  expect(reads).toBe(2);
+  leave();
+});
+
 test("a store that closes ends the stream", async () => {
   const { isOver } = await follow({ heartbeatMs: 5 });
   await stand.approvals.close();

@@ -7,6 +7,7 @@ import { AGENT, type ApprovalWorld, createApprovalWorld, LIMITS, OPERATOR, quest
 const CALLERS = 2;
 const PLANS = 3;
 const BOUNDS = { ...LIMITS, pendingPerCallerMax: 2 };
+const DECIDE_MS = BOUNDS.decideBySeconds * 1_000;
 const STEPS_MS = [1_000, 250_000, 300_000, 600_000, 900_000, 28_800_000, -1_000, -700_000];
 
 export type Step =
@@ -123,7 +124,11 @@ function expectAsk(model: Model, step: Step & { kind: "ask" }, now: number): Exp
   if (own.filter((entry) => standing(entry, now) === "pending").length >= BOUNDS.pendingPerCallerMax) {
     return { outcome: "backlog", changes: twins.length > 0 };
   }
-  const decideBy = now + BOUNDS.decideBySeconds * 1_000;
+  const isRecent = ({ state, decideBy: until }: Entry) => state === "cancelled" && until > now;
+  if (own.filter(isRecent).length >= BOUNDS.pendingPerCallerMax * 10) {
+    return { outcome: "backlog", changes: twins.length > 0 };
+  }
+  const decideBy = now + DECIDE_MS;
   const { caller: by, plan } = step;
   model.entries.push({
     id: "",

@@ -1,0 +1,80 @@
+import { statSync } from "node:fs";
+import { join } from "node:path";
+import { LINE_BYTES_MAX } from "../entry.ts";
+import type { Position } from "../query-cursor.ts";
+import { daysIn, type Stream, streamDir, withDay } from "../query-days.ts";
+import { type DayFile, linesOf, readChunk } from "../query-scan.ts";
+import { type EntryView, type Members, parseLine, viewOf } from "../query-view.ts";
+
+/** What one request carries at most. One line is sent whatever its size. */
+const BATCH_LINES_MAX = 500;
+const BATCH_BYTES_MAX = 1_048_576;
+
+export interface ExportLine {
+  readonly stream: Stream;
+  readonly day: string;
+  readonly offset: number;
+  readonly line: string;
+  /** Missing when somebody else wrote the line: then it is sent as it is, under the time of its day. */
+  readonly members: Members;
+  readonly entry: EntryView | undefined;
+  readonly timeMs: number;
+}
+
+export interface Batch {
+  readonly lines: readonly ExportLine[];
+  /** Behind its last line. */
+  readonly next: Position;
+}
+
+/** The lines that come next, oldest first; `undefined` when there are none yet. */
+export function readBatch(dir: string, stream: Stream, from: Position | undefined): Batch | undefined {
+  const folder = streamDir(dir, stream);
+  for (const day of daysIn(folder).filter((one) => one >= (from?.day ?? ""))) {
+    const offset = from?.day === day ? from.offset : 0;
+    const batch = withDay(folder, day, (file) => readLines(file, stream, offset));
+    if (batch !== undefined && batch.lines.length > 0) return batch;
+  }
+  return undefined;
+}
+
+function readLines(file: DayFile, stream: Stream, from: number): Batch {
+  const { day } = file;
+  let at = from;
+  while (at < file.size) {
+    const to = at + BATCH_BYTES_MAX;
+    const chunk = readChunk(file, { from: at, to }, Buffer.alloc(0));
+    const lines: ExportLine[] = [];
+    let end = at;
+    for (const raw of linesOf(chunk)) {
+      lines.push(lineOf(raw, { day, stream }));
+      end = raw.end;
+      if (lines.length === BATCH_LINES_MAX) break;
+    }
+    if (lines.length > 0) return { lines, next: { day, offset: end } };
+    // What begins there is longer than any line of ours, or still being written.
+    if (to + LINE_BYTES_MAX >= file.size) break;
+    at = to;
+  }
+  return { lines: [], next: { day, offset: from } };
+}
+
+function lineOf(
+  { offset, line }: { readonly offset: number; readonly line: string },
+  { day, stream }: { readonly day: string; readonly stream: Stream },
+): ExportLine {
+  const members = parseLine(line) ?? {};
+  const entry = viewOf(members);
+  return { stream, day, offset, line, members, entry, timeMs: entry?.timeMs ?? Date.parse(`${day}T00:00:00Z`) };
+}
+
+/** Bytes that stand behind a place. */
+export function bytesBehind(dir: string, stream: Stream, from: Position | undefined): number {
+  const folder = streamDir(dir, stream);
+  let bytes = 0;
+  for (const day of daysIn(folder).filter((one) => one >= (from?.day ?? ""))) {
+    const { size = 0 } = statSync(join(folder, `${day}.jsonl`), { throwIfNoEntry: false }) ?? {};
+    bytes += Math.max(0, size - (from?.day === day ? from.offset : 0));
+  }
+  return bytes;
+}

@@ -1,0 +1,35 @@
+import { Anchors } from "./anchors.ts";
+import { announcingWords } from "./pii.ts";
+import { type SecretKind, secretKind } from "./secret-names.ts";
+
+/** What a field's name says about its value. */
+export interface Label {
+  /** The name in words, when they announce personal data: `date of birth`. Else empty. */
+  readonly words: string;
+  readonly secret: SecretKind | undefined;
+}
+
+/** A longer name says nothing. UTF-16 units. */
+const NAME_CHARS_MAX = 96;
+
+const NOTHING: Label = { words: "", secret: undefined };
+
+const ANNOUNCING = new Anchors(announcingWords);
+
+export function labelOf(name: string): Label {
+  if (name.length > NAME_CHARS_MAX) return NOTHING;
+  const words = inWords(name);
+  let announces = false;
+  ANNOUNCING.scan(words, () => {
+    announces = true;
+  });
+  return { words: announces ? words : "", secret: secretKind(name) };
+}
+
+/** `dateOfBirth`, `date_of_birth` and `date-of-birth` are all `date of birth`. */
+function inWords(name: string): string {
+  return name
+    .replace(/[_.\-[\]]/g, " ")
+    .replace(/([a-z\d])([A-Z])/g, "$1 $2")
+    .toLowerCase();
+}
