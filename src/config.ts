@@ -148,6 +148,8 @@ const limits = z
   .strictObject({
     concurrentCallsMax: count(1_024, 100_000),
     concurrentCallsPerCallerMax: count(256, 100_000),
+    /** How often a minute one caller may start a call and go away before its answer. */
+    cancellationsPerMinuteMax: count(120, 100_000),
     /** Refusals of unauthenticated peers that get a line of their own, per source and minute. */
     strangerLinesPerMinute: count(60, 100_000),
   })

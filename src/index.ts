@@ -54,6 +54,7 @@ export type {
   Lookup,
   LookupAttempt,
   OutputPolicy,
+  StderrMeaning,
   StdoutParser,
   TargetStatus,
   Tool,

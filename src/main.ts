@@ -1,12 +1,12 @@
 import { inspect } from "node:util";
 import type { FastifyInstance } from "fastify";
-import { pino } from "pino";
-import type { Config } from "./config.ts";
+import { type Logger, pino } from "pino";
+import { type Config, pathFrom } from "./config.ts";
 import type { TrailLog } from "./proxy/trail.ts";
-import { createMetrics } from "./server/metrics.ts";
+import { createMetrics, type Metrics } from "./server/metrics.ts";
 import type { NotReady } from "./server/routes/health.ts";
 import { createServer } from "./server/server.ts";
-import { type Service, wire } from "./wiring.ts";
+import { type Hooks, type Service, wire } from "./wiring.ts";
 
 /** A service that listens. */
 export interface RunningService {
@@ -43,14 +43,13 @@ export async function startService(config: Config): Promise<RunningService> {
   // A destination of our own, written synchronously: the default one loses lines on this runtime when the process ends.
   const log = pino({ level: config.log.level, base: null }, pino.destination({ dest: 1, sync: true }));
   const metrics = createMetrics();
-  const service = await wire(config, {
-    observe: (entry) => metrics.observeCall(entry),
-    onBatch: (batch) => metrics.observeBatch(batch),
-    logFault: (message, cause) => log.error({ cause: causeText(cause) }, message),
-    onCertificates: ({ type, ...event }) => log[CERTIFICATE_LEVELS[type]](event, type),
-    log: ({ level, cause, ...line }: TrailLog) => log[level]({ ...line, cause: causeText(cause) }, "call refused"),
+  const service = await wire(config, hooksOf(log, metrics));
+  metrics.watch({
+    callsInFlight: () => service.admission.inFlight(),
+    channels: () => service.channels(),
+    certificates: () => service.certificates(),
   });
-  metrics.watch({ callsInFlight: () => service.admission.inFlight(), channels: () => service.channels() });
+  metrics.watchExports(() => service.exports());
   let draining = false;
   const notReady = (): readonly NotReady[] => {
     const reasons: NotReady[] = [];
@@ -68,6 +67,7 @@ export async function startService(config: Config): Promise<RunningService> {
     registry: service.registry,
     callers: service.callers,
     journal: (line) => service.journal(line),
+    auditDir: pathFrom(config, config.audit.dir),
     metrics,
     notReady,
     systems: () => service.systems(),
@@ -100,6 +100,20 @@ export async function startService(config: Config): Promise<RunningService> {
       drained ??= drain();
       return drained;
     },
+  };
+}
+
+function hooksOf(log: Logger, metrics: Metrics): Hooks {
+  return {
+    observe: (entry) => metrics.observeCall(entry),
+    onBatch: (batch) => metrics.observeBatch(batch),
+    onSurvivors: (survivors) => {
+      metrics.observeSurvivors(survivors);
+      log.warn(survivors, "processes outlived their command and were killed");
+    },
+    logFault: (message, cause) => log.error({ cause: causeText(cause) }, message),
+    onCertificates: ({ type, ...event }) => log[CERTIFICATE_LEVELS[type]](event, type),
+    log: ({ level, cause, ...line }: TrailLog) => log[level]({ ...line, cause: causeText(cause) }, "call refused"),
   };
 }
 

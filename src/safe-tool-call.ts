@@ -4,7 +4,7 @@ import { type ConfigInput, readConfig } from "./config.ts";
 import { processEnvironment } from "./config-file.ts";
 import type { CallResult } from "./core/call-result.ts";
 import { type DefinedTool, isTool, type ToolFactory } from "./core/define-tool.ts";
-import { canonicalJson, NotJsonError } from "./core/digest.ts";
+import { canonical, NotJsonError } from "./core/digest.ts";
 import { Refusal } from "./core/errors.ts";
 import { toAnthropic, toJson, toOpenAi } from "./core/tool-formats.ts";
 import type { Json, Tool } from "./core/types.ts";
@@ -163,7 +163,7 @@ const ARGS_LIMITS = { depthMax: 256, nodesMax: 1_000_000, bytesMax: 67_108_864 }
 function readArguments(args: unknown): unknown {
   if (args === undefined) return undefined;
   try {
-    return JSON.parse(canonicalJson(args, ARGS_LIMITS));
+    return canonical(args, ARGS_LIMITS).value;
   } catch (cause) {
     if (!(cause instanceof NotJsonError)) throw cause;
     return new Refusal("MALFORMED_REQUEST", `The arguments are ${cause.message}: send plain JSON values.`, { cause });

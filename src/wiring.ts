@@ -22,16 +22,18 @@ import { manifestDigest, valueDigest } from "./manifest-digest.ts";
 import { type LoadedTools, loadTools } from "./manifest-loader.ts";
 import { readPlatformFiles } from "./platform-files.ts";
 import { type Admission, createAdmission } from "./proxy/admission.ts";
-import { createApprovalGate } from "./proxy/approval-gate.ts";
+import { type ApprovalGate, createApprovalGate } from "./proxy/approval-gate.ts";
 import { type CallerContext, createCallerContext } from "./proxy/caller-context.ts";
 import { createExecutor } from "./proxy/executor.ts";
 import { createProxy, type ToolProxy } from "./proxy/proxy.ts";
 import { createRegistry, type Registry } from "./proxy/registry.ts";
-import { createTrails, type TrailLog, type Trails } from "./proxy/trail.ts";
-import { createWaitingRoom, type WaitingRoom } from "./proxy/waiting-room.ts";
+import { createTrails, type TrailLog } from "./proxy/trail.ts";
+import { createWaitingRoom } from "./proxy/waiting-room.ts";
 import { filterSecrets } from "./redaction/secrets-filter.ts";
 import { openStore, readRiskRules } from "./wiring-approvals.ts";
 import { hashArgs, intend, openAudit, record } from "./wiring-audit.ts";
+import { closeAll } from "./wiring-closing.ts";
+import { readExports, startExports } from "./wiring-exports.ts";
 import {
   privateEmptyDirectory,
   readAssertion,
@@ -52,6 +54,8 @@ export interface Hooks {
   readonly onCertificates?: (event: CertificateEvent) => void;
   /** The library's own way to ask. */
   readonly onToolApprove?: ApprovalCallback | undefined;
+  /** Processes that a command left behind, and that were killed. */
+  readonly onSurvivors?: (survivors: { readonly command: string; readonly count: number }) => void;
   /** What fails beside the calls. */
   readonly logFault?: (message: string, cause: unknown) => void;
 }
@@ -67,8 +71,10 @@ export interface Service {
   readonly clock: () => number;
   readonly journal: AuditLog["journal"];
   readonly auditHealth: AuditLog["health"];
+  readonly exports: ReturnType<typeof startExports>["states"];
   readonly channels: GrpcHandler["states"];
   readonly systems: GrpcHandler["status"];
+  readonly certificates: GrpcHandler["certificates"];
   /** Tools that the configuration leaves nothing to do for, and why. */
   readonly notRegistered: readonly string[];
   /** Calls that wait for a person get their 202 now. */
@@ -89,13 +95,13 @@ export interface Parts {
   readonly hashKey: Uint8Array | undefined;
   /** Signs the audit's checkpoints; without it the chain stands by itself. */
   readonly checkpointKey: KeyObject | undefined;
+  readonly exports: ReturnType<typeof readExports>;
   close(): Promise<void>;
 }
 
 const clock = (): number => Date.now();
 const monotonic = (): number => performance.now();
 const STRANGER_SUMS_EVERY_MS = 10_000;
-const POLL_MS = 20;
 const IDENTITY_LIMITS = { depthMax: 4, nodesMax: 16, bytesMax: 65_536 } as const;
 
 /**
@@ -103,7 +109,7 @@ const IDENTITY_LIMITS = { depthMax: 4, nodesMax: 16, bytesMax: 65_536 } as const
  *
  * @throws {StartupError} with everything that is wrong at once
  */
-export async function assemble(config: Config): Promise<Parts> {
+export async function assemble(config: Config, hooks: Hooks = {}): Promise<Parts> {
   const problems: string[] = [];
   const commands = resolveCommands(config, problems);
   const repositories = readRepositories(config, problems);
@@ -111,6 +117,7 @@ export async function assemble(config: Config): Promise<Parts> {
   const issuers = readIssuers(config, problems);
   const hashKey = readAuditPlace(config, problems);
   const checkpointKey = readCheckpointKey(config, problems);
+  const exports = readExports(config, problems);
   const risk = readRiskRules(config, problems);
   const loaded = await loadTools(config, repositories);
   problems.push(...loaded.problems);
@@ -121,6 +128,7 @@ export async function assemble(config: Config): Promise<Parts> {
     inspections: new Map([["git", repositoryFault], ...readPlatformFiles(config, problems)]),
     now: clock,
     newId: randomUUID,
+    onSurvivors: (survivors) => hooks.onSurvivors?.(survivors),
   });
   const sign = assertionOf(config, problems);
   const described = await withReflection(systems, loaded.tools, problems);
@@ -140,7 +148,7 @@ export async function assemble(config: Config): Promise<Parts> {
     await close();
     throw new StartupError(problems);
   }
-  return { registry, callers, grpc, loaded, report, risk, hashKey, checkpointKey, close };
+  return { registry, callers, grpc, loaded, report, risk, hashKey, checkpointKey, exports, close };
 }
 
 /**
@@ -149,8 +157,8 @@ export async function assemble(config: Config): Promise<Parts> {
  * @throws {StartupError} with everything that is wrong at once
  */
 export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> {
-  const parts = await assemble(config);
-  const { hashKey } = parts;
+  const parts = await assemble(config, hooks);
+  const { hashKey, registry, callers } = parts;
   const { audit, approvals } = await openStores(config, hooks, parts.checkpointKey).catch(async (error: unknown) => {
     await parts.close();
     throw error;
@@ -161,6 +169,7 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
     concurrentCallsMax: limits.concurrentCallsMax,
     concurrentCallsPerCallerMax: limits.concurrentCallsPerCallerMax,
     auditReady: () => audit.hasRoom(),
+    cancellations: { perMinuteMax: limits.cancellationsPerMinuteMax, clock },
   });
   const executor = createExecutor({ intend: (approved, { traceId }) => intend(audit, { ...approved, traceId }) });
   const trails = createTrails({
@@ -178,18 +187,11 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
   };
   const sums = setInterval(() => sumUp(clock()), STRANGER_SUMS_EVERY_MS);
   sums.unref();
-  const gate = createApprovalGate({
-    approvals,
-    assess: (call) => parts.risk.assess(call),
-    mode: config.approvals.mode,
-    onToolApprove: hooks.onToolApprove,
-    callbackTimeoutMs: config.approvals.callbackTimeoutMs,
-    filterSecrets: (text) => filterSecrets(text).text,
-    newId: randomUUID,
-  });
+  const gate = gateOf(config, hooks, { risk: parts.risk, approvals });
   const waitingRoom = createWaitingRoom(approvals);
-  const { registry, callers } = parts;
   await audit.journal({ type: "service.started", tools: parts.registry.list().length, pid: process.pid });
+  const journal: AuditLog["journal"] = (line) => audit.journal(line);
+  const exporters = startExports(config, parts.exports, { clock, random: Math.random, journal, ...hooks });
   parts.grpc.watch({
     now: clock,
     report: (event) => {
@@ -205,41 +207,39 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
     admission,
     approvals,
     clock,
-    journal: (line) => audit.journal(line),
+    journal,
     auditHealth: () => audit.health(),
+    exports: () => exporters.states(),
     channels: () => parts.grpc.states(),
     systems: () => parts.grpc.status(),
+    certificates: () => parts.grpc.certificates(),
     notRegistered: parts.loaded.notRegistered,
     releaseWaiters: () => waitingRoom.empty(),
     close: (graceMs) => {
       clearInterval(sums);
-      return closeAll({ ...parts, admission, trails, waitingRoom, approvals, audit, sumUp }, graceMs);
+      return closeAll(
+        { ...parts, admission, trails, waitingRoom, approvals, audit, exporters, sumUp, monotonic },
+        graceMs,
+      );
     },
   };
 }
 
-interface Closing extends Stores, Pick<Parts, "close"> {
-  readonly admission: Admission;
-  readonly trails: Trails;
-  readonly waitingRoom: WaitingRoom;
-  readonly sumUp: (now: number) => void;
+interface GateParts {
+  readonly risk: RiskRules;
+  readonly approvals: Approvals | undefined;
 }
 
-/** Nobody comes in; whoever waits for a person goes with what they have; the rest has its time; the audit is closed last. */
-async function closeAll(
-  { admission, trails, waitingRoom, approvals, audit, sumUp, close }: Closing,
-  graceMs: number,
-): Promise<void> {
-  admission.drain();
-  waitingRoom.empty();
-  await idle(admission, graceMs);
-  trails.shutDown();
-  await close();
-  await idle(admission, graceMs);
-  sumUp(Number.POSITIVE_INFINITY);
-  await approvals?.close();
-  await audit.journal({ type: "service.stopped" }).catch(() => {});
-  await audit.close();
+function gateOf(config: Config, hooks: Hooks, { risk, approvals }: GateParts): ApprovalGate {
+  return createApprovalGate({
+    approvals,
+    assess: (call) => risk.assess(call),
+    mode: config.approvals.mode,
+    onToolApprove: hooks.onToolApprove,
+    callbackTimeoutMs: config.approvals.callbackTimeoutMs,
+    filterSecrets: (text) => filterSecrets(text).text,
+    newId: randomUUID,
+  });
 }
 
 /** Signs for the services who calls, where the configuration names a key. */
@@ -282,9 +282,4 @@ async function openStores(config: Config, hooks: Hooks, checkpointKey: Parts["ch
     await audit.close();
     throw error;
   }
-}
-
-async function idle(admission: Admission, graceMs: number): Promise<void> {
-  const until = monotonic() + graceMs;
-  while (admission.inFlight() > 0 && monotonic() < until) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
 }

@@ -58,7 +58,7 @@ export function readsOnlyGit(all: readonly string[]): boolean {
   if (lists === undefined) return false;
   const [first] = args;
   if (first === undefined) return verb !== "stash" && verb !== "bisect" && verb !== "submodule" && verb !== "notes";
-  return lists.test(first);
+  return lists.test(first) || (verb === "config" && args.length === 1 && !first.startsWith("-"));
 }
 
 /** Settings that only change how things look. */

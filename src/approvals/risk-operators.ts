@@ -49,6 +49,11 @@ export function readOperatorRules(written: readonly unknown[]): {
   const rules: OperatorRule[] = [];
   const problems: string[] = [];
   for (const [index, value] of written.entries()) {
+    if (namesPrototype(value)) {
+      // Zod drops such a key, and with it the condition: the rule would be about every call.
+      problems.push(`[${index}].when.args: __proto__ is no field of any tool`);
+      continue;
+    }
     const parsed = schema.safeParse(value);
     if (!parsed.success) {
       problems.push(...parsed.error.issues.map(({ path, message }) => `[${index}]${fieldOf(path)}: ${message}`));
@@ -60,6 +65,11 @@ export function readOperatorRules(written: readonly unknown[]): {
     rules.push(parsed.data);
   }
   return { rules, problems };
+}
+
+function namesPrototype(value: unknown): boolean {
+  const args = ownMember(ownMember(value, "when"), "args");
+  return typeof args === "object" && args !== null && Object.hasOwn(args, "__proto__");
 }
 
 function fieldOf(path: readonly PropertyKey[]): string {

@@ -6,8 +6,6 @@ import { judgeShell, SHELL_RULES } from "./risk-shell.ts";
 import type { Standing } from "./shell-place.ts";
 import type { Risk } from "./types.ts";
 
-export type { OperatorRule };
-
 /** One call, as it was planned. */
 export interface RiskRequest {
   readonly tool: Tool;

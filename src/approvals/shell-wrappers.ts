@@ -77,6 +77,10 @@ function container(args: readonly string[]): readonly Wrapped[] {
   return marker === -1 ? prefix({ valued, operands: 1 })(args.slice(verb + 1), { input: [] }) : rest(args, marker + 1);
 }
 
+function asScript(script: string): Wrapped {
+  return { script, dialect: "bash" };
+}
+
 const PLAIN = prefix({});
 const SUDO = [
   "-u",
@@ -104,7 +108,7 @@ const TABLE: readonly (readonly [programs: string, unwrap: readonly Unwrap[]])[]
     [PLAIN],
   ],
   ["eatmydata torify torsocks proxychains tsocks linux32 linux64 dumb-init tini gosu su-exec", [PLAIN]],
-  ["command", [prefix({})]],
+  ["command", [(args, given) => (/^-[pvV]*[vV]/.test(args[0] ?? "") ? [] : PLAIN(args, given))]],
   ["exec", [prefix({ valued: ["-a"] })]],
   ["time gtime", [prefix({ valued: ["-f", "-o", "--format", "--output"] })]],
   ["nice", [prefix({ valued: ["-n", "--adjustment"] })]],
@@ -143,7 +147,8 @@ const TABLE: readonly (readonly [programs: string, unwrap: readonly Unwrap[]])[]
   ["vim vi nvim view ex ed nano emacs less more man", [named(/^(?:-c|--cmd=?|\+|-P|--pager=?)/, /^:?!/)]],
   ["python pypy perl ruby node nodejs deno php lua tclsh rscript", [textsOfCode]],
   ["awk gawk mawk nawk", [(args, given) => (awkReach(args) === "starts" ? textsOfCode(args, given) : [])]],
-  ["at batch", [(_args, { input }) => input.map((script) => ({ script, dialect: "bash" as const }))]],
+  ["source .", [(args, { input }) => (/^\/dev\/(?:stdin|fd\/0)$/.test(args[0] ?? "") ? input.map(asScript) : [])]],
+  ["at batch", [(_args, { input }) => input.map(asScript)]],
   [
     "entr nodemon watchexec direnv dotenv cross-env npx bunx pnpx tsx uvx pipx concurrently",
     [prefix({ assigns: true })],

@@ -44,6 +44,8 @@ export class CheckpointKeeper {
   #failure: string | undefined;
   #lastDay = "";
   #isClosed = false;
+  /** Lines came since the last checkpoint was begun. */
+  #isBehind = false;
 
   constructor(options: CheckpointKeeperOptions) {
     this.#options = options;
@@ -58,6 +60,7 @@ export class CheckpointKeeper {
 
   /** Lines became durable. */
   touch(): void {
+    this.#isBehind = true;
     if (this.#timer === undefined && !this.#isClosed) {
       this.#timer = setTimeout(() => this.#tick(), this.#options.intervalMs);
       this.#timer.unref();
@@ -69,19 +72,22 @@ export class CheckpointKeeper {
     this.touch();
   }
 
-  /** The last checkpoint. Does not throw: what is acknowledged is safe without it. */
-  async close(): Promise<void> {
+  /** With the last checkpoint, when the log is sound. Does not throw: what is acknowledged is safe without it. */
+  async close(isSound: boolean): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#timer);
     await this.#running;
-    await this.#keep();
+    if (isSound) {
+      await this.#keep();
+    }
   }
 
   #tick(): void {
     this.#running = this.#keep().finally(() => {
       this.#running = undefined;
       this.#timer = undefined;
-      if (this.#failure !== undefined) {
+      // What came meanwhile armed no timer.
+      if (this.#isBehind || this.#failure !== undefined) {
         this.touch();
       }
     });
@@ -90,6 +96,7 @@ export class CheckpointKeeper {
   async #keep(): Promise<void> {
     const { dir, files, places, intents, sync } = this.#options;
     const ended = this.#ended;
+    this.#isBehind = false;
     const now = places();
     const open = intents(now.journal.head.seq);
     try {

@@ -51,6 +51,8 @@ export class DayStream {
   #place: StreamPlace;
   /** Written, and not yet synced. */
   #isDirty = false;
+  /** The latest sync, which may be under way. */
+  #syncing: Promise<void> = Promise.resolve();
 
   constructor(options: DayStreamOptions) {
     this.#options = options;
@@ -88,11 +90,15 @@ export class DayStream {
   /** After a failure the pages may be dropped and the next sync may falsely succeed: it must not be tried again. */
   async sync(): Promise<void> {
     if (this.#open === undefined || !this.#isDirty) {
-      return;
+      return this.#syncing;
     }
-    const { fd, path } = this.#open;
-    // Lines that are written meanwhile may have to be synced again.
+    // Lines that are written meanwhile have to be synced again.
     this.#isDirty = false;
+    this.#syncing = this.#syncFile(this.#open);
+    return this.#syncing;
+  }
+
+  async #syncFile({ fd, path }: OpenFile): Promise<void> {
     try {
       await this.#files.fdatasync(fd);
     } catch (error) {

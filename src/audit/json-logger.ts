@@ -140,7 +140,7 @@ class JsonLogger implements AuditLog {
       notes,
       places: () => ({ calls: this.#streams.calls.place, journal: this.#streams.journal.place }),
       intents: (journalLines) => this.#intents.list(journalLines),
-      sync: () => this.#sync(),
+      sync: durability === "write" ? () => this.#sync() : async () => undefined,
     });
     this.#writer = new LineWriter({
       streams: [this.#streams.journal, this.#streams.calls],
@@ -153,7 +153,7 @@ class JsonLogger implements AuditLog {
         options.onBatch?.(batch);
       },
       makeRoom: () => this.#reserve.giveUp(),
-      onDrained: () => this.#keeper.close(),
+      onDrained: (isSound) => this.#keeper.close(isSound),
     });
     // Should one of them fail, so does every line after it, and `health` says why.
     for (const tail of tornTails) {

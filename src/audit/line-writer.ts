@@ -39,8 +39,8 @@ export interface LineWriterOptions {
   readonly onBatch: (batch: Batch) => void;
   /** The disk is full: makes room, if there is some to make, and then the batch is tried once more. */
   readonly makeRoom: () => boolean;
-  /** Everything is written; the files are still open. */
-  readonly onDrained: () => Promise<void>;
+  /** Nothing more will be written; the files are still open. Not sound: the last lines may not be on disk. */
+  readonly onDrained: (isSound: boolean) => Promise<void>;
 }
 
 /**
@@ -99,9 +99,7 @@ export class LineWriter {
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#running;
-    if (this.#failure === undefined) {
-      await this.#options.onDrained();
-    }
+    await this.#options.onDrained(this.#failure === undefined);
     for (const stream of this.#options.streams) {
       stream.close();
     }

@@ -1,4 +1,5 @@
 import { REFUSALS } from "../core/errors.ts";
+import { escapeJson } from "./escape.ts";
 import type { EntryView } from "./query-view.ts";
 
 /** Characters of a filter's value. */
@@ -79,7 +80,7 @@ export class Matcher {
     });
     this.#exact = asked;
     this.#text = filter.text === undefined ? undefined : foldAscii(filter.text);
-    const needles = asked.flatMap(([, value]) => needleOf(value));
+    const needles = asked.map(([, value]) => needleOf(value));
     const anchor = filter.text === undefined ? undefined : anchorOf(filter.text);
     this.needles = anchor === undefined ? needles : [...needles, Buffer.from(anchor)];
     this.folded = filter.text === undefined ? undefined : Buffer.from(filter.text).toString("latin1").toLowerCase();
@@ -94,9 +95,9 @@ export class Matcher {
   }
 }
 
-/** How the writer spells the value. What it might spell in another way has no needle and is found by reading. */
-function needleOf(value: string): readonly Buffer[] {
-  return /^[\x20\x21\x23-\x5b\x5d-\x7e]+$/.test(value) ? [Buffer.from(`"${value}"`)] : [];
+/** How the writer spells the value. */
+function needleOf(value: string): Buffer {
+  return Buffer.from(escapeJson(JSON.stringify(value)));
 }
 
 /** The longest part of the text that is the same in either case. */

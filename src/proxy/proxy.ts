@@ -82,7 +82,7 @@ async function decide(parts: ProxyParts, request: CallRequest, trail: Trail): Pr
   const found = trail.at("REGISTRY", () => registry.find(request.tool));
   const verified = trail.keep(await trail.at("AUTH", () => callers.verify(request.authorization, "agents")));
   const admitted = trail.at("LIMIT", () => admission.admit(verified));
-  trail.atEnd(() => admission.leave(admitted));
+  trail.atEnd(() => admission.leave(admitted, request.departure?.gone === true));
   const known = trail.at("REGISTRY", () => registry.known(found, admitted));
   const authorized = trail.at("PERMISSION", () => authorize(known));
   const parsed = trail.at("VALIDATION", () => parseInput(authorized, request.args));

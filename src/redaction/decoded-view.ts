@@ -1,5 +1,5 @@
 import { DIGIT, HEX, isA, LETTER, runEnd } from "./characters.ts";
-import { plainForm } from "./plain-characters.ts";
+import { plainForm, plainUnit } from "./plain-characters.ts";
 import { compose, type View, ViewWriter } from "./view.ts";
 
 /** How often a text is decoded: `%2540` takes two. */
@@ -85,6 +85,15 @@ function decodeOnce(text: string): View | undefined {
   let at = 0;
   while (at < text.length) {
     const code = text.charCodeAt(at);
+    if (code > 0x7f) {
+      const unit = plainUnit(code);
+      if (unit !== -1) {
+        if (unit !== code) isSame = false;
+        if (unit !== 0) writer.push(unit, at, at + 1);
+        at += 1;
+        continue;
+      }
+    }
     const decoded = at < first ? undefined : decodeAt(text, at, code);
     if (decoded === undefined) {
       writer.push(code, at, at + 1);

@@ -43,6 +43,20 @@ export function readGroups(text: string, from: number): DigitGroups {
   return { starts, ends, digits, lineEnds, separators, isCut: starts.length === GROUPS_MAX };
 }
 
+/** How many digits the groups hold that begin at `from`, up to `enough`; and, negative, where they end when there are fewer. */
+export function countDigits(text: string, from: number, enough: number): number {
+  let digits = 0;
+  let at = from;
+  for (;;) {
+    const end = digitsEnd(text, at);
+    digits += end - at;
+    if (digits >= enough) return digits;
+    const next = separatorEnd(text, end);
+    if (next === end || (classOf(text.charCodeAt(next)) & DIGIT) === 0) return -end;
+    at = next;
+  }
+}
+
 export function digitsEnd(text: string, from: number): number {
   let at = from;
   let code = text.charCodeAt(at);

@@ -70,32 +70,68 @@ export function findCards(text: string, groups: DigitGroups): readonly PiiFindin
 
 /** The last group of the card that begins with this group; -1 when none does. */
 function cardEnd(text: string, groups: DigitGroups, first: number): number {
-  const sizes: number[] = [];
+  const lengths = lengthsFor(leadingDigits(text, groups, first));
+  if (lengths === 0) return -1;
   let digits = 0;
   let found = -1;
   for (let last = first; last < groups.starts.length && digits < DIGITS_MAX; last += 1) {
-    const size = (groups.ends[last] ?? 0) - (groups.starts[last] ?? 0);
-    sizes.push(size);
-    digits += size;
-    if (digits < DIGITS_MIN || digits > DIGITS_MAX) continue;
-    const isWhole = first === 0 && last === groups.starts.length - 1;
-    if (
-      isGrouped(sizes, groups, isWhole) &&
-      !isFraction(text, groups, { first, last }) &&
-      isCard(digitsOf(text, groups, first, last))
-    )
-      found = last;
+    digits += sizeOf(groups, last);
+    if (digits > DIGITS_MAX || (lengths & (1 << digits)) === 0) continue;
+    if (!isGrouped(groups, first, last) || isFraction(text, groups, { first, last })) continue;
+    if (isCard(digitsOf(text, groups, first, last))) found = last;
   }
   return found;
 }
 
+function sizeOf(groups: DigitGroups, group: number): number {
+  return (groups.ends[group] ?? 0) - (groups.starts[group] ?? 0);
+}
+
+const PREFIX_DIGITS = 4;
+
+/** The first four digits from this group on, as a number; -1 when there are fewer. */
+function leadingDigits(text: string, groups: DigitGroups, first: number): number {
+  let value = 0;
+  let count = 0;
+  for (let group = first; group < groups.starts.length; group += 1) {
+    const end = groups.ends[group] ?? 0;
+    for (let at = groups.starts[group] ?? 0; at < end; at += 1) {
+      value = value * 10 + text.charCodeAt(at) - 0x30;
+      count += 1;
+      if (count === PREFIX_DIGITS) return value;
+    }
+  }
+  return -1;
+}
+
+/** By the first four digits: the lengths that occur, as bits. */
+const LENGTHS = Uint32Array.from({ length: 10 ** PREFIX_DIGITS }, (_, four) => lengthBits(four));
+
+function lengthBits(four: number): number {
+  let bits = 0;
+  for (const [from, to, lengths] of ISSUERS) {
+    const prefix = Math.floor(four / 10 ** (PREFIX_DIGITS - String(from).length));
+    if (prefix >= from && prefix <= to) for (const length of lengths) bits |= 1 << length;
+  }
+  return bits;
+}
+
+function lengthsFor(four: number): number {
+  return four === -1 ? 0 : (LENGTHS[four] ?? 0);
+}
+
+const GROUPS_PRINTED_MAX = 5;
+
 /** In one piece, in groups that issuers print, or, when nothing else stands around, in groups of one size. */
-function isGrouped(sizes: readonly number[], groups: DigitGroups, isWhole: boolean): boolean {
-  if (sizes.length === 1) return true;
-  if (groups.lineEnds > 0)
-    return isWhole && groups.lineEnds < 3 && (sizes.length < 4 || GROUPINGS.has(sizes.join(",")) || isEven(sizes));
+function isGrouped(groups: DigitGroups, first: number, last: number): boolean {
+  const count = last - first + 1;
+  if (count === 1) return true;
+  const isWhole = first === 0 && last === groups.starts.length - 1;
+  if (!isWhole && (count > GROUPS_PRINTED_MAX || groups.lineEnds > 0)) return false;
+  const sizes = Array.from({ length: count }, (_, index) => sizeOf(groups, first + index));
   if (GROUPINGS.has(sizes.join(","))) return true;
-  return isWhole && isEven(sizes) && hasOneSeparator(groups.separators, sizes.length - 1);
+  if (!isWhole || !isEven(sizes)) return groups.lineEnds > 0 && groups.lineEnds < 3 && count < 4;
+  return groups.lineEnds > 0 ? groups.lineEnds < 3 : hasOneSeparator(groups.separators, count - 1);
 }
 
 /** `0.4111111111111111`. */
@@ -114,18 +150,9 @@ function hasOneSeparator(separators: string, count: number): boolean {
   return separators === one.repeat(count);
 }
 
-/** An issuer's number: its first digits, its length, its check digit. */
-export function isCard(digits: string): boolean {
-  return hasIssuer(digits) && passesLuhn(digits) && !isMonotonous(digits);
-}
-
-function hasIssuer(digits: string): boolean {
-  const four = Number(digits.slice(0, 4));
-  return ISSUERS.some(([from, to, lengths]) => {
-    const scale = 10 ** (4 - String(from).length);
-    const prefix = Math.floor(four / scale);
-    return prefix >= from && prefix <= to && lengths.includes(digits.length);
-  });
+/** An issuer's number: its first digits and length were looked at; its check digit. */
+function isCard(digits: string): boolean {
+  return passesLuhn(digits) && !isMonotonous(digits);
 }
 
 export function passesLuhn(digits: string): boolean {

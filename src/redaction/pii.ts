@@ -1,7 +1,7 @@
 import { Anchors } from "./anchors.ts";
 import { dateEnd } from "./calendar.ts";
 import { ALPHANUMERIC, BLANK, classOf, DIGIT, HEX, isA, LETTER, runEnd } from "./characters.ts";
-import { type DigitGroups, digitsEnd, digitsOf, readGroups } from "./digit-groups.ts";
+import { countDigits, type DigitGroups, digitsEnd, digitsOf, readGroups } from "./digit-groups.ts";
 import { findCards } from "./pii-card.ts";
 import { findEmails, findSpelledEmail } from "./pii-email.ts";
 import { CERTAIN, LIKELY, type PiiFinding } from "./pii-finding.ts";
@@ -16,10 +16,35 @@ const REACH_CHARS_MAX = 40;
 const ID_CHARS_MAX = 24;
 const ID_CHARS_MIN = 7;
 
+/** What the detectors of one text share. */
+interface Reading {
+  readonly budget: PhoneBudget;
+  readonly digits: NextDigit;
+}
+
 /** A word in the text that says what the value behind it is. */
 interface Announcement {
   readonly word: string;
-  find(text: string, start: number, end: number, budget: PhoneBudget): PiiFinding | undefined;
+  find(text: string, start: number, end: number, reading: Reading): PiiFinding | undefined;
+}
+
+/** Where a digit stands next. Asked in a text's order it reads the text once. */
+class NextDigit {
+  readonly #text: string;
+  #at = -1;
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  /** At `from` or later; the text's length when nowhere. */
+  after(from: number): number {
+    if (this.#at >= from) return this.#at;
+    let at = from;
+    while (at < this.#text.length && !isA(this.#text, at, DIGIT)) at += 1;
+    this.#at = at;
+    return at;
+  }
 }
 
 const BIRTH_WORDS = [
@@ -77,17 +102,18 @@ const FILLERS: ReadonlySet<string> = new Set([
 ]);
 const FILLER_CHARS_MAX = 10;
 
-const SPELLED_AT = ["[at]", "(at)", "{at}", " at "];
+const SPELLED_AT = ["[at]", "(at)", "{at}"];
 
 const ANNOUNCEMENTS: readonly Announcement[] = [
   ...BIRTH_WORDS.map((word) => ({
     word,
-    find: (text: string, _start: number, end: number) => findBirthDate(text, end, word),
+    find: (text: string, _start: number, end: number, { digits }: Reading) =>
+      findBirthDate(text, { start: digits.after(end), end, word }),
   })),
   ...PHONE_WORDS.map((word) => ({
     word,
-    find: (text: string, start: number, end: number, budget: PhoneBudget) =>
-      findAnnouncedPhone(text, { start, end, word }, budget),
+    find: (text: string, start: number, end: number, { budget, digits }: Reading) =>
+      digits.after(end) - end > REACH_CHARS_MAX ? undefined : findAnnouncedPhone(text, { start, end, word }, budget),
   })),
   ...SPELLED_AT.map((word) => ({
     word,
@@ -96,7 +122,8 @@ const ANNOUNCEMENTS: readonly Announcement[] = [
   ...NATIONAL_IDS.flatMap((id) =>
     id.words.map((word) => ({
       word,
-      find: (text: string, start: number, end: number) => findNationalId(text, { start, end, word }, id),
+      find: (text: string, start: number, end: number, { digits }: Reading) =>
+        isA(text, start - 1, LETTER) ? undefined : findNationalId(text, { start: digits.after(end), end, word }, id),
     })),
   ),
 ];
@@ -110,23 +137,27 @@ const ANCHORS = new Anchors(ANNOUNCEMENTS.map(({ word }) => word));
 
 /** Personal data of a text as it stands: in no order, with overlaps, whatever the confidence. Linear. */
 export function scanPii(text: string): readonly PiiFinding[] {
-  const budget = { checks: PHONE_CHECKS_MAX };
+  const reading = { budget: { checks: PHONE_CHECKS_MAX }, digits: new NextDigit(text) };
   const found: PiiFinding[] = [...findEmails(text)];
   const nothingBefore = new Uint32Array(ANNOUNCEMENTS.length);
   ANCHORS.scan(text, (index, start, end) => {
     if (start < (nothingBefore[index] ?? 0)) return;
-    const finding = ANNOUNCEMENTS[index]?.find(text, start, end, budget);
+    const finding = ANNOUNCEMENTS[index]?.find(text, start, end, reading);
     if (finding === undefined) return;
     found.push(finding);
     nothingBefore[index] = finding.end;
   });
-  scanNumbers(text, found, budget);
+  scanNumbers(text, found, reading.budget);
   return found;
 }
 
-function findBirthDate(text: string, end: number, word: string): PiiFinding | undefined {
-  const limit = Math.min(text.length, end + REACH_CHARS_MAX);
-  for (let at = end; at < limit; at += 1) {
+/** A month in words may stand this far before the first digit. UTF-16 units. */
+const MONTH_CHARS_MAX = 14;
+
+/** `start` is the first digit behind the word. */
+function findBirthDate(text: string, { start, end, word }: Word): PiiFinding | undefined {
+  if (start - end > REACH_CHARS_MAX) return undefined;
+  for (let at = Math.max(end, start - MONTH_CHARS_MAX); at <= start; at += 1) {
     if (isA(text, at - 1, ALPHANUMERIC) || !isA(text, at, ALPHANUMERIC)) continue;
     const stop = dateEnd(text, at);
     if (stop !== -1) return { rule: "DATE_OF_BIRTH", start: at, end: stop, confidence: CERTAIN, context: word };
@@ -167,14 +198,16 @@ function behindFillers(text: string, from: number): number {
   return -1;
 }
 
+/** Letters of an id may stand this far before its first digit. UTF-16 units. */
+const ID_LETTERS_MAX = 6;
+
+/** `start` is the first digit behind the word: the id is the word that it stands in, or that comes before it. */
 function findNationalId(text: string, { start, end, word }: Word, id: NationalId): PiiFinding | undefined {
-  if (isA(text, start - 1, LETTER)) return undefined;
-  const limit = Math.min(text.length, end + REACH_CHARS_MAX);
-  for (let at = end; at < limit; at += 1) {
+  if (start - end > REACH_CHARS_MAX) return undefined;
+  for (let at = Math.max(end, start - ID_LETTERS_MAX); at <= start; at += 1) {
     if (!isA(text, at, ALPHANUMERIC) || isA(text, at - 1, ALPHANUMERIC)) continue;
     const stop = idEnd(text, at, id);
     if (stop !== -1) return { rule: id.rule, start: at, end: stop, confidence: CERTAIN, context: word };
-    if (text[at] === "\n") return undefined;
   }
   return undefined;
 }
@@ -224,9 +257,10 @@ function readNumber(text: string, at: number, sink: Sink): number {
       return ip.end;
     }
   }
+  const counted = countDigits(text, at, ID_CHARS_MIN);
+  if (counted < 0) return -counted;
   const groups = readGroups(text, at);
   const stop = groups.ends.at(-1) ?? end;
-  if (groups.digits < 7) return stop;
   sink.found.push(...findCards(text, groups));
   if (!groups.isCut) {
     const other = findFormatted(text, groups) ?? phoneApart(text, groups, sink.budget);

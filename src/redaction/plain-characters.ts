@@ -12,17 +12,30 @@ const INVISIBLE = /^[\p{Cf}\p{Cc}\p{Default_Ignorable_Code_Point}]$/u;
 const DIGIT = /^\p{Nd}$/u;
 const BLANK = /^\p{Zs}$/u;
 
+/** What one UTF-16 unit of the basic plane is to a reader when that is one unit or none; else -1. */
+export function plainUnit(code: number): number {
+  const known = PLAIN[code] ?? UNKNOWN;
+  if (known > SEVERAL) return known;
+  if (known === UNKNOWN && (code < 0xd800 || code > 0xdfff)) {
+    PLAIN[code] = entryOf(compute(code));
+    return plainUnit(code);
+  }
+  return known === NOTHING ? 0 : -1;
+}
+
+/** Beyond the basic plane, as far as it was asked. A cache: the answers never change. */
+const ASTRAL = new Map<number, string>();
+const ASTRAL_MAX = 8_192;
+
 /**
  * What a character is to a reader: its compatibility form (NFKC), ASCII digits for those of other scripts, a plain blank for
- * all blanks, nothing when it cannot be seen. `point` is above ASCII, or a control character.
+ * all blanks, nothing when it cannot be seen.
  */
 export function plainForm(point: number): string {
-  if (point >= BMP_POINTS) return compute(point);
-  const known = PLAIN[point] ?? UNKNOWN;
-  if (known === NOTHING) return "";
-  if (known > SEVERAL) return String.fromCharCode(known);
+  const known = ASTRAL.get(point);
+  if (known !== undefined) return known;
   const form = compute(point);
-  PLAIN[point] = entryOf(form);
+  if (ASTRAL.size < ASTRAL_MAX) ASTRAL.set(point, form);
   return form;
 }
 

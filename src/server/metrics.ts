@@ -1,5 +1,6 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import type { EntryDraft } from "../audit/entry.ts";
+import type { ExportState } from "../audit/export/exporter.ts";
 
 export interface AuditBatch {
   readonly entries: number;
@@ -23,6 +24,8 @@ export interface Metrics {
   observeSurvivors(survivors: { readonly command: string; readonly count: number }): void;
   /** Values that are asked for when somebody scrapes. */
   watch(gauges: Gauges): void;
+  /** The same for exporters of the audit. */
+  watchExports(states: () => readonly ExportState[]): void;
 }
 
 /** Upper bounds of the stages' buckets, in seconds. */
@@ -85,7 +88,31 @@ export function createMetrics(): Metrics {
     },
     observeSurvivors: ({ command, count }) => survivors.inc({ command }, count),
     watch: (gauges) => watch(gauges, registers),
+    watchExports: (states) => watchExports(states, registers),
   };
+}
+
+const EXPORT_GAUGES = [
+  ["stc_audit_export_lag_bytes", "Bytes of the audit that an exporter has still to send", "bytesBehind"],
+  ["stc_audit_export_lag_seconds", "Age of the oldest line that an exporter has still to send", "secondsBehind"],
+  ["stc_audit_export_sent_lines", "Audit lines that the far side took since the start", "sentLines"],
+  ["stc_audit_export_dead_lines", "Audit lines that the far side refused for good since the start", "deadLines"],
+  ["stc_audit_export_failures", "Requests of an exporter that failed since the start", "failures"],
+] as const;
+
+function watchExports(states: () => readonly ExportState[], registers: Registry[]): void {
+  for (const [name, help, member] of EXPORT_GAUGES) {
+    new Gauge({
+      name,
+      help,
+      labelNames: ["exporter", "stream"],
+      registers,
+      collect() {
+        this.reset();
+        for (const { exporter, stream, [member]: value } of states()) this.set({ exporter, stream }, value);
+      },
+    });
+  }
 }
 
 function watch({ callsInFlight, channels, certificates = () => [] }: Gauges, registers: Registry[]): void {

@@ -23,6 +23,7 @@ const POWERS: readonly Power[] = [
       "src/server/",
       "src/stc/client.ts",
       "src/proxy/remote-keys.ts",
+      "src/audit/export/sender.ts",
       "src/dev/",
       "src/main.ts",
     ],
@@ -50,13 +51,17 @@ const POWERS: readonly Power[] = [
       ],
     ],
   },
-  { name: "databases", sign: /new Bun\.SQL\b|bun:sqlite/, holders: ["src/approvals/sqlite.ts"] },
+  {
+    name: "databases",
+    sign: /new Bun\.SQL\b|bun:sqlite/,
+    holders: ["src/approvals/sqlite.ts", "src/audit/index-file.ts"],
+  },
   { name: "foreign functions", sign: /bun:ffi/, holders: ["src/audit/c-library.ts"] },
   { name: "environment", sign: /process\.env|Bun\.env/, holders: ["src/config-file.ts"] },
   {
     name: "clock",
     sign: /Date\.now|performance\.now|new Date\(\)|hrtime/,
-    holders: ["src/wiring.ts", "src/stc/configuration.ts", "src/stc/token.ts"],
+    holders: ["src/wiring.ts", "src/stc/configuration.ts", "src/stc/token.ts", "src/stc/audit-place.ts"],
   },
   {
     name: "randomness",

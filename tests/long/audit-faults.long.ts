@@ -7,7 +7,7 @@ import { readLines } from "../audit/support/open.ts";
 import { afterPowerCut, ENDINGS } from "../audit/support/power.ts";
 
 /** Long: thousands of places where a crash can strike, played; and some hundred where the kernel itself says no. */
-const ROUNDS = 12;
+const ROUNDS = 18;
 const OPERATIONS_MAX = 1_000;
 const POINTS_MIN = 2_000;
 
@@ -33,26 +33,30 @@ const CHILD = join(import.meta.dir, "../audit/support/append-some.ts");
 const folder = temporaryDirectory();
 afterAll(() => fs.rmSync(folder, { recursive: true, force: true }));
 
-/** Calls to the kernel that touch the log, the errors that they can meet, and how many of them one run of the child makes at least. */
-const ERRORS: readonly (readonly [string, string])[] = [
-  ["write,pwrite64,writev", "EIO"],
-  ["write,pwrite64,writev", "ENOSPC"],
+const WRITE = "write,pwrite64,writev";
+/** Calls to the kernel that touch the log, the errors that they meet, and what else fails in the same run, always. */
+const ERRORS: readonly (readonly [string, string, string?])[] = [
+  [WRITE, "EIO"],
+  [WRITE, "ENOSPC"],
   ["fdatasync", "EIO"],
   ["fsync", "EIO"],
   ["openat,open", "EMFILE"],
   ["openat,open", "EIO"],
   ["rename,renameat,renameat2", "EIO"],
-  ["ftruncate", "EIO"],
+  [WRITE, "ENOSPC", "ftruncate"],
 ];
 const FAULT_STEPS = [2, 3, 5, 7] as const;
-const KILLED = ["write,pwrite64,writev", "fdatasync", "rename,renameat,renameat2", "openat,open"] as const;
+const KILLED = [WRITE, "fdatasync", "rename,renameat,renameat2", "openat,open"] as const;
 const KILLS = 8;
 
 describe.skipIf(!canTrace())("under strace (skipped where it is missing or may not trace)", () => {
-  for (const [calls, error] of ERRORS) {
-    test(`${error} on ${calls}, again and again`, () => {
+  for (const [calls, error, also] of ERRORS) {
+    test(`${error} on ${calls}${also === undefined ? "" : `, and on ${also}`}, again and again`, () => {
       let faults = 0;
-      for (const step of FAULT_STEPS) faults += sound(trace(`${calls}:error=${error}:when=${step}+${step}`, calls));
+      for (const step of FAULT_STEPS) {
+        const always = also === undefined ? [] : [`${also}:error=EIO`];
+        faults += sound(trace([`${calls}:error=${error}:when=${step}+${step}`, ...always]));
+      }
       console.log(`${error} on ${calls}: ${faults} faults`);
       expect(faults).toBeGreaterThan(0);
     }, 120_000);
@@ -62,7 +66,7 @@ describe.skipIf(!canTrace())("under strace (skipped where it is missing or may n
     test(`killed at ${calls}`, () => {
       let kills = 0;
       for (let when = 1; when <= KILLS; when += 1) {
-        kills += sound(trace(`${calls}:signal=SIGKILL:when=${when * 3}`, calls)) > 0 ? 1 : 0;
+        kills += sound(trace([`${calls}:signal=SIGKILL:when=${when * 3}`])) > 0 ? 1 : 0;
       }
       console.log(`killed at ${calls}: ${kills} times`);
       expect(kills).toBeGreaterThan(0);
@@ -78,7 +82,7 @@ interface Traced {
 }
 
 /** Runs the child with faults in what it asks of the kernel below its directory; it opens the log again after each. */
-function trace(inject: string, calls: string): Traced {
+function trace(injections: readonly string[]): Traced {
   const dir = fs.mkdtempSync(join(folder, "log-"));
   const paths = ["", "journal", "checkpoints", ".state"].map((name) => join(dir, name));
   for (const path of paths) fs.mkdirSync(path, { recursive: true });
@@ -87,8 +91,8 @@ function trace(inject: string, calls: string): Traced {
     ...["checkpoints/2026-02-16.txt", "checkpoints/2026-02-17.txt", ".state/place.json.new", ".state/place.json"],
   ].map((name) => join(dir, name));
   const log = join(folder, "trace");
-  const filter = files.flatMap((path) => ["-P", path]);
-  const options = ["-f", "-qq", "-o", log, "-e", `trace=${calls}`, "-e", `inject=${inject}`, ...filter];
+  const filter = [...files, ...paths].flatMap((path) => ["-P", path]);
+  const options = ["-f", "-qq", "-o", log, ...injections.flatMap((fault) => ["-e", `inject=${fault}`]), ...filter];
   const { stdout } = Bun.spawnSync(
     ["strace", ...options, process.execPath, "--no-env-file", "--no-install", CHILD, dir],
     {

@@ -27,29 +27,55 @@ export interface Batch {
   readonly next: Position;
 }
 
+interface BatchLimits {
+  readonly linesMax: number;
+  readonly bytesMax: number;
+}
+
+const BATCH: BatchLimits = { linesMax: BATCH_LINES_MAX, bytesMax: BATCH_BYTES_MAX };
+const PEEK: BatchLimits = { linesMax: 1, bytesMax: 4_096 };
+
+interface Place {
+  readonly dir: string;
+  readonly stream: Stream;
+  readonly from: Position | undefined;
+}
+
 /** The lines that come next, oldest first; `undefined` when there are none yet. */
-export function readBatch(dir: string, stream: Stream, from: Position | undefined): Batch | undefined {
+export function readBatch(place: Place): Batch | undefined {
+  return readNext(place, BATCH);
+}
+
+/** The first of them. */
+export function readNextLine(place: Place): ExportLine | undefined {
+  return readNext(place, PEEK)?.lines[0];
+}
+
+function readNext({ dir, stream, from }: Place, limits: BatchLimits): Batch | undefined {
   const folder = streamDir(dir, stream);
   for (const day of daysIn(folder).filter((one) => one >= (from?.day ?? ""))) {
     const offset = from?.day === day ? from.offset : 0;
-    const batch = withDay(folder, day, (file) => readLines(file, stream, offset));
+    const batch = withDay(folder, day, (file) => readLines(file, { stream, from: offset, ...limits }));
     if (batch !== undefined && batch.lines.length > 0) return batch;
   }
   return undefined;
 }
 
-function readLines(file: DayFile, stream: Stream, from: number): Batch {
+function readLines(
+  file: DayFile,
+  { stream, from, linesMax, bytesMax }: BatchLimits & { readonly stream: Stream; readonly from: number },
+): Batch {
   const { day } = file;
   let at = from;
   while (at < file.size) {
-    const to = at + BATCH_BYTES_MAX;
+    const to = at + bytesMax;
     const chunk = readChunk(file, { from: at, to }, Buffer.alloc(0));
     const lines: ExportLine[] = [];
     let end = at;
     for (const raw of linesOf(chunk)) {
       lines.push(lineOf(raw, { day, stream }));
       end = raw.end;
-      if (lines.length === BATCH_LINES_MAX) break;
+      if (lines.length === linesMax) break;
     }
     if (lines.length > 0) return { lines, next: { day, offset: end } };
     // What begins there is longer than any line of ours, or still being written.
@@ -69,7 +95,7 @@ function lineOf(
 }
 
 /** Bytes that stand behind a place. */
-export function bytesBehind(dir: string, stream: Stream, from: Position | undefined): number {
+export function bytesBehind({ dir, stream, from }: Place): number {
   const folder = streamDir(dir, stream);
   let bytes = 0;
   for (const day of daysIn(folder).filter((one) => one >= (from?.day ?? ""))) {

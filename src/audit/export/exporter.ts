@@ -1,6 +1,6 @@
 import type { Position } from "../query-cursor.ts";
 import type { Stream } from "../query-days.ts";
-import { bytesBehind, type ExportLine, readBatch } from "./batch.ts";
+import { bytesBehind, type ExportLine, readBatch, readNextLine } from "./batch.ts";
 import { keepDeadLetters } from "./dead-letters.ts";
 import { LOKI_PATH, toLoki } from "./loki.ts";
 import { OTLP_PATH, rejectedByOtlp, toOtlp } from "./otlp.ts";
@@ -64,7 +64,7 @@ export class Exporter {
   readonly #url: string;
   readonly #counts = { sentLines: 0, deadLines: 0, failures: 0 };
   #position: Position | undefined;
-  #isStopped = false;
+  readonly #stopping = new AbortController();
   #isFailing = false;
   #wake: () => void = () => {};
   readonly #done: Promise<void>;
@@ -82,28 +82,29 @@ export class Exporter {
 
   state(): ExportState {
     const { dir, stream, target, clock } = this.#options;
-    const [next] = readBatch(dir, stream, this.#position)?.lines ?? [];
+    const place = { dir, stream, from: this.#position };
+    const next = readNextLine(place);
     return {
       exporter: target.name,
       stream,
-      bytesBehind: bytesBehind(dir, stream, this.#position),
+      bytesBehind: bytesBehind(place),
       secondsBehind: next === undefined ? 0 : Math.max(0, (clock() - next.timeMs) / 1_000),
       ...this.#counts,
     };
   }
 
-  /** Resolves when the request under way has ended. What was not taken is sent after the next start. */
+  /** Breaks off the request under way. What was not taken, as far as we know, is sent after the next start. */
   async stop(): Promise<void> {
-    this.#isStopped = true;
+    this.#stopping.abort();
     this.#wake();
     await this.#done;
   }
 
   async #run(): Promise<void> {
     const { dir, stream, target, pollMs = POLL_MS, backoffMs = BACKOFF_MS } = this.#options;
-    while (!this.#isStopped) {
+    while (!this.#stopping.signal.aborted) {
       try {
-        const batch = readBatch(dir, stream, this.#position);
+        const batch = readBatch({ dir, stream, from: this.#position });
         if (batch === undefined) await this.#wait(pollMs);
         else if (await this.#deliver(batch.lines)) {
           writeExportPlace(dir, { exporter: target.name, stream, position: batch.next });
@@ -120,11 +121,18 @@ export class Exporter {
   async #deliver(lines: readonly ExportLine[]): Promise<boolean> {
     const { target, send } = this.#options;
     const { encode, rejected } = ENCODERS[target.type];
-    const request = { url: this.#url, headers: target.headers, timeoutMs: TIMEOUT_MS, send };
+    const request = {
+      url: this.#url,
+      headers: target.headers,
+      timeoutMs: TIMEOUT_MS,
+      signal: this.#stopping.signal,
+      send,
+    };
     const body = encode(lines);
-    for (let attempt = 0; !this.#isStopped; attempt += 1) {
+    for (let attempt = 0; !this.#stopping.signal.aborted; attempt += 1) {
       const outcome = await post(body, request);
       if (outcome.kind === "later") {
+        if (this.#stopping.signal.aborted) return false;
         this.#fail(outcome.reason);
         await this.#wait(this.#pauseMs(attempt, outcome));
         continue;
@@ -170,7 +178,7 @@ export class Exporter {
   }
 
   async #wait(ms: number): Promise<void> {
-    if (this.#isStopped) return;
+    if (this.#stopping.signal.aborted) return;
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#wake = resolve;
     const timer = setTimeout(resolve, ms);

@@ -1,3 +1,4 @@
+import { escapeJson } from "../escape.ts";
 import type { Found } from "../query-scan.ts";
 import { CSV_HEADER, toCsv } from "./csv.ts";
 import { toOcsf } from "./ocsf.ts";
@@ -11,10 +12,10 @@ export interface Format {
 export const FORMATS = {
   /** The lines as they are. */
   jsonl: { line: ({ line }) => line },
-  /** RFC 4180, for spreadsheets. */
+  /** For spreadsheets: commas, every text in quotes. */
   csv: { header: CSV_HEADER, line: toCsv },
   /** OCSF 1.8.0, class API Activity (6003). */
-  ocsf: { line: (found) => JSON.stringify(toOcsf(found)) },
+  ocsf: { line: (found) => escapeJson(JSON.stringify(toOcsf(found))) },
 } as const satisfies Record<string, Format>;
 
 export type FormatName = keyof typeof FORMATS;

@@ -1,3 +1,5 @@
+import { readFileSync } from "node:fs";
+
 const HEADERS_MAX = 32;
 const NAME = /^[A-Za-z0-9-]{1,64}$/;
 const VALUE = /^[\x20-\x7e]{1,8192}$/;
@@ -25,4 +27,12 @@ export function readHeaders(
     if (Object.keys(headers).length > HEADERS_MAX) return { fault: `more than ${HEADERS_MAX} headers` };
   }
   return { ok: headers };
+}
+
+export function readHeadersFile(path: string): ReturnType<typeof readHeaders> {
+  try {
+    return readHeaders(readFileSync(path, "utf8"));
+  } catch {
+    return { fault: "cannot be read" };
+  }
 }

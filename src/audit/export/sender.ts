@@ -12,6 +12,8 @@ export interface SenderOptions {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
+  /** Ends a request that is under way. */
+  readonly signal: AbortSignal;
   /** The platform's own by default. */
   readonly send?: Send | undefined;
 }
@@ -22,7 +24,7 @@ const RETRY_AFTER_SECONDS_MAX = 300;
 const LATER_STATUSES = new Set([401, 403, 404, 405, 407, 408, 421, 425, 429]);
 
 /** One POST of JSON. Never rejects. No redirect is followed: credentials go to the address that was configured and nowhere else. */
-export async function post(body: string, { url, headers, timeoutMs, send }: SenderOptions): Promise<Outcome> {
+export async function post(body: string, { url, headers, timeoutMs, signal, send }: SenderOptions): Promise<Outcome> {
   const sendTo = send ?? fetch;
   try {
     const response = await sendTo(url, {
@@ -30,7 +32,7 @@ export async function post(body: string, { url, headers, timeoutMs, send }: Send
       headers: { ...headers, "content-type": "application/json" },
       body,
       redirect: "manual",
-      signal: AbortSignal.timeout(timeoutMs),
+      signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
       // Said outright: a variable of the environment could switch it off.
       tls: { rejectUnauthorized: true },
     });

@@ -1,0 +1,296 @@
+import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Exporter, type ExporterTarget } from "../../../src/audit/export/exporter.ts";
+import { startExporters } from "../../../src/audit/export/exporters.ts";
+import { readHeaders } from "../../../src/audit/export/headers.ts";
+import { readExportPlace } from "../../../src/audit/export/place-files.ts";
+import { createMetrics } from "../../../src/server/metrics.ts";
+import { entryLine, refusedLine, writeDays } from "../../support/audit-lines.ts";
+import { until } from "../../support/until.ts";
+
+const DAY = "2026-02-16";
+const NOW = Date.parse("2026-02-16T12:00:00.000Z");
+
+interface Request {
+  readonly path: string;
+  readonly authorization: string | null;
+  readonly body: string;
+}
+
+/** A far side that answers as the test says, and keeps what it took. */
+class FarSide {
+  readonly requests: Request[] = [];
+  answer: (request: Request) => Response = () => new Response("{}");
+  readonly #server = Bun.serve({
+    hostname: "127.0.0.1",
+    port: 0,
+    fetch: async (incoming) => {
+      const request = {
+        path: new URL(incoming.url).pathname,
+        authorization: incoming.headers.get("authorization"),
+        body: await incoming.text(),
+      };
+      this.requests.push(request);
+      return this.answer(request);
+    },
+  });
+  readonly url = `http://127.0.0.1:${this.#server.port}`;
+
+  /** Trace ids of what was sent, in order. */
+  ids(): readonly string[] {
+    return this.requests.flatMap(({ body }) =>
+      [...body.matchAll(/\\"traceId\\":\\"(t-\d+)/g)].map(([, id = ""]) => id),
+    );
+  }
+
+  async stop(): Promise<void> {
+    await this.#server.stop(true);
+  }
+}
+
+let dir: string;
+let far: FarSide;
+let exporters: Exporter[] = [];
+let reports: string[] = [];
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), "stc-export-"));
+  far = new FarSide();
+  reports = [];
+});
+afterEach(async () => {
+  await Promise.all(exporters.map((exporter) => exporter.stop()));
+  exporters = [];
+  await far.stop();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+function start(changes: Partial<ExporterTarget> = {}): Exporter {
+  const exporter = new Exporter({
+    dir,
+    stream: "calls",
+    target: { name: "otlp", type: "otlp", url: far.url, headers: { authorization: "Bearer secret" }, ...changes },
+    clock: () => NOW,
+    random: () => 0,
+    report: (message) => reports.push(message),
+    pollMs: 5,
+    backoffMs: 5,
+  });
+  exporters.push(exporter);
+  return exporter;
+}
+
+const line = (number: number, day = DAY): string => entryLine(`${day}T10:00:00.000Z`, { traceId: `t-${number}` });
+const arrived = (...ids: readonly string[]): Promise<true> =>
+  until(`${ids} to arrive`, () => (far.ids().join() === ids.join() ? true : undefined));
+const caughtUp = (exporter: Exporter): Promise<true> =>
+  until("the end of the log", () => (exporter.state().bytesBehind === 0 ? true : undefined));
+
+describe("delivery", () => {
+  test("what is there, what comes, and the next day; half a line waits", async () => {
+    writeDays(dir, { "2026-02-15": [line(1, "2026-02-15")], [DAY]: [line(2)] });
+    const exporter = start();
+    await arrived("t-1", "t-2");
+    appendFileSync(join(dir, `${DAY}.jsonl`), line(3).slice(0, 30));
+    appendFileSync(join(dir, `${DAY}.jsonl`), `${line(3).slice(30)}\n`);
+    writeDays(dir, { "2026-02-17": [line(4, "2026-02-17")] });
+    await arrived("t-1", "t-2", "t-3", "t-4");
+    await caughtUp(exporter);
+    expect(exporter.state()).toMatchObject({ sentLines: 4, deadLines: 0, failures: 0, secondsBehind: 0 });
+    expect(far.requests[0]).toMatchObject({ path: "/v1/logs", authorization: "Bearer secret" });
+  });
+
+  test("goes on where it was after a stop, and nothing comes twice", async () => {
+    writeDays(dir, { [DAY]: [line(1)] });
+    const first = start();
+    await arrived("t-1");
+    await caughtUp(first);
+    await first.stop();
+    writeDays(dir, { [DAY]: [line(2)] });
+    start();
+    await arrived("t-1", "t-2");
+  });
+
+  test("a place that cannot be read means from the beginning: twice rather than never", async () => {
+    writeDays(dir, { [DAY]: [line(1)] });
+    await caughtUp(start());
+    await exporters[0]?.stop();
+    writeFileSync(join(dir, "export/otlp.calls.json"), "{");
+    start();
+    await arrived("t-1", "t-1");
+  });
+
+  test("nothing is lost while the far side is down, slow down or without credentials", async () => {
+    writeDays(dir, { [DAY]: [line(1)] });
+    const answers = [500, 503, 429, 401, 403, 404, 302];
+    far.answer = () => new Response("", { status: answers.shift() ?? 200, headers: { location: "/elsewhere" } });
+    const exporter = start();
+    await caughtUp(exporter);
+    expect(exporter.state()).toMatchObject({ sentLines: 1, deadLines: 0, failures: 7 });
+    expect(far.requests.every(({ path }) => path === "/v1/logs")).toBe(true);
+    expect(reports).toEqual(["otlp does not take the audit's calls: status 500"]);
+  });
+
+  test("the lag is told", async () => {
+    writeDays(dir, { [DAY]: [line(1)] });
+    far.answer = () => new Response("", { status: 500 });
+    const exporter = start();
+    expect(exporter.state()).toMatchObject({ bytesBehind: line(1).length + 1, secondsBehind: 7_200 });
+    const metrics = createMetrics();
+    metrics.watchExports(() => [exporter.state()]);
+    expect(await metrics.text()).toContain('stc_audit_export_lag_seconds{exporter="otlp",stream="calls"} 7200');
+  });
+});
+
+describe("dead letters", () => {
+  const dead = (): readonly { reason: string; line: string }[] =>
+    readFileSync(join(dir, "export/otlp.dead.jsonl"), "utf8")
+      .trim()
+      .split("\n")
+      .map((text) => JSON.parse(text) as { reason: string; line: string });
+
+  test("one bad line among many is the only one that is kept back", async () => {
+    writeDays(dir, { [DAY]: [1, 2, 3, 4, 5].map((number) => line(number)) });
+    far.answer = ({ body }) => new Response("", { status: body.includes("t-3") ? 400 : 200 });
+    const exporter = start();
+    await caughtUp(exporter);
+    expect(exporter.state()).toMatchObject({ sentLines: 4, deadLines: 1 });
+    expect(dead()).toMatchObject([{ reason: "status 400", line: line(3) }]);
+    expect(reports).toEqual(["otlp refused 1 audit lines for good: status 400"]);
+  });
+
+  test("what a collector took and then rejected is not sent again", async () => {
+    writeDays(dir, { [DAY]: [line(1), line(2)] });
+    far.answer = () => Response.json({ partialSuccess: { rejectedLogRecords: "1", errorMessage: "no" } });
+    const exporter = start();
+    await caughtUp(exporter);
+    expect(dead().map(({ reason }) => reason)).toEqual(["1 of 2 rejected", "1 of 2 rejected"]);
+    expect(far.requests).toHaveLength(1);
+  });
+
+  test("when they cannot be kept the line is not passed over", async () => {
+    writeDays(dir, { [DAY]: [line(1)], "2026-02-15": [] });
+    writeFileSync(join(dir, "export"), "in the way");
+    far.answer = () => new Response("", { status: 400 });
+    const exporter = start();
+    await until("two attempts", () => (far.requests.length >= 2 ? true : undefined));
+    expect(exporter.state().bytesBehind).toBeGreaterThan(0);
+  });
+});
+
+describe("what is sent", () => {
+  test("OTLP: the line as it is, searchable members, W3C ids", async () => {
+    const text = refusedLine(`${DAY}T10:00:00.123Z`, ["INVALID_INPUT", "VALIDATION"], {
+      ...{ traceId: "t-1", trace: { traceId: "4bf92f3577b34da6a3ce929d0e0e4736", spanId: "00f067aa0ba902b7" } },
+    });
+    writeDays(dir, { [DAY]: [text] });
+    start();
+    await arrived("t-1");
+    const sent = JSON.parse(far.requests[0]?.body ?? "") as {
+      resourceLogs: { scopeLogs: { logRecords: Record<string, unknown>[] }[] }[];
+    };
+    const [record] = sent.resourceLogs[0]?.scopeLogs[0]?.logRecords ?? [];
+    expect(record).toMatchObject({
+      timeUnixNano: `${Date.parse(`${DAY}T10:00:00.123Z`)}000000`,
+      severityText: "WARN",
+      body: { stringValue: text },
+      traceId: "4bf92f3577b34da6a3ce929d0e0e4736",
+      spanId: "00f067aa0ba902b7",
+    });
+    expect(record?.["attributes"]).toContainEqual({ key: "stc.code", value: { stringValue: "INVALID_INPUT" } });
+    expect(record?.["attributes"]).toContainEqual({ key: "stc.place", value: { stringValue: `${DAY}:0` } });
+  });
+
+  test("Loki: few labels, no caller and no stranger's name among them", async () => {
+    const unknown = { name: "x".repeat(100), classification: "unknown", targetSystem: "unknown" } as const;
+    writeDays(dir, {
+      [DAY]: [
+        line(1),
+        line(2),
+        refusedLine(`${DAY}T11:00:00.000Z`, ["TOOL_NOT_FOUND", "REGISTRY"], { traceId: "t-3", tool: unknown }),
+      ],
+    });
+    start({ name: "loki", type: "loki" });
+    await arrived("t-1", "t-2", "t-3");
+    const { path, body } = far.requests[0] ?? { path: "", body: "{}" };
+    const { streams } = JSON.parse(body) as { streams: { stream: Record<string, string>; values: string[][] }[] };
+    expect(path).toBe("/loki/api/v1/push");
+    expect(streams.map(({ stream }) => stream)).toEqual([
+      ...[
+        {
+          job: "safe-tool-call",
+          stream: "calls",
+          instance: "test",
+          decision: "ALLOWED",
+          classification: "read",
+          tool: "get_customer",
+        },
+      ],
+      ...[
+        {
+          job: "safe-tool-call",
+          stream: "calls",
+          instance: "test",
+          decision: "DENIED",
+          classification: "unknown",
+          tool: "unknown",
+        },
+      ],
+    ]);
+    expect(streams[0]?.values).toEqual(
+      [1, 2].map((number) => [`${Date.parse(`${DAY}T10:00:00Z`)}000000`, line(number)]),
+    );
+  });
+
+  test("a line that nobody of ours wrote goes out as it is", async () => {
+    writeDays(dir, { [DAY]: ["not ours", line(1)] });
+    await caughtUp(start());
+    expect(far.requests[0]?.body).toContain('"not ours"');
+  });
+});
+
+describe("beside the service", () => {
+  test("both streams are sent, old files go when all have passed them, and the journal says so before", async () => {
+    writeDays(dir, { "2026-01-01": [line(1, "2026-01-01")], [DAY]: [line(2)] });
+    writeDays(join(dir, "journal"), { [DAY]: ['{"timestamp":"2026-02-16T10:00:00.000Z","type":"service.started"}'] });
+    const journal: unknown[] = [];
+    const running = startExporters({
+      dir,
+      targets: [{ name: "otlp", type: "otlp", url: far.url, headers: {} }],
+      retentionDays: 30,
+      clock: () => NOW,
+      random: () => 0,
+      report: (message) => reports.push(message),
+      journal: async (entry) => void journal.push([entry, existsSync(join(dir, "2026-01-01.jsonl"))]),
+      pruneEveryMs: 20,
+    });
+    await until("the old file to go", () => (existsSync(join(dir, "2026-01-01.jsonl")) ? undefined : true));
+    await running.stop();
+    expect(journal[0]).toEqual([
+      { type: "audit.pruned", stream: "calls", day: "2026-01-01", bytes: line(1).length + 1 },
+      true,
+    ]);
+    expect(running.states().map(({ stream }) => stream)).toEqual(["calls", "journal"]);
+    expect(readExportPlace(dir, "otlp", "journal").position?.day).toBe(DAY);
+    expect(reports).toEqual([]);
+  });
+});
+
+describe("headers of a file", () => {
+  test("are lines of Name: value", () => {
+    expect(readHeaders("# key\nAuthorization: Bearer a:b\n\nX-Scope-OrgID: 7\r\n")).toEqual({
+      ok: { authorization: "Bearer a:b", "x-scope-orgid": "7" },
+    });
+  });
+
+  test.each([
+    ["authorization", "line 1 is not Name: value"],
+    ["a: 1\nA: 2", "line 2: a stands twice"],
+    ["host: x", "line 1: host is not to be set"],
+    ["a b: x", "line 1 is not Name: value"],
+    ["a: x\u0000y", "line 1 is not Name: value"],
+  ])("%p is refused", (text, fault) => {
+    expect(readHeaders(text)).toEqual({ fault });
+  });
+});

@@ -1,0 +1,157 @@
+import { afterAll, beforeEach, expect, test } from "bun:test";
+import { createPrivateKey } from "node:crypto";
+import fs from "node:fs";
+import { join } from "node:path";
+import { temporaryDirectory, writeLog } from "./support/chained-log.ts";
+
+const STC = join(import.meta.dir, "../../src/stc/main.ts");
+const folder = temporaryDirectory();
+const original = join(folder, "original");
+const dir = join(folder, "log");
+const [PRIVATE, PUBLIC, PROOF] = ["key.pem", "public.pem", "proof.json"].map((name) => join(folder, name)) as [
+  string,
+  string,
+  string,
+];
+
+const made = audit("keys", "--new", PRIVATE);
+fs.writeFileSync(PUBLIC, made.said);
+fs.mkdirSync(original);
+await writeLog(original, createPrivateKey(fs.readFileSync(PRIVATE)));
+afterAll(() => fs.rmSync(folder, { recursive: true }));
+beforeEach(() => {
+  fs.rmSync(dir, { recursive: true, force: true });
+  fs.cpSync(original, dir, { recursive: true });
+});
+
+function audit(...argv: readonly string[]): {
+  readonly said: string;
+  readonly complained: string;
+  readonly exitCode: number;
+} {
+  const { stdout, stderr, exitCode } = Bun.spawnSync(
+    [process.execPath, "--no-env-file", "--no-install", STC, "audit", ...argv],
+    {
+      env: { PATH: process.env["PATH"] ?? "" },
+    },
+  );
+  return { said: stdout.toString(), complained: stderr.toString(), exitCode };
+}
+
+test("a fresh key is for its owner alone, and never overwritten", () => {
+  expect([made.complained, made.exitCode]).toEqual(["", 0]);
+  expect(made.said).toStartWith("-----BEGIN PUBLIC KEY");
+  expect(fs.statSync(PRIVATE).mode & 0o777).toBe(0o600);
+  const before = fs.readFileSync(PRIVATE, "utf8");
+  expect(audit("keys", "--new", PRIVATE)).toMatchObject({
+    exitCode: 66,
+    complained: expect.stringContaining("EEXIST"),
+  });
+  expect(fs.readFileSync(PRIVATE, "utf8")).toBe(before);
+  expect(audit("keys", "--key", PRIVATE).said).toBe(made.said);
+  expect(audit("keys").exitCode).toBe(64);
+});
+
+test("a sound log: exit 0, with a PEM file and with a verifier key", () => {
+  const sound = audit("verify", "--dir", dir, "--key", PUBLIC);
+  expect(sound).toMatchObject({ exitCode: 0, complained: "" });
+  expect(sound.said.trim().split("\n")).toEqual([
+    "calls: 15 lines in 3 files, the last is 14, 3 checkpoints compared",
+    "journal: 12 lines in 3 files, the last is 11, 3 checkpoints compared",
+    "checkpoints: 6 (6 signed)",
+    "ok",
+  ]);
+  const [, verifierKey = ""] =
+    /^(safe-tool-call\/audit\/calls\/.*)$/m.exec(audit("keys", "--key", PUBLIC, "--dir", dir).said) ?? [];
+  expect(audit("verify", "--dir", dir, "--key", verifierKey).exitCode).toBe(0);
+});
+
+test.each<readonly [string, () => void, readonly string[], number, string]>([
+  [
+    "a changed line",
+    () => replaceIn("2026-02-17.jsonl", "agent-1", "agent-2"),
+    [],
+    1,
+    "changed: 2026-02-17.jsonl, line 1 (seq 5)",
+  ],
+  [
+    "a torn end",
+    () => fs.appendFileSync(join(dir, "2026-02-19.jsonl"), "{"),
+    [],
+    2,
+    "cut off: 2026-02-19.jsonl, line 6",
+  ],
+  ["a missing day", () => fs.rmSync(join(dir, "2026-02-17.jsonl")), [], 3, "gap: 2026-02-19.jsonl, line 1 (seq 5)"],
+  [
+    "a wrong signature",
+    () => replaceIn("checkpoints/2026-02-16.txt", /[^ ]{3}=\n\n$/, "AAA=\n\n"),
+    ["--key", PUBLIC],
+    4,
+    "bad signature: checkpoints",
+  ],
+  ["a file that is a link", () => link("2026-02-17.jsonl"), [], 5, ""],
+  ["a day that is none", () => undefined, ["--from", "yesterday"], 64, ""],
+  ["a key that is none", () => undefined, ["--key", "/dev/null"], 5, ""],
+])("%s: its exit code and its line", (_name, harm, options, exitCode, want) => {
+  harm();
+  const { said, ...ended } = audit("verify", "--dir", dir, ...options);
+  expect([ended.exitCode, said]).toEqual([exitCode, expect.stringContaining(want)]);
+});
+
+function replaceIn(file: string, from: string | RegExp, to: string): void {
+  const path = join(dir, file);
+  fs.writeFileSync(path, fs.readFileSync(path, "utf8").replace(from, to));
+}
+
+function link(file: string): void {
+  fs.renameSync(join(dir, file), join(dir, "elsewhere"));
+  fs.symlinkSync("elsewhere", join(dir, file));
+}
+
+test("no directory is 66; for programs there is JSON", () => {
+  expect(audit("verify", "--dir", join(folder, "none")).exitCode).toBe(66);
+  const report: unknown = JSON.parse(audit("verify", "--dir", dir, "--key", PUBLIC, "--json").said);
+  expect(report).toMatchObject({ ok: true, streams: [{ stream: "calls", lines: 15 }, {}], checkpoints: { signed: 6 } });
+});
+
+test("a proof is checked without the log", () => {
+  const { said, exitCode } = audit("prove", "t-1-2", "--dir", dir);
+  expect(exitCode).toBe(0);
+  fs.writeFileSync(PROOF, said);
+  fs.rmSync(dir, { recursive: true });
+  expect(audit("verify-proof", PROOF, "--key", PUBLIC)).toMatchObject({
+    exitCode: 0,
+    said: expect.stringMatching(/^proved: line 7 of 15 in safe-tool-call\/audit\/calls\/[0-9a-f]{32}\n\{"timestamp"/),
+  });
+  fs.writeFileSync(PROOF, said.replace("agent-1", "agent-2"));
+  expect(audit("verify-proof", PROOF, "--key", PUBLIC)).toMatchObject({
+    exitCode: 1,
+    complained: expect.stringContaining("not in the log"),
+  });
+  fs.writeFileSync(PROOF, "{}");
+  expect(audit("verify-proof", PROOF, "--key", PUBLIC).exitCode).toBe(5);
+});
+
+test("what is not there is not proved", () => {
+  expect(audit("prove", "t-9", "--dir", dir)).toMatchObject({
+    exitCode: 1,
+    complained: expect.stringContaining("no call in"),
+  });
+});
+
+test("what retention deleted and recorded is not missed; what it did not record is", () => {
+  const last = JSON.parse(fs.readFileSync(join(dir, "2026-02-16.jsonl"), "utf8").trim().split("\n").at(-1) ?? "") as {
+    hash: string;
+  };
+  fs.rmSync(join(dir, "2026-02-16.jsonl"));
+  expect(audit("verify", "--dir", dir)).toMatchObject({
+    exitCode: 3,
+    said: expect.stringContaining("removed: 2026-02-17.jsonl, line 1"),
+  });
+  const record = { type: "audit.pruned", stream: "calls", day: "2026-02-16", lastSeq: 4, lastHash: last.hash };
+  fs.writeFileSync(join(dir, "pruned.jsonl"), `${JSON.stringify(record)}\n`);
+  expect(audit("verify", "--dir", dir, "--key", PUBLIC)).toMatchObject({
+    exitCode: 0,
+    said: expect.stringContaining("those before 5 were pruned"),
+  });
+});

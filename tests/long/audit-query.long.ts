@@ -1,0 +1,79 @@
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { IndexLookup } from "../../src/audit/index-lookup.ts";
+import { search } from "../../src/audit/query.ts";
+import { type Params, readQuery } from "../../src/audit/query-params.ts";
+import { readStats } from "../../src/audit/stats.ts";
+import { generatedTraceId, writeGeneratedDay } from "../support/audit-lines.ts";
+
+setDefaultTimeout(300_000);
+
+const ENTRIES = 1_000_000;
+const DAY = "2026-02-16";
+const dir = mkdtempSync(join(tmpdir(), "stc-million-"));
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+
+beforeAll(() => {
+  writeGeneratedDay(dir, DAY, ENTRIES);
+  console.log(`${ENTRIES} entries, ${Math.round(statSync(join(dir, `${DAY}.jsonl`)).size / 1e6)} MB`);
+});
+
+async function timed(params: Params, index?: IndexLookup): Promise<{ readonly ms: number; readonly found: number }> {
+  const query = readQuery(params, { limit: 100, limitMax: ENTRIES, nowMs: Date.parse("2026-02-17") });
+  if ("faults" in query) throw new Error(query.faults.join());
+  const times: number[] = [];
+  let found = 0;
+  for (let run = 0; run < 5; run += 1) {
+    const begin = performance.now();
+    found = (await search({ dir, query: query.ok, places: index, pageBytesMax: 1e12 })).found.length;
+    times.push(performance.now() - begin);
+  }
+  const ms = Math.min(...times);
+  console.log(`${index === undefined ? "scan " : "index"} ${JSON.stringify(params)}: ${found} in ${ms.toFixed(1)} ms`);
+  return { ms, found };
+}
+
+const limit = String(ENTRIES);
+
+test.each<[Params, number]>([
+  [{ limit: "20" }, 20],
+  [{ sub: "agent-77", limit }, 1_000],
+  [{ traceId: generatedTraceId(500_000) }, 1],
+  [{ traceId: "nobody" }, 0],
+  [{ tool: "k8s_get_pods", sub: "agent-13", decision: "DENIED", limit }, 1_000],
+  [{ code: "PERMISSION_DENIED", limit }, 100_000],
+  [{ text: "c-4999", limit }, 200],
+  [{ from: `${DAY}T12:00`, to: `${DAY}T12:10`, limit }, 6_945],
+])("a day of a million is filtered within a second: %j", async (params, want) => {
+  const { ms, found } = await timed(params);
+  expect(found).toBe(want);
+  expect(ms).toBeLessThan(1_000);
+});
+
+test("with the index a look-up takes ten milliseconds", async () => {
+  const index = new IndexLookup(dir);
+  const begin = performance.now();
+  for (const _bytes of index.extend()) {
+    // All of it.
+  }
+  const { size } = statSync(join(dir, "index.sqlite"));
+  console.log(`indexed in ${Math.round(performance.now() - begin)} ms, ${Math.round(size / 1e6)} MB`);
+  for (const params of [
+    { traceId: generatedTraceId(500_000) },
+    { traceId: "nobody" },
+    { sub: "agent-77", limit: "10" },
+    { code: "INVALID_INPUT" },
+  ]) {
+    expect((await timed(params, index)).ms).toBeLessThan(10);
+  }
+  index.close();
+});
+
+test("statistics of a million", async () => {
+  const begin = performance.now();
+  const { calls } = await readStats({ dir, filter: { exact: {} } });
+  console.log(`statistics in ${Math.round(performance.now() - begin)} ms`);
+  expect(calls).toBe(ENTRIES);
+});

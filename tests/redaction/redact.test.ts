@@ -1,0 +1,84 @@
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import type { Json } from "../../src/core/types.ts";
+import { REDACTION_BOUNDS, redact, TooLarge } from "../../src/redaction/redact.ts";
+import { filler } from "./secret-examples.ts";
+
+const ROWS: readonly (readonly [title: string, given: Json, want: Json])[] = [
+  ["a field whose name says secret", { password: "correct horse", user: "x" }, { password: "[REDACTED]", user: "x" }],
+  ["in a list under its name", { apiKey: [`${filler(20)}`] }, { apiKey: ["[REDACTED]"] }],
+  ["name and value", [{ name: "DB_PASSWORD", value: "letmein" }], [{ name: "DB_PASSWORD", value: "[REDACTED]" }]],
+  [
+    "a date by its field",
+    { dateOfBirth: "1985-03-12", createdAt: "1985-03-12" },
+    { dateOfBirth: "[REDACTED:DATE_OF_BIRTH]", createdAt: "1985-03-12" },
+  ],
+  [
+    "a telephone number by its field",
+    { phoneNumber: "4155552671", orderNumber: "4155552671" },
+    { phoneNumber: "[REDACTED:PHONE]", orderNumber: "4155552671" },
+  ],
+  ["a number", { pan: 4111111111111111, at: 1763775801123 }, { pan: "[REDACTED:CARD]", at: 1763775801123 }],
+  ["a social security number that is a number", { ssn: 123456789 }, { ssn: "[REDACTED:US_SSN]" }],
+  ["keys", { "john@example.com": 1, "jane@example.com": 2 }, { "[REDACTED:EMAIL]": 1, "[REDACTED:EMAIL]#2": 2 }],
+  ["JSON inside a string", { body: '{"email":"a.b@example.com"}' }, { body: '{"email":"[REDACTED:EMAIL]"}' }],
+  ["nothing", { a: [1, "x", null, true] }, { a: [1, "x", null, true] }],
+];
+
+test.each(ROWS)("%s", (_title, given, want) => {
+  expect(redact(given, { level: "balanced" }).value).toEqual(want);
+});
+
+test("what holds nothing is the very same value", () => {
+  const value = { a: { b: ["x"] }, c: [{ mail: "a@example.com" }] };
+  const { value: seen, findings } = redact(value, { level: "balanced" });
+  expect((seen as typeof value).a).toBe(value.a);
+  expect(findings.map(({ path, rule }) => [path, rule])).toEqual([["c[].mail", "EMAIL"]]);
+});
+
+test("by field", () => {
+  const { value } = redact(
+    { a: "x@example.com", b: "x@example.com" },
+    { level: ([first]) => (first === "a" ? "off" : "balanced") },
+  );
+  expect(value).toEqual({ a: "x@example.com", b: "[REDACTED:EMAIL]" });
+});
+
+test("invisible characters are taken out for agents", () => {
+  expect(redact({ "a\u200b": "b\u200bc" }, { level: "balanced", clean: true }).value).toEqual({ a: "bc" });
+});
+
+test("a key that would be a prototype stays a key", () => {
+  const value = JSON.parse('{"__proto__": {"mail": "x@example.com"}}') as Json;
+  const seen = redact(value, { level: "balanced" }).value;
+  expect(JSON.stringify(seen)).toBe('{"__proto__":{"mail":"[REDACTED:EMAIL]"}}');
+  expect(Object.getPrototypeOf(seen)).toBe(Object.prototype);
+});
+
+const nested = (depth: number): Json => (depth === 0 ? "x" : [nested(depth - 1)]);
+
+test.each([
+  ["depthMax", nested(REDACTION_BOUNDS.depthMax + 1)],
+  ["nodesMax", new Array<Json>(REDACTION_BOUNDS.nodesMax).fill(1)],
+  ["charsMax", ["x".repeat(REDACTION_BOUNDS.charsMax + 1)]],
+] as const)("over %s nothing comes out", (bound, value) => {
+  let thrown: unknown;
+  try {
+    redact(value, { level: "balanced" });
+  } catch (error) {
+    thrown = error;
+  }
+  expect(thrown).toBeInstanceOf(TooLarge);
+  expect((thrown as TooLarge).bound).toBe(bound);
+});
+
+test("any tree: shapes stay, and what was hidden is not found again", () => {
+  fc.assert(
+    fc.property(fc.jsonValue(), (value) => {
+      const { value: seen } = redact(value as Json, { level: "strict" });
+      expect(Array.isArray(seen)).toBe(Array.isArray(value));
+      expect(redact(seen, { level: "strict" }).value).toEqual(seen);
+    }),
+    { numRuns: 300 },
+  );
+});
