@@ -229,6 +229,7 @@ const OVERRIDES = [
     read: (value: string): unknown => (/^\d{1,5}$/.test(value) ? Number(value) : value),
   },
   { variable: "STC_AUDIT_DIR", path: ["audit", "dir"], read: (value: string): unknown => value },
+  { variable: "STC_APPROVALS_STORE", path: ["approvals", "store"], read: (value: string): unknown => value },
   { variable: "STC_LOG_LEVEL", path: ["log", "level"], read: (value: string): unknown => value },
 ] as const;
 

@@ -14,7 +14,7 @@ const FIREWALLS = names("iptables ip6tables iptables-legacy iptables-nft arptabl
 const REMOVERS = names("rm unlink shred rmdir srm wipe trash");
 const OPENERS = names("chmod chown chgrp setfacl chattr");
 const HISTORY = /(?:^|\/)\.(?:bash|zsh|sh|python|mysql|psql|node_repl|ash)_history$/;
-const INLINE_BOMB = /fork\s*(?:\(\s*\))?\s*while|while\s*(?:\(?\s*(?:1|true)\s*\)?)?\s*:?\s*\{?\s*(?:os\.)?fork/i;
+const INLINE_BOMB = /fork\s{0,8}(?:\(\s{0,8}\))?\s{0,8}while|while.{0,24}\bfork\s{0,8}\(/is;
 
 /** Tests of `find` that leave most of what it meets alone. */
 const NARROWS =
@@ -56,7 +56,7 @@ function formats({ program, args }: Invocation): boolean {
 }
 
 function tampersHistory({ program, args, variables, opened }: Invocation): boolean {
-  if (program === "history") return has(args, "cdw");
+  if (program === "history") return has(args, "cd");
   if (program === "crontab") return surelyHas(args, "r");
   if (program === "set") return args[0] === "+o" && args[1] === "history";
   if (program === "unset") return args.some((arg) => /^HIST(?:FILE|SIZE|FILESIZE)$/.test(arg));

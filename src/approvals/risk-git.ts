@@ -120,7 +120,7 @@ function destroys({ args: all }: Invocation): boolean {
     case "remote":
       return at("remove") || at("rm") || at("prune");
     case "rm":
-      return has(args, "rf", "--force");
+      return has(args, "rf", "--force") && !args.includes("--cached");
     case "gc":
       return args.some((arg) => arg.startsWith("--prune"));
     default:

@@ -2,6 +2,7 @@ import { isVersion } from "./risk-reads.ts";
 import { high, isOne, names, type ShellRule } from "./risk-rule.ts";
 import { awkReach, sedReach } from "./shell-filters.ts";
 import { has, type Invocation, operandsOf } from "./shell-invocation.ts";
+import { PRINTERS } from "./shell-network.ts";
 import { isSecretPlace, reachOf } from "./shell-place.ts";
 import { UNKNOWN } from "./shell-word.ts";
 import { writtenBy } from "./shell-writes.ts";
@@ -71,6 +72,14 @@ function filterStarts({ family, program, args }: Invocation): boolean {
   return (
     awkReach(args) === "starts" || (awkReach(args) === "writes" && args.some((arg) => /"\s*(?:\/|\.\.|~)/.test(arg)))
   );
+}
+
+/** Words that may be names of files: not what is only printed, nor a pattern that is looked for. */
+function readBy(run: Invocation): readonly string[] {
+  const { program, args, opened } = run;
+  const files = /^(?:echo|printf|:)$/.test(program) ? [] : args;
+  const words = isOne(run, PRINTERS) ? operandsOf(files).slice(1) : files;
+  return [...words.filter((word) => !/\s/.test(word)), ...opened.map(({ path }) => path)];
 }
 
 const STARTERS: ReadonlyMap<string, RegExp> = new Map([
@@ -210,8 +219,7 @@ export const HIGH: readonly ShellRule[] = [
   high({
     name: "reads-secrets",
     note: "Reads a place where keys and passwords usually lie.",
-    when: ({ args, opened, standing }) =>
-      [...args, ...opened.map(({ path }) => path)].some((path) => isSecretPlace(path, standing)),
+    when: (run) => readBy(run).some((path) => isSecretPlace(path, run.standing)),
     matches: [
       "cat /etc/shadow",
       "cat /proc/self/environ",

@@ -2,6 +2,7 @@ import { readsOnlyGit } from "./risk-git.ts";
 import { isOne, names } from "./risk-rule.ts";
 import { awkReach, sedReach } from "./shell-filters.ts";
 import { has, type Invocation, operandsOf } from "./shell-invocation.ts";
+import { isShell } from "./shell-network.ts";
 import { TRANSPARENT } from "./shell-wrappers.ts";
 
 /** Programs that look and change nothing, whatever their options. */
@@ -13,7 +14,7 @@ const READERS = names(
   "diff diff3 cmp expr factor numfmt look sleep tput clear tsort cd pushd popd dirs export declare typeset local readonly",
   "return exit break continue shift wait jobs read mapfile readarray let unset getopts umask ulimit times set history zcat bzcat xzcat",
   "getent cloc tokei scc nm objdump readelf size file exa eza vmstat iostat ss netstat apropos whatis bc caller logname tty",
-  "man less more yes printenv watch mount crontab",
+  "man less more yes printenv shopt trap info help watch mount crontab",
 );
 
 /** Programs that look, unless one of these options is given. */
@@ -55,7 +56,7 @@ const READERS_UNLESS: ReadonlyMap<string, (args: readonly string[]) => boolean> 
 
 const VERSION = /^(?:--version|--help|-V|-v|version|help)$/;
 /** What has other uses for such words. */
-const NO_VERSION = names("rm mv cp sh bash kill pkill");
+const NO_VERSION = names("rm mv cp kill pkill");
 
 /** Whether a program only looks: nothing is written, sent or started. Redirections are judged apart. */
 export function isReading(run: Invocation, functions: ReadonlySet<string>): boolean {
@@ -69,5 +70,7 @@ export function isReading(run: Invocation, functions: ReadonlySet<string>): bool
 
 /** `python --version` and its like. */
 export function isVersion(run: Invocation): boolean {
-  return run.args.length === 1 && VERSION.test(run.args[0] ?? "") && !isOne(run, NO_VERSION) && !run.readsInput;
+  // To a shell `-v` says to read on, loudly.
+  const asked = isShell(run) ? /^--(?:version|help)$/ : VERSION;
+  return run.args.length === 1 && asked.test(run.args[0] ?? "") && !isOne(run, NO_VERSION) && !run.readsInput;
 }

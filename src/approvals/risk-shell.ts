@@ -43,7 +43,7 @@ const MEDIUM: readonly ShellRule[] = [
       name: "shell-in-shell",
       note: "Starts another shell; what that one runs was judged too.",
       when: (run) =>
-        (isShell(run) && run.args.length > 0 && !/^(?:\.|source)$/.test(run.program)) ||
+        (isShell(run) && run.args.length > 0 && !isVersion(run) && !/^(?:\.|source)$/.test(run.program)) ||
         (isOne(run, INTERPRETERS) && !isVersion(run)),
       matches: ["bash -c 'ls'", "sh -c ls", "busybox ls"],
       misses: ["ls", "echo bash"],

@@ -26,8 +26,10 @@ export interface Invocation {
   readonly standing: Standing;
   /** The function whose body it stands in. */
   readonly inside: string | undefined;
-  /** Whether it runs beside something else: in the background or in a pipe. */
-  readonly forks: boolean;
+  /** Whether the script goes on without waiting for it. */
+  readonly background: boolean;
+  /** Which pipe of the script it stands in, if any. */
+  readonly pipe: number | undefined;
 }
 
 export type Start = Omit<Invocation, "program" | "family" | "args" | "spelled">;

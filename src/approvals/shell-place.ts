@@ -180,7 +180,7 @@ export function isSecretPlace(path: string, standing: Standing): boolean {
   return SECRET.test(plainPath(path, standing));
 }
 
-const HARMLESS = /^\/dev\/(?:null|zero|full|tty|stdin|stdout|stderr|fd\/[0-9]+)$/;
+const HARMLESS = /^\/dev\/(?:null|zero|full|tty|stdin|stdout|stderr|fd\/(?:[0-9]+|\0))$/;
 const SCRATCH = /^\/(?:tmp|var\/tmp|dev\/shm|private\/tmp)\/./;
 
 /** Where something is written, in the order of harm. */

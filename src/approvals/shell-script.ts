@@ -34,7 +34,8 @@ interface Scope {
   readonly fedBy: readonly string[];
   readonly readsInput: boolean;
   readonly inside: string | undefined;
-  readonly forks: boolean;
+  readonly background: boolean;
+  readonly pipe: number | undefined;
   readonly depth: number;
   /** Literal texts that come in through the pipe. */
   readonly input: readonly string[];
@@ -47,7 +48,16 @@ const UNSEEN =
 /** Reads a script as the shell would and lists what it starts. Never throws; what it cannot read, it says. */
 export function readScript(text: string, standing: Standing): ShellScript {
   const walk = new Walk();
-  const scope = { standing, fedBy: [], readsInput: false, inside: undefined, forks: false, depth: 0, input: [] };
+  const scope = {
+    standing,
+    fedBy: [],
+    readsInput: false,
+    inside: undefined,
+    background: false,
+    pipe: undefined,
+    depth: 0,
+    input: [],
+  };
   try {
     walk.script(text, { ...scope, lookup: NOTHING_KNOWN, cautious: NOTHING_KNOWN });
   } catch (error) {
@@ -63,6 +73,7 @@ class Walk {
   readonly opaque = new Set<Opaque>();
   readonly #bodies = new Map<string, Invocation[]>();
   #nodes = 0;
+  #pipes = 0;
   #characters = 0;
   /** Where the last `cd` went: a later command of the same list stands there. */
   #cwd: string | undefined;
@@ -93,7 +104,7 @@ class Walk {
     if (reason !== undefined) this.opaque.add(reason);
     switch (node.type) {
       case "Statement":
-        this.visit(node.command, node.background === true ? { ...scope, forks: true } : scope);
+        this.visit(node.command, node.background === true ? { ...scope, background: true } : scope);
         break;
       case "Pipeline":
         if (node.commands.length > 1) this.#pipeline(node.commands, scope);
@@ -101,6 +112,9 @@ class Walk {
         break;
       case "Command":
         this.#command(node, scope);
+        break;
+      case "Coproc":
+        this.#each(node, { ...scope, background: true });
         break;
       case "Function":
         this.#function(node.name.value, node.body, scope);
@@ -114,7 +128,7 @@ class Walk {
       case "CommandExpansion":
       case "ProcessSubstitution":
       case "ArithmeticCommandExpansion":
-        this.#apart(() => this.#each(node, { ...scope, forks: false }));
+        this.#apart(() => this.#each(node, { ...scope, background: false, pipe: undefined }));
         break;
       default:
         this.#each(node, scope);
@@ -140,11 +154,13 @@ class Walk {
   }
 
   #pipeline(commands: readonly CommandNode[], scope: Scope): void {
+    this.#pipes += 1;
+    const pipe = this.#pipes;
     let fedBy = scope.fedBy;
     let input: readonly string[] = scope.input;
     for (const [index, command] of commands.entries()) {
       const readsInput = index > 0 || scope.readsInput;
-      const inner = { ...scope, fedBy, readsInput, forks: true, input };
+      const inner = { ...scope, fedBy, readsInput, pipe, input };
       const found = this.#programs(() => this.#apart(() => this.visit(command, inner)));
       fedBy = [...new Set([...fedBy, ...found])];
       input = said(command, scope.lookup);
@@ -192,14 +208,14 @@ class Walk {
     const start = { ...this.#start(inner), opened };
     this.#run(resolved.argv, { ...start, variables: resolved.variables }, inner);
     if (JSON.stringify(resolved) !== JSON.stringify(plain)) {
-      this.#run(plain.argv, { ...start, variables: plain.variables }, inner);
+      this.#run(plain.argv, { ...start, variables: plain.variables, background: false, pipe: undefined }, inner);
     }
     this.#cwd = movedTo(resolved.argv, { ...scope.standing, cwd: this.#cwd });
   }
 
-  #start({ standing, fedBy, readsInput, inside, forks }: Scope): Start {
+  #start({ standing, fedBy, readsInput, inside, background, pipe }: Scope): Start {
     const cwd = this.#cwd;
-    return { standing: { ...standing, cwd }, variables: [], opened: [], fedBy, readsInput, inside, forks };
+    return { standing: { ...standing, cwd }, variables: [], opened: [], fedBy, readsInput, inside, background, pipe };
   }
 
   #add(argv: readonly string[], start: Start): Invocation {
@@ -245,17 +261,22 @@ class Walk {
     return new Set(this.#bodies.keys());
   }
 
+  /** Functions that come back to themselves in the background, or twice in one pipe. Mere recursion is none. */
   bombs(): readonly string[] {
-    return [...this.#bodies.keys()].filter((name) => this.#reaches(name, name, new Set()));
+    return [...this.#bodies].flatMap(([name, body]) => {
+      const calls = body.filter(({ spelled }) => spelled === name || this.#reaches(spelled, name, new Set([name])));
+      const pipes = calls.flatMap(({ pipe }) => (pipe === undefined ? [] : [pipe]));
+      const forks = calls.some(({ background }) => background) || new Set(pipes).size < pipes.length;
+      return forks ? [name] : [];
+    });
   }
 
   #reaches(from: string, goal: string, seen: Set<string>): boolean {
-    return (this.#bodies.get(from) ?? []).some(({ spelled, forks }) => {
-      if (spelled === goal) return forks;
-      if (seen.has(spelled) || !this.#bodies.has(spelled)) return false;
-      seen.add(spelled);
-      return this.#reaches(spelled, goal, seen);
-    });
+    if (seen.has(from)) return false;
+    seen.add(from);
+    return (this.#bodies.get(from) ?? []).some(
+      ({ spelled }) => spelled === goal || (this.#bodies.has(spelled) && this.#reaches(spelled, goal, seen)),
+    );
   }
 }
 
@@ -266,9 +287,13 @@ function wordFields(part: Command["suffix"][number], lookup: Lookup): readonly s
   return [`${part.name}${index}=${part.value.type === "Word" ? textOf(part.value, lookup) : UNKNOWN}`];
 }
 
-/** What `echo` or `printf` hands to the next program of a pipeline, when that can be told. */
+/** What `echo`, `printf` or a bare `cat` hands to the next program of a pipeline, when that can be told. */
 function said(node: CommandNode, lookup: Lookup): readonly string[] {
-  if (node.type !== "Command" || node.redirects.some((redirect) => !isInput(redirect))) return [];
+  if (node.type !== "Command") return [];
+  if (node.name?.value === "cat" && node.suffix.every((part) => part.type !== "Word")) {
+    return readRedirects(node.redirects, [lookup]).input;
+  }
+  if (node.redirects.some((redirect) => !isInput(redirect))) return [];
   if (node.name?.value !== "echo" && node.name?.value !== "printf") return [];
   const words = node.suffix.flatMap((part) => wordFields(part, lookup)).filter((word) => !/^-[neE]+$/.test(word));
   return [words.join(" ").replaceAll("\\n", "\n"), ...words];

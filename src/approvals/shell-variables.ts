@@ -5,6 +5,9 @@ import { HOME, INSIDE, isLiteral, type Lookup, NOTHING_KNOWN, textOf, UNKNOWN } 
 const SET_ELSEWHERE =
   /^(?:PATH|LANG|LC_[A-Z]+|TZ|TERM|OLDPWD|SHLVL|SHELL|SHELLOPTS|UID|EUID|PPID|GROUPS|HOST(?:NAME|TYPE)|OSTYPE|MACHTYPE|S?RANDOM|SECONDS|EPOCH(?:SECONDS|REALTIME)|LINENO|REPLY|OPT(?:ARG|IND)|COLUMNS|LINES|DIRSTACK|FUNCNAME|PIPESTATUS|MAPFILE|COPROC|BASH.*|COMP_.*|STC_.*|[^A-Za-z].*|_)$/;
 
+/** A file or folder that is made for the script, where such things lie. */
+const NEW_FILE = /^"?\$\(mktemp(?: -d)?\)"?$/;
+
 /** Builtins that set the variables they name. */
 const SETTERS = new Set(
   "read mapfile readarray getopts printf let unset declare typeset local export readonly".split(" "),
@@ -64,7 +67,8 @@ function note(node: SyntaxNode, set: (name: string, value: string) => void): voi
   if (node.type === "Assignment") {
     const { value } = node;
     const isPlain = value.type === "Word" && isLiteral(value) && node.append !== true && node.index === undefined;
-    set(node.name, isPlain ? textOf(value, NOTHING_KNOWN) : UNKNOWN);
+    const scratch = value.type === "Word" && NEW_FILE.test(value.text) ? `/tmp/${INSIDE}` : UNKNOWN;
+    set(node.name, isPlain ? textOf(value, NOTHING_KNOWN) : scratch);
   } else if (node.type === "For" || node.type === "Select") {
     set(node.name.value, node.wordlist?.every(isInside) === true ? INSIDE : UNKNOWN);
   } else if (node.type === "ArithmeticWord") set(node.value, UNKNOWN);

@@ -120,7 +120,8 @@ function parameterOf({ parameter, prefix, index, operation }: ParameterExpansion
     case ":+":
       return value === "" ? "" : operand();
     default:
-      return value;
+      // `?` ends the script where there is nothing.
+      return value === "" ? UNKNOWN : value;
   }
 }
 

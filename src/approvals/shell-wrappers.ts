@@ -42,6 +42,12 @@ function tar(args: readonly string[]): readonly Wrapped[] {
   });
 }
 
+/** The first operand of `trap`; `-` and the empty text take a trap away. */
+function trapped(args: readonly string[]): readonly Wrapped[] {
+  const script = args[0] === "--" ? args[1] : args[0];
+  return script === undefined || script === "-" || script === "" || script === "-p" ? [] : [asScript(script)];
+}
+
 /** Git runs `!text` of an alias in a shell, and programs that its settings name. */
 function git(args: readonly string[]): readonly Wrapped[] {
   return args.flatMap((arg, at) => {
@@ -128,13 +134,7 @@ const TABLE: readonly (readonly [programs: string, unwrap: readonly Unwrap[]])[]
   ["parallel", [xargs, joined({ valued: ["-j", "-a", "--jobs", "-I"] })]],
   ["watch", [joined({ valued: ["-n", "--interval"] })]],
   ["eval", [joined({})]],
-  [
-    "trap",
-    [
-      (args) =>
-        args[0] === undefined ? [] : [{ script: args[0] === "--" ? (args[1] ?? "") : args[0], dialect: "bash" }],
-    ],
-  ],
+  ["trap", [trapped]],
   ["find gfind fd fdfind", [findActions, named(/^(?:-x|-X|--exec|--exec-batch)$/)]],
   ["bash sh dash ash rbash ksh mksh posh yash git-shell", [shell("bash")]],
   ["zsh fish csh tcsh nu xonsh elvish pwsh powershell", [shell("other")]],

@@ -21,6 +21,12 @@ function moved(args: readonly string[]): readonly string[] {
   return [...operandsOf(args), ...destination(args)];
 }
 
+/** The first operand is the script, unless that came as an option. */
+function filesOfSed(args: readonly string[]): readonly string[] {
+  const files = operandsOf(args, ["-e", "-f", "--expression", "--file"]);
+  return args.some((arg) => /^-[nErszu]*[ef]|^--(?:exp|fi)/.test(arg)) ? files : files.slice(1);
+}
+
 const operands: Written = (args) => operandsOf(args);
 const afterFirst: Written = (args) => operandsOf(args).slice(1);
 
@@ -45,10 +51,11 @@ const WRITES: ReadonlyMap<string, Written> = new Map<string, Written>([
   ...["chmod", "chown", "chgrp", "setfacl", "chattr"].map((program) => [program, afterFirst] as const),
   ...["cp", "install", "ln", "rsync", "scp", "link"].map((program) => [program, destination] as const),
   ["mv", moved],
-  ["rename", operands],
+  ["rename", afterFirst],
+  ["zip", (args) => operandsOf(args).slice(0, 1)],
   ["truncate", (args) => operandsOf(args, ["-s", "--size", "-r", "--reference"])],
   ["dd", (args) => valuesOf(args, "of=")],
-  ["sed", (args) => (has(args, "i", "--in-place") ? operandsOf(args, ["-e", "-f"]) : [])],
+  ["sed", (args) => (has(args, "i", "--in-place") ? filesOfSed(args) : [])],
   ["perl", (args) => (has(args, "i") ? operandsOf(args, ["-e"]) : [])],
   ["curl", (args) => valuesOf(args, "-o", "--output", "--output-dir", "-D", "--dump-header", "-c", "--cookie-jar")],
   ["wget", (args) => valuesOf(args, "-O", "--output-document", "-P", "--directory-prefix", "-o", "-a")],
@@ -65,7 +72,9 @@ const WRITES: ReadonlyMap<string, Written> = new Map<string, Written>([
   ],
   ["unzip", (args) => valuesOf(args, "-d")],
   ["patch", (args) => [...operandsOf(args).slice(0, 1), ...valuesOf(args, "-d", "--directory", "-o", "--output")]],
-  ["gcc", (args) => valuesOf(args, "-o")],
+  ...["gcc", "cc", "clang", "g++", "clang++", "ld"].map(
+    (program) => [program, (args: readonly string[]) => valuesOf(args, "-o")] as const,
+  ),
 ]);
 
 /** The paths that a program would write, remove or change, as its argv and redirections say. */

@@ -36,6 +36,8 @@ export class DiskReserve {
   constructor(options: DiskReserveOptions) {
     this.#options = options;
     this.#path = join(options.dir, RESERVE_FILE);
+    // A run that was killed left its own behind, of whatever size.
+    this.#remove();
   }
 
   /** Whether new calls must be refused. Asks the disk at most once a second. */
@@ -55,17 +57,21 @@ export class DiskReserve {
     }
     this.#holds = false;
     this.#isLow = true;
+    return this.#remove();
+  }
+
+  /** Before the process ends: a log that is closed needs no room. */
+  close(): void {
+    this.giveUp();
+  }
+
+  #remove(): boolean {
     try {
       this.#options.files.remove(this.#path);
       return true;
     } catch {
       return false;
     }
-  }
-
-  /** Before the process ends: a log that is closed needs no room. */
-  close(): void {
-    this.giveUp();
   }
 
   #look(): boolean {

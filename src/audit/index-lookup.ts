@@ -1,4 +1,6 @@
 import { hash } from "node:crypto";
+import { statSync } from "node:fs";
+import { join } from "node:path";
 import { type Addition, hasIndex, type IndexedDay, IndexFile, removeIndex } from "./index-file.ts";
 import { keysOf, keysWanted } from "./index-keys.ts";
 import type { Places } from "./query.ts";
@@ -56,7 +58,7 @@ export class IndexLookup implements Places {
   *extend(): Generator<number, void> {
     for (const day of daysIn(this.#dir).toReversed()) {
       for (;;) {
-        const bytes = withDay(this.#dir, day, (file) => this.#step(file)) ?? 0;
+        const bytes = this.#stepOf(day);
         if (bytes === 0) break;
         yield bytes;
       }
@@ -66,6 +68,15 @@ export class IndexLookup implements Places {
   close(): void {
     this.#file?.close();
     this.#file = undefined;
+  }
+
+  /** What cannot be read is not indexed; who asks for it hears why. */
+  #stepOf(day: string): number {
+    try {
+      return withDay(this.#dir, day, (file) => this.#step(file)) ?? 0;
+    } catch {
+      return 0;
+    }
   }
 
   /** Bytes that were indexed; 0 when there is nothing to do, or nothing can be done. */
@@ -121,7 +132,7 @@ export class IndexLookup implements Places {
 /** A small log is read as fast without, and a directory that is only looked at stays as it is. */
 function isLarge(dir: string): boolean {
   let bytes = 0;
-  for (const day of daysIn(dir)) bytes += withDay(dir, day, ({ size }) => size) ?? 0;
+  for (const day of daysIn(dir)) bytes += statSync(join(dir, `${day}.jsonl`), { throwIfNoEntry: false })?.size ?? 0;
   return bytes >= LARGE_BYTES_MIN;
 }
 

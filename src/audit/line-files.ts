@@ -9,6 +9,8 @@ export const JOURNAL_DIR = "journal";
 /** What is read at once. A longer line is none of ours: it is shown in pieces, which do not fit into a chain. */
 const BLOCK_BYTES = 1_048_576;
 const LINE_END = 0x0a;
+/** A line that is being written right now is whole a moment later. */
+const LOOKS_AT_END_MAX = 4;
 const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = fs.constants;
 
 /** The day files of a stream, oldest first. */
@@ -53,6 +55,7 @@ function visitOpen(fd: number, offset: number, visit: LineVisit): number {
   const buffer = Buffer.allocUnsafe(1 + BLOCK_BYTES);
   let position = offset;
   let held = 0;
+  let looksAtEnd = 0;
   for (;;) {
     const count = fs.readSync(fd, buffer, 1 + held, BLOCK_BYTES - held, position);
     position += count;
@@ -65,7 +68,8 @@ function visitOpen(fd: number, offset: number, visit: LineVisit): number {
       from = to + 1;
     }
     held = filled - from;
-    if (count === 0) {
+    looksAtEnd = count === 0 ? looksAtEnd + 1 : 0;
+    if (count === 0 && (held === 0 || looksAtEnd === LOOKS_AT_END_MAX)) {
       return held;
     }
     if (held === BLOCK_BYTES) {

@@ -43,7 +43,11 @@ export function daysWithin(
   return days.filter((day) => day >= first && day <= last);
 }
 
-/** Hands the file of a day to `use` and closes it. `undefined` when there is none that can be read. */
+/**
+ * Hands the file of a day to `use` and closes it. `undefined` when there is none.
+ *
+ * @throws {AuditError} when it cannot be read
+ */
 export function withDay<T>(dir: string, day: string, use: (file: DayFile) => T): T | undefined {
   const file = openDay(join(dir, `${day}.jsonl`), day);
   if (file === undefined) return undefined;

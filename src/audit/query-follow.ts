@@ -87,21 +87,26 @@ function endOf(file: DayFile): number {
 
 /** The last lines before these ends, oldest first, whatever they hold. */
 export function lastLines(dir: string, ends: ReadonlyMap<string, number>, count: number): readonly string[] {
-  let lines: readonly string[] = [];
+  const days: (readonly string[])[] = [];
+  let left = count;
   for (const [day, end] of [...ends].toReversed()) {
-    if (lines.length >= count) break;
-    lines = [...(withDay(dir, day, (file) => lastOf(file, end, count - lines.length)) ?? []), ...lines];
+    if (left <= 0) break;
+    const lines = withDay(dir, day, (file) => lastOf(file, end, left)) ?? [];
+    days.push(lines);
+    left -= lines.length;
   }
-  return lines;
+  return days.toReversed().flat();
 }
 
 function lastOf(file: DayFile, end: number, count: number): readonly string[] {
-  let lines: readonly string[] = [];
-  let to = end;
-  while (to > 0 && lines.length < count) {
+  const pieces: (readonly string[])[] = [];
+  let [to, found] = [end, 0];
+  while (to > 0 && found < count) {
     const from = Math.max(0, to - BACK_BYTES);
-    lines = [...[...linesOf(readChunk(file, { from, to }, Buffer.alloc(0)))].map(({ line }) => line), ...lines];
+    const lines = Array.from(linesOf(readChunk(file, { from, to }, Buffer.alloc(0))), ({ line }) => line);
+    pieces.push(lines);
+    found += lines.length;
     to = from;
   }
-  return count === 0 ? [] : lines.slice(-count);
+  return pieces.toReversed().flat().slice(-count);
 }

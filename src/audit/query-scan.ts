@@ -1,4 +1,5 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
+import { AuditError, reasonOf } from "./audit-error.ts";
 import { LINE_BYTES_MAX } from "./entry.ts";
 import type { Matcher } from "./query-filter.ts";
 import { type EntryView, parseLine, viewOf } from "./query-view.ts";
@@ -30,18 +31,26 @@ export interface DayFile {
   readonly size: number;
 }
 
-/** `undefined` when there is no regular file that can be read. */
+/**
+ * `undefined` when there is no such file. Throws an `AuditError` when there is one that cannot be read: an answer that left
+ * its lines out in silence would be another answer.
+ */
 export function openDay(path: string, day: string): DayFile | undefined {
-  let fd: number;
-  try {
-    fd = openSync(path, READ);
-  } catch {
-    return undefined;
-  }
+  const fd = tryOpen(path);
+  if (fd === undefined) return undefined;
   const facts = fstatSync(fd);
   if (facts.isFile()) return { day, fd, ino: facts.ino, size: facts.size };
   closeSync(fd);
-  return undefined;
+  throw new AuditError(`cannot read ${path}: it is not a regular file: move it away`);
+}
+
+function tryOpen(path: string): number | undefined {
+  try {
+    return openSync(path, READ);
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    throw new AuditError(`cannot read ${path}: ${reasonOf(error)}`);
+  }
 }
 
 export function closeDay({ fd }: DayFile): void {

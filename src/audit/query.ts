@@ -6,7 +6,8 @@ import type { Query } from "./query-params.ts";
 import { type DayFile, endOfLines, type Found, findIn, readChunk } from "./query-scan.ts";
 
 const CHUNK_BYTES_MIN = 131_072;
-const CHUNK_BYTES_MAX = 4 * 1_048_576;
+/** Between two chunks others run: where every line has to be parsed one takes some milliseconds. */
+const CHUNK_BYTES_MAX = 1_048_576;
 const CHUNK_GROWTH = 4;
 
 /** Where in a file the lines of a filter can begin; what it does not know is left in. */

@@ -52,14 +52,15 @@ interface Trust {
 
 /** A saved place counts only when the last checkpoint that we signed says the same; else everything is read. */
 function credible(saved: SavedPlace | undefined, { key, hasNotes }: Trust): SavedPlace | undefined {
-  if (saved === undefined || (key === undefined && !hasNotes)) {
+  if (saved === undefined || key === undefined) {
     return saved;
   }
+  const publicKey = createPublicKey(key);
   const streams = Object.values(saved.streams);
-  return streams.every((stream) => isCovered(stream, key, hasNotes)) ? saved : undefined;
+  return streams.every((stream) => isCovered(stream, publicKey, hasNotes)) ? saved : undefined;
 }
 
-function isCovered({ head, note }: SavedStream, key: KeyObject | undefined, hasNotes: boolean): boolean {
+function isCovered({ head, note }: SavedStream, publicKey: KeyObject, hasNotes: boolean): boolean {
   if (note === undefined) {
     return head.seq === 0 || !hasNotes;
   }
@@ -67,7 +68,8 @@ function isCovered({ head, note }: SavedStream, key: KeyObject | undefined, hasN
   if (checkpoint === undefined || checkpoint.size !== head.seq || !checkpoint.root.equals(head.tree.root())) {
     return false;
   }
-  return key === undefined || verifyNote(checkpoint, checkpoint.origin, [createPublicKey(key)]) !== "bad signature";
+  // Another key is the former one: its checkpoints are for those who hold its public half.
+  return verifyNote(checkpoint, checkpoint.origin, [publicKey]) !== "bad signature";
 }
 
 interface StreamQuery {

@@ -5,6 +5,7 @@ import { AuditError, reasonOf } from "./audit-error.ts";
 const ED25519 = 1;
 const KEY_ID_BYTES = 4;
 const KEY_BYTES = 32;
+const SIGNATURE_BYTES = 64;
 const SIGNATURE_LINE = "— ";
 const KEY_BEGIN = "-----BEGIN";
 const NOTE_SIGNATURES_MAX = 16;
@@ -34,7 +35,10 @@ export function verifyNote(note: Note, name: string, keys: readonly KeyObject[])
         ? keys.find((candidate) => keyId(name, candidate).equals(bytes.subarray(0, KEY_ID_BYTES)))
         : undefined;
     if (key !== undefined) {
-      if (!verify(null, Buffer.from(note.text), key, bytes.subarray(KEY_ID_BYTES))) {
+      if (
+        bytes.length !== KEY_ID_BYTES + SIGNATURE_BYTES ||
+        !verify(null, Buffer.from(note.text), key, bytes.subarray(KEY_ID_BYTES))
+      ) {
         return "bad signature";
       }
       verdict = "valid";

@@ -1,8 +1,9 @@
 import type { KeyObject } from "node:crypto";
 import { STREAMS, type StreamName } from "./chain.ts";
-import { originOf } from "./checkpoint.ts";
+import { CHECKPOINT_DIR, originOf, readCheckpoint } from "./checkpoint.ts";
 import type { FoundNote } from "./checkpoint-files.ts";
 import type { Damage, DamageKind } from "./damage.ts";
+import type { SavedPlace } from "./saved-place.ts";
 import { verifyNote } from "./signed-note.ts";
 
 /** What the files of checkpoints say, and what is wrong with them by themselves. */
@@ -46,6 +47,20 @@ function tornDamage(notes: readonly FoundNote[], torn: readonly string[]): Damag
   const [file] = torn;
   const line = notes.findLast((note) => note.file === file)?.line ?? 1;
   return file === undefined ? undefined : { kind: "cut off", file, line, message: "ends amid a note" };
+}
+
+/** The saved place holds the last checkpoint that was signed: it must still be among the others. */
+export function lostNote(notes: readonly FoundNote[], saved: SavedPlace | undefined): Damage | undefined {
+  for (const stream of STREAMS) {
+    const last = readCheckpoint(saved?.streams[stream].note ?? "");
+    const newest = notes.findLast(({ checkpoint }) => checkpoint?.stream === stream);
+    const size = newest?.checkpoint?.size ?? 0;
+    if (last !== undefined && last.size > size) {
+      const message = `the checkpoints of ${stream} end here, at ${size} lines; ${last.size} were signed`;
+      return { kind: "cut off", file: newest?.file ?? CHECKPOINT_DIR, line: newest?.line ?? 0, message };
+    }
+  }
+  return undefined;
 }
 
 /** A checkpoint that speaks of another log than the lines do. */

@@ -7,7 +7,7 @@ import { type Halt, type TornEnd, walkFiles } from "./file-walk.ts";
 import { type DayFile, dayFilesOf } from "./line-files.ts";
 import { walkFromBegin } from "./pruned-begin.ts";
 import { readPlace } from "./saved-place.ts";
-import { type CheckpointsReport, foreignNote, verifyCheckpoints } from "./verify-checkpoints.ts";
+import { type CheckpointsReport, foreignNote, lostNote, verifyCheckpoints } from "./verify-checkpoints.ts";
 
 /** How often progress is told, in lines. */
 const PROGRESS_LINES = 50_000;
@@ -65,7 +65,7 @@ export function verifyLog(options: VerifyOptions): VerifyReport {
     streams: walked.map(({ report }) =>
       report.stream === "journal" ? withIntents(report, announced, options) : report,
     ),
-    checkpoints: { ...checkpoints, damage: checkpoints.damage ?? foreign },
+    checkpoints: { ...checkpoints, damage: checkpoints.damage ?? foreign ?? lostNote(found.notes, saved) },
   };
 }
 

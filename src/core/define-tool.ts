@@ -5,6 +5,7 @@ import type {
   Category,
   Classification,
   CliTarget,
+  FsTarget,
   GrpcTarget,
   InlineContext,
   InlineTarget,
@@ -32,6 +33,8 @@ export interface ToolConfig {
   path(system: string, key: string): string;
   /** The absolute directory in which a shell may work. The tool is not registered where the configuration allows no shell. */
   shellWorkspace(): string;
+  /** The mounts that file tools reach, such as `@project`. The tool is not registered where there is none that it could use. */
+  workspaceMounts(use: "read" | "write"): readonly string[];
   /** Whether `systems.<system>.<key>` says anything: a text, a list with something in it, `true`. */
   has(system: string, key: string): boolean;
 }
@@ -43,7 +46,7 @@ export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodType, N ex
   readonly description: string;
   readonly version?: string;
   readonly classification: Classification;
-  /** Defaults by classification and target: `read`, `command` (cli), `network` (grpc). */
+  /** Defaults by classification and target: `read`, `command` (cli), `write` (fs), `network` (grpc). */
   readonly category?: Category;
   readonly permissions: ToolPermissions<z.output<I>>;
   readonly input: I;
@@ -51,7 +54,12 @@ export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodType, N ex
   readonly outputPolicy: OutputPolicy;
   readonly inputPolicy?: InputPolicy;
   readonly approval?: ToolApproval<z.output<I>>;
-  readonly target?: GrpcTarget | CliTarget<z.output<I>, N> | InlineTarget<z.output<I>> | { readonly system: string };
+  readonly target?:
+    | GrpcTarget
+    | CliTarget<z.output<I>, N>
+    | FsTarget
+    | InlineTarget<z.output<I>>
+    | { readonly system: string };
   /** An inline tool in short: the same as `target: { system: "inline", handler }`. */
   readonly handler?: (input: z.output<I>, context: InlineContext) => z.input<O> | Promise<z.input<O>>;
   /** Milliseconds for planning and running together; default 30,000. */
@@ -173,7 +181,7 @@ function nameOf(manifest: { readonly name?: unknown }): string {
   return typeof manifest?.name === "string" && manifest.name !== "" ? manifest.name.slice(0, 64) : "(unnamed)";
 }
 
-type AnyTarget = GrpcTarget | CliTarget | InlineTarget;
+type AnyTarget = GrpcTarget | CliTarget | FsTarget | InlineTarget;
 
 function targetOf<I extends z.ZodObject, O extends z.ZodType, N extends string>(
   manifest: Definition<I, O, N>,
@@ -185,6 +193,7 @@ function targetOf<I extends z.ZodObject, O extends z.ZodType, N extends string>(
 
 function defaultCategory(classification: Classification, target: AnyTarget): Category {
   if (classification === "read") return "read";
+  if ("fs" in target) return "write";
   return "cli" in target ? "command" : "network";
 }
 

@@ -40,11 +40,11 @@ export function target(manifest: Unread): readonly Fault[] {
     if (!isObject(aimed)) return [{ field: "target", message: "must be an object" }];
     return [...system(aimed), ...unknownKeys("target", aimed, ["system"])];
   }
-  if (!isObject(aimed)) return [{ field: "target", message: "must name a system and grpc, cli or handler" }];
-  const kinds = ["grpc", "cli", "handler"].filter((kind) => kind in aimed);
+  if (!isObject(aimed)) return [{ field: "target", message: "must name a system and grpc, cli, fs or handler" }];
+  const kinds = ["grpc", "cli", "fs", "handler"].filter((kind) => kind in aimed);
   const [kind] = kinds;
   if (kinds.length !== 1 || kind === undefined) {
-    return [{ field: "target", message: "must have exactly one of grpc, cli, handler" }, ...system(aimed)];
+    return [{ field: "target", message: "must have exactly one of grpc, cli, fs, handler" }, ...system(aimed)];
   }
   return [
     ...system(aimed),
@@ -70,7 +70,26 @@ const TARGETS = {
     ];
   },
   cli: cliFaults,
+  fs: fsFaults,
 } as const;
+
+const FS_READS = ["list", "read", "search"];
+const FS_WRITES = ["write", "apply_patch"];
+
+function fsFaults(fs: unknown, { classification }: Unread): readonly Fault[] {
+  if (!isObject(fs)) return [{ field: "target.fs", message: "must be { operation }" }];
+  const operation = fs["operation"];
+  const isWrite = isText(operation) && FS_WRITES.includes(operation);
+  return [
+    ...unknownKeys("target.fs", fs, ["operation"]),
+    ...unless(
+      isText(operation) && [...FS_READS, ...FS_WRITES].includes(operation),
+      "target.fs.operation",
+      `must be one of ${[...FS_READS, ...FS_WRITES].join(", ")}`,
+    ),
+    ...unless(!isWrite || classification !== "read", "classification", `read cannot ${String(operation)} files`),
+  ];
+}
 
 const STREAM_ITEMS_MAX = 100_000;
 const STREAM_BYTES_MAX = 67_108_864;

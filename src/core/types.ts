@@ -128,6 +128,15 @@ export interface InlineTarget<Input = never> {
   handler(input: Input, context: InlineContext): unknown;
 }
 
+/** What is done to the workspace's files. */
+export type FsOperation = "list" | "read" | "search" | "write" | "apply_patch";
+
+/** The files of the workspace's mounts: the handler knows the arguments and answers of each operation. */
+export interface FsTarget {
+  readonly system: string;
+  readonly fs: { readonly operation: FsOperation };
+}
+
 /** The statuses a target's own "no" may have; the names are gRPC's. */
 export type TargetStatus = "NOT_FOUND" | "ALREADY_EXISTS" | "INVALID_ARGUMENT" | "FAILED_PRECONDITION" | "OUT_OF_RANGE";
 
@@ -170,7 +179,7 @@ export interface Tool {
   readonly outputPolicy: OutputPolicy;
   readonly inputPolicy: InputPolicy;
   readonly approval: ToolApproval;
-  readonly target: GrpcTarget | CliTarget | InlineTarget;
+  readonly target: GrpcTarget | CliTarget | FsTarget | InlineTarget;
   readonly timeoutMs: number;
   readonly limits: Required<ToolLimits>;
   readonly idempotent: boolean;
@@ -178,7 +187,7 @@ export interface Tool {
 }
 
 /** Which handler reaches the target. */
-export type TargetKind = "grpc" | "cli" | "inline";
+export type TargetKind = "grpc" | "cli" | "fs" | "inline";
 
 /**
  * Exactly what will run. JSON and deterministic: the same input against an unchanged world gives the same plan,

@@ -7,7 +7,7 @@ export interface Sample {
   readonly args: Readonly<Record<string, unknown>>;
 }
 
-const PERMISSIONS = ["customer-data:read", "platform:git:read"];
+const PERMISSIONS = ["customer-data:read", "platform:git:read", "workspace:bash"];
 
 /** What a newcomer should see first: one masked, one plain, one refused by permission, one refused by validation. */
 export const SAMPLES: readonly Sample[] = [
@@ -36,10 +36,12 @@ export interface WelcomeOptions {
   readonly auditDir: string;
   /** Whether this folder is a git repository that the stand serves; else what shows one is left out. */
   readonly hasGit: boolean;
+  /** Whether there is a bash to ask for. */
+  readonly hasBash: boolean;
 }
 
 /** What `stc serve --dev` says once it listens. */
-export function welcome({ url, auditDir, hasGit }: WelcomeOptions): string {
+export function welcome({ url, auditDir, hasGit, hasBash }: WelcomeOptions): string {
   const samples = SAMPLES.filter(({ tool }) => hasGit || !tool.startsWith("git_"));
   const token = [STC, "token --sub demo-agent", ...PERMISSIONS.map((permission) => `--permission ${permission}`)].join(
     " ",
@@ -56,10 +58,26 @@ export function welcome({ url, auditDir, hasGit }: WelcomeOptions): string {
     "Every call, refused ones too, left its line before it was answered:",
     "",
     `  ${STC} audit tail`,
+    ...(hasBash ? asking(url) : []),
     "",
     `The audit lies in ${auditDir}. Ctrl-C stops the service.`,
     "",
   ].join("\n");
+}
+
+/** A call that waits for a person's answer, and where the person sits. */
+function asking(url: string): readonly string[] {
+  return [
+    "",
+    "A command runs only when a person says yes. Be that person in a third terminal:",
+    "",
+    `    ${STC} token --operator --sub me > var/operator.token`,
+    `    STC_URL=${url} STC_TOKEN_FILE=var/operator.token ${STC} approvals watch`,
+    "",
+    "and ask as the agent; the answer comes when you have decided:",
+    "",
+    `    ${curl(url, { tool: "bash", args: { command: "ls -la" } })} -H "Prefer: wait=50"`,
+  ];
 }
 
 function curl(url: string, body: unknown): string {

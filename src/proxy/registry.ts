@@ -16,8 +16,18 @@ export interface Registry {
 
 export function targetKind(tool: Tool): TargetKind {
   if ("grpc" in tool.target) return "grpc";
+  if ("fs" in tool.target) return "fs";
   return "cli" in tool.target ? "cli" : "inline";
 }
+
+/** Other spellings under which a tool may be called; it is listed under its own name alone. */
+const ALIASES: ReadonlyMap<string, string> = new Map([
+  ["fs.list", "fs_list"],
+  ["fs.read", "fs_read"],
+  ["fs.search", "fs_search"],
+  ["fs.write", "fs_write"],
+  ["fs.apply_patch", "fs_apply_patch"],
+]);
 
 /**
  * Joins every tool to its handler and compiles its policies, once.
@@ -52,7 +62,7 @@ export function createRegistry(
   const listed = Object.freeze([...registered.values()]);
 
   return {
-    find: (name) => mint<Found>({ name, registered: registered.get(name) }),
+    find: (name) => mint<Found>({ name, registered: registered.get(ALIASES.get(name) ?? name) }),
     known: ({ name, registered: entry }, { caller }) => {
       if (entry === undefined) {
         throw new Refusal("TOOL_NOT_FOUND", "There is no tool of this name. GET /tools lists the tools you may use.", {

@@ -136,15 +136,38 @@ function header(text: string, kind: SecretKind, { start, quote, end, style }: Va
   const from = kind === "authorization" ? afterScheme(text, start, lineEnd) : start;
   const value = text.slice(from, Math.min(lineEnd, from + JUDGED_CHARS_MAX));
   if (kind === "cookie" && !value.includes("=")) return undefined;
-  if (kind === "authorization" && value.split(" ").length > 2 && !value.includes("=")) return undefined;
+  if (kind === "authorization" && quote === "" && from === start && (value.includes(" ") || value.includes("(")))
+    return undefined;
   if (!isSecretValue(value, kind, style)) return undefined;
   return { rule: kind === "cookie" ? "cookie" : "authorization-header", start: from, end: lineEnd };
 }
 
+const SCHEMES: ReadonlySet<string> = new Set([
+  ...[
+    "bearer",
+    "basic",
+    "digest",
+    "token",
+    "apikey",
+    "api-key",
+    "key",
+    "negotiate",
+    "ntlm",
+    "hawk",
+    "dpop",
+    "mac",
+    "jwt",
+  ],
+  ...["aws4-hmac-sha256", "sharedkey", "sharedaccesssignature", "genie_key", "splunk", "bot", "oauth", "scram-sha-256"],
+  ...["googlelogin", "x-auth", "snowflake", "vapid", "signature", "s3cmd", "ssws", "pve", "eg1-hmac-sha256", "discogs"],
+]);
+
+/** Where the credentials begin: behind a scheme that is known. */
 function afterScheme(text: string, start: number, limit: number): number {
   const scheme = runEnd(text, start, NAME, limit);
   const next = runEnd(text, scheme, BLANK, limit);
-  return next > scheme && next < limit ? next : start;
+  const isKnown = next > scheme && next < limit && SCHEMES.has(text.slice(start, scheme).toLowerCase());
+  return isKnown ? next : start;
 }
 
 function endOf(text: string, start: number, ends: string): number {
@@ -161,6 +184,7 @@ function valueAfter(text: string, from: number, to: number): Value | undefined {
   if (separator === undefined) return undefined;
   const opening = skipQuote(text, separator.end);
   if (opening > separator.end) return quotedValue(text, opening);
+  if (separator.sign === "==") return undefined;
   return bareValue(text, from, { ...separator, name: to });
 }
 
@@ -203,10 +227,11 @@ function separatorAfter(text: string, from: number, { name, at }: { name: number
 /** `=`, `:`, `:=`, `==`, `=>`, `?=`, with blanks. */
 function signed(text: string, at: number, from: number): Separator | undefined {
   let end = at + 1;
-  while (end < at + 3 && "=>:".includes(text[end] ?? "?")) end += 1;
+  while (end < at + 3 && "=>".includes(text[end] ?? "?")) end += 1;
   if (text.startsWith("://", at)) return undefined;
   const value = runEnd(text, end, BLANK, end + GAP_CHARS_MAX);
-  return { end: value, sign: text[at] ?? "", spaced: value > end || at > from };
+  const sign = text.startsWith("==", at) ? "==" : (text[at] ?? "");
+  return { end: value, sign, spaced: value > end || at > from };
 }
 
 /** `- name: DB_PASSWORD`, and `value: …` on the next line. */

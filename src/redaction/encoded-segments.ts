@@ -1,4 +1,4 @@
-import { BASE64, BASE64URL, classOf, EQUALS, HEX, isA, LINE_END, runEnd } from "./characters.ts";
+import { ALPHANUMERIC, BASE64, BASE64URL, classOf, EQUALS, HEX, isA, LINE_END, runEnd } from "./characters.ts";
 
 /** Base64 or hex of a text. */
 export interface Segment {
@@ -22,20 +22,26 @@ const READABLE_OF_16 = 13;
 /** Of the bytes that are read by hand. */
 const HIDDEN_BYTES_MAX = 2;
 
-const ENCODED = BASE64URL | BASE64;
+const ASCII_CODES = 128;
+
+const IS_ENCODED = Uint8Array.from({ length: ASCII_CODES }, (_, code) =>
+  (classOf(code) & (BASE64URL | BASE64)) === 0 ? 0 : 1,
+);
 
 /** What a text's base64 and hex say, when it is text. A run is read as a whole, and from each `/` and `-` on which it could begin. */
 export function encodedSegments(text: string): readonly Segment[] {
   const segments: Segment[] = [];
-  let at = 0;
-  while (at < text.length) {
-    if ((classOf(text.charCodeAt(at)) & ENCODED) === 0) {
-      at += 1;
-      continue;
+  const length = text.length;
+  let start = 0;
+  for (let at = 0; at <= length; at += 1) {
+    const code = at < length ? text.charCodeAt(at) : 0;
+    if (code < ASCII_CODES && IS_ENCODED[code] === 1) continue;
+    if (at - start >= BASE64_CHARS_MIN) {
+      readRun(text, start, { end: wrappedEnd(text, start, at), segments });
+      const read = segments.at(-1)?.end ?? 0;
+      if (read > at) at = read;
     }
-    const end = runEnd(text, at, ENCODED);
-    if (end - at >= BASE64_CHARS_MIN) readRun(text, at, { end: wrappedEnd(text, at, end), segments });
-    at = Math.max(end, segments.at(-1)?.end ?? 0);
+    start = at + 1;
   }
   return segments;
 }
@@ -74,16 +80,17 @@ function readRun(text: string, start: number, { end, segments }: Run): void {
 /** Behind the next character that could as well stand before an encoded text. */
 function nextStart(text: string, from: number, end: number): number {
   let at = from;
-  while (at < end && !"/-_+".includes(text[at] ?? "")) at += 1;
+  while (at < end && isA(text, at, ALPHANUMERIC)) at += 1;
   return at + 1;
 }
 
 function decodeFrom(text: string, from: number, end: number): Segment | undefined {
-  const hex = runEnd(text, from, HEX, end);
+  const hex = mayBeHex(text, from) ? runEnd(text, from, HEX, end) : from;
   if (hex - from >= HEX_CHARS_MIN && !isA(text, hex, BASE64URL) && (hex - from) % 2 === 0) {
     const decoded = readable(text, { start: from, end: hex, encoding: "hex" });
     if (decoded !== undefined) return { start: from, end: hex, text: decoded };
   }
+  if (!mayBeBase64(text, from)) return undefined;
   const padded = runEnd(text, end, EQUALS, end + 2);
   const decoded = readable(text, { start: from, end: padded, encoding: "base64" });
   return decoded === undefined ? undefined : { start: from, end: padded, text: decoded };
@@ -97,7 +104,6 @@ interface Encoded {
 
 /** The text that was encoded; undefined when it was none. */
 function readable(text: string, { start, end, encoding }: Encoded): string | undefined {
-  if (encoding === "base64" ? !mayBeBase64(text, start) : !mayBeHex(text, start)) return undefined;
   const sample = Buffer.from(text.slice(start, Math.min(end, start + SAMPLE_BYTES * 2)), encoding);
   if (isUtf16(sample)) return Buffer.from(text.slice(start, end), encoding).toString("utf16le");
   const seen = Math.min(sample.length, SAMPLE_BYTES);
@@ -120,10 +126,15 @@ function sixBits(character: string): number {
 function mayBeBase64(text: string, start: number): boolean {
   let hidden = 0;
   for (let at = start; at < start + BASE64_CHARS_MIN; at += 4) {
-    const [one, two, three, four] = [six(text, at), six(text, at + 1), six(text, at + 2), six(text, at + 3)];
-    if (!mayBeSeen((one << 2) | (two >> 4))) hidden += 1;
+    const one = six(text, at);
+    // Above 31 the first byte is no ASCII character; so are half of all letters and digits.
+    if (one > 31) hidden += 1;
+    if (hidden > HIDDEN_BYTES_MAX) return false;
+    const two = six(text, at + 1);
+    const three = six(text, at + 2);
+    if (!mayBeSeen(((one << 2) | (two >> 4)) & 127)) hidden += 1;
     if (!mayBeSeen(((two & 15) << 4) | (three >> 2))) hidden += 1;
-    if (!mayBeSeen(((three & 3) << 6) | four)) hidden += 1;
+    if (!mayBeSeen(((three & 3) << 6) | six(text, at + 3))) hidden += 1;
     if (hidden > HIDDEN_BYTES_MAX) return false;
   }
   return true;
@@ -144,8 +155,9 @@ function mayBeHex(text: string, start: number): boolean {
   for (let at = start; at < start + HEX_CHARS_MIN; at += 2) {
     const code = text.charCodeAt(at);
     if (code < 0x32 || code > 0x37) hidden += 1;
+    if (hidden === HIDDEN_BYTES_MAX) return false;
   }
-  return hidden < HIDDEN_BYTES_MAX;
+  return true;
 }
 
 function isVisible(byte: number): boolean {

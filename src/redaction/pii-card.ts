@@ -1,7 +1,7 @@
 import { type DigitGroups, digitsOf } from "./digit-groups.ts";
 import { CERTAIN, type PiiFinding } from "./pii-finding.ts";
 
-const DIGITS_MIN = 12;
+const DIGITS_MIN = 13;
 const DIGITS_MAX = 19;
 
 /** Issuers' first digits, as a range of numbers of equal length, and how long their numbers are. */
@@ -24,8 +24,8 @@ const ISSUERS: readonly Issuer[] = [
   [62, 62, [16, 17, 18, 19]],
   [81, 82, [16]],
   [2200, 2204, [16]],
-  [50, 50, [12, 13, 14, 15, 16, 18, 19]],
-  [56, 58, [12, 13, 14, 15, 16, 18, 19]],
+  [50, 50, [16, 18, 19]],
+  [56, 58, [16, 18, 19]],
   [60, 60, [16]],
   [63, 63, [16, 18, 19]],
   [67, 67, [16, 18, 19]],
@@ -77,10 +77,16 @@ function cardEnd(text: string, groups: DigitGroups, first: number): number {
   for (let last = first; last < groups.starts.length && digits < DIGITS_MAX; last += 1) {
     digits += sizeOf(groups, last);
     if (digits > DIGITS_MAX || (lengths & (1 << digits)) === 0) continue;
-    if (!isGrouped(groups, first, last) || isFraction(text, groups, { first, last })) continue;
+    if (!isGrouped(text, groups, { first, last }) || isFraction(text, groups, { first, last })) continue;
     if (isCard(digitsOf(text, groups, first, last))) found = last;
   }
   return found;
+}
+
+/** Groups, from the first to the last. */
+interface Window {
+  readonly first: number;
+  readonly last: number;
 }
 
 function sizeOf(groups: DigitGroups, group: number): number {
@@ -123,19 +129,35 @@ function lengthsFor(four: number): number {
 const GROUPS_PRINTED_MAX = 5;
 
 /** In one piece, in groups that issuers print, or, when nothing else stands around, in groups of one size. */
-function isGrouped(groups: DigitGroups, first: number, last: number): boolean {
+function isGrouped(text: string, groups: DigitGroups, { first, last }: Window): boolean {
   const count = last - first + 1;
   if (count === 1) return true;
   const isWhole = first === 0 && last === groups.starts.length - 1;
   if (!isWhole && (count > GROUPS_PRINTED_MAX || groups.lineEnds > 0)) return false;
   const sizes = Array.from({ length: count }, (_, index) => sizeOf(groups, first + index));
+  if (count === 2 && groups.separators.includes(".")) return false;
   if (GROUPINGS.has(sizes.join(","))) return true;
-  if (!isWhole || !isEven(sizes)) return groups.lineEnds > 0 && groups.lineEnds < 3 && count < 4;
-  return groups.lineEnds > 0 ? groups.lineEnds < 3 : hasOneSeparator(groups.separators, count - 1);
+  if (!isWhole || groups.lineEnds > LINE_ENDS_MAX) return false;
+  if (count === 2) return false;
+  if (groups.lineEnds > 0) return isEven(sizes) || isPrintedAcrossLines(text, groups, sizes);
+  return isEven(sizes) && hasOneSeparator(groups.separators, count - 1);
+}
+
+const LINE_ENDS_MAX = 2;
+
+/** `4111 11`, line end, `11 1111 1111`: the line end is taken out. */
+function isPrintedAcrossLines(text: string, groups: DigitGroups, sizes: readonly number[]): boolean {
+  const joined: number[] = [];
+  for (const [group, size] of sizes.entries()) {
+    const gap = group === 0 ? "" : text.slice(groups.ends[group - 1], groups.starts[group]);
+    if (gap.includes("\n")) joined.push((joined.pop() ?? 0) + size);
+    else joined.push(size);
+  }
+  return joined.length > 2 && GROUPINGS.has(joined.join(","));
 }
 
 /** `0.4111111111111111`. */
-function isFraction(text: string, groups: DigitGroups, { first, last }: { first: number; last: number }): boolean {
+function isFraction(text: string, groups: DigitGroups, { first, last }: Window): boolean {
   const start = groups.starts[first] ?? 0;
   return first === last && first > 0 && text[start - 1] === "." && start - 1 === groups.ends[first - 1];
 }

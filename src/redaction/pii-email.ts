@@ -163,7 +163,7 @@ export function findSpelledEmail(text: string, start: number, end: number): PiiF
   let dots = 0;
   for (;;) {
     const label = runEnd(text, at, DOMAIN, at + LOCAL_CHARS_MAX);
-    if (label === at) return undefined;
+    if (label === at || !isA(text, at, ALPHANUMERIC)) return undefined;
     if (text.slice(at, label - 1).includes(".")) dots += 1;
     const next = dotEnd(text, label);
     if (next === -1 || dots > 8)

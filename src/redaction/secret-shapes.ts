@@ -41,6 +41,8 @@ const LINE_CHARS_MAX = 512;
 
 /** Of a PuTTY key file, the private part: as many lines as it says, which are all that follow. */
 function matchPuttyKey(text: string, start: number, end: number): Finding | undefined {
+  const count = runEnd(text, end, BLANK, end + 4);
+  if (!isA(text, count, DIGIT)) return undefined;
   const stop = text.indexOf("Private-MAC", end);
   return { rule: "putty-private-key", start, end: stop === -1 ? text.length : stop };
 }

@@ -191,7 +191,7 @@ export function isSecretValue(value: string, kind: SecretKind, style: ValueStyle
 
 /** A capital name with its value right behind, as in an environment: anything but a placeholder. */
 function isAssigned(value: string, kind: SecretKind): boolean {
-  if (isPlaceholder(value) || isUrlOrPath(value)) return false;
+  if (isPlaceholder(value)) return false;
   return kind === "password" || !isSmallNumber(value);
 }
 

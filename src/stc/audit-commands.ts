@@ -28,25 +28,27 @@ export function auditCommands(audit: Command, readCount: (text: string) => numbe
     .option("--order <order>", "newest or oldest first", "newest")
     .option("--limit <count>", "how many at most (default: 50)")
     .option("--cursor <cursor>", "go on where an earlier query with the same filters ended")
-    .action(async ({ dir, json, ...options }) =>
-      (await import("./audit-query.ts")).auditQuery({ dir, json, params: paramsOf(options, QUERY_PARAMS) }),
+    .action(({ dir, json, ...options }) =>
+      run(async () =>
+        (await import("./audit-query.ts")).auditQuery({ dir, json, params: paramsOf(options, QUERY_PARAMS) }),
+      ),
     );
   reader(audit, "tail", "Print the latest calls")
     .option("-n, --lines <count>", "how many", readCount, 20)
     .option("-f, --follow", "and go on as they come")
-    .action(async ({ lines, follow, dir, json, ...options }) =>
-      (await import("./audit-tail.ts")).auditTail({
-        ...{ dir, json, lines, follow },
-        filters: paramsOf(options, FILTER_PARAMS),
-      }),
-    );
+    .action(({ lines, follow, dir, json, ...options }) => {
+      const filters = paramsOf(options, FILTER_PARAMS);
+      return run(async () => (await import("./audit-tail.ts")).auditTail({ dir, json, lines, follow, filters }));
+    });
   based(audit, "show", "Show a call with its intent and its approvals")
     .argument("<id>", "trace id, W3C trace id or approval id")
-    .action(async (id, options) => (await import("./audit-show.ts")).auditShow(id, options));
+    .action((id, options) => run(async () => (await import("./audit-show.ts")).auditShow(id, options)));
   reader(audit, "stats", "Count calls and refusals, and how long they took")
     .option("--compare <duration>", `against the same range earlier by ${DURATION_HINT}`)
-    .action(async ({ dir, json, ...options }) =>
-      (await import("./audit-stats.ts")).auditStats({ dir, json, params: paramsOf(options, STATS_PARAMS) }),
+    .action(({ dir, json, ...options }) =>
+      run(async () =>
+        (await import("./audit-stats.ts")).auditStats({ dir, json, params: paramsOf(options, STATS_PARAMS) }),
+      ),
     );
   const exported = based(audit, "export", "Write all calls that the filters let through, oldest first")
     .requiredOption("--to <format>", "jsonl, csv or ocsf")
@@ -56,14 +58,19 @@ export function auditCommands(audit: Command, readCount: (text: string) => numbe
     FILTER_PARAMS.filter((param) => param !== "to"),
   )
     .option("-o, --output <file>", "a new file (default: standard output)")
-    .action(async ({ dir, to, until, output, ...options }) => {
+    .action(({ dir, to, until, output, ...options }) => {
       const params = paramsOf({ ...options, to: until }, FILTER_PARAMS);
-      return (await import("./audit-export.ts")).auditExport({ dir, to, output, params });
+      return run(async () => (await import("./audit-export.ts")).auditExport({ dir, to, output, params }));
     });
   based(audit, "prune", "Delete the files of old days, if exporters and checkpoints have passed them")
     .requiredOption("--keep <duration>", `how long files are kept: ${DURATION_HINT}`)
     .option("--dry-run", "say what would be deleted, and delete nothing")
-    .action(async (options) => (await import("./audit-prune.ts")).auditPrune(options));
+    .action((options) => run(async () => (await import("./audit-prune.ts")).auditPrune(options)));
+}
+
+async function run(command: () => Promise<void>): Promise<void> {
+  const { guarded } = await import("./audit-place.ts");
+  await guarded(command);
 }
 
 const STATS_PARAMS = [...FILTER_PARAMS, "compare"] as const;

@@ -1,3 +1,4 @@
+import { AuditError } from "../audit/audit-error.ts";
 import { IndexLookup } from "../audit/index-lookup.ts";
 import { isAuditDir } from "../audit/query-days.ts";
 import { processEnvironment } from "../config-file.ts";
@@ -43,6 +44,18 @@ export async function withIndex<T>(dir: string, work: (index: IndexLookup) => Pr
     return answer;
   } finally {
     index.close();
+  }
+}
+
+/** Runs a command; a file that cannot be read, written or deleted is said in one line. */
+export async function guarded(command: () => void | Promise<void>): Promise<void> {
+  try {
+    await command();
+  } catch (error) {
+    const isFileFault = error instanceof AuditError || (error instanceof Error && "syscall" in error);
+    if (!isFileFault) throw error;
+    print.error(error.message);
+    process.exitCode = error instanceof AuditError ? EXIT.noDirectory : EXIT.cannotWrite;
   }
 }
 

@@ -17,8 +17,9 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
   for (const reason of service.notRegistered) print.error(`note: ${reason}`);
   if (options.dev === true) {
     const { welcome } = await import("../dev/welcome.ts");
-    const hasGit = config.commands.allowed.includes("git");
-    print.line(welcome({ url: service.url, auditDir: config.audit.dir, hasGit }));
+    const [hasGit, hasBash] = ["git", "bash"].map((name) => config.commands.allowed.includes(name));
+    const { url } = service;
+    print.line(welcome({ url, auditDir: config.audit.dir, hasGit: hasGit === true, hasBash: hasBash === true }));
   }
   // A tool's forgotten promise must not end everybody's service; what breaks synchronously leaves a state nobody knows.
   process.on("unhandledRejection", service.logFault);

@@ -3,6 +3,18 @@ import { levelOf } from "./shell-level.ts";
 
 /** Nobody may say yes to these, in whatever spelling and behind whatever wrapper. */
 const BANNED = [
+  ":() { : | : & } ; :",
+  ".(){ .|.& };.",
+  "f(){ f & f & };f",
+  "f(){ (f &) ; };f",
+  "f(){ f | f; };f",
+  "f(){ g; }; g(){ f & }; f",
+  "bash -c ':(){ :|:& };:'",
+  "cat <<E | bash\nrm -rf /\nE",
+  "cat <<< 'rm -rf /' | sh",
+  "source /dev/stdin <<< 'rm -rf /'",
+  "cd /usr/local && rm -rf bin",
+  "cd /; ls; rm -rf *",
   "rm -rf /",
   "/bin/rm -rf /",
   "/usr/bin/../bin/rm -rf /",
@@ -263,6 +275,18 @@ const BANNED = [
 
 /** At least these ask, and are never remembered: they cannot be seen through, or do harm that can be wanted. */
 const HIGH = [
+  `rm -rf \${DIR:?}/*`,
+  "grep x ~/.ssh/id_rsa",
+  "rm -rf .",
+  "rm -rf *",
+  "cd /tmp && rm -rf *",
+  'cd "$X" && rm -rf *',
+  'for f in /etc/*; do echo x > "$f"; done',
+  'for f in ../*; do touch "$f"; done',
+  "find .. -name x -exec touch {} \\;",
+  "find / -name x -exec touch {} \\;",
+  "bash -n x.sh",
+  "bash -v < x",
   "docker run --rm -v /:/h alpine rm -rf /h",
   'eval "$(echo rm -rf /)"',
   "make -f - <<< 'x:; rm -rf /'",

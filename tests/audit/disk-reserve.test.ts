@@ -58,6 +58,13 @@ describe("a disk that runs low", () => {
   });
 });
 
+test("a reserve that a killed run left behind is taken over", async () => {
+  fs.mkdirSync(join(world.dir, ".state"));
+  fs.writeFileSync(join(world.dir, RESERVE), "x".repeat(100));
+  world.open({ files: { ...diskFiles, space }, diskReserveBytes: 4 * MEBIBYTE });
+  expect(fs.statSync(join(world.dir, RESERVE)).size).toBe(MEBIBYTE);
+});
+
 describe("a disk that is full", () => {
   /** Writes find no room while the reserve file is there. */
   function fullDisk(truncate = diskFiles.truncate): {

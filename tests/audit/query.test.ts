@@ -111,7 +111,7 @@ describe("filters", () => {
 });
 
 describe("what else lies in the directory", () => {
-  test("torn ends, foreign lines, links and folders are passed over", async () => {
+  test("torn ends, foreign lines and files of other names are passed over", async () => {
     const mixed = newDir({
       "2026-02-16": [
         "",
@@ -123,12 +123,20 @@ describe("what else lies in the directory", () => {
       ],
     });
     appendFileSync(join(mixed, "2026-02-16.jsonl"), entryLine("2026-02-16T02:00:00.000Z", { traceId: "torn" }));
-    symlinkSync(join(dir, "2026-02-16.jsonl"), join(mixed, "2026-02-14.jsonl"));
-    mkdirSync(join(mixed, "2026-02-13.jsonl"));
     writeFileSync(join(mixed, "2026-02-12.jsonl.bak"), `${entryLine("2026-02-12T02:00:00.000Z")}\n`);
     expect(await traces(mixed, {})).toEqual(["ok"]);
     expect(await traces(mixed, { order: "oldest" })).toEqual(["ok"]);
     expect(await traces(mixed, { tool: "get_customer" })).toEqual(["ok"]);
+  });
+
+  test.each<[string, (path: string) => void, string]>([
+    ["a link", (path) => symlinkSync(join(dir, "2026-02-16.jsonl"), path), "cannot read "],
+    ["a folder", (path) => void mkdirSync(path), "it is not a regular file: move it away"],
+  ])("%s in place of a day's file is said, when that day is asked for", async (_title, make, message) => {
+    const planted = newDir({ "2026-02-16": [entryLine("2026-02-16T01:00:00.000Z", { traceId: "ok" })] });
+    make(join(planted, "2026-02-14.jsonl"));
+    expect(find(planted, {})).rejects.toThrow(message);
+    expect(await traces(planted, { from: "2026-02-15" })).toEqual(["ok"]);
   });
 
   test("members in another order, spaces and old lines are read all the same", async () => {

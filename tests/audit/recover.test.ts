@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { generateKeyPairSync } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
 import { placePath } from "../../src/audit/saved-place.ts";
@@ -49,6 +50,23 @@ describe("a start on a log that was closed", () => {
     await world.stop();
     expect(world.lines(LAST).at(-1)).toMatchObject({ seq: 15 });
     expect(found(world.dir)).toBe("sound");
+  });
+
+  test("goes on with another key, with none, and with the first again", async () => {
+    const other = generateKeyPairSync("ed25519");
+    for (const key of [other.privateKey, undefined, checkpointKey]) {
+      await world.open({ checkpointKey: key }).append(draftOf("t-new"));
+      await world.stop();
+    }
+    expect(found(world.dir, [keys.publicKey, other.publicKey])).toBe("sound");
+    expect(found(world.dir)).toStartWith("bad signature");
+    expect(world.lines(LAST).at(-1)).toMatchObject({ seq: 17 });
+  });
+
+  test("goes on without the first days, when retention took them as whole files", async () => {
+    for (const name of [ONE, join("journal", ONE)]) fs.rmSync(join(world.dir, name));
+    await world.open({ checkpointKey }).append(draftOf("t-new"));
+    expect(world.lines(LAST).at(-1)).toMatchObject({ seq: 15 });
   });
 
   test("goes on over lines from before the chain", async () => {

@@ -33,6 +33,7 @@ describe("a signed note", () => {
       TEXT,
       `— PeterNeumann ${SIGNATURE}\n— PeterNeumann ${SIGNATURE.replace("QxV", "QxW")}`,
     ],
+    ["the key's id alone", TEXT, "— PeterNeumann x08gow=="],
     ["no signature", TEXT, ""],
   ])("with %s is not", (_name, text, signatures) => {
     expect(signed(text, signatures)).toBe("bad signature");

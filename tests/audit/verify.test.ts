@@ -159,6 +159,14 @@ test.each<readonly [string, (at: string) => void, string, number]>([
     `checkpoint mismatch ${LAST}:1; bad signature ${NOTES}:1`,
     1,
   ],
+  ["a file of checkpoints", (where) => fs.rmSync(join(where, NOTES)), "cut off checkpoints/2026-02-17.txt:1", 3],
+  [
+    "all checkpoints",
+    (where) => fs.rmSync(join(where, "checkpoints"), { recursive: true }),
+    "cut off checkpoints:0",
+    3,
+  ],
+  ["the last checkpoint's end", cut(NOTES, 3), `cut off checkpoints/2026-02-17.txt:7`, 3],
   ["a checkpoint that is none", replaceIn(NOTES, "\n15\n", "\nmany\n"), `changed ${NOTES}:1`, 1],
 ])("%s: found, with its place and kind", (_name, harm, want, code) => {
   harm(dir);
@@ -204,6 +212,27 @@ test("lines from before the chain are counted, not failed", async () => {
 });
 
 const FILES = [ONE, TWO, LAST].flatMap((name) => [name, join("journal", name)]);
+
+test("whatever bit of whatever checkpoint is flipped, `verify` finds it", () => {
+  const files = ["16", "17", "19"].map((day) => `checkpoints/2026-02-${day}.txt`);
+  fc.assert(
+    fc.property(
+      fc.constantFrom(...files),
+      fc.double({ min: 0, max: 0.999, noNaN: true }),
+      fc.nat(7),
+      (file, part, bit) => {
+        restore();
+        const path = join(dir, file);
+        const bytes = fs.readFileSync(path);
+        const offset = Math.floor(part * bytes.length);
+        bytes[offset] = (bytes[offset] ?? 0) ^ (1 << bit);
+        fs.writeFileSync(path, bytes);
+        expect(found(dir)).not.toBe("sound");
+      },
+    ),
+    { numRuns: 150 },
+  );
+}, 30_000);
 
 /** Any one thing that can be done to the lines of one file. */
 const mutation = fc.record({

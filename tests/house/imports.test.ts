@@ -54,6 +54,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 /** Packages by room; Node's own modules are judged by the powers. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   core: ["zod"],
+  redaction: ["libphonenumber-js/max"],
   approvals: ["unbash", "zod"],
   "handlers/cli": ["unbash", "zod"],
   "handlers/grpc": ["@grpc/grpc-js", "protobufjs", "cockatiel", "jose"],

@@ -54,8 +54,7 @@ test.each(REQUIRED)("%s and what it needs, anywhere in a text", (prefix, least, 
   fc.assert(
     fc.property(body, around, around, (letters, before, after) => {
       const secret = `${prefix}${letters.join("")}`;
-      const value = letters.join("");
-      fc.pre(new Set(letters).size > 3 && !value.startsWith("/") && !value.includes("://") && !value.startsWith("."));
+      fc.pre(new Set(letters).size > 3);
       expect(filterSecrets(`${before}${secret}${after}`).text).not.toContain(secret);
     }),
     { numRuns: 200 },

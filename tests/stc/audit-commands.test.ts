@@ -14,6 +14,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { entryLine, refusedLine, writeDays } from "../support/audit-lines.ts";
 import { RunningStc, runStc } from "../support/stc.ts";
+import { hasTerminals, TerminalStc } from "../support/terminal.ts";
 
 setDefaultTimeout(30_000);
 
@@ -69,6 +70,19 @@ describe.concurrent("query", () => {
   });
 });
 
+describe.skipIf(!hasTerminals)("on a terminal", () => {
+  test.each([
+    [{}, "\u001b[33mDENIED INVALID_INPUT"],
+    [{ NO_COLOR: "1" }, "  DENIED INVALID_INPUT"],
+  ])("with %p", async (env, shown) => {
+    const screen = new TerminalStc(["audit", "query", "--dir", auditFolder()], { env, columns: 200 });
+    await screen.shows(shown);
+    expect(await screen.ends()).toBe(0);
+    expect(screen.out).not.toContain("\u001b[2J");
+    screen.close();
+  });
+});
+
 describe.concurrent("the others", () => {
   test.each(["query", "tail", "stats", "show t-1", "export --to csv", "prune --keep 1d"])(
     "%s: 66 without a directory",
@@ -92,6 +106,19 @@ describe.concurrent("the others", () => {
   ])("%s ends with %d", async (command, code) => {
     expect((await audit(...command.split(" "), "--dir", auditFolder())).code).toBe(code);
   });
+
+  test.each(["query", "tail", "stats", "show t-9", "export --to csv"])(
+    "%s says which file cannot be read",
+    async (command) => {
+      const dir = auditFolder();
+      mkdirSync(join(dir, "2026-02-17.jsonl"));
+      const { code, err } = await audit(...command.split(" "), "--dir", dir);
+      expect({ code, err }).toEqual({
+        code: 66,
+        err: `cannot read ${join(dir, "2026-02-17.jsonl")}: it is not a regular file: move it away\n`,
+      });
+    },
+  );
 
   test("show tells the story in order, and the line in full", async () => {
     const dir = auditFolder();

@@ -41,10 +41,11 @@ export function agedFiles(options: PruneOptions): readonly Aged[] {
     const aged: Aged[] = [];
     for (const day of days.filter((one) => one < before && one < today)) {
       const path = join(dir, `${day}.jsonl`);
-      const bytes = fs.lstatSync(path).size;
+      const facts = fs.lstatSync(path);
+      const bytes = facts.size;
       const isNewest = day === days.at(-1);
       const blocked = aged.at(-1)?.keptBecause === undefined ? undefined : "an older file stays";
-      const keptBecause = blocked ?? (isNewest ? "the log goes on from its newest file" : rules(day, path, bytes));
+      const keptBecause = blocked ?? reasonToKeep(facts.isFile(), isNewest) ?? rules(day, path, bytes);
       aged.push({ stream, day, path, bytes, keptBecause });
     }
     return aged;
@@ -65,6 +66,11 @@ export function pruneFiles(aged: readonly Aged[], { dir, nowMs }: PruneOptions):
     fs.unlinkSync(path);
   }
   return going;
+}
+
+function reasonToKeep(isFile: boolean, isNewest: boolean): string | undefined {
+  if (!isFile) return "it is not a regular file";
+  return isNewest ? "the log goes on from its newest file" : undefined;
 }
 
 type Rule = (day: string, path: string, bytes: number) => string | undefined;

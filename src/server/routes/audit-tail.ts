@@ -50,6 +50,8 @@ export function auditTailRoute(app: FastifyInstance, options: AuditTailOptions):
       open.add(stream);
       try {
         await stream.run();
+      } catch {
+        // A file that cannot be read: the client resumes, and hears so at its next query.
       } finally {
         open.delete(stream);
       }

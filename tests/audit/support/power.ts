@@ -119,6 +119,7 @@ async function work(dir: string, power: Power, round: number): Promise<readonly 
     clock: () => now,
     durability: "fdatasync",
     queueEntriesMax: 100,
+    diskReserveBytes: 65_536,
     checkpointKey: keys.privateKey,
     checkpointIntervalMs: 0,
     files: power.files,
@@ -156,6 +157,7 @@ export async function afterPowerCut(
       clock: () => EVENING + 1_000,
       durability: "fdatasync",
       queueEntriesMax: 100,
+      diskReserveBytes: 65_536,
       checkpointKey: keys.privateKey,
     });
     await next.append(draftOf("after"));

@@ -17,6 +17,7 @@ export function configFor(workspace: string): ToolConfig {
     setting: () => "",
     path: () => "",
     shellWorkspace: () => workspace,
+    workspaceMounts: () => ["@project"],
     has: () => false,
   };
 }

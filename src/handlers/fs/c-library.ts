@@ -1,0 +1,148 @@
+import { dlopen, FFIType, ptr, read } from "bun:ffi";
+
+/** The calls on descriptors that the runtime does not offer. Linux alone: elsewhere there is nothing to confine paths with. */
+
+const X64 = { openat2: 437, renameat2: 316, getdents64: 217 } as const;
+const ARM64 = { openat2: 437, renameat2: 276, getdents64: 61 } as const;
+
+const MUSL_NAME = process.arch === "arm64" ? "aarch64" : "x86_64";
+const LIBRARIES = ["libc.so.6", `libc.musl-${MUSL_NAME}.so.1`, `/lib/ld-musl-${MUSL_NAME}.so.1`];
+
+/** Flags of open(2). O_DIRECTORY and O_NOFOLLOW differ on ARM. */
+const isArm = process.arch === "arm64";
+export const O_RDONLY = 0;
+export const O_RDWR = 2;
+export const O_WRONLY = 1;
+export const O_CREAT = 0o100;
+export const O_EXCL = 0o200;
+export const O_NOCTTY = 0o400;
+export const O_NONBLOCK = 0o4000;
+export const O_DIRECTORY = isArm ? 0o40000 : 0o200000;
+export const O_NOFOLLOW = isArm ? 0o100000 : 0o400000;
+export const O_PATH = 0o10000000;
+const O_CLOEXEC = 0o2000000;
+
+/** Flags of openat2(2). */
+const RESOLVE_NO_XDEV = 0x01;
+const RESOLVE_NO_MAGICLINKS = 0x02;
+const RESOLVE_NO_SYMLINKS = 0x04;
+const RESOLVE_BENEATH = 0x08;
+/** Links are followed as long as they stay below the directory and on its file system. */
+export const FOLLOW = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV;
+/** No link at all. */
+export const EXACT = FOLLOW | RESOLVE_NO_SYMLINKS;
+
+const EINTR = 4;
+const EAGAIN = 11;
+const OPEN_HOW_BYTES = 24;
+/** A path with `..` is looked up again while something on the machine is renamed. */
+const TRIES_MAX = 16;
+const LINK_BYTES_MAX = 4_096;
+
+const RENAME_NOREPLACE = 1;
+const LOCK_EX_NB = 2 | 4;
+
+/** Every call answers a negative errno when it fails. */
+export interface CLibrary {
+  /** openat2(2): a descriptor of what lies at `path` below the directory, within the bounds that `resolve` sets. */
+  openBeneath(directory: number, path: string, how: OpenHow): number;
+  /** openat(2) without following a link in the last component; `name` must be one plain name. */
+  openName(directory: number, name: string, how: Omit<OpenHow, "resolve">): number;
+  /** The target of the link that an O_PATH descriptor stands for. */
+  readLink(link: number): Buffer | number;
+  makeDirectory(directory: number, name: string): number;
+  remove(directory: number, name: string): number;
+  /** Within one directory. */
+  rename(directory: number, names: { readonly from: string; readonly to: string; readonly replaces: boolean }): number;
+  /** getdents64(2) into the buffer: bytes that were filled, 0 at the end. */
+  readEntries(directory: number, buffer: Uint8Array): number;
+  /** Takes the lock of a directory, unless somebody has it. It goes with the descriptor. */
+  lock(directory: number): number;
+}
+
+export interface OpenHow {
+  readonly flags: number;
+  readonly mode?: number;
+  readonly resolve: number;
+}
+
+const { i32, i64, u32, u64, ptr: pointer } = FFIType;
+const SYSCALL_OPEN = { args: [i64, i32, pointer, pointer, u64], returns: i32 } as const;
+const SYSCALL_RENAME = { args: [i64, i32, pointer, i32, pointer, u32], returns: i32 } as const;
+const SYSCALL_ENTRIES = { args: [i64, i32, pointer, u64], returns: i32 } as const;
+const CALLS = {
+  openat: { args: [i32, pointer, i32, u32], returns: i32 },
+  readlinkat: { args: [i32, pointer, pointer, u64], returns: i32 },
+  mkdirat: { args: [i32, pointer, u32], returns: i32 },
+  unlinkat: { args: [i32, pointer, i32], returns: i32 },
+  flock: { args: [i32, i32], returns: i32 },
+  __errno_location: { args: [], returns: pointer },
+} as const;
+
+/** The library, or undefined where there is none that could be used. */
+export function loadCLibrary(): CLibrary | undefined {
+  if (process.platform !== "linux" || !["x64", "arm64"].includes(process.arch)) return undefined;
+  for (const name of LIBRARIES) {
+    try {
+      return load(name);
+    } catch {
+      // The next name, or none: then the tools are not registered, and start-up says so.
+    }
+  }
+  return undefined;
+}
+
+function load(library: string): CLibrary {
+  const { symbols: c } = dlopen(library, CALLS);
+  // Variadic: one binding for each signature.
+  const { syscall: open } = dlopen(library, { syscall: SYSCALL_OPEN }).symbols;
+  const { syscall: rename } = dlopen(library, { syscall: SYSCALL_RENAME }).symbols;
+  const { syscall: entries } = dlopen(library, { syscall: SYSCALL_ENTRIES }).symbols;
+  const numbers = isArm ? ARM64 : X64;
+  const errnoAt = c.__errno_location();
+  if (errnoAt === null) throw new Error("no errno");
+  // errno is read in the very next statement: anything in between may change it.
+  const failed = (result: number): number => {
+    const errno = read.i32(errnoAt, 0);
+    return result >= 0 ? result : -errno;
+  };
+  return {
+    openBeneath(directory, path, { flags, mode = 0, resolve }) {
+      const name = zeroTerminated(path);
+      const how = new BigUint64Array([BigInt(flags | O_CLOEXEC), BigInt(mode), BigInt(resolve)]);
+      return again(() => failed(open(numbers.openat2, directory, ptr(name), ptr(how), OPEN_HOW_BYTES)));
+    },
+    openName(directory, path, { flags, mode = 0 }) {
+      const name = zeroTerminated(path);
+      return again(() => failed(c.openat(directory, ptr(name), flags | O_CLOEXEC | O_NOFOLLOW, mode)));
+    },
+    readLink(link) {
+      const empty = zeroTerminated("");
+      const target = Buffer.alloc(LINK_BYTES_MAX);
+      const length = failed(c.readlinkat(link, ptr(empty), ptr(target), LINK_BYTES_MAX));
+      return length < 0 ? length : target.subarray(0, length);
+    },
+    makeDirectory: (directory, name) => failed(c.mkdirat(directory, ptr(zeroTerminated(name)), 0o777)),
+    remove: (directory, name) => failed(c.unlinkat(directory, ptr(zeroTerminated(name)), 0)),
+    rename(directory, { from, to, replaces }) {
+      const [source, target] = [zeroTerminated(from), zeroTerminated(to)];
+      const flags = replaces ? 0 : RENAME_NOREPLACE;
+      return failed(rename(numbers.renameat2, directory, ptr(source), directory, ptr(target), flags));
+    },
+    readEntries: (directory, buffer) =>
+      failed(entries(numbers.getdents64, directory, ptr(buffer), buffer.byteLength)),
+    lock: (directory) => failed(c.flock(directory, LOCK_EX_NB)),
+  };
+}
+
+function again(call: () => number): number {
+  let result = call();
+  for (let tries = 1; (result === -EAGAIN || result === -EINTR) && tries < TRIES_MAX; tries += 1) result = call();
+  return result;
+}
+
+/** A NUL would cut the path short and a lone surrogate would change it: whoever made the path has refused both. */
+function zeroTerminated(path: string): Buffer {
+  if (path.includes("\0") || !path.isWellFormed()) throw new RangeError("a path with NUL or a lone surrogate");
+  return Buffer.from(`${path}\0`);
+}

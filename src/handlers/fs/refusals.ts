@@ -1,0 +1,99 @@
+import { Refusal } from "../../core/errors.ts";
+import type { TargetStatus } from "../../core/types.ts";
+
+interface FileRefusalRow {
+  readonly status: TargetStatus;
+  readonly message: string;
+}
+
+/** Every no of the file tools: what an agent finds in `details.code`, its status, and what to do about it. */
+export const FILE_REFUSALS = {
+  ENOENT: { status: "NOT_FOUND", message: "There is no such file or directory. fs_list shows what there is." },
+  EISDIR: { status: "INVALID_ARGUMENT", message: "The path leads to a directory; a file is needed here." },
+  ENOTDIR: { status: "INVALID_ARGUMENT", message: "A part of the path that would have to be a directory is none." },
+  ENAMETOOLONG: { status: "INVALID_ARGUMENT", message: "The path, or a name in it, is too long." },
+  EACCES: { status: "FAILED_PRECONDITION", message: "The file system does not let the service do that there." },
+  E_SANDBOX_VIOLATION: {
+    status: "INVALID_ARGUMENT",
+    message: "The path must begin with a mount and stay inside it: @mount/relative/path.",
+  },
+  E_READ_LIMIT: { status: "OUT_OF_RANGE", message: "The file is too large to be read." },
+  E_WRITE_LIMIT: { status: "OUT_OF_RANGE", message: "The content is over the limit of what may be written." },
+  E_INVALID_FRONTMATTER: { status: "INVALID_ARGUMENT", message: "The YAML frontmatter cannot be read." },
+  E_SCHEMA_VALIDATION: { status: "INVALID_ARGUMENT", message: "The frontmatter does not fit the workflow's schema." },
+  E_INVALID_TRANSITION: { status: "FAILED_PRECONDITION", message: "The workflow's graph has no such transition." },
+  E_PRECONDITION_FAILED: {
+    status: "FAILED_PRECONDITION",
+    message: "The file is not what it was expected to be. Read it again and repeat the change.",
+  },
+  E_INVALID_PATCH: { status: "INVALID_ARGUMENT", message: "The patch cannot be read as a unified diff of one file." },
+  E_PATCH_MISMATCH: { status: "FAILED_PRECONDITION", message: "The patch does not fit the file." },
+  E_INVALID_PATTERN: { status: "INVALID_ARGUMENT", message: "The pattern is no regular expression that RE2 takes." },
+} as const satisfies Record<string, FileRefusalRow>;
+
+export type FileRefusalCode = keyof typeof FILE_REFUSALS;
+
+export interface FileRefusalOptions {
+  /** Instead of the code's own. Never a path of the machine, and nothing that stands in a file. */
+  readonly message?: string;
+  readonly details?: Readonly<Record<string, unknown>>;
+  readonly cause?: unknown;
+}
+
+export function fileRefusal(code: FileRefusalCode, options: FileRefusalOptions = {}): Refusal {
+  const { status, message } = FILE_REFUSALS[code];
+  return new Refusal("TARGET_REFUSED", options.message ?? message, {
+    details: { status, code, ...options.details },
+    ...(options.cause !== undefined && { cause: options.cause }),
+  });
+}
+
+/** What the system says, in the words of the table. Whatever is not in it is a fault of the machine, not of the call. */
+const ERRNOS: Readonly<Record<number, FileRefusalCode>> = {
+  1: "EACCES",
+  2: "ENOENT",
+  13: "EACCES",
+  18: "E_SANDBOX_VIOLATION",
+  20: "ENOTDIR",
+  21: "EISDIR",
+  26: "EACCES",
+  30: "EACCES",
+  36: "ENAMETOOLONG",
+  40: "E_SANDBOX_VIOLATION",
+};
+
+export const ENOENT = 2;
+export const EEXIST = 17;
+export const EINVAL = 22;
+export const ELOOP = 40;
+
+/** Opening a socket, or the writing end of a pipe that nobody reads. */
+const ENXIO = 6;
+/** No room for another descriptor, no memory, too much going on: it may be better in a moment. */
+const PASSING: ReadonlySet<number> = new Set([4, 11, 12, 16, 23, 24]);
+
+/** The refusal for a call of the system that answered a negative errno. */
+export function errnoRefusal(result: number, what: string): Refusal {
+  const errno = -result;
+  const cause = new Error(`${what}: errno ${errno}`);
+  const code = ERRNOS[errno];
+  if (code !== undefined) return fileRefusal(code, { cause });
+  if (errno === ENXIO) return notRegular(cause);
+  if (PASSING.has(errno)) {
+    return new Refusal("TARGET_UNAVAILABLE", "The file system is busy.", { details: { code: "E_INTERNAL" }, cause });
+  }
+  return new Refusal("TARGET_FAILED", "The file system failed.", { details: { code: "E_INTERNAL" }, cause });
+}
+
+/** For what the runtime threw: its errno decides. */
+export function thrownRefusal(error: unknown, what: string): Refusal {
+  if (error instanceof Refusal) return error;
+  const errno = error instanceof Error && "errno" in error ? Number(error.errno) : Number.NaN;
+  if (Number.isInteger(errno)) return errnoRefusal(-Math.abs(errno), what);
+  return new Refusal("INTERNAL", "The file could not be handled.", { details: { code: "E_INTERNAL" }, cause: error });
+}
+
+export function notRegular(cause?: unknown): Refusal {
+  const message = "The path leads to something that is neither a file nor a directory.";
+  return fileRefusal("E_SANDBOX_VIOLATION", { message, ...(cause !== undefined && { cause }) });
+}

@@ -1,0 +1,29 @@
+import { expect, test } from "bun:test";
+import { evasionScores, falseAlarms, scores, survivors } from "./measure.ts";
+
+const LEAST = 0.99;
+
+test.each(scores(300).map((score) => [score.kind, score] as const))(
+  "%s: precision and recall",
+  (_kind, { precision, recall }) => {
+    expect(precision).toBeGreaterThanOrEqual(LEAST);
+    expect(recall).toBeGreaterThanOrEqual(LEAST);
+  },
+);
+
+test.each(
+  evasionScores(20)
+    .filter(({ isExpected }) => isExpected)
+    .map((score) => [`${score.kind}, ${score.evasion}`, score] as const),
+)("%s: found", (_title, { recall }) => {
+  expect(recall).toBeGreaterThanOrEqual(LEAST);
+});
+
+test("at most one false alarm a megabyte", () => {
+  const { megabytes, found } = falseAlarms(2 ** 20);
+  expect(found.slice(Math.floor(megabytes))).toEqual([]);
+});
+
+test("nothing that is planted in a tree survives", () => {
+  expect(survivors(1_000)).toEqual([]);
+});
