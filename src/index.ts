@@ -39,6 +39,7 @@ export {
   type ToolFactory,
 } from "./core/define-tool.ts";
 export { type Fault, ManifestError, type RefusalCode, type Stage, StartupError } from "./core/errors.ts";
+export type { ScanLevel, ScanPolicy } from "./core/scan-policy.ts";
 export type {
   ApprovalContext,
   Category,

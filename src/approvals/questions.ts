@@ -32,11 +32,11 @@ async function ask(tx: Tx, question: Question, store: Store): Promise<Asked> {
 }
 
 async function deniedBefore({ sql, now }: Tx, question: Question, coolDownMs: number): Promise<Asked | undefined> {
-  const { requester, planDigest } = question;
+  const { requester, planDigest, callDigest = "" } = question;
   const [row] = await sql`
     SELECT * FROM approvals
-    WHERE issuer = ${requester.issuer} AND subject = ${requester.subject} AND plan_digest = ${planDigest}
-      AND state = 'denied' AND decided_at > ${now - coolDownMs}
+    WHERE issuer = ${requester.issuer} AND subject = ${requester.subject}
+      AND (plan_digest = ${planDigest} OR call_digest = ${callDigest}) AND state = 'denied' AND decided_at > ${now - coolDownMs}
     ORDER BY decided_at DESC LIMIT 1`;
   if (row === undefined) return undefined;
   const approval = toApproval(row, now);
@@ -90,10 +90,10 @@ async function insert({ sql, now }: Tx, question: Question, { limits, newId }: S
     throw new Error(`the view of a question has more than ${VIEW_LENGTH_MAX} characters`);
   const [row = {}] = await sql`
     INSERT INTO approvals (id, state, version, issuer, subject, actors, session, tool, category, classification, risk,
-      rules, plan_digest, view, view_digest, summary, scopes, grant_key, trace_id, created_at, decide_by)
+      rules, plan_digest, call_digest, view, view_digest, summary, scopes, grant_key, trace_id, created_at, decide_by)
     VALUES (${newId()}, 'pending', 1, ${requester.issuer}, ${requester.subject}, ${JSON.stringify(requester.actors)},
       ${sessionOf(requester)}, ${tool}, ${category}, ${classification}, ${risk}, ${JSON.stringify(question.rules)},
-      ${planDigest}, ${view}, ${viewDigest}, ${summary}, ${JSON.stringify(offered(question))},
+      ${planDigest}, ${question.callDigest ?? null}, ${view}, ${viewDigest}, ${summary}, ${JSON.stringify(offered(question))},
       ${question.grantKey ?? null}, ${traceId}, ${now}, ${now + limits.decideBySeconds * SECOND_MS})
     RETURNING *`;
   return toApproval(row, now);

@@ -117,6 +117,10 @@ CREATE INDEX approval_events_age ON approval_events (at);
 CREATE TABLE approval_counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT;
 INSERT INTO approval_counters (name, value) VALUES ('events', 0);
 `,
+  `
+ALTER TABLE approvals ADD COLUMN call_digest TEXT;
+CREATE INDEX approvals_by_call ON approvals (issuer, subject, call_digest, decided_at);
+`,
 ];
 
 export const SCHEMA_VERSION = STEPS.length;

@@ -50,6 +50,8 @@ export interface Question {
   readonly rules: readonly string[];
   /** Hex SHA-256: exactly what will run, for whom. */
   readonly planDigest: string;
+  /** The same in every session that the caller may name or open; after a no it is not asked again for a while in any of them. */
+  readonly callDigest?: string | undefined;
   /** What the decider is shown, escaped and bounded; `viewDigest` is the hex SHA-256 of its JCS with the plan's digest. */
   readonly view: Json;
   readonly viewDigest: string;

@@ -114,7 +114,7 @@ function numberBefore(bytes: Buffer, { from, to, label }: Member): number | unde
     at -= 1;
   }
   const isNumber = at < to && (bytes[at] !== ZERO || to - at === 1);
-  if (!isNumber || at - label.length < from || bytes.toString("latin1", at - label.length, at) !== label) {
+  if (!isNumber || at - label.length <= from || bytes.toString("latin1", at - label.length, at) !== label) {
     return undefined;
   }
   const value = Number(bytes.toString("latin1", at, to));

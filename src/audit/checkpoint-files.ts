@@ -24,18 +24,23 @@ function listNotes(dir: string): readonly string[] {
   return names.filter((name) => NOTES_FILE.test(name)).sort();
 }
 
-/** All notes of a log, oldest first, and the files that do not end with a whole note though no crash can have cut them. */
-export function readNotes(dir: string): { readonly notes: readonly FoundNote[]; readonly torn: readonly string[] } {
+/** A file that does not end with a whole note. A crash cuts one of the newest, and the next start mends it. */
+export interface TornNotes {
+  readonly file: string;
+  readonly mayBeCrash: boolean;
+}
+
+/** All notes of a log, oldest first. */
+export function readNotes(dir: string): { readonly notes: readonly FoundNote[]; readonly torn: readonly TornNotes[] } {
   const notes: FoundNote[] = [];
-  const torn: string[] = [];
+  const torn: TornNotes[] = [];
   const names = listNotes(dir);
   for (const [index, name] of names.entries()) {
     const file = join(CHECKPOINT_DIR, name);
     const bytes = readFile(join(dir, file));
     const found = splitNotes(bytes.toString("utf8"));
-    const isFinished = index < names.length - UNFINISHED_FILES_MAX;
-    if (isFinished && (found.at(-1)?.end ?? 0) !== bytes.length) {
-      torn.push(file);
+    if ((found.at(-1)?.end ?? 0) !== bytes.length) {
+      torn.push({ file, mayBeCrash: index >= names.length - UNFINISHED_FILES_MAX });
     }
     notes.push(...found.map((note) => located(note, name)));
   }

@@ -42,13 +42,22 @@ export interface AuditEntry {
     readonly callId?: string | undefined;
     /** What the agent says about itself: untrusted. */
     readonly reason?: string | undefined;
+    /** Argument paths in which the agent sent a secret. */
+    readonly secrets?: readonly string[] | undefined;
     /** The entry was over `LINE_BYTES_MAX`: `args`, and if need be lists and texts, are not all here. */
     readonly truncated?: true;
   };
   readonly decision: "ALLOWED" | "DENIED" | "ERROR" | "PENDING";
   readonly denial?: { readonly reason: string; readonly stage: Stage; readonly details?: unknown } | undefined;
   readonly error?: { readonly code: RefusalCode } | undefined;
-  readonly response?: { readonly filteredFields: readonly string[]; readonly outputHash: string } | undefined;
+  readonly response?:
+    | {
+        readonly filteredFields: readonly string[];
+        readonly outputHash: string;
+        /** How often each rule of redaction hid something. */
+        readonly redactions?: Readonly<Record<string, number>> | undefined;
+      }
+    | undefined;
   /** Milliseconds. */
   readonly duration: number;
   /** The rule or the person that decided; `id` joins the asking call and the one that ran. */

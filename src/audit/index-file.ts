@@ -47,6 +47,11 @@ export class IndexFile {
     );
   }
 
+  days(): readonly string[] {
+    const rows = this.#db.query<{ readonly day: string }, []>("SELECT day FROM days").all();
+    return rows.map(({ day }) => day);
+  }
+
   /** Ascending. */
   blocks(key: number, day: string): readonly number[] {
     const rows = this.#db.query<{ readonly block: number }, [number, string]>(

@@ -56,7 +56,9 @@ export class IndexLookup implements Places {
    * decides how long.
    */
   *extend(): Generator<number, void> {
-    for (const day of daysIn(this.#dir).toReversed()) {
+    const days = daysIn(this.#dir);
+    this.#forgetAllBut(days);
+    for (const day of days.toReversed()) {
       for (;;) {
         const bytes = this.#stepOf(day);
         if (bytes === 0) break;
@@ -65,9 +67,23 @@ export class IndexLookup implements Places {
     }
   }
 
+  /** Whether there is anything to look up in. */
+  get isOpen(): boolean {
+    return this.#file !== undefined;
+  }
+
   close(): void {
     this.#file?.close();
     this.#file = undefined;
+  }
+
+  /** Files that were deleted need no index. */
+  #forgetAllBut(days: readonly string[]): void {
+    try {
+      for (const day of this.#file?.days() ?? []) if (!days.includes(day)) this.#file?.forget(day);
+    } catch (error) {
+      this.#fail(error);
+    }
   }
 
   /** What cannot be read is not indexed; who asks for it hears why. */

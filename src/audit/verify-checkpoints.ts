@@ -1,7 +1,7 @@
 import type { KeyObject } from "node:crypto";
 import { STREAMS, type StreamName } from "./chain.ts";
 import { CHECKPOINT_DIR, originOf, readCheckpoint } from "./checkpoint.ts";
-import type { FoundNote } from "./checkpoint-files.ts";
+import type { FoundNote, TornNotes } from "./checkpoint-files.ts";
 import type { Damage, DamageKind } from "./damage.ts";
 import type { SavedPlace } from "./saved-place.ts";
 import { verifyNote } from "./signed-note.ts";
@@ -16,7 +16,7 @@ export interface CheckpointsReport {
 
 interface NoteFiles {
   readonly notes: readonly FoundNote[];
-  readonly torn: readonly string[];
+  readonly torn: readonly TornNotes[];
 }
 
 /** Looks at the notes alone: form, signature, order. Without keys signatures are not judged. */
@@ -43,10 +43,14 @@ export function verifyCheckpoints({ notes, torn }: NoteFiles, keys: readonly Key
   return { checkpoints: notes.length, signed, damage: tornDamage(notes, torn) };
 }
 
-function tornDamage(notes: readonly FoundNote[], torn: readonly string[]): Damage | undefined {
-  const [file] = torn;
+function tornDamage(notes: readonly FoundNote[], torn: readonly TornNotes[]): Damage | undefined {
+  const worst = torn.find(({ mayBeCrash }) => !mayBeCrash) ?? torn[0];
+  if (worst === undefined) {
+    return undefined;
+  }
+  const { file, mayBeCrash } = worst;
   const line = notes.findLast((note) => note.file === file)?.line ?? 1;
-  return file === undefined ? undefined : { kind: "cut off", file, line, message: "ends amid a note" };
+  return { kind: "cut off", file, line, message: "ends amid a note", ...(mayBeCrash && { isTornEnd: true }) };
 }
 
 /** The saved place holds the last checkpoint that was signed: it must still be among the others. */

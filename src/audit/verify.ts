@@ -65,7 +65,7 @@ export function verifyLog(options: VerifyOptions): VerifyReport {
     streams: walked.map(({ report }) =>
       report.stream === "journal" ? withIntents(report, announced, options) : report,
     ),
-    checkpoints: { ...checkpoints, damage: checkpoints.damage ?? foreign ?? lostNote(found.notes, saved) },
+    checkpoints: { ...checkpoints, damage: worst(checkpoints.damage, foreign ?? lostNote(found.notes, saved)) },
   };
 }
 
@@ -256,22 +256,26 @@ function progressOf(options: VerifyOptions): (bytes: number) => void {
 
 /** What a program may conclude: 0 sound, 1 tampered, 2 only a torn end, 3 lines missing, 4 signature, 5 is left for "cannot be read". */
 export function exitCodeOf({ streams, checkpoints }: VerifyReport): 0 | 1 | 2 | 3 | 4 {
-  const codes = [...streams.map(streamCode), checkpoints.damage === undefined ? 0 : codeOf(checkpoints.damage)];
+  const codes = [...streams.map(({ damage }) => damage), checkpoints.damage].map(codeOf);
   return ([1, 4, 3, 2] as const).find((code) => codes.includes(code)) ?? 0;
-}
-
-function streamCode({ damage }: StreamReport): number {
-  if (damage === undefined) {
-    return 0;
-  }
-  return damage.isTornEnd === true ? 2 : codeOf(damage);
 }
 
 const MISSING: readonly string[] = ["removed", "cut off", "gap"] satisfies readonly Damage["kind"][];
 
-function codeOf({ kind }: Damage): 1 | 3 | 4 {
-  if (kind === "bad signature") {
+function codeOf(damage: Damage | undefined): 0 | 1 | 2 | 3 | 4 {
+  if (damage === undefined) {
+    return 0;
+  }
+  if (damage.isTornEnd === true) {
+    return 2;
+  }
+  if (damage.kind === "bad signature") {
     return 4;
   }
-  return MISSING.includes(kind) ? 3 : 1;
+  return MISSING.includes(damage.kind) ? 3 : 1;
+}
+
+/** A torn end is told only when there is nothing worse. */
+function worst(first: Damage | undefined, other: Damage | undefined): Damage | undefined {
+  return first === undefined || (first.isTornEnd === true && other !== undefined) ? other : first;
 }

@@ -1,6 +1,7 @@
 import type { z } from "zod";
 import { ManifestError } from "./errors.ts";
 import { manifestFaults } from "./manifest-faults.ts";
+import type { ScanPolicy } from "./scan-policy.ts";
 import type {
   Category,
   Classification,
@@ -53,6 +54,11 @@ export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodType, N ex
   readonly output: O;
   readonly outputPolicy: OutputPolicy;
   readonly inputPolicy?: InputPolicy;
+  /**
+   * How closely released text is looked through, by field pattern: `secrets` (the default) hides credentials, `balanced` also
+   * personal data that its shape or context gives away, `strict` also what may only look like it, `off` nothing.
+   */
+  readonly scan?: ScanPolicy;
   readonly approval?: ToolApproval<z.output<I>>;
   readonly target?:
     | GrpcTarget
@@ -162,6 +168,7 @@ function complete<I extends z.ZodObject, O extends z.ZodType, N extends string>(
     output: manifest.output,
     outputPolicy: Object.freeze({ ...manifest.outputPolicy }),
     inputPolicy: Object.freeze({ ...manifest.inputPolicy }),
+    scan: Object.freeze({ ...manifest.scan }),
     approval: Object.freeze({ ...manifest.approval }),
     target: deepFreeze(target),
     timeoutMs: manifest.timeoutMs ?? DEFAULTS.timeoutMs,

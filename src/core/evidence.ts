@@ -1,6 +1,9 @@
 import type { CompiledInputPolicy } from "./input-policy.ts";
 import type { CompiledPolicy } from "./output-policy.ts";
+import type { CompiledScan } from "./scan-policy.ts";
 import type { Binding, Caller, ExecutionPlan, Json, KeyUse, Tool } from "./types.ts";
+
+type Counts = Readonly<Record<string, number>>;
 
 declare const earned: unique symbol;
 
@@ -15,6 +18,7 @@ export interface RegisteredTool {
   readonly binding: Binding;
   readonly outputPolicy: CompiledPolicy;
   readonly inputPolicy: CompiledInputPolicy;
+  readonly scan: CompiledScan;
   /** Hex SHA-256 over all that the tool is here: deployment, manifest, policy. Part of every plan's digest. */
   readonly identity: string;
 }
@@ -61,7 +65,7 @@ export type Executed = Evidence<"executed", RegisteredTool & { raw: unknown }>;
 /** What may leave: parsed, filtered by the policy, bounded. */
 export type Released = Evidence<
   "released",
-  { result: Json; filteredFields: readonly string[]; outputHash: string; by?: string }
+  { result: Json; filteredFields: readonly string[]; outputHash: string; by?: string; redactions?: Counts | undefined }
 >;
 
 /** The entry of this call is on disk (or summed up, for strangers who knock too often). Without it there is no answer. */

@@ -17,6 +17,7 @@ import {
 } from "./manifest-checks.ts";
 import { target } from "./manifest-target.ts";
 import { unmatchedPatterns } from "./output-policy.ts";
+import { SCAN_LEVELS } from "./scan-policy.ts";
 import { inputJsonSchema } from "./tool-formats.ts";
 
 type Check = (manifest: Unread) => readonly Fault[];
@@ -43,7 +44,7 @@ export function manifestFaults(manifest: unknown): readonly Fault[] {
 }
 
 const KEYS = new Set(
-  "name description version classification category permissions input output outputPolicy inputPolicy approval target handler timeoutMs limits idempotent examples".split(
+  "name description version classification category permissions input output outputPolicy inputPolicy scan approval target handler timeoutMs limits idempotent examples".split(
     " ",
   ),
 );
@@ -69,6 +70,7 @@ const CHECKS: readonly Check[] = [
   ({ output }) => unless(isSchema(output), "output", "must be a Zod schema"),
   ({ outputPolicy }) => policyShape("outputPolicy", outputPolicy),
   ({ inputPolicy }) => (inputPolicy === undefined ? [] : policyShape("inputPolicy", inputPolicy)),
+  scanShape,
   target,
   approvalFaults,
   ({ timeoutMs }) =>
@@ -87,6 +89,7 @@ const DEEP_CHECKS: readonly Check[] = [
   ({ output }) => exportFaults("output", output as z.ZodType, (schema) => z.toJSONSchema(schema, { io: "output" })),
   ({ outputPolicy, output }) => policyFaults("outputPolicy", outputPolicy, output),
   ({ inputPolicy, input }) => (inputPolicy === undefined ? [] : policyFaults("inputPolicy", inputPolicy, input)),
+  ({ scan, output }) => (scan === undefined ? [] : policyFaults("scan", scan, output)),
   ({ target: aimed, input }) =>
     isObject(aimed) && "cli" in aimed
       ? unboundedStrings(input as z.ZodType).map(({ field, message }) => ({
@@ -159,6 +162,14 @@ function policyShape(field: string, policy: unknown): readonly Fault[] {
   if (!isObject(policy)) return [{ field, message: 'must map field paths to "allow", "mask" or "redact"' }];
   return Object.entries(policy).flatMap(([path, action]) =>
     unless(oneOf(ACTIONS, action), `${field}["${path}"]`, "must be allow, mask or redact"),
+  );
+}
+
+function scanShape({ scan }: Unread): readonly Fault[] {
+  if (scan === undefined) return [];
+  if (!isObject(scan)) return [{ field: "scan", message: `must map field paths to ${SCAN_LEVELS.join(", ")}` }];
+  return Object.entries(scan).flatMap(([path, level]) =>
+    unless(oneOf(SCAN_LEVELS, level), `scan["${path}"]`, `must be one of ${SCAN_LEVELS.join(", ")}`),
   );
 }
 

@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import type { ScanPolicy } from "./scan-policy.ts";
 
 /** A JSON value: what plans, arguments and answers are made of. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
@@ -178,6 +179,7 @@ export interface Tool {
   readonly output: z.ZodType;
   readonly outputPolicy: OutputPolicy;
   readonly inputPolicy: InputPolicy;
+  readonly scan: ScanPolicy;
   readonly approval: ToolApproval;
   readonly target: GrpcTarget | CliTarget | FsTarget | InlineTarget;
   readonly timeoutMs: number;

@@ -14,6 +14,7 @@ import { type Approved, mint, type Planned } from "../core/evidence.ts";
 import type { ExecutionPlan, Tool } from "../core/types.ts";
 import { approvalsUnavailable, claimRefusal, deniedRefusal, pendingRefusal } from "./approval-refusals.ts";
 import type { CallScope } from "./call-scope.ts";
+import { digestInAnySession } from "./planner.ts";
 import type { CallRequest } from "./proxy.ts";
 import { SID } from "./token-claims.ts";
 
@@ -216,7 +217,14 @@ async function askPeople(options: GateOptions, call: Call, { requester, by }: Wh
   const asked = await guarded(() =>
     approvals.ask({
       ...{ requester, tool: tool.name, category: tool.category, classification: tool.classification, risk, rules },
-      ...{ planDigest, ...rendered, scopes: scopesOf(tool, grantKey), grantKey, traceId },
+      ...{
+        planDigest,
+        callDigest: digestInAnySession(planned),
+        ...rendered,
+        scopes: scopesOf(tool, grantKey),
+        grantKey,
+        traceId,
+      },
     }),
   );
   if (asked.outcome === "asked") throw pendingRefusal(asked.approval);

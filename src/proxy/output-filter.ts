@@ -3,21 +3,24 @@ import { Refusal } from "../core/errors.ts";
 import { type Executed, mint, type Released } from "../core/evidence.ts";
 import { applyPolicy } from "../core/output-policy.ts";
 import type { Json, Tool } from "../core/types.ts";
+import { lookThrough } from "./redactor.ts";
 import { parseOutput } from "./schema-validator.ts";
 
 const DEPTH_MAX = 64;
 const NODES_MAX = 500_000;
 
 /**
- * Lets out what the policy lets out: answer → plain JSON → output schema → output policy. The raw answer is not used again.
+ * Lets out what the policy lets out: answer → plain JSON → output schema → output policy → redaction. The raw answer is not used
+ * again.
  *
  * @throws {Refusal} OUTPUT_TOO_LARGE, INVALID_OUTPUT
  */
-export function release({ tool, outputPolicy, raw }: Executed): Released {
+export function release({ tool, outputPolicy, scan, raw }: Executed): Released {
   const { text, value } = asJson(tool, raw);
   const parsed = parseOutput(tool, value) as Json;
-  const { result, filteredFields } = applyPolicy(outputPolicy, parsed);
-  return mint<Released>({ result, filteredFields, outputHash: sha256Hex(text) });
+  const filtered = applyPolicy(outputPolicy, parsed);
+  const { value: result, filteredFields, redactions } = lookThrough(filtered.result, scan, filtered.filteredFields);
+  return mint<Released>({ result, filteredFields, redactions, outputHash: sha256Hex(text) });
 }
 
 function asJson(tool: Tool, raw: unknown): Canonical {

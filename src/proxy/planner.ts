@@ -1,14 +1,13 @@
 import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Fresh, mint, type Planned } from "../core/evidence.ts";
-import type { ExecutionPlan } from "../core/types.ts";
 import type { CallScope } from "./call-scope.ts";
 
 const PLAN_LIMITS = { depthMax: 64, nodesMax: 100_000, bytesMax: 8_388_608 } as const;
 
 /**
- * Settles what will run and seals it: the digest covers tool, plan, arguments, caller and session, so that another plan, or the
- * same plan for somebody else, is another digest.
+ * Settles what will run and seals it: the digest covers tool, plan, arguments, caller, the actors it acts through and session, so
+ * that another plan, or the same plan for or through somebody else, is another digest.
  *
  * @throws {Refusal} what the handler's look at the world met, or DEADLINE_EXCEEDED, CANCELLED
  */
@@ -16,17 +15,29 @@ export async function makePlan(fresh: Fresh, scope: CallScope, session: string |
   const { binding, input } = fresh;
   const pending = binding.plan(input, scope);
   const plan = pending instanceof Promise ? await scope.within(pending) : pending;
-  return mint<Planned>({ ...fresh, plan, digest: seal(fresh, plan, fresh.caller.session ?? session ?? "") });
+  const digest = seal({ ...fresh, plan }, fresh.caller.session ?? session ?? "");
+  return mint<Planned>({ ...fresh, plan, digest });
 }
 
-/** The JCS of `{args, iss, plan, session, sub, t, tool}`; written out, since only plan and arguments have a shape of their own. */
-function seal({ identity, input, caller }: Fresh, plan: ExecutionPlan, session: string): string {
+/** The same call in whatever session its caller names or opens: hex SHA-256. Sessions that the issuer names stay apart. */
+export function digestInAnySession(planned: Planned): string {
+  return seal(planned, planned.caller.session ?? "");
+}
+
+type Sealed = Pick<Planned, "identity" | "input" | "caller" | "plan">;
+
+/**
+ * The JCS of `{act, args, iss, plan, session, sub, t, tool}`, `act` only where there are actors; written out, since only plan
+ * and arguments have a shape of their own.
+ */
+function seal({ identity, input, caller, plan }: Sealed, session: string): string {
   try {
     // A function's plan is its arguments.
     const args = plan.kind === "inline" ? "null" : argumentsOf(input);
     const what = canonicalJson(plan, PLAN_LIMITS);
+    const act = caller.actors.length === 0 ? "" : `"act":${JSON.stringify(caller.actors)},`;
     return sha256Hex(
-      `{"args":${args},"iss":${quote(caller.issuer)},"plan":${what},"session":${quote(session)},"sub":${quote(caller.subject)},"t":"stc/plan/v1","tool":"${identity}"}`,
+      `{${act}"args":${args},"iss":${quote(caller.issuer)},"plan":${what},"session":${quote(session)},"sub":${quote(caller.subject)},"t":"stc/plan/v1","tool":"${identity}"}`,
     );
   } catch (error) {
     if (!(error instanceof NotJsonError)) throw error;

@@ -2,6 +2,7 @@ import { ManifestError, Refusal } from "../core/errors.ts";
 import { type Admitted, type Found, type Known, mint, type RegisteredTool } from "../core/evidence.ts";
 import { compileInputPolicy } from "../core/input-policy.ts";
 import { compilePolicy } from "../core/output-policy.ts";
+import { compileScan } from "../core/scan-policy.ts";
 import type { Handler, TargetKind, Tool } from "../core/types.ts";
 
 /** How each kind of target is reached. The proxy is handed this table and knows no handler by name. */
@@ -51,6 +52,7 @@ export function createRegistry(
         binding: handlers[targetKind(tool)].bind(tool),
         outputPolicy: compilePolicy(tool.outputPolicy, tool.output),
         inputPolicy: compileInputPolicy(tool.inputPolicy, tool.input),
+        scan: compileScan(tool.scan),
         identity: identify(tool),
       });
     } catch (error) {
@@ -69,8 +71,8 @@ export function createRegistry(
           details: { tool: name.slice(0, 128) },
         });
       }
-      const { tool, binding, outputPolicy, inputPolicy, identity } = entry;
-      return mint<Known>({ tool, binding, outputPolicy, inputPolicy, identity, caller });
+      const { tool, binding, outputPolicy, inputPolicy, scan, identity } = entry;
+      return mint<Known>({ tool, binding, outputPolicy, inputPolicy, scan, identity, caller });
     },
     list: () => listed,
   };

@@ -8,6 +8,7 @@ import { CallScope } from "./call-scope.ts";
 import { approvalFacts, callerFacts, type Facts, traceFacts } from "./entry-facts.ts";
 import type { Execution } from "./executor.ts";
 import type { CallRequest } from "./proxy.ts";
+import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 
 /** The stretches of road that are timed. PLAN counts as EXECUTION when it refuses. */
 export type Step = Stage | "PLAN";
@@ -217,7 +218,8 @@ export class Trail {
   #entry(ending: Released | Refusal): EntryDraft {
     const { args, session, callId, reason, body, traceparent } = this.request;
     const registered = this.#fact("registered");
-    const input = this.#fact("input");
+    const sent = this.#fact("input");
+    const { input, secrets } = withoutSecrets(sent);
     const digest = this.#fact("digest");
     const by = this.#fact("by");
     const refusal = ending instanceof Refusal ? ending : undefined;
@@ -235,7 +237,8 @@ export class Trail {
         hashAlg: this.#options.hashAlg,
         session: this.#fact("caller")?.session ?? session,
         callId,
-        reason,
+        reason: textWithoutSecrets(reason),
+        secrets,
       },
       decision: refusal === undefined ? "ALLOWED" : REFUSALS[refusal.code].decision,
       denial: refusal && this.#denial(refusal),
@@ -243,7 +246,11 @@ export class Trail {
       response:
         ending instanceof Refusal
           ? undefined
-          : { filteredFields: ending.filteredFields, outputHash: ending.outputHash },
+          : {
+              filteredFields: ending.filteredFields,
+              outputHash: ending.outputHash,
+              redactions: ending.redactions,
+            },
       approval: approvalFacts(refusal, by, this.#fact("approvalId")),
       plan: digest === undefined ? undefined : { digest },
       stages: this.#stages,

@@ -2,6 +2,7 @@ import {
   BLANK,
   classesIn,
   DASH,
+  DIGIT,
   DOT,
   isA,
   LINE_END,
@@ -136,10 +137,14 @@ function header(text: string, kind: SecretKind, { start, quote, end, style }: Va
   const from = kind === "authorization" ? afterScheme(text, start, lineEnd) : start;
   const value = text.slice(from, Math.min(lineEnd, from + JUDGED_CHARS_MAX));
   if (kind === "cookie" && !value.includes("=")) return undefined;
-  if (kind === "authorization" && quote === "" && from === start && (value.includes(" ") || value.includes("(")))
-    return undefined;
+  if (kind === "authorization" && quote === "" && from === start && !isOnePiece(value)) return undefined;
   if (!isSecretValue(value, kind, style)) return undefined;
   return { rule: kind === "cookie" ? "cookie" : "authorization-header", start: from, end: lineEnd };
+}
+
+/** Credentials without a scheme and without quotation marks: no words, no call, and a digit. */
+function isOnePiece(value: string): boolean {
+  return !value.includes(" ") && !value.includes("(") && (classesIn(value, 0, value.length) & DIGIT) !== 0;
 }
 
 const SCHEMES: ReadonlySet<string> = new Set([

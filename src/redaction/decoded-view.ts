@@ -1,5 +1,5 @@
 import { DIGIT, HEX, isA, LETTER, runEnd } from "./characters.ts";
-import { plainForm, plainUnit } from "./plain-characters.ts";
+import { isPlain, plainForm, plainUnit } from "./plain-characters.ts";
 import { compose, type View, ViewWriter } from "./view.ts";
 
 /** How often a text is decoded: `%2540` takes two. */
@@ -65,9 +65,14 @@ const ESCAPES: Readonly<Record<string, string>> = {
 export function decodedView(text: string): View | undefined {
   let view: View | undefined;
   for (let depth = 0; depth < DEPTH_MAX; depth += 1) {
-    const next = decodeOnce(view?.text ?? text);
+    const current = view?.text ?? text;
+    const first = firstCoded(current);
+    if (first === -1) return view;
+    const next = decodeOnce(current, first);
     if (next === undefined) return view;
     view = view === undefined ? next : compose(view, next);
+    // What has no more codes in it is plain by now.
+    if (firstCode(current) === -1) return view;
   }
   return view;
 }
@@ -77,24 +82,21 @@ interface Decoded {
   readonly end: number;
 }
 
-function decodeOnce(text: string): View | undefined {
-  const first = firstCoded(text);
-  if (first === -1) return undefined;
+/** From `first` on. Undefined when nothing changes. */
+function decodeOnce(text: string, first: number): View | undefined {
   const writer = new ViewWriter(text.length + 16);
   let isSame = true;
-  let at = 0;
+  for (let at = 0; at < first; at += 1) writer.push(text.charCodeAt(at), at, at + 1);
+  let at = first;
   while (at < text.length) {
     const code = text.charCodeAt(at);
-    if (code > 0x7f) {
-      const unit = plainUnit(code);
-      if (unit !== -1) {
-        if (unit !== code) isSame = false;
-        if (unit !== 0) writer.push(unit, at, at + 1);
-        at += 1;
-        continue;
-      }
+    const width = code > 0x7f ? foreignWidth(text, at, { code, writer }) : 0;
+    if (width !== 0) {
+      if (width < 0) isSame = false;
+      at += Math.abs(width);
+      continue;
     }
-    const decoded = at < first ? undefined : decodeAt(text, at, code);
+    const decoded = decodeAt(text, at, code);
     if (decoded === undefined) {
       writer.push(code, at, at + 1);
       at += 1;
@@ -107,12 +109,38 @@ function decodeOnce(text: string): View | undefined {
   return isSame ? undefined : writer.finish();
 }
 
-/** Where anything coded could stand first; -1 when nowhere. */
+interface Foreign {
+  readonly code: number;
+  readonly writer: ViewWriter;
+}
+
+/** Writes what is not ASCII and stays one unit, nothing, or itself: how many units that were, negative when they changed, else 0. */
+function foreignWidth(text: string, at: number, { code, writer }: Foreign): number {
+  const unit = plainUnit(code);
+  if (unit !== -1) {
+    if (unit !== 0) writer.push(unit, at, at + 1);
+    return unit === code ? 1 : -1;
+  }
+  if (code < 0xd800 || code > 0xdbff) return 0;
+  const point = text.codePointAt(at) ?? 0;
+  if (point <= 0xffff || !isPlain(point)) return 0;
+  writer.push(code, at, at + 2);
+  writer.push(text.charCodeAt(at + 1), at, at + 2);
+  return 2;
+}
+
+/** Where anything coded or foreign could stand first; -1 when nowhere. */
 function firstCoded(text: string): number {
-  const places = [text.indexOf("%"), text.indexOf("&"), text.indexOf("\\"), text.search(NOT_PLAIN)].filter(
-    (at) => at !== -1,
-  );
-  return places.length === 0 ? -1 : Math.min(...places);
+  return earliest(firstCode(text), text.search(NOT_PLAIN));
+}
+
+function firstCode(text: string): number {
+  return earliest(earliest(text.indexOf("%"), text.indexOf("&")), text.indexOf("\\"));
+}
+
+function earliest(one: number, other: number): number {
+  if (one === -1 || other === -1) return Math.max(one, other);
+  return Math.min(one, other);
 }
 
 function decodeAt(text: string, at: number, code: number): Decoded | undefined {

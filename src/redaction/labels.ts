@@ -1,5 +1,5 @@
 import { Anchors } from "./anchors.ts";
-import { announcingWords } from "./pii.ts";
+import { announcingWords } from "./pii-announced.ts";
 import { type SecretKind, secretKind } from "./secret-names.ts";
 
 /** What a field's name says about its value. */

@@ -27,6 +27,16 @@ export function plainUnit(code: number): number {
 const ASTRAL = new Map<number, string>();
 const ASTRAL_MAX = 8_192;
 
+/** Beyond the basic plane, by code point: 1 stays as it is, 2 does not, 0 was not asked yet. */
+const STAYS = new Uint8Array(0x110000 - BMP_POINTS);
+
+/** Whether a character beyond the basic plane is its own plain form. */
+export function isPlain(point: number): boolean {
+  const at = point - BMP_POINTS;
+  if (STAYS[at] === 0) STAYS[at] = compute(point) === String.fromCodePoint(point) ? 1 : 2;
+  return STAYS[at] === 1;
+}
+
 /**
  * What a character is to a reader: its compatibility form (NFKC), ASCII digits for those of other scripts, a plain blank for
  * all blanks, nothing when it cannot be seen.

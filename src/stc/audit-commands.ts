@@ -20,6 +20,8 @@ const HELP: Readonly<Record<(typeof FILTER_PARAMS)[number], string>> = {
   decision: "ALLOWED, DENIED, ERROR, PENDING",
 };
 
+const FOR_PROGRAMS = "the lines as they are, or the answer as JSON";
+
 type Options = Readonly<Record<string, unknown>>;
 
 /** `stc audit …`: each command is a file, read when it is asked for. */
@@ -42,6 +44,7 @@ export function auditCommands(audit: Command, readCount: (text: string) => numbe
     });
   based(audit, "show", "Show a call with its intent and its approvals")
     .argument("<id>", "trace id, W3C trace id or approval id")
+    .option("--json", FOR_PROGRAMS)
     .action((id, options) => run(async () => (await import("./audit-show.ts")).auditShow(id, options)));
   reader(audit, "stats", "Count calls and refusals, and how long they took")
     .option("--compare <duration>", `against the same range earlier by ${DURATION_HINT}`)
@@ -65,6 +68,7 @@ export function auditCommands(audit: Command, readCount: (text: string) => numbe
   based(audit, "prune", "Delete the files of old days, if exporters and checkpoints have passed them")
     .requiredOption("--keep <duration>", `how long files are kept: ${DURATION_HINT}`)
     .option("--dry-run", "say what would be deleted, and delete nothing")
+    .option("--json", FOR_PROGRAMS)
     .action((options) => run(async () => (await import("./audit-prune.ts")).auditPrune(options)));
 }
 
@@ -79,12 +83,11 @@ function based(audit: Command, name: string, description: string): Command {
   return audit
     .command(name)
     .description(description)
-    .option("--dir <directory>", "audit directory (default: STC_AUDIT_DIR, else ./audit-logs)")
-    .option("--json", "the lines as they are, for programs");
+    .option("--dir <directory>", "audit directory (default: STC_AUDIT_DIR, else ./audit-logs)");
 }
 
 function reader(audit: Command, name: string, description: string): Command {
-  return filtered(based(audit, name, description), FILTER_PARAMS);
+  return filtered(based(audit, name, description), FILTER_PARAMS).option("--json", FOR_PROGRAMS);
 }
 
 function filtered(command: Command, params: readonly (typeof FILTER_PARAMS)[number][]): Command {

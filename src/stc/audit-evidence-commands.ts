@@ -2,6 +2,10 @@ import type { Command } from "commander";
 
 const DIR = ["--dir <directory>", "audit directory (default: STC_AUDIT_DIR, else ./audit-logs)"] as const;
 const KEY = "public key of the checkpoints: a PEM file or a verifier key; may be given again";
+const VERIFY_EXITS = `
+Exit: 0 sound, 1 tampered, 2 only a torn end (a crash, or a line being written), 3 lines missing, 4 a signature that no
+given key made, 5 unreadable, 64 wrong usage, 66 no directory`;
+const PROOF_EXITS = "\nExit: 0 proved, 1 not in the log, 4 a signature that no given key made, 5 unreadable";
 
 /** The commands that show whether the log can be believed. */
 export function auditEvidenceCommands(audit: Command): void {
@@ -13,6 +17,7 @@ export function auditEvidenceCommands(audit: Command): void {
     .option("--from <day>", "begin with this day (checks the chain alone)")
     .option("--to <day>", "end with this day")
     .option("--json", "for programs")
+    .addHelpText("after", VERIFY_EXITS)
     .action(async (options) => (await import("./audit-verify.ts")).auditVerify(options));
   audit
     .command("prove")
@@ -26,6 +31,7 @@ export function auditEvidenceCommands(audit: Command): void {
     .argument("<file>")
     .requiredOption("--key <file>", KEY, collect, [])
     .option("--json", "for programs")
+    .addHelpText("after", PROOF_EXITS)
     .action(async (file, options) => (await import("./audit-prove.ts")).auditVerifyProof(file, options));
   audit
     .command("keys")

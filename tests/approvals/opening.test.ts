@@ -85,7 +85,7 @@ const REFUSED: readonly (readonly [title: string, make: (path: string) => unknow
   [
     "a newer version",
     (path) => sqlite(path, "CREATE TABLE approval_schema (version INTEGER)", "INSERT INTO approval_schema VALUES (99)"),
-    "newer version of this service (schema 99, this one knows 1)",
+    "newer version of this service (schema 99, this one knows 2)",
   ],
 ];
 
@@ -98,6 +98,20 @@ describe.each(REFUSED)("%s", (_title, make, message) => {
     await expect(failed).rejects.toThrow(`approvals store ${world.path}: `);
     if (before !== undefined) expect(fs.readFileSync(world.path)).toEqual(before);
   });
+});
+
+test("a file of the first version is brought up to this one, with what it holds", async () => {
+  sqlite(world.path, STEPS[0] ?? "");
+  const columns = "id, state, version, issuer, subject, actors, session, tool, category, classification, risk, rules";
+  const more = "plan_digest, view, view_digest, summary, scopes, trace_id, created_at, decide_by";
+  sqlite(
+    world.path,
+    `INSERT INTO approvals (${columns}, ${more}) VALUES ('old', 'pending', 1, '${AGENT.issuer}', '${AGENT.subject}', '[]', 'sid-1',
+      'deploy', 'write', 'write', 'low', '[]', 'p', '{}', 'v', 's', '["once"]', 't', ${world.now}, ${world.now + 60_000})`,
+  );
+  const store = await world.open();
+  expect((await store.decide({ id: "old", by: OPERATOR, decision: "approve" })).outcome).toBe("decided");
+  expect((await store.claim({ id: "old", requester: AGENT, planDigest: "p" })).outcome).toBe("claimed");
 });
 
 test.each([

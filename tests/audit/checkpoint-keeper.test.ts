@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { diskFiles, type FileOperations } from "../../src/audit/file-operations.ts";
 import { until } from "../support/until.ts";
 import { found, keys } from "./support/chained-log.ts";
-import { createWorld, draftOf, errorWith, MIDNIGHT, NOON, type World } from "./support/open.ts";
+import { createWorld, draftOf, errorWith, MIDNIGHT, NOON, outcomes, type World } from "./support/open.ts";
 
 const NOTES = "checkpoints/2026-02-16.txt";
 const checkpointKey = keys.privateKey;
@@ -97,6 +97,15 @@ describe("checkpoints", () => {
     isBroken = false;
     await until("room", () => log.hasRoom() || undefined);
     expect(log.health()).toEqual({ status: "ok" });
+  });
+
+  test("for which the lines cannot be synced stop the log: what the kernel dropped is gone", async () => {
+    const files = { ...diskFiles, fdatasync: () => Promise.reject(errorWith("EIO")) };
+    const log = world.open({ checkpointKey, checkpointIntervalMs: 1, durability: "write", files });
+    await log.append(draftOf("t-1"));
+    await until("a failure", () => log.health().status === "failing" || undefined);
+    expect(await outcomes([log.append(draftOf("t-2"))])).toEqual([expect.stringContaining("cannot sync")]);
+    expect(notes(NOTES)).toEqual([]);
   });
 
   test("of which a part was written leave nothing behind", async () => {

@@ -158,6 +158,17 @@ describe("the index is never trusted", () => {
   });
 });
 
+test("a day that was deleted is forgotten", async () => {
+  const dir = newDir();
+  build(dir);
+  fs.rmSync(join(dir, "2026-02-15.jsonl"));
+  build(dir);
+  const db = new Database(join(dir, "index.sqlite"));
+  expect(db.query("SELECT day FROM days").all()).toEqual([{ day: DAY }]);
+  db.close();
+  await expectTheSame(dir);
+});
+
 test("it is for us alone, and a small log is left without one", () => {
   const dir = newDir();
   build(dir);

@@ -135,7 +135,7 @@ describe("what else lies in the directory", () => {
   ])("%s in place of a day's file is said, when that day is asked for", async (_title, make, message) => {
     const planted = newDir({ "2026-02-16": [entryLine("2026-02-16T01:00:00.000Z", { traceId: "ok" })] });
     make(join(planted, "2026-02-14.jsonl"));
-    expect(find(planted, {})).rejects.toThrow(message);
+    await expect(find(planted, {})).rejects.toThrow(message);
     expect(await traces(planted, { from: "2026-02-15" })).toEqual(["ok"]);
   });
 

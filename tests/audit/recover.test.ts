@@ -2,6 +2,7 @@ import { afterAll, afterEach, beforeEach, describe, expect, test } from "bun:tes
 import { generateKeyPairSync } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
+import fc from "fast-check";
 import { placePath } from "../../src/audit/saved-place.ts";
 import { found, keys, linesOf, rehashed, temporaryDirectory, writeLines, writeLog } from "./support/chained-log.ts";
 import { createWorld, draftOf, outcomes, type World } from "./support/open.ts";
@@ -41,8 +42,8 @@ describe("a start on a log that was closed", () => {
     ["without the saved place", () => fs.rmSync(placePath(world.dir))],
     ["with a saved place that is damaged", () => fs.appendFileSync(placePath(world.dir), "x", { flag: "r+" })],
     ["with the place of the first day", () => fs.writeFileSync(placePath(world.dir), "{}\n0\n")],
-    ["with a checkpoint that a crash cut short", () => tear("checkpoints/2026-02-19.txt", 20)],
-    ["with a checkpoint cut in its middle", () => tear("checkpoints/2026-02-19.txt", 140)],
+    ["with a checkpoint that a crash cut short", () => tearNote(20)],
+    ["with a checkpoint cut in its middle", () => tearNote(140)],
   ])("%s reads the log instead", async (_name, harm) => {
     harm();
     const log = world.open({ checkpointKey });
@@ -82,8 +83,10 @@ describe("a start on a log that was closed", () => {
   });
 });
 
-function tear(file: string, bytes: number): void {
-  const path = join(world.dir, file);
+/** The place is saved after the checkpoint: a crash amid the one leaves none of the other. */
+function tearNote(bytes: number): void {
+  const path = join(world.dir, "checkpoints/2026-02-19.txt");
+  fs.rmSync(placePath(world.dir));
   fs.truncateSync(path, fs.statSync(path).size - bytes);
 }
 
@@ -142,6 +145,34 @@ describe("a damaged log is not written to", () => {
     expect(() => world.open({ checkpointKey })).toThrow(`${LAST}, line 5: checkpoint mismatch`);
   });
 });
+
+test("whatever is done to the youngest lines, nothing is written behind it", () => {
+  const files = [ONE, TWO, LAST].flatMap((name) => [name, join("journal", name)]);
+  const acts = fc.constantFrom("flip", "delete", "insert", "swap", "cut");
+  const part = fc.double({ min: 0, max: 0.999, noNaN: true });
+  fc.assert(
+    fc.property(fc.constantFrom(...files), acts, part, part, (file, act, one, other) => {
+      fs.rmSync(world.dir, { recursive: true, force: true });
+      fs.cpSync(original, world.dir, { recursive: true });
+      const path = join(world.dir, file);
+      const before = fs.readFileSync(path);
+      const lines = linesOf(path);
+      const [first, second] = [one, other].map((where) => Math.floor(where * lines.length)) as [number, number];
+      const offset = Math.floor(one * before.length);
+      const harm: Record<typeof act, () => void> = {
+        flip: () => fs.writeFileSync(path, before.with(offset, (before[offset] ?? 0) ^ (1 << Math.floor(other * 8)))),
+        delete: () => edit(file, () => lines.toSpliced(first, 1)),
+        insert: () => edit(file, () => lines.toSpliced(first, 0, at(lines, second))),
+        swap: () => edit(file, () => lines.with(first, at(lines, second)).with(second, at(lines, first))),
+        cut: () => fs.truncateSync(path, offset),
+      };
+      harm[act as "flip"]();
+      fc.pre(!fs.readFileSync(path).equals(before));
+      expect(() => world.open({ checkpointKey })).toThrow();
+    }),
+    { numRuns: 150 },
+  );
+}, 30_000);
 
 describe("calls that a crash cut short", () => {
   /** As after `kill -9`: the directory at this moment, without what a close adds. */

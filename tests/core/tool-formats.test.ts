@@ -15,6 +15,7 @@ function toolOf(input: z.ZodObject): Tool {
     output: z.strictObject({ id: z.string() }),
     outputPolicy: { id: "allow" },
     inputPolicy: {},
+    scan: {},
     approval: {},
     target: { system: "orders", handler: () => ({ id: "1" }) },
     timeoutMs: 1_000,

@@ -10,7 +10,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "handlers/cli": ["core"],
   "handlers/grpc": ["core"],
   "handlers/inline": ["core"],
-  proxy: ["core", "approvals", "audit"],
+  proxy: ["core", "approvals", "audit", "redaction"],
   server: ["core", "proxy", "approvals", "audit"],
   stc: ["core", "proxy", "audit", "config.ts", "config-file.ts", "wiring.ts", "main.ts", "dev"],
   dev: ["core", "config.ts"],

@@ -28,7 +28,8 @@ export function readMountPath(path: string, mounted: readonly MountName[]): Moun
     throw fileRefusal("E_SANDBOX_VIOLATION", { message: "A path holds neither NUL nor lone surrogates." });
   }
   if (path.length > PATH_CHARACTERS_MAX) throw fileRefusal("ENAMETOOLONG");
-  return { mount, relative: path.slice(mount.length + 2) };
+  // Slashes in a row are one, also behind the mount's name: nothing below is ever taken from the root of the machine.
+  return { mount, relative: path.slice(mount.length + 2).replace(/^\/+/, "") };
 }
 
 /** The path by which agents know what lies there. */

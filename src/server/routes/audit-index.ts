@@ -16,7 +16,8 @@ export class AuditIndex {
   }
 
   lend(): IndexLookup {
-    this.#lookup ??= new IndexLookup(this.#dir);
+    // A log that was small, or an index that was busy, may be neither by now.
+    if (this.#lookup?.isOpen !== true) this.#lookup = new IndexLookup(this.#dir);
     if (this.#timer === undefined) this.#extend(this.#lookup.extend(), STEPS_MAX);
     return this.#lookup;
   }

@@ -56,6 +56,7 @@ export function standTool(
     output,
     outputPolicy: {},
     inputPolicy: {},
+    scan: {},
     approval: {},
     target: { system: "stand", cli },
     timeoutMs,

@@ -29,6 +29,7 @@ export function labTool(options: ToolOptions): Tool {
     output: options.output ?? z.unknown(),
     outputPolicy: {},
     inputPolicy: {},
+    scan: {},
     approval: {},
     target: {
       system,

@@ -1,0 +1,77 @@
+import { closeSync, fstatSync } from "node:fs";
+import {
+  type CLibrary,
+  EXACT,
+  FOLLOW,
+  loadCLibrary,
+  O_DIRECTORY,
+  O_NOCTTY,
+  O_NONBLOCK,
+  O_PATH,
+  O_RDONLY,
+} from "./c-library.ts";
+
+/** What keeps paths below their directory: the kernel in one call, or a walk that opens one plain name at a time. */
+export type ConfinementKind = "openat2" | "walk";
+
+export interface Confinement {
+  readonly kind: ConfinementKind;
+  readonly library: CLibrary;
+  /** Opens one plain name of a directory, never through a link; a descriptor, or a negative errno. */
+  step(directory: number, name: string, flags: number, mode?: number): number;
+  /** The whole path in one call, links followed within the directory. Undefined where the kernel cannot keep to it. */
+  readonly openBeneath: ((directory: number, path: string) => number) | undefined;
+}
+
+/** Without waiting for a pipe's other end, and without a terminal of ours. */
+export const READING = O_RDONLY | O_NONBLOCK | O_NOCTTY;
+
+const EXDEV = 18;
+
+/**
+ * Chooses once, by trying it: the directory itself must open, and what lies above it must not. An errno of a later call never
+ * changes the choice, since a filter may answer what it likes.
+ *
+ * @returns undefined where neither way works: then there are no file tools
+ */
+export function chooseConfinement(probe: number, only?: ConfinementKind): Confinement | undefined {
+  const library = loadCLibrary();
+  if (library === undefined) return undefined;
+  const candidates = [kernel(library), walking(library)].filter(({ kind }) => only === undefined || kind === only);
+  return candidates.find((candidate) => holds(candidate, probe));
+}
+
+function kernel(library: CLibrary): Confinement {
+  return {
+    kind: "openat2",
+    library,
+    step: (directory, name, flags, mode = 0) => library.openBeneath(directory, name, { flags, mode, resolve: EXACT }),
+    openBeneath: (directory, path) => library.openBeneath(directory, path, { flags: READING, resolve: FOLLOW }),
+  };
+}
+
+function walking(library: CLibrary): Confinement {
+  return {
+    kind: "walk",
+    library,
+    step(directory, name, flags, mode = 0) {
+      const fd = library.openName(directory, name, { flags, mode });
+      // Nothing says "not across a mount" here; another device at least is seen.
+      if (fd < 0 || fstatSync(fd).dev === fstatSync(directory).dev) return fd;
+      closeSync(fd);
+      return -EXDEV;
+    },
+    openBeneath: undefined,
+  };
+}
+
+/** For the walk "..", like any name with a slash, is nothing that it would ever be asked to open; only the kernel can be. */
+function holds({ kind, step, openBeneath }: Confinement, probe: number): boolean {
+  const self = step(probe, ".", O_PATH | O_DIRECTORY);
+  if (self < 0) return false;
+  closeSync(self);
+  if (kind === "walk") return true;
+  const above = openBeneath?.(probe, "..") ?? 0;
+  if (above >= 0) closeSync(above);
+  return above === -EXDEV;
+}

@@ -1,0 +1,75 @@
+import { createHash } from "node:crypto";
+import { readSync } from "node:fs";
+import { setImmediate } from "node:timers/promises";
+import { fileRefusal, thrownRefusal } from "./refusals.ts";
+
+const CHUNK_BYTES = 262_144;
+/** Most files are small: their buffer comes from the pool. */
+const SMALL_BYTES = 16_384;
+
+export interface Reading {
+  /** A file with more is refused. */
+  readonly bytesMax: number;
+  readonly signal: AbortSignal;
+  /** Sees every part of the file in turn; it must not keep it. */
+  readonly onChunk: (chunk: Buffer) => void;
+}
+
+/**
+ * Reads a file from its beginning to its end and hashes it. Other calls have their turn between parts.
+ *
+ * @returns hex SHA-256 of all of it
+ * @throws {Refusal} E_READ_LIMIT
+ */
+export async function readThrough(fd: number, size: number, { bytesMax, signal, onChunk }: Reading): Promise<string> {
+  if (size > bytesMax) throw tooLarge(bytesMax);
+  const hash = createHash("sha256");
+  const chunk = Buffer.allocUnsafe(size < SMALL_BYTES ? SMALL_BYTES : CHUNK_BYTES);
+  let at = 0;
+  for (let read = readAt(fd, chunk, at); read > 0; read = readAt(fd, chunk, at)) {
+    at += read;
+    if (at > bytesMax) throw tooLarge(bytesMax);
+    const part = chunk.subarray(0, read);
+    hash.update(part);
+    onChunk(part);
+    if (read < chunk.byteLength && at >= size) break;
+    await setImmediate();
+    signal.throwIfAborted();
+  }
+  return hash.digest("hex");
+}
+
+/** A whole file in memory. */
+export async function readWhole(
+  fd: number,
+  size: number,
+  limits: Omit<Reading, "onChunk">,
+): Promise<{ readonly sha256: string; readonly bytes: Buffer }> {
+  const parts: Buffer[] = [];
+  const sha256 = await readThrough(fd, size, { ...limits, onChunk: (part) => parts.push(Buffer.from(part)) });
+  return { sha256, bytes: Buffer.concat(parts) };
+}
+
+const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** The text of bytes that are UTF-8 without NUL; anything else is binary. */
+export function textOf(bytes: Uint8Array): string | undefined {
+  if (bytes.includes(0)) return undefined;
+  try {
+    return strict.decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+function readAt(fd: number, chunk: Buffer, position: number): number {
+  try {
+    return readSync(fd, chunk, 0, chunk.byteLength, position);
+  } catch (error) {
+    throw thrownRefusal(error, "read");
+  }
+}
+
+function tooLarge(bytesMax: number): ReturnType<typeof fileRefusal> {
+  return fileRefusal("E_READ_LIMIT", { details: { fileBytesMax: bytesMax } });
+}

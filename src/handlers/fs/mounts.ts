@@ -1,0 +1,128 @@
+import { closeSync, constants, openSync, statSync } from "node:fs";
+import { O_DIRECTORY, O_PATH } from "./c-library.ts";
+import { type Confinement, type ConfinementKind, chooseConfinement, READING } from "./confinement.ts";
+import { type Identity, identify, idOf } from "./identity.ts";
+import { MOUNT_NAMES, type MountName, readMountPath } from "./mount-path.ts";
+import { ELOOP, ENOENT, errnoRefusal, fileRefusal, notRegular } from "./refusals.ts";
+import { type Walked, walk } from "./walk.ts";
+
+export interface Mount {
+  readonly name: MountName;
+  /** Held from start to end: what is renamed to the directory's name later is not the mount. */
+  readonly fd: number;
+  readonly id: string;
+  readonly writable: boolean;
+}
+
+export interface Mounts {
+  readonly confinement: Confinement;
+  readonly names: readonly MountName[];
+  readonly byName: ReadonlyMap<MountName, Mount>;
+  /** `device:inode` of the service's own files and directories, wherever a path meets them. */
+  readonly protectedIds: ReadonlySet<string>;
+  close(): void;
+}
+
+export interface MountOptions {
+  /** Real, absolute directories. */
+  readonly directories: ReadonlyMap<MountName, string>;
+  /** Real, absolute files and directories that no path may reach through any mount; those that do not exist are left out. */
+  readonly protectedPaths: readonly string[];
+  /** For tests: this way of confinement or none. */
+  readonly confinement?: ConfinementKind;
+}
+
+/** @returns undefined where nothing can keep paths inside a directory */
+export function openMounts({ directories, protectedPaths, confinement: only }: MountOptions): Mounts | undefined {
+  const mounts: Mount[] = [];
+  const close = (): void => mounts.splice(0).forEach(({ fd }) => closeSync(fd));
+  try {
+    for (const name of MOUNT_NAMES) {
+      const directory = directories.get(name);
+      if (directory === undefined) continue;
+      const fd = openSync(directory, O_PATH | O_DIRECTORY | constants.O_RDONLY);
+      mounts.push({ name, fd, id: identify(fd).id, writable: name !== "pkg" });
+    }
+  } catch (error) {
+    close();
+    throw error;
+  }
+  const confinements = mounts.map(({ fd }) => chooseConfinement(fd, only));
+  // The way that works for all of them: where one needs the walk, all take it.
+  const confinement = confinements.find((one) => one?.kind === "walk") ?? confinements[0];
+  if (confinement === undefined || confinements.includes(undefined)) {
+    close();
+    return undefined;
+  }
+  const byName = new Map(mounts.map((mount) => [mount.name, mount]));
+  return { confinement, names: [...byName.keys()], byName, protectedIds: idsOf(protectedPaths), close };
+}
+
+function idsOf(paths: readonly string[]): ReadonlySet<string> {
+  const found = paths.map((path) => statSync(path, { bigint: true, throwIfNoEntry: false }));
+  return new Set(found.flatMap((stat) => (stat === undefined ? [] : [idOf(stat)])));
+}
+
+/** A path of an agent, with the mount that it names. */
+export interface Aimed {
+  readonly mount: Mount;
+  readonly relative: string;
+}
+
+/** @throws {Refusal} E_SANDBOX_VIOLATION for a path that names no mount */
+export function aim({ names, byName }: Mounts, path: string): Aimed {
+  const { mount: name, relative } = readMountPath(path, names);
+  const mount = byName.get(name);
+  if (mount === undefined) throw fileRefusal("E_SANDBOX_VIOLATION");
+  return { mount, relative };
+}
+
+export interface Opened {
+  readonly fd: number;
+  readonly identity: Identity;
+}
+
+/**
+ * Opens a file or directory for reading; whoever called closes it. Between the check and the opening there is nothing: the
+ * kernel, or a walk over held descriptors, opens what it checked.
+ *
+ * @throws {Refusal} ENOENT, E_SANDBOX_VIOLATION …
+ */
+export function openForReading(mounts: Mounts, { mount, relative }: Aimed): Opened {
+  const { openBeneath } = mounts.confinement;
+  const fd =
+    openBeneath === undefined ? openByWalk(mounts, { mount, relative }) : openBeneath(mount.fd, relative || ".");
+  if (fd < 0) throw errnoRefusal(fd, "open");
+  try {
+    const identity = identify(fd);
+    if (mounts.protectedIds.has(identity.id)) throw fileRefusal("E_SANDBOX_VIOLATION");
+    if (identity.kind !== "file" && identity.kind !== "directory") throw notRegular();
+    return { fd, identity };
+  } catch (error) {
+    closeSync(fd);
+    throw error;
+  }
+}
+
+/** How often a name may be exchanged for a link between the look and the opening before that counts as an attack. */
+const TRIES_MAX = 4;
+
+function openByWalk(mounts: Mounts, aimed: Aimed): number {
+  const { step } = mounts.confinement;
+  let fd = -ELOOP;
+  for (let tries = 0; tries < TRIES_MAX && fd === -ELOOP; tries += 1) {
+    const walked = walkTo(mounts, aimed);
+    try {
+      const here = walked.directories.at(-1)?.fd ?? -1;
+      if (walked.name === undefined) fd = step(here, ".", READING | O_DIRECTORY);
+      else fd = walked.found === undefined ? -ENOENT : step(here, walked.name, READING);
+    } finally {
+      walked.close();
+    }
+  }
+  return fd;
+}
+
+export function walkTo({ confinement }: Mounts, { mount, relative }: Aimed): Walked {
+  return walk(confinement, mount, relative);
+}

@@ -1,0 +1,116 @@
+import { closeSync } from "node:fs";
+import { Refusal } from "../../core/errors.ts";
+import { O_NOFOLLOW, O_PATH } from "./c-library.ts";
+import type { Identity } from "./identity.ts";
+import { mountPath } from "./mount-path.ts";
+import { aim, type Mount, type Mounts, walkTo } from "./mounts.ts";
+import { fileRefusal, notRegular } from "./refusals.ts";
+import { foldName, isGitInternal } from "./protected-names.ts";
+import type { Walked } from "./walk.ts";
+
+const WORKFLOW = "workflow.md";
+
+/** Where a write would land: a held directory and one plain name in it. */
+export interface Place {
+  readonly mount: Mount;
+  /** Held until `close`. When `missing` is not empty: the last one that exists. */
+  readonly directory: number;
+  readonly directoryId: string;
+  readonly name: string;
+  /** Directories that would have to be made between the two. */
+  readonly missing: readonly string[];
+  /** The file that has the name now. */
+  readonly found: Identity | undefined;
+  /** By real names: no link, no dots. */
+  readonly path: string;
+  /** Whether this is the workflow of `@state`, by whatever path it was reached. */
+  readonly isWorkflow: boolean;
+  close(): void;
+}
+
+/**
+ * Follows a path to where a write would land, and says whether it may.
+ *
+ * @throws {Refusal} E_SANDBOX_VIOLATION for a read-only mount, another mount's directory, Git's own files, files of the service,
+ * hard links and what is no regular file; EISDIR
+ */
+export function locate(mounts: Mounts, path: string): Place {
+  const aimed = aim(mounts, path);
+  const { mount } = aimed;
+  if (!mount.writable) throw forbidden(`@${mount.name} is read-only.`);
+  const walked = walkTo(mounts, aimed);
+  try {
+    const { directories, name, found, missing } = walked;
+    const last = directories.at(-1);
+    if (name === undefined || last === undefined) throw fileRefusal("EISDIR");
+    const names = [...directories.slice(1).map((directory) => directory.name), ...missing, name];
+    checkNames(names);
+    checkDirectories(mounts, mount, walked);
+    checkFile(mounts, found);
+    return {
+      ...{ mount, directory: last.fd, directoryId: last.id, name, missing, found },
+      path: mountPath(mount.name, names),
+      isWorkflow: mount.name === "state" && isWorkflow(mounts, mount, walked),
+      close: walked.close,
+    };
+  } catch (error) {
+    walked.close();
+    throw error;
+  }
+}
+
+function checkNames(names: readonly string[]): void {
+  if (names.some(isGitInternal)) throw forbidden("Git's own files are not to be written.");
+}
+
+function checkDirectories(mounts: Mounts, mount: Mount, { directories }: Walked): void {
+  const others = new Set([...mounts.byName.values()].map(({ id }) => id).filter((id) => id !== mount.id));
+  for (const { id, fd } of directories) {
+    if (others.has(id)) throw forbidden("The path leads into another mount. Name the file by that mount.");
+    if (mounts.protectedIds.has(id)) throw forbidden("The service's own files are not to be reached.");
+    if (isGitDirectory(mounts, fd)) throw forbidden("Git's own files are not to be written.");
+  }
+}
+
+/** By what Git itself knows a repository by: a link or a pointer may give it any name. */
+function isGitDirectory({ confinement }: Mounts, directory: number): boolean {
+  return ["objects", "refs", "HEAD"].every((name) => {
+    const fd = confinement.step(directory, name, O_PATH | O_NOFOLLOW);
+    if (fd >= 0) closeSync(fd);
+    return fd >= 0;
+  });
+}
+
+function checkFile(mounts: Mounts, found: Identity | undefined): void {
+  if (found === undefined) return;
+  if (found.kind !== "file") throw notRegular();
+  if (mounts.protectedIds.has(found.id)) throw forbidden("The service's own files are not to be reached.");
+  // Its other name may lie anywhere; a change would have to part the two, and whoever shares them would not notice.
+  if (found.links > 1) throw forbidden("The file has several names (hard links) and is not to be written.");
+}
+
+function isWorkflow(mounts: Mounts, state: Mount, { directories, name = "", found, missing }: Walked): boolean {
+  const directory = directories.at(-1)?.id;
+  if (missing.length === 0 && directory === state.id && foldName(name) === WORKFLOW) return true;
+  const workflow = endOfWorkflow(mounts, state);
+  if (workflow === undefined) return false;
+  if (workflow.found !== undefined || found !== undefined) return workflow.found?.id === found?.id;
+  return workflow.directory === directory && workflow.names === [...missing, name].join("/");
+}
+
+/** Where `@state/workflow.md` leads; undefined when it is a link out of the mount, through which nothing can be written. */
+function endOfWorkflow(mounts: Mounts, state: Mount) {
+  try {
+    const walked = walkTo(mounts, { mount: state, relative: WORKFLOW });
+    const directory = walked.directories.at(-1)?.id;
+    walked.close();
+    return { directory, found: walked.found, names: [...walked.missing, walked.name].join("/") };
+  } catch (error) {
+    if (error instanceof Refusal) return undefined;
+    throw error;
+  }
+}
+
+function forbidden(message: string): Refusal {
+  return fileRefusal("E_SANDBOX_VIOLATION", { message });
+}

@@ -1,0 +1,136 @@
+import { closeSync } from "node:fs";
+import { O_NOFOLLOW, O_PATH } from "./c-library.ts";
+import type { Confinement } from "./confinement.ts";
+import { type Identity, identify } from "./identity.ts";
+import { ENOENT, errnoRefusal, fileRefusal } from "./refusals.ts";
+
+const LINKS_MAX = 40;
+/** Directories within directories; each is a descriptor while the walk lasts. */
+const DEPTH_MAX = 200;
+/** Names that may be looked at, those in links included. */
+const NAMES_MAX = 8_192;
+
+/** A directory on the way, by its own name: no link, no dots. */
+interface Visited {
+  readonly fd: number;
+  readonly name: string;
+  readonly id: string;
+}
+
+/** Where a path leads, by real names and held descriptors. */
+export interface Walked {
+  /** From the mount's own directory to the last one that the path enters. */
+  readonly directories: readonly Visited[];
+  /** The name in the last directory; undefined when the path leads to that directory itself. */
+  readonly name: string | undefined;
+  /** What has that name, links followed; undefined when nothing has. */
+  readonly found: Identity | undefined;
+  /** Names that would have to come between the last directory and `name`, and do not exist. */
+  readonly missing: readonly string[];
+  /** Lets the descriptors go; the mount's own stays. */
+  close(): void;
+}
+
+/**
+ * Follows a path one name at a time from a directory that is held open. A link is followed by reading it and going on from where
+ * it lies, `..` goes back to the descriptor that was held, and neither gets above the start.
+ *
+ * @throws {Refusal} ENOTDIR, E_SANDBOX_VIOLATION …
+ */
+export function walk(confinement: Confinement, root: Omit<Visited, "name">, path: string): Walked {
+  const walker = new Walker(confinement, root, path);
+  try {
+    return walker.follow();
+  } catch (error) {
+    walker.close();
+    throw error;
+  }
+}
+
+class Walker {
+  readonly #confinement: Confinement;
+  readonly #directories: Visited[];
+  /** Names still to go, the next one last. */
+  readonly #pending: string[];
+  #links = 0;
+  #names = 0;
+
+  constructor(confinement: Confinement, root: Omit<Visited, "name">, path: string) {
+    this.#confinement = confinement;
+    this.#directories = [{ ...root, name: "" }];
+    this.#pending = path.split("/").reverse();
+  }
+
+  follow(): Walked {
+    for (let name = this.#pending.pop(); name !== undefined; name = this.#pending.pop()) {
+      this.#names += 1;
+      if (this.#names > NAMES_MAX) throw fileRefusal("ENAMETOOLONG");
+      if (name === "" || name === ".") continue;
+      if (name === "..") this.#leave();
+      else {
+        const end = this.#enter(name);
+        if (end !== undefined) return end;
+      }
+    }
+    return this.#ending({ name: undefined, found: undefined, missing: [] });
+  }
+
+  close(): void {
+    for (const { fd } of this.#directories.splice(1)) closeSync(fd);
+  }
+
+  #leave(): void {
+    const left = this.#directories.length > 1 ? this.#directories.pop() : undefined;
+    if (left === undefined) throw fileRefusal("E_SANDBOX_VIOLATION");
+    closeSync(left.fd);
+  }
+
+  /** Takes one name; answers when the path ends with it. */
+  #enter(name: string): Walked | undefined {
+    const here = this.#directories.at(-1)?.fd ?? -1;
+    const fd = this.#confinement.step(here, name, O_PATH | O_NOFOLLOW);
+    if (fd === -ENOENT) return this.#missing(name);
+    if (fd < 0) throw errnoRefusal(fd, "walk");
+    let held = false;
+    try {
+      const found = identify(fd);
+      if (found.kind === "link") this.#followLink(fd);
+      else if (found.kind === "directory") {
+        if (this.#directories.length > DEPTH_MAX) throw fileRefusal("ENAMETOOLONG");
+        this.#directories.push({ fd, name, id: found.id });
+        held = true;
+      } else {
+        if (this.#pending.length > 0) throw fileRefusal("ENOTDIR");
+        return this.#ending({ name, found, missing: [] });
+      }
+      return undefined;
+    } finally {
+      if (!held) closeSync(fd);
+    }
+  }
+
+  #followLink(fd: number): void {
+    this.#links += 1;
+    const target = this.#confinement.library.readLink(fd);
+    if (typeof target === "number") throw errnoRefusal(target, "readlink");
+    const text = target.toString("utf8");
+    const isText = Buffer.from(text).equals(target);
+    if (this.#links > LINKS_MAX || text === "" || text.startsWith("/") || !isText) {
+      throw fileRefusal("E_SANDBOX_VIOLATION", { message: "The path leads out of its mount." });
+    }
+    this.#pending.push(...text.split("/").reverse());
+  }
+
+  /** Nothing has this name: what comes after it can only be new. */
+  #missing(name: string): Walked {
+    const rest = this.#pending.reverse();
+    const names = [name, ...rest.filter((part) => part !== "" && part !== ".")];
+    const last = rest.at(-1);
+    if (names.includes("..") || last === "" || last === ".") throw fileRefusal("ENOENT");
+    return this.#ending({ name: names.pop(), found: undefined, missing: names });
+  }
+
+  #ending(end: Pick<Walked, "name" | "found" | "missing">): Walked {
+    return { ...end, directories: this.#directories, close: () => this.close() };
+  }
+}

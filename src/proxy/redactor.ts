@@ -1,0 +1,70 @@
+import { Refusal } from "../core/errors.ts";
+import type { CompiledScan } from "../core/scan-policy.ts";
+import type { Json } from "../core/types.ts";
+import { type Redacted, redact, TooLarge } from "../redaction/redact.ts";
+import { filterSecrets } from "../redaction/secrets-filter.ts";
+
+const FILTERED_FIELDS_MAX = 1_000;
+
+export interface Looked {
+  readonly value: Json;
+  /** Sorted, with the paths in which something was hidden. */
+  readonly filteredFields: readonly string[];
+  /** How often each rule hid something; undefined when none did. */
+  readonly redactions: Readonly<Record<string, number>> | undefined;
+}
+
+/**
+ * The second net: what a policy lets out is looked through for what nobody meant to let out. Characters that a reader cannot
+ * see are taken out of it as well.
+ *
+ * @throws {Refusal} OUTPUT_TOO_LARGE: what cannot be looked through whole does not leave in part
+ */
+export function lookThrough(value: Json, scan: CompiledScan, filteredFields: readonly string[]): Looked {
+  const { value: safe, findings } = redacted(value, scan);
+  if (findings.length === 0) return { value: safe, filteredFields, redactions: undefined };
+  const paths = [...new Set([...filteredFields, ...findings.map(({ path }) => path)])].sort();
+  return { value: safe, filteredFields: paths.slice(0, FILTERED_FIELDS_MAX), redactions: countByRule(findings) };
+}
+
+function redacted(value: Json, level: CompiledScan): Redacted {
+  try {
+    return redact(value, { level, clean: true });
+  } catch (error) {
+    if (!(error instanceof TooLarge)) throw error;
+    throw new Refusal("OUTPUT_TOO_LARGE", "The target's answer is too large to be looked through. Ask for less.", {
+      cause: error,
+    });
+  }
+}
+
+function countByRule(findings: Redacted["findings"]): Readonly<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  for (const { rule } of findings) counts[rule] = (counts[rule] ?? 0) + 1;
+  return counts;
+}
+
+export interface SafeInput {
+  readonly input: unknown;
+  /** Where the agent sent a secret. */
+  readonly secrets: readonly string[] | undefined;
+}
+
+const SECRETS_SHOWN_MAX = 32;
+
+/** Arguments as the audit may hold them: without secrets, whatever the tool's input policy says. */
+export function withoutSecrets(input: unknown): SafeInput {
+  if (input === undefined) return { input, secrets: undefined };
+  try {
+    const { value, findings } = redact(input as Json, { level: "secrets" });
+    if (findings.length === 0) return { input, secrets: undefined };
+    return { input: value, secrets: [...new Set(findings.map(({ path }) => path))].slice(0, SECRETS_SHOWN_MAX) };
+  } catch (error) {
+    if (!(error instanceof TooLarge)) throw error;
+    return { input: {}, secrets: undefined };
+  }
+}
+
+export function textWithoutSecrets(text: string | undefined): string | undefined {
+  return text === undefined ? undefined : filterSecrets(text).text;
+}
