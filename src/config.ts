@@ -44,9 +44,8 @@ const audit = z.strictObject({
   enabled: z.never("cannot be set: the audit is always on (no receipt, no reply)").optional(),
   durability: z.enum(["fdatasync", "write"]).default("fdatasync"),
   queueEntriesMax: count(4_096, 1_000_000),
-  /** With a key, `argsHash` is an HMAC: short values cannot be guessed from it. */
+  /** With the first, `argsHash` is an HMAC and gives no short value away; the second, Ed25519 in PEM (PKCS8), signs the checkpoints. */
   hashKeyFile: text.optional(),
-  /** PEM (PKCS8) of an Ed25519 private key that signs the checkpoints. */
   checkpointKeyFile: text.optional(),
   /** With less than this free no call is taken; never more than a sixteenth of the disk. */
   diskReserveBytes: count(67_108_864, 1_099_511_627_776),

@@ -1,3 +1,4 @@
+import { canonical } from "../core/digest.ts";
 import type { Category } from "../core/types.ts";
 
 /** A call that an embedder's own callback is asked about. */
@@ -33,6 +34,7 @@ export type CallbackAnswer =
   | { readonly approved: false; readonly reason?: string | undefined; readonly cause?: unknown };
 
 const REASON_CHARACTERS_MAX = 500;
+const PARAMS_LIMITS = { depthMax: 256, nodesMax: 1_000_000, bytesMax: 67_108_864 } as const;
 
 /**
  * Asks, until the time is over. Only `true` and `{ approved: true }` are a yes: a throw, silence, and whatever else comes back
@@ -43,17 +45,23 @@ export async function askCallback(
   use: Omit<ToolUse, "signal">,
   { timeoutMs, signal }: { readonly timeoutMs: number; readonly signal: AbortSignal },
 ): Promise<CallbackAnswer> {
-  const over = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
+  const over = new AbortController();
   const { promise, reject } = Promise.withResolvers<never>();
-  const giveUp = (): void => reject(over.reason);
-  over.addEventListener("abort", giveUp, { once: true });
-  if (over.aborted) giveUp();
+  const giveUp = (reason: unknown): void => {
+    reject(reason);
+    over.abort(reason);
+  };
+  const onAbort = (): void => giveUp(signal.reason);
+  const timer = setTimeout(() => giveUp(new DOMException("nobody answered in time", "TimeoutError")), timeoutMs);
+  signal.addEventListener("abort", onAbort, { once: true });
+  if (signal.aborted) onAbort();
   try {
-    return read(await Promise.race([ask(callback, { ...use, signal: over }), promise]));
+    return read(await Promise.race([ask(callback, { ...use, signal: over.signal }), promise]));
   } catch (cause) {
     return { approved: false, cause };
   } finally {
-    over.removeEventListener("abort", giveUp);
+    clearTimeout(timer);
+    signal.removeEventListener("abort", onAbort);
   }
 }
 
@@ -70,5 +78,10 @@ function read(answer: unknown): CallbackAnswer {
   if (approved !== true) return { approved: false, reason };
   if (params === undefined) return { approved: true };
   const isObject = typeof params === "object" && params !== null && !Array.isArray(params);
-  return isObject ? { approved: true, params: params as Record<string, unknown> } : { approved: false };
+  return isObject ? { approved: true, params: copyOf(params) } : { approved: false };
+}
+
+/** Whoever answered may go on changing what they gave. @throws {NotJsonError} */
+function copyOf(params: object): Readonly<Record<string, unknown>> {
+  return JSON.parse(canonical(params, PARAMS_LIMITS).text) as Record<string, unknown>;
 }

@@ -1,5 +1,6 @@
+import { isAmongAskers } from "./askers.ts";
 import type { Tx } from "./database.ts";
-import { createGrant } from "./grants.ts";
+import { createGrant, revokeGrantsFrom } from "./grants.ts";
 import { sessionIsOver } from "./session-rows.ts";
 import { SECOND_MS, type Store } from "./store.ts";
 import { identity, moved, settledView } from "./transitions.ts";
@@ -28,18 +29,13 @@ async function decide(tx: Tx, decision: Decision, store: Store): Promise<Decided
 }
 
 async function objectionTo(tx: Tx, decision: Decision, approval: Approval): Promise<Decided | undefined> {
-  if (isOwn(decision.by, approval.requester)) return { outcome: "own_question" };
+  if (isAmongAskers(approval.requester, [decision.by.subject])) return { outcome: "own_question" };
   if (approval.state !== "pending") return { outcome: "not_pending", approval };
   if (decision.viewDigest !== undefined && decision.viewDigest !== approval.viewDigest)
     return { outcome: "stale_view" };
   if (decision.decision === "deny") return undefined;
   const offered = await offeredNow(tx, approval);
   return offered.includes(decision.scope ?? "once") ? undefined : { outcome: "scope_not_offered", offered };
-}
-
-/** Whatever the issuer: one person may have accounts at two. */
-function isOwn({ subject }: Decider, requester: Requester): boolean {
-  return subject === requester.subject || requester.actors.includes(subject);
 }
 
 /** The session may have ended since the question was asked. */
@@ -91,14 +87,17 @@ async function cancel(tx: Tx, id: string, by: Pick<Requester, "issuer" | "subjec
   return moved(tx, rows, { event: "approval.cancelled", journal: "approval.cancelled" });
 }
 
+/** With what it is remembered for: a yes that is taken back lets nothing through any more. */
 async function revoke(tx: Tx, id: string, by: Decider): Promise<Approval | undefined> {
   const rows = await tx.sql`
     UPDATE approvals SET state = 'revoked', version = version + 1, ended_at = ${tx.now}
     WHERE id = ${id} AND state = 'approved' AND execute_by > ${tx.now}
     RETURNING *`;
-  return moved(tx, rows, {
+  const revoked = moved(tx, rows, {
     event: "approval.revoked",
     journal: "approval.revoked",
     more: { decider: identity(by) },
   });
+  if (revoked !== undefined) await revokeGrantsFrom(tx, id, by);
+  return revoked;
 }

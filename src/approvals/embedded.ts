@@ -20,7 +20,7 @@ export class DeniedError extends Error {
 
 export interface ApprovalManagerOptions {
   /** Told of each question that `onToolApprove` asks; answer it with `resolve` or `reject`. */
-  readonly onRequest?: (request: ApprovalRequest, use: ToolUse) => void;
+  readonly onRequest?: (request: ApprovalRequest, use: ToolUse) => void | Promise<void>;
 }
 
 const PENDING_MAX = 1_000;
@@ -89,8 +89,9 @@ export class ApprovalManager {
     };
     const answer = this.request(request, { signal: use.signal });
     try {
-      this.#options.onRequest?.(request, use);
-      await answer;
+      // It may go on after its question was answered; that it fails counts only before.
+      const told = this.#tell(request, use);
+      await Promise.race([answer, told.then(() => answer)]);
       return true;
     } catch (error) {
       this.reject(request.approvalId, "the question could not be asked");
@@ -98,6 +99,10 @@ export class ApprovalManager {
       return { approved: false, ...(error instanceof DeniedError && { denyReason: error.message }) };
     }
   };
+
+  async #tell(request: ApprovalRequest, use: ToolUse): Promise<void> {
+    await this.#options.onRequest?.(request, use);
+  }
 
   /** An answer counts once. */
   #take(approvalId: string): Waiter | undefined {

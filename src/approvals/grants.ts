@@ -58,6 +58,15 @@ export async function revokeGrantsOf(tx: Tx, owner: Owner & { readonly id: strin
   noteRevoked(tx, revoked, by);
 }
 
+/** Those that one approval gave. */
+export async function revokeGrantsFrom(tx: Tx, approvalId: string, by: Decider): Promise<void> {
+  const revoked = await tx.sql`
+    UPDATE approval_grants SET revoked_at = ${tx.now}
+    WHERE approval_id = ${approvalId} AND revoked_at IS NULL AND expires_at > ${tx.now}
+    RETURNING *`;
+  noteRevoked(tx, revoked, by);
+}
+
 async function find({ sql, now }: View, requester: Requester, grantKey: string): Promise<Grant | undefined> {
   const [row] = await sql`
     SELECT * FROM approval_grants AS held

@@ -1,4 +1,4 @@
-import { canonicalJson, sha256Hex } from "../core/digest.ts";
+import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
 import type { ExecutionPlan, Json, Tool } from "../core/types.ts";
 import { visible } from "../core/visible.ts";
 import type { Requester, Risk } from "./types.ts";
@@ -8,7 +8,11 @@ const REASON_CHARACTERS_MAX = 500;
 const TEXT_CHARACTERS_MAX = 16_384;
 const SHOWN_OF_LONG_TEXT = 4_096;
 const DEPTH_MAX = 64;
-const VIEW_LIMITS = { depthMax: DEPTH_MAX + 4, nodesMax: 200_000, bytesMax: 16_777_216 } as const;
+/** More than this nobody reads; `ask` takes no more. */
+const VIEW_LIMITS = { depthMax: DEPTH_MAX + 4, nodesMax: 200_000, bytesMax: 1_048_576 } as const;
+/** A longer value is no secret for its name alone: those of its shapes are found in it all the same. */
+const NAMED_SECRET_CHARACTERS_MAX = 4_096;
+const REDACTED = "[REDACTED]";
 
 export interface ViewFacts {
   readonly tool: Tool;
@@ -39,15 +43,32 @@ const NAMED = { argv: "command", cwd: "workingDir", environment: "environment", 
 
 /**
  * What a decider is shown: made from the plan that will run, not from what anybody says about it. Every text is free of secrets
- * and of characters that a person cannot see.
+ * and of characters that a person cannot see. Undefined: there is more in it than a person can be shown.
  */
-export function renderView(facts: ViewFacts): RenderedView {
-  const { tool, plan, requester, reason, planDigest } = facts;
-  const show = (value: unknown): Json => shown(value, facts.filterSecrets, 0);
+export function renderView(facts: ViewFacts): RenderedView | undefined {
+  const { tool, planDigest, risk } = facts;
+  const view = viewOf(facts);
+  try {
+    const viewDigest = sha256Hex(canonicalJson({ t: "stc/view/v1", planDigest, view }, VIEW_LIMITS));
+    const summary = `${tool.name} on ${tool.target.system} (${tool.classification}, ${risk} risk)`;
+    return { view, viewDigest, summary };
+  } catch (error) {
+    if (error instanceof NotJsonError && error.reason === "size") return undefined;
+    throw error;
+  }
+}
+
+function viewOf({ filterSecrets, ...facts }: ViewFacts): Json {
+  const { tool, plan, requester, reason, input } = facts;
+  const show = (value: unknown): Json => shown(value, { filterSecrets, depth: 0 });
   const { argv, command, ...rest } = plan;
-  const own = Object.entries(rest).filter(([key]) => key !== "kind" && Object.hasOwn(NAMED, key));
-  const target = Object.entries(rest).filter(([key]) => key !== "kind" && !Object.hasOwn(NAMED, key));
-  const view: Json = {
+  // A function's plan is its arguments, which are shown once.
+  const members = Object.entries(rest).filter(
+    ([key]) => key !== "kind" && !(plan.kind === "inline" && key === "input"),
+  );
+  const own = members.filter(([key]) => Object.hasOwn(NAMED, key));
+  const target = members.filter(([key]) => !Object.hasOwn(NAMED, key));
+  return {
     tool: tool.name,
     description: show(tool.description),
     ...(tool.approval.message !== undefined && { toolMessage: show(tool.approval.message) }),
@@ -57,40 +78,62 @@ export function renderView(facts: ViewFacts): RenderedView {
     rules: show(facts.rules),
     notes: show(facts.notes),
     target: { system: tool.target.system, kind: plan.kind, ...(show(Object.fromEntries(target)) as object) },
-    ...(Array.isArray(argv) && { command: show([command, ...argv]) }),
+    ...(Array.isArray(argv) && { command: shownCommand([command, ...argv], filterSecrets) }),
     ...Object.fromEntries(own.map(([key, value]) => [NAMED[key as keyof typeof NAMED], show(value)])),
-    arguments: show(facts.input),
+    arguments: show(input),
     requester: {
       issuer: show(requester.issuer),
       subject: show(requester.subject),
       actors: show(requester.actors),
       ...(requester.session !== undefined && { session: show(requester.session) }),
     },
-    ...(reason !== undefined && { reason: { untrusted: true, text: show(reason.slice(0, REASON_CHARACTERS_MAX)) } }),
+    ...(reason !== undefined && {
+      reason: { untrusted: true, text: show(filterSecrets(reason).slice(0, REASON_CHARACTERS_MAX)) },
+    }),
     confinement: tool.category === "command" ? "none" : "not applicable",
-  };
-  const viewDigest = sha256Hex(canonicalJson({ t: "stc/view/v1", planDigest, view }, VIEW_LIMITS));
-  return {
-    view,
-    viewDigest,
-    summary: `${tool.name} on ${tool.target.system} (${tool.classification}, ${facts.risk} risk)`,
   };
 }
 
-/** Plans and arguments are JSON by now; whatever is not would have been refused before. */
-function shown(value: unknown, filterSecrets: ViewFacts["filterSecrets"], depth: number): Json {
-  if (typeof value === "string") return shownText(value, filterSecrets);
+interface Showing extends Pick<ViewFacts, "filterSecrets"> {
+  readonly depth: number;
+  /** Of the member that the value stands in. */
+  readonly name?: string | undefined;
+}
+
+/** Plans are JSON by now; a schema may have made something else of the arguments. */
+function shown(value: unknown, showing: Showing): Json {
+  if (typeof value === "string") return shownText(value, showing);
   if (value === null || typeof value === "boolean" || typeof value === "number") return value;
-  if (typeof value !== "object" || depth > DEPTH_MAX) return "(not shown)";
-  if (Array.isArray(value)) return value.map((item) => shown(item, filterSecrets, depth + 1));
-  return Object.fromEntries(
-    Object.entries(value).map(([key, inner]) => [visible(filterSecrets(key)), shown(inner, filterSecrets, depth + 1)]),
-  );
+  if (typeof value === "bigint") return value.toString();
+  if (typeof value !== "object" || showing.depth > DEPTH_MAX) return "(not shown)";
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? "(no date)" : value.toISOString();
+  if (value instanceof Map || value instanceof Set) return shown([...value], showing);
+  const inside = { ...showing, depth: showing.depth + 1 };
+  if (Array.isArray(value)) return value.map((item) => shown(item, inside));
+  const members = new Map<string, Json>();
+  for (const [key, inner] of Object.entries(value)) {
+    if (inner === undefined) continue;
+    let label = visible(showing.filterSecrets(key));
+    // Two keys that are secrets read alike: neither may hide the other's value.
+    if (members.has(label)) label = `${label} (member ${members.size + 1})`;
+    while (members.has(label)) label += "'";
+    members.set(label, shown(inner, { ...inside, name: key }));
+  }
+  return Object.fromEntries(members);
+}
+
+/** Each word by itself; what follows an option is its value. */
+function shownCommand(words: readonly unknown[], filterSecrets: ViewFacts["filterSecrets"]): Json {
+  return words.map((word, index) => {
+    const before = words[index - 1];
+    const name = typeof before === "string" && before.startsWith("-") ? before.replace(/^--?/, "") : undefined;
+    return shown(word, { filterSecrets, depth: 0, name });
+  });
 }
 
 /** Nothing is left out in silence. */
-function shownText(text: string, filterSecrets: ViewFacts["filterSecrets"]): Json {
-  const filtered = filterSecrets(text);
+function shownText(text: string, showing: Showing): Json {
+  const filtered = withoutSecrets(text, showing);
   if (filtered.length <= TEXT_CHARACTERS_MAX) return visible(filtered);
   return {
     shortened: true,
@@ -99,4 +142,12 @@ function shownText(text: string, filterSecrets: ViewFacts["filterSecrets"]): Jso
     begins: visible(filtered.slice(0, SHOWN_OF_LONG_TEXT)),
     ends: visible(filtered.slice(-SHOWN_OF_LONG_TEXT)),
   };
+}
+
+/** What a secret's name stands beside is one, though it has no shape of its own. */
+function withoutSecrets(text: string, { filterSecrets, name }: Showing): string {
+  const filtered = filterSecrets(text);
+  if (name === undefined || filtered !== text || text.length > NAMED_SECRET_CHARACTERS_MAX) return filtered;
+  const line = JSON.stringify({ [name]: text });
+  return filterSecrets(line) === line || filterSecrets(name) !== name ? text : REDACTED;
 }

@@ -1,5 +1,5 @@
 import fs from "node:fs";
-import { readLink, type StreamName } from "./chain.ts";
+import { readLink } from "./chain.ts";
 import { ChainWalk } from "./chain-walk.ts";
 import type { LinePlace } from "./damage.ts";
 import { type DayFile, type LineVisit, visitLines } from "./line-files.ts";
@@ -14,6 +14,13 @@ export interface Start {
   readonly walk: ChainWalk;
 }
 
+interface StartQuery {
+  /** A walk over all that there is. */
+  readonly fromBegin: () => ChainWalk;
+  readonly saved: SavedStream | undefined;
+  readonly bytesMin: number;
+}
+
 /** Whether the newest line has a link, so that there is a chain to go on with. */
 export function endsChained(files: readonly DayFile[]): boolean {
   const newest = files.findLast(({ size }) => size > 0);
@@ -22,21 +29,18 @@ export function endsChained(files: readonly DayFile[]): boolean {
 }
 
 /** From the saved place on, or from farther back when less than `bytesMin` stand behind it; without one, from the begin. */
-export function startOf(
-  files: readonly DayFile[],
-  { stream, saved, bytesMin }: { stream: StreamName; saved: SavedStream | undefined; bytesMin: number },
-): Start {
+export function startOf(files: readonly DayFile[], { fromBegin, saved, bytesMin }: StartQuery): Start {
   const index = files.findIndex(({ day, size }) => day === saved?.day && size >= (saved?.size ?? 0));
   if (saved === undefined || saved.head.seq === 0 || index === -1) {
-    return { index: 0, offset: 0, walk: ChainWalk.fromBegin(stream) };
+    return { index: 0, offset: 0, walk: fromBegin() };
   }
   const back = stepBack(files, bytesMin);
   if (back.index > index || (back.index === index && back.offset >= saved.size)) {
     const { seq, prev, tree, logId } = saved.head;
     return { index, offset: saved.size, walk: ChainWalk.fromWithin({ seq, prev }, tree.copy(), logId) };
   }
-  const isBegin = back.index === 0 && back.offset === 0 && !beginsLater(files);
-  return { ...back, walk: isBegin ? ChainWalk.fromBegin(stream) : ChainWalk.fromWithin() };
+  const isBegin = back.index === 0 && back.offset === 0;
+  return { ...back, walk: isBegin ? fromBegin() : ChainWalk.fromWithin() };
 }
 
 /** The begin of the first line that stands at most `bytes` before the end of the last file. */
@@ -59,16 +63,6 @@ function nextLine(path: string, offset: number): number {
     return false;
   });
   return next;
-}
-
-/** The log's first files were taken away, as whole files: what is left begins with a sound later line. */
-function beginsLater(files: readonly DayFile[]): boolean {
-  let isLater = false;
-  visitLines(files[0]?.path ?? "", 0, (bytes, from, to) => {
-    isLater = (readLink(bytes, from, to)?.seq ?? 0) > 0;
-    return false;
-  });
-  return isLater;
 }
 
 /** The line at which a visit ended, and the one before it. */

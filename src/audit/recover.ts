@@ -11,6 +11,7 @@ import { endsChained, type Halt, startOf, walkFiles } from "./file-walk.ts";
 import { collectIntents, type IntentFinder } from "./intent-finder.ts";
 import { type DayFile, dayFilesOf, type LineVisit } from "./line-files.ts";
 import type { Intent } from "./open-intents.ts";
+import { walkFromBegin } from "./pruned-begin.ts";
 import { readPlace, type SavedPlace, type SavedStream } from "./saved-place.ts";
 import { verifyNote } from "./signed-note.ts";
 
@@ -92,7 +93,11 @@ function recoverStream(query: StreamQuery): RecoveredStream {
   if (!endsChained(files) && claimed > 0) {
     throw lost(join(dir, files.at(-1)?.file ?? stream), claimed, 0);
   }
-  const start = startOf(files, { stream, saved, bytesMin: CHECK_BYTES });
+  const start = startOf(files, {
+    fromBegin: () => walkFromBegin(dir, stream, files),
+    saved,
+    bytesMin: CHECK_BYTES,
+  });
   const { walk } = start;
   const roots = new Map(found.filter((note) => note.stream === stream).map(({ size, root }) => [size, root]));
   const { halt } = walkFiles(files, start, follow(query, { walk, roots }));

@@ -12,7 +12,7 @@ import { renderView } from "../approvals/view.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Approved, mint, type Planned } from "../core/evidence.ts";
 import type { ExecutionPlan, Tool } from "../core/types.ts";
-import { approvalsUnavailable, claimRefusal, deniedRefusal, pendingRefusal } from "./approval-refusals.ts";
+import { approvalsUnavailable, claimRefusal, deniedRefusal, pendingRefusal, unanswered } from "./approval-refusals.ts";
 import type { CallScope } from "./call-scope.ts";
 import { digestInAnySession } from "./planner.ts";
 import type { CallRequest } from "./proxy.ts";
@@ -146,6 +146,8 @@ async function claim({ approvals }: GateOptions, call: Call, requester: Requeste
   const { tool, digest: planDigest } = planned;
   const id = request.approvalId ?? "";
   if (approvals === undefined) throw claimRefusal({ outcome: "not_found" }, tool);
+  // Whoever has gone away uses no yes up.
+  call.scope.assertOpen();
   const claimed = await guarded(() => approvals.claim({ id, requester, planDigest }));
   if (claimed.outcome !== "claimed") throw claimRefusal(claimed, tool);
   const { decidedBy } = claimed.approval;
@@ -183,7 +185,11 @@ async function askInProcess(options: GateOptions, call: Call, requester: Request
   const { callbackTimeoutMs: timeoutMs } = options;
   // A person's time to think is not the tool's time to run.
   const answer = await scope.hold((signal) => askCallback(callback, { ...use, planDigest }, { timeoutMs, signal }));
-  if (!answer.approved) throw deniedRefusal(tool, { reason: answer.reason, cause: answer.cause });
+  if (!answer.approved) {
+    // When the call itself is over, nobody said no.
+    scope.assertOpen();
+    throw answer.cause === undefined ? deniedRefusal(tool, answer) : unanswered(answer.cause);
+  }
   if (answer.params === undefined) return pass(planned, "callback");
   const amended = await call.replan(answer.params);
   const { plan, input: amendedInput } = amended;
@@ -213,6 +219,9 @@ async function askPeople(options: GateOptions, call: Call, { requester, by }: Wh
   const { plan, input } = planned;
   const { reason } = request;
   const rendered = renderView({ tool, plan, planDigest, input, requester, reason, risk, rules, notes, filterSecrets });
+  if (rendered === undefined) {
+    throw new Refusal("APPROVAL_DENIED", "There is more in this call than a person can be shown. Send less at once.");
+  }
   const grantKey = requester.session === undefined ? undefined : grantKeyOf(call);
   const asked = await guarded(() =>
     approvals.ask({

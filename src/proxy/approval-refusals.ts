@@ -65,12 +65,16 @@ interface Denial {
   readonly reason?: string | undefined;
   readonly details?: Readonly<Record<string, unknown>>;
   readonly retryAfterMs?: number;
-  readonly cause?: unknown;
 }
 
 export function deniedRefusal(tool: Pick<Tool, "category">, { reason, ...options }: Denial): Refusal {
   const what = tool.category === "command" ? "Command denied by user" : "Denied by user";
   return new Refusal("APPROVAL_DENIED", reason ? `${what}: ${reason}` : `${what}.`, options);
+}
+
+/** The embedder's callback failed, or said nothing in time: no answer is a no. */
+export function unanswered(cause: unknown): Refusal {
+  return new Refusal("APPROVAL_DENIED", "Nobody answered whether this call may run.", { cause });
 }
 
 export function approvalNotFound(): Refusal {

@@ -125,7 +125,14 @@ async function afterAnswer(parts: ProxyParts, trail: Trail, asked: Asked): Promi
   await settle(parts.approvals, trail, ending);
   trail.stepAside();
   const claiming = await parts.waitingRoom.untilAnswered(ending, request);
-  return claiming === undefined ? ending : decide(parts, claiming, trail).catch(asRefusal);
+  if (claiming === undefined) return ending;
+  const answered = await decide(parts, claiming, trail).catch(asRefusal);
+  // No room for it now: the caller has to learn of its question, whose yes can be claimed later.
+  return answered instanceof Refusal && isCrowd(answered) && trail.used().approvalId === undefined ? ending : answered;
+}
+
+function isCrowd({ code }: Refusal): boolean {
+  return code === "RATE_LIMITED" || code === "OVERLOADED" || code === "SHUTTING_DOWN";
 }
 
 /** No receipt, no reply. */

@@ -25,15 +25,13 @@ export async function settle(
   const { approvalId, keyUse } = trail.used();
   if (approvals === undefined || (approvalId === undefined && keyUse === undefined)) return;
   const end = endOf(trail, ending);
-  try {
-    if (approvalId !== undefined) {
-      await approvals.settle(approvalId, outcomeOf(ending, end));
-    }
-    if (keyUse !== undefined) {
-      await approvals.endKey(keyUse, end === "done" && isReleased(ending) ? answerOf(ending) : endWithout(end));
-    }
-  } catch (error) {
-    trail.logUnsettled(error);
+  const told = [
+    approvalId !== undefined && approvals.settle(approvalId, outcomeOf(ending, end)),
+    keyUse !== undefined &&
+      approvals.endKey(keyUse, end === "done" && isReleased(ending) ? answerOf(ending) : endWithout(end)),
+  ];
+  for (const { status, ...fault } of await Promise.allSettled(told)) {
+    if (status === "rejected") trail.logUnsettled("reason" in fault ? fault.reason : undefined);
   }
 }
 
@@ -44,7 +42,8 @@ function endOf(trail: Trail, ending: Released | Refusal | "unrecorded"): End {
   if (!trail.ran) return "not_run";
   if (isReleased(ending)) return "done";
   if (!trail.changes) return "not_run";
-  return ending !== "unrecorded" && UNCHANGED.has(ending.code) ? "not_run" : "unknown";
+  if (ending === "unrecorded") return "unknown";
+  return UNCHANGED.has(ending.code) || ending.details?.["outcome"] === "not_run" ? "not_run" : "unknown";
 }
 
 /** A target that said that it failed is no doubt, though the change may have been made in part. */

@@ -7,13 +7,12 @@ export interface DigitGroups {
   readonly digits: number;
   /** Line ends among the separators. */
   readonly lineEnds: number;
-  /** All separators, joined. */
-  readonly separators: string;
   /** Whether the reader gave up before the groups ended. */
   readonly isCut: boolean;
 }
 
-export const GROUPS_MAX = 40;
+const LINE_FEED = 0x0a;
+const GROUPS_MAX = 40;
 const SEPARATOR_CHARS_MAX = 3;
 
 /** A line's indentation may follow its end. UTF-16 units. */
@@ -27,7 +26,6 @@ export function readGroups(text: string, from: number): DigitGroups {
   const ends: number[] = [];
   let digits = 0;
   let lineEnds = 0;
-  let separators = "";
   let at = from;
   while (starts.length < GROUPS_MAX) {
     const end = digitsEnd(text, at);
@@ -36,11 +34,10 @@ export function readGroups(text: string, from: number): DigitGroups {
     digits += end - at;
     const next = separatorEnd(text, end);
     if (next === end || (classOf(text.charCodeAt(next)) & DIGIT) === 0) break;
-    if (text.slice(end, next).includes("\n")) lineEnds += 1;
-    separators += text.slice(end, next);
+    if (hasLineEnd(text, end, next)) lineEnds += 1;
     at = next;
   }
-  return { starts, ends, digits, lineEnds, separators, isCut: starts.length === GROUPS_MAX };
+  return { starts, ends, digits, lineEnds, isCut: starts.length === GROUPS_MAX };
 }
 
 /** How many digits the groups hold that begin at `from`, up to `enough`; and, negative, where they end when there are fewer. */
@@ -78,6 +75,18 @@ function separatorEnd(text: string, from: number): number {
     at += 1;
   }
   return at;
+}
+
+function hasLineEnd(text: string, from: number, to: number): boolean {
+  for (let at = from; at < to; at += 1) if (text.charCodeAt(at) === LINE_FEED) return true;
+  return false;
+}
+
+/** All separators, joined. */
+export function separatorsOf(text: string, { starts, ends }: DigitGroups): string {
+  let separators = "";
+  for (let group = 1; group < starts.length; group += 1) separators += text.slice(ends[group - 1], starts[group]);
+  return separators;
 }
 
 /** The digits alone of groups `first` to `last`. */

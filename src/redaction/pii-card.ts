@@ -1,4 +1,4 @@
-import { type DigitGroups, digitsOf } from "./digit-groups.ts";
+import { type DigitGroups, digitsOf, separatorsOf } from "./digit-groups.ts";
 import { CERTAIN, type PiiFinding } from "./pii-finding.ts";
 
 const DIGITS_MIN = 13;
@@ -135,12 +135,12 @@ function isGrouped(text: string, groups: DigitGroups, { first, last }: Window): 
   const isWhole = first === 0 && last === groups.starts.length - 1;
   if (!isWhole && (count > GROUPS_PRINTED_MAX || groups.lineEnds > 0)) return false;
   const sizes = Array.from({ length: count }, (_, index) => sizeOf(groups, first + index));
-  if (count === 2 && groups.separators.includes(".")) return false;
+  if (count === 2 && separatorsOf(text, groups).includes(".")) return false;
   if (GROUPINGS.has(sizes.join(","))) return true;
   if (!isWhole || groups.lineEnds > LINE_ENDS_MAX) return false;
   if (count === 2) return false;
   if (groups.lineEnds > 0) return isEven(sizes) || isPrintedAcrossLines(text, groups, sizes);
-  return isEven(sizes) && hasOneSeparator(groups.separators, count - 1);
+  return isEven(sizes) && hasOneSeparator(separatorsOf(text, groups), count - 1);
 }
 
 const LINE_ENDS_MAX = 2;
@@ -189,5 +189,6 @@ export function passesLuhn(digits: string): boolean {
 
 /** One digit alone, over and over. */
 function isMonotonous(digits: string): boolean {
-  return new Set(digits).size < 2;
+  for (let at = 1; at < digits.length; at += 1) if (digits[at] !== digits[0]) return false;
+  return true;
 }

@@ -1,6 +1,6 @@
 import { type CountryCode, parsePhoneNumberFromString } from "libphonenumber-js/max";
 import { isA, LINE_END } from "./characters.ts";
-import type { DigitGroups } from "./digit-groups.ts";
+import { type DigitGroups, separatorsOf } from "./digit-groups.ts";
 import { CERTAIN, LIKELY, type PiiFinding, POSSIBLE } from "./pii-finding.ts";
 
 /** Numbers the library is asked about in one text; further ones count by their shape alone. It takes 30 µs for one. */
@@ -89,7 +89,7 @@ interface Marks {
 
 /** `(415) 555-2671`, `415-555-2671`, `+1 415 555 2671`; with blanks alone only behind a `+`. 555 is everybody's example. */
 function isNorthAmerican(text: string, groups: DigitGroups, { hasBracket, hasPlus }: Marks): boolean {
-  const { starts, ends, digits, separators } = groups;
+  const { starts, ends, digits } = groups;
   const sizes = starts.map((start, index) => (ends[index] ?? 0) - start);
   const hasCountry = sizes[0] === 1 && text[starts[0] ?? 0] === "1";
   if ((hasCountry ? sizes.slice(1) : sizes).join(",") !== "3,3,4" || digits > 11) return false;
@@ -98,7 +98,7 @@ function isNorthAmerican(text: string, groups: DigitGroups, { hasBracket, hasPlu
   const exchange = starts.at(-2) ?? 0;
   const isIssued = (text[area] ?? "") >= "2" && (text[exchange] ?? "") >= "2";
   if (!isIssued && !text.startsWith("555", area)) return false;
-  return hasBracket || PHONE_SEPARATORS.has(separators);
+  return hasBracket || PHONE_SEPARATORS.has(separatorsOf(text, groups));
 }
 
 function national(

@@ -1,6 +1,6 @@
 import { Anchors } from "./anchors.ts";
 import { ALPHANUMERIC, BLANK, classOf, HEX, isA, LETTER, runEnd } from "./characters.ts";
-import { countDigits, type DigitGroups, digitsEnd, digitsOf, readGroups } from "./digit-groups.ts";
+import { countDigits, type DigitGroups, digitsEnd, digitsOf, readGroups, separatorsOf } from "./digit-groups.ts";
 import { ANNOUNCEMENTS, NextDigit } from "./pii-announced.ts";
 import { findCards } from "./pii-card.ts";
 import { findEmails } from "./pii-email.ts";
@@ -126,11 +126,12 @@ function readColon(text: string, at: number, found: PiiFinding[]): number {
 
 /** Numbers that their punctuation gives away: `123-45-6789`, `123.456.789-09`. */
 function findFormatted(text: string, groups: DigitGroups): PiiFinding | undefined {
-  const { starts, ends, separators, digits } = groups;
+  const { starts, ends, digits } = groups;
   if (digits !== 9 && digits !== 11) return undefined;
   const sizes = starts.map((start, index) => (ends[index] ?? 0) - start).join(",");
   const at = { start: starts[0] ?? 0, end: ends.at(-1) ?? 0 };
   if (!isApart(text, at.start, at.end)) return undefined;
+  const separators = separatorsOf(text, groups);
   const all = digitsOf(text, groups, 0, starts.length - 1);
   if (sizes === "3,2,4" && separators === "--" && isSocialSecurityNumber(all))
     return { rule: US_SSN.rule, ...at, confidence: CERTAIN };

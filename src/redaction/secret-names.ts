@@ -83,7 +83,21 @@ const HARMLESS_KEYS = [
 
 /** Words at a name's end that say in what form or for whom the secret is. */
 const TRAILERS = [
-  ...["value", "base64", "b64", "hex", "prod", "production", "staging", "stage", "dev", "development", "test", "live"],
+  ...[
+    "value",
+    "base",
+    "base64",
+    "b64",
+    "hex",
+    "prod",
+    "production",
+    "staging",
+    "stage",
+    "dev",
+    "development",
+    "test",
+    "live",
+  ],
   ...["old", "new", "current", "previous", "plain", "raw", "string", "text", "data", "encoded", "primary", "secondary"],
 ];
 

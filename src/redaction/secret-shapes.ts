@@ -223,6 +223,21 @@ function matchCurlUser(text: string, start: number, end: number): Finding | numb
   return { rule: "curl-user", start: colon + 1, end: to };
 }
 
+const LOGIN_FLAGS = [" -p ", " -p", " --password "];
+
+/** `docker login -p password`, `sshpass -p password`. */
+function matchLogin(text: string, start: number, end: number): Finding | number | undefined {
+  if (!beginsWord(text, start) || !isA(text, end, BLANK)) return undefined;
+  const [line = ""] = text.slice(end, end + CURL_CHARS_MAX).split("\n", 1);
+  const flag = LOGIN_FLAGS.find((word) => line.includes(word));
+  if (flag === undefined) return end + line.length;
+  const from = end + line.indexOf(flag) + flag.length;
+  const value = isA(text, from, QUOTE) ? from + 1 : from;
+  let to = value;
+  while (to < end + line.length && !isA(text, to, BLANK | QUOTE)) to += 1;
+  return to - value < 3 || "$<{-".includes(text[value] ?? "-") ? to : { rule: "login-password", start: value, end: to };
+}
+
 /** `//registry.npmjs.org/:_authToken=…`, `_auth=…`. */
 function matchNpmAuth(text: string, _start: number, end: number): Finding | undefined {
   const from = runEnd(text, end, QUOTE, end + 1);
@@ -244,6 +259,7 @@ export const SECRET_SHAPES: readonly SecretShape[] = [
   { words: [".atlasv1."], match: matchTerraform },
   { words: ["pat"], match: matchAirtable },
   { words: ["curl"], match: matchCurlUser },
+  { words: ["docker login", "podman login", "helm registry login", "sshpass"], match: matchLogin },
   { words: ["_auth="], match: matchNpmAuth },
   {
     words: [

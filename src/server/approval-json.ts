@@ -1,3 +1,4 @@
+import { isAmongAskers } from "../approvals/askers.ts";
 import type { Approval, Decider, Grant, Session } from "../approvals/types.ts";
 import type { Caller, Json } from "../core/types.ts";
 
@@ -12,13 +13,9 @@ export function isSame(a: Identity, b: Identity): boolean {
   return a.issuer === b.issuer && a.subject === b.subject;
 }
 
-/**
- * Whether somebody of those who ask stands among those who would decide, by subject: one person may have accounts at two issuers,
- * and a token that was handed on to the asker decides nothing either.
- */
+/** Whether somebody of those who ask stands among those who would decide: a token that was handed on to the asker decides nothing. */
 export function isOwnQuestion({ requester }: Approval, { subject, actors }: Caller): boolean {
-  const asking = new Set([requester.subject, ...requester.actors]);
-  return [subject, ...actors].some((one) => asking.has(one));
+  return isAmongAskers(requester, [subject, ...actors]);
 }
 
 /** What the caller who asked is told: how it stands, and nothing about who decides. */

@@ -1,7 +1,8 @@
 import type { FastifyRequest } from "fastify";
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
-const SESSION_ID = /^[\x21-\x7e]{1,128}$/;
+/** 128 characters, and `sid:` before those that a token names. */
+const SESSION_ID = /^[\x21-\x7e]{1,132}$/;
 
 /** Whether this could be the id of an approval or a grant: the store is not asked for anything else. */
 export function isId(text: string): boolean {

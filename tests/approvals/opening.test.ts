@@ -2,7 +2,8 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { dirname, join } from "node:path";
 import { openApprovals } from "../../src/approvals/approvals.ts";
-import { type ApprovalWorld, askFor, createApprovalWorld, LIMITS } from "../support/approvals.ts";
+import { STEPS } from "../../src/approvals/sqlite-schema.ts";
+import { AGENT, type ApprovalWorld, askFor, createApprovalWorld, LIMITS, OPERATOR } from "../support/approvals.ts";
 
 let world: ApprovalWorld;
 beforeEach(() => {
@@ -101,10 +102,10 @@ describe.each(REFUSED)("%s", (_title, make, message) => {
 });
 
 test("a file of the first version is brought up to this one, with what it holds", async () => {
-  sqlite(world.path, STEPS[0] ?? "");
+  await sqlite(world.path, STEPS[0] ?? "");
   const columns = "id, state, version, issuer, subject, actors, session, tool, category, classification, risk, rules";
   const more = "plan_digest, view, view_digest, summary, scopes, trace_id, created_at, decide_by";
-  sqlite(
+  await sqlite(
     world.path,
     `INSERT INTO approvals (${columns}, ${more}) VALUES ('old', 'pending', 1, '${AGENT.issuer}', '${AGENT.subject}', '[]', 'sid-1',
       'deploy', 'write', 'write', 'low', '[]', 'p', '{}', 'v', 's', '["once"]', 't', ${world.now}, ${world.now + 60_000})`,

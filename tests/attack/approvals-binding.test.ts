@@ -20,7 +20,10 @@ beforeAll(async () => {
 afterAll(() => world.end());
 
 let subjects = 0;
-const newSub = (): string => `binder-${(subjects += 1)}`;
+function newSub(): string {
+  subjects += 1;
+  return `binder-${subjects}`;
+}
 
 /** What becomes of a claim that differs from what was asked. */
 async function claimed(asked: unknown, made: unknown, extras: { ask?: Extras; claim?: Extras; tool?: string } = {}) {
@@ -172,13 +175,18 @@ describe("APR-11: what changed between the yes and the run voids the yes", () =>
     try {
       await own.start();
       const token = await own.agent({ claims: { sid: "s-1" } });
-      const [once, always] = [await own.ask("deed", { what: "a" }, { token }), await own.ask("deed", { what: "b" }, { token })];
+      const [once, always] = [
+        await own.ask("deed", { what: "a" }, { token }),
+        await own.ask("deed", { what: "b" }, { token }),
+      ];
       await own.decide(once, "approve");
       await own.decide(always, "approve", { scope: "session" });
       await own.stop();
       await own.start(change);
       const before = deeds.length;
-      expect(codeOf(await own.call("deed", { what: "a" }, { token, approval: { id: once } }))).toBe("APPROVAL_MISMATCH");
+      expect(codeOf(await own.call("deed", { what: "a" }, { token, approval: { id: once } }))).toBe(
+        "APPROVAL_MISMATCH",
+      );
       expect(codeOf(await own.call("deed", { what: "b" }, { token }))).toBe("PENDING");
       await own.stop();
       await own.start();

@@ -64,8 +64,17 @@ describe("a start on a log that was closed", () => {
     expect(world.lines(LAST).at(-1)).toMatchObject({ seq: 17 });
   });
 
-  test("goes on without the first days, when retention took them as whole files", async () => {
-    for (const name of [ONE, join("journal", ONE)]) fs.rmSync(join(world.dir, name));
+  test("goes on without the first days, when retention took them and said so", async () => {
+    for (const [stream, file] of [
+      ["calls", ONE],
+      ["journal", join("journal", ONE)],
+    ] as const) {
+      const last = world.lines(file).at(-1);
+      const record = { type: "audit.pruned", stream, lastSeq: last?.["seq"], lastHash: last?.["hash"] };
+      fs.rmSync(join(world.dir, file));
+      expect(() => world.open({ checkpointKey })).toThrow("removed");
+      fs.appendFileSync(join(world.dir, "pruned.jsonl"), `${JSON.stringify(record)}\n`);
+    }
     await world.open({ checkpointKey }).append(draftOf("t-new"));
     expect(world.lines(LAST).at(-1)).toMatchObject({ seq: 15 });
   });

@@ -50,7 +50,8 @@ log:
 `,
   });
   const { code, out, err } = await runStc(["check", "--config", "stc.yaml"], { cwd: folder });
-  expect({ code, out, err }).toEqual({ code: 0, out: "ok: 2 tools\n", err: "" });
+  expect({ code, err }).toEqual({ code: 0, err: "" });
+  expect(out).toStartWith("ok: 2 tools\n");
 });
 
 test("nor does the library, given a path; the schemas are ours", async () => {
@@ -80,6 +81,10 @@ test("a file that holds no tool is named, and so is a folder, which may be fille
     return runStc(["check", "--config", join(folder, "stc.yaml")]);
   };
   const why = (path: string) => `${join(folder, path)} holds no tool: nothing there exports what defineTool returns`;
-  expect(await check("./tools")).toMatchObject({ code: 0, out: `ok: 0 tools\nnote: tools[0]: ${why("tools")}\n` });
+  const checked = await check("./tools");
+  expect(checked).toMatchObject({
+    code: 0,
+    out: expect.stringContaining(`ok: 0 tools\nnote: tools[0]: ${why("tools")}\n`),
+  });
   expect(await check("./value.ts")).toMatchObject({ code: 78, err: expect.stringContaining(why("value.ts")) });
 });

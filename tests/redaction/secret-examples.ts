@@ -73,6 +73,9 @@ const SHAPES: readonly Row[] = [
   ["airtable-token", `pat${filler(14)}.${filler(64, HEX)}`],
   ["webhook-url", `T0AAAAAAA/B0BBBBBBB/${filler(24)}`, "https://hooks.slack.com/services/~"],
   ["curl-user", "s3cret", "curl -s -u admin:~ https://example.com"],
+  ["login-password", "s3cretpw", "docker login -u me -p ~ registry"],
+  ["login-password", "hunter2", "sshpass -p ~ ssh host"],
+  ["token-assignment", filler(64, HEX), "secret_key_base: ~"],
   ["npm-auth", filler(16), "_auth=~"],
   ["putty-private-key", filler(64), "Private-Lines: 1\n~\nPrivate-MAC: 00"],
   ["password-assignment", "hunter2", "password: ~"],
@@ -132,5 +135,11 @@ export const plainTexts: readonly string[] = [
   ...["compass: north", "cookie: SameSite", "bypass=true", "author: jane", "cookies are nice"],
   ...["sshd: Accepted password for root from 10.2.3.4", 'key: "app.kubernetes.io/name"', "private: true"],
   ...["PRIVATE_KEY_PATH=/etc/ssl/key.pem", "SECRET_NAME=web", "TOKEN_URL=https://x/token", "accessKeyId: foo"],
+  ...["docker login registry.example.com", "sshpass -p $PW ssh host", "Secret:  regcred", "password:  12 bytes"],
+  ...[
+    "Tokens:            default-token-x7k2p",
+    "if (password == secret)",
+    "this.authorization = headers.authorization;",
+  ],
   ...["pods/token-controller-5d8f9", `${jwt.split(".")[0]}`, "basic authentication", "// token: the caller's token"],
 ];

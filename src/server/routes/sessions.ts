@@ -17,14 +17,15 @@ export interface SessionRoutesOptions {
 const LISTED_MAX = 500;
 /** The configuration may allow less. */
 const MODE_SECONDS_MAX = 604_800;
-const NAME_CHARACTERS_MAX = 256;
+/** UTF-16 units; a subject has at most 256 characters. */
+const NAME_LENGTH_MAX = 512;
 
 const modeBody = z
   .strictObject({
     mode: z.enum(["default", "autoEdit", "yolo"]),
     expiresInSeconds: z.int().min(1).max(MODE_SECONDS_MAX),
-    issuer: z.string().min(1).max(NAME_CHARACTERS_MAX).optional(),
-    subject: z.string().min(1).max(NAME_CHARACTERS_MAX).optional(),
+    issuer: z.string().min(1).max(NAME_LENGTH_MAX).optional(),
+    subject: z.string().min(1).max(NAME_LENGTH_MAX).optional(),
   })
   .refine(({ issuer, subject }) => (issuer === undefined) === (subject === undefined), {
     message: "issuer and subject stand together: they say whose session it is",

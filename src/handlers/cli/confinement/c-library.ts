@@ -1,0 +1,92 @@
+import { dlopen, FFIType, ptr, read } from "bun:ffi";
+
+/** What the runtime does not offer of the C library, and the system calls that have no function in it. Linux alone. */
+
+const LIBRARIES = ["libc.so.6", "libc.musl-x86_64.so.1"];
+
+const { i32, u32, i64, u64, ptr: pointer } = FFIType;
+
+const FUNCTIONS = {
+  prctl: { args: [i32, u64, u64, u64, u64], returns: i32 },
+  getppid: { args: [], returns: i32 },
+  getuid: { args: [], returns: u32 },
+  open: { args: [pointer, i32, i32], returns: i32 },
+  close: { args: [i32], returns: i32 },
+  dup2: { args: [i32, i32], returns: i32 },
+  chdir: { args: [pointer], returns: i32 },
+  setrlimit: { args: [i32, pointer], returns: i32 },
+  sigprocmask: { args: [i32, pointer, pointer], returns: i32 },
+  execve: { args: [pointer, pointer, pointer], returns: i32 },
+  signal: { args: [i32, u64], returns: u64 },
+  kill: { args: [i32, i32], returns: i32 },
+  __errno_location: { args: [], returns: pointer },
+} as const;
+
+/** `syscall(2)` takes any number of arguments, a binding only these: by the call that is made with it. */
+const SYSTEM_CALLS = {
+  /** Number, pointer, size, flags. */
+  createRuleset: { syscall: { args: [i64, pointer, u64, u32], returns: i32 } },
+  addRule: { syscall: { args: [i64, i32, i32, pointer, u32], returns: i32 } },
+  restrictSelf: { syscall: { args: [i64, i32, u32], returns: i32 } },
+  /** Number, header, body: `capset`. */
+  capset: { syscall: { args: [i64, pointer, pointer], returns: i32 } },
+  /** Number and five plain numbers. */
+  numbers: { syscall: { args: [i64, u64, u64, u64, u64, u64, u64], returns: i64 } },
+} as const;
+
+type Loaded = ReturnType<typeof load>;
+export type CLibrary = Loaded;
+
+let loaded: Loaded | undefined;
+
+/** Opened at the first call; stays. Throws where there is no such library. */
+export function cLibrary(): CLibrary {
+  loaded ??= load();
+  return loaded;
+}
+
+function load() {
+  const problems: unknown[] = [];
+  for (const library of LIBRARIES) {
+    try {
+      return bind(library);
+    } catch (error) {
+      problems.push(error);
+    }
+  }
+  throw new AggregateError(problems, "there is no C library that is known");
+}
+
+function bind(library: string) {
+  const { symbols } = dlopen(library, FUNCTIONS);
+  const system = <Name extends keyof typeof SYSTEM_CALLS>(name: Name) =>
+    dlopen(library, SYSTEM_CALLS[name]).symbols.syscall;
+  const errnoAt = symbols.__errno_location();
+  return {
+    ...symbols,
+    createRuleset: system("createRuleset"),
+    addRule: system("addRule"),
+    restrictSelf: system("restrictSelf"),
+    capset: system("capset"),
+    numbers: system("numbers"),
+    /** Right only in the very next statement after a call that failed. */
+    errno: (): number => (errnoAt === null ? 0 : read.i32(errnoAt, 0)),
+  };
+}
+
+/** Ends what cannot go on with the call's name and its errno. */
+export function must(result: number, errno: () => number, what: string): number {
+  if (result < 0) throw new Error(`${what} (errno ${errno()})`);
+  return result;
+}
+
+/** A text as C takes it. Hold on to it while the call lasts. */
+export function cString(text: string): Buffer {
+  if (text.includes("\0")) throw new Error("a text holds NUL");
+  return Buffer.from(`${text}\0`);
+}
+
+/** Pointers to texts, ended by null. The texts must be held as long as the table. */
+export function pointerTable(texts: readonly Buffer[]): BigUint64Array {
+  return new BigUint64Array([...texts.map((text) => BigInt(ptr(text))), 0n]);
+}

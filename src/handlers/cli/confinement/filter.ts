@@ -1,0 +1,187 @@
+/** The seccomp filter of a child: classic BPF over the number and the arguments of each system call, for x86_64 alone. */
+
+export interface FilterOptions {
+  /** Whether TCP and UDP sockets exist for it. Without, there is no `socket(2)` at all. */
+  readonly network: boolean;
+  /** Whether times and modes of files may be changed through an open descriptor. By a path never: no rule could say which. */
+  readonly writes: boolean;
+  /** Whether process groups may be made. A new session never may: nobody could find who is in it. */
+  readonly groups: boolean;
+}
+
+const EPERM = 1;
+const EACCES = 13;
+const ENOSYS = 38;
+
+const ARCH_X86_64 = 0xc000003e;
+/** Numbers from here on are the x32 interface: other numbers for the same calls. */
+const X32_FROM = 0x40000000;
+
+/** Words of `struct seccomp_data`; of an argument the low one, which is all that the kernel reads of an `int`. */
+const NUMBER = 0;
+const ARCH = 4;
+const argument = (index: number): number => 16 + 8 * index;
+
+const LOAD = 0x20;
+const AND = 0x54;
+const RETURN = 0x06;
+const IF_EQUAL = 0x15;
+const IF_AT_LEAST = 0x35;
+const IF_ANY_BIT = 0x45;
+
+const ALLOW = 0x7fff0000;
+const KILL_PROCESS = 0x80000000;
+const answer = (errno: number): number => 0x00050000 | errno;
+
+interface Instruction {
+  readonly code: number;
+  readonly yes?: number;
+  readonly no?: number;
+  readonly k: number;
+}
+
+/** Into other processes, past the filter, out of the tree, or into the machine: never. */
+const NEVER: readonly number[] = [
+  // ptrace, process_vm_readv, process_vm_writev, kcmp, pidfd_send_signal, pidfd_getfd, process_madvise, process_mrelease
+  ...[101, 310, 311, 312, 424, 438, 440, 448],
+  // move_pages, migrate_pages, perf_event_open, bpf, userfaultfd, io_uring_setup, io_uring_enter, io_uring_register
+  ...[279, 256, 298, 321, 323, 425, 426, 427],
+  // unshare, setns, mount, umount2, pivot_root, chroot, open_tree, move_mount, fsopen, fsconfig, fsmount, fspick, mount_setattr, open_tree_attr
+  ...[272, 308, 165, 166, 155, 161, 428, 429, 430, 431, 432, 433, 442, 467],
+  // add_key, request_key, keyctl; shared memory, semaphores and message queues of System V and POSIX
+  ...[248, 249, 250, 29, 30, 31, 64, 65, 66, 220, 68, 69, 70, 71, 240, 241],
+  // name_to_handle_at, open_by_handle_at, fanotify_init, inotify_init, inotify_init1: files past their paths, and who uses them
+  ...[303, 304, 300, 253, 294],
+  // init_module, finit_module, delete_module, kexec_load, kexec_file_load, reboot, swapon, swapoff, acct, quotactl, quotactl_fd
+  ...[175, 313, 176, 246, 320, 169, 167, 168, 163, 179, 443],
+  // settimeofday, clock_settime, adjtimex, clock_adjtime, sethostname, setdomainname, syslog, iopl, ioperm, modify_ldt, personality
+  ...[164, 227, 159, 305, 170, 171, 103, 172, 173, 154, 135],
+  // setsid: who stays in the session of the call is found and ended with it
+  112,
+];
+
+/** By a path: the chmod, chown, utimes, xattr and file_setattr families. Landlock has no right for them. */
+const ATTRIBUTES_BY_PATH: readonly number[] = [
+  ...[90, 268, 452, 92, 94, 260, 132, 235, 261],
+  ...[188, 189, 197, 198, 463, 466, 469],
+];
+
+/** By a descriptor: fchmod, fchown, fsetxattr, fremovexattr. What may only be read can be opened too, so not without `writes`. */
+const ATTRIBUTES_BY_DESCRIPTOR: readonly number[] = [91, 93, 190, 199];
+
+const SETPGID = 109;
+const UTIMENSAT = 280;
+const CLONE = 56;
+const CLONE3 = 435;
+/** CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID, NET. */
+const NEW_NAMESPACES = 0x7e020000;
+const PRCTL = 157;
+const PR_SET_PDEATHSIG = 1;
+/** prlimit64, sched_setaffinity, sched_setscheduler, sched_setparam, sched_setattr: the first argument is a process, 0 oneself. */
+const OF_ITSELF: readonly number[] = [302, 203, 144, 142, 314];
+/** The kind of target, and then the target: a process, and oneself. */
+const PRIORITIES = [
+  { call: 141, process: 0 },
+  { call: 251, process: 1 },
+] as const;
+const SOCKET = 41;
+const AF_INET = 2;
+const AF_INET6 = 10;
+const SOCKET_TYPE_BITS = 0xf;
+/** IPPROTO_IP (whatever fits), TCP and UDP; not MPTCP, which Landlock lets through. */
+const PROTOCOLS = [0, 6, 17];
+/** sendto, sendmsg, sendmmsg, and which argument holds the flags. */
+const SENDS = [
+  { call: 44, flags: 3 },
+  { call: 46, flags: 2 },
+  { call: 307, flags: 3 },
+] as const;
+/** Connects while sending, past Landlock's rule. */
+const MSG_FASTOPEN = 0x20000000;
+
+/** The whole program, as the kernel takes it: 8 bytes an instruction. */
+export function filterProgram(options: FilterOptions): Uint8Array {
+  const { network, writes, groups } = options;
+  const refused = [...NEVER, ...ATTRIBUTES_BY_PATH, ...(writes ? [] : ATTRIBUTES_BY_DESCRIPTOR)];
+  const instructions = [
+    ...[load(ARCH), only(ARCH_X86_64), load(NUMBER), { code: IF_AT_LEAST, no: 1, k: X32_FROM }, end(KILL_PROCESS)],
+    ...refused.flatMap((call) => refuse(call, EPERM)),
+    ...refuse(CLONE3, ENOSYS),
+    ...(groups ? [] : refuse(SETPGID, EPERM)),
+    ...when(UTIMENSAT, writes ? unlessNull(1) : [end(answer(EPERM))]),
+    ...when(CLONE, ifAnyBit(0, NEW_NAMESPACES, EPERM)),
+    ...when(PRCTL, ifEqual(0, PR_SET_PDEATHSIG, EPERM)),
+    ...OF_ITSELF.flatMap((call) => when(call, unlessZero(0, EPERM))),
+    ...PRIORITIES.flatMap(({ call, process }) => when(call, priority(process))),
+    ...(network ? sockets() : refuse(SOCKET, EACCES)),
+    end(ALLOW),
+  ];
+  return encode(instructions);
+}
+
+function sockets(): readonly Instruction[] {
+  const isOneOf = (index: number, values: readonly number[], mask?: number): readonly Instruction[] => [
+    load(argument(index)),
+    ...(mask === undefined ? [] : [{ code: AND, k: mask }]),
+    ...values.map((k, at) => ({ code: IF_EQUAL, yes: values.length - at, k })),
+    end(answer(EACCES)),
+  ];
+  return [
+    ...when(SOCKET, [
+      ...isOneOf(0, [AF_INET, AF_INET6]),
+      ...isOneOf(1, [1, 2], SOCKET_TYPE_BITS),
+      ...isOneOf(2, PROTOCOLS),
+      end(ALLOW),
+    ]),
+    ...SENDS.flatMap(({ call, flags }) => when(call, ifAnyBit(flags, MSG_FASTOPEN, EACCES))),
+  ];
+}
+
+const load = (k: number): Instruction => ({ code: LOAD, k });
+const end = (k: number): Instruction => ({ code: RETURN, k });
+/** Goes on when equal, and jumps over nothing else: the next instruction must be what follows a yes. */
+const only = (k: number): Instruction => ({ code: IF_EQUAL, no: 2, k });
+
+function refuse(call: number, errno: number): readonly Instruction[] {
+  return when(call, [end(answer(errno))]);
+}
+
+/** What follows a call's number must end in an answer on every way: the number is gone once an argument is loaded. */
+function when(call: number, then: readonly Instruction[]): readonly Instruction[] {
+  return [{ code: IF_EQUAL, no: then.length, k: call }, ...then];
+}
+
+function ifAnyBit(index: number, k: number, errno: number): readonly Instruction[] {
+  return [load(argument(index)), { code: IF_ANY_BIT, no: 1, k }, end(answer(errno)), end(ALLOW)];
+}
+
+function ifEqual(index: number, k: number, errno: number): readonly Instruction[] {
+  return [load(argument(index)), { code: IF_EQUAL, no: 1, k }, end(answer(errno)), end(ALLOW)];
+}
+
+function priority(process: number): readonly Instruction[] {
+  return [load(argument(0)), { code: IF_EQUAL, yes: 1, k: process }, end(answer(EPERM)), ...unlessZero(1, EPERM)];
+}
+
+function unlessZero(index: number, errno: number): readonly Instruction[] {
+  return [load(argument(index)), { code: IF_EQUAL, yes: 1, k: 0 }, end(answer(errno)), end(ALLOW)];
+}
+
+/** A pointer is as wide as the argument: both of its words count. */
+function unlessNull(index: number): readonly Instruction[] {
+  return [
+    ...[load(argument(index)), { code: IF_EQUAL, yes: 1, k: 0 }, end(answer(EPERM))],
+    ...[load(argument(index) + 4), { code: IF_EQUAL, yes: 1, k: 0 }, end(answer(EPERM)), end(ALLOW)],
+  ];
+}
+
+function encode(instructions: readonly Instruction[]): Uint8Array {
+  const program = new DataView(new ArrayBuffer(instructions.length * 8));
+  for (const [index, { code, yes = 0, no = 0, k }] of instructions.entries()) {
+    program.setUint16(index * 8, code, true);
+    program.setUint8(index * 8 + 2, yes);
+    program.setUint8(index * 8 + 3, no);
+    program.setUint32(index * 8 + 4, k, true);
+  }
+  return new Uint8Array(program.buffer);
+}

@@ -1,0 +1,78 @@
+import { ptr } from "bun:ffi";
+import { fstatSync } from "node:fs";
+import { type CLibrary, cString, must } from "./c-library.ts";
+import type { Grant } from "./orders.ts";
+
+/** The rules about files, TCP ports, abstract sockets and signals that a process takes upon itself. */
+
+const CREATE_RULESET = 444n;
+const ADD_RULE = 445n;
+const RESTRICT_SELF = 446n;
+const VERSION = 1;
+const ERRATA = 2;
+
+/** Scopes for signals and abstract sockets came with it. */
+export const ABI_MIN = 6;
+/** Signals between the threads of one process are judged rightly. */
+const ERRATUM_SIGNALS = 2;
+
+const RULE_PATH = 1;
+const RULE_PORT = 2;
+const CONNECT_TCP = 2n;
+const O_PATH_CLOEXEC = 0o12000000;
+
+const EXECUTE = 1n << 0n;
+const WRITE_FILE = 1n << 1n;
+const READ_FILE = 1n << 2n;
+const READ_DIRECTORY = 1n << 3n;
+const TRUNCATE = 1n << 14n;
+/** Removing and making directories, files, pipes and links, and moving them about; no sockets, no devices. */
+const CHANGE_DIRECTORY = (1n << 4n) | (1n << 5n) | (1n << 7n) | (1n << 8n) | (1n << 10n) | (1n << 12n) | (1n << 13n);
+/** All that ABI 6 knows of files: what is handled and not granted is refused. */
+const HANDLED_FILES = 0xffffn;
+/** Binding and connecting; abstract sockets and signals. */
+const HANDLED_PORTS = 3n;
+const HANDLED_SCOPES = 3n;
+
+const RIGHTS = {
+  read: READ_FILE | READ_DIRECTORY,
+  run: READ_FILE | READ_DIRECTORY | EXECUTE,
+  device: READ_FILE | WRITE_FILE,
+  write: READ_FILE | READ_DIRECTORY | EXECUTE | WRITE_FILE | TRUNCATE | CHANGE_DIRECTORY,
+} as const satisfies Record<Grant["access"], bigint>;
+const RIGHTS_OF_FILES = READ_FILE | WRITE_FILE | EXECUTE | TRUNCATE;
+
+/** Whether the kernel knows what we build on. Negative errnos, as on kernels without, are a no. */
+export function knowsLandlock(c: CLibrary): boolean {
+  if (c.createRuleset(CREATE_RULESET, null, 0n, VERSION) < ABI_MIN) return false;
+  const errata = c.createRuleset(CREATE_RULESET, null, 0n, ERRATA);
+  return errata >= 0 && (errata & ERRATUM_SIGNALS) !== 0;
+}
+
+/** A ruleset, ready to be taken upon oneself. Throws when a path that is needed is missing. */
+export function buildRuleset(c: CLibrary, grants: readonly Grant[], ports: readonly number[]): () => void {
+  const attributes = new BigUint64Array([HANDLED_FILES, HANDLED_PORTS, HANDLED_SCOPES]);
+  const ruleset = must(c.createRuleset(CREATE_RULESET, ptr(attributes), 24n, 0), c.errno, "landlock_create_ruleset");
+  for (const grant of grants) addPath(c, ruleset, grant);
+  for (const port of ports) {
+    const rule = new BigUint64Array([CONNECT_TCP, BigInt(port)]);
+    must(c.addRule(ADD_RULE, ruleset, RULE_PORT, ptr(rule), 0), c.errno, "landlock_add_rule for a port");
+  }
+  return () => must(c.restrictSelf(RESTRICT_SELF, ruleset, 0), c.errno, "landlock_restrict_self");
+}
+
+function addPath(c: CLibrary, ruleset: number, { path, access, optional }: Grant): void {
+  const name = cString(path);
+  const descriptor = c.open(ptr(name), O_PATH_CLOEXEC, 0);
+  if (descriptor < 0) {
+    if (optional === true) return;
+    throw new Error(`${path} cannot be opened`);
+  }
+  const rights = fstatSync(descriptor).isDirectory() ? RIGHTS[access] : RIGHTS[access] & RIGHTS_OF_FILES;
+  const rule = new DataView(new ArrayBuffer(12));
+  rule.setBigUint64(0, rights, true);
+  rule.setInt32(8, descriptor, true);
+  const bytes = new Uint8Array(rule.buffer);
+  must(c.addRule(ADD_RULE, ruleset, RULE_PATH, ptr(bytes), 0), c.errno, `landlock_add_rule for ${path}`);
+  c.close(descriptor);
+}

@@ -1,0 +1,143 @@
+import { ptr } from "bun:ffi";
+import { readSync, writeSync } from "node:fs";
+import { type CLibrary, cLibrary, cString, must, pointerTable } from "./c-library.ts";
+import { filterProgram } from "./filter.ts";
+import { buildRuleset } from "./landlock.ts";
+import type { Orders, Program } from "./orders.ts";
+import { report } from "./probe.ts";
+
+/**
+ * A process that waits for its orders, takes limits, filter and rules upon itself, and then becomes the program. It is started
+ * with an empty environment in `/`, so that nothing of anybody's folder is read before the rules hold.
+ */
+
+const ORDERS_BYTES_MAX = 16_777_216;
+const CHUNK_BYTES = 65_536;
+/** What a shell's caller would see when a program cannot be run. The token on stderr is what counts. */
+const CANNOT_RUN = 126;
+
+const PR_SET_PDEATHSIG = 1;
+const PR_SET_SECCOMP = 22;
+const PR_CAPBSET_DROP = 24;
+const PR_SET_NO_NEW_PRIVS = 38;
+const PR_CAP_AMBIENT = 47;
+const SECCOMP_MODE_FILTER = 2n;
+const CAP_AMBIENT_CLEAR_ALL = 4n;
+const SIGKILL = 9n;
+
+const RLIMIT_CPU = 0;
+const RLIMIT_FSIZE = 1;
+const RLIMIT_CORE = 4;
+const RLIMIT_NPROC = 6;
+/** Bytes of one file. */
+const FILE_BYTES_MAX = 1_073_741_824;
+/** Of the user, the service's own threads among them. */
+const PROCESSES_MAX = 4_096;
+
+const CAPSET = 126n;
+const CAPABILITY_VERSION_3 = 0x20080522;
+const CAPABILITY_LAST = 63;
+/** Where the service is root: the files of other users stay open to it, within what is granted. All other powers go. */
+const CAP_DAC_OVERRIDE = 1;
+
+const SIG_DFL = 0n;
+const SIG_SETMASK = 2;
+const SIGNAL_LAST = 64;
+const SIGNAL_SET_BYTES = 128;
+const CLOSE_RANGE = 436n;
+const CLOSE_RANGE_CLOEXEC = 4n;
+const ALL_DESCRIPTORS = 0xffffffffn;
+const O_RDONLY = 0;
+
+/** Before there are orders, nobody knows who would read a complaint. */
+function await_(c: CLibrary): Orders {
+  const parts: Buffer[] = [];
+  let bytes = 0;
+  const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
+  for (let count = readSync(0, chunk); count > 0; count = readSync(0, chunk)) {
+    parts.push(Buffer.from(chunk.subarray(0, count)));
+    bytes += count;
+    if (bytes > ORDERS_BYTES_MAX) process.exit(CANNOT_RUN);
+  }
+  // The service went away, or has no more use for it.
+  if (bytes === 0 || c.getppid() === 1) process.exit(0);
+  return JSON.parse(Buffer.concat(parts).toString("utf8")) as Orders;
+}
+
+function confine(c: CLibrary, orders: Orders): void {
+  must(c.prctl(PR_SET_PDEATHSIG, SIGKILL, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
+  if (c.getppid() !== orders.parent) throw new Error("the service is gone");
+  const empty = cString("/dev/null");
+  must(c.dup2(must(c.open(ptr(empty), O_RDONLY, 0), c.errno, "/dev/null"), 0), c.errno, "dup2");
+  limit(c, RLIMIT_CORE, 0);
+  limit(c, RLIMIT_CPU, orders.cpuSeconds);
+  limit(c, RLIMIT_FSIZE, FILE_BYTES_MAX);
+  limit(c, RLIMIT_NPROC, PROCESSES_MAX);
+  const program = filterProgram(orders.filter);
+  const restrict = buildRuleset(c, orders.grants, orders.ports);
+  if (c.getuid() === 0) dropPowers(c);
+  must(c.prctl(PR_SET_NO_NEW_PRIVS, 1n, 0n, 0n, 0n), c.errno, "PR_SET_NO_NEW_PRIVS");
+  installFilter(c, program);
+  restrict();
+}
+
+function limit(c: CLibrary, resource: number, value: number): void {
+  const both = new BigUint64Array([BigInt(value), BigInt(value)]);
+  // A limit that is lower already cannot be raised, and need not be.
+  c.setrlimit(resource, ptr(both));
+}
+
+function dropPowers(c: CLibrary): void {
+  c.prctl(PR_CAP_AMBIENT, CAP_AMBIENT_CLEAR_ALL, 0n, 0n, 0n);
+  for (let power = 0; power <= CAPABILITY_LAST; power += 1) {
+    if (power !== CAP_DAC_OVERRIDE) c.prctl(PR_CAPBSET_DROP, BigInt(power), 0n, 0n, 0n);
+  }
+  const header = new Uint32Array([CAPABILITY_VERSION_3, 0]);
+  const kept = 1 << CAP_DAC_OVERRIDE;
+  const body = new Uint32Array([kept, kept, 0, 0, 0, 0]);
+  if (c.capset(CAPSET, ptr(header), ptr(body)) === 0) return;
+  // In a container that has taken this one away too.
+  const none = new Uint32Array(6);
+  must(c.capset(CAPSET, ptr(header), ptr(none)), c.errno, "capset");
+}
+
+function installFilter(c: CLibrary, program: Uint8Array): void {
+  const header = new DataView(new ArrayBuffer(16));
+  header.setUint16(0, program.byteLength / 8, true);
+  header.setBigUint64(8, BigInt(ptr(program)), true);
+  const bytes = new Uint8Array(header.buffer);
+  must(c.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, BigInt(ptr(bytes)), 0n, 0n), c.errno, "seccomp");
+}
+
+function become(c: CLibrary, { command, argv, cwd, environment }: Program): never {
+  const path = cString(command);
+  const tokens = [path, ...argv.map(cString)];
+  const variables = Object.entries(environment).map(([name, value]) => cString(`${name}=${value}`));
+  const argumentTable = pointerTable(tokens);
+  const variableTable = pointerTable(variables);
+  const directory = cString(cwd);
+  must(c.chdir(ptr(directory)), c.errno, "the working directory cannot be entered");
+  const mask = new Uint8Array(SIGNAL_SET_BYTES);
+  // The runtime ignores SIGPIPE; a program that inherited that would write on when nobody reads.
+  for (let signal = 1; signal <= SIGNAL_LAST; signal += 1) c.signal(signal, SIG_DFL);
+  c.sigprocmask(SIG_SETMASK, ptr(mask), null);
+  c.numbers(CLOSE_RANGE, 3n, ALL_DESCRIPTORS, CLOSE_RANGE_CLOEXEC, 0n, 0n, 0n);
+  c.execve(ptr(path), ptr(argumentTable), ptr(variableTable));
+  throw new Error(`execve (errno ${c.errno()})`);
+}
+
+function launch(): void {
+  const c = cLibrary();
+  const orders = await_(c);
+  try {
+    confine(c, orders);
+    if (orders.act.kind === "program") become(c, orders.act);
+    writeSync(1, JSON.stringify(report(c, orders.act, orders.parent)));
+    process.exit(0);
+  } catch (error) {
+    writeSync(2, `${orders.token} ${error instanceof Error ? error.message : "unknown"}`);
+    process.exit(CANNOT_RUN);
+  }
+}
+
+launch();

@@ -1,0 +1,134 @@
+import { ptr } from "bun:ffi";
+import { type CLibrary, cString } from "./c-library.ts";
+import type { Probe } from "./orders.ts";
+
+/** What a confined process tries, to see for itself that it cannot. */
+
+const O_RDONLY = 0;
+const O_WRONLY = 1;
+const O_RDWR = 2;
+const EPERM = 1;
+const EACCES = 13;
+const ENOSYS = 38;
+
+const AF_UNIX = 1n;
+const AF_INET = 2n;
+const AF_NETLINK = 16n;
+const AF_VSOCK = 40n;
+const STREAM = 1n;
+const DATAGRAM = 2n;
+const MPTCP = 262n;
+const MSG_FASTOPEN = 0x20000000n;
+const LOOPBACK = [127, 0, 0, 1] as const;
+const BUFFER_BYTES = 8;
+
+const CALL = {
+  socket: 41n,
+  connect: 42n,
+  sendto: 44n,
+  chmod: 90n,
+  truncate: 76n,
+  ptrace: 101n,
+  setsid: 112n,
+  chroot: 161n,
+  tgkill: 234n,
+  unshare: 272n,
+  utimensat: 280n,
+  readMemory: 310n,
+  pidfdOpen: 434n,
+  pidfdGet: 438n,
+  ioUring: 425n,
+} as const;
+const CLONE_NEWUSER = 0x10000000n;
+const PTRACE_SEIZE = 0x4206n;
+const AT_FDCWD = -100n;
+const WORKING_DIRECTORY = BigInt.asUintN(64, AT_FDCWD);
+
+export interface ProbeReport {
+  /** What worked and must not. */
+  readonly leaks: readonly string[];
+  /** What must work and did not: rules that refuse everything prove nothing. */
+  readonly missing: readonly string[];
+  /** Whether TCP and UDP sockets can be made. */
+  readonly network: boolean;
+}
+
+/** Tries it all. `parent` is the service. */
+export function report(c: CLibrary, { canary, port, readable }: Probe, parent: number): ProbeReport {
+  const service = BigInt(parent);
+  const path = (text: string): bigint => BigInt(ptr(held(cString(text))));
+  const call = (number: bigint, ...given: readonly bigint[]): number => {
+    const [a = 0n, b = 0n, d = 0n, e = 0n, f = 0n, g = 0n] = given;
+    return outcome(Number(c.numbers(number, a, b, d, e, f, g)), c);
+  };
+  const open = (name: string, flags: number): number => outcome(c.open(ptr(held(cString(name))), flags, 0), c);
+  const network = call(CALL.socket, AF_INET, DATAGRAM, 0n) >= 0;
+  const buffer = held(Buffer.alloc(BUFFER_BYTES));
+  const vector = held(new BigUint64Array([BigInt(ptr(buffer)), BigInt(BUFFER_BYTES)]));
+  const attempts: Readonly<Record<string, () => number>> = {
+    "reading the service's files": () => open(canary, O_RDONLY),
+    "writing the service's files": () => open(canary, O_WRONLY),
+    "truncating the service's files": () => call(CALL.truncate, path(canary), 0n),
+    "changing modes by path": () => call(CALL.chmod, path(canary), 0o777n),
+    "changing times by path": () => call(CALL.utimensat, WORKING_DIRECTORY, path(canary)),
+    "reading the service's environment": () => open(`/proc/${parent}/environ`, O_RDONLY),
+    "opening the service's memory": () => open(`/proc/${parent}/mem`, O_RDONLY),
+    "reading the service's memory": () =>
+      call(CALL.readMemory, service, BigInt(ptr(vector)), 1n, BigInt(ptr(vector)), 1n),
+    "tracing the service": () => call(CALL.ptrace, PTRACE_SEIZE, service),
+    "taking the service's descriptors": () => call(CALL.pidfdGet, BigInt(call(CALL.pidfdOpen, service)), 0n),
+    "signalling the service": () => outcome(c.kill(parent, 0), c),
+    "signalling the service's threads": () => call(CALL.tgkill, service, service),
+    "leaving the session": () => call(CALL.setsid),
+    "new namespaces": () => call(CALL.unshare, CLONE_NEWUSER),
+    chroot: () => call(CALL.chroot, path("/")),
+    io_uring: () => call(CALL.ioUring, 1n, BigInt(ptr(held(new Uint8Array(120))))),
+    "unix sockets": () => call(CALL.socket, AF_UNIX, STREAM),
+    "netlink sockets": () => call(CALL.socket, AF_NETLINK, DATAGRAM),
+    "vsock sockets": () => call(CALL.socket, AF_VSOCK, STREAM),
+    "MPTCP sockets": () => call(CALL.socket, AF_INET, STREAM, MPTCP),
+    "TCP to another port": () => call(CALL.connect, stream(call), address(port), 16n),
+    "TCP by fast open": () =>
+      call(CALL.sendto, stream(call), BigInt(ptr(buffer)), 1n, MSG_FASTOPEN, address(port), 16n),
+  };
+  const leaks = Object.entries(attempts).filter(([, attempt]) => !isRefused(attempt()));
+  const needs: Readonly<Record<string, () => number>> = {
+    [`reading ${readable}`]: () => open(readable, O_RDONLY),
+    "/dev/null": () => open("/dev/null", O_RDWR),
+  };
+  const missing = Object.entries(needs).filter(([, need]) => need() < 0);
+  return { leaks: leaks.map(([what]) => what), missing: missing.map(([what]) => what), network };
+}
+
+type Call = (number: bigint, ...given: readonly bigint[]) => number;
+
+/** A TCP socket; where there is none, no descriptor, and the call on it must not count as refused by a rule. */
+function stream(call: Call): bigint {
+  const descriptor = call(CALL.socket, AF_INET, STREAM, 0n);
+  return BigInt.asUintN(64, BigInt(descriptor));
+}
+
+function address(port: number): bigint {
+  const bytes = held(new Uint8Array(16));
+  bytes.set([Number(AF_INET), 0, port >> 8, port & 0xff, ...LOOPBACK]);
+  return BigInt(ptr(bytes));
+}
+
+/** A refusal by rule or filter; EBADF is what a call on a socket meets that could not even be made. */
+function isRefused(result: number): boolean {
+  return [-EPERM, -EACCES, -ENOSYS, -EBADF].includes(result);
+}
+
+const EBADF = 9;
+
+function outcome(result: number, c: CLibrary): number {
+  return result < 0 ? -c.errno() : result;
+}
+
+const holds: unknown[] = [];
+
+/** What a pointer was taken of must outlive the call. */
+function held<T>(value: T): T {
+  holds.push(value);
+  return value;
+}

@@ -1,0 +1,271 @@
+import { closeSync, readSync } from "node:fs";
+import { setImmediate } from "node:timers/promises";
+import { Refusal } from "../../core/errors.ts";
+import type { Json } from "../../core/types.ts";
+import { O_DIRECTORY, O_NOFOLLOW } from "./c-library.ts";
+import { READING } from "./confinement.ts";
+import { readEntries } from "./entries.ts";
+import { type IgnoreFile, isIgnored, readIgnoreRules } from "./gitignore.ts";
+import { identify } from "./identity.ts";
+import type { SearchLimits } from "./limits.ts";
+import { mountPath } from "./mount-path.ts";
+import { aim, type Mount, type Mounts, walkTo } from "./mounts.ts";
+import { ENOENT, errnoRefusal, fileRefusal, notRegular, thrownRefusal } from "./refusals.ts";
+import { compilePattern, type LinePattern } from "./search-pattern.ts";
+import { foldName } from "./protected-names.ts";
+
+export interface SearchOrder {
+  readonly path: string;
+  readonly pattern: string;
+  readonly literal: boolean;
+  readonly ignoreCase: boolean;
+  /** Lines of context. */
+  readonly before: number;
+  readonly after: number;
+  readonly maxMatches: number;
+  /** Names that begin with a dot, too. */
+  readonly all: boolean;
+}
+
+export interface SearchContext {
+  readonly limits: SearchLimits;
+  readonly signal: AbortSignal;
+  /** Milliseconds. */
+  readonly now: () => number;
+}
+
+const DEPTH_MAX = 64;
+const DIRECTORY_ENTRIES_MAX = 50_000;
+const IGNORE_BYTES_MAX = 262_144;
+const LINE_CHARACTERS_SHOWN = 500;
+/** Of a longer line only the beginning is compared. */
+const LINE_CHARACTERS_MAX = 16_384;
+/** Of all lines that are answered. */
+const SHOWN_CHARACTERS_MAX = 200_000;
+const SNIFFED_BYTES = 8_192;
+const SLICE_MS = 8;
+
+/** Why a search ended before all was searched. */
+type Stop = "matches" | "files" | "bytes" | "time" | "size";
+
+/**
+ * Lines that match, in the order of paths. Links are not followed, `.git` is left out, and so is what `.gitignore` files say,
+ * unless the path names it. Other calls have their turn in between.
+ *
+ * @throws {Refusal} ENOENT, E_SANDBOX_VIOLATION, E_INVALID_PATTERN
+ */
+export async function search(mounts: Mounts, order: SearchOrder, context: SearchContext): Promise<Json> {
+  const run = new Search(mounts, order, context);
+  const aimed = aim(mounts, order.path);
+  const walked = walkTo(mounts, aimed);
+  try {
+    const { directories, name, found } = walked;
+    const last = directories.at(-1);
+    if (last === undefined || (name !== undefined && found === undefined)) throw fileRefusal("ENOENT");
+    const names = directories.slice(1).map((directory) => directory.name);
+    if (name !== undefined) await run.namedFile(aimed.mount, { directory: last.fd, names: [...names, name] });
+    else {
+      const above = directories.slice(0, -1).map(({ fd }, depth) => run.ignoreFile(fd, depth));
+      await run.directory(aimed.mount, { fd: last.fd, names, ignores: above.flatMap((file) => file ?? []) });
+    }
+    return run.answer();
+  } finally {
+    walked.close();
+  }
+}
+
+interface Directory {
+  readonly fd: number;
+  readonly names: readonly string[];
+  readonly ignores: readonly IgnoreFile[];
+}
+
+interface NamedFile {
+  readonly directory: number;
+  readonly names: readonly string[];
+}
+
+class Search {
+  readonly #mounts: Mounts;
+  readonly #order: SearchOrder;
+  readonly #context: SearchContext;
+  readonly #pattern: LinePattern;
+  readonly #matches: Json[] = [];
+  readonly #began: number;
+  readonly #buffer: Buffer;
+  #sliceBegan: number;
+  #shown = 0;
+  #files = 0;
+  #bytes = 0;
+  #skipped = 0;
+  #stop: Stop | undefined;
+
+  constructor(mounts: Mounts, order: SearchOrder, context: SearchContext) {
+    this.#mounts = mounts;
+    this.#order = order;
+    this.#context = context;
+    this.#pattern = compilePattern(order);
+    this.#buffer = Buffer.allocUnsafeSlow(context.limits.fileBytesMax + 1);
+    this.#began = this.#sliceBegan = context.now();
+  }
+
+  answer(): Json {
+    const { path } = this.#order;
+    const truncated = this.#stop !== undefined;
+    return {
+      ...{ path, matches: this.#matches, truncated, filesSearched: this.#files, filesSkipped: this.#skipped },
+      ...(this.#stop !== undefined && { hint: HINTS[this.#stop] }),
+    };
+  }
+
+  /** @throws {Refusal} where the one file that was named cannot be searched */
+  async namedFile(mount: Mount, { directory, names }: NamedFile): Promise<void> {
+    const fd = this.#mounts.confinement.step(directory, names.at(-1) ?? "", READING | O_NOFOLLOW);
+    if (fd < 0) throw errnoRefusal(fd, "open");
+    try {
+      const { kind, id } = identify(fd);
+      if (kind !== "file") throw notRegular();
+      if (this.#mounts.protectedIds.has(id)) throw fileRefusal("E_SANDBOX_VIOLATION");
+      await this.#searchOpen(fd, mountPath(mount.name, names));
+    } finally {
+      closeSync(fd);
+    }
+  }
+
+  async directory(mount: Mount, { fd: parent, names, ignores }: Directory): Promise<void> {
+    const { step, library } = this.#mounts.confinement;
+    const fd = step(parent, ".", READING | O_DIRECTORY);
+    // What is gone, or not to be entered, is passed over.
+    if (fd < 0) return this.#skip();
+    try {
+      if (this.#mounts.protectedIds.has(identify(fd).id)) return this.#skip();
+      const own = this.ignoreFile(fd, names.length);
+      const below = own === undefined ? ignores : [...ignores, own];
+      for (const { name, kind } of readEntries(library, fd, DIRECTORY_ENTRIES_MAX).entries) {
+        if (this.#stop !== undefined) return;
+        if (kind === "link" || kind === "other" || foldName(name) === ".git") continue;
+        if (name.startsWith(".") && !this.#order.all) continue;
+        await this.#entry(mount, { fd, names: [...names, name], ignores: below }, kind);
+      }
+    } finally {
+      closeSync(fd);
+    }
+  }
+
+  /** The rules that a directory adds. */
+  ignoreFile(directory: number, depth: number): IgnoreFile | undefined {
+    const fd = this.#mounts.confinement.step(directory, ".gitignore", READING | O_NOFOLLOW);
+    if (fd < 0) return undefined;
+    try {
+      const { kind, bytes } = identify(fd);
+      if (kind !== "file" || bytes > IGNORE_BYTES_MAX) return undefined;
+      return { depth, rules: readIgnoreRules(this.#buffer.toString("utf8", 0, this.#read(fd, IGNORE_BYTES_MAX))) };
+    } finally {
+      closeSync(fd);
+    }
+  }
+
+  /** `fd` is that of the directory that holds the entry. */
+  async #entry(mount: Mount, { fd, names, ignores }: Directory, kind: string): Promise<void> {
+    if (kind === "directory" && isIgnored(ignores, names, true)) return;
+    const opened = this.#mounts.confinement.step(fd, names.at(-1) ?? "", READING | O_NOFOLLOW);
+    if (opened < 0) return opened === -ENOENT ? undefined : this.#skip();
+    try {
+      const identity = identify(opened);
+      if (identity.kind === "directory") {
+        if (names.length > DEPTH_MAX || isIgnored(ignores, names, true)) return this.#skip();
+        return await this.directory(mount, { fd: opened, names, ignores });
+      }
+      if (isIgnored(ignores, names, false)) return;
+      const isSearchable = identity.kind === "file" && identity.bytes <= this.#context.limits.fileBytesMax;
+      if (!isSearchable || this.#mounts.protectedIds.has(identity.id)) return this.#skip();
+      await this.#searchOpen(opened, mountPath(mount.name, names));
+    } finally {
+      closeSync(opened);
+    }
+  }
+
+  async #searchOpen(fd: number, path: string): Promise<void> {
+    const { limits } = this.#context;
+    if (this.#files >= limits.filesMax) return this.#end("files");
+    const length = this.#read(fd, limits.fileBytesMax + 1);
+    if (length > limits.fileBytesMax) return this.#skip();
+    this.#bytes += length;
+    if (this.#bytes > limits.bytesMax) return this.#end("bytes");
+    const bytes = this.#buffer.subarray(0, length);
+    if (bytes.subarray(0, SNIFFED_BYTES).includes(0)) return this.#skip();
+    this.#files += 1;
+    const { literal } = this.#pattern;
+    if (literal === undefined || bytes.includes(literal)) await this.#searchText(bytes.toString("utf8"), path);
+    await this.#rest();
+  }
+
+  async #searchText(text: string, path: string): Promise<void> {
+    const { before, after, maxMatches } = this.#order;
+    const lines = text.split("\n");
+    if (lines.at(-1) === "") lines.pop();
+    for (let at = 0; at < lines.length; at += 1) {
+      const line = withoutReturn(lines[at] ?? "");
+      if (this.#pattern.matches(line.slice(0, LINE_CHARACTERS_MAX))) {
+        if (this.#matches.length >= maxMatches) return this.#end("matches");
+        const match = {
+          ...{ path, line: at + 1, text: shown(line) },
+          before: lines.slice(Math.max(0, at - before), at).map(shown),
+          after: lines.slice(at + 1, at + 1 + after).map(shown),
+        };
+        this.#shown += match.text.length + [...match.before, ...match.after].join("").length;
+        if (this.#shown > SHOWN_CHARACTERS_MAX) return this.#end("size");
+        this.#matches.push(match);
+      }
+      if (this.#context.now() - this.#sliceBegan > SLICE_MS) await this.#rest();
+      if (this.#stop !== undefined) return;
+    }
+  }
+
+  /** Lets others have their turn, and looks whether there is time left. */
+  async #rest(): Promise<void> {
+    const { now, limits, signal } = this.#context;
+    if (now() - this.#sliceBegan < SLICE_MS) return;
+    await setImmediate();
+    signal.throwIfAborted();
+    this.#sliceBegan = now();
+    if (this.#sliceBegan - this.#began > limits.timeMs) this.#end("time");
+  }
+
+  #read(fd: number, bytesMax: number): number {
+    let length = 0;
+    try {
+      for (let read = -1; read !== 0 && length < bytesMax; length += read) {
+        read = readSync(fd, this.#buffer, length, bytesMax - length, length);
+      }
+    } catch (error) {
+      throw thrownRefusal(error, "read");
+    }
+    return length;
+  }
+
+  #skip(): void {
+    this.#skipped += 1;
+  }
+
+  #end(stop: Stop): void {
+    this.#stop ??= stop;
+  }
+}
+
+const HINTS: Readonly<Record<Stop, string>> = {
+  matches: "There are more matches. Raise maxMatches, search a directory below, or make the pattern narrower.",
+  files: "There are more files than one search looks at. Search a directory below.",
+  bytes: "There is more than one search reads. Search a directory below.",
+  time: "The time for one search was over. Search a directory below, or a plainer pattern.",
+  size: "The matching lines are more than one answer holds. Ask for less context or a narrower pattern.",
+};
+
+function withoutReturn(line: string): string {
+  return line.endsWith("\r") ? line.slice(0, -1) : line;
+}
+
+function shown(line: string): string {
+  const text = withoutReturn(line);
+  return text.length <= LINE_CHARACTERS_SHOWN ? text : `${text.slice(0, LINE_CHARACTERS_SHOWN).toWellFormed()}…`;
+}
