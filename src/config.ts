@@ -1,7 +1,7 @@
 import { isAbsolute, resolve } from "node:path";
 import { z } from "zod";
 import { approvals } from "./config-approvals.ts";
-import { auditExport } from "./config-export.ts";
+import { auditExport, isLoopback } from "./config-export.ts";
 import { configFaults, fieldOf } from "./config-faults.ts";
 import { GRPC_SIGNS, type GrpcSystemConfig, grpcSystem } from "./config-grpc.ts";
 import { PLATFORM_SYSTEMS } from "./config-platform.ts";
@@ -210,6 +210,8 @@ export type IssuerConfig = z.output<typeof issuer>;
 export interface Config extends Readonly<z.output<typeof schema>> {
   /** Relative paths are taken from here. */
   readonly folder: string;
+  /** The file that it was read from, or what else it is called in messages. */
+  readonly origin: string;
   /** PATH of the service, for finding the allowed commands. */
   readonly searchPath: string;
 }
@@ -253,7 +255,7 @@ export function readConfig(written: unknown, { folder, environment, origin }: Re
       ),
     );
   }
-  return deepFreeze({ ...parsed.data, folder, searchPath: environment["PATH"] ?? "" });
+  return deepFreeze({ ...parsed.data, folder, origin, searchPath: environment["PATH"] ?? "" });
 }
 
 /** An absolute path for one that the configuration names. */
@@ -284,10 +286,6 @@ function withOverrides(written: unknown, environment: Environment): unknown {
 function overrideHint(path: readonly PropertyKey[], environment: Environment): string {
   const override = OVERRIDES.find((row) => row.path.join(".") === path.join("."));
   return override !== undefined && environment[override.variable] ? ` (set by ${override.variable})` : "";
-}
-
-function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "[::1]" || /^127(\.\d{1,3}){3}$/.test(host);
 }
 
 function deepFreeze<T>(value: T): T {

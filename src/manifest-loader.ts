@@ -32,10 +32,14 @@ class NothingToReach extends Error {}
 
 /**
  * Loads every tool that the configuration names: each exported tool of each `*.ts` at or below the paths, and values as they
- * are. One broken manifest does not hide the next.
+ * are. One broken manifest does not hide the next. `filesFault` says why no file tool could work here.
  */
-export async function loadTools(config: Config, repositories: ReadonlyMap<string, Repository>): Promise<LoadedTools> {
-  const load = new Load(config, repositories);
+export async function loadTools(
+  config: Config,
+  repositories: ReadonlyMap<string, Repository>,
+  filesFault?: string,
+): Promise<LoadedTools> {
+  const load = new Load(toolConfig(config, repositories, filesFault), config.folder);
   for (const [index, source] of config.tools.entries()) {
     if (typeof source === "string") await load.path(pathFrom(config, source), `tools[${index}]`);
     else load.value(source, undefined, `tools[${index}]`);
@@ -56,9 +60,9 @@ class Load implements LoadedTools {
   readonly #toolConfig: ToolConfig;
   readonly #folder: string;
 
-  constructor(config: Config, repositories: ReadonlyMap<string, Repository>) {
-    this.#toolConfig = toolConfig(config, repositories);
-    this.#folder = config.folder;
+  constructor(offered: ToolConfig, folder: string) {
+    this.#toolConfig = offered;
+    this.#folder = folder;
   }
 
   async path(path: string, field: string): Promise<void> {
@@ -160,7 +164,11 @@ function manifestFiles(root: string): readonly string[] {
 }
 
 /** What manifests may ask of the configuration. */
-function toolConfig(config: Config, repositories: ReadonlyMap<string, Repository>): ToolConfig {
+function toolConfig(
+  config: Config,
+  repositories: ReadonlyMap<string, Repository>,
+  filesFault: string | undefined,
+): ToolConfig {
   const names = (system: string, list: string): readonly string[] => listOf(config.systems[system], system, list);
   const known = (name: string): Repository => {
     const repository = repositories.get(name);
@@ -176,6 +184,7 @@ function toolConfig(config: Config, repositories: ReadonlyMap<string, Repository
     setting: (system, key) => settingOf(config.systems[system], system, key),
     path: (system, key) => pathFrom(config, settingOf(config.systems[system], system, key)),
     shellWorkspace: () => shellWorkspace(config),
+    workspaceMounts: (use) => workspaceMounts(config, use, filesFault),
     has: (system, key) => saysAnything(memberOf(config.systems[system], key)),
   };
 }
@@ -199,6 +208,16 @@ function shellWorkspace(config: Config): string {
   } catch {
     throw new Error(`workspace.project: there is no directory ${project}`);
   }
+}
+
+/** `@pkg` is only read. */
+function workspaceMounts({ workspace }: Config, use: "read" | "write", fault: string | undefined): readonly string[] {
+  const mounts = (["project", "pkg", "state"] as const).filter(
+    (name) => workspace[name] !== undefined && (use === "read" || name !== "pkg"),
+  );
+  if (mounts.length === 0) throw new NothingToReach("not registered: workspace names no directory for it");
+  if (fault !== undefined) throw new NothingToReach(`not registered: ${fault}`);
+  return mounts.map((name) => `@${name}`);
 }
 
 function memberOf(system: SystemConfig | undefined, key: string): unknown {

@@ -6,7 +6,7 @@ import { loadTools } from "../src/manifest-loader.ts";
 import { resolveCommands } from "../src/wiring-files.ts";
 import { temporaryDirectory } from "./handlers/cli/temporary-directory.ts";
 
-const TOOLS = join(import.meta.dir, "../tools/workspace");
+const TOOLS = join(import.meta.dir, "../tools/workspace/bash.ts");
 
 function configOf(commands: object, workspace: object, folder: string): Config {
   const jwt = { issuers: [{ issuer: "https://x", jwksUri: "https://x/jwks" }] };

@@ -235,6 +235,7 @@ describe("a sound manifest", () => {
       setting: () => "x",
       path: () => "/x",
       shellWorkspace: () => "/",
+      workspaceMounts: () => ["@project"],
       has: () => false,
     };
     expect(factory.make(config).input.safeParse({ repo: "self" }).success).toBe(true);

@@ -39,3 +39,15 @@ test("idempotent, and never longer", () => {
     { numRuns: 500 },
   );
 });
+
+test("every character that nobody can see is taken out", () => {
+  const invisible = /[\p{Cf}\p{Default_Ignorable_Code_Point}]/u;
+  const left: string[] = [];
+  for (let point = 0; point <= 0x10ffff; point += 1) {
+    if (point >= 0xd800 && point <= 0xdfff) continue;
+    const character = String.fromCodePoint(point);
+    const cleaned = cleanText(`a${character}b`);
+    if (invisible.test(character) ? cleaned !== "ab" : cleaned !== `a${character}b`) left.push(point.toString(16));
+  }
+  expect(left).toEqual([]);
+});

@@ -16,6 +16,8 @@ export interface PatternOrder {
 /** A repeat is as many states, and each of them is looked at for each character. */
 const REPEAT_MAX = 100;
 const REPEATS_IN_ALL_MAX = 2_000;
+/** Of a longer line an expression sees only the beginning: between two lines nobody else has a turn. */
+const LINE_CHARACTERS_MAX = 16_384;
 
 /**
  * RE2 takes time in the length of the line, whatever the pattern; engines that backtrack do not, and Bun's gives up and says
@@ -31,7 +33,7 @@ export function compilePattern({ pattern, literal, ignoreCase }: PatternOrder): 
   try {
     const compiled = RE2JS.compile(literal ? RE2JS.quote(pattern) : pattern, flags);
     const needed = ignoreCase || literal ? undefined : neededLiteral(pattern);
-    const test = (line: string): boolean => compiled.test(line);
+    const test = (line: string): boolean => compiled.test(line.slice(0, LINE_CHARACTERS_MAX));
     if (needed === undefined) return { literal: undefined, matches: test };
     return { literal: Buffer.from(needed), matches: (line) => line.includes(needed) && test(line) };
   } catch (error) {

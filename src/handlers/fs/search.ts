@@ -1,6 +1,5 @@
 import { closeSync, readSync } from "node:fs";
 import { setImmediate } from "node:timers/promises";
-import { Refusal } from "../../core/errors.ts";
 import type { Json } from "../../core/types.ts";
 import { O_DIRECTORY, O_NOFOLLOW } from "./c-library.ts";
 import { READING } from "./confinement.ts";
@@ -38,8 +37,6 @@ const DEPTH_MAX = 64;
 const DIRECTORY_ENTRIES_MAX = 50_000;
 const IGNORE_BYTES_MAX = 262_144;
 const LINE_CHARACTERS_SHOWN = 500;
-/** Of a longer line only the beginning is compared. */
-const LINE_CHARACTERS_MAX = 16_384;
 /** Of all lines that are answered. */
 const SHOWN_CHARACTERS_MAX = 200_000;
 const SNIFFED_BYTES = 8_192;
@@ -206,7 +203,7 @@ class Search {
     if (lines.at(-1) === "") lines.pop();
     for (let at = 0; at < lines.length; at += 1) {
       const line = withoutReturn(lines[at] ?? "");
-      if (this.#pattern.matches(line.slice(0, LINE_CHARACTERS_MAX))) {
+      if (this.#pattern.matches(line)) {
         if (this.#matches.length >= maxMatches) return this.#end("matches");
         const match = {
           ...{ path, line: at + 1, text: shown(line) },

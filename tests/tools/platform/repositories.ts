@@ -73,6 +73,7 @@ export function configFor(directory: string): ToolConfig {
     setting: () => "",
     path: () => "",
     shellWorkspace: () => place.workTree ?? place.gitDir,
+    workspaceMounts: () => ["@project"],
     has: () => false,
   };
 }

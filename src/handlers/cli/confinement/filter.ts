@@ -3,7 +3,7 @@
 export interface FilterOptions {
   /** Whether TCP and UDP sockets exist for it. Without, there is no `socket(2)` at all. */
   readonly network: boolean;
-  /** Whether times and modes of files may be changed through an open descriptor. By a path never: no rule could say which. */
+  /** Whether times and modes of files may be changed through an open descriptor. By a path never: no rule can say which. */
   readonly writes: boolean;
   /** Whether process groups may be made. A new session never may: nobody could find who is in it. */
   readonly groups: boolean;
@@ -60,15 +60,23 @@ const NEVER: readonly number[] = [
   112,
 ];
 
-/** By a path: the chmod, chown, utimes, xattr and file_setattr families. Landlock has no right for them. */
+/** By a path: the chown, utimes, xattr and file_setattr families. Landlock has no right for them. */
 const ATTRIBUTES_BY_PATH: readonly number[] = [
-  ...[90, 268, 452, 92, 94, 260, 132, 235, 261],
+  ...[92, 94, 260, 132, 235, 261],
   ...[188, 189, 197, 198, 463, 466, 469],
 ];
 
 /** By a descriptor: fchmod, fchown, fsetxattr, fremovexattr. What may only be read can be opened too, so not without `writes`. */
 const ATTRIBUTES_BY_DESCRIPTOR: readonly number[] = [91, 93, 190, 199];
 
+/** chmod, fchmodat, fchmodat2, and which argument holds the mode. */
+const MODES_BY_PATH = [
+  { call: 90, mode: 1 },
+  { call: 268, mode: 2 },
+  { call: 452, mode: 2 },
+] as const;
+/** Set-id, sticky and execute bits: who asks for them needs them. */
+const MODE_BITS_THAT_MATTER = 0o7111;
 const SETPGID = 109;
 const UTIMENSAT = 280;
 const CLONE = 56;
@@ -106,6 +114,7 @@ export function filterProgram(options: FilterOptions): Uint8Array {
   const instructions = [
     ...[load(ARCH), only(ARCH_X86_64), load(NUMBER), { code: IF_AT_LEAST, no: 1, k: X32_FROM }, end(KILL_PROCESS)],
     ...refused.flatMap((call) => refuse(call, EPERM)),
+    ...MODES_BY_PATH.flatMap(({ call, mode }) => when(call, writes ? unanswered(mode) : [end(answer(EPERM))])),
     ...refuse(CLONE3, ENOSYS),
     ...(groups ? [] : refuse(SETPGID, EPERM)),
     ...when(UTIMENSAT, writes ? unlessNull(1) : [end(answer(EPERM))]),
@@ -153,6 +162,15 @@ function when(call: number, then: readonly Instruction[]): readonly Instruction[
 
 function ifAnyBit(index: number, k: number, errno: number): readonly Instruction[] {
   return [load(argument(index)), { code: IF_ANY_BIT, no: 1, k }, end(answer(errno)), end(ALLOW)];
+}
+
+/**
+ * The file keeps its mode, wherever it is: no rule can tell inside from outside. Git gives up a repository when it is told so; a
+ * script that is to become a program is told.
+ */
+function unanswered(index: number): readonly Instruction[] {
+  const allBits = { code: IF_ANY_BIT, no: 1, k: MODE_BITS_THAT_MATTER };
+  return [load(argument(index)), allBits, end(answer(EPERM)), end(answer(0))];
 }
 
 function ifEqual(index: number, k: number, errno: number): readonly Instruction[] {

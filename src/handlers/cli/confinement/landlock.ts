@@ -49,8 +49,14 @@ export function knowsLandlock(c: CLibrary): boolean {
   return errata >= 0 && (errata & ERRATUM_SIGNALS) !== 0;
 }
 
-/** A ruleset, ready to be taken upon oneself. Throws when a path that is needed is missing. */
-export function buildRuleset(c: CLibrary, grants: readonly Grant[], ports: readonly number[]): () => void {
+export interface Ruleset {
+  /** From now on, and for all that this process starts. */
+  restrictSelf(): void;
+  drop(): void;
+}
+
+/** Throws when a path that is needed is missing. */
+export function buildRuleset(c: CLibrary, grants: readonly Grant[], ports: readonly number[]): Ruleset {
   const attributes = new BigUint64Array([HANDLED_FILES, HANDLED_PORTS, HANDLED_SCOPES]);
   const ruleset = must(c.createRuleset(CREATE_RULESET, ptr(attributes), 24n, 0), c.errno, "landlock_create_ruleset");
   for (const grant of grants) addPath(c, ruleset, grant);
@@ -58,7 +64,14 @@ export function buildRuleset(c: CLibrary, grants: readonly Grant[], ports: reado
     const rule = new BigUint64Array([CONNECT_TCP, BigInt(port)]);
     must(c.addRule(ADD_RULE, ruleset, RULE_PORT, ptr(rule), 0), c.errno, "landlock_add_rule for a port");
   }
-  return () => must(c.restrictSelf(RESTRICT_SELF, ruleset, 0), c.errno, "landlock_restrict_self");
+  return {
+    restrictSelf() {
+      must(c.restrictSelf(RESTRICT_SELF, ruleset, 0), c.errno, "landlock_restrict_self");
+    },
+    drop() {
+      c.close(ruleset);
+    },
+  };
 }
 
 function addPath(c: CLibrary, ruleset: number, { path, access, optional }: Grant): void {

@@ -69,7 +69,7 @@ export function report(c: CLibrary, { canary, port, readable }: Probe, parent: n
     "reading the service's files": () => open(canary, O_RDONLY),
     "writing the service's files": () => open(canary, O_WRONLY),
     "truncating the service's files": () => call(CALL.truncate, path(canary), 0n),
-    "changing modes by path": () => call(CALL.chmod, path(canary), 0o777n),
+    "changing modes by path": () => call(CALL.chmod, path(canary), 0o755n),
     "changing times by path": () => call(CALL.utimensat, WORKING_DIRECTORY, path(canary)),
     "reading the service's environment": () => open(`/proc/${parent}/environ`, O_RDONLY),
     "opening the service's memory": () => open(`/proc/${parent}/mem`, O_RDONLY),

@@ -1,0 +1,76 @@
+import { join } from "node:path";
+import type { Orders } from "./orders.ts";
+
+const LAUNCHER = join(import.meta.dir, "launcher.ts");
+/** Nothing of a folder is read: no settings, no variables, no packages. */
+const OURSELVES = [process.execPath, "--no-env-file", "--config=/dev/null", "--no-install", LAUNCHER];
+
+/** A process that waits for orders, or the program that it has become: its pid stays. */
+export type Launched = ReturnType<typeof start>;
+
+export interface Launchers {
+  /** Gives orders to a launcher that waits, or to a new one. Throws when none can be started. */
+  launch(orders: Orders): Launched;
+  /** Sends those home that still wait. */
+  close(): void;
+}
+
+/**
+ * Launchers are started ahead, since to start one takes longer than most commands. Each is used once, and replaced when what it
+ * became has ended: not before, or the two would share a processor.
+ */
+export function createLaunchers(waitingMax: number): Launchers {
+  const waiting: Launched[] = [];
+  let isClosed = false;
+
+  function fill(): void {
+    while (!isClosed && waiting.length < waitingMax) waiting.push(start());
+  }
+
+  function next(): Launched {
+    for (;;) {
+      const launcher = waiting.shift();
+      if (launcher === undefined) return start();
+      if (launcher.exitCode === null && launcher.signalCode === null) return launcher;
+    }
+  }
+
+  function refill(): void {
+    try {
+      fill();
+    } catch {
+      // The next call starts its own, and says what is wrong.
+    }
+  }
+
+  return {
+    launch(orders) {
+      if (isClosed) throw new Error("the launchers are closed");
+      const launcher = next();
+      launcher.ref();
+      Promise.resolve(launcher.stdin.write(JSON.stringify(orders))).catch(() => {});
+      Promise.resolve(launcher.stdin.end()).catch(() => {});
+      launcher.exited.then(refill, refill);
+      return launcher;
+    },
+    close() {
+      isClosed = true;
+      for (const launcher of waiting.splice(0)) launcher.kill("SIGKILL");
+    },
+  };
+}
+
+function start() {
+  const launcher = Bun.spawn({
+    cmd: OURSELVES,
+    cwd: "/",
+    env: {},
+    stdin: "pipe",
+    stdout: "pipe",
+    stderr: "pipe",
+    detached: true,
+  });
+  // A service that is done need not wait for those who wait for it.
+  launcher.unref();
+  return launcher;
+}

@@ -1,0 +1,120 @@
+import { isAbsolute } from "node:path";
+import type { Fault } from "../../../core/errors.ts";
+import type { CliTarget, Confinement, Json, Tool } from "../../../core/types.ts";
+import { tokenFault } from "../argv.ts";
+import type { Grant } from "./orders.ts";
+
+const PATHS_MAX = 64;
+const PORTS_MAX = 64;
+const PORT_MAX = 65_535;
+
+/** What the configuration says of a system: the files that its command reads of itself, and the ports that it is reached on. */
+export interface Reach {
+  readonly reads: readonly string[];
+  readonly ports: readonly number[];
+}
+
+/** What a child may do, written out: a part of its plan. */
+export interface Confined {
+  readonly level: "confined";
+  readonly reads: readonly string[];
+  readonly writes: readonly string[];
+  /** TCP ports; `null` when there is no network at all. */
+  readonly network: readonly number[] | null;
+  readonly runs: "command" | "system";
+  readonly temporaryDirectory: boolean;
+  readonly [member: string]: Json;
+}
+
+/** A child that nothing but its user's rights holds. */
+export interface Unconfined {
+  readonly level: "none";
+  readonly [member: string]: Json;
+}
+
+export const UNCONFINED: Unconfined = { level: "none" };
+
+export interface ProfileFacts {
+  readonly tool: Tool;
+  readonly reaches: ReadonlyMap<string, Reach>;
+}
+
+/** What the manifest declares for this input; a tool that declares nothing gets nothing but the system's programs. */
+export function declaredProfile(cli: CliTarget["cli"], input: unknown): Confinement {
+  const { confinement = {} } = cli;
+  return typeof confinement === "function" ? confinement(input as never) : confinement;
+}
+
+/** Sorted, each once, so that one profile is one text. */
+export function confinedBy(declared: Confinement, { tool, reaches }: ProfileFacts): Confined {
+  const reach = declared.network === "system" ? reaches.get(tool.target.system) : undefined;
+  const { reads = [], writes = [], runs = "system", temporaryDirectory = false } = declared;
+  const ports = declared.network === "system" ? (reach?.ports ?? []) : declared.network;
+  return {
+    level: "confined",
+    reads: sorted([...reads, ...(reach?.reads ?? [])]),
+    writes: sorted(writes),
+    network: ports === undefined ? null : [...new Set(ports)].sort((a, b) => a - b),
+    runs,
+    temporaryDirectory,
+  };
+}
+
+function sorted(paths: readonly string[]): readonly string[] {
+  return [...new Set(paths)].sort();
+}
+
+/** What is wrong with a profile. */
+export function profileFaults({ reads, writes, network }: Confined): readonly Fault[] {
+  const field = "target.cli.confinement";
+  const paths = [...reads, ...writes];
+  const ports = network ?? [];
+  const isPath = (path: string): boolean => tokenFault(path) === undefined && isAbsolute(path);
+  const isPort = (port: number): boolean => Number.isInteger(port) && port >= 1 && port <= PORT_MAX;
+  return [
+    ...(paths.every(isPath) && paths.length <= PATHS_MAX
+      ? []
+      : [{ field, message: `must name at most ${PATHS_MAX} absolute paths` }]),
+    ...(ports.every(isPort) && ports.length <= PORTS_MAX
+      ? []
+      : [{ field, message: `must name at most ${PORTS_MAX} ports from 1 to ${PORT_MAX}` }]),
+  ];
+}
+
+/** Where a system keeps its programs and what they are linked with. */
+export const SYSTEM_DIRECTORIES = ["/usr", "/bin", "/sbin", "/lib", "/lib64"];
+/** What starts a program that is linked with others. */
+const LOADERS = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"];
+const SYSTEM_FILES = ["/etc/ld.so.cache", "/etc/localtime", "/etc/ssl/openssl.cnf", "/dev/urandom", "/dev/zero"];
+/** Names of hosts, and whose certificates are trusted. */
+const NETWORK_FILES = [
+  ...["/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"],
+  ...["/etc/gai.conf", "/etc/services"],
+];
+/** Names of hosts, when an answer is too long for UDP. */
+const DNS_PORT = 53;
+
+export interface Place {
+  readonly command: string;
+  /** The one that was made for this child. */
+  readonly temporary: string | undefined;
+}
+
+/** Everything that the rules let through. */
+export function grantsOf({ reads, writes, network, runs }: Confined, { command, temporary }: Place): readonly Grant[] {
+  const optional = true;
+  return [
+    ...SYSTEM_DIRECTORIES.map((path) => ({ path, access: runs === "system" ? "run" : "read", optional }) as const),
+    ...(runs === "system" ? [] : LOADERS.map((path) => ({ path, access: "run", optional }) as const)),
+    ...SYSTEM_FILES.map((path) => ({ path, access: "read", optional }) as const),
+    ...(network === null ? [] : NETWORK_FILES.map((path) => ({ path, access: "read", optional }) as const)),
+    { path: "/dev/null", access: "device" },
+    { path: command, access: "run" },
+    ...reads.map((path) => ({ path, access: "read" }) as const),
+    ...[...writes, ...(temporary === undefined ? [] : [temporary])].map((path) => ({ path, access: "write" }) as const),
+  ];
+}
+
+export function portsOf({ network }: Confined): readonly number[] {
+  return network === null ? [] : [...network, DNS_PORT];
+}

@@ -1,0 +1,126 @@
+import { type Document, isAlias, isCollection, isMap, isScalar, parseDocument, visit } from "yaml";
+import type { Json } from "../../core/types.ts";
+import { fileRefusal } from "./refusals.ts";
+
+const YAML_CHARACTERS_MAX = 65_536;
+const YAML_DEPTH_MAX = 32;
+
+/** A text with YAML between its first line `---` and the next. */
+interface Parts {
+  /** The first line, its newline included. */
+  readonly opening: string;
+  readonly yaml: string;
+  /** From the closing line on. */
+  readonly rest: string;
+}
+
+export type Frontmatter = Readonly<Record<string, Json>>;
+
+export interface FrontmatterChange {
+  readonly set?: Frontmatter | undefined;
+  readonly unset?: readonly string[] | undefined;
+}
+
+/**
+ * What a text's frontmatter says.
+ *
+ * @throws {Refusal} E_INVALID_FRONTMATTER when there is none, or it is more than plain YAML: aliases, tags, several documents
+ */
+export function readFrontmatter(text: string): Frontmatter {
+  return valuesOf(parsed(partsOf(text).yaml));
+}
+
+/**
+ * The text with keys of its frontmatter set or taken away. Comments, order and the body stay as they are.
+ *
+ * @throws {Refusal} E_INVALID_FRONTMATTER
+ */
+export function changeFrontmatter(text: string, { set = {}, unset = [] }: FrontmatterChange): string {
+  const { opening, yaml, rest } = partsOf(text);
+  const document = parsed(yaml);
+  const wanted = new Map(Object.entries(valuesOf(document)));
+  for (const key of unset) {
+    document.delete(key);
+    wanted.delete(key);
+  }
+  for (const [key, value] of Object.entries(set)) {
+    if (key === "__proto__") throw invalid("A key __proto__ is refused.");
+    document.set(key, isContainer(value) ? document.createNode(value) : value);
+    wanted.set(key, value);
+  }
+  const written = document.toString({ lineWidth: 0 });
+  const changed = `${opening}${yaml.includes("\r\n") ? written.replaceAll("\n", "\r\n") : written}${rest}`;
+  // What was written must say what was meant, also to whoever reads it next.
+  if (!Bun.deepEquals(readFrontmatter(changed), Object.fromEntries(wanted))) {
+    throw invalid("The values cannot be written as plain YAML.");
+  }
+  return changed;
+}
+
+function isContainer(value: Json): boolean {
+  return typeof value === "object" && value !== null;
+}
+
+function partsOf(text: string): Parts {
+  const [first = ""] = text.split("\n", 1);
+  if (withoutReturn(first) !== "---") throw invalid("The file does not begin with frontmatter (a line ---).");
+  const start = first.length + 1;
+  for (let at = start; at < text.length; ) {
+    const newline = text.indexOf("\n", at);
+    const end = newline < 0 ? text.length : newline;
+    if (withoutReturn(text.slice(at, end)) === "---") {
+      if (at - start > YAML_CHARACTERS_MAX) break;
+      return { opening: text.slice(0, start), yaml: text.slice(start, at), rest: text.slice(at) };
+    }
+    at = end + 1;
+  }
+  throw invalid(`The frontmatter does not end within ${YAML_CHARACTERS_MAX} characters (a second line ---).`);
+}
+
+function withoutReturn(line: string): string {
+  return line.endsWith("\r") ? line.slice(0, -1) : line;
+}
+
+function parsed(yaml: string): Document {
+  let document: Document;
+  try {
+    document = parseDocument(yaml, { schema: "core", version: "1.2", uniqueKeys: true, logLevel: "silent" });
+  } catch (error) {
+    throw fileRefusal("E_INVALID_FRONTMATTER", { cause: error });
+  }
+  const fault = faultOf(document);
+  if (fault !== undefined) throw invalid(fault);
+  return document;
+}
+
+/** Whatever makes YAML more than values: it could grow without bound, or mean something else to the next reader. */
+function faultOf(document: Document): string | undefined {
+  if (document.errors.length > 0 || document.warnings.length > 0) return "The frontmatter is not one valid YAML document.";
+  if (document.contents === null) return undefined;
+  if (!isMap(document.contents)) return "The frontmatter must be a mapping of keys to values.";
+  let fault: string | undefined;
+  visit(document, (_key, node, ancestors) => {
+    if (isAlias(node)) fault = "YAML aliases (*name) are refused: write the value out.";
+    else if ((isScalar(node) || isCollection(node)) && (node.anchor !== undefined || node.tag !== undefined)) {
+      fault = "YAML anchors (&name) and tags (!name) are refused.";
+    } else if (ancestors.length > YAML_DEPTH_MAX * 2) fault = `The frontmatter is nested deeper than ${YAML_DEPTH_MAX}.`;
+    return fault === undefined ? undefined : visit.BREAK;
+  });
+  return fault;
+}
+
+function valuesOf(document: Document): Frontmatter {
+  if (document.contents === null) return {};
+  const values: unknown = document.toJS({ maxAliasCount: 0 });
+  const text = JSON.stringify(values, (key, value: unknown) => {
+    if (key === "__proto__" || (typeof value === "number" && !Number.isFinite(value))) {
+      throw invalid("The frontmatter holds what is no JSON value.");
+    }
+    return value;
+  });
+  return JSON.parse(text) as Frontmatter;
+}
+
+function invalid(message: string): ReturnType<typeof fileRefusal> {
+  return fileRefusal("E_INVALID_FRONTMATTER", { message });
+}

@@ -1,0 +1,106 @@
+import type { Binding, ExecutionPlan, FsTarget, Handler, PlanContext, RunContext, Tool } from "../../core/types.ts";
+import { changeFrontmatter, type FrontmatterChange } from "./frontmatter.ts";
+import { type FsLimits, limitsOf, maxWriteBytesOfAll } from "./limits.ts";
+import { type ListOrder, listDirectory } from "./list.ts";
+import type { Mounts } from "./mounts.ts";
+import { applyPatch } from "./patch.ts";
+import { type ReadOrder, readFile } from "./read.ts";
+import { type SearchOrder, search } from "./search.ts";
+import type { WorkflowRules } from "./workflow.ts";
+import { overLimit, planWrite, type WriteOrder, type WritePlan } from "./write-plan.ts";
+import { runWrite } from "./write-run.ts";
+
+export interface FsHandlerOptions {
+  readonly mounts: Mounts;
+  readonly limits: FsLimits;
+  readonly workflow: WorkflowRules;
+  /** Milliseconds since 1970, the clock of `RunContext.deadline`. */
+  readonly now: () => number;
+  /** A fresh, unguessable id: `[A-Za-z0-9-]+`. */
+  readonly newId: () => string;
+}
+
+/** Reaches the files of the workspace, and nothing outside its mounts. */
+export function fsHandler(options: FsHandlerOptions): Handler {
+  return {
+    bind: (tool) => bind(tool, options),
+    async close() {
+      options.mounts.close();
+    },
+  };
+}
+
+function bind(tool: Tool, options: FsHandlerOptions): Binding {
+  const { operation } = (tool.target as FsTarget).fs;
+  if (operation === "write" || operation === "apply_patch") {
+    const orderOf = operation === "write" ? writeOrder : patchOrder;
+    return {
+      plan: (input, context) => planChange(options, orderOf(input as never), context),
+      run: (plan, context) => runChange(options, plan as WritePlan, context),
+    };
+  }
+  // A read's plan is its arguments: the looking is the call.
+  return {
+    plan: (input) => ({ kind: "fs", operation, order: input as never }),
+    run: (plan, context) => READS[operation](options, plan["order"] as never, context),
+  };
+}
+
+const READS = {
+  async list({ mounts }: FsHandlerOptions, order: ListOrder) {
+    return listDirectory(mounts, order);
+  },
+  read({ mounts, limits }: FsHandlerOptions, order: ReadOrder, { caller, signal }: RunContext) {
+    const { maxReadBytes } = limitsOf(limits, caller);
+    return readFile(mounts, order, { maxReadBytes, fileBytesMax: limits.fileBytesMax, signal });
+  },
+  search({ mounts, limits, now }: FsHandlerOptions, order: SearchOrder, { signal }: RunContext) {
+    return search(mounts, order, { limits: limits.search, signal, now });
+  },
+} as const;
+
+interface WriteInput {
+  readonly path: string;
+  readonly content: string;
+  readonly ifMatchSha256?: string | undefined;
+  readonly createDirectories: boolean;
+}
+
+function writeOrder({ content, ...place }: WriteInput): WriteOrder {
+  return { ...place, make: () => content, needsText: false };
+}
+
+interface PatchInput {
+  readonly path: string;
+  readonly ifMatchSha256?: string | undefined;
+  readonly patch:
+    | ({ readonly operation: "updateFrontmatter" } & FrontmatterChange)
+    | { readonly operation: "unifiedDiff"; readonly diff: string };
+}
+
+function patchOrder({ path, ifMatchSha256, patch }: PatchInput): WriteOrder {
+  return {
+    ...{ path, ifMatchSha256, createDirectories: false, needsText: true },
+    make: (before) =>
+      patch.operation === "unifiedDiff" ? applyPatch(before, patch.diff) : changeFrontmatter(before ?? "", patch),
+  };
+}
+
+function planChange(
+  { mounts, limits, workflow }: FsHandlerOptions,
+  order: WriteOrder,
+  { signal }: PlanContext,
+): Promise<ExecutionPlan> {
+  const { fileBytesMax } = limits;
+  return planWrite(mounts, order, { maxWriteBytes: maxWriteBytesOfAll(limits), fileBytesMax, workflow, signal });
+}
+
+async function runChange(
+  { mounts, limits, now, newId }: FsHandlerOptions,
+  plan: WritePlan,
+  { caller, signal, deadline }: RunContext,
+) {
+  const { maxWriteBytes } = limitsOf(limits, caller);
+  if (plan.bytes > maxWriteBytes) throw overLimit(maxWriteBytes);
+  return runWrite(mounts, plan, { fileBytesMax: limits.fileBytesMax, signal, now, deadline, newId });
+}

@@ -1,0 +1,11 @@
+/** The lines of a text, each with its newline; only the last may have none. An empty text has no line. */
+export function linesOf(text: string): readonly string[] {
+  const lines: string[] = [];
+  for (let at = 0; at < text.length; ) {
+    const newline = text.indexOf("\n", at);
+    const end = newline < 0 ? text.length : newline + 1;
+    lines.push(text.slice(at, end));
+    at = end;
+  }
+  return lines;
+}

@@ -1,0 +1,88 @@
+import { z } from "zod";
+import type { Json } from "../../core/types.ts";
+import { type Frontmatter, readFrontmatter } from "./frontmatter.ts";
+import { fileRefusal } from "./refusals.ts";
+
+/** What a workflow's frontmatter must look like, and how its state may change. */
+export interface WorkflowRules {
+  /** The key that holds the state. */
+  readonly stateKey: string;
+  /** Of the whole frontmatter. */
+  readonly schema: z.ZodType;
+  /** From each state to those that may follow; undefined: no state may change. */
+  readonly transitions: Readonly<Record<string, readonly string[]>> | undefined;
+  /** States in which a workflow may begin; undefined: any that the graph knows. */
+  readonly entry: readonly string[] | undefined;
+}
+
+export interface WorkflowSettings {
+  readonly stateKey: string;
+  /** JSON Schema. */
+  readonly schema?: Readonly<Record<string, unknown>> | undefined;
+  readonly transitions?: Readonly<Record<string, readonly string[]>> | undefined;
+  readonly entry?: readonly string[] | undefined;
+}
+
+/** @throws Error when the schema is none */
+export function workflowRules({ stateKey, schema, transitions, entry }: WorkflowSettings): WorkflowRules {
+  const read = schema === undefined ? z.record(z.string(), z.unknown()) : z.fromJSONSchema(schema as never);
+  return { stateKey, schema: read, transitions, entry };
+}
+
+const ISSUES_MAX = 10;
+
+/**
+ * Whether a workflow may become this text.
+ *
+ * @param before undefined when there is no workflow yet
+ * @throws {Refusal} E_INVALID_FRONTMATTER, E_SCHEMA_VALIDATION, E_INVALID_TRANSITION
+ */
+export function checkWorkflow(rules: WorkflowRules, before: string | undefined, after: string): void {
+  const values = readFrontmatter(after);
+  const parsed = rules.schema.safeParse(values);
+  if (!parsed.success) {
+    const fields = parsed.error.issues.slice(0, ISSUES_MAX).map(({ path }) => path.map(String).join(".") || "(top)");
+    throw fileRefusal("E_SCHEMA_VALIDATION", { details: { fields: [...new Set(fields)] } });
+  }
+  const to = stateOf(rules, values);
+  if (to === undefined) throw fileRefusal("E_SCHEMA_VALIDATION", { details: { fields: [rules.stateKey] } });
+  const from = before === undefined ? undefined : stateBefore(rules, before);
+  if (!mayFollow(rules, from, to)) throw invalidTransition(rules, from);
+}
+
+function mayFollow({ transitions, entry }: WorkflowRules, from: string | undefined, to: string): boolean {
+  if (transitions === undefined) return from === undefined || from === to;
+  if (!knows(transitions, to)) return false;
+  if (from === to) return true;
+  if (from === undefined) return entry === undefined || entry.includes(to);
+  return Object.hasOwn(transitions, from) && (transitions[from] ?? []).includes(to);
+}
+
+function knows(transitions: Readonly<Record<string, readonly string[]>>, state: string): boolean {
+  return Object.hasOwn(transitions, state) || Object.values(transitions).some((next) => next.includes(state));
+}
+
+function invalidTransition({ transitions, entry }: WorkflowRules, before: string | undefined): ReturnType<typeof fileRefusal> {
+  if (transitions === undefined) {
+    const message = "The state cannot change: the configuration holds no graph (workspace.workflow.transitions).";
+    return fileRefusal("E_INVALID_TRANSITION", { message });
+  }
+  const from = before ?? "";
+  const following = Object.hasOwn(transitions, from) ? (transitions[from] ?? []) : [];
+  const allowed = before === undefined ? (entry ?? Object.keys(transitions)) : following;
+  return fileRefusal("E_INVALID_TRANSITION", { details: { allowed } });
+}
+
+/** A workflow that nobody can read has no state that one could leave: it begins anew. */
+function stateBefore(rules: WorkflowRules, before: string): string | undefined {
+  try {
+    return stateOf(rules, readFrontmatter(before));
+  } catch {
+    return undefined;
+  }
+}
+
+function stateOf({ stateKey }: WorkflowRules, values: Frontmatter): string | undefined {
+  const state: Json | undefined = Object.hasOwn(values, stateKey) ? values[stateKey] : undefined;
+  return typeof state === "string" && state !== "" ? state : undefined;
+}
