@@ -1,29 +1,27 @@
 import { mkdirSync, realpathSync, statSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
+import type { Handler } from "./core/types.ts";
 import { type Config, pathFrom } from "./config.ts";
-import { fsHandler } from "./handlers/fs/handler.ts";
+import type { ConfinementKind } from "./handlers/fs/confinement.ts";
+import { fsHandler, noFsHandler } from "./handlers/fs/handler.ts";
 import type { MountName } from "./handlers/fs/mount-path.ts";
 import { type Mounts, openMounts } from "./handlers/fs/mounts.ts";
 import { workflowRules } from "./handlers/fs/workflow.ts";
-import type { Handler } from "./core/types.ts";
 
 /** The workspace's directories, looked at before agents come near them. What is wrong goes into `problems`. */
 
 export interface Workspace {
-  /** Undefined where there is nothing that its tools could reach. */
-  readonly handler: Handler | undefined;
-  /** Why no file tool can work here, though the configuration names directories. */
+  readonly handler: Handler;
+  /** Why no file tool can work here. */
   readonly fault: string | undefined;
-  /** What keeps paths inside their mounts. */
-  readonly confinement: "openat2" | "walk" | undefined;
+  /** What keeps paths inside their mounts; undefined where there are none. */
+  readonly confinement: ConfinementKind | undefined;
 }
 
 export interface WorkspaceParts {
   readonly now: () => number;
   readonly newId: () => string;
 }
-
-const NO_FAULT = { fault: undefined, confinement: undefined } as const;
 
 export function openWorkspace(config: Config, { now, newId }: WorkspaceParts, problems: string[]): Workspace {
   const before = problems.length;
@@ -32,14 +30,16 @@ export function openWorkspace(config: Config, { now, newId }: WorkspaceParts, pr
   problems.push(...overlaps(directories, own));
   const workflow = readWorkflow(config, problems);
   if (directories.size === 0 || problems.length > before || workflow === undefined) {
-    return { handler: undefined, ...NO_FAULT };
+    return without(directories.size === 0 ? "workspace names no directory" : "the workspace cannot be used");
   }
   const mounts = tryToOpen(directories, own, problems);
-  if (mounts === undefined) {
-    return { handler: undefined, ...NO_FAULT, fault: "nothing here keeps paths inside a directory (openat2, O_PATH)" };
-  }
+  if (mounts === undefined) return without("nothing here keeps paths inside a directory (no openat2, no O_PATH)");
   const handler = fsHandler({ mounts, limits: config.workspace, workflow, now, newId });
   return { handler, fault: undefined, confinement: mounts.confinement.kind };
+}
+
+function without(fault: string): Workspace {
+  return { handler: noFsHandler(fault), fault, confinement: undefined };
 }
 
 function tryToOpen(
@@ -113,12 +113,12 @@ function ownPlaces(config: Config): readonly Place[] {
       const below = Array.isArray(value) ? `${field}[${key}]` : `${field}${field === "" ? "" : "."}${key}`;
       if (typeof inner === "string" && PATH_KEY.test(key)) add(below, inner);
       else if (typeof inner === "string" && SQLITE.test(inner)) add(below, inner.replace(SQLITE, ""));
-      else if (typeof inner === "string" && field === "tools") add(below, inner);
       else visit(inner, below);
     }
   };
-  const { workspace: _, folder: _folder, origin, searchPath: _path, ...sections } = config;
-  visit(sections, "");
+  const { server, tools, audit, jwt, systems, commands, approvals, assertion, origin } = config;
+  for (const [index, source] of tools.entries()) if (typeof source === "string") add(`tools[${index}]`, source);
+  visit({ server, audit, jwt, systems, commands, approvals, assertion }, "");
   if (statSync(origin, { throwIfNoEntry: false })?.isFile() === true) add("the configuration", origin);
   return places;
 }

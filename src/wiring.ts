@@ -45,6 +45,7 @@ import {
   resolveCommands,
 } from "./wiring-files.ts";
 import { attempt } from "./wiring-problems.ts";
+import { openWorkspace, type Workspace } from "./wiring-workspace.ts";
 
 /** What the surroundings want to hear. The library may leave all of it out. */
 export interface Hooks {
@@ -119,7 +120,8 @@ export async function assemble(config: Config, hooks: Hooks = {}): Promise<Parts
   const checkpointKey = readCheckpointKey(config, problems);
   const exports = readExports(config, problems);
   const risk = readRiskRules(config, problems);
-  const loaded = await loadTools(config, repositories);
+  const workspace = openWorkspace(config, { now: clock, newId: randomUUID }, problems);
+  const loaded = await loadTools(config, repositories, workspace.fault);
   problems.push(...loaded.problems);
   const emptyDirectory = privateEmptyDirectory();
   const cli = cliHandler({
@@ -135,14 +137,12 @@ export async function assemble(config: Config, hooks: Hooks = {}): Promise<Parts
   const grpc = described && attempt(problems, () => grpcHandler({ systems: described, sign, random: Math.random }));
   const callers = issuers === undefined ? undefined : attempt(problems, () => createCallerContext({ issuers, clock }));
   const identify = (tool: Tool): string => identityOf(tool, { config, loaded, policy: risk?.version ?? "" });
-  const registry =
-    grpc === undefined
-      ? undefined
-      : attempt(problems, () => createRegistry(loaded.tools, { grpc, cli, inline: inlineHandler }, identify), loaded);
+  const handlers = grpc && { grpc, cli, fs: workspace.handler, inline: inlineHandler };
+  const registry = handlers && attempt(problems, () => createRegistry(loaded.tools, handlers, identify), loaded);
   const report = contractReport(registry && grpc ? grpc.contracts() : [], loaded.tools);
   problems.push(...report.problems);
   const close = async (): Promise<void> => {
-    await Promise.all([cli.close(), grpc?.close()]);
+    await Promise.all([cli.close(), workspace.handler.close(), grpc?.close()]);
   };
   if (problems.length > 0 || registry === undefined || callers === undefined || grpc === undefined || !risk) {
     await close();

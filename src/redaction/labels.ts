@@ -16,8 +16,20 @@ const NOTHING: Label = { words: "", secret: undefined };
 
 const ANNOUNCING = new Anchors(announcingWords);
 
+/** Names that were read once: most are a schema's, the same in every value. */
+const known = new Map<string, Label>();
+const KNOWN_MAX = 4_096;
+
 export function labelOf(name: string): Label {
   if (name.length > NAME_CHARS_MAX) return NOTHING;
+  const before = known.get(name);
+  if (before !== undefined) return before;
+  const label = read(name);
+  if (known.size < KNOWN_MAX) known.set(name, label);
+  return label;
+}
+
+function read(name: string): Label {
   const words = inWords(name);
   let announces = false;
   ANNOUNCING.scan(words, () => {

@@ -55,28 +55,40 @@ export interface Redacted {
 /** Looks through all strings, keys and long numbers of a tree. Untouched parts come back as they are; throws `TooLarge`. */
 export function redact(value: Json, options: RedactOptions): Redacted {
   const walk = new Walk(options);
-  return { value: walk.visit(value, { path: [], label: undefined }), findings: walk.findings };
+  return { value: walk.visit(value, TOP), findings: walk.findings };
 }
 
+/** Where a value stands. Paths are written out only for what is found, or where levels differ by path. */
 interface Place {
-  readonly path: RedactionPath;
+  readonly above: Place | undefined;
+  readonly step: string;
+  readonly depth: number;
   /** Of the nearest key above. */
   readonly label: Label | undefined;
+}
+
+const TOP: Place = { above: undefined, step: "", depth: 0, label: undefined };
+
+function pathOf(place: Place): string[] {
+  const path: string[] = [];
+  for (let at: Place = place; at.above !== undefined; at = at.above) path.push(at.step);
+  return path.reverse();
 }
 
 /** Numbers shorter than this are personal data beside a name only. */
 const NUMBER_DIGITS_MIN = 12;
 
-/** Labels remembered while one tree is walked. */
-const LABELS_MAX = 4_096;
-
 /** Longer text is read without its field's name: it announces itself. UTF-16 units. */
 const LABELLED_CHARS_MAX = 256;
+
+/** Keys in which nothing was found, by level: most are names of a schema, the same in every value. */
+const harmlessKeys = { secrets: new Set<string>(), balanced: new Set<string>(), strict: new Set<string>() };
+const HARMLESS_KEYS_MAX = 4_096;
+const HARMLESS_KEY_CHARS_MAX = 64;
 
 class Walk {
   readonly findings: FieldFinding[] = [];
   readonly #options: RedactOptions;
-  readonly #labels = new Map<string, Label>();
   #nodes = 0;
   #chars = 0;
 
@@ -89,12 +101,12 @@ class Walk {
     if (typeof value === "string") return this.#string(value, place);
     if (typeof value === "number") return this.#number(value, place);
     if (value === null || typeof value === "boolean") return value;
-    if (place.path.length >= REDACTION_BOUNDS.depthMax) throw new TooLarge("depthMax");
+    if (place.depth >= REDACTION_BOUNDS.depthMax) throw new TooLarge("depthMax");
     return isList(value) ? this.#array(value, place) : this.#object(value, place);
   }
 
-  #array(values: readonly Json[], { path, label }: Place): Json {
-    const inside = { path: [...path, "[]"], label };
+  #array(values: readonly Json[], above: Place): Json {
+    const inside = { above, step: "[]", depth: above.depth + 1, label: above.label };
     let isSame = true;
     const visited = values.map((value) => {
       const seen = this.visit(value, inside);
@@ -104,46 +116,67 @@ class Walk {
     return isSame ? values : visited;
   }
 
-  #object(fields: { readonly [key: string]: Json }, { path }: Place): Json {
+  #object(fields: { readonly [key: string]: Json }, above: Place): Json {
     const named = nameBeside(fields);
-    let isSame = true;
-    const taken = new Set<string>();
-    const visited = Object.entries(fields).map(([key, value]) => {
-      this.#count(key.length);
-      const level = this.#level([...path, key]);
-      const name = level === "off" ? key : unique(this.#text(key, level, [...path, "*"]), taken);
-      taken.add(name);
+    const keys = Object.keys(fields);
+    let changed: [string, Json][] | undefined;
+    for (const [index, key] of keys.entries()) {
+      const value = fields[key] as Json;
+      const step = this.#key(key, above);
       const isValue = named !== undefined && (key === "value" || key === "Value");
-      const seen = this.visit(value, { path: [...path, name], label: this.#label(isValue ? named : key) });
-      if (seen !== value || name !== key) isSame = false;
-      return [name, seen] as const;
-    });
-    return isSame ? fields : Object.fromEntries(visited);
+      const seen = this.visit(value, { above, step, depth: above.depth + 1, label: labelOf(isValue ? named : key) });
+      if (changed === undefined && (seen !== value || step !== key)) {
+        changed = keys.slice(0, index).map((before) => [before, fields[before] as Json]);
+      }
+      changed?.push([step, seen]);
+    }
+    return changed === undefined ? fields : Object.fromEntries(apart(changed));
   }
 
-  #string(value: string, { path, label }: Place): string {
+  #key(key: string, above: Place): string {
+    this.#count(key.length);
+    const { level: levels } = this.#options;
+    const level = typeof levels === "string" ? levels : levels([...pathOf(above), key]);
+    if (level === "off" || harmlessKeys[level].has(key)) return key;
+    const shown = this.#text(key, level, { above, step: "*", depth: above.depth + 1, label: undefined });
+    const known = harmlessKeys[level];
+    if (shown === key && key.length <= HARMLESS_KEY_CHARS_MAX && known.size < HARMLESS_KEYS_MAX) known.add(key);
+    return shown;
+  }
+
+  #string(value: string, place: Place): string {
     this.#count(value.length);
-    const level = this.#level(path);
+    const level = this.#level(place);
     if (level === "off") return value;
+    const { label } = place;
     if (label?.secret !== undefined && isSecretValue(value, label.secret, "quoted")) {
-      return this.#whole(value, path, { kind: "secret", rule: `${label.secret}-field` });
+      return this.#whole(value, place, { kind: "secret", rule: `${label.secret}-field` });
     }
     const isLabelled =
       label !== undefined && label.words !== "" && level !== "secrets" && value.length <= LABELLED_CHARS_MAX;
-    return this.#text(value, level, path, isLabelled ? `${label.words}: ` : "");
+    return isLabelled ? this.#labelled(value, level, place) : this.#text(value, level, place);
   }
 
-  #number(value: number, { path, label }: Place): Json {
+  #number(value: number, place: Place): Json {
+    const level = this.#level(place);
+    if (level === "off" || !Number.isInteger(value) || Math.abs(value) < 100) return value;
     const digits = String(value);
-    const level = this.#level(path);
-    if (level === "off" || !Number.isInteger(value) || digits.length < 4) return value;
-    if (label?.secret === "password") return this.#whole(digits, path, { kind: "secret", rule: "password-field" });
+    const { label } = place;
+    if (digits.length < 4) return value;
+    if (label?.secret === "password") return this.#whole(digits, place, { kind: "secret", rule: "password-field" });
     if (level === "secrets" || (digits.length < NUMBER_DIGITS_MIN && (label?.words ?? "") === "")) return value;
-    const hidden = this.#text(digits, level, path, label === undefined || label.words === "" ? "" : `${label.words}: `);
+    const hasWords = label !== undefined && label.words !== "";
+    const hidden = hasWords ? this.#labelled(digits, level, place) : this.#text(digits, level, place);
     return hidden === digits ? value : hidden;
   }
 
-  #text(text: string, level: RedactionLevel, path: RedactionPath, prefix = ""): string {
+  #text(text: string, level: RedactionLevel, place: Place): string {
+    return this.#hide(text, findSensitive(text, level), place);
+  }
+
+  /** With its field's name before it, as a person would read it. */
+  #labelled(text: string, level: RedactionLevel, place: Place): string {
+    const prefix = `${place.label?.words ?? ""}: `;
     const found = findSensitive(prefix + text, level)
       .filter(({ end }) => end > prefix.length)
       .map((finding) => ({
@@ -151,27 +184,26 @@ class Walk {
         start: Math.max(0, finding.start - prefix.length),
         end: finding.end - prefix.length,
       }));
-    for (const finding of found) this.findings.push({ ...finding, path: dotted(path) });
+    return this.#hide(text, found, place);
+  }
+
+  #hide(text: string, found: readonly SensitiveFinding[], place: Place): string {
+    if (found.length > 0) {
+      const path = dotted(pathOf(place));
+      for (const finding of found) this.findings.push({ ...finding, path });
+    }
     const hidden = hideFindings(text, found);
     return this.#options.clean === true ? cleanText(hidden) : hidden;
   }
 
-  #whole(text: string, path: RedactionPath, { kind, rule }: Pick<SensitiveFinding, "kind" | "rule">): string {
-    this.findings.push({ kind, rule, start: 0, end: text.length, confidence: 1, path: dotted(path) });
+  #whole(text: string, place: Place, { kind, rule }: Pick<SensitiveFinding, "kind" | "rule">): string {
+    this.findings.push({ kind, rule, start: 0, end: text.length, confidence: 1, path: dotted(pathOf(place)) });
     return kind === "secret" ? REDACTED : replacementOf({ kind, rule, start: 0, end: 0, confidence: 1 });
   }
 
-  #level(path: RedactionPath): RedactionLevel {
+  #level(place: Place): RedactionLevel {
     const { level } = this.#options;
-    return typeof level === "string" ? level : level(path);
-  }
-
-  #label(name: string): Label {
-    const known = this.#labels.get(name);
-    if (known !== undefined) return known;
-    const label = labelOf(name);
-    if (this.#labels.size < LABELS_MAX) this.#labels.set(name, label);
-    return label;
+    return typeof level === "string" ? level : level(pathOf(place));
   }
 
   #count(chars: number): void {
@@ -197,11 +229,14 @@ function nameBeside(fields: { readonly [key: string]: Json }): string | undefine
 }
 
 /** Two keys that are hidden stay two. */
-function unique(name: string, taken: ReadonlySet<string>): string {
-  if (!taken.has(name)) return name;
-  let count = 2;
-  while (taken.has(`${name}#${count}`)) count += 1;
-  return `${name}#${count}`;
+function apart(entries: readonly [string, Json][]): readonly [string, Json][] {
+  const taken = new Set<string>();
+  return entries.map(([name, value]) => {
+    let own = name;
+    for (let count = 2; taken.has(own); count += 1) own = `${name}#${count}`;
+    taken.add(own);
+    return [own, value];
+  });
 }
 
 function dotted(path: RedactionPath): string {

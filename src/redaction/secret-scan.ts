@@ -34,21 +34,29 @@ const RULES: readonly Rule[] = [
   })),
 ];
 
+/** The shortest that any rule takes for a secret, with what announces it: `pw=abcd`. */
+const SECRET_CHARS_MIN = 6;
+const NONE: readonly Finding[] = [];
+
 const ANCHORS = new Anchors(RULES.map(({ word }) => word));
 
 /** All secrets of a text as it stands: in no order, with overlaps. Linear in the text's length, whatever it holds. */
 export function scanSecrets(text: string): readonly Finding[] {
+  if (text.length < SECRET_CHARS_MIN) return NONE;
   const findings: Finding[] = [];
-  const readers = { assignments: new AssignmentReader(text), footers: new NextOccurrence(text, FOOTER) };
+  // Most texts hold no anchor at all: what reads on from one is made when there is one.
+  let readers: Readers | undefined;
+  let nothingBefore: Uint32Array | undefined;
   // What begins inside a finding is hidden already; skipping it is what keeps dense anchors linear.
   let coveredFrom = 0;
   let coveredTo = 0;
-  const nothingBefore = new Uint32Array(RULES.length);
   ANCHORS.scan(text, (rule, start, end) => {
-    if ((start < coveredTo && start >= coveredFrom) || start < (nothingBefore[rule] ?? 0)) return;
+    if ((start < coveredTo && start >= coveredFrom) || start < (nothingBefore?.[rule] ?? 0)) return;
+    readers ??= { assignments: new AssignmentReader(text), footers: new NextOccurrence(text, FOOTER) };
     const found = RULES[rule]?.match(text, start, end, readers);
     if (found === undefined) return;
     if (typeof found === "number") {
+      nothingBefore ??= new Uint32Array(RULES.length);
       nothingBefore[rule] = found;
       return;
     }

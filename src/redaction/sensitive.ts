@@ -44,7 +44,7 @@ export function replacementOf({ kind, rule }: SensitiveFinding): string {
 type ActiveLevel = Exclude<RedactionLevel, "off">;
 
 function findInViews(text: string, level: ActiveLevel, encodings: number): readonly SensitiveFinding[] {
-  const found = [...findPlain(text, level)];
+  const found = findPlain(text, level);
   const view = decodedView(text);
   if (view !== undefined) {
     for (const finding of findPlain(view.text, level)) found.push(inOriginal(view, finding));
@@ -59,7 +59,7 @@ function findInViews(text: string, level: ActiveLevel, encodings: number): reado
   return found;
 }
 
-function findPlain(text: string, level: ActiveLevel): readonly SensitiveFinding[] {
+function findPlain(text: string, level: ActiveLevel): SensitiveFinding[] {
   const secrets = scanSecrets(text).map((finding) => ({ ...finding, kind: "secret" as const, confidence: 1 }));
   if (level === "secrets") return secrets;
   const least = CONFIDENCE_MIN[level];

@@ -1,3 +1,4 @@
+import { ManifestError } from "../../core/errors.ts";
 import type { Binding, ExecutionPlan, FsTarget, Handler, PlanContext, RunContext, Tool } from "../../core/types.ts";
 import { changeFrontmatter, type FrontmatterChange } from "./frontmatter.ts";
 import { type FsLimits, limitsOf, maxWriteBytesOfAll } from "./limits.ts";
@@ -5,6 +6,7 @@ import { type ListOrder, listDirectory } from "./list.ts";
 import type { Mounts } from "./mounts.ts";
 import { applyPatch } from "./patch.ts";
 import { type ReadOrder, readFile } from "./read.ts";
+import { fileRefusal } from "./refusals.ts";
 import { type SearchOrder, search } from "./search.ts";
 import type { WorkflowRules } from "./workflow.ts";
 import { overLimit, planWrite, type WriteOrder, type WritePlan } from "./write-plan.ts";
@@ -27,6 +29,16 @@ export function fsHandler(options: FsHandlerOptions): Handler {
     async close() {
       options.mounts.close();
     },
+  };
+}
+
+/** Where there are no files to reach. */
+export function noFsHandler(fault: string): Handler {
+  return {
+    bind(tool) {
+      throw new ManifestError(tool.name, [{ field: "target.fs", message: `cannot be reached: ${fault}` }]);
+    },
+    close: async () => {},
   };
 }
 
@@ -82,8 +94,13 @@ function patchOrder({ path, ifMatchSha256, patch }: PatchInput): WriteOrder {
   return {
     ...{ path, ifMatchSha256, createDirectories: false, needsText: true },
     make: (before) =>
-      patch.operation === "unifiedDiff" ? applyPatch(before, patch.diff) : changeFrontmatter(before ?? "", patch),
+      patch.operation === "unifiedDiff" ? applyPatch(before, patch.diff) : changeFrontmatter(existing(before), patch),
   };
+}
+
+function existing(before: string | undefined): string {
+  if (before === undefined) throw fileRefusal("ENOENT");
+  return before;
 }
 
 function planChange(

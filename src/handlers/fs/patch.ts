@@ -21,6 +21,7 @@ interface Hunk {
  */
 export function applyPatch(before: string | undefined, diff: string): string {
   const hunks = readHunks(diff);
+  if (before === undefined && hunks.some(({ oldLines }) => oldLines.length > 0)) throw fileRefusal("ENOENT");
   const old = linesOf(before ?? "");
   const result: string[] = [];
   let taken = 0;
@@ -57,6 +58,7 @@ function readHunks(diff: string): readonly Hunk[] {
   const first = lines.findIndex((line) => HUNK.test(line));
   if (first < 0) throw invalid("The patch holds no hunk (@@ -1,3 +1,4 @@).");
   if (lines.slice(0, first).filter((line) => line.startsWith("--- ")).length > 1) throw invalid(ONE_FILE);
+  if (lines.slice(0, first).some((line) => line.startsWith("+++ /dev/null"))) throw invalid("A patch cannot remove a file.");
   const hunks: Hunk[] = [];
   for (let at = first; at < lines.length; ) {
     if (hunks.length >= HUNKS_MAX) throw invalid(`The patch holds more than ${HUNKS_MAX} hunks.`);

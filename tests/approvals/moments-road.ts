@@ -1,0 +1,202 @@
+import { z } from "zod";
+import type { Approvals } from "../../src/approvals/types.ts";
+import type { EntryDraft } from "../../src/audit/entry.ts";
+import { defineTool } from "../../src/core/define-tool.ts";
+import { Refusal } from "../../src/core/errors.ts";
+import { mint, type Receipt } from "../../src/core/evidence.ts";
+import type { Classification } from "../../src/core/types.ts";
+import { inlineHandler } from "../../src/handlers/inline/handler.ts";
+import { createAdmission } from "../../src/proxy/admission.ts";
+import type { Answer } from "../../src/proxy/answer.ts";
+import { type ApprovalGate, createApprovalGate } from "../../src/proxy/approval-gate.ts";
+import type { Departure } from "../../src/proxy/call-scope.ts";
+import { createCallerContext } from "../../src/proxy/caller-context.ts";
+import { createExecutor } from "../../src/proxy/executor.ts";
+import { type CallRequest, createProxy, type ToolProxy } from "../../src/proxy/proxy.ts";
+import { createRegistry } from "../../src/proxy/registry.ts";
+import { createTrails } from "../../src/proxy/trail.ts";
+import { createWaitingRoom, type WaitingRoom } from "../../src/proxy/waiting-room.ts";
+import { type ApprovalWorld, createApprovalWorld, OPERATOR } from "../support/approvals.ts";
+import { agentsProfile, goodClaims, issueToken, makeSigningKey, NOW_SECONDS } from "../support/tokens.ts";
+import { until } from "../support/until.ts";
+
+/** Where on the road something can happen. Of the store: when it is asked, and when it has answered. */
+export type Moment = "verify" | "admit" | "intent" | "handler" | "record" | `before ${StoreAct}` | `after ${StoreAct}`;
+
+const STORE_ACTS = ["beginKey", "findSession", "ask", "wait", "claim", "settle", "endKey"] as const;
+type StoreAct = (typeof STORE_ACTS)[number];
+
+const key = makeSigningKey("ES256", "agents-1");
+
+/** A client that a test sends away. */
+export class Client implements Departure {
+  gone = false;
+  readonly #listeners = new Set<() => void>();
+
+  listen(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  leave(): void {
+    this.gone = true;
+    for (const listener of [...this.#listeners]) listener();
+  }
+}
+
+/** The real road over a real store, on which a test makes something happen at any moment. */
+export class MomentsRoad {
+  readonly world: ApprovalWorld;
+  readonly entries: EntryDraft[] = [];
+  readonly logged: string[] = [];
+  readonly deeds: unknown[] = [];
+  /** In milliseconds since 1970; the tokens' clock. */
+  now = NOW_SECONDS * 1_000;
+  /** Told of each moment that comes; what it throws fails there. */
+  at: (moment: Moment) => void = () => {};
+  readonly approvals: Approvals;
+  readonly room: WaitingRoom;
+  readonly #proxy: ToolProxy;
+
+  static async open({ classification = "write" }: { readonly classification?: Classification } = {}) {
+    const world = createApprovalWorld();
+    world.now = NOW_SECONDS * 1_000;
+    return new MomentsRoad(world, await world.open(), classification);
+  }
+
+  private constructor(world: ApprovalWorld, approvals: Approvals, classification: Classification) {
+    this.world = world;
+    this.approvals = approvals;
+    const store = this.#watched(approvals);
+    const callers = createCallerContext({ issuers: [agentsProfile([key])], clock: () => this.now });
+    const admission = createAdmission({
+      ...{ concurrentCallsMax: 100, concurrentCallsPerCallerMax: 100 },
+      auditReady: () => {
+        this.at("admit");
+        return true;
+      },
+    });
+    this.room = createWaitingRoom(store);
+    this.#proxy = createProxy({
+      registry: createRegistry([this.#tool(classification)], { inline: inlineHandler } as never, ({ name }) => name),
+      callers: {
+        ...callers,
+        verify: async (authorization, door) => {
+          const verified = await callers.verify(authorization, door);
+          this.at("verify");
+          return verified;
+        },
+      },
+      admission,
+      gate: this.#gate(store),
+      waitingRoom: this.room,
+      approvals: store,
+      executor: createExecutor({ intend: async () => this.at("intent") }),
+      trails: this.#trails(),
+    });
+  }
+
+  async call(more: Partial<CallRequest> = {}): Promise<Answer> {
+    const token = await issueToken(key, goodClaims({ permissions: ["deeds:do"], exp: NOW_SECONDS + 60 }));
+    const request = { tool: "deed", args: { what: "a" }, authorization: `Bearer ${token}`, source: "test" };
+    return this.#proxy.call({ ...request, ...more });
+  }
+
+  /** The id of the question that waits. */
+  pending(): Promise<string> {
+    return until("the question", async () => {
+      const { approvals } = await this.approvals.list({ state: "pending", limit: 2 });
+      return approvals[0]?.id;
+    });
+  }
+
+  approve(id: string): Promise<unknown> {
+    return this.approvals.decide({ id, by: OPERATOR, decision: "approve" });
+  }
+
+  /** A question and the yes to it. */
+  async approved(more: Partial<CallRequest> = {}): Promise<string> {
+    await this.call(more);
+    const id = await this.pending();
+    await this.approve(id);
+    return id;
+  }
+
+  close(): Promise<void> {
+    return this.world.end();
+  }
+
+  #watched(store: Approvals): Approvals {
+    const watched: Record<string, unknown> = { ...store };
+    for (const act of STORE_ACTS) {
+      const real = store[act] as (...args: unknown[]) => Promise<unknown>;
+      watched[act] = async (...args: unknown[]) => {
+        this.at(`before ${act}`);
+        const answer = await real(...args);
+        this.at(`after ${act}`);
+        return answer;
+      };
+    }
+    return watched as unknown as Approvals;
+  }
+
+  #gate(approvals: Approvals): ApprovalGate {
+    return createApprovalGate({
+      approvals,
+      assess: () => ({ risk: "low", rules: [], verdict: "none", rememberable: true, notes: [] }),
+      ...{ mode: "default", callbackTimeoutMs: 1_000, newId: () => crypto.randomUUID() },
+      filterSecrets: (text) => text,
+    });
+  }
+
+  #trails() {
+    let ids = 0;
+    return createTrails({
+      clock: () => this.now,
+      monotonic: () => 0,
+      ids: () => {
+        ids += 1;
+        return `trace-${ids}`;
+      },
+      ...{ hashArgs: () => "hash", hashAlg: "sha256" },
+      record: async (entry) => {
+        this.at("record");
+        this.entries.push(entry);
+        return mint<Receipt>({ traceId: entry.traceId });
+      },
+      observe: () => {},
+      log: ({ code }) => void this.logged.push(code),
+    });
+  }
+
+  #tool(classification: Classification) {
+    return defineTool({
+      ...({ name: "deed", description: "Does it", category: "network" } as const),
+      classification,
+      permissions: { required: ["deeds:do"] },
+      input: z.strictObject({ what: z.string().max(20) }),
+      output: z.object({ done: z.string() }),
+      outputPolicy: { done: "allow" },
+      handler: ({ what }) => {
+        this.at("handler");
+        this.deeds.push(what);
+        return { done: what };
+      },
+    });
+  }
+}
+
+/** What an answer is called: a code, or how it stands. */
+export function nameOf({ result }: Answer): string {
+  return "error" in result ? result.error.code : result.status;
+}
+
+export const failure = (): never => {
+  throw new Error("injected");
+};
+
+export const refuse = (): never => {
+  throw new Refusal("AUDIT_UNAVAILABLE", "The call was not run: its intent could not be recorded.", {
+    details: { outcome: "not_run" },
+  });
+};
