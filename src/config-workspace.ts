@@ -1,13 +1,21 @@
 import { z } from "zod";
 
 const text = z.string().min(1);
+const LAUNCHERS_MAX = 64;
 
 /** Programs that manifests may name. */
 export const commands = z
   .strictObject({
     /** Base commands that manifests may name: plain names are looked up on PATH once, at start; absolute paths are taken as they are. */
     allowed: z.array(text).default([]),
-    /** Lets the tool `bash` run as the service itself does: nothing but people's judgement stands between it and the machine. */
+    /**
+     * `require`: a tool whose command the kernel does not hold is not registered. `prefer`: it runs without where it must, and
+     * every plan says so. `off`: nothing is held.
+     */
+    confinement: z.enum(["require", "prefer", "off"]).default("require"),
+    /** Processes that wait, started ahead, to become a command: 30 MB each. */
+    launchers: z.int().min(0).max(LAUNCHERS_MAX).default(2),
+    /** Lets the tool `bash` run as the service itself does, where it cannot be confined: nothing but people's judgement then stands between it and the machine. */
     unconfinedBash: z.boolean().default(false),
   })
   .prefault({});
@@ -18,7 +26,10 @@ const GIGABYTE = 1_073_741_824;
 
 const bytes = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
 const readBytes = z.int().min(1).max(MEGABYTE);
-const writeBytes = z.int().min(1).max(4 * MEGABYTE);
+const writeBytes = z
+  .int()
+  .min(1)
+  .max(4 * MEGABYTE);
 const state = z.string().min(1).max(128);
 
 /** A folder's name of one run: nothing that could lead elsewhere. */

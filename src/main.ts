@@ -77,7 +77,7 @@ export async function startService(config: Config): Promise<RunningService> {
   if (config.audit.checkpointKeyFile === undefined)
     log.warn("audit.checkpointKeyFile is not set: nothing signs the audit");
   const url = await listen(app, service, config);
-  log.info({ url, tools: service.registry.list().length }, "listening");
+  log.info({ url, tools: service.registry.list().length, files: service.fileConfinement }, "listening");
 
   let drained: Promise<void> | undefined;
   const drain = async (): Promise<void> => {

@@ -198,7 +198,9 @@ function settingOf(system: SystemConfig | undefined, name: string, key: string):
 }
 
 function shellWorkspace(config: Config): string {
-  if (!config.commands.unconfinedBash) {
+  const { confinement, unconfinedBash } = config.commands;
+  // Whether the kernel can hold it is found out later, with everything else that starts a command.
+  if (confinement === "off" && !unconfinedBash) {
     throw new NothingToReach("not registered: no confinement; commands.unconfinedBash: true lets it run without");
   }
   const { project } = config.workspace;

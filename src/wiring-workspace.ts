@@ -1,7 +1,7 @@
 import { mkdirSync, realpathSync, statSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
-import type { Handler } from "./core/types.ts";
 import { type Config, pathFrom } from "./config.ts";
+import type { Handler } from "./core/types.ts";
 import type { ConfinementKind } from "./handlers/fs/confinement.ts";
 import { fsHandler, noFsHandler } from "./handlers/fs/handler.ts";
 import type { MountName } from "./handlers/fs/mount-path.ts";

@@ -78,6 +78,8 @@ export interface Service {
   readonly certificates: GrpcHandler["certificates"];
   /** Tools that the configuration leaves nothing to do for, and why. */
   readonly notRegistered: readonly string[];
+  /** What keeps file tools inside their mounts; undefined where there are none. */
+  readonly fileConfinement: Workspace["confinement"];
   /** Calls that wait for a person get their 202 now. */
   releaseWaiters(): void;
   /** Stops admitting, waits for calls under way up to `graceMs`, ends the rest, closes the audit. */
@@ -96,6 +98,7 @@ export interface Parts {
   readonly hashKey: Uint8Array | undefined;
   /** Signs the audit's checkpoints; without it the chain stands by itself. */
   readonly checkpointKey: KeyObject | undefined;
+  readonly workspace: Workspace;
   readonly exports: ReturnType<typeof readExports>;
   close(): Promise<void>;
 }
@@ -148,7 +151,7 @@ export async function assemble(config: Config, hooks: Hooks = {}): Promise<Parts
     await close();
     throw new StartupError(problems);
   }
-  return { registry, callers, grpc, loaded, report, risk, hashKey, checkpointKey, exports, close };
+  return { registry, callers, grpc, loaded, report, risk, hashKey, checkpointKey, exports, workspace, close };
 }
 
 /**
@@ -214,6 +217,7 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
     systems: () => parts.grpc.status(),
     certificates: () => parts.grpc.certificates(),
     notRegistered: parts.loaded.notRegistered,
+    fileConfinement: parts.workspace.confinement,
     releaseWaiters: () => waitingRoom.empty(),
     close: (graceMs) => {
       clearInterval(sums);

@@ -40,6 +40,8 @@ export interface RenderedView {
 
 /** What of a plan is named in the view; everything else of it stands under `target`. */
 const NAMED = { argv: "command", cwd: "workingDir", environment: "environment", files: "files", message: "message" };
+/** Shown by itself. */
+const LEVEL = "confinement";
 
 /**
  * What a decider is shown: made from the plan that will run, not from what anybody says about it. Every text is free of secrets

@@ -1,5 +1,6 @@
 import type { Fault } from "./errors.ts";
 import { isObject, isSynchronous, isText, type Unread, unknownKeys, unless, wholeNumber } from "./manifest-checks.ts";
+import { confinementFaults } from "./manifest-confinement.ts";
 import { isDeclaredShell, shellFaults } from "./manifest-shell.ts";
 
 const COMMAND = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$/;
@@ -126,6 +127,7 @@ const CLI_KEYS = [
   "exitCodes",
   "shell",
   "stderrMeans",
+  "confinement",
 ];
 
 function cliFaults(cli: unknown, manifest: Unread): readonly Fault[] {
@@ -141,6 +143,7 @@ function cliFaults(cli: unknown, manifest: Unread): readonly Fault[] {
       `${String(command)} is a shell or interpreter: its arguments are programs`,
     ),
     ...shellFaults(cli, manifest),
+    ...confinementFaults(cli["confinement"]),
     ...unless(
       isSynchronous(argsBuilder),
       "target.cli.argsBuilder",

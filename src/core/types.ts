@@ -85,6 +85,23 @@ export type StderrMeaning =
 /** How stdout becomes the handler's answer. `text` fills the output schema's only string field. */
 export type StdoutParser = "text" | "json" | ((stdout: string, input: unknown, exitCode: number) => unknown);
 
+/** What a command may do, held by the kernel. What is not named is refused: files, network, other programs' processes. */
+export interface Confinement {
+  /** Absolute files, and directories with everything below them, that may be read. */
+  readonly reads?: readonly string[] | undefined;
+  /** The same, that may be read, changed and run. */
+  readonly writes?: readonly string[] | undefined;
+  /**
+   * TCP ports, of any host; UDP comes with them. `"system"`: the ports, and the files, that the configuration names for the
+   * tool's system. Without it there are no sockets.
+   */
+  readonly network?: readonly number[] | "system" | undefined;
+  /** `"command"`: no program but the command itself can be started. Default: every program of the system. */
+  readonly runs?: "command" | "system" | undefined;
+  /** A private directory, named by TMPDIR and gone after the call. */
+  readonly temporaryDirectory?: boolean | undefined;
+}
+
 export interface CliTarget<Input = never, Names extends string = string> {
   readonly system: string;
   readonly cli: {
@@ -103,6 +120,8 @@ export interface CliTarget<Input = never, Names extends string = string> {
     readonly parse?: StdoutParser;
     readonly exitCodes?: Readonly<Record<number, ExitMeaning>>;
     readonly stderrMeans?: readonly StderrMeaning[];
+    /** What the command needs; without it, nothing but the system's programs. Fixed, or by the input. */
+    readonly confinement?: Confinement | ((input: Input) => Confinement);
     /**
      * Says that the command is bash and that its one free argument is a script. `cwd` is then relative to the workspace, HOME is
      * the workspace, the script's files are part of the plan, and the answer is `{ output, exitCode, truncated }`.

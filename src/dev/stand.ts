@@ -75,7 +75,7 @@ export async function developmentStand(environment: Environment, now: number): P
       allowed: [...(hasGit ? ["git"] : []), ...(finds("bash", environment) ? ["bash"] : [])],
       unconfinedBash: finds("bash", environment),
     },
-    workspace: { project: developmentWorkspace() },
+    workspace: developmentWorkspace(),
   };
   return {
     config: readConfig(written, { folder: PROJECT, environment, origin: "development stand" }),
@@ -103,14 +103,16 @@ function finds(program: string, { PATH = "" }: Environment): boolean {
 
 const WORKSPACE_README = `# Workspace
 
-Commands of the tool \`bash\` work here. Git ignores this folder: nothing in it is part of the project.
+Commands of the tool \`bash\` work here, and the file tools know it as \`@project\`. Git ignores this folder: nothing in it is part of the project.
 `;
 
 /** Where the development stand's agents work: made when it is missing, never emptied. */
-function developmentWorkspace(): string {
-  const folder = join(PROJECT, "workspace/project");
-  const readme = join(folder, "README.md");
-  mkdirSync(folder, { recursive: true });
+function developmentWorkspace(): { readonly project: string; readonly pkg: string; readonly state: string } {
+  const [project = "", pkg = "", state = ""] = ["project", "pkg", "state"].map((name) =>
+    join(PROJECT, "workspace", name),
+  );
+  for (const folder of [project, pkg, state]) mkdirSync(folder, { recursive: true });
+  const readme = join(project, "README.md");
   if (!existsSync(readme)) writeFileSync(readme, WORKSPACE_README);
-  return folder;
+  return { project, pkg, state };
 }

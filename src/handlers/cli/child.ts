@@ -9,6 +9,8 @@ import { signalled } from "./ending-signalled.ts";
 import { spawnFailed } from "./ending-spawn-failed.ts";
 import { TIMED_OUT } from "./ending-timed-out.ts";
 import type { Ending } from "./endings.ts";
+import type { Hold } from "./confinement/confinement.ts";
+import { killSession } from "./confinement/session.ts";
 import { CALL_MARKER } from "./environment.ts";
 import { mergedOutput } from "./merged-output.ts";
 import { type Pipe, type PipeFault, readPipe } from "./pipe.ts";
@@ -42,6 +44,8 @@ export interface ChildOrder {
   readonly stderrMeans: readonly StderrMeaning[];
   readonly timeoutMs: number;
   readonly signals: readonly AbortSignal[];
+  /** Holds the child; without it, only its user's rights do. */
+  readonly hold?: Hold | undefined;
 }
 
 export interface ChildResult {
@@ -82,19 +86,24 @@ export async function runChild(order: ChildOrder): Promise<ChildResult> {
   return attend(child, order);
 }
 
-function spawn({ command, argv, cwd, environment, marker }: ChildOrder) {
+type Child = Pick<
+  Bun.ReadableSubprocess,
+  "pid" | "stdout" | "stderr" | "exited" | "exitCode" | "signalCode" | "unref"
+>;
+
+function spawn({ command, argv, cwd, environment: declared, marker, hold, timeoutMs }: ChildOrder): Child {
+  const environment = { ...declared, [CALL_MARKER]: marker };
+  if (hold !== undefined) return hold.launch({ command, argv, cwd, environment }, timeoutMs);
   return Bun.spawn({
     cmd: [command, ...argv],
     cwd,
-    env: { ...environment, [CALL_MARKER]: marker },
+    env: environment,
     stdin: "ignore",
     stdout: "pipe",
     stderr: "pipe",
     detached: true,
   });
 }
-
-type Child = ReturnType<typeof spawn>;
 
 async function attend(child: Child, order: ChildOrder): Promise<ChildResult> {
   const halt = haltOf(child.pid);
@@ -104,12 +113,14 @@ async function attend(child: Child, order: ChildOrder): Promise<ChildResult> {
   const onChunk = merged?.add;
   const bytesMax = merged === undefined ? order.stdoutBytesMax : MERGED_BYTES_MAX;
   const out = readPipe(child.stdout, { keptBytesMax: merged === undefined ? bytesMax : 0, bytesMax, onChunk }, onFault);
-  const keptBytesMax = order.stderrMeans.length === 0 ? 0 : STDERR_HEAD_BYTES;
+  const keptBytesMax = order.stderrMeans.length === 0 && order.hold === undefined ? 0 : STDERR_HEAD_BYTES;
   const err = readPipe(child.stderr, { keptBytesMax, bytesMax: STDERR_BYTES_MAX, onChunk }, onFault);
   await Promise.race([child.exited, halt.stopped]);
   // What the child did before it was gone counts; what its pipes do afterwards is bounded by the grace alone.
   disarm();
-  const survivors = await settle(child, { out, err, halt, marker: order.marker });
+  const survivors = await settle(child, { out, err, halt, order });
+  const complaint = complaintOf(err, order.hold);
+  if (complaint !== undefined && halt.ending() === undefined) return notStarted(spawnFailed(complaint));
   return {
     ending: halt.ending() ?? endingOfExit(child),
     started: true,
@@ -121,20 +132,28 @@ async function attend(child: Child, order: ChildOrder): Promise<ChildResult> {
   };
 }
 
+/** What a launcher said instead of becoming the program: the program itself cannot know the word that it begins with. */
+function complaintOf(err: Pipe, hold: Hold | undefined): Error | undefined {
+  if (hold === undefined) return undefined;
+  const text = Buffer.from(err.text()).toString("utf8");
+  return text.startsWith(`${hold.token} `) ? new Error(text.slice(hold.token.length + 1)) : undefined;
+}
+
 interface Attendance {
   readonly out: Pipe;
   readonly err: Pipe;
   readonly halt: Halt;
-  readonly marker: string;
+  readonly order: ChildOrder;
 }
 
 /** Waits for the pipes, then leaves nothing behind: not the group, not the strays, not a reader. Answers how many strays. */
-async function settle(child: Child, { out, err, halt, marker }: Attendance): Promise<number> {
+async function settle(child: Child, { out, err, halt, order }: Attendance): Promise<number> {
   const drained = Promise.all([out.ended, err.ended]);
   const isClean = halt.ending() === undefined && (await within(drained, PIPE_GRACE_MS)) && halt.ending() === undefined;
   killGroup(child.pid);
-  if (isClean) return 0;
-  const survivors = killStrays(marker, child.pid);
+  // A confined child without a shell's rights cannot leave its group; with them, not its session.
+  if (isClean) return order.hold?.sweepsSession === true ? killSession(child.pid) : 0;
+  const survivors = order.hold === undefined ? killStrays(order.marker, child.pid) : killSession(child.pid);
   // A descendant may still hold the pipes. When the output counts, it gets a last chance to come to its end.
   if (halt.ending() === undefined) await within(drained, PIPE_GRACE_MS);
   await within(child.exited, KILL_WAIT_MS);

@@ -14,6 +14,8 @@ import type {
 import { argvFault } from "./argv.ts";
 import { binarySha256 } from "./binary-identity.ts";
 import { type ChildResult, runChild } from "./child.ts";
+import type { ChildConfinement, Hold } from "./confinement/confinement.ts";
+import { type Confined, UNCONFINED, type Unconfined } from "./confinement/profile.ts";
 import { isAnswer, refusalOf } from "./endings.ts";
 import { childEnvironment, environmentFaults } from "./environment.ts";
 import { isFreeTextSafe } from "./examples.ts";
@@ -31,6 +33,8 @@ export interface CliHandlerOptions {
   readonly pathVariable?: string;
   /** By command name: what is wrong with a working directory that a call is about to use, or `undefined`. For the operator. */
   readonly inspections?: ReadonlyMap<string, (cwd: string) => string | undefined>;
+  /** Holds the children; without it nothing but their user's rights does. */
+  readonly confinement?: ChildConfinement;
   /** Milliseconds since 1970, the clock of `RunContext.deadline`. */
   readonly now: () => number;
   /** A fresh, unguessable id for each child: `[A-Za-z0-9-]+`. */
@@ -54,11 +58,12 @@ interface CliPlan extends ExecutionPlan {
   readonly argv: readonly string[];
   readonly cwd: string;
   readonly environment: Readonly<Record<string, string>>;
+  readonly confinement: Confined | Unconfined;
   /** Of a script alone. */
   readonly timeoutMs?: number;
 }
 
-type Spawn = Pick<CliPlan, "command" | "argv" | "cwd" | "environment">;
+type Spawn = Pick<CliPlan, "command" | "argv" | "cwd" | "environment" | "confinement"> & Pick<CliTool, "tool" | "options">;
 
 /** Reaches command-line programs: an argv, never a command line. */
 export function cliHandler(options: CliHandlerOptions): Handler {
@@ -66,10 +71,12 @@ export function cliHandler(options: CliHandlerOptions): Handler {
   const running = new Set<Promise<ChildResult>>();
   const nameOf = (path: string): string => [...options.commands].find(([, known]) => known === path)?.[0] ?? "unknown";
 
-  async function spawn(order: Spawn & Pick<CliTool, "options">, limits: SpawnLimits): Promise<ChildResult> {
+  async function spawn({ confinement, tool, ...order }: Spawn, limits: SpawnLimits): Promise<ChildResult> {
+    const hold = confinement.level === "confined" ? holdOf(options.confinement, tool, confinement as Confined) : undefined;
     const child = runChild({
       ...order,
       ...limits,
+      hold,
       marker: options.newId(),
       signals: [limits.signal, closing.signal],
     });
@@ -80,6 +87,7 @@ export function cliHandler(options: CliHandlerOptions): Handler {
       return result;
     } finally {
       running.delete(child);
+      await hold?.release();
     }
   }
 
@@ -88,6 +96,7 @@ export function cliHandler(options: CliHandlerOptions): Handler {
     async close() {
       closing.abort();
       await Promise.allSettled(running);
+      options.confinement?.close();
     },
   };
 }
@@ -101,7 +110,13 @@ interface SpawnLimits {
 }
 
 interface Parts extends CliHandlerOptions {
-  spawn(order: Spawn & Pick<CliTool, "options">, limits: SpawnLimits): Promise<ChildResult>;
+  spawn(order: Spawn, limits: SpawnLimits): Promise<ChildResult>;
+}
+
+/** A plan that says confined runs confined or not at all. */
+function holdOf(confinement: ChildConfinement | undefined, tool: Tool, confined: Confined): Hold {
+  if (confinement === undefined) throw unbuildable("the plan is confined, and there is no confinement here");
+  return confinement.hold(tool, confined);
 }
 
 function bind(tool: Tool, parts: Parts): Binding {
@@ -134,6 +149,7 @@ async function plan(
   const inspected = parts.inspections?.get(cli.command)?.(cwd);
   if (inspected !== undefined) throw unusable(inspected);
   const environment = childEnvironment(parts, declaredEnvironment(cli.environment, input));
+  const confinement = parts.confinement?.planned(tool, input) ?? UNCONFINED;
   const limits = {
     stdoutBytesMax: LOOKUP_BYTES_MAX,
     stderrMeans: [],
@@ -144,7 +160,7 @@ async function plan(
     lookups: cli.lookups ?? {},
     input,
     async ask(args) {
-      const result = await parts.spawn({ command, argv: [...args], cwd, environment, options }, limits);
+      const result = await parts.spawn({ tool, command, argv: [...args], cwd, environment, confinement, options }, limits);
       if (endsTheCall(result)) throw refusalOf({ ...tool, classification: "read" }, result, {});
       return result;
     },
@@ -155,7 +171,8 @@ async function plan(
   if (!isFreeTextSafe(freeText, input, found))
     throw unbuildable("free text stands where a program may take it for an option");
   const kept = typeof parse === "function" && parse.length > 1 ? { input: input as Json } : {};
-  return { kind: "cli", command, commandSha256: binarySha256(command), argv, cwd, environment, ...kept };
+  const place = { cwd, environment, confinement };
+  return { kind: "cli", command, commandSha256: binarySha256(command), argv, ...place, ...kept };
 }
 
 interface Running {
@@ -165,10 +182,10 @@ interface Running {
 
 async function run(bound: CliTool, parts: Parts, { plan: sealed, context }: Running): Promise<unknown> {
   const { tool, options, parse, textField } = bound;
-  const { command, argv, cwd, environment } = sealed;
+  const { command, argv, cwd, environment, confinement } = sealed;
   if (sealed.kind !== "cli" || command !== bound.command) throw unbuildable("the plan is for another command");
   const result = await parts.spawn(
-    { command, argv, cwd, environment, options },
+    { tool, command, argv, cwd, environment, confinement, options },
     {
       stdoutBytesMax: tool.limits.outputBytesMax,
       stderrMeans: bound.cli.stderrMeans ?? [],
@@ -182,22 +199,23 @@ async function run(bound: CliTool, parts: Parts, { plan: sealed, context }: Runn
   return parseStdout(result.stdout, { parse, textField, input: sealed["input"], exitCode });
 }
 
-function planShell(bound: CliTool, { pathVariable }: Parts, input: unknown): CliPlan {
+function planShell(bound: CliTool, { pathVariable, confinement: held }: Parts, input: unknown): CliPlan {
   const environment = declaredEnvironment(bound.cli.environment, input);
   const { command } = bound;
   const scene = shellScene(bound, { input, environment, pathVariable });
-  return { kind: "cli", command, commandSha256: binarySha256(command), ...scene };
+  const confinement = held?.planned(bound.tool, input) ?? UNCONFINED;
+  return { kind: "cli", command, commandSha256: binarySha256(command), ...scene, confinement };
 }
 
 async function runShell(bound: CliTool, parts: Parts, { plan: sealed, context }: Running): Promise<unknown> {
   const { tool, options } = bound;
-  const { command, argv, cwd, environment, timeoutMs = tool.timeoutMs } = sealed;
+  const { command, argv, cwd, environment, confinement, timeoutMs = tool.timeoutMs } = sealed;
   if (sealed.kind !== "cli" || command !== bound.command) throw unbuildable("the plan is for another command");
   const limits = {
     ...{ stdoutBytesMax: tool.limits.outputBytesMax, mergesStderr: true, stderrMeans: [], signal: context.signal },
     timeoutMs: Math.min(context.deadline - parts.now(), timeoutMs),
   };
-  return shellAnswer(tool, await parts.spawn({ command, argv, cwd, environment, options }, limits));
+  return shellAnswer(tool, await parts.spawn({ tool, command, argv, cwd, environment, confinement, options }, limits));
 }
 
 /** A lookup's own no is an answer; a program that cannot run, or no time left, is not. */

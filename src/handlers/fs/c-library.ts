@@ -129,8 +129,7 @@ function load(library: string): CLibrary {
       const flags = replaces ? 0 : RENAME_NOREPLACE;
       return failed(rename(numbers.renameat2, directory, ptr(source), directory, ptr(target), flags));
     },
-    readEntries: (directory, buffer) =>
-      failed(entries(numbers.getdents64, directory, ptr(buffer), buffer.byteLength)),
+    readEntries: (directory, buffer) => failed(entries(numbers.getdents64, directory, ptr(buffer), buffer.byteLength)),
     lock: (directory) => failed(c.flock(directory, LOCK_EX_NB)),
   };
 }

@@ -96,8 +96,10 @@ function scriptOf(
       script.push({ mark: " ", line: before[old] ?? "" });
     }
     if (edits === 0) break;
-    if (old > oldFrom) script.push({ mark: "-", line: before[(old -= 1)] ?? "" });
-    else script.push({ mark: "+", line: after[(fresh -= 1)] ?? "" });
+    script.push(
+      old > oldFrom ? { mark: "-", line: before[oldFrom] ?? "" } : { mark: "+", line: after[freshFrom] ?? "" },
+    );
+    [old, fresh] = [oldFrom, freshFrom];
   }
   return script.reverse();
 }

@@ -17,7 +17,7 @@ interface Parts {
 export type Frontmatter = Readonly<Record<string, Json>>;
 
 export interface FrontmatterChange {
-  readonly set?: Frontmatter | undefined;
+  readonly set?: Readonly<Record<string, unknown>> | undefined;
   readonly unset?: readonly string[] | undefined;
 }
 
@@ -38,7 +38,7 @@ export function readFrontmatter(text: string): Frontmatter {
 export function changeFrontmatter(text: string, { set = {}, unset = [] }: FrontmatterChange): string {
   const { opening, yaml, rest } = partsOf(text);
   const document = parsed(yaml);
-  const wanted = new Map(Object.entries(valuesOf(document)));
+  const wanted = new Map<string, unknown>(Object.entries(valuesOf(document)));
   for (const key of unset) {
     document.delete(key);
     wanted.delete(key);
@@ -57,7 +57,7 @@ export function changeFrontmatter(text: string, { set = {}, unset = [] }: Frontm
   return changed;
 }
 
-function isContainer(value: Json): boolean {
+function isContainer(value: unknown): boolean {
   return typeof value === "object" && value !== null;
 }
 
@@ -95,7 +95,8 @@ function parsed(yaml: string): Document {
 
 /** Whatever makes YAML more than values: it could grow without bound, or mean something else to the next reader. */
 function faultOf(document: Document): string | undefined {
-  if (document.errors.length > 0 || document.warnings.length > 0) return "The frontmatter is not one valid YAML document.";
+  if (document.errors.length > 0 || document.warnings.length > 0)
+    return "The frontmatter is not one valid YAML document.";
   if (document.contents === null) return undefined;
   if (!isMap(document.contents)) return "The frontmatter must be a mapping of keys to values.";
   let fault: string | undefined;
@@ -103,7 +104,8 @@ function faultOf(document: Document): string | undefined {
     if (isAlias(node)) fault = "YAML aliases (*name) are refused: write the value out.";
     else if ((isScalar(node) || isCollection(node)) && (node.anchor !== undefined || node.tag !== undefined)) {
       fault = "YAML anchors (&name) and tags (!name) are refused.";
-    } else if (ancestors.length > YAML_DEPTH_MAX * 2) fault = `The frontmatter is nested deeper than ${YAML_DEPTH_MAX}.`;
+    } else if (ancestors.length > YAML_DEPTH_MAX * 2)
+      fault = `The frontmatter is nested deeper than ${YAML_DEPTH_MAX}.`;
     return fault === undefined ? undefined : visit.BREAK;
   });
   return fault;

@@ -78,7 +78,10 @@ function matchesOne(token: Token, character: string): boolean {
 }
 
 /** A `]` that comes first belongs to the set. Classes such as `[:alpha:]` are not known here and match their own letters. */
-function readSet(characters: readonly string[], start: number): { readonly token: Token; readonly end: number } | undefined {
+function readSet(
+  characters: readonly string[],
+  start: number,
+): { readonly token: Token; readonly end: number } | undefined {
   let at = start + 1;
   const negated = characters[at] === "!" || characters[at] === "^";
   if (negated) at += 1;

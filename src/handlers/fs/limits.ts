@@ -14,7 +14,14 @@ export interface FsLimits extends AgentLimits {
   /** Of one search. */
   readonly search: SearchLimits;
   /** Other limits for some callers. */
-  readonly agents: readonly ({ readonly issuer: string; readonly subject: string } & Partial<AgentLimits>)[];
+  readonly agents: readonly AgentsOwn[];
+}
+
+interface AgentsOwn {
+  readonly issuer: string;
+  readonly subject: string;
+  readonly maxReadBytes?: number | undefined;
+  readonly maxWriteBytes?: number | undefined;
 }
 
 export interface SearchLimits {

@@ -35,7 +35,9 @@ export interface MountOptions {
 /** @returns undefined where nothing can keep paths inside a directory */
 export function openMounts({ directories, protectedPaths, confinement: only }: MountOptions): Mounts | undefined {
   const mounts: Mount[] = [];
-  const close = (): void => mounts.splice(0).forEach(({ fd }) => closeSync(fd));
+  const close = (): void => {
+    for (const { fd } of mounts.splice(0)) closeSync(fd);
+  };
   try {
     for (const name of MOUNT_NAMES) {
       const directory = directories.get(name);

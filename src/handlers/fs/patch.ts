@@ -58,7 +58,8 @@ function readHunks(diff: string): readonly Hunk[] {
   const first = lines.findIndex((line) => HUNK.test(line));
   if (first < 0) throw invalid("The patch holds no hunk (@@ -1,3 +1,4 @@).");
   if (lines.slice(0, first).filter((line) => line.startsWith("--- ")).length > 1) throw invalid(ONE_FILE);
-  if (lines.slice(0, first).some((line) => line.startsWith("+++ /dev/null"))) throw invalid("A patch cannot remove a file.");
+  if (lines.slice(0, first).some((line) => line.startsWith("+++ /dev/null")))
+    throw invalid("A patch cannot remove a file.");
   const hunks: Hunk[] = [];
   for (let at = first; at < lines.length; ) {
     if (hunks.length >= HUNKS_MAX) throw invalid(`The patch holds more than ${HUNKS_MAX} hunks.`);
@@ -71,7 +72,11 @@ function readHunks(diff: string): readonly Hunk[] {
 
 const ONE_FILE = "The patch changes several files: send one patch for each.";
 
-function readHunk(lines: readonly string[], start: number, index: number): { readonly hunk: Hunk; readonly end: number } {
+function readHunk(
+  lines: readonly string[],
+  start: number,
+  index: number,
+): { readonly hunk: Hunk; readonly end: number } {
   const header = HUNK.exec(lines[start] ?? "");
   if (header === null) {
     throw invalid((lines[start] ?? "").startsWith("--- ") ? ONE_FILE : `What follows hunk ${index} is no hunk.`);

@@ -4,8 +4,8 @@ import { O_NOFOLLOW, O_PATH } from "./c-library.ts";
 import type { Identity } from "./identity.ts";
 import { mountPath } from "./mount-path.ts";
 import { aim, type Mount, type Mounts, walkTo } from "./mounts.ts";
-import { fileRefusal, notRegular } from "./refusals.ts";
 import { foldName, isGitInternal } from "./protected-names.ts";
+import { fileRefusal, notRegular } from "./refusals.ts";
 import type { Walked } from "./walk.ts";
 
 const WORKFLOW = "workflow.md";

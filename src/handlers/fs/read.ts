@@ -26,7 +26,11 @@ const SNIFFED_BYTES = 8_192;
  *
  * @throws {Refusal} ENOENT, EISDIR, E_SANDBOX_VIOLATION, E_READ_LIMIT
  */
-export async function readFile(mounts: Mounts, { path, startLine, endLine }: ReadOrder, limits: ReadLimits): Promise<Json> {
+export async function readFile(
+  mounts: Mounts,
+  { path, startLine, endLine }: ReadOrder,
+  limits: ReadLimits,
+): Promise<Json> {
   const from = startLine ?? 1;
   const lines = new LineWindow({ startLine: from, endLine: endLine ?? Number.POSITIVE_INFINITY }, limits.maxReadBytes);
   let bytes = 0;
@@ -79,7 +83,8 @@ async function readPath(
 ): Promise<string> {
   const { fd, identity } = openForReading(mounts, aim(mounts, path));
   try {
-    if (identity.kind === "directory") throw fileRefusal("EISDIR", { message: "The path is a directory: use fs_list." });
+    if (identity.kind === "directory")
+      throw fileRefusal("EISDIR", { message: "The path is a directory: use fs_list." });
     return await readThrough(fd, identity.bytes, { bytesMax: fileBytesMax, signal, onChunk });
   } finally {
     closeSync(fd);

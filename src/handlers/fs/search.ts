@@ -9,9 +9,9 @@ import { identify } from "./identity.ts";
 import type { SearchLimits } from "./limits.ts";
 import { mountPath } from "./mount-path.ts";
 import { aim, type Mount, type Mounts, walkTo } from "./mounts.ts";
+import { foldName } from "./protected-names.ts";
 import { ENOENT, errnoRefusal, fileRefusal, notRegular, thrownRefusal } from "./refusals.ts";
 import { compilePattern, type LinePattern } from "./search-pattern.ts";
-import { foldName } from "./protected-names.ts";
 
 export interface SearchOrder {
   readonly path: string;

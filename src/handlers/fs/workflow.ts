@@ -62,7 +62,10 @@ function knows(transitions: Readonly<Record<string, readonly string[]>>, state: 
   return Object.hasOwn(transitions, state) || Object.values(transitions).some((next) => next.includes(state));
 }
 
-function invalidTransition({ transitions, entry }: WorkflowRules, before: string | undefined): ReturnType<typeof fileRefusal> {
+function invalidTransition(
+  { transitions, entry }: WorkflowRules,
+  before: string | undefined,
+): ReturnType<typeof fileRefusal> {
   if (transitions === undefined) {
     const message = "The state cannot change: the configuration holds no graph (workspace.workflow.transitions).";
     return fileRefusal("E_INVALID_TRANSITION", { message });

@@ -1,6 +1,6 @@
 import { closeSync } from "node:fs";
 import { sha256Hex } from "../../core/digest.ts";
-import { Refusal } from "../../core/errors.ts";
+import type { Refusal } from "../../core/errors.ts";
 import type { ExecutionPlan } from "../../core/types.ts";
 import { O_RDWR } from "./c-library.ts";
 import { READING } from "./confinement.ts";
@@ -68,7 +68,8 @@ export async function planWrite(mounts: Mounts, order: WriteOrder, limits: Write
     const content = order.make(current?.text);
     const bytes = Buffer.byteLength(content);
     if (bytes > limits.maxWriteBytes) throw overLimit(limits.maxWriteBytes);
-    if (place.isWorkflow) checkWorkflow(limits.workflow, current === undefined ? undefined : (current.text ?? ""), content);
+    if (place.isWorkflow)
+      checkWorkflow(limits.workflow, current === undefined ? undefined : (current.text ?? ""), content);
     const { path, missing, isWorkflow } = place;
     return {
       ...{ kind: "fs", operation: "write", path, currentSha256: current?.sha256 ?? null },

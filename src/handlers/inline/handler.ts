@@ -28,11 +28,24 @@ function bind(tool: Tool): Binding {
     plan: (input) => ({ kind: "inline", input: input as Json }),
     async run(plan, context) {
       try {
-        return await handler(structuredClone(plan["input"]) as never, new FunctionContext(context));
+        return await handler(copyOf(plan["input"]) as never, new FunctionContext(context));
       } catch (error) {
         if (error instanceof Refusal) throw error;
         throw new Refusal("TARGET_FAILED", "The tool failed.", { cause: error });
       }
     },
   };
+}
+
+/** The function may do with its input what it likes; what was sealed stays. `structuredClone` takes ten times as long for plain JSON. */
+function copyOf(value: unknown): unknown {
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map(copyOf);
+  if (Object.getPrototypeOf(value) !== Object.prototype) return structuredClone(value);
+  const copy: Record<string, unknown> = {};
+  for (const [key, inner] of Object.entries(value)) {
+    if (key === "__proto__") return structuredClone(value);
+    copy[key] = copyOf(inner);
+  }
+  return copy;
 }

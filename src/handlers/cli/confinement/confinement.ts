@@ -2,17 +2,18 @@ import { mkdtempSync, realpathSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Fault, Refusal } from "../../../core/errors.ts";
+import { Refusal } from "../../../core/errors.ts";
 import type { CliTarget, Tool } from "../../../core/types.ts";
 import type { FilterOptions } from "./filter.ts";
-import { createLaunchers, type Launched, type Launchers } from "./launchers.ts";
 import { kernelFault } from "./kernel.ts";
+import { createLaunchers, type Launched, type Launchers } from "./launchers.ts";
 import type { Program } from "./orders.ts";
 import {
   type Confined,
   confinedBy,
   declaredProfile,
   grantsOf,
+  type Place,
   portsOf,
   profileFaults,
   type Reach,
@@ -47,11 +48,11 @@ export interface ChildConfinement {
   readonly levels: ReadonlyMap<string, Level>;
   /** By name: why a tool may not run at all. */
   readonly withheld: ReadonlyMap<string, string>;
-  /** Why nothing is confined here, or what was wrong with single profiles. For operators. */
-  readonly notes: readonly string[];
+  /** By name: what was wrong with a profile, whether the tool runs without or not at all. */
+  readonly faults: ReadonlyMap<string, string>;
   /** What this call's child may do: a part of its plan. @throws {Refusal} INTERNAL when the manifest asks for what cannot be */
   planned(tool: Tool, input: unknown): Confined | Unconfined;
-  /** A place and a way to run one planned child. @throws {Refusal} TARGET_UNAVAILABLE when its level is no longer to be had */
+  /** A place and a way to run one planned child. @throws {Refusal} TARGET_UNAVAILABLE when the place cannot be made */
   hold(tool: Tool, confined: Confined): Hold;
   close(): void;
 }
@@ -61,7 +62,7 @@ export interface Hold {
   /** Begins its standard error when it could not be started. */
   readonly token: string;
   readonly sweepsSession: boolean;
-  launch(program: Program, timeoutMs: number): Launched;
+  launch(program: Omit<Program, "kind">, timeoutMs: number): Launched;
   /** Takes away what was made for it. */
   release(): Promise<void>;
 }
@@ -69,29 +70,132 @@ export interface Hold {
 type CliTool = Tool & { readonly target: CliTarget };
 
 /** Tries every profile that the tools have, and settles who is held how. */
-export async function openConfinement(
-  tools: readonly Tool[],
-  options: ConfinementOptions,
-): Promise<ChildConfinement> {
+export async function openConfinement(tools: readonly Tool[], options: ConfinementOptions): Promise<ChildConfinement> {
   const ours = tools.filter((tool): tool is CliTool => "cli" in tool.target);
   const launchers = createLaunchers(options.launchersMax);
-  const kernel = options.mode === "off" ? "commands.confinement is off" : kernelFault();
-  const faults = kernel === undefined ? await tryAll(ours, options, launchers) : new Map<string, string>();
+  const everywhere = options.mode === "off" ? "commands.confinement is off" : kernelFault();
+  const faults = everywhere === undefined ? await tryAll(ours, options, launchers) : new Map<string, string>();
   const levels = new Map<string, Level>();
   const withheld = new Map<string, string>();
-  for (const { name, target } of ours) {
-    const fault = kernel ?? faults.get(name);
-    const may = options.mode !== "require" || options.mode === "require" && target.cli.shell !== undefined;
-    if (fault === undefined) levels.set(name, "confined");
-    else if (target.cli.shell === undefined ? may : options.unconfinedShell) levels.set(name, "none");
-    else withheld.set(name, `not registered: no confinement (${fault})${target.cli.shell === undefined ? "" : "; commands.unconfinedBash: true lets it run without"}`);
+  for (const tool of ours) {
+    const fault = everywhere ?? faults.get(tool.name);
+    if (fault === undefined) levels.set(tool.name, "confined");
+    else if (mayRunUnconfined(tool, options)) levels.set(tool.name, "none");
+    else withheld.set(tool.name, withholding(tool, fault));
   }
+  const parts: Parts = { ...options, launchers, levels };
   return {
     levels,
     withheld,
-    notes: [],
-    planned: (tool, input) => planned(tool, input, { levels, options }),
-    hold: (tool, confined) => hold(tool as CliTool, confined, { levels, options, launchers }),
+    faults,
+    planned: (tool, input) => planned(tool as CliTool, input, parts),
+    hold: (tool, confined) => hold(tool as CliTool, confined, parts),
     close: () => launchers.close(),
   };
+}
+
+interface Parts extends ConfinementOptions {
+  readonly launchers: Launchers;
+  readonly levels: ReadonlyMap<string, Level>;
+}
+
+/** A shell where that was said in so many words, whatever the mode; everything else where the mode lets it. */
+function mayRunUnconfined({ target }: CliTool, { mode, unconfinedShell }: ConfinementOptions): boolean {
+  return target.cli.shell === undefined ? mode !== "require" : unconfinedShell;
+}
+
+function withholding({ name, target }: CliTool, fault: string): string {
+  const remedy =
+    target.cli.shell === undefined
+      ? "commands.confinement: prefer lets it run without"
+      : "commands.unconfinedBash: true lets it run without";
+  return `tool ${name}: not registered: no confinement (${fault}); ${remedy}`;
+}
+
+/** What is wrong with each tool's profile, by the tool's name. Equal rules are tried once. */
+async function tryAll(
+  tools: readonly CliTool[],
+  options: ConfinementOptions,
+  launchers: Launchers,
+): Promise<ReadonlyMap<string, string>> {
+  const trials = new Map<string, Promise<string | undefined>>();
+  const verdicts = tools.map((tool) => {
+    const trial = trialOf(tool, options);
+    if (typeof trial === "string") return { tool, verdict: Promise.resolve(trial) };
+    const rules = JSON.stringify(trial);
+    const verdict = trials.get(rules) ?? confinementFault(launchers, trial, options.newId());
+    trials.set(rules, verdict);
+    return { tool, verdict };
+  });
+  const faults = new Map<string, string>();
+  for (const { tool, verdict } of verdicts) {
+    const fault = await verdict;
+    if (fault !== undefined) faults.set(tool.name, fault);
+  }
+  return faults;
+}
+
+/** The rules of a tool's first example, or what is wrong with them. */
+function trialOf(tool: CliTool, options: ConfinementOptions): Trial | string {
+  const command = options.commands.get(tool.target.cli.command);
+  if (command === undefined) return `the command ${tool.target.cli.command} is not allowed`;
+  try {
+    const example = tool.input.safeParse(tool.examples.accepts[0] ?? {}).data ?? {};
+    const confined = confinedBy(declaredProfile(tool.target.cli, example), { tool, ...options });
+    const [fault] = profileFaults(confined);
+    if (fault !== undefined) return `${fault.field}: ${fault.message}`;
+    return rulesOf(tool, confined, { command, temporary: undefined });
+  } catch (error) {
+    return `target.cli.confinement: ${error instanceof Error ? error.message : "throws"}`;
+  }
+}
+
+function rulesOf({ target }: CliTool, confined: Confined, place: Place): Trial {
+  const filter: FilterOptions = {
+    network: confined.network !== null,
+    writes: confined.writes.length > 0 || confined.temporaryDirectory,
+    groups: target.cli.shell !== undefined,
+  };
+  return { grants: grantsOf(confined, place), ports: portsOf(confined), filter };
+}
+
+function planned(tool: CliTool, input: unknown, { levels, reaches }: Parts): Confined | Unconfined {
+  if (levels.get(tool.name) !== "confined") return UNCONFINED;
+  const confined = confinedBy(declaredProfile(tool.target.cli, input), { tool, reaches });
+  const faults = profileFaults(confined);
+  if (faults.length === 0) return confined;
+  throw new Refusal("INTERNAL", "The command could not be built.", {
+    cause: new Error(faults.map(({ field, message }) => `${field}: ${message}`).join("; ")),
+  });
+}
+
+function hold(tool: CliTool, confined: Confined, { launchers, newId }: Parts): Hold {
+  const temporary = confined.temporaryDirectory ? temporaryDirectory() : undefined;
+  const token = newId();
+  return {
+    token,
+    sweepsSession: tool.target.cli.shell !== undefined,
+    launch(program, timeoutMs) {
+      const environment = { ...program.environment, ...(temporary !== undefined && { TMPDIR: temporary }) };
+      return launchers.launch({
+        ...rulesOf(tool, confined, { command: program.command, temporary }),
+        token,
+        parent: process.pid,
+        cpuSeconds: Math.max(CPU_SECONDS_MIN, Math.ceil((timeoutMs / 1_000) * CPU_SECONDS_PER_SECOND)),
+        act: { kind: "program", ...program, environment },
+      });
+    },
+    async release() {
+      // What a command made unreadable even to its owner stays; nobody else can enter the directory.
+      if (temporary !== undefined) await rm(temporary, { recursive: true, force: true }).catch(() => {});
+    },
+  };
+}
+
+function temporaryDirectory(): string {
+  try {
+    return mkdtempSync(join(realpathSync(tmpdir()), "safe-tool-call-"));
+  } catch (cause) {
+    throw new Refusal("TARGET_UNAVAILABLE", "The command could not be run.", { cause });
+  }
 }
