@@ -71,6 +71,7 @@ export async function startService(config: Config): Promise<RunningService> {
     metrics,
     notReady,
     systems: () => service.systems(),
+    confinement: service.confinement,
     draining: () => draining,
     logError: (error) => log.error({ cause: causeText(error) }, "request failed"),
   });

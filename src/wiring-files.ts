@@ -41,7 +41,8 @@ export function resolveCommands(config: Config, problems: string[]): ReadonlyMap
       continue;
     }
     // A shell that is not confined runs only where that was said in so many words.
-    if (basename(allowed) === "bash" && config.commands.confinement === "off" && !config.commands.unconfinedBash) continue;
+    if (basename(allowed) === "bash" && config.commands.confinement === "off" && !config.commands.unconfinedBash)
+      continue;
     const binary = candidates.find(isExecutable);
     if (binary !== undefined) commands.set(basename(allowed), binary);
     else

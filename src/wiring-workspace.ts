@@ -7,6 +7,7 @@ import { fsHandler, noFsHandler } from "./handlers/fs/handler.ts";
 import type { MountName } from "./handlers/fs/mount-path.ts";
 import { type Mounts, openMounts } from "./handlers/fs/mounts.ts";
 import { workflowRules } from "./handlers/fs/workflow.ts";
+import { ownCode } from "./own-code.ts";
 
 /** The workspace's directories, looked at before agents come near them. What is wrong goes into `problems`. */
 
@@ -48,7 +49,7 @@ function tryToOpen(
   problems: string[],
 ): Mounts | undefined {
   try {
-    const protectedPaths = [...own.map(({ path }) => path), realpathSync(import.meta.dir)];
+    const protectedPaths = [...own.map(({ path }) => path), ownCode()];
     return openMounts({ directories, protectedPaths });
   } catch (error) {
     problems.push(`workspace: cannot be opened (${codeOf(error)})`);
@@ -90,7 +91,7 @@ function makeDirectory(path: string): void {
   }
 }
 
-interface Place {
+export interface Place {
   /** The configuration's name for it. */
   readonly field: string;
   /** Real, or as real as it is as long as it does not exist. */
@@ -102,7 +103,7 @@ const PATH_KEY = /^(?:dir|proto|descriptorSet|kubeconfig|rootCert|clientCert|cli
 const SQLITE = /^sqlite:(?:\/\/)?/;
 
 /** Everything of the service's own that agents must not reach: configuration, manifests, contracts, keys, audit, stores. */
-function ownPlaces(config: Config): readonly Place[] {
+export function ownPlaces(config: Config): readonly Place[] {
   const places: Place[] = [];
   const add = (field: string, path: string): void => {
     places.push({ field, path: realPlace(pathFrom(config, path)) });
@@ -140,7 +141,7 @@ function overlaps(directories: ReadonlyMap<MountName, string>, own: readonly Pla
   return [...withOwn, ...withMounts];
 }
 
-function isBelow(path: string, directory: string): boolean {
+export function isBelow(path: string, directory: string): boolean {
   return path === directory || path.startsWith(directory === "/" ? directory : `${directory}/`);
 }
 

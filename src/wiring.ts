@@ -33,6 +33,7 @@ import { filterSecrets } from "./redaction/secrets-filter.ts";
 import { openStore, readRiskRules } from "./wiring-approvals.ts";
 import { hashArgs, intend, openAudit, record } from "./wiring-audit.ts";
 import { closeAll } from "./wiring-closing.ts";
+import { type ConfinementShown, holdCommands, shownConfinement } from "./wiring-confinement.ts";
 import { readExports, startExports } from "./wiring-exports.ts";
 import {
   privateEmptyDirectory,
@@ -76,6 +77,7 @@ export interface Service {
   readonly channels: GrpcHandler["states"];
   readonly systems: GrpcHandler["status"];
   readonly certificates: GrpcHandler["certificates"];
+  readonly confinement: ConfinementShown | undefined;
   /** Tools that the configuration leaves nothing to do for, and why. */
   readonly notRegistered: readonly string[];
   /** What keeps file tools inside their mounts; undefined where there are none. */
@@ -100,6 +102,7 @@ export interface Parts {
   readonly checkpointKey: KeyObject | undefined;
   readonly workspace: Workspace;
   readonly exports: ReturnType<typeof readExports>;
+  readonly confinement: ConfinementShown | undefined;
   close(): Promise<void>;
 }
 
@@ -124,12 +127,18 @@ export async function assemble(config: Config, hooks: Hooks = {}): Promise<Parts
   const exports = readExports(config, problems);
   const risk = readRiskRules(config, problems);
   const workspace = openWorkspace(config, { now: clock, newId: randomUUID }, problems);
-  const loaded = await loadTools(config, repositories, workspace.fault);
-  problems.push(...loaded.problems);
+  const found = await loadTools(config, repositories, workspace.fault);
+  problems.push(...found.problems);
+  const { confinement, loaded } = await holdCommands(
+    config,
+    { loaded: found, commands, repositories, newId: randomUUID },
+    problems,
+  );
   const emptyDirectory = privateEmptyDirectory();
   const cli = cliHandler({
     commands,
     emptyDirectory,
+    confinement,
     inspections: new Map([["git", repositoryFault], ...readPlatformFiles(config, problems)]),
     now: clock,
     newId: randomUUID,
@@ -151,7 +160,8 @@ export async function assemble(config: Config, hooks: Hooks = {}): Promise<Parts
     await close();
     throw new StartupError(problems);
   }
-  return { registry, callers, grpc, loaded, report, risk, hashKey, checkpointKey, exports, workspace, close };
+  const joined = { registry, callers, grpc, loaded, report, risk, hashKey, checkpointKey, exports, workspace };
+  return { ...joined, confinement: shownConfinement(config, confinement), close };
 }
 
 /**
@@ -216,6 +226,7 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
     channels: () => parts.grpc.states(),
     systems: () => parts.grpc.status(),
     certificates: () => parts.grpc.certificates(),
+    confinement: parts.confinement,
     notRegistered: parts.loaded.notRegistered,
     fileConfinement: parts.workspace.confinement,
     releaseWaiters: () => waitingRoom.empty(),

@@ -20,7 +20,7 @@ describe("whether bash is registered", () => {
   const allowed = ["bash"];
 
   test.each([
-    ["nothing is said", { allowed }, { project: "project" }, "commands.unconfinedBash"],
+    ["nothing is to be confined", { allowed, confinement: "off" }, { project: "project" }, "commands.unconfinedBash"],
     ["no workspace is named", { allowed, unconfinedBash: true }, {}, "workspace.project is not set"],
   ])("%s: not, and start-up says why", async (_title, commands, workspace, why) => {
     const { tools, notRegistered, problems } = await loadTools(configOf(commands, workspace, folder), new Map());
@@ -49,7 +49,7 @@ describe("whether bash is registered", () => {
     [true, ["bash"]],
   ])("with unconfinedBash %s the command is to be had: %j", (unconfinedBash, want) => {
     const problems: string[] = [];
-    const commands = resolveCommands(configOf({ allowed, unconfinedBash }, {}, folder), problems);
+    const commands = resolveCommands(configOf({ allowed, confinement: "off", unconfinedBash }, {}, folder), problems);
     expect([[...commands.keys()], problems]).toEqual([want, []]);
   });
 });

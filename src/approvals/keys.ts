@@ -2,9 +2,9 @@ import type { Tx } from "./database.ts";
 import { integer, text, toAnswer } from "./rows.ts";
 import type { Row } from "./sql.ts";
 import { SECOND_MS, type Store } from "./store.ts";
-import type { Approvals, KeyState, KeyUse, StoredAnswer } from "./types.ts";
+import type { Approvals, KeyEnd, KeyState, KeyUse, StoredAnswer } from "./types.ts";
 
-/** UTF-8 bytes of one stored answer's JSON. A larger one is not kept: the key's next use is told `unknown`, and nothing runs twice. */
+/** UTF-8 bytes of one stored answer's JSON. A larger one is not kept. */
 const ANSWER_BYTES_MAX = 1_048_576;
 /** What is kept for one caller: over it, new keys are refused, and answers are kept no more (as if they were too large). */
 const KEYS_PER_CALLER_MAX = 100_000;
@@ -15,7 +15,7 @@ export function keys({ database, limits }: Store): Pick<Approvals, "beginKey" | 
   const keepMs = limits.idempotencySeconds * SECOND_MS;
   return {
     beginKey: (use) => database.write((tx) => begin(tx, use, { leaseMs, keepMs })),
-    endKey: (use, end) => database.write((tx) => finish(tx, use, { end, keepMs })),
+    endKey: (use, end, unkept = "unknown") => database.write((tx) => finish(tx, use, { end, unkept, keepMs })),
   };
 }
 
@@ -72,11 +72,12 @@ async function beginAgain(tx: Tx, use: KeyUse, { leaseMs, keepMs }: Times): Prom
 }
 
 interface End {
-  readonly end: StoredAnswer | "not_run" | "unknown";
+  readonly end: StoredAnswer | KeyEnd;
+  readonly unkept: KeyEnd;
   readonly keepMs: number;
 }
 
-async function finish(tx: Tx, use: KeyUse, { end, keepMs }: End): Promise<void> {
+async function finish(tx: Tx, use: KeyUse, { end, unkept, keepMs }: End): Promise<void> {
   const { issuer, subject, tool, keyHash, argsHash } = use;
   const answer = typeof end === "string" ? undefined : JSON.stringify(end);
   const bytes = answer === undefined ? 0 : Buffer.byteLength(answer);
@@ -84,7 +85,7 @@ async function finish(tx: Tx, use: KeyUse, { end, keepMs }: End): Promise<void> 
   const kept = fits ? bytes : 0;
   const told = typeof end === "string" ? end : "answered";
   const rows = await tx.sql`
-    UPDATE approval_keys SET state = ${fits ? told : "unknown"}, answer = ${fits ? (answer ?? null) : null},
+    UPDATE approval_keys SET state = ${fits ? told : unkept}, answer = ${fits ? (answer ?? null) : null},
       answer_bytes = ${kept}, expires_at = ${tx.now + keepMs}
     WHERE issuer = ${issuer} AND subject = ${subject} AND tool = ${tool} AND key_hash = ${keyHash}
       AND args_hash = ${argsHash} AND state = 'running'

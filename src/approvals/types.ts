@@ -230,6 +230,8 @@ export type KeyState =
   /** The first call changed something, or not: nobody knows. */
   | { readonly outcome: "unknown" };
 
+export type KeyEnd = "not_run" | "unknown";
+
 /** Who said yes, durably. Everything that can be decided twice is decided by one conditional statement of the store. */
 export interface Approvals {
   ask(question: Question): Promise<Asked>;
@@ -271,8 +273,11 @@ export interface Approvals {
   endSession(id: string, by: Pick<Requester, "issuer" | "subject"> | Decider): Promise<boolean>;
 
   beginKey(use: KeyUse): Promise<KeyState>;
-  /** What became of a begun key: its answer, nothing ran, or nobody knows. */
-  endKey(use: KeyUse, end: StoredAnswer | "not_run" | "unknown"): Promise<void>;
+  /**
+   * What became of a begun key: its answer, nothing ran, or nobody knows. `unkept` is said of an answer that is too large to
+   * keep: `unknown` by default, so that nothing runs twice.
+   */
+  endKey(use: KeyUse, end: StoredAnswer | KeyEnd, unkept?: KeyEnd): Promise<void>;
 
   /** Events after `seq`, oldest first, at most `limit`. */
   eventsAfter(seq: number, limit: number): Promise<readonly ApprovalEvent[]>;

@@ -40,8 +40,6 @@ export interface RenderedView {
 
 /** What of a plan is named in the view; everything else of it stands under `target`. */
 const NAMED = { argv: "command", cwd: "workingDir", environment: "environment", files: "files", message: "message" };
-/** Shown by itself. */
-const LEVEL = "confinement";
 
 /**
  * What a decider is shown: made from the plan that will run, not from what anybody says about it. Every text is free of secrets
@@ -92,8 +90,14 @@ function viewOf({ filterSecrets, ...facts }: ViewFacts): Json {
     ...(reason !== undefined && {
       reason: { untrusted: true, text: show(filterSecrets(reason).slice(0, REASON_CHARACTERS_MAX)) },
     }),
-    confinement: tool.category === "command" ? "none" : "not applicable",
+    confinement: plan.kind === "cli" ? levelOf(plan["confinement"]) : "not applicable",
   };
+}
+
+/** In one word; what it lets through stands under `target`. */
+function levelOf(confinement: Json | undefined): Json {
+  const isTable = typeof confinement === "object" && confinement !== null && "level" in confinement;
+  return isTable ? visible(String(confinement["level"])) : "none";
 }
 
 interface Showing extends Pick<ViewFacts, "filterSecrets"> {

@@ -12,6 +12,8 @@ export interface Expected {
 export class ChainWalk {
   /** `undefined`: the first line with a link is believed. */
   #expected: Expected | undefined;
+  /** What the first line with a link must say, where lines without one may stand before it. */
+  #pinned: Expected | undefined;
   /** Over the lines from before the chain, until its first line. */
   #genesis: Hash | undefined;
   /** Grows with the lines while there is one. */
@@ -44,9 +46,21 @@ export class ChainWalk {
     return walk;
   }
 
+  /** From behind a line that is known, where only lines with a link may come. */
+  static behind(next: Expected, tree?: MerkleTree, logId?: string): ChainWalk {
+    return ChainWalk.fromWithin(next, tree, logId);
+  }
+
+  /** Behind lines that retention deleted: lines without a link may go on as long as the chain had not begun. */
+  static behindPruned(next: Expected, tree?: MerkleTree, logId?: string): ChainWalk {
+    const walk = ChainWalk.fromWithin(next.seq === 0 ? undefined : next, tree, logId);
+    walk.#pinned = next;
+    return walk;
+  }
+
   /** What the next line must say; before any line of a chain that is not known from its begin, `undefined`. */
   get expected(): Expected | undefined {
-    return this.#genesis === undefined ? this.#expected : { seq: 0, prev: this.#genesis.copy().digest("hex") };
+    return this.#genesis === undefined ? (this.#expected ?? this.#pinned) : { seq: 0, prev: this.#genesis.copy().digest("hex") };
   }
 
   /** The chain so far; `undefined` without a tree. */
@@ -77,7 +91,7 @@ export class ChainWalk {
   /** What the chain's first line must say; `undefined` while there is no line with a link. */
   #first(bytes: Buffer, from: number, to: number): Expected | undefined {
     const link = readLink(bytes, from, to);
-    return link && (this.expected ?? link);
+    return link && (this.expected ?? this.#pinned ?? link);
   }
 
   #step({ seq, prev, hash }: Link): void {

@@ -1,5 +1,6 @@
 import fs from "node:fs";
 import { join } from "node:path";
+import { STREAMS } from "./chain.ts";
 import { CHECKPOINT_DIR, type Checkpoint, type FiledNote, readCheckpoint, splitNotes } from "./checkpoint.ts";
 
 const NOTES_FILE = /^\d{4}-\d{2}-\d{2}\.txt$/;
@@ -27,45 +28,59 @@ function listNotes(dir: string): readonly string[] {
 /** A file that does not end with a whole note. A crash cuts one of the newest, and the next start mends it. */
 export interface TornNotes {
   readonly file: string;
+  /** Of its last whole note. */
+  readonly line: number;
   readonly mayBeCrash: boolean;
 }
 
-/** All notes of a log, oldest first. */
-export function readNotes(dir: string): { readonly notes: readonly FoundNote[]; readonly torn: readonly TornNotes[] } {
-  const notes: FoundNote[] = [];
+/** All notes from those of a day on, oldest first, of which one file's are held at a time; at the end, the files that are torn. */
+export function* eachNote(dir: string, from = ""): Generator<FoundNote, readonly TornNotes[]> {
   const torn: TornNotes[] = [];
   const names = listNotes(dir);
   for (const [index, name] of names.entries()) {
+    if (name.slice(0, "YYYY-MM-DD".length) < from) {
+      continue;
+    }
     const file = join(CHECKPOINT_DIR, name);
     const bytes = readFile(join(dir, file));
-    const found = splitNotes(bytes.toString("utf8"));
-    if ((found.at(-1)?.end ?? 0) !== bytes.length) {
-      torn.push({ file, mayBeCrash: index >= names.length - UNFINISHED_FILES_MAX });
+    let [end, line] = [0, 1];
+    for (const note of splitNotes(bytes.toString("utf8"))) {
+      ({ end, line } = note);
+      yield located(note, name);
     }
-    notes.push(...found.map((note) => located(note, name)));
+    if (end !== bytes.length) {
+      torn.push({ file, line, mayBeCrash: index >= names.length - UNFINISHED_FILES_MAX });
+    }
   }
-  return { notes, torn };
+  return torn;
 }
 
-/** The last notes of the newest file. */
+/** The last notes of a log, oldest first: the newest one of each stream that has one is among them. */
 export function readLastNotes(dir: string): readonly FoundNote[] {
-  const name = listNotes(dir).at(-1);
-  if (name === undefined) {
-    return [];
+  let notes: readonly FoundNote[] = [];
+  for (const name of listNotes(dir).toReversed()) {
+    const tail = readNotes(dir, name, TAIL_BYTES);
+    // A stream that rests may have its last note far before the others' last ones.
+    const found = hasEach([...tail, ...notes]) ? tail : readNotes(dir, name, FILE_BYTES_MAX);
+    notes = [...found, ...notes];
+    if (hasEach(notes)) {
+      break;
+    }
   }
-  const path = join(dir, CHECKPOINT_DIR, name);
-  const fd = fs.openSync(path, fs.constants.O_RDONLY | fs.constants.O_NOFOLLOW | fs.constants.O_NONBLOCK);
-  try {
-    const { size } = fs.fstatSync(fd);
-    const tail = Buffer.alloc(Math.min(size, TAIL_BYTES));
-    fs.readSync(fd, tail, 0, tail.length, size - tail.length);
-    // A note's own texts hold no empty line but the one in its middle, behind which a signature begins.
-    const text = tail.toString("utf8");
-    const begin = tail.length === size ? 0 : text.indexOf("\n\nsafe-tool-call/") + 2;
-    return splitNotes(text.slice(begin)).map((note) => located(note, name));
-  } finally {
-    fs.closeSync(fd);
-  }
+  return notes;
+}
+
+function hasEach(notes: readonly FoundNote[]): boolean {
+  return STREAMS.every((stream) => notes.some(({ checkpoint }) => checkpoint?.stream === stream));
+}
+
+/** The whole notes in the last bytes of a file. */
+function readNotes(dir: string, name: string, bytesMax: number): readonly FoundNote[] {
+  const bytes = readFile(join(dir, CHECKPOINT_DIR, name), bytesMax);
+  // A note's own texts hold no empty line but the one in its middle, behind which a signature begins.
+  const text = bytes.toString("utf8");
+  const begin = bytes.length < bytesMax ? 0 : text.indexOf("\n\nsafe-tool-call/") + 2;
+  return Array.from(splitNotes(text.slice(begin)), (note) => located(note, name));
 }
 
 /** Takes what stands after the last whole note off the newest files: a crash cut its writing short. */
@@ -98,13 +113,16 @@ function located(note: FiledNote, name: string): FoundNote {
   return { ...note, file: join(CHECKPOINT_DIR, name), day, checkpoint: readCheckpoint(note.note) };
 }
 
-function readFile(path: string): Buffer {
+/** The last `bytesMax` bytes of a file; all of them by default, and then no more than a bound. */
+function readFile(path: string, bytesMax?: number): Buffer {
   const fd = fs.openSync(path, fs.constants.O_RDONLY | fs.constants.O_NOFOLLOW | fs.constants.O_NONBLOCK);
   try {
-    if (fs.fstatSync(fd).size > FILE_BYTES_MAX) {
+    const { size } = fs.fstatSync(fd);
+    if (bytesMax === undefined && size > FILE_BYTES_MAX) {
       throw new Error(`${path} has more than ${FILE_BYTES_MAX} bytes`);
     }
-    return fs.readFileSync(fd);
+    const bytes = Buffer.alloc(Math.min(size, bytesMax ?? size));
+    return bytes.subarray(0, fs.readSync(fd, bytes, 0, bytes.length, size - bytes.length));
   } finally {
     fs.closeSync(fd);
   }

@@ -60,8 +60,7 @@ export interface FiledNote {
 }
 
 /** The notes of a file's text. What stands behind the last whole one is not among them: `end` of the last note tells. */
-export function splitNotes(text: string): readonly FiledNote[] {
-  const notes: FiledNote[] = [];
+export function* splitNotes(text: string): Generator<FiledNote, void> {
   let at = 0;
   let line = 1;
   let end = 0;
@@ -69,11 +68,11 @@ export function splitNotes(text: string): readonly FiledNote[] {
     const middle = text.indexOf("\n\n", at);
     const next = middle === -1 ? -1 : text.indexOf("\n\n", middle + 2);
     if (next === -1) {
-      return notes;
+      return;
     }
     const note = text.slice(at, next + 1);
     end += Buffer.byteLength(note) + 1;
-    notes.push({ line, note, end });
+    yield { line, note, end };
     line += note.split("\n").length;
     at = next + 2;
   }

@@ -1,4 +1,4 @@
-import { type Link, ownHash, readLink, type StreamName } from "./chain.ts";
+import { type Link, ownHash, readLink } from "./chain.ts";
 import type { ChainWalk, Expected } from "./chain-walk.ts";
 import { type DayFile, visitLines } from "./line-files.ts";
 
@@ -37,9 +37,8 @@ export interface LinePlace {
 export interface HaltFacts {
   readonly halt: { readonly at: LinePlace; readonly before: LinePlace | undefined };
   readonly walk: ChainWalk;
-  readonly stream: StreamName;
-  /** Checkpoints by the day in whose file they stand. */
-  readonly notes: readonly { readonly stream: StreamName; readonly size: number; readonly day: string }[];
+  /** The greatest number of lines that a checkpoint of a day covers, by day. */
+  readonly sizesByDay: ReadonlyMap<string, number>;
 }
 
 interface BrokenChain {
@@ -58,19 +57,13 @@ interface BrokenChain {
 }
 
 /** Why a walk halted: at a line that does not follow, or at one that does but is not what was signed or saved. */
-export function explainHalt(files: readonly DayFile[], { halt, walk, stream, notes }: HaltFacts): Damage {
+export function explainHalt(files: readonly DayFile[], { halt, walk, sizesByDay }: HaltFacts): Damage {
   const { at, before } = halt;
   const expected = walk.expected ?? { seq: 0, prev: "" };
   if (!walk.isBroken) {
     const message = "the lines up to here are not those that were written: the chain was made anew";
     const seq = expected.seq - 1;
     return { kind: "checkpoint mismatch", file: files[at.index]?.file ?? "", line: at.line, seq, message };
-  }
-  const sizesByDay = new Map<string, number>();
-  for (const { stream: of, size, day } of notes) {
-    if (of === stream) {
-      sizesByDay.set(day, Math.max(size, sizesByDay.get(day) ?? 0));
-    }
   }
   const { lastPrev, linesBefore } = walk;
   return explain({ files, at, before, expected, lastPrev, linesBefore, sizesByDay });

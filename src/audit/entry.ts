@@ -62,7 +62,8 @@ export interface AuditEntry {
   readonly duration: number;
   /** The rule or the person that decided; `id` joins the asking call and the one that ran. */
   readonly approval?: { readonly by: string; readonly id?: string | undefined } | undefined;
-  readonly plan?: { readonly digest: string } | undefined;
+  /** `confinement` of a command: `confined` or `none`. */
+  readonly plan?: { readonly digest: string; readonly confinement?: string | undefined } | undefined;
   /** Milliseconds per step of the road. */
   readonly stages?: Readonly<Record<string, number>> | undefined;
   /** W3C ids: hex. `parentSpanId` is the span that called us. */

@@ -6,6 +6,10 @@ import { type DayFile, type LineVisit, visitLines } from "./line-files.ts";
 import type { SavedStream } from "./saved-place.ts";
 import { readLastLine } from "./torn-tail.ts";
 
+/** What a walk that pauses reads between two pauses: some milliseconds of hashing. */
+const STEP_BYTES = 1_048_576;
+const LINE_END = 0x0a;
+
 /** Where a walk begins. */
 export interface Start {
   /** Of the file, among the stream's. */
@@ -78,36 +82,98 @@ export interface TornEnd {
   readonly bytes: number;
 }
 
+export interface Walked {
+  readonly halt: Halt | undefined;
+  readonly torn: readonly TornEnd[];
+  /** Behind the last line that was taken. */
+  readonly end: Pick<LinePlace, "index" | "offset">;
+}
+
 /** Shows the lines of all files from a place on; tells where `visit` said `false`. */
 export function walkFiles(
   files: readonly DayFile[],
+  start: Pick<Start, "index" | "offset">,
+  visit: LineVisit,
+): Walked {
+  return runToEnd(walkInSteps(files, start, visit));
+}
+
+/** The same with a pause after each step, in which no file is open. Yields the bytes of the step. */
+export function* walkInSteps(
+  files: readonly DayFile[],
   { index: first, offset: begin }: Pick<Start, "index" | "offset">,
   visit: LineVisit,
-): { readonly halt: Halt | undefined; readonly torn: readonly TornEnd[] } {
+): Generator<number, Walked> {
   const torn: TornEnd[] = [];
   let before: LinePlace | undefined;
-  let halt: Halt | undefined;
-  for (let index = first; index < files.length && halt === undefined; index += 1) {
+  let end = { index: first, offset: begin };
+  for (let index = first; index < files.length; index += 1) {
     const path = files[index]?.path ?? "";
-    const from = index === first ? begin : 0;
-    let offset = from;
-    let lines = 0;
-    const rest = visitLines(path, from, (bytes, start, end) => {
-      const place = { index, offset, line: lines };
-      if (!visit(bytes, start, end)) {
-        halt = { at: place, before };
-        return false;
-      }
-      before = place;
-      offset += end - start + 1;
-      lines += 1;
-      return true;
-    });
-    if (rest > 0) {
-      torn.push({ index, line: lines + 1, bytes: rest });
+    const file = new FileWalk(index, index === first ? begin : 0, before);
+    while (!file.isOver) yield file.step(path, visit);
+    before = file.before;
+    end = { index, offset: file.offset };
+    if (file.haltedAt !== undefined) {
+      const halt = numbered(files, { at: file.haltedAt, before }, { first, begin });
+      return { halt, torn, end };
+    }
+    if (file.rest > 0) {
+      torn.push({ index, line: file.lines + 1, bytes: file.rest });
     }
   }
-  return { halt: halt && numbered(files, halt, { first, begin }), torn };
+  return { halt: undefined, torn, end };
+}
+
+/** Takes all steps at once. */
+export function runToEnd<T>(steps: Generator<number, T>): T {
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) {
+      return step.value;
+    }
+  }
+}
+
+/** One file of a walk. */
+class FileWalk {
+  readonly #index: number;
+  before: LinePlace | undefined;
+  haltedAt: LinePlace | undefined;
+  offset: number;
+  lines = 0;
+  rest = 0;
+  isOver = false;
+
+  constructor(index: number, offset: number, before: LinePlace | undefined) {
+    this.#index = index;
+    this.offset = offset;
+    this.before = before;
+  }
+
+  /** Lines of a step's bytes, at least one. Returns the bytes. */
+  step(path: string, visit: LineVisit): number {
+    const begin = this.offset;
+    let isPause = false;
+    this.rest = visitLines(path, begin, (bytes, start, end) => {
+      isPause = this.offset - begin >= STEP_BYTES;
+      // A line that is longer than any of ours comes in pieces, of which the last alone has a line end.
+      return !isPause && this.#take(visit(bytes, start, end), end - start + (bytes[end] === LINE_END ? 1 : 0));
+    });
+    this.isOver = !isPause;
+    return this.offset - begin;
+  }
+
+  #take(isTaken: boolean, bytes: number): boolean {
+    const place = { index: this.#index, offset: this.offset, line: this.lines };
+    if (!isTaken) {
+      this.haltedAt = place;
+      return false;
+    }
+    this.before = place;
+    this.offset += bytes;
+    this.lines += 1;
+    return true;
+  }
 }
 
 /** Line numbers count from 1 and from the file's begin, which the walk may not have seen. */
@@ -121,7 +187,6 @@ function numbered(files: readonly DayFile[], halt: Halt, { first, begin }: { fir
 }
 
 const BLOCK_BYTES = 1_048_576;
-const LINE_END = 0x0a;
 
 function lineEnds(path: string, end: number): number {
   const fd = fs.openSync(path, "r");

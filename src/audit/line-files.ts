@@ -27,9 +27,11 @@ export function folderOf(stream: StreamName): string {
   return stream === "journal" ? JOURNAL_DIR : "";
 }
 
+/** None when there is no such folder: a log from before the journal has none. */
 export function dayFilesOf(dir: string, stream: StreamName): readonly DayFile[] {
   const folder = folderOf(stream);
-  return listDayFiles(join(dir, folder)).map((name) => {
+  const names = fs.existsSync(join(dir, folder)) ? listDayFiles(join(dir, folder)) : [];
+  return names.map((name) => {
     const path = join(dir, folder, name);
     return { file: join(folder, name), path, day: name.slice(0, "YYYY-MM-DD".length), size: fs.statSync(path).size };
   });

@@ -2,7 +2,7 @@ import type { KeyObject } from "node:crypto";
 import { AuditError } from "./audit-error.ts";
 import { type Link, readLink } from "./chain.ts";
 import { type Checkpoint, readCheckpoint } from "./checkpoint.ts";
-import { readNotes } from "./checkpoint-files.ts";
+import { readLastNotes } from "./checkpoint-files.ts";
 import { walkFiles } from "./file-walk.ts";
 import { dayFilesOf } from "./line-files.ts";
 import { DIGEST_BYTES, leafHash, MerkleTree, nodeHash } from "./merkle-tree.ts";
@@ -30,7 +30,7 @@ export interface Proof {
  * when there is no such line, or no checkpoint covers it.
  */
 export function prove(dir: string, id: string): Proof {
-  const note = readNotes(dir).notes.findLast(({ checkpoint }) => checkpoint?.stream === "calls");
+  const note = readLastNotes(dir).findLast(({ checkpoint }) => checkpoint?.stream === "calls");
   if (note?.checkpoint === undefined) {
     throw new AuditError(`${dir} holds no checkpoint of calls: set audit.checkpointKeyFile and restart the service`);
   }

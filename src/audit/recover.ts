@@ -102,7 +102,7 @@ function recoverStream(query: StreamQuery): RecoveredStream {
   const roots = new Map(found.filter((note) => note.stream === stream).map(({ size, root }) => [size, root]));
   const { halt } = walkFiles(files, start, follow(query, { walk, roots }));
   if (halt !== undefined) {
-    throw refusal(query, { files, walk, halt });
+    throw refusal(dir, { files, walk, halt });
   }
   return finished(query, { walk, files, claimed });
 }
@@ -133,13 +133,8 @@ interface Halted {
   readonly halt: Halt;
 }
 
-function refusal({ dir, stream, found }: StreamQuery, { files, walk, halt }: Halted): AuditError {
-  const { file, line, kind, message } = explainHalt(files, {
-    halt,
-    walk,
-    stream,
-    notes: found.map((note) => ({ ...note, day: "" })),
-  });
+function refusal(dir: string, { files, walk, halt }: Halted): AuditError {
+  const { file, line, kind, message } = explainHalt(files, { halt, walk, sizesByDay: new Map() });
   return new AuditError(
     `${join(dir, file)}, line ${line}: ${kind}: ${message}: ${REMEDY} (stc audit verify reads all of it)`,
   );

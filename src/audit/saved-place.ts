@@ -1,14 +1,16 @@
 import { hash } from "node:crypto";
-import fs from "node:fs";
 import { join } from "node:path";
 import type { ChainHead, StreamName } from "./chain.ts";
 import type { StreamPlace } from "./day-stream.ts";
 import { MerkleTree } from "./merkle-tree.ts";
 import { type Intent, intentOf } from "./open-intents.ts";
+import { readSmallFile } from "./small-file.ts";
 
 /** What is derived from the log and can be lost: then the next start reads the whole log. */
 export const STATE_DIR = ".state";
 const PLACE_FILE = "place.json";
+/** As many open intents as there may be, each of a line's length, have not half of it. */
+const PLACE_BYTES_MAX = 268_435_456;
 const VERSION = 1;
 const SHA256_HEX = /^[0-9a-f]{64}$/;
 const DAY = /^\d{4}-\d{2}-\d{2}$/;
@@ -53,7 +55,7 @@ function streamFields({ head, day, size, note }: SavedStream): object {
 /** `undefined` when there is none, or none that can be believed. */
 export function readPlace(dir: string): SavedPlace | undefined {
   try {
-    const [place = "", sum] = fs.readFileSync(placePath(dir), "utf8").split("\n");
+    const [place = "", sum] = (readSmallFile(placePath(dir), PLACE_BYTES_MAX) ?? "").split("\n");
     return hash("sha256", place, "hex") === sum ? parsePlace(JSON.parse(place)) : undefined;
   } catch {
     return undefined;

@@ -1,16 +1,13 @@
 import type { KeyObject } from "node:crypto";
-import { type Link, readIntentSeq, readLink, STREAMS, type StreamName } from "./chain.ts";
+import { type ChainHead, type Link, readIntentSeq, readLink, STREAMS, type StreamName } from "./chain.ts";
 import { ChainWalk } from "./chain-walk.ts";
-import { type FoundNote, readNotes } from "./checkpoint-files.ts";
 import { type Damage, explainHalt, type LinePlace, linkAt } from "./damage.ts";
-import { type Halt, type TornEnd, walkFiles } from "./file-walk.ts";
+import { type Halt, runToEnd, type Start, type TornEnd, walkFiles, walkInSteps } from "./file-walk.ts";
 import { type DayFile, dayFilesOf } from "./line-files.ts";
+import { NoteCursor, type SignedSize } from "./note-cursor.ts";
 import { walkFromBegin } from "./pruned-begin.ts";
 import { readPlace } from "./saved-place.ts";
-import { type CheckpointsReport, foreignNote, lostNote, verifyCheckpoints } from "./verify-checkpoints.ts";
-
-/** How often progress is told, in lines. */
-const PROGRESS_LINES = 50_000;
+import { type CheckpointsReport, lostNote, type StreamNotes, verifyCheckpoints } from "./verify-checkpoints.ts";
 
 export interface VerifyOptions {
   readonly dir: string;
@@ -19,7 +16,15 @@ export interface VerifyOptions {
   /** Days, `YYYY-MM-DD`, both included. A part of the log is checked by its chain alone. */
   readonly from?: string | undefined;
   readonly to?: string | undefined;
-  readonly onProgress?: (bytes: number, bytesInAll: number) => void;
+  /** What was verified before, as a former report told it: only what came since is read. */
+  readonly since?: Readonly<Record<StreamName, VerifiedPlace>> | undefined;
+}
+
+/** How far a stream was found sound. */
+export interface VerifiedPlace {
+  readonly head: ChainHead;
+  readonly day: string;
+  readonly offset: number;
 }
 
 export interface StreamReport {
@@ -31,7 +36,7 @@ export interface StreamReport {
   readonly linesBefore: number;
   /** Of the last line that holds. */
   readonly lastSeq: number | undefined;
-  /** The lines before this one were deleted by retention; the checkpoints' roots cannot be compared then. */
+  /** The lines before this one were deleted by retention. */
   readonly prunedTo: number | undefined;
   /** Checkpoints whose root was compared with the lines. */
   readonly compared: number;
@@ -45,36 +50,72 @@ export interface VerifyReport {
   readonly checkpoints: CheckpointsReport;
 }
 
+export interface Verified {
+  readonly report: VerifyReport;
+  /** Where to go on; `undefined` when something is wrong, or when the streams were not followed from their begin. */
+  readonly places: Readonly<Record<StreamName, VerifiedPlace>> | undefined;
+}
+
 /** Reads the whole log, or the named days of it, and reports the first thing that is wrong in each stream. */
 export function verifyLog(options: VerifyOptions): VerifyReport {
-  const { dir, keys } = options;
+  return runToEnd(verifyInSteps(options)).report;
+}
+
+/** The same with a pause after some milliseconds of work, in which no file is open. Yields the bytes of lines of each step. */
+export function* verifyInSteps(options: VerifyOptions): Generator<number, Verified> {
+  const { dir, keys, since } = options;
   // Before the lines: what is written meanwhile must not look as if lines were missing.
   const saved = readPlace(dir);
-  const found = readNotes(dir);
-  const checkpoints = verifyCheckpoints(found, keys);
-  const progress = progressOf(options);
-  const walked = STREAMS.map((stream) => {
+  const verified = { calls: since?.calls.head.seq ?? 0, journal: since?.journal.head.seq ?? 0 };
+  const noteSteps = verifyCheckpoints({ dir, keys, from: notesFrom(options), verified });
+  const notes = yield* silently(noteSteps);
+  const walked: Walked[] = [];
+  for (const stream of STREAMS) {
     const claimed = saved?.streams[stream].head.seq ?? 0;
-    return verifyStream(options, { stream, notes: notesOf(found.notes, stream), claimed, progress });
-  });
+    walked.push(yield* verifyStream(options, { stream, notes: notes.streams[stream], claimed }));
+  }
   const [calls, journal] = walked;
   const logIds = { calls: calls?.logId, journal: journal?.logId };
-  const foreign = isWhole(options) ? foreignNote(found.notes, logIds) : undefined;
+  const foreign = isWhole(options) ? notes.foreign(logIds) : undefined;
   const announced = calls?.lastIntentSeq ?? -1;
-  return {
-    streams: walked.map(({ report }) =>
-      report.stream === "journal" ? withIntents(report, announced, options) : report,
+  const { checkpoints, signed } = notes;
+  const report = {
+    streams: walked.map(({ report: one }) =>
+      one.stream === "journal" ? withIntents(one, announced, options) : one,
     ),
-    checkpoints: { ...checkpoints, damage: worst(checkpoints.damage, foreign ?? lostNote(found.notes, saved)) },
+    checkpoints: { checkpoints, signed, damage: worst(notes.damage, foreign ?? lostNote(notes, saved)) },
   };
+  return { report, places: placesOf(report, calls?.place, journal?.place) };
+}
+
+/** Notes are no bytes of lines. */
+function* silently<T>(steps: Generator<number, T>): Generator<number, T> {
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+    yield 0;
+  }
+}
+
+/** The day of the file in which the first note stands that was not looked at before. */
+function notesFrom({ since }: VerifyOptions): string | undefined {
+  return since && [since.calls.day, since.journal.day].sort()[0];
+}
+
+function placesOf(
+  { streams, checkpoints }: VerifyReport,
+  calls: VerifiedPlace | undefined,
+  journal: VerifiedPlace | undefined,
+): Verified["places"] {
+  const isSound = [...streams, checkpoints].every(({ damage }) => damage === undefined || damage.isTornEnd === true);
+  return isSound && calls !== undefined && journal !== undefined ? { calls, journal } : undefined;
 }
 
 interface StreamTask {
   readonly stream: StreamName;
-  readonly notes: readonly FoundNote[];
+  readonly notes: StreamNotes;
   /** Lines that the saved place speaks of. */
   readonly claimed: number;
-  readonly progress: (bytes: number) => void;
 }
 
 interface Walked {
@@ -82,41 +123,73 @@ interface Walked {
   readonly logId: string | undefined;
   /** The greatest `intentSeq` of a line. */
   readonly lastIntentSeq: number;
+  readonly place: VerifiedPlace | undefined;
 }
 
-function verifyStream(options: VerifyOptions, task: StreamTask): Walked {
-  const { stream, notes, progress } = task;
+function* verifyStream(options: VerifyOptions, task: StreamTask): Generator<number, Walked> {
+  const { stream } = task;
   const files = dayFilesOf(options.dir, stream).filter(({ day }) => isWithin(day, options));
-  const walk = options.from === undefined ? walkFromBegin(options.dir, stream, files) : ChainWalk.fromWithin();
-  const roots = new Map(notes.map(({ checkpoint }) => [checkpoint?.size ?? 0, checkpoint?.root]));
+  const { walk, ...start } = beginOf(options, stream, files);
+  const begin = walk.expected?.seq ?? 0;
+  const cursor = new NoteCursor(options.dir, stream, options.since?.[stream].day);
   let compared = 0;
   let lastIntentSeq = -1;
-  let isMismatch = false;
-  const { halt, torn } = walkFiles(files, { index: 0, offset: 0 }, (bytes, from, to) => {
-    progress(to - from + 1);
+  let mismatched: Mismatched | undefined;
+  let lastCompared = begin;
+  const { halt, torn, end } = yield* walkInSteps(files, start, (bytes, from, to) => {
     if (!walk.take(bytes, from, to)) {
       return false;
     }
     lastIntentSeq = Math.max(lastIntentSeq, readIntentSeq(bytes, from, to) ?? -1);
-    const root = walk.tree === undefined || walk.lines === 0 ? undefined : roots.get(walk.tree.size);
-    if (root !== undefined) {
-      compared += 1;
-      isMismatch = walk.tree?.root().equals(root) === false;
+    const { tree, lines } = walk;
+    if (tree === undefined || lines === 0) {
+      return true;
     }
-    return !isMismatch;
+    for (let note = cursor.at(tree.size); note !== undefined; note = cursor.at(tree.size)) {
+      compared += 1;
+      if (!tree.root().equals(note.checkpoint.root)) {
+        mismatched = { note, first: lastCompared };
+        return false;
+      }
+      lastCompared = tree.size;
+    }
+    return true;
   });
-  const facts = { files, walk, halt, torn, isMismatch };
-  const damage = damageOf(options, task, facts);
-  const lines = walk.lines - (isMismatch ? 1 : 0);
+  const damage = damageOf(options, task, { files, walk, halt, torn, mismatched });
+  const lines = walk.lines - (mismatched === undefined ? 0 : 1);
   const tornBytes = torn.find(({ index }) => index === files.length - 1)?.bytes ?? 0;
   const lastSeq = walk.lines === 0 ? undefined : (walk.expected?.seq ?? 0) - 1;
   const { linesBefore, logId } = walk;
-  const prunedTo = options.from === undefined && walk.tree === undefined ? (lastSeq ?? 0) - walk.lines + 1 : undefined;
+  const isBegin = options.from === undefined && options.since === undefined;
+  const prunedTo = isBegin && begin > 0 ? begin : undefined;
+  const head = walk.head();
+  const day = files[end.index]?.day;
   return {
     report: { stream, files: files.length, lines, linesBefore, lastSeq, prunedTo, compared, tornBytes, damage },
     logId,
     lastIntentSeq,
+    place: head && { head, day: day ?? "", offset: end.offset },
   };
+}
+
+/** Where the reading begins, and what its first line must say. */
+function beginOf({ dir, from, since }: VerifyOptions, stream: StreamName, files: readonly DayFile[]): Start {
+  const place = since?.[stream];
+  if (place !== undefined) {
+    const { seq, prev, tree, logId } = place.head;
+    const walk = ChainWalk.behind({ seq, prev }, tree.copy(), logId);
+    const index = files.findIndex(({ day }) => day >= place.day);
+    if (index === -1) return { index: files.length, offset: 0, walk };
+    return { index, offset: files[index]?.day === place.day ? place.offset : 0, walk };
+  }
+  const walk = from === undefined ? walkFromBegin(dir, stream, files) : ChainWalk.fromWithin();
+  return { index: 0, offset: 0, walk };
+}
+
+/** A checkpoint that does not agree with the lines up to its size; those before `first` are what another one says. */
+interface Mismatched {
+  readonly note: SignedSize;
+  readonly first: number;
 }
 
 interface WalkFacts {
@@ -124,19 +197,18 @@ interface WalkFacts {
   readonly walk: ChainWalk;
   readonly halt: Halt | undefined;
   readonly torn: readonly TornEnd[];
-  readonly isMismatch: boolean;
+  readonly mismatched: Mismatched | undefined;
 }
 
 function damageOf(options: VerifyOptions, task: StreamTask, facts: WalkFacts): Damage | undefined {
-  const { files, walk, halt, torn, isMismatch } = facts;
-  const { stream, notes } = task;
-  if (halt !== undefined && isMismatch) {
-    return mismatch(facts, halt.at, notes);
+  const { files, walk, halt, torn, mismatched } = facts;
+  if (halt !== undefined && mismatched !== undefined) {
+    return mismatch(facts, halt.at, mismatched);
   }
   if (halt !== undefined) {
     const cut = torn.find(({ index }) => index === halt.before?.index && index < halt.at.index);
-    const places = notes.map((note) => ({ stream, size: note.checkpoint?.size ?? 0, day: note.day }));
-    return cut === undefined ? explainHalt(files, { halt, walk, stream, notes: places }) : tornDamage(facts, cut);
+    const { sizesByDay } = task.notes;
+    return cut === undefined ? explainHalt(files, { halt, walk, sizesByDay }) : tornDamage(facts, cut);
   }
   const early = torn.find(({ index }) => index < files.length - 1);
   if (early !== undefined) {
@@ -149,8 +221,7 @@ function damageOf(options: VerifyOptions, task: StreamTask, facts: WalkFacts): D
 function endDamage({ stream, notes, claimed }: StreamTask, facts: WalkFacts): Damage | undefined {
   const { files, walk, torn } = facts;
   const lines = walk.lines === 0 ? 0 : (walk.expected?.seq ?? 0);
-  const sizes = notes.map(({ checkpoint }) => checkpoint?.size ?? 0);
-  const wanted = Math.max(claimed, ...sizes.slice(-1));
+  const wanted = Math.max(claimed, notes.newest?.checkpoint?.size ?? 0);
   const [last] = torn;
   if (lines >= wanted) {
     return last && { ...tornDamage(facts, last), isTornEnd: true };
@@ -183,17 +254,14 @@ function lineCount({ files }: WalkFacts): number {
 }
 
 /** The chain holds, and yet it is not what was signed: it was made anew from some line on. */
-function mismatch({ files, walk }: WalkFacts, at: LinePlace, notes: readonly FoundNote[]): Damage {
-  const size = walk.tree?.size ?? 0;
+function mismatch({ files, walk }: WalkFacts, at: LinePlace, { note, first }: Mismatched): Damage {
+  const { size } = note.checkpoint;
   const next = lineAfter(files, at);
   if (next?.seq === size && next.prev !== walk.expected?.prev) {
     const message = "is not the line that the next one was written after";
     return { kind: "changed", file: files[at.index]?.file ?? "", line: at.line, seq: size - 1, message };
   }
-  const before = notes.map(({ checkpoint }) => checkpoint?.size ?? 0).filter((other) => other < size);
-  const first = Math.max(0, ...before);
-  const note = notes.find(({ checkpoint }) => checkpoint?.size === size);
-  const message = `lines ${first} to ${size - 1} are not those that the checkpoint in ${note?.file}, line ${note?.line}, covers`;
+  const message = `lines ${first} to ${size - 1} are not those that the checkpoint in ${note.file}, line ${note.line}, covers`;
   const place = placeOf(files, first) ?? { file: files[at.index]?.file ?? "", line: at.line };
   return { kind: "checkpoint mismatch", ...place, seq: first, message };
 }
@@ -228,30 +296,18 @@ function withIntents(report: StreamReport, announced: number, options: VerifyOpt
   return { ...report, damage: { kind: "cut off", file, line: 1, seq: lines, message } };
 }
 
-function notesOf(notes: readonly FoundNote[], stream: StreamName): readonly FoundNote[] {
-  return notes.filter(({ checkpoint }) => checkpoint?.stream === stream);
-}
-
-function isWhole({ from, to }: VerifyOptions): boolean {
-  return from === undefined && to === undefined;
+function isWhole({ from, to, since }: VerifyOptions): boolean {
+  return from === undefined && to === undefined && since === undefined;
 }
 
 function isWithin(day: string, { from, to }: VerifyOptions): boolean {
   return (from === undefined || day >= from) && (to === undefined || day <= to);
 }
 
-function progressOf(options: VerifyOptions): (bytes: number) => void {
+/** What is to be read. */
+export function bytesToVerify(options: VerifyOptions): number {
   const files = STREAMS.flatMap((stream) => dayFilesOf(options.dir, stream));
-  const inAll = files.filter(({ day }) => isWithin(day, options)).reduce((sum, { size }) => sum + size, 0);
-  let done = 0;
-  let lines = 0;
-  return (bytes) => {
-    done += bytes;
-    lines += 1;
-    if (lines % PROGRESS_LINES === 0) {
-      options.onProgress?.(done, inAll);
-    }
-  };
+  return files.filter(({ day }) => isWithin(day, options)).reduce((sum, { size }) => sum + size, 0);
 }
 
 /** What a program may conclude: 0 sound, 1 tampered, 2 only a torn end, 3 lines missing, 4 signature, 5 is left for "cannot be read". */

@@ -18,7 +18,11 @@ export function confinementFaults(confinement: unknown): readonly Fault[] {
     ...unless(isPaths(reads), `${FIELD}.reads`, "must list absolute paths"),
     ...unless(isPaths(writes), `${FIELD}.writes`, "must list absolute paths"),
     ...unless(isNetwork(network), `${FIELD}.network`, `must be "system", or list TCP ports from 1 to ${PORT_MAX}`),
-    ...unless(runs === undefined || runs === "command" || runs === "system", `${FIELD}.runs`, 'must be "command" or "system"'),
+    ...unless(
+      runs === undefined || runs === "command" || runs === "system",
+      `${FIELD}.runs`,
+      'must be "command" or "system"',
+    ),
     ...unless(
       temporaryDirectory === undefined || typeof temporaryDirectory === "boolean",
       `${FIELD}.temporaryDirectory`,

@@ -8,7 +8,16 @@ const HEADS: ReadonlySet<string> = new Set([
 
 /** Heads of two words and more, in words. */
 const COMPOUNDS: ReadonlySet<string> = new Set([
-  ...["e mail", "cell phone", "date of birth", "place of birth", "birth date", "birth day", "birth place", "birth name"],
+  ...[
+    "e mail",
+    "cell phone",
+    "date of birth",
+    "place of birth",
+    "birth date",
+    "birth day",
+    "birth place",
+    "birth name",
+  ],
   ...["next of kin", "first name", "last name", "middle name", "full name", "given name", "family name", "legal name"],
   ...["maiden name", "customer name", "patient name", "employee name", "cardholder name", "contact name"],
   ...["national id", "tax id", "bank account", "driver license", "driving licence"],

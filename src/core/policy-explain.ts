@@ -125,7 +125,7 @@ function explainContent(run: Run, node: PolicyNode, value: object, { path, steps
   let kept = 0;
   if (Array.isArray(value)) {
     value.forEach((child: unknown, index) => {
-      const spot = { path: `${path}[${index}]`, steps: [...steps, element], at: [...at, kept] };
+      const spot: Spot = { path: `${path}[${index}]`, steps: [...steps, element], at: [...at, kept] };
       if (explainField(run, node.element, child, spot)) kept += 1;
     });
     return kept > 0;

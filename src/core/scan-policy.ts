@@ -11,6 +11,8 @@ export const SCAN_LEVELS: readonly ScanLevel[] = ["off", "secrets", "balanced", 
 
 const OTHERWISE: ScanLevel = "secrets";
 const PATHS_KEPT_MAX = 10_000;
+/** UTF-16 units. Keys may be data, of any length. */
+const PATH_KEPT_CHARS_MAX = 512;
 
 /** The level of each path; a single one when no pattern tells paths apart. */
 export type CompiledScan = ScanLevel | ((path: readonly string[]) => ScanLevel);
@@ -35,13 +37,18 @@ export function compileScan(declared: ScanPolicy): CompiledScan {
   if (rules.length === 0) return OTHERWISE;
   const kept = new Map<string, ScanLevel>();
   return (path) => {
-    const name = path.join("\0");
+    const name = nameOf(path);
     const known = kept.get(name);
     if (known !== undefined) return known;
     const level = rules.filter(({ pattern }) => covers(pattern, path)).reduce(stronger, undefined)?.level ?? OTHERWISE;
-    if (kept.size < PATHS_KEPT_MAX) kept.set(name, level);
+    if (kept.size < PATHS_KEPT_MAX && name.length <= PATH_KEPT_CHARS_MAX) kept.set(name, level);
     return level;
   };
+}
+
+/** Another one for every path, whatever the keys hold. */
+function nameOf(path: readonly string[]): string {
+  return path.map((step) => `${step.length}:${step}`).join("");
 }
 
 function covers(pattern: FieldPattern, path: readonly string[]): boolean {

@@ -1,9 +1,12 @@
 import { z } from "zod";
 import { element, otherKey, type Step } from "./field-path.ts";
-import { defOf, innerSchemas, lazySchema, type Schema } from "./schema-walk.ts";
+import { defOf, innerSchemas, type Schema } from "./schema-walk.ts";
 
-/** What a field can hold. `text`: words of any kind; `closed`: nothing but a listed value; `open`: anything at all. */
-export type FieldKind = "text" | "number" | "closed" | "open";
+/**
+ * What a field can hold. `text`: prose; `format`: text that is none; `closed`: a listed value, a boolean, a time; `open`: anything,
+ * described nowhere.
+ */
+export type FieldKind = "text" | "format" | "number" | "closed" | "open";
 
 /** A place at which an output schema can give a scalar, or anything. */
 export interface SchemaField {
@@ -47,10 +50,7 @@ function partsOf(schema: Schema): readonly (readonly [Step | undefined, Schema])
   const def = defOf(schema);
   switch (def.type) {
     case "object":
-      return [
-        ...Object.entries(def.shape),
-        ...(def.catchall === undefined ? [] : [[otherKey, def.catchall] as const]),
-      ];
+      return [...Object.entries(def.shape), ...(def.catchall === undefined ? [] : [[otherKey, def.catchall] as const])];
     case "record": {
       const names = def.keyType._zod.values;
       const keys: readonly Step[] = names === undefined ? [otherKey] : [...names].map(String);
@@ -60,30 +60,32 @@ function partsOf(schema: Schema): readonly (readonly [Step | undefined, Schema])
       return [[element, def.element]];
     case "tuple":
       return [...def.items, ...(def.rest === null ? [] : [def.rest])].map((item) => [element, item]);
-    case "lazy":
-      return [[undefined, lazySchema(schema)]];
     default:
       return (innerSchemas(schema, "out") ?? []).map((inner) => [undefined, inner]);
   }
 }
 
-const CLOSED: ReadonlySet<string> = new Set(["boolean", "enum", "literal", "null", "undefined", "void", "date"]);
+const CLOSED: ReadonlySet<string> = new Set(["boolean", "enum", "literal", "date"]);
 const NUMBERS: ReadonlySet<string> = new Set(["number", "int", "bigint"]);
 const OPEN: ReadonlySet<string> = new Set(["any", "unknown", "custom"]);
 
-/** Undefined for what is no scalar itself. What a transform makes counts as text: nobody knows. */
+/** Undefined for what is no scalar itself, or nothing at all. What a transform makes counts as text: nobody knows. */
 function kindOf(schema: Schema): FieldKind | undefined {
   const { type } = defOf(schema);
   if (CLOSED.has(type)) return "closed";
   if (NUMBERS.has(type)) return "number";
   if (OPEN.has(type)) return "open";
   if (type === "transform") return "text";
-  if (type === "string" || type === "template_literal") return takesWords(schema) ? "text" : "closed";
+  if (type === "string" || type === "template_literal") return takesWords(schema) ? "text" : "format";
   return undefined;
 }
 
 /** What a pattern, a format or a bound would have to let through for a field to hold prose. */
-const WORDS: readonly string[] = ["a few words", "a few words, and then some more of them: enough for a line"];
+const WORDS: readonly string[] = [
+  "a few words",
+  "a few words, many times. ".repeat(4),
+  "a few words, many times. ".repeat(80),
+];
 
 function takesWords(schema: Schema): boolean {
   try {

@@ -73,6 +73,7 @@ export async function developmentStand(environment: Environment, now: number): P
     },
     commands: {
       allowed: [...(hasGit ? ["git"] : []), ...(finds("bash", environment) ? ["bash"] : [])],
+      confinement: "prefer",
       unconfinedBash: finds("bash", environment),
     },
     workspace: developmentWorkspace(),

@@ -28,10 +28,14 @@ export async function settle(
   const told = [
     approvalId !== undefined && approvals.settle(approvalId, outcomeOf(ending, end)),
     keyUse !== undefined &&
-      approvals.endKey(keyUse, end === "done" && isReleased(ending) ? answerOf(ending) : endWithout(end)),
+      approvals.endKey(
+        keyUse,
+        end === "done" && isReleased(ending) ? answerOf(ending) : endWithout(end),
+        trail.safeToRepeat ? "not_run" : "unknown",
+      ),
   ];
-  for (const { status, ...fault } of await Promise.allSettled(told)) {
-    if (status === "rejected") trail.logUnsettled("reason" in fault ? fault.reason : undefined);
+  for (const outcome of await Promise.allSettled(told)) {
+    if (outcome.status === "rejected") trail.logUnsettled(outcome.reason);
   }
 }
 
@@ -43,7 +47,8 @@ function endOf(trail: Trail, ending: Released | Refusal | "unrecorded"): End {
   if (isReleased(ending)) return "done";
   if (!trail.changes) return "not_run";
   if (ending === "unrecorded") return "unknown";
-  return UNCHANGED.has(ending.code) || ending.details?.["outcome"] === "not_run" ? "not_run" : "unknown";
+  const hadNoIntent = ending.code === "AUDIT_UNAVAILABLE" && ending.details?.["outcome"] === "not_run";
+  return hadNoIntent || UNCHANGED.has(ending.code) ? "not_run" : "unknown";
 }
 
 /** A target that said that it failed is no doubt, though the change may have been made in part. */

@@ -1,7 +1,7 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
 import { reasonOf } from "../audit/audit-error.ts";
-import { readNotes } from "../audit/checkpoint-files.ts";
+import { eachNote } from "../audit/checkpoint-files.ts";
 import { verifierKeyOf } from "../audit/signed-note.ts";
 import { auditPlace, EXIT } from "./audit-place.ts";
 import { print } from "./output.ts";
@@ -52,6 +52,7 @@ function publicHalf(file: string): KeyObject {
 function printVerifierKeys(dir: string, publicKey: KeyObject): void {
   const place = auditPlace(dir);
   if (place === undefined) return;
-  const origins = new Set(readNotes(place.dir).notes.flatMap(({ checkpoint }) => checkpoint?.origin ?? []));
+  const origins = new Set<string>();
+  for (const { checkpoint } of eachNote(place.dir)) if (checkpoint !== undefined) origins.add(checkpoint.origin);
   for (const origin of origins) print.line(verifierKeyOf(origin, publicKey));
 }

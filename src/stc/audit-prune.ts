@@ -11,7 +11,7 @@ export interface AuditPruneOptions {
 }
 
 /** `stc audit prune`: deletes files of days that are older than asked for. Exit 0 something went (or would), 1 nothing, 64 wrong usage, 66 no directory. */
-export function auditPrune({ dir, keep, dryRun, json }: AuditPruneOptions): void {
+export async function auditPrune({ dir, keep, dryRun, json }: AuditPruneOptions): Promise<void> {
   const place = auditPlace(dir);
   if (place === undefined) return;
   const keepMs = readDuration(keep);
@@ -20,9 +20,9 @@ export function auditPrune({ dir, keep, dryRun, json }: AuditPruneOptions): void
     return;
   }
   const options = { dir: place.dir, nowMs: place.nowMs, keepMs };
-  const aged = agedFiles(options);
-  const going =
-    dryRun === true ? aged.filter(({ keptBecause }) => keptBecause === undefined) : pruneFiles(aged, options);
+  const old = agedFiles(options);
+  const aged = dryRun === true ? old : await pruneFiles(old, options);
+  const going = aged.filter(({ keptBecause }) => keptBecause === undefined);
   if (json === true) print.json({ dryRun: dryRun === true, files: aged });
   else if (aged.length > 0)
     print.line(table([["FILE", "BYTES", "WHAT"], ...aged.map((file) => rowOf(file, dryRun === true))]));

@@ -1,4 +1,6 @@
 import { StartupError } from "../core/errors.ts";
+import { policyNotes } from "../core/policy-notes.ts";
+import { labelOf } from "../redaction/labels.ts";
 import { assemble, type Parts } from "../wiring.ts";
 import { certificateNotes } from "./certificate-notes.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
@@ -17,8 +19,10 @@ export async function check(options: ConfigurationOptions & { readonly json?: bo
     const tools = parts.registry.list().map(({ tool }) => tool.name);
     const { notRegistered } = parts.loaded;
     const { contracts } = parts.report;
+    const { confinement } = parts;
     const notes = [...notesOf(parts), ...certificateNotes(parts.grpc.certificates(), now)];
-    if (options.json === true) return print.json({ ok: true, tools, notRegistered, contracts, notes, problems: [] });
+    if (options.json === true)
+      return print.json({ ok: true, tools, notRegistered, contracts, confinement, notes, problems: [] });
     print.line(`ok: ${tools.length} tools`);
     for (const { system, sha256, isPinned } of contracts) {
       print.line(`contract ${system} sha256:${sha256}${isPinned ? " (pinned)" : ""}`);
@@ -32,16 +36,28 @@ export async function check(options: ConfigurationOptions & { readonly json?: bo
 }
 
 /** What starts, and may still not be what was meant. */
-function notesOf({ loaded, report, checkpointKey }: Parts): readonly string[] {
+function notesOf({ registry, loaded, report, checkpointKey, confinement }: Parts): readonly string[] {
   const fileOf = new Map(loaded.tools.map((tool) => [tool.name, loaded.origins.get(tool)]));
+  const namesSecret = (name: string): boolean => labelOf(name).secret !== undefined;
+  const protection = registry
+    .list()
+    .flatMap(({ tool }) => policyNotes(tool, namesSecret).map((note) => ({ tool: tool.name, ...note })));
   const unpinned = report.contracts.filter(({ origin, isPinned }) => origin === "reflection" && !isPinned);
+  const levels = Object.entries(confinement?.tools ?? {});
+  const held = levels.filter(([, level]) => level === "confined").map(([tool]) => tool);
+  const unheld = levels.filter(([, level]) => level === "none");
   return [
+    ...(held.length > 0 ? [`confined: ${held.join(", ")}`] : []),
+    ...unheld.map(
+      ([tool]) =>
+        `tool ${tool} runs unconfined (${confinement?.faults[tool] ?? "the kernel cannot, or commands.confinement is off"})`,
+    ),
     ...(checkpointKey === undefined ? [UNSIGNED] : []),
     ...unpinned.map(
       ({ system }) =>
         `systems.${system}: its contract comes by reflection and is not pinned: the service can change it; set contractSha256`,
     ),
-    ...report.notes.map(({ tool, field, message }) => {
+    ...[...report.notes, ...protection].map(({ tool, field, message }) => {
       const file = fileOf.get(tool);
       return `${file === undefined ? "" : `${file}: `}tool ${tool}: ${field}: ${message}`;
     }),

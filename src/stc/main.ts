@@ -34,6 +34,11 @@ configured("check", "Load everything and print all that is wrong")
 configured("tools", "List the tools")
   .option("--json", "for programs")
   .action(async (options) => (await import("./tools.ts")).tools(options));
+configured("filter", "Show what an agent would see of an answer, and why; run nothing")
+  .argument("<tool>")
+  .requiredOption("--sample <file>", "an answer as JSON, as the tool's output schema reads it")
+  .option("--json", "for programs")
+  .action(async (tool, options) => (await import("./filter.ts")).filter(tool, options));
 configured("plan", "Show exactly what a call would run, and run nothing")
   .argument("<tool>")
   .argument("[args]", "arguments as JSON", "{}")

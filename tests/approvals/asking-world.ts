@@ -11,11 +11,11 @@ import { LiveIssuers, type TokenOrder } from "../support/live-tokens.ts";
 import { AGENTS_AUDIENCE } from "../support/tokens.ts";
 
 /** Signed with the agents' key, for tokens of the kind "other issuer": another issuer whose agents may call, too. */
-export const OTHER_ISSUER = "https://evil.example";
+const OTHER_ISSUER = "https://evil.example";
 export const PEOPLE = "https://people.test";
 
 /** JSON of which the tests say what they expect. */
-export type Loose = ReturnType<typeof JSON.parse>;
+type Loose = ReturnType<typeof JSON.parse>;
 
 export interface Reply {
   readonly http: number;
@@ -33,10 +33,13 @@ export interface Extras {
   readonly signal?: AbortSignal;
 }
 
-export interface AskingOptions {
+interface AskingOptions {
   readonly tools?: readonly unknown[];
   readonly approvals?: Readonly<Record<string, unknown>>;
-  readonly limits?: Readonly<Record<string, unknown>>;
+  /** Programs that tools may run. */
+  readonly commands?: readonly string[];
+  /** Where they are looked for. */
+  readonly path?: string;
   /** Another service of the same store, issuers and deeds, with an audit of its own. */
   readonly beside?: AskingWorld;
 }
@@ -76,8 +79,8 @@ export class AskingWorld {
     this.#options = options;
   }
 
-  async start(changes: Pick<AskingOptions, "tools" | "approvals"> = {}): Promise<this> {
-    const { approvals, limits = {}, tools, beside } = { ...this.#options, ...changes };
+  async start(changes: Pick<AskingOptions, "tools" | "approvals" | "path"> = {}): Promise<this> {
+    const { approvals, tools, beside, commands, path = "" } = { ...this.#options, ...changes };
     const [agents, people] = this.issuers.profiles();
     const store = "sqlite://./approvals.sqlite";
     const written = {
@@ -87,10 +90,10 @@ export class AskingWorld {
       audit: { dir: this.#audit },
       jwt: { issuers: [agents, people, { ...agents, issuer: OTHER_ISSUER, audience: AGENTS_AUDIENCE }] },
       approvals: { store, ...(approvals ?? beside?.approvals) },
-      limits,
+      ...(commands !== undefined && { commands: { allowed: commands, confinement: "off" } }),
     };
     this.#service = await startService(
-      readConfig(written, { folder: this.folder, environment: { PATH: "" }, origin: "test" }),
+      readConfig(written, { folder: this.folder, environment: { PATH: path }, origin: "test" }),
     );
     return this;
   }

@@ -13,7 +13,7 @@ const POWERS: readonly Power[] = [
   {
     name: "spawning",
     sign: /Bun\.spawn|child_process|\bnode:worker_threads|new Worker\(/,
-    holders: ["src/handlers/cli/child.ts"],
+    holders: ["src/handlers/cli/child.ts", "src/handlers/cli/confinement/launchers.ts"],
   },
   {
     name: "sockets",
@@ -34,6 +34,7 @@ const POWERS: readonly Power[] = [
     holders: [
       ...[
         "src/handlers/cli/",
+        "src/handlers/fs/",
         "src/handlers/grpc/proto-files.ts",
         "src/handlers/grpc/certificate-files.ts",
         "src/audit/",
@@ -47,7 +48,10 @@ const POWERS: readonly Power[] = [
         "src/manifest-imports.ts",
         "src/manifest-loader.ts",
         "src/wiring-files.ts",
+        "src/wiring-workspace.ts",
         "src/platform-files.ts",
+        "src/platform-reach.ts",
+        "src/wiring-confinement.ts",
       ],
     ],
   },
@@ -56,7 +60,11 @@ const POWERS: readonly Power[] = [
     sign: /new Bun\.SQL\b|bun:sqlite/,
     holders: ["src/approvals/sqlite.ts", "src/audit/index-file.ts"],
   },
-  { name: "foreign functions", sign: /bun:ffi/, holders: ["src/audit/c-library.ts"] },
+  {
+    name: "foreign functions",
+    sign: /bun:ffi/,
+    holders: ["src/audit/c-library.ts", "src/handlers/fs/c-library.ts", "src/handlers/cli/confinement/"],
+  },
   { name: "environment", sign: /process\.env|Bun\.env/, holders: ["src/config-file.ts"] },
   {
     name: "clock",

@@ -88,8 +88,8 @@ interface Entry {
 
 interface Model {
   entries: Entry[];
-  /** By caller and plan: until when. */
-  grants: Record<string, number>;
+  /** By caller and plan: until when, and by which yes. */
+  grants: Record<string, { readonly until: number; readonly of: Entry }>;
   /** By caller. */
   sessions: Record<number, { ended: boolean; expiresAt: number }>;
 }
@@ -153,7 +153,7 @@ function expectDecide(model: Model, entry: Entry, step: Step & { kind: "decide" 
   entry.decidedAt = now;
   entry.executeBy = now + BOUNDS.executeBySeconds * 1_000;
   if (step.yes && step.session) {
-    model.grants[`${entry.caller}/${entry.plan}`] = now + BOUNDS.grantSeconds * 1_000;
+    model.grants[`${entry.caller}/${entry.plan}`] = { until: now + BOUNDS.grantSeconds * 1_000, of: entry };
     model.sessions[entry.caller] = session ?? { ended: false, expiresAt: now + BOUNDS.sessionSeconds * 1_000 };
   }
   return { outcome: "decided", changes: true };
@@ -193,6 +193,14 @@ function move(entry: Entry, from: readonly ApprovalState[], to: ApprovalState, n
   return { outcome: to, changes: true };
 }
 
+/** What the yes was remembered for goes with it. */
+function expectRevoke(model: Model, entry: Entry, now: number): Expected {
+  const expected = move(entry, ["approved"], "revoked", now);
+  const call = `${entry.caller}/${entry.plan}`;
+  if (expected.changes && model.grants[call]?.of === entry) delete model.grants[call];
+  return expected;
+}
+
 function expectStep(model: Model, step: Step, now: number): Expected | undefined {
   if (step.kind === "ask") return expectAsk(model, step, now);
   if (step.kind === "endSession") return expectEnd(model, step.caller, now);
@@ -202,7 +210,7 @@ function expectStep(model: Model, step: Step, now: number): Expected | undefined
   if (step.kind === "decide") return expectDecide(model, entry, step, now);
   if (step.kind === "claim") return expectClaim(entry, step, now);
   if (step.kind === "cancel") return move(entry, ["pending", "approved"], "cancelled", now);
-  if (step.kind === "revoke") return move(entry, ["approved"], "revoked", now);
+  if (step.kind === "revoke") return expectRevoke(model, entry, now);
   return { ...move(entry, ["claimed"], step.end, now), outcome: "settled" };
 }
 
@@ -312,7 +320,7 @@ async function compare(store: Approvals, model: Model, now: number): Promise<voi
   expect(states).toEqual(model.entries.map((entry) => standing(entry, now)));
   for (let by = 0; by < CALLERS; by += 1) {
     for (let plan = 0; plan < PLANS; plan += 1) {
-      const lives = (model.grants[`${by}/${plan}`] ?? 0) > now && model.sessions[by]?.ended !== true;
+      const lives = (model.grants[`${by}/${plan}`]?.until ?? 0) > now && model.sessions[by]?.ended !== true;
       expect((await store.findGrant(requesterOf(by), `call-${plan}`)) !== undefined).toBe(lives);
     }
   }

@@ -1,6 +1,6 @@
 import { defineTool, parseUnifiedDiff, type ToolConfig } from "safe-tool-call";
 import { z } from "zod";
-import { ARGOCD_LIMITS, ARGOCD_OPTIONS, ARGOCD_REFUSALS, argocdOptions } from "./argocd.ts";
+import { ARGOCD_CONFINEMENT, ARGOCD_LIMITS, ARGOCD_OPTIONS, ARGOCD_REFUSALS, argocdOptions } from "./argocd.ts";
 import { type ResourceDiff, resourceDiff } from "./manifest-diff.ts";
 
 const FILES_MAX = 200;
@@ -50,6 +50,7 @@ export const argocdDiff = defineTool((config: ToolConfig) => {
       system: "argocd",
       cli: {
         command: "argocd",
+        confinement: ARGOCD_CONFINEMENT,
         // The whole resource as context: see resourceDiff.
         environment: { KUBECTL_EXTERNAL_DIFF: "diff -U 1000000" },
         options: [...ARGOCD_OPTIONS, "--revision="],

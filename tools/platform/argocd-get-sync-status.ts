@@ -1,6 +1,7 @@
 import { defineTool, type ToolConfig } from "safe-tool-call";
 import { z } from "zod";
 import {
+  ARGOCD_CONFINEMENT,
   ARGOCD_LIMITS,
   ARGOCD_OPTIONS,
   ARGOCD_REFUSALS,
@@ -26,6 +27,7 @@ export const argocdGetSyncStatus = defineTool((config: ToolConfig) => {
       system: "argocd",
       cli: {
         command: "argocd",
+        confinement: ARGOCD_CONFINEMENT,
         options: [...ARGOCD_OPTIONS, "--output="],
         argsBuilder: ({ app }) => ["app", "get", ...fixed, "--output=json", "--", app],
         stderrMeans: ARGOCD_REFUSALS,

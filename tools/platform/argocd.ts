@@ -7,6 +7,9 @@ export const RESOURCES_MAX = 500;
 /** What argocd may say before it is reduced to declared fields, and how many may ask at once. */
 export const ARGOCD_LIMITS = { outputBytesMax: 16_777_216, concurrentCallsMax: 8 } as const;
 
+/** Its server alone; it leaves files in its temporary directory. */
+export const ARGOCD_CONFINEMENT = { network: "system", temporaryDirectory: true } as const;
+
 export const ARGOCD_OPTIONS = ["--server=", "--config=", "--server-crt=", "--grpc-web", "--core=false"] as const;
 
 /** argocd exits with 20 whatever it met; it prints the gRPC status of its server, which no argument of ours can spell. */

@@ -1,6 +1,6 @@
 import { defineTool, type ToolConfig } from "safe-tool-call";
 import { z } from "zod";
-import { commitId, GIT_OPTIONS, git, gitEnvironment, NO_DRIVERS, Ref } from "./git.ts";
+import { commitId, GIT_OPTIONS, git, gitConfinement, gitEnvironment, NO_DRIVERS, Ref } from "./git.ts";
 
 /** The difference between two commits as git's own defaults would show it, whatever the repository prefers. */
 const SHAPE = ["--submodule=short", "--ignore-submodules=dirty", "-O/dev/null", "--src-prefix=a/", "--dst-prefix=b/"];
@@ -18,6 +18,7 @@ export const gitDiffBranches = defineTool((config: ToolConfig) => ({
       command: "git",
       cwd: ({ repo }) => config.repository(repo),
       environment: gitEnvironment(config),
+      confinement: gitConfinement(config),
       options: [...GIT_OPTIONS, ...NO_DRIVERS, ...SHAPE],
       lookups: { baseId: commitId("base"), headId: commitId("head") },
       argsBuilder: (_input, { baseId, headId }) => git("diff", ...NO_DRIVERS, ...SHAPE, baseId, headId, "--"),

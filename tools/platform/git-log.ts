@@ -1,6 +1,6 @@
 import { defineTool, type ToolConfig } from "safe-tool-call";
 import { z } from "zod";
-import { commitId, GIT_OPTIONS, git, gitEnvironment, NO_DRIVERS, ObjectId, Ref } from "./git.ts";
+import { commitId, GIT_OPTIONS, git, gitConfinement, gitEnvironment, NO_DRIVERS, ObjectId, Ref } from "./git.ts";
 
 const COMMITS_MAX = 100;
 
@@ -31,6 +31,7 @@ export const gitLog = defineTool((config: ToolConfig) => ({
       command: "git",
       cwd: ({ repo }) => config.repository(repo),
       environment: gitEnvironment(config),
+      confinement: gitConfinement(config),
       options: [...GIT_OPTIONS, ...NO_DRIVERS, ...QUIET, "--format=", "--max-count="],
       lookups: { id: commitId("ref") },
       argsBuilder: ({ count }, { id }) => git("log", ...NO_DRIVERS, ...QUIET, FORMAT, `--max-count=${count}`, id, "--"),

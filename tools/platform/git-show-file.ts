@@ -1,6 +1,16 @@
 import { defineTool, type ToolConfig } from "safe-tool-call";
 import { z } from "zod";
-import { commitId, entryId, fileEntry, GIT_OPTIONS, git, gitEnvironment, Ref, RepositoryPath } from "./git.ts";
+import {
+  commitId,
+  entryId,
+  fileEntry,
+  GIT_OPTIONS,
+  git,
+  gitConfinement,
+  gitEnvironment,
+  Ref,
+  RepositoryPath,
+} from "./git.ts";
 
 export const gitShowFile = defineTool((config: ToolConfig) => ({
   name: "git_show_file",
@@ -15,6 +25,7 @@ export const gitShowFile = defineTool((config: ToolConfig) => ({
       command: "git",
       cwd: ({ repo }) => config.repository(repo),
       environment: gitEnvironment(config),
+      confinement: gitConfinement(config),
       options: [...GIT_OPTIONS, "-z", "--full-tree"],
       lookups: {
         id: commitId("ref"),

@@ -133,6 +133,11 @@ export function entryId(entry: string): string {
   return entry.slice(entry.indexOf(" blob ") + " blob ".length, entry.indexOf("\t"));
 }
 
+/** This repository alone, to be read; no program but git, and no network. What lies in its work tree is not looked at. */
+export function gitConfinement(config: ToolConfig) {
+  return ({ repo }: { readonly repo: string }) => ({ reads: [config.gitDirectory(repo)], runs: "command" }) as const;
+}
+
 /** Nothing of the machine's or the user's settings, no network, no replaced history, and exactly this repository. */
 export function gitEnvironment(config: ToolConfig) {
   return ({ repo }: { readonly repo: string }): Readonly<Record<string, string>> => ({

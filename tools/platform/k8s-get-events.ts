@@ -36,6 +36,7 @@ export const k8sGetEvents = defineTool((config: ToolConfig) => {
       cli: {
         command: "kubectl",
         environment: KUBECTL_ENVIRONMENT,
+        confinement: { network: "system" },
         stderrMeans: KUBECTL_REFUSALS,
         options: [...KUBECTL_OPTIONS, "--output="],
         argsBuilder: ({ namespace }) => ["get", ...fixed(namespace), "--output=json", "--", "events"],

@@ -33,6 +33,7 @@ export const k8sGetLogs = defineTool((config: ToolConfig) => {
       cli: {
         command: "kubectl",
         environment: KUBECTL_ENVIRONMENT,
+        confinement: { network: "system" },
         stderrMeans: KUBECTL_REFUSALS,
         options: [...KUBECTL_OPTIONS, "--tail=", "--limit-bytes=", "--container="],
         argsBuilder: ({ namespace, pod, container, lines }) => [

@@ -49,6 +49,7 @@ export const k8sGetPods = defineTool((config: ToolConfig) => {
       cli: {
         command: "kubectl",
         environment: KUBECTL_ENVIRONMENT,
+        confinement: { network: "system" },
         stderrMeans: KUBECTL_REFUSALS,
         options: [...KUBECTL_OPTIONS, "--output=", "--selector="],
         argsBuilder: ({ namespace, labelSelector }) => [

@@ -57,6 +57,7 @@ export const queryLogs = defineTool((config: ToolConfig) => {
       cli: {
         command: "logcli",
         environment: lokiEnvironment(config),
+        confinement: { network: "system" },
         options: [
           ...["--addr=", "--org-id=", "--bearer-token-file=", "--ca-cert=", "--quiet", "--timezone=", "--output="],
           ...["--include-label=", "--since=", "--limit="],

@@ -30,7 +30,7 @@ export const bash = defineTool((config: ToolConfig) => ({
     workingDir: WorkingDirectory.optional(),
     timeoutMs: z.int().min(100).max(TIMEOUT_MS_MAX).default(TIMEOUT_MS_DEFAULT),
   }),
-  approval: { required: true, message: "Runs this command in the workspace, without confinement." },
+  approval: { required: true, message: "Runs this command in the workspace." },
   target: {
     system: "workspace",
     cli: {
@@ -38,6 +38,7 @@ export const bash = defineTool((config: ToolConfig) => ({
       shell: { workspace: config.shellWorkspace(), timeoutMs: ({ timeoutMs }) => timeoutMs },
       cwd: ({ workingDir }) => workingDir ?? ".",
       environment: { TERM: "dumb", NO_COLOR: "1" },
+      confinement: { writes: [config.shellWorkspace()], temporaryDirectory: true },
       options: ["--noprofile", "--norc", "-c"],
       argsBuilder: ({ command }) => ["--noprofile", "--norc", "-c", "--", command],
     },

@@ -46,7 +46,10 @@ export const fsApplyPatch = defineTool((config: ToolConfig) => ({
   examples: {
     accepts: [
       { path: "@project/a.txt", patch: { operation: "unifiedDiff" as const, diff: "@@ -1 +1 @@\n-old\n+new\n" } },
-      { path: "@state/workflow.md", patch: { operation: "updateFrontmatter" as const, set: { currentNodeId: "review" } } },
+      {
+        path: "@state/workflow.md",
+        patch: { operation: "updateFrontmatter" as const, set: { currentNodeId: "review" } },
+      },
     ],
     rejects: [
       { path: "@project/a.txt", patch: { operation: "remove" } },

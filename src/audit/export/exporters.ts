@@ -74,10 +74,8 @@ class Pruning {
     if (retentionDays === undefined) return;
     const nowMs = clock();
     const options = { dir, nowMs, keepMs: retentionDays * DAY_MS, exporters: targets.map(({ name }) => name) };
-    const aged = agedFiles(options);
-    for (const { stream, day, bytes, keptBecause } of aged) {
-      if (keptBecause === undefined) await journal({ type: "audit.pruned", stream, day, bytes });
-    }
-    pruneFiles(aged, options);
+    await pruneFiles(agedFiles(options), options, {
+      announce: ({ stream, day, bytes }) => journal({ type: "audit.pruned", stream, day, bytes }),
+    });
   }
 }

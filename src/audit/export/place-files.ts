@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { makeDirectory, syncDirectory } from "../file-operations.ts";
 import type { Position } from "../query-cursor.ts";
 import type { Stream } from "../query-days.ts";
+import { readSmallFile } from "../small-file.ts";
 
 /** Folder below the audit directory in which exporters keep how far they are, and what nobody wanted. */
 export const EXPORT_DIR = "export";
@@ -10,7 +11,7 @@ export const EXPORT_DIR = "export";
 const PLACE_FILE = /^([a-z0-9][a-z0-9-]{0,63})\.(calls|journal)\.json$/;
 const DAY = /^\d{4}-\d{2}-\d{2}$/;
 const PLACE_BYTES_MAX = 1_024;
-const { O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY } = fs.constants;
+const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_TRUNC, O_WRONLY } = fs.constants;
 
 /** How far an exporter is in a stream: everything before it has been taken by the far side. */
 export interface ExportPlace {
@@ -40,7 +41,7 @@ export function writeExportPlace(dir: string, { exporter, stream, position }: Ex
   const folder = join(dir, EXPORT_DIR);
   makeDirectory(folder);
   const path = join(folder, `${exporter}.${stream}.json`);
-  const fd = fs.openSync(`${path}.new`, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0o600);
+  const fd = fs.openSync(`${path}.new`, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0o600);
   try {
     fs.writeSync(fd, `${JSON.stringify(position)}\n`);
     fs.fsyncSync(fd);
@@ -53,8 +54,7 @@ export function writeExportPlace(dir: string, { exporter, stream, position }: Ex
 
 function readPosition(path: string): Position | undefined {
   try {
-    if (fs.statSync(path).size > PLACE_BYTES_MAX) return undefined;
-    const { day, offset } = JSON.parse(fs.readFileSync(path, "utf8")) as Partial<Position>;
+    const { day, offset } = JSON.parse(readSmallFile(path, PLACE_BYTES_MAX) ?? "") as Partial<Position>;
     const isPlace = typeof day === "string" && DAY.test(day) && Number.isSafeInteger(offset) && Number(offset) >= 0;
     return isPlace ? { day, offset: Number(offset) } : undefined;
   } catch {

@@ -1,14 +1,15 @@
 import fs from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { readLastNotes } from "../checkpoint-files.ts";
+import { syncDirectory } from "../file-operations.ts";
+import { recordPruned } from "../pruned-begin.ts";
 import { daysIn, type Stream, streamDir } from "../query-days.ts";
-import { parseLine, textOf } from "../query-view.ts";
+import { parseLine } from "../query-view.ts";
 import { dayOf } from "../time-range.ts";
 import { readLastLine } from "../torn-tail.ts";
 import { type ExportPlace, readExportPlaces } from "./place-files.ts";
+import { readCuts } from "./prune-cuts.ts";
 
-/** What was deleted, a line each: the chain of what is left begins behind it. */
-const RECORD_FILE = "pruned.jsonl";
 const STREAMS = ["calls", "journal"] as const;
 
 export interface PruneOptions {
@@ -52,20 +53,54 @@ export function agedFiles(options: PruneOptions): readonly Aged[] {
   });
 }
 
-/** Deletes what may go; each file is on the record, durably, before. */
-export function pruneFiles(aged: readonly Aged[], { dir, nowMs }: PruneOptions): readonly Aged[] {
-  const going = aged.filter(({ keptBecause }) => keptBecause === undefined);
-  for (const { stream, day, path, bytes } of going) {
-    const last = parseLine(readLastLine(path) ?? "") ?? {};
-    const record = {
-      timestamp: new Date(nowMs).toISOString(),
-      ...{ type: "audit.pruned", stream, day, bytes },
-      ...{ lastSeq: seqOf(last["seq"]), lastHash: textOf(last["hash"]) },
-    };
-    appendDurably(join(dir, RECORD_FILE), `${JSON.stringify(record)}\n`);
-    fs.unlinkSync(path);
+export interface PruneSteps {
+  /** Before a file goes, and awaited. */
+  readonly announce?: (file: Aged) => Promise<void>;
+}
+
+/**
+ * Deletes what may go; each file is on the record, durably, before, with what the rest of its chain has to follow from. A
+ * file that does not verify is evidence: it stays, and so does what is behind it. Others run while the lines are read.
+ */
+export async function pruneFiles(
+  aged: readonly Aged[],
+  { dir, nowMs }: PruneOptions,
+  { announce }: PruneSteps = {},
+): Promise<readonly Aged[]> {
+  const settled: Aged[] = [];
+  for (const stream of STREAMS) {
+    const files = aged.filter((file) => file.stream === stream);
+    const going = files.filter(({ keptBecause }) => keptBecause === undefined);
+    const cuts = await inPauses(
+      readCuts(
+        dir,
+        stream,
+        going.map(({ day }) => day),
+      ),
+    );
+    for (const file of files) {
+      const { day, path, bytes } = file;
+      if (file.keptBecause !== undefined || !cuts.has(day)) {
+        settled.push({ ...file, keptBecause: file.keptBecause ?? "it does not verify: stc audit verify tells more" });
+        continue;
+      }
+      await announce?.(file);
+      recordPruned(dir, { timestamp: new Date(nowMs).toISOString(), stream, day, bytes, cut: cuts.get(day) });
+      fs.unlinkSync(path);
+      // Names that go in another order than they were taken away would leave a gap.
+      syncDirectory(dirname(path));
+      settled.push(file);
+    }
   }
-  return going;
+  return settled;
+}
+
+async function inPauses<T>(steps: Generator<number, T>): Promise<T> {
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+    await new Promise((resolve) => setImmediate(resolve));
+  }
 }
 
 function reasonToKeep(isFile: boolean, isNewest: boolean): string | undefined {
@@ -108,15 +143,4 @@ function lastSeqOf(path: string): number | undefined {
 
 function seqOf(value: unknown): number | undefined {
   return Number.isSafeInteger(value) ? (value as number) : undefined;
-}
-
-function appendDurably(path: string, text: string): void {
-  const { O_APPEND, O_CREAT, O_NOFOLLOW, O_WRONLY } = fs.constants;
-  const fd = fs.openSync(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600);
-  try {
-    fs.writeSync(fd, text);
-    fs.fsyncSync(fd);
-  } finally {
-    fs.closeSync(fd);
-  }
 }

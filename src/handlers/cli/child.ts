@@ -2,6 +2,8 @@ import { isAbsolute } from "node:path";
 import { Refusal } from "../../core/errors.ts";
 import type { StderrMeaning, TargetStatus } from "../../core/types.ts";
 import { argvFault } from "./argv.ts";
+import type { Hold } from "./confinement/confinement.ts";
+import { killSession } from "./confinement/session.ts";
 import { endingOfAbort } from "./ending-cancelled.ts";
 import { exited } from "./ending-exited.ts";
 import { OUTPUT_BOUND } from "./ending-output-bound.ts";
@@ -9,8 +11,6 @@ import { signalled } from "./ending-signalled.ts";
 import { spawnFailed } from "./ending-spawn-failed.ts";
 import { TIMED_OUT } from "./ending-timed-out.ts";
 import type { Ending } from "./endings.ts";
-import type { Hold } from "./confinement/confinement.ts";
-import { killSession } from "./confinement/session.ts";
 import { CALL_MARKER } from "./environment.ts";
 import { mergedOutput } from "./merged-output.ts";
 import { type Pipe, type PipeFault, readPipe } from "./pipe.ts";
@@ -86,10 +86,7 @@ export async function runChild(order: ChildOrder): Promise<ChildResult> {
   return attend(child, order);
 }
 
-type Child = Pick<
-  Bun.ReadableSubprocess,
-  "pid" | "stdout" | "stderr" | "exited" | "exitCode" | "signalCode" | "unref"
->;
+type Child = Pick<Bun.ReadableSubprocess, "pid" | "stdout" | "stderr" | "exited" | "exitCode" | "signalCode" | "unref">;
 
 function spawn({ command, argv, cwd, environment: declared, marker, hold, timeoutMs }: ChildOrder): Child {
   const environment = { ...declared, [CALL_MARKER]: marker };

@@ -15,7 +15,7 @@ import { argvFault } from "./argv.ts";
 import { binarySha256 } from "./binary-identity.ts";
 import { type ChildResult, runChild } from "./child.ts";
 import type { ChildConfinement, Hold } from "./confinement/confinement.ts";
-import { type Confined, UNCONFINED, type Unconfined } from "./confinement/profile.ts";
+import type { Confined, Unconfined } from "./confinement/profile.ts";
 import { isAnswer, refusalOf } from "./endings.ts";
 import { childEnvironment, environmentFaults } from "./environment.ts";
 import { isFreeTextSafe } from "./examples.ts";
@@ -58,12 +58,14 @@ interface CliPlan extends ExecutionPlan {
   readonly argv: readonly string[];
   readonly cwd: string;
   readonly environment: Readonly<Record<string, string>>;
-  readonly confinement: Confined | Unconfined;
+  /** Left out where there is no confinement to be had or not. */
+  readonly confinement?: Confined | Unconfined;
   /** Of a script alone. */
   readonly timeoutMs?: number;
 }
 
-type Spawn = Pick<CliPlan, "command" | "argv" | "cwd" | "environment" | "confinement"> & Pick<CliTool, "tool" | "options">;
+type Spawn = Pick<CliPlan, "command" | "argv" | "cwd" | "environment"> &
+  Pick<CliTool, "tool" | "options"> & { readonly confinement: CliPlan["confinement"] | undefined };
 
 /** Reaches command-line programs: an argv, never a command line. */
 export function cliHandler(options: CliHandlerOptions): Handler {
@@ -72,7 +74,8 @@ export function cliHandler(options: CliHandlerOptions): Handler {
   const nameOf = (path: string): string => [...options.commands].find(([, known]) => known === path)?.[0] ?? "unknown";
 
   async function spawn({ confinement, tool, ...order }: Spawn, limits: SpawnLimits): Promise<ChildResult> {
-    const hold = confinement.level === "confined" ? holdOf(options.confinement, tool, confinement as Confined) : undefined;
+    const hold =
+      confinement?.level === "confined" ? holdOf(options.confinement, tool, confinement as Confined) : undefined;
     const child = runChild({
       ...order,
       ...limits,
@@ -149,7 +152,7 @@ async function plan(
   const inspected = parts.inspections?.get(cli.command)?.(cwd);
   if (inspected !== undefined) throw unusable(inspected);
   const environment = childEnvironment(parts, declaredEnvironment(cli.environment, input));
-  const confinement = parts.confinement?.planned(tool, input) ?? UNCONFINED;
+  const confinement = parts.confinement?.planned(tool, input);
   const limits = {
     stdoutBytesMax: LOOKUP_BYTES_MAX,
     stderrMeans: [],
@@ -160,7 +163,10 @@ async function plan(
     lookups: cli.lookups ?? {},
     input,
     async ask(args) {
-      const result = await parts.spawn({ tool, command, argv: [...args], cwd, environment, confinement, options }, limits);
+      const result = await parts.spawn(
+        { tool, command, argv: [...args], cwd, environment, confinement, options },
+        limits,
+      );
       if (endsTheCall(result)) throw refusalOf({ ...tool, classification: "read" }, result, {});
       return result;
     },
@@ -171,7 +177,7 @@ async function plan(
   if (!isFreeTextSafe(freeText, input, found))
     throw unbuildable("free text stands where a program may take it for an option");
   const kept = typeof parse === "function" && parse.length > 1 ? { input: input as Json } : {};
-  const place = { cwd, environment, confinement };
+  const place = { cwd, environment, ...(confinement && { confinement }) };
   return { kind: "cli", command, commandSha256: binarySha256(command), argv, ...place, ...kept };
 }
 
@@ -203,8 +209,8 @@ function planShell(bound: CliTool, { pathVariable, confinement: held }: Parts, i
   const environment = declaredEnvironment(bound.cli.environment, input);
   const { command } = bound;
   const scene = shellScene(bound, { input, environment, pathVariable });
-  const confinement = held?.planned(bound.tool, input) ?? UNCONFINED;
-  return { kind: "cli", command, commandSha256: binarySha256(command), ...scene, confinement };
+  const confinement = held?.planned(bound.tool, input);
+  return { kind: "cli", command, commandSha256: binarySha256(command), ...scene, ...(confinement && { confinement }) };
 }
 
 async function runShell(bound: CliTool, parts: Parts, { plan: sealed, context }: Running): Promise<unknown> {

@@ -12,6 +12,8 @@ export interface HealthOptions extends PeerLimits {
   readonly notReady: () => readonly NotReady[];
   /** How the services behind the tools are doing. */
   readonly systems: () => Promise<unknown>;
+  /** How the tools' commands are held. */
+  readonly confinement?: unknown;
   readonly callers: CallerContext;
   readonly metrics: Metrics;
 }
@@ -27,7 +29,12 @@ export function healthRoutes(app: FastifyInstance, options: HealthOptions): void
 
   app.get("/readyz", async (request, reply) => {
     const reasons = notReady();
-    const systems = (await isOperator(request)) ? { systems: await options.systems() } : {};
+    const systems = (await isOperator(request))
+      ? {
+          systems: await options.systems(),
+          ...(options.confinement !== undefined && { confinement: options.confinement }),
+        }
+      : {};
     return reasons.length === 0
       ? sendJson(reply, 200, { status: "ready", ...systems })
       : sendJson(reply, 503, { status: "not_ready", reasons, ...systems });

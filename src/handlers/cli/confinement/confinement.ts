@@ -26,6 +26,9 @@ import { confinementFault, type Trial } from "./self-test.ts";
 const CPU_SECONDS_PER_SECOND = 8;
 const CPU_SECONDS_MIN = 10;
 
+/** Git takes the machine's settings, which it may not read here, for broken ones. */
+const UNREADABLE_SETTINGS = { GIT_CONFIG_NOSYSTEM: "1" } as const;
+
 export interface ConfinementOptions {
   /** `require`: what cannot be confined is not registered. `prefer`: it runs unconfined, and says so. `off`: nothing is confined. */
   readonly mode: "require" | "prefer" | "off";
@@ -50,11 +53,19 @@ export interface ChildConfinement {
   readonly withheld: ReadonlyMap<string, string>;
   /** By name: what was wrong with a profile, whether the tool runs without or not at all. */
   readonly faults: ReadonlyMap<string, string>;
+  /** What the confined tools' first examples may read or change, beside the system's own. */
+  readonly granted: readonly Granted[];
   /** What this call's child may do: a part of its plan. @throws {Refusal} INTERNAL when the manifest asks for what cannot be */
   planned(tool: Tool, input: unknown): Confined | Unconfined;
   /** A place and a way to run one planned child. @throws {Refusal} TARGET_UNAVAILABLE when the place cannot be made */
   hold(tool: Tool, confined: Confined): Hold;
   close(): void;
+}
+
+export interface Granted {
+  readonly tool: string;
+  readonly command: string;
+  readonly paths: readonly string[];
 }
 
 /** One child's confinement. */
@@ -71,7 +82,8 @@ type CliTool = Tool & { readonly target: CliTarget };
 
 /** Tries every profile that the tools have, and settles who is held how. */
 export async function openConfinement(tools: readonly Tool[], options: ConfinementOptions): Promise<ChildConfinement> {
-  const ours = tools.filter((tool): tool is CliTool => "cli" in tool.target);
+  // A command that nobody allowed is the binding's to complain about.
+  const ours = tools.filter((tool): tool is CliTool => commandOf(tool, options) !== undefined);
   const launchers = createLaunchers(options.launchersMax);
   const everywhere = options.mode === "off" ? "commands.confinement is off" : kernelFault();
   const faults = everywhere === undefined ? await tryAll(ours, options, launchers) : new Map<string, string>();
@@ -88,10 +100,15 @@ export async function openConfinement(tools: readonly Tool[], options: Confineme
     levels,
     withheld,
     faults,
+    granted: ours.filter(({ name }) => levels.get(name) === "confined").map((tool) => grantedTo(tool, options)),
     planned: (tool, input) => planned(tool as CliTool, input, parts),
     hold: (tool, confined) => hold(tool as CliTool, confined, parts),
     close: () => launchers.close(),
   };
+}
+
+function commandOf({ target }: Tool, { commands }: ConfinementOptions): string | undefined {
+  return "cli" in target ? commands.get(target.cli.command) : undefined;
 }
 
 interface Parts extends ConfinementOptions {
@@ -137,17 +154,25 @@ async function tryAll(
 
 /** The rules of a tool's first example, or what is wrong with them. */
 function trialOf(tool: CliTool, options: ConfinementOptions): Trial | string {
-  const command = options.commands.get(tool.target.cli.command);
-  if (command === undefined) return `the command ${tool.target.cli.command} is not allowed`;
+  const command = commandOf(tool, options) ?? "";
   try {
-    const example = tool.input.safeParse(tool.examples.accepts[0] ?? {}).data ?? {};
-    const confined = confinedBy(declaredProfile(tool.target.cli, example), { tool, ...options });
+    const confined = exampleProfile(tool, options);
     const [fault] = profileFaults(confined);
     if (fault !== undefined) return `${fault.field}: ${fault.message}`;
     return rulesOf(tool, confined, { command, temporary: undefined });
   } catch (error) {
     return `target.cli.confinement: ${error instanceof Error ? error.message : "throws"}`;
   }
+}
+
+function exampleProfile(tool: CliTool, { reaches }: ConfinementOptions): Confined {
+  const example = tool.input.safeParse(tool.examples.accepts[0] ?? {}).data ?? {};
+  return confinedBy(declaredProfile(tool.target.cli, example), { tool, reaches });
+}
+
+function grantedTo(tool: CliTool, options: ConfinementOptions): Granted {
+  const { reads, writes } = exampleProfile(tool, options);
+  return { tool: tool.name, command: tool.target.cli.command, paths: [...reads, ...writes] };
 }
 
 function rulesOf({ target }: CliTool, confined: Confined, place: Place): Trial {
@@ -176,7 +201,11 @@ function hold(tool: CliTool, confined: Confined, { launchers, newId }: Parts): H
     token,
     sweepsSession: tool.target.cli.shell !== undefined,
     launch(program, timeoutMs) {
-      const environment = { ...program.environment, ...(temporary !== undefined && { TMPDIR: temporary }) };
+      const environment = {
+        ...UNREADABLE_SETTINGS,
+        ...program.environment,
+        ...(temporary !== undefined && { TMPDIR: temporary }),
+      };
       return launchers.launch({
         ...rulesOf(tool, confined, { command: program.command, temporary }),
         token,

@@ -61,10 +61,7 @@ const NEVER: readonly number[] = [
 ];
 
 /** By a path: the chown, utimes, xattr and file_setattr families. Landlock has no right for them. */
-const ATTRIBUTES_BY_PATH: readonly number[] = [
-  ...[92, 94, 260, 132, 235, 261],
-  ...[188, 189, 197, 198, 463, 466, 469],
-];
+const ATTRIBUTES_BY_PATH: readonly number[] = [...[92, 94, 260, 132, 235, 261], ...[188, 189, 197, 198, 463, 466, 469]];
 
 /** By a descriptor: fchmod, fchown, fsetxattr, fremovexattr. What may only be read can be opened too, so not without `writes`. */
 const ATTRIBUTES_BY_DESCRIPTOR: readonly number[] = [91, 93, 190, 199];

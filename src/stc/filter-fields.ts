@@ -1,0 +1,184 @@
+import { applyPolicy, type CompiledPolicy } from "../core/output-policy.ts";
+import { type ExplainedField, explainPolicy, type ValuePath } from "../core/policy-explain.ts";
+import type { CompiledScan } from "../core/scan-policy.ts";
+import type { Json, OutputPolicy } from "../core/types.ts";
+import { lookThrough } from "../proxy/redactor.ts";
+
+/** What becomes of one value. `stripped`: no pattern covers it; `hidden` and `cleaned`: by what was found in its text. */
+export type Fate = "allow" | "mask" | "redact" | "stripped" | "hidden" | "cleaned" | "not in the schema";
+
+export interface FilteredField {
+  readonly path: string;
+  readonly fate: Fate;
+  /** The pattern of the output policy that decided; undefined: none. */
+  readonly pattern: string | undefined;
+  /** What was found in it, by rule. */
+  readonly rules: readonly string[];
+  /** As the agent sees it; undefined: not at all. */
+  readonly value: Json | undefined;
+}
+
+export interface FilteredAnswer {
+  readonly fields: readonly FilteredField[];
+  /** Fields that are not listed. */
+  readonly omitted: number;
+  readonly result: Json;
+  readonly filteredFields: readonly string[];
+  readonly redactions: Readonly<Record<string, number>>;
+}
+
+export interface Protection {
+  readonly policy: OutputPolicy;
+  readonly compiled: CompiledPolicy;
+  readonly scan: CompiledScan;
+}
+
+const FIELDS_MAX = 1_000;
+
+/** Short enough to stand beside a value as its name. UTF-16 units. */
+const NEIGHBOUR_CHARS_MAX = 256;
+
+/**
+ * What an agent would get of an answer that its schema has read, and why, field by field.
+ *
+ * @throws {Refusal} OUTPUT_TOO_LARGE
+ */
+export function filterAnswer({ policy, compiled, scan }: Protection, answer: Json): FilteredAnswer {
+  const filtered = applyPolicy(compiled, answer);
+  const looked = lookThrough(filtered.result, scan, filtered.filteredFields);
+  const explained = explainPolicy({ policy, compiled }, answer, FIELDS_MAX);
+  const sight = new Sight(filtered.result, looked.value, scan);
+  return {
+    fields: explained.fields.flatMap((field) => sight.of(field)),
+    omitted: explained.omitted,
+    result: looked.value,
+    filteredFields: looked.filteredFields,
+    redactions: looked.redactions ?? {},
+  };
+}
+
+/** What the schema leaves out of an answer: keys that it does not return, as paths. At most so many. */
+export function leftOutBySchema(raw: Json, parsed: unknown, fieldsMax: number): readonly string[] {
+  const found: string[] = [];
+  const compare = (before: unknown, after: unknown, path: string): void => {
+    if (found.length >= fieldsMax || !isContainer(before) || !isContainer(after)) return;
+    if (Array.isArray(before) !== Array.isArray(after)) return;
+    for (const [key, child] of Object.entries(before)) {
+      const here = Array.isArray(before) ? `${path}[${key}]` : joined(path, key);
+      if (Object.hasOwn(after, key)) compare(child, (after as Record<string, unknown>)[key], here);
+      else if (found.length < fieldsMax) found.push(here);
+    }
+  };
+  compare(raw, parsed, "");
+  return found;
+}
+
+function joined(path: string, key: string): string {
+  return path === "" ? key : `${path}.${key}`;
+}
+
+function isContainer(value: unknown): value is object {
+  return typeof value === "object" && value !== null;
+}
+
+/** Finds in what an agent sees the values that a policy let out. */
+class Sight {
+  readonly #filtered: Json;
+  readonly #seen: Json;
+  readonly #scan: CompiledScan;
+  readonly #renamed = new WeakMap<object, ReadonlyMap<string, string>>();
+  readonly #keysTold = new Set<string>();
+
+  constructor(filtered: Json, seen: Json, scan: CompiledScan) {
+    this.#filtered = filtered;
+    this.#seen = seen;
+    this.#scan = scan;
+  }
+
+  /** The field, and before it each key on the way that the agent sees otherwise, once. */
+  of({ path, action, pattern, at }: ExplainedField): readonly FilteredField[] {
+    if (at === undefined) {
+      const fate = action === "redact" ? "redact" : "stripped";
+      return [{ path, fate, pattern, rules: [], value: undefined }];
+    }
+    const told: FilteredField[] = [];
+    let before = this.#filtered;
+    let after = this.#seen;
+    for (const [index, step] of at.entries()) {
+      const name = typeof step === "string" ? this.#nameOf(before, after, step) : step;
+      if (name !== step) told.push(...this.#key(at.slice(0, index + 1), String(name), pattern));
+      before = child(before, step);
+      after = child(after, name);
+    }
+    if (before === after) return [...told, { path, fate: action ?? "allow", pattern, rules: [], value: after }];
+    const rules = this.#rulesAt(at);
+    return [...told, { path, fate: rules.length > 0 ? "hidden" : "cleaned", pattern, rules, value: after }];
+  }
+
+  #key(at: ValuePath, name: string, pattern: string | undefined): readonly FilteredField[] {
+    const path = `${at.reduce<string>((text, step) => (typeof step === "number" ? `${text}[${step}]` : joined(text, step)), "")} (key)`;
+    if (this.#keysTold.has(path)) return [];
+    this.#keysTold.add(path);
+    const rules = added(this.#counts(at, null), this.#counts(at.slice(0, -1), {}));
+    return [{ path, fate: rules.length > 0 ? "hidden" : "cleaned", pattern, rules, value: name }];
+  }
+
+  /** How a key is called where the agent sees it. Objects keep their order, but for keys that are indexes. */
+  #nameOf(before: Json, after: Json, key: string): string {
+    if (before === after || !isContainer(before) || !isContainer(after)) return key;
+    const known = this.#renamed.get(after) ?? pairKeys(Object.keys(before), Object.keys(after));
+    this.#renamed.set(after, known);
+    return known.get(key) ?? key;
+  }
+
+  /** What is found in a value beyond what is found around it. */
+  #rulesAt(at: ValuePath): readonly string[] {
+    return added(this.#counts(at), this.#counts(at, null));
+  }
+
+  /** What is found when nothing but this value, or another in its place, stands where it stands. */
+  #counts(at: ValuePath, instead?: Json): Readonly<Record<string, number>> {
+    return lookThrough(alone(this.#filtered, at, instead), this.#scan, []).redactions ?? {};
+  }
+}
+
+function child(value: Json, step: string | number): Json {
+  return isContainer(value) ? ((value as Record<string | number, Json>)[step] ?? null) : null;
+}
+
+const INDEX = /^(?:0|[1-9]\d{0,9})$/;
+
+function pairKeys(before: readonly string[], after: readonly string[]): ReadonlyMap<string, string> {
+  if (![...before, ...after].some((key) => INDEX.test(key))) return inOrder(before, after);
+  const [had, has] = [new Set(before), new Set(after)];
+  const changed = inOrder(
+    before.filter((key) => !has.has(key)),
+    after.filter((key) => !had.has(key)),
+  );
+  return new Map(before.map((key) => [key, changed.get(key) ?? key]));
+}
+
+function inOrder(before: readonly string[], after: readonly string[]): ReadonlyMap<string, string> {
+  return new Map(before.map((key, at) => [key, after[at] ?? key]));
+}
+
+/** One value where it stands, or another in its place: of lists nothing else, of objects what may be a name beside it. */
+function alone(value: Json, at: ValuePath, instead: Json | undefined): Json {
+  const [step, ...below] = at;
+  if (step === undefined) return instead === undefined ? value : instead;
+  const inner = alone(child(value, step), below, instead);
+  if (typeof step === "number") return [inner];
+  const beside = Object.entries(value ?? {}).filter(([key, other]) => key !== step && isShortText(other));
+  return Object.fromEntries([...beside, [step, inner]]);
+}
+
+function isShortText(value: Json): boolean {
+  return typeof value === "string" && value.length <= NEIGHBOUR_CHARS_MAX;
+}
+
+/** The rules that one count has more of than the other. */
+function added(counts: Readonly<Record<string, number>>, without: Readonly<Record<string, number>>): readonly string[] {
+  return Object.keys(counts)
+    .filter((rule) => (counts[rule] ?? 0) > (without[rule] ?? 0))
+    .sort();
+}
