@@ -56,6 +56,7 @@ export const k8sGetEvents = defineTool((config: ToolConfig) => {
       omittedEvents: z.int().describe("How many older ones there are"),
     }),
     outputPolicy: { "events.*": "allow", omittedEvents: "allow" },
+    scan: { "events[].message": "balanced" },
     timeoutMs: CLUSTER_TIMEOUT_MS,
     limits: CLUSTER_LIMITS,
     idempotent: true,

@@ -54,6 +54,7 @@ export const k8sGetLogs = defineTool((config: ToolConfig) => {
       truncated: z.boolean().describe("Whether the newest text was cut off; ask for fewer lines to see it"),
     }),
     outputPolicy: { "lines[]": "allow", droppedLines: "allow", truncated: "allow" },
+    scan: { "lines[]": "balanced" },
     timeoutMs: CLUSTER_TIMEOUT_MS,
     limits: { outputBytesMax: LOG_BYTES_MAX * 2 },
     idempotent: true,

@@ -78,6 +78,7 @@ export const queryLogs = defineTool((config: ToolConfig) => {
       droppedLines: z.int().describe("How many lines could not be read or did not fit"),
     }),
     outputPolicy: { "lines.*": "allow", droppedLines: "allow" },
+    scan: { "lines[].line": "balanced" },
     limits: { outputBytesMax: 16_777_216, concurrentCallsMax: 8 },
     idempotent: true,
     examples: {
