@@ -1,9 +1,10 @@
 import { isAbsolute, resolve } from "node:path";
 import { z } from "zod";
 import { approvals } from "./config-approvals.ts";
-import { auditExport, isLoopback } from "./config-export.ts";
+import { auditExport } from "./config-export.ts";
 import { configFaults, fieldOf } from "./config-faults.ts";
 import { GRPC_SIGNS, type GrpcSystemConfig, grpcSystem } from "./config-grpc.ts";
+import { type IssuerConfig, jwt } from "./config-jwt.ts";
 import { PLATFORM_SYSTEMS } from "./config-platform.ts";
 import { commands, workspace } from "./config-workspace.ts";
 import { StartupError } from "./core/errors.ts";
@@ -52,68 +53,6 @@ const audit = z.strictObject({
   /** Where lines are sent besides; a day's files that all of them have passed go after `retentionDays`, and never without it. */
   export: auditExport,
   retentionDays: z.int().min(1).max(36_500).optional(),
-});
-
-const ALGORITHMS = [
-  ...(["ES256", "ES384", "ES512", "RS256", "RS384", "RS512"] as const),
-  ...(["PS256", "PS384", "PS512", "EdDSA", "Ed25519"] as const),
-] as const;
-
-const issuer = z
-  .strictObject({
-    issuer: text,
-    audience: text.default("safe-tool-call"),
-    algorithms: z.array(z.enum(ALGORITHMS)).min(1).default(["ES256", "RS256", "EdDSA"]),
-    typ: text.optional(),
-    permissionsClaim: text.default("permissions"),
-    maxLifetimeSeconds: count(3_600, 86_400),
-    operators: z.boolean().default(false),
-    jwksUri: z.url({ protocol: /^https?$/, error: "must be a URL that begins with https://" }).optional(),
-    jwksFile: text.optional(),
-    publicKeyFile: text.optional(),
-    /** Values instead of files, for the library. */
-    jwks: z.looseObject({ keys: z.array(z.looseObject({})) }).optional(),
-    publicKey: text.optional(),
-  })
-  .superRefine((profile, context) => {
-    const given = (["jwksUri", "jwksFile", "publicKeyFile", "jwks", "publicKey"] as const).filter(
-      (key) => profile[key] !== undefined,
-    );
-    if (given.length !== 1) {
-      context.addIssue({
-        code: "custom",
-        message: "needs exactly one of jwksUri, jwksFile, publicKeyFile (or, in the library, jwks, publicKey)",
-      });
-    }
-    if (profile.jwksUri?.startsWith("http:") && !isLoopback(new URL(profile.jwksUri).hostname)) {
-      context.addIssue({
-        code: "custom",
-        path: ["jwksUri"],
-        message: "must be https: keys over plain http can be replaced on the way",
-      });
-    }
-  });
-
-const jwt = z.strictObject({ issuers: z.array(issuer).min(1) }).superRefine(({ issuers }, context) => {
-  for (const [index, profile] of issuers.entries()) {
-    if (issuers.findIndex((other) => other.issuer === profile.issuer) < index) {
-      context.addIssue({
-        code: "custom",
-        path: ["issuers", index, "issuer"],
-        message: "stands twice: an issuer has one profile",
-      });
-    }
-  }
-  const audiences = new Set(issuers.filter((profile) => profile.operators).map((profile) => profile.audience));
-  for (const [index, profile] of issuers.entries()) {
-    if (!profile.operators && audiences.has(profile.audience)) {
-      context.addIssue({
-        code: "custom",
-        path: ["issuers", index, "audience"],
-        message: "is also an operators' audience: agents and operators need different ones",
-      });
-    }
-  }
 });
 
 /** Closed lists by name: repositories map to directories, others are plain lists. Keys with other values are settings. */
@@ -201,10 +140,9 @@ const schema = sections.superRefine(({ assertion: own, jwt: { issuers } }, conte
   }
 });
 
-export type { GrpcSystemConfig };
+export type { GrpcSystemConfig, IssuerConfig };
 export type ListSystemConfig = z.output<typeof listSystem>;
 export type SystemConfig = GrpcSystemConfig | ListSystemConfig;
-export type IssuerConfig = z.output<typeof issuer>;
 
 /** The configuration, read once and frozen. `tools` holds paths, or in the library also tools themselves. */
 export interface Config extends Readonly<z.output<typeof schema>> {

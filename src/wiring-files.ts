@@ -143,8 +143,9 @@ export function readIssuers(config: Config, problems: string[]): readonly Issuer
   const profiles = config.jwt.issuers.map((issuer, index) => {
     const keys = keySource(config, issuer, { field: `jwt.issuers[${index}]`, problems });
     const { issuer: name, audience, algorithms, operators, typ, permissionsClaim, maxLifetimeSeconds } = issuer;
+    const { subjectPermissions } = issuer;
     const profile = { issuer: name, audience, algorithms, operators, permissionsClaim, maxLifetimeSeconds };
-    return keys === undefined ? undefined : { ...profile, keys, ...(typ !== undefined && { typ }) };
+    return keys === undefined ? undefined : { ...profile, subjectPermissions, keys, ...(typ !== undefined && { typ }) };
   });
   return profiles.every((profile) => profile !== undefined) ? profiles : undefined;
 }

@@ -46,11 +46,6 @@ export class ChainWalk {
     return walk;
   }
 
-  /** From behind a line that is known, where only lines with a link may come. */
-  static behind(next: Expected, tree?: MerkleTree, logId?: string): ChainWalk {
-    return ChainWalk.fromWithin(next, tree, logId);
-  }
-
   /** Behind lines that retention deleted: lines without a link may go on as long as the chain had not begun. */
   static behindPruned(next: Expected, tree?: MerkleTree, logId?: string): ChainWalk {
     const walk = ChainWalk.fromWithin(next.seq === 0 ? undefined : next, tree, logId);
@@ -60,7 +55,9 @@ export class ChainWalk {
 
   /** What the next line must say; before any line of a chain that is not known from its begin, `undefined`. */
   get expected(): Expected | undefined {
-    return this.#genesis === undefined ? (this.#expected ?? this.#pinned) : { seq: 0, prev: this.#genesis.copy().digest("hex") };
+    return this.#genesis === undefined
+      ? (this.#expected ?? this.#pinned)
+      : { seq: 0, prev: this.#genesis.copy().digest("hex") };
   }
 
   /** The chain so far; `undefined` without a tree. */

@@ -90,11 +90,7 @@ export interface Walked {
 }
 
 /** Shows the lines of all files from a place on; tells where `visit` said `false`. */
-export function walkFiles(
-  files: readonly DayFile[],
-  start: Pick<Start, "index" | "offset">,
-  visit: LineVisit,
-): Walked {
+export function walkFiles(files: readonly DayFile[], start: Pick<Start, "index" | "offset">, visit: LineVisit): Walked {
   return runToEnd(walkInSteps(files, start, visit));
 }
 

@@ -73,8 +73,9 @@ function cutBefore(dir: string, stream: StreamName, first: DayFile): Cut | undef
   if (seq !== undefined && seq > 0) {
     return cutOf(records.findLast((record) => nextSeqOf(record) === seq));
   }
-  // The chain begins behind lines without links, or with this very line.
-  return cutOf(records.findLast((record) => nextSeqOf(record) === 0 && String(record["day"]) < first.day));
+  const before = records.filter(({ day }) => String(day) < first.day);
+  // Without a link it is from before the chain, or nobody of ours wrote it.
+  return cutOf(seq === undefined ? before.at(-1) : before.findLast((record) => nextSeqOf(record) === 0));
 }
 
 function firstSeq(first: DayFile): number | undefined {

@@ -50,7 +50,8 @@ export function dayOf(ms: number): string {
 const YEAR_0_MS = -62_167_219_200_000;
 const YEAR_9999_END_MS = 253_402_300_799_999;
 
-function readDate(text: string): number | undefined {
+/** The first moment of `YYYY-MM-DD`; `undefined` for a day that no calendar has. */
+export function readDate(text: string): number | undefined {
   const [, year, month, day] = DATE.exec(text) ?? [];
   if (year === undefined) return undefined;
   return dateMs(Number(year), Number(month), Number(day));

@@ -80,9 +80,7 @@ export function* verifyInSteps(options: VerifyOptions): Generator<number, Verifi
   const announced = calls?.lastIntentSeq ?? -1;
   const { checkpoints, signed } = notes;
   const report = {
-    streams: walked.map(({ report: one }) =>
-      one.stream === "journal" ? withIntents(one, announced, options) : one,
-    ),
+    streams: walked.map(({ report: one }) => (one.stream === "journal" ? withIntents(one, announced, options) : one)),
     checkpoints: { checkpoints, signed, damage: worst(notes.damage, foreign ?? lostNote(notes, saved)) },
   };
   return { report, places: placesOf(report, calls?.place, journal?.place) };
@@ -155,7 +153,8 @@ function* verifyStream(options: VerifyOptions, task: StreamTask): Generator<numb
     }
     return true;
   });
-  const damage = damageOf(options, task, { files, walk, halt, torn, mismatched });
+  const facts = { files, walk, halt, torn, mismatched };
+  const damage = shortened(options.since?.[stream], files) ?? damageOf(options, task, facts);
   const lines = walk.lines - (mismatched === undefined ? 0 : 1);
   const tornBytes = torn.find(({ index }) => index === files.length - 1)?.bytes ?? 0;
   const lastSeq = walk.lines === 0 ? undefined : (walk.expected?.seq ?? 0) - 1;
@@ -177,13 +176,26 @@ function beginOf({ dir, from, since }: VerifyOptions, stream: StreamName, files:
   const place = since?.[stream];
   if (place !== undefined) {
     const { seq, prev, tree, logId } = place.head;
-    const walk = ChainWalk.behind({ seq, prev }, tree.copy(), logId);
+    const walk = ChainWalk.fromWithin({ seq, prev }, tree.copy(), logId);
     const index = files.findIndex(({ day }) => day >= place.day);
     if (index === -1) return { index: files.length, offset: 0, walk };
     return { index, offset: files[index]?.day === place.day ? place.offset : 0, walk };
   }
   const walk = from === undefined ? walkFromBegin(dir, stream, files) : ChainWalk.fromWithin();
   return { index: 0, offset: 0, walk };
+}
+
+/** What was verified before must still be there, or lines after it: whether it is the same is for a reading of the whole log to say. */
+function shortened(place: VerifiedPlace | undefined, files: readonly DayFile[]): Damage | undefined {
+  if (place === undefined || files.some(({ day }) => day > place.day)) {
+    return undefined;
+  }
+  const newest = files.at(-1);
+  if (newest?.day === place.day && newest.size >= place.offset) {
+    return undefined;
+  }
+  const message = `the log ends before the place up to which it was verified, behind line ${place.head.seq - 1} of the chain`;
+  return { kind: "cut off", file: newest?.file ?? place.day, line: 0, seq: place.head.seq, message };
 }
 
 /** A checkpoint that does not agree with the lines up to its size; those before `first` are what another one says. */
@@ -220,7 +232,7 @@ function damageOf(options: VerifyOptions, task: StreamTask, facts: WalkFacts): D
 /** Whether the end is where it should be. */
 function endDamage({ stream, notes, claimed }: StreamTask, facts: WalkFacts): Damage | undefined {
   const { files, walk, torn } = facts;
-  const lines = walk.lines === 0 ? 0 : (walk.expected?.seq ?? 0);
+  const lines = walk.expected?.seq ?? 0;
   const wanted = Math.max(claimed, notes.newest?.checkpoint?.size ?? 0);
   const [last] = torn;
   if (lines >= wanted) {

@@ -184,6 +184,7 @@ function joinIssuer(profile: IssuerProfile, keys: IssuerKeys): Issuer {
     operators: profile.operators,
     typ: profile.typ,
     permissionsClaim: profile.permissionsClaim ?? DEFAULT_PERMISSIONS_CLAIM,
+    subjectPermissions: profile.subjectPermissions && new Map(Object.entries(profile.subjectPermissions)),
     maxLifetimeSeconds: profile.maxLifetimeSeconds ?? DEFAULT_LIFETIME_MAX_SECONDS,
     keys,
   };

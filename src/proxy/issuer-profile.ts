@@ -20,6 +20,8 @@ export interface IssuerProfile {
   readonly typ?: string;
   /** The claim that lists permissions; `permissions` by default. */
   readonly permissionsClaim?: string;
+  /** By `sub`, in place of what the token says: a subject that is not here has none. */
+  readonly subjectPermissions?: Readonly<Record<string, readonly string[]>> | undefined;
   /** The longest `exp - iat`; 3600 by default. */
   readonly maxLifetimeSeconds?: number;
   readonly keys: KeySource;

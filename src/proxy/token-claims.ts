@@ -25,6 +25,8 @@ export interface ClaimRules {
   readonly audience: string;
   readonly typ: string | undefined;
   readonly permissionsClaim: string;
+  /** In place of the claim. */
+  readonly subjectPermissions: ReadonlyMap<string, readonly string[]> | undefined;
   readonly maxLifetimeSeconds: number;
 }
 
@@ -35,10 +37,15 @@ export function readCaller(token: ReadToken, rules: ClaimRules, nowSeconds: numb
   assertAudience(claims.get("aud"), rules.audience);
   const expiresAt = assertTimes(claims, rules, nowSeconds);
   if (claims.has("cnf")) throw invalid("cnf: sender-constrained tokens cannot be checked here");
+  const subject = readSubject("sub", claims.get("sub"));
   const caller: Caller = {
     issuer: rules.issuer,
-    subject: readSubject("sub", claims.get("sub")),
-    permissions: Object.freeze(readPermissions(claims, rules.permissionsClaim)),
+    subject,
+    permissions: Object.freeze(
+      rules.subjectPermissions === undefined
+        ? readPermissions(claims, rules.permissionsClaim)
+        : [...(rules.subjectPermissions.get(subject) ?? [])],
+    ),
     actors: Object.freeze(readActors(claims)),
     session: readSession(claims),
     expiresAt,

@@ -2,7 +2,16 @@ import { readFileSync } from "node:fs";
 import { AuditError, reasonOf } from "../audit/audit-error.ts";
 import type { Damage } from "../audit/damage.ts";
 import { readPublicKey } from "../audit/signed-note.ts";
-import { exitCodeOf, type StreamReport, type VerifyReport, verifyLog } from "../audit/verify.ts";
+import { readDate } from "../audit/time-range.ts";
+import {
+  bytesToVerify,
+  exitCodeOf,
+  type StreamReport,
+  type VerifyOptions,
+  type VerifyReport,
+  verifyInSteps,
+  verifyLog,
+} from "../audit/verify.ts";
 import { auditPlace, refuse } from "./audit-place.ts";
 import { print } from "./output.ts";
 
@@ -17,7 +26,6 @@ export interface AuditVerifyOptions {
 
 /** Something of the log, or a key, cannot be read. */
 const UNREADABLE = 5;
-const DAY = /^\d{4}-\d{2}-\d{2}$/;
 const PER_CENT = 100;
 
 /**
@@ -27,16 +35,14 @@ const PER_CENT = 100;
 export function auditVerify({ dir, key, from, to, json }: AuditVerifyOptions): void {
   const place = auditPlace(dir);
   if (place === undefined) return;
-  const wrong = [from, to].find((day) => day !== undefined && !DAY.test(day));
+  const wrong = [from, to].find((day) => day !== undefined && readDate(day) === undefined);
   if (wrong !== undefined) {
     refuse([`${wrong} is no day: write it as 2026-02-16`]);
     return;
   }
   try {
     const keys = key.map(readKey);
-    const onProgress = process.stderr.isTTY === true ? showProgress : undefined;
-    const report = verifyLog({ dir: place.dir, keys, from, to, ...(onProgress && { onProgress }) });
-    if (onProgress !== undefined) print.progress("");
+    const report = verifyWithProgress({ dir: place.dir, keys, from, to });
     process.exitCode = exitCodeOf(report);
     if (json === true) print.json({ ok: process.exitCode === 0, ...report });
     else for (const line of readable(report, keys.length > 0)) print.line(line);
@@ -62,8 +68,20 @@ export function readKey(named: string): ReturnType<typeof readPublicKey> {
   }
 }
 
-function showProgress(bytes: number, inAll: number): void {
-  print.progress(`${Math.floor((bytes / Math.max(1, inAll)) * PER_CENT)} % verified`);
+function verifyWithProgress(options: VerifyOptions): VerifyReport {
+  if (process.stderr.isTTY !== true) return verifyLog(options);
+  const inAll = Math.max(1, bytesToVerify(options));
+  const steps = verifyInSteps(options);
+  let done = 0;
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) {
+      print.progress("");
+      return step.value.report;
+    }
+    done += step.value;
+    print.progress(`${Math.floor((done / inAll) * PER_CENT)} % verified`);
+  }
 }
 
 function readable({ streams, checkpoints }: VerifyReport, hasKeys: boolean): readonly string[] {

@@ -1,6 +1,10 @@
 import type { Config, Environment } from "../config.ts";
 import { processEnvironment, readConfigFile } from "../config-file.ts";
 import { StartupError } from "../core/errors.ts";
+import { isCompiled } from "../own-code.ts";
+
+/** What of development would have to be read from the repository. */
+export const NO_STAND = "development needs the repository: run stc from a clone of it; this is the single binary";
 
 export interface ConfigurationOptions {
   readonly config?: string;
@@ -51,6 +55,7 @@ export async function configuration({ config, dev }: ConfigurationOptions): Prom
   if (problems.length > 0) throw new StartupError(problems);
   if (dev === true) {
     if (config !== undefined) throw new StartupError(["--dev and --config exclude each other"]);
+    if (isCompiled()) throw new StartupError([NO_STAND]);
     const { developmentStand } = await import("../dev/stand.ts");
     return { ...(await developmentStand(environment, now)), now };
   }

@@ -31,6 +31,12 @@ configured("serve", "Run the service").action(async (options) => (await import("
 configured("check", "Load everything and print all that is wrong")
   .option("--json", "for programs")
   .action(async (options) => (await import("./check.ts")).check(options));
+program
+  .command("health")
+  .description("Ask a running service whether it lives")
+  .option("--url <url>", "the service (default: STC_URL, else port STC_PORT or 8787 of this machine)")
+  .option("--ready", "whether it takes calls")
+  .action(async (options) => (await import("./health.ts")).health(options));
 configured("tools", "List the tools")
   .option("--json", "for programs")
   .action(async (options) => (await import("./tools.ts")).tools(options));

@@ -1,5 +1,7 @@
 import { randomUUID } from "node:crypto";
+import { isCompiled } from "../own-code.ts";
 import { wrongUsage } from "./client.ts";
+import { NO_STAND } from "./configuration.ts";
 import { print } from "./output.ts";
 
 export interface TokenOptions {
@@ -22,6 +24,7 @@ export async function token({ sub, permission, operator, session, ttl }: TokenOp
   if (session !== undefined && !/^[\x21-\x7e]{1,128}$/.test(session)) {
     return wrongUsage("a session is named by 1 to 128 visible characters");
   }
+  if (isCompiled()) return wrongUsage(NO_STAND);
   const { DEVELOPMENT_DIRECTORY } = await import("../dev/stand.ts");
   const { signDevelopmentToken } = await import("../dev/keys.ts");
   print.line(

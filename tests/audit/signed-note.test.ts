@@ -106,7 +106,10 @@ describe("checkpoints", () => {
       }),
     );
     fc.assert(
-      fc.property(fc.string({ unit: fc.constantFrom("\n", "— ", "x", ORIGIN, "12") }), (text) => void [...splitNotes(text)]),
+      fc.property(
+        fc.string({ unit: fc.constantFrom("\n", "— ", "x", ORIGIN, "12") }),
+        (text) => void [...splitNotes(text)],
+      ),
     );
   });
 });

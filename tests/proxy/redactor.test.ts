@@ -6,7 +6,7 @@ import { applyPolicy, compilePolicy } from "../../src/core/output-policy.ts";
 import { compileScan } from "../../src/core/scan-policy.ts";
 import type { Json } from "../../src/core/types.ts";
 import { lookThrough, textWithoutSecrets, withoutSecrets } from "../../src/proxy/redactor.ts";
-import { ALPHANUMERIC, classOf, DIGIT, HEX } from "../../src/redaction/characters.ts";
+import { classOf, DIGIT } from "../../src/redaction/characters.ts";
 import { REDACTION_BOUNDS } from "../../src/redaction/redact.ts";
 import { TOKEN_FORMATS } from "../../src/redaction/token-formats.ts";
 import { type Next, numbers, pick } from "../eval/corpora.ts";
@@ -47,7 +47,10 @@ function privateKey(next: Next): Secret {
   const label = pick(next, ["RSA PRIVATE KEY", "PRIVATE KEY", "EC PRIVATE KEY", "OPENSSH PRIVATE KEY"]);
   const secret = random(next, 64);
   const end = pick(next, ["\n", "\\n"]);
-  return { secret, text: `-----BEGIN ${label}-----${end}${secret}${end}${random(next, 22)}==${end}-----END ${label}-----` };
+  return {
+    secret,
+    text: `-----BEGIN ${label}-----${end}${secret}${end}${random(next, 22)}==${end}-----END ${label}-----`,
+  };
 }
 
 function dsn(next: Next): Secret {
@@ -56,9 +59,16 @@ function dsn(next: Next): Secret {
   return { secret, text: `connect ${scheme}://app:${secret}@db.internal:5432/orders` };
 }
 
+/** With a digit, as nearly all have: letters alone may be a word beside a `token` or a `key`. */
 function assignment(next: Next): Secret {
-  const secret = random(next, 14);
-  const written = pick(next, ["password=~", '"db_password":"~"', "API_KEY=~", "export CLIENT_SECRET='~'", "X-Api-Key: ~"]);
+  const secret = `${random(next, 8)}7${random(next, 8)}`;
+  const written = pick(next, [
+    "password=~",
+    '"db_password":"~"',
+    "API_KEY=~",
+    "export CLIENT_SECRET='~'",
+    "X-Api-Key: ~",
+  ]);
   return { secret, text: written.replace("~", () => secret) };
 }
 
@@ -86,7 +96,7 @@ function planted(next: Next, count: number): { readonly tree: Json; readonly sec
     return { ok: true, inner: grow(depth - 1), note: "plain" };
   };
   const tree: Json[] = [];
-  while (secrets.length < count) tree.push(grow(Math.floor(next() * 50)));
+  while (secrets.length < count) tree.push(grow(Math.floor(next() * 40)));
   return { tree, secrets };
 }
 
@@ -122,13 +132,14 @@ describe("where everything is allowed", () => {
         const left = JSON.stringify(released([around(isKey ? { [text]: 1 } : text)]).value);
         expect(left).not.toContain(secret);
       }),
-      { numRuns: 1_000 },
+      { numRuns: 500 },
     );
   });
 });
 
 const hex = (length: number) => random(numbers(length), length, [..."0123456789abcdef"]);
-const bytes = (length: number) => Buffer.from(Array.from({ length }, (_, at) => (at * 7_919 + (at >> 3) * 104_729) & 0xff));
+const bytes = (length: number) =>
+  Buffer.from(Array.from({ length }, (_, at) => (at * 7_919 + (at >> 3) * 104_729) & 0xff));
 const PNG = Buffer.concat([Buffer.from("89504e470d0a1a0a0000000d49484452", "hex"), bytes(900)]).toString("base64");
 
 /** What only looks like a secret, or says its name. */
@@ -180,10 +191,9 @@ test("characters that nobody sees are gone, from values and keys, and are no fin
   });
 });
 
-test("any tree of machine values comes through unchanged", () => {
-  const value = fc.jsonValue({ stringUnit: fc.constantFrom(..."abcxyz /._,()[]"), noUnicodeString: true } as never);
+test("any tree without a secret comes through unchanged", () => {
   fc.assert(
-    fc.property(value, (tree) => {
+    fc.property(fc.jsonValue({ stringUnit: "grapheme-ascii" }), (tree) => {
       expect(lookThrough(tree as Json, SECRETS, []).value).toEqual(tree as Json);
     }),
     { numRuns: 500 },
@@ -231,8 +241,18 @@ describe("for the audit", () => {
     ["nothing was sent", undefined, undefined, undefined],
     ["nothing to hide", { a: 1 }, { a: 1 }, undefined],
     ["a secret", { note: "password=hunter2" }, { note: "password=[REDACTED]" }, ["note"]],
-    ["by its name", { login: { password: "correct horse" } }, { login: { password: "[REDACTED]" } }, ["login.password"]],
-    ["the same field twice", { l: ["pwd=abc123xyz", "pwd=abc123xyz"] }, { l: ["pwd=[REDACTED]", "pwd=[REDACTED]"] }, ["l[]"]],
+    [
+      "by its name",
+      { login: { password: "correct horse" } },
+      { login: { password: "[REDACTED]" } },
+      ["login.password"],
+    ],
+    [
+      "the same field twice",
+      { l: ["pwd=abc123xyz", "pwd=abc123xyz"] },
+      { l: ["pwd=[REDACTED]", "pwd=[REDACTED]"] },
+      ["l[]"],
+    ],
   ])("arguments: %s", (_title, input, safe, secrets) => {
     expect(withoutSecrets(input)).toEqual({ input: safe, secrets: secrets as readonly string[] });
   });
@@ -249,8 +269,4 @@ describe("for the audit", () => {
   ])("a reason: %p", (reason, safe) => {
     expect(textWithoutSecrets(reason)).toBe(safe);
   });
-});
-
-test("the tests' own tables hold what they say", () => {
-  expect(isDigit("7") && !isDigit("a") && (classOf("f".charCodeAt(0)) & HEX & ALPHANUMERIC) !== undefined).toBe(true);
 });

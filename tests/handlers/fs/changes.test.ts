@@ -71,9 +71,9 @@ describe("a unified diff", () => {
     );
   });
 
-  test("whatever it holds, ends in a text or a refusal", () => {
+  test("whatever it holds, ends in a text or a refusal", async () => {
     const line = fc.constantFrom("@@ -1 +1 @@", "@@ -1,2 +1,3 @@", "-a", "+b", " c", "", "\\ x", "--- a", "+++ b", "x");
-    fc.assert(
+    await fc.assert(
       fc.asyncProperty(text, fc.array(line, { maxLength: 12 }), async (before, lines) => {
         const code = await codeOfCall(() => applyPatch(before, lines.join("\n")));
         expect(["done", "E_INVALID_PATCH", "E_PATCH_MISMATCH"]).toContain(code);
@@ -142,7 +142,7 @@ describe("frontmatter", () => {
     expect(await codeOfCall(() => readFrontmatter(text))).toBe("E_INVALID_FRONTMATTER");
   });
 
-  test("whatever it holds, ends in values or a refusal", () => {
+  test("whatever it holds, ends in values or a refusal", async () => {
     const piece = fc.constantFrom(
       "a",
       ": ",
@@ -162,7 +162,7 @@ describe("frontmatter", () => {
       "#",
       "? ",
     );
-    fc.assert(
+    await fc.assert(
       fc.asyncProperty(fc.array(piece, { maxLength: 20 }), async (pieces) => {
         const code = await codeOfCall(() => readFrontmatter(`---\n${pieces.join("")}\n---\n`));
         expect(["done", "E_INVALID_FRONTMATTER"]).toContain(code);

@@ -85,6 +85,15 @@ export function profileFaults({ reads, writes, network }: Confined): readonly Fa
 export const SYSTEM_DIRECTORIES = ["/usr", "/bin", "/sbin", "/lib", "/lib64"];
 /** What starts a program that is linked with others. */
 const LOADERS = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"];
+/**
+ * What the machine is, and what the command itself is: runtimes look at their own memory map. The rest of `/proc` shows the
+ * command lines of everybody, other callers' scripts among them.
+ */
+const MACHINE_FILES = [
+  ...["/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/uptime", "/proc/version"],
+  ...["/proc/filesystems", "/proc/sys/vm/overcommit_memory", "/proc/sys/vm/mmap_min_addr", "/sys/devices/system/cpu"],
+  ...["/sys/kernel/mm/transparent_hugepage"],
+];
 const SYSTEM_FILES = ["/etc/ld.so.cache", "/etc/localtime", "/etc/ssl/openssl.cnf", "/dev/urandom", "/dev/zero"];
 /** Names of hosts, and whose certificates are trusted. */
 const NETWORK_FILES = [
@@ -106,7 +115,7 @@ export function grantsOf({ reads, writes, network, runs }: Confined, { command, 
   return [
     ...SYSTEM_DIRECTORIES.map((path) => ({ path, access: runs === "system" ? "run" : "read", optional }) as const),
     ...(runs === "system" ? [] : LOADERS.map((path) => ({ path, access: "run", optional }) as const)),
-    ...SYSTEM_FILES.map((path) => ({ path, access: "read", optional }) as const),
+    ...[...SYSTEM_FILES, ...MACHINE_FILES].map((path) => ({ path, access: "read", optional }) as const),
     ...(network === null ? [] : NETWORK_FILES.map((path) => ({ path, access: "read", optional }) as const)),
     { path: "/dev/null", access: "device" },
     { path: command, access: "run" },
