@@ -1,27 +1,40 @@
 # syntax=docker/dockerfile:1
-# The service as a non-root user. The configuration is mounted: STC_CONFIG names it, and the paths in it are relative to its folder.
-FROM oven/bun:1.4.5-slim AS dependencies
-WORKDIR /app
-COPY package.json bun.lock bunfig.toml ./
-RUN bun install --frozen-lockfile --production
+# One binary, run by a user that owns nothing but its state. The configuration is mounted: STC_CONFIG names it, and the paths
+# in it are relative to its folder. The root file system may be read-only: what is written lies in /var/lib/stc and /tmp.
+#
+#   docker build --tag safe-tool-call .
+#   docker run --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges \
+#     --volume stc-state:/var/lib/stc --volume ./stc:/etc/stc:ro --env STC_CONFIG=/etc/stc/stc.yaml safe-tool-call
+#
+# Exact tags; whoever needs the same bytes in a year builds with digests: --build-arg BUN_IMAGE=oven/bun@sha256:…
+ARG BUN_IMAGE=oven/bun:1.4.5-slim
+ARG BASE_IMAGE=debian:12.12-slim
 
-FROM oven/bun:1.4.5-slim
-RUN apt-get update \
-  && apt-get install --yes --no-install-recommends git tini \
-  && rm -rf /var/lib/apt/lists/* \
-  && useradd --system --uid 65532 --home-dir /nonexistent --shell /usr/sbin/nologin stc \
-  && install --directory --owner=stc --mode=0700 /var/lib/stc/audit-logs
-WORKDIR /app
-COPY --from=dependencies /app/node_modules ./node_modules
-COPY package.json bunfig.toml tsconfig.json ./
+FROM ${BUN_IMAGE} AS build
+WORKDIR /build
+COPY package.json bun.lock bunfig.toml tsconfig.json ./
+RUN bun install --frozen-lockfile --production
 COPY src ./src
-COPY tools ./tools
-COPY proto ./proto
-ENV STC_HOST=0.0.0.0 STC_AUDIT_DIR=/var/lib/stc/audit-logs DO_NOT_TRACK=1
+RUN bun run compile
+
+FROM ${BASE_IMAGE}
+# git for the git tools; an init, since the service starts commands.
+RUN apt-get update \
+  && apt-get install --yes --no-install-recommends ca-certificates git tini \
+  && rm -rf /var/lib/apt/lists/* \
+  && useradd --system --uid 65532 --user-group --home-dir /nonexistent --shell /usr/sbin/nologin stc \
+  && install --directory --owner=stc --group=stc --mode=0700 /var/lib/stc /var/lib/stc/audit-logs
+COPY --from=build /build/dist/stc /usr/local/bin/stc
+COPY tools /app/tools
+COPY proto /app/proto
+WORKDIR /app
+# A transpiler cache would be code that lies where the service can write.
+ENV STC_HOST=0.0.0.0 STC_AUDIT_DIR=/var/lib/stc/audit-logs DO_NOT_TRACK=1 BUN_RUNTIME_TRANSPILER_CACHE_PATH=0
 USER 65532:65532
-EXPOSE 8787
-VOLUME ["/var/lib/stc/audit-logs"]
-HEALTHCHECK --interval=10s --timeout=3s CMD ["bun", "--no-env-file", "--config=/app/bunfig.toml", "--no-install", "--eval", "process.exit((await fetch('http://127.0.0.1:' + (process.env.STC_PORT || 8787) + '/healthz')).ok ? 0 : 1)"]
+EXPOSE 8787 9787
+VOLUME ["/var/lib/stc"]
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s CMD ["/usr/local/bin/stc", "health"]
 # An init as PID 1: it reaps what commands leave behind and hands signals on.
-ENTRYPOINT ["/usr/bin/tini", "--", "bun", "--no-env-file", "--config=/app/bunfig.toml", "--no-install", "/app/src/stc/main.ts"]
+ENTRYPOINT ["/usr/bin/tini", "--", "/usr/local/bin/stc"]
 CMD ["serve"]

@@ -16,6 +16,8 @@ export const approvals = z
       .optional(),
     /** Stands in every plan's digest: a yes of one deployment is none in another. */
     deployment: z.string().min(1).max(128).default("safe-tool-call"),
+    /** PEM of a private key (P-256 or Ed25519) that signs decisions' receipts, and nothing else; without it there are none. */
+    receiptKeyFile: z.string().min(1).optional(),
     /** Rules of your own; they can only make a call ask, or forbid it. */
     rules: z.array(z.unknown()).max(1_000).default([]),
     /** From the question to its end. */

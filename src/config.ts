@@ -26,6 +26,10 @@ const server = z
   .strictObject({
     host: text.default("127.0.0.1"),
     port: z.int().min(0).max(65_535).default(8787),
+    /** A listener of its own for /healthz, /readyz and /metrics: what probes and scrapes needs no way to the calls. */
+    operator: z
+      .strictObject({ host: text.default("127.0.0.1"), port: z.int().min(0).max(65_535).default(9787) })
+      .optional(),
     /** Names, beside loopback ones, under which clients reach the service (`Host` header, without port). */
     allowedHosts: z.array(text).default([]),
     /** Web origins that may call; a browser sends `Origin`, agents do not. */

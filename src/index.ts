@@ -6,11 +6,25 @@ export {
   type ApprovalRequest,
   DeniedError,
 } from "./approvals/embedded.ts";
+export {
+  createReceiptVerifier,
+  type ReceiptCheck,
+  type ReceiptFault,
+  type ReceiptVerifier,
+  type ReceiptVerifierOptions,
+} from "./approvals/receipt-verifier.ts";
+export {
+  createReceiptSigner,
+  type DecisionReceipt,
+  type ReceiptSigner,
+  type ReceiptSignerOptions,
+} from "./approvals/receipts.ts";
 export type { Approval, Decided, Decision } from "./approvals/types.ts";
 export { freeText } from "./core/bounds.ts";
 export {
   ApprovalDeniedError,
   ApprovalRequiredError,
+  ApprovalRequiredError as ApprovalRequiredException,
   AuditError,
   AuthenticationError,
   type CallResult,
@@ -67,4 +81,42 @@ export { type JsonLines, parseJsonLines } from "./handlers/cli/json-lines.ts";
 export { parseJson } from "./handlers/cli/parser.ts";
 export { type FittedLines, fitLines, type LineBudget, truncateText } from "./handlers/cli/truncation.ts";
 export { type DiffFile, type DiffHunk, parseUnifiedDiff, type UnifiedDiff } from "./handlers/cli/unified-diff.ts";
+export {
+  type ApprovalRequestOptions,
+  type ChatAnswer,
+  toApprovalRequestMessage,
+  toApprovalResultMessage,
+} from "./messages/approval-messages.ts";
+export {
+  type ApprovalDecision,
+  type DecisionOptions,
+  type DecisionVerifier,
+  type ExtractedDecisions,
+  extractApprovalDecisions,
+  type RejectedDecision,
+} from "./messages/decisions.ts";
+export { type MessageFormat, MessageFormatError } from "./messages/message-format.ts";
+export { assertNoClientTools, type DroppedCall, type JudgedOutput } from "./messages/model-output.ts";
+export { prepareMessagesForLLM } from "./messages/prepare.ts";
+export {
+  type Resumed,
+  type ResumedCall,
+  type ResumedCallOptions,
+  type ResumeOptions,
+  resumeFromMessages,
+  type ToolCaller,
+} from "./messages/resume.ts";
+export {
+  type AnthropicCallMessage,
+  type AnthropicResultMessage,
+  type CallMessages,
+  type GoogleCallMessage,
+  type GoogleResultMessage,
+  type ModelCall,
+  type OpenAiCallMessage,
+  type OpenAiResultMessage,
+  type ResultMessages,
+  type Told,
+  toToolResultMessage,
+} from "./messages/written.ts";
 export { type CallOptions, SafeToolCall, type SafeToolCallOptions, type ToolFormat } from "./safe-tool-call.ts";

@@ -2,16 +2,19 @@ import { inspect } from "node:util";
 import type { FastifyInstance } from "fastify";
 import { type Logger, pino } from "pino";
 import { type Config, pathFrom } from "./config.ts";
+import { StartupError } from "./core/errors.ts";
 import type { TrailLog } from "./proxy/trail.ts";
 import { createMetrics, type Metrics } from "./server/metrics.ts";
 import type { NotReady } from "./server/routes/health.ts";
-import { createServer } from "./server/server.ts";
+import { createOperatorServer, createServer, type ServerOptions } from "./server/server.ts";
 import { type Hooks, type Service, wire } from "./wiring.ts";
 
 /** A service that listens. */
 export interface RunningService {
   /** `http://host:port`, as it is really listened on. */
   readonly url: string;
+  /** The same of the operators' own listener, where the configuration has one. */
+  readonly operatorUrl: string | undefined;
   readonly notRegistered: readonly string[];
   /** For what nobody caught: the operator's log gets it, the service goes on. */
   readonly logFault: (error: unknown) => void;
@@ -57,7 +60,7 @@ export async function startService(config: Config): Promise<RunningService> {
     if (service.auditHealth().status !== "ok") reasons.push("audit_unavailable");
     return reasons;
   };
-  const app = createServer({
+  const options: ServerOptions = {
     ...config.server,
     allowedHosts: [...config.server.allowedHosts, ...ownNames(config.server.host)],
     concurrentRequestsMax: config.limits.concurrentCallsMax * 2,
@@ -74,11 +77,11 @@ export async function startService(config: Config): Promise<RunningService> {
     confinement: service.confinement,
     draining: () => draining,
     logError: (error) => log.error({ cause: causeText(error) }, "request failed"),
-  });
+  };
   if (config.audit.checkpointKeyFile === undefined)
     log.warn("audit.checkpointKeyFile is not set: nothing signs the audit");
-  const url = await listen(app, service, config);
-  log.info({ url, tools: service.registry.list().length, files: service.fileConfinement }, "listening");
+  const { app, url, operatorUrl, closeOperators } = await openDoors(options, service, config);
+  log.info({ url, operatorUrl, tools: service.registry.list().length, files: service.fileConfinement }, "listening");
 
   let drained: Promise<void> | undefined;
   const drain = async (): Promise<void> => {
@@ -91,10 +94,13 @@ export async function startService(config: Config): Promise<RunningService> {
     await service.close(0);
     await within(closed, ENDING_MS);
     app.server.closeAllConnections();
+    // Last, so that until then probes are told that it drains.
+    await closeOperators();
     log.info("stopped");
   };
   return {
     url,
+    operatorUrl,
     notRegistered: service.notRegistered,
     logFault: (error) => log.error({ cause: causeText(error) }, "nobody caught this"),
     drain: () => {
@@ -135,12 +141,39 @@ function ownNames(host: string): readonly string[] {
   return host === "0.0.0.0" || host === "::" ? [] : [host.includes(":") ? `[${host}]` : host.toLowerCase()];
 }
 
-async function listen(app: FastifyInstance, service: Service, { server }: Config): Promise<string> {
+/** The door of the calls first: who is told by the other that calls are taken may send one. */
+async function openDoors(options: ServerOptions, service: Service, { server }: Config) {
+  const app = createServer(options);
+  const url = await listen(app, service, { ...server, field: "server" });
+  if (server.operator === undefined) return { app, url, operatorUrl: undefined, closeOperators: async () => {} };
+  const operators = createOperatorServer(options);
+  const closeOperators = async (): Promise<void> => {
+    operators.server.closeAllConnections();
+    await operators.close();
+  };
   try {
-    return await app.listen({ host: server.host, port: server.port });
+    const operatorUrl = await listen(operators, service, { ...server.operator, field: "server.operator" });
+    return { app, url, operatorUrl, closeOperators };
+  } catch (error) {
+    await app.close();
+    throw error;
+  }
+}
+
+interface Place {
+  /** The configuration's name for it. */
+  readonly field: string;
+  readonly host: string;
+  readonly port: number;
+}
+
+async function listen(app: FastifyInstance, service: Service, { field, host, port }: Place): Promise<string> {
+  try {
+    return await app.listen({ host, port });
   } catch (error) {
     await service.close(0);
-    throw error;
+    const isTaken = error instanceof Error && "code" in error && error.code === "EADDRINUSE";
+    throw isTaken ? new StartupError([`${field}.port: ${port} is in use`]) : error;
   }
 }
 

@@ -16,7 +16,7 @@ type JwtInput = ConfigInput["jwt"] | ConfigInput["jwt"]["issuers"][number];
 
 /** The configuration of the library: the service's, as an object. Values stand where the file has paths, or paths as there. */
 export interface SafeToolCallOptions
-  extends Pick<ConfigInput, "systems" | "audit" | "commands" | "limits" | "assertion" | "approvals"> {
+  extends Pick<ConfigInput, "systems" | "audit" | "commands" | "workspace" | "limits" | "assertion" | "approvals"> {
   /** Tools made by `defineTool`, or files and folders of manifests. */
   readonly tools: readonly (Tool | ToolFactory | string)[];
   /** One issuer profile, or `{ issuers: [...] }`. Keys as `jwks`, `publicKey` (PEM), `jwksUri`, `jwksFile` or `publicKeyFile`. */

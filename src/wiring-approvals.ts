@@ -1,7 +1,8 @@
 import { randomBytes, randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { openApprovals } from "./approvals/approvals.ts";
+import { createReceiptSigner, type ReceiptedApprovals, type ReceiptSigner } from "./approvals/receipts.ts";
 import { createRiskRules, type RiskRules, riskRuleProblems } from "./approvals/risk.ts";
-import type { Approvals } from "./approvals/types.ts";
 import { type Config, pathFrom } from "./config.ts";
 import { StartupError } from "./core/errors.ts";
 import type { Json } from "./core/types.ts";
@@ -28,11 +29,12 @@ export interface StoreParts {
  *
  * @throws {StartupError} when it cannot be opened
  */
-export async function openStore(config: Config, parts: StoreParts): Promise<Approvals | undefined> {
+export async function openStore(config: Config, parts: StoreParts): Promise<ReceiptedApprovals | undefined> {
   const { store, ...limits } = config.approvals;
   if (store === undefined) return undefined;
+  const receiptOf = readReceiptKey(config);
   try {
-    return await openApprovals({
+    const approvals = await openApprovals({
       url: `${SQLITE}${pathFrom(config, store.slice(SQLITE.length))}`,
       now: parts.clock,
       newId: randomUUID,
@@ -41,7 +43,22 @@ export async function openStore(config: Config, parts: StoreParts): Promise<Appr
       log: parts.log,
       limits,
     });
+    return { ...approvals, receiptOf };
   } catch (error) {
     throw new StartupError([`approvals.store: ${error instanceof Error ? error.message : String(error)}`]);
+  }
+}
+
+/** @throws {StartupError} when there is no such key in it */
+function readReceiptKey(config: Config): ReceiptSigner | undefined {
+  const { receiptKeyFile: path, deployment } = config.approvals;
+  if (path === undefined) return undefined;
+  const field = `approvals.receiptKeyFile: ${path}`;
+  try {
+    return createReceiptSigner({ privateKey: readFileSync(pathFrom(config, path)), deployment });
+  } catch (error) {
+    const code = error instanceof Error && "code" in error ? String(error.code) : undefined;
+    const fault = error instanceof Error ? error.message : String(error);
+    throw new StartupError([`${field} ${code === undefined ? fault : `cannot be read (${code})`}`]);
   }
 }

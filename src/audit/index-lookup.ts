@@ -56,7 +56,7 @@ export class IndexLookup implements Places {
    * decides how long.
    */
   *extend(): Generator<number, void> {
-    const days = daysIn(this.#dir);
+    const days = readableDays(this.#dir);
     this.#forgetAllBut(days);
     for (const day of days.toReversed()) {
       for (;;) {
@@ -145,10 +145,19 @@ export class IndexLookup implements Places {
   }
 }
 
+/** What cannot be read is not indexed. */
+function readableDays(dir: string): readonly string[] {
+  try {
+    return daysIn(dir);
+  } catch {
+    return [];
+  }
+}
+
 /** A small log is read as fast without, and a directory that is only looked at stays as it is. */
 function isLarge(dir: string): boolean {
   let bytes = 0;
-  for (const day of daysIn(dir)) bytes += statSync(join(dir, `${day}.jsonl`), { throwIfNoEntry: false })?.size ?? 0;
+  for (const day of readableDays(dir)) bytes += statSync(join(dir, `${day}.jsonl`), { throwIfNoEntry: false })?.size ?? 0;
   return bytes >= LARGE_BYTES_MIN;
 }
 

@@ -1,8 +1,9 @@
 import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { AuditError, reasonOf } from "./audit-error.ts";
 import type { Filter } from "./query-filter.ts";
 import { closeDay, type DayFile, openDay, readChunk, stampAt } from "./query-scan.ts";
-import { dayOf } from "./time-range.ts";
+import { dayOf, withinYears } from "./time-range.ts";
 
 /** Lines of one file are in the order of their stamps; those that are not are found as long as they are no further than this, in bytes, from their place. */
 const DISORDER_BYTES = 1_048_576;
@@ -24,13 +25,18 @@ export function isAuditDir(dir: string): boolean {
   return statSync(dir, { throwIfNoEntry: false })?.isDirectory() ?? false;
 }
 
-/** Days (`YYYY-MM-DD`) that have a file, oldest first; none when there is no such directory. */
+/**
+ * Days (`YYYY-MM-DD`) that have a file, oldest first; none when there is no such directory.
+ *
+ * @throws {AuditError} when there is one that cannot be read
+ */
 export function daysIn(dir: string): readonly string[] {
   try {
     const names = readdirSync(dir).filter((name) => DAY_FILE.test(name));
     return names.map((name) => name.slice(0, NAME_CHARACTERS)).sort();
-  } catch {
-    return [];
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return [];
+    throw new AuditError(`cannot read ${dir}: ${reasonOf(error)}`);
   }
 }
 
@@ -73,7 +79,7 @@ export interface Range {
 
 /** Halves the file until the first line of that time is known to begin in `[from, to)`; no halving where a line has no stamp. */
 function seek(file: DayFile, ms: number): Range {
-  const wanted = new Date(ms).toISOString();
+  const wanted = new Date(withinYears(ms)).toISOString();
   let [from, to] = [0, file.size];
   while (to - from > DISORDER_BYTES) {
     const middle = Math.floor((from + to) / 2);

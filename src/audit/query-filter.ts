@@ -68,7 +68,7 @@ export class Matcher {
   /** Every line that matches holds all of them. */
   readonly needles: readonly Buffer[];
   /** To be looked for where letters are in lower case, when there is no needle. */
-  readonly folded: string | undefined;
+  readonly folded: Buffer | undefined;
   readonly #exact: readonly (readonly [FieldRow, string])[];
   readonly #text: string | undefined;
 
@@ -83,7 +83,7 @@ export class Matcher {
     const needles = asked.map(([, value]) => needleOf(value));
     const anchor = filter.text === undefined ? undefined : anchorOf(filter.text);
     this.needles = anchor === undefined ? needles : [...needles, Buffer.from(anchor)];
-    this.folded = filter.text === undefined ? undefined : Buffer.from(filter.text).toString("latin1").toLowerCase();
+    this.folded = filter.text === undefined ? undefined : Buffer.from(foldAscii(filter.text));
   }
 
   accepts(entry: EntryView, line: string): boolean {

@@ -1,6 +1,7 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
 import { AuditError, reasonOf } from "./audit-error.ts";
 import { LINE_BYTES_MAX } from "./entry.ts";
+import { foldBytes } from "./fold.ts";
 import type { Matcher } from "./query-filter.ts";
 import { type EntryView, parseLine, viewOf } from "./query-view.ts";
 
@@ -138,7 +139,7 @@ function candidates(chunk: Chunk, matcher: Matcher): Iterable<Span> {
   const [needle, ...others] = matcher.needles;
   if (needle !== undefined) return withNeedle(chunk, (at) => chunk.bytes.indexOf(needle, at), others);
   if (matcher.folded === undefined) return inTime(chunk, matcher);
-  const folded = chunk.bytes.toString("latin1").toLowerCase();
+  const folded = foldBytes(chunk.bytes);
   const text = matcher.folded;
   return withNeedle(chunk, (at) => folded.indexOf(text, at), []);
 }

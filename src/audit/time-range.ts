@@ -43,8 +43,12 @@ export function startOfDay(ms: number): number {
 
 /** `YYYY-MM-DD` of a moment: the name of the day's file. Moments outside of the years 0 to 9999 count as their ends. */
 export function dayOf(ms: number): string {
-  const bounded = Math.min(Math.max(ms, YEAR_0_MS), YEAR_9999_END_MS);
-  return new Date(bounded).toISOString().slice(0, "YYYY-MM-DD".length);
+  return new Date(withinYears(ms)).toISOString().slice(0, "YYYY-MM-DD".length);
+}
+
+/** The nearest moment that has a year of four digits, so that stamps are compared as texts. */
+export function withinYears(ms: number): number {
+  return Math.min(Math.max(ms, YEAR_0_MS), YEAR_9999_END_MS);
 }
 
 const YEAR_0_MS = -62_167_219_200_000;

@@ -9,6 +9,8 @@ import type { FieldAction, Tool } from "./types.ts";
 
 /** Of each kind of note; the rest is counted. */
 const NAMED_MAX = 10;
+/** Fields for which a line to write is worked out: there may be several to one line. */
+const TELLING_MAX = 100;
 
 type Described = Pick<Tool, "output" | "outputPolicy" | "scan">;
 type Node = ReturnType<typeof compilePolicy>["root"];
@@ -85,19 +87,20 @@ function sensitive(
   fields: readonly Field[],
   namesSecret: (name: string) => boolean,
 ): readonly Fault[] {
-  const messages = new Map<string, string>();
-  for (const field of fields) {
-    if (field.node.action !== "allow" || field.kind === "closed") continue;
-    const at = field.steps.findIndex((step) => typeof step === "string" && whatIn(step, field, namesSecret));
-    const name = field.steps[at];
-    if (typeof name !== "string") continue;
-    const isSecret = whatIn(name, field, namesSecret) === "a secret";
-    const prefix = field.steps.slice(0, at + 1);
-    const line = protecting(tool, field, { prefix, action: isSecret ? "redact" : "mask" });
-    const what = isSecret ? "a secret" : "personal data";
-    messages.set(line, `${pathOf(prefix)} is ${what} by its name, and allowed; unless it must leave, write ${line}`);
-  }
-  return bounded([...messages.values()].map((message) => ({ field: "outputPolicy", message })));
+  const telling = fields.flatMap((field) => {
+    if (field.node.action !== "allow" || field.kind === "closed") return [];
+    const name = field.steps.find((step) => typeof step === "string" && whatIn(step, field, namesSecret) !== undefined);
+    const what = typeof name === "string" ? whatIn(name, field, namesSecret) : undefined;
+    if (name === undefined || what === undefined) return [];
+    return [{ field, what, prefix: field.steps.slice(0, field.steps.indexOf(name) + 1) }];
+  });
+  const messages = new Set(
+    telling.slice(0, TELLING_MAX).map(({ field, what, prefix }) => {
+      const line = protecting(tool, field, { prefix, action: what === "a secret" ? "redact" : "mask" });
+      return `${pathOf(prefix)} is ${what} by its name, and allowed; unless it must leave, write ${line}`;
+    }),
+  );
+  return bounded([...messages].map((message) => ({ field: "outputPolicy", message })));
 }
 
 function whatIn(

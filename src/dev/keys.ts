@@ -86,9 +86,9 @@ export async function developmentKeys(directory: string): Promise<DevelopmentKey
   return { agents: issuer("agents"), operators: issuer("operators") };
 }
 
-/** The private key of the stand's checkpoints, and the public one to check them with: PEM files in `<directory>/checkpoints`. */
-export async function developmentCheckpointKey(directory: string): Promise<string> {
-  const folder = join(directory, "checkpoints");
+/** A private key for what the stand signs, and the public one to check it with: PEM files in `<directory>/<purpose>`. */
+export async function developmentSigningKey(directory: string, purpose: "checkpoints" | "receipts"): Promise<string> {
+  const folder = join(directory, purpose);
   await installFolder({
     folder,
     fileNames: ["private.pem", "public.pem"],

@@ -5,7 +5,7 @@ import { type Config, type Environment, readConfig } from "../config.ts";
 import { StartupError } from "../core/errors.ts";
 import { developmentCertificates } from "./certificates.ts";
 import { startCustomerMaster } from "./customer-master.ts";
-import { developmentCheckpointKey, developmentKeys } from "./keys.ts";
+import { developmentKeys, developmentSigningKey } from "./keys.ts";
 import { DEVELOPMENT_SERVER_NAME } from "./make-certificates.ts";
 
 /** The project's own folder. */
@@ -49,9 +49,12 @@ export async function developmentStand(environment: Environment, now: number): P
     tools: [join(PROJECT, "tools/customer-data"), ...GIT_TOOLS, join(PROJECT, "tools/workspace")],
     audit: {
       dir: join(PROJECT, "audit-logs"),
-      checkpointKeyFile: await developmentCheckpointKey(DEVELOPMENT_DIRECTORY),
+      checkpointKeyFile: await developmentSigningKey(DEVELOPMENT_DIRECTORY, "checkpoints"),
     },
-    approvals: { store: `sqlite://${join(PROJECT, "var/approvals.sqlite")}` },
+    approvals: {
+      store: `sqlite://${join(PROJECT, "var/approvals.sqlite")}`,
+      receiptKeyFile: await developmentSigningKey(DEVELOPMENT_DIRECTORY, "receipts"),
+    },
     jwt: {
       issuers: [
         { ...keys.agents, algorithms: ["ES256"] },

@@ -1,4 +1,5 @@
 import { isAmongAskers } from "../approvals/askers.ts";
+import type { ReceiptedApprovals } from "../approvals/receipts.ts";
 import type { Approval, Decider, Grant, Session } from "../approvals/types.ts";
 import type { Caller, Json } from "../core/types.ts";
 
@@ -59,6 +60,16 @@ export function forList(approval: Approval, operator: Caller): Record<string, Js
     ...(decidedBy !== undefined && { decidedBy: person(decidedBy) }),
     decidable: approval.state === "pending" && !isOwnQuestion(approval, operator),
   };
+}
+
+/** What was decided, for whoever may carry it on: beside the approval, where the service signs receipts. */
+export async function withReceipt(
+  shown: Json,
+  approval: Approval,
+  { receiptOf }: Pick<ReceiptedApprovals, "receiptOf">,
+): Promise<Json> {
+  const receipt = await receiptOf?.(approval);
+  return { approval: shown, ...(receipt !== undefined && { receipt }) };
 }
 
 /** What a decider reads before deciding. */

@@ -13,6 +13,8 @@ export interface DoorLimits {
 
 /** Whom the door speaks to, beside loopback names and clients that send no Origin. */
 export interface PeerLimits {
+  /** Any name will do: where nothing is served but to a token's holder, and to probes. */
+  readonly anyHost?: boolean;
   readonly allowedHosts: readonly string[];
   readonly allowedOrigins: readonly string[];
 }
@@ -65,7 +67,7 @@ export function checkPeerHeaders(request: IncomingMessage, options: PeerLimits):
   if (twice !== undefined) throw new Refusal("MALFORMED_REQUEST", `The header ${twice} stands twice.`);
   const { host, origin } = request.headers;
   const name = hostName(host ?? "");
-  if (!LOOPBACK.test(name) && !options.allowedHosts.includes(name)) {
+  if (options.anyHost !== true && !LOOPBACK.test(name) && !options.allowedHosts.includes(name)) {
     throw new Refusal("HOST_NOT_ALLOWED", "The Host header does not name this service.");
   }
   if (origin !== undefined && !options.allowedOrigins.includes(origin)) {

@@ -13,11 +13,16 @@ import { rpcRoute } from "./routes/rpc.ts";
 import { sessionRoutes } from "./routes/sessions.ts";
 import { type ToolRoutesOptions, toolRoutes } from "./routes/tools.ts";
 
-export interface ServerOptions extends CallRouteOptions, ToolRoutesOptions, HealthOptions {
+/** What every listener has. */
+interface ListenerOptions {
   readonly headerBytesMax: number;
   readonly headersTimeoutMs: number;
+  readonly requestTimeoutMs: number;
   readonly draining: () => boolean;
   readonly logError: (error: unknown) => void;
+}
+
+export interface ServerOptions extends CallRouteOptions, ToolRoutesOptions, HealthOptions, ListenerOptions {
   /** Where people are asked; without it there are no routes for it. */
   readonly approvals?: Approvals | undefined;
   /** What operators may read; without it there are no routes for it. */
@@ -30,8 +35,28 @@ export interface ServerOptions extends CallRouteOptions, ToolRoutesOptions, Heal
 
 const KEEP_ALIVE_MS = 72_000;
 
-/** The doors over HTTP. Hooks size and time requests; none of them judges a call. */
+/** The doors over HTTP. */
 export function createServer(options: ServerOptions): FastifyInstance {
+  const app = listener(options);
+  callRoute(app, options);
+  toolRoutes(app, options);
+  healthRoutes(app, options);
+  if (options.approvals !== undefined) openApprovalRoutes(app, options.approvals, options);
+  const { auditDir } = options;
+  if (auditDir !== undefined)
+    auditRoutes(app, { ...options, auditDir, journal: (line) => options.journal({ ...line }) });
+  return app;
+}
+
+/** Health and metrics alone, for whoever knows the service by its address. Nothing here takes a call. */
+export function createOperatorServer(options: HealthOptions & ListenerOptions): FastifyInstance {
+  const app = listener(options);
+  healthRoutes(app, { ...options, anyHost: true });
+  return app;
+}
+
+/** Hooks size and time requests; none of them judges a call. */
+function listener(options: ListenerOptions): FastifyInstance {
   const app = fastify({
     logger: false,
     http: { maxHeaderSize: options.headerBytesMax },
@@ -62,14 +87,6 @@ export function createServer(options: ServerOptions): FastifyInstance {
     return sendRefusal(reply, new Refusal("INTERNAL", "The request failed inside the service."));
   });
   app.setNotFoundHandler((_request, reply) => sendUnknownRoute(reply));
-
-  callRoute(app, options);
-  toolRoutes(app, options);
-  healthRoutes(app, options);
-  if (options.approvals !== undefined) openApprovalRoutes(app, options.approvals, options);
-  const { auditDir } = options;
-  if (auditDir !== undefined)
-    auditRoutes(app, { ...options, auditDir, journal: (line) => options.journal({ ...line }) });
   return app;
 }
 

@@ -105,7 +105,7 @@ class Sight {
     let before = this.#filtered;
     let after = this.#seen;
     for (const [index, step] of at.entries()) {
-      const name = typeof step === "string" ? this.#nameOf(before, after, step) : step;
+      const name = typeof step === "string" ? this.#nameOf(before, after, at.slice(0, index + 1)) : step;
       if (name !== step) told.push(...this.#key(at.slice(0, index + 1), String(name), pattern));
       before = child(before, step);
       after = child(after, name);
@@ -119,26 +119,41 @@ class Sight {
     const path = `${at.reduce<string>((text, step) => (typeof step === "number" ? `${text}[${step}]` : joined(text, step)), "")} (key)`;
     if (this.#keysTold.has(path)) return [];
     this.#keysTold.add(path);
-    const rules = added(this.#counts(at, null), this.#counts(at.slice(0, -1), {}));
+    const rules = added(this.#found(only(at, null)), this.#found(only(at.slice(0, -1), {})));
     return [{ path, fate: rules.length > 0 ? "hidden" : "cleaned", pattern, rules, value: name }];
   }
 
-  /** How a key is called where the agent sees it. Objects keep their order, but for keys that are indexes. */
-  #nameOf(before: Json, after: Json, key: string): string {
+  /** How the key at the end of a path is called where the agent sees it. */
+  #nameOf(before: Json, after: Json, at: ValuePath): string {
+    const key = String(at.at(-1));
     if (before === after || !isContainer(before) || !isContainer(after)) return key;
-    const known = this.#renamed.get(after) ?? pairKeys(Object.keys(before), Object.keys(after));
+    const known = this.#renamed.get(after) ?? this.#names(before, after, at.slice(0, -1));
     this.#renamed.set(after, known);
     return known.get(key) ?? key;
   }
 
-  /** What is found in a value beyond what is found around it. */
-  #rulesAt(at: ValuePath): readonly string[] {
-    return added(this.#counts(at), this.#counts(at, null));
+  /** Keys keep their order, unless some are indexes: then each is looked at by itself. */
+  #names(before: object, after: object, at: ValuePath): ReadonlyMap<string, string> {
+    const [keys, names] = [Object.keys(before), Object.keys(after)];
+    if (![...keys, ...names].some((key) => INDEX.test(key))) return inOrder(keys, names);
+    const free = new Set(names);
+    return new Map(keys.map((key) => [key, takeName(free, this.#alone([...at, key]), names.length)]));
   }
 
-  /** What is found when nothing but this value, or another in its place, stands where it stands. */
-  #counts(at: ValuePath, instead?: Json): Readonly<Record<string, number>> {
-    return lookThrough(alone(this.#filtered, at, instead), this.#scan, []).redactions ?? {};
+  /** A key as it would be called if there were no others. */
+  #alone(at: ValuePath): string {
+    let seen = lookThrough(only(at, null), this.#scan, []).value;
+    for (const _ of at.slice(0, -1)) seen = Object.values(seen ?? {})[0] ?? null;
+    return Object.keys(seen ?? {})[0] ?? "";
+  }
+
+  /** What is found in a value beyond what is found around it. */
+  #rulesAt(at: ValuePath): readonly string[] {
+    return added(this.#found(alone(this.#filtered, at)), this.#found(alone(this.#filtered, at, null)));
+  }
+
+  #found(value: Json): Readonly<Record<string, number>> {
+    return lookThrough(value, this.#scan, []).redactions ?? {};
   }
 }
 
@@ -148,22 +163,25 @@ function child(value: Json, step: string | number): Json {
 
 const INDEX = /^(?:0|[1-9]\d{0,9})$/;
 
-function pairKeys(before: readonly string[], after: readonly string[]): ReadonlyMap<string, string> {
-  if (![...before, ...after].some((key) => INDEX.test(key))) return inOrder(before, after);
-  const [had, has] = [new Set(before), new Set(after)];
-  const changed = inOrder(
-    before.filter((key) => !has.has(key)),
-    after.filter((key) => !had.has(key)),
-  );
-  return new Map(before.map((key) => [key, changed.get(key) ?? key]));
-}
-
 function inOrder(before: readonly string[], after: readonly string[]): ReadonlyMap<string, string> {
   return new Map(before.map((key, at) => [key, after[at] ?? key]));
 }
 
+/** Keys that come to be called alike are numbered in their order. */
+function takeName(free: Set<string>, name: string, countMax: number): string {
+  let taken = name;
+  for (let count = 2; !free.has(taken) && count <= countMax; count += 1) taken = `${name}#${count}`;
+  free.delete(taken);
+  return taken;
+}
+
+/** A value at the end of a path on which nothing else stands. */
+function only(at: ValuePath, value: Json): Json {
+  return at.reduceRight<Json>((inner, step) => (typeof step === "number" ? [inner] : { [step]: inner }), value);
+}
+
 /** One value where it stands, or another in its place: of lists nothing else, of objects what may be a name beside it. */
-function alone(value: Json, at: ValuePath, instead: Json | undefined): Json {
+function alone(value: Json, at: ValuePath, instead?: Json): Json {
   const [step, ...below] = at;
   if (step === undefined) return instead === undefined ? value : instead;
   const inner = alone(child(value, step), below, instead);

@@ -1,4 +1,3 @@
-import { StartupError } from "../core/errors.ts";
 import { type RunningService, startService } from "../main.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
 import { print } from "./output.ts";
@@ -12,7 +11,7 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
     service = await startService(config);
   } catch (error) {
     await stop();
-    throw portTaken(error) ? new StartupError([`server.port: ${config.server.port} is in use`]) : error;
+    throw error;
   }
   for (const reason of service.notRegistered) print.error(`note: ${reason}`);
   if (options.dev === true) {
@@ -37,8 +36,4 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
   };
   process.on("SIGTERM", () => void end(0));
   process.on("SIGINT", () => void end(0));
-}
-
-function portTaken(error: unknown): boolean {
-  return error instanceof Error && "code" in error && error.code === "EADDRINUSE";
 }

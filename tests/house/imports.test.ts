@@ -11,6 +11,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "handlers/grpc": ["core"],
   "handlers/fs": ["core"],
   "handlers/inline": ["core"],
+  messages: ["core"],
   proxy: ["core", "approvals", "audit", "redaction"],
   server: ["core", "proxy", "approvals", "audit"],
   stc: [
@@ -69,7 +70,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...["proxy", "approvals", "audit", "redaction", "handlers/cli", "handlers/fs", "handlers/grpc", "handlers/inline"],
   ],
   "safe-tool-call.ts": ["core", "config.ts", "config-file.ts", "approvals", "proxy", "wiring.ts"],
-  "index.ts": ["core", "approvals", "handlers/cli", "safe-tool-call.ts"],
+  "index.ts": ["core", "approvals", "handlers/cli", "messages", "safe-tool-call.ts"],
   "main.ts": ["core", "config.ts", "proxy", "server", "wiring.ts"],
 };
 
@@ -77,10 +78,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   core: ["zod"],
   redaction: ["libphonenumber-js/max"],
-  approvals: ["unbash", "zod"],
+  approvals: ["jose", "unbash", "zod"],
   "handlers/cli": ["unbash", "zod"],
   "handlers/grpc": ["@grpc/grpc-js", "protobufjs", "cockatiel", "jose"],
   "handlers/fs": ["re2js", "yaml", "zod"],
+  messages: ["zod"],
   proxy: ["zod", "jose"],
   server: ["zod", "fastify", "prom-client"],
   stc: ["commander", "zod"],

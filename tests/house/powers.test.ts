@@ -49,6 +49,7 @@ const POWERS: readonly Power[] = [
         "src/manifest-imports.ts",
         "src/manifest-loader.ts",
         "src/own-code.ts",
+        "src/wiring-approvals.ts",
         "src/wiring-files.ts",
         "src/wiring-workspace.ts",
         "src/platform-files.ts",

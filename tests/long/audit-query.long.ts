@@ -45,6 +45,8 @@ test.each<[Params, number]>([
   [{ tool: "k8s_get_pods", sub: "agent-13", decision: "DENIED", limit }, 1_000],
   [{ code: "PERMISSION_DENIED", limit }, 100_000],
   [{ text: "c-4999", limit }, 200],
+  [{ text: "nobodywasheretoday", limit }, 0],
+  [{ text: "Xyz" }, 0],
   [{ from: `${DAY}T12:00`, to: `${DAY}T12:10`, limit }, 6_945],
 ])("a day of a million is filtered within a second: %j", async (params, want) => {
   const { ms, found } = await timed(params);

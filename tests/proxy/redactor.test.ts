@@ -152,7 +152,7 @@ const LOOK_ALIKES: readonly (readonly [string, Json])[] = [
   ["a page's token", { nextPageToken: "CAUQAA12345abcde" }],
   ["a trace", { traceparent: `00-${hex(32)}-${hex(16)}-01` }],
   ["a password's name", { field: "password", hint: "must have 12 characters", text: "Invalid password" }],
-  ["a reference to a secret", { secretName: "db-credentials", env: "password: ${DB_PASSWORD}" }],
+  ["a reference to a secret", { secretName: "db-credentials", env: "password: $DB_PASSWORD" }],
   ["a public key", { key: `-----BEGIN PUBLIC KEY-----\n${PNG.slice(0, 64)}\n-----END PUBLIC KEY-----` }],
   ["a URL without a password", { url: "https://example.com:8443/a@b?c=d" }],
   ["numbers", [1, -1, 1.5, 1_763_775_801_123, Number.MAX_SAFE_INTEGER, null, true]],

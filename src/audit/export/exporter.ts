@@ -36,6 +36,7 @@ export interface ExporterOptions {
 export interface ExportState {
   readonly exporter: string;
   readonly stream: Stream;
+  /** Not a number while the log cannot be read, and so the seconds. */
   readonly bytesBehind: number;
   /** Of the oldest line that was not taken yet; 0 when there is none. */
   readonly secondsBehind: number;
@@ -81,16 +82,8 @@ export class Exporter {
   }
 
   state(): ExportState {
-    const { dir, stream, target, clock } = this.#options;
-    const place = { dir, stream, from: this.#position };
-    const next = readNextLine(place);
-    return {
-      exporter: target.name,
-      stream,
-      bytesBehind: bytesBehind(place),
-      secondsBehind: next === undefined ? 0 : Math.max(0, (clock() - next.timeMs) / 1_000),
-      ...this.#counts,
-    };
+    const { stream, target } = this.#options;
+    return { exporter: target.name, stream, ...this.#lag(), ...this.#counts };
   }
 
   /** Breaks off the request under way. What was not taken, as far as we know, is sent after the next start. */
@@ -98,6 +91,19 @@ export class Exporter {
     this.#stopping.abort();
     this.#wake();
     await this.#done;
+  }
+
+  #lag(): Pick<ExportState, "bytesBehind" | "secondsBehind"> {
+    const { dir, stream, clock } = this.#options;
+    const place = { dir, stream, from: this.#position };
+    try {
+      const next = readNextLine(place);
+      const secondsBehind = next === undefined ? 0 : Math.max(0, (clock() - next.timeMs) / 1_000);
+      return { bytesBehind: bytesBehind(place), secondsBehind };
+    } catch {
+      // A log that cannot be read: the exporter itself says why.
+      return { bytesBehind: Number.NaN, secondsBehind: Number.NaN };
+    }
   }
 
   async #run(): Promise<void> {

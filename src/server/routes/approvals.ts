@@ -1,16 +1,17 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
-import type { Approval, Approvals, Decided } from "../../approvals/types.ts";
+import type { ReceiptedApprovals } from "../../approvals/receipts.ts";
+import type { Approval, Decided } from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Caller, Json } from "../../core/types.ts";
 import { decisionRefusal, endedRefusal, notFound } from "../approval-endings.ts";
-import { forDecider, forList, forRequester, identityOf, isOwnQuestion, isSame } from "../approval-json.ts";
+import { forDecider, forList, forRequester, identityOf, isOwnQuestion, isSame, withReceipt } from "../approval-json.ts";
 import { sendJson } from "../error-reply.ts";
 import type { OperatorDoor, Visitor } from "../operator-door.ts";
 import { idOf } from "../path-ids.ts";
 
 export interface ApprovalRoutesOptions {
-  readonly approvals: Approvals;
+  readonly approvals: ReceiptedApprovals;
   readonly door: OperatorDoor;
 }
 
@@ -62,7 +63,7 @@ export function approvalRoutes(app: FastifyInstance, options: ApprovalRoutesOpti
       const found = await find(options, visitor, idOf(request));
       const approval = wait > 0 ? await awaitAnswer(options, visitor, { request, reply, found, wait }) : found;
       reply.header("etag", `"${approval.version}"`);
-      return sendJson(reply, 200, { approval: await shown(door, visitor, approval) });
+      return sendJson(reply, 200, await shown(options, visitor, approval));
     }),
   );
 
@@ -71,7 +72,8 @@ export function approvalRoutes(app: FastifyInstance, options: ApprovalRoutesOpti
     return door.operator(request, "approvals:decide", async (operator) => {
       const decided = await decide(options, operator, { id: idOf(request), ...body });
       if (decided.outcome !== "decided") throw decisionRefusal(decided);
-      return sendJson(reply, 200, { approval: forList(decided.approval, operator) });
+      const { approval } = decided;
+      return sendJson(reply, 200, await withReceipt(forList(approval, operator), approval, approvals));
     });
   });
 
@@ -179,12 +181,16 @@ async function awaitAnswer(
   }
 }
 
-/** A view that is shown to an operator is in the journal first. */
-async function shown(door: OperatorDoor, { side, caller }: Visitor, approval: Approval): Promise<Json> {
-  if (side === "agents") return forRequester(approval);
+/** A view that is shown to an operator is in the journal first. Only the one who asked is handed the receipt. */
+async function shown(
+  { approvals, door }: ApprovalRoutesOptions,
+  { side, caller }: Visitor,
+  approval: Approval,
+): Promise<Json> {
+  if (side === "agents") return withReceipt(forRequester(approval), approval, approvals);
   const { id, viewDigest } = approval;
   await door.record({ type: "approval.shown", id, viewDigest, sub: caller.subject, iss: caller.issuer });
-  return forDecider(approval, caller);
+  return { approval: forDecider(approval, caller) };
 }
 
 /** What stands in a query is text. */

@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import type { FastifyRequest } from "fastify";
 import type { Params, Read } from "../../audit/query-params.ts";
 import { Refusal } from "../../core/errors.ts";
@@ -10,6 +11,8 @@ export interface AuditDoorOptions extends PeerLimits {
   /** The audit directory. No part of a request ever becomes part of a path. */
   readonly auditDir: string;
   readonly callers: CallerContext;
+  /** Public: verifies the checkpoints. Without it their signatures are not judged. */
+  readonly checkpointKey?: KeyObject | undefined;
   /** Milliseconds since 1970. */
   readonly clock: () => number;
   /** Durable when resolved. */
@@ -21,11 +24,14 @@ export interface AuditQueried {
   readonly type: "audit.queried";
   readonly sub: string;
   readonly iss: string;
-  readonly route: "query" | "show" | "stats" | "tail";
+  readonly route: "query" | "show" | "stats" | "tail" | "verify";
   readonly filters: Readonly<Record<string, string>>;
 }
 
 const PERMISSION = "audit:read";
+/** What one request may cost. An answer that reaches it ends early, and says so. */
+const BUDGET_MS = 1_000;
+const BUDGET_BYTES = 1_073_741_824;
 const FAULTS_MAX = 10;
 const MESSAGE_CHARACTERS_MAX = 300;
 
@@ -72,6 +78,12 @@ export class AuditDoor {
       });
     }
   }
+}
+
+/** Whether the work of one request may go on; counts over all of its pages. */
+export function budget(clock: () => number): (bytesRead: number) => boolean {
+  const untilMs = clock() + BUDGET_MS;
+  return (bytesRead) => clock() < untilMs && bytesRead < BUDGET_BYTES;
 }
 
 /** @throws {Refusal} MALFORMED_REQUEST: a parameter that stands twice would mean either */

@@ -8,17 +8,15 @@ import { readStatsRange } from "../../audit/stats-params.ts";
 import { DAY_MS } from "../../audit/time-range.ts";
 import { sendJson } from "../error-reply.ts";
 import { Places } from "../places.ts";
-import { AuditDoor, type AuditDoorOptions, checked, malformed, paramsOf } from "./audit-door.ts";
+import { AuditDoor, type AuditDoorOptions, budget, checked, malformed, paramsOf } from "./audit-door.ts";
 import { AuditIndex } from "./audit-index.ts";
 import { auditTailRoute } from "./audit-tail.ts";
+import { auditVerifyRoute } from "./audit-verify.ts";
 
 const LIMIT = 100;
 const LIMIT_MAX = 1_000;
 /** Of the lines in one answer. */
 const PAGE_BYTES_MAX = 4 * 1_048_576;
-/** What one request may cost. A page that reaches it ends early, with a cursor. */
-const BUDGET_MS = 1_000;
-const BUDGET_BYTES = 1_073_741_824;
 const QUERIES = { totalMax: 4, perCallerMax: 2 } as const;
 /** Of statistics whose beginning nobody named. */
 const STATS_RANGE_MS = DAY_MS;
@@ -35,6 +33,7 @@ export function auditRoutes(app: FastifyInstance, options: AuditDoorOptions): vo
     done();
   });
   auditTailRoute(app, { ...options, door });
+  auditVerifyRoute(app, { ...options, door, places: queries });
 
   app.get("/audit", (request, reply) =>
     door.serve(request, queries, async (caller) => {
@@ -82,12 +81,6 @@ export function auditRoutes(app: FastifyInstance, options: AuditDoorOptions): vo
       return sendLines(reply, lines, { more: trail.isPartial });
     }),
   );
-}
-
-/** Counts over all chunks of a request, however many pages it takes. */
-function budget(clock: () => number): (bytesRead: number) => boolean {
-  const untilMs = clock() + BUDGET_MS;
-  return (bytesRead) => clock() < untilMs && bytesRead < BUDGET_BYTES;
 }
 
 /** Lines go out as they stand in the files: each was read as an object of JSON, so the whole is JSON too. */

@@ -6,6 +6,8 @@ import type { ConfinementKind } from "../../../src/handlers/fs/confinement.ts";
 import { fsStand } from "./stand.ts";
 
 const SECRET = "SECRET";
+/** A write waits for the disk, a read does not. */
+const READS_IN_A_ROUND = 15;
 
 export interface StormFindings {
   readonly reads: number;
@@ -70,7 +72,10 @@ export async function storm(confinement: ConfinementKind, lasts: () => boolean):
   ];
   writeFileSync(join(outside, "only-outside"), SECRET);
   while (lasts()) {
-    for (const attempt of attempts) {
+    for (const attempt of [
+      ...Array.from({ length: READS_IN_A_ROUND }, () => attempts.slice(0, 2)).flat(),
+      ...attempts,
+    ]) {
       try {
         await attempt();
       } catch (error) {

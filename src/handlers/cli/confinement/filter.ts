@@ -32,6 +32,11 @@ const IF_ANY_BIT = 0x45;
 const ALLOW = 0x7fff0000;
 const KILL_PROCESS = 0x80000000;
 const answer = (errno: number): number => 0x00050000 | errno;
+/**
+ * Nothing happens, and nobody is told, as on a file system mounted `quiet`: no rule can tell a path inside from one outside, and
+ * archivers, installers and git give up when they are told.
+ */
+const UNANSWERED = answer(0);
 
 interface Instruction {
   readonly code: number;
@@ -60,8 +65,11 @@ const NEVER: readonly number[] = [
   112,
 ];
 
-/** By a path: the chown, utimes, xattr and file_setattr families. Landlock has no right for them. */
-const ATTRIBUTES_BY_PATH: readonly number[] = [...[92, 94, 260, 132, 235, 261], ...[188, 189, 197, 198, 463, 466, 469]];
+/** By a path: the xattr family and file_setattr. Landlock has no right for them. */
+const ATTRIBUTES_BY_PATH: readonly number[] = [188, 189, 197, 198, 463, 466, 469];
+
+/** By a path: chown, lchown, fchownat, utime, utimes, futimesat. */
+const OWNERS_AND_TIMES_BY_PATH: readonly number[] = [92, 94, 260, 132, 235, 261];
 
 /** By a descriptor: fchmod, fchown, fsetxattr, fremovexattr. What may only be read can be opened too, so not without `writes`. */
 const ATTRIBUTES_BY_DESCRIPTOR: readonly number[] = [91, 93, 190, 199];
@@ -72,8 +80,8 @@ const MODES_BY_PATH = [
   { call: 268, mode: 2 },
   { call: 452, mode: 2 },
 ] as const;
-/** Set-id, sticky and execute bits: who asks for them needs them. */
-const MODE_BITS_THAT_MATTER = 0o7111;
+/** Set-id and sticky bits: who asks for them needs them. */
+const MODE_BITS_THAT_MATTER = 0o7000;
 const SETPGID = 109;
 const UTIMENSAT = 280;
 const CLONE = 56;
@@ -108,13 +116,15 @@ const MSG_FASTOPEN = 0x20000000;
 export function filterProgram(options: FilterOptions): Uint8Array {
   const { network, writes, groups } = options;
   const refused = [...NEVER, ...ATTRIBUTES_BY_PATH, ...(writes ? [] : ATTRIBUTES_BY_DESCRIPTOR)];
+  const byPath = writes ? UNANSWERED : answer(EPERM);
   const instructions = [
     ...[load(ARCH), only(ARCH_X86_64), load(NUMBER), { code: IF_AT_LEAST, no: 1, k: X32_FROM }, end(KILL_PROCESS)],
     ...refused.flatMap((call) => refuse(call, EPERM)),
-    ...MODES_BY_PATH.flatMap(({ call, mode }) => when(call, writes ? unanswered(mode) : [end(answer(EPERM))])),
+    ...MODES_BY_PATH.flatMap(({ call, mode }) => when(call, writes ? plainModes(mode) : [end(byPath)])),
+    ...OWNERS_AND_TIMES_BY_PATH.flatMap((call) => when(call, [end(byPath)])),
     ...refuse(CLONE3, ENOSYS),
     ...(groups ? [] : refuse(SETPGID, EPERM)),
-    ...when(UTIMENSAT, writes ? unlessNull(1) : [end(answer(EPERM))]),
+    ...when(UTIMENSAT, writes ? times() : [end(byPath)]),
     ...when(CLONE, ifAnyBit(0, NEW_NAMESPACES, EPERM)),
     ...when(PRCTL, ifEqual(0, PR_SET_PDEATHSIG, EPERM)),
     ...OF_ITSELF.flatMap((call) => when(call, unlessZero(0, EPERM))),
@@ -161,13 +171,9 @@ function ifAnyBit(index: number, k: number, errno: number): readonly Instruction
   return [load(argument(index)), { code: IF_ANY_BIT, no: 1, k }, end(answer(errno)), end(ALLOW)];
 }
 
-/**
- * The file keeps its mode, wherever it is: no rule can tell inside from outside. Git gives up a repository when it is told so; a
- * script that is to become a program is told.
- */
-function unanswered(index: number): readonly Instruction[] {
-  const allBits = { code: IF_ANY_BIT, no: 1, k: MODE_BITS_THAT_MATTER };
-  return [load(argument(index)), allBits, end(answer(EPERM)), end(answer(0))];
+function plainModes(index: number): readonly Instruction[] {
+  const special = { code: IF_ANY_BIT, no: 1, k: MODE_BITS_THAT_MATTER };
+  return [load(argument(index)), special, end(answer(EPERM)), end(UNANSWERED)];
 }
 
 function ifEqual(index: number, k: number, errno: number): readonly Instruction[] {
@@ -182,11 +188,16 @@ function unlessZero(index: number, errno: number): readonly Instruction[] {
   return [load(argument(index)), { code: IF_EQUAL, yes: 1, k: 0 }, end(answer(errno)), end(ALLOW)];
 }
 
-/** A pointer is as wide as the argument: both of its words count. */
-function unlessNull(index: number): readonly Instruction[] {
+/**
+ * `utimensat`: by a descriptor there is no path, and without times it is `touch`, which must hear that it cannot make the file.
+ * A pointer is as wide as the argument: both of its words count.
+ */
+function times(): readonly Instruction[] {
+  const [path, given] = [argument(1), argument(2)];
   return [
-    ...[load(argument(index)), { code: IF_EQUAL, yes: 1, k: 0 }, end(answer(EPERM))],
-    ...[load(argument(index) + 4), { code: IF_EQUAL, yes: 1, k: 0 }, end(answer(EPERM)), end(ALLOW)],
+    ...[load(path), { code: IF_EQUAL, no: 3, k: 0 }, load(path + 4), { code: IF_EQUAL, no: 1, k: 0 }, end(ALLOW)],
+    ...[load(given), { code: IF_EQUAL, no: 3, k: 0 }, load(given + 4), { code: IF_EQUAL, no: 1, k: 0 }],
+    ...[end(answer(EPERM)), end(UNANSWERED)],
   ];
 }
 

@@ -33,7 +33,7 @@ const CALL = {
   chroot: 161n,
   tgkill: 234n,
   unshare: 272n,
-  utimensat: 280n,
+  setxattr: 188n,
   readMemory: 310n,
   pidfdOpen: 434n,
   pidfdGet: 438n,
@@ -41,8 +41,6 @@ const CALL = {
 } as const;
 const CLONE_NEWUSER = 0x10000000n;
 const PTRACE_SEIZE = 0x4206n;
-const AT_FDCWD = -100n;
-const WORKING_DIRECTORY = BigInt.asUintN(64, AT_FDCWD);
 
 export interface ProbeReport {
   /** What worked and must not. */
@@ -69,8 +67,8 @@ export function report(c: CLibrary, { canary, port, readable }: Probe, parent: n
     "reading the service's files": () => open(canary, O_RDONLY),
     "writing the service's files": () => open(canary, O_WRONLY),
     "truncating the service's files": () => call(CALL.truncate, path(canary), 0n),
-    "changing modes by path": () => call(CALL.chmod, path(canary), 0o755n),
-    "changing times by path": () => call(CALL.utimensat, WORKING_DIRECTORY, path(canary)),
+    "changing modes": () => call(CALL.chmod, path(canary), 0o6755n),
+    "changing attributes": () => call(CALL.setxattr, path(canary), path("user.x"), path(""), 0n),
     "reading the service's environment": () => open(`/proc/${parent}/environ`, O_RDONLY),
     "opening the service's memory": () => open(`/proc/${parent}/mem`, O_RDONLY),
     "reading the service's memory": () =>

@@ -12,6 +12,8 @@ import { type ConfinedStand, confinedStand, missing } from "./stand.ts";
 const ATTACKER = join(import.meta.dir, "attacker.ts");
 /** By the rules or the filter; a call on a descriptor that could not be made is EBADF, into nothing EFAULT or ENOENT never. */
 const REFUSED = new Set([-1, -9, -13, -18, -38]);
+/** Answered and not done, where something may be written: the canary shows it. */
+const QUIET = /^(?:chmod|fchmodat2|chown|utimensat) it/;
 
 const folder = temporaryDirectory();
 const canary = join(folder, "canary");
@@ -62,7 +64,8 @@ describe.skipIf(missing !== undefined)(`a hostile program (${missing ?? "held"})
       const { text } = z.object({ text: z.string() }).parse(await stand.call(tool));
       const results = Object.entries(z.record(z.string(), z.number()).parse(JSON.parse(text)));
       expect(results.length).toBeGreaterThan(55);
-      expect(results.filter(([, result]) => !REFUSED.has(result))).toEqual([]);
+      const leaks = results.filter(([name, result]) => !REFUSED.has(result) && !(result === 0 && QUIET.test(name)));
+      expect(leaks).toEqual([]);
       expect(readFileSync(canary, "utf8")).toBe("the service's secret");
       const { mode, uid, mtimeMs, ctimeMs, nlink } = statSync(canary);
       expect({ mode, uid, mtimeMs, ctimeMs, nlink }).toEqual({

@@ -1,4 +1,6 @@
-import { realpathSync } from "node:fs";
+import { mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { Tool } from "../../../../src/core/types.ts";
 import {
   type ChildConfinement,
@@ -7,7 +9,6 @@ import {
 } from "../../../../src/handlers/cli/confinement/confinement.ts";
 import { kernelFault } from "../../../../src/handlers/cli/confinement/kernel.ts";
 import { cliHandler } from "../../../../src/handlers/cli/handler.ts";
-import { temporaryDirectory } from "../temporary-directory.ts";
 
 /** Why nothing can be confined here; tests that need it are skipped then, and say so. */
 export const missing = kernelFault();
@@ -28,7 +29,6 @@ export interface ConfinedStand {
 
 const caller = { issuer: "https://idp.test", subject: "agent", permissions: [], actors: [], expiresAt: 0 };
 const DEADLINE_MS = 20_000;
-const emptyDirectory = temporaryDirectory();
 
 /** Tools whose commands are really held, planned and run as the road does. The clock stands at 0. */
 export async function confinedStand(
@@ -41,6 +41,7 @@ export async function confinedStand(
     ...{ mode: "require", unconfinedShell: false, launchersMax: 2, commands, reaches: new Map(), newId },
     ...options,
   });
+  const emptyDirectory = mkdtempSync(join(realpathSync(tmpdir()), "stc-test-"));
   const handler = cliHandler({ commands, confinement, emptyDirectory, now: () => 0, newId });
   return {
     confinement,
@@ -50,6 +51,9 @@ export async function confinedStand(
       const plan = await binding.plan(input, { signal });
       return binding.run(plan, { signal, deadline: DEADLINE_MS, traceId: "trace", caller });
     },
-    close: () => handler.close(),
+    async close() {
+      await handler.close();
+      rmSync(emptyDirectory, { recursive: true });
+    },
   };
 }

@@ -1,0 +1,36 @@
+import { expect, test } from "bun:test";
+import { join } from "node:path";
+import { missing } from "./stand.ts";
+
+const PROJECT = join(import.meta.dir, "../../../..");
+const NOBODY = 65_534;
+const TIMEOUT_MS = 60_000;
+const FILES = ["attacks", "bash", "git", "confinement"].map((name) => join(import.meta.dir, `${name}.test.ts`));
+
+const options = {
+  cwd: PROJECT,
+  env: { PATH: process.env["PATH"] ?? "", TMPDIR: "/tmp", BUN_RUNTIME_TRANSPILER_CACHE_PATH: "0" },
+  ...{ uid: NOBODY, gid: NOBODY, stdin: "ignore", stdout: "pipe", stderr: "pipe" },
+} as const;
+
+/** Root alone can become somebody else, and that somebody must be let into the project and to the runtime. */
+function mayBecomeNobody(): boolean {
+  if (process.getuid?.() !== 0) return false;
+  try {
+    return Bun.spawnSync([process.execPath, "-e", `require(${JSON.stringify(join(PROJECT, "package.json"))})`], options)
+      .success;
+  } catch {
+    return false;
+  }
+}
+
+test.skipIf(missing !== undefined || !mayBecomeNobody())(
+  "a plain user's commands are held in the same way",
+  async () => {
+    const child = Bun.spawn([process.execPath, "test", ...FILES], options);
+    const [, said] = await Promise.all([child.stdout.text(), child.stderr.text()]);
+    expect(said).toMatch(/\n +[1-9][0-9]* pass\n/);
+    expect({ exitCode: await child.exited, said: said.match(/\(fail\).*/g) }).toEqual({ exitCode: 0, said: null });
+  },
+  TIMEOUT_MS,
+);

@@ -1,0 +1,17 @@
+import { expect, test } from "bun:test";
+import { crossings } from "../handlers/cli/confinement/crossings.ts";
+import { missing } from "../handlers/cli/confinement/stand.ts";
+import { temporaryDirectory } from "../handlers/cli/temporary-directory.ts";
+
+const CALLS = 2_000;
+const TIMEOUT_MS = 600_000;
+
+const folder = temporaryDirectory();
+
+test.skipIf(missing !== undefined)(
+  `${CALLS} calls under two profiles never see each other's file`,
+  async () => {
+    expect(await crossings(folder, CALLS)).toEqual([]);
+  },
+  TIMEOUT_MS,
+);
