@@ -1,9 +1,9 @@
 import { canonicalJson, sha256Hex } from "../core/digest.ts";
 import { StartupError } from "../core/errors.ts";
 import type { ExecutionPlan, Tool } from "../core/types.ts";
-import { concerns, matchesArgs, type OperatorRule, readOperatorRules } from "./risk-operators.ts";
-import { judgeShell, SHELL_RULES } from "./risk-shell.ts";
-import type { Standing } from "./shell-place.ts";
+import { concerns, matchesArgs, type OperatorRule, readOperatorRules } from "./risk/operators.ts";
+import { judgeShell, SHELL_RULES } from "./risk/shell.ts";
+import type { Standing } from "./risk/shell-place.ts";
 import type { Risk } from "./types.ts";
 
 /** One call, as it was planned. */

@@ -1,6 +1,6 @@
 import type { Fault } from "./errors.ts";
-import { element, joinPath, otherKey, parseFieldPattern, type Step } from "./field-path.ts";
-import { compilePolicy, unmatchedPatterns } from "./output-policy.ts";
+import { element, joinPath, otherKey, type Step } from "./field-path.ts";
+import { compilePolicy } from "./output-policy.ts";
 import { namesPersonalData } from "./personal-names.ts";
 import { decidingPattern } from "./policy-explain.ts";
 import { compileScan } from "./scan-policy.ts";
@@ -35,7 +35,6 @@ export function policyNotes(tool: Described, namesSecret: (name: string) => bool
     ...sensitive(tool, fields, namesSecret),
     ...loose(tool, fields, namesSecret),
     ...unread(tool, fields),
-    ...misaimed(tool),
   ];
 }
 
@@ -122,9 +121,13 @@ interface Protection {
 function protecting({ outputPolicy, output }: Described, field: Field, { prefix, action }: Protection): string {
   const wide = pathOf(prefix);
   const wins = (path: string): boolean => {
-    if ("fault" in parseFieldPattern(path)) return false;
-    const { root } = compilePolicy({ ...outputPolicy, [path]: action }, output);
-    return follow(root, field.steps).action === action;
+    try {
+      const { root } = compilePolicy({ ...outputPolicy, [path]: action }, output);
+      return follow(root, field.steps).action === action;
+    } catch {
+      // A key that no pattern can spell, or one pattern too many.
+      return false;
+    }
   };
   return `"${wins(wide) ? wide : field.path}": "${action}"`;
 }
@@ -173,10 +176,4 @@ function unread({ scan }: Described, fields: readonly Field[]): readonly Fault[]
   if (paths.length === 0) return [];
   const message = `off for ${listed(paths)}, where any text may stand: a secret in it leaves; write "secrets", or leave it out`;
   return [{ field: "scan", message }];
-}
-
-/** A pattern that names nothing protects nothing. */
-function misaimed({ scan, output }: Described): readonly Fault[] {
-  const asPolicy = Object.fromEntries(Object.keys(scan).map((path) => [path, "allow" as const]));
-  return unmatchedPatterns(asPolicy, output).map((message) => ({ field: "scan", message }));
 }

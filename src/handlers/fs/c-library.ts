@@ -108,9 +108,9 @@ function load(library: string): CLibrary {
   };
   return {
     openBeneath(directory, path, { flags, mode = 0, resolve }) {
-      const name = zeroTerminated(path);
-      const how = new BigUint64Array([BigInt(flags | O_CLOEXEC), BigInt(mode), BigInt(resolve)]);
-      return again(() => failed(open(numbers.openat2, directory, ptr(name), ptr(how), OPEN_HOW_BYTES)));
+      const name = ptr(zeroTerminated(path));
+      const how = ptr(howOf(flags | O_CLOEXEC, mode, resolve));
+      return again(() => failed(open(numbers.openat2, directory, name, how, OPEN_HOW_BYTES)));
     },
     openName(directory, path, { flags, mode = 0 }) {
       const name = zeroTerminated(path);
@@ -132,6 +132,19 @@ function load(library: string): CLibrary {
     readEntries: (directory, buffer) => failed(entries(numbers.getdents64, directory, ptr(buffer), buffer.byteLength)),
     lock: (directory) => failed(c.flock(directory, LOCK_EX_NB)),
   };
+}
+
+/** The calls are made a thousand times over in a few ways: each way's structure is made once. */
+const hows = new Map<number, BigUint64Array>();
+const HOWS_MAX = 64;
+
+function howOf(flags: number, mode: number, resolve: number): BigUint64Array {
+  const key = (flags * 0o10000 + mode) * 0x100 + resolve;
+  const known = hows.get(key);
+  if (known !== undefined) return known;
+  const how = new BigUint64Array([BigInt(flags), BigInt(mode), BigInt(resolve)]);
+  if (hows.size < HOWS_MAX) hows.set(key, how);
+  return how;
 }
 
 function again(call: () => number): number {

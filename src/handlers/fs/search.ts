@@ -77,6 +77,11 @@ interface Directory {
   readonly ignores: readonly IgnoreFile[];
 }
 
+interface OpenFile {
+  readonly fd: number;
+  readonly bytes: number;
+}
+
 interface NamedFile {
   readonly directory: number;
   readonly names: readonly string[];
@@ -120,10 +125,10 @@ class Search {
     const fd = this.#mounts.confinement.step(directory, names.at(-1) ?? "", READING | O_NOFOLLOW);
     if (fd < 0) throw errnoRefusal(fd, "open");
     try {
-      const { kind, id } = identify(fd);
+      const { kind, id, bytes } = identify(fd);
       if (kind !== "file") throw notRegular();
       if (this.#mounts.protectedIds.has(id)) throw fileRefusal("E_SANDBOX_VIOLATION");
-      await this.#searchOpen(fd, mountPath(mount.name, names));
+      await this.#searchOpen({ fd, bytes }, mount, names);
     } finally {
       closeSync(fd);
     }
@@ -176,16 +181,16 @@ class Search {
       if (isIgnored(ignores, names, false)) return;
       const isSearchable = identity.kind === "file" && identity.bytes <= this.#context.limits.fileBytesMax;
       if (!isSearchable || this.#mounts.protectedIds.has(identity.id)) return this.#skip();
-      await this.#searchOpen(opened, mountPath(mount.name, names));
+      await this.#searchOpen({ fd: opened, bytes: identity.bytes }, mount, names);
     } finally {
       closeSync(opened);
     }
   }
 
-  async #searchOpen(fd: number, path: string): Promise<void> {
+  async #searchOpen({ fd, bytes: size }: OpenFile, mount: Mount, names: readonly string[]): Promise<void> {
     const { limits } = this.#context;
     if (this.#files >= limits.filesMax) return this.#end("files");
-    const length = this.#read(fd, limits.fileBytesMax + 1);
+    const length = this.#read(fd, Math.min(size, limits.fileBytesMax) + 1);
     if (length > limits.fileBytesMax) return this.#skip();
     this.#bytes += length;
     if (this.#bytes > limits.bytesMax) return this.#end("bytes");
@@ -193,7 +198,9 @@ class Search {
     if (bytes.subarray(0, SNIFFED_BYTES).includes(0)) return this.#skip();
     this.#files += 1;
     const { literal } = this.#pattern;
-    if (literal === undefined || bytes.includes(literal)) await this.#searchText(bytes.toString("utf8"), path);
+    if (literal === undefined || bytes.includes(literal)) {
+      await this.#searchText(bytes.toString("utf8"), mountPath(mount.name, names));
+    }
     await this.#rest();
   }
 
@@ -233,7 +240,10 @@ class Search {
     let length = 0;
     try {
       for (let read = -1; read !== 0 && length < bytesMax; length += read) {
-        read = readSync(fd, this.#buffer, length, bytesMax - length, length);
+        const room = bytesMax - length;
+        read = readSync(fd, this.#buffer, length, room, length);
+        // One byte was asked for more than there should be: less than that is the end.
+        if (read < room) return length + read;
       }
     } catch (error) {
       throw thrownRefusal(error, "read");

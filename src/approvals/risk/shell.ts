@@ -1,9 +1,9 @@
-import { BANNED } from "./risk-banned.ts";
-import { GIT_RULES } from "./risk-git.ts";
-import { HIGH } from "./risk-high.ts";
-import { PROGRAMS } from "./risk-programs.ts";
-import { isReading, isVersion } from "./risk-reads.ts";
-import { isOne, medium, type ShellRule } from "./risk-rule.ts";
+import { BANNED } from "./banned.ts";
+import { GIT_RULES } from "./git.ts";
+import { HIGH } from "./high.ts";
+import { PROGRAMS } from "./programs.ts";
+import { isReading, isVersion } from "./reads.ts";
+import { isOne, medium, type ShellRule } from "./rule.ts";
 import { INTERPRETERS, isShell } from "./shell-network.ts";
 import type { Standing } from "./shell-place.ts";
 import { reachOf } from "./shell-place.ts";

@@ -1,5 +1,5 @@
-import { readsOnlyGit } from "./risk-git.ts";
-import { isOne, names } from "./risk-rule.ts";
+import { readsOnlyGit } from "./git.ts";
+import { isOne, names } from "./rule.ts";
 import { awkReach, sedReach } from "./shell-filters.ts";
 import { has, type Invocation, operandsOf } from "./shell-invocation.ts";
 import { isShell } from "./shell-network.ts";

@@ -1,4 +1,4 @@
-import { isOne, names } from "./risk-rule.ts";
+import { isOne, names } from "./rule.ts";
 import { type Invocation, operandsOf } from "./shell-invocation.ts";
 import { UNKNOWN } from "./shell-word.ts";
 

@@ -1,4 +1,4 @@
-import { high, names, type ShellRule } from "./risk-rule.ts";
+import { high, names, type ShellRule } from "./rule.ts";
 import { has, type Invocation, operandsOf } from "./shell-invocation.ts";
 import { UNKNOWN } from "./shell-word.ts";
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Tool } from "../core/types.ts";
+import type { Tool } from "../../core/types.ts";
 
 const NAME_CHARACTERS_MAX = 128;
 const CONDITIONS_MAX = 32;

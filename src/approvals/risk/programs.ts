@@ -1,5 +1,5 @@
-import { isVersion } from "./risk-reads.ts";
-import { high, isOne, names, type ShellRule } from "./risk-rule.ts";
+import { isVersion } from "./reads.ts";
+import { high, isOne, names, type ShellRule } from "./rule.ts";
 import { has, type Invocation } from "./shell-invocation.ts";
 import { INTERPRETERS, isShell, NETWORK } from "./shell-network.ts";
 import { UNKNOWN } from "./shell-word.ts";

