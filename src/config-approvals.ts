@@ -12,8 +12,13 @@ export const approvals = z
     /** Where questions, answers and grants are kept: `sqlite://./var/approvals.sqlite`. Without it nobody can be asked. */
     store: z
       .string()
-      .regex(/^sqlite:\/\/[^?#]+$/, "must be sqlite:// and a file, such as sqlite://./var/approvals.sqlite")
+      .regex(
+        /^sqlite:\/\/[^?#]+$/,
+        "must be sqlite:// and a file, such as sqlite://./var/approvals.sqlite (the URL of a PostgreSQL stands in a file of its own: storeUrlFile)",
+      )
       .optional(),
+    /** Instead of `store`, for several replicas: a file that holds a `postgres://` URL, and with it a password. */
+    storeUrlFile: z.string().min(1).optional(),
     /** Stands in every plan's digest: a yes of one deployment is none in another. */
     deployment: z.string().min(1).max(128).default("safe-tool-call"),
     /** PEM of a private key (P-256 or Ed25519) that signs decisions' receipts, and nothing else; without it there are none. */
@@ -40,6 +45,10 @@ export const approvals = z
     sweepEverySeconds: count(5, 3_600),
     /** How long the library's `onToolApprove` may take. */
     callbackTimeoutMs: count(300_000, 86_400_000),
+  })
+  .refine(({ store, storeUrlFile }) => store === undefined || storeUrlFile === undefined, {
+    path: ["storeUrlFile"],
+    message: "cannot be set together with approvals.store: there is one store",
   })
   .prefault({});
 

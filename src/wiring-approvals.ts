@@ -1,5 +1,5 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { readFileSync, readFileSync } from "node:fs";
 import { openApprovals } from "./approvals/approvals.ts";
 import { createReceiptSigner, type ReceiptedApprovals, type ReceiptSigner } from "./approvals/receipts.ts";
 import { createRiskRules, type RiskRules, riskRuleProblems } from "./approvals/risk.ts";
@@ -9,6 +9,7 @@ import type { Json } from "./core/types.ts";
 
 const SESSION_BYTES = 24;
 const SQLITE = "sqlite://";
+const POSTGRES = /^postgres(?:ql)?:\/\/\S+$/;
 
 /** The table that says how bad a call can be: ours and the operators'. */
 export function readRiskRules({ approvals }: Config, problems: string[]): RiskRules | undefined {
@@ -30,12 +31,12 @@ export interface StoreParts {
  * @throws {StartupError} when it cannot be opened
  */
 export async function openStore(config: Config, parts: StoreParts): Promise<ReceiptedApprovals | undefined> {
-  const { store, ...limits } = config.approvals;
-  if (store === undefined) return undefined;
-  const receiptOf = readReceiptKey(config);
+  const { store, storeUrlFile, ...limits } = config.approvals;
+  if (store === undefined && storeUrlFile === undefined) return undefined;
+  const field = store === undefined ? "approvals.storeUrlFile" : "approvals.store";
   try {
-    const approvals = await openApprovals({
-      url: `${SQLITE}${pathFrom(config, store.slice(SQLITE.length))}`,
+    return await openApprovals({
+      url: store === undefined ? readUrl(config, storeUrlFile ?? "") : `${SQLITE}${pathFrom(config, store.slice(SQLITE.length))}`,
       now: parts.clock,
       newId: randomUUID,
       newToken: () => randomBytes(SESSION_BYTES).toString("base64url"),
@@ -43,22 +44,20 @@ export async function openStore(config: Config, parts: StoreParts): Promise<Rece
       log: parts.log,
       limits,
     });
-    return { ...approvals, receiptOf };
   } catch (error) {
-    throw new StartupError([`approvals.store: ${error instanceof Error ? error.message : String(error)}`]);
+    throw new StartupError([`${field}: ${error instanceof Error ? error.message : String(error)}`]);
   }
 }
 
-/** @throws {StartupError} when there is no such key in it */
-function readReceiptKey(config: Config): ReceiptSigner | undefined {
-  const { receiptKeyFile: path, deployment } = config.approvals;
-  if (path === undefined) return undefined;
-  const field = `approvals.receiptKeyFile: ${path}`;
+/** What the file holds is never quoted: it is a password. */
+function readUrl(config: Config, path: string): string {
+  let url: string;
   try {
-    return createReceiptSigner({ privateKey: readFileSync(pathFrom(config, path)), deployment });
+    url = readFileSync(pathFrom(config, path), "utf8").trim();
   } catch (error) {
-    const code = error instanceof Error && "code" in error ? String(error.code) : undefined;
-    const fault = error instanceof Error ? error.message : String(error);
-    throw new StartupError([`${field} ${code === undefined ? fault : `cannot be read (${code})`}`]);
+    const code = error instanceof Error && "code" in error ? String(error.code) : "unknown error";
+    throw new Error(`${path} cannot be read (${code})`);
   }
+  if (!POSTGRES.test(url)) throw new Error(`${path} must hold a postgres:// URL and nothing else`);
+  return url;
 }

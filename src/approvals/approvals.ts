@@ -5,6 +5,7 @@ import { events, eventsAfter, lastSeq } from "./events.ts";
 import { grants } from "./grants.ts";
 import { keys } from "./keys.ts";
 import { get, listing } from "./listing.ts";
+import { openPostgres } from "./postgres.ts";
 import { questions } from "./questions.ts";
 import { sessions } from "./sessions.ts";
 import type { Dialect } from "./sql.ts";
@@ -18,9 +19,12 @@ import { Wakes } from "./wakes.ts";
 export type { ApprovalLimits } from "./store.ts";
 
 export interface ApprovalsOptions {
-  /** `sqlite:///absolute/path.sqlite`: the path as it is, nothing decoded. Made for us alone when it is missing. */
+  /**
+   * `sqlite:///absolute/path.sqlite`: the path as it is, nothing decoded; made for us alone when it is missing. Or
+   * `postgres://user:password@host:port/database`, with what `postgres-url.ts` takes after a `?`.
+   */
   readonly url: string;
-  /** Milliseconds since 1970. */
+  /** Milliseconds since 1970; a PostgreSQL server has a clock of its own, which counts for all its clients. */
   readonly now: () => number;
   /** UUIDs: of approvals and grants. */
   readonly newId: () => string;
@@ -34,7 +38,7 @@ export interface ApprovalsOptions {
 
 /**
  * Opens the store, or makes it, and ends what the clock has ended meanwhile.
- * @throws Error that names the file and what to do
+ * @throws Error that names the file or the server, and what to do
  */
 export async function openApprovals(options: ApprovalsOptions): Promise<Approvals> {
   const { limits, newId, newToken, log = () => {} } = options;
@@ -46,6 +50,7 @@ export async function openApprovals(options: ApprovalsOptions): Promise<Approval
     log,
   });
   const wakes = new Wakes({
+    pollMs: dialect.pollMs,
     eventsAfter: (seq, limit) => database.read((view) => eventsAfter(view, seq, limit)),
     lastSeq: () => database.read(lastSeq),
     log,
@@ -57,6 +62,7 @@ export async function openApprovals(options: ApprovalsOptions): Promise<Approval
     await database.close();
     throw error;
   }
+  dialect.watch(() => wakes.announced());
   const timer = sweepRegularly(store, log);
   return {
     ...questions(store),
@@ -77,10 +83,13 @@ export async function openApprovals(options: ApprovalsOptions): Promise<Approval
   };
 }
 
-function openDialect({ url, now }: ApprovalsOptions): Promise<Dialect> {
+function openDialect({ url, now, log = () => {} }: ApprovalsOptions): Promise<Dialect> {
+  if (/^postgres(?:ql)?:/.test(url)) return openPostgres(url, log);
   const path = /^sqlite:\/\/(\/[^\0?#]+)$/.exec(url)?.[1];
   // The URL may hold a password: it is not quoted.
-  if (path === undefined) throw new Error("the approvals store must be named as sqlite:///absolute/path.sqlite");
+  if (path === undefined) {
+    throw new Error("the approvals store must be named as sqlite:///absolute/path.sqlite or postgres://…");
+  }
   return openSqlite(path, now);
 }
 

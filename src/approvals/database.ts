@@ -47,10 +47,12 @@ interface DatabaseOptions {
   readonly log: (message: string, cause: unknown) => void;
 }
 
-/**
- * Every statement goes through `begin`: one outside joins whatever transaction is open on its connection, and is rolled
- * back with it although it has returned its row. Nothing is retried once a transaction has begun.
- */
+/** How far a transaction has come. */
+interface Progress {
+  stage: "begun" | "journaling" | "journaled";
+}
+
+/** Nothing is tried again once its lines are on their way to the journal. */
 export class Database {
   readonly #options: DatabaseOptions;
   readonly #underWay = new Set<Promise<unknown>>();
@@ -62,24 +64,20 @@ export class Database {
   }
 
   read<T>(work: (view: View) => Promise<T>): Promise<T> {
-    const { dialect } = this.#options;
-    return this.#track(() =>
-      this.#begin(dialect.reader, dialect.readMode, async (sql) => work({ sql, now: await dialect.now(sql) })),
-    );
+    return this.#track(() => this.#begin("read", work));
   }
 
   async write<T>(work: (tx: Tx) => Promise<T>): Promise<T> {
-    const { dialect, onCommit } = this.#options;
     if (this.#changes >= CHANGES_MAX) {
       throw new Error(`${CHANGES_MAX} changes of approvals already wait for the disk or the journal`);
     }
     this.#changes += 1;
     const { value, committed } = await this.#track(() =>
-      this.#begin(dialect.writer, dialect.writeMode, (sql) => this.#run(sql, work)),
+      this.#begin("write", (view, progress) => this.#run(view, work, progress)),
     ).finally(() => {
       this.#changes -= 1;
     });
-    if (committed !== undefined) onCommit(committed);
+    if (committed !== undefined) this.#options.onCommit(committed);
     return value;
   }
 
@@ -88,32 +86,31 @@ export class Database {
     return this.#closed;
   }
 
-  async #run<T>(sql: Sql, work: (tx: Tx) => Promise<T>): Promise<{ value: T; committed: Committed | undefined }> {
-    const now = await this.#options.dialect.now(sql);
+  async #run<T>(
+    view: View,
+    work: (tx: Tx) => Promise<T>,
+    progress: Progress,
+  ): Promise<{ value: T; committed: Committed | undefined }> {
+    const { dialect, journal } = this.#options;
     const changes: Change[] = [];
-    const value = await work({ sql, now, note: (change) => changes.push(change) });
-    const committed = await insertEvents({ sql, now }, changes);
-    await Promise.all(changes.map(({ journal }) => this.#options.journal(journal)));
+    const value = await work({ ...view, note: (change) => changes.push(change) });
+    const committed = await insertEvents(view, changes);
+    if (committed !== undefined) await dialect.announce(view.sql);
+    progress.stage = "journaling";
+    await Promise.all(changes.map((change) => journal(change.journal)));
+    progress.stage = "journaled";
     return { value, committed };
   }
 
-  async #begin<T>(connection: Bun.SQL, mode: string, run: (sql: Sql) => Promise<T>): Promise<T> {
+  async #begin<T>(kind: "read" | "write", run: (view: View, progress: Progress) => Promise<T>): Promise<T> {
+    const { dialect, log } = this.#options;
     for (let attempt = 1; ; attempt += 1) {
-      let stage: "waiting" | "running" | "done" = "waiting";
-      const work = async (sql: Sql): Promise<{ value: T }> => {
-        stage = "running";
-        const value = await run(sql);
-        stage = "done";
-        // In an object: `begin` awaits what is thenable and joins what is a list.
-        return { value };
-      };
+      const progress: Progress = { stage: "begun" };
       try {
-        const { value } = await connection.begin(mode, work);
-        return value;
+        return await dialect.begin(kind, (sql, now) => run({ sql, now }, progress));
       } catch (error) {
-        // The work itself went well, so its lines are in the journal.
-        if (reached(stage, "done")) this.#options.log("an approval transaction was journaled but not committed", error);
-        const mayRetry = reached(stage, "waiting") && this.#options.dialect.isBusy(error);
+        if (progress.stage === "journaled") log("an approval transaction was journaled, but its commit failed", error);
+        const mayRetry = progress.stage === "begun" && dialect.isBusy(error);
         if (!mayRetry || attempt >= BUSY_ATTEMPTS_MAX || this.#closed !== undefined) throw error;
       }
       await new Promise((resolve) => setTimeout(resolve, 1 + (attempt % BUSY_RETRY_MS_MAX)));
@@ -140,11 +137,6 @@ export class Database {
     clearTimeout(timer);
     await this.#options.dialect.close();
   }
-}
-
-/** A plain comparison would be narrowed away: the compiler does not see that `work` sets the stage. */
-function reached(stage: string, wanted: "waiting" | "done"): boolean {
-  return stage === wanted;
 }
 
 /** The one row of the counter puts the numbers into the order of commits, on databases with many writers too. */

@@ -6,16 +6,26 @@ export type Sql = (text: TemplateStringsArray, ...values: readonly unknown[]) =>
 
 /** What the databases do differently. Everything else is written once, in statements that both understand. */
 export interface Dialect {
-  /** For transactions that change something: it holds the right to write from its first statement. */
-  readonly writer: Bun.SQL;
-  /** For those that look: they see what is committed and never wait for a writer. */
-  readonly reader: Bun.SQL;
-  /** What `begin` is told on either. */
-  readonly writeMode: string;
-  readonly readMode: string;
-  /** Milliseconds since 1970, whole: the database's clock, one for all its clients. */
-  now(sql: Sql): Promise<number>;
-  /** Another process has the right to write: try again. */
+  /**
+   * One transaction. One that writes has the right to write, alone, before its work begins: what it counts and finds stays
+   * so until it ends. One that looks sees what is committed and never waits for a writer. `now`: whole milliseconds since
+   * 1970, by the one clock of all the store's processes, looked at after the right was got.
+   */
+  begin<T>(kind: "read" | "write", work: (sql: Sql, now: number) => Promise<T>): Promise<T>;
+  /** The right to write is another's, or nothing was changed for the sake of another: the same may be tried again. */
   isBusy(error: unknown): boolean;
+  /** Within a transaction that made events: other processes hear of it when it is committed. */
+  announce(sql: Sql): Promise<void>;
+  /** Told after other processes' announcements, and whenever some may have been missed. A hint. */
+  watch(changed: () => void): void;
+  /** How often to look for what nobody announced, in milliseconds. */
+  readonly pollMs: number;
   close(): Promise<void>;
+}
+
+/** Statements outside of `begin` join whatever transaction is open on their connection, and are rolled back with it. */
+export async function transact<T>(connection: Bun.SQL, mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
+  // In an object: `begin` awaits what is thenable and joins what is a list.
+  const { value } = await connection.begin(mode, async (sql): Promise<{ value: T }> => ({ value: await work(sql) }));
+  return value;
 }

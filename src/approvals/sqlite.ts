@@ -1,12 +1,14 @@
 import fs from "node:fs";
 import { dirname } from "node:path";
-import type { Dialect, Row, Sql } from "./sql.ts";
+import { type Dialect, type Row, type Sql, transact } from "./sql.ts";
 import { SCHEMA_VERSION, STEPS } from "./sqlite-schema.ts";
 
 /** How long SQLite itself waits for a lock, in milliseconds: the whole process stands still meanwhile. */
 const BUSY_TIMEOUT_MS = 10;
 const OPEN_ATTEMPTS_MAX = 200;
 const OPEN_RETRY_MS = 10;
+/** How soon a change by another process is noticed, in milliseconds. */
+const POLL_MS = 200;
 const FILE_MODE = 0o600;
 const DIRECTORY_MODE = 0o700;
 const OTHERS = 0o077;
@@ -24,12 +26,14 @@ export async function openSqlite(path: string, now: () => number): Promise<Diale
     const reader = await connect(path, opened);
     await patiently(() => reader.unsafe("PRAGMA query_only = ON"));
     return {
-      writer,
-      reader,
-      writeMode: "IMMEDIATE",
-      readMode: "DEFERRED",
-      now: () => Promise.resolve(Math.floor(now())),
+      begin: (kind, work) => {
+        const run = (sql: Sql) => work(sql, Math.floor(now()));
+        return kind === "write" ? transact(writer, "IMMEDIATE", run) : transact(reader, "DEFERRED", run);
+      },
       isBusy,
+      announce: () => Promise.resolve(),
+      watch: () => {},
+      pollMs: POLL_MS,
       close: () => closeAll(opened),
     };
   } catch (error) {

@@ -6,6 +6,9 @@ const WAITS_MAX = 10_000;
 /** Longer than any door lets a caller wait; a timer's longest is 24 days. */
 const WAIT_MS_MAX = 3_600_000;
 
+/** How soon a store that did not answer is asked again, when nothing rings before. */
+const RETRY_MS = 1_000;
+
 interface Clocked {
   readonly approval: Approval | undefined;
   /** When the database was looked at, by its clock. */
@@ -17,20 +20,34 @@ interface WaitingOptions {
   readonly wakes: Store["wakes"];
 }
 
-/** Subscribes first, then reads, then waits: a decision between the reading and the waiting rings too. */
+/**
+ * Subscribes first, then reads, then waits: a decision between the reading and the waiting rings too. Who waits goes on
+ * waiting while the store is away.
+ */
 export function waiting({ read, wakes }: WaitingOptions): Pick<Approvals, "wait"> {
   let waits = 0;
+  const look = async (id: string): Promise<Clocked | { readonly fault: unknown }> => {
+    try {
+      await wakes.ready();
+      return await read(id);
+    } catch (fault) {
+      return { fault };
+    }
+  };
   const settle = async (id: string, bell: Bell): Promise<Approval | undefined> => {
-    await wakes.ready();
+    let last: Approval | undefined;
     for (;;) {
       const rung = bell.next();
-      const { approval, now } = await read(id);
-      if (approval?.state !== "pending" || bell.isOver || wakes.isClosed) return approval;
-      const timer = setTimeout(bell.ring, Math.min(approval.decideBy - now, WAIT_MS_MAX));
+      const seen = await look(id);
+      const isLast = bell.isOver || wakes.isClosed;
+      if (!("fault" in seen)) last = seen.approval;
+      else if (isLast && last === undefined) throw seen.fault;
+      const isPending = "fault" in seen || last?.state === "pending";
+      if (isLast || !isPending) return last;
+      const timer = setTimeout(bell.ring, "fault" in seen ? RETRY_MS : restOf(seen));
       timer.unref();
       await rung;
       clearTimeout(timer);
-      if (wakes.isClosed) return approval;
     }
   };
   return {
@@ -52,6 +69,10 @@ export function waiting({ read, wakes }: WaitingOptions): Pick<Approvals, "wait"
       }
     },
   };
+}
+
+function restOf({ approval, now }: Clocked): number {
+  return Math.min((approval?.decideBy ?? now) - now, WAIT_MS_MAX);
 }
 
 /** Rings as often as it likes; who asks for the next ring hears every one after the asking. */

@@ -1,11 +1,11 @@
 import type { Committed } from "./database.ts";
 import type { ApprovalEvent } from "./types.ts";
 
-/** How soon a change by another process is noticed, in milliseconds. */
-const POLL_MS = 200;
 const POLLED_EVENTS_MAX = 500;
 
 interface WakesOptions {
+  /** How often to look for changes by other processes, in milliseconds. */
+  readonly pollMs: number;
   readonly eventsAfter: (seq: number, limit: number) => Promise<readonly ApprovalEvent[]>;
   readonly lastSeq: () => Promise<number>;
   readonly log: (message: string, cause: unknown) => void;
@@ -13,7 +13,8 @@ interface WakesOptions {
 
 /**
  * Who waits for what. This process's commits ring at once; those of others on the same store are found by looking at
- * the newest event, only while somebody waits or listens. A ring is a hint: whoever hears it reads again.
+ * the newest event, when they are announced and now and then besides, only while somebody waits or listens. A ring is
+ * a hint: whoever hears it reads again.
  */
 export class Wakes {
   readonly #options: WakesOptions;
@@ -24,6 +25,9 @@ export class Wakes {
   #seen = 0;
   #started: Promise<void> | undefined;
   #looking = false;
+  /** Something was announced while we looked, perhaps too late to be seen. */
+  #lookAgain = false;
+  #failing = false;
   #closed = false;
 
   constructor(options: WakesOptions) {
@@ -58,7 +62,7 @@ export class Wakes {
   ready(): Promise<void> {
     if (this.#closed) return Promise.resolve();
     if (this.#timer === undefined) {
-      this.#timer = setInterval(() => void this.#look(), POLL_MS);
+      this.#timer = setInterval(() => void this.#look(), this.#options.pollMs);
       this.#timer.unref();
     }
     this.#started ??= this.#start();
@@ -69,6 +73,13 @@ export class Wakes {
     // Only when nothing lies between: an event of another process would be skipped.
     if (this.#seen === firstSeq - 1) this.#seen += ids.length;
     this.#ring(ids);
+  }
+
+  /** Others have changed something, or may have. */
+  announced(): void {
+    if (this.#timer === undefined || this.#closed) return;
+    this.#lookAgain = true;
+    void this.#look();
   }
 
   close(): void {
@@ -98,17 +109,27 @@ export class Wakes {
     if (this.#looking) return;
     this.#looking = true;
     try {
-      await this.ready();
-      const events = await this.#options.eventsAfter(this.#seen, POLLED_EVENTS_MAX);
-      const last = events.at(-1);
-      if (last === undefined || this.#closed) return;
-      this.#seen = Math.max(this.#seen, last.seq);
-      this.#ring(events.map(({ id }) => id));
+      do {
+        this.#lookAgain = false;
+        await this.#ringNew();
+      } while (this.#lookAgain && !this.#closed);
+      this.#failing = false;
     } catch (error) {
-      if (!this.#closed) this.#options.log("approval events cannot be read", error);
+      // Once for each time that the store is away.
+      if (!this.#closed && !this.#failing) this.#options.log("approval events cannot be read", error);
+      this.#failing = true;
     } finally {
       this.#looking = false;
     }
+  }
+
+  async #ringNew(): Promise<void> {
+    await this.ready();
+    const events = await this.#options.eventsAfter(this.#seen, POLLED_EVENTS_MAX);
+    const last = events.at(-1);
+    if (last === undefined || this.#closed) return;
+    this.#seen = Math.max(this.#seen, last.seq);
+    this.#ring(events.map(({ id }) => id));
   }
 
   #ring(ids: readonly string[]): void {

@@ -157,7 +157,11 @@ function reduce(entry: AuditEntry): string {
     ...(denial === undefined ? {} : { denial: { reason: denial.reason, stage: denial.stage } }),
     ...(stages === undefined ? {} : { stages: Object.fromEntries(Object.entries(stages).slice(0, REDUCED_ITEMS_MAX)) }),
   };
-  return JSON.stringify(kept, (_key, value: unknown) => {
+  return JSON.stringify(kept, (key, value: unknown) => {
+    // Names of members are ours, but for those of a table that somebody else filled.
+    if (key.length > REDUCED_CHARACTERS_MAX) {
+      return undefined;
+    }
     if (typeof value === "string") {
       return value.slice(0, REDUCED_CHARACTERS_MAX);
     }

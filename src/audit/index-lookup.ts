@@ -157,7 +157,8 @@ function readableDays(dir: string): readonly string[] {
 /** A small log is read as fast without, and a directory that is only looked at stays as it is. */
 function isLarge(dir: string): boolean {
   let bytes = 0;
-  for (const day of readableDays(dir)) bytes += statSync(join(dir, `${day}.jsonl`), { throwIfNoEntry: false })?.size ?? 0;
+  for (const day of readableDays(dir))
+    bytes += statSync(join(dir, `${day}.jsonl`), { throwIfNoEntry: false })?.size ?? 0;
   return bytes >= LARGE_BYTES_MIN;
 }
 

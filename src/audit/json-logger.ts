@@ -8,7 +8,7 @@ import { CHECKPOINT_INTERVAL_MS, CheckpointKeeper } from "./checkpoint-keeper.ts
 import { DayStream } from "./day-stream.ts";
 import { type DirectoryLock, lockDirectory } from "./directory-lock.ts";
 import { DiskReserve } from "./disk-reserve.ts";
-import { type EntryDraft, serializeEntry, stampEntry } from "./entry.ts";
+import { type EntryDraft, LINE_BYTES_MAX, serializeEntry, stampEntry } from "./entry.ts";
 import { diskFiles, type FileOperations, makeDirectory } from "./file-operations.ts";
 import { type JournalLine, type Stamp, serializeJournalLine } from "./journal.ts";
 import { JOURNAL_DIR } from "./line-files.ts";
@@ -232,6 +232,9 @@ class JsonLogger implements AuditLog {
       const day = timestamp.slice(0, "YYYY-MM-DD".length);
       const seq = this.#next[name];
       const bytes = Buffer.byteLength(line) + chainBytes(seq) + 1;
+      if (bytes > LINE_BYTES_MAX + 1) {
+        throw new AuditError(`the line has ${bytes} bytes, more than any may have`);
+      }
       this.#writer.enqueue(this.#streams[name], { day, line, bytes, settle }, always);
       this.#next[name] += 1;
       queued?.(seq);

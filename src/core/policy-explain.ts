@@ -19,7 +19,7 @@ export interface ExplainedField {
 }
 
 export interface Explained {
-  /** Scalars and empty containers, in the value's order. */
+  /** Scalars, empty containers and those that stay empty, in the value's order. */
   readonly fields: readonly ExplainedField[];
   /** How many more there are. */
   readonly omitted: number;
@@ -50,7 +50,7 @@ interface Spot {
 }
 
 /**
- * Says of every scalar and empty container of a value what `applyPolicy` does to it. The decisions are the compiled policy's
+ * Says of every scalar of a value, and of every container that is empty or left so, what `applyPolicy` does to it. The decisions are the compiled policy's
  * own; only which pattern took them is worked out here, slowly.
  */
 export function explainPolicy({ policy, compiled }: ExplainedPolicy, value: Json, fieldsMax: number): Explained {
@@ -116,8 +116,8 @@ function explainField(run: Run, edge: PolicyEdge, value: unknown, spot: Spot): b
     note(run, node, spot, false);
     return false;
   }
-  if (Object.keys(value).length > 0) return explainContent(run, node, value, spot) || node.stays;
-  note(run, node, spot, node.stays);
+  if (explainContent(run, node, value, spot)) return true;
+  if (node.stays || Object.keys(value).length === 0) note(run, node, spot, node.stays);
   return node.stays;
 }
 

@@ -74,8 +74,11 @@ function pair(turns: readonly Turn[]): ReadonlyMap<CallPart, Found> {
   const withoutId = new Queues();
   for (const turn of turns) {
     for (const result of turn.results) {
-      const { id, name = "" } = result;
-      const call = id === undefined ? byName.next(name, answers) : (byId.get(id) ?? withoutId.next(name, answers));
+      const { id, name } = result;
+      const named = id === undefined ? undefined : byId.get(id);
+      const isMeant = named !== undefined && (name === undefined || name === named.name);
+      const queue = id === undefined ? byName : withoutId;
+      const call = isMeant ? named : queue.next(name ?? "", answers);
       if (call !== undefined && !answers.has(call)) answers.set(call, { result, turn });
     }
     for (const call of turn.calls) {

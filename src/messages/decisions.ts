@@ -121,12 +121,13 @@ function questionsOf(conversation: Conversation): readonly Question[] {
   const contents = contentsById(conversation);
   const questions = new Map<string, Question>();
   const calls = new ModelCalls();
-  for (const part of turns.flatMap((turn) => turn.calls)) {
+  for (const { part, at } of turns.flatMap((turn, at) => turn.calls.map((part) => ({ part, at })))) {
     const asked = isApprovalRequest(part.name) ? readRequest(part) : undefined;
     if (asked === undefined) calls.add(part);
     const about = asked && calls.find(asked);
     if (asked === undefined || (about !== undefined && answers.has(about))) continue;
-    const given = (part.id === undefined ? undefined : contents.get(part.id)) ?? [answers.get(part)?.result.content];
+    const later = part.id === undefined ? undefined : contents.get(part.id)?.filter((one) => one.at > at);
+    const given = later?.map(({ content }) => content) ?? [answers.get(part)?.result.content];
     const { approvalId, tool, args } = asked;
     // Whoever is asked twice answered both times.
     const all = [...(questions.get(approvalId)?.answers ?? []), ...given.filter((content) => content !== undefined)];
@@ -138,13 +139,19 @@ function questionsOf(conversation: Conversation): readonly Question[] {
   return [...questions.values()];
 }
 
+interface Content {
+  readonly content: unknown;
+  /** Of the message it stands in. */
+  readonly at: number;
+}
+
 /** Every result that bears the id: a second one may be the no that counts. */
-function contentsById({ turns }: Conversation): ReadonlyMap<string, readonly unknown[]> {
-  const contents = new Map<string, unknown[]>();
-  for (const { id, content } of turns.flatMap(({ results }) => results)) {
+function contentsById({ turns }: Conversation): ReadonlyMap<string, readonly Content[]> {
+  const contents = new Map<string, Content[]>();
+  for (const { at, id, content } of turns.flatMap((turn, at) => turn.results.map((result) => ({ at, ...result })))) {
     if (id === undefined) continue;
     const held = contents.get(id) ?? [];
-    held.push(content);
+    held.push({ content, at });
     contents.set(id, held);
   }
   return contents;

@@ -1,7 +1,7 @@
 import type { AuditEntry } from "../audit/entry.ts";
 import type { Refusal } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
-import type { Caller, KeyUse } from "../core/types.ts";
+import type { Caller, ExecutionPlan, KeyUse } from "../core/types.ts";
 
 /** What the audit wants to know of what the steps earned. */
 export interface Facts {
@@ -9,6 +9,7 @@ export interface Facts {
   readonly caller: Caller;
   readonly input: unknown;
   readonly digest: string;
+  readonly plan: ExecutionPlan;
   readonly by: string;
   readonly approvalId: string;
   readonly keyUse: KeyUse;
@@ -24,6 +25,14 @@ export function approvalFacts(
   const asked: unknown = refusal?.details?.["approval"];
   if (refusal === undefined || typeof asked !== "object" || asked === null || !("id" in asked)) return undefined;
   return { by: refusal.code, id: String(asked.id) };
+}
+
+/** What was to run, and how it was held. */
+export function planFacts(digest: string | undefined, plan: ExecutionPlan | undefined): AuditEntry["plan"] {
+  if (digest === undefined) return undefined;
+  const confinement = plan?.["confinement"];
+  const isHeld = typeof confinement === "object" && confinement !== null && "level" in confinement;
+  return isHeld ? { digest, confinement: String(confinement["level"]) } : { digest };
 }
 
 /** The facts of callers who are known: the same in all their entries. */

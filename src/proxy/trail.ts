@@ -5,7 +5,7 @@ import type { AnyEvidence, Receipt, Released, Verified } from "../core/evidence.
 import { sanitizeInput } from "../core/input-policy.ts";
 import type { KeyUse, Tool } from "../core/types.ts";
 import { CallScope } from "./call-scope.ts";
-import { approvalFacts, callerFacts, type Facts, traceFacts } from "./entry-facts.ts";
+import { approvalFacts, callerFacts, type Facts, planFacts, traceFacts } from "./entry-facts.ts";
 import type { Execution } from "./executor.ts";
 import type { CallRequest } from "./proxy.ts";
 import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
@@ -220,7 +220,6 @@ export class Trail {
     const registered = this.#fact("registered");
     const sent = this.#fact("input");
     const { input, secrets } = withoutSecrets(sent);
-    const digest = this.#fact("digest");
     const by = this.#fact("by");
     const refusal = ending instanceof Refusal ? ending : undefined;
     return {
@@ -252,7 +251,7 @@ export class Trail {
               redactions: ending.redactions,
             },
       approval: approvalFacts(refusal, by, this.#fact("approvalId")),
-      plan: digest === undefined ? undefined : { digest },
+      plan: planFacts(this.#fact("digest"), this.#fact("plan")),
       stages: this.#stages,
       trace: traceFacts(traceparent),
       duration: this.#duration,

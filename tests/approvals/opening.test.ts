@@ -63,7 +63,7 @@ function options(path: string) {
 }
 
 test.each([
-  ["postgres://user:secret@db/approvals"],
+  ["mysql://user:secret@db/approvals"],
   ["sqlite://relative.sqlite"],
   ["sqlite://./relative.sqlite"],
   ["sqlite:///with?query"],

@@ -25,7 +25,7 @@ test.each(KILLS)("APR-53: kill -9 in %s, %s: it is %s", async (act, when, state)
   const store = await world.open();
   const { id } = await (act === "approve" ? askFor(store) : approvedBy(store));
   await store.close();
-  const child = Bun.spawn(childCommand(world.path, world.now, { kind: "die", act, id, when }), { stderr: "inherit" });
+  const child = Bun.spawn(childCommand(world, world.now, { kind: "die", act, id, when }), { stderr: "inherit" });
   await child.exited;
   expect(child.signalCode).toBe("SIGKILL");
   const next = await world.open();
@@ -37,7 +37,7 @@ test("APR-56: what a killed process had claimed is in doubt when its lease is ov
   const store = await world.open();
   const approval = await approvedBy(store);
   const { id } = approval;
-  const child = Bun.spawn(childCommand(world.path, world.now, { kind: "die", act: "claim", id, when: "answered" }));
+  const child = Bun.spawn(childCommand(world, world.now, { kind: "die", act: "claim", id, when: "answered" }));
   await child.exited;
   expect((await store.claim(claimOf(approval))).outcome).toBe("not_approved");
   world.now += 900_000;

@@ -145,6 +145,16 @@ describe("a damaged log is not written to", () => {
     expect(() => world.open()).toThrow("restore the directory from a copy, or move it away as a whole");
   });
 
+  test("calls that are cut off behind a day of nothing but journal lines, with the saved place gone", async () => {
+    world.now = Date.parse("2026-02-20T12:00:00.000Z");
+    const log = world.open({ checkpointKey });
+    for (let line = 0; line < 3; line += 1) await log.journal({ type: "audit.queried" });
+    await world.stop();
+    edit(LAST, (lines) => lines.slice(0, -1));
+    fs.rmSync(placePath(world.dir));
+    expect(() => world.open({ checkpointKey })).toThrow("held 15 lines and ends after 14");
+  });
+
   test("a chain made anew, with a saved place that goes with it, does not pass the checkpoint", () => {
     fs.rmSync(placePath(world.dir));
     edit(LAST, (lines) => {

@@ -91,6 +91,7 @@ test.each<readonly [string, () => void, readonly string[], number, string]>([
   ],
   ["a file that is a link", () => link("2026-02-17.jsonl"), [], 5, ""],
   ["a day that is none", () => undefined, ["--from", "yesterday"], 64, ""],
+  ["a day that no calendar has", () => undefined, ["--to", "2026-02-30"], 64, ""],
   ["a key that is none", () => undefined, ["--key", "/dev/null"], 5, ""],
 ])("%s: its exit code and its line", (_name, harm, options, exitCode, want) => {
   harm();
@@ -136,6 +137,28 @@ test("what is not there is not proved", () => {
   expect(audit("prove", "t-9", "--dir", dir)).toMatchObject({
     exitCode: 1,
     complained: expect.stringContaining("no call in"),
+  });
+});
+
+test("an empty directory, and one from before the chain, are sound", () => {
+  fs.rmSync(dir, { recursive: true });
+  fs.mkdirSync(dir);
+  expect(audit("verify", "--dir", dir)).toMatchObject({ exitCode: 0, complained: "" });
+  fs.writeFileSync(join(dir, "2026-02-15.jsonl"), '{"timestamp":"2026-02-15T00:00:00.000Z","traceId":"t"}\n');
+  expect(audit("verify", "--dir", dir)).toMatchObject({
+    exitCode: 0,
+    said: expect.stringContaining("1 lines from before the chain"),
+  });
+});
+
+test("what `prune` deleted is not missed, and what is left is still compared with the checkpoints", () => {
+  expect(audit("prune", "--keep", "1d", "--dir", dir).exitCode).toBe(0);
+  fs.rmSync(join(dir, ".state"), { recursive: true });
+  expect(audit("verify", "--dir", dir, "--key", PUBLIC)).toMatchObject({
+    exitCode: 0,
+    said: expect.stringContaining(
+      "calls: 5 lines in 1 files, the last is 14, 1 checkpoints compared, those before 10 were pruned",
+    ),
   });
 });
 

@@ -39,6 +39,7 @@ const POWERS: readonly Power[] = [
         "src/handlers/grpc/proto-files.ts",
         "src/handlers/grpc/certificate-files.ts",
         "src/audit/",
+        "src/approvals/postgres.ts",
         "src/approvals/sqlite.ts",
         "src/stc/",
         "src/dev/",
@@ -49,6 +50,7 @@ const POWERS: readonly Power[] = [
         "src/manifest-imports.ts",
         "src/manifest-loader.ts",
         "src/own-code.ts",
+        "src/wiring-approvals.ts",
         "src/wiring-approvals.ts",
         "src/wiring-files.ts",
         "src/wiring-workspace.ts",
@@ -61,7 +63,7 @@ const POWERS: readonly Power[] = [
   {
     name: "databases",
     sign: /new Bun\.SQL\b|bun:sqlite/,
-    holders: ["src/approvals/sqlite.ts", "src/audit/index-file.ts"],
+    holders: ["src/approvals/postgres.ts", "src/approvals/sqlite.ts", "src/audit/index-file.ts"],
   },
   {
     name: "foreign functions",

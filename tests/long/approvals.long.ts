@@ -59,7 +59,7 @@ describe.each(DYING_ACTS.flatMap((act) => (["journaling", "answered"] as const).
       const { id } = await prepare(store, before);
       await store.close();
       const now = act === "sweep" ? world.now + 600_000 : world.now;
-      const child = Bun.spawn(childCommand(world.path, now, { kind: "die", act, id, when }), { stderr: "inherit" });
+      const child = Bun.spawn(childCommand(world, now, { kind: "die", act, id, when }), { stderr: "inherit" });
       await child.exited;
       expect(child.signalCode).toBe("SIGKILL");
       const next = await world.open();
@@ -95,7 +95,7 @@ async function endAll(store: Approvals): Promise<void> {
 
 /** Each approval's last state that the process told. */
 async function workUntilKilled(lane: string, lines: number): Promise<ReadonlyMap<string, string>> {
-  const child = Bun.spawn(childCommand(world.path, world.now, { kind: "work", lane }), {
+  const child = Bun.spawn(childCommand(world, world.now, { kind: "work", lane }), {
     stdout: "pipe",
     stderr: "inherit",
   });

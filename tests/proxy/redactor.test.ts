@@ -192,8 +192,10 @@ test("characters that nobody sees are gone, from values and keys, and are no fin
 });
 
 test("any tree without a secret comes through unchanged", () => {
+  // Letters of which no name of a secret can be made by chance.
+  const stringUnit = fc.constantFrom(..."abcdefghijABCDEFGHIJ0123456789 ./:=,;@\"'{}[]()<>\\\n\té€😀");
   fc.assert(
-    fc.property(fc.jsonValue({ stringUnit: "grapheme-ascii" }), (tree) => {
+    fc.property(fc.jsonValue({ stringUnit }), (tree) => {
       expect(lookThrough(tree as Json, SECRETS, []).value).toEqual(tree as Json);
     }),
     { numRuns: 500 },

@@ -1,9 +1,9 @@
 import { closeSync, openSync, readSync, writeSync } from "node:fs";
 import { openApprovals } from "../../src/approvals/approvals.ts";
 import type { Approvals } from "../../src/approvals/types.ts";
-import { AGENT, LIMITS, OPERATOR, questionOf } from "./approvals.ts";
+import { AGENT, type ApprovalWorld, LIMITS, OPERATOR, questionOf } from "./approvals.ts";
 
-/** What a child does with the store of its second argument; the third is the time. */
+/** What a child does with the store of its first argument; the second is the time, the third a file for its journal. */
 export type ChildTask =
   /** Claims every question of the list, in an order of its own, when told to start. */
   | { readonly kind: "claim all"; readonly ids: readonly string[]; readonly from: number }
@@ -15,8 +15,13 @@ export type ChildTask =
 export const DYING_ACTS = ["ask", "approve", "deny", "claim", "settle", "cancel", "revoke", "sweep"] as const;
 export type DyingAct = (typeof DYING_ACTS)[number];
 
-export function childCommand(path: string, now: number, task: ChildTask): string[] {
-  return [process.execPath, "--no-env-file", "--no-install", import.meta.path, path, String(now), JSON.stringify(task)];
+export function childCommand(
+  { url, path }: Pick<ApprovalWorld, "url" | "path">,
+  now: number,
+  task: ChildTask,
+): string[] {
+  const argv = [url, String(now), `${path}.journal`, JSON.stringify(task)];
+  return [process.execPath, "--no-env-file", "--no-install", import.meta.path, ...argv];
 }
 
 function say(line: unknown): void {
@@ -70,13 +75,13 @@ async function work(store: Approvals, lane: string): Promise<never> {
   }
 }
 
-async function main([path = "", now = "", json = ""]: readonly string[]): Promise<void> {
+async function main([url = "", now = "", journalPath = "", json = ""]: readonly string[]): Promise<void> {
   const task = JSON.parse(json) as ChildTask;
   // The sweep at the opening is one like any other.
   let isDying = task.kind === "die" && task.act === "sweep" && task.when === "journaling";
-  const journal = openSync(`${path}.journal`, "a");
+  const journal = openSync(journalPath, "a");
   const store = await openApprovals({
-    url: `sqlite://${path}`,
+    url,
     now: () => Number(now),
     newId: () => crypto.randomUUID(),
     newToken: () => crypto.randomUUID(),

@@ -280,7 +280,7 @@ export async function walk(steps: readonly Step[]): Promise<void> {
   }
 }
 
-async function walkIn(world: ApprovalWorld, steps: readonly Step[]): Promise<void> {
+export async function walkIn(world: ApprovalWorld, steps: readonly Step[]): Promise<void> {
   let store = await world.open(BOUNDS);
   let model: Model = { entries: [], grants: {}, sessions: {} };
   let journalFails = false;

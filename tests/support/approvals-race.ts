@@ -1,10 +1,14 @@
 import { expect } from "bun:test";
-import { type ApprovalWorld, approvedBy, createApprovalWorld } from "./approvals.ts";
+import { type ApprovalWorld, approvedBy, createApprovalWorld, type OtherDatabase } from "./approvals.ts";
 import { childCommand } from "./approvals-child.ts";
 
-/** Several processes claim the same approvals from one file: each approval runs once. */
-export async function raceClaims(processes: number, approvals: number): Promise<readonly number[]> {
-  const world = createApprovalWorld();
+/** Several processes claim the same approvals from one store: each approval runs once. */
+export async function raceClaims(
+  processes: number,
+  approvals: number,
+  other?: OtherDatabase,
+): Promise<readonly number[]> {
+  const world = createApprovalWorld(other);
   try {
     return await race(world, processes, approvals);
   } finally {
@@ -28,7 +32,7 @@ async function race(world: ApprovalWorld, processes: number, approvals: number):
 }
 
 function startClaimer(world: ApprovalWorld, ids: readonly string[], from: number) {
-  const command = childCommand(world.path, world.now, { kind: "claim all", ids, from });
+  const command = childCommand(world, world.now, { kind: "claim all", ids, from });
   const child = Bun.spawn(command, { stdin: "pipe", stdout: "pipe", stderr: "inherit" });
   const lines = readLines(child.stdout);
   return {

@@ -26,7 +26,9 @@ export type JournalLine = { readonly type: string; readonly [member: string]: Js
 
 export interface ApprovalWorld {
   readonly dir: string;
+  /** Of the SQLite file; on another database, of nothing. */
   readonly path: string;
+  readonly url: string;
   /** Milliseconds since 1970, moved by the test. */
   now: number;
   /** What was journaled, in order. */
@@ -39,7 +41,14 @@ export interface ApprovalWorld {
   end(): Promise<void>;
 }
 
-export function createApprovalWorld(): ApprovalWorld {
+/** Another database than a SQLite file of its own. */
+export interface OtherDatabase {
+  readonly url: string;
+  /** Its clock, which the world's `now` sets. */
+  setClock(now: number): void;
+}
+
+export function createApprovalWorld(other?: OtherDatabase): ApprovalWorld {
   const dir = mkdtempSync(join(tmpdir(), "stc-approvals-"));
   const opened: Approvals[] = [];
   let ids = 0;
@@ -47,16 +56,26 @@ export function createApprovalWorld(): ApprovalWorld {
     ids += 1;
     return `00000000-0000-7000-8000-${String(process.pid).padStart(6, "0").slice(-6)}${String(ids).padStart(6, "0")}`;
   };
+  const path = join(dir, "approvals.sqlite");
+  let now = Date.parse("2026-02-16T12:00:00.000Z");
+  other?.setClock(now);
   const world: ApprovalWorld = {
     dir,
-    path: join(dir, "approvals.sqlite"),
-    now: Date.parse("2026-02-16T12:00:00.000Z"),
+    path,
+    url: other?.url ?? `sqlite://${path}`,
+    get now() {
+      return now;
+    },
+    set now(to) {
+      now = to;
+      other?.setClock(to);
+    },
     lines: [],
     logged: [],
     journal: undefined,
     async open(limits = {}) {
       const store = await openApprovals({
-        url: `sqlite://${world.path}`,
+        url: world.url,
         now: () => world.now,
         newId: nextId,
         newToken: () => `session_${nextId()}`,

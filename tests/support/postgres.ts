@@ -8,7 +8,6 @@ import { until } from "./until.ts";
 
 /** PostgreSQL refuses to run as root. */
 const NOBODY = 65_534;
-const READY_MS_MAX = 60_000;
 const PASSWORD = "a % secret/of:tests";
 
 /** A real PostgreSQL of its own, in a temporary directory, over TCP on 127.0.0.1. */
@@ -94,7 +93,7 @@ class Server implements PostgresServer {
     const argv = ["-D", join(this.dir, "cluster"), "-p", String(this.port)];
     for (const setting of this.#settings) argv.push("-c", setting);
     this.#process = run(join(this.#home, "bin/postgres"), argv, this.dir);
-    await until("PostgreSQL", () => this.send("SELECT 1").catch(() => undefined), READY_MS_MAX);
+    await until("PostgreSQL", () => this.send("SELECT 1").catch(() => undefined));
   }
 
   async stop(): Promise<void> {

@@ -5,6 +5,9 @@ const LAUNCHER = join(import.meta.dir, "launcher.ts");
 /** Nothing of a folder is read: no settings, no variables, no packages. */
 const OURSELVES = [process.execPath, "--no-env-file", "--config=/dev/null", "--no-install", LAUNCHER];
 
+/** The answer of the call comes first. */
+const REFILL_AFTER_MS = 5;
+
 /** A process that waits for orders, or the program that it has become: its pid stays. */
 export type Launched = ReturnType<typeof start>;
 
@@ -16,8 +19,8 @@ export interface Launchers {
 }
 
 /**
- * Launchers are started ahead, since to start one takes longer than most commands. Each is used once, and replaced when what it
- * became has ended: not before, or the two would share a processor.
+ * Launchers are started ahead, since to start one takes longer than most commands. Each is used once, and replaced after
+ * what it became has ended: not before, or the two would share a processor.
  */
 export function createLaunchers(waitingMax: number): Launchers {
   const waiting: Launched[] = [];
@@ -36,11 +39,14 @@ export function createLaunchers(waitingMax: number): Launchers {
   }
 
   function refill(): void {
-    try {
-      fill();
-    } catch {
-      // The next call starts its own, and says what is wrong.
-    }
+    const timer = setTimeout(() => {
+      try {
+        fill();
+      } catch {
+        // The next call starts its own, and says what is wrong.
+      }
+    }, REFILL_AFTER_MS);
+    timer.unref();
   }
 
   return {

@@ -1,0 +1,100 @@
+/** Where a server is and who we are there. */
+export interface PostgresPlace {
+  readonly hostname: string;
+  readonly port: number;
+  readonly database: string;
+  readonly username: string;
+  readonly password: string;
+  readonly sslMode: SslMode;
+  /** PEM files of absolute paths: who signs the server's certificate, and our own. */
+  readonly rootCert: string | undefined;
+  readonly cert: string | undefined;
+  readonly key: string | undefined;
+}
+
+/** Those that fall back to an open connection (`allow`, `prefer`) are not taken: whoever sits between could choose it. */
+const SSL_MODES = ["disable", "require", "verify-ca", "verify-full"] as const;
+type SslMode = (typeof SSL_MODES)[number];
+
+const PARAMETERS = ["sslmode", "sslrootcert", "sslcert", "sslkey"] as const;
+type Parameters = Readonly<Partial<Record<(typeof PARAMETERS)[number], string>>>;
+
+const DEFAULT_PORT = 5432;
+const URL_LENGTH_MAX = 4_096;
+const LOOPBACK = /^(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])$/;
+
+/**
+ * Reads `postgres://user:password@host:port/database?sslmode=…`. Everything is taken from the URL and nothing from the
+ * environment; another machine's certificate is checked unless the URL says otherwise.
+ * @throws Error that says what is wrong without quoting the URL: it holds a password
+ */
+export function parsePostgresUrl(text: string): PostgresPlace {
+  const url = text.length > URL_LENGTH_MAX ? null : URL.parse(text);
+  if (url === null || !/^postgres(?:ql)?:$/.test(url.protocol)) throw misfit("is not a postgres:// URL");
+  if (url.hash !== "") throw misfit("has a # in it: write %23");
+  const database = decoded(url.pathname.slice(1));
+  const username = decoded(url.username);
+  if (url.hostname === "" || username === "") throw misfit("names no host or no user");
+  if (database === "" || database.includes("/")) throw misfit("must name one database after the host");
+  const parameters = parametersOf(url.searchParams);
+  return {
+    hostname: url.hostname.replace(/^\[(.*)\]$/, "$1"),
+    port: url.port === "" ? DEFAULT_PORT : Number(url.port),
+    database,
+    username,
+    password: decoded(url.password),
+    sslMode: modeOf(parameters.sslmode, url.hostname),
+    ...filesOf(parameters),
+  };
+}
+
+function parametersOf(search: URLSearchParams): Parameters {
+  const found: Partial<Record<keyof Parameters, string>> = {};
+  for (const [name, value] of search) {
+    const known = PARAMETERS.find((parameter) => parameter === name);
+    if (known === undefined || found[known] !== undefined) {
+      throw misfit(`may have the parameters ${PARAMETERS.join(", ")} once each, and no others`);
+    }
+    found[known] = value;
+  }
+  return found;
+}
+
+function modeOf(written: string | undefined, hostname: string): SslMode {
+  if (written === undefined) return LOOPBACK.test(hostname) ? "disable" : "verify-full";
+  const mode = SSL_MODES.find((known) => known === written);
+  if (mode === undefined) throw misfit(`must have an sslmode of ${SSL_MODES.join(", ")}`);
+  return mode;
+}
+
+function filesOf({
+  sslmode,
+  sslrootcert,
+  sslcert,
+  sslkey,
+}: Parameters): Pick<PostgresPlace, "rootCert" | "cert" | "key"> {
+  const files = [sslrootcert, sslcert, sslkey];
+  if (files.some((path) => path !== undefined && !path.startsWith("/"))) {
+    throw misfit("must name sslrootcert, sslcert and sslkey by absolute paths");
+  }
+  if ((sslcert === undefined) !== (sslkey === undefined)) throw misfit("must name sslcert and sslkey together");
+  if (sslmode === "disable" && files.some((path) => path !== undefined)) {
+    throw misfit("names certificates, but sslmode=disable uses none");
+  }
+  if (sslmode === "require" && sslrootcert !== undefined) {
+    throw misfit("names sslrootcert, which sslmode=require does not check: use verify-full");
+  }
+  return { rootCert: sslrootcert, cert: sslcert, key: sslkey };
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    throw misfit("holds a % that is no escape: write %25");
+  }
+}
+
+function misfit(fault: string): Error {
+  return new Error(`the URL of the approvals store ${fault}`);
+}

@@ -1,0 +1,122 @@
+import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { SignJWT } from "jose";
+import { parse } from "yaml";
+import { type Config, readConfig } from "../../src/config.ts";
+import { type CustomerMaster, startCustomerMaster } from "../../src/dev/customer-master.ts";
+import { DEVELOPMENT_SERVER_NAME, makeCertificates } from "../../src/dev/make-certificates.ts";
+import { type RunningService, startService } from "../../src/main.ts";
+import { LiveIssuers, OPERATORS_ISSUER } from "../support/live-tokens.ts";
+import { makeSigningKey } from "../support/tokens.ts";
+import { DEPLOY, PROJECT } from "./documents.ts";
+
+const YEAR_2000 = new Date(946_684_800_000);
+const YEAR_2100 = new Date(4_102_444_800_000);
+const CLUSTER_ISSUER = "https://kubernetes.default.svc.cluster.local";
+
+/** What of the file is looked into here; the real reader looks at all of it. */
+interface Written {
+  readonly server: object;
+  readonly audit: object;
+  readonly jwt: { readonly issuers: readonly Readonly<Record<string, unknown>>[] };
+  readonly systems: { readonly "customer-master-service": { readonly tls: object } };
+}
+
+/** A folder that stands for a pod's file system, with what its volumes hold, and the service as the base configures it. */
+export class Pod {
+  readonly #root = realpathSync(mkdtempSync(join(tmpdir(), "stc-pod-")));
+  readonly #cluster = makeSigningKey("RS256", "cluster-1");
+  readonly #people = new LiveIssuers();
+  #master: CustomerMaster | undefined;
+  #logs: Bun.Server<undefined> | undefined;
+  readonly running: RunningService[] = [];
+
+  async start(base: "sidecar" | "standalone"): Promise<RunningService> {
+    const certificates = await makeCertificates({ notBefore: YEAR_2000, notAfter: YEAR_2100 });
+    const { rootCert, server, client } = certificates;
+    this.#mount("etc/stc-tls", { "ca.crt": rootCert, "tls.crt": client.cert, "tls.key": client.key });
+    this.#mount("etc/stc-issuers", { "jwks.json": JSON.stringify({ keys: [this.#cluster.jwk] }) });
+    this.#mount("etc/stc-tools", { "find-runbook.ts": deployed(base, "tools/find-runbook.ts") });
+    this.#mount("etc/stc", { "stc.yaml": deployed(base, "stc.yaml") });
+    mkdirSync(join(this.#root, "var/lib/stc"), { recursive: true });
+    mkdirSync(join(this.#root, "app"));
+    for (const folder of ["tools", "proto"]) symlinkSync(join(PROJECT, folder), join(this.#root, "app", folder));
+    const master = { cert: Buffer.from(server.cert), key: Buffer.from(server.key) };
+    this.#master = await startCustomerMaster({
+      certificates: { rootCert: Buffer.from(rootCert), server: master },
+      port: 0,
+    });
+    this.#logs = Bun.serve({ hostname: "127.0.0.1", port: 0, fetch: () => new Response(null, { status: 204 }) });
+    const service = await startService(this.#configuration());
+    this.running.push(service);
+    return service;
+  }
+
+  /** As the kubelet projects it: no `typ`, no permissions, an audience in a list. */
+  agentToken(account: string, claims: Readonly<Record<string, unknown>> = {}): Promise<string> {
+    return new SignJWT({ "kubernetes.io": { namespace: "agents", serviceaccount: { name: account } }, ...claims })
+      .setProtectedHeader({ alg: "RS256", kid: this.#cluster.kid })
+      .setIssuer(CLUSTER_ISSUER)
+      .setSubject(`system:serviceaccount:agents:${account}`)
+      .setAudience(["safe-tool-call"])
+      .setJti("0a1b2c3d")
+      .setIssuedAt("1 second ago")
+      .setNotBefore("1 second ago")
+      .setExpirationTime("3599 seconds")
+      .sign(this.#cluster.privateKey);
+  }
+
+  operatorToken(permissions: readonly string[]): Promise<string> {
+    return this.#people.token({ kind: "operator", sub: "prometheus", permissions });
+  }
+
+  async close(): Promise<void> {
+    for (const service of this.running) await service.drain();
+    await this.#master?.close();
+    await this.#logs?.stop(true);
+    rmSync(this.#root, { recursive: true, force: true });
+  }
+
+  /** The file as it is written, but for the machine: paths below our folder, free ports, services that are here. */
+  #configuration(): Config {
+    const origin = join(this.#root, "etc/stc/stc.yaml");
+    const text = readFileSync(origin, "utf8").replaceAll(/\/(?=etc\/stc|var\/lib\/stc|app\/)/g, `${this.#root}/`);
+    const written = parse(text) as Written;
+    const system = written.systems["customer-master-service"];
+    const [agents, people] = written.jwt.issuers;
+    const { jwksUri: _, ...operators } = { ...people };
+    const config = {
+      ...written,
+      server: { ...written.server, host: "127.0.0.1", port: 0, operator: { host: "127.0.0.1", port: 0 } },
+      audit: { ...written.audit, export: [{ type: "loki", url: `http://127.0.0.1:${this.#logs?.port}` }] },
+      jwt: {
+        issuers: [agents, { ...operators, issuer: OPERATORS_ISSUER, jwks: { keys: [this.#people.operators.jwk] } }],
+      },
+      systems: {
+        "customer-master-service": {
+          ...system,
+          endpoint: `127.0.0.1:${this.#master?.port}`,
+          tls: { ...system.tls, serverName: DEVELOPMENT_SERVER_NAME },
+        },
+      },
+      log: { level: "silent" },
+    };
+    return readConfig(config, { folder: join(this.#root, "etc/stc"), environment: {}, origin });
+  }
+
+  /** As the kubelet does it: files are links to links, so that all of them change at once. */
+  #mount(folder: string, files: Readonly<Record<string, string>>): void {
+    const place = join(this.#root, folder);
+    mkdirSync(join(place, "..2026_11_22"), { recursive: true });
+    symlinkSync("..2026_11_22", join(place, "..data"));
+    for (const [name, text] of Object.entries(files)) {
+      writeFileSync(join(place, "..2026_11_22", name), text);
+      symlinkSync(`..data/${name}`, join(place, name));
+    }
+  }
+}
+
+function deployed(base: string, file: string): string {
+  return readFileSync(join(DEPLOY, base, file), "utf8");
+}

@@ -1,0 +1,134 @@
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { REFUSALS } from "../../src/core/errors.ts";
+import type { RunningService } from "../../src/main.ts";
+import { readPrometheusRule } from "./custom-resources.ts";
+import { writtenDocuments } from "./documents.ts";
+import { Pod } from "./pod.ts";
+
+setDefaultTimeout(30_000);
+
+const CUSTOMER = "3f0c9a52-6b1e-4c77-9d3a-000000000001";
+
+describe.each([["sidecar"], ["standalone"]] as const)("the %s as it is deployed", (base) => {
+  const pod = new Pod();
+  let service: RunningService;
+  beforeAll(async () => {
+    service = await pod.start(base);
+  });
+  afterAll(() => pod.close());
+
+  async function call(tool: string, args: unknown, token: string) {
+    const response = await fetch(`${service.url}/call`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      body: JSON.stringify({ tool, args }),
+    });
+    return { http: response.status, ...((await response.json()) as Record<string, unknown>) };
+  }
+
+  test("a service account calls a tool of the image, over mutual TLS, and gets it masked", async () => {
+    const answer = await call("get_customer", { customerId: CUSTOMER }, await pod.agentToken("researcher"));
+    expect(answer).toMatchObject({ http: 200, status: "success", result: { customer: { customerId: CUSTOMER } } });
+    expect(JSON.stringify(answer)).not.toContain("@");
+  });
+
+  test("and one of the ConfigMap", async () => {
+    const answer = await call("find_runbook", { alert: "SafeToolCallDown" }, await pod.agentToken("researcher"));
+    expect(answer).toMatchObject({
+      status: "success",
+      result: { url: "https://runbooks.example/safe-tool-call/down" },
+    });
+  });
+
+  test.each([
+    ["another service account has no permissions", "other", {}],
+    ["whatever its token lists", "other", { permissions: ["customer-data:read"], scope: "customer-data:read" }],
+    ["nor is a name of the language one", "constructor", {}],
+  ])("%s", async (_title, account, claims) => {
+    const answer = await call("get_customer", { customerId: CUSTOMER }, await pod.agentToken(account, claims));
+    expect(answer).toMatchObject({ http: 403, error: { code: "PERMISSION_DENIED" } });
+  });
+
+  test("what a token lists adds nothing to what the configuration gives", async () => {
+    const token = await pod.agentToken("researcher", { permissions: ["customer-data:write", "customer-data:export"] });
+    const answer = await call("update_customer_status", {}, token);
+    expect(answer).toMatchObject({ http: 403, error: { code: "PERMISSION_DENIED" } });
+  });
+
+  test("probes and Prometheus know it by its address alone", async () => {
+    const headers = { host: "10.244.1.17:9787" };
+    const ready = await fetch(`${service.operatorUrl}/readyz`, { headers });
+    expect([ready.status, await ready.json()]).toEqual([200, { status: "ready" }]);
+    expect((await fetch(`${service.operatorUrl}/healthz`, { headers })).status).toBe(200);
+    const authorization = `Bearer ${await pod.operatorToken(["metrics:read"])}`;
+    expect((await fetch(`${service.operatorUrl}/metrics`, { headers: { ...headers, authorization } })).status).toBe(
+      200,
+    );
+    expect((await fetch(`${service.url}/metrics`, { headers: { ...headers, authorization } })).status).toBe(403);
+  });
+
+  test.each([
+    ["no token", undefined, 401],
+    ["an agent's token", "agent", 401],
+    ["an operator's without metrics:read", "operator", 403],
+    ["a web page", "page", 403],
+  ])("metrics are not for %s", async (_title, who, status) => {
+    const agent = `Bearer ${await pod.agentToken("researcher")}`;
+    const operator = `Bearer ${await pod.operatorToken(who === "page" ? ["metrics:read"] : ["audit:read"])}`;
+    const headers: Record<string, string> = {
+      ...(who !== undefined && { authorization: who === "agent" ? agent : operator }),
+      ...(who === "page" && { origin: "https://evil.example" }),
+    };
+    expect((await fetch(`${service.operatorUrl}/metrics`, { headers })).status).toBe(status);
+  });
+
+  test.each(["/call", "/rpc", "/tools", "/approvals", "/audit", "/events", "/sessions"])(
+    "the operators' port has no %s",
+    async (path) => {
+      const authorization = `Bearer ${await pod.operatorToken(["audit:read", "approvals:decide"])}`;
+      const method = path === "/call" || path === "/rpc" ? "POST" : "GET";
+      const answer = await fetch(`${service.operatorUrl}${path}`, { method, headers: { authorization } });
+      expect([answer.status, await answer.json()]).toMatchObject([404, { error: { code: "ROUTE_NOT_FOUND" } }]);
+    },
+  );
+
+  test("alerts speak of metrics, labels and codes that exist", async () => {
+    const authorization = `Bearer ${await pod.operatorToken(["metrics:read"])}`;
+    const text = await (await fetch(`${service.operatorUrl}/metrics`, { headers: { authorization } })).text();
+    const exposed = exposedMetrics(text);
+    const [rule] = writtenDocuments("monitoring")
+      .filter(({ kind }) => kind === "PrometheusRule")
+      .map(readPrometheusRule);
+    const rules = rule?.spec.groups.flatMap((group) => group.rules) ?? [];
+    expect(rules.length).toBeGreaterThan(10);
+    const unknown = rules.flatMap(({ alert, expr }) =>
+      metricsOf(expr)
+        .filter((name) => !exposed.has(name))
+        .map((name) => `${alert}: ${name}`),
+    );
+    expect(unknown).toEqual([]);
+    const codes = rules.flatMap(({ expr }) => [...expr.matchAll(/code=~?"([A-Z_|]+)"/g)].flatMap(([, of]) => of ?? ""));
+    expect(codes.flatMap((listed) => listed.split("|")).filter((code) => !(code in REFUSALS))).toEqual([]);
+  });
+});
+
+/** Names that may be asked for; a scraper adds `up`. */
+function exposedMetrics(text: string): ReadonlySet<string> {
+  const typed = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)];
+  return new Set([
+    "up",
+    ...typed.flatMap(([, name = "", type]) =>
+      type === "histogram" ? [`${name}_bucket`, `${name}_sum`, `${name}_count`] : [name],
+    ),
+  ]);
+}
+
+const WORDS_OF_PROMQL = ["sum", "by", "rate", "increase", "histogram_quantile", "time", "and", "offset"];
+
+/** What is left of an expression without labels, groupings, ranges and PromQL's own words. */
+function metricsOf(expression: string): readonly string[] {
+  const bare = expression
+    .replaceAll(/\{[^}]*\}|\bby \([^)]*\)|\[[^\]]*\]|\boffset \w+/g, " ")
+    .matchAll(/[a-zA-Z_:][a-zA-Z0-9_:]*/g);
+  return [...bare].map(([name]) => name).filter((name) => !WORDS_OF_PROMQL.includes(name));
+}

@@ -1,0 +1,204 @@
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import {
+  chmodSync,
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { LiveIssuers } from "../support/live-tokens.ts";
+import { type Ended, environmentOf, run } from "../support/stc.ts";
+import { until } from "../support/until.ts";
+import { PROJECT } from "../support/world.ts";
+
+/** Long: the single binary is compiled as the image compiles it, and walks the road far from this repository. */
+const COMPILE_TIMEOUT_MS = 180_000;
+/** From the start of the process to `/readyz`, the best of a few: what it takes on a machine that does nothing else. */
+const READY_MS_MAX = 300;
+const STARTS = 8;
+
+setDefaultTimeout(60_000);
+
+const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-compile-")));
+const binary = join(folder, "bin", "stc");
+const place = join(folder, "etc");
+const issuers = new LiveIssuers();
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const MANIFEST = `
+import { defineTool, freeText } from "safe-tool-call";
+import { z } from "zod";
+import { GREETING } from "./shared/greeting.ts";
+export const greet = defineTool({
+  name: "greet", description: "Greet somebody", classification: "read", permissions: { required: ["greet:read"] },
+  input: z.strictObject({ name: z.string().max(20) }),
+  handler: async ({ name }) => ({ greeting: GREETING + name, zod: z.object({}) instanceof z.ZodObject }),
+  output: z.object({ greeting: z.string(), zod: z.boolean() }), outputPolicy: { greeting: "allow", zod: "allow" },
+});
+export const say = defineTool(() => ({
+  name: "say", description: "Say it", classification: "read", permissions: { required: ["greet:read"] },
+  input: z.strictObject({ words: freeText(50) }),
+  target: { system: "echo", cli: { command: "echo", argsBuilder: ({ words }) => ["--", words] } },
+  output: z.object({ text: z.string() }), outputPolicy: { text: "allow" },
+}));
+`;
+
+function configuration(port: number, tools: string): string {
+  return JSON.stringify({
+    server: { port },
+    tools: [tools],
+    audit: { dir: join(folder, "audit") },
+    approvals: { store: `sqlite://${join(folder, "approvals.sqlite")}` },
+    jwt: { issuers: issuers.profiles() },
+    commands: { allowed: ["echo"], confinement: "prefer" },
+    log: { level: "silent" },
+  });
+}
+
+function stc(args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Ended> {
+  return run([binary, ...args], { cwd: place, env });
+}
+
+beforeAll(async () => {
+  // The steps of the Dockerfile's first stage, in a fresh directory, with what is installed here.
+  const source = join(folder, "source");
+  mkdirSync(source);
+  for (const file of ["package.json", "bun.lock", "bunfig.toml", "tsconfig.json"]) {
+    copyFileSync(join(PROJECT, file), join(source, file));
+  }
+  cpSync(join(PROJECT, "src"), join(source, "src"), { recursive: true });
+  const { code: linked } = await run(["ln", "-s", join(PROJECT, "node_modules"), join(source, "node_modules")]);
+  expect(linked).toBe(0);
+  const compiled = await run([process.execPath, "run", "compile"], { cwd: source });
+  expect(compiled.code).toBe(0);
+  mkdirSync(join(folder, "bin"));
+  copyFileSync(join(source, "dist", "stc"), binary);
+  chmodSync(binary, 0o755);
+  // Nothing that it was made of is left.
+  rmSync(source, { recursive: true });
+  mkdirSync(join(place, "tools", "shared"), { recursive: true });
+  writeFileSync(join(place, "tools", "greet.ts"), MANIFEST);
+  writeFileSync(join(place, "tools", "shared", "greeting.ts"), 'export const GREETING = "hello ";');
+  // What the working directory would slip in.
+  writeFileSync(join(place, "bunfig.toml"), 'preload = ["./slipped-in.ts"]');
+  writeFileSync(join(place, "slipped-in.ts"), 'console.log("slipped in");');
+  writeFileSync(join(place, ".env"), "STC_PORT=1\nSTC_LOG_LEVEL=nonsense\n");
+  writeFileSync(join(place, "stc.yaml"), configuration(0, "./tools"));
+}, COMPILE_TIMEOUT_MS);
+
+test("`stc check` loads manifests that it was not compiled with, and nothing that was not asked for", async () => {
+  const { code, out, err } = await stc(["check", "--config", "stc.yaml"]);
+  expect({ code, err }).toEqual({ code: 0, err: "" });
+  expect(out).toStartWith("ok: 2 tools\n");
+  expect(out).not.toContain("slipped in");
+});
+
+test("commands are confined as they are when it runs from its sources", async () => {
+  const fromSources = [process.execPath, "--no-env-file", "--config=/dev/null", "--no-install"];
+  const args = ["check", "--config", join(place, "stc.yaml"), "--json"];
+  const [compiled, interpreted] = await Promise.all([
+    run([binary, ...args]),
+    run([...fromSources, join(PROJECT, "src/stc/main.ts"), ...args]),
+  ]);
+  expect(JSON.parse(compiled.out)).toEqual(JSON.parse(interpreted.out));
+});
+
+test("a manifest that names a package which is not there is refused, and nothing is fetched", async () => {
+  const other = join(folder, "other");
+  mkdirSync(other);
+  writeFileSync(join(other, "tool.ts"), 'import pad from "left-pad"; export const tool = pad;');
+  writeFileSync(join(place, "other.yaml"), configuration(0, other));
+  const { code, err } = await stc(["check", "--config", "other.yaml"]);
+  expect(code).toBe(78);
+  expect(err).toContain("left-pad");
+  expect(readdirSync(other)).toEqual(["tool.ts"]);
+});
+
+test("the shipped manifests are no different", async () => {
+  const systems = {
+    "customer-master-service": { endpoint: "localhost:1", plaintext: true, proto: join(PROJECT, "proto") },
+  };
+  const written = { ...(JSON.parse(configuration(0, join(PROJECT, "tools/customer-data"))) as object), systems };
+  writeFileSync(join(place, "shipped.yaml"), JSON.stringify(written));
+  const { code, out } = await stc(["check", "--config", "shipped.yaml"]);
+  expect(code).toBe(0);
+  expect(out).toStartWith("ok: 6 tools\n");
+});
+
+test("what takes the runtime over is refused, and development needs the repository", async () => {
+  const taken = await stc(["check", "--config", "stc.yaml"], { BUN_OPTIONS: "--smol" });
+  expect(taken).toMatchObject({ code: 78, err: expect.stringContaining("BUN_OPTIONS is set") });
+  const development = await stc(["serve", "--dev"]);
+  expect(development).toMatchObject({ code: 78, err: expect.stringContaining("needs the repository") });
+  const token = await stc(["token", "--sub", "a"]);
+  expect(token).toMatchObject({ code: 64, err: expect.stringContaining("needs the repository") });
+});
+
+test("`stc serve` takes governed calls, is ready in time, and drains on SIGTERM", async () => {
+  const times: number[] = [];
+  for (let start = 0; start < STARTS; start += 1) times.push(await oneLife(start === 0));
+  times.sort((a, b) => a - b);
+  const median = times[Math.floor(STARTS / 2)] ?? 0;
+  console.log(`start to ready: best ${times[0]} ms, median ${median} ms, worst ${times.at(-1)} ms`);
+  expect(times[0]).toBeLessThanOrEqual(READY_MS_MAX);
+  const lines = readdirSync(join(folder, "audit"))
+    .filter((name) => name.endsWith(".jsonl"))
+    .flatMap((name) =>
+      readFileSync(join(folder, "audit", name), "utf8")
+        .trim()
+        .split("\n"),
+    );
+  expect(lines.map((line) => (JSON.parse(line) as { tool: { name: string } }).tool.name)).toEqual(["greet", "say"]);
+  const verified = await stc(["audit", "verify", "--dir", join(folder, "audit")]);
+  expect(verified.code).toBe(0);
+});
+
+/** Starts it, waits until it is ready, ends it. Answers how many milliseconds it took to be ready. */
+async function oneLife(withCalls: boolean): Promise<number> {
+  const port = freePort();
+  writeFileSync(join(place, "stc.yaml"), configuration(port, "./tools"));
+  const begun = Bun.nanoseconds();
+  const child = Bun.spawn([binary, "serve", "--config", "stc.yaml"], {
+    cwd: place,
+    env: environmentOf({}),
+    stdout: "ignore",
+    stderr: "inherit",
+  });
+  const url = `http://127.0.0.1:${port}`;
+  const readyMs = await until("the service to be ready", async () => {
+    const answer = await fetch(`${url}/readyz`).catch(() => undefined);
+    return answer?.ok === true ? Math.round((Bun.nanoseconds() - begun) / 1e6) : undefined;
+  });
+  if (withCalls) await governedCalls(url);
+  const health = await stc(["health", "--ready"], { STC_URL: url });
+  expect(health).toEqual({ code: 0, out: "", err: "" });
+  child.kill("SIGTERM");
+  expect(await child.exited).toBe(0);
+  expect((await stc(["health", "--url", url])).code).toBe(2);
+  return readyMs;
+}
+
+async function governedCalls(url: string): Promise<void> {
+  const authorization = `Bearer ${await issuers.token({ kind: "good", sub: "agent-7", permissions: ["greet:read"] })}`;
+  const call = async (tool: string, args: object): Promise<unknown> => {
+    const headers = { authorization, "content-type": "application/json" };
+    const body = JSON.stringify({ tool, args });
+    return (await fetch(`${url}/call`, { method: "POST", headers, body })).json();
+  };
+  expect(await call("greet", { name: "Ada" })).toMatchObject({ result: { greeting: "hello Ada", zod: true } });
+  expect(await call("say", { words: "hi" })).toMatchObject({ status: "success" });
+}
+
+function freePort(): number {
+  const probe = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data() {} } });
+  const { port } = probe;
+  probe.stop(true);
+  return port;
+}
