@@ -26,10 +26,8 @@ const GIGABYTE = 1_073_741_824;
 
 const bytes = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
 const readBytes = z.int().min(1).max(MEGABYTE);
-const writeBytes = z
-  .int()
-  .min(1)
-  .max(4 * MEGABYTE);
+/** A plan holds the content, with room for what JSON escapes. */
+const writeBytes = z.int().min(1).max(MEGABYTE);
 const state = z.string().min(1).max(128);
 
 /** A folder's name of one run: nothing that could lead elsewhere. */

@@ -1,5 +1,5 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import { readFileSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { openApprovals } from "./approvals/approvals.ts";
 import { createReceiptSigner, type ReceiptedApprovals, type ReceiptSigner } from "./approvals/receipts.ts";
 import { createRiskRules, type RiskRules, riskRuleProblems } from "./approvals/risk.ts";
@@ -26,17 +26,18 @@ export interface StoreParts {
 }
 
 /**
- * Opens the store that the configuration names.
+ * Opens the store that the configuration names, with the key that signs its decisions' receipts.
  *
- * @throws {StartupError} when it cannot be opened
+ * @throws {StartupError} when one of them cannot be opened
  */
 export async function openStore(config: Config, parts: StoreParts): Promise<ReceiptedApprovals | undefined> {
-  const { store, storeUrlFile, ...limits } = config.approvals;
+  const { store, storeUrlFile, receiptKeyFile, ...limits } = config.approvals;
   if (store === undefined && storeUrlFile === undefined) return undefined;
+  const receiptOf = receiptKeyFile === undefined ? undefined : readSigner(config, receiptKeyFile);
   const field = store === undefined ? "approvals.storeUrlFile" : "approvals.store";
   try {
-    return await openApprovals({
-      url: store === undefined ? readUrl(config, storeUrlFile ?? "") : `${SQLITE}${pathFrom(config, store.slice(SQLITE.length))}`,
+    const approvals = await openApprovals({
+      url: storeUrlFile === undefined ? sqliteUrl(config, store ?? "") : postgresUrl(config, storeUrlFile),
       now: parts.clock,
       newId: randomUUID,
       newToken: () => randomBytes(SESSION_BYTES).toString("base64url"),
@@ -44,20 +45,44 @@ export async function openStore(config: Config, parts: StoreParts): Promise<Rece
       log: parts.log,
       limits,
     });
+    return { ...approvals, receiptOf };
   } catch (error) {
-    throw new StartupError([`${field}: ${error instanceof Error ? error.message : String(error)}`]);
+    throw new StartupError([`${field}: ${textOf(error)}`]);
   }
 }
 
-/** What the file holds is never quoted: it is a password. */
-function readUrl(config: Config, path: string): string {
-  let url: string;
+function readSigner(config: Config, path: string): ReceiptSigner {
+  const { deployment } = config.approvals;
   try {
-    url = readFileSync(pathFrom(config, path), "utf8").trim();
+    return createReceiptSigner({ privateKey: readText(config, path), deployment });
   } catch (error) {
-    const code = error instanceof Error && "code" in error ? String(error.code) : "unknown error";
-    throw new Error(`${path} cannot be read (${code})`);
+    throw new StartupError([`approvals.receiptKeyFile: ${path} ${textOf(error)}`]);
   }
-  if (!POSTGRES.test(url)) throw new Error(`${path} must hold a postgres:// URL and nothing else`);
-  return url;
+}
+
+function sqliteUrl(config: Config, store: string): string {
+  return `${SQLITE}${pathFrom(config, store.slice(SQLITE.length))}`;
+}
+
+/** What the file holds is never quoted: it is a password. */
+function postgresUrl(config: Config, path: string): string {
+  try {
+    const url = readText(config, path).trim();
+    if (POSTGRES.test(url)) return url;
+  } catch (error) {
+    throw new Error(`${path} ${textOf(error)}`);
+  }
+  throw new Error(`${path} must hold a postgres:// URL and nothing else`);
+}
+
+function readText(config: Config, path: string): string {
+  try {
+    return readFileSync(pathFrom(config, path), "utf8");
+  } catch (error) {
+    throw new Error(`cannot be read (${error instanceof Error && "code" in error ? error.code : "unknown error"})`);
+  }
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { approvalIdOf } from "./approval-messages.ts";
-import { isApprovalRequest } from "./client-tools.ts";
+import { isApprovalRequest, isClientTool } from "./client-tools.ts";
 import { type Conversation, readConversation } from "./conversation.ts";
 import { type CallPart, isMembers, type MessageFormat, MessageFormatError, membersOf } from "./message-format.ts";
 import type { ModelCall } from "./written.ts";
@@ -123,7 +123,7 @@ function questionsOf(conversation: Conversation): readonly Question[] {
   const calls = new ModelCalls();
   for (const { part, at } of turns.flatMap((turn, at) => turn.calls.map((part) => ({ part, at })))) {
     const asked = isApprovalRequest(part.name) ? readRequest(part) : undefined;
-    if (asked === undefined) calls.add(part);
+    calls.add(part);
     const about = asked && calls.find(asked);
     if (asked === undefined || (about !== undefined && answers.has(about))) continue;
     const later = part.id === undefined ? undefined : contents.get(part.id)?.filter((one) => one.at > at);
@@ -163,7 +163,7 @@ class ModelCalls {
   readonly #latest = new Map<string, CallPart>();
 
   add(part: CallPart): void {
-    if (part.name === undefined || part.id === undefined) return;
+    if (part.name === undefined || part.id === undefined || isClientTool(part.name)) return;
     this.#byId.set(part.id, part);
     this.#latest.set(part.name, part);
   }

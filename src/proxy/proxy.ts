@@ -128,7 +128,7 @@ async function afterAnswer(parts: ProxyParts, trail: Trail, asked: Asked): Promi
   if (claiming === undefined) return ending;
   const answered = await decide(parts, claiming, trail).catch(asRefusal);
   // No room for it now: the caller has to learn of its question, whose yes can be claimed later.
-  return answered instanceof Refusal && isCrowd(answered) && trail.used().approvalId === undefined ? ending : answered;
+  return answered instanceof Refusal && isCrowd(answered) && trail.used()?.approvalId === undefined ? ending : answered;
 }
 
 function isCrowd({ code }: Refusal): boolean {
@@ -144,7 +144,8 @@ async function conclude(parts: ProxyParts, trail: Trail, ending: Released | Refu
     await settle(parts.approvals, trail, "unrecorded");
     return unrecorded(trail, error);
   }
-  await settle(parts.approvals, trail, ending);
+  const settling = settle(parts.approvals, trail, ending);
+  if (settling !== undefined) await settling;
   return ending instanceof Refusal ? refused(receipt, ending, trail) : succeeded(receipt, ending, trail);
 }
 

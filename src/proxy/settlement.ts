@@ -1,7 +1,7 @@
 import type { Approvals } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import type { Released } from "../core/evidence.ts";
-import type { Trail } from "./trail.ts";
+import type { Trail, Used } from "./trail.ts";
 
 /** Ends of a run after which it is known that nothing was changed. */
 const UNCHANGED: ReadonlySet<RefusalCode> = new Set([
@@ -17,13 +17,22 @@ const UNCHANGED: ReadonlySet<RefusalCode> = new Set([
  * Tells the store how a call ended that used up a yes or an `Idempotency-Key`. Should that fail, the lease ends it as "in doubt":
  * neither is ever usable twice.
  */
-export async function settle(
+export function settle(
   approvals: Approvals | undefined,
   trail: Trail,
   ending: Released | Refusal | "unrecorded",
-): Promise<void> {
-  const { approvalId, keyUse } = trail.used();
-  if (approvals === undefined || (approvalId === undefined && keyUse === undefined)) return;
+): Promise<void> | undefined {
+  // Most calls use up neither, and wait for nothing here.
+  const used = approvals && trail.used();
+  return used && tell(approvals, { ...used, trail, ending });
+}
+
+interface Settling extends Used {
+  readonly trail: Trail;
+  readonly ending: Released | Refusal | "unrecorded";
+}
+
+async function tell(approvals: Approvals, { approvalId, keyUse, trail, ending }: Settling): Promise<void> {
   const end = endOf(trail, ending);
   const told = [
     approvalId !== undefined && approvals.settle(approvalId, outcomeOf(ending, end)),

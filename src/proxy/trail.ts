@@ -40,6 +40,12 @@ export interface TrailLog {
   readonly cause: unknown;
 }
 
+/** A yes that was claimed, an `Idempotency-Key` that was begun. */
+export interface Used {
+  readonly approvalId: string | undefined;
+  readonly keyUse: KeyUse | undefined;
+}
+
 export interface Trails {
   start(request: CallRequest): Trail;
   /** Ends every call that has begun to plan or run. */
@@ -134,11 +140,16 @@ export class Trail {
     return this.#tool?.classification !== "read";
   }
 
-  /** What of the store this call has used up: a yes, a key. */
-  used(): { readonly approvalId: string | undefined; readonly keyUse: KeyUse | undefined } {
-    const since = this.#earned.slice(this.#settled) as unknown as readonly Partial<Facts>[];
-    const last = <Name extends "approvalId" | "keyUse">(name: Name) => since.findLast((facts) => facts[name])?.[name];
-    return { approvalId: last("approvalId"), keyUse: last("keyUse") };
+  /** What of the store this call has used up since it last stepped aside. */
+  used(): Used | undefined {
+    let approvalId: string | undefined;
+    let keyUse: KeyUse | undefined;
+    for (let index = this.#settled; index < this.#earned.length; index += 1) {
+      const earned = this.#earned[index] as unknown as Partial<Facts>;
+      approvalId = earned.approvalId ?? approvalId;
+      keyUse = earned.keyUse ?? keyUse;
+    }
+    return approvalId === undefined && keyUse === undefined ? undefined : { approvalId, keyUse };
   }
 
   /** Gives its place on the road to others while somebody is asked. */

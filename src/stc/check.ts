@@ -4,19 +4,28 @@ import { labelOf } from "../redaction/labels.ts";
 import { assemble, type Parts } from "../wiring.ts";
 import { certificateNotes } from "./certificate-notes.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
+import { type MatrixRow, matrixOf, matrixTable } from "./matrix.ts";
 import { print } from "./output.ts";
 
 const UNSIGNED =
   "audit.checkpointKeyFile is not set: the audit's chain shows damage, but who can write its directory can make it anew";
 const NOTHING = { tools: [], notRegistered: [], contracts: [], notes: [] } as const;
 
+interface CheckOptions extends ConfigurationOptions {
+  readonly json?: boolean;
+  /** Who can call what, in place of the report. */
+  readonly matrix?: boolean;
+}
+
 /** `stc check`: everything that would keep the service from starting, at once. Exit 0 when it would start, else 78. */
-export async function check(options: ConfigurationOptions & { readonly json?: boolean }): Promise<void> {
+export async function check(options: CheckOptions): Promise<void> {
   try {
     const { config, now } = await configuration(options);
     const parts = await assemble(config);
     await parts.close();
-    const tools = parts.registry.list().map(({ tool }) => tool.name);
+    const listed = parts.registry.list().map(({ tool }) => tool);
+    if (options.matrix === true) return showMatrix(matrixOf(listed, config), options);
+    const tools = listed.map(({ name }) => name);
     const { notRegistered } = parts.loaded;
     const { contracts } = parts.report;
     const { confinement } = parts;
@@ -33,6 +42,11 @@ export async function check(options: ConfigurationOptions & { readonly json?: bo
     print.json({ ok: false, ...NOTHING, problems: error.problems });
     process.exitCode = 78;
   }
+}
+
+function showMatrix(matrix: readonly MatrixRow[], { json }: CheckOptions): void {
+  if (json === true) print.json({ ok: true, matrix, problems: [] });
+  else print.line(matrixTable(matrix));
 }
 
 /** What starts, and may still not be what was meant. */

@@ -29,6 +29,7 @@ function configured(name: string, description: string): Command {
 
 configured("serve", "Run the service").action(async (options) => (await import("./serve.ts")).serve(options));
 configured("check", "Load everything and print all that is wrong")
+  .option("--matrix", "who can call what: tools, their permissions, classifications and categories")
   .option("--json", "for programs")
   .action(async (options) => (await import("./check.ts")).check(options));
 program

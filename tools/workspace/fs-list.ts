@@ -3,6 +3,8 @@ import { z } from "zod";
 import { MountedPath, PATH_EXAMPLE } from "./fs-path.ts";
 
 const ENTRIES_MAX = 1_000;
+/** So many of the longest names, with room for what JSON escapes. */
+const OUTPUT_BYTES_MAX = 4_194_304;
 
 export const fsList = defineTool((config: ToolConfig) => ({
   name: "fs_list",
@@ -30,6 +32,7 @@ export const fsList = defineTool((config: ToolConfig) => ({
     hint: z.string().optional(),
   }),
   outputPolicy: { path: "allow", "entries[].*": "allow", truncated: "allow", skipped: "allow", hint: "allow" },
+  limits: { outputBytesMax: OUTPUT_BYTES_MAX },
   idempotent: true,
   examples: {
     accepts: [{ path: PATH_EXAMPLE }, { path: "@project/src", all: true }],

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { MountedPath, Sha256 } from "./fs-path.ts";
 
 /** The bound in bytes is the configuration's; this one keeps what is no content at all out. */
-const CONTENT_CHARACTERS_MAX = 4_194_304;
+const CONTENT_CHARACTERS_MAX = 1_048_576;
 
 export const fsWrite = defineTool((config: ToolConfig) => ({
   name: "fs_write",

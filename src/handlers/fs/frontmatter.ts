@@ -1,9 +1,11 @@
-import { type Document, isAlias, isCollection, isMap, isScalar, parseDocument, visit } from "yaml";
+import { type Document, isAlias, isCollection, isMap, isScalar, parseDocument, visit, type YAMLMap } from "yaml";
+import { canonical } from "../../core/digest.ts";
 import type { Json } from "../../core/types.ts";
 import { fileRefusal } from "./refusals.ts";
 
 const YAML_CHARACTERS_MAX = 65_536;
 const YAML_DEPTH_MAX = 32;
+const VALUE_LIMITS = { depthMax: YAML_DEPTH_MAX, nodesMax: 10_000, bytesMax: YAML_CHARACTERS_MAX } as const;
 
 /** A text with YAML between its first line `---` and the next. */
 interface Parts {
@@ -43,8 +45,10 @@ export function changeFrontmatter(text: string, { set = {}, unset = [] }: Frontm
     document.delete(key);
     wanted.delete(key);
   }
-  for (const [key, value] of Object.entries(set)) {
+  const values = boundedValues(set);
+  for (const key of Object.keys(set)) {
     if (key === "__proto__") throw invalid("A key __proto__ is refused.");
+    const value = values[key];
     document.set(key, isContainer(value) ? document.createNode(value) : value);
     wanted.set(key, value);
   }
@@ -55,6 +59,16 @@ export function changeFrontmatter(text: string, { set = {}, unset = [] }: Frontm
     throw invalid("The values cannot be written as plain YAML.");
   }
   return changed;
+}
+
+/** Plain values, and no more of them than a frontmatter holds. */
+function boundedValues(set: Readonly<Record<string, unknown>>): Frontmatter {
+  try {
+    const { value } = canonical(set, VALUE_LIMITS);
+    return value as Frontmatter;
+  } catch (error) {
+    throw fileRefusal("E_INVALID_FRONTMATTER", { cause: error });
+  }
 }
 
 function isContainer(value: unknown): boolean {
@@ -84,7 +98,7 @@ function withoutReturn(line: string): string {
 function parsed(yaml: string): Document {
   let document: Document;
   try {
-    document = parseDocument(yaml, { schema: "core", version: "1.2", uniqueKeys: true, logLevel: "silent" });
+    document = parseDocument(yaml, { schema: "core", version: "1.2", uniqueKeys: false, logLevel: "silent" });
   } catch (error) {
     throw fileRefusal("E_INVALID_FRONTMATTER", { cause: error });
   }
@@ -102,6 +116,7 @@ function faultOf(document: Document): string | undefined {
   let fault: string | undefined;
   visit(document, (_key, node, ancestors) => {
     if (isAlias(node)) fault = "YAML aliases (*name) are refused: write the value out.";
+    else if (isMap(node) && !hasPlainKeys(node)) fault = "Keys must be plain, and each of them stand once.";
     else if ((isScalar(node) || isCollection(node)) && (node.anchor !== undefined || node.tag !== undefined)) {
       fault = "YAML anchors (&name) and tags (!name) are refused.";
     } else if (ancestors.length > YAML_DEPTH_MAX * 2)
@@ -111,12 +126,18 @@ function faultOf(document: Document): string | undefined {
   return fault;
 }
 
+/** The parser's own check compares each key with each. */
+function hasPlainKeys({ items }: YAMLMap): boolean {
+  const keys = items.map(({ key }) => (isScalar(key) ? String(key.value) : undefined));
+  return !keys.includes(undefined) && new Set(keys).size === keys.length;
+}
+
 function valuesOf(document: Document): Frontmatter {
   if (document.contents === null) return {};
   const values: unknown = document.toJS({ maxAliasCount: 0 });
   const text = JSON.stringify(values, (key, value: unknown) => {
-    if (key === "__proto__" || (typeof value === "number" && !Number.isFinite(value))) {
-      throw invalid("The frontmatter holds what is no JSON value.");
+    if (key === "__proto__" || key === "<<" || (typeof value === "number" && !Number.isFinite(value))) {
+      throw invalid("The frontmatter holds a merge (<<), __proto__ or what is no JSON value.");
     }
     return value;
   });

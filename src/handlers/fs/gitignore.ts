@@ -1,14 +1,15 @@
 import { compileName, matchesName, matchesSequence, type NameGlob } from "./glob.ts";
 
-const RULES_MAX = 2_000;
-const PATTERN_CHARACTERS_MAX = 1_024;
+const RULES_MAX = 1_000;
+const PATTERN_CHARACTERS_MAX = 256;
 
 /** `**`: any number of directories. */
 const ANY_DEPTH = "**";
 
 interface IgnoreRule {
-  /** Of the path below the directory of the file, name by name; rules without a slash begin with `**`. */
+  /** Of the path below the directory of the file, name by name; without a slash, of the last name alone. */
   readonly names: readonly (NameGlob | typeof ANY_DEPTH)[];
+  readonly isAnchored: boolean;
   readonly negated: boolean;
   readonly directoriesOnly: boolean;
 }
@@ -53,7 +54,7 @@ function readRule(line: string): IgnoreRule | undefined {
   const isAnchored = pattern.includes("/");
   const parts = (pattern.startsWith("/") ? pattern.slice(1) : pattern).split("/");
   const compiled = parts.map((part) => (part === ANY_DEPTH ? ANY_DEPTH : compileName(part)));
-  return { names: isAnchored ? compiled : [ANY_DEPTH, ...compiled], negated, directoriesOnly };
+  return { names: compiled, isAnchored, negated, directoriesOnly };
 }
 
 /** Blanks at the end do not count, unless a backslash stands before them. */
@@ -63,7 +64,8 @@ function withoutTrailingBlanks(pattern: string): string {
   return pattern.slice(0, end);
 }
 
-function matchesRule({ names }: IgnoreRule, below: readonly string[]): boolean {
+function matchesRule({ names, isAnchored }: IgnoreRule, path: readonly string[]): boolean {
+  const below = isAnchored ? path : path.slice(-1);
   // `a/**` is all that lies below `a`, not `a` itself.
   const last = names.at(-1);
   const needsMore = last === ANY_DEPTH && names.length > 1;

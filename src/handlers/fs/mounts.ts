@@ -1,4 +1,5 @@
 import { closeSync, constants, openSync, statSync } from "node:fs";
+import { Refusal } from "../../core/errors.ts";
 import { O_DIRECTORY, O_PATH } from "./c-library.ts";
 import { type Confinement, type ConfinementKind, chooseConfinement, READING } from "./confinement.ts";
 import { type Identity, identify, idOf } from "./identity.ts";
@@ -57,7 +58,14 @@ export function openMounts({ directories, protectedPaths, confinement: only }: M
     return undefined;
   }
   const byName = new Map(mounts.map((mount) => [mount.name, mount]));
-  return { confinement, names: [...byName.keys()], byName, protectedIds: idsOf(protectedPaths), close };
+  return {
+    ...{ confinement, names: [...byName.keys()], byName, protectedIds: idsOf(protectedPaths) },
+    close() {
+      // The numbers of closed descriptors go to whoever opens next.
+      byName.clear();
+      close();
+    },
+  };
 }
 
 function idsOf(paths: readonly string[]): ReadonlySet<string> {
@@ -75,7 +83,7 @@ export interface Aimed {
 export function aim({ names, byName }: Mounts, path: string): Aimed {
   const { mount: name, relative } = readMountPath(path, names);
   const mount = byName.get(name);
-  if (mount === undefined) throw fileRefusal("E_SANDBOX_VIOLATION");
+  if (mount === undefined) throw new Refusal("TARGET_UNAVAILABLE", "The workspace is closed.");
   return { mount, relative };
 }
 

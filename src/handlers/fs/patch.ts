@@ -3,6 +3,8 @@ import { fileRefusal } from "./refusals.ts";
 
 const HUNK = /^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@/;
 const HUNKS_MAX = 1_000;
+/** Lines that are compared in search of a hunk whose line number is off. */
+const COMPARISONS_MAX = 5_000_000;
 /** Begins the remark that the line before it has no newline. */
 const REMARK = "\\ ";
 
@@ -24,9 +26,10 @@ export function applyPatch(before: string | undefined, diff: string): string {
   if (before === undefined && hunks.some(({ oldLines }) => oldLines.length > 0)) throw fileRefusal("ENOENT");
   const old = linesOf(before ?? "");
   const result: string[] = [];
+  const budget = { comparisons: COMPARISONS_MAX };
   let taken = 0;
   for (const [index, hunk] of hunks.entries()) {
-    const at = placeOf(hunk, old, taken);
+    const at = placeOf(hunk, old, { from: taken, budget });
     if (at === undefined) throw mismatch(index);
     for (let line = taken; line < at; line += 1) result.push(old[line] ?? "");
     for (const line of hunk.newLines) result.push(line);
@@ -38,13 +41,24 @@ export function applyPatch(before: string | undefined, diff: string): string {
   return result.join("");
 }
 
-function placeOf({ oldStart, oldLines }: Hunk, old: readonly string[], from: number): number | undefined {
+interface Seeking {
+  readonly from: number;
+  readonly budget: { comparisons: number };
+}
+
+function placeOf({ oldStart, oldLines }: Hunk, old: readonly string[], seeking: Seeking): number | undefined {
+  const { from, budget } = seeking;
   if (oldLines.length === 0) return oldStart >= from && oldStart <= old.length ? oldStart : undefined;
-  const fits = (at: number): boolean => oldLines.every((line, index) => old[at + index] === line);
+  const fits = (at: number): boolean => {
+    const different = oldLines.findIndex((line, index) => old[at + index] !== line);
+    budget.comparisons -= different < 0 ? oldLines.length : different + 1;
+    return different < 0;
+  };
   const stated = oldStart - 1;
   if (stated >= from && fits(stated)) return stated;
   let found: number | undefined;
   for (let at = from; at + oldLines.length <= old.length; at += 1) {
+    if (budget.comparisons < 0) return undefined;
     if (!fits(at)) continue;
     if (found !== undefined) return undefined;
     found = at;

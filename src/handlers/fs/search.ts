@@ -35,7 +35,7 @@ export interface SearchContext {
 
 const DEPTH_MAX = 64;
 const DIRECTORY_ENTRIES_MAX = 50_000;
-const IGNORE_BYTES_MAX = 262_144;
+const IGNORE_BYTES_MAX = 65_536;
 const LINE_CHARACTERS_SHOWN = 500;
 /** Of all lines that are answered. */
 const SHOWN_CHARACTERS_MAX = 200_000;
@@ -148,6 +148,7 @@ class Search {
         if (kind === "link" || kind === "other" || foldName(name) === ".git") continue;
         if (name.startsWith(".") && !this.#order.all) continue;
         await this.#entry(mount, { fd, names: [...names, name], ignores: below }, kind);
+        await this.#rest();
       }
     } finally {
       closeSync(fd);
@@ -201,7 +202,6 @@ class Search {
     if (literal === undefined || bytes.includes(literal)) {
       await this.#searchText(bytes.toString("utf8"), mountPath(mount.name, names));
     }
-    await this.#rest();
   }
 
   async #searchText(text: string, path: string): Promise<void> {
@@ -229,7 +229,7 @@ class Search {
   /** Lets others have their turn, and looks whether there is time left. */
   async #rest(): Promise<void> {
     const { now, limits, signal } = this.#context;
-    if (now() - this.#sliceBegan < SLICE_MS) return;
+    if (now() - this.#sliceBegan <= SLICE_MS) return;
     await setImmediate();
     signal.throwIfAborted();
     this.#sliceBegan = now();

@@ -1,0 +1,70 @@
+import { afterAll, expect, setDefaultTimeout, test } from "bun:test";
+import { mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { LiveIssuers } from "../support/live-tokens.ts";
+import { runStc } from "../support/stc.ts";
+
+setDefaultTimeout(30_000);
+
+const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-matrix-")));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const tool = (name: string, rest: string): string => `
+export const ${name} = defineTool({
+  name: "${name}", description: "d", input: z.strictObject({}), handler: () => ({ ok: true }),
+  output: z.strictObject({ ok: z.boolean() }), outputPolicy: { ok: "allow" }, ${rest}
+});`;
+
+writeFileSync(
+  join(folder, "tools.ts"),
+  [
+    'import { defineTool } from "safe-tool-call";\nimport { z } from "zod";',
+    tool("look", 'classification: "read", permissions: { required: ["a:read", "b:read"] }'),
+    tool("drop", 'classification: "destructive", permissions: { required: ["a:drop"] }'),
+    tool(
+      "alter",
+      'classification: "write", permissions: { required: ["a:write"], elevatedIf: { when: () => true, required: ["a:admin"] } }',
+    ),
+  ].join("\n"),
+);
+
+const [agents, people] = new LiveIssuers().profiles();
+const subjectPermissions = { reader: ["a:read", "b:read"], half: ["a:read"], writer: ["a:write", "a:drop"] };
+
+function configFile(issuers: readonly object[]): string {
+  const file = join(folder, `stc-${issuers.length}-${JSON.stringify(issuers).length}.yaml`);
+  const written = { tools: ["./tools.ts"], audit: { dir: "./audit" }, jwt: { issuers } };
+  writeFileSync(file, JSON.stringify(written));
+  return file;
+}
+
+test("who can call what is one table", async () => {
+  const file = configFile([{ ...agents, subjectPermissions }, { ...people }]);
+  const { code, out, err } = await runStc(["check", "--matrix", "--config", file]);
+  expect({ code, err }).toEqual({ code: 0, err: "" });
+  const cells = out
+    .trimEnd()
+    .split("\n")
+    .map((line) => line.split(/ {2,}/));
+  expect(cells).toEqual([
+    ["TOOL", "SYSTEM", "CLASSIFICATION", "CATEGORY", "ASKS", "PERMISSIONS", "ELEVATED", "SUBJECTS"],
+    ["alter", "inline", "write", "write", "by mode", "a:write", "a:admin", "writer"],
+    ["drop", "inline", "destructive", "ask", "always", "a:drop", "-", "writer"],
+    ["look", "inline", "read", "read", "by mode", "a:read b:read", "-", "reader"],
+  ]);
+});
+
+test("operators call no tools, and what tokens list is not known here", async () => {
+  const file = configFile([{ ...agents }, { ...people, subjectPermissions }]);
+  const { out } = await runStc(["check", "--matrix", "--json", "--config", file]);
+  const { matrix } = JSON.parse(out) as { readonly matrix: readonly { readonly subjects: readonly string[] }[] };
+  expect(matrix.map(({ subjects }) => subjects)).toEqual([[], [], []]);
+});
+
+test("what would not start has no matrix", async () => {
+  const file = configFile([{ ...agents, subjectPermissions: { reader: ["not a permission"] } }]);
+  const { code, out, err } = await runStc(["check", "--matrix", "--config", file]);
+  expect({ code, out }).toEqual({ code: 78, out: "" });
+  expect(err).toContain("jwt.issuers[0].subjectPermissions.reader[0]: must be a permission's name");
+});
