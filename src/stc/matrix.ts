@@ -12,8 +12,8 @@ export interface MatrixRow {
   readonly permissions: readonly string[];
   /** Needed as well, for some inputs. */
   readonly elevated: readonly string[];
-  /** Whether every call asks a person, in every mode. */
-  readonly alwaysAsks: boolean;
+  /** Whether a call asks a person: in every mode, or as the session's mode and grants say. Rules of the operators can only add. */
+  readonly asks: "always" | "by mode" | "no";
   /** Those to whom `jwt.issuers[].subjectPermissions` gives the permissions, elevated ones aside. */
   readonly subjects: readonly string[];
 }
@@ -27,7 +27,7 @@ export function matrixOf(tools: readonly Tool[], { jwt }: Pick<Config, "jwt">): 
     ...{ tool: name, system: target.system, classification, category },
     permissions: permissions.required,
     elevated: permissions.elevatedIf?.required ?? [],
-    alwaysAsks: classification === "destructive" || category === "ask" || approval.required === true,
+    asks: asks({ classification, category, approval }),
     subjects: known
       .filter(([, held]) => permissions.required.every((permission) => held.includes(permission)))
       .map(([subject]) => subject)
@@ -36,11 +36,16 @@ export function matrixOf(tools: readonly Tool[], { jwt }: Pick<Config, "jwt">): 
   return rows.sort((a, b) => (a.tool < b.tool ? -1 : 1));
 }
 
+function asks({ classification, category, approval }: Pick<Tool, "classification" | "category" | "approval">) {
+  if (classification === "destructive" || category === "ask" || approval.required === true) return "always";
+  return category === "read" ? "no" : "by mode";
+}
+
 export function matrixTable(rows: readonly MatrixRow[]): string {
   const list = (names: readonly string[]): string => names.join(" ") || "-";
   const heads = ["TOOL", "SYSTEM", "CLASSIFICATION", "CATEGORY", "ASKS", "PERMISSIONS", "ELEVATED", "SUBJECTS"];
   const lines = rows.map((row) => [
-    ...[row.tool, row.system, row.classification, row.category, row.alwaysAsks ? "always" : "by mode"],
+    ...[row.tool, row.system, row.classification, row.category, row.asks],
     ...[list(row.permissions), list(row.elevated), list(row.subjects)],
   ]);
   return table([heads, ...lines]);

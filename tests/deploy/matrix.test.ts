@@ -21,10 +21,10 @@ writeFileSync(
   [
     'import { defineTool } from "safe-tool-call";\nimport { z } from "zod";',
     tool("look", 'classification: "read", permissions: { required: ["a:read", "b:read"] }'),
-    tool("drop", 'classification: "destructive", permissions: { required: ["a:drop"] }'),
+    tool("drop", 'classification: "destructive", category: "network", permissions: { required: ["a:drop"] }'),
     tool(
       "alter",
-      'classification: "write", permissions: { required: ["a:write"], elevatedIf: { when: () => true, required: ["a:admin"] } }',
+      'classification: "write", category: "write", permissions: { required: ["a:write"], elevatedIf: { when: () => true, required: ["a:admin"] } }',
     ),
   ].join("\n"),
 );
@@ -50,8 +50,8 @@ test("who can call what is one table", async () => {
   expect(cells).toEqual([
     ["TOOL", "SYSTEM", "CLASSIFICATION", "CATEGORY", "ASKS", "PERMISSIONS", "ELEVATED", "SUBJECTS"],
     ["alter", "inline", "write", "write", "by mode", "a:write", "a:admin", "writer"],
-    ["drop", "inline", "destructive", "ask", "always", "a:drop", "-", "writer"],
-    ["look", "inline", "read", "read", "by mode", "a:read b:read", "-", "reader"],
+    ["drop", "inline", "destructive", "network", "always", "a:drop", "-", "writer"],
+    ["look", "inline", "read", "read", "no", "a:read b:read", "-", "reader"],
   ]);
 });
 

@@ -51,7 +51,6 @@ const POWERS: readonly Power[] = [
         "src/manifest-loader.ts",
         "src/own-code.ts",
         "src/wiring-approvals.ts",
-        "src/wiring-approvals.ts",
         "src/wiring-files.ts",
         "src/wiring-workspace.ts",
         "src/platform-files.ts",

@@ -106,8 +106,8 @@ function released(value: Json, scan = SECRETS) {
 }
 
 describe("where everything is allowed", () => {
-  test("of 10,000 planted secrets none survives, and each is counted", () => {
-    const { tree, secrets } = planted(numbers(41), 10_000);
+  test("of 2,000 planted secrets none survives, and each is counted", () => {
+    const { tree, secrets } = planted(numbers(41), 2_000);
     const { value, redactions = {}, filteredFields } = released(tree);
     const left = JSON.stringify(value);
     expect(secrets.filter((secret) => left.includes(secret))).toEqual([]);
