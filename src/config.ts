@@ -125,7 +125,7 @@ const sections = z.strictObject({
 });
 
 /** What we assert of a caller must never come back to us as a caller's own token. */
-const schema = sections.superRefine(({ assertion: own, jwt: { issuers } }, context) => {
+export const configSchema = sections.superRefine(({ assertion: own, jwt: { issuers } }, context) => {
   for (const [index, { issuer: name, typ }] of issuers.entries()) {
     if (name === own?.issuer) {
       context.addIssue({
@@ -149,7 +149,7 @@ export type ListSystemConfig = z.output<typeof listSystem>;
 export type SystemConfig = GrpcSystemConfig | ListSystemConfig;
 
 /** The configuration, read once and frozen. `tools` holds paths, or in the library also tools themselves. */
-export interface Config extends Readonly<z.output<typeof schema>> {
+export interface Config extends Readonly<z.output<typeof configSchema>> {
   /** Relative paths are taken from here. */
   readonly folder: string;
   /** The file that it was read from, or what else it is called in messages. */
@@ -159,12 +159,12 @@ export interface Config extends Readonly<z.output<typeof schema>> {
 }
 
 /** What an embedder or a YAML file may write. */
-export type ConfigInput = z.input<typeof schema>;
+export type ConfigInput = z.input<typeof configSchema>;
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 /** Environment variables and where in the configuration they go. */
-const OVERRIDES = [
+export const environmentOverrides = [
   { variable: "STC_HOST", path: ["server", "host"], read: (value: string): unknown => value },
   {
     variable: "STC_PORT",
@@ -189,7 +189,7 @@ export interface ReadOptions {
  * @throws {StartupError} with every mistake
  */
 export function readConfig(written: unknown, { folder, environment, origin }: ReadOptions): Config {
-  const parsed = schema.safeParse(withOverrides(written, environment));
+  const parsed = configSchema.safeParse(withOverrides(written, environment));
   if (!parsed.success) {
     throw new StartupError(
       configFaults(parsed.error.issues).map(
@@ -215,7 +215,7 @@ function withOverrides(written: unknown, environment: Environment): unknown {
   const config: Record<string, unknown> = Object.fromEntries(
     Object.entries(written).filter(([, section]) => section !== null),
   );
-  for (const { variable, path, read } of OVERRIDES) {
+  for (const { variable, path, read } of environmentOverrides) {
     const value = environment[variable];
     if (value === undefined || value === "") continue;
     const [section, key] = path;
@@ -226,7 +226,7 @@ function withOverrides(written: unknown, environment: Environment): unknown {
 }
 
 function overrideHint(path: readonly PropertyKey[], environment: Environment): string {
-  const override = OVERRIDES.find((row) => row.path.join(".") === path.join("."));
+  const override = environmentOverrides.find((row) => row.path.join(".") === path.join("."));
   return override !== undefined && environment[override.variable] ? ` (set by ${override.variable})` : "";
 }
 

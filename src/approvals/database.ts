@@ -4,8 +4,7 @@ import type { ApprovalEvent } from "./types.ts";
 
 /** Changes under way or queued: more means that the disk or the journal does not answer. */
 const CHANGES_MAX = 2_000;
-/** How often a transaction asks for the right to write that another process holds, and how long it sleeps in between: about ten seconds. */
-const BUSY_ATTEMPTS_MAX = 500;
+/** How long a transaction sleeps at most before it is tried again. */
 const BUSY_RETRY_MS_MAX = 20;
 /** What a closing store waits for transactions under way; those that are later are rolled back. */
 const CLOSE_MS_MAX = 5_000;
@@ -111,7 +110,7 @@ export class Database {
       } catch (error) {
         if (progress.stage === "journaled") log("an approval transaction was journaled, but its commit failed", error);
         const mayRetry = progress.stage === "begun" && dialect.isBusy(error);
-        if (!mayRetry || attempt >= BUSY_ATTEMPTS_MAX || this.#closed !== undefined) throw error;
+        if (!mayRetry || attempt >= dialect.busyAttemptsMax || this.#closed !== undefined) throw error;
       }
       await new Promise((resolve) => setTimeout(resolve, 1 + (attempt % BUSY_RETRY_MS_MAX)));
     }

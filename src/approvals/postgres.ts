@@ -12,7 +12,7 @@ const CONNECT_SECONDS_MAX = 5;
 const IDLE_SECONDS_MAX = 300;
 /** What the server itself ends, in milliseconds: a statement, a wait for the right to write, and a process that stopped amidst. */
 const STATEMENT_MS_MAX = 5_000;
-const LOCK_MS_MAX = 5_000;
+const LOCK_MS_MAX = 4_000;
 const IDLE_IN_TRANSACTION_MS_MAX = 10_000;
 
 const WRITE = "ISOLATION LEVEL READ COMMITTED READ WRITE";
@@ -28,8 +28,9 @@ const MIGRATION_LOCK = "8319383458219585650";
 /** PostgreSQL 13. */
 const SERVER_VERSION_MIN = 130_000;
 
-/** SQLSTATE: another transaction was in the way, and this one changed nothing. */
-const BUSY = new Set(["40001", "40P01", "55P03"]);
+/** SQLSTATE: another transaction was in the way, and this one changed nothing. Ours take turns: it is an operator's. */
+const BUSY = new Set(["40001", "40P01"]);
+const BUSY_ATTEMPTS_MAX = 3;
 
 type Log = (message: string, cause: unknown) => void;
 
@@ -57,6 +58,7 @@ export async function openPostgres(url: string, log: Log): Promise<Dialect> {
         ? writers.run(WRITE, async (sql) => work(sql, await takeTurn(sql)))
         : readers.run(READ, async (sql) => work(sql, await clockOf(sql))),
     isBusy: (error) => BUSY.has(stateOf(error)),
+    busyAttemptsMax: BUSY_ATTEMPTS_MAX,
     announce: async (sql) => {
       await sql`SELECT pg_notify(${CHANNEL}, '')`;
     },

@@ -14,6 +14,8 @@ export interface Dialect {
   begin<T>(kind: "read" | "write", work: (sql: Sql, now: number) => Promise<T>): Promise<T>;
   /** The right to write is another's, or nothing was changed for the sake of another: the same may be tried again. */
   isBusy(error: unknown): boolean;
+  /** How often it is tried, before whoever asked is told. */
+  readonly busyAttemptsMax: number;
   /** Within a transaction that made events: other processes hear of it when it is committed. */
   announce(sql: Sql): Promise<void>;
   /** Told after other processes' announcements, and whenever some may have been missed. A hint. */

@@ -7,6 +7,8 @@ import { SCHEMA_VERSION, STEPS } from "./sqlite-schema.ts";
 const BUSY_TIMEOUT_MS = 10;
 const OPEN_ATTEMPTS_MAX = 200;
 const OPEN_RETRY_MS = 10;
+/** How often a transaction asks for the right to write that another process holds: for about ten seconds. */
+const BUSY_ATTEMPTS_MAX = 500;
 /** How soon a change by another process is noticed, in milliseconds. */
 const POLL_MS = 200;
 const FILE_MODE = 0o600;
@@ -31,6 +33,7 @@ export async function openSqlite(path: string, now: () => number): Promise<Diale
         return kind === "write" ? transact(writer, "IMMEDIATE", run) : transact(reader, "DEFERRED", run);
       },
       isBusy,
+      busyAttemptsMax: BUSY_ATTEMPTS_MAX,
       announce: () => Promise.resolve(),
       watch: () => {},
       pollMs: POLL_MS,

@@ -58,9 +58,9 @@ export interface ExtractedDecisions {
   readonly rejected: readonly RejectedDecision[];
 }
 
-const request = z.looseObject({
+const request = z.object({
   approvalId: z.string().optional(),
-  originalToolCall: z.looseObject({
+  originalToolCall: z.object({
     name: z.string().min(1).max(256),
     args: z.unknown(),
     id: z.string().min(1).max(256).optional(),
@@ -69,7 +69,7 @@ const request = z.looseObject({
 
 const APPROVAL_ID = /^[\x21-\x7e]{1,128}$/;
 
-const answer = z.looseObject({
+const answer = z.object({
   decision: z.enum(["approve", "deny"]),
   receipt: z.unknown().optional(),
   reason: z.string().optional(),

@@ -36,7 +36,11 @@ export function matrixOf(tools: readonly Tool[], { jwt }: Pick<Config, "jwt">): 
   return rows.sort((a, b) => (a.tool < b.tool ? -1 : 1));
 }
 
-function asks({ classification, category, approval }: Pick<Tool, "classification" | "category" | "approval">) {
+function asks({
+  classification,
+  category,
+  approval,
+}: Pick<Tool, "classification" | "category" | "approval">): MatrixRow["asks"] {
   if (classification === "destructive" || category === "ask" || approval.required === true) return "always";
   return category === "read" ? "no" : "by mode";
 }

@@ -6,9 +6,9 @@ import { childCommand } from "./approvals-child.ts";
 export async function raceClaims(
   processes: number,
   approvals: number,
-  other?: OtherDatabase,
+  make?: () => Promise<OtherDatabase>,
 ): Promise<readonly number[]> {
-  const world = createApprovalWorld(other);
+  const world = createApprovalWorld(make);
   try {
     return await race(world, processes, approvals);
   } finally {

@@ -26,8 +26,9 @@ export type JournalLine = { readonly type: string; readonly [member: string]: Js
 
 export interface ApprovalWorld {
   readonly dir: string;
-  /** Of the SQLite file; on another database, of nothing. */
+  /** Of the SQLite file; in another database, of nothing. */
   readonly path: string;
+  /** In another database known after the first `open`. */
   readonly url: string;
   /** Milliseconds since 1970, moved by the test. */
   now: number;
@@ -41,14 +42,21 @@ export interface ApprovalWorld {
   end(): Promise<void>;
 }
 
-/** Another database than a SQLite file of its own. */
+/** Another database than a SQLite file of the world's own. */
 export interface OtherDatabase {
   readonly url: string;
   /** Its clock, which the world's `now` sets. */
   setClock(now: number): void;
 }
 
-export function createApprovalWorld(other?: OtherDatabase): ApprovalWorld {
+let elsewhere: (() => Promise<OtherDatabase>) | undefined;
+
+/** Every world that is made from now on keeps its approvals in a database of its own there. */
+export function keepApprovalsIn(make: () => Promise<OtherDatabase>): void {
+  elsewhere = make;
+}
+
+export function createApprovalWorld(make = elsewhere): ApprovalWorld {
   const dir = mkdtempSync(join(tmpdir(), "stc-approvals-"));
   const opened: Approvals[] = [];
   let ids = 0;
@@ -58,11 +66,13 @@ export function createApprovalWorld(other?: OtherDatabase): ApprovalWorld {
   };
   const path = join(dir, "approvals.sqlite");
   let now = Date.parse("2026-02-16T12:00:00.000Z");
-  other?.setClock(now);
+  let other: OtherDatabase | undefined;
   const world: ApprovalWorld = {
     dir,
     path,
-    url: other?.url ?? `sqlite://${path}`,
+    get url() {
+      return other?.url ?? `sqlite://${path}`;
+    },
     get now() {
       return now;
     },
@@ -74,6 +84,8 @@ export function createApprovalWorld(other?: OtherDatabase): ApprovalWorld {
     logged: [],
     journal: undefined,
     async open(limits = {}) {
+      other ??= await make?.();
+      other?.setClock(now);
       const store = await openApprovals({
         url: world.url,
         now: () => world.now,

@@ -10,16 +10,21 @@ import { until } from "./until.ts";
 const NOBODY = 65_534;
 const PASSWORD = "a % secret/of:tests";
 
-/** A real PostgreSQL of its own, in a temporary directory, over TCP on 127.0.0.1. */
-export interface PostgresServer {
+/** A server that runs. */
+export interface PostgresAccess {
+  /** Of its own; it can read there. */
   readonly dir: string;
   readonly port: number;
-  readonly password: string;
   /** A new database; its URL with `query` as it is. */
   createDatabase(name: string, query?: string): Promise<string>;
   /** Sent as the superuser, to `postgres` or the named database. */
   send(statement: string, database?: string): Promise<readonly Record<string, unknown>[]>;
-  start(): Promise<void>;
+}
+
+/** A real PostgreSQL of its own, in a temporary directory, over TCP on 127.0.0.1. */
+export interface PostgresServer extends PostgresAccess {
+  /** With what else it is told. */
+  start(settings?: readonly string[]): Promise<void>;
   /** Ends its connections and goes, as in an orderly restart. */
   stop(): Promise<void>;
   /** As when the machine is lost: what was committed is recovered by the next start. */
@@ -41,57 +46,62 @@ export function findPostgres(): string | undefined {
   }
 }
 
-export async function startPostgres(native: string, settings: readonly string[] = []): Promise<PostgresServer> {
+export async function startPostgres(native: string): Promise<PostgresServer> {
   const dir = fs.mkdtempSync(join(tmpdir(), "stc-postgres-"));
   const home = copyBinaries(native, dir);
   fs.writeFileSync(join(dir, "password"), PASSWORD);
   own(dir);
   const init = ["--pgdata", join(dir, "cluster"), "--username", "tester", "--pwfile", join(dir, "password")];
   await ended(run(join(home, "bin/initdb"), [...init, "--auth=scram-sha-256", "--no-sync", "--encoding=UTF8"], dir));
-  const server = new Server({ dir, home, port: await freePort(), settings });
+  const server = new Server({ dir, port: await freePort() }, home);
   await server.start();
   return server;
 }
 
-interface ServerOptions {
-  readonly dir: string;
-  readonly home: string;
-  readonly port: number;
-  readonly settings: readonly string[];
-}
-
-class Server implements PostgresServer {
-  readonly dir: string;
-  readonly port: number;
-  readonly password = PASSWORD;
-  readonly #home: string;
-  readonly #settings: readonly string[];
-  #process: ChildProcess | undefined;
-
-  constructor({ dir, home, port, settings }: ServerOptions) {
-    this.dir = dir;
-    this.port = port;
-    this.#home = home;
-    this.#settings = ["listen_addresses=127.0.0.1", "unix_socket_directories=", ...settings];
-  }
-
-  async createDatabase(name: string, query = "?sslmode=disable"): Promise<string> {
-    await this.send(`CREATE DATABASE ${name}`);
-    return this.#url(name, query);
-  }
-
-  async send(statement: string, database = "postgres"): Promise<readonly Record<string, unknown>[]> {
-    const sql = new Bun.SQL({ url: this.#url(database, ""), max: 1, connectionTimeout: 5 });
+export function accessPostgres({ dir, port }: Pick<PostgresAccess, "dir" | "port">): PostgresAccess {
+  const urlOf = (database: string, query: string): string =>
+    `postgres://tester:${encodeURIComponent(PASSWORD)}@127.0.0.1:${port}/${database}${query}`;
+  const send: PostgresAccess["send"] = async (statement, database = "postgres") => {
+    const sql = new Bun.SQL({ url: urlOf(database, ""), max: 1, connectionTimeout: 5 });
     try {
       return [...(await sql.unsafe(statement))];
     } finally {
       await sql.close({ timeout: 0 });
     }
+  };
+  return {
+    dir,
+    port,
+    send,
+    async createDatabase(name, query = "?sslmode=disable") {
+      await send(`CREATE DATABASE ${name}`);
+      return urlOf(name, query);
+    },
+  };
+}
+
+class Server implements PostgresServer {
+  readonly dir: string;
+  readonly port: number;
+  readonly send: PostgresAccess["send"];
+  readonly createDatabase: PostgresAccess["createDatabase"];
+  readonly #home: string;
+  #process: ChildProcess | undefined;
+
+  constructor(place: Pick<PostgresAccess, "dir" | "port">, home: string) {
+    const { send, createDatabase } = accessPostgres(place);
+    this.dir = place.dir;
+    this.port = place.port;
+    this.send = send;
+    this.createDatabase = createDatabase;
+    this.#home = home;
   }
 
-  async start(): Promise<void> {
+  async start(settings: readonly string[] = []): Promise<void> {
     const argv = ["-D", join(this.dir, "cluster"), "-p", String(this.port)];
-    for (const setting of this.#settings) argv.push("-c", setting);
+    for (const setting of ["listen_addresses=127.0.0.1", "unix_socket_directories=", ...settings]) {
+      argv.push("-c", setting);
+    }
     this.#process = run(join(this.#home, "bin/postgres"), argv, this.dir);
     await until("PostgreSQL", () => this.send("SELECT 1").catch(() => undefined));
   }
@@ -124,10 +134,6 @@ class Server implements PostgresServer {
     // The group: a killed server's own processes would go on for a while.
     process.kill(signal === "SIGKILL" ? -child.pid : child.pid, signal);
     await gone;
-  }
-
-  #url(database: string, query: string): string {
-    return `postgres://tester:${encodeURIComponent(PASSWORD)}@127.0.0.1:${this.port}/${database}${query}`;
   }
 }
 

@@ -3,7 +3,7 @@ import { canonical } from "../../core/digest.ts";
 import type { Json } from "../../core/types.ts";
 import { fileRefusal } from "./refusals.ts";
 
-const YAML_CHARACTERS_MAX = 65_536;
+const YAML_CHARACTERS_MAX = 32_768;
 const YAML_DEPTH_MAX = 32;
 const VALUE_LIMITS = { depthMax: YAML_DEPTH_MAX, nodesMax: 10_000, bytesMax: YAML_CHARACTERS_MAX } as const;
 

@@ -1,8 +1,9 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { z } from "zod";
 import { renderView } from "../../../src/approvals/view.ts";
-import { type CallResult, SafeToolCall, type SafeToolCallOptions } from "../../../src/index.ts";
+import { type CallResult, defineTool, SafeToolCall, type SafeToolCallOptions } from "../../../src/index.ts";
 import { fsStand, temporaryFolder } from "../../handlers/fs/stand.ts";
 import { LiveIssuers } from "../../support/live-tokens.ts";
 import { AGENTS_AUDIENCE, AGENTS_ISSUER } from "../../support/tokens.ts";
@@ -130,6 +131,10 @@ describe("on the road", () => {
     expect(asked).toEqual([["fs_write", "write"]]);
     expect(readFileSync(join(folder, "project/a.txt"), "utf8")).toBe("SECRET-CONTENT");
     expect(JSON.stringify(audit())).not.toContain("SECRET-CONTENT");
+    expect(audit().at(-1)).toMatchObject({
+      tool: { name: "fs_write", targetSystem: "workspace" },
+      decision: "ALLOWED",
+    });
   });
 
   test("a yes is to the file as it was: one that changed while the person thought is left alone", async () => {
@@ -177,5 +182,36 @@ test("whoever decides sees the diff, the hashes and the real path", async () => 
       newSha256: expect.stringMatching(/^[0-9a-f]{64}$/),
       diff: ["--- @project/a.txt", "+++ @project/a.txt", "@@ -1,2 +1,2 @@", " one", "-two", "+2"],
     },
+  });
+});
+
+describe("a manifest of its own", () => {
+  const manifest = (classification: "read" | "write", operation: string) => ({
+    name: "own_files",
+    description: "Files",
+    classification,
+    permissions: { required: ["own:files"] },
+    input: z.strictObject({ path: z.string() }),
+    output: z.strictObject({ path: z.string() }),
+    outputPolicy: { path: "allow" as const },
+    target: { system: "workspace", fs: { operation: operation as "write" } },
+  });
+
+  test("is of the category write unless it only reads", () => {
+    expect(defineTool(manifest("write", "write")).category).toBe("write");
+    expect(defineTool(manifest("read", "list")).category).toBe("read");
+  });
+
+  test.each([
+    ["read", "write", "classification"],
+    ["read", "apply_patch", "classification"],
+    ["write", "remove", "target.fs.operation"],
+  ] as const)("that %ss and would %s does not load", (classification, operation, field) => {
+    expect(() => defineTool(manifest(classification, operation))).toThrow(field);
+  });
+
+  test("does not load where there is no workspace", async () => {
+    const { stc } = service({ tools: [defineTool(manifest("read", "list"))], workspace: {} });
+    await expect(stc.ready()).rejects.toThrow("workspace names no directory");
   });
 });

@@ -1,0 +1,161 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import { configSchema, environmentOverrides } from "../../src/config.ts";
+import { grpcSystem } from "../../src/config-grpc.ts";
+import { PLATFORM_SYSTEMS } from "../../src/config-platform.ts";
+import { MEANINGS } from "./configuration-meanings.ts";
+import { PROJECT } from "./documents.ts";
+
+/**
+ * The reference of the configuration in docs/operating.md, made of the schema: keys, values and defaults are the schema's, the
+ * words are its comments'. Run as a program it writes the page; a test compares.
+ */
+export const PAGE = join(PROJECT, "docs/operating.md");
+const BEGIN = "<!-- made by `bun run docs:configuration`: do not write here -->";
+const END = "<!-- end -->";
+
+/** What `z.toJSONSchema` says of a value. */
+interface Shape {
+  readonly type?: string;
+  readonly enum?: readonly unknown[];
+  readonly const?: unknown;
+  readonly default?: unknown;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly properties?: Readonly<Record<string, Shape>>;
+  readonly required?: readonly string[];
+  readonly items?: Shape;
+  readonly additionalProperties?: Shape | boolean;
+  readonly anyOf?: readonly Shape[];
+}
+
+interface Row {
+  readonly key: string;
+  readonly value: string;
+  readonly fallback: string;
+  readonly says: string;
+}
+
+/** Where each section's keys and their comments stand. */
+const SECTIONS: readonly { readonly at: string; readonly schema: z.ZodType; readonly file: string }[] = [
+  { at: "", schema: configSchema, file: "config" },
+  { at: "systems.<grpc>", schema: grpcSystem, file: "config-grpc" },
+  { at: "systems.kubernetes", schema: PLATFORM_SYSTEMS.kubernetes, file: "config-platform" },
+  { at: "systems.loki", schema: PLATFORM_SYSTEMS.loki, file: "config-platform" },
+  { at: "systems.argocd", schema: PLATFORM_SYSTEMS.argocd, file: "config-platform" },
+];
+/** Keys whose schema stands in a file of its own. */
+const FILES: Readonly<Record<string, string>> = {
+  approvals: "config-approvals",
+  "audit.export": "config-export",
+  commands: "config-workspace",
+  workspace: "config-workspace",
+  jwt: "config-jwt",
+};
+
+export function configurationReference(): string {
+  const tables = SECTIONS.map(({ at, schema, file }) => {
+    const shape = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" }) as Shape;
+    const rows = rowsOf(shape, at, file);
+    const lines = rows.map(({ key, value, fallback, says }) => `| \`${key}\` | ${value} | ${fallback} | ${says} |`);
+    const title =
+      at === "" ? [] : [`#### \`${at.replace("<grpc>", "<name>")}\`${at.endsWith(">") ? ", a gRPC service" : ""}`, ""];
+    return [...title, "| key | value | default | says |", "|---|---|---|---|", ...lines].join("\n");
+  });
+  const overrides = environmentOverrides.map(({ variable, path }) => `| \`${variable}\` | \`${path.join(".")}\` |`);
+  return [...tables, ["| variable | is written over |", "|---|---|", ...overrides].join("\n")].join("\n\n");
+}
+
+/** The page with this reference in its place. */
+export function withReference(page: string): string {
+  const from = page.indexOf(BEGIN);
+  const to = page.indexOf(END);
+  if (from < 0 || to < from) throw new Error("the page has no place for the reference");
+  return `${page.slice(0, from)}${BEGIN}\n\n${configurationReference()}\n\n${page.slice(to)}`;
+}
+
+function rowsOf(shape: Shape, at: string, file: string): readonly Row[] {
+  return Object.entries(shape.properties ?? {}).flatMap(([name, inner]) => {
+    const key = at === "" ? name : `${at}.${name}`;
+    const source = FILES[key] ?? file;
+    if (key === "systems" || (inner.type === undefined && isNever(key))) return [];
+    const item = inner.type === "array" ? inner.items : undefined;
+    const below = item?.properties !== undefined ? { shape: item, at: `${key}[]` } : { shape: inner, at: key };
+    if (below.shape.properties !== undefined) return rowsOf(below.shape, below.at, source);
+    const fallback = fallbackOf(inner, shape.required?.includes(name) === true);
+    return [{ key, value: kindOf(inner, name), fallback, says: meaningOf(key, source) }];
+  });
+}
+
+function fallbackOf(shape: Shape, isRequired: boolean): string {
+  if (shape.default !== undefined) return `\`${JSON.stringify(shape.default)}\``;
+  return isRequired ? "**required**" : "";
+}
+
+/** A key that may never be written. */
+function isNever(key: string): boolean {
+  return key === "audit.enabled";
+}
+
+function kindOf(shape: Shape, name: string): string {
+  const { type, items, minimum, maximum, anyOf } = shape;
+  if (shape.const !== undefined) return `\`${JSON.stringify(shape.const)}\``;
+  if (shape.enum !== undefined) return shape.enum.map((value) => `\`${String(value)}\``).join(" ");
+  if (anyOf !== undefined) return anyOf.map((each) => kindOf(each, name)).join(" or ");
+  if (type === "array") return `list of ${items === undefined ? "values" : kindOf(items, name)}`;
+  if (type === "integer") return `${minimum ?? ""}–${maximum ?? ""}${unitOf(name)}`;
+  if (type === "object") return "table";
+  if (type === "boolean") return "`true` or `false`";
+  return type === "string" ? "text" : "anything";
+}
+
+const UNITS: readonly (readonly [RegExp, string])[] = [
+  [/Bytes(Max)?$|^bytesMax$/, " bytes"],
+  [/Ms$/, " ms"],
+  [/Seconds(Max)?$/, " s"],
+  [/Days$/, " days"],
+  [/PerMinute(Max)?$/, " a minute"],
+];
+
+function unitOf(name: string): string {
+  return UNITS.find(([suffix]) => suffix.test(name))?.[1] ?? "";
+}
+
+/** The comment of the schema, else the table's words. */
+function meaningOf(key: string, file: string): string {
+  const path = key.split(".");
+  const block = (path.at(-2) ?? "").replace("[]", "");
+  const words = MEANINGS[key] ?? commentsOf(file).get(`${block} ${path.at(-1)}`) ?? "";
+  return words.replaceAll("|", "\\|");
+}
+
+/** In a file, what stands over `key:` inside the constant that is named as its section, or in a part of it. */
+function commentsOf(file: string): ReadonlyMap<string, string> {
+  const source = readFileSync(join(PROJECT, "src", `${file}.ts`), "utf8");
+  const found = new Map<string, string>();
+  let block = "";
+  for (const [, constant, comment, key] of source.matchAll(
+    /^(?:export )?const (\w+)\b|^ +\/\*\*((?:(?!\*\/)[\s\S])*)\*\/\n +(\w+):/gm,
+  )) {
+    if (constant !== undefined) block = BLOCKS[constant] ?? constant;
+    else if (key !== undefined) found.set(`${block} ${key}`, plain(comment ?? ""));
+  }
+  return found;
+}
+
+/** Constants that are named otherwise than the section they describe. */
+const BLOCKS: Readonly<Record<string, string>> = {
+  sections: "",
+  issuer: "issuers",
+  agent: "agents",
+  exporter: "export",
+  shape: "<grpc>",
+  contract: "<grpc>",
+};
+
+function plain(comment: string): string {
+  return comment.replaceAll(/\s*\n\s*\*?\s*/g, " ").trim();
+}
+
+if (import.meta.main) writeFileSync(PAGE, withReference(readFileSync(PAGE, "utf8")));

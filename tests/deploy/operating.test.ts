@@ -1,0 +1,77 @@
+import { expect, setDefaultTimeout, test } from "bun:test";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { readConfig } from "../../src/config.ts";
+import { runStc } from "../support/stc.ts";
+import { MEANINGS } from "./configuration-meanings.ts";
+import { configurationReference, PAGE, withReference } from "./configuration-reference.ts";
+import { readPrometheusRule } from "./custom-resources.ts";
+import { PROJECT, writtenDocuments } from "./documents.ts";
+
+setDefaultTimeout(30_000);
+
+const page = readFileSync(PAGE, "utf8");
+const rows = [...configurationReference().matchAll(/^\| `([^`]+)` \| (.*) \| (.*) \| (.*) \|$/gm)].map(
+  ([, key = "", , fallback = "", says = ""]) => ({ key, fallback, says }),
+);
+
+test("the reference of the configuration is the schema's: else `bun run docs:configuration`", () => {
+  expect(page).toBe(withReference(page));
+});
+
+test("every key says what it is for, and no words are left over", () => {
+  expect(rows.length).toBeGreaterThan(100);
+  expect(rows.filter(({ says }) => says === "").map(({ key }) => key)).toEqual([]);
+  const known = new Set(rows.map(({ key }) => key));
+  expect(Object.keys(MEANINGS).filter((key) => !known.has(key))).toEqual([]);
+});
+
+test("the defaults that it shows are those that the service takes", () => {
+  const written = {
+    tools: ["."],
+    audit: { dir: "audit" },
+    jwt: { issuers: [{ issuer: "https://x", jwksFile: "x" }] },
+    systems: { grpc: { endpoint: "x:1", plaintext: true, proto: "x" }, kubernetes: {}, loki: {}, argocd: {} },
+    server: { operator: {} },
+  };
+  const config = readConfig(written, { folder: "/", environment: {}, origin: "test" });
+  const shown = rows.filter(({ fallback }) => fallback.startsWith("`"));
+  const wrong = shown.flatMap(({ key, fallback }) => {
+    const path = key.replace("<grpc>", "grpc").replaceAll("[]", ".0").split(".");
+    const real = path.reduce<unknown>((at, part) => (at as Record<string, unknown> | undefined)?.[part], config);
+    return JSON.stringify(real) === fallback.slice(1, -1)
+      ? []
+      : [`${key}: ${fallback}, really ${JSON.stringify(real)}`];
+  });
+  expect(wrong).toEqual([]);
+  expect(shown.length).toBeGreaterThan(50);
+});
+
+test("each alert is explained, and none that is not there", () => {
+  const [rule] = writtenDocuments("monitoring")
+    .filter(({ kind }) => kind === "PrometheusRule")
+    .map(readPrometheusRule);
+  const alerts = rule?.spec.groups.flatMap((group) => group.rules.map(({ alert }) => alert)) ?? [];
+  const explained = new Set([...page.matchAll(/`(SafeToolCall\w+)`/g)].map(([, name]) => name ?? ""));
+  expect([...explained].sort()).toEqual([...alerts].sort());
+});
+
+test("commands and files that the page names exist", async () => {
+  const help = async (...args: string[]): Promise<string> => (await runStc([...args, "--help"])).out;
+  expect(await help("check")).toContain("--matrix");
+  expect(await help("health")).toContain("--ready");
+  expect(await help("audit", "keys")).toContain("--new");
+  expect(await help("audit", "verify")).toContain("--dir");
+  const stats = await help("audit", "stats");
+  expect([stats.includes("--decision"), stats.includes("--compare")]).toEqual([true, true]);
+  const files = [...page.matchAll(/`(deploy\/[\w./-]+)`/g)].map(([, file = ""]) => file);
+  expect(files.length).toBeGreaterThan(3);
+  expect(files.filter((file) => !existsSync(join(PROJECT, file)))).toEqual([]);
+  const { scripts } = JSON.parse(readFileSync(join(PROJECT, "package.json"), "utf8")) as { scripts: object };
+  const named = [...page.matchAll(/bun run ([a-z:]+)/g)].map(([, name = ""]) => name);
+  expect(named.filter((name) => !Object.keys(scripts).includes(name))).toEqual([]);
+});
+
+test("a reference that has no place on a page is no silent loss", () => {
+  expect(() => withReference("# A page")).toThrow("no place");
+});
