@@ -9,10 +9,10 @@ export const commands = z
     /** Base commands that manifests may name: plain names are looked up on PATH once, at start; absolute paths are taken as they are. */
     allowed: z.array(text).default([]),
     /**
-     * `require`: a tool whose command the kernel does not hold is not registered. `prefer`: it runs without where it must, and
-     * every plan says so. `off`: nothing is held.
+     * `require` (for production): a tool whose command the kernel does not hold is not registered. `prefer`: it runs without
+     * where it must, and so does a manifest of your own that declares no profile; every plan says so. `off`: nothing is held.
      */
-    confinement: z.enum(["require", "prefer", "off"]).default("require"),
+    confinement: z.enum(["require", "prefer", "off"]).default("prefer"),
     /** Processes that wait, started ahead, to become a command: 30 MB each. */
     launchers: z.int().min(0).max(LAUNCHERS_MAX).default(2),
     /** Lets the tool `bash` run as the service itself does, where it cannot be confined: nothing but people's judgement then stands between it and the machine. */

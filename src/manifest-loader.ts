@@ -1,5 +1,5 @@
 import { readdirSync, realpathSync, statSync } from "node:fs";
-import { join, relative } from "node:path";
+import { basename, join, relative } from "node:path";
 import { pathToFileURL } from "node:url";
 import { z } from "zod";
 import { type Config, pathFrom, type SystemConfig } from "./config.ts";
@@ -198,7 +198,10 @@ function settingOf(system: SystemConfig | undefined, name: string, key: string):
 }
 
 function shellWorkspace(config: Config): string {
-  const { confinement, unconfinedBash } = config.commands;
+  const { allowed, confinement, unconfinedBash } = config.commands;
+  if (!allowed.some((command) => basename(command) === "bash")) {
+    throw new NothingToReach("not registered: bash is not among commands.allowed");
+  }
   // Whether the kernel can hold it is found out later, with everything else that starts a command.
   if (confinement === "off" && !unconfinedBash) {
     throw new NothingToReach("not registered: no confinement; commands.unconfinedBash: true lets it run without");

@@ -7,7 +7,7 @@ export interface Sample {
   readonly args: Readonly<Record<string, unknown>>;
 }
 
-const PERMISSIONS = ["customer-data:read", "platform:git:read", "workspace:bash"];
+const PERMISSIONS = ["customer-data:read", "platform:git:read", "workspace:fs:read", "workspace:bash"];
 
 /** What a newcomer should see first: one masked, one plain, one refused by permission, one refused by validation. */
 export const SAMPLES: readonly Sample[] = [

@@ -257,6 +257,15 @@ describe("keys", () => {
     expect(await other.verify(old)).toMatchObject({ code: "RECEIPT_SIGNATURE" });
   });
 
+  test("a key signs in its own way alone, whatever the header says", async () => {
+    const keys = [key.jwk, KEYS.EdDSA.jwk].map((jwk, index) => ({ ...jwk, kid: `${index}` }));
+    const receipts = createReceiptVerifier({ jwks: { keys }, deployment: "here", requester: AGENT, now: () => NOW });
+    expect((await receipts.verify(forged({}, { kid: "0" }))).valid).toBe(true);
+    for (const header of [{ kid: "0", alg: "EdDSA" }, { kid: "1" }, {}, { kid: "constructor" }]) {
+      expect(await receipts.verify(forged({}, header))).toMatchObject({ valid: false, code: "RECEIPT_SIGNATURE" });
+    }
+  });
+
   const rsa = makeSigningKey("RS256", "rsa");
   const p384 = generateKeyPairSync("ec", { namedCurve: "P-384" }).publicKey.export({ type: "spki", format: "pem" });
   const secret: JWK = { kty: "oct", k: encodePart("secret") };

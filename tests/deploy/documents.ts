@@ -1,5 +1,5 @@
 import { readdirSync, readFileSync } from "node:fs";
-import { join, relative, resolve } from "node:path";
+import { join, resolve } from "node:path";
 import type { IDeployment } from "kubernetes-models/apps/v1";
 import { parseAllDocuments } from "yaml";
 
@@ -58,11 +58,4 @@ export function proxyOf(pod: PodSpec): Container {
   const [found] = containersOf(pod).filter(({ name }) => name === "safe-tool-call");
   if (found === undefined) throw new Error("no container safe-tool-call");
   return found;
-}
-
-/** Every file below `deploy`, from there. */
-export function deployFiles(): readonly string[] {
-  return readdirSync(DEPLOY, { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile())
-    .map((entry) => relative(DEPLOY, join(entry.parentPath, entry.name)));
 }

@@ -155,6 +155,31 @@ function faultsOf(container: Container, deployment: Deployment): readonly string
   return Object.entries(rules).flatMap(([rule, holds]) => (holds ? [] : [`${name}: not so: ${rule}`]));
 }
 
+describe("the rules for containers count", () => {
+  const [good] = deployments(writtenDocuments("standalone"));
+  const worsened: readonly (readonly [rule: string, find: string, replace: string])[] = [
+    ["runs as another user than root", '"runAsUser":65532', '"runAsUser":0'],
+    ["cannot gain privileges", '"allowPrivilegeEscalation":false', '"allowPrivilegeEscalation":true'],
+    ["writes no image", '"readOnlyRootFilesystem":true', '"readOnlyRootFilesystem":false'],
+    ["has no capability", '{"drop":["ALL"]}', '{"drop":["ALL"],"add":["NET_ADMIN"]}'],
+    ["is filtered", '"seccompProfile":{"type":"RuntimeDefault"}', '"seccompProfile":{"type":"Unconfined"}'],
+    ["asks for what it needs", '"cpu":"100m",', ""],
+    ["has an end of memory", '"limits":{"memory":"512Mi",', '"limits":{'],
+    ["is pinned", '"image":"safe-tool-call"', '"image":"registry.example/safe-tool-call:latest"'],
+    ["sees no variables of Services", '"enableServiceLinks":false,', ""],
+    ["has no token of the API server", '"automountServiceAccountToken":false,', ""],
+    ["stays in its pod", '"enableServiceLinks":false', '"enableServiceLinks":false,"hostPID":true'],
+    ["mounts nothing of the node", '"emptyDir":{"medium":"Memory","sizeLimit":"64Mi"}', '"hostPath":{"path":"/"}'],
+  ];
+  test.each(worsened)("%s", (rule, find, replace) => {
+    const written = JSON.stringify(good);
+    expect(written).toContain(find);
+    const bad = JSON.parse(written.replaceAll(find, replace)) as Deployment;
+    const faults = containersOf(podSpecOf(bad)).flatMap((container) => faultsOf(container, bad));
+    expect(faults).toEqual([`safe-tool-call: not so: ${rule}`]);
+  });
+});
+
 const workloads = (["sidecar", "standalone"] as const).map((base) => {
   const documents = writtenDocuments(base);
   const [deployment] = deployments(documents);

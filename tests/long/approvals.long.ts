@@ -3,17 +3,10 @@ import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import type { ApprovalState, Approvals } from "../../src/approvals/types.ts";
-import {
-  AGENT,
-  type ApprovalWorld,
-  approvedBy,
-  askFor,
-  claimedFrom,
-  createApprovalWorld,
-  questionOf,
-} from "../support/approvals.ts";
-import { childCommand, DYING_ACTS, type DyingAct } from "../support/approvals-child.ts";
+import type { Approvals } from "../../src/approvals/types.ts";
+import { AGENT, type ApprovalWorld, askFor, createApprovalWorld, questionOf } from "../support/approvals.ts";
+import { childCommand } from "../support/approvals-child.ts";
+import { expectKillSurvived, KILLS } from "../support/approvals-kills.ts";
 import { walk, walks } from "../support/approvals-model.ts";
 import { raceClaims, readLines } from "../support/approvals-race.ts";
 
@@ -33,41 +26,8 @@ test("APR-50: 4 processes claim 500 approvals of one file, each once", async () 
   expect(claimed.filter((count) => count > 0).length).toBeGreaterThan(1);
 }, 300_000);
 
-const ENDS: Readonly<Record<DyingAct, readonly [before: ApprovalState | "nothing", after: ApprovalState]>> = {
-  ask: ["nothing", "pending"],
-  approve: ["pending", "approved"],
-  deny: ["pending", "denied"],
-  claim: ["approved", "claimed"],
-  settle: ["claimed", "executed"],
-  cancel: ["pending", "cancelled"],
-  revoke: ["approved", "revoked"],
-  sweep: ["pending", "expired"],
-};
-
-function prepare(store: Approvals, before: ApprovalState | "nothing"): Promise<{ readonly id: string }> {
-  if (before === "approved") return approvedBy(store);
-  if (before === "claimed") return claimedFrom(store);
-  return before === "nothing" ? Promise.resolve({ id: "nothing" }) : askFor(store);
-}
-
-describe.each(DYING_ACTS.flatMap((act) => (["journaling", "answered"] as const).map((when) => [act, when] as const)))(
-  "kill -9 in %s, %s",
-  (act, when) => {
-    test("leaves the state before or the state after, and a store that works", async () => {
-      const [before, after] = ENDS[act];
-      const store = await world.open();
-      const { id } = await prepare(store, before);
-      await store.close();
-      const now = act === "sweep" ? world.now + 600_000 : world.now;
-      const child = Bun.spawn(childCommand(world, now, { kind: "die", act, id, when }), { stderr: "inherit" });
-      await child.exited;
-      expect(child.signalCode).toBe("SIGKILL");
-      const next = await world.open();
-      const [only] = (await next.list({ limit: 10 })).approvals;
-      expect(only?.state ?? "nothing").toBe(when === "answered" ? after : before);
-      await askFor(next, { planDigest: "another" });
-    });
-  },
+test.each(KILLS)("kill -9 in %s, %s, leaves the state before or the state after, and a store that works", (act, when) =>
+  expectKillSurvived(world, act, when),
 );
 
 const RANK: Readonly<Record<string, number>> = { nothing: 0, pending: 1, approved: 2, claimed: 3, executed: 4 };

@@ -166,6 +166,16 @@ describe.each(FORMATS)("%s", (format) => {
     expect((await extract(messages)).decisions).toMatchObject([{ approvalId: ID, decision: "approve", call: CALL }]);
   });
 
+  test("a call of the application's own is not one to make again", async () => {
+    const own = { id: "own", name: "client.confirm", args: {} };
+    const args = { approvalId: ID, originalToolCall: { id: "own", name: "client.confirm", args: {} } };
+    const messages = [
+      ...[user("x"), calls([own]), calls([{ id: "q", name: "client_request_approval", args }])],
+      ...results([{ id: "q", name: "client_request_approval", content: YES }]),
+    ];
+    expect(await extract(messages)).toMatchObject({ decisions: [], rejected: [{ code: "CALL_UNKNOWN" }] });
+  });
+
   const BROKEN: readonly (readonly [string, Record<string, unknown>])[] = [
     ["no call", { approvalId: ID }],
     ["a call without a name", { approvalId: ID, originalToolCall: { args: {} } }],

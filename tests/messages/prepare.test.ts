@@ -212,6 +212,18 @@ test("Anthropic: what a user says beside a result stays beside it, thoughts alon
     { role: "user", content: results(["1"]) },
     { role: "user", content: [text] },
   ]);
+  const late = [
+    ...[calls([{ id: "1", name: "t" }]), { role: "user", content: "hi" }],
+    { role: "user", content: [...results(["1"]), text] },
+  ];
+  expect(prepareMessagesForLLM(late, { format: "anthropic" })).toEqual([
+    calls([{ id: "1", name: "t" }]),
+    ...[
+      { role: "user", content: results(["1"]) },
+      { role: "user", content: "hi" },
+      { role: "user", content: [text] },
+    ],
+  ]);
   const thought = { type: "thinking", thinking: "hm", signature: "s" };
   const asking = {
     role: "assistant",
@@ -241,6 +253,18 @@ test("Google: calls without ids are paired by name and order", () => {
     { role: "model", parts: [call("t", 1)] },
     { role: "user", parts: [result("t", 1)] },
   ]);
+});
+
+test("Google: a part that calls and answers at once does neither", () => {
+  const both = { functionCall: { name: "t", args: {} }, functionResponse: { name: "t", response: {} } };
+  const messages = [
+    ...[
+      { role: "user", parts: [both] },
+      { role: "model", parts: [both] },
+    ],
+    { role: "user", parts: [{ functionResponse: { name: "t", response: {} } }] },
+  ];
+  expect(prepareMessagesForLLM(messages, { format: "google" })).toEqual([]);
 });
 
 test("OpenAI: function calls as they were before tools", () => {

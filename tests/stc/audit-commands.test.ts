@@ -49,6 +49,31 @@ describe.concurrent("query", () => {
     expect(refused.indexOf("agent-7")).toBe(header.indexOf("CALLER"));
   });
 
+  // Days with 23 and 25 hours somewhere, a leap day, the turn of the year.
+  test.each([
+    ["America/New_York", "2026-03-08T02:30", "2026-03-08T03:00", "2026-03-08T02:45:00.000Z"],
+    ["Europe/Berlin", "2026-10-25T02:00", "2026-10-25T02:30", "2026-10-25T02:15:00.000Z"],
+    ["Pacific/Kiritimati", "2024-02-29", "2024-03-01", "2024-02-29T23:59:59.999Z"],
+    ["Asia/Kathmandu", "2025-12-31T23:00:00Z", "2026-01-01T00:00:00Z", "2025-12-31T23:30:00.000Z"],
+    ["Asia/Kathmandu", "2026-01-01T05:00+05:45", "2026-01-01T05:45+05:45", "2025-12-31T23:30:00.000Z"],
+  ])("times are UTC whatever the machine's zone is: %s, %s to %s", async (TZ, from, to, stamp) => {
+    const dir = mkdtempSync(join(folder, "zone-"));
+    const outside = [from, to].map((time) => new Date(Date.parse(time.length === 16 ? `${time}Z` : time)));
+    const stamps = [new Date((outside[0]?.getTime() ?? 0) - 1).toISOString(), stamp, outside[1]?.toISOString() ?? ""];
+    for (const [index, one] of stamps.entries()) {
+      writeDays(dir, { [one.slice(0, 10)]: [entryLine(one, { traceId: `t-${index}` })] });
+    }
+    const { out } = await runStc(["audit", "query", "--json", "--dir", dir, "--from", from, "--to", to], {
+      env: { TZ },
+    });
+    expect(
+      out
+        .trim()
+        .split("\n")
+        .map((line) => (JSON.parse(line) as { traceId: string }).traceId),
+    ).toEqual(["t-1"]);
+  });
+
   test("the lines as they are for programs; the rest by its cursor", async () => {
     const dir = auditFolder();
     const first = await audit("query", "--dir", dir, "--json", "--limit", "2", "--order", "oldest");

@@ -10,7 +10,15 @@ export type ChildTask =
   /** One transition; the process kills itself before the commit, or after the answer. */
   | { readonly kind: "die"; readonly act: DyingAct; readonly id: string; readonly when: "journaling" | "answered" }
   /** Asks, approves, claims and settles until it is killed, and prints each change before and after. */
-  | { readonly kind: "work"; readonly lane: string };
+  | { readonly kind: "work"; readonly lane: string }
+  /** Asks, decides and claims what others ask, decide and claim too, whatever fails, until its input ends; prints what it was told. */
+  | { readonly kind: "meet others" };
+
+/** What one of several processes was told, or wrote into its journal. */
+export type Told =
+  | { readonly act: "approved" | "denied" | "claimed"; readonly id: string }
+  | { readonly act: "journal"; readonly type: string; readonly id: string; readonly decision: string | undefined }
+  | { readonly act: "fault"; readonly cause: string };
 
 export const DYING_ACTS = ["ask", "approve", "deny", "claim", "settle", "cancel", "revoke", "sweep"] as const;
 export type DyingAct = (typeof DYING_ACTS)[number];
@@ -75,6 +83,40 @@ async function work(store: Approvals, lane: string): Promise<never> {
   }
 }
 
+/** Rounds that no more than a few processes are apart, so that they meet. */
+const ROUND_MS = 40;
+/** A no stands for ten minutes, so that its plan is not asked about again. */
+const DENIED_EVERY = 7;
+
+async function meetOthers(store: Approvals): Promise<void> {
+  let isOver = false;
+  process.stdin.once("end", () => {
+    isOver = true;
+  });
+  process.stdin.resume();
+  while (!isOver) {
+    const round = Math.floor(Date.now() / ROUND_MS);
+    try {
+      await meetIn(store, round);
+    } catch (error) {
+      say({ act: "fault", cause: String(error) });
+      await Bun.sleep(ROUND_MS / 2);
+    }
+  }
+}
+
+async function meetIn(store: Approvals, round: number): Promise<void> {
+  const planDigest = `round ${round}`;
+  const asked = await store.ask(questionOf({ planDigest }));
+  if (asked.outcome !== "asked") return;
+  const { id } = asked.approval;
+  const decision = round % DENIED_EVERY === 0 ? "deny" : "approve";
+  const decided = await store.decide({ id, by: OPERATOR, decision });
+  if (decided.outcome === "decided") say({ act: decision === "deny" ? "denied" : "approved", id });
+  const claimed = await store.claim({ id, requester: AGENT, planDigest });
+  if (claimed.outcome === "claimed") say({ act: "claimed", id });
+}
+
 async function main([url = "", now = "", journalPath = "", json = ""]: readonly string[]): Promise<void> {
   const task = JSON.parse(json) as ChildTask;
   // The sweep at the opening is one like any other.
@@ -85,13 +127,17 @@ async function main([url = "", now = "", journalPath = "", json = ""]: readonly 
     now: () => Number(now),
     newId: () => crypto.randomUUID(),
     newToken: () => crypto.randomUUID(),
-    journal: async () => {
+    journal: async (line) => {
       if (isDying) die();
       writeSync(journal, "\n");
+      if (task.kind === "meet others") {
+        say({ act: "journal", type: line.type, id: line["id"], decision: line["decision"] });
+      }
     },
-    limits: LIMITS,
+    limits: task.kind === "meet others" ? { ...LIMITS, pendingPerCallerMax: 10_000, pendingPerSessionMax: 10_000 } : LIMITS,
   });
   if (task.kind === "claim all") await claimAll(store, task.ids, task.from);
+  if (task.kind === "meet others") await meetOthers(store);
   if (task.kind === "work") await work(store, task.lane);
   if (task.kind === "die") {
     isDying = task.when === "journaling";

@@ -271,22 +271,27 @@ async function act(
 }
 
 /** Walks the store and the model side by side; after each step both must tell the same. */
-export async function walk(steps: readonly Step[]): Promise<void> {
+export async function walk(steps: readonly Step[], before?: (step: Step) => Promise<void>): Promise<void> {
   const world = createApprovalWorld();
   try {
-    await walkIn(world, steps);
+    await walkIn(world, steps, before);
   } finally {
     await world.end();
   }
 }
 
-export async function walkIn(world: ApprovalWorld, steps: readonly Step[]): Promise<void> {
+export async function walkIn(
+  world: ApprovalWorld,
+  steps: readonly Step[],
+  before?: (step: Step) => Promise<void>,
+): Promise<void> {
   let store = await world.open(BOUNDS);
   let model: Model = { entries: [], grants: {}, sessions: {} };
   let journalFails = false;
   const runs = new Map<string, number>();
   const yeses = new Set<string>();
   for (const step of steps) {
+    await before?.(step);
     if (step.kind === "clock") world.now += step.byMs;
     if (step.kind === "journal fails") journalFails = true;
     if (step.kind === "reopen") {
@@ -294,7 +299,7 @@ export async function walkIn(world: ApprovalWorld, steps: readonly Step[]): Prom
       store = await world.open(BOUNDS);
       expectSweep(model, world.now);
     }
-    const before = structuredClone(model);
+    const unchanged = structuredClone(model);
     const expected = expectStep(model, step, world.now);
     if (expected !== undefined) {
       const target = "which" in step ? chosen(model, step.which) : undefined;
@@ -302,7 +307,7 @@ export async function walkIn(world: ApprovalWorld, steps: readonly Step[]): Prom
       const got = await act(store, target, step).catch((error) => ({ outcome: String(error), approval: undefined }));
       const isLost = journalFails && expected.changes;
       expect({ step, got: got.outcome }).toEqual({ step, got: isLost ? "Error: the journal fails" : expected.outcome });
-      if (isLost) model = before;
+      if (isLost) model = unchanged;
       const created = model.entries.at(-1);
       if (!isLost && expected.outcome === "asked" && created !== undefined) created.id = got.approval?.id ?? "";
       if (got.outcome === "claimed") runs.set(target?.id ?? "", (runs.get(target?.id ?? "") ?? 0) + 1);

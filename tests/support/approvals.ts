@@ -66,12 +66,13 @@ export function createApprovalWorld(make = elsewhere): ApprovalWorld {
   };
   const path = join(dir, "approvals.sqlite");
   let now = Date.parse("2026-02-16T12:00:00.000Z");
+  let made: Promise<OtherDatabase> | undefined;
   let other: OtherDatabase | undefined;
   const world: ApprovalWorld = {
     dir,
     path,
     get url() {
-      return other?.url ?? `sqlite://${path}`;
+      return other?.url ?? `sqlite://${world.path}`;
     },
     get now() {
       return now;
@@ -84,7 +85,8 @@ export function createApprovalWorld(make = elsewhere): ApprovalWorld {
     logged: [],
     journal: undefined,
     async open(limits = {}) {
-      other ??= await make?.();
+      made ??= make?.();
+      other = await made;
       other?.setClock(now);
       const store = await openApprovals({
         url: world.url,

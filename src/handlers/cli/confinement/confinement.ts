@@ -30,7 +30,10 @@ const CPU_SECONDS_MIN = 10;
 const UNREADABLE_SETTINGS = { GIT_CONFIG_NOSYSTEM: "1" } as const;
 
 export interface ConfinementOptions {
-  /** `require`: what cannot be confined is not registered. `prefer`: it runs unconfined, and says so. `off`: nothing is confined. */
+  /**
+   * `require`: what cannot be confined is not registered, and a manifest that declares nothing gets the system's programs alone.
+   * `prefer`: both run unconfined, and say so. `off`: nothing is confined.
+   */
   readonly mode: "require" | "prefer" | "off";
   /** Whether a shell may run unconfined. */
   readonly unconfinedShell: boolean;
@@ -154,6 +157,8 @@ async function tryAll(
 
 /** The rules of a tool's first example, or what is wrong with them. */
 function trialOf(tool: CliTool, options: ConfinementOptions): Trial | string {
+  // Somebody's own program may need anything; where confinement is required it has to say what.
+  if (tool.target.cli.confinement === undefined && options.mode === "prefer") return "the manifest declares none";
   const command = commandOf(tool, options) ?? "";
   try {
     const confined = exampleProfile(tool, options);
