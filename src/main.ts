@@ -71,6 +71,7 @@ export async function startService(config: Config): Promise<RunningService> {
     callers: service.callers,
     journal: (line) => service.journal(line),
     auditDir: pathFrom(config, config.audit.dir),
+    checkpointKey: service.checkpointKey,
     metrics,
     notReady,
     systems: () => service.systems(),

@@ -10,7 +10,7 @@ import {
   realpathSync,
   statSync,
 } from "node:fs";
-import { tmpdir, userInfo } from "node:os";
+import { tmpdir } from "node:os";
 import { basename, delimiter, isAbsolute, join } from "node:path";
 import { type Config, type GrpcSystemConfig, type IssuerConfig, isGrpcSystem, pathFrom } from "./config.ts";
 import { inspectRepository } from "./handlers/cli/git-repository.ts";
@@ -184,7 +184,8 @@ export function readCheckpointKey(config: Config, problems: string[]): KeyObject
  * made something of that name first only makes us take another.
  */
 export function privateEmptyDirectory(): string {
-  const { uid } = userInfo();
+  // Not userInfo(): in a container the user need not have a name.
+  const uid = process.getuid?.();
   const path = join(realpathSync(tmpdir()), `safe-tool-call-${uid}-empty`);
   try {
     mkdirSync(path, { mode: 0o500 });

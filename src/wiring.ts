@@ -1,4 +1,4 @@
-import { type KeyObject, randomUUID } from "node:crypto";
+import { createPublicKey, type KeyObject, randomUUID } from "node:crypto";
 import { resolve } from "node:path";
 import type { ApprovalCallback } from "./approvals/callback.ts";
 import type { RiskRules } from "./approvals/risk.ts";
@@ -73,6 +73,8 @@ export interface Service {
   readonly clock: () => number;
   readonly journal: AuditLog["journal"];
   readonly auditHealth: AuditLog["health"];
+  /** Its public half: what the audit's checkpoints are verified with. */
+  readonly checkpointKey: KeyObject | undefined;
   readonly exports: ReturnType<typeof startExports>["states"];
   readonly channels: GrpcHandler["states"];
   readonly systems: GrpcHandler["status"];
@@ -222,6 +224,7 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
     clock,
     journal,
     auditHealth: () => audit.health(),
+    checkpointKey: parts.checkpointKey && createPublicKey(parts.checkpointKey),
     exports: () => exporters.states(),
     channels: () => parts.grpc.states(),
     systems: () => parts.grpc.status(),

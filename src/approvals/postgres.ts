@@ -143,12 +143,13 @@ async function prepareDatabase(sql: Bun.SQL): Promise<void> {
   });
 }
 
-/** 0 for a database without our tables. */
+/** 0 for a database without our tables. Looked for in the catalogue's rows: `to_regclass` may answer from before a wait. */
 async function versionOf(sql: Sql): Promise<number> {
-  const [found = {}] = await sql`
-    SELECT to_regclass('approval_schema') IS NOT NULL AS ours, to_regclass('approvals') IS NOT NULL AS taken`;
-  if (found["ours"] !== true) {
-    if (found["taken"] === true)
+  const tables = await sql`
+    SELECT tablename AS name FROM pg_tables
+    WHERE schemaname = ANY (current_schemas(false)) AND tablename IN ('approval_schema', 'approvals')`;
+  if (!tables.some((table) => table["name"] === "approval_schema")) {
+    if (tables.length > 0)
       throw new StoreFault("has a table `approvals` of something else: name another database");
     return 0;
   }

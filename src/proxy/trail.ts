@@ -237,7 +237,7 @@ export class Trail {
       traceId: this.traceId,
       caller: callerFacts(this.#fact("caller")),
       tool: {
-        name: registered?.tool.name ?? escapeName(this.request.tool),
+        name: registered?.tool.name ?? textWithoutSecrets(escapeName(this.request.tool)) ?? "",
         classification: registered?.tool.classification ?? "unknown",
         targetSystem: registered?.tool.target.system ?? "unknown",
       },
@@ -245,8 +245,8 @@ export class Trail {
         args: registered === undefined || input === undefined ? {} : sanitizeInput(registered.inputPolicy, input),
         argsHash: this.#options.hashArgs(refusal !== undefined && this.#step === "REQUEST" ? (body ?? {}) : args),
         hashAlg: this.#options.hashAlg,
-        session: this.#fact("caller")?.session ?? session,
-        callId,
+        session: textWithoutSecrets(this.#fact("caller")?.session ?? session),
+        callId: textWithoutSecrets(callId),
         reason: textWithoutSecrets(reason),
         secrets,
       },
@@ -270,7 +270,8 @@ export class Trail {
   }
 
   #denial(refusal: Refusal): NonNullable<AuditEntry["denial"]> {
-    return { reason: refusal.message, stage: this.stageOf(refusal), details: refusal.details };
+    const reason = textWithoutSecrets(refusal.message) ?? "";
+    return { reason, stage: this.stageOf(refusal), details: withoutSecrets(refusal.details).input };
   }
 }
 

@@ -1,3 +1,4 @@
+import type { KeyObject } from "node:crypto";
 import fastify, { type FastifyInstance, type FastifyReply } from "fastify";
 import type { Approvals } from "../approvals/types.ts";
 import type { JournalLine } from "../audit/journal.ts";
@@ -27,6 +28,8 @@ export interface ServerOptions extends CallRouteOptions, ToolRoutesOptions, Heal
   readonly approvals?: Approvals | undefined;
   /** What operators may read; without it there are no routes for it. */
   readonly auditDir?: string | undefined;
+  /** The public key of the audit's checkpoints. */
+  readonly checkpointKey?: KeyObject | undefined;
   /** Milliseconds since 1970. */
   readonly clock: () => number;
   /** Durable when resolved. */

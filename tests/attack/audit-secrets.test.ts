@@ -102,10 +102,6 @@ const ROWS: readonly Row[] = [
   ["what a target answered", () => ({ body: { args: { text: secret(), how: "answer" } } })],
   ["what a target threw", () => ({ body: { args: { text: secret(), how: "throw" } } })],
   ["an answer of another shape", () => ({ body: { args: { text: secret(), how: "odd" } } })],
-];
-
-/** They stand in the line as they were sent, in names that nobody declared: the road has to filter them before it records. */
-const OPEN_ROWS: readonly Row[] = [
   ["a key of the arguments", () => ({ body: { args: { [secret()]: 1 } } })],
   ["the session", () => ({ body: { session: secret() } })],
   ["the call's id", () => ({ body: { callId: secret() } })],
@@ -124,8 +120,6 @@ async function check(make: () => Sent): Promise<void> {
 }
 
 test.each(ROWS)("no secret is in the audit: not %s", (_place, make) => check(make));
-
-for (const [place, make] of OPEN_ROWS) test.failing(`no secret is in the audit: not ${place}`, () => check(make));
 
 test("no secret is in the journal: not the filters of who looked", async () => {
   const token = await issuers.token({ kind: "operator", sub: "auditor", permissions: ["audit:read"] });

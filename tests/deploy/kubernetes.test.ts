@@ -209,6 +209,10 @@ describe.each(workloads.map((workload) => [workload.base, workload] as const))("
     expect(asked.map((get) => get?.port)).toEqual(["operators", "operators", "operators"]);
   });
 
+  test("no command runs that the kernel does not hold", () => {
+    expect([config.commands.confinement, config.commands.unconfinedBash]).toEqual(["require", false]);
+  });
+
   test("there is time to drain", () => {
     const preStopMs = (proxy.lifecycle?.preStop?.sleep?.seconds ?? 0) * 1_000;
     const graceMs = (pod.terminationGracePeriodSeconds ?? 0) * 1_000;

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import {
   chmodSync,
+  chownSync,
   copyFileSync,
   cpSync,
   mkdirSync,
@@ -23,6 +24,8 @@ const COMPILE_TIMEOUT_MS = 180_000;
 /** From the start of the process to `/readyz`, the best of a few: what it takes on a machine that does nothing else. */
 const READY_MS_MAX = 300;
 const STARTS = 12;
+/** A user that this machine does not know. */
+const NOBODY = 64_999;
 
 setDefaultTimeout(60_000);
 
@@ -158,6 +161,37 @@ test("`stc serve` takes governed calls, is ready in time, and drains on SIGTERM"
   expect(lines.map((line) => (JSON.parse(line) as { tool: { name: string } }).tool.name)).toEqual(["greet", "say"]);
   const verified = await stc(["audit", "verify", "--dir", join(folder, "audit")]);
   expect(verified.code).toBe(0);
+});
+
+const setpriv = process.getuid?.() === 0 ? Bun.which("setpriv") : null;
+
+test.skipIf(setpriv === null)("it runs as a user that has no name, no home and no powers", async () => {
+  const own = join(folder, "own");
+  mkdirSync(own);
+  chownSync(own, NOBODY, NOBODY);
+  chmodSync(folder, 0o755);
+  const port = freePort();
+  const written = JSON.parse(configuration(port, join(place, "tools"))) as object;
+  const audit = { dir: join(own, "audit") };
+  const approvals = { store: `sqlite://${join(own, "approvals.sqlite")}` };
+  writeFileSync(join(place, "own.yaml"), JSON.stringify({ ...written, audit, approvals }));
+  const ids = ["--reuid", String(NOBODY), "--regid", String(NOBODY), "--clear-groups", "--no-new-privs"];
+  const argv = [setpriv ?? "", ...ids, "--bounding-set=-all", binary, "serve", "--config", join(place, "own.yaml")];
+  const child = Bun.spawn(argv, {
+    cwd: "/",
+    env: { PATH: process.env["PATH"] ?? "", BUN_RUNTIME_TRANSPILER_CACHE_PATH: "0" },
+    stdout: "ignore",
+    stderr: "inherit",
+  });
+  const url = `http://127.0.0.1:${port}`;
+  await until("the service to be ready", async () => {
+    if (child.exitCode !== null) throw new Error(`ended with ${child.exitCode}`);
+    const answer = await fetch(`${url}/readyz`).catch(() => undefined);
+    return answer?.ok === true ? true : undefined;
+  });
+  await governedCalls(url);
+  child.kill("SIGTERM");
+  expect(await child.exited).toBe(0);
 });
 
 /** Starts it, waits until it is ready, ends it. Answers how many milliseconds it took to be ready. */

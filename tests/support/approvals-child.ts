@@ -134,7 +134,8 @@ async function main([url = "", now = "", journalPath = "", json = ""]: readonly 
         say({ act: "journal", type: line.type, id: line["id"], decision: line["decision"] });
       }
     },
-    limits: task.kind === "meet others" ? { ...LIMITS, pendingPerCallerMax: 10_000, pendingPerSessionMax: 10_000 } : LIMITS,
+    limits:
+      task.kind === "meet others" ? { ...LIMITS, pendingPerCallerMax: 10_000, pendingPerSessionMax: 10_000 } : LIMITS,
   });
   if (task.kind === "claim all") await claimAll(store, task.ids, task.from);
   if (task.kind === "meet others") await meetOthers(store);

@@ -15,7 +15,9 @@ const ENDS: Readonly<Record<DyingAct, readonly [before: ApprovalState | "nothing
 };
 
 /** Each act, killed before its commit and after its answer. */
-export const KILLS = DYING_ACTS.flatMap((act) => (["journaling", "answered"] as const).map((when) => [act, when] as const));
+export const KILLS = DYING_ACTS.flatMap((act) =>
+  (["journaling", "answered"] as const).map((when) => [act, when] as const),
+);
 
 function prepare(store: Approvals, before: ApprovalState | "nothing"): Promise<{ readonly id: string }> {
   if (before === "approved") return approvedBy(store);

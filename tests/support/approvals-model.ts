@@ -271,10 +271,10 @@ async function act(
 }
 
 /** Walks the store and the model side by side; after each step both must tell the same. */
-export async function walk(steps: readonly Step[], before?: (step: Step) => Promise<void>): Promise<void> {
+export async function walk(steps: readonly Step[]): Promise<void> {
   const world = createApprovalWorld();
   try {
-    await walkIn(world, steps, before);
+    await walkIn(world, steps);
   } finally {
     await world.end();
   }

@@ -8,6 +8,8 @@ import { until } from "./until.ts";
 
 /** PostgreSQL refuses to run as root. */
 const NOBODY = 65_534;
+/** A process that is killed leaves what it wrote with the kernel: nothing here waits for a disk. */
+const SETTINGS = ["listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "max_connections=200"];
 const PASSWORD = "a % secret/of:tests";
 
 /** A server that runs. */
@@ -99,9 +101,7 @@ class Server implements PostgresServer {
 
   async start(settings: readonly string[] = []): Promise<void> {
     const argv = ["-D", join(this.dir, "cluster"), "-p", String(this.port)];
-    for (const setting of ["listen_addresses=127.0.0.1", "unix_socket_directories=", ...settings]) {
-      argv.push("-c", setting);
-    }
+    for (const setting of [...SETTINGS, ...settings]) argv.push("-c", setting);
     this.#process = run(join(this.#home, "bin/postgres"), argv, this.dir);
     await until("PostgreSQL", () => this.send("SELECT 1").catch(() => undefined));
   }
