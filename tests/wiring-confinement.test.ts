@@ -59,7 +59,7 @@ describe.skipIf(missing !== undefined)(`what a command is let into (${missing ??
 
   test("a folder of its own is not, and the plan says how it is held", async () => {
     const { registry, confinement } = await start([join(folder, "reports")]);
-    expect(confinement).toEqual({ mode: "require", tools: { reader: "confined" }, faults: {} });
+    expect(confinement).toEqual({ mode: "prefer", tools: { reader: "confined" }, faults: {} });
     const plan = await registry.list()[0]?.binding.plan({}, { signal: new AbortController().signal });
     expect(plan?.["confinement"]).toMatchObject({ level: "confined", reads: [join(folder, "reports")], network: null });
   });

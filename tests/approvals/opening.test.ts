@@ -43,6 +43,13 @@ test("a file that others could read is theirs no more", async () => {
   expect([modeOf(world.path), modeOf(`${world.path}-wal`)]).toEqual(["600", "600"]);
 });
 
+test("it holds NUL, as it holds all text", async () => {
+  const store = await world.open();
+  const { id } = await askFor(store, { requester: { ...AGENT, subject: "a\0b" } });
+  expect(await store.get(id)).toMatchObject({ requester: { subject: "a\0b" } });
+  expect((await store.list({ requester: { issuer: AGENT.issuer, subject: "a" }, limit: 5 })).approvals).toEqual([]);
+});
+
 test("it keeps a write-ahead log", async () => {
   const store = await world.open();
   await askFor(store);

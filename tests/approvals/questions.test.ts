@@ -159,7 +159,7 @@ test("a view without bounds is refused", async () => {
 });
 
 test("text that means something to SQL stays text", async () => {
-  const hostile = "'); DROP TABLE approvals; -- \u0000 \u2028 %_ \\";
+  const hostile = "'); DROP TABLE approvals; -- \u2028 %_ \\";
   const { id } = await askFor(store, { requester: { ...AGENT, subject: hostile }, tool: hostile, summary: hostile });
   expect(await store.get(id)).toMatchObject({ tool: hostile, summary: hostile, requester: { subject: hostile } });
   expect(await store.list({ requester: { issuer: AGENT.issuer, subject: hostile }, limit: 5 })).toMatchObject({

@@ -71,7 +71,9 @@ describe("in a hostile working directory", () => {
     const pipes = join(folder, "pipes");
     mkdirSync(pipes);
     await run(["mkfifo", join(pipes, "2026-01-01.jsonl")]);
-    expect(await runStc(["audit", "tail", "--dir", pipes])).toMatchObject({ code: 0, out: "" });
+    const { code, out, err } = await runStc(["audit", "tail", "--dir", pipes]);
+    expect({ code, out }).toEqual({ code: 66, out: "" });
+    expect(err).toContain("not a regular file");
   });
 
   test("a problem's text cannot steer the terminal either", async () => {
