@@ -1,5 +1,4 @@
 import { createPublicKey, type KeyObject, randomUUID } from "node:crypto";
-import { resolve } from "node:path";
 import type { ApprovalCallback } from "./approvals/callback.ts";
 import type { RiskRules } from "./approvals/risk.ts";
 import type { Approvals } from "./approvals/types.ts";
@@ -8,7 +7,6 @@ import type { AuditLog } from "./audit/json-logger.ts";
 import type { Batch } from "./audit/line-writer.ts";
 import { StrangerLimit, sumEntry } from "./audit/strangers.ts";
 import type { Config } from "./config.ts";
-import { canonicalJson, sha256Hex } from "./core/digest.ts";
 import { StartupError } from "./core/errors.ts";
 import type { Tool } from "./core/types.ts";
 import { repositoryFault } from "./handlers/cli/git-repository.ts";
@@ -18,7 +16,7 @@ import { type ContractReport, contractReport } from "./handlers/grpc/contract-re
 import { type CertificateEvent, type GrpcHandler, grpcHandler } from "./handlers/grpc/handler.ts";
 import { withReflection } from "./handlers/grpc/reflected-systems.ts";
 import { inlineHandler } from "./handlers/inline/handler.ts";
-import { manifestDigest, valueDigest } from "./manifest-digest.ts";
+import { identityOf } from "./manifest-digest.ts";
 import { type LoadedTools, loadTools } from "./manifest-loader.ts";
 import { readPlatformFiles } from "./platform-files.ts";
 import { type Admission, createAdmission } from "./proxy/admission.ts";
@@ -111,7 +109,6 @@ export interface Parts {
 const clock = (): number => Date.now();
 const monotonic = (): number => performance.now();
 const STRANGER_SUMS_EVERY_MS = 10_000;
-const IDENTITY_LIMITS = { depthMax: 4, nodesMax: 16, bytesMax: 65_536 } as const;
 
 /**
  * Reads everything the configuration names and joins it, without opening the audit: what `stc check` and `stc plan` need.
@@ -270,18 +267,6 @@ function assertionOf(config: Config, problems: string[]): AssertionSigner | unde
     problems.push(`assertion.keyFile: ${error instanceof Error ? error.message : String(error)}`);
     return undefined;
   }
-}
-
-/** What must not change between a yes and its run, whatever the plan says: deployment, manifest, policy. */
-function identityOf(
-  tool: Tool,
-  { config, loaded, policy }: { readonly config: Config; readonly loaded: LoadedTools; readonly policy: string },
-): string {
-  const origin = loaded.origins.get(tool);
-  const manifest = origin === undefined ? valueDigest(tool) : manifestDigest(resolve(config.folder, origin));
-  const { deployment } = config.approvals;
-  const { name, version } = tool;
-  return sha256Hex(canonicalJson({ t: "stc/tool/v1", deployment, name, version, manifest, policy }, IDENTITY_LIMITS));
 }
 
 interface Stores {

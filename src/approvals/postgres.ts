@@ -149,8 +149,7 @@ async function versionOf(sql: Sql): Promise<number> {
     SELECT tablename AS name FROM pg_tables
     WHERE schemaname = ANY (current_schemas(false)) AND tablename IN ('approval_schema', 'approvals')`;
   if (!tables.some((table) => table["name"] === "approval_schema")) {
-    if (tables.length > 0)
-      throw new StoreFault("has a table `approvals` of something else: name another database");
+    if (tables.length > 0) throw new StoreFault("has a table `approvals` of something else: name another database");
     return 0;
   }
   const rows: readonly Row[] = await sql`SELECT version FROM approval_schema`;

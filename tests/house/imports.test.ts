@@ -40,7 +40,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "config-jwt.ts": ["config-export.ts"],
   "binary.ts": ["stc", "handlers/cli"],
   "config-file.ts": ["core", "config.ts"],
-  "manifest-digest.ts": ["core"],
+  "manifest-digest.ts": ["core", "config.ts", "manifest-loader.ts"],
   "manifest-imports.ts": ["index.ts"],
   "manifest-loader.ts": ["core", "config.ts", "manifest-imports.ts"],
   "platform-files.ts": ["config.ts"],
