@@ -51,5 +51,3 @@ export const approvals = z
     message: "cannot be set together with approvals.store: there is one store",
   })
   .prefault({});
-
-export type ApprovalsConfig = z.output<typeof approvals>;

