@@ -16,6 +16,7 @@ import { parseInput } from "./schema-validator.ts";
 import { settle } from "./settlement.ts";
 import type { Trail, Trails } from "./trail.ts";
 import type { WaitingRoom } from "./waiting-room.ts";
+import { voidCommandGrants } from "./written-workspace.ts";
 
 /** One request to run a tool, as it came through a door. Nothing in it is believed yet. */
 export interface CallRequest {
@@ -146,6 +147,8 @@ async function conclude(parts: ProxyParts, trail: Trail, ending: Released | Refu
   }
   const settling = settle(parts.approvals, trail, ending);
   if (settling !== undefined) await settling;
+  const voiding = voidCommandGrants(trail, parts);
+  if (voiding !== undefined) await voiding;
   return ending instanceof Refusal ? refused(receipt, ending, trail) : succeeded(receipt, ending, trail);
 }
 

@@ -3,7 +3,7 @@ import { escapeName } from "../audit/escape.ts";
 import { REFUSALS, Refusal, type Stage } from "../core/errors.ts";
 import type { AnyEvidence, Receipt, Released, Verified } from "../core/evidence.ts";
 import { sanitizeInput } from "../core/input-policy.ts";
-import type { KeyUse, Tool } from "../core/types.ts";
+import type { Caller, KeyUse, Tool } from "../core/types.ts";
 import { CallScope } from "./call-scope.ts";
 import { approvalFacts, callerFacts, type Facts, planFacts, traceFacts } from "./entry-facts.ts";
 import type { Execution } from "./executor.ts";
@@ -150,6 +150,14 @@ export class Trail {
       keyUse = earned.keyUse ?? keyUse;
     }
     return approvalId === undefined && keyUse === undefined ? undefined : { approvalId, keyUse };
+  }
+
+  /** Whose call changed files of the workspace, or may have: undefined when it did no such thing. */
+  fileWrite(): { readonly caller: Caller; readonly session: string } | undefined {
+    if (!this.ran || this.#fact("plan")?.kind !== "fs" || !this.changes) return undefined;
+    const caller = this.#fact("caller");
+    const session = caller?.session ?? this.request.session;
+    return caller === undefined || session === undefined ? undefined : { caller, session };
   }
 
   /** Gives its place on the road to others while somebody is asked. */
