@@ -11,10 +11,18 @@ const SESSION_BYTES = 24;
 const SQLITE = "sqlite://";
 const POSTGRES = /^postgres(?:ql)?:\/\/\S+$/;
 
-/** The table that says how bad a call can be: ours and the operators'. */
-export function readRiskRules({ approvals }: Config, problems: string[]): RiskRules | undefined {
+/** The table that says how bad a call can be: ours and the operators'. What else the approvals read at start is tried here, too. */
+export function readRiskRules(config: Config, problems: string[]): RiskRules | undefined {
+  const { approvals } = config;
   const found = riskRuleProblems(approvals.rules).map((problem) => `approvals.rules${problem}`);
   problems.push(...found);
+  if (approvals.receiptKeyFile !== undefined) {
+    try {
+      readSigner(config, approvals.receiptKeyFile);
+    } catch (error) {
+      problems.push(...(error instanceof StartupError ? error.problems : [textOf(error)]));
+    }
+  }
   return found.length > 0 ? undefined : createRiskRules({ rules: approvals.rules });
 }
 

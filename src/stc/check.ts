@@ -2,6 +2,7 @@ import { StartupError } from "../core/errors.ts";
 import { policyNotes } from "../core/policy-notes.ts";
 import { labelOf } from "../redaction/labels.ts";
 import { assemble, type Parts } from "../wiring.ts";
+import { approvalNotes } from "./approval-notes.ts";
 import { certificateNotes } from "./certificate-notes.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
 import { type MatrixRow, matrixOf, matrixTable } from "./matrix.ts";
@@ -29,7 +30,11 @@ export async function check(options: CheckOptions): Promise<void> {
     const { notRegistered } = parts.loaded;
     const { contracts } = parts.report;
     const { confinement } = parts;
-    const notes = [...notesOf(parts), ...certificateNotes(parts.grpc.certificates(), now)];
+    const notes = [
+      ...notesOf(parts),
+      ...approvalNotes(config, listed),
+      ...certificateNotes(parts.grpc.certificates(), now),
+    ];
     if (options.json === true)
       return print.json({ ok: true, tools, notRegistered, contracts, confinement, notes, problems: [] });
     print.line(`ok: ${tools.length} tools`);

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { STEPS as SQLITE_STEPS } from "../../src/approvals/sqlite-schema.ts";
 import type { Approvals } from "../../src/approvals/types.ts";
+import { makeCertificates } from "../../src/dev/make-certificates.ts";
 import { ApprovalService } from "../support/approval-service.ts";
 import {
   AGENT,
