@@ -30,7 +30,9 @@ const LOOPBACK = /^(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])$/;
  */
 export function parsePostgresUrl(text: string): PostgresPlace {
   const url = text.length > URL_LENGTH_MAX ? null : URL.parse(text);
-  if (url === null || !/^postgres(?:ql)?:$/.test(url.protocol)) throw misfit("is not a postgres:// URL");
+  if (url === null || !/^postgres(?:ql)?:$/.test(url.protocol)) {
+    throw misfit("is not a postgres:// URL: in a password # % / : ? @ are written %23 %25 %2F %3A %3F %40");
+  }
   if (url.hash !== "") throw misfit("has a # in it: write %23");
   const database = decoded(url.pathname.slice(1));
   const username = decoded(url.username);

@@ -47,7 +47,7 @@ const REFUSED: readonly (readonly [url: string, message: string])[] = [
   ["postgres://stc:secret@db.example", "must name one database"],
   ["postgres://stc:secret@db.example/", "must name one database"],
   ["postgres://stc:secret@db.example/a/b", "must name one database"],
-  ["postgres://stc:se#cret@db.example/approvals", "write %23"],
+  ["postgres://stc:se#cret@db.example/approvals", "are written %23"],
   ["postgres://stc:secret@db.example/approvals#x", "write %23"],
   ["postgres://stc:100%secret@db.example/approvals", "write %25"],
   ["postgres://stc:secret@db.example/approvals?sslmode=prefer", "must have an sslmode of disable, require"],

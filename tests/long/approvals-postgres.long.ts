@@ -375,7 +375,8 @@ describe.skipIf(native === undefined)("two services on one database", () => {
   let services: [ApprovalService, ApprovalService];
   let databases = 0;
   beforeEach(async () => {
-    const url = await server.createDatabase(`services_${(databases += 1)}`);
+    databases += 1;
+    const url = await server.createDatabase(`services_${databases}`);
     const [first, second] = [new ApprovalService(), new ApprovalService()];
     Object.assign(second, { issuers: first.issuers });
     services = [first, second];
@@ -495,6 +496,57 @@ test.skipIf(native === undefined)("a user who may not make tables uses those tha
   await expect(wrong.open()).rejects.toThrow("refuses this user or password");
   await wrong.end();
 });
+
+test.skipIf(native === undefined)(
+  "TLS: the certificate is checked as the URL says",
+  async () => {
+    const now = Date.now();
+    const validity = { notBefore: new Date(now - 3_600_000), notAfter: new Date(now + 86_400_000) };
+    const [ours, theirs] = [await makeCertificates(validity), await makeCertificates(validity)];
+    const file = (name: string, text: string | Buffer): string => {
+      const path = join(server.dir, name);
+      fs.writeFileSync(path, text, { mode: 0o600 });
+      server.own(path);
+      return path;
+    };
+    await server.stop();
+    const key = file("tls.key", ours.server.key);
+    await server.start(["ssl=on", `ssl_cert_file=${file("tls.pem", ours.server.cert)}`, `ssl_key_file=${key}`]);
+    const roots = { ours: file("ours.pem", ours.rootCert), theirs: file("theirs.pem", theirs.rootCert) };
+    const plain = await server.createDatabase("over_tls", "");
+    const opened = async (host: string, query: string): Promise<unknown> => {
+      const url = plain.replace("127.0.0.1", host) + query;
+      const other = createApprovalWorld(async () => ({ url, setClock: () => {} }));
+      try {
+        await (await other.open()).lastSeq();
+        const [row] = await server.send(
+          "SELECT count(*)::int AS count FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE ssl AND datname = 'over_tls'",
+        );
+        return Number(row?.["count"]) > 0 ? "over TLS" : "open";
+      } catch (error) {
+        return String(error).includes("cannot be reached") ? "refused" : error;
+      } finally {
+        await other.end();
+        await until("the end of its connections", async () => {
+          const rows = await server.send("SELECT 1 FROM pg_stat_activity WHERE datname = 'over_tls'");
+          return rows.length === 0 ? true : undefined;
+        });
+      }
+    };
+    expect(await opened("localhost", `?sslmode=verify-full&sslrootcert=${roots.ours}`)).toBe("over TLS");
+    expect(await opened("localhost", `?sslmode=verify-full&sslrootcert=${roots.theirs}`)).toBe("refused");
+    expect(await opened("localhost", "?sslmode=verify-full")).toBe("refused");
+    expect(await opened("127.0.0.1", `?sslmode=verify-full&sslrootcert=${roots.ours}`)).toBe("refused");
+    expect(await opened("127.0.0.1", `?sslmode=verify-ca&sslrootcert=${roots.ours}`)).toBe("over TLS");
+    expect(await opened("localhost", `?sslmode=verify-ca&sslrootcert=${roots.theirs}`)).toBe("refused");
+    expect(await opened("localhost", "?sslmode=require")).toBe("over TLS");
+    expect(await opened("localhost", "?sslmode=disable")).toBe("open");
+    await server.stop();
+    await server.start();
+    expect(await opened("localhost", "?sslmode=require")).toBe("refused");
+  },
+  60_000,
+);
 
 test.skipIf(native === undefined)(
   "a standby is not asked: it may not know what was taken back",

@@ -34,6 +34,8 @@ export interface PostgresServer extends PostgresAccess {
   /** Nothing answers any more, and no connection breaks. */
   freeze(): void;
   thaw(): void;
+  /** Hands it a file. */
+  own(path: string): void;
   end(): Promise<void>;
 }
 
@@ -54,6 +56,7 @@ export async function startPostgres(native: string): Promise<PostgresServer> {
   const home = copyBinaries(native, dir);
   fs.writeFileSync(join(dir, "password"), PASSWORD);
   own(dir);
+  own(join(dir, "password"));
   const init = ["--pgdata", join(dir, "cluster"), "--username", "tester", "--pwfile", join(dir, "password")];
   await ended(run(join(home, "bin/initdb"), [...init, "--auth=scram-sha-256", "--no-sync", "--encoding=UTF8"], dir));
   const server = new Server({ dir, port: await freePort() }, home);
@@ -126,6 +129,10 @@ class Server implements PostgresServer {
     this.#signal("SIGCONT");
   }
 
+  own(path: string): void {
+    own(path);
+  }
+
   async end(): Promise<void> {
     await this.kill();
     fs.rmSync(this.dir, { recursive: true, force: true });
@@ -174,11 +181,9 @@ function copyBinaries(native: string, dir: string): string {
   return home;
 }
 
-/** Whoever may not run it is handed everything that it reads or writes. */
-function own(dir: string): void {
-  if (process.getuid?.() !== 0) return;
-  fs.chownSync(dir, NOBODY, NOBODY);
-  fs.chownSync(join(dir, "password"), NOBODY, NOBODY);
+/** Whoever may not run it is handed what it reads and writes. */
+function own(path: string): void {
+  if (process.getuid?.() === 0) fs.chownSync(path, NOBODY, NOBODY);
 }
 
 function run(program: string, argv: readonly string[], dir: string): ChildProcess {
