@@ -28,8 +28,11 @@ const MIGRATION_LOCK = "8319383458219585650";
 /** PostgreSQL 13. */
 const SERVER_VERSION_MIN = 130_000;
 
-/** SQLSTATE: another transaction was in the way, and this one changed nothing. Ours take turns: it is an operator's. */
-const BUSY = new Set(["40001", "40P01"]);
+/**
+ * SQLSTATE: another transaction was in the way, and this one changed nothing. Ours take turns: it is an operator's, or a
+ * newer release's, which has added a column since a statement was prepared.
+ */
+const BUSY = new Set(["40001", "40P01", "0A000"]);
 const BUSY_ATTEMPTS_MAX = 3;
 
 type Log = (message: string, cause: unknown) => void;

@@ -6,8 +6,8 @@ const WAITS_MAX = 10_000;
 /** Longer than any door lets a caller wait; a timer's longest is 24 days. */
 const WAIT_MS_MAX = 3_600_000;
 
-/** How soon a store that did not answer is asked again, when nothing rings before. */
-const RETRY_MS = 1_000;
+/** A store that did not answer is asked again after so long, when no ring says before that it is back. */
+const RETRY_MS = 10_000;
 
 interface Clocked {
   readonly approval: Approval | undefined;

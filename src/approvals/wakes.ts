@@ -113,6 +113,8 @@ export class Wakes {
         this.#lookAgain = false;
         await this.#ringNew();
       } while (this.#lookAgain && !this.#closed);
+      // Whoever could not read meanwhile reads now.
+      if (this.#failing) this.#ring([...this.#waiting.keys()]);
       this.#failing = false;
     } catch (error) {
       // Once for each time that the store is away.

@@ -39,7 +39,7 @@ describe.concurrent("stc approvals", () => {
     expect(people).toMatchObject({ code: 0, err: "" });
     expect(people.out).toMatch(/^ID +STATE +RISK +TOOL +WHO +LEFT +SUMMARY\n/);
     expect(people.out).toMatch(
-      new RegExp(`^${FIRST} +pending +medium +set_limit +agent-7 +(9 min 5\\d s|10 min 0 s) +set_limit on`, "m"),
+      new RegExp(`^${FIRST} +pending +medium +set_limit +agent-7 +(9 min \\d+ s|10 min \\d s) +set_limit on`, "m"),
     );
     const programs = await operate(["approvals", "list", "--state", "pending", "--json"]);
     expect(programs.requests).toEqual(["GET /approvals?limit=200&state=pending"]);
