@@ -54,6 +54,7 @@ export {
 } from "./core/define-tool.ts";
 export { type Fault, ManifestError, type RefusalCode, type Stage, StartupError } from "./core/errors.ts";
 export type { ScanLevel, ScanPolicy } from "./core/scan-policy.ts";
+export { type ToolError, type ToolFailure, type ToolResult, toToolResult } from "./core/tool-result.ts";
 export type {
   ApprovalContext,
   Category,

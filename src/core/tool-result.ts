@@ -1,0 +1,41 @@
+import type { CallResult } from "./call-result.ts";
+import type { Json } from "./types.ts";
+
+/** What went wrong, for a message of role `tool`. */
+export interface ToolError {
+  /** The tool's own code where it has one (`ENOENT`, `E_SANDBOX_VIOLATION`, …), else that of the refusal. */
+  readonly code: string;
+  readonly message: string;
+  readonly details?: Readonly<Record<string, unknown>>;
+}
+
+/** A result as one flat object: `JSON.stringify` of it is a message of role `tool`. */
+export type ToolResult = ({ readonly ok: true } & Readonly<Record<string, Json>>) | ToolFailure;
+
+export interface ToolFailure {
+  readonly ok: false;
+  readonly error: ToolError;
+}
+
+/**
+ * The result of a call in the shape that file tools' agents know: `{ ok: true, ...data }` or `{ ok: false, error }`. Data that
+ * is no object stands under `data`, and so does one that has an `ok` of its own.
+ */
+export function toToolResult(result: CallResult): ToolResult {
+  if (result.status === "success") return succeeded(result.result);
+  if (result.status === "pending") {
+    const { message, ...approval } = result.approval;
+    return { ok: false, error: { code: "APPROVAL_REQUIRED", message, details: { approval } } };
+  }
+  const { code, message, details } = result.error;
+  const own = details?.["code"];
+  const error = { code: typeof own === "string" ? own : code, message };
+  return { ok: false, error: details === undefined ? error : { ...error, details } };
+}
+
+function succeeded(data: Json): ToolResult {
+  if (typeof data !== "object" || data === null || Array.isArray(data) || Object.hasOwn(data, "ok")) {
+    return { ok: true, data };
+  }
+  return { ok: true, ...(data as Readonly<Record<string, Json>>) };
+}
