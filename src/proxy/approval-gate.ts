@@ -68,29 +68,10 @@ export function createApprovalGate(options: GateOptions): ApprovalGate {
       const assessment = options.assess({ tool, input, plan });
       const floor = floorVerdict(tool, assessment);
       const early = floor ?? verdictBeforeManifest(tool, "default");
-      if (asking.request.approvalId === undefined) {
-        if (early?.verdict === "allow") return pass(planned, early.by);
-        if (early === undefined && asksNobody(planned)) return pass(planned, "needsApproval");
-      }
+      if (early?.verdict === "allow" && asking.request.approvalId === undefined) return pass(planned, early.by);
       return consider(options, { planned, assessment, ...asking }, floor);
     },
   };
-}
-
-/**
- * A manifest that looks at the input alone says the same in every mode: its no need not wait for the session to be looked up.
- * Whatever else it answers is judged in its turn.
- */
-function asksNobody({ tool, input }: Planned): boolean {
-  const { needsApproval } = tool.approval;
-  if (needsApproval === undefined || needsApproval.length > 1) return false;
-  try {
-    const answer: unknown = (needsApproval as (input: unknown) => unknown)(input);
-    if (answer instanceof Promise) answer.catch(() => {});
-    return answer === false;
-  } catch {
-    return false;
-  }
 }
 
 interface Call extends Asking {

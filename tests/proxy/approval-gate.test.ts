@@ -82,6 +82,24 @@ const rows: readonly (readonly [string, Given, string])[] = [
     { classification: "write", category: "write", approval: { needsApproval: () => new Promise(() => {}) } },
     "APPROVAL_DENIED by default",
   ],
+  [
+    "a manifest is told the mode, however it takes it: with a default",
+    {
+      classification: "write",
+      category: "network",
+      approval: { needsApproval: (_input: unknown, { mode } = { mode: "" }) => mode === "default" },
+    },
+    "APPROVAL_DENIED by default",
+  ],
+  [
+    "a manifest is told the mode, however it takes it: as the rest",
+    {
+      classification: "write",
+      category: "network",
+      approval: { needsApproval: (...told: { mode?: string }[]) => told[1]?.mode === "default" },
+    },
+    "APPROVAL_DENIED by default",
+  ],
   ["yolo lets a write through", { classification: "write", category: "write", mode: "yolo" }, "allow by mode:yolo"],
   ["yolo lets a command through", { classification: "write", category: "command", mode: "yolo" }, "allow by mode:yolo"],
   [
