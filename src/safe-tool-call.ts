@@ -6,6 +6,7 @@ import type { CallResult } from "./core/call-result.ts";
 import { type DefinedTool, isTool, type ToolFactory } from "./core/define-tool.ts";
 import { canonical, NotJsonError } from "./core/digest.ts";
 import { Refusal } from "./core/errors.ts";
+import { ARGUMENT_LIMITS } from "./core/json.ts";
 import { toAnthropic, toJson, toOpenAi } from "./core/tool-formats.ts";
 import type { Json, Tool } from "./core/types.ts";
 import type { Departure } from "./proxy/call-scope.ts";
@@ -154,8 +155,6 @@ function nameOf(tool: unknown): string {
   }
 }
 
-const ARGS_LIMITS = { depthMax: 256, nodesMax: 1_000_000, bytesMax: 67_108_864 } as const;
-
 /**
  * The arguments as JSON would carry them, copied: no getter, proxy or later change makes the audit tell of other arguments
  * than those that ran. What is missing stays missing, for the tool's schema to refuse.
@@ -163,7 +162,7 @@ const ARGS_LIMITS = { depthMax: 256, nodesMax: 1_000_000, bytesMax: 67_108_864 }
 function readArguments(args: unknown): unknown {
   if (args === undefined) return undefined;
   try {
-    return canonical(args, ARGS_LIMITS).value;
+    return canonical(args, ARGUMENT_LIMITS).value;
   } catch (cause) {
     if (!(cause instanceof NotJsonError)) throw cause;
     return new Refusal("MALFORMED_REQUEST", `The arguments are ${cause.message}: send plain JSON values.`, { cause });

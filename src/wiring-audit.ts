@@ -8,6 +8,7 @@ import { type Config, pathFrom } from "./config.ts";
 import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "./core/digest.ts";
 import { Refusal, StartupError } from "./core/errors.ts";
 import type { Receipt } from "./core/evidence.ts";
+import { ARGUMENT_LIMITS } from "./core/json.ts";
 import type { Caller, Tool } from "./core/types.ts";
 
 interface AuditParts {
@@ -85,8 +86,6 @@ export async function intend(audit: AuditLog, { traceId, tool, caller, digest }:
   }
 }
 
-const ARGS_LIMITS = { depthMax: 256, nodesMax: 1_000_000, bytesMax: 67_108_864 } as const;
-
 /** Of the JCS of what was sent, or of the bytes when they were no JSON. */
 export function hashArgs(sent: unknown, key: Uint8Array | undefined): string {
   const bytes = sent instanceof Uint8Array ? sent : canonical(sent);
@@ -95,7 +94,7 @@ export function hashArgs(sent: unknown, key: Uint8Array | undefined): string {
 
 function canonical(sent: unknown): string {
   try {
-    return canonicalJson(sent, ARGS_LIMITS);
+    return canonicalJson(sent, ARGUMENT_LIMITS);
   } catch (error) {
     if (error instanceof NotJsonError) return "";
     throw error;

@@ -1,4 +1,5 @@
 import { createHmac, hash } from "node:crypto";
+import { isList } from "./json.ts";
 import type { Json } from "./types.ts";
 
 export interface JsonLimits {
@@ -194,10 +195,6 @@ function write(value: Json): string {
   if (isList(value)) return `[${value.map(write).join()}]`;
   const fields = sortedKeys(value).map((key) => `${JSON.stringify(key)}:${write(value[key] ?? null)}`);
   return `{${fields.join()}}`;
-}
-
-function isList(value: Json): value is readonly Json[] {
-  return Array.isArray(value);
 }
 
 /** Lone surrogates in text hash as U+FFFD: escape them first (`canonicalJson` does). */

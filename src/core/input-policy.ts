@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { isList } from "./json.ts";
 import { mask } from "./masks.ts";
 import { type CompiledPolicy, compilePolicy } from "./output-policy.ts";
 import type { InputPolicy, Json } from "./types.ts";
@@ -47,10 +48,6 @@ function show(node: PolicyNode, value: Json): Json {
     if (key !== "__proto__" && inner !== undefined) shown[key] = show((node.keys.get(key) ?? node.other).node, inner);
   }
   return shown;
-}
-
-function isList(value: Json): value is readonly Json[] {
-  return Array.isArray(value);
 }
 
 /** Where a path of plain names and `[]` leads. */

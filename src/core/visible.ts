@@ -13,6 +13,7 @@ export function visible(text: string): string {
   return text.replace(SPELLED_OUT, "\\\\u{").replace(INVISIBLE, escapeCodePoint);
 }
 
-function escapeCodePoint(character: string): string {
+/** A character by its number, as people and tools write it. */
+export function escapeCodePoint(character: string): string {
   return `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
 }

@@ -2,10 +2,10 @@ import type { Approvals, KeyUse } from "../approvals/types.ts";
 import { canonicalJson, sha256Hex } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Elevated, type Fresh, mint, type Released } from "../core/evidence.ts";
+import { ARGUMENT_LIMITS } from "../core/json.ts";
 import { approvalsUnavailable } from "./approval-refusals.ts";
 import type { CallRequest } from "./proxy.ts";
 
-const ARGS_LIMITS = { depthMax: 256, nodesMax: 1_000_000, bytesMax: 67_108_864 } as const;
 const RETRY_AFTER_MS = 1_000;
 
 /**
@@ -29,7 +29,7 @@ export function firstOrAgain(
     subject: caller.subject,
     tool: tool.name,
     keyHash: sha256Hex(idempotencyKey),
-    argsHash: sha256Hex(canonicalJson(args, ARGS_LIMITS)),
+    argsHash: sha256Hex(canonicalJson(args, ARGUMENT_LIMITS)),
   });
 }
 

@@ -1,3 +1,4 @@
+import { isList } from "../core/json.ts";
 import type { Json } from "../core/types.ts";
 import { cleanText } from "./clean-text.ts";
 import { type Label, labelOf } from "./labels.ts";
@@ -212,10 +213,6 @@ class Walk {
     if (this.#nodes > REDACTION_BOUNDS.nodesMax) throw new TooLarge("nodesMax");
     if (this.#chars > REDACTION_BOUNDS.charsMax) throw new TooLarge("charsMax");
   }
-}
-
-function isList(value: Json): value is readonly Json[] {
-  return Array.isArray(value);
 }
 
 /** `{name: "DB_PASSWORD", value: "…"}`: the name that the value has. */

@@ -1,3 +1,5 @@
+import { escapeCodePoint } from "../core/visible.ts";
+
 /** What is left as it is. Whatever this does not know, another Unicode version's characters too, is escaped. */
 const SHOWN = /^[\p{L}\p{N}\p{P}\p{S} ]$/u;
 /** Shown by name only: fillers, joiners, variation selectors, tags; blanks that count as symbols; the marks of `spaces`. */
@@ -30,7 +32,7 @@ export function printableCell(text: string): string {
 
 /** The same in ASCII alone, so that look-alike letters and letters that are written from right to left show. */
 export function printableAscii(text: string): string {
-  return text.replace(NOT_ASCII, escapeOne).replace(LONG_SPACES, (spaces) => `\\u{20}*${spaces.length}`);
+  return text.replace(NOT_ASCII, escapeCodePoint).replace(LONG_SPACES, (spaces) => `\\u{20}*${spaces.length}`);
 }
 
 const RIGHT_TO_LEFT =
@@ -68,11 +70,7 @@ function escapeHidden(text: string): string {
     marks = isMark ? marks + 1 : MARKS_MAX;
     if (MARKED.test(character)) marks = 0;
     const isSeen = isMark ? marks <= MARKS_MAX && !OVERLAY.test(character) : SHOWN.test(character);
-    shown += isSeen && !BLANK.test(character) ? character : escapeOne(character);
+    shown += isSeen && !BLANK.test(character) ? character : escapeCodePoint(character);
   }
   return shown;
-}
-
-function escapeOne(character: string): string {
-  return `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
 }

@@ -1,12 +1,8 @@
 import { defineTool, type ToolConfig } from "safe-tool-call";
 import { z } from "zod";
 import {
-  ARGOCD_CONFINEMENT,
-  ARGOCD_LIMITS,
-  ARGOCD_OPTIONS,
-  ARGOCD_REFUSALS,
   applicationOf,
-  argocdOptions,
+  applicationTool,
   Operation,
   RESOURCES_MAX,
   Resource,
@@ -23,24 +19,10 @@ const Source = z.strictObject({
 });
 
 export const argocdGetApp = defineTool((config: ToolConfig) => {
-  const fixed = argocdOptions(config);
   return {
+    ...applicationTool(config, application),
     name: "argocd_get_app",
     description: "Show a known Argo CD application: where it comes from, where it runs, its state and its resources.",
-    classification: "read",
-    permissions: { required: ["platform:argocd:read"] },
-    input: z.strictObject({ app: config.oneOf("argocd", "applications") }),
-    target: {
-      system: "argocd",
-      cli: {
-        command: "argocd",
-        confinement: ARGOCD_CONFINEMENT,
-        options: [...ARGOCD_OPTIONS, "--output="],
-        argsBuilder: ({ app }) => ["app", "get", ...fixed, "--output=json", "--", app],
-        stderrMeans: ARGOCD_REFUSALS,
-        parse: application,
-      },
-    },
     output: z.strictObject({
       app: z.string(),
       project: z.string(),
@@ -60,8 +42,6 @@ export const argocdGetApp = defineTool((config: ToolConfig) => {
       ...{ revisions: "allow", health: "allow", "operation.*": "allow", conditions: "allow", images: "allow" },
       ...{ "resources.*": "allow", omittedResources: "allow" },
     },
-    limits: ARGOCD_LIMITS,
-    idempotent: true,
     examples: {
       accepts: [{ app: config.sample("argocd", "applications") }],
       rejects: [{ app: `argocd/${config.sample("argocd", "applications")}` }, { app: "--server=evil.example" }],

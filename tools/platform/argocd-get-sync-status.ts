@@ -1,12 +1,8 @@
 import { defineTool, type ToolConfig } from "safe-tool-call";
 import { z } from "zod";
 import {
-  ARGOCD_CONFINEMENT,
-  ARGOCD_LIMITS,
-  ARGOCD_OPTIONS,
-  ARGOCD_REFUSALS,
   applicationOf,
-  argocdOptions,
+  applicationTool,
   Operation,
   RESOURCES_MAX,
   Resource,
@@ -15,25 +11,11 @@ import {
 } from "./argocd.ts";
 
 export const argocdGetSyncStatus = defineTool((config: ToolConfig) => {
-  const fixed = argocdOptions(config);
   return {
+    ...applicationTool(config, syncStatus),
     name: "argocd_get_sync_status",
     description:
       "Tell whether a known Argo CD application is in sync and healthy, and which resources are not in sync.",
-    classification: "read",
-    permissions: { required: ["platform:argocd:read"] },
-    input: z.strictObject({ app: config.oneOf("argocd", "applications") }),
-    target: {
-      system: "argocd",
-      cli: {
-        command: "argocd",
-        confinement: ARGOCD_CONFINEMENT,
-        options: [...ARGOCD_OPTIONS, "--output="],
-        argsBuilder: ({ app }) => ["app", "get", ...fixed, "--output=json", "--", app],
-        stderrMeans: ARGOCD_REFUSALS,
-        parse: syncStatus,
-      },
-    },
     output: z.strictObject({
       app: z.string(),
       sync: z.string(),
@@ -47,8 +29,6 @@ export const argocdGetSyncStatus = defineTool((config: ToolConfig) => {
       ...{ app: "allow", sync: "allow", revisions: "allow", health: "allow", "operation.*": "allow" },
       ...{ "outOfSync.*": "allow", omittedResources: "allow" },
     },
-    limits: ARGOCD_LIMITS,
-    idempotent: true,
     examples: {
       accepts: [{ app: config.sample("argocd", "applications") }],
       rejects: [{ app: `${config.sample("argocd", "applications")} --core` }, { app: "" }],

@@ -26,6 +26,29 @@ export function argocdOptions(config: ToolConfig): readonly string[] {
   ];
 }
 
+/** The manifest of a tool that reads one application, but for what it makes of the answer. */
+export function applicationTool<Answer>(config: ToolConfig, parse: (stdout: string) => Answer) {
+  const fixed = argocdOptions(config);
+  return {
+    classification: "read",
+    permissions: { required: ["platform:argocd:read"] },
+    input: z.strictObject({ app: config.oneOf("argocd", "applications") }),
+    target: {
+      system: "argocd",
+      cli: {
+        command: "argocd",
+        confinement: ARGOCD_CONFINEMENT,
+        options: [...ARGOCD_OPTIONS, "--output="],
+        argsBuilder: ({ app }: { readonly app: string }) => ["app", "get", ...fixed, "--output=json", "--", app],
+        stderrMeans: ARGOCD_REFUSALS,
+        parse,
+      },
+    },
+    limits: ARGOCD_LIMITS,
+    idempotent: true,
+  } as const;
+}
+
 const Source = z.object({ repoURL: text, path: text, chart: text, targetRevision: text });
 
 /** Of an application, what is read at all: neither parameters nor values nor anything that a message says. */

@@ -1,0 +1,14 @@
+import type { JsonLimits } from "./digest.ts";
+import type { Json } from "./types.ts";
+
+/** What a call's arguments may hold wherever they are copied or hashed: more than any door lets in. */
+export const ARGUMENT_LIMITS: JsonLimits = Object.freeze({
+  depthMax: 256,
+  nodesMax: 1_000_000,
+  bytesMax: 67_108_864,
+});
+
+/** `Array.isArray`, which does not narrow a readonly list. */
+export function isList(value: Json): value is readonly Json[] {
+  return Array.isArray(value);
+}
