@@ -1,12 +1,12 @@
 import { isAbsolute, resolve } from "node:path";
 import { z } from "zod";
-import { approvals } from "./config-approvals.ts";
-import { auditExport } from "./config-export.ts";
-import { configFaults, fieldOf } from "./config-faults.ts";
-import { GRPC_SIGNS, type GrpcSystemConfig, grpcSystem } from "./config-grpc.ts";
-import { type IssuerConfig, jwt } from "./config-jwt.ts";
-import { PLATFORM_SYSTEMS } from "./config-platform.ts";
-import { commands, workspace } from "./config-workspace.ts";
+import { approvals } from "./config/approvals.ts";
+import { auditExport } from "./config/export.ts";
+import { configFaults, fieldOf } from "./config/faults.ts";
+import { GRPC_SIGNS, type GrpcSystemConfig, grpcSystem } from "./config/grpc.ts";
+import { type IssuerConfig, jwt } from "./config/jwt.ts";
+import { PLATFORM_SYSTEMS } from "./config/platform.ts";
+import { commands, workspace } from "./config/workspace.ts";
 import { StartupError } from "./core/errors.ts";
 
 /** Every key, limit and default of the service stands in this file. Units are part of the names. */

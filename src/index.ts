@@ -12,15 +12,14 @@ export {
   type ReceiptFault,
   type ReceiptVerifier,
   type ReceiptVerifierOptions,
-} from "./approvals/receipt-verifier.ts";
+} from "./approvals/receipts/receipt-verifier.ts";
 export {
   createReceiptSigner,
   type DecisionReceipt,
   type ReceiptSigner,
   type ReceiptSignerOptions,
-} from "./approvals/receipts.ts";
+} from "./approvals/receipts/receipts.ts";
 export type { Approval, Decided, Decision } from "./approvals/types.ts";
-export { freeText } from "./core/bounds.ts";
 export {
   ApprovalDeniedError,
   ApprovalRequiredError,
@@ -53,7 +52,8 @@ export {
   type ToolFactory,
 } from "./core/define-tool.ts";
 export { type Fault, ManifestError, type RefusalCode, type Stage, StartupError } from "./core/errors.ts";
-export type { ScanLevel, ScanPolicy } from "./core/scan-policy.ts";
+export type { ScanLevel, ScanPolicy } from "./core/policy/scan-policy.ts";
+export { freeText } from "./core/schema/bounds.ts";
 export { type ToolError, type ToolFailure, type ToolResult, toToolResult } from "./core/tool-result.ts";
 export type {
   ApprovalContext,

@@ -1,7 +1,7 @@
 import type { ApprovalCallback } from "./approvals/callback.ts";
 import type { Approval, Decided, Decision } from "./approvals/types.ts";
+import { processEnvironment } from "./config/file.ts";
 import { type ConfigInput, readConfig } from "./config.ts";
-import { processEnvironment } from "./config-file.ts";
 import type { CallResult } from "./core/call-result.ts";
 import { type DefinedTool, isTool, type ToolFactory } from "./core/define-tool.ts";
 import { canonical, NotJsonError } from "./core/digest.ts";

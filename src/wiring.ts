@@ -3,8 +3,8 @@ import type { ApprovalCallback } from "./approvals/callback.ts";
 import type { RiskRules } from "./approvals/risk.ts";
 import type { Approvals } from "./approvals/types.ts";
 import type { EntryDraft } from "./audit/entry.ts";
+import type { Batch } from "./audit/journal/line-writer.ts";
 import type { AuditLog } from "./audit/json-logger.ts";
-import type { Batch } from "./audit/line-writer.ts";
 import { StrangerLimit, sumEntry } from "./audit/strangers.ts";
 import type { Config } from "./config.ts";
 import { StartupError } from "./core/errors.ts";
@@ -12,13 +12,13 @@ import type { Tool } from "./core/types.ts";
 import { repositoryFault } from "./handlers/cli/git-repository.ts";
 import { cliHandler } from "./handlers/cli/handler.ts";
 import { type AssertionSigner, assertionSigner } from "./handlers/grpc/assertion.ts";
-import { type ContractReport, contractReport } from "./handlers/grpc/contract-report.ts";
+import { type ContractReport, contractReport } from "./handlers/grpc/contract/contract-report.ts";
+import { withReflection } from "./handlers/grpc/contract/reflected-systems.ts";
 import { type CertificateEvent, type GrpcHandler, grpcHandler } from "./handlers/grpc/handler.ts";
-import { withReflection } from "./handlers/grpc/reflected-systems.ts";
 import { inlineHandler } from "./handlers/inline/handler.ts";
-import { identityOf } from "./manifest-digest.ts";
-import { type LoadedTools, loadTools } from "./manifest-loader.ts";
-import { readPlatformFiles } from "./platform-files.ts";
+import { identityOf } from "./manifests/digest.ts";
+import { type LoadedTools, loadTools } from "./manifests/loader.ts";
+import { readPlatformFiles } from "./platform/files.ts";
 import { type Admission, createAdmission } from "./proxy/admission.ts";
 import { type ApprovalGate, createApprovalGate } from "./proxy/approval-gate.ts";
 import { type CallerContext, createCallerContext } from "./proxy/caller-context.ts";
@@ -27,12 +27,12 @@ import { createProxy, type ToolProxy } from "./proxy/proxy.ts";
 import { createRegistry, type Registry } from "./proxy/registry.ts";
 import { createTrails, type TrailLog } from "./proxy/trail.ts";
 import { createWaitingRoom } from "./proxy/waiting-room.ts";
-import { filterSecrets } from "./redaction/secrets-filter.ts";
-import { openStore, readRiskRules } from "./wiring-approvals.ts";
-import { hashArgs, intend, openAudit, record } from "./wiring-audit.ts";
-import { closeAll } from "./wiring-closing.ts";
-import { type ConfinementShown, holdCommands, shownConfinement } from "./wiring-confinement.ts";
-import { readExports, startExports } from "./wiring-exports.ts";
+import { filterSecrets } from "./redaction/secrets/secrets-filter.ts";
+import { openStore, readRiskRules } from "./wiring/approvals.ts";
+import { hashArgs, intend, openAudit, record } from "./wiring/audit.ts";
+import { closeAll } from "./wiring/closing.ts";
+import { type ConfinementShown, holdCommands, shownConfinement } from "./wiring/confinement.ts";
+import { readExports, startExports } from "./wiring/exports.ts";
 import {
   privateEmptyDirectory,
   readAssertion,
@@ -42,9 +42,9 @@ import {
   readRepositories,
   readSystems,
   resolveCommands,
-} from "./wiring-files.ts";
-import { attempt } from "./wiring-problems.ts";
-import { openWorkspace, type Workspace } from "./wiring-workspace.ts";
+} from "./wiring/files.ts";
+import { attempt } from "./wiring/problems.ts";
+import { openWorkspace, type Workspace } from "./wiring/workspace.ts";
 
 /** What the surroundings want to hear. The library may leave all of it out. */
 export interface Hooks {

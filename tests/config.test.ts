@@ -2,8 +2,8 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { readConfigFile } from "../src/config/file.ts";
 import { readConfig } from "../src/config.ts";
-import { readConfigFile } from "../src/config-file.ts";
 import { StartupError } from "../src/core/errors.ts";
 
 const ISSUER = { issuer: "https://idp.example", jwksUri: "https://idp.example/jwks.json" };

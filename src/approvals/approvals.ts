@@ -1,22 +1,22 @@
-import { claims } from "./claims.ts";
-import { Database, type JournalLine, type View } from "./database.ts";
-import { decisions } from "./decisions.ts";
-import { events, eventsAfter, lastSeq } from "./events.ts";
-import { grants } from "./grants.ts";
-import { keys } from "./keys.ts";
-import { get, listing } from "./listing.ts";
-import { openPostgres } from "./postgres.ts";
-import { questions } from "./questions.ts";
-import { sessions } from "./sessions.ts";
-import type { Dialect } from "./sql.ts";
-import { openSqlite } from "./sqlite.ts";
-import { type ApprovalLimits, SECOND_MS, type Store } from "./store.ts";
-import { sweep } from "./sweeping.ts";
+import { claims } from "./store/claims.ts";
+import { Database, type JournalLine, type View } from "./store/database.ts";
+import { decisions } from "./store/decisions.ts";
+import { events, eventsAfter, lastSeq } from "./store/events.ts";
+import { grants } from "./store/grants.ts";
+import { keys } from "./store/keys.ts";
+import { get, listing } from "./store/listing.ts";
+import { openPostgres } from "./store/postgres.ts";
+import { questions } from "./store/questions.ts";
+import { sessions } from "./store/sessions.ts";
+import type { Dialect } from "./store/sql.ts";
+import { openSqlite } from "./store/sqlite.ts";
+import { type ApprovalLimits, SECOND_MS, type Store } from "./store/store.ts";
+import { sweep } from "./store/sweeping.ts";
+import { waiting } from "./store/waiting.ts";
+import { Wakes } from "./store/wakes.ts";
 import type { Approvals } from "./types.ts";
-import { waiting } from "./waiting.ts";
-import { Wakes } from "./wakes.ts";
 
-export type { ApprovalLimits } from "./store.ts";
+export type { ApprovalLimits } from "./store/store.ts";
 
 export interface ApprovalsOptions {
   /**

@@ -1,6 +1,6 @@
 import type { RefusalCode, Stage } from "../core/errors.ts";
 import type { Classification } from "../core/types.ts";
-import { CHAIN_BYTES_MAX } from "./chain.ts";
+import { CHAIN_BYTES_MAX } from "./chain/chain.ts";
 import { escapeJson } from "./escape.ts";
 
 /** Bytes of one line without its line end. Readers may count on it. */

@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import { ManifestError } from "./errors.ts";
-import { manifestFaults } from "./manifest-faults.ts";
-import type { ScanPolicy } from "./scan-policy.ts";
+import { manifestFaults } from "./manifest/faults.ts";
+import type { ScanPolicy } from "./policy/scan-policy.ts";
 import type {
   Category,
   Classification,

@@ -1,6 +1,6 @@
-import type { CompiledInputPolicy } from "./input-policy.ts";
-import type { CompiledPolicy } from "./output-policy.ts";
-import type { CompiledScan } from "./scan-policy.ts";
+import type { CompiledInputPolicy } from "./manifest/input-policy.ts";
+import type { CompiledPolicy } from "./policy/output-policy.ts";
+import type { CompiledScan } from "./policy/scan-policy.ts";
 import type { Binding, Caller, ExecutionPlan, Json, KeyUse, Tool } from "./types.ts";
 
 type Counts = Readonly<Record<string, number>>;

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import type { ScanPolicy } from "./scan-policy.ts";
+import type { ScanPolicy } from "./policy/scan-policy.ts";
 
 /** A JSON value: what plans, arguments and answers are made of. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };

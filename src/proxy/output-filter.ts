@@ -1,7 +1,7 @@
 import { type Canonical, canonical, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Executed, mint, type Released } from "../core/evidence.ts";
-import { applyPolicy } from "../core/output-policy.ts";
+import { applyPolicy } from "../core/policy/output-policy.ts";
 import type { Json, Tool } from "../core/types.ts";
 import { lookThrough } from "./redactor.ts";
 import { parseOutput } from "./schema-validator.ts";

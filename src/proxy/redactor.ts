@@ -1,8 +1,8 @@
 import { Refusal } from "../core/errors.ts";
-import type { CompiledScan } from "../core/scan-policy.ts";
+import type { CompiledScan } from "../core/policy/scan-policy.ts";
 import type { Json } from "../core/types.ts";
 import { type Redacted, redact, TooLarge } from "../redaction/redact.ts";
-import { filterSecrets } from "../redaction/secrets-filter.ts";
+import { filterSecrets } from "../redaction/secrets/secrets-filter.ts";
 
 const FILTERED_FIELDS_MAX = 1_000;
 

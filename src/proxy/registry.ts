@@ -1,8 +1,8 @@
 import { ManifestError, Refusal } from "../core/errors.ts";
 import { type Admitted, type Found, type Known, mint, type RegisteredTool } from "../core/evidence.ts";
-import { compileInputPolicy } from "../core/input-policy.ts";
-import { compilePolicy } from "../core/output-policy.ts";
-import { compileScan } from "../core/scan-policy.ts";
+import { compileInputPolicy } from "../core/manifest/input-policy.ts";
+import { compilePolicy } from "../core/policy/output-policy.ts";
+import { compileScan } from "../core/policy/scan-policy.ts";
 import type { Handler, TargetKind, Tool } from "../core/types.ts";
 
 /** How each kind of target is reached. The proxy is handed this table and knows no handler by name. */

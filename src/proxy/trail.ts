@@ -2,7 +2,7 @@ import type { AuditEntry, EntryDraft } from "../audit/entry.ts";
 import { escapeName } from "../audit/escape.ts";
 import { REFUSALS, Refusal, type Stage } from "../core/errors.ts";
 import type { AnyEvidence, Receipt, Released, Verified } from "../core/evidence.ts";
-import { sanitizeInput } from "../core/input-policy.ts";
+import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { Caller, KeyUse, Tool } from "../core/types.ts";
 import { CallScope } from "./call-scope.ts";
 import { approvalFacts, callerFacts, type Facts, planFacts, traceFacts } from "./entry-facts.ts";

@@ -1,6 +1,6 @@
 import { Anchors } from "./anchors.ts";
-import { announcingWords } from "./pii-announced.ts";
-import { type SecretKind, secretKind } from "./secret-names.ts";
+import { announcingWords } from "./pii/announced.ts";
+import { type SecretKind, secretKind } from "./secrets/names.ts";
 
 /** What a field's name says about its value. */
 export interface Label {

@@ -1,8 +1,7 @@
 import { isList } from "../core/json.ts";
 import type { Json } from "../core/types.ts";
-import { cleanText } from "./clean-text.ts";
 import { type Label, labelOf } from "./labels.ts";
-import { isSecretValue } from "./secret-values.ts";
+import { isSecretValue } from "./secrets/values.ts";
 import {
   findSensitive,
   hideFindings,
@@ -11,6 +10,7 @@ import {
   replacementOf,
   type SensitiveFinding,
 } from "./sensitive.ts";
+import { cleanText } from "./views/clean-text.ts";
 
 export const REDACTION_BOUNDS = {
   /** Containers inside one another. */

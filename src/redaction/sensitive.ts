@@ -1,9 +1,9 @@
-import { decodedView } from "./decoded-view.ts";
-import { encodedSegments } from "./encoded-segments.ts";
 import { type Finding, mergeFindings, replaceFindings } from "./finding.ts";
-import { scanPii } from "./pii.ts";
-import { scanSecrets } from "./secret-scan.ts";
-import { inOriginal } from "./view.ts";
+import { scanPii } from "./pii/pii.ts";
+import { scanSecrets } from "./secrets/scan.ts";
+import { decodedView } from "./views/decoded-view.ts";
+import { encodedSegments } from "./views/encoded-segments.ts";
+import { inOriginal } from "./views/view.ts";
 
 /**
  * How much of a text is hidden. `secrets`: credentials. `balanced`: personal data that its shape, checksum or context gives

@@ -1,5 +1,5 @@
 import { isAmongAskers } from "../approvals/askers.ts";
-import type { ReceiptedApprovals } from "../approvals/receipts.ts";
+import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
 import type { Approval, Decider, Grant, Session } from "../approvals/types.ts";
 import type { Caller, Json } from "../core/types.ts";
 

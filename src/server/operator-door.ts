@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { z } from "zod";
-import type { JournalLine } from "../audit/journal.ts";
+import type { JournalLine } from "../audit/journal/journal.ts";
 import { Refusal } from "../core/errors.ts";
 import type { Caller } from "../core/types.ts";
 import type { CallerContext, Door } from "../proxy/caller-context.ts";

@@ -1,7 +1,7 @@
 import type { KeyObject } from "node:crypto";
 import fastify, { type FastifyInstance, type FastifyReply } from "fastify";
 import type { Approvals } from "../approvals/types.ts";
-import type { JournalLine } from "../audit/journal.ts";
+import type { JournalLine } from "../audit/journal/journal.ts";
 import { Refusal } from "../core/errors.ts";
 import { sendJson, sendRefusal } from "./error-reply.ts";
 import { OperatorDoor } from "./operator-door.ts";

@@ -1,8 +1,8 @@
 import { StartupError } from "../core/errors.ts";
-import { policyNotes } from "../core/policy-notes.ts";
+import { policyNotes } from "../core/policy/notes.ts";
 import { labelOf } from "../redaction/labels.ts";
 import { assemble, type Parts } from "../wiring.ts";
-import { approvalNotes } from "./approval-notes.ts";
+import { approvalNotes } from "./approvals/notes.ts";
 import { certificateNotes } from "./certificate-notes.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
 import { type MatrixRow, matrixOf, matrixTable } from "./matrix.ts";

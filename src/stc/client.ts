@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { processEnvironment } from "../config-file.ts";
+import { processEnvironment } from "../config/file.ts";
 import { print } from "./output.ts";
 import { printable } from "./printable.ts";
 

@@ -1,5 +1,5 @@
+import { processEnvironment, readConfigFile } from "../config/file.ts";
 import type { Config, Environment } from "../config.ts";
-import { processEnvironment, readConfigFile } from "../config-file.ts";
 import { StartupError } from "../core/errors.ts";
 import { isCompiled } from "../own-code.ts";
 

@@ -1,6 +1,6 @@
-import { applyPolicy, type CompiledPolicy } from "../core/output-policy.ts";
-import { type ExplainedField, explainPolicy, type ValuePath } from "../core/policy-explain.ts";
-import type { CompiledScan } from "../core/scan-policy.ts";
+import { type ExplainedField, explainPolicy, type ValuePath } from "../core/policy/explain.ts";
+import { applyPolicy, type CompiledPolicy } from "../core/policy/output-policy.ts";
+import type { CompiledScan } from "../core/policy/scan-policy.ts";
 import type { Json, OutputPolicy } from "../core/types.ts";
 import { lookThrough } from "../proxy/redactor.ts";
 

@@ -1,4 +1,4 @@
-import { readGrants } from "./approvals-answers.ts";
+import { readGrants } from "./approvals/answers.ts";
 import { ask, type ClientOptions, connect, notUnderstood, segment } from "./client.ts";
 import { print, table } from "./output.ts";
 import { printable, printableCell } from "./printable.ts";

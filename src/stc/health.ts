@@ -1,4 +1,4 @@
-import { processEnvironment } from "../config-file.ts";
+import { processEnvironment } from "../config/file.ts";
 import { EXIT } from "./client.ts";
 import { print } from "./output.ts";
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env -S bun --no-env-file --config=/dev/null --no-install
 import { Argument, Command, InvalidArgumentError } from "commander";
 import { StartupError } from "../core/errors.ts";
-import { auditCommands } from "./audit-commands.ts";
-import { auditEvidenceCommands } from "./audit-evidence-commands.ts";
+import { auditCommands } from "./audit/commands.ts";
+import { auditEvidenceCommands } from "./audit/evidence-commands.ts";
 import { print } from "./output.ts";
 
 /** The longest lifetime of a token that a service accepts unless it is configured otherwise. */
@@ -84,10 +84,10 @@ client(program, "call", "Call a tool of a running service (STC_URL, STC_TOKEN_FI
 const approvals = program.command("approvals").description("Look at what waits for a yes, and decide");
 client(approvals, "list", "List them, newest first")
   .option("--state <state>", "pending, approved, denied, expired, …")
-  .action(async (options) => (await import("./approvals.ts")).listApprovals(options));
+  .action(async (options) => (await import("./approvals/approvals.ts")).listApprovals(options));
 client(approvals, "show", "Show exactly what would run, and who asks")
   .argument("<id>")
-  .action(async (id, options) => (await import("./approvals.ts")).showApproval(id, options));
+  .action(async (id, options) => (await import("./approvals/approvals.ts")).showApproval(id, options));
 client(approvals, "approve", "Say yes to one call")
   .argument("<id>")
   .option("--session", "and to the same call again, in the same session")
@@ -96,20 +96,20 @@ client(approvals, "approve", "Say yes to one call")
     "--view-digest <digest>",
     "of the view that was shown before (default: that of this moment, which is printed)",
   )
-  .action(async (id, options) => (await import("./approvals.ts")).approve(id, options));
+  .action(async (id, options) => (await import("./approvals/approvals.ts")).approve(id, options));
 client(approvals, "deny", "Say no")
   .argument("<id>")
   .option("--reason <text>", "for the agent")
-  .action(async (id, options) => (await import("./approvals.ts")).deny(id, options));
+  .action(async (id, options) => (await import("./approvals/approvals.ts")).deny(id, options));
 client(approvals, "revoke", "Take back a yes that was not used yet")
   .argument("<id>")
-  .action(async (id, options) => (await import("./approvals.ts")).revoke(id, options));
+  .action(async (id, options) => (await import("./approvals/approvals.ts")).revoke(id, options));
 approvals
   .command("watch")
   .description("Ask about each as it comes; needs a terminal")
   .option("--url <url>", "the service (default: STC_URL, else http://127.0.0.1:8787)")
   .option("--token-file <file>", "file that holds the token, read anew when it changes (default: STC_TOKEN_FILE)")
-  .action(async (options) => (await import("./approvals-watch.ts")).watchApprovals(options));
+  .action(async (options) => (await import("./approvals/watch.ts")).watchApprovals(options));
 
 const grants = program.command("grants").description("What was approved for whole sessions");
 client(grants, "list", "List them").action(async (options) => (await import("./grants.ts")).listGrants(options));

@@ -1,4 +1,4 @@
-import { readSessions } from "./approvals-answers.ts";
+import { readSessions } from "./approvals/answers.ts";
 import { ask, type ClientOptions, connect, notUnderstood, segment, wrongUsage } from "./client.ts";
 import { print, table } from "./output.ts";
 import { printable, printableCell } from "./printable.ts";

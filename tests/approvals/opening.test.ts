@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { dirname, join } from "node:path";
 import { openApprovals } from "../../src/approvals/approvals.ts";
-import { STEPS } from "../../src/approvals/sqlite-schema.ts";
+import { STEPS } from "../../src/approvals/store/sqlite-schema.ts";
 import { AGENT, type ApprovalWorld, askFor, createApprovalWorld, LIMITS, OPERATOR } from "../support/approvals.ts";
 
 let world: ApprovalWorld;

@@ -3,8 +3,8 @@ import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readConfig } from "../../src/config.ts";
-import { openStore } from "../../src/wiring-approvals.ts";
-import { ownPlaces } from "../../src/wiring-workspace.ts";
+import { openStore } from "../../src/wiring/approvals.ts";
+import { ownPlaces } from "../../src/wiring/workspace.ts";
 
 let folder: string;
 beforeEach(() => {

@@ -2,10 +2,10 @@ import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "
 import fs from "node:fs";
 import { join } from "node:path";
 import { toCsv } from "../../src/audit/export/csv.ts";
-import { search } from "../../src/audit/query.ts";
-import { readQuery } from "../../src/audit/query-params.ts";
-import { viewOf } from "../../src/audit/query-view.ts";
-import { verifyLog } from "../../src/audit/verify.ts";
+import { readQuery } from "../../src/audit/query/params.ts";
+import { search } from "../../src/audit/query/query.ts";
+import { viewOf } from "../../src/audit/query/view.ts";
+import { verifyLog } from "../../src/audit/verify/verify.ts";
 import { keys, linesOf } from "../audit/support/chained-log.ts";
 import { createWorld, draftOf, NOON, type World } from "../audit/support/open.ts";
 import { runStc } from "../support/stc.ts";

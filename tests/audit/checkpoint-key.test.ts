@@ -3,7 +3,7 @@ import { generateKeyPairSync } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
 import { readConfig } from "../../src/config.ts";
-import { readCheckpointKey } from "../../src/wiring-files.ts";
+import { readCheckpointKey } from "../../src/wiring/files.ts";
 import { temporaryDirectory } from "./support/chained-log.ts";
 
 const folder = temporaryDirectory();

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { CHAIN_BYTES_MAX } from "../../src/audit/chain.ts";
+import { CHAIN_BYTES_MAX } from "../../src/audit/chain/chain.ts";
 import { type AuditEntry, LINE_BYTES_MAX, serializeEntry, stampEntry } from "../../src/audit/entry.ts";
 import { escapeName } from "../../src/audit/escape.ts";
 import { draftOf, entryOf } from "./support/open.ts";

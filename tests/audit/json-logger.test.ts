@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
-import { diskFiles, type FileOperations } from "../../src/audit/file-operations.ts";
+import { diskFiles, type FileOperations } from "../../src/audit/journal/file-operations.ts";
 import { createWorld, draftOf, MIDNIGHT, NOON, outcomes, playDisk, type World } from "./support/open.ts";
 
 const CALLS = "2026-02-16.jsonl";

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openAuditLog } from "../../src/audit/json-logger.ts";
-import { verifyLog } from "../../src/audit/verify.ts";
+import { verifyLog } from "../../src/audit/verify/verify.ts";
 import { draftOf } from "../audit/support/open.ts";
 
 /**

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { readConfigFile } from "../../src/config/file.ts";
 import type { Config } from "../../src/config.ts";
-import { readConfigFile } from "../../src/config-file.ts";
 import { StartupError } from "../../src/core/errors.ts";
 import { inspectRepository } from "../../src/handlers/cli/git-repository.ts";
-import { readIssuers, readRepositories, resolveCommands } from "../../src/wiring-files.ts";
+import { readIssuers, readRepositories, resolveCommands } from "../../src/wiring/files.ts";
 import { temporaryDirectory } from "../handlers/cli/temporary-directory.ts";
 import { makeSigningKey } from "../support/tokens.ts";
 

@@ -1,6 +1,5 @@
 import { describe, expect, test } from "bun:test";
 import { z } from "zod";
-import { freeText } from "../../src/core/bounds.ts";
 import {
   cliCommand,
   defineTool,
@@ -10,6 +9,7 @@ import {
   type ToolConfig,
 } from "../../src/core/define-tool.ts";
 import { ManifestError } from "../../src/core/errors.ts";
+import { freeText } from "../../src/core/schema/bounds.ts";
 import type { Tool } from "../../src/core/types.ts";
 
 const SOUND = {

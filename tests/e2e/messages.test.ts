@@ -224,7 +224,7 @@ test("the guide's configuration is one, and its codes are the code's", () => {
   };
   const { approvals } = readConfig(written as never, { folder: PROJECT, environment: {}, origin: "docs/messages.md" });
   expect(approvals.receiptKeyFile).toBe("./receipts.pem");
-  const sources = ["approvals/receipt-verifier.ts", "messages/decisions.ts"];
+  const sources = ["approvals/receipts/receipt-verifier.ts", "messages/decisions.ts"];
   const code = sources.map((file) => readFileSync(join(PROJECT, "src", file), "utf8")).join("");
   const [told, known] = [guide, code].map((text) => [
     ...new Set(text.match(/\b(?:RECEIPT|DECISION)_[A-Z]+\b|CALL_UNKNOWN/g)),

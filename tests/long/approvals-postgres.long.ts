@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import fs from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
-import { STEPS as SQLITE_STEPS } from "../../src/approvals/sqlite-schema.ts";
+import { STEPS as SQLITE_STEPS } from "../../src/approvals/store/sqlite-schema.ts";
 import type { Approvals } from "../../src/approvals/types.ts";
 import { makeCertificates } from "../../src/dev/make-certificates.ts";
 import { ApprovalService } from "../support/approval-service.ts";
@@ -94,7 +94,7 @@ describe.skipIf(native === undefined)("approvals in PostgreSQL", () => {
   test(
     "what SQLite passes PostgreSQL passes: the same tests",
     () => {
-      const names = ["decisions", "faults", "keys", "questions", "sessions", "waiting"];
+      const names = ["faults", "store/decisions", "store/keys", "store/questions", "store/sessions", "store/waiting"];
       const run = runElsewhere(
         server,
         names.map((name) => join(import.meta.dir, `../approvals/${name}.test.ts`)),

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
-import { verifyLog } from "../../src/audit/verify.ts";
+import { verifyLog } from "../../src/audit/verify/verify.ts";
 import { temporaryDirectory } from "../audit/support/chained-log.ts";
 import { readLines } from "../audit/support/open.ts";
 import { afterPowerCut, ENDINGS } from "../audit/support/power.ts";

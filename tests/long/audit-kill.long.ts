@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openAuditLog } from "../../src/audit/json-logger.ts";
-import { verifyLog } from "../../src/audit/verify.ts";
+import { verifyLog } from "../../src/audit/verify/verify.ts";
 import { keys } from "../audit/support/chained-log.ts";
 
 /** Long: a log is killed again and again under load; after each kill it verifies, and the next start goes on. */

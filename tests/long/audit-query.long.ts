@@ -2,10 +2,10 @@ import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { IndexLookup } from "../../src/audit/index-lookup.ts";
-import { search } from "../../src/audit/query.ts";
-import { type Params, readQuery } from "../../src/audit/query-params.ts";
-import { readStats } from "../../src/audit/stats.ts";
+import { IndexLookup } from "../../src/audit/query/index-lookup.ts";
+import { type Params, readQuery } from "../../src/audit/query/params.ts";
+import { search } from "../../src/audit/query/query.ts";
+import { readStats } from "../../src/audit/stats/stats.ts";
 import { generatedTraceId, writeGeneratedDay } from "../support/audit-lines.ts";
 
 setDefaultTimeout(300_000);

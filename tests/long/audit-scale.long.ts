@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fs from "node:fs";
-import { verifyLog } from "../../src/audit/verify.ts";
+import { verifyLog } from "../../src/audit/verify/verify.ts";
 import { keys, temporaryDirectory } from "../audit/support/chained-log.ts";
 import { createWorld, draftOf } from "../audit/support/open.ts";
 

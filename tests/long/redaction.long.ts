@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { cleanText } from "../../src/redaction/clean-text.ts";
 import { findSensitive, hideFindings } from "../../src/redaction/sensitive.ts";
+import { cleanText } from "../../src/redaction/views/clean-text.ts";
 import { evasionScores, falseAlarms, scores, survivors } from "../eval/measure.ts";
 import { machineText } from "../eval/negatives.ts";
 import { filler } from "../redaction/secret-examples.ts";

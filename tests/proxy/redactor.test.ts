@@ -2,13 +2,13 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { z } from "zod";
 import { Refusal } from "../../src/core/errors.ts";
-import { applyPolicy, compilePolicy } from "../../src/core/output-policy.ts";
-import { compileScan } from "../../src/core/scan-policy.ts";
+import { applyPolicy, compilePolicy } from "../../src/core/policy/output-policy.ts";
+import { compileScan } from "../../src/core/policy/scan-policy.ts";
 import type { Json } from "../../src/core/types.ts";
 import { lookThrough, textWithoutSecrets, withoutSecrets } from "../../src/proxy/redactor.ts";
-import { classOf, DIGIT } from "../../src/redaction/characters.ts";
 import { REDACTION_BOUNDS } from "../../src/redaction/redact.ts";
-import { TOKEN_FORMATS } from "../../src/redaction/token-formats.ts";
+import { TOKEN_FORMATS } from "../../src/redaction/secrets/token-formats.ts";
+import { classOf, DIGIT } from "../../src/redaction/views/characters.ts";
 import { type Next, numbers, pick } from "../eval/corpora.ts";
 import { machineText } from "../eval/negatives.ts";
 

@@ -1,5 +1,5 @@
-import { classOf } from "../../src/redaction/characters.ts";
-import { TOKEN_FORMATS, type TokenFormat } from "../../src/redaction/token-formats.ts";
+import { TOKEN_FORMATS, type TokenFormat } from "../../src/redaction/secrets/token-formats.ts";
+import { classOf } from "../../src/redaction/views/characters.ts";
 
 /** Letters and digits without a meaning, the same each time. Composed here, so that no file holds a credential's look. */
 export function filler(length: number, alphabet = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY"): string {

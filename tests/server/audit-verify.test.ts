@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import fastify, { type FastifyInstance } from "fastify";
 import type { AuditLog } from "../../src/audit/json-logger.ts";
-import { LogVerifier } from "../../src/audit/log-verifier.ts";
+import { LogVerifier } from "../../src/audit/verify/log-verifier.ts";
 import { Refusal } from "../../src/core/errors.ts";
 import { createCallerContext } from "../../src/proxy/caller-context.ts";
 import { sendRefusal } from "../../src/server/error-reply.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { wrap } from "../../src/stc/approvals-view.ts";
+import { wrap } from "../../src/stc/approvals/view.ts";
 import { isMisreadable, printable, printableAscii, printableCell } from "../../src/stc/printable.ts";
 
 test.each([

@@ -1,10 +1,10 @@
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { LINE_BYTES_MAX } from "../entry.ts";
-import type { Position } from "../query-cursor.ts";
-import { daysIn, type Stream, streamDir, withDay } from "../query-days.ts";
-import { type DayFile, linesOf, readChunk } from "../query-scan.ts";
-import { type EntryView, type Members, parseLine, viewOf } from "../query-view.ts";
+import type { Position } from "../query/cursor.ts";
+import { daysIn, type Stream, streamDir, withDay } from "../query/days.ts";
+import { type DayFile, linesOf, readChunk } from "../query/scan.ts";
+import { type EntryView, type Members, parseLine, viewOf } from "../query/view.ts";
 
 /** What one request carries at most. One line is sent whatever its size. */
 const BATCH_LINES_MAX = 500;

@@ -1,6 +1,6 @@
 import { escapeJson } from "../escape.ts";
-import type { Found } from "../query-scan.ts";
-import { type EntryView, type Members, membersOf, parseLine, textOf } from "../query-view.ts";
+import type { Found } from "../query/scan.ts";
+import { type EntryView, type Members, membersOf, parseLine, textOf } from "../query/view.ts";
 
 /** What a spreadsheet takes for the beginning of a formula, full-width forms too; after blanks it may do so still. */
 const FORMULA = /^[\s\u00a0\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]/;

@@ -1,6 +1,6 @@
 import fs from "node:fs";
 import { join } from "node:path";
-import { makeDirectory } from "../file-operations.ts";
+import { makeDirectory } from "../journal/file-operations.ts";
 import type { ExportLine } from "./batch.ts";
 import { EXPORT_DIR } from "./place-files.ts";
 

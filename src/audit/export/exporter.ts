@@ -1,5 +1,5 @@
-import type { Position } from "../query-cursor.ts";
-import type { Stream } from "../query-days.ts";
+import type { Position } from "../query/cursor.ts";
+import type { Stream } from "../query/days.ts";
 import { bytesBehind, type ExportLine, readBatch, readNextLine } from "./batch.ts";
 import { keepDeadLetters } from "./dead-letters.ts";
 import { LOKI_PATH, toLoki } from "./loki.ts";

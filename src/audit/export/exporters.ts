@@ -1,5 +1,5 @@
 import type { Json } from "../../core/types.ts";
-import { DAY_MS } from "../time-range.ts";
+import { DAY_MS } from "../query/time-range.ts";
 import { Exporter, type ExporterTarget, type ExportState } from "./exporter.ts";
 import { agedFiles, pruneFiles } from "./prune.ts";
 import type { Send } from "./sender.ts";

@@ -1,5 +1,5 @@
 import { escapeJson } from "../escape.ts";
-import type { Found } from "../query-scan.ts";
+import type { Found } from "../query/scan.ts";
 import { CSV_HEADER, toCsv } from "./csv.ts";
 import { toOcsf } from "./ocsf.ts";
 

@@ -1,4 +1,4 @@
-import { textOf } from "../query-view.ts";
+import { textOf } from "../query/view.ts";
 import type { ExportLine } from "./batch.ts";
 import { nanosOf } from "./otlp.ts";
 

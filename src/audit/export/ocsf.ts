@@ -1,5 +1,5 @@
-import type { Found } from "../query-scan.ts";
-import { type EntryView, type Members, membersOf, parseLine, textOf } from "../query-view.ts";
+import type { Found } from "../query/scan.ts";
+import { type EntryView, type Members, membersOf, parseLine, textOf } from "../query/view.ts";
 
 const VERSION = "1.8.0";
 const CATEGORY = { category_uid: 6, category_name: "Application Activity" } as const;

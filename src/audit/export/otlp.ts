@@ -1,4 +1,4 @@
-import { textOf } from "../query-view.ts";
+import { textOf } from "../query/view.ts";
 import type { ExportLine } from "./batch.ts";
 
 /** Where a collector takes logs when the address names no path. */

@@ -1,9 +1,9 @@
 import fs from "node:fs";
 import { join } from "node:path";
-import { makeDirectory, syncDirectory } from "../file-operations.ts";
-import type { Position } from "../query-cursor.ts";
-import type { Stream } from "../query-days.ts";
-import { readSmallFile } from "../small-file.ts";
+import { makeDirectory, syncDirectory } from "../journal/file-operations.ts";
+import { readSmallFile } from "../journal/small-file.ts";
+import type { Position } from "../query/cursor.ts";
+import type { Stream } from "../query/days.ts";
 
 /** Folder below the audit directory in which exporters keep how far they are, and what nobody wanted. */
 export const EXPORT_DIR = "export";

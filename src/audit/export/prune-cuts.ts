@@ -1,9 +1,9 @@
-import type { StreamName } from "../chain.ts";
-import type { ChainWalk } from "../chain-walk.ts";
-import { walkInSteps } from "../file-walk.ts";
-import { type DayFile, dayFilesOf } from "../line-files.ts";
-import { MerkleTree } from "../merkle-tree.ts";
-import { type Cut, walkFromBegin } from "../pruned-begin.ts";
+import type { StreamName } from "../chain/chain.ts";
+import type { ChainWalk } from "../chain/chain-walk.ts";
+import { MerkleTree } from "../chain/merkle-tree.ts";
+import { type DayFile, dayFilesOf } from "../journal/line-files.ts";
+import { type Cut, walkFromBegin } from "../journal/pruned-begin.ts";
+import { walkInSteps } from "../verify/file-walk.ts";
 
 /** By day: where the chain can be cut behind its file; `undefined` when no line of the stream has a link. */
 export type Cuts = ReadonlyMap<string, Cut | undefined>;

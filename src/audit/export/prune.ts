@@ -1,12 +1,12 @@
 import fs from "node:fs";
 import { dirname, join } from "node:path";
-import { readLastNotes } from "../checkpoint-files.ts";
-import { syncDirectory } from "../file-operations.ts";
-import { recordPruned } from "../pruned-begin.ts";
-import { daysIn, type Stream, streamDir } from "../query-days.ts";
-import { parseLine } from "../query-view.ts";
-import { dayOf } from "../time-range.ts";
-import { readLastLine } from "../torn-tail.ts";
+import { readLastNotes } from "../chain/checkpoint-files.ts";
+import { syncDirectory } from "../journal/file-operations.ts";
+import { recordPruned } from "../journal/pruned-begin.ts";
+import { readLastLine } from "../journal/torn-tail.ts";
+import { daysIn, type Stream, streamDir } from "../query/days.ts";
+import { dayOf } from "../query/time-range.ts";
+import { parseLine } from "../query/view.ts";
 import { type ExportPlace, readExportPlaces } from "./place-files.ts";
 import { readCuts } from "./prune-cuts.ts";
 

@@ -1,5 +1,5 @@
-import { freeTextFields } from "../../core/bounds.ts";
 import type { Fault } from "../../core/errors.ts";
+import { freeTextFields } from "../../core/schema/bounds.ts";
 import type { CliTarget, Tool } from "../../core/types.ts";
 import { argvFault, placesFreeTextSafely } from "./argv.ts";
 

@@ -2,18 +2,18 @@ import { type Fault, ManifestError } from "../../core/errors.ts";
 import type { GrpcTarget, Handler, Tool } from "../../core/types.ts";
 import type { AssertionSigner } from "./assertion.ts";
 import { GrpcBinding } from "./binding.ts";
-import { type ChannelState, Channels } from "./channels.ts";
-import type { Contract, Method } from "./contract.ts";
-import type { Health } from "./health.ts";
-import type { ChannelState as Connectivity } from "./link.ts";
+import { type ChannelState, Channels } from "./connection/channels.ts";
+import type { Health } from "./connection/health.ts";
+import type { ChannelState as Connectivity } from "./connection/link.ts";
+import type { Circuit } from "./connection/resilience.ts";
+import { type CertificateEvent, CertificateRotation } from "./connection/rotation.ts";
+import type { Contract, Method } from "./contract/contract.ts";
+import { inputSchemaFaults, outputSchemaFaults } from "./contract/schema-faults.ts";
+import { elementsOf, fieldOf, shapesOf } from "./contract/schema-shapes.ts";
 import { metadataKeys } from "./metadata.ts";
-import type { Circuit } from "./resilience.ts";
-import { type CertificateEvent, CertificateRotation } from "./rotation.ts";
-import { inputSchemaFaults, outputSchemaFaults } from "./schema-faults.ts";
-import { elementsOf, fieldOf, shapesOf } from "./schema-shapes.ts";
 import { type GrpcSystem, type PreparedSystem, prepareAll } from "./system.ts";
 
-export type { CertificateEvent } from "./rotation.ts";
+export type { CertificateEvent } from "./connection/rotation.ts";
 export type { GrpcSystem } from "./system.ts";
 
 /** How one system is doing, for operators. */

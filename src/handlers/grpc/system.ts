@@ -1,12 +1,12 @@
 import type { Metadata } from "@grpc/grpc-js";
 import { StartupError } from "../../core/errors.ts";
-import type { CertificateSource } from "./certificate-files.ts";
-import { Contract, type ProtoSource } from "./contract.ts";
-import { type HealthCheck, HealthProbe } from "./health.ts";
-import { type Endpoint, KEEPALIVE_DEFAULTS, type Keepalive } from "./link.ts";
+import type { CertificateSource } from "./connection/certificate-files.ts";
+import { type HealthCheck, HealthProbe } from "./connection/health.ts";
+import { type Endpoint, KEEPALIVE_DEFAULTS, type Keepalive } from "./connection/link.ts";
+import { RESILIENCE_DEFAULTS, Resilience, type ResilienceLimits } from "./connection/resilience.ts";
+import { type GrpcTls, type Reach, type ReachOptions, reach } from "./connection/tls-identity.ts";
+import { Contract, type ProtoSource } from "./contract/contract.ts";
 import { systemMetadata } from "./metadata.ts";
-import { RESILIENCE_DEFAULTS, Resilience, type ResilienceLimits } from "./resilience.ts";
-import { type GrpcTls, type Reach, type ReachOptions, reach } from "./tls-identity.ts";
 
 /** One gRPC service as the configuration names it. */
 export interface GrpcSystem extends ProtoSource, ReachOptions {

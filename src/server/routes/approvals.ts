@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
-import type { ReceiptedApprovals } from "../../approvals/receipts.ts";
+import type { ReceiptedApprovals } from "../../approvals/receipts/receipts.ts";
 import type { Approval, Decided } from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Caller, Json } from "../../core/types.ts";

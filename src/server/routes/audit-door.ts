@@ -1,6 +1,6 @@
 import type { KeyObject } from "node:crypto";
 import type { FastifyRequest } from "fastify";
-import type { Params, Read } from "../../audit/query-params.ts";
+import type { Params, Read } from "../../audit/query/params.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Caller } from "../../core/types.ts";
 import type { CallerContext } from "../../proxy/caller-context.ts";

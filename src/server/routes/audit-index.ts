@@ -1,4 +1,4 @@
-import { IndexLookup } from "../../audit/index-lookup.ts";
+import { IndexLookup } from "../../audit/query/index-lookup.ts";
 
 /** How much of the log one query indexes for the next ones: steps of some milliseconds, with room for calls between them. */
 const STEPS_MAX = 8;

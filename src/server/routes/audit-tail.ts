@@ -1,10 +1,10 @@
 import type { ServerResponse } from "node:http";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import type { Position } from "../../audit/query-cursor.ts";
-import { Matcher } from "../../audit/query-filter.ts";
-import { type DayLine, Follower } from "../../audit/query-follow.ts";
-import { FILTER_PARAMS, readFilter, unknownParams } from "../../audit/query-params.ts";
-import { parseLine, viewOf } from "../../audit/query-view.ts";
+import type { Position } from "../../audit/query/cursor.ts";
+import { Matcher } from "../../audit/query/filter.ts";
+import { type DayLine, Follower } from "../../audit/query/follow.ts";
+import { FILTER_PARAMS, readFilter, unknownParams } from "../../audit/query/params.ts";
+import { parseLine, viewOf } from "../../audit/query/view.ts";
 import { Places } from "../places.ts";
 import { type AuditDoor, type AuditDoorOptions, checked, malformed, paramsOf } from "./audit-door.ts";
 

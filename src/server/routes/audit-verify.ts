@@ -1,6 +1,6 @@
 import type { FastifyInstance } from "fastify";
-import { LogVerifier } from "../../audit/log-verifier.ts";
-import { unknownParams } from "../../audit/query-params.ts";
+import { unknownParams } from "../../audit/query/params.ts";
+import { LogVerifier } from "../../audit/verify/log-verifier.ts";
 import { sendJson } from "../error-reply.ts";
 import type { Places } from "../places.ts";
 import { type AuditDoor, type AuditDoorOptions, budget, malformed, paramsOf } from "./audit-door.ts";

@@ -1,11 +1,11 @@
 import type { FastifyInstance, FastifyReply } from "fastify";
-import { search } from "../../audit/query.ts";
-import { readQuery, unknownParams } from "../../audit/query-params.ts";
-import { readTrail } from "../../audit/query-trail.ts";
-import { readStats } from "../../audit/stats.ts";
-import { compareStats } from "../../audit/stats-compare.ts";
-import { readStatsRange } from "../../audit/stats-params.ts";
-import { DAY_MS } from "../../audit/time-range.ts";
+import { readQuery, unknownParams } from "../../audit/query/params.ts";
+import { search } from "../../audit/query/query.ts";
+import { DAY_MS } from "../../audit/query/time-range.ts";
+import { readTrail } from "../../audit/query/trail.ts";
+import { compareStats } from "../../audit/stats/compare.ts";
+import { readStatsRange } from "../../audit/stats/params.ts";
+import { readStats } from "../../audit/stats/stats.ts";
 import { sendJson } from "../error-reply.ts";
 import { Places } from "../places.ts";
 import { AuditDoor, type AuditDoorOptions, budget, checked, malformed, paramsOf } from "./audit-door.ts";

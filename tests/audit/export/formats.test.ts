@@ -3,8 +3,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { FORMATS, type FormatName } from "../../../src/audit/export/formats.ts";
-import type { Found } from "../../../src/audit/query-scan.ts";
-import { parseLine, viewOf } from "../../../src/audit/query-view.ts";
+import type { Found } from "../../../src/audit/query/scan.ts";
+import { parseLine, viewOf } from "../../../src/audit/query/view.ts";
 import { entryLine, refusedLine } from "../../support/audit-lines.ts";
 
 function foundOf(line: string): Found {

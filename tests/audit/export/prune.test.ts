@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { writeExportPlace } from "../../../src/audit/export/place-files.ts";
 import { agedFiles, pruneFiles } from "../../../src/audit/export/prune.ts";
-import { daysIn } from "../../../src/audit/query-days.ts";
-import { DAY_MS } from "../../../src/audit/time-range.ts";
+import { daysIn } from "../../../src/audit/query/days.ts";
+import { DAY_MS } from "../../../src/audit/query/time-range.ts";
 import { writeDays } from "../../support/audit-lines.ts";
 
 const NOW = Date.parse("2026-02-16T12:00:00.000Z");

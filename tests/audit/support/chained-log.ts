@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openAuditLog } from "../../../src/audit/json-logger.ts";
-import { verifyLog } from "../../../src/audit/verify.ts";
+import { verifyLog } from "../../../src/audit/verify/verify.ts";
 import { draftOf } from "./open.ts";
 
 const DAYS = ["2026-02-16", "2026-02-17", "2026-02-19"] as const;

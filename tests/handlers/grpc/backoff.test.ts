@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { credentials } from "@grpc/grpc-js";
-import { KEEPALIVE_DEFAULTS, Link } from "../../../src/handlers/grpc/link.ts";
-import { RESILIENCE_DEFAULTS, Resilience } from "../../../src/handlers/grpc/resilience.ts";
+import { KEEPALIVE_DEFAULTS, Link } from "../../../src/handlers/grpc/connection/link.ts";
+import { RESILIENCE_DEFAULTS, Resilience } from "../../../src/handlers/grpc/connection/resilience.ts";
 import { notSent } from "../../../src/handlers/grpc/status.ts";
 import { until } from "../../support/until.ts";
 

@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { type CertificateSet, makeCertificates } from "../../../src/dev/make-certificates.ts";
+import { readHealth } from "../../../src/handlers/grpc/connection/health.ts";
 import { type GrpcHandler, type GrpcSystem, grpcHandler } from "../../../src/handlers/grpc/handler.ts";
-import { readHealth } from "../../../src/handlers/grpc/health.ts";
 import { until } from "../../support/until.ts";
 import { call, refusal } from "./support/calls.ts";
 import { type Lab, labSystem, labTls, startLab } from "./support/lab.ts";

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { StartupError } from "../../../src/core/errors.ts";
-import { Contract, type Method, type ProtoSource } from "../../../src/handlers/grpc/contract.ts";
-import { declarationsOf, readDescriptorSet } from "../../../src/handlers/grpc/file-descriptors.ts";
+import { Contract, type Method, type ProtoSource } from "../../../src/handlers/grpc/contract/contract.ts";
+import { declarationsOf, readDescriptorSet } from "../../../src/handlers/grpc/contract/file-descriptors.ts";
 import { descriptorSet, oneMethodFile, texts } from "./support/descriptors.ts";
 import { KINDS_PROTO, KINDS_SET, kindsMethod, kindsTarget } from "./support/kinds.ts";
 

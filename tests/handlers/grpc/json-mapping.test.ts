@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { StartupError } from "../../../src/core/errors.ts";
-import { Contract } from "../../../src/handlers/grpc/contract.ts";
+import { Contract } from "../../../src/handlers/grpc/contract/contract.ts";
 import { KINDS_SET, kindsMethod } from "./support/kinds.ts";
 
 /** In the manner of protobuf's own JSON conformance cases: what is written, and what comes back. */

@@ -5,7 +5,7 @@ import { readConfig } from "../../../src/config.ts";
 import { ManifestError } from "../../../src/core/errors.ts";
 import type { Tool } from "../../../src/core/types.ts";
 import { cliHandler } from "../../../src/handlers/cli/handler.ts";
-import { loadTools } from "../../../src/manifest-loader.ts";
+import { loadTools } from "../../../src/manifests/loader.ts";
 import { argocdDiff } from "../../../tools/platform/argocd-diff.ts";
 import { argocdGetApp } from "../../../tools/platform/argocd-get-app.ts";
 import { argocdGetSyncStatus } from "../../../tools/platform/argocd-get-sync-status.ts";

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { Contract, type Method, type ProtoSource } from "../../../../src/handlers/grpc/contract.ts";
+import { Contract, type Method, type ProtoSource } from "../../../../src/handlers/grpc/contract/contract.ts";
 
 export const KINDS_FOLDER = join(import.meta.dir, "..", "kinds");
 const SET = join(KINDS_FOLDER, "kinds.binpb");

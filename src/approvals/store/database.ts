@@ -1,0 +1,154 @@
+import type { Json } from "../../core/types.ts";
+import type { ApprovalEvent } from "../types.ts";
+import type { Dialect, Row, Sql } from "./sql.ts";
+
+/** Changes under way or queued: more means that the disk or the journal does not answer. */
+const CHANGES_MAX = 2_000;
+/** How long a transaction sleeps at most before it is tried again. */
+const BUSY_RETRY_MS_MAX = 20;
+/** What a closing store waits for transactions under way; those that are later are rolled back. */
+const CLOSE_MS_MAX = 5_000;
+
+export interface JournalLine {
+  readonly type: string;
+  readonly [member: string]: Json | undefined;
+}
+
+/** What happened, for those who watch (not everything is an event) and for the journal. */
+export interface Change {
+  readonly event: Omit<ApprovalEvent, "seq" | "at"> | undefined;
+  readonly journal: JournalLine;
+}
+
+/** A transaction that looks. */
+export interface View {
+  readonly sql: Sql;
+  /** When it began. */
+  readonly now: number;
+}
+
+/** A transaction that changes something. */
+export interface Tx extends View {
+  /** Its event is committed with the change, and its journal line is on disk before the commit. */
+  note(change: Change): void;
+}
+
+/** The numbers of the events that one transaction made, and what they are of. */
+export interface Committed {
+  readonly firstSeq: number;
+  readonly ids: readonly string[];
+}
+
+interface DatabaseOptions {
+  readonly dialect: Dialect;
+  readonly journal: (line: JournalLine) => Promise<void>;
+  readonly onCommit: (committed: Committed) => void;
+  readonly log: (message: string, cause: unknown) => void;
+}
+
+/** How far a transaction has come. */
+interface Progress {
+  stage: "begun" | "journaling" | "journaled";
+}
+
+/** Nothing is tried again once its lines are on their way to the journal. */
+export class Database {
+  readonly #options: DatabaseOptions;
+  readonly #underWay = new Set<Promise<unknown>>();
+  #changes = 0;
+  #closed: Promise<void> | undefined;
+
+  constructor(options: DatabaseOptions) {
+    this.#options = options;
+  }
+
+  read<T>(work: (view: View) => Promise<T>): Promise<T> {
+    return this.#track(() => this.#begin("read", work));
+  }
+
+  async write<T>(work: (tx: Tx) => Promise<T>): Promise<T> {
+    if (this.#changes >= CHANGES_MAX) {
+      throw new Error(`${CHANGES_MAX} changes of approvals already wait for the disk or the journal`);
+    }
+    this.#changes += 1;
+    const { value, committed } = await this.#track(() =>
+      this.#begin("write", (view, progress) => this.#run(view, work, progress)),
+    ).finally(() => {
+      this.#changes -= 1;
+    });
+    if (committed !== undefined) this.#options.onCommit(committed);
+    return value;
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#finish();
+    return this.#closed;
+  }
+
+  async #run<T>(
+    view: View,
+    work: (tx: Tx) => Promise<T>,
+    progress: Progress,
+  ): Promise<{ value: T; committed: Committed | undefined }> {
+    const { dialect, journal } = this.#options;
+    const changes: Change[] = [];
+    const value = await work({ ...view, note: (change) => changes.push(change) });
+    const committed = await insertEvents(view, changes);
+    if (committed !== undefined) await dialect.announce(view.sql);
+    progress.stage = "journaling";
+    await Promise.all(changes.map((change) => journal(change.journal)));
+    progress.stage = "journaled";
+    return { value, committed };
+  }
+
+  async #begin<T>(kind: "read" | "write", run: (view: View, progress: Progress) => Promise<T>): Promise<T> {
+    const { dialect, log } = this.#options;
+    for (let attempt = 1; ; attempt += 1) {
+      const progress: Progress = { stage: "begun" };
+      try {
+        return await dialect.begin(kind, (sql, now) => run({ sql, now }, progress));
+      } catch (error) {
+        if (progress.stage === "journaled") log("an approval transaction was journaled, but its commit failed", error);
+        const mayRetry = progress.stage === "begun" && dialect.isBusy(error);
+        if (!mayRetry || attempt >= dialect.busyAttemptsMax || this.#closed !== undefined) throw error;
+      }
+      await new Promise((resolve) => setTimeout(resolve, 1 + (attempt % BUSY_RETRY_MS_MAX)));
+    }
+  }
+
+  async #track<T>(start: () => Promise<T>): Promise<T> {
+    if (this.#closed !== undefined) throw new Error("the approval store is closed");
+    const running = start();
+    this.#underWay.add(running);
+    try {
+      return await running;
+    } finally {
+      this.#underWay.delete(running);
+    }
+  }
+
+  async #finish(): Promise<void> {
+    let timer: NodeJS.Timeout | undefined;
+    const patience = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, CLOSE_MS_MAX);
+    });
+    await Promise.race([Promise.allSettled([...this.#underWay]), patience]);
+    clearTimeout(timer);
+    await this.#options.dialect.close();
+  }
+}
+
+/** The one row of the counter puts the numbers into the order of commits, on databases with many writers too. */
+async function insertEvents({ sql, now }: View, changes: readonly Change[]): Promise<Committed | undefined> {
+  const events = changes.flatMap(({ event }) => (event === undefined ? [] : [event]));
+  if (events.length === 0) return undefined;
+  const [counter]: readonly Row[] =
+    await sql`UPDATE approval_counters SET value = value + ${events.length} WHERE name = 'events' RETURNING value`;
+  const firstSeq = Number(counter?.["value"]) - events.length + 1;
+  for (const [index, { type, id, tool, summary, issuer, subject }] of events.entries()) {
+    await sql`
+      INSERT INTO approval_events (seq, at, type, id, tool, summary, issuer, subject)
+      VALUES (${firstSeq + index}, ${now}, ${type}, ${id}, ${tool ?? null}, ${summary ?? null}, ${issuer}, ${subject})`;
+  }
+  return { firstSeq, ids: events.map(({ id }) => id) };
+}

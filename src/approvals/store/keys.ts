@@ -1,0 +1,138 @@
+import type { Approvals, KeyEnd, KeyState, KeyUse, StoredAnswer } from "../types.ts";
+import type { Tx } from "./database.ts";
+import { integer, text, toAnswer } from "./rows.ts";
+import type { Row } from "./sql.ts";
+import { SECOND_MS, type Store } from "./store.ts";
+
+/** UTF-8 bytes of one stored answer's JSON. A larger one is not kept. */
+const ANSWER_BYTES_MAX = 1_048_576;
+/** What is kept for one caller: over it, new keys are refused, and answers are kept no more (as if they were too large). */
+const KEYS_PER_CALLER_MAX = 100_000;
+const ANSWER_BYTES_PER_CALLER_MAX = 67_108_864;
+
+export function keys({ database, limits }: Store): Pick<Approvals, "beginKey" | "endKey"> {
+  const leaseMs = limits.claimLeaseSeconds * SECOND_MS;
+  const keepMs = limits.idempotencySeconds * SECOND_MS;
+  return {
+    beginKey: (use) => database.write((tx) => begin(tx, use, { leaseMs, keepMs })),
+    endKey: (use, end, unkept = "unknown") => database.write((tx) => finish(tx, use, { end, unkept, keepMs })),
+  };
+}
+
+interface Times {
+  readonly leaseMs: number;
+  readonly keepMs: number;
+}
+
+async function begin(tx: Tx, use: KeyUse, times: Times): Promise<KeyState> {
+  const { issuer, subject, tool, keyHash } = use;
+  await forgetIfOld(tx, use);
+  if ((await insert(tx, use, times)) || (await beginAgain(tx, use, times))) return { outcome: "begin" };
+  const [row] = await tx.sql`
+    SELECT * FROM approval_keys
+    WHERE issuer = ${issuer} AND subject = ${subject} AND tool = ${tool} AND key_hash = ${keyHash}`;
+  if (row === undefined) throw new Error("an idempotency key went while it was looked up");
+  return stateOf(row, use, tx.now);
+}
+
+function stateOf(row: Row, use: KeyUse, now: number): KeyState {
+  if (text(row, "args_hash") !== use.argsHash) return { outcome: "other_args" };
+  const state = text(row, "state");
+  if (state === "answered") return { outcome: "answered", answer: toAnswer(row) };
+  // Whoever ran it is gone, or too late to be believed.
+  return state === "running" && integer(row, "lease_until") > now ? { outcome: "running" } : { outcome: "unknown" };
+}
+
+async function insert(tx: Tx, use: KeyUse, { leaseMs, keepMs }: Times): Promise<boolean> {
+  const { issuer, subject, tool, keyHash, argsHash } = use;
+  const leaseUntil = tx.now + leaseMs;
+  const rows = await tx.sql`
+    INSERT INTO approval_keys (issuer, subject, tool, key_hash, args_hash, state, lease_until, expires_at, answer_bytes)
+    VALUES (${issuer}, ${subject}, ${tool}, ${keyHash}, ${argsHash}, 'running', ${leaseUntil}, ${leaseUntil + keepMs}, 0)
+    ON CONFLICT DO NOTHING
+    RETURNING key_hash`;
+  if (rows.length === 0) return false;
+  const { heldKeys } = await addToTotals(tx, use, { keys: 1, bytes: 0 });
+  if (heldKeys > KEYS_PER_CALLER_MAX) {
+    throw new Error(`a caller has more than ${KEYS_PER_CALLER_MAX} idempotency keys: they are kept for a while each`);
+  }
+  return true;
+}
+
+/** After a use that ran nothing. */
+async function beginAgain(tx: Tx, use: KeyUse, { leaseMs, keepMs }: Times): Promise<boolean> {
+  const { issuer, subject, tool, keyHash, argsHash } = use;
+  const leaseUntil = tx.now + leaseMs;
+  const rows = await tx.sql`
+    UPDATE approval_keys SET state = 'running', lease_until = ${leaseUntil}, expires_at = ${leaseUntil + keepMs}
+    WHERE issuer = ${issuer} AND subject = ${subject} AND tool = ${tool} AND key_hash = ${keyHash}
+      AND args_hash = ${argsHash} AND state = 'not_run'
+    RETURNING key_hash`;
+  return rows.length > 0;
+}
+
+interface End {
+  readonly end: StoredAnswer | KeyEnd;
+  readonly unkept: KeyEnd;
+  readonly keepMs: number;
+}
+
+async function finish(tx: Tx, use: KeyUse, { end, unkept, keepMs }: End): Promise<void> {
+  const { issuer, subject, tool, keyHash, argsHash } = use;
+  const answer = typeof end === "string" ? undefined : JSON.stringify(end);
+  const bytes = answer === undefined ? 0 : Buffer.byteLength(answer);
+  const fits = bytes <= ANSWER_BYTES_MAX && bytes <= (await roomFor(tx, use));
+  const kept = fits ? bytes : 0;
+  const told = typeof end === "string" ? end : "answered";
+  const rows = await tx.sql`
+    UPDATE approval_keys SET state = ${fits ? told : unkept}, answer = ${fits ? (answer ?? null) : null},
+      answer_bytes = ${kept}, expires_at = ${tx.now + keepMs}
+    WHERE issuer = ${issuer} AND subject = ${subject} AND tool = ${tool} AND key_hash = ${keyHash}
+      AND args_hash = ${argsHash} AND state = 'running'
+    RETURNING key_hash`;
+  if (rows.length > 0 && kept > 0) await addToTotals(tx, use, { keys: 0, bytes: kept });
+}
+
+async function roomFor(tx: Tx, { issuer, subject }: KeyUse): Promise<number> {
+  const [row] = await tx.sql`
+    SELECT held_bytes FROM approval_key_totals WHERE issuer = ${issuer} AND subject = ${subject}`;
+  return ANSWER_BYTES_PER_CALLER_MAX - (row === undefined ? 0 : integer(row, "held_bytes"));
+}
+
+async function forgetIfOld(tx: Tx, use: KeyUse): Promise<void> {
+  const { issuer, subject, tool, keyHash } = use;
+  const rows = await tx.sql`
+    DELETE FROM approval_keys
+    WHERE issuer = ${issuer} AND subject = ${subject} AND tool = ${tool} AND key_hash = ${keyHash}
+      AND expires_at <= ${tx.now}
+    RETURNING issuer, subject, answer_bytes`;
+  await subtract(tx, rows);
+}
+
+/** Of rows that were deleted. */
+export async function subtract(tx: Tx, rows: readonly Row[]): Promise<void> {
+  for (const row of rows) {
+    const owner = { issuer: text(row, "issuer"), subject: text(row, "subject") };
+    await addToTotals(tx, owner, { keys: -1, bytes: -integer(row, "answer_bytes") });
+  }
+}
+
+interface Amount {
+  readonly keys: number;
+  readonly bytes: number;
+}
+
+async function addToTotals(
+  tx: Tx,
+  { issuer, subject }: Pick<KeyUse, "issuer" | "subject">,
+  { keys: count, bytes }: Amount,
+): Promise<{ readonly heldKeys: number }> {
+  const [row = {}] = await tx.sql`
+    INSERT INTO approval_key_totals (issuer, subject, held_keys, held_bytes)
+    VALUES (${issuer}, ${subject}, ${count}, ${bytes})
+    ON CONFLICT (issuer, subject) DO UPDATE SET
+      held_keys = approval_key_totals.held_keys + excluded.held_keys,
+      held_bytes = approval_key_totals.held_bytes + excluded.held_bytes
+    RETURNING held_keys`;
+  return { heldKeys: integer(row, "held_keys") };
+}

@@ -1,0 +1,169 @@
+import type { Category, Classification, Json } from "../../core/types.ts";
+import type {
+  Approval,
+  ApprovalEvent,
+  ApprovalState,
+  Decider,
+  Grant,
+  Mode,
+  Risk,
+  Scope,
+  Session,
+  StoredAnswer,
+} from "../types.ts";
+import type { Row } from "./sql.ts";
+
+export const STATES = [
+  ...(["pending", "approved", "denied", "expired", "cancelled"] as const),
+  ...(["revoked", "claimed", "executed", "failed", "in_doubt"] as const),
+] satisfies readonly ApprovalState[];
+const CATEGORIES = ["read", "write", "command", "network", "ask"] as const satisfies readonly Category[];
+const CLASSIFICATIONS = ["read", "write", "destructive"] as const satisfies readonly Classification[];
+const RISKS = ["low", "medium", "high", "critical"] as const satisfies readonly Risk[];
+const SCOPES = ["once", "session"] as const satisfies readonly Scope[];
+const MODES = ["default", "autoEdit", "yolo"] as const satisfies readonly Mode[];
+const EVENTS = [
+  ...(["requested", "approved", "denied", "expired", "cancelled"] as const),
+  ...(["revoked", "claimed", "executed", "failed", "in_doubt"] as const),
+].map((name) => `approval.${name}` as const);
+const EVENT_TYPES = [...EVENTS, "grant.created", "grant.revoked", "session.mode", "session.ended"] as const;
+
+/** As it stands at `now`: a question or a yes whose time is over has expired, whether or not that was written down. */
+export function toApproval(row: Row, now: number): Approval {
+  const approval = storedApproval(row);
+  const isOver =
+    (approval.state === "pending" && approval.decideBy <= now) ||
+    (approval.state === "approved" && (approval.executeBy ?? 0) <= now);
+  return isOver ? { ...approval, state: "expired", version: approval.version + 1 } : approval;
+}
+
+function storedApproval(row: Row): Approval {
+  const grantKey = optionalText(row, "grant_key");
+  return {
+    id: text(row, "id"),
+    state: oneOf(row, "state", STATES),
+    version: integer(row, "version"),
+    requester: {
+      issuer: text(row, "issuer"),
+      subject: text(row, "subject"),
+      actors: texts(row, "actors"),
+      session: text(row, "session") || undefined,
+    },
+    tool: text(row, "tool"),
+    category: oneOf(row, "category", CATEGORIES),
+    classification: oneOf(row, "classification", CLASSIFICATIONS),
+    risk: oneOf(row, "risk", RISKS),
+    rules: texts(row, "rules"),
+    planDigest: text(row, "plan_digest"),
+    view: json(row, "view"),
+    viewDigest: text(row, "view_digest"),
+    summary: text(row, "summary"),
+    scopes: SCOPES.filter((scope) => texts(row, "scopes").includes(scope)),
+    grantKey,
+    traceId: text(row, "trace_id"),
+    createdAt: integer(row, "created_at"),
+    decideBy: integer(row, "decide_by"),
+    executeBy: optionalInteger(row, "execute_by"),
+    decidedAt: optionalInteger(row, "decided_at"),
+    decidedBy: decider(row, "decided"),
+    scope: row["scope"] === null ? undefined : oneOf(row, "scope", SCOPES),
+    decisionReason: optionalText(row, "decision_reason"),
+  };
+}
+
+export function toGrant(row: Row): Grant {
+  return {
+    id: text(row, "id"),
+    issuer: text(row, "issuer"),
+    subject: text(row, "subject"),
+    session: text(row, "session"),
+    tool: text(row, "tool"),
+    grantKey: text(row, "grant_key"),
+    summary: text(row, "summary"),
+    approvalId: text(row, "approval_id"),
+    grantedBy: { issuer: text(row, "granted_issuer"), subject: text(row, "granted_subject") },
+    createdAt: integer(row, "created_at"),
+    expiresAt: integer(row, "expires_at"),
+  };
+}
+
+/** As it stands at `now`: a mode whose time is over is `default`. */
+export function toSession(row: Row, now: number): Session {
+  const modeUntil = optionalInteger(row, "mode_until");
+  const isOver = modeUntil !== undefined && modeUntil <= now;
+  return {
+    id: text(row, "id"),
+    issuer: text(row, "issuer"),
+    subject: text(row, "subject"),
+    mode: isOver ? "default" : oneOf(row, "mode", MODES),
+    modeUntil: isOver ? undefined : modeUntil,
+    modeSetBy: isOver ? undefined : decider(row, "mode"),
+    createdAt: integer(row, "created_at"),
+    expiresAt: integer(row, "expires_at"),
+  };
+}
+
+export function toEvent(row: Row): ApprovalEvent {
+  return {
+    seq: integer(row, "seq"),
+    at: integer(row, "at"),
+    type: oneOf(row, "type", EVENT_TYPES),
+    id: text(row, "id"),
+    tool: optionalText(row, "tool"),
+    summary: optionalText(row, "summary"),
+    issuer: text(row, "issuer"),
+    subject: text(row, "subject"),
+  };
+}
+
+/** The service wrote it itself, whole. */
+export function toAnswer(row: Row): StoredAnswer {
+  return json(row, "answer") as unknown as StoredAnswer;
+}
+
+export function text(row: Row, column: string): string {
+  const value = row[column];
+  if (typeof value !== "string") throw misfit(column);
+  return value;
+}
+
+export function integer(row: Row, column: string): number {
+  // PostgreSQL gives 64-bit integers as text.
+  const value = Number(row[column] ?? Number.NaN);
+  if (!Number.isSafeInteger(value)) throw misfit(column);
+  return value;
+}
+
+export function optionalInteger(row: Row, column: string): number | undefined {
+  return row[column] === null ? undefined : integer(row, column);
+}
+
+function optionalText(row: Row, column: string): string | undefined {
+  return row[column] === null ? undefined : text(row, column);
+}
+
+function decider(row: Row, prefix: "decided" | "mode"): Decider | undefined {
+  const issuer = optionalText(row, `${prefix}_issuer`);
+  return issuer === undefined ? undefined : { issuer, subject: text(row, `${prefix}_subject`) };
+}
+
+function oneOf<T extends string>(row: Row, column: string, allowed: readonly T[]): T {
+  const found = allowed.find((value) => value === row[column]);
+  if (found === undefined) throw misfit(column);
+  return found;
+}
+
+function texts(row: Row, column: string): readonly string[] {
+  const list = json(row, column);
+  if (!Array.isArray(list) || !list.every((item) => typeof item === "string")) throw misfit(column);
+  return list;
+}
+
+function json(row: Row, column: string): Json {
+  return JSON.parse(text(row, column)) as Json;
+}
+
+/** The column's name alone: what stands in it may be an agent's. */
+function misfit(column: string): Error {
+  return new Error(`the approval store holds something unreadable in ${column}`);
+}

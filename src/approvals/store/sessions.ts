@@ -1,0 +1,128 @@
+import type { Approvals, Decider, Session } from "../types.ts";
+import type { Tx, View } from "./database.ts";
+import { revokeGrantsOf } from "./grants.ts";
+import { text, toSession } from "./rows.ts";
+import { insertSession, type Owner } from "./session-rows.ts";
+import type { Row } from "./sql.ts";
+import { SECOND_MS, type Store } from "./store.ts";
+import { identity } from "./transitions.ts";
+
+const SESSIONS_LISTED_MAX = 1_000;
+
+type ModeChange = Parameters<Approvals["setMode"]>[0];
+
+export function sessions(
+  store: Store,
+): Pick<Approvals, "openSession" | "findSession" | "setMode" | "listSessions" | "endSession"> {
+  const { database } = store;
+  return {
+    openSession: (owner) => database.write((tx) => open(tx, owner, store)),
+    findSession: (id, owner) => database.read((view) => find(view, id, owner)),
+    setMode: (change) => database.write((tx) => setMode(tx, change, store)),
+    listSessions: () => database.read(list),
+    endSession: (id, by) => database.write((tx) => endById(tx, id, by)),
+  };
+}
+
+async function open(tx: Tx, owner: Owner, { limits, newToken }: Store): Promise<Session> {
+  const surplus = await tx.sql`
+    SELECT * FROM approval_sessions
+    WHERE issuer = ${owner.issuer} AND subject = ${owner.subject} AND minted = 1 AND ended_at IS NULL
+      AND expires_at > ${tx.now}
+    ORDER BY created_at DESC, id DESC LIMIT ${limits.sessionsPerCallerMax + 1} OFFSET ${limits.sessionsPerCallerMax - 1}`;
+  for (const row of surplus) await end(tx, row, owner);
+  const id = newToken();
+  const expiresAt = tx.now + limits.sessionSeconds * SECOND_MS;
+  await insertSession(tx, { id, owner, minted: true, expiresAt });
+  const session = await find(tx, id, owner);
+  if (session === undefined) throw new Error("a new session has the id of another");
+  return session;
+}
+
+async function find({ sql, now }: View, id: string, owner: Owner): Promise<Session | undefined> {
+  const [row] = await sql`
+    SELECT * FROM approval_sessions
+    WHERE issuer = ${owner.issuer} AND subject = ${owner.subject} AND id = ${id} AND ended_at IS NULL
+      AND expires_at > ${now}`;
+  return row === undefined ? undefined : toSession(row, now);
+}
+
+async function list({ sql, now }: View): Promise<readonly Session[]> {
+  const rows = await sql`
+    SELECT * FROM approval_sessions WHERE ended_at IS NULL AND expires_at > ${now}
+    ORDER BY created_at DESC, id DESC LIMIT ${SESSIONS_LISTED_MAX}`;
+  return rows.map((row) => toSession(row, now));
+}
+
+async function setMode(tx: Tx, change: ModeChange, { limits }: Store): Promise<Session | undefined> {
+  const owner = change.requester ?? (await onlyOwner(tx, change.id));
+  if (owner === undefined) return undefined;
+  const asked = Math.min(Math.floor(change.until), tx.now + limits.modeSecondsMax * SECOND_MS);
+  const until = change.mode !== "default" && asked > tx.now ? asked : undefined;
+  const mode = until === undefined ? "default" : change.mode;
+  const expiresAt = Math.max(until ?? 0, tx.now + limits.sessionSeconds * SECOND_MS);
+  if (change.requester !== undefined) await insertSession(tx, { id: change.id, owner, minted: false, expiresAt });
+  const [row] = await tx.sql`
+    UPDATE approval_sessions SET mode = ${mode}, mode_until = ${until ?? null}, mode_issuer = ${change.by.issuer},
+      mode_subject = ${change.by.subject}, expires_at = CASE WHEN minted = 1 THEN expires_at ELSE ${expiresAt} END
+    WHERE issuer = ${owner.issuer} AND subject = ${owner.subject} AND id = ${change.id} AND ended_at IS NULL
+      AND (minted = 0 OR expires_at > ${tx.now})
+    RETURNING *`;
+  if (row === undefined) return undefined;
+  noteMode(tx, row, { mode, until, decider: identity(change.by) });
+  return toSession(row, tx.now);
+}
+
+/** Of the one session with this id; two callers' `sid`s may be the same. */
+async function onlyOwner({ sql, now }: View, id: string): Promise<Owner | undefined> {
+  const rows = await sql`
+    SELECT issuer, subject FROM approval_sessions
+    WHERE id = ${id} AND ended_at IS NULL AND expires_at > ${now} LIMIT 2`;
+  const [row] = rows;
+  return row === undefined || rows.length > 1 ? undefined : ownerOf(row);
+}
+
+async function endById(tx: Tx, id: string, by: Owner): Promise<boolean> {
+  const rows = await tx.sql`
+    SELECT * FROM approval_sessions WHERE id = ${id} AND ended_at IS NULL AND expires_at > ${tx.now}`;
+  const own = rows.find((row) => row["issuer"] === by.issuer && row["subject"] === by.subject);
+  const target = own ?? (rows.length === 1 ? rows[0] : undefined);
+  return target !== undefined && (await end(tx, target, by));
+}
+
+/** `by` is undefined when its time was over. */
+export async function end(tx: Tx, row: Row, by?: Decider): Promise<boolean> {
+  const { issuer, subject } = ownerOf(row);
+  const id = text(row, "id");
+  const ended = await tx.sql`
+    UPDATE approval_sessions SET ended_at = ${tx.now}, mode = 'default', mode_until = NULL
+    WHERE issuer = ${issuer} AND subject = ${subject} AND id = ${id} AND ended_at IS NULL
+    RETURNING id`;
+  if (ended.length === 0) return false;
+  await revokeGrantsOf(tx, { issuer, subject, id }, by);
+  const decider = by === undefined ? undefined : identity(by);
+  tx.note({
+    event: { type: "session.ended", id, tool: undefined, summary: undefined, issuer, subject },
+    journal: { type: "session.ended", id, issuer, subject, decider },
+  });
+  return true;
+}
+
+interface ModeNote {
+  readonly mode: string;
+  readonly until: number | undefined;
+  readonly decider: { readonly issuer: string; readonly subject: string } | undefined;
+}
+
+export function noteMode(tx: Tx, row: Row, { mode, until, decider }: ModeNote): void {
+  const { issuer, subject } = ownerOf(row);
+  const id = text(row, "id");
+  tx.note({
+    event: { type: "session.mode", id, tool: undefined, summary: mode, issuer, subject },
+    journal: { type: "session.mode", id, issuer, subject, mode, until, decider },
+  });
+}
+
+function ownerOf(row: Row): Owner {
+  return { issuer: text(row, "issuer"), subject: text(row, "subject") };
+}

@@ -1,0 +1,57 @@
+import type { Json } from "../../core/types.ts";
+import type { Approval, ApprovalEvent, Decider, Requester } from "../types.ts";
+import type { Tx } from "./database.ts";
+import { toApproval } from "./rows.ts";
+import type { Row } from "./sql.ts";
+
+interface Noted {
+  readonly event: ApprovalEvent["type"];
+  readonly journal: string;
+  readonly more?: Readonly<Record<string, Json | undefined>>;
+}
+
+/** How a session stands in a row: the empty text is none. */
+export function sessionOf(requester: Pick<Requester, "session">): string {
+  return requester.session ?? "";
+}
+
+/** The pair alone, as it stands in the journal. */
+export function identity({ issuer, subject }: Decider): { readonly issuer: string; readonly subject: string } {
+  return { issuer, subject };
+}
+
+/** Never the arguments, never the view. */
+export function noteApproval(tx: Tx, approval: Approval, { event, journal, more }: Noted): void {
+  const { id, tool, summary, requester, planDigest } = approval;
+  const { issuer, subject, session } = requester;
+  tx.note({
+    event: { type: event, id, tool, summary, issuer, subject },
+    journal: { type: journal, id, tool, issuer, subject, session, planDigest, ...more },
+  });
+}
+
+/** The row after its one conditional update, or undefined when the condition did not hold. */
+export function moved(tx: Tx, rows: readonly Row[], noted: Noted): Approval | undefined {
+  const [row] = rows;
+  if (row === undefined) return undefined;
+  const approval = toApproval(row, tx.now);
+  noteApproval(tx, approval, noted);
+  return approval;
+}
+
+/** Writes down that the time is over, so that no clock set back revives what somebody was told has expired. */
+export async function expire(tx: Tx, id: string): Promise<Approval | undefined> {
+  const rows = await tx.sql`
+    UPDATE approvals SET state = 'expired', version = version + 1, ended_at = ${tx.now}
+    WHERE id = ${id} AND ((state = 'pending' AND decide_by <= ${tx.now}) OR (state = 'approved' AND execute_by <= ${tx.now}))
+    RETURNING *`;
+  return moved(tx, rows, { event: "approval.expired", journal: "approval.expired" });
+}
+
+/** The approval as it stands, its expiry written down; undefined when there is none. */
+export async function settledView(tx: Tx, id: string): Promise<Approval | undefined> {
+  const expired = await expire(tx, id);
+  if (expired !== undefined) return expired;
+  const [row] = await tx.sql`SELECT * FROM approvals WHERE id = ${id}`;
+  return row === undefined ? undefined : toApproval(row, tx.now);
+}

@@ -1,0 +1,101 @@
+import type { Approval, Approvals } from "../types.ts";
+import type { Store } from "./store.ts";
+
+/** More than these at once are told at once how it stands. */
+const WAITS_MAX = 10_000;
+/** Longer than any door lets a caller wait; a timer's longest is 24 days. */
+const WAIT_MS_MAX = 3_600_000;
+
+/** A store that did not answer is asked again after so long, when no ring says before that it is back. */
+const RETRY_MS = 10_000;
+
+interface Clocked {
+  readonly approval: Approval | undefined;
+  /** When the database was looked at, by its clock. */
+  readonly now: number;
+}
+
+interface WaitingOptions {
+  readonly read: (id: string) => Promise<Clocked>;
+  readonly wakes: Store["wakes"];
+}
+
+/**
+ * Subscribes first, then reads, then waits: a decision between the reading and the waiting rings too. Who waits goes on
+ * waiting while the store is away.
+ */
+export function waiting({ read, wakes }: WaitingOptions): Pick<Approvals, "wait"> {
+  let waits = 0;
+  const look = async (id: string): Promise<Clocked | { readonly fault: unknown }> => {
+    try {
+      await wakes.ready();
+      return await read(id);
+    } catch (fault) {
+      return { fault };
+    }
+  };
+  const settle = async (id: string, bell: Bell): Promise<Approval | undefined> => {
+    let last: Approval | undefined;
+    for (;;) {
+      const rung = bell.next();
+      const seen = await look(id);
+      const isLast = bell.isOver || wakes.isClosed;
+      if (!("fault" in seen)) last = seen.approval;
+      else if (isLast && last === undefined) throw seen.fault;
+      const isPending = "fault" in seen || last?.state === "pending";
+      if (isLast || !isPending) return last;
+      const timer = setTimeout(bell.ring, "fault" in seen ? RETRY_MS : restOf(seen));
+      timer.unref();
+      await rung;
+      clearTimeout(timer);
+    }
+  };
+  return {
+    async wait(id, { timeoutMs, signal }) {
+      const bell = new Bell();
+      const unsubscribe = wakes.subscribe(id, bell.ring);
+      const timer = setTimeout(bell.end, Math.min(Math.max(timeoutMs, 0), WAIT_MS_MAX));
+      timer.unref();
+      signal?.addEventListener("abort", bell.end);
+      waits += 1;
+      if (signal?.aborted || timeoutMs <= 0 || waits > WAITS_MAX) bell.end();
+      try {
+        return await settle(id, bell);
+      } finally {
+        waits -= 1;
+        signal?.removeEventListener("abort", bell.end);
+        clearTimeout(timer);
+        unsubscribe();
+      }
+    },
+  };
+}
+
+function restOf({ approval, now }: Clocked): number {
+  return Math.min((approval?.decideBy ?? now) - now, WAIT_MS_MAX);
+}
+
+/** Rings as often as it likes; who asks for the next ring hears every one after the asking. */
+class Bell {
+  #ring = Promise.withResolvers<void>();
+  #over = false;
+
+  get isOver(): boolean {
+    return this.#over;
+  }
+
+  readonly ring = (): void => {
+    this.#ring.resolve();
+  };
+
+  /** The last ring. */
+  readonly end = (): void => {
+    this.#over = true;
+    this.ring();
+  };
+
+  next(): Promise<void> {
+    this.#ring = Promise.withResolvers();
+    return this.#ring.promise;
+  }
+}

@@ -1,0 +1,159 @@
+import type { KeyObject } from "node:crypto";
+import { join } from "node:path";
+import { reasonOf } from "../audit-error.ts";
+import type { FileOperations } from "../journal/file-operations.ts";
+import type { Intent } from "../journal/open-intents.ts";
+import { placePath, savedStream, serializePlace } from "../journal/saved-place.ts";
+import type { StreamPlace } from "../query/day-stream.ts";
+import { STREAMS, type StreamName } from "./chain.ts";
+import { CHECKPOINT_DIR, readCheckpoint, signCheckpoint } from "./checkpoint.ts";
+
+/** How long after a line the next checkpoint comes, in milliseconds. */
+export const CHECKPOINT_INTERVAL_MS = 1_000;
+
+type Places = Readonly<Record<StreamName, StreamPlace>>;
+
+export interface CheckpointKeeperOptions {
+  readonly dir: string;
+  readonly files: FileOperations;
+  /** Ed25519, private. Without it nothing is signed; the place is saved all the same. */
+  readonly key: KeyObject | undefined;
+  /** Milliseconds. */
+  readonly intervalMs: number;
+  /** The last checkpoint of each stream, from a former run. */
+  readonly notes: Readonly<Record<StreamName, string | undefined>>;
+  /** What is written of both streams, and the intents among it. Taken in one moment. */
+  readonly places: () => Places;
+  readonly intents: (journalLines: number) => readonly Intent[];
+  /** Makes what was written durable, where that was not waited for. */
+  readonly sync: () => Promise<void>;
+}
+
+/**
+ * Signs what is durable: a second after a line, at the end of a day and at the end of the run; and saves the place, so that
+ * the next start finds it. A checkpoint that cannot be written is tried again; `failure` tells of it meanwhile.
+ */
+export class CheckpointKeeper {
+  readonly #options: CheckpointKeeperOptions;
+  readonly #notes: Record<StreamName, string | undefined>;
+  readonly #signed: Record<StreamName, number>;
+  /** Ends of days that are not signed yet. */
+  #ended: { readonly stream: StreamName; readonly place: StreamPlace }[] = [];
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #running: Promise<void> | undefined;
+  #failure: string | undefined;
+  #lastDay = "";
+  #isClosed = false;
+  /** Lines came since the last checkpoint was begun. */
+  #isBehind = false;
+
+  constructor(options: CheckpointKeeperOptions) {
+    this.#options = options;
+    this.#notes = { ...options.notes };
+    this.#signed = { calls: sizeOf(options.notes.calls), journal: sizeOf(options.notes.journal) };
+  }
+
+  /** Why the last checkpoint is not on disk; `undefined` when it is. */
+  get failure(): string | undefined {
+    return this.#failure;
+  }
+
+  /** Lines became durable. */
+  touch(): void {
+    this.#isBehind = true;
+    if (this.#timer === undefined && !this.#isClosed) {
+      this.#timer = setTimeout(() => this.#tick(), this.#options.intervalMs);
+      this.#timer.unref();
+    }
+  }
+
+  dayEnded(stream: StreamName, place: StreamPlace): void {
+    this.#ended.push({ stream, place });
+    this.touch();
+  }
+
+  /** With the last checkpoint, when the log is sound. Does not throw: what is acknowledged is safe without it. */
+  async close(isSound: boolean): Promise<void> {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+    await this.#running;
+    if (isSound) {
+      await this.#keep();
+    }
+  }
+
+  #tick(): void {
+    this.#running = this.#keep().finally(() => {
+      this.#running = undefined;
+      this.#timer = undefined;
+      // What came meanwhile armed no timer.
+      if (this.#isBehind || this.#failure !== undefined) {
+        this.touch();
+      }
+    });
+  }
+
+  async #keep(): Promise<void> {
+    const { dir, files, places, intents, sync } = this.#options;
+    const ended = this.#ended;
+    this.#isBehind = false;
+    const now = places();
+    const open = intents(now.journal.head.seq);
+    try {
+      await sync();
+      const due = [...ended, ...STREAMS.map((stream) => ({ stream, place: now[stream] }))];
+      await this.#sign(due);
+      this.#ended = this.#ended.filter((end) => !ended.includes(end));
+      const [calls, journal] = STREAMS.map((stream) => savedStream(now[stream], this.#notes[stream]));
+      if (calls !== undefined && journal !== undefined) {
+        await files.replace(placePath(dir), serializePlace({ streams: { calls, journal }, intents: open }));
+      }
+      this.#failure = undefined;
+    } catch (error) {
+      this.#failure = `no checkpoint can be written: ${reasonOf(error)}: free or mend the disk`;
+    }
+  }
+
+  /** A note for each place that is not covered yet, in the file of the day of its last line. */
+  async #sign(due: readonly { readonly stream: StreamName; readonly place: StreamPlace }[]): Promise<void> {
+    const { key } = this.#options;
+    for (const { stream, place } of due) {
+      const { head, day } = place;
+      if (key !== undefined && day !== undefined && head.seq > this.#signed[stream]) {
+        const note = signCheckpoint(stream, head, key);
+        await this.#append(day, `${note}\n`);
+        this.#notes[stream] = note;
+        this.#signed[stream] = head.seq;
+      }
+    }
+  }
+
+  async #append(day: string, text: string): Promise<void> {
+    const { dir, files } = this.#options;
+    const folder = join(dir, CHECKPOINT_DIR);
+    const fd = files.openAppend(join(folder, `${day}.txt`));
+    try {
+      const before = files.factsOf(fd).size;
+      const bytes = Buffer.from(text);
+      try {
+        for (let written = 0; written < bytes.length; ) {
+          written += files.write(fd, bytes, written);
+        }
+        await files.fdatasync(fd);
+      } catch (error) {
+        files.truncate(fd, before);
+        throw error;
+      }
+    } finally {
+      files.close(fd);
+    }
+    if (this.#lastDay !== day) {
+      await files.syncDirectory(folder);
+      this.#lastDay = day;
+    }
+  }
+}
+
+function sizeOf(note: string | undefined): number {
+  return note === undefined ? 0 : (readCheckpoint(note)?.size ?? 0);
+}

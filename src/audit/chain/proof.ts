@@ -1,0 +1,197 @@
+import type { KeyObject } from "node:crypto";
+import { AuditError } from "../audit-error.ts";
+import { dayFilesOf } from "../journal/line-files.ts";
+import { walkFiles } from "../verify/file-walk.ts";
+import { type Link, readLink } from "./chain.ts";
+import { type Checkpoint, readCheckpoint } from "./checkpoint.ts";
+import { readLastNotes } from "./checkpoint-files.ts";
+import { DIGEST_BYTES, leafHash, MerkleTree, nodeHash } from "./merkle-tree.ts";
+import { verifyNote } from "./signed-note.ts";
+
+const TYPE = "safe-tool-call/audit-proof/1";
+/** A tree of 2^53 lines is not higher. */
+const HASHES_MAX = 53;
+
+/** That one line stands in a log, to be checked with the log's public key and nothing else. */
+export interface Proof {
+  readonly type: typeof TYPE;
+  /** The line exactly as it stands in the file. */
+  readonly line: string;
+  /** Its `seq`. */
+  readonly index: number;
+  /** Base64, from the leaf's neighbour up (RFC 6962). */
+  readonly hashes: readonly string[];
+  /** The signed note. */
+  readonly checkpoint: string;
+}
+
+/**
+ * Proves the call with that `traceId` or `id`, under the newest checkpoint. Reads the whole stream. Throws an `AuditError`
+ * when there is no such line, or no checkpoint covers it.
+ */
+export function prove(dir: string, id: string): Proof {
+  const note = readLastNotes(dir).findLast(({ checkpoint }) => checkpoint?.stream === "calls");
+  if (note?.checkpoint === undefined) {
+    throw new AuditError(`${dir} holds no checkpoint of calls: set audit.checkpointKeyFile and restart the service`);
+  }
+  const { size } = note.checkpoint;
+  const { line, seq } = findLine(dir, id);
+  if (seq >= size) {
+    throw new AuditError(`no checkpoint covers the line yet (it is line ${seq}, ${size} are covered): wait a second`);
+  }
+  const hashes = pathTo(dir, seq, size).map((digest) => digest.toString("base64"));
+  return { type: TYPE, line, index: seq, hashes, checkpoint: note.note };
+}
+
+function findLine(dir: string, id: string): { readonly line: string; readonly seq: number } {
+  const needle = JSON.stringify(id);
+  let found: { line: string; link: Link } | undefined;
+  walkFiles(dayFilesOf(dir, "calls"), { index: 0, offset: 0 }, (bytes, from, to) => {
+    const at = bytes.indexOf(needle, from);
+    const link = at !== -1 && at < to ? readLink(bytes, from, to) : undefined;
+    const line = link === undefined ? "" : bytes.toString("utf8", from, to);
+    if (link !== undefined && isNamed(line, id)) {
+      found = { line, link };
+    }
+    return found === undefined;
+  });
+  if (found === undefined) {
+    throw new AuditError(`no call in ${dir} has the traceId or id ${id}, or it is from before the chain`);
+  }
+  return { line: found.line, seq: found.link.seq };
+}
+
+function isNamed(line: string, id: string): boolean {
+  try {
+    const entry: unknown = JSON.parse(line);
+    const { traceId, id: own } = (typeof entry === "object" && entry !== null ? entry : {}) as Record<string, unknown>;
+    return traceId === id || own === id;
+  } catch {
+    return false;
+  }
+}
+
+interface Span {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** The subtrees beside the way from leaf `index` to the root of `span`, from the leaf up (RFC 6962, 2.1.1). */
+function neighbours(index: number, span: Span): readonly Span[] {
+  const { from, to } = span;
+  if (to - from <= 1) {
+    return [];
+  }
+  let half = 1;
+  while (half * 2 < to - from) {
+    half *= 2;
+  }
+  const left = { from, to: from + half };
+  const right = { from: from + half, to };
+  return index < right.from ? [...neighbours(index, left), right] : [...neighbours(index, right), left];
+}
+
+function pathTo(dir: string, index: number, size: number): readonly Buffer[] {
+  const spans = neighbours(index, { from: 0, to: size }).map((span) => ({ ...span, tree: new MerkleTree() }));
+  const inOrder = spans.toSorted((one, other) => one.from - other.from);
+  let at = 0;
+  let current = 0;
+  walkFiles(dayFilesOf(dir, "calls"), { index: 0, offset: 0 }, (bytes, from, to) => {
+    const link = readLink(bytes, from, to);
+    if (link === undefined && at === 0) {
+      return true;
+    }
+    if (link?.seq !== at) {
+      throw new AuditError(`the log does not hold line ${at} in its place: stc audit verify tells more`);
+    }
+    while (current < inOrder.length && at >= (inOrder[current]?.to ?? 0)) {
+      current += 1;
+    }
+    const span = inOrder[current];
+    if (span !== undefined && at >= span.from) {
+      span.tree.append(leafHash(bytes, from, to));
+    }
+    at += 1;
+    return at < size;
+  });
+  return spans.map(({ tree }) => tree.root());
+}
+
+/** Reads a proof that somebody hands in. Throws an `AuditError` when it is none. */
+export function readProof(text: string): Proof {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new AuditError("the proof is not JSON");
+  }
+  const { type, line, index, hashes, checkpoint } = (
+    typeof value === "object" && value !== null ? value : {}
+  ) as Readonly<Record<string, unknown>>;
+  if (
+    type !== TYPE ||
+    typeof line !== "string" ||
+    !Number.isSafeInteger(index) ||
+    typeof checkpoint !== "string" ||
+    !Array.isArray(hashes) ||
+    hashes.length > HASHES_MAX ||
+    !hashes.every((digest) => typeof digest === "string")
+  ) {
+    throw new AuditError(`the proof is not of type ${TYPE}`);
+  }
+  return { type: TYPE, line, index: index as number, hashes, checkpoint };
+}
+
+export type ProofVerdict =
+  | { readonly ok: true; readonly checkpoint: Checkpoint }
+  | { readonly ok: false; readonly reason: string; readonly isSignature: boolean };
+
+/** Whether the line stands in the log that `keys` sign for. Needs nothing but what it is given. */
+export function checkProof({ line, index, hashes, checkpoint: note }: Proof, keys: readonly KeyObject[]): ProofVerdict {
+  const checkpoint = readCheckpoint(note);
+  if (checkpoint === undefined) {
+    return { ok: false, reason: "its checkpoint is none", isSignature: false };
+  }
+  const verdict = verifyNote(checkpoint, checkpoint.origin, keys);
+  if (verdict !== "valid") {
+    const reason =
+      verdict === "unknown key" ? "no given key signed its checkpoint" : "its checkpoint's signature is wrong";
+    return { ok: false, reason, isSignature: true };
+  }
+  const path = hashes.map((digest) => Buffer.from(digest, "base64"));
+  const bytes = Buffer.from(`\n${line}`);
+  const root = rootOf(leafHash(bytes, 1, bytes.length), { path, index, size: checkpoint.size });
+  const isIn = root?.equals(checkpoint.root) === true && checkpoint.stream === "calls";
+  const isAt = readLink(bytes, 1, bytes.length)?.seq === index;
+  return isIn && isAt
+    ? { ok: true, checkpoint }
+    : { ok: false, reason: "the line is not in the log that its checkpoint speaks of", isSignature: false };
+}
+
+/** The root that a leaf and its path lead to (RFC 9162, 2.1.3.2). */
+function rootOf(
+  leaf: Buffer,
+  { path, index, size }: { readonly path: readonly Buffer[]; readonly index: number; readonly size: number },
+): Buffer | undefined {
+  if (index < 0 || index >= size || path.some((digest) => digest.length !== DIGEST_BYTES)) {
+    return undefined;
+  }
+  let [at, last, root] = [index, size - 1, leaf];
+  for (const digest of path) {
+    if (last === 0) {
+      return undefined;
+    }
+    if (at % 2 === 1 || at === last) {
+      root = nodeHash(digest, root);
+      while (at % 2 === 0 && at !== 0) {
+        at /= 2;
+        last = Math.floor(last / 2);
+      }
+    } else {
+      root = nodeHash(root, digest);
+    }
+    at = Math.floor(at / 2);
+    last = Math.floor(last / 2);
+  }
+  return last === 0 ? root : undefined;
+}

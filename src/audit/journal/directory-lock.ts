@@ -1,0 +1,97 @@
+import fs from "node:fs";
+import { join } from "node:path";
+import { AuditError } from "../audit-error.ts";
+import { escapeName } from "../escape.ts";
+import { flock, WOULD_BLOCK } from "./c-library.ts";
+
+const LOCK_FILE = ".lock";
+const LOCK_FILE_MODE = 0o600;
+const LOCK_EX_NB = 2 | 4;
+const LOCK_UN = 8;
+/** A lock file that is swapped again and again while we lock it is an attack, not bad luck. */
+const ATTEMPTS_MAX = 8;
+const HOLDER_CHARACTERS_MAX = 128;
+
+/** The sole right to write into a directory, held until `release` or the end of the process, however it ends. */
+export interface DirectoryLock {
+  /** Throws when the lock file was deleted or replaced: another process may hold its successor. */
+  check(): void;
+  release(): void;
+}
+
+/**
+ * `flock` on `.lock`: the kernel frees it at the end of the process, so there are no stale locks to judge by age or
+ * process id. Throws an `AuditError` when somebody else, in this process too, holds it.
+ */
+export function lockDirectory(dir: string, holder: string): DirectoryLock {
+  const path = join(dir, LOCK_FILE);
+  for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt += 1) {
+    const fd = openAndLock(path, dir);
+    if (isSameFile(fd, path)) {
+      return heldLock(fd, path, holder);
+    }
+    fs.closeSync(fd);
+  }
+  throw new AuditError(`${path} keeps being replaced: stop whatever deletes files in ${dir}`);
+}
+
+function heldLock(fd: number, path: string, holder: string): DirectoryLock {
+  let held = true;
+  nameHolder(fd, holder);
+  return {
+    check() {
+      if (!isSameFile(fd, path)) {
+        throw new AuditError(`${path} was deleted or replaced while the log was open: restart the service`);
+      }
+    },
+    release() {
+      if (held) {
+        held = false;
+        // Closing alone is not enough: a child that is just being started still has a copy of the descriptor.
+        flock(fd, LOCK_UN);
+        fs.closeSync(fd);
+      }
+    },
+  };
+}
+
+/** For the message to others only: on a full disk the lock is held all the same. */
+function nameHolder(fd: number, holder: string): void {
+  try {
+    fs.ftruncateSync(fd, 0);
+    fs.writeSync(fd, holder, 0);
+  } catch {
+    // The message will not say who it is.
+  }
+}
+
+function openAndLock(path: string, dir: string): number {
+  const { O_CREAT, O_NOFOLLOW, O_RDWR } = fs.constants;
+  const fd = fs.openSync(path, O_RDWR | O_CREAT | O_NOFOLLOW, LOCK_FILE_MODE);
+  try {
+    const errno = flock(fd, LOCK_EX_NB);
+    if (errno === undefined) {
+      return fd;
+    }
+    throw new AuditError(refusalText(errno, fd, dir));
+  } catch (error) {
+    fs.closeSync(fd);
+    throw error;
+  }
+}
+
+/** The errno chooses the words only: whatever it is, there is no lock. */
+function refusalText(errno: number, fd: number, dir: string): string {
+  if (errno !== WOULD_BLOCK) {
+    return `${dir} cannot be locked (errno ${errno}): the audit directory must be on a local file system`;
+  }
+  const start = Buffer.alloc(HOLDER_CHARACTERS_MAX);
+  const holder = escapeName(start.toString("utf8", 0, fs.readSync(fd, start, 0, start.length, 0)));
+  return `${dir} is already in use (by ${holder || "a process that does not say who it is"}): one audit directory has one writer; stop the other one or set another audit.dir`;
+}
+
+function isSameFile(fd: number, path: string): boolean {
+  const ours = fs.fstatSync(fd);
+  const named = fs.lstatSync(path, { throwIfNoEntry: false });
+  return named !== undefined && named.dev === ours.dev && named.ino === ours.ino;
+}

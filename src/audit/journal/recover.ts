@@ -1,0 +1,189 @@
+import { createPublicKey, type KeyObject } from "node:crypto";
+import { join } from "node:path";
+import { AuditError } from "../audit-error.ts";
+import type { StreamName } from "../chain/chain.ts";
+import type { ChainWalk } from "../chain/chain-walk.ts";
+import { type Checkpoint, readCheckpoint } from "../chain/checkpoint.ts";
+import { cutTornNotes, readLastNotes } from "../chain/checkpoint-files.ts";
+import { verifyNote } from "../chain/signed-note.ts";
+import type { StreamPlace } from "../query/day-stream.ts";
+import { explainHalt } from "../verify/damage.ts";
+import { endsChained, type Halt, startOf, walkFiles } from "../verify/file-walk.ts";
+import { collectIntents, type IntentFinder } from "./intent-finder.ts";
+import { type DayFile, dayFilesOf, type LineVisit } from "./line-files.ts";
+import type { Intent } from "./open-intents.ts";
+import { walkFromBegin } from "./pruned-begin.ts";
+import { readPlace, type SavedPlace, type SavedStream } from "./saved-place.ts";
+
+/** What is read again at every start though it was read before: the youngest bytes are the likeliest to be damaged. */
+const CHECK_BYTES = 16 * 1024 * 1024;
+const REMEDY = "restore the directory from a copy, or move it away as a whole and start with an empty one";
+
+/** Where the log goes on. */
+export interface Recovered {
+  readonly places: Readonly<Record<StreamName, StreamPlace>>;
+  /** The last checkpoint of each stream. */
+  readonly notes: Readonly<Record<StreamName, string | undefined>>;
+  /** Calls that were begun and have no entry: their end is unknown. */
+  readonly intents: readonly Intent[];
+}
+
+/**
+ * Finds where both chains end, reading the lines since the last saved place and at least the last 16 MiB of each. Throws
+ * an `AuditError` that names file, line and remedy when a whole line does not fit: such a log is not written to.
+ */
+export function recover(dir: string, key: KeyObject | undefined): Recovered {
+  cutTornNotes(dir);
+  const found = readLastNotes(dir).flatMap(({ checkpoint }) => (checkpoint === undefined ? [] : [checkpoint]));
+  const saved = credible(readPlace(dir), { key, hasNotes: found.length > 0 });
+  const finder = collectIntents(saved?.intents ?? []);
+  const journal = recoverStream({ dir, stream: "journal", saved: saved?.streams.journal, found, finder });
+  const calls = recoverStream({ dir, stream: "calls", saved: saved?.streams.calls, found, finder });
+  return {
+    places: { calls: calls.place, journal: journal.place },
+    notes: { calls: calls.note, journal: journal.note },
+    intents: finder.open(),
+  };
+}
+
+interface Trust {
+  readonly key: KeyObject | undefined;
+  readonly hasNotes: boolean;
+}
+
+/** A saved place counts only when the last checkpoint that we signed says the same; else everything is read. */
+function credible(saved: SavedPlace | undefined, { key, hasNotes }: Trust): SavedPlace | undefined {
+  if (saved === undefined || key === undefined) {
+    return saved;
+  }
+  const publicKey = createPublicKey(key);
+  const streams = Object.values(saved.streams);
+  return streams.every((stream) => isCovered(stream, publicKey, hasNotes)) ? saved : undefined;
+}
+
+function isCovered({ head, note }: SavedStream, publicKey: KeyObject, hasNotes: boolean): boolean {
+  if (note === undefined) {
+    return head.seq === 0 || !hasNotes;
+  }
+  const checkpoint = readCheckpoint(note);
+  if (checkpoint === undefined || checkpoint.size !== head.seq || !checkpoint.root.equals(head.tree.root())) {
+    return false;
+  }
+  // Another key is the former one: its checkpoints are for those who hold its public half.
+  return verifyNote(checkpoint, checkpoint.origin, [publicKey]) !== "bad signature";
+}
+
+interface StreamQuery {
+  readonly dir: string;
+  readonly stream: StreamName;
+  readonly saved: SavedStream | undefined;
+  readonly found: readonly Checkpoint[];
+  readonly finder: IntentFinder;
+}
+
+interface RecoveredStream {
+  readonly place: StreamPlace;
+  readonly note: string | undefined;
+}
+
+function recoverStream(query: StreamQuery): RecoveredStream {
+  const { dir, stream, saved, found } = query;
+  const files = dayFilesOf(dir, stream);
+  const claimed = Math.max(saved?.head.seq ?? 0, lastNote(stream, found)?.size ?? 0);
+  if (!endsChained(files) && claimed > 0) {
+    throw lost(join(dir, files.at(-1)?.file ?? stream), claimed, 0);
+  }
+  const start = startOf(files, {
+    fromBegin: () => walkFromBegin(dir, stream, files),
+    saved,
+    bytesMin: CHECK_BYTES,
+  });
+  const { walk } = start;
+  const roots = new Map(found.filter((note) => note.stream === stream).map(({ size, root }) => [size, root]));
+  const { halt } = walkFiles(files, start, follow(query, { walk, roots }));
+  if (halt !== undefined) {
+    throw refusal(dir, { files, walk, halt });
+  }
+  return finished(query, { walk, files, claimed });
+}
+
+interface Following {
+  readonly walk: ChainWalk;
+  readonly roots: ReadonlyMap<number, Buffer>;
+}
+
+function follow({ stream, saved, finder }: StreamQuery, { walk, roots }: Following): LineVisit {
+  const savedSeq = saved?.head.seq ?? 0;
+  return (bytes, from, to) => {
+    const linesBefore = walk.lines;
+    if (!walk.take(bytes, from, to)) {
+      return false;
+    }
+    const seq = (walk.expected?.seq ?? 0) - 1;
+    if (walk.lines > linesBefore && seq >= savedSeq) {
+      finder.look(stream, { seq, bytes, from, to });
+    }
+    return joinSaved(walk, saved) && isRoot(walk, roots);
+  };
+}
+
+interface Halted {
+  readonly files: readonly DayFile[];
+  readonly walk: ChainWalk;
+  readonly halt: Halt;
+}
+
+function refusal(dir: string, { files, walk, halt }: Halted): AuditError {
+  const { file, line, kind, message } = explainHalt(files, { halt, walk, sizesByDay: new Map() });
+  return new AuditError(
+    `${join(dir, file)}, line ${line}: ${kind}: ${message}: ${REMEDY} (stc audit verify reads all of it)`,
+  );
+}
+
+interface Finished {
+  readonly walk: ChainWalk;
+  readonly files: readonly DayFile[];
+  readonly claimed: number;
+}
+
+function finished({ dir, stream, saved, found }: StreamQuery, { walk, files, claimed }: Finished): RecoveredStream {
+  const newest = files.at(-1);
+  const head = walk.head();
+  const lines = head?.seq ?? 0;
+  const path = join(dir, newest?.file ?? stream);
+  if (lines < claimed) {
+    throw lost(path, claimed, lines);
+  }
+  if (head === undefined) {
+    throw new AuditError(`${path}: the chain does not pass through the place that was saved: ${REMEDY}`);
+  }
+  const note = lastNote(stream, found);
+  const isNewer = note !== undefined && note.size >= (saved?.head.seq ?? 0);
+  const text = isNewer ? `${note.text}\n${note.signatures}\n` : saved?.note;
+  return { place: { head, day: newest?.day, size: newest?.size ?? 0 }, note: text };
+}
+
+/** The tree begins to grow where its saved part ends. `false` when the lines up to there are not those that were saved. */
+function joinSaved(walk: ChainWalk, saved: SavedStream | undefined): boolean {
+  const { seq, prev } = walk.expected ?? {};
+  if (saved === undefined || seq !== saved.head.seq || walk.lines === 0) {
+    return true;
+  }
+  walk.tree ??= saved.head.tree.copy();
+  walk.logId ??= saved.head.logId;
+  return prev === saved.head.prev;
+}
+
+/** Whether the lines so far are what a checkpoint says, where one speaks of them. */
+function isRoot(walk: ChainWalk, roots: ReadonlyMap<number, Buffer>): boolean {
+  const root = roots.get(walk.expected?.seq ?? 0);
+  return root === undefined || walk.tree === undefined || walk.lines === 0 || walk.tree.root().equals(root);
+}
+
+function lastNote(stream: StreamName, found: readonly Checkpoint[]): Checkpoint | undefined {
+  return found.findLast((note) => note.stream === stream);
+}
+
+function lost(path: string, claimed: number, lines: number): AuditError {
+  return new AuditError(`${path}: the log held ${claimed} lines and ends after ${lines}, it was cut off: ${REMEDY}`);
+}

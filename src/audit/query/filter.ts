@@ -1,0 +1,111 @@
+import { REFUSALS } from "../../core/errors.ts";
+import { escapeJson } from "../escape.ts";
+import type { EntryView } from "./view.ts";
+
+/** Characters of a filter's value. */
+export const VALUE_CHARACTERS_MAX = 512;
+
+/** Shorter ones stand in nearly every line. */
+const ANCHOR_CHARACTERS_MIN = 3;
+
+interface FieldRow {
+  /** The only values there are; any text when left out. */
+  readonly values?: readonly string[];
+  /** Written with either case, kept in lower case. */
+  readonly isHex?: true;
+  is(entry: EntryView, value: string): boolean;
+}
+
+const refusals = Object.entries(REFUSALS);
+
+/** What a query may ask for exactly, the most selective first: in that order the bytes are searched. */
+export const FIELDS = {
+  traceId: { isHex: true, is: (entry, value) => entry.traceId === value || entry.wireTraceId === value },
+  approval: { isHex: true, is: ({ approvalId }, value) => approvalId === value },
+  sub: { is: ({ sub }, value) => sub === value },
+  code: { values: refusals.map(([code]) => code), is: ({ code }, value) => code === value },
+  tool: { is: ({ tool }, value) => tool === value },
+  system: { is: ({ system }, value) => system === value },
+  stage: {
+    values: [...new Set(refusals.map(([, { stage }]) => stage as string))],
+    is: ({ stage }, value) => stage === value,
+  },
+  classification: {
+    values: ["read", "write", "destructive", "unknown"],
+    is: ({ classification }, value) => classification === value,
+  },
+  iss: { is: ({ iss }, value) => iss === value },
+  decision: { values: ["ALLOWED", "DENIED", "ERROR", "PENDING"], is: ({ decision }, value) => decision === value },
+} as const satisfies Record<string, FieldRow>;
+
+export type Field = keyof typeof FIELDS;
+const FIELD_ROWS: Readonly<Record<Field, FieldRow>> = FIELDS;
+const FIELD_NAMES = Object.keys(FIELDS) as readonly Field[];
+
+export interface Filter {
+  /** Milliseconds since 1970: the first that counts. */
+  readonly fromMs?: number | undefined;
+  /** Milliseconds since 1970: the first that no longer counts. */
+  readonly toMs?: number | undefined;
+  readonly exact: Readonly<Partial<Record<Field, string>>>;
+  /** Stands anywhere in the line as it is written; ASCII letters in either case. */
+  readonly text?: string | undefined;
+}
+
+/** The value as it is searched for, or what is wrong with it. */
+export function readField(field: Field, value: string): { readonly value: string } | { readonly fault: string } {
+  const { values, isHex } = FIELD_ROWS[field];
+  if (value === "" || value.length > VALUE_CHARACTERS_MAX) {
+    return { fault: `${field} must have 1 to ${VALUE_CHARACTERS_MAX} characters` };
+  }
+  if (values !== undefined && !values.includes(value)) return { fault: `${field} must be one of ${values.join(", ")}` };
+  return { value: isHex === true && /^[0-9A-Fa-f-]{1,64}$/.test(value) ? value.toLowerCase() : value };
+}
+
+/** Tells which lines a filter lets through, and by which bytes to look for them. */
+export class Matcher {
+  readonly filter: Filter;
+  /** Every line that matches holds all of them. */
+  readonly needles: readonly Buffer[];
+  /** To be looked for where letters are in lower case, when there is no needle. */
+  readonly folded: Buffer | undefined;
+  readonly #exact: readonly (readonly [FieldRow, string])[];
+  readonly #text: string | undefined;
+
+  constructor(filter: Filter) {
+    this.filter = filter;
+    const asked = FIELD_NAMES.flatMap((field) => {
+      const value = filter.exact[field];
+      return value === undefined ? [] : [[FIELD_ROWS[field], value] as const];
+    });
+    this.#exact = asked;
+    this.#text = filter.text === undefined ? undefined : foldAscii(filter.text);
+    const needles = asked.map(([, value]) => needleOf(value));
+    const anchor = filter.text === undefined ? undefined : anchorOf(filter.text);
+    this.needles = anchor === undefined ? needles : [...needles, Buffer.from(anchor)];
+    this.folded = filter.text === undefined ? undefined : Buffer.from(foldAscii(filter.text));
+  }
+
+  accepts(entry: EntryView, line: string): boolean {
+    const { fromMs, toMs } = this.filter;
+    if (fromMs !== undefined && entry.timeMs < fromMs) return false;
+    if (toMs !== undefined && entry.timeMs >= toMs) return false;
+    if (!this.#exact.every(([row, value]) => row.is(entry, value))) return false;
+    return this.#text === undefined || foldAscii(line).includes(this.#text);
+  }
+}
+
+/** How the writer spells the value. */
+function needleOf(value: string): Buffer {
+  return Buffer.from(escapeJson(JSON.stringify(value)));
+}
+
+/** The longest part of the text that is the same in either case. */
+function anchorOf(text: string): string | undefined {
+  const parts = text.split(/[A-Za-z]/).sort((one, other) => other.length - one.length);
+  return parts.find((part) => part.length >= ANCHOR_CHARACTERS_MIN || part === text);
+}
+
+function foldAscii(text: string): string {
+  return text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
+}

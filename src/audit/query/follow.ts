@@ -1,0 +1,112 @@
+import type { Position } from "./cursor.ts";
+import { daysIn, withDay } from "./days.ts";
+import { type DayFile, endOfLines, linesOf, type RawLine, readChunk } from "./scan.ts";
+
+/** Bytes that one look reads of one file: what is left comes with the next look. */
+const LOOK_BYTES_MAX = 1_048_576;
+const BACK_BYTES = 131_072;
+
+export interface DayLine extends RawLine {
+  readonly day: string;
+}
+
+interface Seen {
+  readonly offset: number;
+  readonly ino: number;
+}
+
+/** Follows a stream's folder, across midnight. A file that was exchanged for another under its name is read from its beginning. */
+export class Follower {
+  readonly #dir: string;
+  readonly #seen = new Map<string, Seen>();
+  /** Files of days before it have come to their end. */
+  #oldestDay: string;
+
+  /** Begins behind the last whole line, or at `from`. */
+  constructor(dir: string, from?: Position) {
+    this.#dir = dir;
+    const days = daysIn(dir);
+    this.#oldestDay = from?.day ?? days.at(-1) ?? "";
+    for (const day of days) {
+      withDay(dir, day, (file) => this.#seen.set(day, { ino: file.ino, offset: beginOf(file, from) }));
+    }
+  }
+
+  /** Where the reading of each day goes on, oldest first. */
+  ends(): ReadonlyMap<string, number> {
+    return new Map([...this.#seen].map(([day, { offset }]) => [day, offset]));
+  }
+
+  /** The whole lines that have come since the last look, in their order, at most some two megabytes. */
+  look(): readonly DayLine[] {
+    const days = daysIn(this.#dir).filter((day) => day >= this.#oldestDay);
+    const lines: DayLine[] = [];
+    for (const day of days) {
+      const isBehind = withDay(this.#dir, day, (file) => this.#read(file, lines)) ?? false;
+      // Before the next day begins this one has to be read to its end.
+      if (isBehind) return lines;
+    }
+    if (lines.length === 0) this.#oldestDay = days.at(-2) ?? this.#oldestDay;
+    return lines;
+  }
+
+  /** Whether more stands there than one look takes. */
+  #read(file: DayFile, lines: DayLine[]): boolean {
+    const { day, ino, size } = file;
+    const seen = this.#seen.get(day);
+    const from = seen === undefined || seen.ino !== ino || seen.offset > size ? 0 : seen.offset;
+    const to = from + LOOK_BYTES_MAX;
+    let offset = from;
+    if (size > from) {
+      const chunk = readChunk(file, { from, to }, Buffer.alloc(0));
+      for (const line of linesOf(chunk)) lines.push({ day, ...line });
+      offset = endOfLines(chunk, to, file);
+    }
+    this.#seen.set(day, { ino, offset });
+    return offset === to && to < size;
+  }
+}
+
+function beginOf(file: DayFile, from: Position | undefined): number {
+  if (from === undefined || file.day < from.day) return endOf(file);
+  return file.day === from.day ? Math.min(from.offset, endOf(file)) : 0;
+}
+
+/** Where the last whole line ends. */
+function endOf(file: DayFile): number {
+  let to = file.size;
+  while (to > 0) {
+    const from = Math.max(0, to - BACK_BYTES);
+    const { bytes, base } = readChunk(file, { from, to }, Buffer.alloc(0));
+    const end = bytes.lastIndexOf(0x0a, to - base - 1);
+    if (end !== -1) return base + end + 1;
+    to = from;
+  }
+  return 0;
+}
+
+/** The last lines before these ends, oldest first, whatever they hold. */
+export function lastLines(dir: string, ends: ReadonlyMap<string, number>, count: number): readonly string[] {
+  const days: (readonly string[])[] = [];
+  let left = count;
+  for (const [day, end] of [...ends].toReversed()) {
+    if (left <= 0) break;
+    const lines = withDay(dir, day, (file) => lastOf(file, end, left)) ?? [];
+    days.push(lines);
+    left -= lines.length;
+  }
+  return days.toReversed().flat();
+}
+
+function lastOf(file: DayFile, end: number, count: number): readonly string[] {
+  const pieces: (readonly string[])[] = [];
+  let [to, found] = [end, 0];
+  while (to > 0 && found < count) {
+    const from = Math.max(0, to - BACK_BYTES);
+    const lines = Array.from(linesOf(readChunk(file, { from, to }, Buffer.alloc(0))), ({ line }) => line);
+    pieces.push(lines);
+    found += lines.length;
+    to = from;
+  }
+  return pieces.toReversed().flat().slice(-count);
+}

@@ -1,0 +1,107 @@
+import { hash } from "node:crypto";
+import { type Cursor, type Order, readCursor } from "./cursor.ts";
+import { FIELDS, type Field, type Filter, readField, VALUE_CHARACTERS_MAX } from "./filter.ts";
+import { readTime, TIME_HINT } from "./time-range.ts";
+
+const FIELD_NAMES = Object.keys(FIELDS) as readonly Field[];
+
+/** Everything that a query may be asked by, in the words of the command line and of HTTP. */
+export const FILTER_PARAMS = ["from", "to", "text", ...FIELD_NAMES] as const;
+export const QUERY_PARAMS = [...FILTER_PARAMS, "order", "limit", "cursor"] as const;
+
+export type Params = Readonly<Record<string, string | undefined>>;
+
+export interface Query {
+  readonly filter: Filter;
+  readonly order: Order;
+  readonly limit: number;
+  readonly cursor: Cursor | undefined;
+  /** Of all that a cursor of this query must agree with. */
+  readonly digest: string;
+}
+
+export interface QueryLimits {
+  readonly limit: number;
+  readonly limitMax: number;
+  /** Milliseconds since 1970. */
+  readonly nowMs: number;
+}
+
+export type Read<T> = { readonly ok: T } | { readonly faults: readonly string[] };
+
+/** Reads the filters. What is unknown or wrong is a fault: a filter that were passed over in silence would answer another question. */
+export function readFilter(params: Params, nowMs: number): Read<Filter> {
+  const faults: string[] = [];
+  const exact: Partial<Record<Field, string>> = {};
+  for (const field of FIELD_NAMES) {
+    const value = params[field];
+    if (value === undefined) continue;
+    const read = readField(field, value);
+    if ("fault" in read) faults.push(read.fault);
+    else exact[field] = read.value;
+  }
+  const fromMs = readMoment("from", params, { nowMs, faults });
+  const toMs = readMoment("to", params, { nowMs, faults });
+  if (fromMs !== undefined && toMs !== undefined && fromMs >= toMs) faults.push("from must be earlier than to");
+  const { text } = params;
+  if (text !== undefined && (text === "" || text.length > VALUE_CHARACTERS_MAX)) {
+    faults.push(`text must have 1 to ${VALUE_CHARACTERS_MAX} characters`);
+  }
+  return faults.length > 0 ? { faults } : { ok: { exact, fromMs, toMs, text } };
+}
+
+export function readQuery(params: Params, limits: QueryLimits): Read<Query> {
+  const faults = unknownParams(params, QUERY_PARAMS);
+  const filter = readFilter(params, limits.nowMs);
+  if ("faults" in filter) faults.push(...filter.faults);
+  const order = params["order"] ?? "newest";
+  if (order !== "newest" && order !== "oldest") faults.push("order must be newest or oldest");
+  const limit = readLimit(params["limit"], limits);
+  if (limit === undefined) faults.push(`limit must be a whole number from 1 to ${limits.limitMax}`);
+  const digest = digestOf(params);
+  const cursor = params["cursor"] === undefined ? undefined : readCursor(params["cursor"]);
+  if (params["cursor"] !== undefined && (cursor?.digest !== digest || cursor.order !== order)) {
+    faults.push("cursor is not one of this query: send the filters and the order that it came with");
+  }
+  if (faults.length > 0 || "faults" in filter || limit === undefined || (order !== "newest" && order !== "oldest")) {
+    return { faults };
+  }
+  const times = cursor === undefined ? {} : { fromMs: cursor.fromMs, toMs: cursor.toMs };
+  return { ok: { filter: { ...filter.ok, ...times }, order, limit, cursor, digest } };
+}
+
+/** Names that nobody knows, as faults. */
+export function unknownParams(params: Params, known: readonly string[]): string[] {
+  const names = Object.keys(params).filter((name) => !known.includes(name));
+  return names.slice(0, FAULTS_MAX).map((name) => `${printableName(name)} is not a parameter here`);
+}
+
+const FAULTS_MAX = 8;
+const NAME_CHARACTERS_MAX = 64;
+
+function printableName(name: string): string {
+  return name.slice(0, NAME_CHARACTERS_MAX).replace(/[^\x21-\x7e]/g, "?");
+}
+
+function readMoment(
+  name: "from" | "to",
+  params: Params,
+  { nowMs, faults }: { readonly nowMs: number; readonly faults: string[] },
+): number | undefined {
+  const text = params[name];
+  if (text === undefined) return undefined;
+  const ms = readTime(text, nowMs);
+  if (ms === undefined) faults.push(`${name} must be ${TIME_HINT}`);
+  return ms;
+}
+
+function readLimit(text: string | undefined, { limit, limitMax }: QueryLimits): number | undefined {
+  if (text === undefined) return limit;
+  const read = /^\d{1,9}$/.test(text) ? Number(text) : 0;
+  return read >= 1 && read <= limitMax ? read : undefined;
+}
+
+/** As they were written: `3h` stays the same question while the clock goes on. */
+function digestOf(params: Params): string {
+  return hash("sha256", JSON.stringify(FILTER_PARAMS.map((name) => params[name] ?? null))).slice(0, 16);
+}

@@ -1,0 +1,196 @@
+import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
+import { AuditError, reasonOf } from "../audit-error.ts";
+import { foldBytes } from "../chain/fold.ts";
+import { LINE_BYTES_MAX } from "../entry.ts";
+import type { Matcher } from "./filter.ts";
+import { type EntryView, parseLine, viewOf } from "./view.ts";
+
+const LINE_END = 0x0a;
+const QUOTE = 0x22;
+/** A named pipe in place of a day's file would be waited for without it. */
+const READ = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW;
+const STAMP_MEMBER = '{"timestamp":"';
+const STAMP_CHARACTERS = "YYYY-MM-DDTHH:mm:ss.sssZ".length;
+
+/** One line that was asked for. */
+export interface Found {
+  /** `YYYY-MM-DD`. */
+  readonly day: string;
+  /** Where the line begins, and where the next one does, in bytes. */
+  readonly offset: number;
+  readonly end: number;
+  /** As it stands in the file, without its end. */
+  readonly line: string;
+  readonly entry: EntryView;
+}
+
+export interface DayFile {
+  readonly day: string;
+  readonly fd: number;
+  readonly ino: number;
+  /** Bytes when it was opened. Files only grow; what comes later is not looked at. */
+  readonly size: number;
+}
+
+/**
+ * `undefined` when there is no such file. Throws an `AuditError` when there is one that cannot be read: an answer that left
+ * its lines out in silence would be another answer.
+ */
+export function openDay(path: string, day: string): DayFile | undefined {
+  const fd = tryOpen(path);
+  if (fd === undefined) return undefined;
+  const facts = fstatSync(fd);
+  if (facts.isFile()) return { day, fd, ino: facts.ino, size: facts.size };
+  closeSync(fd);
+  throw new AuditError(`cannot read ${path}: it is not a regular file: move it away`);
+}
+
+function tryOpen(path: string): number | undefined {
+  try {
+    return openSync(path, READ);
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    throw new AuditError(`cannot read ${path}: ${reasonOf(error)}`);
+  }
+}
+
+export function closeDay({ fd }: DayFile): void {
+  closeSync(fd);
+}
+
+/** The lines of a file that begin in `[from, to)`, with their bytes. */
+export interface Chunk {
+  readonly day: string;
+  readonly bytes: Buffer;
+  /** Where `bytes` begins in the file. */
+  readonly base: number;
+  /** In `bytes`: where the first line begins, and before where the last one does. */
+  readonly first: number;
+  readonly last: number;
+}
+
+/** Reads into `buffer` when it is large enough; the chunk is good until that is used again. */
+export function readChunk(file: DayFile, range: { readonly from: number; readonly to: number }, buffer: Buffer): Chunk {
+  const base = Math.max(0, range.from - 1);
+  const to = Math.min(range.to, file.size);
+  const length = Math.max(0, Math.min(file.size, to + LINE_BYTES_MAX + 1) - base);
+  const bytes = readAt(file.fd, base, length <= buffer.length ? buffer.subarray(0, length) : Buffer.alloc(length));
+  const last = to - base;
+  const first = range.from === 0 ? 0 : bytes.indexOf(LINE_END) + 1;
+  // A line that is longer than all that was read begins before and ends behind it: none begins here.
+  return { day: file.day, bytes, base, first: range.from > 0 && first === 0 ? last : first, last };
+}
+
+function readAt(fd: number, position: number, into: Buffer): Buffer {
+  let filled = 0;
+  while (filled < into.length) {
+    const count = readSync(fd, into, filled, into.length - filled, position + filled);
+    if (count === 0) break;
+    filled += count;
+  }
+  return into.subarray(0, filled);
+}
+
+/**
+ * Where the lines after `[from, to)` begin: at its end, or before a line that is still being written. A line that is longer
+ * than any of ours is passed over.
+ */
+export function endOfLines({ bytes, base, first }: Chunk, to: number, { size }: DayFile): number {
+  if (to + LINE_BYTES_MAX < size) return to;
+  return Math.min(to, base + Math.max(first, bytes.lastIndexOf(LINE_END) + 1));
+}
+
+export interface RawLine {
+  readonly offset: number;
+  readonly end: number;
+  readonly line: string;
+}
+
+/** Every whole line of the chunk. */
+export function* linesOf({ bytes, base, first, last }: Chunk): Generator<RawLine, void> {
+  let begin = first;
+  while (begin < last) {
+    const end = bytes.indexOf(LINE_END, begin);
+    if (end === -1) return;
+    yield { offset: base + begin, end: base + end + 1, line: bytes.toString("utf8", begin, end) };
+    begin = end + 1;
+  }
+}
+
+/** The lines of the chunk that the matcher accepts, in the order of the file. Only what can match is parsed. */
+export function findIn(chunk: Chunk, matcher: Matcher): readonly Found[] {
+  const found: Found[] = [];
+  for (const { begin, end } of candidates(chunk, matcher)) {
+    const line = chunk.bytes.toString("utf8", begin, end);
+    const members = parseLine(line);
+    const entry = members && viewOf(members);
+    if (entry === undefined || !matcher.accepts(entry, line)) continue;
+    found.push({ day: chunk.day, offset: chunk.base + begin, end: chunk.base + end + 1, line, entry });
+  }
+  return found;
+}
+
+interface Span {
+  readonly begin: number;
+  readonly end: number;
+}
+
+function candidates(chunk: Chunk, matcher: Matcher): Iterable<Span> {
+  const [needle, ...others] = matcher.needles;
+  if (needle !== undefined) return withNeedle(chunk, (at) => chunk.bytes.indexOf(needle, at), others);
+  if (matcher.folded === undefined) return inTime(chunk, matcher);
+  const folded = foldBytes(chunk.bytes);
+  const text = matcher.folded;
+  return withNeedle(chunk, (at) => folded.indexOf(text, at), []);
+}
+
+function* withNeedle(
+  { bytes, first, last }: Chunk,
+  search: (at: number) => number,
+  others: readonly Buffer[],
+): Generator<Span, void> {
+  let at = first;
+  for (;;) {
+    const hit = search(at);
+    if (hit === -1) return;
+    const begin = Math.max(first, bytes.lastIndexOf(LINE_END, hit) + 1);
+    const end = bytes.indexOf(LINE_END, hit);
+    if (begin >= last || end === -1) return;
+    at = end + 1;
+    if (others.every((other) => holds(bytes, { begin, end }, other))) yield { begin, end };
+  }
+}
+
+function holds(bytes: Buffer, { begin, end }: Span, needle: Buffer): boolean {
+  return bytes.subarray(begin, end).includes(needle);
+}
+
+/** Without anything to search for the stamp decides, as the writer spells it; a line that begins in another way is parsed. */
+function* inTime({ bytes, first, last }: Chunk, { filter }: Matcher): Generator<Span, void> {
+  const [from, to] = [stampOf(filter.fromMs), stampOf(filter.toMs)];
+  let begin = first;
+  while (begin < last) {
+    const end = bytes.indexOf(LINE_END, begin);
+    if (end === -1) return;
+    const stamp = from === undefined && to === undefined ? undefined : stampAt(bytes, begin);
+    const isOutside =
+      stamp !== undefined && ((from !== undefined && stamp < from) || (to !== undefined && stamp >= to));
+    if (!isOutside) yield { begin, end };
+    begin = end + 1;
+  }
+}
+
+function stampOf(ms: number | undefined): string | undefined {
+  if (ms === undefined) return undefined;
+  const stamp = new Date(ms).toISOString();
+  return stamp.length === STAMP_CHARACTERS ? stamp : undefined;
+}
+
+/** Of the line that begins there; `undefined` when the writer would have written it in another way. */
+export function stampAt(bytes: Buffer, begin: number): string | undefined {
+  const from = begin + STAMP_MEMBER.length;
+  const to = from + STAMP_CHARACTERS;
+  if (bytes[to] !== QUOTE || bytes[to - 1] !== 0x5a || bytes.toString("latin1", begin, from) !== STAMP_MEMBER)
+    return undefined;
+  return bytes.toString("latin1", from, to);
+}

@@ -1,0 +1,114 @@
+import type { Stream } from "./days.ts";
+import type { Filter } from "./filter.ts";
+import { type Places, type SearchOptions, search } from "./query.ts";
+import type { Found } from "./scan.ts";
+import { DAY_MS } from "./time-range.ts";
+import { membersOf, parseLine, textOf } from "./view.ts";
+
+/** Lines of one trail, in each stream. */
+const LINES_MAX = 200;
+/** Ids that are followed from one to the next. */
+const IDS_MAX = 16;
+const PAGE_BYTES_MAX = 8 * 1_048_576;
+/** How far from its calls the journal is looked through: a question lives minutes, what came of it may be revoked days later. */
+const AROUND_MS = 7 * DAY_MS;
+
+export interface TrailOptions {
+  readonly dir: string;
+  /** A trace id (ours or W3C), or the id of an approval. */
+  readonly id: string;
+  readonly places?: Places | undefined;
+  readonly mayGoOn?: SearchOptions["mayGoOn"];
+}
+
+/** What is known of one id: its calls, and what the journal says of them, each oldest first. */
+export interface Trail {
+  readonly calls: readonly Found[];
+  readonly journal: readonly Found[];
+  /** Something ended the reading early: there may be more. */
+  readonly isPartial: boolean;
+}
+
+/** Follows an id to its calls, from them to their approvals, and to what the journal holds of either. */
+export async function readTrail(options: TrailOptions): Promise<Trail> {
+  const trail = new TrailReader(options);
+  for (const id of trail.ids) await trail.followCalls(id);
+  const asked = trail.ids.size;
+  for (const id of trail.ids) await trail.followJournal(id);
+  // The journal may have named an approval that another call claimed.
+  for (const id of [...trail.ids].slice(asked)) await trail.followCalls(id);
+  return trail.end();
+}
+
+class TrailReader {
+  readonly ids: Set<string>;
+  readonly #options: TrailOptions;
+  readonly #calls = new Map<string, Found>();
+  readonly #journal = new Map<string, Found>();
+  #isPartial = false;
+
+  constructor(options: TrailOptions) {
+    this.#options = options;
+    this.ids = new Set([/^[0-9A-Fa-f-]{1,64}$/.test(options.id) ? options.id.toLowerCase() : options.id]);
+  }
+
+  async followCalls(id: string): Promise<void> {
+    for (const exact of [{ traceId: id }, { approval: id }]) {
+      for (const found of await this.#search("calls", { exact })) {
+        this.#calls.set(`${found.day} ${found.offset}`, found);
+        this.#add(found.entry.traceId);
+        this.#add(found.entry.approvalId);
+      }
+    }
+  }
+
+  async followJournal(id: string): Promise<void> {
+    const times = [...this.#calls.values()].map(({ entry }) => entry.timeMs);
+    const around =
+      times.length === 0 ? {} : { fromMs: Math.min(...times) - AROUND_MS, toMs: Math.max(...times) + AROUND_MS };
+    for (const found of await this.#search("journal", { exact: {}, text: JSON.stringify(id), ...around })) {
+      const named = idsIn(found.line);
+      if (!named.includes(id)) continue;
+      this.#journal.set(`${found.day} ${found.offset}`, found);
+      for (const other of named) this.#add(other);
+    }
+  }
+
+  end(): Trail {
+    return { calls: inOrder(this.#calls), journal: inOrder(this.#journal), isPartial: this.#isPartial };
+  }
+
+  #add(id: string | undefined): void {
+    if (id !== undefined && this.ids.size < IDS_MAX) this.ids.add(id);
+  }
+
+  async #search(stream: Stream, filter: Filter): Promise<readonly Found[]> {
+    const { dir, places, mayGoOn } = this.#options;
+    const page = await search({
+      dir,
+      stream,
+      query: { filter, order: "newest", limit: LINES_MAX, cursor: undefined, digest: "" },
+      pageBytesMax: PAGE_BYTES_MAX,
+      ...(stream === "calls" && { places }),
+      ...(mayGoOn !== undefined && { mayGoOn }),
+    });
+    this.#isPartial ||= page.more;
+    return page.found;
+  }
+}
+
+/** The ids that a journal line carries. A query that somebody made names ids too, but is no part of what happened to them. */
+function idsIn(line: string): readonly string[] {
+  const members = parseLine(line) ?? {};
+  const type = textOf(members["type"]) ?? "";
+  if (type === "audit.queried") return [];
+  const own = type.startsWith("approval.") ? [members["id"]] : [];
+  const ids = [members["traceId"], members["approvalId"], membersOf(members["approval"])?.["id"], ...own];
+  return ids.flatMap((id) => textOf(id) ?? []);
+}
+
+function inOrder(found: ReadonlyMap<string, Found>): readonly Found[] {
+  return [...found.values()].sort((one, other) =>
+    one.day === other.day ? one.offset - other.offset : one.day.localeCompare(other.day),
+  );
+}

@@ -1,0 +1,169 @@
+import { type Link, ownHash, readLink } from "../chain/chain.ts";
+import type { ChainWalk, Expected } from "../chain/chain-walk.ts";
+import { type DayFile, visitLines } from "../journal/line-files.ts";
+
+/** What may be wrong with a log. */
+export type DamageKind =
+  | "changed"
+  | "removed"
+  | "inserted"
+  | "reordered"
+  | "cut off"
+  | "gap"
+  | "checkpoint mismatch"
+  | "bad signature";
+
+/** The first thing that is wrong in a stream. */
+export interface Damage {
+  readonly kind: DamageKind;
+  /** From the audit directory. */
+  readonly file: string;
+  /** From 1. */
+  readonly line: number;
+  readonly seq?: number | undefined;
+  readonly message: string;
+  /** Only bytes without a line end: a crash cut a line short, or one is being written. */
+  readonly isTornEnd?: true;
+}
+
+/** A line by its file (its index among the stream's), byte offset and number. */
+export interface LinePlace {
+  readonly index: number;
+  readonly offset: number;
+  readonly line: number;
+}
+
+/** What is known where a walk halted. */
+export interface HaltFacts {
+  readonly halt: { readonly at: LinePlace; readonly before: LinePlace | undefined };
+  readonly walk: ChainWalk;
+  /** The greatest number of lines that a checkpoint of a day covers, by day. */
+  readonly sizesByDay: ReadonlyMap<string, number>;
+}
+
+interface BrokenChain {
+  readonly files: readonly DayFile[];
+  /** The line that does not follow. */
+  readonly at: LinePlace;
+  /** The one before it; `undefined` when it is the first of the walk. */
+  readonly before: LinePlace | undefined;
+  readonly expected: Expected;
+  /** `prev` of the line before. */
+  readonly lastPrev: string | undefined;
+  /** Lines without a link before the first one that has one. */
+  readonly linesBefore: number;
+  /** The greatest number of lines that a checkpoint of a day covers, by day. */
+  readonly sizesByDay: ReadonlyMap<string, number>;
+}
+
+/** Why a walk halted: at a line that does not follow, or at one that does but is not what was signed or saved. */
+export function explainHalt(files: readonly DayFile[], { halt, walk, sizesByDay }: HaltFacts): Damage {
+  const { at, before } = halt;
+  const expected = walk.expected ?? { seq: 0, prev: "" };
+  if (!walk.isBroken) {
+    const message = "the lines up to here are not those that were written: the chain was made anew";
+    const seq = expected.seq - 1;
+    return { kind: "checkpoint mismatch", file: files[at.index]?.file ?? "", line: at.line, seq, message };
+  }
+  const { lastPrev, linesBefore } = walk;
+  return explain({ files, at, before, expected, lastPrev, linesBefore, sizesByDay });
+}
+
+/** Reads on from the line that does not follow, and says what was done to the log. */
+function explain(broken: BrokenChain): Damage {
+  const { files, at, expected } = broken;
+  const bad = linkAt(files, at);
+  const found = findNext(files, at, expected);
+  if (bad === undefined) {
+    return found === undefined
+      ? damage(broken, "changed", "does not agree with its own hash")
+      : damage(broken, "inserted", "does not belong to the chain, which goes on after it");
+  }
+  if (bad.seq === 0 && expected.seq === 0) {
+    return damage(broken, "changed", "does not follow from what stood before it when the chain began");
+  }
+  if (bad.seq === expected.seq) {
+    return { ...alteredBefore(broken), seq: expected.seq - 1 };
+  }
+  if (bad.seq < expected.seq) {
+    return bad.seq === expected.seq - 1 && bad.prev === broken.lastPrev && bad.hash !== expected.prev
+      ? { ...damageAt(broken, broken.before ?? at, "inserted"), seq: bad.seq }
+      : { ...damage(broken, "inserted", "stands here once more"), seq: bad.seq };
+  }
+  if (found !== undefined) {
+    return { ...damage(broken, "reordered", `line ${expected.seq} of the chain stands further on`), seq: bad.seq };
+  }
+  return missingLines(broken, bad.seq);
+}
+
+/** The bad line is genuine, but names another line as the one before: that one was changed, with a hash of its own that fits. */
+function alteredBefore(broken: BrokenChain): Damage {
+  const { before, at } = broken;
+  return before === undefined
+    ? damage(broken, "changed", "does not begin this stream's chain")
+    : { ...damageAt(broken, before, "changed"), message: `is not the line that line ${at.line} was written after` };
+}
+
+function missingLines(broken: BrokenChain, seq: number): Damage {
+  const { files, at, before, expected, linesBefore, sizesByDay } = broken;
+  const missing = `lines ${expected.seq} to ${seq - 1} of the chain are not here`;
+  if (expected.seq === 0 && linesBefore > 0) {
+    const line = Math.max(1, linesBefore - seq + 1);
+    return { ...damageAt(broken, { ...at, line }, "changed"), seq: 0, message: "has lost its place in the chain" };
+  }
+  const day = files[before?.index ?? -1]?.day;
+  if (before === undefined || day === undefined || before.index === at.index) {
+    return { ...damage(broken, "removed", missing), seq: expected.seq };
+  }
+  if ((sizesByDay.get(day) ?? 0) > expected.seq) {
+    return { ...damageAt(broken, before, "cut off"), seq: expected.seq, message: `is the file's last: ${missing}` };
+  }
+  const isNextDay = Date.parse(files[at.index]?.day ?? "") - Date.parse(day) === DAY_MS;
+  return { ...damage(broken, isNextDay ? "removed" : "gap", missing), seq: expected.seq };
+}
+
+const DAY_MS = 86_400_000;
+
+function damage(broken: BrokenChain, kind: DamageKind, message: string): Damage {
+  return { ...damageAt(broken, broken.at, kind), message };
+}
+
+function damageAt({ files, expected }: BrokenChain, { index, line }: LinePlace, kind: DamageKind): Damage {
+  const message = "was put in: the chain goes on past it";
+  return { kind, file: files[index]?.file ?? "", line, seq: expected.seq, message };
+}
+
+/** The link of the line at a place, when the line agrees with itself. */
+export function linkAt(files: readonly DayFile[], { index, offset }: LinePlace): Link | undefined {
+  let link: Link | undefined;
+  visitLines(files[index]?.path ?? "", offset, (bytes, from, to) => {
+    link = soundLink(bytes, from, to);
+    return false;
+  });
+  return link;
+}
+
+function soundLink(bytes: Buffer, from: number, to: number): Link | undefined {
+  const link = readLink(bytes, from, to);
+  return link !== undefined && ownHash(bytes, from, to) === link.hash ? link : undefined;
+}
+
+/** Looks for the expected line after the bad one. */
+function findNext(files: readonly DayFile[], at: LinePlace, { seq, prev }: Expected): Link | undefined {
+  let found: Link | undefined;
+  let isFirst = true;
+  for (const [index, { path }] of files.entries()) {
+    if (index < at.index || found !== undefined) {
+      continue;
+    }
+    visitLines(path, index === at.index ? at.offset : 0, (bytes, from, to) => {
+      const link = isFirst ? undefined : readLink(bytes, from, to);
+      isFirst = false;
+      if (link?.seq === seq && link.prev === prev && ownHash(bytes, from, to) === link.hash) {
+        found = link;
+      }
+      return found === undefined;
+    });
+  }
+  return found;
+}

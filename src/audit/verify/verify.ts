@@ -1,0 +1,224 @@
+import type { KeyObject } from "node:crypto";
+import { readIntentSeq, STREAMS, type StreamName } from "../chain/chain.ts";
+import { ChainWalk } from "../chain/chain-walk.ts";
+import { NoteCursor } from "../chain/note-cursor.ts";
+import { type DayFile, dayFilesOf } from "../journal/line-files.ts";
+import { walkFromBegin } from "../journal/pruned-begin.ts";
+import { readPlace } from "../journal/saved-place.ts";
+import type { Damage } from "./damage.ts";
+import { runToEnd, type Start, walkInSteps } from "./file-walk.ts";
+import { type CheckpointsReport, lostNote, verifyCheckpoints } from "./verify-checkpoints.ts";
+import { damageOf, type Mismatched, type StreamTask, shortened, type VerifiedPlace } from "./verify-damage.ts";
+
+export interface VerifyOptions {
+  readonly dir: string;
+  /** Public keys of checkpoints. Without any, signatures are not judged. */
+  readonly keys: readonly KeyObject[];
+  /** Days, `YYYY-MM-DD`, both included. A part of the log is checked by its chain alone. */
+  readonly from?: string | undefined;
+  readonly to?: string | undefined;
+  /** What was verified before, as a former report told it: only what came since is read. */
+  readonly since?: Readonly<Record<StreamName, VerifiedPlace>> | undefined;
+}
+
+export interface StreamReport {
+  readonly stream: StreamName;
+  readonly files: number;
+  /** With a link that holds, up to the damage if there is any. */
+  readonly lines: number;
+  /** Without a link: from before the chain. */
+  readonly linesBefore: number;
+  /** Of the last line that holds. */
+  readonly lastSeq: number | undefined;
+  /** The lines before this one were deleted by retention. */
+  readonly prunedTo: number | undefined;
+  /** Checkpoints whose root was compared with the lines. */
+  readonly compared: number;
+  /** Bytes after the last line end: what a crash cut short, or what is being written right now. */
+  readonly tornBytes: number;
+  readonly damage: Damage | undefined;
+}
+
+export interface VerifyReport {
+  readonly streams: readonly StreamReport[];
+  readonly checkpoints: CheckpointsReport;
+}
+
+export interface Verified {
+  readonly report: VerifyReport;
+  /** Where to go on; `undefined` when something is wrong, or when the streams were not followed from their begin. */
+  readonly places: Readonly<Record<StreamName, VerifiedPlace>> | undefined;
+}
+
+/** Reads the whole log, or the named days of it, and reports the first thing that is wrong in each stream. */
+export function verifyLog(options: VerifyOptions): VerifyReport {
+  return runToEnd(verifyInSteps(options)).report;
+}
+
+/** The same with a pause after some milliseconds of work, in which no file is open. Yields the bytes of lines of each step. */
+export function* verifyInSteps(options: VerifyOptions): Generator<number, Verified> {
+  const { dir, keys, since } = options;
+  // Before the lines: what is written meanwhile must not look as if lines were missing.
+  const saved = readPlace(dir);
+  const verified = { calls: since?.calls.head.seq ?? 0, journal: since?.journal.head.seq ?? 0 };
+  const noteSteps = verifyCheckpoints({ dir, keys, from: notesFrom(options), verified });
+  const notes = yield* silently(noteSteps);
+  const walked: Walked[] = [];
+  for (const stream of STREAMS) {
+    const claimed = saved?.streams[stream].head.seq ?? 0;
+    walked.push(yield* verifyStream(options, { stream, notes: notes.streams[stream], claimed }));
+  }
+  const [calls, journal] = walked;
+  const logIds = { calls: calls?.logId, journal: journal?.logId };
+  const foreign = isWhole(options) ? notes.foreign(logIds) : undefined;
+  const announced = calls?.lastIntentSeq ?? -1;
+  const { checkpoints, signed } = notes;
+  const report = {
+    streams: walked.map(({ report: one }) => (one.stream === "journal" ? withIntents(one, announced, options) : one)),
+    checkpoints: { checkpoints, signed, damage: worst(notes.damage, foreign ?? lostNote(notes, saved)) },
+  };
+  return { report, places: placesOf(report, calls?.place, journal?.place) };
+}
+
+/** Notes are no bytes of lines. */
+function* silently<T>(steps: Generator<number, T>): Generator<number, T> {
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+    yield 0;
+  }
+}
+
+/** The day of the file in which the first note stands that was not looked at before. */
+function notesFrom({ since }: VerifyOptions): string | undefined {
+  return since && [since.calls.day, since.journal.day].sort()[0];
+}
+
+function placesOf(
+  { streams, checkpoints }: VerifyReport,
+  calls: VerifiedPlace | undefined,
+  journal: VerifiedPlace | undefined,
+): Verified["places"] {
+  const isSound = [...streams, checkpoints].every(({ damage }) => damage === undefined || damage.isTornEnd === true);
+  return isSound && calls !== undefined && journal !== undefined ? { calls, journal } : undefined;
+}
+
+interface Walked {
+  readonly report: StreamReport;
+  readonly logId: string | undefined;
+  /** The greatest `intentSeq` of a line. */
+  readonly lastIntentSeq: number;
+  readonly place: VerifiedPlace | undefined;
+}
+
+function* verifyStream(options: VerifyOptions, task: StreamTask): Generator<number, Walked> {
+  const { stream } = task;
+  const files = dayFilesOf(options.dir, stream).filter(({ day }) => isWithin(day, options));
+  const { walk, ...start } = beginOf(options, stream, files);
+  const begin = walk.expected?.seq ?? 0;
+  const cursor = new NoteCursor(options.dir, stream, options.since?.[stream].day);
+  let compared = 0;
+  let lastIntentSeq = -1;
+  let mismatched: Mismatched | undefined;
+  let lastCompared = begin;
+  const { halt, torn, end } = yield* walkInSteps(files, start, (bytes, from, to) => {
+    if (!walk.take(bytes, from, to)) {
+      return false;
+    }
+    lastIntentSeq = Math.max(lastIntentSeq, readIntentSeq(bytes, from, to) ?? -1);
+    const { tree, lines } = walk;
+    if (tree === undefined || lines === 0) {
+      return true;
+    }
+    for (let note = cursor.at(tree.size); note !== undefined; note = cursor.at(tree.size)) {
+      compared += 1;
+      if (!tree.root().equals(note.checkpoint.root)) {
+        mismatched = { note, first: lastCompared };
+        return false;
+      }
+      lastCompared = tree.size;
+    }
+    return true;
+  });
+  const facts = { files, walk, halt, torn, mismatched };
+  const damage = shortened(options.since?.[stream], files) ?? damageOf(task, facts, options.to === undefined);
+  const lines = walk.lines - (mismatched === undefined ? 0 : 1);
+  const tornBytes = torn.find(({ index }) => index === files.length - 1)?.bytes ?? 0;
+  const lastSeq = walk.lines === 0 ? undefined : (walk.expected?.seq ?? 0) - 1;
+  const { linesBefore, logId } = walk;
+  const isBegin = options.from === undefined && options.since === undefined;
+  const prunedTo = isBegin && begin > 0 ? begin : undefined;
+  const head = walk.head();
+  const day = files[end.index]?.day;
+  return {
+    report: { stream, files: files.length, lines, linesBefore, lastSeq, prunedTo, compared, tornBytes, damage },
+    logId,
+    lastIntentSeq,
+    place: head && { head, day: day ?? "", offset: end.offset },
+  };
+}
+
+/** Where the reading begins, and what its first line must say. */
+function beginOf({ dir, from, since }: VerifyOptions, stream: StreamName, files: readonly DayFile[]): Start {
+  const place = since?.[stream];
+  if (place !== undefined) {
+    const { seq, prev, tree, logId } = place.head;
+    const walk = ChainWalk.fromWithin({ seq, prev }, tree.copy(), logId);
+    const index = files.findIndex(({ day }) => day >= place.day);
+    if (index === -1) return { index: files.length, offset: 0, walk };
+    return { index, offset: files[index]?.day === place.day ? place.offset : 0, walk };
+  }
+  const walk = from === undefined ? walkFromBegin(dir, stream, files) : ChainWalk.fromWithin();
+  return { index: 0, offset: 0, walk };
+}
+
+/** A call that names an intent which the journal does not hold: the journal lost its end. */
+function withIntents(report: StreamReport, announced: number, options: VerifyOptions): StreamReport {
+  const lines = (report.lastSeq ?? -1) + 1;
+  if (report.damage !== undefined || announced < lines || !isWhole(options)) {
+    return report;
+  }
+  const file = dayFilesOf(options.dir, "journal").at(-1)?.file ?? "journal";
+  const message = `a call names line ${announced} of the journal, which ends before it`;
+  return { ...report, damage: { kind: "cut off", file, line: 1, seq: lines, message } };
+}
+
+function isWhole({ from, to, since }: VerifyOptions): boolean {
+  return from === undefined && to === undefined && since === undefined;
+}
+
+function isWithin(day: string, { from, to }: VerifyOptions): boolean {
+  return (from === undefined || day >= from) && (to === undefined || day <= to);
+}
+
+/** What is to be read. */
+export function bytesToVerify(options: VerifyOptions): number {
+  const files = STREAMS.flatMap((stream) => dayFilesOf(options.dir, stream));
+  return files.filter(({ day }) => isWithin(day, options)).reduce((sum, { size }) => sum + size, 0);
+}
+
+/** What a program may conclude: 0 sound, 1 tampered, 2 only a torn end, 3 lines missing, 4 signature, 5 is left for "cannot be read". */
+export function exitCodeOf({ streams, checkpoints }: VerifyReport): 0 | 1 | 2 | 3 | 4 {
+  const codes = [...streams.map(({ damage }) => damage), checkpoints.damage].map(codeOf);
+  return ([1, 4, 3, 2] as const).find((code) => codes.includes(code)) ?? 0;
+}
+
+const MISSING: readonly string[] = ["removed", "cut off", "gap"] satisfies readonly Damage["kind"][];
+
+function codeOf(damage: Damage | undefined): 0 | 1 | 2 | 3 | 4 {
+  if (damage === undefined) {
+    return 0;
+  }
+  if (damage.isTornEnd === true) {
+    return 2;
+  }
+  if (damage.kind === "bad signature") {
+    return 4;
+  }
+  return MISSING.includes(damage.kind) ? 3 : 1;
+}
+
+/** A torn end is told only when there is nothing worse. */
+function worst(first: Damage | undefined, other: Damage | undefined): Damage | undefined {
+  return first === undefined || (first.isTornEnd === true && other !== undefined) ? other : first;
+}

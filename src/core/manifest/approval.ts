@@ -1,0 +1,39 @@
+import type { Fault } from "../errors.ts";
+import { isObject, isText, list, oneOf, type Unread, unknownKeys, unless } from "./checks.ts";
+
+const MESSAGE_CHARACTERS_MAX = 500;
+const SCOPES = ["once", "session"];
+const RISKS = ["medium", "high", "critical"];
+
+/** What is wrong with a manifest's `approval`. */
+export function approvalFaults({ approval: declared }: Unread): readonly Fault[] {
+  if (declared === undefined) return [];
+  if (!isObject(declared)) {
+    return [{ field: "approval", message: "must be { required?, needsApproval?, message?, scopes?, risk? }" }];
+  }
+  const { required, needsApproval, message, scopes, risk } = declared;
+  return [
+    ...unknownKeys("approval", declared, ["required", "needsApproval", "message", "scopes", "risk"]),
+    ...unless(required === undefined || typeof required === "boolean", "approval.required", "must be a boolean"),
+    ...unless(
+      needsApproval === undefined || typeof needsApproval === "function",
+      "approval.needsApproval",
+      "must be a function of the input",
+    ),
+    ...unless(
+      message === undefined || (isText(message) && message !== "" && message.length <= MESSAGE_CHARACTERS_MAX),
+      "approval.message",
+      `must be a text of at most ${MESSAGE_CHARACTERS_MAX} characters`,
+    ),
+    ...unless(
+      scopes === undefined || (Array.isArray(scopes) && list(scopes).every((scope) => oneOf(SCOPES, scope))),
+      "approval.scopes",
+      `must be a list of ${SCOPES.join(", ")}`,
+    ),
+    ...unless(
+      risk === undefined || oneOf(RISKS, risk),
+      "approval.risk",
+      `must be one of ${RISKS.join(", ")}: a manifest raises a risk and never lowers it`,
+    ),
+  ];
+}

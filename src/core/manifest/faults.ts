@@ -1,0 +1,282 @@
+import { z } from "zod";
+import type { Fault } from "../errors.ts";
+import { unmatchedPatterns } from "../policy/output-policy.ts";
+import { SCAN_LEVELS } from "../policy/scan-policy.ts";
+import { unboundedStrings } from "../schema/bounds.ts";
+import { jsonSchemaFaults } from "../schema/json-schema-faults.ts";
+import { inputJsonSchema } from "../tool-formats.ts";
+import { approvalFaults } from "./approval.ts";
+import {
+  isObject,
+  isSchema,
+  isSynchronous,
+  isText,
+  list,
+  oneOf,
+  type Unread,
+  unknownKeys,
+  unless,
+  wholeNumber,
+} from "./checks.ts";
+import { target } from "./target.ts";
+
+type Check = (manifest: Unread) => readonly Fault[];
+
+const NAME = /^[a-z][a-z0-9_]{0,63}$/;
+const PERMISSION = /^[\x21-\x7e]{1,128}$/;
+const CLASSIFICATIONS = ["read", "write", "destructive"];
+const CATEGORIES = ["read", "write", "command", "network", "ask"];
+const ACTIONS = ["allow", "mask", "redact"];
+const TIMEOUT_MS_MAX = 600_000;
+const OUTPUT_BYTES_MAX = 67_108_864;
+const DESCRIPTION_CHARACTERS_MAX = 4_096;
+
+/** Permissions that only operators hold; a tool that required one would teach agents to carry it. */
+const OPERATOR_PERMISSIONS = /^(approvals|audit|modes|grants|metrics):/;
+
+/** Everything in a manifest that contradicts itself or the rules, each with its field. Empty: the tool may load. */
+export function manifestFaults(manifest: unknown): readonly Fault[] {
+  if (typeof manifest !== "object" || manifest === null) return [{ field: "(manifest)", message: "must be an object" }];
+  const unread = manifest as Unread;
+  const faults = CHECKS.flatMap((check) => check(unread));
+  // Schemas are only walked, and examples only run, when the parts they are made of are sound.
+  return faults.length > 0 ? faults : DEEP_CHECKS.flatMap((check) => check(unread));
+}
+
+const KEYS = new Set(
+  "name description version classification category permissions input output outputPolicy inputPolicy scan approval target handler timeoutMs limits idempotent examples".split(
+    " ",
+  ),
+);
+
+const CHECKS: readonly Check[] = [
+  (manifest) =>
+    Object.keys(manifest)
+      .filter((key) => !KEYS.has(key))
+      .map((key) => ({ field: key, message: "is not a field of a manifest" })),
+  ({ name }) => unless(isText(name) && NAME.test(name), "name", "must match [a-z][a-z0-9_]{0,63}"),
+  ({ description }) =>
+    unless(
+      isText(description) && description.trim() !== "" && description.length <= DESCRIPTION_CHARACTERS_MAX,
+      "description",
+      `must say in 1 to ${DESCRIPTION_CHARACTERS_MAX} characters what the tool does`,
+    ),
+  ({ version }) => unless(version === undefined || isText(version), "version", "must be a string"),
+  ({ classification }) =>
+    unless(oneOf(CLASSIFICATIONS, classification), "classification", "must be read, write or destructive"),
+  category,
+  permissions,
+  ({ input }) => inputShape(input),
+  ({ output }) => unless(isSchema(output), "output", "must be a Zod schema"),
+  ({ outputPolicy }) => policyShape("outputPolicy", outputPolicy),
+  ({ inputPolicy }) => (inputPolicy === undefined ? [] : policyShape("inputPolicy", inputPolicy)),
+  scanShape,
+  target,
+  approvalFaults,
+  ({ timeoutMs }) =>
+    unless(
+      timeoutMs === undefined || wholeNumber(timeoutMs, TIMEOUT_MS_MAX),
+      "timeoutMs",
+      `must be a whole number from 1 to ${TIMEOUT_MS_MAX}`,
+    ),
+  limits,
+  ({ idempotent }) =>
+    unless(idempotent === undefined || typeof idempotent === "boolean", "idempotent", "must be a boolean"),
+];
+
+const DEEP_CHECKS: readonly Check[] = [
+  ({ input }) => exportFaults("input", input as z.ZodObject, inputJsonSchema),
+  ({ output }) => exportFaults("output", output as z.ZodType, (schema) => z.toJSONSchema(schema, { io: "output" })),
+  ({ outputPolicy, output }) => policyFaults("outputPolicy", outputPolicy, output),
+  ({ inputPolicy, input }) => (inputPolicy === undefined ? [] : policyFaults("inputPolicy", inputPolicy, input)),
+  ({ scan, output }) => (scan === undefined ? [] : policyFaults("scan", scan, output)),
+  ({ target: aimed, input }) =>
+    isObject(aimed) && "cli" in aimed
+      ? unboundedStrings(input as z.ZodType).map(({ field, message }) => ({
+          field: field === "" ? "input" : `input.${field}`,
+          message,
+        }))
+      : [],
+  examples,
+];
+
+function category({ category: declared, classification, target: aimed, handler }: Unread): readonly Fault[] {
+  if (declared === undefined) {
+    const inline = handler !== undefined || (isObject(aimed) && "handler" in aimed);
+    return unless(
+      !inline || classification === "read",
+      "category",
+      "must be declared by an inline tool that is not read",
+    );
+  }
+  if (!oneOf(CATEGORIES, declared)) {
+    return [{ field: "category", message: "must be read, write, command, network or ask" }];
+  }
+  const softer = declared === "read" && classification !== "read";
+  return unless(!softer, "category", `read is softer than the classification ${String(classification)}`);
+}
+
+function permissions({ permissions: declared }: Unread): readonly Fault[] {
+  if (!isObject(declared)) return [{ field: "permissions", message: "must be { required: [...] }" }];
+  const faults = [...permissionList("permissions.required", declared["required"])];
+  faults.push(...unknownKeys("permissions", declared, ["required", "elevatedIf"]));
+  const elevated = declared["elevatedIf"];
+  if (elevated === undefined) return faults;
+  if (!isObject(elevated) || !isSynchronous(elevated["when"])) {
+    return [
+      ...faults,
+      {
+        field: "permissions.elevatedIf",
+        message: "must be { when: (input) => boolean, required: [...] }, and when not async",
+      },
+    ];
+  }
+  faults.push(...permissionList("permissions.elevatedIf.required", elevated["required"]));
+  return [...faults, ...unknownKeys("permissions.elevatedIf", elevated, ["when", "required"])];
+}
+
+function permissionList(field: string, list: unknown): readonly Fault[] {
+  if (!Array.isArray(list) || list.length === 0) {
+    return [{ field, message: "must name at least one permission: a tool that anybody may call does not exist" }];
+  }
+  return list.flatMap((permission, index) => {
+    const at = `${field}[${index}]`;
+    if (!isText(permission) || !PERMISSION.test(permission)) {
+      return [{ field: at, message: "must be 1 to 128 printable ASCII characters without spaces" }];
+    }
+    return unless(!OPERATOR_PERMISSIONS.test(permission), at, `${permission} belongs to operators`);
+  });
+}
+
+function inputShape(input: unknown): readonly Fault[] {
+  if (!isSchema(input)) return [{ field: "input", message: "must be a Zod schema" }];
+  const { def } = input._zod;
+  if (def.type !== "object")
+    return [{ field: "input", message: "must be z.object or z.strictObject: arguments have names" }];
+  const catchall = (def as z.core.$ZodObjectDef).catchall;
+  const loose = catchall !== undefined && catchall._zod.def.type !== "never";
+  return unless(!loose, "input", "must not be loose: arguments that no schema names would reach the target");
+}
+
+function policyShape(field: string, policy: unknown): readonly Fault[] {
+  if (!isObject(policy)) return [{ field, message: 'must map field paths to "allow", "mask" or "redact"' }];
+  return Object.entries(policy).flatMap(([path, action]) =>
+    unless(oneOf(ACTIONS, action), `${field}["${path}"]`, "must be allow, mask or redact"),
+  );
+}
+
+function scanShape({ scan }: Unread): readonly Fault[] {
+  if (scan === undefined) return [];
+  if (!isObject(scan)) return [{ field: "scan", message: `must map field paths to ${SCAN_LEVELS.join(", ")}` }];
+  return Object.entries(scan).flatMap(([path, level]) =>
+    unless(oneOf(SCAN_LEVELS, level), `scan["${path}"]`, `must be one of ${SCAN_LEVELS.join(", ")}`),
+  );
+}
+
+function policyFaults(field: string, policy: unknown, schema: unknown): readonly Fault[] {
+  return unmatchedPatterns(policy as Record<string, never>, schema as z.ZodType).map((message) => ({ field, message }));
+}
+
+function limits({ limits: declared }: Unread): readonly Fault[] {
+  if (declared === undefined) return [];
+  if (!isObject(declared)) return [{ field: "limits", message: "must be { outputBytesMax?, concurrentCallsMax? }" }];
+  const { outputBytesMax, concurrentCallsMax } = declared;
+  return [
+    ...unknownKeys("limits", declared, ["outputBytesMax", "concurrentCallsMax"]),
+    ...unless(
+      outputBytesMax === undefined || wholeNumber(outputBytesMax, OUTPUT_BYTES_MAX),
+      "limits.outputBytesMax",
+      `must be a whole number from 1 to ${OUTPUT_BYTES_MAX}`,
+    ),
+    ...unless(
+      concurrentCallsMax === undefined || wholeNumber(concurrentCallsMax, 10_000),
+      "limits.concurrentCallsMax",
+      "must be a whole number from 1 to 10000",
+    ),
+  ];
+}
+
+function examples({ examples: declared, input, permissions: needs, approval: gate }: Unread): readonly Fault[] {
+  if (declared === undefined) return [];
+  if (!isObject(declared)) return [{ field: "examples", message: "must be { accepts?, rejects? }" }];
+  const schema = input as z.ZodObject;
+  const when = isObject(needs) && isObject(needs["elevatedIf"]) ? needs["elevatedIf"]["when"] : undefined;
+  const needsApproval = isObject(gate) ? gate["needsApproval"] : undefined;
+  const accepts = list(declared["accepts"]).flatMap((example, index) => {
+    const field = `examples.accepts[${index}]`;
+    const parsed = parse(schema, example);
+    if (parsed instanceof Error) return [{ field, message: `cannot be checked: ${parsed.message}` }];
+    if (!parsed.success) {
+      const issue = parsed.error.issues[0];
+      return [
+        { field, message: `is refused by the input schema at ${issue?.path.join(".") || "(top)"}: ${issue?.message}` },
+      ];
+    }
+    return [
+      ...answersBoolean(`${field}: permissions.elevatedIf.when`, when, parsed.data),
+      ...answersBoolean(
+        `${field}: approval.needsApproval`,
+        waits(needsApproval) ? undefined : needsApproval,
+        parsed.data,
+      ),
+    ];
+  });
+  const rejects = list(declared["rejects"]).flatMap((example, index) => {
+    const field = `examples.rejects[${index}]`;
+    const parsed = parse(schema, example);
+    if (parsed instanceof Error) return [{ field, message: `cannot be checked: ${parsed.message}` }];
+    return unless(!parsed.success, field, "is accepted by the input schema");
+  });
+  return [...accepts, ...rejects, ...unknownKeys("examples", declared, ["accepts", "rejects"])];
+}
+
+/** The outcome, or why there is none: a refinement that throws or is asynchronous. */
+function parse(schema: z.ZodObject, example: unknown): z.ZodSafeParseResult<unknown> | Error {
+  try {
+    return schema.safeParse(example);
+  } catch (error) {
+    if (error instanceof z.core.$ZodAsyncError)
+      return new Error("the input schema waits for something; make it synchronous");
+    return error instanceof Error ? error : new Error(String(error));
+  }
+}
+
+const EXAMPLE_CONTEXT = Object.freeze({
+  mode: "default",
+  caller: Object.freeze({ issuer: "https://example", subject: "example", permissions: Object.freeze([]) }),
+});
+
+/** What it answers is known when it is asked in earnest. */
+function waits(predicate: unknown): boolean {
+  return typeof predicate === "function" && !isSynchronous(predicate);
+}
+
+function answersBoolean(field: string, predicate: unknown, input: unknown): readonly Fault[] {
+  if (typeof predicate !== "function") return [];
+  try {
+    const answer: unknown = predicate(input, EXAMPLE_CONTEXT);
+    // Nobody waits for it; rejected, it would end the process instead of being reported here.
+    if (answer instanceof Promise) answer.catch(() => {});
+    return unless(typeof answer === "boolean", field, "must answer true or false");
+  } catch {
+    return [{ field, message: "throws on this example" }];
+  }
+}
+
+function exportFaults<S extends z.ZodType>(
+  field: "input" | "output",
+  schema: S,
+  exportJson: (schema: S) => unknown,
+): readonly Fault[] {
+  try {
+    const faults = jsonSchemaFaults(field, schema);
+    if (faults.length === 0) exportJson(schema);
+    return faults;
+  } catch (error) {
+    const [reason = ""] = (error instanceof Error ? error.message : String(error)).split("\n");
+    const message = reason.startsWith("Cycle detected")
+      ? "must not be recursive: LLM APIs take no schema that contains itself; write its levels out, or z.unknown() where any JSON may stand"
+      : `cannot be exported as JSON Schema: ${reason}`;
+    return [{ field, message }];
+  }
+}

@@ -1,0 +1,175 @@
+import type { Fault } from "../errors.ts";
+import { isObject, isSynchronous, isText, type Unread, unknownKeys, unless, wholeNumber } from "./checks.ts";
+import { confinementFaults } from "./confinement.ts";
+import { isDeclaredShell, shellFaults } from "./shell.ts";
+
+const COMMAND = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$/;
+
+const SYSTEM = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
+
+const OPTION = /^--?[A-Za-z0-9][^\s\0]*$/;
+
+/** Programs whose arguments are programs: shells, interpreters, and what starts another program. The argv rules mean nothing to them. */
+const INTERPRETERS: ReadonlySet<string> = new Set([
+  ..."sh bash rbash dash ash zsh ksh mksh yash posh fish csh tcsh nu xonsh elvish busybox toybox git-shell".split(" "),
+  ..."env xargs parallel sudo doas su runuser pkexec gosu su-exec ssh rsh sshpass nohup setsid timeout time nice".split(
+    " ",
+  ),
+  ..."ionice taskset chrt prlimit setpriv capsh flock stdbuf unbuffer watch script expect eval exec at batch".split(
+    " ",
+  ),
+  ..."chroot unshare nsenter bwrap firejail proot fakeroot systemd-run start-stop-daemon tini dumb-init".split(" "),
+  ..."strace ltrace gdb lldb tmux screen socat ld.so".split(" "),
+  ..."python pypy perl ruby node nodejs bun bunx deno npx npm pnpm yarn tsx ts-node uv uvx php php-cgi lua luajit".split(
+    " ",
+  ),
+  ..."awk gawk mawk nawk sed m4 tclsh wish osascript powershell pwsh cmd make cargo go dotnet swift".split(" "),
+  ..."java jshell groovy scala r rscript julia erl elixir iex ghci guile ocaml vi vim nvim emacs ed ex".split(" "),
+]);
+
+/** `python3.12`, `Rscript` and `bash5` are what they are without version and case. */
+function isInterpreter(command: string): boolean {
+  return INTERPRETERS.has(command.toLowerCase().replace(/[0-9.]*$/, ""));
+}
+
+/** What is wrong with where a tool points: exactly one target, and each part of it of the right kind. */
+export function target(manifest: Unread): readonly Fault[] {
+  const { target: aimed, handler } = manifest;
+  if (handler !== undefined) {
+    if (typeof handler !== "function") return [{ field: "handler", message: "must be a function" }];
+    if (aimed === undefined) return [];
+    if (!isObject(aimed)) return [{ field: "target", message: "must be an object" }];
+    return [...system(aimed), ...unknownKeys("target", aimed, ["system"])];
+  }
+  if (!isObject(aimed)) return [{ field: "target", message: "must name a system and grpc, cli, fs or handler" }];
+  const kinds = ["grpc", "cli", "fs", "handler"].filter((kind) => kind in aimed);
+  const [kind] = kinds;
+  if (kinds.length !== 1 || kind === undefined) {
+    return [{ field: "target", message: "must have exactly one of grpc, cli, fs, handler" }, ...system(aimed)];
+  }
+  return [
+    ...system(aimed),
+    ...unknownKeys("target", aimed, ["system", kind]),
+    ...TARGETS[kind as keyof typeof TARGETS](aimed[kind], manifest),
+  ];
+}
+
+function system({ system: name }: Unread): readonly Fault[] {
+  return unless(isText(name) && SYSTEM.test(name), "target.system", "must name the system that the tool reaches");
+}
+
+const TARGETS = {
+  handler: (handler: unknown) => unless(typeof handler === "function", "target.handler", "must be a function"),
+  grpc: (grpc: unknown) => {
+    if (!isObject(grpc)) return [{ field: "target.grpc", message: "must be { package, service, method }" }];
+    return [
+      ...["package", "service", "method"].flatMap((key) =>
+        unless(isText(grpc[key]) && grpc[key] !== "", `target.grpc.${key}`, "must be a name"),
+      ),
+      ...streamFaults(grpc["stream"]),
+      ...unknownKeys("target.grpc", grpc, ["package", "service", "method", "stream"]),
+    ];
+  },
+  cli: cliFaults,
+  fs: fsFaults,
+} as const;
+
+const FS_READS = ["list", "read", "search"];
+const FS_WRITES = ["write", "apply_patch"];
+
+function fsFaults(fs: unknown, { classification }: Unread): readonly Fault[] {
+  if (!isObject(fs)) return [{ field: "target.fs", message: "must be { operation }" }];
+  const operation = fs["operation"];
+  const isWrite = isText(operation) && FS_WRITES.includes(operation);
+  return [
+    ...unknownKeys("target.fs", fs, ["operation"]),
+    ...unless(
+      isText(operation) && [...FS_READS, ...FS_WRITES].includes(operation),
+      "target.fs.operation",
+      `must be one of ${[...FS_READS, ...FS_WRITES].join(", ")}`,
+    ),
+    ...unless(!isWrite || classification !== "read", "classification", `read cannot ${String(operation)} files`),
+  ];
+}
+
+const STREAM_ITEMS_MAX = 100_000;
+const STREAM_BYTES_MAX = 67_108_864;
+
+function streamFaults(stream: unknown): readonly Fault[] {
+  if (stream === undefined) return [];
+  const field = "target.grpc.stream";
+  if (!isObject(stream)) return [{ field, message: "must be { itemsMax, bytesMax }" }];
+  return [
+    ...unless(
+      wholeNumber(stream["itemsMax"], STREAM_ITEMS_MAX),
+      `${field}.itemsMax`,
+      `must be a whole number from 1 to ${STREAM_ITEMS_MAX}`,
+    ),
+    ...unless(
+      wholeNumber(stream["bytesMax"], STREAM_BYTES_MAX),
+      `${field}.bytesMax`,
+      `must be a whole number from 1 to ${STREAM_BYTES_MAX}`,
+    ),
+    ...unknownKeys(field, stream, ["itemsMax", "bytesMax"]),
+  ];
+}
+
+const AT_ONCE = ", and not async";
+
+const CLI_KEYS = [
+  "command",
+  "cwd",
+  "options",
+  "lookups",
+  "argsBuilder",
+  "environment",
+  "parse",
+  "exitCodes",
+  "shell",
+  "stderrMeans",
+  "confinement",
+];
+
+function cliFaults(cli: unknown, manifest: Unread): readonly Fault[] {
+  if (!isObject(cli)) return [{ field: "target.cli", message: "must be { command, argsBuilder, … }" }];
+  const { command, cwd, environment, options, lookups, argsBuilder, parse } = cli;
+  const isCommand = isText(command) && COMMAND.test(command);
+  return [
+    ...unknownKeys("target.cli", cli, CLI_KEYS),
+    ...unless(isCommand, "target.cli.command", "must be a plain command name; the configuration says where it is"),
+    ...unless(
+      !isCommand || !isInterpreter(command) || isDeclaredShell(cli, manifest),
+      "target.cli.command",
+      `${String(command)} is a shell or interpreter: its arguments are programs`,
+    ),
+    ...shellFaults(cli, manifest),
+    ...confinementFaults(cli["confinement"]),
+    ...unless(
+      isSynchronous(argsBuilder),
+      "target.cli.argsBuilder",
+      `must be a function that returns the argv${AT_ONCE}`,
+    ),
+    ...unless(cwd === undefined || isSynchronous(cwd), "target.cli.cwd", `must be a function of the input${AT_ONCE}`),
+    ...unless(
+      typeof environment !== "function" || isSynchronous(environment),
+      "target.cli.environment",
+      `must be a table, or a function of the input${AT_ONCE}`,
+    ),
+    ...unless(
+      options === undefined ||
+        (Array.isArray(options) && options.every((option) => isText(option) && OPTION.test(option))),
+      "target.cli.options",
+      'must list the tokens that may begin with "-": "-x", "--name" or "--name="',
+    ),
+    ...unless(
+      lookups === undefined || (isObject(lookups) && Object.values(lookups).every(isSynchronous)),
+      "target.cli.lookups",
+      `must map names to functions of the input${AT_ONCE}`,
+    ),
+    ...unless(
+      parse === undefined || parse === "text" || parse === "json" || typeof parse === "function",
+      "target.cli.parse",
+      'must be "text", "json" or a function of stdout',
+    ),
+  ];
+}

@@ -1,0 +1,160 @@
+import type { FieldAction, Json, OutputPolicy } from "../types.ts";
+import { advance, element, joinPath, parseFieldPattern, type Step, startPosition } from "./field-path.ts";
+import type { CompiledPolicy } from "./output-policy.ts";
+import { releases } from "./state.ts";
+
+/** Keys and array indexes from the top. */
+export type ValuePath = readonly (string | number)[];
+
+/** What a policy does to one value of an answer, and why. */
+export interface ExplainedField {
+  /** For people: `items[0].email`. */
+  readonly path: string;
+  /** What the winning pattern says; undefined: no pattern covers it, so it is stripped. */
+  readonly action: FieldAction | undefined;
+  /** The pattern that decided, as it is written. */
+  readonly pattern: string | undefined;
+  /** Where it stands in what `applyPolicy` returns, whose lists close up; undefined: nowhere. */
+  readonly at: ValuePath | undefined;
+}
+
+export interface Explained {
+  /** Scalars, empty containers and those that stay empty, in the value's order. */
+  readonly fields: readonly ExplainedField[];
+  /** How many more there are. */
+  readonly omitted: number;
+}
+
+export interface ExplainedPolicy {
+  readonly policy: OutputPolicy;
+  readonly compiled: CompiledPolicy;
+}
+
+type PolicyNode = CompiledPolicy["root"];
+type PolicyEdge = PolicyNode["element"];
+
+/** As in `applyPolicy`: what lies deeper is stripped. */
+const DEPTH_MAX = 128;
+
+interface Run {
+  readonly policy: OutputPolicy;
+  readonly fields: ExplainedField[];
+  readonly fieldsMax: number;
+  omitted: number;
+}
+
+interface Spot {
+  readonly path: string;
+  readonly steps: readonly Step[];
+  readonly at: ValuePath;
+}
+
+/**
+ * Says of every scalar of a value, and of every container that is empty or left so, what `applyPolicy` does to it. The decisions are the compiled policy's
+ * own; only which pattern took them is worked out here, slowly.
+ */
+export function explainPolicy({ policy, compiled }: ExplainedPolicy, value: Json, fieldsMax: number): Explained {
+  const run: Run = { policy, fields: [], fieldsMax, omitted: 0 };
+  if (typeof value !== "object" || value === null) {
+    const at = value === null ? [] : undefined;
+    return { fields: [{ path: "", action: undefined, pattern: undefined, at }], omitted: 0 };
+  }
+  const isEmpty = Object.keys(value).length === 0;
+  if (isEmpty) return { fields: [{ path: "", ...decision(run, compiled.root, []), at: [] }], omitted: 0 };
+  explainContent(run, compiled.root, value, { path: "", steps: [], at: [] });
+  return { fields: run.fields, omitted: run.omitted };
+}
+
+/** The pattern by which `action` is what happens at a path; undefined when there is none. */
+export function decidingPattern(policy: OutputPolicy, steps: readonly Step[], action: FieldAction): string | undefined {
+  let best: Claim | undefined;
+  for (const [text, says] of Object.entries(policy)) {
+    if (says !== action) continue;
+    const claim = claimOf(text, steps);
+    if (claim !== undefined && isStronger(claim, best)) best = claim;
+  }
+  return best?.text;
+}
+
+interface Claim {
+  readonly text: string;
+  readonly literals: number;
+  readonly isExact: boolean;
+}
+
+function isStronger(claim: Claim, best: Claim | undefined): boolean {
+  if (best === undefined) return true;
+  if (claim.literals !== best.literals) return claim.literals > best.literals;
+  return claim.isExact && !best.isExact;
+}
+
+/** What a pattern has to say about a path: that it, or a container that it stands in, is named. */
+function claimOf(text: string, steps: readonly Step[]): Claim | undefined {
+  const pattern = parseFieldPattern(text);
+  if ("fault" in pattern) return undefined;
+  const end = pattern.segments.length;
+  let positions: readonly number[] = [startPosition(pattern)];
+  let isCovered = false;
+  for (const step of steps) {
+    positions = [...new Set(positions.flatMap((at) => advance(pattern, at, step)))];
+    isCovered ||= positions.includes(end);
+  }
+  if (!isCovered) return undefined;
+  return { text, literals: pattern.literals, isExact: !pattern.hasWildcard && positions.includes(end) };
+}
+
+/** Whether anything of it stays. */
+function explainField(run: Run, edge: PolicyEdge, value: unknown, spot: Spot): boolean {
+  const { node } = edge;
+  if (value === undefined) return false;
+  if (typeof value !== "object" || value === null) {
+    const stays = releases(node.action) && isScalar(value);
+    note(run, node, spot, stays);
+    return stays;
+  }
+  if (spot.steps.length > DEPTH_MAX) {
+    note(run, node, spot, false);
+    return false;
+  }
+  if (explainContent(run, node, value, spot)) return true;
+  if (node.stays || Object.keys(value).length === 0) note(run, node, spot, node.stays);
+  return node.stays;
+}
+
+function explainContent(run: Run, node: PolicyNode, value: object, { path, steps, at }: Spot): boolean {
+  let kept = 0;
+  if (Array.isArray(value)) {
+    value.forEach((child: unknown, index) => {
+      const spot: Spot = { path: `${path}[${index}]`, steps: [...steps, element], at: [...at, kept] };
+      if (explainField(run, node.element, child, spot)) kept += 1;
+    });
+    return kept > 0;
+  }
+  for (const [key, child] of Object.entries(value)) {
+    const spot = { path: joinPath(path, key), steps: [...steps, key], at: [...at, key] };
+    if (key === "__proto__") note(run, undefined, spot, false);
+    else if (explainField(run, node.keys.get(key) ?? node.other, child, spot)) kept += 1;
+  }
+  return kept > 0;
+}
+
+function isScalar(value: unknown): boolean {
+  return typeof value === "string" || typeof value === "number" || typeof value === "boolean" || value === null;
+}
+
+function note(run: Run, node: PolicyNode | undefined, { path, steps, at }: Spot, stays: boolean): void {
+  if (run.fields.length >= run.fieldsMax) {
+    run.omitted += 1;
+    return;
+  }
+  run.fields.push({ path, ...decision(run, node, steps), at: stays ? at : undefined });
+}
+
+function decision(
+  { policy }: Run,
+  node: PolicyNode | undefined,
+  steps: readonly Step[],
+): Pick<ExplainedField, "action" | "pattern"> {
+  const action = node?.action;
+  return { action, pattern: action && decidingPattern(policy, steps, action) };
+}

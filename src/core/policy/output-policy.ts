@@ -1,0 +1,259 @@
+import type { z } from "zod";
+import type { Place } from "../schema/walk.ts";
+import { placesOf } from "../schema/walk.ts";
+import type { FieldAction, Json, OutputPolicy } from "../types.ts";
+import { element, joinPath, otherKey, parseFieldPattern } from "./field-path.ts";
+import { mask } from "./masks.ts";
+import { unreachable } from "./reach.ts";
+import type { PolicyRule, PolicyState } from "./state.ts";
+import { isFieldAction, policyStates, releases } from "./state.ts";
+
+/** A policy joined to its output schema: a table in which every decision is taken. Values never change it. */
+export interface CompiledPolicy {
+  readonly root: PolicyNode;
+  readonly paths: PathMemory;
+}
+
+export interface Filtered {
+  readonly result: Json;
+  /** Sorted, each path once, in pattern notation; keys that are data stand as `*`. Ends in `…` when it was cut. */
+  readonly filteredFields: readonly string[];
+}
+
+interface PolicyNode {
+  /** What happens to a scalar here; `undefined`: no rule covers it, so it is stripped. */
+  readonly action: FieldAction | undefined;
+  /** Whether a container stays here when nothing is left in it. */
+  readonly stays: boolean;
+  /** Whether nothing here or below can be released, so that nobody needs to look. */
+  readonly barren: boolean;
+  readonly keys: ReadonlyMap<string, Edge>;
+  readonly other: Edge;
+  readonly element: Edge;
+}
+
+/** A step down, and how `filteredFields` shows it. */
+interface Edge {
+  readonly shown: string;
+  readonly node: PolicyNode;
+}
+
+/** A path as it is shown. Those that were written once are kept: they are few, and the same in every answer. */
+interface ShownPath {
+  readonly text: string;
+  readonly below: Map<string, ShownPath>;
+}
+
+interface PathMemory {
+  readonly top: ShownPath;
+  kept: number;
+}
+
+const PATHS_KEPT_MAX = 10_000;
+const POLICY_NODES_MAX = 10_000;
+const FILTERED_FIELDS_MAX = 1_000;
+
+/** Levels of nesting that are looked at; what lies deeper is stripped. */
+const POLICY_DEPTH_MAX = 128;
+
+const NOWHERE: Edge = {
+  shown: "*",
+  node: {
+    action: undefined,
+    stays: false,
+    barren: true,
+    keys: new Map(),
+    get other() {
+      return NOWHERE;
+    },
+    get element() {
+      return NOWHERE;
+    },
+  },
+};
+
+/**
+ * Takes every decision of a policy once. Which rule wins at a path: the one with more literal keys (`[]` and `*` do
+ * not count); else the one that names the path exactly, without `*` and not through a container above; else the
+ * stricter. A rule on a container covers all below it. What no rule covers is stripped.
+ * @throws TypeError for a malformed pattern or action, RangeError for a policy or schema too large to compile.
+ */
+export function compilePolicy(policy: OutputPolicy, output: z.ZodType): CompiledPolicy {
+  const states = policyStates(Object.entries(policy).map(readRule));
+  const places = placesOf(output);
+  const nodes = new Map<string, PolicyNode>();
+  const unfinished: (() => void)[] = [];
+
+  const nodeOf = (state: PolicyState, place: Place = places.nothing): PolicyNode => {
+    const name = `${place.id}/${state.id}`;
+    const known = nodes.get(name);
+    if (known !== undefined) return known;
+    if (nodes.size >= POLICY_NODES_MAX) throw new RangeError(`the policy needs more than ${POLICY_NODES_MAX} states`);
+    const keys = new Map<string, Edge>();
+    const stays = releases(state.action) || state.isSpelledOut;
+    const node = { action: state.action, stays, barren: state.isBarren, keys, other: NOWHERE, element: NOWHERE };
+    nodes.set(name, node);
+    unfinished.push(() => {
+      for (const key of new Set([...place.keys, ...state.awaited])) {
+        const shown = place.keysAreData && !place.keys.includes(key) ? "*" : key;
+        keys.set(key, { shown, node: nodeOf(states.next(state, key), places.key(place, key)) });
+      }
+      node.other = { shown: "*", node: nodeOf(states.next(state, otherKey), places.otherKey(place)) };
+      node.element = { shown: "[]", node: nodeOf(states.next(state, element), places.element(place)) };
+    });
+    return node;
+  };
+
+  const root = nodeOf(states.start, places.root);
+  for (let finish = unfinished.pop(); finish !== undefined; finish = unfinished.pop()) finish();
+  return { root, paths: { top: { text: "", below: new Map() }, kept: 0 } };
+}
+
+function readRule([text, action]: readonly [string, unknown], index: number): PolicyRule {
+  const pattern = parseFieldPattern(text);
+  if ("fault" in pattern) throw new TypeError(`"${text}" ${pattern.fault}`);
+  if (!isFieldAction(action)) throw new TypeError(`"${text}" must be "allow", "mask" or "redact"`);
+  return { index, pattern, action };
+}
+
+/**
+ * What is wrong with a policy: one line for every pattern that is malformed or can match no field of the schema's
+ * output. Empty when all is well.
+ * @throws RangeError for a schema that never ends.
+ */
+export function unmatchedPatterns(policy: OutputPolicy, output: z.ZodType): readonly string[] {
+  const places = placesOf(output);
+  return Object.keys(policy).flatMap((text) => {
+    const pattern = parseFieldPattern(text);
+    const fault = "fault" in pattern ? pattern.fault : unreachable(pattern, places);
+    return fault === undefined ? [] : [`"${text}" ${fault}`];
+  });
+}
+
+interface Run {
+  readonly paths: PathMemory;
+  /** Where the walk stands, as shown in `filteredFields`. */
+  path: ShownPath;
+  depth: number;
+  readonly fields: Set<string>;
+  /** `fields` in the order of arrival, to take the last ones back. */
+  readonly arrivals: string[];
+  cut: boolean;
+}
+
+/**
+ * Copies what the policy lets through. A scalar is kept, masked or removed by its own path's decision; array elements
+ * that are removed close up. A container with nothing left in it stays, empty, when a rule allows or masks the
+ * container itself, or spells out the way through it (without `*`) to a field that it allows or masks; else it goes
+ * too, and is listed instead of its content. The outermost container always stays; an
+ * outermost scalar, which no pattern can name, becomes null. Keys stay readable under a mask; an own `__proto__` is
+ * always removed. Linear in the value, which is not changed and shares nothing with the copy.
+ */
+export function applyPolicy(compiled: CompiledPolicy, value: Json): Filtered {
+  const { paths } = compiled;
+  const run: Run = { paths, path: paths.top, depth: 0, fields: new Set(), arrivals: [], cut: false };
+  if (value === null) return { result: null, filteredFields: [] };
+  if (typeof value !== "object") return { result: null, filteredFields: ["*"] };
+  const result = filterContent(run, compiled.root, value) ?? emptyLike(value);
+  const filteredFields = [...run.fields].sort();
+  if (run.cut) filteredFields.push("…");
+  return { result, filteredFields };
+}
+
+function filterField(run: Run, edge: Edge, value: unknown): Json | undefined {
+  if (typeof value === "object" && value !== null) return filterContainer(run, edge, value);
+  const { action } = edge.node;
+  if (!isScalar(value)) {
+    if (value !== undefined) note(run, edge.shown);
+    return undefined;
+  }
+  if (action === "allow") return value;
+  note(run, edge.shown);
+  return action === "mask" ? mask(value) : undefined;
+}
+
+function isScalar(value: unknown): value is string | number | boolean | null {
+  return typeof value === "string" || typeof value === "number" || typeof value === "boolean" || value === null;
+}
+
+function filterContainer(run: Run, edge: Edge, value: object): Json | undefined {
+  const { path, depth } = run;
+  const { node, shown } = edge;
+  if (node.barren || depth >= POLICY_DEPTH_MAX) {
+    note(run, shown);
+    return undefined;
+  }
+  const arrivals = run.arrivals.length;
+  run.path = below(run, shown);
+  run.depth = depth + 1;
+  const kept = filterContent(run, node, value);
+  run.path = path;
+  run.depth = depth;
+  if (kept !== undefined) return kept;
+  if (node.stays) return emptyLike(value);
+  takeBack(run, arrivals);
+  note(run, shown);
+  return undefined;
+}
+
+/** The filtered copy, or `undefined` when nothing is left. */
+function filterContent(run: Run, node: PolicyNode, value: object): Json | undefined {
+  return Array.isArray(value) ? filterElements(run, node.element, value) : filterKeys(run, node, value);
+}
+
+function filterElements(run: Run, edge: Edge, value: readonly unknown[]): Json | undefined {
+  const kept: Json[] = [];
+  for (let index = 0; index < value.length; index += 1) {
+    const field = filterField(run, edge, value[index]);
+    if (field !== undefined) kept.push(field);
+  }
+  return kept.length === 0 ? undefined : kept;
+}
+
+function filterKeys(run: Run, node: PolicyNode, value: object): Json | undefined {
+  const source = value as Readonly<Record<string, unknown>>;
+  const kept: Record<string, Json> = {};
+  let isEmpty = true;
+  for (const key of Object.keys(value)) {
+    if (key === "__proto__") {
+      note(run, "*");
+      continue;
+    }
+    const field = filterField(run, node.keys.get(key) ?? node.other, source[key]);
+    if (field === undefined) continue;
+    kept[key] = field;
+    isEmpty = false;
+  }
+  return isEmpty ? undefined : kept;
+}
+
+function emptyLike(value: object): Json {
+  return Array.isArray(value) ? [] : {};
+}
+
+function below({ path, paths }: Run, shown: string): ShownPath {
+  const known = path.below.get(shown);
+  if (known !== undefined) return known;
+  const made = { text: joinPath(path.text, shown), below: new Map() };
+  if (paths.kept < PATHS_KEPT_MAX) {
+    paths.kept += 1;
+    path.below.set(shown, made);
+  }
+  return made;
+}
+
+function note(run: Run, shown: string): void {
+  const field = below(run, shown).text;
+  if (run.fields.has(field)) return;
+  if (run.fields.size >= FILTERED_FIELDS_MAX) {
+    run.cut = true;
+    return;
+  }
+  run.fields.add(field);
+  run.arrivals.push(field);
+}
+
+/** Forgets the fields of a container that is removed itself, but for those that an earlier one had listed. */
+function takeBack(run: Run, length: number): void {
+  for (const field of run.arrivals.splice(length)) run.fields.delete(field);
+}

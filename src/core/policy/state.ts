@@ -1,0 +1,138 @@
+import type { FieldAction } from "../types.ts";
+import type { FieldPattern, Step } from "./field-path.ts";
+import { advance, otherKey, startPosition, wildcard } from "./field-path.ts";
+
+const POLICY_STATES_MAX = 4_000;
+
+export interface PolicyRule {
+  /** The place in the policy; it only tells rules apart. */
+  readonly index: number;
+  readonly pattern: FieldPattern;
+  readonly action: FieldAction;
+}
+
+/** How far every rule has come along one path, and who wins there. States of one table that decide alike are one. */
+export interface PolicyState {
+  readonly id: number;
+  /** What the winning rule does here; `undefined`: no rule covers this path. */
+  readonly action: FieldAction | undefined;
+  /** The keys for which some rule waits here. */
+  readonly awaited: ReadonlySet<string>;
+  /** Whether a rule spells out the way to here, without a `*`, and goes on to something that it releases. */
+  readonly isSpelledOut: boolean;
+  /** Whether nothing here or below can be released. */
+  readonly isBarren: boolean;
+}
+
+export interface PolicyStates {
+  readonly start: PolicyState;
+  next(state: PolicyState, step: Step): PolicyState;
+}
+
+interface Progress {
+  readonly live: readonly Position[];
+  /** The strongest of the rules that end here or above, as they count below: none of them is exact there. */
+  readonly inherited: Claim | undefined;
+  readonly winner: Claim | undefined;
+}
+
+interface KnownState extends PolicyState {
+  readonly progress: Progress;
+  readonly steps: Map<Step, KnownState>;
+}
+
+interface Position {
+  readonly rule: PolicyRule;
+  readonly at: number;
+}
+
+/** A rule's say about a path. */
+interface Claim {
+  readonly literals: number;
+  /** The pattern has no `*` and names this very path. */
+  readonly exact: boolean;
+  readonly action: FieldAction;
+}
+
+const STRICTNESS: Readonly<Record<FieldAction, number>> = { allow: 0, mask: 1, redact: 2 };
+
+export function isFieldAction(action: unknown): action is FieldAction {
+  return typeof action === "string" && Object.hasOwn(STRICTNESS, action);
+}
+
+export function releases(action: FieldAction | undefined): boolean {
+  return action === "allow" || action === "mask";
+}
+
+/** @throws RangeError, from `next` too, when patterns with `*` multiply. */
+export function policyStates(rules: readonly PolicyRule[]): PolicyStates {
+  const known = new Map<string, KnownState>();
+  const stateOf = (progress: Progress): KnownState => {
+    const name = nameOf(progress);
+    const state = known.get(name) ?? newState(known.size, progress);
+    if (known.size >= POLICY_STATES_MAX)
+      throw new RangeError("the policy has too many * in the middle of its patterns");
+    known.set(name, state);
+    return state;
+  };
+  const starts = rules.map((rule) => ({ rule, at: startPosition(rule.pattern) }));
+  return {
+    start: stateOf(progressOf(starts, undefined)),
+    next: (from, step) => {
+      const state = from as KnownState;
+      // A key that no rule waits for is like any other such key.
+      const sameStep = typeof step === "string" && !state.awaited.has(step) ? otherKey : step;
+      const found = state.steps.get(sameStep) ?? stateOf(follow(state.progress, sameStep));
+      state.steps.set(sameStep, found);
+      return found;
+    },
+  };
+}
+
+function newState(id: number, progress: Progress): KnownState {
+  const { live, inherited, winner } = progress;
+  const awaited = live
+    .map(({ rule, at }) => rule.pattern.segments[at])
+    .filter((segment) => typeof segment === "string");
+  const isSpelledOut = live.some(
+    ({ rule, at }) => at > 0 && releases(rule.action) && !rule.pattern.segments.slice(0, at).includes(wildcard),
+  );
+  const isBarren = ![winner?.action, inherited?.action, ...live.map(({ rule }) => rule.action)].some(releases);
+  return { id, action: winner?.action, awaited: new Set(awaited), isSpelledOut, isBarren, progress, steps: new Map() };
+}
+
+/** Equal for what decides alike here and everywhere below. */
+function nameOf({ live, inherited, winner }: Progress): string {
+  const positions = live.map(({ rule, at }) => `${rule.index}:${at}`).sort();
+  return `${positions.join()}|${inherited?.literals}${inherited?.action}|${winner?.action}`;
+}
+
+function follow({ live, inherited }: Progress, step: Step): Progress {
+  const positions = live.flatMap(({ rule, at }) => advance(rule.pattern, at, step).map((next) => ({ rule, at: next })));
+  return progressOf(positions, inherited);
+}
+
+function progressOf(positions: readonly Position[], above: Claim | undefined): Progress {
+  const live = new Map<string, Position>();
+  let inherited = above;
+  let winner = above;
+  for (const position of positions) {
+    const { rule, at } = position;
+    if (at < rule.pattern.segments.length) {
+      live.set(`${rule.index}:${at}`, position);
+      continue;
+    }
+    const claim = { literals: rule.pattern.literals, exact: false, action: rule.action };
+    inherited = stronger(inherited, claim);
+    winner = stronger(winner, { ...claim, exact: !rule.pattern.hasWildcard });
+  }
+  return { live: [...live.values()], inherited, winner };
+}
+
+/** Most specific wins: more literal keys, then the exact one, then the stricter. */
+function stronger(a: Claim | undefined, b: Claim): Claim {
+  if (a === undefined) return b;
+  if (a.literals !== b.literals) return a.literals > b.literals ? a : b;
+  if (a.exact !== b.exact) return a.exact ? a : b;
+  return STRICTNESS[a.action] >= STRICTNESS[b.action] ? a : b;
+}

@@ -1,0 +1,107 @@
+import { z } from "zod";
+import { leadingDashFault } from "../manifest/leading-dash.ts";
+
+export type Check = z.core.$ZodCheck;
+
+/** Marks the check that `freeText` adds; a copy of the schema carries it along. */
+export const FREE_TEXT = Symbol.for("safe-tool-call.free-text");
+
+export const REMEDY =
+  "write an enum, a bounded format such as z.uuid(), z.string().max(n).regex(/^[A-Za-z0-9]…$/) whose first element cannot be -, or freeText(n)";
+
+export const REWRITTEN =
+  "must not be rewritten after it was checked: put .trim() and the like first, and write .refine() instead of .check() or .superRefine()";
+
+/** What the checks have in their definitions, as far as it is read here. */
+interface CheckDef {
+  readonly check: string;
+  readonly format?: string;
+  readonly pattern?: RegExp;
+  readonly maximum?: number;
+  readonly length?: number;
+  readonly fn?: unknown;
+  readonly when?: unknown;
+  readonly [FREE_TEXT]?: boolean;
+}
+
+/** What tells two patterns of one format apart. */
+interface FormatOptions {
+  readonly version?: string;
+  readonly precision?: number | null;
+  readonly offset?: boolean;
+  readonly local?: boolean;
+}
+
+const { regexes } = z;
+
+/** The formats that are short and cannot begin with `-`, with the pattern that Zod has for each. */
+const BOUNDED_FORMATS: ReadonlyMap<string, (options: FormatOptions) => RegExp> = new Map([
+  ["uuid", ({ version }: FormatOptions) => regexes.uuid(version === undefined ? undefined : Number(version.slice(1)))],
+  ["guid", () => regexes.guid],
+  ["date", () => regexes.date],
+  ["datetime", (options: FormatOptions) => regexes.datetime(options)],
+  ["time", (options: FormatOptions) => regexes.time(options)],
+  ["ipv4", () => regexes.ipv4],
+  ["ipv6", () => regexes.ipv6],
+  ["cidrv4", () => regexes.cidrv4],
+  ["cidrv6", () => regexes.cidrv6],
+  ["cuid", () => regexes.cuid],
+  ["ulid", () => regexes.ulid],
+  ["xid", () => regexes.xid],
+  ["ksuid", () => regexes.ksuid],
+  ["e164", () => regexes.e164],
+]);
+
+function defOf(check: Check): CheckDef {
+  return check._zod.def as unknown as CheckDef;
+}
+
+export function isFreeText(check: Check): boolean {
+  return defOf(check)[FREE_TEXT] === true;
+}
+
+/** Whether a check can only say no. `.check(fn)` and `.superRefine(fn)` may replace the value, and URLs are trimmed. */
+export function keepsValue(check: Check): boolean {
+  const def = defOf(check);
+  if (def.check === "custom") return def.fn !== undefined;
+  return def.check !== "overwrite" && def.format !== "url";
+}
+
+/** The most elements or characters that pass; `undefined` when there is no bound. */
+export function maximumOf(checks: readonly Check[]): number | undefined {
+  const maxima = checks.map(defOf).map((def) => {
+    if (def.check === "max_length") return def.maximum ?? Number.POSITIVE_INFINITY;
+    return def.check === "length_equals" ? (def.length ?? Number.POSITIVE_INFINITY) : Number.POSITIVE_INFINITY;
+  });
+  const least = Math.min(...maxima);
+  return Number.isSafeInteger(least) ? least : undefined;
+}
+
+/** What keeps these checks from bounding a string; `undefined` when they do. */
+export function stringFault(checks: readonly Check[]): string | undefined {
+  if (checks.some(isBoundedFormat)) return undefined;
+  if (!checks.some(isFreeText)) {
+    const problem = patternFault(checks);
+    if (problem !== undefined) return problem;
+  }
+  return maximumOf(checks) === undefined ? "must have a maximum length: write .max(n)" : undefined;
+}
+
+/** `undefined` when one pattern keeps `-` from the front. */
+function patternFault(checks: readonly Check[]): string | undefined {
+  const faults: string[] = [];
+  for (const { check, format, pattern, when } of checks.map(defOf)) {
+    if (check !== "string_format" || format !== "regex" || pattern === undefined || when !== undefined) continue;
+    const fault = leadingDashFault(pattern);
+    if (fault === undefined) return undefined;
+    faults.push(`has the pattern ${pattern}, which ${fault}`);
+  }
+  return faults[0] ?? `is not bounded: ${REMEDY}`;
+}
+
+function isBoundedFormat(check: Check): boolean {
+  const { check: kind, format = "", pattern, ...options } = defOf(check);
+  const known = kind === "string_format" ? BOUNDED_FORMATS.get(format) : undefined;
+  // A format of the same name may have been given another pattern.
+  return known !== undefined && known(options as FormatOptions).source === pattern?.source;
+}

@@ -1,0 +1,102 @@
+import { Refusal } from "../../../core/errors.ts";
+import { type ChannelState as Connectivity, type Endpoint, Link } from "./link.ts";
+
+/**
+ * A cancel storm on one channel resets the innocent calls beside it, so calls that change have a channel of their own, and
+ * so have streams, which are cancelled at their bounds every day.
+ */
+export type ToolClass = "read" | "change" | "stream";
+
+export interface ChannelState {
+  readonly system: string;
+  readonly toolClass: ToolClass;
+  readonly state: Connectivity;
+}
+
+interface Opened {
+  readonly system: string;
+  readonly toolClass: ToolClass;
+  readonly link: Link;
+}
+
+const WORST_FIRST = ["SHUTDOWN", "TRANSIENT_FAILURE", "CONNECTING", "IDLE", "READY"] as const;
+
+/** All channels: one per system and tool class, lazily connected, reused until closed. */
+export class Channels {
+  readonly #endpoints: Map<string, Endpoint>;
+  readonly #opened = new Map<string, Opened>();
+  #closed = false;
+
+  constructor(endpoints: ReadonlyMap<string, Endpoint>) {
+    this.#endpoints = new Map(endpoints);
+  }
+
+  /** How the system is reached now. */
+  endpoint(system: string): Endpoint {
+    const endpoint = this.#endpoints.get(system);
+    if (endpoint === undefined) throw new Error(`no system ${system}`);
+    return endpoint;
+  }
+
+  link(system: string, toolClass: ToolClass): Link {
+    if (this.#closed) throw new Refusal("SHUTTING_DOWN", "The service is shutting down.");
+    const key = `${toolClass} ${system}`;
+    const known = this.#opened.get(key);
+    if (known !== undefined) return known.link;
+    const link = new Link(this.endpoint(system));
+    this.#opened.set(key, { system, toolClass, link });
+    return link;
+  }
+
+  /**
+   * Reaches the system by another endpoint from now on: connects anew beside the old connections, and only when that has
+   * worked lets new calls go there and closes the old ones, whose calls end as they will. False, and nothing is changed,
+   * when the old connections work and the new ones do not.
+   */
+  async replace(system: string, endpoint: Endpoint): Promise<boolean> {
+    const before = this.#linksOf(system);
+    if (!(await this.#exchange(before, endpoint))) return false;
+    this.#endpoints.set(system, endpoint);
+    // Opened while the others connected, with the endpoint of before.
+    await this.#exchange(
+      this.#linksOf(system).filter((link) => !before.includes(link)),
+      endpoint,
+    );
+    return true;
+  }
+
+  /** The state of the worse of the system's channels; IDLE before the first call. */
+  state(system: string): Connectivity {
+    const states = this.#linksOf(system).map((link) => link.state());
+    return WORST_FIRST.find((state) => states.includes(state)) ?? "IDLE";
+  }
+
+  states(): readonly ChannelState[] {
+    return [...this.#opened.values()].map(({ system, toolClass, link }) => ({
+      system,
+      toolClass,
+      state: link.state(),
+    }));
+  }
+
+  /** Calls in flight end as they will; new ones are refused. */
+  close(): void {
+    this.#closed = true;
+    for (const { link } of this.#opened.values()) link.close();
+  }
+
+  async #exchange(links: readonly Link[], endpoint: Endpoint): Promise<boolean> {
+    const pairs = links.map((link) => ({ link, successor: new Link(endpoint) }));
+    const work = pairs.map(async ({ link, successor }) => (await successor.connectAll()) >= link.readyCount());
+    const isAsGood = (await Promise.all(work)).every((good) => good);
+    for (const { link, successor } of pairs) {
+      if (isAsGood && !this.#closed) link.becomes(successor);
+      else successor.close();
+    }
+    return isAsGood && !this.#closed;
+  }
+
+  #linksOf(system: string): readonly Link[] {
+    return [...this.#opened.values()].filter((opened) => opened.system === system).map(({ link }) => link);
+  }
+}

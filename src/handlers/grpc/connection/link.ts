@@ -1,0 +1,223 @@
+import {
+  type ChannelOptions,
+  Client,
+  type ClientReadableStream,
+  connectivityState,
+  type Metadata,
+} from "@grpc/grpc-js";
+import { type LinkRequest, unaryCall } from "../unary-call.ts";
+import type { Reach, ServerAddress } from "./tls-identity.ts";
+
+/** HTTP/2 pings that find a dead connection. */
+export interface Keepalive {
+  readonly intervalMs: number;
+  readonly timeoutMs: number;
+  readonly withoutCalls: boolean;
+}
+
+// Servers of the gRPC family by default drop a client that pings more often than every five minutes.
+export const KEEPALIVE_DEFAULTS: Keepalive = { intervalMs: 310_000, timeoutMs: 20_000, withoutCalls: false };
+
+/** One system as its connections need it. */
+export interface Endpoint {
+  readonly reach: Reach;
+  readonly maxMessageBytes: number;
+  readonly keepalive: Keepalive;
+}
+
+const CONNECT_TIMEOUT_MS = 5_000;
+const RECONNECT_BACKOFF_MIN_MS = 100;
+const RECONNECT_BACKOFF_MAX_MS = 10_000;
+
+const STATE_NAMES = {
+  [connectivityState.IDLE]: "IDLE",
+  [connectivityState.CONNECTING]: "CONNECTING",
+  [connectivityState.READY]: "READY",
+  [connectivityState.TRANSIENT_FAILURE]: "TRANSIENT_FAILURE",
+  [connectivityState.SHUTDOWN]: "SHUTDOWN",
+} as const;
+
+export type ChannelState = (typeof STATE_NAMES)[connectivityState];
+
+/** Of several connections the first of these that one of them is in. */
+const BEST_FIRST = [
+  connectivityState.READY,
+  connectivityState.CONNECTING,
+  connectivityState.IDLE,
+  connectivityState.TRANSIENT_FAILURE,
+  connectivityState.SHUTDOWN,
+] as const;
+
+/** The states that end an attempt to connect. */
+const SETTLED: ReadonlySet<connectivityState> = new Set([
+  connectivityState.READY,
+  connectivityState.TRANSIENT_FAILURE,
+  connectivityState.SHUTDOWN,
+]);
+
+/** Where there are several endpoints, every address that their names have is used; else the first that answers. */
+const ROUND_ROBIN = JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] });
+
+const asIs = (bytes: Buffer): Buffer => bytes;
+
+function channelOptions({ reach, maxMessageBytes, keepalive }: Endpoint, serverName?: string): ChannelOptions {
+  return {
+    "grpc.use_local_subchannel_pool": 1,
+    "grpc.enable_http_proxy": 0,
+    "grpc.enable_retries": 0,
+    "grpc.enable_channelz": 0,
+    "grpc.service_config_disable_resolution": 1,
+    ...(reach.servers.length > 1 && { "grpc.service_config": ROUND_ROBIN }),
+    "grpc.max_send_message_length": maxMessageBytes,
+    "grpc.max_receive_message_length": maxMessageBytes,
+    "grpc.keepalive_time_ms": keepalive.intervalMs,
+    "grpc.keepalive_timeout_ms": keepalive.timeoutMs,
+    "grpc.keepalive_permit_without_calls": keepalive.withoutCalls ? 1 : 0,
+    "grpc.initial_reconnect_backoff_ms": RECONNECT_BACKOFF_MIN_MS,
+    "grpc.max_reconnect_backoff_ms": RECONNECT_BACKOFF_MAX_MS,
+    ...(serverName !== undefined && {
+      "grpc.ssl_target_name_override": serverName,
+      "grpc.default_authority": serverName,
+    }),
+  };
+}
+
+function clientOf(endpoint: Endpoint, { address, serverName }: ServerAddress): Client {
+  return new Client(address, endpoint.reach.credentials, channelOptions(endpoint, serverName));
+}
+
+function stateOf(client: Client, connect = false): connectivityState {
+  return client.getChannel().getConnectivityState(connect);
+}
+
+/** The connections to one system, one for each of its endpoints, made at the first call and kept. */
+export class Link {
+  #clients: readonly Client[];
+  #attempt: Promise<boolean> | undefined;
+  /** Whose turn it is. */
+  #turn = 0;
+
+  constructor(endpoint: Endpoint) {
+    this.#clients = endpoint.reach.servers.map((server) => clientOf(endpoint, server));
+  }
+
+  state(): ChannelState {
+    const states = new Set(this.#clients.map((client) => stateOf(client)));
+    return STATE_NAMES[BEST_FIRST.find((state) => states.has(state)) ?? connectivityState.IDLE];
+  }
+
+  readyCount(): number {
+    return this.#clients.filter((client) => stateOf(client) === connectivityState.READY).length;
+  }
+
+  /**
+   * Whether there is a connection; connects where there is none, and waits until one attempt has succeeded or all have
+   * failed, the connect timeout has passed or the signal fires.
+   */
+  connect(signal: AbortSignal): boolean | Promise<boolean> {
+    let isReady = false;
+    for (const client of this.#clients) if (stateOf(client, true) === connectivityState.READY) isReady = true;
+    if (isReady) return true;
+    // One attempt for all waiting calls: a watch on a channel cannot be taken back.
+    this.#attempt ??= this.#try();
+    // Looked at again: the connections may have been exchanged meanwhile.
+    return within(this.#attempt, signal).then((isConnected) => isConnected || this.readyCount() > 0);
+  }
+
+  /** Connects to every endpoint; how many have a connection once all attempts have ended, or the connect timeout has passed. */
+  async connectAll(): Promise<number> {
+    const all = Promise.all(this.#clients.map(settled)).then(() => true);
+    await within(all, new AbortController().signal);
+    return this.readyCount();
+  }
+
+  /** The answer's bytes. Rejects with `AttemptFailed`. */
+  unary(request: LinkRequest): Promise<Buffer> {
+    return unaryCall(this.#next().getChannel(), request);
+  }
+
+  stream({
+    path,
+    bytes,
+    metadata,
+    deadline,
+  }: LinkRequest & { readonly metadata: Metadata }): ClientReadableStream<Buffer> {
+    return this.#next().makeServerStreamRequest(path, asIs, asIs, bytes, metadata, { deadline });
+  }
+
+  /** Takes over the connections of another link and closes its own, whose calls end as they will. */
+  becomes(other: Link): void {
+    const old = this.#clients;
+    this.#clients = other.#clients;
+    this.#attempt = undefined;
+    for (const client of old) client.close();
+  }
+
+  close(): void {
+    for (const client of this.#clients) client.close();
+  }
+
+  #try(): Promise<boolean> {
+    const attempt = anySettles(this.#clients).finally(() => {
+      if (this.#attempt === attempt) this.#attempt = undefined;
+    });
+    return attempt;
+  }
+
+  /** The next that has a connection, in turn; the next one where none has. */
+  #next(): Client {
+    const clients = this.#clients;
+    const [only] = clients;
+    if (only !== undefined && clients.length === 1) return only;
+    const from = this.#turn;
+    this.#turn = (from + 1) % clients.length;
+    let chosen: Client | undefined;
+    for (let step = 0; step < clients.length && chosen === undefined; step += 1) {
+      const client = clients[(from + step) % clients.length];
+      if (client !== undefined && stateOf(client) === connectivityState.READY) chosen = client;
+    }
+    const fallback = chosen ?? clients[from];
+    if (fallback === undefined) throw new Error("a link without endpoints");
+    return fallback;
+  }
+}
+
+function settled(client: Client): Promise<boolean> {
+  const channel = client.getChannel();
+  return new Promise((resolve) => {
+    const look = (): void => {
+      const state = channel.getConnectivityState(true);
+      if (SETTLED.has(state)) resolve(state === connectivityState.READY);
+      else channel.watchConnectivityState(state, Number.POSITIVE_INFINITY, look);
+    };
+    look();
+  });
+}
+
+/** True as soon as one is connected, false when all have failed. */
+function anySettles(clients: readonly Client[]): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const all = clients.map((client) =>
+      settled(client).then((isReady) => {
+        if (isReady) resolve(true);
+      }),
+    );
+    Promise.all(all).then(() => resolve(false), reject);
+  });
+}
+
+/** What `attempt` says; false when it takes too long or the signal fires first. */
+function within(attempt: Promise<boolean>, signal: AbortSignal): Promise<boolean> {
+  if (signal.aborted) return Promise.resolve(false);
+  return new Promise((resolve, reject) => {
+    const giveUp = (): void => resolve(false);
+    const timer = setTimeout(giveUp, CONNECT_TIMEOUT_MS);
+    signal.addEventListener("abort", giveUp, { once: true });
+    attempt
+      .finally(() => {
+        clearTimeout(timer);
+        signal.removeEventListener("abort", giveUp);
+      })
+      .then(resolve, reject);
+  });
+}

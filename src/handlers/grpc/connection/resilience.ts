@@ -1,0 +1,183 @@
+import { BrokenCircuitError, CircuitState, ConsecutiveBreaker, circuitBreaker, handleWhen } from "cockatiel";
+import { AttemptFailed, circuitOpen, type FailedCall, systemBusy } from "../status.ts";
+
+/** How much one system's trouble may cost. */
+export interface ResilienceLimits {
+  /** Calls to the system under way at once, of all tools together. */
+  readonly concurrentCallsMax: number;
+  /** Further attempts at a call that is safe to repeat. */
+  readonly retriesMax: number;
+  /** Faults of the connection in a row that open the circuit. */
+  readonly circuitFailuresMax: number;
+  /** How long an open circuit lets nothing through. */
+  readonly circuitOpenMs: number;
+}
+
+export const RESILIENCE_DEFAULTS: ResilienceLimits = {
+  concurrentCallsMax: 256,
+  retriesMax: 2,
+  circuitFailuresMax: 10,
+  circuitOpenMs: 2_000,
+};
+
+export type Circuit = "closed" | "open" | "half-open";
+
+const BACKOFF_FIRST_MS = 100;
+const BACKOFF_FACTOR = 4;
+const BUSY_RETRY_AFTER_MS = 1_000;
+/** A tenth of the calls may be repeated; this many repeats are saved up at most. */
+const BUDGET_TOKENS_MAX = 10;
+const BUDGET_TOKENS_PER_CALL = 0.1;
+
+const CIRCUITS: Readonly<Record<CircuitState, Circuit>> = {
+  [CircuitState.Closed]: "closed",
+  [CircuitState.Open]: "open",
+  [CircuitState.Isolated]: "open",
+  [CircuitState.HalfOpen]: "half-open",
+};
+
+export interface GuardedCall<T> extends FailedCall {
+  /** One try. Rejects with `AttemptFailed` where there was no answer. */
+  attempt(): Promise<T>;
+  /** Whether there is a connection now. */
+  connected(): boolean;
+}
+
+type Outcome<T> = { readonly answer: T } | { readonly failed: AttemptFailed };
+
+/** Concurrency limit, circuit breaker and retry budget of one system. */
+export class Resilience {
+  readonly #limits: ResilienceLimits;
+  readonly #random: () => number;
+  readonly #circuit;
+  #underWay = 0;
+  /** Whether a fault has been seen and no answer since. Only then does the circuit need to see every attempt. */
+  #isTroubled = false;
+  #faults = 0;
+  #tokens = BUDGET_TOKENS_MAX;
+
+  constructor(limits: ResilienceLimits, random: () => number) {
+    this.#limits = limits;
+    this.#random = random;
+    // Only faults of the connection count: a service that answers, whatever it answers, is there.
+    this.#circuit = circuitBreaker(
+      handleWhen((error) => error instanceof AttemptFailed && error.origin === "transport"),
+      { halfOpenAfter: limits.circuitOpenMs, breaker: new ConsecutiveBreaker(limits.circuitFailuresMax) },
+    );
+  }
+
+  get circuit(): Circuit {
+    return CIRCUITS[this.#circuit.state];
+  }
+
+  /** The answer. Rejects with the last `AttemptFailed`, or a `Refusal` where nothing was tried. */
+  async run<T>(call: GuardedCall<T>): Promise<T> {
+    if (this.#underWay >= this.#limits.concurrentCallsMax) throw systemBusy(call, BUSY_RETRY_AFTER_MS);
+    this.#underWay += 1;
+    this.#tokens = Math.min(BUDGET_TOKENS_MAX, this.#tokens + BUDGET_TOKENS_PER_CALL);
+    try {
+      let last: AttemptFailed | undefined;
+      for (let made = 0; ; made += 1) {
+        const outcome = this.#isTroubled ? await this.#through(call, last) : await this.#freely(call);
+        if ("answer" in outcome) return outcome.answer;
+        last = outcome.failed;
+        if (!this.#mayRepeat(call, last, made)) throw last;
+        await pause(this.#backoffMs(made), call.signal);
+        if (call.signal.aborted) throw last;
+      }
+    } finally {
+      this.#underWay -= 1;
+    }
+  }
+
+  /** One attempt while all is well: the circuit is told of its end only where that says something new. */
+  async #freely<T>(call: GuardedCall<T>): Promise<Outcome<T>> {
+    try {
+      const outcome = await outcomeOf(call);
+      if (this.#isTroubled) await this.#tell(undefined);
+      return outcome;
+    } catch (error) {
+      if (!(error instanceof AttemptFailed)) throw error;
+      if (error.origin === "transport") {
+        // At once: an answer that comes before the circuit has heard of this must be told to it, too.
+        this.#isTroubled = true;
+        this.#faults += 1;
+        await this.#tell(error);
+      }
+      return { failed: error };
+    }
+  }
+
+  async #tell(fault: AttemptFailed | undefined): Promise<void> {
+    // What began before it opened says nothing about whether it may close.
+    if (this.#circuit.state !== CircuitState.Closed) return;
+    await this.#watched(async () => {
+      if (fault !== undefined) throw fault;
+    }).catch(() => {});
+  }
+
+  /** Through the circuit. */
+  async #watched<T>(work: () => Promise<T>): Promise<T> {
+    let faults = this.#faults;
+    try {
+      const done = await this.#circuit.execute(async () => {
+        const result = await work();
+        faults = this.#faults;
+        return result;
+      });
+      if (this.#faults === faults && this.#circuit.state === CircuitState.Closed) this.#isTroubled = false;
+      return done;
+    } catch (error) {
+      this.#faults += 1;
+      this.#isTroubled = true;
+      throw error;
+    }
+  }
+
+  /** One attempt, through the circuit. Where the circuit refuses a repeat, what failed before it is told. */
+  async #through<T>(call: GuardedCall<T>, before: AttemptFailed | undefined): Promise<Outcome<T>> {
+    try {
+      // While one call tries a circuit out, the others do not wait for it: with a connection they need no circuit.
+      if (this.#circuit.state !== CircuitState.HalfOpen) return await this.#watched(() => outcomeOf(call));
+      if (call.connected()) return await outcomeOf(call);
+    } catch (error) {
+      if (error instanceof AttemptFailed) return { failed: error };
+      if (!(error instanceof BrokenCircuitError)) throw error;
+    }
+    throw before ?? circuitOpen(call, this.#limits.circuitOpenMs);
+  }
+
+  #mayRepeat({ safe, signal }: FailedCall, { origin, status, begun }: AttemptFailed, made: number): boolean {
+    const isUnavailable = origin === "transport" || status === "UNAVAILABLE";
+    if (!safe || signal.aborted || begun || !isUnavailable || made >= this.#limits.retriesMax) return false;
+    if (this.#tokens < 1) return false;
+    this.#tokens -= 1;
+    return true;
+  }
+
+  #backoffMs(made: number): number {
+    return BACKOFF_FIRST_MS * BACKOFF_FACTOR ** made * (0.5 + this.#random() / 2);
+  }
+}
+
+/** A service's own no is an outcome; only what is nobody's answer is thrown, for the circuit to see. */
+async function outcomeOf<T>(call: GuardedCall<T>): Promise<Outcome<T>> {
+  try {
+    return { answer: await call.attempt() };
+  } catch (error) {
+    if (error instanceof AttemptFailed && error.origin === "service") return { failed: error };
+    throw error;
+  }
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    signal.addEventListener("abort", done, { once: true });
+  });
+}

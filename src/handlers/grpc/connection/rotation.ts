@@ -1,0 +1,193 @@
+import { createHash } from "node:crypto";
+import { StartupError } from "../../../core/errors.ts";
+import type { CertificateSource } from "./certificate-files.ts";
+import type { GrpcTls, Reach } from "./tls-identity.ts";
+
+/** What happened to the certificates of one system, for the journal and the operators' log. */
+export interface CertificateEvent {
+  readonly type: "certificates.changed" | "certificates.refused" | "certificates.expired";
+  readonly system: string;
+  /** ISO 8601, of our own certificate. */
+  readonly expiresAt: string | null;
+  /** Hex SHA-256 of each root certificate (DER). */
+  readonly rootSha256: readonly string[];
+  /** Why the new set is not used. */
+  readonly reason?: string;
+}
+
+export interface RotationOptions {
+  readonly system: string;
+  readonly source: CertificateSource;
+  /** The set that is in use at the start. */
+  readonly current: { readonly tls: GrpcTls; readonly reach: Reach };
+  /** What these certificates amount to. Throws where they contradict themselves. */
+  readonly read: (tls: GrpcTls) => Reach;
+  /** Connects with it and takes it into use; false when no connection can be made with it. */
+  readonly adopt: (reach: Reach) => Promise<boolean>;
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+  readonly report: (event: CertificateEvent) => void;
+}
+
+/** One exchange of files makes several events, and the files of one set do not change at the same instant. */
+const SETTLE_MS = 250;
+/** The net below the watch: a folder may be mounted anew, or be on a file system that tells nothing. */
+const LOOK_EVERY_MS = 60_000;
+/** A set that makes no connection yet may do so soon: the service's own certificates are exchanged at about the same time. */
+const CONNECT_AGAIN_MS = 5_000;
+
+/**
+ * Keeps the certificates of one system up to date with their files. A set that is expired, contradicts itself or makes no
+ * connection is refused and reported once; the one in use goes on.
+ */
+export class CertificateRotation {
+  readonly #options: RotationOptions;
+  readonly #unwatch: () => void;
+  readonly #looks: ReturnType<typeof setInterval>;
+  #settling: ReturnType<typeof setTimeout> | undefined;
+  #again: ReturnType<typeof setTimeout> | undefined;
+  #looking = false;
+  #isClosed = false;
+  #inUse: { readonly print: string; readonly reach: Reach };
+  #expiryTold = false;
+  /** The last set that was not taken, and whether it was seen before: files may be caught half exchanged. */
+  #refused: { readonly print: string; readonly reported: boolean } | undefined;
+
+  constructor(options: RotationOptions) {
+    this.#options = options;
+    const { tls, reach } = options.current;
+    this.#inUse = { print: printOf(tls), reach };
+    this.#tellExpiry();
+    this.#unwatch = options.source.watch(() => this.#settle());
+    this.#looks = setInterval(() => this.#settle(), LOOK_EVERY_MS);
+    this.#looks.unref();
+    // What changed between the first reading and the watch made no event.
+    this.#settle();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#unwatch();
+    clearInterval(this.#looks);
+    clearTimeout(this.#settling);
+    clearTimeout(this.#again);
+  }
+
+  #tellExpiry(): void {
+    const { reach } = this.#inUse;
+    if (this.#expiryTold || timeFault(reach, this.#options.now()) === undefined) return;
+    this.#expiryTold = true;
+    this.#report("certificates.expired", reach);
+  }
+
+  #settle(): void {
+    if (this.#settling !== undefined || this.#isClosed) return;
+    this.#settling = setTimeout(() => {
+      this.#settling = undefined;
+      void this.#look();
+    }, SETTLE_MS);
+    this.#settling.unref();
+  }
+
+  /** Never rejects. */
+  async #look(): Promise<void> {
+    if (this.#looking) return this.#settle();
+    this.#looking = true;
+    try {
+      await this.#compare();
+    } catch (error) {
+      this.#refuse({ print: "", reason: reasonOf(error) });
+    } finally {
+      this.#looking = false;
+    }
+  }
+
+  async #compare(): Promise<void> {
+    this.#tellExpiry();
+    const tls = this.#readFiles();
+    if (tls === undefined) return;
+    const print = printOf(tls);
+    if (print === this.#inUse.print) {
+      this.#refused = undefined;
+      return;
+    }
+    const reach = this.#understood(tls, print);
+    if (reach === undefined) return;
+    if (!(await this.#options.adopt(reach))) {
+      if (this.#isClosed) return;
+      this.#refuse({ print, reason: "no connection could be made with it", reach });
+      clearTimeout(this.#again);
+      this.#again = setTimeout(() => this.#settle(), CONNECT_AGAIN_MS);
+      this.#again.unref();
+      return;
+    }
+    this.#inUse = { print, reach };
+    this.#expiryTold = false;
+    this.#refused = undefined;
+    this.#report("certificates.changed", reach);
+  }
+
+  #readFiles(): GrpcTls | undefined {
+    try {
+      return this.#options.source.read();
+    } catch (error) {
+      const code = error instanceof Error && "code" in error ? ` (${String(error.code)})` : "";
+      this.#refuse({ print: "", reason: `a file cannot be read${code}` });
+      return undefined;
+    }
+  }
+
+  #understood(tls: GrpcTls, print: string): Reach | undefined {
+    try {
+      const reach = this.#options.read(tls);
+      const fault = timeFault(reach, this.#options.now());
+      if (fault === undefined) return reach;
+      this.#refuse({ print, reason: fault, reach });
+    } catch (error) {
+      this.#refuse({ print, reason: reasonOf(error) });
+    }
+    return undefined;
+  }
+
+  /** Reported when it is seen a second time, and then not again. */
+  #refuse({ print, reason, reach }: { readonly print: string; readonly reason: string; readonly reach?: Reach }): void {
+    if (this.#refused?.print !== print) {
+      this.#refused = { print, reported: false };
+      this.#settle();
+    } else if (!this.#refused.reported) {
+      this.#refused = { print, reported: true };
+      this.#report("certificates.refused", reach, reason);
+    }
+  }
+
+  #report(type: CertificateEvent["type"], reach: Reach | undefined, reason?: string): void {
+    const end = reach?.clientCertificate?.notAfter;
+    this.#options.report({
+      type,
+      system: this.#options.system,
+      expiresAt: end === undefined ? null : new Date(end).toISOString(),
+      rootSha256: reach?.tls?.rootSha256 ?? [],
+      ...(reason !== undefined && { reason }),
+    });
+  }
+}
+
+function timeFault({ clientCertificate }: Reach, now: number): string | undefined {
+  if (clientCertificate === null) return undefined;
+  if (now >= clientCertificate.notAfter) return "the client certificate has expired";
+  return now < clientCertificate.notBefore ? "the client certificate is not valid yet" : undefined;
+}
+
+function reasonOf(error: unknown): string {
+  if (error instanceof StartupError) return error.problems.join("; ");
+  return error instanceof Error ? error.message : String(error);
+}
+
+function printOf({ rootCert, clientCert, clientKey }: GrpcTls): string {
+  const hash = createHash("sha256");
+  for (const part of [rootCert, clientCert, clientKey]) {
+    hash.update(`${part?.length ?? -1} `);
+    if (part !== undefined) hash.update(part);
+  }
+  return hash.digest("hex");
+}

@@ -1,0 +1,159 @@
+import { createHash, createPrivateKey, X509Certificate } from "node:crypto";
+import { isIP } from "node:net";
+import { type ChannelCredentials, credentials } from "@grpc/grpc-js";
+import { StartupError } from "../../../core/errors.ts";
+
+/** PEM texts, already read, that say who the service must be and who we are. */
+export interface GrpcTls {
+  readonly rootCert: Buffer;
+  readonly clientCert?: Buffer;
+  readonly clientKey?: Buffer;
+  /** The name that the service's certificate must carry, when it is not the endpoint's host. */
+  readonly serverName?: string;
+}
+
+/** What binds an approval to the service: its name and the roots that may vouch for it. */
+export interface TlsIdentity {
+  /** The name that its certificate must carry; several, where endpoints have names of their own, are joined by commas. */
+  readonly serverName: string;
+  /** Hex SHA-256 of each root certificate (DER), sorted. */
+  readonly rootSha256: readonly string[];
+}
+
+/** One address of a service. */
+export interface ServerAddress {
+  /** `host:port` */
+  readonly address: string;
+  /** The name that its certificate must carry; absent on a connection in plain text. */
+  readonly serverName?: string;
+}
+
+export interface Reach {
+  readonly servers: readonly ServerAddress[];
+  readonly credentials: ChannelCredentials;
+  /** Null on a connection in plain text, which the configuration has asked for by name. */
+  readonly tls: TlsIdentity | null;
+  /** Our own certificate, when the service demands one. */
+  readonly clientCertificate: Validity | null;
+}
+
+/** Milliseconds since 1970. */
+export interface Validity {
+  readonly notBefore: number;
+  readonly notAfter: number;
+}
+
+/** Exactly one of `endpoint` and `endpoints`, and of `tls` and `plaintext: true`. */
+export interface ReachOptions {
+  /** `host:port`, the host a DNS name, or an IP address when `tls.serverName` or `plaintext` is set. */
+  readonly endpoint?: string;
+  /** Several of the same kind: calls go to each in turn. */
+  readonly endpoints?: readonly string[];
+  readonly tls?: GrpcTls;
+  readonly plaintext?: boolean;
+}
+
+const PORT_MAX = 65_535;
+const ENDPOINTS_MAX = 16;
+const PEM_BEGIN = "-----BEGIN CERTIFICATE-----";
+const PEM_END = "-----END CERTIFICATE-----";
+
+function splitEndpoint(endpoint: string): { readonly host: string; readonly port: number } | undefined {
+  const address = endpoint.startsWith("dns:") ? endpoint.slice("dns:".length).replace(/^\/\/\//, "") : endpoint;
+  const colon = address.lastIndexOf(":");
+  const host = address.slice(0, colon).replace(/^\[/, "").replace(/\]$/, "");
+  const port = Number(address.slice(colon + 1));
+  if (colon < 1 || !Number.isInteger(port) || port < 1 || port > PORT_MAX) return undefined;
+  // A slash or a second scheme would be read by the resolver as something else than a host.
+  if (isIP(host) === 0 && !/^[A-Za-z0-9._-]+$/.test(host)) return undefined;
+  return { host, port };
+}
+
+function certificatesOf(pem: Buffer): readonly X509Certificate[] {
+  const blocks = pem.toString("latin1").split(PEM_BEGIN).slice(1);
+  return blocks.map((block) => new X509Certificate(`${PEM_BEGIN}${block.split(PEM_END)[0] ?? ""}${PEM_END}\n`));
+}
+
+interface Roots {
+  readonly pem: Buffer;
+  readonly sha256: readonly string[];
+}
+
+/** Written anew from what was read: a bundle without line ends between its parts would otherwise break the connection. */
+function readRoots(pem: Buffer): Roots {
+  const roots = certificatesOf(pem);
+  if (roots.length === 0) throw new Error("tls.rootCert holds no PEM certificate");
+  return {
+    pem: Buffer.from(roots.map((root) => root.toString()).join("\n")),
+    sha256: roots.map((root) => createHash("sha256").update(root.raw).digest("hex")).sort(),
+  };
+}
+
+/** The shortest validity in the client's chain: the first of its certificates to end makes it useless. */
+function clientValidity({ clientCert, clientKey }: GrpcTls): Validity | null {
+  if (clientCert === undefined && clientKey === undefined) return null;
+  if (clientCert === undefined || clientKey === undefined) {
+    throw new Error("tls.clientCert and tls.clientKey belong together; one is missing");
+  }
+  const chain = certificatesOf(clientCert);
+  const [leaf] = chain;
+  if (leaf === undefined) throw new Error("tls.clientCert holds no PEM certificate");
+  if (!leaf.checkPrivateKey(createPrivateKey(clientKey))) {
+    throw new Error("tls.clientKey is not the key of tls.clientCert");
+  }
+  return {
+    notBefore: Math.max(...chain.map(({ validFrom }) => Date.parse(validFrom))),
+    notAfter: Math.min(...chain.map(({ validTo }) => Date.parse(validTo))),
+  };
+}
+
+function serverOf(endpoint: string, tls: GrpcTls | undefined): ServerAddress {
+  const host = splitEndpoint(endpoint)?.host;
+  if (host === undefined) throw new Error(`endpoint must be host:port, got ${JSON.stringify(endpoint)}`);
+  if (tls === undefined) return { address: endpoint };
+  if (isIP(host) !== 0 && tls.serverName === undefined) {
+    throw new Error(
+      `endpoint ${endpoint} is an IP address; TLS needs a name: use a DNS name, or set tls.serverName to a name in the service's certificate`,
+    );
+  }
+  return { address: endpoint, serverName: tls.serverName ?? host };
+}
+
+function serversOf({ endpoint, endpoints, tls }: ReachOptions): readonly ServerAddress[] {
+  if (endpoint !== undefined && endpoints !== undefined) throw new Error("endpoint and endpoints exclude each other");
+  const all = endpoints ?? (endpoint === undefined ? [] : [endpoint]);
+  if (all.length === 0) throw new Error("endpoint is missing: host:port, or endpoints with several");
+  if (all.length > ENDPOINTS_MAX) throw new Error(`endpoints: more than ${ENDPOINTS_MAX}`);
+  if (new Set(all).size < all.length) throw new Error("endpoints: one of them stands twice");
+  return all.map((each) => serverOf(each, tls));
+}
+
+function reachOf(options: ReachOptions): Reach {
+  const { tls, plaintext } = options;
+  const servers = serversOf(options);
+  if (tls !== undefined && plaintext === true) throw new Error("tls and plaintext exclude each other");
+  if (tls !== undefined) {
+    const roots = readRoots(tls.rootCert);
+    const clientCertificate = clientValidity(tls);
+    const names = new Set(servers.map(({ serverName = "" }) => serverName));
+    return {
+      servers,
+      credentials: credentials.createSsl(roots.pem, tls.clientKey ?? null, tls.clientCert ?? null),
+      tls: { serverName: [...names].join(","), rootSha256: roots.sha256 },
+      clientCertificate,
+    };
+  }
+  if (plaintext !== true) {
+    throw new Error("tls is missing; a connection in plain text must be asked for with plaintext: true");
+  }
+  return { servers, credentials: credentials.createInsecure(), tls: null, clientCertificate: null };
+}
+
+/** How a system is reached and recognised. Throws a `StartupError` when its settings cannot work or contradict themselves. */
+export function reach(system: string, options: ReachOptions): Reach {
+  try {
+    return reachOf(options);
+  } catch (error) {
+    throw new StartupError([`systems.${system}: ${error instanceof Error ? error.message : String(error)}`]);
+  }
+}

@@ -1,0 +1,155 @@
+import { StartupError } from "../../../core/errors.ts";
+import type { GrpcTarget } from "../../../core/types.ts";
+import { RequestCodec } from "../codec/codec.ts";
+import { AnyTypes } from "./any-types.ts";
+import { contractSha256, type UsedMethod } from "./contract-pin.ts";
+import type { Declarations, MethodDeclaration } from "./declarations.ts";
+import { declarationsOf, readDescriptorSet, readFileDescriptor } from "./file-descriptors.ts";
+import { type MessageShape, MessageShapes, reachable } from "./message-shape.ts";
+import { listed, nearest } from "./nearest.ts";
+import { readProtoFiles } from "./proto-files.ts";
+import { type ResponseCodec, WireTypes } from "./wire-types.ts";
+
+/** What one system's contract is read from: proto files, a descriptor set, or what its reflection service has told. */
+export interface ProtoSource {
+  /** Folders that imports are searched in. Every `.proto` below them is loaded when `protoFiles` is left out. */
+  readonly protoDirs?: readonly string[];
+  /** The files to load, absolute or relative to one of the folders. */
+  readonly protoFiles?: readonly string[];
+  /** A serialized `FileDescriptorSet` with all imports, and the file it came from. */
+  readonly descriptorSet?: { readonly bytes: Uint8Array; readonly path: string };
+  /** To be asked for before the contract is made; what was told stands in `reflected`. */
+  readonly reflection?: boolean;
+  /** Serialized `FileDescriptorProto`s. */
+  readonly reflected?: readonly Uint8Array[];
+  /** What `Contract.sha256()` must be once all tools are bound. */
+  readonly contractSha256?: string;
+  /** Full names of the messages that a google.protobuf.Any may hold. */
+  readonly anyTypes?: readonly string[];
+}
+
+/** One method, ready to be called: one request, and one answer or a stream of them. */
+export interface Method {
+  /** The HTTP/2 path: `/package.Service/Method`. */
+  readonly path: string;
+  readonly responseStream: boolean;
+  readonly requestShape: MessageShape;
+  readonly responseShape: MessageShape;
+  readonly request: RequestCodec;
+  readonly response: ResponseCodec;
+}
+
+/** How a contract is known, for the operator. */
+export type ContractOrigin = "proto files" | "descriptor set" | "reflection";
+
+/** The contract of one system. A method that this version cannot call is told as a text. */
+export class Contract {
+  readonly system: string;
+  readonly origin: ContractOrigin;
+  /** The hash that the configuration demands. */
+  readonly pin: string | undefined;
+  readonly #declarations: Declarations;
+  readonly #shapes: MessageShapes;
+  readonly #wire: WireTypes;
+  readonly #anyTypes: AnyTypes;
+  readonly #methods = new Map<string, Method | string>();
+  readonly #used = new Map<string, UsedMethod>();
+
+  /** Reads and parses the source. Throws a `StartupError` that names the system and the file. */
+  constructor(system: string, source: ProtoSource) {
+    this.system = system;
+    this.origin = originOf(source);
+    this.pin = source.contractSha256;
+    this.#declarations = read(system, source);
+    this.#shapes = new MessageShapes(this.#declarations, source.anyTypes);
+    this.#wire = new WireTypes(this.#declarations);
+    this.#anyTypes = new AnyTypes(source.anyTypes ?? [], { shapes: this.#shapes, wire: this.#wire });
+    const { problems } = this.#anyTypes;
+    if (problems.length > 0) throw new StartupError(problems.map((text) => `systems.${system}.anyTypes: ${text}`));
+  }
+
+  /** The method, or why it cannot be called. */
+  method({ grpc }: GrpcTarget): Method | string {
+    const service = serviceOf(grpc);
+    const path = `/${service}/${grpc.method}`;
+    const known = this.#methods.get(path);
+    if (known !== undefined) return known;
+    const made = this.#make(service, grpc.method);
+    this.#methods.set(path, made);
+    return made;
+  }
+
+  /** Of the methods that were asked for so far. */
+  sha256(): string {
+    return contractSha256(this.#used.values(), this.#anyTypes.shapes());
+  }
+
+  #make(service: string, name: string): Method | string {
+    const { services } = this.#declarations;
+    const methods = services.get(service);
+    if (methods === undefined) {
+      const [has, they] = this.origin === "proto files" ? ["have", "they have"] : ["has", "it has"];
+      return `the ${this.origin} ${has} no service ${service}; ${they} ${listed(nearest(service, services.keys()))}`;
+    }
+    const declared = methods.get(name);
+    if (declared === undefined) {
+      return `${service} has no method ${name}; it has ${listed(nearest(name, methods.keys()))}`;
+    }
+    if (declared.requestStream) {
+      return `${service}.${name} takes a stream of requests, which this version does not support`;
+    }
+    return this.#carried(`/${service}/${name}`, declared);
+  }
+
+  #carried(path: string, declared: MethodDeclaration): Method | string {
+    const request = this.#shapes.find(declared.request);
+    const response = this.#shapes.find(declared.response);
+    if (request === undefined || response === undefined) return `${path.slice(1)} has a message of unknown type`;
+    const faults = [...reachable(request, response)].flatMap((message) => message.unsupported);
+    if (faults.length > 0) return listed(faults);
+    this.#used.set(path, { path, declared, request, response });
+    return {
+      path,
+      responseStream: declared.responseStream,
+      requestShape: request,
+      responseShape: response,
+      request: new RequestCodec(request, this.#wire.request(request), this.#anyTypes.sent),
+      response: this.#wire.response(response, this.#anyTypes.received),
+    };
+  }
+}
+
+/** The full name of the service. */
+export function serviceOf(grpc: GrpcTarget["grpc"]): string {
+  return grpc.package === "" ? grpc.service : `${grpc.package}.${grpc.service}`;
+}
+
+function originOf(source: ProtoSource): ContractOrigin {
+  if (source.reflection === true) return "reflection";
+  return source.descriptorSet === undefined ? "proto files" : "descriptor set";
+}
+
+function read(system: string, source: ProtoSource): Declarations {
+  const { protoDirs = [], protoFiles, descriptorSet, reflection, reflected } = source;
+  const given = [source.protoDirs ?? protoFiles, descriptorSet, reflection === true || undefined];
+  if (given.filter((one) => one !== undefined).length !== 1) {
+    throw new StartupError([`systems.${system}: needs exactly one of proto, descriptorSet and reflection`]);
+  }
+  try {
+    if (reflection === true) return declarationsOf((reflected ?? []).map(readFileDescriptor));
+    if (descriptorSet !== undefined) return declarationsOf(readDescriptorSet(descriptorSet.bytes));
+    return readProtoFiles({ protoDirs, ...(protoFiles !== undefined && { protoFiles }) });
+  } catch (error) {
+    throw new StartupError([`systems.${system}.${placeOf(source)}: ${textOf(error)}`]);
+  }
+}
+
+function placeOf({ protoDirs = [], protoFiles, descriptorSet, reflection }: ProtoSource): string {
+  if (reflection === true) return "reflection";
+  if (descriptorSet !== undefined) return `descriptorSet (${descriptorSet.path})`;
+  return `proto (${(protoFiles ?? protoDirs).join(", ")})`;
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

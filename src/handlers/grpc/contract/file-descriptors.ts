@@ -1,0 +1,277 @@
+import protobuf from "protobufjs";
+import descriptorJson from "protobufjs/google/protobuf/descriptor.json" with { type: "json" };
+import { StrictReader } from "../codec/strict-reader.ts";
+import {
+  type Declarations,
+  type EnumDeclaration,
+  jsonNameOf,
+  type MessageDeclaration,
+  type MethodDeclaration,
+  messageOf,
+  type ProtoScalar,
+  type ReadField,
+  type TypeDeclaration,
+} from "./declarations.ts";
+import { type FeatureSet, type Features, featuresIn, featuresOfFile } from "./descriptor-features.ts";
+
+export const DESCRIPTOR_FILES_MAX = 2_000;
+export const DESCRIPTOR_BYTES_MAX = 33_554_432;
+const MESSAGE_DEPTH_MAX = 64;
+
+interface Options {
+  readonly options?: { readonly features?: FeatureSet };
+}
+
+interface FieldDescriptor extends Options {
+  readonly name?: string;
+  readonly number?: number;
+  readonly label?: string;
+  readonly type?: string;
+  readonly typeName?: string;
+  readonly jsonName?: string;
+  readonly oneofIndex?: number;
+  readonly proto3Optional?: boolean;
+  readonly options?: { readonly packed?: boolean; readonly features?: FeatureSet };
+}
+
+interface EnumDescriptor {
+  readonly name?: string;
+  readonly value?: readonly { readonly name?: string; readonly number?: number }[];
+}
+
+interface MessageDescriptor extends Options {
+  readonly name?: string;
+  readonly field?: readonly FieldDescriptor[];
+  readonly nestedType?: readonly MessageDescriptor[];
+  readonly enumType?: readonly EnumDescriptor[];
+  readonly oneofDecl?: readonly { readonly name?: string; readonly options?: { readonly features?: FeatureSet } }[];
+  readonly options?: { readonly mapEntry?: boolean; readonly features?: FeatureSet };
+}
+
+interface MethodDescriptor {
+  readonly name?: string;
+  readonly inputType?: string;
+  readonly outputType?: string;
+  readonly clientStreaming?: boolean;
+  readonly serverStreaming?: boolean;
+}
+
+/** A `FileDescriptorProto`, as far as it is read. */
+export interface FileDescriptor extends Options {
+  readonly name?: string;
+  readonly package?: string;
+  readonly dependency?: readonly string[];
+  readonly messageType?: readonly MessageDescriptor[];
+  readonly enumType?: readonly EnumDescriptor[];
+  readonly service?: readonly { readonly name?: string; readonly method?: readonly MethodDescriptor[] }[];
+  readonly syntax?: string;
+  readonly edition?: string | number;
+}
+
+const descriptors = protobuf.Root.fromJSON(descriptorJson);
+const FILE = descriptors.lookupType("google.protobuf.FileDescriptorProto");
+const FILE_SET = descriptors.lookupType("google.protobuf.FileDescriptorSet");
+
+/** Reads one serialized `FileDescriptorProto`. Throws when the bytes are none. */
+export function readFileDescriptor(bytes: Uint8Array): FileDescriptor {
+  // The decoder gives what descriptor.proto declares, and nothing that was not set.
+  return FILE.toObject(FILE.decode(new StrictReader(bytes)), { enums: String });
+}
+
+/** Reads a serialized `FileDescriptorSet`. Throws when the bytes are none, or hold nothing. */
+export function readDescriptorSet(bytes: Uint8Array): readonly FileDescriptor[] {
+  if (bytes.length > DESCRIPTOR_BYTES_MAX) throw new Error(`more than ${DESCRIPTOR_BYTES_MAX} bytes`);
+  const set: { readonly file?: readonly FileDescriptor[] } = FILE_SET.toObject(
+    FILE_SET.decode(new StrictReader(bytes)),
+    {
+      enums: String,
+    },
+  );
+  const files = set.file ?? [];
+  if (!files.some((file) => (file.name ?? "").endsWith(".proto"))) throw new Error("is not a descriptor set");
+  return files;
+}
+
+/** What the files declare, all names resolved. A name declared twice is an error. */
+export function declarationsOf(files: readonly FileDescriptor[]): Declarations {
+  if (files.length > DESCRIPTOR_FILES_MAX) throw new Error(`more than ${DESCRIPTOR_FILES_MAX} files`);
+  const reader = new Reader();
+  const unique = new Map(files.map((file) => [file.name ?? "", file]));
+  for (const file of unique.values()) reader.index(file);
+  return reader.declarations();
+}
+
+interface Known {
+  readonly fullName: string;
+  readonly descriptor: MessageDescriptor;
+  readonly features: Features;
+}
+
+class Reader {
+  readonly #messages = new Map<string, Known>();
+  readonly #enums = new Map<string, EnumDeclaration>();
+  readonly #services = new Map<string, readonly MethodDescriptor[]>();
+
+  index(file: FileDescriptor): void {
+    const scope = file.package ?? "";
+    const features = featuresOfFile(file);
+    for (const message of file.messageType ?? []) this.#indexMessage(message, { scope, features, depth: 0 });
+    for (const declared of file.enumType ?? []) this.#indexEnum(declared, scope);
+    for (const service of file.service ?? []) {
+      setOnce(this.#services, qualified(scope, service.name), service.method ?? []);
+    }
+  }
+
+  declarations(): Declarations {
+    const entries = [...this.#messages].filter(([, { descriptor }]) => descriptor.options?.mapEntry !== true);
+    return {
+      messages: new Map(entries.map(([fullName, known]) => [fullName, this.#message(fullName, known)])),
+      enums: this.#enums,
+      services: new Map([...this.#services].map(([name, methods]) => [name, this.#methods(name, methods)])),
+    };
+  }
+
+  #indexMessage(
+    descriptor: MessageDescriptor,
+    at: { readonly scope: string; readonly features: Features; readonly depth: number },
+  ): void {
+    if (at.depth > MESSAGE_DEPTH_MAX) throw new Error(`messages nest deeper than ${MESSAGE_DEPTH_MAX}`);
+    const fullName = qualified(at.scope, descriptor.name);
+    const features = featuresIn(at.features, descriptor.options?.features);
+    setOnce(this.#messages, fullName, { fullName, descriptor, features });
+    const inner = { scope: fullName, features, depth: at.depth + 1 };
+    for (const nested of descriptor.nestedType ?? []) this.#indexMessage(nested, inner);
+    for (const nested of descriptor.enumType ?? []) this.#indexEnum(nested, fullName);
+  }
+
+  #indexEnum({ name, value = [] }: EnumDescriptor, scope: string): void {
+    const fullName = qualified(scope, name);
+    const values = value.map((one) => [plain(one.name), one.number ?? 0] as const);
+    setOnce(this.#enums, fullName, { fullName, values });
+  }
+
+  #message(fullName: string, { descriptor, features }: Known): MessageDeclaration {
+    const oneofs = descriptor.oneofDecl ?? [];
+    const fields = (descriptor.field ?? []).map((field): ReadField => {
+      const oneof = field.oneofIndex === undefined ? undefined : oneofs[field.oneofIndex];
+      const own = featuresIn(featuresIn(features, oneof?.options?.features), field.options?.features);
+      return this.#field(field, { fullName, features: own, oneof: oneof?.name });
+    });
+    return messageOf(fullName, fields);
+  }
+
+  #field(
+    field: FieldDescriptor,
+    at: { readonly fullName: string; readonly features: Features; readonly oneof: string | undefined },
+  ): ReadField {
+    const name = field.jsonName ?? jsonNameOf(field.name ?? "");
+    const type = this.#type(field, at.fullName);
+    if (typeof type === "string") return { name, because: type };
+    const entry = this.#mapEntry(field, type);
+    if (entry !== undefined) return this.#map(field, entry, name);
+    const isDelimited = field.type === "TYPE_GROUP" || at.features.messageEncoding === "DELIMITED";
+    if (isDelimited && type.kind === "message") return { name, because: "is a group, which this version cannot carry" };
+    const isRepeated = field.label === "LABEL_REPEATED";
+    const isOptional = field.proto3Optional === true;
+    const isRequired = field.label === "LABEL_REQUIRED" || at.features.fieldPresence === "LEGACY_REQUIRED";
+    const hasPresence = type.kind !== "message" && (at.features.fieldPresence !== "IMPLICIT" || at.oneof !== undefined);
+    return {
+      name,
+      number: numberOf(field),
+      label: isRepeated ? "repeated" : "single",
+      type,
+      presence: !isRepeated && (isOptional || hasPresence),
+      required: isRequired,
+      packed: field.options?.packed ?? at.features.repeatedFieldEncoding === "PACKED",
+      ...(at.oneof !== undefined && !isOptional && { oneof: jsonNameOf(at.oneof) }),
+    };
+  }
+
+  #mapEntry(field: FieldDescriptor, type: TypeDeclaration): Known | undefined {
+    if (field.label !== "LABEL_REPEATED" || type.kind !== "message") return undefined;
+    const known = this.#messages.get(type.fullName);
+    return known?.descriptor.options?.mapEntry === true ? known : undefined;
+  }
+
+  #map(field: FieldDescriptor, { fullName, descriptor }: Known, name: string): ReadField {
+    const part = (number: number) => descriptor.field?.find((one) => one.number === number);
+    const key = part(1);
+    const value = part(2);
+    const keyType = key && this.#type(key, "");
+    const valueType = value && this.#type(value, fullName);
+    const isKey = typeof keyType === "object" && keyType.kind === "scalar" && !NO_KEYS.has(keyType.scalar);
+    if (!isKey || valueType === undefined) return { name, because: "is a malformed map" };
+    if (typeof valueType === "string") return { name, because: valueType };
+    const unlike = { presence: false, required: false, packed: false };
+    return { name, number: numberOf(field), label: "map", key: keyType.scalar, type: valueType, ...unlike };
+  }
+
+  #type(field: FieldDescriptor, scope: string): TypeDeclaration | string {
+    const scalar = SCALARS.get(field.type ?? "");
+    if (scalar !== undefined) return { kind: "scalar", scalar };
+    const typeName = field.typeName ?? "";
+    const names = candidates(typeName, scope);
+    const ofEnum = names.find((name) => this.#enums.has(name));
+    const ofMessage = names.find((name) => this.#messages.has(name));
+    // A sender that leaves names relative may leave out which of the two kinds it means, too.
+    if (ofEnum !== undefined && field.type !== "TYPE_MESSAGE") return { kind: "enum", fullName: ofEnum };
+    if (ofMessage !== undefined && field.type !== "TYPE_ENUM") return { kind: "message", fullName: ofMessage };
+    return `has the unknown type ${typeName}`;
+  }
+
+  #methods(service: string, methods: readonly MethodDescriptor[]): ReadonlyMap<string, MethodDeclaration> {
+    const resolve = (name = ""): string => candidates(name, service).find((one) => this.#messages.has(one)) ?? name;
+    return new Map(
+      methods.map((method) => [
+        method.name ?? "",
+        {
+          name: method.name ?? "",
+          request: resolve(method.inputType),
+          response: resolve(method.outputType),
+          requestStream: method.clientStreaming === true,
+          responseStream: method.serverStreaming === true,
+        },
+      ]),
+    );
+  }
+}
+
+/** Names of descriptor.proto to those of the language. */
+const SCALARS: ReadonlyMap<string, ProtoScalar> = new Map(
+  (
+    [
+      ...["string", "bool", "bytes", "float", "double", "int32", "sint32", "sfixed32"],
+      ...["uint32", "fixed32", "int64", "sint64", "sfixed64", "uint64", "fixed64"],
+    ] as readonly ProtoScalar[]
+  ).map((scalar) => [`TYPE_${scalar.toUpperCase()}`, scalar]),
+);
+
+const NO_KEYS: ReadonlySet<ProtoScalar> = new Set(["bytes", "float", "double"]);
+const FIELD_NUMBER_MAX = 536_870_911;
+const PLAIN_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,255}$/;
+
+function plain(name: string | undefined): string {
+  if (name === undefined || !PLAIN_NAME.test(name)) throw new Error("a name is not a plain identifier");
+  return name;
+}
+
+function qualified(scope: string, name: string | undefined): string {
+  return scope === "" ? plain(name) : `${scope}.${plain(name)}`;
+}
+
+function numberOf({ number = 0 }: FieldDescriptor): number {
+  if (number < 1 || number > FIELD_NUMBER_MAX) throw new Error(`there is no field number ${number}`);
+  return number;
+}
+
+function setOnce<Value>(known: Map<string, Value>, fullName: string, value: Value): void {
+  if (known.has(fullName)) throw new Error(`${fullName} is declared twice`);
+  known.set(fullName, value);
+}
+
+/** A name with a leading dot is whole; any other is looked for from the inside out. */
+function candidates(typeName: string, scope: string): readonly string[] {
+  if (typeName.startsWith(".")) return [typeName.slice(1)];
+  const parts = scope === "" ? [] : scope.split(".");
+  return [...parts.map((_, index) => `${parts.slice(0, parts.length - index).join(".")}.${typeName}`), typeName];
+}

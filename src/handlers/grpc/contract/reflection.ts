@@ -1,0 +1,231 @@
+import { type ChannelOptions, Client, type ClientDuplexStream, type Metadata, status } from "@grpc/grpc-js";
+import protobuf from "protobufjs";
+import { StrictReader } from "../codec/strict-reader.ts";
+import type { Reach, ServerAddress } from "../connection/tls-identity.ts";
+import { DESCRIPTOR_BYTES_MAX, DESCRIPTOR_FILES_MAX, readFileDescriptor } from "./file-descriptors.ts";
+import { listed, nearest } from "./nearest.ts";
+
+/** The bound of one answer: a file with all that it imports. */
+const ANSWER_BYTES_MAX = 16_777_216;
+const TIMEOUT_MS = 15_000;
+const SERVICES_LISTED_MAX = 1_000;
+
+/** Asked in this order; the second is what servers spoke before the first was made. */
+const PATHS = [
+  "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+  "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+] as const;
+
+const TEXT = { type: "string" } as const;
+const { ServerReflectionRequest: REQUEST, ServerReflectionResponse: RESPONSE } = (() => {
+  const root = protobuf.Root.fromJSON({
+    nested: {
+      ServerReflectionRequest: {
+        oneofs: { messageRequest: { oneof: ["fileByFilename", "fileContainingSymbol", "listServices"] } },
+        fields: {
+          fileByFilename: { ...TEXT, id: 3 },
+          fileContainingSymbol: { ...TEXT, id: 4 },
+          listServices: { ...TEXT, id: 7 },
+        },
+      },
+      ServerReflectionResponse: {
+        fields: {
+          fileDescriptorResponse: { type: "Files", id: 4 },
+          listServicesResponse: { type: "Services", id: 6 },
+          errorResponse: { type: "Failure", id: 7 },
+        },
+      },
+      Files: { fields: { fileDescriptorProto: { rule: "repeated", type: "bytes", id: 1 } } },
+      Services: { fields: { service: { rule: "repeated", type: "Service", id: 1 } } },
+      Service: { fields: { name: { ...TEXT, id: 1 } } },
+      Failure: { fields: { errorCode: { type: "int32", id: 1 }, errorMessage: { ...TEXT, id: 2 } } },
+    },
+  });
+  return {
+    ServerReflectionRequest: root.lookupType("ServerReflectionRequest"),
+    ServerReflectionResponse: root.lookupType("ServerReflectionResponse"),
+  };
+})();
+
+type Question =
+  | { readonly fileByFilename: string }
+  | { readonly fileContainingSymbol: string }
+  | { readonly listServices: string };
+
+interface Answer {
+  readonly fileDescriptorResponse?: { readonly fileDescriptorProto?: readonly Uint8Array[] };
+  readonly listServicesResponse?: { readonly service?: readonly { readonly name?: string }[] };
+  readonly errorResponse?: { readonly errorCode?: number };
+}
+
+export interface ReflectionOptions {
+  readonly reach: Pick<Reach, "servers" | "credentials">;
+  readonly metadata: Metadata;
+  /** Full names of the services whose contracts are wanted. */
+  readonly services: readonly string[];
+  /** For one server, all its answers together. */
+  readonly timeoutMs?: number;
+}
+
+/** What went wrong, with the gRPC status if the server gave one. Its text is the operator's alone. */
+class ReflectionFailed extends Error {
+  override readonly name = "ReflectionFailed";
+  readonly code: number | undefined;
+
+  constructor(message: string, code?: number) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/**
+ * Asks a server's reflection service (v1, else v1alpha) for the files that declare these services, and for all that they
+ * import. Bounded by files, bytes and time.
+ *
+ * @returns serialized `FileDescriptorProto`s
+ * @throws {Error} which says what the server lacks, or that it cannot be reached
+ */
+export async function reflectedFiles(options: ReflectionOptions): Promise<readonly Uint8Array[]> {
+  let failure = new Error("there is no endpoint");
+  for (const server of options.reach.servers) {
+    try {
+      return await fromServer(server, options);
+    } catch (error) {
+      failure = error instanceof Error ? error : new Error(String(error));
+      // Another endpoint is the same service: it is asked only where this one could not be.
+      if (!(error instanceof ReflectionFailed) || error.code !== status.UNAVAILABLE) break;
+    }
+  }
+  throw failure;
+}
+
+async function fromServer(server: ServerAddress, options: ReflectionOptions): Promise<readonly Uint8Array[]> {
+  const client = new Client(server.address, options.reach.credentials, channelOptions(server));
+  try {
+    for (const path of PATHS) {
+      const found = await fromService(client, path, options);
+      if (found !== "unimplemented") return found;
+    }
+    throw new ReflectionFailed("has no reflection service, neither v1 nor v1alpha");
+  } finally {
+    client.close();
+  }
+}
+
+function channelOptions({ serverName }: ServerAddress): ChannelOptions {
+  return {
+    "grpc.use_local_subchannel_pool": 1,
+    "grpc.enable_http_proxy": 0,
+    "grpc.enable_retries": 0,
+    "grpc.enable_channelz": 0,
+    "grpc.service_config_disable_resolution": 1,
+    "grpc.max_receive_message_length": ANSWER_BYTES_MAX,
+    ...(serverName !== undefined && {
+      "grpc.ssl_target_name_override": serverName,
+      "grpc.default_authority": serverName,
+    }),
+  };
+}
+
+type Stream = ClientDuplexStream<Buffer, Buffer>;
+
+const asIs = (bytes: Buffer): Buffer => bytes;
+
+async function fromService(
+  client: Client,
+  path: string,
+  { metadata, services, timeoutMs = TIMEOUT_MS }: ReflectionOptions,
+): Promise<readonly Uint8Array[] | "unimplemented"> {
+  const stream: Stream = client.makeBidiStreamRequest(path, asIs, asIs, metadata);
+  let isLate = false;
+  const timer = setTimeout(() => {
+    isLate = true;
+    stream.cancel();
+  }, timeoutMs);
+  try {
+    return await new Conversation(stream).collect(services);
+  } catch (error) {
+    if (isLate) throw new ReflectionFailed(`did not answer within ${timeoutMs} ms`, status.DEADLINE_EXCEEDED);
+    if (error instanceof ReflectionFailed) throw error;
+    const code = codeOf(error);
+    if (code === status.UNIMPLEMENTED) return "unimplemented";
+    throw new ReflectionFailed(explained(code), code);
+  } finally {
+    clearTimeout(timer);
+    stream.cancel();
+  }
+}
+
+function codeOf(error: unknown): number | undefined {
+  return error instanceof Error && "code" in error && typeof error.code === "number" ? error.code : undefined;
+}
+
+function explained(code: number | undefined): string {
+  if (code === undefined) return "gave an answer that is no answer of a reflection service";
+  if (code === status.UNAVAILABLE) return "cannot be reached, or one side does not trust the other's certificate";
+  if (code === status.RESOURCE_EXHAUSTED) return `gave an answer of more than ${ANSWER_BYTES_MAX} bytes`;
+  return `ended with ${status[code] ?? code}`;
+}
+
+/** One question after the other, on one stream. */
+class Conversation {
+  readonly #stream: Stream;
+  readonly #answers: AsyncIterator<Buffer>;
+  readonly #files = new Map<string, Uint8Array>();
+  /** Names of files that others import, in the order in which they were met. */
+  readonly #wanted = new Set<string>();
+  #bytes = 0;
+
+  constructor(stream: Stream) {
+    this.#stream = stream;
+    // An error that comes while nothing is read would end the process.
+    stream.on("error", () => {});
+    this.#answers = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
+  }
+
+  async collect(services: readonly string[]): Promise<readonly Uint8Array[]> {
+    for (const service of services) {
+      if (!(await this.#add({ fileContainingSymbol: service }))) throw await this.#missing(service);
+    }
+    for (const name of this.#wanted) {
+      if (this.#files.has(name)) continue;
+      // Many a server lacks a file that only options need; what a message needs is missed when it is read.
+      await this.#add({ fileByFilename: name });
+    }
+    return [...this.#files.values()];
+  }
+
+  /** Whether the server had it. */
+  async #add(question: Question): Promise<boolean> {
+    const answer = await this.#ask(question);
+    const files = answer.fileDescriptorResponse?.fileDescriptorProto ?? [];
+    for (const bytes of files) {
+      this.#bytes += bytes.length;
+      const { name = "", dependency = [] } = readFileDescriptor(bytes);
+      if (!this.#files.has(name)) this.#files.set(name, bytes);
+      for (const imported of dependency) this.#wanted.add(imported);
+      if (Math.max(this.#files.size, this.#wanted.size) > DESCRIPTOR_FILES_MAX) {
+        throw new ReflectionFailed(`tells of more than ${DESCRIPTOR_FILES_MAX} files`);
+      }
+      if (this.#bytes > DESCRIPTOR_BYTES_MAX) {
+        throw new ReflectionFailed(`tells of more than ${DESCRIPTOR_BYTES_MAX} bytes of files`);
+      }
+    }
+    return files.length > 0;
+  }
+
+  async #ask(question: Question): Promise<Answer> {
+    this.#stream.write(Buffer.from(REQUEST.encode(REQUEST.fromObject(question)).finish()));
+    const next = await this.#answers.next();
+    if (next.done === true) throw new ReflectionFailed("ended without an answer");
+    return RESPONSE.toObject(RESPONSE.decode(new StrictReader(next.value)));
+  }
+
+  async #missing(service: string): Promise<ReflectionFailed> {
+    const answer = await this.#ask({ listServices: "*" });
+    const names = (answer.listServicesResponse?.service ?? [])
+      .slice(0, SERVICES_LISTED_MAX)
+      .map(({ name = "" }) => name);
+    return new ReflectionFailed(`has no service ${service}; it has ${listed(nearest(service, names))}`);
+  }
+}

@@ -1,0 +1,200 @@
+import type { Json } from "../../../core/types.ts";
+
+/** Thrown when a value does not fit; `reason` names no value, for values may be personal data. */
+export class Unfit extends Error {
+  override readonly name = "Unfit";
+}
+
+export interface WellKnown {
+  /** From the JSON form to the message's own fields. */
+  toMessage(json: unknown): unknown;
+  /** From the message's own fields to the JSON form. */
+  toJson(message: Readonly<Record<string, unknown>>): Json;
+}
+
+export const ANY = "google.protobuf.Any";
+
+const NANOS_PER_SECOND_DIGITS = 9;
+const TIMESTAMP_CHARS_MAX = 40;
+const TIMESTAMP_SECONDS_MIN = -62_135_596_800;
+const TIMESTAMP_SECONDS_MAX = 253_402_300_799;
+const DURATION_SECONDS_MAX = 315_576_000_000;
+const NANOS_MAX = 999_999_999;
+
+const TIMESTAMP = /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?(?:Z|([+-])(\d{2}):(\d{2}))$/;
+const DURATION = /^(-?)(\d{1,12})(?:\.(\d{1,9}))?s$/;
+
+function nanosOf(fraction: string | undefined): number {
+  return Number((fraction ?? "").padEnd(NANOS_PER_SECOND_DIGITS, "0"));
+}
+
+/** 0, 3, 6 or 9 digits, as the protobuf JSON mapping prints them. */
+function fractionOf(nanos: number): string {
+  if (nanos === 0) return "";
+  const digits = String(nanos).padStart(NANOS_PER_SECOND_DIGITS, "0");
+  if (digits.endsWith("000000")) return `.${digits.slice(0, 3)}`;
+  return `.${digits.endsWith("000") ? digits.slice(0, 6) : digits}`;
+}
+
+function integerIn(value: unknown, bounds: { readonly min: number; readonly max: number }, what: string): number {
+  const number = Number(value ?? 0);
+  if (!Number.isInteger(number) || number < bounds.min || number > bounds.max)
+    throw new Unfit(`${what} is out of range`);
+  return number;
+}
+
+function timestampToMessage(json: unknown): unknown {
+  const match = typeof json === "string" && json.length <= TIMESTAMP_CHARS_MAX ? TIMESTAMP.exec(json) : null;
+  if (match === null) throw new Unfit("is not an RFC 3339 date and time");
+  const [, year = "", month = "", day = "", hour = "", minute = "", second = "", fraction, sign, offsetH, offsetM] =
+    match;
+  const date = new Date(0);
+  date.setUTCFullYear(Number(year), Number(month) - 1, Number(day));
+  date.setUTCHours(Number(hour), Number(minute), Number(second));
+  // An impossible date or hour rolls over: it is refused rather than moved.
+  if (date.toISOString().slice(0, 19) !== `${year}-${month}-${day}T${hour}:${minute}:${second}`) {
+    throw new Unfit("is not a date and time that exists");
+  }
+  const hours = Number(offsetH ?? 0);
+  const minutes = Number(offsetM ?? 0);
+  if (hours > 23 || minutes > 59) throw new Unfit("has an impossible offset");
+  const offset = (sign === "-" ? -1 : 1) * (hours * 3600 + minutes * 60);
+  const bounds = { min: TIMESTAMP_SECONDS_MIN, max: TIMESTAMP_SECONDS_MAX };
+  const seconds = integerIn(date.getTime() / 1000 - offset, bounds, "the time");
+  return { seconds: String(seconds), nanos: nanosOf(fraction) };
+}
+
+function timestampToJson(message: Readonly<Record<string, unknown>>): Json {
+  const bounds = { min: TIMESTAMP_SECONDS_MIN, max: TIMESTAMP_SECONDS_MAX };
+  const seconds = integerIn(message["seconds"], bounds, "the time");
+  const nanos = integerIn(message["nanos"], { min: 0, max: NANOS_MAX }, "the fraction");
+  return `${new Date(seconds * 1000).toISOString().slice(0, 19)}${fractionOf(nanos)}Z`;
+}
+
+function durationToMessage(json: unknown): unknown {
+  const match = typeof json === "string" ? DURATION.exec(json) : null;
+  if (match === null) throw new Unfit('is not a duration such as "1.5s"');
+  const [, sign, whole, fraction] = match;
+  const factor = sign === "-" ? -1 : 1;
+  const seconds = integerIn(whole, { min: 0, max: DURATION_SECONDS_MAX }, "the duration");
+  // `|| 0`: minus zero would not be seen as the zero that comes back.
+  return { seconds: String(seconds * factor || 0), nanos: nanosOf(fraction) * factor || 0 };
+}
+
+function durationToJson(message: Readonly<Record<string, unknown>>): Json {
+  const bounds = { min: -DURATION_SECONDS_MAX, max: DURATION_SECONDS_MAX };
+  const seconds = integerIn(message["seconds"], bounds, "the duration");
+  const nanos = integerIn(message["nanos"], { min: -NANOS_MAX, max: NANOS_MAX }, "the fraction");
+  if (seconds * nanos < 0) throw new Unfit("has seconds and nanos of different signs");
+  return `${seconds < 0 || nanos < 0 ? "-" : ""}${Math.abs(seconds)}${fractionOf(Math.abs(nanos))}s`;
+}
+
+function snakeCase(path: string): string {
+  return path.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+function camelCase(path: string): string {
+  return path.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
+}
+
+function fieldMaskToMessage(json: unknown): unknown {
+  if (typeof json !== "string") throw new Unfit("is not a field mask");
+  const paths = json === "" ? [] : json.split(",");
+  const snake = paths.map(snakeCase);
+  if (snake.some((path, index) => camelCase(path) !== paths[index]))
+    throw new Unfit("has a path not in lowerCamelCase");
+  return { paths: snake };
+}
+
+function fieldMaskToJson(message: Readonly<Record<string, unknown>>): Json {
+  const paths = message["paths"];
+  if (!Array.isArray(paths)) return "";
+  const camel = paths.map((path) => camelCase(String(path)));
+  if (camel.some((path, index) => snakeCase(path) !== paths[index]))
+    throw new Unfit("has a path that JSON cannot tell");
+  return camel.join(",");
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function mapValues<To>(record: Readonly<Record<string, unknown>>, change: (value: unknown) => To): Record<string, To> {
+  return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, change(value)]));
+}
+
+function structToMessage(json: unknown): unknown {
+  if (!isRecord(json)) throw new Unfit("is not an object");
+  return { fields: mapValues(json, valueToMessage) };
+}
+
+function listToMessage(json: unknown): unknown {
+  if (!Array.isArray(json)) throw new Unfit("is not a list");
+  return { values: json.map(valueToMessage) };
+}
+
+function valueToMessage(json: unknown): unknown {
+  if (json === null) return { nullValue: "NULL_VALUE" };
+  if (typeof json === "string") return { stringValue: json };
+  if (typeof json === "number") return { numberValue: json };
+  if (typeof json === "boolean") return { boolValue: json };
+  if (Array.isArray(json)) return { listValue: listToMessage(json) };
+  return { structValue: structToMessage(json) };
+}
+
+function structToJson(message: Readonly<Record<string, unknown>>): Json {
+  const fields = message["fields"];
+  return isRecord(fields) ? mapValues(fields, (value) => (isRecord(value) ? valueToJson(value) : null)) : {};
+}
+
+function listToJson(message: Readonly<Record<string, unknown>>): Json {
+  const values = message["values"];
+  return Array.isArray(values) ? values.map((value) => (isRecord(value) ? valueToJson(value) : null)) : [];
+}
+
+function valueToJson(message: Readonly<Record<string, unknown>>): Json {
+  const { stringValue, numberValue, boolValue, structValue, listValue } = message;
+  if (typeof stringValue === "string") return stringValue;
+  if (typeof numberValue === "number") return numberValue;
+  // NaN and the infinities come as texts, and would pass for one here.
+  if (typeof numberValue === "string") throw new Unfit("holds a number that JSON does not have");
+  if (typeof boolValue === "boolean") return boolValue;
+  if (isRecord(structValue)) return structToJson(structValue);
+  return isRecord(listValue) ? listToJson(listValue) : null;
+}
+
+const WRAPPER: WellKnown = {
+  // Null is the JSON of a wrapper that is not set.
+  toMessage: (json) => (json === null ? undefined : { value: json }),
+  // The decoder has checked the value against the wrapper's own scalar type.
+  toJson: (message) => (message["value"] ?? null) as Json,
+};
+
+const UNDECLARED_ANY: WellKnown = {
+  toMessage() {
+    throw new Unfit("is a google.protobuf.Any, and the configuration names no types that it may hold");
+  },
+  toJson: ({ typeUrl }) => (typeof typeUrl === "string" && typeUrl !== "" ? { "@type": typeUrl } : {}),
+};
+
+/** The messages whose JSON form is not an object of their fields, by full name. */
+export const WELL_KNOWN: ReadonlyMap<string, WellKnown> = new Map<string, WellKnown>([
+  ["google.protobuf.Timestamp", { toMessage: timestampToMessage, toJson: timestampToJson }],
+  ["google.protobuf.Duration", { toMessage: durationToMessage, toJson: durationToJson }],
+  ["google.protobuf.FieldMask", { toMessage: fieldMaskToMessage, toJson: fieldMaskToJson }],
+  ["google.protobuf.Struct", { toMessage: structToMessage, toJson: structToJson }],
+  ["google.protobuf.ListValue", { toMessage: listToMessage, toJson: listToJson }],
+  ["google.protobuf.Value", { toMessage: valueToMessage, toJson: valueToJson }],
+  [ANY, UNDECLARED_ANY],
+  ...["Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes"].map(
+    (name) => [`google.protobuf.${name}Value`, WRAPPER] as const,
+  ),
+]);
+
+/** The form of its own that a message has; `any` is that of a google.protobuf.Any. */
+export function specialOf(
+  { fullName }: { readonly fullName: string },
+  any: WellKnown | undefined,
+): WellKnown | undefined {
+  return fullName === ANY && any !== undefined ? any : WELL_KNOWN.get(fullName);
+}

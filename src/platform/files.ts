@@ -1,0 +1,136 @@
+import { accessSync, constants, readFileSync } from "node:fs";
+import { parseDocument } from "yaml";
+import { type Config, pathFrom } from "../config.ts";
+
+/** Settings files of the platform's commands, looked at before such a command runs with them. */
+
+const SETTINGS_BYTES_MAX = 4_194_304;
+const DEPTH_MAX = 64;
+
+/** Through these keys a kubeconfig names a program that is run to make credentials. */
+const PLUGIN_KEYS = /^(?:exec|auth-?provider)$/i;
+
+/**
+ * What is wrong with the kubeconfig, or `undefined`. The file decides which cluster is reached, as whom, and whether programs
+ * run, so it must say so in one plain document.
+ */
+export function kubeconfigFault(path: string, { execPlugins }: { readonly execPlugins: boolean }): string | undefined {
+  const document = settingsOf(path);
+  if ("fault" in document) return document.fault;
+  const { "current-context": current, contexts, clusters, users } = document.settings;
+  if (typeof current !== "string" || current === "") return "names no current-context, so the cluster is not known";
+  const context = member(named(contexts, current), "context");
+  if (context === undefined) return `has no context ${JSON.stringify(current)}, which is its current-context`;
+  const cluster = member(named(clusters, member(context, "cluster")), "cluster");
+  const server = member(cluster, "server");
+  if (typeof server !== "string" || server === "") return "names no server for its current-context";
+  if (!execPlugins && hasKey(users, (key) => PLUGIN_KEYS.test(key))) {
+    return "names a program that makes credentials (exec or auth-provider); set systems.kubernetes.execPlugins: true to let it run";
+  }
+  return undefined;
+}
+
+/** What is wrong with argocd's settings, or `undefined`. In core mode argocd talks to the cluster itself, past its server. */
+export function argocdConfigFault(path: string): string | undefined {
+  const document = settingsOf(path);
+  if ("fault" in document) return document.fault;
+  const isCore = (key: string, value: unknown): boolean => key.toLowerCase() === "core" && value !== false;
+  return hasKey(document.settings, isCore) ? "switches to core mode, which reaches past the server" : undefined;
+}
+
+/** Files that the commands read on their own: a token, or whom to trust. */
+const PLAIN_FILES = [
+  ["loki", "bearerTokenFile"],
+  ["loki", "rootCert"],
+  ["argocd", "rootCert"],
+] as const;
+
+/** All of them, as the configuration names them, at start. */
+export function readPlatformFiles(config: Config, problems: string[]): PlatformFiles {
+  const checks = new Map<string, () => string | undefined>();
+  const systems = config.systems as Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+  const { kubernetes, argocd } = systems;
+  for (const [system, key] of PLAIN_FILES) {
+    const file = systems[system]?.[key];
+    if (typeof file !== "string") continue;
+    note(problems, `systems.${system}.${key}: ${file}`, readableFault(pathFrom(config, file)));
+  }
+  const kubeconfig = kubernetes?.["kubeconfig"];
+  if (typeof kubeconfig === "string") {
+    const execPlugins = kubernetes?.["execPlugins"] === true;
+    checks.set("kubectl", () => kubeconfigFault(pathFrom(config, kubeconfig), { execPlugins }));
+    note(problems, `systems.kubernetes.kubeconfig: ${kubeconfig}`, checks.get("kubectl")?.());
+  }
+  const configFile = argocd?.["configFile"];
+  if (typeof configFile === "string") {
+    checks.set("argocd", () => argocdConfigFault(pathFrom(config, configFile)));
+    note(problems, `systems.argocd.configFile: ${configFile}`, checks.get("argocd")?.());
+  }
+  return checks;
+}
+
+/** By command: looks again, before each call. The files are mounted, and what is mounted changes. */
+export type PlatformFiles = ReadonlyMap<string, () => string | undefined>;
+
+function readableFault(path: string): string | undefined {
+  try {
+    accessSync(path, constants.R_OK);
+    return undefined;
+  } catch (error) {
+    return unreadable(error);
+  }
+}
+
+function unreadable(error: unknown): string {
+  return `cannot be read (${error instanceof Error && "code" in error ? String(error.code) : "unknown error"})`;
+}
+
+function note(problems: string[], field: string, fault: string | undefined): void {
+  if (fault !== undefined) problems.push(`${field}: ${fault}`);
+}
+
+type Settings = Readonly<Record<string, unknown>>;
+
+function settingsOf(path: string): { readonly settings: Settings } | { readonly fault: string } {
+  let source: string;
+  try {
+    source = readFileSync(path, "utf8");
+  } catch (error) {
+    return { fault: unreadable(error) };
+  }
+  if (source.length > SETTINGS_BYTES_MAX) return { fault: `is larger than ${SETTINGS_BYTES_MAX} bytes` };
+  const document = parseDocument(source, { uniqueKeys: true });
+  // A tag that is not known here may mean something to the command.
+  if (document.errors.length + document.warnings.length > 0) return { fault: "is not one YAML document" };
+  let settings: unknown;
+  try {
+    // The command's own reader follows aliases and merges; ours would have to follow them in the same way.
+    settings = document.toJS({ maxAliasCount: 0 });
+  } catch {
+    return { fault: "holds YAML aliases (*name): write the values out" };
+  }
+  if (!isTable(settings)) return { fault: "is not a table of settings" };
+  if (hasKey(settings, (key) => key === "<<")) return { fault: "holds YAML merges (<<): write the values out" };
+  return { settings };
+}
+
+function named(list: unknown, name: unknown): unknown {
+  return Array.isArray(list) ? list.find((item) => member(item, "name") === name) : undefined;
+}
+
+function member(value: unknown, key: string): unknown {
+  return isTable(value) && Object.hasOwn(value, key) ? value[key] : undefined;
+}
+
+/** Whether such a key stands anywhere; what is too deep to look at counts as yes. */
+function hasKey(value: unknown, isIt: (key: string, value: unknown) => boolean, depthLeft = DEPTH_MAX): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  if (depthLeft === 0) return true;
+  return Object.entries(value).some(
+    ([key, inner]) => (!Array.isArray(value) && isIt(key, inner)) || hasKey(inner, isIt, depthLeft - 1),
+  );
+}
+
+function isTable(value: unknown): value is Settings {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

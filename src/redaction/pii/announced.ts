@@ -1,0 +1,212 @@
+import { ALPHANUMERIC, DIGIT, isA, LETTER, runEnd } from "../views/characters.ts";
+import { dateEnd } from "./calendar.ts";
+import { readGroups } from "./digit-groups.ts";
+import { findSpelledEmail } from "./email.ts";
+import { CERTAIN, LIKELY, type PiiFinding } from "./finding.ts";
+import { NATIONAL_IDS, type NationalId } from "./national-id.ts";
+import { isPhoneIn, type PhoneBudget } from "./phone.ts";
+
+/** How far behind its word a value may stand. UTF-16 units. */
+const REACH_CHARS_MAX = 40;
+
+const ID_CHARS_MAX = 24;
+const ID_CHARS_MIN = 7;
+
+/** What the detectors of one text share. */
+export interface Reading {
+  readonly budget: PhoneBudget;
+  readonly digits: NextDigit;
+}
+
+/** A word in the text that says what the value behind it is. */
+export interface Announcement {
+  readonly word: string;
+  find(text: string, start: number, end: number, reading: Reading): PiiFinding | undefined;
+}
+
+/** Where a digit stands next. Asked in a text's order it reads the text once. */
+export class NextDigit {
+  readonly #text: string;
+  #at = -1;
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  /** At `from` or later; the text's length when nowhere. */
+  after(from: number): number {
+    if (this.#at >= from) return this.#at;
+    let at = from;
+    while (at < this.#text.length && !isA(this.#text, at, DIGIT)) at += 1;
+    this.#at = at;
+    return at;
+  }
+}
+
+const BIRTH_WORDS = [
+  "birth",
+  "dob",
+  "d.o.b",
+  "born",
+  "geboren",
+  "geburtsdatum",
+  "naissance",
+  "nacimiento",
+  "nascita",
+  "bday",
+];
+const PHONE_WORDS = ["phone", "tel", "mobile", "cell", "call", "fax", "whatsapp", "sms", "contact", "msisdn", "handy"];
+/** These may be parts of longer words: `telephoneNumber`, `mobileNo`. */
+const JOINED_PHONE_WORDS: ReadonlySet<string> = new Set(["phone", "mobile", "whatsapp", "msisdn"]);
+
+/** What may stand between such a word and its number. */
+const FILLERS: ReadonlySet<string> = new Set([
+  ...[
+    "number",
+    "numbers",
+    "no",
+    "nr",
+    "num",
+    "is",
+    "at",
+    "on",
+    "me",
+    "us",
+    "my",
+    "the",
+    "him",
+    "her",
+    "them",
+    "office",
+  ],
+  ...[
+    "work",
+    "home",
+    "phone",
+    "cell",
+    "mobile",
+    "tel",
+    "or",
+    "please",
+    "our",
+    "desk",
+    "direct",
+    "private",
+    "s",
+    "primary",
+  ],
+]);
+const FILLER_CHARS_MAX = 10;
+
+const SPELLED_AT = ["[at]", "(at)", "{at}"];
+
+export const ANNOUNCEMENTS: readonly Announcement[] = [
+  ...BIRTH_WORDS.map((word) => ({
+    word,
+    find: (text: string, _start: number, end: number, { digits }: Reading) =>
+      findBirthDate(text, { start: digits.after(end), end, word }),
+  })),
+  ...PHONE_WORDS.map((word) => ({
+    word,
+    find: (text: string, start: number, end: number, { budget, digits }: Reading) =>
+      digits.after(end) - end > REACH_CHARS_MAX ? undefined : findAnnouncedPhone(text, { start, end, word }, budget),
+  })),
+  ...SPELLED_AT.map((word) => ({
+    word,
+    find: (text: string, start: number, end: number) => findSpelledEmail(text, start, end),
+  })),
+  ...NATIONAL_IDS.flatMap((id) =>
+    id.words.map((word) => ({
+      word,
+      find: (text: string, start: number, end: number, { digits }: Reading) =>
+        isA(text, start - 1, LETTER) ? undefined : findNationalId(text, { start: digits.after(end), end, word }, id),
+    })),
+  ),
+];
+
+/** What a field's name may say about its value. */
+export const announcingWords: readonly string[] = ANNOUNCEMENTS.map(({ word }) => word).filter(
+  (word) => !SPELLED_AT.includes(word),
+);
+
+/** A month in words may stand this far before the first digit. UTF-16 units. */
+const MONTH_CHARS_MAX = 14;
+
+/** `start` is the first digit behind the word. */
+function findBirthDate(text: string, { start, end, word }: Word): PiiFinding | undefined {
+  if (start - end > REACH_CHARS_MAX) return undefined;
+  for (let at = Math.max(end, start - MONTH_CHARS_MAX); at <= start; at += 1) {
+    if (isA(text, at - 1, ALPHANUMERIC) || !isA(text, at, ALPHANUMERIC)) continue;
+    const stop = dateEnd(text, at);
+    if (stop !== -1) return { rule: "DATE_OF_BIRTH", start: at, end: stop, confidence: CERTAIN, context: word };
+  }
+  return undefined;
+}
+
+interface Word {
+  readonly start: number;
+  readonly end: number;
+  readonly word: string;
+}
+
+function findAnnouncedPhone(text: string, { start, end, word }: Word, budget: PhoneBudget): PiiFinding | undefined {
+  if (!JOINED_PHONE_WORDS.has(word) && (isA(text, start - 1, LETTER) || isA(text, end, LETTER))) return undefined;
+  const at = behindFillers(text, end);
+  if (at === -1) return undefined;
+  const groups = readGroups(text, at);
+  const stop = groups.ends.at(-1) ?? at;
+  if (groups.digits < 7 || groups.digits > 15 || groups.lineEnds > 0 || isA(text, stop, LETTER)) return undefined;
+  const from = "+(".includes(text[at - 1] ?? "?") ? at - 1 : at;
+  if (!isPhoneIn(text.slice(from, stop), budget)) return undefined;
+  return { rule: "PHONE", start: from, end: stop, confidence: LIKELY, context: word };
+}
+
+/** Where the first digit stands, when nothing but signs and filling words come before it; else -1. */
+function behindFillers(text: string, from: number): number {
+  const limit = Math.min(text.length, from + REACH_CHARS_MAX);
+  let at = from;
+  while (at < limit) {
+    if (isA(text, at, DIGIT)) return at;
+    if (isA(text, at, LETTER)) {
+      const end = runEnd(text, at, LETTER);
+      if (end - at > FILLER_CHARS_MAX || !FILLERS.has(text.slice(at, end).toLowerCase())) return -1;
+      at = end;
+    } else at += 1;
+  }
+  return -1;
+}
+
+/** Letters of an id may stand this far before its first digit. UTF-16 units. */
+const ID_LETTERS_MAX = 6;
+
+/** `start` is the first digit behind the word: the id is the word that it stands in, or that comes before it. */
+function findNationalId(text: string, { start, end, word }: Word, id: NationalId): PiiFinding | undefined {
+  if (start - end > REACH_CHARS_MAX) return undefined;
+  for (let at = Math.max(end, start - ID_LETTERS_MAX); at <= start; at += 1) {
+    if (!isA(text, at, ALPHANUMERIC) || isA(text, at - 1, ALPHANUMERIC)) continue;
+    const stop = idEnd(text, at, id);
+    if (stop !== -1) return { rule: id.rule, start: at, end: stop, confidence: CERTAIN, context: word };
+  }
+  return undefined;
+}
+
+const ID_DIGITS_MIN = 5;
+
+/** The longest stretch from `at` that is such an id, blanks, dashes and dots apart. A word ends it. */
+function idEnd(text: string, at: number, id: NationalId): number {
+  let compact = "";
+  let digits = 0;
+  let found = -1;
+  const limit = at + ID_CHARS_MAX;
+  for (let end = at; end < limit; end += 1) {
+    const isPart = isA(text, end, ALPHANUMERIC);
+    const beginsWord = isA(text, end, LETTER) && isA(text, end + 1, LETTER) && !isA(text, end - 1, ALPHANUMERIC);
+    if ((beginsWord && end > at) || (!isPart && !" -./".includes(text[end] ?? "?"))) return found;
+    if (!isPart) continue;
+    compact += text[end];
+    if (isA(text, end, DIGIT)) digits += 1;
+    const isWhole = digits >= ID_DIGITS_MIN && compact.length >= ID_CHARS_MIN && !isA(text, end + 1, ALPHANUMERIC);
+    if (isWhole && id.matches(compact.toUpperCase())) found = end + 1;
+  }
+  return found;
+}

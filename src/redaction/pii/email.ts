@@ -1,0 +1,182 @@
+import {
+  ALPHANUMERIC,
+  BLANK,
+  classOf,
+  DASH,
+  DOT,
+  isA,
+  LETTER,
+  PERCENT,
+  runEnd,
+  runStart,
+  UNDERSCORE,
+} from "../views/characters.ts";
+import { CERTAIN, LIKELY, type PiiFinding } from "./finding.ts";
+
+const LOCAL_CHARS_MAX = 64;
+const DOMAIN_CHARS_MAX = 253;
+const LOCAL = ALPHANUMERIC | DOT | DASH | UNDERSCORE | PERCENT;
+const DOMAIN = ALPHANUMERIC | DOT | DASH;
+const LOCAL_MARKS = "+'!#$&*/=?^{|}~";
+
+/** Last labels of names that are no domains: files, units of systemd, images' sizes. */
+const NO_DOMAINS: ReadonlySet<string> = new Set([
+  ...[
+    "png",
+    "jpg",
+    "jpeg",
+    "gif",
+    "svg",
+    "webp",
+    "ico",
+    "bmp",
+    "js",
+    "mjs",
+    "cjs",
+    "ts",
+    "tsx",
+    "jsx",
+    "css",
+    "scss",
+    "less",
+  ],
+  ...[
+    "json",
+    "yaml",
+    "yml",
+    "html",
+    "htm",
+    "xml",
+    "txt",
+    "log",
+    "lock",
+    "map",
+    "exe",
+    "dll",
+    "jar",
+    "java",
+    "class",
+    "go",
+    "c",
+  ],
+  ...[
+    "cpp",
+    "kt",
+    "tgz",
+    "gz",
+    "tar",
+    "toml",
+    "conf",
+    "cfg",
+    "ini",
+    "proto",
+    "sql",
+    "rb",
+    "php",
+    "vue",
+    "lua",
+    "pdf",
+    "csv",
+  ],
+  ...["service", "socket", "target", "timer", "mount", "slice", "scope", "device", "path", "swap", "x", "latest"],
+]);
+
+/** Accounts of version control over SSH: `git@host:path` is an address of a repository. */
+const ACCOUNTS: ReadonlySet<string> = new Set(["git", "hg", "svn", "gitea", "gerrit"]);
+
+/** All addresses; each `@` is looked at once. */
+export function findEmails(text: string): readonly PiiFinding[] {
+  const found: PiiFinding[] = [];
+  let at = text.indexOf("@");
+  while (at !== -1) {
+    const email = emailAround(text, at);
+    if (email !== undefined) found.push(email);
+    at = text.indexOf("@", at + 1);
+  }
+  return found;
+}
+
+function emailAround(text: string, at: number): PiiFinding | undefined {
+  const start = localStart(text, at);
+  const end = domainEnd(text, at + 1);
+  if (start === at || end === -1) return undefined;
+  if (ACCOUNTS.has(text.slice(start, at).toLowerCase()) && ":/".includes(text[end] ?? "?")) return undefined;
+  return { rule: "EMAIL", start, end, confidence: CERTAIN };
+}
+
+/** Where the local part begins; `at` when there is none. */
+function localStart(text: string, at: number): number {
+  if (text[at - 1] === '"') return quotedStart(text, at);
+  let start = at;
+  const limit = at - LOCAL_CHARS_MAX;
+  while (start > limit && start > 0 && isLocal(text, start - 1)) start -= 1;
+  while (start < at && !isA(text, start, ALPHANUMERIC | UNDERSCORE) && text.charCodeAt(start) < 0x80) start += 1;
+  return start;
+}
+
+function isLocal(text: string, at: number): boolean {
+  const code = text.charCodeAt(at);
+  if (code > 0x7f) return isForeignLetter(code);
+  return (classOf(code) & LOCAL) !== 0 || LOCAL_MARKS.includes(text[at] ?? "?");
+}
+
+function isForeignLetter(code: number): boolean {
+  return code > 0xbf && (code < 0x2000 || code > 0x2bff) && (code < 0x3000 || code > 0x303f) && code < 0xff00;
+}
+
+/** `"john doe"@example.com`. */
+function quotedStart(text: string, at: number): number {
+  for (let start = at - 2; start >= 0 && start > at - LOCAL_CHARS_MAX; start -= 1) {
+    if (text[start] === '"') return start;
+    if (text[start] === "\n" || text[start] === "@") return at;
+  }
+  return at;
+}
+
+/** -1 when no domain begins here. */
+function domainEnd(text: string, from: number): number {
+  let end = from;
+  const limit = from + DOMAIN_CHARS_MAX;
+  while (end < limit && (isA(text, end, DOMAIN) || isForeignLetter(text.charCodeAt(end)))) end += 1;
+  while (end > from && isA(text, end - 1, DOT | DASH)) end -= 1;
+  return isDomain(text.slice(from, end)) ? end : -1;
+}
+
+function isDomain(domain: string): boolean {
+  const labels = domain.split(".");
+  const last = labels.at(-1) ?? "";
+  if (labels.length < 2 || last.length < 2 || labels.includes("")) return false;
+  if (NO_DOMAINS.has(last.toLowerCase())) return false;
+  return /^[a-z]/i.test(last)
+    ? runEnd(last, 0, LETTER) === last.length || last.toLowerCase().startsWith("xn--")
+    : last.charCodeAt(0) > 0x7f;
+}
+
+const DOTS = ["[dot]", "(dot)", "{dot}", " dot "];
+
+/** `john [at] example [dot] com`: the word for `@` stands from `start` to `end`. */
+export function findSpelledEmail(text: string, start: number, end: number): PiiFinding | undefined {
+  const before = runStart(text, start, BLANK, start - 3);
+  const from = runStart(text, before, LOCAL, before - LOCAL_CHARS_MAX);
+  if (from === before) return undefined;
+  let at = runEnd(text, end, BLANK, end + 3);
+  let dots = 0;
+  for (;;) {
+    const label = runEnd(text, at, DOMAIN, at + LOCAL_CHARS_MAX);
+    if (label === at || !isA(text, at, ALPHANUMERIC)) return undefined;
+    if (text.slice(at, label - 1).includes(".")) dots += 1;
+    const next = dotEnd(text, label);
+    if (next === -1 || dots > 8)
+      return dots > 0 ? { rule: "EMAIL", start: from, end: label, confidence: LIKELY } : undefined;
+    dots += 1;
+    at = next;
+  }
+}
+
+function dotEnd(text: string, from: number): number {
+  const at = runEnd(text, from, BLANK, from + 3);
+  const word = DOTS.find((dot) => text.slice(at, at + dot.length).toLowerCase() === dot);
+  const spaced = DOTS.find((dot) => text.slice(from, from + dot.length).toLowerCase() === dot);
+  if (word !== undefined) return runEnd(text, at + word.length, BLANK, at + word.length + 3);
+  return spaced === undefined ? -1 : from + spaced.length;
+}

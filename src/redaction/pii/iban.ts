@@ -1,0 +1,91 @@
+import { ALPHANUMERIC, BLANK, beginsWord, DASH, DIGIT, isA, LETTER } from "../views/characters.ts";
+import { CERTAIN, type PiiFinding } from "./finding.ts";
+
+/** By country: the account's parts after the check digits: digits (n), capitals (a), both (c). From the SWIFT registry. */
+const STRUCTURES: Readonly<Record<string, string>> = {
+  ...{ AD: "8n12c", AE: "19n", AL: "8n16c", AT: "16n", AZ: "4a20c", BA: "16n", BE: "12n", BG: "4a6n8c", BH: "4a14c" },
+  ...{
+    BR: "23n1a1c",
+    BY: "4c4n16c",
+    CH: "5n12c",
+    CR: "18n",
+    CY: "8n16c",
+    CZ: "20n",
+    DE: "18n",
+    DK: "14n",
+    DO: "4c20n",
+  },
+  ...{ EE: "16n", EG: "25n", ES: "20n", FI: "14n", FO: "14n", FR: "10n11c2n", GB: "4a14n", GE: "2a16n", GI: "4a15c" },
+  ...{ GL: "14n", GR: "7n16c", GT: "4c20c", HR: "17n", HU: "24n", IE: "4a14n", IL: "19n", IQ: "4a15n", IS: "22n" },
+  ...{ IT: "1a10n12c", JO: "4a4n18c", KW: "4a22c", KZ: "3n13c", LB: "4n20c", LC: "4a24c", LI: "5n12c", LT: "16n" },
+  ...{ LU: "3n13c", LV: "4a13c", LY: "21n", MC: "10n11c2n", MD: "2c18c", ME: "18n", MK: "3n10c2n", MR: "23n" },
+  ...{
+    MT: "4a5n18c",
+    MU: "4a19n3a",
+    NL: "4a10n",
+    NO: "11n",
+    PK: "4a16c",
+    PL: "24n",
+    PS: "4a21c",
+    PT: "21n",
+    QA: "4a21c",
+  },
+  ...{ RO: "4a16c", RS: "18n", SA: "2n18c", SC: "4a20n3a", SD: "14n", SE: "20n", SI: "15n", SK: "20n", SM: "1a10n12c" },
+  ...{ ST: "21n", SV: "4a20n", TL: "19n", TN: "20n", TR: "6n16c", UA: "6n19c", VA: "18n", VG: "4a16n", XK: "16n" },
+};
+
+/** Each country's account, one letter a character. */
+const SHAPES: ReadonlyMap<string, string> = new Map(
+  Object.entries(STRUCTURES).map(([country, structure]) => [
+    country,
+    [...structure.matchAll(/(\d+)([nac])/g)].map(([, count, kind = ""]) => kind.repeat(Number(count))).join(""),
+  ]),
+);
+
+const SEPARATORS_MAX = 3;
+
+/** The account whose country stands at `start`. Blanks, dashes and line ends may stand between its characters. */
+export function findIban(text: string, start: number): PiiFinding | undefined {
+  const shape = SHAPES.get(text.slice(start, start + 2).toUpperCase());
+  if (shape === undefined || !beginsWord(text, start)) return undefined;
+  let compact = "";
+  let at = start + 2;
+  let last = at;
+  const length = shape.length + 2;
+  while (compact.length < length) {
+    if (isA(text, at, ALPHANUMERIC)) {
+      if (!fits(text, at, compact.length < 2 ? "n" : (shape[compact.length - 2] ?? ""))) return undefined;
+      compact += text[at];
+      at += 1;
+      last = at;
+      continue;
+    }
+    if (at - last >= SEPARATORS_MAX || !isSeparator(text, at)) return undefined;
+    at += 1;
+  }
+  if (
+    isA(text, last, ALPHANUMERIC) ||
+    remainder(`${compact.slice(2)}${text.slice(start, start + 2)}${compact.slice(0, 2)}`) !== 1
+  )
+    return undefined;
+  return { rule: "IBAN", start, end: last, confidence: CERTAIN };
+}
+
+function isSeparator(text: string, at: number): boolean {
+  return isA(text, at, BLANK | DASH) || "\n\r.".includes(text[at] ?? "?");
+}
+
+function fits(text: string, at: number, kind: string): boolean {
+  if (kind === "n") return isA(text, at, DIGIT);
+  return kind === "c" || isA(text, at, LETTER);
+}
+
+/** Of the number that stands there when A is 10 and Z is 35, by 97. */
+function remainder(rearranged: string): number {
+  let rest = 0;
+  for (const character of rearranged.toUpperCase()) {
+    const value = Number.parseInt(character, 36);
+    rest = (rest * (value > 9 ? 100 : 10) + value) % 97;
+  }
+  return rest;
+}

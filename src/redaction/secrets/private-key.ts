@@ -1,0 +1,107 @@
+import type { Finding } from "../finding.ts";
+import { BASE64, BLANK, classesIn, EQUALS, isA, LINE_END, LOWER, runEnd } from "../views/characters.ts";
+
+/** Where a word stands next. Asked in a text's order it reads the text once. */
+export class NextOccurrence {
+  readonly #text: string;
+  readonly #word: string;
+  #at = -1;
+
+  constructor(text: string, word: string) {
+    this.#text = text;
+    this.#word = word;
+  }
+
+  /** At `from` or later; the text's length when nowhere. */
+  after(from: number): number {
+    if (this.#at >= from) return this.#at;
+    const at = this.#text.indexOf(this.#word, from);
+    this.#at = at === -1 ? this.#text.length : at;
+    return this.#at;
+  }
+}
+
+const LABEL_CHARS_MAX = 64;
+const DASHES = "-----";
+export const FOOTER = "-----END ";
+
+/** The END line is looked for no farther than this: the largest keys in use, with a log's prefix on each line. UTF-16 units. */
+const KEY_CHARS_MAX = 8_192;
+
+/** Less than this after the header is no key but a text that speaks of one. UTF-16 units. */
+const BODY_CHARS_MIN = 16;
+
+/** A shorter stretch of base64 is the last line. UTF-16 units. */
+const LINE_CHARS_MIN = 24;
+
+/** Lines such as `Proc-Type: 4,ENCRYPTED` before the body. */
+const HEADERS_MAX = 4;
+const HEADER_CHARS_MAX = 128;
+
+/** A private key in PEM, at its `-----BEGIN `: until its END line, or, when it is cut off, as far as its lines go on. */
+export function matchPrivateKey(
+  text: string,
+  start: number,
+  { end, footers }: { readonly end: number; readonly footers: NextOccurrence },
+): Finding | undefined {
+  const label = text.slice(end, end + LABEL_CHARS_MAX);
+  const dashes = label.indexOf(DASHES);
+  if (dashes === -1 || !label.slice(0, dashes).toUpperCase().includes("PRIVATE KEY")) return undefined;
+  const body = afterHeaders(text, separatorsEnd(text, runEndOfDashes(text, end + dashes)));
+  if (runEnd(text, body, BASE64 | EQUALS, body + BODY_CHARS_MIN) - body < BODY_CHARS_MIN) return undefined;
+  const footer = footers.after(body);
+  const isNear = footer < text.length && footer - body < KEY_CHARS_MAX;
+  const stop = isNear ? afterFooter(text, footer) : bodyEnd(text, body);
+  return { rule: "private-key", start, end: stop };
+}
+
+function runEndOfDashes(text: string, at: number): number {
+  let end = at;
+  while (text[end] === "-" && end < at + DASHES.length) end += 1;
+  return end;
+}
+
+function afterFooter(text: string, footer: number): number {
+  const close = text.slice(footer + FOOTER.length, footer + LABEL_CHARS_MAX + FOOTER.length).indexOf(DASHES);
+  return close === -1 ? footer : footer + FOOTER.length + close + DASHES.length;
+}
+
+/** Blanks, line ends (written out or escaped), quotes, `+`, `>` and `|` at a line's beginning. */
+function separatorsEnd(text: string, from: number): number {
+  let at = from;
+  const limit = from + HEADER_CHARS_MAX;
+  while (at < limit) {
+    if (text[at] === "\\") at += "nrt".includes(text[at + 1] ?? "?") ? 2 : 1;
+    else if (isA(text, at, BLANK | LINE_END) || "\"'`>|,".includes(text[at] ?? "?")) at += 1;
+    else if (text[at] === "+" && isA(text, at - 1, LINE_END)) at += 1;
+    else return at;
+  }
+  return at;
+}
+
+function afterHeaders(text: string, from: number): number {
+  let at = from;
+  for (let headers = 0; headers < HEADERS_MAX; headers += 1) {
+    const line = text.slice(at, at + HEADER_CHARS_MAX);
+    const [name = ""] = line.split(":", 1);
+    const isHeader = name.length < line.length && name.length < BODY_CHARS_MIN && name.includes("-");
+    const end = line.indexOf("\\n") === -1 ? line.indexOf("\n") : line.indexOf("\\n");
+    if (!isHeader || end === -1) return at;
+    at = separatorsEnd(text, at + end);
+  }
+  return at;
+}
+
+function bodyEnd(text: string, body: number): number {
+  let end = body;
+  let at = body;
+  while (at < text.length) {
+    const line = runEnd(text, at, BASE64 | EQUALS);
+    const isWord = line - at < LINE_CHARS_MIN && (classesIn(text, at, line) & ~LOWER) === 0;
+    if (line === at || isWord) return end;
+    end = line;
+    if (line - at < LINE_CHARS_MIN) return end;
+    at = separatorsEnd(text, line);
+  }
+  return end;
+}

@@ -1,0 +1,140 @@
+import { ask, type ClientOptions, connect, notUnderstood, type ServiceAnswer, segment, wrongUsage } from "../client.ts";
+import { print, table } from "../output.ts";
+import { printable, printableCell } from "../printable.ts";
+import { readApproval, readApprovalPage, type ShownApproval } from "./answers.ts";
+import { approvalLines, timeLeft } from "./view.ts";
+
+const PAGE_APPROVALS = 200;
+/** What `list` prints at most, in pages. */
+const PAGES_MAX = 50;
+const REASON_CHARACTERS_MAX = 500;
+
+/** `stc approvals list`: newest first. */
+export async function listApprovals(options: ClientOptions & { readonly state?: string }): Promise<void> {
+  const client = connect(options);
+  if (client === undefined) return;
+  const bodies: unknown[] = [];
+  const rows: (readonly string[])[] = [];
+  let cursor: string | undefined;
+  do {
+    const query = new URLSearchParams({
+      limit: String(PAGE_APPROVALS),
+      ...(options.state !== undefined && { state: options.state }),
+      ...(cursor !== undefined && { cursor }),
+    });
+    const answer = await ask(client, { method: "GET", path: `/approvals?${query}` }, options);
+    if (answer === undefined) return;
+    const page = readApprovalPage(answer.body);
+    if (page === undefined) return notUnderstood();
+    bodies.push(...rawApprovals(answer.body));
+    rows.push(...page.approvals.map((approval) => row(approval, answer.servedAt)));
+    cursor = page.cursor ?? undefined;
+  } while (cursor !== undefined && rows.length < PAGE_APPROVALS * PAGES_MAX);
+  if (options.json === true) return print.json({ approvals: bodies, ...(cursor !== undefined && { cursor }) });
+  print.line(table([["ID", "STATE", "RISK", "TOOL", "WHO", "LEFT", "SUMMARY"], ...rows]));
+  if (cursor !== undefined) print.line(`note: there are more than these ${rows.length}`);
+}
+
+function rawApprovals(body: unknown): readonly unknown[] {
+  const isPage = typeof body === "object" && body !== null && "approvals" in body;
+  return isPage && Array.isArray(body.approvals) ? body.approvals : [];
+}
+
+function row(
+  { id, state, risk, tool, requester, decideBy, summary }: ShownApproval,
+  now: number | undefined,
+): readonly string[] {
+  const left = state === "pending" ? timeLeft(decideBy, now) : "-";
+  return [id, state, risk ?? "-", tool, requester?.sub ?? "-", left, summary].map(printableCell);
+}
+
+/** `stc approvals show <id>`. */
+export async function showApproval(id: string, options: ClientOptions): Promise<void> {
+  const found = await fetchApproval(id, options);
+  if (found === undefined) return;
+  if (options.json === true) print.json(found.answer.body);
+  else printView(found);
+}
+
+interface Found {
+  readonly approval: ShownApproval;
+  readonly answer: ServiceAnswer;
+}
+
+async function fetchApproval(id: string, options: ClientOptions): Promise<Found | undefined> {
+  const name = segment(id);
+  const client = name === undefined ? undefined : connect(options);
+  if (client === undefined) return undefined;
+  const answer = await ask(client, { method: "GET", path: `/approvals/${name}` }, options);
+  if (answer === undefined) return undefined;
+  const approval = readApproval(answer.body);
+  if (approval === undefined) notUnderstood();
+  return approval === undefined ? undefined : { approval, answer };
+}
+
+function printView({ approval, answer }: Found): void {
+  const columns = process.stdout.isTTY ? process.stdout.columns || 80 : Number.POSITIVE_INFINITY;
+  print.line(approvalLines(approval, { columns, now: answer.servedAt }).join("\n"));
+}
+
+export interface DecisionOptions extends ClientOptions {
+  readonly reason?: string;
+  readonly session?: boolean;
+  /** What was shown before; without it the view of this moment is shown and approved. */
+  readonly viewDigest?: string;
+}
+
+/** `stc approvals approve <id>`: the yes is to one view, which is printed. */
+export async function approve(id: string, options: DecisionOptions): Promise<void> {
+  if (!isReason(options.reason)) return;
+  let { viewDigest } = options;
+  if (viewDigest === undefined) {
+    const found = await fetchApproval(id, options);
+    if (found === undefined) return;
+    viewDigest = found.approval.viewDigest;
+    if (viewDigest === undefined || found.approval.view === undefined) {
+      return wrongUsage("this token shows no views: it decides nothing");
+    }
+    if (options.json !== true) printView(found);
+  }
+  const scope = options.session === true ? "session" : "once";
+  await change(id, options, {
+    to: "/decisions",
+    body: { decision: "approve", scope, reason: options.reason, viewDigest },
+  });
+}
+
+/** `stc approvals deny <id>`. */
+export async function deny(id: string, options: DecisionOptions): Promise<void> {
+  if (!isReason(options.reason)) return;
+  await change(id, options, { to: "/decisions", body: { decision: "deny", reason: options.reason } });
+}
+
+/** `stc approvals revoke <id>`: takes a yes back that was not used yet. */
+export async function revoke(id: string, options: ClientOptions): Promise<void> {
+  await change(id, options, { to: "/revoke", body: {} });
+}
+
+async function change(
+  id: string,
+  options: ClientOptions,
+  { to, body }: { readonly to: string; readonly body: Readonly<Record<string, unknown>> },
+): Promise<void> {
+  const name = segment(id);
+  const client = name === undefined ? undefined : connect(options);
+  if (client === undefined) return;
+  const request = { method: "POST", path: `/approvals/${name}${to}`, body: JSON.stringify(body) } as const;
+  const answer = await ask(client, request, options);
+  if (answer === undefined) return;
+  if (options.json === true) return print.json(answer.body ?? {});
+  const approval = readApproval(answer.body);
+  if (approval === undefined) return notUnderstood();
+  const scope = approval.scope == null ? "" : ` (${printable(approval.scope)})`;
+  print.line(`${printable(approval.state)}${scope}: ${printable(approval.id)}`);
+}
+
+function isReason(reason: string | undefined): boolean {
+  if (reason === undefined || reason.length <= REASON_CHARACTERS_MAX) return true;
+  wrongUsage(`the reason has more than ${REASON_CHARACTERS_MAX} characters`);
+  return false;
+}

@@ -1,0 +1,177 @@
+import { setTimeout as pause } from "node:timers/promises";
+import type { Client, ServiceAnswer } from "../client.ts";
+
+/** One event of a stream as HTML's "server-sent events" writes them. */
+export interface StreamEvent {
+  readonly type: string;
+  readonly data: string;
+}
+
+export type Hint =
+  /** The stream is open; what happened before it was may have gone unseen. */
+  | { readonly kind: "connected" }
+  | { readonly kind: "event"; readonly event: StreamEvent }
+  /** It broke, or could not be opened; it is tried again. */
+  | { readonly kind: "lost" }
+  /** The service says no, and would say so again. */
+  | { readonly kind: "refused"; readonly answer: ServiceAnswer };
+
+const EVENT_CHARACTERS_MAX = 65_536;
+const REFUSAL_CHARACTERS_MAX = 65_536;
+/** Three heartbeats of the service. */
+const SILENCE_MS_MAX = 45_000;
+const BACKOFF_MS = { first: 500, most: 15_000 } as const;
+const EVENT_ID = /^\d{1,20}$/;
+
+/** Reads events out of text that comes in any pieces. */
+export class EventReader {
+  /** Of the latest whole event that named one. */
+  lastId: string | undefined;
+  #text = "";
+  #data: string[] = [];
+  #type = "";
+  #id: string | undefined;
+  #size = 0;
+
+  /** @throws {RangeError} when an event has no end */
+  read(piece: string): readonly StreamEvent[] {
+    this.#text += piece;
+    const events: StreamEvent[] = [];
+    let from = 0;
+    for (let end = lineEnd(this.#text, from); end !== undefined; end = lineEnd(this.#text, from)) {
+      const event = this.#take(this.#text.slice(from, end.at));
+      from = end.next;
+      if (event !== undefined) events.push(event);
+    }
+    this.#text = this.#text.slice(from);
+    if (this.#text.length + this.#size > EVENT_CHARACTERS_MAX) throw new RangeError("an event without an end");
+    return events;
+  }
+
+  #take(line: string): StreamEvent | undefined {
+    if (line === "") return this.#dispatch();
+    const colon = line.indexOf(":");
+    const field = colon === -1 ? line : line.slice(0, colon);
+    const value = colon === -1 ? "" : line.slice(colon + 1).replace(/^ /, "");
+    this.#size += field === "" ? 0 : line.length;
+    if (field === "data") this.#data.push(value);
+    if (field === "event") this.#type = value;
+    if (field === "id" && EVENT_ID.test(value)) this.#id = value;
+    return undefined;
+  }
+
+  #dispatch(): StreamEvent | undefined {
+    const event = { type: this.#type || "message", data: this.#data.join("\n") };
+    const isEmpty = this.#data.length === 0;
+    this.lastId = this.#id ?? this.lastId;
+    this.#data = [];
+    this.#type = "";
+    this.#id = undefined;
+    this.#size = 0;
+    return isEmpty ? undefined : event;
+  }
+}
+
+interface LineEnd {
+  readonly at: number;
+  readonly next: number;
+}
+
+/** A carriage return that stands last may be half of a line's end. */
+function lineEnd(text: string, from: number): LineEnd | undefined {
+  const offset = text.slice(from).search(/[\r\n]/);
+  if (offset === -1) return undefined;
+  const at = from + offset;
+  if (text[at] === "\n") return { at, next: at + 1 };
+  if (at + 1 === text.length) return undefined;
+  return { at, next: text[at + 1] === "\n" ? at + 2 : at + 1 };
+}
+
+/** Follows the service's events until the signal says so, across breaks, from where it left off. */
+export async function* followEvents(client: Client, signal: AbortSignal): AsyncGenerator<Hint, void> {
+  let backoffMs: number = BACKOFF_MS.first;
+  let lastId: string | undefined;
+  while (!signal.aborted) {
+    const link = openLink(signal);
+    const headers = { accept: "text/event-stream", ...(lastId !== undefined && { "last-event-id": lastId }) };
+    const response = await client.stream("/events", headers, link.signal);
+    if (response?.ok && response.body !== null) {
+      yield { kind: "connected" };
+      const reader = new EventReader();
+      for await (const events of readEvents(response.body, reader, link)) {
+        backoffMs = BACKOFF_MS.first;
+        lastId = reader.lastId ?? lastId;
+        for (const event of events) yield { kind: "event", event };
+      }
+    } else if (response !== undefined && isFinal(response.status)) {
+      yield { kind: "refused", answer: await readRefusal(response) };
+      link.close();
+      return;
+    }
+    link.close();
+    if (signal.aborted) return;
+    yield { kind: "lost" };
+    await pause(backoffMs, undefined, { signal }).catch(() => undefined);
+    backoffMs = Math.min(backoffMs * 2, BACKOFF_MS.most);
+  }
+}
+
+interface Link {
+  readonly signal: AbortSignal;
+  /** Something came: it is alive. */
+  heard(): void;
+  close(): void;
+}
+
+/** A connection that is given up when it says nothing for too long. */
+function openLink(signal: AbortSignal): Link {
+  const controller = new AbortController();
+  const give = (): void => controller.abort();
+  let timer = setTimeout(give, SILENCE_MS_MAX);
+  signal.addEventListener("abort", give, { once: true });
+  return {
+    signal: controller.signal,
+    heard() {
+      clearTimeout(timer);
+      timer = setTimeout(give, SILENCE_MS_MAX);
+    },
+    close() {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", give);
+      controller.abort();
+    },
+  };
+}
+
+/** Ends when the stream does, for whatever reason. */
+async function* readEvents(
+  body: ReadableStream<Uint8Array>,
+  reader: EventReader,
+  link: Link,
+): AsyncGenerator<readonly StreamEvent[], void> {
+  const decoder = new TextDecoder();
+  try {
+    for await (const chunk of body) {
+      link.heard();
+      yield reader.read(decoder.decode(chunk, { stream: true }));
+    }
+  } catch {
+    // Broken, silent for too long, or not a stream of events: the next connection goes on from the last whole event.
+  }
+}
+
+/** Not what passes by itself: too many requests, a service that starts or drains. */
+function isFinal(status: number): boolean {
+  return status >= 400 && status < 500 && status !== 408 && status !== 429;
+}
+
+async function readRefusal(response: Response): Promise<ServiceAnswer> {
+  const { status } = response;
+  try {
+    const text = await response.text();
+    const body: unknown = text.length > REFUSAL_CHARACTERS_MAX ? undefined : JSON.parse(text);
+    return { status, body, servedAt: undefined };
+  } catch {
+    return { status, body: undefined, servedAt: undefined };
+  }
+}

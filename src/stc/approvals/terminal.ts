@@ -1,0 +1,153 @@
+import { print } from "../output.ts";
+
+export type Reply =
+  | { readonly kind: "line"; readonly text: string }
+  /** The question was taken back before it was answered. */
+  | { readonly kind: "withdrawn" }
+  | { readonly kind: "left" };
+
+interface Question {
+  readonly prompt: string;
+  readonly settle: (reply: Reply) => void;
+  line: string;
+  isArmed: boolean;
+  /** Looks in a row at which nothing had been typed. */
+  quietLooks: number;
+  /** Something was typed too early. */
+  wasHasty: boolean;
+}
+
+const LOOK_EVERY_MS = 100;
+/** Half a second without a key: nobody reads a question and answers it faster. */
+const QUIET_LOOKS_MIN = 5;
+const LINE_CHARACTERS_MAX = 64;
+
+const KEY = { interrupt: 3, end: 4, backspace: 8, newline: 10, enter: 13, erase: 21, delete: 127 } as const;
+
+/** Signals that end a program; by Ctrl-C none comes, since the terminal hands over every key. */
+const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
+
+/**
+ * A terminal that answers questions, one at a time. Keys are read all the time and count only once a question stands on the
+ * screen and the keyboard has been quiet: what was typed ahead, pasted or meant for another program answers nothing.
+ */
+export class Terminal {
+  /** Why the operator leaves: an exit code. */
+  exitCode = 0;
+  #question: Question | undefined;
+  #looks: ReturnType<typeof setInterval> | undefined;
+  readonly #leaving = new AbortController();
+  readonly #onKeys = (keys: Uint8Array): void => this.#take(keys);
+  readonly #onEnd = (): void => this.#leave(0);
+  readonly #onSignals = Object.entries(SIGNALS).map(([name, code]) => [name, () => this.#leave(code)] as const);
+
+  constructor() {
+    process.stdin.setRawMode(true);
+    process.stdin.on("data", this.#onKeys).on("end", this.#onEnd).on("error", this.#onEnd);
+    for (const [name, leave] of this.#onSignals) process.on(name, leave);
+  }
+
+  /** Aborts when the operator leaves: Ctrl-C, Ctrl-D, a hang-up. */
+  get leaving(): AbortSignal {
+    return this.#leaving.signal;
+  }
+
+  get columns(): number {
+    return process.stdout.columns || 80;
+  }
+
+  get rows(): number {
+    return process.stdout.rows || 24;
+  }
+
+  /** Puts the question on the screen and waits for a whole line, or until the signal takes the question back. */
+  async ask(prompt: string, withdrawal: AbortSignal): Promise<Reply> {
+    if (this.leaving.aborted) return { kind: "left" };
+    if (withdrawal.aborted) return { kind: "withdrawn" };
+    const { promise, resolve } = Promise.withResolvers<Reply>();
+    const question = { prompt, settle: resolve, line: "", isArmed: false, quietLooks: 0, wasHasty: false };
+    const onLeaving = (): void => resolve({ kind: "left" });
+    const onWithdrawal = (): void => resolve({ kind: "withdrawn" });
+    this.leaving.addEventListener("abort", onLeaving, { once: true });
+    withdrawal.addEventListener("abort", onWithdrawal, { once: true });
+    print.part(prompt);
+    this.#question = question;
+    this.#looks = setInterval(() => this.#look(question), LOOK_EVERY_MS);
+    const reply = await promise;
+    clearInterval(this.#looks);
+    this.#question = undefined;
+    this.leaving.removeEventListener("abort", onLeaving);
+    withdrawal.removeEventListener("abort", onWithdrawal);
+    print.part("\n");
+    return reply;
+  }
+
+  close(): void {
+    clearInterval(this.#looks);
+    process.stdin.off("data", this.#onKeys).off("end", this.#onEnd).off("error", this.#onEnd);
+    for (const [name, leave] of this.#onSignals) process.off(name, leave);
+    process.stdin.setRawMode(false);
+    process.stdin.pause();
+    process.stdin.unref();
+  }
+
+  /** One timer would not do: after the process was stopped it would come before the keys that were typed meanwhile. */
+  #look(question: Question): void {
+    if (question.isArmed) return;
+    question.quietLooks += 1;
+    if (question.quietLooks < QUIET_LOOKS_MIN) return;
+    question.isArmed = true;
+    print.part(
+      question.wasHasty
+        ? `\n(what was typed before the question stood there does not count)\n${question.prompt} `
+        : " ",
+    );
+  }
+
+  #take(keys: Uint8Array): void {
+    if (keys.includes(KEY.interrupt)) this.#leave(SIGNALS.SIGINT);
+    if (keys.includes(KEY.end)) this.#leave(0);
+    const question = this.#question;
+    if (question === undefined) return;
+    if (!question.isArmed) {
+      question.quietLooks = 0;
+      question.wasHasty = true;
+      return;
+    }
+    for (const key of keys) {
+      if (key === KEY.enter || key === KEY.newline) {
+        // What came behind the line end was typed before the next question was read.
+        this.#question = undefined;
+        question.settle({ kind: "line", text: question.line });
+        return;
+      }
+      edit(question, key);
+    }
+  }
+
+  #leave(exitCode: number): void {
+    if (this.leaving.aborted) return;
+    this.exitCode = exitCode;
+    this.#question = undefined;
+    this.#leaving.abort();
+  }
+}
+
+function edit(question: Question, key: number): void {
+  const erased = erasedBy(question, key);
+  if (erased !== undefined) {
+    question.line = question.line.slice(0, question.line.length - erased);
+    print.erase(erased);
+    return;
+  }
+  if (question.line.length >= LINE_CHARACTERS_MAX) return;
+  // What is not a plain letter shows, and keeps the line from being a yes.
+  const character = key >= 0x20 && key < 0x7f ? String.fromCharCode(key) : "?";
+  question.line += character;
+  print.part(character);
+}
+
+function erasedBy({ line }: Question, key: number): number | undefined {
+  if (key === KEY.erase) return line.length;
+  return key === KEY.backspace || key === KEY.delete ? Math.min(line.length, 1) : undefined;
+}

@@ -1,0 +1,176 @@
+import type { Json } from "../../core/types.ts";
+import { isAscii, isMisreadable, printable, printableAscii } from "../printable.ts";
+import type { ShownApproval } from "./answers.ts";
+
+export interface ViewOptions {
+  /** Of the terminal; Infinity: lines are not broken. */
+  readonly columns: number;
+  /** The service's clock, in milliseconds since 1970. */
+  readonly now: number | undefined;
+}
+
+const LABEL_COLUMNS = 15;
+/** Deeper than this a value stands on one line. */
+const DEPTH_MAX = 16;
+const COLUMNS_MIN = 20;
+/** Every line that is not the first of its field begins so: no text can pose as a field. */
+const GUTTER = "    | ";
+const LINE_END = "\\u{a}";
+
+/** What is decided by looking at it letter by letter; here anything but ASCII is spelled out too. */
+const EXACT: ReadonlySet<string> = new Set(["command", "workingDir", "environment", "files", "target"]);
+/** In this order; whatever else a view holds comes after. */
+const ORDER = ["command", "workingDir", "environment", "files", "message", "arguments", "target", "confinement"];
+/** Shown at the head, or in their own box. */
+const ELSEWHERE: ReadonlySet<string> = new Set(
+  "tool description classification category risk rules notes requester reason".split(" "),
+);
+
+type JsonObject = Readonly<Record<string, Json>>;
+
+/** All of an approval, on lines that fit the terminal. Nothing is left out. */
+export function approvalLines(approval: ShownApproval, options: ViewOptions): readonly string[] {
+  const view = isObject(approval.view) ? approval.view : {};
+  const rest = Object.keys(view).filter((key) => !ORDER.includes(key) && !ELSEWHERE.has(key));
+  const shown = [...ORDER, ...rest].filter((key) => Object.hasOwn(view, key));
+  const lines = [
+    ...head(approval, view, options.now),
+    ...shown.flatMap((key) => section(key, view[key] ?? null)),
+    ...field("view digest", approval.viewDigest ?? "(none)"),
+    ...agentsWord(view["reason"]),
+  ];
+  return lines.flatMap((line) => wrap(line, options.columns));
+}
+
+function head(approval: ShownApproval, view: JsonObject, now: number | undefined): readonly string[] {
+  const { requester, decidedBy, scope, decisionReason, executeBy } = approval;
+  const kind = [view["classification"], view["category"]].filter((word) => typeof word === "string").join(", ");
+  return [
+    ...field("approval", `${printable(approval.id)} (${printable(approval.state)})`),
+    ...field("tool", `${printable(approval.tool)}${kind === "" ? "" : ` (${printable(kind)})`}`),
+    ...(Object.hasOwn(view, "description") ? section("description", view["description"] ?? null) : []),
+    ...(Object.hasOwn(view, "tool") && view["tool"] !== approval.tool ? section("tool", view["tool"] ?? null) : []),
+    ...(view === approval.view ? [] : field("summary", quoted(approval.summary))),
+    ...field("risk", riskOf(approval)),
+    ...(approval.rules.length > 0 ? section("rules", approval.rules) : []),
+    ...(Object.hasOwn(view, "notes") ? section("notes", view["notes"] ?? null) : []),
+    ...(Object.hasOwn(view, "requester") ? section("requester", view["requester"] ?? null) : party(requester)),
+    ...field("time left", approval.state === "pending" ? timeLeft(approval.decideBy, now) : "-"),
+    ...(executeBy == null ? [] : field("run until", new Date(executeBy).toISOString())),
+    ...(scope == null ? [] : field("scope", printable(scope))),
+    ...(decidedBy == null ? [] : field("decided by", `${quoted(decidedBy.sub)} of ${quoted(decidedBy.iss)}`)),
+    ...(decisionReason == null ? [] : field("decided because", quoted(decisionReason))),
+  ];
+}
+
+function party(requester: ShownApproval["requester"]): readonly string[] {
+  if (requester === undefined) return [];
+  const { iss, sub, act, session } = requester;
+  const asked: JsonObject = { subject: sub, issuer: iss, actors: act, ...(session != null && { session }) };
+  return section("requester", asked);
+}
+
+/** The worse of what the service says twice; a risk that nobody names is the worst. */
+export function isGrave({ risk, view }: ShownApproval): boolean {
+  const said = isObject(view) ? [risk, view["risk"]] : [risk];
+  return said.some((word) => word !== "low" && word !== "medium");
+}
+
+function riskOf(approval: ShownApproval): string {
+  const named = printable(approval.risk ?? "unknown");
+  return isGrave(approval) ? named.toUpperCase() : named;
+}
+
+/** Whole minutes and seconds; undefined when the service's clock is not known. */
+export function timeLeft(until: number, now: number | undefined): string {
+  if (now === undefined) return `until ${new Date(until).toISOString()}`;
+  const seconds = Math.floor((until - now) / 1_000);
+  if (seconds <= 0) return "none";
+  return seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+}
+
+function agentsWord(reason: Json | undefined): readonly string[] {
+  if (reason === undefined) return [];
+  const text = isObject(reason) && typeof reason["text"] === "string" ? reason["text"] : JSON.stringify(reason);
+  return ["+-- UNTRUSTED: what the agent says. Nobody has checked it.", ...stringLines("| ", text, false), "+--"];
+}
+
+function section(key: string, value: Json): readonly string[] {
+  const [first = "", ...rest] = tree(value, { indent: "  ", depth: 0, isExact: EXACT.has(key) });
+  const isScalar = typeof value !== "object" || value === null;
+  return isScalar || first.startsWith("(")
+    ? [...field(key, first.trimStart()), ...rest]
+    : [`${name(key)}:`, first, ...rest];
+}
+
+function field(label: string, text: string): readonly string[] {
+  return [`${name(label).padEnd(LABEL_COLUMNS)} ${text}`];
+}
+
+interface TreeOptions {
+  readonly indent: string;
+  readonly depth: number;
+  readonly isExact: boolean;
+}
+
+function tree(value: Json, { indent, depth, isExact }: TreeOptions): readonly string[] {
+  if (typeof value === "string") return stringLines(indent, value, isExact);
+  if (typeof value !== "object" || value === null) return [`${indent}${String(value)}`];
+  const isList = Array.isArray(value);
+  const entries = isList ? value.map((item, index) => [`[${index}]`, item] as const) : Object.entries(value);
+  if (entries.length === 0) return [isList ? "(empty list)" : "(empty)"];
+  if (depth >= DEPTH_MAX) return stringLines(indent, JSON.stringify(value), isExact);
+  return entries.flatMap(([key, inner]) => {
+    const label = isList ? `${key} ` : `${name(key)}: `;
+    const lines = tree(inner, { indent: `${indent}  `, depth: depth + 1, isExact });
+    const isNested =
+      typeof inner === "object" && inner !== null && Object.keys(inner).length > 0 && depth + 1 < DEPTH_MAX;
+    if (isNested) return [`${indent}${label.trimEnd()}`, ...lines];
+    return lines.map((line, index) => (index === 0 ? `${indent}${label}${line.trimStart()}` : line));
+  });
+}
+
+/** One token, one line: what stands between the first and the last quote is the text. */
+function stringLines(indent: string, text: string, isExact: boolean): readonly string[] {
+  const isClear = isExact ? isAscii(text) : !isMisreadable(text);
+  return [`${indent}${quoted(text)}`, ...(isClear ? [] : [`${indent}  in ASCII: "${printableAscii(text)}"`])];
+}
+
+function quoted(text: string): string {
+  return `"${printable(text)}"`;
+}
+
+/** Labels are ours, keys are somebody's: one that could be read as more than a name is quoted. */
+function name(key: string): string {
+  return /^[\w. -]{1,64}$/.test(key) ? key : `"${printable(key).replaceAll('"', "\\u{22}")}"`;
+}
+
+/** Breaks a line where the terminal would, and after the line ends in a text, so that all but its beginning stands behind the gutter. */
+export function wrap(line: string, columns: number): readonly string[] {
+  if (columns === Number.POSITIVE_INFINITY) return [line];
+  const room = Math.max(columns, COLUMNS_MIN) - 1;
+  const lines: string[] = [];
+  let current = "";
+  let width = 0;
+  for (const character of line) {
+    // Terminals do not agree on widths; the widest of the answers is safe.
+    const own = isAscii(character) ? 1 : 2;
+    if (width + own > room || endsLine(current, character)) {
+      lines.push(current);
+      current = GUTTER;
+      width = GUTTER.length;
+    }
+    current += character;
+    width += own;
+  }
+  return [...lines, current];
+}
+
+/** The quote that closes the text stays with it. */
+function endsLine(current: string, next: string): boolean {
+  return next !== '"' && current.endsWith(LINE_END);
+}
+
+function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,280 @@
+import {
+  type Client,
+  type ClientOptions,
+  connect,
+  EXIT,
+  problemOf,
+  type ServiceAnswer,
+  wrongUsage,
+} from "../client.ts";
+import { print } from "../output.ts";
+import { printable } from "../printable.ts";
+import { readApproval, readApprovalPage, readEventSubject, type ShownApproval } from "./answers.ts";
+import { followEvents, type Hint } from "./events.ts";
+import { type Reply, Terminal } from "./terminal.ts";
+import { approvalLines, isGrave, timeLeft } from "./view.ts";
+
+const REQUEST_TIMEOUT_MS = 30_000;
+const PENDING_PATH = "/approvals?state=pending&limit=200";
+/** The service's `Date` has whole seconds. */
+const CLOCK_GRAIN_MS = 1_000;
+const RETRY_MS = 5_000;
+const TIMER_MS_MAX = 2_147_483_647;
+/** Of a page: what goes on, and the line that says so. */
+const PAGE_ROWS_SPARE = 3;
+const PAGE_ROWS_MIN = 5;
+
+/** `stc approvals watch`: shows each question as it comes and sends what the operator answers. */
+export async function watchApprovals(options: ClientOptions): Promise<void> {
+  if (!process.stdin.isTTY || !process.stdout.isTTY) {
+    return wrongUsage("watch asks people: standard input and output must be a terminal");
+  }
+  const tokenFile = options.tokenFile;
+  if (tokenFile === "-") return wrongUsage("watch reads answers from standard input: put the token into a file");
+  const client = connect(options);
+  if (client === undefined) return;
+  const terminal = new Terminal();
+  try {
+    process.exitCode = await new Watch(client, terminal).run();
+  } finally {
+    terminal.close();
+  }
+}
+
+/** What is on the screen. */
+interface Open {
+  readonly id: string;
+  readonly withdrawal: AbortController;
+}
+
+/** The list says what is pending; events only say when to look again, and when a question on the screen is over. */
+class Watch {
+  readonly #client: Client;
+  readonly #terminal: Terminal;
+  readonly #over = new AbortController();
+  #exitCode = 0;
+  #wake = Promise.withResolvers<void>();
+  #open: Open | undefined;
+  /** Not asked about again while they stay pending. */
+  #settled: ReadonlySet<string> = new Set();
+  #isLost = false;
+  #retry: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(client: Client, terminal: Terminal) {
+    this.#client = client;
+    this.#terminal = terminal;
+    terminal.leaving.addEventListener("abort", () => this.#end(terminal.exitCode), { once: true });
+  }
+
+  async run(): Promise<number> {
+    print.line(`Watching ${printable(this.#client.url)}. Ctrl-C leaves without deciding.`);
+    const following = this.#follow();
+    while (!this.#over.signal.aborted) {
+      await this.#wake.promise;
+      // Before the list is read: what happens from here on is looked at again.
+      this.#wake = Promise.withResolvers<void>();
+      for (let next = await this.#next(); next !== undefined; next = await this.#next()) {
+        if (!(await this.#decide(next))) break;
+      }
+    }
+    clearTimeout(this.#retry);
+    await following;
+    return this.#exitCode;
+  }
+
+  #end(exitCode: number): void {
+    if (this.#over.signal.aborted) return;
+    this.#exitCode = exitCode;
+    this.#over.abort();
+    this.#wake.resolve();
+    if (!this.#terminal.leaving.aborted) this.#open?.withdrawal.abort("watching is over");
+  }
+
+  async #follow(): Promise<void> {
+    for await (const hint of followEvents(this.#client, this.#over.signal)) {
+      await this.#heed(hint);
+      if (hint.kind !== "event" || hint.event.type === "approval.requested") this.#wake.resolve();
+    }
+  }
+
+  async #heed(hint: Hint): Promise<void> {
+    if (hint.kind === "refused") return this.#fail(problemOf(hint.answer));
+    if (hint.kind === "lost") return this.#lose();
+    if (hint.kind === "connected") {
+      if (this.#isLost && this.#open === undefined) print.line("connected again");
+      this.#isLost = false;
+      // Its end may have come while nobody listened.
+      return this.#open === undefined ? undefined : this.#lookAgain(this.#open);
+    }
+    const { type, data } = hint.event;
+    const open = this.#open;
+    if (
+      open !== undefined &&
+      type.startsWith("approval.") &&
+      type !== "approval.requested" &&
+      readEventSubject(data) === open.id
+    ) {
+      open.withdrawal.abort(`${type.slice("approval.".length)} elsewhere`);
+    }
+  }
+
+  #lose(): void {
+    if (!this.#isLost && this.#open === undefined)
+      print.line(`no events from ${printable(this.#client.url)}; trying again`);
+    this.#isLost = true;
+  }
+
+  #fail(problem: string): void {
+    print.error(problem);
+    this.#end(EXIT.refused);
+  }
+
+  async #lookAgain(open: Open): Promise<void> {
+    const answer = await this.#get(`/approvals/${open.id}`);
+    const state = answer === undefined || answer.status >= 400 ? undefined : readApproval(answer.body)?.state;
+    if (state !== undefined && state !== "pending") open.withdrawal.abort(`${state} elsewhere`);
+  }
+
+  /** The pending one that has the least time left. */
+  async #next(): Promise<string | undefined> {
+    if (this.#over.signal.aborted) return undefined;
+    const answer = await this.#get(PENDING_PATH);
+    if (answer === undefined || isPassing(answer)) return this.#lookLater();
+    const page = answer.status < 400 ? readApprovalPage(answer.body) : undefined;
+    if (page === undefined) {
+      this.#fail(problemOf(answer));
+      return undefined;
+    }
+    const pending = page.approvals.filter(({ state }) => state === "pending");
+    this.#settled = new Set(pending.map(({ id }) => id).filter((id) => this.#settled.has(id)));
+    const open = pending.filter(({ id, decidable }) => decidable && !this.#settled.has(id));
+    return open.sort((one, other) => one.decideBy - other.decideBy)[0]?.id;
+  }
+
+  /** Shows one and sends the answer; false when the service is not to be had now. */
+  async #decide(id: string): Promise<boolean> {
+    const open = { id, withdrawal: new AbortController() };
+    this.#open = open;
+    try {
+      const answer = await this.#get(`/approvals/${id}`);
+      if (answer === undefined || isPassing(answer)) {
+        this.#lookLater();
+        return false;
+      }
+      this.#settle(id);
+      const approval = answer.status < 400 ? readApproval(answer.body) : undefined;
+      // A decision goes to the id that was shown, so the two must be one.
+      if (approval?.id === id && approval.state === "pending") await this.#ask(approval, open, answer.servedAt);
+      else if (approval?.id !== id) print.line(`not shown: ${id}: ${problemOf(answer)}`);
+      return true;
+    } finally {
+      this.#open = undefined;
+    }
+  }
+
+  async #ask(approval: ShownApproval, open: Open, now: number | undefined): Promise<void> {
+    if (approval.viewDigest === undefined || approval.view === undefined)
+      return this.#fail("this token shows no views: it decides nothing");
+    const reply = await this.#show(approval, open, now);
+    if (reply.kind === "line") await this.#send(approval, reply.text);
+    if (reply.kind !== "withdrawn") return;
+    print.line(`withdrawn: ${open.id}: ${printable(String(open.withdrawal.signal.reason))}`);
+  }
+
+  /** The events may be well while the rest is not. */
+  #lookLater(): undefined {
+    clearTimeout(this.#retry);
+    this.#retry = setTimeout(() => this.#wake.resolve(), RETRY_MS);
+  }
+
+  /** The whole view, in pages, and then the question: who has not seen the end cannot answer. */
+  async #show(approval: ShownApproval, { withdrawal }: Open, now: number | undefined): Promise<Reply> {
+    const timer = expiry(approval.decideBy, now, () => withdrawal.abort("nobody decided in time"));
+    try {
+      const lines = approvalLines(approval, { columns: this.#terminal.columns, now });
+      const rows = Math.max(this.#terminal.rows - PAGE_ROWS_SPARE, PAGE_ROWS_MIN);
+      print.line("");
+      for (let from = 0; from < lines.length; from += rows) {
+        print.line(lines.slice(from, from + rows).join("\n"));
+        if (from + rows >= lines.length) break;
+        const page = `-- ${from + rows} of ${lines.length} lines; Enter goes on --`;
+        const reply = await this.#terminal.ask(page, withdrawal.signal);
+        if (reply.kind !== "line") return reply;
+      }
+      return await this.#terminal.ask(question(approval, now), withdrawal.signal);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async #send(approval: ShownApproval, text: string): Promise<void> {
+    const choice = choiceOf(approval, text);
+    const body = JSON.stringify({ ...choice, viewDigest: approval.viewDigest });
+    const path = `/approvals/${approval.id}/decisions`;
+    const answer = await this.#client.send({ method: "POST", path, body, timeoutMs: REQUEST_TIMEOUT_MS });
+    if (answer === undefined) {
+      print.line(`no answer from ${printable(this.#client.url)}: ${approval.id} may be decided or not`);
+      this.#unsettle(approval.id);
+      return;
+    }
+    if (answer.status < 400) {
+      print.line(`${choice.decision === "deny" ? "denied" : `approved (${choice.scope})`}: ${approval.id}`);
+      return;
+    }
+    print.line(`not decided: ${approval.id}: ${problemOf(answer)}`);
+    if (answer.status === 401) this.#end(EXIT.refused);
+    // What would run is another than was shown: the new view is shown.
+    if (isMismatch(answer.body) || isPassing(answer)) this.#unsettle(approval.id);
+  }
+
+  #settle(id: string): void {
+    this.#settled = new Set([...this.#settled, id]);
+  }
+
+  #unsettle(id: string): void {
+    this.#settled = new Set([...this.#settled].filter((settled) => settled !== id));
+  }
+
+  #get(path: string): Promise<ServiceAnswer | undefined> {
+    return this.#client.send({ method: "GET", path, timeoutMs: REQUEST_TIMEOUT_MS });
+  }
+}
+
+function expiry(decideBy: number, now: number | undefined, end: () => void): ReturnType<typeof setTimeout> | undefined {
+  if (now === undefined) return undefined;
+  return setTimeout(end, Math.min(Math.max(decideBy - now + CLOCK_GRAIN_MS, 0), TIMER_MS_MAX));
+}
+
+function question(approval: ShownApproval, now: number | undefined): string {
+  const left = `${printable(approval.tool)}, ${timeLeft(approval.decideBy, now)}`;
+  if (isGrave(approval)) return `[${left}] Approve? type "yes" / [n]o:`;
+  return `[${left}] Approve? [y]es / ${offersSession(approval) ? "[s]ession / " : ""}[n]o:`;
+}
+
+type Choice = { readonly decision: "deny" } | { readonly decision: "approve"; readonly scope: "once" | "session" };
+
+const ONCE: ReadonlySet<string> = new Set(["y", "yes"]);
+const SESSION: ReadonlySet<string> = new Set(["s", "session"]);
+
+/** What is not clearly a yes is a no. */
+function choiceOf(approval: ShownApproval, text: string): Choice {
+  const word = text.trim();
+  if (isGrave(approval)) return word === "yes" ? { decision: "approve", scope: "once" } : { decision: "deny" };
+  if (ONCE.has(word.toLowerCase())) return { decision: "approve", scope: "once" };
+  if (SESSION.has(word.toLowerCase()) && offersSession(approval)) return { decision: "approve", scope: "session" };
+  return { decision: "deny" };
+}
+
+function offersSession({ options }: ShownApproval): boolean {
+  return options.includes("session");
+}
+
+/** Too many requests, a fault, a service that starts or drains: worth another try. */
+function isPassing({ status }: ServiceAnswer): boolean {
+  return status === 408 || status === 429 || status >= 500;
+}
+
+function isMismatch(body: unknown): boolean {
+  const error: unknown = typeof body === "object" && body !== null && "error" in body ? body.error : undefined;
+  return typeof error === "object" && error !== null && "code" in error && error.code === "APPROVAL_MISMATCH";
+}

@@ -1,0 +1,59 @@
+import { closeSync, openSync, writeSync } from "node:fs";
+import { FORMATS, type FormatName } from "../../audit/export/formats.ts";
+import { type Params, readQuery } from "../../audit/query/params.ts";
+import { print } from "../output.ts";
+import { auditPlace, EXIT, refuse } from "./place.ts";
+import { pages } from "./query.ts";
+
+export interface AuditExportOptions {
+  readonly dir?: string;
+  readonly to: string;
+  /** A file that is made anew; without it the lines are printed. */
+  readonly output?: string;
+  readonly params: Params;
+}
+
+/** `stc audit export`: all calls that the filters let through, oldest first, as `jsonl`, `csv` or `ocsf`. Exit 0, 1 none, 64 wrong usage, 66 no directory, 73 the file cannot be made. */
+export async function auditExport({ dir, to, output, params }: AuditExportOptions): Promise<void> {
+  const place = auditPlace(dir);
+  if (place === undefined) return;
+  if (!Object.hasOwn(FORMATS, to)) return refuse([`--to must be one of ${Object.keys(FORMATS).join(", ")}`]);
+  const format = FORMATS[to as FormatName];
+  const limit = Number.MAX_SAFE_INTEGER;
+  const query = readQuery({ ...params, order: "oldest" }, { limit, limitMax: limit, nowMs: place.nowMs });
+  if ("faults" in query) return refuse(query.faults);
+  const sink = sinkOf(output);
+  if (sink === undefined) return;
+  let count = 0;
+  if ("header" in format) sink.line(format.header);
+  for await (const page of pages(place, query.ok)) {
+    for (const found of page.found) sink.line(format.line(found));
+    count += page.found.length;
+  }
+  sink.end();
+  if (output !== undefined) print.error(`${count} calls in ${output}`);
+  if (count === 0) process.exitCode = EXIT.nothing;
+}
+
+interface Sink {
+  line(text: string): void;
+  end(): void;
+}
+
+/** `undefined`, said and with its exit code, when the file is there already or cannot be made. */
+function sinkOf(output: string | undefined): Sink | undefined {
+  if (output === undefined) return { line: print.line, end: () => {} };
+  try {
+    const fd = openSync(output, "wx", 0o600);
+    return { line: (text) => writeWhole(fd, `${text}\n`), end: () => closeSync(fd) };
+  } catch (error) {
+    print.error(`cannot make ${output}: ${error instanceof Error ? error.message : String(error)}`);
+    process.exitCode = EXIT.cannotWrite;
+    return undefined;
+  }
+}
+
+function writeWhole(fd: number, text: string): void {
+  let rest: Uint8Array = Buffer.from(text);
+  while (rest.length > 0) rest = rest.subarray(writeSync(fd, rest));
+}

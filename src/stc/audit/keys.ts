@@ -1,0 +1,58 @@
+import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
+import { readFileSync, writeFileSync } from "node:fs";
+import { reasonOf } from "../../audit/audit-error.ts";
+import { eachNote } from "../../audit/chain/checkpoint-files.ts";
+import { verifierKeyOf } from "../../audit/chain/signed-note.ts";
+import { print } from "../output.ts";
+import { auditPlace, EXIT } from "./place.ts";
+
+export interface AuditKeysOptions {
+  /** A file to make: a fresh private key. */
+  readonly new?: string;
+  /** A file that holds a private or a public key. */
+  readonly key?: string;
+  /** Prints the verifier keys of this log's streams too. */
+  readonly dir?: string;
+}
+
+const PRIVATE_FILE_MODE = 0o600;
+
+/** `stc audit keys`: makes a key for `audit.checkpointKeyFile`, or prints what auditors need of one. Exit 64 wrong usage, 66 no key. */
+export function auditKeys({ new: fresh, key, dir }: AuditKeysOptions): void {
+  if ((fresh === undefined) === (key === undefined)) {
+    print.error("give --new FILE to make a key, or --key FILE to see its public half");
+    process.exitCode = EXIT.usage;
+    return;
+  }
+  try {
+    const publicKey = fresh === undefined ? publicHalf(key ?? "") : makeKey(fresh);
+    print.line(String(publicKey.export({ type: "spki", format: "pem" })).trimEnd());
+    if (dir !== undefined) printVerifierKeys(dir, publicKey);
+  } catch (error) {
+    print.error(reasonOf(error));
+    process.exitCode = EXIT.noDirectory;
+  }
+}
+
+/** Never over a key that exists: what it signed could not be added to any more. */
+function makeKey(file: string): KeyObject {
+  const { privateKey, publicKey } = generateKeyPairSync("ed25519");
+  writeFileSync(file, privateKey.export({ type: "pkcs8", format: "pem" }), { mode: PRIVATE_FILE_MODE, flag: "wx" });
+  return publicKey;
+}
+
+function publicHalf(file: string): KeyObject {
+  const pem = readFileSync(file, "utf8");
+  const key = createPublicKey(pem.includes("PRIVATE KEY") ? createPrivateKey(pem) : pem);
+  if (key.asymmetricKeyType !== "ed25519") throw new Error(`${file} holds no Ed25519 key`);
+  return key;
+}
+
+/** A verifier key carries the name of its log: one for each stream. */
+function printVerifierKeys(dir: string, publicKey: KeyObject): void {
+  const place = auditPlace(dir);
+  if (place === undefined) return;
+  const origins = new Set<string>();
+  for (const { checkpoint } of eachNote(place.dir)) if (checkpoint !== undefined) origins.add(checkpoint.origin);
+  for (const origin of origins) print.line(verifierKeyOf(origin, publicKey));
+}

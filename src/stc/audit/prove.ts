@@ -1,0 +1,51 @@
+import { readFileSync } from "node:fs";
+import { reasonOf } from "../../audit/audit-error.ts";
+import { checkProof, type Proof, type ProofVerdict, prove, readProof } from "../../audit/chain/proof.ts";
+import { print } from "../output.ts";
+import { auditPlace, EXIT } from "./place.ts";
+import { readKey } from "./verify.ts";
+
+/** The proof, or a key, cannot be read. */
+const UNREADABLE = 5;
+const NOT_IN_LOG = 1;
+const NOT_SIGNED = 4;
+
+/** `stc audit prove`: prints a proof that a call stands in the log. Exit 0, 1 when there is none to give, 66 no directory. */
+export function auditProve(id: string, { dir }: { readonly dir?: string }): void {
+  const place = auditPlace(dir);
+  if (place === undefined) return;
+  try {
+    print.json(prove(place.dir, id), 2);
+  } catch (error) {
+    print.error(reasonOf(error));
+    process.exitCode = EXIT.nothing;
+  }
+}
+
+export interface VerifyProofOptions {
+  readonly key: readonly string[];
+  readonly json?: boolean;
+}
+
+/** `stc audit verify-proof`: needs the file and the public key, no log. Exit 0 proved, 1 not in the log, 4 signature, 5 unreadable. */
+export function auditVerifyProof(file: string, { key, json }: VerifyProofOptions): void {
+  try {
+    const proof = readProof(readFileSync(file, "utf8"));
+    const verdict = checkProof(proof, key.map(readKey));
+    if (!verdict.ok) process.exitCode = verdict.isSignature ? NOT_SIGNED : NOT_IN_LOG;
+    if (json === true) print.json(answer(proof, verdict));
+    else if (verdict.ok) {
+      print.line(`proved: line ${proof.index} of ${verdict.checkpoint.size} in ${verdict.checkpoint.origin}`);
+      print.line(proof.line);
+    } else print.error(`not proved: ${verdict.reason}`);
+  } catch (error) {
+    print.error(reasonOf(error));
+    process.exitCode = UNREADABLE;
+  }
+}
+
+function answer({ index }: Proof, verdict: ProofVerdict): object {
+  if (!verdict.ok) return { ok: false, index, reason: verdict.reason };
+  const { origin, size } = verdict.checkpoint;
+  return { ok: true, index, origin, size };
+}

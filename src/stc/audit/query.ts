@@ -1,0 +1,72 @@
+import type { Cursor } from "../../audit/query/cursor.ts";
+import { type Params, type Query, readQuery } from "../../audit/query/params.ts";
+import { type Page, type Places, search } from "../../audit/query/query.ts";
+import type { Found } from "../../audit/query/scan.ts";
+import { print } from "../output.ts";
+import { type AuditPlace, auditPlace, EXIT, Progress, refuse, withIndex } from "./place.ts";
+import { printEntry, printHeader } from "./rows.ts";
+
+const LIMIT = 50;
+const LIMIT_MAX = 1_000_000;
+/** Lines that are held at a time. */
+const PAGE_LINES = 1_000;
+const PAGE_BYTES_MAX = 8 * 1_048_576;
+
+export interface AuditQueryOptions {
+  readonly dir?: string;
+  readonly json?: boolean;
+  readonly params: Params;
+}
+
+/** `stc audit query`: the calls that the filters let through. Exit 0 found, 1 none, 64 wrong usage, 66 no directory. */
+export async function auditQuery({ dir, json, params }: AuditQueryOptions): Promise<void> {
+  const place = auditPlace(dir);
+  if (place === undefined) return;
+  const query = readQuery(params, { limit: LIMIT, limitMax: LIMIT_MAX, nowMs: place.nowMs });
+  if ("faults" in query) return refuse(query.faults);
+  await withIndex(place.dir, async (places) => {
+    let count = 0;
+    let cursor: string | undefined;
+    for await (const page of pages({ ...place, places }, query.ok)) {
+      for (const found of page.found) {
+        if (count === 0 && json !== true) printHeader();
+        show(found, place, json === true);
+        count += 1;
+      }
+      cursor = page.more || query.ok.order === "oldest" ? page.cursor : undefined;
+    }
+    if (count === 0) process.exitCode = EXIT.nothing;
+    if (cursor !== undefined) print.error(`go on with --cursor ${cursor}`);
+  });
+}
+
+function show({ line, entry }: Found, place: AuditPlace, isJson: boolean): void {
+  if (isJson) print.line(line);
+  else printEntry(entry, place);
+}
+
+interface SearchPlace extends Pick<AuditPlace, "dir"> {
+  readonly places?: Places | undefined;
+}
+
+/** Page after page, until the query's limit or the end of the log. */
+export async function* pages(place: SearchPlace, query: Query): AsyncGenerator<Page, void> {
+  const progress = new Progress();
+  let [left, cursor]: [number, Cursor | undefined] = [query.limit, query.cursor];
+  while (left > 0) {
+    const limit = Math.min(left, PAGE_LINES);
+    const page = await search({
+      dir: place.dir,
+      places: place.places,
+      query: { ...query, limit, cursor },
+      pageBytesMax: PAGE_BYTES_MAX,
+      mayGoOn: progress.heed,
+    });
+    progress.end();
+    yield page;
+    left -= page.found.length;
+    if (!page.more || page.position === undefined) return;
+    const { order, digest, filter } = query;
+    cursor = { order, digest, fromMs: filter.fromMs, toMs: filter.toMs, ...page.position };
+  }
+}

@@ -1,0 +1,47 @@
+import { escapeName } from "../../audit/escape.ts";
+import type { Found } from "../../audit/query/scan.ts";
+import { readTrail } from "../../audit/query/trail.ts";
+import { parseLine, textOf } from "../../audit/query/view.ts";
+import { print, table } from "../output.ts";
+import { auditPlace, EXIT, Progress, refuse, withIndex } from "./place.ts";
+
+const ID = /^[\x21-\x7e]{1,128}$/;
+
+/** `stc audit show`: a call with its intent and its approvals, in the order of time. Exit 0 found, 1 unknown, 64, 66. */
+export async function auditShow(
+  id: string,
+  options: { readonly dir?: string; readonly json?: boolean },
+): Promise<void> {
+  const place = auditPlace(options.dir);
+  if (place === undefined) return;
+  if (!ID.test(id)) return refuse(["the id must be 1 to 128 printable characters"]);
+  const progress = new Progress();
+  const trail = await withIndex(place.dir, async (places) => {
+    const read = await readTrail({ dir: place.dir, id, places, mayGoOn: progress.heed });
+    progress.end();
+    return read;
+  });
+  const lines = [...trail.journal, ...trail.calls].sort((one, other) => one.entry.timeMs - other.entry.timeMs);
+  if (lines.length === 0) {
+    print.error(`nothing in ${place.dir} carries the id ${id}`);
+    process.exitCode = EXIT.nothing;
+    return;
+  }
+  if (options.json === true) {
+    for (const { line } of lines) print.line(line);
+    return;
+  }
+  print.line(table([["TIME", "WHAT", "TOOL", "WHO", "TRACE OR APPROVAL"], ...lines.map(rowOf)]));
+  for (const { line } of trail.calls) print.line(`\n${JSON.stringify(parseLine(line), null, 2)}`);
+}
+
+/** A journal line says what it is by its type, a call by its decision. */
+function rowOf({ line, entry }: Found): readonly string[] {
+  const members = parseLine(line) ?? {};
+  const type = textOf(members["type"]);
+  const what = type ?? ["call", entry.decision, entry.code].filter((part) => part !== undefined).join(" ");
+  const tool = entry.tool ?? textOf(members["tool"]);
+  const who = entry.sub ?? textOf(members["sub"]) ?? textOf(members["decider"]);
+  const id = type === undefined ? entry.traceId : (textOf(members["id"]) ?? entry.traceId);
+  return [entry.timestamp, what, tool, who, id].map((cell) => escapeName(cell ?? "-"));
+}

@@ -1,0 +1,87 @@
+import { escapeName } from "../../audit/escape.ts";
+import type { Params } from "../../audit/query/params.ts";
+import { type Change, compareStats } from "../../audit/stats/compare.ts";
+import { readStatsRange } from "../../audit/stats/params.ts";
+import { type Counts, readStats, type Stats } from "../../audit/stats/stats.ts";
+import { print, table } from "../output.ts";
+import { auditPlace, EXIT, Progress, refuse } from "./place.ts";
+
+/** Rows of each table; `--json` has them all. */
+const ROWS_MAX = 20;
+
+export interface AuditStatsOptions {
+  readonly dir?: string;
+  readonly json?: boolean;
+  readonly params: Params;
+}
+
+/** `stc audit stats`: how many, by what, how long; with `--compare` what changed. Exit 0, 1 no calls, 64 wrong usage, 66 no directory. */
+export async function auditStats({ dir, json, params }: AuditStatsOptions): Promise<void> {
+  const place = auditPlace(dir);
+  if (place === undefined) return;
+  const range = readStatsRange(params, place.nowMs);
+  if ("faults" in range) return refuse(range.faults);
+  const { filter, earlierMs } = range.ok;
+  const progress = new Progress();
+  const options = { dir: place.dir, filter, mayGoOn: progress.heed };
+  if (earlierMs === undefined) {
+    const stats = await readStats(options);
+    progress.end();
+    if (stats.calls === 0) process.exitCode = EXIT.nothing;
+    return json === true ? print.json(stats) : printStats(stats);
+  }
+  const comparison = await compareStats({ ...options, earlierMs });
+  progress.end();
+  const { before, now, changes } = comparison;
+  if (before.calls + now.calls === 0) process.exitCode = EXIT.nothing;
+  return json === true ? print.json(comparison) : printChanges(changes, [before.calls, now.calls]);
+}
+
+function printStats({ calls, durations, ...counts }: Stats): void {
+  print.line(`${calls} calls`);
+  printCounts("DECISION", counts.byDecision);
+  printCounts("STAGE", counts.byStage);
+  printCounts("CODE", counts.byCode);
+  printCounts("TOOL", counts.byTool);
+  printCounts("CALLER", counts.byCaller);
+  printCounts("REFUSAL (CODE STAGE TOOL)", counts.refusals);
+  const rows = durations
+    .slice(0, ROWS_MAX)
+    .map(({ tool, calls: timed, p50, p95, p99 }) => [escapeName(tool), String(timed), ...[p50, p95, p99].map(msText)]);
+  if (calls > 0) print.line(`\n${table([["DURATION", "CALLS", "P50", "P95", "P99"], ...rows])}`);
+}
+
+function printCounts(title: string, counts: Counts): void {
+  if (counts.length === 0) return;
+  const rows = counts.slice(0, ROWS_MAX).map(([name, calls]) => [escapeName(name, NAME_CHARACTERS_MAX), String(calls)]);
+  print.line(`\n${table([[title, "CALLS"], ...rows])}`);
+  if (counts.length > ROWS_MAX) print.line(`… and ${counts.length - ROWS_MAX} more (--json has them all)`);
+}
+
+/** A caller is two names. */
+const NAME_CHARACTERS_MAX = 512;
+
+function printChanges(changes: readonly Change[], [before, now]: readonly [number, number]): void {
+  print.line(`${before} calls before, ${now} now`);
+  if (changes.length === 0) {
+    print.line("no refusal became more or less frequent");
+    return;
+  }
+  const rows = changes
+    .slice(0, ROWS_MAX)
+    .map(({ refusal, ...times }) => [
+      escapeName(refusal, NAME_CHARACTERS_MAX),
+      String(times.before),
+      String(times.now),
+      signed(times.now - times.before),
+    ]);
+  print.line(`\n${table([["REFUSAL (CODE STAGE TOOL)", "BEFORE", "NOW", "CHANGE"], ...rows])}`);
+}
+
+function signed(change: number): string {
+  return change > 0 ? `+${change}` : String(change);
+}
+
+function msText(ms: number | undefined): string {
+  return ms === undefined ? "-" : `${ms} ms`;
+}

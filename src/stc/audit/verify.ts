@@ -1,0 +1,112 @@
+import { readFileSync } from "node:fs";
+import { AuditError, reasonOf } from "../../audit/audit-error.ts";
+import { readPublicKey } from "../../audit/chain/signed-note.ts";
+import { readDate } from "../../audit/query/time-range.ts";
+import type { Damage } from "../../audit/verify/damage.ts";
+import {
+  bytesToVerify,
+  exitCodeOf,
+  type StreamReport,
+  type VerifyOptions,
+  type VerifyReport,
+  verifyInSteps,
+  verifyLog,
+} from "../../audit/verify/verify.ts";
+import { print } from "../output.ts";
+import { auditPlace, refuse } from "./place.ts";
+
+export interface AuditVerifyOptions {
+  readonly dir?: string;
+  /** Files of public keys (PEM), or verifier keys. */
+  readonly key: readonly string[];
+  readonly from?: string;
+  readonly to?: string;
+  readonly json?: boolean;
+}
+
+/** Something of the log, or a key, cannot be read. */
+const UNREADABLE = 5;
+const PER_CENT = 100;
+
+/**
+ * `stc audit verify`: reads the log and says the first thing that is wrong. Exit 0 sound, 1 tampered, 2 only a torn end,
+ * 3 lines missing, 4 a signature that no given key made, 5 unreadable, 64 wrong usage, 66 no directory.
+ */
+export function auditVerify({ dir, key, from, to, json }: AuditVerifyOptions): void {
+  const place = auditPlace(dir);
+  if (place === undefined) return;
+  const wrong = [from, to].find((day) => day !== undefined && readDate(day) === undefined);
+  if (wrong !== undefined) {
+    refuse([`${wrong} is no day: write it as 2026-02-16`]);
+    return;
+  }
+  try {
+    const keys = key.map(readKey);
+    const report = verifyWithProgress({ dir: place.dir, keys, from, to });
+    process.exitCode = exitCodeOf(report);
+    if (json === true) print.json({ ok: process.exitCode === 0, ...report });
+    else for (const line of readable(report, keys.length > 0)) print.line(line);
+  } catch (error) {
+    print.error(reasonOf(error));
+    process.exitCode = UNREADABLE;
+  }
+}
+
+/** A public key from a file, or a verifier key as it is. */
+export function readKey(named: string): ReturnType<typeof readPublicKey> {
+  if (named.includes("+") && !named.includes("\n")) {
+    try {
+      return readPublicKey(named);
+    } catch {
+      // A file may have a plus in its name.
+    }
+  }
+  try {
+    return readPublicKey(readFileSync(named, "utf8"));
+  } catch (error) {
+    throw new AuditError(`${named}: ${reasonOf(error)}`);
+  }
+}
+
+function verifyWithProgress(options: VerifyOptions): VerifyReport {
+  if (process.stderr.isTTY !== true) return verifyLog(options);
+  const inAll = Math.max(1, bytesToVerify(options));
+  const steps = verifyInSteps(options);
+  let done = 0;
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) {
+      print.progress("");
+      return step.value.report;
+    }
+    done += step.value;
+    print.progress(`${Math.floor((done / inAll) * PER_CENT)} % verified`);
+  }
+}
+
+function readable({ streams, checkpoints }: VerifyReport, hasKeys: boolean): readonly string[] {
+  const signatures = hasKeys ? `${checkpoints.signed} signed` : "signatures not checked: give --key";
+  const damages = [...streams.map(({ damage }) => damage), checkpoints.damage].filter((one) => one !== undefined);
+  return [
+    ...streams.map(summary),
+    `checkpoints: ${checkpoints.checkpoints} (${signatures})`,
+    ...(checkpoints.checkpoints === 0 ? ["note: without signed checkpoints the chain can be made anew unseen"] : []),
+    ...damages.map(sentence),
+    damages.length === 0 ? "ok" : "NOT SOUND",
+  ];
+}
+
+function summary({ stream, files, lines, linesBefore, lastSeq, compared, prunedTo }: StreamReport): string {
+  const notes = [
+    `${stream}: ${lines} lines in ${files} files`,
+    ...(lastSeq === undefined ? [] : [`the last is ${lastSeq}`]),
+    `${compared} checkpoints compared`,
+    ...(linesBefore > 0 ? [`${linesBefore} lines from before the chain`] : []),
+    ...(prunedTo === undefined ? [] : [`those before ${prunedTo} were pruned`]),
+  ];
+  return notes.join(", ");
+}
+
+function sentence({ kind, file, line, seq, message }: Damage): string {
+  return `${kind}: ${file}, line ${line}${seq === undefined ? "" : ` (seq ${seq})`}: ${message}`;
+}

@@ -1,0 +1,102 @@
+import type { KeyObject } from "node:crypto";
+import { hostname } from "node:os";
+import type { EntryDraft } from "../audit/entry.ts";
+import type { Batch } from "../audit/journal/line-writer.ts";
+import { type AuditLog, openAuditLog } from "../audit/json-logger.ts";
+import type { StrangerLimit } from "../audit/strangers.ts";
+import { type Config, pathFrom } from "../config.ts";
+import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "../core/digest.ts";
+import { Refusal, StartupError } from "../core/errors.ts";
+import type { Receipt } from "../core/evidence.ts";
+import { ARGUMENT_LIMITS } from "../core/json.ts";
+import type { Caller, Tool } from "../core/types.ts";
+
+interface AuditParts {
+  readonly clock: () => number;
+  readonly monotonic: () => number;
+  readonly ids: () => string;
+  readonly checkpointKey: KeyObject | undefined;
+  readonly onBatch?: ((batch: Batch) => void) | undefined;
+}
+
+/** @throws {StartupError} when the directory cannot be written or does not verify */
+export function openAudit(config: Config, { clock, monotonic, ids, checkpointKey, onBatch }: AuditParts): AuditLog {
+  try {
+    return openAuditLog({
+      dir: pathFrom(config, config.audit.dir),
+      instance: hostname(),
+      clock,
+      monotonic,
+      durability: config.audit.durability,
+      queueEntriesMax: config.audit.queueEntriesMax,
+      diskReserveBytes: config.audit.diskReserveBytes,
+      ids,
+      checkpointKey,
+      ...(onBatch !== undefined && { onBatch }),
+    });
+  } catch (error) {
+    throw new StartupError([`audit.dir: ${error instanceof Error ? error.message : String(error)}`]);
+  }
+}
+
+interface Recorded {
+  readonly entry: EntryDraft;
+  readonly request: { readonly source: string };
+  /** Milliseconds since 1970. */
+  readonly now: number;
+}
+
+/** Strangers who knock too often are summed up; everybody else gets a line. */
+export function record(audit: AuditLog, strangers: StrangerLimit, { entry, request, now }: Recorded): Promise<Receipt> {
+  const isStranger = entry.caller.sub === "anonymous";
+  const code = entry.error?.code;
+  const summed =
+    isStranger && code !== undefined
+      ? strangers.sumUp({ source: request.source, code, traceId: entry.traceId }, now)
+      : undefined;
+  return summed === undefined ? audit.append(entry) : Promise.resolve(summed);
+}
+
+interface Intent {
+  readonly traceId: string;
+  readonly tool: Pick<Tool, "name" | "classification" | "target">;
+  readonly caller: Pick<Caller, "subject" | "issuer" | "permissions">;
+  readonly digest: string;
+}
+
+/** @throws {Refusal} AUDIT_UNAVAILABLE: without its intent on disk a change does not run */
+export async function intend(audit: AuditLog, { traceId, tool, caller, digest }: Intent): Promise<void> {
+  try {
+    await audit.journal({
+      type: "intent",
+      traceId,
+      tool: tool.name,
+      classification: tool.classification,
+      targetSystem: tool.target.system,
+      sub: caller.subject,
+      iss: caller.issuer,
+      permissions: caller.permissions,
+      planDigest: digest,
+    });
+  } catch (cause) {
+    throw new Refusal("AUDIT_UNAVAILABLE", "The call was not run: its intent could not be recorded.", {
+      details: { outcome: "not_run" },
+      cause,
+    });
+  }
+}
+
+/** Of the JCS of what was sent, or of the bytes when they were no JSON. */
+export function hashArgs(sent: unknown, key: Uint8Array | undefined): string {
+  const bytes = sent instanceof Uint8Array ? sent : canonical(sent);
+  return key === undefined ? sha256Hex(bytes) : hmacSha256Hex(key, bytes);
+}
+
+function canonical(sent: unknown): string {
+  try {
+    return canonicalJson(sent, ARGUMENT_LIMITS);
+  } catch (error) {
+    if (error instanceof NotJsonError) return "";
+    throw error;
+  }
+}

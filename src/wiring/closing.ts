@@ -1,0 +1,43 @@
+import type { Approvals } from "../approvals/types.ts";
+import type { AuditLog } from "../audit/json-logger.ts";
+import type { Admission } from "../proxy/admission.ts";
+import type { Trails } from "../proxy/trail.ts";
+import type { WaitingRoom } from "../proxy/waiting-room.ts";
+import type { startExports } from "./exports.ts";
+
+const POLL_MS = 20;
+
+interface Closing {
+  readonly audit: AuditLog;
+  readonly approvals: Approvals | undefined;
+  readonly close: () => Promise<void>;
+  readonly monotonic: () => number;
+  readonly admission: Admission;
+  readonly trails: Trails;
+  readonly waitingRoom: WaitingRoom;
+  readonly exporters: ReturnType<typeof startExports>;
+  readonly sumUp: (now: number) => void;
+}
+
+/** Nobody comes in; whoever waits for a person goes with what they have; the rest has its time; the audit is closed last. */
+export async function closeAll(
+  { admission, trails, waitingRoom, approvals, audit, exporters, sumUp, close, monotonic }: Closing,
+  graceMs: number,
+): Promise<void> {
+  admission.drain();
+  waitingRoom.empty();
+  await idle(admission, monotonic, graceMs);
+  trails.shutDown();
+  await close();
+  await idle(admission, monotonic, graceMs);
+  sumUp(Number.POSITIVE_INFINITY);
+  await approvals?.close();
+  await exporters.stop();
+  await audit.journal({ type: "service.stopped" }).catch(() => {});
+  await audit.close();
+}
+
+async function idle(admission: Admission, monotonic: () => number, graceMs: number): Promise<void> {
+  const until = monotonic() + graceMs;
+  while (admission.inFlight() > 0 && monotonic() < until) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+}

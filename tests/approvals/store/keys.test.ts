@@ -1,0 +1,125 @@
+import { afterEach, beforeEach, expect, test } from "bun:test";
+import type { Approvals, KeyUse } from "../../../src/approvals/types.ts";
+import { type ApprovalWorld, createApprovalWorld } from "../../support/approvals.ts";
+
+let world: ApprovalWorld;
+let store: Approvals;
+beforeEach(async () => {
+  world = createApprovalWorld();
+  store = await world.open();
+});
+afterEach(() => world.end());
+
+const USE: KeyUse = {
+  issuer: "https://idp.example",
+  subject: "agent-1",
+  tool: "deploy",
+  keyHash: "k".repeat(64),
+  argsHash: "a".repeat(64),
+};
+const ANSWER = {
+  result: { done: true, note: "\ud800\u0000é" },
+  filteredFields: ["items[].email"],
+  outputHash: "f".repeat(64),
+};
+const DAY_MS = 86_400_000;
+const LEASE_MS = 900_000;
+
+test("the first use begins, the next waits for it, and those after it have its answer for a day", async () => {
+  expect(await store.beginKey(USE)).toEqual({ outcome: "begin" });
+  expect(await store.beginKey(USE)).toEqual({ outcome: "running" });
+  await store.endKey(USE, ANSWER);
+  world.now += DAY_MS - 1;
+  expect(await store.beginKey(USE)).toEqual({ outcome: "answered", answer: ANSWER });
+  world.now += 1;
+  expect(await store.beginKey(USE)).toEqual({ outcome: "begin" });
+});
+
+test("of many first uses at once one begins", async () => {
+  const states = await Promise.all(Array.from({ length: 30 }, () => store.beginKey(USE)));
+  expect(states.filter(({ outcome }) => outcome === "begin")).toHaveLength(1);
+  expect(states.filter(({ outcome }) => outcome === "running")).toHaveLength(29);
+});
+
+const OTHERS: readonly (readonly [title: string, more: Partial<KeyUse>, outcome: string])[] = [
+  ["arguments", { argsHash: "b".repeat(64) }, "other_args"],
+  ["key", { keyHash: "l".repeat(64) }, "begin"],
+  ["tool", { tool: "undeploy" }, "begin"],
+  ["subject", { subject: "agent-2" }, "begin"],
+  ["issuer", { issuer: "https://other.example" }, "begin"],
+];
+
+test.each(OTHERS)("with other %s", async (_title, more, outcome) => {
+  await store.beginKey(USE);
+  expect(await store.beginKey({ ...USE, ...more })).toEqual({ outcome } as never);
+  await store.endKey(USE, ANSWER);
+  const after = outcome === "begin" ? "running" : outcome;
+  expect(await store.beginKey({ ...USE, ...more })).toEqual({ outcome: after } as never);
+});
+
+test("what ran nothing may begin again, with the same arguments", async () => {
+  await store.beginKey(USE);
+  await store.endKey(USE, "not_run");
+  expect(await store.beginKey({ ...USE, argsHash: "b" })).toEqual({ outcome: "other_args" });
+  expect(await store.beginKey(USE)).toEqual({ outcome: "begin" });
+  expect(await store.beginKey(USE)).toEqual({ outcome: "running" });
+});
+
+test("what nobody knows stays unknown", async () => {
+  await store.beginKey(USE);
+  await store.endKey(USE, "unknown");
+  await store.endKey(USE, "not_run");
+  expect(await store.beginKey(USE)).toEqual({ outcome: "unknown" });
+  await store.close();
+  store = await world.open();
+  expect(await store.beginKey(USE)).toEqual({ outcome: "unknown" });
+});
+
+test("a use whose lease is over is unknown, after a restart too, until somebody tells its end", async () => {
+  await store.beginKey(USE);
+  await store.close();
+  store = await world.open();
+  world.now += LEASE_MS - 1;
+  expect(await store.beginKey(USE)).toEqual({ outcome: "running" });
+  world.now += 1;
+  expect(await store.beginKey(USE)).toEqual({ outcome: "unknown" });
+  await store.endKey(USE, ANSWER);
+  expect(await store.beginKey(USE)).toEqual({ outcome: "answered", answer: ANSWER });
+});
+
+test("an end is told once, and only by a use with the same arguments", async () => {
+  await store.endKey(USE, ANSWER);
+  expect(await store.beginKey(USE)).toEqual({ outcome: "begin" });
+  await store.endKey({ ...USE, argsHash: "b" }, ANSWER);
+  expect(await store.beginKey(USE)).toEqual({ outcome: "running" });
+  await store.endKey(USE, ANSWER);
+  await store.endKey(USE, "not_run");
+  expect((await store.beginKey(USE)).outcome).toBe("answered");
+});
+
+test.each([
+  ["just fits", 1_048_576, "answered"],
+  ["is a byte too large", 1_048_577, "unknown"],
+])("an answer that %s", async (_title, bytes, outcome) => {
+  const overhead = JSON.stringify({ result: "", filteredFields: [], outputHash: "" }).length;
+  await store.beginKey(USE);
+  await store.endKey(USE, { result: "x".repeat(bytes - overhead), filteredFields: [], outputHash: "" });
+  expect((await store.beginKey(USE)).outcome).toBe(outcome as never);
+});
+
+test("one caller's answers take so much room and no more, and old ones give it back", async () => {
+  const answer = { result: "x".repeat(1_000_000), filteredFields: [], outputHash: "" };
+  const run = async (index: number) => {
+    const use = { ...USE, keyHash: `${index}` };
+    await store.beginKey(use);
+    await store.endKey(use, answer);
+    return (await store.beginKey(use)).outcome;
+  };
+  const outcomes: string[] = [];
+  for (let index = 0; index < 70; index += 1) outcomes.push(await run(index));
+  expect(outcomes.filter((outcome) => outcome === "answered")).toHaveLength(67);
+  expect(outcomes.slice(67)).toEqual(["unknown", "unknown", "unknown"]);
+  world.now += DAY_MS;
+  await store.sweep();
+  expect(await run(100)).toBe("answered");
+}, 20_000);

@@ -1,0 +1,260 @@
+import { describe, expect, test } from "bun:test";
+import { z } from "zod";
+import { policyNotes } from "../../../src/core/policy/notes.ts";
+import { compilePolicy } from "../../../src/core/policy/output-policy.ts";
+import { namesPersonalData } from "../../../src/core/policy/personal-names.ts";
+import type { ScanPolicy } from "../../../src/core/policy/scan-policy.ts";
+import type { OutputPolicy } from "../../../src/core/types.ts";
+import { labelOf } from "../../../src/redaction/labels.ts";
+import { getCustomer } from "../../../tools/customer-data/get-customer.ts";
+import { listCustomers } from "../../../tools/customer-data/list-customers.ts";
+
+const namesSecret = (name: string): boolean => labelOf(name).secret !== undefined;
+
+function notes(output: z.ZodType, outputPolicy: OutputPolicy, scan: ScanPolicy = {}): readonly string[] {
+  compilePolicy(outputPolicy, output);
+  return policyNotes({ output, outputPolicy, scan }, namesSecret).map(({ field, message }) => `${field}: ${message}`);
+}
+
+const order = z.object({ number: z.string(), buyer: z.object({ name: z.string(), email: z.email() }), total: z.int() });
+const named = { number: "allow", "buyer.name": "mask", "buyer.email": "redact", total: "allow" } as const;
+
+describe("fields that no pattern covers", () => {
+  const stripped = (paths: string) =>
+    `outputPolicy: no pattern covers ${paths}: stripped from every answer; write "redact" if that is meant, else "allow" or "mask"`;
+
+  test.each<[string, z.ZodType, OutputPolicy, readonly string[]]>([
+    ["all are covered", order, named, []],
+    ["one is not", order, { number: "allow", "buyer.name": "mask", total: "allow" }, [stripped("buyer.email")]],
+    ["a whole part is not", order, { number: "allow", total: "allow" }, [stripped("buyer")]],
+    ["covered by the container", order, { number: "allow", buyer: "redact", total: "allow" }, []],
+    [
+      "in lists",
+      z.object({ l: z.array(z.object({ a: z.int(), b: z.int() })) }),
+      { "l[].a": "allow" },
+      [stripped("l[].b")],
+    ],
+    [
+      "in records",
+      z.object({ r: z.record(z.string(), z.object({ a: z.int(), b: z.int() })) }),
+      { "r.*.a": "allow" },
+      [stripped("r.*.b")],
+    ],
+    ["keys that nobody named", z.looseObject({ a: z.int() }), { a: "allow" }, [stripped("*")]],
+    ["what is open, in part", z.object({ o: z.unknown() }), { "o.id": "allow" }, []],
+    [
+      "of wrappers and choices",
+      z.object({ o: z.union([z.object({ a: z.int() }), z.object({ b: z.int() })]).nullable() }),
+      {
+        "o.a": "allow",
+      },
+      [stripped("o.b")],
+    ],
+    [
+      "a key of its prototype",
+      z.object({ constructor: z.int(), a: z.int() }),
+      { a: "allow" },
+      [stripped("constructor")],
+    ],
+  ])("%s", (_title, output, policy, want) => {
+    expect(notes(output, policy)).toEqual([...want]);
+  });
+
+  test("many are counted", () => {
+    const output = z.object(Object.fromEntries(Array.from({ length: 15 }, (_, at) => [`f${at}`, z.int()])));
+    expect(notes(output, {})).toEqual([expect.stringContaining("f8, f9 and 5 more: stripped")]);
+  });
+
+  test.each([["text"], ["choice"]])("a bare value: %s", (kind) => {
+    const output = kind === "text" ? z.string() : z.union([z.object({ a: z.int() }), z.int()]);
+    expect(notes(output, {})).toEqual([
+      "output: may be a bare value, which no pattern can name: it becomes null; write z.object({ … }) around it",
+    ]);
+  });
+});
+
+test("an answer that may be missing", () => {
+  expect(notes(z.union([z.object({ a: z.int() }).nullable(), z.null()]), { a: "allow" })).toEqual([]);
+});
+
+describe("names that say what is in a field", () => {
+  const customer = z.object({
+    customer: z.object({
+      email: z.string(),
+      address: z.object({ city: z.string() }),
+      apiToken: z.string(),
+      id: z.string(),
+    }),
+  });
+  const note = (path: string, what: string, line: string) =>
+    `outputPolicy: ${path} is ${what} by its name, and allowed; unless it must leave, write ${line}`;
+
+  test("are pointed at, with the line to write", () => {
+    expect(notes(customer, { "*": "allow" })).toEqual([
+      note("customer.email", "personal data", '"customer.email": "mask"'),
+      note("customer.address", "personal data", '"customer.address": "mask"'),
+      note("customer.apiToken", "a secret", '"customer.apiToken": "redact"'),
+    ]);
+  });
+
+  test("and the lines are all that it takes", () => {
+    const mended = {
+      "*": "allow",
+      "customer.email": "mask",
+      "customer.address": "mask",
+      "customer.apiToken": "redact",
+    } as const;
+    expect(notes(customer, mended)).toEqual([]);
+  });
+
+  test.each<[string, z.ZodType, OutputPolicy, string]>([
+    [
+      "where a deeper rule allows",
+      customer,
+      { "*": "redact", "customer.address.city": "allow" },
+      '"customer.address.city": "mask"',
+    ],
+    [
+      "where elements are allowed",
+      z.object({ emails: z.array(z.string()) }),
+      { "emails[]": "allow" },
+      '"emails[]": "mask"',
+    ],
+    [
+      "in a record",
+      z.object({ r: z.record(z.string(), z.object({ phone: z.string() })) }),
+      { r: "allow" },
+      '"r.*.phone": "mask"',
+    ],
+    ["a number", z.object({ ssn: z.int() }), { ssn: "allow" }, '"ssn": "mask"'],
+  ])("the line wins %s", (_title, output, policy, line) => {
+    const [found = "", ...others] = notes(output, policy);
+    expect([found.endsWith(`write ${line}`), others]).toEqual([true, []]);
+    const [, path = "", action] = /^"(.+)": "(.+)"$/.exec(line) ?? [];
+    expect(notes(output, { ...policy, [path]: action } as OutputPolicy)).toEqual([]);
+  });
+
+  test.each<[string, z.ZodType]>([
+    ["a flag", z.object({ hasPassword: z.boolean() })],
+    ["a choice", z.object({ phone: z.enum(["home", "work"]) })],
+    ["a count of tokens", z.object({ token: z.int() })],
+    ["a page's token", z.object({ nextPageToken: z.string() })],
+  ])("%s is nothing to hide", (_title, output) => {
+    expect(notes(output, { "*": "allow" })).toEqual([]);
+  });
+
+  test("masked and redacted ones are as they should be", () => {
+    expect(notes(order, named)).toEqual([]);
+  });
+
+  test.each([
+    ...["email", "emails", "emailAddress", "contact_email", "e-mail", "Email2", "phone", "phoneNumber", "mobile_no"],
+    ...["homePhone", "fullName", "first_name", "LASTNAME", "dateOfBirth", "birthDate", "dob", "ssn", "nationalId"],
+    ...["taxNumber", "passportNo", "cardNumber", "iban", "address", "addresses", "homeAddress", "nextOfKin", "salary"],
+    ...["annualIncome", "postalCode", "zip-code", "addressLine1", "customerName"],
+  ])("%s names personal data", (name) => {
+    expect(namesPersonalData(name)).toBe(true);
+  });
+
+  test.each([
+    ...["name", "podName", "emailTemplate", "emailSentAt", "emailCount", "ipAddress", "macAddress", "address_family"],
+    ...["hotel", "telemetry", "callId", "callback", "contactless", "maskedEmail", "email_hashed", "tax", "card"],
+    ...["orderNumber", "birthRate", "mobileFirst", "namespace", "phoneModel", "japan", "id", "", "x".repeat(10_000)],
+  ])("%s does not", (name) => {
+    expect(namesPersonalData(name)).toBe(false);
+  });
+});
+
+describe("what the schema does not describe", () => {
+  test.each<[string, z.ZodType, OutputPolicy, string]>([
+    [
+      "a loose object",
+      z.looseObject({ id: z.string(), buyer: z.object({ email: z.string(), note: z.string() }) }),
+      { "*": "allow", "buyer.email": "mask" },
+      '"*": "allow" lets out whatever the target puts into *, which the schema does not describe; write in its place the fields that may leave, such as "id": "allow", "buyer.note": "allow"',
+    ],
+    [
+      "a field that may hold anything",
+      z.object({ payload: z.unknown() }),
+      { "*": "allow" },
+      '"*": "allow" lets out whatever the target puts into payload, which the schema does not describe; write in its place the fields that may leave',
+    ],
+    [
+      "below a wildcard",
+      z.object({ app: z.object({ spec: z.any() }) }),
+      { "app.*": "allow" },
+      '"app.*": "allow" lets out whatever the target puts into app.spec, which the schema does not describe; write in its place the fields that may leave',
+    ],
+  ])("%s", (_title, output, policy, message) => {
+    expect(notes(output, policy)).toEqual([`outputPolicy: ${message}`]);
+  });
+
+  test.each<[string, z.ZodType, OutputPolicy]>([
+    ["a strict schema", order.strict(), { "*": "allow", "buyer.email": "redact" }],
+    ["a record of described values", z.object({ labels: z.record(z.string(), z.string()) }), { "*": "allow" }],
+    ["an open field by its name", z.object({ payload: z.unknown() }), { payload: "allow" }],
+    ["an open field that is masked", z.object({ payload: z.unknown() }), { "*": "mask" }],
+    ["a transformed text", z.object({ text: z.string().transform((text) => text.trim()) }), { "*": "allow" }],
+  ])("%s is nothing to say", (_title, output, policy) => {
+    expect(notes(output, policy)).toEqual([]);
+  });
+});
+
+describe("scan", () => {
+  const log = z.object({
+    lines: z.array(z.string()),
+    id: z.uuid(),
+    commit: z.string().regex(/^[0-9a-f]{40}$/),
+    level: z.enum(["info", "error"]),
+    note: z.string().min(200),
+    short: z.string().max(20),
+    any: z.unknown(),
+  });
+  const policy = {
+    lines: "allow",
+    id: "allow",
+    commit: "allow",
+    level: "allow",
+    note: "allow",
+    short: "allow",
+    any: "allow",
+  } as const;
+  const off = (paths: string) =>
+    `scan: off for ${paths}, where any text may stand: a secret in it leaves; write "secrets", or leave it out`;
+
+  test.each<[string, ScanPolicy, readonly string[]]>([
+    ["off where text is free", { lines: "off", short: "off" }, [off("lines[], short")]],
+    ["off for everything", { "*": "off" }, [off("lines[], note, short, any")]],
+    ["off for ids", { id: "off", commit: "off", level: "off" }, []],
+    [
+      "off, and back on for the text",
+      { "*": "off", lines: "secrets", note: "balanced", short: "strict", any: "secrets" },
+      [],
+    ],
+  ])("%s", (_title, scan, want) => {
+    expect(notes(log, policy, scan)).toEqual(want.map((text) => expect.stringContaining(text)));
+  });
+
+  test("off matters only for what leaves", () => {
+    expect(
+      notes(z.object({ text: z.string(), number: z.int() }), { text: "redact", number: "allow" }, { text: "off" }),
+    ).toEqual([]);
+  });
+});
+
+test("the customers' tools leave nothing to say", () => {
+  expect([getCustomer, listCustomers].flatMap((tool) => policyNotes(tool, namesSecret))).toEqual([]);
+});
+
+test("a schema that never ends is not walked for ever", () => {
+  const endless = (): z.ZodType => z.object({ next: z.lazy(endless) });
+  expect(() => notes(endless(), {})).toThrow(RangeError);
+});
+
+test("of a schema with very many fields, the first ones are looked at, and few are named", () => {
+  let part: z.ZodType = z.object({ email: z.string() });
+  for (let depth = 0; depth < 12; depth += 1) part = z.object({ a: part, b: part, "c.d": part });
+  const found = notes(part, { "*": "allow" });
+  expect(found).toHaveLength(11);
+  expect(found.at(-1)).toMatch(/^outputPolicy: and \d+ more of that kind$/);
+});

@@ -1,0 +1,67 @@
+import { expect, test } from "bun:test";
+import { z } from "zod";
+import { placesOf } from "../../../src/core/schema/walk.ts";
+
+const recursive: z.ZodType = z.strictObject({
+  name: z.string(),
+  get children() {
+    return z.array(recursive);
+  },
+});
+const endless = (): z.ZodType => z.object({ next: z.lazy(endless) });
+
+test.each([
+  ["strict object", z.strictObject({ a: z.string() }), ["a"], false, false],
+  ["object", z.object({ a: z.string() }), ["a"], false, false],
+  ["loose object", z.looseObject({ a: z.string() }), ["a"], true, false],
+  ["record", z.record(z.string(), z.string()), [], true, false],
+  ["record with a closed list of keys", z.record(z.enum(["x", "y"]), z.string()), ["x", "y"], false, false],
+  ["array", z.array(z.string()), [], false, true],
+  ["tuple", z.tuple([z.string(), z.number()]), [], false, true],
+  ["union", z.union([z.object({ a: z.string() }), z.array(z.object({ b: z.string() }))]), ["a"], false, true],
+  ["intersection", z.intersection(z.object({ a: z.string() }), z.object({ b: z.string() })), ["a", "b"], false, false],
+  ["wrappers", z.object({ a: z.string() }).optional().nullable().readonly().default({ a: "" }), ["a"], false, false],
+  ["lazy", z.lazy(() => z.object({ a: z.string() })), ["a"], false, false],
+  ["pipe", z.string().pipe(z.preprocess((x) => x, z.object({ a: z.string() }))), ["a"], false, false],
+  ["transform", z.string().transform((a) => ({ a })), [], true, true],
+  ["unknown", z.unknown(), [], true, true],
+  ["scalar", z.string(), [], false, false],
+] as const)("%s", (_, schema, keys, other, elements) => {
+  const places = placesOf(schema);
+  expect([...places.root.keys].sort()).toEqual([...keys]);
+  expect(places.otherKey(places.root) !== undefined).toBe(other);
+  expect(places.element(places.root) !== undefined).toBe(elements);
+});
+
+test("a recursive schema has as many places as it has containers", () => {
+  const places = placesOf(recursive);
+  const children = places.key(places.root, "children");
+  const child = children === undefined ? undefined : places.element(children);
+  expect(child).toBe(places.root);
+});
+
+test("a lazy schema is built once", () => {
+  const fresh: z.ZodType = z.lazy(() => z.object({ next: fresh }));
+  const places = placesOf(fresh);
+  expect(places.key(places.root, "next")).toBe(places.root);
+});
+
+test("a key of z.never() leads nowhere", () => {
+  const places = placesOf(z.object({ gone: z.never(), here: z.string() }));
+  expect(places.key(places.root, "gone")).toBeUndefined();
+  expect(places.key(places.root, "here")).toBe(places.nothing);
+});
+
+test("keys named like members of Object.prototype are no keys of a schema", () => {
+  const places = placesOf(z.object({ a: z.string() }));
+  expect(places.key(places.root, "constructor")).toBeUndefined();
+});
+
+test("a schema that never ends stops at a bound", () => {
+  const places = placesOf(endless());
+  const descend = () => {
+    let place = places.root;
+    for (;;) place = places.key(place, "next") ?? places.nothing;
+  };
+  expect(descend).toThrow(RangeError);
+});

@@ -1,0 +1,28 @@
+import { describe, expect, test } from "bun:test";
+import { listed, meant, nearest } from "../../../../src/handlers/grpc/contract/nearest.ts";
+
+const NAMES = ["customerId", "customerName", "id", "status", "notes"];
+
+describe("the name that was meant", () => {
+  test.each([
+    ["customer_id", "customerId"],
+    ["CustomerID", "customerId"],
+    ["custmerId", "customerId"],
+    ["cutsomerName", "customerName"],
+    ["stauts", "status"],
+    ["note", "notes"],
+    ["customreNmae", "customerName"],
+    ["statuses", undefined],
+    ["soon", undefined],
+    ["customer", undefined],
+    ["ix", undefined],
+    ["", undefined],
+    ["x".repeat(100_000), undefined],
+  ])("%s", (name, want) => expect(meant(name, NAMES)).toBe(want as string));
+});
+
+test("the nearest come first, and few are told", () => {
+  expect(nearest("customer", NAMES).slice(0, 2).toSorted()).toEqual(["customerId", "customerName"]);
+  expect(listed(Array.from({ length: 12 }, (_, at) => `n${at}`))).toEndWith("n9, and 2 more");
+  expect(listed([])).toBe("none");
+});

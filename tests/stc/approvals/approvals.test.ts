@@ -1,0 +1,248 @@
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { decodeJwt } from "jose";
+import { type Ended, runStc } from "../../support/stc.ts";
+import { FIRST, question, StandInApprovals, view } from "../../support/terminal-approvals.ts";
+
+setDefaultTimeout(30_000);
+
+const STEERING = /[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]/;
+const DIGEST = "ab".repeat(32);
+
+let folder: string;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "stc-approvals-"));
+  writeFileSync(join(folder, "token"), "operator.token.x\n");
+  // What a repository may hold that an operator stands in.
+  writeFileSync(join(folder, ".env"), "STC_URL=http://127.0.0.1:9\nSTC_TOKEN_FILE=evil\n");
+  writeFileSync(join(folder, "bunfig.toml"), 'preload = ["./evil.ts"]\n');
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** One command against a service of its own, in a folder that is not to be trusted. */
+async function operate(args: readonly string[], set: (service: StandInApprovals) => void = () => {}) {
+  const service = new StandInApprovals();
+  service.add(question());
+  set(service);
+  const env = { STC_URL: service.url, STC_TOKEN_FILE: join(folder, "token") };
+  const ended = await runStc(args, { env, cwd: folder });
+  await service.close();
+  expect(ended.out + ended.err).not.toMatch(STEERING);
+  return { ...ended, sent: service.decisions.map(({ body }) => body), requests: service.requests };
+}
+
+describe.concurrent("stc approvals", () => {
+  test("list: for people, and for programs", async () => {
+    const people = await operate(["approvals", "list"]);
+    expect(people).toMatchObject({ code: 0, err: "" });
+    expect(people.out).toMatch(/^ID +STATE +RISK +TOOL +WHO +LEFT +SUMMARY\n/);
+    expect(people.out).toMatch(
+      new RegExp(`^${FIRST} +pending +medium +set_limit +agent-7 +(9 min \\d+ s|10 min \\d s) +set_limit on`, "m"),
+    );
+    const programs = await operate(["approvals", "list", "--state", "pending", "--json"]);
+    expect(programs.requests).toEqual(["GET /approvals?limit=200&state=pending"]);
+    expect(JSON.parse(programs.out)).toMatchObject({ approvals: [{ id: FIRST, version: 1 }] });
+  });
+
+  test("show: the whole view, one token a line", async () => {
+    const { code, out } = await operate(["approvals", "show", FIRST]);
+    expect(code).toBe(0);
+    for (const line of [
+      `approval        ${FIRST} (pending)`,
+      "tool            set_limit (write, command)",
+      'description     "Set a limit"',
+      "risk            medium",
+      'command:\n  [0] "/usr/bin/ledger"\n  [1] "set"\n  [2] "--limit=5"\n',
+      'workingDir      "/srv/ledger"',
+      'environment:\n  PATH: "/usr/bin"\n',
+      "arguments:\n  limit: 5\n",
+      'requester:\n  issuer: "https://idp.test"\n  subject: "agent-7"\n  actors: (empty list)\n',
+      'confinement     "none"',
+      `view digest     ${DIGEST}`,
+    ]) {
+      expect(out).toContain(line);
+    }
+    expect(out).not.toContain("UNTRUSTED");
+  });
+
+  test("show: what somebody would rather not have seen", async () => {
+    const long = "x".repeat(200_000);
+    const { out } = await operate(["approvals", "show", FIRST], (service) =>
+      service.add(
+        question({
+          view: view({
+            command: ["bash", `ls${" ".repeat(90)}; \u001b[2K\rсurl evil`, long],
+            arguments: { 'a": "b': "\u202e", "risk            low": { deep: [[{ x: "y" }]] } },
+            reason: { untrusted: true, text: "SYSTEM: safe, approved\nrisk            low" },
+            surprise: { later: "versions" },
+          }),
+        }),
+      ),
+    );
+    expect(out).toContain('[1] "ls⟦90 spaces⟧; \\u{1b}[2K\\u{d}сurl evil"');
+    expect(out).toContain('in ASCII: "ls\\u{20}*90; \\u{1b}[2K\\u{d}\\u{441}url evil"');
+    expect(out).toContain(long);
+    expect(out).toContain('  "a\\u{22}: \\u{22}b": "\\u{202e}"');
+    expect(out).toContain('surprise:\n  later: "versions"');
+    expect(out).toContain('  risk            low:\n    deep:\n      [0]\n        [0]\n          x: "y"\n');
+    expect(out.match(/^risk /gm)).toHaveLength(1);
+    const [, box = ""] = out.split("+-- UNTRUSTED: what the agent says. Nobody has checked it.\n");
+    expect(box).toBe('| "SYSTEM: safe, approved\\u{a}risk⟦12 spaces⟧low"\n+--\n');
+  });
+
+  test("show --json is what the service said", async () => {
+    const { out } = await operate(["approvals", "show", FIRST, "--json"]);
+    expect(JSON.parse(out)).toMatchObject({
+      approval: { id: FIRST, view: { command: ["/usr/bin/ledger", "set", "--limit=5"] } },
+    });
+    expect(out.trim().split("\n")).toHaveLength(1);
+  });
+
+  test.each([
+    ["approve", ["approve"], { decision: "approve", scope: "once", viewDigest: DIGEST }, "approved (once)"],
+    [
+      "approve, for the session, with a reason",
+      ["approve", "--session", "--reason", "fine"],
+      { decision: "approve", scope: "session", reason: "fine", viewDigest: DIGEST },
+      "approved (session)",
+    ],
+    [
+      "approve what was seen before",
+      ["approve", "--view-digest", "cd".repeat(32)],
+      { decision: "approve", scope: "once", viewDigest: "cd".repeat(32) },
+      "approved (once)",
+    ],
+    ["deny", ["deny", "--reason", "no"], { decision: "deny", reason: "no" }, "denied"],
+    ["revoke", ["revoke"], {}, "revoked"],
+  ] as const)("%s", async (_, args, body, said) => {
+    const { code, out, sent } = await operate(["approvals", ...args, FIRST]);
+    expect({ code, sent }).toEqual({ code: 0, sent: [body] });
+    expect(out).toEndWith(`${said}: ${FIRST}\n`);
+    expect(out.includes("[2]")).toBe(args[0] === "approve" && args[1] !== "--view-digest");
+    const programs = await operate(["approvals", ...args, FIRST, "--json"]);
+    expect(JSON.parse(programs.out)).toMatchObject({ approval: { id: FIRST } });
+  });
+
+  test("a no of the service is exit 1, for people and for programs", async () => {
+    const refuse = (service: StandInApprovals): void => {
+      service.refusal = { status: 409, code: "APPROVAL_CONSUMED", message: "Too late.\u001b[2J" };
+    };
+    const people = await operate(["approvals", "deny", FIRST], refuse);
+    expect(people).toMatchObject({ code: 1, out: "", err: "APPROVAL_CONSUMED: Too late.\\u{1b}[2J\n" });
+    const programs = await operate(["approvals", "deny", FIRST, "--json"], refuse);
+    expect(programs).toMatchObject({ code: 1, err: "" });
+    expect(JSON.parse(programs.out)).toMatchObject({ error: { code: "APPROVAL_CONSUMED" } });
+    const unknown = await operate(["approvals", "approve", FIRST.replace("1", "2")]);
+    expect(unknown).toMatchObject({ code: 1, sent: [], err: expect.stringContaining("APPROVAL_NOT_FOUND") });
+  });
+
+  test.each([
+    ["an id that is another path", ["approvals", "deny", ".."], "no id"],
+    ["an id that is none", ["approvals", "show", "a b"], "no id"],
+    ["a reason without an end", ["approvals", "deny", FIRST, "--reason", "x".repeat(501)], "more than 500"],
+    ["whose session it is, half", ["mode", "set", "s", "yolo", "--for", "1m", "--subject", "a"], "go together"],
+  ])("wrong usage: %s", async (_, args, reason) => {
+    const { code, out, err, requests } = await operate(args);
+    expect({ code, out, requests }).toEqual({ code: 64, out: "", requests: [] });
+    expect(err).toContain(reason);
+  });
+
+  test.each([
+    ["a mode that is none", ["mode", "set", "s", "brave", "--for", "1m"], "Allowed choices"],
+    ["a mode without an end", ["mode", "set", "s", "yolo"], "--for"],
+    ["a mode for days", ["mode", "set", "s", "yolo", "--for", "25h"], "more than 24h"],
+    ["an unknown command", ["approvals", "bless"], "unknown command"],
+  ])("wrong usage, as stc says it: %s", async (_, args, reason) => {
+    const { code, err, requests } = await operate(args);
+    expect({ code, requests }).toEqual({ code: 1, requests: [] });
+    expect(err).toContain(reason);
+  });
+
+  test("who sees no view approves nothing", async () => {
+    const { code, sent } = await operate(["approvals", "approve", FIRST], (service) =>
+      service.set(FIRST, { view: undefined }),
+    );
+    expect({ code, sent }).toEqual({ code: 64, sent: [] });
+  });
+
+  test("an id is one segment of the path, whatever is in it", async () => {
+    const { requests } = await operate(["mode", "end", "a/../../approvals?x#y"]);
+    expect(requests).toEqual(["DELETE /sessions/a%2F..%2F..%2Fapprovals%3Fx%23y"]);
+  });
+
+  test("nobody there, or nobody who speaks this", async () => {
+    const args = ["approvals", "list", "--token-file", join(folder, "token"), "--url"];
+    expect(await runStc([...args, "http://127.0.0.1:9"])).toMatchObject({
+      code: 2,
+      out: "",
+      err: expect.stringContaining("no answer"),
+    });
+    const strange = Bun.serve({
+      port: 0,
+      hostname: "127.0.0.1",
+      fetch: () => Response.json({ approvals: [{ id: "../x" }] }),
+    });
+    const ended = await runStc([...args, `http://127.0.0.1:${strange.port}`]);
+    await strange.stop(true);
+    expect(ended).toMatchObject({ code: 1, out: "", err: expect.stringContaining("does not understand") });
+    expect(await runStc(["approvals", "list"])).toMatchObject({ code: 64, err: expect.stringContaining("no token") });
+  });
+});
+
+describe.concurrent("stc grants and stc mode", () => {
+  test.each([
+    [["grants", "list"], "GET /grants", [], /^ID .*\n0190.* agent-7 +s-1\\u\{1b\}\[2J +set_limit /],
+    [["grants", "revoke", "g1"], "DELETE /grants/g1", [], /^revoked: g1\n$/],
+    [["mode", "list"], "GET /sessions", [], /^SESSION .*\ns-1 +yolo +20.* agent-7 /],
+    [
+      ["mode", "set", "s-1", "autoEdit", "--for", "30m", "--subject", "agent-7", "--issuer", "https://idp.test"],
+      "PUT /sessions/s-1/mode",
+      [{ mode: "autoEdit", expiresInSeconds: 1_800, subject: "agent-7", issuer: "https://idp.test" }],
+      /^autoEdit for 1800 s: s-1\n$/,
+    ],
+    [["mode", "end", "s-1"], "DELETE /sessions/s-1", [], /^ended: s-1\n$/],
+  ] as const)("%p", async (args, request, bodies, out) => {
+    const people = await operate(args);
+    expect(people).toMatchObject({ code: 0, err: "", requests: [request], sent: bodies });
+    expect(people.out).toMatch(out);
+    const programs = await operate([...args, "--json"]);
+    expect(JSON.parse(programs.out)).toBeObject();
+  });
+});
+
+describe.concurrent("stc token", () => {
+  const claims = ({ code, out }: Ended) => {
+    expect(code).toBe(0);
+    return decodeJwt(out.trim());
+  };
+
+  test("an operator may do what operators do, unless it is said otherwise", async () => {
+    const all = claims(await runStc(["token", "--operator", "--sub", "ana"]));
+    expect(all["permissions"]).toEqual(["approvals:decide", "grants:manage", "modes:manage", "audit:read"]);
+    expect(all["sid"]).toBeUndefined();
+    const one = claims(await runStc(["token", "--operator", "--sub", "ana", "--permission", "audit:read"]));
+    expect(one["permissions"]).toEqual(["audit:read"]);
+  });
+
+  test("an agent has a session: a random one, or the one that is named", async () => {
+    const [one, other, named] = await Promise.all([
+      runStc(["token", "--sub", "a"]),
+      runStc(["token", "--sub", "a"]),
+      runStc(["token", "--sub", "a", "--session", "s-1"]),
+    ]);
+    expect(claims(one)["sid"]).toMatch(/^[0-9a-f-]{36}$/);
+    expect(claims(one)["sid"]).not.toBe(claims(other)["sid"]);
+    expect(claims(one)["permissions"]).toEqual([]);
+    expect(claims(named)["sid"]).toBe("s-1");
+  });
+
+  test.each([
+    ["an operator's session", ["--operator", "--session", "s"]],
+    ["a session with blanks", ["--session", "a b"]],
+    ["a session without a name", ["--session", ""]],
+  ])("wrong usage: %s", async (_, args) => {
+    expect(await runStc(["token", "--sub", "a", ...args])).toMatchObject({ code: 64, out: "" });
+  });
+});

@@ -1,0 +1,410 @@
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { runStc } from "../../support/stc.ts";
+import { hasTerminals, type TerminalOptions, TerminalStc } from "../../support/terminal.ts";
+import { FIRST, question, SECOND, StandInApprovals, view } from "../../support/terminal-approvals.ts";
+import { until } from "../../support/until.ts";
+
+setDefaultTimeout(30_000);
+
+/** The blank at the end comes when the question takes answers. */
+const ARMED = "[n]o: ";
+const ASKED = "[n]o:";
+/** What a terminal acts upon, line ends apart. */
+const STEERING =
+  /[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e007f}]/u;
+
+/** A service with questions, an operator's token, and terminals to answer on; all of it goes when the test is over. */
+class Stand implements AsyncDisposable {
+  readonly service = new StandInApprovals();
+  readonly #folder = mkdtempSync(join(tmpdir(), "stc-watch-"));
+  readonly #screens: TerminalStc[] = [];
+
+  constructor(...questions: readonly ReturnType<typeof question>[]) {
+    this.token = "operator.token.x";
+    for (const one of questions) this.service.add(one);
+  }
+
+  set token(token: string) {
+    writeFileSync(join(this.#folder, "token"), `${token}\n`, { mode: 0o600 });
+  }
+
+  get env(): Readonly<Record<string, string>> {
+    return { STC_URL: this.service.url, STC_TOKEN_FILE: join(this.#folder, "token") };
+  }
+
+  watch(options: Partial<TerminalOptions> = {}, ...more: readonly string[]): TerminalStc {
+    const screen = new TerminalStc(["approvals", "watch", ...more], { env: this.env, ...options });
+    this.#screens.push(screen);
+    return screen;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const screen of this.#screens) screen.close();
+    await this.service.close();
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+}
+
+/** Skipped, by name, where the machine has no pseudo-terminals. */
+const onTerminal = (name: string, body: () => void): void =>
+  (hasTerminals ? describe.concurrent : describe.skip)(hasTerminals ? name : `${name} (no pseudo-terminal here)`, body);
+const testOnTerminal = (name: string, body: () => Promise<void>): void =>
+  (hasTerminals ? test.concurrent : test.skip)(hasTerminals ? name : `${name} (no pseudo-terminal here)`, body);
+
+const in15Minutes = () => new Date(Date.now() + 900_000).toISOString();
+
+const once = { decision: "approve", scope: "once" };
+const forSession = { decision: "approve", scope: "session" };
+const no = { decision: "deny" };
+
+onTerminal("an answer", () => {
+  test.each([
+    ["y", "y\r", {}, once, "approved (once)"],
+    ["yes", "yes\r", {}, once, "approved (once)"],
+    ["Y, with a blank", " Y \r", {}, once, "approved (once)"],
+    ["a newline for Enter", "y\n", {}, once, "approved (once)"],
+    ["s", "s\r", {}, forSession, "approved (session)"],
+    ["s where it is not offered", "s\r", { options: ["cancel", "once"] }, no, "denied"],
+    ["n", "n\r", {}, no, "denied"],
+    ["Enter", "\r", {}, no, "denied"],
+    ["yep", "yep\r", {}, no, "denied"],
+    ["an arrow key and y", "\u001b[Ay\r", {}, no, "denied"],
+    ["a look-alike of y", "у\r", {}, no, "denied"],
+    ["y taken back", "y\u007f\r", {}, no, "denied"],
+    ["no taken back for y", "no\u0015y\r", {}, once, "approved (once)"],
+    ["yes behind more than a line holds", `${"\u007f".repeat(9)}${"n".repeat(70)}yes\r`, {}, no, "denied"],
+    ["y to a high risk", "y\r", { risk: "high" }, no, "denied"],
+    ["YES to a high risk", "YES\r", { risk: "high" }, no, "denied"],
+    ["s to a critical risk", "s\r", { risk: "critical" }, no, "denied"],
+    ["yes to a critical risk", "yes\r", { risk: "critical" }, once, "approved (once)"],
+    ["y to a risk that only the view calls high", "y\r", { view: view({ risk: "high" }) }, no, "denied"],
+    ["y to a risk that nobody names", "y\r", { risk: undefined }, no, "denied"],
+  ] as const)("%s", async (_, keys, changes, decision, said) => {
+    const approval = question(changes);
+    await using stand = new Stand(approval);
+    const { service } = stand;
+    const terminal = stand.watch();
+    await terminal.shows(ARMED);
+    terminal.type(keys);
+    await terminal.shows(`${said}: ${FIRST}`);
+    expect(service.decisions).toEqual([{ id: FIRST, body: { ...decision, viewDigest: approval["viewDigest"] } }]);
+  });
+
+  test("session is offered only when it is, and a high risk asks for the whole word", async () => {
+    await using stand = new Stand(question());
+    const { service } = stand;
+    const terminal = stand.watch();
+    expect(await terminal.shows(ARMED)).toContain("Approve? [y]es / [s]ession / [n]o: ");
+    terminal.type("n\r");
+    await terminal.shows("denied");
+    service.add(question({ id: SECOND, risk: "high", decideBy: new Date(Date.now() + 300_000).toISOString() }));
+    expect(await terminal.shows(ARMED)).toContain('Approve? type "yes" / [n]o: ');
+    terminal.type("n\r");
+    await terminal.shows("denied");
+  });
+});
+
+onTerminal("what is typed too early", () => {
+  test("before the question and while it is being read answers nothing", async () => {
+    await using stand = new Stand();
+    const { service } = stand;
+    const terminal = stand.watch();
+    terminal.type("y\ry\r");
+    await terminal.shows("Watching");
+    terminal.type("y\r");
+    await until("the stream", () => service.streams > 0 || undefined);
+    service.add(question());
+    await terminal.shows(ASKED);
+    terminal.type("y\r");
+    await terminal.shows(`does not count)\r\n`);
+    await terminal.shows(ARMED);
+    expect(service.decisions).toEqual([]);
+    terminal.type("n\r");
+    await terminal.shows("denied");
+    expect(service.decisions.map(({ body }) => body["decision"])).toEqual(["deny"]);
+  });
+
+  test("while the process is stopped answers nothing either", async () => {
+    await using stand = new Stand(question());
+    const { service } = stand;
+    const terminal = stand.watch();
+    await terminal.shows(ASKED);
+    terminal.child.kill("SIGSTOP");
+    terminal.type("y\r");
+    terminal.child.kill("SIGCONT");
+    await terminal.shows(`does not count)\r\n`);
+    await terminal.shows(ARMED);
+    expect(service.decisions).toEqual([]);
+  });
+
+  test("an answer and what follows it answer one question", async () => {
+    await using stand = new Stand(question(), question({ id: SECOND, decideBy: in15Minutes() }));
+    const { service } = stand;
+    const terminal = stand.watch();
+    await terminal.shows(ARMED);
+    terminal.type("y\ry\ry\r");
+    await terminal.shows(`approved (once): ${FIRST}`);
+    await terminal.shows(SECOND);
+    await terminal.shows(ARMED);
+    expect(service.decisions.map(({ id }) => id)).toEqual([FIRST]);
+  });
+});
+
+onTerminal("leaving decides nothing", () => {
+  test.each([
+    ["Ctrl-C", "\u0003", 130],
+    ["Ctrl-C behind a yes", "y\u0003", 130],
+    ["Ctrl-D", "\u0004", 0],
+    ["Ctrl-D behind a yes", "yes\u0004", 0],
+  ] as const)("%s", async (_, keys, code) => {
+    await using stand = new Stand(question());
+    const { service } = stand;
+    const terminal = stand.watch();
+    await terminal.shows(ARMED);
+    terminal.type(keys);
+    expect(await terminal.ends()).toBe(code);
+    expect(service.decisions).toEqual([]);
+  });
+
+  test.each([
+    ["SIGTERM", 143],
+    ["SIGINT", 130],
+    ["SIGHUP", 129],
+  ] as const)("%s", async (signal, code) => {
+    await using stand = new Stand(question());
+    const { service } = stand;
+    const terminal = stand.watch();
+    await terminal.shows(ARMED);
+    terminal.type("y");
+    terminal.child.kill(signal);
+    expect(await terminal.ends()).toBe(code);
+    expect(service.decisions).toEqual([]);
+  });
+
+  test("a terminal that goes away", async () => {
+    await using stand = new Stand(question());
+    const { service } = stand;
+    const terminal = stand.watch();
+    await terminal.shows(ARMED);
+    terminal.type("y");
+    terminal.child.terminal?.close();
+    await terminal.child.exited;
+    expect(service.decisions).toEqual([]);
+  });
+
+  test("and the terminal is as it was", async () => {
+    await using stand = new Stand(question());
+    const terminal = stand.watch({ through: ["bash", "-c", '"$0" "$@"; stty -a'] });
+    await terminal.shows(ARMED);
+    terminal.type("\u0003");
+    expect((await terminal.shows(/ echoke /)).split(/\s+/)).toEqual(expect.arrayContaining(["isig", "icanon", "echo"]));
+    expect(stand.service.decisions).toEqual([]);
+  });
+
+  test("Ctrl-C while nothing is asked", async () => {
+    await using stand = new Stand();
+    const { service } = stand;
+    const terminal = stand.watch();
+    await until("the stream", () => service.streams > 0 || undefined);
+    terminal.type("\u0003");
+    expect(await terminal.ends()).toBe(130);
+  });
+});
+
+onTerminal("without a terminal", () => {
+  test("it is refused", async () => {
+    await using stand = new Stand(question());
+    const { service } = stand;
+    const ended = await runStc(["approvals", "watch"], { env: stand.env, stdin: "y\nyes\n" });
+    expect(ended).toEqual({ code: 64, out: "", err: expect.stringContaining("must be a terminal") });
+    expect(service.requests).toEqual([]);
+  });
+
+  test.each([
+    ["stdin that is piped", `printf 'y\\n' | "$0" "$@"`],
+    ["stdout that is piped", `"$0" "$@" | cat; exit "\${PIPESTATUS[0]}"`],
+  ])("%s, on a terminal", async (_, script) => {
+    await using stand = new Stand(question());
+    const { service } = stand;
+    const screen = stand.watch({ through: ["bash", "-c", script] });
+    await screen.shows("must be a terminal");
+    expect(await screen.ends()).toBe(64);
+    expect(service.decisions).toEqual([]);
+  });
+
+  test("a token from standard input is refused too", async () => {
+    await using stand = new Stand();
+    const screen = stand.watch({}, "--token-file", "-");
+    await screen.shows("put the token into a file");
+    expect(await screen.ends()).toBe(64);
+  });
+});
+
+onTerminal("a question that is over", () => {
+  test.each(["approved", "denied", "expired", "cancelled"])(
+    "%s elsewhere is withdrawn, and the next one asked",
+    async (state) => {
+      await using stand = new Stand(question());
+      const { service } = stand;
+      const terminal = stand.watch();
+      await terminal.shows(ARMED);
+      terminal.type("y");
+      service.set(FIRST, { state });
+      service.tell(`approval.${state}`, FIRST);
+      await terminal.shows(`withdrawn: ${FIRST}: ${state} elsewhere`);
+      terminal.type("\r");
+      service.add(question({ id: SECOND }));
+      await terminal.shows(SECOND);
+      await terminal.shows(ARMED);
+      expect(service.decisions).toEqual([]);
+    },
+  );
+
+  test("by time, though nobody says so", async () => {
+    await using stand = new Stand(question({ decideBy: new Date(Date.now() + 700).toISOString() }));
+    const { service } = stand;
+    const terminal = stand.watch();
+    await terminal.shows(ASKED);
+    await terminal.shows(`withdrawn: ${FIRST}: nobody decided in time`);
+    expect(service.decisions).toEqual([]);
+  });
+
+  test("while the events were cut off", async () => {
+    await using stand = new Stand(question());
+    const { service } = stand;
+    const terminal = stand.watch();
+    await terminal.shows(ARMED);
+    service.set(FIRST, { state: "denied" });
+    service.cutStreams();
+    await terminal.shows(`withdrawn: ${FIRST}: denied elsewhere`);
+    expect(service.resumed).toEqual([null, "101"]);
+  });
+
+  test("other people's decisions on other questions leave it alone", async () => {
+    await using stand = new Stand(question());
+    const { service } = stand;
+    const terminal = stand.watch();
+    await terminal.shows(ARMED);
+    service.tell("approval.denied", SECOND);
+    service.tell("grant.revoked", FIRST);
+    service.tell("approval.requested", FIRST);
+    terminal.type("y\r");
+    await terminal.shows(`approved (once): ${FIRST}`);
+    expect(terminal.out).not.toContain("withdrawn");
+  });
+});
+
+onTerminal("the service says no", () => {
+  test.each([
+    ["somebody was faster", 409, "APPROVAL_CONSUMED"],
+    ["one's own question", 403, "PERMISSION_DENIED"],
+  ])("%s: said, and not asked again", async (_, status, code) => {
+    await using stand = new Stand(question());
+    const { service } = stand;
+    service.refusal = { status, code, message: "No." };
+    const terminal = stand.watch();
+    await terminal.shows(ARMED);
+    terminal.type("y\r");
+    await terminal.shows(`not decided: ${FIRST}: ${code}: No.`);
+    service.add(question({ id: SECOND }));
+    await terminal.shows(`approval        ${SECOND}`);
+  });
+
+  test("another view: it is shown again", async () => {
+    await using stand = new Stand(question());
+    const { service } = stand;
+    service.refusal = { status: 409, code: "APPROVAL_MISMATCH", message: "Look again." };
+    const terminal = stand.watch();
+    await terminal.shows(ARMED);
+    service.set(FIRST, { viewDigest: "ef".repeat(32) });
+    terminal.type("y\r");
+    await terminal.shows("APPROVAL_MISMATCH");
+    service.refusal = undefined;
+    await terminal.shows(ARMED);
+    terminal.type("y\r");
+    await terminal.shows("approved");
+    expect(service.decisions.map(({ body }) => body["viewDigest"])).toEqual(["ab".repeat(32), "ef".repeat(32)]);
+  });
+
+  test("to the token, at the start or later", async () => {
+    await using stand = new Stand();
+    stand.token = "stale";
+    const early = stand.watch();
+    await early.shows("UNAUTHENTICATED");
+    expect(await early.ends()).toBe(1);
+    stand.token = "operator.token.x";
+    stand.service.add(question());
+    const later = stand.watch();
+    await later.shows(ARMED);
+    stand.token = "stale";
+    stand.service.cutStreams();
+    expect(await later.ends()).toBe(1);
+    expect(stand.service.decisions).toEqual([]);
+  });
+
+  test("a question without a view is not asked", async () => {
+    await using stand = new Stand(question({ view: undefined }));
+    const terminal = stand.watch();
+    await terminal.shows("shows no views");
+    expect(await terminal.ends()).toBe(1);
+    expect(stand.service.decisions).toEqual([]);
+  });
+
+  test("to a question that may not be decided: not asked", async () => {
+    await using stand = new Stand(question({ decidable: false }), question({ id: SECOND }));
+    const terminal = stand.watch();
+    await terminal.shows(ARMED);
+    expect(terminal.out).not.toContain(FIRST);
+  });
+});
+
+testOnTerminal("every field of a hostile question prints literally, and stands behind our own words", async () => {
+  const hostile = "\u001b[2K\rsafe\u202e\u200b\u{e0041}\u009b2J\ud800\nrisk            low";
+  const all = (value: unknown): unknown => {
+    if (typeof value === "string") return hostile;
+    if (Array.isArray(value)) return value.map(all);
+    if (typeof value !== "object" || value === null) return value;
+    return {
+      ...Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, all(inner)])),
+      [hostile]: hostile,
+    };
+  };
+  const shown = all(
+    view({ reason: { untrusted: true, text: "x" }, extra: { deep: ["x"] }, files: { a: "x" } }),
+  ) as Record<string, unknown>;
+  const { id, state, decideBy, viewDigest, options } = question();
+  await using stand = new Stand({
+    ...(all(question()) as ReturnType<typeof question>),
+    id,
+    state,
+    decideBy,
+    viewDigest,
+    options,
+    view: shown,
+  });
+  const terminal = stand.watch({ columns: 60 });
+  const out = await terminal.shows(ARMED);
+  expect(out).not.toMatch(STEERING);
+  expect(out.split("\r\n").filter((line) => line.startsWith("risk "))).toHaveLength(1);
+  expect(out.replaceAll("\r\n    | ", "")).toContain(
+    "\\u{1b}[2K\\u{d}safe\\u{202e}\\u{200b}\\u{e0041}\\u{9b}2J\\u{d800}",
+  );
+  const box = out.slice(out.indexOf("UNTRUSTED"));
+  expect(box).toContain("\\u{1b}");
+});
+
+testOnTerminal("a view that does not fit is paged to its end before the question comes", async () => {
+  const command = Array.from({ length: 30 }, (_, at) => `argument-${at}`);
+  await using stand = new Stand(question({ view: view({ command }) }));
+  const terminal = stand.watch({ rows: 20 });
+  for (let pages = 1; pages < 4; pages += 1) {
+    expect(await terminal.shows("Enter goes on -- ")).not.toContain("Approve?");
+    terminal.type("yes\r");
+  }
+  await terminal.shows(ARMED);
+  expect(stand.service.decisions).toEqual([]);
+  for (const argument of command) expect(terminal.out).toContain(`"${argument}"`);
+});

@@ -1,0 +1,214 @@
+import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { entryLine, refusedLine, writeDays } from "../../support/audit-lines.ts";
+import { RunningStc, runStc } from "../../support/stc.ts";
+import { hasTerminals, TerminalStc } from "../../support/terminal.ts";
+
+setDefaultTimeout(30_000);
+
+const folder = mkdtempSync(join(tmpdir(), "stc-audit-commands-"));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const DAY = "2026-02-16";
+const lines = [
+  entryLine(`${DAY}T10:00:00.000Z`, { traceId: "t-1" }),
+  refusedLine(`${DAY}T11:00:00.000Z`, ["INVALID_INPUT", "VALIDATION"], { traceId: "t-2" }),
+  entryLine(`${DAY}T12:00:00.000Z`, { traceId: "t-3", caller: { sub: "evil\u001b[2J\u202e", permissions: [] } }),
+];
+
+function auditFolder(): string {
+  const dir = mkdtempSync(join(folder, "audit-"));
+  writeDays(dir, { [DAY]: lines });
+  return dir;
+}
+
+const audit = (...args: readonly string[]) => runStc(["audit", ...args]);
+
+describe.concurrent("query", () => {
+  test("a table, newest first, aligned, without what could steer a terminal, uncoloured in a pipe", async () => {
+    const { code, out, err } = await audit("query", "--dir", auditFolder());
+    expect({ code, err }).toEqual({ code: 0, err: "" });
+    expect(out).not.toContain("\u001b");
+    const rows = out.trimEnd().split("\n");
+    expect(rows.map((row) => row.split(/ +/).at(-1))).toEqual(["TRACE", "t-3", "t-2", "t-1"]);
+    expect(rows[1]).toContain("evil\\u001b[2J\\u202e");
+    const [header = "", , refused = ""] = rows;
+    expect(refused.indexOf("DENIED INVALID_INPUT")).toBe(header.indexOf("DECISION"));
+    expect(refused.indexOf("agent-7")).toBe(header.indexOf("CALLER"));
+  });
+
+  // Days with 23 and 25 hours somewhere, a leap day, the turn of the year.
+  test.each([
+    ["America/New_York", "2026-03-08T02:30", "2026-03-08T03:00", "2026-03-08T02:45:00.000Z"],
+    ["Europe/Berlin", "2026-10-25T02:00", "2026-10-25T02:30", "2026-10-25T02:15:00.000Z"],
+    ["Pacific/Kiritimati", "2024-02-29", "2024-03-01", "2024-02-29T23:59:59.999Z"],
+    ["Asia/Kathmandu", "2025-12-31T23:00:00Z", "2026-01-01T00:00:00Z", "2025-12-31T23:30:00.000Z"],
+    ["Asia/Kathmandu", "2026-01-01T05:00+05:45", "2026-01-01T05:45+05:45", "2025-12-31T23:30:00.000Z"],
+  ])("times are UTC whatever the machine's zone is: %s, %s to %s", async (TZ, from, to, stamp) => {
+    const dir = mkdtempSync(join(folder, "zone-"));
+    const outside = [from, to].map((time) => new Date(Date.parse(time.length === 16 ? `${time}Z` : time)));
+    const stamps = [new Date((outside[0]?.getTime() ?? 0) - 1).toISOString(), stamp, outside[1]?.toISOString() ?? ""];
+    for (const [index, one] of stamps.entries()) {
+      writeDays(dir, { [one.slice(0, 10)]: [entryLine(one, { traceId: `t-${index}` })] });
+    }
+    const { out } = await runStc(["audit", "query", "--json", "--dir", dir, "--from", from, "--to", to], {
+      env: { TZ },
+    });
+    expect(
+      out
+        .trim()
+        .split("\n")
+        .map((line) => (JSON.parse(line) as { traceId: string }).traceId),
+    ).toEqual(["t-1"]);
+  });
+
+  test("the lines as they are for programs; the rest by its cursor", async () => {
+    const dir = auditFolder();
+    const first = await audit("query", "--dir", dir, "--json", "--limit", "2", "--order", "oldest");
+    expect(first.out).toBe(`${lines[0]}\n${lines[1]}\n`);
+    const [, cursor = ""] = /^go on with --cursor (\S+)\n$/.exec(first.err) ?? [];
+    const next = await audit("query", "--dir", dir, "--json", "--limit", "2", "--order", "oldest", "--cursor", cursor);
+    expect(next.out).toBe(`${lines[2]}\n`);
+  });
+
+  test.each([
+    [["--sub", "nobody"], 1, ""],
+    [["--decision", "denied"], 64, "decision must be one of ALLOWED, DENIED, ERROR, PENDING\n"],
+    [["--limit", "x"], 64, "limit must be a whole number from 1 to 1000000\n"],
+    [["--cursor", "x"], 64, "cursor is not one of this query: send the filters and the order that it came with\n"],
+  ])("%p ends with %d", async (args, code, err) => {
+    const dir = auditFolder();
+    expect(await audit("query", "--dir", dir, ...args)).toEqual({ code, out: "", err });
+    expect(readdirSync(dir)).toEqual([`${DAY}.jsonl`]);
+  });
+});
+
+describe.skipIf(!hasTerminals)("on a terminal", () => {
+  test.each([
+    [{}, "\u001b[33mDENIED INVALID_INPUT"],
+    [{ NO_COLOR: "1" }, "  DENIED INVALID_INPUT"],
+  ])("with %p", async (env, shown) => {
+    const screen = new TerminalStc(["audit", "query", "--dir", auditFolder()], { env, columns: 200 });
+    await screen.shows(shown);
+    expect(await screen.ends()).toBe(0);
+    expect(screen.out).not.toContain("\u001b[2J");
+    screen.close();
+  });
+});
+
+describe.concurrent("the others", () => {
+  test.each(["query", "tail", "stats", "show t-1", "export --to csv", "prune --keep 1d"])(
+    "%s: 66 without a directory",
+    async (command) => {
+      const { code, err } = await audit(...command.split(" "), "--dir", join(folder, "nowhere"));
+      expect({ code, err }).toEqual({ code: 66, err: `there is no audit directory ${join(folder, "nowhere")}\n` });
+    },
+  );
+
+  test.each([
+    ["show t-9", 1],
+    ["show a\u0001b", 64],
+    ["stats --sub nobody", 1],
+    ["stats --compare soon", 64],
+    ["tail --stage NOWHERE", 64],
+    ["export --to xml", 64],
+    ["export --to jsonl --sub nobody", 1],
+    ["export --to jsonl --until soon", 64],
+    ["prune --keep forever", 64],
+    ["prune --keep 9999w", 1],
+  ])("%s ends with %d", async (command, code) => {
+    expect((await audit(...command.split(" "), "--dir", auditFolder())).code).toBe(code);
+  });
+
+  test.each(["query", "tail", "stats", "show t-9", "export --to csv"])(
+    "%s says which file cannot be read",
+    async (command) => {
+      const dir = auditFolder();
+      mkdirSync(join(dir, "2026-02-17.jsonl"));
+      const { code, err } = await audit(...command.split(" "), "--dir", dir);
+      expect({ code, err }).toEqual({
+        code: 66,
+        err: `cannot read ${join(dir, "2026-02-17.jsonl")}: it is not a regular file: move it away\n`,
+      });
+    },
+  );
+
+  test("show tells the story in order, and the line in full", async () => {
+    const dir = auditFolder();
+    writeDays(join(dir, "journal"), {
+      [DAY]: [JSON.stringify({ timestamp: `${DAY}T09:59:59.000Z`, type: "intent", traceId: "t-1" })],
+    });
+    const { out } = await audit("show", "t-1", "--dir", dir);
+    expect(out.indexOf("intent")).toBeLessThan(out.indexOf("call ALLOWED"));
+    expect(out).toContain('"argsHash": "aaaa');
+    const asLines = await audit("show", "t-1", "--json", "--dir", dir);
+    expect(asLines.out.trimEnd().split("\n").at(-1)).toBe(lines[0] ?? "");
+  });
+
+  test("stats for people and for programs", async () => {
+    const dir = auditFolder();
+    const { out } = await audit("stats", "--dir", dir);
+    expect(out).toContain("3 calls\n");
+    expect(out).toMatch(/INVALID_INPUT VALIDATION get_customer +1\n/);
+    const json = JSON.parse((await audit("stats", "--json", "--dir", dir)).out) as { calls: number };
+    expect(json.calls).toBe(3);
+  });
+
+  test("export writes a new file for its owner alone, and over none that is there", async () => {
+    const dir = auditFolder();
+    const file = join(dir, "out.jsonl");
+    const first = await audit("export", "--to", "jsonl", "-o", file, "--dir", dir, "--until", `${DAY}T12:00`);
+    expect(first).toEqual({ code: 0, out: "", err: `2 calls in ${file}\n` });
+    expect(readFileSync(file, "utf8")).toBe(`${lines[0]}\n${lines[1]}\n`);
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    expect((await audit("export", "--to", "csv", "-o", file, "--dir", dir)).code).toBe(73);
+    expect(readFileSync(file, "utf8")).toBe(`${lines[0]}\n${lines[1]}\n`);
+  });
+
+  test("prune says what would go, then lets it go", async () => {
+    const dir = auditFolder();
+    writeDays(dir, { "2026-02-01": lines, "2026-02-02": lines });
+    const dry = await audit("prune", "--keep", "1d", "--dry-run", "--dir", dir);
+    expect(dry.out.match(/would be deleted/g)).toHaveLength(2);
+    expect(dry.out).toContain("stays: the log goes on from its newest file");
+    expect(existsSync(join(dir, "2026-02-01.jsonl"))).toBe(true);
+    const real = await audit("prune", "--keep", "1d", "--dir", dir);
+    expect(real.code).toBe(0);
+    expect(readdirSync(dir).sort()).toEqual([`${DAY}.jsonl`, "pruned.jsonl"]);
+  });
+});
+
+describe.concurrent("tail", () => {
+  test("its filters hold for what is there and for what comes, across midnight", async () => {
+    const dir = auditFolder();
+    const tail = new RunningStc(["audit", "tail", "-f", "--json", "-n", "5", "--decision", "DENIED", "--dir", dir]);
+    await tail.printed("t-2");
+    appendFileSync(join(dir, `${DAY}.jsonl`), `${entryLine(`${DAY}T13:00:00.000Z`, { traceId: "t-4" })}\n`);
+    const next = refusedLine("2026-02-17T00:00:00.000Z", ["INVALID_INPUT", "VALIDATION"], { traceId: "t-5" });
+    writeDays(dir, { "2026-02-17": [next] });
+    await tail.printed("t-5");
+    expect(tail.out.match(/"traceId":"t-\d"/g)).toEqual(['"traceId":"t-2"', '"traceId":"t-5"']);
+    await tail.end("SIGINT");
+  });
+
+  test("a directory that begins empty", async () => {
+    const dir = join(folder, "empty");
+    mkdirSync(dir);
+    const tail = new RunningStc(["audit", "tail", "-f", "--dir", dir]);
+    writeFileSync(join(dir, `${DAY}.jsonl`), `${lines[0]}\n`);
+    await tail.printed("t-1");
+    await tail.end("SIGINT");
+  });
+});
