@@ -1,0 +1,20 @@
+import { expect, test } from "bun:test";
+import { join } from "node:path";
+import { PROJECT } from "../support/world.ts";
+
+/** Long: the soak in small, so that it is known to work when somebody runs it for its ten minutes. */
+test(
+  "a minute of soak finds nothing that has no explanation",
+  async () => {
+    const script = join(PROJECT, "tests/soak/soak.ts");
+    const child = Bun.spawn([process.execPath, script, "--minutes", "0.75", "--growth", "1.6"], {
+      stdout: "pipe",
+      stderr: "pipe",
+    });
+    const [out, err] = await Promise.all([new Response(child.stdout).text(), new Response(child.stderr).text()]);
+    await child.exited;
+    const failed = out.split("\n").filter((line) => line.startsWith("FAIL"));
+    expect({ failed, err, code: child.exitCode }).toEqual({ failed: [], err: "", code: 0 });
+  },
+  { timeout: 240_000 },
+);

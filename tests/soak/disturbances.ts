@@ -1,0 +1,87 @@
+import type { Stand } from "./stand.ts";
+import type { Circumstances } from "./traffic.ts";
+
+/** How long calls may still feel a gRPC service that is back: the circuit's pause and the connection's backoff. */
+const RECOVERY_MS = 12_000;
+const AWAY_MS = 2_000;
+const FETCHED_MS = 500;
+/** Between the beginnings of two disturbances, as a share of the run, and at most this. */
+const PAUSE_MS_MAX = 20_000;
+const PAUSES_PER_RUN = 12;
+
+interface Disturbance {
+  readonly name: string;
+  act(stand: Stand, circumstances: Circumstances): Promise<void>;
+}
+
+const DISTURBANCES: readonly Disturbance[] = [
+  {
+    name: "key rotated",
+    async act(stand, circumstances) {
+      circumstances.keysNew = true;
+      await stand.rotateKeys();
+      await Bun.sleep(FETCHED_MS);
+      circumstances.keysNew = false;
+    },
+  },
+  {
+    name: "gRPC service gone and back",
+    act: (stand, circumstances) =>
+      away(circumstances, async () => {
+        await stand.killTarget();
+        await Bun.sleep(AWAY_MS);
+        await stand.startTarget();
+      }),
+  },
+  {
+    name: "configuration changed",
+    act: async (stand) => stand.configure({ limits: { concurrentCallsMax: 1_000 + Math.floor(Math.random() * 100) } }),
+  },
+  { name: "configuration broken", act: async (stand) => stand.writeConfiguration("server: [") },
+  { name: "configuration mended", act: async (stand) => stand.configure() },
+  {
+    name: "certificates rotated",
+    act: (stand, circumstances) => away(circumstances, () => stand.rotateCertificates()),
+  },
+];
+
+async function away(circumstances: Circumstances, act: () => Promise<void>): Promise<void> {
+  circumstances.targetAway = true;
+  await act();
+  await Bun.sleep(RECOVERY_MS);
+  circumstances.targetAway = false;
+}
+
+/** One after the other, again and again, until the run is over. */
+export class Disturbances {
+  readonly #counts = new Map<string, number>();
+  readonly #running: Promise<void>;
+  #isOver = false;
+
+  constructor(stand: Stand, circumstances: Circumstances, runMs: number) {
+    this.#running = this.#run(stand, circumstances, Math.min(PAUSE_MS_MAX, runMs / PAUSES_PER_RUN));
+  }
+
+  get count(): number {
+    return [...this.#counts.values()].reduce((sum, count) => sum + count, 0);
+  }
+
+  told(): string {
+    return [...this.#counts].map(([name, count]) => `${name} ${count}`).join(", ");
+  }
+
+  async end(): Promise<void> {
+    this.#isOver = true;
+    await this.#running;
+  }
+
+  async #run(stand: Stand, circumstances: Circumstances, pauseMs: number): Promise<void> {
+    for (let turn = 0; !this.#isOver; turn += 1) {
+      await Bun.sleep(pauseMs);
+      const next = DISTURBANCES[turn % DISTURBANCES.length];
+      if (this.#isOver || next === undefined) return;
+      await next.act(stand, circumstances);
+      this.#counts.set(next.name, (this.#counts.get(next.name) ?? 0) + 1);
+    }
+  }
+}

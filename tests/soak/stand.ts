@@ -1,0 +1,191 @@
+import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { stringify } from "yaml";
+import { developmentCertificates } from "../../src/dev/certificates.ts";
+import { DEVELOPMENT_SERVER_NAME } from "../../src/dev/make-certificates.ts";
+import { type JwksServer, publish, startJwksServer } from "../support/jwks-server.ts";
+import { environmentOf, STC } from "../support/stc.ts";
+import { issueToken, makeSigningKey, type SigningKey } from "../support/tokens.ts";
+import { until } from "../support/until.ts";
+import { PROJECT } from "../support/world.ts";
+
+const ISSUER = "https://idp.soak";
+const OPERATORS_ISSUER = "https://people.soak";
+const TOKEN_SECONDS = 600;
+const LOOK_MS = 100;
+/** A service that saw an unknown key may have asked for the keys just before, and then waits this long. */
+const KEYS_MS_MAX = 35_000;
+
+/** A service as an operator runs it: a process with a configuration file, keys from a key server, a gRPC service beside it. */
+export class Stand {
+  readonly folder: string;
+  readonly #jwks: JwksServer;
+  readonly #operators: SigningKey = makeSigningKey("ES256", "operators");
+  #keys: readonly SigningKey[] = [];
+  #generation = 0;
+  #target: Bun.Subprocess | undefined;
+  #targetPort = 0;
+  #service: Bun.Subprocess | undefined;
+  url = "";
+
+  private constructor(folder: string, jwks: JwksServer) {
+    this.folder = folder;
+    this.#jwks = jwks;
+  }
+
+  static async make(): Promise<Stand> {
+    const stand = new Stand(mkdtempSync(join(tmpdir(), "stc-soak-")), await startJwksServer());
+    mkdirSync(join(stand.folder, "certs"));
+    await stand.startTarget();
+    stand.#publishNewKey();
+    stand.configure();
+    return stand;
+  }
+
+  get pid(): number {
+    return this.#service?.pid ?? 0;
+  }
+
+  get auditDir(): string {
+    return join(this.folder, "audit");
+  }
+
+  /** Writes the configuration as an editor does: beside the old one, then in its place. */
+  configure(changes: Readonly<Record<string, unknown>> = {}): void {
+    this.writeConfiguration(stringify({ ...this.#configuration(), ...changes }));
+  }
+
+  writeConfiguration(text: string): void {
+    const path = join(this.folder, "stc.yaml");
+    writeFileSync(`${path}.new`, text);
+    renameSync(`${path}.new`, path);
+  }
+
+  #configuration(): Readonly<Record<string, unknown>> {
+    const certificate = (name: string): string => join(this.folder, "certs/tls", name);
+    return {
+      server: { port: 0, drainTimeoutMs: 10_000 },
+      tools: [
+        join(PROJECT, "tests/bench/tools/echo.ts"),
+        join(PROJECT, "tools/customer-data"),
+        join(PROJECT, "tools/platform/git-log.ts"),
+      ],
+      audit: { dir: "audit" },
+      jwt: {
+        issuers: [
+          { issuer: ISSUER, algorithms: ["ES256"], jwksUri: this.#jwks.url },
+          {
+            ...{ issuer: OPERATORS_ISSUER, audience: "safe-tool-call-operators", operators: true },
+            ...{ algorithms: ["ES256"], jwks: { keys: [this.#operators.jwk] } },
+          },
+        ],
+      },
+      systems: {
+        "customer-master-service": {
+          endpoint: `127.0.0.1:${this.#targetPort}`,
+          proto: join(PROJECT, "proto"),
+          tls: {
+            rootCert: certificate("ca.pem"),
+            clientCert: certificate("client.pem"),
+            clientKey: certificate("client-key.pem"),
+            serverName: DEVELOPMENT_SERVER_NAME,
+          },
+        },
+        git: { repositories: { self: PROJECT } },
+      },
+      commands: { allowed: ["git", "echo"] },
+    };
+  }
+
+  async startTarget(): Promise<void> {
+    const certs = join(this.folder, "certs");
+    const child = Bun.spawn([process.execPath, join(import.meta.dir, "target.ts"), certs, String(this.#targetPort)], {
+      stdout: "pipe",
+      stderr: "ignore",
+    });
+    this.#target = child;
+    const { value } = await child.stdout.getReader().read();
+    this.#targetPort = Number(new TextDecoder().decode(value));
+  }
+
+  async killTarget(): Promise<void> {
+    this.#target?.kill("SIGKILL");
+    await this.#target?.exited;
+  }
+
+  /** A new authority with new certificates for both sides; the gRPC service comes back with its own. */
+  async rotateCertificates(): Promise<void> {
+    await this.killTarget();
+    rmSync(join(this.folder, "certs"), { recursive: true });
+    mkdirSync(join(this.folder, "certs"));
+    await developmentCertificates(join(this.folder, "certs"), Date.now());
+    await this.startTarget();
+  }
+
+  /**
+   * From now on tokens are signed with a new key; the one before stays published until the next rotation. Resolves when
+   * the service has asked for the keys again.
+   */
+  async rotateKeys(): Promise<void> {
+    this.#publishNewKey();
+    const { requests } = this.#jwks;
+    for (let waitedMs = 0; this.#jwks.requests === requests && waitedMs < KEYS_MS_MAX; waitedMs += LOOK_MS) {
+      await Bun.sleep(LOOK_MS);
+    }
+  }
+
+  #publishNewKey(): void {
+    this.#generation += 1;
+    this.#keys = [makeSigningKey("ES256", `soak-${this.#generation}`), ...this.#keys].slice(0, 2);
+    this.#jwks.answer = publish(...this.#keys);
+  }
+
+  token(sub: string, permissions: readonly string[]): Promise<string> {
+    const [key] = this.#keys;
+    if (key === undefined) throw new Error("no key yet");
+    const now = Math.floor(Date.now() / 1000);
+    return issueToken(key, {
+      ...{ iss: ISSUER, aud: "safe-tool-call", sub, permissions },
+      ...{ iat: now, exp: now + TOKEN_SECONDS },
+    });
+  }
+
+  /** Starts the service and waits until it listens; milliseconds that it took. */
+  async startService(): Promise<number> {
+    const log = join(this.folder, "service.log");
+    writeFileSync(log, "");
+    const began = performance.now();
+    this.#service = Bun.spawn([...STC, "serve"], {
+      cwd: this.folder,
+      env: environmentOf({ STC_CONFIG: join(this.folder, "stc.yaml") }),
+      stdout: Bun.file(log),
+      stderr: Bun.file(join(this.folder, "service.err")),
+    });
+    this.url = await until("the service's address", () => /"url":"([^"]+)"/.exec(readFileSync(log, "utf8"))?.[1]);
+    await until("readiness", async () => {
+      const answer = await fetch(`${this.url}/readyz`).catch(() => undefined);
+      return answer?.ok || undefined;
+    });
+    return performance.now() - began;
+  }
+
+  /** Sends the signal; the exit code and the milliseconds until it. */
+  async endService(signal: "SIGTERM" | "SIGKILL"): Promise<{ readonly code: number | null; readonly ms: number }> {
+    const began = performance.now();
+    this.#service?.kill(signal);
+    await this.#service?.exited;
+    return { code: this.#service?.exitCode ?? null, ms: performance.now() - began };
+  }
+
+  errors(): string {
+    return readFileSync(join(this.folder, "service.err"), "utf8");
+  }
+
+  async remove(): Promise<void> {
+    await this.killTarget();
+    await this.endService("SIGKILL");
+    this.#jwks.close();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}

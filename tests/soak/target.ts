@@ -1,0 +1,8 @@
+import { type DevelopmentCertificates, developmentCertificates } from "../../src/dev/certificates.ts";
+import { startCustomerMaster } from "../../src/dev/customer-master.ts";
+
+/** The customer master in a process of its own, so that it can be killed: `target.ts <folder of certificates> <port>`. */
+const [folder = "", port = "0"] = process.argv.slice(2);
+
+const certificates: DevelopmentCertificates = await developmentCertificates(folder, Date.now());
+console.log((await startCustomerMaster({ certificates, port: Number(port) })).port);
