@@ -1,7 +1,7 @@
 import type { KeyObject } from "node:crypto";
 import { join } from "node:path";
 import { mint, type Receipt } from "../core/evidence.ts";
-import { AuditError, reasonOf } from "./audit-error.ts";
+import { AuditLogError, reasonOf } from "./audit-log-error.ts";
 import { chainBytes, type StreamName } from "./chain/chain.ts";
 import { CHECKPOINT_DIR } from "./chain/checkpoint.ts";
 import { CHECKPOINT_INTERVAL_MS, CheckpointKeeper } from "./chain/checkpoint-keeper.ts";
@@ -47,7 +47,7 @@ export interface AuditLogOptions {
   readonly diskReserveBytes?: number;
 }
 
-/** The only door to the log. Everything that fails here is an `AuditError`. */
+/** The only door to the log. Everything that fails here is an `AuditLogError`. */
 export interface AuditLog {
   /** One call's line. Resolves when it is on disk; rejects when it is not, and then the call may not be answered. */
   append(entry: EntryDraft): Promise<Receipt>;
@@ -62,12 +62,12 @@ export interface AuditLog {
 }
 
 /**
- * Locks the directory, takes torn ends out of its files and opens it for appending. Throws an `AuditError` that says
+ * Locks the directory, takes torn ends out of its files and opens it for appending. Throws an `AuditLogError` that says
  * what to mend when the directory is in use, cannot be written, or does not go with the clock.
  */
 export function openAuditLog(options: AuditLogOptions): AuditLog {
   if (options.instance.length > INSTANCE_CHARACTERS_MAX) {
-    throw new AuditError(`the instance name has more than ${INSTANCE_CHARACTERS_MAX} characters: set a shorter one`);
+    throw new AuditLogError(`the instance name has more than ${INSTANCE_CHARACTERS_MAX} characters: set a shorter one`);
   }
   let lock: DirectoryLock | undefined;
   try {
@@ -78,17 +78,17 @@ export function openAuditLog(options: AuditLogOptions): AuditLog {
     return new JsonLogger(options, lock);
   } catch (error) {
     lock?.release();
-    if (error instanceof AuditError) {
+    if (error instanceof AuditLogError) {
       throw error;
     }
-    throw new AuditError(`cannot open the audit directory ${options.dir}: ${reasonOf(error)}`);
+    throw new AuditLogError(`cannot open the audit directory ${options.dir}: ${reasonOf(error)}`);
   }
 }
 
 interface NewLine {
   readonly name: StreamName;
   readonly serialize: (stamp: Stamp) => string;
-  readonly settle: (error?: AuditError) => void;
+  readonly settle: (error?: AuditLogError) => void;
   /** The line has its place in the chain: it will be written, or nothing any more. */
   readonly queued?: (seq: number) => void;
   /** Not bounded by the queue: a former run's calls must get their entries. */
@@ -233,13 +233,13 @@ class JsonLogger implements AuditLog {
       const seq = this.#next[name];
       const bytes = Buffer.byteLength(line) + chainBytes(seq) + 1;
       if (bytes > LINE_BYTES_MAX + 1) {
-        throw new AuditError(`the line has ${bytes} bytes, more than any may have`);
+        throw new AuditLogError(`the line has ${bytes} bytes, more than any may have`);
       }
       this.#writer.enqueue(this.#streams[name], { day, line, bytes, settle }, always);
       this.#next[name] += 1;
       queued?.(seq);
     } catch (error) {
-      settle(error instanceof AuditError ? error : new AuditError(`no line can be made: ${reasonOf(error)}`));
+      settle(error instanceof AuditLogError ? error : new AuditLogError(`no line can be made: ${reasonOf(error)}`));
     }
   }
 

@@ -96,7 +96,7 @@ function keyOf({ source, code }: StrangerSum): string {
 }
 
 /** The first 64 bits of an IPv6 address; anything else as it is. */
-function networkOf(source: string): string {
+export function networkOf(source: string): string {
   if (!source.includes(":") || source.startsWith("::ffff:")) return source;
   const [head = "", tail] = source.split("::");
   const groups = head === "" ? [] : head.split(":");

@@ -51,7 +51,7 @@ describe("a failing disk", () => {
       const after = calls.length;
       const later = await outcomes([log.append(draftOf("t-4")), log.journal({ type: "intent" })]);
       for (const outcome of [...refused, ...later]) {
-        expect(outcome).toStartWith("AuditError: ");
+        expect(outcome).toStartWith("AuditLogError: ");
         expect(outcome).toContain(reason);
         expect(outcome).toContain(CALLS);
       }

@@ -58,7 +58,7 @@ describe("what is written", () => {
   test("a journal line that is no JSON is refused and harms nobody else", async () => {
     const log = world.open();
     const [refused] = await outcomes([log.journal({ type: "intent", count: 1n as never })]);
-    expect(refused).toStartWith("AuditError: no line can be made");
+    expect(refused).toStartWith("AuditLogError: no line can be made");
     await log.append(draftOf("t-1"));
     expect(log.health()).toEqual({ status: "ok" });
   });

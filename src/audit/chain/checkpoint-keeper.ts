@@ -1,6 +1,6 @@
 import type { KeyObject } from "node:crypto";
 import { join } from "node:path";
-import { reasonOf } from "../audit-error.ts";
+import { reasonOf } from "../audit-log-error.ts";
 import type { FileOperations } from "../journal/file-operations.ts";
 import type { Intent } from "../journal/open-intents.ts";
 import { placePath, savedStream, serializePlace } from "../journal/saved-place.ts";

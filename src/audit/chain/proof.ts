@@ -1,5 +1,5 @@
 import type { KeyObject } from "node:crypto";
-import { AuditError } from "../audit-error.ts";
+import { AuditLogError } from "../audit-log-error.ts";
 import { dayFilesOf } from "../journal/line-files.ts";
 import { walkFiles } from "../verify/file-walk.ts";
 import { type Link, readLink } from "./chain.ts";
@@ -26,18 +26,20 @@ export interface Proof {
 }
 
 /**
- * Proves the call with that `traceId` or `id`, under the newest checkpoint. Reads the whole stream. Throws an `AuditError`
+ * Proves the call with that `traceId` or `id`, under the newest checkpoint. Reads the whole stream. Throws an `AuditLogError`
  * when there is no such line, or no checkpoint covers it.
  */
 export function prove(dir: string, id: string): Proof {
   const note = readLastNotes(dir).findLast(({ checkpoint }) => checkpoint?.stream === "calls");
   if (note?.checkpoint === undefined) {
-    throw new AuditError(`${dir} holds no checkpoint of calls: set audit.checkpointKeyFile and restart the service`);
+    throw new AuditLogError(`${dir} holds no checkpoint of calls: set audit.checkpointKeyFile and restart the service`);
   }
   const { size } = note.checkpoint;
   const { line, seq } = findLine(dir, id);
   if (seq >= size) {
-    throw new AuditError(`no checkpoint covers the line yet (it is line ${seq}, ${size} are covered): wait a second`);
+    throw new AuditLogError(
+      `no checkpoint covers the line yet (it is line ${seq}, ${size} are covered): wait a second`,
+    );
   }
   const hashes = pathTo(dir, seq, size).map((digest) => digest.toString("base64"));
   return { type: TYPE, line, index: seq, hashes, checkpoint: note.note };
@@ -56,7 +58,7 @@ function findLine(dir: string, id: string): { readonly line: string; readonly se
     return found === undefined;
   });
   if (found === undefined) {
-    throw new AuditError(`no call in ${dir} has the traceId or id ${id}, or it is from before the chain`);
+    throw new AuditLogError(`no call in ${dir} has the traceId or id ${id}, or it is from before the chain`);
   }
   return { line: found.line, seq: found.link.seq };
 }
@@ -102,7 +104,7 @@ function pathTo(dir: string, index: number, size: number): readonly Buffer[] {
       return true;
     }
     if (link?.seq !== at) {
-      throw new AuditError(`the log does not hold line ${at} in its place: stc audit verify tells more`);
+      throw new AuditLogError(`the log does not hold line ${at} in its place: stc audit verify tells more`);
     }
     while (current < inOrder.length && at >= (inOrder[current]?.to ?? 0)) {
       current += 1;
@@ -117,13 +119,13 @@ function pathTo(dir: string, index: number, size: number): readonly Buffer[] {
   return spans.map(({ tree }) => tree.root());
 }
 
-/** Reads a proof that somebody hands in. Throws an `AuditError` when it is none. */
+/** Reads a proof that somebody hands in. Throws an `AuditLogError` when it is none. */
 export function readProof(text: string): Proof {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
-    throw new AuditError("the proof is not JSON");
+    throw new AuditLogError("the proof is not JSON");
   }
   const { type, line, index, hashes, checkpoint } = (
     typeof value === "object" && value !== null ? value : {}
@@ -137,7 +139,7 @@ export function readProof(text: string): Proof {
     hashes.length > HASHES_MAX ||
     !hashes.every((digest) => typeof digest === "string")
   ) {
-    throw new AuditError(`the proof is not of type ${TYPE}`);
+    throw new AuditLogError(`the proof is not of type ${TYPE}`);
   }
   return { type: TYPE, line, index: index as number, hashes, checkpoint };
 }

@@ -1,5 +1,5 @@
 import { createHash, createPublicKey, type KeyObject, sign, verify } from "node:crypto";
-import { AuditError, reasonOf } from "../audit-error.ts";
+import { AuditLogError, reasonOf } from "../audit-log-error.ts";
 
 /** Signed notes as C2SP defines them (c2sp.org/signed-note), with Ed25519. */
 const ED25519 = 1;
@@ -61,13 +61,13 @@ export function verifierKeyOf(name: string, publicKey: KeyObject): string {
 
 /**
  * A public key from PEM or from a verifier key. Of a verifier key the name does not bind: one key signs both streams.
- * Throws an `AuditError` when it is none.
+ * Throws an `AuditLogError` when it is none.
  */
 export function readPublicKey(text: string): KeyObject {
   try {
     return text.includes(KEY_BEGIN) ? fromPem(text) : fromVerifierKey(text.trim());
   } catch (error) {
-    throw new AuditError(`not an Ed25519 public key (PEM, or a verifier key name+id+key): ${reasonOf(error)}`);
+    throw new AuditLogError(`not an Ed25519 public key (PEM, or a verifier key name+id+key): ${reasonOf(error)}`);
   }
 }
 

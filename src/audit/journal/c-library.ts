@@ -1,5 +1,5 @@
 import { dlopen, FFIType, read } from "bun:ffi";
-import { AuditError, reasonOf } from "../audit-error.ts";
+import { AuditLogError, reasonOf } from "../audit-log-error.ts";
 
 /** The two calls of the C library that the runtime does not offer. */
 
@@ -33,7 +33,7 @@ export function allocate(fd: number, bytes: number): void {
   loaded ??= load();
   const errno = loaded.allocate?.(fd, bytes);
   if (errno !== 0) {
-    throw new AuditError(errno === undefined ? "space cannot be reserved on this system" : `errno ${errno}`);
+    throw new AuditLogError(errno === undefined ? "space cannot be reserved on this system" : `errno ${errno}`);
   }
 }
 
@@ -46,7 +46,7 @@ function load(): Loaded {
       problems.push(`${library}: ${reasonOf(error)}`);
     }
   }
-  throw new AuditError(`no C library to lock the audit directory with: ${problems.join("; ")}`);
+  throw new AuditLogError(`no C library to lock the audit directory with: ${problems.join("; ")}`);
 }
 
 const FLOCK = { args: [FFIType.i32, FFIType.i32], returns: FFIType.i32 } as const;

@@ -1,6 +1,6 @@
 import fs from "node:fs";
 import { join } from "node:path";
-import { AuditError } from "../audit-error.ts";
+import { AuditLogError } from "../audit-log-error.ts";
 import { escapeName } from "../escape.ts";
 import { flock, WOULD_BLOCK } from "./c-library.ts";
 
@@ -21,7 +21,7 @@ export interface DirectoryLock {
 
 /**
  * `flock` on `.lock`: the kernel frees it at the end of the process, so there are no stale locks to judge by age or
- * process id. Throws an `AuditError` when somebody else, in this process too, holds it.
+ * process id. Throws an `AuditLogError` when somebody else, in this process too, holds it.
  */
 export function lockDirectory(dir: string, holder: string): DirectoryLock {
   const path = join(dir, LOCK_FILE);
@@ -32,7 +32,7 @@ export function lockDirectory(dir: string, holder: string): DirectoryLock {
     }
     fs.closeSync(fd);
   }
-  throw new AuditError(`${path} keeps being replaced: stop whatever deletes files in ${dir}`);
+  throw new AuditLogError(`${path} keeps being replaced: stop whatever deletes files in ${dir}`);
 }
 
 function heldLock(fd: number, path: string, holder: string): DirectoryLock {
@@ -41,7 +41,7 @@ function heldLock(fd: number, path: string, holder: string): DirectoryLock {
   return {
     check() {
       if (!isSameFile(fd, path)) {
-        throw new AuditError(`${path} was deleted or replaced while the log was open: restart the service`);
+        throw new AuditLogError(`${path} was deleted or replaced while the log was open: restart the service`);
       }
     },
     release() {
@@ -73,7 +73,7 @@ function openAndLock(path: string, dir: string): number {
     if (errno === undefined) {
       return fd;
     }
-    throw new AuditError(refusalText(errno, fd, dir));
+    throw new AuditLogError(refusalText(errno, fd, dir));
   } catch (error) {
     fs.closeSync(fd);
     throw error;

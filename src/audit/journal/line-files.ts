@@ -1,6 +1,6 @@
 import fs from "node:fs";
 import { join } from "node:path";
-import { AuditError } from "../audit-error.ts";
+import { AuditLogError } from "../audit-log-error.ts";
 import type { StreamName } from "../chain/chain.ts";
 import { listDayFiles } from "./torn-tail.ts";
 
@@ -45,7 +45,7 @@ export function visitLines(path: string, offset: number, visit: LineVisit): numb
   const fd = fs.openSync(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
   try {
     if (!fs.fstatSync(fd).isFile()) {
-      throw new AuditError(`${path} is not a regular file: move it away`);
+      throw new AuditLogError(`${path} is not a regular file: move it away`);
     }
     return visitOpen(fd, offset, visit);
   } finally {

@@ -1,4 +1,4 @@
-import { AuditError, DiskFullError, reasonOf } from "../audit-error.ts";
+import { AuditLogError, DiskFullError, reasonOf } from "../audit-log-error.ts";
 import type { DayStream, Line } from "../query/day-stream.ts";
 
 /** Bytes of lines that are not yet on disk. */
@@ -24,7 +24,7 @@ export interface QueuedLine extends Line {
   /** `YYYY-MM-DD`; never earlier than that of the line queued before. */
   readonly day: string;
   /** The first call counts: without an error when the line is durable. */
-  readonly settle: (error?: AuditError) => void;
+  readonly settle: (error?: AuditLogError) => void;
 }
 
 export interface LineWriterOptions {
@@ -53,7 +53,7 @@ export class LineWriter {
   readonly #queues: Map<DayStream, QueuedLine[]>;
   #pendingEntries = 0;
   #pendingBytes = 0;
-  #failure: AuditError | undefined;
+  #failure: AuditLogError | undefined;
   #isClosed = false;
   #running: Promise<void> | undefined;
   #batchStartedAt: number | undefined;
@@ -69,7 +69,7 @@ export class LineWriter {
     const queue = this.#queues.get(stream);
     const reason = always ? this.#failure : this.#refusal();
     if (queue === undefined || reason !== undefined) {
-      throw reason ?? new AuditError("this stream is not one of the writer's");
+      throw reason ?? new AuditLogError("this stream is not one of the writer's");
     }
     queue.push(queued);
     this.#pendingEntries += 1;
@@ -105,18 +105,18 @@ export class LineWriter {
     }
   }
 
-  #refusal(): AuditError | undefined {
+  #refusal(): AuditLogError | undefined {
     if (this.#failure !== undefined) {
       return this.#failure;
     }
     if (this.#isClosed) {
-      return new AuditError("the audit log is closed");
+      return new AuditLogError("the audit log is closed");
     }
     if (this.#pendingEntries >= this.#options.queueEntriesMax) {
-      return new AuditError(`${this.#pendingEntries} lines already wait for the disk (queueEntriesMax)`);
+      return new AuditLogError(`${this.#pendingEntries} lines already wait for the disk (queueEntriesMax)`);
     }
     if (this.#pendingBytes >= QUEUE_BYTES_MAX) {
-      return new AuditError(`${this.#pendingBytes} bytes already wait for the disk (limit ${QUEUE_BYTES_MAX})`);
+      return new AuditLogError(`${this.#pendingBytes} bytes already wait for the disk (limit ${QUEUE_BYTES_MAX})`);
     }
     return undefined;
   }
@@ -208,7 +208,8 @@ export class LineWriter {
 
   /** Refuses what was taken and what is queued; settling a line again that is already durable changes nothing. */
   #fail(error: unknown, taken: ReadonlyMap<DayStream, readonly QueuedLine[]>): void {
-    const failure = error instanceof AuditError ? error : new AuditError(`the audit writer broke: ${reasonOf(error)}`);
+    const failure =
+      error instanceof AuditLogError ? error : new AuditLogError(`the audit writer broke: ${reasonOf(error)}`);
     this.#failure = failure;
     this.#batchStartedAt = undefined;
     this.#pendingEntries = 0;

@@ -1,6 +1,6 @@
 import { REFUSALS } from "../../core/errors.ts";
 import type { Classification } from "../../core/types.ts";
-import { AuditError } from "../audit-error.ts";
+import { AuditLogError } from "../audit-log-error.ts";
 import type { EntryDraft } from "../entry.ts";
 
 /** Intents whose calls have no entry yet: calls under way. */
@@ -24,7 +24,7 @@ export class OpenIntents {
   /** Throws when no further intent may be opened. */
   checkRoom(): void {
     if (this.#bySeq.size >= INTENTS_MAX) {
-      throw new AuditError(
+      throw new AuditLogError(
         `${INTENTS_MAX} intents wait for their entries: something announces calls and never ends them`,
       );
     }

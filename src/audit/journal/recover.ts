@@ -1,6 +1,6 @@
 import { createPublicKey, type KeyObject } from "node:crypto";
 import { join } from "node:path";
-import { AuditError } from "../audit-error.ts";
+import { AuditLogError } from "../audit-log-error.ts";
 import type { StreamName } from "../chain/chain.ts";
 import type { ChainWalk } from "../chain/chain-walk.ts";
 import { type Checkpoint, readCheckpoint } from "../chain/checkpoint.ts";
@@ -30,7 +30,7 @@ export interface Recovered {
 
 /**
  * Finds where both chains end, reading the lines since the last saved place and at least the last 16 MiB of each. Throws
- * an `AuditError` that names file, line and remedy when a whole line does not fit: such a log is not written to.
+ * an `AuditLogError` that names file, line and remedy when a whole line does not fit: such a log is not written to.
  */
 export function recover(dir: string, key: KeyObject | undefined): Recovered {
   cutTornNotes(dir);
@@ -133,9 +133,9 @@ interface Halted {
   readonly halt: Halt;
 }
 
-function refusal(dir: string, { files, walk, halt }: Halted): AuditError {
+function refusal(dir: string, { files, walk, halt }: Halted): AuditLogError {
   const { file, line, kind, message } = explainHalt(files, { halt, walk, sizesByDay: new Map() });
-  return new AuditError(
+  return new AuditLogError(
     `${join(dir, file)}, line ${line}: ${kind}: ${message}: ${REMEDY} (stc audit verify reads all of it)`,
   );
 }
@@ -155,7 +155,7 @@ function finished({ dir, stream, saved, found }: StreamQuery, { walk, files, cla
     throw lost(path, claimed, lines);
   }
   if (head === undefined) {
-    throw new AuditError(`${path}: the chain does not pass through the place that was saved: ${REMEDY}`);
+    throw new AuditLogError(`${path}: the chain does not pass through the place that was saved: ${REMEDY}`);
   }
   const note = lastNote(stream, found);
   const isNewer = note !== undefined && note.size >= (saved?.head.seq ?? 0);
@@ -184,6 +184,6 @@ function lastNote(stream: StreamName, found: readonly Checkpoint[]): Checkpoint 
   return found.findLast((note) => note.stream === stream);
 }
 
-function lost(path: string, claimed: number, lines: number): AuditError {
-  return new AuditError(`${path}: the log held ${claimed} lines and ends after ${lines}, it was cut off: ${REMEDY}`);
+function lost(path: string, claimed: number, lines: number): AuditLogError {
+  return new AuditLogError(`${path}: the log held ${claimed} lines and ends after ${lines}, it was cut off: ${REMEDY}`);
 }

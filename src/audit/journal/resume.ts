@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { AuditError } from "../audit-error.ts";
+import { AuditLogError } from "../audit-log-error.ts";
 import { cutTornTail, listDayFiles, readLastLine, type TornTail } from "./torn-tail.ts";
 
 /** How far the clock may be behind the log, in milliseconds. Stamps stand still that long; more is a wrong clock. */
@@ -13,7 +13,7 @@ export interface Resumed {
 
 /**
  * Makes the files of a former run fit to be appended to, before anything is written. `folders` are the streams' folders
- * below `dir`. Throws an `AuditError` when the end of the log cannot be read or is ahead of `now`.
+ * below `dir`. Throws an `AuditLogError` when the end of the log cannot be read or is ahead of `now`.
  */
 export function resume(dir: string, folders: readonly string[], now: number): Resumed {
   const tornTails: TornTail[] = [];
@@ -30,7 +30,7 @@ export function resume(dir: string, folders: readonly string[], now: number): Re
   }
   if (lastMs - now > CLOCK_BEHIND_MS_MAX) {
     const [last, clock] = [new Date(lastMs).toISOString(), new Date(now).toISOString()];
-    throw new AuditError(
+    throw new AuditLogError(
       `${dir} holds a line of ${last}, but the clock says ${clock}: set the clock, or move the directory away as a whole`,
     );
   }
@@ -51,7 +51,7 @@ function newestMs(dir: string, names: readonly string[]): number {
 function timestampOf(line: string, path: string): number {
   const ms = Date.parse(stampIn(line) ?? "");
   if (Number.isNaN(ms)) {
-    throw new AuditError(
+    throw new AuditLogError(
       `the last line of ${path} is not a line of this log: find out who wrote it, then move the file away`,
     );
   }

@@ -1,4 +1,4 @@
-import { AuditError } from "../audit-error.ts";
+import { AuditLogError } from "../audit-log-error.ts";
 
 /** The last millisecond of the year 9999: later ones have no four-digit year, and no day file. */
 const STAMP_MS_MAX = 253_402_300_799_999;
@@ -19,7 +19,7 @@ export class StampClock {
   next(): string {
     const now = Math.floor(this.#clock());
     if (!(now >= 0 && now <= STAMP_MS_MAX)) {
-      throw new AuditError(`the clock says ${now} ms since 1970: set it`);
+      throw new AuditLogError(`the clock says ${now} ms since 1970: set it`);
     }
     if (now > this.#lastMs) {
       this.#lastMs = now;

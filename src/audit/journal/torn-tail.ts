@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
-import { AuditError } from "../audit-error.ts";
+import { AuditLogError } from "../audit-log-error.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
 import { makeDirectory, syncDirectory } from "./file-operations.ts";
 import { QUEUE_BYTES_MAX } from "./line-writer.ts";
@@ -83,7 +83,7 @@ function endOfLastLine(fd: number, size: number, path: string): number {
   if (to === 0) {
     return 0;
   }
-  throw new AuditError(`${path} has no line end in its last ${TAIL_BYTES_MAX} bytes: it is not ours; move it away`);
+  throw new AuditLogError(`${path} has no line end in its last ${TAIL_BYTES_MAX} bytes: it is not ours; move it away`);
 }
 
 function readAt(fd: number, position: number, length: number): Buffer {
@@ -121,14 +121,14 @@ function freeName(dir: string, file: string): string {
       return name;
     }
   }
-  throw new AuditError(`${dir} holds ${TAILS_MAX} torn ends of ${file}: look into why, then move them away`);
+  throw new AuditLogError(`${dir} holds ${TAILS_MAX} torn ends of ${file}: look into why, then move them away`);
 }
 
 function withFile<T>(path: string, flags: number, use: (fd: number) => T): T {
   const fd = fs.openSync(path, flags | O_NOFOLLOW, QUARANTINE_FILE_MODE);
   try {
     if (!fs.fstatSync(fd).isFile()) {
-      throw new AuditError(`${path} is not a regular file: move it away`);
+      throw new AuditLogError(`${path} is not a regular file: move it away`);
     }
     return use(fd);
   } finally {

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { AuditError, DiskFullError, isDiskFull, reasonOf } from "../audit-error.ts";
+import { AuditLogError, DiskFullError, isDiskFull, reasonOf } from "../audit-log-error.ts";
 import { type ChainHead, LineChain } from "../chain/chain.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
 import type { FileOperations } from "../journal/file-operations.ts";
@@ -83,7 +83,7 @@ export class DayStream {
       file.size = before;
       this.#chain.rewind(this.#place.head);
       const text = `cannot write to ${file.path}: ${reasonOf(error)}; ${cut.text}: free the disk and restart the service`;
-      throw cut.isClean && isDiskFull(error) ? new DiskFullError(text) : new AuditError(text);
+      throw cut.isClean && isDiskFull(error) ? new DiskFullError(text) : new AuditLogError(text);
     }
   }
 
@@ -102,7 +102,7 @@ export class DayStream {
     try {
       await this.#files.fdatasync(fd);
     } catch (error) {
-      throw new AuditError(`cannot sync ${path}: ${reasonOf(error)}: check the disk and restart the service`);
+      throw new AuditLogError(`cannot sync ${path}: ${reasonOf(error)}: check the disk and restart the service`);
     }
   }
 
@@ -114,12 +114,14 @@ export class DayStream {
     const { path, dev, ino, size } = this.#open;
     const named = this.#files.factsAt(path);
     if (named === undefined || named.dev !== dev || named.ino !== ino) {
-      throw new AuditError(
+      throw new AuditLogError(
         `${path} was deleted or replaced while the log was open: restore it and restart the service`,
       );
     }
     if (named.size < size) {
-      throw new AuditError(`${path} was cut from ${size} to ${named.size} bytes: restore it and restart the service`);
+      throw new AuditLogError(
+        `${path} was cut from ${size} to ${named.size} bytes: restore it and restart the service`,
+      );
     }
   }
 
@@ -183,7 +185,7 @@ export class DayStream {
     } catch (error) {
       const text = `cannot open ${path}: ${reasonOf(error)}: mend it and restart the service`;
       this.close();
-      throw isDiskFull(error) ? new DiskFullError(text) : new AuditError(text);
+      throw isDiskFull(error) ? new DiskFullError(text) : new AuditLogError(text);
     }
   }
 

@@ -1,6 +1,6 @@
 import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { AuditError, reasonOf } from "../audit-error.ts";
+import { AuditLogError, reasonOf } from "../audit-log-error.ts";
 import type { Filter } from "./filter.ts";
 import { closeDay, type DayFile, openDay, readChunk, stampAt } from "./scan.ts";
 import { dayOf, withinYears } from "./time-range.ts";
@@ -28,7 +28,7 @@ export function isAuditDir(dir: string): boolean {
 /**
  * Days (`YYYY-MM-DD`) that have a file, oldest first; none when there is no such directory.
  *
- * @throws {AuditError} when there is one that cannot be read
+ * @throws {AuditLogError} when there is one that cannot be read
  */
 export function daysIn(dir: string): readonly string[] {
   try {
@@ -36,7 +36,7 @@ export function daysIn(dir: string): readonly string[] {
     return names.map((name) => name.slice(0, NAME_CHARACTERS)).sort();
   } catch (error) {
     if (error instanceof Error && "code" in error && error.code === "ENOENT") return [];
-    throw new AuditError(`cannot read ${dir}: ${reasonOf(error)}`);
+    throw new AuditLogError(`cannot read ${dir}: ${reasonOf(error)}`);
   }
 }
 
@@ -52,7 +52,7 @@ export function daysWithin(
 /**
  * Hands the file of a day to `use` and closes it. `undefined` when there is none.
  *
- * @throws {AuditError} when it cannot be read
+ * @throws {AuditLogError} when it cannot be read
  */
 export function withDay<T>(dir: string, day: string, use: (file: DayFile) => T): T | undefined {
   const file = openDay(join(dir, `${day}.jsonl`), day);

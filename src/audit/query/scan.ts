@@ -1,5 +1,5 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
-import { AuditError, reasonOf } from "../audit-error.ts";
+import { AuditLogError, reasonOf } from "../audit-log-error.ts";
 import { foldBytes } from "../chain/fold.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
 import type { Matcher } from "./filter.ts";
@@ -33,7 +33,7 @@ export interface DayFile {
 }
 
 /**
- * `undefined` when there is no such file. Throws an `AuditError` when there is one that cannot be read: an answer that left
+ * `undefined` when there is no such file. Throws an `AuditLogError` when there is one that cannot be read: an answer that left
  * its lines out in silence would be another answer.
  */
 export function openDay(path: string, day: string): DayFile | undefined {
@@ -42,7 +42,7 @@ export function openDay(path: string, day: string): DayFile | undefined {
   const facts = fstatSync(fd);
   if (facts.isFile()) return { day, fd, ino: facts.ino, size: facts.size };
   closeSync(fd);
-  throw new AuditError(`cannot read ${path}: it is not a regular file: move it away`);
+  throw new AuditLogError(`cannot read ${path}: it is not a regular file: move it away`);
 }
 
 function tryOpen(path: string): number | undefined {
@@ -50,7 +50,7 @@ function tryOpen(path: string): number | undefined {
     return openSync(path, READ);
   } catch (error) {
     if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
-    throw new AuditError(`cannot read ${path}: ${reasonOf(error)}`);
+    throw new AuditLogError(`cannot read ${path}: ${reasonOf(error)}`);
   }
 }
 

@@ -1,5 +1,5 @@
 import type { KeyObject } from "node:crypto";
-import { reasonOf } from "../audit-error.ts";
+import { reasonOf } from "../audit-log-error.ts";
 import { bytesToVerify, type Verified, type VerifyReport, verifyInSteps } from "./verify.ts";
 
 export interface LogVerifierOptions {

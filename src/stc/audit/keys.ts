@@ -1,6 +1,6 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
-import { reasonOf } from "../../audit/audit-error.ts";
+import { reasonOf } from "../../audit/audit-log-error.ts";
 import { eachNote } from "../../audit/chain/checkpoint-files.ts";
 import { verifierKeyOf } from "../../audit/chain/signed-note.ts";
 import { print } from "../output.ts";

@@ -1,4 +1,4 @@
-import { AuditError } from "../../audit/audit-error.ts";
+import { AuditLogError } from "../../audit/audit-log-error.ts";
 import { isAuditDir } from "../../audit/query/days.ts";
 import { IndexLookup } from "../../audit/query/index-lookup.ts";
 import { processEnvironment } from "../../config/file.ts";
@@ -52,10 +52,10 @@ export async function guarded(command: () => void | Promise<void>): Promise<void
   try {
     await command();
   } catch (error) {
-    const isFileFault = error instanceof AuditError || (error instanceof Error && "syscall" in error);
+    const isFileFault = error instanceof AuditLogError || (error instanceof Error && "syscall" in error);
     if (!isFileFault) throw error;
     print.error(error.message);
-    process.exitCode = error instanceof AuditError ? EXIT.noDirectory : EXIT.cannotWrite;
+    process.exitCode = error instanceof AuditLogError ? EXIT.noDirectory : EXIT.cannotWrite;
   }
 }
 

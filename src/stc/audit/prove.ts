@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { reasonOf } from "../../audit/audit-error.ts";
+import { reasonOf } from "../../audit/audit-log-error.ts";
 import { checkProof, type Proof, type ProofVerdict, prove, readProof } from "../../audit/chain/proof.ts";
 import { print } from "../output.ts";
 import { auditPlace, EXIT } from "./place.ts";

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { AuditError, reasonOf } from "../../audit/audit-error.ts";
+import { AuditLogError, reasonOf } from "../../audit/audit-log-error.ts";
 import { readPublicKey } from "../../audit/chain/signed-note.ts";
 import { readDate } from "../../audit/query/time-range.ts";
 import type { Damage } from "../../audit/verify/damage.ts";
@@ -64,7 +64,7 @@ export function readKey(named: string): ReturnType<typeof readPublicKey> {
   try {
     return readPublicKey(readFileSync(named, "utf8"));
   } catch (error) {
-    throw new AuditError(`${named}: ${reasonOf(error)}`);
+    throw new AuditLogError(`${named}: ${reasonOf(error)}`);
   }
 }
 

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from "bun:test";
 import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { AuditError } from "../../../src/audit/audit-error.ts";
+import { AuditLogError } from "../../../src/audit/audit-log-error.ts";
 import { lockDirectory } from "../../../src/audit/journal/directory-lock.ts";
 import { createWorld } from "../support/open.ts";
 
@@ -35,7 +35,7 @@ test("kill -9 of the holder frees the directory", async () => {
 test("a second log in the same process is refused, until the first is closed", async () => {
   const world = createWorld(dir);
   const first = world.open();
-  expect(() => world.open()).toThrow(AuditError);
+  expect(() => world.open()).toThrow(AuditLogError);
   expect(() => world.open()).toThrow(/already in use \(by test, process \d+\): one audit directory has one writer/);
   await first.close();
   world.open();
@@ -63,7 +63,7 @@ test.each<readonly [string, (path: string) => void]>([
   const lock = lockDirectory(dir, "us");
   lock.check();
   harm(join(dir, ".lock"));
-  expect(() => lock.check()).toThrow(AuditError);
+  expect(() => lock.check()).toThrow(AuditLogError);
   lock.release();
 });
 
@@ -74,7 +74,7 @@ test("a link in the place of the lock file is not followed", () => {
   expect(fs.readFileSync(join(dir, "target"), "utf8")).toBe("precious");
 });
 
-test("a directory that cannot be made is an AuditError that names it", () => {
+test("a directory that cannot be made is an AuditLogError that names it", () => {
   fs.writeFileSync(join(dir, "file"), "");
   expect(() => createWorld(join(dir, "file")).open()).toThrow(/cannot open the audit directory .*file/);
 });

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
-import { AuditError } from "../../../src/audit/audit-error.ts";
+import { AuditLogError } from "../../../src/audit/audit-log-error.ts";
 import type { AuditEntry } from "../../../src/audit/entry.ts";
 import { type Batch, QUEUE_BYTES_MAX } from "../../../src/audit/journal/line-writer.ts";
 import { createWorld, draftOf, outcomes, playDisk, playGate, type World } from "../support/open.ts";
@@ -128,7 +128,7 @@ describe("closing", () => {
     await Promise.all([log.close(), log.close()]);
     expect(await outcomes(waiting)).toEqual(["ok", "ok"]);
     expect(world.lines(CALLS)).toHaveLength(1);
-    expect(await outcomes([log.append(draftOf("t-2"))])).toEqual(["AuditError: the audit log is closed"]);
+    expect(await outcomes([log.append(draftOf("t-2"))])).toEqual(["AuditLogError: the audit log is closed"]);
     expect(log.health()).toEqual({ status: "failing", reason: "the audit log is closed" });
     expect(log.hasRoom()).toBe(false);
   });
@@ -142,10 +142,10 @@ describe("closing", () => {
   });
 });
 
-test("what fails is an AuditError, by its class too", async () => {
+test("what fails is an AuditLogError, by its class too", async () => {
   const log = world.open();
   await log.close();
-  await expect(log.append(draftOf("t-1"))).rejects.toBeInstanceOf(AuditError);
+  await expect(log.append(draftOf("t-1"))).rejects.toBeInstanceOf(AuditLogError);
 });
 
 function argumentsOf(text: string): Pick<AuditEntry, "request"> {

@@ -1,5 +1,5 @@
 import { readSync, writeSync } from "node:fs";
-import { reasonOf } from "../../../src/audit/audit-error.ts";
+import { reasonOf } from "../../../src/audit/audit-log-error.ts";
 import { lockDirectory } from "../../../src/audit/journal/directory-lock.ts";
 
 // Locks the directory of its first argument, says so, and holds it until its input ends.

@@ -2,12 +2,12 @@
  * The audit log cannot do what was asked. The message is for the operator: it names the file and the remedy, and never
  * leaves the service.
  */
-export class AuditError extends Error {
-  override readonly name = "AuditError";
+export class AuditLogError extends Error {
+  override readonly name = "AuditLogError";
 }
 
 /** The disk is full, and nothing of what was to be written is on it: with room it can be tried again. */
-export class DiskFullError extends AuditError {}
+export class DiskFullError extends AuditLogError {}
 
 /** What went wrong, in one line: the system's code and text when there are any. */
 export function reasonOf(error: unknown): string {
