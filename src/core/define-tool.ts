@@ -12,6 +12,7 @@ import type {
   InlineTarget,
   InputPolicy,
   OutputPolicy,
+  TargetErrors,
   Tool,
   ToolApproval,
   ToolLimits,
@@ -60,6 +61,8 @@ export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodType, N ex
    */
   readonly scan?: ScanPolicy;
   readonly approval?: ToolApproval<z.output<I>>;
+  /** Whether an agent hears what a gRPC or cli target says of its own failure; default `withheld`. */
+  readonly errors?: TargetErrors;
   readonly target?:
     | GrpcTarget
     | CliTarget<z.output<I>, N>
@@ -166,11 +169,12 @@ function complete<I extends z.ZodObject, O extends z.ZodType, N extends string>(
     permissions: deepFreeze({ ...manifest.permissions }),
     input: manifest.input,
     output: manifest.output,
-    outputPolicy: Object.freeze({ ...manifest.outputPolicy }),
+    outputPolicy: deepFreeze({ ...manifest.outputPolicy }),
     inputPolicy: Object.freeze({ ...manifest.inputPolicy }),
     scan: Object.freeze({ ...manifest.scan }),
     approval: Object.freeze({ ...manifest.approval }),
     target: deepFreeze(target),
+    errors: manifest.errors ?? "withheld",
     timeoutMs: manifest.timeoutMs ?? DEFAULTS.timeoutMs,
     limits: Object.freeze({
       outputBytesMax: manifest.limits?.outputBytesMax ?? DEFAULTS.outputBytesMax,

@@ -17,6 +17,7 @@ function toolOf(input: z.ZodObject): Tool {
     inputPolicy: {},
     scan: {},
     approval: {},
+    errors: "withheld",
     target: { system: "orders", handler: () => ({ id: "1" }) },
     timeoutMs: 1_000,
     limits: { outputBytesMax: 1_000, concurrentCallsMax: 1 },

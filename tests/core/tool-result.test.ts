@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import type { CallResult } from "../../src/core/call-result.ts";
 import { type ToolResult, toToolResult } from "../../src/core/tool-result.ts";
 
-const common = { traceId: "t", tool: "fs_read", filteredFields: [], durationMs: 1 } as const;
+const common = { traceId: "t", tool: "fs_read", untrusted: true, filteredFields: [], durationMs: 1 } as const;
 const refusal = {
   code: "TARGET_REFUSED",
   stage: "EXECUTION",
@@ -11,13 +11,18 @@ const refusal = {
 } as const;
 
 const rows: readonly (readonly [string, CallResult, ToolResult])[] = [
-  ["data", { status: "success", ...common, result: { content: "x" } }, { ok: true, content: "x" }],
-  ["a list", { status: "success", ...common, result: [1] }, { ok: true, data: [1] }],
-  ["nothing", { status: "success", ...common, result: null }, { ok: true, data: null }],
+  ["data", { status: "success", ...common, result: { content: "x" } }, { ok: true, untrusted: true, content: "x" }],
+  ["a list", { status: "success", ...common, result: [1] }, { ok: true, untrusted: true, data: [1] }],
+  ["nothing", { status: "success", ...common, result: null }, { ok: true, untrusted: true, data: null }],
   [
     "data that says ok itself",
     { status: "success", ...common, result: { ok: false } },
-    { ok: true, data: { ok: false } },
+    { ok: true, untrusted: true, data: { ok: false } },
+  ],
+  [
+    "data that calls itself trusted",
+    { status: "success", ...common, result: { untrusted: false } },
+    { ok: true, untrusted: true, data: { untrusted: false } },
   ],
   [
     "a tool's own code",

@@ -13,6 +13,7 @@ import type {
   Receipt,
   Released,
 } from "../../src/core/evidence.ts";
+import type { Admission } from "../../src/proxy/admission.ts";
 import { refused, succeeded } from "../../src/proxy/answer.ts";
 import type { ApprovalGate } from "../../src/proxy/approval-gate.ts";
 import type { Executor } from "../../src/proxy/executor.ts";
@@ -39,15 +40,17 @@ export function shortCuts(
     released: Released;
     receipt: Receipt;
   },
-  parts: { executor: Executor; registry: Registry; gate: ApprovalGate },
+  parts: { admission: Admission; executor: Executor; registry: Registry; gate: ApprovalGate },
 ): void {
   const nothing = undefined as never;
   // @ts-expect-error a tool that was only found is not known to the caller
   authorize(have.found);
   // @ts-expect-error the caller must have been admitted
   parts.registry.known(have.found, have.known);
-  // @ts-expect-error permissions come before the arguments are read
-  parseInput(have.known, {});
+  // @ts-expect-error permissions come before the tool's own limits: they would tell that it exists
+  parts.admission.pace(have.known);
+  // @ts-expect-error how often comes before the arguments are read
+  parseInput(have.authorized, {});
   // @ts-expect-error elevation is judged on parsed input
   elevate(have.authorized);
   // @ts-expect-error what is looked up by its Idempotency-Key has been elevated

@@ -1,10 +1,10 @@
 import { z } from "zod";
 import type { Fault } from "../errors.ts";
-import { unmatchedPatterns } from "../policy/output-policy.ts";
-import { SCAN_LEVELS } from "../policy/scan-policy.ts";
+import { releaseFaults } from "../policy/policy-faults.ts";
 import { unboundedStrings } from "../schema/bounds.ts";
 import { jsonSchemaFaults } from "../schema/json-schema-faults.ts";
 import { inputJsonSchema } from "../tool-formats.ts";
+import type { OutputPolicy } from "../types.ts";
 import { approvalFaults } from "./approval.ts";
 import {
   isObject,
@@ -18,6 +18,7 @@ import {
   unless,
   wholeNumber,
 } from "./checks.ts";
+import { inputPolicyShape, outputPolicyShape, policyFaults, scanShape } from "./policy-shape.ts";
 import { target } from "./target.ts";
 
 type Check = (manifest: Unread) => readonly Fault[];
@@ -26,13 +27,12 @@ const NAME = /^[a-z][a-z0-9_]{0,63}$/;
 const PERMISSION = /^[\x21-\x7e]{1,128}$/;
 const CLASSIFICATIONS = ["read", "write", "destructive"];
 const CATEGORIES = ["read", "write", "command", "network", "ask"];
-const ACTIONS = ["allow", "mask", "redact"];
 const TIMEOUT_MS_MAX = 600_000;
 const OUTPUT_BYTES_MAX = 67_108_864;
 const DESCRIPTION_CHARACTERS_MAX = 4_096;
 
 /** Permissions that only operators hold; a tool that required one would teach agents to carry it. */
-const OPERATOR_PERMISSIONS = /^(approvals|audit|modes|grants|metrics):/;
+const OPERATOR_PERMISSIONS = /^(approvals|audit|modes|grants|metrics|service):/;
 
 /** Everything in a manifest that contradicts itself or the rules, each with its field. Empty: the tool may load. */
 export function manifestFaults(manifest: unknown): readonly Fault[] {
@@ -44,7 +44,7 @@ export function manifestFaults(manifest: unknown): readonly Fault[] {
 }
 
 const KEYS = new Set(
-  "name description version classification category permissions input output outputPolicy inputPolicy scan approval target handler timeoutMs limits idempotent examples".split(
+  "name description version classification category permissions input output outputPolicy inputPolicy scan approval errors target handler timeoutMs limits idempotent examples".split(
     " ",
   ),
 );
@@ -68,11 +68,12 @@ const CHECKS: readonly Check[] = [
   permissions,
   ({ input }) => inputShape(input),
   ({ output }) => unless(isSchema(output), "output", "must be a Zod schema"),
-  ({ outputPolicy }) => policyShape("outputPolicy", outputPolicy),
-  ({ inputPolicy }) => (inputPolicy === undefined ? [] : policyShape("inputPolicy", inputPolicy)),
+  outputPolicyShape,
+  inputPolicyShape,
   scanShape,
   target,
   approvalFaults,
+  errors,
   ({ timeoutMs }) =>
     unless(
       timeoutMs === undefined || wholeNumber(timeoutMs, TIMEOUT_MS_MAX),
@@ -87,7 +88,7 @@ const CHECKS: readonly Check[] = [
 const DEEP_CHECKS: readonly Check[] = [
   ({ input }) => exportFaults("input", input as z.ZodObject, inputJsonSchema),
   ({ output }) => exportFaults("output", output as z.ZodType, (schema) => z.toJSONSchema(schema, { io: "output" })),
-  ({ outputPolicy, output }) => policyFaults("outputPolicy", outputPolicy, output),
+  outputPolicyFaults,
   ({ inputPolicy, input }) => (inputPolicy === undefined ? [] : policyFaults("inputPolicy", inputPolicy, input)),
   ({ scan, output }) => (scan === undefined ? [] : policyFaults("scan", scan, output)),
   ({ target: aimed, input }) =>
@@ -99,6 +100,28 @@ const DEEP_CHECKS: readonly Check[] = [
       : [],
   examples,
 ];
+
+function errors({ errors: declared, target: aimed }: Unread): readonly Fault[] {
+  if (declared === undefined || declared === "withheld") return [];
+  if (declared !== "filtered") return [{ field: "errors", message: "must be withheld or filtered" }];
+  const speaks = isObject(aimed) && ("grpc" in aimed || (isObject(aimed["cli"]) && !("shell" in aimed["cli"])));
+  return unless(
+    speaks,
+    "errors",
+    "filtered is for gRPC methods and commands: nothing else has words of its own to filter",
+  );
+}
+
+/** What leaves is looked at once every pattern is known to lead somewhere. */
+function outputPolicyFaults({ outputPolicy, output }: Unread): readonly Fault[] {
+  const unmatched = policyFaults("outputPolicy", outputPolicy, output);
+  if (unmatched.length > 0) return unmatched;
+  try {
+    return releaseFaults({ outputPolicy: outputPolicy as OutputPolicy, output: output as z.ZodType });
+  } catch (error) {
+    return [{ field: "outputPolicy", message: error instanceof Error ? error.message : String(error) }];
+  }
+}
 
 function category({ category: declared, classification, target: aimed, handler }: Unread): readonly Fault[] {
   if (declared === undefined) {
@@ -156,25 +179,6 @@ function inputShape(input: unknown): readonly Fault[] {
   const catchall = (def as z.core.$ZodObjectDef).catchall;
   const loose = catchall !== undefined && catchall._zod.def.type !== "never";
   return unless(!loose, "input", "must not be loose: arguments that no schema names would reach the target");
-}
-
-function policyShape(field: string, policy: unknown): readonly Fault[] {
-  if (!isObject(policy)) return [{ field, message: 'must map field paths to "allow", "mask" or "redact"' }];
-  return Object.entries(policy).flatMap(([path, action]) =>
-    unless(oneOf(ACTIONS, action), `${field}["${path}"]`, "must be allow, mask or redact"),
-  );
-}
-
-function scanShape({ scan }: Unread): readonly Fault[] {
-  if (scan === undefined) return [];
-  if (!isObject(scan)) return [{ field: "scan", message: `must map field paths to ${SCAN_LEVELS.join(", ")}` }];
-  return Object.entries(scan).flatMap(([path, level]) =>
-    unless(oneOf(SCAN_LEVELS, level), `scan["${path}"]`, `must be one of ${SCAN_LEVELS.join(", ")}`),
-  );
-}
-
-function policyFaults(field: string, policy: unknown, schema: unknown): readonly Fault[] {
-  return unmatchedPatterns(policy as Record<string, never>, schema as z.ZodType).map((message) => ({ field, message }));
 }
 
 function limits({ limits: declared }: Unread): readonly Fault[] {

@@ -1,7 +1,7 @@
 import type { FieldAction, Json, OutputPolicy } from "../types.ts";
 import { advance, element, joinPath, parseFieldPattern, type Step, startPosition } from "./field-path.ts";
 import type { CompiledPolicy } from "./output-policy.ts";
-import { releases } from "./state.ts";
+import { actionOf, reasonOf, releases } from "./state.ts";
 
 /** Keys and array indexes from the top. */
 export type ValuePath = readonly (string | number)[];
@@ -14,6 +14,8 @@ export interface ExplainedField {
   readonly action: FieldAction | undefined;
   /** The pattern that decided, as it is written. */
   readonly pattern: string | undefined;
+  /** Why it allows, in the manifest's words. */
+  readonly reason?: string | undefined;
   /** Where it stands in what `applyPolicy` returns, whose lists close up; undefined: nowhere. */
   readonly at: ValuePath | undefined;
 }
@@ -69,7 +71,7 @@ export function explainPolicy({ policy, compiled }: ExplainedPolicy, value: Json
 export function decidingPattern(policy: OutputPolicy, steps: readonly Step[], action: FieldAction): string | undefined {
   let best: Claim | undefined;
   for (const [text, says] of Object.entries(policy)) {
-    if (says !== action) continue;
+    if (actionOf(says) !== action) continue;
     const claim = claimOf(text, steps);
     if (claim !== undefined && isStronger(claim, best)) best = claim;
   }
@@ -154,7 +156,8 @@ function decision(
   { policy }: Run,
   node: PolicyNode | undefined,
   steps: readonly Step[],
-): Pick<ExplainedField, "action" | "pattern"> {
+): Pick<ExplainedField, "action" | "pattern" | "reason"> {
   const action = node?.action;
-  return { action, pattern: action && decidingPattern(policy, steps, action) };
+  const pattern = action && decidingPattern(policy, steps, action);
+  return { action, pattern, reason: pattern === undefined ? undefined : reasonOf(policy[pattern]) };
 }

@@ -6,7 +6,7 @@ import { element, joinPath, otherKey, parseFieldPattern } from "./field-path.ts"
 import { mask } from "./masks.ts";
 import { unreachable } from "./reach.ts";
 import type { PolicyRule, PolicyState } from "./state.ts";
-import { isFieldAction, policyStates, releases } from "./state.ts";
+import { actionOf, policyStates, releases } from "./state.ts";
 
 /** A policy joined to its output schema: a table in which every decision is taken. Values never change it. */
 export interface CompiledPolicy {
@@ -109,10 +109,11 @@ export function compilePolicy(policy: OutputPolicy, output: z.ZodType): Compiled
   return { root, paths: { top: { text: "", below: new Map() }, kept: 0 } };
 }
 
-function readRule([text, action]: readonly [string, unknown], index: number): PolicyRule {
+function readRule([text, declared]: readonly [string, unknown], index: number): PolicyRule {
   const pattern = parseFieldPattern(text);
   if ("fault" in pattern) throw new TypeError(`"${text}" ${pattern.fault}`);
-  if (!isFieldAction(action)) throw new TypeError(`"${text}" must be "allow", "mask" or "redact"`);
+  const action = actionOf(declared);
+  if (action === undefined) throw new TypeError(`"${text}" must be "allow", "mask" or "redact"`);
   return { index, pattern, action };
 }
 

@@ -1,84 +1,116 @@
-/** What a field that is called so holds, whatever stands before it: `contactEmail`, `next_of_kin`. */
-const HEADS: ReadonlySet<string> = new Set([
-  ...["email", "mail", "phone", "telephone", "mobile", "cellphone", "fax", "msisdn", "whatsapp"],
-  ...["birthday", "birthdate", "birthplace", "dob", "ssn", "nino", "cpf", "bsn", "aadhaar", "passport", "iban", "pan"],
-  ...["surname", "forename", "firstname", "lastname", "middlename", "fullname", "givenname", "familyname"],
-  ...["maidenname", "salary", "gender", "religion", "ethnicity", "cvv", "cvc", "postcode", "zipcode"],
-]);
+import { readings } from "./name-words.ts";
+import {
+  ASIDES,
+  ASKING,
+  COMPOUNDS,
+  HEADS,
+  HIDDEN,
+  IN_FIGURES,
+  MAYBE_COMPOUNDS,
+  MAYBE_HEADS,
+  NUMBER_WORDS,
+  NUMBERED,
+  OFFICES,
+  PARTS,
+  PERSONS,
+  THINGS,
+  TRAILERS,
+  VOCABULARY,
+  WRAPPERS,
+} from "./personal-words.ts";
 
-/** Heads of two words and more, in words. */
-const COMPOUNDS: ReadonlySet<string> = new Set([
-  ...[
-    "e mail",
-    "cell phone",
-    "date of birth",
-    "place of birth",
-    "birth date",
-    "birth day",
-    "birth place",
-    "birth name",
-  ],
-  ...["next of kin", "first name", "last name", "middle name", "full name", "given name", "family name", "legal name"],
-  ...["maiden name", "customer name", "patient name", "employee name", "cardholder name", "contact name"],
-  ...["national id", "tax id", "bank account", "driver license", "driving licence"],
-  ...["postal code", "post code", "zip code"],
-  ...["annual income", "net worth", "home address", "postal address", "mailing address", "billing address"],
-  ...["shipping address", "street address", "email address", "mail address", "customer address", "employer address"],
-]);
+/** `certain`: a person's own particulars stand there; `likely`: they may, and so may something else. */
+export type Certainty = "certain" | "likely";
 
-/** Heads only in front of `number`, `no` or `nr`: a `tax` may be an amount. */
-const NUMBERED: ReadonlySet<string> = new Set(["tax", "card", "social security"]);
+/** What names say of the value that they lead to. */
+export interface PersonalName {
+  /** Which of the names says it. */
+  readonly at: number;
+  readonly certainty: Certainty;
+  /** Whether a number could be such a value: a telephone number can, an e-mail address cannot. */
+  readonly takesNumber: boolean;
+}
 
-const NUMBER_WORDS: ReadonlySet<string> = new Set(["number", "no", "nr", "num"]);
-
-/** Words at a name's end that say which of several, or in what form. */
-const TRAILERS: ReadonlySet<string> = new Set([
-  ...["number", "no", "nr", "num", "value", "text", "raw", "primary", "secondary", "home", "work", "private", "line"],
-]);
-
-/** Words in front that say that it is hidden already. */
-const HIDDEN: ReadonlySet<string> = new Set(["masked", "hashed", "redacted", "hidden", "anonymized", "anonymised"]);
-
-/** A longer name says nothing. UTF-16 units. */
-const NAME_CHARS_MAX = 96;
 const COMPOUND_WORDS_MAX = 3;
 
 /**
- * Whether a field's name says that a person's own particulars stand in it. `name` may be in camel, snake or kebab case. Its last
- * words decide: an `emailTemplate` is a template, an `ipAddress` no home.
+ * Whether the names that lead to a field, from the top and lists left out, say that personal data stands there. A name's last words
+ * decide, with those of the name above it: an `emailTemplate` is a template, a `pod.name` no person's.
  */
-export function namesPersonalData(name: string): boolean {
-  if (name.length > NAME_CHARS_MAX) return false;
-  const words = wordsOf(name);
-  if (words.some((word) => HIDDEN.has(word))) return false;
+export function personalName(names: readonly string[]): PersonalName | undefined {
+  const read = names.map((name) => readings(name, VOCABULARY));
+  const isAside = read.at(-1)?.some((words) => ASIDES.has(words.at(-1) ?? "")) ?? false;
+  let likely: PersonalName | undefined;
+  for (const [at, own] of read.entries()) {
+    const above = read.slice(0, at).findLast((words) => !isWrapper(words)) ?? [[]];
+    const found = strongest(own.flatMap((words) => above.map((over) => judge(words, over.slice(-2)))));
+    if (found === undefined) continue;
+    if (found.certainty === "certain" && !(isAside && at < names.length - 1)) return { at, ...found };
+    likely ??= { at, ...found, certainty: "likely" };
+  }
+  return likely;
+}
+
+function isWrapper(reading: readonly (readonly string[])[]): boolean {
+  return reading.every((words) => words.every((word) => WRAPPERS.has(word)));
+}
+
+type Judged = Omit<PersonalName, "at">;
+
+function strongest(judged: readonly (Judged | undefined)[]): Judged | undefined {
+  return judged.find((found) => found?.certainty === "certain") ?? judged.find((found) => found !== undefined);
+}
+
+function judge(words: readonly string[], above: readonly string[]): Judged | undefined {
+  if (words.some((word) => HIDDEN.has(word)) || (words.length > 1 && ASKING.has(words[0] ?? ""))) return undefined;
+  const stem = [...words];
   let isNumber = false;
-  while (words.length > 1 && TRAILERS.has(words.at(-1) ?? "") && !isPersonal(words, isNumber)) {
-    isNumber ||= NUMBER_WORDS.has(words.pop() ?? "");
+  for (;;) {
+    const certainty = certaintyOf(stem, { above, isNumber });
+    const last = stem.at(-1) ?? "";
+    if (certainty !== undefined) return { certainty, takesNumber: isNumber || IN_FIGURES.has(last) };
+    if (stem.length < 2 || !TRAILERS.has(last)) return undefined;
+    isNumber ||= NUMBER_WORDS.has(last);
+    stem.pop();
   }
-  return isPersonal(words, isNumber);
 }
 
-function isPersonal(words: readonly string[], isNumber: boolean): boolean {
-  if (words.length === 1 && words[0] === "address") return true;
-  if (HEADS.has(words.at(-1) ?? "")) return true;
-  for (let count = 1; count <= COMPOUND_WORDS_MAX; count += 1) {
-    const compound = words.slice(-count).join(" ");
-    if (COMPOUNDS.has(compound) || (isNumber && NUMBERED.has(compound))) return true;
+interface Around {
+  readonly above: readonly string[];
+  readonly isNumber: boolean;
+}
+
+function certaintyOf(words: readonly string[], { above, isNumber }: Around): Certainty | undefined {
+  const whole = [...above, ...words];
+  const last = words.at(-1) ?? "";
+  const before = whole.at(-2) ?? "";
+  if (last === "name" || last === "address") {
+    if (PERSONS.has(before) || (last === "address" && compound(whole))) return "certain";
+    if (last === "address") return THINGS.has(before) || words.length > 1 ? undefined : "likely";
   }
-  return false;
+  if (PARTS[above.at(-1) ?? ""]?.has(words.join(" "))) return thing(above.slice(0, -1)) ? undefined : "certain";
+  if (HEADS.has(last)) return ofHead(last, whole);
+  if (isNumber && tails(whole).some((tail) => NUMBERED.has(tail))) return "certain";
+  if (compound(whole)) return thing(whole.slice(0, -2)) ? undefined : "certain";
+  const isMaybe = MAYBE_HEADS.has(last) || tails(whole).some((tail) => MAYBE_COMPOUNDS.has(tail));
+  return isMaybe ? "likely" : undefined;
 }
 
-/** In lower case and the singular, digits at a word's end taken off. */
-function wordsOf(name: string): string[] {
-  return name
-    .replace(/([a-z\d])([A-Z])/g, "$1 $2")
-    .toLowerCase()
-    .split(/[^\p{L}\p{N}]/u)
-    .map((word) => singular(word.replace(/\d{1,8}$/, "")))
-    .filter((word) => word !== "");
+function ofHead(head: string, whole: readonly string[]): Certainty | undefined {
+  const before = whole.slice(0, -1);
+  if (head.endsWith("name") && thing(before)) return undefined;
+  const isOffice = OFFICES.has(before.at(-1) ?? "") || before.slice(-2).join(" ") === "service account";
+  return isOffice ? "likely" : "certain";
 }
 
-function singular(word: string): string {
-  if (word === "addresses") return "address";
-  return word.length > 3 && word.endsWith("s") && !word.endsWith("ss") ? word.slice(0, -1) : word;
+function compound(words: readonly string[]): boolean {
+  return tails(words).some((tail) => COMPOUNDS.has(tail));
+}
+
+function thing(words: readonly string[]): boolean {
+  return THINGS.has(words.at(-1) ?? "");
+}
+
+function tails(words: readonly string[]): readonly string[] {
+  return Array.from({ length: COMPOUND_WORDS_MAX }, (_, at) => words.slice(-at - 1).join(" "));
 }

@@ -1,4 +1,4 @@
-import type { FieldAction } from "../types.ts";
+import type { FieldAction, OutputPolicy } from "../types.ts";
 import type { FieldPattern, Step } from "./field-path.ts";
 import { advance, otherKey, startPosition, wildcard } from "./field-path.ts";
 
@@ -56,7 +56,20 @@ interface Claim {
 
 const STRICTNESS: Readonly<Record<FieldAction, number>> = { allow: 0, mask: 1, redact: 2 };
 
-export function isFieldAction(action: unknown): action is FieldAction {
+/** What a policy's line says to do, whether or not it says why; undefined when it says nothing that is known. */
+export function actionOf(declared: unknown): FieldAction | undefined {
+  if (typeof declared === "object" && declared !== null && "action" in declared && declared.action === "allow") {
+    return "allow";
+  }
+  return isFieldAction(declared) ? declared : undefined;
+}
+
+/** Why a policy's line allows, when it says so. */
+export function reasonOf(declared: OutputPolicy[string] | undefined): string | undefined {
+  return typeof declared === "object" ? declared.reason : undefined;
+}
+
+function isFieldAction(action: unknown): action is FieldAction {
   return typeof action === "string" && Object.hasOwn(STRICTNESS, action);
 }
 

@@ -35,7 +35,12 @@ export function schemaFields(output: Schema): readonly SchemaField[] {
 
 function visit(walk: Walk, schema: Schema, steps: readonly Step[]): void {
   walk.visits += 1;
-  if (walk.visits > VISITS_MAX || walk.open.has(schema)) return;
+  if (walk.visits > VISITS_MAX) return;
+  if (walk.open.has(schema)) {
+    // It goes on in itself for ever: `z.json()` describes nothing.
+    walk.fields.push({ steps, kind: "open" });
+    return;
+  }
   walk.open.add(schema);
   for (const [step, inner] of partsOf(schema)) visit(walk, inner, step === undefined ? steps : [...steps, step]);
   walk.open.delete(schema);

@@ -1,0 +1,178 @@
+import type { Fault } from "../errors.ts";
+import { decidingPattern } from "./explain.ts";
+import { advance, element, otherKey, parseFieldPattern, type Step, startPosition, wildcard } from "./field-path.ts";
+import { isPlural } from "./name-words.ts";
+import { compilePolicy } from "./output-policy.ts";
+import { personalName } from "./personal-names.ts";
+import {
+  bounded,
+  type Described,
+  followSteps,
+  listed,
+  namesOf,
+  type PolicyField,
+  pathOf,
+  pathToWrite,
+  policyFields,
+} from "./policy-fields.ts";
+import { actionOf, reasonOf } from "./state.ts";
+import { Undescribed } from "./undescribed.ts";
+
+/** Fields for which a line to write is worked out: there may be several to one line. */
+const TELLING_MAX = 100;
+/** Fields that are named as what may be written in a glob's place. */
+const INSTEAD_MAX = 10;
+
+/**
+ * What a tool's policy lets out without anybody having said so: all of a part that the schema does not describe, and personal data
+ * by its name without a reason. Such a tool does not load. Each fault ends in the line to write.
+ *
+ * @throws {TypeError | RangeError} for a policy or schema that cannot be compiled
+ */
+export function releaseFaults(tool: Described): readonly Fault[] {
+  const fields = policyFields(tool);
+  const all = [...fields, ...undescribed(tool, fields)];
+  const messages = [...bounded(loose(tool, { fields, all })), ...bounded(personal(tool, all))];
+  return messages.map((message) => ({ field: "outputPolicy", message }));
+}
+
+/** Places that a pattern reaches though no schema spells them out. */
+function undescribed(tool: Described, fields: readonly PolicyField[]): readonly PolicyField[] {
+  const { root } = compilePolicy(tool.outputPolicy, tool.output);
+  const open = new Undescribed(fields);
+  return Object.keys(tool.outputPolicy).flatMap((text) => {
+    const pattern = parseFieldPattern(text);
+    if ("fault" in pattern) return [];
+    return open
+      .reachedBy(pattern)
+      .map(({ steps, kind }) => ({ steps, kind, path: pathOf(steps), node: followSteps(root, steps) }));
+  });
+}
+
+interface Fields {
+  readonly fields: readonly PolicyField[];
+  /** With those that no schema spells out. */
+  readonly all: readonly PolicyField[];
+}
+
+function loose(tool: Described, { fields, all }: Fields): readonly string[] {
+  const containers = new Set(fields.flatMap(({ steps }) => containersThatSpell(steps)));
+  const byPattern = new Map<string, Set<string>>();
+  for (const { steps, kind, node } of all) {
+    if (kind !== "open" && !steps.includes(otherKey)) continue;
+    const pattern = node.action === "allow" ? decidingPattern(tool.outputPolicy, steps, "allow") : undefined;
+    if (pattern === undefined) continue;
+    const place = loosePlace(steps, kind === "open");
+    const spells = steps.some((step, at) => step === otherKey && containers.has(pathOf(steps.slice(0, at))));
+    if (!takesAll(pattern, steps, { place, spells })) continue;
+    byPattern.set(pattern, (byPattern.get(pattern) ?? new Set()).add(pathOf(steps)));
+  }
+  return [...byPattern].map(([pattern, open]) => {
+    const described = insteadOf(tool, pattern, fields);
+    const instead = described.slice(0, INSTEAD_MAX).map((path) => `"${path}": "allow"`);
+    const write = instead.length === 0 ? "" : `, such as ${instead.join(", ")}`;
+    return `"${pattern}": "allow" lets out whatever the target puts into ${listed([...open])}, which the schema does not describe; write in its place the fields that may leave${write}`;
+  });
+}
+
+/** The containers on the way that have a key which is spelled out. */
+function containersThatSpell(steps: readonly Step[]): readonly string[] {
+  return steps.flatMap((step, at) => (typeof step === "string" ? [pathOf(steps.slice(0, at))] : []));
+}
+
+/** What has to be named for its content to leave: the first part on the way whose keys or values nobody describes. */
+function loosePlace(steps: readonly Step[], isOpen: boolean): readonly Step[] {
+  const first = steps.indexOf(otherKey);
+  let end = isOpen || first === -1 ? steps.length : first;
+  while (end > 0 && typeof steps[end - 1] !== "string") end -= 1;
+  return steps.slice(0, end);
+}
+
+interface Loose {
+  readonly place: readonly Step[];
+  /** Whether the place has keys that are spelled out beside those that are not: naming it is no more than a glob. */
+  readonly spells: boolean;
+}
+
+/** Whether a pattern lets all of a loose place out without naming the place. */
+function takesAll(text: string, steps: readonly Step[], { place, spells }: Loose): boolean {
+  const pattern = parseFieldPattern(text);
+  if ("fault" in pattern || pattern.segments.at(-1) === wildcard) return true;
+  let positions: readonly number[] = [startPosition(pattern)];
+  for (const [at, step] of steps.entries()) {
+    positions = [...new Set(positions.flatMap((from) => advance(pattern, from, step)))];
+    if (positions.includes(pattern.segments.length))
+      return at + 1 < place.length || (spells && at + 1 === place.length);
+  }
+  return false;
+}
+
+/** Described fields that the pattern lets out, and that may be named in its place. */
+function insteadOf({ outputPolicy }: Described, pattern: string, fields: readonly PolicyField[]): readonly string[] {
+  const paths = fields.flatMap(({ steps, kind, node, path }) => {
+    if (kind === "open" || node.action !== "allow" || isPersonal(steps)) return [];
+    if (decidingPattern(outputPolicy, steps, "allow") !== pattern) return [];
+    const named = steps.includes(otherKey) ? pathOf(loosePlace(steps, false)) : path;
+    return named === "" ? [] : [named];
+  });
+  return [...new Set(paths)];
+}
+
+function isPersonal(steps: readonly Step[]): boolean {
+  return personalName(namesOf(steps).map(({ name }) => name)) !== undefined;
+}
+
+function personal(tool: Described, fields: readonly PolicyField[]): readonly string[] {
+  const telling = fields.flatMap((field) => {
+    const told = toldBy(field);
+    return told === undefined || isReasoned(tool, field, told.name) ? [] : [{ field, told }];
+  });
+  return telling.slice(0, TELLING_MAX).map(({ field, told }) => {
+    const prefix = field.steps.slice(0, told.at + 1);
+    const path = pathToWrite(tool, field, { prefix, action: told.inKeys ? "redact" : "mask" });
+    const protection = told.inKeys ? `"${path}": "redact"` : `"${path}": "mask" or "${path}": "redact"`;
+    const what = told.inKeys ? "has personal data as its keys" : "is personal data";
+    return `${pathOf(prefix)} ${what} by its name, and leaves; write ${protection}, or if it must leave "${path}": { action: "allow", reason: "…" }`;
+  });
+}
+
+interface Told {
+  readonly name: string;
+  /** Where among the steps. */
+  readonly at: number;
+  /** Whether the keys below are the personal data: no mask covers keys. */
+  readonly inKeys: boolean;
+}
+
+/** Which name on the way to a field that leaves says for certain that personal data stands there. */
+function toldBy({ steps, kind, node }: PolicyField): Told | undefined {
+  if (node.action !== "allow" && node.action !== "mask") return undefined;
+  const names = namesOf(steps);
+  const found = personalName(names.map(({ name }) => name));
+  const told = found && names[found.at];
+  if (found?.certainty !== "certain" || told === undefined) return undefined;
+  const below = steps.slice(told.at + 1);
+  const inKeys = below.find((step) => step !== element) === otherKey;
+  if (inKeys) return { ...told, inKeys };
+  if (node.action !== "allow" || kind === "closed") return undefined;
+  const isCount = kind === "number" && (!found.takesNumber || (isPlural(told.name) && below.length === 0));
+  return isCount ? undefined : { ...told, inKeys };
+}
+
+/** Whether the line that lets the field out names it and says why. */
+function isReasoned({ outputPolicy }: Described, { steps, node }: PolicyField, name: string): boolean {
+  const text = node.action === "allow" ? decidingPattern(outputPolicy, steps, "allow") : undefined;
+  if (text === undefined || reasonOf(outputPolicy[text]) === undefined) return false;
+  const pattern = parseFieldPattern(text);
+  return !("fault" in pattern) && pattern.segments.includes(name);
+}
+
+/** The lines of a policy that let something out for a reason. */
+export function reasonedLines({
+  outputPolicy,
+}: Pick<Described, "outputPolicy">): readonly (readonly [string, string])[] {
+  return Object.entries(outputPolicy).flatMap(([path, declared]) => {
+    const reason = actionOf(declared) === "allow" ? reasonOf(declared) : undefined;
+    return reason === undefined ? [] : [[path, reason] as const];
+  });
+}
