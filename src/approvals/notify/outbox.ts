@@ -1,0 +1,214 @@
+import type { Tx, View } from "../store/database.ts";
+import { integer, optionalInteger, text, toEvent } from "../store/rows.ts";
+import type { Store } from "../store/store.ts";
+import type { ApprovalEvent } from "../types.ts";
+import type { Delivery } from "./sender.ts";
+
+const SECOND_MS = 1_000;
+const HOUR_MS = 3_600_000;
+/** An event is sent again for so long after its first attempt, and never when it is older than that. */
+const RETRY_FOR_MS = 24 * HOUR_MS;
+const RETRY_MS = 5 * SECOND_MS;
+const RETRY_MS_MAX = HOUR_MS;
+/** After a failure nothing at all is sent there for a while; longer after each further one. */
+const PAUSE_MS = SECOND_MS;
+const PAUSE_MS_MAX = 60 * SECOND_MS;
+const DOUBLINGS_MAX = 16;
+/** How long one replica has to itself what it sends: longer than an attempt may take. */
+const LEASE_MS = 60 * SECOND_MS;
+/** Events of one webhook that wait for another attempt; beyond it they are given up. */
+const WAITING_MAX = 1_000;
+/** Events that one look passes over. */
+const LOOKED_AT_MAX = 200;
+/** Events that nobody wants are passed over in writing only now and then. */
+const BEHIND_MAX = 100;
+
+/** Which events a webhook is for, and which process asks. */
+export interface Wanted {
+  readonly webhook: string;
+  readonly types: ReadonlySet<string>;
+  readonly owner: string;
+}
+
+/** One event that is to be sent now. */
+export interface Piece {
+  readonly event: ApprovalEvent;
+  /** Before this one. */
+  readonly attempts: number;
+}
+
+/** `stale`: nobody is to be told any more. */
+export type Outcome = Delivery | { readonly kind: "stale" };
+
+/** What the outcome meant; `lost`: another replica has taken over meanwhile. */
+export type Settled = "done" | "again" | "dead" | "disabled" | "lost";
+
+/** Which events each webhook was told. One row a webhook says how far it has come, one more each event that failed. */
+export interface Outbox {
+  /** Begins with the next event; one that has stood there goes on where it was, one that was disabled is tried again. */
+  register(webhook: string): Promise<void>;
+  /** A look: nothing is changed and nobody waits. */
+  look(wanted: Wanted): Promise<"work" | "nothing" | "disabled">;
+  /** Takes the next event for this process alone, for a minute. */
+  begin(wanted: Wanted): Promise<Piece | undefined>;
+  /** `jitter`: at least 0, below 1. */
+  settle(wanted: Wanted, piece: Piece, end: { readonly outcome: Outcome; readonly jitter: number }): Promise<Settled>;
+  /** Lets another process go on at once. */
+  release(wanted: Wanted): Promise<void>;
+}
+
+export function outbox({ database }: Pick<Store, "database">): Outbox {
+  return {
+    register: (webhook) => database.write((tx) => register(tx, webhook)),
+    look: (wanted) => database.read((view) => look(view, wanted)),
+    begin: (wanted) => database.write((tx) => begin(tx, wanted)),
+    settle: (wanted, piece, end) => database.write((tx) => settle(tx, wanted, { piece, ...end })),
+    release: ({ webhook, owner }) =>
+      database.write(async ({ sql }) => {
+        await sql`UPDATE approval_webhooks SET lease_until = 0 WHERE name = ${webhook} AND lease_owner = ${owner}`;
+      }),
+  };
+}
+
+async function register({ sql }: Tx, webhook: string): Promise<void> {
+  await sql`
+    INSERT INTO approval_webhooks (name, seq, failures, paused_until, disabled_at, lease_owner, lease_until)
+    SELECT CAST(${webhook} AS TEXT), value, 0, 0, NULL, '', 0 FROM approval_counters WHERE name = 'events'
+    ON CONFLICT (name) DO UPDATE SET disabled_at = NULL, failures = 0, paused_until = 0,
+      seq = CASE WHEN approval_webhooks.disabled_at IS NULL THEN approval_webhooks.seq ELSE excluded.seq END`;
+}
+
+interface Found {
+  readonly state: "open" | "disabled" | "waits";
+  /** An event that was never sent, and all before it that nobody wants. */
+  readonly fresh: ApprovalEvent | undefined;
+  readonly passed: number;
+  readonly behind: number;
+  /** One that failed before, and its turn has come. */
+  readonly due: { readonly seq: number; readonly attempts: number } | undefined;
+}
+
+const NOTHING = { fresh: undefined, passed: 0, behind: 0, due: undefined } as const;
+
+async function find({ sql, now }: View, { webhook, types, owner }: Wanted): Promise<Found> {
+  const [row] = await sql`SELECT * FROM approval_webhooks WHERE name = ${webhook}`;
+  if (row === undefined) return { state: "waits", ...NOTHING };
+  if (optionalInteger(row, "disabled_at") !== undefined) return { state: "disabled", ...NOTHING };
+  const isOthers = text(row, "lease_owner") !== owner && integer(row, "lease_until") > now;
+  if (isOthers || integer(row, "paused_until") > now) return { state: "waits", ...NOTHING };
+  const seq = integer(row, "seq");
+  const rows = await sql`SELECT * FROM approval_events WHERE seq > ${seq} ORDER BY seq LIMIT ${LOOKED_AT_MAX}`;
+  const events = rows.map(toEvent);
+  const fresh = events.find((event) => types.has(event.type) && event.at > now - RETRY_FOR_MS);
+  const passed = fresh === undefined ? (events.at(-1)?.seq ?? seq) : fresh.seq - 1;
+  const [due] = await sql`
+    SELECT seq, attempts FROM approval_deliveries WHERE webhook = ${webhook} AND next_at <= ${now}
+    ORDER BY next_at, seq LIMIT 1`;
+  return {
+    ...{ state: "open", fresh, passed, behind: passed - seq },
+    due: due && { seq: integer(due, "seq"), attempts: integer(due, "attempts") },
+  };
+}
+
+async function look(view: View, wanted: Wanted): Promise<"work" | "nothing" | "disabled"> {
+  const { state, fresh, due, behind } = await find(view, wanted);
+  if (state === "disabled") return state;
+  return fresh !== undefined || due !== undefined || behind >= BEHIND_MAX ? "work" : "nothing";
+}
+
+/** What is new goes first: it may be a question that somebody waits with. */
+async function begin(tx: Tx, wanted: Wanted): Promise<Piece | undefined> {
+  const { sql, now } = tx;
+  const { state, fresh, passed, due } = await find(tx, wanted);
+  if (state !== "open") return undefined;
+  await sql`
+    UPDATE approval_webhooks SET seq = ${passed}, lease_owner = ${wanted.owner}, lease_until = ${now + LEASE_MS}
+    WHERE name = ${wanted.webhook}`;
+  if (fresh !== undefined) return { event: fresh, attempts: 0 };
+  if (due === undefined) return undefined;
+  const [row] = await sql`SELECT * FROM approval_events WHERE seq = ${due.seq}`;
+  if (row !== undefined) return { event: toEvent(row), attempts: due.attempts };
+  // Events that are old, or too many, are forgotten.
+  await forget(tx, wanted, due.seq);
+  return undefined;
+}
+
+interface End {
+  readonly piece: Piece;
+  readonly outcome: Outcome;
+  readonly jitter: number;
+}
+
+async function settle(tx: Tx, wanted: Wanted, { piece, outcome, jitter }: End): Promise<Settled> {
+  const { sql, now } = tx;
+  const { webhook, owner } = wanted;
+  const [row] = await sql`SELECT * FROM approval_webhooks WHERE name = ${webhook} AND lease_owner = ${owner}`;
+  if (row === undefined) return "lost";
+  if (piece.attempts === 0) {
+    await sql`UPDATE approval_webhooks SET seq = ${piece.event.seq} WHERE name = ${webhook} AND seq < ${piece.event.seq}`;
+  }
+  if (outcome.kind === "gone") return disable(tx, wanted, piece);
+  if (outcome.kind !== "later") {
+    await forget(tx, wanted, piece.event.seq);
+    if (outcome.kind === "taken")
+      await sql`UPDATE approval_webhooks SET failures = 0, paused_until = 0 WHERE name = ${webhook}`;
+    return "done";
+  }
+  const failures = integer(row, "failures") + 1;
+  const pauseMs = Math.max(spread(PAUSE_MS, PAUSE_MS_MAX, { failures, jitter }), outcome.retryAfterMs ?? 0);
+  await sql`
+    UPDATE approval_webhooks SET failures = ${failures}, paused_until = ${now + Math.min(pauseMs, RETRY_FOR_MS)}
+    WHERE name = ${webhook}`;
+  return again(tx, wanted, { piece, outcome, jitter });
+}
+
+async function again(tx: Tx, wanted: Wanted, { piece, outcome, jitter }: End): Promise<Settled> {
+  const { sql, now } = tx;
+  const { webhook } = wanted;
+  const { seq } = piece.event;
+  const attempts = piece.attempts + 1;
+  const retryAfterMs = outcome.kind === "later" ? (outcome.retryAfterMs ?? 0) : 0;
+  const nextAt = now + Math.max(spread(RETRY_MS, RETRY_MS_MAX, { failures: attempts, jitter }), retryAfterMs);
+  const [first] = await sql`SELECT first_at FROM approval_deliveries WHERE webhook = ${webhook} AND seq = ${seq}`;
+  const firstAt = first === undefined ? now : integer(first, "first_at");
+  const [waiting = {}] = await sql`SELECT count(*) AS waiting FROM approval_deliveries WHERE webhook = ${webhook}`;
+  const isFull = first === undefined && integer(waiting, "waiting") >= WAITING_MAX;
+  if (isFull || nextAt - firstAt > RETRY_FOR_MS) return bury(tx, wanted, { piece, outcome, jitter });
+  await sql`
+    INSERT INTO approval_deliveries (webhook, seq, attempts, first_at, next_at)
+    VALUES (${webhook}, ${seq}, ${attempts}, ${firstAt}, ${nextAt})
+    ON CONFLICT (webhook, seq) DO UPDATE SET attempts = excluded.attempts, next_at = excluded.next_at`;
+  return "again";
+}
+
+async function bury(tx: Tx, wanted: Wanted, { piece, outcome }: End): Promise<Settled> {
+  const { event, attempts } = piece;
+  const reason = outcome.kind === "later" ? outcome.reason : outcome.kind;
+  await forget(tx, wanted, event.seq);
+  const facts = { webhook: wanted.webhook, event: event.type, id: event.id, attempts: attempts + 1, reason };
+  tx.note({ event: undefined, journal: { type: "webhook.dead", ...facts } });
+  return "dead";
+}
+
+/** The receiver has said that it is gone: whoever wants it back starts the service again. */
+async function disable(tx: Tx, { webhook }: Wanted, { event }: Piece): Promise<Settled> {
+  const { sql, now } = tx;
+  await sql`UPDATE approval_webhooks SET disabled_at = ${now} WHERE name = ${webhook}`;
+  await sql`DELETE FROM approval_deliveries WHERE webhook = ${webhook}`;
+  tx.note({ event: undefined, journal: { type: "webhook.disabled", webhook, event: event.type, id: event.id } });
+  return "disabled";
+}
+
+async function forget({ sql }: Tx, { webhook }: Wanted, seq: number): Promise<void> {
+  await sql`DELETE FROM approval_deliveries WHERE webhook = ${webhook} AND seq = ${seq}`;
+}
+
+/** Doubles with each failure; somewhere in its upper half, so that many do not come at once. */
+function spread(
+  firstMs: number,
+  maxMs: number,
+  { failures, jitter }: { readonly failures: number; readonly jitter: number },
+): number {
+  const ceiling = Math.min(maxMs, firstMs * 2 ** Math.min(failures - 1, DOUBLINGS_MAX));
+  return Math.floor(ceiling * (0.5 + jitter / 2));
+}

@@ -1,0 +1,160 @@
+import {
+  createHmac,
+  createPrivateKey,
+  createPublicKey,
+  type KeyObject,
+  sign,
+  timingSafeEqual,
+  verify,
+} from "node:crypto";
+import { sha256Hex } from "../../core/digest.ts";
+
+/** How far the time of a message may be from ours, either way. */
+const TOLERANCE_SECONDS = 300;
+const SECRET_BYTES_MIN = 24;
+const SECRET_BYTES_MAX = 64;
+const ED25519_BYTES = 32;
+const KEYS_MAX = 4;
+/** Of one message: each key is tried on each. */
+const SIGNATURES_MAX = 8;
+const SIGNATURE_CHARACTERS_MAX = 2_048;
+const SECOND_MS = 1_000;
+
+/** Without a dot: it would move the borders of what is signed. */
+const ID = /^[A-Za-z0-9_-]{1,128}$/;
+const TIMESTAMP = /^\d{1,12}$/;
+const BASE64 = /^[A-Za-z0-9+/]{1,512}={0,2}$/;
+
+/** What signs or verifies messages: a shared secret (`v1`), or one half of an Ed25519 pair (`v1a`). */
+export type WebhookKey = { readonly fingerprint: string } & (
+  | { readonly scheme: "v1"; readonly secret: Uint8Array }
+  | { readonly scheme: "v1a"; readonly key: KeyObject }
+);
+
+/** The headers of Standard Webhooks, as they are sent. */
+export interface SignatureHeaders {
+  readonly "webhook-id": string;
+  readonly "webhook-timestamp": string;
+  readonly "webhook-signature": string;
+}
+
+export type ReadKeys = { readonly ok: readonly WebhookKey[] } | { readonly fault: string };
+
+/**
+ * Keys, one a line: `whsec_…` both ways, `whsk_…` for signing, `whpk_…` for verifying. The first is the newest; all sign, any
+ * verifies, so that one can be changed for another. What is wrong is said by line: the text is secret.
+ */
+export function readKeys(text: string, use: "sign" | "verify"): ReadKeys {
+  const lines = text.split("\n").map((line) => line.trim());
+  const keys: WebhookKey[] = [];
+  for (const [index, line] of lines.entries()) {
+    if (line === "" || line.startsWith("#")) continue;
+    const key = readKey(line, use);
+    if (typeof key === "string") return { fault: `line ${index + 1} ${key}` };
+    keys.push(key);
+    if (keys.length > KEYS_MAX) return { fault: `holds more than ${KEYS_MAX} keys` };
+  }
+  return keys.length === 0 ? { fault: "holds no key: write whsec_ and 24 to 64 random bytes in base64" } : { ok: keys };
+}
+
+function readKey(line: string, use: "sign" | "verify"): WebhookKey | string {
+  const [, prefix, encoded = ""] = /^(whsec|whsk|whpk)_(.+)$/.exec(line) ?? [];
+  const bytes = bytesOf(encoded);
+  if (prefix === undefined || bytes === undefined) return "is not whsec_, whsk_ or whpk_ and base64";
+  const fingerprint = sha256Hex(bytes);
+  if (prefix === "whsec") {
+    const isLong = bytes.length >= SECRET_BYTES_MIN && bytes.length <= SECRET_BYTES_MAX;
+    return isLong
+      ? { scheme: "v1", secret: bytes, fingerprint }
+      : `must hold ${SECRET_BYTES_MIN} to ${SECRET_BYTES_MAX} bytes`;
+  }
+  if ((prefix === "whsk") !== (use === "sign")) return `cannot ${use}: whsk_ signs, whpk_ verifies`;
+  const key = prefix === "whsk" ? signingKey(bytes) : verifyingKey(bytes);
+  return key === undefined ? "holds no Ed25519 key" : { scheme: "v1a", key, fingerprint };
+}
+
+function bytesOf(encoded: string): Buffer | undefined {
+  if (!BASE64.test(encoded)) return undefined;
+  const bytes = Buffer.from(encoded, "base64");
+  return bytes.toString("base64") === encoded ? bytes : undefined;
+}
+
+/** PKCS8 around the seed of an Ed25519 key (RFC 8410). */
+const PKCS8 = Buffer.from("302e020100300506032b657004220420", "hex");
+
+/** The seed alone, or the seed and the public half. */
+function signingKey(bytes: Buffer): KeyObject | undefined {
+  if (bytes.length !== ED25519_BYTES && bytes.length !== 2 * ED25519_BYTES) return undefined;
+  const der = Buffer.concat([PKCS8, bytes.subarray(0, ED25519_BYTES)]);
+  return createPrivateKey({ key: der, format: "der", type: "pkcs8" });
+}
+
+function verifyingKey(bytes: Buffer): KeyObject | undefined {
+  if (bytes.length !== ED25519_BYTES) return undefined;
+  const key = { kty: "OKP", crv: "Ed25519", x: bytes.toString("base64url") };
+  return createPublicKey({ key, format: "jwk" });
+}
+
+/** The headers of one attempt. `nowMs` is when it is made; the id stays the same however often it is. */
+export function signMessage(
+  { id, body }: { readonly id: string; readonly body: string },
+  { keys, nowMs }: { readonly keys: readonly WebhookKey[]; readonly nowMs: number },
+): SignatureHeaders {
+  const timestamp = String(Math.floor(nowMs / SECOND_MS));
+  const signed = signedContent(id, timestamp, Buffer.from(body));
+  const signatures = keys.map((key) => `${key.scheme},${signatureOf(key, signed).toString("base64")}`);
+  return { "webhook-id": id, "webhook-timestamp": timestamp, "webhook-signature": signatures.join(" ") };
+}
+
+/** Why a message counts for nothing. */
+export type Unverified = "unsigned" | "late" | "signature";
+
+export interface ReceivedMessage {
+  readonly id: unknown;
+  readonly timestamp: unknown;
+  readonly signature: unknown;
+  readonly body: Uint8Array;
+}
+
+/** The id of a message that one of the keys signed, within five minutes of now; else why it is none. */
+export function verifyMessage(
+  { id, timestamp, signature, body }: ReceivedMessage,
+  { keys, nowMs }: { readonly keys: readonly WebhookKey[]; readonly nowMs: number },
+): { readonly id: string } | { readonly fault: Unverified } {
+  if (typeof id !== "string" || typeof timestamp !== "string" || typeof signature !== "string")
+    return { fault: "unsigned" };
+  if (!ID.test(id) || !TIMESTAMP.test(timestamp) || signature.length > SIGNATURE_CHARACTERS_MAX)
+    return { fault: "unsigned" };
+  const signed = signedContent(id, timestamp, body);
+  const candidates = signature.split(" ", SIGNATURES_MAX).flatMap(readSignature);
+  if (!keys.some((key) => hasSigned(key, candidates, signed))) return { fault: "signature" };
+  const isNow = Math.abs(Number(timestamp) - nowMs / SECOND_MS) <= TOLERANCE_SECONDS;
+  return isNow ? { id } : { fault: "late" };
+}
+
+interface Candidate {
+  readonly scheme: string;
+  readonly bytes: Buffer;
+}
+
+function readSignature(text: string): readonly Candidate[] {
+  const comma = text.indexOf(",");
+  const bytes = bytesOf(text.slice(comma + 1));
+  return comma < 1 || bytes === undefined ? [] : [{ scheme: text.slice(0, comma), bytes }];
+}
+
+function hasSigned(key: WebhookKey, candidates: readonly Candidate[], signed: Buffer): boolean {
+  const own = candidates.filter(({ scheme }) => scheme === key.scheme);
+  if (own.length === 0) return false;
+  if (key.scheme === "v1a") return own.some(({ bytes }) => verify(null, signed, key.key, bytes));
+  const expected = signatureOf(key, signed);
+  return own.some(({ bytes }) => bytes.length === expected.length && timingSafeEqual(bytes, expected));
+}
+
+function signatureOf(key: WebhookKey, signed: Buffer): Buffer {
+  return key.scheme === "v1a" ? sign(null, signed, key.key) : createHmac("sha256", key.secret).update(signed).digest();
+}
+
+function signedContent(id: string, timestamp: string, body: Uint8Array): Buffer {
+  return Buffer.concat([Buffer.from(`${id}.${timestamp}.`), body]);
+}

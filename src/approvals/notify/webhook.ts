@@ -1,0 +1,173 @@
+import type { Approval, ApprovalEvent, Approvals } from "../types.ts";
+import type { Outbox, Outcome, Piece, Wanted } from "./outbox.ts";
+import { messageOf, type PayloadOptions } from "./payload.ts";
+import { send } from "./sender.ts";
+import { signMessage, type WebhookKey } from "./signature.ts";
+
+/** Where one webhook sends what. */
+export interface WebhookTarget extends PayloadOptions {
+  readonly url: string;
+  readonly keys: readonly WebhookKey[];
+  readonly events: readonly ApprovalEvent["type"][];
+}
+
+export interface WebhookParts {
+  readonly approvals: Approvals & { readonly outbox: Outbox };
+  /** Milliseconds since 1970. */
+  readonly clock: () => number;
+  /** At least 0, below 1. */
+  readonly random: () => number;
+  /** Names this process among those of one store. */
+  readonly owner: string;
+  /** What went wrong, for the operators' log; once for each time that it begins. */
+  readonly report: (message: string) => void;
+  /** Milliseconds between looks. */
+  readonly pollMs?: number;
+  /** Of one attempt. */
+  readonly timeoutMs?: number;
+}
+
+/** How one webhook is doing, since this process began. */
+export interface WebhookState {
+  readonly webhook: string;
+  readonly sent: number;
+  readonly failures: number;
+  /** Given up after a day. */
+  readonly dead: number;
+  /** Questions that were over before they could be sent. */
+  readonly stale: number;
+  readonly isDisabled: boolean;
+}
+
+const POLL_MS = 1_000;
+const TIMEOUT_MS = 10_000;
+/** What an end waits for a store that does not answer. */
+const STOP_MS_MAX = 2_000;
+
+/**
+ * Tells one far side what happens to approvals, at least once each, beside the road of a call: it reads the store's events
+ * and waits for nobody but its receiver.
+ */
+export class Webhook {
+  readonly #target: WebhookTarget;
+  readonly #parts: WebhookParts;
+  readonly #wanted: Wanted;
+  readonly #counts = { sent: 0, failures: 0, dead: 0, stale: 0 };
+  readonly #stopping = new AbortController();
+  #isDisabled = false;
+  #isFailing = false;
+  #isRung = false;
+  #wake: () => void = () => {};
+  readonly #done: Promise<void>;
+
+  /** Begins at once. */
+  constructor(target: WebhookTarget, parts: WebhookParts) {
+    this.#target = target;
+    this.#parts = parts;
+    this.#wanted = { webhook: target.name, types: new Set(target.events), owner: parts.owner };
+    this.#done = this.#run();
+  }
+
+  state(): WebhookState {
+    return { webhook: this.#target.name, ...this.#counts, isDisabled: this.#isDisabled };
+  }
+
+  /** Breaks off the attempt under way. What was not taken, as far as we know, is sent after the next start. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    this.#wake();
+    const patience = Promise.withResolvers<void>();
+    const timer = setTimeout(patience.resolve, STOP_MS_MAX);
+    await Promise.race([this.#done, patience.promise]);
+    clearTimeout(timer);
+  }
+
+  async #run(): Promise<void> {
+    const { approvals, pollMs = POLL_MS } = this.#parts;
+    const { signal } = this.#stopping;
+    const stopListening = approvals.onEvents(() => this.#ring());
+    let isRegistered = false;
+    while (!signal.aborted) {
+      try {
+        if (!isRegistered) await approvals.outbox.register(this.#target.name);
+        isRegistered = true;
+        if (!(await this.#sendNext())) await this.#wait(pollMs);
+      } catch (error) {
+        if (signal.aborted) break;
+        this.#fail(`the store does not answer: ${error instanceof Error ? error.message : String(error)}`);
+        await this.#wait(pollMs);
+      }
+    }
+    stopListening();
+    await approvals.outbox.release(this.#wanted).catch(() => {});
+  }
+
+  /** Whether there may be more to do at once. */
+  async #sendNext(): Promise<boolean> {
+    const { outbox } = this.#parts.approvals;
+    const found = await outbox.look(this.#wanted);
+    this.#isDisabled = found === "disabled";
+    if (found !== "work" || this.#stopping.signal.aborted) return false;
+    const piece = await outbox.begin(this.#wanted);
+    if (piece === undefined) return true;
+    const outcome = await this.#attempt(piece);
+    if (this.#stopping.signal.aborted && outcome.kind === "later") return false;
+    const settled = await outbox.settle(this.#wanted, piece, { outcome, jitter: this.#parts.random() });
+    this.#count(outcome, settled === "dead");
+    if (settled === "disabled") this.#say("answers that it is gone: nothing more is sent there until the next start");
+    if (settled === "dead") this.#say(`has not taken ${piece.event.type} ${piece.event.id}: given up`);
+    return true;
+  }
+
+  async #attempt({ event }: Piece): Promise<Outcome> {
+    const { approvals, clock, timeoutMs = TIMEOUT_MS } = this.#parts;
+    const { url, keys } = this.#target;
+    const approval = await approvals.get(event.id);
+    const nowMs = clock();
+    if (isStale(event, approval, nowMs)) return { kind: "stale" };
+    const message = messageOf(event, approval, this.#target);
+    const headers = signMessage(message, { keys, nowMs });
+    return send(message.body, { url, headers, nowMs, timeoutMs, signal: this.#stopping.signal });
+  }
+
+  #count(outcome: Outcome, isDead: boolean): void {
+    if (isDead) this.#counts.dead += 1;
+    if (outcome.kind === "stale") this.#counts.stale += 1;
+    if (outcome.kind === "later") this.#fail(outcome.reason);
+    if (outcome.kind !== "taken") return;
+    this.#counts.sent += 1;
+    this.#isFailing = false;
+  }
+
+  #fail(reason: string): void {
+    this.#counts.failures += 1;
+    if (!this.#isFailing) this.#say(`does not take notifications: ${reason}`);
+    this.#isFailing = true;
+  }
+
+  #say(what: string): void {
+    this.#parts.report(`the webhook ${this.#target.name} ${what}`);
+  }
+
+  #ring(): void {
+    this.#isRung = true;
+    this.#wake();
+  }
+
+  async #wait(ms: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#wake = resolve;
+    const timer = setTimeout(resolve, ms);
+    timer.unref();
+    if (this.#isRung || this.#stopping.signal.aborted) resolve();
+    await promise;
+    this.#isRung = false;
+    clearTimeout(timer);
+  }
+}
+
+/** A question whose time is over asks nobody any more. */
+function isStale({ type }: ApprovalEvent, approval: Approval | undefined, nowMs: number): boolean {
+  if (type !== "approval.requested") return false;
+  return approval === undefined || approval.state === "expired" || approval.decideBy <= nowMs;
+}

@@ -1,0 +1,210 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { z } from "zod";
+import type { Inbox } from "../../approvals/notify/inbox.ts";
+import { verifyMessage } from "../../approvals/notify/signature.ts";
+import type { Integration, NotifiedApprovals, Person } from "../../approvals/notify/webhooks.ts";
+import type { Approval, Decided } from "../../approvals/types.ts";
+import { Refusal, type RefusalCode } from "../../core/errors.ts";
+import { decisionRefusal, notFound } from "../approval-endings.ts";
+import { sendJson } from "../error-reply.ts";
+import type { OperatorDoor } from "../operator-door.ts";
+import { isId } from "../path-ids.ts";
+import { RefusedMessages, Unheard } from "../refused-messages.ts";
+
+export interface WebhookRoutesOptions {
+  readonly approvals: NotifiedApprovals;
+  readonly door: OperatorDoor;
+}
+
+const MINUTE_MS = 60_000;
+/** Of one integration, signed: what comes beyond it is refused. */
+const MESSAGES_PER_MINUTE_MAX = 300;
+const REASON_CHARACTERS_MAX = 500;
+const NAME = /^[a-z0-9][a-z0-9-]{0,63}$/;
+const DIGEST = /^[0-9a-f]{64}$/;
+
+const message = z.strictObject({
+  approvalId: z.string().refine(isId, "must be the id of an approval"),
+  planDigest: z.string().regex(DIGEST),
+  viewDigest: z.string().regex(DIGEST).optional(),
+  decision: z.enum(["approve", "deny"]),
+  scope: z.enum(["once", "session"]).optional(),
+  reason: z.string().max(REASON_CHARACTERS_MAX).optional(),
+  /** The integration's own name for the person. What it stands for is the configuration's to say. */
+  decidedBy: z.strictObject({ user: z.string().regex(/^[\x21-\x7e]{1,128}$/) }),
+});
+
+type Message = z.output<typeof message>;
+
+/**
+ * `POST /webhooks/:name/decisions`: what people decided in some other program, signed by it. Who they are is not in its
+ * word but in the configuration's table; what they saw is named by its digest; each message counts once. A decider's own
+ * token is not taken here: whoever has one uses `POST /approvals/:id/decisions`.
+ */
+export function webhookRoutes(app: FastifyInstance, { approvals, door }: WebhookRoutesOptions): void {
+  const { webhooks, inbox } = approvals;
+  if (webhooks === undefined || inbox === undefined || webhooks.integrations.size === 0) return;
+  const refusals = new RefusedMessages(door);
+  const flow = new Flow();
+  app.addHook("onClose", () => refusals.sumUp(Number.POSITIVE_INFINITY).catch(() => {}));
+
+  app.post("/webhooks/:name/decisions", async (request, reply) => {
+    const name = nameOf(request);
+    const integration = name === undefined ? undefined : webhooks.integrations.get(name);
+    const attempt = { name: integration === undefined ? undefined : name, door, request };
+    try {
+      const received = await receive({ integration, reply, ...attempt }, flow);
+      const relay = new Relay({ approvals, inbox, door });
+      const approval = await relay.decide(received);
+      const { id, state, scope } = approval;
+      return sendJson(reply, 200, { approval: { id, state, ...(scope !== undefined && { scope }) } });
+    } catch (error) {
+      const { reason, refusal } = error instanceof Unheard ? error : { reason: "refused" as const, refusal: error };
+      await refusals.note({ reason, refusal }, attempt);
+      throw refusal;
+    }
+  });
+}
+
+function nameOf({ params }: FastifyRequest): string | undefined {
+  if (typeof params !== "object" || params === null || !("name" in params)) return undefined;
+  return typeof params.name === "string" && NAME.test(params.name) ? params.name : undefined;
+}
+
+interface Arrival {
+  readonly integration: Integration | undefined;
+  readonly name: string | undefined;
+  readonly door: OperatorDoor;
+  readonly request: FastifyRequest;
+  readonly reply: FastifyReply;
+}
+
+/** A message that an integration signed, about somebody whom it may speak for. */
+interface Received {
+  readonly webhook: string;
+  readonly messageId: string;
+  readonly message: Message;
+  readonly person: Person;
+}
+
+/** Size, signature, time, form, person: in this order, so that strangers learn nothing. */
+async function receive({ integration, name, door, request, reply }: Arrival, flow: Flow): Promise<Received> {
+  const body = (await door.bytes(request, reply)) ?? new Uint8Array();
+  const { headers } = request;
+  const sent = { id: headers["webhook-id"], timestamp: headers["webhook-timestamp"], body };
+  const nowMs = door.now();
+  const keys = integration?.keys ?? [];
+  const verified = verifyMessage({ ...sent, signature: headers["webhook-signature"] }, { keys, nowMs });
+  if ("fault" in verified || integration === undefined || name === undefined) {
+    throw new Unheard(
+      "fault" in verified ? verified.fault : "signature",
+      new Refusal("UNAUTHENTICATED", "The message is not signed by a key of this webhook, within five minutes of now."),
+    );
+  }
+  if (!flow.mayPass(name, nowMs)) {
+    const options = { retryAfterMs: MINUTE_MS };
+    throw new Unheard("flood", new Refusal("RATE_LIMITED", "This webhook sends too many messages.", options));
+  }
+  const parsed = message.safeParse(parsedBody(door, body));
+  if (!parsed.success) {
+    const fields = "approvalId, planDigest, viewDigest?, decision, scope?, reason?, decidedBy: {user}";
+    throw new Unheard("unreadable", new Refusal("MALFORMED_REQUEST", `The body must be {${fields}}.`));
+  }
+  const person = integration.people.get(parsed.data.decidedBy.user);
+  if (person === undefined) {
+    const says = "Nobody of that name decides through this webhook.";
+    throw new Unheard("unknown_user", new Refusal("PERMISSION_DENIED", says));
+  }
+  assertMayDecide(person, door);
+  return { webhook: name, messageId: verified.id, message: parsed.data, person };
+}
+
+function assertMayDecide(person: Person, door: OperatorDoor): void {
+  try {
+    door.assertOperator(person);
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    const says = "This person is no operator any more.";
+    throw new Unheard("revoked_user", new Refusal("PERMISSION_DENIED", says, { cause: error }));
+  }
+}
+
+function parsedBody(door: OperatorDoor, body: Uint8Array): unknown {
+  try {
+    return door.parse(body);
+  } catch (error) {
+    throw error instanceof Refusal ? new Unheard("unreadable", error) : error;
+  }
+}
+
+interface RelayOptions extends WebhookRoutesOptions {
+  readonly inbox: Inbox;
+}
+
+/** Nothing came of the message, and it was not its own fault. */
+const OUR_FAULT: ReadonlySet<RefusalCode> = new Set(["APPROVAL_UNAVAILABLE", "AUDIT_UNAVAILABLE"]);
+
+/** Carries a person's word to the store, once. */
+class Relay {
+  readonly #options: RelayOptions;
+
+  constructor(options: RelayOptions) {
+    this.#options = options;
+  }
+
+  async decide(received: Received): Promise<Approval> {
+    const { inbox, door } = this.#options;
+    const { webhook, messageId } = received;
+    if (!(await door.store(() => inbox.receive(webhook, messageId)))) {
+      throw new Unheard(
+        "replayed",
+        new Refusal("APPROVAL_CONSUMED", "This message was received before: it counts once."),
+      );
+    }
+    try {
+      return await this.#carry(received);
+    } catch (error) {
+      // What failed on our side may be sent again.
+      if (error instanceof Refusal && OUR_FAULT.has(error.code))
+        await inbox.putBack(webhook, messageId).catch(() => {});
+      throw error;
+    }
+  }
+
+  async #carry({ webhook, messageId, message: sent, person }: Received): Promise<Approval> {
+    const { approvals, door } = this.#options;
+    const { approvalId: id, planDigest, viewDigest, decision, scope, reason, decidedBy } = sent;
+    const found = await door.store(() => approvals.get(id));
+    if (found === undefined) throw new Unheard("unknown_approval", notFound());
+    if (found.planDigest !== planDigest) {
+      const says = "This was decided on another plan than the one that is asked about.";
+      throw new Unheard("other_plan", new Refusal("APPROVAL_MISMATCH", says));
+    }
+    const { issuer, subject, permissions } = person;
+    const facts = { webhook, messageId, id, decision, planDigest, user: decidedBy.user, sub: subject, iss: issuer };
+    await door.record({ type: "approval.relayed", ...facts });
+    const by = { issuer, subject };
+    const shown = viewDigest ?? found.viewDigest;
+    const decided: Decided = await door.store(() =>
+      approvals.decide({ id, by, permissions, decision, scope, reason, viewDigest: shown }),
+    );
+    if (decided.outcome === "decided" || decided.outcome === "counted") return decided.approval;
+    const refusal = decisionRefusal(decided);
+    throw decided.outcome === "own_question" ? new Unheard("own_question", refusal) : refusal;
+  }
+}
+
+/** How many messages of each integration passed within the minute. */
+class Flow {
+  #minute = 0;
+  readonly #passed = new Map<string, number>();
+
+  mayPass(name: string, nowMs: number): boolean {
+    const minute = Math.floor(nowMs / MINUTE_MS);
+    if (minute !== this.#minute) this.#passed.clear();
+    this.#minute = minute;
+    const passed = (this.#passed.get(name) ?? 0) + 1;
+    this.#passed.set(name, passed);
+    return passed <= MESSAGES_PER_MINUTE_MAX;
+  }
+}
