@@ -1,50 +1,37 @@
 import { createPublicKey, type KeyObject, randomUUID } from "node:crypto";
 import type { ApprovalCallback } from "./approvals/callback.ts";
-import type { RiskRules } from "./approvals/risk.ts";
 import type { Approvals } from "./approvals/types.ts";
 import type { EntryDraft } from "./audit/entry.ts";
 import type { Batch } from "./audit/journal/line-writer.ts";
 import type { AuditLog } from "./audit/json-logger.ts";
-import { StrangerLimit, sumEntry } from "./audit/strangers.ts";
 import type { Config } from "./config.ts";
-import { StartupError } from "./core/errors.ts";
-import type { Tool } from "./core/types.ts";
-import { repositoryFault } from "./handlers/cli/git-repository.ts";
-import { cliHandler } from "./handlers/cli/handler.ts";
-import { type AssertionSigner, assertionSigner } from "./handlers/grpc/assertion.ts";
-import { type ContractReport, contractReport } from "./handlers/grpc/contract/contract-report.ts";
-import { withReflection } from "./handlers/grpc/contract/reflected-systems.ts";
-import { type CertificateEvent, type GrpcHandler, grpcHandler } from "./handlers/grpc/handler.ts";
-import { inlineHandler } from "./handlers/inline/handler.ts";
-import { identityOf } from "./manifests/digest.ts";
-import { type LoadedTools, loadTools } from "./manifests/loader.ts";
-import { readPlatformFiles } from "./platform/files.ts";
-import { type Admission, createAdmission } from "./proxy/admission.ts";
-import { type ApprovalGate, createApprovalGate } from "./proxy/approval-gate.ts";
-import { type CallerContext, createCallerContext } from "./proxy/caller-context.ts";
+import type { CertificateEvent, GrpcHandler } from "./handlers/grpc/handler.ts";
+import type { Admission } from "./proxy/admission.ts";
+import type { CallerContext } from "./proxy/caller-context.ts";
 import { createExecutor } from "./proxy/executor.ts";
 import { createProxy, type ToolProxy } from "./proxy/proxy.ts";
-import { createRegistry, type Registry } from "./proxy/registry.ts";
-import { createTrails, type TrailLog } from "./proxy/trail.ts";
+import type { Registry } from "./proxy/registry.ts";
+import type { TrailLog } from "./proxy/trail.ts";
 import { createWaitingRoom } from "./proxy/waiting-room.ts";
-import { filterSecrets } from "./redaction/secrets/secrets-filter.ts";
-import { openStore, readRiskRules } from "./wiring/approvals.ts";
-import { hashArgs, intend, openAudit, record } from "./wiring/audit.ts";
+import { currentCallers, currentRegistry } from "./reload/current.ts";
+import { LiveGenerations } from "./reload/generations.ts";
+import { printOf } from "./reload/prints.ts";
+import type { ConfigurationState, ReloadAsker, ReloadEvent, Reloaded } from "./reload/types.ts";
+import { openStore } from "./wiring/approvals.ts";
+import { assemble as assembleParts, type Parts } from "./wiring/assembly.ts";
+import { intend, openAudit } from "./wiring/audit.ts";
 import { closeAll } from "./wiring/closing.ts";
-import { type ConfinementShown, holdCommands, shownConfinement } from "./wiring/confinement.ts";
-import { readExports, startExports } from "./wiring/exports.ts";
-import {
-  privateEmptyDirectory,
-  readAssertion,
-  readAuditPlace,
-  readCheckpointKey,
-  readIssuers,
-  readRepositories,
-  readSystems,
-  resolveCommands,
-} from "./wiring/files.ts";
-import { attempt } from "./wiring/problems.ts";
-import { openWorkspace, type Workspace } from "./wiring/workspace.ts";
+import type { ConfinementShown } from "./wiring/confinement.ts";
+import { startExports } from "./wiring/exports.ts";
+import { joinGeneration } from "./wiring/generation.ts";
+import { openLimits } from "./wiring/limits.ts";
+import { openRecording } from "./wiring/recording.ts";
+import { startReloading } from "./wiring/reloading.ts";
+import type { RevocationEvent, RevocationState } from "./wiring/revocation-file.ts";
+import { startTracing } from "./wiring/telemetry.ts";
+import type { Workspace } from "./wiring/workspace.ts";
+
+export type { Parts };
 
 /** What the surroundings want to hear. The library may leave all of it out. */
 export interface Hooks {
@@ -54,8 +41,15 @@ export interface Hooks {
   readonly onCertificates?: (event: CertificateEvent) => void;
   /** The library's own way to ask. */
   readonly onToolApprove?: ApprovalCallback | undefined;
+  /** Whether whoever embeds the library says who decides. */
+  readonly isEmbedded?: boolean;
   /** Processes that a command left behind, and that were killed. */
   readonly onSurvivors?: (survivors: { readonly command: string; readonly count: number }) => void;
+  readonly onRevocations?: (event: RevocationEvent) => void;
+  /** Reads the configuration anew; without it there is no reload. @throws {StartupError} */
+  readonly readAgain?: (() => Config | Promise<Config>) | undefined;
+  /** What became of a reload, and the configuration that is in use after it. */
+  readonly onReload?: (event: ReloadEvent, config: Config) => void;
   /** What fails beside the calls. */
   readonly logFault?: (message: string, cause: unknown) => void;
 }
@@ -74,93 +68,47 @@ export interface Service {
   /** Its public half: what the audit's checkpoints are verified with. */
   readonly checkpointKey: KeyObject | undefined;
   readonly exports: ReturnType<typeof startExports>["states"];
+  /** Spans of traces that nobody will see, since the start. */
+  readonly droppedSpans: () => number;
   readonly channels: GrpcHandler["states"];
   readonly systems: GrpcHandler["status"];
   readonly certificates: GrpcHandler["certificates"];
-  readonly confinement: ConfinementShown | undefined;
+  /** What is in use, and what was refused last. */
+  readonly configuration: () => ConfigurationState | undefined;
+  /** Takes over what has changed, as a whole or not at all. Undefined where nothing can be read again. */
+  readonly reload: ((by: ReloadAsker) => Promise<Reloaded>) | undefined;
+  /** How the commands of the tools in use are held. */
+  readonly confinement: () => ConfinementShown | undefined;
+  /** Where the doors are to be. */
+  readonly doors: Parts["doors"];
+  /** How the list of revocations stands; undefined where there is none. */
+  readonly revocations: () => RevocationState | undefined;
+  /** Where agents may get tokens, as URLs. */
+  readonly authorizationServers: () => readonly string[];
   /** Tools that the configuration leaves nothing to do for, and why. */
   readonly notRegistered: readonly string[];
   /** What keeps file tools inside their mounts; undefined where there are none. */
   readonly fileConfinement: Workspace["confinement"];
-  /** Calls that wait for a person get their 202 now. */
-  releaseWaiters(): void;
+  /** From now on nobody is admitted and nothing is reloaded; calls that wait for a person get their 202. */
+  drain(): void;
   /** Stops admitting, waits for calls under way up to `graceMs`, ends the rest, closes the audit. */
   close(graceMs: number): Promise<void>;
 }
 
-/** What is joined before the audit is opened: enough to check a configuration and to plan a call. */
-export interface Parts {
-  readonly registry: Registry;
-  readonly callers: CallerContext;
-  readonly grpc: GrpcHandler;
-  readonly loaded: LoadedTools;
-  readonly report: ContractReport;
-  readonly risk: RiskRules;
-  /** Of the argument hashes; without it they are plain. */
-  readonly hashKey: Uint8Array | undefined;
-  /** Signs the audit's checkpoints; without it the chain stands by itself. */
-  readonly checkpointKey: KeyObject | undefined;
-  readonly workspace: Workspace;
-  readonly exports: ReturnType<typeof readExports>;
-  readonly confinement: ConfinementShown | undefined;
-  close(): Promise<void>;
-}
-
 const clock = (): number => Date.now();
 const monotonic = (): number => performance.now();
-const STRANGER_SUMS_EVERY_MS = 10_000;
+const fill = (words: BigUint64Array<ArrayBuffer>): void => void crypto.getRandomValues(words);
+const ids = (): string => Bun.randomUUIDv7();
+/** Longer than nearly every call; what then still runs of an exchanged configuration loses its target. */
+const LINGER_MS = 900_000;
 
 /**
  * Reads everything the configuration names and joins it, without opening the audit: what `stc check` and `stc plan` need.
  *
  * @throws {StartupError} with everything that is wrong at once
  */
-export async function assemble(config: Config, hooks: Hooks = {}): Promise<Parts> {
-  const problems: string[] = [];
-  const commands = resolveCommands(config, problems);
-  const repositories = readRepositories(config, problems);
-  const systems = readSystems(config, problems);
-  const issuers = readIssuers(config, problems);
-  const hashKey = readAuditPlace(config, problems);
-  const checkpointKey = readCheckpointKey(config, problems);
-  const exports = readExports(config, problems);
-  const risk = readRiskRules(config, problems);
-  const workspace = openWorkspace(config, { now: clock, newId: randomUUID }, problems);
-  const found = await loadTools(config, repositories, workspace.fault);
-  problems.push(...found.problems);
-  const { confinement, loaded } = await holdCommands(
-    config,
-    { loaded: found, commands, repositories, newId: randomUUID },
-    problems,
-  );
-  const emptyDirectory = privateEmptyDirectory();
-  const cli = cliHandler({
-    commands,
-    emptyDirectory,
-    confinement,
-    inspections: new Map([["git", repositoryFault], ...readPlatformFiles(config, problems)]),
-    now: clock,
-    newId: randomUUID,
-    onSurvivors: (survivors) => hooks.onSurvivors?.(survivors),
-  });
-  const sign = assertionOf(config, problems);
-  const described = await withReflection(systems, loaded.tools, problems);
-  const grpc = described && attempt(problems, () => grpcHandler({ systems: described, sign, random: Math.random }));
-  const callers = issuers === undefined ? undefined : attempt(problems, () => createCallerContext({ issuers, clock }));
-  const identify = (tool: Tool): string => identityOf(tool, { config, loaded, policy: risk?.version ?? "" });
-  const handlers = grpc && { grpc, cli, fs: workspace.handler, inline: inlineHandler };
-  const registry = handlers && attempt(problems, () => createRegistry(loaded.tools, handlers, identify), loaded);
-  const report = contractReport(registry && grpc ? grpc.contracts() : [], loaded.tools);
-  problems.push(...report.problems);
-  const close = async (): Promise<void> => {
-    await Promise.all([cli.close(), workspace.handler.close(), grpc?.close()]);
-  };
-  if (problems.length > 0 || registry === undefined || callers === undefined || grpc === undefined || !risk) {
-    await close();
-    throw new StartupError(problems);
-  }
-  const joined = { registry, callers, grpc, loaded, report, risk, hashKey, checkpointKey, exports, workspace };
-  return { ...joined, confinement: shownConfinement(config, confinement), close };
+export function assemble(config: Config, hooks: Hooks = {}, modulesInUse?: () => ReadonlySet<string>): Promise<Parts> {
+  return assembleParts(config, { now: clock, newId: randomUUID, random: Math.random, ...hooks, modulesInUse });
 }
 
 /**
@@ -169,53 +117,44 @@ export async function assemble(config: Config, hooks: Hooks = {}): Promise<Parts
  * @throws {StartupError} with everything that is wrong at once
  */
 export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> {
+  const print = hooks.readAgain === undefined ? undefined : printOf(config);
   const parts = await assemble(config, hooks);
-  const { hashKey, registry, callers } = parts;
-  const { audit, approvals } = await openStores(config, hooks, parts.checkpointKey).catch(async (error: unknown) => {
+  const { hashKey } = parts;
+  const { audit, approvals } = await openStores(config, hooks, parts).catch(async (error: unknown) => {
     await parts.close();
     throw error;
   });
-  const strangers = new StrangerLimit({ linesPerMinuteMax: config.limits.strangerLinesPerMinute });
-  const { limits } = config;
-  const admission = createAdmission({
-    concurrentCallsMax: limits.concurrentCallsMax,
-    concurrentCallsPerCallerMax: limits.concurrentCallsPerCallerMax,
-    auditReady: () => audit.hasRoom(),
-    cancellations: { perMinuteMax: limits.cancellationsPerMinuteMax, clock },
-  });
+  const join = (read: Config, joined: Parts) =>
+    joinGeneration(read, joined, { approvals, newId: randomUUID, ...hooks });
+  const generations = new LiveGenerations(join(config, parts), { lingerMs: LINGER_MS });
+  const auditReady = (): boolean => audit.hasRoom();
+  const limits = openLimits(config, { clock, monotonic, auditReady, log: hooks.logFault });
+  const { admission } = limits;
   const executor = createExecutor({ intend: (approved, { traceId }) => intend(audit, { ...approved, traceId }) });
-  const trails = createTrails({
-    clock,
-    monotonic,
-    ids: () => Bun.randomUUIDv7(),
-    hashArgs: (sent) => hashArgs(sent, hashKey),
-    hashAlg: hashKey === undefined ? "sha256" : "hmac-sha256",
-    record: (entry, request) => record(audit, strangers, { entry, request, now: clock() }),
-    observe: hooks.observe ?? (() => {}),
-    log: hooks.log ?? (() => {}),
-  });
-  const sumUp = (now: number): void => {
-    for (const sum of strangers.drain(now)) audit.append(sumEntry(sum, Bun.randomUUIDv7())).catch(() => {});
-  };
-  const sums = setInterval(() => sumUp(clock()), STRANGER_SUMS_EVERY_MS);
-  sums.unref();
-  const gate = gateOf(config, hooks, { risk: parts.risk, approvals });
+  const tracing = await startTracing(config, parts.traces, { clock, monotonic, fill, ...hooks });
+  const recording = openRecording(config, { audit, hashKey, tracer: tracing.tracer, clock, monotonic, ids, ...hooks });
+  const { trails, sumUp } = recording;
   const waitingRoom = createWaitingRoom(approvals);
-  await audit.journal({ type: "service.started", tools: parts.registry.list().length, pid: process.pid });
+  await audit.journal({
+    ...{ type: "service.started", tools: parts.registry.list().length, pid: process.pid },
+    ...(print !== undefined && { configuration: print.sha256 }),
+  });
   const journal: AuditLog["journal"] = (line) => audit.journal(line);
   const exporters = startExports(config, parts.exports, { clock, random: Math.random, journal, ...hooks });
-  parts.grpc.watch({
-    now: clock,
-    report: (event) => {
-      audit.journal({ ...event }).catch(() => {});
-      hooks.onCertificates?.(event);
-    },
+  const reloading = startReloading(config, {
+    ...{ generations, print, journal, clock, ...hooks },
+    build: async (read) => join(read, await assemble(read, hooks, () => generations.modules())),
   });
+  const drain = (): void => {
+    admission.drain();
+    waitingRoom.empty();
+    reloading.stop();
+  };
 
   return {
-    proxy: createProxy({ registry, callers, admission, gate, waitingRoom, approvals, executor, trails }),
-    registry,
-    callers,
+    proxy: createProxy({ generations, admission, waitingRoom, approvals, executor, trails }),
+    registry: currentRegistry(generations),
+    callers: currentCallers(generations),
     admission,
     approvals,
     clock,
@@ -223,50 +162,29 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
     auditHealth: () => audit.health(),
     checkpointKey: parts.checkpointKey && createPublicKey(parts.checkpointKey),
     exports: () => exporters.states(),
-    channels: () => parts.grpc.states(),
-    systems: () => parts.grpc.status(),
-    certificates: () => parts.grpc.certificates(),
-    confinement: parts.confinement,
+    droppedSpans: () => tracing.dropped(),
+    channels: () => generations.all().flatMap(({ parts: { grpc } }) => grpc.states()),
+    systems: () => generations.current().parts.grpc.status(),
+    certificates: () => generations.current().parts.grpc.certificates(),
+    configuration: () => reloading.state(),
+    reload: reloading.reload,
+    confinement: () => generations.current().parts.confinement,
+    doors: parts.doors,
+    revocations: () => generations.current().parts.identity.revocations?.state(),
+    authorizationServers: () => generations.current().parts.identity.authorizationServers,
     notRegistered: parts.loaded.notRegistered,
     fileConfinement: parts.workspace.confinement,
-    releaseWaiters: () => waitingRoom.empty(),
+    drain,
     close: (graceMs) => {
-      clearInterval(sums);
+      drain();
+      recording.stop();
+      const close = (): Promise<void> => generations.close();
       return closeAll(
-        { ...parts, admission, trails, waitingRoom, approvals, audit, exporters, sumUp, monotonic },
+        { close, admission, trails, waitingRoom, approvals, audit, exporters, tracing, sumUp, monotonic },
         graceMs,
-      );
+      ).finally(() => limits.close());
     },
   };
-}
-
-interface GateParts {
-  readonly risk: RiskRules;
-  readonly approvals: Approvals | undefined;
-}
-
-function gateOf(config: Config, hooks: Hooks, { risk, approvals }: GateParts): ApprovalGate {
-  return createApprovalGate({
-    approvals,
-    assess: (call) => risk.assess(call),
-    mode: config.approvals.mode,
-    onToolApprove: hooks.onToolApprove,
-    callbackTimeoutMs: config.approvals.callbackTimeoutMs,
-    filterSecrets: (text) => filterSecrets(text).text,
-    newId: randomUUID,
-  });
-}
-
-/** Signs for the services who calls, where the configuration names a key. */
-function assertionOf(config: Config, problems: string[]): AssertionSigner | undefined {
-  const read = readAssertion(config, problems);
-  if (read === undefined) return undefined;
-  try {
-    return assertionSigner({ ...read, now: clock, newId: randomUUID });
-  } catch (error) {
-    problems.push(`assertion.keyFile: ${error instanceof Error ? error.message : String(error)}`);
-    return undefined;
-  }
 }
 
 interface Stores {
@@ -274,12 +192,13 @@ interface Stores {
   readonly approvals: Approvals | undefined;
 }
 
-async function openStores(config: Config, hooks: Hooks, checkpointKey: Parts["checkpointKey"]): Promise<Stores> {
-  const ids = (): string => Bun.randomUUIDv7();
+type Keys = Pick<Parts, "checkpointKey" | "receiptOf">;
+
+async function openStores(config: Config, hooks: Hooks, { checkpointKey, receiptOf }: Keys): Promise<Stores> {
   const audit = openAudit(config, { clock, monotonic, ids, checkpointKey, onBatch: hooks.onBatch });
   try {
     const journal: AuditLog["journal"] = (line) => audit.journal(line);
-    const approvals = await openStore(config, { clock, journal, log: hooks.logFault ?? (() => {}) });
+    const approvals = await openStore(config, { receiptOf, clock, journal, log: hooks.logFault ?? (() => {}) });
     return { audit, approvals };
   } catch (error) {
     await audit.close();

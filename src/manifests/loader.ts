@@ -1,12 +1,13 @@
 import { readdirSync, realpathSync, statSync } from "node:fs";
 import { basename, join, relative } from "node:path";
-import { pathToFileURL } from "node:url";
 import { z } from "zod";
 import { type Config, pathFrom, type SystemConfig } from "../config.ts";
 import { isTool, isToolFactory, type ToolConfig, type ToolFactory } from "../core/define-tool.ts";
 import { ManifestError } from "../core/errors.ts";
 import type { Tool } from "../core/types.ts";
 import { offerImports } from "./imports.ts";
+import { importFresh } from "./modules.ts";
+import { Sources } from "./sources.ts";
 
 const FILES_MAX = 10_000;
 const DEPTH_MAX = 16;
@@ -19,6 +20,10 @@ export interface LoadedTools {
   readonly notRegistered: readonly string[];
   /** Everything that is wrong, each line with file, tool and field. */
   readonly problems: readonly string[];
+  /** The files as they were loaded. */
+  readonly sources: Sources;
+  /** What the runtime calls the modules that were loaded. */
+  readonly modules: ReadonlySet<string>;
 }
 
 /** A git repository that the configuration names, looked at and found sound. Absolute, links resolved. */
@@ -39,7 +44,7 @@ export async function loadTools(
   repositories: ReadonlyMap<string, Repository>,
   filesFault?: string,
 ): Promise<LoadedTools> {
-  const load = new Load(toolConfig(config, repositories, filesFault), config.folder);
+  const load = new Load(toolConfig(config, repositories, filesFault), config);
   for (const [index, source] of config.tools.entries()) {
     if (typeof source === "string") await load.path(pathFrom(config, source), `tools[${index}]`);
     else load.value(source, undefined, `tools[${index}]`);
@@ -52,6 +57,8 @@ class Load implements LoadedTools {
   readonly origins = new Map<Tool, string>();
   readonly notRegistered: string[] = [];
   readonly problems: string[] = [];
+  readonly sources = new Sources();
+  readonly modules = new Set<string>();
   readonly #seen = new Set<unknown>();
   readonly #files = new Set<string>();
   /** Tools that stood somewhere, known or new. */
@@ -59,10 +66,12 @@ class Load implements LoadedTools {
   readonly #names = new Map<string, string>();
   readonly #toolConfig: ToolConfig;
   readonly #folder: string;
+  readonly #timeoutMs: number;
 
-  constructor(offered: ToolConfig, folder: string) {
+  constructor(offered: ToolConfig, { folder, reload }: Config) {
     this.#toolConfig = offered;
     this.#folder = folder;
+    this.#timeoutMs = reload.importTimeoutMs;
   }
 
   async path(path: string, field: string): Promise<void> {
@@ -70,15 +79,17 @@ class Load implements LoadedTools {
     let isFolder: boolean;
     try {
       isFolder = statSync(path).isDirectory();
-      files = isFolder ? manifestFiles(path) : [path];
+      files = isFolder ? manifestTree(path).files : [path];
     } catch {
       this.problems.push(`${field}: ${path} cannot be read`);
       return;
     }
     const before = this.#met + this.problems.length;
     let isNew = files.length === 0;
-    for (const file of files.map((found) => realpathSync(found))) {
-      if (this.#files.has(file)) continue;
+    for (const found of files) {
+      const file = realPath(found);
+      if (file === undefined) this.problems.push(`${field}: ${found} cannot be read`);
+      if (file === undefined || this.#files.has(file)) continue;
       isNew = true;
       this.#files.add(file);
       await this.#file(file);
@@ -108,10 +119,24 @@ class Load implements LoadedTools {
     const shown = relative(this.#folder, file) || file;
     try {
       await offerImports(file);
-      const module: Record<string, unknown> = await import(pathToFileURL(file).href);
+      const { module: loading, names } = importFresh(file, this.sources);
+      const module = await this.#ended(loading);
+      for (const name of names) this.modules.add(name);
       for (const [name, exported] of Object.entries(module)) this.value(exported, shown, name);
     } catch (error) {
       this.#failed(shown, error);
+    }
+  }
+
+  /** A module that waits for what never comes would keep everything else waiting, too. */
+  async #ended<T>(loading: Promise<T>): Promise<T> {
+    const { promise, reject } = Promise.withResolvers<never>();
+    const tooLate = new Error(`its loading did not end within ${this.#timeoutMs} ms`);
+    const timer = setTimeout(() => reject(tooLate), this.#timeoutMs);
+    try {
+      return await Promise.race([loading, promise]);
+    } finally {
+      clearTimeout(timer);
     }
   }
 
@@ -140,6 +165,15 @@ class Load implements LoadedTools {
   }
 }
 
+/** Undefined for a link that leads nowhere. */
+function realPath(path: string): string | undefined {
+  try {
+    return realpathSync(path);
+  } catch {
+    return undefined;
+  }
+}
+
 /** By name as well: a manifest may have loaded its own copy of the package. */
 function isManifestError(error: unknown): error is ManifestError {
   return (
@@ -147,9 +181,12 @@ function isManifestError(error: unknown): error is ManifestError {
   );
 }
 
-function manifestFiles(root: string): readonly string[] {
+/** Every file at or below a folder that is taken for a manifest, in a fixed order, and the folders that they would lie in. */
+export function manifestTree(root: string): { readonly files: readonly string[]; readonly folders: readonly string[] } {
   const files: string[] = [];
+  const folders: string[] = [];
   const visit = (folder: string, depth: number): void => {
+    if (folders.length < FILES_MAX) folders.push(folder);
     const entries = readdirSync(folder, { withFileTypes: true }).sort((a, b) => (a.name < b.name ? -1 : 1));
     for (const entry of entries) {
       if (entry.name.startsWith(".") || entry.name === "node_modules") continue;
@@ -160,7 +197,7 @@ function manifestFiles(root: string): readonly string[] {
     }
   };
   visit(root, 0);
-  return files;
+  return { files, folders };
 }
 
 /** What manifests may ask of the configuration. */

@@ -1,32 +1,40 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { openApprovals } from "../approvals/approvals.ts";
+import { DecisionTally } from "../approvals/notify/tally.ts";
+import type { NotifiedApprovals } from "../approvals/notify/webhooks.ts";
 import { createReceiptSigner, type ReceiptedApprovals, type ReceiptSigner } from "../approvals/receipts/receipts.ts";
 import { createRiskRules, type RiskRules, riskRuleProblems } from "../approvals/risk.ts";
 import { type Config, pathFrom } from "../config.ts";
 import { StartupError } from "../core/errors.ts";
 import type { Json } from "../core/types.ts";
+import { attempt } from "./problems.ts";
+import { countingJournal, mustReadWebhooks, readWebhooks, withNotices } from "./webhooks.ts";
 
 const SESSION_BYTES = 24;
 const SQLITE = "sqlite://";
 const POSTGRES = /^postgres(?:ql)?:\/\/\S+$/;
 
-/** The table that says how bad a call can be: ours and the operators'. What else the approvals read at start is tried here, too. */
-export function readRiskRules(config: Config, problems: string[]): RiskRules | undefined {
-  const { approvals } = config;
-  const found = riskRuleProblems(approvals.rules).map((problem) => `approvals.rules${problem}`);
+/** What the approvals are judged and signed with. */
+export interface Judged {
+  readonly risk: RiskRules;
+  /** Signs the receipts of decisions; without a key there are none. */
+  readonly receiptOf: ReceiptSigner | undefined;
+}
+
+/** The table that says how bad a call can be, ours and the operators', and the key of the receipts. */
+export function readApprovals(config: Config, problems: string[]): Judged | undefined {
+  const { rules, policies, receiptKeyFile } = config.approvals;
+  const found = riskRuleProblems(rules).map((problem) => `approvals.rules${problem}`);
   problems.push(...found);
-  if (approvals.receiptKeyFile !== undefined) {
-    try {
-      readSigner(config, approvals.receiptKeyFile);
-    } catch (error) {
-      problems.push(...(error instanceof StartupError ? error.problems : [textOf(error)]));
-    }
-  }
-  return found.length > 0 ? undefined : createRiskRules({ rules: approvals.rules });
+  readWebhooks(config, problems);
+  const receiptOf =
+    receiptKeyFile === undefined ? undefined : attempt(problems, () => readSigner(config, receiptKeyFile));
+  return found.length > 0 ? undefined : { risk: createRiskRules({ rules, policies }), receiptOf };
 }
 
 export interface StoreParts {
+  readonly receiptOf?: ReceiptSigner | undefined;
   readonly clock: () => number;
   /** Durable when resolved. */
   readonly journal: (line: { readonly type: string; readonly [member: string]: Json | undefined }) => Promise<void>;
@@ -34,26 +42,30 @@ export interface StoreParts {
 }
 
 /**
- * Opens the store that the configuration names, with the key that signs its decisions' receipts.
+ * Opens the store that the configuration names.
  *
- * @throws {StartupError} when one of them cannot be opened
+ * @throws {StartupError} when it cannot be opened
  */
-export async function openStore(config: Config, parts: StoreParts): Promise<ReceiptedApprovals | undefined> {
-  const { store, storeUrlFile, receiptKeyFile, ...limits } = config.approvals;
+export async function openStore(
+  config: Config,
+  parts: StoreParts,
+): Promise<(ReceiptedApprovals & NotifiedApprovals) | undefined> {
+  const { store, storeUrlFile, receiptKeyFile: _, ...limits } = config.approvals;
   if (store === undefined && storeUrlFile === undefined) return undefined;
-  const receiptOf = receiptKeyFile === undefined ? undefined : readSigner(config, receiptKeyFile);
   const field = store === undefined ? "approvals.storeUrlFile" : "approvals.store";
+  const webhooks = mustReadWebhooks(config);
+  const tally = new DecisionTally();
   try {
     const approvals = await openApprovals({
       url: storeUrlFile === undefined ? sqliteUrl(config, store ?? "") : postgresUrl(config, storeUrlFile),
       now: parts.clock,
       newId: randomUUID,
       newToken: () => randomBytes(SESSION_BYTES).toString("base64url"),
-      journal: parts.journal,
+      journal: countingJournal(tally, parts.journal),
       log: parts.log,
       limits,
     });
-    return { ...approvals, receiptOf };
+    return { ...withNotices(approvals, { ...webhooks, ...parts, tally }), receiptOf: parts.receiptOf };
   } catch (error) {
     throw new StartupError([`${field}: ${textOf(error)}`]);
   }
@@ -73,7 +85,7 @@ function sqliteUrl(config: Config, store: string): string {
 }
 
 /** What the file holds is never quoted: it is a password. */
-function postgresUrl(config: Config, path: string): string {
+export function postgresUrl(config: Config, path: string): string {
   try {
     const url = readText(config, path).trim();
     if (POSTGRES.test(url)) return url;

@@ -4,6 +4,7 @@ import type { Admission } from "../proxy/admission.ts";
 import type { Trails } from "../proxy/trail.ts";
 import type { WaitingRoom } from "../proxy/waiting-room.ts";
 import type { startExports } from "./exports.ts";
+import type { Tracing } from "./telemetry.ts";
 
 const POLL_MS = 20;
 
@@ -16,12 +17,13 @@ interface Closing {
   readonly trails: Trails;
   readonly waitingRoom: WaitingRoom;
   readonly exporters: ReturnType<typeof startExports>;
+  readonly tracing: Tracing;
   readonly sumUp: (now: number) => void;
 }
 
 /** Nobody comes in; whoever waits for a person goes with what they have; the rest has its time; the audit is closed last. */
 export async function closeAll(
-  { admission, trails, waitingRoom, approvals, audit, exporters, sumUp, close, monotonic }: Closing,
+  { admission, trails, waitingRoom, approvals, audit, exporters, tracing, sumUp, close, monotonic }: Closing,
   graceMs: number,
 ): Promise<void> {
   admission.drain();
@@ -32,7 +34,7 @@ export async function closeAll(
   await idle(admission, monotonic, graceMs);
   sumUp(Number.POSITIVE_INFINITY);
   await approvals?.close();
-  await exporters.stop();
+  await Promise.all([exporters.stop(), tracing.close()]);
   await audit.journal({ type: "service.stopped" }).catch(() => {});
   await audit.close();
 }

@@ -45,7 +45,7 @@ export async function holdCommands(
   return {
     confinement,
     loaded: {
-      ...{ origins: loaded.origins, problems: loaded.problems },
+      ...{ origins: loaded.origins, problems: loaded.problems, sources: loaded.sources, modules: loaded.modules },
       tools: loaded.tools.filter(({ name }) => !withheld.has(name)),
       notRegistered: [...loaded.notRegistered, ...withheld.values()],
     },

@@ -20,6 +20,7 @@ import type { GrpcSystem } from "../handlers/grpc/handler.ts";
 import type { Repository } from "../manifests/loader.ts";
 import { staticKeys } from "../proxy/issuer-keys.ts";
 import type { IssuerProfile, KeySource } from "../proxy/issuer-profile.ts";
+import { readKeyCredentials } from "./identity.ts";
 
 /** Reads the files that the configuration names. What is wrong goes into `problems`, with its field, and reading goes on. */
 
@@ -143,8 +144,16 @@ export function readIssuers(config: Config, problems: string[]): readonly Issuer
   const profiles = config.jwt.issuers.map((issuer, index) => {
     const keys = keySource(config, issuer, { field: `jwt.issuers[${index}]`, problems });
     const { issuer: name, audience, algorithms, operators, typ, permissionsClaim, maxLifetimeSeconds } = issuer;
-    const { subjectPermissions } = issuer;
-    const profile = { issuer: name, audience, algorithms, operators, permissionsClaim, maxLifetimeSeconds };
+    const { subjectPermissions, profile: kind } = issuer;
+    const profile = {
+      profile: kind,
+      issuer: name,
+      audience,
+      algorithms,
+      operators,
+      permissionsClaim,
+      maxLifetimeSeconds,
+    };
     return keys === undefined ? undefined : { ...profile, subjectPermissions, keys, ...(typ !== undefined && { typ }) };
   });
   return profiles.every((profile) => profile !== undefined) ? profiles : undefined;
@@ -203,7 +212,9 @@ interface KeyPlace {
 }
 
 function keySource(config: Config, issuer: IssuerConfig, place: KeyPlace): KeySource | undefined {
-  if (issuer.jwksUri !== undefined) return { kind: "jwksUri", uri: issuer.jwksUri };
+  if (issuer.jwksUri !== undefined) {
+    return { kind: "jwksUri", uri: issuer.jwksUri, credentials: readKeyCredentials(config, issuer, place) };
+  }
   if (issuer.jwks !== undefined) return { kind: "jwks", jwks: issuer.jwks };
   if (issuer.publicKey !== undefined) return { kind: "publicKey", key: issuer.publicKey };
   const isPem = issuer.publicKeyFile !== undefined;

@@ -94,19 +94,24 @@ function makeDirectory(path: string): void {
 export interface Place {
   /** The configuration's name for it. */
   readonly field: string;
-  /** Real, or as real as it is as long as it does not exist. */
+  /** Absolute; of `ownPlaces` real, or as real as it is as long as it does not exist. */
   readonly path: string;
 }
 
 /** Keys of the configuration whose values are files or directories of the service's own. */
-const PATH_KEY = /^(?:dir|proto|descriptorSet|kubeconfig|rootCert|clientCert|clientKey|[a-zA-Z]*(?:File|Dir))$/;
+const PATH_KEY = /^(?:dir|socket|proto|descriptorSet|kubeconfig|rootCert|clientCert|clientKey|[a-zA-Z]*(?:File|Dir))$/;
 const SQLITE = /^sqlite:(?:\/\/)?/;
 
 /** Everything of the service's own that agents must not reach: configuration, manifests, contracts, keys, audit, stores. */
 export function ownPlaces(config: Config): readonly Place[] {
+  return namedPlaces(config).map(({ field, path }) => ({ field, path: realPlace(path) }));
+}
+
+/** The same, absolute and as the configuration names them: links are not resolved. */
+export function namedPlaces(config: Config): readonly Place[] {
   const places: Place[] = [];
   const add = (field: string, path: string): void => {
-    places.push({ field, path: realPlace(pathFrom(config, path)) });
+    places.push({ field, path: pathFrom(config, path) });
   };
   const visit = (value: unknown, field: string): void => {
     if (typeof value !== "object" || value === null) return;
@@ -117,9 +122,9 @@ export function ownPlaces(config: Config): readonly Place[] {
       else visit(inner, below);
     }
   };
-  const { server, tools, audit, jwt, systems, commands, approvals, assertion, origin } = config;
+  const { server, tools, audit, jwt, systems, commands, approvals, assertion, telemetry, origin } = config;
   for (const [index, source] of tools.entries()) if (typeof source === "string") add(`tools[${index}]`, source);
-  visit({ server, audit, jwt, systems, commands, approvals, assertion }, "");
+  visit({ server, audit, jwt, systems, commands, approvals, assertion, telemetry }, "");
   if (statSync(origin, { throwIfNoEntry: false })?.isFile() === true) add("the configuration", origin);
   return places;
 }

@@ -72,6 +72,12 @@ describe("the workspace at start", () => {
       ["workspace.pkg", "audit.hashKeyFile"],
     ],
     [
+      "credentials of the collector below",
+      { pkg: "pkg" },
+      { telemetry: { traces: { endpoint: "https://otel.example", headersFile: "pkg/headers" } } },
+      ["workspace.pkg", "telemetry.traces.headersFile"],
+    ],
+    [
       "contracts below",
       { project: "project" },
       { systems: { s: { endpoint: "localhost:1", plaintext: true, proto: "project/inner" } } },

@@ -1,0 +1,158 @@
+import type { KeyObject } from "node:crypto";
+import type { ReceiptSigner } from "../approvals/receipts/receipts.ts";
+import type { RiskRules } from "../approvals/risk.ts";
+import type { Config } from "../config.ts";
+import { StartupError } from "../core/errors.ts";
+import type { Tool } from "../core/types.ts";
+import { repositoryFault } from "../handlers/cli/git-repository.ts";
+import { cliHandler } from "../handlers/cli/handler.ts";
+import { type AssertionSigner, assertionSigner } from "../handlers/grpc/assertion.ts";
+import { type ContractReport, contractReport } from "../handlers/grpc/contract/contract-report.ts";
+import { withReflection } from "../handlers/grpc/contract/reflected-systems.ts";
+import { type GrpcHandler, grpcHandler } from "../handlers/grpc/handler.ts";
+import { inlineHandler } from "../handlers/inline/handler.ts";
+import { identityOf } from "../manifests/digest.ts";
+import { type LoadedTools, loadTools } from "../manifests/loader.ts";
+import { forgetModules } from "../manifests/modules.ts";
+import { readPlatformFiles } from "../platform/files.ts";
+import { type CallerContext, createCallerContext } from "../proxy/caller-context.ts";
+import { createRegistry, type Registry } from "../proxy/registry.ts";
+import { readApprovals } from "./approvals.ts";
+import { type ConfinementShown, holdCommands, shownConfinement } from "./confinement.ts";
+import { readExports } from "./exports.ts";
+import {
+  privateEmptyDirectory,
+  readAssertion,
+  readAuditPlace,
+  readCheckpointKey,
+  readIssuers,
+  readRepositories,
+  readSystems,
+  resolveCommands,
+} from "./files.ts";
+import { type Identity, readDoors, readIdentity } from "./identity.ts";
+import { limitProblems } from "./limits.ts";
+import { policyFindings } from "./policies.ts";
+import { attempt } from "./problems.ts";
+import { readTraces } from "./telemetry.ts";
+import { openWorkspace, type Workspace } from "./workspace.ts";
+
+/** What is taken from outside, handed in. */
+export interface Powers {
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+  /** Unguessable. */
+  readonly newId: () => string;
+  /** From 0 to 1. */
+  readonly random: () => number;
+  /** Names of the manifests' modules that others use: what a reading that fails has loaded besides is let go. */
+  readonly modulesInUse?: (() => ReadonlySet<string>) | undefined;
+  /** Processes that a command left behind, and that were killed. */
+  readonly onSurvivors?: ((survivors: { readonly command: string; readonly count: number }) => void) | undefined;
+  /** Whether whoever embeds the library says who decides. */
+  readonly isEmbedded?: boolean | undefined;
+}
+
+/** What is joined before the audit is opened: enough to check a configuration and to plan a call. */
+export interface Parts {
+  readonly registry: Registry;
+  readonly callers: CallerContext;
+  readonly grpc: GrpcHandler;
+  readonly loaded: LoadedTools;
+  readonly report: ContractReport;
+  readonly risk: RiskRules;
+  /** Signs the receipts of decisions; without it there are none. */
+  readonly receiptOf: ReceiptSigner | undefined;
+  /** Of the argument hashes; without it they are plain. */
+  readonly hashKey: Uint8Array | undefined;
+  /** Signs the audit's checkpoints; without it the chain stands by itself. */
+  readonly checkpointKey: KeyObject | undefined;
+  readonly workspace: Workspace;
+  readonly identity: Identity;
+  /** Where the doors are to be. */
+  readonly doors: ReturnType<typeof readDoors>;
+  readonly exports: ReturnType<typeof readExports>;
+  readonly traces: ReturnType<typeof readTraces>;
+  readonly confinement: ConfinementShown | undefined;
+  /** What of the approvals' policies starts, and is probably not what was meant. */
+  readonly policyNotes: readonly string[];
+  close(): Promise<void>;
+}
+
+/**
+ * Reads everything the configuration names and joins it, without opening the audit: what `stc check` and `stc plan` need.
+ *
+ * @throws {StartupError} with everything that is wrong at once
+ */
+export async function assemble(config: Config, powers: Powers): Promise<Parts> {
+  const { now, newId, random, onSurvivors } = powers;
+  const problems: string[] = [];
+  const commands = resolveCommands(config, problems);
+  const repositories = readRepositories(config, problems);
+  const systems = readSystems(config, problems);
+  const issuers = readIssuers(config, problems);
+  const identity = readIdentity(config, problems);
+  const doors = readDoors(config, problems);
+  const hashKey = readAuditPlace(config, problems);
+  const checkpointKey = readCheckpointKey(config, problems);
+  const exports = readExports(config, problems);
+  const traces = readTraces(config, problems);
+  const judged = readApprovals(config, problems);
+  const workspace = openWorkspace(config, { now, newId }, problems);
+  const found = await loadTools(config, repositories, workspace.fault);
+  problems.push(...found.problems);
+  const { confinement, loaded } = await holdCommands(
+    config,
+    { loaded: found, commands, repositories, newId },
+    problems,
+  );
+  const emptyDirectory = privateEmptyDirectory();
+  const cli = cliHandler({
+    commands,
+    emptyDirectory,
+    confinement,
+    inspections: new Map([["git", repositoryFault], ...readPlatformFiles(config, problems)]),
+    now,
+    newId,
+    onSurvivors: (survivors) => onSurvivors?.(survivors),
+  });
+  const sign = assertionOf(config, powers, problems);
+  const described = await withReflection(systems, loaded.tools, problems);
+  const grpc = described && attempt(problems, () => grpcHandler({ systems: described, sign, random }));
+  const callers =
+    issuers === undefined
+      ? undefined
+      : attempt(problems, () => createCallerContext({ issuers, clock: now, ...identity.callers }));
+  const identify = (tool: Tool): string =>
+    identityOf(tool, { config, loaded, policy: judged?.risk.versionFor(tool) ?? "" });
+  const handlers = grpc && { grpc, cli, fs: workspace.handler, inline: inlineHandler };
+  const registry = handlers && attempt(problems, () => createRegistry(loaded.tools, handlers, identify), loaded);
+  const report = contractReport(registry && grpc ? grpc.contracts() : [], loaded.tools);
+  const policies = policyFindings(config, { tools: loaded.tools, isEmbedded: powers.isEmbedded === true });
+  problems.push(...report.problems, ...limitProblems(config, loaded.tools), ...policies.problems);
+  const close = async (): Promise<void> => {
+    identity.revocations?.close();
+    await Promise.all([cli.close(), workspace.handler.close(), grpc?.close()]);
+  };
+  if (problems.length > 0 || registry === undefined || callers === undefined || grpc === undefined || !judged) {
+    await close();
+    if (powers.modulesInUse !== undefined) forgetModules(found.modules, powers.modulesInUse());
+    throw new StartupError(problems);
+  }
+  return {
+    ...{ registry, callers, grpc, loaded, report, ...judged, hashKey, checkpointKey, exports, traces, workspace },
+    ...{ identity, doors, close, policyNotes: policies.notes, confinement: shownConfinement(config, confinement) },
+  };
+}
+
+/** Signs for the services who calls, where the configuration names a key. */
+function assertionOf(config: Config, { now, newId }: Powers, problems: string[]): AssertionSigner | undefined {
+  const read = readAssertion(config, problems);
+  if (read === undefined) return undefined;
+  try {
+    return assertionSigner({ ...read, now, newId });
+  } catch (error) {
+    problems.push(`assertion.keyFile: ${error instanceof Error ? error.message : String(error)}`);
+    return undefined;
+  }
+}
