@@ -5,7 +5,11 @@ import { auditExport } from "./config/export.ts";
 import { configFaults, fieldOf } from "./config/faults.ts";
 import { GRPC_SIGNS, type GrpcSystemConfig, grpcSystem } from "./config/grpc.ts";
 import { type IssuerConfig, jwt } from "./config/jwt.ts";
+import { limits } from "./config/limits.ts";
 import { PLATFORM_SYSTEMS } from "./config/platform.ts";
+import { reload } from "./config/reload.ts";
+import { checkDoors, doors } from "./config/tls.ts";
+import { telemetry } from "./config/telemetry.ts";
 import { commands, workspace } from "./config/workspace.ts";
 import { StartupError } from "./core/errors.ts";
 
@@ -25,7 +29,7 @@ const count = (fallback: number, max: number) => z.int().min(1).max(max).default
 const server = z
   .strictObject({
     host: text.default("127.0.0.1"),
-    port: z.int().min(0).max(65_535).default(8787),
+    ...doors,
     /** A listener of its own for /healthz, /readyz and /metrics: what probes and scrapes needs no way to the calls. */
     operator: z
       .strictObject({ host: text.default("127.0.0.1"), port: z.int().min(0).max(65_535).default(9787) })
@@ -42,6 +46,7 @@ const server = z
     requestTimeoutMs: count(15_000, 600_000),
     drainTimeoutMs: count(25_000, 600_000),
   })
+  .superRefine(checkDoors)
   .prefault({});
 
 const audit = z.strictObject({
@@ -86,17 +91,6 @@ function systemSchema(system: string, value: unknown): z.ZodType {
   return GRPC_SIGNS.some(isDeclared) ? grpcSystem : listSystem;
 }
 
-const limits = z
-  .strictObject({
-    concurrentCallsMax: count(1_024, 100_000),
-    concurrentCallsPerCallerMax: count(256, 100_000),
-    /** How often a minute one caller may start a call and go away before its answer. */
-    cancellationsPerMinuteMax: count(120, 100_000),
-    /** Refusals of unauthenticated peers that get a line of their own, per source and minute. */
-    strangerLinesPerMinute: count(60, 100_000),
-  })
-  .prefault({});
-
 /** A signed word on who calls, for the services: it has its own key and issuer, and no door of ours takes it. */
 const assertion = z.strictObject({
   /** Its `iss`. */
@@ -122,6 +116,8 @@ const sections = z.strictObject({
   assertion: assertion.optional(),
   limits,
   log,
+  telemetry,
+  reload,
 });
 
 /** What we assert of a caller must never come back to us as a caller's own token. */

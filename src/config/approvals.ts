@@ -1,4 +1,6 @@
 import { z } from "zod";
+import { longerClocks, policies } from "./policies.ts";
+import { approvalsPublicUrl, approvalWebhooks } from "./webhooks.ts";
 
 const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
 
@@ -25,6 +27,10 @@ export const approvals = z
     receiptKeyFile: z.string().min(1).optional(),
     /** Rules of your own; they can only make a call ask, or forbid it. */
     rules: z.array(z.unknown()).max(1_000).default([]),
+    policies,
+    webhooks: approvalWebhooks,
+    /** Where people reach this service, such as https://stc.example: links in notifications begin with it. Without it they are paths. */
+    publicUrl: approvalsPublicUrl,
     /** From the question to its end. */
     decideBySeconds: count(600, DAY_SECONDS),
     /** From the yes to the run. */
@@ -49,5 +55,8 @@ export const approvals = z
   .refine(({ store, storeUrlFile }) => store === undefined || storeUrlFile === undefined, {
     path: ["storeUrlFile"],
     message: "cannot be set together with approvals.store: there is one store",
+  })
+  .superRefine((section, context) => {
+    for (const fault of longerClocks(section)) context.addIssue({ code: "custom", ...fault });
   })
   .prefault({});

@@ -17,17 +17,8 @@ const exporter = z
     headersFile: z.string().min(1).optional(),
   })
   .superRefine(({ url, headersFile }, context) => {
-    if (!URL.canParse(url)) return;
-    const { protocol, hostname, username, password } = new URL(url);
-    if (username !== "" || password !== "") {
-      context.addIssue({ code: "custom", path: ["url"], message: "holds credentials: put them into headersFile" });
-    }
-    if (headersFile !== undefined && protocol === "http:" && !isLoopback(hostname)) {
-      context.addIssue({
-        code: "custom",
-        path: ["url"],
-        message: "must be https where headersFile is set: credentials over plain http can be read on the way",
-      });
+    for (const message of collectorFaults(url, headersFile)) {
+      context.addIssue({ code: "custom", path: ["url"], message });
     }
   })
   .transform((written) => ({ ...written, name: written.name ?? written.type }));
@@ -48,6 +39,18 @@ export const auditExport = z
     }
   })
   .default([]);
+
+/** What is wrong with the address of a collector, whose credentials stand in a file. */
+export function collectorFaults(url: string, headersFile: string | undefined): readonly string[] {
+  if (!URL.canParse(url)) return [];
+  const { protocol, hostname, username, password } = new URL(url);
+  const faults: string[] = [];
+  if (username !== "" || password !== "") faults.push("holds credentials: put them into headersFile");
+  if (headersFile !== undefined && protocol === "http:" && !isLoopback(hostname)) {
+    faults.push("must be https where headersFile is set: credentials over plain http can be read on the way");
+  }
+  return faults;
+}
 
 export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "[::1]" || /^127(\.\d{1,3}){3}$/.test(host);

@@ -23,7 +23,7 @@ function faultsOf(issue: z.core.$ZodIssue): readonly ConfigFault[] {
     case "unrecognized_keys":
       return issue.keys.map((key) => ({ path: [...path, key], message: "is not a key that is known here" }));
     case "invalid_union":
-      return unionFaults(issue);
+      return issue.message === "Invalid input" ? unionFaults(issue) : [{ path, message: issue.message }];
     default:
       return [{ path, message: issue.message }];
   }

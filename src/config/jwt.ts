@@ -4,7 +4,7 @@ import { isLoopback } from "./export.ts";
 /** Whose tokens are good: every key and default of `jwt.issuers`. */
 
 const text = z.string().min(1);
-const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
+const LIFETIME_SECONDS_MAX = 86_400;
 
 const ALGORITHMS = [
   ...(["ES256", "ES384", "ES512", "RS256", "RS384", "RS512"] as const),
@@ -17,14 +17,21 @@ const issuer = z
   .strictObject({
     issuer: text,
     audience: text.default("safe-tool-call"),
+    /** The kind of its tokens: `rfc9068` demands what an OAuth access token must hold, `kubernetes` a bound service-account token. */
+    profile: z.enum(["generic", "rfc9068", "kubernetes"]).default("generic"),
     algorithms: z.array(z.enum(ALGORITHMS)).min(1).default(["ES256", "RS256", "EdDSA"]),
     typ: text.optional(),
     permissionsClaim: text.default("permissions"),
     /** By `sub`, for issuers whose tokens list no permissions; what a token lists then counts for nothing. */
     subjectPermissions: z.record(z.string().min(1).max(256), z.array(permission).max(256)).optional(),
-    maxLifetimeSeconds: count(3_600, 86_400),
+    /** The longest `exp − iat`: 3600 where nothing is said, 7200 for `kubernetes`. */
+    maxLifetimeSeconds: z.int().min(1).max(LIFETIME_SECONDS_MAX).optional(),
     operators: z.boolean().default(false),
     jwksUri: z.url({ protocol: /^https?$/, error: "must be a URL that begins with https://" }).optional(),
+    /** Certificates (PEM) that the server of `jwksUri` is known by, in place of the system's; read at every fetch. */
+    caFile: text.optional(),
+    /** A bearer token for the server of `jwksUri`, as an API server of Kubernetes asks for; read at every fetch. */
+    tokenFile: text.optional(),
     jwksFile: text.optional(),
     publicKeyFile: text.optional(),
     /** Values instead of files, for the library. */
@@ -41,6 +48,10 @@ const issuer = z
         message: "needs exactly one of jwksUri, jwksFile, publicKeyFile (or, in the library, jwks, publicKey)",
       });
     }
+    for (const key of ["caFile", "tokenFile"] as const) {
+      if (profile[key] === undefined || profile.jwksUri !== undefined) continue;
+      context.addIssue({ code: "custom", path: [key], message: "is for the server of jwksUri, and there is none" });
+    }
     if (profile.jwksUri?.startsWith("http:") && !isLoopback(new URL(profile.jwksUri).hostname)) {
       context.addIssue({
         code: "custom",
@@ -50,7 +61,38 @@ const issuer = z
     }
   });
 
-export const jwt = z.strictObject({ issuers: z.array(issuer).min(1) }).superRefine(({ issuers }, context) => {
+const SPIFFE_ID = /^spiffe:\/\/[a-z0-9._-]{1,255}\/[A-Za-z0-9._/-]{1,1792}$/;
+
+const clientCertificate = z.strictObject({
+  /** The certificate's only URI. */
+  spiffeId: z.string().regex(SPIFFE_ID, "must be a SPIFFE ID: spiffe://<trust domain>/<path>"),
+  /** The caller who shows it: the pair of issuer and subject, as in a token. */
+  issuer: text,
+  /** And its `sub`. */
+  subject: z.string().min(1).max(256),
+  permissions: z.array(permission).max(256).default([]),
+});
+
+const CERTIFICATE_CALLERS_MAX = 10_000;
+
+const section = z.strictObject({
+  issuers: z.array(issuer).min(1),
+  /** Tokens that are refused although nothing in themselves is wrong (JSON, docs/identity.md); what changes counts within a second. */
+  revocationFile: text.optional(),
+  /** Agents who show a client certificate and no token (`server.tls.clientCaFile`). */
+  clientCertificates: z.array(clientCertificate).max(CERTIFICATE_CALLERS_MAX).default([]),
+});
+
+export const jwt = section.superRefine(({ issuers, clientCertificates }, context) => {
+  for (const [index, { spiffeId, issuer: name }] of clientCertificates.entries()) {
+    const path = ["clientCertificates", index];
+    if (clientCertificates.findIndex((other) => other.spiffeId === spiffeId) < index) {
+      context.addIssue({ code: "custom", path: [...path, "spiffeId"], message: "stands twice: it is one caller" });
+    }
+    if (issuers.some((profile) => profile.operators && profile.issuer === name)) {
+      context.addIssue({ code: "custom", path: [...path, "issuer"], message: "is operators': they show tokens" });
+    }
+  }
   for (const [index, profile] of issuers.entries()) {
     if (issuers.findIndex((other) => other.issuer === profile.issuer) < index) {
       context.addIssue({

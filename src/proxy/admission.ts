@@ -1,6 +1,7 @@
 import { Refusal } from "../core/errors.ts";
-import { type Admitted, mint, type Verified } from "../core/evidence.ts";
+import { type Admitted, type Authorized, mint, type Paced, type Verified } from "../core/evidence.ts";
 import { type CancellationLimit, Cancellations } from "./cancellations.ts";
+import type { Rates } from "./rates.ts";
 
 export interface AdmissionOptions {
   /** Calls in flight, all callers together. */
@@ -11,11 +12,15 @@ export interface AdmissionOptions {
   readonly auditReady: () => boolean;
   /** How often one caller may start a call and go away; without it as often as it likes. */
   readonly cancellations?: CancellationLimit | undefined;
+  /** How often callers may call; without it as often as they like. */
+  readonly rates?: Rates | undefined;
 }
 
 export interface Admission {
   /** @throws {Refusal} SHUTTING_DOWN, AUDIT_UNAVAILABLE, OVERLOADED, RATE_LIMITED */
   admit(verified: Verified): Admitted;
+  /** Once the caller may know that the tool exists: how often it may be called. @throws {Refusal} RATE_LIMITED */
+  pace(authorized: Authorized): Paced;
   /** Gives the place back. Every admitted call leaves exactly once; `abandoned`: its client was gone before the answer. */
   leave(admitted: Admitted, abandoned?: boolean): void;
   /** From now on nobody is admitted. */
@@ -65,9 +70,15 @@ export function createAdmission(options: AdmissionOptions): Admission {
           },
         );
       }
+      // Last: who is refused for something else is charged nothing.
+      options.rates?.takeCall(caller);
       perCaller.set(caller.issuer, ofIssuer.set(caller.subject, mine + 1));
       total += 1;
       return mint<Admitted>({ caller });
+    },
+    pace(authorized) {
+      options.rates?.takeTool(authorized.caller, authorized.tool.name);
+      return mint<Paced>(authorized);
     },
     leave({ caller }, abandoned = false) {
       if (abandoned) cancellations?.count(caller);

@@ -1,6 +1,7 @@
 import type { CallResult, Pending } from "../core/call-result.ts";
-import { REFUSALS, type Refusal, type Stage } from "../core/errors.ts";
+import { REFUSALS, Refusal, type Stage } from "../core/errors.ts";
 import type { Receipt, Released } from "../core/evidence.ts";
+import { wordsHeard } from "./target-text.ts";
 import type { Trail } from "./trail.ts";
 
 /** A result and the HTTP status that goes with it. */
@@ -16,17 +17,27 @@ export function succeeded(receipt: Receipt, released: Released, trail: Trail): A
     result: {
       status: "success",
       tool: trail.request.tool,
+      untrusted: true,
       result,
       filteredFields,
       traceId: receipt.traceId,
       durationMs: trail.durationMs,
+      ...warned(trail),
     },
   };
 }
 
 export function refused(receipt: Receipt, refusal: Refusal, trail: Trail): Answer {
-  if (refusal.code === "APPROVAL_REQUIRED") return pending(receipt, refusal);
-  return failure(refusal, { traceId: receipt.traceId, stage: trail.stageOf(refusal), safe: trail.safeToRepeat });
+  const { http, result } =
+    refusal.code === "APPROVAL_REQUIRED"
+      ? pending(receipt, refusal)
+      : failure(refusal, { traceId: receipt.traceId, stage: trail.stageOf(refusal), safe: trail.safeToRepeat });
+  return { http, result: { ...result, ...warned(trail) } };
+}
+
+/** Whoever sends a secret should hear of it, whatever becomes of the call. */
+function warned({ secretsSent }: Trail): { readonly secretsSent?: readonly string[] } {
+  return secretsSent === undefined ? {} : { secretsSent };
 }
 
 /** A question is no answer yet, and no refusal either. */
@@ -68,8 +79,11 @@ interface FailureContext {
   readonly safe: boolean;
 }
 
-function failure({ code, message, details, retryAfterMs }: Refusal, { traceId, stage, safe }: FailureContext): Answer {
+function failure(refusal: Refusal, { traceId, stage, safe }: FailureContext): Answer {
+  const { code, message, retryAfterMs } = refusal;
   const row = REFUSALS[code];
+  const heard = wordsHeard(Refusal.wordsOf(refusal));
+  const details = heard === undefined ? refusal.details : { ...refusal.details, ...heard };
   return {
     http: row.http,
     result: {

@@ -1,3 +1,4 @@
+import { answerFault } from "../approvals/answer.ts";
 import { type ApprovalCallback, askCallback } from "../approvals/callback.ts";
 import {
   type Assessed,
@@ -7,25 +8,26 @@ import {
   verdictAfterManifest,
   verdictBeforeManifest,
 } from "../approvals/mode.ts";
-import type { Approvals, Grant, Mode, Requester, Scope } from "../approvals/types.ts";
+import type { Requirement } from "../approvals/policies/requirement.ts";
+import type { Approval, Approvals, Grant, Mode, Requester, Scope } from "../approvals/types.ts";
 import { renderView } from "../approvals/view.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Approved, mint, type Planned } from "../core/evidence.ts";
-import type { ExecutionPlan, Tool } from "../core/types.ts";
+import type { ExecutionPlan, GivenAnswer, Tool } from "../core/types.ts";
+import { answerWantedBy, needsNoApproval } from "./approval-manifest.ts";
 import { approvalsUnavailable, claimRefusal, deniedRefusal, pendingRefusal, unanswered } from "./approval-refusals.ts";
 import type { CallScope } from "./call-scope.ts";
 import { digestInAnySession } from "./planner.ts";
 import type { CallRequest } from "./proxy.ts";
 import { SID } from "./token-claims.ts";
 
-/** How long a manifest may think about whether its call asks. */
-const NEEDS_APPROVAL_TIMEOUT_MS = 1_000;
-
 /** What the risk rules say of one call. */
 export interface Assessment extends Assessed {
   /** Whether a session's yes may cover the call. */
   readonly rememberable: boolean;
   readonly notes: readonly string[];
+  /** What a yes needs by the policies of now; undefined: one decider. */
+  readonly requirement?: Requirement | undefined;
 }
 
 export interface GateOptions {
@@ -68,7 +70,7 @@ export function createApprovalGate(options: GateOptions): ApprovalGate {
       const assessment = options.assess({ tool, input, plan });
       const floor = floorVerdict(tool, assessment);
       const early = floor ?? verdictBeforeManifest(tool, "default");
-      if (early?.verdict === "allow" && asking.request.approvalId === undefined) return pass(planned, early.by);
+      if (early?.verdict === "allow" && asking.request.approvalId === undefined) return pass(planned, { by: early.by });
       return consider(options, { planned, assessment, ...asking }, floor);
     },
   };
@@ -87,11 +89,16 @@ async function consider(options: GateOptions, call: Call, floor: Verdict | undef
   // A call that names its approval is that call, whatever else would let it through.
   if (request.approvalId !== undefined) return claim(options, call, requester);
   const verdict = floor ?? (await stepVerdict(call, session.mode));
-  if (verdict.verdict === "allow") return pass(planned, verdict.by);
+  if (verdict.verdict === "allow") return pass(planned, { by: verdict.by });
   const grant = await guarded(() => grantFor(options, call, requester));
-  if (grant !== undefined) return pass(planned, `grant:${grant.id}`);
-  if (options.onToolApprove !== undefined) return askInProcess(options, call, requester);
+  if (grant !== undefined) return pass(planned, { by: `grant:${grant.id}` });
+  if (mayAskInProcess(options, call.assessment)) return askInProcess(options, call, requester);
   return askPeople(options, call, { requester, by: verdict.by });
+}
+
+/** A policy that wants people to decide is not satisfied by a function, unless it says so itself. */
+function mayAskInProcess({ onToolApprove }: GateOptions, { requirement }: Assessment): boolean {
+  return onToolApprove !== undefined && (requirement === undefined || requirement.callback);
 }
 
 /** Steps 1 to 4. */
@@ -101,26 +108,6 @@ async function stepVerdict({ planned }: Call, mode: Mode): Promise<Verdict> {
   if (before !== undefined) return before;
   if (await needsNoApproval(planned, mode)) return { verdict: "allow", by: "needsApproval" };
   return verdictAfterManifest(tool, mode) ?? { verdict: "ask", by: "default" };
-}
-
-/** Only a plain `false` in time is a no; a throw, silence or anything else asks. */
-async function needsNoApproval({ tool, input, caller }: Planned, mode: Mode): Promise<boolean> {
-  const { needsApproval } = tool.approval;
-  if (needsApproval === undefined) return false;
-  const { issuer, subject, permissions } = caller;
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  try {
-    const answer: unknown = needsApproval(input as never, { mode, caller: { issuer, subject, permissions } });
-    if (!(answer instanceof Promise)) return answer === false;
-    const silence = new Promise((resolve) => {
-      timer = setTimeout(resolve, NEEDS_APPROVAL_TIMEOUT_MS);
-    });
-    return (await Promise.race([answer, silence])) === false;
-  } catch {
-    return false;
-  } finally {
-    clearTimeout(timer);
-  }
 }
 
 interface TrustedSession {
@@ -148,10 +135,24 @@ async function claim({ approvals }: GateOptions, call: Call, requester: Requeste
   if (approvals === undefined) throw claimRefusal({ outcome: "not_found" }, tool);
   // Whoever has gone away uses no yes up.
   call.scope.assertOpen();
-  const claimed = await guarded(() => approvals.claim({ id, requester, planDigest }));
+  const requirementDigest = call.assessment.requirement?.digest;
+  const claimed = await guarded(() => approvals.claim({ id, requester, planDigest, requirementDigest }));
   if (claimed.outcome !== "claimed") throw claimRefusal(claimed, tool);
-  const { decidedBy } = claimed.approval;
-  return pass(planned, `human:${decidedBy?.issuer ?? ""}|${decidedBy?.subject ?? ""}`, id);
+  const { approval } = claimed;
+  return pass(planned, { by: decidersOf(approval), approvalId: id, answer: givenIn(approval, planned) });
+}
+
+/** @throws Error for a yes without the answer that the manifest wants */
+function givenIn({ answer, decidedAt }: Approval, planned: Planned): GivenAnswer | undefined {
+  if (answer?.text !== undefined) return { text: answer.text, at: decidedAt ?? 0 };
+  if (answer === undefined && planned.tool.approval.answer === undefined) return undefined;
+  throw new Error("an approval holds no answer to its question");
+}
+
+/** Everybody whose yes was counted. */
+function decidersOf({ votes, decidedBy }: Approval): string {
+  const people = votes.length > 0 ? votes : [{ issuer: decidedBy?.issuer ?? "", subject: decidedBy?.subject ?? "" }];
+  return people.map(({ issuer, subject }) => `human:${issuer}|${subject}`).join(", ");
 }
 
 /** What a session's yes may cover is the very same plan of the same caller in that session. */
@@ -190,12 +191,14 @@ async function askInProcess(options: GateOptions, call: Call, requester: Request
     scope.assertOpen();
     throw answer.cause === undefined ? deniedRefusal(tool, answer) : unanswered(answer.cause);
   }
-  if (answer.params === undefined) return pass(planned, "callback");
+  if (answer.params === undefined) return pass(planned, { by: "callback", answer: saidBy(answer, planned, scope) });
   const amended = await call.replan(answer.params);
   const { plan, input: amendedInput } = amended;
   const assessment = options.assess({ tool, input: amendedInput, plan });
   if (floorVerdict(tool, assessment)?.verdict === "deny") throw policyDenied(assessment);
-  return pass(amended, "callback:amended");
+  if (!mayAskInProcess(options, assessment))
+    throw unanswered(new Error("a policy wants people to decide on the changed arguments"));
+  return pass(amended, { by: "callback:amended", answer: saidBy(answer, amended, scope) });
 }
 
 interface Why {
@@ -213,7 +216,7 @@ async function askPeople(options: GateOptions, call: Call, { requester, by }: Wh
       details: { rule: by },
     });
   }
-  const { risk, notes } = assessment;
+  const { risk, notes, requirement } = assessment;
   const rules = [by, ...assessment.rules];
   const { filterSecrets } = options;
   const { plan, input } = planned;
@@ -233,6 +236,8 @@ async function askPeople(options: GateOptions, call: Call, { requester, by }: Wh
         scopes: scopesOf(tool, grantKey),
         grantKey,
         traceId,
+        requirement,
+        answer: answerWantedBy(planned),
       },
     }),
   );
@@ -253,8 +258,18 @@ function scopesOf(tool: Tool, grantKey: string | undefined): readonly Scope[] {
   return grantKey === undefined ? ["once"] : offered;
 }
 
-function pass(planned: Planned, by: string, approvalId?: string): Approved {
-  return mint<Approved>({ ...planned, by, approvalId });
+/** @throws {Refusal} a yes without the answer that the manifest wants is none */
+function saidBy({ answer: text }: { readonly answer?: string | undefined }, planned: Planned, scope: CallScope) {
+  const wanted = answerWantedBy(planned);
+  const fault = wanted && answerFault(wanted, text);
+  if (fault !== undefined) throw unanswered(new Error(`the callback's answer: ${fault}`));
+  return wanted === undefined || text === undefined ? undefined : { text, at: scope.now() };
+}
+
+type Passing = Pick<Approved, "by" | "approvalId" | "answer">;
+
+function pass(planned: Planned, passing: Passing): Approved {
+  return mint<Approved>({ ...planned, ...passing });
 }
 
 function policyDenied({ rules }: Assessment): Refusal {

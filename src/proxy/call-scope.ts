@@ -47,6 +47,11 @@ export class CallScope implements PlanContext {
     else this.#unlisten = options.departure?.listen(() => this.#end("departure"));
   }
 
+  /** Milliseconds since 1970. */
+  now(): number {
+    return this.#now();
+  }
+
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController();

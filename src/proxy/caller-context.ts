@@ -2,16 +2,19 @@ import { hash } from "node:crypto";
 import { compactVerify } from "jose";
 import { StartupError } from "../core/errors.ts";
 import { mint, type Verified } from "../core/evidence.ts";
+import type { Caller } from "../core/types.ts";
 import { type IssuerKeys, staticKeys } from "./issuer-keys.ts";
 import { type IssuerProfile, profileProblems } from "./issuer-profile.ts";
 import { type Fetch, RemoteKeys } from "./remote-keys.ts";
+import { type Credential, credentialOf, type RevocationList } from "./revocations.ts";
+import { assertBound, type CertificateCaller, CertificateCallers, type ClientCertificate } from "./token-binding.ts";
 import { TokenCache } from "./token-cache.ts";
-import { type ClaimRules, readCaller } from "./token-claims.ts";
+import { type ClaimRules, readBinding, readCaller, readOrigin } from "./token-claims.ts";
+import { PROFILE_RULES } from "./token-profiles.ts";
 import { assertTokenLength, bearerToken, type ReadToken, readToken } from "./token-reader.ts";
 import { authUnavailable, unauthenticated } from "./token-refusal.ts";
 
 const DEFAULT_PERMISSIONS_CLAIM = "permissions";
-const DEFAULT_LIFETIME_MAX_SECONDS = 3600;
 const DEFAULT_CACHE_ENTRIES_MAX = 10_000;
 const DEFAULT_KEYS_TIMEOUT_MS = 5_000;
 /** The longest that a token is believed without looking at the keys again. */
@@ -32,14 +35,22 @@ export interface CallerContextOptions {
   readonly keysTimeoutMs?: number;
   /** Called with the issuer whose JWKS URL brought other keys. */
   readonly onKeysChanged?: (issuer: string) => void;
+  /** What is revoked at the moment; asked at every call, cached tokens included. */
+  readonly revocations?: (() => RevocationList) | undefined;
+  /** Callers who show a certificate and no token. */
+  readonly certificateCallers?: readonly CertificateCaller[] | undefined;
 }
 
 /** Tells who calls, from the token and nothing else. Every no is a Refusal: UNAUTHENTICATED or AUTH_UNAVAILABLE. */
 export interface CallerContext {
-  /** Takes the raw `Authorization` header. */
-  verify(authorization: string | undefined, door: Door): Promise<Verified>;
+  /** Takes the raw `Authorization` header, and what the connection's client has proved to hold. */
+  verify(authorization: string | undefined, door: Door, certificate?: ClientCertificate | undefined): Promise<Verified>;
   /** Takes the bare token. */
-  verifyToken(token: string, door: Door): Promise<Verified>;
+  verifyToken(token: string, door: Door, certificate?: ClientCertificate | undefined): Promise<Verified>;
+  /** Whether this header's token was verified before and is still remembered: then looking at it again costs nothing. */
+  knows(authorization: string | undefined): boolean;
+  /** Whether a person whom an integration speaks for, without a token, could be an operator now: of an issuer of theirs, and not revoked. */
+  assertOperator(person: Pick<Caller, "issuer" | "subject">): void;
   /** Takes other issuers from now on and forgets every token. On a StartupError the old ones stay. */
   reload(issuers: readonly IssuerProfile[]): void;
   /** Forgets every verified token; the next sight of each is a full verification. */
@@ -55,6 +66,9 @@ interface Issuer extends ClaimRules {
 /** What was found out about one token, good from `fromMs` to before `untilMs`. */
 interface Finding {
   readonly verified: Verified;
+  readonly credential: Credential;
+  /** The certificate without which the token is no good. */
+  readonly boundTo: string | undefined;
   readonly operators: boolean;
   readonly fromMs: number;
   readonly untilMs: number;
@@ -68,6 +82,7 @@ export function createCallerContext(options: CallerContextOptions): CallerContex
 class TokenVerifier implements CallerContext {
   readonly #options: CallerContextOptions;
   readonly #cache: TokenCache<Finding>;
+  readonly #certificateCallers: CertificateCallers;
   #inFlight = new Map<string, Promise<Finding>>();
   #issuers: ReadonlyMap<string, Issuer>;
   /** Counts how often everything was forgotten: a verification begun before must not fill the cache after. */
@@ -76,21 +91,52 @@ class TokenVerifier implements CallerContext {
   constructor(options: CallerContextOptions) {
     this.#options = options;
     this.#cache = new TokenCache(options.cacheEntriesMax ?? DEFAULT_CACHE_ENTRIES_MAX);
+    this.#certificateCallers = new CertificateCallers(options.certificateCallers ?? []);
     this.#issuers = this.#join(options.issuers);
   }
 
-  async verify(authorization: string | undefined, door: Door): Promise<Verified> {
-    return this.verifyToken(bearerToken(authorization), door);
+  async verify(
+    authorization: string | undefined,
+    door: Door,
+    certificate?: ClientCertificate | undefined,
+  ): Promise<Verified> {
+    const known = authorization === undefined && certificate !== undefined && door === "agents";
+    return (
+      (known ? this.#verifyCertificate(certificate) : undefined) ??
+      this.verifyToken(bearerToken(authorization), door, certificate)
+    );
   }
 
-  async verifyToken(token: string, door: Door): Promise<Verified> {
+  async verifyToken(token: string, door: Door, certificate?: ClientCertificate | undefined): Promise<Verified> {
     assertTokenLength(token);
     const digest = hash("sha256", token, "base64");
     const finding = this.#recall(digest) ?? (await this.#verifyOnce(token, digest));
     if (finding.operators !== (door === "operators")) {
       throw unauthenticated("notMeant", `the token's issuer is not for the ${door}' door`);
     }
+    if (finding.boundTo !== undefined) assertBound(finding.boundTo, certificate, this.#options.clock());
+    this.#options.revocations?.().assertGood(finding.credential);
     return finding.verified;
+  }
+
+  knows(authorization: string | undefined): boolean {
+    try {
+      const token = bearerToken(authorization);
+      assertTokenLength(token);
+      return this.#recall(hash("sha256", token, "base64")) !== undefined;
+    } catch {
+      return false;
+    }
+  }
+
+  assertOperator({ issuer, subject }: Pick<Caller, "issuer" | "subject">): void {
+    if (this.#issuers.get(issuer)?.operators !== true) {
+      throw unauthenticated("notMeant", "the person's issuer is not for the operators' door");
+    }
+    const issuedAtMs = this.#options.clock();
+    const caller = { issuer, subject, actors: [], permissions: [], expiresAt: issuedAtMs / 1_000 };
+    const credential = credentialOf(caller, { digest: undefined, jti: undefined, issuedAtMs });
+    this.#options.revocations?.().assertGood(credential);
   }
 
   reload(issuers: readonly IssuerProfile[]): void {
@@ -102,6 +148,15 @@ class TokenVerifier implements CallerContext {
     this.#epoch += 1;
     this.#cache.clear();
     this.#inFlight = new Map();
+  }
+
+  /** The caller whom the configuration knows by this certificate; undefined where it knows none. */
+  #verifyCertificate(certificate: ClientCertificate): Verified | undefined {
+    const caller = this.#certificateCallers.find(certificate, this.#options.clock());
+    if (caller === undefined) return undefined;
+    const origin = { digest: undefined, jti: undefined, issuedAtMs: certificate.notBeforeMs };
+    this.#options.revocations?.().assertGood(credentialOf(caller, origin));
+    return mint<Verified>({ caller });
   }
 
   #recall(digest: string): Finding | undefined {
@@ -135,7 +190,14 @@ class TokenVerifier implements CallerContext {
     const nowMs = this.#options.clock();
     const caller = readCaller(read, issuer, nowMs / 1000);
     const untilMs = Math.min(caller.expiresAt * 1000, nowMs + REVERIFY_AFTER_MS, issuer.keys.freshUntilMs());
-    const finding = { verified: mint<Verified>({ caller }), operators: issuer.operators, fromMs: nowMs, untilMs };
+    const finding: Finding = {
+      verified: mint<Verified>({ caller }),
+      credential: credentialOf(caller, { digest, ...readOrigin(read) }),
+      boundTo: readBinding(read),
+      operators: issuer.operators,
+      fromMs: nowMs,
+      untilMs,
+    };
     if (epoch === this.#epoch && nowMs < untilMs) this.#cache.set(digest, finding);
     return finding;
   }
@@ -165,6 +227,7 @@ class TokenVerifier implements CallerContext {
     if (profile.keys.kind !== "jwksUri") return staticKeys(profile.keys, profile.algorithms);
     return new RemoteKeys({
       uri: profile.keys.uri,
+      credentials: profile.keys.credentials,
       clock: this.#options.clock,
       fetch: this.#options.fetch,
       timeoutMs: this.#options.keysTimeoutMs ?? DEFAULT_KEYS_TIMEOUT_MS,
@@ -177,15 +240,17 @@ class TokenVerifier implements CallerContext {
 }
 
 function joinIssuer(profile: IssuerProfile, keys: IssuerKeys): Issuer {
+  const kind = profile.profile ?? "generic";
   return {
     issuer: profile.issuer,
     audience: profile.audience,
     algorithms: [...profile.algorithms],
     operators: profile.operators,
+    profile: kind,
     typ: profile.typ,
     permissionsClaim: profile.permissionsClaim ?? DEFAULT_PERMISSIONS_CLAIM,
     subjectPermissions: profile.subjectPermissions && new Map(Object.entries(profile.subjectPermissions)),
-    maxLifetimeSeconds: profile.maxLifetimeSeconds ?? DEFAULT_LIFETIME_MAX_SECONDS,
+    maxLifetimeSeconds: profile.maxLifetimeSeconds ?? PROFILE_RULES[kind].maxLifetimeSeconds,
     keys,
   };
 }

@@ -1,7 +1,9 @@
 import type { AuditEntry } from "../audit/entry.ts";
-import type { Refusal } from "../core/errors.ts";
-import type { RegisteredTool } from "../core/evidence.ts";
+import { Refusal, type Stage } from "../core/errors.ts";
+import type { RegisteredTool, Released } from "../core/evidence.ts";
+import type { CallTrace } from "../core/tracing.ts";
 import type { Caller, ExecutionPlan, KeyUse } from "../core/types.ts";
+import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 
 /** What the audit wants to know of what the steps earned. */
 export interface Facts {
@@ -25,6 +27,18 @@ export function approvalFacts(
   const asked: unknown = refusal?.details?.["approval"];
   if (refusal === undefined || typeof asked !== "object" || asked === null || !("id" in asked)) return undefined;
   return { by: refusal.code, id: String(asked.id) };
+}
+
+export function denialFacts(refusal: Refusal, stage: Stage): NonNullable<AuditEntry["denial"]> {
+  const reason = textWithoutSecrets(refusal.message) ?? "";
+  return { reason, stage, details: withoutSecrets(refusal.details).input };
+}
+
+/** What left, and what was hidden of it. */
+export function responseFacts(ending: Released | Refusal): AuditEntry["response"] {
+  if (ending instanceof Refusal) return undefined;
+  const { filteredFields, outputHash, redactions } = ending;
+  return { filteredFields, outputHash, redactions };
 }
 
 /** What was to run, and how it was held. */
@@ -56,8 +70,14 @@ export function callerFacts(caller: Caller | undefined): AuditEntry["caller"] {
 }
 
 /** `00-<trace id>-<parent span id>-<flags>` */
-export function traceFacts(traceparent: string | undefined): AuditEntry["trace"] {
-  if (traceparent === undefined) return undefined;
+export function traceFacts(traceparent: string | undefined, trace: CallTrace | undefined): AuditEntry["trace"] {
+  const ours = trace?.spanId === undefined ? undefined : { traceId: trace.traceId, spanId: trace.spanId };
+  if (traceparent === undefined) return ours;
   const [, traceId = "", parentSpanId = ""] = traceparent.split("-");
-  return { traceId, parentSpanId };
+  return ours?.traceId === traceId ? { ...ours, parentSpanId } : (ours ?? { traceId, parentSpanId });
+}
+
+/** The W3C id of a call that nobody traces: that of the trace it came from, else its own. */
+export function wireTrace(callId: string, traceparent: string | undefined): { readonly traceId: string } {
+  return { traceId: traceparent?.split("-")[1] ?? callId.replaceAll("-", "") };
 }

@@ -1,6 +1,7 @@
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import { type Approved, type Executed, mint } from "../core/evidence.ts";
-import type { Caller, RunContext, Tool } from "../core/types.ts";
+import type { RequestTracer } from "../core/tracing.ts";
+import type { Caller, GivenAnswer, RunContext, Tool } from "../core/types.ts";
 import type { CallScope } from "./call-scope.ts";
 
 /** What one execution knows beside the plan. */
@@ -8,6 +9,8 @@ export interface Execution {
   readonly scope: CallScope;
   readonly traceId: string;
   readonly traceparent: string | undefined;
+  readonly tracestate?: string | undefined;
+  readonly requests?: RequestTracer | undefined;
 }
 
 export interface ExecutorOptions {
@@ -34,8 +37,8 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
 
   return {
     async execute(approved, execution) {
-      const { tool, binding, plan, caller } = approved;
-      const { scope, traceId, traceparent } = execution;
+      const { tool, binding, plan } = approved;
+      const { scope } = execution;
       const changes = tool.classification !== "read";
       const leave = enter(running, tool);
       let work: Promise<unknown>;
@@ -45,7 +48,7 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
           scope.followThrough();
         }
         scope.assertOpen();
-        work = binding.run(plan, new ScopedRun(scope, { traceId, caller, traceparent }));
+        work = binding.run(plan, new ScopedRun(approved, execution));
       } catch (error) {
         leave();
         throw error;
@@ -67,14 +70,20 @@ class ScopedRun implements RunContext {
   readonly traceId: string;
   readonly caller: Caller;
   readonly traceparent: string | undefined;
+  readonly tracestate: string | undefined;
+  readonly requests: RequestTracer | undefined;
+  readonly answer: GivenAnswer | undefined;
   readonly #scope: CallScope;
 
-  constructor(scope: CallScope, facts: Pick<ScopedRun, "traceId" | "caller" | "traceparent">) {
-    this.deadline = scope.deadline;
-    this.traceId = facts.traceId;
-    this.caller = facts.caller;
-    this.traceparent = facts.traceparent;
-    this.#scope = scope;
+  constructor({ caller, answer }: Pick<Approved, "caller" | "answer">, execution: Execution) {
+    this.deadline = execution.scope.deadline;
+    this.traceId = execution.traceId;
+    this.caller = caller;
+    this.answer = answer;
+    this.traceparent = execution.traceparent;
+    this.tracestate = execution.tracestate;
+    this.requests = execution.requests;
+    this.#scope = execution.scope;
   }
 
   get signal(): AbortSignal {

@@ -1,8 +1,11 @@
 import type { KeyObject } from "node:crypto";
+import type { FetchCredentials } from "./remote-keys.ts";
+import { subjectFault } from "./token-claims.ts";
+import { serviceAccountOf, type TokenProfile } from "./token-profiles.ts";
 
 /** Where an issuer's public keys come from. Files are read by the caller; only the URL is fetched here. */
 export type KeySource =
-  | { readonly kind: "jwksUri"; readonly uri: string }
+  | { readonly kind: "jwksUri"; readonly uri: string; readonly credentials?: FetchCredentials | undefined }
   /** A parsed JSON Web Key Set. */
   | { readonly kind: "jwks"; readonly jwks: unknown }
   /** A public key or certificate; a string is PEM. It verifies whatever `kid` a token names. */
@@ -16,14 +19,16 @@ export interface IssuerProfile {
   readonly algorithms: readonly string[];
   /** `true`: good at the operators' door alone; `false`: at the agents' alone. */
   readonly operators: boolean;
-  /** The `typ` header that is demanded. Without it: absent, `JWT` or `at+jwt`. */
+  /** The kind of its tokens; `generic` by default. */
+  readonly profile?: TokenProfile;
+  /** The `typ` header that is demanded, of generic tokens alone. Without it: absent, `JWT` or `at+jwt`. */
   readonly typ?: string;
   /** The claim that lists permissions; `permissions` by default. */
   readonly permissionsClaim?: string;
   /** By `sub`, in place of what the token says: a subject that is not here has none. */
   readonly subjectPermissions?: Readonly<Record<string, readonly string[]>> | undefined;
-  /** The longest `exp - iat`; 3600 by default. */
-  readonly maxLifetimeSeconds?: number;
+  /** The longest `exp - iat`; the profile's own by default. */
+  readonly maxLifetimeSeconds?: number | undefined;
   readonly keys: KeySource;
 }
 
@@ -42,6 +47,7 @@ export const KEY_KINDS: Readonly<Record<string, { readonly kty: string; readonly
   Ed25519: { kty: "OKP", crv: "Ed25519" },
 };
 
+const SUBJECT_PERMISSIONS_MAX = 10_000;
 const LOOPBACK_HOSTS = ["localhost", "127.0.0.1", "[::1]"];
 
 /** All that is wrong with the profiles, keys apart, each with the field to mend. */
@@ -56,6 +62,7 @@ export function profileProblems(profiles: readonly IssuerProfile[]): readonly st
     if (!Number.isSafeInteger(lifetime) || lifetime < 1) {
       problems.push(`${at}.maxLifetimeSeconds: must be a whole number of seconds above 0`);
     }
+    problems.push(...kindProblems(at, profile), ...subjectProblems(at, profile));
     if (profile.keys.kind === "jwksUri") problems.push(...uriProblems(at, profile.keys.uri));
     return problems;
   });
@@ -71,6 +78,38 @@ function textProblems(at: string, profile: IssuerProfile): string[] {
   return Object.entries(texts)
     .filter(([, text]) => typeof text !== "string" || text === "")
     .map(([field]) => `${at}.${field}: must be a text that is not empty`);
+}
+
+/** What contradicts the kind of tokens. */
+function kindProblems(at: string, { profile = "generic", typ, issuer, subjectPermissions }: IssuerProfile): string[] {
+  const problems: string[] = [];
+  if (profile !== "generic" && typ !== undefined) problems.push(`${at}.typ: the profile ${profile} says it already`);
+  if (profile !== "kubernetes") return problems;
+  if (subjectPermissions === undefined) {
+    problems.push(`${at}.subjectPermissions: is missing: the tokens of service accounts carry no permissions`);
+  }
+  // The issuer of tokens from Secrets is called kubernetes/serviceaccount: they have neither an end nor an audience.
+  if (!/^https:\/\/[^?#]+$/.test(issuer))
+    problems.push(`${at}.issuer: must be the https URL that the cluster issues under`);
+  return problems;
+}
+
+/** Subjects and permissions are compared as written: what could never be met, or looks like a pattern, is a mistake. */
+function subjectProblems(at: string, { profile, subjectPermissions = {} }: IssuerProfile): string[] {
+  const subjects = Object.entries(subjectPermissions);
+  if (subjects.length > SUBJECT_PERMISSIONS_MAX) {
+    return [`${at}.subjectPermissions: holds more than ${SUBJECT_PERMISSIONS_MAX} subjects`];
+  }
+  return subjects.flatMap(([subject, permissions]) => {
+    const field = `${at}.subjectPermissions[${JSON.stringify(subject)}]`;
+    const fault = subjectFault(subject);
+    if (fault !== undefined) return [`${field}: no token may name such a subject: ${fault}`];
+    if (subject.includes("*") || permissions.some((permission) => permission.includes("*"))) {
+      return [`${field}: * is no pattern here: write each subject and permission out`];
+    }
+    const isAccount = profile !== "kubernetes" || serviceAccountOf(subject) !== undefined;
+    return isAccount ? [] : [`${field}: must be system:serviceaccount:<namespace>:<name>`];
+  });
 }
 
 function algorithmProblems(at: string, algorithms: readonly string[]): string[] {

@@ -1,19 +1,19 @@
 import type { Approvals } from "../approvals/types.ts";
 import { Refusal } from "../core/errors.ts";
-import type { Authorized, Fresh, Planned, Receipt, Released } from "../core/evidence.ts";
+import type { Fresh, Paced, Planned, Receipt, Released } from "../core/evidence.ts";
+import type { HttpDoor } from "../core/tracing.ts";
 import type { Admission } from "./admission.ts";
 import { type Answer, refused, succeeded, unrecorded } from "./answer.ts";
-import type { ApprovalGate } from "./approval-gate.ts";
 import type { CallScope, Departure } from "./call-scope.ts";
-import type { CallerContext } from "./caller-context.ts";
 import type { Executor } from "./executor.ts";
+import type { Generations } from "./generations.ts";
 import { release } from "./output-filter.ts";
 import { authorize, elevate } from "./permission-engine.ts";
 import { makePlan } from "./planner.ts";
-import type { Registry } from "./registry.ts";
 import { amended, firstOrAgain } from "./repeats.ts";
 import { parseInput } from "./schema-validator.ts";
 import { settle } from "./settlement.ts";
+import type { ClientCertificate } from "./token-binding.ts";
 import type { Trail, Trails } from "./trail.ts";
 import type { WaitingRoom } from "./waiting-room.ts";
 import { voidCommandGrants } from "./written-workspace.ts";
@@ -24,6 +24,8 @@ export interface CallRequest {
   readonly args: unknown;
   /** The value of the `Authorization` header; the only place a token is looked for. */
   readonly authorization: string | undefined;
+  /** What the client of its connection has proved to hold. */
+  readonly certificate?: ClientCertificate | undefined;
   readonly session?: string | undefined;
   readonly callId?: string | undefined;
   readonly reason?: string | undefined;
@@ -34,6 +36,9 @@ export interface CallRequest {
   readonly idempotencyKey?: string | undefined;
   /** W3C trace context; the door has checked its form. */
   readonly traceparent?: string | undefined;
+  readonly tracestate?: string | undefined;
+  /** The door that it came through, when that speaks HTTP. */
+  readonly http?: HttpDoor | undefined;
   /** Where the request came from: a peer address, or the name of the door. */
   readonly source: string;
   /** The body as it came, when the door had one to read; hashed when it is not a call. */
@@ -43,10 +48,9 @@ export interface CallRequest {
 }
 
 export interface ProxyParts {
-  readonly registry: Registry;
-  readonly callers: CallerContext;
+  /** Tools, callers' keys and the rules of approval: what a reload exchanges. */
+  readonly generations: Generations;
   readonly admission: Admission;
-  readonly gate: ApprovalGate;
   readonly waitingRoom: WaitingRoom;
   /** Where people are asked and keys are remembered; not every deployment has one. */
   readonly approvals: Approvals | undefined;
@@ -70,7 +74,9 @@ export function createProxy(parts: ProxyParts): ToolProxy {
     },
     async turnAway(request, refusal) {
       const trail = parts.trails.start(request);
-      await trail.identify(() => parts.callers.verify(request.authorization, "agents"));
+      await trail.identify(() =>
+        parts.generations.current().callers.verify(request.authorization, "agents", request.certificate),
+      );
       return conclude(parts, trail, refusal);
     },
   };
@@ -78,21 +84,26 @@ export function createProxy(parts: ProxyParts): ToolProxy {
 
 /** The road. Each step takes what the previous one earned; a step left out does not compile. */
 async function decide(parts: ProxyParts, request: CallRequest, trail: Trail): Promise<Released> {
-  const { registry, callers, admission, gate, executor } = parts;
+  const { admission, executor } = parts;
+  const { registry, callers, gate, leave } = parts.generations.enter();
+  trail.atEnd(leave);
 
   const found = trail.at("REGISTRY", () => registry.find(request.tool));
-  const verified = trail.keep(await trail.at("AUTH", () => callers.verify(request.authorization, "agents")));
+  const verified = trail.keep(
+    await trail.at("AUTH", () => callers.verify(request.authorization, "agents", request.certificate)),
+  );
   const admitted = trail.at("LIMIT", () => admission.admit(verified));
   trail.atEnd(() => admission.leave(admitted, request.departure?.gone === true));
   const known = trail.at("REGISTRY", () => registry.known(found, admitted));
   const authorized = trail.at("PERMISSION", () => authorize(known));
-  const parsed = trail.at("VALIDATION", () => parseInput(authorized, request.args));
+  const paced = trail.at("LIMIT", () => admission.pace(authorized));
+  const parsed = trail.at("VALIDATION", () => parseInput(paced, request.args));
   const elevated = trail.at("PERMISSION", () => elevate(parsed));
   const fresh = await trail.at("VALIDATION", () => firstOrAgain(elevated, request, parts.approvals));
   if ("result" in fresh) return trail.keep(fresh);
   const scope = trail.openScope(elevated.tool.timeoutMs);
   const planned = trail.keep(await trail.at("PLAN", () => makePlan(fresh, scope, request.session)));
-  const replan = (args: unknown): Promise<Planned> => amend({ request, trail, authorized, fresh, scope }, args);
+  const replan = (args: unknown): Promise<Planned> => amend({ request, trail, paced, fresh, scope }, args);
   const asking = { request, traceId: trail.traceId, scope, replan };
   const approved = trail.keep(await trail.at("APPROVAL", () => gate.approve(planned, asking)));
   const executed = await trail.at("EXECUTION", () => executor.execute(approved, trail.execution(scope)));
@@ -102,14 +113,14 @@ async function decide(parts: ProxyParts, request: CallRequest, trail: Trail): Pr
 interface Amending {
   readonly request: CallRequest;
   readonly trail: Trail;
-  readonly authorized: Authorized;
+  readonly paced: Paced;
   readonly fresh: Fresh;
   readonly scope: CallScope;
 }
 
 /** Other arguments for a call under way, in an approver's words: they walk the same stretch again. */
-async function amend({ request, trail, authorized, fresh, scope }: Amending, args: unknown): Promise<Planned> {
-  const parsed = trail.at("VALIDATION", () => parseInput(authorized, args));
+async function amend({ request, trail, paced, fresh, scope }: Amending, args: unknown): Promise<Planned> {
+  const parsed = trail.at("VALIDATION", () => parseInput(paced, args));
   const elevated = trail.at("PERMISSION", () => elevate(parsed));
   return trail.keep(await trail.at("PLAN", () => makePlan(amended(fresh, elevated), scope, request.session)));
 }
@@ -147,7 +158,7 @@ async function conclude(parts: ProxyParts, trail: Trail, ending: Released | Refu
   }
   const settling = settle(parts.approvals, trail, ending);
   if (settling !== undefined) await settling;
-  const voiding = voidCommandGrants(trail, parts);
+  const voiding = voidCommandGrants(trail, { ...parts.generations.current(), approvals: parts.approvals });
   if (voiding !== undefined) await voiding;
   return ending instanceof Refusal ? refused(receipt, ending, trail) : succeeded(receipt, ending, trail);
 }

@@ -14,8 +14,12 @@ const BODY_BYTES_MAX = 1_048_576;
 
 export type Fetch = (url: string, init: BunFetchRequestInit) => Promise<Response>;
 
+/** What the server of the keys asks for, read anew for every fetch. Throws when it cannot be read. */
+export type FetchCredentials = () => { readonly ca?: string | undefined; readonly token?: string | undefined };
+
 export interface RemoteKeysOptions {
   readonly uri: string;
+  readonly credentials?: FetchCredentials | undefined;
   /** Milliseconds since 1970. */
   readonly clock: () => number;
   /** The platform's own by default. */
@@ -104,14 +108,16 @@ export class RemoteKeys implements IssuerKeys {
 
 async function fetchJson(options: RemoteKeysOptions): Promise<unknown> {
   const fetchUrl = options.fetch ?? fetch;
+  const { ca, token } = options.credentials?.() ?? {};
+  const accept = "application/jwk-set+json, application/json";
   const response = await fetchUrl(options.uri, {
-    headers: { accept: "application/jwk-set+json, application/json" },
+    headers: { accept, ...(token !== undefined && { authorization: `Bearer ${token}` }) },
     // A pooled connection would be minutes old, and dead.
     keepalive: false,
     redirect: "manual",
     signal: AbortSignal.timeout(options.timeoutMs),
     // Said outright: a variable of the environment could switch it off.
-    tls: { rejectUnauthorized: true },
+    tls: { rejectUnauthorized: true, ...(ca !== undefined && { ca }) },
   });
   if (response.status !== 200) {
     await response.body?.cancel();

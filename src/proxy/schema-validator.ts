@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import { Refusal } from "../core/errors.ts";
-import { type Authorized, mint, type Parsed } from "../core/evidence.ts";
+import { mint, type Paced, type Parsed } from "../core/evidence.ts";
 import type { Tool } from "../core/types.ts";
 
 const ISSUES_MAX = 20;
@@ -18,9 +18,9 @@ interface Issue {
  *
  * @throws {Refusal} INVALID_INPUT naming each field
  */
-export function parseInput(authorized: Authorized, args: unknown): Parsed {
-  const parsed = authorized.tool.input.safeParse(args);
-  if (parsed.success) return mint<Parsed>({ ...authorized, input: deepFreeze(parsed.data) });
+export function parseInput(paced: Paced, args: unknown): Parsed {
+  const parsed = paced.tool.input.safeParse(args);
+  if (parsed.success) return mint<Parsed>({ ...paced, input: deepFreeze(parsed.data) });
   const issues = describe(parsed.error);
   const fields = [...new Set(issues.map((issue) => issue.path))].join(", ");
   throw new Refusal("INVALID_INPUT", `The arguments do not fit the tool's input schema: ${fields}.`, {

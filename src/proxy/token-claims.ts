@@ -1,4 +1,5 @@
 import type { Caller } from "../core/types.ts";
+import { PROFILE_RULES, type TokenProfile } from "./token-profiles.ts";
 import type { ReadToken } from "./token-reader.ts";
 import { unauthenticated } from "./token-refusal.ts";
 
@@ -11,18 +12,20 @@ const AUDIENCES_MAX = 64;
 /** Before the sessions that tokens name. */
 export const SID = "sid:";
 const SESSION = /^[\x21-\x7e]{1,128}$/;
+const THUMBPRINT = /^[A-Za-z0-9_-]{43}$/;
 const PERMISSION = /^[\x21-\x7e]{1,128}$/;
 /** Controls, formats (bidi, tags, zero width), lone surrogates, separators, blank letters, spaces other than U+0020. */
 const UNPRINTABLE =
   /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]/u;
 /** The audit's own name for a caller without a valid token. */
 const RESERVED_SUBJECT = "anonymous";
-const DEFAULT_TYPES = ["application/jwt", "application/at+jwt"];
 
 /** The rules of one issuer's tokens that do not concern keys. */
 export interface ClaimRules {
   readonly issuer: string;
   readonly audience: string;
+  readonly profile: TokenProfile;
+  /** In place of the types that the profile takes. */
   readonly typ: string | undefined;
   readonly permissionsClaim: string;
   /** In place of the claim. */
@@ -33,18 +36,18 @@ export interface ClaimRules {
 /** The caller that a token with a good signature names. Throws UNAUTHENTICATED. */
 export function readCaller(token: ReadToken, rules: ClaimRules, nowSeconds: number): Caller {
   const { claims } = token;
-  assertType(token.typ, rules.typ);
+  assertType(token.typ, rules);
   assertAudience(claims.get("aud"), rules.audience);
   const expiresAt = assertTimes(claims, rules, nowSeconds);
-  if (claims.has("cnf")) throw invalid("cnf: sender-constrained tokens cannot be checked here");
   const subject = readSubject("sub", claims.get("sub"));
+  PROFILE_RULES[rules.profile].check(claims);
   const caller: Caller = {
     issuer: rules.issuer,
     subject,
     permissions: Object.freeze(
-      rules.subjectPermissions === undefined
+      rules.subjectPermissions === undefined && PROFILE_RULES[rules.profile].carriesPermissions
         ? readPermissions(claims, rules.permissionsClaim)
-        : [...(rules.subjectPermissions.get(subject) ?? [])],
+        : [...(rules.subjectPermissions?.get(subject) ?? [])],
     ),
     actors: Object.freeze(readActors(claims)),
     session: readSession(claims),
@@ -58,10 +61,11 @@ function invalid(reason: string) {
 }
 
 /** Media types compare without case, and `application/` may be left out (RFC 7515, 4.1.9). */
-function assertType(typ: string | undefined, required: string | undefined): void {
-  if (typ === undefined && required === undefined) return;
-  const accepted = required === undefined ? DEFAULT_TYPES : [fullType(required)];
-  if (typ === undefined || !accepted.includes(fullType(typ))) throw invalid("header: typ is not the expected one");
+function assertType(typ: string | undefined, { typ: required, profile }: ClaimRules): void {
+  const accepted = required === undefined ? PROFILE_RULES[profile].types : [fullType(required)];
+  if (!accepted.includes(typ === undefined ? undefined : fullType(typ))) {
+    throw invalid("header: typ is not the expected one");
+  }
 }
 
 function fullType(typ: string): string {
@@ -101,13 +105,20 @@ function readTime(claims: ReadonlyMap<string, unknown>, name: string): number {
 }
 
 function readSubject(name: string, value: unknown): string {
-  if (typeof value !== "string" || value === "") throw invalid(`${name}: missing or not a string`);
-  if (Array.from(value).length > SUBJECT_CHARACTERS_MAX) throw invalid(`${name}: too long`);
-  if (UNPRINTABLE.test(value) || value.startsWith(" ") || value.endsWith(" ")) {
-    throw invalid(`${name}: has characters that cannot be seen`);
-  }
-  if (value.toLowerCase() === RESERVED_SUBJECT) throw invalid(`${name}: reserved`);
+  if (typeof value !== "string") throw invalid(`${name}: missing or not a string`);
+  const fault = subjectFault(value);
+  if (fault !== undefined) throw invalid(`${name}: ${fault}`);
   return value;
+}
+
+/** Why no token may name such a subject. Subjects are compared as they are written, code unit by code unit. */
+export function subjectFault(subject: string): string | undefined {
+  if (subject === "") return "missing or not a string";
+  if (Array.from(subject).length > SUBJECT_CHARACTERS_MAX) return "too long";
+  if (UNPRINTABLE.test(subject) || subject.startsWith(" ") || subject.endsWith(" ")) {
+    return "has characters that cannot be seen";
+  }
+  return subject.toLowerCase() === RESERVED_SUBJECT ? "reserved" : undefined;
 }
 
 /** OpenID Connect's session id, marked as such: a session that is named in a request cannot be taken for it. */
@@ -149,4 +160,24 @@ function readActors(claims: ReadonlyMap<string, unknown>): string[] {
     actors.push(readSubject("act.sub", holder.get("sub")));
   }
   return actors;
+}
+
+/**
+ * The SHA-256 thumbprint of the certificate that a token is bound to (RFC 8705, 3.1), as base64url; undefined for a token
+ * that whoever holds it may use. A binding of another kind cannot be checked here, and what is not checked is refused.
+ */
+export function readBinding({ claims }: ReadToken): string | undefined {
+  if (!claims.has("cnf")) return undefined;
+  const cnf = claims.get("cnf");
+  const members = typeof cnf === "object" && cnf !== null && !Array.isArray(cnf) ? Object.entries(cnf) : [];
+  const [[name, thumbprint] = [], ...others] = members;
+  if (name !== "x5t#S256" || others.length > 0) throw invalid("cnf: not bound by x5t#S256 alone");
+  if (typeof thumbprint !== "string" || !THUMBPRINT.test(thumbprint)) throw invalid("cnf: not a SHA-256 thumbprint");
+  return thumbprint;
+}
+
+/** What tells one token of a caller from another. */
+export function readOrigin({ claims }: ReadToken): { readonly jti: string | undefined; readonly issuedAtMs: number } {
+  const jti = claims.get("jti");
+  return { jti: typeof jti === "string" ? jti : undefined, issuedAtMs: readTime(claims, "iat") * 1000 };
 }

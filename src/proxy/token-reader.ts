@@ -80,7 +80,7 @@ function readObject(part: string, encoded: string): ReadonlyMap<string, unknown>
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
     throw unauthenticated("malformed", `${part}: not a JSON object`);
   }
-  if (keysWritten(text) !== keysKept(value)) throw unauthenticated("malformed", `${part}: duplicate keys`);
+  if (hasDuplicateKeys(text, value)) throw unauthenticated("malformed", `${part}: duplicate keys`);
   return new Map(Object.entries(value));
 }
 
@@ -91,6 +91,11 @@ function readJson(part: string, bytes: Uint8Array): { text: string; value: unkno
   } catch {
     throw unauthenticated("malformed", `${part}: not JSON in UTF-8`);
   }
+}
+
+/** Whether JSON.parse, which gave `value` for `text`, let a later member of an object win over an earlier one. */
+export function hasDuplicateKeys(text: string, value: unknown): boolean {
+  return keysWritten(text) !== keysKept(value);
 }
 
 /** Members in the text of a valid JSON value: its colons outside strings. */

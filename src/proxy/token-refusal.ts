@@ -7,14 +7,21 @@ const TOKEN_MESSAGES = {
   expired: "The token has expired: get a new one and call again.",
   notMeant: "The token is not meant for this service: ask for one with the issuer and audience that it expects.",
   invalid: "The token is not valid: get a new one from your issuer.",
+  revoked: "The token was revoked: get a new one, or ask the service's operators.",
+  unbound: "The token is bound to a client certificate: connect with that certificate and call again.",
 } as const;
 
 export type TokenFault = keyof typeof TOKEN_MESSAGES;
 
-/** `reason` is for the operator: which rule failed, without values. */
-export function unauthenticated(fault: TokenFault, reason: string, cause?: unknown): Refusal {
+/** `reason` is for the operator: which rule failed, without values. `details` are for the agent and the audit too. */
+export function unauthenticated(
+  fault: TokenFault,
+  reason: string,
+  cause?: unknown,
+  details?: Readonly<Record<string, string>>,
+): Refusal {
   const detail = cause === undefined ? new Error(reason) : new Error(reason, { cause });
-  return new Refusal("UNAUTHENTICATED", TOKEN_MESSAGES[fault], { cause: detail });
+  return new Refusal("UNAUTHENTICATED", TOKEN_MESSAGES[fault], { cause: detail, ...(details && { details }) });
 }
 
 export function authUnavailable(reason: string, retryAfterMs: number, cause?: unknown): Refusal {

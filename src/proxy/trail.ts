@@ -1,14 +1,25 @@
-import type { AuditEntry, EntryDraft } from "../audit/entry.ts";
+import type { EntryDraft } from "../audit/entry.ts";
 import { escapeName } from "../audit/escape.ts";
 import { REFUSALS, Refusal, type Stage } from "../core/errors.ts";
 import type { AnyEvidence, Receipt, Released, Verified } from "../core/evidence.ts";
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
+import type { CallTrace, Tracer } from "../core/tracing.ts";
 import type { Caller, KeyUse, Tool } from "../core/types.ts";
 import { CallScope } from "./call-scope.ts";
-import { approvalFacts, callerFacts, type Facts, planFacts, traceFacts } from "./entry-facts.ts";
+import {
+  approvalFacts,
+  callerFacts,
+  denialFacts,
+  type Facts,
+  planFacts,
+  responseFacts,
+  traceFacts,
+  wireTrace,
+} from "./entry-facts.ts";
 import type { Execution } from "./executor.ts";
 import type { CallRequest } from "./proxy.ts";
 import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
+import { endTrace } from "./trace-end.ts";
 
 /** The stretches of road that are timed. PLAN counts as EXECUTION when it refuses. */
 export type Step = Stage | "PLAN";
@@ -29,12 +40,15 @@ export interface TrailOptions {
   readonly observe: (entry: EntryDraft) => void;
   /** For operators: what a refusal's cause says. */
   readonly log: (line: TrailLog) => void;
+  readonly tracer?: Tracer | undefined;
 }
 
 export interface TrailLog {
   /** What strangers are refused is no operator's concern, unless it is looked for. */
   readonly level: "debug" | "info" | "error";
   readonly traceId: string;
+  /** The same in W3C ids, for other logs and traces. */
+  readonly trace: { readonly traceId: string; readonly spanId?: string | undefined };
   readonly tool: string;
   readonly code: string;
   readonly cause: unknown;
@@ -66,6 +80,8 @@ export function createTrails(options: TrailOptions): Trails {
 export class Trail {
   readonly traceId: string;
   readonly request: CallRequest;
+  /** Arguments in which a secret stood; known once the line is written. */
+  secretsSent: readonly string[] | undefined;
   readonly #options: TrailOptions;
   readonly #startedAt: number;
   readonly #stages: Partial<Record<Step, number>> = {};
@@ -77,8 +93,8 @@ export class Trail {
   #step: Step = "REQUEST";
   #stepAt: number;
   #duration = 0;
-
   readonly #open: Set<CallScope>;
+  readonly #trace: CallTrace | undefined;
 
   constructor(options: TrailOptions, request: CallRequest, open: Set<CallScope>) {
     this.#open = open;
@@ -86,6 +102,7 @@ export class Trail {
     this.request = request;
     this.traceId = options.ids();
     this.#startedAt = this.#stepAt = options.monotonic();
+    this.#trace = options.tracer?.begin({ callId: this.traceId, request, at: this.#startedAt });
   }
 
   /** Takes one step of the road and keeps what it earned. */
@@ -113,7 +130,9 @@ export class Trail {
   }
 
   execution(scope: CallScope): Execution {
-    return { scope, traceId: this.traceId, traceparent: this.request.traceparent };
+    const { traceparent, tracestate } = this.request;
+    const sent = this.#trace === undefined ? traceparent : this.#trace.traceparent;
+    return { scope, traceId: this.traceId, traceparent: sent, tracestate, requests: this.#trace?.requests };
   }
 
   /** Names the caller of a request that was turned away, when its token happens to be good. */
@@ -186,7 +205,9 @@ export class Trail {
     if (ending instanceof Refusal && ending.cause !== undefined) {
       this.#log(this.#levelOf(ending), ending.code, ending.cause);
     }
-    const receipt = await this.#options.record(entry, this.request);
+    const recording = this.#options.record(entry, this.request);
+    const { monotonic } = this.#options;
+    const receipt = await (this.#trace ? endTrace(this.#trace, { entry, recording, monotonic }) : recording);
     this.#options.observe(entry);
     return receipt;
   }
@@ -205,7 +226,8 @@ export class Trail {
   }
 
   #log(level: TrailLog["level"], code: string, cause: unknown): void {
-    this.#options.log({ level, traceId: this.traceId, tool: this.#tool?.name ?? "unknown", code, cause });
+    const trace = this.#trace ?? wireTrace(this.traceId, this.request.traceparent);
+    this.#options.log({ level, traceId: this.traceId, trace, tool: this.#tool?.name ?? "unknown", code, cause });
   }
 
   #enter(step: Step): void {
@@ -213,6 +235,7 @@ export class Trail {
     this.#stages[this.#step] = round((this.#stages[this.#step] ?? 0) + now - this.#stepAt);
     this.#step = step;
     this.#stepAt = now;
+    this.#trace?.enter(step, now);
   }
 
   /** Keeps what a step earned later. */
@@ -237,8 +260,8 @@ export class Trail {
   #entry(ending: Released | Refusal): EntryDraft {
     const { args, session, callId, reason, body, traceparent } = this.request;
     const registered = this.#fact("registered");
-    const sent = this.#fact("input");
-    const { input, secrets } = withoutSecrets(sent);
+    const { input, secrets } = withoutSecrets(this.#fact("input"));
+    this.secretsSent = secrets;
     const by = this.#fact("by");
     const refusal = ending instanceof Refusal ? ending : undefined;
     return {
@@ -259,27 +282,15 @@ export class Trail {
         secrets,
       },
       decision: refusal === undefined ? "ALLOWED" : REFUSALS[refusal.code].decision,
-      denial: refusal && this.#denial(refusal),
+      denial: refusal && denialFacts(refusal, this.stageOf(refusal)),
       error: refusal && { code: refusal.code },
-      response:
-        ending instanceof Refusal
-          ? undefined
-          : {
-              filteredFields: ending.filteredFields,
-              outputHash: ending.outputHash,
-              redactions: ending.redactions,
-            },
+      response: responseFacts(ending),
       approval: approvalFacts(refusal, by, this.#fact("approvalId")),
       plan: planFacts(this.#fact("digest"), this.#fact("plan")),
       stages: this.#stages,
-      trace: traceFacts(traceparent),
+      trace: traceFacts(traceparent, this.#trace),
       duration: this.#duration,
     };
-  }
-
-  #denial(refusal: Refusal): NonNullable<AuditEntry["denial"]> {
-    const reason = textWithoutSecrets(refusal.message) ?? "";
-    return { reason, stage: this.stageOf(refusal), details: withoutSecrets(refusal.details).input };
   }
 }
 

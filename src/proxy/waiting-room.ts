@@ -55,6 +55,7 @@ function askedId(ending: Released | Refusal): string | undefined {
 /** Named one by one: a request may be an object whose members are read when they are asked for. */
 function claimOf(request: CallRequest): CallRequest {
   const { tool, args, authorization, session, callId, reason, traceparent, source, body, departure } = request;
-  const { idempotencyKey } = request;
-  return { tool, args, authorization, session, callId, reason, traceparent, source, body, departure, idempotencyKey };
+  const { idempotencyKey, certificate } = request;
+  const names = { session, callId, reason, traceparent, idempotencyKey };
+  return { tool, args, authorization, certificate, ...names, source, body, departure };
 }

@@ -1,7 +1,7 @@
-import { isAmongAskers } from "../approvals/askers.ts";
 import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
 import type { Approval, Decider, Grant, Session } from "../approvals/types.ts";
 import type { Caller, Json } from "../core/types.ts";
+import { quorumOf, rightsOf } from "./approval-quorum.ts";
 
 type Identity = Pick<Caller, "issuer" | "subject">;
 
@@ -12,11 +12,6 @@ export function identityOf({ issuer, subject }: Caller): Identity {
 
 export function isSame(a: Identity, b: Identity): boolean {
   return a.issuer === b.issuer && a.subject === b.subject;
-}
-
-/** Whether somebody of those who ask stands among those who would decide: a token that was handed on to the asker decides nothing. */
-export function isOwnQuestion({ requester }: Approval, { subject, actors }: Caller): boolean {
-  return isAmongAskers(requester, [subject, ...actors]);
 }
 
 /** What the caller who asked is told: how it stands, and nothing about who decides. */
@@ -36,10 +31,18 @@ export function forRequester(approval: Approval): Json {
   };
 }
 
+/** What tells a requester's copies apart: the votes on the way, which requesters are not told of, do not count in it. */
+export function versionForRequester({ version, votes, decidedBy, state }: Approval): number {
+  const hasLastVote = votes.length > 0 && decidedBy !== undefined && state !== "denied";
+  return version - votes.length + (hasLastVote ? 1 : 0);
+}
+
 /** What a list shows operators: everything but the view, which is shown one at a time and leaves a line. */
 export function forList(approval: Approval, operator: Caller): Record<string, Json> {
   const { version, risk, rules, requester, classification, category, planDigest, viewDigest, traceId } = approval;
   const { decidedAt, decidedBy } = approval;
+  const quorum = quorumOf(approval, { isWhole: false });
+  const { approve, deny, because } = rightsOf(approval, operator);
   return {
     ...(forRequester(approval) as Record<string, Json>),
     version,
@@ -58,8 +61,15 @@ export function forList(approval: Approval, operator: Caller): Record<string, Js
     },
     ...(decidedAt !== undefined && { decidedAt: iso(decidedAt) }),
     ...(decidedBy !== undefined && { decidedBy: person(decidedBy) }),
-    decidable: approval.state === "pending" && !isOwnQuestion(approval, operator),
+    ...(quorum !== undefined && { quorum }),
+    ...(approval.answer !== undefined && { answer: answerShown(approval.answer) }),
+    decidable: approve,
+    canDecide: { approve, deny, ...(because !== undefined && { because }) },
   };
+}
+
+function answerShown({ choices, text }: NonNullable<Approval["answer"]>): Json {
+  return { ...(choices !== undefined && { choices }), ...(text !== undefined && { text }) };
 }
 
 /** What was decided, for whoever may carry it on: beside the approval, where the service signs receipts. */
@@ -74,7 +84,8 @@ export async function withReceipt(
 
 /** What a decider reads before deciding. */
 export function forDecider(approval: Approval, operator: Caller): Json {
-  return { ...forList(approval, operator), view: approval.view };
+  const quorum = quorumOf(approval, { isWhole: true });
+  return { ...forList(approval, operator), ...(quorum !== undefined && { quorum }), view: approval.view };
 }
 
 /** A remembered yes. Whose it is stands in it; who gave it is for operators. */

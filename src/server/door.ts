@@ -1,7 +1,9 @@
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { z } from "zod";
 import { Refusal } from "../core/errors.ts";
+import { parseTracestate } from "../core/trace-context.ts";
 import { parseStrictJson, StrictJsonError } from "./strict-json.ts";
+import type { WrongTokens } from "./wrong-tokens.ts";
 
 /** What the door lets in, each bound with its unit. */
 export interface DoorLimits {
@@ -17,6 +19,8 @@ export interface PeerLimits {
   readonly anyHost?: boolean;
   readonly allowedHosts: readonly string[];
   readonly allowedOrigins: readonly string[];
+  /** Whose tokens are not looked at any more; without it everybody's are. */
+  readonly wrongTokens?: WrongTokens | undefined;
 }
 
 export interface DoorOptions extends DoorLimits, PeerLimits {}
@@ -26,9 +30,9 @@ function isObject(value: unknown): boolean {
 }
 
 /** The body of `POST /call`. Fields that this version does not know are refused: nobody should believe they did something. */
-const envelope = z.strictObject({
+export const envelope = z.strictObject({
   tool: z.string().min(1).max(256),
-  args: z.custom<Readonly<Record<string, unknown>>>(isObject, "must be an object").default({}),
+  args: z.custom<Readonly<Record<string, unknown>>>(isObject, "must be an object").meta({ type: "object" }).default({}),
   session: z
     .string()
     .regex(/^[\x21-\x7e]{1,128}$/)
@@ -60,7 +64,7 @@ const LOOPBACK = /^(localhost|127\.0\.0\.1|\[::1\])$/;
  * Host and Origin: a page in somebody's browser can send requests here (DNS rebinding, cross-site forms), but not with our name in `Host` or
  * without its own in `Origin`.
  *
- * @throws {Refusal} HOST_NOT_ALLOWED, MALFORMED_REQUEST
+ * @throws {Refusal} HOST_NOT_ALLOWED, MALFORMED_REQUEST, RATE_LIMITED
  */
 export function checkPeerHeaders(request: IncomingMessage, options: PeerLimits): void {
   const twice = repeatedHeader(request.rawHeaders);
@@ -73,6 +77,7 @@ export function checkPeerHeaders(request: IncomingMessage, options: PeerLimits):
   if (origin !== undefined && !options.allowedOrigins.includes(origin)) {
     throw new Refusal("HOST_NOT_ALLOWED", "Web pages may not call this service: their Origin is not allowed.");
   }
+  options.wrongTokens?.assertRoom(request);
 }
 
 /**
@@ -82,6 +87,13 @@ export function checkPeerHeaders(request: IncomingMessage, options: PeerLimits):
  */
 export function checkBodyHeaders(headers: IncomingHttpHeaders, { bodyBytesMax }: DoorLimits): void {
   if (Number(headers["content-length"] ?? 0) > bodyBytesMax) throw tooLarge(bodyBytesMax);
+  const coding = headers["transfer-encoding"];
+  if (coding !== undefined && coding.toLowerCase() !== "chunked") {
+    throw new Refusal(
+      "MALFORMED_REQUEST",
+      "Send the body with Content-Length, or with Transfer-Encoding: chunked alone.",
+    );
+  }
   const encoding = headers["content-encoding"];
   if (encoding !== undefined && encoding.toLowerCase() !== "identity") {
     throw new Refusal("UNSUPPORTED_MEDIA_TYPE", "Send the body without Content-Encoding.");
@@ -189,6 +201,10 @@ export function readTraceparent(header: string | string[] | undefined): string |
   if (version === undefined || version === "ff" || /^0+$/.test(traceId ?? "") || /^0+$/.test(parentId ?? ""))
     return undefined;
   return header;
+}
+
+export function readTracestate(header: string | string[] | undefined): string | undefined {
+  return typeof header === "string" ? parseTracestate(header) : undefined;
 }
 
 function repeatedHeader(rawHeaders: readonly string[]): string | undefined {

@@ -1,6 +1,10 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import type { NotifiedApprovals } from "../approvals/notify/webhooks.ts";
 import type { EntryDraft } from "../audit/entry.ts";
 import type { ExportState } from "../audit/export/exporter.ts";
+import type { ConfigurationState } from "../reload/types.ts";
+import { watchApprovals } from "./approval-metrics.ts";
+import { createLoadMetrics, type LoadMetrics } from "./load-metrics.ts";
 
 export interface AuditBatch {
   readonly entries: number;
@@ -17,6 +21,7 @@ export interface Gauges {
 
 export interface Metrics {
   readonly contentType: string;
+  readonly load: LoadMetrics;
   text(): Promise<string>;
   observeCall(entry: EntryDraft): void;
   observeBatch(batch: AuditBatch): void;
@@ -24,8 +29,21 @@ export interface Metrics {
   observeSurvivors(survivors: { readonly command: string; readonly count: number }): void;
   /** Values that are asked for when somebody scrapes. */
   watch(gauges: Gauges): void;
+  /** The same for the configuration. */
+  watchConfiguration(state: () => ConfigurationState | undefined): void;
   /** The same for exporters of the audit. */
   watchExports(states: () => readonly ExportState[]): void;
+  /** The same for the list of revocations; undefined where there is none. */
+  watchRevocations(state: () => Revocations | undefined): void;
+  /** The same for people's answers and those who are told of questions. */
+  watchApprovals(approvals: () => NotifiedApprovals | undefined): void;
+  /** What of each signal nobody will see: spans, lines of the log. */
+  watchDropped(signals: Readonly<Record<string, () => number>>): void;
+}
+
+export interface Revocations {
+  readonly status: "ok" | "stale";
+  readonly entries: number;
 }
 
 /** Upper bounds of the stages' buckets, in seconds. */
@@ -72,14 +90,22 @@ export function createMetrics(): Metrics {
     labelNames: ["command"],
     registers,
   });
+  const secretsSent = new Counter({
+    name: "stc_secrets_sent_total",
+    help: "Calls whose arguments held a secret",
+    labelNames: ["tool"],
+    registers,
+  });
 
   return {
     contentType: register.contentType,
+    load: createLoadMetrics(registers),
     text: () => register.metrics(),
-    observeCall({ tool, decision, error, stages: times = {}, count = 1 }) {
+    observeCall({ tool, decision, request, error, stages: times = {}, count = 1 }) {
       const name = tool.classification === "unknown" ? "unknown" : tool.name;
       const key = `${name} ${decision} ${error?.code ?? "OK"}`;
       calls.set(key, (calls.get(key) ?? 0) + count);
+      if (request.secrets !== undefined) secretsSent.inc({ tool: name });
       for (const stage in times) stages.observe(stage, times[stage] ?? 0);
     },
     observeBatch({ entries, syncMs }) {
@@ -88,8 +114,32 @@ export function createMetrics(): Metrics {
     },
     observeSurvivors: ({ command, count }) => survivors.inc({ command }, count),
     watch: (gauges) => watch(gauges, registers),
+    watchConfiguration: (state) => watchConfiguration(state, registers),
     watchExports: (states) => watchExports(states, registers),
+    watchRevocations: (state) => watchRevocations(state, registers),
+    watchApprovals: (approvals) => watchApprovals(approvals, registers),
+    watchDropped: (signals) => watchDropped(signals, registers),
   };
+}
+
+function watchConfiguration(state: () => ConfigurationState | undefined, registers: Registry[]): void {
+  new Gauge({
+    name: "stc_configuration_generation",
+    help: "Which reading of configuration, manifests and keys is in use, counted from 1 at the start",
+    registers,
+    collect() {
+      this.set(state()?.generation ?? 1);
+    },
+  });
+  new Gauge({
+    name: "stc_configuration_last_refused",
+    help: "When the last reload was refused, in seconds since 1970; 0 when it was not",
+    registers,
+    collect() {
+      const refused = state()?.lastRefused;
+      this.set(refused ? Date.parse(refused.at) / 1000 : 0);
+    },
+  });
 }
 
 const EXPORT_GAUGES = [
@@ -113,6 +163,38 @@ function watchExports(states: () => readonly ExportState[], registers: Registry[
       },
     });
   }
+}
+
+function watchDropped(signals: Readonly<Record<string, () => number>>, registers: Registry[]): void {
+  new Counter({
+    name: "stc_telemetry_dropped_total",
+    help: "Spans of traces, and lines of the log, that were dropped: their queue was full, or nobody took them",
+    labelNames: ["signal"],
+    registers,
+    collect() {
+      this.reset();
+      for (const signal in signals) this.inc({ signal }, signals[signal]?.() ?? 0);
+    },
+  });
+}
+
+function watchRevocations(state: () => Revocations | undefined, registers: Registry[]): void {
+  new Gauge({
+    name: "stc_revocation_entries",
+    help: "Entries of the list of revocations that counts",
+    registers,
+    collect() {
+      this.set(state()?.entries ?? 0);
+    },
+  });
+  new Gauge({
+    name: "stc_revocation_list_stale",
+    help: "1 while the file of the revocations is broken or gone and the list before it counts",
+    registers,
+    collect() {
+      this.set(state()?.status === "stale" ? 1 : 0);
+    },
+  });
 }
 
 function watch({ callsInFlight, channels, certificates = () => [] }: Gauges, registers: Registry[]): void {

@@ -6,8 +6,10 @@ import type { Caller } from "../core/types.ts";
 import type { CallerContext, Door } from "../proxy/caller-context.ts";
 import { BodyReaders } from "./body-readers.ts";
 import { checkBodyHeaders, checkPeerHeaders, type DoorOptions, parseBody } from "./door.ts";
+import { certificateOf } from "./listening-tls.ts";
 import { idOf } from "./path-ids.ts";
 import { Places } from "./places.ts";
+import type { RequestPace } from "./request-pace.ts";
 
 export interface OperatorDoorOptions extends DoorOptions {
   readonly callers: CallerContext;
@@ -18,9 +20,11 @@ export interface OperatorDoorOptions extends DoorOptions {
   /** Durable when resolved. */
   readonly journal: (line: JournalLine) => Promise<void>;
   readonly logError: (error: unknown) => void;
+  /** How often one caller may come; without it as often as it likes. */
+  readonly pace?: RequestPace | undefined;
 }
 
-export type OperatorPermission = "approvals:decide" | "grants:manage" | "modes:manage";
+export type OperatorPermission = "approvals:decide" | "grants:manage" | "modes:manage" | "service:reload";
 
 /** Who came, and through which of the two doors. */
 export interface Visitor {
@@ -29,7 +33,7 @@ export interface Visitor {
 }
 
 /** What somebody tried who may not decide. */
-export type Forgery = "agents_token" | "permission_missing" | "own_question";
+export type Forgery = "agents_token" | "permission_missing" | "own_question" | "not_eligible";
 
 /** No body of these routes comes near it. */
 const BODY_BYTES_MAX = 65_536;
@@ -67,7 +71,11 @@ export class OperatorDoor {
   /** For agents alone. */
   async agent<T>(request: FastifyRequest, serve: (caller: Caller) => Promise<T>): Promise<T> {
     checkPeerHeaders(request.raw, this.#options);
-    const { caller } = await this.#options.callers.verify(request.headers.authorization, "agents");
+    const { caller } = await this.#options.callers.verify(
+      request.headers.authorization,
+      "agents",
+      certificateOf(request.raw),
+    );
     return this.#inPlace({ side: "agents", caller }, () => serve(caller));
   }
 
@@ -187,8 +195,8 @@ export class OperatorDoor {
    *
    * @throws {Refusal} UNAUTHENTICATED, AUTH_UNAVAILABLE
    */
-  async verifyAgain({ headers }: FastifyRequest, door: Door): Promise<void> {
-    await this.#options.callers.verify(headers.authorization, door);
+  async verifyAgain({ headers, raw }: FastifyRequest, door: Door): Promise<void> {
+    await this.#options.callers.verify(headers.authorization, door, certificateOf(raw));
   }
 
   /** Calls `end` once, when the client goes or the service closes; answers how to stop listening. */
@@ -207,19 +215,25 @@ export class OperatorDoor {
     return stop;
   }
 
+  /** @throws {Refusal} UNAUTHENTICATED when a person whom an integration speaks for is no operator, or revoked */
+  assertOperator(person: Pick<Caller, "issuer" | "subject">): void {
+    this.#options.callers.assertOperator(person);
+  }
+
   /** Milliseconds since 1970. */
   now(): number {
     return this.#options.clock();
   }
 
-  async #identify({ headers: { authorization } }: FastifyRequest): Promise<Visitor> {
+  async #identify({ headers: { authorization }, raw }: FastifyRequest): Promise<Visitor> {
     const { callers } = this.#options;
+    const certificate = certificateOf(raw);
     try {
-      return { side: "agents", caller: (await callers.verify(authorization, "agents")).caller };
+      return { side: "agents", caller: (await callers.verify(authorization, "agents", certificate)).caller };
     } catch (error) {
       if (!(error instanceof Refusal && error.code === "UNAUTHENTICATED")) throw error;
     }
-    return { side: "operators", caller: (await callers.verify(authorization, "operators")).caller };
+    return { side: "operators", caller: (await callers.verify(authorization, "operators", certificate)).caller };
   }
 
   /** Who asks to change something without the right to leaves a line. */
@@ -230,6 +244,7 @@ export class OperatorDoor {
   }
 
   async #inPlace<T>({ side, caller }: Visitor, serve: () => Promise<T>): Promise<T> {
+    this.#options.pace?.take(caller);
     const leave = this.#places[side].take(caller);
     try {
       return await serve();

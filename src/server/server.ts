@@ -3,24 +3,36 @@ import fastify, { type FastifyInstance, type FastifyReply } from "fastify";
 import type { Approvals } from "../approvals/types.ts";
 import type { JournalLine } from "../audit/journal/journal.ts";
 import { Refusal } from "../core/errors.ts";
+import type { Rate } from "../proxy/rates-pace.ts";
 import { sendJson, sendRefusal } from "./error-reply.ts";
+import { createLoadGuards, type LoadGuards, type LoadLimits } from "./load.ts";
+import type { Metrics } from "./metrics.ts";
 import { OperatorDoor } from "./operator-door.ts";
+import { answerNoRequest } from "./raw-answer.ts";
+import { RequestPace } from "./request-pace.ts";
+import { reportRoute } from "./routes/approval-report.ts";
 import { approvalRoutes } from "./routes/approvals.ts";
 import { auditRoutes } from "./routes/audit.ts";
 import { type CallRouteOptions, callRoute } from "./routes/call.ts";
 import { eventRoute } from "./routes/events.ts";
 import { type HealthOptions, healthRoutes } from "./routes/health.ts";
+import { openapiRoute } from "./routes/openapi.ts";
+import { pageRoute } from "./routes/pages.ts";
+import { type ReloadRouteOptions, reloadRoute } from "./routes/reload.ts";
 import { rpcRoute } from "./routes/rpc.ts";
 import { sessionRoutes } from "./routes/sessions.ts";
 import { type ToolRoutesOptions, toolRoutes } from "./routes/tools.ts";
+import { webhookRoutes } from "./routes/webhooks.ts";
+import { challenges, type ResourceOptions, wellKnownRoute } from "./routes/well-known.ts";
 
 /** What every listener has. */
-interface ListenerOptions {
+interface ListenerOptions extends ResourceOptions {
   readonly headerBytesMax: number;
   readonly headersTimeoutMs: number;
   readonly requestTimeoutMs: number;
   readonly draining: () => boolean;
   readonly logError: (error: unknown) => void;
+  readonly metrics: Metrics;
 }
 
 export interface ServerOptions extends CallRouteOptions, ToolRoutesOptions, HealthOptions, ListenerOptions {
@@ -30,25 +42,53 @@ export interface ServerOptions extends CallRouteOptions, ToolRoutesOptions, Heal
   readonly auditDir?: string | undefined;
   /** The public key of the audit's checkpoints. */
   readonly checkpointKey?: KeyObject | undefined;
+  /** Takes over what has changed; without it there is no route for it. */
+  readonly reload?: ReloadRouteOptions["reload"] | undefined;
+  /** How much the calls' door takes; without it as much as comes. */
+  readonly limits?: DoorLoadLimits | undefined;
+  /** How often one caller may send what is no call; made of the limits. */
+  readonly pace?: RequestPace | undefined;
   /** Milliseconds since 1970. */
   readonly clock: () => number;
   /** Durable when resolved. */
   readonly journal: (line: JournalLine) => Promise<void>;
 }
 
-const KEEP_ALIVE_MS = 72_000;
+interface DoorLoadLimits extends LoadLimits {
+  readonly rates: { readonly requests: Rate | "off" };
+}
+
+/** From an answer to the next request of the same connection. */
+export const KEEP_ALIVE_MS = 72_000;
+/** How often the runtime looks for requests that are over their time; by itself it does every 30 s. */
+const OVERDUE_LOOK_EVERY_MS = 500;
 
 /** The doors over HTTP. */
 export function createServer(options: ServerOptions): FastifyInstance {
-  const app = listener(options);
-  callRoute(app, options);
-  toolRoutes(app, options);
-  healthRoutes(app, options);
-  if (options.approvals !== undefined) openApprovalRoutes(app, options.approvals, options);
+  const load = loadOf(options);
+  const app = listener(options, load);
+  load?.watch(app);
+  openapiRoute(app);
+  wellKnownRoute(app, options);
+  const guarded: ServerOptions = { ...options, ...load, pace: paceOf(options) };
+  callRoute(app, guarded);
+  toolRoutes(app, guarded);
+  healthRoutes(app, guarded);
+  if (options.reload !== undefined) reloadRoute(app, { reload: options.reload, door: new OperatorDoor(app, guarded) });
+  if (options.approvals !== undefined) openApprovalRoutes(app, options.approvals, guarded);
   const { auditDir } = options;
   if (auditDir !== undefined)
-    auditRoutes(app, { ...options, auditDir, journal: (line) => options.journal({ ...line }) });
+    auditRoutes(app, { ...guarded, auditDir, journal: (line) => options.journal({ ...line }) });
   return app;
+}
+
+function loadOf({ limits, metrics, callers, clock }: ServerOptions): LoadGuards | undefined {
+  return limits && createLoadGuards({ limits, metrics: metrics.load, callers, clock });
+}
+
+function paceOf({ limits, clock }: ServerOptions): RequestPace | undefined {
+  const rate = limits?.rates.requests;
+  return rate === undefined || rate === "off" ? undefined : new RequestPace(rate, clock);
 }
 
 /** Health and metrics alone, for whoever knows the service by its address. Nothing here takes a call. */
@@ -59,10 +99,10 @@ export function createOperatorServer(options: HealthOptions & ListenerOptions): 
 }
 
 /** Hooks size and time requests; none of them judges a call. */
-function listener(options: ListenerOptions): FastifyInstance {
+function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance {
   const app = fastify({
     logger: false,
-    http: { maxHeaderSize: options.headerBytesMax },
+    http: { maxHeaderSize: options.headerBytesMax, connectionsCheckingInterval: OVERDUE_LOOK_EVERY_MS },
     requestTimeout: options.requestTimeoutMs + options.headersTimeoutMs,
     keepAliveTimeout: KEEP_ALIVE_MS,
     routerOptions: { maxParamLength: 160 },
@@ -70,14 +110,21 @@ function listener(options: ListenerOptions): FastifyInstance {
     return503OnClosing: false,
     // What the router itself refuses (a broken escape, an endless parameter) is answered like any unknown route.
     frameworkErrors: (_error, _request, reply) => void sendUnknownRoute(reply),
+    clientErrorHandler: (error, socket) => {
+      const end = answerNoRequest(error, socket);
+      if (end !== undefined) options.metrics.load.ended(end);
+    },
   });
   app.server.headersTimeout = options.headersTimeoutMs;
   // Bodies are read by the route that wants one, within its own limits.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (_request, _payload, done) => done(null));
 
+  const challenge = challenges(options);
   // With a callback: an async hook would put every answer off by a turn.
-  app.addHook("onSend", (_request, reply, _payload, done) => {
+  app.addHook("onSend", (request, reply, _payload, done) => {
+    load?.answering(request, reply);
+    challenge(request, reply);
     if (options.draining()) reply.header("connection", "close");
     done();
   });
@@ -99,6 +146,9 @@ function openApprovalRoutes(app: FastifyInstance, approvals: Approvals, options:
   sessionRoutes(app, routes);
   rpcRoute(app, routes);
   eventRoute(app, routes);
+  reportRoute(app, routes);
+  webhookRoutes(app, routes);
+  pageRoute(app, options);
 }
 
 function sendUnknownRoute(reply: FastifyReply): FastifyReply {

@@ -1,11 +1,21 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
+import { ANSWER_CHARACTERS_MAX } from "../../approvals/answer.ts";
 import type { ReceiptedApprovals } from "../../approvals/receipts/receipts.ts";
 import type { Approval, Decided } from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Caller, Json } from "../../core/types.ts";
 import { decisionRefusal, endedRefusal, notFound } from "../approval-endings.ts";
-import { forDecider, forList, forRequester, identityOf, isOwnQuestion, isSame, withReceipt } from "../approval-json.ts";
+import {
+  forDecider,
+  forList,
+  forRequester,
+  identityOf,
+  isSame,
+  versionForRequester,
+  withReceipt,
+} from "../approval-json.ts";
+import { isOwnQuestion } from "../approval-quorum.ts";
 import { sendJson } from "../error-reply.ts";
 import type { OperatorDoor, Visitor } from "../operator-door.ts";
 import { idOf } from "../path-ids.ts";
@@ -37,10 +47,11 @@ const listQuery = z.strictObject({
 
 const showQuery = z.strictObject({ wait: wholeNumber(0, WAIT_SECONDS_MAX).optional() });
 
-const decisionBody = z.strictObject({
+export const decisionBody = z.strictObject({
   decision: z.enum(["approve", "deny"]),
   scope: z.enum(["once", "session"]).optional(),
   reason: z.string().max(REASON_CHARACTERS_MAX).optional(),
+  answer: z.string().max(ANSWER_CHARACTERS_MAX).optional(),
   viewDigest: z
     .string()
     .regex(/^[0-9a-f]{64}$/)
@@ -62,7 +73,8 @@ export function approvalRoutes(app: FastifyInstance, options: ApprovalRoutesOpti
       const { wait = 0 } = door.query(request, showQuery);
       const found = await find(options, visitor, idOf(request));
       const approval = wait > 0 ? await awaitAnswer(options, visitor, { request, reply, found, wait }) : found;
-      reply.header("etag", `"${approval.version}"`);
+      const version = visitor.side === "agents" ? versionForRequester(approval) : approval.version;
+      reply.header("etag", `"${version}"`);
       return sendJson(reply, 200, await shown(options, visitor, approval));
     }),
   );
@@ -71,7 +83,7 @@ export function approvalRoutes(app: FastifyInstance, options: ApprovalRoutesOpti
     const body = await door.body(request, reply, decisionBody);
     return door.operator(request, "approvals:decide", async (operator) => {
       const decided = await decide(options, operator, { id: idOf(request), ...body });
-      if (decided.outcome !== "decided") throw decisionRefusal(decided);
+      if (decided.outcome !== "decided" && decided.outcome !== "counted") throw decisionRefusal(decided);
       const { approval } = decided;
       return sendJson(reply, 200, await withReceipt(forList(approval, operator), approval, approvals));
     });
@@ -104,7 +116,7 @@ export interface AskedDecision extends z.output<typeof decisionBody> {
   readonly id: string | undefined;
 }
 
-/** Decides in the operator's name. Who decides what is asked in their own name leaves a line. */
+/** Decides in the operator's name. Who decides what is asked in their own name, or is for others, leaves a line. */
 export async function decide(
   { approvals, door }: ApprovalRoutesOptions,
   operator: Caller,
@@ -115,8 +127,12 @@ export async function decide(
   if (found === undefined || id === undefined) return { outcome: "not_pending", approval: undefined };
   const decided: Decided = isOwnQuestion(found, operator)
     ? { outcome: "own_question" }
-    : await door.store(() => approvals.decide({ ...asked, id, by: identityOf(operator) }));
-  if (decided.outcome === "own_question") await door.forged(operator, "own_question", id);
+    : await door.store(() => {
+        const { permissions, actors } = operator;
+        return approvals.decide({ ...asked, id, by: identityOf(operator), permissions, actors });
+      });
+  const { outcome } = decided;
+  if (outcome === "own_question" || outcome === "not_eligible") await door.forged(operator, outcome, id);
   return decided;
 }
 

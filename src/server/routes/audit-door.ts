@@ -5,12 +5,16 @@ import { Refusal } from "../../core/errors.ts";
 import type { Caller } from "../../core/types.ts";
 import type { CallerContext } from "../../proxy/caller-context.ts";
 import { checkPeerHeaders, type PeerLimits } from "../door.ts";
+import { certificateOf } from "../listening-tls.ts";
 import type { Places } from "../places.ts";
+import type { RequestPace } from "../request-pace.ts";
 
 export interface AuditDoorOptions extends PeerLimits {
   /** The audit directory. No part of a request ever becomes part of a path. */
   readonly auditDir: string;
   readonly callers: CallerContext;
+  /** How often one caller may come; without it as often as it likes. */
+  readonly pace?: RequestPace | undefined;
   /** Public: verifies the checkpoints. Without it their signatures are not judged. */
   readonly checkpointKey?: KeyObject | undefined;
   /** Milliseconds since 1970. */
@@ -47,6 +51,7 @@ export class AuditDoor {
   async serve<T>(request: FastifyRequest, places: Places, answer: (caller: Caller) => Promise<T>): Promise<T> {
     checkPeerHeaders(request.raw, this.#options);
     const caller = await this.identify(request);
+    this.#options.pace?.take(caller);
     const leave = places.take(caller);
     try {
       return await answer(caller);
@@ -56,8 +61,8 @@ export class AuditDoor {
   }
 
   /** @throws {Refusal} UNAUTHENTICATED, PERMISSION_DENIED */
-  async identify({ headers }: FastifyRequest): Promise<Caller> {
-    const { caller } = await this.#options.callers.verify(headers.authorization, "operators");
+  async identify({ headers, raw }: FastifyRequest): Promise<Caller> {
+    const { caller } = await this.#options.callers.verify(headers.authorization, "operators", certificateOf(raw));
     if (caller.permissions.includes(PERMISSION)) return caller;
     throw new Refusal("PERMISSION_DENIED", `This is for operators whose token holds ${PERMISSION}.`, {
       details: { missingPermissions: [PERMISSION] },

@@ -1,8 +1,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Refusal } from "../../core/errors.ts";
+import type { HttpDoor } from "../../core/tracing.ts";
 import type { Answer } from "../../proxy/answer.ts";
 import type { Departure } from "../../proxy/call-scope.ts";
 import type { CallRequest, ToolProxy } from "../../proxy/proxy.ts";
+import type { Shedding } from "../../proxy/shedding.ts";
+import type { ClientCertificate } from "../../proxy/token-binding.ts";
 import { BodyReaders } from "../body-readers.ts";
 import {
   checkBodyHeaders,
@@ -12,17 +15,26 @@ import {
   parseEnvelope,
   readIdempotencyKey,
   readTraceparent,
+  readTracestate,
   readWaitMs,
 } from "../door.ts";
 import { sendAnswer } from "../error-reply.ts";
+import { certificateOf } from "../listening-tls.ts";
+import type { Metrics } from "../metrics.ts";
 
 export interface CallRouteOptions extends DoorOptions {
   readonly proxy: ToolProxy;
   /** Requests at the door at once, before anybody knows whose they are. */
   readonly concurrentRequestsMax: number;
+  /** Whether work has to be shed; without it none is. */
+  readonly shedding?: Shedding | undefined;
+  readonly metrics: Metrics;
   /** Whether there is anybody to wait for. */
   readonly approvals?: unknown;
 }
+
+const RETRY_AFTER_MS = 1_000;
+const PASSED_OVER_BYTES_MAX = 65_536;
 
 /** `POST /call`: Host and Origin → size → media type → JSON → the road. Whatever the door refuses is audited too. */
 export function callRoute(app: FastifyInstance, routeOptions: CallRouteOptions): void {
@@ -38,9 +50,10 @@ export function callRoute(app: FastifyInstance, routeOptions: CallRouteOptions):
   app.post("/call", { errorHandler }, async (request, reply) => {
     atTheDoor += 1;
     try {
-      if (atTheDoor > options.concurrentRequestsMax) {
-        const refusal = new Refusal("OVERLOADED", "Too many requests at once.", { retryAfterMs: 1_000 });
-        return sendTurnedAway(reply, await options.proxy.turnAway(new IncomingCall(request, reply), refusal));
+      const refusal = crowded(options, atTheDoor);
+      if (refusal !== undefined) {
+        const answer = await options.proxy.turnAway(new IncomingCall(request, reply), refusal);
+        return passesOver(request) ? sendAnswer(reply, answer) : sendTurnedAway(reply, answer);
       }
       return await walk(request, reply, options);
     } finally {
@@ -51,6 +64,18 @@ export function callRoute(app: FastifyInstance, routeOptions: CallRouteOptions):
 
 interface WalkOptions extends CallRouteOptions {
   readonly readers: BodyReaders;
+}
+
+/** Health, metrics and what people decide are other routes: they are never shed. */
+function crowded(options: CallRouteOptions, atTheDoor: number): Refusal | undefined {
+  const { concurrentRequestsMax, shedding, metrics } = options;
+  if (atTheDoor > concurrentRequestsMax) {
+    metrics.load.shed("requests");
+    return new Refusal("OVERLOADED", "Too many requests at once.", { retryAfterMs: RETRY_AFTER_MS });
+  }
+  if (shedding?.refuses() !== true) return undefined;
+  metrics.load.shed("loop_delay");
+  return new Refusal("OVERLOADED", "The service has more to do than time.", { retryAfterMs: RETRY_AFTER_MS });
 }
 
 async function walk(request: FastifyRequest, reply: FastifyReply, options: WalkOptions): Promise<FastifyReply> {
@@ -65,6 +90,10 @@ async function walk(request: FastifyRequest, reply: FastifyReply, options: WalkO
     call.body = await readers.read(request, options);
     call.fill(parseBody(call.body, options));
   } catch (error) {
+    // Else it would be verified for the line in the audit.
+    if ((options.wrongTokens?.waitMs(request.raw) ?? 0) > 0) call.authorization = undefined;
+    // Nothing is read from a connection any more on which two readers may not agree where the next request begins.
+    if (call.body === undefined) reply.header("connection", "close");
     const refusal =
       error instanceof Refusal ? error : new Refusal("INTERNAL", "The request could not be read.", { cause: error });
     return sendTurnedAway(reply, await options.proxy.turnAway(call, refusal));
@@ -83,21 +112,31 @@ class IncomingCall implements CallRequest {
   idempotencyKey: string | undefined;
   waitMs = 0;
   body: Uint8Array | undefined;
-  readonly authorization: string | undefined;
+  authorization: string | undefined;
+  readonly certificate: ClientCertificate | undefined;
   readonly traceparent: string | undefined;
+  readonly tracestate: string | undefined;
   readonly departure: Departure;
   readonly #request: FastifyRequest;
 
   constructor(request: FastifyRequest, reply: FastifyReply) {
     const { headers } = request;
     this.authorization = headers.authorization;
+    this.certificate = certificateOf(request.raw);
     this.traceparent = readTraceparent(headers["traceparent"]);
+    // It means nothing without the trace that it belongs to. `baggage` goes nowhere: nobody says what is in it.
+    this.tracestate = this.traceparent === undefined ? undefined : readTracestate(headers["tracestate"]);
     this.departure = new Connection(reply);
     this.#request = request;
   }
 
+  get http(): HttpDoor {
+    return { route: "/call", scheme: this.#request.protocol };
+  }
+
   get source(): string {
-    return this.#request.ip;
+    // A peer at the Unix socket has no address.
+    return this.#request.ip || "socket";
   }
 
   /** @throws {Refusal} MALFORMED_REQUEST; the name that was asked for is kept even then */
@@ -111,6 +150,13 @@ class IncomingCall implements CallRequest {
     this.reason = reason;
     this.approvalId = approval?.id;
   }
+}
+
+/** A short body is let run by, so that its connection can stay: to connect anew would cost both sides more. */
+function passesOver({ raw, headers }: FastifyRequest): boolean {
+  const isShort = Number(headers["content-length"]) <= PASSED_OVER_BYTES_MAX;
+  if (isShort) raw.resume();
+  return isShort;
 }
 
 /** The rest of a refused body is not read; the connection ends with the answer. */

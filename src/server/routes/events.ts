@@ -55,7 +55,7 @@ export function eventRoute(app: FastifyInstance, { approvals, door }: EventRoute
       tail,
       response: reply.raw,
       after,
-      mayWatch: (event) => side === "operators" || isSame(caller, event),
+      mayWatch: (event) => side === "operators" || (isSame(caller, event) && event.type !== "approval.voted"),
       tokenLeftMs: () => door.tokenLeftMs(caller),
       verifyAgain: () => door.verifyAgain(request, side),
       heartbeatMs: HEARTBEAT_MS,

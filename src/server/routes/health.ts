@@ -3,6 +3,7 @@ import { Refusal } from "../../core/errors.ts";
 import type { CallerContext } from "../../proxy/caller-context.ts";
 import { checkPeerHeaders, type PeerLimits } from "../door.ts";
 import { sendJson } from "../error-reply.ts";
+import { certificateOf } from "../listening-tls.ts";
 import type { Metrics } from "../metrics.ts";
 
 /** Why the service would not take a call right now. Names of parts only. */
@@ -13,7 +14,11 @@ export interface HealthOptions extends PeerLimits {
   /** How the services behind the tools are doing. */
   readonly systems: () => Promise<unknown>;
   /** How the tools' commands are held. */
-  readonly confinement?: unknown;
+  readonly confinement?: (() => unknown) | undefined;
+  /** What configuration is in use, and what was refused last. */
+  readonly configuration?: (() => unknown) | undefined;
+  /** How the list of revocations stands; undefined where there is none. */
+  readonly revocations?: (() => unknown) | undefined;
   readonly callers: CallerContext;
   readonly metrics: Metrics;
 }
@@ -32,7 +37,9 @@ export function healthRoutes(app: FastifyInstance, options: HealthOptions): void
     const systems = (await isOperator(request))
       ? {
           systems: await options.systems(),
-          ...(options.confinement !== undefined && { confinement: options.confinement }),
+          ...(options.configuration !== undefined && { configuration: options.configuration() }),
+          confinement: options.confinement?.(),
+          revocations: options.revocations?.(),
         }
       : {};
     return reasons.length === 0
@@ -45,7 +52,7 @@ export function healthRoutes(app: FastifyInstance, options: HealthOptions): void
     if (headers.authorization === undefined) return false;
     try {
       checkPeerHeaders(raw, options);
-      const { caller } = await callers.verify(headers.authorization, "operators");
+      const { caller } = await callers.verify(headers.authorization, "operators", certificateOf(raw));
       return caller.permissions.includes("metrics:read");
     } catch (error) {
       if (error instanceof Refusal) return false;
@@ -55,7 +62,7 @@ export function healthRoutes(app: FastifyInstance, options: HealthOptions): void
 
   app.get("/metrics", async (request, reply) => {
     checkPeerHeaders(request.raw, options);
-    const { caller } = await callers.verify(request.headers.authorization, "operators");
+    const { caller } = await callers.verify(request.headers.authorization, "operators", certificateOf(request.raw));
     if (!caller.permissions.includes("metrics:read")) {
       throw new Refusal("PERMISSION_DENIED", "Your token lacks: metrics:read.", {
         details: { missingPermissions: ["metrics:read"] },

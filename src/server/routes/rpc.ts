@@ -1,9 +1,12 @@
 import type { FastifyInstance } from "fastify";
 import { z } from "zod";
+import { ANSWER_CHARACTERS_MAX } from "../../approvals/answer.ts";
 import type { Approval, Approvals, Decided } from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Caller, Json } from "../../core/types.ts";
-import { isOwnQuestion, iso } from "../approval-json.ts";
+import { decisionRefusal } from "../approval-endings.ts";
+import { iso } from "../approval-json.ts";
+import { lackingText, rightsOf, sentenceOf } from "../approval-quorum.ts";
 import { sendJson } from "../error-reply.ts";
 import type { OperatorDoor } from "../operator-door.ts";
 import { isId } from "../path-ids.ts";
@@ -36,8 +39,14 @@ const rpcRequest = z.strictObject({
 
 const approvalId = z.string().refine(isId, "approvalId must be a UUID");
 
-const approveParams = z.strictObject({ approvalId, scope: z.enum(["once", "session"]).optional() });
-const denyParams = z.strictObject({ approvalId, reason: z.string().max(REASON_CHARACTERS_MAX).optional() });
+const reason = z.string().max(REASON_CHARACTERS_MAX).optional();
+const approveParams = z.strictObject({
+  approvalId,
+  scope: z.enum(["once", "session"]).optional(),
+  reason,
+  answer: z.string().max(ANSWER_CHARACTERS_MAX).optional(),
+});
+const denyParams = z.strictObject({ approvalId, reason });
 const listParams = z.strictObject({}).prefault({});
 
 class RpcError extends Error {
@@ -56,8 +65,8 @@ const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
   [
     "exec.approve",
     async (options, operator, params) => {
-      const { approvalId: id, scope } = readParams(approveParams, params);
-      return done(await decide(options, operator, { id, decision: "approve", scope }));
+      const { approvalId: id, ...said } = readParams(approveParams, params);
+      return done(await decide(options, operator, { id, decision: "approve", ...said }));
     },
   ],
   [
@@ -73,7 +82,7 @@ const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
       readParams(listParams, params);
       const page = await door.store(() => approvals.list({ state: "pending", limit: LISTED_MAX }));
       await door.record({ type: "approvals.listed", sub: operator.subject, iss: operator.issuer });
-      const decidable = page.approvals.filter((approval) => !isOwnQuestion(approval, operator));
+      const decidable = page.approvals.filter((approval) => rightsOf(approval, operator).approve);
       return { approvals: decidable.map(listed) };
     },
   ],
@@ -137,10 +146,25 @@ function readParams<T>(schema: z.ZodType<T>, params: unknown): T {
   throw new RpcError(INVALID_PARAMS, issue?.path[0] === "approvalId" ? "approvalId must be a UUID" : "invalid params");
 }
 
-function done({ outcome }: Decided): Json {
-  if (outcome === "decided") return { ok: true };
-  if (outcome === "scope_not_offered") throw new RpcError(INVALID_PARAMS, "this approval does not offer that scope");
-  throw new RpcError(INVALID_PARAMS, "approval not found or already resolved");
+function done(decided: Decided): Json {
+  switch (decided.outcome) {
+    case "decided":
+      return { ok: true };
+    case "counted":
+      return { ok: true, state: "pending", missing: lackingText(decided.lacking) };
+    case "scope_not_offered":
+      throw new RpcError(INVALID_PARAMS, "this approval does not offer that scope");
+    case "answer_refused":
+      throw new RpcError(INVALID_PARAMS, decisionRefusal(decided).message);
+    case "reason_missing":
+      throw new RpcError(INVALID_PARAMS, "reason: a policy wants to know why");
+    case "not_eligible":
+    case "later_stage":
+    case "already_voted":
+      throw new RpcError(INVALID_PARAMS, sentenceOf(decided));
+    default:
+      throw new RpcError(INVALID_PARAMS, "approval not found or already resolved");
+  }
 }
 
 function listed({ id, summary, tool, decideBy, view }: Approval): Json {

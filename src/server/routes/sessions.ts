@@ -20,7 +20,7 @@ const MODE_SECONDS_MAX = 604_800;
 /** UTF-16 units; a subject has at most 256 characters. */
 const NAME_LENGTH_MAX = 512;
 
-const modeBody = z
+export const modeBody = z
   .strictObject({
     mode: z.enum(["default", "autoEdit", "yolo"]),
     expiresInSeconds: z.int().min(1).max(MODE_SECONDS_MAX),

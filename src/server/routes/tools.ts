@@ -7,10 +7,14 @@ import { couldUse } from "../../proxy/permission-engine.ts";
 import type { Registry } from "../../proxy/registry.ts";
 import { checkPeerHeaders, type PeerLimits } from "../door.ts";
 import { sendJson } from "../error-reply.ts";
+import { certificateOf } from "../listening-tls.ts";
+import type { RequestPace } from "../request-pace.ts";
 
 export interface ToolRoutesOptions extends PeerLimits {
   readonly registry: Registry;
   readonly callers: CallerContext;
+  /** How often one caller may ask; without it as often as it likes. */
+  readonly pace?: RequestPace | undefined;
   /** Durable before the listing is answered. */
   readonly journal: (line: {
     readonly type: "tools.listed";
@@ -27,7 +31,8 @@ export function toolRoutes(app: FastifyInstance, options: ToolRoutesOptions): vo
 
   app.get<{ Querystring: { format?: string } }>("/tools", async (request, reply) => {
     checkPeerHeaders(request.raw, options);
-    const { caller } = await callers.verify(request.headers.authorization, "agents");
+    const { caller } = await callers.verify(request.headers.authorization, "agents", certificateOf(request.raw));
+    options.pace?.take(caller);
     const format = formatOf(request.query.format);
     await recordListing(journal, caller);
     return sendJson(reply, 200, { tools: usable(registry, caller).map((tool) => format(tool)) });
@@ -35,7 +40,8 @@ export function toolRoutes(app: FastifyInstance, options: ToolRoutesOptions): vo
 
   app.get<{ Params: { name: string }; Querystring: { format?: string } }>("/tools/:name", async (request, reply) => {
     checkPeerHeaders(request.raw, options);
-    const { caller } = await callers.verify(request.headers.authorization, "agents");
+    const { caller } = await callers.verify(request.headers.authorization, "agents", certificateOf(request.raw));
+    options.pace?.take(caller);
     const format = formatOf(request.query.format);
     const tool = usable(registry, caller).find(({ name }) => name === request.params.name);
     if (tool === undefined) throw new Refusal("TOOL_NOT_FOUND", "There is no tool of this name that you may use.");

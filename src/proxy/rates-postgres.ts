@@ -1,0 +1,70 @@
+import { connect } from "../approvals/store/postgres.ts";
+import { parsePostgresUrl } from "../approvals/store/postgres-url.ts";
+import type { RateTable, SharedCharge } from "./rates-shared.ts";
+
+const US_PER_MS = 1_000;
+/** One statement in so many also forgets buckets that are long empty. */
+const SWEEP_EVERY_STATEMENTS = 600;
+const FORGET_AFTER_SECONDS = 86_400;
+
+/**
+ * Buckets in a table of their own, which holds no names and survives no crash of the server: an empty bucket harms nobody. The
+ * clock is the server's. Made when it is missing, at the first use: until then, and whenever it fails, replicas count for
+ * themselves. Rejected: rate-limiter-flexible's PostgreSQL store, which wants another client, counts fixed windows and asks
+ * the database in every call.
+ */
+export function openRateTable(url: string): RateTable {
+  const place = parsePostgresUrl(url);
+  let sql: Bun.SQL | undefined;
+  let isMade = false;
+  let statements = 0;
+
+  const close = async (): Promise<void> => {
+    const lost = sql;
+    sql = undefined;
+    await lost?.close({ timeout: 0 });
+  };
+
+  return {
+    async add(charges) {
+      sql ??= connect(place);
+      const connection = sql;
+      if (!isMade) await make(connection);
+      isMade = true;
+      statements += 1;
+      if (statements % SWEEP_EVERY_STATEMENTS === 0) await sweep(connection);
+      return addAll(connection, charges);
+    },
+    close,
+  };
+}
+
+/** Several replicas may try at once: then all but one may fail, and find it made at their next try. */
+async function make(sql: Bun.SQL): Promise<void> {
+  await sql`
+    CREATE UNLOGGED TABLE IF NOT EXISTS call_rates (
+      bucket text PRIMARY KEY, empty_at bigint NOT NULL, added bigint NOT NULL)`;
+}
+
+async function sweep(sql: Bun.SQL): Promise<void> {
+  await sql`
+    DELETE FROM call_rates
+    WHERE empty_at < (extract(epoch FROM statement_timestamp()) - ${FORGET_AFTER_SECONDS}::int) * 1000000`;
+}
+
+/** In the order of the buckets: two replicas that lock the same rows must not wait for each other. */
+async function addAll(sql: Bun.SQL, charges: readonly SharedCharge[]): Promise<readonly number[]> {
+  const rows = charges.map(({ bucket, addedMs }) => ({ bucket, added: Math.ceil(addedMs * US_PER_MS) }));
+  const filled: readonly { readonly bucket: string; readonly filled: unknown }[] = await sql`
+    WITH at AS MATERIALIZED (SELECT floor(extract(epoch FROM statement_timestamp()) * 1000000)::bigint AS now)
+    INSERT INTO call_rates AS kept (bucket, empty_at, added)
+    SELECT new.bucket, at.now + new.added, new.added
+    FROM at, json_to_recordset(${JSON.stringify(rows)}::text::json) AS new (bucket text, added bigint)
+    ORDER BY new.bucket
+    ON CONFLICT (bucket) DO UPDATE SET
+      added = excluded.added,
+      empty_at = GREATEST(kept.empty_at, excluded.empty_at - excluded.added) + excluded.added
+    RETURNING bucket, (empty_at - floor(extract(epoch FROM statement_timestamp()) * 1000000)::bigint)::text AS filled`;
+  const byBucket = new Map(filled.map(({ bucket, filled: us }) => [bucket, Number(us) / US_PER_MS]));
+  return charges.map(({ bucket }) => byBucket.get(bucket) ?? 0);
+}

@@ -1,0 +1,157 @@
+import { Refusal } from "../core/errors.ts";
+import type { Caller } from "../core/types.ts";
+import { Pace, type Rate } from "./rates-pace.ts";
+
+type RateOrOff = Rate | "off";
+
+/** What one tool is held to. */
+interface ToolRates {
+  readonly callerAndTool?: RateOrOff | undefined;
+  readonly tool?: RateOrOff | undefined;
+}
+
+export interface RateRules extends ToolRates {
+  readonly caller: RateOrOff;
+  readonly service: RateOrOff;
+  /** By name; in place of what stands for all tools. */
+  readonly tools: Readonly<Record<string, ToolRates>>;
+}
+
+export interface RatesOptions {
+  readonly rules: RateRules;
+  /** Milliseconds from any origin, never going back. */
+  readonly now: () => number;
+  /** Whether other replicas will ask what was charged here. */
+  readonly shared?: boolean | undefined;
+}
+
+/** The limits of one tool. */
+interface ToolPaces {
+  readonly callerAndTool: Pace | undefined;
+  readonly tool: Pace | undefined;
+}
+
+const EVERYBODY = "*";
+
+/** How often callers may call. A call that one of several limits refuses is charged to none of them. */
+export class Rates {
+  readonly #options: RatesOptions;
+  readonly #caller: Pace | undefined;
+  readonly #service: Pace | undefined;
+  readonly #tools = new Map<string, ToolPaces>();
+  readonly #paces = new Map<string, Pace>();
+  /** Whoever shows the same token again is the same object. */
+  readonly #keys = new WeakMap<Caller, string>();
+
+  constructor(options: RatesOptions) {
+    this.#options = options;
+    this.#caller = this.#paceOf("caller", options.rules.caller);
+    this.#service = this.#paceOf("service", options.rules.service);
+  }
+
+  /**
+   * Before anything is done for the caller.
+   *
+   * @throws {Refusal} RATE_LIMITED
+   */
+  takeCall(caller: Caller): void {
+    const own = this.#caller;
+    const shared = this.#service;
+    if (own === undefined && shared === undefined) return;
+    const key = this.#keyOf(caller);
+    const now = this.#options.now();
+    assertRoom(own, key, { now, refuse: tooManyOfCaller });
+    assertRoom(shared, EVERYBODY, { now, refuse: tooManyOfService });
+    own?.charge(key, now);
+    shared?.charge(EVERYBODY, now);
+  }
+
+  /**
+   * Only for callers who may know that the tool exists.
+   *
+   * @throws {Refusal} RATE_LIMITED
+   */
+  takeTool(caller: Caller, tool: string): void {
+    const { callerAndTool: own, tool: shared } = this.#tools.get(tool) ?? this.#pacesOf(tool);
+    if (own === undefined && shared === undefined) return;
+    const key = this.#keyOf(caller);
+    const now = this.#options.now();
+    assertRoom(own, key, { now, refuse: tooManyOfCallerAndTool });
+    assertRoom(shared, EVERYBODY, { now, refuse: tooManyOfTool });
+    own?.charge(key, now);
+    shared?.charge(EVERYBODY, now);
+  }
+
+  /** Every limit in force, by a name that it has in all replicas. */
+  get paces(): ReadonlyMap<string, Pace> {
+    return this.#paces;
+  }
+
+  #keyOf(caller: Caller): string {
+    const known = this.#keys.get(caller);
+    if (known !== undefined) return known;
+    const key = JSON.stringify([caller.issuer, caller.subject]);
+    this.#keys.set(caller, key);
+    return key;
+  }
+
+  /** Tools are those of the registry: there are only so many. */
+  #pacesOf(tool: string): ToolPaces {
+    const { rules } = this.#options;
+    const own = Object.hasOwn(rules.tools, tool) ? rules.tools[tool] : undefined;
+    const paces = {
+      callerAndTool: this.#paceOf(`callerAndTool ${tool}`, own?.callerAndTool ?? rules.callerAndTool),
+      tool: this.#paceOf(`tool ${tool}`, own?.tool ?? rules.tool),
+    };
+    this.#tools.set(tool, paces);
+    return paces;
+  }
+
+  #paceOf(name: string, rate: RateOrOff | undefined): Pace | undefined {
+    if (rate === undefined || rate === "off") return undefined;
+    const pace = new Pace(rate, { tells: this.#options.shared === true });
+    this.#paces.set(name, pace);
+    return pace;
+  }
+}
+
+interface Asking {
+  readonly now: number;
+  readonly refuse: (pace: Pace, retryAfterMs: number) => Refusal;
+}
+
+/** @throws {Refusal} RATE_LIMITED */
+function assertRoom(pace: Pace | undefined, key: string, { now, refuse }: Asking): void {
+  if (pace === undefined) return;
+  const retryAfterMs = pace.waitMs(key, now);
+  if (retryAfterMs > 0) throw refuse(pace, retryAfterMs);
+}
+
+/** A caller's own limits are told in full; of those that it shares with others only that they are reached. */
+function tooManyOfCaller({ rate: { calls, seconds } }: Pace, retryAfterMs: number): Refusal {
+  return new Refusal("RATE_LIMITED", `You have called too often: ${calls} calls in ${seconds} s are yours.`, {
+    details: { limit: "caller", calls, seconds },
+    retryAfterMs,
+  });
+}
+
+function tooManyOfCallerAndTool({ rate: { calls, seconds } }: Pace, retryAfterMs: number): Refusal {
+  return new Refusal("RATE_LIMITED", `You have called this tool too often: ${calls} calls in ${seconds} s are yours.`, {
+    details: { limit: "callerAndTool", calls, seconds },
+    retryAfterMs,
+  });
+}
+
+function tooManyOfTool(_pace: Pace, retryAfterMs: number): Refusal {
+  return new Refusal("RATE_LIMITED", "This tool takes no more calls at the moment.", {
+    details: { limit: "tool" },
+    retryAfterMs,
+  });
+}
+
+function tooManyOfService(_pace: Pace, retryAfterMs: number): Refusal {
+  return new Refusal("RATE_LIMITED", "The service takes no more calls at the moment.", {
+    details: { limit: "service" },
+    retryAfterMs,
+  });
+}

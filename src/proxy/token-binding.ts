@@ -1,0 +1,62 @@
+import type { Caller } from "../core/types.ts";
+import { unauthenticated } from "./token-refusal.ts";
+
+/** The certificate that a connection's client has proved to hold, under a CA that the configuration names. */
+export interface ClientCertificate {
+  /** SHA-256 of its DER bytes, base64url: what a token's `cnf.x5t#S256` names. */
+  readonly thumbprint: string;
+  /** Its only URI, when that is a SPIFFE ID. */
+  readonly spiffeId: string | undefined;
+  /** Milliseconds since 1970. */
+  readonly notBeforeMs: number;
+  readonly notAfterMs: number;
+}
+
+/** A caller who needs no token where this certificate is shown. */
+export interface CertificateCaller {
+  readonly spiffeId: string;
+  readonly issuer: string;
+  readonly subject: string;
+  readonly permissions: readonly string[];
+}
+
+/** A token that is bound to a certificate is good on connections of that certificate alone (RFC 8705, 3). */
+export function assertBound(
+  thumbprint: string | undefined,
+  certificate: ClientCertificate | undefined,
+  nowMs: number,
+): void {
+  if (thumbprint === undefined) return;
+  if (certificate === undefined || !isValid(certificate, nowMs)) {
+    throw unauthenticated("unbound", "cnf: no valid client certificate on this connection");
+  }
+  if (certificate.thumbprint !== thumbprint) throw unauthenticated("unbound", "cnf: another certificate's");
+}
+
+/** Certificates may outlive their time on a connection that stays open. */
+function isValid({ notBeforeMs, notAfterMs }: ClientCertificate, nowMs: number): boolean {
+  return nowMs >= notBeforeMs && nowMs < notAfterMs;
+}
+
+/** The callers whom the configuration knows by their certificate. */
+export class CertificateCallers {
+  readonly #bySpiffeId: ReadonlyMap<string, CertificateCaller>;
+
+  constructor(callers: readonly CertificateCaller[]) {
+    this.#bySpiffeId = new Map(callers.map((caller) => [caller.spiffeId, caller]));
+  }
+
+  find(certificate: ClientCertificate, nowMs: number): Caller | undefined {
+    if (certificate.spiffeId === undefined || !isValid(certificate, nowMs)) return undefined;
+    const known = this.#bySpiffeId.get(certificate.spiffeId);
+    if (known === undefined) return undefined;
+    return Object.freeze({
+      issuer: known.issuer,
+      subject: known.subject,
+      permissions: known.permissions,
+      actors: [],
+      session: undefined,
+      expiresAt: Math.floor(certificate.notAfterMs / 1000),
+    });
+  }
+}

@@ -1,0 +1,98 @@
+import type { Server, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import { networkOf } from "../audit/strangers.ts";
+import { type RawEnd, rawAnswer } from "./raw-answer.ts";
+
+export interface ConnectionLimits {
+  /** That have sent a request: this runtime tells of no others. */
+  readonly connectionsMax: number;
+  readonly connectionsPerSourceMax: number;
+  /** For a client to accept an answer whole. */
+  readonly answerTimeoutMs: number;
+}
+
+/** Why we ended a connection. */
+export type ConnectionEnd = "total" | "source" | "slow_reader" | RawEnd;
+
+const SWEEP_EVERY_MS = 1_000;
+const RETRY_AFTER_SECONDS = 1;
+
+interface Connection {
+  readonly source: string;
+  /** The latest; one is answered after the other. */
+  response: ServerResponse | undefined;
+  /** Sweeps that found it written and not taken. */
+  stuckSweeps: number;
+}
+
+/**
+ * How many clients there may be, and how slowly one may read. Requests that come too slowly are the runtime's to end
+ * (`headersTimeout`, `requestTimeout`), bodies those of `readBody`.
+ */
+export class Connections {
+  readonly #limits: ConnectionLimits;
+  readonly #ended: (end: ConnectionEnd) => void;
+  readonly #open = new Map<Socket, Connection>();
+  readonly #bySource = new Map<string, number>();
+
+  constructor(limits: ConnectionLimits, ended: (end: ConnectionEnd) => void) {
+    this.#limits = limits;
+    this.#ended = ended;
+  }
+
+  get size(): number {
+    return this.#open.size;
+  }
+
+  /** From now on. */
+  guard(server: Server): void {
+    server.on("connection", (socket: Socket) => this.#take(socket));
+    const sweep = setInterval(() => this.sweep(), SWEEP_EVERY_MS);
+    sweep.unref();
+    server.once("close", () => clearInterval(sweep));
+  }
+
+  /** This answer is on its way. */
+  answering(socket: Socket, response: ServerResponse): void {
+    const connection = this.#open.get(socket);
+    if (connection !== undefined) connection.response = response;
+  }
+
+  /** Ends connections whose client has not taken its answer in time. */
+  sweep(): void {
+    for (const [socket, connection] of this.#open) {
+      const { response } = connection;
+      const isStuck = response?.writableEnded === true && !response.writableFinished;
+      connection.stuckSweeps = isStuck ? connection.stuckSweeps + 1 : 0;
+      if (connection.stuckSweeps * SWEEP_EVERY_MS <= this.#limits.answerTimeoutMs) continue;
+      this.#ended("slow_reader");
+      socket.destroy();
+    }
+  }
+
+  #take(socket: Socket): void {
+    const source = networkOf(socket.remoteAddress ?? "");
+    const own = this.#bySource.get(source) ?? 0;
+    const isFull = this.#open.size >= this.#limits.connectionsMax;
+    if (isFull || own >= this.#limits.connectionsPerSourceMax) {
+      this.#refuse(socket, isFull ? "total" : "source");
+      return;
+    }
+    this.#open.set(socket, { source, response: undefined, stuckSweeps: 0 });
+    this.#bySource.set(source, own + 1);
+    socket.once("close", () => this.#leave(socket, source));
+  }
+
+  #leave(socket: Socket, source: string): void {
+    if (!this.#open.delete(socket)) return;
+    const left = (this.#bySource.get(source) ?? 1) - 1;
+    if (left === 0) this.#bySource.delete(source);
+    else this.#bySource.set(source, left);
+  }
+
+  #refuse(socket: Socket, end: ConnectionEnd): void {
+    this.#ended(end);
+    const message = end === "total" ? "Too many connections." : "Too many connections from your address.";
+    socket.end(rawAnswer({ status: 503, code: "OVERLOADED", message, retryAfterSeconds: RETRY_AFTER_SECONDS }));
+  }
+}

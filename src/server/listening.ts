@@ -1,0 +1,150 @@
+import { createServer as createSocketServer, type Server } from "node:net";
+import type { FastifyInstance } from "fastify";
+import { StartupError } from "../core/errors.ts";
+import { CarriedConnections } from "./listening-carried.ts";
+import { listenAt, type SocketPlace } from "./listening-socket.ts";
+import { type TlsSource, tlsServer } from "./listening-tls.ts";
+import { createOperatorServer, createServer, KEEP_ALIVE_MS, type ServerOptions } from "./server.ts";
+
+/** Where a door is. */
+interface Place {
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface DoorPlaces {
+  readonly host: string;
+  readonly port: number | "off";
+  /** Of the port. */
+  readonly tls?: TlsSource | undefined;
+  readonly socket?: SocketPlace | undefined;
+  /** Of health and metrics alone. */
+  readonly operator?: Place | undefined;
+}
+
+/** Doors that are open. */
+export interface Listening {
+  /** `http://host:port`, as it is really listened on; `unix:path` where there is the socket alone. */
+  readonly url: string;
+  readonly operatorUrl: string | undefined;
+  /** Takes nobody more at the calls' doors; resolves when those who are there have been answered. */
+  close(): Promise<void>;
+  /** Ends what is still open there. */
+  cutOff(): void;
+  closeOperators(): Promise<void>;
+}
+
+/**
+ * The doors of the calls first: who is told by the operators' that calls are taken may send one.
+ *
+ * @throws {StartupError} when a place is taken; whatever was opened is closed by then
+ */
+export async function openDoors(options: ServerOptions, places: DoorPlaces): Promise<Listening> {
+  const app = createServer(options);
+  const calls = new CallDoors(app, options);
+  try {
+    const url = await calls.open(places);
+    if (places.operator === undefined) return { ...calls.ends(url), operatorUrl: undefined, closeOperators };
+    const operators = createOperatorServer(options);
+    const operatorUrl = await listen(operators, places.operator, "server.operator");
+    return { ...calls.ends(url), operatorUrl, closeOperators: () => closeAtOnce(operators) };
+  } catch (error) {
+    await calls.close();
+    throw error;
+  }
+}
+
+async function closeOperators(): Promise<void> {}
+
+async function closeAtOnce(app: FastifyInstance): Promise<void> {
+  app.server.closeAllConnections();
+  await app.close();
+}
+
+/** A plain port is the HTTP server's own; TLS and the socket are servers of their own that hand their connections on. */
+class CallDoors {
+  readonly #app: FastifyInstance;
+  readonly #options: ServerOptions;
+  readonly #closings: (() => void)[] = [];
+  #carried: CarriedConnections | undefined;
+
+  constructor(app: FastifyInstance, options: ServerOptions) {
+    this.#app = app;
+    this.#options = options;
+  }
+
+  async open({ host, port, tls, socket }: DoorPlaces): Promise<string> {
+    const urls: string[] = [];
+    if (port !== "off" && tls === undefined) urls.push(await listen(this.#app, { host, port }, "server"));
+    if (port !== "off" && tls !== undefined) urls.push(await this.#openTls(tls, { host, port }));
+    if (socket !== undefined) urls.push(await this.#openSocket(socket));
+    return urls[0] ?? "";
+  }
+
+  ends(url: string): Pick<Listening, "url" | "close" | "cutOff"> {
+    return { url, close: () => this.close(), cutOff: () => this.#cutOff() };
+  }
+
+  async close(): Promise<void> {
+    for (const close of this.#closings.splice(0)) close();
+    await Promise.all([this.#app.close(), this.#carried?.close()]);
+  }
+
+  #cutOff(): void {
+    this.#app.server.closeAllConnections();
+    this.#carried?.destroyAll();
+  }
+
+  async #openTls(source: TlsSource, place: Place): Promise<string> {
+    const { headersTimeoutMs, logError } = this.#options;
+    const door = tlsServer(await this.#carry(), { source, handshakeTimeoutMs: headersTimeoutMs, logError });
+    this.#closings.push(
+      () => door.close(),
+      () => door.server.close(),
+    );
+    const { host } = place;
+    const port = await listeningPort(door.server, place).catch((error: unknown) => {
+      throw takenOr(error, "server", place);
+    });
+    return `https://${host.includes(":") ? `[${host}]` : host}:${port}`;
+  }
+
+  async #openSocket(place: SocketPlace): Promise<string> {
+    const carried = await this.#carry();
+    const server = createSocketServer((socket) => carried.take(socket));
+    const remove = await listenAt(carried.bounded(server), place, process.pid);
+    this.#closings.push(remove, () => server.close());
+    return `unix:${place.path}`;
+  }
+
+  async #carry(): Promise<CarriedConnections> {
+    await this.#app.ready();
+    const { headersTimeoutMs } = this.#options;
+    this.#carried ??= new CarriedConnections(this.#app.server, { headersTimeoutMs, keepAliveMs: KEEP_ALIVE_MS });
+    return this.#carried;
+  }
+}
+
+function listeningPort(server: Server, { host, port }: Place): Promise<number> {
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  server.once("error", reject);
+  server.listen(port, host, () => {
+    const address = server.address();
+    resolve(typeof address === "object" && address !== null ? address.port : port);
+  });
+  return promise;
+}
+
+/** `field` is the configuration's name for the place. */
+async function listen(app: FastifyInstance, place: Place, field: string): Promise<string> {
+  try {
+    return await app.listen({ ...place });
+  } catch (error) {
+    throw takenOr(error, field, place);
+  }
+}
+
+function takenOr(error: unknown, field: string, { port }: Place): unknown {
+  const isTaken = error instanceof Error && "code" in error && error.code === "EADDRINUSE";
+  return isTaken ? new StartupError([`${field}.port: ${port} is in use`]) : error;
+}

@@ -1,0 +1,61 @@
+import type { Socket } from "node:net";
+import type { RefusalCode } from "../core/errors.ts";
+
+/** Why what came was no request. */
+export type RawEnd = "malformed" | "headers_too_large" | "timeout";
+
+/** An answer to what is no request yet. */
+export interface RawAnswer {
+  readonly status: keyof typeof REASONS;
+  readonly code: RefusalCode;
+  readonly message: string;
+  readonly retryAfterSeconds?: number;
+}
+
+const REASONS = {
+  400: "Bad Request",
+  408: "Request Timeout",
+  431: "Request Header Fields Too Large",
+  503: "Service Unavailable",
+} as const;
+
+const ENDS: Readonly<Record<RawEnd, RawAnswer>> = {
+  malformed: { status: 400, code: "MALFORMED_REQUEST", message: "This is no HTTP/1.1 request." },
+  headers_too_large: { status: 431, code: "PAYLOAD_TOO_LARGE", message: "The request's headers are too large." },
+  timeout: { status: 408, code: "REQUEST_TIMEOUT", message: "The request was not complete in time." },
+};
+
+/** For the runtime's parser: what it refuses is answered like any refusal, and the connection ends. */
+export function answerNoRequest(error: Error, socket: Socket): RawEnd | undefined {
+  const code = "code" in error ? error.code : undefined;
+  if (code === "ECONNRESET" || !socket.writable) {
+    socket.destroy();
+    return undefined;
+  }
+  const end = endOf(code);
+  socket.end(rawAnswer(ENDS[end]));
+  return end;
+}
+
+function endOf(code: unknown): RawEnd {
+  if (code === "ERR_HTTP_REQUEST_TIMEOUT") return "timeout";
+  return code === "HPE_HEADER_OVERFLOW" ? "headers_too_large" : "malformed";
+}
+
+export function rawAnswer({ status, code, message, retryAfterSeconds }: RawAnswer): string {
+  const retry = retryAfterSeconds === undefined ? {} : { retryAfterMs: retryAfterSeconds * 1000 };
+  const stage = retryAfterSeconds === undefined ? "REQUEST" : "LIMIT";
+  const error = { code, stage, message, retryable: retryAfterSeconds !== undefined, ...retry };
+  const body = JSON.stringify({ status: "denied", error });
+  return [
+    `HTTP/1.1 ${status} ${REASONS[status]}`,
+    "content-type: application/json; charset=utf-8",
+    `content-length: ${Buffer.byteLength(body)}`,
+    "cache-control: no-store",
+    "x-content-type-options: nosniff",
+    ...(retryAfterSeconds === undefined ? [] : [`retry-after: ${retryAfterSeconds}`]),
+    "connection: close",
+    "",
+    body,
+  ].join("\r\n");
+}
