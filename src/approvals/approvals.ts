@@ -1,3 +1,6 @@
+import { type Inbox, inbox } from "./notify/inbox.ts";
+import { type Outbox, outbox } from "./notify/outbox.ts";
+import { type MakeReport, reports } from "./notify/report-rows.ts";
 import { claims } from "./store/claims.ts";
 import { Database, type JournalLine, type View } from "./store/database.ts";
 import { decisions } from "./store/decisions.ts";
@@ -36,11 +39,18 @@ export interface ApprovalsOptions {
   readonly log?: (message: string, cause: unknown) => void;
 }
 
+/** Approvals with what the store keeps beside them. */
+export interface OpenedApprovals extends Approvals {
+  readonly outbox: Outbox;
+  readonly inbox: Inbox;
+  readonly report: MakeReport;
+}
+
 /**
  * Opens the store, or makes it, and ends what the clock has ended meanwhile.
  * @throws Error that names the file or the server, and what to do
  */
-export async function openApprovals(options: ApprovalsOptions): Promise<Approvals> {
+export async function openApprovals(options: ApprovalsOptions): Promise<OpenedApprovals> {
   const { limits, newId, newToken, log = () => {} } = options;
   const dialect = await openDialect(options);
   const database = new Database({
@@ -74,6 +84,9 @@ export async function openApprovals(options: ApprovalsOptions): Promise<Approval
     ...sessions(store),
     ...keys(store),
     ...events(store),
+    outbox: outbox(store),
+    inbox: inbox(store),
+    report: reports(store),
     sweep: () => sweep(store),
     async close() {
       clearInterval(timer);

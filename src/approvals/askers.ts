@@ -12,6 +12,7 @@ export function isAmongAskers(
   return names.some((name) => asking.has(folded(name)));
 }
 
-function folded(name: string): string {
+/** Names that one person may go by are the same. */
+export function folded(name: string): string {
   return name.normalize("NFKC").toLowerCase().normalize("NFKC");
 }

@@ -25,12 +25,18 @@ export type ToolApprovalResult =
       readonly approved: boolean;
       readonly params?: Readonly<Record<string, unknown>>;
       readonly denyReason?: string;
+      /** To a question that wants one (`approval.answer`): without it the yes is none. */
+      readonly answer?: string;
     };
 
 export type ApprovalCallback = (use: ToolUse) => ToolApprovalResult | Promise<ToolApprovalResult>;
 
 export type CallbackAnswer =
-  | { readonly approved: true; readonly params?: Readonly<Record<string, unknown>> | undefined }
+  | {
+      readonly approved: true;
+      readonly params?: Readonly<Record<string, unknown>> | undefined;
+      readonly answer?: string | undefined;
+    }
   | { readonly approved: false; readonly reason?: string | undefined; readonly cause?: unknown };
 
 const REASON_CHARACTERS_MAX = 500;
@@ -73,12 +79,13 @@ async function ask(callback: ApprovalCallback, use: ToolUse): Promise<unknown> {
 function read(answer: unknown): CallbackAnswer {
   if (answer === true) return { approved: true };
   if (typeof answer !== "object" || answer === null) return { approved: false };
-  const { approved, params, denyReason } = answer as Record<string, unknown>;
+  const { approved, params, denyReason, answer: said } = answer as Record<string, unknown>;
   const reason = typeof denyReason === "string" ? denyReason.slice(0, REASON_CHARACTERS_MAX) : undefined;
   if (approved !== true) return { approved: false, reason };
-  if (params === undefined) return { approved: true };
+  const answered = typeof said === "string" ? { answer: said } : {};
+  if (params === undefined) return { approved: true, ...answered };
   const isObject = typeof params === "object" && params !== null && !Array.isArray(params);
-  return isObject ? { approved: true, params: copyOf(params) } : { approved: false };
+  return isObject ? { approved: true, params: copyOf(params), ...answered } : { approved: false };
 }
 
 /** Whoever answered may go on changing what they gave. @throws {NotJsonError} */

@@ -27,7 +27,7 @@ const PENDING_MAX = 1_000;
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 interface Waiter {
-  resolve(): void;
+  resolve(answer: string | undefined): void;
   reject(error: DeniedError): void;
 }
 
@@ -43,13 +43,13 @@ export class ApprovalManager {
     this.#options = options;
   }
 
-  /** Resolves on a yes. Rejects with a DeniedError on a no, and when the signal says that nobody waits any more. */
-  request(request: ApprovalRequest, { signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
+  /** Resolves on a yes, to the answer that came with it. Rejects with a DeniedError on a no, and when the signal says that nobody waits any more. */
+  request(request: ApprovalRequest, { signal }: { readonly signal?: AbortSignal } = {}): Promise<string | undefined> {
     const { approvalId } = request;
     if (!UUID.test(approvalId)) return Promise.reject(new TypeError("approvalId must be a UUID"));
     if (this.#pending.has(approvalId)) return Promise.reject(new TypeError("this approvalId is pending already"));
     if (this.#pending.size >= PENDING_MAX) return Promise.reject(new DeniedError("too many questions are pending"));
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const { promise, resolve, reject } = Promise.withResolvers<string | undefined>();
     this.#pending.set(approvalId, { resolve, reject });
     const giveUp = (): void => void this.reject(approvalId, "nobody waits for the answer any more");
     signal?.addEventListener("abort", giveUp, { once: true });
@@ -60,10 +60,10 @@ export class ApprovalManager {
     });
   }
 
-  /** Says yes. False when no such question is pending. */
-  resolve(approvalId: string): boolean {
+  /** Says yes, with an answer to a question that wants one. False when no such question is pending. */
+  resolve(approvalId: string, answer?: string): boolean {
     const waiter = this.#take(approvalId);
-    waiter?.resolve();
+    waiter?.resolve(answer);
     return waiter !== undefined;
   }
 
@@ -91,8 +91,8 @@ export class ApprovalManager {
     try {
       // It may go on after its question was answered; that it fails counts only before.
       const told = this.#tell(request, use);
-      await Promise.race([answer, told.then(() => answer)]);
-      return true;
+      const said = await Promise.race([answer, told.then(() => answer)]);
+      return said === undefined ? true : { approved: true, answer: said };
     } catch (error) {
       this.reject(request.approvalId, "the question could not be asked");
       await answer.catch(() => {});

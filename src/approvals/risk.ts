@@ -1,6 +1,8 @@
 import { canonicalJson, sha256Hex } from "../core/digest.ts";
 import { StartupError } from "../core/errors.ts";
 import type { ExecutionPlan, Tool } from "../core/types.ts";
+import { type ApprovalPolicy, createApprovalPolicies } from "./policies/policies.ts";
+import type { Requirement } from "./policies/requirement.ts";
 import { concerns, matchesArgs, type OperatorRule, readOperatorRules } from "./risk/operators.ts";
 import { judgeShell, SHELL_RULES } from "./risk/shell.ts";
 import type { Standing } from "./risk/shell-place.ts";
@@ -24,11 +26,15 @@ export interface RiskAssessment {
   readonly rememberable: boolean;
   /** For the one who decides: short, and in our own words alone. */
   readonly notes: readonly string[];
+  /** What a yes to it needs, when it asks; undefined: one decider. */
+  readonly requirement?: Requirement | undefined;
 }
 
 export interface RiskRules {
   /** Hex SHA-256 over our table and the operators' rules. */
   readonly version: string;
+  /** The same with the policies that may be about the tool. */
+  versionFor(tool: Tool): string;
   assess(request: RiskRequest): RiskAssessment;
 }
 
@@ -42,25 +48,41 @@ export function riskRuleProblems(rules: readonly unknown[]): readonly string[] {
   return readOperatorRules(rules).problems;
 }
 
+export interface RiskRulesOptions {
+  readonly rules: readonly unknown[];
+  readonly policies?: readonly ApprovalPolicy[] | undefined;
+}
+
 /**
  * Our table and the operators' rules as one judge. Every rule is asked each time and the strictest wins, so that no rule can
  * soften another.
  *
  * @throws {StartupError} when a rule cannot be read, or its own examples contradict it
  */
-export function createRiskRules({ rules: written }: { readonly rules: readonly unknown[] }): RiskRules {
+export function createRiskRules({ rules: written, policies = [] }: RiskRulesOptions): RiskRules {
   const { rules, problems } = readOperatorRules(written);
   if (problems.length > 0) throw new StartupError(problems.map((problem) => `approvals.rules${problem}`));
   const known = new WeakMap<Tool, Standpoint>();
+  const version = versionOf(rules);
+  const { requirementFor, versionFor } = createApprovalPolicies(policies);
+  const judge = ({ tool, input, plan }: RiskRequest): RiskAssessment => {
+    const { settled, open } = standpointOf(tool, { rules, known });
+    const shell = shellCommandOf(plan);
+    if (shell === undefined && open.length === 0) return settled;
+    const matched = open.filter((rule) => matchesArgs(rule, input)).map(fromOperator);
+    const judged = shell === undefined ? [] : [judgedShell(shell, plan)];
+    return strictest([settled, ...judged, ...matched]);
+  };
   return {
-    version: versionOf(rules),
-    assess({ tool, input, plan }) {
-      const { settled, open } = standpointOf(tool, { rules, known });
-      const shell = shellCommandOf(plan);
-      if (shell === undefined && open.length === 0) return settled;
-      const matched = open.filter((rule) => matchesArgs(rule, input)).map(fromOperator);
-      const judged = shell === undefined ? [] : [judgedShell(shell, plan)];
-      return strictest([settled, ...judged, ...matched]);
+    version,
+    versionFor(tool) {
+      const own = versionFor(tool);
+      return own === "" ? version : `${version}.${own}`;
+    },
+    assess(request) {
+      const assessment = judge(request);
+      const requirement = requirementFor({ tool: request.tool, risk: assessment.risk });
+      return requirement === undefined ? assessment : { ...assessment, requirement };
     },
   };
 }

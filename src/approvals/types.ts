@@ -1,6 +1,9 @@
 import type { Category, Classification, Json, KeyUse } from "../core/types.ts";
+import type { WantedAnswer } from "./answer.ts";
+import type { Decided, Decision } from "./decision.ts";
+import type { Requirement, Vote } from "./policies/requirement.ts";
 
-export type { KeyUse };
+export type { Decided, Decision, KeyUse };
 
 /** How much a session asks. Set by operators, for a session, until a time. */
 export type Mode = "default" | "autoEdit" | "yolo";
@@ -61,13 +64,17 @@ export interface Question {
   /** What a session's yes would cover: hex SHA-256 over tool, manifest, arguments and target; absent when it covers nothing. */
   readonly grantKey: string | undefined;
   readonly traceId: string;
+  /** What a yes needs; without it one decider is enough. */
+  readonly requirement?: Requirement | undefined;
+  /** What a yes must answer; without it a yes is enough. */
+  readonly answer?: WantedAnswer | undefined;
 }
 
 /** One question and what became of it. Times in milliseconds since 1970. */
 export interface Approval {
   readonly id: string;
   readonly state: ApprovalState;
-  /** Counts its changes of state. */
+  /** Counts its changes of state, and the votes on the way. */
   readonly version: number;
   readonly requester: Requester;
   readonly tool: string;
@@ -82,38 +89,23 @@ export interface Approval {
   readonly scopes: readonly Scope[];
   readonly grantKey: string | undefined;
   readonly traceId: string;
+  /** What it needs, as the policies were when it was asked; undefined: one decider. */
+  readonly requirement: Requirement | undefined;
+  /** Every yes that was counted, in order; none where one decider is enough. */
+  readonly votes: readonly Vote[];
+  /** What a yes must answer, and what was answered. */
+  readonly answer?: WantedAnswer | undefined;
   readonly createdAt: number;
   readonly decideBy: number;
   /** Set by a yes. */
   readonly executeBy: number | undefined;
   readonly decidedAt: number | undefined;
+  /** Who ended it: with the no, or with the yes that was missing. */
   readonly decidedBy: Decider | undefined;
   readonly scope: Scope | undefined;
   /** What the decider said to the agent. */
   readonly decisionReason: string | undefined;
 }
-
-/** A decision as it came in; the decider is verified already. */
-export interface Decision {
-  readonly id: string;
-  readonly by: Decider;
-  readonly decision: "approve" | "deny";
-  readonly scope?: Scope | undefined;
-  readonly reason?: string | undefined;
-  /** What the decider saw. When given it must be what is stored. */
-  readonly viewDigest?: string | undefined;
-}
-
-export type Decided =
-  | { readonly outcome: "decided"; readonly approval: Approval }
-  /** Unknown, or no longer pending. */
-  | { readonly outcome: "not_pending"; readonly approval: Approval | undefined }
-  /** The decider asked it, or stands in the asker's `act` chain. */
-  | { readonly outcome: "own_question" }
-  /** The decider saw something else. */
-  | { readonly outcome: "stale_view" }
-  /** The scope was not offered. */
-  | { readonly outcome: "scope_not_offered"; readonly offered: readonly Scope[] };
 
 export type Asked =
   /** A new question, or the identical one that already waits. */
@@ -127,6 +119,8 @@ export interface Claim {
   readonly id: string;
   readonly requester: Requester;
   readonly planDigest: string;
+  /** Of what the call needs by the policies of now; empty when no policy is about it. */
+  readonly requirementDigest?: string | undefined;
 }
 
 export type Claimed =
@@ -174,6 +168,8 @@ export interface ApprovalEvent {
   readonly at: number;
   readonly type:
     | "approval.requested"
+    /** A yes that is not enough yet. For operators: who asks is not told who looks at it. */
+    | "approval.voted"
     | "approval.approved"
     | "approval.denied"
     | "approval.expired"

@@ -10,7 +10,7 @@ import { createAdmission } from "../../src/proxy/admission.ts";
 import type { Answer } from "../../src/proxy/answer.ts";
 import { type ApprovalGate, createApprovalGate } from "../../src/proxy/approval-gate.ts";
 import type { Departure } from "../../src/proxy/call-scope.ts";
-import { createCallerContext } from "../../src/proxy/caller-context.ts";
+import { createCallerContext, type Door } from "../../src/proxy/caller-context.ts";
 import { createExecutor } from "../../src/proxy/executor.ts";
 import { type CallRequest, createProxy, type ToolProxy } from "../../src/proxy/proxy.ts";
 import { createRegistry } from "../../src/proxy/registry.ts";
@@ -77,18 +77,22 @@ export class MomentsRoad {
       },
     });
     this.room = createWaitingRoom(store);
-    this.#proxy = createProxy({
+    const generation = {
       registry: createRegistry([this.#tool(classification)], { inline: inlineHandler } as never, ({ name }) => name),
       callers: {
         ...callers,
-        verify: async (authorization, door) => {
+        verify: async (authorization: string | undefined, door: Door) => {
           const verified = await callers.verify(authorization, door);
           this.at("verify");
           return verified;
         },
       },
-      admission,
       gate: this.#gate(store),
+      leave: () => {},
+    };
+    this.#proxy = createProxy({
+      generations: { current: () => generation, enter: () => generation },
+      admission,
       waitingRoom: this.room,
       approvals: store,
       executor: createExecutor({ intend: async () => this.at("intent") }),

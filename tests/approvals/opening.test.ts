@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { dirname, join } from "node:path";
 import { openApprovals } from "../../src/approvals/approvals.ts";
+import type { Requirement } from "../../src/approvals/policies/requirement.ts";
 import { STEPS } from "../../src/approvals/store/sqlite-schema.ts";
 import { AGENT, type ApprovalWorld, askFor, createApprovalWorld, LIMITS, OPERATOR } from "../support/approvals.ts";
 
@@ -93,7 +94,7 @@ const REFUSED: readonly (readonly [title: string, make: (path: string) => unknow
   [
     "a newer version",
     (path) => sqlite(path, "CREATE TABLE approval_schema (version INTEGER)", "INSERT INTO approval_schema VALUES (99)"),
-    "newer version of this service (schema 99, this one knows 2)",
+    `newer version of this service (schema 99, this one knows ${STEPS.length})`,
   ],
 ];
 
@@ -108,8 +109,8 @@ describe.each(REFUSED)("%s", (_title, make, message) => {
   });
 });
 
-test("a file of the first version is brought up to this one, with what it holds", async () => {
-  await sqlite(world.path, STEPS[0] ?? "");
+test.each([1, 2])("a file of version %d is brought up to this one, with what it holds", async (version) => {
+  await sqlite(world.path, ...STEPS.slice(0, version), `UPDATE approval_schema SET version = ${version}`);
   const columns = "id, state, version, issuer, subject, actors, session, tool, category, classification, risk, rules";
   const more = "plan_digest, view, view_digest, summary, scopes, trace_id, created_at, decide_by";
   await sqlite(
@@ -118,8 +119,50 @@ test("a file of the first version is brought up to this one, with what it holds"
       'deploy', 'write', 'write', 'low', '[]', 'p', '{}', 'v', 's', '["once"]', 't', ${world.now}, ${world.now + 60_000})`,
   );
   const store = await world.open();
+  expect(await store.get("old")).toMatchObject({ requirement: undefined, votes: [] });
+  const claim = { id: "old", requester: AGENT, planDigest: "p" };
   expect((await store.decide({ id: "old", by: OPERATOR, decision: "approve" })).outcome).toBe("decided");
-  expect((await store.claim({ id: "old", requester: AGENT, planDigest: "p" })).outcome).toBe("claimed");
+  // A policy that came with the release was not asked about.
+  expect((await store.claim({ ...claim, requirementDigest: "f".repeat(64) })).outcome).toBe("mismatch");
+  expect((await store.claim(claim)).outcome).toBe("claimed");
+});
+
+const NEEDS: Requirement = {
+  ...{ digest: "d".repeat(64), reasonRequired: "never", scopes: ["once"], callback: false },
+  policies: [{ name: "two", distinctPeople: true, stages: [{ name: "s", count: 2, deciders: { permissions: [] } }] }],
+};
+
+test.each([
+  ["requirement = NULL"],
+  ["requirement = '{}'"],
+  ["requirement = 'no JSON'"],
+  ["requirement = replace(requirement, '\"count\":2', '\"count\":0')"],
+  ["requirement = replace(requirement, 'dddd', 'eeee')"],
+  ["requirement_digest = ''"],
+  ["votes = '[{}]'"],
+  ["votes = 'no JSON'"],
+])("APR-63: where %s nobody can say yes, and nothing runs", async (damage) => {
+  const store = await world.open();
+  const { id, planDigest } = await askFor(store, { requirement: NEEDS });
+  const [anna, bert] = [{ issuer: "i", subject: "anna" }, OPERATOR];
+  await store.decide({ id, by: anna, decision: "approve" });
+  await sqlite(world.path, `UPDATE approvals SET ${damage}`);
+  await expect(store.decide({ id, by: bert, decision: "approve" })).rejects.toThrow();
+  await sqlite(world.path, `UPDATE approvals SET state = 'approved', execute_by = ${world.now + 60_000}`);
+  for (const requirementDigest of [NEEDS.digest, ""]) {
+    const claiming = store.claim({ id, requester: AGENT, planDigest, requirementDigest });
+    expect(await claiming.then(({ outcome }) => outcome, String)).not.toBe("claimed");
+  }
+});
+
+test("APR-51: what an older release approved by itself is not run", async () => {
+  const store = await world.open();
+  const { id, planDigest } = await askFor(store, { requirement: NEEDS });
+  await store.decide({ id, by: OPERATOR, decision: "approve" });
+  await sqlite(world.path, `UPDATE approvals SET state = 'approved', execute_by = ${world.now + 60_000}`);
+  const claim = { id, requester: AGENT, planDigest, requirementDigest: NEEDS.digest };
+  await expect(store.claim(claim)).rejects.toThrow("was approved by fewer than its policies want");
+  expect((await store.get(id))?.state).toBe("approved");
 });
 
 test.each([

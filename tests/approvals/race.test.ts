@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import { AGENT, type ApprovalWorld, approvedBy, askFor, claimOf, createApprovalWorld } from "../support/approvals.ts";
 import { childCommand, type DyingAct } from "../support/approvals-child.ts";
-import { raceClaims } from "../support/approvals-race.ts";
+import { needing, raceClaims, raceVotes } from "../support/approvals-race.ts";
 
 let world: ApprovalWorld;
 beforeEach(() => {
@@ -12,6 +12,10 @@ afterEach(() => world.end());
 test("APR-50: 4 processes claim 50 approvals of one file, each once", async () => {
   const claimed = await raceClaims(4, 50);
   expect(claimed.reduce((sum, count) => sum + count, 0)).toBe(50);
+}, 30_000);
+
+test("APR-50: 4 processes vote on 20 questions in the same names: each has its yeses, no more and no fewer", async () => {
+  await raceVotes({ processes: 4, approvals: 20, count: 2 });
 }, 30_000);
 
 const KILLS: readonly (readonly [act: DyingAct, when: "journaling" | "answered", state: string])[] = [
@@ -31,6 +35,27 @@ test.each(KILLS)("APR-53: kill -9 in %s, %s: it is %s", async (act, when, state)
   const next = await world.open();
   expect((await next.get(id))?.state).toBe(state as never);
   expect((await next.listGrants({ requester: AGENT })).length).toBe(act === "approve" && when === "answered" ? 1 : 0);
+});
+
+test.each([
+  ["journaling", 0],
+  ["answered", 1],
+] as const)("APR-53: kill -9 in a vote, %s: %d is counted, and the other can still be", async (when, count) => {
+  const store = await world.open();
+  const { id } = await askFor(store, { requirement: needing(2) });
+  await store.close();
+  const child = Bun.spawn(childCommand(world, world.now, { kind: "die", act: "approve", id, when }), {
+    stderr: "inherit",
+  });
+  await child.exited;
+  expect(child.signalCode).toBe("SIGKILL");
+  const next = await world.open();
+  expect(await next.get(id)).toMatchObject({ state: "pending", version: 1 + count });
+  expect((await next.get(id))?.votes).toHaveLength(count);
+  for (const subject of ["x", "y", "z"].slice(count)) {
+    await next.decide({ id, by: { issuer: "i", subject }, decision: "approve" });
+  }
+  expect((await next.get(id))?.state).toBe("approved");
 });
 
 test("APR-56: what a killed process had claimed is in doubt when its lease is over", async () => {

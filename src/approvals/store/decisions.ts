@@ -1,12 +1,13 @@
+import { answerFault, isReadable } from "../answer.ts";
 import { isAmongAskers } from "../askers.ts";
+import { objectionToNo, standingOf } from "../policies/quorum.ts";
 import type { Approval, Approvals, Decided, Decider, Decision, Requester, Scope } from "../types.ts";
 import type { Tx } from "./database.ts";
 import { createGrant, revokeGrantsFrom } from "./grants.ts";
 import { sessionIsOver } from "./session-rows.ts";
-import { SECOND_MS, type Store } from "./store.ts";
+import type { Store } from "./store.ts";
 import { identity, moved, settledView } from "./transitions.ts";
-
-const REASON_CHARACTERS_MAX = 500;
+import { boundedReason, lackingIn, vote, voterOf } from "./votes.ts";
 
 export function decisions(store: Store): Pick<Approvals, "decide" | "cancel" | "revoke"> {
   const { database } = store;
@@ -22,60 +23,48 @@ async function decide(tx: Tx, decision: Decision, store: Store): Promise<Decided
   if (approval === undefined) return { outcome: "not_pending", approval };
   const objection = await objectionTo(tx, decision, approval);
   if (objection !== undefined) return objection;
-  const decided = await vote(tx, decision, { approval, executeInMs: store.limits.executeBySeconds * SECOND_MS });
-  if (decided === undefined) return { outcome: "not_pending", approval };
-  if (decided.scope === "session") await createGrant(tx, decided, store);
-  return { outcome: "decided", approval: decided };
+  const voted = await vote(tx, decision, { approval, limits: store.limits });
+  if (voted === undefined) return { outcome: "not_pending", approval };
+  if (voted.state === "pending") return { outcome: "counted", approval: voted, lacking: lackingIn(voted) };
+  if (voted.scope === "session") await createGrant(tx, voted, store);
+  return { outcome: "decided", approval: voted };
 }
 
 async function objectionTo(tx: Tx, decision: Decision, approval: Approval): Promise<Decided | undefined> {
-  if (isAmongAskers(approval.requester, [decision.by.subject])) return { outcome: "own_question" };
+  if (isAmongAskers(approval.requester, [decision.by.subject, ...(decision.actors ?? [])]))
+    return { outcome: "own_question" };
   if (approval.state !== "pending") return { outcome: "not_pending", approval };
   if (decision.viewDigest !== undefined && decision.viewDigest !== approval.viewDigest)
     return { outcome: "stale_view" };
-  if (decision.decision === "deny") return undefined;
+  const objection = objectionByPolicy(decision, approval) ?? objectionToAnswer(decision, approval);
+  if (objection !== undefined || decision.decision === "deny") return objection;
   const offered = await offeredNow(tx, approval);
   return offered.includes(decision.scope ?? "once") ? undefined : { outcome: "scope_not_offered", offered };
+}
+
+/** By what the policies wanted when it was asked: what they want today is for questions of today. */
+function objectionByPolicy(decision: Decision, { requirement, votes }: Approval): Decided | undefined {
+  if (requirement === undefined) return undefined;
+  const voter = voterOf(decision);
+  const isNo = decision.decision === "deny";
+  const standing = isNo ? objectionToNo(requirement, votes, voter) : standingOf(requirement, votes, voter);
+  if (standing !== undefined && "outcome" in standing) return standing;
+  const { reasonRequired } = requirement;
+  const wantsReason = reasonRequired === "always" || (isNo && reasonRequired === "deny");
+  return wantsReason && !isReadable(boundedReason(decision.reason)) ? { outcome: "reason_missing" } : undefined;
+}
+
+/** A no needs no answer, and none of it is kept. */
+function objectionToAnswer({ decision, answer }: Decision, approval: Approval): Decided | undefined {
+  const wanted = decision === "approve" ? approval.answer : undefined;
+  const fault = answerFault(wanted, answer);
+  return fault && { outcome: "answer_refused", fault, wanted };
 }
 
 /** The session may have ended since the question was asked. */
 async function offeredNow(tx: Tx, { scopes, requester }: Approval): Promise<readonly Scope[]> {
   if (!scopes.includes("session") || !(await sessionIsOver(tx, requester))) return scopes;
   return scopes.filter((scope) => scope !== "session");
-}
-
-interface Voted {
-  readonly approval: Approval;
-  readonly executeInMs: number;
-}
-
-async function vote(tx: Tx, decision: Decision, { approval, executeInMs }: Voted): Promise<Approval | undefined> {
-  const { id, by } = decision;
-  const isYes = decision.decision === "approve";
-  const scope = isYes ? (decision.scope ?? "once") : null;
-  const reason = boundedReason(decision.reason);
-  const rows = await tx.sql`
-    UPDATE approvals SET state = ${isYes ? "approved" : "denied"}, version = version + 1, scope = ${scope},
-      execute_by = ${isYes ? tx.now + executeInMs : null}, ended_at = ${isYes ? null : tx.now}, decided_at = ${tx.now},
-      decided_issuer = ${by.issuer}, decided_subject = ${by.subject}, decision_reason = ${reason ?? null}
-    WHERE id = ${id} AND state = 'pending' AND decide_by > ${tx.now} AND view_digest = ${approval.viewDigest}
-    RETURNING *`;
-  return moved(tx, rows, {
-    event: isYes ? "approval.approved" : "approval.denied",
-    journal: "approval.voted",
-    more: {
-      decider: identity(by),
-      decision: decision.decision,
-      scope: scope ?? undefined,
-      viewDigest: approval.viewDigest,
-      reason,
-    },
-  });
-}
-
-/** By the first so many characters, none of them half of one, and without NUL, which no column takes everywhere. */
-function boundedReason(reason: string | undefined): string | undefined {
-  return reason?.slice(0, REASON_CHARACTERS_MAX).toWellFormed().replaceAll("\0", "\u{fffd}");
 }
 
 async function cancel(tx: Tx, id: string, by: Pick<Requester, "issuer" | "subject">): Promise<Approval | undefined> {

@@ -1,3 +1,5 @@
+import { NOTIFY_POSTGRES } from "../notify/schema.ts";
+
 /**
  * Step n brings a database of version n to n + 1; a step that was released never changes. Text compares by its bytes, as
  * on SQLite: a collation of the system's would let its next update damage the indexes.
@@ -122,6 +124,13 @@ CREATE INDEX approval_events_age ON approval_events (at);
 CREATE TABLE approval_counters (name TEXT COLLATE "C" PRIMARY KEY, value BIGINT NOT NULL);
 INSERT INTO approval_counters (name, value) VALUES ('events', 0);
 `,
+  `
+ALTER TABLE approvals ADD COLUMN requirement TEXT COLLATE "C";
+ALTER TABLE approvals ADD COLUMN requirement_digest TEXT COLLATE "C" NOT NULL DEFAULT '';
+ALTER TABLE approvals ADD COLUMN votes TEXT COLLATE "C" NOT NULL DEFAULT '[]';
+ALTER TABLE approvals ADD COLUMN answer TEXT COLLATE "C";
+`,
+  NOTIFY_POSTGRES,
 ];
 
 export const SCHEMA_VERSION = STEPS.length;

@@ -93,7 +93,7 @@ async function clockOf(sql: Sql): Promise<number> {
   return integer(row, "now");
 }
 
-function connect({ hostname, port, database, username, password, ...place }: PostgresPlace): Bun.SQL {
+export function connect({ hostname, port, database, username, password, ...place }: PostgresPlace): Bun.SQL {
   // Every member is given: for what is left out, the environment would be asked.
   return new Bun.SQL({
     url: `postgres://host/?sslmode=${place.sslMode}`,

@@ -9,6 +9,8 @@ import { expire, noteApproval, sessionOf } from "./transitions.ts";
 const WITHDRAWN_PER_PENDING = 10;
 /** UTF-16 units of the view's JSON; the gate bounds what it shows far below. */
 const VIEW_LENGTH_MAX = 1_048_576;
+/** The same of what the policies want, which the configuration bounds below. */
+const REQUIREMENT_LENGTH_MAX = 1_048_576;
 
 export function questions(store: Store): Pick<Approvals, "ask"> {
   return { ask: (question) => store.database.write((tx) => ask(tx, question, store)) };
@@ -26,7 +28,12 @@ async function ask(tx: Tx, question: Question, store: Store): Promise<Asked> {
   if (backlog !== undefined) return backlog;
   const approval = await insert(tx, question, store);
   const { category, classification, risk, traceId, viewDigest } = approval;
-  const more = { category, classification, risk, traceId, viewDigest, decideBy: approval.decideBy };
+  const { requirement, decideBy } = approval;
+  const asked = requirement && {
+    policies: requirement.policies.map(({ name }) => name),
+    requirementDigest: requirement.digest,
+  };
+  const more = { category, classification, risk, traceId, viewDigest, decideBy, ...asked };
   noteApproval(tx, approval, { event: "approval.requested", journal: "approval.asked", more });
   return { outcome: "asked", approval, joined: false };
 }
@@ -85,22 +92,37 @@ function backlog(limit: number, restMs: number): Asked {
 
 async function insert({ sql, now }: Tx, question: Question, { limits, newId }: Store): Promise<Approval> {
   const { requester, tool, category, classification, risk, planDigest, viewDigest, summary, traceId } = question;
-  const view = JSON.stringify(question.view);
-  if (view.length > VIEW_LENGTH_MAX)
-    throw new Error(`the view of a question has more than ${VIEW_LENGTH_MAX} characters`);
+  const { requirement } = question;
+  const view = bounded("view", question.view, VIEW_LENGTH_MAX);
+  const needs = requirement === undefined ? null : bounded("requirement", requirement, REQUIREMENT_LENGTH_MAX);
+  const answer = question.answer === undefined ? null : JSON.stringify(question.answer);
+  const decideBySeconds = Math.min(limits.decideBySeconds, requirement?.decideBySeconds ?? limits.decideBySeconds);
   const [row = {}] = await sql`
     INSERT INTO approvals (id, state, version, issuer, subject, actors, session, tool, category, classification, risk,
-      rules, plan_digest, call_digest, view, view_digest, summary, scopes, grant_key, trace_id, created_at, decide_by)
+      rules, plan_digest, call_digest, view, view_digest, summary, scopes, grant_key, trace_id, requirement,
+      requirement_digest, answer, created_at, decide_by)
     VALUES (${newId()}, 'pending', 1, ${requester.issuer}, ${requester.subject}, ${JSON.stringify(requester.actors)},
       ${sessionOf(requester)}, ${tool}, ${category}, ${classification}, ${risk}, ${JSON.stringify(question.rules)},
       ${planDigest}, ${question.callDigest ?? null}, ${view}, ${viewDigest}, ${summary}, ${JSON.stringify(offered(question))},
-      ${question.grantKey ?? null}, ${traceId}, ${now}, ${now + limits.decideBySeconds * SECOND_MS})
+      ${question.grantKey ?? null}, ${traceId}, ${needs}, ${requirement?.digest ?? ""}, ${answer}, ${now},
+      ${now + decideBySeconds * SECOND_MS})
     RETURNING *`;
   return toApproval(row, now);
 }
 
-/** A yes can be remembered only for a session that is known and a call that can be named again, and never when it is risky. */
-function offered({ scopes, requester, grantKey, risk }: Question): readonly Scope[] {
+function bounded(name: string, value: unknown, lengthMax: number): string {
+  const text = JSON.stringify(value);
+  if (text.length > lengthMax) throw new Error(`the ${name} of a question has more than ${lengthMax} characters`);
+  return text;
+}
+
+/**
+ * A yes can be remembered only for a session that is known and a call that can be named again, and never when it is risky. The
+ * policies narrow what is left.
+ */
+function offered({ scopes, requester, grantKey, risk, requirement }: Question): readonly Scope[] {
   const rememberable = sessionOf(requester) !== "" && grantKey !== undefined && risk !== "high" && risk !== "critical";
-  return rememberable ? scopes : scopes.filter((scope) => scope !== "session");
+  return scopes.filter(
+    (scope) => (scope === "once" || rememberable) && (requirement === undefined || requirement.scopes.includes(scope)),
+  );
 }

@@ -1,4 +1,6 @@
 import type { Category, Classification, Json } from "../../core/types.ts";
+import { readAnswer, type WantedAnswer } from "../answer.ts";
+import { type Requirement, readRequirement, readVotes, type Vote } from "../policies/requirement.ts";
 import type {
   Approval,
   ApprovalEvent,
@@ -23,7 +25,7 @@ const RISKS = ["low", "medium", "high", "critical"] as const satisfies readonly 
 const SCOPES = ["once", "session"] as const satisfies readonly Scope[];
 const MODES = ["default", "autoEdit", "yolo"] as const satisfies readonly Mode[];
 const EVENTS = [
-  ...(["requested", "approved", "denied", "expired", "cancelled"] as const),
+  ...(["requested", "voted", "approved", "denied", "expired", "cancelled"] as const),
   ...(["revoked", "claimed", "executed", "failed", "in_doubt"] as const),
 ].map((name) => `approval.${name}` as const);
 const EVENT_TYPES = [...EVENTS, "grant.created", "grant.revoked", "session.mode", "session.ended"] as const;
@@ -61,6 +63,9 @@ function storedApproval(row: Row): Approval {
     scopes: SCOPES.filter((scope) => texts(row, "scopes").includes(scope)),
     grantKey,
     traceId: text(row, "trace_id"),
+    requirement: requirement(row),
+    votes: votes(row),
+    answer: answer(row),
     createdAt: integer(row, "created_at"),
     decideBy: integer(row, "decide_by"),
     executeBy: optionalInteger(row, "execute_by"),
@@ -145,6 +150,27 @@ function optionalText(row: Row, column: string): string | undefined {
 function decider(row: Row, prefix: "decided" | "mode"): Decider | undefined {
   const issuer = optionalText(row, `${prefix}_issuer`);
   return issuer === undefined ? undefined : { issuer, subject: text(row, `${prefix}_subject`) };
+}
+
+/** What cannot be read is not taken for nothing: one decider must not be enough for it. */
+function requirement(row: Row): Requirement | undefined {
+  if (row["requirement"] === null && row["requirement_digest"] === "") return undefined;
+  const read = row["requirement"] === null ? undefined : readRequirement(json(row, "requirement"));
+  if (read === undefined || read.digest !== row["requirement_digest"]) throw misfit("requirement");
+  return read;
+}
+
+function votes(row: Row): readonly Vote[] {
+  const read = row["votes"] === "[]" ? [] : readVotes(json(row, "votes"));
+  if (read === undefined) throw misfit("votes");
+  return read;
+}
+
+function answer(row: Row): WantedAnswer | undefined {
+  if (row["answer"] === null) return undefined;
+  const read = readAnswer(json(row, "answer"));
+  if (read === undefined) throw misfit("answer");
+  return read;
 }
 
 function oneOf<T extends string>(row: Row, column: string, allowed: readonly T[]): T {

@@ -1,3 +1,5 @@
+import { NOTIFY_SQLITE } from "../notify/schema.ts";
+
 /** Step n brings a file of version n to n + 1. A step that was released never changes. */
 export const STEPS: readonly string[] = [
   `
@@ -121,6 +123,13 @@ INSERT INTO approval_counters (name, value) VALUES ('events', 0);
 ALTER TABLE approvals ADD COLUMN call_digest TEXT;
 CREATE INDEX approvals_by_call ON approvals (issuer, subject, call_digest, decided_at);
 `,
+  `
+ALTER TABLE approvals ADD COLUMN requirement TEXT;
+ALTER TABLE approvals ADD COLUMN requirement_digest TEXT NOT NULL DEFAULT '';
+ALTER TABLE approvals ADD COLUMN votes TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE approvals ADD COLUMN answer TEXT;
+`,
+  NOTIFY_SQLITE,
 ];
 
 export const SCHEMA_VERSION = STEPS.length;

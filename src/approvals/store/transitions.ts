@@ -7,6 +7,8 @@ import type { Row } from "./sql.ts";
 interface Noted {
   readonly event: ApprovalEvent["type"];
   readonly journal: string;
+  /** For those who watch; the approval's own when left out. */
+  readonly summary?: string | undefined;
   readonly more?: Readonly<Record<string, Json | undefined>>;
 }
 
@@ -21,8 +23,9 @@ export function identity({ issuer, subject }: Decider): { readonly issuer: strin
 }
 
 /** Never the arguments, never the view. */
-export function noteApproval(tx: Tx, approval: Approval, { event, journal, more }: Noted): void {
-  const { id, tool, summary, requester, planDigest } = approval;
+export function noteApproval(tx: Tx, approval: Approval, { event, journal, more, ...noted }: Noted): void {
+  const { id, tool, requester, planDigest } = approval;
+  const { summary = approval.summary } = noted;
   const { issuer, subject, session } = requester;
   tx.note({
     event: { type: event, id, tool, summary, issuer, subject },

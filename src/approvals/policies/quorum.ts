@@ -1,0 +1,135 @@
+import { isAmongAskers } from "../askers.ts";
+import type { Deciders, Identity, Place, RequiredPolicy, Requirement, Stage, Vote } from "./requirement.ts";
+
+/** Who votes: verified, with what the token holds. */
+export interface Voter extends Identity {
+  readonly permissions: readonly string[];
+  /** Of the token's `act` chain. */
+  readonly actors: readonly string[];
+}
+
+/** A stage that still lacks somebody. */
+export interface Lacking {
+  readonly policy: string;
+  readonly stage: string;
+  readonly have: number;
+  readonly needed: number;
+}
+
+/** Why somebody's answer does not count. */
+export type Objection =
+  | {
+      readonly outcome: "not_eligible";
+      readonly lacking: Lacking;
+      readonly missingPermissions: readonly string[];
+      /** Whether the stage names people, and not this one. */
+      readonly isNotNamed: boolean;
+    }
+  /** The voter's stage comes after one that still lacks somebody. */
+  | { readonly outcome: "later_stage"; readonly lacking: Lacking; readonly stage: string }
+  | { readonly outcome: "already_voted"; readonly lacking: readonly Lacking[] };
+
+/** Where a yes of the voter would count, or why it would not. */
+export type Standing = { readonly places: readonly Place[] } | Objection;
+
+/** How far one policy has come. */
+export interface Progress {
+  readonly policy: RequiredPolicy;
+  /** Of each stage, in order. */
+  readonly voters: readonly (readonly Vote[])[];
+  /** The stage that votes are counted in now; undefined when the policy has what it wants. */
+  readonly open: number | undefined;
+}
+
+/**
+ * By name, whatever the issuer, as askers are: one person may have accounts at two, or hold the token of another, and counts once.
+ */
+function isSamePerson(a: Named, b: Named): boolean {
+  return isAmongAskers(a, [b.subject, ...b.actors]);
+}
+
+type Named = Pick<Voter, "subject" | "actors">;
+
+export function progressOf(requirement: Requirement, votes: readonly Vote[]): readonly Progress[] {
+  return requirement.policies.map((policy, at) => {
+    const voters = policy.stages.map((_, stage) =>
+      votes.filter(({ places }) => places.some((place) => place.policy === at && place.stage === stage)),
+    );
+    const open = policy.stages.findIndex(({ count }, stage) => (voters[stage]?.length ?? 0) < count);
+    return { policy, voters, open: open === -1 ? undefined : open };
+  });
+}
+
+/** What is missing for a yes; nothing when there is enough. */
+export function lackingOf(requirement: Requirement, votes: readonly Vote[]): readonly Lacking[] {
+  return progressOf(requirement, votes).flatMap((progress) => lackingIn(progress) ?? []);
+}
+
+function lackingIn({ policy, voters, open }: Progress): Lacking | undefined {
+  const stage = open === undefined ? undefined : policy.stages[open];
+  if (open === undefined || stage === undefined) return undefined;
+  return { policy: policy.name, stage: stage.name, have: voters[open]?.length ?? 0, needed: stage.count };
+}
+
+/** Where the yes counts: in the open stage of each policy that takes this voter. */
+export function standingOf(requirement: Requirement, votes: readonly Vote[], voter: Voter): Standing {
+  const mine = votes.filter((vote) => isSamePerson(vote, voter));
+  const progress = progressOf(requirement, votes);
+  const places = progress.flatMap((one, policy) => {
+    const stage = one.open;
+    const open = stage === undefined ? undefined : one.policy.stages[stage];
+    if (stage === undefined || open === undefined || !isEligible(open.deciders, voter)) return [];
+    return hasCounted(mine, one.policy, { policy, stage }) ? [] : [{ policy, stage }];
+  });
+  return places.length > 0 ? { places } : objectionTo(progress, voter, mine.length > 0);
+}
+
+function hasCounted(mine: readonly Vote[], { distinctPeople }: RequiredPolicy, { policy, stage }: Place): boolean {
+  return mine.some(({ places }) =>
+    places.some((place) => place.policy === policy && (distinctPeople || place.stage === stage)),
+  );
+}
+
+function objectionTo(progress: readonly Progress[], voter: Voter, hasVoted: boolean): Objection {
+  const waiting = progress.flatMap((one) => {
+    const lacking = lackingIn(one);
+    return lacking === undefined ? [] : [{ ...one, lacking }];
+  });
+  if (hasVoted) return { outcome: "already_voted", lacking: waiting.map(({ lacking }) => lacking) };
+  for (const { policy, open = 0, lacking } of waiting) {
+    const later = policy.stages.slice(open + 1).find(({ deciders }) => isEligible(deciders, voter));
+    if (later !== undefined) return { outcome: "later_stage", lacking, stage: later.name };
+  }
+  const [first] = waiting;
+  // A question that lacks nobody is pending no more.
+  if (first === undefined) return { outcome: "already_voted", lacking: [] };
+  return notEligible(first.lacking, first.policy.stages[first.open ?? 0], voter);
+}
+
+function notEligible(lacking: Lacking, stage: Stage | undefined, voter: Voter): Objection {
+  const { permissions = [], subjects } = stage?.deciders ?? {};
+  return {
+    outcome: "not_eligible",
+    lacking,
+    missingPermissions: permissions.filter((permission) => !voter.permissions.includes(permission)),
+    isNotNamed: subjects !== undefined && !isNamed(subjects, voter),
+  };
+}
+
+/** A no ends the question whenever it comes: it is for whoever may say yes in any stage. */
+export function objectionToNo(requirement: Requirement, votes: readonly Vote[], voter: Voter): Objection | undefined {
+  const stages = requirement.policies.flatMap((policy) => policy.stages);
+  if (stages.some(({ deciders }) => isEligible(deciders, voter))) return undefined;
+  return objectionTo(progressOf(requirement, votes), voter, false);
+}
+
+export function isEligible({ permissions, subjects }: Deciders, voter: Voter): boolean {
+  return (
+    permissions.every((permission) => voter.permissions.includes(permission)) &&
+    (subjects === undefined || isNamed(subjects, voter))
+  );
+}
+
+function isNamed(subjects: readonly Identity[], { issuer, subject }: Identity): boolean {
+  return subjects.some((named) => named.issuer === issuer && named.subject === subject);
+}

@@ -1,0 +1,119 @@
+import { sha256Hex } from "../../core/digest.ts";
+import type { Json } from "../../core/types.ts";
+import { type Lacking, lackingOf, standingOf, type Voter } from "../policies/quorum.ts";
+import type { Vote } from "../policies/requirement.ts";
+import type { Approval, Decision, Scope } from "../types.ts";
+import type { Tx } from "./database.ts";
+import { type ApprovalLimits, SECOND_MS } from "./store.ts";
+import { identity, moved } from "./transitions.ts";
+
+const REASON_CHARACTERS_MAX = 500;
+
+export function voterOf({ by, permissions = [], actors = [] }: Decision): Voter {
+  return { ...identity(by), permissions, actors };
+}
+
+interface Voting {
+  readonly approval: Approval;
+  readonly limits: ApprovalLimits;
+}
+
+/**
+ * One statement counts the vote, and ends the question when it is the one that was missing. It counts on what was seen: whatever
+ * has changed since then leaves it uncounted, so that no two can fill one place.
+ */
+export async function vote(tx: Tx, decision: Decision, { approval, limits }: Voting): Promise<Approval | undefined> {
+  const { id, by } = decision;
+  const counted = countedWith(decision, approval, tx.now);
+  const { state, votes, scope } = counted;
+  const isOver = state !== "pending";
+  const reason = boundedReason(decision.reason);
+  const answer = answerWith(decision, approval);
+  const executeBySeconds = Math.min(
+    limits.executeBySeconds,
+    approval.requirement?.executeBySeconds ?? limits.executeBySeconds,
+  );
+  const rows = await tx.sql`
+    UPDATE approvals SET state = ${state}, version = version + 1, votes = ${JSON.stringify(votes)}, answer = ${answer},
+      scope = ${isOver ? scope : null}, execute_by = ${state === "approved" ? tx.now + executeBySeconds * SECOND_MS : null},
+      ended_at = ${state === "denied" ? tx.now : null}, decided_at = ${isOver ? tx.now : null},
+      decided_issuer = ${isOver ? by.issuer : null}, decided_subject = ${isOver ? by.subject : null},
+      decision_reason = ${isOver ? (reason ?? null) : null}
+    WHERE id = ${id} AND state = 'pending' AND decide_by > ${tx.now} AND view_digest = ${approval.viewDigest}
+      AND version = ${approval.version}
+    RETURNING *`;
+  return moved(tx, rows, {
+    event: isOver ? `approval.${state}` : "approval.voted",
+    journal: "approval.voted",
+    summary: isOver ? undefined : progressLine(approval, votes),
+    more: {
+      decider: identity(by),
+      decision: decision.decision,
+      scope: decision.decision === "approve" ? (decision.scope ?? "once") : undefined,
+      viewDigest: approval.viewDigest,
+      reason,
+      // What it says may be a secret; which one it was can be shown.
+      ...(decision.answer !== undefined && { answerHash: sha256Hex(decision.answer) }),
+      ...placesOf(approval, votes, state),
+    },
+  });
+}
+
+/** As it stands in the row after this vote. */
+function answerWith({ decision, answer }: Decision, { answer: wanted }: Approval): string | null {
+  if (wanted === undefined) return null;
+  const text =
+    decision === "approve" ? (wanted.text ?? answer?.toWellFormed().replaceAll("\0", "\u{fffd}")) : undefined;
+  return JSON.stringify({ ...wanted, ...(text !== undefined && { text }) });
+}
+
+interface Counted {
+  readonly state: "pending" | "approved" | "denied";
+  readonly votes: readonly Vote[];
+  /** The narrowest of all that said yes. */
+  readonly scope: Scope | null;
+}
+
+function countedWith(decision: Decision, { requirement, votes, viewDigest, version }: Approval, at: number): Counted {
+  if (decision.decision === "deny") return { state: "denied", votes, scope: null };
+  const { by, actors = [], scope = "once" } = decision;
+  if (requirement === undefined) return { state: "approved", votes, scope };
+  const standing = standingOf(requirement, votes, voterOf(decision));
+  const places = "places" in standing ? standing.places : [];
+  const reason = boundedReason(decision.reason);
+  const own: Vote = { ...identity(by), actors, at, scope, reason, viewDigest, version, places };
+  const all = [...votes, own];
+  const isEnough = lackingOf(requirement, all).length === 0;
+  const isForSession = all.every((one) => one.scope === "session");
+  return { state: isEnough ? "approved" : "pending", votes: all, scope: isForSession ? "session" : "once" };
+}
+
+export function lackingIn({ requirement, votes }: Approval): readonly Lacking[] {
+  return requirement === undefined ? [] : lackingOf(requirement, votes);
+}
+
+/** For those who watch: no name, no argument. */
+function progressLine({ summary, requirement }: Approval, votes: readonly Vote[]): string {
+  const lacking = requirement === undefined ? [] : lackingOf(requirement, votes);
+  const parts = lacking.map(({ policy, stage, have, needed }) => `${policy}, ${stage}: ${have} of ${needed}`);
+  return `${summary}; ${parts.join("; ")}`;
+}
+
+/** Where the vote counted, and what is missing after it. */
+function placesOf(
+  { requirement }: Approval,
+  votes: readonly Vote[],
+  state: Counted["state"],
+): { counted?: Json; lacking?: Json } {
+  if (requirement === undefined || state === "denied") return {};
+  const counted = (votes.at(-1)?.places ?? []).map(({ policy, stage }) => {
+    const { name = "", stages = [] } = requirement.policies[policy] ?? {};
+    return { policy: name, stage: stages[stage]?.name ?? "" };
+  });
+  return { counted, lacking: lackingOf(requirement, votes).map((one) => ({ ...one })) };
+}
+
+/** By the first so many characters, none of them half of one, and without NUL, which no column takes everywhere. */
+export function boundedReason(reason: string | undefined): string | undefined {
+  return reason?.slice(0, REASON_CHARACTERS_MAX).toWellFormed().replaceAll("\0", "\u{fffd}");
+}

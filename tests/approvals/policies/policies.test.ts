@@ -1,0 +1,130 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { z } from "zod";
+import {
+  type ApprovalPolicy,
+  createApprovalPolicies,
+  matchesToolName,
+} from "../../../src/approvals/policies/policies.ts";
+import type { Risk } from "../../../src/approvals/types.ts";
+import { defineTool } from "../../../src/core/define-tool.ts";
+import type { Tool } from "../../../src/core/types.ts";
+
+function toolOf(more: Record<string, unknown> = {}): Tool {
+  return defineTool({
+    ...({ name: "deploy_app", description: "Deploys", classification: "write", category: "command" } as const),
+    permissions: { required: ["apps:deploy"], elevatedIf: { when: () => false, required: ["apps:deploy:prod"] } },
+    ...{ input: z.strictObject({}), output: z.object({}), outputPolicy: {}, handler: () => ({}) },
+    ...more,
+  } as never) as unknown as Tool;
+}
+
+function policyOf(more: Partial<ApprovalPolicy> = {}): ApprovalPolicy {
+  return {
+    ...{ name: "p", when: { tools: ["*"] }, require: { count: 1 }, distinctPeople: true, reasonRequired: "never" },
+    ...{ scopes: ["once", "session"], callback: false },
+    ...more,
+  };
+}
+
+const NAMES: readonly (readonly [pattern: string, name: string, matches: boolean])[] = [
+  ["deploy_app", "deploy_app", true],
+  ["deploy_app", "deploy_apps", false],
+  ["deploy_app", "deploy_ap", false],
+  ["*", "deploy_app", true],
+  ["**", "a", true],
+  ["deploy_*", "deploy_app", true],
+  ["deploy_*", "deploy_", true],
+  ["deploy_*", "redeploy_app", false],
+  ["*_app", "deploy_app", true],
+  ["*_app", "deploy_app2", false],
+  ["*ploy*", "deploy_app", true],
+  ["d*p", "deploy_app", true],
+  ["deploy*deploy", "deploy", false],
+  ["a*a", "a", false],
+  ["a*a", "aa", true],
+  ["a*b*a", "aba", true],
+  ["a*b*ba", "aba", false],
+  ["deploy.app", "deploy_app", false],
+];
+
+test.each(NAMES)("%s and %s: %p", (pattern, name, matches) => {
+  expect(matchesToolName(pattern, name)).toBe(matches);
+});
+
+test("a pattern means what a regular expression with the same stars means", () => {
+  const text = (letters: string) => fc.string({ unit: fc.constantFrom(...letters), maxLength: 8 });
+  fc.assert(
+    fc.property(text("ab*"), text("ab"), (pattern, name) => {
+      const oracle = new RegExp(`^${pattern.replace(/\*+/g, "[ab]*")}$`);
+      expect(matchesToolName(pattern, name)).toBe(oracle.test(name));
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
+const CONDITIONS: readonly (readonly [title: string, when: ApprovalPolicy["when"], risk: Risk, matches: boolean])[] = [
+  ["the name", { tools: ["scale", "deploy_*"] }, "low", true],
+  ["another name", { tools: ["scale"] }, "low", false],
+  ["the category", { categories: ["network", "command"] }, "low", true],
+  ["another category", { categories: ["network"] }, "low", false],
+  ["the classification", { classifications: ["write"] }, "low", true],
+  ["another classification", { classifications: ["destructive"] }, "low", false],
+  ["the system", { systems: ["inline"] }, "low", true],
+  ["another system", { systems: ["git"] }, "low", false],
+  ["a permission that it requires", { permissions: ["x", "apps:deploy"] }, "low", true],
+  ["a permission that some arguments require", { permissions: ["apps:deploy:prod"] }, "low", true],
+  ["another permission", { permissions: ["apps"] }, "low", false],
+  ["the risk", { risk: "high" }, "high", true],
+  ["a higher risk", { risk: "high" }, "critical", true],
+  ["a lower risk", { risk: "high" }, "medium", false],
+  ["all of it", { tools: ["*"], categories: ["command"], risk: "medium" }, "medium", true],
+  ["all but one of it", { tools: ["*"], categories: ["command"], risk: "medium", systems: ["x"] }, "medium", false],
+];
+
+test.each(CONDITIONS)("a policy is about a tool by %s", (_title, when, risk, matches) => {
+  const { requirementFor } = createApprovalPolicies([policyOf({ when })]);
+  expect(requirementFor({ tool: toolOf(), risk }) !== undefined).toBe(matches);
+});
+
+describe("several policies about one question", () => {
+  const strict = policyOf({
+    ...{ name: "strict", require: { count: 2, deciders: { permissions: ["approvals:prod"] } }, scopes: ["once"] },
+    ...{ reasonRequired: "always", decideBySeconds: 60, executeBySeconds: 300, distinctPeople: false },
+  });
+  const loose = policyOf({ name: "loose", reasonRequired: "deny", executeBySeconds: 30, callback: true });
+
+  test("must all have what they want: the strictest of each", () => {
+    const { requirementFor } = createApprovalPolicies([loose, strict]);
+    expect(requirementFor({ tool: toolOf(), risk: "low" })).toMatchObject({
+      ...{ reasonRequired: "always", scopes: ["once"], decideBySeconds: 60, executeBySeconds: 30, callback: false },
+      policies: [
+        { name: "loose", distinctPeople: true, stages: [{ count: 1, deciders: { permissions: [] } }] },
+        {
+          name: "strict",
+          distinctPeople: false,
+          stages: [{ count: 2, deciders: { permissions: ["approvals:prod"] } }],
+        },
+      ],
+    });
+  });
+
+  test("what one leaves out stays with the service", () => {
+    const found = createApprovalPolicies([policyOf()]).requirementFor({ tool: toolOf(), risk: "low" });
+    expect(found?.decideBySeconds).toBeUndefined();
+    expect(found?.scopes).toEqual(["once", "session"]);
+  });
+});
+
+test("APR-51: the version of a tool's policies changes with those that may be about it, and with no other", () => {
+  const tool = toolOf();
+  const version = (...policies: ApprovalPolicy[]) => createApprovalPolicies(policies).versionFor(tool);
+  const own = policyOf({ when: { tools: ["deploy_app"], risk: "critical" } });
+  const others = policyOf({ name: "other", when: { tools: ["scale"] } });
+  expect(version()).toBe("");
+  expect(version(others)).toBe("");
+  expect(version(own)).toMatch(/^[0-9a-f]{64}$/);
+  expect(version(own, others)).toBe(version(own));
+  expect(version({ ...own, require: { count: 2 } })).not.toBe(version(own));
+  expect(version({ ...own, when: { tools: ["deploy_app"], risk: "high" } })).not.toBe(version(own));
+});

@@ -1,0 +1,216 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { lackingOf, objectionToNo, standingOf, type Voter } from "../../../src/approvals/policies/quorum.ts";
+import type { Deciders, RequiredPolicy, Requirement, Vote } from "../../../src/approvals/policies/requirement.ts";
+
+const ISSUER = "https://people.example";
+
+function voterOf(subject: string, permissions: readonly string[] = [], more: Partial<Voter> = {}): Voter {
+  return { issuer: ISSUER, subject, permissions, actors: [], ...more };
+}
+
+function holding(...permissions: readonly string[]): Deciders {
+  return { permissions };
+}
+
+function stage(name: string, count: number, deciders: Deciders = holding()) {
+  return { name, count, deciders };
+}
+
+function needing(...policies: readonly Partial<RequiredPolicy>[]): Requirement {
+  return {
+    ...{ digest: "d", reasonRequired: "never", scopes: ["once"], callback: false },
+    policies: policies.map((policy, at) => ({ name: `p${at}`, distinctPeople: true, stages: [], ...policy })),
+  };
+}
+
+/** Votes one after another, as far as they count; who is told what. */
+function poll(requirement: Requirement, voters: readonly Voter[]) {
+  const votes: Vote[] = [];
+  const told = voters.map((voter) => {
+    if (lackingOf(requirement, votes).length === 0) return "over";
+    const standing = standingOf(requirement, votes, voter);
+    if ("outcome" in standing) return standing.outcome;
+    const { issuer, subject, actors } = voter;
+    const { places } = standing;
+    votes.push({ issuer, subject, actors, places, at: 0, scope: "once", viewDigest: "v", version: votes.length + 1 });
+    return lackingOf(requirement, votes).length === 0 ? "approved" : "counted";
+  });
+  return { told, votes };
+}
+
+const TEAM = holding("team");
+const SECOPS = holding("secops");
+const anna = voterOf("anna", ["team", "secops"]);
+const bert = voterOf("bert", ["team"]);
+const cleo = voterOf("cleo", ["secops"]);
+const two = [stage("team", 1, TEAM), stage("secops", 1, SECOPS)];
+
+const ROWS: readonly (readonly [
+  title: string,
+  requirement: Requirement,
+  voters: readonly Voter[],
+  told: readonly string[],
+])[] = [
+  ["one of anybody", needing({ stages: [stage("s", 1)] }), [voterOf("x")], ["approved"]],
+  ["2 of n", needing({ stages: [stage("s", 2)] }), [bert, cleo], ["counted", "approved"]],
+  [
+    "APR-33: one person counts once",
+    needing({ stages: [stage("s", 2)] }),
+    [bert, bert, cleo],
+    ["counted", "already_voted", "approved"],
+  ],
+  [
+    "APR-33: in another spelling, too",
+    needing({ stages: [stage("s", 2)] }),
+    [voterOf("René"), voterOf("RENE\u0301"), voterOf("\uff32\uff45ne\u0301"), voterOf("Rene")],
+    ["counted", "already_voted", "already_voted", "approved"],
+  ],
+  [
+    "APR-33: and with an account at another issuer",
+    needing({ stages: [stage("s", 2)] }),
+    [bert, voterOf("bert", [], { issuer: "https://other.example" }), cleo],
+    ["counted", "already_voted", "approved"],
+  ],
+  [
+    "APR-33: and with somebody else's token",
+    needing({ stages: [stage("s", 2)] }),
+    [bert, voterOf("dora", [], { actors: ["bert"] }), voterOf("emil", [], { actors: ["dora"] })],
+    ["counted", "already_voted", "approved"],
+  ],
+  [
+    "APR-33: two stages need two people",
+    needing({ stages: two }),
+    [anna, anna, cleo],
+    ["counted", "already_voted", "approved"],
+  ],
+  [
+    "unless one may count in each",
+    needing({ stages: two, distinctPeople: false }),
+    [anna, anna],
+    ["counted", "approved"],
+  ],
+  [
+    "but never twice in one stage",
+    needing({ stages: [stage("team", 2, TEAM)], distinctPeople: false }),
+    [anna, anna, bert],
+    ["counted", "already_voted", "approved"],
+  ],
+  ["a later stage waits", needing({ stages: two }), [cleo, bert, cleo], ["later_stage", "counted", "approved"]],
+  [
+    "a stage that is over takes nobody",
+    needing({ stages: two }),
+    [bert, voterOf("b2", ["team"]), cleo],
+    ["counted", "not_eligible", "approved"],
+  ],
+  ["who holds nothing is not taken", needing({ stages: two }), [voterOf("x")], ["not_eligible"]],
+  [
+    "who holds one of two is not taken",
+    needing({ stages: [stage("s", 1, holding("team", "secops"))] }),
+    [bert, cleo, anna],
+    ["not_eligible", "not_eligible", "approved"],
+  ],
+  [
+    "people by name: letter by letter, and by their issuer",
+    needing({ stages: [stage("s", 1, { permissions: [], subjects: [{ issuer: ISSUER, subject: "anna" }] })] }),
+    [voterOf("Anna"), voterOf("\u0430nna"), voterOf("anna", [], { issuer: "https://evil.example" }), anna],
+    ["not_eligible", "not_eligible", "not_eligible", "approved"],
+  ],
+  [
+    "people by name who must hold something, too",
+    needing({ stages: [stage("s", 1, { permissions: ["team"], subjects: [{ issuer: ISSUER, subject: "anna" }] })] }),
+    [voterOf("anna"), bert, anna],
+    ["not_eligible", "not_eligible", "approved"],
+  ],
+  [
+    "two policies: a yes counts in both",
+    needing({ stages: [stage("s", 1)] }, { stages: [stage("s", 2)] }),
+    [bert, cleo],
+    ["counted", "approved"],
+  ],
+  [
+    "two policies: each must have what it wants",
+    needing({ stages: [stage("s", 1, TEAM)] }, { stages: [stage("s", 1, SECOPS)] }),
+    [bert, voterOf("b2", ["team"]), cleo],
+    ["counted", "not_eligible", "approved"],
+  ],
+  [
+    "who counted in one policy may still be needed in another",
+    needing({ stages: [stage("s", 2, SECOPS)] }, { stages: two }),
+    [cleo, bert, cleo, anna],
+    ["counted", "counted", "counted", "approved"],
+  ],
+];
+
+test.each(ROWS)("%s", (_title, requirement, voters, told) => {
+  expect(poll(requirement, voters).told as readonly string[]).toEqual(told);
+});
+
+describe("a no", () => {
+  const requirement = needing({ stages: two });
+  const { votes } = poll(requirement, [anna]);
+  test.each([
+    ["of the open stage", cleo, undefined],
+    ["of a stage that is over", bert, undefined],
+    ["of one who said yes: it is never too late", anna, undefined],
+    ["of nobody's", voterOf("x"), "not_eligible"],
+  ])("%s", (_title, voter, outcome) => {
+    expect(objectionToNo(requirement, votes, voter)?.outcome).toBe(outcome as never);
+  });
+});
+
+const PERMISSIONS = ["a", "b"] as const;
+const stages = fc.array(
+  fc.record({
+    name: fc.constant("s"),
+    count: fc.integer({ min: 1, max: 3 }),
+    deciders: fc.record({ permissions: fc.subarray([...PERMISSIONS]) }),
+  }),
+  { minLength: 1, maxLength: 3 },
+);
+const policy = fc.record({ name: fc.constant("p"), distinctPeople: fc.boolean(), stages });
+const voters = fc.array(
+  fc.record({ subject: fc.constantFrom(..."rstuvwxyz"), permissions: fc.subarray([...PERMISSIONS]) }),
+  { maxLength: 20 },
+);
+const asVoters = (list: readonly { subject: string; permissions: readonly string[] }[]): readonly Voter[] =>
+  list.map(({ subject, permissions }) => voterOf(subject, permissions));
+
+test("APR-22, APR-33: a further policy never lets a question through sooner", () => {
+  fc.assert(
+    fc.property(fc.array(policy, { minLength: 1, maxLength: 2 }), policy, voters, (some, further, list) => {
+      const at = (policies: readonly RequiredPolicy[]) => {
+        const { told } = poll(needing(...policies), asVoters(list));
+        const found = told.indexOf("approved");
+        return found === -1 ? Number.POSITIVE_INFINITY : found;
+      };
+      expect(at([...some, further])).toBeGreaterThanOrEqual(Math.max(at(some), at([further])));
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test("what is approved has in every stage its people, each of them once, who may and in order", () => {
+  fc.assert(
+    fc.property(fc.array(policy, { minLength: 1, maxLength: 3 }), voters, (policies, list) => {
+      const requirement = needing(...policies);
+      const all = asVoters(list);
+      const { told, votes } = poll(requirement, all);
+      if (!told.includes("approved")) return;
+      for (const [at, { stages: wanted, distinctPeople }] of policies.entries()) {
+        const seats = wanted.map((_, index) =>
+          votes.flatMap((vote, order) =>
+            vote.places.some((place) => place.policy === at && place.stage === index) ? [{ ...vote, order }] : [],
+          ),
+        );
+        expect(seats.map((seated) => seated.length)).toEqual(wanted.map(({ count }) => count));
+        for (const seated of seats) expect(new Set(seated.map(({ subject }) => subject)).size).toBe(seated.length);
+        const everybody = seats.flat().map(({ subject }) => subject);
+        if (distinctPeople) expect(new Set(everybody).size).toBe(everybody.length);
+        const orders = seats.flatMap((seated) => seated.map(({ order }) => order));
+        expect(orders).toEqual(orders.toSorted((a, b) => a - b));
+      }
+    }),
+    { numRuns: 300 },
+  );
+});
