@@ -1,89 +1,154 @@
-/** Finds all words of a set in one pass, whatever the text: an Aho-Corasick automaton, ASCII letters in any case. */
+/** What is told of a text while it is read. */
+export interface AnchorVisitor {
+  /** A word stands from `start` to `end`. In the order of their ends; at one end the longest first. */
+  word(index: number, start: number, end: number): void;
+  /** A marked character stands at `at`. The next one that is told stands at the answer or later. */
+  mark(at: number): number;
+}
+
+interface Tables {
+  /** By ASCII code: the character's column; 0 for all that occur in no word. Marks have the last columns. */
+  readonly classes: Uint8Array;
+  readonly marksFrom: number;
+  /** By state and column. A state is its row's offset; states at which words end come last. */
+  readonly next: Uint32Array;
+  readonly endsFrom: number;
+  /** By state, from `endsFrom` on: the words that end there, longest first. */
+  readonly ends: readonly (readonly number[])[];
+  readonly width: number;
+}
+
+const ASCII_CODES = 128;
+
+/**
+ * Finds all words of a set in one pass, whatever the text: an Aho-Corasick automaton, ASCII letters in any case. Marked characters
+ * are told on the way. The tables are made when the first text is read.
+ */
 export class Anchors {
-  readonly #width: number;
-  readonly #classes = new Uint8Array(128);
-  readonly #next: Uint16Array;
-  /** By state: the indices of the words that end there. Longest first. */
-  readonly #ends: readonly (readonly number[] | undefined)[];
-  readonly #isEnd: Uint8Array;
-  readonly #lengths: readonly number[];
+  readonly #words: () => readonly string[];
+  readonly #marks: string;
+  #made: { readonly lengths: readonly number[]; readonly tables: Tables } | undefined;
 
   /** `words` in lower case, ASCII. */
-  constructor(words: readonly string[]) {
-    this.#lengths = words.map((word) => word.length);
-    this.#width = this.#classify(words);
-    const trie = this.#plant(words);
-    this.#next = trie.next;
-    this.#ends = trie.ends;
-    this.#isEnd = Uint8Array.from(trie.ends, (ends) => (ends === undefined ? 0 : 1));
+  constructor(words: () => readonly string[], marks = "") {
+    this.#words = words;
+    this.#marks = marks;
   }
 
-  /** Calls `visit` for each word found, in the order of their ends. */
-  scan(text: string, visit: (word: number, start: number, end: number) => void): void {
-    const classes = this.#classes;
-    const next = this.#next;
-    const isEnd = this.#isEnd;
-    const width = this.#width;
+  scan(text: string, visitor: AnchorVisitor): void {
+    const { lengths, tables } = this.#make();
+    const { classes, marksFrom, next, endsFrom, ends, width } = tables;
     const length = text.length;
     let state = 0;
+    let free = 0;
     for (let at = 0; at < length; at += 1) {
       const code = text.charCodeAt(at);
-      state = code < 128 ? (next[state * width + (classes[code] ?? 0)] ?? 0) : 0;
-      if (isEnd[state] === 0) continue;
-      for (const word of this.#ends[state] ?? []) visit(word, at + 1 - (this.#lengths[word] ?? 0), at + 1);
+      if (code >= ASCII_CODES) {
+        state = 0;
+        continue;
+      }
+      const column = classes[code] ?? 0;
+      state = next[state + column] ?? 0;
+      if (at >= free && column >= marksFrom) free = visitor.mark(at);
+      if (state < endsFrom) continue;
+      for (const word of ends[(state - endsFrom) / width] ?? [])
+        visitor.word(word, at + 1 - (lengths[word] ?? 0), at + 1);
     }
   }
 
-  /** Gives each character that occurs a column of its own; 0 is for all others. */
-  #classify(words: readonly string[]): number {
-    const characters = [...new Set(words.join(""))];
-    characters.forEach((character, index) => {
-      this.#classes[character.charCodeAt(0)] = index + 1;
-      this.#classes[character.toUpperCase().charCodeAt(0)] = index + 1;
+  /** Whether any word occurs. */
+  occursIn(text: string): boolean {
+    let occurs = false;
+    this.scan(text, {
+      word: () => {
+        occurs = true;
+      },
+      mark: () => text.length,
     });
-    return characters.length + 1;
+    return occurs;
   }
 
-  #plant(words: readonly string[]) {
-    const width = this.#width;
-    const next = new Uint16Array((words.join("").length + 1) * width);
-    const ends: (number[] | undefined)[] = [undefined];
-    words.forEach((word, index) => {
-      let state = 0;
-      for (let at = 0; at < word.length; at += 1) {
-        const edge = state * width + (this.#classes[word.charCodeAt(at)] ?? 0);
-        if (next[edge] === 0) next[edge] = ends.push(undefined) - 1;
-        state = next[edge] ?? 0;
-      }
-      ends[state] = [...(ends[state] ?? []), index];
-    });
-    this.#link(next, ends);
-    return { next: next.slice(0, ends.length * width), ends };
+  #make() {
+    if (this.#made === undefined) {
+      const words = this.#words();
+      this.#made = { lengths: words.map((word) => word.length), tables: tablesOf(words, this.#marks) };
+    }
+    return this.#made;
   }
+}
 
-  /** Breadth first: a missing edge leads where the longest proper suffix leads, and its words end here too. */
-  #link(next: Uint16Array, ends: (number[] | undefined)[]): void {
-    const width = this.#width;
-    const fallbacks = new Uint16Array(ends.length);
-    const queue: number[] = [];
+function tablesOf(words: readonly string[], marks: string): Tables {
+  const columns = [...new Set(words.join(""))].filter((character) => !marks.includes(character));
+  const classes = new Uint8Array(ASCII_CODES);
+  for (const [index, character] of [...columns, ...marks].entries()) {
+    classes[character.charCodeAt(0)] = index + 1;
+    classes[character.toUpperCase().charCodeAt(0)] = index + 1;
+  }
+  const width = columns.length + marks.length + 1;
+  const trie = plant(words, { classes, width });
+  link(trie, width);
+  return { classes, marksFrom: columns.length + 1, width, ...inOrder(trie, width) };
+}
+
+interface Trie {
+  readonly next: Uint32Array;
+  readonly ends: (readonly number[] | undefined)[];
+}
+
+function plant(words: readonly string[], { classes, width }: { classes: Uint8Array; width: number }): Trie {
+  const next = new Uint32Array((words.join("").length + 1) * width);
+  const ends: (readonly number[] | undefined)[] = [undefined];
+  words.forEach((word, index) => {
+    let state = 0;
+    for (let at = 0; at < word.length; at += 1) {
+      const edge = state * width + (classes[word.charCodeAt(at)] ?? 0);
+      if (next[edge] === 0) next[edge] = ends.push(undefined) - 1;
+      state = next[edge] ?? 0;
+    }
+    ends[state] = [...(ends[state] ?? []), index];
+  });
+  return { next, ends };
+}
+
+/** Breadth first: a missing edge leads where the longest proper suffix leads, and its words end here too. */
+function link({ next, ends }: Trie, width: number): void {
+  const fallbacks = new Uint32Array(ends.length);
+  const queue: number[] = [];
+  for (let column = 0; column < width; column += 1) if (next[column] !== 0) queue.push(next[column] ?? 0);
+  for (const state of queue) {
+    const fallback = fallbacks[state] ?? 0;
+    const inherited = ends[fallback];
+    if (inherited !== undefined) ends[state] = [...(ends[state] ?? []), ...inherited];
     for (let column = 0; column < width; column += 1) {
-      const child = next[column] ?? 0;
-      if (child !== 0) queue.push(child);
-    }
-    for (const state of queue) {
-      const fallback = fallbacks[state] ?? 0;
-      const inherited = ends[fallback];
-      if (inherited !== undefined) ends[state] = [...(ends[state] ?? []), ...inherited];
-      for (let column = 0; column < width; column += 1) {
-        const child = next[state * width + column] ?? 0;
-        const other = next[fallback * width + column] ?? 0;
-        if (child === 0) {
-          next[state * width + column] = other;
-          continue;
-        }
-        fallbacks[child] = other;
-        queue.push(child);
+      const child = next[state * width + column] ?? 0;
+      const other = next[fallback * width + column] ?? 0;
+      if (child === 0) {
+        next[state * width + column] = other;
+        continue;
       }
+      fallbacks[child] = other;
+      queue.push(child);
     }
   }
+}
+
+/** States at which words end go last, so that one comparison tells them; a state's number becomes its row's offset. */
+function inOrder({ next, ends }: Trie, width: number): Pick<Tables, "next" | "ends" | "endsFrom"> {
+  const states = [...ends.keys()];
+  const order = [
+    ...states.filter((state) => ends[state] === undefined),
+    ...states.filter((state) => ends[state] !== undefined),
+  ];
+  const offsets = new Uint32Array(order.length);
+  order.forEach((state, index) => {
+    offsets[state] = index * width;
+  });
+  const ordered = new Uint32Array(order.length * width);
+  order.forEach((state, index) => {
+    for (let column = 0; column < width; column += 1) {
+      ordered[index * width + column] = offsets[next[state * width + column] ?? 0] ?? 0;
+    }
+  });
+  const ending = ends.filter((words) => words !== undefined);
+  return { next: ordered, ends: ending, endsFrom: (order.length - ending.length) * width };
 }

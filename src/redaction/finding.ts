@@ -6,22 +6,33 @@ export interface Finding {
   readonly end: number;
 }
 
-/** In order, without overlaps: what touches the same characters becomes one finding under the first one's rule. */
+/** In order, without overlaps: what touches the same characters becomes one finding under the first and longest one's rule. */
 export function mergeFindings<Found extends Finding>(findings: readonly Found[]): readonly Found[] {
   if (isSettled(findings)) return findings;
-  const sorted = findings.toSorted((one, other) => one.start - other.start || other.end - one.end);
   const merged: Found[] = [];
   let last: Found | undefined;
-  for (const finding of sorted) {
+  for (const finding of inOrder(findings)) {
     if (last === undefined || finding.start >= last.end) {
       merged.push(finding);
       last = finding;
     } else if (finding.end > last.end) {
-      last = { ...last, end: finding.end };
+      last = finding.start === last.start ? finding : { ...last, end: finding.end };
       merged[merged.length - 1] = last;
     }
   }
   return merged;
+}
+
+/** A start and an index in one number: text and findings are too short to reach its 53 bits. */
+const INDICES = 2 ** 24;
+
+/** By start, and as they were found. Numbers are sorted many times as fast as objects. */
+function* inOrder<Found extends Finding>(findings: readonly Found[]): Generator<Found> {
+  const keys = Float64Array.from(findings, ({ start }, index) => start * INDICES + index).sort();
+  for (const key of keys) {
+    const finding = findings[key % INDICES];
+    if (finding !== undefined) yield finding;
+  }
 }
 
 /** `findings` must come from `mergeFindings`. The same string when there are none. */

@@ -1,6 +1,6 @@
 import { Anchors } from "./anchors.ts";
 import { announcingWords } from "./pii/announced.ts";
-import { type SecretKind, secretKind } from "./secrets/names.ts";
+import { NAME_ANCHORS, type SecretKind, secretKind } from "./secrets/names.ts";
 
 /** What a field's name says about its value. */
 export interface Label {
@@ -14,7 +14,14 @@ const NAME_CHARS_MAX = 96;
 
 const NOTHING: Label = { words: "", secret: undefined };
 
-const ANNOUNCING = new Anchors(announcingWords);
+const ANNOUNCING = new Anchors(() => announcingWords);
+
+/** A name in which none of these occurs says nothing; `pat` stands for a token only as a word of its own. */
+const TELLING = new Anchors(() => [...NAME_ANCHORS, "pat", ...announcingWords.map(longestWord)]);
+
+function longestWord(announcing: string): string {
+  return announcing.split(" ").reduce((longest, word) => (word.length > longest.length ? word : longest), "");
+}
 
 /** Names that were read once: most are a schema's, the same in every value. */
 const known = new Map<string, Label>();
@@ -24,18 +31,14 @@ export function labelOf(name: string): Label {
   if (name.length > NAME_CHARS_MAX) return NOTHING;
   const before = known.get(name);
   if (before !== undefined) return before;
-  const label = read(name);
+  const label = TELLING.occursIn(name) ? read(name) : NOTHING;
   if (known.size < KNOWN_MAX) known.set(name, label);
   return label;
 }
 
 function read(name: string): Label {
   const words = inWords(name);
-  let announces = false;
-  ANNOUNCING.scan(words, () => {
-    announces = true;
-  });
-  return { words: announces ? words : "", secret: secretKind(name) };
+  return { words: ANNOUNCING.occursIn(words) ? words : "", secret: secretKind(name) };
 }
 
 /** `dateOfBirth`, `date_of_birth` and `date-of-birth` are all `date of birth`. */

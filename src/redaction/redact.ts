@@ -1,43 +1,16 @@
 import { isList } from "../core/json.ts";
 import type { Json } from "../core/types.ts";
-import { type Label, labelOf } from "./labels.ts";
+import { REDACTION_BOUNDS, TooLarge, Work } from "./bounds.ts";
+import { type LevelOf, Place } from "./place.ts";
 import { isSecretValue } from "./secrets/values.ts";
-import {
-  findSensitive,
-  hideFindings,
-  REDACTED,
-  type RedactionLevel,
-  replacementOf,
-  type SensitiveFinding,
-} from "./sensitive.ts";
+import { findSensitive, hideFindings, type RedactionLevel, replacementOf, type SensitiveFinding } from "./sensitive.ts";
 import { cleanText } from "./views/clean-text.ts";
 
-export const REDACTION_BOUNDS = {
-  /** Containers inside one another. */
-  depthMax: 64,
-  /** Values and keys of a tree. */
-  nodesMax: 500_000,
-  /** UTF-16 units of all strings and keys. */
-  charsMax: 8 * 1_024 * 1_024,
-} as const;
-
-/** A value exceeds what is looked through. Nothing of it may be released. */
-export class TooLarge extends Error {
-  override readonly name = "TooLarge";
-  readonly bound: keyof typeof REDACTION_BOUNDS;
-
-  constructor(bound: keyof typeof REDACTION_BOUNDS) {
-    super(`the value exceeds ${bound} = ${REDACTION_BOUNDS[bound]}`);
-    this.bound = bound;
-  }
-}
-
-/** Keys from the root; `[]` steps into an array. */
-export type RedactionPath = readonly string[];
+export { REDACTION_BOUNDS, TooLarge } from "./bounds.ts";
 
 export interface RedactOptions {
   /** For all fields, or by field: `off` leaves a field as it is. */
-  readonly level: RedactionLevel | ((path: RedactionPath) => RedactionLevel);
+  readonly level: LevelOf;
   /** Whether characters that cannot be seen are taken out, too: for what an agent will read. */
   readonly clean?: boolean;
 }
@@ -56,25 +29,13 @@ export interface Redacted {
 /** Looks through all strings, keys and long numbers of a tree. Untouched parts come back as they are; throws `TooLarge`. */
 export function redact(value: Json, options: RedactOptions): Redacted {
   const walk = new Walk(options);
-  return { value: walk.visit(value, TOP), findings: walk.findings };
+  return { value: walk.visit(value, Place.root()), findings: walk.findings };
 }
 
-/** Where a value stands. Paths are written out only for what is found, or where levels differ by path. */
-interface Place {
-  readonly above: Place | undefined;
-  readonly step: string;
-  readonly depth: number;
-  /** Of the nearest key above. */
-  readonly label: Label | undefined;
-}
-
-const TOP: Place = { above: undefined, step: "", depth: 0, label: undefined };
-
-function pathOf(place: Place): string[] {
-  const path: string[] = [];
-  for (let at: Place = place; at.above !== undefined; at = at.above) path.push(at.step);
-  return path.reverse();
-}
+/** Of a value or a key, of a key that was not met before, and of a text that is looked through. */
+const STEPS_PER_NODE = 50;
+const STEPS_PER_PLACE = 400;
+const STEPS_PER_TEXT = 250;
 
 /** Numbers shorter than this are personal data beside a name only. */
 const NUMBER_DIGITS_MIN = 12;
@@ -90,6 +51,7 @@ const HARMLESS_KEY_CHARS_MAX = 64;
 class Walk {
   readonly findings: FieldFinding[] = [];
   readonly #options: RedactOptions;
+  readonly #work = new Work();
   #nodes = 0;
   #chars = 0;
 
@@ -98,7 +60,8 @@ class Walk {
   }
 
   visit(value: Json, place: Place): Json {
-    this.#count(0);
+    this.#nodes += 1;
+    if (this.#nodes > REDACTION_BOUNDS.nodesMax) throw new TooLarge("nodesMax");
     if (typeof value === "string") return this.#string(value, place);
     if (typeof value === "number") return this.#number(value, place);
     if (value === null || typeof value === "boolean") return value;
@@ -107,7 +70,7 @@ class Walk {
   }
 
   #array(values: readonly Json[], above: Place): Json {
-    const inside = { above, step: "[]", depth: above.depth + 1, label: above.label };
+    const inside = above.elements;
     let isSame = true;
     const visited = values.map((value) => {
       const seen = this.visit(value, inside);
@@ -121,25 +84,35 @@ class Walk {
     const named = nameBeside(fields);
     const keys = Object.keys(fields);
     let changed: [string, Json][] | undefined;
+    let isRenamed = false;
     for (const [index, key] of keys.entries()) {
       const value = fields[key] as Json;
-      const step = this.#key(key, above);
+      const below = this.#below(key, above);
       const isValue = named !== undefined && (key === "value" || key === "Value");
-      const seen = this.visit(value, { above, step, depth: above.depth + 1, label: labelOf(isValue ? named : key) });
-      if (changed === undefined && (seen !== value || step !== key)) {
+      const seen = this.visit(value, isValue ? below.called(named) : below);
+      if (below.shown !== key) isRenamed = true;
+      if (changed === undefined && (seen !== value || below.shown !== key)) {
         changed = keys.slice(0, index).map((before) => [before, fields[before] as Json]);
       }
-      changed?.push([step, seen]);
+      changed?.push([below.shown, seen]);
     }
-    return changed === undefined ? fields : Object.fromEntries(apart(changed));
+    if (changed === undefined) return fields;
+    return Object.fromEntries(isRenamed ? apart(changed) : changed);
+  }
+
+  #below(key: string, above: Place): Place {
+    this.#count(key.length);
+    const kept = above.kept(key);
+    // A key that holds something is found, and counted, wherever it stands.
+    if (kept !== undefined && kept.shown === key) return kept;
+    this.#work.spend(STEPS_PER_PLACE);
+    return above.below(key, this.#key(key, above));
   }
 
   #key(key: string, above: Place): string {
-    this.#count(key.length);
-    const { level: levels } = this.#options;
-    const level = typeof levels === "string" ? levels : levels([...pathOf(above), key]);
+    const level = above.levelBelow(key, this.#options.level);
     if (level === "off" || harmlessKeys[level].has(key)) return key;
-    const shown = this.#text(key, level, { above, step: "*", depth: above.depth + 1, label: undefined });
+    const shown = this.#text(key, level, above.pathOfKeys);
     const known = harmlessKeys[level];
     if (shown === key && key.length <= HARMLESS_KEY_CHARS_MAX && known.size < HARMLESS_KEYS_MAX) known.add(key);
     return shown;
@@ -147,7 +120,7 @@ class Walk {
 
   #string(value: string, place: Place): string {
     this.#count(value.length);
-    const level = this.#level(place);
+    const level = place.level(this.#options.level);
     if (level === "off") return value;
     const { label } = place;
     if (label?.secret !== undefined && isSecretValue(value, label.secret, "quoted")) {
@@ -155,11 +128,11 @@ class Walk {
     }
     const isLabelled =
       label !== undefined && label.words !== "" && level !== "secrets" && value.length <= LABELLED_CHARS_MAX;
-    return isLabelled ? this.#labelled(value, level, place) : this.#text(value, level, place);
+    return isLabelled ? this.#labelled(value, level, place) : this.#text(value, level, place.path);
   }
 
   #number(value: number, place: Place): Json {
-    const level = this.#level(place);
+    const level = place.level(this.#options.level);
     if (level === "off" || !Number.isInteger(value) || Math.abs(value) < 100) return value;
     const digits = String(value);
     const { label } = place;
@@ -167,50 +140,46 @@ class Walk {
     if (label?.secret === "password") return this.#whole(digits, place, { kind: "secret", rule: "password-field" });
     if (level === "secrets" || (digits.length < NUMBER_DIGITS_MIN && (label?.words ?? "") === "")) return value;
     const hasWords = label !== undefined && label.words !== "";
-    const hidden = hasWords ? this.#labelled(digits, level, place) : this.#text(digits, level, place);
+    const hidden = hasWords ? this.#labelled(digits, level, place) : this.#text(digits, level, place.path);
     return hidden === digits ? value : hidden;
   }
 
-  #text(text: string, level: RedactionLevel, place: Place): string {
-    return this.#hide(text, findSensitive(text, level), place);
+  #text(text: string, level: RedactionLevel, path: string): string {
+    this.#work.spend(STEPS_PER_TEXT);
+    return this.#hide(text, findSensitive(text, level, this.#work), path);
   }
 
   /** With its field's name before it, as a person would read it. */
   #labelled(text: string, level: RedactionLevel, place: Place): string {
+    this.#work.spend(STEPS_PER_TEXT);
     const prefix = `${place.label?.words ?? ""}: `;
-    const found = findSensitive(prefix + text, level)
+    const found = findSensitive(prefix + text, level, this.#work)
       .filter(({ end }) => end > prefix.length)
       .map((finding) => ({
         ...finding,
         start: Math.max(0, finding.start - prefix.length),
         end: finding.end - prefix.length,
       }));
-    return this.#hide(text, found, place);
+    return this.#hide(text, found, place.path);
   }
 
-  #hide(text: string, found: readonly SensitiveFinding[], place: Place): string {
-    if (found.length > 0) {
-      const path = dotted(pathOf(place));
-      for (const finding of found) this.findings.push({ ...finding, path });
+  #hide(text: string, found: readonly SensitiveFinding[], path: string): string {
+    for (const { rule, start, end, kind, confidence, context } of found) {
+      this.findings.push({ rule, start, end, kind, confidence, context, path });
     }
     const hidden = hideFindings(text, found);
     return this.#options.clean === true ? cleanText(hidden) : hidden;
   }
 
   #whole(text: string, place: Place, { kind, rule }: Pick<SensitiveFinding, "kind" | "rule">): string {
-    this.findings.push({ kind, rule, start: 0, end: text.length, confidence: 1, path: dotted(pathOf(place)) });
-    return kind === "secret" ? REDACTED : replacementOf({ kind, rule, start: 0, end: 0, confidence: 1 });
-  }
-
-  #level(place: Place): RedactionLevel {
-    const { level } = this.#options;
-    return typeof level === "string" ? level : level(pathOf(place));
+    this.#work.find();
+    this.findings.push({ kind, rule, start: 0, end: text.length, confidence: 1, path: place.path });
+    return replacementOf({ kind, rule, start: 0, end: 0, confidence: 1 });
   }
 
   #count(chars: number): void {
-    this.#nodes += 1;
     this.#chars += chars;
-    if (this.#nodes > REDACTION_BOUNDS.nodesMax) throw new TooLarge("nodesMax");
+    this.#work.spend(STEPS_PER_NODE);
     if (this.#chars > REDACTION_BOUNDS.charsMax) throw new TooLarge("charsMax");
   }
 }
@@ -225,17 +194,17 @@ function nameBeside(fields: { readonly [key: string]: Json }): string | undefine
   return undefined;
 }
 
-/** Two keys that are hidden stay two. */
+/** Two keys that are hidden stay two. Each name is numbered on from where it was last, however many share it. */
 function apart(entries: readonly [string, Json][]): readonly [string, Json][] {
   const taken = new Set<string>();
+  const counts = new Map<string, number>();
   return entries.map(([name, value]) => {
     let own = name;
-    for (let count = 2; taken.has(own); count += 1) own = `${name}#${count}`;
+    for (let count = (counts.get(name) ?? 1) + 1; taken.has(own); count += 1) {
+      own = `${name}#${count}`;
+      counts.set(name, count);
+    }
     taken.add(own);
     return [own, value];
   });
-}
-
-function dotted(path: RedactionPath): string {
-  return path.reduce((before, step) => (step === "[]" || before === "" ? before + step : `${before}.${step}`), "");
 }

@@ -1,6 +1,6 @@
+import { TooLarge, Work } from "./bounds.ts";
 import { type Finding, mergeFindings, replaceFindings } from "./finding.ts";
-import { scanPii } from "./pii/pii.ts";
-import { scanSecrets } from "./secrets/scan.ts";
+import { scanPlain } from "./plain-scan.ts";
 import { decodedView } from "./views/decoded-view.ts";
 import { encodedSegments } from "./views/encoded-segments.ts";
 import { inOriginal } from "./views/view.ts";
@@ -22,13 +22,28 @@ export interface SensitiveFinding extends Finding {
 /** Base64 of base64 is read; what lies deeper is not. */
 const ENCODINGS_MAX = 2;
 
-const CONFIDENCE_MIN = { balanced: 0.5, strict: 0.2 } as const;
+/** The shortest that any rule takes for something: `pw=abc`, `a@b.co`. UTF-16 units. */
+const CHARS_MIN = 6;
 
 export const REDACTED = "[REDACTED]";
 
-/** All that is sensitive, in order, without overlaps, in the text's own offsets. Linear, whatever the text. */
-export function findSensitive(text: string, level: RedactionLevel): readonly SensitiveFinding[] {
-  return level === "off" ? [] : mergeFindings(findInViews(text, level, ENCODINGS_MAX));
+/**
+ * All that is sensitive, in order, without overlaps, in the text's own offsets. Linear, whatever the text.
+ *
+ * @throws {TooLarge} when there is more to do or to hide than `work` allows
+ */
+export function findSensitive(text: string, level: RedactionLevel, work = new Work()): readonly SensitiveFinding[] {
+  return level === "off" ? [] : mergeFindings(findInViews(text, { level, work, encodings: ENCODINGS_MAX }));
+}
+
+/** As `findSensitive`, for a text that stands alone: more than may be done or found is one finding, the text as a whole. */
+export function findOrWhole(text: string, level: RedactionLevel): readonly SensitiveFinding[] {
+  try {
+    return findSensitive(text, level);
+  } catch (error) {
+    if (!(error instanceof TooLarge)) throw error;
+    return [{ rule: "too-large", kind: "secret", confidence: 1, start: 0, end: text.length }];
+  }
 }
 
 /** The very same string when nothing is found. */
@@ -41,28 +56,28 @@ export function replacementOf({ kind, rule }: SensitiveFinding): string {
   return kind === "secret" ? REDACTED : `[REDACTED:${rule}]`;
 }
 
-type ActiveLevel = Exclude<RedactionLevel, "off">;
+export type ActiveLevel = Exclude<RedactionLevel, "off">;
 
-function findInViews(text: string, level: ActiveLevel, encodings: number): readonly SensitiveFinding[] {
-  const found = findPlain(text, level);
-  const view = decodedView(text);
+interface Search {
+  readonly level: ActiveLevel;
+  readonly work: Work;
+  /** How many encodings deep is still read. */
+  readonly encodings: number;
+}
+
+function findInViews(text: string, { level, work, encodings }: Search): SensitiveFinding[] {
+  if (text.length < CHARS_MIN) return [];
+  const found = scanPlain(text, level, work);
+  const view = decodedView(text, work);
   if (view !== undefined) {
-    for (const finding of findPlain(view.text, level)) found.push(inOriginal(view, finding));
+    for (const finding of scanPlain(view.text, level, work)) found.push(inOriginal(view, finding));
   }
   if (encodings === 0) return found;
-  for (const segment of encodedSegments(view?.text ?? text)) {
-    const [first] = findInViews(segment.text, level, encodings - 1);
+  for (const segment of encodedSegments(view?.text ?? text, work)) {
+    const [first] = findInViews(segment.text, { level, work, encodings: encodings - 1 });
     if (first === undefined) continue;
     const whole = { ...first, start: segment.start, end: segment.end };
     found.push(view === undefined ? whole : inOriginal(view, whole));
   }
   return found;
-}
-
-function findPlain(text: string, level: ActiveLevel): SensitiveFinding[] {
-  const secrets = scanSecrets(text).map((finding) => ({ ...finding, kind: "secret" as const, confidence: 1 }));
-  if (level === "secrets") return secrets;
-  const least = CONFIDENCE_MIN[level];
-  const personal = scanPii(text).filter(({ confidence }) => confidence >= least);
-  return [...secrets, ...personal.map((finding) => ({ ...finding, kind: "pii" as const }))];
 }

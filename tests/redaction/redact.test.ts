@@ -6,6 +6,7 @@ import { filler } from "./secret-examples.ts";
 
 const ROWS: readonly (readonly [title: string, given: Json, want: Json])[] = [
   ["a field whose name says secret", { password: "correct horse", user: "x" }, { password: "[REDACTED]", user: "x" }],
+  ["a blank password", { Psw: "   ", password: "", secret: "\n" }, { Psw: "   ", password: "", secret: "\n" }],
   ["in a list under its name", { apiKey: [`${filler(20)}`] }, { apiKey: ["[REDACTED]"] }],
   ["name and value", [{ name: "DB_PASSWORD", value: "letmein" }], [{ name: "DB_PASSWORD", value: "[REDACTED]" }]],
   [
@@ -42,6 +43,20 @@ test("by field", () => {
     { level: ([first]) => (first === "a" ? "off" : "balanced") },
   );
   expect(value).toEqual({ a: "x@example.com", b: "[REDACTED:EMAIL]" });
+});
+
+test("a key that is called as the step into an array is not that step", () => {
+  const seen: (readonly string[])[] = [];
+  const value = { a: { "[]": "x@example.com" }, b: ["x@example.com"] };
+  const { value: hidden, findings } = redact(value, {
+    level: (path) => {
+      seen.push(path);
+      return path[1] === "[]" ? "off" : "balanced";
+    },
+  });
+  expect(hidden).toEqual({ a: { "[]": "[REDACTED:EMAIL]" }, b: ["x@example.com"] });
+  expect(findings.map(({ path }) => path)).toEqual(["a.[]"]);
+  expect(seen).toContainEqual(["a", '"[]"']);
 });
 
 test("invisible characters are taken out for agents", () => {

@@ -90,6 +90,17 @@ const SHAPES: readonly Row[] = [
   ["password-assignment", "letmein", "- name: DB_PASSWORD\n  value: ~"],
   ["password-assignment", "my long phrase", 'MYSQL_ROOT_PASSWORD="~"'],
   ["password-assignment", "s3cr3t", "Server=db;User=sa;Password=~;"],
+  ["token-assignment", "letters", "export DB_TOKEN='~'"],
+  ["token-assignment", "letterss", 'export db_token="~"'],
+  [
+    "password-assignment",
+    "correct horse\n  battery",
+    "  password: |\n    ~\nnext: 1".replace("  battery", "    battery"),
+  ],
+  ["token-assignment", "abc123def456", "api_token: >-\n  ~\nnext: b"],
+  ["password-assignment", "hunter2", "p\\assword=~ x"],
+  ["password-assignment", "hunter2", "pass''word=~ x"],
+  ["password-assignment", "hunter2", "export P\\u0041SSWORD=~ x"],
   ["token-assignment", "foo", "ANTHROPIC_API_KEY=~"],
   ["token-assignment", "bar-1", "OPENAI_API_KEY=~ next"],
   ["token-assignment", "zzz", "PROJ_JARVIS_TOKEN=~"],
@@ -112,6 +123,15 @@ export const shapeExamples: readonly SecretExample[] = SHAPES.map(([rule, secret
 
 /** What stays: names without values, references, programs, prose, and ids that only look random. */
 export const plainTexts: readonly string[] = [
+  ...["readonly secret: Uint8Array }", "token: Base64String, x", "postgres://user:password@host:5432/db"],
+  ...[
+    "SECRET='must be set by the user'",
+    'password: ""',
+    "password: '   '",
+    "token: |",
+    "password: >-\nnext: 1",
+    "C:\\Users\\key\\x",
+  ],
   ...["task-abcdefghij0123456789xyz", "disk-aaaaaaaaaaaaaaaaaaaaaaaa", "sk-fading-circle-container-element-x"],
   ...["password: string;", "token: string", "const token = await getToken();", "password: required", "maxTokens: 4096"],
   ...["page_token=CAUQAA12345", "secretName: my-secret-1", "secret: db-credentials", "imagePullSecret: regcred"],

@@ -1,10 +1,12 @@
+import type { Work } from "../bounds.ts";
 import { ALPHANUMERIC, DIGIT, isA, LETTER, runEnd } from "../views/characters.ts";
 import { dateEnd } from "./calendar.ts";
-import { readGroups } from "./digit-groups.ts";
+import { DigitGroups } from "./digit-groups.ts";
 import { findSpelledEmail } from "./email.ts";
 import { CERTAIN, LIKELY, type PiiFinding } from "./finding.ts";
 import { NATIONAL_IDS, type NationalId } from "./national-id.ts";
-import { isPhoneIn, type PhoneBudget } from "./phone.ts";
+import type { NextDigit } from "./next-digit.ts";
+import { isPhoneAbroad, isPhoneSomewhere } from "./phone.ts";
 
 /** How far behind its word a value may stand. UTF-16 units. */
 const REACH_CHARS_MAX = 40;
@@ -14,33 +16,14 @@ const ID_CHARS_MIN = 7;
 
 /** What the detectors of one text share. */
 export interface Reading {
-  readonly budget: PhoneBudget;
   readonly digits: NextDigit;
+  readonly work: Work;
 }
 
 /** A word in the text that says what the value behind it is. */
 export interface Announcement {
   readonly word: string;
   find(text: string, start: number, end: number, reading: Reading): PiiFinding | undefined;
-}
-
-/** Where a digit stands next. Asked in a text's order it reads the text once. */
-export class NextDigit {
-  readonly #text: string;
-  #at = -1;
-
-  constructor(text: string) {
-    this.#text = text;
-  }
-
-  /** At `from` or later; the text's length when nowhere. */
-  after(from: number): number {
-    if (this.#at >= from) return this.#at;
-    let at = from;
-    while (at < this.#text.length && !isA(this.#text, at, DIGIT)) at += 1;
-    this.#at = at;
-    return at;
-  }
 }
 
 const BIRTH_WORDS = [
@@ -100,26 +83,49 @@ const FILLER_CHARS_MAX = 10;
 
 const SPELLED_AT = ["[at]", "(at)", "{at}"];
 
+/** Of a word whose value is too far away, of a look at what may be its value, and of each place where that may begin. */
+const STEPS = 15;
+const STEPS_PER_LOOK = 150;
+const STEPS_PER_PLACE = 40;
+
+/** Where a digit stands near enough behind a word; -1 when it does not. */
+function digitNear(end: number, { digits, work }: Reading): number {
+  work.spend(STEPS);
+  const at = digits.after(end);
+  if (at - end > REACH_CHARS_MAX) return -1;
+  work.spend(STEPS_PER_LOOK);
+  return at;
+}
+
 export const ANNOUNCEMENTS: readonly Announcement[] = [
   ...BIRTH_WORDS.map((word) => ({
     word,
-    find: (text: string, _start: number, end: number, { digits }: Reading) =>
-      findBirthDate(text, { start: digits.after(end), end, word }),
+    find: (text: string, _start: number, end: number, reading: Reading) => {
+      const digit = digitNear(end, reading);
+      return digit === -1 ? undefined : findBirthDate(text, { start: digit, end, word }, reading);
+    },
   })),
   ...PHONE_WORDS.map((word) => ({
     word,
-    find: (text: string, start: number, end: number, { budget, digits }: Reading) =>
-      digits.after(end) - end > REACH_CHARS_MAX ? undefined : findAnnouncedPhone(text, { start, end, word }, budget),
+    find: (text: string, start: number, end: number, reading: Reading) =>
+      isPhoneWord(text, { start, end, word }) && digitNear(end, reading) !== -1
+        ? findAnnouncedPhone(text, { start, end, word }, reading)
+        : undefined,
   })),
   ...SPELLED_AT.map((word) => ({
     word,
-    find: (text: string, start: number, end: number) => findSpelledEmail(text, start, end),
+    find: (text: string, start: number, end: number, { work }: Reading) => {
+      work.spend(STEPS_PER_LOOK);
+      return findSpelledEmail(text, start, end, work);
+    },
   })),
   ...NATIONAL_IDS.flatMap((id) =>
     id.words.map((word) => ({
       word,
-      find: (text: string, start: number, end: number, { digits }: Reading) =>
-        isA(text, start - 1, LETTER) ? undefined : findNationalId(text, { start: digits.after(end), end, word }, id),
+      find: (text: string, start: number, end: number, reading: Reading) => {
+        const digit = isA(text, start - 1, LETTER) ? -1 : digitNear(end, reading);
+        return digit === -1 ? undefined : findNationalId(text, { start: digit, end, word }, { id, reading });
+      },
     })),
   ),
 ];
@@ -133,10 +139,10 @@ export const announcingWords: readonly string[] = ANNOUNCEMENTS.map(({ word }) =
 const MONTH_CHARS_MAX = 14;
 
 /** `start` is the first digit behind the word. */
-function findBirthDate(text: string, { start, end, word }: Word): PiiFinding | undefined {
-  if (start - end > REACH_CHARS_MAX) return undefined;
+function findBirthDate(text: string, { start, end, word }: Word, { work }: Reading): PiiFinding | undefined {
   for (let at = Math.max(end, start - MONTH_CHARS_MAX); at <= start; at += 1) {
     if (isA(text, at - 1, ALPHANUMERIC) || !isA(text, at, ALPHANUMERIC)) continue;
+    work.spend(STEPS_PER_PLACE * 4);
     const stop = dateEnd(text, at);
     if (stop !== -1) return { rule: "DATE_OF_BIRTH", start: at, end: stop, confidence: CERTAIN, context: word };
   }
@@ -149,15 +155,22 @@ interface Word {
   readonly word: string;
 }
 
-function findAnnouncedPhone(text: string, { start, end, word }: Word, budget: PhoneBudget): PiiFinding | undefined {
-  if (!JOINED_PHONE_WORDS.has(word) && (isA(text, start - 1, LETTER) || isA(text, end, LETTER))) return undefined;
+/** No part of a longer word, unless it may be. */
+function isPhoneWord(text: string, { start, end, word }: Word): boolean {
+  return JOINED_PHONE_WORDS.has(word) || !(isA(text, start - 1, LETTER) || isA(text, end, LETTER));
+}
+
+function findAnnouncedPhone(text: string, { end, word }: Word, { work }: Reading): PiiFinding | undefined {
   const at = behindFillers(text, end);
   if (at === -1) return undefined;
-  const groups = readGroups(text, at);
-  const stop = groups.ends.at(-1) ?? at;
-  if (groups.digits < 7 || groups.digits > 15 || groups.lineEnds > 0 || isA(text, stop, LETTER)) return undefined;
-  const from = "+(".includes(text[at - 1] ?? "?") ? at - 1 : at;
-  if (!isPhoneIn(text.slice(from, stop), budget)) return undefined;
+  const groups = new DigitGroups(text);
+  groups.read(at);
+  const { digits, end: stop } = groups;
+  if (digits < 7 || digits > 15 || groups.lineEnds > 0 || isA(text, stop, LETTER)) return undefined;
+  const mark = text[at - 1] ?? "";
+  const from = mark === "+" || mark === "(" ? at - 1 : at;
+  const all = groups.digitsOf(0, groups.count - 1);
+  if (!(mark === "+" ? isPhoneAbroad(all, work) : isPhoneSomewhere(all, work))) return undefined;
   return { rule: "PHONE", start: from, end: stop, confidence: LIKELY, context: word };
 }
 
@@ -179,12 +192,16 @@ function behindFillers(text: string, from: number): number {
 /** Letters of an id may stand this far before its first digit. UTF-16 units. */
 const ID_LETTERS_MAX = 6;
 
+interface IdSearch {
+  readonly id: NationalId;
+  readonly reading: Reading;
+}
+
 /** `start` is the first digit behind the word: the id is the word that it stands in, or that comes before it. */
-function findNationalId(text: string, { start, end, word }: Word, id: NationalId): PiiFinding | undefined {
-  if (start - end > REACH_CHARS_MAX) return undefined;
+function findNationalId(text: string, { start, end, word }: Word, { id, reading }: IdSearch): PiiFinding | undefined {
   for (let at = Math.max(end, start - ID_LETTERS_MAX); at <= start; at += 1) {
     if (!isA(text, at, ALPHANUMERIC) || isA(text, at - 1, ALPHANUMERIC)) continue;
-    const stop = idEnd(text, at, id);
+    const stop = idEnd(text, at, { id, reading });
     if (stop !== -1) return { rule: id.rule, start: at, end: stop, confidence: CERTAIN, context: word };
   }
   return undefined;
@@ -192,8 +209,12 @@ function findNationalId(text: string, { start, end, word }: Word, id: NationalId
 
 const ID_DIGITS_MIN = 5;
 
+/** Of asking whether a stretch is such an id: some multiply. */
+const STEPS_PER_ID = 300;
+
 /** The longest stretch from `at` that is such an id, blanks, dashes and dots apart. A word ends it. */
-function idEnd(text: string, at: number, id: NationalId): number {
+function idEnd(text: string, at: number, { id, reading }: IdSearch): number {
+  reading.work.spend(STEPS_PER_PLACE * 3);
   let compact = "";
   let digits = 0;
   let found = -1;
@@ -206,7 +227,9 @@ function idEnd(text: string, at: number, id: NationalId): number {
     compact += text[end];
     if (isA(text, end, DIGIT)) digits += 1;
     const isWhole = digits >= ID_DIGITS_MIN && compact.length >= ID_CHARS_MIN && !isA(text, end + 1, ALPHANUMERIC);
-    if (isWhole && id.matches(compact.toUpperCase())) found = end + 1;
+    if (!isWhole) continue;
+    reading.work.spend(STEPS_PER_ID);
+    if (id.matches(compact.toUpperCase())) found = end + 1;
   }
   return found;
 }

@@ -1,4 +1,5 @@
-import { type DigitGroups, digitsOf, separatorsOf } from "./digit-groups.ts";
+import type { Work } from "../bounds.ts";
+import type { DigitGroups } from "./digit-groups.ts";
 import { CERTAIN, type PiiFinding } from "./finding.ts";
 
 const DIGITS_MIN = 13;
@@ -51,34 +52,52 @@ const GROUPINGS: ReadonlySet<string> = new Set([
   ...["4,5,6", "4,4,4,3", "6,6,4", "6,4,6", "12,4", "4,4,4,4,2", "4,4,4,4,1"],
 ]);
 
+/** Of a stretch that is as long as a card, and of a group from which none could go on. */
+const STEPS_PER_STRETCH = 60;
+const STEPS_PER_GROUP = 25;
+
+/** What the cards of a text are looked for with. */
+export interface CardSearch {
+  readonly text: string;
+  readonly groups: DigitGroups;
+  readonly work: Work;
+}
+
 /** Cards among the groups, whole groups only. */
-export function findCards(text: string, groups: DigitGroups): readonly PiiFinding[] {
-  if (groups.digits < DIGITS_MIN) return [];
-  const found: PiiFinding[] = [];
+export function findCards(search: CardSearch): readonly PiiFinding[] {
+  const { groups, work } = search;
+  if (groups.digits < DIGITS_MIN) return NONE;
+  work.spend(groups.count * STEPS_PER_GROUP);
+  let found: PiiFinding[] | undefined;
   let first = 0;
-  while (first < groups.starts.length) {
-    const last = cardEnd(text, groups, first);
+  while (first < groups.count) {
+    const last = cardEnd(search, first);
     if (last === -1) {
       first += 1;
       continue;
     }
-    found.push({ rule: "CARD", start: groups.starts[first] ?? 0, end: groups.ends[last] ?? 0, confidence: CERTAIN });
+    found ??= [];
+    found.push({ rule: "CARD", start: groups.startOf(first), end: groups.endOf(last), confidence: CERTAIN });
     first = last + 1;
   }
-  return found;
+  return found ?? NONE;
 }
 
+const NONE: readonly PiiFinding[] = [];
+
 /** The last group of the card that begins with this group; -1 when none does. */
-function cardEnd(text: string, groups: DigitGroups, first: number): number {
+function cardEnd({ text, groups, work }: CardSearch, first: number): number {
   const lengths = lengthsFor(leadingDigits(text, groups, first));
   if (lengths === 0) return -1;
   let digits = 0;
   let found = -1;
-  for (let last = first; last < groups.starts.length && digits < DIGITS_MAX; last += 1) {
-    digits += sizeOf(groups, last);
+  for (let last = first; last < groups.count && digits < DIGITS_MAX; last += 1) {
+    digits += groups.sizeOf(last);
     if (digits > DIGITS_MAX || (lengths & (1 << digits)) === 0) continue;
-    if (!isGrouped(text, groups, { first, last }) || isFraction(text, groups, { first, last })) continue;
-    if (isCard(digitsOf(text, groups, first, last))) found = last;
+    work.spend(STEPS_PER_STRETCH);
+    if (!isCard(text, groups, { first, last }) || isFraction(text, groups, { first, last })) continue;
+    work.spend(STEPS_PER_STRETCH * 10);
+    if (isGrouped(groups, { first, last })) found = last;
   }
   return found;
 }
@@ -89,19 +108,15 @@ interface Window {
   readonly last: number;
 }
 
-function sizeOf(groups: DigitGroups, group: number): number {
-  return (groups.ends[group] ?? 0) - (groups.starts[group] ?? 0);
-}
-
 const PREFIX_DIGITS = 4;
 
 /** The first four digits from this group on, as a number; -1 when there are fewer. */
 function leadingDigits(text: string, groups: DigitGroups, first: number): number {
   let value = 0;
   let count = 0;
-  for (let group = first; group < groups.starts.length; group += 1) {
-    const end = groups.ends[group] ?? 0;
-    for (let at = groups.starts[group] ?? 0; at < end; at += 1) {
+  for (let group = first; group < groups.count; group += 1) {
+    const end = groups.endOf(group);
+    for (let at = groups.startOf(group); at < end; at += 1) {
       value = value * 10 + text.charCodeAt(at) - 0x30;
       count += 1;
       if (count === PREFIX_DIGITS) return value;
@@ -110,8 +125,13 @@ function leadingDigits(text: string, groups: DigitGroups, first: number): number
   return -1;
 }
 
-/** By the first four digits: the lengths that occur, as bits. */
-const LENGTHS = Uint32Array.from({ length: 10 ** PREFIX_DIGITS }, (_, four) => lengthBits(four));
+/** By the first four digits: the lengths that occur, as bits. Made when the first number is met. */
+let lengthsByPrefix: Uint32Array | undefined;
+
+function lengthsFor(four: number): number {
+  lengthsByPrefix ??= Uint32Array.from({ length: 10 ** PREFIX_DIGITS }, (_, prefix) => lengthBits(prefix));
+  return four === -1 ? 0 : (lengthsByPrefix[four] ?? 0);
+}
 
 function lengthBits(four: number): number {
   let bits = 0;
@@ -122,34 +142,30 @@ function lengthBits(four: number): number {
   return bits;
 }
 
-function lengthsFor(four: number): number {
-  return four === -1 ? 0 : (LENGTHS[four] ?? 0);
-}
-
 const GROUPS_PRINTED_MAX = 5;
 
 /** In one piece, in groups that issuers print, or, when nothing else stands around, in groups of one size. */
-function isGrouped(text: string, groups: DigitGroups, { first, last }: Window): boolean {
+function isGrouped(groups: DigitGroups, { first, last }: Window): boolean {
   const count = last - first + 1;
   if (count === 1) return true;
-  const isWhole = first === 0 && last === groups.starts.length - 1;
+  const isWhole = first === 0 && last === groups.count - 1;
   if (!isWhole && (count > GROUPS_PRINTED_MAX || groups.lineEnds > 0)) return false;
-  const sizes = Array.from({ length: count }, (_, index) => sizeOf(groups, first + index));
-  if (count === 2 && separatorsOf(text, groups).includes(".")) return false;
+  const sizes = Array.from({ length: count }, (_, index) => groups.sizeOf(first + index));
+  if (count === 2 && groups.separators().includes(".")) return false;
   if (GROUPINGS.has(sizes.join(","))) return true;
   if (!isWhole || groups.lineEnds > LINE_ENDS_MAX) return false;
   if (count === 2) return false;
-  if (groups.lineEnds > 0) return isEven(sizes) || isPrintedAcrossLines(text, groups, sizes);
-  return isEven(sizes) && hasOneSeparator(separatorsOf(text, groups), count - 1);
+  if (groups.lineEnds > 0) return isEven(sizes) || isPrintedAcrossLines(groups, sizes);
+  return isEven(sizes) && hasOneSeparator(groups.separators(), count - 1);
 }
 
 const LINE_ENDS_MAX = 2;
 
 /** `4111 11`, line end, `11 1111 1111`: the line end is taken out. */
-function isPrintedAcrossLines(text: string, groups: DigitGroups, sizes: readonly number[]): boolean {
+function isPrintedAcrossLines(groups: DigitGroups, sizes: readonly number[]): boolean {
   const joined: number[] = [];
   for (const [group, size] of sizes.entries()) {
-    const gap = group === 0 ? "" : text.slice(groups.ends[group - 1], groups.starts[group]);
+    const gap = group === 0 ? "" : groups.separatorBefore(group);
     if (gap.includes("\n")) joined.push((joined.pop() ?? 0) + size);
     else joined.push(size);
   }
@@ -158,8 +174,8 @@ function isPrintedAcrossLines(text: string, groups: DigitGroups, sizes: readonly
 
 /** `0.4111111111111111`. */
 function isFraction(text: string, groups: DigitGroups, { first, last }: Window): boolean {
-  const start = groups.starts[first] ?? 0;
-  return first === last && first > 0 && text[start - 1] === "." && start - 1 === groups.ends[first - 1];
+  const start = groups.startOf(first);
+  return first === last && first > 0 && text[start - 1] === "." && start - 1 === groups.endOf(first - 1);
 }
 
 function isEven(sizes: readonly number[]): boolean {
@@ -172,23 +188,36 @@ function hasOneSeparator(separators: string, count: number): boolean {
   return separators === one.repeat(count);
 }
 
-/** An issuer's number: its first digits and length were looked at; its check digit. */
-function isCard(digits: string): boolean {
-  return passesLuhn(digits) && !isMonotonous(digits);
+/** An issuer's number, whose first digits and length were looked at: its check digit, and not one digit alone, over and over. */
+function isCard(text: string, groups: DigitGroups, { first, last }: Window): boolean {
+  const leading = text.charCodeAt(groups.startOf(first));
+  let sum = 0;
+  let place = 0;
+  let isVaried = false;
+  for (let group = last; group >= first; group -= 1) {
+    const start = groups.startOf(group);
+    for (let at = groups.endOf(group) - 1; at >= start; at -= 1) {
+      const code = text.charCodeAt(at);
+      if (code !== leading) isVaried = true;
+      sum += luhnTerm(code - ZERO, place);
+      place += 1;
+    }
+  }
+  return isVaried && sum % 10 === 0;
+}
+
+const ZERO = 0x30;
+
+/** What a digit adds, by its place from the right. */
+function luhnTerm(digit: number, place: number): number {
+  if (place % 2 === 0) return digit;
+  return digit > 4 ? digit * 2 - 9 : digit * 2;
 }
 
 export function passesLuhn(digits: string): boolean {
   let sum = 0;
-  for (let at = 0; at < digits.length; at += 1) {
-    const digit = digits.charCodeAt(digits.length - 1 - at) - 0x30;
-    const doubled = at % 2 === 1 ? digit * 2 : digit;
-    sum += doubled > 9 ? doubled - 9 : doubled;
+  for (let place = 0; place < digits.length; place += 1) {
+    sum += luhnTerm(digits.charCodeAt(digits.length - 1 - place) - ZERO, place);
   }
   return sum % 10 === 0;
-}
-
-/** One digit alone, over and over. */
-function isMonotonous(digits: string): boolean {
-  for (let at = 1; at < digits.length; at += 1) if (digits[at] !== digits[0]) return false;
-  return true;
 }

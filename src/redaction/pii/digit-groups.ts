@@ -1,17 +1,10 @@
 import { BLANK, classOf, DASH, DIGIT, DOT, LINE_END, UNDERSCORE } from "../views/characters.ts";
 
-/** Groups of digits with separators between them: `4111 1111 1111 1111`, `(415) 555-2671`. */
-export interface DigitGroups {
-  readonly starts: readonly number[];
-  readonly ends: readonly number[];
-  readonly digits: number;
-  /** Line ends among the separators. */
-  readonly lineEnds: number;
-  /** Whether the reader gave up before the groups ended. */
-  readonly isCut: boolean;
-}
-
 const LINE_FEED = 0x0a;
+const CARRIAGE_RETURN = 0x0d;
+const SLASH = 0x2f;
+const OPENING = 0x28;
+const CLOSING = 0x29;
 const GROUPS_MAX = 40;
 const SEPARATOR_CHARS_MAX = 3;
 
@@ -20,38 +13,102 @@ const INDENTATION_MAX = 16;
 
 const PLAIN = BLANK | DASH | DOT | UNDERSCORE;
 
-/** The groups that begin with the digit at `from`. */
-export function readGroups(text: string, from: number): DigitGroups {
-  const starts: number[] = [];
-  const ends: number[] = [];
-  let digits = 0;
-  let lineEnds = 0;
-  let at = from;
-  while (starts.length < GROUPS_MAX) {
-    const end = digitsEnd(text, at);
-    starts.push(at);
-    ends.push(end);
-    digits += end - at;
-    const next = separatorEnd(text, end);
-    if (next === end || (classOf(text.charCodeAt(next)) & DIGIT) === 0) break;
-    if (hasLineEnd(text, end, next)) lineEnds += 1;
-    at = next;
+/** Groups of digits with separators between them: `4111 1111 1111 1111`, `(415) 555-2671`. One object reads all of a text's. */
+export class DigitGroups {
+  readonly #text: string;
+  readonly #starts = new Int32Array(GROUPS_MAX);
+  readonly #ends = new Int32Array(GROUPS_MAX);
+  count = 0;
+  digits = 0;
+
+  constructor(text: string) {
+    this.#text = text;
   }
-  return { starts, ends, digits, lineEnds, isCut: starts.length === GROUPS_MAX };
+
+  /** Reads the groups that begin with the digit at `from`. */
+  read(from: number): void {
+    const text = this.#text;
+    this.count = 0;
+    this.digits = 0;
+    let at = from;
+    while (this.count < GROUPS_MAX) {
+      const end = digitsEnd(text, at);
+      this.#starts[this.count] = at;
+      this.#ends[this.count] = end;
+      this.count += 1;
+      this.digits += end - at;
+      const next = separatorEnd(text, end);
+      if (next === end || !isDigit(text, next)) return;
+      at = next;
+    }
+  }
+
+  /** Whether the reader gave up before the groups ended. */
+  get isCut(): boolean {
+    return this.count === GROUPS_MAX;
+  }
+
+  /** Line ends among the separators. */
+  get lineEnds(): number {
+    let found = 0;
+    for (let group = 1; group < this.count; group += 1) {
+      if (hasLineEnd(this.#text, this.endOf(group - 1), this.startOf(group))) found += 1;
+    }
+    return found;
+  }
+
+  get start(): number {
+    return this.startOf(0);
+  }
+
+  get end(): number {
+    return this.endOf(this.count - 1);
+  }
+
+  startOf(group: number): number {
+    return this.#starts[group] ?? 0;
+  }
+
+  endOf(group: number): number {
+    return this.#ends[group] ?? 0;
+  }
+
+  sizeOf(group: number): number {
+    return this.endOf(group) - this.startOf(group);
+  }
+
+  /** What stands between a group and the one before it. */
+  separatorBefore(group: number): string {
+    return this.#text.slice(this.endOf(group - 1), this.startOf(group));
+  }
+
+  /** All separators, joined. */
+  separators(): string {
+    let joined = "";
+    for (let group = 1; group < this.count; group += 1) joined += this.separatorBefore(group);
+    return joined;
+  }
+
+  /** The digits alone of groups `first` to `last`. */
+  digitsOf(first: number, last: number): string {
+    let joined = "";
+    for (let group = first; group <= last; group += 1)
+      joined += this.#text.slice(this.startOf(group), this.endOf(group));
+    return joined;
+  }
 }
 
-/** How many digits the groups hold that begin at `from`, up to `enough`; and, negative, where they end when there are fewer. */
-export function countDigits(text: string, from: number, enough: number): number {
-  let digits = 0;
-  let at = from;
-  for (;;) {
-    const end = digitsEnd(text, at);
-    digits += end - at;
-    if (digits >= enough) return digits;
-    const next = separatorEnd(text, end);
-    if (next === end || (classOf(text.charCodeAt(next)) & DIGIT) === 0) return -end;
-    at = next;
-  }
+/** Whether more digits may follow those that end at `end`: not, when no separator does, or one and a letter. */
+export function mayGoOn(text: string, end: number): boolean {
+  return isSeparator(text.charCodeAt(end)) && (isDigit(text, end + 1) || isSeparator(text.charCodeAt(end + 1)));
+}
+
+function isDigit(text: string, at: number): boolean {
+  return (classOf(text.charCodeAt(at)) & DIGIT) !== 0;
+}
+
+function isSeparator(code: number): boolean {
+  return (classOf(code) & (PLAIN | LINE_END)) !== 0 || code === SLASH || code === OPENING || code === CLOSING;
 }
 
 export function digitsEnd(text: string, from: number): number {
@@ -69,29 +126,17 @@ function separatorEnd(text: string, from: number): number {
   let limit = from + SEPARATOR_CHARS_MAX;
   while (at < limit) {
     const code = text.charCodeAt(at);
-    const classes = classOf(code);
-    if ((classes & LINE_END) !== 0) limit = at + INDENTATION_MAX;
-    else if ((classes & PLAIN) === 0 && code !== 0x2f && code !== 0x28 && code !== 0x29) return at;
+    if ((classOf(code) & LINE_END) !== 0) limit = at + INDENTATION_MAX;
+    else if (!isSeparator(code)) return at;
     at += 1;
   }
   return at;
 }
 
 function hasLineEnd(text: string, from: number, to: number): boolean {
-  for (let at = from; at < to; at += 1) if (text.charCodeAt(at) === LINE_FEED) return true;
+  for (let at = from; at < to; at += 1) {
+    const code = text.charCodeAt(at);
+    if (code === LINE_FEED || code === CARRIAGE_RETURN) return true;
+  }
   return false;
-}
-
-/** All separators, joined. */
-export function separatorsOf(text: string, { starts, ends }: DigitGroups): string {
-  let separators = "";
-  for (let group = 1; group < starts.length; group += 1) separators += text.slice(ends[group - 1], starts[group]);
-  return separators;
-}
-
-/** The digits alone of groups `first` to `last`. */
-export function digitsOf(text: string, groups: DigitGroups, first: number, last: number): string {
-  let digits = "";
-  for (let group = first; group <= last; group += 1) digits += text.slice(groups.starts[group], groups.ends[group]);
-  return digits;
 }

@@ -1,3 +1,4 @@
+import type { Work } from "../bounds.ts";
 import {
   ALPHANUMERIC,
   BLANK,
@@ -17,6 +18,7 @@ const LOCAL_CHARS_MAX = 64;
 const DOMAIN_CHARS_MAX = 253;
 const LOCAL = ALPHANUMERIC | DOT | DASH | UNDERSCORE | PERCENT;
 const DOMAIN = ALPHANUMERIC | DOT | DASH;
+const FULL_STOP = 0x2e;
 const LOCAL_MARKS = "+'!#$&*/=?^{|}~";
 
 /** Last labels of names that are no domains: files, units of systemd, images' sizes. */
@@ -84,23 +86,19 @@ const NO_DOMAINS: ReadonlySet<string> = new Set([
 /** Accounts of version control over SSH: `git@host:path` is an address of a repository. */
 const ACCOUNTS: ReadonlySet<string> = new Set(["git", "hg", "svn", "gitea", "gerrit"]);
 
-/** All addresses; each `@` is looked at once. */
-export function findEmails(text: string): readonly PiiFinding[] {
-  const found: PiiFinding[] = [];
-  let at = text.indexOf("@");
-  while (at !== -1) {
-    const email = emailAround(text, at);
-    if (email !== undefined) found.push(email);
-    at = text.indexOf("@", at + 1);
-  }
-  return found;
-}
+const STEPS = 40;
+const STEPS_PER_CHAR = 2;
+const STEPS_PER_LABEL = 500;
 
-function emailAround(text: string, at: number): PiiFinding | undefined {
-  const start = localStart(text, at);
+/** The address around the `@` at `at`. */
+export function findEmail(text: string, at: number, work: Work): PiiFinding | undefined {
   const end = domainEnd(text, at + 1);
-  if (start === at || end === -1) return undefined;
-  if (ACCOUNTS.has(text.slice(start, at).toLowerCase()) && ":/".includes(text[end] ?? "?")) return undefined;
+  work.spend(STEPS);
+  if (end === -1) return undefined;
+  const start = localStart(text, at);
+  work.spend((end - start) * STEPS_PER_CHAR);
+  if (start === at) return undefined;
+  if (":/".includes(text[end] ?? "?") && ACCOUNTS.has(text.slice(start, at).toLowerCase())) return undefined;
   return { rule: "EMAIL", start, end, confidence: CERTAIN };
 }
 
@@ -135,33 +133,46 @@ function quotedStart(text: string, at: number): number {
 
 /** -1 when no domain begins here. */
 function domainEnd(text: string, from: number): number {
-  let end = from;
   const limit = from + DOMAIN_CHARS_MAX;
-  while (end < limit && (isA(text, end, DOMAIN) || isForeignLetter(text.charCodeAt(end)))) end += 1;
-  while (end > from && isA(text, end - 1, DOT | DASH)) end -= 1;
-  return isDomain(text.slice(from, end)) ? end : -1;
+  let end = from;
+  let label = from;
+  let labels = 1;
+  for (; end < limit; end += 1) {
+    const code = text.charCodeAt(end);
+    if (code === FULL_STOP) {
+      // An empty label ends the name: `a@b..c`.
+      if (end === label) break;
+      labels += 1;
+      label = end + 1;
+    } else if ((classOf(code) & DOMAIN) === 0 && !isForeignLetter(code)) break;
+  }
+  while (end > from && isA(text, end - 1, DOT | DASH)) {
+    end -= 1;
+    if (text.charCodeAt(end) === FULL_STOP) labels -= 1;
+  }
+  if (labels < 2) return -1;
+  const last = text.lastIndexOf(".", end - 1) + 1;
+  return isTopLevel(text, last, end) ? end : -1;
 }
 
-function isDomain(domain: string): boolean {
-  const labels = domain.split(".");
-  const last = labels.at(-1) ?? "";
-  if (labels.length < 2 || last.length < 2 || labels.includes("")) return false;
-  if (NO_DOMAINS.has(last.toLowerCase())) return false;
-  return /^[a-z]/i.test(last)
-    ? runEnd(last, 0, LETTER) === last.length || last.toLowerCase().startsWith("xn--")
-    : last.charCodeAt(0) > 0x7f;
+function isTopLevel(text: string, from: number, to: number): boolean {
+  if (to - from < 2) return false;
+  if (!isA(text, from, LETTER)) return text.charCodeAt(from) > 0x7f;
+  const name = text.slice(from, to).toLowerCase();
+  return name.startsWith("xn--") || (runEnd(name, 0, LETTER) === name.length && !NO_DOMAINS.has(name));
 }
 
 const DOTS = ["[dot]", "(dot)", "{dot}", " dot "];
 
 /** `john [at] example [dot] com`: the word for `@` stands from `start` to `end`. */
-export function findSpelledEmail(text: string, start: number, end: number): PiiFinding | undefined {
+export function findSpelledEmail(text: string, start: number, end: number, work: Work): PiiFinding | undefined {
   const before = runStart(text, start, BLANK, start - 3);
   const from = runStart(text, before, LOCAL, before - LOCAL_CHARS_MAX);
   if (from === before) return undefined;
   let at = runEnd(text, end, BLANK, end + 3);
   let dots = 0;
   for (;;) {
+    work.spend(STEPS_PER_LABEL);
     const label = runEnd(text, at, DOMAIN, at + LOCAL_CHARS_MAX);
     if (label === at || !isA(text, at, ALPHANUMERIC)) return undefined;
     if (text.slice(at, label - 1).includes(".")) dots += 1;

@@ -1,4 +1,4 @@
-import { ALPHANUMERIC, BLANK, beginsWord, DASH, DIGIT, isA, LETTER } from "../views/characters.ts";
+import { ALPHANUMERIC, BLANK, beginsWord, DASH, DIGIT, isA, LETTER, runEnd } from "../views/characters.ts";
 import { CERTAIN, type PiiFinding } from "./finding.ts";
 
 /** By country: the account's parts after the check digits: digits (n), capitals (a), both (c). From the SWIFT registry. */
@@ -34,28 +34,35 @@ const STRUCTURES: Readonly<Record<string, string>> = {
   ...{ ST: "21n", SV: "4a20n", TL: "19n", TN: "20n", TR: "6n16c", UA: "6n19c", VA: "18n", VG: "4a16n", XK: "16n" },
 };
 
-/** Each country's account, one letter a character. */
-const SHAPES: ReadonlyMap<string, string> = new Map(
-  Object.entries(STRUCTURES).map(([country, structure]) => [
-    country,
-    [...structure.matchAll(/(\d+)([nac])/g)].map(([, count, kind = ""]) => kind.repeat(Number(count))).join(""),
-  ]),
-);
+/** Each country's account, one letter a character. Made when the first one is met. */
+let shapes: ReadonlyMap<string, string> | undefined;
+
+function shapeOf(country: string): string | undefined {
+  shapes ??= new Map(
+    Object.entries(STRUCTURES).map(([name, structure]) => [
+      name,
+      [...structure.matchAll(/(\d+)([nac])/g)].map(([, count, kind = ""]) => kind.repeat(Number(count))).join(""),
+    ]),
+  );
+  return shapes.get(country.toUpperCase());
+}
 
 const SEPARATORS_MAX = 3;
 
 /** The account whose country stands at `start`. Blanks, dashes and line ends may stand between its characters. */
 export function findIban(text: string, start: number): PiiFinding | undefined {
-  const shape = SHAPES.get(text.slice(start, start + 2).toUpperCase());
+  const shape = shapeOf(text.slice(start, start + 2));
   if (shape === undefined || !beginsWord(text, start)) return undefined;
-  let compact = "";
-  let at = start + 2;
+  const check = runEnd(text, start + 2, DIGIT, start + 4);
+  if (check !== start + 4) return undefined;
+  let rest = 0;
+  let at = check;
   let last = at;
-  const length = shape.length + 2;
-  while (compact.length < length) {
+  for (let index = 0; index < shape.length; ) {
     if (isA(text, at, ALPHANUMERIC)) {
-      if (!fits(text, at, compact.length < 2 ? "n" : (shape[compact.length - 2] ?? ""))) return undefined;
-      compact += text[at];
+      if (!fits(text, at, shape[index] ?? "")) return undefined;
+      rest = appended(rest, text.charCodeAt(at));
+      index += 1;
       at += 1;
       last = at;
       continue;
@@ -63,12 +70,11 @@ export function findIban(text: string, start: number): PiiFinding | undefined {
     if (at - last >= SEPARATORS_MAX || !isSeparator(text, at)) return undefined;
     at += 1;
   }
-  if (
-    isA(text, last, ALPHANUMERIC) ||
-    remainder(`${compact.slice(2)}${text.slice(start, start + 2)}${compact.slice(0, 2)}`) !== 1
-  )
-    return undefined;
-  return { rule: "IBAN", start, end: last, confidence: CERTAIN };
+  // Country and check digits go last.
+  for (let index = start; index < check; index += 1) rest = appended(rest, text.charCodeAt(index));
+  return rest === 1 && !isA(text, last, ALPHANUMERIC)
+    ? { rule: "IBAN", start, end: last, confidence: CERTAIN }
+    : undefined;
 }
 
 function isSeparator(text: string, at: number): boolean {
@@ -80,12 +86,11 @@ function fits(text: string, at: number, kind: string): boolean {
   return kind === "c" || isA(text, at, LETTER);
 }
 
-/** Of the number that stands there when A is 10 and Z is 35, by 97. */
-function remainder(rearranged: string): number {
-  let rest = 0;
-  for (const character of rearranged.toUpperCase()) {
-    const value = Number.parseInt(character, 36);
-    rest = (rest * (value > 9 ? 100 : 10) + value) % 97;
-  }
-  return rest;
+const NINE = 0x39;
+const ZERO = 0x30;
+const LETTER_BITS = 31;
+
+/** The remainder by 97 of a number when one more character is written behind it; A is 10 and Z is 35. */
+function appended(rest: number, code: number): number {
+  return code > NINE ? (rest * 100 + (code & LETTER_BITS) + 9) % 97 : (rest * 10 + code - ZERO) % 97;
 }

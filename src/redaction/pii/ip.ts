@@ -1,9 +1,16 @@
+import type { Work } from "../bounds.ts";
 import { ALPHANUMERIC, DIGIT, DOT, HEX, isA, runEnd, runStart } from "../views/characters.ts";
+import { digitsEnd } from "./digit-groups.ts";
 import { CERTAIN, type PiiFinding, POSSIBLE } from "./finding.ts";
 
 const COLON = 0x3a;
+const FULL_STOP = 0x2e;
+const ZERO = 0x30;
 const IPV6_CHARS_MAX = 45;
 const IPV6_GROUPS = 8;
+
+/** Of reading an address that has enough colons. */
+const STEPS_PER_IPV6 = 150;
 
 /** Four parts behind these words are a version. */
 const VERSION_WORDS = ["version", "release", "build", "ver ", "ver:", ">= ", "=="];
@@ -14,22 +21,36 @@ const ADDRESS_WORDS = ["ip", "client", "host", "addr", "from", "remote", "peer",
 
 /** The address whose first digit stands at `start`. */
 export function findIpv4(text: string, start: number): PiiFinding | undefined {
+  const address = readIpv4(text, start);
+  if (address === undefined) return undefined;
+  const { parts, end } = address;
+  if (isA(text, end, ALPHANUMERIC) || text[end] === "-" || (text[end] === "." && isA(text, end + 1, DIGIT)))
+    return undefined;
+  const reach = reachOfIpv4(parts);
+  if (reach === 0 || isVersion(text, start)) return undefined;
+  const isSmall = parts.every((part) => part < 10) && new Set(parts).size > 1;
+  const confidence = isSmall && !hasWordBefore(text, start, ADDRESS_WORDS) ? POSSIBLE : reach;
+  return { rule: "IP", start, end, confidence };
+}
+
+interface Ipv4 {
+  readonly parts: readonly number[];
+  readonly end: number;
+}
+
+function readIpv4(text: string, start: number): Ipv4 | undefined {
   const parts: number[] = [];
   let at = start;
-  for (let part = 0; part < 4; part += 1) {
-    const end = runEnd(text, at, DIGIT, at + 4);
-    const value = Number(text.slice(at, end));
-    if (end === at || end - at > 3 || value > 255 || (end - at > 1 && text[at] === "0")) return undefined;
+  while (parts.length < 4) {
+    const end = digitsEnd(text, at);
+    if (end === at || end - at > 3 || (end - at > 1 && text.charCodeAt(at) === ZERO)) return undefined;
+    let value = 0;
+    for (let digit = at; digit < end; digit += 1) value = value * 10 + text.charCodeAt(digit) - ZERO;
+    if (value > 255 || (parts.length < 3 && text.charCodeAt(end) !== FULL_STOP)) return undefined;
     parts.push(value);
-    if (part < 3 && text[end] !== ".") return undefined;
-    at = part < 3 ? end + 1 : end;
+    at = end + 1;
   }
-  if (isA(text, at, ALPHANUMERIC) || (text[at] === "." && isA(text, at + 1, DIGIT)) || text[at] === "-")
-    return undefined;
-  if (isVersion(text, start)) return undefined;
-  const isSmall = parts.every((part) => part < 10) && new Set(parts).size > 1;
-  const confidence = isSmall && !hasWordBefore(text, start, ADDRESS_WORDS) ? POSSIBLE : reachOfIpv4(parts);
-  return confidence === 0 ? undefined : { rule: "IP", start, end: at, confidence };
+  return { parts, end: at - 1 };
 }
 
 /** `Chrome/120.0.6099.71`, `version 1.2.3.4`, `v1.2.3.4`, `lib-1.2.3.4`. */
@@ -46,43 +67,72 @@ function hasWordBefore(text: string, start: number, words: readonly string[]): b
 }
 
 /** Anybody's on the network: certain. A private network's: possible. This machine's, groups', nobody's: none. */
-function reachOfIpv4([first = 0, second = 0]: readonly number[]): number {
+function reachOfIpv4([first = 0, second = 0, third = 0]: readonly number[]): number {
   if (first === 0 || first === 127 || first >= 224) return 0;
   const isPrivate = first === 10 || (first === 192 && second === 168) || (first === 172 && second >= 16 && second < 32);
   const isLocal = (first === 169 && second === 254) || (first === 100 && second >= 64 && second < 128);
-  return isPrivate || isLocal ? POSSIBLE : CERTAIN;
+  const isForProtocols = (first === 192 && second === 0 && third === 0) || (first === 198 && (second & 254) === 18);
+  return isPrivate || isLocal || isForProtocols ? POSSIBLE : CERTAIN;
 }
 
 /** The address around the colon at `at`, and where to look on. */
-export function findIpv6(text: string, at: number): { readonly end: number; readonly found?: PiiFinding } {
+export function findIpv6(text: string, at: number, work: Work): { readonly end: number; readonly found?: PiiFinding } {
   const start = runStart(text, at, HEX, at - 5);
-  let end = at;
   const limit = start + IPV6_CHARS_MAX + 1;
-  while (end < limit && (text.charCodeAt(end) === COLON || isA(text, end, HEX | DOT))) end += 1;
+  let end = at;
+  let colons = 0;
+  let isShortened = false;
+  for (; end < limit; end += 1) {
+    if (text.charCodeAt(end) === COLON) {
+      colons += 1;
+      if (text.charCodeAt(end + 1) === COLON) isShortened = true;
+    } else if (!isA(text, end, HEX | DOT)) break;
+  }
+  // `01:43:21`, `key:a`: most colons are no address's.
+  if (end === limit || (!isShortened && colons < IPV6_GROUPS - 1)) return { end };
+  if (isA(text, start - 1, ALPHANUMERIC) || text[start - 1] === ":" || isA(text, end, ALPHANUMERIC)) return { end };
+  work.spend(STEPS_PER_IPV6);
   let stop = end;
   while (stop > start && isA(text, stop - 1, DOT)) stop -= 1;
   if (text[stop - 1] === ":" && text[stop - 2] !== ":") stop -= 1;
-  const isApart = !isA(text, start - 1, ALPHANUMERIC) && text[start - 1] !== ":" && !isA(text, end, ALPHANUMERIC);
-  const confidence = isApart && end < limit ? reachOfIpv6(text.slice(start, stop)) : 0;
+  const confidence = reachOfIpv6(text.slice(start, stop));
   return confidence === 0 ? { end } : { end, found: { rule: "IP", start, end: stop, confidence } };
 }
 
 function reachOfIpv6(address: string): number {
-  const [head = "", tail, more] = address.split("::");
-  if (more !== undefined) return 0;
-  const groups = [...groupsOf(head), ...groupsOf(tail ?? "")];
-  const isFull = tail === undefined ? groups.length === IPV6_GROUPS : groups.length < IPV6_GROUPS;
-  if (
-    !isFull ||
-    groups.length < 2 ||
-    !groups.every((group) => runEnd(group, 0, HEX) === group.length && group.length < 5)
-  )
-    return 0;
-  const first = Number.parseInt(groups[0] ?? "", 16);
-  if (head !== "" && first >= 0x2000 && first <= 0x3fff) return CERTAIN;
-  return head !== "" && first >= 0xfc00 && groups[0]?.length === 4 ? POSSIBLE : 0;
+  const { groups, isShortened, isWhole, first } = readIpv6(address);
+  const isFull = isShortened ? groups < IPV6_GROUPS : groups === IPV6_GROUPS;
+  if (!isWhole || !isFull || groups < 2 || first === -1) return 0;
+  if (first >= 0x2000 && first <= 0x3fff) return CERTAIN;
+  return first >= 0xfc00 ? POSSIBLE : 0;
 }
 
-function groupsOf(part: string): readonly string[] {
-  return part === "" ? [] : part.split(":");
+interface Ipv6 {
+  readonly groups: number;
+  readonly isShortened: boolean;
+  /** Groups of one to four digits, and one `::` at most. */
+  readonly isWhole: boolean;
+  /** The first group; -1 when `::` stands first. */
+  readonly first: number;
 }
+
+function readIpv6(address: string): Ipv6 {
+  let groups = 0;
+  let shortenings = 0;
+  let first = -1;
+  let at = 0;
+  while (at < address.length) {
+    const end = runEnd(address, at, HEX, at + 5);
+    if (end - at > 4 || (end < address.length && address.charCodeAt(end) !== COLON)) return NO_ADDRESS;
+    if (end > at) {
+      if (at === 0) first = Number.parseInt(address.slice(0, end), 16);
+      groups += 1;
+    } else if (end < address.length) shortenings += 1;
+    at = end + 1;
+  }
+  // A `::` that stands first is two empty groups.
+  const isWhole = shortenings <= (address.startsWith("::") ? 2 : 1) && !(address[0] === ":" && address[1] !== ":");
+  return { groups, isShortened: shortenings > 0, isWhole, first };
+}
+
+const NO_ADDRESS: Ipv6 = { groups: 0, isShortened: false, isWhole: false, first: -1 };

@@ -1,17 +1,21 @@
-import { type CountryCode, parsePhoneNumberFromString } from "libphonenumber-js/max";
+import type { Work } from "../bounds.ts";
 import { isA, LINE_END } from "../views/characters.ts";
-import { type DigitGroups, separatorsOf } from "./digit-groups.ts";
+import type { DigitGroups } from "./digit-groups.ts";
 import { CERTAIN, LIKELY, type PiiFinding, POSSIBLE } from "./finding.ts";
+import { internationalValidity, isNationalNumber } from "./numbering-plan.ts";
 
-/** Numbers the library is asked about in one text; further ones count by their shape alone. It takes 30 µs for one. */
-export const PHONE_CHECKS_MAX = 1_000;
+/** Of asking one country's plan. */
+const STEPS_PER_PLAN = 200;
+/** Some calling codes have twenty countries. */
+const STEPS_PER_INTERNATIONAL = 600;
 
 const DIGITS_MIN = 7;
 const DIGITS_MAX = 15;
 
 /** Where numbers without a country are looked up: beside a word that announces one, or, when strict, on their own. */
-const REGIONS: readonly CountryCode[] = [
+const REGIONS: readonly string[] = [
   "US",
+  "CA",
   "GB",
   "DE",
   "FR",
@@ -44,42 +48,36 @@ const PHONE_SEPARATORS: ReadonlySet<string> = new Set([
   " () ",
 ]);
 
-/** What is left to ask; shared by all detectors of one text. */
-export interface PhoneBudget {
-  checks: number;
+/** What the telephone numbers of a text are looked for with. */
+export interface PhoneSearch {
+  readonly text: string;
+  readonly groups: DigitGroups;
+  readonly work: Work;
 }
 
-/** Of the groups that begin at `start`, the first of which may follow a `+` or a bracket. */
-export function findPhone(text: string, groups: DigitGroups, budget: PhoneBudget): PiiFinding | undefined {
+/** Of the groups that were read, the first of which may follow a `+` or a bracket. */
+export function findPhone({ text, groups, work }: PhoneSearch): PiiFinding | undefined {
   if (groups.digits < DIGITS_MIN || groups.lineEnds > 0) return undefined;
-  const from = groups.starts[0] ?? 0;
-  const end = groups.ends.at(-1) ?? 0;
+  const { start: from, end } = groups;
   const hasBracket = text[from - 1] === "(";
   const start = hasBracket ? from - 1 : from;
   const plus = text[start - 1] === "+" ? start - 1 : start;
   const northAmerican = isNorthAmerican(text, groups, { hasBracket, hasPlus: plus < start });
-  if (plus < start && !northAmerican) return international(text, { start: plus, end, digits: groups.digits }, budget);
-  return northAmerican
-    ? { rule: "PHONE", start: plus, end, confidence: LIKELY }
-    : national(text, { start, end }, { groups, budget });
+  if (northAmerican) return { rule: "PHONE", start: plus, end, confidence: LIKELY };
+  return plus < start ? international({ text, groups, work }, plus) : national({ text, groups, work }, start);
 }
 
-interface Candidate {
-  readonly start: number;
-  readonly end: number;
-  readonly digits: number;
-}
-
-/** With a `+`: valid, or at least as long as its country's numbers are. In a diff, a `+` may stand for an added line. */
-function international(text: string, { start, end, digits }: Candidate, budget: PhoneBudget): PiiFinding | undefined {
-  if (digits > DIGITS_MAX || text[start + 1] === "0") return undefined;
-  const found = { rule: "PHONE", start, end, confidence: CERTAIN };
-  if (budget.checks <= 0) return digits > 8 ? found : undefined;
-  budget.checks -= 1;
-  const number = parsePhoneNumberFromString(text.slice(start, end));
-  if (number?.isValid() === true) return found;
+/** With a `+`: given to somebody. In a diff, a `+` may stand for an added line. */
+function international({ text, groups, work }: PhoneSearch, start: number): PiiFinding | undefined {
+  if (groups.digits > DIGITS_MAX || text[groups.start] === "0") return undefined;
+  const digits = groups.digitsOf(0, groups.count - 1);
+  work.spend(STEPS_PER_INTERNATIONAL);
+  const found = { rule: "PHONE", start, end: groups.end, confidence: CERTAIN };
+  const validity = internationalValidity(digits);
+  if (validity === "valid") return found;
+  // Long enough for a number, but of no range that its country has given out: examples, and ranges that are new.
   const mayBeAdded = start === 0 || isA(text, start - 1, LINE_END);
-  return number?.isPossible() === true && digits > 9 && !mayBeAdded ? { ...found, confidence: LIKELY } : undefined;
+  return groups.digits > 9 && !mayBeAdded && validity === "possible" ? { ...found, confidence: LIKELY } : undefined;
 }
 
 interface Marks {
@@ -89,34 +87,40 @@ interface Marks {
 
 /** `(415) 555-2671`, `415-555-2671`, `+1 415 555 2671`; with blanks alone only behind a `+`. 555 is everybody's example. */
 function isNorthAmerican(text: string, groups: DigitGroups, { hasBracket, hasPlus }: Marks): boolean {
-  const { starts, ends, digits } = groups;
-  const sizes = starts.map((start, index) => (ends[index] ?? 0) - start);
-  const hasCountry = sizes[0] === 1 && text[starts[0] ?? 0] === "1";
-  if ((hasCountry ? sizes.slice(1) : sizes).join(",") !== "3,3,4" || digits > 11) return false;
+  const { count, digits } = groups;
+  if (digits < 10 || digits > 11 || count < 3 || count > 4) return false;
+  const area = count - 3;
+  if (groups.sizeOf(area) !== 3 || groups.sizeOf(area + 1) !== 3 || groups.sizeOf(area + 2) !== 4) return false;
+  const hasCountry = area === 1 && text[groups.start] === "1";
+  if (area === 1 && !hasCountry) return false;
   if (hasPlus) return hasCountry;
-  const area = starts.at(-3) ?? 0;
-  const exchange = starts.at(-2) ?? 0;
-  const isIssued = (text[area] ?? "") >= "2" && (text[exchange] ?? "") >= "2";
-  if (!isIssued && !text.startsWith("555", area)) return false;
-  return hasBracket || PHONE_SEPARATORS.has(separatorsOf(text, groups));
+  const isIssued = (text[groups.startOf(area)] ?? "") >= "2" && (text[groups.startOf(area + 1)] ?? "") >= "2";
+  if (!isIssued && !text.startsWith("555", groups.startOf(area))) return false;
+  return hasBracket || PHONE_SEPARATORS.has(groups.separators());
 }
 
-function national(
-  text: string,
-  at: { readonly start: number; readonly end: number },
-  { groups, budget }: { groups: DigitGroups; budget: PhoneBudget },
-): PiiFinding | undefined {
-  if (text[at.start] !== "0" || groups.starts.length < 2 || groups.digits > 12 || groups.digits < 9) return undefined;
-  if (groups.starts.some((start, index) => (groups.ends[index] ?? 0) - start < 2)) return undefined;
-  return isPhoneIn(text.slice(at.start, at.end), budget) ? { rule: "PHONE", ...at, confidence: POSSIBLE } : undefined;
+/** Inside a country, with the zero that is dialled there. */
+function national({ text, groups, work }: PhoneSearch, start: number): PiiFinding | undefined {
+  if (text[groups.start] !== "0" || start < groups.start || groups.count < 2) return undefined;
+  if (groups.digits > 12 || groups.digits < 9) return undefined;
+  for (let group = 0; group < groups.count; group += 1) if (groups.sizeOf(group) < 2) return undefined;
+  const digits = groups.digitsOf(0, groups.count - 1);
+  return isPhoneSomewhere(digits, work) ? { rule: "PHONE", start, end: groups.end, confidence: POSSIBLE } : undefined;
+}
+
+/** With a country's calling code. */
+export function isPhoneAbroad(digits: string, work: Work): boolean {
+  work.spend(STEPS_PER_INTERNATIONAL);
+  return internationalValidity(digits) === "valid";
 }
 
 /** Beside a word that announces one: whatever could be a number in one of the regions. */
-export function isPhoneIn(candidate: string, budget: PhoneBudget): boolean {
+export function isPhoneSomewhere(digits: string, work: Work): boolean {
+  if (digits.startsWith("00")) return isPhoneAbroad(digits.slice(2), work);
+  if (digits.length > 10 && isPhoneAbroad(digits, work)) return true;
   for (const region of REGIONS) {
-    if (budget.checks <= 0) return true;
-    budget.checks -= 1;
-    if (parsePhoneNumberFromString(candidate, region)?.isValid() === true) return true;
+    work.spend(STEPS_PER_PLAN);
+    if (isNationalNumber(digits, region)) return true;
   }
   return false;
 }

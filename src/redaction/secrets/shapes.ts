@@ -6,13 +6,11 @@ import {
   BLANK,
   beginsWord,
   classesIn,
-  DASH,
   DIGIT,
   DOT,
   EQUALS,
   HEX,
   isA,
-  LETTER,
   LOWER,
   PERCENT,
   QUOTE,
@@ -21,10 +19,13 @@ import {
   TILDE,
   UPPER,
 } from "../views/characters.ts";
+import { matchUrlPassword } from "./url-password.ts";
 
 /** A credential of several parts. Its words are in lower case and stand somewhere in it. */
 export interface SecretShape {
   readonly words: readonly string[];
+  /** What a look takes at most, apart from runs that are read once. */
+  readonly steps: number;
   /** A number says that nothing of this shape begins before it, so that a long run is read once. */
   match(text: string, start: number, end: number): Finding | number | undefined;
 }
@@ -33,8 +34,6 @@ const BEARER_CHARS_MIN = 20;
 const BASIC_CHARS_MIN = 6;
 const JWT_PART_CHARS_MIN = 8;
 const JWT_PARTS_MAX = 5;
-const AUTHORITY_CHARS_MAX = 512;
-const SCHEME_CHARS_MAX = 24;
 const AWS_SECRET_CHARS = 40;
 const AWS_SECRET_GAP_MAX = 160;
 const LINE_CHARS_MAX = 512;
@@ -91,48 +90,6 @@ function runsPrintable(text: string): boolean {
     if (code < 0x20 || code === 0x7f) return false;
   }
   return true;
-}
-
-/** `scheme://user:password@host`: the password; `scheme://token@host`: the token. */
-function matchUrlPassword(text: string, start: number, end: number): Finding | undefined {
-  const limit = Math.min(text.length, end + AUTHORITY_CHARS_MAX);
-  if (runStart(text, start, ALPHANUMERIC | DASH | DOT, start - SCHEME_CHARS_MAX) === start && text[start - 1] !== "+")
-    return undefined;
-  let colon = -1;
-  let slash = -1;
-  let at = -1;
-  for (let index = end; index < limit; index += 1) {
-    const character = text[index] ?? "";
-    if (isUrlEnd(character) || text.startsWith("://", index)) break;
-    if (character === ":" && colon === -1) colon = index;
-    if ((character === "/" || character === "?" || character === "#") && slash === -1) slash = index;
-    if (character === "@" && (at === -1 || slash === -1)) at = index;
-    if (at !== -1 && slash > at) break;
-  }
-  if (at === -1) return undefined;
-  return colon !== -1 && colon < at ? password(text, colon + 1, { at, slash }) : userToken(text, end, at);
-}
-
-function isUrlEnd(character: string): boolean {
-  return character <= " " || "\"'`<>\\".includes(character);
-}
-
-function password(text: string, from: number, { at, slash }: { at: number; slash: number }): Finding | undefined {
-  if (from === at) return undefined;
-  // `http://host:8080/a@b`: what stands before the slash is a port.
-  if (slash !== -1 && slash < at && runEnd(text, from, DIGIT) === slash) return undefined;
-  const first = text[from] ?? "";
-  if ("$<{*[".includes(first) && (first === "*" || "}>])".includes(text[at - 1] ?? "") || first === "$"))
-    return undefined;
-  return { rule: "url-password", start: from, end: at };
-}
-
-const URL_TOKEN_CHARS_MIN = 20;
-
-function userToken(text: string, from: number, at: number): Finding | undefined {
-  const isOne = runEnd(text, from, BASE64URL) === at && at - from >= URL_TOKEN_CHARS_MIN;
-  const hasBoth = (classesIn(text, from, at) & DIGIT) !== 0 && (classesIn(text, from, at) & LETTER) !== 0;
-  return isOne && hasBoth ? { rule: "url-token", start: from, end: at } : undefined;
 }
 
 /** 40 characters of base64 not far behind an access key's id. */
@@ -246,21 +203,21 @@ function matchNpmAuth(text: string, _start: number, end: number): Finding | unde
 }
 
 export const SECRET_SHAPES: readonly SecretShape[] = [
-  { words: ["private-lines:"], match: matchPuttyKey },
-  { words: ["eyj"], match: matchJwt },
-  { words: ["bearer"], match: matchBearer },
-  { words: ["basic"], match: matchBasic },
-  { words: ["://"], match: matchUrlPassword },
-  { words: ["akia", "asia"], match: matchAwsSecret },
-  { words: [":aa"], match: matchTelegram },
-  { words: ["-us"], match: matchMailchimp },
-  { words: ["8q~", "7q~"], match: matchAzureSecret },
-  { words: ["sig="], match: matchSharedAccess },
-  { words: [".atlasv1."], match: matchTerraform },
-  { words: ["pat"], match: matchAirtable },
-  { words: ["curl"], match: matchCurlUser },
-  { words: ["docker login", "podman login", "helm registry login", "sshpass"], match: matchLogin },
-  { words: ["_auth="], match: matchNpmAuth },
+  { words: ["private-lines:"], steps: 100, match: matchPuttyKey },
+  { words: ["eyj"], steps: 60, match: matchJwt },
+  { words: ["bearer"], steps: 60, match: matchBearer },
+  { words: ["basic"], steps: 600, match: matchBasic },
+  { words: ["://"], steps: 200, match: matchUrlPassword },
+  { words: ["akia", "asia"], steps: 400, match: matchAwsSecret },
+  { words: [":aa"], steps: 60, match: matchTelegram },
+  { words: ["-us"], steps: 80, match: matchMailchimp },
+  { words: ["8q~", "7q~"], steps: 80, match: matchAzureSecret },
+  { words: ["sig="], steps: 100, match: matchSharedAccess },
+  { words: [".atlasv1."], steps: 80, match: matchTerraform },
+  { words: ["pat"], steps: 60, match: matchAirtable },
+  { words: ["curl"], steps: 400, match: matchCurlUser },
+  { words: ["docker login", "podman login", "helm registry login", "sshpass"], steps: 400, match: matchLogin },
+  { words: ["_auth="], steps: 100, match: matchNpmAuth },
   {
     words: [
       ...[
@@ -271,6 +228,7 @@ export const SECRET_SHAPES: readonly SecretShape[] = [
       ],
       ...["webhook.office.com/webhookb2/", "hooks.zapier.com/hooks/catch/", "api.telegram.org/bot"],
     ],
+    steps: 100,
     match: matchWebhook,
   },
 ];

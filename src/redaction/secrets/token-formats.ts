@@ -64,6 +64,12 @@ const CLOUDS: readonly Row[] = [
   ["1password-token", "ops_eyJ", BASE64_ANY, 60],
   ["1password-secret-key", "A3-", UPPER | DIGIT | DASH, 30],
   ["confluent-key", "cflt", BASE64_ANY, 50, { needs: [DIGIT, UPPER] }],
+  ["aws-bedrock-key", "bedrock-api-key-", BASE64_ANY, 60],
+  ["gcp-api-key", "AQ.", BASE64URL, 40, { needs: [DIGIT, UPPER] }],
+  ["vercel-token", "vcp_ vci_ vca_ vcr_ vck_", ALPHANUMERIC, 24, { needs: [DIGIT] }],
+  ["render-key", "rnd_", ALPHANUMERIC, 28, { needs: [DIGIT, UPPER] }],
+  ["trigger-dev-key", "tr_prod_ tr_stg_", ALPHANUMERIC, 20, { needs: [DIGIT] }],
+  ["inngest-key", "signkey-prod- signkey-test-", HEX, 32],
   ["mongodb-atlas-secret", "mdb_sa_sk_", BASE64URL, 30],
 ];
 
@@ -122,13 +128,20 @@ const MODELS: readonly Row[] = [
   ["tavily-key", "tvly-", BASE64URL, 20, { needs: [DIGIT] }],
   ["elevenlabs-key", "sk_", HEX, 48],
   ["cerebras-key", "csk-", ALPHANUMERIC, 40],
+  ["helicone-key", "sk-helicone- sk-helicone-eu-", BASE64URL, 31, { needs: [DIGIT] }],
+  ["firecrawl-key", "fc-", HEX, 32, { exact: true }],
+  ["jina-key", "jina_", BASE64URL, 50],
+  ["e2b-key", "e2b_", HEX, 40],
+  ["browserbase-key", "bb_live_ bb_test_", BASE64URL, 20, { needs: [DIGIT] }],
+  ["cursor-key", "key_", HEX, 64, { exact: true }],
+  ["sourcegraph-token", "sgp_", WORD, 40, { needs: [DIGIT] }],
   ["google-oauth-code", "4/0A", BASE64URL, 40],
 ];
 
 const MONEY: readonly Row[] = [
   ["stripe-key", "sk_live_ sk_test_ rk_live_ rk_test_", ALPHANUMERIC, 10, { loose: true }],
   ["stripe-webhook-secret", "whsec_", BASE64_ANY, 20],
-  ["square-token", "EAAA sq0atp- sq0csp- sq0idp-", BASE64URL, 22, { needs: [DIGIT, UPPER] }],
+  ["square-token", "EAAA sq0atp- sq0csp- sq0csb- sq0idp-", BASE64URL, 22, { needs: [DIGIT, UPPER] }],
   ["paypal-braintree-token", "access_token$production$ access_token$sandbox$", ALPHANUMERIC | DOLLAR, 30],
   ["plaid-token", "access-sandbox- access-production- access-development-", HEX | DASH, 36],
   ["shopify-token", "shpat_ shpca_ shppa_ shpss_", HEX, 32],
@@ -165,6 +178,9 @@ const MESSAGING: readonly Row[] = [
   ["launchdarkly-key", "sdk- api-", HEX | DASH, 36, { exact: true, needs: [DIGIT] }],
   ["adobe-secret", "p8e-", ALPHANUMERIC, 32],
   ["settlemint-token", "sm_pat_ sm_aat_ sm_sat_", ALPHANUMERIC, 16],
+  ["posthog-personal-key", "phx_", ALPHANUMERIC, 40, { needs: [DIGIT] }],
+  ["resend-key", "re_", WORD, 32, { needs: [DIGIT, UPPER] }],
+  ["intercom-token", "dG9rO", BASE64_ANY, 50, { needs: [DIGIT, UPPER] }],
   ["age-secret-key", "AGE-SECRET-KEY-", UPPER | LOWER | DIGIT, 20, { loose: true }],
 ];
 

@@ -108,3 +108,25 @@ export function isResourceName(value: string): boolean {
   if (!value.includes("-") || !isOnly(value, LOWER | DIGIT | DASH | DOT)) return false;
   return value.split("-").every((part) => part.length <= NAME_PART_CHARS_MAX);
 }
+
+const TYPE_DIGITS_MAX = 3;
+const WORD_CHARS_MIN = 3;
+
+/** `Uint8Array`, `Base64String`, `Int64`: words that begin with a capital, with one small number among them. */
+export function isTypeName(value: string): boolean {
+  const first = capitalizedEnd(value, 0);
+  const digits = runEnd(value, first, DIGIT);
+  if (first === 0 || digits === first || digits - first > TYPE_DIGITS_MAX) return false;
+  return capitalizedEnd(value, digits) === value.length;
+}
+
+/** Where the words end that begin at `from`, each a capital and small letters. */
+function capitalizedEnd(value: string, from: number): number {
+  let at = from;
+  for (;;) {
+    const capital = runEnd(value, at, UPPER, at + 1);
+    const end = runEnd(value, capital, LOWER);
+    if (capital === at || end - at < WORD_CHARS_MIN) return at;
+    at = end;
+  }
+}

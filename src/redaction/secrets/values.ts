@@ -1,4 +1,4 @@
-import { BASE64, BASE64URL, classesIn, DIGIT, EQUALS, HEX, LETTER } from "../views/characters.ts";
+import { BASE64, BASE64URL, BLANK, classesIn, DIGIT, EQUALS, HEX, LETTER, LINE_END } from "../views/characters.ts";
 import { type SecretKind, secretKind } from "./names.ts";
 import {
   hasDigit,
@@ -9,6 +9,7 @@ import {
   isReference,
   isResourceName,
   isSmallNumber,
+  isTypeName,
   isUrlOrPath,
   isUuid,
   looksRandom,
@@ -174,7 +175,7 @@ const PROSE: ReadonlySet<string> = new Set([
 
 /** Whether a value beside a name of this kind is a secret, as far as its look tells. Only its beginning is looked at. */
 export function isSecretValue(value: string, kind: SecretKind, style: ValueStyle): boolean {
-  if (value === "" || isReference(value)) return false;
+  if (isBlank(value) || isReference(value)) return false;
   if (kind === "cookie" || kind === "authorization") return value.length >= TOKEN_CHARS_MIN && !isPlaceholder(value);
   if (value.length >= JUDGED_CHARS_MAX && !value.includes(" ")) return !isUrlOrPath(value);
   if (kind === "key") return looksRandom(value);
@@ -183,15 +184,24 @@ export function isSecretValue(value: string, kind: SecretKind, style: ValueStyle
   return isToken(value, style);
 }
 
+/** Nothing but blanks and line ends: no secret, however it is called. */
+function isBlank(value: string): boolean {
+  return isOnly(value, BLANK | LINE_END);
+}
+
 /** A capital name with its value right behind, as in an environment: anything but a placeholder. */
 function isAssigned(value: string, kind: SecretKind): boolean {
-  if (isPlaceholder(value)) return false;
+  if (isPlaceholder(value) || isProse(value)) return false;
   return kind === "password" || !isSmallNumber(value);
+}
+
+function isProse(value: string): boolean {
+  return value.includes(" ") && value.split(" ").filter((word) => PROSE.has(word.toLowerCase())).length >= 2;
 }
 
 function isPassword(value: string, style: ValueStyle): boolean {
   if (value.length < PASSWORD_CHARS_MIN || isPlaceholder(value)) return false;
-  if (value.includes(" ")) return value.split(" ").filter((word) => PROSE.has(word.toLowerCase())).length < 2;
+  if (value.includes(" ")) return !isProse(value);
   if (style === "quoted") return secretKind(value) === undefined || hasDigit(value);
   if (isCode(value)) return false;
   return style === "line" || !isOnly(value, LETTER) ? !isPropertyPath(value) : false;
@@ -202,6 +212,7 @@ function isToken(value: string, style: ValueStyle): boolean {
   if (isUuid(value)) return true;
   if (isResourceName(value) || isPropertyPath(value) || isSmallNumber(value)) return false;
   if (style !== "quoted" && isCode(value)) return false;
+  if (style === "loose" && isTypeName(value)) return false;
   const seen = classesIn(value, 0, value.length);
   if ((seen & DIGIT) !== 0 && (seen & LETTER) !== 0) return true;
   if (isOnly(value, HEX) || (seen & EQUALS) !== 0) return value.length >= UNBROKEN_CHARS_MIN / 2;

@@ -24,6 +24,8 @@ export const ALPHANUMERIC = LETTER | DIGIT;
 export const HEX = DIGIT | HEX_LETTER;
 export const WORD = ALPHANUMERIC | UNDERSCORE;
 export const BASE64URL = WORD | DASH;
+/** Of variables, fields, headers and settings. */
+export const NAME = WORD | DASH | DOT;
 export const BASE64 = ALPHANUMERIC | PLUS_SLASH;
 
 const ASCII_CODES = 128;

@@ -1,3 +1,4 @@
+import type { Work } from "../bounds.ts";
 import { ALPHANUMERIC, BASE64, BASE64URL, classOf, EQUALS, HEX, isA, LINE_END, runEnd } from "./characters.ts";
 
 /** Base64 or hex of a text. */
@@ -28,22 +29,36 @@ const IS_ENCODED = Uint8Array.from({ length: ASCII_CODES }, (_, code) =>
   (classOf(code) & (BASE64URL | BASE64)) === 0 ? 0 : 1,
 );
 
+/** Of the pass over a text, of a run that is looked at, of a text that was encoded. */
+const STEPS_PER_CHAR = 2;
+const STEPS_PER_RUN = 30;
+const STEPS_PER_SEGMENT = 700;
+const STEPS_PER_SAMPLE = 500;
+
 /** What a text's base64 and hex say, when it is text. A run is read as a whole, and from each `/` and `-` on which it could begin. */
-export function encodedSegments(text: string): readonly Segment[] {
+export function encodedSegments(text: string, work: Work): readonly Segment[] {
   const segments: Segment[] = [];
-  const length = text.length;
+  const { length } = text;
+  work.spend(length * STEPS_PER_CHAR);
   let start = 0;
-  for (let at = 0; at <= length; at += 1) {
-    const code = at < length ? text.charCodeAt(at) : 0;
-    if (code < ASCII_CODES && IS_ENCODED[code] === 1) continue;
-    if (at - start >= BASE64_CHARS_MIN) {
-      readRun(text, start, { end: wrappedEnd(text, start, at), segments });
-      const read = segments.at(-1)?.end ?? 0;
-      if (read > at) at = read;
+  while (start + BASE64_CHARS_MIN <= length) {
+    // A run that holds this character is long enough only when all before it from `start` on belong to it.
+    let last = start + BASE64_CHARS_MIN - 1;
+    while (last >= start && isEncoded(text.charCodeAt(last))) last -= 1;
+    if (last >= start) {
+      start = last + 1;
+      continue;
     }
-    start = at + 1;
+    let end = start + BASE64_CHARS_MIN;
+    while (end < length && isEncoded(text.charCodeAt(end))) end += 1;
+    readRun(text, start, { end: wrappedEnd(text, start, end), segments, work });
+    start = Math.max(end + 1, segments.at(-1)?.end ?? 0);
   }
   return segments;
+}
+
+function isEncoded(code: number): boolean {
+  return code < ASCII_CODES && IS_ENCODED[code] === 1;
 }
 
 /** Where a run that is wrapped into lines ends. */
@@ -63,13 +78,17 @@ function wrappedEnd(text: string, start: number, end: number): number {
 interface Run {
   readonly end: number;
   readonly segments: Segment[];
+  readonly work: Work;
 }
 
-function readRun(text: string, start: number, { end, segments }: Run): void {
+function readRun(text: string, start: number, { end, segments, work }: Run): void {
   let from = start;
   while (end - from >= BASE64_CHARS_MIN) {
-    const found = decodeFrom(text, from, end);
+    work.spend(STEPS_PER_RUN);
+    const found = decodeFrom(text, from, { end, work });
     if (found !== undefined) {
+      work.spend(STEPS_PER_SEGMENT);
+      work.find();
       segments.push(found);
       return;
     }
@@ -84,15 +103,15 @@ function nextStart(text: string, from: number, end: number): number {
   return at + 1;
 }
 
-function decodeFrom(text: string, from: number, end: number): Segment | undefined {
+function decodeFrom(text: string, from: number, { end, work }: Pick<Run, "end" | "work">): Segment | undefined {
   const hex = mayBeHex(text, from) ? runEnd(text, from, HEX, end) : from;
   if (hex - from >= HEX_CHARS_MIN && !isA(text, hex, BASE64URL) && (hex - from) % 2 === 0) {
-    const decoded = readable(text, { start: from, end: hex, encoding: "hex" });
+    const decoded = readable(text, { start: from, end: hex, encoding: "hex", work });
     if (decoded !== undefined) return { start: from, end: hex, text: decoded };
   }
   if (!mayBeBase64(text, from)) return undefined;
   const padded = runEnd(text, end, EQUALS, end + 2);
-  const decoded = readable(text, { start: from, end: padded, encoding: "base64" });
+  const decoded = readable(text, { start: from, end: padded, encoding: "base64", work });
   return decoded === undefined ? undefined : { start: from, end: padded, text: decoded };
 }
 
@@ -100,10 +119,12 @@ interface Encoded {
   readonly start: number;
   readonly end: number;
   readonly encoding: "hex" | "base64";
+  readonly work: Work;
 }
 
 /** The text that was encoded; undefined when it was none. */
-function readable(text: string, { start, end, encoding }: Encoded): string | undefined {
+function readable(text: string, { start, end, encoding, work }: Encoded): string | undefined {
+  work.spend(STEPS_PER_SAMPLE);
   const sample = Buffer.from(text.slice(start, Math.min(end, start + SAMPLE_BYTES * 2)), encoding);
   if (isUtf16(sample)) return Buffer.from(text.slice(start, end), encoding).toString("utf16le");
   const seen = Math.min(sample.length, SAMPLE_BYTES);

@@ -14,6 +14,12 @@ const ROWS: readonly (readonly [title: string, given: string, want: string])[] =
   ["keycap", "1️⃣", "1️⃣"],
   ["Persian non-joiner", "می‌خواهم", "می‌خواهم"],
   ["a row of joiners", "👩\u200d\u200d\u200d👧", "👩\u200d👧"],
+  ["colours of a terminal", "a\u001b[1;31mred\u001b[0m \u009b2Jb", "ared b"],
+  ["a title of a terminal", "a\u001b]0;run me\u0007b\u001b]8;;https://x.example\u001b\\c", "abc"],
+  ["colours that are written out", "a\\u001b[31mb\\x1b[0mc\\033[Kd\\e[1me", "abcde"],
+  ["one in the midst of another", "\\u00\\u001b[31m1b[31mx", "x"],
+  ["bells, backspaces and zeros", "a\u0007\u0008\0b\u007fc", "abc"],
+  ["backslashes that begin nothing", "C:\\e\\x1bar \\u001b \\d+", "C:\\e\\x1bar \\u001b \\d+"],
   ["plain", "line\n\ttab é 漢字", "line\n\ttab é 漢字"],
 ];
 
@@ -26,7 +32,21 @@ test("idempotent, and never longer", () => {
     fc.property(
       fc.string({
         unit: fc.oneof(
-          fc.constantFrom("\u200b", "\u200d", "\ufe0f", "👩", "م", "a", "1"),
+          fc.constantFrom(
+            "\u200b",
+            "\u200d",
+            "\ufe0f",
+            "👩",
+            "م",
+            "a",
+            "1",
+            "\u001b",
+            "[",
+            "m",
+            "\\",
+            "\\u001b[",
+            "\u009b",
+          ),
           fc.string({ unit: "binary", maxLength: 1 }),
         ),
       }),
@@ -41,13 +61,14 @@ test("idempotent, and never longer", () => {
 });
 
 test("every character that nobody can see is taken out", () => {
-  const invisible = /[\p{Cf}\p{Default_Ignorable_Code_Point}]/u;
+  const invisible = /[\p{Cf}\p{Cc}\p{Default_Ignorable_Code_Point}]/u;
   const left: string[] = [];
   for (let point = 0; point <= 0x10ffff; point += 1) {
     if (point >= 0xd800 && point <= 0xdfff) continue;
     const character = String.fromCodePoint(point);
-    const cleaned = cleanText(`a${character}b`);
-    if (invisible.test(character) ? cleaned !== "ab" : cleaned !== `a${character}b`) left.push(point.toString(16));
+    const cleaned = cleanText(`a${character}.`);
+    if (invisible.test(character) && !"\t\n\r".includes(character) ? cleaned !== "a." : cleaned !== `a${character}.`)
+      left.push(point.toString(16));
   }
   expect(left).toEqual([]);
 });

@@ -1,0 +1,175 @@
+import type { Work } from "../bounds.ts";
+import { ALPHANUMERIC, classOf, HEX, isA, LETTER, runEnd } from "../views/characters.ts";
+import { findCards } from "./card.ts";
+import { DigitGroups, digitsEnd, mayGoOn } from "./digit-groups.ts";
+import { CERTAIN, type PiiFinding } from "./finding.ts";
+import { findIban } from "./iban.ts";
+import { findIpv4, findIpv6 } from "./ip.ts";
+import { isCpf, isSocialSecurityNumber, US_SSN } from "./national-id.ts";
+import { findPhone } from "./phone.ts";
+
+/** A card written digit by digit. */
+const CARD_GROUPS_MAX = 19;
+
+/** Fewer digits are nothing. */
+const DIGITS_MIN = 7;
+
+/** Of a card. */
+const CARD_DIGITS_MIN = 13;
+
+/** Of a stretch of digits, of groups of them, of one among them, of something with colons and of an account. */
+const STEPS = 15;
+const STEPS_PER_READ = 30;
+const STEPS_PER_GROUP = 12;
+const STEPS_PER_ADDRESS = 120;
+const STEPS_PER_COLON = 30;
+const STEPS_PER_ADDRESS_CHAR = 6;
+const STEPS_PER_ACCOUNT = 350;
+
+const PLUS = 0x2b;
+const OPENING = 0x28;
+const COLON = 0x3a;
+const FULL_STOP = 0x2e;
+const BACKSLASH = 0x5c;
+const ZERO = 0x30;
+const NINE = 0x39;
+
+/** Finds what digits alone give away: cards, accounts, addresses, telephone numbers, formatted ids. Asked in a text's order. */
+export class NumberReader {
+  readonly #text: string;
+  readonly #work: Work;
+  readonly #tell: (found: PiiFinding) => void;
+  /** Most texts hold no number of several groups. */
+  #made: DigitGroups | undefined;
+
+  constructor(text: string, work: Work, tell: (found: PiiFinding) => void) {
+    this.#text = text;
+    this.#work = work;
+    this.#tell = tell;
+  }
+
+  get #groups(): DigitGroups {
+    this.#made ??= new DigitGroups(this.#text);
+    return this.#made;
+  }
+
+  /** Reads what begins with the digit at `at`, and says where to go on. */
+  digit(at: number): number {
+    this.#work.spend(STEPS);
+    const text = this.#text;
+    const end = digitsEnd(text, at);
+    if (isA(text, at - 1, LETTER)) return this.#afterLetter(at, end);
+    // Of hexadecimal text, the rest: no group of digits in it is a number.
+    if (isA(text, end, LETTER)) return isA(text, end, HEX) ? runEnd(text, end, ALPHANUMERIC) : end;
+    if (end - at < 4 && text.charCodeAt(end) === FULL_STOP && isDigit(text.charCodeAt(end + 1))) {
+      this.#work.spend(STEPS_PER_ADDRESS);
+      const ip = findIpv4(text, at);
+      if (ip !== undefined) {
+        this.#tell(ip);
+        return ip.end;
+      }
+    }
+    const isAlone = end - at < CARD_DIGITS_MIN && !mayGoOn(text, end);
+    return isAlone && (end - at < DIGITS_MIN || !hasMark(text, at)) ? end : this.#groupsFrom(at);
+  }
+
+  /** Reads what the colon at `at` may stand in. */
+  colon(at: number): number {
+    const next = this.#text.charCodeAt(at + 1);
+    if (next !== COLON && (classOf(next) & HEX) === 0) return at + 1;
+    this.#work.spend(STEPS_PER_COLON);
+    const { end, found } = findIpv6(this.#text, at, this.#work);
+    this.#work.spend((end - at) * STEPS_PER_ADDRESS_CHAR);
+    if (found === undefined) return at + 1;
+    this.#tell(found);
+    return Math.max(end, at + 1);
+  }
+
+  #groupsFrom(at: number): number {
+    const groups = this.#groups;
+    groups.read(at);
+    this.#work.spend(STEPS_PER_READ + groups.count * STEPS_PER_GROUP);
+    const { end } = groups;
+    if (groups.digits < DIGITS_MIN) return end;
+    const cards = this.#cards();
+    if (!groups.isCut) {
+      const other = findFormatted(this.#text, groups) ?? this.#phone();
+      if (other !== undefined) this.#tell(other);
+      return end;
+    }
+    // A card may go on behind the cut: of its groups, those that no finding holds are read again.
+    return Math.max(groups.startOf(groups.count - CARD_GROUPS_MAX), cards.at(-1)?.end ?? 0);
+  }
+
+  #cards(): readonly PiiFinding[] {
+    const cards = findCards({ text: this.#text, groups: this.#groups, work: this.#work });
+    for (const card of cards) this.#tell(card);
+    return cards;
+  }
+
+  #phone(): PiiFinding | undefined {
+    const text = this.#text;
+    const { start, end, count } = this.#groups;
+    if (!hasMark(text, start) && (count < 2 || !isApart(text, start, end))) return undefined;
+    if (isA(text, end, LETTER)) return undefined;
+    return findPhone({ text, groups: this.#groups, work: this.#work });
+  }
+
+  /** Behind letters: an account that begins with its country, or a long number right behind a word or an escape. */
+  #afterLetter(at: number, end: number): number {
+    const text = this.#text;
+    if (end - at >= 2 && isA(text, at - 2, LETTER)) {
+      this.#work.spend(STEPS_PER_ACCOUNT);
+      const iban = findIban(text, at - 2);
+      if (iban !== undefined) {
+        this.#tell(iban);
+        return iban.end;
+      }
+    }
+    const isEscape = text.charCodeAt(at - 2) === BACKSLASH;
+    const isLong = end - at >= 12 && !isA(text, end, LETTER) && (isEscape || isA(text, at - 3, LETTER));
+    if (!isLong && !(isEscape && "nrt".includes(text[at - 1] ?? "?"))) return runEnd(text, end, ALPHANUMERIC);
+    this.#groups.read(at);
+    this.#work.spend(STEPS_PER_READ + this.#groups.count * STEPS_PER_GROUP);
+    this.#cards();
+    return this.#groups.end;
+  }
+}
+
+/** A telephone number may begin here. */
+function hasMark(text: string, at: number): boolean {
+  const before = text.charCodeAt(at - 1);
+  return before === PLUS || before === OPENING;
+}
+
+function isDigit(code: number): boolean {
+  return code >= ZERO && code <= NINE;
+}
+
+/** Numbers that their punctuation gives away: `123-45-6789`, `123.456.789-09`. */
+function findFormatted(text: string, groups: DigitGroups): PiiFinding | undefined {
+  const { start, end, digits, count } = groups;
+  const isSsn = digits === 9 && count === 3 && groups.sizeOf(0) === 3 && groups.sizeOf(1) === 2;
+  const isLikeCpf = digits === 11 && count === 4 && groups.sizeOf(0) === 3 && groups.sizeOf(3) === 2;
+  if ((!isSsn && !isLikeCpf) || !isApart(text, start, end)) return undefined;
+  const separators = groups.separators();
+  const all = groups.digitsOf(0, count - 1);
+  if (isSsn) {
+    const isReal = separators === "--" && isSocialSecurityNumber(all);
+    return isReal ? { rule: US_SSN.rule, start, end, confidence: CERTAIN } : undefined;
+  }
+  const isReal = groups.sizeOf(1) === 3 && separators === "..-" && isCpf(all);
+  return isReal ? { rule: "BR_CPF", start, end, confidence: CERTAIN } : undefined;
+}
+
+const PARTS = "-_/.";
+
+/** A part of no longer word. */
+function isApart(text: string, start: number, end: number): boolean {
+  return (
+    !PARTS.includes(text[start - 1] ?? " ") &&
+    !isA(text, start - 1, ALPHANUMERIC) &&
+    !PARTS.includes(text[end] ?? " ") &&
+    !isA(text, end, ALPHANUMERIC)
+  );
+}

@@ -1,0 +1,120 @@
+import { Anchors, type AnchorVisitor } from "./anchors.ts";
+import type { Work } from "./bounds.ts";
+import { ANNOUNCEMENTS, type Reading } from "./pii/announced.ts";
+import { findEmail } from "./pii/email.ts";
+import type { PiiFinding } from "./pii/finding.ts";
+import { NextDigit } from "./pii/next-digit.ts";
+import { NumberReader } from "./pii/numbers.ts";
+import { AssignmentReader } from "./secrets/assignment.ts";
+import { FOOTER, NextOccurrence } from "./secrets/private-key.ts";
+import { type Readers, SECRET_RULES } from "./secrets/rules.ts";
+import type { ActiveLevel, SensitiveFinding } from "./sensitive.ts";
+
+const CONFIDENCE_MIN = { secrets: Number.POSITIVE_INFINITY, balanced: 0.5, strict: 0.2 } as const;
+
+/** Of the pass over each character, and of a finding that is noted. */
+const STEPS_PER_CHAR = 3;
+const STEPS_PER_FINDING = 250;
+
+const COLON = 0x3a;
+const AT = 0x40;
+
+/** Words first, in the order in which two that end at one place are asked: a key's id must not hide the secret behind it. */
+const ANCHORS = new Anchors(
+  () => [...SECRET_RULES.map(({ word }) => word), ...ANNOUNCEMENTS.map(({ word }) => word)],
+  "0123456789:@",
+);
+
+/** What is sensitive in a text as it stands, in no order, with overlaps. One pass; linear, whatever the text holds. */
+export function scanPlain(text: string, level: ActiveLevel, work: Work): SensitiveFinding[] {
+  work.spend(text.length * STEPS_PER_CHAR);
+  const scan = new PlainScan(text, level, work);
+  ANCHORS.scan(text, scan);
+  return scan.found;
+}
+
+class PlainScan implements AnchorVisitor {
+  readonly found: SensitiveFinding[] = [];
+  readonly #text: string;
+  readonly #work: Work;
+  readonly #confidenceMin: number;
+  /** Most texts hold no anchor at all: what reads on from one is made when there is one. */
+  #readers: Readers | undefined;
+  #reading: Reading | undefined;
+  #numbers: NumberReader | undefined;
+  /** By rule: nothing of it begins before here. */
+  #nothingBefore: Map<number, number> | undefined;
+  /** What begins inside a secret is hidden already; skipping it is what keeps dense anchors linear. */
+  #coveredFrom = 0;
+  #coveredTo = 0;
+
+  constructor(text: string, level: ActiveLevel, work: Work) {
+    this.#text = text;
+    this.#work = work;
+    this.#confidenceMin = CONFIDENCE_MIN[level];
+  }
+
+  word(index: number, start: number, end: number): void {
+    if (start < (this.#nothingBefore?.get(index) ?? 0)) return;
+    if (index < SECRET_RULES.length) this.#secret(index, start, end);
+    else if (this.#confidenceMin <= 1) this.#announced(index, start, end);
+  }
+
+  mark(at: number): number {
+    if (this.#confidenceMin > 1) return this.#text.length;
+    const code = this.#text.charCodeAt(at);
+    if (code === AT) {
+      this.#personal(findEmail(this.#text, at, this.#work));
+      return at + 1;
+    }
+    this.#numbers ??= new NumberReader(this.#text, this.#work, (found) => this.#personal(found));
+    return code === COLON ? this.#numbers.colon(at) : this.#numbers.digit(at);
+  }
+
+  #secret(index: number, start: number, end: number): void {
+    if (start < this.#coveredTo && start >= this.#coveredFrom) return;
+    const rule = SECRET_RULES[index];
+    if (rule === undefined) return;
+    this.#work.spend(rule.steps);
+    this.#readers ??= {
+      assignments: new AssignmentReader(this.#text, this.#work),
+      footers: new NextOccurrence(this.#text, FOOTER),
+      work: this.#work,
+    };
+    const found = rule.match(this.#text, start, end, this.#readers);
+    if (found === undefined) return;
+    if (typeof found === "number") {
+      this.#nothing(index, found);
+      return;
+    }
+    this.#push({ rule: found.rule, start: found.start, end: found.end, kind: "secret", confidence: 1 });
+    if (found.end <= this.#coveredTo) return;
+    this.#coveredFrom = found.start;
+    this.#coveredTo = found.end;
+  }
+
+  #announced(index: number, start: number, end: number): void {
+    this.#reading ??= { digits: new NextDigit(this.#text), work: this.#work };
+    const found = ANNOUNCEMENTS[index - SECRET_RULES.length]?.find(this.#text, start, end, this.#reading);
+    if (found === undefined) return;
+    this.#personal(found);
+    this.#nothing(index, found.end);
+  }
+
+  #nothing(index: number, before: number): void {
+    this.#nothingBefore ??= new Map();
+    this.#nothingBefore.set(index, before);
+  }
+
+  #personal(found: PiiFinding | undefined): void {
+    if (found === undefined || found.confidence < this.#confidenceMin) return;
+    const { rule, start, end, confidence, context } = found;
+    this.#push({ rule, start, end, confidence, context, kind: "pii" });
+  }
+
+  #push(finding: SensitiveFinding): void {
+    this.#work.spend(STEPS_PER_FINDING);
+    this.#work.find();
+    this.found.push(finding);
+  }
+}

@@ -1,0 +1,179 @@
+import { TooLarge } from "../../src/redaction/bounds.ts";
+import { findSensitive, hideFindings } from "../../src/redaction/sensitive.ts";
+import { cleanText } from "../../src/redaction/views/clean-text.ts";
+import { filler } from "../redaction/secret-examples.ts";
+import { machineText } from "./negatives.ts";
+
+/** Near-anchors, long runs, nested encodings: each is repeated until the text is full. */
+export const UNITS: readonly string[] = [
+  ...[
+    "a",
+    "A",
+    "1",
+    "-",
+    " ",
+    "\n",
+    "/",
+    "=",
+    ":",
+    "::",
+    "1::",
+    "@",
+    "a@",
+    "a@a.",
+    "a@b.co ",
+    "1 ",
+    "1-",
+    "1.",
+    "12 34 ",
+  ],
+  ...[
+    "eyJ",
+    "eyJ.",
+    "ghp_",
+    "ghp_aaaa\n",
+    "sk-",
+    "sk-ant-",
+    "glpat-",
+    "EAAA",
+    "SG.",
+    "AKIA",
+    "pat",
+    "-us",
+    ":AA",
+    "sig=",
+  ],
+  ...[
+    "password",
+    "password=",
+    "password: ",
+    "token:",
+    "token=a ",
+    'key="',
+    "password='x",
+    "key ",
+    "--token ",
+    "<password>",
+  ],
+  ...["://", "a://b:c", "a://b:c@", "-----BEGIN PRIVATE KEY-----", `-----BEGIN PRIVATE KEY-----${filler(24)} `],
+  ...["basic AAAAAA ", "bearer ", "curl -u ", "curl -u a:b ", "cookie: a", "authorization: a", "_auth="],
+  ...[
+    "4111 1111 1111 1111 ",
+    "4111111111111111 ",
+    "4111",
+    "DE89",
+    "DE89 3704 ",
+    "+1",
+    "+14155552671 ",
+    "(415) 555-2671 ",
+  ],
+  ...[
+    "tel ",
+    "tel 0",
+    "tel 0301234567 ",
+    "dob ",
+    "dob 1",
+    "ssn ",
+    "ssn 1",
+    "123-45-6789 ",
+    "cpf 1",
+    "passport a",
+    "x [at] b.c ",
+  ],
+  ...[
+    "%",
+    "%4",
+    "%40",
+    "%2540",
+    "&#64;",
+    "&a",
+    "\\u0040",
+    "\\",
+    "\\n",
+    "\u200b",
+    "４",
+    "é",
+    "👩‍👩",
+    "\u0660",
+    "\u001b[0m",
+  ],
+  ...[
+    "QUJDREVGR0hJ",
+    "QUJDREVGR0hJ/////",
+    "QUJDREVGR0hJ-----",
+    "aaaaaaaaaaaa-",
+    "616161616161616161616161-",
+    "A-",
+    "ab/",
+  ],
+  ...[
+    "ssn 12345678 ",
+    "born 1 1 1985 ",
+    "10.1.2.3 ",
+    "8.8.8.8 ",
+    "ip 8.8.4.4\n",
+    "1::1 ",
+    "national id 12345678 ",
+    "nie 1",
+  ],
+  ...[
+    "phone 030 901820 ",
+    "call me 2125551234 ",
+    "+49 30 901820\n",
+    "1111 4111 2222 5500 ",
+    "411 1111 ",
+    "1(1)",
+    "1/1/",
+  ],
+  ...[
+    "am9obkBleGFtcGxlLmNvbQ== ",
+    "6a6f686e406578616d706c652e636f6d ",
+    "YWFhYWFhYWFhYWFh\n",
+    "é@b.co ",
+    "%41@%42.co ",
+    "&#52;&#49;",
+  ],
+  ...[
+    "token=abcdef1 ",
+    "a://b@",
+    "://a:b@ ",
+    '{"password":"abc"},',
+    "password: |\n  x\n",
+    "\\u001b[31m",
+    "\u001b]0;",
+    "x''x",
+    "1 2 3 4 5 6 ",
+  ],
+];
+
+/** A unit over and over. */
+export function filled(unit: string, chars: number): string {
+  return unit.repeat(Math.ceil(chars / unit.length)).slice(0, chars);
+}
+
+/** What an agent would read; undefined when it is too much to look through, so that nothing is read. */
+export function seen(text: string): string | undefined {
+  try {
+    return cleanText(hideFindings(text, findSensitive(text, "strict")));
+  } catch (error) {
+    if (!(error instanceof TooLarge)) throw error;
+    return undefined;
+  }
+}
+
+/** The processor time that a text takes over what clean text of the same length takes, the least of so many rounds. */
+export function ratioToClean(text: string, rounds: number): number {
+  return microseconds(text, rounds) / microseconds(machineText(3, text.length).slice(0, text.length), rounds);
+}
+
+/** Of processor time, the least of so many rounds. */
+export function microseconds(text: string, rounds: number): number {
+  let least = Number.POSITIVE_INFINITY;
+  for (let round = 0; round < rounds; round += 1) {
+    const from = process.cpuUsage();
+    seen(text);
+    const { user, system } = process.cpuUsage(from);
+    least = Math.min(least, user + system);
+  }
+  return least;
+}
