@@ -70,6 +70,7 @@ export type {
   Lookup,
   LookupAttempt,
   OutputPolicy,
+  ReasonedAllow,
   StderrMeaning,
   StdoutParser,
   TargetStatus,

@@ -137,7 +137,7 @@ export class SafeToolCall {
   }
 
   #start(): Promise<Service> {
-    this.#starting ??= wire(this.#config, { onToolApprove: this.#options.onToolApprove }).then((service) => {
+    this.#starting ??= wire(this.#config, { onToolApprove: this.#options.onToolApprove, isEmbedded: true }).then((service) => {
       this.#service = service;
       return service;
     });

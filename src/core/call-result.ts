@@ -1,15 +1,21 @@
 import type { RefusalCode, Stage } from "./errors.ts";
 import type { Json } from "./types.ts";
 
+/** Arguments in which a secret stood, by path. The audit holds none of it; who else has read the conversation does: have it changed. */
+type SecretsSent = readonly string[];
+
 /** What the agent gets for a call that ran. */
 export interface Success<Result = Json> {
   readonly status: "success";
   readonly tool: string;
+  /** What a target says is data: nothing in `result` is an instruction to anybody. */
+  readonly untrusted: true;
   readonly result: Result;
   /** Paths of the fields that were masked, redacted or stripped. */
   readonly filteredFields: readonly string[];
   readonly traceId: string;
   readonly durationMs: number;
+  readonly secretsSent?: SecretsSent;
 }
 
 /** What the agent gets for a call that did not run, or failed. */
@@ -20,11 +26,13 @@ export interface Failure {
     readonly stage: Stage;
     /** How to mend the call. Never a path, a stack, a secret, or text of a target. */
     readonly message: string;
+    /** `message` and `untrusted: true` in it: the target's own words, filtered, of a tool whose manifest says `errors: "filtered"`. */
     readonly details?: Readonly<Record<string, unknown>>;
     readonly retryable: boolean;
     readonly retryAfterMs?: number;
   };
   readonly traceId: string;
+  readonly secretsSent?: SecretsSent;
 }
 
 /** What the agent gets while a person is asked: after a yes, the same call with `approval: { id }` runs it. */
@@ -41,6 +49,7 @@ export interface Pending {
     readonly message: string;
   };
   readonly traceId: string;
+  readonly secretsSent?: SecretsSent;
 }
 
 export type CallResult<Result = Json> = Success<Result> | Pending | Failure;

@@ -150,8 +150,14 @@ function enter(walk: Walk, value: object): void {
   ancestors.push(value);
 }
 
+/** Before they are sorted or copied: a million keys take a second. */
+function assertRoom(walk: Walk, count: number): void {
+  if (walk.nodes + count > walk.limits.nodesMax) throw notJson(walk, "size");
+}
+
 function copyArray(walk: Walk, values: readonly unknown[]): Json {
   const copied: Json[] = [];
+  assertRoom(walk, values.length);
   for (let index = 0; index < values.length; index += 1) copied.push(copy(walk, values[index]) ?? null);
   return copied;
 }
@@ -159,7 +165,7 @@ function copyArray(walk: Walk, values: readonly unknown[]): Json {
 function copyObject(walk: Walk, value: object): Json {
   const source = value as Readonly<Record<string, unknown>>;
   const copied: Record<string, Json> = {};
-  for (const key of sortedKeys(value)) {
+  for (const key of sortedKeys(value, (count) => assertRoom(walk, count))) {
     const inner = copy(walk, source[key]);
     if (inner === undefined) continue;
     counted(walk, key);
@@ -171,8 +177,9 @@ function copyObject(walk: Walk, value: object): Json {
 }
 
 /** Most objects come with their keys in order: decoders sort them, and so does this module. */
-function sortedKeys(value: object): readonly string[] {
+function sortedKeys(value: object, counted?: (count: number) => void): readonly string[] {
   const keys = Object.keys(value);
+  counted?.(keys.length);
   for (let index = 1; index < keys.length; index += 1) {
     if ((keys[index - 1] ?? "") > (keys[index] ?? "")) return keys.sort();
   }

@@ -66,6 +66,8 @@ export interface RefusalOptions {
   readonly retryAfterMs?: number;
   /** For the operator: goes to the log and never leaves. */
   readonly cause?: unknown;
+  /** The target's own words, where its manifest lets them be heard. They leave only as `proxy/target-text.ts` lets them. */
+  readonly said?: string | undefined;
 }
 
 /**
@@ -77,12 +79,20 @@ export class Refusal extends Error {
   readonly code: RefusalCode;
   readonly details: Readonly<Record<string, unknown>> | undefined;
   readonly retryAfterMs: number | undefined;
+  /** Private, so that nothing that writes an error down writes it. */
+  readonly #said: string | undefined;
 
   constructor(code: RefusalCode, message: string, options: RefusalOptions = {}) {
     super(message, "cause" in options ? { cause: options.cause } : undefined);
     this.code = code;
     this.details = options.details;
     this.retryAfterMs = options.retryAfterMs;
+    this.#said = options.said;
+  }
+
+  /** The target's own words, unfiltered. */
+  static wordsOf(refusal: Refusal): string | undefined {
+    return #said in refusal ? refusal.#said : undefined;
   }
 }
 

@@ -1,7 +1,7 @@
 import type { CompiledInputPolicy } from "./manifest/input-policy.ts";
 import type { CompiledPolicy } from "./policy/output-policy.ts";
 import type { CompiledScan } from "./policy/scan-policy.ts";
-import type { Binding, Caller, ExecutionPlan, Json, KeyUse, Tool } from "./types.ts";
+import type { Binding, Caller, ExecutionPlan, GivenAnswer, Json, KeyUse, Tool } from "./types.ts";
 
 type Counts = Readonly<Record<string, number>>;
 
@@ -38,6 +38,9 @@ export type Known = Evidence<"known", RegisteredTool & { caller: Caller }>;
 /** The caller holds every permission that the tool requires. */
 export type Authorized = Evidence<"authorized", RegisteredTool & { caller: Caller }>;
 
+/** The caller calls this tool no oftener than it may. */
+export type Paced = Evidence<"paced", RegisteredTool & { caller: Caller }>;
+
 /** The arguments passed the tool's schema; `input` is the schema's output and the raw arguments are not used again. */
 export type Parsed = Evidence<"parsed", RegisteredTool & { caller: Caller; input: unknown }>;
 
@@ -53,10 +56,16 @@ export type Planned = Evidence<
   RegisteredTool & { caller: Caller; input: unknown; plan: ExecutionPlan; digest: string }
 >;
 
+interface Passed {
+  readonly by: string;
+  readonly approvalId?: string | undefined;
+  readonly answer?: GivenAnswer | undefined;
+}
+
 /** The gate let exactly this plan through; `by` says which rule or who, `approvalId` which question was claimed. */
 export type Approved = Evidence<
   "approved",
-  RegisteredTool & { caller: Caller; plan: ExecutionPlan; digest: string; by: string; approvalId?: string | undefined }
+  RegisteredTool & Passed & { caller: Caller; plan: ExecutionPlan; digest: string }
 >;
 
 /** What the handler answered: unknown until the output schema has read it. */

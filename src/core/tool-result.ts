@@ -10,7 +10,9 @@ export interface ToolError {
 }
 
 /** A result as one flat object: `JSON.stringify` of it is a message of role `tool`. */
-export type ToolResult = ({ readonly ok: true } & Readonly<Record<string, Json>>) | ToolFailure;
+export type ToolResult =
+  | ({ readonly ok: true; readonly untrusted: true } & Readonly<Record<string, Json>>)
+  | ToolFailure;
 
 export interface ToolFailure {
   readonly ok: false;
@@ -18,8 +20,9 @@ export interface ToolFailure {
 }
 
 /**
- * The result of a call in the shape that file tools' agents know: `{ ok: true, ...data }` or `{ ok: false, error }`. Data that
- * is no object stands under `data`, and so does one that has an `ok` of its own.
+ * The result of a call in the shape that file tools' agents know: `{ ok: true, untrusted: true, ...data }` or
+ * `{ ok: false, error }`: the mark says that the data is nobody's instruction. Data that is no object stands under `data`, and so
+ * does one that has an `ok` or `untrusted` of its own.
  */
 export function toToolResult(result: CallResult): ToolResult {
   if (result.status === "success") return succeeded(result.result);
@@ -34,8 +37,9 @@ export function toToolResult(result: CallResult): ToolResult {
 }
 
 function succeeded(data: Json): ToolResult {
-  if (typeof data !== "object" || data === null || Array.isArray(data) || Object.hasOwn(data, "ok")) {
-    return { ok: true, data };
+  const isPlain = typeof data === "object" && data !== null && !Array.isArray(data);
+  if (!isPlain || Object.hasOwn(data, "ok") || Object.hasOwn(data, "untrusted")) {
+    return { ok: true, untrusted: true, data };
   }
-  return { ok: true, ...(data as Readonly<Record<string, Json>>) };
+  return { ok: true, untrusted: true, ...(data as Readonly<Record<string, Json>>) };
 }

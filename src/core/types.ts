@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import type { ScanPolicy } from "./policy/scan-policy.ts";
+import type { RequestTracer } from "./tracing.ts";
 
 /** A JSON value: what plans, arguments and answers are made of. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
@@ -13,8 +14,17 @@ export type Category = "read" | "write" | "command" | "network" | "ask";
 /** What happens to an output field. Fields that no pattern names are stripped. */
 export type FieldAction = "allow" | "mask" | "redact";
 
+/**
+ * An `allow` that says why: for a field whose name says that personal data stands in it, and that must leave all the same. The
+ * reason is one line of 10 to 300 characters, shown by `stc check` and `stc filter`.
+ */
+export interface ReasonedAllow {
+  readonly action: "allow";
+  readonly reason: string;
+}
+
 /** Field patterns (`customer.email`, `items[].email`, `customer.*`, `*.email`, `*`) to actions. */
-export type OutputPolicy = Readonly<Record<string, FieldAction>>;
+export type OutputPolicy = Readonly<Record<string, FieldAction | ReasonedAllow>>;
 
 /**
  * Argument patterns to actions: what of the arguments may stand in the audit. Arguments that no pattern names appear as
@@ -135,10 +145,19 @@ export interface CliTarget<Input = never, Names extends string = string> {
   };
 }
 
+/** What the person who was asked has said. It comes after the plan, and stands in none. */
+export interface GivenAnswer {
+  readonly text: string;
+  /** Milliseconds since 1970. */
+  readonly at: number;
+}
+
 /** What an inline tool is handed beside its input. */
 export interface InlineContext {
   readonly signal: AbortSignal;
   readonly traceId: string;
+  /** Where the manifest's `approval.answer` wants one. */
+  readonly answer?: GivenAnswer | undefined;
   readonly caller: Pick<Caller, "issuer" | "subject" | "permissions">;
 }
 
@@ -159,6 +178,12 @@ export interface FsTarget {
 
 /** The statuses a target's own "no" may have; the names are gRPC's. */
 export type TargetStatus = "NOT_FOUND" | "ALREADY_EXISTS" | "INVALID_ARGUMENT" | "FAILED_PRECONDITION" | "OUT_OF_RANGE";
+
+/**
+ * What becomes of a target's own words when it fails, its gRPC status message or the end of its stderr. `withheld`: they go
+ * nowhere. `filtered`: the agent gets them as `error.details.message`, looked through at `strict`, without places of the machine.
+ */
+export type TargetErrors = "withheld" | "filtered";
 
 export interface ToolLimits {
   /** Bytes of the handler's answer, or of stdout. Over it the call ends with OUTPUT_TOO_LARGE. */
@@ -184,6 +209,11 @@ export interface ToolApproval<Input = never> {
   readonly scopes?: readonly ("once" | "session")[];
   /** Raises the risk of every call; it never lowers it. High and critical always ask. */
   readonly risk?: "medium" | "high" | "critical";
+  /**
+   * Of a function of category `ask`: a person's yes is nothing without an answer, which the function is handed as
+   * `context.answer`. With `choices`, up to 10, it is one of them.
+   */
+  readonly answer?: { choices?(input: Input): readonly string[] | undefined };
 }
 
 /** A tool after `defineTool`: checked, completed with defaults, frozen. */
@@ -201,6 +231,7 @@ export interface Tool {
   readonly scan: ScanPolicy;
   readonly approval: ToolApproval;
   readonly target: GrpcTarget | CliTarget | FsTarget | InlineTarget;
+  readonly errors: TargetErrors;
   readonly timeoutMs: number;
   readonly limits: Required<ToolLimits>;
   readonly idempotent: boolean;
@@ -228,8 +259,14 @@ export interface RunContext {
   /** Milliseconds since 1970. */
   readonly deadline: number;
   readonly traceId: string;
+  /** W3C trace context, as requests to the target carry it on. */
   readonly traceparent?: string | undefined;
+  readonly tracestate?: string | undefined;
+  /** Is told of requests to the target, and then says what they carry; undefined when nobody traces them. */
+  readonly requests?: RequestTracer | undefined;
   readonly caller: Caller;
+  /** What the person has said whose yes let the call through. */
+  readonly answer?: GivenAnswer | undefined;
 }
 
 /** One caller's use of an `Idempotency-Key` with a tool. */

@@ -80,6 +80,7 @@ export async function developmentStand(environment: Environment, now: number): P
       unconfinedBash: finds("bash", environment),
     },
     workspace: developmentWorkspace(),
+    reload: { trigger: "watch" },
   };
   return {
     config: readConfig(written, { folder: PROJECT, environment, origin: "development stand" }),

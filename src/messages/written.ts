@@ -116,19 +116,16 @@ interface ToldFailure {
   readonly error: { readonly code: string; readonly message: string };
 }
 
-/** What became of a call, as the message that the model reads. */
+/** What became of a call, as the message that the model reads: `{ untrusted: true, output }` or `{ error }`. */
 export function toToolResultMessage<Format extends MessageFormat>(
   { tool, callId }: Pick<ModelCall, "tool" | "callId">,
   result: Told,
   { format }: { readonly format: Format },
 ): ResultMessages[Format] {
   const isError = result.status !== "success";
-  const told = result.status === "success" ? result.result : failureOf(result);
-  const content = result.status === "success" ? { output: told } : { error: told };
-  return writeResult(
-    { id: callId, name: tool, content, text: JSON.stringify(isError ? content : told), isError },
-    format,
-  );
+  const content =
+    result.status === "success" ? { untrusted: true, output: result.result } : { error: failureOf(result) };
+  return writeResult({ id: callId, name: tool, content, text: JSON.stringify(content), isError }, format);
 }
 
 /** What helps the model to mend its call; the rest is for the application. */

@@ -33,6 +33,7 @@ export async function check(options: CheckOptions): Promise<void> {
     const notes = [
       ...notesOf(parts),
       ...approvalNotes(config, listed),
+      ...parts.policyNotes,
       ...certificateNotes(parts.grpc.certificates(), now),
     ];
     if (options.json === true)

@@ -39,6 +39,8 @@ export interface Client {
 }
 
 const DEFAULT_URL = "http://127.0.0.1:8787";
+/** In front of the path of a service's Unix socket. */
+const SOCKET = "unix:";
 const ANSWER_BYTES_MAX = 67_108_864;
 const OPERATOR_REQUEST_TIMEOUT_MS = 30_000;
 
@@ -51,17 +53,19 @@ export function connect({ url, tokenFile }: ClientOptions): Client | undefined {
     wrongUsage("no token: set STC_TOKEN_FILE or give --token-file");
     return undefined;
   }
-  const base = url ?? environment["STC_URL"] ?? DEFAULT_URL;
+  const named = url ?? environment["STC_URL"] ?? DEFAULT_URL;
+  const { base, ...over } = wayTo(named);
   // Read anew each time: tokens are short-lived, and whoever watches for hours puts fresh ones into the file.
   const current = (): string => (file === "-" ? token : (readToken(file) ?? token));
-  const request = (path: string, init: RequestInit): Promise<Response> =>
+  const request = (path: string, init: BunFetchRequestInit): Promise<Response> =>
     fetch(new URL(path, base), {
       ...init,
+      ...over,
       headers: { ...(init.headers as Record<string, string>), authorization: `Bearer ${current()}` },
       redirect: "error",
     });
   return {
-    url: base,
+    url: named,
     async send({ method, path, body, timeoutMs }) {
       try {
         const headers: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
@@ -80,6 +84,11 @@ export function connect({ url, tokenFile }: ClientOptions): Client | undefined {
       }
     },
   };
+}
+
+/** How a service's URL is reached: over the network, or through a Unix socket for `unix:<path>`. */
+export function wayTo(url: string): { readonly base: string; readonly unix?: string } {
+  return url.startsWith(SOCKET) ? { base: "http://localhost", unix: url.slice(SOCKET.length) } : { base: url };
 }
 
 /** For the commands whose answer is a thing to print: undefined when there is none, and it has been said why. */

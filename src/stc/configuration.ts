@@ -15,6 +15,8 @@ export interface Configured {
   readonly config: Config;
   /** Milliseconds since 1970, when it was read. */
   readonly now: number;
+  /** Reads it anew. @throws {StartupError} */
+  readAgain(): Config;
   /** Starts what only development brings along; resolves to the function that stops it. */
   start(): Promise<() => Promise<void>>;
 }
@@ -57,9 +59,11 @@ export async function configuration({ config, dev }: ConfigurationOptions): Prom
     if (config !== undefined) throw new StartupError(["--dev and --config exclude each other"]);
     if (isCompiled()) throw new StartupError([NO_STAND]);
     const { developmentStand } = await import("../dev/stand.ts");
-    return { ...(await developmentStand(environment, now)), now };
+    const stand = await developmentStand(environment, now);
+    return { ...stand, now, readAgain: () => stand.config };
   }
   const file = config ?? environment["STC_CONFIG"];
   if (!file) throw new StartupError(["no configuration: set STC_CONFIG, give --config FILE, or --dev for development"]);
-  return { config: readConfigFile(file, environment), now, start: async () => async () => {} };
+  const readAgain = (): Config => readConfigFile(file, environment);
+  return { config: readAgain(), readAgain, now, start: async () => async () => {} };
 }

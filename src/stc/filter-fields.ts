@@ -12,6 +12,8 @@ export interface FilteredField {
   readonly fate: Fate;
   /** The pattern of the output policy that decided; undefined: none. */
   readonly pattern: string | undefined;
+  /** Why that pattern allows, when the manifest says so. */
+  readonly reason?: string | undefined;
   /** What was found in it, by rule. */
   readonly rules: readonly string[];
   /** As the agent sees it; undefined: not at all. */
@@ -96,7 +98,7 @@ class Sight {
   }
 
   /** The field, and before it each key on the way that the agent sees otherwise, once. */
-  of({ path, action, pattern, at }: ExplainedField): readonly FilteredField[] {
+  of({ path, action, pattern, reason, at }: ExplainedField): readonly FilteredField[] {
     if (at === undefined) {
       const fate = action === "redact" ? "redact" : "stripped";
       return [{ path, fate, pattern, rules: [], value: undefined }];
@@ -110,9 +112,10 @@ class Sight {
       before = child(before, step);
       after = child(after, name);
     }
-    if (before === after) return [...told, { path, fate: action ?? "allow", pattern, rules: [], value: after }];
+    const by = { path, pattern, ...(reason !== undefined && { reason }) };
+    if (before === after) return [...told, { ...by, fate: action ?? "allow", rules: [], value: after }];
     const rules = this.#rulesAt(at);
-    return [...told, { path, fate: rules.length > 0 ? "hidden" : "cleaned", pattern, rules, value: after }];
+    return [...told, { ...by, fate: rules.length > 0 ? "hidden" : "cleaned", rules, value: after }];
   }
 
   #key(at: ValuePath, name: string, pattern: string | undefined): readonly FilteredField[] {

@@ -50,7 +50,7 @@ export async function filter(name: string, { sample, json, ...options }: FilterO
     const found = parts.registry.list().find(({ tool }) => tool.name === name);
     if (found === undefined) throw new Error(`there is no tool ${name}; \`stc tools\` lists them`);
     const answer = filterSample(found, readSample(sample));
-    if (json === true) print.json({ tool: name, ok: true, ...answer });
+    if (json === true) print.json({ tool: name, ok: true, ...answer, uncovered: uncoveredIn(answer) });
     else show(answer);
   } catch (error) {
     process.exitCode = 1;
@@ -113,15 +113,29 @@ function shownPath(path: readonly PropertyKey[]): string {
   return text === "" ? "(answer)" : text;
 }
 
-function show({ fields, omitted, filteredFields, redactions }: FilteredAnswer): void {
-  const rows = fields.map(({ path, fate, pattern, rules, value }) => [
-    printableCell(path === "" ? "(answer)" : path),
-    fate === "hidden" ? `hidden: ${rules.join(", ")}` : fate,
-    printableCell(pattern === undefined ? "no pattern" : `"${pattern}"`),
-    value === undefined ? "" : clipped(printableCell(JSON.stringify(value))),
+/** The pattern that decided, and the manifest's reason where it gives one. */
+function by({ pattern, reason }: FilteredField): string {
+  if (pattern === undefined) return "no pattern";
+  return printableCell(reason === undefined ? `"${pattern}"` : `"${pattern}", because: ${reason}`);
+}
+
+/** Fields that the policy says nothing of. */
+function uncoveredIn({ fields }: FilteredAnswer): readonly string[] {
+  return fields.filter(({ fate }) => fate === "stripped").map(({ path }) => path);
+}
+
+function show(answer: FilteredAnswer): void {
+  const { fields, omitted, filteredFields, redactions } = answer;
+  const uncovered = uncoveredIn(answer);
+  const rows = fields.map((field) => [
+    printableCell(field.path === "" ? "(answer)" : field.path),
+    field.fate === "hidden" ? `hidden: ${field.rules.join(", ")}` : field.fate,
+    by(field),
+    field.value === undefined ? "" : clipped(printableCell(JSON.stringify(field.value))),
   ]);
   print.line(table([["FIELD", "WHAT HAPPENS", "BY", "THE AGENT SEES"], ...rows]));
   if (omitted > 0) print.line(`… and ${omitted} more fields`);
+  if (uncovered.length > 0) print.line(`no pattern covers: ${printableCell(uncovered.join(", "))}`);
   print.line(`filteredFields: ${printableCell(filteredFields.join(", ")) || "none"}`);
   const counts = Object.entries(redactions).map(([rule, count]) => `${rule} ${count}`);
   if (counts.length > 0) print.line(`redactions: ${counts.join(", ")}`);

@@ -1,5 +1,5 @@
 import { processEnvironment } from "../config/file.ts";
-import { EXIT } from "./client.ts";
+import { EXIT, wayTo } from "./client.ts";
 import { print } from "./output.ts";
 
 const TIMEOUT_MS = 2_000;
@@ -16,8 +16,9 @@ export async function health({ url, ready }: HealthCommandOptions): Promise<void
   const environment = processEnvironment();
   const base = url ?? (environment["STC_URL"] || `http://127.0.0.1:${environment["STC_PORT"] || PORT}`);
   try {
-    const place = new URL(ready === true ? "/readyz" : "/healthz", base);
-    const { ok, status } = await fetch(place, { signal: AbortSignal.timeout(TIMEOUT_MS), redirect: "error" });
+    const { base: origin, ...over } = wayTo(base);
+    const place = new URL(ready === true ? "/readyz" : "/healthz", origin);
+    const { ok, status } = await fetch(place, { ...over, signal: AbortSignal.timeout(TIMEOUT_MS), redirect: "error" });
     if (ok) return;
     print.error(`the service answered ${status}`);
     process.exitCode = EXIT.refused;

@@ -1,4 +1,5 @@
 #!/usr/bin/env -S bun --no-env-file --config=/dev/null --no-install
+import { inspect } from "node:util";
 import { Argument, Command, InvalidArgumentError } from "commander";
 import { StartupError } from "../core/errors.ts";
 import { auditCommands } from "./audit/commands.ts";
@@ -75,6 +76,9 @@ function client(parent: Command, name: string, description: string): Command {
     .option("--json", "for programs");
 }
 
+client(program, "reload", "Have a running service take over changed configuration, manifests and keys").action(
+  async (options) => (await import("./reload.ts")).reload(options),
+);
 client(program, "call", "Call a tool of a running service (STC_URL, STC_TOKEN_FILE)")
   .argument("<tool>")
   .argument("[args]", "arguments as JSON", "{}")
@@ -91,6 +95,7 @@ client(approvals, "show", "Show exactly what would run, and who asks")
 client(approvals, "approve", "Say yes to one call")
   .argument("<id>")
   .option("--session", "and to the same call again, in the same session")
+  .option("--answer <text>", "to a question that wants one")
   .option("--reason <text>", "for the agent")
   .option(
     "--view-digest <digest>",
@@ -104,6 +109,10 @@ client(approvals, "deny", "Say no")
 client(approvals, "revoke", "Take back a yes that was not used yet")
   .argument("<id>")
   .action(async (id, options) => (await import("./approvals/approvals.ts")).revoke(id, options));
+client(approvals, "report", "How people answered, and which rules would spare them questions")
+  .option("--since <time>", "30m, 7d, yesterday, 2026-02-16 … (default: 7d)")
+  .option("--until <time>", "the same (default: now)")
+  .action(async (options) => (await import("./approvals/report.ts")).reportApprovals(options));
 approvals
   .command("watch")
   .description("Ask about each as it comes; needs a terminal")
@@ -158,7 +167,10 @@ const EX_CONFIG = 78;
 try {
   await program.parseAsync();
 } catch (error) {
-  if (!(error instanceof StartupError)) throw error;
-  print.error(error.message);
+  // Whoever wrote the message: addresses with passwords, headers and what manifests throw come this way.
+  const { filterSecrets } = await import("../redaction/secrets/secrets-filter.ts");
+  const isMistake = error instanceof StartupError;
+  print.error(filterSecrets(isMistake ? error.message : inspect(error)).text);
+  if (!isMistake) process.exit(1);
   process.exitCode = EX_CONFIG;
 }

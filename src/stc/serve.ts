@@ -4,11 +4,11 @@ import { print } from "./output.ts";
 
 /** `stc serve`: runs until SIGTERM or SIGINT, then drains; a second signal ends it at once. */
 export async function serve(options: ConfigurationOptions): Promise<void> {
-  const { config, start } = await configuration(options);
+  const { config, readAgain, start } = await configuration(options);
   const stop = await start();
   let service: RunningService;
   try {
-    service = await startService(config);
+    service = await startService(config, readAgain);
   } catch (error) {
     await stop();
     throw error;
@@ -34,6 +34,9 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
     await stop();
     process.exit(exitCode);
   };
+  const { reload } = service;
+  // Of a terminal that is closed the signal says so: development ends with it.
+  if (reload !== undefined && options.dev !== true) process.on("SIGHUP", () => void reload("signal"));
   process.on("SIGTERM", () => void end(0));
   process.on("SIGINT", () => void end(0));
 }

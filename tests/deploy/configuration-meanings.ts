@@ -4,7 +4,9 @@
  */
 export const MEANINGS: Readonly<Record<string, string>> = {
   "server.host": "Where calls are listened for.",
-  "server.port": "0 takes a free one, which the log names.",
+  "server.port": "0 takes a free one, which the log names; `off`: there is the socket alone.",
+  "server.resource":
+    "The URL under which agents know the service. With it `/.well-known/oauth-protected-resource` tells who issues tokens for it (RFC 9728).",
   "server.operator.host":
     "Where /healthz, /readyz and /metrics are listened for, in addition to the port of the calls. No other route is there, and any `Host` will do.",
   "server.operator.port": "The port of that listener. Without the section there is none.",
@@ -25,16 +27,17 @@ export const MEANINGS: Readonly<Record<string, string>> = {
   "jwt.issuers[].issuer": "`iss`, exactly.",
   "jwt.issuers[].audience": "What `aud` must hold; operators' differs from agents'.",
   "jwt.issuers[].algorithms": "Asymmetric ones alone.",
-  "jwt.issuers[].typ": "The `typ` that is demanded; without it absent, `JWT` or `at+jwt`.",
+  "jwt.issuers[].typ": "The `typ` that is demanded of generic tokens; without it absent, `JWT` or `at+jwt`.",
   "jwt.issuers[].permissionsClaim":
     "The list of permissions in a token; where it is absent, `scope` is split at spaces.",
-  "jwt.issuers[].maxLifetimeSeconds": "The longest `exp − iat`.",
+  "jwt.issuers[].maxLifetimeSeconds": "The longest `exp − iat`; 3600 when left out, 7200 for `kubernetes`.",
   "jwt.issuers[].operators": "Whether its tokens are good at the operators' doors, and there alone.",
   "jwt.issuers[].jwksUri":
     "Where the keys are: exactly one of this and the next two. Fetched anew every 5 minutes and on unknown keys.",
   "jwt.issuers[].jwksFile": "A JSON Web Key Set, read at start.",
   "jwt.issuers[].publicKeyFile": "PEM, read at start.",
   "jwt.issuers[].publicKey": "For the library: PEM.",
+  "jwt.clientCertificates[].permissions": "What this caller may do.",
   "workspace.agents[].issuer": "Whose limits these are: the token's `iss`.",
   "workspace.agents[].subject": "And its `sub`.",
   "workspace.agents[].maxReadBytes": "In place of `workspace.maxReadBytes`.",

@@ -40,18 +40,26 @@ interface Row {
 /** Where each section's keys and their comments stand. */
 const SECTIONS: readonly { readonly at: string; readonly schema: z.ZodType; readonly file: string }[] = [
   { at: "", schema: configSchema, file: "config" },
-  { at: "systems.<grpc>", schema: grpcSystem, file: "config-grpc" },
-  { at: "systems.kubernetes", schema: PLATFORM_SYSTEMS.kubernetes, file: "config-platform" },
-  { at: "systems.loki", schema: PLATFORM_SYSTEMS.loki, file: "config-platform" },
-  { at: "systems.argocd", schema: PLATFORM_SYSTEMS.argocd, file: "config-platform" },
+  { at: "systems.<grpc>", schema: grpcSystem, file: "config/grpc" },
+  { at: "systems.kubernetes", schema: PLATFORM_SYSTEMS.kubernetes, file: "config/platform" },
+  { at: "systems.loki", schema: PLATFORM_SYSTEMS.loki, file: "config/platform" },
+  { at: "systems.argocd", schema: PLATFORM_SYSTEMS.argocd, file: "config/platform" },
 ];
 /** Keys whose schema stands in a file of its own. */
 const FILES: Readonly<Record<string, string>> = {
-  approvals: "config-approvals",
-  "audit.export": "config-export",
-  commands: "config-workspace",
-  workspace: "config-workspace",
-  jwt: "config-jwt",
+  approvals: "config/approvals",
+  "approvals.webhooks": "config/webhooks",
+  "approvals.policies": "config/policies",
+  "audit.export": "config/export",
+  commands: "config/workspace",
+  limits: "config/limits",
+  reload: "config/reload",
+  workspace: "config/workspace",
+  jwt: "config/jwt",
+  ...Object.fromEntries(
+    ["port", "socket", "socketMode", "tls", "resource", "resourceScopes"].map((key) => [`server.${key}`, "config/tls"]),
+  ),
+  telemetry: "config/telemetry",
 };
 
 export function configurationReference(): string {
@@ -105,6 +113,7 @@ function kindOf(shape: Shape, name: string): string {
   if (anyOf !== undefined) return anyOf.map((each) => kindOf(each, name)).join(" or ");
   if (type === "array") return `list of ${items === undefined ? "values" : kindOf(items, name)}`;
   if (type === "integer") return `${minimum ?? ""}–${maximum ?? ""}${unitOf(name)}`;
+  if (type === "number") return `${minimum ?? ""}–${maximum ?? ""}`;
   if (type === "object") return "table";
   if (type === "boolean") return "`true` or `false`";
   return type === "string" ? "text" : "anything";
@@ -148,8 +157,16 @@ function commentsOf(file: string): ReadonlyMap<string, string> {
 const BLOCKS: Readonly<Record<string, string>> = {
   sections: "",
   issuer: "issuers",
+  section: "jwt",
+  clientCertificate: "clientCertificates",
+  doors: "server",
   agent: "agents",
   exporter: "export",
+  webhook: "webhooks",
+  policy: "policies",
+  required: "require",
+  stage: "stages",
+  subject: "subjects",
   shape: "<grpc>",
   contract: "<grpc>",
 };

@@ -295,7 +295,7 @@ describe("sidecar", () => {
     const [issuer] = config.jwt.issuers;
     const volume = pod.volumes?.find(({ name }) => name === "token")?.projected?.sources?.[0]?.serviceAccountToken;
     expect(volume?.audience).toBe(issuer?.audience ?? "");
-    expect(volume?.expirationSeconds).toBeLessThanOrEqual(issuer?.maxLifetimeSeconds ?? 0);
+    expect(volume?.expirationSeconds).toBeLessThanOrEqual(issuer?.maxLifetimeSeconds ?? 3_600);
     const mount = agent?.volumeMounts?.find(({ name }) => name === "token")?.mountPath;
     expect(agent?.env?.find(({ name }) => name === "STC_TOKEN_FILE")?.value).toBe(`${mount}/${volume?.path}`);
     expect(sidecar.volumeMounts?.map(({ name }) => name)).not.toContain("token");

@@ -30,9 +30,17 @@ test("the defaults that it shows are those that the service takes", () => {
   const written = {
     tools: ["."],
     audit: { dir: "audit" },
-    jwt: { issuers: [{ issuer: "https://x", jwksFile: "x" }] },
+    jwt: {
+      issuers: [{ issuer: "https://x", jwksFile: "x" }],
+      clientCertificates: [{ spiffeId: "spiffe://x/y", issuer: "https://x", subject: "y" }],
+    },
+    approvals: {
+      webhooks: [{ name: "x", url: "https://x", secretFile: "x" }],
+      policies: [{ name: "x", when: { risk: "high" }, require: { stages: [{ name: "x" }] } }],
+    },
     systems: { grpc: { endpoint: "x:1", plaintext: true, proto: "x" }, kubernetes: {}, loki: {}, argocd: {} },
-    server: { operator: {} },
+    server: { operator: {}, tls: { certFile: "x", keyFile: "x", clientCaFile: "x" } },
+    telemetry: { traces: { endpoint: "http://localhost:4318" } },
   };
   const config = readConfig(written, { folder: "/", environment: {}, origin: "test" });
   const shown = rows.filter(({ fallback }) => fallback.startsWith("`"));

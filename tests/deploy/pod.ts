@@ -55,7 +55,11 @@ export class Pod {
 
   /** As the kubelet projects it: no `typ`, no permissions, an audience in a list. */
   agentToken(account: string, claims: Readonly<Record<string, unknown>> = {}): Promise<string> {
-    return new SignJWT({ "kubernetes.io": { namespace: "agents", serviceaccount: { name: account } }, ...claims })
+    const bound = {
+      serviceaccount: { name: account, uid: "6a0d5f7e-0001" },
+      pod: { name: "p-0", uid: "6a0d5f7e-0002" },
+    };
+    return new SignJWT({ "kubernetes.io": { namespace: "agents", ...bound }, ...claims })
       .setProtectedHeader({ alg: "RS256", kid: this.#cluster.kid })
       .setIssuer(CLUSTER_ISSUER)
       .setSubject(`system:serviceaccount:agents:${account}`)

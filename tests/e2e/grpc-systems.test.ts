@@ -20,7 +20,7 @@ export const inspect = defineTool({
   ...shared, name: "lab_inspect", description: "Inspect",
   input: z.strictObject({}),
   target: grpcMethod("lab", "lab.v1.Lab", "Inspect"),
-  output: z.object({ headers: z.record(z.string(), z.string()) }), outputPolicy: { "headers.*": "allow" }, scan: { headers: "off" },
+  output: z.object({ headers: z.record(z.string(), z.string()) }), outputPolicy: { headers: "allow" }, scan: { headers: "off" },
 });
 export const list = defineTool({
   ...shared, name: "lab_list", description: "List",

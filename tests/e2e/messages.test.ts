@@ -214,7 +214,7 @@ test("the guide's program prints what its comments say", async () => {
   const { out, err } = await output(child);
   rmSync(folder, { recursive: true, force: true });
   expect(err).toBe("");
-  expect(out.split("\n")).toEqual(["RECEIPT_MISSING", "5 3", '{"restarted":true}']);
+  expect(out.split("\n")).toEqual(["RECEIPT_MISSING", "5 3", '{"untrusted":true,"output":{"restarted":true}}']);
 });
 
 test("the guide's configuration is one, and its codes are the code's", () => {

@@ -157,7 +157,7 @@ describe.each(Object.entries(DOORS))("through the %s", (_name, door) => {
     "%s leaves neither in the answer nor in the audit, and is counted",
     async (_title, text, secret, rule) => {
       const { body, entry } = await door.call("echo_note", { text }, `because ${text}`);
-      expect(body.status).toBe("success");
+      expect(body).toMatchObject({ status: "success", untrusted: true, secretsSent: ["text"] });
       expect(body.result.said.text).toContain("[REDACTED]");
       expect(body.filteredFields).toEqual(["said.text"]);
       expect(entry).toMatchObject({
@@ -173,7 +173,11 @@ describe.each(Object.entries(DOORS))("through the %s", (_name, door) => {
   test.each(LOOK_ALIKES)("%s stays, everywhere", async (_title, text) => {
     const { body, entry } = await door.call("echo_note", { text, list: [text] }, text.slice(0, 100));
     expect(body).toMatchObject({ status: "success", result: { said: { text, list: [text] } }, filteredFields: [] });
-    expect([entry.request.secrets, entry.response.redactions]).toEqual([undefined, undefined]);
+    expect([entry.request.secrets, entry.response.redactions, body.secretsSent]).toEqual([
+      undefined,
+      undefined,
+      undefined,
+    ]);
     expect(entry.request.args.text).toBe(text);
   });
 
@@ -214,7 +218,7 @@ test.each(Object.values(DOORS))("what is too large to be looked through leaves n
 test.each(SECRETS)("%s is not in what a person is asked, nor in the store or journal", async (_title, text, secret) => {
   const args = { text: `${text} `, list: [text] };
   const { body, entry } = await (DOORS["service"] as Door).call("keep_note", args, `because ${text}`);
-  expect([body.status, entry.decision]).toEqual(["pending", "PENDING"]);
+  expect([body.status, body.secretsSent, entry.decision]).toEqual(["pending", ["text", "list[]"], "PENDING"]);
   expect(entry.request.secrets).toEqual(["text", "list[]"]);
   const operator = await issuers.token({ kind: "operator", sub: "alice", permissions: ["approvals:decide"] });
   const { approval: asked } = await send(`/approvals/${body.approval.id}`, operator);

@@ -8,6 +8,7 @@ const MINTS: Readonly<Record<string, readonly string[]>> = {
   Admitted: ["src/proxy/admission.ts"],
   Known: ["src/proxy/registry.ts"],
   Authorized: ["src/proxy/permission-engine.ts"],
+  Paced: ["src/proxy/admission.ts"],
   Parsed: ["src/proxy/schema-validator.ts"],
   Elevated: ["src/proxy/permission-engine.ts"],
   Fresh: ["src/proxy/repeats.ts"],

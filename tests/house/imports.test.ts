@@ -12,8 +12,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "handlers/fs": ["core"],
   "handlers/inline": ["core"],
   messages: ["core"],
+  telemetry: ["core"],
+  log: ["core", "redaction", "audit"],
   proxy: ["core", "approvals", "audit", "redaction"],
-  server: ["core", "proxy", "approvals", "audit"],
+  reload: ["core", "audit", "config.ts", "config", "manifests", "proxy", "wiring"],
+  server: ["core", "proxy", "approvals", "audit", "reload"],
   stc: ["core", "redaction", "proxy", "audit", "config.ts", "config", "wiring.ts", "main.ts", "own-code.ts", "dev"],
   dev: ["core", "config.ts"],
   "config.ts": ["core", "config"],
@@ -22,27 +25,29 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   platform: ["config.ts"],
   wiring: [
     ...["core", "config.ts", "manifests", "own-code.ts", "platform"],
-    ...["proxy", "approvals", "audit", "handlers/cli", "handlers/fs", "handlers/grpc"],
+    ...["proxy", "approvals", "audit", "handlers/cli", "handlers/fs", "handlers/grpc", "handlers/inline"],
+    ...["redaction", "telemetry", "reload"],
   ],
   "wiring.ts": [
     ...["core", "config.ts", "manifests", "platform", "wiring", "proxy", "approvals", "audit", "redaction"],
-    ...["handlers/cli", "handlers/fs", "handlers/grpc", "handlers/inline"],
+    ...["handlers/cli", "handlers/fs", "handlers/grpc", "handlers/inline", "reload"],
   ],
   "binary.ts": ["stc", "handlers/cli"],
   "safe-tool-call.ts": ["core", "config.ts", "config", "approvals", "proxy", "wiring.ts"],
   "index.ts": ["core", "approvals", "handlers/cli", "messages", "safe-tool-call.ts"],
-  "main.ts": ["core", "config.ts", "proxy", "server", "wiring.ts"],
+  "main.ts": ["core", "config.ts", "log", "proxy", "server", "wiring.ts"],
 };
 
 /** Packages by room; Node's own modules are judged by the powers. */
 const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   core: ["zod"],
-  redaction: ["libphonenumber-js/max"],
+  redaction: ["libphonenumber-js/metadata.max.json"],
   approvals: ["jose", "unbash", "zod"],
   "handlers/cli": ["unbash", "zod"],
   "handlers/grpc": ["@grpc/grpc-js", "protobufjs", "cockatiel", "jose"],
   "handlers/fs": ["re2js", "yaml", "zod"],
   messages: ["zod"],
+  telemetry: ["api", "core", "exporter-trace-otlp-http", "resources", "sdk-trace-base"].map((name) => `@opentelemetry/${name}`),
   proxy: ["zod", "jose"],
   server: ["zod", "fastify", "prom-client"],
   stc: ["commander", "zod"],
@@ -51,6 +56,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   config: ["yaml", "zod"],
   manifests: ["zod"],
   platform: ["yaml"],
+  log: ["pino"],
   "main.ts": ["fastify", "pino"],
 };
 

@@ -2,6 +2,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import fs from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
+import type { OpenedApprovals } from "../../src/approvals/approvals.ts";
+import { STEPS as POSTGRES_STEPS } from "../../src/approvals/store/postgres-schema.ts";
 import { STEPS as SQLITE_STEPS } from "../../src/approvals/store/sqlite-schema.ts";
 import type { Approvals } from "../../src/approvals/types.ts";
 import { makeCertificates } from "../../src/dev/make-certificates.ts";
@@ -21,7 +23,7 @@ import { runElsewhere } from "../support/approvals-elsewhere.ts";
 import { expectKillSurvived, KILLS } from "../support/approvals-kills.ts";
 import { walkIn, walks } from "../support/approvals-model.ts";
 import { clockedDatabase } from "../support/approvals-postgres.ts";
-import { raceClaims, readLines } from "../support/approvals-race.ts";
+import { raceClaims, raceVotes, readLines } from "../support/approvals-race.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { until } from "../support/until.ts";
 
@@ -44,10 +46,10 @@ beforeEach(() => {
 afterEach(() => world.end());
 
 /** Each call goes to the next replica. */
-function fleetOf(replicas: readonly Approvals[]): Approvals {
+function fleetOf(replicas: readonly OpenedApprovals[]): OpenedApprovals {
   let turn = 0;
-  return new Proxy(replicas[0] as Approvals, {
-    get(_first, method: keyof Approvals) {
+  return new Proxy(replicas[0] as OpenedApprovals, {
+    get(_first, method: keyof OpenedApprovals) {
       if (method === "close") return () => Promise.all(replicas.map((replica) => replica.close()));
       turn += 1;
       return replicas[turn % replicas.length]?.[method];
@@ -94,7 +96,18 @@ describe.skipIf(native === undefined)("approvals in PostgreSQL", () => {
   test(
     "what SQLite passes PostgreSQL passes: the same tests",
     () => {
-      const names = ["faults", "store/decisions", "store/keys", "store/questions", "store/sessions", "store/waiting"];
+      const names = [
+        "faults",
+        "store/votes",
+        "notify/inbox",
+        "notify/report",
+        "notify/webhook",
+        "store/decisions",
+        "store/keys",
+        "store/questions",
+        "store/sessions",
+        "store/waiting",
+      ];
       const run = runElsewhere(
         server,
         names.map((name) => join(import.meta.dir, `../approvals/${name}.test.ts`)),
@@ -117,6 +130,12 @@ describe.skipIf(native === undefined)("approvals in PostgreSQL", () => {
       expect(claimed.reduce((sum, count) => sum + count, 0)).toBe(500);
       expect(claimed.filter((count) => count > 0).length).toBeGreaterThan(1);
     },
+    LONG_MS,
+  );
+
+  test(
+    "APR-50: 4 processes vote on 200 questions in the same names: each has its yeses, no more and no fewer",
+    () => raceVotes({ processes: 4, approvals: 200, count: 3 }, clocked),
     LONG_MS,
   );
 
@@ -462,6 +481,26 @@ test.skipIf(native === undefined)("the tables have the columns that SQLite's hav
   expect(theirs).toEqual([...ours]);
   await sqlite.close();
 });
+
+test.skipIf(native === undefined)(
+  "tables of the first version are brought up to this one, with what they hold",
+  async () => {
+    const database = await clocked();
+    database.setClock(world.now);
+    const columns = "id, state, version, issuer, subject, actors, session, tool, category, classification, risk, rules";
+    const more = "plan_digest, view, view_digest, summary, scopes, trace_id, created_at, decide_by";
+    const row = `'old', 'pending', 1, '${AGENT.issuer}', '${AGENT.subject}', '[]', 'sid-1', 'deploy', 'write', 'write', 'low',
+    '[]', 'p', '{}', 'v', 's', '["once"]', 't', ${world.now}, ${world.now + 60_000}`;
+    await server.send(POSTGRES_STEPS[0] ?? "", nameOf(database.url));
+    await server.send(`INSERT INTO approvals (${columns}, ${more}) VALUES (${row})`, nameOf(database.url));
+    const other = createApprovalWorld(async () => database);
+    const store = await other.open();
+    expect(await store.get("old")).toMatchObject({ requirement: undefined, votes: [] });
+    expect((await store.decide({ id: "old", by: OPERATOR, decision: "approve" })).outcome).toBe("decided");
+    expect((await store.claim({ id: "old", requester: AGENT, planDigest: "p" })).outcome).toBe("claimed");
+    await other.end();
+  },
+);
 
 const REFUSED: readonly (readonly [title: string, statements: string, message: string])[] = [
   ["somebody else's table", "CREATE TABLE approvals (id text)", "has a table `approvals` of something else"],

@@ -207,7 +207,7 @@ describe.each(FORMATS)("%s", (format) => {
   describe("resuming", () => {
     const ran: CallResult = {
       ...{ status: "success", tool: "bash", result: { stdout: "a" } },
-      ...{ filteredFields: [], traceId: "t", durationMs: 1 },
+      ...{ untrusted: true, filteredFields: [], traceId: "t", durationMs: 1 },
     };
 
     async function resume(messages: readonly object[], answer: CallResult | Error = ran) {

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { FastifyInstance } from "fastify";
 import { openApprovals } from "../../src/approvals/approvals.ts";
+import type { NotifiedApprovals } from "../../src/approvals/notify/webhooks.ts";
 import type { Approval, Approvals, Question } from "../../src/approvals/types.ts";
 import { sha256Hex } from "../../src/core/digest.ts";
 import { createCallerContext } from "../../src/proxy/caller-context.ts";
@@ -95,7 +96,8 @@ export class ApprovalStand {
     this.#world = world;
   }
 
-  static async open(): Promise<ApprovalStand> {
+  /** `more` stands beside the store's own: those who are told, and those who may answer. */
+  static async open(more: Pick<NotifiedApprovals, "webhooks"> = {}): Promise<ApprovalStand> {
     const folder = mkdtempSync(join(tmpdir(), "stc-doors-"));
     const world: World = {
       folder,
@@ -115,8 +117,9 @@ export class ApprovalStand {
       url: `sqlite://${join(folder, "approvals.sqlite")}`,
       ...{ now, newId: randomUUID, newToken: () => randomUUID(), journal, limits: LIMITS },
     });
-    const watched: Approvals = {
+    const watched: NotifiedApprovals = {
       ...approvals,
+      ...more,
       wait(id, options) {
         world.waits += 1;
         return approvals.wait(id, options);

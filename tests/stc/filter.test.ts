@@ -198,6 +198,19 @@ describe("the command line", () => {
     export const raw = defineTool({
       ...common, name: "raw_order", description: "An order as it is",
       output: z.looseObject({ number: z.string() }), outputPolicy: { number: "allow" },
+    });
+    export const desk = defineTool({
+      ...common, name: "find_desk", description: "Whom to ask",
+      output: z.object({ email: z.string(), hours: z.string() }),
+      outputPolicy: { email: { action: "allow", reason: "the desk's own, on its public page" } },
+    });`;
+  const unreasoned = `
+    import { defineTool } from "safe-tool-call";
+    import { z } from "zod";
+    export const people = defineTool({
+      name: "list_people", description: "List people", classification: "read",
+      permissions: { required: ["people:read"] }, input: z.strictObject({}), handler: () => { throw new Error("ran"); },
+      output: z.object({ people: z.array(z.looseObject({ workEmail: z.string() })) }), outputPolicy: { "people[].*": "allow" },
     });`;
 
   beforeAll(() => {
@@ -240,6 +253,27 @@ describe("the command line", () => {
       "redactions: token-field 1",
       "",
     ]);
+  });
+
+  test("why a field leaves, and which no pattern covers", async () => {
+    const answer = { email: "desk@example.org", hours: "9 to 5" };
+    const { out } = await run("find_desk", answer);
+    expect(out.split("\n").map((line) => line.replace(/ {2,}/g, " | "))).toEqual([
+      "FIELD | WHAT HAPPENS | BY | THE AGENT SEES",
+      'email | allow | "email", because: the desk\'s own, on its public page | "desk@example.org"',
+      "hours | stripped | no pattern",
+      "no pattern covers: hours",
+      "filteredFields: hours",
+      "",
+    ]);
+    const { out: json } = await run("find_desk", answer, "--json");
+    expect(JSON.parse(json)).toMatchObject({
+      fields: [
+        { path: "email", reason: "the desk's own, on its public page" },
+        { path: "hours", fate: "stripped" },
+      ],
+      uncovered: ["hours"],
+    });
   });
 
   test("--json says the same, with the whole result", async () => {
@@ -300,9 +334,28 @@ describe("the command line", () => {
     expect(code).toBe(0);
     const told = out.split("\n").filter((line) => line.includes(": tool "));
     expect(told.map((line) => line.replace(/^note: .*?: tool /, ""))).toEqual([
+      'find_desk: outputPolicy: no pattern covers hours: stripped from every answer; write "redact" if that is meant, else "allow" or "mask"',
+      "find_desk: outputPolicy: email leaves, because: the desk's own, on its public page",
       'find_order: outputPolicy: apiToken is a secret by its name, and allowed; unless it must leave, write "apiToken": "redact"',
       'find_order: scan: off for note, where any text may stand: a secret in it leaves; write "secrets", or leave it out',
       'raw_order: outputPolicy: no pattern covers *: stripped from every answer; write "redact" if that is meant, else "allow" or "mask"',
     ]);
+  });
+
+  test("what nobody said may leave keeps the service from starting: file, tool, field, and the line to write", async () => {
+    writeFileSync(join(folder, "people.ts"), unreasoned);
+    const broken = join(folder, "broken.yaml");
+    writeFileSync(
+      broken,
+      stringify({ tools: ["./people.ts"], audit: { dir: "./audit" }, jwt: { issuers: new LiveIssuers().profiles() } }),
+    );
+    const { code, err } = await runStc(["check", "--config", broken]);
+    expect(code).toBe(78);
+    expect(err).toContain(
+      'people.ts: tool list_people: outputPolicy: people[].workEmail is personal data by its name, and leaves; write "people[].workEmail": "mask"',
+    );
+    expect(err).toContain(
+      'people.ts: tool list_people: outputPolicy: "people[].*": "allow" lets out whatever the target puts into people[].*, which',
+    );
   });
 });

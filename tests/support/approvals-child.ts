@@ -7,6 +7,13 @@ import { AGENT, type ApprovalWorld, LIMITS, OPERATOR, questionOf } from "./appro
 export type ChildTask =
   /** Claims every question of the list, in an order of its own, when told to start. */
   | { readonly kind: "claim all"; readonly ids: readonly string[]; readonly from: number }
+  /** Says yes to every question of the list, as each of these people, in an order of its own, when told to start. */
+  | {
+      readonly kind: "vote all";
+      readonly ids: readonly string[];
+      readonly from: number;
+      readonly people: readonly string[];
+    }
   /** One transition; the process kills itself before the commit, or after the answer. */
   | { readonly kind: "die"; readonly act: DyingAct; readonly id: string; readonly when: "journaling" | "answered" }
   /** Asks, approves, claims and settles until it is killed, and prints each change before and after. */
@@ -53,6 +60,22 @@ async function claimAll(store: Approvals, ids: readonly string[], from: number):
     if (index % 8 === 0) await Bun.sleep(0);
   }
   say(mine);
+}
+
+/** What counted: as many yeses as were told so. */
+async function voteAll(store: Approvals, task: Extract<ChildTask, { kind: "vote all" }>): Promise<void> {
+  const { ids, from, people } = task;
+  say("ready");
+  readSync(0, new Uint8Array(1));
+  const counted: string[] = [];
+  for (let index = 0; index < ids.length; index += 1) {
+    const id = ids[(index + from) % ids.length] ?? "";
+    const told = await Promise.all(
+      people.map((subject) => store.decide({ id, by: { ...OPERATOR, subject }, decision: "approve" })),
+    );
+    counted.push(...told.flatMap(({ outcome }) => (outcome === "counted" || outcome === "decided" ? [id] : [])));
+  }
+  say(counted);
 }
 
 async function perform(store: Approvals, act: DyingAct, id: string): Promise<void> {
@@ -138,6 +161,7 @@ async function main([url = "", now = "", journalPath = "", json = ""]: readonly 
       task.kind === "meet others" ? { ...LIMITS, pendingPerCallerMax: 10_000, pendingPerSessionMax: 10_000 } : LIMITS,
   });
   if (task.kind === "claim all") await claimAll(store, task.ids, task.from);
+  if (task.kind === "vote all") await voteAll(store, task);
   if (task.kind === "meet others") await meetOthers(store);
   if (task.kind === "work") await work(store, task.lane);
   if (task.kind === "die") {

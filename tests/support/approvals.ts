@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type ApprovalLimits, openApprovals } from "../../src/approvals/approvals.ts";
+import { type ApprovalLimits, type OpenedApprovals, openApprovals } from "../../src/approvals/approvals.ts";
 import type { Approval, Approvals, Claim, Decider, Question, Requester } from "../../src/approvals/types.ts";
 import type { Json } from "../../src/core/types.ts";
 
@@ -37,7 +37,7 @@ export interface ApprovalWorld {
   readonly logged: string[];
   /** What the next journal lines do instead of being written. */
   journal: ((line: JournalLine) => Promise<void>) | undefined;
-  open(limits?: Partial<ApprovalLimits>): Promise<Approvals>;
+  open(limits?: Partial<ApprovalLimits>): Promise<OpenedApprovals>;
   /** Closes what was opened and deletes it. */
   end(): Promise<void>;
 }

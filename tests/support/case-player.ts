@@ -148,9 +148,10 @@ function assertAnswer(want: Want, { answer, reply, text }: Heard, isHttp: boolea
     if (want.text !== undefined) expect(text).toContain(want.text);
     return;
   }
-  const { status, result, filteredFields } = reply;
-  expect({ status, result, filteredFields }).toEqual({
+  const { status, untrusted, result, filteredFields } = reply;
+  expect({ status, untrusted, result, filteredFields }).toEqual({
     status: want.status,
+    untrusted: true,
     result: want.result,
     filteredFields: want.filteredFields,
   });
@@ -201,11 +202,11 @@ function assertLines({ audited, want }: Row, added: readonly AuditEntry[], { hea
   for (const member of absent) expect(line).not.toHaveProperty(member);
   if (typeof want === "string") return;
   expect(line?.["traceId"]).toBe(heard.reply.traceId);
-  if (isRefusal(want)) assertRefusedLine(want, line);
+  if (isRefusal(want)) assertRefusedLine({ ...want, ...wanted.denial }, line);
   else expect(line).toHaveProperty("response.filteredFields", heard.reply["filteredFields"]);
 }
 
-/** The line says what the answer says. */
+/** The line says what the answer says, apart from what a target says. */
 function assertRefusedLine({ code, stage, message, details }: WantedRefusal, line: Loose | undefined): void {
   expect(line?.["error"]).toEqual({ code });
   const denial = { stage, reason: message, ...(details !== undefined && { details }) };

@@ -53,7 +53,8 @@ function staysEmpty(policy: OutputPolicy, path: readonly PathStep[]): boolean {
 
 function actionAt(policy: OutputPolicy, path: readonly PathStep[]): FieldAction | undefined {
   const order: readonly FieldAction[] = ["allow", "mask", "redact"];
-  const claims = Object.entries(policy).flatMap(([text, action]) => {
+  const claims = Object.entries(policy).flatMap(([text, declared]) => {
+    const action = typeof declared === "string" ? declared : declared.action;
     const parts = partsOf(text);
     const ends = path.map((_, index) => path.slice(0, index + 1)).filter((front) => matchesWhole(parts, front));
     const literals = parts.filter((part) => part !== "*" && part !== "[]").length;

@@ -59,6 +59,8 @@ export class StandInApprovals {
   readonly resumed: (string | null)[] = [];
   /** What the next decision is answered instead. */
   refusal: { readonly status: number; readonly code: string; readonly message: string } | undefined;
+  /** What the next yes changes, where it is not enough. */
+  counted: Readonly<Record<string, unknown>> | undefined;
   #approvals = new Map<string, Approval>();
   #streams = new Set<ReadableStreamDefaultController<Uint8Array>>();
   #seq = 100;
@@ -136,6 +138,13 @@ export class StandInApprovals {
     const { id } = approval;
     this.decisions.push({ id, body });
     if (this.refusal !== undefined) return refuse(this.refusal.status, this.refusal.code, this.refusal.message);
+    if (this.counted !== undefined && body["decision"] === "approve") {
+      const still = { ...approval, ...this.counted };
+      this.counted = undefined;
+      this.set(id, still);
+      this.tell("approval.voted", id);
+      return Response.json({ approval: still });
+    }
     const state =
       action === "revoke" ? "revoked" : ({ approve: "approved", deny: "denied" }[String(body["decision"])] ?? "?");
     const { view: _, ...changed }: Approval = { ...approval, state, ...("scope" in body && { scope: body["scope"] }) };

@@ -15,10 +15,12 @@ import { CALL_MARKER } from "./environment.ts";
 import { mergedOutput } from "./merged-output.ts";
 import { type Pipe, type PipeFault, readPipe } from "./pipe.ts";
 import { STDERR_HEAD_BYTES, statusOfStderr } from "./stderr-status.ts";
+import { stderrTail } from "./stderr-tail.ts";
 import { killGroup, killStrays } from "./strays.ts";
 
 /** Bytes of stderr that end the child. */
 const STDERR_BYTES_MAX = 8_388_608;
+const NO_BYTES = new Uint8Array();
 /** Bytes of stdout that end a child whose output is cut and not bounded. */
 const MERGED_BYTES_MAX = 67_108_864;
 /** The longest a timer can wait; it fires at once when asked for more. */
@@ -42,6 +44,8 @@ export interface ChildOrder {
   readonly mergesStderr?: boolean | undefined;
   /** Literals that tell what a failure means where the exit code cannot. */
   readonly stderrMeans: readonly StderrMeaning[];
+  /** Whether the end of stderr is kept, to be heard after a filter. */
+  readonly keepsStderr?: boolean | undefined;
   readonly timeoutMs: number;
   readonly signals: readonly AbortSignal[];
   /** Holds the child; without it, only its user's rights do. */
@@ -55,8 +59,10 @@ export interface ChildResult {
   readonly stdout: Uint8Array;
   /** Whether `stdout` is only the beginning of what it wrote. */
   readonly truncated: boolean;
-  /** How much it said on stderr. What it said is dropped: nobody may hand it on unlooked at. */
+  /** How much it said on stderr. What it said is dropped unless the order says otherwise: nobody may hand it on unlooked at. */
   readonly stderrBytes: number;
+  /** The whole last lines of it, where the order keeps them. */
+  readonly stderrTail: Uint8Array;
   /** What its stderr means by the order's literals. */
   readonly stderrStatus: TargetStatus | undefined;
   /** Descendants that had left its group, and so outlived the kill of it. */
@@ -111,7 +117,9 @@ async function attend(child: Child, order: ChildOrder): Promise<ChildResult> {
   const bytesMax = merged === undefined ? order.stdoutBytesMax : MERGED_BYTES_MAX;
   const out = readPipe(child.stdout, { keptBytesMax: merged === undefined ? bytesMax : 0, bytesMax, onChunk }, onFault);
   const keptBytesMax = order.stderrMeans.length === 0 && order.hold === undefined ? 0 : STDERR_HEAD_BYTES;
-  const err = readPipe(child.stderr, { keptBytesMax, bytesMax: STDERR_BYTES_MAX, onChunk }, onFault);
+  const tail = order.keepsStderr === true ? stderrTail() : undefined;
+  const onComplaint = tail?.add ?? onChunk;
+  const err = readPipe(child.stderr, { keptBytesMax, bytesMax: STDERR_BYTES_MAX, onChunk: onComplaint }, onFault);
   await Promise.race([child.exited, halt.stopped]);
   // What the child did before it was gone counts; what its pipes do afterwards is bounded by the grace alone.
   disarm();
@@ -124,6 +132,7 @@ async function attend(child: Child, order: ChildOrder): Promise<ChildResult> {
     stdout: merged?.bytes() ?? out.text(),
     truncated: merged?.isTruncated() ?? false,
     stderrBytes: err.bytes(),
+    stderrTail: tail?.lines() ?? NO_BYTES,
     stderrStatus: statusOfStderr(err.text(), order.stderrMeans),
     survivors,
   };
@@ -214,6 +223,7 @@ function notStarted(ending: Ending): ChildResult {
     stdout: new Uint8Array(),
     truncated: false,
     stderrBytes: 0,
+    stderrTail: NO_BYTES,
     stderrStatus: undefined,
     survivors: 0,
   };

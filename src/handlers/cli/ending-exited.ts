@@ -20,10 +20,14 @@ export function meaningOf(code: number, exitCodes: ExitCodes): ExitMeaning | und
 
 /** A code that means something says what; where it means nothing, the manifest's literals for stderr may. */
 export function exitedRefusal({ code: exitCode }: Exited, told: Told): Refusal {
-  const { exitCodes, stderrStatus, stderrBytes, cause } = told;
+  const { exitCodes, stderrStatus, stderrBytes, said, cause } = told;
   const status = meaningOf(exitCode, exitCodes) ?? stderrStatus;
   if (status === undefined) {
-    return new Refusal("TARGET_FAILED", "The command failed.", { details: { exitCode, stderrBytes }, cause });
+    return new Refusal("TARGET_FAILED", "The command failed.", { details: { exitCode, stderrBytes }, said, cause });
   }
-  return new Refusal("TARGET_REFUSED", `The command refused: ${status}.`, { details: { status, exitCode }, cause });
+  return new Refusal("TARGET_REFUSED", `The command refused: ${status}.`, {
+    details: { status, exitCode },
+    said,
+    cause,
+  });
 }

@@ -12,10 +12,14 @@ export function signalled(signal: string): Signalled {
 }
 
 export function signalledRefusal({ signal }: Signalled, told: Told): Refusal {
-  const { stderrBytes, cause } = told;
+  const { stderrBytes, said, cause } = told;
   return unlessUnknown(
     told,
     () =>
-      new Refusal("TARGET_FAILED", "The command was ended by a signal.", { details: { signal, stderrBytes }, cause }),
+      new Refusal("TARGET_FAILED", "The command was ended by a signal.", {
+        details: { signal, stderrBytes },
+        said,
+        cause,
+      }),
   );
 }

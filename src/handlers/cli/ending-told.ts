@@ -10,6 +10,8 @@ export interface Told {
   /** What the program's stderr means by the manifest's own literals. */
   readonly stderrStatus: TargetStatus | undefined;
   readonly stderrBytes: number;
+  /** The end of what it said there, where the manifest lets it be heard. */
+  readonly said: string | undefined;
   /** Whether it is known that nothing was changed: the tool reads, or its program never ran. */
   readonly isDefinite: boolean;
   /** For the operator. */

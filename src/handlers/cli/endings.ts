@@ -19,12 +19,13 @@ export function isAnswer({ ending }: ChildResult, exitCodes: ExitCodes): boolean
 
 /**
  * What a run without an answer is called. A changing tool that ran and was cut off has an unknown outcome. Nothing that the
- * program said is in the message; the operator finds it in the cause.
+ * program said is in the message.
  */
 export function refusalOf(tool: Tool, result: ChildResult, exitCodes: ExitCodes): Refusal {
   const { ending, stderrBytes, stderrStatus } = result;
   const isDefinite = tool.classification === "read" || !result.started;
-  const told: Told = { tool, exitCodes, stderrStatus, stderrBytes, isDefinite, cause: operatorText(result) };
+  const said = tool.errors === "filtered" ? saidIn(result.stderrTail) : undefined;
+  const told: Told = { tool, exitCodes, stderrStatus, stderrBytes, said, isDefinite, cause: operatorText(result) };
   switch (ending.kind) {
     case "exit":
       return exitedRefusal(ending, told);
@@ -39,6 +40,10 @@ export function refusalOf(tool: Tool, result: ChildResult, exitCodes: ExitCodes)
     case "spawnError":
       return spawnFailedRefusal(told);
   }
+}
+
+function saidIn(tail: Uint8Array): string | undefined {
+  return tail.byteLength === 0 ? undefined : Buffer.from(tail).toString("utf8");
 }
 
 /**

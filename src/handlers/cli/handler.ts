@@ -108,6 +108,7 @@ interface SpawnLimits {
   readonly stdoutBytesMax: number;
   readonly mergesStderr?: boolean;
   readonly stderrMeans: readonly StderrMeaning[];
+  readonly keepsStderr?: boolean;
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
 }
@@ -195,6 +196,7 @@ async function run(bound: CliTool, parts: Parts, { plan: sealed, context }: Runn
     {
       stdoutBytesMax: tool.limits.outputBytesMax,
       stderrMeans: bound.cli.stderrMeans ?? [],
+      keepsStderr: tool.errors === "filtered",
       timeoutMs: context.deadline - parts.now(),
       signal: context.signal,
     },

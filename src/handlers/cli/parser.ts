@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
+import { plainText } from "../../core/terminal-text.ts";
 import type { Json, StdoutParser } from "../../core/types.ts";
-import { plainText } from "./terminal-text.ts";
 
 /** Levels of arrays and objects in a JSON answer. */
 const JSON_DEPTH_MAX = 128;

@@ -1,6 +1,7 @@
 import { realpathSync, statSync } from "node:fs";
 import { isAbsolute, join, relative } from "node:path";
 import { Refusal } from "../../core/errors.ts";
+import { plainText } from "../../core/terminal-text.ts";
 import type { Json, Tool } from "../../core/types.ts";
 import { tokenFault } from "./argv.ts";
 import type { ChildResult } from "./child.ts";
@@ -9,7 +10,6 @@ import { childEnvironment } from "./environment.ts";
 import type { CliTool } from "./manifest.ts";
 import { decode } from "./parser.ts";
 import { namedFiles } from "./shell-files.ts";
-import { plainText } from "./terminal-text.ts";
 
 /** The one form in which a script runs: no start-up files, and nothing behind `--` is an option. */
 const SHELL_ARGV = ["--noprofile", "--norc", "-c", "--"];

@@ -1,5 +1,6 @@
 import type { Metadata } from "@grpc/grpc-js";
 import { Refusal } from "../../core/errors.ts";
+import type { RequestSpan, TargetRequest } from "../../core/tracing.ts";
 import type { Binding, ExecutionPlan, GrpcTarget, Json, RunContext, Tool } from "../../core/types.ts";
 import type { AssertionSigner } from "./assertion.ts";
 import { absentFieldsLeftOut } from "./codec/absent-fields.ts";
@@ -30,6 +31,17 @@ interface Attempt {
 
 const FIELD_CHARACTERS_MAX = 128;
 
+async function ended<Answer>(answer: Promise<Answer>, span: RequestSpan): Promise<Answer> {
+  try {
+    const given = await answer;
+    span.end("OK");
+    return given;
+  } catch (error) {
+    span.end(error instanceof AttemptFailed ? error.status : "UNKNOWN");
+    throw error;
+  }
+}
+
 function toolClassOf(tool: Tool, { grpc }: GrpcTarget): ToolClass {
   if (grpc.stream !== undefined) return "stream";
   return tool.classification === "read" ? "read" : "change";
@@ -44,6 +56,7 @@ export class GrpcBinding implements Binding {
   readonly #toolClass: ToolClass;
   readonly #leaveOutAbsent: (answer: unknown) => void;
   readonly #metadata: (context: RunContext) => Metadata;
+  readonly #traced: TargetRequest;
   /** Of the plans made here and not forgotten yet: what was planned is what is sent, and it is not encoded twice. */
   readonly #encoded = new WeakMap<ExecutionPlan, Buffer>();
 
@@ -55,6 +68,7 @@ export class GrpcBinding implements Binding {
     this.#toolClass = toolClassOf(tool, parts.target);
     this.#leaveOutAbsent = absentFieldsLeftOut(tool.output);
     this.#metadata = metadataOf(parts.system.metadata, tool.name);
+    this.#traced = { path: parts.method.path, server: this.#endpoint };
   }
 
   plan(input: unknown): ExecutionPlan {
@@ -82,7 +96,11 @@ export class GrpcBinding implements Binding {
     }
     const link = channels.link(system.name, this.#toolClass);
     const bytes = this.#encoded.get(plan) ?? method.request.bytes(plan["message"] as Json);
-    const call: FailedCall = { system: system.name, path: method.path, safe: this.#safe, signal: context.signal };
+    const { errors } = this.#tool;
+    const call: FailedCall = {
+      ...{ system: system.name, path: method.path, safe: this.#safe, errors },
+      signal: context.signal,
+    };
     const answer = await system.resilience
       .run({
         ...call,
@@ -125,7 +143,11 @@ export class GrpcBinding implements Binding {
     const { deadline, signal } = context;
     const request = { path: method.path, bytes, metadata, deadline, signal };
     const bounds = target.grpc.stream;
-    return bounds === undefined ? link.unary(request) : collect(link.stream(request), { ...bounds, signal });
+    const span = context.requests?.begin(this.#traced);
+    if (span !== undefined) metadata.set("traceparent", span.traceparent);
+    const answer: Promise<Buffer | StreamedList> =
+      bounds === undefined ? link.unary(request) : collect(link.stream(request), { ...bounds, signal });
+    return span === undefined ? answer : ended(answer, span);
   }
 
   #read(answer: Buffer | StreamedList, call: FailedCall): unknown {

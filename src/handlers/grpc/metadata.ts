@@ -1,5 +1,6 @@
 import { Metadata } from "@grpc/grpc-js";
 import { StartupError } from "../../core/errors.ts";
+import { parseTracestate } from "../../core/trace-context.ts";
 import type { Caller, RunContext } from "../../core/types.ts";
 
 const KEY = /^[a-z0-9_.-]{1,64}$/;
@@ -7,10 +8,9 @@ const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
 /** Set by the proxy on every call; a configuration may not set them, or a service could not trust them. */
 const OWN_KEYS: ReadonlySet<string> = new Set(
-  ["x-caller-sub", "x-caller-iss", "x-caller-assertion", "x-tool", "x-trace-id", "traceparent"].flatMap((key) => [
-    key,
-    `${key}-bin`,
-  ]),
+  ["x-caller-sub", "x-caller-iss", "x-caller-assertion", "x-tool", "x-trace-id", "traceparent", "tracestate"].flatMap(
+    (key) => [key, `${key}-bin`],
+  ),
 );
 
 /** Printable ASCII without a space at either end, which HTTP would trim. */
@@ -48,7 +48,7 @@ function setText(metadata: Metadata, key: string, value: string): void {
 
 /** The names alone, sorted. One with `?` is sent where the request that came in had it. */
 export function metadataKeys(base: Metadata, isSigned: boolean): readonly string[] {
-  const own = ["x-caller-sub", "x-caller-iss", "x-tool", "x-trace-id", "traceparent?"];
+  const own = ["x-caller-sub", "x-caller-iss", "x-tool", "x-trace-id", "traceparent?", "tracestate?"];
   return [...Object.keys(base.getMap()), ...own, ...(isSigned ? ["x-caller-assertion"] : [])].sort();
 }
 
@@ -66,9 +66,13 @@ export function metadataOf(base: Metadata, tool: string): (context: RunContext) 
     ofCallers.set(caller, metadata);
     return metadata;
   };
-  return ({ caller, traceId, traceparent }) => {
+  return ({ caller, traceId, traceparent, tracestate }) => {
     const metadata = (ofCallers.get(caller) ?? introduce(caller)).clone();
-    if (traceparent !== undefined && TRACEPARENT.test(traceparent)) metadata.set("traceparent", traceparent);
+    if (traceparent !== undefined && TRACEPARENT.test(traceparent)) {
+      metadata.set("traceparent", traceparent);
+      const state = parseTracestate(tracestate);
+      if (state !== undefined) metadata.set("tracestate", state);
+    }
     setText(metadata, "x-trace-id", traceId);
     return metadata;
   };

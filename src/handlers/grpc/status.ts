@@ -1,5 +1,6 @@
 import { status } from "@grpc/grpc-js";
 import { Refusal, type RefusalCode } from "../../core/errors.ts";
+import type { TargetErrors } from "../../core/types.ts";
 
 /** What decides how a failed call is told. */
 export interface FailedCall {
@@ -8,6 +9,8 @@ export interface FailedCall {
   /** Whether doing the call twice is the same as once: a tool that reads, or one declared idempotent. */
   readonly safe: boolean;
   readonly signal: AbortSignal;
+  /** Whether the agent may hear, filtered, what the service says of its failure. */
+  readonly errors?: TargetErrors | undefined;
 }
 
 export type StatusName = keyof typeof status;
@@ -25,7 +28,7 @@ export class AttemptFailed extends Error {
   override readonly name = "AttemptFailed";
   readonly origin: Origin;
   readonly status: StatusName;
-  /** The service's own text, which goes nowhere: only what kind of text it is, and its length. */
+  /** The service's own text. Unless its tool's manifest says otherwise it goes nowhere: only what kind of text it is, and its length. */
   readonly text: string;
   /** Whether anything of an answer was received: such an attempt is not made again. */
   readonly begun: boolean;
@@ -156,15 +159,17 @@ function textFor(code: RefusalCode): string {
 }
 
 /**
- * The refusal that a failed attempt becomes. The agent learns the status name and nothing of the service's text;
- * the operator learns its length, for it may hold personal data and nothing redacts it yet.
+ * The refusal that a failed attempt becomes. The agent learns the status name, and of the service's text what the proxy leaves of it
+ * where the manifest says so; the operator learns its length.
  */
 export function refusalOf(failed: AttemptFailed, call: FailedCall): Refusal {
   if (!failed.sent) return call.signal.aborted ? abortedBeforeSending(call) : unreachable(call);
   const code = codeOf(failed, call);
   const { status: name, origin, text } = failed;
+  const isOwn = origin === "service" && (code === "TARGET_REFUSED" || code === "TARGET_FAILED");
   return new Refusal(code, textFor(code), {
     details: { status: name },
+    said: isOwn && call.errors === "filtered" ? text : undefined,
     cause: { system: call.system, path: call.path, status: name, origin, textLength: text.length },
   });
 }

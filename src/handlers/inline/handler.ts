@@ -8,12 +8,14 @@ export const inlineHandler: Handler = { bind, close: async () => {} };
 class FunctionContext implements InlineContext {
   readonly traceId: string;
   readonly caller: InlineContext["caller"];
+  readonly answer: InlineContext["answer"];
   readonly #context: RunContext;
 
   constructor(context: RunContext) {
     const { issuer, subject, permissions } = context.caller;
     this.traceId = context.traceId;
     this.caller = { issuer, subject, permissions };
+    this.answer = context.answer;
     this.#context = context;
   }
 

@@ -3,6 +3,27 @@ import { z } from "zod";
 const time = z.iso.datetime().transform((text) => Date.parse(text));
 const party = z.object({ iss: z.string(), sub: z.string() });
 
+const lacking = z.object({ policy: z.string(), stage: z.string(), have: z.number(), needed: z.number() });
+
+/** How far the policies of a question have come. */
+const quorum = z.object({
+  reasonRequired: z.string().default("never"),
+  policies: z
+    .array(
+      z.object({
+        name: z.string(),
+        stages: z.array(
+          z.object({
+            ...{ name: z.string(), state: z.string(), have: z.number(), needed: z.number() },
+            voters: z.array(party).default([]),
+          }),
+        ),
+      }),
+    )
+    .default([]),
+  missing: z.array(lacking).default([]),
+});
+
 /** One approval as the service tells it. An agent is told less than an operator. */
 const approval = z.object({
   id: z.string().regex(/^[\w-]{1,128}$/),
@@ -22,6 +43,9 @@ const approval = z.object({
   viewDigest: z.string().optional(),
   decidedBy: party.nullish(),
   decidable: z.boolean().default(true),
+  quorum: quorum.optional(),
+  answer: z.object({ choices: z.array(z.string()).optional(), text: z.string().optional() }).optional(),
+  canDecide: z.object({ because: z.string().optional() }).optional(),
 });
 
 export type ShownApproval = z.output<typeof approval>;

@@ -2,7 +2,7 @@ import { ask, type ClientOptions, connect, notUnderstood, type ServiceAnswer, se
 import { print, table } from "../output.ts";
 import { printable, printableCell } from "../printable.ts";
 import { readApproval, readApprovalPage, type ShownApproval } from "./answers.ts";
-import { approvalLines, timeLeft } from "./view.ts";
+import { approvalLines, missingText, timeLeft } from "./view.ts";
 
 const PAGE_APPROVALS = 200;
 /** What `list` prints at most, in pages. */
@@ -15,6 +15,7 @@ export async function listApprovals(options: ClientOptions & { readonly state?: 
   if (client === undefined) return;
   const bodies: unknown[] = [];
   const rows: (readonly string[])[] = [];
+  const missing: string[] = [];
   let cursor: string | undefined;
   do {
     const query = new URLSearchParams({
@@ -28,10 +29,11 @@ export async function listApprovals(options: ClientOptions & { readonly state?: 
     if (page === undefined) return notUnderstood();
     bodies.push(...rawApprovals(answer.body));
     rows.push(...page.approvals.map((approval) => row(approval, answer.servedAt)));
+    missing.push(...page.approvals.map((approval) => (approval.state === "pending" ? missingText(approval) : "")));
     cursor = page.cursor ?? undefined;
   } while (cursor !== undefined && rows.length < PAGE_APPROVALS * PAGES_MAX);
   if (options.json === true) return print.json({ approvals: bodies, ...(cursor !== undefined && { cursor }) });
-  print.line(table([["ID", "STATE", "RISK", "TOOL", "WHO", "LEFT", "SUMMARY"], ...rows]));
+  print.line(table(withMissing([["ID", "STATE", "RISK", "TOOL", "WHO", "LEFT", "SUMMARY"], ...rows], missing)));
   if (cursor !== undefined) print.line(`note: there are more than these ${rows.length}`);
 }
 
@@ -40,12 +42,17 @@ function rawApprovals(body: unknown): readonly unknown[] {
   return isPage && Array.isArray(body.approvals) ? body.approvals : [];
 }
 
-function row(
-  { id, state, risk, tool, requester, decideBy, summary }: ShownApproval,
-  now: number | undefined,
-): readonly string[] {
+function row(approval: ShownApproval, now: number | undefined): readonly string[] {
+  const { id, state, risk, tool, requester, decideBy, summary } = approval;
   const left = state === "pending" ? timeLeft(decideBy, now) : "-";
   return [id, state, risk ?? "-", tool, requester?.sub ?? "-", left, summary].map(printableCell);
+}
+
+/** One more column, where policies want more than one yes. */
+function withMissing(rows: readonly (readonly string[])[], missing: readonly string[]): readonly (readonly string[])[] {
+  if (missing.every((text) => text === "")) return rows;
+  const cells = ["MISSING", ...missing.map((text) => printableCell(text || "-"))];
+  return rows.map((cellsOf, at) => [...cellsOf.slice(0, -1), cells[at] ?? "", ...cellsOf.slice(-1)]);
 }
 
 /** `stc approvals show <id>`. */
@@ -80,6 +87,8 @@ function printView({ approval, answer }: Found): void {
 export interface DecisionOptions extends ClientOptions {
   readonly reason?: string;
   readonly session?: boolean;
+  /** To a question that wants one. */
+  readonly answer?: string;
   /** What was shown before; without it the view of this moment is shown and approved. */
   readonly viewDigest?: string;
 }
@@ -100,7 +109,7 @@ export async function approve(id: string, options: DecisionOptions): Promise<voi
   const scope = options.session === true ? "session" : "once";
   await change(id, options, {
     to: "/decisions",
-    body: { decision: "approve", scope, reason: options.reason, viewDigest },
+    body: { decision: "approve", scope, reason: options.reason, answer: options.answer, viewDigest },
   });
 }
 
@@ -130,7 +139,12 @@ async function change(
   const approval = readApproval(answer.body);
   if (approval === undefined) return notUnderstood();
   const scope = approval.scope == null ? "" : ` (${printable(approval.scope)})`;
-  print.line(`${printable(approval.state)}${scope}: ${printable(approval.id)}`);
+  const missing = missingText(approval);
+  print.line(
+    approval.state === "pending" && missing !== ""
+      ? `counted: ${printable(approval.id)} still needs ${missing}`
+      : `${printable(approval.state)}${scope}: ${printable(approval.id)}`,
+  );
 }
 
 function isReason(reason: string | undefined): boolean {

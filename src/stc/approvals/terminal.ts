@@ -20,7 +20,7 @@ interface Question {
 const LOOK_EVERY_MS = 100;
 /** Half a second without a key: nobody reads a question and answers it faster. */
 const QUIET_LOOKS_MIN = 5;
-const LINE_CHARACTERS_MAX = 64;
+const LINE_CHARACTERS_MAX = 240;
 
 const KEY = { interrupt: 3, end: 4, backspace: 8, newline: 10, enter: 13, erase: 21, delete: 127 } as const;
 

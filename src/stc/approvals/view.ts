@@ -56,11 +56,43 @@ function head(approval: ShownApproval, view: JsonObject, now: number | undefined
     ...(Object.hasOwn(view, "notes") ? section("notes", view["notes"] ?? null) : []),
     ...(Object.hasOwn(view, "requester") ? section("requester", view["requester"] ?? null) : party(requester)),
     ...field("time left", approval.state === "pending" ? timeLeft(approval.decideBy, now) : "-"),
+    ...quorumLines(approval),
+    ...answerLines(approval),
     ...(executeBy == null ? [] : field("run until", new Date(executeBy).toISOString())),
     ...(scope == null ? [] : field("scope", printable(scope))),
     ...(decidedBy == null ? [] : field("decided by", `${quoted(decidedBy.sub)} of ${quoted(decidedBy.iss)}`)),
     ...(decisionReason == null ? [] : field("decided because", quoted(decisionReason))),
   ];
+}
+
+/** Each stage on a line of its own, with who has said yes. */
+function quorumLines({ quorum, canDecide, state }: ShownApproval): readonly string[] {
+  const stages = (quorum?.policies ?? []).flatMap(({ name: policy, stages }) =>
+    stages.map(({ name, state: stands, have, needed, voters }) => {
+      const who = voters.length === 0 ? "" : ` (${voters.map(({ sub }) => quoted(sub)).join(", ")})`;
+      return `${printable(policy)}, ${printable(name)}: ${have} of ${needed}, ${printable(stands)}${who}`;
+    }),
+  );
+  const wants = quorum === undefined || quorum.reasonRequired === "never" ? [] : [quorum.reasonRequired];
+  const because = state === "pending" ? canDecide?.because : undefined;
+  return [
+    ...stages.flatMap((line) => field("policy", line)),
+    ...wants.flatMap((when) => field("say why", printable(when))),
+    ...(because === undefined ? [] : field("not for you", printable(because))),
+  ];
+}
+
+function answerLines({ answer }: ShownApproval): readonly string[] {
+  if (answer === undefined) return [];
+  if (answer.text !== undefined) return section("answer", answer.text);
+  return answer.choices === undefined ? field("answer", "wanted") : section("answer with", answer.choices);
+}
+
+/** `prod, team: 1 of 2`: what is missing, in short. */
+export function missingText({ quorum }: ShownApproval): string {
+  return (quorum?.missing ?? [])
+    .map(({ policy, stage, have, needed }) => `${printable(policy)}, ${printable(stage)}: ${have} of ${needed}`)
+    .join("; ");
 }
 
 function party(requester: ShownApproval["requester"]): readonly string[] {

@@ -10,9 +10,10 @@ import {
 import { print } from "../output.ts";
 import { printable } from "../printable.ts";
 import { readApproval, readApprovalPage, readEventSubject, type ShownApproval } from "./answers.ts";
+import { type Choice, choiceOf, furtherOf, question } from "./choice.ts";
 import { followEvents, type Hint } from "./events.ts";
 import { type Reply, Terminal } from "./terminal.ts";
-import { approvalLines, isGrave, timeLeft } from "./view.ts";
+import { approvalLines, missingText } from "./view.ts";
 
 const REQUEST_TIMEOUT_MS = 30_000;
 const PENDING_PATH = "/approvals?state=pending&limit=200";
@@ -23,6 +24,9 @@ const TIMER_MS_MAX = 2_147_483_647;
 /** Of a page: what goes on, and the line that says so. */
 const PAGE_ROWS_SPARE = 3;
 const PAGE_ROWS_MIN = 5;
+
+/** Events after which a question may be one for whoever watches. */
+const ASK_AGAIN: ReadonlySet<string> = new Set(["approval.requested", "approval.voted"]);
 
 /** `stc approvals watch`: shows each question as it comes and sends what the operator answers. */
 export async function watchApprovals(options: ClientOptions): Promise<void> {
@@ -93,7 +97,7 @@ class Watch {
   async #follow(): Promise<void> {
     for await (const hint of followEvents(this.#client, this.#over.signal)) {
       await this.#heed(hint);
-      if (hint.kind !== "event" || hint.event.type === "approval.requested") this.#wake.resolve();
+      if (hint.kind !== "event" || ASK_AGAIN.has(hint.event.type)) this.#wake.resolve();
     }
   }
 
@@ -107,15 +111,11 @@ class Watch {
       return this.#open === undefined ? undefined : this.#lookAgain(this.#open);
     }
     const { type, data } = hint.event;
-    const open = this.#open;
-    if (
-      open !== undefined &&
-      type.startsWith("approval.") &&
-      type !== "approval.requested" &&
-      readEventSubject(data) === open.id
-    ) {
-      open.withdrawal.abort(`${type.slice("approval.".length)} elsewhere`);
-    }
+    const id = readEventSubject(data);
+    // Another stage may be open now, and ask the same person.
+    if (type === "approval.voted" && id !== undefined) return this.#unsettle(id);
+    const isOver = type.startsWith("approval.") && !ASK_AGAIN.has(type);
+    if (isOver && this.#open?.id === id) this.#open?.withdrawal.abort(`${type.slice("approval.".length)} elsewhere`);
   }
 
   #lose(): void {
@@ -176,7 +176,7 @@ class Watch {
     if (approval.viewDigest === undefined || approval.view === undefined)
       return this.#fail("this token shows no views: it decides nothing");
     const reply = await this.#show(approval, open, now);
-    if (reply.kind === "line") await this.#send(approval, reply.text);
+    if (reply.kind === "line") await this.#answer(approval, open, choiceOf(approval, reply.text));
     if (reply.kind !== "withdrawn") return;
     print.line(`withdrawn: ${open.id}: ${printable(String(open.withdrawal.signal.reason))}`);
   }
@@ -207,8 +207,18 @@ class Watch {
     }
   }
 
-  async #send(approval: ShownApproval, text: string): Promise<void> {
-    const choice = choiceOf(approval, text);
+  async #answer(approval: ShownApproval, { withdrawal, id }: Open, made: Choice): Promise<void> {
+    let choice = made;
+    for (const { prompt, add } of furtherOf(approval, made)) {
+      const reply = await this.#terminal.ask(prompt, withdrawal.signal);
+      if (reply.kind === "withdrawn") print.line(`withdrawn: ${id}: ${printable(String(withdrawal.signal.reason))}`);
+      if (reply.kind !== "line") return;
+      choice = add(choice, reply.text);
+    }
+    await this.#send(approval, choice);
+  }
+
+  async #send(approval: ShownApproval, choice: Choice): Promise<void> {
     const body = JSON.stringify({ ...choice, viewDigest: approval.viewDigest });
     const path = `/approvals/${approval.id}/decisions`;
     const answer = await this.#client.send({ method: "POST", path, body, timeoutMs: REQUEST_TIMEOUT_MS });
@@ -218,13 +228,15 @@ class Watch {
       return;
     }
     if (answer.status < 400) {
-      print.line(`${choice.decision === "deny" ? "denied" : `approved (${choice.scope})`}: ${approval.id}`);
+      const missing = missingText(readApproval(answer.body) ?? approval);
+      const isCounted = choice.decision === "approve" && readApproval(answer.body)?.state === "pending";
+      if (isCounted) print.line(`counted: ${approval.id} still needs ${missing}`);
+      else print.line(`${choice.decision === "deny" ? "denied" : `approved (${choice.scope})`}: ${approval.id}`);
       return;
     }
     print.line(`not decided: ${approval.id}: ${problemOf(answer)}`);
     if (answer.status === 401) this.#end(EXIT.refused);
-    // What would run is another than was shown: the new view is shown.
-    if (isMismatch(answer.body) || isPassing(answer)) this.#unsettle(approval.id);
+    if (isMendable(answer.body) || isPassing(answer)) this.#unsettle(approval.id);
   }
 
   #settle(id: string): void {
@@ -245,36 +257,14 @@ function expiry(decideBy: number, now: number | undefined, end: () => void): Ret
   return setTimeout(end, Math.min(Math.max(decideBy - now + CLOCK_GRAIN_MS, 0), TIMER_MS_MAX));
 }
 
-function question(approval: ShownApproval, now: number | undefined): string {
-  const left = `${printable(approval.tool)}, ${timeLeft(approval.decideBy, now)}`;
-  if (isGrave(approval)) return `[${left}] Approve? type "yes" / [n]o:`;
-  return `[${left}] Approve? [y]es / ${offersSession(approval) ? "[s]ession / " : ""}[n]o:`;
-}
-
-type Choice = { readonly decision: "deny" } | { readonly decision: "approve"; readonly scope: "once" | "session" };
-
-const ONCE: ReadonlySet<string> = new Set(["y", "yes"]);
-const SESSION: ReadonlySet<string> = new Set(["s", "session"]);
-
-/** What is not clearly a yes is a no. */
-function choiceOf(approval: ShownApproval, text: string): Choice {
-  const word = text.trim();
-  if (isGrave(approval)) return word === "yes" ? { decision: "approve", scope: "once" } : { decision: "deny" };
-  if (ONCE.has(word.toLowerCase())) return { decision: "approve", scope: "once" };
-  if (SESSION.has(word.toLowerCase()) && offersSession(approval)) return { decision: "approve", scope: "session" };
-  return { decision: "deny" };
-}
-
-function offersSession({ options }: ShownApproval): boolean {
-  return options.includes("session");
-}
-
+const MENDABLE: ReadonlySet<unknown> = new Set(["APPROVAL_MISMATCH", "INVALID_INPUT"]);
 /** Too many requests, a fault, a service that starts or drains: worth another try. */
 function isPassing({ status }: ServiceAnswer): boolean {
   return status === 408 || status === 429 || status >= 500;
 }
 
-function isMismatch(body: unknown): boolean {
+/** Another view, a reason that is missing: worth showing again. */
+function isMendable(body: unknown): boolean {
   const error: unknown = typeof body === "object" && body !== null && "error" in body ? body.error : undefined;
-  return typeof error === "object" && error !== null && "code" in error && error.code === "APPROVAL_MISMATCH";
+  return typeof error === "object" && error !== null && "code" in error && MENDABLE.has(error.code);
 }

@@ -71,21 +71,23 @@ export const looseAnswer = defineTool({
   outputPolicy: { text: "allow" },
 });
 
+const Said = z.strictObject({
+  text: z.string().max(64).optional(),
+  count: z.int().min(0).max(100).optional(),
+  mood: z.enum(["calm", "cross"]).optional(),
+  public: z.string().max(64).optional(),
+  half: z.string().max(64).optional(),
+});
+
 export const echo = defineTool({
   name: "case_echo",
   description: "Answer what was asked",
   classification: "read",
   permissions,
-  input: z.strictObject({
-    text: z.string().max(64).optional(),
-    count: z.int().min(0).max(100).optional(),
-    mood: z.enum(["calm", "cross"]).optional(),
-    public: z.string().max(64).optional(),
-    half: z.string().max(64).optional(),
-  }),
+  input: Said,
   inputPolicy: { public: "allow", half: "mask" },
   handler: (input) => input,
-  output: z.looseObject({}),
+  output: Said,
   outputPolicy: { "*": "allow" },
 });
 

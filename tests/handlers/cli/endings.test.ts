@@ -2,9 +2,11 @@ import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
+import { Refusal } from "../../../src/core/errors.ts";
 import type { Classification, CliTarget, StderrMeaning } from "../../../src/core/types.ts";
 import type { Survivors } from "../../../src/handlers/cli/handler.ts";
 import { STDERR_HEAD_BYTES, statusOfStderr } from "../../../src/handlers/cli/stderr-status.ts";
+import { stderrTail } from "../../../src/handlers/cli/stderr-tail.ts";
 import { until } from "../../support/until.ts";
 import { call, gone, pidIn, programs, refusalFrom, stand, standTool } from "./stand.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
@@ -190,4 +192,37 @@ describe("what stderr means", () => {
       expect.objectContaining({ faults: [expect.objectContaining({ field })] }) as Error,
     );
   });
+});
+
+describe("what a program says of its failure", () => {
+  const said = async (errors: "withheld" | "filtered", words: string, exitCodes: Cli["exitCodes"] = {}) => {
+    const tool = standTool({ ...cli("exit-with", "3", "", words), exitCodes }, undefined, { errors });
+    return Refusal.wordsOf(await refusalFrom(call(tool)));
+  };
+
+  test("is kept to be heard only where the manifest says so", async () => {
+    expect(await said("withheld", "no such thing")).toBeUndefined();
+    expect(await said("filtered", "no such thing")).toBe("no such thing");
+    expect(await said("filtered", "no such thing", { 3: "NOT_FOUND" })).toBe("no such thing");
+    expect(await said("filtered", "")).toBeUndefined();
+  });
+
+  test("in its last whole lines", async () => {
+    const words = `${"first\n".repeat(5_000)}last`;
+    const kept = (await said("filtered", words)) ?? "";
+    expect(kept.length).toBeLessThanOrEqual(16_384);
+    expect(kept.length).toBeGreaterThan(16_000);
+    expect(kept).toMatch(/^(first\n)+last$/);
+    expect(await said("filtered", "x".repeat(20_000))).toBeUndefined();
+  });
+});
+
+test.each([[1], [7], [4_096], [100_000]])("the end of a stream in chunks of %i bytes", (size) => {
+  const all = Buffer.from(Array.from({ length: 4_000 }, (_, at) => `line ${at}`).join("\n"));
+  const tail = stderrTail();
+  for (let at = 0; at < all.length; at += size) tail.add(all.subarray(at, at + size));
+  const kept = Buffer.from(tail.lines()).toString();
+  expect(kept.length).toBeGreaterThan(16_000);
+  expect(kept.length).toBeLessThanOrEqual(16_384);
+  expect(all.toString().endsWith(`\n${kept}`)).toBe(true);
 });

@@ -2,7 +2,15 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { z } from "zod";
 import { Refusal } from "../../../src/core/errors.ts";
-import type { Caller, Classification, CliTarget, ExecutionPlan, Handler, Tool } from "../../../src/core/types.ts";
+import type {
+  Caller,
+  Classification,
+  CliTarget,
+  ExecutionPlan,
+  Handler,
+  TargetErrors,
+  Tool,
+} from "../../../src/core/types.ts";
 import { type CliHandlerOptions, cliHandler } from "../../../src/handlers/cli/handler.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
 
@@ -37,13 +45,14 @@ interface ToolOptions {
   readonly classification?: Classification;
   readonly outputBytesMax?: number;
   readonly timeoutMs?: number;
+  readonly errors?: TargetErrors;
 }
 
 /** A tool by hand, as `defineTool` would complete it. */
 export function standTool(
   cli: CliTarget<never>["cli"],
   output: z.ZodType = z.strictObject({ text: z.string() }),
-  { classification = "read", outputBytesMax = 65_536, timeoutMs = 10_000 }: ToolOptions = {},
+  { classification = "read", outputBytesMax = 65_536, timeoutMs = 10_000, errors = "withheld" }: ToolOptions = {},
 ): Tool {
   return {
     name: "stand_tool",
@@ -59,6 +68,7 @@ export function standTool(
     scan: {},
     approval: {},
     target: { system: "stand", cli },
+    errors,
     timeoutMs,
     limits: { outputBytesMax, concurrentCallsMax: 64 },
     idempotent: false,

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { status } from "@grpc/grpc-js";
 import { z } from "zod";
+import type { RequestTracer } from "../../../src/core/tracing.ts";
 import type { Binding, RunContext } from "../../../src/core/types.ts";
 import { type GrpcHandler, grpcHandler } from "../../../src/handlers/grpc/handler.ts";
 import { call, refusal } from "./support/calls.ts";
@@ -206,9 +207,9 @@ describe("metadata", () => {
   }
 
   const caller = runContext().caller;
+  const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
   test("trace, caller, tool and the system's own", async () => {
-    const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     expect(await headers({ traceparent })).toMatchObject({
       traceparent,
       region: "north",
@@ -232,6 +233,30 @@ describe("metadata", () => {
 
   test.each([["x"], ["00-0-0-00\r\nx-tool: y"]])("a malformed traceparent is left out", async (traceparent) => {
     expect(await headers({ traceparent })).not.toHaveProperty("traceparent");
+  });
+
+  test.each([
+    ["goes along with its traceparent", { traceparent, tracestate: "a=1" }, "a=1"],
+    ["goes nowhere without one", { tracestate: "a=1" }, undefined],
+    ["is left out when it is malformed", { traceparent, tracestate: "a=1\r\nx-tool: y" }, undefined],
+  ])("tracestate %s", async (_title, changes, want) => {
+    expect((await headers(changes))["tracestate"]).toBe(want as string);
+  });
+
+  test("who traces the call is told of each request, and says what it carries", async () => {
+    const told: string[] = [];
+    const own = "00-0af7651916cd43dd8448eb211c80319c-00000000000000ab-01";
+    const requests: RequestTracer = {
+      begin: ({ path, server }) => {
+        told.push(`${path} to ${server}`);
+        return { traceparent: own, end: (status) => void told.push(status) };
+      },
+    };
+    expect((await headers({ traceparent, requests }))["traceparent"]).toBe(own);
+    const failing = bind({ method: "Fail", input: Fail });
+    await refusal(call(failing, { code: status.NOT_FOUND, text: "" }, runContext({ requests })));
+    const server = `127.0.0.1:${lab.port}`;
+    expect(told).toEqual([`/lab.v1.Lab/Inspect to ${server}`, "OK", `/lab.v1.Lab/Fail to ${server}`, "NOT_FOUND"]);
   });
 });
 

@@ -46,6 +46,38 @@ describe.concurrent("stc approvals", () => {
     expect(JSON.parse(programs.out)).toMatchObject({ approvals: [{ id: FIRST, version: 1 }] });
   });
 
+  test("APR-33: what is missing, who has said yes, and why one may not", async () => {
+    const stages = [
+      { name: "team", state: "complete", have: 1, needed: 1, voters: [{ sub: "an\u202ena", iss: "i" }] },
+      { name: "secops", state: "open", have: 1, needed: 2, voters: [{ sub: "bert", iss: "i" }] },
+    ];
+    const missing = [{ policy: "prod", stage: "secops", have: 1, needed: 2 }];
+    const quorum = { reasonRequired: "always", policies: [{ name: "prod", stages }], missing };
+    const because = "Policy prod, stage secops, wants a token that holds secops.";
+    const set = (service: StandInApprovals) =>
+      service.add(question({ quorum, decidable: false, canDecide: { because } }));
+    const listed = await operate(["approvals", "list"], set);
+    expect(listed.out).toMatch(/^ID .* LEFT +MISSING +SUMMARY\n.* s +prod, secops: 1 of 2 +set_limit on ledger/);
+    const { out } = await operate(["approvals", "show", FIRST], set);
+    expect(out).toContain('policy          prod, team: 1 of 1, complete ("an\\u{202e}na")\n');
+    expect(out).toContain('policy          prod, secops: 1 of 2, open ("bert")\n');
+    expect(out).toContain("say why         always\n");
+    expect(out).toContain(`not for you     ${because}\n`);
+    const approved = await operate(["approvals", "approve", FIRST, "--view-digest", DIGEST], (service) => {
+      set(service);
+      service.counted = { quorum };
+    });
+    expect(approved).toMatchObject({ code: 0, out: `counted: ${FIRST} still needs prod, secops: 1 of 2\n` });
+  });
+
+  test("APR-25: a yes with an answer", async () => {
+    const set = (service: StandInApprovals) => service.add(question({ answer: { choices: ["blue", "gr\u001been"] } }));
+    const { out } = await operate(["approvals", "show", FIRST], set);
+    expect(out).toContain('answer with:\n  [0] "blue"\n  [1] "gr\\u{1b}een"');
+    const approved = await operate(["approvals", "approve", FIRST, "--answer", "blue", "--view-digest", DIGEST], set);
+    expect(approved.sent).toEqual([{ decision: "approve", scope: "once", answer: "blue", viewDigest: DIGEST }]);
+  });
+
   test("show: the whole view, one token a line", async () => {
     const { code, out } = await operate(["approvals", "show", FIRST]);
     expect(code).toBe(0);

@@ -75,7 +75,7 @@ onTerminal("an answer", () => {
     ["a look-alike of y", "у\r", {}, no, "denied"],
     ["y taken back", "y\u007f\r", {}, no, "denied"],
     ["no taken back for y", "no\u0015y\r", {}, once, "approved (once)"],
-    ["yes behind more than a line holds", `${"\u007f".repeat(9)}${"n".repeat(70)}yes\r`, {}, no, "denied"],
+    ["yes behind more than a line holds", `${"\u007f".repeat(9)}${"n".repeat(250)}yes\r`, {}, no, "denied"],
     ["y to a high risk", "y\r", { risk: "high" }, no, "denied"],
     ["YES to a high risk", "YES\r", { risk: "high" }, no, "denied"],
     ["s to a critical risk", "s\r", { risk: "critical" }, no, "denied"],
@@ -358,6 +358,83 @@ onTerminal("the service says no", () => {
     const terminal = stand.watch();
     await terminal.shows(ARMED);
     expect(terminal.out).not.toContain(FIRST);
+  });
+});
+
+/** As a policy of two stages stands when so many have voted. */
+function quorumOf(have: number, more: Readonly<Record<string, unknown>> = {}) {
+  const stages = [
+    {
+      name: "team",
+      state: have === 0 ? "open" : "complete",
+      have,
+      needed: 1,
+      voters: [{ sub: "anna", iss: "i" }].slice(0, have),
+    },
+    { name: "secops", state: have === 0 ? "later" : "open", have: 0, needed: 1, voters: [] },
+  ];
+  const missing = [{ policy: "prod", stage: have === 0 ? "team" : "secops", have: 0, needed: 1 }];
+  return { reasonRequired: "never", policies: [{ name: "prod", stages }], missing, ...more };
+}
+
+onTerminal("a question that wants an answer", () => {
+  test.each([
+    ["in words", {}, "Your answer: ", "the one in Graz\r", "the one in Graz"],
+    ["by its number", { choices: ["blue", "green"] }, "one of 1) blue 2) green: ", "2\r", "green"],
+    ["by its name", { choices: ["blue", "green"] }, "one of 1) blue 2) green: ", "blue\r", "blue"],
+  ] as const)("%s", async (_title, answer, prompt, keys, said) => {
+    await using stand = new Stand(question({ answer, options: ["cancel", "once"] }));
+    const terminal = stand.watch();
+    await terminal.shows(ARMED);
+    terminal.type("y\r");
+    await terminal.shows(prompt);
+    terminal.type(keys);
+    await terminal.shows(`approved (once): ${FIRST}`);
+    expect(stand.service.decisions[0]?.body).toMatchObject({ decision: "approve", answer: said });
+  });
+
+  test("and a no wants none", async () => {
+    await using stand = new Stand(question({ answer: {} }));
+    const terminal = stand.watch();
+    await terminal.shows(ARMED);
+    terminal.type("n\r");
+    await terminal.shows(`denied: ${FIRST}`);
+    expect(stand.service.decisions[0]?.body).toEqual({ decision: "deny", viewDigest: expect.any(String) });
+  });
+});
+
+onTerminal("APR-33: a question of several stages", () => {
+  test("shows them, says what is missing, and is not asked of the same person again", async () => {
+    await using stand = new Stand(question({ quorum: quorumOf(0) }));
+    const because = "You have said yes to this already.";
+    stand.service.counted = { quorum: quorumOf(1), decidable: false, canDecide: { because } };
+    const terminal = stand.watch();
+    expect(await terminal.shows(ARMED)).toContain("prod, team: 0 of 1, open");
+    terminal.type("y\r");
+    await terminal.shows(`counted: ${FIRST} still needs prod, secops: 0 of 1`);
+    stand.service.add(question({ id: SECOND }));
+    await terminal.shows(SECOND);
+    expect(stand.service.decisions).toHaveLength(1);
+  });
+
+  test("is asked when a vote elsewhere opens the stage of whoever watches", async () => {
+    await using stand = new Stand(question({ quorum: quorumOf(0), decidable: false }));
+    const terminal = stand.watch();
+    await until("the stream", () => stand.service.streams > 0 || undefined);
+    stand.service.set(FIRST, { quorum: quorumOf(1), decidable: true });
+    stand.service.tell("approval.voted", FIRST);
+    expect(await terminal.shows(ARMED)).toContain('prod, team: 1 of 1, complete ("anna")');
+  });
+
+  test("asks why, where a policy wants to know", async () => {
+    await using stand = new Stand(question({ quorum: quorumOf(0, { reasonRequired: "deny" }) }));
+    const terminal = stand.watch();
+    await terminal.shows(ARMED);
+    terminal.type("n\r");
+    await terminal.shows("A policy wants to know why: ");
+    terminal.type("not on a friday\r");
+    await terminal.shows(`denied: ${FIRST}`);
+    expect(stand.service.decisions[0]?.body).toMatchObject({ decision: "deny", reason: "not on a friday" });
   });
 });
 

@@ -31,6 +31,7 @@ export function labTool(options: ToolOptions): Tool {
     inputPolicy: {},
     scan: {},
     approval: {},
+    errors: "withheld",
     target: {
       system,
       grpc: {

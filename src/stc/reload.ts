@@ -1,0 +1,31 @@
+import { type ClientOptions, connect, EXIT, notUnderstood, problemOf } from "./client.ts";
+import { print } from "./output.ts";
+import { printable } from "./printable.ts";
+
+/** Reading everything anew takes as long as a start. */
+const TIMEOUT_MS = 180_000;
+
+/** `stc reload`: has a running service take over what has changed. Exit 1 when it refuses, with every problem. */
+export async function reload(options: ClientOptions): Promise<void> {
+  const client = connect(options);
+  if (client === undefined) return;
+  const answer = await client.send({ method: "POST", path: "/reload", timeoutMs: TIMEOUT_MS });
+  if (answer === undefined) {
+    print.error(`no answer from ${client.url}`);
+    process.exitCode = EXIT.unreachable;
+    return;
+  }
+  const { status, body } = answer;
+  if (status !== 200) process.exitCode = EXIT.refused;
+  if (options.json === true) return print.json(body ?? {});
+  const told: Readonly<Record<string, unknown>> = typeof body === "object" && body !== null ? { ...body } : {};
+  const { problems, generation, hash } = told;
+  if (status === 422 && Array.isArray(problems)) {
+    print.error("refused; what was in use stays in use:");
+    for (const problem of problems) print.error(`  ${printable(String(problem))}`);
+    return;
+  }
+  if (status !== 200) return print.error(problemOf(answer));
+  if (typeof generation !== "number" || typeof hash !== "string") return notUnderstood();
+  print.line(`reloaded: generation ${generation}, ${printable(hash)}`);
+}

@@ -1,0 +1,40 @@
+import { describe, expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { parse } from "yaml";
+import { readConfig } from "../../src/config.ts";
+import { readRevocations } from "../../src/proxy/revocations.ts";
+import { PROFILE_RULES, PROFILES } from "../../src/proxy/token-profiles.ts";
+
+const guide = readFileSync(join(import.meta.dir, "../../docs/identity.md"), "utf8");
+
+function blocks(language: string): readonly string[] {
+  return [...guide.matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\``, "gm"))].map(
+    ([, block = ""]) => block,
+  );
+}
+
+describe("docs/identity.md", () => {
+  test("its configurations are some", () => {
+    const jwt = { issuers: [{ issuer: "https://idp.example", jwksFile: "x" }] };
+    const found = blocks("yaml");
+    expect(found).toHaveLength(3);
+    for (const block of found) {
+      const written = { tools: ["."], audit: { dir: "audit" }, jwt, ...parse(block) };
+      expect(() => readConfig(written, { folder: "/", environment: {}, origin: "docs/identity.md" })).not.toThrow();
+    }
+  });
+
+  test("its list of revocations is one", () => {
+    const [list = ""] = blocks("json");
+    expect(readRevocations(Buffer.from(list))).toMatchObject({ entries: 4 });
+  });
+
+  test("its table says what the profiles do", () => {
+    for (const name of PROFILES) {
+      const row = new RegExp(`^\\| \`${name}\` \\|.*$`, "m").exec(guide)?.[0] ?? "";
+      expect(row).toContain(`| ${PROFILE_RULES[name].maxLifetimeSeconds} s |`);
+      expect(row.includes("the table alone")).toBe(!PROFILE_RULES[name].carriesPermissions);
+    }
+  });
+});

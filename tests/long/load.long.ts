@@ -1,0 +1,223 @@
+import { afterAll, expect, setDefaultTimeout, test } from "bun:test";
+import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { z } from "zod";
+import { readConfig } from "../../src/config.ts";
+import { defineTool } from "../../src/index.ts";
+import { type RunningService, startService } from "../../src/main.ts";
+import type { Findings, Orders } from "../bench/load.ts";
+import { issueBenchToken } from "../bench/token.ts";
+import { LiveIssuers } from "../support/live-tokens.ts";
+import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
+import { until } from "../support/until.ts";
+
+/** Long: ten thousand connections, a loop that is really late, replicas over a real database. */
+setDefaultTimeout(240_000);
+
+const IDLE_WANTED = 10_000;
+/** Of this process, for everything else. */
+const FILES_KEPT = 500;
+const IDLE_BYTES_MAX = 40_000;
+/** Processor time of a call with all of them open, against without. */
+const SLOWER_MAX = 1.5;
+
+const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-load-")));
+const processes: Bun.Subprocess[] = [];
+afterAll(() => {
+  for (const child of processes) child.kill();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+async function load(orders: Orders): Promise<Findings> {
+  const child = Bun.spawn([process.execPath, join(import.meta.dir, "../bench/load.ts"), JSON.stringify(orders)], {
+    stdout: "pipe",
+  });
+  return JSON.parse(await new Response(child.stdout).text()) as Findings;
+}
+
+function cpuTicks(pid: number): number {
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? [];
+  return Number(fields[11]) + Number(fields[12]);
+}
+
+function rssBytes(pid: number): number {
+  return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) * 1024;
+}
+
+function openFilesMax(): number {
+  const [, soft] = /Max open files\s+(\d+)/.exec(readFileSync("/proc/self/limits", "utf8")) ?? [];
+  return Number(soft);
+}
+
+const HEALTH = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/** Opens so many connections that each ask once and then stay. */
+async function stayIdle(port: number, count: number): Promise<readonly Socket[]> {
+  let answered = 0;
+  const sockets: Socket[] = [];
+  while (sockets.length < count) {
+    for (let made = 0; made < 200 && sockets.length < count; made += 1) {
+      const socket = connect(port, "127.0.0.1");
+      socket.on("error", () => {});
+      socket.once("connect", () => socket.write(HEALTH));
+      socket.once("data", () => {
+        answered += 1;
+      });
+      sockets.push(socket);
+    }
+    await until("their answers", () => (answered === sockets.length ? true : undefined));
+  }
+  return sockets;
+}
+
+test("calls go on beside ten thousand idle connections, each of which takes little", async () => {
+  const token = await issueBenchToken(folder);
+  const child = Bun.spawn([process.execPath, join(import.meta.dir, "../bench/servers.ts"), "governed", folder], {
+    stdout: "pipe",
+  });
+  processes.push(child);
+  const { value } = await child.stdout.getReader().read();
+  const port = Number(new TextDecoder().decode(value).trim());
+  const body = JSON.stringify({ tool: "bench_echo", args: { text: "hello", count: 3 } });
+  const measured = async (): Promise<number> => {
+    const requests = 10_000;
+    const before = cpuTicks(child.pid);
+    const { failed } = await load({ port, token, body, connections: 64, requests });
+    expect(failed).toBe(0);
+    return (cpuTicks(child.pid) - before) / requests;
+  };
+  await measured();
+  const alone = Math.min(await measured(), await measured());
+  const count = Math.min(IDLE_WANTED, openFilesMax() - FILES_KEPT);
+  const rssBefore = rssBytes(child.pid);
+  const sockets = await stayIdle(port, count);
+  const bytesEach = (rssBytes(child.pid) - rssBefore) / count;
+  const beside = Math.min(await measured(), await measured());
+  const stillOpen = sockets.filter(({ destroyed }) => !destroyed).length;
+  for (const socket of sockets) socket.destroy();
+  console.log(
+    `${count} idle connections: ${Math.round(bytesEach)} bytes each, calls take ${(beside / alone).toFixed(2)} of before`,
+  );
+  expect(stillOpen).toBe(count);
+  expect(bytesEach).toBeLessThan(IDLE_BYTES_MAX);
+  expect(beside / alone).toBeLessThan(SLOWER_MAX);
+  await measured();
+});
+
+const issuers = new LiveIssuers();
+
+/** Takes the loop for itself for a while. */
+const spin = defineTool({
+  name: "load_spin",
+  description: "Compute",
+  classification: "read",
+  permissions: { required: ["load:run"] },
+  input: z.strictObject({}),
+  handler: () => {
+    const until = performance.now() + 3;
+    while (performance.now() < until);
+    return {};
+  },
+  output: z.strictObject({}),
+  outputPolicy: {},
+  limits: { concurrentCallsMax: 2_000 },
+});
+
+function start(name: string, sections: Readonly<Record<string, unknown>>): Promise<RunningService> {
+  const place = join(folder, name);
+  mkdirSync(place, { recursive: true });
+  const written = {
+    server: { port: 0 },
+    tools: [spin],
+    audit: { dir: "./audit", durability: "write" },
+    jwt: { issuers: issuers.profiles() },
+    log: { level: "silent" },
+    ...sections,
+  };
+  return startService(readConfig(written, { folder: place, environment: {}, origin: name }));
+}
+
+const tokenOf = (sub: string): Promise<string> => issuers.token({ kind: "good", sub, permissions: ["load:run"] });
+const CALL = '{"tool":"load_spin","args":{}}';
+
+test("a loop that has more to do than time sheds calls, answers probes, and takes everything again afterwards", async () => {
+  const service = await start("shedding", { limits: { concurrentCallsPerCallerMax: 1_024, loopDelayMsMax: 50 } });
+  const token = await tokenOf("agent");
+  const loading = load({
+    port: Number(new URL(service.url).port),
+    token,
+    body: CALL,
+    connections: 600,
+    requests: 6_000,
+  });
+  const probes: number[] = [];
+  let findings: Findings | undefined;
+  const done = loading.then((found) => {
+    findings = found;
+  });
+  while (findings === undefined) {
+    for (const path of ["/healthz", "/readyz"]) probes.push((await fetch(`${service.url}${path}`)).status);
+    await Promise.race([done, Bun.sleep(50)]);
+  }
+  expect(findings.failed).toBeGreaterThan(100);
+  expect(findings.failed).toBeLessThan(6_000);
+  expect(new Set(probes)).toEqual(new Set([200]));
+  const operator = await issuers.token({ kind: "operator", sub: "o", permissions: ["metrics:read"] });
+  const metrics = await (
+    await fetch(`${service.url}/metrics`, { headers: { authorization: `Bearer ${operator}` } })
+  ).text();
+  expect(Number(/stc_shed_total\{reason="loop_delay"\} (\d+)/.exec(metrics)?.[1])).toBeGreaterThan(100);
+  await until("everything to be taken again", async () => {
+    const answers = await Promise.all(Array.from({ length: 200 }, () => statusOf(service, token)));
+    return answers.every((status) => status === 200) ? true : undefined;
+  });
+  await service.drain();
+});
+
+async function statusOf({ url }: RunningService, token: string): Promise<number> {
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+  return (await fetch(`${url}/call`, { method: "POST", headers, body: CALL })).status;
+}
+
+const native = findPostgres();
+
+test.skipIf(native === undefined)("replicas over a database count together, and go on without it", async () => {
+  const server: PostgresServer = await startPostgres(native ?? "");
+  const url = await server.createDatabase("rates");
+  writeFileSync(join(folder, "url"), `${url}\n`, { mode: 0o600 });
+  const limits = { shared: true, rates: { caller: { calls: 60, seconds: 3_600 } } };
+  const approvals = { storeUrlFile: join(folder, "url") };
+  const replicas = [await start("one", { limits, approvals }), await start("two", { limits, approvals })] as const;
+  try {
+    expect(await served(replicas, await tokenOf("first"))).toBeWithin(60, 70);
+    server.freeze();
+    const alone = await tokenOf("second");
+    const at = performance.now();
+    expect(await served(replicas, alone)).toBe(120);
+    // Slow is what would wait for a database that does not answer.
+    expect((performance.now() - at) / 160).toBeLessThan(100);
+    server.thaw();
+    const third = await tokenOf("third");
+    await until("the replicas to hear of each other", async () => {
+      const caller = await tokenOf(`probe ${crypto.randomUUID()}`);
+      return (await served(replicas, caller)) < 70 ? true : undefined;
+    });
+    expect(await served(replicas, third)).toBeWithin(60, 70);
+  } finally {
+    await Promise.all(replicas.map((replica) => replica.drain()));
+    await server.end();
+  }
+});
+
+/** Calls by turns, a little more slowly than replicas tell each other, until both refuse; how many were served. */
+async function served(replicas: readonly RunningService[], token: string): Promise<number> {
+  let count = 0;
+  for (let turn = 0; turn < 80; turn += 1) {
+    const answers = await Promise.all(replicas.map((replica) => statusOf(replica, token)));
+    count += answers.filter((status) => status === 200).length;
+    await Bun.sleep(20);
+  }
+  return count;
+}

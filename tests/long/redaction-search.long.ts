@@ -1,0 +1,102 @@
+import { expect, test } from "bun:test";
+import { ANNOUNCEMENTS } from "../../src/redaction/pii/announced.ts";
+import { SECRET_RULES } from "../../src/redaction/secrets/rules.ts";
+import { filled, microseconds, ratioToClean, seen, UNITS } from "../eval/adversary.ts";
+import { type Next, numbers, pick } from "../eval/corpora.ts";
+import { machineText } from "../eval/negatives.ts";
+import { filler } from "../redaction/secret-examples.ts";
+
+const UNIT_CHARS_MAX = 64;
+const TRIAL_CHARS = 2 ** 17;
+const TRIALS = 2_500;
+const KEPT = 24;
+const FULL_CHARS = 4 * 2 ** 20;
+const WORST = 10;
+const RATIO_MAX = 9;
+
+const PIECES: readonly string[] = [
+  ...UNITS,
+  ...SECRET_RULES.map(({ word }) => word),
+  ...ANNOUNCEMENTS.map(({ word }) => word),
+  ...[
+    " ",
+    "\n",
+    "=",
+    ":",
+    '"',
+    "'",
+    "\\",
+    "1",
+    "a",
+    "A",
+    "-",
+    ".",
+    "/",
+    "@",
+    "+",
+    "(",
+    "0",
+    "é",
+    "\u200b",
+    "%",
+    "&",
+    ";",
+    "|",
+  ],
+];
+
+/** A unit that is like another one. */
+function mutated(next: Next, units: readonly string[]): string {
+  const unit = pick(next, units);
+  const at = Math.floor(next() * (unit.length + 1));
+  const shape = next();
+  if (shape < 0.4) return `${unit.slice(0, at)}${pick(next, PIECES)}${unit.slice(at)}`;
+  if (shape < 0.6) return `${unit.slice(0, at)}${unit.slice(at + 1 + Math.floor(next() * 3))}`;
+  if (shape < 0.8) return `${unit}${pick(next, units)}`;
+  return next() < 0.5 ? unit.slice(at) + unit.slice(0, at) : `${unit.slice(0, at)}${pick(next, PIECES)}`;
+}
+
+interface Tried {
+  readonly unit: string;
+  readonly cost: number;
+}
+
+/** The slowest units that so many steps of trying and keeping the worst come to. */
+function slowest(seed: number): readonly Tried[] {
+  const next = numbers(seed);
+  const clean = microseconds(machineText(3, TRIAL_CHARS), 5);
+  const tried = (unit: string): Tried => ({ unit, cost: microseconds(filled(unit, TRIAL_CHARS), 2) / clean });
+  let kept = UNITS.map(tried)
+    .toSorted((one, other) => other.cost - one.cost)
+    .slice(0, KEPT);
+  for (let trial = 0; trial < TRIALS; trial += 1) {
+    const unit = mutated(
+      next,
+      kept.map((one) => one.unit),
+    ).slice(0, UNIT_CHARS_MAX);
+    if (unit === "" || kept.some((one) => one.unit === unit)) continue;
+    kept = [...kept, tried(unit)].toSorted((one, other) => other.cost - one.cost).slice(0, KEPT);
+  }
+  return kept;
+}
+
+test("the slowest texts that a search finds take no more than a few times clean text", () => {
+  const worst = slowest(17)
+    .slice(0, WORST)
+    .map(({ unit }) => ({ unit, ratio: ratioToClean(filled(unit, FULL_CHARS), 3) }));
+  expect(worst.filter(({ ratio }) => ratio >= RATIO_MAX)).toEqual([]);
+}, 600_000);
+
+const SECRETS = [`ghp_${filler(36)}`, `AKIA${filler(16, "A2B3C4D5E6F7G")}`, "x.y@example.com", "4111 1111 1111 1111"];
+
+test("no text that a search puts around it blinds the reader", () => {
+  const next = numbers(29);
+  const survivors: string[] = [];
+  for (let trial = 0; trial < 4 * TRIALS; trial += 1) {
+    const secret = pick(next, SECRETS);
+    const noise = () => filled(mutated(next, PIECES) || "x", 1 + Math.floor(next() * 300));
+    const text = `${noise()}\n\n${secret}\n\n${noise()}`;
+    if (seen(text)?.includes(secret) === true) survivors.push(text);
+  }
+  expect(survivors).toEqual([]);
+}, 600_000);

@@ -1,0 +1,98 @@
+import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { manifest, ReloadService } from "../support/reload-service.ts";
+import { environmentOf, run, STC } from "../support/stc.ts";
+import { until } from "../support/until.ts";
+import { PROJECT } from "../support/world.ts";
+
+/** Long: hundreds of reloads of one process, from the sources and as the single binary; neither descriptors, children nor memory may grow. */
+setDefaultTimeout(300_000);
+
+const ROUNDS = 300;
+const WARM_ROUNDS = 40;
+/** Noise, and what the runtime keeps of the text of a module that is gone: about two and a half times its bytes. */
+const KIB_PER_ROUND_MAX = 80;
+const WORDS_BYTES = 2_000;
+
+const folder = mkdtempSync(join(tmpdir(), "stc-reload-long-"));
+const binary = join(folder, "stc");
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+interface Sight {
+  readonly residentKib: number;
+  readonly descriptors: number;
+  readonly children: number;
+}
+
+function look(pid: number): Sight {
+  const status = readFileSync(`/proc/${pid}/status`, "utf8");
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").split(" ").filter(Boolean).length;
+  return {
+    residentKib: Number(/^VmRSS:\s+(\d+)/m.exec(status)?.[1]),
+    descriptors: readdirSync(`/proc/${pid}/fd`).length,
+    children,
+  };
+}
+
+async function reloads(argv: readonly string[]): Promise<{ readonly warm: Sight; readonly end: Sight }> {
+  const world = new ReloadService({ log: { level: "info" }, commands: { allowed: ["echo"] } });
+  world.write(
+    "tools/say.ts",
+    `import { defineTool } from "safe-tool-call";
+import { z } from "zod";
+export const say = defineTool(() => ({
+  name: "say", description: "Say it", classification: "read", permissions: { required: ["hello:say"] },
+  input: z.strictObject({}),
+  target: { system: "echo", cli: { command: "echo", argsBuilder: () => ["hello"], confinement: { runs: "command" } } },
+  output: z.object({ text: z.string() }), outputPolicy: { text: "allow" },
+}));
+`,
+  );
+  const child = Bun.spawn([...argv, "serve", "--config", world.file], {
+    env: environmentOf({}),
+    stdout: Bun.file(join(world.folder, "log")),
+    stderr: "inherit",
+  });
+  const log = async (): Promise<string> => Bun.file(join(world.folder, "log")).text();
+  try {
+    await until("the service", async () => ((await log()).includes('"listening"') ? true : undefined));
+    const before = 'import { words } from "./words.ts";';
+    let warm: Sight | undefined;
+    for (let round = 2; round < ROUNDS + 2; round += 1) {
+      world.write("tools/words.ts", `export const words = ${JSON.stringify(`${round} `.padEnd(WORDS_BYTES, "x"))};\n`);
+      world.write("tools/hello.ts", manifest({ before, body: `return { said: words.slice(0, ${round}) };` }));
+      child.kill("SIGHUP");
+      await until(`generation ${round}`, async () =>
+        (await log()).includes(`"generation":${round},"msg":"configuration.changed"`) ? true : undefined,
+      );
+      if (round === WARM_ROUNDS) warm = look(child.pid);
+    }
+    if (warm === undefined) throw new Error("there are too few rounds");
+    const settled = await until("the last former generation to end", () => {
+      const now = look(child.pid);
+      return now.children <= (warm?.children ?? 0) && now.descriptors <= (warm?.descriptors ?? 0) + 2 ? now : undefined;
+    });
+    return { warm, end: settled };
+  } finally {
+    child.kill("SIGTERM");
+    await child.exited;
+    await world.end();
+  }
+}
+
+describe.each(["sources", "binary"] as const)("from the %s", (form) => {
+  test("reload after reload, nothing grows", async () => {
+    if (form === "binary") {
+      mkdirSync(folder, { recursive: true });
+      const compile = readFileSync(join(PROJECT, "package.json"), "utf8");
+      const command = (JSON.parse(compile) as { readonly scripts: { readonly compile: string } }).scripts.compile;
+      const argv = command.replace("--outfile=dist/stc", `--outfile=${binary}`).split(" ").slice(1);
+      expect((await run([process.execPath, ...argv], { cwd: PROJECT })).code).toBe(0);
+    }
+    const { warm, end } = await reloads(form === "binary" ? [binary] : STC);
+    expect(end.residentKib - warm.residentKib).toBeLessThan((ROUNDS - WARM_ROUNDS) * KIB_PER_ROUND_MAX);
+    process.stdout.write(`${form}: ${JSON.stringify({ warm, end })}\n`);
+  });
+});

@@ -1,0 +1,125 @@
+import { expect, setDefaultTimeout, test } from "bun:test";
+import { REFUSALS } from "../../src/core/errors.ts";
+import { OPERATIONS } from "../../src/server/routes/openapi.ts";
+import { CALL, callHeaders, startIdentityService } from "../support/identity-service.ts";
+
+setDefaultTimeout(30_000);
+
+/** Doors that this configuration leaves shut. */
+const ELSEWHERE = ["POST /webhooks/:name/decisions", "POST /reload"];
+const SOME_ID = "01900000-0000-7000-8000-000000000000";
+
+interface Operation {
+  readonly summary?: string;
+  readonly operationId: string;
+  readonly security?: readonly object[];
+  readonly responses: Readonly<Record<string, { readonly description: string }>>;
+  readonly requestBody?: { readonly content: Record<string, { readonly schema: { readonly properties: object } }> };
+}
+
+interface Document {
+  readonly openapi: string;
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
+  readonly components: {
+    readonly schemas: { readonly Refusal: { properties: { error: { properties: { code: { enum: string[] } } } } } };
+  };
+}
+
+async function full() {
+  const stand = await startIdentityService({
+    server: { resource: "https://tools.example/" },
+    rest: { approvals: { store: "sqlite://./approvals.sqlite" } },
+  });
+  const answer = await fetch(`${stand.service.url}/openapi.json`, { headers: { host: "anybody.example" } });
+  expect(answer.status).toBe(200);
+  const text = await answer.text();
+  return { stand, text, document: JSON.parse(text) as Document };
+}
+
+/** `METHOD /path`, as the routes are declared. */
+function operationsIn({ paths }: Document): ReadonlyMap<string, Operation> {
+  return new Map(
+    Object.entries(paths).flatMap(([path, methods]) =>
+      Object.entries(methods).map(
+        ([method, operation]) => [`${method.toUpperCase()} ${path.replace(/\{(\w+)\}/g, ":$1")}`, operation] as const,
+      ),
+    ),
+  );
+}
+
+test("every route has its row, and no row is without its route", async () => {
+  const { stand, document } = await full();
+  expect(document.openapi).toBe("3.1.0");
+  const operations = operationsIn(document);
+  expect([...operations].filter(([, { summary }]) => summary === undefined).map(([name]) => name)).toEqual([]);
+  const shut = Object.keys(OPERATIONS).filter((name) => !operations.has(name) && !ELSEWHERE.includes(name));
+  expect(shut).toEqual([]);
+  const ids = [...operations.values()].map(({ operationId }) => operationId);
+  expect(new Set(ids).size).toBe(ids.length);
+  await stand.close();
+});
+
+test("what is described is there: every operation answers something else than an unknown route", async () => {
+  const { stand, document } = await full();
+  for (const [name, operation] of operationsIn(document)) {
+    const [method = "", path = ""] = name.split(" ");
+    if (path === "/.well-known/oauth-protected-resource" || path === "/openapi.json") continue;
+    const answer = await fetch(`${stand.service.url}${path.replace(/:\w+/g, SOME_ID)}`, { method });
+    const text = await answer.text();
+    expect([name, text.includes("ROUTE_NOT_FOUND")]).toEqual([name, false]);
+    // What asks for a token asks for it when none is shown.
+    const isOpen = operation.security?.length === 0;
+    if (isOpen) expect([name, answer.status]).toEqual([name, 200]);
+    else expect([name, answer.status >= 400]).toEqual([name, true]);
+  }
+  await stand.close();
+});
+
+test("every code of the table stands in it, each call's under its status", async () => {
+  const { stand, document } = await full();
+  const { code } = document.components.schemas.Refusal.properties.error.properties;
+  expect(code.enum).toEqual([...Object.keys(REFUSALS), "ROUTE_NOT_FOUND"]);
+  const call = document.paths["/call"]?.["post"];
+  for (const [name, { http, decision }] of Object.entries(REFUSALS)) {
+    if (decision === "PENDING" || http === 499) continue;
+    expect(call?.responses[http]?.description.split(", ")).toContain(name);
+  }
+  await stand.close();
+});
+
+test("the body of a call is the one that the door reads", async () => {
+  const { stand, document } = await full();
+  const schema = document.paths["/call"]?.["post"]?.requestBody?.content["application/json"]?.schema;
+  expect(schema).toMatchObject({
+    type: "object",
+    required: ["tool"],
+    additionalProperties: false,
+    properties: { tool: { type: "string", maxLength: 256 }, args: { type: "object" } },
+  });
+  for (const key of Object.keys(schema?.properties ?? {})) {
+    const odd = JSON.stringify({ ...JSON.parse(CALL), [key]: 7 });
+    const answer = await fetch(`${stand.service.url}/call`, {
+      method: "POST",
+      headers: await callHeaders(),
+      body: odd,
+    });
+    expect([key, answer.status]).toEqual([key, 400]);
+  }
+  await stand.close();
+});
+
+test("no tool, no path of a file, no issuer", async () => {
+  const { stand, text } = await full();
+  for (const secret of ["whoami", "self:read", stand.folder, "idp.test", "people.test"])
+    expect(text).not.toContain(secret);
+  await stand.close();
+});
+
+test("where a door is shut it is not described", async () => {
+  const stand = await startIdentityService({});
+  const document = (await (await fetch(`${stand.service.url}/openapi.json`)).json()) as Document;
+  expect(Object.keys(document.paths)).toContain("/call");
+  expect(Object.keys(document.paths)).not.toContain("/approvals");
+  expect(Object.keys(document.paths)).not.toContain("/.well-known/oauth-protected-resource");
+  await stand.close();
+});

@@ -1,0 +1,180 @@
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { ApprovalManager, SafeToolCall, type ToolApprovalResult } from "../../../src/index.ts";
+import { AskingWorld, codeOf } from "../../approvals/asking-world.ts";
+import { PROJECT } from "../../support/world.ts";
+
+setDefaultTimeout(30_000);
+
+const FOLDER = join(PROJECT, "tools/people");
+const QUORUM = { name: "two", when: { tools: ["ask_operator"] }, require: { count: 2 } };
+const world = new AskingWorld({ tools: [FOLDER], approvals: { mode: "yolo", pendingPerCallerMax: 1_000 } });
+const pairs = new AskingWorld({ tools: [FOLDER], approvals: { policies: [QUORUM] } });
+
+beforeAll(async () => {
+  await Promise.all([world.start(), pairs.start()]);
+});
+afterAll(async () => {
+  await Promise.all([world.end(), pairs.end()]);
+});
+
+let questions = 0;
+async function ask(args: Record<string, unknown> = {}, at = world) {
+  questions += 1;
+  const asked = { question: `Which cluster? (${questions})`, ...args };
+  const token = await at.agent({ permissions: ["operators:ask"], claims: { sid: "s" } });
+  const id = await at.ask("ask_operator", asked, { token });
+  return { id, claim: () => at.call("ask_operator", asked, { token, approval: { id } }) };
+}
+
+test("APR-25: an answer with the yes is the result, in every mode", async () => {
+  const { id, claim } = await ask();
+  expect(codeOf(await claim())).toBe("PENDING");
+  const decided = await world.decide(id, "approve", { answer: "the one in Graz" });
+  expect(decided.body.approval).toMatchObject({ state: "approved", answer: { text: "the one in Graz" } });
+  const { body } = await claim();
+  expect(body).toMatchObject({ status: "success", result: { answer: "the one in Graz" } });
+  expect(body.result.answeredAt).toBe(decided.body.approval.decidedAt);
+  expect(codeOf(await claim())).toBe("APPROVAL_CONSUMED");
+});
+
+test("the answer stands in the journal by its hash alone, and no more is offered than this once", async () => {
+  const { id } = await ask();
+  const shown = await world.show(id);
+  expect([shown.options, shown.answer]).toEqual([["cancel", "once"], {}]);
+  await world.decide(id, "approve", { answer: "Klagenfurt" });
+  expect(JSON.stringify(world.journal())).not.toContain("Klagenfurt");
+  const [vote] = world.journal().filter((line) => line.type === "approval.voted" && line["id"] === id);
+  expect(vote?.["answerHash"]).toMatch(/^[0-9a-f]{64}$/);
+});
+
+const CHOICES = ["blue", "green"];
+const REFUSED: readonly (readonly [
+  title: string,
+  choices: readonly string[] | undefined,
+  decision: "approve" | "deny",
+  answer: string | undefined,
+])[] = [
+  ["APR-25: a yes without an answer", undefined, "approve", undefined],
+  ["an empty one", undefined, "approve", ""],
+  ["one of blanks", undefined, "approve", " \n\t"],
+  ["one that nobody sees", undefined, "approve", "\u200b\u2060\u3164"],
+  ["none of the choices", CHOICES, "approve", "red"],
+  ["a choice in another spelling", CHOICES, "approve", "Blue"],
+  ["a choice and more", CHOICES, "approve", "blue "],
+  ["an answer with a no", undefined, "deny", "x"],
+];
+
+test.each(REFUSED)("not taken: %s", async (_title, choices, decision, answer) => {
+  const { id } = await ask(choices === undefined ? {} : { choices });
+  const refused = await world.decide(id, decision, answer === undefined ? {} : { answer });
+  expect([refused.http, codeOf(refused)]).toEqual([400, "INVALID_INPUT"]);
+  expect(refused.body.error.details).toEqual({
+    field: "answer",
+    ...(decision === "approve" && choices !== undefined && { offered: choices }),
+  });
+  expect((await world.show(id)).state).toBe("pending");
+});
+
+test("one of the choices; 4,000 characters, and not one more", async () => {
+  const chosen = await ask({ choices: CHOICES });
+  expect((await world.show(chosen.id)).answer).toEqual({ choices: CHOICES });
+  await world.decide(chosen.id, "approve", { answer: "green" });
+  expect((await chosen.claim()).body.result.answer).toBe("green");
+  const long = await ask();
+  expect(codeOf(await world.decide(long.id, "approve", { answer: "x".repeat(4_001) }))).toBe("MALFORMED_REQUEST");
+  await world.decide(long.id, "approve", { answer: "x".repeat(4_000) });
+  expect((await long.claim()).body.result.answer).toHaveLength(4_000);
+});
+
+test("a no is a no, with its reason", async () => {
+  const { id, claim } = await ask();
+  await world.decide(id, "deny", { reason: "ask me tomorrow" });
+  expect((await claim()).body.error).toMatchObject({ code: "APPROVAL_DENIED", details: { reason: "ask me tomorrow" } });
+});
+
+test("what a person says is looked through like any target's text", async () => {
+  const { id, claim } = await ask();
+  const key = `AKIA${"ABCDEFGHIJKLMNOP"}`;
+  await world.decide(id, "approve", { answer: `take ${key} for it` });
+  const { body } = await claim();
+  expect(body.status).toBe("success");
+  expect(JSON.stringify(body)).not.toContain(key);
+});
+
+test("choices that nobody can read are not asked about", async () => {
+  const token = await world.agent({ permissions: ["operators:ask"] });
+  const asked = await world.call("ask_operator", { question: "Go on?", choices: ["yes", "\u200b"] }, { token });
+  expect(codeOf(asked)).toBe("INVALID_INPUT");
+});
+
+test("through JSON-RPC", async () => {
+  const { id, claim } = await ask();
+  const token = await world.person();
+  const rpc = async (params: Record<string, unknown>) =>
+    (await world.send("POST", "/rpc", { token, body: { jsonrpc: "2.0", id: 1, method: "exec.approve", params } })).body;
+  expect((await rpc({ approvalId: id })).error.message).toBe("This question wants an answer: send it with the yes.");
+  expect((await rpc({ approvalId: id, answer: "Graz" })).result).toEqual({ ok: true });
+  expect((await claim()).body.result.answer).toBe("Graz");
+});
+
+describe("where two must say yes", () => {
+  const decide = async (id: string, sub: string, answer?: string) =>
+    pairs.decide(id, "approve", {
+      token: await pairs.person({ sub }),
+      ...(answer !== undefined && { answer }),
+    });
+
+  test("both say yes to one answer", async () => {
+    const { id, claim } = await ask({}, pairs);
+    expect((await decide(id, "anna", "Graz")).body.approval).toMatchObject({
+      state: "pending",
+      answer: { text: "Graz" },
+    });
+    const other = await decide(id, "bert", "Wien");
+    expect([other.http, other.body.error.message]).toEqual([
+      400,
+      "Another answer was given before: say yes to it without one of your own, or say no.",
+    ]);
+    expect((await decide(id, "bert")).body.approval).toMatchObject({ state: "approved" });
+    expect((await claim()).body.result.answer).toBe("Graz");
+  });
+});
+
+describe("in the library", () => {
+  const manager = new ApprovalManager({
+    onRequest: ({ approvalId }, { params }) => {
+      manager.resolve(approvalId, String((params["choices"] as readonly string[])[1]));
+    },
+  });
+  const silent = new ApprovalManager({ onRequest: ({ approvalId }) => void silent.resolve(approvalId) });
+
+  const ROWS: readonly (readonly [string, ToolApprovalResult | ApprovalManager, string])[] = [
+    ["an answer through the manager", manager, "success Linz"],
+    ["APR-25: the manager's bare yes is none", silent, "APPROVAL_DENIED"],
+    ["an answer of the callback", { approved: true, answer: "Graz" }, "success Graz"],
+    ["APR-25: a bare yes is none", true, "APPROVAL_DENIED"],
+    ["nor one without an answer", { approved: true }, "APPROVAL_DENIED"],
+    ["nor with one that says nothing", { approved: true, answer: " " }, "APPROVAL_DENIED"],
+    ["nor with another than the choices", { approved: true, answer: "Wien" }, "APPROVAL_DENIED"],
+    ["a no", { approved: false, answer: "Graz" }, "APPROVAL_DENIED"],
+  ];
+  test.each(ROWS)("%s", async (_title, answer, outcome) => {
+    const folder = mkdtempSync(join(tmpdir(), "stc-ask-"));
+    const stc = SafeToolCall.create({
+      ...{ tools: [FOLDER], folder, audit: { dir: "./audit" }, jwt: { issuers: world.issuers.profiles() as never } },
+      onToolApprove: answer instanceof ApprovalManager ? answer.onToolApprove : () => answer,
+    });
+    try {
+      const token = await world.agent({ permissions: ["operators:ask"] });
+      const result = await stc.call("ask_operator", { question: "Where?", choices: ["Graz", "Linz"] }, token);
+      const said = result.status === "success" ? ` ${(result.result as { answer: string }).answer}` : "";
+      expect("error" in result ? result.error.code : `${result.status}${said}`).toBe(outcome);
+    } finally {
+      await stc.close();
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
+});
