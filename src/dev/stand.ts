@@ -46,7 +46,12 @@ export async function developmentStand(environment: Environment, now: number): P
   const grpcPort = Number.isInteger(port) && port > 0 && port < 65_535 ? port + 1 : PORT + 1;
   const written = {
     server: { host, port: PORT },
-    tools: [join(PROJECT, "tools/customer-data"), ...GIT_TOOLS, join(PROJECT, "tools/workspace")],
+    tools: [
+      join(PROJECT, "tools/customer-data"),
+      ...GIT_TOOLS,
+      join(PROJECT, "tools/workspace"),
+      join(PROJECT, "tools/people"),
+    ],
     audit: {
       dir: join(PROJECT, "audit-logs"),
       checkpointKeyFile: await developmentSigningKey(DEVELOPMENT_DIRECTORY, "checkpoints"),
