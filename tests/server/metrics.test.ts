@@ -35,3 +35,17 @@ test("certificates are asked for at every scrape, in seconds", async () => {
   expect(text).not.toContain('system="gone"');
   expect(text).toContain("stc_calls_in_flight 3\n");
 });
+
+test("the time per stage is printed as a histogram", async () => {
+  const metrics = createMetrics();
+  metrics.observeCall({
+    tool: { name: "find", classification: "read" },
+    decision: "ALLOWED",
+    request: {},
+    stages: { AUTH: 0.2, PLAN: 30_000 },
+  } as never);
+  const text = await metrics.text();
+  expect(text).toContain('stc_call_stage_seconds_bucket{stage="AUTH",le="+Inf"} 1\n');
+  expect(text).toContain('stc_call_stage_seconds_sum{stage="PLAN"} 30\n');
+  expect(text).toContain('stc_call_stage_seconds_count{stage="PLAN"} 1\n');
+});
