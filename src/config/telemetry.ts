@@ -15,7 +15,7 @@ const traces = z
       .min(0, "must be a number from 0 to 1")
       .max(1, "must be a number from 0 to 1")
       .default(1),
-    /** Between two requests to the collector; each carries what has ended since. */
+    /** Between two requests to the collector; each carries what has ended since. Sooner when 512 spans wait. */
     sendEveryMs: z.int().min(10).max(60_000).default(1_000),
   })
   .superRefine(({ endpoint, headersFile }, context) => {

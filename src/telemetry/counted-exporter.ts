@@ -24,7 +24,8 @@ export class CountedExporter implements SpanExporter {
   #waiting = 0;
   #dropped = 0;
   #isFailing = false;
-  #isClosed = false;
+  #isEnding = false;
+  #isAbandoned = false;
 
   constructor(inner: Inner, options: CountedExporterOptions) {
     this.#inner = inner;
@@ -37,7 +38,7 @@ export class CountedExporter implements SpanExporter {
 
   /** Whether there is room for all of these; without room they are counted and gone. */
   admit(count: number): boolean {
-    if (this.#isClosed || this.#waiting + count > this.#options.spansMax) {
+    if (this.#isEnding || this.#waiting + count > this.#options.spansMax) {
       this.#dropped += count;
       return false;
     }
@@ -49,7 +50,7 @@ export class CountedExporter implements SpanExporter {
   export(spans: ReadableSpan[], done: (result: ExportResult) => void): void {
     const delivery = this.#deliver(spans).then((lost) => {
       this.#underWay.delete(delivery);
-      if (!this.#isClosed) {
+      if (!this.#isAbandoned) {
         this.#waiting -= spans.length;
         this.#dropped += lost;
       }
@@ -58,14 +59,15 @@ export class CountedExporter implements SpanExporter {
     this.#underWay.add(delivery);
   }
 
-  /** Ends when everything that was handed over by now has gone or is lost. */
-  async settled(): Promise<void> {
+  /** From now on nothing is admitted. Ends when everything that was handed over by now has gone or is lost. */
+  async settle(): Promise<void> {
+    this.#isEnding = true;
     await Promise.all(this.#underWay);
   }
 
-  /** From now on nothing is admitted, and what still waits is lost. */
+  /** What still waits is lost, whatever becomes of it. */
   abandon(): void {
-    this.#isClosed = true;
+    this.#isAbandoned = true;
     this.#dropped += this.#waiting;
     this.#waiting = 0;
   }

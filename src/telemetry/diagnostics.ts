@@ -47,8 +47,11 @@ class Diagnostics {
 export const diagnostics = new Diagnostics();
 
 function rejectedSpans(partialSuccess: unknown): number {
-  if (typeof partialSuccess !== "string") return 0;
-  const parsed = JSON.parse(partialSuccess) as { readonly rejectedSpans?: unknown } | null;
-  const rejected = Number(parsed?.rejectedSpans ?? 0);
-  return rejected > 0 ? Math.trunc(rejected) : 0;
+  try {
+    const parsed = JSON.parse(String(partialSuccess)) as { readonly rejectedSpans?: unknown } | null;
+    const rejected = Number(parsed?.rejectedSpans ?? 0);
+    return rejected > 0 ? Math.trunc(rejected) : 0;
+  } catch {
+    return 0;
+  }
 }

@@ -81,7 +81,7 @@ export class SpanSender {
     this.#processor.forceFlush().catch(() => {});
     const { promise, resolve } = Promise.withResolvers<void>();
     const timer = setTimeout(resolve, timeoutMs);
-    await Promise.race([this.#exporter.settled(), promise]);
+    await Promise.race([this.#exporter.settle(), promise]);
     clearTimeout(timer);
     this.#exporter.abandon();
     this.#processor.shutdown().catch(() => {});

@@ -329,15 +329,21 @@ test("nothing that an agent or a target says leaves in a trace, or stands in the
   await received(wire(answer.traceId));
 
   const told = collector.bodies.join("\n");
-  expect([told.includes(SECRET), told.includes(PERSON), told.includes("example.com"), told.includes("4111")]).toEqual([
-    ...[false, false, false, false],
-  ]);
+  expect([
+    told.includes(SECRET),
+    told.includes(PERSON),
+    told.includes("example.com"),
+    told.includes("411111111"),
+  ]).toEqual([...[false, false, false, false]]);
   const strange = collector.spans.flatMap((span) =>
     Object.keys(attributesOf(span)).filter((key) => !ATTRIBUTES.has(key)),
   );
   expect(strange).toEqual([]);
 
-  const log = readFileSync(logFile, "utf8");
+  const log = await until("its line in the log", () => {
+    const text = readFileSync(logFile, "utf8");
+    return text.includes(answer.traceId) && text.endsWith("\n") ? text : undefined;
+  });
   expect(log).not.toContain(SECRET);
   const lines = log
     .trimEnd()
@@ -395,6 +401,7 @@ test("a collector that refuses, sends us elsewhere or hangs delays no call; what
     hanging += 1;
     return new Promise(() => {});
   };
+  await call("echo", { text: "x" });
   await until("a request that hangs", () => (hanging > 0 ? true : undefined));
   const calls = await Promise.all(Array.from({ length: 60 }, () => call("echo", { text: "x" })));
   expect(calls.every(({ status }) => status === 200)).toBe(true);

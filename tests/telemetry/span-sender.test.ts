@@ -70,7 +70,7 @@ test("a span in OTLP, to the byte", async () => {
   sender.add([
     {
       ...{ traceId: TRACE, spanId: "00000000000000aa", parentSpanId: "00000000000000bb", isRemoteParent: true },
-      ...{ name: "POST /call", kind: "server", startMs: 1_763_000_000_000.1235, endMs: 1_763_000_000_001 },
+      ...{ name: "POST /call", kind: "server", startMs: 1_763_000_000_000.123, endMs: 1_763_000_000_001 },
       attributes: { "http.route": "/call", "http.response.status_code": 503, "error.type": undefined },
       error: "TARGET_FAILED",
     },
@@ -196,6 +196,19 @@ test("what is queued at the end is still sent, the whole queue of it, beside wha
   for (let call = 0; call < 1_024; call += 1) sender.add(spans(8));
   await sender.close(10_000);
   expect([collector.spans.length, sender.dropped]).toEqual([8_192, 0]);
+});
+
+test("once it ends, nothing more is taken, and nothing is counted twice", async () => {
+  const { promise, resolve } = Promise.withResolvers<Response>();
+  const far = sending([() => promise]);
+  far.sender.add(spans(3));
+  const closed = far.sender.close(10_000);
+  far.sender.add(spans(2));
+  expect(far.sender.dropped).toBe(2);
+  await until("the request", () => (far.collector.requests.length === 1 ? true : undefined));
+  resolve(Response.json({}));
+  await closed;
+  expect([far.sender.dropped, far.collector.spans.length]).toEqual([2, 3]);
 });
 
 test.each([
