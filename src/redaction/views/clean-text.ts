@@ -19,7 +19,7 @@ const ASTERISK = 0x2a;
 const ZERO = 0x30;
 
 /** Where a terminal's sequence may begin. */
-const MARK = /[\x1b\x9b\\]/;
+const MARK = /[\x1b\x9b]/;
 
 /**
  * Without characters that a reader cannot see but a program or a model can: zero-width characters, tags, variation selectors,

@@ -32,8 +32,8 @@ const IS_ENCODED = Uint8Array.from({ length: ASCII_CODES }, (_, code) =>
 /** Of the pass over a text, of a run that is looked at, of a text that was encoded. */
 const STEPS_PER_CHAR = 2;
 const STEPS_PER_RUN = 30;
-const STEPS_PER_SEGMENT = 700;
-const STEPS_PER_SAMPLE = 500;
+const STEPS_PER_SEGMENT = 500;
+const STEPS_PER_SAMPLE = 300;
 
 /** What a text's base64 and hex say, when it is text. A run is read as a whole, and from each `/` and `-` on which it could begin. */
 export function encodedSegments(text: string, work: Work): readonly Segment[] {
@@ -51,8 +51,7 @@ export function encodedSegments(text: string, work: Work): readonly Segment[] {
     }
     let end = start + BASE64_CHARS_MIN;
     while (end < length && isEncoded(text.charCodeAt(end))) end += 1;
-    readRun(text, start, { end: wrappedEnd(text, start, end), segments, work });
-    start = Math.max(end + 1, segments.at(-1)?.end ?? 0);
+    start = readRun(text, start, { end: wrappedEnd(text, start, end), segments, work });
   }
   return segments;
 }
@@ -81,19 +80,22 @@ interface Run {
   readonly work: Work;
 }
 
-function readRun(text: string, start: number, { end, segments, work }: Run): void {
+/** Where what comes behind the run begins. All of it has been read, each start once. */
+function readRun(text: string, start: number, { end, segments, work }: Run): number {
   let from = start;
   while (end - from >= BASE64_CHARS_MIN) {
     work.spend(STEPS_PER_RUN);
     const found = decodeFrom(text, from, { end, work });
-    if (found !== undefined) {
-      work.spend(STEPS_PER_SEGMENT);
-      work.find();
-      segments.push(found);
-      return;
+    if (found === undefined) {
+      from = nextStart(text, from, end);
+      continue;
     }
-    from = nextStart(text, from, end);
+    work.spend(STEPS_PER_SEGMENT);
+    work.find();
+    segments.push(found);
+    from = found.end;
   }
+  return Math.max(from, end + 1);
 }
 
 /** Behind the next character that could as well stand before an encoded text. */

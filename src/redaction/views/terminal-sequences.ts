@@ -2,7 +2,6 @@ import { isA, LINE_END } from "./characters.ts";
 
 const ESCAPE = 0x1b;
 const CONTROL = 0x9b;
-const BACKSLASH = 0x5c;
 const BELL = 0x07;
 
 /** UTF-16 units. */
@@ -40,8 +39,8 @@ function stringEnd(text: string, from: number): number | undefined {
 const PASSES_MAX = 8;
 
 /**
- * Without what colours a terminal or moves its cursor, sent or written out (`\u001b[31m`). The very same string when there is
- * none; idempotent.
+ * Without what colours a terminal or moves its cursor. Sequences that are written out (`\u001b[31m`) are text, such as a
+ * script's source: they stay. The very same string when there is none; idempotent.
  */
 export function withoutSequences(text: string): string {
   let before = text;
@@ -53,59 +52,26 @@ export function withoutSequences(text: string): string {
   return withoutOnce(before, true);
 }
 
-/** `onlyMark`: takes the backslash alone, so that nothing can be joined. */
+/** `onlyMark`: takes the escape character alone, so that nothing can be joined. */
 function withoutOnce(text: string, onlyMark: boolean): string {
   const parts: string[] = [];
   let from = 0;
-  for (let at = nextMark(text, 0); at !== -1; at = nextMark(text, Math.max(from, at + 1))) {
-    const end = onlyMark && text[at] === "\\" ? markedEnd(text, at) : stretchEnd(text, at);
-    if (end === at) continue;
+  for (let at = nextMark(text, 0); at !== -1; at = nextMark(text, from)) {
     parts.push(text.slice(from, at));
-    from = end;
+    from = onlyMark ? at + 1 : stretchEnd(text, at);
   }
   return from === 0 ? text : parts.join("") + text.slice(from);
-}
-
-/** Behind the backslash, when an escape is written out there. */
-function markedEnd(text: string, at: number): number {
-  return stretchEnd(text, at) === at ? at : at + 1;
 }
 
 function nextMark(text: string, from: number): number {
   for (let at = from; at < text.length; at += 1) {
     const code = text.charCodeAt(at);
-    if (code === ESCAPE || code === CONTROL || code === BACKSLASH) return at;
+    if (code === ESCAPE || code === CONTROL) return at;
   }
   return -1;
 }
 
-/** Where what stands at `at` ends; `at` itself when that is no sequence. */
+/** Where the sequence that begins at `at` ends. */
 function stretchEnd(text: string, at: number): number {
-  const code = text.charCodeAt(at);
-  if (code === ESCAPE) return sequenceEnd(text, at);
-  if (code === CONTROL) return controlEnd(text, at + 1) ?? at + 1;
-  const bracket = at + writtenOutChars(text, at);
-  return bracket === at || text[bracket] !== "[" ? at : (controlEnd(text, bracket + 1) ?? at);
-}
-
-/** How many characters spell the escape character here, backslash and all: `\u001b`, `\u{1b}`, `\x1b`, `\033`, `\e`. */
-function writtenOutChars(text: string, at: number): number {
-  switch (text[at + 1]) {
-    case "e":
-    case "E":
-      return 2;
-    case "0":
-      return text.startsWith("33", at + 2) ? 4 : 0;
-    case "x":
-      return isOneB(text, at + 2) ? 4 : 0;
-    case "u":
-      if (text.startsWith("00", at + 2)) return isOneB(text, at + 4) ? 6 : 0;
-      return text[at + 2] === "{" && isOneB(text, at + 3) && text[at + 5] === "}" ? 6 : 0;
-    default:
-      return 0;
-  }
-}
-
-function isOneB(text: string, at: number): boolean {
-  return text[at] === "1" && (text[at + 1] === "b" || text[at + 1] === "B");
+  return text.charCodeAt(at) === ESCAPE ? sequenceEnd(text, at) : (controlEnd(text, at + 1) ?? at + 1);
 }
