@@ -74,12 +74,13 @@ export async function openApprovals(options: ApprovalsOptions): Promise<OpenedAp
   }
   dialect.watch(() => wakes.announced());
   const timer = sweepRegularly(store, log);
+  const waits = waiting({ wakes, read: (id) => database.read((view) => readAt(view, id)) });
   return {
     ...questions(store),
     ...decisions(store),
     ...claims(store),
     ...listing(store),
-    ...waiting({ wakes, read: (id) => database.read((view) => readAt(view, id)) }),
+    wait: waits.wait,
     ...grants(store),
     ...sessions(store),
     ...keys(store),
@@ -91,6 +92,7 @@ export async function openApprovals(options: ApprovalsOptions): Promise<OpenedAp
     async close() {
       clearInterval(timer);
       wakes.close();
+      await waits.lastLooks();
       await database.close();
     },
   };

@@ -12,7 +12,15 @@ export function isAmongAskers(
   return names.some((name) => asking.has(folded(name)));
 }
 
-/** Names that one person may go by are the same. */
+/** What shows nothing: no two people's names differ by it. */
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]/gu;
+
+/**
+ * Names that one person may go by are the same. Through the capitals, since some letters have one capital only: `ß` is `ss` then,
+ * a `ς` at the end a `σ`, and all i are one.
+ */
 export function folded(name: string): string {
-  return name.normalize("NFKC").toLowerCase().normalize("NFKC");
+  const plain = name.normalize("NFKC").replace(UNSEEN, "");
+  const small = plain.toUpperCase().toLowerCase().normalize("NFKC");
+  return small.replaceAll("ς", "σ").replaceAll("i\u0307", "i").replace(/\s+/g, " ").trim();
 }

@@ -2,6 +2,14 @@ import type { AnswerFault, WantedAnswer } from "./answer.ts";
 import type { Lacking, Objection } from "./policies/quorum.ts";
 import type { Approval, Decider, Scope } from "./types.ts";
 
+/** The message that carries a decision: a program says who made it. Each counts once, in the very transaction of its decision. */
+export interface Relay {
+  readonly webhook: string;
+  readonly messageId: string;
+  /** The program's own name for the decider. */
+  readonly user: string;
+}
+
 /** A decision as it came in; the decider is verified already. */
 export interface Decision {
   readonly id: string;
@@ -17,6 +25,8 @@ export interface Decision {
   readonly answer?: string | undefined;
   /** What the decider saw. When given it must be what is stored. */
   readonly viewDigest?: string | undefined;
+  /** Where no token came with it. */
+  readonly relay?: Relay | undefined;
 }
 
 export type Decided =
@@ -33,6 +43,8 @@ export type Decided =
   | { readonly outcome: "not_pending"; readonly approval: Approval | undefined }
   /** The decider asked it, or stands in the asker's `act` chain. */
   | { readonly outcome: "own_question" }
+  /** The message that carries it was received before. */
+  | { readonly outcome: "replayed" }
   /** The decider saw something else. */
   | { readonly outcome: "stale_view" }
   /** The scope was not offered. */

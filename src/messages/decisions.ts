@@ -72,7 +72,8 @@ const APPROVAL_ID = /^[\x21-\x7e]{1,128}$/;
 const answer = z.object({
   decision: z.enum(["approve", "deny"]),
   receipt: z.unknown().optional(),
-  reason: z.string().optional(),
+  /** Whatever stands here, a no is a no. */
+  reason: z.string().optional().catch(undefined),
 });
 
 /**

@@ -52,6 +52,8 @@ export function decisionRefusal(decided: Untaken): Refusal {
       return answerRefusal(decided);
     case "own_question":
       return new Refusal("PERMISSION_DENIED", OWN_QUESTION);
+    case "replayed":
+      return new Refusal("APPROVAL_CONSUMED", "This message was received before: it counts once.");
     default:
       return objectionRefusal(decided);
   }

@@ -1,9 +1,10 @@
 import { mayConcern, requiredOf } from "../approvals/policies/policies.ts";
-import { type KnownIssuer, type Shortage, shortageOf } from "../approvals/policies/supply.ts";
+import { DECIDE, type KnownIssuer, type Shortage, shortageOf } from "../approvals/policies/supply.ts";
 import type { Config } from "../config.ts";
 import type { Tool } from "../core/types.ts";
 
 type Policy = Config["approvals"]["policies"][number];
+type Webhook = Config["approvals"]["webhooks"][number];
 
 /** Tools that a message names at most. */
 const NAMED_MAX = 5;
@@ -24,13 +25,14 @@ interface Surroundings {
 /** Whether the policies can be satisfied, as far as the configuration tells. */
 export function policyFindings({ approvals, jwt }: Config, { tools, isEmbedded }: Surroundings): PolicyFindings {
   const { policies, rules } = approvals;
+  const issuers = withRelayed(jwt.issuers, approvals.webhooks);
   const asking = tools.filter((tool) => rules.length > 0 || canAsk(tool));
   const hasStore = approvals.store !== undefined || approvals.storeUrlFile !== undefined;
   const problems =
     policies.length > 0 && !hasStore && !isEmbedded
       ? ["approvals.policies: nobody can be asked: approvals.store is not set"]
       : [];
-  const notes = isEmbedded || !hasStore ? [] : [...plainNotes(asking, policies, jwt.issuers)];
+  const notes = isEmbedded || !hasStore ? [] : [...plainNotes(asking, policies, issuers)];
   for (const [index, policy] of policies.entries()) {
     const field = `approvals.policies[${index}] (${policy.name})`;
     const own = asking.filter((tool) => mayConcern(policy, tool));
@@ -39,13 +41,27 @@ export function policyFindings({ approvals, jwt }: Config, { tools, isEmbedded }
       ...unknownTools(policy, tools).map((name) => `${field}.when.tools: ${name} is no tool that is registered`),
     );
     if (own.length === 0) continue;
-    const fault = certainFault(policy, isEmbedded ? undefined : jwt.issuers);
+    const fault = certainFault(policy, isEmbedded ? undefined : issuers);
     if (fault !== undefined) problems.push(`${field}: nobody can approve ${namesOf(own)}: ${fault}`);
-    else if (!isEmbedded) notes.push(...askersNotes(policy, own, jwt.issuers).map((note) => `${field}: ${note}`));
+    else if (!isEmbedded) notes.push(...askersNotes(policy, own, issuers).map((note) => `${field}: ${note}`));
     const stuck = own.filter(({ approval }) => approval.scopes?.every((scope) => !policy.scopes.includes(scope)));
     if (stuck.length > 0) problems.push(`${field}.scopes: ${namesOf(stuck)} can be answered with none of them`);
   }
   return { problems, notes };
+}
+
+/** People for whom an integration speaks need nothing of what tokens hold: what they may do is in the integration's table. */
+function withRelayed(issuers: readonly KnownIssuer[], webhooks: readonly Webhook[]): readonly KnownIssuer[] {
+  const people = webhooks.flatMap(({ decisions }) => Object.values(decisions?.people ?? {}));
+  return issuers.map((profile) => {
+    if (!profile.operators || profile.subjectPermissions === undefined) return profile;
+    const held = new Map(Object.entries(profile.subjectPermissions));
+    for (const { issuer, subject, permissions } of people) {
+      if (issuer !== profile.issuer) continue;
+      held.set(subject, [...(held.get(subject) ?? []), DECIDE, ...permissions]);
+    }
+    return { ...profile, subjectPermissions: Object.fromEntries(held) };
+  });
 }
 
 /** One decider, whoever it is: what a question needs that no policy is about. */

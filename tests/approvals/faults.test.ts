@@ -11,6 +11,7 @@ import {
   OPERATOR,
   questionOf,
 } from "../support/approvals.ts";
+import { until } from "../support/until.ts";
 
 let world: ApprovalWorld;
 let store: Approvals;
@@ -92,6 +93,9 @@ describe.each(ACTS)("APR-63: when the journal fails, %s", (_title, prepare) => {
     const before = await everything(now);
     let heard = 0;
     const stop = store.onEvents(() => (heard += 1));
+    // The watching begins with a look.
+    await until("the first ring", () => (heard > 0 ? true : undefined));
+    heard = 0;
     world.journal = () => Promise.reject(new Error("the disk is full"));
     await expect(act()).rejects.toThrow("the disk is full");
     expect(await everything(now)).toEqual(before);

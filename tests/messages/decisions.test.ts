@@ -52,6 +52,14 @@ describe.each(FORMATS)("%s", (format) => {
   const { user, says, calls, results } = WRITERS[format];
   const extract = (messages: readonly object[]) => extractApprovalDecisions(messages, { format, receipts });
 
+  test.each([[null], [7], [{}], [["no"]]])(
+    "a no whose reason is %j is a no, and beats a yes with a receipt",
+    async (reason) => {
+      const { decisions } = await extract(conversation(format, [{ decision: "deny", reason }, YES]));
+      expect(decisions).toMatchObject([{ decision: "deny", reason: undefined }]);
+    },
+  );
+
   test("a yes counts with its receipt, and covers what the receipt says", async () => {
     const answer = { decision: "approve", scope: "once", toolName: "rm", receipt: `yes:${ID}:session` };
     expect(await extract(conversation(format, [answer]))).toEqual({

@@ -35,13 +35,16 @@ export function isForbiddenAddress(address: string): boolean {
   return FORBIDDEN.check(plain, "ipv6") || (inner !== undefined && FORBIDDEN.check(inner, "ipv4"));
 }
 
-/** Prefixes of 96 bits under which an IPv4 address stands in an IPv6 one: mapped, compatible, NAT64. */
-const INNER = /^(?:::ffff:|::|64:ff9b::)([0-9a-f]{1,4}):([0-9a-f]{1,4})$/;
+/** Where an IPv4 address stands in an IPv6 one: mapped, compatible, translated, NAT64, NAT64 of one's own; and 6to4. */
+const INNER = [
+  /^(?:::ffff:|::ffff:0:|::|64:ff9b::|64:ff9b:1:(?:[0-9a-f:]*:)?)([0-9a-f]{1,4}):([0-9a-f]{1,4})$/,
+  /^2002:([0-9a-f]{1,4}):([0-9a-f]{1,4}):[0-9a-f:]*$/,
+] as const;
 
 function innerAddress(address: string): string | undefined {
   // One spelling of all: a URL's.
   const text = new URL(`http://[${address}]`).hostname.slice(1, -1);
-  const [, high, low] = INNER.exec(text) ?? [];
+  const [, high, low] = INNER.map((form) => form.exec(text)).find((found) => found !== null) ?? [];
   if (high === undefined || low === undefined) return undefined;
   const bits = Number.parseInt(high, 16) * 0x10000 + Number.parseInt(low, 16);
   return [24, 16, 8, 0].map((shift) => Math.floor(bits / 2 ** shift) % 256).join(".");

@@ -38,16 +38,19 @@ function dataOf({ id, tool, summary }: ApprovalEvent, approval: Approval | undef
   const { state, risk, scopes, decideBy, planDigest, viewDigest } = approval;
   const times = { decideBy: iso(decideBy) };
   const stands = { state, risk, options: ["cancel", ...scopes], ...times, planDigest, viewDigest };
-  return { ...told, ...stands, link, ...(options.detail === "view" && detailOf(approval)) };
+  const wants = approval.answer === undefined ? {} : { wantsAnswer: true };
+  return { ...told, ...stands, ...wants, link, ...(options.detail === "view" && detailOf(approval)) };
 }
 
 /** For channels that the operator trusts with it. Its secrets were filtered when it was made. */
-function detailOf({ requester, rules, category, classification, traceId, view }: Approval): Record<string, Json> {
+function detailOf(approval: Approval): Record<string, Json> {
+  const { requester, rules, category, classification, traceId, view, answer } = approval;
   const { issuer, subject, actors } = requester;
   const isWhole = JSON.stringify(view).length <= VIEW_CHARACTERS_MAX;
   return {
     ...{ rules: [...rules], category, classification, traceId },
     requester: { iss: issuer, sub: subject, act: [...actors] },
+    ...(answer?.choices !== undefined && { choices: [...answer.choices] }),
     ...(isWhole ? { view } : { viewLeftOut: true }),
   };
 }

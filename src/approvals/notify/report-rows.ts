@@ -1,3 +1,4 @@
+import { readVotes, type Vote } from "../policies/requirement.ts";
 import type { View } from "../store/database.ts";
 import { integer, optionalInteger, text } from "../store/rows.ts";
 import type { Row } from "../store/sql.ts";
@@ -34,6 +35,8 @@ export interface ReportRow {
   readonly createdAt: number;
   readonly decidedAt: number | undefined;
   readonly decider: { readonly issuer: string; readonly subject: string } | undefined;
+  /** Each yes on the way, where a policy wanted several; the last one is the decider's. */
+  readonly votes: readonly Pick<Vote, "issuer" | "subject" | "at">[];
 }
 
 export function reports({ database }: Pick<Store, "database">): MakeReport {
@@ -59,7 +62,7 @@ async function readPage(
   const at = before?.createdAt ?? to;
   return sql`
     SELECT id, tool, category, classification, risk, session, issuer, subject, grant_key, scopes, state, scope,
-      created_at, decided_at, decided_issuer, decided_subject
+      created_at, decided_at, decided_issuer, decided_subject, votes
     FROM approvals
     WHERE created_at >= ${from} AND (created_at < ${at} OR (created_at = ${at} AND id < ${before?.id ?? ""}))
     ORDER BY created_at DESC, id DESC LIMIT ${PAGE_ROWS}`;
@@ -80,5 +83,6 @@ function toReportRow(row: Row): ReportRow {
       decidedAt === undefined || row["decided_issuer"] === null
         ? undefined
         : { issuer: text(row, "decided_issuer"), subject: text(row, "decided_subject") },
+    votes: row["votes"] === "[]" ? [] : (readVotes(JSON.parse(text(row, "votes"))) ?? []),
   };
 }

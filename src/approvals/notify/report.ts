@@ -81,7 +81,7 @@ function unanswered(rows: readonly ReportRow[]): number {
 }
 
 function deciderReports(rows: readonly ReportRow[]): readonly DeciderReport[] {
-  const decided = rows.filter(({ decider }) => decider !== undefined);
+  const decided = rows.flatMap(decisionsIn);
   const byPerson = Map.groupBy(decided, ({ decider }) => JSON.stringify([decider?.issuer, decider?.subject]));
   return largest(byPerson).flatMap(([, own]) => {
     const decider = own[0]?.decider;
@@ -90,6 +90,13 @@ function deciderReports(rows: readonly ReportRow[]): readonly DeciderReport[] {
     const busiestHour = Math.max(...[...hours.values()].map((hour) => hour.length));
     return [{ ...decider, ...decisionsOf(own), perHour: rounded(own.length / hours.size), busiestHour }];
   });
+}
+
+/** Who says yes before the last one has read it, or not, as well. */
+function decisionsIn(row: ReportRow): readonly ReportRow[] {
+  const yeses = row.votes.map(({ at, ...decider }) => ({ ...row, decider, decidedAt: at, isYes: true }));
+  const isAmongThem = row.decider === undefined || (row.isYes && yeses.length > 0);
+  return isAmongThem ? yeses : [...yeses, row];
 }
 
 function decisionsOf(rows: readonly ReportRow[]): Decisions {

@@ -1,4 +1,7 @@
 import { lookup } from "node:dns/promises";
+import { type IncomingMessage, request as requestHttp } from "node:http";
+import { request as requestHttps } from "node:https";
+import type { LookupFunction } from "node:net";
 import { isForbiddenAddress, literalAddress } from "./address.ts";
 import type { SignatureHeaders } from "./signature.ts";
 
@@ -30,32 +33,66 @@ const SECOND_MS = 1_000;
 export async function send(body: string, { url, headers, nowMs, timeoutMs, signal }: SendOptions): Promise<Delivery> {
   const ended = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
   try {
-    await Promise.race([assertReachable(new URL(url).hostname), rejectedBy(ended)]);
-    const response = await fetch(url, {
-      method: "POST",
-      headers: { ...headers, "content-type": "application/json", "user-agent": "safe-tool-call" },
-      body,
-      redirect: "manual",
-      signal: ended,
-      // Said outright: a variable of the environment could switch it off.
-      tls: { rejectUnauthorized: true },
-      decompress: false,
-    });
-    await response.body?.cancel();
-    return deliveryOf(response, nowMs);
+    return deliveryOf(
+      await Promise.race([post(body, { url: new URL(url), headers, ended }), rejectedBy(ended)]),
+      nowMs,
+    );
   } catch (error) {
     return { kind: "later", reason: faultOf(error), retryAfterMs: undefined };
   }
 }
 
+interface Post {
+  readonly url: URL;
+  readonly headers: SignatureHeaders;
+  readonly ended: AbortSignal;
+}
+
 /**
- * The name is looked at before each attempt: it may have been pointed elsewhere. Rejected: connecting to the address found
- * here, for which this runtime's client would need the name in a second place; nothing of an answer is told to anybody.
+ * Rejected: `fetch`, which looks the name up once more by itself, and lets a variable of the environment send everything to a
+ * proxy, to loopback too.
  */
-async function assertReachable(hostname: string): Promise<void> {
-  const literal = literalAddress(hostname);
-  const addresses = literal === undefined ? await lookup(hostname, { all: true }) : [{ address: literal }];
-  if (addresses.some(({ address }) => isForbiddenAddress(address))) {
+function post(body: string, { url, headers, ended }: Post): Promise<IncomingMessage> {
+  const literal = literalAddress(url.hostname);
+  if (literal !== undefined) assertReachable([literal]);
+  const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
+  const request = url.protocol === "https:" ? requestHttps : requestHttp;
+  const sent = request(
+    {
+      ...{ method: "POST", agent: false, lookup: lookUp, signal: ended, family: 0 },
+      ...{ host: literal ?? url.hostname, port: url.port, path: `${url.pathname}${url.search}` },
+      headers: {
+        ...headers,
+        "content-type": "application/json",
+        "content-length": Buffer.byteLength(body),
+        "user-agent": "safe-tool-call",
+      },
+      // Said outright: a variable of the environment could switch it off.
+      rejectUnauthorized: true,
+    },
+    (response) => {
+      response.on("error", () => {});
+      response.destroy();
+      resolve(response);
+    },
+  );
+  sent.on("error", reject);
+  sent.end(body);
+  return promise;
+}
+
+/** The connection goes to an address that was looked at: the name may have been pointed elsewhere, between a look and the next too. */
+const lookUp: LookupFunction = (hostname, { family, hints }, callback) => {
+  lookup(hostname, { all: true, ...(family !== undefined && { family }), ...(hints !== undefined && { hints }) })
+    .then((addresses) => {
+      assertReachable(addresses.map(({ address }) => address));
+      callback(null, addresses);
+    })
+    .catch((error: NodeJS.ErrnoException) => callback(error, []));
+};
+
+function assertReachable(addresses: readonly string[]): void {
+  if (addresses.some(isForbiddenAddress)) {
     throw new ForbiddenAddress("the name stands for a link-local or metadata address");
   }
 }
@@ -71,16 +108,16 @@ function rejectedBy(signal: AbortSignal): Promise<never> {
   });
 }
 
-function deliveryOf({ status, headers }: Response, nowMs: number): Delivery {
+function deliveryOf({ statusCode: status = 0, headers }: IncomingMessage, nowMs: number): Delivery {
   if (status >= 200 && status < 300) return { kind: "taken" };
   if (status === GONE) return { kind: "gone" };
-  const retryAfterMs = WAIT_STATUSES.has(status) ? readRetryAfter(headers.get("retry-after"), nowMs) : undefined;
+  const retryAfterMs = WAIT_STATUSES.has(status) ? readRetryAfter(headers["retry-after"], nowMs) : undefined;
   return { kind: "later", reason: `status ${status}`, retryAfterMs };
 }
 
 /** Seconds, or a date (RFC 9110, 10.2.3). */
-export function readRetryAfter(header: string | null, nowMs: number): number | undefined {
-  if (header === null || header.length > 64) return undefined;
+export function readRetryAfter(header: string | undefined, nowMs: number): number | undefined {
+  if (header === undefined || header.length > 64) return undefined;
   if (/^\d{1,9}$/.test(header)) return Number(header) * SECOND_MS;
   const at = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} [\d:]{8} GMT$/.test(header) ? Date.parse(header) : Number.NaN;
   return Number.isNaN(at) ? undefined : Math.max(0, at - nowMs);

@@ -70,13 +70,19 @@ function readKey(line: string, use: "sign" | "verify"): WebhookKey | string {
   }
   if ((prefix === "whsk") !== (use === "sign")) return `cannot ${use}: whsk_ signs, whpk_ verifies`;
   const key = prefix === "whsk" ? signingKey(bytes) : verifyingKey(bytes);
-  return key === undefined ? "holds no Ed25519 key" : { scheme: "v1a", key, fingerprint };
+  return key === undefined ? "holds no Ed25519 key" : { scheme: "v1a", key, fingerprint: pairFingerprint(key) };
 }
 
 function bytesOf(encoded: string): Buffer | undefined {
   if (!BASE64.test(encoded)) return undefined;
   const bytes = Buffer.from(encoded, "base64");
   return bytes.toString("base64") === encoded ? bytes : undefined;
+}
+
+/** Of the public half, so that both halves of a pair have one: they are one key at two places. */
+function pairFingerprint(key: KeyObject): string {
+  const half = key.type === "private" ? createPublicKey(key) : key;
+  return sha256Hex(Buffer.from(half.export({ format: "jwk" }).x ?? "", "base64url"));
 }
 
 /** PKCS8 around the seed of an Ed25519 key (RFC 8410). */

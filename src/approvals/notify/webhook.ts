@@ -122,8 +122,14 @@ export class Webhook {
   async #attempt({ event }: Piece): Promise<Outcome> {
     const { approvals, clock, timeoutMs = TIMEOUT_MS } = this.#parts;
     const { url, keys } = this.#target;
-    const approval = await approvals.get(event.id);
     const nowMs = clock();
+    let approval: Approval | undefined;
+    try {
+      approval = await approvals.get(event.id);
+    } catch {
+      // Should only this one be unreadable, the others do not wait for it; where the store is away, the end of the attempt fails too.
+      return { kind: "later", reason: "the approval cannot be read", retryAfterMs: undefined };
+    }
     if (isStale(event, approval, nowMs)) return { kind: "stale" };
     const message = messageOf(event, approval, this.#target);
     const headers = signMessage(message, { keys, nowMs });

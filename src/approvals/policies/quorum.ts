@@ -1,5 +1,6 @@
 import { isAmongAskers } from "../askers.ts";
 import type { Deciders, Identity, Place, RequiredPolicy, Requirement, Stage, Vote } from "./requirement.ts";
+import { type KnownIssuer, shortageOf } from "./supply.ts";
 
 /** Who votes: verified, with what the token holds. */
 export interface Voter extends Identity {
@@ -71,7 +72,7 @@ function lackingIn({ policy, voters, open }: Progress): Lacking | undefined {
   return { policy: policy.name, stage: stage.name, have: voters[open]?.length ?? 0, needed: stage.count };
 }
 
-/** Where the yes counts: in the open stage of each policy that takes this voter. */
+/** Where the yes counts: in the open stage of each policy that takes this voter, unless a later one cannot do without them. */
 export function standingOf(requirement: Requirement, votes: readonly Vote[], voter: Voter): Standing {
   const mine = votes.filter((vote) => isSamePerson(vote, voter));
   const progress = progressOf(requirement, votes);
@@ -79,7 +80,8 @@ export function standingOf(requirement: Requirement, votes: readonly Vote[], vot
     const stage = one.open;
     const open = stage === undefined ? undefined : one.policy.stages[stage];
     if (stage === undefined || open === undefined || !isEligible(open.deciders, voter)) return [];
-    return hasCounted(mine, one.policy, { policy, stage }) ? [] : [{ policy, stage }];
+    if (hasCounted(mine, one.policy, { policy, stage }) || isNeededLater(one, votes, { at: policy, voter })) return [];
+    return [{ policy, stage }];
   });
   return places.length > 0 ? { places } : objectionTo(progress, voter, mine.length > 0);
 }
@@ -90,6 +92,42 @@ function hasCounted(mine: readonly Vote[], { distinctPeople }: RequiredPolicy, {
   );
 }
 
+interface Counting {
+  /** Which policy. */
+  readonly at: number;
+  readonly voter: Voter;
+}
+
+/**
+ * Whether a later stage would lack this very person, once they are counted in the open one: of people who are named there may
+ * be just enough. Who holds what cannot be known here, so that only names count.
+ */
+function isNeededLater({ policy, voters, open }: Progress, votes: readonly Vote[], { at, voter }: Counting): boolean {
+  const later = policy.stages.slice((open ?? 0) + 1);
+  if (!policy.distinctPeople || open === undefined || later.every(({ deciders }) => deciders.subjects === undefined))
+    return false;
+  const issuers = namedIn(policy);
+  const counted = votes.filter(({ places }) => places.some((place) => place.policy === at)).flatMap(namesOf);
+  const left = policy.stages.slice(open).map((stage, index) => ({
+    ...stage,
+    count: stage.count - (index === 0 ? (voters[open]?.length ?? 0) : 0),
+  }));
+  const after = left.map((stage, index) => ({ ...stage, count: stage.count - (index === 0 ? 1 : 0) }));
+  const isShort = (stages: readonly Stage[], names: readonly string[]): boolean =>
+    shortageOf({ ...policy, stages }, issuers, names) !== undefined;
+  return isShort(after, [...counted, ...namesOf(voter)]) && !isShort(left, counted);
+}
+
+function namesOf({ subject, actors }: Named): readonly string[] {
+  return [subject, ...actors];
+}
+
+/** Anybody of these may come; the one without a name stands for stages that name nobody. */
+function namedIn({ stages }: RequiredPolicy): readonly KnownIssuer[] {
+  const named = stages.flatMap(({ deciders }) => deciders.subjects ?? []).map(({ issuer }) => issuer);
+  return [...new Set(["", ...named])].map((issuer) => ({ issuer, operators: true }));
+}
+
 function objectionTo(progress: readonly Progress[], voter: Voter, hasVoted: boolean): Objection {
   const waiting = progress.flatMap((one) => {
     const lacking = lackingIn(one);
@@ -97,7 +135,10 @@ function objectionTo(progress: readonly Progress[], voter: Voter, hasVoted: bool
   });
   if (hasVoted) return { outcome: "already_voted", lacking: waiting.map(({ lacking }) => lacking) };
   for (const { policy, open = 0, lacking } of waiting) {
-    const later = policy.stages.slice(open + 1).find(({ deciders }) => isEligible(deciders, voter));
+    // Who may vote here and is not counted is spared for what comes after.
+    const [own, ...rest] = policy.stages.slice(open);
+    const isSpared = own !== undefined && isEligible(own.deciders, voter);
+    const later = rest.find(({ deciders }) => isEligible(deciders, voter)) ?? (isSpared ? rest[0] : undefined);
     if (later !== undefined) return { outcome: "later_stage", lacking, stage: later.name };
   }
   const [first] = waiting;

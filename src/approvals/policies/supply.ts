@@ -9,7 +9,8 @@ export interface KnownIssuer {
   readonly subjectPermissions?: Readonly<Record<string, readonly string[]>> | undefined;
 }
 
-const DECIDE = "approvals:decide";
+/** What every decider's token holds. */
+export const DECIDE = "approvals:decide";
 
 /** Who could ever decide: everybody that the configuration knows of, by name, or `anybody` when tokens alone can say. */
 type Supply = ReadonlySet<string> | "anybody";

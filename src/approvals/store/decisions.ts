@@ -1,5 +1,7 @@
 import { answerFault, isReadable } from "../answer.ts";
 import { isAmongAskers } from "../askers.ts";
+import type { Relay } from "../decision.ts";
+import { takeMessage } from "../notify/inbox.ts";
 import { objectionToNo, standingOf } from "../policies/quorum.ts";
 import type { Approval, Approvals, Decided, Decider, Decision, Requester, Scope } from "../types.ts";
 import type { Tx } from "./database.ts";
@@ -19,8 +21,11 @@ export function decisions(store: Store): Pick<Approvals, "decide" | "cancel" | "
 }
 
 async function decide(tx: Tx, decision: Decision, store: Store): Promise<Decided> {
+  const { relay } = decision;
+  if (relay !== undefined && !(await takeMessage(tx, relay.webhook, relay.messageId))) return { outcome: "replayed" };
   const approval = await settledView(tx, decision.id);
   if (approval === undefined) return { outcome: "not_pending", approval };
+  if (relay !== undefined) noteRelay(tx, decision, { relay, approval });
   const objection = await objectionTo(tx, decision, approval);
   if (objection !== undefined) return objection;
   const voted = await vote(tx, decision, { approval, limits: store.limits });
@@ -28,6 +33,18 @@ async function decide(tx: Tx, decision: Decision, store: Store): Promise<Decided
   if (voted.state === "pending") return { outcome: "counted", approval: voted, lacking: lackingIn(voted) };
   if (voted.scope === "session") await createGrant(tx, voted, store);
   return { outcome: "decided", approval: voted };
+}
+
+interface Relayed {
+  readonly relay: Relay;
+  readonly approval: Approval;
+}
+
+/** Whatever becomes of it: who says that somebody decided. */
+function noteRelay(tx: Tx, { by, decision }: Decision, { relay, approval }: Relayed): void {
+  const { id, planDigest } = approval;
+  const said = { id, decision, planDigest, sub: by.subject, iss: by.issuer };
+  tx.note({ event: undefined, journal: { type: "approval.relayed", ...relay, ...said } });
 }
 
 async function objectionTo(tx: Tx, decision: Decision, approval: Approval): Promise<Decided | undefined> {
@@ -54,10 +71,12 @@ function objectionByPolicy(decision: Decision, { requirement, votes }: Approval)
   return wantsReason && !isReadable(boundedReason(decision.reason)) ? { outcome: "reason_missing" } : undefined;
 }
 
-/** A no needs no answer, and none of it is kept. */
-function objectionToAnswer({ decision, answer }: Decision, approval: Approval): Decided | undefined {
-  const wanted = decision === "approve" ? approval.answer : undefined;
-  const fault = answerFault(wanted, answer);
+/** A no is a no, whatever is sent beside it; none of it is kept. */
+function objectionToAnswer(decision: Decision, { answer: wanted }: Approval): Decided | undefined {
+  if (decision.decision === "deny") return undefined;
+  // Through an integration nobody was shown what somebody else has answered.
+  const isBlind = decision.relay !== undefined && wanted !== undefined && decision.answer === undefined;
+  const fault = isBlind ? "missing" : answerFault(wanted, decision.answer);
   return fault && { outcome: "answer_refused", fault, wanted };
 }
 

@@ -53,7 +53,8 @@ export async function vote(tx: Tx, decision: Decision, { approval, limits }: Vot
       viewDigest: approval.viewDigest,
       reason,
       // What it says may be a secret; which one it was can be shown.
-      ...(decision.answer !== undefined && { answerHash: sha256Hex(decision.answer) }),
+      ...(decision.decision === "approve" &&
+        decision.answer !== undefined && { answerHash: sha256Hex(decision.answer) }),
       ...placesOf(approval, votes, state),
     },
   });

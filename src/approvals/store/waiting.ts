@@ -6,6 +6,9 @@ const WAITS_MAX = 10_000;
 /** Longer than any door lets a caller wait; a timer's longest is 24 days. */
 const WAIT_MS_MAX = 3_600_000;
 
+/** What a closing store waits for the first looks of those who have just come. */
+const CLOSE_MS_MAX = 5_000;
+
 /** A store that did not answer is asked again after so long, when no ring says before that it is back. */
 const RETRY_MS = 10_000;
 
@@ -20,12 +23,18 @@ interface WaitingOptions {
   readonly wakes: Store["wakes"];
 }
 
+export interface Waiting extends Pick<Approvals, "wait"> {
+  /** Between the last ring and the end of the database: whoever has not looked yet looks, and is told how it stands. */
+  lastLooks(): Promise<void>;
+}
+
 /**
  * Subscribes first, then reads, then waits: a decision between the reading and the waiting rings too. Who waits goes on
  * waiting while the store is away.
  */
-export function waiting({ read, wakes }: WaitingOptions): Pick<Approvals, "wait"> {
+export function waiting({ read, wakes }: WaitingOptions): Waiting {
   let waits = 0;
+  const firstLooks = new Set<Promise<unknown>>();
   const look = async (id: string): Promise<Clocked | { readonly fault: unknown }> => {
     try {
       await wakes.ready();
@@ -34,11 +43,18 @@ export function waiting({ read, wakes }: WaitingOptions): Pick<Approvals, "wait"
       return { fault };
     }
   };
+  const lookFirst = async (id: string): ReturnType<typeof look> => {
+    const looking = look(id);
+    firstLooks.add(looking);
+    const seen = await looking;
+    firstLooks.delete(looking);
+    return seen;
+  };
   const settle = async (id: string, bell: Bell): Promise<Approval | undefined> => {
     let last: Approval | undefined;
-    for (;;) {
+    for (let isFirst = true; ; isFirst = false) {
       const rung = bell.next();
-      const seen = await look(id);
+      const seen = await (isFirst ? lookFirst(id) : look(id));
       const isLast = bell.isOver || wakes.isClosed;
       if (!("fault" in seen)) last = seen.approval;
       else if (isLast && last === undefined) throw seen.fault;
@@ -67,6 +83,12 @@ export function waiting({ read, wakes }: WaitingOptions): Pick<Approvals, "wait"
         clearTimeout(timer);
         unsubscribe();
       }
+    },
+    async lastLooks() {
+      const patience = Promise.withResolvers<void>();
+      const timer = setTimeout(patience.resolve, CLOSE_MS_MAX);
+      await Promise.race([Promise.all(firstLooks), patience.promise]);
+      clearTimeout(timer);
     },
   };
 }

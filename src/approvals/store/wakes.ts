@@ -49,6 +49,7 @@ export class Wakes {
     };
   }
 
+  /** Rings for each change after the call, though perhaps only when `ready` has resolved. */
   listen(listener: () => void): () => void {
     this.#listeners.add(listener);
     this.ready().catch((cause) => this.#options.log("approval events cannot be watched", cause));
@@ -96,6 +97,8 @@ export class Wakes {
       this.#started = undefined;
       throw error;
     }
+    // What another process changed before this look, and after a listener's own, rings for nobody any more.
+    this.#tellAll();
   }
 
   #rest(): void {
@@ -136,6 +139,10 @@ export class Wakes {
 
   #ring(ids: readonly string[]): void {
     for (const id of new Set(ids)) for (const ring of [...(this.#waiting.get(id) ?? [])]) ring();
+    this.#tellAll();
+  }
+
+  #tellAll(): void {
     for (const listener of [...this.#listeners]) this.#tell(listener);
   }
 

@@ -1,10 +1,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
+import { ANSWER_CHARACTERS_MAX } from "../../approvals/answer.ts";
 import type { Inbox } from "../../approvals/notify/inbox.ts";
 import { verifyMessage } from "../../approvals/notify/signature.ts";
 import type { Integration, NotifiedApprovals, Person } from "../../approvals/notify/webhooks.ts";
 import type { Approval, Decided } from "../../approvals/types.ts";
-import { Refusal, type RefusalCode } from "../../core/errors.ts";
+import { Refusal } from "../../core/errors.ts";
 import { decisionRefusal, notFound } from "../approval-endings.ts";
 import { sendJson } from "../error-reply.ts";
 import type { OperatorDoor } from "../operator-door.ts";
@@ -30,6 +31,8 @@ const message = z.strictObject({
   decision: z.enum(["approve", "deny"]),
   scope: z.enum(["once", "session"]).optional(),
   reason: z.string().max(REASON_CHARACTERS_MAX).optional(),
+  /** To a question that wants one, with a yes. */
+  answer: z.string().max(ANSWER_CHARACTERS_MAX).optional(),
   /** The integration's own name for the person. What it stands for is the configuration's to say. */
   decidedBy: z.strictObject({ user: z.string().regex(/^[\x21-\x7e]{1,128}$/) }),
 });
@@ -107,7 +110,7 @@ async function receive({ integration, name, door, request, reply }: Arrival, flo
   }
   const parsed = message.safeParse(parsedBody(door, body));
   if (!parsed.success) {
-    const fields = "approvalId, planDigest, viewDigest?, decision, scope?, reason?, decidedBy: {user}";
+    const fields = "approvalId, planDigest, viewDigest?, decision, scope?, reason?, answer?, decidedBy: {user}";
     throw new Unheard("unreadable", new Refusal("MALFORMED_REQUEST", `The body must be {${fields}}.`));
   }
   const person = integration.people.get(parsed.data.decidedBy.user);
@@ -141,9 +144,6 @@ interface RelayOptions extends WebhookRoutesOptions {
   readonly inbox: Inbox;
 }
 
-/** Nothing came of the message, and it was not its own fault. */
-const OUR_FAULT: ReadonlySet<RefusalCode> = new Set(["APPROVAL_UNAVAILABLE", "AUDIT_UNAVAILABLE"]);
-
 /** Carries a person's word to the store, once. */
 class Relay {
   readonly #options: RelayOptions;
@@ -152,45 +152,32 @@ class Relay {
     this.#options = options;
   }
 
-  async decide(received: Received): Promise<Approval> {
-    const { inbox, door } = this.#options;
-    const { webhook, messageId } = received;
-    if (!(await door.store(() => inbox.receive(webhook, messageId)))) {
-      throw new Unheard(
-        "replayed",
-        new Refusal("APPROVAL_CONSUMED", "This message was received before: it counts once."),
-      );
-    }
-    try {
-      return await this.#carry(received);
-    } catch (error) {
-      // What failed on our side may be sent again.
-      if (error instanceof Refusal && OUR_FAULT.has(error.code))
-        await inbox.putBack(webhook, messageId).catch(() => {});
-      throw error;
-    }
-  }
-
-  async #carry({ webhook, messageId, message: sent, person }: Received): Promise<Approval> {
+  async decide({ webhook, messageId, message: sent, person }: Received): Promise<Approval> {
     const { approvals, door } = this.#options;
-    const { approvalId: id, planDigest, viewDigest, decision, scope, reason, decidedBy } = sent;
+    const { approvalId: id, planDigest, viewDigest, decidedBy, ...said } = sent;
     const found = await door.store(() => approvals.get(id));
-    if (found === undefined) throw new Unheard("unknown_approval", notFound());
-    if (found.planDigest !== planDigest) {
-      const says = "This was decided on another plan than the one that is asked about.";
-      throw new Unheard("other_plan", new Refusal("APPROVAL_MISMATCH", says));
-    }
+    if (found?.planDigest !== planDigest) throw await this.#usedUp({ webhook, messageId }, found);
     const { issuer, subject, permissions } = person;
-    const facts = { webhook, messageId, id, decision, planDigest, user: decidedBy.user, sub: subject, iss: issuer };
-    await door.record({ type: "approval.relayed", ...facts });
-    const by = { issuer, subject };
-    const shown = viewDigest ?? found.viewDigest;
     const decided: Decided = await door.store(() =>
-      approvals.decide({ id, by, permissions, decision, scope, reason, viewDigest: shown }),
+      approvals.decide({
+        ...{ ...said, id, by: { issuer, subject }, permissions, viewDigest: viewDigest ?? found.viewDigest },
+        relay: { webhook, messageId, user: decidedBy.user },
+      }),
     );
     if (decided.outcome === "decided" || decided.outcome === "counted") return decided.approval;
     const refusal = decisionRefusal(decided);
-    throw decided.outcome === "own_question" ? new Unheard("own_question", refusal) : refusal;
+    const { outcome } = decided;
+    throw outcome === "own_question" || outcome === "replayed" ? new Unheard(outcome, refusal) : refusal;
+  }
+
+  /** A message that names no question is used up as well. */
+  async #usedUp({ webhook, messageId }: Pick<Received, "webhook" | "messageId">, found: unknown): Promise<Unheard> {
+    const { inbox, door } = this.#options;
+    if (!(await door.store(() => inbox.receive(webhook, messageId))))
+      return new Unheard("replayed", decisionRefusal({ outcome: "replayed" }));
+    if (found === undefined) return new Unheard("unknown_approval", notFound());
+    const says = "This was decided on another plan than the one that is asked about.";
+    return new Unheard("other_plan", new Refusal("APPROVAL_MISMATCH", says));
   }
 }
 

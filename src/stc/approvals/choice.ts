@@ -53,11 +53,21 @@ export function furtherOf(approval: ShownApproval, { decision }: Choice): readon
   ];
 }
 
-/** A choice may be named by its number. */
+/** A choice may be named by its number, unless one of them is a number itself: then none has one. */
 function answering(choices: readonly string[] | undefined): Further {
-  const offered = choices?.map((choice, at) => ` ${at + 1}) ${printable(choice)}`).join("") ?? "";
+  const isNumbered = choices?.every((choice) => Number.isNaN(Number(choice.normalize("NFKC").trim()))) ?? false;
+  const offered = choices?.map((choice, at) => `${isNumbered ? `${at + 1}) ` : ""}${quoted(choice)}`).join(" ") ?? "";
   return {
-    prompt: `Your answer${offered === "" ? "" : `, one of${offered}`}:`,
-    add: (choice, text) => ({ ...choice, answer: choices?.[Number(text.trim()) - 1] ?? text }),
+    prompt: `Your answer${offered === "" ? "" : `, one of ${offered}`}:`,
+    add: (choice, text) => ({ ...choice, answer: isNumbered ? (choices?.[numberIn(text) - 1] ?? text) : text }),
   };
+}
+
+/** What stands between the quotes is the choice, and not a further one. */
+function quoted(choice: string): string {
+  return `"${printable(choice).replaceAll('"', "\\u{22}")}"`;
+}
+
+function numberIn(text: string): number {
+  return /^\s*\d{1,2}\s*$/.test(text) ? Number(text) : 0;
 }

@@ -7,7 +7,8 @@ test.each([
   ..."169.254.169.254 169.254.0.1 0.0.0.0 224.0.0.1 255.255.255.255 100.100.100.200 192.0.0.192".split(" "),
   ...":: fe80::1 fe80::1%eth0 ff02::1 fd00:ec2::254 fd20:ce::254".split(" "),
   ..."::ffff:169.254.169.254 ::ffff:a9fe:a9fe ::169.254.169.254 64:ff9b::a9fe:a9fe".split(" "),
-  ..."0:0:0:0:0:ffff:a9fe:a9fe FE80::1".split(" "),
+  ..."0:0:0:0:0:ffff:a9fe:a9fe FE80::1 2002:a9fe:a9fe:: 2002:a9fe:a9fe::7 ::ffff:0:a9fe:a9fe".split(" "),
+  ..."64:ff9b:1::a9fe:a9fe 64:ff9b:1:7::169.254.169.254".split(" "),
   "no address",
 ])("nothing is sent to %s", (address) => {
   expect(isForbiddenAddress(address)).toBe(true);
@@ -15,6 +16,7 @@ test.each([
 
 test.each([
   ..."127.0.0.1 10.1.2.3 192.168.1.1 172.16.0.9 8.8.8.8 100.64.0.1 ::1 fd00::1 2001:db8::1 ::ffff:10.0.0.1".split(" "),
+  ..."2002:a00:1::1 64:ff9b:1::808:808 64:ff9b::808:808".split(" "),
 ])("%s may be sent to", (address) => {
   expect(isForbiddenAddress(address)).toBe(false);
 });
@@ -61,7 +63,7 @@ test.each([
   ["1e9", undefined],
   ["soon", undefined],
   ["9".repeat(40), undefined],
-  [null, undefined],
+  [undefined, undefined],
 ])("Retry-After: %s", (header, ms) => {
   expect(readRetryAfter(header, 60_000)).toBe(ms);
 });

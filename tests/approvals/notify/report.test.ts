@@ -71,6 +71,30 @@ describe("APR-60: how people answer", () => {
     expect(await wholeReport()).toMatchObject({ approved: 1, denied: 0, expired: 0 });
   });
 
+  test("who says yes before the last one is counted, too, with the time of their own", async () => {
+    const stages = [{ name: "pair", count: 2, deciders: { permissions: [] } }];
+    const requirement = {
+      ...({ digest: "d".repeat(64), reasonRequired: "never", scopes: ["once"], callback: false } as const),
+      policies: [{ name: "two", distinctPeople: true, stages }],
+    };
+    const approved = await askFor(store, { requirement });
+    world.now += 1_000;
+    await store.decide({ id: approved.id, by: OPERATOR, decision: "approve" });
+    world.now += 9_000;
+    await store.decide({ id: approved.id, by: BOB, decision: "approve" });
+    const denied = await askFor(store, { requirement, planDigest: "f".repeat(64) });
+    world.now += 1_000;
+    await store.decide({ id: denied.id, by: OPERATOR, decision: "approve" });
+    world.now += 4_000;
+    await store.decide({ id: denied.id, by: BOB, decision: "deny" });
+    const report = await wholeReport();
+    expect(report).toMatchObject({ asked: 2, approved: 1, denied: 1, medianSeconds: 5, p90Seconds: 10, hastyShare: 0 });
+    expect(report.deciders).toMatchObject([
+      { subject: "ann", approved: 2, denied: 0, medianSeconds: 1, hastyShare: 1, busiestHour: 2 },
+      { subject: "bob", approved: 1, denied: 1, medianSeconds: 5, p90Seconds: 10, hastyShare: 0 },
+    ]);
+  });
+
   test("prompts per person and hour", async () => {
     for (let count = 0; count < 3; count += 1) await answer({ afterMs: 1_000 });
     world.now += HOUR_MS;
@@ -157,7 +181,7 @@ test("the lists of a report are bounded", () => {
   const rows: readonly ReportRow[] = Array.from({ length: 500 }, (_, index) => ({
     ...{ tool: `tool-${index}`, category: "write", classification: "read", risk: "low", session: `s-${index}` },
     ...{ requester: "[]", grantKey: "k", offersSession: true, state: "approved", isYes: true, scope: "once" },
-    ...{ createdAt: index, decidedAt: index + 1, decider: { issuer: "i", subject: `p-${index}` } },
+    ...{ createdAt: index, decidedAt: index + 1, decider: { issuer: "i", subject: `p-${index}` }, votes: [] },
   }));
   const report = reportOf(rows, { from: 0, to: 1_000, isWhole: true });
   expect([report.tools.length, report.deciders.length]).toEqual([100, 100]);

@@ -99,6 +99,16 @@ describe("what is sent", () => {
     expect(second?.body.length).toBeLessThan(2_000);
   });
 
+  test("that an answer is wanted, and of what only where the view is told", async () => {
+    const store = await world.open();
+    await started(store);
+    await started(store, { name: "room", detail: "view" });
+    await askFor(store, { answer: { choices: ["blue", "green"] } });
+    const told = (await receiver.untilArrived(2)).map(({ json: { data } }) => [data.wantsAnswer, data.choices]);
+    expect(told).toContainEqual([true, undefined]);
+    expect(told).toContainEqual([true, ["blue", "green"]]);
+  });
+
   test("what was asked for, in order, and nothing from before it was there", async () => {
     const store = await world.open();
     await askFor(store, other("0"));

@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { lackingOf, objectionToNo, standingOf, type Voter } from "../../../src/approvals/policies/quorum.ts";
 import type { Deciders, RequiredPolicy, Requirement, Vote } from "../../../src/approvals/policies/requirement.ts";
+import { shortageOf } from "../../../src/approvals/policies/supply.ts";
 
 const ISSUER = "https://people.example";
 
@@ -46,6 +47,10 @@ const bert = voterOf("bert", ["team"]);
 const cleo = voterOf("cleo", ["secops"]);
 const two = [stage("team", 1, TEAM), stage("secops", 1, SECOPS)];
 
+function named(...subjects: readonly string[]): Deciders {
+  return { permissions: [], subjects: subjects.map((subject) => ({ issuer: ISSUER, subject })) };
+}
+
 const ROWS: readonly (readonly [
   title: string,
   requirement: Requirement,
@@ -53,6 +58,24 @@ const ROWS: readonly (readonly [
   told: readonly string[],
 ])[] = [
   ["one of anybody", needing({ stages: [stage("s", 1)] }), [voterOf("x")], ["approved"]],
+  [
+    "whom a later stage cannot do without is not used up by an earlier one",
+    needing({ stages: [stage("team", 1, named("anna", "bert")), stage("secops", 1, named("anna"))] }),
+    [anna, bert, anna],
+    ["later_stage", "counted", "approved"],
+  ],
+  [
+    "nor are two whom it wants both",
+    needing({ stages: [stage("team", 1), stage("secops", 2, named("anna", "bert"))] }),
+    [anna, bert, voterOf("x"), bert, anna],
+    ["later_stage", "later_stage", "counted", "counted", "approved"],
+  ],
+  [
+    "who cannot be spared, under the name of somebody who acts for them",
+    needing({ stages: [stage("team", 1), stage("secops", 1, named("anna"))] }),
+    [voterOf("x", [], { actors: ["ANNA"] }), bert, anna],
+    ["later_stage", "counted", "approved"],
+  ],
   ["2 of n", needing({ stages: [stage("s", 2)] }), [bert, cleo], ["counted", "approved"]],
   [
     "APR-33: one person counts once",
@@ -212,5 +235,30 @@ test("what is approved has in every stage its people, each of them once, who may
       }
     }),
     { numRuns: 300 },
+  );
+});
+
+test("what the named people could satisfy they do satisfy, in whatever order they come", () => {
+  const people = ["anna", "bert", "cleo", "dora", "emil"];
+  const stages = fc.array(fc.tuple(fc.subarray(people, { minLength: 1 }), fc.integer({ min: 1, max: 3 })), {
+    minLength: 1,
+    maxLength: 3,
+  });
+  fc.assert(
+    fc.property(stages, fc.array(fc.constantFrom(...people), { maxLength: 12 }), (wanted, order) => {
+      const policy: RequiredPolicy = {
+        ...{ name: "p", distinctPeople: true },
+        stages: wanted.map(([subjects, count], at) => stage(`s${at}`, count, named(...subjects))),
+      };
+      fc.pre(shortageOf(policy, [{ issuer: ISSUER, operators: true }]) === undefined);
+      // As often as it takes: each round opens a stage at least.
+      const everybody = wanted.flatMap(() => people);
+      const { told } = poll(
+        needing(policy),
+        [...order, ...everybody].map((name) => voterOf(name)),
+      );
+      expect(told).toContain("approved");
+    }),
+    { numRuns: 500 },
   );
 });

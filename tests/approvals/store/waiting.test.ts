@@ -115,6 +115,23 @@ test("another process's events are noticed", async () => {
   expect(heard).toBe(stopped);
 });
 
+test("what another process does while the watching begins is noticed, at every moment of it", async () => {
+  const other = await world.open();
+  for (const turns of TURNS.filter((count) => count % 8 === 0)) {
+    const { id } = await askFor(other, { planDigest: `${turns}` });
+    let seen: string | undefined;
+    const look = async (): Promise<void> => {
+      seen = (await store.get(id))?.state ?? seen;
+    };
+    const stop = store.onEvents(() => void look());
+    await look();
+    await turn(turns);
+    await other.decide(yes(id));
+    await until("the decision", () => (seen === "approved" ? true : undefined));
+    stop();
+  }
+});
+
 test("a closing store lets those who wait go", async () => {
   const { id } = await askFor(store);
   const waited = store.wait(id, LONG);
@@ -123,6 +140,15 @@ test("a closing store lets those who wait go", async () => {
   expect(await waited).toMatchObject({ id, state: "pending" });
   await expect(store.get(id)).rejects.toThrow("the approval store is closed");
   await store.close();
+});
+
+test("a closing store lets those go who have only just come", async () => {
+  const { id } = await askFor(store);
+  const early = store.wait(id, LONG);
+  await store.close();
+  expect(await early).toMatchObject({ id, state: "pending" });
+  // Who comes after the end is told so.
+  await expect(store.wait(id, LONG)).rejects.toThrow("the approval store is closed");
 });
 
 test("events come in the order of commits, once, and a listener that throws stops nothing", async () => {

@@ -25,7 +25,7 @@ function report(args: readonly string[] = [], token = "token") {
   return runStc(["approvals", "report", ...args], { env });
 }
 
-describe.concurrent("APR-60: stc approvals report", () => {
+describe("APR-60: stc approvals report", () => {
   test("for people: numbers, thresholds, and what would spare questions", async () => {
     const { code, out, err } = await report();
     expect([code, err]).toEqual([0, ""]);

@@ -380,8 +380,10 @@ function quorumOf(have: number, more: Readonly<Record<string, unknown>> = {}) {
 onTerminal("a question that wants an answer", () => {
   test.each([
     ["in words", {}, "Your answer: ", "the one in Graz\r", "the one in Graz"],
-    ["by its number", { choices: ["blue", "green"] }, "one of 1) blue 2) green: ", "2\r", "green"],
-    ["by its name", { choices: ["blue", "green"] }, "one of 1) blue 2) green: ", "blue\r", "blue"],
+    ["by its number", { choices: ["blue", "green"] }, 'one of 1) "blue" 2) "green": ', "2\r", "green"],
+    ["by its name", { choices: ["blue", "green"] }, 'one of 1) "blue" 2) "green": ', "blue\r", "blue"],
+    ["where numbers are the choices", { choices: ["2", "1"] }, 'one of "2" "1": ', "1\r", "1"],
+    ["where one poses as two", { choices: ['no" 2) "yes', "b"] }, '1) "no\\u{22} 2) \\u{22}yes" 2) "b": ', "2\r", "b"],
   ] as const)("%s", async (_title, answer, prompt, keys, said) => {
     await using stand = new Stand(question({ answer, options: ["cancel", "once"] }));
     const terminal = stand.watch();

@@ -1,0 +1,20 @@
+import { expect, test } from "bun:test";
+import { Wakes } from "../../../src/approvals/store/wakes.ts";
+
+test("a listener that comes before the first look is told after it: what was changed in between rings no more", async () => {
+  const look = Promise.withResolvers<number>();
+  const wakes = new Wakes({
+    pollMs: 60_000,
+    eventsAfter: async () => [],
+    lastSeq: () => look.promise,
+    log: () => {},
+  });
+  let rings = 0;
+  const stop = wakes.listen(() => (rings += 1));
+  // The listener reads now, and another process changes something then; the look finds that it is the newest.
+  look.resolve(7);
+  await wakes.ready();
+  expect(rings).toBe(1);
+  stop();
+  wakes.close();
+});
