@@ -34,7 +34,7 @@ export function redact(value: Json, options: RedactOptions): Redacted {
 
 /** Of a value or a key, of a key that was not met before, and of a text that is looked through. */
 const STEPS_PER_NODE = 50;
-const STEPS_PER_PLACE = 400;
+const STEPS_PER_PLACE = 700;
 const STEPS_PER_TEXT = 250;
 
 /** Numbers shorter than this are personal data beside a name only. */

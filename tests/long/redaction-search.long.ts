@@ -8,7 +8,7 @@ import { filler } from "../redaction/secret-examples.ts";
 
 const UNIT_CHARS_MAX = 64;
 const TRIAL_CHARS = 2 ** 17;
-const TRIALS = 2_500;
+const TRIALS = 500;
 const KEPT = 24;
 const FULL_CHARS = 4 * 2 ** 20;
 const WORST = 10;
@@ -87,12 +87,19 @@ test("the slowest texts that a search finds take no more than a few times clean 
   expect(worst.filter(({ ratio }) => ratio >= RATIO_MAX)).toEqual([]);
 }, 600_000);
 
-const SECRETS = [`ghp_${filler(36)}`, `AKIA${filler(16, "A2B3C4D5E6F7G")}`, "x.y@example.com", "4111 1111 1111 1111"];
+const SECRETS = [
+  `ghp_${filler(36)}`,
+  `AKIA${filler(16, "A2B3C4D5E6F7G")}`,
+  "x.y@example.com",
+  "5500 0000 0000 0004",
+  "219-09-9998",
+  "NL91ABNA0417164300",
+];
 
 test("no text that a search puts around it blinds the reader", () => {
   const next = numbers(29);
   const survivors: string[] = [];
-  for (let trial = 0; trial < 4 * TRIALS; trial += 1) {
+  for (let trial = 0; trial < 40 * TRIALS; trial += 1) {
     const secret = pick(next, SECRETS);
     const noise = () => filled(mutated(next, PIECES) || "x", 1 + Math.floor(next() * 300));
     const text = `${noise()}\n\n${secret}\n\n${noise()}`;

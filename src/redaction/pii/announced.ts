@@ -85,7 +85,7 @@ const SPELLED_AT = ["[at]", "(at)", "{at}"];
 
 /** Of a word whose value is too far away, of a look at what may be its value, and of each place where that may begin. */
 const STEPS = 15;
-const STEPS_PER_LOOK = 150;
+const STEPS_PER_LOOK = 220;
 const STEPS_PER_PLACE = 40;
 
 /** Where a digit stands near enough behind a word; -1 when it does not. */
@@ -142,7 +142,7 @@ const MONTH_CHARS_MAX = 14;
 function findBirthDate(text: string, { start, end, word }: Word, { work }: Reading): PiiFinding | undefined {
   for (let at = Math.max(end, start - MONTH_CHARS_MAX); at <= start; at += 1) {
     if (isA(text, at - 1, ALPHANUMERIC) || !isA(text, at, ALPHANUMERIC)) continue;
-    work.spend(STEPS_PER_PLACE * 4);
+    work.spend(STEPS_PER_PLACE * 6);
     const stop = dateEnd(text, at);
     if (stop !== -1) return { rule: "DATE_OF_BIRTH", start: at, end: stop, confidence: CERTAIN, context: word };
   }
@@ -166,7 +166,7 @@ function findAnnouncedPhone(text: string, { end, word }: Word, { work }: Reading
   const groups = new DigitGroups(text);
   groups.read(at);
   const { digits, end: stop } = groups;
-  if (digits < 7 || digits > 15 || groups.lineEnds > 0 || isA(text, stop, LETTER)) return undefined;
+  if (digits < 7 || digits > 15 || groups.lineEnds() > 0 || isA(text, stop, LETTER)) return undefined;
   const mark = text[at - 1] ?? "";
   const from = mark === "+" || mark === "(" ? at - 1 : at;
   const all = groups.digitsOf(0, groups.count - 1);
@@ -214,7 +214,7 @@ const STEPS_PER_ID = 300;
 
 /** The longest stretch from `at` that is such an id, blanks, dashes and dots apart. A word ends it. */
 function idEnd(text: string, at: number, { id, reading }: IdSearch): number {
-  reading.work.spend(STEPS_PER_PLACE * 3);
+  reading.work.spend(STEPS_PER_PLACE * 6);
   let compact = "";
   let digits = 0;
   let found = -1;

@@ -1,4 +1,5 @@
 import type { Work } from "../bounds.ts";
+import { DASH, HEX, runEnd, runStart } from "../views/characters.ts";
 import type { DigitGroups } from "./digit-groups.ts";
 import { CERTAIN, type PiiFinding } from "./finding.ts";
 
@@ -54,7 +55,7 @@ const GROUPINGS: ReadonlySet<string> = new Set([
 
 /** Of a stretch that is as long as a card, and of a group from which none could go on. */
 const STEPS_PER_STRETCH = 60;
-const STEPS_PER_GROUP = 25;
+const STEPS_PER_GROUP = 6;
 
 /** What the cards of a text are looked for with. */
 export interface CardSearch {
@@ -71,7 +72,7 @@ export function findCards(search: CardSearch): readonly PiiFinding[] {
   let found: PiiFinding[] | undefined;
   let first = 0;
   while (first < groups.count) {
-    const last = cardEnd(search, first);
+    const last = mayBegin(groups, first) ? cardEnd(search, first) : -1;
     if (last === -1) {
       first += 1;
       continue;
@@ -85,6 +86,11 @@ export function findCards(search: CardSearch): readonly PiiFinding[] {
 
 const NONE: readonly PiiFinding[] = [];
 
+/** Issuers print four digits first, or more; other groups are a card's only when they are all that a line holds. */
+function mayBegin(groups: DigitGroups, first: number): boolean {
+  return groups.sizeOf(first) >= PREFIX_DIGITS || groups.beginsLine(first);
+}
+
 /** The last group of the card that begins with this group; -1 when none does. */
 function cardEnd({ text, groups, work }: CardSearch, first: number): number {
   const lengths = lengthsFor(leadingDigits(text, groups, first));
@@ -93,11 +99,11 @@ function cardEnd({ text, groups, work }: CardSearch, first: number): number {
   let found = -1;
   for (let last = first; last < groups.count && digits < DIGITS_MAX; last += 1) {
     digits += groups.sizeOf(last);
-    if (digits > DIGITS_MAX || (lengths & (1 << digits)) === 0) continue;
+    if (digits > DIGITS_MAX || (lengths & (1 << digits)) === 0 || !mayBePrinted(groups, { first, last })) continue;
     work.spend(STEPS_PER_STRETCH);
     if (!isCard(text, groups, { first, last }) || isFraction(text, groups, { first, last })) continue;
     work.spend(STEPS_PER_STRETCH * 10);
-    if (isGrouped(groups, { first, last })) found = last;
+    if (isGrouped(groups, { first, last }) && !isInUuid(text, groups, { first, last })) found = last;
   }
   return found;
 }
@@ -144,28 +150,50 @@ function lengthBits(four: number): number {
 
 const GROUPS_PRINTED_MAX = 5;
 
+/** So many groups are a card's only when they are all that a line holds. */
+function mayBePrinted(groups: DigitGroups, { first, last }: Window): boolean {
+  return last - first < GROUPS_PRINTED_MAX || isWholeLine(groups, { first, last });
+}
+
+function isWholeLine(groups: DigitGroups, { first, last }: Window): boolean {
+  const endsLine = last === groups.count - 1 ? !groups.isCut : groups.beginsLine(last + 1);
+  return endsLine && groups.beginsLine(first);
+}
+
+/** One in a thousand UUIDs has a card's digits in its midst. */
+function isInUuid(text: string, groups: DigitGroups, { first, last }: Window): boolean {
+  const start = runStart(text, groups.startOf(first), HEX | DASH, groups.startOf(first) - UUID_CHARS);
+  const end = runEnd(text, groups.endOf(last), HEX | DASH, start + UUID_CHARS + 1);
+  return end - start === UUID_CHARS && UUID_DASHES.every((at) => text[start + at] === "-");
+}
+
+const UUID_CHARS = 36;
+const UUID_DASHES = [8, 13, 18, 23];
+
 /** In one piece, in groups that issuers print, or, when nothing else stands around, in groups of one size. */
 function isGrouped(groups: DigitGroups, { first, last }: Window): boolean {
   const count = last - first + 1;
   if (count === 1) return true;
-  const isWhole = first === 0 && last === groups.count - 1;
-  if (!isWhole && (count > GROUPS_PRINTED_MAX || groups.lineEnds > 0)) return false;
+  const isWhole = isWholeLine(groups, { first, last });
+  const lineEnds = groups.lineEnds(first, last);
+  if (!isWhole && (count > GROUPS_PRINTED_MAX || lineEnds > 0)) return false;
   const sizes = Array.from({ length: count }, (_, index) => groups.sizeOf(first + index));
-  if (count === 2 && groups.separators().includes(".")) return false;
+  const separators = groups.separators(first, last);
+  if (count === 2 && separators.includes(".")) return false;
   if (GROUPINGS.has(sizes.join(","))) return true;
-  if (!isWhole || groups.lineEnds > LINE_ENDS_MAX) return false;
+  if (!isWhole || lineEnds > LINE_ENDS_MAX) return false;
   if (count === 2) return false;
-  if (groups.lineEnds > 0) return isEven(sizes) || isPrintedAcrossLines(groups, sizes);
-  return isEven(sizes) && hasOneSeparator(groups.separators(), count - 1);
+  if (lineEnds > 0) return isEven(sizes) || isPrintedAcrossLines(groups, sizes, first);
+  return isEven(sizes) && hasOneSeparator(separators, count - 1);
 }
 
 const LINE_ENDS_MAX = 2;
 
 /** `4111 11`, line end, `11 1111 1111`: the line end is taken out. */
-function isPrintedAcrossLines(groups: DigitGroups, sizes: readonly number[]): boolean {
+function isPrintedAcrossLines(groups: DigitGroups, sizes: readonly number[], first: number): boolean {
   const joined: number[] = [];
   for (const [group, size] of sizes.entries()) {
-    const gap = group === 0 ? "" : groups.separatorBefore(group);
+    const gap = group === 0 ? "" : groups.separatorBefore(first + group);
     if (gap.includes("\n")) joined.push((joined.pop() ?? 0) + size);
     else joined.push(size);
   }

@@ -18,6 +18,8 @@ export class DigitGroups {
   readonly #text: string;
   readonly #starts = new Int32Array(GROUPS_MAX);
   readonly #ends = new Int32Array(GROUPS_MAX);
+  /** By group: 1 where a line ends before it. */
+  readonly #lines = new Uint8Array(GROUPS_MAX);
   count = 0;
   digits = 0;
 
@@ -25,12 +27,13 @@ export class DigitGroups {
     this.#text = text;
   }
 
-  /** Reads the groups that begin with the digit at `from`. */
-  read(from: number): void {
+  /** Reads the groups that begin with the digit at `from`; `beginsLine` says whether nothing that belongs to them comes before. */
+  read(from: number, beginsLine = true): void {
     const text = this.#text;
     this.count = 0;
     this.digits = 0;
     let at = from;
+    this.#lines[0] = beginsLine ? 1 : 0;
     while (this.count < GROUPS_MAX) {
       const end = digitsEnd(text, at);
       this.#starts[this.count] = at;
@@ -39,6 +42,7 @@ export class DigitGroups {
       this.digits += end - at;
       const next = separatorEnd(text, end);
       if (next === end || !isDigit(text, next)) return;
+      if (this.count < GROUPS_MAX) this.#lines[this.count] = hasLineEnd(text, end, next) ? 1 : 0;
       at = next;
     }
   }
@@ -48,13 +52,46 @@ export class DigitGroups {
     return this.count === GROUPS_MAX;
   }
 
-  /** Line ends among the separators. */
-  get lineEnds(): number {
+  /** Line ends among the separators from group `first` to group `last`. */
+  lineEnds(first = 0, last = this.count - 1): number {
     let found = 0;
-    for (let group = 1; group < this.count; group += 1) {
-      if (hasLineEnd(this.#text, this.endOf(group - 1), this.startOf(group))) found += 1;
-    }
+    for (let group = first + 1; group <= last; group += 1) if (this.beginsLine(group)) found += 1;
     return found;
+  }
+
+  /** Whether a line ends before this group, or nothing stands before it. */
+  beginsLine(group: number): boolean {
+    return this.#lines[group] === 1;
+  }
+
+  /** Whether a bracket opens before this group. */
+  opensAt(group: number): boolean {
+    return this.#stands(group, (code) => code === OPENING);
+  }
+
+  /** Whether a blank stands before this group. */
+  isSpacedAt(group: number): boolean {
+    return this.#stands(group, (code) => (classOf(code) & BLANK) !== 0);
+  }
+
+  #stands(group: number, isIt: (code: number) => boolean): boolean {
+    for (let at = this.endOf(group - 1); at < this.startOf(group); at += 1) {
+      if (isIt(this.#text.charCodeAt(at))) return true;
+    }
+    return false;
+  }
+
+  /** Groups `first` to `last`, on their own. */
+  part(first: number, last: number): DigitGroups {
+    const part = new DigitGroups(this.#text);
+    for (let group = first; group <= last; group += 1) {
+      part.#starts[part.count] = this.startOf(group);
+      part.#ends[part.count] = this.endOf(group);
+      part.#lines[part.count] = group === first || this.beginsLine(group) ? 1 : 0;
+      part.count += 1;
+      part.digits += this.sizeOf(group);
+    }
+    return part;
   }
 
   get start(): number {
@@ -82,10 +119,10 @@ export class DigitGroups {
     return this.#text.slice(this.endOf(group - 1), this.startOf(group));
   }
 
-  /** All separators, joined. */
-  separators(): string {
+  /** All separators from group `first` to group `last`, joined. */
+  separators(first = 0, last = this.count - 1): string {
     let joined = "";
-    for (let group = 1; group < this.count; group += 1) joined += this.separatorBefore(group);
+    for (let group = first + 1; group <= last; group += 1) joined += this.separatorBefore(group);
     return joined;
   }
 

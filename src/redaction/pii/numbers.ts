@@ -14,6 +14,13 @@ const CARD_GROUPS_MAX = 19;
 /** Fewer digits are nothing. */
 const DIGITS_MIN = 7;
 
+/** Of telephone numbers and of ids that their punctuation gives away. */
+const OTHER_DIGITS_MIN = 9;
+const OTHER_DIGITS_MAX = 15;
+
+/** Fewer groups are one number, or none. */
+const PARTED_GROUPS_MIN = 4;
+
 /** Of a card. */
 const CARD_DIGITS_MIN = 13;
 
@@ -21,6 +28,7 @@ const CARD_DIGITS_MIN = 13;
 const STEPS = 15;
 const STEPS_PER_READ = 30;
 const STEPS_PER_GROUP = 12;
+const STEPS_PER_PART = 150;
 const STEPS_PER_ADDRESS = 120;
 const STEPS_PER_COLON = 30;
 const STEPS_PER_ADDRESS_CHAR = 6;
@@ -39,6 +47,8 @@ export class NumberReader {
   readonly #text: string;
   readonly #work: Work;
   readonly #tell: (found: PiiFinding) => void;
+  /** Where groups are read again from the midst of their line. */
+  #midway = -1;
   /** Most texts hold no number of several groups. */
   #made: DigitGroups | undefined;
 
@@ -87,18 +97,18 @@ export class NumberReader {
 
   #groupsFrom(at: number): number {
     const groups = this.#groups;
-    groups.read(at);
+    groups.read(at, at !== this.#midway);
     this.#work.spend(STEPS_PER_READ + groups.count * STEPS_PER_GROUP);
     const { end } = groups;
     if (groups.digits < DIGITS_MIN) return end;
     const cards = this.#cards();
-    if (!groups.isCut) {
-      const other = findFormatted(this.#text, groups) ?? this.#phone();
-      if (other !== undefined) this.#tell(other);
-      return end;
-    }
+    this.#others(groups);
+    if (!groups.isCut) return end;
     // A card may go on behind the cut: of its groups, those that no finding holds are read again.
-    return Math.max(groups.startOf(groups.count - CARD_GROUPS_MAX), cards.at(-1)?.end ?? 0);
+    const again = groups.count - CARD_GROUPS_MAX;
+    const next = Math.max(groups.startOf(again), cards.at(-1)?.end ?? 0);
+    if (!groups.beginsLine(again)) this.#midway = next;
+    return next;
   }
 
   #cards(): readonly PiiFinding[] {
@@ -107,12 +117,48 @@ export class NumberReader {
     return cards;
   }
 
-  #phone(): PiiFinding | undefined {
+  /** What stands alone, or on a line of its own, or between blanks. */
+  #others(groups: DigitGroups): void {
+    if ((!groups.isCut && this.#other(groups)) || groups.count < PARTED_GROUPS_MIN) return;
+    this.#parts(groups, { isCut: groups.isCut, begins: (group) => groups.beginsLine(group) }, (line, isCut) => {
+      if (!isCut && line.count < groups.count && this.#other(line)) return;
+      this.#parts(line, { isCut, begins: startsInRow(line) }, (part, isPartCut) => {
+        if (!isPartCut && part.count < line.count) this.#other(part);
+      });
+    });
+  }
+
+  /** Reads the groups part by part. Of groups that were cut off the last part may go on. */
+  #parts(groups: DigitGroups, { isCut, begins }: Parting, read: (part: DigitGroups, isCut: boolean) => void): void {
+    let first = 0;
+    let digits = 0;
+    for (let group = 0; group < groups.count; group += 1) {
+      digits += groups.sizeOf(group);
+      const isLast = group === groups.count - 1;
+      if (!isLast && !begins(group + 1)) continue;
+      if (digits >= OTHER_DIGITS_MIN && (group > first || hasMark(this.#text, groups.startOf(group)))) {
+        const isWhole = first === 0 && isLast;
+        this.#work.spend(isWhole ? STEPS_PER_READ : STEPS_PER_PART);
+        read(isWhole ? groups : groups.part(first, group), isLast && isCut);
+      }
+      first = group + 1;
+      digits = 0;
+    }
+  }
+
+  #other(groups: DigitGroups): boolean {
+    if (groups.digits > OTHER_DIGITS_MAX) return false;
+    const found = findFormatted(this.#text, groups) ?? this.#phone(groups);
+    if (found !== undefined) this.#tell(found);
+    return found !== undefined;
+  }
+
+  #phone(groups: DigitGroups): PiiFinding | undefined {
     const text = this.#text;
-    const { start, end, count } = this.#groups;
+    const { start, end, count } = groups;
     if (!hasMark(text, start) && (count < 2 || !isApart(text, start, end))) return undefined;
     if (isA(text, end, LETTER)) return undefined;
-    return findPhone({ text, groups: this.#groups, work: this.#work });
+    return findPhone({ text, groups, work: this.#work });
   }
 
   /** Behind letters: an account that begins with its country, or a long number right behind a word or an escape. */
@@ -131,8 +177,8 @@ export class NumberReader {
     if (!isLong && !(isEscape && "nrt".includes(text[at - 1] ?? "?"))) return runEnd(text, end, ALPHANUMERIC);
     this.#groups.read(at);
     this.#work.spend(STEPS_PER_READ + this.#groups.count * STEPS_PER_GROUP);
-    this.#cards();
-    return this.#groups.end;
+    // What follows the first stretch is no part of the word: it is read on its own.
+    return this.#cards().find(({ start }) => start === at)?.end ?? end;
   }
 }
 
@@ -140,6 +186,18 @@ export class NumberReader {
 function hasMark(text: string, at: number): boolean {
   const before = text.charCodeAt(at - 1);
   return before === PLUS || before === OPENING;
+}
+
+/** Where a number of a row may begin: at its bracket, when any has one, else behind a blank. */
+function startsInRow(groups: DigitGroups): (group: number) => boolean {
+  let hasBracket = false;
+  for (let group = 1; group < groups.count; group += 1) if (groups.opensAt(group)) hasBracket = true;
+  return (group) => (hasBracket ? groups.opensAt(group) : groups.isSpacedAt(group));
+}
+
+interface Parting {
+  readonly isCut: boolean;
+  readonly begins: (group: number) => boolean;
 }
 
 function isDigit(code: number): boolean {

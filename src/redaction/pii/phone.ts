@@ -57,7 +57,7 @@ export interface PhoneSearch {
 
 /** Of the groups that were read, the first of which may follow a `+` or a bracket. */
 export function findPhone({ text, groups, work }: PhoneSearch): PiiFinding | undefined {
-  if (groups.digits < DIGITS_MIN || groups.lineEnds > 0) return undefined;
+  if (groups.digits < DIGITS_MIN || groups.lineEnds() > 0) return undefined;
   const { start: from, end } = groups;
   const hasBracket = text[from - 1] === "(";
   const start = hasBracket ? from - 1 : from;

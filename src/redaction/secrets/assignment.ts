@@ -1,6 +1,6 @@
 import type { Work } from "../bounds.ts";
 import type { Finding } from "../finding.ts";
-import { BLANK, classesIn, DIGIT, NAME, runEnd, runStart } from "../views/characters.ts";
+import { BLANK, classesIn, DIGIT, isA, LINE_END, NAME, QUOTE, runEnd, runStart } from "../views/characters.ts";
 import { NAME_CHARS_MAX, QUOTED_CHARS_MAX, type Value, valueAfter, wholeEnd } from "./assigned-value.ts";
 import { type SecretKind, secretKind } from "./names.ts";
 import { isSecretValue, JUDGED_CHARS_MAX } from "./values.ts";
@@ -10,14 +10,37 @@ const NAMES_MAX = 1_024;
 
 /** Of looking for a value behind a name, and of judging one. */
 const STEPS_PER_NAME = 100;
+const STEPS_PER_NEW_NAME = 1_000;
 const STEPS_PER_VALUE = 500;
+const STEPS_PER_VALUE_CHAR = 4;
 
-const HEADER_ENDS = "\n\r\"'`";
+/** Where a header's line ends next. Asked in a text's order it reads the text once. */
+class NextHeaderEnd {
+  readonly #text: string;
+  #from = 0;
+  #at = -1;
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  /** At `from` or later; the text's length when nowhere. */
+  after(from: number): number {
+    if (from < this.#from || from > this.#at) {
+      let at = from;
+      while (at < this.#text.length && !isA(this.#text, at, LINE_END | QUOTE)) at += 1;
+      this.#at = at;
+    }
+    this.#from = from;
+    return this.#at;
+  }
+}
 
 /** Finds values beside names that announce a secret: `NAME=value`, `"name": "value"`, `--name value`, `<name>value`. */
 export class AssignmentReader {
   readonly #text: string;
   readonly #work: Work;
+  readonly #ends: NextHeaderEnd;
   readonly #kinds = new Map<string, SecretKind | undefined>();
   /** Names that end before here have been looked at. */
   #done = 0;
@@ -25,6 +48,7 @@ export class AssignmentReader {
   constructor(text: string, work: Work) {
     this.#text = text;
     this.#work = work;
+    this.#ends = new NextHeaderEnd(text);
   }
 
   /** Whether a part of a name that stands at `start` belongs to an assignment of a secret. */
@@ -38,13 +62,16 @@ export class AssignmentReader {
     this.#work.spend(STEPS_PER_NAME + to - from);
     const value = valueAfter(text, from, to);
     if (value === undefined || value.start === value.end) return undefined;
-    this.#work.spend(STEPS_PER_VALUE + value.end - value.start);
+    this.#work.spend(STEPS_PER_VALUE + (value.end - value.start) * STEPS_PER_VALUE_CHAR);
     const kind = this.#kindOf(text.slice(from, to));
-    return kind === undefined ? undefined : judge(text, kind, value);
+    if (kind === undefined) return undefined;
+    if (kind !== "cookie" && kind !== "authorization") return judge(text, kind, value);
+    return header(text, kind, value.quote === "" ? { ...value, end: this.#ends.after(value.start) } : value);
   }
 
   #kindOf(name: string): SecretKind | undefined {
     if (this.#kinds.has(name)) return this.#kinds.get(name);
+    this.#work.spend(STEPS_PER_NEW_NAME);
     const kind = secretKind(name);
     if (this.#kinds.size < NAMES_MAX) this.#kinds.set(name, kind);
     return kind;
@@ -52,7 +79,6 @@ export class AssignmentReader {
 }
 
 function judge(text: string, kind: SecretKind, value: Value): Finding | undefined {
-  if (kind === "cookie" || kind === "authorization") return header(text, kind, value);
   const judged = text.slice(value.start, Math.min(value.end, value.start + JUDGED_CHARS_MAX));
   if (!isSecretValue(judged, kind, value.style)) return undefined;
   return { rule: `${kind}-assignment`, start: value.start, end: wholeEnd(text, value) };
@@ -60,7 +86,7 @@ function judge(text: string, kind: SecretKind, value: Value): Finding | undefine
 
 /** A header's value is the rest of its line; of an authorization the scheme may stay. */
 function header(text: string, kind: SecretKind, { start, quote, end, style }: Value): Finding | undefined {
-  const lineEnd = quote === "" ? endOf(text, start, HEADER_ENDS) : end;
+  const lineEnd = Math.min(end, start + QUOTED_CHARS_MAX);
   if (style === "assigned" || lineEnd - start < 6) return undefined;
   const from = kind === "authorization" ? afterScheme(text, start, lineEnd) : start;
   const value = text.slice(from, Math.min(lineEnd, from + JUDGED_CHARS_MAX));
@@ -101,11 +127,4 @@ function afterScheme(text: string, start: number, limit: number): number {
   const next = runEnd(text, scheme, BLANK, limit);
   const isKnown = next > scheme && next < limit && SCHEMES.has(text.slice(start, scheme).toLowerCase());
   return isKnown ? next : start;
-}
-
-function endOf(text: string, start: number, ends: string): number {
-  const limit = Math.min(text.length, start + QUOTED_CHARS_MAX);
-  let at = start;
-  while (at < limit && !ends.includes(text[at] ?? "")) at += 1;
-  return at;
 }

@@ -50,6 +50,28 @@ const FOUND: readonly Row[] = [
   ["PL_PESEL", "PESEL 44051401359", "PESEL [REDACTED:PL_PESEL]"],
 ];
 
+/** Lists of them: what comes before or behind is a number, too. */
+const LISTS: readonly string[] = [
+  "123-45-6789",
+  "4111 1111 1111 1111",
+  "415-555-2671",
+  "(415) 555-2671",
+  "529.982.247-25",
+];
+
+test.each(LISTS)("each of a list of %s", (one) => {
+  for (const between of ["\n", "\n\n", "\r\n  ", " ", ", ", ";", "\t", "\n1 2 3\n"]) {
+    for (const count of [2, 3, 7, 50]) {
+      const text = new Array<string>(count).fill(one).join(between);
+      expect([between, count, hideFindings(text, findSensitive(text, "balanced")).includes(one)]).toEqual([
+        between,
+        count,
+        false,
+      ]);
+    }
+  }
+});
+
 test.each(FOUND)("%s in %j", (rule, text, leaves) => {
   const findings = findSensitive(text, "balanced");
   expect(findings.map((finding) => finding.rule)).toEqual([rule]);
