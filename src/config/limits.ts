@@ -19,8 +19,8 @@ const toolRates = z.strictObject({ callerAndTool: rateOrOff.optional(), tool: ra
 /** How often. What is beyond is refused with the time to wait. */
 const rates = z
   .strictObject({
-    /** Of one caller, all tools together: `{ calls, seconds, burst }`, so many in so many seconds, and up to `burst` of them at once (as many as `calls` when left out); or `off`. The default is more than one process serves for a minute: it stops a loop that has run away, and no agent at work. */
-    caller: rateOrOff.default({ calls: 600_000, seconds: 60 }),
+    /** Of one caller, all tools together: `{ calls, seconds, burst }`, so many in so many seconds, and up to `burst` of them at once (as many as `calls` when left out); or `off`. The default is more than one process serves: no agent meets it. Lower it to what yours do. */
+    caller: rateOrOff.default({ calls: 1_800_000, seconds: 60 }),
     /** Of one caller and one tool. */
     callerAndTool: rateOrOff.default("off"),
     /** Of one tool, all callers together: what its target can bear is for its operators to say. */

@@ -19,17 +19,26 @@ const tls = z
   })
   .optional();
 
+function hasUser(url: string): boolean {
+  const { username, password } = URL.parse(url) ?? { username: "", password: "" };
+  return username !== "" || password !== "";
+}
+
 const resource = z
   .url({ protocol: /^https?$/, error: "must be a URL that begins with https://" })
   .refine((url) => url.startsWith("https://") || LOOPBACK.test(url), "must be https: tokens are sent there")
   .refine((url) => !/[?#"\\\s]/.test(url), "must have neither a query nor a fragment")
+  // Anybody may read it.
+  .refine((url) => !hasUser(url), "must not hold a user name or a password")
   .optional();
 
 /** Keys of the section `server`. */
 export const doors = {
   /** `off`: there is the socket alone. */
   port: z
-    .union([z.int().min(0).max(65_535), z.literal("off")], { error: "must be a port from 0 to 65535, or off" })
+    .union([z.int().min(0).max(65_535), z.literal("off")], {
+      error: "must be a number from 0 to 65535, without quotes, or off",
+    })
     .default(8787),
   /** A Unix socket that takes calls too: a path of at most 90 bytes, made at start and taken away at the end. */
   socket: z.string().min(1).optional(),

@@ -5,9 +5,15 @@ import { mint, type Verified } from "../core/evidence.ts";
 import type { Caller } from "../core/types.ts";
 import { type IssuerKeys, staticKeys } from "./issuer-keys.ts";
 import { type IssuerProfile, profileProblems } from "./issuer-profile.ts";
-import { type Fetch, RemoteKeys } from "./remote-keys.ts";
+import { type Fetch, type FetchedKeys, RemoteKeys } from "./remote-keys.ts";
 import { type Credential, credentialOf, type RevocationList } from "./revocations.ts";
-import { assertBound, type CertificateCaller, CertificateCallers, type ClientCertificate } from "./token-binding.ts";
+import {
+  assertBound,
+  type CertificateCaller,
+  CertificateCallers,
+  type ClientCertificate,
+  certificateCallerProblems,
+} from "./token-binding.ts";
 import { TokenCache } from "./token-cache.ts";
 import { type ClaimRules, readBinding, readCaller, readOrigin } from "./token-claims.ts";
 import { PROFILE_RULES } from "./token-profiles.ts";
@@ -39,6 +45,8 @@ export interface CallerContextOptions {
   readonly revocations?: (() => RevocationList) | undefined;
   /** Callers who show a certificate and no token. */
   readonly certificateCallers?: readonly CertificateCaller[] | undefined;
+  /** Whose place this one takes: the keys it fetched count until they are fetched anew, which a server that is down delays. */
+  readonly former?: Pick<CallerContext, "fetchedKeys"> | undefined;
 }
 
 /** Tells who calls, from the token and nothing else. Every no is a Refusal: UNAUTHENTICATED or AUTH_UNAVAILABLE. */
@@ -55,6 +63,8 @@ export interface CallerContext {
   reload(issuers: readonly IssuerProfile[]): void;
   /** Forgets every verified token; the next sight of each is a full verification. */
   clear(): void;
+  /** What of an issuer's keys was fetched from this URL. */
+  fetchedKeys(issuer: string, uri: string): FetchedKeys | undefined;
 }
 
 interface Issuer extends ClaimRules {
@@ -92,7 +102,7 @@ class TokenVerifier implements CallerContext {
     this.#options = options;
     this.#cache = new TokenCache(options.cacheEntriesMax ?? DEFAULT_CACHE_ENTRIES_MAX);
     this.#certificateCallers = new CertificateCallers(options.certificateCallers ?? []);
-    this.#issuers = this.#join(options.issuers);
+    this.#issuers = this.#join(options.issuers, options.former);
   }
 
   async verify(
@@ -140,8 +150,13 @@ class TokenVerifier implements CallerContext {
   }
 
   reload(issuers: readonly IssuerProfile[]): void {
-    this.#issuers = this.#join(issuers);
+    this.#issuers = this.#join(issuers, this);
     this.clear();
+  }
+
+  fetchedKeys(issuer: string, uri: string): FetchedKeys | undefined {
+    const keys = this.#issuers.get(issuer)?.keys;
+    return keys instanceof RemoteKeys && keys.uri === uri ? keys.fetched() : undefined;
   }
 
   clear(): void {
@@ -211,11 +226,14 @@ class TokenVerifier implements CallerContext {
     return issuer;
   }
 
-  #join(profiles: readonly IssuerProfile[]): ReadonlyMap<string, Issuer> {
-    const problems = [...profileProblems(profiles)];
+  #join(profiles: readonly IssuerProfile[], former: CallerContextOptions["former"]): ReadonlyMap<string, Issuer> {
+    const problems = [
+      ...profileProblems(profiles),
+      ...certificateCallerProblems(this.#options.certificateCallers ?? []),
+    ];
     const issuers = new Map<string, Issuer>();
     for (const [index, profile] of profiles.entries()) {
-      const keys = this.#keysOf(profile);
+      const keys = this.#keysOf(profile, former);
       if ("candidates" in keys) issuers.set(profile.issuer, joinIssuer(profile, keys));
       else problems.push(...keys.map((fault) => `jwt.issuers[${index}].keys: ${fault}`));
     }
@@ -223,10 +241,11 @@ class TokenVerifier implements CallerContext {
     return issuers;
   }
 
-  #keysOf(profile: IssuerProfile): IssuerKeys | readonly string[] {
+  #keysOf(profile: IssuerProfile, former: CallerContextOptions["former"]): IssuerKeys | readonly string[] {
     if (profile.keys.kind !== "jwksUri") return staticKeys(profile.keys, profile.algorithms);
     return new RemoteKeys({
       uri: profile.keys.uri,
+      known: former?.fetchedKeys(profile.issuer, profile.keys.uri),
       credentials: profile.keys.credentials,
       clock: this.#options.clock,
       fetch: this.#options.fetch,

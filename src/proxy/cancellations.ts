@@ -1,4 +1,5 @@
 import type { Caller } from "../core/types.ts";
+import { steady } from "./steady-clock.ts";
 
 /** Callers whose cancellations are remembered at once; beyond it, those that cancelled longest ago are forgotten. */
 const CALLERS_MAX = 10_000;
@@ -23,16 +24,18 @@ interface Level {
  */
 export class Cancellations {
   readonly #limit: CancellationLimit;
+  readonly #clock: () => number;
   /** In the order of the last cancellation. */
   readonly #levels = new Map<string, Level>();
 
   constructor(limit: CancellationLimit) {
     this.#limit = limit;
+    this.#clock = steady(limit.clock);
   }
 
   count(caller: Caller): void {
     const key = keyOf(caller);
-    const at = this.#limit.clock();
+    const at = this.#clock();
     const count = Math.min(this.#levelOf(key, at) + 1, this.#limit.perMinuteMax * 2);
     this.#levels.delete(key);
     this.#levels.set(key, { count, at });
@@ -46,15 +49,14 @@ export class Cancellations {
     // Nearly nobody has cancelled anything.
     if (this.#levels.size === 0) return 0;
     const key = keyOf(caller);
-    const over = this.#levelOf(key, this.#limit.clock()) - this.#limit.perMinuteMax;
+    const over = this.#levelOf(key, this.#clock()) - this.#limit.perMinuteMax;
     return over < 0 ? 0 : Math.floor((over * MINUTE_MS) / this.#limit.perMinuteMax) + 1;
   }
 
   #levelOf(key: string, now: number): number {
     const level = this.#levels.get(key);
     if (level === undefined) return 0;
-    // A clock that goes back drains nothing.
-    const drained = (Math.max(0, now - level.at) * this.#limit.perMinuteMax) / MINUTE_MS;
+    const drained = ((now - level.at) * this.#limit.perMinuteMax) / MINUTE_MS;
     if (drained < level.count) return level.count - drained;
     this.#levels.delete(key);
     return 0;

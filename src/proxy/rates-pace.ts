@@ -69,8 +69,9 @@ export class Pace {
     const level = this.#young.get(key) ?? this.#remember(key, now);
     level.emptyAt = Math.max(level.emptyAt, now) + this.#stepMs;
     if (!this.#tells) return;
+    if (level.untold === 0 && this.#untold.size >= KEYS_MAX) return;
     level.untold += 1;
-    if (level.untold === 1 && this.#untold.size < KEYS_MAX) this.#untold.set(key, level);
+    if (level.untold === 1) this.#untold.set(key, level);
   }
 
   /** Keys that are remembered. */

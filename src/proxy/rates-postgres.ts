@@ -22,6 +22,7 @@ export function openRateTable(url: string): RateTable {
   const close = async (): Promise<void> => {
     const lost = sql;
     sql = undefined;
+    isMade = false;
     await lost?.close({ timeout: 0 });
   };
 
@@ -39,8 +40,14 @@ export function openRateTable(url: string): RateTable {
   };
 }
 
-/** Several replicas may try at once: then all but one may fail, and find it made at their next try. */
+/**
+ * Several replicas may try at once: then all but one may fail, and find it made at their next try. Where it is there a role will
+ * do that may not make tables: `IF NOT EXISTS` alone would ask for that right.
+ */
 async function make(sql: Bun.SQL): Promise<void> {
+  const [found]: readonly { readonly made: boolean }[] =
+    await sql`SELECT to_regclass('call_rates') IS NOT NULL AS made`;
+  if (found?.made === true) return;
   await sql`
     CREATE UNLOGGED TABLE IF NOT EXISTS call_rates (
       bucket text PRIMARY KEY, empty_at bigint NOT NULL, added bigint NOT NULL)`;

@@ -17,8 +17,16 @@ export type Fetch = (url: string, init: BunFetchRequestInit) => Promise<Response
 /** What the server of the keys asks for, read anew for every fetch. Throws when it cannot be read. */
 export type FetchCredentials = () => { readonly ca?: string | undefined; readonly token?: string | undefined };
 
+/** What a URL published, and when it was fetched in milliseconds since 1970. */
+export interface FetchedKeys {
+  readonly set: KeySet;
+  readonly atMs: number;
+}
+
 export interface RemoteKeysOptions {
   readonly uri: string;
+  /** What was fetched from the same URL before: the first use fetches anew, and these count when that fails. */
+  readonly known?: FetchedKeys | undefined;
   readonly credentials?: FetchCredentials | undefined;
   /** Milliseconds since 1970. */
   readonly clock: () => number;
@@ -43,10 +51,25 @@ export class RemoteKeys implements IssuerKeys {
 
   constructor(options: RemoteKeysOptions) {
     this.#options = options;
+    this.#set = options.known?.set;
+    this.#fetchedAtMs = options.known?.atMs ?? Number.NEGATIVE_INFINITY;
+  }
+
+  get uri(): string {
+    return this.#options.uri;
+  }
+
+  /** For whoever takes its place. */
+  fetched(): FetchedKeys | undefined {
+    return this.#set && { set: this.#set, atMs: this.#fetchedAtMs };
   }
 
   async candidates(wanted: WantedKey): Promise<readonly CryptoKey[]> {
-    if (this.#isDue(this.#refreshIntervalMs())) await this.#refresh();
+    if (this.#isDue(this.#refreshIntervalMs())) {
+      const refreshing = this.#refresh();
+      // Known keys count in an outage: nobody has to wait for a server that may be hanging.
+      if (this.#failure === undefined || !this.#isKnown()) await refreshing;
+    }
     const known = await this.#knownKeys().select(wanted);
     if (known.length > 0) return known;
     if (this.#isDue(REFETCH_COOLDOWN_MS)) await this.#refresh();
@@ -71,9 +94,12 @@ export class RemoteKeys implements IssuerKeys {
     return ageMs < 0 || ageMs >= intervalMs;
   }
 
+  #isKnown(): boolean {
+    return this.#set !== undefined && this.#options.clock() - this.#fetchedAtMs <= KEYS_STALE_MAX_MS;
+  }
+
   #knownKeys(): KeySet {
-    const ageMs = this.#options.clock() - this.#fetchedAtMs;
-    if (this.#set === undefined || ageMs > KEYS_STALE_MAX_MS) throw this.#unavailable();
+    if (this.#set === undefined || !this.#isKnown()) throw this.#unavailable();
     return this.#set;
   }
 

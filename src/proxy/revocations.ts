@@ -27,6 +27,8 @@ interface Origin {
   readonly jti: string | undefined;
   /** Milliseconds since 1970. */
   readonly issuedAtMs: number;
+  /** Of the one who acts, where it is another than the caller's. */
+  readonly actorIssuer?: string | undefined;
 }
 
 /** The same, in the words that a list is looked up by: made once, asked at every call. */
@@ -38,8 +40,9 @@ export interface Credential {
 }
 
 /** Whoever is revoked does not act for others either; who acted before the present actor is history (RFC 8693, 4.1). */
-export function credentialOf({ issuer, subject, actors }: Caller, { digest, jti, issuedAtMs }: Origin): Credential {
-  const subjects = [subject, ...actors.slice(0, 1)].map((name) => pair(issuer, name));
+export function credentialOf({ issuer, subject, actors }: Caller, origin: Origin): Credential {
+  const { digest, jti, issuedAtMs, actorIssuer = issuer } = origin;
+  const subjects = [pair(issuer, subject), ...actors.slice(0, 1).map((name) => pair(actorIssuer, name))];
   return { token: digest, jti: jti === undefined ? undefined : pair(issuer, jti), subjects, issuedAtMs };
 }
 

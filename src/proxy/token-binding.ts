@@ -1,4 +1,5 @@
 import type { Caller } from "../core/types.ts";
+import { subjectFault } from "./token-claims.ts";
 import { unauthenticated } from "./token-refusal.ts";
 
 /** The certificate that a connection's client has proved to hold, under a CA that the configuration names. */
@@ -18,6 +19,16 @@ export interface CertificateCaller {
   readonly issuer: string;
   readonly subject: string;
   readonly permissions: readonly string[];
+}
+
+/** What is wrong with the table, each with the field to mend: a certificate stands for whom a token could name. */
+export function certificateCallerProblems(callers: readonly CertificateCaller[]): readonly string[] {
+  return callers.flatMap(({ subject }, index) => {
+    const fault = subjectFault(subject);
+    return fault === undefined
+      ? []
+      : [`jwt.clientCertificates[${index}].subject: no token may name such a subject: ${fault}`];
+  });
 }
 
 /** A token that is bound to a certificate is good on connections of that certificate alone (RFC 8705, 3). */

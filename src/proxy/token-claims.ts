@@ -8,6 +8,7 @@ const SUBJECT_CHARACTERS_MAX = 256;
 const PERMISSIONS_MAX = 256;
 const ACTORS_MAX = 10;
 const AUDIENCES_MAX = 64;
+const ISSUER_CHARACTERS_MAX = 512;
 
 /** Before the sessions that tokens name. */
 export const SID = "sid:";
@@ -148,7 +149,7 @@ function checkPermissions(claim: string, value: unknown): string[] {
   });
 }
 
-/** The `sub`s of the RFC 8693 `act` chain, outermost first. */
+/** The `sub`s of the RFC 8693 `act` chain, outermost first. Each may name an issuer of its own. */
 function readActors(claims: ReadonlyMap<string, unknown>): string[] {
   const actors: string[] = [];
   let holder = claims;
@@ -158,8 +159,13 @@ function readActors(claims: ReadonlyMap<string, unknown>): string[] {
     if (actors.length === ACTORS_MAX) throw invalid("act: the chain is too long");
     holder = new Map<string, unknown>(Object.entries(act));
     actors.push(readSubject("act.sub", holder.get("sub")));
+    if (holder.has("iss")) assertIssuer(holder.get("iss"));
   }
   return actors;
+}
+
+function assertIssuer(iss: unknown): void {
+  if (typeof iss !== "string" || iss === "" || iss.length > ISSUER_CHARACTERS_MAX) throw invalid("act.iss: not a name");
 }
 
 /**
@@ -177,7 +183,20 @@ export function readBinding({ claims }: ReadToken): string | undefined {
 }
 
 /** What tells one token of a caller from another. */
-export function readOrigin({ claims }: ReadToken): { readonly jti: string | undefined; readonly issuedAtMs: number } {
+interface Origin {
+  readonly jti: string | undefined;
+  readonly issuedAtMs: number;
+  /** Of the one who acts, where the token says that it is another than its own. */
+  readonly actorIssuer: string | undefined;
+}
+
+export function readOrigin({ claims }: ReadToken): Origin {
   const jti = claims.get("jti");
-  return { jti: typeof jti === "string" ? jti : undefined, issuedAtMs: readTime(claims, "iat") * 1000 };
+  const act = claims.get("act");
+  const iss = typeof act === "object" && act !== null && "iss" in act ? act.iss : undefined;
+  return {
+    jti: typeof jti === "string" ? jti : undefined,
+    issuedAtMs: readTime(claims, "iat") * 1000,
+    actorIssuer: typeof iss === "string" ? iss : undefined,
+  };
 }

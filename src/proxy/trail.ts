@@ -137,7 +137,7 @@ export class Trail {
 
   /** Names the caller of a request that was turned away, when its token happens to be good. */
   async identify(verify: () => Verified | Promise<Verified>): Promise<void> {
-    if (this.request.authorization === undefined) return;
+    if (this.request.authorization === undefined && this.request.certificate === undefined) return;
     try {
       this.keep(await verify());
     } catch {

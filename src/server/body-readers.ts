@@ -1,9 +1,10 @@
 import type { Socket } from "node:net";
 import type { FastifyRequest } from "fastify";
+import { networkOf } from "../audit/strangers.ts";
 import { Refusal } from "../core/errors.ts";
 import { type DoorLimits, readBody } from "./door.ts";
 
-/** One address may hold this part of the door with bodies that do not come to an end. */
+/** One address, or one /64 of IPv6, may hold this part of the door with bodies that do not come to an end. */
 const SHARE_PER_SOURCE = 1 / 8;
 const PER_SOURCE_MIN = 16;
 
@@ -39,7 +40,7 @@ export class BodyReaders {
     const { socket } = request.raw;
     const known = this.#sources.get(socket);
     if (known !== undefined) return known;
-    const source = request.ip;
+    const source = networkOf(socket.remoteAddress ?? "");
     this.#sources.set(socket, source);
     return source;
   }

@@ -62,7 +62,7 @@ const LOOPBACK = /^(localhost|127\.0\.0\.1|\[::1\])$/;
 
 /**
  * Host and Origin: a page in somebody's browser can send requests here (DNS rebinding, cross-site forms), but not with our name in `Host` or
- * without its own in `Origin`.
+ * without its own in `Origin`. A target that is a whole URL names a host too, which counts before `Host` (RFC 9112, 3.2.2): then both are asked.
  *
  * @throws {Refusal} HOST_NOT_ALLOWED, MALFORMED_REQUEST, RATE_LIMITED
  */
@@ -70,8 +70,11 @@ export function checkPeerHeaders(request: IncomingMessage, options: PeerLimits):
   const twice = repeatedHeader(request.rawHeaders);
   if (twice !== undefined) throw new Refusal("MALFORMED_REQUEST", `The header ${twice} stands twice.`);
   const { host, origin } = request.headers;
-  const name = hostName(host ?? "");
-  if (options.anyHost !== true && !LOOPBACK.test(name) && !options.allowedHosts.includes(name)) {
+  const { url = "/" } = request;
+  const isOurs =
+    options.anyHost === true ||
+    (namesUs(host ?? "", options) && (url.startsWith("/") || namesUs(authorityOf(url), options)));
+  if (!isOurs) {
     throw new Refusal("HOST_NOT_ALLOWED", "The Host header does not name this service.");
   }
   if (origin !== undefined && !options.allowedOrigins.includes(origin)) {
@@ -218,9 +221,16 @@ function repeatedHeader(rawHeaders: readonly string[]): string | undefined {
   return undefined;
 }
 
-/** `Host` without its port: the name is what an attacker's page cannot forge. */
-function hostName(host: string): string {
-  return host.replace(/:\d{1,5}$/, "").toLowerCase();
+/** The port does not count: the name is what an attacker's page cannot forge. */
+function namesUs(host: string, { allowedHosts }: PeerLimits): boolean {
+  const name = host.replace(/:\d{1,5}$/, "").toLowerCase();
+  return LOOPBACK.test(name) || allowedHosts.includes(name);
+}
+
+/** `host:port` of a URL, with whatever it says of a user: that is no name of ours. */
+function authorityOf(url: string): string {
+  const [, authority = ""] = /^[a-z]{1,8}:\/\/([^/?#]*)/i.exec(url) ?? [];
+  return authority;
 }
 
 function isJson(contentType: string | undefined): boolean {

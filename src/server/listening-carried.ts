@@ -1,14 +1,17 @@
 import type { Server as HttpServer, IncomingMessage, ServerResponse } from "node:http";
 import type { Server, Socket } from "node:net";
+import { HANDSHAKES_MAX } from "./listening-handshakes.ts";
 
 export interface CarriedOptions {
   /** From the connection, or the last answer's first silence, to the whole of a request's headers. */
   readonly headersTimeoutMs: number;
   /** From an answer to the next request. */
   readonly keepAliveMs: number;
+  /** Beyond them, clients that are still shaking hands. */
+  readonly connectionsMax?: number | undefined;
 }
 
-const CONNECTIONS_MAX = 8_192;
+const DEFAULT_CONNECTIONS_MAX = 8_192;
 
 /**
  * Connections that another server than the HTTP server itself has taken, handed on to it. This runtime shows a client's
@@ -30,9 +33,9 @@ export class CarriedConnections {
     });
   }
 
-  /** The same server, which now takes only so many connections at once. */
+  /** The same server, which now holds only so many connections at once, whoever counts them before. */
   bounded<S extends Server>(server: S): S {
-    server.maxConnections = CONNECTIONS_MAX;
+    server.maxConnections = (this.#options.connectionsMax ?? DEFAULT_CONNECTIONS_MAX) + HANDSHAKES_MAX;
     return server;
   }
 

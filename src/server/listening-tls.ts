@@ -4,6 +4,7 @@ import type { Socket } from "node:net";
 import { createServer, type Server, type TLSSocket, type TlsOptions } from "node:tls";
 import type { ClientCertificate } from "../proxy/token-binding.ts";
 import type { CarriedConnections } from "./listening-carried.ts";
+import { type HandshakeLimits, Handshakes } from "./listening-handshakes.ts";
 
 /** PEM: what a door shows, and whose clients it believes. */
 export interface TlsMaterial {
@@ -24,6 +25,7 @@ export interface TlsSource {
 export interface TlsOptionsOfDoor {
   readonly source: TlsSource;
   readonly handshakeTimeoutMs: number;
+  readonly handshakes: HandshakeLimits;
   readonly logError: (error: unknown) => void;
 }
 
@@ -41,14 +43,17 @@ export function certificateOf({ socket }: IncomingMessage): ClientCertificate | 
  */
 export function tlsServer(
   carried: CarriedConnections,
-  { source, handshakeTimeoutMs, logError }: TlsOptionsOfDoor,
+  { source, handshakeTimeoutMs, handshakes: limits, logError }: TlsOptionsOfDoor,
 ): { readonly server: Server; close(): void } {
   let material = source.read();
+  const handshakes = new Handshakes(limits);
   const server = createServer({ ...contextOf(material, source), handshakeTimeout: handshakeTimeoutMs }, (socket) => {
+    handshakes.end(socket);
     const certificate = provenBy(socket);
     if (certificate !== undefined) certificates.set(socket, certificate);
     carried.take(socket);
   });
+  server.on("connection", (socket: Socket) => handshakes.begin(socket));
   // A handshake that fails or never ends leaves its socket open on this runtime.
   server.on("tlsClientError", (_error, socket) => socket.destroy());
   const renew = (): void => {
@@ -79,10 +84,11 @@ function provenBy(socket: TLSSocket): ClientCertificate | undefined {
   if (!socket.authorized) return undefined;
   const raw = socket.getPeerCertificate()?.raw;
   if (raw === undefined) return undefined;
-  const { subjectAltName = "", validFrom, validTo } = new X509Certificate(raw);
+  const { subjectAltName = "", ca, validFrom, validTo } = new X509Certificate(raw);
   return Object.freeze({
     thumbprint: createHash("sha256").update(raw).digest("base64url"),
-    spiffeId: spiffeIdIn(subjectAltName),
+    // One that may sign others is nobody's own (X.509-SVID, 4.1).
+    spiffeId: ca ? undefined : spiffeIdIn(subjectAltName),
     notBeforeMs: Date.parse(validFrom),
     notAfterMs: Date.parse(validTo),
   });

@@ -96,8 +96,11 @@ class CallDoors {
   }
 
   async #openTls(source: TlsSource, place: Place): Promise<string> {
-    const { headersTimeoutMs, logError } = this.#options;
-    const door = tlsServer(await this.#carry(), { source, handshakeTimeoutMs: headersTimeoutMs, logError });
+    const { headersTimeoutMs, logError, limits, metrics } = this.#options;
+    const door = tlsServer(await this.#carry(), {
+      ...{ source, handshakeTimeoutMs: headersTimeoutMs, logError },
+      handshakes: { perSourceMax: limits?.connectionsPerSourceMax, refused: (why) => metrics.load.ended(why) },
+    });
     this.#closings.push(
       () => door.close(),
       () => door.server.close(),
@@ -119,8 +122,10 @@ class CallDoors {
 
   async #carry(): Promise<CarriedConnections> {
     await this.#app.ready();
-    const { headersTimeoutMs } = this.#options;
-    this.#carried ??= new CarriedConnections(this.#app.server, { headersTimeoutMs, keepAliveMs: KEEP_ALIVE_MS });
+    const { headersTimeoutMs, limits } = this.#options;
+    this.#carried ??= new CarriedConnections(this.#app.server, {
+      ...{ headersTimeoutMs, keepAliveMs: KEEP_ALIVE_MS, connectionsMax: limits?.connectionsMax },
+    });
     return this.#carried;
   }
 }

@@ -7,6 +7,8 @@ export interface LoadMetrics {
   /** A call was refused before its body was read. */
   shed(reason: "loop_delay" | "requests"): void;
   ended(reason: ConnectionEnd): void;
+  /** A request for a route, or with a method, that there is none of. */
+  unknownRoute(): void;
   watchConnections(count: () => number): void;
 }
 
@@ -31,10 +33,16 @@ export function createLoadMetrics(registers: Registry[]): LoadMetrics {
     labelNames: ["reason"],
     registers,
   });
+  const unknown = new Counter({
+    name: "stc_unknown_routes_total",
+    help: "Requests for a route, or with a method, that there is none of",
+    registers,
+  });
   return {
     delayed: (ms) => delay.observe(ms / 1000),
     shed: (reason) => shed.inc({ reason }),
     ended: (reason) => ended.inc({ reason }),
+    unknownRoute: () => unknown.inc(),
     watchConnections(count) {
       new Gauge({
         name: "stc_connections",

@@ -1,5 +1,6 @@
 import type { Socket } from "node:net";
 import type { RefusalCode } from "../core/errors.ts";
+import type { AnswersOwed } from "./answers-owed.ts";
 
 /** Why what came was no request. */
 export type RawEnd = "malformed" | "headers_too_large" | "timeout";
@@ -25,15 +26,15 @@ const ENDS: Readonly<Record<RawEnd, RawAnswer>> = {
   timeout: { status: 408, code: "REQUEST_TIMEOUT", message: "The request was not complete in time." },
 };
 
-/** For the runtime's parser: what it refuses is answered like any refusal, and the connection ends. */
-export function answerNoRequest(error: Error, socket: Socket): RawEnd | undefined {
+/** For the runtime's parser: what it refuses is answered like any refusal, in its turn, and the connection ends. */
+export function answerNoRequest(error: Error, socket: Socket, owed: AnswersOwed): RawEnd | undefined {
   const code = "code" in error ? error.code : undefined;
   if (code === "ECONNRESET" || !socket.writable) {
     socket.destroy();
     return undefined;
   }
   const end = endOf(code);
-  socket.end(rawAnswer(ENDS[end]));
+  owed.settled(socket, () => socket.end(rawAnswer(ENDS[end])));
   return end;
 }
 

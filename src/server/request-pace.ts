@@ -1,6 +1,7 @@
 import { Refusal } from "../core/errors.ts";
 import type { Caller } from "../core/types.ts";
 import { Pace, type Rate } from "../proxy/rates-pace.ts";
+import { steady } from "../proxy/steady-clock.ts";
 
 /** How often one caller may send what is no call: listings, sessions, questions and their answers, streams, queries. */
 export class RequestPace {
@@ -10,7 +11,7 @@ export class RequestPace {
   /** `clock`: milliseconds. */
   constructor(rate: Rate, clock: () => number) {
     this.#pace = new Pace(rate);
-    this.#clock = clock;
+    this.#clock = steady(clock);
   }
 
   /** @throws {Refusal} RATE_LIMITED */

@@ -1,11 +1,13 @@
 import type { KeyObject } from "node:crypto";
-import fastify, { type FastifyInstance, type FastifyReply } from "fastify";
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import type { Approvals } from "../approvals/types.ts";
 import type { JournalLine } from "../audit/journal/journal.ts";
 import { Refusal } from "../core/errors.ts";
 import type { Rate } from "../proxy/rates-pace.ts";
+import { AnswersOwed } from "./answers-owed.ts";
 import { sendJson, sendRefusal } from "./error-reply.ts";
 import { createLoadGuards, type LoadGuards, type LoadLimits } from "./load.ts";
+import type { LoadMetrics } from "./load-metrics.ts";
 import type { Metrics } from "./metrics.ts";
 import { OperatorDoor } from "./operator-door.ts";
 import { answerNoRequest } from "./raw-answer.ts";
@@ -13,7 +15,7 @@ import { RequestPace } from "./request-pace.ts";
 import { reportRoute } from "./routes/approval-report.ts";
 import { approvalRoutes } from "./routes/approvals.ts";
 import { auditRoutes } from "./routes/audit.ts";
-import { type CallRouteOptions, callRoute } from "./routes/call.ts";
+import { type CallRouteOptions, callRoute, PASSED_OVER_BYTES_MAX } from "./routes/call.ts";
 import { eventRoute } from "./routes/events.ts";
 import { type HealthOptions, healthRoutes } from "./routes/health.ts";
 import { openapiRoute } from "./routes/openapi.ts";
@@ -100,6 +102,8 @@ export function createOperatorServer(options: HealthOptions & ListenerOptions): 
 
 /** Hooks size and time requests; none of them judges a call. */
 function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance {
+  const owed = new AnswersOwed();
+  const { load: counted } = options.metrics;
   const app = fastify({
     logger: false,
     http: { maxHeaderSize: options.headerBytesMax, connectionsCheckingInterval: OVERDUE_LOOK_EVERY_MS },
@@ -109,13 +113,14 @@ function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance 
     exposeHeadRoutes: false,
     return503OnClosing: false,
     // What the router itself refuses (a broken escape, an endless parameter) is answered like any unknown route.
-    frameworkErrors: (_error, _request, reply) => void sendUnknownRoute(reply),
+    frameworkErrors: (_error, _request, reply) => void sendUnknownRoute(reply, counted),
     clientErrorHandler: (error, socket) => {
-      const end = answerNoRequest(error, socket);
-      if (end !== undefined) options.metrics.load.ended(end);
+      const end = answerNoRequest(error, socket, owed);
+      if (end !== undefined) counted.ended(end);
     },
   });
   app.server.headersTimeout = options.headersTimeoutMs;
+  owed.watch(app.server);
   // Bodies are read by the route that wants one, within its own limits.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (_request, _payload, done) => done(null));
@@ -125,7 +130,7 @@ function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance 
   app.addHook("onSend", (request, reply, _payload, done) => {
     load?.answering(request, reply);
     challenge(request, reply);
-    if (options.draining()) reply.header("connection", "close");
+    if (options.draining() || endsLate(request)) reply.header("connection", "close");
     done();
   });
   app.setErrorHandler((error, _request, reply) => {
@@ -136,8 +141,14 @@ function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance 
     options.logError(error);
     return sendRefusal(reply, new Refusal("INTERNAL", "The request failed inside the service."));
   });
-  app.setNotFoundHandler((_request, reply) => sendUnknownRoute(reply));
+  app.setNotFoundHandler((_request, reply) => sendUnknownRoute(reply, counted));
   return app;
+}
+
+/** Who was answered before its body was there must not go on sending one for as long as it likes. */
+function endsLate({ raw, headers }: FastifyRequest): boolean {
+  if (raw.complete) return false;
+  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > PASSED_OVER_BYTES_MAX;
 }
 
 function openApprovalRoutes(app: FastifyInstance, approvals: Approvals, options: ServerOptions): void {
@@ -151,7 +162,8 @@ function openApprovalRoutes(app: FastifyInstance, approvals: Approvals, options:
   pageRoute(app, options);
 }
 
-function sendUnknownRoute(reply: FastifyReply): FastifyReply {
+function sendUnknownRoute(reply: FastifyReply, counted: LoadMetrics): FastifyReply {
+  counted.unknownRoute();
   const error = { code: "ROUTE_NOT_FOUND", stage: "REQUEST", message: "There is no such route.", retryable: false };
   return sendJson(reply, 404, { status: "denied", error });
 }

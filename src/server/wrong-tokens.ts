@@ -3,6 +3,7 @@ import type { Socket } from "node:net";
 import { networkOf } from "../audit/strangers.ts";
 import { Refusal } from "../core/errors.ts";
 import { Pace } from "../proxy/rates-pace.ts";
+import { steady } from "../proxy/steady-clock.ts";
 
 const MINUTE_SECONDS = 60;
 
@@ -23,11 +24,13 @@ export interface WrongTokensOptions {
 export class WrongTokens {
   readonly #options: WrongTokensOptions;
   readonly #pace: Pace;
+  readonly #clock: () => number;
   /** Asking a socket for its peer is dear; connections are kept alive. */
   readonly #sources = new WeakMap<Socket, string>();
 
   constructor(options: WrongTokensOptions) {
     this.#options = options;
+    this.#clock = steady(options.clock);
     this.#pace = new Pace({ calls: options.perMinuteMax, seconds: MINUTE_SECONDS });
   }
 
@@ -45,13 +48,18 @@ export class WrongTokens {
   waitMs({ headers, socket }: IncomingMessage): number {
     // Nearly always nobody has shown a wrong one.
     if (this.#pace.size === 0 || headers.authorization === undefined) return 0;
-    const waitMs = this.#pace.waitMs(this.#sourceOf(socket), this.#options.clock());
+    const waitMs = this.#pace.waitMs(this.#sourceOf(socket), this.#clock());
     return waitMs > 0 && !this.#options.knows(headers.authorization) ? waitMs : 0;
   }
 
   /** This request's token was wrong. */
   count({ headers, socket }: IncomingMessage): void {
-    if (headers.authorization !== undefined) this.#pace.charge(this.#sourceOf(socket), this.#options.clock());
+    if (headers.authorization !== undefined) this.#pace.charge(this.#sourceOf(socket), this.#clock());
+  }
+
+  /** This request was refused for something else, and its token was looked at all the same. */
+  countUnverified(request: IncomingMessage): void {
+    if (!this.#options.knows(request.headers.authorization)) this.count(request);
   }
 
   #sourceOf(socket: Socket): string {

@@ -10,11 +10,14 @@ import { PROJECT } from "../support/world.ts";
 /** Long: hundreds of reloads of one process, from the sources and as the single binary; neither descriptors, children nor memory may grow. */
 setDefaultTimeout(300_000);
 
-const ROUNDS = 300;
-const WARM_ROUNDS = 40;
+const ROUNDS = 500;
+/** Until the heap has the size that this work wants. */
+const WARM_ROUNDS = 150;
 /** Noise, and what the runtime keeps of the text of a module that is gone: about two and a half times its bytes. */
 const KIB_PER_ROUND_MAX = 80;
 const WORDS_BYTES = 2_000;
+/** That wait in the generation in use; its own come a moment after it, and those of the former one go. */
+const LAUNCHERS = 2;
 
 const folder = mkdtempSync(join(tmpdir(), "stc-reload-long-"));
 const binary = join(folder, "stc");
@@ -34,6 +37,10 @@ function look(pid: number): Sight {
     descriptors: readdirSync(`/proc/${pid}/fd`).length,
     children,
   };
+}
+
+function settled(sight: Sight): Sight | undefined {
+  return sight.children === LAUNCHERS ? sight : undefined;
 }
 
 async function reloads(argv: readonly string[]): Promise<{ readonly warm: Sight; readonly end: Sight }> {
@@ -67,14 +74,15 @@ export const say = defineTool(() => ({
       await until(`generation ${round}`, async () =>
         (await log()).includes(`"generation":${round},"msg":"configuration.changed"`) ? true : undefined,
       );
-      if (round === WARM_ROUNDS) warm = look(child.pid);
+      if (round === WARM_ROUNDS) warm = await until("the launchers", () => settled(look(child.pid)));
     }
     if (warm === undefined) throw new Error("there are too few rounds");
-    const settled = await until("the last former generation to end", () => {
-      const now = look(child.pid);
-      return now.children <= (warm?.children ?? 0) && now.descriptors <= (warm?.descriptors ?? 0) + 2 ? now : undefined;
+    const { descriptors } = warm;
+    const end = await until("the last former generation to end", () => {
+      const now = settled(look(child.pid));
+      return now !== undefined && now.descriptors <= descriptors + 2 ? now : undefined;
     });
-    return { warm, end: settled };
+    return { warm, end };
   } finally {
     child.kill("SIGTERM");
     await child.exited;

@@ -131,6 +131,15 @@ describe("a caller who shows a certificate and no token", () => {
     }
   });
 
+  test.each(["anonymous", "Anonymous", " runner", "run\u202ener", "run\0ner", ""])(
+    "who would be called %j does not start",
+    (subject) => {
+      expect(() => stand({ certificateCallers: [runner, { ...runner, spiffeId: `${SPIFFE}2`, subject }] })).toThrow(
+        "jwt.clientCertificates[1].subject: no token may name such a subject",
+      );
+    },
+  );
+
   test("a token that is good says who calls, whatever the certificate says", async () => {
     const callers = stand({ certificateCallers: [runner] });
     const token = await issueToken(key);

@@ -221,6 +221,24 @@ describe.each(OUTAGES.map((row) => [...row] as const))("a JWKS URL that answers:
   });
 });
 
+test("in an outage who shows a known key does not wait for the next try; who shows another does", async () => {
+  const world = await makeWorld(60_000);
+  const seen = await fresh();
+  await outcome(world, seen);
+  world.server.answer = (response) => response.writeHead(503).end();
+  world.elapsedMs += FRESH_MS;
+  expect(await outcome(world, seen)).toBe("ok");
+  const { promise: asked, resolve } = Promise.withResolvers<ServerResponse>();
+  world.server.answer = resolve;
+  world.elapsedMs += COOLDOWN_MS;
+  expect([await outcome(world, seen), await outcome(world, await fresh())]).toEqual(["ok", "ok"]);
+  const rotated = outcome(world, await fresh(second));
+  publish(second)(await asked);
+  expect(await rotated).toBe("ok");
+  expect([await outcome(world, seen), await outcome(world, await fresh())]).toEqual(Array(2).fill("UNAUTHENTICATED"));
+  expect(world.server.requests).toBe(3);
+});
+
 test("keys are given up when an outage lasts a day", async () => {
   const world = await makeWorld();
   await outcome(world, await fresh());
@@ -240,5 +258,38 @@ test("the refusal says when to come back, and nothing about the keys", async () 
     message: "The token cannot be checked at the moment: wait and call again with the same token.",
     retryAfterMs: 2_000,
     details: undefined,
+  });
+});
+
+describe("keys that a former verifier fetched", () => {
+  async function successor(world: World, { issuer = goodClaims()["iss"], elapsedMs = 0 } = {}): Promise<World> {
+    const keys = { kind: "jwksUri", uri: world.server.url } as const;
+    const context = createCallerContext({
+      issuers: [agentsProfile([], { algorithms: ["ES256"], keys, issuer: String(issuer) })],
+      clock: () => NOW_SECONDS * 1000 + elapsedMs,
+      former: world.context,
+    });
+    return { ...world, context };
+  }
+
+  test("count while nothing can be fetched, for a day since they were, and for their issuer alone", async () => {
+    const world = await makeWorld();
+    expect(await outcome(world, await fresh())).toBe("ok");
+    world.server.answer = (response) => response.writeHead(500).end();
+    const next = await successor(world);
+    expect(await outcome(next, await fresh())).toBe("ok");
+    expect(await outcome(await successor(next, { elapsedMs: 3_500_000 }), await fresh())).toBe("ok");
+    const late = await successor(next, { elapsedMs: 86_400_001 });
+    expect(await outcome(late, await fresh())).toBe("AUTH_UNAVAILABLE");
+    expect(next.context.fetchedKeys("https://another.test", world.server.url)).toBeUndefined();
+    expect(next.context.fetchedKeys(String(goodClaims()["iss"]), `${world.server.url}?`)).toBeUndefined();
+  });
+
+  test("are fetched anew at the first use: one that was withdrawn ends there", async () => {
+    const world = await makeWorld();
+    expect(await outcome(world, await fresh())).toBe("ok");
+    world.server.answer = publish(second);
+    expect(await outcome(await successor(world), await fresh())).toBe("UNAUTHENTICATED");
+    expect(world.server.requests).toBe(2);
   });
 });

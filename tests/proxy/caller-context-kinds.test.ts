@@ -114,6 +114,7 @@ describe("bound service-account tokens (Kubernetes)", () => {
     ["as the kubelet asks for it", {}, none, good],
     ["with the type JWT", {}, {}, good],
     ["for no pod, as kubectl create token makes it", claim(NAMED), none, good],
+    ["beside a node that is gone", claim({ ...NAMED, pod: POD, node: { name: "node-1" } }), none, good],
     ["bound to its node too", claim({ ...NAMED, pod: POD, node: { name: "node-1.example", uid: "1" } }), none, good],
     ["an hour and a half", { exp: NOW_SECONDS - 60 + 5_400 }, none, good],
     ["a permissions claim counts for nothing", { permissions: ["all:all"], scope: "all:all" }, none, good],
@@ -143,6 +144,22 @@ describe("bound service-account tokens (Kubernetes)", () => {
     ),
     ...[null, [], "runner", { name: "runner" }, { name: ["runner"], uid: "1" }, { name: "", uid: "1" }].map(
       (value) => [`pod ${JSON.stringify(value)}`, claim({ ...NAMED, pod: value }), none, "UNAUTHENTICATED"] as const,
+    ),
+    ...[
+      null,
+      "node-1",
+      [],
+      {},
+      { uid: "1" },
+      { name: "Node 1", uid: "1" },
+      { name: "n", uid: 1 },
+      { name: "n", uid: "" },
+    ].map(
+      (value) => [`node ${JSON.stringify(value)}`, claim({ ...NAMED, node: value }), none, "UNAUTHENTICATED"] as const,
+    ),
+    ...[null, { name: "s" }, { uid: "1" }, { name: 5, uid: "1" }].map(
+      (value) =>
+        [`secret ${JSON.stringify(value)}`, claim({ ...NAMED, secret: value }), none, "UNAUTHENTICATED"] as const,
     ),
     ...[
       "agents:runner",

@@ -47,6 +47,25 @@ async function ruleOf(callers: ReturnType<typeof stand>, token: string): Promise
 const at = (seconds: number): string => new Date(seconds * 1000).toISOString();
 const entry = (members: object): object => ({ issuer: AGENTS_ISSUER, ...members });
 
+const ELSEWHERE = "https://robots.test";
+/** Whoever acts may be of another issuer than the token: `act.iss` says so (RFC 8693, 4.1), and the pair is who it is. */
+const actorsElsewhere: readonly (readonly [string, object, Claims, string])[] = [
+  ["one who acts, by its own issuer", { issuer: ELSEWHERE, subject: "robot" }, robotOf(ELSEWHERE), "subject"],
+  ["its namesake of the token's issuer", entry({ subject: "robot" }), robotOf(ELSEWHERE), "agent-7"],
+  ["one who acts, of the token's issuer by name", entry({ subject: "robot" }), robotOf(AGENTS_ISSUER), "subject"],
+  [
+    "its namesake of an issuer that nobody names",
+    { issuer: ELSEWHERE, subject: "robot" },
+    robotOf(undefined),
+    "agent-7",
+  ],
+  ["the subject's namesake elsewhere", { issuer: ELSEWHERE, subject: "agent-7" }, robotOf(ELSEWHERE), "agent-7"],
+];
+
+function robotOf(iss: string | undefined): Claims {
+  return { act: { sub: "robot", ...(iss !== undefined && { iss }) } };
+}
+
 describe("what a list refuses", () => {
   const rows: readonly (readonly [string, object, Claims, string])[] = [
     ["a token by its jti", entry({ jti: "t-1" }), { jti: "t-1" }, "jti"],
@@ -74,6 +93,7 @@ describe("what a list refuses", () => {
       { act: { sub: "other", act: { sub: "robot" } } },
       "agent-7",
     ],
+    ...actorsElsewhere,
     ["a note changes nothing", entry({ jti: "t-1", note: "lost laptop" }), { jti: "t-1" }, "jti"],
   ];
   test.each(rows.map((row) => [...row] as const))("%s", async (_title, revoked, claims, want) => {

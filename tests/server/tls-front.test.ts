@@ -94,6 +94,21 @@ describe("who calls", () => {
       401,
     ],
     [
+      "the known name, of a certificate that may sign others (X.509-SVID, 4.1)",
+      async () => ({ certificate: await clients.issue("runner", { ...uri(SPIFFE), isAuthority: true }) }),
+      401,
+    ],
+    [
+      "the known name, of a certificate for servers alone",
+      async () => ({ certificate: await clients.issue("runner", { ...uri(SPIFFE), usages: ["1.3.6.1.5.5.7.3.1"] }) }),
+      401,
+    ],
+    [
+      "the known name, of a certificate for clients",
+      async () => ({ certificate: await clients.issue("runner", { ...uri(SPIFFE), usages: ["1.3.6.1.5.5.7.3.2"] }) }),
+      200,
+    ],
+    [
       "the known name from other roots",
       async () => ({ certificate: await strangers.issue("runner", uri(SPIFFE)) }),
       401,

@@ -152,7 +152,7 @@ test("settings that contradict each other", async () => {
   const rows = [
     [{ port: "off" }, "is off, and there is no socket either"],
     [{ port: "off", socket: "./s", tls: { certFile: "a", keyFile: "b" } }, "is for the port"],
-    [{ port: "of", socket: "./s" }, "must be a port from 0 to 65535, or off"],
+    [{ port: "of", socket: "./s" }, "must be a number from 0 to 65535, without quotes, or off"],
     [{ port: 70_000 }, "server.port"],
     [{ socket: "./s", socketMode: "0666" }, 'must be "0600" or "0660", in quotes'],
     [{ socket: "./s", socketMode: 660 }, 'must be "0600" or "0660", in quotes'],

@@ -208,6 +208,58 @@ describe("APR-32: who decides is the configuration's to say, and what they saw i
   });
 });
 
+describe("APR-25: a question that wants an answer", () => {
+  const CHOICES = { choices: ["blue", "green"] };
+
+  test.each([
+    ["words", {}, { answer: "the one in Graz" }],
+    ["a choice", CHOICES, { answer: "green" }],
+  ])("%s", async (_, wanted, more) => {
+    const approval = await stand.ask({ answer: wanted });
+    expect((await send(answerTo(approval, more))).status).toBe(200);
+    expect((await stand.approvals.get(approval.id))?.answer?.text).toBe(more.answer);
+    expect(JSON.stringify(stand.lines.slice(-2))).not.toContain(more.answer);
+  });
+
+  test.each([
+    ["none", {}, {}, "INVALID_INPUT"],
+    ["one of blanks", {}, { answer: " \u3164\n" }, "INVALID_INPUT"],
+    ["no choice", CHOICES, { answer: "red" }, "INVALID_INPUT"],
+    ["one to a question that wants none", undefined, { answer: "x" }, "INVALID_INPUT"],
+    ["one that is too long", {}, { answer: "x".repeat(4_001) }, "MALFORMED_REQUEST"],
+    ["one that is no text", {}, { answer: ["x"] }, "MALFORMED_REQUEST"],
+  ] as const)("%s is no yes", async (_, wanted, more, code) => {
+    nextMinute();
+    const approval = await stand.ask({ answer: wanted });
+    const reply = await send(answerTo(approval, more));
+    expect([reply.status, codeOf(reply)]).toEqual([400, code]);
+    expect(await stateOf(approval)).toBe("pending");
+  });
+
+  test("two people give the same answer; neither says yes to what they were not shown", async () => {
+    nextMinute();
+    const stage = { name: "pair", deciders: { permissions: [] }, count: 2 };
+    const requirement = {
+      ...({ digest: "d".repeat(64), reasonRequired: "never", scopes: ["once"], callback: false } as const),
+      policies: [{ name: "two", distinctPeople: true, stages: [stage] }],
+    };
+    const approval = await stand.ask({ requirement, answer: {} });
+    const second = (more: Record<string, unknown>) => send(answerTo(approval, { decidedBy: { user: "U4" }, ...more }));
+    await send(answerTo(approval, { answer: "blue" }));
+    for (const more of [{}, { answer: "green" }]) expect(codeOf(await second(more))).toBe("INVALID_INPUT");
+    expect(await stateOf(approval)).toBe("pending");
+    expect((await second({ answer: "blue" })).status).toBe(200);
+    expect(await stateOf(approval)).toBe("approved");
+  });
+
+  test("a no is a no, whatever the form sends beside it", async () => {
+    const approval = await stand.ask({ answer: CHOICES });
+    expect((await send(answerTo(approval, { decision: "deny", answer: "" }))).status).toBe(200);
+    expect(await stateOf(approval)).toBe("denied");
+    expect((await stand.approvals.get(approval.id))?.answer).toEqual(CHOICES);
+  });
+});
+
 describe("APR-57: what is forged, late or sent again decides nothing", () => {
   test.each([
     ["a foreign key", { secret: secretOf(9) }, "signature"],

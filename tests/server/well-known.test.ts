@@ -87,6 +87,8 @@ test("a resource that agents could not send tokens to does not start", async () 
     "tools.example",
     "https://t.example/?a=b",
     "https://t.example/#x",
+    "https://agent:word@t.example/",
+    "https://agent@t.example/",
     "",
   ]) {
     const outcome = await startIdentityService({ server: { resource } }).catch((error: unknown) => error);

@@ -18,6 +18,10 @@ export interface LeafOptions {
   readonly names?: Readonly<x509.JsonGeneralNames>;
   readonly notBefore?: Date;
   readonly notAfter?: Date;
+  /** May sign certificates itself. */
+  readonly isAuthority?: boolean;
+  /** Object identifiers of extended key usages. */
+  readonly usages?: readonly string[];
 }
 
 /** An authority whose certificates are good at the moment. */
@@ -55,7 +59,11 @@ export class Authority {
     const certificate = await x509.X509CertificateGenerator.create({
       ...{ subject: `CN=${name}`, issuer: this.#root.subject, serialNumber: "02" },
       ...{ publicKey: keys.publicKey, signingKey: this.#keys.privateKey, signingAlgorithm: ALGORITHM },
-      extensions: names.length === 0 ? [] : [new x509.SubjectAlternativeNameExtension([...names])],
+      extensions: [
+        ...(names.length === 0 ? [] : [new x509.SubjectAlternativeNameExtension([...names])]),
+        ...(options.isAuthority === true ? [new x509.BasicConstraintsExtension(true)] : []),
+        ...(options.usages === undefined ? [] : [new x509.ExtendedKeyUsageExtension([...options.usages])]),
+      ],
       ...{ notBefore: options.notBefore ?? hence(-HOUR_MS), notAfter: options.notAfter ?? hence(HOUR_MS) },
     });
     const pkcs8 = await crypto.subtle.exportKey("pkcs8", keys.privateKey);

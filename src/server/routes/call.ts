@@ -34,7 +34,8 @@ export interface CallRouteOptions extends DoorOptions {
 }
 
 const RETRY_AFTER_MS = 1_000;
-const PASSED_OVER_BYTES_MAX = 65_536;
+/** Of a body that nobody reads, when its connection is to stay. */
+export const PASSED_OVER_BYTES_MAX = 65_536;
 
 /** `POST /call`: Host and Origin → size → media type → JSON → the road. Whatever the door refuses is audited too. */
 export function callRoute(app: FastifyInstance, routeOptions: CallRouteOptions): void {
@@ -52,7 +53,7 @@ export function callRoute(app: FastifyInstance, routeOptions: CallRouteOptions):
     try {
       const refusal = crowded(options, atTheDoor);
       if (refusal !== undefined) {
-        const answer = await options.proxy.turnAway(new IncomingCall(request, reply), refusal);
+        const answer = await turnAway(new IncomingCall(request, reply), refusal, { request, ...options });
         return passesOver(request) ? sendAnswer(reply, answer) : sendTurnedAway(reply, answer);
       }
       return await walk(request, reply, options);
@@ -90,15 +91,29 @@ async function walk(request: FastifyRequest, reply: FastifyReply, options: WalkO
     call.body = await readers.read(request, options);
     call.fill(parseBody(call.body, options));
   } catch (error) {
-    // Else it would be verified for the line in the audit.
-    if ((options.wrongTokens?.waitMs(request.raw) ?? 0) > 0) call.authorization = undefined;
     // Nothing is read from a connection any more on which two readers may not agree where the next request begins.
     if (call.body === undefined) reply.header("connection", "close");
     const refusal =
       error instanceof Refusal ? error : new Refusal("INTERNAL", "The request could not be read.", { cause: error });
-    return sendTurnedAway(reply, await options.proxy.turnAway(call, refusal));
+    return sendTurnedAway(reply, await turnAway(call, refusal, { request, ...options }));
   }
   return sendAnswer(reply, await options.proxy.call(call));
+}
+
+interface TurningAway extends WalkOptions {
+  readonly request: FastifyRequest;
+}
+
+/** The token is verified for the line in the audit, which costs as much as refusing it: so it counts as much, too. */
+async function turnAway(
+  call: IncomingCall,
+  refusal: Refusal,
+  { request: { raw }, proxy, wrongTokens }: TurningAway,
+): Promise<Answer> {
+  if ((wrongTokens?.waitMs(raw) ?? 0) > 0) call.authorization = undefined;
+  const answer = await proxy.turnAway(call, refusal);
+  if (call.authorization !== undefined) wrongTokens?.countUnverified(raw);
+  return answer;
 }
 
 /** A call as it comes in: first its headers, then its body, then what stands in it. */

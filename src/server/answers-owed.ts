@@ -1,0 +1,38 @@
+import type { Server as HttpServer, IncomingMessage, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+
+/** The latest request of a connection, and the answer before its own when that was still owed then. */
+interface Owed {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly before: ServerResponse | undefined;
+}
+
+/**
+ * Which answers a connection still waits for. What is no request may follow one that runs: said at once, its refusal would
+ * be taken for the answer to that.
+ */
+export class AnswersOwed {
+  readonly #latest = new WeakMap<Socket, Owed>();
+
+  watch(server: HttpServer): void {
+    server.prependListener("request", (request: IncomingMessage, response: ServerResponse) => {
+      const { socket } = request;
+      const last = this.#latest.get(socket)?.response;
+      this.#latest.set(socket, { request, response, before: isOwed(last) ? last : undefined });
+    });
+  }
+
+  /** Calls back when all that came whole over the connection is answered: at once when it is. */
+  settled(socket: Socket, then: () => void): void {
+    const latest = this.#latest.get(socket);
+    // A request that is not whole is the one that broke off: its answer is what waits here.
+    const last = latest?.request.complete === false ? latest.before : latest?.response;
+    if (isOwed(last)) last.once("close", then);
+    else then();
+  }
+}
+
+function isOwed(response: ServerResponse | undefined): response is ServerResponse {
+  return response !== undefined && !response.writableFinished && !response.destroyed;
+}

@@ -1,0 +1,46 @@
+import { expect, test } from "bun:test";
+import { Readable } from "node:stream";
+import type { FastifyRequest } from "fastify";
+import { BodyReaders } from "../../src/server/body-readers.ts";
+
+const LIMITS = { bodyBytesMax: 1_024, bodyDepthMax: 8, bodyKeysMax: 8, requestTimeoutMs: 60_000 };
+/** Of one source: the least that there is. */
+const PER_SOURCE = 16;
+
+interface Sent {
+  readonly request: FastifyRequest;
+  end(): void;
+}
+
+/** A request from the address whose body does not come to an end by itself. */
+function from(remoteAddress: string): Sent {
+  const raw = Object.assign(new Readable({ read() {} }), { socket: { remoteAddress } });
+  return { request: { raw, ip: remoteAddress } as unknown as FastifyRequest, end: () => void raw.push(null) };
+}
+
+function codeOf(reading: Promise<unknown>): Promise<unknown> {
+  return reading.then(
+    () => "read",
+    (error: unknown) => (error as { code?: unknown }).code,
+  );
+}
+
+test.each([
+  ["one address", () => "192.0.2.1", "192.0.2.1", "192.0.2.2"],
+  ["one network of IPv6", (index: number) => `2001:db8::${index + 1}`, "2001:db8::ffff:1", "2001:db8:0:1::1"],
+] as const)("bodies that do not end: %s has its share, others theirs", async (_title, addressOf, same, other) => {
+  const readers = new BodyReaders(64);
+  const slow = Array.from({ length: PER_SOURCE }, (_, index) => from(addressOf(index)));
+  const reading = slow.map(({ request }) => codeOf(readers.read(request, LIMITS)));
+  expect(await codeOf(readers.read(from(same).request, LIMITS))).toBe("RATE_LIMITED");
+  const elsewhere = from(other);
+  const read = codeOf(readers.read(elsewhere.request, LIMITS));
+  elsewhere.end();
+  expect(await read).toBe("read");
+  for (const { end } of slow) end();
+  expect(new Set(await Promise.all(reading))).toEqual(new Set(["read"]));
+  const again = from(same);
+  const last = codeOf(readers.read(again.request, LIMITS));
+  again.end();
+  expect(await last).toBe("read");
+});

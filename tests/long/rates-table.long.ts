@@ -1,0 +1,45 @@
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { openRateTable } from "../../src/proxy/rates-postgres.ts";
+import type { RateTable } from "../../src/proxy/rates-shared.ts";
+import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
+
+setDefaultTimeout(60_000);
+
+const native = findPostgres();
+let server: PostgresServer;
+
+beforeAll(async () => {
+  if (native !== undefined) server = await startPostgres(native);
+});
+afterAll(() => server?.end());
+
+const HOUR_MS = 3_600_000;
+const charge = (bucket: string) => [{ bucket, addedMs: HOUR_MS }];
+/** In hours, to the next whole one: some milliseconds have drained. */
+const filledBy = async (table: RateTable, bucket: string): Promise<number> =>
+  Math.round(((await table.add(charge(bucket)))[0] ?? 0) / HOUR_MS);
+
+test.skipIf(native === undefined)("a table that is gone is made again, as after a restore", async () => {
+  const table = openRateTable(await server.createDatabase("gone"));
+  expect([await filledBy(table, "a"), await filledBy(table, "a")]).toEqual([1, 2]);
+  await server.send("DROP TABLE call_rates", "gone");
+  await expect(table.add(charge("a"))).rejects.toThrow("call_rates");
+  // What failed is closed, as the rounds of replicas do it.
+  await table.close();
+  expect(await filledBy(table, "a")).toBe(1);
+  await table.close();
+});
+
+test.skipIf(native === undefined)("a role that may not make tables uses the one that is there", async () => {
+  const url = new URL(await server.createDatabase("lowly"));
+  const owner = openRateTable(url.href);
+  expect(await filledBy(owner, "a")).toBe(1);
+  await server.send("CREATE ROLE lowly LOGIN PASSWORD 'lowly'", "lowly");
+  await server.send("REVOKE CREATE ON SCHEMA public FROM PUBLIC", "lowly");
+  await server.send("GRANT SELECT, INSERT, UPDATE, DELETE ON call_rates TO lowly", "lowly");
+  url.username = "lowly";
+  url.password = "lowly";
+  const table = openRateTable(url.href);
+  expect(await filledBy(table, "a")).toBe(2);
+  await Promise.all([owner.close(), table.close()]);
+});
