@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { type ConnectionOptions, connect } from "node:tls";
 import { StartupError } from "../../src/core/errors.ts";
 import { spiffeIdIn } from "../../src/server/listening-tls.ts";
+import { auditEntries } from "../support/audit-files.ts";
 import { CALL, callHeaders, type IdentityStand, startIdentityService } from "../support/identity-service.ts";
 import { Authority, hence, type Pair, replaceFile } from "../support/tls-files.ts";
 import { AGENTS_ISSUER } from "../support/tokens.ts";
@@ -182,6 +183,17 @@ describe("who calls", () => {
   test.each(rows.map((row) => [...row] as const))("%s", async (_title, shown, want) => {
     expect(await call(await shown())).toBe(want);
   });
+});
+
+test("a request that is no call is its certificate's, in the audit", async () => {
+  const response = await fetch(`${stand.service.url}/call`, {
+    ...{ method: "POST", headers: { "content-type": "application/json" }, body: '{"tool":' },
+    ...{ tls: { ca: servers.pem, cert: runner.cert, key: runner.key }, keepalive: false },
+  });
+  const { traceId, error } = (await response.json()) as { traceId: string; error: { code: string } };
+  expect(error.code).toBe("MALFORMED_REQUEST");
+  const line = auditEntries(join(folder, "audit")).find((entry) => entry.traceId === traceId);
+  expect(line?.caller).toMatchObject({ sub: "runner", iss: AGENTS_ISSUER });
 });
 
 test("silent, slow and garbled clients are cut off, and take nobody's place", async () => {
