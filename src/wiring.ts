@@ -18,7 +18,7 @@ import { LiveGenerations } from "./reload/generations.ts";
 import { printOf } from "./reload/prints.ts";
 import type { ConfigurationState, ReloadAsker, ReloadEvent, Reloaded } from "./reload/types.ts";
 import { openStore } from "./wiring/approvals.ts";
-import { assemble as assembleParts, type Parts } from "./wiring/assembly.ts";
+import { assemble as assembleParts, type InUse, type Parts } from "./wiring/assembly.ts";
 import { intend, openAudit } from "./wiring/audit.ts";
 import { closeAll } from "./wiring/closing.ts";
 import type { ConfinementShown } from "./wiring/confinement.ts";
@@ -107,8 +107,8 @@ const LINGER_MS = 900_000;
  *
  * @throws {StartupError} with everything that is wrong at once
  */
-export function assemble(config: Config, hooks: Hooks = {}, modulesInUse?: () => ReadonlySet<string>): Promise<Parts> {
-  return assembleParts(config, { now: clock, newId: randomUUID, random: Math.random, ...hooks, modulesInUse });
+export function assemble(config: Config, hooks: Hooks = {}, inUse: InUse = {}): Promise<Parts> {
+  return assembleParts(config, { now: clock, newId: randomUUID, random: Math.random, ...hooks, ...inUse });
 }
 
 /**
@@ -143,7 +143,8 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
   const exporters = startExports(config, parts.exports, { clock, random: Math.random, journal, ...hooks });
   const reloading = startReloading(config, {
     ...{ generations, print, journal, clock, ...hooks },
-    build: async (read) => join(read, await assemble(read, hooks, () => generations.modules())),
+    build: async (read, { callers }) =>
+      join(read, await assemble(read, hooks, { modulesInUse: () => generations.modules(), formerCallers: callers })),
   });
   const drain = (): void => {
     admission.drain();

@@ -6,7 +6,7 @@ import { isTool, isToolFactory, type ToolConfig, type ToolFactory } from "../cor
 import { ManifestError } from "../core/errors.ts";
 import type { Tool } from "../core/types.ts";
 import { offerImports } from "./imports.ts";
-import { importFresh } from "./modules.ts";
+import { importFresh, settleModules } from "./modules.ts";
 import { Sources } from "./sources.ts";
 
 const FILES_MAX = 10_000;
@@ -120,7 +120,11 @@ class Load implements LoadedTools {
     try {
       await offerImports(file);
       const { module: loading, names } = importFresh(file, this.sources);
-      const module = await this.#ended(loading);
+      const module = await this.#ended(loading).catch((error: unknown) => {
+        settleModules(names, false);
+        throw error;
+      });
+      settleModules(names, true);
       for (const name of names) this.modules.add(name);
       for (const [name, exported] of Object.entries(module)) this.value(exported, shown, name);
     } catch (error) {
@@ -156,13 +160,19 @@ class Load implements LoadedTools {
   }
 
   #failed(where: string, error: unknown): void {
-    if (isManifestError(error)) {
-      for (const fault of error.faults)
-        this.problems.push(`${where}: tool ${error.tool}: ${fault.field}: ${fault.message}`);
-      return;
+    try {
+      this.problems.push(...problemsOf(error).map((problem) => `${where}: ${problem}`));
+    } catch {
+      // What was thrown throws, too, when it is looked at.
+      this.problems.push(`${where}: cannot be loaded`);
     }
-    this.problems.push(`${where}: cannot be loaded: ${error instanceof Error ? error.message : String(error)}`);
   }
+}
+
+/** What a manifest threw, in operators' words. */
+function problemsOf(error: unknown): readonly string[] {
+  if (!isManifestError(error)) return [`cannot be loaded: ${error instanceof Error ? error.message : String(error)}`];
+  return error.faults.map(({ field, message }) => `tool ${error.tool}: ${field}: ${message}`);
 }
 
 /** Undefined for a link that leads nowhere. */

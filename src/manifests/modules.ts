@@ -12,6 +12,10 @@ const DIGEST = "?v=";
 
 /** Files that were loaded under their plain path, and with what digest. Lasts as long as the runtime's table does. */
 const plain = new Map<string, string>();
+/** Names under which some module has loaded. */
+const loaded = new Set<string>();
+/** Names under which one did not, and the runtime would say so for ever: what it lacked may be there by the next time. */
+const spent = new Set<string>();
 /** Whoever imports by a relative path, and whose imports are looked at. */
 const importers = new Map<string, Sources>();
 let isAsked = false;
@@ -35,12 +39,21 @@ export function importFresh(file: string, sources: Sources): Fresh {
   return { names, module: import(name === file ? pathToFileURL(file).href : name) };
 }
 
+/** Says that such a manifest has loaded, or did not: the next one to want it anew then loads it anew. */
+export function settleModules(names: readonly string[], hasLoaded: boolean): void {
+  for (const name of names) {
+    if (hasLoaded) loaded.add(name);
+    else if (!loaded.has(name)) spent.add(name);
+  }
+}
+
 /** Lets those modules go that nothing in `used` needs any more. */
 export function forgetModules(names: Iterable<string>, used: ReadonlySet<string>): void {
   const usedPaths = new Set([...used].map(pathOf));
   for (const name of names) {
     if (used.has(name)) continue;
     delete require.cache[name];
+    loaded.delete(name);
     const path = pathOf(name);
     if (name === path) plain.delete(path);
     if (!usedPaths.has(path)) importers.delete(path);
@@ -68,7 +81,10 @@ function nameOf(path: string, sources: Sources): string {
   const digest = sources.digest(path);
   const first = plain.get(path) ?? digest;
   plain.set(path, first);
-  return first === digest ? path : `${path}${DIGEST}${digest}`;
+  const name = first === digest ? path : `${path}${DIGEST}${digest}`;
+  let unspent = name;
+  for (let attempt = 1; spent.has(unspent); attempt += 1) unspent = `${path}${DIGEST}${digest}-${attempt}`;
+  return unspent;
 }
 
 /** From the first file that has changed on, the runtime asks which file a relative import means. */

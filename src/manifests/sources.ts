@@ -1,5 +1,6 @@
-import { readFileSync, statSync } from "node:fs";
+import { statSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { readPlainFile } from "../config/plain-file.ts";
 import { sha256Hex } from "../core/digest.ts";
 
 const FILES_MAX = 1_000;
@@ -54,7 +55,7 @@ export class Sources {
   #source(path: string): Source {
     const known = this.#read.get(path);
     if (known !== undefined) return known;
-    const code = readFileSync(path, "utf8");
+    const code = readPlainFile(path).toString("utf8");
     const imports = importsOf(path, code).flatMap((named) => {
       const found = sourceAt(join(dirname(path), named));
       return found === undefined ? [] : [{ named, path: found }];

@@ -1,5 +1,6 @@
-import { accessSync, constants, readFileSync } from "node:fs";
+import { accessSync, constants } from "node:fs";
 import { parseDocument } from "yaml";
+import { readPlainFile } from "../config/plain-file.ts";
 import { type Config, pathFrom } from "../config.ts";
 
 /** Settings files of the platform's commands, looked at before such a command runs with them. */
@@ -94,7 +95,7 @@ type Settings = Readonly<Record<string, unknown>>;
 function settingsOf(path: string): { readonly settings: Settings } | { readonly fault: string } {
   let source: string;
   try {
-    source = readFileSync(path, "utf8");
+    source = readPlainFile(path).toString("utf8");
   } catch (error) {
     return { fault: unreadable(error) };
   }

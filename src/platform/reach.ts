@@ -1,6 +1,6 @@
-import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { parseDocument } from "yaml";
+import { readPlainFile } from "../config/plain-file.ts";
 import { type Config, pathFrom } from "../config.ts";
 
 /** What the platform's commands reach, as the configuration says: files that they read of themselves, and ports. */
@@ -61,7 +61,7 @@ function portsOf(address: unknown): readonly number[] {
 
 function settingsOf(path: string): Settings | undefined {
   try {
-    const settings: unknown = parseDocument(readFileSync(path, "utf8")).toJS({ maxAliasCount: 0 });
+    const settings: unknown = parseDocument(readPlainFile(path).toString("utf8")).toJS({ maxAliasCount: 0 });
     return isTable(settings) ? settings : undefined;
   } catch {
     return undefined;

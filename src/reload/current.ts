@@ -20,5 +20,6 @@ export function currentCallers(generations: Generations): CallerContext {
     assertOperator: (person) => generations.current().callers.assertOperator(person),
     reload: (issuers) => generations.current().callers.reload(issuers),
     clear: () => generations.current().callers.clear(),
+    fetchedKeys: (...named) => generations.current().callers.fetchedKeys(...named),
   };
 }

@@ -4,11 +4,16 @@ import { print } from "./output.ts";
 
 /** `stc serve`: runs until SIGTERM or SIGINT, then drains; a second signal ends it at once. */
 export async function serve(options: ConfigurationOptions): Promise<void> {
+  // While manifests are loaded anew, the process's own throws.
+  const exit: (code: number) => never = process.exit.bind(process);
+  let running: RunningService | undefined;
+  // Of a terminal that is closed the signal says so: development ends with it. A service goes on, also where it takes nothing over.
+  if (options.dev !== true) process.on("SIGHUP", () => void running?.reload?.("signal"));
   const { config, readAgain, start } = await configuration(options);
   const stop = await start();
   let service: RunningService;
   try {
-    service = await startService(config, readAgain);
+    service = running = await startService(config, readAgain);
   } catch (error) {
     await stop();
     throw error;
@@ -29,14 +34,11 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
   let signals = 0;
   const end = async (exitCode: number): Promise<void> => {
     signals += 1;
-    if (signals > 1) process.exit(1);
+    if (signals > 1) exit(1);
     await service.drain();
     await stop();
-    process.exit(exitCode);
+    exit(exitCode);
   };
-  const { reload } = service;
-  // Of a terminal that is closed the signal says so: development ends with it.
-  if (reload !== undefined && options.dev !== true) process.on("SIGHUP", () => void reload("signal"));
   process.on("SIGTERM", () => void end(0));
   process.on("SIGINT", () => void end(0));
 }

@@ -1,10 +1,10 @@
 import { randomBytes, randomUUID } from "node:crypto";
-import { readFileSync } from "node:fs";
 import { openApprovals } from "../approvals/approvals.ts";
 import { DecisionTally } from "../approvals/notify/tally.ts";
 import type { NotifiedApprovals } from "../approvals/notify/webhooks.ts";
 import { createReceiptSigner, type ReceiptedApprovals, type ReceiptSigner } from "../approvals/receipts/receipts.ts";
 import { createRiskRules, type RiskRules, riskRuleProblems } from "../approvals/risk.ts";
+import { readPlainFile } from "../config/plain-file.ts";
 import { type Config, pathFrom } from "../config.ts";
 import { StartupError } from "../core/errors.ts";
 import type { Json } from "../core/types.ts";
@@ -97,7 +97,7 @@ export function postgresUrl(config: Config, path: string): string {
 
 function readText(config: Config, path: string): string {
   try {
-    return readFileSync(pathFrom(config, path), "utf8");
+    return readPlainFile(pathFrom(config, path)).toString("utf8");
   } catch (error) {
     throw new Error(`cannot be read (${error instanceof Error && "code" in error ? error.code : "unknown error"})`);
   }

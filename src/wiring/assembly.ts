@@ -8,8 +8,7 @@ import { repositoryFault } from "../handlers/cli/git-repository.ts";
 import { cliHandler } from "../handlers/cli/handler.ts";
 import { type AssertionSigner, assertionSigner } from "../handlers/grpc/assertion.ts";
 import { type ContractReport, contractReport } from "../handlers/grpc/contract/contract-report.ts";
-import { withReflection } from "../handlers/grpc/contract/reflected-systems.ts";
-import { type GrpcHandler, grpcHandler } from "../handlers/grpc/handler.ts";
+import type { GrpcHandler } from "../handlers/grpc/handler.ts";
 import { inlineHandler } from "../handlers/inline/handler.ts";
 import { identityOf } from "../manifests/digest.ts";
 import { type LoadedTools, loadTools } from "../manifests/loader.ts";
@@ -30,6 +29,7 @@ import {
   readSystems,
   resolveCommands,
 } from "./files.ts";
+import { openGrpc } from "./grpc.ts";
 import { type Identity, readDoors, readIdentity } from "./identity.ts";
 import { limitProblems } from "./limits.ts";
 import { policyFindings } from "./policies.ts";
@@ -37,16 +37,22 @@ import { attempt } from "./problems.ts";
 import { readTraces } from "./telemetry.ts";
 import { openWorkspace, type Workspace } from "./workspace.ts";
 
+/** What a reading has to know of those before it. */
+export interface InUse {
+  /** Names of the manifests' modules that others use: what a reading that fails has loaded besides is let go. */
+  readonly modulesInUse?: (() => ReadonlySet<string>) | undefined;
+  /** Whose place the callers' verifier takes. */
+  readonly formerCallers?: CallerContext | undefined;
+}
+
 /** What is taken from outside, handed in. */
-export interface Powers {
+export interface Powers extends InUse {
   /** Milliseconds since 1970. */
   readonly now: () => number;
   /** Unguessable. */
   readonly newId: () => string;
   /** From 0 to 1. */
   readonly random: () => number;
-  /** Names of the manifests' modules that others use: what a reading that fails has loaded besides is let go. */
-  readonly modulesInUse?: (() => ReadonlySet<string>) | undefined;
   /** Processes that a command left behind, and that were killed. */
   readonly onSurvivors?: ((survivors: { readonly command: string; readonly count: number }) => void) | undefined;
   /** Whether whoever embeds the library says who decides. */
@@ -85,13 +91,35 @@ export interface Parts {
  * @throws {StartupError} with everything that is wrong at once
  */
 export async function assemble(config: Config, powers: Powers): Promise<Parts> {
-  const { now, newId, random, onSurvivors } = powers;
+  const opened: Opened = { modules: new Set(), closings: [] };
+  try {
+    return await join(config, powers, opened);
+  } catch (error) {
+    await closeOpened(opened);
+    if (powers.modulesInUse !== undefined) forgetModules(opened.modules, powers.modulesInUse());
+    throw error;
+  }
+}
+
+/** What there is to close, whether or not the rest of it comes about. */
+interface Opened {
+  modules: ReadonlySet<string>;
+  readonly closings: (() => unknown)[];
+}
+
+async function closeOpened({ closings }: Opened): Promise<void> {
+  await Promise.all(closings.map(async (close) => close()));
+}
+
+async function join(config: Config, powers: Powers, opened: Opened): Promise<Parts> {
+  const { now, newId, random, formerCallers: former, onSurvivors } = powers;
   const problems: string[] = [];
   const commands = resolveCommands(config, problems);
   const repositories = readRepositories(config, problems);
   const systems = readSystems(config, problems);
   const issuers = readIssuers(config, problems);
   const identity = readIdentity(config, problems);
+  opened.closings.push(() => identity.revocations?.close());
   const doors = readDoors(config, problems);
   const hashKey = readAuditPlace(config, problems);
   const checkpointKey = readCheckpointKey(config, problems);
@@ -99,7 +127,9 @@ export async function assemble(config: Config, powers: Powers): Promise<Parts> {
   const traces = readTraces(config, problems);
   const judged = readApprovals(config, problems);
   const workspace = openWorkspace(config, { now, newId }, problems);
+  opened.closings.push(() => workspace.handler.close());
   const found = await loadTools(config, repositories, workspace.fault);
+  opened.modules = found.modules;
   problems.push(...found.problems);
   const { confinement, loaded } = await holdCommands(
     config,
@@ -116,29 +146,25 @@ export async function assemble(config: Config, powers: Powers): Promise<Parts> {
     newId,
     onSurvivors: (survivors) => onSurvivors?.(survivors),
   });
+  opened.closings.push(() => cli.close());
   const sign = assertionOf(config, powers, problems);
-  const described = await withReflection(systems, loaded.tools, problems);
-  const grpc = described && attempt(problems, () => grpcHandler({ systems: described, sign, random }));
+  const grpc = await openGrpc({ systems, tools: loaded.tools, sign, random }, problems);
+  opened.closings.push(() => grpc?.close());
   const callers =
     issuers === undefined
       ? undefined
-      : attempt(problems, () => createCallerContext({ issuers, clock: now, ...identity.callers }));
+      : attempt(problems, () => createCallerContext({ issuers, clock: now, former, ...identity.callers }));
   const identify = (tool: Tool): string =>
     identityOf(tool, { config, loaded, policy: judged?.risk.versionFor(tool) ?? "" });
   const handlers = grpc && { grpc, cli, fs: workspace.handler, inline: inlineHandler };
   const registry = handlers && attempt(problems, () => createRegistry(loaded.tools, handlers, identify), loaded);
   const report = contractReport(registry && grpc ? grpc.contracts() : [], loaded.tools);
   const policies = policyFindings(config, { tools: loaded.tools, isEmbedded: powers.isEmbedded === true });
-  problems.push(...report.problems, ...limitProblems(config, loaded.tools), ...policies.problems);
-  const close = async (): Promise<void> => {
-    identity.revocations?.close();
-    await Promise.all([cli.close(), workspace.handler.close(), grpc?.close()]);
-  };
+  problems.push(...report.problems, ...limitProblems(config, loaded), ...policies.problems);
   if (problems.length > 0 || registry === undefined || callers === undefined || grpc === undefined || !judged) {
-    await close();
-    if (powers.modulesInUse !== undefined) forgetModules(found.modules, powers.modulesInUse());
     throw new StartupError(problems);
   }
+  const close = (): Promise<void> => closeOpened(opened);
   return {
     ...{ registry, callers, grpc, loaded, report, ...judged, hashKey, checkpointKey, exports, traces, workspace },
     ...{ identity, doors, close, policyNotes: policies.notes, confinement: shownConfinement(config, confinement) },

@@ -1,17 +1,8 @@
 import { createPrivateKey, type KeyObject } from "node:crypto";
-import {
-  accessSync,
-  constants,
-  lstatSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  realpathSync,
-  statSync,
-} from "node:fs";
+import { accessSync, constants, lstatSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, delimiter, isAbsolute, join } from "node:path";
+import { readPlainFile } from "../config/plain-file.ts";
 import { type Config, type GrpcSystemConfig, type IssuerConfig, isGrpcSystem, pathFrom } from "../config.ts";
 import { inspectRepository } from "../handlers/cli/git-repository.ts";
 import { certificateFiles } from "../handlers/grpc/connection/certificate-files.ts";
@@ -267,7 +258,7 @@ interface NamedFile {
 
 function read(config: Config, { path, field }: NamedFile, problems: string[]): Buffer | undefined {
   try {
-    return readFileSync(pathFrom(config, path));
+    return readPlainFile(pathFrom(config, path));
   } catch (error) {
     const code = error instanceof Error && "code" in error ? String(error.code) : "unknown error";
     problems.push(`${field}: ${path} cannot be read (${code})`);

@@ -1,6 +1,6 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
-import { readFileSync } from "node:fs";
 import type { AuditLog } from "../audit/json-logger.ts";
+import { readPlainFile } from "../config/plain-file.ts";
 import { type Config, type IssuerConfig, pathFrom } from "../config.ts";
 import type { CallerContextOptions } from "../proxy/caller-context.ts";
 import type { FetchCredentials } from "../proxy/remote-keys.ts";
@@ -59,7 +59,7 @@ export function readKeyCredentials(
 ): FetchCredentials | undefined {
   if (caFile === undefined && tokenFile === undefined) return undefined;
   const text = (path: string | undefined): string | undefined =>
-    path === undefined ? undefined : readFileSync(pathFrom(config, path), "utf8").trim();
+    path === undefined ? undefined : readPlainFile(pathFrom(config, path)).toString("utf8").trim();
   for (const [key, path] of Object.entries({ caFile, tokenFile })) {
     try {
       if (text(path) === "") problems.push(`${field}.${key}: ${path} is empty`);
@@ -144,7 +144,7 @@ function privateKeyIn(path: string, pem: string): ReturnType<typeof createPrivat
 
 function readPem(path: string): string {
   try {
-    return readFileSync(path, "utf8");
+    return readPlainFile(path).toString("utf8");
   } catch (error) {
     throw new Error(`${path} cannot be read (${codeOf(error)})`);
   }

@@ -1,5 +1,5 @@
 import type { Config } from "../config.ts";
-import type { Tool } from "../core/types.ts";
+import type { LoadedTools } from "../manifests/loader.ts";
 import { type Admission, createAdmission } from "../proxy/admission.ts";
 import { Rates } from "../proxy/rates.ts";
 import { openRateTable } from "../proxy/rates-postgres.ts";
@@ -21,10 +21,15 @@ export interface Limits {
   close(): Promise<void>;
 }
 
-/** A misspelt name would hold nobody to anything. */
-export function limitProblems({ limits, approvals }: Config, tools: readonly Tool[]): readonly string[] {
+type Loaded = Pick<LoadedTools, "tools" | "notRegistered">;
+
+/**
+ * A misspelt name would hold nobody to anything. Where tools were left out for want of something to reach, a name may be one of
+ * theirs: the same configuration serves machines that have it.
+ */
+export function limitProblems({ limits, approvals }: Config, { tools, notRegistered }: Loaded): readonly string[] {
   const names = new Set(tools.map(({ name }) => name));
-  const unknown = Object.keys(limits.rates.tools).filter((name) => !names.has(name));
+  const unknown = Object.keys(limits.rates.tools).filter((name) => !names.has(name) && notRegistered.length === 0);
   const alone = limits.shared && approvals.storeUrlFile === undefined;
   return [
     ...unknown.map((name) => `limits.rates.tools.${name}: no tool of this name is registered`),

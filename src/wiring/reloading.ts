@@ -1,9 +1,13 @@
 import type { AuditLog } from "../audit/json-logger.ts";
+import { isPipe } from "../config/plain-file.ts";
 import type { Config } from "../config.ts";
+import { StartupError } from "../core/errors.ts";
 import type { CertificateEvent } from "../handlers/grpc/handler.ts";
+import { filterSecrets } from "../redaction/secrets/secrets-filter.ts";
 import type { LiveGenerations } from "../reload/generations.ts";
 import type { Print } from "../reload/prints.ts";
 import { Reload } from "../reload/reload.ts";
+import { unharmed } from "../reload/surroundings.ts";
 import type { ConfigurationState, ReloadAsker, ReloadEvent, Reloaded } from "../reload/types.ts";
 import { watchReload } from "../reload/watch.ts";
 import type { Parts } from "./assembly.ts";
@@ -16,7 +20,7 @@ export interface ReloadingParts {
   /** Of the files, taken before the first reading; with `readAgain`. */
   readonly print: Print | undefined;
   /** @throws {StartupError} with everything that is wrong at once */
-  readonly build: (config: Config) => Promise<Joined>;
+  readonly build: (config: Config, former: Joined) => Promise<Joined>;
   /** Durable when resolved. */
   readonly journal: AuditLog["journal"];
   /** Milliseconds since 1970. */
@@ -46,20 +50,31 @@ export function startReloading({ reload: { trigger, perMinuteMax } }: Config, pa
     return { state: () => undefined, reload: undefined, stop: () => {} };
   }
   const reload = new Reload({
-    ...{ generations, print, build, journal, clock, perMinuteMax },
-    read: readAgain,
+    ...{ generations, print, journal, clock, perMinuteMax },
+    build: (config, former) => unharmed(() => build(config, former)),
+    read: () => {
+      const { origin } = generations.current().config;
+      if (isPipe(origin)) throw new StartupError([`${origin}: a pipe cannot be read again`]);
+      return readAgain();
+    },
     adopted: (adopted) => followFiles(adopted.parts, parts),
     log: (event) => onReload?.(event, generations.current().config),
   });
   const unwatch = trigger === "watch" ? watchReload(reload) : () => {};
   return {
     state: () => reload.state(),
-    reload: trigger === "off" ? undefined : (by) => reload.run(by),
+    reload: trigger === "off" ? undefined : async (by) => withoutSecrets(await reload.run(by)),
     stop() {
       unwatch();
       reload.close();
     },
   };
+}
+
+/** Addresses with passwords, and what manifests throw, come this way. */
+function withoutSecrets(reloaded: Reloaded): Reloaded {
+  if (reloaded.outcome !== "refused") return reloaded;
+  return { ...reloaded, problems: reloaded.problems.map((problem) => filterSecrets(problem).text) };
 }
 
 /** What is followed file by file, until the generation is closed. One that was exchanged says nothing any more. */

@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
-import { readFileSync } from "node:fs";
 import type { OpenedApprovals } from "../approvals/approvals.ts";
 import { urlFault } from "../approvals/notify/address.ts";
 import { readKeys, type WebhookKey } from "../approvals/notify/signature.ts";
 import type { DecisionTally } from "../approvals/notify/tally.ts";
 import type { WebhookTarget } from "../approvals/notify/webhook.ts";
 import { type Integration, type NotifiedApprovals, startWebhooks } from "../approvals/notify/webhooks.ts";
+import { readPlainFile } from "../config/plain-file.ts";
 import { type Config, pathFrom } from "../config.ts";
 import { StartupError } from "../core/errors.ts";
 
@@ -95,7 +95,7 @@ function readKeyFile(path: string, { use, field }: KeyUse, place: Place): readon
 
 function readText(path: string, field: string, { config, problems }: Place): string | undefined {
   try {
-    return readFileSync(pathFrom(config, path), "utf8");
+    return readPlainFile(pathFrom(config, path)).toString("utf8");
   } catch (error) {
     const code = error instanceof Error && "code" in error ? String(error.code) : "unknown error";
     problems.push(`${field}: ${path} cannot be read (${code})`);

@@ -60,7 +60,6 @@ const POWERS: readonly Power[] = [
         "src/server/listening-socket.ts",
         "src/wiring/workspace.ts",
         "src/platform/files.ts",
-        "src/platform/reach.ts",
         "src/wiring/confinement.ts",
         "src/log/sink.ts",
       ],

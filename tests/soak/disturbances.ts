@@ -11,8 +11,19 @@ const PAUSES_PER_RUN = 12;
 
 interface Disturbance {
   readonly name: string;
-  act(stand: Stand, circumstances: Circumstances): Promise<void>;
+  /** Resolves to what was to follow from it and did not. */
+  act(stand: Stand, circumstances: Circumstances): Promise<string | undefined>;
 }
+
+/** What must not be taken over. */
+const MISTAKES: readonly ((stand: Stand) => void)[] = [
+  (stand) => stand.writeConfiguration("server: ["),
+  (stand) => stand.configure({ tolls: [] }),
+  (stand) => stand.configure({ limits: { concurrentCallsMax: 1_000 } }),
+  (stand) => stand.writeManifest('throw new Error("broken");'),
+  (stand) => stand.writeManifest("export const = ;"),
+];
+let mistakes = 0;
 
 const DISTURBANCES: readonly Disturbance[] = [
   {
@@ -22,6 +33,7 @@ const DISTURBANCES: readonly Disturbance[] = [
       await stand.rotateKeys();
       await Bun.sleep(FETCHED_MS);
       circumstances.keysNew = false;
+      return undefined;
     },
   },
   {
@@ -33,28 +45,52 @@ const DISTURBANCES: readonly Disturbance[] = [
         await stand.startTarget();
       }),
   },
+  { name: "configuration changed", act: (stand) => taken(stand, () => stand.configure()) },
+  { name: "manifest changed", act: (stand) => taken(stand, () => stand.writeManifest()) },
   {
-    name: "configuration changed",
-    act: async (stand) => stand.configure({ limits: { concurrentCallsMax: 1_000 + Math.floor(Math.random() * 100) } }),
+    name: "mistake made and mended",
+    async act(stand) {
+      const make = MISTAKES[mistakes % MISTAKES.length];
+      mistakes += 1;
+      const isRefused = await stand.reloadedBy(() => make?.(stand), "refused");
+      const mended = await taken(stand, () => {
+        stand.writeManifest();
+        stand.configure();
+      });
+      return isRefused ? mended : `mistake ${mistakes} was not refused`;
+    },
   },
-  { name: "configuration broken", act: async (stand) => stand.writeConfiguration("server: [") },
-  { name: "configuration mended", act: async (stand) => stand.configure() },
+  {
+    name: "changed while no keys can be fetched",
+    act: (stand) =>
+      stand.withoutKeys(async () => {
+        const missing = await taken(stand, () => stand.configure());
+        await Bun.sleep(AWAY_MS);
+        return missing;
+      }),
+  },
   {
     name: "certificates rotated",
     act: (stand, circumstances) => away(circumstances, () => stand.rotateCertificates()),
   },
 ];
 
-async function away(circumstances: Circumstances, act: () => Promise<void>): Promise<void> {
+async function away(circumstances: Circumstances, act: () => Promise<void>): Promise<undefined> {
   circumstances.targetAway = true;
   await act();
   await Bun.sleep(RECOVERY_MS);
   circumstances.targetAway = false;
 }
 
+async function taken(stand: Stand, act: () => void): Promise<string | undefined> {
+  return (await stand.reloadedBy(act, "changed")) ? undefined : "a change was not taken over";
+}
+
 /** One after the other, again and again, until the run is over. */
 export class Disturbances {
   readonly #counts = new Map<string, number>();
+  /** What was to follow from one and did not. */
+  readonly missing: string[] = [];
   readonly #running: Promise<void>;
   #isOver = false;
 
@@ -80,7 +116,8 @@ export class Disturbances {
       await Bun.sleep(pauseMs);
       const next = DISTURBANCES[turn % DISTURBANCES.length];
       if (this.#isOver || next === undefined) return;
-      await next.act(stand, circumstances);
+      const missing = await next.act(stand, circumstances);
+      if (missing !== undefined) this.missing.push(`${next.name}: ${missing}`);
       this.#counts.set(next.name, (this.#counts.get(next.name) ?? 0) + 1);
     }
   }

@@ -4,7 +4,9 @@ import { join } from "node:path";
 import { stringify } from "yaml";
 import { developmentCertificates } from "../../src/dev/certificates.ts";
 import { DEVELOPMENT_SERVER_NAME } from "../../src/dev/make-certificates.ts";
+import { journalEntries } from "../support/audit-files.ts";
 import { type JwksServer, publish, startJwksServer } from "../support/jwks-server.ts";
+import { manifest } from "../support/reload-service.ts";
 import { environmentOf, STC } from "../support/stc.ts";
 import { issueToken, makeSigningKey, type SigningKey } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
@@ -16,6 +18,10 @@ const TOKEN_SECONDS = 600;
 const LOOK_MS = 100;
 /** A service that saw an unknown key may have asked for the keys just before, and then waits this long. */
 const KEYS_MS_MAX = 35_000;
+/** The longest lifetime of a token, in seconds; each configuration has another one above it. */
+const LIFETIME_SECONDS = 3_600;
+/** For a reload to be in the journal. */
+const RELOAD_MS_MAX = 10_000;
 
 /** A service as an operator runs it: a process with a configuration file, keys from a key server, a gRPC service beside it. */
 export class Stand {
@@ -24,6 +30,7 @@ export class Stand {
   readonly #operators: SigningKey = makeSigningKey("ES256", "operators");
   #keys: readonly SigningKey[] = [];
   #generation = 0;
+  #writings = 0;
   #target: Bun.Subprocess | undefined;
   #targetPort = 0;
   #service: Bun.Subprocess | undefined;
@@ -39,6 +46,7 @@ export class Stand {
     mkdirSync(join(stand.folder, "certs"));
     await stand.startTarget();
     stand.#publishNewKey();
+    stand.writeManifest();
     stand.configure();
     return stand;
   }
@@ -51,15 +59,57 @@ export class Stand {
     return join(this.folder, "audit");
   }
 
-  /** Writes the configuration as an editor does: beside the old one, then in its place. */
+  /** Another configuration each time, which a running service takes over unless `changes` keep it from that. */
   configure(changes: Readonly<Record<string, unknown>> = {}): void {
+    this.#writings += 1;
     this.writeConfiguration(stringify({ ...this.#configuration(), ...changes }));
   }
 
+  /** As an editor does: beside the old one, then in its place. */
   writeConfiguration(text: string): void {
     const path = join(this.folder, "stc.yaml");
     writeFileSync(`${path}.new`, text);
     renameSync(`${path}.new`, path);
+  }
+
+  /** Another manifest each time, with what it imports; `before` stands above it. */
+  writeManifest(before = ""): void {
+    this.#writings += 1;
+    const words = `export const words = ${JSON.stringify(`words ${this.#writings}`)};\n`;
+    const importing = `import { words } from "./words.ts";\n${before}`;
+    const text = manifest({
+      ...{ name: "soak_words", permission: "bench:run" },
+      ...{ before: importing, body: "return { said: words };" },
+    });
+    mkdirSync(join(this.folder, "tools"), { recursive: true });
+    writeFileSync(join(this.folder, "tools/words.ts"), words);
+    writeFileSync(join(this.folder, "tools/soak-words.ts"), text);
+  }
+
+  /** Reloads in the journal since the beginning. */
+  reloads(became: "changed" | "refused"): number {
+    return journalEntries(this.auditDir).filter(({ type }) => type === `configuration.${became}`).length;
+  }
+
+  /** Does what a reload is to follow from; whether one did, with this end. */
+  async reloadedBy(act: () => void, became: "changed" | "refused"): Promise<boolean> {
+    const before = this.reloads(became);
+    act();
+    for (let waitedMs = 0; waitedMs < RELOAD_MS_MAX; waitedMs += LOOK_MS) {
+      if (this.reloads(became) > before) return true;
+      await Bun.sleep(LOOK_MS);
+    }
+    return false;
+  }
+
+  /** The server of the keys answers nothing of use while this runs. */
+  async withoutKeys<T>(act: () => Promise<T>): Promise<T> {
+    this.#jwks.answer = (response) => response.writeHead(503).end();
+    try {
+      return await act();
+    } finally {
+      this.#jwks.answer = publish(...this.#keys);
+    }
   }
 
   #configuration(): Readonly<Record<string, unknown>> {
@@ -70,11 +120,16 @@ export class Stand {
         join(PROJECT, "tests/bench/tools/echo.ts"),
         join(PROJECT, "tools/customer-data"),
         join(PROJECT, "tools/platform/git-log.ts"),
+        "./tools",
       ],
+      reload: { trigger: "watch" },
       audit: { dir: "audit" },
       jwt: {
         issuers: [
-          { issuer: ISSUER, algorithms: ["ES256"], jwksUri: this.#jwks.url },
+          {
+            ...{ issuer: ISSUER, algorithms: ["ES256"], jwksUri: this.#jwks.url },
+            maxLifetimeSeconds: LIFETIME_SECONDS + this.#writings,
+          },
           {
             ...{ issuer: OPERATORS_ISSUER, audience: "safe-tool-call-operators", operators: true },
             ...{ algorithms: ["ES256"], jwks: { keys: [this.#operators.jwk] } },

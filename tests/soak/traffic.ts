@@ -25,6 +25,7 @@ const KINDS: readonly Kind[] = [
     codes: ["success"],
     ...local,
   },
+  { name: "words", weight: 5, body: { tool: "soak_words", args: {} }, codes: ["success"], ...local },
   { name: "customer", weight: 25, body: customer(KNOWN_CUSTOMERS.johnSmith), codes: ["success"], ...remote },
   { name: "no such customer", weight: 3, body: customer(UNKNOWN_CUSTOMER), codes: ["TARGET_REFUSED"], ...remote },
   { name: "leak", weight: 2, body: customer(KNOWN_CUSTOMERS.leaksAsInternal), codes: ["TARGET_FAILED"], ...remote },
@@ -71,6 +72,8 @@ export class Traffic {
   readonly unexplained: string[] = [];
   answered = 0;
   lost = 0;
+  /** When callers were told that they are strangers, in milliseconds of this process. */
+  readonly #strangersAt: number[] = [];
   #perSecond = Number.POSITIVE_INFINITY;
   #nextAt = 0;
   #isOver = false;
@@ -93,6 +96,12 @@ export class Traffic {
   async stop(): Promise<void> {
     this.#isOver = true;
     await Promise.all(this.#callers);
+  }
+
+  /** Answers of the last `ms` that told callers that they are strangers. */
+  strangers(ms: number): number {
+    const from = performance.now() - ms;
+    return this.#strangersAt.filter((at) => at >= from).length;
   }
 
   async #caller(sub: string): Promise<void> {
@@ -146,6 +155,7 @@ export class Traffic {
   #judge(kind: Kind, code: string, circumstances: readonly Circumstances[]): void {
     const what = `${kind.name}: ${code}`;
     this.answers.set(what, (this.answers.get(what) ?? 0) + 1);
+    if (code === "UNAUTHENTICATED") this.#strangersAt.push(performance.now());
     const allowed = [
       ...kind.codes,
       ...(kind.needsTarget && circumstances.some(({ targetAway }) => targetAway) ? AWAY_CODES : []),

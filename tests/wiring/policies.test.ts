@@ -74,6 +74,29 @@ const ROWS: readonly (readonly [
     [],
   ],
   [
+    "a permission that an integration's table gives somebody",
+    {
+      issuers: known(),
+      policy: { require: { deciders: { permissions: ["prod"] }, count: 2 } },
+      approvals: {
+        webhooks: [
+          {
+            name: "chat",
+            decisions: {
+              secretFile: "./key",
+              people: {
+                U1: { issuer: PEOPLE, subject: "anna", permissions: ["prod"] },
+                U2: { issuer: PEOPLE, subject: "zoe", permissions: ["prod"] },
+              },
+            },
+          },
+        ],
+      },
+    },
+    [],
+    [],
+  ],
+  [
     "a permission that the table gives nobody",
     { issuers: known(), policy: { require: { deciders: { permissions: ["prod"] } } } },
     [`${NOBODY}stage deciders needs 1, and 0 of those who may decide can be left for it`],

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 
 const HEADERS_MAX = 32;
 const NAME = /^[A-Za-z0-9-]{1,64}$/;
@@ -31,6 +31,8 @@ export function readHeaders(
 
 export function readHeadersFile(path: string): ReturnType<typeof readHeaders> {
   try {
+    // It would be waited for, and with it everything else.
+    if (statSync(path).isFIFO()) return { fault: "is a pipe" };
     return readHeaders(readFileSync(path, "utf8"));
   } catch {
     return { fault: "cannot be read" };
