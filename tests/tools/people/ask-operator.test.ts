@@ -54,26 +54,24 @@ const CHOICES = ["blue", "green"];
 const REFUSED: readonly (readonly [
   title: string,
   choices: readonly string[] | undefined,
-  decision: "approve" | "deny",
   answer: string | undefined,
 ])[] = [
-  ["APR-25: a yes without an answer", undefined, "approve", undefined],
-  ["an empty one", undefined, "approve", ""],
-  ["one of blanks", undefined, "approve", " \n\t"],
-  ["one that nobody sees", undefined, "approve", "\u200b\u2060\u3164"],
-  ["none of the choices", CHOICES, "approve", "red"],
-  ["a choice in another spelling", CHOICES, "approve", "Blue"],
-  ["a choice and more", CHOICES, "approve", "blue "],
-  ["an answer with a no", undefined, "deny", "x"],
+  ["APR-25: a yes without an answer", undefined, undefined],
+  ["an empty one", undefined, ""],
+  ["one of blanks", undefined, " \n\t"],
+  ["one that nobody sees", undefined, "\u200b\u2060\u3164"],
+  ["none of the choices", CHOICES, "red"],
+  ["a choice in another spelling", CHOICES, "Blue"],
+  ["a choice and more", CHOICES, "blue "],
 ];
 
-test.each(REFUSED)("not taken: %s", async (_title, choices, decision, answer) => {
+test.each(REFUSED)("not taken: %s", async (_title, choices, answer) => {
   const { id } = await ask(choices === undefined ? {} : { choices });
-  const refused = await world.decide(id, decision, answer === undefined ? {} : { answer });
+  const refused = await world.decide(id, "approve", answer === undefined ? {} : { answer });
   expect([refused.http, codeOf(refused)]).toEqual([400, "INVALID_INPUT"]);
   expect(refused.body.error.details).toEqual({
     field: "answer",
-    ...(decision === "approve" && choices !== undefined && { offered: choices }),
+    ...(choices !== undefined && { offered: choices }),
   });
   expect((await world.show(id)).state).toBe("pending");
 });
@@ -91,7 +89,9 @@ test("one of the choices; 4,000 characters, and not one more", async () => {
 
 test("a no is a no, with its reason", async () => {
   const { id, claim } = await ask();
-  await world.decide(id, "deny", { reason: "ask me tomorrow" });
+  // Whatever is sent beside it.
+  expect((await world.decide(id, "deny", { reason: "ask me tomorrow", answer: "the red one" })).http).toBe(200);
+  expect(JSON.stringify(await world.show(id))).not.toContain("the red one");
   expect((await claim()).body.error).toMatchObject({ code: "APPROVAL_DENIED", details: { reason: "ask me tomorrow" } });
 });
 
