@@ -3,7 +3,7 @@ import { type Config, pathFrom } from "./config.ts";
 import { causeText } from "./log/fields.ts";
 import { openLog } from "./log/log.ts";
 import type { TrailLog } from "./proxy/trail.ts";
-import { openDoors } from "./server/listening.ts";
+import { openDoors } from "./server/connections/listening.ts";
 import { createMetrics, type Metrics } from "./server/metrics.ts";
 import type { NotReady } from "./server/routes/health.ts";
 import type { ServerOptions } from "./server/server.ts";

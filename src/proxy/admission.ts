@@ -1,7 +1,7 @@
 import { Refusal } from "../core/errors.ts";
 import { type Admitted, type Authorized, mint, type Paced, type Verified } from "../core/evidence.ts";
-import { type CancellationLimit, Cancellations } from "./cancellations.ts";
-import type { Rates } from "./rates.ts";
+import { type CancellationLimit, Cancellations } from "./limits/cancellations.ts";
+import type { Rates } from "./limits/rates.ts";
 
 export interface AdmissionOptions {
   /** Calls in flight, all callers together. */

@@ -19,7 +19,7 @@ import { approvalsUnavailable, claimRefusal, deniedRefusal, pendingRefusal, unan
 import type { CallScope } from "./call-scope.ts";
 import { digestInAnySession } from "./planner.ts";
 import type { CallRequest } from "./proxy.ts";
-import { SID } from "./token-claims.ts";
+import { SID } from "./tokens/claims.ts";
 
 /** What the risk rules say of one call. */
 export interface Assessment extends Assessed {

@@ -3,22 +3,22 @@ import { compactVerify } from "jose";
 import { StartupError } from "../core/errors.ts";
 import { mint, type Verified } from "../core/evidence.ts";
 import type { Caller } from "../core/types.ts";
-import { type IssuerKeys, staticKeys } from "./issuer-keys.ts";
-import { type IssuerProfile, profileProblems } from "./issuer-profile.ts";
-import { type Fetch, type FetchedKeys, RemoteKeys } from "./remote-keys.ts";
-import { type Credential, credentialOf, type RevocationList } from "./revocations.ts";
 import {
   assertBound,
   type CertificateCaller,
   CertificateCallers,
   type ClientCertificate,
   certificateCallerProblems,
-} from "./token-binding.ts";
-import { TokenCache } from "./token-cache.ts";
-import { type ClaimRules, readBinding, readCaller, readOrigin } from "./token-claims.ts";
-import { PROFILE_RULES } from "./token-profiles.ts";
-import { assertTokenLength, bearerToken, type ReadToken, readToken } from "./token-reader.ts";
-import { authUnavailable, unauthenticated } from "./token-refusal.ts";
+} from "./tokens/binding.ts";
+import { TokenCache } from "./tokens/cache.ts";
+import { type ClaimRules, readBinding, readCaller, readOrigin } from "./tokens/claims.ts";
+import { type IssuerKeys, staticKeys } from "./tokens/issuer-keys.ts";
+import { type IssuerProfile, profileProblems } from "./tokens/issuer-profile.ts";
+import { PROFILE_RULES } from "./tokens/profiles.ts";
+import { assertTokenLength, bearerToken, type ReadToken, readToken } from "./tokens/reader.ts";
+import { authUnavailable, unauthenticated } from "./tokens/refusal.ts";
+import { type Fetch, type FetchedKeys, RemoteKeys } from "./tokens/remote-keys.ts";
+import { type Credential, credentialOf, type RevocationList } from "./tokens/revocations.ts";
 
 const DEFAULT_PERMISSIONS_CLAIM = "permissions";
 const DEFAULT_CACHE_ENTRIES_MAX = 10_000;

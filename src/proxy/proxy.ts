@@ -13,7 +13,7 @@ import { makePlan } from "./planner.ts";
 import { amended, firstOrAgain } from "./repeats.ts";
 import { parseInput } from "./schema-validator.ts";
 import { settle } from "./settlement.ts";
-import type { ClientCertificate } from "./token-binding.ts";
+import type { ClientCertificate } from "./tokens/binding.ts";
 import type { Trail, Trails } from "./trail.ts";
 import type { WaitingRoom } from "./waiting-room.ts";
 import { voidCommandGrants } from "./written-workspace.ts";

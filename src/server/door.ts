@@ -2,8 +2,8 @@ import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { z } from "zod";
 import { Refusal } from "../core/errors.ts";
 import { parseTracestate } from "../core/trace-context.ts";
+import type { WrongTokens } from "./connections/wrong-tokens.ts";
 import { parseStrictJson, StrictJsonError } from "./strict-json.ts";
-import type { WrongTokens } from "./wrong-tokens.ts";
 
 /** What the door lets in, each bound with its unit. */
 export interface DoorLimits {

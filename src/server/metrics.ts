@@ -4,7 +4,7 @@ import type { EntryDraft } from "../audit/entry.ts";
 import type { ExportState } from "../audit/export/exporter.ts";
 import type { ConfigurationState } from "../reload/types.ts";
 import { watchApprovals } from "./approval-metrics.ts";
-import { createLoadMetrics, type LoadMetrics } from "./load-metrics.ts";
+import { createLoadMetrics, type LoadMetrics } from "./connections/load-metrics.ts";
 
 export interface AuditBatch {
   readonly entries: number;

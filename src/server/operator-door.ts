@@ -5,11 +5,11 @@ import { Refusal } from "../core/errors.ts";
 import type { Caller } from "../core/types.ts";
 import type { CallerContext, Door } from "../proxy/caller-context.ts";
 import { BodyReaders } from "./body-readers.ts";
+import { certificateOf } from "./connections/listening-tls.ts";
+import type { RequestPace } from "./connections/request-pace.ts";
 import { checkBodyHeaders, checkPeerHeaders, type DoorOptions, parseBody } from "./door.ts";
-import { certificateOf } from "./listening-tls.ts";
 import { idOf } from "./path-ids.ts";
 import { Places } from "./places.ts";
-import type { RequestPace } from "./request-pace.ts";
 
 export interface OperatorDoorOptions extends DoorOptions {
   readonly callers: CallerContext;

@@ -9,8 +9,8 @@ import { certificateFiles } from "../handlers/grpc/connection/certificate-files.
 import type { ProtoSource } from "../handlers/grpc/contract/contract.ts";
 import type { GrpcSystem } from "../handlers/grpc/handler.ts";
 import type { Repository } from "../manifests/loader.ts";
-import { staticKeys } from "../proxy/issuer-keys.ts";
-import type { IssuerProfile, KeySource } from "../proxy/issuer-profile.ts";
+import { staticKeys } from "../proxy/tokens/issuer-keys.ts";
+import type { IssuerProfile, KeySource } from "../proxy/tokens/issuer-profile.ts";
 import { readKeyCredentials } from "./identity.ts";
 
 /** Reads the files that the configuration names. What is wrong goes into `problems`, with its field, and reading goes on. */

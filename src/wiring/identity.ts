@@ -3,7 +3,7 @@ import type { AuditLog } from "../audit/json-logger.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 import { type Config, type IssuerConfig, pathFrom } from "../config.ts";
 import type { CallerContextOptions } from "../proxy/caller-context.ts";
-import type { FetchCredentials } from "../proxy/remote-keys.ts";
+import type { FetchCredentials } from "../proxy/tokens/remote-keys.ts";
 import { type RevocationEvent, RevocationFile } from "./revocation-file.ts";
 import { watchFiles } from "./watched-files.ts";
 

@@ -1,9 +1,9 @@
 import type { Config } from "../config.ts";
 import type { LoadedTools } from "../manifests/loader.ts";
 import { type Admission, createAdmission } from "../proxy/admission.ts";
-import { Rates } from "../proxy/rates.ts";
-import { openRateTable } from "../proxy/rates-postgres.ts";
-import { SharedRates } from "../proxy/rates-shared.ts";
+import { Rates } from "../proxy/limits/rates.ts";
+import { openRateTable } from "../proxy/limits/rates-postgres.ts";
+import { SharedRates } from "../proxy/limits/rates-shared.ts";
 import { postgresUrl } from "./approvals.ts";
 
 /** What the limits of calls are taken from. */

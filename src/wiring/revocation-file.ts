@@ -1,5 +1,5 @@
 import { readFileSync, statSync } from "node:fs";
-import { REVOCATION_BYTES_MAX, type RevocationList, readRevocations } from "../proxy/revocations.ts";
+import { REVOCATION_BYTES_MAX, type RevocationList, readRevocations } from "../proxy/tokens/revocations.ts";
 import { watchFiles } from "./watched-files.ts";
 
 /** What operators are shown of the list. */

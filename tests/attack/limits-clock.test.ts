@@ -2,9 +2,9 @@ import { expect, test } from "bun:test";
 import type { IncomingMessage } from "node:http";
 import { Refusal } from "../../src/core/errors.ts";
 import type { Caller } from "../../src/core/types.ts";
-import { Cancellations } from "../../src/proxy/cancellations.ts";
-import { RequestPace } from "../../src/server/request-pace.ts";
-import { WrongTokens } from "../../src/server/wrong-tokens.ts";
+import { Cancellations } from "../../src/proxy/limits/cancellations.ts";
+import { RequestPace } from "../../src/server/connections/request-pace.ts";
+import { WrongTokens } from "../../src/server/connections/wrong-tokens.ts";
 
 const caller: Caller = {
   ...{ issuer: "https://idp.test", subject: "agent-7", permissions: [], actors: [] },

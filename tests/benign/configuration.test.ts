@@ -69,7 +69,11 @@ describe("a typical mistake is named so that it can be mended", () => {
     ["a section left out", yaml({ audit: "" }), "audit: is missing; it is a table of keys and values"],
     ["text for a section", yaml({ audit: "audit: ./audit" }), "audit: must be a table of keys and values"],
     ["text for a list", yaml({ tools: "tools: ./tools" }), "tools: must be a list: [first, second]"],
-    ["a number in quotes", yaml({ server: 'server: { port: "80" }' }), "server.port: must be a number from 0 to 65535, without quotes, or off"],
+    [
+      "a number in quotes",
+      yaml({ server: 'server: { port: "80" }' }),
+      "server.port: must be a number from 0 to 65535, without quotes, or off",
+    ],
     ["a misspelt key", yaml({ server: "server: { prot: 1 }" }), "server.prot: is not a key that is known here"],
     [
       "the shell's home",

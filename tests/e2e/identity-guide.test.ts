@@ -3,8 +3,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
 import { readConfig } from "../../src/config.ts";
-import { readRevocations } from "../../src/proxy/revocations.ts";
-import { PROFILE_RULES, PROFILES } from "../../src/proxy/token-profiles.ts";
+import { PROFILE_RULES, PROFILES } from "../../src/proxy/tokens/profiles.ts";
+import { readRevocations } from "../../src/proxy/tokens/revocations.ts";
 
 const guide = readFileSync(join(import.meta.dir, "../../docs/identity.md"), "utf8");
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
-import { openRateTable } from "../../src/proxy/rates-postgres.ts";
-import type { RateTable } from "../../src/proxy/rates-shared.ts";
+import { openRateTable } from "../../src/proxy/limits/rates-postgres.ts";
+import type { RateTable } from "../../src/proxy/limits/rates-shared.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
 
 setDefaultTimeout(60_000);

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { Refusal } from "../../src/core/errors.ts";
 import { type CallerContextOptions, createCallerContext, type Door } from "../../src/proxy/caller-context.ts";
-import { readRevocations } from "../../src/proxy/revocations.ts";
-import type { ClientCertificate } from "../../src/proxy/token-binding.ts";
+import type { ClientCertificate } from "../../src/proxy/tokens/binding.ts";
+import { readRevocations } from "../../src/proxy/tokens/revocations.ts";
 import {
   AGENTS_ISSUER,
   agentsProfile,

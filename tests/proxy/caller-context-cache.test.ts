@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { Refusal, StartupError } from "../../src/core/errors.ts";
 import { createCallerContext } from "../../src/proxy/caller-context.ts";
-import { TokenCache } from "../../src/proxy/token-cache.ts";
+import { TokenCache } from "../../src/proxy/tokens/cache.ts";
 import { agentsProfile, goodClaims, issueToken, makeSigningKey, NOW_SECONDS } from "../support/tokens.ts";
 
 const key = makeSigningKey("ES256", "k1");

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { Refusal } from "../../src/core/errors.ts";
 import { createCallerContext } from "../../src/proxy/caller-context.ts";
-import type { IssuerProfile } from "../../src/proxy/issuer-profile.ts";
+import type { IssuerProfile } from "../../src/proxy/tokens/issuer-profile.ts";
 import {
   AGENTS_AUDIENCE,
   agentsProfile,

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { StartupError } from "../../src/core/errors.ts";
 import { createCallerContext } from "../../src/proxy/caller-context.ts";
-import type { IssuerProfile } from "../../src/proxy/issuer-profile.ts";
+import type { IssuerProfile } from "../../src/proxy/tokens/issuer-profile.ts";
 import { agentsProfile, makeSigningKey, NOW_SECONDS, privateJwk } from "../support/tokens.ts";
 
 const es256 = makeSigningKey("ES256", "es-1");

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import fc from "fast-check";
 import { Refusal } from "../../src/core/errors.ts";
 import { createCallerContext } from "../../src/proxy/caller-context.ts";
-import { type RevocationList, readRevocations } from "../../src/proxy/revocations.ts";
+import { type RevocationList, readRevocations } from "../../src/proxy/tokens/revocations.ts";
 import {
   AGENTS_ISSUER,
   agentsProfile,

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type ConnectionOptions, connect } from "node:tls";
 import { StartupError } from "../../src/core/errors.ts";
-import { spiffeIdIn } from "../../src/server/listening-tls.ts";
+import { spiffeIdIn } from "../../src/server/connections/listening-tls.ts";
 import { auditEntries } from "../support/audit-files.ts";
 import { CALL, callHeaders, type IdentityStand, startIdentityService } from "../support/identity-service.ts";
 import { Authority, hence, type Pair, replaceFile } from "../support/tls-files.ts";

@@ -4,7 +4,7 @@ import { readKeys, signMessage, type WebhookKey } from "../../src/approvals/noti
 import type { Integration } from "../../src/approvals/notify/webhooks.ts";
 import type { Approval } from "../../src/approvals/types.ts";
 import { createCallerContext } from "../../src/proxy/caller-context.ts";
-import { readRevocations } from "../../src/proxy/revocations.ts";
+import { readRevocations } from "../../src/proxy/tokens/revocations.ts";
 import { OPERATORS_ISSUER } from "../support/live-tokens.ts";
 import { AGENTS_ISSUER, agentsProfile, makeSigningKey, NOW_SECONDS } from "../support/tokens.ts";
 import { ApprovalStand, agentToken, codeOf, membersOf, operatorToken, type Reply } from "./approval-stand.ts";

@@ -78,7 +78,15 @@ describe("the command line", () => {
     const file = await configFile(new Date(Date.UTC(2100, 0)));
     const { code, out } = await runStc(["plan", "get_old", '{"id":"1"}', "--json", "--config", file]);
     expect(code).toBe(0);
-    const metadataKeys = ["traceparent?", "tracestate?", "x-caller-iss", "x-caller-sub", "x-region", "x-tool", "x-trace-id"];
+    const metadataKeys = [
+      "traceparent?",
+      "tracestate?",
+      "x-caller-iss",
+      "x-caller-sub",
+      "x-region",
+      "x-tool",
+      "x-trace-id",
+    ];
     expect(JSON.parse(out)).toMatchObject({ kind: "grpc", message: { id: "1" }, metadataKeys });
     expect(out).not.toContain("SECRET");
   });

@@ -4,10 +4,10 @@ import type { Params, Read } from "../../audit/query/params.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Caller } from "../../core/types.ts";
 import type { CallerContext } from "../../proxy/caller-context.ts";
+import { certificateOf } from "../connections/listening-tls.ts";
+import type { RequestPace } from "../connections/request-pace.ts";
 import { checkPeerHeaders, type PeerLimits } from "../door.ts";
-import { certificateOf } from "../listening-tls.ts";
 import type { Places } from "../places.ts";
-import type { RequestPace } from "../request-pace.ts";
 
 export interface AuditDoorOptions extends PeerLimits {
   /** The audit directory. No part of a request ever becomes part of a path. */

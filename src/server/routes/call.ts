@@ -3,10 +3,11 @@ import { Refusal } from "../../core/errors.ts";
 import type { HttpDoor } from "../../core/tracing.ts";
 import type { Answer } from "../../proxy/answer.ts";
 import type { Departure } from "../../proxy/call-scope.ts";
+import type { Shedding } from "../../proxy/limits/shedding.ts";
 import type { CallRequest, ToolProxy } from "../../proxy/proxy.ts";
-import type { Shedding } from "../../proxy/shedding.ts";
-import type { ClientCertificate } from "../../proxy/token-binding.ts";
+import type { ClientCertificate } from "../../proxy/tokens/binding.ts";
 import { BodyReaders } from "../body-readers.ts";
+import { certificateOf } from "../connections/listening-tls.ts";
 import {
   checkBodyHeaders,
   checkPeerHeaders,
@@ -19,7 +20,6 @@ import {
   readWaitMs,
 } from "../door.ts";
 import { sendAnswer } from "../error-reply.ts";
-import { certificateOf } from "../listening-tls.ts";
 import type { Metrics } from "../metrics.ts";
 
 export interface CallRouteOptions extends DoorOptions {

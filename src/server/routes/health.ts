@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { Refusal } from "../../core/errors.ts";
 import type { CallerContext } from "../../proxy/caller-context.ts";
+import { certificateOf } from "../connections/listening-tls.ts";
 import { checkPeerHeaders, type PeerLimits } from "../door.ts";
 import { sendJson } from "../error-reply.ts";
-import { certificateOf } from "../listening-tls.ts";
 import type { Metrics } from "../metrics.ts";
 
 /** Why the service would not take a call right now. Names of parts only. */

@@ -5,10 +5,10 @@ import type { Caller, Tool } from "../../core/types.ts";
 import type { CallerContext } from "../../proxy/caller-context.ts";
 import { couldUse } from "../../proxy/permission-engine.ts";
 import type { Registry } from "../../proxy/registry.ts";
+import { certificateOf } from "../connections/listening-tls.ts";
+import type { RequestPace } from "../connections/request-pace.ts";
 import { checkPeerHeaders, type PeerLimits } from "../door.ts";
 import { sendJson } from "../error-reply.ts";
-import { certificateOf } from "../listening-tls.ts";
-import type { RequestPace } from "../request-pace.ts";
 
 export interface ToolRoutesOptions extends PeerLimits {
   readonly registry: Registry;

@@ -7,10 +7,10 @@ import type { Integration, NotifiedApprovals, Person } from "../../approvals/not
 import type { Approval, Decided } from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";
 import { decisionRefusal, notFound } from "../approval-endings.ts";
+import { RefusedMessages, Unheard } from "../connections/refused-messages.ts";
 import { sendJson } from "../error-reply.ts";
 import type { OperatorDoor } from "../operator-door.ts";
 import { isId } from "../path-ids.ts";
-import { RefusedMessages, Unheard } from "../refused-messages.ts";
 
 export interface WebhookRoutesOptions {
   readonly approvals: NotifiedApprovals;

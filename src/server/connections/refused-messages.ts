@@ -1,8 +1,8 @@
 import type { FastifyRequest } from "fastify";
-import type { Unverified } from "../approvals/notify/signature.ts";
-import { StrangerLimit } from "../audit/strangers.ts";
-import { Refusal } from "../core/errors.ts";
-import type { OperatorDoor } from "./operator-door.ts";
+import type { Unverified } from "../../approvals/notify/signature.ts";
+import { StrangerLimit } from "../../audit/strangers.ts";
+import { Refusal } from "../../core/errors.ts";
+import type { OperatorDoor } from "../operator-door.ts";
 
 /** Refused messages of one source that get a line of their own; the others are summed up. */
 const LINES_PER_MINUTE_MAX = 10;

@@ -1,10 +1,10 @@
 import { createServer as createSocketServer, type Server } from "node:net";
 import type { FastifyInstance } from "fastify";
-import { StartupError } from "../core/errors.ts";
+import { StartupError } from "../../core/errors.ts";
+import { createOperatorServer, createServer, KEEP_ALIVE_MS, type ServerOptions } from "../server.ts";
 import { CarriedConnections } from "./listening-carried.ts";
 import { listenAt, type SocketPlace } from "./listening-socket.ts";
 import { type TlsSource, tlsServer } from "./listening-tls.ts";
-import { createOperatorServer, createServer, KEEP_ALIVE_MS, type ServerOptions } from "./server.ts";
 
 /** Where a door is. */
 interface Place {

@@ -1,4 +1,4 @@
-import type { Caller } from "../core/types.ts";
+import type { Caller } from "../../core/types.ts";
 import { steady } from "./steady-clock.ts";
 
 /** Callers whose cancellations are remembered at once; beyond it, those that cancelled longest ago are forgotten. */

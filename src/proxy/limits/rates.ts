@@ -1,5 +1,5 @@
-import { Refusal } from "../core/errors.ts";
-import type { Caller } from "../core/types.ts";
+import { Refusal } from "../../core/errors.ts";
+import type { Caller } from "../../core/types.ts";
 import { Pace, type Rate } from "./rates-pace.ts";
 
 type RateOrOff = Rate | "off";

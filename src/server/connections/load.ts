@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import type { CallerContext } from "../proxy/caller-context.ts";
-import { LOOP_LOOK_EVERY_MS, Shedding } from "../proxy/shedding.ts";
+import type { CallerContext } from "../../proxy/caller-context.ts";
+import { LOOP_LOOK_EVERY_MS, Shedding } from "../../proxy/limits/shedding.ts";
 import { type ConnectionLimits, Connections } from "./connections.ts";
 import type { LoadMetrics } from "./load-metrics.ts";
 import { WrongTokens } from "./wrong-tokens.ts";

@@ -1,7 +1,7 @@
 import type { KeyObject } from "node:crypto";
+import { subjectFault } from "./claims.ts";
+import { serviceAccountOf, type TokenProfile } from "./profiles.ts";
 import type { FetchCredentials } from "./remote-keys.ts";
-import { subjectFault } from "./token-claims.ts";
-import { serviceAccountOf, type TokenProfile } from "./token-profiles.ts";
 
 /** Where an issuer's public keys come from. Files are read by the caller; only the URL is fetched here. */
 export type KeySource =

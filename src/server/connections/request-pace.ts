@@ -1,7 +1,7 @@
-import { Refusal } from "../core/errors.ts";
-import type { Caller } from "../core/types.ts";
-import { Pace, type Rate } from "../proxy/rates-pace.ts";
-import { steady } from "../proxy/steady-clock.ts";
+import { Refusal } from "../../core/errors.ts";
+import type { Caller } from "../../core/types.ts";
+import { Pace, type Rate } from "../../proxy/limits/rates-pace.ts";
+import { steady } from "../../proxy/limits/steady-clock.ts";
 
 /** How often one caller may send what is no call: listings, sessions, questions and their answers, streams, queries. */
 export class RequestPace {

@@ -2,7 +2,7 @@ import { createHash, X509Certificate } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { createServer, type Server, type TLSSocket, type TlsOptions } from "node:tls";
-import type { ClientCertificate } from "../proxy/token-binding.ts";
+import type { ClientCertificate } from "../../proxy/tokens/binding.ts";
 import type { CarriedConnections } from "./listening-carried.ts";
 import { type HandshakeLimits, Handshakes } from "./listening-handshakes.ts";
 

@@ -1,5 +1,5 @@
 import type { Socket } from "node:net";
-import type { RefusalCode } from "../core/errors.ts";
+import type { RefusalCode } from "../../core/errors.ts";
 import type { AnswersOwed } from "./answers-owed.ts";
 
 /** Why what came was no request. */

@@ -1,9 +1,9 @@
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
-import { networkOf } from "../audit/strangers.ts";
-import { Refusal } from "../core/errors.ts";
-import { Pace } from "../proxy/rates-pace.ts";
-import { steady } from "../proxy/steady-clock.ts";
+import { networkOf } from "../../audit/strangers.ts";
+import { Refusal } from "../../core/errors.ts";
+import { Pace } from "../../proxy/limits/rates-pace.ts";
+import { steady } from "../../proxy/limits/steady-clock.ts";
 
 const MINUTE_SECONDS = 60;
 

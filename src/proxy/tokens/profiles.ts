@@ -1,4 +1,4 @@
-import { unauthenticated } from "./token-refusal.ts";
+import { unauthenticated } from "./refusal.ts";
 
 /** Kinds of tokens, each with rules of its own that no token of another kind meets by accident. */
 export const PROFILES = ["generic", "rfc9068", "kubernetes"] as const;

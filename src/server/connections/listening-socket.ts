@@ -1,6 +1,6 @@
 import { chmodSync, lstatSync, renameSync, unlinkSync } from "node:fs";
 import { connect, type Server } from "node:net";
-import { StartupError } from "../core/errors.ts";
+import { StartupError } from "../../core/errors.ts";
 
 export interface SocketPlace {
   /** Absolute. */

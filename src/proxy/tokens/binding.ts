@@ -1,6 +1,6 @@
-import type { Caller } from "../core/types.ts";
-import { subjectFault } from "./token-claims.ts";
-import { unauthenticated } from "./token-refusal.ts";
+import type { Caller } from "../../core/types.ts";
+import { subjectFault } from "./claims.ts";
+import { unauthenticated } from "./refusal.ts";
 
 /** The certificate that a connection's client has proved to hold, under a CA that the configuration names. */
 export interface ClientCertificate {

@@ -1,7 +1,7 @@
-import type { Caller } from "../core/types.ts";
-import { PROFILE_RULES, type TokenProfile } from "./token-profiles.ts";
-import type { ReadToken } from "./token-reader.ts";
-import { unauthenticated } from "./token-refusal.ts";
+import type { Caller } from "../../core/types.ts";
+import { PROFILE_RULES, type TokenProfile } from "./profiles.ts";
+import type { ReadToken } from "./reader.ts";
+import { unauthenticated } from "./refusal.ts";
 
 const CLOCK_TOLERANCE_SECONDS = 5;
 const SUBJECT_CHARACTERS_MAX = 256;

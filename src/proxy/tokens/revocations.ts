@@ -1,7 +1,7 @@
 import { z } from "zod";
-import type { Caller } from "../core/types.ts";
-import { hasDuplicateKeys } from "./token-reader.ts";
-import { unauthenticated } from "./token-refusal.ts";
+import type { Caller } from "../../core/types.ts";
+import { hasDuplicateKeys } from "./reader.ts";
+import { unauthenticated } from "./refusal.ts";
 
 /** Of the file. */
 export const REVOCATION_BYTES_MAX = 2_097_152;

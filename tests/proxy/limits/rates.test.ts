@@ -1,12 +1,12 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { Refusal } from "../../src/core/errors.ts";
-import type { Authorized, Verified } from "../../src/core/evidence.ts";
-import type { Caller } from "../../src/core/types.ts";
-import { createAdmission } from "../../src/proxy/admission.ts";
-import { type RateRules, Rates } from "../../src/proxy/rates.ts";
-import { Pace, type Rate } from "../../src/proxy/rates-pace.ts";
-import { type RateTable, SharedRates } from "../../src/proxy/rates-shared.ts";
+import { Refusal } from "../../../src/core/errors.ts";
+import type { Authorized, Verified } from "../../../src/core/evidence.ts";
+import type { Caller } from "../../../src/core/types.ts";
+import { createAdmission } from "../../../src/proxy/admission.ts";
+import { type RateRules, Rates } from "../../../src/proxy/limits/rates.ts";
+import { Pace, type Rate } from "../../../src/proxy/limits/rates-pace.ts";
+import { type RateTable, SharedRates } from "../../../src/proxy/limits/rates-shared.ts";
 
 const caller = (subject: string, issuer = "https://idp.test"): Caller => ({ issuer, subject }) as Caller;
 const OFF: RateRules = { caller: "off", service: "off", callerAndTool: "off", tool: "off", tools: {} };

@@ -1,4 +1,4 @@
-import { Refusal } from "../core/errors.ts";
+import { Refusal } from "../../core/errors.ts";
 
 /** What the agent is told: fixed texts, so that nothing received and nothing of a key can leave. */
 const TOKEN_MESSAGES = {

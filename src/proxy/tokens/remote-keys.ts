@@ -1,6 +1,6 @@
 import type { CryptoKey } from "jose";
 import { type IssuerKeys, type KeySet, remoteKeySet, type WantedKey } from "./issuer-keys.ts";
-import { authUnavailable } from "./token-refusal.ts";
+import { authUnavailable } from "./refusal.ts";
 
 /** A key withdrawn at the URL stops working within this time. */
 const KEYS_FRESH_MS = 300_000;

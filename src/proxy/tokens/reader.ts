@@ -1,4 +1,4 @@
-import { unauthenticated } from "./token-refusal.ts";
+import { unauthenticated } from "./refusal.ts";
 
 /** Characters of a compact token. */
 export const TOKEN_LENGTH_MAX = 8192;
