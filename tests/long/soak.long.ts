@@ -7,7 +7,7 @@ test(
   "a minute of soak finds nothing that has no explanation",
   async () => {
     const script = join(PROJECT, "tests/soak/soak.ts");
-    const child = Bun.spawn([process.execPath, script, "--minutes", "0.75", "--growth", "1.6"], {
+    const child = Bun.spawn([process.execPath, script, "--minutes", "0.5", "--growth", "1.6"], {
       stdout: "pipe",
       stderr: "pipe",
     });

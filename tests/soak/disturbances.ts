@@ -86,7 +86,7 @@ async function taken(stand: Stand, act: () => void): Promise<string | undefined>
   return (await stand.reloadedBy(act, "changed")) ? undefined : "a change was not taken over";
 }
 
-/** One after the other, again and again, until the run is over. */
+/** One after the other, again and again, until the run is over; each of them at least once, however short it is. */
 export class Disturbances {
   readonly #counts = new Map<string, number>();
   /** What was to follow from one and did not. */
@@ -112,10 +112,10 @@ export class Disturbances {
   }
 
   async #run(stand: Stand, circumstances: Circumstances, pauseMs: number): Promise<void> {
-    for (let turn = 0; !this.#isOver; turn += 1) {
+    for (let turn = 0; turn < DISTURBANCES.length || !this.#isOver; turn += 1) {
       await Bun.sleep(pauseMs);
       const next = DISTURBANCES[turn % DISTURBANCES.length];
-      if (this.#isOver || next === undefined) return;
+      if (next === undefined) return;
       const missing = await next.act(stand, circumstances);
       if (missing !== undefined) this.missing.push(`${next.name}: ${missing}`);
       this.#counts.set(next.name, (this.#counts.get(next.name) ?? 0) + 1);
