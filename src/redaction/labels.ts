@@ -16,8 +16,8 @@ const NOTHING: Label = { words: "", secret: undefined };
 
 const ANNOUNCING = new Anchors(() => announcingWords);
 
-/** A name in which none of these occurs says nothing; `pat` stands for a token only as a word of its own. */
-const TELLING = new Anchors(() => [...NAME_ANCHORS, "pat", ...announcingWords.map(longestWord)]);
+/** A name in which none of these occurs says nothing; `pat` stands for a token only as a word of its own, `auth` for credentials. */
+const TELLING = new Anchors(() => [...NAME_ANCHORS, "pat", "auth", ...announcingWords.map(longestWord)]);
 
 function longestWord(announcing: string): string {
   return announcing.split(" ").reduce((longest, word) => (word.length > longest.length ? word : longest), "");

@@ -66,6 +66,11 @@ export class Place {
     return new Place(this.#above, this.#step, { shown: this.shown, label: labelOf(name) });
   }
 
+  /** This place, for a value whose name stands above it: `{db_password: {value: "…"}}`. */
+  labelled(label: Label): Place {
+    return new Place(this.#above, this.#step, { shown: this.shown, label });
+  }
+
   level(levels: LevelOf): RedactionLevel {
     this.#level ??= typeof levels === "string" ? levels : levels(this.#steps());
     return this.#level;

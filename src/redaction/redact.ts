@@ -2,9 +2,11 @@ import { isList } from "../core/json.ts";
 import type { Json } from "../core/types.ts";
 import { REDACTION_BOUNDS, TooLarge, Work } from "./bounds.ts";
 import { type LevelOf, Place } from "./place.ts";
+import { isPrivateMember } from "./secrets/jwk.ts";
 import { isSecretValue } from "./secrets/values.ts";
 import { findSensitive, hideFindings, type RedactionLevel, replacementOf, type SensitiveFinding } from "./sensitive.ts";
 import { cleanText } from "./views/clean-text.ts";
+import { sequenceStart } from "./views/terminal-sequences.ts";
 
 export { REDACTION_BOUNDS, TooLarge } from "./bounds.ts";
 
@@ -72,8 +74,9 @@ class Walk {
   #array(values: readonly Json[], above: Place): Json {
     const inside = above.elements;
     let isSame = true;
-    const visited = values.map((value) => {
-      const seen = this.visit(value, inside);
+    const visited = values.map((value, index) => {
+      const flag = typeof value === "string" && !value.startsWith("-") ? flagBefore(values, index) : undefined;
+      const seen = this.visit(value, flag === undefined ? inside : inside.called(flag));
       if (seen !== value) isSame = false;
       return seen;
     });
@@ -81,15 +84,13 @@ class Walk {
   }
 
   #object(fields: { readonly [key: string]: Json }, above: Place): Json {
-    const named = nameBeside(fields);
     const keys = Object.keys(fields);
     let changed: [string, Json][] | undefined;
     let isRenamed = false;
     for (const [index, key] of keys.entries()) {
       const value = fields[key] as Json;
       const below = this.#below(key, above);
-      const isValue = named !== undefined && (key === "value" || key === "Value");
-      const seen = this.visit(value, isValue ? below.called(named) : below);
+      const seen = this.visit(value, placeOf(fields, key, { above, below }));
       if (below.shown !== key) isRenamed = true;
       if (changed === undefined && (seen !== value || below.shown !== key)) {
         changed = keys.slice(0, index).map((before) => [before, fields[before] as Json]);
@@ -167,8 +168,9 @@ class Walk {
     for (const { rule, start, end, kind, confidence, context } of found) {
       this.findings.push({ rule, start, end, kind, confidence, context, path });
     }
-    const hidden = hideFindings(text, found);
-    return this.#options.clean === true ? cleanText(hidden) : hidden;
+    if (this.#options.clean !== true) return hideFindings(text, found);
+    const whole = found.map((finding) => ({ ...finding, start: sequenceStart(text, finding.start) }));
+    return cleanText(hideFindings(text, whole));
   }
 
   #whole(text: string, place: Place, { kind, rule }: Pick<SensitiveFinding, "kind" | "rule">): string {
@@ -184,15 +186,42 @@ class Walk {
   }
 }
 
-/** `{name: "DB_PASSWORD", value: "…"}`: the name that the value has. */
-function nameBeside(fields: { readonly [key: string]: Json }): string | undefined {
-  if (!Object.hasOwn(fields, "value") && !Object.hasOwn(fields, "Value")) return undefined;
-  for (const key of ["name", "Name", "key", "Key"]) {
-    const name = Object.hasOwn(fields, key) ? fields[key] : undefined;
+interface Around {
+  readonly above: Place;
+  readonly below: Place;
+}
+
+/** Where a field's value stands, when its name is not the key: a part of a key, or a value whose name is beside or above it. */
+function placeOf(fields: { readonly [key: string]: Json }, key: string, { above, below }: Around): Place {
+  if (isPrivateMember(fields, key)) return below.called("private_key");
+  if (!VALUE_KEY.test(key)) return below;
+  const named = nameBeside(fields, key.slice(0, -VALUE_CHARS));
+  if (named !== undefined) return below.called(named);
+  return key.length === VALUE_CHARS && above.label !== undefined ? below.labelled(above.label) : below;
+}
+
+const VALUE_KEY = /value$/i;
+const VALUE_CHARS = "value".length;
+const NAME_KEYS = ["name", "Name", "key", "Key", "variable", "Variable", "field", "header", "_name", "_key"];
+
+/** `{name: "DB_PASSWORD", value: "…"}`, `{ParameterKey: "DbPassword", ParameterValue: "…"}`: the name that the value has. */
+function nameBeside(fields: { readonly [key: string]: Json }, prefix: string): string | undefined {
+  const stem = prefix.endsWith("_") ? prefix.slice(0, -1) : prefix;
+  for (const end of NAME_KEYS) {
+    const name = Object.hasOwn(fields, stem + end) ? fields[stem + end] : undefined;
     if (typeof name === "string") return name;
   }
   return undefined;
 }
+
+/** `["--password", "…"]`: the flag that a program's argument follows. */
+function flagBefore(values: readonly Json[], index: number): string | undefined {
+  const flag = index === 0 ? undefined : values[index - 1];
+  return typeof flag === "string" && flag.startsWith("--") && flag.length <= FLAG_CHARS_MAX ? flag : undefined;
+}
+
+/** UTF-16 units. */
+const FLAG_CHARS_MAX = 64;
 
 /** Two keys that are hidden stay two. Each name is numbered on from where it was last, however many share it. */
 function apart(entries: readonly [string, Json][]): readonly [string, Json][] {

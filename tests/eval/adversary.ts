@@ -28,6 +28,12 @@ export const UNITS: readonly string[] = [
     "12 34 ",
   ],
   ...[
+    '"kty"',
+    "mysql -p ",
+    "ENV A_PASSWORD ",
+    "password is ",
+    "1 203.0.113.7 ",
+    "1.2 ",
     "eyJ",
     "eyJ.",
     "ghp_",

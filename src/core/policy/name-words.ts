@@ -32,9 +32,12 @@ function wordsIn(text: string): readonly string[] {
     .filter((word) => word !== "");
 }
 
+/** `address`, `status`, `diagnosis`: there is one of it. */
+const ONE = /(?:ss|us|is)$/;
+
 function singular(word: string): string {
   if (word.endsWith("addresses")) return word.slice(0, -2);
-  return word.length > 3 && word.endsWith("s") && !word.endsWith("ss") ? word.slice(0, -1) : word;
+  return word.length > 3 && word.endsWith("s") && !ONE.test(word) ? word.slice(0, -1) : word;
 }
 
 /** The words that a run of letters is made of, when they are all known; else the run. */

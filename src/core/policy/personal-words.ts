@@ -4,6 +4,7 @@
 export const HEADS: ReadonlySet<string> = listed(
   "email, phone, telephone, cellphone, msisdn, birthday, birthdate, birthplace, dob, ssn, nino, cpf, bsn",
   "aadhaar, passport, iban, cvv, cvc, salary, surname, forename, firstname, lastname, middlename",
+  "vorname, nachname, geburtsdatum, telefonnummer, handynummer, pesel, curp, apellido, correo, telefono, prenom",
   "fullname, givenname, familyname, maidenname, gender, religion, ethnicity, nationality",
 );
 
@@ -15,7 +16,7 @@ export const MAYBE_HEADS: ReadonlySet<string> = listed(
 export const COMPOUNDS: ReadonlySet<string> = listed(
   "e mail, cell phone, phone number, mobile number, mobile phone, fax number, whatsapp number",
   "date of birth, place of birth, birth date, birth day, birth place, birth name, do b, next of kin",
-  "first name, last name, middle name, full name, given name, family name, maiden name, national id",
+  "first name, last name, middle name, full name, given name, family name, maiden name, national id, personal id",
   "national insurance, social security, driver license, driving licence, driving license, driver licence",
   "home address, postal address, mailing address, billing address, shipping address, street address",
   "address line, email address, mail address, residential address, delivery address, marital status",
@@ -29,7 +30,9 @@ export const MAYBE_COMPOUNDS: ReadonlySet<string> = listed(
 );
 
 /** Certain when they are said to be numbers: a `tax` may be an amount. */
-export const NUMBERED: ReadonlySet<string> = listed("tax, card, bank account, medical record, pan, mobile, fax");
+export const NUMBERED: ReadonlySet<string> = listed(
+  "tax, card, bank account, medical record, pan, mobile, fax, nhs, identity, id card, medicare",
+);
 
 /** Whose `name` and `address` are a person's. */
 export const PERSONS: ReadonlySet<string> = listed(
@@ -54,7 +57,7 @@ export const OFFICES: ReadonlySet<string> = listed(
 
 /** Ends of a name that say of which kind or in what form. */
 export const TRAILERS: ReadonlySet<string> = listed(
-  "number, no, nr, num, value, text, raw, primary, secondary, home, work, private, line",
+  "number, no, nr, num, value, text, raw, primary, secondary, home, work, private, line, last",
 );
 
 export const NUMBER_WORDS: ReadonlySet<string> = listed("number, no, nr, num");
@@ -75,7 +78,8 @@ export const ASIDES: ReadonlySet<string> = listed(
 export const IN_FIGURES: ReadonlySet<string> = listed(
   "phone, telephone, cellphone, msisdn, mobile, fax, whatsapp, birthday, birthdate, birth, dob, ssn, nino",
   "cpf, bsn, aadhaar, passport, iban, cvv, cvc, salary, pan, id, security, card, insurance, license",
-  "licence, income, worth, account, record, b, day, date, postcode, code",
+  "licence, income, worth, account, record, b, day, date, postcode, code, telefonnummer, handynummer",
+  "telefono, pesel, geburtsdatum, nhs, identity, medicare",
 );
 
 /** Parts of an address or a name that stand below it: `address.street`, `name.first`. */

@@ -4,6 +4,7 @@ import { dateEnd } from "./calendar.ts";
 import { DigitGroups } from "./digit-groups.ts";
 import { findSpelledEmail } from "./email.ts";
 import { CERTAIN, LIKELY, type PiiFinding } from "./finding.ts";
+import { findIpv4 } from "./ip.ts";
 import { NATIONAL_IDS, type NationalId } from "./national-id.ts";
 import type { NextDigit } from "./next-digit.ts";
 import { isPhoneAbroad, isPhoneSomewhere } from "./phone.ts";
@@ -162,7 +163,7 @@ function isPhoneWord(text: string, { start, end, word }: Word): boolean {
 
 function findAnnouncedPhone(text: string, { end, word }: Word, { work }: Reading): PiiFinding | undefined {
   const at = behindFillers(text, end);
-  if (at === -1) return undefined;
+  if (at === -1 || findIpv4(text, at) !== undefined) return undefined;
   const groups = new DigitGroups(text);
   groups.read(at);
   const { digits, end: stop } = groups;

@@ -1,5 +1,6 @@
 import { BLANK, classOf, DASH, DIGIT, DOT, LINE_END, UNDERSCORE } from "../views/characters.ts";
 
+const TAB = 0x09;
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
 const SLASH = 0x2f;
@@ -22,6 +23,8 @@ export class DigitGroups {
   readonly #lines = new Uint8Array(GROUPS_MAX);
   count = 0;
   digits = 0;
+  /** Whether a tab stands behind one of them: they may be columns of a table. */
+  hasTabs = false;
 
   constructor(text: string) {
     this.#text = text;
@@ -32,6 +35,7 @@ export class DigitGroups {
     const text = this.#text;
     this.count = 0;
     this.digits = 0;
+    this.hasTabs = false;
     let at = from;
     this.#lines[0] = beginsLine ? 1 : 0;
     while (this.count < GROUPS_MAX) {
@@ -40,10 +44,19 @@ export class DigitGroups {
       this.#ends[this.count] = end;
       this.count += 1;
       this.digits += end - at;
+      if (text.charCodeAt(end) === TAB) this.hasTabs = true;
       const next = separatorEnd(text, end);
       if (next === end || !isDigit(text, next)) return;
       if (this.count < GROUPS_MAX) this.#lines[this.count] = hasLineEnd(text, end, next) ? 1 : 0;
       at = next;
+    }
+  }
+
+  /** Forgets the groups from this one on. */
+  cut(group: number): void {
+    while (this.count > group) {
+      this.count -= 1;
+      this.digits -= this.sizeOf(this.count);
     }
   }
 
@@ -62,6 +75,12 @@ export class DigitGroups {
   /** Whether a line ends before this group, or nothing stands before it. */
   beginsLine(group: number): boolean {
     return this.#lines[group] === 1;
+  }
+
+  /** Whether a tab or more than one blank stands before this group, as between the columns of a table. */
+  beginsColumn(group: number): boolean {
+    const gap = this.separatorBefore(group);
+    return gap.includes("\t") || gap.includes("  ");
   }
 
   /** Whether a bracket opens before this group. */

@@ -11,6 +11,7 @@ import {
   runEnd,
   runStart,
   UNDERSCORE,
+  WORD,
 } from "../views/characters.ts";
 import { CERTAIN, LIKELY, type PiiFinding } from "./finding.ts";
 
@@ -19,7 +20,10 @@ const DOMAIN_CHARS_MAX = 253;
 const LOCAL = ALPHANUMERIC | DOT | DASH | UNDERSCORE | PERCENT;
 const DOMAIN = ALPHANUMERIC | DOT | DASH;
 const FULL_STOP = 0x2e;
-const LOCAL_MARKS = "+'!#$&*/=?^{|}~";
+/** Without those that addresses may hold and never do, and that divide what texts hold: `/|?&*{}`. */
+const LOCAL_MARKS = "+'!#$=^~";
+/** Of a variable or field before its value. */
+const NAME = WORD | DOT;
 
 /** Last labels of names that are no domains: files, units of systemd, images' sizes. */
 const NO_DOMAINS: ReadonlySet<string> = new Set([
@@ -107,14 +111,24 @@ function localStart(text: string, at: number): number {
   if (text[at - 1] === '"') return quotedStart(text, at);
   let start = at;
   const limit = at - LOCAL_CHARS_MAX;
-  while (start > limit && start > 0 && isLocal(text, start - 1)) start -= 1;
+  const isUnspaced = text.charCodeAt(at - 1) >= UNSPACED;
+  while (start > limit && start > 0 && isLocal(text, start - 1, isUnspaced)) start -= 1;
+  const name = runEnd(text, start, NAME);
+  // `user=ann@…`: a name and its value; `bounce+ann=…` is all of an address.
+  if (name > start && name < at && text[name] === "=") start = name + 1;
+  const isEscape = text[start - 1] === "\\" && start + 1 < at && "nrt".includes(text[start] ?? "?");
+  if (isEscape) start += 1;
   while (start < at && !isA(text, start, ALPHANUMERIC | UNDERSCORE) && text.charCodeAt(start) < 0x80) start += 1;
   return start;
 }
 
-function isLocal(text: string, at: number): boolean {
+/** From here on scripts are written without blanks between words, and pictures stand. */
+const UNSPACED = 0x2e80;
+
+/** `isUnspaced`: such letters may belong to the address, as its last one does. */
+function isLocal(text: string, at: number, isUnspaced: boolean): boolean {
   const code = text.charCodeAt(at);
-  if (code > 0x7f) return isForeignLetter(code);
+  if (code > 0x7f) return isForeignLetter(code) && (isUnspaced || code < UNSPACED);
   return (classOf(code) & LOCAL) !== 0 || LOCAL_MARKS.includes(text[at] ?? "?");
 }
 
@@ -152,7 +166,10 @@ function domainEnd(text: string, from: number): number {
   }
   if (labels < 2) return -1;
   const last = text.lastIndexOf(".", end - 1) + 1;
-  return isTopLevel(text, last, end) ? end : -1;
+  if (isTopLevel(text, last, end)) return end;
+  // `ann@example.com` with a script behind it that writes no blanks.
+  const ascii = runEnd(text, last, LETTER, end);
+  return text.charCodeAt(ascii) >= UNSPACED && isTopLevel(text, last, ascii) ? ascii : -1;
 }
 
 function isTopLevel(text: string, from: number, to: number): boolean {

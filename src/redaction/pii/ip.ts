@@ -1,5 +1,5 @@
 import type { Work } from "../bounds.ts";
-import { ALPHANUMERIC, DIGIT, DOT, HEX, isA, runEnd, runStart } from "../views/characters.ts";
+import { ALPHANUMERIC, DIGIT, DOT, HEX, isA, LINE_END, runEnd, runStart } from "../views/characters.ts";
 import { digitsEnd } from "./digit-groups.ts";
 import { CERTAIN, type PiiFinding, POSSIBLE } from "./finding.ts";
 
@@ -57,6 +57,8 @@ function readIpv4(text: string, start: number): Ipv4 | undefined {
 function isVersion(text: string, start: number): boolean {
   const before = text[start - 1] ?? " ";
   if (before === "/" && isA(text, start - 2, ALPHANUMERIC)) return true;
+  // A line's first dash is a diff's or a list's.
+  if (before === "-" && (start === 1 || isA(text, start - 2, LINE_END))) return false;
   if (before === "." || before === "-" || before === "_" || isA(text, start - 1, ALPHANUMERIC)) return true;
   return hasWordBefore(text, start, VERSION_WORDS);
 }
@@ -90,13 +92,20 @@ export function findIpv6(text: string, at: number, work: Work): { readonly end: 
   }
   // `01:43:21`, `key:a`: most colons are no address's.
   if (end === limit || (!isShortened && colons < IPV6_GROUPS - 1)) return { end };
-  if (isA(text, start - 1, ALPHANUMERIC) || text[start - 1] === ":" || isA(text, end, ALPHANUMERIC)) return { end };
+  if (isA(text, start - 1, ALPHANUMERIC) || goesOnBefore(text, start) || isA(text, end, ALPHANUMERIC)) return { end };
   work.spend(STEPS_PER_IPV6);
   let stop = end;
   while (stop > start && isA(text, stop - 1, DOT)) stop -= 1;
   if (text[stop - 1] === ":" && text[stop - 2] !== ":") stop -= 1;
   const confidence = reachOfIpv6(text.slice(start, stop));
   return confidence === 0 ? { end } : { end, found: { rule: "IP", start, end: stop, confidence } };
+}
+
+/** Whether a colon stands before that is the address's own: one behind a word (`host:2001:…`) is not. */
+function goesOnBefore(text: string, start: number): boolean {
+  if (text[start - 1] !== ":") return false;
+  const word = runStart(text, start - 1, ALPHANUMERIC, start - 6);
+  return word === start - 1 || (start - 1 - word < 5 && runEnd(text, word, HEX) === start - 1);
 }
 
 function reachOfIpv6(address: string): number {

@@ -1,5 +1,5 @@
 import type { Work } from "../bounds.ts";
-import { ALPHANUMERIC, classOf, HEX, isA, LETTER, runEnd } from "../views/characters.ts";
+import { ALPHANUMERIC, BLANK, classOf, HEX, isA, LETTER, LINE_END, runEnd } from "../views/characters.ts";
 import { findCards } from "./card.ts";
 import { DigitGroups, digitsEnd, mayGoOn } from "./digit-groups.ts";
 import { CERTAIN, type PiiFinding } from "./finding.ts";
@@ -100,15 +100,38 @@ export class NumberReader {
     groups.read(at, at !== this.#midway);
     this.#work.spend(STEPS_PER_READ + groups.count * STEPS_PER_GROUP);
     const { end } = groups;
+    const address = this.#addressAmong(groups);
+    if (address !== -1) {
+      groups.cut(address);
+      if (groups.digits >= DIGITS_MIN) this.#all(groups);
+      return groups.end;
+    }
     if (groups.digits < DIGITS_MIN) return end;
-    const cards = this.#cards();
-    this.#others(groups);
+    const cards = this.#all(groups);
     if (!groups.isCut) return end;
     // A card may go on behind the cut: of its groups, those that no finding holds are read again.
     const again = groups.count - CARD_GROUPS_MAX;
     const next = Math.max(groups.startOf(again), cards.at(-1)?.end ?? 0);
     if (!groups.beginsLine(again)) this.#midway = next;
     return next;
+  }
+
+  /** Which group begins an address of the network, as behind a time or a status: `12:34:56 203.0.113.7`; -1 when none does. */
+  #addressAmong(groups: DigitGroups): number {
+    for (let group = 1; group + 3 < groups.count; group += 1) {
+      const at = groups.startOf(group);
+      if (!isA(this.#text, at - 1, BLANK | LINE_END) || this.#text.charCodeAt(groups.endOf(group)) !== FULL_STOP)
+        continue;
+      this.#work.spend(STEPS_PER_ADDRESS);
+      if (findIpv4(this.#text, at) !== undefined && !followsFractions(groups, group)) return group;
+    }
+    return -1;
+  }
+
+  #all(groups: DigitGroups): readonly PiiFinding[] {
+    const cards = this.#cards();
+    this.#others(groups);
+    return cards;
   }
 
   #cards(): readonly PiiFinding[] {
@@ -119,13 +142,17 @@ export class NumberReader {
 
   /** What stands alone, or on a line of its own, or between blanks. */
   #others(groups: DigitGroups): void {
-    if ((!groups.isCut && this.#other(groups)) || groups.count < PARTED_GROUPS_MIN) return;
-    this.#parts(groups, { isCut: groups.isCut, begins: (group) => groups.beginsLine(group) }, (line, isCut) => {
-      if (!isCut && line.count < groups.count && this.#other(line)) return;
-      this.#parts(line, { isCut, begins: startsInRow(line) }, (part, isPartCut) => {
-        if (!isPartCut && part.count < line.count) this.#other(part);
-      });
-    });
+    if (!groups.hasTabs && ((!groups.isCut && this.#other(groups)) || groups.count < PARTED_GROUPS_MIN)) return;
+    this.#parts(
+      groups,
+      { isCut: groups.isCut, begins: (group) => groups.beginsLine(group) || groups.beginsColumn(group) },
+      (line, isCut) => {
+        if (!isCut && line.count < groups.count && this.#other(line)) return;
+        this.#parts(line, { isCut, begins: startsInRow(line) }, (part, isPartCut) => {
+          if (!isPartCut && part.count < line.count) this.#other(part);
+        });
+      },
+    );
   }
 
   /** Reads the groups part by part. Of groups that were cut off the last part may go on. */
@@ -182,6 +209,13 @@ export class NumberReader {
   }
 }
 
+const FULL_STOPS_MAX = 2;
+
+/** Of a drawing's coordinates, which are written as close as can be, four may look like an address: `1.52-.87 2.83-2.12 3.51.98.32`. */
+function followsFractions(groups: DigitGroups, group: number): boolean {
+  return groups.separators(0, group).split(".").length - 1 > FULL_STOPS_MAX;
+}
+
 /** A telephone number may begin here. */
 function hasMark(text: string, at: number): boolean {
   const before = text.charCodeAt(at - 1);
@@ -222,12 +256,13 @@ function findFormatted(text: string, groups: DigitGroups): PiiFinding | undefine
 
 const PARTS = "-_/.";
 
-/** A part of no longer word. */
+/** A part of no longer word: a full stop may end its sentence. A line's first dash is a diff's or a list's. */
 function isApart(text: string, start: number, end: number): boolean {
+  const isSign = text[start - 1] === "-" && (start === 1 || isA(text, start - 2, LINE_END));
   return (
-    !PARTS.includes(text[start - 1] ?? " ") &&
+    (isSign || !PARTS.includes(text[start - 1] ?? " ")) &&
     !isA(text, start - 1, ALPHANUMERIC) &&
-    !PARTS.includes(text[end] ?? " ") &&
+    !(PARTS.includes(text[end] ?? " ") && (isA(text, end + 1, ALPHANUMERIC) || text[end] === "/")) &&
     !isA(text, end, ALPHANUMERIC)
   );
 }

@@ -61,7 +61,9 @@ export function findPhone({ text, groups, work }: PhoneSearch): PiiFinding | und
   const { start: from, end } = groups;
   const hasBracket = text[from - 1] === "(";
   const start = hasBracket ? from - 1 : from;
-  const plus = text[start - 1] === "+" ? start - 1 : start;
+  // Before a bracket, a `+` at a line's beginning is a diff's.
+  const isSign = text[start - 1] === "+" && !(hasBracket && beginsLine(text, start - 1));
+  const plus = isSign ? start - 1 : start;
   const northAmerican = isNorthAmerican(text, groups, { hasBracket, hasPlus: plus < start });
   if (northAmerican) return { rule: "PHONE", start: plus, end, confidence: LIKELY };
   return plus < start ? international({ text, groups, work }, plus) : national({ text, groups, work }, start);
@@ -76,8 +78,12 @@ function international({ text, groups, work }: PhoneSearch, start: number): PiiF
   const validity = internationalValidity(digits);
   if (validity === "valid") return found;
   // Long enough for a number, but of no range that its country has given out: examples, and ranges that are new.
-  const mayBeAdded = start === 0 || isA(text, start - 1, LINE_END);
+  const mayBeAdded = beginsLine(text, start);
   return groups.digits > 9 && !mayBeAdded && validity === "possible" ? { ...found, confidence: LIKELY } : undefined;
+}
+
+function beginsLine(text: string, at: number): boolean {
+  return at === 0 || isA(text, at - 1, LINE_END);
 }
 
 interface Marks {

@@ -13,6 +13,7 @@ import {
   STOP,
   UPPER,
 } from "../views/characters.ts";
+import { behindIndex, behindTag, declaredValue, type Name, statedValue } from "./stated-value.ts";
 import { JUDGED_CHARS_MAX, type ValueStyle } from "./values.ts";
 
 /** A longer name names nothing. UTF-16 units. */
@@ -52,15 +53,29 @@ export interface Value {
 /** Where the value of the name between `from` and `to` stands, if there is one. */
 export function valueAfter(text: string, from: number, to: number): Value | undefined {
   const afterQuote = skipQuote(text, to);
-  const separator = separatorAfter(text, from, { name: to, at: afterQuote });
-  if (separator === undefined) return undefined;
+  const behind = behindIndex(text, { to, at: afterQuote });
+  const separator = separatorAfter(text, from, { name: to, at: behind });
+  if (separator === undefined) return valueWithoutSign(text, { from, to, at: afterQuote });
   const opening = skipQuote(text, separator.end);
   const isAssigned = separator.sign === "=" && !separator.spaced && isOfEnvironment(text, from, to);
   if (opening > separator.end) return quotedValue(text, opening, isAssigned ? "assigned" : "quoted");
   if (separator.sign === "==") return undefined;
-  const block = separator.sign === ":" ? blockLines(text, from, separator.end) : undefined;
-  if (block !== undefined) return block;
-  return bareValue(text, from, { ...separator, name: to });
+  if (separator.sign !== ":") return bareValue(text, from, { ...separator, name: to });
+  const declared = declaredValue(text, separator.end, true);
+  if (declared !== -1) return quotedValue(text, declared + 1, "quoted");
+  const end = behindTag(text, separator.end);
+  const quote = end > separator.end ? skipQuote(text, end) : end;
+  if (quote > end) return quotedValue(text, quote, "quoted");
+  return blockLines(text, from, end) ?? bareValue(text, from, { ...separator, end, name: to });
+}
+
+function valueWithoutSign(text: string, name: Name): Value | undefined {
+  const declared = name.at === name.to ? declaredValue(text, name.to, false) : -1;
+  if (declared !== -1) return quotedValue(text, declared + 1, "quoted");
+  const stated = statedValue(text, name);
+  if (stated === undefined) return undefined;
+  const { start, end, style } = stated;
+  return end === undefined ? quotedValue(text, start, style) : { start, end, style, quote: " ", inQuery: false };
 }
 
 /** After a quotation mark that may itself be escaped. */
@@ -117,7 +132,7 @@ function lineEndAfter(text: string, from: number): number {
   return at;
 }
 
-function quotedValue(text: string, start: number, style: "assigned" | "quoted"): Value {
+function quotedValue(text: string, start: number, style: ValueStyle): Value {
   const quote = text[start - 1] ?? "";
   const limit = Math.min(text.length, start + QUOTED_CHARS_MAX);
   let end = start;
@@ -142,7 +157,7 @@ function separatorAfter(text: string, from: number, { name, at }: { name: number
   if (character === "=" || character === ":") return signed(text, sign, at);
   if (character === ">" && text[from - 1] === "<" && sign === name) return { end: sign + 1, sign: ">", spaced: false };
   if (text.startsWith("--", from) && sign > name) return { end: sign, sign: "--", spaced: true };
-  if (sign > name && isA(text, sign, QUOTE)) return { end: sign, sign: " ", spaced: true };
+  if (sign > at && isA(text, sign, QUOTE)) return { end: sign, sign: " ", spaced: true };
   return valueLine(text, at);
 }
 
@@ -190,9 +205,10 @@ function lineStart(text: string, at: number): number {
   return text[start - 1] === "+" && (start === 1 || isA(text, start - 2, LINE_END)) ? start : -1;
 }
 
+/** A comment may follow. */
 function endsLine(text: string, at: number): boolean {
   const end = runEnd(text, at, BLANK, at + GAP_CHARS_MAX);
-  return end >= text.length || isA(text, end, LINE_END);
+  return end >= text.length || isA(text, end, LINE_END) || (end > at && text.charCodeAt(end) === HASH);
 }
 
 /** Where a value ends of which only the beginning was judged. */

@@ -3,7 +3,7 @@ import type { Finding } from "../finding.ts";
 import { BLANK, classesIn, DIGIT, isA, LINE_END, NAME, QUOTE, runEnd, runStart } from "../views/characters.ts";
 import { NAME_CHARS_MAX, QUOTED_CHARS_MAX, type Value, valueAfter, wholeEnd } from "./assigned-value.ts";
 import { type SecretKind, secretKind } from "./names.ts";
-import { isSecretValue, JUDGED_CHARS_MAX } from "./values.ts";
+import { isSecretValue, JUDGED_CHARS_MAX, type ValueStyle } from "./values.ts";
 
 /** Names remembered while one text is read. */
 const NAMES_MAX = 1_024;
@@ -13,6 +13,9 @@ const STEPS_PER_NAME = 100;
 const STEPS_PER_NEW_NAME = 1_000;
 const STEPS_PER_VALUE = 500;
 const STEPS_PER_VALUE_CHAR = 4;
+
+/** UTF-16 units. */
+const PARAMETER_CHARS_MAX = 512;
 
 /** Where a header's line ends next. Asked in a text's order it reads the text once. */
 class NextHeaderEnd {
@@ -28,12 +31,29 @@ class NextHeaderEnd {
   after(from: number): number {
     if (from < this.#from || from > this.#at) {
       let at = from;
-      while (at < this.#text.length && !isA(this.#text, at, LINE_END | QUOTE)) at += 1;
+      while (at < this.#text.length && !isA(this.#text, at, LINE_END)) {
+        if (isA(this.#text, at, QUOTE)) {
+          const close = parameterEnd(this.#text, at);
+          if (close === -1) break;
+          at = close;
+        }
+        at += 1;
+      }
       this.#at = at;
     }
     this.#from = from;
     return this.#at;
   }
+}
+
+/** A header's parameter in quotation marks (`Digest username="ann"`) ends at the second one; -1 when the first at `at` begins none. */
+function parameterEnd(text: string, at: number): number {
+  const before = text[at - 1] === "\\" ? at - 2 : at - 1;
+  if (text[before] !== "=") return -1;
+  for (let end = at + 1; end < at + PARAMETER_CHARS_MAX && !isA(text, end, LINE_END); end += 1) {
+    if (text[end] === text[at]) return end;
+  }
+  return -1;
 }
 
 /** Finds values beside names that announce a secret: `NAME=value`, `"name": "value"`, `--name value`, `<name>value`. */
@@ -84,10 +104,12 @@ function judge(text: string, kind: SecretKind, value: Value): Finding | undefine
   return { rule: `${kind}-assignment`, start: value.start, end: wholeEnd(text, value) };
 }
 
+const NO_HEADERS: ReadonlySet<ValueStyle> = new Set(["assigned", "told", "listed"]);
+
 /** A header's value is the rest of its line; of an authorization the scheme may stay. */
 function header(text: string, kind: SecretKind, { start, quote, end, style }: Value): Finding | undefined {
   const lineEnd = Math.min(end, start + QUOTED_CHARS_MAX);
-  if (style === "assigned" || lineEnd - start < 6) return undefined;
+  if (NO_HEADERS.has(style) || lineEnd - start < 6) return undefined;
   const from = kind === "authorization" ? afterScheme(text, start, lineEnd) : start;
   const value = text.slice(from, Math.min(lineEnd, from + JUDGED_CHARS_MAX));
   if (kind === "cookie" && !value.includes("=")) return undefined;
@@ -117,7 +139,7 @@ const SCHEMES: ReadonlySet<string> = new Set([
     "mac",
     "jwt",
   ],
-  ...["aws4-hmac-sha256", "sharedkey", "sharedaccesssignature", "genie_key", "splunk", "bot", "oauth", "scram-sha-256"],
+  ...["aws4-hmac-sha256", "sharedkey", "sharedaccesssignature", "geniekey", "splunk", "bot", "oauth", "scram-sha-256"],
   ...["googlelogin", "x-auth", "snowflake", "vapid", "signature", "s3cmd", "ssws", "pve", "eg1-hmac-sha256", "discogs"],
 ]);
 

@@ -1,10 +1,21 @@
 /** What a name says about its value: a password takes any shape, a token has the look of one, a key must look random. */
-export type SecretKind = "password" | "token" | "key" | "cookie" | "authorization";
+export type SecretKind = "password" | "token" | "key" | "cookie" | "authorization" | "basic";
 
 const PASSWORDS = [
   ...["password", "passwd", "pwd", "passphrase", "passcode", "pass", "passw", "pswd", "psw", "userpassword"],
   ...["dbpassword", "rootpassword", "mypassword", "newpassword", "oldpassword", "kennwort", "passwort", "contraseña"],
-  ...["requirepass", "masterauth", "sshpass", "pgpassword", "motdepasse", "contrasena"],
+  ...[
+    "requirepass",
+    "masterauth",
+    "sshpass",
+    "pgpassword",
+    "motdepasse",
+    "contrasena",
+    "psk",
+    "pw",
+    "bindpw",
+    "rootpw",
+  ],
 ];
 
 const TOKENS = [
@@ -21,7 +32,7 @@ const TOKENS = [
     "idtoken",
   ],
   ...["sessiontoken", "bearertoken", "secretaccesskey", "accesskeysecret", "presharedkey", "deploykey", "servicekey"],
-  ...["jsessionid", "phpsessid", "sessionidtoken", "authtok", "psk"],
+  ...["jsessionid", "phpsessid", "sessionidtoken", "authtok"],
 ];
 
 /** Words before `key` that make it a secret. */
@@ -98,7 +109,24 @@ const TRAILERS = [
     "test",
     "live",
   ],
-  ...["old", "new", "current", "previous", "plain", "raw", "string", "text", "data", "encoded", "primary", "secondary"],
+  ...[
+    "old",
+    "new",
+    "current",
+    "previous",
+    "plain",
+    "raw",
+    "string",
+    "text",
+    "data",
+    "encoded",
+    "primary",
+    "secondary",
+    "confirmation",
+    "confirm",
+    "again",
+    "repeat",
+  ],
 ];
 
 const KINDS: ReadonlyMap<string, SecretKind> = new Map([
@@ -107,6 +135,7 @@ const KINDS: ReadonlyMap<string, SecretKind> = new Map([
   ...["pat"].map((word) => [word, "key"] as const),
   ...["cookie"].map((word) => [word, "cookie"] as const),
   ...["authorization"].map((word) => [word, "authorization"] as const),
+  ...["auth"].map((word) => [word, "basic"] as const),
 ]);
 const QUALIFIES: ReadonlySet<string> = new Set(KEY_QUALIFIERS);
 const HARMLESS: ReadonlySet<string> = new Set(HARMLESS_QUALIFIERS);
@@ -116,13 +145,15 @@ const TRAILS: ReadonlySet<string> = new Set(TRAILERS);
 /** What occurs in every name of a secret: where to look for one. Lower case. */
 export const NAME_ANCHORS: readonly string[] = [
   ...["pass", "pwd", "psw", "secret", "token", "key", "credential", "masterauth", "psk", "authtok"],
-  ...["cookie", "authorization", "jsessionid", "phpsessid", "_pat", "kennwort", "contrase"],
+  ...["cookie", "authorization", "jsessionid", "phpsessid", "_pat", "kennwort", "contrase", "pw"],
 ];
 
 const WORDS_MAX = 16;
 
 /** What kind of secret a name announces; undefined when none. `name` may be in snake, kebab, camel or dotted case. */
 export function secretKind(name: string): SecretKind | undefined {
+  // The country's.
+  if (name === "PW") return undefined;
   const words = wordsOf(name);
   while (words.length > 1 && TRAILS.has(words.at(-1) ?? "")) words.pop();
   const last = words.at(-1) ?? "";

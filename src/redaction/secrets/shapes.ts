@@ -19,7 +19,10 @@ import {
   TILDE,
   UPPER,
 } from "../views/characters.ts";
+import { COMMAND_PASSWORDS } from "./command-passwords.ts";
+import { matchJwk } from "./jwk.ts";
 import { matchUrlPassword } from "./url-password.ts";
+import { isBasicCredentials } from "./value-shapes.ts";
 
 /** A credential of several parts. Its words are in lower case and stand somewhere in it. */
 export interface SecretShape {
@@ -34,6 +37,8 @@ const BEARER_CHARS_MIN = 20;
 const BASIC_CHARS_MIN = 6;
 const JWT_PART_CHARS_MIN = 8;
 const JWT_PARTS_MAX = 5;
+const AWS_ID_CHARS = 16;
+const HMAC_ID_CHARS = 55;
 const AWS_SECRET_CHARS = 40;
 const AWS_SECRET_GAP_MAX = 160;
 const LINE_CHARS_MAX = 512;
@@ -78,25 +83,15 @@ function matchBasic(text: string, start: number, end: number): Finding | undefin
   const from = runEnd(text, end, BLANK, end + 8);
   const to = runEnd(text, from, BASE64 | EQUALS, from + LINE_CHARS_MAX);
   if (from === end || to - from < BASIC_CHARS_MIN) return undefined;
-  const decoded = Buffer.from(text.slice(from, to), "base64").toString("latin1");
-  const colon = decoded.indexOf(":");
-  const isPlain = runsPrintable(decoded);
-  return colon >= 0 && isPlain ? { rule: "basic-credentials", start: from, end: to } : undefined;
+  return isBasicCredentials(text.slice(from, to)) ? { rule: "basic-credentials", start: from, end: to } : undefined;
 }
 
-function runsPrintable(text: string): boolean {
-  for (let at = 0; at < text.length; at += 1) {
-    const code = text.charCodeAt(at);
-    if (code < 0x20 || code === 0x7f) return false;
-  }
-  return true;
-}
-
-/** 40 characters of base64 not far behind an access key's id. */
+/** 40 characters of base64 not far behind an access key's id, at Amazon and at Google. */
 function matchAwsSecret(text: string, start: number, end: number): Finding | undefined {
-  if (!beginsWord(text, start) || runEnd(text, end, UPPER | DIGIT, end + 17) - end !== 16) return undefined;
-  const limit = end + 16 + AWS_SECRET_GAP_MAX;
-  let at = end + 16;
+  const id = runEnd(text, end, UPPER | DIGIT, end + HMAC_ID_CHARS + 1);
+  if (!beginsWord(text, start) || (id - end !== AWS_ID_CHARS && id - end !== HMAC_ID_CHARS)) return undefined;
+  const limit = id + AWS_SECRET_GAP_MAX;
+  let at = id;
   while (at < limit && at < text.length) {
     const run = runEnd(text, at, BASE64, limit + AWS_SECRET_CHARS);
     const seen = classesIn(text, at, run);
@@ -155,7 +150,9 @@ function matchAirtable(text: string, start: number, end: number): Finding | unde
 
 /** Addresses that let anybody who knows them post. The path behind is the secret. */
 function matchWebhook(text: string, _start: number, end: number): Finding | undefined {
-  const to = runEnd(text, end, BASE64URL | BASE64 | DOT | PERCENT, end + LINE_CHARS_MAX);
+  const limit = end + LINE_CHARS_MAX;
+  let to = end;
+  while (to < limit && (isA(text, to, BASE64URL | BASE64 | DOT | PERCENT) || text[to] === "@")) to += 1;
   return to - end >= 16 ? { rule: "webhook-url", start: end, end: to } : undefined;
 }
 
@@ -180,26 +177,53 @@ function matchCurlUser(text: string, start: number, end: number): Finding | numb
   return { rule: "curl-user", start: colon + 1, end: to };
 }
 
-const LOGIN_FLAGS = [" -p ", " -p", " --password "];
-
-/** `docker login -p password`, `sshpass -p password`. */
-function matchLogin(text: string, start: number, end: number): Finding | number | undefined {
-  if (!beginsWord(text, start) || !isA(text, end, BLANK)) return undefined;
-  const [line = ""] = text.slice(end, end + CURL_CHARS_MAX).split("\n", 1);
-  const flag = LOGIN_FLAGS.find((word) => line.includes(word));
-  if (flag === undefined) return end + line.length;
-  const from = end + line.indexOf(flag) + flag.length;
-  const value = isA(text, from, QUOTE) ? from + 1 : from;
-  let to = value;
-  while (to < end + line.length && !isA(text, to, BLANK | QUOTE)) to += 1;
-  return to - value < 3 || "$<{-".includes(text[value] ?? "-") ? to : { rule: "login-password", start: value, end: to };
-}
-
 /** `//registry.npmjs.org/:_authToken=…`, `_auth=…`. */
-function matchNpmAuth(text: string, _start: number, end: number): Finding | undefined {
+function matchNpmAuth(text: string, start: number, end: number): Finding | undefined {
+  if (isA(text, start - 1, ALPHANUMERIC)) return undefined;
   const from = runEnd(text, end, QUOTE, end + 1);
   const to = runEnd(text, from, BASE64URL | BASE64 | EQUALS, from + LINE_CHARS_MAX);
   return to - from >= 8 ? { rule: "npm-auth", start: from, end: to } : undefined;
+}
+
+/** `"auth": "…"` of a registry's configuration: base64 of `user:password`. */
+function matchDockerAuth(text: string, _start: number, end: number): Finding | undefined {
+  const colon = runEnd(text, end, BLANK, end + 8);
+  const value = runEnd(text, colon + 1, BLANK, colon + 8) + 1;
+  if (text[colon] !== ":" || text[value - 1] !== '"') return undefined;
+  const to = runEnd(text, value, BASE64 | EQUALS, value + LINE_CHARS_MAX);
+  return isBasicCredentials(text.slice(value, to)) ? { rule: "basic-credentials", start: value, end: to } : undefined;
+}
+
+const URL_SECRET_CHARS_MIN = 40;
+
+/** What makes a signed address valid: whoever has it needs nothing else. */
+function matchUrlSignature(text: string, _start: number, end: number): Finding | undefined {
+  const to = runEnd(text, end, HEX, end + LINE_CHARS_MAX * 2);
+  return to - end >= URL_SECRET_CHARS_MIN ? { rule: "url-signature", start: end, end: to } : undefined;
+}
+
+/** Codes of authorization, and keys of functions. */
+function matchUrlCode(text: string, _start: number, end: number): Finding | undefined {
+  const to = runEnd(text, end, BASE64URL | EQUALS | PERCENT, end + LINE_CHARS_MAX);
+  const seen = classesIn(text, end, to);
+  const isMixed = (seen & UPPER) !== 0 && (seen & DIGIT) !== 0;
+  return to - end >= URL_SECRET_CHARS_MIN && isMixed ? { rule: "url-code", start: end, end: to } : undefined;
+}
+
+/** Azure's keys of 84 characters have `JQQJ99` behind the 52nd. */
+function matchAzureKey(text: string, start: number, end: number): Finding | undefined {
+  const from = runStart(text, start, ALPHANUMERIC, start - 53);
+  const to = runEnd(text, end, ALPHANUMERIC, end + 64);
+  return text.startsWith("JQQJ99", start) && start - from === 52 && to - end >= 20
+    ? { rule: "azure-key", start: from, end: to }
+    : undefined;
+}
+
+/** 36 characters before `NRAL`: a licence of New Relic. */
+function matchNewRelic(text: string, start: number, end: number): Finding | undefined {
+  const from = runStart(text, start, LOWER | DIGIT, start - 37);
+  const isOne = text.startsWith("NRAL", start) && start - from === 36 && !isA(text, end, ALPHANUMERIC);
+  return isOne ? { rule: "new-relic-key", start: from, end } : undefined;
 }
 
 export const SECRET_SHAPES: readonly SecretShape[] = [
@@ -208,7 +232,7 @@ export const SECRET_SHAPES: readonly SecretShape[] = [
   { words: ["bearer"], steps: 60, match: matchBearer },
   { words: ["basic"], steps: 600, match: matchBasic },
   { words: ["://"], steps: 200, match: matchUrlPassword },
-  { words: ["akia", "asia"], steps: 400, match: matchAwsSecret },
+  { words: ["akia", "asia", "goog1e"], steps: 400, match: matchAwsSecret },
   { words: [":aa"], steps: 60, match: matchTelegram },
   { words: ["-us"], steps: 80, match: matchMailchimp },
   { words: ["8q~", "7q~"], steps: 80, match: matchAzureSecret },
@@ -216,8 +240,14 @@ export const SECRET_SHAPES: readonly SecretShape[] = [
   { words: [".atlasv1."], steps: 80, match: matchTerraform },
   { words: ["pat"], steps: 60, match: matchAirtable },
   { words: ["curl"], steps: 400, match: matchCurlUser },
-  { words: ["docker login", "podman login", "helm registry login", "sshpass"], steps: 400, match: matchLogin },
-  { words: ["_auth="], steps: 100, match: matchNpmAuth },
+  ...COMMAND_PASSWORDS,
+  { words: ["_auth=", "_auth = "], steps: 100, match: matchNpmAuth },
+  { words: ['"auth"'], steps: 600, match: matchDockerAuth },
+  { words: ['"kty"'], steps: 9_000, match: matchJwk },
+  { words: ["x-amz-signature=", "x-goog-signature="], steps: 100, match: matchUrlSignature },
+  { words: ["?code=", "&code="], steps: 100, match: matchUrlCode },
+  { words: ["jqqj99"], steps: 100, match: matchAzureKey },
+  { words: ["nral"], steps: 80, match: matchNewRelic },
   {
     words: [
       ...[

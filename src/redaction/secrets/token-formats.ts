@@ -10,6 +10,8 @@ import {
   LOWER,
   PERCENT,
   PLUS_SLASH,
+  STOP,
+  UNDERSCORE,
   UPPER,
   WORD,
 } from "../views/characters.ts";
@@ -32,6 +34,7 @@ export interface TokenFormat {
 
 const BASE64_ANY = BASE64URL | PLUS_SLASH | EQUALS;
 const DOTTED = BASE64URL | DOT;
+const CRYPT = ALPHANUMERIC | PLUS_SLASH | DOT | DOLLAR | EQUALS;
 
 type Options = Omit<TokenFormat, "rule" | "prefix" | "classes" | "min">;
 /** Prefixes that share a shape, separated by blanks. */
@@ -70,6 +73,12 @@ const CLOUDS: readonly Row[] = [
   ["render-key", "rnd_", ALPHANUMERIC, 28, { needs: [DIGIT, UPPER] }],
   ["trigger-dev-key", "tr_prod_ tr_stg_", ALPHANUMERIC, 20, { needs: [DIGIT] }],
   ["inngest-key", "signkey-prod- signkey-test-", HEX, 32],
+  ["aws-session-token", "IQoJb3JpZ2luX2Vj", BASE64_ANY, 80],
+  ["gcp-hmac-key", "GOOG1E", UPPER | DIGIT, 55, { exact: true }],
+  ["yandex-key", "AQVN", BASE64URL, 35, { needs: [DIGIT, UPPER] }],
+  ["yandex-token", "y0_", BASE64URL, 50, { needs: [DIGIT, UPPER] }],
+  ["yandex-token", "t1.", DOTTED | EQUALS, 120, { needs: [DIGIT, UPPER] }],
+  ["fernet-token", "gAAAAAB", BASE64URL | EQUALS, 80, { needs: [DIGIT, UPPER] }],
   ["mongodb-atlas-secret", "mdb_sa_sk_", BASE64URL, 30],
 ];
 
@@ -101,6 +110,9 @@ const FORGES: readonly Row[] = [
   ["octopus-key", "API-", UPPER | DIGIT, 25, { needs: [DIGIT] }],
   ["sentry-token", "sntrys_ sntryu_", BASE64_ANY, 40],
   ["grafana-token", "glc_ glsa_", BASE64_ANY, 32, { needs: [DIGIT] }],
+  ["grafana-token", "eyJrIjoi", BASE64_ANY, 60],
+  ["datadog-key", "ddapi_ ddapp_", ALPHANUMERIC, 30, { needs: [DIGIT] }],
+  ["honeycomb-key", "hcaik_ hcalk_ hcamk_", ALPHANUMERIC, 40],
   ["new-relic-key", "NRAK- NRJS- NRII- NRRA- NRSP-", BASE64URL, 19, { needs: [DIGIT] }],
   ["dynatrace-token", "dt0c01. dt0s01. dt0s16.", DOTTED, 60],
   ["harness-token", "pat.", DOTTED, 60, { needs: [DIGIT, UPPER] }],
@@ -181,10 +193,25 @@ const MESSAGING: readonly Row[] = [
   ["posthog-personal-key", "phx_", ALPHANUMERIC, 40, { needs: [DIGIT] }],
   ["resend-key", "re_", WORD, 32, { needs: [DIGIT, UPPER] }],
   ["intercom-token", "dG9rO", BASE64_ANY, 50, { needs: [DIGIT, UPPER] }],
+  ["firebase-token", "APA91b", BASE64URL, 100, { loose: true }],
+  ["x-bearer-token", "AAAAAAAAAAAAAAAAAAAA", ALPHANUMERIC | PERCENT, 80, { needs: [DIGIT, LOWER] }],
   ["age-secret-key", "AGE-SECRET-KEY-", UPPER | LOWER | DIGIT, 20, { loose: true }],
 ];
 
-export const TOKEN_FORMATS: readonly TokenFormat[] = [CLOUDS, FORGES, MODELS, MONEY, MESSAGING]
+/** Hashes of passwords, as crypt writes them: guessed in hours when they are known. */
+const HASHES: readonly Row[] = [
+  ["password-hash", "$2a$ $2b$ $2y$", CRYPT, 55],
+  ["password-hash", "$1$ $apr1$", CRYPT, 25],
+  ["password-hash", "$5$ $6$ $y$ $7$", CRYPT, 45],
+  [
+    "password-hash",
+    "$argon2id$ $argon2i$ $pbkdf2-sha256$ $pbkdf2-sha512$ $scrypt$",
+    CRYPT | DASH | UNDERSCORE | STOP,
+    40,
+  ],
+];
+
+export const TOKEN_FORMATS: readonly TokenFormat[] = [CLOUDS, FORGES, MODELS, MONEY, MESSAGING, HASHES]
   .flat()
   .flatMap(([rule, prefixes, classes, min, options]) =>
     prefixes.split(" ").map((prefix) => ({ rule, prefix, classes, min, ...options })),

@@ -55,7 +55,8 @@ function urlMark(character: string): number {
 function password(text: string, from: number, { at, slash }: { at: number; slash: number }): Finding | undefined {
   if (from === at) return undefined;
   // `http://host:8080/a@b`: what stands before the slash is a port.
-  if (slash !== -1 && slash < at && runEnd(text, from, DIGIT) === slash) return undefined;
+  const digits = runEnd(text, from, DIGIT);
+  if (digits > from && ((slash !== -1 && slash < at && digits === slash) || text[digits] === ";")) return undefined;
   const first = text[from] ?? "";
   if ("$<{*[".includes(first) && (first === "*" || "}>])".includes(text[at - 1] ?? "") || first === "$"))
     return undefined;

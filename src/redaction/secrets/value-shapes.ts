@@ -21,10 +21,24 @@ const UUID_CHARS = 36;
 /** Longer parts between the dashes of a name are no words. */
 const NAME_PART_CHARS_MAX = 12;
 
+/** Base64 of `user:password`. */
+export function isBasicCredentials(value: string): boolean {
+  const decoded = Buffer.from(value, "base64").toString("latin1");
+  for (let at = 0; at < decoded.length; at += 1) {
+    const code = decoded.charCodeAt(at);
+    if (code < 0x20 || code === 0x7f) return false;
+  }
+  return decoded.includes(":");
+}
+
 /** Long, of one piece, with digits and letters well mixed: no word, path, version or name. */
 export function looksRandom(value: string): boolean {
   if (value.length < KEY_CHARS_MIN || isResourceName(value) || isUrlOrPath(value) || isUuid(value)) return false;
   if (!isOnly(value, BASE64 | BASE64URL | EQUALS)) return false;
+  return hasManyDigits(value);
+}
+
+function hasManyDigits(value: string): boolean {
   let digits = 0;
   for (let at = 0; at < value.length; at += 1) if ((classesIn(value, at, at + 1) & DIGIT) !== 0) digits += 1;
   return digits * 12 >= value.length && digits < value.length;
@@ -55,7 +69,35 @@ export function isUrlOrPath(value: string): boolean {
   if (value.startsWith("./") || value.startsWith("../") || value.startsWith("~/") || value.includes("://")) return true;
   if (!value.startsWith("/")) return false;
   const second = value.indexOf("/", 1);
-  return second > 1 && runEnd(value, 1, BASE64URL | DOT) >= second;
+  return second > 1 && runEnd(value, 1, BASE64URL | DOT) >= second && !isBase64(value);
+}
+
+/** Base64 may begin with a slash and hold more of them; a path has no such mixture. */
+function isBase64(value: string): boolean {
+  return (
+    value.length > KEY_CHARS_MIN &&
+    isOnly(value, BASE64 | EQUALS) &&
+    hasCapitals(value) &&
+    (hasManyDigits(value) || isMixed(value))
+  );
+}
+
+/** Small letters, and capitals too. */
+function hasCapitals(value: string): boolean {
+  const seen = classesIn(value, 0, value.length);
+  return (seen & UPPER) !== 0 && (seen & LOWER) !== 0;
+}
+
+/** An absolute path or none but a root, as `PWD` holds it: words between slashes. */
+export function isPlainPath(value: string): boolean {
+  if (!value.startsWith("/") && !value.startsWith("~/")) return false;
+  return (
+    isOnly(value.slice(1), BASE64URL | DOT | BASE64) && !value.includes("+") && !isBase64(value) && !hasMixedPart(value)
+  );
+}
+
+function hasMixedPart(path: string): boolean {
+  return path.split("/").some((part) => hasCapitals(part) && hasDigit(part));
 }
 
 export function isSmallNumber(value: string): boolean {

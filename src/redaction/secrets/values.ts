@@ -1,10 +1,26 @@
-import { BASE64, BASE64URL, BLANK, classesIn, DIGIT, EQUALS, HEX, LETTER, LINE_END } from "../views/characters.ts";
+import {
+  BASE64,
+  BASE64URL,
+  BLANK,
+  classesIn,
+  DIGIT,
+  EQUALS,
+  HEX,
+  LETTER,
+  LINE_END,
+  LOWER,
+  NAME,
+  runEnd,
+  UPPER,
+} from "../views/characters.ts";
 import { type SecretKind, secretKind } from "./names.ts";
 import {
   hasDigit,
+  isBasicCredentials,
   isCode,
   isIdentifier,
   isOnly,
+  isPlainPath,
   isPropertyPath,
   isReference,
   isResourceName,
@@ -17,9 +33,10 @@ import {
 
 /**
  * How a value was written beside its name. `assigned`: `NAME=value`; `quoted`: in quotes or as a tree's own string;
- * `line`: all that follows `name: ` on a line of its own; `loose`: a word of the text.
+ * `line`: all that follows `name: ` on a line of its own; `loose`: a word of the text; `told`: a word that follows the name
+ * without a sign; `listed`: what follows the name in a list.
  */
-export type ValueStyle = "assigned" | "quoted" | "line" | "loose";
+export type ValueStyle = "assigned" | "quoted" | "line" | "loose" | "told" | "listed";
 
 /** No more of a value is looked at; what is longer is a secret. UTF-16 units. */
 export const JUDGED_CHARS_MAX = 128;
@@ -27,6 +44,7 @@ export const JUDGED_CHARS_MAX = 128;
 const PASSWORD_CHARS_MIN = 3;
 const TOKEN_CHARS_MIN = 6;
 const UNBROKEN_CHARS_MIN = 16;
+const BASIC_CHARS_MIN = 8;
 
 /** What stands where a value would, in programs, schemas, forms and error messages. */
 const PLACEHOLDERS: ReadonlySet<string> = new Set([
@@ -136,6 +154,7 @@ const PLACEHOLDERS: ReadonlySet<string> = new Set([
     "or",
     "if",
   ],
+  ...["oauth2", "oauth", "argon2", "argon2id", "base64", "aes256", "utf8", "changed", "correct", "stored"],
   ...["valid", "verified", "ok", "failed", "success", "accepted", "rejected", "enabled", "disabled", "example", "todo"],
 ]);
 
@@ -178,7 +197,11 @@ export function isSecretValue(value: string, kind: SecretKind, style: ValueStyle
   if (isBlank(value) || isReference(value)) return false;
   if (kind === "cookie" || kind === "authorization") return value.length >= TOKEN_CHARS_MIN && !isPlaceholder(value);
   if (value.length >= JUDGED_CHARS_MAX && !value.includes(" ")) return !isUrlOrPath(value);
+  if (kind === "basic")
+    return value.length >= BASIC_CHARS_MIN && isOnly(value, BASE64 | EQUALS) && isBasicCredentials(value);
   if (kind === "key") return looksRandom(value);
+  if (style === "told") return isTold(value);
+  if (style === "listed") return isListed(value);
   if (style === "assigned") return isAssigned(value, kind);
   if (kind === "password") return isPassword(value, style);
   return isToken(value, style);
@@ -192,7 +215,31 @@ function isBlank(value: string): boolean {
 /** A capital name with its value right behind, as in an environment: anything but a placeholder. */
 function isAssigned(value: string, kind: SecretKind): boolean {
   if (isPlaceholder(value) || isProse(value)) return false;
-  return kind === "password" || !isSmallNumber(value);
+  return kind === "password" ? !isPlainPath(value) : !isSmallNumber(value);
+}
+
+/** Letters and digits mixed as no word, name or version has them. */
+function isTold(value: string): boolean {
+  if (value.length < TOKEN_CHARS_MIN || value.includes(" ") || isPlaceholder(value) || isUrlOrPath(value)) return false;
+  const seen = classesIn(value, 0, value.length);
+  if ((seen & DIGIT) === 0 || (seen & LOWER) === 0 || VERSION.test(value)) return false;
+  return !isResourceName(value) && !isTypeName(value) && !isCode(value);
+}
+
+/** `v1beta1` */
+const VERSION = /^v\d/;
+const RANDOM_CHARS_MIN = 32;
+
+/** In a list names stand, too: a value has more kinds of characters. */
+function isListed(value: string): boolean {
+  return isTold(value) ? kindsIn(value) > 2 : kindsIn(value) > 3 && value.length >= RANDOM_CHARS_MIN;
+}
+
+/** Of small letters, capitals, digits, and signs that names have not: how many occur. */
+function kindsIn(value: string): number {
+  const seen = classesIn(value, 0, value.length);
+  const hasSign = runEnd(value, 0, NAME | BLANK) < value.length;
+  return [seen & LOWER, seen & UPPER, seen & DIGIT, Number(hasSign)].filter((one) => one !== 0).length;
 }
 
 function isProse(value: string): boolean {
@@ -200,8 +247,8 @@ function isProse(value: string): boolean {
 }
 
 function isPassword(value: string, style: ValueStyle): boolean {
-  if (value.length < PASSWORD_CHARS_MIN || isPlaceholder(value)) return false;
-  if (value.includes(" ")) return !isProse(value);
+  if (value.length < PASSWORD_CHARS_MIN || isPlaceholder(value) || isPlainPath(value)) return false;
+  if (value.includes(" ")) return !isProse(value) && !isPrompt(value);
   if (style === "quoted") return secretKind(value) === undefined || hasDigit(value);
   if (isCode(value)) return false;
   return style === "line" || !isOnly(value, LETTER) ? !isPropertyPath(value) : false;
@@ -220,5 +267,13 @@ function isToken(value: string, style: ValueStyle): boolean {
 }
 
 function isPlaceholder(value: string): boolean {
-  return PLACEHOLDERS.has(value.toLowerCase());
+  return PLACEHOLDERS.has(value.trimEnd().toLowerCase()) || (INSTRUCTION.test(value) && !hasDigit(value));
+}
+
+/** `your-api-key-here`, `REPLACE_ME`. */
+const INSTRUCTION = /^(?:your|insert|enter|replace|example|sample|dummy|fake|placeholder)[-_]/i;
+
+/** `Password: `, `New password?` */
+function isPrompt(value: string): boolean {
+  return ":?".includes(value.trimEnd().at(-1) ?? " ");
 }

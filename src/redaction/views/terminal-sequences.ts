@@ -16,6 +16,14 @@ export function sequenceEnd(text: string, at: number): number {
   return at + 1;
 }
 
+/** Where the control sequence begins in which `at` stands; `at` when it stands in none. What ends there must not open it again. */
+export function sequenceStart(text: string, at: number): number {
+  let from = at;
+  while (from > at - SEQUENCE_CHARS_MAX && text.charCodeAt(from - 1) >= 0x20 && text.charCodeAt(from - 1) < 0x40)
+    from -= 1;
+  return text[from - 1] === "[" && text.charCodeAt(from - 2) === ESCAPE ? from - 2 : at;
+}
+
 /** Behind the letter that ends the parameters which begin at `from`. */
 function controlEnd(text: string, from: number): number | undefined {
   let end = from;

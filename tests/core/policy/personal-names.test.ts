@@ -40,6 +40,7 @@ describe("names that are certain", () => {
     ...["dateOfBirth", "birthDate", "dob", "DoB", "DOB", "date_of_birth", "dateofbirth", "customer.dob", "birthday"],
     ...["ssn", "SSNs", "nationalId", "taxNumber", "passportNo", "passport", "cardNumber", "creditCardNumber", "iban"],
     ...["socialSecurityNumber", "driverLicenseNumber", "medicalRecordNumber", "bankAccountNumber", "cpf"],
+    ...["maritalStatus", "nhsNumber", "identityNumber", "personalId", "ssnLast4", "vorname", "nachname", "telefono"],
     ...["homeAddress", "home.address", "customer.address", "address.street", "address.line1", "addressLine1"],
     ...["billingAddress", "billingAddress.line1", "shippingAddress.name", "streetAddress", "nextOfKin", "salary"],
     ...["email.work", "email.value", "emails.address", "contact.phone.value", "salary.amount", "dob.day", "gender"],

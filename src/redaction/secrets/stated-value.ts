@@ -1,0 +1,211 @@
+import {
+  BLANK,
+  classesIn,
+  DASH,
+  DIGIT,
+  isA,
+  LETTER,
+  LINE_END,
+  LOWER,
+  QUOTE,
+  runEnd,
+  runStart,
+  STOP,
+  UPPER,
+  WORD,
+} from "../views/characters.ts";
+import type { ValueStyle } from "./values.ts";
+
+/** UTF-16 units. */
+const GAP_CHARS_MAX = 16;
+const TYPE_CHARS_MAX = 48;
+const USER_CHARS_MAX = 64;
+const VALUE_CHARS_MAX = 128;
+const CLOSERS_MAX = 2;
+
+/** A value that stands beside its name without `=` or `:` between them. */
+interface Stated {
+  readonly start: number;
+  /** Of a quoted value undefined: its quotation mark ends it. */
+  readonly end?: number;
+  readonly style: ValueStyle;
+}
+
+export interface Name {
+  readonly from: number;
+  readonly to: number;
+  /** Behind its quotation mark, when it has one. */
+  readonly at: number;
+}
+
+/** What takes the place of a value that is missing: `process.env.PASSWORD || "…"`. */
+const DEFAULTS = ["||", "??", "?:", "| default ", "|default "];
+/** Only behind a bracket: elsewhere it is a word. */
+const OR = "or ";
+
+/** `get("NAME", "…")`, `NAME ?? "…"`, `setPassword("…")`, `| NAME | … |`, `NAME is …`, `requirepass …`. */
+export function statedValue(text: string, name: Name): Stated | undefined {
+  return (
+    defaultValue(text, name) ?? argument(text, name) ?? column(text, name) ?? told(text, name) ?? directive(text, name)
+  );
+}
+
+function defaultValue(text: string, { from, to, at }: Name): Stated | undefined {
+  let close = at;
+  while (close < at + CLOSERS_MAX && (text[close] === ")" || text[close] === "]")) close += 1;
+  const sign = blanksEnd(text, close);
+  const operator =
+    DEFAULTS.find((one) => text.startsWith(one, sign)) ?? (close > at && text.startsWith(OR, sign) ? OR : undefined);
+  const isListed = operator === undefined && at > to && text[at] === ",";
+  if (operator === undefined && !isListed) return undefined;
+  const quote = blanksEnd(text, isListed ? at + 1 : sign + (operator ?? "").length);
+  if (!isA(text, quote, QUOTE)) return undefined;
+  return { start: quote + 1, style: isListed && !isLookedUp(text, { from, to, at }, quote) ? "listed" : "quoted" };
+}
+
+/** `getenv("DB_PASSWORD", "…")`: a variable's name, and one word behind it. */
+function isLookedUp(text: string, { from, to }: Name, quote: number): boolean {
+  if (text[from - 2] !== "(" || (classesIn(text, from, to) & LOWER) !== 0) return false;
+  let end = quote + 1;
+  while (end < quote + VALUE_CHARS_MAX && !isA(text, end, BLANK | LINE_END | QUOTE)) end += 1;
+  return text[end] === text[quote];
+}
+
+/** `setPassword("…")`, `.password("…")`, `password{"…"}`: of what sets a value, not of what looks one up. */
+function argument(text: string, { from, to, at }: Name): Stated | undefined {
+  if (at !== to || !"({".includes(text[to] ?? "?") || !isA(text, to + 1, QUOTE)) return undefined;
+  const method = text.slice(from, to).split(".").at(-1) ?? "";
+  if (!/^(?:set|with)_?[A-Za-z]|^[a-z]+$/.test(method) || method === "pass") return undefined;
+  const start = to + 2;
+  let end = start;
+  while (end < start + VALUE_CHARS_MAX && text[end] !== text[to + 1] && !isA(text, end, BLANK | LINE_END)) end += 1;
+  return text[end] === text[to + 1] && ")}".includes(text[end + 1] ?? "?") ? { start, style: "quoted" } : undefined;
+}
+
+/** Of a table or of Docker's `ENV NAME value`; names as in an environment. */
+function column(text: string, { from, to, at }: Name): Stated | undefined {
+  const seen = classesIn(text, from, to);
+  if (at !== to || (seen & UPPER) === 0 || (seen & LOWER) !== 0) return undefined;
+  const gap = blanksEnd(text, to);
+  if (gap > to && /(?:ENV|ARG) $/.test(text.slice(Math.max(0, from - 4), from))) return bare(text, gap, "assigned");
+  if (text[to] === ",") return bare(text, to + 1, "listed");
+  if (text[gap] === "|") return bare(text, blanksEnd(text, gap + 1), "told");
+  return text[to] === "\t" ? bare(text, gap, "told") : undefined;
+}
+
+const VERBS = ["is", "was", "will be", "set to", "changed to", "reset to", "is now"];
+/** `was changed to`, `has been set to` */
+const PASSIVE = /^(?:was|has been|is now) (?:set|reset|changed) to/;
+const PASSIVE_CHARS_MAX = 32;
+/** Behind a value in a sentence that goes on; behind others the value is one of its words. */
+const CONJUNCTIONS: ReadonlySet<string> = new Set([
+  "and",
+  "but",
+  "for",
+  "on",
+  "in",
+  "so",
+  "please",
+  "thanks",
+  "with",
+  "or",
+]);
+
+/** `The password is hunter2.`, `Password for ann: hunter2` */
+function told(text: string, { to, at }: Name): Stated | undefined {
+  const word = blanksEnd(text, to);
+  if (at !== to || word === to) return undefined;
+  const end = text.startsWith("for ", word) ? userEnd(text, word + 4) : verbEnd(text, word);
+  const value = end === -1 ? end : blanksEnd(text, end);
+  if (value === -1 || value === end) return undefined;
+  if (isA(text, value, QUOTE)) return { start: value + 1, style: "quoted" };
+  const stated = bare(text, value, "told");
+  return stated?.end !== undefined && endsClause(text, stated.end) ? stated : undefined;
+}
+
+function verbEnd(text: string, at: number): number {
+  const passive = PASSIVE.exec(text.slice(at, at + PASSIVE_CHARS_MAX))?.[0];
+  const verb = passive ?? VERBS.findLast((one) => text.startsWith(one, at) && !isA(text, at + one.length, WORD));
+  if (verb === undefined) return -1;
+  const end = at + verb.length;
+  return text[end] === ":" ? end + 1 : end;
+}
+
+function userEnd(text: string, from: number): number {
+  let end = from;
+  while (end < from + USER_CHARS_MAX && !isA(text, end, BLANK | LINE_END | QUOTE) && text[end] !== ":") end += 1;
+  return end > from && text[end] === ":" ? end + 1 : -1;
+}
+
+function endsClause(text: string, end: number): boolean {
+  const next = blanksEnd(text, end);
+  if (next === end || next >= text.length || !isA(text, next, LETTER)) return true;
+  return CONJUNCTIONS.has(text.slice(next, runEnd(text, next, LETTER, next + GAP_CHARS_MAX)).toLowerCase());
+}
+
+/** Settings that have nothing but a blank before their value. */
+const DIRECTIVES: ReadonlySet<string> = new Set(["requirepass", "masterauth", "bindpw", "rootpw"]);
+
+/** A line's first word and its only other one. */
+function directive(text: string, { from, to, at }: Name): Stated | undefined {
+  const value = blanksEnd(text, to);
+  const line = runStart(text, from, BLANK | DASH, from - USER_CHARS_MAX);
+  if (at !== to || value === to || (line > 0 && !isA(text, line - 1, LINE_END))) return undefined;
+  const stated = bare(text, value, DIRECTIVES.has(text.slice(from, to).toLowerCase()) ? "line" : "told");
+  const next = stated?.end === undefined ? -1 : blanksEnd(text, stated.end);
+  return next !== -1 && (next >= text.length || isA(text, next, LINE_END)) ? stated : undefined;
+}
+
+/** A word of the text, without the mark that ends its sentence. */
+function bare(text: string, start: number, style: ValueStyle): Stated | undefined {
+  const limit = Math.min(text.length, start + VALUE_CHARS_MAX);
+  let end = start;
+  while (end < limit && !isA(text, end, BLANK | LINE_END | QUOTE | STOP)) end += 1;
+  const isEnd = style === "told" && ".!?)".includes(text[end - 1] ?? " ");
+  const last = isEnd ? end - 1 : end;
+  return last > start ? { start, end: last, style } : undefined;
+}
+
+/** Types before which no colon stands. */
+const TYPES: ReadonlySet<string> = new Set([
+  "string",
+  "*string",
+  "[]byte",
+  "String",
+  "str",
+  "text",
+  "std::string",
+  "varchar",
+]);
+
+/** Where the quotation mark of a declaration's value stands: behind `: string = ` or ` string = `; -1 when none does. */
+export function declaredValue(text: string, from: number, hasColon: boolean): number {
+  const type = blanksEnd(text, from);
+  let end = type;
+  while (end < type + TYPE_CHARS_MAX && !isA(text, end, BLANK | LINE_END | QUOTE) && text[end] !== "=") end += 1;
+  if (end === type || (!hasColon && !TYPES.has(text.slice(type, end)))) return -1;
+  const sign = blanksEnd(text, end);
+  if (text[sign] !== "=" || "=>".includes(text[sign + 1] ?? "=")) return -1;
+  const quote = blanksEnd(text, sign + 1);
+  return isA(text, quote, QUOTE) ? quote : -1;
+}
+
+/** Behind a YAML tag (`!!str `, `!Ref `) and its blank. */
+export function behindTag(text: string, at: number): number {
+  if (text[at] !== "!") return at;
+  const tag = runEnd(text, text[at + 1] === "!" ? at + 2 : at + 1, WORD, at + GAP_CHARS_MAX);
+  const value = blanksEnd(text, tag);
+  return value > tag ? value : at;
+}
+
+/** Behind what may close a name: `env["NAME"]`, `name[32]`. */
+export function behindIndex(text: string, { to, at }: Pick<Name, "to" | "at">): number {
+  if (at > to) return text[at] === "]" ? at + 1 : at;
+  if (text[to] !== "[") return at;
+  const size = runEnd(text, to + 1, DIGIT, to + GAP_CHARS_MAX);
+  return text[size] === "]" ? size + 1 : at;
+}
+
+function blanksEnd(text: string, at: number): number {
+  return runEnd(text, at, BLANK, at + GAP_CHARS_MAX);
+}

@@ -1,0 +1,116 @@
+import { describe, expect, setDefaultTimeout, test } from "bun:test";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { parse } from "yaml";
+import { readConfig } from "../../src/config.ts";
+import { runStc } from "../support/stc.ts";
+import { PROJECT } from "../support/world.ts";
+
+setDefaultTimeout(30_000);
+
+const PAGES = [
+  ...["README.md", "CHANGELOG.md", "tools/README.md", "src/README.md"],
+  ...readdirSync(join(PROJECT, "docs"))
+    .filter((name) => name.endsWith(".md"))
+    .map((name) => `docs/${name}`),
+];
+
+function textOf(page: string): string {
+  return readFileSync(join(PROJECT, page), "utf8");
+}
+
+function blocksOf(page: string, language: string): readonly string[] {
+  return [...textOf(page).matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\``, "gm"))].map(
+    ([, block = ""]) => block,
+  );
+}
+
+/** The names under which a page's headings are linked to. */
+function anchorsOf(page: string): ReadonlySet<string> {
+  const headings = [...textOf(page).matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) => heading);
+  return new Set(
+    headings.map((heading) =>
+      heading
+        .toLowerCase()
+        .replace(/[^\p{L}\p{N}\s_-]/gu, "")
+        .replaceAll(" ", "-"),
+    ),
+  );
+}
+
+test.each(PAGES)("the links of %s lead somewhere", (page) => {
+  const links = [...textOf(page).matchAll(/\]\((?!https?:)([^)\s]*)\)/g)].map(([, link = ""]) => link);
+  const dead = links.filter((link) => {
+    const [path = "", anchor] = link.split("#");
+    const file = path === "" ? join(PROJECT, page) : resolve(PROJECT, dirname(page), path);
+    if (!existsSync(file)) return true;
+    return anchor !== undefined && !anchorsOf(file.slice(PROJECT.length + 1)).has(anchor);
+  });
+  expect(dead).toEqual([]);
+});
+
+describe("every configuration that a page shows is one", () => {
+  const base = {
+    tools: ["."],
+    audit: { dir: "audit" },
+    jwt: {
+      issuers: [
+        { issuer: "https://idp.example", jwksFile: "x" },
+        { issuer: "https://idp.example/people", audience: "people", operators: true, jwksFile: "x" },
+      ],
+    },
+  };
+  const shown = PAGES.flatMap((page) => blocksOf(page, "yaml").map((block, index) => [page, index, block] as const));
+
+  test("there are some", () => {
+    expect(shown.length).toBeGreaterThan(12);
+  });
+
+  test.each(shown)("%s, %i", (page, _, block) => {
+    const written = { ...base, ...(parse(block) as object) };
+    expect(() => readConfig(written, { folder: "/srv", environment: {}, origin: page })).not.toThrow();
+  });
+});
+
+/** `stc audit keys --new FILE` is the command `audit keys` with the option `--new`. */
+interface Usage {
+  readonly command: string;
+  readonly options: readonly string[];
+}
+
+const GROUPS: readonly string[] = ["approvals", "audit", "grants", "mode"];
+
+function usagesOf(page: string): readonly Usage[] {
+  const lines = blocksOf(page, "sh").flatMap((block) => block.split("\n"));
+  const inline = [...textOf(page).matchAll(/`([^`\n]*\bstc [a-z][^`\n]*)`/g)].map(([, code = ""]) => code);
+  return [...lines, ...inline].flatMap((line) => {
+    const [, said] = /^(?:[A-Z_]+=\S+ |npx -y bun@[\d.]+ run --silent )*stc ([a-z].*)$/.exec(line) ?? [];
+    if (said === undefined) return [];
+    const [words = ""] = said.split(/ {2}|[|>#]/);
+    const [first = "", second = ""] = words.split(" ");
+    const isGrouped = GROUPS.includes(first) && /^[a-z-]+$/.test(second);
+    return [
+      {
+        command: isGrouped ? `${first} ${second}` : first,
+        options: [...words.matchAll(/ (--?[a-z][a-z-]*)/g)].map(([, option = ""]) => option),
+      },
+    ];
+  });
+}
+
+describe("every command that a page shows takes the options that it shows", () => {
+  const usages = PAGES.filter((page) => page !== "CHANGELOG.md").flatMap(usagesOf);
+  const commands = [...new Set(usages.map(({ command }) => command))].sort();
+
+  test("there are some", () => {
+    expect(commands.length).toBeGreaterThan(15);
+  });
+
+  test.concurrent.each(commands)("stc %s", async (command) => {
+    const { code, out } = await runStc([...command.split(" "), "--help"]);
+    expect({ code, usage: out.startsWith(`Usage: stc ${command} `) }).toEqual({ code: 0, usage: true });
+    const known = new Set([...out.matchAll(/^ {2}(?:(-\w), )?(--[a-z-]+)/gm)].flat());
+    const used = usages.filter((usage) => usage.command === command).flatMap(({ options }) => options);
+    expect(used.filter((option) => !known.has(option))).toEqual([]);
+  });
+});
