@@ -2,7 +2,10 @@ import { type RunningService, startService } from "../main.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
 import { print } from "./output.ts";
 
-/** `stc serve`: runs until SIGTERM or SIGINT, then drains; a second signal ends it at once. */
+/** Signals that come together are one: a supervisor tells every process of a group, and a script's runner passes its own on. */
+const SAME_STOP_MS = 1_000;
+
+/** `stc serve`: runs until SIGTERM or SIGINT, then drains; a later signal ends it at once. */
 export async function serve(options: ConfigurationOptions): Promise<void> {
   // While manifests are loaded anew, the process's own throws.
   const exit: (code: number) => never = process.exit.bind(process);
@@ -27,18 +30,26 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
   }
   // A tool's forgotten promise must not end everybody's service; what breaks synchronously leaves a state nobody knows.
   process.on("unhandledRejection", service.logFault);
-  process.on("uncaughtException", (error) => {
-    service.logFault(error);
-    void end(1);
-  });
-  let signals = 0;
+  let isEnding = false;
+  let mayHurry = false;
   const end = async (exitCode: number): Promise<void> => {
-    signals += 1;
-    if (signals > 1) exit(1);
+    isEnding = true;
+    setTimeout(() => {
+      mayHurry = true;
+    }, SAME_STOP_MS).unref();
     await service.drain();
     await stop();
     exit(exitCode);
   };
-  process.on("SIGTERM", () => void end(0));
-  process.on("SIGINT", () => void end(0));
+  process.on("uncaughtException", (error) => {
+    service.logFault(error);
+    if (isEnding) exit(1);
+    void end(1);
+  });
+  const stopped = (): void => {
+    if (mayHurry) exit(1);
+    if (!isEnding) void end(0);
+  };
+  process.on("SIGTERM", stopped);
+  process.on("SIGINT", stopped);
 }
