@@ -8,8 +8,8 @@ import { type IssuerConfig, jwt } from "./config/jwt.ts";
 import { limits } from "./config/limits.ts";
 import { PLATFORM_SYSTEMS } from "./config/platform.ts";
 import { reload } from "./config/reload.ts";
-import { checkDoors, doors } from "./config/tls.ts";
 import { telemetry } from "./config/telemetry.ts";
+import { checkDoors, doors } from "./config/tls.ts";
 import { commands, workspace } from "./config/workspace.ts";
 import { StartupError } from "./core/errors.ts";
 
