@@ -32,8 +32,14 @@ export interface Visitor {
   readonly caller: Caller;
 }
 
-/** What somebody tried who may not decide. */
-export type Forgery = "agents_token" | "permission_missing" | "own_question" | "not_eligible";
+/** What nobody does by mistake who may decide: an agent's token at the deciders' doors, a decision in one's own favour. */
+export type Forgery = "agents_token" | "own_question";
+
+/** Why an operator may not do what they tried. */
+type OperatorRefusal = { readonly id: string | undefined } & (
+  | { readonly reason: "permission_missing"; readonly permission: OperatorPermission }
+  | { readonly reason: "not_eligible" }
+);
 
 /** No body of these routes comes near it. */
 const BODY_BYTES_MAX = 65_536;
@@ -172,6 +178,13 @@ export class OperatorDoor {
     return this.record({ type: "approval.forged", ...(id !== undefined && { id }), sub: subject, iss: issuer, reason });
   }
 
+  /** Operators are known and honest: what they may not do is no forgery. */
+  refused({ subject, issuer }: Caller, { id, ...why }: OperatorRefusal): Promise<void> {
+    const isVote = why.reason === "not_eligible" || why.permission === "approvals:decide";
+    const type = isVote ? "approval.refused" : "operator.refused";
+    return this.record({ type, ...(id !== undefined && { id }), sub: subject, iss: issuer, ...why });
+  }
+
   /** @throws {Refusal} APPROVAL_UNAVAILABLE when the store fails; the operators' log says why */
   async store<T>(work: () => Promise<T>): Promise<T> {
     try {
@@ -239,7 +252,8 @@ export class OperatorDoor {
   /** Who asks to change something without the right to leaves a line. */
   async #assertHolds(caller: Caller, permission: OperatorPermission, request: FastifyRequest): Promise<void> {
     if (caller.permissions.includes(permission)) return;
-    if (request.method !== "GET") await this.forged(caller, "permission_missing", idOf(request));
+    const id = idOf(request);
+    if (request.method !== "GET") await this.refused(caller, { reason: "permission_missing", permission, id });
     throw lacks(permission);
   }
 

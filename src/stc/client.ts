@@ -19,6 +19,8 @@ export interface ServiceRequest {
   readonly body?: string;
   /** After it the service counts as not reached. */
   readonly timeoutMs?: number;
+  /** What people are told after a 404. */
+  readonly ifNotFound?: string;
 }
 
 export interface ServiceAnswer {
@@ -106,6 +108,7 @@ export async function ask(
   if (answer.status < 400) return answer;
   if (json === true) print.json(answer.body);
   else print.error(problemOf(answer));
+  if (json !== true && answer.status === 404 && request.ifNotFound !== undefined) print.error(request.ifNotFound);
   process.exitCode = EXIT.refused;
   return undefined;
 }

@@ -25,6 +25,8 @@ export interface ModeOptions extends ClientOptions {
   readonly issuer?: string;
 }
 
+const UNSEEN = "note: a session that has made no call yet is set with --subject and --issuer: whose token will name it";
+
 /** `stc mode set <session> <mode> --for 30m`. Whose a session is must be said when the service has not seen it yet. */
 export async function setMode(session: string, mode: string, options: ModeOptions): Promise<void> {
   const { subject, issuer } = options;
@@ -33,7 +35,8 @@ export async function setMode(session: string, mode: string, options: ModeOption
   const client = name === undefined ? undefined : connect(options);
   if (client === undefined) return;
   const body = JSON.stringify({ mode, expiresInSeconds: options.for, subject, issuer });
-  const answer = await ask(client, { method: "PUT", path: `/sessions/${name}/mode`, body }, options);
+  const hint = subject === undefined ? { ifNotFound: UNSEEN } : {};
+  const answer = await ask(client, { method: "PUT", path: `/sessions/${name}/mode`, body, ...hint }, options);
   if (answer === undefined) return;
   if (options.json === true) print.json(answer.body ?? {});
   else print.line(`${printable(mode)} for ${options.for} s: ${printable(session)}`);

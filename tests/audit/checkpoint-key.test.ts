@@ -33,7 +33,7 @@ test.each([
   ["no key", "secret words"],
 ])("%s is refused, and nothing of it is said", (_name, pem) => {
   expect(problemsWith(pem)).toEqual([
-    "audit.checkpointKeyFile: key.pem holds no Ed25519 private key (PEM, PKCS8): make one with stc audit keys --new",
+    "audit.checkpointKeyFile: key.pem holds no Ed25519 private key (PEM, PKCS8): make one with stc audit keys --new FILE",
   ]);
 });
 

@@ -122,7 +122,7 @@ test("a proof is checked without the log", () => {
   fs.rmSync(dir, { recursive: true });
   expect(audit("verify-proof", PROOF, "--key", PUBLIC)).toMatchObject({
     exitCode: 0,
-    said: expect.stringMatching(/^proved: line 7 of 15 in safe-tool-call\/audit\/calls\/[0-9a-f]{32}\n\{"timestamp"/),
+    said: expect.stringMatching(/^proved: line 8 of 15 in safe-tool-call\/audit\/calls\/[0-9a-f]{32}\n\{"timestamp"/),
   });
   fs.writeFileSync(PROOF, said.replace("agent-1", "agent-2"));
   expect(audit("verify-proof", PROOF, "--key", PUBLIC)).toMatchObject({

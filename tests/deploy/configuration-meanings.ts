@@ -21,7 +21,7 @@ export const MEANINGS: Readonly<Record<string, string>> = {
   "audit.durability": "`write` leaves the last lines to the machine's memory: for tests.",
   "audit.queueEntriesMax": "Lines that wait for the disk; beyond it calls are refused with AUDIT_UNAVAILABLE.",
   "audit.hashKeyFile": "With it `argsHash` is an HMAC and gives no short value away; at least 16 bytes.",
-  "audit.checkpointKeyFile": "Ed25519 in PEM (PKCS8), from `stc audit keys --new`: signs the checkpoints.",
+  "audit.checkpointKeyFile": "Ed25519 in PEM (PKCS8), from `stc audit keys --new FILE`: signs the checkpoints.",
   "audit.export[].type": "What the far side speaks.",
   "audit.retentionDays": "How long days are kept that all exporters have passed; without it they are never deleted.",
   "jwt.issuers[].issuer": "`iss`, exactly.",

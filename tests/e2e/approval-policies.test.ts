@@ -110,8 +110,11 @@ describe("who decides", () => {
         details: { policy: "two-of-team", stage: "deciders", missingPermissions: ["approvals:team"] },
       },
     ]);
-    const forged = world.journal().filter((line) => line.type === "approval.forged" && line["id"] === id);
-    expect(forged.map((line) => [line["sub"], line["reason"]])).toEqual([["cleo", "not_eligible"]]);
+    const own = ["approval.refused", "approval.forged"];
+    const lines = world.journal().filter((line) => own.includes(String(line.type)) && line["id"] === id);
+    expect(lines.map((line) => [line.type, line["sub"], line["reason"]])).toEqual([
+      ["approval.refused", "cleo", "not_eligible"],
+    ]);
   });
 
   test("a policy's permission does not stand in for approvals:decide", async () => {

@@ -17,6 +17,12 @@ const dir = mkdtempSync(join(tmpdir(), "stc-guide-"));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
 const customer = (id: string) => ({ args: { id }, argsHash: "a".repeat(64), hashAlg: "sha256" });
+const ALICE = { issuer: "https://people.test", subject: "alice" };
+/** What every line of a question says, whoever moved it. */
+const asked = {
+  ...{ id: APPROVAL, tool: "update_address", issuer: "https://agents.test", subject: "agent-7" },
+  planDigest: "b".repeat(64),
+};
 const update = { name: "update_address", classification: "write", targetSystem: "customer-master-service" } as const;
 
 writeDays(dir, {
@@ -49,8 +55,8 @@ writeDays(dir, {
 });
 writeDays(join(dir, "journal"), {
   [TODAY]: [
-    JSON.stringify({ timestamp: `${TODAY}T12:30:00.000Z`, type: "approval.asked", id: APPROVAL, traceId: trace("5") }),
-    JSON.stringify({ timestamp: `${TODAY}T12:35:00.000Z`, type: "approval.voted", id: APPROVAL, sub: "alice" }),
+    JSON.stringify({ ...asked, timestamp: `${TODAY}T12:30:00.000Z`, type: "approval.asked", traceId: trace("5") }),
+    JSON.stringify({ ...asked, timestamp: `${TODAY}T12:35:00.000Z`, type: "approval.voted", decider: ALICE }),
     JSON.stringify({ timestamp: `${TODAY}T12:39:59.000Z`, type: "intent", traceId: trace("6") }),
   ],
 });
@@ -61,7 +67,7 @@ const ANSWERS: Readonly<Record<string, { readonly ids?: readonly string[]; reado
   "Who changed something": { ids: ["6"] },
   "An agent was refused": { says: /call DENIED PERMISSION_DENIED +get_customer +agent-7 [\s\S]*"stage": "PERMISSION"/ },
   "Who approved this": {
-    says: /approval\.asked[\s\S]*PENDING APPROVAL_REQUIRED[\s\S]*approval\.voted[\s\S]*alice[\s\S]*intent[\s\S]*call ALLOWED/,
+    says: /approval\.asked.* agent-7 [\s\S]*PENDING APPROVAL_REQUIRED[\s\S]*approval\.voted.* alice [\s\S]*intent[\s\S]*call ALLOWED/,
   },
   "Which refusals rose": {
     says: /INVALID_INPUT VALIDATION get_customer +0 +2 +\+2\n[\s\S]*PERMISSION_DENIED PERMISSION get_customer +1 +0 +-1\n/,

@@ -175,6 +175,10 @@ test("who may reload: operators that hold service:reload, and nobody else", asyn
   ] as const;
   for (const [token, http] of rows) expect((await service.reload(token)).http).toBe(http);
   expect(service.journal("configuration.changed")).toEqual([]);
+  expect(service.journal("approval.forged")).toMatchObject([{ reason: "agents_token" }]);
+  expect(service.journal("operator.refused")).toMatchObject([
+    { reason: "permission_missing", permission: "service:reload" },
+  ]);
   service.write("tools/hello.ts", manifest({ permission: "service:reload" }));
   expect((await service.reload()).body.problems.join()).toContain("service:");
 });

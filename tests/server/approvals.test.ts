@@ -36,7 +36,7 @@ function decide(id: string, sent: Sent): Promise<Reply> {
 
 /** The lines that were written since `from`, without what the store itself writes. */
 function linesSince(from: number): readonly unknown[] {
-  const own = ["approvals.listed", "approval.shown", "approval.forged"];
+  const own = ["approvals.listed", "approval.shown", "approval.forged", "approval.refused"];
   return stand.lines.slice(from).filter(({ type }) => own.includes(type));
 }
 
@@ -172,6 +172,7 @@ interface Attempt {
   readonly status: number;
   readonly code: string;
   readonly forged?: string;
+  readonly refused?: string;
 }
 
 const ALL = ["approvals:decide", "grants:manage", "modes:manage"];
@@ -189,14 +190,14 @@ const attempts: readonly (readonly [string, Attempt])[] = [
     "an operator who may only read the audit",
     {
       by: () => operatorToken({ permissions: ["audit:read"] }),
-      ...{ status: 403, code: "PERMISSION_DENIED", forged: "permission_missing" },
+      ...{ status: 403, code: "PERMISSION_DENIED", refused: "permission_missing" },
     },
   ],
   [
     "an operator with look-alikes of the permission",
     {
       by: () => operatorToken({ permissions: ["approvals:*", "approvals:decid", "APPROVALS:DECIDE", "*"] }),
-      ...{ status: 403, code: "PERMISSION_DENIED", forged: "permission_missing" },
+      ...{ status: 403, code: "PERMISSION_DENIED", refused: "permission_missing" },
     },
   ],
   [
@@ -228,7 +229,7 @@ const attempts: readonly (readonly [string, Attempt])[] = [
   ["no token", { by: async () => "", status: 401, code: "UNAUTHENTICATED" }],
 ];
 
-test.each(attempts)("%s decides nothing", async (_who, { by, status, code, forged }) => {
+test.each(attempts)("%s decides nothing", async (_who, { by, status, code, forged, refused }) => {
   const requester = { issuer: AGENTS_ISSUER, subject: "agent-7", actors: ["planner"], session: undefined };
   const { id } = await stand.ask({ requester });
   const token = await by();
@@ -236,9 +237,9 @@ test.each(attempts)("%s decides nothing", async (_who, { by, status, code, forge
     const from = stand.lines.length;
     const answer = await decide(id, { token: token === "" ? undefined : token, body });
     expect([answer.status, codeOf(answer)]).toEqual([status, code]);
-    expect(linesSince(from)).toEqual(
-      forged === undefined ? [] : [expect.objectContaining({ type: "approval.forged", id, reason: forged })],
-    );
+    const type = forged === undefined ? "approval.refused" : "approval.forged";
+    const reason = forged ?? refused;
+    expect(linesSince(from)).toEqual(reason === undefined ? [] : [expect.objectContaining({ type, id, reason })]);
   }
   expect(await stateOf(id)).toBe("pending");
   await stand.approvals.cancel(id, requester);

@@ -137,10 +137,12 @@ test.each(ROUTES)("%s is for operators alone", async (request, body, permission)
     expect([answer.status, codeOf(answer)]).toEqual([403, "PERMISSION_DENIED"]);
     expect(membersOf(answer.json["error"])["details"]).toEqual({ missingPermissions: [permission] });
   }
-  const forged = stand.lines.slice(from).filter(({ type }) => type === "approval.forged");
-  expect(forged[0]).toMatchObject({ sub: "agent-7", iss: AGENTS_ISSUER, reason: "agents_token" });
+  const [forged, refused, ...more] = stand.lines.slice(from);
+  expect(forged).toMatchObject({ type: "approval.forged", sub: "agent-7", iss: AGENTS_ISSUER, reason: "agents_token" });
   // Looking without the right to is refused; trying to change something is remembered too.
-  expect(forged).toHaveLength(request.startsWith("GET") ? 1 : 2);
+  const wanted = { type: "operator.refused", reason: "permission_missing", permission };
+  expect(refused).toEqual(request.startsWith("GET") ? undefined : expect.objectContaining(wanted));
+  expect(more).toEqual([]);
 });
 
 test("operators have no sessions of their own", async () => {

@@ -54,6 +54,29 @@ test("asked, listed, shown, approved and claimed, all by stc", async () => {
   expect(again).toMatchObject({ code: 1, err: expect.stringContaining("APPROVAL_CONSUMED") });
 });
 
+test("the audit says who asked, who voted, who took the yes back and in whose name it ran", async () => {
+  const ran = await ask("b");
+  await decide("approvals", "approve", ran);
+  await runStc(["call", "do_write", '{"what":"b"}', "--approval", ran], { env: agent });
+  const revoked = await ask("a", "do_network");
+  await decide("approvals", "approve", revoked);
+  await decide("approvals", "revoke", revoked);
+  const who = async (id: string): Promise<readonly string[]> => {
+    const { out } = await runStc(["audit", "show", id, "--dir", join(service.folder, "audit")]);
+    const rows = out.split("\n").map((row) => row.split(/ {2,}/));
+    return rows.flatMap(([, what = "", , sub = ""]) => (what.startsWith("approval.") ? `${what} ${sub}` : []));
+  };
+  const asked = ["approval.asked agent-7", "approval.voted alice"];
+  expect((await who(ran)).filter((row) => !row.startsWith("approval.shown"))).toEqual([
+    ...asked,
+    ...["approval.claimed agent-7", "approval.settled agent-7"],
+  ]);
+  expect((await who(revoked)).filter((row) => !row.startsWith("approval.shown"))).toEqual([
+    ...asked,
+    "approval.revoked alice",
+  ]);
+});
+
 test("denied, and revoked", async () => {
   const denied = await ask("b", "do_network");
   expect((await decide("approvals", "deny", denied, "--reason", "not today")).out).toBe(`denied: ${denied}\n`);
@@ -104,6 +127,13 @@ test.skipIf(!hasTerminals)(
     expect(service.deeds).not.toContain("c");
   },
 );
+
+test("whose session it is must be said of one that the service has not seen", async () => {
+  const unseen = await decide("mode", "set", "sid:unseen", "yolo", "--for", "30m");
+  expect(unseen).toMatchObject({ code: 1, out: "" });
+  expect(unseen.err).toMatch(/^APPROVAL_NOT_FOUND: .*\n.*--subject and --issuer.*\n$/);
+  expect((await decide("mode", "end", "sid:unseen")).err).not.toContain("--subject");
+});
 
 test("a session is set to ask less, listed and ended", async () => {
   const whose = ["--subject", "agent-7", "--issuer", issuer];

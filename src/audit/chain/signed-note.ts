@@ -73,7 +73,7 @@ export function readPublicKey(text: string): KeyObject {
 
 function fromPem(text: string): KeyObject {
   if (text.includes("PRIVATE KEY")) {
-    throw new Error("this is a private key; print its public half with: stc audit keys");
+    throw new Error("this is a private key; print its public half with: stc audit keys --key FILE");
   }
   const key = createPublicKey(text);
   if (key.asymmetricKeyType !== "ed25519") {

@@ -132,7 +132,8 @@ export async function decide(
         return approvals.decide({ ...asked, id, by: identityOf(operator), permissions, actors });
       });
   const { outcome } = decided;
-  if (outcome === "own_question" || outcome === "not_eligible") await door.forged(operator, outcome, id);
+  if (outcome === "own_question") await door.forged(operator, outcome, id);
+  if (outcome === "not_eligible") await door.refused(operator, { reason: outcome, id });
   return decided;
 }
 

@@ -35,7 +35,8 @@ export function auditVerifyProof(file: string, { key, json }: VerifyProofOptions
     if (!verdict.ok) process.exitCode = verdict.isSignature ? NOT_SIGNED : NOT_IN_LOG;
     if (json === true) print.json(answer(proof, verdict));
     else if (verdict.ok) {
-      print.line(`proved: line ${proof.index} of ${verdict.checkpoint.size} in ${verdict.checkpoint.origin}`);
+      // The proof counts from 0, as RFC 6962 does; people count lines from 1.
+      print.line(`proved: line ${proof.index + 1} of ${verdict.checkpoint.size} in ${verdict.checkpoint.origin}`);
       print.line(proof.line);
     } else print.error(`not proved: ${verdict.reason}`);
   } catch (error) {

@@ -1,7 +1,7 @@
 import { escapeName } from "../../audit/escape.ts";
 import type { Found } from "../../audit/query/scan.ts";
 import { readTrail } from "../../audit/query/trail.ts";
-import { parseLine, textOf } from "../../audit/query/view.ts";
+import { type Members, membersOf, parseLine, textOf } from "../../audit/query/view.ts";
 import { print, table } from "../output.ts";
 import { auditPlace, EXIT, Progress, refuse, withIndex } from "./place.ts";
 
@@ -41,7 +41,12 @@ function rowOf({ line, entry }: Found): readonly string[] {
   const type = textOf(members["type"]);
   const what = type ?? ["call", entry.decision, entry.code].filter((part) => part !== undefined).join(" ");
   const tool = entry.tool ?? textOf(members["tool"]);
-  const who = entry.sub ?? textOf(members["sub"]) ?? textOf(members["decider"]);
+  const who = entry.sub ?? whoOf(members);
   const id = type === undefined ? entry.traceId : (textOf(members["id"]) ?? entry.traceId);
   return [entry.timestamp, what, tool, who, id].map((cell) => escapeName(cell ?? "-"));
+}
+
+/** Whoever did it: a decider before the one who asked, whom every line of a question names. */
+function whoOf(members: Members): string | undefined {
+  return textOf(members["sub"]) ?? textOf(membersOf(members["decider"])?.["subject"]) ?? textOf(members["subject"]);
 }
