@@ -137,10 +137,12 @@ export class SafeToolCall {
   }
 
   #start(): Promise<Service> {
-    this.#starting ??= wire(this.#config, { onToolApprove: this.#options.onToolApprove, isEmbedded: true }).then((service) => {
-      this.#service = service;
-      return service;
-    });
+    this.#starting ??= wire(this.#config, { onToolApprove: this.#options.onToolApprove, isEmbedded: true }).then(
+      (service) => {
+        this.#service = service;
+        return service;
+      },
+    );
     return this.#starting;
   }
 }

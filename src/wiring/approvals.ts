@@ -24,10 +24,11 @@ export interface Judged {
 
 /** The table that says how bad a call can be, ours and the operators', and the key of the receipts. */
 export function readApprovals(config: Config, problems: string[]): Judged | undefined {
-  const { rules, policies, receiptKeyFile } = config.approvals;
+  const { rules, policies, receiptKeyFile, storeUrlFile } = config.approvals;
   const found = riskRuleProblems(rules).map((problem) => `approvals.rules${problem}`);
   problems.push(...found);
   readWebhooks(config, problems);
+  if (storeUrlFile !== undefined) attempt(problems, () => mustHoldUrl(config, storeUrlFile));
   const receiptOf =
     receiptKeyFile === undefined ? undefined : attempt(problems, () => readSigner(config, receiptKeyFile));
   return found.length > 0 ? undefined : { risk: createRiskRules({ rules, policies }), receiptOf };
@@ -77,6 +78,14 @@ function readSigner(config: Config, path: string): ReceiptSigner {
     return createReceiptSigner({ privateKey: readText(config, path), deployment });
   } catch (error) {
     throw new StartupError([`approvals.receiptKeyFile: ${path} ${textOf(error)}`]);
+  }
+}
+
+function mustHoldUrl(config: Config, path: string): void {
+  try {
+    postgresUrl(config, path);
+  } catch (error) {
+    throw new StartupError([`approvals.storeUrlFile: ${textOf(error)}`]);
   }
 }
 

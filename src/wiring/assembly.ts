@@ -1,7 +1,8 @@
 import type { KeyObject } from "node:crypto";
+import { basename } from "node:path";
 import type { ReceiptSigner } from "../approvals/receipts/receipts.ts";
 import type { RiskRules } from "../approvals/risk.ts";
-import type { Config } from "../config.ts";
+import { type Config, isGrpcSystem } from "../config.ts";
 import { StartupError } from "../core/errors.ts";
 import type { Tool } from "../core/types.ts";
 import { repositoryFault } from "../handlers/cli/git-repository.ts";
@@ -32,8 +33,10 @@ import {
 import { openGrpc } from "./grpc.ts";
 import { type Identity, readDoors, readIdentity } from "./identity.ts";
 import { limitProblems } from "./limits.ts";
+import { socketProblems } from "./places.ts";
 import { policyFindings } from "./policies.ts";
 import { attempt } from "./problems.ts";
+import { ruleProblems } from "./rules.ts";
 import { readTraces } from "./telemetry.ts";
 import { openWorkspace, type Workspace } from "./workspace.ts";
 
@@ -121,6 +124,7 @@ async function join(config: Config, powers: Powers, opened: Opened): Promise<Par
   const identity = readIdentity(config, problems);
   opened.closings.push(() => identity.revocations?.close());
   const doors = readDoors(config, problems);
+  problems.push(...socketProblems(config));
   const hashKey = readAuditPlace(config, problems);
   const checkpointKey = readCheckpointKey(config, problems);
   const exports = readExports(config, problems);
@@ -157,10 +161,12 @@ async function join(config: Config, powers: Powers, opened: Opened): Promise<Par
   const identify = (tool: Tool): string =>
     identityOf(tool, { config, loaded, policy: judged?.risk.versionFor(tool) ?? "" });
   const handlers = grpc && { grpc, cli, fs: workspace.handler, inline: inlineHandler };
-  const registry = handlers && attempt(problems, () => createRegistry(loaded.tools, handlers, identify), loaded);
+  const reachable = reachableTools(config, { tools: loaded.tools, systems, commands, problems });
+  const registry = handlers && attempt(problems, () => createRegistry(reachable, handlers, identify), loaded);
   const report = contractReport(registry && grpc ? grpc.contracts() : [], loaded.tools);
   const policies = policyFindings(config, { tools: loaded.tools, isEmbedded: powers.isEmbedded === true });
-  problems.push(...report.problems, ...limitProblems(config, loaded), ...policies.problems);
+  const rules = ruleProblems(config, loaded);
+  problems.push(...report.problems, ...limitProblems(config, loaded), ...rules, ...policies.problems);
   if (problems.length > 0 || registry === undefined || callers === undefined || grpc === undefined || !judged) {
     throw new StartupError(problems);
   }
@@ -169,6 +175,26 @@ async function join(config: Config, powers: Powers, opened: Opened): Promise<Par
     ...{ registry, callers, grpc, loaded, report, ...judged, hashKey, checkpointKey, exports, traces, workspace },
     ...{ identity, doors, close, policyNotes: policies.notes, confinement: shownConfinement(config, confinement) },
   };
+}
+
+interface Reached {
+  readonly tools: readonly Tool[];
+  readonly systems: ReadonlyMap<string, unknown>;
+  readonly commands: ReadonlyMap<string, string>;
+  readonly problems: readonly string[];
+}
+
+/** Without the tools whose system or program is configured and broken: that is said already, and nothing starts so. */
+function reachableTools(config: Config, { tools, systems, commands, problems }: Reached): readonly Tool[] {
+  if (problems.length === 0) return tools;
+  const grpcSystems = Object.entries(config.systems).filter(([, system]) => isGrpcSystem(system));
+  const configured = new Set(grpcSystems.map(([name]) => name));
+  const programs = new Set(config.commands.allowed.map((allowed) => basename(allowed)));
+  return tools.filter(({ target }) => {
+    if ("grpc" in target) return systems.has(target.system) || !configured.has(target.system);
+    if ("cli" in target) return commands.has(target.cli.command) || !programs.has(target.cli.command);
+    return true;
+  });
 }
 
 /** Signs for the services who calls, where the configuration names a key. */

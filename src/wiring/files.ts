@@ -12,6 +12,7 @@ import type { Repository } from "../manifests/loader.ts";
 import { staticKeys } from "../proxy/tokens/issuer-keys.ts";
 import type { IssuerProfile, KeySource } from "../proxy/tokens/issuer-profile.ts";
 import { readKeyCredentials } from "./identity.ts";
+import { auditPlaceProblems } from "./places.ts";
 
 /** Reads the files that the configuration names. What is wrong goes into `problems`, with its field, and reading goes on. */
 
@@ -152,9 +153,7 @@ export function readIssuers(config: Config, problems: string[]): readonly Issuer
 
 /** Looks at where the audit is to lie, and reads the key of its hashes. The directory itself is opened later. */
 export function readAuditPlace(config: Config, problems: string[]): Uint8Array | undefined {
-  const dir = pathFrom(config, config.audit.dir);
-  const found = statSync(dir, { throwIfNoEntry: false });
-  if (found !== undefined && !found.isDirectory()) problems.push(`audit.dir: ${dir} is not a directory`);
+  problems.push(...auditPlaceProblems(config));
   if (config.audit.hashKeyFile === undefined) return undefined;
   const key = read(config, { path: config.audit.hashKeyFile, field: "audit.hashKeyFile" }, problems);
   if (key !== undefined && key.length < HASH_KEY_BYTES_MIN) {
@@ -175,7 +174,7 @@ export function readCheckpointKey(config: Config, problems: string[]): KeyObject
   } catch {
     // Said below: what the file holds is nobody's business.
   }
-  problems.push(`${field}: ${path} holds no Ed25519 private key (PEM, PKCS8): make one with stc audit keys --new`);
+  problems.push(`${field}: ${path} holds no Ed25519 private key (PEM, PKCS8): make one with stc audit keys --new FILE`);
   return undefined;
 }
 
@@ -247,7 +246,8 @@ function contractSource(
 }
 
 function protoSource(path: string): Pick<GrpcSystem, "protoDirs" | "protoFiles"> {
-  const isFile = statSync(path, { throwIfNoEntry: false })?.isFile() ?? false;
+  // What cannot be looked at is told when it is read.
+  const isFile = realPath(path) !== undefined && statSync(path, { throwIfNoEntry: false })?.isFile() === true;
   return isFile ? { protoDirs: [join(path, "..")], protoFiles: [path] } : { protoDirs: [path] };
 }
 

@@ -55,6 +55,7 @@ const POWERS: readonly Power[] = [
         "src/manifests/loader.ts",
         "src/own-code.ts",
         "src/wiring/files.ts",
+        "src/wiring/places.ts",
         "src/wiring/revocation-file.ts",
         "src/wiring/watched-files.ts",
         "src/server/connections/listening-socket.ts",

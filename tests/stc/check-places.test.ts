@@ -80,3 +80,10 @@ test("a rule about a tool that nothing declares", async () => {
   expect(err).toContain("approvals.rules[0].when.tool: no tool is called ehco; did you mean echo?");
   expect(code).toBe(78);
 });
+
+test("proto files below a regular file", async () => {
+  const systems = { ledger: { endpoint: "ledger.test:1", proto: "./afile/protos", plaintext: true } };
+  const { code, err } = await runStc(["check", "--config", configFile("proto", { systems })]);
+  expect(err).toMatch(/^ *- systems\.ledger\.proto.*ENOTDIR/m);
+  expect(code).toBe(78);
+});
