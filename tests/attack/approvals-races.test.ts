@@ -186,7 +186,8 @@ describe("the journal tells the whole story, each thing once and before its effe
         await one.decide(id, "approve", { token });
         await one.decide(id, "approve", { token: await one.person({ permissions: [] }) });
       },
-      ["asked", "forged", "forged"],
+      // Her own question is a forgery; a person without the permission is merely refused.
+      ["asked", "forged", "refused"],
     ],
     ["one that joined", (_id, token) => one.ask("deed", args, { token }), ["asked"]],
     ["a claim of another call", (id, token) => one.call("deed", { what: "b" }, { token, approval: { id } }), ["asked"]],

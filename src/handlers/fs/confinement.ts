@@ -26,6 +26,7 @@ export interface Confinement {
 /** Without waiting for a pipe's other end, and without a terminal of ours. */
 export const READING = O_RDONLY | O_NONBLOCK | O_NOCTTY;
 
+const EAGAIN = 11;
 const EXDEV = 18;
 
 /**
@@ -73,5 +74,6 @@ function holds({ kind, step, openBeneath }: Confinement, probe: number): boolean
   if (kind === "walk") return true;
   const above = openBeneath?.(probe, "..") ?? 0;
   if (above >= 0) closeSync(above);
-  return above === -EXDEV;
+  // While names are moved elsewhere on the machine the kernel may not be sure, and then it refuses too.
+  return above === -EXDEV || above === -EAGAIN;
 }

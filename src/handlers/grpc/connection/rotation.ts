@@ -31,8 +31,8 @@ export interface RotationOptions {
 
 /** One exchange of files makes several events, and the files of one set do not change at the same instant. */
 const SETTLE_MS = 250;
-/** The net below the watch: a folder may be mounted anew, or be on a file system that tells nothing. */
-const LOOK_EVERY_MS = 60_000;
+/** The net below the watch: a folder may be removed and made anew, mounted anew, or be on a file system that tells nothing. */
+const LOOK_EVERY_MS = 5_000;
 /** A set that makes no connection yet may do so soon: the service's own certificates are exchanged at about the same time. */
 const CONNECT_AGAIN_MS = 5_000;
 
