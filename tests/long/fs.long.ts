@@ -12,7 +12,8 @@ test.each(CONFINEMENTS.map((kind) => [kind] as const))(
     const found = await storm(confinement, () => performance.now() < until);
     expect(found.swaps).toBeGreaterThan(1_000);
     expect(found.reads).toBeGreaterThan(100);
-    expect(found.writes).toBeGreaterThan(100);
+    // A write waits for the disk, which others may keep busy.
+    expect(found.writes).toBeGreaterThan(10);
   },
   60_000,
 );
