@@ -54,13 +54,17 @@ function defaultValue(text: string, { from, to, at }: Name): Stated | undefined 
   let close = at;
   while (close < at + CLOSERS_MAX && (text[close] === ")" || text[close] === "]")) close += 1;
   const sign = blanksEnd(text, close);
-  const operator =
-    DEFAULTS.find((one) => text.startsWith(one, sign)) ?? (close > at && text.startsWith(OR, sign) ? OR : undefined);
+  const operator = operatorAt(text, sign, close > at);
   const isListed = operator === undefined && at > to && text[at] === ",";
   if (operator === undefined && !isListed) return undefined;
   const quote = blanksEnd(text, isListed ? at + 1 : sign + (operator ?? "").length);
   if (!isA(text, quote, QUOTE)) return undefined;
   return { start: quote + 1, style: isListed && !isLookedUp(text, { from, to, at }, quote) ? "listed" : "quoted" };
+}
+
+function operatorAt(text: string, sign: number, isBehindBracket: boolean): string | undefined {
+  if (text[sign] === "|" || text[sign] === "?") return DEFAULTS.find((one) => text.startsWith(one, sign));
+  return isBehindBracket && text.startsWith(OR, sign) ? OR : undefined;
 }
 
 /** `getenv("DB_PASSWORD", "…")`: a variable's name, and one word behind it. */
