@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { isLoopback } from "../core/loopback.ts";
 
 const EXPORTERS_MAX = 8;
 const URL_CHARACTERS_MAX = 2_048;
@@ -50,8 +51,4 @@ export function collectorFaults(url: string, headersFile: string | undefined): r
     faults.push("must be https where headersFile is set: credentials over plain http can be read on the way");
   }
   return faults;
-}
-
-export function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "[::1]" || /^127(\.\d{1,3}){3}$/.test(host);
 }

@@ -3,6 +3,7 @@ import { dirname, resolve } from "node:path";
 import { parseDocument, type YAMLParseError } from "yaml";
 import { type Config, type Environment, readConfig } from "../config.ts";
 import { StartupError } from "../core/errors.ts";
+import { systemCode } from "../core/system-code.ts";
 
 /** What variables the process was started with; the one place that reads them. */
 export function processEnvironment(): Environment {
@@ -20,7 +21,7 @@ export function readConfigFile(path: string, environment: Environment): Config {
   try {
     source = readFileSync(file, "utf8");
   } catch (error) {
-    throw new StartupError([`${file}: cannot be read (${codeOf(error)})`]);
+    throw new StartupError([`${file}: cannot be read (${systemCode(error)})`]);
   }
   const document = parseDocument(source, { uniqueKeys: true, maxAliasCount: 0 } as Parameters<typeof parseDocument>[1]);
   const [error] = document.errors;
@@ -41,8 +42,4 @@ const NO_ALIASES = "YAML aliases (*name) are not supported: write the value out 
 function yamlProblem({ code, message, linePos }: YAMLParseError): string {
   if (code !== "MULTIPLE_DOCS") return (message.split("\n")[0] ?? "").replace(/:$/, "");
   return `holds several YAML documents: keep one, without --- after it (line ${linePos?.[0].line ?? "?"})`;
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && "code" in error ? String(error.code) : "unknown error";
 }

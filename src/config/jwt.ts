@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { isLoopback } from "./export.ts";
+import { isLoopback } from "../core/loopback.ts";
 
 /** Whose tokens are good: every key and default of `jwt.issuers`. */
 

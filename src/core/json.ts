@@ -12,3 +12,8 @@ export const ARGUMENT_LIMITS: JsonLimits = Object.freeze({
 export function isList(value: Json): value is readonly Json[] {
   return Array.isArray(value);
 }
+
+/** An object that is no list, of which nothing else is known yet. */
+export function isTable(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

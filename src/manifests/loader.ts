@@ -4,6 +4,7 @@ import { z } from "zod";
 import { type Config, pathFrom, type SystemConfig } from "../config.ts";
 import { isTool, isToolFactory, type ToolConfig, type ToolFactory } from "../core/define-tool.ts";
 import { ManifestError } from "../core/errors.ts";
+import { isTable } from "../core/json.ts";
 import type { Tool } from "../core/types.ts";
 import { offerImports } from "./imports.ts";
 import { importFresh, settleModules } from "./modules.ts";
@@ -288,8 +289,4 @@ function listOf(system: SystemConfig | undefined, name: string, list: string): r
     throw new NothingToReach(`not registered: systems.${name}.${list} is empty`);
   }
   return found;
-}
-
-function isTable(value: unknown): value is Readonly<Record<string, string>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

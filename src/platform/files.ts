@@ -2,6 +2,8 @@ import { accessSync, constants } from "node:fs";
 import { parseDocument } from "yaml";
 import { readPlainFile } from "../config/plain-file.ts";
 import { type Config, pathFrom } from "../config.ts";
+import { isTable } from "../core/json.ts";
+import { systemCode } from "../core/system-code.ts";
 
 /** Settings files of the platform's commands, looked at before such a command runs with them. */
 
@@ -83,7 +85,7 @@ function readableFault(path: string): string | undefined {
 }
 
 function unreadable(error: unknown): string {
-  return `cannot be read (${error instanceof Error && "code" in error ? String(error.code) : "unknown error"})`;
+  return `cannot be read (${systemCode(error)})`;
 }
 
 function note(problems: string[], field: string, fault: string | undefined): void {
@@ -130,8 +132,4 @@ function hasKey(value: unknown, isIt: (key: string, value: unknown) => boolean, 
   return Object.entries(value).some(
     ([key, inner]) => (!Array.isArray(value) && isIt(key, inner)) || hasKey(inner, isIt, depthLeft - 1),
   );
-}
-
-function isTable(value: unknown): value is Settings {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -2,6 +2,7 @@ import { dirname, resolve } from "node:path";
 import { parseDocument } from "yaml";
 import { readPlainFile } from "../config/plain-file.ts";
 import { type Config, pathFrom } from "../config.ts";
+import { isTable } from "../core/json.ts";
 
 /** What the platform's commands reach, as the configuration says: files that they read of themselves, and ports. */
 
@@ -71,8 +72,4 @@ function settingsOf(path: string): Settings | undefined {
 function members(list: unknown, key: string): readonly Settings[] {
   if (!Array.isArray(list)) return [];
   return list.flatMap((item: unknown) => (isTable(item) && isTable(item[key]) ? [item[key]] : []));
-}
-
-function isTable(value: unknown): value is Settings {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,5 +1,6 @@
 import { fieldOf } from "../config/faults.ts";
 import type { Config } from "../config.ts";
+import { isTable } from "../core/json.ts";
 
 /** Keys that a reload takes over, with all below them. Every other key is read at the start alone. */
 export const LIVE_KEYS = [
@@ -33,8 +34,4 @@ function changedKeys(before: unknown, after: unknown, path: readonly string[]): 
     return [...keys].flatMap((key) => changedKeys(before[key], after[key], [...path, key]));
   }
   return Bun.deepEquals(before, after, true) ? [] : [fieldOf(path)];
-}
-
-function isTable(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

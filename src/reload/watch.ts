@@ -1,5 +1,6 @@
 import { lstatSync, statSync, watch } from "node:fs";
 import { dirname } from "node:path";
+import { systemCode } from "../core/system-code.ts";
 import type { Reloaded } from "./types.ts";
 
 /** What is watched for, and what it is told. */
@@ -142,7 +143,7 @@ function sightOf(path: string): string {
     const { dev, ino, size, mtimeNs, ctimeNs } = statSync(path, { bigint: true });
     return `${dev}:${ino}:${size}:${mtimeNs}:${ctimeNs}`;
   } catch (error) {
-    return error instanceof Error && "code" in error ? String(error.code) : "unknown error";
+    return systemCode(error);
   }
 }
 

@@ -7,6 +7,7 @@ import { createRiskRules, type RiskRules, riskRuleProblems } from "../approvals/
 import { readPlainFile } from "../config/plain-file.ts";
 import { type Config, pathFrom } from "../config.ts";
 import { StartupError } from "../core/errors.ts";
+import { systemCode } from "../core/system-code.ts";
 import type { Json } from "../core/types.ts";
 import { attempt } from "./problems.ts";
 import { countingJournal, mustReadWebhooks, readWebhooks, withNotices } from "./webhooks.ts";
@@ -108,7 +109,7 @@ function readText(config: Config, path: string): string {
   try {
     return readPlainFile(pathFrom(config, path)).toString("utf8");
   } catch (error) {
-    throw new Error(`cannot be read (${error instanceof Error && "code" in error ? error.code : "unknown error"})`);
+    throw new Error(`cannot be read (${systemCode(error)})`);
   }
 }
 

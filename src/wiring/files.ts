@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { basename, delimiter, isAbsolute, join } from "node:path";
 import { readPlainFile } from "../config/plain-file.ts";
 import { type Config, type GrpcSystemConfig, type IssuerConfig, isGrpcSystem, pathFrom } from "../config.ts";
+import { systemCode } from "../core/system-code.ts";
 import { inspectRepository } from "../handlers/cli/git-repository.ts";
 import { certificateFiles } from "../handlers/grpc/connection/certificate-files.ts";
 import type { ProtoSource } from "../handlers/grpc/contract/contract.ts";
@@ -72,7 +73,7 @@ export function readSystems(config: Config, problems: string[]): ReadonlyMap<str
     const file = (key: "rootCert" | "clientCert" | "clientKey") =>
       tls?.[key] === undefined
         ? undefined
-        : read(config, { path: tls[key], field: `systems.${name}.tls.${key}` }, problems);
+        : readNamed(config, { path: tls[key], field: `systems.${name}.tls.${key}` }, problems);
     const rootCert = file("rootCert");
     const clientCert = file("clientCert");
     const clientKey = file("clientKey");
@@ -127,7 +128,7 @@ export function readAssertion(
 ): { readonly issuer: string; readonly privateKey: Buffer } | undefined {
   if (config.assertion === undefined) return undefined;
   const { issuer, keyFile } = config.assertion;
-  const privateKey = read(config, { path: keyFile, field: "assertion.keyFile" }, problems);
+  const privateKey = readNamed(config, { path: keyFile, field: "assertion.keyFile" }, problems);
   return privateKey === undefined ? undefined : { issuer, privateKey };
 }
 
@@ -155,7 +156,7 @@ export function readIssuers(config: Config, problems: string[]): readonly Issuer
 export function readAuditPlace(config: Config, problems: string[]): Uint8Array | undefined {
   problems.push(...auditPlaceProblems(config));
   if (config.audit.hashKeyFile === undefined) return undefined;
-  const key = read(config, { path: config.audit.hashKeyFile, field: "audit.hashKeyFile" }, problems);
+  const key = readNamed(config, { path: config.audit.hashKeyFile, field: "audit.hashKeyFile" }, problems);
   if (key !== undefined && key.length < HASH_KEY_BYTES_MIN) {
     problems.push(`audit.hashKeyFile: holds fewer than ${HASH_KEY_BYTES_MIN} bytes`);
   }
@@ -166,7 +167,7 @@ export function readAuditPlace(config: Config, problems: string[]): Uint8Array |
 export function readCheckpointKey(config: Config, problems: string[]): KeyObject | undefined {
   const path = config.audit.checkpointKeyFile;
   const field = "audit.checkpointKeyFile";
-  const pem = path === undefined ? undefined : read(config, { path, field }, problems);
+  const pem = path === undefined ? undefined : readNamed(config, { path, field }, problems);
   if (pem === undefined) return undefined;
   try {
     const key = createPrivateKey(pem);
@@ -210,7 +211,7 @@ function keySource(config: Config, issuer: IssuerConfig, place: KeyPlace): KeySo
   const isPem = issuer.publicKeyFile !== undefined;
   const field = `${place.field}.${isPem ? "publicKeyFile" : "jwksFile"}`;
   const path = issuer.publicKeyFile ?? issuer.jwksFile ?? "";
-  const text = read(config, { path, field }, place.problems)?.toString("utf8");
+  const text = readNamed(config, { path, field }, place.problems)?.toString("utf8");
   if (text === undefined) return undefined;
   const source = isPem ? ({ kind: "publicKey", key: text } as const) : jwksOf(text);
   // Looked at here too, where it is known which file the keys came from.
@@ -241,7 +242,7 @@ function contractSource(
   const held = { anyTypes, ...(contractSha256 !== undefined && { contractSha256 }) };
   if (proto !== undefined) return { ...protoSource(pathFrom(config, proto)), ...held };
   if (descriptorSet === undefined) return { ...(reflection === true && { reflection }), ...held };
-  const bytes = read(config, { path: descriptorSet, field }, problems);
+  const bytes = readNamed(config, { path: descriptorSet, field }, problems);
   return bytes && { descriptorSet: { bytes, path: descriptorSet }, ...held };
 }
 
@@ -256,12 +257,12 @@ interface NamedFile {
   readonly field: string;
 }
 
-function read(config: Config, { path, field }: NamedFile, problems: string[]): Buffer | undefined {
+/** Undefined, and a problem that names field and file, when it cannot be read. */
+export function readNamed(config: Config, { path, field }: NamedFile, problems: string[]): Buffer | undefined {
   try {
     return readPlainFile(pathFrom(config, path));
   } catch (error) {
-    const code = error instanceof Error && "code" in error ? String(error.code) : "unknown error";
-    problems.push(`${field}: ${path} cannot be read (${code})`);
+    problems.push(`${field}: ${path} cannot be read (${systemCode(error)})`);
     return undefined;
   }
 }

@@ -2,6 +2,7 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import type { AuditLog } from "../audit/json-logger.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 import { type Config, type IssuerConfig, pathFrom } from "../config.ts";
+import { systemCode } from "../core/system-code.ts";
 import type { CallerContextOptions } from "../proxy/caller-context.ts";
 import type { FetchCredentials } from "../proxy/tokens/remote-keys.ts";
 import { type RevocationEvent, RevocationFile } from "./revocation-file.ts";
@@ -64,7 +65,7 @@ export function readKeyCredentials(
     try {
       if (text(path) === "") problems.push(`${field}.${key}: ${path} is empty`);
     } catch (error) {
-      problems.push(`${field}.${key}: ${path} cannot be read (${codeOf(error)})`);
+      problems.push(`${field}.${key}: ${path} cannot be read (${systemCode(error)})`);
     }
   }
   return () => ({ ca: text(caFile), token: text(tokenFile) });
@@ -146,10 +147,6 @@ function readPem(path: string): string {
   try {
     return readPlainFile(path).toString("utf8");
   } catch (error) {
-    throw new Error(`${path} cannot be read (${codeOf(error)})`);
+    throw new Error(`${path} cannot be read (${systemCode(error)})`);
   }
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && "code" in error ? String(error.code) : "unknown error";
 }

@@ -1,6 +1,7 @@
 import { lstatSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { type Config, pathFrom } from "../config.ts";
+import { systemCode } from "../core/system-code.ts";
 
 /** Looks at where the service is to put things, and makes none of them. */
 
@@ -11,7 +12,7 @@ export function auditPlaceProblems(config: Config): readonly string[] {
     const found = statSync(dir, { throwIfNoEntry: false });
     return found === undefined || found.isDirectory() ? [] : [`audit.dir: ${dir} is not a directory`];
   } catch (error) {
-    return [`audit.dir: ${dir} cannot be read (${codeOf(error)})`];
+    return [`audit.dir: ${dir} cannot be read (${systemCode(error)})`];
   }
 }
 
@@ -27,10 +28,6 @@ export function socketProblems(config: Config): readonly string[] {
     const fault = found.isSymbolicLink() ? "is a symbolic link" : "is there already, and is no socket";
     return [`server.socket: ${path} ${fault}`];
   } catch (error) {
-    return [`server.socket: cannot be made (${codeOf(error)})`];
+    return [`server.socket: cannot be made (${systemCode(error)})`];
   }
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && "code" in error ? String(error.code) : "unknown error";
 }

@@ -1,4 +1,5 @@
 import { readFileSync, statSync } from "node:fs";
+import { systemCode } from "../core/system-code.ts";
 import { REVOCATION_BYTES_MAX, type RevocationList, readRevocations } from "../proxy/tokens/revocations.ts";
 import { watchFiles } from "./watched-files.ts";
 
@@ -84,6 +85,6 @@ function load(path: string): Loaded | string {
     const list = readRevocations(bytes);
     return "fault" in list ? list.fault : { bytes, list };
   } catch (error) {
-    return `cannot be read (${error instanceof Error && "code" in error ? String(error.code) : "unknown error"})`;
+    return `cannot be read (${systemCode(error)})`;
   }
 }

@@ -1,7 +1,7 @@
 import { type OperatorRule, readOperatorRules } from "../approvals/risk/operators.ts";
 import type { Config } from "../config.ts";
+import { listed, meant } from "../core/nearest.ts";
 import type { Tool } from "../core/types.ts";
-import { listed, meant } from "../handlers/grpc/contract/nearest.ts";
 import type { LoadedTools } from "../manifests/loader.ts";
 
 type Loaded = Pick<LoadedTools, "tools" | "notRegistered" | "problems">;

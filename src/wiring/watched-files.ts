@@ -1,4 +1,5 @@
 import { stat } from "node:fs/promises";
+import { systemCode } from "../core/system-code.ts";
 
 /** Well below the second within which a change has to count. */
 const LOOK_EVERY_MS = 250;
@@ -32,6 +33,6 @@ async function sightOf(path: string): Promise<string> {
     const { dev, ino, size, mtimeNs, ctimeNs } = await stat(path, { bigint: true });
     return `${dev}:${ino}:${size}:${mtimeNs}:${ctimeNs}`;
   } catch (error) {
-    return error instanceof Error && "code" in error ? String(error.code) : "unknown error";
+    return systemCode(error);
   }
 }

@@ -5,9 +5,9 @@ import { readKeys, type WebhookKey } from "../approvals/notify/signature.ts";
 import type { DecisionTally } from "../approvals/notify/tally.ts";
 import type { WebhookTarget } from "../approvals/notify/webhook.ts";
 import { type Integration, type NotifiedApprovals, startWebhooks } from "../approvals/notify/webhooks.ts";
-import { readPlainFile } from "../config/plain-file.ts";
-import { type Config, pathFrom } from "../config.ts";
+import type { Config } from "../config.ts";
 import { StartupError } from "../core/errors.ts";
+import { readNamed } from "./files.ts";
 
 type WebhookConfig = Config["approvals"]["webhooks"][number];
 
@@ -48,7 +48,10 @@ export function readWebhooks(config: Config, problems: string[]): ReadWebhooks {
 function readTarget({ url, urlFile, secretFile, ...webhook }: WebhookConfig, place: Place): WebhookTarget | undefined {
   if (secretFile === undefined) return undefined;
   const field = `${place.field}.${urlFile === undefined ? "url" : "urlFile"}`;
-  const address = urlFile === undefined ? url : readText(urlFile, field, place)?.trim();
+  const address =
+    urlFile === undefined
+      ? url
+      : readNamed(place.config, { path: urlFile, field }, place.problems)?.toString("utf8").trim();
   const fault = address === undefined ? undefined : urlFault(address);
   if (fault !== undefined) place.problems.push(`${field}: ${urlFile === undefined ? "" : `${urlFile} `}${fault}`);
   const keys = readKeyFile(secretFile, { use: "sign", field: `${place.field}.secretFile` }, place);
@@ -78,7 +81,7 @@ interface KeyUse {
 
 /** Each key serves one purpose at one place: what one side signed must count nowhere else. */
 function readKeyFile(path: string, { use, field }: KeyUse, place: Place): readonly WebhookKey[] | undefined {
-  const text = readText(path, field, place);
+  const text = readNamed(place.config, { path, field }, place.problems)?.toString("utf8");
   if (text === undefined) return undefined;
   const read = readKeys(text, use);
   if ("fault" in read) {
@@ -91,16 +94,6 @@ function readKeyFile(path: string, { use, field }: KeyUse, place: Place): readon
     place.seen.set(fingerprint, field);
   }
   return read.ok;
-}
-
-function readText(path: string, field: string, { config, problems }: Place): string | undefined {
-  try {
-    return readPlainFile(pathFrom(config, path)).toString("utf8");
-  } catch (error) {
-    const code = error instanceof Error && "code" in error ? String(error.code) : "unknown error";
-    problems.push(`${field}: ${path} cannot be read (${code})`);
-    return undefined;
-  }
 }
 
 /** Counts decisions, and what the clock ends, as far as they happen in this process. */

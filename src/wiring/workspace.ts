@@ -1,6 +1,7 @@
 import { mkdirSync, realpathSync, statSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { type Config, pathFrom } from "../config.ts";
+import { systemCode } from "../core/system-code.ts";
 import type { Handler } from "../core/types.ts";
 import type { ConfinementKind } from "../handlers/fs/confinement.ts";
 import { fsHandler, noFsHandler } from "../handlers/fs/handler.ts";
@@ -52,7 +53,7 @@ function tryToOpen(
     const protectedPaths = [...own.map(({ path }) => path), ownCode()];
     return openMounts({ directories, protectedPaths });
   } catch (error) {
-    problems.push(`workspace: cannot be opened (${codeOf(error)})`);
+    problems.push(`workspace: cannot be opened (${systemCode(error)})`);
     return undefined;
   }
 }
@@ -168,8 +169,4 @@ function realDirectory(path: string): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && "code" in error ? String(error.code) : "unknown error";
 }

@@ -22,7 +22,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "config.ts": ["core", "config"],
   config: ["core", "config.ts"],
   manifests: ["core", "config.ts", "config", "index.ts"],
-  platform: ["config.ts", "config"],
+  platform: ["core", "config.ts", "config"],
   wiring: [
     ...["core", "config.ts", "config", "manifests", "own-code.ts", "platform"],
     ...["proxy", "approvals", "audit", "handlers/cli", "handlers/fs", "handlers/grpc", "handlers/inline"],

@@ -1,4 +1,5 @@
 import { BlockList, isIP } from "node:net";
+import { isLoopback } from "../../core/loopback.ts";
 
 /** Where no notification may go: link-local addresses, clouds' metadata services, no host, many hosts. */
 const FORBIDDEN = new BlockList();
@@ -57,14 +58,12 @@ export function literalAddress(hostname: string): string | undefined {
 }
 
 const URL_CHARACTERS_MAX = 2_048;
-const LOOPBACK_V4 = /^127(?:\.\d{1,3}){3}$/;
 
 /** Why notifications may not go there; undefined when they may. The URL itself is not quoted: it may be a secret. */
 export function urlFault(text: string): string | undefined {
   if (text.length > URL_CHARACTERS_MAX || !URL.canParse(text)) return "must be a URL that begins with https://";
   const { protocol, hostname, username, password } = new URL(text);
-  const isLoopback = hostname === "localhost" || hostname === "[::1]" || LOOPBACK_V4.test(hostname);
-  if (protocol !== "https:" && !(protocol === "http:" && isLoopback)) {
+  if (protocol !== "https:" && !(protocol === "http:" && isLoopback(hostname))) {
     return "must begin with https:// (http:// is for loopback alone)";
   }
   if (username !== "" || password !== "") return "holds credentials: messages are signed, and need none";

@@ -1,6 +1,7 @@
 import { chmodSync, lstatSync, renameSync, unlinkSync } from "node:fs";
 import { connect, type Server } from "node:net";
 import { StartupError } from "../../core/errors.ts";
+import { systemCode } from "../../core/system-code.ts";
 
 export interface SocketPlace {
   /** Absolute. */
@@ -53,7 +54,7 @@ function knock(path: string): Promise<string> {
       socket.destroy();
       resolve("taken");
     });
-    socket.on("error", (error) => resolve("code" in error ? String(error.code) : "unknown error"));
+    socket.on("error", (error) => resolve(systemCode(error)));
   });
 }
 
@@ -68,18 +69,14 @@ function removeStale(made: string): void {
 /** Bound at once, and so under this mask: nobody else can connect before the mode is set. */
 function listening(server: Server, path: string): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
-  server.once("error", (error) => reject(new StartupError([`${FIELD}: cannot be made (${codeOf(error)})`])));
+  server.once("error", (error) => reject(new StartupError([`${FIELD}: cannot be made (${systemCode(error)})`])));
   const mask = process.umask(0o177);
   try {
     server.listen(path, resolve);
   } catch (error) {
-    reject(new StartupError([`${FIELD}: cannot be made (${codeOf(error)})`]));
+    reject(new StartupError([`${FIELD}: cannot be made (${systemCode(error)})`]));
   } finally {
     process.umask(mask);
   }
   return promise;
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && "code" in error ? String(error.code) : "unknown error";
 }

@@ -21,7 +21,7 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
   "GET /tools/:name": { summary: "One of them.", side: "agents" },
   "GET /approvals": { summary: "Questions: one's own, or all for operators who decide.", side: "either" },
   "GET /approvals/:id": { summary: "A question; ?wait= holds until it is answered.", side: "either" },
-  "GET /approvals/:id/page": { summary: "A page on which people decide.", side: "anybody" },
+  "GET /approvals/:id/page": { summary: "A page that says how to decide; it decides nothing.", side: "anybody" },
   "POST /approvals/:id/decisions": { summary: "Approve or deny.", side: "operators", body: decisionBody },
   "POST /approvals/:id/revoke": { summary: "Take a yes back that has not run.", side: "operators" },
   "DELETE /approvals/:id": { summary: "Cancel one's own question.", side: "agents" },

@@ -1,7 +1,7 @@
+import { listed, nearest } from "../../../core/nearest.ts";
 import type { Json } from "../../../core/types.ts";
 import { RequestCodec } from "../codec/codec.ts";
 import { type MessageShape, type MessageShapes, reachable } from "./message-shape.ts";
-import { listed, nearest } from "./nearest.ts";
 import { Unfit, WELL_KNOWN, type WellKnown } from "./well-known.ts";
 import type { ResponseCodec, WireTypes } from "./wire-types.ts";
 

@@ -1,4 +1,5 @@
 import { StartupError } from "../../../core/errors.ts";
+import { listed, nearest } from "../../../core/nearest.ts";
 import type { GrpcTarget } from "../../../core/types.ts";
 import { RequestCodec } from "../codec/codec.ts";
 import { AnyTypes } from "./any-types.ts";
@@ -6,7 +7,6 @@ import { contractSha256, type UsedMethod } from "./contract-pin.ts";
 import type { Declarations, MethodDeclaration } from "./declarations.ts";
 import { declarationsOf, readDescriptorSet, readFileDescriptor } from "./file-descriptors.ts";
 import { type MessageShape, MessageShapes, reachable } from "./message-shape.ts";
-import { listed, nearest } from "./nearest.ts";
 import { readProtoFiles } from "./proto-files.ts";
 import { type ResponseCodec, WireTypes } from "./wire-types.ts";
 

@@ -1,9 +1,9 @@
 import { type ChannelOptions, Client, type ClientDuplexStream, type Metadata, status } from "@grpc/grpc-js";
 import protobuf from "protobufjs";
+import { listed, nearest } from "../../../core/nearest.ts";
 import { StrictReader } from "../codec/strict-reader.ts";
 import type { Reach, ServerAddress } from "../connection/tls-identity.ts";
 import { DESCRIPTOR_BYTES_MAX, DESCRIPTOR_FILES_MAX, readFileDescriptor } from "./file-descriptors.ts";
-import { listed, nearest } from "./nearest.ts";
 
 /** The bound of one answer: a file with all that it imports. */
 const ANSWER_BYTES_MAX = 16_777_216;

@@ -1,4 +1,5 @@
 import type { Fault } from "../../../core/errors.ts";
+import { listed, meant } from "../../../core/nearest.ts";
 import { joinPath } from "../../../core/policy/field-path.ts";
 import { defOf, type End, type Schema } from "../../../core/schema/walk.ts";
 import {
@@ -12,7 +13,6 @@ import {
   type Side,
 } from "../codec/json-kinds.ts";
 import type { FieldShape, MessageShape, ValueShape } from "./message-shape.ts";
-import { listed, meant } from "./nearest.ts";
 import { elementsOf, shapesOf } from "./schema-shapes.ts";
 import { WELL_KNOWN } from "./well-known.ts";
 

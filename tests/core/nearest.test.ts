@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { listed, meant, nearest } from "../../../../src/handlers/grpc/contract/nearest.ts";
+import { listed, meant, nearest } from "../../src/core/nearest.ts";
 
 const NAMES = ["customerId", "customerName", "id", "status", "notes"];
 
