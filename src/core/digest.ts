@@ -38,6 +38,21 @@ interface Walk {
   hasIndexKeys: boolean;
 }
 
+/** At most so much is in a tree that its maker vouches for. */
+export const VOUCHED_LIMITS = { depthMax: 32, nodesMax: 450_000 } as const;
+
+/** Trees that are as a copy of them would be. */
+const vouched = new WeakSet<object>();
+
+/**
+ * Spares a tree its copy in `canonical`, once. Only for a decoder of ours that has just made it, of nothing but plain objects and
+ * arrays, texts, finite numbers without a minus zero, booleans and null; whose keys stand in their order, none of which begins
+ * with a digit; within `VOUCHED_LIMITS`; and that nobody else holds.
+ */
+export function vouchFor(tree: object): void {
+  vouched.add(tree);
+}
+
 /** A value's text, and the value that the text spells: plain, and nobody else's. */
 export interface Canonical {
   readonly text: string;
@@ -52,6 +67,7 @@ export interface Canonical {
  * @throws NotJsonError
  */
 export function canonical(value: unknown, limits: JsonLimits): Canonical {
+  if (isVouchedFor(value, limits)) return spelled(value, JSON.stringify(value), limits);
   const walk: Walk = { limits, ancestors: [], nodes: 0, units: 0, hasIndexKeys: false };
   let copied: Json | undefined;
   try {
@@ -61,9 +77,17 @@ export function canonical(value: unknown, limits: JsonLimits): Canonical {
   }
   if (copied === undefined) throw notJson(walk, "type");
   // The copy's keys stand in their order, so that the engine's own writer spells them in it.
-  const text = walk.hasIndexKeys ? write(copied) : JSON.stringify(copied);
-  if (text.length * 3 > limits.bytesMax && Buffer.byteLength(text) > limits.bytesMax) throw notJson(walk, "size");
-  return { text, value: copied };
+  return spelled(copied, walk.hasIndexKeys ? write(copied) : JSON.stringify(copied), limits);
+}
+
+function isVouchedFor(value: unknown, { depthMax, nodesMax }: JsonLimits): value is Json {
+  if (typeof value !== "object" || value === null || !vouched.delete(value)) return false;
+  return depthMax >= VOUCHED_LIMITS.depthMax && nodesMax >= VOUCHED_LIMITS.nodesMax;
+}
+
+function spelled(value: Json, text: string, { bytesMax }: JsonLimits): Canonical {
+  if (text.length * 3 > bytesMax && Buffer.byteLength(text) > bytesMax) throw new NotJsonError("size", "");
+  return { text, value };
 }
 
 /**
@@ -165,7 +189,11 @@ function copyArray(walk: Walk, values: readonly unknown[]): Json {
 function copyObject(walk: Walk, value: object): Json {
   const source = value as Readonly<Record<string, unknown>>;
   const copied: Record<string, Json> = {};
-  for (const key of sortedKeys(value, (count) => assertRoom(walk, count))) {
+  const keys = Object.keys(value);
+  assertRoom(walk, keys.length);
+  sort(keys);
+  for (let index = 0; index < keys.length; index += 1) {
+    const key = keys[index] ?? "";
     const inner = copy(walk, source[key]);
     if (inner === undefined) continue;
     counted(walk, key);
@@ -177,9 +205,7 @@ function copyObject(walk: Walk, value: object): Json {
 }
 
 /** Most objects come with their keys in order: decoders sort them, and so does this module. */
-function sortedKeys(value: object, counted?: (count: number) => void): readonly string[] {
-  const keys = Object.keys(value);
-  counted?.(keys.length);
+function sort(keys: string[]): readonly string[] {
   for (let index = 1; index < keys.length; index += 1) {
     if ((keys[index - 1] ?? "") > (keys[index] ?? "")) return keys.sort();
   }
@@ -200,7 +226,7 @@ function isIndexLike(key: string): boolean {
 function write(value: Json): string {
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
   if (isList(value)) return `[${value.map(write).join()}]`;
-  const fields = sortedKeys(value).map((key) => `${JSON.stringify(key)}:${write(value[key] ?? null)}`);
+  const fields = sort(Object.keys(value)).map((key) => `${JSON.stringify(key)}:${write(value[key] ?? null)}`);
   return `{${fields.join()}}`;
 }
 

@@ -1,7 +1,8 @@
 import type { z } from "zod";
 import { Refusal } from "../core/errors.ts";
 import { mint, type Paced, type Parsed } from "../core/evidence.ts";
-import type { Tool } from "../core/types.ts";
+import { type PlainRead, plainReader, unread } from "../core/schema/plain-reader.ts";
+import type { Json, Tool } from "../core/types.ts";
 
 const ISSUES_MAX = 20;
 const PATH_CHARACTERS_MAX = 128;
@@ -33,13 +34,25 @@ export function parseInput(paced: Paced, args: unknown): Parsed {
  *
  * @throws {Refusal} INVALID_OUTPUT with the fields in the cause
  */
-export function parseOutput(tool: Tool, answer: unknown): unknown {
+export function parseOutput(tool: Tool, answer: Json): unknown {
+  const plain = plainRead(tool)?.(answer) ?? unread;
+  if (plain !== unread) return plain;
   const parsed = tool.output.safeParse(answer);
   if (parsed.success) return parsed.data;
   const where = parsed.error.issues.slice(0, ISSUES_MAX).map(({ path, code }) => `${shape(path)}: ${code}`);
   throw new Refusal("INVALID_OUTPUT", "The target's answer does not have the declared shape and was withheld.", {
     cause: new Error(`output schema of ${tool.name}: ${where.join("; ")}`),
   });
+}
+
+const plainReads = new WeakMap<Tool, { readonly read: PlainRead | undefined }>();
+
+function plainRead(tool: Tool): PlainRead | undefined {
+  const known = plainReads.get(tool);
+  if (known !== undefined) return known.read;
+  const read = plainReader(tool.output);
+  plainReads.set(tool, { read });
+  return read;
 }
 
 /** Where in an answer, without its keys: in a record they are data. */

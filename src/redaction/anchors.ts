@@ -58,14 +58,29 @@ export class Anchors {
 
   /** Whether any word occurs. */
   occursIn(text: string): boolean {
-    let occurs = false;
-    this.scan(text, {
-      word: () => {
-        occurs = true;
-      },
-      mark: () => text.length,
-    });
-    return occurs;
+    return this.#occurs(text, Number.POSITIVE_INFINITY);
+  }
+
+  /** Whether `scan` would tell of anything. */
+  occursOrMarkIn(text: string): boolean {
+    return this.#occurs(text, this.#make().tables.marksFrom);
+  }
+
+  /** Whether any word occurs, or any character whose column is `markFrom` or a later one. */
+  #occurs(text: string, markFrom: number): boolean {
+    const { classes, next, endsFrom } = this.#make().tables;
+    let state = 0;
+    for (let at = 0; at < text.length; at += 1) {
+      const code = text.charCodeAt(at);
+      if (code >= ASCII_CODES) {
+        state = 0;
+        continue;
+      }
+      const column = classes[code] ?? 0;
+      state = next[state + column] ?? 0;
+      if (state >= endsFrom || column >= markFrom) return true;
+    }
+    return false;
   }
 
   #make() {

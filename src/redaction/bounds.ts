@@ -27,6 +27,8 @@ export class TooLarge extends Error {
  * tells beforehand how many steps that takes at most; over the bound nothing is looked at further, and so nothing leaves.
  */
 export class Work {
+  /** How many encodings deep is still read: base64 of base64 is, what lies deeper is not. */
+  encodings = 2;
   #steps: number = REDACTION_BOUNDS.stepsMax;
   #findings: number = REDACTION_BOUNDS.findingsMax;
 

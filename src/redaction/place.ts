@@ -1,4 +1,5 @@
 import { type Label, labelOf } from "./labels.ts";
+import { isPrivateMember } from "./secrets/jwk.ts";
 import type { RedactionLevel } from "./sensitive.ts";
 
 /** Keys from the root; `[]` steps into an array. A key that is called so is `"[]"` here, which no field pattern can name either. */
@@ -7,44 +8,80 @@ export type RedactionPath = readonly string[];
 export type LevelOf = RedactionLevel | ((path: RedactionPath) => RedactionLevel);
 
 /** Places kept below one place: a schema's, and not all of a table's whose keys are data. */
-const KEPT_MAX = 256;
+export const KEPT_MAX = 256;
+
+/** Places that are kept from value to value, below one root. */
+const LASTING_MAX = 1_024;
+
+const VALUE_KEY = /value$/i;
 
 const ELEMENT = "[]";
 const KEY_LIKE_ELEMENT = '"[]"';
 
-/** Where in a tree a value stands. What is asked of a place is worked out once for all values that stand there. */
+/** A root's places that last. */
+interface Tree {
+  count: number;
+}
+
+interface PlaceFacts {
+  readonly shown: string;
+  readonly label: Label | undefined;
+  readonly tree?: Tree | undefined;
+  readonly isNamedElsewhere?: boolean;
+}
+
+/** Roots of the levels that tell paths apart. */
+const roots = new WeakMap<object, Place>();
+
+/**
+ * Where in a tree a value stands. What is asked of a place is worked out once for all values that stand there; of the fields
+ * that most values share also for the values to come.
+ */
 export class Place {
   readonly depth: number;
+  /** Whether the name of a value here may stand beside or above its key. */
+  readonly isNamedElsewhere: boolean;
   /** Of the nearest key above. */
   readonly label: Label | undefined;
   /** The key as it may be shown. */
   readonly shown: string;
   readonly #above: Place | undefined;
   readonly #step: string;
+  readonly #tree: Tree | undefined;
   #level: RedactionLevel | undefined;
   #path: string | undefined;
   #elements: Place | undefined;
   #kept: Map<string, Place> | undefined;
 
-  private constructor(
-    above: Place | undefined,
-    step: string,
-    { shown, label }: { shown: string; label: Label | undefined },
-  ) {
+  private constructor(above: Place | undefined, step: string, facts: PlaceFacts) {
     this.#above = above;
     this.#step = step;
-    this.shown = shown;
-    this.label = label;
+    this.#tree = facts.tree;
+    this.shown = facts.shown;
+    this.label = facts.label;
+    this.isNamedElsewhere = facts.isNamedElsewhere ?? false;
     this.depth = above === undefined ? 0 : above.depth + 1;
+    if (facts.tree !== undefined) facts.tree.count += 1;
   }
 
-  static root(): Place {
-    return new Place(undefined, "", { shown: "", label: undefined });
+  /** The same one whenever the same levels are asked for. */
+  static rootOf(levels: LevelOf): Place {
+    const key = typeof levels === "string" ? SINGLE[levels] : levels;
+    const known = roots.get(key);
+    if (known !== undefined) return known;
+    const root = new Place(undefined, "", { shown: "", label: undefined, tree: { count: 0 } });
+    roots.set(key, root);
+    return root;
+  }
+
+  /** Whether it is kept from value to value. */
+  get lasts(): boolean {
+    return this.#tree !== undefined;
   }
 
   /** Where the elements of an array that stands here stand. */
   get elements(): Place {
-    this.#elements ??= new Place(this, ELEMENT, { shown: ELEMENT, label: this.label });
+    this.#elements ??= new Place(this, ELEMENT, { shown: ELEMENT, label: this.label, tree: this.#tree });
     return this.#elements;
   }
 
@@ -53,11 +90,15 @@ export class Place {
     return this.#kept?.get(key);
   }
 
-  /** Where the value of a key stands, which may be shown as `shown`. */
-  below(key: string, shown: string): Place {
-    const place = new Place(this, stepOf(key), { shown, label: labelOf(key) });
+  /** Where the value of a key stands, which may be shown as `shown`. Whoever may not last is not kept by a place that does. */
+  below(key: string, { shown, lasts }: { readonly shown: string; readonly lasts: boolean }): Place {
     this.#kept ??= new Map();
-    if (this.#kept.size < KEPT_MAX) this.#kept.set(key, place);
+    const hasRoom = this.#kept.size < KEPT_MAX;
+    const tree =
+      lasts && hasRoom && this.#tree !== undefined && this.#tree.count < LASTING_MAX ? this.#tree : undefined;
+    const isNamedElsewhere = VALUE_KEY.test(key) || isPrivateMember(key);
+    const place = new Place(this, stepOf(key), { shown, label: labelOf(key), tree, isNamedElsewhere });
+    if (hasRoom && this.lasts === place.lasts) this.#kept.set(key, place);
     return place;
   }
 
@@ -102,6 +143,9 @@ export class Place {
     return steps.reverse();
   }
 }
+
+/** By a level that is the same everywhere: what its root is known by. */
+const SINGLE: Readonly<Record<RedactionLevel, object>> = { off: {}, secrets: {}, balanced: {}, strict: {} };
 
 function stepOf(key: string): string {
   return key === ELEMENT ? KEY_LIKE_ELEMENT : key;

@@ -16,6 +16,11 @@ const CONFIDENCE_MIN = { secrets: Number.POSITIVE_INFINITY, balanced: 0.5, stric
 const STEPS_PER_CHAR = 3;
 const STEPS_PER_FINDING = 250;
 
+/** Longer ones mostly hold one. UTF-16 units. */
+const SHORT_CHARS_MAX = 256;
+
+const NOTHING: readonly SensitiveFinding[] = [];
+
 const COLON = 0x3a;
 const AT = 0x40;
 
@@ -26,11 +31,17 @@ const ANCHORS = new Anchors(
 );
 
 /** What is sensitive in a text as it stands, in no order, with overlaps. One pass; linear, whatever the text holds. */
-export function scanPlain(text: string, level: ActiveLevel, work: Work): SensitiveFinding[] {
+export function scanPlain(text: string, level: ActiveLevel, work: Work): readonly SensitiveFinding[] {
   work.spend(text.length * STEPS_PER_CHAR);
+  // Most short texts hold no anchor, and need nothing that reads on from one.
+  if (text.length <= SHORT_CHARS_MAX && isSilent(text, level)) return NOTHING;
   const scan = new PlainScan(text, level, work);
   ANCHORS.scan(text, scan);
   return scan.found;
+}
+
+function isSilent(text: string, level: ActiveLevel): boolean {
+  return level === "secrets" ? !ANCHORS.occursIn(text) : !ANCHORS.occursOrMarkIn(text);
 }
 
 class PlainScan implements AnchorVisitor {

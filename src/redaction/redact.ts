@@ -1,8 +1,8 @@
 import { isList } from "../core/json.ts";
 import type { Json } from "../core/types.ts";
 import { REDACTION_BOUNDS, TooLarge, Work } from "./bounds.ts";
-import { type LevelOf, Place } from "./place.ts";
-import { isPrivateMember } from "./secrets/jwk.ts";
+import { KEPT_MAX, type LevelOf, Place } from "./place.ts";
+import { isJwk, isPrivateMember } from "./secrets/jwk.ts";
 import { isSecretValue } from "./secrets/values.ts";
 import { findSensitive, hideFindings, type RedactionLevel, replacementOf, type SensitiveFinding } from "./sensitive.ts";
 import { cleanText } from "./views/clean-text.ts";
@@ -31,7 +31,7 @@ export interface Redacted {
 /** Looks through all strings, keys and long numbers of a tree. Untouched parts come back as they are; throws `TooLarge`. */
 export function redact(value: Json, options: RedactOptions): Redacted {
   const walk = new Walk(options);
-  return { value: walk.visit(value, Place.root()), findings: walk.findings };
+  return { value: walk.visit(value, Place.rootOf(options.level)), findings: walk.findings };
 }
 
 /** Of a value or a key, of a key that was not met before, and of a text that is looked through. */
@@ -50,10 +50,21 @@ const harmlessKeys = { secrets: new Set<string>(), balanced: new Set<string>(), 
 const HARMLESS_KEYS_MAX = 4_096;
 const HARMLESS_KEY_CHARS_MAX = 64;
 
+function isHarmless(key: string, level: RedactionLevel): boolean {
+  return level === "off" || harmlessKeys[level].has(key);
+}
+
+function noteHarmless(key: string, level: RedactionLevel): void {
+  if (level === "off" || key.length > HARMLESS_KEY_CHARS_MAX) return;
+  if (harmlessKeys[level].size < HARMLESS_KEYS_MAX) harmlessKeys[level].add(key);
+}
+
 class Walk {
   readonly findings: FieldFinding[] = [];
   readonly #options: RedactOptions;
   readonly #work = new Work();
+  /** Places by key, by the place above them, that are not kept from value to value. */
+  #passing: Map<Place, Map<string, Place>> | undefined;
   #nodes = 0;
   #chars = 0;
 
@@ -73,24 +84,26 @@ class Walk {
 
   #array(values: readonly Json[], above: Place): Json {
     const inside = above.elements;
-    let isSame = true;
-    const visited = values.map((value, index) => {
+    let changed: Json[] | undefined;
+    for (let index = 0; index < values.length; index += 1) {
+      const value = values[index] as Json;
       const flag = typeof value === "string" && !value.startsWith("-") ? flagBefore(values, index) : undefined;
       const seen = this.visit(value, flag === undefined ? inside : inside.called(flag));
-      if (seen !== value) isSame = false;
-      return seen;
-    });
-    return isSame ? values : visited;
+      if (changed === undefined && seen !== value) changed = values.slice(0, index);
+      changed?.push(seen);
+    }
+    return changed ?? values;
   }
 
   #object(fields: { readonly [key: string]: Json }, above: Place): Json {
     const keys = Object.keys(fields);
     let changed: [string, Json][] | undefined;
     let isRenamed = false;
-    for (const [index, key] of keys.entries()) {
+    for (let index = 0; index < keys.length; index += 1) {
+      const key = keys[index] ?? "";
       const value = fields[key] as Json;
       const below = this.#below(key, above);
-      const seen = this.visit(value, placeOf(fields, key, { above, below }));
+      const seen = this.visit(value, below.isNamedElsewhere ? placeOf(fields, key, { above, below }) : below);
       if (below.shown !== key) isRenamed = true;
       if (changed === undefined && (seen !== value || below.shown !== key)) {
         changed = keys.slice(0, index).map((before) => [before, fields[before] as Json]);
@@ -103,19 +116,29 @@ class Walk {
 
   #below(key: string, above: Place): Place {
     this.#count(key.length);
-    const kept = above.kept(key);
+    const kept = above.kept(key) ?? (above.lasts ? this.#passing?.get(above)?.get(key) : undefined);
     // A key that holds something is found, and counted, wherever it stands.
     if (kept !== undefined && kept.shown === key) return kept;
     this.#work.spend(STEPS_PER_PLACE);
-    return above.below(key, this.#key(key, above));
+    const level = above.levelBelow(key, this.#options.level);
+    const place = above.below(key, { shown: this.#key(key, level, above), lasts: isHarmless(key, level) });
+    if (above.lasts && !place.lasts) this.#pass(key, above, place);
+    return place;
   }
 
-  #key(key: string, above: Place): string {
-    const level = above.levelBelow(key, this.#options.level);
-    if (level === "off" || harmlessKeys[level].has(key)) return key;
+  /** Keeps a place for the rest of this value. */
+  #pass(key: string, above: Place, place: Place): void {
+    this.#passing ??= new Map();
+    const beside = this.#passing.get(above) ?? new Map<string, Place>();
+    if (beside.size < KEPT_MAX) beside.set(key, place);
+    this.#passing.set(above, beside);
+  }
+
+  #key(key: string, level: RedactionLevel, above: Place): string {
+    if (isHarmless(key, level)) return key;
     const shown = this.#text(key, level, above.pathOfKeys);
-    const known = harmlessKeys[level];
-    if (shown === key && key.length <= HARMLESS_KEY_CHARS_MAX && known.size < HARMLESS_KEYS_MAX) known.add(key);
+    // Whether or not this value's texts are cleaned: those of the next one may be.
+    if (shown === key && cleanText(key) === key) noteHarmless(key, level);
     return shown;
   }
 
@@ -165,6 +188,7 @@ class Walk {
   }
 
   #hide(text: string, found: readonly SensitiveFinding[], path: string): string {
+    if (found.length === 0) return this.#options.clean === true ? cleanText(text) : text;
     for (const { rule, start, end, kind, confidence, context } of found) {
       this.findings.push({ rule, start, end, kind, confidence, context, path });
     }
@@ -191,16 +215,14 @@ interface Around {
   readonly below: Place;
 }
 
-/** Where a field's value stands, when its name is not the key: a part of a key, or a value whose name is beside or above it. */
+/** Where the value of a field stands that may have another name than its key: a part of a key, or a value whose name is beside or above it. */
 function placeOf(fields: { readonly [key: string]: Json }, key: string, { above, below }: Around): Place {
-  if (isPrivateMember(fields, key)) return below.called("private_key");
-  if (!VALUE_KEY.test(key)) return below;
+  if (isPrivateMember(key)) return isJwk(fields) ? below.called("private_key") : below;
   const named = nameBeside(fields, key.slice(0, -VALUE_CHARS));
   if (named !== undefined) return below.called(named);
   return key.length === VALUE_CHARS && above.label !== undefined ? below.labelled(above.label) : below;
 }
 
-const VALUE_KEY = /value$/i;
 const VALUE_CHARS = "value".length;
 const NAME_KEYS = ["name", "Name", "key", "Key", "variable", "Variable", "field", "header", "_name", "_key"];
 

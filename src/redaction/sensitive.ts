@@ -2,7 +2,7 @@ import { TooLarge, Work } from "./bounds.ts";
 import { type Finding, mergeFindings, replaceFindings } from "./finding.ts";
 import { scanPlain } from "./plain-scan.ts";
 import { decodedView } from "./views/decoded-view.ts";
-import { encodedSegments } from "./views/encoded-segments.ts";
+import { encodedSegments, type Segment } from "./views/encoded-segments.ts";
 import { inOriginal } from "./views/view.ts";
 
 /**
@@ -19,9 +19,6 @@ export interface SensitiveFinding extends Finding {
   readonly context?: string | undefined;
 }
 
-/** Base64 of base64 is read; what lies deeper is not. */
-const ENCODINGS_MAX = 2;
-
 /** The shortest that any rule takes for something: `pw=abc`, `a@b.co`. UTF-16 units. */
 const CHARS_MIN = 6;
 
@@ -33,7 +30,9 @@ export const REDACTED = "[REDACTED]";
  * @throws {TooLarge} when there is more to do or to hide than `work` allows
  */
 export function findSensitive(text: string, level: RedactionLevel, work = new Work()): readonly SensitiveFinding[] {
-  return level === "off" ? [] : mergeFindings(findInViews(text, { level, work, encodings: ENCODINGS_MAX }));
+  if (level === "off" || text.length < CHARS_MIN) return NOTHING;
+  const found = findInViews(text, level, work);
+  return found.length < 2 ? found : mergeFindings(found);
 }
 
 /** As `findSensitive`, for a text that stands alone: more than may be done or found is one finding, the text as a whole. */
@@ -58,23 +57,22 @@ export function replacementOf({ kind, rule }: SensitiveFinding): string {
 
 export type ActiveLevel = Exclude<RedactionLevel, "off">;
 
-interface Search {
-  readonly level: ActiveLevel;
-  readonly work: Work;
-  /** How many encodings deep is still read. */
-  readonly encodings: number;
-}
+const NOTHING: readonly SensitiveFinding[] = [];
+const NO_SEGMENTS: readonly Segment[] = [];
 
-function findInViews(text: string, { level, work, encodings }: Search): SensitiveFinding[] {
-  if (text.length < CHARS_MIN) return [];
-  const found = scanPlain(text, level, work);
+function findInViews(text: string, level: ActiveLevel, work: Work): readonly SensitiveFinding[] {
+  if (text.length < CHARS_MIN) return NOTHING;
+  const plain = scanPlain(text, level, work);
   const view = decodedView(text, work);
-  if (view !== undefined) {
-    for (const finding of scanPlain(view.text, level, work)) found.push(inOriginal(view, finding));
-  }
-  if (encodings === 0) return found;
-  for (const segment of encodedSegments(view?.text ?? text, work)) {
-    const [first] = findInViews(segment.text, { level, work, encodings: encodings - 1 });
+  const decoded = view === undefined ? NOTHING : scanPlain(view.text, level, work);
+  const segments = work.encodings === 0 ? NO_SEGMENTS : encodedSegments(view?.text ?? text, work);
+  if (decoded.length === 0 && segments.length === 0) return plain;
+  const found = [...plain];
+  if (view !== undefined) for (const finding of decoded) found.push(inOriginal(view, finding));
+  for (const segment of segments) {
+    work.encodings -= 1;
+    const [first] = findInViews(segment.text, level, work);
+    work.encodings += 1;
     if (first === undefined) continue;
     const whole = { ...first, start: segment.start, end: segment.end };
     found.push(view === undefined ? whole : inOriginal(view, whole));

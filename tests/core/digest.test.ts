@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { canonical, canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "../../src/core/digest.ts";
+import { canonical, canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex, vouchFor } from "../../src/core/digest.ts";
 
 const limits = { depthMax: 16, bytesMax: 100_000, nodesMax: 10_000 };
 
@@ -244,4 +244,19 @@ test("SHA-256 and HMAC-SHA-256 give the published values", () => {
   expect(hmacSha256Hex("Jefe", "what do ya want for nothing?")).toBe(
     "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
   );
+});
+
+const ROOMY = { depthMax: 64, bytesMax: 100_000, nodesMax: 500_000 };
+
+test("a tree that its maker vouches for is spared its copy once, and no bound of its text", () => {
+  const tree = { a: ["x"], b: { c: 1 } };
+  vouchFor(tree);
+  expect(canonical(tree, ROOMY).value).toBe(tree);
+  expect(canonical(tree, ROOMY).value).not.toBe(tree);
+  vouchFor(tree);
+  expect(() => canonical(tree, { ...ROOMY, bytesMax: 8 })).toThrow(
+    expect.objectContaining({ reason: "size", path: "" }),
+  );
+  vouchFor(tree);
+  expect(() => canonical(tree, { ...ROOMY, depthMax: 1 })).toThrow(expect.objectContaining({ reason: "depth" }));
 });

@@ -8,7 +8,7 @@ import { readConfig } from "../../src/config.ts";
 import { defineTool, SafeToolCall } from "../../src/index.ts";
 import { type RunningService, startService } from "../../src/main.ts";
 import { filler } from "../redaction/secret-examples.ts";
-import type { Loose } from "../support/approval-service.ts";
+import type { Loose } from "../support/asking-service.ts";
 import { auditEntries, dayFilesText, journalEntries } from "../support/audit-files.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { runStc } from "../support/stc.ts";

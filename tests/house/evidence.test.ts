@@ -39,3 +39,11 @@ test("nobody casts into evidence", () => {
   const casts = sources("src").filter(({ code }) => new RegExp(`\\bas (unknown as )?(${kinds})\\b`).test(code));
   expect(casts.map(({ path }) => path)).toEqual([]);
 });
+
+test("only the decoder of answers vouches for what it has made", () => {
+  const vouching = sources("src").filter(({ code }) => /\bvouchFor\(/.test(code));
+  expect(vouching.map(({ path }) => path).sort()).toEqual([
+    "src/core/digest.ts",
+    "src/handlers/grpc/codec/answer-reader.ts",
+  ]);
+});

@@ -97,3 +97,26 @@ test("any tree: shapes stay, and what was hidden is not found again", () => {
     { numRuns: 300 },
   );
 });
+
+test("a key that was left as it is, since nothing was to be cleaned, is cleaned in the next value", () => {
+  const fields = { "not\u200bvisible": { "here\u202e": 1 } };
+  expect(redact(fields, { level: "secrets" }).value).toEqual(fields);
+  expect(redact(fields, { level: "secrets", clean: true }).value).toEqual({ notvisible: { here: 1 } });
+});
+
+test("what one value has shown of its keys is no matter for the next one", () => {
+  const hidden = { "john@example.com": "x", note: "y" };
+  for (const _ of [1, 2]) {
+    expect(redact({ rows: [hidden, { note: "mail john@example.com" }] }, { level: "balanced" })).toMatchObject({
+      value: { rows: [{ "[REDACTED:EMAIL]": "x", note: "y" }, { note: "mail [REDACTED:EMAIL]" }] },
+      findings: [{ path: "rows[].*" }, { path: "rows[].note" }],
+    });
+  }
+});
+
+test("more keys than are remembered are looked through all the same", () => {
+  const many = Object.fromEntries(
+    Array.from({ length: 2_000 }, (_, at) => [`field${at}`, { below: "password=hunter2222" }]),
+  );
+  for (const _ of [1, 2]) expect(redact({ many }, { level: "secrets" }).findings).toHaveLength(2_000);
+});

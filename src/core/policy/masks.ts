@@ -21,6 +21,10 @@ const TLD = /^[A-Za-z]{2,}$/;
 /** Tags and the variation selectors supplement: invisible, and able to carry any text. */
 const SMUGGLER = /[\u{e0000}-\u{e0fff}]/u;
 
+const ASCII_CODES = 0x80;
+
+type Clusters = ArrayLike<string>;
+
 const graphemes = new Intl.Segmenter("en", { granularity: "grapheme" });
 
 /**
@@ -37,14 +41,14 @@ export function mask(value: string | number | boolean | null): string | null {
 }
 
 function maskText(text: string): string {
-  if (text.length > MASKED_CHARS_MAX) return `${maskWords(text.slice(0, MASKED_CHARS_MAX))}…`;
+  if (text.length > MASKED_CHARS_MAX) return `${maskWords(split(text.slice(0, MASKED_CHARS_MAX)))}…`;
   const clusters = split(text);
-  return maskEmail(text) ?? maskDigits(clusters) ?? maskWords(text);
+  return maskEmail(text) ?? maskDigits(clusters) ?? maskWords(clusters);
 }
 
-/** User-perceived characters. */
-function split(text: string): readonly string[] {
-  if (isAscii(text)) return text.split("");
+/** User-perceived characters. A text of ASCII is the list of its own. */
+function split(text: string): Clusters {
+  if (isAscii(text)) return text;
   return Array.from(graphemes.segment(text), ({ segment }) => segment);
 }
 
@@ -53,26 +57,52 @@ function isAscii(text: string): boolean {
   return true;
 }
 
-function maskWords(text: string): string {
+function maskWords(clusters: Clusters): string {
   let masked = "";
-  let word: string[] = [];
-  for (const cluster of split(text)) {
-    if (cluster.trim() !== "") {
-      word.push(cluster);
-      continue;
-    }
-    masked += `${maskWord(word)} `;
-    word = [];
+  let start = 0;
+  for (let at = 0; at < clusters.length; at += 1) {
+    if (!isBlank(clusters[at] ?? "")) continue;
+    masked += `${maskWord(clusters, start, at)} `;
+    start = at + 1;
   }
-  return masked + maskWord(word);
+  return masked + maskWord(clusters, start, clusters.length);
 }
 
 /** Keeps the first character when it is a letter or a pictograph and others follow. */
-function maskWord(word: readonly string[]): string {
-  const [first = "", ...rest] = word;
-  const hidesSomething = rest.some((cluster) => LETTER_OR_DIGIT.test(cluster) || KEEPABLE.test(cluster));
-  if (!hidesSomething || !KEEPABLE.test(first)) return "*".repeat(word.length);
-  return firstCharacter(first) + "*".repeat(rest.length);
+function maskWord(clusters: Clusters, start = 0, end = clusters.length): string {
+  const first = clusters[start] ?? "";
+  if (!isKeepable(first) || !hidesSomething(clusters, start + 1, end)) return "*".repeat(end - start);
+  return firstCharacter(first) + "*".repeat(end - start - 1);
+}
+
+function hidesSomething(clusters: Clusters, start: number, end: number): boolean {
+  for (let at = start; at < end; at += 1) {
+    const cluster = clusters[at] ?? "";
+    if (isDigit(cluster) || isKeepable(cluster) || isOtherLetterOrDigit(cluster)) return true;
+  }
+  return false;
+}
+
+function isBlank(cluster: string): boolean {
+  const code = cluster.charCodeAt(0);
+  return code < ASCII_CODES && cluster.length === 1
+    ? code === 0x20 || (code >= 0x09 && code <= 0x0d)
+    : cluster.trim() === "";
+}
+
+// What is ASCII needs no regular expression.
+function isDigit(cluster: string): boolean {
+  const code = cluster.charCodeAt(0);
+  return code < ASCII_CODES ? code >= 0x30 && code <= 0x39 : DIGIT.test(cluster);
+}
+
+function isKeepable(cluster: string): boolean {
+  const code = cluster.charCodeAt(0);
+  return code < ASCII_CODES ? (code | 0x20) >= 0x61 && (code | 0x20) <= 0x7a : KEEPABLE.test(cluster);
+}
+
+function isOtherLetterOrDigit(cluster: string): boolean {
+  return cluster.charCodeAt(0) >= ASCII_CODES && LETTER_OR_DIGIT.test(cluster);
 }
 
 function firstCharacter(cluster: string): string {
@@ -92,14 +122,20 @@ function maskEmail(text: string): string | undefined {
 }
 
 /** `undefined` when digits are not the greater part of the text, separators apart. */
-function maskDigits(clusters: readonly string[]): string | undefined {
-  const digits = clusters.filter((cluster) => DIGIT.test(cluster)).length;
-  const others = clusters.filter((cluster) => !DIGIT.test(cluster) && !SEPARATORS.includes(cluster)).length;
+function maskDigits(clusters: Clusters): string | undefined {
+  let digits = 0;
+  let others = 0;
+  for (let at = 0; at < clusters.length; at += 1) {
+    const cluster = clusters[at] ?? "";
+    if (isDigit(cluster)) digits += 1;
+    else if (!SEPARATORS.includes(cluster)) others += 1;
+  }
   if (digits <= others) return undefined;
   let hidden = digits - keptDigits(digits);
   let masked = "";
-  for (const cluster of clusters) {
-    if (!DIGIT.test(cluster)) {
+  for (let at = 0; at < clusters.length; at += 1) {
+    const cluster = clusters[at] ?? "";
+    if (!isDigit(cluster)) {
       masked += SEPARATORS.includes(cluster) ? cluster : "*";
       continue;
     }

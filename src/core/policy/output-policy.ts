@@ -2,7 +2,8 @@ import type { z } from "zod";
 import type { Place } from "../schema/walk.ts";
 import { placesOf } from "../schema/walk.ts";
 import type { FieldAction, Json, OutputPolicy } from "../types.ts";
-import { element, joinPath, otherKey, parseFieldPattern } from "./field-path.ts";
+import { element, otherKey, parseFieldPattern } from "./field-path.ts";
+import { ListedFields, newMemory, type PathMemory, type ShownPath } from "./listed-fields.ts";
 import { mask } from "./masks.ts";
 import { unreachable } from "./reach.ts";
 import type { PolicyRule, PolicyState } from "./state.ts";
@@ -38,20 +39,7 @@ interface Edge {
   readonly node: PolicyNode;
 }
 
-/** A path as it is shown. Those that were written once are kept: they are few, and the same in every answer. */
-interface ShownPath {
-  readonly text: string;
-  readonly below: Map<string, ShownPath>;
-}
-
-interface PathMemory {
-  readonly top: ShownPath;
-  kept: number;
-}
-
-const PATHS_KEPT_MAX = 10_000;
 const POLICY_NODES_MAX = 10_000;
-const FILTERED_FIELDS_MAX = 1_000;
 
 /** Levels of nesting that are looked at; what lies deeper is stripped. */
 const POLICY_DEPTH_MAX = 128;
@@ -106,7 +94,7 @@ export function compilePolicy(policy: OutputPolicy, output: z.ZodType): Compiled
 
   const root = nodeOf(states.start, places.root);
   for (let finish = unfinished.pop(); finish !== undefined; finish = unfinished.pop()) finish();
-  return { root, paths: { top: { text: "", below: new Map() }, kept: 0 } };
+  return { root, paths: newMemory() };
 }
 
 function readRule([text, declared]: readonly [string, unknown], index: number): PolicyRule {
@@ -132,14 +120,10 @@ export function unmatchedPatterns(policy: OutputPolicy, output: z.ZodType): read
 }
 
 interface Run {
-  readonly paths: PathMemory;
+  readonly listed: ListedFields;
   /** Where the walk stands, as shown in `filteredFields`. */
   path: ShownPath;
   depth: number;
-  readonly fields: Set<string>;
-  /** `fields` in the order of arrival, to take the last ones back. */
-  readonly arrivals: string[];
-  cut: boolean;
 }
 
 /**
@@ -152,13 +136,11 @@ interface Run {
  */
 export function applyPolicy(compiled: CompiledPolicy, value: Json): Filtered {
   const { paths } = compiled;
-  const run: Run = { paths, path: paths.top, depth: 0, fields: new Set(), arrivals: [], cut: false };
   if (value === null) return { result: null, filteredFields: [] };
   if (typeof value !== "object") return { result: null, filteredFields: ["*"] };
+  const run: Run = { listed: new ListedFields(paths), path: paths.top, depth: 0 };
   const result = filterContent(run, compiled.root, value) ?? emptyLike(value);
-  const filteredFields = [...run.fields].sort();
-  if (run.cut) filteredFields.push("…");
-  return { result, filteredFields };
+  return { result, filteredFields: run.listed.sorted() };
 }
 
 function filterField(run: Run, edge: Edge, value: unknown): Json | undefined {
@@ -178,21 +160,21 @@ function isScalar(value: unknown): value is string | number | boolean | null {
 }
 
 function filterContainer(run: Run, edge: Edge, value: object): Json | undefined {
-  const { path, depth } = run;
+  const { listed, path, depth } = run;
   const { node, shown } = edge;
   if (node.barren || depth >= POLICY_DEPTH_MAX) {
     note(run, shown);
     return undefined;
   }
-  const arrivals = run.arrivals.length;
-  run.path = below(run, shown);
+  const { length } = listed;
+  run.path = listed.below(path, shown);
   run.depth = depth + 1;
   const kept = filterContent(run, node, value);
   run.path = path;
   run.depth = depth;
   if (kept !== undefined) return kept;
   if (node.stays) return emptyLike(value);
-  takeBack(run, arrivals);
+  listed.takeBack(length);
   note(run, shown);
   return undefined;
 }
@@ -232,29 +214,6 @@ function emptyLike(value: object): Json {
   return Array.isArray(value) ? [] : {};
 }
 
-function below({ path, paths }: Run, shown: string): ShownPath {
-  const known = path.below.get(shown);
-  if (known !== undefined) return known;
-  const made = { text: joinPath(path.text, shown), below: new Map() };
-  if (paths.kept < PATHS_KEPT_MAX) {
-    paths.kept += 1;
-    path.below.set(shown, made);
-  }
-  return made;
-}
-
-function note(run: Run, shown: string): void {
-  const field = below(run, shown).text;
-  if (run.fields.has(field)) return;
-  if (run.fields.size >= FILTERED_FIELDS_MAX) {
-    run.cut = true;
-    return;
-  }
-  run.fields.add(field);
-  run.arrivals.push(field);
-}
-
-/** Forgets the fields of a container that is removed itself, but for those that an earlier one had listed. */
-function takeBack(run: Run, length: number): void {
-  for (const field of run.arrivals.splice(length)) run.fields.delete(field);
+function note({ listed, path }: Run, shown: string): void {
+  listed.add(listed.below(path, shown));
 }

@@ -8,6 +8,7 @@ import type { EncodedMessage } from "./codec/codec.ts";
 import type { Difference } from "./codec/message-difference.ts";
 import type { Channels, ToolClass } from "./connection/channels.ts";
 import type { Link } from "./connection/link.ts";
+import type { GuardedCall } from "./connection/resilience.ts";
 import type { Method } from "./contract/contract.ts";
 import { metadataOf } from "./metadata.ts";
 import { AttemptFailed, answerTooLarge, type FailedCall, notSent, refusalOf } from "./status.ts";
@@ -96,18 +97,22 @@ export class GrpcBinding implements Binding {
     }
     const link = channels.link(system.name, this.#toolClass);
     const bytes = this.#encoded.get(plan) ?? method.request.bytes(plan["message"] as Json);
-    const { errors } = this.#tool;
-    const call: FailedCall = {
-      ...{ system: system.name, path: method.path, safe: this.#safe, errors },
+    const attempt: Attempt = { link, bytes, context };
+    const call: GuardedCall<Buffer | StreamedList> = {
+      system: system.name,
+      path: method.path,
+      safe: this.#safe,
+      errors: this.#tool.errors,
       signal: context.signal,
+      attempt: () => this.#attempt(attempt),
+      connected: () => link.readyCount() > 0,
     };
-    const answer = await system.resilience
-      .run({
-        ...call,
-        attempt: () => this.#attempt({ link, bytes, context }),
-        connected: () => link.readyCount() > 0,
-      })
-      .catch((error: unknown) => Promise.reject(error instanceof AttemptFailed ? refusalOf(error, call) : error));
+    let answer: Buffer | StreamedList;
+    try {
+      answer = await system.resilience.run(call);
+    } catch (error) {
+      throw error instanceof AttemptFailed ? refusalOf(error, call) : error;
+    }
     return this.#read(answer, call);
   }
 

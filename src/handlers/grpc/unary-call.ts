@@ -21,11 +21,7 @@ export function unaryCall(channel: ChannelInterface, request: LinkRequest): Prom
     const { path, bytes, metadata = new Metadata(), deadline, signal } = request;
     const call = channel.createCall(path, deadline, null, null, undefined);
     const cancel = (): void => call.cancelWithStatus(status.CANCELLED, "Cancelled on client");
-    const end = (settle: () => void): void => {
-      signal.removeEventListener("abort", cancel);
-      settle();
-    };
-    call.start(metadata, new OneAnswer(call, { resolve, reject, end }));
+    call.start(metadata, new OneAnswer(call, { resolve, reject, signal, cancel }));
     call.startRead();
     call.sendMessageWithContext({}, bytes);
     call.halfClose();
@@ -36,8 +32,9 @@ export function unaryCall(channel: ChannelInterface, request: LinkRequest): Prom
 interface Settling {
   readonly resolve: (answer: Buffer) => void;
   readonly reject: (error: unknown) => void;
-  /** Runs before either. */
-  readonly end: (settle: () => void) => void;
+  readonly signal: AbortSignal;
+  /** What listens to the signal until the end. */
+  readonly cancel: () => void;
 }
 
 class OneAnswer implements InterceptingListener {
@@ -64,10 +61,11 @@ class OneAnswer implements InterceptingListener {
   onReceiveStatus(ended: Parameters<InterceptingListener["onReceiveStatus"]>[0]): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    const { resolve, reject, end } = this.#settling;
+    const { resolve, reject, signal, cancel } = this.#settling;
+    signal.removeEventListener("abort", cancel);
     const answer = this.#answer;
-    if (ended.code !== status.OK) end(() => reject(attemptFailed(ended, this.#begun)));
-    else if (answer !== undefined) end(() => resolve(answer));
-    else end(() => reject(attemptFailed({ ...ended, code: status.UNIMPLEMENTED }, this.#begun)));
+    if (ended.code !== status.OK) reject(attemptFailed(ended, this.#begun));
+    else if (answer !== undefined) resolve(answer);
+    else reject(attemptFailed({ ...ended, code: status.UNIMPLEMENTED }, this.#begun));
   }
 }

@@ -8,9 +8,13 @@ const PRIVATE_MEMBERS: ReadonlySet<string> = new Set(["d", "p", "q", "dp", "dq",
 const KEY_CHARS_MAX = 4_096;
 const VALUE_CHARS_MIN = 16;
 
-/** Whether a member of an object holds a part of a private key. */
-export function isPrivateMember(fields: { readonly [key: string]: unknown }, name: string): boolean {
-  return PRIVATE_MEMBERS.has(name) && Object.hasOwn(fields, "kty") && typeof fields["kty"] === "string";
+/** Whether a member of this name holds a part of a private key when its object is a JSON Web Key. */
+export function isPrivateMember(name: string): boolean {
+  return PRIVATE_MEMBERS.has(name);
+}
+
+export function isJwk(fields: { readonly [key: string]: unknown }): boolean {
+  return Object.hasOwn(fields, "kty") && typeof fields["kty"] === "string";
 }
 
 /** The private members of the key whose type stands at `start`, from the first to the last. */

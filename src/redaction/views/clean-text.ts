@@ -27,11 +27,21 @@ const MARK = /[\x1b\x9b]/;
  * string when there is nothing to take out; idempotent.
  */
 export function cleanText(text: string): string {
+  if (isPrintable(text)) return text;
   const seen = MARK.test(text) ? withoutSequences(text) : text;
   if (!SUSPECT.test(seen)) return seen;
   const clean = withoutInvisible(seen);
   // A character that cannot be seen may have stood in the midst of a sequence.
   return MARK.test(clean) ? withoutSequences(clean) : clean;
+}
+
+/** Whether all of it is ASCII that can be seen, as in most texts. */
+function isPrintable(text: string): boolean {
+  for (let at = 0; at < text.length; at += 1) {
+    const code = text.charCodeAt(at);
+    if (code > 0x7e || (code < 0x20 && code !== 0x0a && code !== 0x09 && code !== 0x0d)) return false;
+  }
+  return true;
 }
 
 function withoutInvisible(text: string): string {

@@ -19,6 +19,7 @@ const NOT_PLAIN = /[^\t\n\r\x20-\x7e]/;
  * programs and the quotation of shells undone, again when it takes that. Undefined when that changes nothing.
  */
 export function decodedView(text: string, work: Work): View | undefined {
+  if (isVerbatim(text)) return undefined;
   let view: View | undefined;
   for (let depth = 0; depth < DEPTH_MAX; depth += 1) {
     const current = view?.text ?? text;
@@ -101,6 +102,21 @@ class Decoding {
 /** Blanks; and the escape character, with which a sequence may begin that the next pass takes out. */
 function isKept(code: number): boolean {
   return code === 0x0a || code === 0x09 || code === 0x0d || code === 0x1b;
+}
+
+const PLAIN = 1;
+
+/** By ASCII code: what stands for itself wherever it stands. */
+const STANDING = Uint8Array.from({ length: 0x7f }, (_, code) =>
+  (code >= 0x20 || code === 0x09 || code === 0x0a || code === 0x0d) && !`%&\\"'`.includes(String.fromCharCode(code))
+    ? PLAIN
+    : 0,
+);
+
+/** Whether nothing in it could stand for anything else: most texts are so, and one look at each character tells. */
+function isVerbatim(text: string): boolean {
+  for (let at = 0; at < text.length; at += 1) if (STANDING[text.charCodeAt(at)] !== PLAIN) return false;
+  return true;
 }
 
 /** Where anything coded or foreign could stand first; -1 when nowhere. */

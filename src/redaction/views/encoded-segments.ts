@@ -8,6 +8,8 @@ export interface Segment {
   readonly text: string;
 }
 
+const NONE: readonly Segment[] = [];
+
 const BASE64_CHARS_MIN = 12;
 const HEX_CHARS_MIN = 12;
 
@@ -37,7 +39,8 @@ const STEPS_PER_SAMPLE = 300;
 
 /** What a text's base64 and hex say, when it is text. A run is read as a whole, and from each `/` and `-` on which it could begin. */
 export function encodedSegments(text: string, work: Work): readonly Segment[] {
-  const segments: Segment[] = [];
+  // Most texts have no run that is long enough.
+  let run: Run | undefined;
   const { length } = text;
   work.spend(length * STEPS_PER_CHAR);
   let start = 0;
@@ -51,9 +54,11 @@ export function encodedSegments(text: string, work: Work): readonly Segment[] {
     }
     let end = start + BASE64_CHARS_MIN;
     while (end < length && isEncoded(text.charCodeAt(end))) end += 1;
-    start = readRun(text, start, { end: wrappedEnd(text, start, end), segments, work });
+    run ??= { end, segments: [], work };
+    run.end = wrappedEnd(text, start, end);
+    start = readRun(text, start, run);
   }
-  return segments;
+  return run?.segments ?? NONE;
 }
 
 function isEncoded(code: number): boolean {
@@ -75,17 +80,18 @@ function wrappedEnd(text: string, start: number, end: number): number {
 }
 
 interface Run {
-  readonly end: number;
+  end: number;
   readonly segments: Segment[];
   readonly work: Work;
 }
 
 /** Where what comes behind the run begins. All of it has been read, each start once. */
-function readRun(text: string, start: number, { end, segments, work }: Run): number {
+function readRun(text: string, start: number, run: Run): number {
+  const { end, segments, work } = run;
   let from = start;
   while (end - from >= BASE64_CHARS_MIN) {
     work.spend(STEPS_PER_RUN);
-    const found = decodeFrom(text, from, { end, work });
+    const found = decodeFrom(text, from, run);
     if (found === undefined) {
       from = nextStart(text, from, end);
       continue;

@@ -1,40 +1,52 @@
 import type protobuf from "protobufjs";
+import { VOUCHED_LIMITS, vouchFor } from "../../../core/digest.ts";
 import type { Json } from "../../../core/types.ts";
-import type { FieldShape, MessageShape, Scalar, ValueShape } from "../contract/message-shape.ts";
-import { specialOf, type WellKnown } from "../contract/well-known.ts";
-import { mapKeyReader } from "./map-keys.ts";
+import type { FieldShape, MessageShape, ValueShape } from "../contract/message-shape.ts";
+import { ANY, specialOf, type WellKnown } from "../contract/well-known.ts";
+import { type Field, named, type Plan, take } from "./answer-fields.ts";
+import { WIRE, WireCursor } from "./wire-cursor.ts";
+import { type Read, WIRE_SCALARS } from "./wire-scalars.ts";
 
-type Fields = Record<string, unknown>;
-
-/** Gives one value its JSON form. */
-type Read = (value: unknown) => unknown;
-
-/** One member of the JSON: what a decoded message says there; `undefined`: nothing. */
-interface Member {
-  readonly name: string;
-  readonly of: (message: Fields) => unknown;
+/** How the messages are read that a message holds. */
+interface Mode {
+  readonly plans: Map<MessageShape, Plan>;
+  /** Whether messages with a JSON form of their own are turned into it. */
+  readonly isJson: boolean;
 }
 
 /** Unset fields are filled in: a proto3 sender leaves zeros out. What is not JSON, such as NaN, becomes a text. */
 const TO_ANSWER = { longs: String, enums: String, bytes: String, oneofs: true, defaults: true, json: true } as const;
 
-/** Of a 64-bit integer, as the decoder gives it. */
-interface Halves {
-  readonly high: number;
-  readonly low: number;
-  readonly unsigned: boolean;
-  toString(): string;
-}
+/** Messages that hold each other, and whose form is made of them all at once. */
+const STRUCTURES: ReadonlySet<string> = new Set(
+  ["Struct", "Value", "ListValue"].map((name) => `google.protobuf.${name}`),
+);
+
+/** Two bytes make a message, and each of its fields is a value of the answer. */
+const VOUCHED_BYTES_MAX = 8_192;
+const VOUCHED_FIELDS_MAX = 100;
+/** Messages within messages; each may stand in a list. */
+const VOUCHED_MESSAGES_MAX = VOUCHED_LIMITS.depthMax / 2;
+
+/** A length of zero: a message of which nothing is set; of an enum the zero. */
+const NOTHING = Buffer.alloc(1);
+
+/** Fields of an answer once the unset ones are filled in: two bytes on the wire can be a message of many. */
+const ANSWER_FIELDS_MAX = 2_000_000;
+const ANSWER_BYTES_UNCOUNTED = 65_536;
 
 /**
- * Turns decoded messages into their JSON form, in one walk: fields that are not set come as their zeros, 64-bit integers,
- * bytes and enums as texts, well-known messages as their own forms. The keys stand in the order of their UTF-16 units,
- * which is the order of the canonical text, so that nobody has to sort them again.
+ * Reads a message's bytes into its JSON form, in one pass: fields that are not set come as their zeros, 64-bit integers,
+ * bytes and enums as texts, well-known messages as their own forms. The keys of messages stand in their order, so that
+ * nobody has to sort them again. Rejected: a decoder of the library's, whose messages are walked once more and thrown away.
  */
 export class AnswerReader {
   readonly #typeOf: (shape: MessageShape) => protobuf.Type;
   readonly #any: WellKnown | undefined;
-  readonly #readers = new Map<MessageShape, Read>();
+  readonly #json: Mode = { plans: new Map(), isJson: true };
+  readonly #raw: Mode = { plans: new Map(), isJson: false };
+  /** Of the answer that is being read. */
+  #fieldsLeft = ANSWER_FIELDS_MAX;
 
   /** @param any how a google.protobuf.Any is read; without it only its type's name is */
   constructor(typeOf: (shape: MessageShape) => protobuf.Type, any: WellKnown | undefined) {
@@ -42,124 +54,136 @@ export class AnswerReader {
     this.#any = any;
   }
 
-  read(message: object, shape: MessageShape): Json {
-    return this.#readerOf(shape)(message) as Json;
+  read(bytes: Buffer, shape: MessageShape): Json {
+    const outer = this.#fieldsLeft;
+    this.#fieldsLeft = bytes.length > ANSWER_BYTES_UNCOUNTED ? ANSWER_FIELDS_MAX : Number.POSITIVE_INFINITY;
+    try {
+      const plan = this.#planOf(shape, this.#json);
+      const answer = this.#message(new WireCursor(bytes), plan) as Json;
+      if (plan.isFlat && bytes.length <= VOUCHED_BYTES_MAX) vouchFor(answer as object);
+      return answer;
+    } finally {
+      // An Any is read in the midst of the message that holds it.
+      this.#fieldsLeft = outer;
+    }
   }
 
-  #readerOf(shape: MessageShape): Read {
-    const known = this.#readers.get(shape);
+  /** The message that ends where the cursor does. */
+  #message(cursor: WireCursor, plan: Plan): unknown {
+    this.#fieldsLeft -= plan.fields.size;
+    if (this.#fieldsLeft < 0) throw new RangeError(`an answer of more than ${ANSWER_FIELDS_MAX} fields`);
+    const members = plan.zeros.slice();
+    while (cursor.position < cursor.end) {
+      const field = plan.fields.get(cursor.tag());
+      if (field === undefined || !take(cursor, field, members)) cursor.skip();
+    }
+    const fields = named(plan, members);
+    return plan.special === undefined ? fields : plan.special.toJson(fields);
+  }
+
+  #planOf(shape: MessageShape, mode: Mode): Plan {
+    const known = mode.plans.get(shape);
     if (known !== undefined) return known;
-    const type = this.#typeOf(shape);
-    const special = specialOf(shape, this.#any);
-    const reader =
-      special === undefined
-        ? this.#fieldsReader(shape, type)
-        : (message: unknown) => special.toJson(type.toObject(message as protobuf.Message, TO_ANSWER));
-    this.#readers.set(shape, reader);
-    return reader;
+    const made = this.#makePlan(shape, mode);
+    mode.plans.set(shape, made);
+    return made;
   }
 
-  /** Its members are looked up at the first message: a message may contain itself. */
-  #fieldsReader(shape: MessageShape, type: protobuf.Type): Read {
-    let members: readonly Member[] | undefined;
-    return (message) => {
-      members ??= this.#membersOf(shape, type);
-      const fields: Fields = {};
-      for (const { name, of } of members) {
-        const value = of(message as Fields);
-        if (value !== undefined) fields[name] = value;
-      }
-      return fields;
+  #makePlan(shape: MessageShape, mode: Mode): Plan {
+    const type = this.#typeOf(shape);
+    const special = mode.isJson ? specialOf(shape, this.#any) : undefined;
+    const inner = STRUCTURES.has(shape.fullName) ? this.#raw : mode;
+    const zeros = type.toObject(type.create(), TO_ANSWER);
+    const names = [...shape.fields.keys(), ...shape.oneofs].sort();
+    const slots = new Map(names.map((name, slot) => [name, slot]));
+    const slotOf = (name: string): number => slots.get(name) ?? -1;
+    const fields = new Map(
+      [...shape.fields].map(([name, field]): [number, Field] => {
+        const oneof = shape.oneofOf.get(name);
+        const members = [...shape.oneofOf].filter(([, of]) => of === oneof).map(([member]) => slotOf(member));
+        const choice =
+          oneof !== undefined && shape.oneofs.has(oneof) ? { slot: slotOf(oneof), name, members } : undefined;
+        return [field.number, { ...this.#field(field, type.fields[name], inner), slot: slotOf(name), choice }];
+      }),
+    );
+    const isRequired = ([name]: readonly [string, FieldShape]): boolean => type.fields[name]?.required === true;
+    const required = [...shape.fields].filter(isRequired).map(([name]) => slotOf(name));
+    const collections = [...fields.values()].filter(({ label }) => label !== "single");
+    return {
+      names,
+      // What must be there has no zero, nor has what is made anew for each message.
+      zeros: names.map((name, slot) =>
+        required.includes(slot) || collections.some((field) => field.slot === slot) ? undefined : zeros[name],
+      ),
+      fields,
+      collections,
+      required,
+      special,
+      isFlat: special === undefined && heightOf(shape, new Map()) <= VOUCHED_MESSAGES_MAX,
     };
   }
 
-  #membersOf(shape: MessageShape, type: protobuf.Type): readonly Member[] {
-    const zeros = type.toObject(type.create(), TO_ANSWER);
-    const fields = [...shape.fields].map(([name, field]) => this.#member(name, field, { type, zero: zeros[name] }));
-    const oneofs = [...shape.oneofs].map((oneof) => oneofMember(oneof, shape));
-    return [...fields, ...oneofs].sort((a, b) => (a.name < b.name ? -1 : 1));
-  }
-
-  #member(
-    name: string,
+  #field(
     { label, key, value }: FieldShape,
-    { type, zero }: { readonly type: protobuf.Type; readonly zero: unknown },
-  ): Member {
-    const read = this.#valueReader(value, type.fields[name]);
-    if (label === "repeated") {
-      return { name, of: ({ [name]: items }) => (Array.isArray(items) ? items.map((item) => read(item)) : []) };
-    }
-    if (label === "map") {
-      const keyOf = mapKeyReader(key);
-      return { name, of: ({ [name]: entries }) => readMap(entries, read, keyOf) };
-    }
-    // What stands in the prototype is the zero of a field that is not set.
-    const of = (message: Fields) =>
-      Object.hasOwn(message, name) && message[name] != null ? read(message[name]) : zero;
-    return { name, of };
+    field: protobuf.Field | undefined,
+    mode: Mode,
+  ): Omit<Field, "slot" | "choice"> {
+    const read = this.#valueReader(value, field, mode);
+    const valueWireType = wireTypeOf(value);
+    return {
+      label,
+      wireType: label === "map" ? WIRE.bytes : valueWireType,
+      read,
+      key: WIRE_SCALARS[key ?? "string"],
+      valueWireType,
+      missing: () => (value.kind === "scalar" ? WIRE_SCALARS[value.proto].zero : read(new WireCursor(NOTHING))),
+    };
   }
 
-  #valueReader(value: ValueShape, field: protobuf.Field | undefined): Read {
-    if (value.kind === "scalar") return SCALARS[value.scalar];
+  #valueReader(value: ValueShape, field: protobuf.Field | undefined, mode: Mode): Read {
+    if (value.kind === "scalar") return WIRE_SCALARS[value.proto].read;
     if (value.kind === "message") {
       const { message } = value;
-      return (inner) => this.#readerOf(message)(inner);
+      // Looked up at the first value: a message may contain itself.
+      let plan: Plan | undefined;
+      return (cursor) => {
+        plan ??= this.#planOf(message, mode);
+        const before = cursor.enter();
+        cursor.descend();
+        const read = this.#message(cursor, plan);
+        cursor.ascend();
+        cursor.leave(before);
+        return read;
+      };
     }
-    // Those of the decoder: where several names have one number, it has chosen.
+    // Those of the request's codec: where several names have one number, it has chosen.
     const names = (field?.resolvedType as protobuf.Enum | null | undefined)?.valuesById ?? {};
-    // An unknown number stays a number.
-    return (number) => names[number as number] ?? number;
+    return (cursor) => {
+      const number = cursor.uint32() | 0;
+      // An unknown number stays a number.
+      return names[number] ?? number;
+    };
   }
 }
 
-const asIs: Read = (value) => value;
-const finite: Read = (value) => (Number.isFinite(value) ? value : String(value));
-
-const SCALARS: Readonly<Record<Scalar, Read>> = {
-  string: asIs,
-  bool: asIs,
-  int32: asIs,
-  int64: (value) => (typeof value === "number" ? String(value) : decimal(value as Halves)),
-  float: finite,
-  double: finite,
-  bytes: (value) => base64(value as Uint8Array),
-};
-
-const TWO_32 = 4_294_967_296;
-const HIGH_EXACT_MAX = 0x1f_ffff;
-
-/** Most are small enough for a number to hold them exactly. */
-function decimal(value: Halves): string {
-  const { high, low } = value;
-  const isExact = high >= 0 && high <= HIGH_EXACT_MAX;
-  return isExact ? String(high * TWO_32 + (low >>> 0)) : value.toString();
+function wireTypeOf(value: ValueShape): number {
+  if (value.kind === "scalar") return WIRE_SCALARS[value.proto].wireType;
+  return value.kind === "message" ? WIRE.bytes : WIRE.varint;
 }
 
-function base64({ buffer, byteOffset, byteLength }: Uint8Array): string {
-  return Buffer.from(buffer, byteOffset, byteLength).toString("base64");
-}
-
-function readMap(entries: unknown, read: Read, keyOf: (key: string) => string): Fields {
-  const fields: Fields = {};
-  if (typeof entries !== "object" || entries === null) return fields;
-  for (const [key, entry] of Object.entries(entries)) {
-    const name = keyOf(key);
-    const value = read(entry);
-    if (name === "__proto__") {
-      Object.defineProperty(fields, name, { value, writable: true, enumerable: true, configurable: true });
-    } else fields[name] = value;
+/** How many messages stand inside one another; infinity with maps, whose keys are the service's, and with what holds anything. */
+function heightOf(shape: MessageShape, heights: Map<MessageShape, number>): number {
+  const known = heights.get(shape);
+  if (known !== undefined) return known;
+  // Until it is known: where it contains itself.
+  heights.set(shape, Number.POSITIVE_INFINITY);
+  const { fullName, fields, oneofs } = shape;
+  const isOpen = STRUCTURES.has(fullName) || fullName === ANY || fields.size + oneofs.size > VOUCHED_FIELDS_MAX;
+  let height = isOpen ? Number.POSITIVE_INFINITY : 1;
+  for (const { label, value } of fields.values()) {
+    if (label === "map") height = Number.POSITIVE_INFINITY;
+    else if (value.kind === "message") height = Math.max(height, 1 + heightOf(value.message, heights));
   }
-  return fields;
-}
-
-/** The name of the member that is set; the wire may hold several, and the last by number counts. */
-function oneofMember(oneof: string, { fields, oneofOf }: MessageShape): Member {
-  const names = [...fields]
-    .filter(([name]) => oneofOf.get(name) === oneof)
-    .sort(([, a], [, b]) => b.number - a.number)
-    .map(([name]) => name);
-  return {
-    name: oneof,
-    of: (message) => names.find((name) => Object.hasOwn(message, name) && message[name] != null),
-  };
+  heights.set(shape, height);
+  return height;
 }

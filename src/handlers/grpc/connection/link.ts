@@ -116,7 +116,10 @@ export class Link {
    */
   connect(signal: AbortSignal): boolean | Promise<boolean> {
     let isReady = false;
-    for (const client of this.#clients) if (stateOf(client, true) === connectivityState.READY) isReady = true;
+    for (const client of this.#clients) {
+      if (stateOf(client) === connectivityState.READY) isReady = true;
+      else stateOf(client, true);
+    }
     if (isReady) return true;
     // One attempt for all waiting calls: a watch on a channel cannot be taken back.
     this.#attempt ??= this.#try();

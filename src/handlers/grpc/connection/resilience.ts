@@ -78,9 +78,20 @@ export class Resilience {
     try {
       let last: AttemptFailed | undefined;
       for (let made = 0; ; made += 1) {
-        const outcome = this.#isTroubled ? await this.#through(call, last) : await this.#freely(call);
-        if ("answer" in outcome) return outcome.answer;
-        last = outcome.failed;
+        if (this.#isTroubled) {
+          const outcome = await this.#through(call, last);
+          if ("answer" in outcome) return outcome.answer;
+          last = outcome.failed;
+        } else {
+          // While all is well the circuit is told of an attempt's end only where that says something new.
+          try {
+            const answer = await call.attempt();
+            if (this.#isTroubled) await this.#tell(undefined);
+            return answer;
+          } catch (error) {
+            last = await this.#noted(error);
+          }
+        }
         if (!this.#mayRepeat(call, last, made)) throw last;
         await pause(this.#backoffMs(made), call.signal);
         if (call.signal.aborted) throw last;
@@ -90,22 +101,16 @@ export class Resilience {
     }
   }
 
-  /** One attempt while all is well: the circuit is told of its end only where that says something new. */
-  async #freely<T>(call: GuardedCall<T>): Promise<Outcome<T>> {
-    try {
-      const outcome = await outcomeOf(call);
-      if (this.#isTroubled) await this.#tell(undefined);
-      return outcome;
-    } catch (error) {
-      if (!(error instanceof AttemptFailed)) throw error;
-      if (error.origin === "transport") {
-        // At once: an answer that comes before the circuit has heard of this must be told to it, too.
-        this.#isTroubled = true;
-        this.#faults += 1;
-        await this.#tell(error);
-      }
-      return { failed: error };
-    }
+  /** How an attempt failed that the circuit did not see. */
+  async #noted(error: unknown): Promise<AttemptFailed> {
+    if (!(error instanceof AttemptFailed)) throw error;
+    if (error.origin === "transport") {
+      // At once: an answer that comes before the circuit has heard of this must be told to it, too.
+      this.#isTroubled = true;
+      this.#faults += 1;
+      await this.#tell(error);
+    } else if (error.origin === "service" && this.#isTroubled) await this.#tell(undefined);
+    return error;
   }
 
   async #tell(fault: AttemptFailed | undefined): Promise<void> {

@@ -10,27 +10,6 @@ import type { WellKnown } from "./well-known.ts";
 
 const TO_OBJECT = { longs: String, enums: String, bytes: String, oneofs: true } as const;
 
-/** Fields of an answer once the unset ones are filled in: two bytes on the wire can be a message of many. */
-const ANSWER_FIELDS_MAX = 2_000_000;
-const ANSWER_BYTES_UNCOUNTED = 65_536;
-
-/** Throws for an answer that would grow beyond all measure when it is filled in. */
-function checkFilled(message: object, type: protobuf.Type): void {
-  let fields = 0;
-  const todo: (readonly [object, protobuf.Type])[] = [[message, type]];
-  for (let next = todo.pop(); next !== undefined; next = todo.pop()) {
-    const [value, { fieldsArray }] = next;
-    fields += fieldsArray.length;
-    if (fields > ANSWER_FIELDS_MAX) throw new RangeError(`an answer of more than ${ANSWER_FIELDS_MAX} fields`);
-    for (const { name, resolvedType, repeated, map } of fieldsArray) {
-      if (!(resolvedType instanceof protobuf.Type) || !Object.hasOwn(value, name)) continue;
-      const inner: unknown = (value as Readonly<Record<string, unknown>>)[name];
-      const all = repeated || map ? Object.values(inner ?? {}) : [inner];
-      for (const one of all) if (typeof one === "object" && one !== null) todo.push([one, resolvedType]);
-    }
-  }
-}
-
 export interface ResponseCodec {
   /** Throws when the bytes are no such message. */
   decode(bytes: Buffer): Json;
@@ -54,7 +33,10 @@ export class WireTypes {
   /** Leaves what is unset unset, both ways. */
   request(shape: MessageShape): Serializer {
     const type = this.#type(shape.fullName);
-    const serialize = (message: object): Buffer => Buffer.from(type.encode(type.fromObject(message)).finish());
+    const serialize = (message: object): Buffer => {
+      const bytes = type.encode(type.fromObject(message)).finish();
+      return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes);
+    };
     const deserialize = (bytes: Buffer): object => type.toObject(type.decode(new StrictReader(bytes)), TO_OBJECT);
     if (!hasAwkwardKeys(shape)) return { serialize, deserialize };
     return {
@@ -65,15 +47,8 @@ export class WireTypes {
 
   /** Reads an answer into its JSON form. What is unset is filled in, and unknown fields are ignored, as proto3 evolution wants. */
   response(shape: MessageShape, any?: WellKnown): ResponseCodec {
-    const type = this.#type(shape.fullName);
     const reader = new AnswerReader(({ fullName }) => this.#type(fullName), any);
-    return {
-      decode: (bytes) => {
-        const message = type.decode(new StrictReader(bytes));
-        if (bytes.length > ANSWER_BYTES_UNCOUNTED) checkFilled(message, type);
-        return reader.read(message, shape);
-      },
-    };
+    return { decode: (bytes) => reader.read(bytes, shape) };
   }
 
   #type(fullName: string): protobuf.Type {

@@ -1,0 +1,160 @@
+import type { z } from "zod";
+import { isList } from "../json.ts";
+import type { Json } from "../types.ts";
+import { defOf, type Schema } from "./walk.ts";
+
+/** The schema itself has to read the value: it may refuse it, and says why. */
+export const unread = Symbol("unread");
+
+export type PlainRead = (value: Json) => Json | typeof unread;
+
+/** The schemas that one is inside of, from the outermost down. */
+type Around = ReadonlySet<Schema>;
+
+interface Field {
+  readonly key: string;
+  readonly read: PlainRead;
+  readonly isOptional: boolean;
+}
+
+const CONTEXT = Object.freeze({ async: false });
+
+/** Checks that only look. The others run code of the manifest's author, or change the value. */
+const LOOKING_CHECKS: ReadonlySet<string> = new Set([
+  "string_format",
+  "number_format",
+  "min_length",
+  "max_length",
+  "length_equals",
+  "less_than",
+  "greater_than",
+  "multiple_of",
+]);
+
+/**
+ * A reader of plain JSON for schemas that do nothing but look: objects, lists, scalars and choices of scalars. It gives what
+ * the schema gives, without the two lists and the record that Zod makes for every value. `undefined` for all other schemas.
+ */
+export function plainReader(schema: Schema): PlainRead | undefined {
+  return readerOf(schema, new Set());
+}
+
+function readerOf(schema: Schema, around: Around): PlainRead | undefined {
+  if (around.has(schema)) return undefined;
+  const def = defOf(schema);
+  if ("coerce" in def && def.coerce === true) return undefined;
+  const isChecked = schema._zod.run !== schema._zod.parse;
+  if (isChecked && def.type !== "array") {
+    return def.type === "string" || def.type === "number" ? checkedReader(schema) : undefined;
+  }
+  switch (def.type) {
+    case "string":
+      return (value) => (typeof value === "string" ? value : unread);
+    case "number":
+      return (value) => (Number.isFinite(value) ? value : unread);
+    case "boolean":
+      return (value) => (typeof value === "boolean" ? value : unread);
+    case "enum":
+    case "literal":
+      return choiceReader(schema);
+    case "nullable":
+      return nullableReader(readerOf(def.innerType, around));
+    case "array":
+      return listReader(readerOf(def.element, new Set([...around, schema])), lengthsOf(def.checks ?? []));
+    case "object":
+      return def.catchall === undefined || defOf(def.catchall).type === "never"
+        ? objectReader(fieldsOf(def.shape, new Set([...around, schema])), def.catchall !== undefined)
+        : undefined;
+    default:
+      return undefined;
+  }
+}
+
+function choiceReader(schema: Schema): PlainRead | undefined {
+  const { values } = schema._zod;
+  return values && ((value) => (values.has(value as string) ? value : unread));
+}
+
+function checkedReader(schema: Schema): PlainRead | undefined {
+  const { checks = [] } = defOf(schema);
+  const all = [defOf(schema), ...checks.map((check) => check._zod.def)];
+  if (all.some((def) => "fn" in def || ("check" in def && !LOOKING_CHECKS.has(String(def.check))))) return undefined;
+  return (value) => {
+    const read = schema._zod.run({ value, issues: [] }, CONTEXT);
+    return read instanceof Promise || read.issues.length > 0 ? unread : (read.value as Json);
+  };
+}
+
+function nullableReader(read: PlainRead | undefined): PlainRead | undefined {
+  return read && ((value) => (value === null ? null : read(value)));
+}
+
+interface Lengths {
+  readonly min: number;
+  readonly max: number;
+}
+
+/** What bounds the length of a list; `undefined` when it is asked for something else. */
+function lengthsOf(checks: readonly z.core.$ZodCheck<never>[]): Lengths | undefined {
+  let min = 0;
+  let max = Number.POSITIVE_INFINITY;
+  for (const check of checks) {
+    const def = check._zod.def as z.core.$ZodChecks["_zod"]["def"];
+    if (def.check === "max_length") max = Math.min(max, def.maximum);
+    else if (def.check === "min_length") min = Math.max(min, def.minimum);
+    else return undefined;
+  }
+  return { min, max };
+}
+
+function listReader(read: PlainRead | undefined, lengths: Lengths | undefined): PlainRead | undefined {
+  if (read === undefined || lengths === undefined) return undefined;
+  const { min, max } = lengths;
+  return (value) => {
+    if (typeof value !== "object" || value === null || !isList(value)) return unread;
+    if (value.length < min || value.length > max) return unread;
+    const list: Json[] = [];
+    for (let index = 0; index < value.length; index += 1) {
+      const item = read(value[index] as Json);
+      if (item === unread) return unread;
+      list.push(item);
+    }
+    return list;
+  };
+}
+
+/** `undefined` when one of them has no plain reader, or a name that every object seems to have. */
+function fieldsOf(shape: Readonly<Record<string, Schema>>, around: Around): readonly Field[] | undefined {
+  const fields: Field[] = [];
+  if (Object.getOwnPropertySymbols(shape).length > 0) return undefined;
+  for (const [key, declared] of Object.entries(shape)) {
+    const def = defOf(declared);
+    const isOptional = def.type === "optional" && declared._zod.run === declared._zod.parse;
+    const read = readerOf(isOptional ? def.innerType : declared, around);
+    if (read === undefined || key in Object.prototype) return undefined;
+    fields.push({ key, read, isOptional });
+  }
+  return fields;
+}
+
+function objectReader(fields: readonly Field[] | undefined, isStrict: boolean): PlainRead | undefined {
+  if (fields === undefined) return undefined;
+  return (value) => {
+    if (typeof value !== "object" || value === null || isList(value)) return unread;
+    const read: Record<string, Json> = {};
+    let present = 0;
+    for (let index = 0; index < fields.length; index += 1) {
+      const field = fields[index] as Field;
+      const given = value[field.key];
+      if (given === undefined) {
+        if (field.isOptional) continue;
+        return unread;
+      }
+      const inner = field.read(given);
+      if (inner === unread) return unread;
+      read[field.key] = inner;
+      present += 1;
+    }
+    return isStrict && Object.keys(value).length !== present ? unread : read;
+  };
+}

@@ -1,0 +1,100 @@
+import type { FieldShape } from "../contract/message-shape.ts";
+import type { WellKnown } from "../contract/well-known.ts";
+import { WIRE, type WireCursor } from "./wire-cursor.ts";
+import type { Read, WireScalar } from "./wire-scalars.ts";
+
+type Fields = Record<string, unknown>;
+
+export interface Field {
+  readonly label: FieldShape["label"];
+  /** Its place among the members. */
+  readonly slot: number;
+  /** Of each of its values; a map's are entries. */
+  readonly wireType: number;
+  readonly read: Read;
+  /** Of a map's entries. */
+  readonly key: WireScalar;
+  readonly valueWireType: number;
+  /** The value of an entry that has none. */
+  readonly missing: () => unknown;
+  /** Where the name of its oneof's member stands, and the members; it goes without when it is in none. */
+  readonly choice: { readonly slot: number; readonly name: string; readonly members: readonly number[] } | undefined;
+}
+
+/** How one message is read. */
+export interface Plan {
+  /** Of the JSON's members, in the order of their UTF-16 units, which is the order of the canonical text. */
+  readonly names: readonly string[];
+  /** What a member is when the message does not say; `undefined`: it goes without. */
+  readonly zeros: readonly unknown[];
+  readonly fields: ReadonlyMap<number, Field>;
+  readonly collections: readonly Field[];
+  readonly required: readonly number[];
+  readonly special: WellKnown | undefined;
+  /** Whether all that it holds is small in number and in the order of its keys, whatever the service says. */
+  readonly isFlat: boolean;
+}
+
+/** Puts the value at the cursor among the members; false when it is none of this field: it has another wire type. */
+export function take(cursor: WireCursor, field: Field, members: unknown[]): boolean {
+  const { wireType } = cursor;
+  const { label, slot, choice } = field;
+  const isPacked = wireType === WIRE.bytes && wireType !== field.wireType && label === "repeated";
+  if (wireType !== field.wireType && !isPacked) return false;
+  if (label === "single") {
+    const value = field.read(cursor);
+    if (choice !== undefined) {
+      for (const member of choice.members) members[member] = undefined;
+      members[choice.slot] = choice.name;
+    }
+    members[slot] = value;
+  } else if (label === "map") {
+    members[slot] ??= {};
+    readEntry(cursor, field, members[slot] as Fields);
+  } else {
+    members[slot] ??= [];
+    const items = members[slot] as unknown[];
+    if (isPacked) readPacked(cursor, field, items);
+    else items.push(field.read(cursor));
+  }
+  return true;
+}
+
+function readPacked(cursor: WireCursor, { read }: Field, items: unknown[]): void {
+  const before = cursor.enter();
+  while (cursor.position < cursor.end) items.push(read(cursor));
+  cursor.leave(before);
+}
+
+/** An entry is a message of a key and a value, each of which may be left out. */
+function readEntry(cursor: WireCursor, field: Field, entries: Fields): void {
+  const before = cursor.enter();
+  let key: unknown;
+  let value: unknown;
+  while (cursor.position < cursor.end) {
+    const number = cursor.tag();
+    if (number === 1 && cursor.wireType === field.key.wireType) key = field.key.read(cursor);
+    else if (number === 2 && cursor.wireType === field.valueWireType) value = field.read(cursor);
+    else cursor.skip();
+  }
+  cursor.leave(before);
+  const name = String(key ?? field.key.zero);
+  value ??= field.missing();
+  if (name === "__proto__") {
+    Object.defineProperty(entries, name, { value, writable: true, enumerable: true, configurable: true });
+  } else entries[name] = value;
+}
+
+/** The members by their names, with what is made anew for each message. */
+export function named({ names, collections, required }: Plan, members: unknown[]): Fields {
+  for (const { slot, label } of collections) members[slot] ??= label === "map" ? {} : [];
+  for (const slot of required) {
+    if (members[slot] === undefined) throw new RangeError("a message without a field that it must have");
+  }
+  const fields: Fields = {};
+  for (let slot = 0; slot < members.length; slot += 1) {
+    const value = members[slot];
+    if (value !== undefined) fields[names[slot] ?? ""] = value;
+  }
+  return fields;
+}
