@@ -36,7 +36,7 @@ const server = z
       .optional(),
     /** Names, beside loopback ones, under which clients reach the service (`Host` header, without port). */
     allowedHosts: z.array(text).default([]),
-    /** Web origins that may call; a browser sends `Origin`, agents do not. */
+    /** Web origins that may call; a browser sends `Origin`, agents do not. No preflight (CORS) is answered: a proxy serves page and service under one origin. */
     allowedOrigins: z.array(text).default([]),
     bodyBytesMax: count(1_048_576, 67_108_864),
     headerBytesMax: count(16_384, 65_536),

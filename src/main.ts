@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import { type Config, pathFrom } from "./config.ts";
+import { endedWithin } from "./core/patience.ts";
 import { causeText } from "./log/fields.ts";
 import { openLog } from "./log/log.ts";
 import type { TrailLog } from "./proxy/trail.ts";
@@ -89,9 +90,9 @@ export async function startService(config: Config, readAgain?: Hooks["readAgain"
     log.info("draining");
     service.drain();
     const closed = doors.close();
-    await within(closed, config.server.drainTimeoutMs);
+    await endedWithin(closed, config.server.drainTimeoutMs);
     await service.close(0);
-    await within(closed, ENDING_MS);
+    await endedWithin(closed, ENDING_MS);
     doors.cutOff();
     // Last, so that until then probes are told that it drains.
     await doors.closeOperators();
@@ -152,18 +153,6 @@ function hooksOf(log: Logger, metrics: Metrics): Hooks {
     onCertificates: ({ type, ...event }) => log[CERTIFICATE_LEVELS[type]](event, type),
     log: ({ level, cause, ...line }: TrailLog) => log[level]({ ...line, cause: causeText(cause) }, "call refused"),
   };
-}
-
-/** Waits for `work`, but no longer than this. A close that fails has nothing left to wait for. */
-async function within(work: Promise<unknown>, timeoutMs: number): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, timeoutMs);
-  work.then(
-    () => resolve(),
-    () => resolve(),
-  );
-  await promise;
-  clearTimeout(timer);
 }
 
 /** An address that means every interface is nobody's name: a page may spell it too. */

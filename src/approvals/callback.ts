@@ -1,4 +1,5 @@
 import { canonical } from "../core/digest.ts";
+import { isTable } from "../core/json.ts";
 import type { Category } from "../core/types.ts";
 
 /** A call that an embedder's own callback is asked about. */
@@ -84,8 +85,7 @@ function read(answer: unknown): CallbackAnswer {
   if (approved !== true) return { approved: false, reason };
   const answered = typeof said === "string" ? { answer: said } : {};
   if (params === undefined) return { approved: true, ...answered };
-  const isObject = typeof params === "object" && params !== null && !Array.isArray(params);
-  return isObject ? { approved: true, params: copyOf(params), ...answered } : { approved: false };
+  return isTable(params) ? { approved: true, params: copyOf(params), ...answered } : { approved: false };
 }
 
 /** Whoever answered may go on changing what they gave. @throws {NotJsonError} */

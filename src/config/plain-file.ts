@@ -1,7 +1,8 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync, statSync } from "node:fs";
 
 /**
- * The bytes of a regular file. A pipe is refused: it would be waited for, and with it everything else.
+ * The bytes of a regular file. A pipe is refused: it would be waited for, and with it everything else. So is a device, which may
+ * have no end.
  *
  * @throws an error with a `code`
  */
@@ -10,6 +11,9 @@ export function readPlainFile(path: string): Buffer {
   try {
     const found = fstatSync(descriptor);
     if (found.isFIFO()) throw Object.assign(new Error(`${path} is a pipe`), { code: "a pipe" });
+    if (found.isCharacterDevice() || found.isBlockDevice()) {
+      throw Object.assign(new Error(`${path} is a device`), { code: "a device" });
+    }
     return readFileSync(descriptor);
   } finally {
     closeSync(descriptor);

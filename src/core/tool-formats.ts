@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { isTable } from "./json.ts";
 import type { Json, Tool } from "./types.ts";
 
 type JsonObject = { readonly [key: string]: Json };
@@ -62,11 +63,11 @@ export function inputJsonSchema(schema: z.ZodType): JsonObject {
   const exported = z.toJSONSchema(schema, { io: "input", target: "draft-7", cycles: "throw", reused: "inline" });
   const { $schema: _, definitions, ...top } = JSON.parse(JSON.stringify(exported)) as JsonObject;
   const flat = inline(top, {
-    definitions: isObject(definitions) ? definitions : {},
+    definitions: isTable(definitions) ? definitions : {},
     open: [],
     parts: { left: SCHEMA_PARTS_MAX },
   });
-  if (!isObject(flat) || flat["type"] !== "object" || ["anyOf", "oneOf", "allOf"].some((choice) => choice in flat)) {
+  if (!isTable(flat) || flat["type"] !== "object" || ["anyOf", "oneOf", "allOf"].some((choice) => choice in flat)) {
     throw new TypeError("the input must be z.object or z.strictObject: LLM APIs refuse a choice at the top");
   }
   return flat;
@@ -83,13 +84,13 @@ function inline(node: Json, context: Inlining): Json {
   context.parts.left -= 1;
   if (context.parts.left < 0) throw new RangeError(`the input schema has more than ${SCHEMA_PARTS_MAX} parts`);
   if (isArray(node)) return node.map((part) => inline(part, context));
-  if (!isObject(node)) return node;
+  if (!isTable(node)) return node;
   const { $ref: reference, ...beside } = node;
   if (typeof reference !== "string") return mapValues(node, (part) => inline(part, context));
   const target = context.definitions[reference.replace("#/definitions/", "")];
   if (target === undefined || context.open.includes(reference)) throw new TypeError("the input schema is recursive");
   const replaced = inline(target, { ...context, open: [...context.open, reference] });
-  return { ...(isObject(replaced) ? replaced : {}), ...mapValues(beside, (part) => inline(part, context)) };
+  return { ...(isTable(replaced) ? replaced : {}), ...mapValues(beside, (part) => inline(part, context)) };
 }
 
 /**
@@ -99,28 +100,28 @@ function inline(node: Json, context: Inlining): Json {
 function plainSchema(schema: JsonObject, depth = 0): JsonObject {
   if (depth > SCHEMA_DEPTH_MAX) return {};
   const plain: Record<string, Json> = {};
-  const recurse = (part: Json | undefined): Json => (isObject(part) ? plainSchema(part, depth + 1) : {});
+  const recurse = (part: Json | undefined): Json => (isTable(part) ? plainSchema(part, depth + 1) : {});
   for (const [keyword, value] of Object.entries(mergeAllOf(schema))) {
     if (PLAIN_KEYWORDS.has(keyword)) plain[keyword] = value;
     if (keyword === "format" && typeof value === "string" && FORMATS.has(value)) plain["format"] = value;
     if (keyword === "pattern" && typeof value === "string" && isPortable(value)) plain["pattern"] = value;
-    if (keyword === "properties" && isObject(value)) plain["properties"] = mapValues(value, recurse);
+    if (keyword === "properties" && isTable(value)) plain["properties"] = mapValues(value, recurse);
     if (keyword === "items") plain["items"] = isArray(value) ? anyItem(value, schema, recurse) : recurse(value);
     if ((keyword === "anyOf" || keyword === "oneOf") && isArray(value)) plain["anyOf"] = value.map(recurse);
   }
   if (!allowsObject(plain["type"])) return plain;
   const { additionalProperties: open, propertyNames: names } = schema;
-  const closed = isObject(names) && isObject(open) && isArray(names["enum"]) ? names["enum"] : [];
+  const closed = isTable(names) && isTable(open) && isArray(names["enum"]) ? names["enum"] : [];
   return {
     ...plain,
     properties: plain["properties"] ?? Object.fromEntries(closed.map((name) => [String(name), recurse(open)])),
-    additionalProperties: isObject(open) && closed.length === 0 ? recurse(open) : false,
+    additionalProperties: isTable(open) && closed.length === 0 ? recurse(open) : false,
   };
 }
 
 /** A tuple as a list: providers know no places in a list, so each may hold what any of them may, the rest too. */
 function anyItem(items: readonly Json[], { additionalItems: rest }: JsonObject, recurse: (part: Json) => Json): Json {
-  const all = [...items, ...(isObject(rest) ? [rest] : [])];
+  const all = [...items, ...(isTable(rest) ? [rest] : [])];
   return all.length === 0 ? {} : { anyOf: all.map(recurse) };
 }
 
@@ -133,7 +134,7 @@ function mergeAllOf(schema: JsonObject): JsonObject {
   const { allOf, ...own } = schema;
   if (!isArray(allOf)) return schema;
   const merged: Record<string, Json> = own;
-  for (const part of allOf.filter(isObject).map(mergeAllOf)) {
+  for (const part of allOf.flatMap((part) => (isTable(part) ? [mergeAllOf(part)] : []))) {
     for (const [keyword, value] of Object.entries(part))
       merged[keyword] = mergeKeyword(keyword, merged[keyword], value);
   }
@@ -141,7 +142,7 @@ function mergeAllOf(schema: JsonObject): JsonObject {
 }
 
 function mergeKeyword(keyword: string, mine: Json | undefined, other: Json): Json {
-  if (keyword === "properties" && isObject(mine) && isObject(other)) return { ...other, ...mine };
+  if (keyword === "properties" && isTable(mine) && isTable(other)) return { ...other, ...mine };
   if (keyword === "required" && isArray(mine) && isArray(other)) return [...new Set([...mine, ...other])];
   return mine ?? other;
 }
@@ -161,8 +162,4 @@ function mapValues(source: JsonObject, change: (value: Json) => Json): JsonObjec
 
 function isArray(value: Json | undefined): value is readonly Json[] {
   return Array.isArray(value);
-}
-
-function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

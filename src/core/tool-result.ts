@@ -1,4 +1,5 @@
 import type { CallResult } from "./call-result.ts";
+import { isTable } from "./json.ts";
 import type { Json } from "./types.ts";
 
 /** What went wrong, for a message of role `tool`. */
@@ -37,9 +38,8 @@ export function toToolResult(result: CallResult): ToolResult {
 }
 
 function succeeded(data: Json): ToolResult {
-  const isPlain = typeof data === "object" && data !== null && !Array.isArray(data);
-  if (!isPlain || Object.hasOwn(data, "ok") || Object.hasOwn(data, "untrusted")) {
+  if (!isTable(data) || Object.hasOwn(data, "ok") || Object.hasOwn(data, "untrusted")) {
     return { ok: true, untrusted: true, data };
   }
-  return { ok: true, untrusted: true, ...(data as Readonly<Record<string, Json>>) };
+  return { ok: true, untrusted: true, ...data };
 }

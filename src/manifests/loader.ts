@@ -3,8 +3,10 @@ import { basename, join, relative } from "node:path";
 import { z } from "zod";
 import { type Config, pathFrom, type SystemConfig } from "../config.ts";
 import { isTool, isToolFactory, type ToolConfig, type ToolFactory } from "../core/define-tool.ts";
+import { errorText } from "../core/error-text.ts";
 import { ManifestError } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
+import { givenWithin } from "../core/patience.ts";
 import type { Tool } from "../core/types.ts";
 import { offerImports } from "./imports.ts";
 import { importFresh, settleModules } from "./modules.ts";
@@ -134,15 +136,9 @@ class Load implements LoadedTools {
   }
 
   /** A module that waits for what never comes would keep everything else waiting, too. */
-  async #ended<T>(loading: Promise<T>): Promise<T> {
-    const { promise, reject } = Promise.withResolvers<never>();
-    const tooLate = new Error(`its loading did not end within ${this.#timeoutMs} ms`);
-    const timer = setTimeout(() => reject(tooLate), this.#timeoutMs);
-    try {
-      return await Promise.race([loading, promise]);
-    } finally {
-      clearTimeout(timer);
-    }
+  #ended<T>(loading: Promise<T>): Promise<T> {
+    const timeoutMs = this.#timeoutMs;
+    return givenWithin(loading, timeoutMs, () => new Error(`its loading did not end within ${timeoutMs} ms`));
   }
 
   #make(factory: ToolFactory): Tool {
@@ -172,7 +168,7 @@ class Load implements LoadedTools {
 
 /** What a manifest threw, in operators' words. */
 function problemsOf(error: unknown): readonly string[] {
-  if (!isManifestError(error)) return [`cannot be loaded: ${error instanceof Error ? error.message : String(error)}`];
+  if (!isManifestError(error)) return [`cannot be loaded: ${errorText(error)}`];
   return error.faults.map(({ field, message }) => `tool ${error.tool}: ${field}: ${message}`);
 }
 

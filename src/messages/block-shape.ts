@@ -1,12 +1,5 @@
-import {
-  type CallPart,
-  isMembers,
-  listOf,
-  type Members,
-  membersOf,
-  type ResultPart,
-  type Shape,
-} from "./message-format.ts";
+import { isTable } from "../core/json.ts";
+import { type CallPart, listOf, type Members, membersOf, type ResultPart, type Shape } from "./message-format.ts";
 
 /** How a provider writes the blocks that its messages are lists of. */
 export interface Blocks {
@@ -56,7 +49,7 @@ export function blockShape(blocks: Blocks): Shape {
 
     isEmpty(message) {
       const content = message[list];
-      if (Array.isArray(content)) return !content.some((block) => isMembers(block) && blocks.isSubstance(block));
+      if (Array.isArray(content)) return !content.some((block) => isTable(block) && blocks.isSubstance(block));
       return content === undefined || content === null || content === "";
     },
 

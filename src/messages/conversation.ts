@@ -1,8 +1,8 @@
+import { isTable } from "../core/json.ts";
 import { anthropicShape } from "./anthropic.ts";
 import { googleShape } from "./google.ts";
 import {
   type CallPart,
-  isMembers,
   type MessageFormat,
   MessageFormatError,
   type ResultPart,
@@ -60,7 +60,7 @@ export function readConversation(messages: readonly unknown[], format: MessageFo
   if (!Array.isArray(messages)) throw new MessageFormatError("messages must be a list");
   if (messages.length > MESSAGES_MAX) throw new MessageFormatError(`more than ${MESSAGES_MAX} messages`);
   const turns = copyOf(messages).map((message: unknown, index) => {
-    if (!isMembers(message)) throw new MessageFormatError(`message ${index} is not an object`);
+    if (!isTable(message)) throw new MessageFormatError(`message ${index} is not an object`);
     return shape.read(message);
   });
   return { shape, turns, answers: pair(turns) };

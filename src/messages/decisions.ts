@@ -1,8 +1,9 @@
 import { z } from "zod";
+import { isTable } from "../core/json.ts";
 import { approvalIdOf } from "./approval-messages.ts";
 import { isApprovalRequest, isClientTool } from "./client-tools.ts";
 import { type Conversation, readConversation } from "./conversation.ts";
-import { type CallPart, isMembers, type MessageFormat, MessageFormatError, membersOf } from "./message-format.ts";
+import { type CallPart, type MessageFormat, MessageFormatError, membersOf } from "./message-format.ts";
 import type { ModelCall } from "./written.ts";
 
 /** Of one conversation, answered and waiting for their call at once. */
@@ -226,7 +227,7 @@ function reject(code: string, message: string): Judged {
 
 /** What a call or a result holds: a value, its JSON text, or blocks of text that join to it. Undefined: nothing of the kind. */
 function jsonOf(content: unknown, charactersMax: number): unknown {
-  if (isMembers(content)) return content;
+  if (isTable(content)) return content;
   const text = Array.isArray(content) ? content.map(textIn).join("") : content;
   if (typeof text !== "string" || text.length > charactersMax) return undefined;
   try {

@@ -1,5 +1,6 @@
+import { isTable } from "../core/json.ts";
 import { blockShape } from "./block-shape.ts";
-import { isMembers, listOf, type Members, membersOf, textOf } from "./message-format.ts";
+import { listOf, type Members, membersOf, textOf } from "./message-format.ts";
 
 /** Google's contents: a `functionCall` answered by a `functionResponse`, often without ids: then the names and their order tell. */
 export const googleShape = blockShape({
@@ -33,7 +34,7 @@ export const googleShape = blockShape({
     if (output["candidates"] === undefined) return first;
     const candidates = listOf(output["candidates"]).map((candidate, index) => {
       const members = membersOf(candidate);
-      return isMembers(members["content"]) ? { ...members, content: answers[index] } : candidate;
+      return isTable(members["content"]) ? { ...members, content: answers[index] } : candidate;
     });
     return { ...output, candidates };
   },
@@ -51,7 +52,7 @@ function resultIn(block: Members): Members | undefined {
 
 /** Content that is there and no object has no parts that could be read. */
 function contentOf({ content = {} }: Members): Members {
-  return isMembers(content) ? content : { parts: content };
+  return isTable(content) ? content : { parts: content };
 }
 
 /** A model's own answer may leave its role out. */

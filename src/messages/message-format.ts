@@ -1,3 +1,5 @@
+import { isTable } from "../core/json.ts";
+
 /** Whose messages: OpenAI's chat completions, Anthropic's messages, Google's contents. */
 export type MessageFormat = "openai" | "anthropic" | "google";
 
@@ -9,12 +11,8 @@ export class MessageFormatError extends Error {
 /** A JSON object of which nothing is known yet. */
 export type Members = Readonly<Record<string, unknown>>;
 
-export function isMembers(value: unknown): value is Members {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
 export function membersOf(value: unknown): Members {
-  return isMembers(value) ? value : {};
+  return isTable(value) ? value : {};
 }
 
 export function textOf(value: unknown): string | undefined {

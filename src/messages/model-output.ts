@@ -1,6 +1,7 @@
+import { isTable } from "../core/json.ts";
 import { isClientTool } from "./client-tools.ts";
 import { copyOf, shapeOf } from "./conversation.ts";
-import { isMembers, type Members, type MessageFormat, MessageFormatError } from "./message-format.ts";
+import { type Members, type MessageFormat, MessageFormatError } from "./message-format.ts";
 
 /** A call that the model must not make, as it made it. */
 export interface DroppedCall {
@@ -28,8 +29,8 @@ export function assertNoClientTools<Output extends object>(
 ): JudgedOutput<Output> {
   const shape = shapeOf(format);
   const output: unknown = copyOf(modelOutput);
-  const answers = isMembers(output) ? shape.answers(output) : undefined;
-  if (!isMembers(output) || answers === undefined) {
+  const answers = isTable(output) ? shape.answers(output) : undefined;
+  if (!isTable(output) || answers === undefined) {
     throw new MessageFormatError(`this is no answer of a model in the format ${format}`);
   }
   const dropped: DroppedCall[] = [];

@@ -1,6 +1,6 @@
+import { isTable } from "../core/json.ts";
 import {
   type CallPart,
-  isMembers,
   listOf,
   type Members,
   membersOf,
@@ -52,7 +52,7 @@ export const openAiShape: Shape = {
     if (role !== undefined) return role === "assistant" ? [output] : undefined;
     if (!Array.isArray(choices)) return undefined;
     const messages = choices.map((choice) => membersOf(choice)["message"]);
-    return messages.every(isMembers) ? messages : undefined;
+    return messages.every(isTable) ? messages : undefined;
   },
 
   withAnswers(output, answers) {

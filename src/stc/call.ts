@@ -13,7 +13,7 @@ export async function call(
   if (client === undefined) return;
   const answer = await client.send({ method: "POST", path: "/call", body });
   if (answer === undefined) {
-    print.error(`no answer from ${client.url}`);
+    print.error(client.noAnswer());
     process.exitCode = EXIT.unreachable;
     return;
   }

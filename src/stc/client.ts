@@ -1,9 +1,10 @@
 import { readFileSync } from "node:fs";
 import { processEnvironment } from "../config/file.ts";
+import { type ClientTls, clientTls, type TlsFileOptions } from "./client-tls.ts";
 import { print } from "./output.ts";
 import { printable } from "./printable.ts";
 
-export interface ClientOptions {
+export interface ClientOptions extends TlsFileOptions {
   readonly url?: string;
   readonly tokenFile?: string;
   readonly json?: boolean;
@@ -34,6 +35,8 @@ export interface ServiceAnswer {
 /** A running service and the token that is shown to it. */
 export interface Client {
   readonly url: string;
+  /** That the latest request had no answer, and why, as far as it is known. */
+  noAnswer(): string;
   /** Undefined: not reached, or what answered speaks no JSON. */
   send(request: ServiceRequest): Promise<ServiceAnswer | undefined>;
   /** Opens a stream that goes on. */
@@ -46,35 +49,49 @@ const SOCKET = "unix:";
 const ANSWER_BYTES_MAX = 67_108_864;
 const OPERATOR_REQUEST_TIMEOUT_MS = 30_000;
 
-/** The service that the options or the environment name. Without a token: undefined, and it has been said why. */
-export function connect({ url, tokenFile }: ClientOptions): Client | undefined {
+/**
+ * The service that the options or the environment name. Without anything to show to it, or with certificates that cannot be
+ * used: undefined, and it has been said why.
+ */
+export function connect(options: ClientOptions): Client | undefined {
   const environment = processEnvironment();
-  const file = tokenFile ?? environment["STC_TOKEN_FILE"];
-  const token = file ? readToken(file) : undefined;
-  if (file === undefined || token === undefined) {
-    wrongUsage("no token: set STC_TOKEN_FILE or give --token-file");
+  const tls = clientTls(options, environment);
+  if (typeof tls === "string") {
+    wrongUsage(tls);
     return undefined;
   }
-  const named = url ?? environment["STC_URL"] ?? DEFAULT_URL;
-  const { base, ...over } = wayTo(named);
-  // Read anew each time: tokens are short-lived, and whoever watches for hours puts fresh ones into the file.
-  const current = (): string => (file === "-" ? token : (readToken(file) ?? token));
+  const tokenFile = options.tokenFile ?? environment["STC_TOKEN_FILE"];
+  const token = tokenOf(tokenFile, tls.hasCertificate);
+  if (token === undefined) {
+    const hint = "set STC_TOKEN_FILE or give --token-file";
+    wrongUsage(tokenFile ? `no token: nothing to be read in ${printable(tokenFile)}` : `no token: ${hint}`);
+    return undefined;
+  }
+  const named = options.url ?? environment["STC_URL"] ?? DEFAULT_URL;
+  const way = wayTo(named);
+  if (!/^https?:\/\//i.test(way.base)) {
+    wrongUsage(`${printable(named)} is no address of a service: http://…, https://… or unix:…`);
+    return undefined;
+  }
+  let fault: unknown;
   const request = (path: string, init: BunFetchRequestInit): Promise<Response> =>
-    fetch(new URL(path, base), {
+    fetch(new URL(path, way.base), {
       ...init,
-      ...over,
-      headers: { ...(init.headers as Record<string, string>), authorization: `Bearer ${current()}` },
+      ...over(way, tls.read()),
+      headers: { ...(init.headers as Record<string, string>), ...token() },
       redirect: "error",
     });
   return {
     url: named,
+    noAnswer: () => noAnswer(named, fault),
     async send({ method, path, body, timeoutMs }) {
       try {
         const headers: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
         const signal = timeoutMs === undefined ? null : AbortSignal.timeout(timeoutMs);
         const response = await request(path, { method, headers, body: body ?? null, signal });
         return await readAnswer(response);
-      } catch {
+      } catch (error) {
+        fault = error;
         return undefined;
       }
     },
@@ -88,9 +105,37 @@ export function connect({ url, tokenFile }: ClientOptions): Client | undefined {
   };
 }
 
-/** How a service's URL is reached: over the network, or through a Unix socket for `unix:<path>`. */
-export function wayTo(url: string): { readonly base: string; readonly unix?: string } {
+/** Where a service's URL leads: over the network, or through a Unix socket for `unix:<path>`. */
+interface Way {
+  readonly base: string;
+  readonly unix?: string;
+}
+
+export function wayTo(url: string): Way {
   return url.startsWith(SOCKET) ? { base: "http://localhost", unix: url.slice(SOCKET.length) } : { base: url };
+}
+
+/** What `fetch` is told to take this way. */
+export function over({ base, unix }: Way, tls: ClientTls): BunFetchRequestInit {
+  if (unix !== undefined) return { unix };
+  return /^https:/i.test(base) ? { tls: { ...tls } } : {};
+}
+
+/** For people: a name that the system or TLS has for what went wrong stands behind it. */
+export function noAnswer(url: string, fault: unknown): string {
+  const code = fault instanceof Error && "code" in fault && typeof fault.code === "string" ? ` (${fault.code})` : "";
+  return `no answer from ${url}${code}`;
+}
+
+/**
+ * What is shown to the service beside a certificate, read anew each time: tokens are short-lived, and whoever watches for hours
+ * puts fresh ones into the file. A certificate may stand for its caller alone.
+ */
+function tokenOf(file: string | undefined, isOptional: boolean): (() => Record<string, string>) | undefined {
+  if (!file && isOptional) return () => ({});
+  const token = file ? readToken(file) : undefined;
+  if (file === undefined || token === undefined) return undefined;
+  return () => ({ authorization: `Bearer ${file === "-" ? token : (readToken(file) ?? token)}` });
 }
 
 /** For the commands whose answer is a thing to print: undefined when there is none, and it has been said why. */
@@ -101,7 +146,7 @@ export async function ask(
 ): Promise<ServiceAnswer | undefined> {
   const answer = await client.send({ timeoutMs: OPERATOR_REQUEST_TIMEOUT_MS, ...request });
   if (answer === undefined) {
-    print.error(`no answer from ${client.url}`);
+    print.error(client.noAnswer());
     process.exitCode = EXIT.unreachable;
     return undefined;
   }

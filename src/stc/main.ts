@@ -11,6 +11,9 @@ const TOKEN_SECONDS_MAX = 3_600;
 /** The longest time for which a session may be set to ask less. */
 const MODE_SECONDS_MAX = 86_400;
 
+/** sysexits.h: what was typed is the reason. Never the 1 or 2 that says something of the log or of a service. */
+const EX_USAGE = 64;
+
 const SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600 };
 
 /** The command line. Each command is a file, read when it is asked for; here they get their names and options. */
@@ -18,6 +21,7 @@ const program = new Command("stc")
   .description("Safe Tool Call: the governed tool-call proxy")
   .version("0.1.0")
   .showHelpAfterError()
+  .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : EX_USAGE))
   .enablePositionalOptions();
 
 function configured(name: string, description: string): Command {
@@ -28,13 +32,20 @@ function configured(name: string, description: string): Command {
     .option("--dev", "the development stand: loopback, keys and targets of its own");
 }
 
+/** For a service behind TLS. */
+function overTls(command: Command): Command {
+  return command
+    .option("--ca-file <file>", "who vouches for it, PEM (default: STC_CA_FILE, else the system's authorities)")
+    .option("--client-cert-file <file>", "the certificate to show it, PEM (default: STC_CLIENT_CERT_FILE)")
+    .option("--client-key-file <file>", "its key, PEM (default: STC_CLIENT_KEY_FILE)");
+}
+
 configured("serve", "Run the service").action(async (options) => (await import("./serve.ts")).serve(options));
 configured("check", "Load everything and print all that is wrong")
   .option("--matrix", "who can call what: tools, their permissions, classifications and categories")
   .option("--json", "for programs")
   .action(async (options) => (await import("./check.ts")).check(options));
-program
-  .command("health")
+overTls(program.command("health"))
   .description("Ask a running service whether it lives")
   .option("--url <url>", "the service (default: STC_URL, else port STC_PORT or 8787 of this machine)")
   .option("--ready", "whether it takes calls")
@@ -68,12 +79,12 @@ program
 
 /** A command that asks a running service. */
 function client(parent: Command, name: string, description: string): Command {
-  return parent
+  const command = parent
     .command(name)
     .description(description)
     .option("--url <url>", "the service (default: STC_URL, else http://127.0.0.1:8787)")
-    .option("--token-file <file>", 'file that holds the token, "-" for standard input (default: STC_TOKEN_FILE)')
-    .option("--json", "for programs");
+    .option("--token-file <file>", 'file that holds the token, "-" for standard input (default: STC_TOKEN_FILE)');
+  return overTls(command).option("--json", "for programs");
 }
 
 client(program, "reload", "Have a running service take over changed configuration, manifests and keys").action(
@@ -113,12 +124,13 @@ client(approvals, "report", "How people answered, and which rules would spare th
   .option("--since <time>", "30m, 7d, yesterday, 2026-02-16 … (default: 7d)")
   .option("--until <time>", "the same (default: now)")
   .action(async (options) => (await import("./approvals/report.ts")).reportApprovals(options));
-approvals
-  .command("watch")
-  .description("Ask about each as it comes; needs a terminal")
-  .option("--url <url>", "the service (default: STC_URL, else http://127.0.0.1:8787)")
-  .option("--token-file <file>", "file that holds the token, read anew when it changes (default: STC_TOKEN_FILE)")
-  .action(async (options) => (await import("./approvals/watch.ts")).watchApprovals(options));
+overTls(
+  approvals
+    .command("watch")
+    .description("Ask about each as it comes; needs a terminal")
+    .option("--url <url>", "the service (default: STC_URL, else http://127.0.0.1:8787)")
+    .option("--token-file <file>", "file that holds the token, read anew when it changes (default: STC_TOKEN_FILE)"),
+).action(async (options) => (await import("./approvals/watch.ts")).watchApprovals(options));
 
 const grants = program.command("grants").description("What was approved for whole sessions");
 client(grants, "list", "List them").action(async (options) => (await import("./grants.ts")).listGrants(options));

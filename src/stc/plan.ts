@@ -1,3 +1,4 @@
+import { errorText } from "../core/error-text.ts";
 import { Refusal } from "../core/errors.ts";
 import type { ExecutionPlan } from "../core/types.ts";
 import { assemble, type Parts } from "../wiring.ts";
@@ -45,5 +46,5 @@ async function makePlan({ registry, grpc }: Parts, name: string, args: unknown):
 function problem(error: unknown): string {
   if (error instanceof SyntaxError) return "the arguments are not JSON";
   if (error instanceof Refusal) return `${error.code}: ${error.message}`;
-  return error instanceof Error ? error.message : String(error);
+  return errorText(error);
 }

@@ -11,7 +11,7 @@ export async function reload(options: ClientOptions): Promise<void> {
   if (client === undefined) return;
   const answer = await client.send({ method: "POST", path: "/reload", timeoutMs: TIMEOUT_MS });
   if (answer === undefined) {
-    print.error(`no answer from ${client.url}`);
+    print.error(client.noAnswer());
     process.exitCode = EXIT.unreachable;
     return;
   }

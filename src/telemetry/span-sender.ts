@@ -1,6 +1,7 @@
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import { type Resource, resourceFromAttributes } from "@opentelemetry/resources";
 import { BatchSpanProcessor } from "@opentelemetry/sdk-trace-base";
+import { endedWithin } from "../core/patience.ts";
 import { CountedExporter } from "./counted-exporter.ts";
 import { diagnostics } from "./diagnostics.ts";
 import { FinishedSpan, SCHEMA_URL } from "./finished-span.ts";
@@ -79,10 +80,7 @@ export class SpanSender {
   async close(timeoutMs: number): Promise<void> {
     // What is left is handed over before this returns; its promise would not wait for what is under way.
     this.#processor.forceFlush().catch(() => {});
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const timer = setTimeout(resolve, timeoutMs);
-    await Promise.race([this.#exporter.settle(), promise]);
-    clearTimeout(timer);
+    await endedWithin(this.#exporter.settle(), timeoutMs);
     this.#exporter.abandon();
     this.#processor.shutdown().catch(() => {});
   }

@@ -6,6 +6,7 @@ import { createReceiptSigner, type ReceiptedApprovals, type ReceiptSigner } from
 import { createRiskRules, type RiskRules, riskRuleProblems } from "../approvals/risk.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 import { type Config, pathFrom } from "../config.ts";
+import { errorText } from "../core/error-text.ts";
 import { StartupError } from "../core/errors.ts";
 import { systemCode } from "../core/system-code.ts";
 import type { Json } from "../core/types.ts";
@@ -69,7 +70,7 @@ export async function openStore(
     });
     return { ...withNotices(approvals, { ...webhooks, ...parts, tally }), receiptOf: parts.receiptOf };
   } catch (error) {
-    throw new StartupError([`${field}: ${textOf(error)}`]);
+    throw new StartupError([`${field}: ${errorText(error)}`]);
   }
 }
 
@@ -78,7 +79,7 @@ function readSigner(config: Config, path: string): ReceiptSigner {
   try {
     return createReceiptSigner({ privateKey: readText(config, path), deployment });
   } catch (error) {
-    throw new StartupError([`approvals.receiptKeyFile: ${path} ${textOf(error)}`]);
+    throw new StartupError([`approvals.receiptKeyFile: ${path} ${errorText(error)}`]);
   }
 }
 
@@ -86,7 +87,7 @@ function mustHoldUrl(config: Config, path: string): void {
   try {
     postgresUrl(config, path);
   } catch (error) {
-    throw new StartupError([`approvals.storeUrlFile: ${textOf(error)}`]);
+    throw new StartupError([`approvals.storeUrlFile: ${errorText(error)}`]);
   }
 }
 
@@ -100,7 +101,7 @@ export function postgresUrl(config: Config, path: string): string {
     const url = readText(config, path).trim();
     if (POSTGRES.test(url)) return url;
   } catch (error) {
-    throw new Error(`${path} ${textOf(error)}`);
+    throw new Error(`${path} ${errorText(error)}`);
   }
   throw new Error(`${path} must hold a postgres:// URL and nothing else`);
 }
@@ -111,8 +112,4 @@ function readText(config: Config, path: string): string {
   } catch (error) {
     throw new Error(`cannot be read (${systemCode(error)})`);
   }
-}
-
-function textOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

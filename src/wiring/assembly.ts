@@ -3,6 +3,7 @@ import { basename } from "node:path";
 import type { ReceiptSigner } from "../approvals/receipts/receipts.ts";
 import type { RiskRules } from "../approvals/risk.ts";
 import { type Config, isGrpcSystem } from "../config.ts";
+import { errorText } from "../core/error-text.ts";
 import { StartupError } from "../core/errors.ts";
 import type { Tool } from "../core/types.ts";
 import { repositoryFault } from "../handlers/cli/git-repository.ts";
@@ -204,7 +205,7 @@ function assertionOf(config: Config, { now, newId }: Powers, problems: string[])
   try {
     return assertionSigner({ ...read, now, newId });
   } catch (error) {
-    problems.push(`assertion.keyFile: ${error instanceof Error ? error.message : String(error)}`);
+    problems.push(`assertion.keyFile: ${errorText(error)}`);
     return undefined;
   }
 }

@@ -6,12 +6,12 @@ import { readPlainFile } from "../config/plain-file.ts";
 import { type Config, type GrpcSystemConfig, type IssuerConfig, isGrpcSystem, pathFrom } from "../config.ts";
 import { systemCode } from "../core/system-code.ts";
 import { inspectRepository } from "../handlers/cli/git-repository.ts";
-import { certificateFiles } from "../handlers/grpc/connection/certificate-files.ts";
 import type { ProtoSource } from "../handlers/grpc/contract/contract.ts";
 import type { GrpcSystem } from "../handlers/grpc/handler.ts";
 import type { Repository } from "../manifests/loader.ts";
 import { staticKeys } from "../proxy/tokens/issuer-keys.ts";
 import type { IssuerProfile, KeySource } from "../proxy/tokens/issuer-profile.ts";
+import { certificateFiles } from "./certificate-files.ts";
 import { readKeyCredentials } from "./identity.ts";
 import { auditPlaceProblems } from "./places.ts";
 

@@ -2,6 +2,7 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import type { AuditLog } from "../audit/json-logger.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 import { type Config, type IssuerConfig, pathFrom } from "../config.ts";
+import { errorText } from "../core/error-text.ts";
 import { systemCode } from "../core/system-code.ts";
 import type { CallerContextOptions } from "../proxy/caller-context.ts";
 import type { FetchCredentials } from "../proxy/tokens/remote-keys.ts";
@@ -100,12 +101,12 @@ function readTls(config: Config, tls: NonNullable<Config["server"]["tls"]>, prob
   try {
     read();
   } catch (error) {
-    problems.push(`server.tls: ${error instanceof Error ? error.message : String(error)}`);
+    problems.push(`server.tls: ${errorText(error)}`);
   }
   const files = Object.values(paths).filter((path) => path !== undefined);
   return {
     read,
-    watch: (onChange: () => void) => watchFiles(files, onChange),
+    watch: (onChange: () => void) => watchFiles(() => files, onChange),
     requireCertificates: tls.clientCertificates === "require",
   };
 }

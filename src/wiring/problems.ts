@@ -1,3 +1,4 @@
+import { errorText } from "../core/error-text.ts";
 import { ManifestError, StartupError } from "../core/errors.ts";
 import type { LoadedTools } from "../manifests/loader.ts";
 
@@ -15,7 +16,7 @@ export function attempt<T>(problems: string[], make: () => T, loaded?: LoadedToo
 }
 
 function manifestProblems(error: unknown, loaded: LoadedTools | undefined): readonly string[] {
-  if (!(error instanceof ManifestError)) return [error instanceof Error ? error.message : String(error)];
+  if (!(error instanceof ManifestError)) return [errorText(error)];
   const tool = loaded?.tools.find(({ name }) => name === error.tool);
   const file = tool === undefined ? undefined : loaded?.origins.get(tool);
   return error.faults.map(

@@ -47,7 +47,10 @@ export class RevocationFile {
   }
 
   watch(report: (event: RevocationEvent) => void): void {
-    this.#watch ??= watchFiles([this.#path], () => this.#reload(report));
+    this.#watch ??= watchFiles(
+      () => [this.#path],
+      () => this.#reload(report),
+    );
   }
 
   close(): void {

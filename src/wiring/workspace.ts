@@ -1,6 +1,7 @@
 import { mkdirSync, realpathSync, statSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { type Config, pathFrom } from "../config.ts";
+import { errorText } from "../core/error-text.ts";
 import { systemCode } from "../core/system-code.ts";
 import type { Handler } from "../core/types.ts";
 import type { ConfinementKind } from "../handlers/fs/confinement.ts";
@@ -62,7 +63,7 @@ function readWorkflow(config: Config, problems: string[]): ReturnType<typeof wor
   try {
     return workflowRules(config.workspace.workflow);
   } catch (error) {
-    problems.push(`workspace.workflow.schema: ${error instanceof Error ? error.message : String(error)}`);
+    problems.push(`workspace.workflow.schema: ${errorText(error)}`);
     return undefined;
   }
 }

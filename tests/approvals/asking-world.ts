@@ -1,37 +1,11 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { z } from "zod";
-import type { AuditEntry } from "../../src/audit/entry.ts";
-import { readConfig } from "../../src/config.ts";
 import { defineTool } from "../../src/core/define-tool.ts";
-import { type RunningService, startService } from "../../src/main.ts";
-import { auditEntries, type JournalEntry, journalEntries } from "../support/audit-files.ts";
-import { LiveIssuers, type TokenOrder } from "../support/live-tokens.ts";
+import { AskingService, type CallExtras, type Loose, type Reply } from "../support/asking-service.ts";
 import { AGENTS_AUDIENCE } from "../support/tokens.ts";
 
 /** Signed with the agents' key, for tokens of the kind "other issuer": another issuer whose agents may call, too. */
 const OTHER_ISSUER = "https://evil.example";
 export const PEOPLE = "https://people.test";
-
-/** JSON of which the tests say what they expect. */
-type Loose = ReturnType<typeof JSON.parse>;
-
-export interface Reply {
-  readonly http: number;
-  readonly headers: Headers;
-  readonly body: Loose;
-}
-
-export interface Extras {
-  readonly token?: string;
-  readonly session?: string;
-  readonly approval?: { readonly id: string };
-  readonly reason?: string;
-  readonly callId?: string;
-  readonly headers?: Readonly<Record<string, string>>;
-  readonly signal?: AbortSignal;
-}
 
 interface AskingOptions {
   readonly tools?: readonly unknown[];
@@ -61,40 +35,32 @@ export function recordingTool(name: string, deeds: unknown[], input: z.ZodObject
   } as never);
 }
 
-/** A real service whose tools a test brings along. Several may stand on one store. */
-export class AskingWorld {
-  readonly issuers: LiveIssuers;
-  readonly folder: string;
+/** A service whose tools a test brings along. Several may stand on one store. */
+export class AskingWorld extends AskingService {
   readonly deeds: unknown[];
   readonly #options: AskingOptions;
-  readonly #audit: string;
-  #service: RunningService | undefined;
 
   constructor(options: AskingOptions = {}) {
     const { beside } = options;
-    this.issuers = beside?.issuers ?? new LiveIssuers();
-    this.folder = beside?.folder ?? mkdtempSync(join(tmpdir(), "stc-attack-"));
+    super({
+      ...{ issuers: beside?.issuers, folder: beside?.folder },
+      ...(beside !== undefined && { audit: `audit-${crypto.randomUUID()}` }),
+    });
     this.deeds = beside?.deeds ?? [];
-    this.#audit = beside === undefined ? "audit" : `audit-${crypto.randomUUID()}`;
     this.#options = options;
   }
 
   async start(changes: Pick<AskingOptions, "tools" | "approvals" | "path"> = {}): Promise<this> {
-    const { approvals, tools, beside, commands, path = "" } = { ...this.#options, ...changes };
+    const { approvals, tools, beside, commands, path } = { ...this.#options, ...changes };
     const [agents, people] = this.issuers.profiles();
-    const store = "sqlite://./approvals.sqlite";
-    const written = {
-      server: { port: 0 },
-      log: { level: "silent" },
+    const others = { ...agents, issuer: OTHER_ISSUER, audience: AGENTS_AUDIENCE };
+    const sections = {
       tools: tools ?? beside?.tools ?? this.tools,
-      audit: { dir: this.#audit },
-      jwt: { issuers: [agents, people, { ...agents, issuer: OTHER_ISSUER, audience: AGENTS_AUDIENCE }] },
-      approvals: { store, ...(approvals ?? beside?.approvals) },
+      jwt: { issuers: [agents, people, others] },
+      approvals: { store: "sqlite://./approvals.sqlite", ...(approvals ?? beside?.approvals) },
       ...(commands !== undefined && { commands: { allowed: commands, confinement: "off" } }),
     };
-    this.#service = await startService(
-      readConfig(written, { folder: this.folder, environment: { PATH: path }, origin: "test" }),
-    );
+    await this.run(sections, path);
     return this;
   }
 
@@ -110,26 +76,7 @@ export class AskingWorld {
     return this.#options.approvals ?? {};
   }
 
-  async stop(): Promise<void> {
-    await this.#service?.drain();
-    this.#service = undefined;
-  }
-
-  async end(): Promise<void> {
-    await this.stop();
-    rmSync(this.folder, { recursive: true, force: true });
-  }
-
-  agent(order: Partial<TokenOrder> = {}): Promise<string> {
-    return this.issuers.token({ kind: "good", sub: "agent-7", permissions: ["deeds:do"], ...order });
-  }
-
-  person(order: Partial<TokenOrder> = {}): Promise<string> {
-    const held = ["approvals:decide", "grants:manage", "modes:manage"];
-    return this.issuers.token({ kind: "operator", sub: "alice", permissions: held, ...order });
-  }
-
-  async call(tool: string, args: unknown, { headers, signal, token, ...rest }: Extras = {}): Promise<Reply> {
+  async call(tool: string, args: unknown, { headers, signal, token, ...rest }: CallExtras = {}): Promise<Reply> {
     return this.send("POST", "/call", {
       token: token ?? (await this.agent()),
       ...(headers !== undefined && { headers }),
@@ -140,55 +87,15 @@ export class AskingWorld {
   }
 
   /** Asks, and answers the id of the question. */
-  async ask(tool: string, args: unknown, extras: Extras = {}): Promise<string> {
+  async ask(tool: string, args: unknown, extras: CallExtras = {}): Promise<string> {
     const asked = await this.call(tool, args, extras);
     if (asked.http !== 202) throw new Error(`not asked: ${asked.http} ${JSON.stringify(asked.body)}`);
     return asked.body.approval.id;
   }
 
-  async decide(id: string, decision: "approve" | "deny", more: Record<string, unknown> = {}): Promise<Reply> {
-    const { token = await this.person(), ...rest } = more as { token?: string };
-    return this.send("POST", `/approvals/${id}/decisions`, { token, body: { decision, ...rest } });
-  }
-
   async show(id: string): Promise<Loose> {
     const shown = await this.send("GET", `/approvals/${id}`, { token: await this.person() });
     return shown.body.approval;
-  }
-
-  async send(
-    method: string,
-    path: string,
-    { token, body, headers = {}, signal }: Pick<Extras, "token" | "headers" | "signal"> & { readonly body?: unknown },
-  ): Promise<Reply> {
-    const response = await fetch(`${this.#service?.url}${path}`, {
-      method,
-      headers: {
-        ...(token !== undefined && { authorization: `Bearer ${token}` }),
-        ...(body !== undefined && { "content-type": "application/json" }),
-        ...headers,
-      },
-      ...(body !== undefined && { body: typeof body === "string" ? body : JSON.stringify(body) }),
-      ...(signal !== undefined && { signal }),
-    });
-    const text = await response.text();
-    return { http: response.status, headers: response.headers, body: text === "" ? undefined : JSON.parse(text) };
-  }
-
-  get url(): string {
-    return this.#service?.url ?? "";
-  }
-
-  entries(): readonly AuditEntry[] {
-    return auditEntries(join(this.folder, this.#audit));
-  }
-
-  entry(traceId: string): AuditEntry | undefined {
-    return this.entries().find((entry) => entry.traceId === traceId);
-  }
-
-  journal(): readonly JournalEntry[] {
-    return journalEntries(join(this.folder, this.#audit));
   }
 
   /** What happened to one approval, in order. */

@@ -12,6 +12,7 @@ writeFileSync(at("file"), "words");
 Bun.spawnSync(["mkfifo", at("pipe")]);
 symlinkSync("file", at("link"));
 symlinkSync("pipe", at("link to a pipe"));
+symlinkSync("/dev/zero", at("device"));
 
 test.each(["file", "link"])("a %s is read", (name) => {
   expect(readPlainFile(at(name)).toString()).toBe("words");
@@ -21,6 +22,7 @@ test.each(["file", "link"])("a %s is read", (name) => {
 const refused: readonly (readonly [string, string, boolean])[] = [
   ["pipe", "a pipe", true],
   ["link to a pipe", "a pipe", true],
+  ["device", "a device", false],
   ["nothing", "ENOENT", false],
   [".", "EISDIR", false],
 ];

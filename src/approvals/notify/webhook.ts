@@ -1,3 +1,5 @@
+import { errorText } from "../../core/error-text.ts";
+import { endedWithin } from "../../core/patience.ts";
 import type { Approval, ApprovalEvent, Approvals } from "../types.ts";
 import type { Outbox, Outcome, Piece, Wanted } from "./outbox.ts";
 import { messageOf, type PayloadOptions } from "./payload.ts";
@@ -76,10 +78,7 @@ export class Webhook {
   async stop(): Promise<void> {
     this.#stopping.abort();
     this.#wake();
-    const patience = Promise.withResolvers<void>();
-    const timer = setTimeout(patience.resolve, STOP_MS_MAX);
-    await Promise.race([this.#done, patience.promise]);
-    clearTimeout(timer);
+    await endedWithin(this.#done, STOP_MS_MAX);
   }
 
   async #run(): Promise<void> {
@@ -94,7 +93,7 @@ export class Webhook {
         if (!(await this.#sendNext())) await this.#wait(pollMs);
       } catch (error) {
         if (signal.aborted) break;
-        this.#fail(`the store does not answer: ${error instanceof Error ? error.message : String(error)}`);
+        this.#fail(`the store does not answer: ${errorText(error)}`);
         await this.#wait(pollMs);
       }
     }

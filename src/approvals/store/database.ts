@@ -1,3 +1,4 @@
+import { endedWithin } from "../../core/patience.ts";
 import type { Json } from "../../core/types.ts";
 import type { ApprovalEvent } from "../types.ts";
 import type { Dialect, Row, Sql } from "./sql.ts";
@@ -128,12 +129,7 @@ export class Database {
   }
 
   async #finish(): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const patience = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, CLOSE_MS_MAX);
-    });
-    await Promise.race([Promise.allSettled([...this.#underWay]), patience]);
-    clearTimeout(timer);
+    await endedWithin(Promise.allSettled([...this.#underWay]), CLOSE_MS_MAX);
     await this.#options.dialect.close();
   }
 }

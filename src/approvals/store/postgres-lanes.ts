@@ -1,3 +1,4 @@
+import { givenWithin } from "../../core/patience.ts";
 import { type Sql, transact } from "./sql.ts";
 
 /** From its beginning to its end; the server gives up its own part of it sooner. Then the connection is cut. */
@@ -87,15 +88,12 @@ class Lane {
   async #once<T>(mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
     if (this.#closed) throw new StoreAway("is closed");
     this.#sql ??= this.#connect();
-    const late = Promise.withResolvers<never>();
-    const timer = setTimeout(() => late.reject(new StoreAway("does not answer")), TRANSACTION_MS_MAX);
+    const tooLate = (): Error => new StoreAway("does not answer");
     try {
-      return await Promise.race([transact(this.#sql, mode, work), late.promise]);
+      return await givenWithin(transact(this.#sql, mode, work), TRANSACTION_MS_MAX, tooLate);
     } catch (error) {
       if (isFault(error)) void this.#drop();
       throw error;
-    } finally {
-      clearTimeout(timer);
     }
   }
 

@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { errorText } from "../../core/error-text.ts";
 import { Lanes } from "./postgres-lanes.ts";
 import { SCHEMA_VERSION, STEPS } from "./postgres-schema.ts";
 import { type PostgresPlace, parsePostgresUrl } from "./postgres-url.ts";
@@ -204,7 +205,7 @@ class StoreFault extends Error {
 function explain(error: unknown): string {
   if (error instanceof StoreFault) return error.message;
   const state = stateOf(error);
-  const text = error instanceof Error ? error.message : String(error);
+  const text = errorText(error);
   if (state.startsWith("28")) return "refuses this user or password, or this way of connecting (pg_hba.conf)";
   if (state === "3D000") return "there is no such database: create it";
   if (state === "42501") return `may not be used or written by this user (${text}): grant it CREATE in its schema`;

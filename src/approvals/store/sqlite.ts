@@ -1,5 +1,6 @@
 import fs from "node:fs";
 import { dirname } from "node:path";
+import { errorText } from "../../core/error-text.ts";
 import { type Dialect, type Row, type Sql, transact } from "./sql.ts";
 import { SCHEMA_VERSION, STEPS } from "./sqlite-schema.ts";
 
@@ -134,7 +135,7 @@ class StoreFault extends Error {
 function explain(error: unknown): string {
   if (error instanceof StoreFault) return error.message;
   const code = codeOf(error);
-  const text = error instanceof Error ? error.message : String(error);
+  const text = errorText(error);
   if (code.startsWith("SQLITE_NOTADB")) return "is not a database: name another path, or move that file away";
   if (code.startsWith("SQLITE_CORRUPT")) return DAMAGED;
   if (isBusy(error)) return "is locked by another process: stop that process";

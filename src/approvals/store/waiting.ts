@@ -1,3 +1,4 @@
+import { endedWithin } from "../../core/patience.ts";
 import type { Approval, Approvals } from "../types.ts";
 import type { Store } from "./store.ts";
 
@@ -85,10 +86,7 @@ export function waiting({ read, wakes }: WaitingOptions): Waiting {
       }
     },
     async lastLooks() {
-      const patience = Promise.withResolvers<void>();
-      const timer = setTimeout(patience.resolve, CLOSE_MS_MAX);
-      await Promise.race([Promise.all(firstLooks), patience.promise]);
-      clearTimeout(timer);
+      await endedWithin(Promise.allSettled(firstLooks), CLOSE_MS_MAX);
     },
   };
 }

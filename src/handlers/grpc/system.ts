@@ -1,9 +1,9 @@
 import type { Metadata } from "@grpc/grpc-js";
 import { StartupError } from "../../core/errors.ts";
-import type { CertificateSource } from "./connection/certificate-files.ts";
 import { type HealthCheck, HealthProbe } from "./connection/health.ts";
 import { type Endpoint, KEEPALIVE_DEFAULTS, type Keepalive } from "./connection/link.ts";
 import { RESILIENCE_DEFAULTS, Resilience, type ResilienceLimits } from "./connection/resilience.ts";
+import type { CertificateSource } from "./connection/rotation.ts";
 import { type GrpcTls, type Reach, type ReachOptions, reach } from "./connection/tls-identity.ts";
 import { Contract, type ProtoSource } from "./contract/contract.ts";
 import { systemMetadata } from "./metadata.ts";

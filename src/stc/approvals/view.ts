@@ -1,3 +1,4 @@
+import { isTable } from "../../core/json.ts";
 import type { Json } from "../../core/types.ts";
 import { isAscii, isMisreadable, printable, printableAscii } from "../printable.ts";
 import type { ShownApproval } from "./answers.ts";
@@ -30,7 +31,7 @@ type JsonObject = Readonly<Record<string, Json>>;
 
 /** All of an approval, on lines that fit the terminal. Nothing is left out. */
 export function approvalLines(approval: ShownApproval, options: ViewOptions): readonly string[] {
-  const view = isObject(approval.view) ? approval.view : {};
+  const view = isTable(approval.view) ? approval.view : {};
   const rest = Object.keys(view).filter((key) => !ORDER.includes(key) && !ELSEWHERE.has(key));
   const shown = [...ORDER, ...rest].filter((key) => Object.hasOwn(view, key));
   const lines = [
@@ -104,7 +105,7 @@ function party(requester: ShownApproval["requester"]): readonly string[] {
 
 /** The worse of what the service says twice; a risk that nobody names is the worst. */
 export function isGrave({ risk, view }: ShownApproval): boolean {
-  const said = isObject(view) ? [risk, view["risk"]] : [risk];
+  const said = isTable(view) ? [risk, view["risk"]] : [risk];
   return said.some((word) => word !== "low" && word !== "medium");
 }
 
@@ -123,7 +124,7 @@ export function timeLeft(until: number, now: number | undefined): string {
 
 function agentsWord(reason: Json | undefined): readonly string[] {
   if (reason === undefined) return [];
-  const text = isObject(reason) && typeof reason["text"] === "string" ? reason["text"] : JSON.stringify(reason);
+  const text = isTable(reason) && typeof reason["text"] === "string" ? reason["text"] : JSON.stringify(reason);
   return ["+-- UNTRUSTED: what the agent says. Nobody has checked it.", ...stringLines("| ", text, false), "+--"];
 }
 
@@ -201,8 +202,4 @@ export function wrap(line: string, columns: number): readonly string[] {
 /** The quote that closes the text stays with it. */
 function endsLine(current: string, next: string): boolean {
   return next !== '"' && current.endsWith(LINE_END);
-}
-
-function isObject(value: Json | undefined): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

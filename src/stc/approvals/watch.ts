@@ -223,7 +223,7 @@ class Watch {
     const path = `/approvals/${approval.id}/decisions`;
     const answer = await this.#client.send({ method: "POST", path, body, timeoutMs: REQUEST_TIMEOUT_MS });
     if (answer === undefined) {
-      print.line(`no answer from ${printable(this.#client.url)}: ${approval.id} may be decided or not`);
+      print.line(`${printable(this.#client.noAnswer())}: ${approval.id} may be decided or not`);
       this.#unsettle(approval.id);
       return;
     }

@@ -1,6 +1,7 @@
 import { closeSync, openSync, writeSync } from "node:fs";
 import { FORMATS, type FormatName } from "../../audit/export/formats.ts";
 import { type Params, readQuery } from "../../audit/query/params.ts";
+import { errorText } from "../../core/error-text.ts";
 import { print } from "../output.ts";
 import { auditPlace, EXIT, refuse } from "./place.ts";
 import { pages } from "./query.ts";
@@ -47,7 +48,7 @@ function sinkOf(output: string | undefined): Sink | undefined {
     const fd = openSync(output, "wx", 0o600);
     return { line: (text) => writeWhole(fd, `${text}\n`), end: () => closeSync(fd) };
   } catch (error) {
-    print.error(`cannot make ${output}: ${error instanceof Error ? error.message : String(error)}`);
+    print.error(`cannot make ${output}: ${errorText(error)}`);
     process.exitCode = EXIT.cannotWrite;
     return undefined;
   }

@@ -17,7 +17,7 @@ export interface AuditKeysOptions {
 
 const PRIVATE_FILE_MODE = 0o600;
 
-/** `stc audit keys`: makes a key for `audit.checkpointKeyFile`, or prints what auditors need of one. Exit 64 wrong usage, 66 no key. */
+/** `stc audit keys`: makes a key for `audit.checkpointKeyFile`, or prints what auditors need of one. Exit 64 wrong usage, 66 no key, 73 none can be made. */
 export function auditKeys({ new: fresh, key, dir }: AuditKeysOptions): void {
   if ((fresh === undefined) === (key === undefined)) {
     print.error("give --new FILE to make a key, or --key FILE to see its public half");
@@ -29,8 +29,8 @@ export function auditKeys({ new: fresh, key, dir }: AuditKeysOptions): void {
     print.line(String(publicKey.export({ type: "spki", format: "pem" })).trimEnd());
     if (dir !== undefined) printVerifierKeys(dir, publicKey);
   } catch (error) {
-    print.error(reasonOf(error));
-    process.exitCode = EXIT.noDirectory;
+    print.error(fresh === undefined ? reasonOf(error) : `cannot make ${fresh}: ${reasonOf(error)}`);
+    process.exitCode = fresh === undefined ? EXIT.noDirectory : EXIT.cannotWrite;
   }
 }
 

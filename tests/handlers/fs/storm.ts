@@ -18,9 +18,12 @@ export interface StormFindings {
 
 /**
  * Reads, writes, lists and searches while another process swaps a directory and a link that leads out, over and over: whatever
- * is answered comes from inside, and nothing outside is changed.
+ * is answered comes from inside, and nothing outside is changed. `lasts` is asked before every round, with what was found until then.
  */
-export async function storm(confinement: ConfinementKind, lasts: () => boolean): Promise<StormFindings> {
+export async function storm(
+  confinement: ConfinementKind,
+  lasts: (found: StormFindings) => boolean,
+): Promise<StormFindings> {
   const stand = fsStand({ confinement });
   const { project, outside } = stand;
   mkdirSync(join(project, "real"));
@@ -37,7 +40,7 @@ export async function storm(confinement: ConfinementKind, lasts: () => boolean):
     stderr: "inherit",
   });
   await swapper.stdout.getReader().read();
-  const counts = { reads: 0, writes: 0, refused: 0 };
+  const counts = { reads: 0, writes: 0, refused: 0, swaps: 0 };
   const attempts: readonly (() => Promise<void>)[] = [
     async () => {
       const { content } = await stand.call("fs_read", { path: "@project/door/file" });
@@ -71,7 +74,9 @@ export async function storm(confinement: ConfinementKind, lasts: () => boolean):
     },
   ];
   writeFileSync(join(outside, "only-outside"), SECRET);
-  while (lasts()) {
+  while (lasts(counts)) {
+    // The file is empty for the moment in which it is written.
+    counts.swaps = Number(readFileSync(join(stand.folder, "swaps"), "utf8")) || counts.swaps;
     for (const attempt of [
       ...Array.from({ length: READS_IN_A_ROUND }, () => attempts.slice(0, 2)).flat(),
       ...attempts,
@@ -89,5 +94,5 @@ export async function storm(confinement: ConfinementKind, lasts: () => boolean):
   await swapper.exited;
   expect(readdirSync(outside).sort()).toEqual(["file", "link-target", "only-outside"]);
   for (const name of ["file", "link-target"]) expect(readFileSync(join(outside, name), "utf8")).toBe(SECRET);
-  return { ...counts, swaps: Number(readFileSync(join(stand.folder, "swaps"), "utf8") || 0) };
+  return counts;
 }

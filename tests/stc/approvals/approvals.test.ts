@@ -188,7 +188,7 @@ describe.concurrent("stc approvals", () => {
     ["an unknown command", ["approvals", "bless"], "unknown command"],
   ])("wrong usage, as stc says it: %s", async (_, args, reason) => {
     const { code, err, requests } = await operate(args);
-    expect({ code, requests }).toEqual({ code: 1, requests: [] });
+    expect({ code, requests }).toEqual({ code: 64, requests: [] });
     expect(err).toContain(reason);
   });
 

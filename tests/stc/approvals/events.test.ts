@@ -74,6 +74,7 @@ async function follow(
   const resumed: string[] = [];
   const client: Client = {
     url: "http://127.0.0.1",
+    noAnswer: () => "no answer",
     send: async () => undefined,
     stream: async (_, headers) => {
       resumed.push(headers["last-event-id"] ?? "-");

@@ -1,7 +1,16 @@
 import { createHash } from "node:crypto";
+import { errorText } from "../../../core/error-text.ts";
 import { StartupError } from "../../../core/errors.ts";
-import type { CertificateSource } from "./certificate-files.ts";
+import { systemCode } from "../../../core/system-code.ts";
 import type { GrpcTls, Reach } from "./tls-identity.ts";
+
+/** Where the certificates of one system come from, and how to hear that they have changed. */
+export interface CertificateSource {
+  /** Reads them as they stand now, without waiting. Throws when one cannot be read. */
+  read(): GrpcTls;
+  /** Calls `changed` when they are others than before, and once at the beginning; answers how to stop. */
+  watch(changed: () => void): () => void;
+}
 
 /** What happened to the certificates of one system, for the journal and the operators' log. */
 export interface CertificateEvent {
@@ -29,10 +38,10 @@ export interface RotationOptions {
   readonly report: (event: CertificateEvent) => void;
 }
 
-/** One exchange of files makes several events, and the files of one set do not change at the same instant. */
+/** The files of one set do not change at the same instant. */
 const SETTLE_MS = 250;
-/** The net below the watch: a folder may be removed and made anew, mounted anew, or be on a file system that tells nothing. */
-const LOOK_EVERY_MS = 5_000;
+/** A certificate comes to its end without a change to its file. */
+const LOOK_EVERY_MS = 60_000;
 /** A set that makes no connection yet may do so soon: the service's own certificates are exchanged at about the same time. */
 const CONNECT_AGAIN_MS = 5_000;
 
@@ -61,8 +70,6 @@ export class CertificateRotation {
     this.#unwatch = options.source.watch(() => this.#settle());
     this.#looks = setInterval(() => this.#settle(), LOOK_EVERY_MS);
     this.#looks.unref();
-    // What changed between the first reading and the watch made no event.
-    this.#settle();
   }
 
   close(): void {
@@ -131,8 +138,7 @@ export class CertificateRotation {
     try {
       return this.#options.source.read();
     } catch (error) {
-      const code = error instanceof Error && "code" in error ? ` (${String(error.code)})` : "";
-      this.#refuse({ print: "", reason: `a file cannot be read${code}` });
+      this.#refuse({ print: "", reason: `a file cannot be read (${systemCode(error)})` });
       return undefined;
     }
   }
@@ -180,7 +186,7 @@ function timeFault({ clientCertificate }: Reach, now: number): string | undefine
 
 function reasonOf(error: unknown): string {
   if (error instanceof StartupError) return error.problems.join("; ");
-  return error instanceof Error ? error.message : String(error);
+  return errorText(error);
 }
 
 function printOf({ rootCert, clientCert, clientKey }: GrpcTls): string {

@@ -1,11 +1,20 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { X509Certificate } from "node:crypto";
-import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DEVELOPMENT_SERVER_NAME, type PemPair } from "../../../../src/dev/make-certificates.ts";
-import { certificateFiles } from "../../../../src/handlers/grpc/connection/certificate-files.ts";
 import { type CertificateEvent, type GrpcHandler, grpcHandler } from "../../../../src/handlers/grpc/handler.ts";
+import { certificateFiles } from "../../../../src/wiring/certificate-files.ts";
 import { until } from "../../../support/until.ts";
 import { makeAuthority } from "../support/authority.ts";
 import { call, refusal } from "../support/calls.ts";
@@ -67,6 +76,14 @@ function install({ rootCert, client }: Installed): void {
   writeFileSync(join(folder, name, "client-key.pem"), client.key);
   symlinkSync(name, join(folder, "..next"));
   renameSync(join(folder, "..next"), join(folder, "..data"));
+}
+
+let touches = 0;
+
+/** Nothing has changed, but somebody has been there. */
+function touch(): void {
+  touches += 1;
+  utimesSync(join(folder, "client.pem"), touches, touches);
 }
 
 const clientOf = ({ client }: Installed) => ({ rootCert: first.rootCert, client });
@@ -149,6 +166,33 @@ describe("new certificates", () => {
     }
   });
 
+  test("are found in a folder that was removed and made anew, each time", async () => {
+    start();
+    for (const set of [second, first]) {
+      events = [];
+      const links = ["ca.pem", "client.pem", "client-key.pem"];
+      rmSync(folder, { recursive: true });
+      expect((await reported("certificates.refused")).reason).toMatch(/cannot be read \(ENOENT\)/);
+      expect(await peer()).toMatch(/./);
+      mkdirSync(folder);
+      for (const name of links) symlinkSync(`..data/${name}`, join(folder, name));
+      install(clientOf(set));
+      await reported("certificates.changed");
+      expect(await peer()).toBe(fingerprint(set));
+    }
+  });
+
+  test("are found where they are written over, a file at a time", async () => {
+    start();
+    expect(await peer()).toBe(fingerprint(first));
+    writeFileSync(join(folder, "client.pem"), second.client.cert);
+    await reported("certificates.refused");
+    writeFileSync(join(folder, "client-key.pem"), second.client.key);
+    await reported("certificates.changed");
+    expect(await peer()).toBe(fingerprint(second));
+    expect(readFileSync(join(folder, "..data", "client.pem"), "utf8")).toBe(second.client.cert);
+  });
+
   test("are what a plan names", async () => {
     start();
     const binding = handler.bind(labTool({ method: "Inspect" }));
@@ -188,7 +232,7 @@ describe("a bad set is refused once, and the old one goes on", () => {
     expect(told).toMatch(reason);
     expect(JSON.stringify(events)).not.toContain("PRIVATE");
     expect(await peer()).toBe(fingerprint(first));
-    writeFileSync(join(folder, "touched"), "");
+    touch();
     install(clientOf(second));
     await reported("certificates.changed");
     expect(await peer()).toBe(fingerprint(second));
@@ -212,12 +256,26 @@ describe("a bad set is refused once, and the old one goes on", () => {
   });
 });
 
+test.each(["ca.pem", "client.pem", "client-key.pem"])("a pipe in the place of %s is not waited for", async (name) => {
+  start();
+  await peer();
+  rmSync(join(folder, name));
+  expect(Bun.spawnSync(["mkfifo", join(folder, name)]).exitCode).toBe(0);
+  expect((await reported("certificates.refused")).reason).toMatch(/cannot be read \(a pipe\)/);
+  expect(await peer()).toBe(fingerprint(first));
+  rmSync(join(folder, name));
+  symlinkSync(`..data/${name}`, join(folder, name));
+  install(clientOf(second));
+  await reported("certificates.changed");
+  expect(await peer()).toBe(fingerprint(second));
+});
+
 test("a certificate that ends without a successor is told once", async () => {
   start();
   now = VALID_UNTIL;
-  writeFileSync(join(folder, "touched"), "");
+  touch();
   expect(await reported("certificates.expired")).toMatchObject({ expiresAt: "2100-01-01T00:00:00.000Z" });
-  writeFileSync(join(folder, "touched again"), "");
+  touch();
   now = NOW;
   install(second);
   await reported("certificates.changed");

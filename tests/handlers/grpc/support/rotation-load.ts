@@ -2,8 +2,8 @@ import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DEVELOPMENT_SERVER_NAME, type PemPair } from "../../../../src/dev/make-certificates.ts";
-import { certificateFiles } from "../../../../src/handlers/grpc/connection/certificate-files.ts";
 import { grpcHandler } from "../../../../src/handlers/grpc/handler.ts";
+import { certificateFiles } from "../../../../src/wiring/certificate-files.ts";
 import { makeAuthority } from "./authority.ts";
 import { call } from "./calls.ts";
 import { labSystem, startLab } from "./lab.ts";

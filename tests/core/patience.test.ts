@@ -1,0 +1,34 @@
+import { describe, expect, test } from "bun:test";
+import { endedWithin, givenWithin } from "../../src/core/patience.ts";
+
+const LONG_MS = 60_000;
+const never = new Promise<never>(() => {});
+const tooLate = (): Error => new RangeError("too late");
+
+describe("endedWithin", () => {
+  test.each([
+    ["work that has ended", () => Promise.resolve(1), LONG_MS, true],
+    ["work that has failed", () => Promise.reject(new Error("failed")), LONG_MS, true],
+    ["work that ends later", () => Bun.sleep(1), LONG_MS, true],
+    ["work that never ends", () => never, 1, false],
+    ["work that ends too late", () => Bun.sleep(50), 0, false],
+  ] as const)("%s", async (_title, work, timeoutMs, ended) => {
+    expect(await endedWithin(work(), timeoutMs)).toBe(ended);
+  });
+});
+
+describe("givenWithin", () => {
+  test("what the work gives, or throws, in time", async () => {
+    expect(await givenWithin(Promise.resolve("word"), LONG_MS, tooLate)).toBe("word");
+    await expect(givenWithin(Promise.reject(new TypeError("its own")), LONG_MS, tooLate)).rejects.toThrow(TypeError);
+  });
+
+  test("what is thrown in its place, and nothing is heard of a failure that comes later", async () => {
+    const work = Promise.withResolvers<never>();
+    expect(await givenWithin(work.promise, 1, tooLate).catch((error: unknown) => error)).toBeInstanceOf(RangeError);
+    // Unhandled, it would fail this test.
+    work.reject(new Error("later"));
+    await Bun.sleep(0);
+    expect(await givenWithin(never, 1, tooLate).catch(String)).toBe("RangeError: too late");
+  });
+});

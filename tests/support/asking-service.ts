@@ -1,0 +1,123 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { AuditEntry } from "../../src/audit/entry.ts";
+import { readConfig } from "../../src/config.ts";
+import { type RunningService, startService } from "../../src/main.ts";
+import { auditEntries, type JournalEntry, journalEntries } from "./audit-files.ts";
+import { LiveIssuers, type TokenOrder } from "./live-tokens.ts";
+
+/** JSON of which the tests say what they expect. */
+export type Loose = ReturnType<typeof JSON.parse>;
+
+export interface Reply {
+  readonly http: number;
+  readonly headers: Headers;
+  readonly body: Loose;
+}
+
+/** What a call says beside its tool and arguments. */
+export interface CallExtras {
+  readonly token?: string;
+  readonly session?: string;
+  readonly approval?: { readonly id: string };
+  readonly reason?: string;
+  readonly callId?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly signal?: AbortSignal;
+}
+
+export interface Sent extends Pick<CallExtras, "token" | "headers" | "signal"> {
+  /** Text is sent as it is. */
+  readonly body?: unknown;
+}
+
+interface Grounds {
+  readonly issuers?: LiveIssuers | undefined;
+  readonly folder?: string | undefined;
+  /** Within the folder. */
+  readonly audit?: string;
+}
+
+/** A real service with a store, and agents and people who have tokens for it; what it offers is for those who extend it. */
+export class AskingService {
+  readonly issuers: LiveIssuers;
+  readonly folder: string;
+  readonly #audit: string;
+  #service: RunningService | undefined;
+
+  constructor({ issuers, folder, audit = "audit" }: Grounds = {}) {
+    this.issuers = issuers ?? new LiveIssuers();
+    this.folder = folder ?? mkdtempSync(join(tmpdir(), "stc-asking-"));
+    this.#audit = audit;
+  }
+
+  protected async run(sections: Readonly<Record<string, unknown>>, path = ""): Promise<void> {
+    const written = {
+      server: { port: 0 },
+      log: { level: "silent" },
+      audit: { dir: this.#audit },
+      jwt: { issuers: this.issuers.profiles() },
+      ...sections,
+    };
+    const environment = { PATH: path };
+    this.#service = await startService(readConfig(written, { folder: this.folder, environment, origin: "test" }));
+  }
+
+  /** A clean stop; the files stay. */
+  async stop(): Promise<void> {
+    await this.#service?.drain();
+    this.#service = undefined;
+  }
+
+  async end(): Promise<void> {
+    await this.stop();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+
+  agent(order: Partial<TokenOrder> = {}): Promise<string> {
+    return this.issuers.token({ kind: "good", sub: "agent-7", permissions: ["deeds:do"], ...order });
+  }
+
+  person(order: Partial<TokenOrder> = {}): Promise<string> {
+    const permissions = ["approvals:decide", "grants:manage", "modes:manage"];
+    return this.issuers.token({ kind: "operator", sub: "alice", permissions, ...order });
+  }
+
+  async decide(id: string, decision: "approve" | "deny", more: Record<string, unknown> = {}): Promise<Reply> {
+    const { token = await this.person(), ...rest } = more as { token?: string };
+    return this.send("POST", `/approvals/${id}/decisions`, { token, body: { decision, ...rest } });
+  }
+
+  async send(method: string, path: string, { token, body, headers = {}, signal }: Sent): Promise<Reply> {
+    const response = await fetch(`${this.url}${path}`, {
+      method,
+      headers: {
+        ...(token !== undefined && { authorization: `Bearer ${token}` }),
+        ...(body !== undefined && { "content-type": "application/json" }),
+        ...headers,
+      },
+      ...(body !== undefined && { body: typeof body === "string" ? body : JSON.stringify(body) }),
+      ...(signal !== undefined && { signal }),
+    });
+    const text = await response.text();
+    return { http: response.status, headers: response.headers, body: text === "" ? undefined : JSON.parse(text) };
+  }
+
+  get url(): string {
+    return this.#service?.url ?? "";
+  }
+
+  entries(): readonly AuditEntry[] {
+    return auditEntries(join(this.folder, this.#audit));
+  }
+
+  /** Of one call. */
+  entry(traceId: string): AuditEntry | undefined {
+    return this.entries().find((entry) => entry.traceId === traceId);
+  }
+
+  journal(): readonly JournalEntry[] {
+    return journalEntries(join(this.folder, this.#audit));
+  }
+}
