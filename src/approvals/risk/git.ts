@@ -1,27 +1,7 @@
+import { gitCall, readsConfig, startsOthers, subcommandOf, VERBS_THAT_READ } from "./git-call.ts";
 import { high, names, type ShellRule } from "./rule.ts";
 import { has, type Invocation, operandsOf } from "./shell-invocation.ts";
 import { UNKNOWN } from "./shell-word.ts";
-
-interface GitCall {
-  /** Before the verb. */
-  readonly globals: readonly string[];
-  readonly verb: string;
-  readonly args: readonly string[];
-}
-
-const GLOBALS_WITH_VALUE = names("-C -c --git-dir --work-tree --namespace --config-env --exec-path --super-prefix");
-
-function gitCall(args: readonly string[]): GitCall {
-  let at = 0;
-  while (at < args.length && (args[at] ?? "").startsWith("-")) at += GLOBALS_WITH_VALUE.has(args[at] ?? "") ? 2 : 1;
-  return { globals: args.slice(0, at), verb: args[at] ?? "", args: args.slice(at + 1) };
-}
-
-const READS = names(
-  "status log diff show rev-parse ls-files ls-tree blame annotate describe shortlog cat-file grep merge-base name-rev",
-  "count-objects check-ignore check-attr whatchanged for-each-ref rev-list diff-tree diff-index diff-files version help",
-  "show-ref cherry range-diff verify-commit verify-tag var show-branch fsck merge-tree patch-id stripspace",
-);
 
 const CHANGES = names(
   "add commit merge rebase cherry-pick revert checkout switch restore reset rm mv branch tag stash apply am pull fetch push",
@@ -30,69 +10,22 @@ const CHANGES = names(
   "filter-branch rerere lfs flow hash-object mktree mktag unpack-objects instaweb daemon request-pull send-email ls-remote",
 );
 
-/** Verbs that list when they are given nothing, or only this. */
-const LISTS: ReadonlyMap<string, RegExp> = new Map([
-  ["branch", /^(?:-[arvl]+|--(?:list|all|remotes|verbose|show-current|merged|no-merged|contains|sort=.*|format=.*))$/],
-  ["tag", /^(?:-l|-n[0-9]*|--(?:list|sort=.*|format=.*|contains|merged))$/],
-  ["remote", /^(?:-v|--verbose|show|get-url)$/],
-  ["stash", /^(?:list|show)$/],
-  ["worktree", /^list$/],
-  ["config", /^(?:-l|--(?:list|get|get-all|get-regexp|show-origin|local|global|name-only)|get|list)$/],
-  ["reflog", /^(?:show|--.*)$/],
-  ["notes", /^(?:list|show)$/],
-  ["submodule", /^(?:status|summary)$/],
-  ["bisect", /^(?:log|view|visualize)$/],
-  ["symbolic-ref", /^(?:--short|HEAD)$/],
-]);
-
-const WRITES_OUTPUT = /^--output(?:=|$)|^--ext-diff|^--textconv|^-O|^--open-files-in-pager|^--filters/;
-
-/** Whether a call of git only looks at the repository. */
-export function readsOnlyGit(all: readonly string[]): boolean {
-  const { globals, verb, args } = gitCall(all);
-  if (verb === "") return true;
-  if (startsOthers(globals, verb, args) || args.some((arg) => arg.startsWith(UNKNOWN) || WRITES_OUTPUT.test(arg)))
-    return false;
-  if (READS.has(verb)) return true;
-  const lists = LISTS.get(verb);
-  if (lists === undefined) return false;
-  const [first] = args;
-  if (first === undefined) return verb !== "stash" && verb !== "bisect" && verb !== "submodule" && verb !== "notes";
-  return lists.test(first) || (verb === "config" && args.length === 1 && !first.startsWith("-"));
-}
-
-/** Settings that only change how things look. */
-const PLAIN_SETTING =
-  /^(?:color\.|user\.(?:name|email)=|advice\.|log\.|diff\.(?:context|algorithm|renames|noprefix|mnemonicprefix)=|core\.(?:quotepath|autocrlf|abbrev|ignorecase|precomposeunicode)=|core\.pager=(?:cat)?$|pager\.[a-z]+=false|init\.defaultbranch=|commit\.gpgsign=|tag\.gpgsign=|gc\.auto=|merge\.conflictstyle=|pull\.(?:rebase|ff)=|push\.default=|column\.|safe\.directory=|rebase\.autostash=|fetch\.prune=|http\.version=)/i;
-
 /** Settings through which git starts programs, or takes more settings or other servers. */
 const POWERFUL_SETTING =
   /^(?:alias\.|core\.(?:pager|editor|hookspath|sshcommand|fsmonitor|gitproxy|askpass|worktree)|.*\.(?:textconv|command|cmd|driver|helper|program|clean|smudge|process|uploadpack|receivepack|proxy|insteadof|pushinsteadof|url|pushurl|vcs|tool|path)$|include\.|includeif\.|credential\.|gpg\.|sequence\.editor|pager\.|filter\.|protocol\.|uploadpack\.|http\.)/i;
-
-const EXECUTES =
-  /^--(?:exec|exec-path|upload-pack|receive-pack|ext-diff|textconv|open-files-in-pager|extcmd|tool|filters|upload-archive)(?:=|$)/;
-
-function startsOthers(globals: readonly string[], verb: string, args: readonly string[]): boolean {
-  const settings = globals.flatMap((arg, at) => (arg === "-c" ? [globals[at + 1] ?? ""] : []));
-  if (settings.some((setting) => !PLAIN_SETTING.test(setting))) return true;
-  if (globals.some((arg) => /^--(?:exec-path=|config-env|git-dir|work-tree)/.test(arg))) return true;
-  if (args.some((arg) => EXECUTES.test(arg) && !/^--exec-path$/.test(arg))) return true;
-  if (verb === "grep" && args.some((arg) => /^-O/.test(arg))) return true;
-  if (verb === "rebase" && has(args, "x")) return true;
-  if (/^(?:fetch|clone|ls-remote)$/.test(verb) && args.some((arg) => /^-u./.test(arg) || arg === "-u")) return true;
-  return (
-    /^(?:filter-branch|difftool|mergetool|daemon|instaweb|send-email)$/.test(verb) ||
-    names("foreach run").has(args[0] ?? "")
-  );
-}
 
 function isGit({ program }: Invocation): boolean {
   return program === "git";
 }
 
+/** All of the work tree, and with it every change that was not committed. */
+function takesAll(args: readonly string[]): boolean {
+  return operandsOf(args).some((path) => /^(?:\.\/?|:\/?|:\/?\*|\*)$/.test(path));
+}
+
 function destroys({ args: all }: Invocation): boolean {
   const { verb, args } = gitCall(all);
-  const at = (word: string): boolean => args[0] === word;
+  const subcommand = subcommandOf(args);
   switch (verb) {
     case "push":
       return (
@@ -105,20 +38,20 @@ function destroys({ args: all }: Invocation): boolean {
       return has(args, "fdxX", "--force") && !has(args, "n", "--dry-run");
     case "checkout":
     case "switch":
-      return has(args, "f", "--force", "--discard-changes");
+      return has(args, "f", "--force", "--discard-changes") || takesAll(args);
+    case "restore":
+      return takesAll(args) && !(has(args, "S", "--staged") && !has(args, "W", "--worktree"));
     case "branch":
-      return (
-        args.some((arg) => /^-[a-zA-Z]*[DMC]/.test(arg)) || (has(args, "d", "--delete") && has(args, "f", "--force"))
-      );
+      return args.some((arg) => /^-[a-zA-Z]*[DMCf]/.test(arg)) || has(args, "", "--force");
     case "stash":
-      return at("drop") || at("clear");
+      return subcommand === "drop" || subcommand === "clear";
     case "reflog":
-      return at("expire") || at("delete");
+      return subcommand === "expire" || subcommand === "delete";
     case "update-ref":
       return has(args, "d", "--delete", "--stdin");
     case "worktree":
     case "remote":
-      return at("remove") || at("rm") || at("prune");
+      return /^(?:remove|rm|prune)$/.test(subcommand);
     case "rm":
       return has(args, "rf", "--force") && !args.includes("--cached");
     case "gc":
@@ -130,28 +63,28 @@ function destroys({ args: all }: Invocation): boolean {
 
 function reachesElsewhere({ args: all }: Invocation): boolean {
   const { verb, args } = gitCall(all);
+  const subcommand = subcommandOf(args);
   const [remote = ""] = operandsOf(args, ["-o", "--push-option", "-b", "--branch", "--depth", "-j", "--origin"]);
   if (verb === "clone" || verb === "send-email" || verb === "lfs" || verb === "daemon") return true;
-  if (verb === "remote") return /^(?:add|set-url|update|rename)$/.test(args[0] ?? "");
-  if (verb === "submodule") return /^(?:add|update|sync|init)$/.test(args[0] ?? "");
-  if (verb === "archive") return args.some((arg) => arg.startsWith("--remote"));
+  if (verb === "remote") return /^(?:add|set-url|update)$/.test(subcommand);
+  if (verb === "submodule") return /^(?:add|update|sync)$/.test(subcommand);
+  if (verb === "archive") return has(args, "", "--remote");
   return /^(?:push|fetch|pull|ls-remote)$/.test(verb) && /[/:@~\0]|\.\./.test(remote);
 }
 
 function setsPower({ args: all }: Invocation): boolean {
   const { verb, args } = gitCall(all);
   if (verb !== "config") return false;
-  const isReading = LISTS.get("config")?.test(args[0] ?? "") === true && !/^--(?:local|global)$/.test(args[0] ?? "");
-  if (isReading) return false;
+  if (readsConfig(args)) return false;
   return (
-    has(args, "", "--global", "--system", "--file", "--edit") ||
+    has(args, "fe", "--global", "--system", "--file", "--edit") ||
     operandsOf(args).some((arg) => POWERFUL_SETTING.test(arg) || arg.includes(UNKNOWN))
   );
 }
 
 function isUnknownVerb({ args: all }: Invocation): boolean {
   const { verb } = gitCall(all);
-  return verb !== "" && !READS.has(verb) && !CHANGES.has(verb);
+  return verb !== "" && !VERBS_THAT_READ.has(verb) && !CHANGES.has(verb);
 }
 
 export const GIT_RULES: readonly ShellRule[] = [
@@ -166,6 +99,7 @@ export const GIT_RULES: readonly ShellRule[] = [
       "git -C x push -f",
       "git push origin :main",
       "git branch -D x",
+      "git checkout -- .",
     ],
     misses: [
       "git push origin main",
@@ -173,14 +107,15 @@ export const GIT_RULES: readonly ShellRule[] = [
       "git clean -n",
       "git log --grep='push --force'",
       "git branch -d x",
+      "git restore --staged .",
+      "git checkout -- a.ts",
     ],
   }),
   high({
     name: "git-starts-programs",
     note: "Makes git start a program that it is told by name.",
     when: (run) => {
-      const { globals, verb, args } = gitCall(run.args);
-      return isGit(run) && startsOthers(globals, verb, args);
+      return isGit(run) && startsOthers(gitCall(run.args));
     },
     matches: [
       "git -c core.pager='sh x' log",

@@ -1,11 +1,14 @@
-import { isVersion } from "./reads.ts";
+import { isMaker } from "./banned.ts";
+import { isReading, isVersion } from "./reads.ts";
 import { high, isOne, names, type ShellRule } from "./rule.ts";
-import { awkReach, sedReach } from "./shell-filters.ts";
-import { has, type Invocation, operandsOf } from "./shell-invocation.ts";
-import { PRINTERS } from "./shell-network.ts";
-import { isSecretPlace, reachOf } from "./shell-place.ts";
+import { awkReach } from "./shell-awk.ts";
+import { has, type Invocation, operandsOf, valuesOf } from "./shell-invocation.ts";
+import { isForeign, reachOf } from "./shell-place.ts";
+import { namedBy, takesSecrets } from "./shell-readings.ts";
+import { sedReach } from "./shell-sed.ts";
+import { startsProgram } from "./shell-starters.ts";
 import { UNKNOWN } from "./shell-word.ts";
-import { writtenBy } from "./shell-writes.ts";
+import { knowsWrites, writtenBy } from "./shell-writes.ts";
 
 const DESTROYERS = names("dd truncate shred wipe srm fallocate wipefs sgdisk fdisk parted cryptsetup");
 
@@ -17,10 +20,16 @@ function findRemoves(arg: string, next: string): boolean {
 
 /** Variables that choose which programs, libraries or settings are loaded. */
 const LOADER =
-  /^(?:PATH|CDPATH|IFS|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|PS[0-9]|PROMPT_COMMAND|LD_[A-Z_]+|DYLD_[A-Z_]+|GIT_[A-Z_]+|NODE_[A-Z_]+|PYTHON[A-Z]+|PERL[A-Z0-9_]+|RUBY[A-Z]+|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|CLASSPATH|BUN_[A-Z_]+|NPM_CONFIG_[A-Z_]+|npm_config_[a-z_]+|[A-Z_]*PAGER|[A-Z_]*EDITOR|VISUAL|BROWSER|SHELL|LESS(?:OPEN|CLOSE|EDIT|KEY.*)|[A-Z]+_ASKPASS|RUSTC_WRAPPER|CC|CXX|MAKEFLAGS|GCONV_PATH|LOCPATH|OPENSSL_[A-Z]+|SSL[A-Z_]+|(?:https?|all|ftp|no)_proxy|(?:HTTPS?|ALL|FTP)_PROXY|HOME|TMPDIR)\+?=/;
+  /^(?:PATH|CDPATH|IFS|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|PS[0-9]|PROMPT_COMMAND|LD_[A-Z_]+|DYLD_[A-Z_]+|GIT_[A-Z_]+|NODE_[A-Z_]+|PYTHON[A-Z]+|PERL[A-Z0-9_]+|RUBY[A-Z]+|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|CLASSPATH|BUN_[A-Z_]+|NPM_CONFIG_[A-Z_]+|npm_config_[a-z_]+|[A-Z_]*PAGER|[A-Z_]*EDITOR|VISUAL|BROWSER|SHELL|LESS(?:OPEN|CLOSE|EDIT|KEY.*)|[A-Z]+_ASKPASS|RUSTC_WRAPPER|CC|CXX|MAKEFLAGS|GCONV_PATH|LOCPATH|OPENSSL_[A-Z]+|SSL[A-Z_]+|BASH_(?:CMDS|ALIASES)(?:\[\])?|(?:https?|all|ftp|no)_proxy|(?:HTTPS?|ALL|FTP)_PROXY|HOME|TMPDIR)\+?=/;
 /** Values that keep programs from asking or paging. */
 const HARMLESS_SETTING =
   /^(?:(?:GIT_|MAN)?PAGER=(?:cat)?|GIT_TERMINAL_PROMPT=0|NODE_ENV=[a-z]+|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE)=1|GIT_(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL|DATE)=.*|IFS=[\s,:;|]*|GIT_OPTIONAL_LOCKS=0|NODE_NO_WARNINGS=1)$/;
+
+/** What a program does with a place that it is told is not known of every program: one outside the workspace is taken for its target. */
+function mayWriteOutside(run: Invocation, functions: ReadonlySet<string>): boolean {
+  if (isReading(run, functions) || knowsWrites(run) || run.program === "git") return false;
+  return run.args.flatMap(namedBy).some((word) => !/\s/.test(word) && isForeign(word, run.standing));
+}
 
 const FOLDERS = /^\/(?:usr\/(?:local\/)?)?s?bin\/[^/]+$|^\/opt\/homebrew\/bin\/[^/]+$/;
 
@@ -50,8 +59,19 @@ function removes({ program, args, standing }: Invocation): boolean {
 }
 
 function choosesLoading({ program, variables, args }: Invocation): boolean {
-  const sets = [...variables, ...(/^(?:export|declare|typeset|readonly|local|env)$/.test(program) ? args : [])];
+  const sets = [
+    ...variables,
+    ...(/^(?:export|declare|typeset|readonly|local|env)$/.test(program) ? args : []),
+    ...filled(program, args).map((name) => `${name}=${UNKNOWN}`),
+  ];
   return sets.some((set) => LOADER.test(set) && !HARMLESS_SETTING.test(set));
+}
+
+/** Variables that a builtin fills with what it reads or prints. */
+function filled(program: string, args: readonly string[]): readonly string[] {
+  if (program === "printf") return valuesOf(args, "-v");
+  if (program === "wait") return valuesOf(args, "-p");
+  return /^(?:read|mapfile|readarray|getopts|coproc)$/.test(program) ? operandsOf(args) : [];
 }
 
 function changesLanguage({ program, args }: Invocation): boolean {
@@ -62,47 +82,9 @@ function changesLanguage({ program, args }: Invocation): boolean {
 }
 
 function filterStarts({ family, program, args }: Invocation): boolean {
-  if (program === "sed" || program === "gsed") {
-    return (
-      sedReach(args) === "starts" ||
-      (sedReach(args) === "writes" && args.some((arg) => /[wW]\s*(?:\/|\.\.|~)/.test(arg)))
-    );
-  }
-  if (!/^(?:awk|gawk|mawk|nawk)$/.test(family)) return false;
-  return (
-    awkReach(args) === "starts" || (awkReach(args) === "writes" && args.some((arg) => /"\s*(?:\/|\.\.|~)/.test(arg)))
-  );
+  if (program === "sed" || program === "gsed") return sedReach(args) === "starts";
+  return /^(?:awk|gawk|mawk|nawk)$/.test(family) && awkReach(args) === "starts";
 }
-
-/** Words that may be names of files: not what is only printed, nor a pattern that is looked for. */
-function readBy(run: Invocation): readonly string[] {
-  const { program, args, opened } = run;
-  const files = /^(?:echo|printf|:)$/.test(program) ? [] : args;
-  const words = isOne(run, PRINTERS) ? operandsOf(files).slice(1) : files;
-  return [...words.filter((word) => !/\s/.test(word)), ...opened.map(({ path }) => path)];
-}
-
-const STARTERS: ReadonlyMap<string, RegExp> = new Map([
-  ["tar", /^--(?:checkpoint-action|to-command|use-compress-program|info-script|new-volume-script|rsh-command)|^-[IF]/],
-  ["sort", /^--compress-pro/],
-  ["rg", /^--(?:pre|hostname-bin)(?:=|$)/],
-  ["man", /^-[PH]|^--(?:pager|html)/],
-  ["less", /^\+.*!|^--lesskey/],
-  ["vim", /^(?:-[cSsu]|--cmd|\+)/],
-  ["vi", /^(?:-[cSsu]|--cmd|\+)/],
-  ["nvim", /^(?:-[cSsu]|--cmd|\+)/],
-  ["ag", /^--pager/],
-  ["ack", /^--pager/],
-  ["bat", /^--pager/],
-  ["zip", /^-T|^--unzip-command|^-TT/],
-  ["sqlite3", /\.(?:shell|system|import|output|once)|load_extension|writefile|edit\(/],
-  ["jq", /^-L|^--library-path/],
-  ["tmux", /./],
-  ["screen", /./],
-  ["mapfile", /^-C/],
-  ["readarray", /^-C/],
-  ["fd", /^(?:-x|-X|--exec)/],
-]);
 
 /** What always asks. Each row says in its examples what it is about. */
 export const HIGH: readonly ShellRule[] = [
@@ -124,7 +106,7 @@ export const HIGH: readonly ShellRule[] = [
   high({
     name: "overwrites",
     note: "Overwrites, cuts or wipes files or devices.",
-    when: (run) => isOne(run, DESTROYERS) && run.args.length > 0 && !isVersion(run),
+    when: (run) => (isOne(run, DESTROYERS) || isMaker(run.program)) && run.args.length > 0 && !isVersion(run),
     matches: ["dd if=a of=b", "truncate -s 0 x", "shred -u x"],
     misses: ["cat truncate.md", "dd --help", "git add x"],
   }),
@@ -145,6 +127,9 @@ export const HIGH: readonly ShellRule[] = [
       "export GIT_SSH_COMMAND=x",
       "env NODE_OPTIONS=x ls",
       "BASH_ENV=x bash -c ls",
+      "for PATH in ./x; do ls; done",
+      "read -r PATH < f",
+      "BASH_CMDS[ls]=./x",
     ],
     misses: [
       "FOO=1 ls",
@@ -153,6 +138,7 @@ export const HIGH: readonly ShellRule[] = [
       "GIT_PAGER=cat git diff",
       "echo PATH=x",
       "IFS=, read -r a b",
+      "for f in PATH; do echo $f; done",
     ],
   }),
   high({
@@ -186,17 +172,15 @@ export const HIGH: readonly ShellRule[] = [
   high({
     name: "starts-programs",
     note: "An option that makes the program start another one.",
-    when: ({ program, args }) => {
-      const pattern = STARTERS.get(program);
-      return pattern !== undefined && args.some((arg) => pattern.test(arg));
-    },
+    when: startsProgram,
     matches: ["tar cf a b --checkpoint=1 --checkpoint-action=exec=ls", "rg --pre x y", "man -P x y", "vim -c ':!ls' x"],
     misses: ["tar czf a.tgz b", "rg pre x", "man ls", "sort x"],
   }),
   high({
     name: "writes-outside",
     note: "Writes outside the workspace, or where it cannot be told.",
-    when: (run) => writtenBy(run).some((path) => reachOf(path, run.standing) === "outside"),
+    when: (run, { functions }) =>
+      writtenBy(run).some((path) => reachOf(path, run.standing) === "outside") || mayWriteOutside(run, functions),
     matches: [
       "echo x > /etc/motd",
       "cp a ../b",
@@ -205,6 +189,8 @@ export const HIGH: readonly ShellRule[] = [
       "echo x > $f",
       "mv a /opt/b",
       "cat a >| ~/../b",
+      "gzip /etc/x",
+      "frobnicate --output=/etc/x",
     ],
     misses: [
       "echo x > out.txt",
@@ -214,20 +200,35 @@ export const HIGH: readonly ShellRule[] = [
       "mkdir -p src/x",
       "cat < /etc/hosts",
       "ls 2>&1",
+      "frobnicate --route=/api/users",
+      "gcc -I/usr/include -o x x.c",
     ],
   }),
   high({
     name: "reads-secrets",
     note: "Reads a place where keys and passwords usually lie.",
-    when: (run) => readBy(run).some((path) => isSecretPlace(path, run.standing)),
+    when: (run) =>
+      takesSecrets(run) || (/^gpg2?$/.test(run.program) && run.args.some((arg) => arg.startsWith("--export-secret"))),
     matches: [
       "cat /etc/shadow",
       "cat /proc/self/environ",
       "cp ~/.ssh/id_ed25519 x",
       "tar cf x ~/.aws/credentials",
       "sort < /etc/shadow",
+      "cat /etc/shad*",
+      "grep -e. /etc/shadow",
+      "grep -r x ~/.ssh",
     ],
-    misses: ["ls /etc", "cat /etc/hosts", "cat /proc/cpuinfo", "cat ~/.ssh/known_hosts", "echo shadow"],
+    misses: [
+      "ls -l /etc/shadow",
+      "grep -rn /etc/shadow docs",
+      "cat *.md",
+      "ls /etc",
+      "cat /etc/hosts",
+      "cat /proc/cpuinfo",
+      "cat ~/.ssh/known_hosts",
+      "echo shadow",
+    ],
   }),
   high({
     name: "cannot-classify",

@@ -1,7 +1,7 @@
-import { isVersion } from "./reads.ts";
+import { asksInstaller, isVersion, setsClock } from "./reads.ts";
 import { high, isOne, names, type ShellRule } from "./rule.ts";
-import { has, type Invocation } from "./shell-invocation.ts";
-import { INTERPRETERS, isShell, NETWORK } from "./shell-network.ts";
+import { has, type Invocation, operandsOf } from "./shell-invocation.ts";
+import { INTERPRETERS, isShell, NETWORK, opensSocket, PRINTERS } from "./shell-network.ts";
 import { UNKNOWN } from "./shell-word.ts";
 
 const PRIVILEGES = names(
@@ -20,7 +20,7 @@ const PACKAGE_LISTS =
   /^(?:ls|list|ll|la|view|info|show|outdated|audit|why|search|freeze|check|config|root|prefix|bin|whoami|help|env|vet|fmt|metadata|tree|doc|version)$/;
 const BUILDERS = names(
   "make gmake cmake ninja meson bazel bazelisk gradle gradlew mvn mvnw ant rake just task tox nox invoke fab grunt gulp npx bunx pnpx",
-  "uvx tsx ts-node pytest jest vitest mocha phpunit rspec ctest sbt mix dotnet xcodebuild buck scons waf turbo nx lerna",
+  "run-parts uvx tsx ts-node pytest jest vitest mocha phpunit rspec ctest sbt mix dotnet xcodebuild buck scons waf turbo nx lerna",
 );
 const PROCESSES = names("kill pkill killall xkill skill");
 const INFRASTRUCTURE = names(
@@ -41,11 +41,23 @@ const SYSTEM_LOOKS: ReadonlyMap<string, RegExp> = new Map([
   ["docker", /^(?:ps|images|version|info|logs|inspect|stats|top)$/],
 ]);
 
+/** Settings of package managers name servers, shells and programs. */
+function setsPackages(run: Invocation): boolean {
+  const [verb = "", what = ""] = operandsOf(run.args);
+  return isOne(run, PACKAGES) && verb === "config" && /^(?:set|edit|delete|unset|fix)$/.test(what);
+}
+
 function installs(run: Invocation): boolean {
   const { args } = run;
-  if (isOne(run, INSTALLERS))
-    return !args.some((arg) => /^(?:list|search|show|info|-l|-L|-s|-S|-qa?|--version|policy)$/.test(arg));
+  if (isOne(run, INSTALLERS)) return !asksInstaller(run.program, run.args);
+  if (
+    /^(?:npm|pnpm|yarn)$/.test(run.program) &&
+    args.includes("audit") &&
+    (args.includes("fix") || has(args, "", "--fix"))
+  )
+    return true;
   if (!isOne(run, PACKAGES)) return run.args.some((arg, at) => arg === "pip" && args[at - 1] === "-m");
+  if (/^(?:ls|list|ll|la|view|info|show|outdated|why|search|help|tree|config|audit)$/.test(args[0] ?? "")) return false;
   return args.some((arg) => PACKAGE_VERBS.test(arg) || arg.startsWith(UNKNOWN));
 }
 
@@ -63,6 +75,7 @@ function interprets(run: Invocation): boolean {
   if (program === "eval") return args.length > 0;
   if (isOne(run, INTERPRETERS)) return !isVersion(run);
   if (program === "busybox" || program === "toybox" || !isShell(run)) return false;
+  if (args.some((arg) => /^--(?:rcfile|init-file)(?:=|$)/.test(arg))) return true;
   const takesText = args.some((arg) => /^-[a-zA-Z]*c/.test(arg));
   return !takesText && !isVersion(run);
 }
@@ -79,6 +92,7 @@ function opensUp({ program, args }: Invocation): boolean {
 function looks({ program, args }: Invocation): boolean {
   const looking = SYSTEM_LOOKS.get(program);
   if (program === "mount") return args.length === 0;
+  if (program === "ip" && looking?.test(operandsOf(args)[0] ?? "") !== true) return false;
   const verbs = args.filter((arg) => /^(?:add|del|delete|set|flush|change|replace)$/.test(arg));
   return looking?.test(args[0] ?? "") === true && verbs.length === 0;
 }
@@ -102,7 +116,7 @@ export const PROGRAMS: readonly ShellRule[] = [
   high({
     name: "installs",
     note: "Installs or removes packages: their own programs run while that happens.",
-    when: installs,
+    when: (run) => installs(run) || setsPackages(run),
     matches: [
       "npm install x",
       "pip install x",
@@ -110,14 +124,19 @@ export const PROGRAMS: readonly ShellRule[] = [
       "python3 -m pip install x",
       "bun add x",
       "brew install x",
+      "apt-get install -y info",
+      "npm config set script-shell ./x",
     ],
-    misses: ["npm ls", "pip list", "apt list", "cat install.md", "git add x"],
+    misses: ["npm config get registry", "npm ls", "pip list", "apt list", "cat install.md", "git add x"],
   }),
   high({
     name: "network",
     note: "Talks to the network.",
     when: (run) =>
       (isOne(run, NETWORK) && !isVersion(run)) ||
+      (opensSocket(run) && !isOne(run, PRINTERS)) ||
+      (run.program === "getent" && /^(?:hosts|ahosts|networks)/.test(operandsOf(run.args)[0] ?? "")) ||
+      (run.program === "logger" && has(run.args, "n", "--server")) ||
       (run.program === "openssl" && run.args.some((arg) => /^s_(?:client|server|time)$/.test(arg))),
     matches: [
       "curl https://x",
@@ -128,6 +147,7 @@ export const PROGRAMS: readonly ShellRule[] = [
       "ssh h ls",
       "rsync a h:b",
       "timeout 5 wget x",
+      "getent hosts x.example",
     ],
     misses: ["curl --version", 'echo "curl x"', "grep -rn curl src", "openssl version", "cat wget.log"],
   }),
@@ -157,8 +177,10 @@ export const PROGRAMS: readonly ShellRule[] = [
   high({
     name: "system-settings",
     note: "Changes services, schedules, mounts, networks or other settings of the system.",
-    when: (run) => isOne(run, SYSTEM) && !isVersion(run) && !looks(run),
+    when: (run) =>
+      (isOne(run, SYSTEM) && !isVersion(run) && !looks(run)) || (run.program === "date" && setsClock(run.args)),
     matches: [
+      "date -s tomorrow",
       "systemctl stop x",
       "crontab jobs",
       "mount /dev/sdb /mnt",
@@ -166,7 +188,15 @@ export const PROGRAMS: readonly ShellRule[] = [
       "sysctl -w a=1",
       "ip link set eth0 down",
     ],
-    misses: ["systemctl status x", "crontab -l", "mount", "ip addr", "cat mount.md"],
+    misses: [
+      "systemctl status x",
+      "crontab -l",
+      "date -Iseconds",
+      "date -d yesterday +%F",
+      "mount",
+      "ip addr",
+      "cat mount.md",
+    ],
   }),
   high({
     name: "interpreter",
@@ -189,7 +219,17 @@ export const PROGRAMS: readonly ShellRule[] = [
     name: "build-tool",
     note: "Runs what a file of the project says.",
     when: builds,
-    matches: ["make", "npm test", "bun run x", "cargo build", "npx tsc", "go test ./...", "pytest"],
+    matches: [
+      "make",
+      "pytest -v",
+      "make help",
+      "npm test",
+      "bun run x",
+      "cargo build",
+      "npx tsc",
+      "go test ./...",
+      "pytest",
+    ],
     misses: ["make --version", "npm ls", "cat Makefile", "npm --version", "go vet"],
   }),
 ];

@@ -24,6 +24,8 @@ export interface Invocation {
   /** Whether its standard input is a pipe, a file or a text: a shell without operands runs that. */
   readonly readsInput: boolean;
   readonly standing: Standing;
+  /** Whether a function of the script could be what is called: not from behind a wrapper, nor before it is defined. */
+  readonly mayCallFunction: boolean;
   /** The function whose body it stands in. */
   readonly inside: string | undefined;
   /** Whether the script goes on without waiting for it. */
@@ -84,14 +86,20 @@ function is(arg: string, letters: string, names: readonly string[]): boolean {
   return arg.length > 1 && arg.startsWith("-") && [...letters].some((letter) => arg.includes(letter, 1));
 }
 
+function isAbbreviated(arg: string, name: string): boolean {
+  return name.startsWith("--") && arg.length >= ABBREVIATION_MIN + 1 && name.startsWith(arg);
+}
+
 /** The value of an option: `-o v`, `-ov`, `--output v`, `--output=v`, `of=v` (as the name `of=`). */
 export function valuesOf(args: readonly string[], ...names: readonly string[]): readonly string[] {
   return args.flatMap((arg, index) =>
     names.flatMap((name) => {
-      if (arg === name) return [args[index + 1] ?? ""];
+      if (arg === name || isAbbreviated(arg, name)) return [args[index + 1] ?? ""];
       if (name.endsWith("=") || name.startsWith("--")) {
-        const prefix = name.endsWith("=") ? name : `${name}=`;
-        return arg.startsWith(prefix) ? [arg.slice(prefix.length)] : [];
+        const sign = arg.indexOf("=") + 1;
+        const own = arg.slice(0, sign);
+        const isNamed = sign > 0 && (own === name || own === `${name}=` || isAbbreviated(own.slice(0, -1), name));
+        return isNamed ? [arg.slice(sign)] : [];
       }
       return arg.startsWith(name) && !arg.startsWith("--") ? [arg.slice(name.length)] : [];
     }),

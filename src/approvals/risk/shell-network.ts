@@ -41,7 +41,11 @@ function fedByFetcher({ fedBy }: Invocation): boolean {
 /** A shell or interpreter whose program comes from the network: through a pipe, a substitution, or as its text. */
 export function runsWhatIsFetched(run: Invocation): boolean {
   if (!fedByFetcher(run)) return false;
-  if (isShell(run)) return run.readsInput || run.args.some((arg) => arg.includes(UNKNOWN) || arg.startsWith("/dev/"));
+  if (isShell(run)) {
+    if (run.args.some((arg) => arg.includes(UNKNOWN) || arg.startsWith("/dev/"))) return true;
+    // A text of its own leaves the input to the programs in it, each of which is asked about.
+    return run.readsInput && !run.args.some((arg) => /^-[a-zA-Z]{0,16}c/.test(arg));
+  }
   if (!isOne(run, INTERPRETERS)) return false;
   const inline = run.args.some((arg) => /^-[a-zA-Z]*[ceEr]$|^--(?:eval|execute)/.test(arg));
   if (inline) return run.args.some((arg) => arg === UNKNOWN);
@@ -56,11 +60,23 @@ const BUILTIN_SOCKET = /^\/dev\/(?:tcp|udp)\//;
 const REMOTE_CODE = /socket|fsockopen|tcpsocket|net\.connect|tcpclient|inet/i;
 const SHELL_CODE = /\/bin\/(?:ba|da|z|k)?sh|dup2|pty\.spawn|powershell|cmd\.exe|child.process/i;
 
+/** Ports of the machine itself are tried to see whether a service is up. */
+const OWN_MACHINE = /^\/dev\/(?:tcp|udp)\/(?:localhost|127\.[0-9.]{1,11}|::1)\/[0-9]{1,5}$/;
+
+function socketsOf({ args, opened }: Invocation): readonly string[] {
+  return [...args, ...opened.map(({ path }) => path)].filter((path) => BUILTIN_SOCKET.test(path));
+}
+
+/** Whether the shell's own sockets are used, or named to a program that may use them. */
+export function opensSocket(run: Invocation): boolean {
+  return run.opened.some(({ path }) => BUILTIN_SOCKET.test(path)) || run.args.some((arg) => BUILTIN_SOCKET.test(arg));
+}
+
 /** A shell handed to whoever is at the other end of a connection, or the shell's own sockets. */
 export function opensReverseShell(run: Invocation): boolean {
-  const { program, args, opened, fedBy } = run;
-  if (opened.some(({ path }) => BUILTIN_SOCKET.test(path)) || args.some((arg) => BUILTIN_SOCKET.test(arg))) {
-    return !isOne(run, PRINTERS);
+  const { program, args, fedBy } = run;
+  if (opensSocket(run)) {
+    return isShell(run) || (!isOne(run, PRINTERS) && !socketsOf(run).every((path) => OWN_MACHINE.test(path)));
   }
   if (/^(?:nc|ncat|netcat)$/.test(program) && args.some((arg) => EXECUTES.test(arg))) return true;
   if (program === "socat" && args.some((arg) => SOCAT.test(arg))) return true;

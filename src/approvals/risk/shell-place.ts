@@ -172,14 +172,6 @@ export function isProtected(path: string, standing: Standing): boolean {
   return [DISK, KERNEL, ACCOUNTS, CRON, LOGIN].some((place) => place.test(plain));
 }
 
-const SECRET =
-  /^\/etc\/(?:shadow|gshadow|sudoers)|^\/proc\/[^/]+\/(?:environ|mem|root|fd)(?:\/|$)|\/\.ssh\/(?!known_hosts|config$|.*\.pub$)[^/]+$|\/\.aws\/credentials$|\/\.gnupg\/|\/\.kube\/config$|\/\.docker\/config\.json$|\/\.netrc$|\/\.git-credentials$|^\/var\/run\/secrets\/|^\/run\/secrets\//;
-
-/** Where keys and other people's secrets usually lie. */
-export function isSecretPlace(path: string, standing: Standing): boolean {
-  return SECRET.test(plainPath(path, standing));
-}
-
 const HARMLESS = /^\/dev\/(?:null|zero|full|tty|stdin|stdout|stderr|fd\/(?:[0-9]+|\0))$/;
 const SCRATCH = /^\/(?:tmp|var\/tmp|dev\/shm|private\/tmp)\/./;
 
@@ -190,6 +182,7 @@ export type Reach = "harmless" | "workspace" | "scratch" | "outside";
 export function reachOf(path: string, standing: Standing): Reach {
   if (HARMLESS.test(path)) return "harmless";
   if (path.includes(UNKNOWN)) return "outside";
+  if (/^~[A-Za-z0-9_.+-]+(?:\/|$)/.test(path)) return "outside";
   const parts = partsOf(path, standing);
   const own = standing.home === undefined ? undefined : partsOf(standing.home, { cwd: undefined, home: undefined });
   if (parts === undefined || own === undefined) {
@@ -197,6 +190,16 @@ export function reachOf(path: string, standing: Standing): Reach {
   }
   if (own.every((part, index) => parts[index] === part) && parts.length > own.length) return "workspace";
   return SCRATCH.test(`/${parts.join("/")}`) ? "scratch" : "outside";
+}
+
+/** Whether a path surely leads to a part of the system, to another's home, or above the workspace: no mere `/api/users`. */
+export function isForeign(path: string, standing: Standing): boolean {
+  if (reachOf(path, standing) !== "outside" || path.includes(UNKNOWN)) return false;
+  const parts = partsOf(path, standing);
+  if (parts !== undefined && isHomeOf(parts, standing)) return false;
+  if (!path.startsWith("/")) return true;
+  const [top = ""] = parts ?? [];
+  return SYSTEM.some(([first]) => first === top);
 }
 
 /** Where a script stands after this command: `cd` and its like move it; `undefined` when it is not known any more. */

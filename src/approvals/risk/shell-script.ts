@@ -1,11 +1,21 @@
-import { type Command, type CommandNode, forEachChild, parse, type Redirection, type SyntaxNode } from "unbash";
+import {
+  type Command,
+  type CommandNode,
+  forEachChild,
+  parse,
+  type Redirection,
+  type SyntaxNode,
+  type Word,
+} from "unbash";
+import { bombsIn } from "./shell-bombs.ts";
 import { type Invocation, invocationOf, type Start } from "./shell-invocation.ts";
-import { defersCode, type Opaque, opacityOf } from "./shell-opacity.ts";
+import { defersCode, hidesText, type Opaque, opacityOf } from "./shell-opacity.ts";
 import { movedTo, type Standing } from "./shell-place.ts";
 import { isInput, type Redirected, readRedirects } from "./shell-redirects.ts";
+import { said, wordFields } from "./shell-said.ts";
 import type { Wrapped } from "./shell-unwrap.ts";
 import { variablesOf } from "./shell-variables.ts";
-import { fieldsOf, HOME, isLiteral, type Lookup, NOTHING_KNOWN, textOf, UNKNOWN } from "./shell-word.ts";
+import { fieldsOf, HOME, isLiteral, type Lookup, NOTHING_KNOWN, UNKNOWN } from "./shell-word.ts";
 import { wrappedBy } from "./shell-wrappers.ts";
 
 /** UTF-16 units of a script, with the scripts inside it. */
@@ -14,6 +24,8 @@ export const SCRIPT_CHARACTERS_MAX = 16_384;
 const NODES_MAX = 8_192;
 /** Programs that one script may start. */
 const INVOCATIONS_MAX = 512;
+/** Words of all of them, those behind wrappers counted again. */
+const WORDS_MAX = 12_288;
 /** Scripts inside scripts, and wrappers around wrappers. */
 const DEPTH_MAX = 12;
 
@@ -21,7 +33,7 @@ const DEPTH_MAX = 12;
 export interface ShellScript {
   readonly invocations: readonly Invocation[];
   readonly opaque: ReadonlySet<Opaque>;
-  /** Names of functions that the script defines. */
+  /** Names of functions that the script defines for all that follows. */
   readonly functions: ReadonlySet<string>;
   /** Those of them that start themselves again beside themselves. */
   readonly bombs: readonly string[];
@@ -40,10 +52,6 @@ interface Scope {
   /** Literal texts that come in through the pipe. */
   readonly input: readonly string[];
 }
-
-/** Controls but tab and line feed, bidirectional marks, and what is not seen: a reader would see another command. */
-const UNSEEN =
-  /[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e0fff}]/u;
 
 /** Reads a script as the shell would and lists what it starts. Never throws; what it cannot read, it says. */
 export function readScript(text: string, standing: Standing): ShellScript {
@@ -65,16 +73,25 @@ export function readScript(text: string, standing: Standing): ShellScript {
     if (!(error instanceof Error)) throw error;
     walk.opaque.add("syntax");
   }
-  return { invocations: walk.invocations, opaque: walk.opaque, functions: walk.functions(), bombs: walk.bombs() };
+  return {
+    invocations: walk.invocations,
+    opaque: walk.opaque,
+    functions: walk.functions(),
+    bombs: bombsIn(walk.bodies),
+  };
 }
 
 class Walk {
   readonly invocations: Invocation[] = [];
   readonly opaque = new Set<Opaque>();
-  readonly #bodies = new Map<string, Invocation[]>();
+  /** What functions start, by their names. */
+  readonly bodies = new Map<string, Invocation[]>();
+  /** Functions that surely are defined, as far as the script comes: not in a branch, a subshell or another one. */
+  readonly #defined = new Set<string>();
   #nodes = 0;
   #pipes = 0;
   #characters = 0;
+  #words = 0;
   /** Where the last `cd` went: a later command of the same list stands there. */
   #cwd: string | undefined;
 
@@ -84,8 +101,11 @@ class Walk {
       this.opaque.add("too large");
       return;
     }
-    if (UNSEEN.test(text) || !text.isWellFormed()) this.opaque.add("control characters");
+    if (hidesText(text)) this.opaque.add("control characters");
     const tree = parse(text);
+    for (const { command } of scope.depth === 0 ? tree.commands : []) {
+      if (command.type === "Function") this.#defined.add(command.name.value);
+    }
     const outer = this.#cwd;
     this.#cwd = scope.standing.cwd;
     const { resolved, cautious } = variablesOf(tree, scope.standing.cwd);
@@ -115,6 +135,11 @@ class Walk {
         break;
       case "Coproc":
         this.#each(node, { ...scope, background: true });
+        break;
+      case "For":
+      case "Select":
+        this.#loop(node.name.value, node.wordlist ?? [], scope);
+        this.#each(node, scope);
         break;
       case "Function":
         this.#function(node.name.value, node.body, scope);
@@ -169,8 +194,16 @@ class Walk {
 
   #function(name: string, body: SyntaxNode, scope: Scope): void {
     const from = this.invocations.length;
+    this.bodies.set(name, this.bodies.get(name) ?? []);
     this.#apart(() => this.visit(body, { ...scope, inside: name }));
-    this.#bodies.set(name, [...(this.#bodies.get(name) ?? []), ...this.invocations.slice(from)]);
+    this.bodies.set(name, [...(this.bodies.get(name) ?? []), ...this.invocations.slice(from)]);
+  }
+
+  /** Paths from the root or from home in the list of a loop are taken for read: its body has only the variable. */
+  #loop(name: string, words: readonly Word[], scope: Scope): void {
+    const paths = words.flatMap((word) => fieldsOf(word, scope.lookup)).filter((field) => /^[/\u0001]/.test(field));
+    const opened = paths.map((path) => ({ path, writes: false }));
+    this.#add([""], { ...this.#start(scope), variables: [`${name}=${UNKNOWN}`], opened });
   }
 
   #redirected(redirects: readonly Redirection[], command: SyntaxNode, scope: Scope): void {
@@ -215,18 +248,21 @@ class Walk {
 
   #start({ standing, fedBy, readsInput, inside, background, pipe }: Scope): Start {
     const cwd = this.#cwd;
-    return { standing: { ...standing, cwd }, variables: [], opened: [], fedBy, readsInput, inside, background, pipe };
+    const place = { standing: { ...standing, cwd }, mayCallFunction: true };
+    return { ...place, variables: [], opened: [], fedBy, readsInput, inside, background, pipe };
   }
 
   #add(argv: readonly string[], start: Start): Invocation {
-    const invocation = invocationOf(argv, start);
+    const isKnown = start.inside !== undefined || this.bodies.has(argv[0] ?? "");
+    const invocation = invocationOf(argv, { ...start, mayCallFunction: start.mayCallFunction && isKnown });
     this.invocations.push(invocation);
     return invocation;
   }
 
   /** Takes the wrappers off, one after the other. */
   #run(argv: readonly string[], start: Start, scope: Scope): void {
-    if (scope.depth > DEPTH_MAX || this.invocations.length > INVOCATIONS_MAX) {
+    this.#words += argv.length;
+    if (scope.depth > DEPTH_MAX || this.invocations.length > INVOCATIONS_MAX || this.#words > WORDS_MAX) {
       this.opaque.add("too large");
       return;
     }
@@ -242,7 +278,7 @@ class Walk {
     if ("hidden" in wrapped) this.opaque.add("hidden script");
     else if ("argv" in wrapped) {
       if ((wrapped.argv[0] ?? "").includes(UNKNOWN)) this.opaque.add("program not literal");
-      this.#run(wrapped.argv, { ...start, opened: [] }, scope);
+      this.#run(wrapped.argv, { ...start, opened: [], mayCallFunction: false }, scope);
     } else {
       if (wrapped.dialect === "other" || wrapped.script.includes(UNKNOWN)) this.opaque.add("hidden script");
       // `${1}` is a value that nobody knows.
@@ -258,43 +294,7 @@ class Walk {
   }
 
   functions(): ReadonlySet<string> {
-    return new Set(this.#bodies.keys());
+    const isUnset = this.invocations.some(({ program }) => program === "unset");
+    return isUnset ? new Set() : this.#defined;
   }
-
-  /** Functions that come back to themselves in the background, or twice in one pipe. Mere recursion is none. */
-  bombs(): readonly string[] {
-    return [...this.#bodies].flatMap(([name, body]) => {
-      const calls = body.filter(({ spelled }) => spelled === name || this.#reaches(spelled, name, new Set([name])));
-      const pipes = calls.flatMap(({ pipe }) => (pipe === undefined ? [] : [pipe]));
-      const forks = calls.some(({ background }) => background) || new Set(pipes).size < pipes.length;
-      return forks ? [name] : [];
-    });
-  }
-
-  #reaches(from: string, goal: string, seen: Set<string>): boolean {
-    if (seen.has(from)) return false;
-    seen.add(from);
-    return (this.#bodies.get(from) ?? []).some(
-      ({ spelled }) => spelled === goal || (this.#bodies.has(spelled) && this.#reaches(spelled, goal, seen)),
-    );
-  }
-}
-
-function wordFields(part: Command["suffix"][number], lookup: Lookup): readonly string[] {
-  if (part.type === "Word") return fieldsOf(part, lookup);
-  if (part.type !== "Assignment") return [];
-  const index = part.index === undefined ? "" : "[]";
-  return [`${part.name}${index}=${part.value.type === "Word" ? textOf(part.value, lookup) : UNKNOWN}`];
-}
-
-/** What `echo`, `printf` or a bare `cat` hands to the next program of a pipeline, when that can be told. */
-function said(node: CommandNode, lookup: Lookup): readonly string[] {
-  if (node.type !== "Command") return [];
-  if (node.name?.value === "cat" && node.suffix.every((part) => part.type !== "Word")) {
-    return readRedirects(node.redirects, [lookup]).input;
-  }
-  if (node.redirects.some((redirect) => !isInput(redirect))) return [];
-  if (node.name?.value !== "echo" && node.name?.value !== "printf") return [];
-  const words = node.suffix.flatMap((part) => wordFields(part, lookup)).filter((word) => !/^-[neE]+$/.test(word));
-  return [words.join(" ").replaceAll("\\n", "\n"), ...words];
 }

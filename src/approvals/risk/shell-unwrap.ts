@@ -21,6 +21,9 @@ export interface Prefix {
   readonly assigns?: boolean;
 }
 
+/** Words that are tried as the beginning of a program. */
+const CANDIDATES_MAX = 16;
+
 /** The program begins at the first word that is neither an option, an option's value nor a leading operand. */
 export function prefix({ valued = [], operands = 0, assigns = false }: Prefix): Unwrap {
   return (args) => {
@@ -28,7 +31,7 @@ export function prefix({ valued = [], operands = 0, assigns = false }: Prefix): 
     for (let at = 0; at < args.length; at += 1) {
       const arg = args[at] ?? "";
       if (arg === "--") return rest(args, at + 1 + left);
-      if (valued.includes(arg)) at += 1;
+      if (takesNext(arg, valued)) at += 1;
       else if (arg.startsWith("-") && arg !== "-") continue;
       else if (assigns && /^[A-Za-z_][A-Za-z0-9_]*=/.test(arg)) continue;
       else if (left > 0) left -= 1;
@@ -36,6 +39,22 @@ export function prefix({ valued = [], operands = 0, assigns = false }: Prefix): 
     }
     return [];
   };
+}
+
+/** Whether the next word is an option's value: of a letter alone or at a cluster's end, or of a long name, also abbreviated. */
+function takesNext(arg: string, valued: readonly string[]): boolean {
+  if (valued.includes(arg)) return true;
+  if (arg.startsWith("--")) return arg.length > 2 && valued.some((name) => name.startsWith(arg));
+  if (!/^-[A-Za-z0-9]{2,16}$/.test(arg)) return false;
+  const first = [...arg.slice(1)].findIndex((letter) => valued.includes(`-${letter}`));
+  return first === arg.length - 2;
+}
+
+/** Where the program begins is not told by the words before it: each of them is tried. */
+export function anywhere(args: readonly string[]): readonly Wrapped[] {
+  return args
+    .slice(0, CANDIDATES_MAX)
+    .flatMap((arg, at) => (/^[A-Za-z0-9_./][A-Za-z0-9_./+-]*$/.test(arg) ? rest(args, at) : []));
 }
 
 export function rest(args: readonly string[], from: number): readonly Wrapped[] {
@@ -52,8 +71,9 @@ export function shell(dialect: "bash" | "other"): Unwrap {
       if (arg.startsWith(UNKNOWN)) return [{ hidden: true }];
       const isOption = /^[-+]./.test(arg) && arg !== "--";
       if (isOption && !arg.startsWith("--") && arg.startsWith("-") && arg.includes("c")) takesText = true;
-      if (isOption && /^(?:[-+][oO]|--rcfile|--init-file)$/.test(arg)) at += 1;
-      else if (isOption && /^[-+][A-Za-z]*[oO]$/.test(arg)) at += 1;
+      if (isOption && /^--(?:rcfile|init-file)$/.test(arg)) at += 1;
+      // Each `o` of a cluster takes a word of its own.
+      else if (isOption && !arg.startsWith("--")) at += arg.replace(/[^oO]/g, "").length;
       if (isOption) continue;
       const operand = arg === "--" || arg === "-" ? args[at + 1] : arg;
       if (takesText) return operand === undefined ? [] : [{ script: operand, dialect }];
@@ -130,22 +150,24 @@ function textsIn(code: string): readonly string[] {
   return [...texts.filter((text) => /\s/.test(text)), ...(words.length > 1 ? [words.join(" ")] : [])];
 }
 
-const XARGS = ["-I", "-i", "-n", "-P", "-L", "-l", "-s", "-a", "-d", "-E", "-J", "-R", "-S"];
+const XARGS = ["-I", "-n", "-P", "-L", "-s", "-a", "-d", "-E", "-J", "-R", "-S"];
 const WORDS_MAX = 64;
-const XARGS_LONG = [
-  "--max-args",
-  "--max-procs",
-  "--max-lines",
-  "--max-chars",
-  "--arg-file",
-  "--delimiter",
-  "--replace",
-];
+const XARGS_LONG = ["--max-args", "--max-procs", "--max-chars", "--arg-file", "--delimiter", "--process-slot-var"];
+
+/** The sign that the words of the input replace; `""` when they come at the end. */
+function signOf(args: readonly string[]): string {
+  for (const [at, arg] of args.entries()) {
+    if (!arg.startsWith("-") && !takesNext(args[at - 1] ?? "", XARGS)) return "";
+    const own = /^-[0-9rtpxo]{0,8}([Ii])(.{0,64})$/.exec(arg);
+    if (own !== null) return own[2] || (own[1] === "I" ? (args[at + 1] ?? "") : "{}");
+    if (/^--rep[lace]{0,4}(?:=|$)/.test(arg)) return arg.split("=", 2)[1] || "{}";
+  }
+  return "";
+}
 
 /** The program gets the words of its input at its end or where the sign stands; mostly nobody sees them here. */
 export function xargs(args: readonly string[], given: Given): readonly Wrapped[] {
-  const at = args.findIndex((arg) => /^-[Ii]$/.test(arg));
-  const sign = (at === -1 ? args.find((arg) => /^-[Ii]./.test(arg))?.slice(2) : args[at + 1]) ?? "";
+  const sign = signOf(args);
   const words = [[UNKNOWN], ...given.input.map((text) => text.split(/\s+/, WORDS_MAX).filter((word) => word !== ""))];
   return prefix({ valued: [...XARGS, ...XARGS_LONG] })(args, given).flatMap((found) => {
     if (!("argv" in found)) return [found];
@@ -157,14 +179,16 @@ export function xargs(args: readonly string[], given: Given): readonly Wrapped[]
   });
 }
 
+const ENV = ["-u", "-C", "-a", "--unset", "--chdir", "--argv0"];
+const SPLITS = /^--s(?:p(?:l(?:i(?:t[a-z-]{0,8})?)?)?)?(?:=|$)/;
+
 /** `env -S 'text'` splits a text into words; everything else is a prefix. */
 export function env(args: readonly string[], given: Given): readonly Wrapped[] {
-  const split = args.findIndex((arg) => /^-[a-zA-Z]*S/.test(arg) || arg.startsWith("--split-string"));
-  if (split === -1) return prefix({ valued: ["-u", "-C", "--unset", "--chdir"], assigns: true })(args, given);
+  const split = args.findIndex((arg) => /^-[a-zA-Z]*S/.test(arg) || SPLITS.test(arg));
+  if (split === -1) return prefix({ valued: ENV, assigns: true })(args, given);
   const arg = args[split] ?? "";
-  const own = arg.startsWith("--")
-    ? arg.slice("--split-string".length).replace(/^=/, "")
-    : arg.slice(arg.indexOf("S") + 1);
+  const sign = arg.startsWith("--") ? arg.indexOf("=") : arg.indexOf("S");
+  const own = sign === -1 ? "" : arg.slice(sign + 1);
   const text = [...(own === "" ? [] : [own]), ...args.slice(split + 1)].join(" ");
   return [{ script: text, dialect: "bash" }];
 }

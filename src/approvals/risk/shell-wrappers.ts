@@ -1,5 +1,7 @@
-import { awkReach } from "./shell-filters.ts";
+import { awkReach } from "./shell-awk.ts";
+import { startsForEach, tarActions } from "./shell-starters.ts";
 import {
+  anywhere,
   commandOption,
   env,
   type Given,
@@ -31,15 +33,18 @@ function findActions(args: readonly string[]): readonly Wrapped[] {
   });
 }
 
+/** `fd … -x program …`: everything behind the option is the program's. */
+function fdActions(args: readonly string[]): readonly Wrapped[] {
+  const at = args.findIndex((arg) => startsForEach(arg));
+  if (at === -1) return [];
+  const own = /^--exec(?:-batch)?=(.{1,256})$/.exec(args[at] ?? "")?.[1];
+  const argv = [...(own === undefined ? [] : [own]), ...args.slice(at + 1)];
+  return argv.length === 0 ? [] : [{ argv: argv.map((word) => word.replaceAll("{}", UNKNOWN)) }];
+}
+
 /** `--to-command=x`, `--checkpoint-action=exec=x`, `-I x`: tar starts programs. */
 function tar(args: readonly string[]): readonly Wrapped[] {
-  return args.flatMap((arg, at) => {
-    const value = arg.includes("=") ? arg.slice(arg.indexOf("=") + 1) : (args[at + 1] ?? "");
-    const isAction =
-      /^--(?:checkpoint-action|to-command|use-compress-program|info-script|new-volume-script|rsh-command)\b/;
-    if (isAction.test(arg)) return [{ script: value.replace(/^exec=/, ""), dialect: "bash" as const }];
-    return /^-[IF]$/.test(arg) ? [{ script: value, dialect: "bash" as const }] : [];
-  });
+  return tarActions(args).map(({ value }) => asScript(value.replace(/^exec=/, "")));
 }
 
 /** The first operand of `trap`; `-` and the empty text take a trap away. */
@@ -87,6 +92,11 @@ function asScript(script: string): Wrapped {
   return { script, dialect: "bash" };
 }
 
+/** A word that is a command line, whichever it is. */
+function lines(args: readonly string[]): readonly Wrapped[] {
+  return args.flatMap((arg) => (/\s/.test(arg) ? [asScript(arg)] : []));
+}
+
 const PLAIN = prefix({});
 const SUDO = [
   "-u",
@@ -121,7 +131,15 @@ const TABLE: readonly (readonly [programs: string, unwrap: readonly Unwrap[]])[]
   ["ionice", [prefix({ valued: ["-c", "-n", "-p", "-P", "-u", "--class", "--classdata"] })]],
   ["chrt", [prefix({ valued: ["-T", "-P", "-D"], operands: 1 })]],
   ["taskset", [prefix({ operands: 1 }), prefix({ valued: ["-c"] })]],
-  ["prlimit setpriv capsh systemd-run systemd-inhibit firejail bwrap", [PLAIN]],
+  ["prlimit setpriv capsh systemd-run systemd-inhibit firejail bwrap", [anywhere, commandOption]],
+  [
+    "valgrind perf numactl cgexec ssh-agent rlwrap logsave setuidgid envuidgid envdir softlimit chpst runcon",
+    [anywhere],
+  ],
+  ["setarch i386 xvfb-run dbus-launch faketime cpulimit aa-exec schedtool run-one start-stop-daemon", [anywhere]],
+  ["ld.so ld-linux.so ld-linux-x86-64.so ld-linux-aarch64.so ld-musl-x86_64.so pipenv", [anywhere]],
+  ["hyperfine", [lines, anywhere]],
+  ["sg", [commandOption, joined({ operands: 1 })]],
   ["timeout gtimeout", [prefix({ valued: ["-s", "-k", "--signal", "--kill-after"], operands: 1 })]],
   ["stdbuf", [prefix({ valued: ["-i", "-o", "-e", "--input", "--output", "--error"] })]],
   ["flock", [prefix({ valued: ["-w", "-E", "--timeout", "--conflict-exit-code"], operands: 1 }), commandOption]],
@@ -135,7 +153,11 @@ const TABLE: readonly (readonly [programs: string, unwrap: readonly Unwrap[]])[]
   ["watch", [joined({ valued: ["-n", "--interval"] })]],
   ["eval", [joined({})]],
   ["trap", [trapped]],
-  ["find gfind fd fdfind", [findActions, named(/^(?:-x|-X|--exec|--exec-batch)$/)]],
+  ["find gfind", [findActions]],
+  ["fd fdfind", [fdActions]],
+  ["compgen complete", [named(/^-C/)]],
+  ["mapfile readarray", [named(/^-[tOsnu]{0,4}C/)]],
+  ["split", [named(/^--fil[ter]{0,3}=?/)]],
   ["bash sh dash ash rbash ksh mksh posh yash git-shell", [shell("bash")]],
   ["zsh fish csh tcsh nu xonsh elvish pwsh powershell", [shell("other")]],
   ["busybox toybox", [PLAIN]],
@@ -144,7 +166,8 @@ const TABLE: readonly (readonly [programs: string, unwrap: readonly Unwrap[]])[]
   ["tar gtar bsdtar", [tar]],
   ["git", [git]],
   ["docker podman nerdctl kubectl oc crictl lxc", [container]],
-  ["vim vi nvim view ex ed nano emacs less more man", [named(/^(?:-c|--cmd=?|\+|-P|--pager=?)/, /^:?!/)]],
+  ["vim vi nvim view ex ed nano emacs", [named(/^(?:-c|--cmd=?|\+)/, /^:?!/)]],
+  ["less more man", [named(/^(?:-P|--pager=?|\+[^!]{0,64}!)/)]],
   ["python pypy perl ruby node nodejs deno php lua tclsh rscript", [textsOfCode]],
   ["awk gawk mawk nawk", [(args, given) => (awkReach(args) === "starts" ? textsOfCode(args, given) : [])]],
   ["source .", [(args, { input }) => (/^\/dev\/(?:stdin|fd\/0)$/.test(args[0] ?? "") ? input.map(asScript) : [])]],

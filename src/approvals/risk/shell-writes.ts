@@ -1,4 +1,7 @@
+import { writtenByGit } from "./git-call.ts";
 import { has, type Invocation, operandsOf, valuesOf } from "./shell-invocation.ts";
+import { sedCall } from "./shell-sed.ts";
+import { tarOptions } from "./shell-starters.ts";
 
 type Written = (args: readonly string[]) => readonly string[];
 
@@ -21,10 +24,21 @@ function moved(args: readonly string[]): readonly string[] {
   return [...operandsOf(args), ...destination(args)];
 }
 
-/** The first operand is the script, unless that came as an option. */
 function filesOfSed(args: readonly string[]): readonly string[] {
-  const files = operandsOf(args, ["-e", "-f", "--expression", "--file"]);
-  return args.some((arg) => /^-[nErszu]*[ef]|^--(?:exp|fi)/.test(arg)) ? files : files.slice(1);
+  const { inPlace, files } = sedCall(args);
+  return inPlace ? files : [];
+}
+
+export const XXD_VALUED = ["-l", "-s", "-c", "-g", "-o", "-n"];
+
+/** Where it goes, and the archive that it makes. */
+function writtenByTar(args: readonly string[]): readonly string[] {
+  const options = tarOptions(args);
+  const makes = options.some(({ name }) => /^(?:[cruA]|create|append|update|concatenate|catenate|delete)$/.test(name));
+  return options.flatMap(({ name, value }) => {
+    const isTarget = name === "C" || name === "directory" || (makes && (name === "f" || name === "file"));
+    return isTarget && value !== "-" ? [value] : [];
+  });
 }
 
 const operands: Written = (args) => operandsOf(args);
@@ -55,27 +69,36 @@ const WRITES: ReadonlyMap<string, Written> = new Map<string, Written>([
   ["zip", (args) => operandsOf(args).slice(0, 1)],
   ["truncate", (args) => operandsOf(args, ["-s", "--size", "-r", "--reference"])],
   ["dd", (args) => valuesOf(args, "of=")],
-  ["sed", (args) => (has(args, "i", "--in-place") ? filesOfSed(args) : [])],
+  ["sed", filesOfSed],
+  ["gsed", filesOfSed],
   ["perl", (args) => (has(args, "i") ? operandsOf(args, ["-e"]) : [])],
   ["curl", (args) => valuesOf(args, "-o", "--output", "--output-dir", "-D", "--dump-header", "-c", "--cookie-jar")],
   ["wget", (args) => valuesOf(args, "-O", "--output-document", "-P", "--directory-prefix", "-o", "-a")],
   ["sort", (args) => valuesOf(args, "-o", "--output")],
   ["shuf", (args) => valuesOf(args, "-o", "--output")],
   ["tree", (args) => valuesOf(args, "-o")],
-  ["uniq", afterFirst],
-  ["xxd", afterFirst],
+  ["uniq", (args) => operandsOf(args, ["-f", "-s", "-w"]).slice(1)],
+  ["xxd", (args) => operandsOf(args, XXD_VALUED).slice(1)],
+  ["info", (args) => valuesOf(args, "-o", "--output")],
+  ["less", (args) => valuesOf(args, "-o", "-O", "--log-file", "--LOG-FILE")],
+  ["history", (args) => (has(args, "aw") ? operandsOf(args) : [])],
+  ["file", (args) => (has(args, "C", "--compile") ? valuesOf(args, "-m", "--magic-file") : [])],
+  ["time", (args) => valuesOf(args, "-o", "--output")],
+  ["gtime", (args) => valuesOf(args, "-o", "--output")],
   ["find", (args) => valuesOf(args, "-fprint", "-fprint0", "-fprintf", "-fls")],
-  ["git", (args) => valuesOf(args, "--output")],
-  [
-    "tar",
-    (args) => [...valuesOf(args, "-C", "--directory"), ...(has(args, "cru") ? valuesOf(args, "-f", "--file") : [])],
-  ],
+  ["git", writtenByGit],
+  ...["tar", "gtar", "bsdtar"].map((program) => [program, writtenByTar] as const),
   ["unzip", (args) => valuesOf(args, "-d")],
   ["patch", (args) => [...operandsOf(args).slice(0, 1), ...valuesOf(args, "-d", "--directory", "-o", "--output")]],
   ...["gcc", "cc", "clang", "g++", "clang++", "ld"].map(
     (program) => [program, (args: readonly string[]) => valuesOf(args, "-o")] as const,
   ),
 ]);
+
+/** Whether it is known of a program where it writes. */
+export function knowsWrites({ program, family }: Invocation): boolean {
+  return WRITES.has(program) || WRITES.has(family);
+}
 
 /** The paths that a program would write, remove or change, as its argv and redirections say. */
 export function writtenBy({ program, family, args, opened }: Invocation): readonly string[] {

@@ -1,5 +1,6 @@
 import type { Fault } from "../errors.ts";
-import { isObject, isText, list, oneOf, type Unread, unknownKeys, unless } from "./checks.ts";
+import { isTable } from "../json.ts";
+import { isText, list, oneOf, type Unread, unknownKeys, unless } from "./checks.ts";
 
 const MESSAGE_CHARACTERS_MAX = 500;
 const SCOPES = ["once", "session"];
@@ -8,7 +9,7 @@ const RISKS = ["medium", "high", "critical"];
 /** What is wrong with a manifest's `approval`. */
 export function approvalFaults({ approval: declared, category, handler }: Unread): readonly Fault[] {
   if (declared === undefined) return [];
-  if (!isObject(declared)) {
+  if (!isTable(declared)) {
     return [{ field: "approval", message: "must be { required?, needsApproval?, message?, scopes?, risk?, answer? }" }];
   }
   const { required, needsApproval, message, scopes, risk, answer } = declared;
@@ -41,7 +42,7 @@ export function approvalFaults({ approval: declared, category, handler }: Unread
 
 /** A person's answer goes to a function, which is all that such a tool is. */
 function answerFaults(answer: unknown, isQuestion: boolean): readonly Fault[] {
-  if (!isObject(answer)) return [{ field: "approval.answer", message: "must be { choices? }" }];
+  if (!isTable(answer)) return [{ field: "approval.answer", message: "must be { choices? }" }];
   return [
     ...unknownKeys("approval.answer", answer, ["choices"]),
     ...unless(

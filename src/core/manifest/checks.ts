@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import type { Fault } from "../errors.ts";
+import { isTable } from "../json.ts";
 
 /** A manifest before anything about it is believed: TypeScript's word does not reach hand-written JavaScript. */
 export type Unread = Readonly<Record<string, unknown>>;
@@ -30,13 +31,9 @@ export function wholeNumber(value: unknown, max: number): boolean {
   return typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= max;
 }
 
-export function isObject(value: unknown): value is Unread {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
 /** By shape, not by `instanceof`: a manifest may carry its own copy of zod. */
 export function isSchema(value: unknown): value is z.ZodType {
-  return isObject(value) && isObject(value["_zod"]) && typeof (value as unknown as z.ZodType).safeParse === "function";
+  return isTable(value) && isTable(value["_zod"]) && typeof (value as unknown as z.ZodType).safeParse === "function";
 }
 
 /**

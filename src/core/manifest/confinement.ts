@@ -1,5 +1,6 @@
 import type { Fault } from "../errors.ts";
-import { isObject, isSynchronous, isText, unknownKeys, unless } from "./checks.ts";
+import { isTable } from "../json.ts";
+import { isSynchronous, isText, unknownKeys, unless } from "./checks.ts";
 
 const FIELD = "target.cli.confinement";
 const KEYS = ["reads", "writes", "network", "runs", "temporaryDirectory"];
@@ -11,7 +12,7 @@ export function confinementFaults(confinement: unknown): readonly Fault[] {
   if (typeof confinement === "function") {
     return unless(isSynchronous(confinement), FIELD, "must be a table, or a function of the input, and not async");
   }
-  if (!isObject(confinement)) return [{ field: FIELD, message: "must be { reads?, writes?, network?, runs?, … }" }];
+  if (!isTable(confinement)) return [{ field: FIELD, message: "must be { reads?, writes?, network?, runs?, … }" }];
   const { reads, writes, network, runs, temporaryDirectory } = confinement;
   return [
     ...unknownKeys(FIELD, confinement, KEYS),

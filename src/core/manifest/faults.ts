@@ -1,5 +1,7 @@
 import { z } from "zod";
+import { errorText } from "../error-text.ts";
 import type { Fault } from "../errors.ts";
+import { isTable } from "../json.ts";
 import { releaseFaults } from "../policy/policy-faults.ts";
 import { unboundedStrings } from "../schema/bounds.ts";
 import { jsonSchemaFaults } from "../schema/json-schema-faults.ts";
@@ -7,7 +9,6 @@ import { inputJsonSchema } from "../tool-formats.ts";
 import type { OutputPolicy } from "../types.ts";
 import { approvalFaults } from "./approval.ts";
 import {
-  isObject,
   isSchema,
   isSynchronous,
   isText,
@@ -92,7 +93,7 @@ const DEEP_CHECKS: readonly Check[] = [
   ({ inputPolicy, input }) => (inputPolicy === undefined ? [] : policyFaults("inputPolicy", inputPolicy, input)),
   ({ scan, output }) => (scan === undefined ? [] : policyFaults("scan", scan, output)),
   ({ target: aimed, input }) =>
-    isObject(aimed) && "cli" in aimed
+    isTable(aimed) && "cli" in aimed
       ? unboundedStrings(input as z.ZodType).map(({ field, message }) => ({
           field: field === "" ? "input" : `input.${field}`,
           message,
@@ -104,7 +105,7 @@ const DEEP_CHECKS: readonly Check[] = [
 function errors({ errors: declared, target: aimed }: Unread): readonly Fault[] {
   if (declared === undefined || declared === "withheld") return [];
   if (declared !== "filtered") return [{ field: "errors", message: "must be withheld or filtered" }];
-  const speaks = isObject(aimed) && ("grpc" in aimed || (isObject(aimed["cli"]) && !("shell" in aimed["cli"])));
+  const speaks = isTable(aimed) && ("grpc" in aimed || (isTable(aimed["cli"]) && !("shell" in aimed["cli"])));
   return unless(
     speaks,
     "errors",
@@ -119,13 +120,13 @@ function outputPolicyFaults({ outputPolicy, output }: Unread): readonly Fault[] 
   try {
     return releaseFaults({ outputPolicy: outputPolicy as OutputPolicy, output: output as z.ZodType });
   } catch (error) {
-    return [{ field: "outputPolicy", message: error instanceof Error ? error.message : String(error) }];
+    return [{ field: "outputPolicy", message: errorText(error) }];
   }
 }
 
 function category({ category: declared, classification, target: aimed, handler }: Unread): readonly Fault[] {
   if (declared === undefined) {
-    const inline = handler !== undefined || (isObject(aimed) && "handler" in aimed);
+    const inline = handler !== undefined || (isTable(aimed) && "handler" in aimed);
     return unless(
       !inline || classification === "read",
       "category",
@@ -140,12 +141,12 @@ function category({ category: declared, classification, target: aimed, handler }
 }
 
 function permissions({ permissions: declared }: Unread): readonly Fault[] {
-  if (!isObject(declared)) return [{ field: "permissions", message: "must be { required: [...] }" }];
+  if (!isTable(declared)) return [{ field: "permissions", message: "must be { required: [...] }" }];
   const faults = [...permissionList("permissions.required", declared["required"])];
   faults.push(...unknownKeys("permissions", declared, ["required", "elevatedIf"]));
   const elevated = declared["elevatedIf"];
   if (elevated === undefined) return faults;
-  if (!isObject(elevated) || !isSynchronous(elevated["when"])) {
+  if (!isTable(elevated) || !isSynchronous(elevated["when"])) {
     return [
       ...faults,
       {
@@ -183,7 +184,7 @@ function inputShape(input: unknown): readonly Fault[] {
 
 function limits({ limits: declared }: Unread): readonly Fault[] {
   if (declared === undefined) return [];
-  if (!isObject(declared)) return [{ field: "limits", message: "must be { outputBytesMax?, concurrentCallsMax? }" }];
+  if (!isTable(declared)) return [{ field: "limits", message: "must be { outputBytesMax?, concurrentCallsMax? }" }];
   const { outputBytesMax, concurrentCallsMax } = declared;
   return [
     ...unknownKeys("limits", declared, ["outputBytesMax", "concurrentCallsMax"]),
@@ -202,10 +203,10 @@ function limits({ limits: declared }: Unread): readonly Fault[] {
 
 function examples({ examples: declared, input, permissions: needs, approval: gate }: Unread): readonly Fault[] {
   if (declared === undefined) return [];
-  if (!isObject(declared)) return [{ field: "examples", message: "must be { accepts?, rejects? }" }];
+  if (!isTable(declared)) return [{ field: "examples", message: "must be { accepts?, rejects? }" }];
   const schema = input as z.ZodObject;
-  const when = isObject(needs) && isObject(needs["elevatedIf"]) ? needs["elevatedIf"]["when"] : undefined;
-  const needsApproval = isObject(gate) ? gate["needsApproval"] : undefined;
+  const when = isTable(needs) && isTable(needs["elevatedIf"]) ? needs["elevatedIf"]["when"] : undefined;
+  const needsApproval = isTable(gate) ? gate["needsApproval"] : undefined;
   const accepts = list(declared["accepts"]).flatMap((example, index) => {
     const field = `examples.accepts[${index}]`;
     const parsed = parse(schema, example);
@@ -277,7 +278,7 @@ function exportFaults<S extends z.ZodType>(
     if (faults.length === 0) exportJson(schema);
     return faults;
   } catch (error) {
-    const [reason = ""] = (error instanceof Error ? error.message : String(error)).split("\n");
+    const [reason = ""] = errorText(error).split("\n");
     const message = reason.startsWith("Cycle detected")
       ? "must not be recursive: LLM APIs take no schema that contains itself; write its levels out, or z.unknown() where any JSON may stand"
       : `cannot be exported as JSON Schema: ${reason}`;

@@ -1,8 +1,9 @@
 import type { z } from "zod";
 import type { Fault } from "../errors.ts";
+import { isTable } from "../json.ts";
 import { unmatchedPatterns } from "../policy/output-policy.ts";
 import { SCAN_LEVELS } from "../policy/scan-policy.ts";
-import { isObject, isText, oneOf, type Unread, unknownKeys, unless } from "./checks.ts";
+import { isText, oneOf, type Unread, unknownKeys, unless } from "./checks.ts";
 
 const ACTIONS = ["allow", "mask", "redact"];
 /** Characters of the reason of an `allow`. */
@@ -12,7 +13,7 @@ const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
 
 export function outputPolicyShape({ outputPolicy }: Unread): readonly Fault[] {
   return shape("outputPolicy", outputPolicy, (declared, field) =>
-    isObject(declared)
+    isTable(declared)
       ? reasonFaults(declared, field)
       : unless(oneOf(ACTIONS, declared), field, 'must be allow, mask, redact or { action: "allow", reason: "…" }'),
   );
@@ -30,7 +31,7 @@ function shape(
   policy: unknown,
   faultsOf: (declared: unknown, field: string) => readonly Fault[],
 ): readonly Fault[] {
-  if (!isObject(policy)) return [{ field, message: 'must map field paths to "allow", "mask" or "redact"' }];
+  if (!isTable(policy)) return [{ field, message: 'must map field paths to "allow", "mask" or "redact"' }];
   return Object.entries(policy).flatMap(([path, declared]) => faultsOf(declared, `${field}["${path}"]`));
 }
 
@@ -54,7 +55,7 @@ function isLongEnough({ length }: string): boolean {
 
 export function scanShape({ scan }: Unread): readonly Fault[] {
   if (scan === undefined) return [];
-  if (!isObject(scan)) return [{ field: "scan", message: `must map field paths to ${SCAN_LEVELS.join(", ")}` }];
+  if (!isTable(scan)) return [{ field: "scan", message: `must map field paths to ${SCAN_LEVELS.join(", ")}` }];
   return Object.entries(scan).flatMap(([path, level]) =>
     unless(oneOf(SCAN_LEVELS, level), `scan["${path}"]`, `must be one of ${SCAN_LEVELS.join(", ")}`),
   );

@@ -1,5 +1,6 @@
 import type { Fault } from "../errors.ts";
-import { isObject, isSynchronous, isText, type Unread, unknownKeys, unless } from "./checks.ts";
+import { isTable } from "../json.ts";
+import { isSynchronous, isText, type Unread, unknownKeys, unless } from "./checks.ts";
 
 /** The one shell that a tool may run. */
 const SHELL = "bash";
@@ -11,8 +12,8 @@ const SHELL = "bash";
 export function isDeclaredShell(cli: Unread, { approval, category, classification }: Unread): boolean {
   return (
     cli["command"] === SHELL &&
-    isObject(cli["shell"]) &&
-    isObject(approval) &&
+    isTable(cli["shell"]) &&
+    isTable(approval) &&
     approval["required"] === true &&
     category === "command" &&
     (classification === "write" || classification === "destructive")
@@ -24,7 +25,7 @@ export function shellFaults(cli: Unread, manifest: Unread): readonly Fault[] {
   const { shell, lookups } = cli;
   if (shell === undefined) return [];
   const field = "target.cli.shell";
-  if (!isObject(shell)) return [{ field, message: "must be { workspace, timeoutMs? }" }];
+  if (!isTable(shell)) return [{ field, message: "must be { workspace, timeoutMs? }" }];
   const { workspace, timeoutMs } = shell;
   return [
     ...unknownKeys(field, shell, ["workspace", "timeoutMs"]),

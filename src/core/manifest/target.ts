@@ -1,5 +1,6 @@
 import type { Fault } from "../errors.ts";
-import { isObject, isSynchronous, isText, type Unread, unknownKeys, unless, wholeNumber } from "./checks.ts";
+import { isTable } from "../json.ts";
+import { isSynchronous, isText, type Unread, unknownKeys, unless, wholeNumber } from "./checks.ts";
 import { confinementFaults } from "./confinement.ts";
 import { isDeclaredShell, shellFaults } from "./shell.ts";
 
@@ -20,10 +21,10 @@ const INTERPRETERS: ReadonlySet<string> = new Set([
   ),
   ..."chroot unshare nsenter bwrap firejail proot fakeroot systemd-run start-stop-daemon tini dumb-init".split(" "),
   ..."strace ltrace gdb lldb tmux screen socat ld.so".split(" "),
-  ..."python pypy perl ruby node nodejs bun bunx deno npx npm pnpm yarn tsx ts-node uv uvx php php-cgi lua luajit".split(
+  ..."python pypy ipython perl ruby irb jruby node nodejs bun bunx deno npx npm pnpm yarn tsx ts-node uv uvx php php-cgi lua luajit".split(
     " ",
   ),
-  ..."awk gawk mawk nawk sed m4 tclsh wish osascript powershell pwsh cmd make cargo go dotnet swift".split(" "),
+  ..."awk gawk mawk nawk sed m4 tclsh wish osascript powershell pwsh cmd make gmake cargo go dotnet swift".split(" "),
   ..."java jshell groovy scala r rscript julia erl elixir iex ghci guile ocaml vi vim nvim emacs ed ex".split(" "),
 ]);
 
@@ -38,10 +39,10 @@ export function target(manifest: Unread): readonly Fault[] {
   if (handler !== undefined) {
     if (typeof handler !== "function") return [{ field: "handler", message: "must be a function" }];
     if (aimed === undefined) return [];
-    if (!isObject(aimed)) return [{ field: "target", message: "must be an object" }];
+    if (!isTable(aimed)) return [{ field: "target", message: "must be an object" }];
     return [...system(aimed), ...unknownKeys("target", aimed, ["system"])];
   }
-  if (!isObject(aimed)) return [{ field: "target", message: "must name a system and grpc, cli, fs or handler" }];
+  if (!isTable(aimed)) return [{ field: "target", message: "must name a system and grpc, cli, fs or handler" }];
   const kinds = ["grpc", "cli", "fs", "handler"].filter((kind) => kind in aimed);
   const [kind] = kinds;
   if (kinds.length !== 1 || kind === undefined) {
@@ -61,7 +62,7 @@ function system({ system: name }: Unread): readonly Fault[] {
 const TARGETS = {
   handler: (handler: unknown) => unless(typeof handler === "function", "target.handler", "must be a function"),
   grpc: (grpc: unknown) => {
-    if (!isObject(grpc)) return [{ field: "target.grpc", message: "must be { package, service, method }" }];
+    if (!isTable(grpc)) return [{ field: "target.grpc", message: "must be { package, service, method }" }];
     return [
       ...["package", "service", "method"].flatMap((key) =>
         unless(isText(grpc[key]) && grpc[key] !== "", `target.grpc.${key}`, "must be a name"),
@@ -78,7 +79,7 @@ const FS_READS = ["list", "read", "search"];
 const FS_WRITES = ["write", "apply_patch"];
 
 function fsFaults(fs: unknown, { classification }: Unread): readonly Fault[] {
-  if (!isObject(fs)) return [{ field: "target.fs", message: "must be { operation }" }];
+  if (!isTable(fs)) return [{ field: "target.fs", message: "must be { operation }" }];
   const operation = fs["operation"];
   const isWrite = isText(operation) && FS_WRITES.includes(operation);
   return [
@@ -98,7 +99,7 @@ const STREAM_BYTES_MAX = 67_108_864;
 function streamFaults(stream: unknown): readonly Fault[] {
   if (stream === undefined) return [];
   const field = "target.grpc.stream";
-  if (!isObject(stream)) return [{ field, message: "must be { itemsMax, bytesMax }" }];
+  if (!isTable(stream)) return [{ field, message: "must be { itemsMax, bytesMax }" }];
   return [
     ...unless(
       wholeNumber(stream["itemsMax"], STREAM_ITEMS_MAX),
@@ -131,7 +132,7 @@ const CLI_KEYS = [
 ];
 
 function cliFaults(cli: unknown, manifest: Unread): readonly Fault[] {
-  if (!isObject(cli)) return [{ field: "target.cli", message: "must be { command, argsBuilder, … }" }];
+  if (!isTable(cli)) return [{ field: "target.cli", message: "must be { command, argsBuilder, … }" }];
   const { command, cwd, environment, options, lookups, argsBuilder, parse } = cli;
   const isCommand = isText(command) && COMMAND.test(command);
   return [
@@ -162,7 +163,7 @@ function cliFaults(cli: unknown, manifest: Unread): readonly Fault[] {
       'must list the tokens that may begin with "-": "-x", "--name" or "--name="',
     ),
     ...unless(
-      lookups === undefined || (isObject(lookups) && Object.values(lookups).every(isSynchronous)),
+      lookups === undefined || (isTable(lookups) && Object.values(lookups).every(isSynchronous)),
       "target.cli.lookups",
       `must map names to functions of the input${AT_ONCE}`,
     ),

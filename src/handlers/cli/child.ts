@@ -1,5 +1,6 @@
 import { isAbsolute } from "node:path";
 import { Refusal } from "../../core/errors.ts";
+import { endedWithin } from "../../core/patience.ts";
 import type { StderrMeaning, TargetStatus } from "../../core/types.ts";
 import { argvFault } from "./argv.ts";
 import type { Hold } from "./confinement/confinement.ts";
@@ -155,14 +156,15 @@ interface Attendance {
 /** Waits for the pipes, then leaves nothing behind: not the group, not the strays, not a reader. Answers how many strays. */
 async function settle(child: Child, { out, err, halt, order }: Attendance): Promise<number> {
   const drained = Promise.all([out.ended, err.ended]);
-  const isClean = halt.ending() === undefined && (await within(drained, PIPE_GRACE_MS)) && halt.ending() === undefined;
+  const isClean =
+    halt.ending() === undefined && (await endedWithin(drained, PIPE_GRACE_MS)) && halt.ending() === undefined;
   killGroup(child.pid);
   // A confined child without a shell's rights cannot leave its group; with them, not its session.
   if (isClean) return order.hold?.sweepsSession === true ? killSession(child.pid) : 0;
   const survivors = order.hold === undefined ? killStrays(order.marker, child.pid) : killSession(child.pid);
   // A descendant may still hold the pipes. When the output counts, it gets a last chance to come to its end.
-  if (halt.ending() === undefined) await within(drained, PIPE_GRACE_MS);
-  await within(child.exited, KILL_WAIT_MS);
+  if (halt.ending() === undefined) await endedWithin(drained, PIPE_GRACE_MS);
+  await endedWithin(child.exited, KILL_WAIT_MS);
   out.cancel();
   err.cancel();
   child.unref();
@@ -227,14 +229,4 @@ function notStarted(ending: Ending): ChildResult {
     stderrStatus: undefined,
     survivors: 0,
   };
-}
-
-async function within(work: Promise<unknown>, timeoutMs: number): Promise<boolean> {
-  const { promise, resolve } = Promise.withResolvers<boolean>();
-  const timer = setTimeout(() => resolve(false), timeoutMs);
-  try {
-    return await Promise.race([work.then(() => true), promise]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -40,12 +40,25 @@ const REFUSED_SUFFIXES = [
   "_OPTIONS",
   "_PRELOAD",
   "_SHELL",
+  "_RSH",
+  "_PROG",
 ];
 
 const REFUSED_NAMES: ReadonlySet<string> = new Set([
   ...["PAGER", "MANPAGER", "EDITOR", "VISUAL", "BROWSER", "SHELL", "ENV", "IFS", "CDPATH", "PS4", "SHELLOPTS"],
   ...["PROMPT_COMMAND", "LOCPATH", "NLSPATH", "HOSTALIASES", "RES_OPTIONS", "LOCALDOMAIN", "SSLKEYLOGFILE", "TMPDIR"],
-  ...["CLASSPATH", "GOFLAGS", "RUSTC_WRAPPER", "XDG_CONFIG_HOME", "GIT_EDITOR", "GIT_PAGER", "GIT_CONFIG"],
+  ...[
+    "RIPGREP_CONFIG_PATH",
+    "VIMINIT",
+    "EXINIT",
+    "CLASSPATH",
+    "GOFLAGS",
+    "RUSTC_WRAPPER",
+    "XDG_CONFIG_HOME",
+    "GIT_EDITOR",
+    "GIT_PAGER",
+    "GIT_CONFIG",
+  ],
 ]);
 
 /** Variables that may hold this and nothing else: files of settings are switched off, a program that shows differences is named. */

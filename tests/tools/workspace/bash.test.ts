@@ -91,6 +91,16 @@ describe("the working directory", () => {
     expect(await stand.call(args)).toMatchObject({ output: `${stand.workspace}${want}\n` });
   });
 
+  test.each(["My Folder", "app/[id]", "(group)/größe", "日本語", ".github", "a+b=c,d", "@scope/it's", "x~1"])(
+    "%j is a folder like others",
+    async (workingDir) => {
+      mkdirSync(join(stand.workspace, workingDir), { recursive: true });
+      expect(await stand.call({ command: "pwd -P", workingDir })).toMatchObject({
+        output: `${stand.workspace}/${workingDir}\n`,
+      });
+    },
+  );
+
   test.each([
     ["a link that leaves", "leaves", "INVALID_ARGUMENT"],
     ["nothing", "missing", "NOT_FOUND"],
@@ -100,12 +110,26 @@ describe("the working directory", () => {
     expect(refusal).toMatchObject({ code: "TARGET_REFUSED", details: { status, fields: ["workingDir"] } });
   });
 
-  test.each(["..", "../x", "sub/../..", "/etc", "-x", "a//b", "a\0b", "~", "$HOME", "sub/", "x".repeat(1_025)])(
-    "%j is refused by the schema",
-    (workingDir) => {
-      expect(stand.tool.input.safeParse({ command: "pwd", workingDir }).success).toBe(false);
-    },
-  );
+  test.each([
+    "..",
+    "../x",
+    "sub/../..",
+    "/etc",
+    "-x",
+    "a//b",
+    "a\0b",
+    "~",
+    "$HOME",
+    "sub/",
+    "a\nb",
+    "a\u202eb",
+    "a\u200bb",
+    "a\\b",
+    "\ud800",
+    "x".repeat(1_025),
+  ])("%j is refused by the schema", (workingDir) => {
+    expect(stand.tool.input.safeParse({ command: "pwd", workingDir }).success).toBe(false);
+  });
 });
 
 describe("the plan", () => {

@@ -1,7 +1,8 @@
+import { isTable } from "../../../core/json.ts";
 import type { Json } from "../../../core/types.ts";
 import { type FieldShape, type MessageShape, reachable } from "../contract/message-shape.ts";
 import { specialOf, Unfit, WELL_KNOWN, type WellKnown } from "../contract/well-known.ts";
-import { compareMessage, type Difference, isRecord, unlike } from "./message-difference.ts";
+import { compareMessage, type Difference, unlike } from "./message-difference.ts";
 
 export type { Difference } from "./message-difference.ts";
 
@@ -44,7 +45,7 @@ function differingIn(shape: MessageShape): readonly DifferingField[] {
 
 function changeField(value: unknown, field: FieldShape, apply: (value: unknown, step: string) => unknown): unknown {
   if (field.label === "repeated" && Array.isArray(value)) return value.map((item, index) => apply(item, `[${index}]`));
-  if (field.label === "map" && isRecord(value)) {
+  if (field.label === "map" && isTable(value)) {
     return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, apply(item, ".{entry}")]));
   }
   return field.label === "single" ? apply(value, "") : value;
@@ -79,7 +80,7 @@ function toWire(any: WellKnown | undefined): Change {
   const change: Change = (value, message, path) => {
     const special = specialOf(message, any);
     // A copy: the caller's object is not ours to change.
-    if (special === undefined) return isRecord(value) ? changeFields({ ...value }, message, { change, path }) : value;
+    if (special === undefined) return isTable(value) ? changeFields({ ...value }, message, { change, path }) : value;
     try {
       return special.toMessage(value);
     } catch (error) {
@@ -92,10 +93,10 @@ function toWire(any: WellKnown | undefined): Change {
 /** Changes the decoder's own object, which nobody else holds. */
 function fromWire(any: WellKnown | undefined): Change {
   const change: Change = (value, message, path) => {
-    if (!isRecord(value)) return value;
+    if (!isTable(value)) return value;
     const special = specialOf(message, any);
     if (special !== undefined) return special.toJson(value);
-    for (const oneof of message.impliedOneofs) delete value[oneof];
+    for (const oneof of message.impliedOneofs) delete (value as Fields)[oneof];
     return changeFields(value, message, { change, path });
   };
   return change;
@@ -135,7 +136,7 @@ export class RequestCodec {
   encode(input: unknown): EncodedMessage | Difference {
     try {
       const meant = this.#verbatim ? input : this.#toWire(input, this.#shape, "");
-      if (!isRecord(meant)) return unlike("must be an object");
+      if (!isTable(meant)) return unlike("must be an object");
       const bytes = this.#serialize(meant);
       const got = this.#serializer.deserialize(bytes);
       const difference = compareMessage(meant, got, this.#shape);
@@ -159,13 +160,13 @@ export class RequestCodec {
   }
 
   #serialize(message: unknown): Buffer {
-    if (!isRecord(message)) throw new Unfit("must be an object");
+    if (!isTable(message)) throw new Unfit("must be an object");
     return this.#serializer.serialize(message);
   }
 
   /** The encoder's own text may quote values, so the field is found by encoding one at a time. */
   #culprit(input: unknown): string {
-    if (!isRecord(input)) return "";
+    if (!isTable(input)) return "";
     const culprit = Object.keys(input).find((key) => {
       try {
         this.bytes({ [key]: input[key] });

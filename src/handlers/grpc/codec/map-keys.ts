@@ -1,3 +1,4 @@
+import { isTable } from "../../../core/json.ts";
 import type { ProtoScalar } from "../contract/declarations.ts";
 import { type FieldShape, type MessageShape, reachable, scalarOf } from "../contract/message-shape.ts";
 
@@ -49,13 +50,9 @@ function walk(message: Fields, shape: MessageShape, rename: Rename): Record<stri
 function walkField(value: unknown, field: FieldShape, rename: Rename): unknown {
   const { value: inner, label, key: keyType } = field;
   const each = (item: unknown): unknown =>
-    inner.kind === "message" && isFields(item) ? walk(item, inner.message, rename) : item;
+    inner.kind === "message" && isTable(item) ? walk(item, inner.message, rename) : item;
   if (label === "repeated") return Array.isArray(value) ? value.map(each) : value;
   if (label === "single") return each(value);
-  if (!isFields(value) || keyType === undefined) return value;
+  if (!isTable(value) || keyType === undefined) return value;
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [rename(key, keyType), each(item)]));
-}
-
-function isFields(value: unknown): value is Fields {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,3 +1,4 @@
+import { isTable } from "../../../core/json.ts";
 import type { FieldShape, MessageShape, Scalar, ValueShape } from "../contract/message-shape.ts";
 
 /** The first field that the wire would lose or change. Holds no value: values may be personal data. */
@@ -9,10 +10,6 @@ export interface Difference {
 }
 
 type Fields = Record<string, unknown>;
-
-export function isRecord(value: unknown): value is Fields {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
 
 function under(key: string | number, difference: Difference | undefined): Difference | undefined {
   if (difference === undefined) return undefined;
@@ -73,8 +70,8 @@ function compareList(sent: unknown, got: unknown, shape: ValueShape): Difference
 }
 
 function compareMap(sent: unknown, got: unknown, shape: ValueShape): Difference | undefined {
-  if (!isRecord(sent)) return unlike("must be an object");
-  const back = isRecord(got) ? got : {};
+  if (!isTable(sent)) return unlike("must be an object");
+  const back = isTable(got) ? got : {};
   const keys = Object.keys(sent);
   if (keys.length !== Object.keys(back).length) return unlike("loses entries on the wire");
   for (const key of keys) {
@@ -111,7 +108,7 @@ function compareKnown(sent: Fields, got: Fields, shape: MessageShape): Differenc
 
 /** Compares a message as it was meant with the same message after the wire; fields left out on both sides are fine. */
 export function compareMessage(sent: unknown, got: unknown, shape: MessageShape): Difference | undefined {
-  if (!isRecord(sent) || !isRecord(got)) return unlike("must be an object");
+  if (!isTable(sent) || !isTable(got)) return unlike("must be an object");
   const difference = compareKnown(sent, got, shape);
   if (difference !== undefined) return difference;
   for (const key of Object.keys(got)) {

@@ -1,6 +1,7 @@
 import { createHash, createPrivateKey, X509Certificate } from "node:crypto";
 import { isIP } from "node:net";
 import { type ChannelCredentials, credentials } from "@grpc/grpc-js";
+import { errorText } from "../../../core/error-text.ts";
 import { StartupError } from "../../../core/errors.ts";
 
 /** PEM texts, already read, that say who the service must be and who we are. */
@@ -154,6 +155,6 @@ export function reach(system: string, options: ReachOptions): Reach {
   try {
     return reachOf(options);
   } catch (error) {
-    throw new StartupError([`systems.${system}: ${error instanceof Error ? error.message : String(error)}`]);
+    throw new StartupError([`systems.${system}: ${errorText(error)}`]);
   }
 }

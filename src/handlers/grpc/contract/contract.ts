@@ -1,3 +1,4 @@
+import { errorText } from "../../../core/error-text.ts";
 import { StartupError } from "../../../core/errors.ts";
 import { listed, nearest } from "../../../core/nearest.ts";
 import type { GrpcTarget } from "../../../core/types.ts";
@@ -140,7 +141,7 @@ function read(system: string, source: ProtoSource): Declarations {
     if (descriptorSet !== undefined) return declarationsOf(readDescriptorSet(descriptorSet.bytes));
     return readProtoFiles({ protoDirs, ...(protoFiles !== undefined && { protoFiles }) });
   } catch (error) {
-    throw new StartupError([`systems.${system}.${placeOf(source)}: ${textOf(error)}`]);
+    throw new StartupError([`systems.${system}.${placeOf(source)}: ${errorText(error)}`]);
   }
 }
 
@@ -148,8 +149,4 @@ function placeOf({ protoDirs = [], protoFiles, descriptorSet, reflection }: Prot
   if (reflection === true) return "reflection";
   if (descriptorSet !== undefined) return `descriptorSet (${descriptorSet.path})`;
   return `proto (${(protoFiles ?? protoDirs).join(", ")})`;
-}
-
-function textOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,3 +1,4 @@
+import { errorText } from "../../../core/error-text.ts";
 import { StartupError } from "../../../core/errors.ts";
 import type { Tool } from "../../../core/types.ts";
 import { reach } from "../connection/tls-identity.ts";
@@ -39,6 +40,6 @@ export async function withReflection<System extends ReflectingSystem>(
 }
 
 function textOf(error: unknown): string {
-  const text = error instanceof Error ? error.message : String(error);
+  const text = errorText(error);
   return `${text}; where it cannot be asked at a start, name a descriptorSet file instead`;
 }

@@ -1,3 +1,4 @@
+import { isTable } from "../../../core/json.ts";
 import type { Json } from "../../../core/types.ts";
 
 /** Thrown when a value does not fit; `reason` names no value, for values may be personal data. */
@@ -115,16 +116,12 @@ function fieldMaskToJson(message: Readonly<Record<string, unknown>>): Json {
   return camel.join(",");
 }
 
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
 function mapValues<To>(record: Readonly<Record<string, unknown>>, change: (value: unknown) => To): Record<string, To> {
   return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, change(value)]));
 }
 
 function structToMessage(json: unknown): unknown {
-  if (!isRecord(json)) throw new Unfit("is not an object");
+  if (!isTable(json)) throw new Unfit("is not an object");
   return { fields: mapValues(json, valueToMessage) };
 }
 
@@ -144,12 +141,12 @@ function valueToMessage(json: unknown): unknown {
 
 function structToJson(message: Readonly<Record<string, unknown>>): Json {
   const fields = message["fields"];
-  return isRecord(fields) ? mapValues(fields, (value) => (isRecord(value) ? valueToJson(value) : null)) : {};
+  return isTable(fields) ? mapValues(fields, (value) => (isTable(value) ? valueToJson(value) : null)) : {};
 }
 
 function listToJson(message: Readonly<Record<string, unknown>>): Json {
   const values = message["values"];
-  return Array.isArray(values) ? values.map((value) => (isRecord(value) ? valueToJson(value) : null)) : [];
+  return Array.isArray(values) ? values.map((value) => (isTable(value) ? valueToJson(value) : null)) : [];
 }
 
 function valueToJson(message: Readonly<Record<string, unknown>>): Json {
@@ -159,8 +156,8 @@ function valueToJson(message: Readonly<Record<string, unknown>>): Json {
   // NaN and the infinities come as texts, and would pass for one here.
   if (typeof numberValue === "string") throw new Unfit("holds a number that JSON does not have");
   if (typeof boolValue === "boolean") return boolValue;
-  if (isRecord(structValue)) return structToJson(structValue);
-  return isRecord(listValue) ? listToJson(listValue) : null;
+  if (isTable(structValue)) return structToJson(structValue);
+  return isTable(listValue) ? listToJson(listValue) : null;
 }
 
 const WRAPPER: WellKnown = {

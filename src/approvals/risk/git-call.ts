@@ -1,0 +1,180 @@
+import { names } from "./rule.ts";
+import { has, operandsOf, valuesOf } from "./shell-invocation.ts";
+import { UNKNOWN } from "./shell-word.ts";
+
+export interface GitCall {
+  /** Before the verb. */
+  readonly globals: readonly string[];
+  readonly verb: string;
+  readonly args: readonly string[];
+}
+
+const GLOBALS_WITH_VALUE = names("-C -c --git-dir --work-tree --namespace --config-env --exec-path --super-prefix");
+
+export function gitCall(args: readonly string[]): GitCall {
+  let at = 0;
+  while (at < args.length && (args[at] ?? "").startsWith("-")) at += GLOBALS_WITH_VALUE.has(args[at] ?? "") ? 2 : 1;
+  return { globals: args.slice(0, at), verb: args[at] ?? "", args: args.slice(at + 1) };
+}
+
+export const VERBS_THAT_READ = names(
+  "status log diff show rev-parse ls-files ls-tree blame annotate describe shortlog cat-file grep merge-base name-rev",
+  "count-objects check-ignore check-attr whatchanged for-each-ref rev-list diff-tree diff-index diff-files version help",
+  "show-ref cherry range-diff verify-commit verify-tag var show-branch fsck merge-tree patch-id stripspace",
+);
+
+/** `add` of `git remote -v add`: the first word that is no option. */
+export function subcommandOf(args: readonly string[]): string {
+  return args.find((arg) => !arg.startsWith("-")) ?? "";
+}
+
+const REFS_VALUED = [
+  ...[
+    "--sort",
+    "--format",
+    "--contains",
+    "--no-contains",
+    "--merged",
+    "--no-merged",
+    "--points-at",
+    "--color",
+    "--column",
+  ],
+];
+const LISTS_REFS = ["--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"];
+
+/** With these a branch or a tag is made, moved or taken away, whatever else is said. */
+function listsRefs(args: readonly string[], { lists, changes, long }: RefOptions): boolean {
+  if (has(args, changes, ...long)) return false;
+  return has(args, lists, ...LISTS_REFS) || operandsOf(args, REFS_VALUED).length === 0;
+}
+
+interface RefOptions {
+  readonly lists: string;
+  readonly changes: string;
+  readonly long: readonly string[];
+}
+
+const BRANCH: RefOptions = {
+  lists: "arl",
+  changes: "dDmMcCfut",
+  long: [
+    "--delete",
+    "--move",
+    "--copy",
+    "--force",
+    "--set-upstream-to",
+    "--unset-upstream",
+    "--edit-description",
+    "--track",
+  ],
+};
+const TAG: RefOptions = {
+  lists: "ln",
+  changes: "dasumFfev",
+  long: ["--delete", "--annotate", "--sign", "--local-user", "--message", "--file", "--force", "--edit", "--verify"],
+};
+
+const CONFIG_VALUED = ["-f", "--file", "--blob", "--type", "--default", "-t"];
+const CONFIG_CHANGES = [
+  "--add",
+  "--unset",
+  "--unset-all",
+  "--replace-all",
+  "--rename-section",
+  "--remove-section",
+  "--edit",
+];
+const CONFIG_READS = /^(?:-l|--list|--get(?:-all|-regexp|-urlmatch|-color|-colorbool)?)$/;
+
+/** One name alone is read; with a value behind it, it is set. */
+export function readsConfig(args: readonly string[]): boolean {
+  if (has(args, "e", ...CONFIG_CHANGES)) return false;
+  if (args.some((arg) => CONFIG_READS.test(arg))) return true;
+  const [first = "", ...rest] = operandsOf(args, CONFIG_VALUED);
+  return first === "get" || first === "list" || (rest.length === 0 && first.includes("."));
+}
+
+/** Verbs that look with these words behind them, and change something with others. */
+const LOOKS: ReadonlyMap<string, (args: readonly string[]) => boolean> = new Map([
+  ["branch", (args: readonly string[]) => listsRefs(args, BRANCH)],
+  ["tag", (args: readonly string[]) => listsRefs(args, TAG)],
+  ["remote", (args: readonly string[]) => /^(?:|show|get-url)$/.test(subcommandOf(args))],
+  ["stash", (args: readonly string[]) => /^(?:list|show)$/.test(subcommandOf(args))],
+  ["worktree", (args: readonly string[]) => subcommandOf(args) === "list"],
+  ["config", readsConfig],
+  ["reflog", (args: readonly string[]) => !/^(?:expire|delete|drop|write)$/.test(subcommandOf(args))],
+  ["notes", (args: readonly string[]) => /^(?:|list|show)$/.test(subcommandOf(args))],
+  ["submodule", (args: readonly string[]) => /^(?:|status|summary)$/.test(subcommandOf(args))],
+  ["bisect", (args: readonly string[]) => /^(?:log|terms)$/.test(subcommandOf(args))],
+  ["symbolic-ref", (args: readonly string[]) => operandsOf(args).length < 2 && !has(args, "dm", "--delete")],
+]);
+
+const WRITES_OUTPUT = /^--output(?:=|$)|^--ext-diff|^--textconv|^--filters|^--lost-found/;
+
+/** Whether a call of git only looks at the repository. */
+export function readsOnlyGit(all: readonly string[]): boolean {
+  const { globals, verb, args } = gitCall(all);
+  if (verb === "") return true;
+  if (startsOthers({ globals, verb, args }) || args.some((arg) => arg.startsWith(UNKNOWN) || WRITES_OUTPUT.test(arg)))
+    return false;
+  return VERBS_THAT_READ.has(verb) || LOOKS.get(verb)?.(args) === true;
+}
+
+/** Settings that only change how things look. */
+const PLAIN_SETTING =
+  /^(?:color\.|user\.(?:name|email)=|advice\.|log\.|diff\.(?:context|algorithm|renames|noprefix|mnemonicprefix)=|core\.(?:quotepath|autocrlf|abbrev|ignorecase|precomposeunicode)=|core\.pager=(?:cat)?$|pager\.[a-z]+=false|init\.defaultbranch=|commit\.gpgsign=|tag\.gpgsign=|gc\.auto=|merge\.conflictstyle=|pull\.(?:rebase|ff)=|push\.default=|column\.|safe\.directory=|rebase\.autostash=|fetch\.prune=|http\.version=)/i;
+
+/** Options that name a program, each with the shortest abbreviation that can only mean it. */
+const EXECUTES: readonly (readonly [shortest: string, name: string])[] = [
+  ["--exe", "--exec"],
+  ["--upload-p", "--upload-pack"],
+  ["--upload-a", "--upload-archive"],
+  ["--receive", "--receive-pack"],
+  ["--op", "--open-files-in-pager"],
+  ["--extc", "--extcmd"],
+  ["--ext-d", "--ext-diff"],
+  ["--textc", "--textconv"],
+  ["--tool", "--tool"],
+  ["--filters", "--filters"],
+];
+
+function executes(arg: string): boolean {
+  const [own = ""] = arg.split("=", 1);
+  return EXECUTES.some(([shortest, name]) => own.startsWith(shortest) && name.startsWith(own));
+}
+
+/** Whether git is told by name to start a program. */
+export function startsOthers({ globals, verb, args }: GitCall): boolean {
+  const settings = globals.flatMap((arg, at) => (arg === "-c" ? [globals[at + 1] ?? ""] : []));
+  if (settings.some((setting) => !PLAIN_SETTING.test(setting))) return true;
+  if (globals.some((arg) => /^--(?:exec-path=|config-env|git-dir|work-tree)/.test(arg))) return true;
+  if (args.some(executes)) return true;
+  if (verb === "grep" && args.some((arg) => /^-O/.test(arg))) return true;
+  if (verb === "rebase" && has(args, "x")) return true;
+  if (/^(?:fetch|clone|ls-remote)$/.test(verb) && args.some((arg) => /^-u./.test(arg) || arg === "-u")) return true;
+  return (
+    /^(?:filter-branch|difftool|mergetool|daemon|instaweb|send-email)$/.test(verb) ||
+    (/^(?:submodule|bisect)$/.test(verb) && names("foreach run").has(subcommandOf(args)))
+  );
+}
+
+/** Files and folders that a call of git makes at places that it is told. */
+export function writtenByGit(all: readonly string[]): readonly string[] {
+  const { verb, args } = gitCall(all);
+  const named = valuesOf(args, "--output", "--output-directory");
+  switch (verb) {
+    case "archive":
+    case "format-patch":
+      return [...named, ...valuesOf(args, "-o")];
+    case "init":
+      return operandsOf(args, ["-b", "--initial-branch", "--template", "--object-format"]);
+    case "clone":
+    case "bundle":
+      return operandsOf(args, ["-b", "--branch", "--depth", "-o", "--origin", "-c"]).slice(1, 2);
+    case "worktree":
+      return subcommandOf(args) === "add" ? operandsOf(args, ["-b", "-B", "--reason"]).slice(1, 2) : [];
+    default:
+      return named;
+  }
+}

@@ -1,0 +1,164 @@
+import type { Invocation } from "./shell-invocation.ts";
+import { type Option, type Options, optionsOf } from "./shell-options.ts";
+
+/** Of a program that can be told to start another one: all options that decide how words are read, and those that do it. */
+interface Starter {
+  readonly options?: Options;
+  readonly starts?: readonly string[];
+  /** For what is no option. */
+  readonly pattern?: RegExp;
+}
+
+const TAR_STARTS = [
+  "checkpoint-action",
+  "to-command",
+  "use-compress-program",
+  "info-script",
+  "new-volume-script",
+  "rsh-command",
+];
+const TAR: Options = {
+  letters: "AcdrtuxhijJkllmMnOopPRsSUvwWzZaB",
+  valued: "bCfFgHIKLNTVX",
+  valuedLongs: [
+    ...TAR_STARTS,
+    "directory",
+    "file",
+    "exclude",
+    "files-from",
+    "transform",
+    "strip-components",
+    "rmt-command",
+  ],
+  longs: [
+    "list",
+    "extract",
+    "get",
+    "create",
+    "append",
+    "update",
+    "concatenate",
+    "catenate",
+    "delete",
+    "diff",
+    "compare",
+  ],
+};
+
+/** The first word of tar needs no dash. */
+export function tarOptions([first = "", ...rest]: readonly string[]): readonly Option[] {
+  const isOld = /^[A-Za-z]{1,32}$/.test(first);
+  if (!isOld) return optionsOf([first, ...rest], TAR).options;
+  // Of letters in the old form each takes the next word that is left, in their order.
+  const values = [...rest];
+  const old = [...first].map((name) => ({
+    name,
+    value: TAR.valued?.includes(name) === true ? (values.shift() ?? "") : "",
+  }));
+  return [...old, ...optionsOf(values, TAR).options];
+}
+
+/** The options of tar that start programs, with what they start. */
+export function tarActions(args: readonly string[]): readonly Option[] {
+  return tarOptions(args).filter(({ name }) => TAR_STARTS.includes(name) || name === "I" || name === "F");
+}
+
+const FD: Options = { letters: "HIsigFLapul01qrvVxX", valued: "tedESocjC", longs: ["exec", "exec-batch"] };
+
+/** `-x`, `-X` and their long names, alone or in a cluster of fd. */
+export function startsForEach(arg: string): boolean {
+  return (
+    arg.startsWith("-") && optionsOf([arg], FD).options.some(({ name }) => /^(?:[xX]|exec|exec-batch)$/.test(name))
+  );
+}
+
+const PAGED: Starter = { options: { valuedLongs: ["pager"] }, starts: ["pager"] };
+const EDITOR: Starter = { pattern: /^(?:-[cSsu]|--cmd|\+)/ };
+const CALLBACK: Starter = { options: { letters: "t", valued: "CcdnOsu" }, starts: ["C"] };
+const COMPILER: Starter = { pattern: /^-(?:wrapper|fplugin|specs|B|plugin)/ };
+const SYMBOLS: Starter = { options: { valuedLongs: ["plugin"] }, starts: ["plugin"] };
+
+const STARTERS: ReadonlyMap<string, Starter> = new Map([
+  ["sort", { options: { valuedLongs: ["compress-program"], longs: ["check"] }, starts: ["compress-program"] }],
+  ["split", { options: { valuedLongs: ["filter"] }, starts: ["filter"] }],
+  ["install", { options: { valuedLongs: ["strip-program"], longs: ["strip"] }, starts: ["strip-program"] }],
+  ["cloc", { options: { valuedLongs: ["extract-with"] }, starts: ["extract-with"] }],
+  ["cpio", { options: { valuedLongs: ["rsh-command"] }, starts: ["rsh-command"] }],
+  ["rg", { pattern: /^--(?:pre|hostname-bin)(?:=|$)/ }],
+  [
+    "man",
+    {
+      options: {
+        letters: "adDfiIkKlWwuctVZ7",
+        valued: "PCLMSsreRmpT",
+        attached: "HEX",
+        valuedLongs: ["pager", "config-file"],
+        longs: ["html"],
+      },
+      starts: ["P", "H", "C", "pager", "config-file", "html"],
+    },
+  ],
+  [
+    "less",
+    {
+      options: { valued: "kbhjoOpPtTxy#", valuedLongs: ["lesskey-file", "lesskey-src"] },
+      starts: ["k", "lesskey-file", "lesskey-src"],
+      pattern: /^\+.{0,256}!/,
+    },
+  ],
+  ...["vim", "vi", "nvim", "view"].map((program) => [program, EDITOR] as const),
+  ...["ag", "ack", "bat", "batcat"].map((program) => [program, PAGED] as const),
+  ["zip", { pattern: /^-[a-zA-Z0-9]{0,16}T|^--(?:unz|te)/ }],
+  ["jq", { pattern: /^-[a-zA-Z]{0,16}L|^--library-path/ }],
+  ["tmux", { pattern: /./ }],
+  ["screen", { pattern: /./ }],
+  ["mapfile", CALLBACK],
+  ["readarray", CALLBACK],
+  ["compgen", { options: { letters: "abcdefgjksuv", valued: "CoAGWFXPS" }, starts: ["C", "F"] }],
+  ["patch", { options: { letters: "bcelnNRstuvEfZT", valued: "dDFgiopBrVxYz", longs: ["ed"] }, starts: ["e", "ed"] }],
+  ["dc", { pattern: /!|^-f|^--f|^[^-]/ }],
+  ["ssh-keygen", { pattern: /^-[Dw]/ }],
+  ["openssl", { pattern: /^-(?:engine|provider)/ }],
+  ...["gcc", "g++", "cc", "c++", "clang", "clang++", "ld"].map((program) => [program, COMPILER] as const),
+  ...["nm", "objdump", "ar", "ranlib", "gcc-nm", "gcc-ar"].map((program) => [program, SYMBOLS] as const),
+]);
+
+/** An option that makes the program start another one, in whatever spelling it takes. */
+export function startsProgram(run: Invocation): boolean {
+  const { program, args } = run;
+  if (program === "tar" || program === "gtar" || program === "bsdtar") return tarActions(args).length > 0;
+  if (program === "fd" || program === "fdfind") return args.some(startsForEach);
+  if (program === "sqlite3") return args.some(isDotCommand);
+  const starter = STARTERS.get(program);
+  if (starter === undefined) return false;
+  const { options = {}, starts = [], pattern } = starter;
+  if (pattern !== undefined && args.some((arg) => pattern.test(arg))) return true;
+  return optionsOf(args, options).options.some(({ name }) => starts.includes(name));
+}
+
+const DOT_COMMANDS = [
+  "shell",
+  "system",
+  "import",
+  "output",
+  "once",
+  "load",
+  "save",
+  "backup",
+  "archive",
+  "cd",
+  "excel",
+  "clone",
+  "log",
+  "read",
+];
+const SQL_CODE = /load_extension|writefile|edit\(/i;
+
+/** Of the program's own commands, which may be abbreviated, those that start programs or write files. */
+function isDotCommand(arg: string): boolean {
+  if (SQL_CODE.test(arg)) return true;
+  return arg.split("\n", 64).some((line) => {
+    const name = /^\s{0,16}\.([a-z]{2,16})/.exec(line)?.[1];
+    return name !== undefined && DOT_COMMANDS.some((command) => command.startsWith(name));
+  });
+}
