@@ -9,11 +9,6 @@ export class AuditLogError extends Error {
 /** The disk is full, and nothing of what was to be written is on it: with room it can be tried again. */
 export class DiskFullError extends AuditLogError {}
 
-/** What went wrong, in one line: the system's code and text when there are any. */
-export function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
-}
-
 /** Full, or over a quota. */
 export function isDiskFull(error: unknown): boolean {
   const code = error instanceof Error && "code" in error ? error.code : undefined;

@@ -1,7 +1,8 @@
 import type { KeyObject } from "node:crypto";
 import { join } from "node:path";
+import { errorText } from "../core/error-text.ts";
 import { mint, type Receipt } from "../core/evidence.ts";
-import { AuditLogError, reasonOf } from "./audit-log-error.ts";
+import { AuditLogError } from "./audit-log-error.ts";
 import { chainBytes, type StreamName } from "./chain/chain.ts";
 import { CHECKPOINT_DIR } from "./chain/checkpoint.ts";
 import { CHECKPOINT_INTERVAL_MS, CheckpointKeeper } from "./chain/checkpoint-keeper.ts";
@@ -81,7 +82,7 @@ export function openAuditLog(options: AuditLogOptions): AuditLog {
     if (error instanceof AuditLogError) {
       throw error;
     }
-    throw new AuditLogError(`cannot open the audit directory ${options.dir}: ${reasonOf(error)}`);
+    throw new AuditLogError(`cannot open the audit directory ${options.dir}: ${errorText(error)}`);
   }
 }
 
@@ -239,7 +240,7 @@ class JsonLogger implements AuditLog {
       this.#next[name] += 1;
       queued?.(seq);
     } catch (error) {
-      settle(error instanceof AuditLogError ? error : new AuditLogError(`no line can be made: ${reasonOf(error)}`));
+      settle(error instanceof AuditLogError ? error : new AuditLogError(`no line can be made: ${errorText(error)}`));
     }
   }
 

@@ -6,6 +6,7 @@ import { type AuditLog, openAuditLog } from "../audit/json-logger.ts";
 import type { StrangerLimit } from "../audit/strangers.ts";
 import { type Config, pathFrom } from "../config.ts";
 import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "../core/digest.ts";
+import { errorText } from "../core/error-text.ts";
 import { Refusal, StartupError } from "../core/errors.ts";
 import type { Receipt } from "../core/evidence.ts";
 import { ARGUMENT_LIMITS } from "../core/json.ts";
@@ -35,7 +36,7 @@ export function openAudit(config: Config, { clock, monotonic, ids, checkpointKey
       ...(onBatch !== undefined && { onBatch }),
     });
   } catch (error) {
-    throw new StartupError([`audit.dir: ${error instanceof Error ? error.message : String(error)}`]);
+    throw new StartupError([`audit.dir: ${errorText(error)}`]);
   }
 }
 

@@ -44,7 +44,7 @@ test("a fresh key is for its owner alone, and never overwritten", () => {
   expect(fs.statSync(PRIVATE).mode & 0o777).toBe(0o600);
   const before = fs.readFileSync(PRIVATE, "utf8");
   expect(audit("keys", "--new", PRIVATE)).toMatchObject({
-    exitCode: 66,
+    exitCode: 73,
     complained: expect.stringContaining("EEXIST"),
   });
   expect(fs.readFileSync(PRIVATE, "utf8")).toBe(before);

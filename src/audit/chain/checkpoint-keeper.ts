@@ -1,6 +1,6 @@
 import type { KeyObject } from "node:crypto";
 import { join } from "node:path";
-import { reasonOf } from "../audit-log-error.ts";
+import { errorText } from "../../core/error-text.ts";
 import type { FileOperations } from "../journal/file-operations.ts";
 import type { Intent } from "../journal/open-intents.ts";
 import { placePath, savedStream, serializePlace } from "../journal/saved-place.ts";
@@ -110,7 +110,7 @@ export class CheckpointKeeper {
       }
       this.#failure = undefined;
     } catch (error) {
-      this.#failure = `no checkpoint can be written: ${reasonOf(error)}: free or mend the disk`;
+      this.#failure = `no checkpoint can be written: ${errorText(error)}: free or mend the disk`;
     }
   }
 

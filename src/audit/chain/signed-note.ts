@@ -1,5 +1,6 @@
 import { createHash, createPublicKey, type KeyObject, sign, verify } from "node:crypto";
-import { AuditLogError, reasonOf } from "../audit-log-error.ts";
+import { errorText } from "../../core/error-text.ts";
+import { AuditLogError } from "../audit-log-error.ts";
 
 /** Signed notes as C2SP defines them (c2sp.org/signed-note), with Ed25519. */
 const ED25519 = 1;
@@ -67,7 +68,7 @@ export function readPublicKey(text: string): KeyObject {
   try {
     return text.includes(KEY_BEGIN) ? fromPem(text) : fromVerifierKey(text.trim());
   } catch (error) {
-    throw new AuditLogError(`not an Ed25519 public key (PEM, or a verifier key name+id+key): ${reasonOf(error)}`);
+    throw new AuditLogError(`not an Ed25519 public key (PEM, or a verifier key name+id+key): ${errorText(error)}`);
   }
 }
 

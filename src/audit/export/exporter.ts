@@ -1,3 +1,4 @@
+import { errorText } from "../../core/error-text.ts";
 import type { Position } from "../query/cursor.ts";
 import type { Stream } from "../query/days.ts";
 import { bytesBehind, type ExportLine, readBatch, readNextLine } from "./batch.ts";
@@ -117,7 +118,7 @@ export class Exporter {
           this.#position = batch.next;
         }
       } catch (error) {
-        this.#fail(error instanceof Error ? error.message : String(error));
+        this.#fail(errorText(error));
         await this.#wait(backoffMs);
       }
     }

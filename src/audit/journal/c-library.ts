@@ -1,5 +1,6 @@
 import { dlopen, FFIType, read } from "bun:ffi";
-import { AuditLogError, reasonOf } from "../audit-log-error.ts";
+import { errorText } from "../../core/error-text.ts";
+import { AuditLogError } from "../audit-log-error.ts";
 
 /** The two calls of the C library that the runtime does not offer. */
 
@@ -43,7 +44,7 @@ function load(): Loaded {
     try {
       return isMac ? loadMac(library) : loadLinux(library);
     } catch (error) {
-      problems.push(`${library}: ${reasonOf(error)}`);
+      problems.push(`${library}: ${errorText(error)}`);
     }
   }
   throw new AuditLogError(`no C library to lock the audit directory with: ${problems.join("; ")}`);

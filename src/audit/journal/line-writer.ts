@@ -1,4 +1,5 @@
-import { AuditLogError, DiskFullError, reasonOf } from "../audit-log-error.ts";
+import { errorText } from "../../core/error-text.ts";
+import { AuditLogError, DiskFullError } from "../audit-log-error.ts";
 import type { DayStream, Line } from "../query/day-stream.ts";
 
 /** Bytes of lines that are not yet on disk. */
@@ -209,7 +210,7 @@ export class LineWriter {
   /** Refuses what was taken and what is queued; settling a line again that is already durable changes nothing. */
   #fail(error: unknown, taken: ReadonlyMap<DayStream, readonly QueuedLine[]>): void {
     const failure =
-      error instanceof AuditLogError ? error : new AuditLogError(`the audit writer broke: ${reasonOf(error)}`);
+      error instanceof AuditLogError ? error : new AuditLogError(`the audit writer broke: ${errorText(error)}`);
     this.#failure = failure;
     this.#batchStartedAt = undefined;
     this.#pendingEntries = 0;

@@ -1,5 +1,6 @@
 import { join } from "node:path";
-import { AuditLogError, DiskFullError, isDiskFull, reasonOf } from "../audit-log-error.ts";
+import { errorText } from "../../core/error-text.ts";
+import { AuditLogError, DiskFullError, isDiskFull } from "../audit-log-error.ts";
 import { type ChainHead, LineChain } from "../chain/chain.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
 import type { FileOperations } from "../journal/file-operations.ts";
@@ -82,7 +83,7 @@ export class DayStream {
       const cut = this.#cutOff(file, file.size - before);
       file.size = before;
       this.#chain.rewind(this.#place.head);
-      const text = `cannot write to ${file.path}: ${reasonOf(error)}; ${cut.text}: free the disk and restart the service`;
+      const text = `cannot write to ${file.path}: ${errorText(error)}; ${cut.text}: free the disk and restart the service`;
       throw cut.isClean && isDiskFull(error) ? new DiskFullError(text) : new AuditLogError(text);
     }
   }
@@ -102,7 +103,7 @@ export class DayStream {
     try {
       await this.#files.fdatasync(fd);
     } catch (error) {
-      throw new AuditLogError(`cannot sync ${path}: ${reasonOf(error)}: check the disk and restart the service`);
+      throw new AuditLogError(`cannot sync ${path}: ${errorText(error)}: check the disk and restart the service`);
     }
   }
 
@@ -183,7 +184,7 @@ export class DayStream {
       await this.#files.syncDirectory(this.#options.dir);
       return file;
     } catch (error) {
-      const text = `cannot open ${path}: ${reasonOf(error)}: mend it and restart the service`;
+      const text = `cannot open ${path}: ${errorText(error)}: mend it and restart the service`;
       this.close();
       throw isDiskFull(error) ? new DiskFullError(text) : new AuditLogError(text);
     }
@@ -207,7 +208,7 @@ export class DayStream {
       this.#files.truncate(file.fd, this.#files.factsOf(file.fd).size - written);
       return { isClean: true, text: "the part that was written is cut off again" };
     } catch (error) {
-      const text = `the part that was written could not be cut off (${reasonOf(error)}) and is taken out at the next start`;
+      const text = `the part that was written could not be cut off (${errorText(error)}) and is taken out at the next start`;
       return { isClean: false, text };
     }
   }

@@ -1,6 +1,7 @@
 import { readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { AuditLogError, reasonOf } from "../audit-log-error.ts";
+import { errorText } from "../../core/error-text.ts";
+import { AuditLogError } from "../audit-log-error.ts";
 import type { Filter } from "./filter.ts";
 import { closeDay, type DayFile, openDay, readChunk, stampAt } from "./scan.ts";
 import { dayOf, withinYears } from "./time-range.ts";
@@ -36,7 +37,7 @@ export function daysIn(dir: string): readonly string[] {
     return names.map((name) => name.slice(0, NAME_CHARACTERS)).sort();
   } catch (error) {
     if (error instanceof Error && "code" in error && error.code === "ENOENT") return [];
-    throw new AuditLogError(`cannot read ${dir}: ${reasonOf(error)}`);
+    throw new AuditLogError(`cannot read ${dir}: ${errorText(error)}`);
   }
 }
 

@@ -1,5 +1,6 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
-import { AuditLogError, reasonOf } from "../audit-log-error.ts";
+import { errorText } from "../../core/error-text.ts";
+import { AuditLogError } from "../audit-log-error.ts";
 import { foldBytes } from "../chain/fold.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
 import type { Matcher } from "./filter.ts";
@@ -50,7 +51,7 @@ function tryOpen(path: string): number | undefined {
     return openSync(path, READ);
   } catch (error) {
     if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
-    throw new AuditLogError(`cannot read ${path}: ${reasonOf(error)}`);
+    throw new AuditLogError(`cannot read ${path}: ${errorText(error)}`);
   }
 }
 

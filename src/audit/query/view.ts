@@ -1,3 +1,4 @@
+import { isTable } from "../../core/json.ts";
 /** What queries, tables and statistics read of one line. Nothing is taken for granted: members that are missing or of another type are `undefined`. */
 export interface EntryView {
   readonly timestamp: string;
@@ -68,7 +69,7 @@ export function viewOf(line: Members): EntryView | undefined {
 }
 
 export function membersOf(value: unknown): Members | undefined {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Members) : undefined;
+  return isTable(value) ? value : undefined;
 }
 
 export function textOf(value: unknown): string | undefined {

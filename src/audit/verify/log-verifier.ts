@@ -1,5 +1,5 @@
 import type { KeyObject } from "node:crypto";
-import { reasonOf } from "../audit-log-error.ts";
+import { errorText } from "../../core/error-text.ts";
 import { bytesToVerify, type Verified, type VerifyReport, verifyInSteps } from "./verify.ts";
 
 export interface LogVerifierOptions {
@@ -70,7 +70,7 @@ export class LogVerifier {
       // Retention took a file away between two pieces: the next reading begins behind it.
       if (error instanceof Error && "code" in error && error.code === "ENOENT")
         return { ...this.#status(), more: true };
-      return { ...this.#status(), ok: false, fault: reasonOf(error).replaceAll(`${this.#options.dir}/`, "") };
+      return { ...this.#status(), ok: false, fault: errorText(error).replaceAll(`${this.#options.dir}/`, "") };
     }
   }
 

@@ -1,4 +1,5 @@
 import { hash } from "node:crypto";
+import { givenWithin } from "../../core/patience.ts";
 import type { Rates } from "./rates.ts";
 import type { Pace } from "./rates-pace.ts";
 
@@ -69,7 +70,7 @@ export class SharedRates {
     const told = this.#take(now());
     if (told.length === 0) return;
     try {
-      const filled = await within(table.add(told.map(({ charge }) => charge)));
+      const filled = await givenWithin(table.add(told.map(({ charge }) => charge)), ANSWER_MS_MAX, noAnswer);
       const at = now();
       for (const [index, { pace, key }] of told.entries()) pace.adopt(key, filled[index] ?? 0, at);
       this.#note(false);
@@ -108,13 +109,6 @@ interface Told {
   readonly charge: SharedCharge;
 }
 
-async function within<T>(answer: Promise<T>): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  answer.catch(() => {});
-  const timer = setTimeout(() => reject(new Error(`no answer in ${ANSWER_MS_MAX} ms`)), ANSWER_MS_MAX);
-  try {
-    return await Promise.race([answer, promise]);
-  } finally {
-    clearTimeout(timer);
-  }
+function noAnswer(): Error {
+  return new Error(`no answer in ${ANSWER_MS_MAX} ms`);
 }

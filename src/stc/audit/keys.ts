@@ -1,8 +1,8 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
 import { readFileSync, writeFileSync } from "node:fs";
-import { reasonOf } from "../../audit/audit-log-error.ts";
 import { eachNote } from "../../audit/chain/checkpoint-files.ts";
 import { verifierKeyOf } from "../../audit/chain/signed-note.ts";
+import { errorText } from "../../core/error-text.ts";
 import { print } from "../output.ts";
 import { auditPlace, EXIT } from "./place.ts";
 
@@ -29,7 +29,7 @@ export function auditKeys({ new: fresh, key, dir }: AuditKeysOptions): void {
     print.line(String(publicKey.export({ type: "spki", format: "pem" })).trimEnd());
     if (dir !== undefined) printVerifierKeys(dir, publicKey);
   } catch (error) {
-    print.error(fresh === undefined ? reasonOf(error) : `cannot make ${fresh}: ${reasonOf(error)}`);
+    print.error(fresh === undefined ? errorText(error) : `cannot make ${fresh}: ${errorText(error)}`);
     process.exitCode = fresh === undefined ? EXIT.noDirectory : EXIT.cannotWrite;
   }
 }

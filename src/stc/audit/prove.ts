@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
-import { reasonOf } from "../../audit/audit-log-error.ts";
 import { checkProof, type Proof, type ProofVerdict, prove, readProof } from "../../audit/chain/proof.ts";
+import { errorText } from "../../core/error-text.ts";
 import { print } from "../output.ts";
 import { auditPlace, EXIT } from "./place.ts";
 import { readKey } from "./verify.ts";
@@ -17,7 +17,7 @@ export function auditProve(id: string, { dir }: { readonly dir?: string }): void
   try {
     print.json(prove(place.dir, id), 2);
   } catch (error) {
-    print.error(reasonOf(error));
+    print.error(errorText(error));
     process.exitCode = EXIT.nothing;
   }
 }
@@ -40,7 +40,7 @@ export function auditVerifyProof(file: string, { key, json }: VerifyProofOptions
       print.line(proof.line);
     } else print.error(`not proved: ${verdict.reason}`);
   } catch (error) {
-    print.error(reasonOf(error));
+    print.error(errorText(error));
     process.exitCode = UNREADABLE;
   }
 }

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { AuditLogError, reasonOf } from "../../audit/audit-log-error.ts";
+import { AuditLogError } from "../../audit/audit-log-error.ts";
 import { readPublicKey } from "../../audit/chain/signed-note.ts";
 import { readDate } from "../../audit/query/time-range.ts";
 import type { Damage } from "../../audit/verify/damage.ts";
@@ -12,6 +12,7 @@ import {
   verifyInSteps,
   verifyLog,
 } from "../../audit/verify/verify.ts";
+import { errorText } from "../../core/error-text.ts";
 import { print } from "../output.ts";
 import { auditPlace, refuse } from "./place.ts";
 
@@ -47,7 +48,7 @@ export function auditVerify({ dir, key, from, to, json }: AuditVerifyOptions): v
     if (json === true) print.json({ ok: process.exitCode === 0, ...report });
     else for (const line of readable(report, keys.length > 0)) print.line(line);
   } catch (error) {
-    print.error(reasonOf(error));
+    print.error(errorText(error));
     process.exitCode = UNREADABLE;
   }
 }
@@ -64,7 +65,7 @@ export function readKey(named: string): ReturnType<typeof readPublicKey> {
   try {
     return readPublicKey(readFileSync(named, "utf8"));
   } catch (error) {
-    throw new AuditLogError(`${named}: ${reasonOf(error)}`);
+    throw new AuditLogError(`${named}: ${errorText(error)}`);
   }
 }
 

@@ -1,6 +1,6 @@
 import { readSync, writeSync } from "node:fs";
-import { reasonOf } from "../../../src/audit/audit-log-error.ts";
 import { lockDirectory } from "../../../src/audit/journal/directory-lock.ts";
+import { errorText } from "../../../src/core/error-text.ts";
 
 // Locks the directory of its first argument, says so, and holds it until its input ends.
 try {
@@ -9,5 +9,5 @@ try {
   readSync(0, new Uint8Array(1));
   lock.release();
 } catch (error) {
-  writeSync(1, `refused: ${reasonOf(error)}\n`);
+  writeSync(1, `refused: ${errorText(error)}\n`);
 }
