@@ -4,8 +4,8 @@ import type { ExecutionPlan, Tool } from "../core/types.ts";
 import { type ApprovalPolicy, createApprovalPolicies } from "./policies/policies.ts";
 import type { Requirement } from "./policies/requirement.ts";
 import { concerns, matchesArgs, type OperatorRule, readOperatorRules } from "./risk/operators.ts";
-import { judgeShell, SHELL_RULES } from "./risk/shell.ts";
-import type { Standing } from "./risk/shell-place.ts";
+import type { Standing } from "./risk/shell/place.ts";
+import { judgeShell, SHELL_RULES } from "./risk/shell/shell.ts";
 import type { Risk } from "./types.ts";
 
 /** One call, as it was planned. */

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { judgeShell, SHELL_RULES } from "../../src/approvals/risk/shell.ts";
+import { judgeShell, SHELL_RULES } from "../../src/approvals/risk/shell/shell.ts";
 
 const standing = { cwd: "/ws/project", home: "/ws/project" };
 const rulesOf = (command: string): readonly string[] => judgeShell(command, standing).rules.map(({ name }) => name);

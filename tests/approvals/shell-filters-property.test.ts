@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { awkReach } from "../../src/approvals/risk/shell-awk.ts";
-import { optionsOf } from "../../src/approvals/risk/shell-options.ts";
-import { sedReach } from "../../src/approvals/risk/shell-sed.ts";
+import { awkReach } from "../../src/approvals/risk/shell/awk.ts";
+import { optionsOf } from "../../src/approvals/risk/shell/options.ts";
+import { sedReach } from "../../src/approvals/risk/shell/sed.ts";
 
 const ENVIRONMENT = { PATH: "/usr/bin:/bin" };
 /** GNU's alone refuses, on request, every script with a command that reads or writes files or starts programs. */

@@ -1,4 +1,4 @@
-import { judgeShell } from "../../src/approvals/risk/shell.ts";
+import { judgeShell } from "../../src/approvals/risk/shell/shell.ts";
 import type { Risk } from "../../src/approvals/types.ts";
 
 const RISKS: readonly Risk[] = ["low", "medium", "high", "critical"];

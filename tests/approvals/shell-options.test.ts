@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { readScript } from "../../src/approvals/risk/shell-script.ts";
+import { readScript } from "../../src/approvals/risk/shell/script.ts";
 import { levelOf, WORKSPACE } from "./shell-level.ts";
 
 /** Options that turn a program which looks into one that writes. */

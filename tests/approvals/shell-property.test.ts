@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { judgeShell } from "../../src/approvals/risk/shell.ts";
+import { judgeShell } from "../../src/approvals/risk/shell/shell.ts";
 import { levelOf, WORKSPACE } from "./shell-level.ts";
 
 const BANNED = [

@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
-import { awkReach } from "../../src/approvals/risk/shell-awk.ts";
+import { awkReach } from "../../src/approvals/risk/shell/awk.ts";
 import { levelOf } from "../approvals/shell-level.ts";
 
 setDefaultTimeout(300_000);

@@ -1,8 +1,8 @@
 import { banned, isOne, names, type ShellRule } from "./rule.ts";
-import { has, type Invocation, operandsOf, surelyHas } from "./shell-invocation.ts";
-import { INTERPRETERS, opensReverseShell, reachesMetadata, runsWhatIsFetched } from "./shell-network.ts";
-import { isCatastrophic, isDisk, isProtected, reachOf } from "./shell-place.ts";
-import { writtenBy } from "./shell-writes.ts";
+import { has, type Invocation, operandsOf, surelyHas } from "./shell/invocation.ts";
+import { INTERPRETERS, opensReverseShell, reachesMetadata, runsWhatIsFetched } from "./shell/network.ts";
+import { isCatastrophic, isDisk, isProtected, reachOf } from "./shell/place.ts";
+import { writtenBy } from "./shell/writes.ts";
 
 const FORMATTERS = names(
   "mke2fs mkswap wipefs blkdiscard fdisk sfdisk cfdisk gdisk sgdisk parted cryptsetup newfs diskutil",

@@ -1,6 +1,6 @@
 import { names } from "./rule.ts";
-import { has, operandsOf, valuesOf } from "./shell-invocation.ts";
-import { UNKNOWN } from "./shell-word.ts";
+import { has, operandsOf, valuesOf } from "./shell/invocation.ts";
+import { UNKNOWN } from "./shell/word.ts";
 
 export interface GitCall {
   /** Before the verb. */

@@ -1,7 +1,7 @@
 import { gitCall, readsConfig, startsOthers, subcommandOf, VERBS_THAT_READ } from "./git-call.ts";
 import { high, names, type ShellRule } from "./rule.ts";
-import { has, type Invocation, operandsOf } from "./shell-invocation.ts";
-import { UNKNOWN } from "./shell-word.ts";
+import { has, type Invocation, operandsOf } from "./shell/invocation.ts";
+import { UNKNOWN } from "./shell/word.ts";
 
 const CHANGES = names(
   "add commit merge rebase cherry-pick revert checkout switch restore reset rm mv branch tag stash apply am pull fetch push",

@@ -1,14 +1,14 @@
 import { isMaker } from "./banned.ts";
 import { isReading, isVersion } from "./reads.ts";
 import { high, isOne, names, type ShellRule } from "./rule.ts";
-import { awkReach } from "./shell-awk.ts";
-import { has, type Invocation, operandsOf, valuesOf } from "./shell-invocation.ts";
-import { isForeign, reachOf } from "./shell-place.ts";
-import { namedBy, takesSecrets } from "./shell-readings.ts";
-import { sedReach } from "./shell-sed.ts";
-import { startsProgram } from "./shell-starters.ts";
-import { UNKNOWN } from "./shell-word.ts";
-import { knowsWrites, writtenBy } from "./shell-writes.ts";
+import { awkReach } from "./shell/awk.ts";
+import { has, type Invocation, operandsOf, valuesOf } from "./shell/invocation.ts";
+import { isForeign, reachOf } from "./shell/place.ts";
+import { namedBy, takesSecrets } from "./shell/readings.ts";
+import { sedReach } from "./shell/sed.ts";
+import { startsProgram } from "./shell/starters.ts";
+import { UNKNOWN } from "./shell/word.ts";
+import { knowsWrites, writtenBy } from "./shell/writes.ts";
 
 const DESTROYERS = names("dd truncate shred wipe srm fallocate wipefs sgdisk fdisk parted cryptsetup");
 

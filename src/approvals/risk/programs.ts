@@ -1,8 +1,8 @@
 import { asksInstaller, isVersion, setsClock } from "./reads.ts";
 import { high, isOne, names, type ShellRule } from "./rule.ts";
-import { has, type Invocation, operandsOf } from "./shell-invocation.ts";
-import { INTERPRETERS, isShell, NETWORK, opensSocket, PRINTERS } from "./shell-network.ts";
-import { UNKNOWN } from "./shell-word.ts";
+import { has, type Invocation, operandsOf } from "./shell/invocation.ts";
+import { INTERPRETERS, isShell, NETWORK, opensSocket, PRINTERS } from "./shell/network.ts";
+import { UNKNOWN } from "./shell/word.ts";
 
 const PRIVILEGES = names(
   "sudo doas su runuser pkexec gosu su-exec setcap capsh setpriv usermod useradd userdel groupadd groupdel groupmod passwd",

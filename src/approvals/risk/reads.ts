@@ -1,13 +1,13 @@
 import { readsOnlyGit } from "./git-call.ts";
 import { isOne, names } from "./rule.ts";
-import { awkReach } from "./shell-awk.ts";
-import { has, type Invocation, operandsOf } from "./shell-invocation.ts";
-import { isShell } from "./shell-network.ts";
-import { type Options, optionsOf } from "./shell-options.ts";
-import { sedReach } from "./shell-sed.ts";
-import { startsForEach, tarActions, tarOptions } from "./shell-starters.ts";
-import { TRANSPARENT } from "./shell-wrappers.ts";
-import { XXD_VALUED } from "./shell-writes.ts";
+import { awkReach } from "./shell/awk.ts";
+import { has, type Invocation, operandsOf } from "./shell/invocation.ts";
+import { isShell } from "./shell/network.ts";
+import { type Options, optionsOf } from "./shell/options.ts";
+import { sedReach } from "./shell/sed.ts";
+import { startsForEach, tarActions, tarOptions } from "./shell/starters.ts";
+import { TRANSPARENT } from "./shell/wrappers.ts";
+import { XXD_VALUED } from "./shell/writes.ts";
 
 /** Programs that look and change nothing, whatever their options. */
 const READERS = names(

@@ -1,6 +1,6 @@
 import type { Risk } from "../types.ts";
-import type { Invocation } from "./shell-invocation.ts";
-import type { ShellScript } from "./shell-script.ts";
+import type { Invocation } from "./shell/invocation.ts";
+import type { ShellScript } from "./shell/script.ts";
 
 /** A row of the table that judges shell commands. Rows only add: the strictest of all that match counts. */
 export interface ShellRule {

@@ -1,5 +1,5 @@
-import type { Standing } from "./shell-place.ts";
-import { UNKNOWN } from "./shell-word.ts";
+import type { Standing } from "./place.ts";
+import { UNKNOWN } from "./word.ts";
 
 /** A file that a redirection opens. */
 export interface Opened {

@@ -1,5 +1,5 @@
 import { type Command, forEachChild, type SyntaxNode, type Word } from "unbash";
-import { isLiteral, NOTHING_KNOWN, textOf } from "./shell-word.ts";
+import { isLiteral, NOTHING_KNOWN, textOf } from "./word.ts";
 
 /** What keeps a script from being judged by what it says. */
 export type Opaque =

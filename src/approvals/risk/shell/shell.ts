@@ -1,14 +1,14 @@
-import { BANNED } from "./banned.ts";
-import { GIT_RULES } from "./git.ts";
-import { HIGH } from "./high.ts";
-import { PROGRAMS } from "./programs.ts";
-import { isReading, isVersion } from "./reads.ts";
-import { isOne, medium, type ShellRule } from "./rule.ts";
-import { INTERPRETERS, isShell } from "./shell-network.ts";
-import type { Standing } from "./shell-place.ts";
-import { reachOf } from "./shell-place.ts";
-import { readScript, type ShellScript } from "./shell-script.ts";
-import { writtenBy } from "./shell-writes.ts";
+import { BANNED } from "../banned.ts";
+import { GIT_RULES } from "../git.ts";
+import { HIGH } from "../high.ts";
+import { PROGRAMS } from "../programs.ts";
+import { isReading, isVersion } from "../reads.ts";
+import { isOne, medium, type ShellRule } from "../rule.ts";
+import { INTERPRETERS, isShell } from "./network.ts";
+import type { Standing } from "./place.ts";
+import { reachOf } from "./place.ts";
+import { readScript, type ShellScript } from "./script.ts";
+import { writtenBy } from "./writes.ts";
 
 /** What is neither forbidden nor always asked about; what matches no row at all only looks. */
 const MEDIUM: readonly ShellRule[] = [

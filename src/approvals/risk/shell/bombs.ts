@@ -1,4 +1,4 @@
-import type { Invocation } from "./shell-invocation.ts";
+import type { Invocation } from "./invocation.ts";
 
 type Bodies = ReadonlyMap<string, readonly Invocation[]>;
 

@@ -1,6 +1,6 @@
 import type { Command, CommandNode } from "unbash";
-import { isInput, readRedirects } from "./shell-redirects.ts";
-import { fieldsOf, type Lookup, textOf, UNKNOWN } from "./shell-word.ts";
+import { isInput, readRedirects } from "./redirects.ts";
+import { fieldsOf, type Lookup, textOf, UNKNOWN } from "./word.ts";
 
 /** The fields that a word becomes; an assignment stays one. */
 export function wordFields(part: Command["suffix"][number], lookup: Lookup): readonly string[] {

@@ -1,6 +1,6 @@
-import { isOne, names } from "./rule.ts";
-import { type Invocation, operandsOf } from "./shell-invocation.ts";
-import { UNKNOWN } from "./shell-word.ts";
+import { isOne, names } from "../rule.ts";
+import { type Invocation, operandsOf } from "./invocation.ts";
+import { UNKNOWN } from "./word.ts";
 
 /** Programs whose business is the network. */
 export const NETWORK = names(

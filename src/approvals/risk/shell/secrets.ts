@@ -1,5 +1,5 @@
-import { globMatches, partsOf, type Standing } from "./shell-place.ts";
-import { UNKNOWN } from "./shell-word.ts";
+import { globMatches, partsOf, type Standing } from "./place.ts";
+import { UNKNOWN } from "./word.ts";
 
 /** Where keys and other people's secrets usually lie: parts of the end of a path, or with `/` in front of a whole one. */
 const FILES = [

@@ -7,16 +7,16 @@ import {
   type SyntaxNode,
   type Word,
 } from "unbash";
-import { bombsIn } from "./shell-bombs.ts";
-import { type Invocation, invocationOf, type Start } from "./shell-invocation.ts";
-import { defersCode, hidesText, type Opaque, opacityOf } from "./shell-opacity.ts";
-import { movedTo, type Standing } from "./shell-place.ts";
-import { isInput, type Redirected, readRedirects } from "./shell-redirects.ts";
-import { said, wordFields } from "./shell-said.ts";
-import type { Wrapped } from "./shell-unwrap.ts";
-import { variablesOf } from "./shell-variables.ts";
-import { fieldsOf, HOME, isLiteral, type Lookup, NOTHING_KNOWN, UNKNOWN } from "./shell-word.ts";
-import { wrappedBy } from "./shell-wrappers.ts";
+import { bombsIn } from "./bombs.ts";
+import { type Invocation, invocationOf, type Start } from "./invocation.ts";
+import { defersCode, hidesText, type Opaque, opacityOf } from "./opacity.ts";
+import { movedTo, type Standing } from "./place.ts";
+import { isInput, type Redirected, readRedirects } from "./redirects.ts";
+import { said, wordFields } from "./said.ts";
+import type { Wrapped } from "./unwrap.ts";
+import { variablesOf } from "./variables.ts";
+import { fieldsOf, HOME, isLiteral, type Lookup, NOTHING_KNOWN, UNKNOWN } from "./word.ts";
+import { wrappedBy } from "./wrappers.ts";
 
 /** UTF-16 units of a script, with the scripts inside it. */
 export const SCRIPT_CHARACTERS_MAX = 16_384;

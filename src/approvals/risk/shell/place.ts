@@ -1,4 +1,4 @@
-import { HOME, UNKNOWN } from "./shell-word.ts";
+import { HOME, UNKNOWN } from "./word.ts";
 
 /** Where a script stands and lives. Absolute paths, or `undefined` when that is not known. */
 export interface Standing {

@@ -1,5 +1,5 @@
-import type { Invocation } from "./shell-invocation.ts";
-import { type Option, type Options, optionsOf } from "./shell-options.ts";
+import type { Invocation } from "./invocation.ts";
+import { type Option, type Options, optionsOf } from "./options.ts";
 
 /** Of a program that can be told to start another one: all options that decide how words are read, and those that do it. */
 interface Starter {

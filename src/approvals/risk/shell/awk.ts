@@ -1,5 +1,5 @@
-import { type FilterReach, type Options, optionsOf } from "./shell-options.ts";
-import { UNKNOWN } from "./shell-word.ts";
+import { type FilterReach, type Options, optionsOf } from "./options.ts";
+import { UNKNOWN } from "./word.ts";
 
 /** Of every awk; what else there is reads programs from files, or writes what it thinks of them to one. */
 const OPTIONS: Options = {

@@ -1,7 +1,7 @@
-import { writtenByGit } from "./git-call.ts";
-import { has, type Invocation, operandsOf, valuesOf } from "./shell-invocation.ts";
-import { sedCall } from "./shell-sed.ts";
-import { tarOptions } from "./shell-starters.ts";
+import { writtenByGit } from "../git-call.ts";
+import { has, type Invocation, operandsOf, valuesOf } from "./invocation.ts";
+import { sedCall } from "./sed.ts";
+import { tarOptions } from "./starters.ts";
 
 type Written = (args: readonly string[]) => readonly string[];
 

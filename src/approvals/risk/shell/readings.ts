@@ -1,8 +1,8 @@
-import { isOne, names } from "./rule.ts";
-import { has, type Invocation, operandsOf } from "./shell-invocation.ts";
-import { type Options, optionsOf } from "./shell-options.ts";
-import { isSecretFolder, isSecretPlace } from "./shell-secrets.ts";
-import { sedCall } from "./shell-sed.ts";
+import { isOne, names } from "../rule.ts";
+import { has, type Invocation, operandsOf } from "./invocation.ts";
+import { type Options, optionsOf } from "./options.ts";
+import { isSecretFolder, isSecretPlace } from "./secrets.ts";
+import { sedCall } from "./sed.ts";
 
 /** What they are told they show, or its name, size or owner: never what stands in it. */
 const SHOWS_NAMES = names(

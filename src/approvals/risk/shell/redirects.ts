@@ -1,6 +1,6 @@
 import type { Redirection, Word } from "unbash";
-import type { Opened } from "./shell-invocation.ts";
-import { type Lookup, textOf, UNKNOWN } from "./shell-word.ts";
+import type { Opened } from "./invocation.ts";
+import { type Lookup, textOf, UNKNOWN } from "./word.ts";
 
 /** What redirections open, and the texts that come in through them. */
 export interface Redirected {

@@ -1,5 +1,5 @@
 import { type Command, forEachChild, type SyntaxNode, type Word } from "unbash";
-import { HOME, INSIDE, isLiteral, type Lookup, NOTHING_KNOWN, textOf, UNKNOWN } from "./shell-word.ts";
+import { HOME, INSIDE, isLiteral, type Lookup, NOTHING_KNOWN, textOf, UNKNOWN } from "./word.ts";
 
 /** Variables that the shell or the service sets: their values are not read here. */
 const SET_ELSEWHERE =

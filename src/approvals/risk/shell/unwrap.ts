@@ -1,4 +1,4 @@
-import { UNKNOWN } from "./shell-word.ts";
+import { UNKNOWN } from "./word.ts";
 
 /** What stands behind a wrapper: the argv of another program, the text of another script, or something nobody can read. */
 export type Wrapped =

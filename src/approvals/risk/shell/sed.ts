@@ -1,5 +1,5 @@
-import { type FilterReach, type Options, optionsOf } from "./shell-options.ts";
-import { UNKNOWN } from "./shell-word.ts";
+import { type FilterReach, type Options, optionsOf } from "./options.ts";
+import { UNKNOWN } from "./word.ts";
 
 const OPTIONS: Options = {
   letters: "nErszub",

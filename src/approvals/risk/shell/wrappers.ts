@@ -1,5 +1,5 @@
-import { awkReach } from "./shell-awk.ts";
-import { startsForEach, tarActions } from "./shell-starters.ts";
+import { awkReach } from "./awk.ts";
+import { startsForEach, tarActions } from "./starters.ts";
 import {
   anywhere,
   commandOption,
@@ -15,8 +15,8 @@ import {
   type Unwrap,
   type Wrapped,
   xargs,
-} from "./shell-unwrap.ts";
-import { INSIDE, UNKNOWN } from "./shell-word.ts";
+} from "./unwrap.ts";
+import { INSIDE, UNKNOWN } from "./word.ts";
 
 /** Every `-exec … ;` and `-exec … +` of `find`. */
 function findActions(args: readonly string[]): readonly Wrapped[] {
