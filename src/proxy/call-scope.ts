@@ -71,15 +71,24 @@ export class CallScope implements PlanContext {
   }
 
   /**
-   * Waits for `work`, but not beyond the scope.
+   * Waits for `work`, but not beyond the scope. `ended` is told when the work itself has ended, however late.
    *
    * @throws {Refusal} DEADLINE_EXCEEDED or CANCELLED when the scope ends first; else whatever `work` throws
    */
-  within<T>(work: Promise<T>): Promise<T> {
+  within<T>(work: Promise<T>, ended?: () => void): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       if (this.#ended !== undefined) reject(refusalOf(this.#ended));
       this.#leaveWaiting = reject;
-      work.then(resolve, (error) => reject(this.#ended === undefined ? error : refusalOf(this.#ended, error)));
+      work.then(
+        (value) => {
+          ended?.();
+          resolve(value);
+        },
+        (error) => {
+          ended?.();
+          reject(this.#ended === undefined ? error : refusalOf(this.#ended, error));
+        },
+      );
     });
   }
 

@@ -1,5 +1,4 @@
 import { hash } from "node:crypto";
-import { compactVerify } from "jose";
 import { StartupError } from "../core/errors.ts";
 import { mint, type Verified } from "../core/evidence.ts";
 import type { Caller } from "../core/types.ts";
@@ -19,6 +18,7 @@ import { assertTokenLength, bearerToken, type ReadToken, readToken } from "./tok
 import { authUnavailable, unauthenticated } from "./tokens/refusal.ts";
 import { type Fetch, type FetchedKeys, RemoteKeys } from "./tokens/remote-keys.ts";
 import { type Credential, credentialOf, type RevocationList } from "./tokens/revocations.ts";
+import { assertSigned } from "./tokens/signature.ts";
 
 const DEFAULT_PERMISSIONS_CLAIM = "permissions";
 const DEFAULT_CACHE_ENTRIES_MAX = 10_000;
@@ -53,6 +53,12 @@ export interface CallerContextOptions {
 export interface CallerContext {
   /** Takes the raw `Authorization` header, and what the connection's client has proved to hold. */
   verify(authorization: string | undefined, door: Door, certificate?: ClientCertificate | undefined): Promise<Verified>;
+  /** The same at once, for a token that was verified before and is still remembered; undefined for any other. */
+  recall(
+    authorization: string | undefined,
+    door: Door,
+    certificate?: ClientCertificate | undefined,
+  ): Verified | undefined;
   /** Takes the bare token. */
   verifyToken(token: string, door: Door, certificate?: ClientCertificate | undefined): Promise<Verified>;
   /** Whether this header's token was verified before and is still remembered: then looking at it again costs nothing. */
@@ -120,23 +126,16 @@ class TokenVerifier implements CallerContext {
   async verifyToken(token: string, door: Door, certificate?: ClientCertificate | undefined): Promise<Verified> {
     assertTokenLength(token);
     const digest = hash("sha256", token, "base64");
-    const finding = this.#recall(digest) ?? (await this.#verifyOnce(token, digest));
-    if (finding.operators !== (door === "operators")) {
-      throw unauthenticated("notMeant", `the token's issuer is not for the ${door}' door`);
-    }
-    if (finding.boundTo !== undefined) assertBound(finding.boundTo, certificate, this.#options.clock());
-    this.#options.revocations?.().assertGood(finding.credential);
-    return finding.verified;
+    return this.#admit(this.#recall(digest) ?? (await this.#verifyOnce(token, digest)), door, certificate);
+  }
+
+  recall(authorization: string | undefined, door: Door, certificate?: ClientCertificate | undefined) {
+    const finding = this.#find(authorization);
+    return finding && this.#admit(finding, door, certificate);
   }
 
   knows(authorization: string | undefined): boolean {
-    try {
-      const token = bearerToken(authorization);
-      assertTokenLength(token);
-      return this.#recall(hash("sha256", token, "base64")) !== undefined;
-    } catch {
-      return false;
-    }
+    return this.#find(authorization) !== undefined;
   }
 
   assertOperator({ issuer, subject }: Pick<Caller, "issuer" | "subject">): void {
@@ -172,6 +171,26 @@ class TokenVerifier implements CallerContext {
     const origin = { digest: undefined, jti: undefined, issuedAtMs: certificate.notBeforeMs };
     this.#options.revocations?.().assertGood(credentialOf(caller, origin));
     return mint<Verified>({ caller });
+  }
+
+  /** @throws {Refusal} UNAUTHENTICATED for a token that is genuine, but not for this door or client, or revoked */
+  #admit(finding: Finding, door: Door, certificate: ClientCertificate | undefined): Verified {
+    if (finding.operators !== (door === "operators")) {
+      throw unauthenticated("notMeant", `the token's issuer is not for the ${door}' door`);
+    }
+    if (finding.boundTo !== undefined) assertBound(finding.boundTo, certificate, this.#options.clock());
+    this.#options.revocations?.().assertGood(finding.credential);
+    return finding.verified;
+  }
+
+  #find(authorization: string | undefined): Finding | undefined {
+    try {
+      const token = bearerToken(authorization);
+      assertTokenLength(token);
+      return this.#recall(hash("sha256", token, "base64"));
+    } catch {
+      return undefined;
+    }
   }
 
   #recall(digest: string): Finding | undefined {
@@ -272,20 +291,4 @@ function joinIssuer(profile: IssuerProfile, keys: IssuerKeys): Issuer {
     maxLifetimeSeconds: profile.maxLifetimeSeconds ?? PROFILE_RULES[kind].maxLifetimeSeconds,
     keys,
   };
-}
-
-type SigningKeys = Awaited<ReturnType<IssuerKeys["candidates"]>>;
-
-/** Passes when one of the keys verifies the signature. */
-async function assertSigned(token: string, keys: SigningKeys, algorithms: readonly string[]): Promise<void> {
-  let cause: unknown = new Error("no key of the issuer fits the token's kid and alg");
-  for (const key of keys) {
-    try {
-      await compactVerify(token, key, { algorithms: [...algorithms] });
-      return;
-    } catch (error) {
-      cause = error;
-    }
-  }
-  throw unauthenticated("invalid", "signature: not verified", cause);
 }

@@ -53,10 +53,9 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
         leave();
         throw error;
       }
-      // A handler that does not listen to its signal keeps its place until it ends: what still runs still counts.
-      work.then(leave, leave);
       try {
-        return mint<Executed>({ ...approved, raw: await scope.within(work) });
+        // A handler that does not listen to its signal keeps its place until it ends: what still runs still counts.
+        return mint<Executed>({ ...approved, raw: await scope.within(work, leave) });
       } catch (error) {
         throw ending(tool, error);
       }

@@ -1,6 +1,7 @@
 import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Fresh, mint, type Planned } from "../core/evidence.ts";
+import type { ExecutionPlan } from "../core/types.ts";
 import type { CallScope } from "./call-scope.ts";
 
 const PLAN_LIMITS = { depthMax: 64, nodesMax: 100_000, bytesMax: 8_388_608 } as const;
@@ -11,12 +12,16 @@ const PLAN_LIMITS = { depthMax: 64, nodesMax: 100_000, bytesMax: 8_388_608 } as 
  *
  * @throws {Refusal} what the handler's look at the world met, or DEADLINE_EXCEEDED, CANCELLED
  */
-export async function makePlan(fresh: Fresh, scope: CallScope, session: string | undefined): Promise<Planned> {
-  const { binding, input } = fresh;
-  const pending = binding.plan(input, scope);
-  const plan = pending instanceof Promise ? await scope.within(pending) : pending;
-  const digest = seal({ ...fresh, plan }, fresh.caller.session ?? session ?? "");
-  return mint<Planned>({ ...fresh, plan, digest });
+export function makePlan(fresh: Fresh, scope: CallScope, session: string | undefined): Planned | Promise<Planned> {
+  const plan = fresh.binding.plan(fresh.input, scope);
+  const inSession = fresh.caller.session ?? session ?? "";
+  if (!(plan instanceof Promise)) return sealed(fresh, plan, inSession);
+  return scope.within(plan).then((settled) => sealed(fresh, settled, inSession));
+}
+
+function sealed(fresh: Fresh, plan: ExecutionPlan, session: string): Planned {
+  const { identity, input, caller } = fresh;
+  return mint<Planned>({ ...fresh, plan, digest: seal({ identity, input, caller, plan }, session) });
 }
 
 /** The same call in whatever session its caller names or opens: hex SHA-256. Sessions that the issuer names stay apart. */

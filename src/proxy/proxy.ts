@@ -1,10 +1,11 @@
 import type { Approvals } from "../approvals/types.ts";
 import { Refusal } from "../core/errors.ts";
-import type { Fresh, Paced, Planned, Receipt, Released } from "../core/evidence.ts";
+import type { Fresh, Paced, Planned, Receipt, Released, Verified } from "../core/evidence.ts";
 import type { HttpDoor } from "../core/tracing.ts";
 import type { Admission } from "./admission.ts";
 import { type Answer, refused, succeeded, unrecorded } from "./answer.ts";
 import type { CallScope, Departure } from "./call-scope.ts";
+import type { CallerContext } from "./caller-context.ts";
 import type { Executor } from "./executor.ts";
 import type { Generations } from "./generations.ts";
 import { release } from "./output-filter.ts";
@@ -74,9 +75,7 @@ export function createProxy(parts: ProxyParts): ToolProxy {
     },
     async turnAway(request, refusal) {
       const trail = parts.trails.start(request);
-      await trail.identify(() =>
-        parts.generations.current().callers.verify(request.authorization, "agents", request.certificate),
-      );
+      await trail.identify(() => whoCalls(parts.generations.current().callers, request));
       return conclude(parts, trail, refusal);
     },
   };
@@ -89,9 +88,7 @@ async function decide(parts: ProxyParts, request: CallRequest, trail: Trail): Pr
   trail.atEnd(leave);
 
   const found = trail.at("REGISTRY", () => registry.find(request.tool));
-  const verified = trail.keep(
-    await trail.at("AUTH", () => callers.verify(request.authorization, "agents", request.certificate)),
-  );
+  const verified = trail.keep(await trail.at("AUTH", () => whoCalls(callers, request)));
   const admitted = trail.at("LIMIT", () => admission.admit(verified));
   trail.atEnd(() => admission.leave(admitted, request.departure?.gone === true));
   const known = trail.at("REGISTRY", () => registry.known(found, admitted));
@@ -108,6 +105,11 @@ async function decide(parts: ProxyParts, request: CallRequest, trail: Trail): Pr
   const approved = trail.keep(await trail.at("APPROVAL", () => gate.approve(planned, asking)));
   const executed = await trail.at("EXECUTION", () => executor.execute(approved, trail.execution(scope)));
   return trail.at("OUTPUT", () => release(executed));
+}
+
+/** Most tokens were seen before. */
+function whoCalls(callers: CallerContext, { authorization, certificate }: CallRequest): Verified | Promise<Verified> {
+  return callers.recall(authorization, "agents", certificate) ?? callers.verify(authorization, "agents", certificate);
 }
 
 interface Amending {

@@ -15,11 +15,13 @@ interface Issue {
 }
 
 /**
- * Reads the arguments with the tool's input schema. Only what the schema returns travels on.
+ * Reads the arguments, plain JSON as every door makes them, with the tool's input schema. Only what the schema returns travels on.
  *
  * @throws {Refusal} INVALID_INPUT naming each field
  */
 export function parseInput(paced: Paced, args: unknown): Parsed {
+  const plain = readPlain(paced.tool, "input", args as Json);
+  if (plain !== unread) return mint<Parsed>({ ...paced, input: deepFreeze(plain) });
   const parsed = paced.tool.input.safeParse(args);
   if (parsed.success) return mint<Parsed>({ ...paced, input: deepFreeze(parsed.data) });
   const issues = describe(parsed.error);
@@ -35,7 +37,7 @@ export function parseInput(paced: Paced, args: unknown): Parsed {
  * @throws {Refusal} INVALID_OUTPUT with the fields in the cause
  */
 export function parseOutput(tool: Tool, answer: Json): unknown {
-  const plain = plainRead(tool)?.(answer) ?? unread;
+  const plain = readPlain(tool, "output", answer);
   if (plain !== unread) return plain;
   const parsed = tool.output.safeParse(answer);
   if (parsed.success) return parsed.data;
@@ -45,14 +47,22 @@ export function parseOutput(tool: Tool, answer: Json): unknown {
   });
 }
 
-const plainReads = new WeakMap<Tool, { readonly read: PlainRead | undefined }>();
+interface PlainReads {
+  readonly input: PlainRead | undefined;
+  readonly output: PlainRead | undefined;
+}
 
-function plainRead(tool: Tool): PlainRead | undefined {
-  const known = plainReads.get(tool);
-  if (known !== undefined) return known.read;
-  const read = plainReader(tool.output);
-  plainReads.set(tool, { read });
-  return read;
+/** Of the schemas that do nothing but look. */
+const plainReads = new WeakMap<Tool, PlainReads>();
+
+/** What the schema gives for the value; `unread` where it has to be asked itself. */
+function readPlain(tool: Tool, side: keyof PlainReads, value: Json): Json | typeof unread {
+  let reads = plainReads.get(tool);
+  if (reads === undefined) {
+    reads = { input: plainReader(tool.input), output: plainReader(tool.output) };
+    plainReads.set(tool, reads);
+  }
+  return reads[side]?.(value) ?? unread;
 }
 
 /** Where in an answer, without its keys: in a record they are data. */

@@ -240,7 +240,7 @@ export class Trail {
 
   /** Keeps what a step earned later. */
   keep<E extends AnyEvidence>(evidence: E): E {
-    this.#earned.push(evidence);
+    if (this.#earned.at(-1) !== evidence) this.#earned.push(evidence);
     return evidence;
   }
 

@@ -15,6 +15,7 @@ export function currentRegistry(generations: Generations): Registry {
 export function currentCallers(generations: Generations): CallerContext {
   return {
     verify: (...shown) => generations.current().callers.verify(...shown),
+    recall: (...shown) => generations.current().callers.recall(...shown),
     verifyToken: (...shown) => generations.current().callers.verifyToken(...shown),
     knows: (authorization) => generations.current().callers.knows(authorization),
     assertOperator: (person) => generations.current().callers.assertOperator(person),

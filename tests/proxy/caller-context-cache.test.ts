@@ -22,6 +22,23 @@ describe("a token that was seen before", () => {
     expect(await context.verifyToken(token, "agents")).toBe(await context.verify(`bearer ${token}`, "agents"));
   });
 
+  test("is recalled at once, and only then", async () => {
+    const { context, time } = makeContext();
+    const token = await issueToken(key);
+    const recall = (text = token) => context.recall(`Bearer ${text}`, "agents");
+    expect(recall()).toBeUndefined();
+    const verified = await context.verify(`Bearer ${token}`, "agents");
+    expect(recall()).toBe(verified);
+    expect([recall("x"), recall(`${token}x`), context.recall(undefined, "agents")]).toEqual([
+      undefined,
+      undefined,
+      undefined,
+    ]);
+    expect(() => context.recall(`Bearer ${token}`, "operators")).toThrow(Refusal);
+    time.seconds = 300;
+    expect(recall()).toBeUndefined();
+  });
+
   test("seen twenty times at once is verified once", async () => {
     const { context } = makeContext();
     const token = await issueToken(key);

@@ -27,7 +27,7 @@ class FunctionContext implements InlineContext {
 function bind(tool: Tool): Binding {
   const { handler } = tool.target as InlineTarget;
   return {
-    plan: (input) => ({ kind: "inline", input: input as Json }),
+    plan: (input) => ({ input: input as Json, kind: "inline" }),
     async run(plan, context) {
       try {
         return await handler(copyOf(plan["input"]) as never, new FunctionContext(context));
@@ -45,9 +45,9 @@ function copyOf(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(copyOf);
   if (Object.getPrototypeOf(value) !== Object.prototype) return structuredClone(value);
   const copy: Record<string, unknown> = {};
-  for (const [key, inner] of Object.entries(value)) {
+  for (const key of Object.keys(value)) {
     if (key === "__proto__") return structuredClone(value);
-    copy[key] = copyOf(inner);
+    copy[key] = copyOf((value as Readonly<Record<string, unknown>>)[key]);
   }
   return copy;
 }
