@@ -2,7 +2,7 @@ import type { Socket } from "node:net";
 import type { FastifyRequest } from "fastify";
 import { networkOf } from "../audit/strangers.ts";
 import { Refusal } from "../core/errors.ts";
-import { type DoorLimits, readBody } from "./door.ts";
+import { type DoorLimits, tooLarge } from "./door.ts";
 
 /** One address, or one /64 of IPv6, may hold this part of the door with bodies that do not come to an end. */
 const SHARE_PER_SOURCE = 1 / 8;
@@ -19,25 +19,46 @@ export class BodyReaders {
     this.#perSourceMax = Math.max(PER_SOURCE_MIN, Math.floor(concurrentRequestsMax * SHARE_PER_SOURCE));
   }
 
-  /** @throws {Refusal} RATE_LIMITED, or what `readBody` throws */
-  async read(request: FastifyRequest, limits: DoorLimits): Promise<Uint8Array> {
-    const source = this.#sourceOf(request);
+  /**
+   * The body whole, within its size and its time. Rejects with a `Refusal`: RATE_LIMITED, PAYLOAD_TOO_LARGE, REQUEST_TIMEOUT,
+   * CANCELLED.
+   */
+  read({ raw }: FastifyRequest, { bodyBytesMax, requestTimeoutMs }: DoorLimits): Promise<Uint8Array> {
+    const source = this.#sourceOf(raw.socket);
     const reading = this.#reading.get(source) ?? 0;
-    if (reading >= this.#perSourceMax) {
-      throw new Refusal("RATE_LIMITED", "Too many of your requests are incomplete at once.", { retryAfterMs: 1_000 });
-    }
+    if (reading >= this.#perSourceMax) return Promise.reject(tooMany());
     this.#reading.set(source, reading + 1);
-    try {
-      return await readBody(request.raw, limits);
-    } finally {
-      const left = (this.#reading.get(source) ?? 1) - 1;
-      if (left === 0) this.#reading.delete(source);
-      else this.#reading.set(source, left);
-    }
+    return new Promise((resolve, reject) => {
+      const chunks: Buffer[] = [];
+      let size = 0;
+      let isSettled = false;
+      const settle = (refusal?: () => Refusal): void => {
+        if (isSettled) return;
+        isSettled = true;
+        clearTimeout(timer);
+        this.#leave(source);
+        if (refusal !== undefined) reject(refusal());
+        else resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks));
+      };
+      const onGone = (): void => settle(gone);
+      const timer = setTimeout(() => settle(tooSlow), requestTimeoutMs);
+      raw.on("data", (chunk: Buffer) => {
+        size += chunk.length;
+        if (size <= bodyBytesMax) chunks.push(chunk);
+        else settle(() => tooLarge(bodyBytesMax));
+      });
+      raw.on("end", () => settle());
+      raw.on("error", onGone).on("close", onGone);
+    });
   }
 
-  #sourceOf(request: FastifyRequest): string {
-    const { socket } = request.raw;
+  #leave(source: string): void {
+    const left = (this.#reading.get(source) ?? 1) - 1;
+    if (left === 0) this.#reading.delete(source);
+    else this.#reading.set(source, left);
+  }
+
+  #sourceOf(socket: Socket): string {
     const known = this.#sources.get(socket);
     if (known !== undefined) return known;
     const source = networkOf(socket.remoteAddress ?? "");
@@ -45,3 +66,11 @@ export class BodyReaders {
     return source;
   }
 }
+
+const gone = (): Refusal => new Refusal("CANCELLED", "The client went away before its request was complete.");
+const tooSlow = (): Refusal => new Refusal("REQUEST_TIMEOUT", "The request was not complete in time.");
+const tooMany = (): Refusal =>
+  new Refusal("RATE_LIMITED", "Too many of your requests are incomplete at once.", {
+    details: { limit: "incompleteRequests" },
+    retryAfterMs: 1_000,
+  });

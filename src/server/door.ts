@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { z } from "zod";
 import { Refusal } from "../core/errors.ts";
+import { isTable } from "../core/json.ts";
 import { parseTracestate } from "../core/trace-context.ts";
 import type { WrongTokens } from "./connections/wrong-tokens.ts";
 import { parseStrictJson, StrictJsonError } from "./strict-json.ts";
@@ -25,14 +26,12 @@ export interface PeerLimits {
 
 export interface DoorOptions extends DoorLimits, PeerLimits {}
 
-function isObject(value: unknown): boolean {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
+const TOOL_CHARACTERS_MAX = 256;
 
 /** The body of `POST /call`. Fields that this version does not know are refused: nobody should believe they did something. */
 export const envelope = z.strictObject({
-  tool: z.string().min(1).max(256),
-  args: z.custom<Readonly<Record<string, unknown>>>(isObject, "must be an object").meta({ type: "object" }).default({}),
+  tool: z.string().min(1).max(TOOL_CHARACTERS_MAX),
+  args: z.custom<Readonly<Record<string, unknown>>>(isTable, "must be an object").meta({ type: "object" }).default({}),
   session: z
     .string()
     .regex(/^[\x21-\x7e]{1,128}$/)
@@ -133,38 +132,6 @@ export function readWaitMs({ prefer }: IncomingHttpHeaders): number {
 }
 
 /**
- * Reads the body whole, within its size and its time.
- *
- * @throws {Refusal} PAYLOAD_TOO_LARGE, REQUEST_TIMEOUT, CANCELLED
- */
-export function readBody(
-  request: IncomingMessage,
-  { bodyBytesMax, requestTimeoutMs }: DoorLimits,
-): Promise<Uint8Array> {
-  return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let size = 0;
-    let isSettled = false;
-    const settle = (refusal?: () => Refusal): void => {
-      if (isSettled) return;
-      isSettled = true;
-      clearTimeout(timer);
-      if (refusal !== undefined) reject(refusal());
-      else resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks));
-    };
-    const onGone = (): void => settle(gone);
-    const timer = setTimeout(() => settle(tooSlow), requestTimeoutMs);
-    request.on("data", (chunk: Buffer) => {
-      size += chunk.length;
-      if (size <= bodyBytesMax) chunks.push(chunk);
-      else settle(() => tooLarge(bodyBytesMax));
-    });
-    request.on("end", () => settle());
-    request.on("error", onGone).on("close", onGone);
-  });
-}
-
-/**
  * Parses the body strictly: what was checked is what will run, so JSON that two readers could read differently is refused.
  *
  * @throws {Refusal} MALFORMED_REQUEST
@@ -184,6 +151,7 @@ export function parseBody(body: Uint8Array, limits: DoorLimits): unknown {
 
 /** @throws {Refusal} MALFORMED_REQUEST naming the field */
 export function parseEnvelope(body: unknown): Envelope {
+  if (isPlainEnvelope(body)) return body;
   const parsed = envelope.safeParse(body);
   if (parsed.success) return parsed.data;
   const issues = parsed.error.issues.slice(0, 10).map((issue) => ({
@@ -193,6 +161,14 @@ export function parseEnvelope(body: unknown): Envelope {
   throw new Refusal("MALFORMED_REQUEST", "The body must be {tool, args, session?, callId?, reason?, approval?}.", {
     details: { issues },
   });
+}
+
+/** `{tool, args}` and nothing else, which is what most calls are: there is nothing in it that the schema would change. */
+function isPlainEnvelope(body: unknown): body is Envelope {
+  if (!isTable(body)) return false;
+  const { tool, args } = body;
+  const isNamed = typeof tool === "string" && tool.length > 0 && tool.length <= TOOL_CHARACTERS_MAX;
+  return isNamed && isTable(args) && Object.keys(body).length === 2;
 }
 
 const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}$/;
@@ -233,13 +209,38 @@ function authorityOf(url: string): string {
   return authority;
 }
 
+/** The only media type, and what most clients send, letter by letter. */
+const JSON_TYPE = "application/json";
+/** `name=value` or `name="value"` (RFC 9110, 5.6.6). */
+const PARAMETER = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)|"([^"\\]*)")$/;
+
+/** JSON has no parameters, so that those which stand there mean nothing (RFC 8259, 11); but a charset must not claim another one. */
 function isJson(contentType: string | undefined): boolean {
-  return contentType !== undefined && /^application\/json[ \t]*(;[ \t]*charset="?utf-8"?[ \t]*)?$/i.test(contentType);
+  if (contentType === JSON_TYPE) return true;
+  const [type = "", ...parameters] = contentType?.split(";").map(withoutBlanks) ?? [];
+  return type.toLowerCase() === JSON_TYPE && parameters.every(meansNothing);
 }
 
-const gone = (): Refusal => new Refusal("CANCELLED", "The client went away before its request was complete.");
-const tooSlow = (): Refusal => new Refusal("REQUEST_TIMEOUT", "The request was not complete in time.");
+function meansNothing(parameter: string): boolean {
+  if (parameter === "") return true;
+  const [whole, name = "", token, quoted = ""] = PARAMETER.exec(parameter) ?? [];
+  if (whole === undefined) return false;
+  return !/^charset/i.test(name) || /^utf-?8$/i.test(token ?? quoted);
+}
 
-function tooLarge(bodyBytesMax: number): Refusal {
+/** Spaces and tabs alone, which are all that a header may hold around its parts; not by an expression, whose work would be their square. */
+function withoutBlanks(text: string): string {
+  let start = 0;
+  let end = text.length;
+  while (start < end && isBlank(text[start])) start += 1;
+  while (end > start && isBlank(text[end - 1])) end -= 1;
+  return text.slice(start, end);
+}
+
+function isBlank(character: string | undefined): boolean {
+  return character === " " || character === "\t";
+}
+
+export function tooLarge(bodyBytesMax: number): Refusal {
   return new Refusal("PAYLOAD_TOO_LARGE", `The body is over ${bodyBytesMax} bytes.`, { details: { bodyBytesMax } });
 }

@@ -56,7 +56,8 @@ export function createMetrics(): Metrics {
   const register = new Registry();
   const registers = [register];
   collectDefaultMetrics({ register });
-  const calls = new Map<string, number>();
+  /** Tool → refusal code, or OK → calls. A code has one decision. */
+  const calls = new Map<string, Map<string, { readonly decision: string; count: number }>>();
   new Counter({
     name: "stc_calls_total",
     help: "Calls by tool, decision and refusal code",
@@ -64,9 +65,8 @@ export function createMetrics(): Metrics {
     registers,
     collect() {
       this.reset();
-      for (const [key, count] of calls) {
-        const [tool = "", decision = "", code = ""] = key.split(" ");
-        this.inc({ tool, decision, code }, count);
+      for (const [tool, ends] of calls) {
+        for (const [code, { decision, count }] of ends) this.inc({ tool, decision, code }, count);
       }
     },
   });
@@ -103,8 +103,8 @@ export function createMetrics(): Metrics {
     text: () => register.metrics(),
     observeCall({ tool, decision, request, error, stages: times = {}, count = 1 }) {
       const name = tool.classification === "unknown" ? "unknown" : tool.name;
-      const key = `${name} ${decision} ${error?.code ?? "OK"}`;
-      calls.set(key, (calls.get(key) ?? 0) + count);
+      const ends = ofKey(calls, name, () => new Map());
+      ofKey(ends, error?.code ?? "OK", () => ({ decision, count: 0 })).count += count;
       if (request.secrets !== undefined) secretsSent.inc({ tool: name });
       for (const stage in times) stages.observe(stage, times[stage] ?? 0);
     },
@@ -120,6 +120,14 @@ export function createMetrics(): Metrics {
     watchApprovals: (approvals) => watchApprovals(approvals, registers),
     watchDropped: (signals) => watchDropped(signals, registers),
   };
+}
+
+function ofKey<Key, Value>(map: Map<Key, Value>, key: Key, make: () => Value): Value {
+  const known = map.get(key);
+  if (known !== undefined) return known;
+  const made = make();
+  map.set(key, made);
+  return made;
 }
 
 function watchConfiguration(state: () => ConfigurationState | undefined, registers: Registry[]): void {

@@ -27,7 +27,7 @@ interface Connection {
 
 /**
  * How many clients there may be, and how slowly one may read. Requests that come too slowly are the runtime's to end
- * (`headersTimeout`, `requestTimeout`), bodies those of `readBody`.
+ * (`headersTimeout`, `requestTimeout`), bodies those of `BodyReaders`.
  */
 export class Connections {
   readonly #limits: ConnectionLimits;
