@@ -34,10 +34,6 @@ const server = z
     operator: z
       .strictObject({ host: text.default("127.0.0.1"), port: z.int().min(0).max(65_535).default(9787) })
       .optional(),
-    /** Names, beside loopback ones, under which clients reach the service (`Host` header, without port). */
-    allowedHosts: z.array(text).default([]),
-    /** Web origins that may call; a browser sends `Origin`, agents do not. No preflight (CORS) is answered: a proxy serves page and service under one origin. */
-    allowedOrigins: z.array(text).default([]),
     bodyBytesMax: count(1_048_576, 67_108_864),
     headerBytesMax: count(16_384, 65_536),
     bodyDepthMax: count(32, 256),

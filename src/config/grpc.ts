@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { hasPort, NO_PORT } from "./port.ts";
 
 /** How one gRPC service is reached: every key, limit and default of `systems.<name>`. Units are part of the names. */
 
@@ -17,7 +18,10 @@ const tls = z.strictObject({
 
 /** A name or IPv4 address, or an IPv6 address in brackets; without them its last group would be taken for the port. */
 const ENDPOINT = /^(?:dns:(?:\/\/\/)?)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}$/;
-const endpoint = z.string().regex(ENDPOINT, "must be host:port or [IPv6]:port: no scheme, no Unix socket");
+const endpoint = z
+  .string()
+  .regex(ENDPOINT, "must be host:port or [IPv6]:port: no scheme, no Unix socket")
+  .refine(hasPort, NO_PORT);
 
 const keepalive = z
   .strictObject({

@@ -52,7 +52,8 @@ const issuer = z
       if (profile[key] === undefined || profile.jwksUri !== undefined) continue;
       context.addIssue({ code: "custom", path: [key], message: "is for the server of jwksUri, and there is none" });
     }
-    if (profile.jwksUri?.startsWith("http:") && !isLoopback(new URL(profile.jwksUri).hostname)) {
+    const keys = URL.parse(profile.jwksUri ?? "");
+    if (keys?.protocol === "http:" && !isLoopback(keys.hostname)) {
       context.addIssue({
         code: "custom",
         path: ["jwksUri"],

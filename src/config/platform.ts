@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { hasPort, NO_PORT } from "./port.ts";
 
 /** What the shipped platform tools read of `systems`: the places are fixed here, and agents choose among the closed lists. */
 
@@ -52,6 +53,7 @@ const argocd = z.strictObject({
       /^(?:[A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?$/,
       "must be host or host:port, with no scheme before it and no path after it",
     )
+    .refine(hasPort, NO_PORT)
     .optional(),
   applications: z.array(application).default([]),
   /** The settings that `argocd login` writes: where the token is. */
@@ -64,7 +66,8 @@ const argocd = z.strictObject({
 
 export const PLATFORM_SYSTEMS = { kubernetes, loki, argocd } as const;
 
+/** What is no URL at all has been told already. */
 function isPlainUrl(address: string): boolean {
-  const { username, password, search, hash } = new URL(address);
-  return [username, password, search, hash].every((part) => part === "");
+  const url = URL.parse(address);
+  return url === null || [url.username, url.password, url.search, url.hash].every((part) => part === "");
 }

@@ -32,6 +32,33 @@ const resource = z
   .refine((url) => !hasUser(url), "must not hold a user name or a password")
   .optional();
 
+/** As the door compares it: a `Host` without its port, in lower case. */
+const hostName = z
+  .string()
+  .regex(
+    /^(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]{2,45}\])$/,
+    "must be a host's name or address, without scheme and port; there are no patterns",
+  )
+  .toLowerCase();
+
+const ORIGIN_CHARACTERS_MAX = 512;
+
+const origin = z
+  .string()
+  .max(ORIGIN_CHARACTERS_MAX)
+  .toLowerCase()
+  .refine(
+    isOrigin,
+    "must be an origin as browsers send it, such as https://pages.example: no path, no port that goes without saying, no pattern",
+  );
+
+/** The web's own schemes have one spelling; of others, such as a browser's extension, nothing more is known. */
+function isOrigin(text: string): boolean {
+  if (!/^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@\\*]+$/.test(text)) return false;
+  const spelled = URL.parse(text)?.origin;
+  return spelled === text || spelled === "null";
+}
+
 /** Keys of the section `server`. */
 export const doors = {
   /** `off`: there is the socket alone. */
@@ -46,6 +73,10 @@ export const doors = {
   socketMode: z.enum(["0600", "0660"], { error: 'must be "0600" or "0660", in quotes' }).default("0600"),
   /** With it the port of the calls speaks TLS 1.2 or 1.3 and nothing else. */
   tls,
+  /** Names, beside loopback ones, under which clients reach the service (`Host` header, without port). */
+  allowedHosts: z.array(hostName).default([]),
+  /** Web origins that may call; a browser sends `Origin`, agents do not. No preflight (CORS) is answered: a proxy serves page and service under one origin. */
+  allowedOrigins: z.array(origin).default([]),
   /** The URL under which agents know the service. With it `/.well-known/oauth-protected-resource` tells who issues tokens for it (RFC 9728). */
   resource,
   /** Scopes that the same page names as worth asking for. */

@@ -66,8 +66,9 @@ export class CustomerStore {
   readonly #customers = new Map(initialCustomers().map((customer) => [customer.customerId, customer]));
   #writes = 0;
 
+  /** UUIDs are read in either case (RFC 9562, 4). */
   get(customerId: string): CustomerRecord {
-    const found = this.#customers.get(customerId);
+    const found = this.#customers.get(customerId.toLowerCase());
     if (found === undefined) throw new ServiceFault(status.NOT_FOUND, `no customer ${customerId}`);
     return found;
   }
@@ -136,9 +137,9 @@ export class CustomerStore {
     if (changes.email !== undefined && !changes.email.includes("@")) {
       throw new ServiceFault(status.INVALID_ARGUMENT, "email is not an e-mail address");
     }
-    this.#demandFree(changes, customerId);
+    this.#demandFree(changes, before.customerId);
     const updated: CustomerRecord = { ...before, ...changes, updatedAt: this.#tick() };
-    this.#customers.set(customerId, updated);
+    this.#customers.set(before.customerId, updated);
     return updated;
   }
 
@@ -153,7 +154,7 @@ export class CustomerStore {
       );
     }
     const updated: CustomerRecord = { ...before, status: wanted, updatedAt: this.#tick() };
-    this.#customers.set(customerId, updated);
+    this.#customers.set(before.customerId, updated);
     return updated;
   }
 

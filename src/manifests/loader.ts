@@ -3,12 +3,12 @@ import { basename, join, relative } from "node:path";
 import { z } from "zod";
 import { type Config, pathFrom, type SystemConfig } from "../config.ts";
 import { isTool, isToolFactory, type ToolConfig, type ToolFactory } from "../core/define-tool.ts";
-import { errorText } from "../core/error-text.ts";
 import { ManifestError } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
 import { givenWithin } from "../core/patience.ts";
 import type { Tool } from "../core/types.ts";
 import { offerImports } from "./imports.ts";
+import { loadFaults } from "./load-faults.ts";
 import { importFresh, settleModules } from "./modules.ts";
 import { Sources } from "./sources.ts";
 
@@ -168,7 +168,7 @@ class Load implements LoadedTools {
 
 /** What a manifest threw, in operators' words. */
 function problemsOf(error: unknown): readonly string[] {
-  if (!isManifestError(error)) return [`cannot be loaded: ${errorText(error)}`];
+  if (!isManifestError(error)) return loadFaults(error).map((fault) => `cannot be loaded: ${fault}`);
   return error.faults.map(({ field, message }) => `tool ${error.tool}: ${field}: ${message}`);
 }
 

@@ -55,7 +55,10 @@ export function createAdmission(options: AdmissionOptions): Admission {
       const mine = ofIssuer.get(caller.subject) ?? 0;
       if (mine >= options.concurrentCallsPerCallerMax) {
         throw new Refusal("RATE_LIMITED", "Too many of your calls are under way at once.", {
-          details: { concurrentCallsPerCallerMax: options.concurrentCallsPerCallerMax },
+          details: {
+            limit: "concurrentCallsPerCaller",
+            concurrentCallsPerCallerMax: options.concurrentCallsPerCallerMax,
+          },
           retryAfterMs: RETRY_AFTER_MS,
         });
       }
@@ -65,7 +68,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
           "RATE_LIMITED",
           "You have abandoned too many calls. Wait for the answers of those you make.",
           {
-            details: { cancellationsPerMinuteMax: options.cancellations?.perMinuteMax },
+            details: { limit: "cancellations", cancellationsPerMinuteMax: options.cancellations?.perMinuteMax },
             retryAfterMs,
           },
         );

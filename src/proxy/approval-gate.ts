@@ -248,7 +248,7 @@ async function askPeople(options: GateOptions, call: Call, { requester, by }: Wh
     throw deniedRefusal(tool, { reason: decisionReason, details: { approval: { id, state: "denied" } }, retryAfterMs });
   }
   throw new Refusal("RATE_LIMITED", "Too many of your questions wait for a person. Wait for their answers first.", {
-    details: { pendingApprovalsMax: asked.limit },
+    details: { limit: "pendingApprovals", pendingApprovalsMax: asked.limit },
     retryAfterMs,
   });
 }

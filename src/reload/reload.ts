@@ -1,5 +1,6 @@
 import type { JournalLine } from "../audit/journal/journal.ts";
 import type { Config } from "../config.ts";
+import { errorText } from "../core/error-text.ts";
 import { StartupError } from "../core/errors.ts";
 import type { Json } from "../core/types.ts";
 import { forgetModules } from "../manifests/modules.ts";
@@ -114,7 +115,7 @@ export class Reload<Content extends Reloadable> {
       }
       throw new StartupError(["reload: files go on changing while they are read"]);
     } catch (error) {
-      const problems = error instanceof StartupError ? error.problems : [`reload: ${textOf(error)}`];
+      const problems = error instanceof StartupError ? error.problems : [`reload: ${errorText(error)}`];
       return this.#refuse(by, problems, tried.print?.sha256);
     }
   }
@@ -147,7 +148,7 @@ export class Reload<Content extends Reloadable> {
       await journal({ type: "configuration.changed", generation, ...told(print), by: nameOf(by) });
     } catch (cause) {
       await this.#discard(content);
-      throw new StartupError([`reload: could not be recorded: ${textOf(cause)}`]);
+      throw new StartupError([`reload: could not be recorded: ${errorText(cause)}`]);
     }
     if (this.#isClosed) return this.#tooLate(content);
     const former = generations.current();
@@ -207,8 +208,4 @@ function told({ sha256, configurationSha256, filesSha256, manifests }: Print): R
 
 function nameOf(by: ReloadAsker): string {
   return typeof by === "string" ? by : `${by.issuer}|${by.subject}`;
-}
-
-function textOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

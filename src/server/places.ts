@@ -42,5 +42,5 @@ export class Places {
 }
 
 function full(message: string): Refusal {
-  return new Refusal("RATE_LIMITED", message, { retryAfterMs: RETRY_AFTER_MS });
+  return new Refusal("RATE_LIMITED", message, { details: { limit: "openRequests" }, retryAfterMs: RETRY_AFTER_MS });
 }

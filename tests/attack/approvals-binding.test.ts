@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { z } from "zod";
-import { AskingWorld, codeOf, type Extras, recordingTool } from "../approvals/asking-world.ts";
+import { AskingWorld, codeOf, recordingTool } from "../approvals/asking-world.ts";
+import type { CallExtras } from "../support/asking-service.ts";
 
 const deeds: unknown[] = [];
 const input = z.strictObject({
@@ -26,7 +27,11 @@ function newSub(): string {
 }
 
 /** What becomes of a claim that differs from what was asked. */
-async function claimed(asked: unknown, made: unknown, extras: { ask?: Extras; claim?: Extras; tool?: string } = {}) {
+async function claimed(
+  asked: unknown,
+  made: unknown,
+  extras: { ask?: CallExtras; claim?: CallExtras; tool?: string } = {},
+) {
   const sub = newSub();
   const token = await world.agent({ sub });
   const id = await world.ask("deed", asked, { token, ...extras.ask });
@@ -96,7 +101,7 @@ describe("APR-02: another call is another call, however alike", () => {
     ["another", "s-1", "s-2"],
     ["one that poses as a token's", "s-1", "sid:s-1"],
   ])("another session of the agent's own naming: %s", async (_title, asked, made) => {
-    const named = (session: string | undefined): Extras => (session === undefined ? {} : { session });
+    const named = (session: string | undefined): CallExtras => (session === undefined ? {} : { session });
     const { reply } = await claimed({ what: "a" }, { what: "a" }, { ask: named(asked), claim: named(made) });
     expect(codeOf(reply)).toBe("APPROVAL_MISMATCH");
   });
@@ -200,7 +205,7 @@ describe("APR-11: what changed between the yes and the run voids the yes", () =>
 });
 
 describe("APR-61: a no is a no", () => {
-  const nags: readonly (readonly [string, Extras])[] = [
+  const nags: readonly (readonly [string, CallExtras])[] = [
     ["another reason", { reason: "please" }],
     ["another id of the model's", { callId: "c-2" }],
     ["a session of its own naming", { session: "another" }],

@@ -3,7 +3,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { readKeys, signMessage } from "../../src/approvals/notify/signature.ts";
-import { AskingWorld, codeOf, PEOPLE, type Reply, recordingTool } from "../approvals/asking-world.ts";
+import { AskingWorld, codeOf, PEOPLE, recordingTool } from "../approvals/asking-world.ts";
+import type { Reply } from "../support/asking-service.ts";
 
 const KEY = `whsec_${Buffer.alloc(32, 5).toString("base64")}`;
 const WHY = { name: "why", when: { tools: ["reasoned"] }, require: { count: 1 }, reasonRequired: "always" };

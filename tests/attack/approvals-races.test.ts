@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { AskingWorld, codeOf, type Reply } from "../approvals/asking-world.ts";
+import { AskingWorld, codeOf } from "../approvals/asking-world.ts";
+import type { Reply } from "../support/asking-service.ts";
 import { until } from "../support/until.ts";
 
 const one = new AskingWorld({ approvals: { pendingPerCallerMax: 1_000 } });

@@ -57,7 +57,9 @@ const FILES: Readonly<Record<string, string>> = {
   workspace: "config/workspace",
   jwt: "config/jwt",
   ...Object.fromEntries(
-    ["port", "socket", "socketMode", "tls", "resource", "resourceScopes"].map((key) => [`server.${key}`, "config/tls"]),
+    ["port", "socket", "socketMode", "tls", "allowedHosts", "allowedOrigins", "resource", "resourceScopes"].map(
+      (key) => [`server.${key}`, "config/tls"],
+    ),
   ),
   telemetry: "config/telemetry",
 };

@@ -243,7 +243,7 @@ test("over the limit a reload is refused before anything is read, with the time 
   const answers: Reply[] = [];
   for (let index = 0; index < 3; index += 1) answers.push(await service.reload(token));
   expect(answers.map(({ http }) => http)).toEqual([200, 200, 429]);
-  expect(answers[2]?.body.error).toMatchObject({ code: "RATE_LIMITED", retryable: true });
+  expect(answers[2]?.body.error).toMatchObject({ code: "RATE_LIMITED", details: { limit: "reload" }, retryable: true });
   service.remove("stc.yaml");
   expect((await service.reload(token)).http).toBe(429);
   expect(service.journal("configuration.refused")).toEqual([]);

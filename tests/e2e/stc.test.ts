@@ -166,7 +166,7 @@ describe.concurrent("manifests", () => {
       "tools/broken.ts: tool Say-Hello: classification: must be read, write or destructive",
       "tools/throws.ts: cannot be loaded: not today",
       "tools/twice.ts: tool say_hello: name: is already taken by tools/good.ts",
-      "tools/syntax.ts: cannot be loaded",
+      "tools/syntax.ts: cannot be loaded: syntax.ts:1:18: Expected identifier but found end of file",
     );
   });
 
@@ -279,7 +279,13 @@ describe.concurrent("stc token and stc call", () => {
     ["arguments that are a list", ["get_customer", "[]", "--token-file", "-"], 64, "not a JSON object"],
     ["arguments that are not JSON", ["get_customer", "{", "--token-file", "-"], 64, "not a JSON object"],
     ["no token", ["get_customer"], 64, "no token"],
-    ["a token file that is not there", ["get_customer", "--token-file", "/nowhere"], 64, "no token"],
+    [
+      "a token file that is not there",
+      ["get_customer", "--token-file", "/nowhere"],
+      64,
+      "nothing to be read in /nowhere",
+    ],
+    ["an address that is none", ["get_customer", "--url", "localhost:80", "--token-file", "-"], 64, "no address"],
     [
       "a service that is not there",
       ["get_customer", "--url", "http://127.0.0.1:9", "--token-file", "-"],
@@ -299,9 +305,13 @@ describe.concurrent("stc token and stc call", () => {
     ["an unknown command", ["destroy"], "unknown command"],
     ["an unknown option", ["check", "--fast"], "unknown option"],
     ["a count that is none", ["audit", "tail", "-n", "-1"], "whole number"],
+    ["an option where 1 would say tampered", ["audit", "verify", "--kee", "x"], "unknown option"],
+    ["a subject that no service takes", ["token", "--sub", "anonymous"], "no service would accept"],
+    ["a subject that is empty", ["token", "--sub", ""], "no service would accept"],
+    ["a permission with a space", ["token", "--sub", "a", "--permission", "a b"], "no service would accept"],
   ] as const)("wrong usage: %s", async (_, args, reason) => {
     const { code, err } = await runStc([...args]);
-    expect(code).toBe(1);
+    expect(code).toBe(64);
     expect(err).toContain(reason);
   });
 });

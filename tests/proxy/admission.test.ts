@@ -87,7 +87,8 @@ describe("cancellations", () => {
   test("a storm of one caller is refused with the time to wait, and hurts nobody else", () => {
     const { abandon, refusal } = limited(10);
     for (let made = 0; made < 10; made += 1) abandon("stormy");
-    expect(refusal("stormy")).toMatchObject({ code: "RATE_LIMITED", details: { cancellationsPerMinuteMax: 10 } });
+    const details = { limit: "cancellations", cancellationsPerMinuteMax: 10 };
+    expect(refusal("stormy")).toMatchObject({ code: "RATE_LIMITED", details });
     expect(refusal("calm")).toBeUndefined();
   });
 

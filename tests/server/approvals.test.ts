@@ -111,6 +111,8 @@ test.each([
   ["limit=1e1"],
   ["limit=ten"],
   ["cursor="],
+  ["cursor=bad"],
+  ["cursor=1795338197859"],
   [`cursor=${"x".repeat(257)}`],
   ["sub=agent-8"],
   ["__proto__=x"],

@@ -78,7 +78,7 @@ test("what is described is there: every operation answers something else than an
 test("every code of the table stands in it, each call's under its status", async () => {
   const { stand, document } = await full();
   const { code } = document.components.schemas.Refusal.properties.error.properties;
-  expect(code.enum).toEqual([...Object.keys(REFUSALS), "ROUTE_NOT_FOUND"]);
+  expect(code.enum).toEqual([...Object.keys(REFUSALS), "ROUTE_NOT_FOUND", "ENTRY_NOT_FOUND"]);
   const call = document.paths["/call"]?.["post"];
   for (const [name, { http, decision }] of Object.entries(REFUSALS)) {
     if (decision === "PENDING" || http === 499) continue;
@@ -105,6 +105,24 @@ test("the body of a call is the one that the door reads", async () => {
     });
     expect([key, answer.status]).toEqual([key, 400]);
   }
+  await stand.close();
+});
+
+test("whose token each door takes, and what it answers when all is well", async () => {
+  const { stand, document } = await full();
+  const operations = operationsIn(document);
+  for (const [name, schemes] of [
+    ["GET /tools", ["agents"]],
+    ["POST /sessions", ["agents"]],
+    ["GET /sessions", ["operators"]],
+    ["DELETE /grants/:id", ["operators"]],
+    ["GET /grants", ["agents", "operators"]],
+  ] as const) {
+    expect([name, operations.get(name)?.security?.flatMap(Object.keys)]).toEqual([name, [...schemes]]);
+  }
+  const answer = await fetch(`${stand.service.url}/sessions`, { method: "POST", headers: await callHeaders() });
+  expect(Object.keys(operations.get("POST /sessions")?.responses ?? {})).toContain(String(answer.status));
+  expect(answer.status).toBe(201);
   await stand.close();
 });
 

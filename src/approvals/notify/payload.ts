@@ -38,7 +38,7 @@ function dataOf({ id, tool, summary }: ApprovalEvent, approval: Approval | undef
   const { state, risk, scopes, decideBy, planDigest, viewDigest } = approval;
   const times = { decideBy: iso(decideBy) };
   const stands = { state, risk, options: ["cancel", ...scopes], ...times, planDigest, viewDigest };
-  const wants = approval.answer === undefined ? {} : { wantsAnswer: true };
+  const wants: Record<string, Json> = approval.answer === undefined ? {} : { wantsAnswer: true };
   return { ...told, ...stands, ...wants, link, ...(options.detail === "view" && detailOf(approval)) };
 }
 

@@ -50,7 +50,9 @@ export interface Survivors {
 }
 
 /** Everything that will happen, for the approval to bind to. */
-interface CliPlan extends ExecutionPlan {
+type CliPlan = ExecutionPlan & CliPlanFields;
+
+interface CliPlanFields {
   readonly kind: "cli";
   readonly command: string;
   /** Of the program as it is now. */
@@ -177,9 +179,9 @@ async function plan(
   if (fault !== undefined) throw unbuildable(fault);
   if (!isFreeTextSafe(freeText, input, found))
     throw unbuildable("free text stands where a program may take it for an option");
-  const kept = typeof parse === "function" && parse.length > 1 ? { input: input as Json } : {};
-  const place = { cwd, environment, ...(confinement && { confinement }) };
-  return { kind: "cli", command, commandSha256: binarySha256(command), argv, ...place, ...kept };
+  const kept: Record<string, Json> = typeof parse === "function" && parse.length > 1 ? { input: input as Json } : {};
+  const held: Record<string, Json> = confinement === undefined ? {} : { confinement };
+  return { kind: "cli", command, commandSha256: binarySha256(command), argv, cwd, environment, ...held, ...kept };
 }
 
 interface Running {

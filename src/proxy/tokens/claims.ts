@@ -114,7 +114,7 @@ function readSubject(name: string, value: unknown): string {
 
 /** Why no token may name such a subject. Subjects are compared as they are written, code unit by code unit. */
 export function subjectFault(subject: string): string | undefined {
-  if (subject === "") return "missing or not a string";
+  if (subject === "") return "empty";
   if (Array.from(subject).length > SUBJECT_CHARACTERS_MAX) return "too long";
   if (UNPRINTABLE.test(subject) || subject.startsWith(" ") || subject.endsWith(" ")) {
     return "has characters that cannot be seen";

@@ -39,9 +39,10 @@ const REASON_CHARACTERS_MAX = 500;
 const listQuery = z.strictObject({
   state: z.enum(STATES).optional(),
   limit: wholeNumber(1, PAGE_MAX).optional(),
+  /** As a page gave it: what is none would look like the end of the list. */
   cursor: z
     .string()
-    .regex(/^[\x21-\x7e]{1,256}$/)
+    .regex(/^[0-9]{1,16}\.[A-Za-z0-9_-]{1,64}$/, "must be the cursor of a page before")
     .optional(),
 });
 

@@ -23,6 +23,9 @@ export interface HealthOptions extends PeerLimits {
   readonly metrics: Metrics;
 }
 
+/** Some probers ask for the headers alone. */
+const PROBE = { exposeHeadRoute: true } as const;
+
 /**
  * `/healthz` lives as long as the process; `/readyz` says whether calls are taken, and operators how each system is doing; `/metrics` is for operators. Probes are answered
  * whatever name the prober used for us.
@@ -30,9 +33,9 @@ export interface HealthOptions extends PeerLimits {
 export function healthRoutes(app: FastifyInstance, options: HealthOptions): void {
   const { notReady, callers, metrics } = options;
 
-  app.get("/healthz", async (_request, reply) => sendJson(reply, 200, { status: "ok" }));
+  app.get("/healthz", PROBE, async (_request, reply) => sendJson(reply, 200, { status: "ok" }));
 
-  app.get("/readyz", async (request, reply) => {
+  app.get("/readyz", PROBE, async (request, reply) => {
     const reasons = notReady();
     const systems = (await isOperator(request))
       ? {

@@ -5,13 +5,15 @@ import { envelope } from "../door.ts";
 import { decisionBody } from "./approvals.ts";
 import { modeBody } from "./sessions.ts";
 
-/** Who may ask: nobody in particular, agents, operators, or either of them with a token of their own. */
-type Side = "anybody" | "agents" | "operators" | "either";
+/** Who may ask: nobody in particular, agents, operators, either of them with a token of their own, or who signs the body. */
+type Side = "anybody" | "agents" | "operators" | "either" | "signers";
 
 interface Operation {
   readonly summary: string;
   readonly side: Side;
   readonly body?: z.ZodType;
+  /** What has gone well is answered with; 200 when left out. */
+  readonly success?: 201;
 }
 
 /** What is said of each door. Every route is described, one that has no row too; a test keeps rows and routes together. */
@@ -26,13 +28,13 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
   "POST /approvals/:id/revoke": { summary: "Take a yes back that has not run.", side: "operators" },
   "DELETE /approvals/:id": { summary: "Cancel one's own question.", side: "agents" },
   "GET /approvals/report": { summary: "How questions were answered.", side: "operators" },
-  "POST /webhooks/:name/decisions": { summary: "A decision from a signed notification.", side: "operators" },
-  "POST /sessions": { summary: "Open a session.", side: "agents" },
-  "GET /sessions": { summary: "Sessions.", side: "either" },
+  "POST /webhooks/:name/decisions": { summary: "A decision from a signed notification.", side: "signers" },
+  "POST /sessions": { summary: "Open a session.", side: "agents", success: 201 },
+  "GET /sessions": { summary: "Sessions.", side: "operators" },
   "PUT /sessions/:id/mode": { summary: "Set a session's mode.", side: "operators", body: modeBody },
   "DELETE /sessions/:id": { summary: "End a session.", side: "either" },
   "GET /grants": { summary: "Remembered yeses.", side: "either" },
-  "DELETE /grants/:id": { summary: "Take one back.", side: "either" },
+  "DELETE /grants/:id": { summary: "Take one back.", side: "operators" },
   "POST /reload": { summary: "Take over a configuration that has changed.", side: "operators" },
   "POST /rpc": { summary: "exec.approve, exec.deny and exec.list over JSON-RPC.", side: "operators" },
   "GET /events": { summary: "What happens to questions, as server-sent events.", side: "either" },
@@ -48,8 +50,8 @@ export const OPERATIONS: Readonly<Record<string, Operation>> = {
   "GET /.well-known/oauth-protected-resource": { summary: "Who issues tokens (RFC 9728).", side: "anybody" },
 };
 
-/** What the routes of the doors are told by: their refusals are the table's, and one more for what is no route. */
-const CODES = [...(Object.keys(REFUSALS) as RefusalCode[]), "ROUTE_NOT_FOUND"] as const;
+/** What the doors refuse with: the table's, and two more for what is no route and no entry of the audit. */
+const CODES = [...(Object.keys(REFUSALS) as RefusalCode[]), "ROUTE_NOT_FOUND", "ENTRY_NOT_FOUND"] as const;
 const STAGES: readonly Stage[] = [...new Set(Object.values(REFUSALS).map(({ stage }) => stage))];
 /** Where a request for anything but a call can end. */
 const DOOR_STAGES: readonly Stage[] = ["REQUEST", "AUTH", "LIMIT", "REGISTRY", "PERMISSION", "APPROVAL", "AUDIT"];
@@ -117,7 +119,8 @@ function operationOf({ method, url }: Route): unknown {
     }),
     ...(row?.body !== undefined && { requestBody: { required: true, content: json(bodyOf(row.body)) } }),
     responses: {
-      200: { description: "As asked.", ...(isCall && { content: json(reference("Success")) }) },
+      [row?.success ?? 200]: { description: "As asked.", ...(isCall && { content: json(reference("Success")) }) },
+      ...(url === "/readyz" && { 503: { description: "Not now." } }),
       ...(isCall && { 202: { description: "A person is asked.", content: json(reference("Pending")) } }),
       ...(row?.side !== "anybody" && refusalsOf(isCall ? STAGES : DOOR_STAGES)),
       default: { description: "Refused.", content: json(reference("Refusal")) },
@@ -126,7 +129,7 @@ function operationOf({ method, url }: Route): unknown {
 }
 
 function securityOf(side: Side = "either"): { readonly security?: readonly Record<string, readonly string[]>[] } {
-  if (side === "anybody") return { security: [] };
+  if (side === "anybody" || side === "signers") return { security: [] };
   return { security: (side === "either" ? ["agents", "operators"] : [side]).map((scheme) => ({ [scheme]: [] })) };
 }
 

@@ -35,7 +35,8 @@ export function reloadRoute(app: FastifyInstance, { reload, door }: ReloadRouteO
 function sendReloaded(reply: FastifyReply, reloaded: Reloaded): FastifyReply {
   if (reloaded.outcome === "busy") {
     const [code, message] = BUSY[reloaded.reason];
-    throw new Refusal(code, message, { retryAfterMs: reloaded.retryAfterMs });
+    const limit = code === "RATE_LIMITED" && { details: { limit: "reload" } };
+    throw new Refusal(code, message, { ...limit, retryAfterMs: reloaded.retryAfterMs });
   }
   if (reloaded.outcome === "refused") {
     const problems = reloaded.problems

@@ -43,7 +43,8 @@ export function toolRoutes(app: FastifyInstance, options: ToolRoutesOptions): vo
     const { caller } = await callers.verify(request.headers.authorization, "agents", certificateOf(request.raw));
     options.pace?.take(caller);
     const format = formatOf(request.query.format);
-    const tool = usable(registry, caller).find(({ name }) => name === request.params.name);
+    const { registered } = registry.find(request.params.name);
+    const tool = registered === undefined ? undefined : ifUsable(registered.tool, caller);
     if (tool === undefined) throw new Refusal("TOOL_NOT_FOUND", "There is no tool of this name that you may use.");
     await recordListing(journal, caller);
     return sendJson(reply, 200, format(tool));
@@ -62,11 +63,12 @@ async function recordListing(journal: ToolRoutesOptions["journal"], { subject, i
   }
 }
 
-function usable(registry: Registry, { permissions }: Caller): readonly Tool[] {
-  return registry
-    .list()
-    .map(({ tool }) => tool)
-    .filter((tool) => couldUse(permissions, tool.permissions.required));
+function usable(registry: Registry, caller: Caller): readonly Tool[] {
+  return registry.list().flatMap(({ tool }) => ifUsable(tool, caller) ?? []);
+}
+
+function ifUsable(tool: Tool, { permissions }: Caller): Tool | undefined {
+  return couldUse(permissions, tool.permissions.required) ? tool : undefined;
 }
 
 function formatOf(format: unknown = "json"): (tool: Tool) => unknown {

@@ -105,7 +105,7 @@ async function receive({ integration, name, door, request, reply }: Arrival, flo
     );
   }
   if (!flow.mayPass(name, nowMs)) {
-    const options = { retryAfterMs: MINUTE_MS };
+    const options = { details: { limit: "webhook" }, retryAfterMs: MINUTE_MS };
     throw new Unheard("flood", new Refusal("RATE_LIMITED", "This webhook sends too many messages.", options));
   }
   const parsed = message.safeParse(parsedBody(door, body));

@@ -66,6 +66,7 @@ describe("reading", () => {
       accountIds: ["ACC-000001-1", "ACC-000001-2"],
     });
     expect(await call(getLegacyCustomer, { legacyId: JOHN_SMITH_LEGACY_ID })).toEqual({ customer });
+    expect(await call(getCustomer, { customerId: KNOWN_CUSTOMERS.johnSmith.toUpperCase() })).toEqual({ customer });
   });
 
   test("pages do not overlap and end", async () => {

@@ -89,7 +89,7 @@ export class AnyTypes {
     if (typeof typeUrl !== "string" || typeUrl === "") return {};
     const codecs = this.#codecsOf(typeUrl.slice(typeUrl.lastIndexOf("/") + 1));
     if (codecs === undefined) return { "@type": typeUrl };
-    return this.#nested(() => {
+    return this.#nested((): Json => {
       const content = decode(codecs, Buffer.from(typeof value === "string" ? value : "", "base64"));
       const isFields = typeof content === "object" && content !== null && !Array.isArray(content);
       if (isFields && !isSpecial(codecs.shape)) return { "@type": typeUrl, ...content };

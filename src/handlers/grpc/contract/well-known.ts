@@ -171,7 +171,7 @@ const UNDECLARED_ANY: WellKnown = {
   toMessage() {
     throw new Unfit("is a google.protobuf.Any, and the configuration names no types that it may hold");
   },
-  toJson: ({ typeUrl }) => (typeof typeUrl === "string" && typeUrl !== "" ? { "@type": typeUrl } : {}),
+  toJson: ({ typeUrl }): Json => (typeof typeUrl === "string" && typeUrl !== "" ? { "@type": typeUrl } : {}),
 };
 
 /** The messages whose JSON form is not an object of their fields, by full name. */
