@@ -81,6 +81,11 @@ export class MomentsRoad {
       registry: createRegistry([this.#tool(classification)], { inline: inlineHandler } as never, ({ name }) => name),
       callers: {
         ...callers,
+        recall: (authorization: string | undefined, door: Door) => {
+          const verified = callers.recall(authorization, door);
+          if (verified !== undefined) this.at("verify");
+          return verified;
+        },
         verify: async (authorization: string | undefined, door: Door) => {
           const verified = await callers.verify(authorization, door);
           this.at("verify");

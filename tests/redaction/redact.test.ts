@@ -1,6 +1,7 @@
-import { expect, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import type { Json } from "../../src/core/types.ts";
+import { Place, type RedactionPath } from "../../src/redaction/place.ts";
 import { REDACTION_BOUNDS, redact, TooLarge } from "../../src/redaction/redact.ts";
 import { filler } from "./secret-examples.ts";
 
@@ -119,4 +120,125 @@ test("more keys than are remembered are looked through all the same", () => {
     Array.from({ length: 2_000 }, (_, at) => [`field${at}`, { below: "password=hunter2222" }]),
   );
   for (const _ of [1, 2]) expect(redact({ many }, { level: "secrets" }).findings).toHaveLength(2_000);
+});
+
+/** As a policy has it: an own level for some fields, and another one wherever the field is in a list. */
+function levelsAnew() {
+  return (path: RedactionPath) => {
+    if (path.includes("note")) return "strict";
+    if (path.includes("raw")) return "off";
+    return path.includes("[]") ? "balanced" : "secrets";
+  };
+}
+
+const FIELDS = ["note", "raw", "rows", "[]", "name", "value", "phone", "password", "kty", "d", "__proto__", "x\u200by"];
+const TEXTS = [
+  "john@example.com",
+  "+1 415-555-2671",
+  "password=hunter2222",
+  "hello",
+  "a\u200bb",
+  "--token",
+  "192.168.0.1",
+];
+
+const { tree } = fc.letrec<{ tree: Json }>((tie) => ({
+  tree: fc.oneof(
+    { depthSize: "small" },
+    fc.constantFrom<Json>(...TEXTS, 4111111111111111, 4155552671, null),
+    fc.array(tie("tree"), { maxLength: 3 }),
+    fc
+      .uniqueArray(fc.tuple(fc.constantFrom(...FIELDS, ...TEXTS), tie("tree")), {
+        maxLength: 4,
+        selector: ([key]) => key,
+      })
+      .map((entries) => Object.fromEntries(entries)),
+  ),
+}));
+
+test("what is kept from value to value changes nothing", () => {
+  const levels = levelsAnew();
+  fc.assert(
+    fc.property(tree, fc.boolean(), (value, clean) => {
+      expect(redact(value, { level: levels, clean })).toEqual(redact(value, { level: levelsAnew(), clean }));
+    }),
+    { numRuns: 1_000 },
+  );
+});
+
+test("keys that are data, ever new ones, leave room for those that come again", () => {
+  const levels = levelsAnew();
+  for (let at = 0; at < 10_000; at += 1) redact({ users: { [`user${at}`]: 1 }, [`top${at}`]: 1 }, { level: levels });
+  for (const _ of [1, 2]) redact({ late: { field: "x" } }, { level: levels });
+  expect(Place.rootOf(levels).kept("late")?.kept("field")?.lasts).toBe(true);
+});
+
+test("a long key is not kept, whatever it is looked through for", () => {
+  for (const level of ["off", "secrets"] as const) {
+    const levels = () => level;
+    redact({ ["k ".repeat(40)]: 1, short: 1 }, { level: levels });
+    expect(Place.rootOf(levels).kept("k ".repeat(40))).toBeUndefined();
+    expect(Place.rootOf(levels).kept("short")?.lasts).toBe(true);
+  }
+});
+
+describe("a name with characters in it that cannot be seen names what it seems to name", () => {
+  test.each<readonly [Json, Json]>([
+    [{ "pass\u200bword": "correct horse" }, { password: "[REDACTED]" }],
+    [{ "pass\u009b31mword": "correct horse" }, { password: "[REDACTED]" }],
+    [{ [`pass${"\u200b".repeat(200)}word`]: "correct horse" }, { password: "[REDACTED]" }],
+    [{ ｐassword: "correct horse" }, { ｐassword: "[REDACTED]" }],
+    [{ "dateOf\u00adBirth": "1985-03-12" }, { dateOfBirth: "[REDACTED:DATE_OF_BIRTH]" }],
+    [
+      { name: "DB_PASS\u200bWORD", value: "correct horse" },
+      { name: "DB_PASSWORD", value: "[REDACTED]" },
+    ],
+    [
+      { "na\u200bme": "DB_PASSWORD", "val\u200bue": "correct horse" },
+      { name: "DB_PASSWORD", value: "[REDACTED]" },
+    ],
+    [
+      { "k\u200bty": "RSA", "d\u200b": "abcdefabcdef" },
+      { kty: "RSA", d: "[REDACTED]" },
+    ],
+    [
+      ["\u200b--pass\u200bword", "correct horse"],
+      ["--password", "[REDACTED]"],
+    ],
+    [
+      { "no\u200bte": "correct horse", name: "note", value: "1" },
+      { note: "correct horse", name: "note", value: "1" },
+    ],
+  ])("%j", (given, want) => expect(redact(given, { level: "balanced", clean: true }).value).toEqual(want));
+});
+
+test("wherever characters that cannot be seen stand in it, what is sensitive is found", () => {
+  const unseen = fc.constantFrom(
+    "\u200b",
+    "\u{e0041}",
+    "\ufe0f",
+    "\u00ad",
+    "\u202e",
+    "\0",
+    "\u001b[31m",
+    "\u009b31m",
+    "\u001b]0;x\u0007",
+  );
+  const sensitive = fc.constantFrom("anna.meier@example.com", "password=hunter2secret", "4111 1111 1111 1111");
+  const inserted = fc.tuple(
+    fc.nat(),
+    fc.array(unseen, { minLength: 1, maxLength: 3 }).map((all) => all.join("")),
+  );
+  fc.assert(
+    fc.property(sensitive, fc.array(inserted, { minLength: 1, maxLength: 3 }), (whole, insertions) => {
+      const gaps = Array.from({ length: whole.length + 1 }, (_, at) =>
+        insertions.flatMap(([gap, hidden]) => (gap % (whole.length + 1) === at ? [hidden] : [])).join(""),
+      );
+      const text = gaps.map((gap, at) => gap + whole.charAt(at)).join("");
+      const { value, findings } = redact({ text }, { level: "balanced", clean: true });
+      expect(value).toEqual(redact({ text: whole }, { level: "balanced", clean: true }).value);
+      expect(findings).toHaveLength(1);
+    }),
+    { numRuns: 1_000 },
+  );
 });

@@ -111,3 +111,18 @@ test("reads what the schema reads, and nothing that it refuses", () => {
   );
   expect(accepted).toBeGreaterThan(300);
 });
+
+test("a schema that stands in many places is read once, however many ways lead to it", () => {
+  let fork: z.ZodType = z.string();
+  for (let depth = 0; depth < 60; depth += 1) fork = z.object({ left: fork.optional(), right: fork.optional() });
+  let branch: Json = "end";
+  for (let depth = 0; depth < 60; depth += 1) branch = { left: branch };
+  expect(plainReader(fork)?.(branch)).toEqual(branch);
+  expect(plainReader(fork)?.({ right: { left: 1 } })).toBe(unread);
+});
+
+test("beside one that holds itself there is no plain reader either", () => {
+  expect(
+    plainReader(z.object({ first: z.string(), again: z.object({ recursive }), last: z.string() })),
+  ).toBeUndefined();
+});

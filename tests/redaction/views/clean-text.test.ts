@@ -20,6 +20,8 @@ const ROWS: readonly (readonly [title: string, given: string, want: string])[] =
   ["one in the midst of another", "\u001b[3\u001b[31m1mx", "[31mx"],
   ["bells, backspaces and zeros", "a\u0007\u0008\0b\u007fc", "abc"],
   ["backslashes that begin nothing", "C:\\e\\x1bar \\u001b \\d+", "C:\\e\\x1bar \\u001b \\d+"],
+  ["halves of a tag around a whole one", "a\udb40\u{e0041}\udc41b", "a\ufffd\ufffdb"],
+  ["half of a character, and nothing that cannot be seen", "cut \ud83d", "cut \ud83d"],
   ["plain", "line\n\ttab é 漢字", "line\n\ttab é 漢字"],
 ];
 
@@ -46,6 +48,9 @@ test("idempotent, and never longer", () => {
             "\\",
             "\\u001b[",
             "\u009b",
+            "\udb40",
+            "\udc41",
+            "\u{e0041}",
           ),
           fc.string({ unit: "binary", maxLength: 1 }),
         ),

@@ -28,6 +28,10 @@ const LEVELS = ["NONE", "LOW", "HIGH"];
 
 const name = (start: string, kind: string): string => start + kind[0]?.toUpperCase() + kind.slice(1);
 
+function wideFields(): string {
+  return Array.from({ length: 500 }, (_, at) => `bool w${at} = ${at + 10};`).join(" ");
+}
+
 /** Every kind of field there is, each of every type, and messages in all of them. */
 function protoText(): string {
   let number = 0;
@@ -45,12 +49,13 @@ function protoText(): string {
     ...[...KINDS, ...inner].map((kind) => `map<string, ${kind}> ${name("of", kind)} = ${next()};`),
     `oneof choice { ${[...KINDS, ...inner].map((kind) => `${kind} ${name("choose", kind)} = ${next()};`).join(" ")} }`,
   ];
-  return `syntax = "proto3"; package every.v1; enum Level { ${LEVELS.map((level, at) => `${level} = ${at};`).join(" ")} }
+  return `syntax = "proto3"; package every.v1; import "google/protobuf/any.proto"; enum Level { ${LEVELS.map((level, at) => `${level} = ${at};`).join(" ")} }
     message Inner { string a = 1; Inner below = 2; repeated int32 numbers = 3; }
     message Flat { string b = 1; repeated Leaf leaves = 2; double ratio = 3; Level level = 4; }
     message Leaf { string z = 1; int64 a = 2; bytes m = 3; }
+    message Wide { repeated Wide below = 1; repeated google.protobuf.Any any = 2; oneof one { ${wideFields()} } }
     message Every { ${lines.join("\n")} }
-    service S { rpc Echo(Every) returns (Every); rpc Flatly(Flat) returns (Flat); }`;
+    service S { rpc Echo(Every) returns (Every); rpc Flatly(Flat) returns (Flat); rpc Widely(Wide) returns (Wide); }`;
 }
 
 const folder = mkdtempSync(join(tmpdir(), "answer-reader-"));
@@ -58,7 +63,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 writeFileSync(join(folder, "every.proto"), protoText());
 
 function methodOf(method: string): Method {
-  const contract = new Contract("every", { protoDirs: [folder] });
+  const contract = new Contract("every", { protoDirs: [folder], anyTypes: ["every.v1.Wide"] });
   const found = contract.method({ system: "every", grpc: { package: "every.v1", service: "S", method } });
   if (typeof found === "string") throw new Error(found);
   return found;
@@ -66,6 +71,7 @@ function methodOf(method: string): Method {
 
 const echo = methodOf("Echo");
 const flatly = methodOf("Flatly");
+const widely = methodOf("Widely");
 const { root } = protobuf.parse(protoText());
 const theirs = root.lookupType("every.v1.Every");
 
@@ -232,4 +238,37 @@ test("a flat answer that is not copied is what its copy would be", () => {
 test("what holds the service's own keys is copied", () => {
   const answer = echo.response.decode(Buffer.alloc(0));
   expect(canonical(answer, { depthMax: 64, nodesMax: 500_000, bytesMax: 1_000_000 }).value).not.toBe(answer);
+});
+
+describe("two bytes on the wire can be a message of many fields", () => {
+  const field = (number: number, content: Buffer): Buffer => {
+    const writer = protobuf.Writer.create().uint32((number << 3) | 2);
+    return Buffer.from(writer.bytes(content).finish());
+  };
+  const messages = (count: number): Buffer => Buffer.alloc(2 * count, Buffer.from([0x0a, 0x00]));
+  const anyOf = (content: Buffer): Buffer =>
+    field(2, Buffer.concat([field(1, Buffer.from("type.googleapis.com/every.v1.Wide")), field(2, content)]));
+
+  test("which are counted, however short the answer is", () => {
+    expect(() => widely.response.decode(messages(3_000))).not.toThrow();
+    expect(() => widely.response.decode(messages(6_000))).toThrow("fields");
+  });
+
+  test("with those that an Any holds", () => {
+    expect(() => widely.response.decode(anyOf(messages(3_000)))).not.toThrow();
+    expect(() => widely.response.decode(Buffer.concat([anyOf(messages(3_000)), anyOf(messages(3_000))]))).toThrow(
+      "fields",
+    );
+  });
+
+  test("and with those of a stream's other messages", () => {
+    expect(widely.response.decodeAll([messages(1), messages(2)])).toHaveLength(2);
+    expect(() => widely.response.decodeAll([messages(3_000), messages(3_000)])).toThrow("fields");
+    expect(() => widely.response.decode(messages(3_000))).not.toThrow();
+  });
+});
+
+test("of a oneof's members only the last on the wire is told, however often another was set before", () => {
+  const turns = Buffer.from("50015801500158006001", "hex");
+  expect(widely.response.decode(turns)).toEqual({ any: [], below: [], one: "w2", w2: true });
 });

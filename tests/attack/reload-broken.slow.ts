@@ -33,7 +33,7 @@ test.each(thrown)(
   async (_, code, why) => {
     const service = await started();
     service.write("tools/hello.ts", `${code}\n${GOOD}`);
-    service.write("tools/other.ts", "export const = ;");
+    service.write("tools/other.ts", "export const x = ;");
     const { http, body } = await service.reload();
     expect(http).toBe(422);
     expect(body.problems).toHaveLength(2);
