@@ -89,8 +89,10 @@ test("a call is found by its trace id a moment later, and who looked is in the j
   await until("the line at the far side", () =>
     received.some((text) => text.startsWith("audit ") && text.includes(traceId)) ? true : undefined,
   );
-  const metrics = await (await fetch(`${service.url}/metrics`, { headers })).text();
-  expect(metrics).toMatch(/stc_audit_export_sent_lines\{exporter="loki",stream="calls"\} [1-9]/);
+  await until("its count, once the far side's answer is there too", async () => {
+    const metrics = await (await fetch(`${service.url}/metrics`, { headers })).text();
+    return /stc_audit_export_sent_lines\{exporter="loki",stream="calls"\} [1-9]/.test(metrics) ? true : undefined;
+  });
 });
 
 test("an agent's token reads nothing", async () => {
