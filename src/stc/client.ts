@@ -69,8 +69,8 @@ export function connect(options: ClientOptions): Client | undefined {
   }
   const named = options.url ?? environment["STC_URL"] ?? DEFAULT_URL;
   const way = wayTo(named);
-  if (!/^https?:\/\//i.test(way.base)) {
-    wrongUsage(`${printable(named)} is no address of a service: http://…, https://… or unix:…`);
+  if (!URL.canParse(way.base) || !/^https?:\/\//i.test(way.base)) {
+    wrongUsage(noAddress(named));
     return undefined;
   }
   let fault: unknown;
@@ -119,6 +119,10 @@ export function wayTo(url: string): Way {
 export function over({ base, unix }: Way, tls: ClientTls): BunFetchRequestInit {
   if (unix !== undefined) return { unix };
   return /^https:/i.test(base) ? { tls: { ...tls } } : {};
+}
+
+export function noAddress(named: string): string {
+  return `${printable(named)} is no address of a service: http://…, https://… or unix:…`;
 }
 
 /** For people: a name that the system or TLS has for what went wrong stands behind it. */

@@ -1,5 +1,5 @@
 import { processEnvironment } from "../config/file.ts";
-import { EXIT, noAnswer, over, wayTo, wrongUsage } from "./client.ts";
+import { EXIT, noAddress, noAnswer, over, wayTo, wrongUsage } from "./client.ts";
 import { clientTls, type TlsFileOptions } from "./client-tls.ts";
 import { print } from "./output.ts";
 
@@ -18,8 +18,9 @@ export async function health({ url, ready, ...files }: HealthCommandOptions): Pr
   const tls = clientTls(files, environment);
   if (typeof tls === "string") return wrongUsage(tls);
   const base = url ?? (environment["STC_URL"] || `http://127.0.0.1:${environment["STC_PORT"] || PORT}`);
+  const way = wayTo(base);
+  if (!URL.canParse(way.base)) return wrongUsage(noAddress(base));
   try {
-    const way = wayTo(base);
     const place = new URL(ready === true ? "/readyz" : "/healthz", way.base);
     const signal = AbortSignal.timeout(TIMEOUT_MS);
     const { ok, status } = await fetch(place, { ...over(way, tls.read()), signal, redirect: "error" });

@@ -305,6 +305,8 @@ describe.concurrent("stc token and stc call", () => {
     ["an unknown command", ["destroy"], "unknown command"],
     ["an unknown option", ["check", "--fast"], "unknown option"],
     ["a count that is none", ["audit", "tail", "-n", "-1"], "whole number"],
+    ["the health of an address that is none", ["health", "--url", "junk"], "no address of a service"],
+    ["a call to an address that is none", ["call", "git_log", "--url", "http://[", "--token-file", "-"], "no address"],
     ["an option where 1 would say tampered", ["audit", "verify", "--kee", "x"], "unknown option"],
     ["a subject that no service takes", ["token", "--sub", "anonymous"], "no service would accept"],
     ["a subject that is empty", ["token", "--sub", ""], "no service would accept"],
