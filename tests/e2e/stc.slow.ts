@@ -286,6 +286,7 @@ describe.concurrent("stc token and stc call", () => {
       "nothing to be read in /nowhere",
     ],
     ["an address that is none", ["get_customer", "--url", "localhost:80", "--token-file", "-"], 64, "no address"],
+    ["an address that cannot be read", ["get_customer", "--url", "http://[", "--token-file", "-"], 64, "no address"],
     [
       "a service that is not there",
       ["get_customer", "--url", "http://127.0.0.1:9", "--token-file", "-"],
@@ -306,7 +307,6 @@ describe.concurrent("stc token and stc call", () => {
     ["an unknown option", ["check", "--fast"], "unknown option"],
     ["a count that is none", ["audit", "tail", "-n", "-1"], "whole number"],
     ["the health of an address that is none", ["health", "--url", "junk"], "no address of a service"],
-    ["a call to an address that is none", ["call", "git_log", "--url", "http://[", "--token-file", "-"], "no address"],
     ["an option where 1 would say tampered", ["audit", "verify", "--kee", "x"], "unknown option"],
     ["a subject that no service takes", ["token", "--sub", "anonymous"], "no service would accept"],
     ["a subject that is empty", ["token", "--sub", ""], "no service would accept"],
