@@ -1,6 +1,9 @@
 import { Anchors } from "./anchors.ts";
+import { Work } from "./bounds.ts";
 import { announcingWords } from "./pii/announced.ts";
 import { NAME_ANCHORS, type SecretKind, secretKind } from "./secrets/names.ts";
+import { cleanText } from "./views/clean-text.ts";
+import { decodedView } from "./views/decoded-view.ts";
 
 /** What a field's name says about its value. */
 export interface Label {
@@ -27,7 +30,14 @@ function longestWord(announcing: string): string {
 const known = new Map<string, Label>();
 const KNOWN_MAX = 4_096;
 
-export function labelOf(name: string): Label {
+/** A name as a reader or a program takes it: characters that cannot be seen are no part of it. */
+export function plainName(name: string): string {
+  const seen = cleanText(name);
+  return decodedView(seen, new Work())?.text ?? seen;
+}
+
+export function labelOf(written: string): Label {
+  const name = plainName(written);
   if (name.length > NAME_CHARS_MAX) return NOTHING;
   const before = known.get(name);
   if (before !== undefined) return before;

@@ -1,4 +1,4 @@
-import { type Label, labelOf } from "./labels.ts";
+import { type Label, labelOf, plainName } from "./labels.ts";
 import { isPrivateMember } from "./secrets/jwk.ts";
 import type { RedactionLevel } from "./sensitive.ts";
 
@@ -7,11 +7,11 @@ export type RedactionPath = readonly string[];
 
 export type LevelOf = RedactionLevel | ((path: RedactionPath) => RedactionLevel);
 
-/** Places kept below one place: a schema's, and not all of a table's whose keys are data. */
+/** Places kept for one value, below one place: a schema's, and not all of a table's whose keys are data. */
 export const KEPT_MAX = 256;
 
-/** Places that are kept from value to value, below one root. */
-const LASTING_MAX = 1_024;
+/** Places that are kept from value to value, below one root. A root that has as many makes way for a new one. */
+const LASTING_MAX = 2_048;
 
 const VALUE_KEY = /value$/i;
 
@@ -21,6 +21,10 @@ const KEY_LIKE_ELEMENT = '"[]"';
 /** A root's places that last. */
 interface Tree {
   count: number;
+}
+
+function hasRoom(tree: Tree | undefined): tree is Tree {
+  return tree !== undefined && tree.count < LASTING_MAX;
 }
 
 interface PlaceFacts {
@@ -64,11 +68,11 @@ export class Place {
     if (facts.tree !== undefined) facts.tree.count += 1;
   }
 
-  /** The same one whenever the same levels are asked for. */
+  /** The same one whenever the same levels are asked for, until it is full: mostly of keys that are data, and do not come again. */
   static rootOf(levels: LevelOf): Place {
     const key = typeof levels === "string" ? SINGLE[levels] : levels;
     const known = roots.get(key);
-    if (known !== undefined) return known;
+    if (known !== undefined && hasRoom(known.#tree)) return known;
     const root = new Place(undefined, "", { shown: "", label: undefined, tree: { count: 0 } });
     roots.set(key, root);
     return root;
@@ -93,12 +97,11 @@ export class Place {
   /** Where the value of a key stands, which may be shown as `shown`. Whoever may not last is not kept by a place that does. */
   below(key: string, { shown, lasts }: { readonly shown: string; readonly lasts: boolean }): Place {
     this.#kept ??= new Map();
-    const hasRoom = this.#kept.size < KEPT_MAX;
-    const tree =
-      lasts && hasRoom && this.#tree !== undefined && this.#tree.count < LASTING_MAX ? this.#tree : undefined;
-    const isNamedElsewhere = VALUE_KEY.test(key) || isPrivateMember(key);
-    const place = new Place(this, stepOf(key), { shown, label: labelOf(key), tree, isNamedElsewhere });
-    if (hasRoom && this.lasts === place.lasts) this.#kept.set(key, place);
+    const tree = lasts && hasRoom(this.#tree) ? this.#tree : undefined;
+    const name = plainName(key);
+    const isNamedElsewhere = VALUE_KEY.test(name) || isPrivateMember(name);
+    const place = new Place(this, stepOf(key), { shown, label: labelOf(name), tree, isNamedElsewhere });
+    if (place.lasts || (!this.lasts && this.#kept.size < KEPT_MAX)) this.#kept.set(key, place);
     return place;
   }
 

@@ -1,8 +1,9 @@
 import { isList } from "../core/json.ts";
 import type { Json } from "../core/types.ts";
 import { REDACTION_BOUNDS, TooLarge, Work } from "./bounds.ts";
+import { plainName } from "./labels.ts";
+import { type Around, type Fields, flagBefore, placeOf, withPlainKeys } from "./named-elsewhere.ts";
 import { KEPT_MAX, type LevelOf, Place } from "./place.ts";
-import { isJwk, isPrivateMember } from "./secrets/jwk.ts";
 import { isSecretValue } from "./secrets/values.ts";
 import { findSensitive, hideFindings, type RedactionLevel, replacementOf, type SensitiveFinding } from "./sensitive.ts";
 import { cleanText } from "./views/clean-text.ts";
@@ -17,7 +18,7 @@ export interface RedactOptions {
   readonly clean?: boolean;
 }
 
-/** Holds no text of the value. `start` and `end` are the string's own; of a whole value 0 and its length. */
+/** Holds no text of the value. `start` and `end` are the string's own, or of what was left once it was cleaned; of a whole value 0 and its length. */
 export interface FieldFinding extends SensitiveFinding {
   /** As a dotted path, itself redacted: `customer.notes[]`. */
   readonly path: string;
@@ -45,7 +46,10 @@ const NUMBER_DIGITS_MIN = 12;
 /** Longer text is read without its field's name: it announces itself. UTF-16 units. */
 const LABELLED_CHARS_MAX = 256;
 
-/** Keys in which nothing was found, by level: most are names of a schema, the same in every value. */
+/**
+ * Keys in which nothing was found, by level: most are names of a schema, the same in every value. When they are too many, all
+ * go: the names come again, keys that are data do not.
+ */
 const harmlessKeys = { secrets: new Set<string>(), balanced: new Set<string>(), strict: new Set<string>() };
 const HARMLESS_KEYS_MAX = 4_096;
 const HARMLESS_KEY_CHARS_MAX = 64;
@@ -56,7 +60,14 @@ function isHarmless(key: string, level: RedactionLevel): boolean {
 
 function noteHarmless(key: string, level: RedactionLevel): void {
   if (level === "off" || key.length > HARMLESS_KEY_CHARS_MAX) return;
-  if (harmlessKeys[level].size < HARMLESS_KEYS_MAX) harmlessKeys[level].add(key);
+  const known = harmlessKeys[level];
+  if (known.size >= HARMLESS_KEYS_MAX) known.clear();
+  known.add(key);
+}
+
+/** Whether its place may be kept from value to value, and the key with it. */
+function mayLast(key: string, level: RedactionLevel): boolean {
+  return key.length <= HARMLESS_KEY_CHARS_MAX && isHarmless(key, level);
 }
 
 class Walk {
@@ -65,6 +76,8 @@ class Walk {
   readonly #work = new Work();
   /** Places by key, by the place above them, that are not kept from value to value. */
   #passing: Map<Place, Map<string, Place>> | undefined;
+  /** The object whose keys were read last, and by their plain names. */
+  #seen: { readonly fields: Fields; readonly plain: Fields } | undefined;
   #nodes = 0;
   #chars = 0;
 
@@ -95,7 +108,7 @@ class Walk {
     return changed ?? values;
   }
 
-  #object(fields: { readonly [key: string]: Json }, above: Place): Json {
+  #object(fields: Fields, above: Place): Json {
     const keys = Object.keys(fields);
     let changed: [string, Json][] | undefined;
     let isRenamed = false;
@@ -103,7 +116,7 @@ class Walk {
       const key = keys[index] ?? "";
       const value = fields[key] as Json;
       const below = this.#below(key, above);
-      const seen = this.visit(value, below.isNamedElsewhere ? placeOf(fields, key, { above, below }) : below);
+      const seen = this.visit(value, below.isNamedElsewhere ? this.#named(fields, key, { above, below }) : below);
       if (below.shown !== key) isRenamed = true;
       if (changed === undefined && (seen !== value || below.shown !== key)) {
         changed = keys.slice(0, index).map((before) => [before, fields[before] as Json]);
@@ -114,6 +127,12 @@ class Walk {
     return Object.fromEntries(isRenamed ? apart(changed) : changed);
   }
 
+  /** Where the value of a key stands whose name may stand elsewhere. Names are read as they are seen. */
+  #named(fields: Fields, key: string, around: Around): Place {
+    if (this.#seen?.fields !== fields) this.#seen = { fields, plain: withPlainKeys(fields) };
+    return placeOf(this.#seen.plain, plainName(key), around);
+  }
+
   #below(key: string, above: Place): Place {
     this.#count(key.length);
     const kept = above.kept(key) ?? (above.lasts ? this.#passing?.get(above)?.get(key) : undefined);
@@ -121,7 +140,7 @@ class Walk {
     if (kept !== undefined && kept.shown === key) return kept;
     this.#work.spend(STEPS_PER_PLACE);
     const level = above.levelBelow(key, this.#options.level);
-    const place = above.below(key, { shown: this.#key(key, level, above), lasts: isHarmless(key, level) });
+    const place = above.below(key, { shown: this.#key(key, level, above), lasts: mayLast(key, level) });
     if (above.lasts && !place.lasts) this.#pass(key, above, place);
     return place;
   }
@@ -136,7 +155,9 @@ class Walk {
 
   #key(key: string, level: RedactionLevel, above: Place): string {
     if (isHarmless(key, level)) return key;
-    const shown = this.#text(key, level, above.pathOfKeys);
+    const hidden = this.#text(key, level, above.pathOfKeys);
+    const seen = this.#cleaned(hidden);
+    const shown = seen === hidden ? seen : this.#cleaned(this.#text(seen, level, above.pathOfKeys));
     // Whether or not this value's texts are cleaned: those of the next one may be.
     if (shown === key && cleanText(key) === key) noteHarmless(key, level);
     return shown;
@@ -146,6 +167,13 @@ class Walk {
     this.#count(value.length);
     const level = place.level(this.#options.level);
     if (level === "off") return value;
+    const hidden = this.#hidden(value, level, place);
+    const seen = this.#cleaned(hidden);
+    // Looked through as it leaves, too: what was taken out may have kept apart what belongs together.
+    return seen === hidden ? seen : this.#cleaned(this.#hidden(seen, level, place));
+  }
+
+  #hidden(value: string, level: RedactionLevel, place: Place): string {
     const { label } = place;
     if (label?.secret !== undefined && isSecretValue(value, label.secret, "quoted")) {
       return this.#whole(value, place, { kind: "secret", rule: `${label.secret}-field` });
@@ -187,14 +215,18 @@ class Walk {
     return this.#hide(text, found, place.path);
   }
 
+  #cleaned(text: string): string {
+    return this.#options.clean === true ? cleanText(text) : text;
+  }
+
   #hide(text: string, found: readonly SensitiveFinding[], path: string): string {
-    if (found.length === 0) return this.#options.clean === true ? cleanText(text) : text;
+    if (found.length === 0) return text;
     for (const { rule, start, end, kind, confidence, context } of found) {
       this.findings.push({ rule, start, end, kind, confidence, context, path });
     }
     if (this.#options.clean !== true) return hideFindings(text, found);
     const whole = found.map((finding) => ({ ...finding, start: sequenceStart(text, finding.start) }));
-    return cleanText(hideFindings(text, whole));
+    return hideFindings(text, whole);
   }
 
   #whole(text: string, place: Place, { kind, rule }: Pick<SensitiveFinding, "kind" | "rule">): string {
@@ -209,41 +241,6 @@ class Walk {
     if (this.#chars > REDACTION_BOUNDS.charsMax) throw new TooLarge("charsMax");
   }
 }
-
-interface Around {
-  readonly above: Place;
-  readonly below: Place;
-}
-
-/** Where the value of a field stands that may have another name than its key: a part of a key, or a value whose name is beside or above it. */
-function placeOf(fields: { readonly [key: string]: Json }, key: string, { above, below }: Around): Place {
-  if (isPrivateMember(key)) return isJwk(fields) ? below.called("private_key") : below;
-  const named = nameBeside(fields, key.slice(0, -VALUE_CHARS));
-  if (named !== undefined) return below.called(named);
-  return key.length === VALUE_CHARS && above.label !== undefined ? below.labelled(above.label) : below;
-}
-
-const VALUE_CHARS = "value".length;
-const NAME_KEYS = ["name", "Name", "key", "Key", "variable", "Variable", "field", "header", "_name", "_key"];
-
-/** `{name: "DB_PASSWORD", value: "…"}`, `{ParameterKey: "DbPassword", ParameterValue: "…"}`: the name that the value has. */
-function nameBeside(fields: { readonly [key: string]: Json }, prefix: string): string | undefined {
-  const stem = prefix.endsWith("_") ? prefix.slice(0, -1) : prefix;
-  for (const end of NAME_KEYS) {
-    const name = Object.hasOwn(fields, stem + end) ? fields[stem + end] : undefined;
-    if (typeof name === "string") return name;
-  }
-  return undefined;
-}
-
-/** `["--password", "…"]`: the flag that a program's argument follows. */
-function flagBefore(values: readonly Json[], index: number): string | undefined {
-  const flag = index === 0 ? undefined : values[index - 1];
-  return typeof flag === "string" && flag.startsWith("--") && flag.length <= FLAG_CHARS_MAX ? flag : undefined;
-}
-
-/** UTF-16 units. */
-const FLAG_CHARS_MAX = 64;
 
 /** Two keys that are hidden stay two. Each name is numbered on from where it was last, however many share it. */
 function apart(entries: readonly [string, Json][]): readonly [string, Json][] {

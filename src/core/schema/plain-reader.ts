@@ -8,8 +8,8 @@ export const unread = Symbol("unread");
 
 export type PlainRead = (value: Json) => Json | typeof unread;
 
-/** The schemas that one is inside of, from the outermost down. */
-type Around = ReadonlySet<Schema>;
+/** What was made of each schema so far: one may stand in many places. Of one that is being made, nothing. */
+type Made = Map<Schema, PlainRead | undefined>;
 
 interface Field {
   readonly key: string;
@@ -36,11 +36,19 @@ const LOOKING_CHECKS: ReadonlySet<string> = new Set([
  * the schema gives, without the two lists and the record that Zod makes for every value. `undefined` for all other schemas.
  */
 export function plainReader(schema: Schema): PlainRead | undefined {
-  return readerOf(schema, new Set());
+  return readerOf(schema, new Map());
 }
 
-function readerOf(schema: Schema, around: Around): PlainRead | undefined {
-  if (around.has(schema)) return undefined;
+function readerOf(schema: Schema, made: Made): PlainRead | undefined {
+  if (made.has(schema)) return made.get(schema);
+  // Where it contains itself it has no plain reader, and so has none that holds it.
+  made.set(schema, undefined);
+  const read = makeReader(schema, made);
+  made.set(schema, read);
+  return read;
+}
+
+function makeReader(schema: Schema, made: Made): PlainRead | undefined {
   const def = defOf(schema);
   if ("coerce" in def && def.coerce === true) return undefined;
   const isChecked = schema._zod.run !== schema._zod.parse;
@@ -58,12 +66,12 @@ function readerOf(schema: Schema, around: Around): PlainRead | undefined {
     case "literal":
       return choiceReader(schema);
     case "nullable":
-      return nullableReader(readerOf(def.innerType, around));
+      return nullableReader(readerOf(def.innerType, made));
     case "array":
-      return listReader(readerOf(def.element, new Set([...around, schema])), lengthsOf(def.checks ?? []));
+      return listReader(readerOf(def.element, made), lengthsOf(def.checks ?? []));
     case "object":
       return def.catchall === undefined || defOf(def.catchall).type === "never"
-        ? objectReader(fieldsOf(def.shape, new Set([...around, schema])), def.catchall !== undefined)
+        ? objectReader(fieldsOf(def.shape, made), def.catchall !== undefined)
         : undefined;
     default:
       return undefined;
@@ -124,13 +132,13 @@ function listReader(read: PlainRead | undefined, lengths: Lengths | undefined): 
 }
 
 /** `undefined` when one of them has no plain reader, or a name that every object seems to have. */
-function fieldsOf(shape: Readonly<Record<string, Schema>>, around: Around): readonly Field[] | undefined {
+function fieldsOf(shape: Readonly<Record<string, Schema>>, made: Made): readonly Field[] | undefined {
   const fields: Field[] = [];
   if (Object.getOwnPropertySymbols(shape).length > 0) return undefined;
   for (const [key, declared] of Object.entries(shape)) {
     const def = defOf(declared);
     const isOptional = def.type === "optional" && declared._zod.run === declared._zod.parse;
-    const read = readerOf(isOptional ? def.innerType : declared, around);
+    const read = readerOf(isOptional ? def.innerType : declared, made);
     if (read === undefined || key in Object.prototype) return undefined;
     fields.push({ key, read, isOptional });
   }

@@ -160,9 +160,8 @@ export class GrpcBinding implements Binding {
     const bytes = isOne ? answer.length : answer.items.reduce((sum, { length }) => sum + length, 0);
     if (bytes > this.#tool.limits.outputBytesMax) throw answerTooLarge(call, bytes);
     try {
-      const decoded = isOne
-        ? this.#decode(answer)
-        : { ...answer, items: answer.items.map((item) => this.#decode(item)) };
+      const { response } = this.#parts.method;
+      const decoded = isOne ? response.decode(answer) : { ...answer, items: response.decodeAll(answer.items) };
       this.#leaveOutAbsent(decoded);
       return decoded;
     } catch {
@@ -170,10 +169,6 @@ export class GrpcBinding implements Binding {
         cause: { system: call.system, path: call.path, answerBytes: bytes },
       });
     }
-  }
-
-  #decode(message: Buffer): unknown {
-    return this.#parts.method.response.decode(message);
   }
 
   /** Arguments that the schema took and the contract does not: the agent can mend them, and is told which. */

@@ -30,7 +30,8 @@ export function cleanText(text: string): string {
   if (isPrintable(text)) return text;
   const seen = MARK.test(text) ? withoutSequences(text) : text;
   if (!SUSPECT.test(seen)) return seen;
-  const clean = withoutInvisible(seen);
+  // Halves of a character, which could become a whole one when what stands between them goes, are none from here on.
+  const clean = withoutInvisible(seen.toWellFormed());
   // A character that cannot be seen may have stood in the midst of a sequence.
   return MARK.test(clean) ? withoutSequences(clean) : clean;
 }

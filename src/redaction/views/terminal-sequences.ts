@@ -1,6 +1,7 @@
 import { isA, LINE_END } from "./characters.ts";
 
 const ESCAPE = 0x1b;
+/** Stands for an escape character and a bracket. */
 const CONTROL = 0x9b;
 const BELL = 0x07;
 
@@ -8,19 +9,38 @@ const BELL = 0x07;
 const SEQUENCE_CHARS_MAX = 64;
 const STRING_CHARS_MAX = 256;
 
-/** Where a terminal's control sequence ends, or the escape character alone. */
+/** Taking one out may join another one; deeper nesting is nobody's but an attacker's. */
+const PASSES_MAX = 8;
+
+/** Where the sequence ends that begins at `at`, or the character alone with which it would. */
 export function sequenceEnd(text: string, at: number): number {
+  if (text.charCodeAt(at) === CONTROL) return controlEnd(text, at + 1) ?? at + 1;
   const kind = text[at + 1] ?? "";
   if (kind === "[") return controlEnd(text, at + 2) ?? at + 1;
   if (kind === "]" || kind === "P" || kind === "_" || kind === "^") return stringEnd(text, at + 2) ?? at + 1;
   return at + 1;
 }
 
-/** Where the control sequence begins in which `at` stands; `at` when it stands in none. What ends there must not open it again. */
+/**
+ * Where the control sequence begins in which `at` stands, or which a bracket at `at` would make; `at` when there is none. What is
+ * put there must not be taken for a part of it.
+ */
 export function sequenceStart(text: string, at: number): number {
+  let start = at;
+  for (let pass = 0; pass < PASSES_MAX; pass += 1) {
+    const before = openedBefore(text, start);
+    if (before === start) break;
+    start = before;
+  }
+  return start;
+}
+
+function openedBefore(text: string, at: number): number {
   let from = at;
   while (from > at - SEQUENCE_CHARS_MAX && text.charCodeAt(from - 1) >= 0x20 && text.charCodeAt(from - 1) < 0x40)
     from -= 1;
+  const before = text.charCodeAt(from - 1);
+  if (before === CONTROL || (before === ESCAPE && from === at)) return from - 1;
   return text[from - 1] === "[" && text.charCodeAt(from - 2) === ESCAPE ? from - 2 : at;
 }
 
@@ -43,9 +63,6 @@ function stringEnd(text: string, from: number): number | undefined {
   return undefined;
 }
 
-/** Taking one out may join another one; deeper nesting is nobody's but an attacker's. */
-const PASSES_MAX = 8;
-
 /**
  * Without what colours a terminal or moves its cursor. Sequences that are written out (`\u001b[31m`) are text, such as a
  * script's source: they stay. The very same string when there is none; idempotent.
@@ -66,7 +83,7 @@ function withoutOnce(text: string, onlyMark: boolean): string {
   let from = 0;
   for (let at = nextMark(text, 0); at !== -1; at = nextMark(text, from)) {
     parts.push(text.slice(from, at));
-    from = onlyMark ? at + 1 : stretchEnd(text, at);
+    from = onlyMark ? at + 1 : sequenceEnd(text, at);
   }
   return from === 0 ? text : parts.join("") + text.slice(from);
 }
@@ -77,9 +94,4 @@ function nextMark(text: string, from: number): number {
     if (code === ESCAPE || code === CONTROL) return at;
   }
   return -1;
-}
-
-/** Where the sequence that begins at `at` ends. */
-function stretchEnd(text: string, at: number): number {
-  return text.charCodeAt(at) === ESCAPE ? sequenceEnd(text, at) : (controlEnd(text, at + 1) ?? at + 1);
 }

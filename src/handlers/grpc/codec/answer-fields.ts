@@ -17,8 +17,14 @@ export interface Field {
   readonly valueWireType: number;
   /** The value of an entry that has none. */
   readonly missing: () => unknown;
-  /** Where the name of its oneof's member stands, and the members; it goes without when it is in none. */
-  readonly choice: { readonly slot: number; readonly name: string; readonly members: readonly number[] } | undefined;
+  /** Of the oneof that it is in: where the name of the member that is set stands, this member's, and where each stands. */
+  readonly choice: Choice | undefined;
+}
+
+interface Choice {
+  readonly slot: number;
+  readonly name: string;
+  readonly slots: ReadonlyMap<string, number>;
 }
 
 /** How one message is read. */
@@ -43,10 +49,7 @@ export function take(cursor: WireCursor, field: Field, members: unknown[]): bool
   if (wireType !== field.wireType && !isPacked) return false;
   if (label === "single") {
     const value = field.read(cursor);
-    if (choice !== undefined) {
-      for (const member of choice.members) members[member] = undefined;
-      members[choice.slot] = choice.name;
-    }
+    if (choice !== undefined) choose(choice, members);
     members[slot] = value;
   } else if (label === "map") {
     members[slot] ??= {};
@@ -58,6 +61,14 @@ export function take(cursor: WireCursor, field: Field, members: unknown[]): bool
     else items.push(field.read(cursor));
   }
   return true;
+}
+
+/** The last member on the wire counts: the one before it goes. One look, however many there are to choose from. */
+function choose({ slot, name, slots }: Choice, members: unknown[]): void {
+  const before = members[slot];
+  if (before === name) return;
+  if (typeof before === "string") members[slots.get(before) ?? slot] = undefined;
+  members[slot] = name;
 }
 
 function readPacked(cursor: WireCursor, { read }: Field, items: unknown[]): void {

@@ -33,7 +33,6 @@ const NOTHING = Buffer.alloc(1);
 
 /** Fields of an answer once the unset ones are filled in: two bytes on the wire can be a message of many. */
 const ANSWER_FIELDS_MAX = 2_000_000;
-const ANSWER_BYTES_UNCOUNTED = 65_536;
 
 /**
  * Reads a message's bytes into its JSON form, in one pass: fields that are not set come as their zeros, 64-bit integers,
@@ -45,8 +44,8 @@ export class AnswerReader {
   readonly #any: WellKnown | undefined;
   readonly #json: Mode = { plans: new Map(), isJson: true };
   readonly #raw: Mode = { plans: new Map(), isJson: false };
-  /** Of the answer that is being read. */
-  #fieldsLeft = ANSWER_FIELDS_MAX;
+  /** Of the answer that is being read, all that it is made of; undefined when none is. */
+  #fieldsLeft: number | undefined;
 
   /** @param any how a google.protobuf.Any is read; without it only its type's name is */
   constructor(typeOf: (shape: MessageShape) => protobuf.Type, any: WellKnown | undefined) {
@@ -55,23 +54,34 @@ export class AnswerReader {
   }
 
   read(bytes: Buffer, shape: MessageShape): Json {
-    const outer = this.#fieldsLeft;
-    this.#fieldsLeft = bytes.length > ANSWER_BYTES_UNCOUNTED ? ANSWER_FIELDS_MAX : Number.POSITIVE_INFINITY;
+    // What an Any holds is read in the midst of the answer that it is in.
+    const isInner = this.#fieldsLeft !== undefined;
+    this.#fieldsLeft ??= ANSWER_FIELDS_MAX;
     try {
       const plan = this.#planOf(shape, this.#json);
       const answer = this.#message(new WireCursor(bytes), plan) as Json;
       if (plan.isFlat && bytes.length <= VOUCHED_BYTES_MAX) vouchFor(answer as object);
       return answer;
     } finally {
-      // An Any is read in the midst of the message that holds it.
-      this.#fieldsLeft = outer;
+      if (!isInner) this.#fieldsLeft = undefined;
+    }
+  }
+
+  /** The messages of one answer: their fields are counted together. */
+  readAll(messages: readonly Buffer[], shape: MessageShape): readonly Json[] {
+    this.#fieldsLeft = ANSWER_FIELDS_MAX;
+    try {
+      return messages.map((bytes) => this.read(bytes, shape));
+    } finally {
+      this.#fieldsLeft = undefined;
     }
   }
 
   /** The message that ends where the cursor does. */
   #message(cursor: WireCursor, plan: Plan): unknown {
-    this.#fieldsLeft -= plan.fields.size;
-    if (this.#fieldsLeft < 0) throw new RangeError(`an answer of more than ${ANSWER_FIELDS_MAX} fields`);
+    const fieldsLeft = (this.#fieldsLeft ?? 0) - plan.names.length;
+    this.#fieldsLeft = fieldsLeft;
+    if (fieldsLeft < 0) throw new RangeError(`an answer of more than ${ANSWER_FIELDS_MAX} fields`);
     const members = plan.zeros.slice();
     while (cursor.position < cursor.end) {
       const field = plan.fields.get(cursor.tag());
@@ -100,9 +110,8 @@ export class AnswerReader {
     const fields = new Map(
       [...shape.fields].map(([name, field]): [number, Field] => {
         const oneof = shape.oneofOf.get(name);
-        const members = [...shape.oneofOf].filter(([, of]) => of === oneof).map(([member]) => slotOf(member));
         const choice =
-          oneof !== undefined && shape.oneofs.has(oneof) ? { slot: slotOf(oneof), name, members } : undefined;
+          oneof !== undefined && shape.oneofs.has(oneof) ? { slot: slotOf(oneof), name, slots } : undefined;
         return [field.number, { ...this.#field(field, type.fields[name], inner), slot: slotOf(name), choice }];
       }),
     );

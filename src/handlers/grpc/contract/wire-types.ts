@@ -13,6 +13,8 @@ const TO_OBJECT = { longs: String, enums: String, bytes: String, oneofs: true } 
 export interface ResponseCodec {
   /** Throws when the bytes are no such message. */
   decode(bytes: Buffer): Json;
+  /** Of a stream. What is too much for one message is too much for all of them. */
+  decodeAll(messages: readonly Buffer[]): readonly Json[];
 }
 
 /**
@@ -22,6 +24,7 @@ export interface ResponseCodec {
 export class WireTypes {
   readonly #declarations: Declarations;
   readonly #names = new Map<string, string>();
+  readonly #readers = new Map<WellKnown | undefined, AnswerReader>();
   #root: protobuf.Root | undefined;
 
   constructor(declarations: Declarations) {
@@ -47,8 +50,20 @@ export class WireTypes {
 
   /** Reads an answer into its JSON form. What is unset is filled in, and unknown fields are ignored, as proto3 evolution wants. */
   response(shape: MessageShape, any?: WellKnown): ResponseCodec {
-    const reader = new AnswerReader(({ fullName }) => this.#type(fullName), any);
-    return { decode: (bytes) => reader.read(bytes, shape) };
+    const reader = this.#readerWith(any);
+    return {
+      decode: (bytes) => reader.read(bytes, shape),
+      decodeAll: (messages) => reader.readAll(messages, shape),
+    };
+  }
+
+  /** One for all answers, so that what an Any holds is counted with the answer that it is in. */
+  #readerWith(any: WellKnown | undefined): AnswerReader {
+    const known = this.#readers.get(any);
+    if (known !== undefined) return known;
+    const made = new AnswerReader(({ fullName }) => this.#type(fullName), any);
+    this.#readers.set(any, made);
+    return made;
   }
 
   #type(fullName: string): protobuf.Type {

@@ -1,0 +1,56 @@
+import type { Json } from "../core/types.ts";
+import { plainName } from "./labels.ts";
+import type { Place } from "./place.ts";
+import { isJwk, isPrivateMember } from "./secrets/jwk.ts";
+
+export interface Fields {
+  readonly [key: string]: Json;
+}
+
+/** The very same object when its keys are plain, as most are. */
+export function withPlainKeys(fields: Fields): Fields {
+  const keys = Object.keys(fields);
+  if (keys.every((key) => plainName(key) === key)) return fields;
+  return Object.fromEntries(keys.map((key) => [plainName(key), fields[key] as Json]));
+}
+
+export interface Around {
+  readonly above: Place;
+  readonly below: Place;
+}
+
+/** Where the value of a field stands that may have another name than its key: a part of a key, or a value whose name is beside or above it. */
+export function placeOf(fields: Fields, key: string, { above, below }: Around): Place {
+  if (isPrivateMember(key)) return isJwk(fields) ? below.called("private_key") : below;
+  const named = nameBeside(fields, key.slice(0, -VALUE_CHARS));
+  if (named !== undefined) return below.called(named);
+  return key.length === VALUE_CHARS && above.label !== undefined ? below.labelled(above.label) : below;
+}
+
+const VALUE_CHARS = "value".length;
+const NAME_KEYS = ["name", "Name", "key", "Key", "variable", "Variable", "field", "header", "_name", "_key"];
+
+/** `{name: "DB_PASSWORD", value: "…"}`, `{ParameterKey: "DbPassword", ParameterValue: "…"}`: the name that the value has. */
+function nameBeside(fields: Fields, prefix: string): string | undefined {
+  const stem = prefix.endsWith("_") ? prefix.slice(0, -1) : prefix;
+  for (const end of NAME_KEYS) {
+    const name = Object.hasOwn(fields, stem + end) ? fields[stem + end] : undefined;
+    if (typeof name === "string") return name;
+  }
+  return undefined;
+}
+
+/** UTF-16 units, as it is seen and as it is written. */
+const FLAG_CHARS_MAX = 64;
+const WRITTEN_CHARS_MAX = 1_024;
+
+/** A hyphen, or what may stand for one or for nothing. One character: linear. */
+const MAY_BEGIN_FLAG = /^[-%&\\"']|^[^\x20-\x7e]/;
+
+/** `["--password", "…"]`: the flag that a program's argument follows. */
+export function flagBefore(values: readonly Json[], index: number): string | undefined {
+  const before = index === 0 ? undefined : values[index - 1];
+  if (typeof before !== "string" || before.length > WRITTEN_CHARS_MAX || !MAY_BEGIN_FLAG.test(before)) return undefined;
+  const flag = plainName(before);
+  return flag.startsWith("--") && flag.length <= FLAG_CHARS_MAX ? flag : undefined;
+}
