@@ -14,7 +14,7 @@ const FIREWALLS = names("iptables ip6tables iptables-legacy iptables-nft arptabl
 const REMOVERS = names("rm unlink shred rmdir srm wipe trash");
 const OPENERS = names("chmod chown chgrp setfacl chattr");
 const HISTORY = /(?:^|\/)\.(?:bash|zsh|sh|python|mysql|psql|node_repl|ash)_history$/;
-const INLINE_BOMB = /fork\s{0,8}(?:\(\s{0,8}\))?\s{0,8}while|while.{0,24}\bfork\s{0,8}\(/is;
+const INLINE_BOMB = /fork\s{0,8}(?:\(\s{0,8}\))?\s{0,8}while|\b(?:while|loop)\b.{0,24}\bfork\b/is;
 
 /** Tests of `find` that leave most of what it meets alone. */
 const NARROWS =

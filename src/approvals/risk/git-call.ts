@@ -92,7 +92,11 @@ export function readsConfig(args: readonly string[]): boolean {
   if (has(args, "e", ...CONFIG_CHANGES)) return false;
   if (args.some((arg) => CONFIG_READS.test(arg))) return true;
   const [first = "", ...rest] = operandsOf(args, CONFIG_VALUED);
-  return first === "get" || first === "list" || (rest.length === 0 && first.includes("."));
+  return (
+    first === "get" ||
+    first === "list" ||
+    (!/^(?:edit|set|unset)$/.test(first) && rest.length === 0 && first.includes("."))
+  );
 }
 
 /** Verbs that look with these words behind them, and change something with others. */
@@ -123,7 +127,12 @@ export function readsOnlyGit(all: readonly string[]): boolean {
 
 /** Settings that only change how things look. */
 const PLAIN_SETTING =
-  /^(?:color\.|user\.(?:name|email)=|advice\.|log\.|diff\.(?:context|algorithm|renames|noprefix|mnemonicprefix)=|core\.(?:quotepath|autocrlf|abbrev|ignorecase|precomposeunicode)=|core\.pager=(?:cat)?$|pager\.[a-z]+=false|init\.defaultbranch=|commit\.gpgsign=|tag\.gpgsign=|gc\.auto=|merge\.conflictstyle=|pull\.(?:rebase|ff)=|push\.default=|column\.|safe\.directory=|rebase\.autostash=|fetch\.prune=|http\.version=)/i;
+  /^(?:color\.|user\.(?:name|email)=|advice\.|log\.|diff\.(?:context|algorithm|renames|noprefix|mnemonicprefix)=|core\.(?:quotepath|autocrlf|eol|safecrlf|abbrev|ignorecase|precomposeunicode|filemode|longpaths|symlinks|compression|whitespace)=|branch\.[^=]{1,128}\.(?:merge|remote|rebase|description)=|core\.pager=(?:cat)?$|pager\.[a-z]+=false|init\.defaultbranch=|commit\.gpgsign=|tag\.gpgsign=|gc\.auto=|merge\.conflictstyle=|pull\.(?:rebase|ff)=|push\.default=|column\.|safe\.directory=|rebase\.autostash=|fetch\.prune=|http\.version=)/i;
+
+/** Whether `name=value` is such a setting. */
+export function isPlainSetting(setting: string): boolean {
+  return PLAIN_SETTING.test(setting);
+}
 
 /** Options that name a program, each with the shortest abbreviation that can only mean it. */
 const EXECUTES: readonly (readonly [shortest: string, name: string])[] = [
@@ -150,7 +159,8 @@ export function startsOthers({ globals, verb, args }: GitCall): boolean {
   if (settings.some((setting) => !PLAIN_SETTING.test(setting))) return true;
   if (globals.some((arg) => /^--(?:exec-path=|config-env|git-dir|work-tree)/.test(arg))) return true;
   if (args.some(executes)) return true;
-  if (verb === "grep" && args.some((arg) => /^-O/.test(arg))) return true;
+  if (/^(?:init|clone)$/.test(verb) && has(args, "", "--template")) return true;
+  if (verb === "grep" && args.some((arg) => /^-[acdg-ln-zEF-IPR-Z]{0,16}O/.test(arg))) return true;
   if (verb === "rebase" && has(args, "x")) return true;
   if (/^(?:fetch|clone|ls-remote)$/.test(verb) && args.some((arg) => /^-u./.test(arg) || arg === "-u")) return true;
   return (
@@ -164,16 +174,24 @@ export function writtenByGit(all: readonly string[]): readonly string[] {
   const { verb, args } = gitCall(all);
   const named = valuesOf(args, "--output", "--output-directory");
   switch (verb) {
+    case "mv":
+      return operandsOf(args).slice(-1);
+    case "apply":
+    case "am":
+      return [...named, ...valuesOf(args, "--directory")];
     case "archive":
     case "format-patch":
       return [...named, ...valuesOf(args, "-o")];
     case "init":
-      return operandsOf(args, ["-b", "--initial-branch", "--template", "--object-format"]);
+      return [
+        ...operandsOf(args, ["-b", "--initial-branch", "--template", "--object-format", "--separate-git-dir"]),
+        ...valuesOf(args, "--separate-git-dir"),
+      ];
     case "clone":
     case "bundle":
       return operandsOf(args, ["-b", "--branch", "--depth", "-o", "--origin", "-c"]).slice(1, 2);
     case "worktree":
-      return subcommandOf(args) === "add" ? operandsOf(args, ["-b", "-B", "--reason"]).slice(1, 2) : [];
+      return /^(?:add|move)$/.test(subcommandOf(args)) ? operandsOf(args, ["-b", "-B", "--reason"]).slice(1, 3) : [];
     default:
       return named;
   }

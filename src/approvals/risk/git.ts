@@ -1,7 +1,6 @@
-import { gitCall, readsConfig, startsOthers, subcommandOf, VERBS_THAT_READ } from "./git-call.ts";
+import { gitCall, isPlainSetting, readsConfig, startsOthers, subcommandOf, VERBS_THAT_READ } from "./git-call.ts";
 import { high, names, type ShellRule } from "./rule.ts";
 import { has, type Invocation, operandsOf } from "./shell/invocation.ts";
-import { UNKNOWN } from "./shell/word.ts";
 
 const CHANGES = names(
   "add commit merge rebase cherry-pick revert checkout switch restore reset rm mv branch tag stash apply am pull fetch push",
@@ -10,17 +9,15 @@ const CHANGES = names(
   "filter-branch rerere lfs flow hash-object mktree mktag unpack-objects instaweb daemon request-pull send-email ls-remote",
 );
 
-/** Settings through which git starts programs, or takes more settings or other servers. */
-const POWERFUL_SETTING =
-  /^(?:alias\.|core\.(?:pager|editor|hookspath|sshcommand|fsmonitor|gitproxy|askpass|worktree)|.*\.(?:textconv|command|cmd|driver|helper|program|clean|smudge|process|uploadpack|receivepack|proxy|insteadof|pushinsteadof|url|pushurl|vcs|tool|path)$|include\.|includeif\.|credential\.|gpg\.|sequence\.editor|pager\.|filter\.|protocol\.|uploadpack\.|http\.)/i;
-
 function isGit({ program }: Invocation): boolean {
   return program === "git";
 }
 
 /** All of the work tree, and with it every change that was not committed. */
 function takesAll(args: readonly string[]): boolean {
-  return operandsOf(args).some((path) => /^(?:\.\/?|:\/?|:\/?\*|\*)$/.test(path));
+  return operandsOf(args).some((path) =>
+    /^(?::(?:\([a-z,]{0,64}\)|[/!^])?)?(?:\.?\/?|(?:\*{1,2}\/?){1,2})$/.test(path),
+  );
 }
 
 function destroys({ args: all }: Invocation): boolean {
@@ -38,7 +35,16 @@ function destroys({ args: all }: Invocation): boolean {
       return has(args, "fdxX", "--force") && !has(args, "n", "--dry-run");
     case "checkout":
     case "switch":
-      return has(args, "f", "--force", "--discard-changes") || takesAll(args);
+      return (
+        has(args, verb === "checkout" ? "fB" : "fC", "--force", "--force-create", "--discard-changes") || takesAll(args)
+      );
+    case "checkout-index":
+      return has(args, "f", "--force", "--prefix");
+    case "read-tree":
+      return has(args, "u", "--reset");
+    case "fetch":
+    case "pull":
+      return args.some((arg) => /^\+./.test(arg));
     case "restore":
       return takesAll(args) && !(has(args, "S", "--staged") && !has(args, "W", "--worktree"));
     case "branch":
@@ -52,6 +58,8 @@ function destroys({ args: all }: Invocation): boolean {
     case "worktree":
     case "remote":
       return /^(?:remove|rm|prune)$/.test(subcommand);
+    case "submodule":
+      return subcommand === "deinit" && has(args, "f", "--force", "--all");
     case "rm":
       return has(args, "rf", "--force") && !args.includes("--cached");
     case "gc":
@@ -65,21 +73,27 @@ function reachesElsewhere({ args: all }: Invocation): boolean {
   const { verb, args } = gitCall(all);
   const subcommand = subcommandOf(args);
   const [remote = ""] = operandsOf(args, ["-o", "--push-option", "-b", "--branch", "--depth", "-j", "--origin"]);
-  if (verb === "clone" || verb === "send-email" || verb === "lfs" || verb === "daemon") return true;
+  if (verb === "clone" || verb === "send-email" || verb === "lfs" || verb === "daemon" || verb === "request-pull")
+    return true;
   if (verb === "remote") return /^(?:add|set-url|update)$/.test(subcommand);
-  if (verb === "submodule") return /^(?:add|update|sync)$/.test(subcommand);
+  if (verb === "submodule") return /^(?:add|update|sync|set-url)$/.test(subcommand);
   if (verb === "archive") return has(args, "", "--remote");
   return /^(?:push|fetch|pull|ls-remote)$/.test(verb) && /[/:@~\0]|\.\./.test(remote);
 }
 
+/** What is set, as `name=value`. */
+function settingOf(args: readonly string[]): string {
+  const words = operandsOf(args, ["-f", "--file", "--blob", "--type", "--default", "-t"]);
+  const [name = "", value = ""] = /^(?:set|unset)$/.test(words[0] ?? "") ? words.slice(1) : words;
+  return `${name}=${value}`;
+}
+
+/** Whatever is not known only to change how things look: there are too many settings that name programs and servers to list. */
 function setsPower({ args: all }: Invocation): boolean {
   const { verb, args } = gitCall(all);
   if (verb !== "config") return false;
   if (readsConfig(args)) return false;
-  return (
-    has(args, "fe", "--global", "--system", "--file", "--edit") ||
-    operandsOf(args).some((arg) => POWERFUL_SETTING.test(arg) || arg.includes(UNKNOWN))
-  );
+  return has(args, "fe", "--global", "--system", "--file", "--edit") || !isPlainSetting(settingOf(args));
 }
 
 function isUnknownVerb({ args: all }: Invocation): boolean {
@@ -137,7 +151,12 @@ export const GIT_RULES: readonly ShellRule[] = [
     name: "git-settings",
     note: "Changes settings through which git starts programs or trusts servers.",
     when: (run) => isGit(run) && setsPower(run),
-    matches: ["git config alias.x '!sh'", "git config core.hooksPath .x", "git config --global user.name x"],
+    matches: [
+      "git config alias.x '!sh'",
+      "git config core.hooksPath .x",
+      "git config --global user.name x",
+      "git config diff.external ./x",
+    ],
     misses: ["git config user.name x", "git config --get core.pager", "git config --list"],
   }),
   high({

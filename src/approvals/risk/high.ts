@@ -3,32 +3,40 @@ import { isReading, isVersion } from "./reads.ts";
 import { high, isOne, names, type ShellRule } from "./rule.ts";
 import { awkReach } from "./shell/awk.ts";
 import { has, type Invocation, operandsOf, valuesOf } from "./shell/invocation.ts";
-import { isForeign, reachOf } from "./shell/place.ts";
-import { namedBy, takesSecrets } from "./shell/readings.ts";
+import { isForeign, isStartedFrom, reachOf } from "./shell/place.ts";
+import { namedBy, opensSecrets, takesSecrets } from "./shell/readings.ts";
 import { sedReach } from "./shell/sed.ts";
 import { startsProgram } from "./shell/starters.ts";
-import { UNKNOWN } from "./shell/word.ts";
+import { INSIDE, UNKNOWN } from "./shell/word.ts";
 import { knowsWrites, writtenBy } from "./shell/writes.ts";
 
 const DESTROYERS = names("dd truncate shred wipe srm fallocate wipefs sgdisk fdisk parted cryptsetup");
 
+const REMOVER = /(?:^|\/)(?:rm|unlink|shred|srm)$/;
+
 /** What `find` does with all that it meets. */
 function findRemoves(arg: string, next: string): boolean {
-  if (/^-(?:exec|execdir|ok|okdir)$/.test(arg)) return /(?:^|\/)(?:rm|unlink|shred|srm)$/.test(next);
+  if (/^-(?:exec|execdir|ok|okdir)$/.test(arg)) return REMOVER.test(next);
   return arg === "-delete" || arg.startsWith(UNKNOWN);
 }
 
 /** Variables that choose which programs, libraries or settings are loaded. */
 const LOADER =
-  /^(?:PATH|CDPATH|IFS|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|PS[0-9]|PROMPT_COMMAND|LD_[A-Z_]+|DYLD_[A-Z_]+|GIT_[A-Z_]+|NODE_[A-Z_]+|PYTHON[A-Z]+|PERL[A-Z0-9_]+|RUBY[A-Z]+|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|CLASSPATH|BUN_[A-Z_]+|NPM_CONFIG_[A-Z_]+|npm_config_[a-z_]+|[A-Z_]*PAGER|[A-Z_]*EDITOR|VISUAL|BROWSER|SHELL|LESS(?:OPEN|CLOSE|EDIT|KEY.*)|[A-Z]+_ASKPASS|RUSTC_WRAPPER|CC|CXX|MAKEFLAGS|GCONV_PATH|LOCPATH|OPENSSL_[A-Z]+|SSL[A-Z_]+|BASH_(?:CMDS|ALIASES)(?:\[\])?|(?:https?|all|ftp|no)_proxy|(?:HTTPS?|ALL|FTP)_PROXY|HOME|TMPDIR)\+?=/;
+  /^(?:PATH|CDPATH|IFS|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|PS[0-9]|PROMPT_COMMAND|LD_[A-Z_]+|DYLD_[A-Z_]+|GIT_[A-Z_]+|NODE_[A-Z_]+|PYTHON[A-Z]+|PERL[A-Z0-9_]+|RUBY[A-Z]+|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|CLASSPATH|BUN_[A-Z_]+|NPM_CONFIG_[A-Z_]+|npm_config_[a-z_]+|[A-Z_]*PAGER|[A-Z_]*EDITOR|VISUAL|BROWSER|SHELL|LESS(?:OPEN|CLOSE|EDIT|KEY.*)|[A-Z]+_ASKPASS|RUSTC_WRAPPER|CC|CXX|MAKEFLAGS|GCONV_PATH|LOCPATH|OPENSSL_[A-Z]+|SSL[A-Z_]+|BASH_(?:CMDS|ALIASES)(?:\[\])?|(?:https?|all|ftp|no)_proxy|(?:HTTPS?|ALL|FTP)_PROXY|HOME|TMPDIR|LESS|MORE|MANOPT|MANPATH|TAR_OPTIONS|RIPGREP_CONFIG_PATH|XDG_[A-Z_]+|ZDOTDIR|INPUTRC|FZF_[A-Z_]+|RSYNC_[A-Z_]+|PARALLEL|ZIPOPT|GOFLAGS|GOPROXY|RUSTC|RUSTFLAGS|CARGO_[A-Z_]+|PIP_[A-Z_]+|UV_[A-Z_]+|DOCKER_HOST|KUBECONFIG|[A-Z_]*SQL_HISTORY|GNUPGHOME|\0[^=]*)\+?=/;
 /** Values that keep programs from asking or paging. */
 const HARMLESS_SETTING =
-  /^(?:(?:GIT_|MAN)?PAGER=(?:cat)?|GIT_TERMINAL_PROMPT=0|NODE_ENV=[a-z]+|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE)=1|GIT_(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL|DATE)=.*|IFS=[\s,:;|]*|GIT_OPTIONAL_LOCKS=0|NODE_NO_WARNINGS=1)$/;
+  /^(?:(?:GIT_|MAN)?PAGER=(?:cat)?|GIT_TERMINAL_PROMPT=0|NODE_ENV=[a-z]+|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE)=1|GIT_(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL|DATE)=.*|IFS=[\s,:;|]*|GIT_OPTIONAL_LOCKS=0|LESS=-?[FRSXiMqK]{0,8}|CARGO_(?:TERM_COLOR|INCREMENTAL|NET_OFFLINE)=[a-z0-9]+|PIP_(?:NO_INPUT|DISABLE_PIP_VERSION_CHECK|NO_COLOR)=1|NODE_NO_WARNINGS=1)$/;
 
 /** What a program does with a place that it is told is not known of every program: one outside the workspace is taken for its target. */
 function mayWriteOutside(run: Invocation, functions: ReadonlySet<string>): boolean {
   if (isReading(run, functions) || knowsWrites(run) || run.program === "git") return false;
-  return run.args.flatMap(namedBy).some((word) => !/\s/.test(word) && isForeign(word, run.standing));
+  return placesOf(run, functions).some((word) => isForeign(word, run.standing));
+}
+
+/** What it writes, or of a program of which that is not known, whatever it names. */
+function placesOf(run: Invocation, functions: ReadonlySet<string>): readonly string[] {
+  if (isReading(run, functions) || knowsWrites(run) || run.program === "git") return writtenBy(run);
+  return [...writtenBy(run), ...run.args.flatMap(namedBy).filter((word) => !/\s/.test(word))];
 }
 
 const FOLDERS = /^\/(?:usr\/(?:local\/)?)?s?bin\/[^/]+$|^\/opt\/homebrew\/bin\/[^/]+$/;
@@ -51,17 +59,24 @@ function normal(path: string): string {
 
 function removes({ program, args, standing }: Invocation): boolean {
   if (program === "find") return args.some((arg, at) => findRemoves(arg, args[at + 1] ?? ""));
+  if (program === "rsync") return args.some((arg) => arg.startsWith("--del") || arg === "--remove-source-files");
   if (program !== "rm") return false;
-  const blind = operandsOf(args).some((path) => path.startsWith(UNKNOWN));
+  // What `find` or a loop meets is as little named here as what nobody knows.
+  const blind = operandsOf(args).some((path) => path.startsWith(UNKNOWN) || path === `./${INSIDE}`);
   return (
     blind || has(args, "rR", "--recursive") || operandsOf(args).some((path) => reachOf(path, standing) === "outside")
   );
 }
 
+/** A word of which nothing is known may set any variable. */
+function asSetting(word: string): string {
+  return word.startsWith(UNKNOWN) ? `${UNKNOWN}=` : word;
+}
+
 function choosesLoading({ program, variables, args }: Invocation): boolean {
   const sets = [
     ...variables,
-    ...(/^(?:export|declare|typeset|readonly|local|env)$/.test(program) ? args : []),
+    ...(/^(?:export|declare|typeset|readonly|local|env)$/.test(program) ? args.map(asSetting) : []),
     ...filled(program, args).map((name) => `${name}=${UNKNOWN}`),
   ];
   return sets.some((set) => LOADER.test(set) && !HARMLESS_SETTING.test(set));
@@ -205,10 +220,29 @@ export const HIGH: readonly ShellRule[] = [
     ],
   }),
   high({
+    name: "writes-start-files",
+    note: "Writes a file by which git, a shell or an editor starts programs later.",
+    when: (run, { functions }) => placesOf(run, functions).some((path) => isStartedFrom(path, run.standing)),
+    matches: [
+      "echo x >> .git/config",
+      "cp x .git/hooks/pre-commit",
+      "tee -a ~/.bashrc < x",
+      "sed -i s/a/b/ ~/.profile",
+      "cd .git && echo x > config",
+    ],
+    misses: [
+      "cat .git/config",
+      "ls .git/hooks",
+      "echo x > .gitignore",
+      "echo x > config",
+      "cp .git/hooks/pre-commit.sample x",
+      "cat ~/.bashrc",
+    ],
+  }),
+  high({
     name: "reads-secrets",
-    note: "Reads a place where keys and passwords usually lie.",
-    when: (run) =>
-      takesSecrets(run) || (/^gpg2?$/.test(run.program) && run.args.some((arg) => arg.startsWith("--export-secret"))),
+    note: "Reads a place where keys and passwords usually lie, or looks for one.",
+    when: (run) => takesSecrets(run) || opensSecrets(run),
     matches: [
       "cat /etc/shadow",
       "cat /proc/self/environ",
@@ -218,6 +252,10 @@ export const HIGH: readonly ShellRule[] = [
       "cat /etc/shad*",
       "grep -e. /etc/shadow",
       "grep -r x ~/.ssh",
+      "find / -name id_rsa -exec cat {} +",
+      "sed 'r /etc/shadow' f",
+      "du --files0-from=/etc/shadow",
+      "gpg -d x.gpg",
     ],
     misses: [
       "ls -l /etc/shadow",

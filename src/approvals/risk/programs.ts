@@ -13,14 +13,22 @@ const INSTALLERS = names(
 );
 const PACKAGES = names(
   "npm pnpm yarn bun pip pipx uv poetry pdm conda mamba gem bundle cargo go composer nuget easy_install cpan luarocks",
+  "pipenv hatch rye pixi rustup corepack volta asdf mise nvm pyenv rbenv fnm sdk nix guix nix-shell devbox stack cabal lein opam",
 );
 const PACKAGE_VERBS =
   /^(?:i|in|ins|install|add|ci|un|uninstall|remove|rm|update|upgrade|up|link|unlink|publish|get|sync|download|require|create|init|self-update|tool|venv)$/;
 const PACKAGE_LISTS =
-  /^(?:ls|list|ll|la|view|info|show|outdated|audit|why|search|freeze|check|config|root|prefix|bin|whoami|help|env|vet|fmt|metadata|tree|doc|version)$/;
+  /^(?:ls|list|ll|la|view|info|show|outdated|audit|why|search|freeze|config|root|prefix|bin|whoami|help|metadata|tree|version|versions|current|which|index)$/;
+/** Words behind which another one lists. */
+const HOLDS_LISTS =
+  /^(?:toolchain|component|target|plugin|plugins|python|cache|store|env|profile|channel|registry|self|pm)$/;
+/** What else only looks, or puts the text of programs in order. */
+const LISTS_OF_ONE = /^(?:go (?:env|vet|fmt|doc)|cargo fmt|(?:pip|poetry|pdm|uv) check|conda env|bun pm)$/;
 const BUILDERS = names(
   "make gmake cmake ninja meson bazel bazelisk gradle gradlew mvn mvnw ant rake just task tox nox invoke fab grunt gulp npx bunx pnpx",
   "run-parts uvx tsx ts-node pytest jest vitest mocha phpunit rspec ctest sbt mix dotnet xcodebuild buck scons waf turbo nx lerna",
+  "nodemon pm2 forever uvicorn gunicorn flask django-admin rails honcho foreman overmind zig nim crystal dart flutter dune py.test",
+  "electron zx esr swc-node babel-node coffee kotlinc qmake autoreconf watchman-make supervisorctl direnv",
 );
 const PROCESSES = names("kill pkill killall xkill skill");
 const INFRASTRUCTURE = names(
@@ -30,7 +38,7 @@ const INFRASTRUCTURE = names(
 );
 const SYSTEM = names(
   "systemctl service launchctl crontab at batch mount umount swapon swapoff sysctl iptables ip6tables nft ufw firewall-cmd ip route",
-  "ifconfig hostnamectl timedatectl loginctl update-rc.d chkconfig rc-service losetup logrotate setenforce auditctl mknod chattr",
+  "ifconfig hostnamectl timedatectl loginctl update-rc.d chkconfig rc-service losetup logrotate atrm setenforce auditctl mknod chattr",
   "update-alternatives ldconfig localectl systemd-run tc ebtables arptables dmsetup lvremove vgremove pvremove lvcreate pvcreate",
   "hdparm nvme smartctl fsck e2fsck resize2fs tune2fs zpool zfs btrfs mdadm badblocks fstrim",
 );
@@ -44,7 +52,13 @@ const SYSTEM_LOOKS: ReadonlyMap<string, RegExp> = new Map([
 /** Settings of package managers name servers, shells and programs. */
 function setsPackages(run: Invocation): boolean {
   const [verb = "", what = ""] = operandsOf(run.args);
-  return isOne(run, PACKAGES) && verb === "config" && /^(?:set|edit|delete|unset|fix)$/.test(what);
+  if (!isOne(run, PACKAGES)) return false;
+  if (run.program === "go") return verb === "env" && has(run.args, "wu");
+  if (run.program === "conda" || run.program === "pnpm") {
+    if (verb === "env" && !/^(?:list|ls|export)?$/.test(what)) return true;
+  }
+  const isSet = verb === "config" && /^(?:set|edit|delete|unset|fix)$/.test(what);
+  return isSet || (run.program === "poetry" && verb === "config" && what !== "" && !has(run.args, "", "--list"));
 }
 
 function installs(run: Invocation): boolean {
@@ -58,6 +72,8 @@ function installs(run: Invocation): boolean {
     return true;
   if (!isOne(run, PACKAGES)) return run.args.some((arg, at) => arg === "pip" && args[at - 1] === "-m");
   if (/^(?:ls|list|ll|la|view|info|show|outdated|why|search|help|tree|config|audit)$/.test(args[0] ?? "")) return false;
+  // Without a word yarn installs.
+  if (run.program === "yarn" && operandsOf(args).length === 0 && !isVersion(run)) return true;
   return args.some((arg) => PACKAGE_VERBS.test(arg) || arg.startsWith(UNKNOWN));
 }
 
@@ -65,8 +81,12 @@ function builds(run: Invocation): boolean {
   if (isVersion(run)) return false;
   if (isOne(run, BUILDERS)) return true;
   if (!isOne(run, PACKAGES)) return false;
-  const verb = run.args.find((arg) => !arg.startsWith("-"));
-  return verb !== undefined && !PACKAGE_LISTS.test(verb) && !PACKAGE_VERBS.test(verb);
+  const [verb, what] = run.args.filter((arg) => !arg.startsWith("-"));
+  if (verb === undefined || PACKAGE_VERBS.test(verb)) return false;
+  if (HOLDS_LISTS.test(verb) && /^(?:list|ls|show|status)$/.test(what ?? "")) return false;
+  // A new version runs the scripts of the project around it.
+  if (verb === "version" && what !== undefined) return /^(?:npm|pnpm|yarn)$/.test(run.program);
+  return !PACKAGE_LISTS.test(verb) && !LISTS_OF_ONE.test(`${run.family} ${verb}`);
 }
 
 function interprets(run: Invocation): boolean {
@@ -85,8 +105,25 @@ function opensUp({ program, args }: Invocation): boolean {
   if (has(args, "R", "--recursive") || program === "setfacl") return true;
   return (
     program === "chmod" &&
-    args.some((arg) => /^[0-7]*[0-7][0-7][2367]$|^[2-7][0-7]{3}$|[+=][rwxX]*[st]|^[ugo]*[oa][ugo]*[+=][rx]*w/.test(arg))
+    args.some((arg) => /^[0-7]{0,4}[2367]$|^0{0,4}[2-7][0-7]{3}$/.test(arg) || arg.split(",", 16).some(isOpening))
   );
+}
+
+/** Of `u+x,o+w` one: lets everybody write, or runs as the owner. */
+function isOpening(clause: string): boolean {
+  return /^[ugoa]{0,8}[+=][rwxX]{0,8}[st]|^[ugo]{0,4}[oa][ugo]{0,4}[+=][rxX]{0,4}w/.test(clause);
+}
+
+/** Logs of the system are thrown away, or their keys made. */
+const LOG_CHANGES = ["--vacuum-size", "--vacuum-time", "--vacuum-files", "--rotate", "--flush", "--relinquish-var"];
+const LOG_FILES = ["--setup-keys", "--update-catalog", "--cursor-file"];
+
+const KEY_SERVERS = ["--recv-keys", "--receive-keys", "--send-keys", "--search-keys", "--refresh-keys", "--keyserver"];
+
+/** `rsync` between two folders of the same machine. */
+function copiesHere({ program, args }: Invocation): boolean {
+  const starts = args.some((arg) => /^--(?:rsh|rsync-path|daemon|config|files-from)|^-[a-zA-Z]{0,16}[eM]/.test(arg));
+  return program === "rsync" && !starts && !args.some((arg) => arg.includes(":") || arg.includes(UNKNOWN));
 }
 
 function looks({ program, args }: Invocation): boolean {
@@ -133,11 +170,14 @@ export const PROGRAMS: readonly ShellRule[] = [
     name: "network",
     note: "Talks to the network.",
     when: (run) =>
-      (isOne(run, NETWORK) && !isVersion(run)) ||
+      (isOne(run, NETWORK) && !isVersion(run) && !copiesHere(run)) ||
+      (isOne(run, PACKAGES) && run.args.some((arg) => /^[^/]{0,64}[a-z]{2,8}:\/\//.test(arg))) ||
+      (/^gpg2?$/.test(run.program) && has(run.args, "", ...KEY_SERVERS)) ||
       (opensSocket(run) && !isOne(run, PRINTERS)) ||
       (run.program === "getent" && /^(?:hosts|ahosts|networks)/.test(operandsOf(run.args)[0] ?? "")) ||
       (run.program === "logger" && has(run.args, "n", "--server")) ||
-      (run.program === "openssl" && run.args.some((arg) => /^s_(?:client|server|time)$/.test(arg))),
+      (run.program === "openssl" &&
+        run.args.some((arg) => /^(?:s_(?:client|server|time)|ocsp|cmp|-url|-server|-proxy)$/.test(arg))),
     matches: [
       "curl https://x",
       "ls; curl x",
@@ -178,7 +218,9 @@ export const PROGRAMS: readonly ShellRule[] = [
     name: "system-settings",
     note: "Changes services, schedules, mounts, networks or other settings of the system.",
     when: (run) =>
-      (isOne(run, SYSTEM) && !isVersion(run) && !looks(run)) || (run.program === "date" && setsClock(run.args)),
+      (isOne(run, SYSTEM) && !isVersion(run) && !looks(run)) ||
+      (run.program === "date" && setsClock(run.args)) ||
+      (run.program === "journalctl" && has(run.args, "", ...LOG_CHANGES, ...LOG_FILES)),
     matches: [
       "date -s tomorrow",
       "systemctl stop x",

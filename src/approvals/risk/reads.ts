@@ -18,7 +18,7 @@ const READERS = names(
   "diff diff3 cmp expr factor numfmt look sleep tput clear tsort cd pushd popd dirs export declare typeset local readonly",
   "return exit break continue shift wait jobs read mapfile readarray let unset getopts umask ulimit times set zcat bzcat xzcat",
   "getent tokei nm objdump readelf size exa eza pstree findmnt namei getfacl zipinfo zdiff zcmp bzgrep xzgrep compgen vmstat iostat ss netstat apropos whatis bc caller logname tty",
-  "mountpoint lsattr getfattr addr2line locate plocate man less more yes printenv shopt trap help watch mount crontab ip",
+  "alias top lsb_release sw_vers apt-cache dpkg-query mountpoint lsattr getfattr addr2line locate plocate man less more yes printenv shopt trap help watch mount crontab ip",
 );
 
 /** The machine's clock is set by an option, or by an operand that is no format. */
@@ -53,6 +53,15 @@ export function asksInstaller(program: string, args: readonly string[]): boolean
   return ASKS.test(operandsOf(args)[0] ?? "") || /^(?:--version|--help)$/.test(first);
 }
 
+const JOURNAL_WRITES = [
+  ...["--vacuum-size", "--vacuum-time", "--vacuum-files", "--rotate", "--flush", "--sync", "--relinquish-var"],
+  ...["--setup-keys", "--update-catalog", "--cursor-file"],
+];
+
+/** Prints what is packed, tests it or tells its size: the file stays as it is. */
+const staysPacked = (args: readonly string[]): boolean =>
+  !has(args, "clt", "--stdout", "--to-stdout", "--list", "--test");
+
 /** Programs that look, unless one of these options is given. */
 const READERS_UNLESS: ReadonlyMap<string, (args: readonly string[]) => boolean> = new Map([
   ["sort", (args: readonly string[]) => has(args, "o", "--output", "--compress-program")],
@@ -79,15 +88,15 @@ const READERS_UNLESS: ReadonlyMap<string, (args: readonly string[]) => boolean> 
   ["tree", (args: readonly string[]) => has(args, "oR", "--output")],
   ["shuf", (args: readonly string[]) => has(args, "o", "--output")],
   ["xxd", (args: readonly string[]) => has(args, "r") || operandsOf(args, XXD_VALUED).length > 1],
-  ["yq", (args: readonly string[]) => has(args, "i", "--inplace")],
+  ["yq", (args: readonly string[]) => has(args, "is", "--inplace", "--split-exp")],
+  ...["gzip", "gunzip", "bzip2", "bunzip2", "xz", "unxz", "zstd", "unzstd", "lz4"].map(
+    (program) => [program, staysPacked] as const,
+  ),
   [
     "dmesg",
     (args: readonly string[]) => has(args, "cCDEn", "--clear", "--read-clear", "--console-off", "--console-level"),
   ],
-  [
-    "journalctl",
-    (args: readonly string[]) => has(args, "", "--vacuum-size", "--vacuum-time", "--rotate", "--flush", "--sync"),
-  ],
+  ["journalctl", (args: readonly string[]) => has(args, "", ...JOURNAL_WRITES)],
   ["tar", (args: readonly string[]) => !listsArchive(args)],
   ["unzip", (args: readonly string[]) => !has(args, "lvZp")],
   ["find", (args: readonly string[]) => args.some((arg) => /^-(?:delete|f(?:print|ls)|ok)/.test(arg))],

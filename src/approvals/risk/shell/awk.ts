@@ -21,6 +21,8 @@ const BEFORE_PATTERN = /^(?:print|printf|return|in|else|do|delete|case)$/;
 const HARMLESS_TARGET = /^"\/dev\/(?:stdout|stderr|null)"\s{0,16}(?:[;}\n]|$)/;
 /** A file by its name, below where awk stands. */
 const NEAR_TARGET = /^"(?![/~])[A-Za-z0-9_ .,@%+/-]{1,255}"\s{0,16}(?:[;}\n]|$)/;
+/** `..`, or a name by which programs may be started. */
+const HIDDEN_PART = /["/]\.[^/"]/;
 const TARGET_CHARACTERS_MAX = 300;
 const STARTS = /system|getline|[|@>]/;
 
@@ -160,7 +162,7 @@ class Reader {
     if (!redirects) return;
     const target = this.#text.slice(this.#at, this.#at + TARGET_CHARACTERS_MAX).trimStart();
     if (HARMLESS_TARGET.test(target)) return;
-    if (NEAR_TARGET.test(target) && !target.includes("..")) this.#writes = true;
+    if (NEAR_TARGET.test(target) && !HIDDEN_PART.test(target.slice(0, target.indexOf('"', 1)))) this.#writes = true;
     else this.#starts = true;
   }
 }

@@ -23,6 +23,8 @@ export interface Invocation {
   readonly fedBy: readonly string[];
   /** Whether its standard input is a pipe, a file or a text: a shell without operands runs that. */
   readonly readsInput: boolean;
+  /** Texts that come in there, where they are known. */
+  readonly input: readonly string[];
   readonly standing: Standing;
   /** Whether a function of the script could be what is called: not from behind a wrapper, nor before it is defined. */
   readonly mayCallFunction: boolean;
@@ -90,7 +92,14 @@ function isAbbreviated(arg: string, name: string): boolean {
   return name.startsWith("--") && arg.length >= ABBREVIATION_MIN + 1 && name.startsWith(arg);
 }
 
-/** The value of an option: `-o v`, `-ov`, `--output v`, `--output=v`, `of=v` (as the name `of=`). */
+/** `-uo v` and `-uov`: letters in front of the one that takes the value. */
+function inCluster(arg: string, { name, next }: { readonly name: string; readonly next: string }): readonly string[] {
+  const at = /^-[A-Za-z]$/.test(name) && /^-[A-Za-z0-9]/.test(arg) ? arg.indexOf(name[1] ?? "", 2) : -1;
+  if (at === -1 || !/^[A-Za-z0-9]{1,16}$/.test(arg.slice(1, at))) return [];
+  return [arg.slice(at + 1) || next];
+}
+
+/** The value of an option: `-o v`, `-uo v`, `-ov`, `--output v`, `--output=v`, `of=v` (as the name `of=`). */
 export function valuesOf(args: readonly string[], ...names: readonly string[]): readonly string[] {
   return args.flatMap((arg, index) =>
     names.flatMap((name) => {
@@ -101,7 +110,8 @@ export function valuesOf(args: readonly string[], ...names: readonly string[]): 
         const isNamed = sign > 0 && (own === name || own === `${name}=` || isAbbreviated(own.slice(0, -1), name));
         return isNamed ? [arg.slice(sign)] : [];
       }
-      return arg.startsWith(name) && !arg.startsWith("--") ? [arg.slice(name.length)] : [];
+      if (arg.startsWith(name)) return arg.startsWith("--") ? [] : [arg.slice(name.length)];
+      return inCluster(arg, { name, next: args[index + 1] ?? "" });
     }),
   );
 }

@@ -1,12 +1,14 @@
 import { isOne, names } from "../rule.ts";
 import { type Invocation, operandsOf } from "./invocation.ts";
+import type { ShellScript } from "./script.ts";
 import { UNKNOWN } from "./word.ts";
 
 /** Programs whose business is the network. */
 export const NETWORK = names(
   "curl wget wget2 fetch aria2c axel lynx w3m links elinks http https xh httpie curlie ftp tftp lftp ncftp sftp scp rsync",
   "ssh sshpass mosh telnet nc ncat netcat socat nmap masscan zmap dig nslookup host drill ping ping6 traceroute tracepath mtr",
-  "whois arp tcpdump tshark rclone s3cmd mail mailx mutt sendmail msmtp swaks wscat websocat grpcurl nats mosquitto_pub",
+  "whois arp tcpdump tshark rclone s3cmd mail mailx mutt sendmail msmtp swaks wscat websocat grpcurl nats mosquitto_pub mosquitto_sub",
+  "nc.traditional nc.openbsd ssh-copy-id ssh-keyscan ssh-add",
   "ngrok cloudflared chisel psql mysql mariadb mongo mongosh redis-cli clickhouse-client sqlplus smbclient rpcclient ldapsearch",
   "snmpwalk gh glab hub svn hg bzr cvs youtube-dl yt-dlp",
 );
@@ -14,11 +16,11 @@ export const NETWORK = names(
 /** Programs that print what somebody else on the network says. */
 const FETCHERS = names(
   "curl wget wget2 fetch aria2c lynx w3m links elinks http https xh curlie nc ncat netcat socat telnet ftp tftp ssh scp",
-  "dig nslookup host drill GET websocat",
+  "dig nslookup host drill GET websocat rclone gsutil s3cmd lftp sftp nc.traditional nc.openbsd mosquitto_sub",
 );
 
 /** Programs that open a plain connection, over which a shell could be driven. */
-const PIPES = names("nc ncat netcat socat telnet openssl websocat");
+const PIPES = names("nc ncat netcat nc.traditional nc.openbsd socat telnet openssl websocat");
 
 const SHELLS = names(
   "sh bash dash ash rbash ksh mksh posh yash zsh fish csh tcsh busybox toybox source .",
@@ -27,7 +29,7 @@ const SHELLS = names(
 export const INTERPRETERS = names(
   "python pypy ipython perl ruby irb jruby node nodejs deno php lua luajit tclsh wish expect rscript r julia",
   "groovy scala ghci runghc erl elixir iex osascript pwsh powershell guile racket clisp sbcl ocaml gdb lldb java jshell swift",
-  "emacs ed ex",
+  "emacs ed ex pry octave matlab raku escript runhaskell kotlin clojure clj",
 );
 
 export function isShell(run: Invocation): boolean {
@@ -38,14 +40,24 @@ function fedByFetcher({ fedBy }: Invocation): boolean {
   return fedBy.some((program) => FETCHERS.has(program));
 }
 
+/** A shell whose whole text is not known, where a variable holds what was fetched. */
+function runsKept(run: Invocation, { invocations }: ShellScript): boolean {
+  if (!isShell(run) || !run.args.includes(UNKNOWN)) return false;
+  return invocations.some((other) => other.program === "" && other.variables.length > 0 && fedByFetcher(other));
+}
+
 /** A shell or interpreter whose program comes from the network: through a pipe, a substitution, or as its text. */
-export function runsWhatIsFetched(run: Invocation): boolean {
-  if (!fedByFetcher(run)) return false;
+export function runsWhatIsFetched(run: Invocation, script: ShellScript): boolean {
+  if (!fedByFetcher(run)) return runsKept(run, script);
   if (isShell(run)) {
     if (run.args.some((arg) => arg.includes(UNKNOWN) || arg.startsWith("/dev/"))) return true;
     // A text of its own leaves the input to the programs in it, each of which is asked about.
     return run.readsInput && !run.args.some((arg) => /^-[a-zA-Z]{0,16}c/.test(arg));
   }
+  // What is fetched is itself the command line.
+  if (run.program.includes(UNKNOWN) && !run.args.some((arg) => arg.includes(UNKNOWN))) return true;
+  if (/^(?:bun|tsx|ts-node|deno)$/.test(run.program))
+    return operandsOf(run.args).some((arg) => /^(?:-|\/dev\/(?:stdin|fd\/.*))$/.test(arg));
   if (!isOne(run, INTERPRETERS)) return false;
   const inline = run.args.some((arg) => /^-[a-zA-Z]*[ceEr]$|^--(?:eval|execute)/.test(arg));
   if (inline) return run.args.some((arg) => arg === UNKNOWN);
@@ -78,7 +90,7 @@ export function opensReverseShell(run: Invocation): boolean {
   if (opensSocket(run)) {
     return isShell(run) || (!isOne(run, PRINTERS) && !socketsOf(run).every((path) => OWN_MACHINE.test(path)));
   }
-  if (/^(?:nc|ncat|netcat)$/.test(program) && args.some((arg) => EXECUTES.test(arg))) return true;
+  if (/^(?:nc|ncat|netcat)(?:\.|$)/.test(program) && args.some((arg) => EXECUTES.test(arg))) return true;
   if (program === "socat" && args.some((arg) => SOCAT.test(arg))) return true;
   const connects = PIPES.has(program) && (program !== "openssl" || args.includes("s_client"));
   if (connects && fedBy.some((feeder) => SHELLS.has(feeder))) return true;
@@ -101,9 +113,22 @@ const METADATA_TEXT = /169\.254\.169\.254|169\.254\.170\.2\b|metadata\.google\.i
 export function reachesMetadata(run: Invocation): boolean {
   if (isOne(run, PRINTERS)) return false;
   const targets = [...run.args, ...run.opened.map(({ path }) => path.replace(BUILTIN_SOCKET, ""))];
-  if (targets.some((arg) => isMetadata(hostOf(arg, NETWORK.has(run.program))))) return true;
+  const takesHosts = NETWORK.has(run.program);
+  if (targets.some((arg) => hostsOf(arg, takesHosts).some(isMetadata))) return true;
   return isOne(run, INTERPRETERS) && run.args.some((arg) => METADATA_TEXT.test(arg));
 }
+
+/** The host, and each of several that stand side by side: `--resolve name:80:address`, `{a,b}`; full-width digits are digits. */
+function hostsOf(arg: string, takesHosts: boolean): readonly string[] {
+  const plain = arg.normalize("NFKC");
+  const url = plain.replace(/^(https?|ftp):\/{0,3}(?=[^/])/i, "$1://");
+  const host = hostOf(url, takesHosts);
+  if (!takesHosts) return [host];
+  const [authority = ""] = url.slice(url.indexOf("://") === -1 ? 0 : url.indexOf("://") + 3).split(/[/?#\s]/, 1);
+  return [host, ...authority.split(/[,:{}@%=]/, HOSTS_MAX)];
+}
+
+const HOSTS_MAX = 16;
 
 /** The host of a URL, of `user@host`, of `--option=URL`; plain words only where they are hosts. */
 function hostOf(arg: string, takesHosts: boolean): string {

@@ -1,4 +1,4 @@
-import { HOME, UNKNOWN } from "./word.ts";
+import { HOME, INSIDE, UNKNOWN } from "./word.ts";
 
 /** Where a script stands and lives. Absolute paths, or `undefined` when that is not known. */
 export interface Standing {
@@ -44,6 +44,7 @@ export function partsOf(path: string, { cwd, home }: Standing): readonly string[
     if (part === "" || part === ".") continue;
     if (part === "..") parts.pop();
     else parts.push(part);
+    if (/^proc\/(?:thread-)?self\/root$/.test(parts.join("/"))) parts.length = 0;
   }
   return parts;
 }
@@ -159,6 +160,20 @@ const LOGIN = /(?:^|\/)\.ssh\/(?:authorized_keys2?|rc|environment)$/;
 function plainPath(path: string, standing: Standing): string {
   const parts = partsOf(path, standing);
   return parts === undefined ? path : `/${parts.join("/")}`;
+}
+
+/** Files by which git, shells and their like start programs later, without another word. */
+const STARTED_FROM = [
+  /(?:^|\/)\.git\/(?:config(?:\.worktree)?|hooks(?:\/.{1,256})?|info\/attributes|modules\/.{1,256}\/config)$/i,
+  /(?:^|\/)\.(?:gitconfig|bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile|zshrc|zshenv|zprofile|zlogin|kshrc|cshrc)$/,
+  /(?:^|\/)\.(?:inputrc|lesskey|vimrc|exrc|gdbinit|screenrc|tmux\.conf|pythonrc|irbrc|perldb|psqlrc|sqliterc|xinitrc|xprofile)$/,
+  /(?:^|\/)\.(?:ssh\/config|gnupg\/.{1,256}|config\/(?:git\/config|fish\/.{1,256}|autostart\/.{1,256}|systemd\/.{1,256}|nvim\/.{1,256}))$/,
+];
+
+/** Whether something is written there that is run when nobody looks. */
+export function isStartedFrom(path: string, standing: Standing): boolean {
+  const plain = plainPath(path, standing).replaceAll(INSIDE, "x");
+  return STARTED_FROM.some((place) => place.test(plain));
 }
 
 /** A block device or the machine's memory. */

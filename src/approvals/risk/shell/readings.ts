@@ -1,7 +1,8 @@
 import { isOne, names } from "../rule.ts";
-import { has, type Invocation, operandsOf } from "./invocation.ts";
+import { has, type Invocation, operandsOf, valuesOf } from "./invocation.ts";
 import { type Options, optionsOf } from "./options.ts";
-import { isSecretFolder, isSecretPlace } from "./secrets.ts";
+import { reachOf } from "./place.ts";
+import { findsSecret, isSecretFolder, isSecretPlace } from "./secrets.ts";
 import { sedCall } from "./sed.ts";
 
 /** What they are told they show, or its name, size or owner: never what stands in it. */
@@ -35,14 +36,22 @@ function readBy(run: Invocation): readonly string[] {
 
 function filesOf(run: Invocation): readonly string[] {
   const { program, args } = run;
-  if (SHOWS_NAMES.has(program)) return [];
+  if (SHOWS_NAMES.has(program)) return valuesOf(args, "--files0-from");
   if (program === "sed" || program === "gsed") return sedCall(args).files;
   if (isOne(run, AWKS)) return operandsOf(args, ["-F", "-v"]).slice(1);
   if (SEARCHES.has(program)) return searched(args);
   if (program !== "find") return args.flatMap(namedBy);
   // Where it begins; behind that stand its tests.
   const from = args.findIndex((arg) => /^[-!(]/.test(arg));
-  return from === -1 ? args : args.slice(0, from);
+  return [...(from === -1 ? args : args.slice(0, from)), ...valuesOf(args, "-files0-from")];
+}
+
+/** Looks through places outside the workspace for files by the names that keys have. */
+function searchesSecrets({ program, args, standing }: Invocation): boolean {
+  if (program !== "find") return false;
+  const from = args.findIndex((arg) => /^[-!(]/.test(arg));
+  const isFar = args.slice(0, Math.max(from, 0)).some((start) => reachOf(`${start}/x`, standing) === "outside");
+  return isFar && valuesOf(args, "-name", "-iname").some(findsSecret);
 }
 
 /** The first operand is what is looked for, unless an option says it. */
@@ -61,7 +70,21 @@ export function namedBy(word: string): readonly string[] {
 }
 
 /** Programs that go into a folder and show or take what is in it. */
-const DESCENDS = names("tar gtar bsdtar zip 7z rsync scp rg ag ack");
+const DESCENDS = names("tar gtar bsdtar zip 7z 7za 7zr 7zz rar rsync scp rg ag ack ln");
+
+/** Programs whose business is to show what is kept secret. */
+const KEEPERS = names("pass gopass secret-tool keyring bw op lpass sops chamber");
+const KEEPER_SHOWS = /^(?:show|ls|get|lookup|search|read|item|list|decrypt|-d|--decrypt|export)$/;
+
+/** Whether it opens a store of secrets, or looks for such. */
+export function opensSecrets(run: Invocation): boolean {
+  const { args } = run;
+  if (searchesSecrets(run)) return true;
+  if (KEEPERS.has(run.program)) return args.some((arg) => KEEPER_SHOWS.test(arg)) || run.program === "pass";
+  if (run.program === "security") return args.some((arg) => /^(?:find-|dump-|export)/.test(arg));
+  if (!/^gpg2?$/.test(run.program)) return run.program === "git" && args[0] === "credential";
+  return args.some((arg) => /^--(?:export-secret|decrypt|delete-secret)|^-[a-z]{0,4}d[a-z]{0,4}$/.test(arg));
+}
 
 /** Whether it reads a place of secrets, or a folder as a whole of which a part is one. */
 export function takesSecrets(run: Invocation): boolean {

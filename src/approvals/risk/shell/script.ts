@@ -246,10 +246,10 @@ class Walk {
     this.#cwd = movedTo(resolved.argv, { ...scope.standing, cwd: this.#cwd });
   }
 
-  #start({ standing, fedBy, readsInput, inside, background, pipe }: Scope): Start {
+  #start({ standing, fedBy, readsInput, inside, background, pipe, input }: Scope): Start {
     const cwd = this.#cwd;
     const place = { standing: { ...standing, cwd }, mayCallFunction: true };
-    return { ...place, variables: [], opened: [], fedBy, readsInput, inside, background, pipe };
+    return { ...place, variables: [], opened: [], fedBy, readsInput, inside, background, pipe, input };
   }
 
   #add(argv: readonly string[], start: Start): Invocation {

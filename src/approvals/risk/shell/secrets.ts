@@ -1,3 +1,4 @@
+import { names } from "../rule.ts";
 import { globMatches, partsOf, type Standing } from "./place.ts";
 import { UNKNOWN } from "./word.ts";
 
@@ -30,6 +31,9 @@ const HOLDERS = [".ssh", ".aws", ".kube", ".docker", ".azure", ".config/gcloud"]
 /** Of `.ssh`, what everybody may know. */
 const PUBLIC = /^(?:known_hosts.*|config|.*\.pub)$/;
 
+/** What `ssh-keygen` calls its keys, wherever they lie. */
+const PRIVATE_KEY = /^id_(?:rsa|dsa|ecdsa|ed25519|ecdsa_sk|ed25519_sk|[rde?]?[a-z0-9]{0,16}\*)$/;
+
 interface SecretPlace {
   readonly isWhole: boolean;
   readonly parts: readonly string[];
@@ -44,7 +48,17 @@ export function isSecretPlace(path: string, standing: Standing): boolean {
   const [last = ""] = parts.slice(-1);
   if (FOLDERS.some((folder) => isBelow(parts, folder))) return true;
   if (parts.at(-2) === ".ssh" && PUBLIC.test(last)) return false;
-  return FILES.some((file) => endsWith(parts, file));
+  return PRIVATE_KEY.test(last) || FILES.some((file) => endsWith(parts, file));
+}
+
+/** Names by which such files are found wherever they lie. */
+const TELLING = names(
+  "id_rsa id_dsa id_ecdsa id_ed25519 shadow gshadow .netrc .git-credentials .npmrc .pypirc .pgpass .vault-token credentials",
+);
+
+/** Whether a pattern of names finds one of them, and does not just find everything. */
+export function findsSecret(pattern: string): boolean {
+  return /[A-Za-z]/.test(pattern) && [...TELLING].some((name) => globMatches(pattern.toLowerCase(), name));
 }
 
 /** A folder of which a part or all is secret. */

@@ -17,6 +17,8 @@ interface SedCall {
   /** Files that it reads, or rewrites in their place. */
   readonly files: readonly string[];
   readonly inPlace: boolean;
+  /** Where the old contents go, if not beside the file. */
+  readonly copies: readonly string[];
   /** Whether all of the program stands in the argv. */
   readonly isWhole: boolean;
 }
@@ -26,13 +28,28 @@ export function sedCall(args: readonly string[]): SedCall {
   const named = options.filter(({ name }) => name === "e" || name === "expression").map(({ value }) => value);
   const fromFile = options.some(({ name }) => name === "f" || name === "file");
   const isGiven = named.length > 0 || fromFile;
+  const scripts = isGiven ? named : operands.slice(0, 1);
   return {
-    scripts: isGiven ? named : operands.slice(0, 1),
-    files: isGiven ? operands : operands.slice(1),
+    scripts,
+    files: [...(isGiven ? operands : operands.slice(1)), ...scripts.flatMap(insertedBy)],
+    copies: options.flatMap(({ name, value }) => (/^(?:i|in-place)$/.test(name) && value.includes("/") ? [value] : [])),
     inPlace: options.some(({ name }) => name === "i" || name === "in-place"),
     isWhole: !fromFile && unknown.length === 0 && !args.some((arg) => arg.startsWith(UNKNOWN)),
   };
 }
+
+/** Files that the commands `r` and `R` may read: whatever stands behind such a letter at the end of a line. */
+function insertedBy(script: string): readonly string[] {
+  return script.split("\n", LINES_MAX).flatMap((line) => {
+    const words = line.trim().split(/\s+/, LINES_MAX);
+    const last = words.at(-1) ?? "";
+    if (/^.{0,64}[rR]$/.test(words.at(-2) ?? "")) return [last];
+    const at = last.search(/[rR][/~.]/);
+    return at === -1 ? [] : [last.slice(at + 1)];
+  });
+}
+
+const LINES_MAX = 64;
 
 /** `sed`: whether one of its commands writes a file or starts a program. A script that is not understood may do both. */
 export function sedReach(args: readonly string[]): FilterReach {
@@ -150,7 +167,8 @@ const HARMLESS_TARGET = /^\/dev\/(?:stdout|stderr|null)$/;
 function writtenTo(script: string, from: number): FilterReach {
   const path = script.slice(from, lineEnd(script, from)).trim();
   if (HARMLESS_TARGET.test(path)) return "reads";
-  return /^[/~]/.test(path) || path.split("/").includes("..") ? "starts" : "writes";
+  // A name that begins with a dot may be one by which programs are started.
+  return /^[/~]/.test(path) || path.split("/").some((part) => /^\../.test(part)) ? "starts" : "writes";
 }
 
 function lineEnd(script: string, from: number): number {

@@ -1,4 +1,4 @@
-import type { Invocation } from "./invocation.ts";
+import { type Invocation, operandsOf } from "./invocation.ts";
 import { type Option, type Options, optionsOf } from "./options.ts";
 
 /** Of a program that can be told to start another one: all options that decide how words are read, and those that do it. */
@@ -42,6 +42,8 @@ const TAR: Options = {
     "delete",
     "diff",
     "compare",
+    "absolute-names",
+    "one-top-level",
   ],
 };
 
@@ -60,7 +62,14 @@ export function tarOptions([first = "", ...rest]: readonly string[]): readonly O
 
 /** The options of tar that start programs, with what they start. */
 export function tarActions(args: readonly string[]): readonly Option[] {
-  return tarOptions(args).filter(({ name }) => TAR_STARTS.includes(name) || name === "I" || name === "F");
+  return tarOptions(args).filter(
+    ({ name, value }) => TAR_STARTS.includes(name) || name === "I" || name === "F" || isRemoteArchive(name, value),
+  );
+}
+
+/** `host:archive` is fetched by a shell on that host. */
+function isRemoteArchive(name: string, value: string): boolean {
+  return (name === "f" || name === "file") && /^[^/]{1,255}:/.test(value);
 }
 
 const FD: Options = { letters: "HIsigFLapul01qrvVxX", valued: "tedESocjC", longs: ["exec", "exec-batch"] };
@@ -73,7 +82,20 @@ export function startsForEach(arg: string): boolean {
 }
 
 const PAGED: Starter = { options: { valuedLongs: ["pager"] }, starts: ["pager"] };
-const EDITOR: Starter = { pattern: /^(?:-[cSsu]|--cmd|\+)/ };
+/** All but opening a file, at a line, in one of the plain ways. */
+const EDITOR: Starter = {
+  pattern: /^(?:-(?![RnNbdoOpvyZmMhV]{1,8}$|-(?:clean|version|help)?$|$|version$)|\+(?![0-9]{0,8}$))/,
+};
+const KEYS: Starter = {
+  options: { valuedLongs: ["agent-program", "photo-viewer", "dirmngr-program", "exec-path", "pinentry-program"] },
+  starts: ["agent-program", "photo-viewer", "dirmngr-program", "exec-path", "pinentry-program"],
+};
+const TRACER: Starter = { pattern: /^(?:-[a-zA-Z]{0,8}o)?\s{0,4}[|!]/ };
+/** A plain replacement is none: the rest of the language may run whatever it likes. */
+const RENAMER: Starter = {
+  pattern:
+    /^(?:s|y|tr)[^A-Za-z0-9].{0,256}[^A-Za-z0-9][gimsx]{0,4}e|`|@\{|\$\{|\(\?\??\{|^(?!(?:s|y|tr)[/|#,!]).{0,64}[;{(]/,
+};
 const CALLBACK: Starter = { options: { letters: "t", valued: "CcdnOsu" }, starts: ["C"] };
 const COMPILER: Starter = { pattern: /^-(?:wrapper|fplugin|specs|B|plugin)/ };
 const SYMBOLS: Starter = { options: { valuedLongs: ["plugin"] }, starts: ["plugin"] };
@@ -101,17 +123,26 @@ const STARTERS: ReadonlyMap<string, Starter> = new Map([
   [
     "less",
     {
-      options: { valued: "kbhjoOpPtTxy#", valuedLongs: ["lesskey-file", "lesskey-src"] },
-      starts: ["k", "lesskey-file", "lesskey-src"],
-      pattern: /^\+.{0,256}!/,
+      options: { valued: "kbhjoOpPtTxy#", valuedLongs: ["lesskey-file", "lesskey-src", "lesskey-content", "cmd"] },
+      starts: ["k", "lesskey-file", "lesskey-src", "lesskey-content", "cmd"],
+      pattern: /^\+{1,2}(?:.{0,256}[!|]|v)/,
     },
   ],
-  ...["vim", "vi", "nvim", "view"].map((program) => [program, EDITOR] as const),
+  ...["vim", "vi", "nvim", "view", "vimdiff", "nvimdiff", "gvim", "gvimdiff", "rvim", "rview", "evim"].map(
+    (program) => [program, EDITOR] as const,
+  ),
   ...["ag", "ack", "bat", "batcat"].map((program) => [program, PAGED] as const),
   ["zip", { pattern: /^-[a-zA-Z0-9]{0,16}T|^--(?:unz|te)/ }],
   ["jq", { pattern: /^-[a-zA-Z]{0,16}L|^--library-path/ }],
-  ["tmux", { pattern: /./ }],
-  ["screen", { pattern: /./ }],
+  ["more", { pattern: /^\+.{0,256}!/ }],
+  ...["gpg", "gpg2", "gpgv"].map((program) => [program, KEYS] as const),
+  ...["strace", "ltrace"].map((program) => [program, TRACER] as const),
+  ...["rename", "prename", "file-rename", "perl-rename"].map((program) => [program, RENAMER] as const),
+  ["parallel", { pattern: /^(?:-S|--ssh|--slf|--basefile|--trc|--transfer|--return)/ }],
+  ["tmux", { pattern: /^(?!-V$|ls$|list-[a-z]{1,16}$|has-session$|display-message$|show-options$|-[tF]$)./ }],
+  ["screen", { pattern: /^(?!-ls$|-list$|-v$)./ }],
+  ["go", { pattern: /^--?(?:toolexec|vettool|exec|modfile|overlay)(?:=|$)/ }],
+  ["cargo", { pattern: /^--config(?:=|$)/ }],
   ["mapfile", CALLBACK],
   ["readarray", CALLBACK],
   ["compgen", { options: { letters: "abcdefgjksuv", valued: "CoAGWFXPS" }, starts: ["C", "F"] }],
@@ -128,12 +159,19 @@ export function startsProgram(run: Invocation): boolean {
   const { program, args } = run;
   if (program === "tar" || program === "gtar" || program === "bsdtar") return tarActions(args).length > 0;
   if (program === "fd" || program === "fdfind") return args.some(startsForEach);
-  if (program === "sqlite3") return args.some(isDotCommand);
+  if (program === "sqlite3") return runsDotCommands(run);
   const starter = STARTERS.get(program);
   if (starter === undefined) return false;
   const { options = {}, starts = [], pattern } = starter;
   if (pattern !== undefined && args.some((arg) => pattern.test(arg))) return true;
   return optionsOf(args, options).options.some(({ name }) => starts.includes(name));
+}
+
+/** Its commands may also come in with what it reads, where no argument says what to do. */
+function runsDotCommands({ args, input, readsInput }: Invocation): boolean {
+  if (args.some((arg) => /^--?(?:init$|A)/.test(arg)) || [...args, ...input].some(isDotCommand)) return true;
+  const operands = operandsOf(args, ["-cmd", "-separator", "-newline", "-nullvalue", "-vfs", "-mmap", "-maxsize"]);
+  return readsInput && input.length === 0 && operands.length < 2 && !args.includes("-cmd");
 }
 
 const DOT_COMMANDS = [
@@ -151,14 +189,15 @@ const DOT_COMMANDS = [
   "clone",
   "log",
   "read",
+  "restore",
 ];
-const SQL_CODE = /load_extension|writefile|edit\(/i;
+const SQL_CODE = /load_extension|writefile|readfile|edit\(/i;
 
 /** Of the program's own commands, which may be abbreviated, those that start programs or write files. */
 function isDotCommand(arg: string): boolean {
   if (SQL_CODE.test(arg)) return true;
   return arg.split("\n", 64).some((line) => {
-    const name = /^\s{0,16}\.([a-z]{2,16})/.exec(line)?.[1];
+    const name = /^\s{0,16}\.([a-z]{1,16})/.exec(line)?.[1];
     return name !== undefined && DOT_COMMANDS.some((command) => command.startsWith(name));
   });
 }

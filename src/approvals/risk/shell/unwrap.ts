@@ -84,6 +84,26 @@ export function shell(dialect: "bash" | "other"): Unwrap {
   };
 }
 
+/** Behind `:::` stand command lines of their own where no program is named; else they come in, or nobody sees them. */
+export function parallelLines(args: readonly string[], { input }: Given): readonly Wrapped[] {
+  const marker = args.findIndex((arg) => /^:::?:?\+?$/.test(arg));
+  const before = marker === -1 ? args : args.slice(0, marker);
+  if (prefix({ valued: PARALLEL })(before, { input: [] }).length > 0) return [];
+  if (marker !== -1) return args.slice(marker + 1).map((script) => ({ script, dialect: "bash" as const }));
+  if (args.some((arg) => /^(?:--version|--help|-V|-h)$/.test(arg))) return [];
+  return input.length === 0 ? [{ hidden: true }] : input.map((script) => ({ script, dialect: "bash" as const }));
+}
+
+/** Of a program that does many things, what stands behind the word that says to start another one. */
+export function afterVerb(verbs: RegExp, options: Prefix = {}): Unwrap {
+  return (args, given) => {
+    const verb = args.findIndex((arg) => verbs.test(arg));
+    if (verb === -1) return [];
+    const marker = args.indexOf("--", verb);
+    return marker === -1 ? prefix(options)(args.slice(verb + 1), given) : rest(args, marker + 1);
+  };
+}
+
 /** All words behind the options as one script, as `eval`, `ssh` and `watch` join them. */
 export function joined({ valued = [], operands = 0 }: Prefix): Unwrap {
   const skip = prefix({ valued, operands });
@@ -150,6 +170,7 @@ function textsIn(code: string): readonly string[] {
   return [...texts.filter((text) => /\s/.test(text)), ...(words.length > 1 ? [words.join(" ")] : [])];
 }
 
+const PARALLEL = ["-j", "-a", "-I", "-S", "-N", "-n", "-L", "-d", "--jobs", "--arg-file", "--joblog", "--colsep"];
 const XARGS = ["-I", "-n", "-P", "-L", "-s", "-a", "-d", "-E", "-J", "-R", "-S"];
 const WORDS_MAX = 64;
 const XARGS_LONG = ["--max-args", "--max-procs", "--max-chars", "--arg-file", "--delimiter", "--process-slot-var"];
@@ -185,7 +206,12 @@ const SPLITS = /^--s(?:p(?:l(?:i(?:t[a-z-]{0,8})?)?)?)?(?:=|$)/;
 /** `env -S 'text'` splits a text into words; everything else is a prefix. */
 export function env(args: readonly string[], given: Given): readonly Wrapped[] {
   const split = args.findIndex((arg) => /^-[a-zA-Z]*S/.test(arg) || SPLITS.test(arg));
-  if (split === -1) return prefix({ valued: ENV, assigns: true })(args, given);
+  if (split === -1) {
+    // A dash alone leaves the environment empty; behind the program's name it is the program's own.
+    const dash = args.indexOf("-");
+    const isOwn = dash !== -1 && prefix({ valued: ENV, assigns: true })(args.slice(0, dash), given).length === 0;
+    return prefix({ valued: ENV, assigns: true })(isOwn ? args.toSpliced(dash, 1) : args, given);
+  }
   const arg = args[split] ?? "";
   const sign = arg.startsWith("--") ? arg.indexOf("=") : arg.indexOf("S");
   const own = sign === -1 ? "" : arg.slice(sign + 1);

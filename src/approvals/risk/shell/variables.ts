@@ -1,4 +1,5 @@
-import { type Command, forEachChild, type SyntaxNode, type Word } from "unbash";
+import { type Assignment, type Command, forEachChild, type SyntaxNode, type Word, type WordPart } from "unbash";
+import { readEarly } from "./certainty.ts";
 import { HOME, INSIDE, isLiteral, type Lookup, NOTHING_KNOWN, textOf, UNKNOWN } from "./word.ts";
 
 /** Variables that the shell or the service sets: their values are not read here. */
@@ -17,7 +18,7 @@ const SETTERS = new Set(
 export interface Variables {
   /** Taking those that nobody sets for empty, as they are. */
   readonly resolved: Lookup;
-  /** Taking those for anything: believed beside the other, so that a wrong guess hides nothing. */
+  /** Taking those for anything, and those that may not be set where they are read: believed beside the other, so that a wrong guess hides nothing. */
   readonly cautious: Lookup;
 }
 
@@ -28,14 +29,19 @@ export function variablesOf(root: SyntaxNode, cwd: string | undefined): Variable
   const set = (name: string, value: string): void => {
     values.set(name, values.has(name) && values.get(name) !== value ? UNKNOWN : value);
   };
+  const later: Later[] = [];
   const visit = (node: SyntaxNode): void => {
-    note(node, set);
+    const waits = node.type === "Assignment" ? laterOf(node) : undefined;
+    if (waits === undefined) note(node, set);
+    else later.push(waits);
     isIndirect ||= node.type === "Command" && setsIndirectly(node);
     forEachChild(node, visit);
   };
   visit(root);
+  const early = readEarly(root);
+  settle(later, { values, early });
   const cautious = (name: string): string => {
-    if (isIndirect) return UNKNOWN;
+    if (isIndirect || (early.has(name) && values.has(name))) return UNKNOWN;
     return values.get(name) ?? (name === "HOME" ? HOME : UNKNOWN);
   };
   const resolved = (name: string): string => {
@@ -46,6 +52,49 @@ export function variablesOf(root: SyntaxNode, cwd: string | undefined): Variable
     return SET_ELSEWHERE.test(name) ? UNKNOWN : "";
   };
   return { resolved, cautious };
+}
+
+/** A variable that is set to what other variables hold. */
+interface Later {
+  readonly name: string;
+  readonly value: Word;
+}
+
+function laterOf({ name, value, append, index }: Assignment): Later | undefined {
+  if (value.type !== "Word" || append === true || index !== undefined || isLiteral(value)) return undefined;
+  return value.parts?.every(isPlainPart) === true ? { name, value } : undefined;
+}
+
+function isPlainPart(part: WordPart): boolean {
+  if (part.type === "DoubleQuoted") return part.parts.every(isPlainPart);
+  if (part.type === "ParameterExpansion") return part.operation === undefined && part.prefix === undefined;
+  return part.type === "Literal" || part.type === "SingleQuoted" || part.type === "SimpleExpansion";
+}
+
+interface Known {
+  readonly values: Map<string, string>;
+  readonly early: ReadonlySet<string>;
+}
+
+/** Chains of variables that are followed; what changes after that many rounds is not known. */
+const ROUNDS_MAX = 8;
+
+/** Each is worth something only where it comes out the same in every round: a value that changes on the way is not known. */
+function settle(later: readonly Later[], { values, early }: Known): void {
+  const worthOf = (name: string): string =>
+    (early.has(name) ? undefined : values.get(name)) ?? (name === "HOME" && !values.has(name) ? HOME : UNKNOWN);
+  for (let round = 0; round <= ROUNDS_MAX; round += 1) {
+    let isStill = true;
+    for (const { name, value } of later) {
+      const text = textOf(value, worthOf);
+      const before = values.get(name);
+      const worth = text.includes(UNKNOWN) || round === ROUNDS_MAX ? UNKNOWN : text;
+      const next = before === undefined || before === worth ? worth : UNKNOWN;
+      isStill &&= next === before;
+      values.set(name, next);
+    }
+    if (isStill) return;
+  }
 }
 
 /** A name that is computed, or a reference to another one. */
@@ -70,7 +119,7 @@ function note(node: SyntaxNode, set: (name: string, value: string) => void): voi
     const scratch = value.type === "Word" && NEW_FILE.test(value.text) ? `/tmp/${INSIDE}` : UNKNOWN;
     set(node.name, isPlain ? textOf(value, NOTHING_KNOWN) : scratch);
   } else if (node.type === "For" || node.type === "Select") {
-    set(node.name.value, node.wordlist?.every(isInside) === true ? INSIDE : UNKNOWN);
+    set(node.name.value, metBy(node.wordlist ?? []));
   } else if (node.type === "ArithmeticWord") set(node.value, UNKNOWN);
   else if (node.type === "FileDescriptorVariable") set(node.name, UNKNOWN);
   else if (node.type === "Coproc") set(node.name?.value ?? "COPROC", UNKNOWN);
@@ -79,6 +128,14 @@ function note(node: SyntaxNode, set: (name: string, value: string) => void): voi
   } else if (node.type === "Command" && SETTERS.has(node.name?.value ?? "")) {
     for (const word of node.suffix) if (word.type === "Word") set(word.value, UNKNOWN);
   }
+}
+
+/** What a loop meets: something below the place, the one path that it names, or nobody knows. */
+function metBy(words: readonly Word[]): string {
+  if (words.every(isInside)) return words.length === 0 ? UNKNOWN : INSIDE;
+  const [only] = words;
+  const text = words.length === 1 && only !== undefined ? textOf(only, NOTHING_KNOWN) : UNKNOWN;
+  return text.includes(UNKNOWN) ? UNKNOWN : text;
 }
 
 /** Whether a word, globs and all, stays below the place where it is read, and is no option. */

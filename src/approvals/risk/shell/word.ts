@@ -108,6 +108,11 @@ function parameterOf({ parameter, prefix, index, operation }: ParameterExpansion
   if (prefix !== undefined || index !== undefined) return UNKNOWN;
   const value = lookup(parameter);
   if (operation === undefined) return value;
+  // Without its ending it lies where it lay, under another name.
+  if (operation.type === "Remove" && operation.operator === "%" && value === INSIDE) {
+    const ending = textOf(operation.operand, NOTHING_KNOWN);
+    return /^\.[A-Za-z0-9.]{1,16}$/.test(ending) ? INSIDE : UNKNOWN;
+  }
   if (operation.type !== "Default" || value === UNKNOWN) return UNKNOWN;
   const operand = () => textOf(operation.operand, lookup);
   switch (operation.operator) {

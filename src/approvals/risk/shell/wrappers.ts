@@ -1,6 +1,8 @@
+import { isPlainSetting } from "../git-call.ts";
 import { awkReach } from "./awk.ts";
 import { startsForEach, tarActions } from "./starters.ts";
 import {
+  afterVerb,
   anywhere,
   commandOption,
   env,
@@ -8,6 +10,7 @@ import {
   joined,
   loginShell,
   named,
+  parallelLines,
   prefix,
   rest,
   shell,
@@ -60,7 +63,10 @@ function git(args: readonly string[]): readonly Wrapped[] {
     const value = setting === null ? arg : arg.slice(setting[0].length);
     const runs = args[at - 1] === "foreach" || args[at - 1] === "--exec" || args[at - 1] === "-x";
     if (value.startsWith("!")) return [{ script: value.slice(1), dialect: "bash" as const }];
-    if (args[at - 1] === "-c" && setting !== null) return [{ script: value, dialect: "bash" as const }];
+    if (args[at - 1] === "-c" && setting !== null)
+      return isPlainSetting(arg) ? [] : [{ script: value, dialect: "bash" as const }];
+    const own = /^--(?:exe[c]?|extc[md]{0,2}|tree-filter|index-filter|msg-filter)=/.exec(arg);
+    if (own !== null) return [{ script: arg.slice(own[0].length), dialect: "bash" as const }];
     if (arg === "run" && args[at - 1] === "bisect") return rest(args, at + 1);
     return runs ? [{ script: arg, dialect: "bash" as const }] : [];
   });
@@ -98,6 +104,7 @@ function lines(args: readonly string[]): readonly Wrapped[] {
 }
 
 const PLAIN = prefix({});
+const TIMED = prefix({ valued: ["-f", "-o", "--format", "--output"] });
 const SUDO = [
   "-u",
   "-g",
@@ -126,7 +133,7 @@ const TABLE: readonly (readonly [programs: string, unwrap: readonly Unwrap[]])[]
   ["eatmydata torify torsocks proxychains tsocks linux32 linux64 dumb-init tini gosu su-exec", [PLAIN]],
   ["command", [(args, given) => (/^-[pvV]*[vV]/.test(args[0] ?? "") ? [] : PLAIN(args, given))]],
   ["exec", [prefix({ valued: ["-a"] })]],
-  ["time gtime", [prefix({ valued: ["-f", "-o", "--format", "--output"] })]],
+  ["time gtime", [TIMED]],
   ["nice", [prefix({ valued: ["-n", "--adjustment"] })]],
   ["ionice", [prefix({ valued: ["-c", "-n", "-p", "-P", "-u", "--class", "--classdata"] })]],
   ["chrt", [prefix({ valued: ["-T", "-P", "-D"], operands: 1 })]],
@@ -149,7 +156,7 @@ const TABLE: readonly (readonly [programs: string, unwrap: readonly Unwrap[]])[]
   ["su runuser script", [commandOption, PLAIN]],
   ["env", [env]],
   ["xargs gxargs", [xargs]],
-  ["parallel", [xargs, joined({ valued: ["-j", "-a", "--jobs", "-I"] })]],
+  ["parallel", [xargs, joined({ valued: ["-j", "-a", "--jobs", "-I"] }), parallelLines]],
   ["watch", [joined({ valued: ["-n", "--interval"] })]],
   ["eval", [joined({})]],
   ["trap", [trapped]],
@@ -161,7 +168,18 @@ const TABLE: readonly (readonly [programs: string, unwrap: readonly Unwrap[]])[]
   ["bash sh dash ash rbash ksh mksh posh yash git-shell", [shell("bash")]],
   ["zsh fish csh tcsh nu xonsh elvish pwsh powershell", [shell("other")]],
   ["busybox toybox", [PLAIN]],
+  [
+    "npm pnpm yarn bun uv poetry pipenv pdm hatch rye pixi conda mamba bundle asdf mise nvm pyenv rbenv rustup volta nix guix",
+    [afterVerb(/^(?:exec|run|x|dlx|develop|shell)$/), named(/^(?:-c|--call=?|--run=?)$/)],
+  ],
+  ["toolbox distrobox flatpak devbox op doppler aws-vault chamber dotenvx", [afterVerb(/^(?:exec|run|enter)$/)]],
+  ["systemd-cat daemon daemonize", [anywhere]],
+  ["adb", [afterVerb(/^shell$/), (args) => lines(args)]],
+  ["tmux screen", [lines]],
+  ["vagrant", [commandOption]],
+  ["expect gdb sqlite3 psql", [named(/^(?:[.:]?!|\\!|\.?(?:shell|system|spawn)\s)/)]],
   ["ssh", [joined({ valued: SSH, operands: 1 }), named(/^(?:-o)?(?:Proxy|Local)Command=/i)]],
+  ["scp sftp", [named(/^(?:-o)?(?:Proxy|Local)Command=/i)]],
   ["rsync", [named(/^(?:-[a-zA-Z]*e|--rsh=?|--rsync-path=?)/)]],
   ["tar gtar bsdtar", [tar]],
   ["git", [git]],
@@ -172,9 +190,10 @@ const TABLE: readonly (readonly [programs: string, unwrap: readonly Unwrap[]])[]
   ["awk gawk mawk nawk", [(args, given) => (awkReach(args) === "starts" ? textsOfCode(args, given) : [])]],
   ["source .", [(args, { input }) => (/^\/dev\/(?:stdin|fd\/0)$/.test(args[0] ?? "") ? input.map(asScript) : [])]],
   ["at batch", [(_args, { input }) => input.map(asScript)]],
+  ["entr", [prefix({ assigns: true }), commandOption, named(/^-[acdnprz]{0,8}s/)]],
   [
-    "entr nodemon watchexec direnv dotenv cross-env npx bunx pnpx tsx uvx pipx concurrently",
-    [prefix({ assigns: true })],
+    "nodemon watchexec direnv dotenv cross-env npx bunx pnpx tsx uvx pipx concurrently",
+    [prefix({ assigns: true }), named(/^(?:-c$|--call(?:=|$))/)],
   ],
 ];
 
@@ -184,6 +203,8 @@ const UNWRAP: ReadonlyMap<string, readonly Unwrap[]> = new Map(
 
 /** What a program would start besides itself. */
 export function wrappedBy(program: string, args: readonly string[], given: Given): readonly Wrapped[] {
+  // To bash `time` is a word of its own, to others a program with these options.
+  if (program.startsWith("-")) return TIMED([program, ...args], given);
   return (UNWRAP.get(program) ?? []).flatMap((unwrap) => unwrap(args, given));
 }
 

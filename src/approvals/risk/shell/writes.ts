@@ -1,9 +1,11 @@
 import { writtenByGit } from "../git-call.ts";
 import { has, type Invocation, operandsOf, valuesOf } from "./invocation.ts";
+import { isForeign, type Standing } from "./place.ts";
 import { sedCall } from "./sed.ts";
 import { tarOptions } from "./starters.ts";
+import { UNKNOWN } from "./word.ts";
 
-type Written = (args: readonly string[]) => readonly string[];
+type Written = (args: readonly string[], standing: Standing) => readonly string[];
 
 const TARGET_DIRECTORY = ["-t", "--target-directory"];
 
@@ -16,7 +18,9 @@ function destination(args: readonly string[]): readonly string[] {
   const inside = places.flatMap((place) =>
     sources.map((source) => `${place}/${source.slice(source.lastIndexOf("/") + 1)}`),
   );
-  return operands.length < 2 && named.length === 0 ? [] : [...places, ...inside];
+  if (operands.length < 2 && named.length === 0) return [];
+  // A folder itself is not written, only what comes to lie in it.
+  return [...places.filter((place) => !place.endsWith("/")), ...inside];
 }
 
 /** Everything that is moved away changes too. */
@@ -25,8 +29,8 @@ function moved(args: readonly string[]): readonly string[] {
 }
 
 function filesOfSed(args: readonly string[]): readonly string[] {
-  const { inPlace, files } = sedCall(args);
-  return inPlace ? files : [];
+  const { inPlace, files, copies } = sedCall(args);
+  return inPlace ? [...files, ...copies] : [];
 }
 
 export const XXD_VALUED = ["-l", "-s", "-c", "-g", "-o", "-n"];
@@ -35,10 +39,27 @@ export const XXD_VALUED = ["-l", "-s", "-c", "-g", "-o", "-n"];
 function writtenByTar(args: readonly string[]): readonly string[] {
   const options = tarOptions(args);
   const makes = options.some(({ name }) => /^(?:[cruA]|create|append|update|concatenate|catenate|delete)$/.test(name));
+  const extracts = options.some(({ name }) => /^(?:x|extract|get)$/.test(name));
   return options.flatMap(({ name, value }) => {
+    // With their own names, its members go wherever they say.
+    if (extracts && (name === "P" || name === "absolute-names")) return [UNKNOWN];
+    if (name === "one-top-level") return [value];
     const isTarget = name === "C" || name === "directory" || (makes && (name === "f" || name === "file"));
     return isTarget && value !== "-" ? [value] : [];
   });
+}
+
+/** `install -d` makes folders of all its operands. */
+function installed(args: readonly string[]): readonly string[] {
+  return has(args, "d", "--directory")
+    ? operandsOf(args, ["-m", "--mode", "-o", "--owner", "-g", "--group"])
+    : destination(args);
+}
+
+/** What is written through a link goes where it leads. */
+function linked(args: readonly string[], standing: Standing): readonly string[] {
+  const leads = operandsOf(args).slice(0, Math.max(1, operandsOf(args).length - 1));
+  return [...destination(args), ...leads.filter((path) => /^[/\u0001]/.test(path) && isForeign(path, standing))];
 }
 
 const operands: Written = (args) => operandsOf(args);
@@ -63,7 +84,9 @@ const WRITES: ReadonlyMap<string, Written> = new Map<string, Written>([
     "ex",
   ].map((program) => [program, operands] as const),
   ...["chmod", "chown", "chgrp", "setfacl", "chattr"].map((program) => [program, afterFirst] as const),
-  ...["cp", "install", "ln", "rsync", "scp", "link"].map((program) => [program, destination] as const),
+  ...["cp", "rsync", "scp"].map((program) => [program, destination] as const),
+  ...["ln", "link"].map((program) => [program, linked] as const),
+  ["install", installed],
   ["mv", moved],
   ["rename", afterFirst],
   ["zip", (args) => operandsOf(args).slice(0, 1)],
@@ -89,7 +112,13 @@ const WRITES: ReadonlyMap<string, Written> = new Map<string, Written>([
   ["git", writtenByGit],
   ...["tar", "gtar", "bsdtar"].map((program) => [program, writtenByTar] as const),
   ["unzip", (args) => valuesOf(args, "-d")],
-  ["patch", (args) => [...operandsOf(args).slice(0, 1), ...valuesOf(args, "-d", "--directory", "-o", "--output")]],
+  [
+    "patch",
+    (args) => [
+      ...operandsOf(args).slice(0, 1),
+      ...valuesOf(args, "-d", "--directory", "-o", "--output", "-r", "--reject-file"),
+    ],
+  ],
   ...["gcc", "cc", "clang", "g++", "clang++", "ld"].map(
     (program) => [program, (args: readonly string[]) => valuesOf(args, "-o")] as const,
   ),
@@ -101,9 +130,9 @@ export function knowsWrites({ program, family }: Invocation): boolean {
 }
 
 /** The paths that a program would write, remove or change, as its argv and redirections say. */
-export function writtenBy({ program, family, args, opened }: Invocation): readonly string[] {
+export function writtenBy({ program, family, args, opened, standing }: Invocation): readonly string[] {
   const written = WRITES.get(program) ?? WRITES.get(family);
-  return [...opened.flatMap(({ path, writes }) => (writes ? [path] : [])), ...(written?.(args) ?? [])].filter(
+  return [...opened.flatMap(({ path, writes }) => (writes ? [path] : [])), ...(written?.(args, standing) ?? [])].filter(
     (path) => path !== "",
   );
 }
