@@ -59,6 +59,55 @@ const PLACES: readonly string[] = [
   "pw: ~",
   'psk="~"',
   "user=ann pw=~",
+  // Lists and objects in text
+  '["--password", "~"]',
+  '{"args":["--db-password","~","--verbose"]}',
+  '"command": [\n  "--password",\n  "~"\n]',
+  '{"log":"[\\"--password\\",\\"~\\"]"}',
+  "args:\n  - --password\n  - ~\n  - --verbose",
+  '- "--password"\n- "~"',
+  '{"db_password": {"value": "~"}}',
+  '{"db_password": {"sensitive": true, "type": "string", "value": "~"}}',
+  "db_password:\n  value: ~",
+  'variable "db_password" {\n  type = string\n  default = "~"\n}',
+  '{"password": ["~"]}',
+  "password: [~]",
+  "password:\n  - ~",
+  "+    password:\n+      - ~",
+  "Password:\n  ~",
+  // Names in mixed case
+  "PassWord=~",
+  "passWord=~",
+  "pAsSwOrD=~",
+  '{"db_PassWord": "~"}',
+  // Programs and shells
+  "machine h login b password ~",
+  "machine a login b password ~\nmachine c\n  login d\n  password ~\n",
+  "setx DB_PASSWORD ~",
+  "set -x DB_PASSWORD ~",
+  "setenv DB_PASSWORD ~",
+  "vault login ~",
+  "rabbitmqctl add_user ann ~",
+  "htpasswd -b users ann ~",
+  'echo "root:~" | chpasswd',
+  "echo ~ | docker login -u ann --password-stdin",
+  "unzip -P ~ a.zip",
+  "smbclient //h/s -U ann%~",
+  'ConvertTo-SecureString "~" -AsPlainText',
+  'password: Some("~")',
+  'var password = []byte("~")',
+  'password={"~"}',
+  "SET PASSWORD = PASSWORD('~')",
+  "enable secret 5 ~",
+  // Pages
+  "| password | ~ |",
+  "| Password | `~` |",
+  "**Password:** ~",
+  "**Password**: ~",
+  "*password*: `~`",
+  "<td>Password</td><td>~</td>",
+  "<b>Password:</b> ~",
+  "password - ~",
 ];
 const PASSWORDS = ["hunter2", "S3cr3t!pass", "Tr0ub4dor&3", "p4ss_w0rd"];
 
@@ -67,6 +116,27 @@ test.each(PLACES)("a password is hidden in %s", (place) => {
     const hidden = hide(place.replaceAll("~", password));
     expect(hidden).not.toContain(password);
     expect(hidden.replaceAll("[REDACTED]", "~")).toBe(place);
+  }
+});
+
+test.each(["API key: ~", "The API key is ~", "secret access key: ~", "| API key | ~ |", "- **Token**: `~`"])(
+  "a name of several words is a name: %s",
+  (place) => {
+    expect(hide(place.replace("~", "Zk7qP2mX9vLw4RtY8sBn3"))).toBe(place.replace("~", "[REDACTED]"));
+  },
+);
+
+test.each([
+  "(1rmqAyw)NoP~QZC[V0",
+  "{R7[I%.M%i]^Lxj",
+  "[]KaHhu*vW&2omYJ",
+  "*rap0kx7IR",
+  ".*~=^Px0j.cJq",
+  "xbuM&Bo#{YX0L",
+  "NZhY8H=A",
+])("a quoted password may begin as a reference, a pattern or a template does: %s", (password) => {
+  for (const place of ['{"password":"~"}', "password: '~'", 'DB_PASSWORD="~"', '{"db_password": {"value": "~"}}']) {
+    expect(hide(place.replace("~", () => password))).toBe(place.replace("~", "[REDACTED]"));
   }
 });
 

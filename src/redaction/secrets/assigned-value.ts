@@ -6,20 +6,23 @@ import {
   isA,
   LINE_END,
   LOWER,
-  PLUS_SLASH,
   QUOTE,
   runEnd,
   runStart,
   STOP,
   UPPER,
 } from "../views/characters.ts";
+import { blockLines } from "./block-lines.ts";
+import { bracketList, type Inside, linesBelow, memberValue, nextArgument } from "./inside-value.ts";
+import { type Separator, separatorAfter, skipQuote } from "./separators.ts";
 import { behindIndex, behindTag, declaredValue, type Name, statedValue } from "./stated-value.ts";
+import { endsString } from "./string-ends.ts";
 import { JUDGED_CHARS_MAX, type ValueStyle } from "./values.ts";
 
 /** A longer name names nothing. UTF-16 units. */
 export const NAME_CHARS_MAX = 96;
 
-/** Between a name and its value, and between a name and `value:` on the next line. UTF-16 units. */
+/** Between a name and its value. UTF-16 units. */
 const GAP_CHARS_MAX = 64;
 
 /** A quoted value ends here at the latest. UTF-16 units. */
@@ -32,7 +35,6 @@ const BACKSLASH = 0x5c;
 const SQUARE = 0x5d;
 const CURLY = 0x7d;
 
-const QUOTES = "\"'`";
 /** A value without quotation marks ends here, or at a bracket that closes when nothing but ends follows; */
 const BARE_ENDS = BLANK | LINE_END | QUOTE | STOP;
 /** one of the environment ends here. */
@@ -48,41 +50,114 @@ export interface Value {
   readonly quote: string;
   /** Of an address: the next parameter ends it. */
   readonly inQuery: boolean;
+  /** Of a list: where its last element ends. Its first is judged. */
+  readonly listEnd?: number;
 }
 
 /** Where the value of the name between `from` and `to` stands, if there is one. */
 export function valueAfter(text: string, from: number, to: number): Value | undefined {
   const afterQuote = skipQuote(text, to);
+  const argument = nextArgument(text, { from, at: afterQuote });
+  if (argument !== undefined) return valueInside(text, argument);
   const behind = behindIndex(text, { to, at: afterQuote });
   const separator = separatorAfter(text, from, { name: to, at: behind });
   if (separator === undefined) return valueWithoutSign(text, { from, to, at: afterQuote });
   const opening = skipQuote(text, separator.end);
+  if (opening > separator.end && afterQuote === to && endsString(text, opening - 1, from)) return undefined;
   const isAssigned = separator.sign === "=" && !separator.spaced && isOfEnvironment(text, from, to);
-  if (opening > separator.end) return quotedValue(text, opening, isAssigned ? "assigned" : "quoted");
-  if (separator.sign === "==") return undefined;
+  if (opening > separator.end)
+    return quotedBehind(text, opening, {
+      isTold: separator.sign === " " && (text[opening - 1] === "`" || !PASSWORD.test(text.slice(from, to))),
+      isAssigned,
+    });
+  if (separator.sign === "==" || (separator.sign === ">" && text[from - 2] === ":")) return undefined;
+  const inside = insideValue(text, separator.end, from);
+  if (inside !== undefined) return inside;
   if (separator.sign !== ":") return bareValue(text, from, { ...separator, name: to });
   const declared = declaredValue(text, separator.end, true);
   if (declared !== -1) return quotedValue(text, declared + 1, "quoted");
   const end = behindTag(text, separator.end);
   const quote = end > separator.end ? skipQuote(text, end) : end;
   if (quote > end) return quotedValue(text, quote, "quoted");
-  return blockLines(text, from, end) ?? bareValue(text, from, { ...separator, end, name: to });
+  const lines = blockLines(text, from, end);
+  if (lines !== undefined) return { ...lines, style: "line", quote: "\n", inQuery: false };
+  return bareValue(text, from, { ...separator, end, name: to });
+}
+
+/** Beside a secret of another kind its name stands: `secret "web-tls" not found`. */
+const PASSWORD = /pass|pwd/i;
+
+interface Quotation {
+  readonly isTold: boolean;
+  readonly isAssigned: boolean;
+}
+
+/** Shells run what stands in backticks; sentences put names of things there. */
+function quotedBehind(text: string, start: number, { isTold, isAssigned }: Quotation): Value {
+  if (isTold) return quotedValue(text, start, "told");
+  const value = quotedValue(text, start, isAssigned ? "assigned" : "quoted");
+  if (text[start - 1] !== "`") return value;
+  const isCommand = isAssigned && text.slice(value.start, value.end).includes(" ");
+  return isCommand ? { ...value, end: value.start } : value;
+}
+
+/** `Some("…")`, `[]byte("…")`, `{"…"}`: what only gives a text another type. */
+function wrapped(text: string, at: number): Value | undefined {
+  if (!WRAPPERS_FIRST.includes(text[at] ?? " ")) return undefined;
+  const wrapper = WRAPPERS.find((start) => text.startsWith(start, at));
+  const quote = at + (wrapper ?? "").length;
+  if (wrapper === undefined || !isA(text, quote, QUOTE)) return undefined;
+  const value = quotedValue(text, quote + 1, "told");
+  return wrapper !== "{" || text[value.end + 1] === "}" ? value : undefined;
+}
+
+const WRAPPERS_FIRST = "SJ[sbBn{";
+const WRAPPERS = [
+  ...[
+    "Some(",
+    "Just(",
+    "[]byte(",
+    "String(",
+    "String::from(",
+    "str(",
+    "bytes(",
+    "Buffer.from(",
+    "SecretStr(",
+    "new String(",
+  ],
+  ...["Secret(", "Secret::new(", "SecretString::from(", "new SecureString(", "{"],
+];
+
+/** Of a value that is a list, or an object with the value in it. */
+function insideValue(text: string, at: number, from: number): Value | undefined {
+  const alone = wrapped(text, at);
+  if (alone !== undefined) return alone;
+  const inside = text[at] === "{" ? memberValue(text, at) : (bracketList(text, at) ?? linesBelow(text, at, from));
+  return inside === undefined ? undefined : valueInside(text, inside);
+}
+
+function valueInside(text: string, { start, end, isQuoted, listEnd, isWordOfText }: Inside): Value {
+  const style = isQuoted ? "quoted" : "line";
+  const value: Value = { start, end, inQuery: false, quote: isQuoted ? (text[start - 1] ?? "") : "\n", style };
+  const read: Value = isWordOfText === true ? { ...value, style: "told" } : value;
+  return listEnd === undefined ? read : { ...read, listEnd };
 }
 
 function valueWithoutSign(text: string, name: Name): Value | undefined {
   const declared = name.at === name.to ? declaredValue(text, name.to, false) : -1;
   if (declared !== -1) return quotedValue(text, declared + 1, "quoted");
   const stated = statedValue(text, name);
-  if (stated === undefined) return undefined;
+  if (stated === undefined) {
+    const block = name.at > name.to ? blankEnd(text, name.at) : name.at;
+    const member = text[block] === "{" ? memberValue(text, block) : undefined;
+    return member === undefined ? undefined : valueInside(text, member);
+  }
   const { start, end, style } = stated;
   return end === undefined ? quotedValue(text, start, style) : { start, end, style, quote: " ", inQuery: false };
 }
 
-/** After a quotation mark that may itself be escaped. */
-function skipQuote(text: string, at: number): number {
-  let end = at;
-  while (text[end] === "\\" && end < at + 8) end += 1;
-  return QUOTES.includes(text[end] ?? "?") ? end + 1 : at;
+function blankEnd(text: string, at: number): number {
+  return runEnd(text, at, BLANK, at + GAP_CHARS_MAX);
 }
 
 /** `NAME=`, `export name=`: of a shell's or a process's environment, where nothing but a value follows. */
@@ -97,41 +172,6 @@ function isOfEnvironment(text: string, from: number, to: number): boolean {
 
 const ENVIRONMENT_WORDS = ["export ", "setenv ", "declare -x "];
 
-/** YAML's `name: |`: the lines below that stand farther in than the name. */
-function blockLines(text: string, from: number, at: number): Value | undefined {
-  if (text[at] !== "|" && text[at] !== ">") return undefined;
-  const mark = runEnd(text, at + 1, DIGIT | DASH | PLUS_SLASH, at + 3);
-  const lineEnd = runEnd(text, mark, BLANK, mark + GAP_CHARS_MAX);
-  const indent = from - runStart(text, from, BLANK | DASH | QUOTE, from - NAME_CHARS_MAX);
-  const first = nextLine(text, lineEnd);
-  if (first === -1 || indentOf(text, first) <= indent) return undefined;
-  const start = first + indentOf(text, first);
-  let end = start;
-  for (let line = first; line !== -1 && line < start + QUOTED_CHARS_MAX && indentOf(text, line) > indent; ) {
-    end = lineEndAfter(text, line);
-    line = nextLine(text, end);
-  }
-  return { start, end, style: "line", quote: "\n", inQuery: false };
-}
-
-/** Where the line behind the line end at `at` begins; -1 when there is none. */
-function nextLine(text: string, at: number): number {
-  if (!isA(text, at, LINE_END)) return -1;
-  const next = text.startsWith("\r\n", at) ? at + 2 : at + 1;
-  return next < text.length ? next : -1;
-}
-
-function indentOf(text: string, line: number): number {
-  return runEnd(text, line, BLANK, line + GAP_CHARS_MAX) - line;
-}
-
-function lineEndAfter(text: string, from: number): number {
-  const limit = Math.min(text.length, from + QUOTED_CHARS_MAX);
-  let at = from;
-  while (at < limit && !isA(text, at, LINE_END)) at += 1;
-  return at;
-}
-
 function quotedValue(text: string, start: number, style: ValueStyle): Value {
   const quote = text[start - 1] ?? "";
   const limit = Math.min(text.length, start + QUOTED_CHARS_MAX);
@@ -144,46 +184,13 @@ function quotedValue(text: string, start: number, style: ValueStyle): Value {
   return { start, end: Math.min(end, text.length), style, quote, inQuery: false };
 }
 
-interface Separator {
-  /** Where the value or its quotation mark stands. */
-  readonly end: number;
-  readonly sign: string;
-  readonly spaced: boolean;
-}
-
-function separatorAfter(text: string, from: number, { name, at }: { name: number; at: number }): Separator | undefined {
-  const sign = runEnd(text, at, BLANK, at + GAP_CHARS_MAX);
-  const character = text[sign] ?? "";
-  if (character === "=" || character === ":") return signed(text, sign, at);
-  if (character === ">" && text[from - 1] === "<" && sign === name) return { end: sign + 1, sign: ">", spaced: false };
-  if (text.startsWith("--", from) && sign > name) return { end: sign, sign: "--", spaced: true };
-  if (sign > at && isA(text, sign, QUOTE)) return { end: sign, sign: " ", spaced: true };
-  return valueLine(text, at);
-}
-
-/** `=`, `:`, `:=`, `==`, `=>`, `?=`, with blanks. */
-function signed(text: string, at: number, from: number): Separator | undefined {
-  let end = at + 1;
-  while (end < at + 3 && "=>".includes(text[end] ?? "?")) end += 1;
-  if (text.startsWith("://", at)) return undefined;
-  const value = runEnd(text, end, BLANK, end + GAP_CHARS_MAX);
-  const sign = text.startsWith("==", at) ? "==" : (text[at] ?? "");
-  return { end: value, sign, spaced: value > end || at > from };
-}
-
-/** `- name: DB_PASSWORD`, and `value: …` on the next line. */
-function valueLine(text: string, at: number): Separator | undefined {
-  const next = runEnd(text, text[at] === "," ? at + 1 : at, BLANK | LINE_END, at + GAP_CHARS_MAX);
-  if (next === at) return undefined;
-  const word = skipQuote(text, next);
-  if (text.slice(word, word + 5).toLowerCase() !== "value") return undefined;
-  const sign = runEnd(text, skipQuote(text, word + 5), BLANK, word + GAP_CHARS_MAX);
-  return text[sign] === ":" || text[sign] === "="
-    ? { end: runEnd(text, sign + 1, BLANK, sign + GAP_CHARS_MAX), sign: "", spaced: true }
-    : undefined;
-}
-
-function bareValue(text: string, from: number, { end, sign, spaced, name }: Separator & { name: number }): Value {
+function bareValue(
+  text: string,
+  from: number,
+  { end, sign, spaced, name }: Separator & { name: number },
+): Value | undefined {
+  if (BARE_OPENINGS.includes(text[end] ?? " ") || (sign === "=" && spaced && isFieldNumber(text, from, end)))
+    return undefined;
   const inQuery = "?&".includes(text[from - 1] ?? " ");
   const style = sign === "=" && !spaced && isOfEnvironment(text, from, name) ? "assigned" : "loose";
   const to = bareEnd(text, end, { style, inQuery, limit: end + JUDGED_CHARS_MAX });
@@ -191,6 +198,17 @@ function bareValue(text: string, from: number, { end, sign, spaced, name }: Sepa
   if (style === "assigned") return { ...value, style };
   const onLine = sign === "" || sign === ">" || sign === "--" || (sign === "=" && !spaced) || isAlone(text, from, to);
   return { ...value, style: onLine ? "line" : "loose" };
+}
+
+/** Of a regular expression, or what ends an expression. */
+const BARE_OPENINGS = "|)";
+
+/** `string password = 102;`: what a message's fields have. */
+function isFieldNumber(text: string, from: number, at: number): boolean {
+  return (
+    text[runEnd(text, at, DIGIT, at + 8)] === ";" &&
+    /\b(?:string|bytes) $/.test(text.slice(Math.max(0, from - 8), from))
+  );
 }
 
 /** Name and value have a line for themselves. */
@@ -212,7 +230,8 @@ function endsLine(text: string, at: number): boolean {
 }
 
 /** Where a value ends of which only the beginning was judged. */
-export function wholeEnd(text: string, { start, end, quote, style, inQuery }: Value): number {
+export function wholeEnd(text: string, { start, end, quote, style, inQuery, listEnd }: Value): number {
+  if (listEnd !== undefined) return listEnd;
   return quote === "" ? bareEnd(text, start, { style, inQuery, limit: text.length }) : end;
 }
 

@@ -1,17 +1,30 @@
 import type { Work } from "../bounds.ts";
 import type { Finding } from "../finding.ts";
-import { BLANK, classesIn, DIGIT, isA, LINE_END, NAME, QUOTE, runEnd, runStart } from "../views/characters.ts";
+import {
+  BLANK,
+  classesIn,
+  DIGIT,
+  isA,
+  LINE_END,
+  LOWER,
+  NAME,
+  QUOTE,
+  runEnd,
+  runStart,
+  UPPER,
+} from "../views/characters.ts";
 import { NAME_CHARS_MAX, QUOTED_CHARS_MAX, type Value, valueAfter, wholeEnd } from "./assigned-value.ts";
 import { type SecretKind, secretKind } from "./names.ts";
+import { isIdentifier } from "./value-shapes.ts";
 import { isSecretValue, JUDGED_CHARS_MAX, type ValueStyle } from "./values.ts";
 
 /** Names remembered while one text is read. */
 const NAMES_MAX = 1_024;
 
 /** Of looking for a value behind a name, and of judging one. */
-const STEPS_PER_NAME = 100;
+const STEPS_PER_NAME = 150;
 const STEPS_PER_NEW_NAME = 1_000;
-const STEPS_PER_VALUE = 500;
+const STEPS_PER_VALUE = 700;
 const STEPS_PER_VALUE_CHAR = 4;
 
 /** UTF-16 units. */
@@ -83,8 +96,9 @@ export class AssignmentReader {
     const value = valueAfter(text, from, to);
     if (value === undefined || value.start === value.end) return undefined;
     this.#work.spend(STEPS_PER_VALUE + (value.end - value.start) * STEPS_PER_VALUE_CHAR);
-    const kind = this.#kindOf(text.slice(from, to));
-    if (kind === undefined) return undefined;
+    const name = text.slice(from, to);
+    const kind = this.#kindOf(name) ?? (KEY.test(name) ? this.#kindOf(withQualifier(text, from, to)) : undefined);
+    if (kind === undefined || isNameAgain(text, name, value)) return undefined;
     if (kind !== "cookie" && kind !== "authorization") return judge(text, kind, value);
     return header(text, kind, value.quote === "" ? { ...value, end: this.#ends.after(value.start) } : value);
   }
@@ -98,10 +112,34 @@ export class AssignmentReader {
   }
 }
 
+const KEY = /^keys?$/i;
+
+/** `API key`, `secret access key`: the word before belongs to the name. */
+function withQualifier(text: string, from: number, to: number): string {
+  if (!isA(text, from - 1, BLANK)) return "";
+  return text.slice(runStart(text, from - 1, NAME, from - PARAMETER_CHARS_MAX), to);
+}
+
+/** `exports.hashPassword = hashPassword`, `PrivateKey = PrivateKey_1` */
+function isNameAgain(text: string, name: string, { start, end }: Value): boolean {
+  if (end - start < NAME_AGAIN_CHARS_MIN || end - start > name.length + 2) return false;
+  const value = text.slice(start, end);
+  if (name.endsWith(value)) return true;
+  const isIdentifier = (classesIn(name, 0, name.length) & (UPPER | LOWER)) === (UPPER | LOWER);
+  return isIdentifier && /_\d$/.test(value) && name.endsWith(value.slice(0, -2));
+}
+
+const NAME_AGAIN_CHARS_MIN = 4;
+
 function judge(text: string, kind: SecretKind, value: Value): Finding | undefined {
   const judged = text.slice(value.start, Math.min(value.end, value.start + JUDGED_CHARS_MAX));
-  if (!isSecretValue(judged, kind, value.style)) return undefined;
+  if (!isSecretValue(judged, kind, value.style) || isVariable(text, judged, value)) return undefined;
   return { rule: `${kind}-assignment`, start: value.start, end: wholeEnd(text, value) };
+}
+
+/** `connect(password=given_password)`: of a call's named arguments a name. */
+function isVariable(text: string, judged: string, { style, end }: Value): boolean {
+  return style === "line" && "),".includes(text[end] ?? " ") && judged.includes("_") && isIdentifier(judged);
 }
 
 const NO_HEADERS: ReadonlySet<ValueStyle> = new Set(["assigned", "told", "listed"]);
@@ -114,6 +152,7 @@ function header(text: string, kind: SecretKind, { start, quote, end, style }: Va
   const value = text.slice(from, Math.min(lineEnd, from + JUDGED_CHARS_MAX));
   if (kind === "cookie" && !value.includes("=")) return undefined;
   if (kind === "authorization" && quote === "" && from === start && !isOnePiece(value)) return undefined;
+  if (quote === "" && "?=|&;,.)".includes(value[0] ?? "?")) return undefined;
   if (!isSecretValue(value, kind, style)) return undefined;
   return { rule: kind === "cookie" ? "cookie" : "authorization-header", start: from, end: lineEnd };
 }

@@ -1,8 +1,26 @@
 import type { Finding } from "../finding.ts";
-import { BLANK, beginsWord, isA, LINE_END, QUOTE, runEnd, UPPER } from "../views/characters.ts";
+import {
+  ALPHANUMERIC,
+  BLANK,
+  beginsWord,
+  classesIn,
+  DASH,
+  DIGIT,
+  isA,
+  LINE_END,
+  NAME,
+  QUOTE,
+  runEnd,
+  STOP,
+  UPPER,
+} from "../views/characters.ts";
+import { isReference } from "./references.ts";
+import { endsString } from "./string-ends.ts";
 
 const LINE_CHARS_MAX = 256;
 const PASSWORD_CHARS_MIN = 3;
+/** Where only its look tells a password from a word. */
+const LIKELY_CHARS_MIN = 6;
 
 /** Programs that take a password behind a flag. A flag that ends in a blank needs it. */
 const PROGRAMS: readonly (readonly [words: readonly string[], flags: readonly string[]])[] = [
@@ -13,17 +31,36 @@ const PROGRAMS: readonly (readonly [words: readonly string[], flags: readonly st
   [["mysql ", "mysqldump ", "mysqladmin ", "mysqlimport ", "mariadb "], [" -p"]],
   [["mongosh ", "mongodump ", "mongorestore ", "mongo ", "az login "], [" -p "]],
   [["redis-cli"], [" -a ", " --pass "]],
+  [["unzip ", "zip "], [" -P "]],
+  [["7z ", "7za "], [" -p"]],
+  [["openssl enc", "openssl aes"], [" -k "]],
+  [
+    ["mosquitto_pub", "mosquitto_sub"],
+    [" -P ", " --pw "],
+  ],
+  [["keyvault secret set", "ssm put-parameter"], [" --value "]],
+  [["gh secret set"], [" --body ", " -b ", " -b"]],
   [["ldapsearch", "ldapmodify", "ldapadd", "ldapwhoami", "ldapdelete"], [" -w "]],
 ];
 
 /** What a password follows at once, wherever it stands. */
 const OPENINGS: readonly string[] = [
   ...[" -storepass ", " -keypass ", " -srcstorepass ", " -deststorepass ", "neo4j_auth=neo4j/"],
-  ...[" -passin pass:", " -passout pass:", " -pass pass:", " -k pass:"],
+  ...["convertto-securestring ", " -passin pass:", " -passout pass:", " -pass pass:", " -k pass:"],
 ];
 
 /** Programs whose first argument is `user/password@database`. */
 const ORACLE: readonly string[] = ["sqlplus ", "jdbc:oracle:thin:", "jdbc:oracle:oci:", "sqlldr ", "expdp ", "impdp "];
+
+/** Programs of which one argument is a password, by its place among those that are no flags. */
+const ARGUMENTS: readonly (readonly [words: readonly string[], place: number])[] = [
+  [["vault login "], 0],
+  [["rabbitmqctl add_user ", "rabbitmqctl change_password ", "net user "], 1],
+  [["mc alias set "], 3],
+];
+
+/** What `echo` gives its text to. */
+const READERS: readonly string[] = ["--password-stdin", "chpasswd", "passwd --stdin", "sudo -S", "--with-token"];
 
 type Match = (text: string, start: number, end: number) => Finding | number | undefined;
 
@@ -35,6 +72,11 @@ interface CommandPassword {
 
 export const COMMAND_PASSWORDS: readonly CommandPassword[] = [
   ...PROGRAMS.map(([words, flags]) => ({ words, steps: 400, match: behindFlag(flags) })),
+  ...ARGUMENTS.map(([words, place]) => ({ words, steps: 400, match: argumentAt(place) })),
+  { words: ["htpasswd "], steps: 400, match: matchHtpasswd },
+  { words: ["echo ", "printf "], steps: 400, match: matchEcho },
+  { words: ["chpasswd <<< "], steps: 200, match: (text, _start, end) => accountPassword(text, end) },
+  { words: ["smbclient "], steps: 400, match: matchSmbUser },
   { words: OPENINGS, steps: 100, match: (text, _start, end) => passwordAt(text, end, lineEnd(text, end)) },
   {
     words: ["identified by '", 'identified by "'],
@@ -56,6 +98,87 @@ function behindFlag(flags: readonly string[]): Match {
   };
 }
 
+interface Argument {
+  readonly start: number;
+  readonly end: number;
+  readonly isFlag: boolean;
+}
+
+/** The words of a command up to where another begins. */
+function argumentsOf(text: string, from: number): readonly Argument[] {
+  const limit = lineEnd(text, from);
+  const found: Argument[] = [];
+  for (
+    let at = runEnd(text, from, BLANK, limit);
+    at < limit && !isA(text, at, STOP);
+    at = runEnd(text, at, BLANK, limit)
+  ) {
+    const start = at;
+    while (at < limit && !isA(text, at, BLANK)) at += 1;
+    found.push({ start, end: at, isFlag: text[start] === "-" || text[start] === "/" });
+  }
+  return found;
+}
+
+function argumentAt(place: number): Match {
+  return (text, start, end) => {
+    if (!beginsWord(text, start)) return undefined;
+    const words = argumentsOf(text, end);
+    const found = words.filter(({ isFlag }) => !isFlag)[place];
+    return (found === undefined ? undefined : likelyAt(text, found.start)) ?? words.at(-1)?.end;
+  };
+}
+
+/** A sentence has words where a command has a password: it must not be all small letters. */
+function likelyAt(text: string, at: number): Finding | undefined {
+  const found = passwordAt(text, at, lineEnd(text, at));
+  if (typeof found === "number" || found.end - found.start < LIKELY_CHARS_MIN) return undefined;
+  return (classesIn(text, found.start, found.end) & (DIGIT | UPPER)) === 0 ? undefined : found;
+}
+
+/** `htpasswd -b file user password`, `htpasswd -nb user password`. */
+function matchHtpasswd(text: string, start: number, end: number): Finding | number | undefined {
+  if (!beginsWord(text, start) || !isA(text, runEnd(text, end, BLANK, end + 4), DASH)) return undefined;
+  const words = argumentsOf(text, end);
+  const flags = words.filter(({ isFlag }) => isFlag).map((word) => text.slice(word.start, word.end));
+  const isGiven = flags.some((flag) => !flag.startsWith("--") && flag.includes("b"));
+  const place = flags.some((flag) => flag.includes("n")) ? 1 : 2;
+  const found = words.filter(({ isFlag }) => !isFlag)[place];
+  return (isGiven && found !== undefined ? likelyAt(text, found.start) : undefined) ?? words.at(-1)?.end;
+}
+
+/** `echo password | docker login --password-stdin`, `echo root:password | chpasswd`. */
+function matchEcho(text: string, start: number, end: number): Finding | number | undefined {
+  if (!beginsWord(text, start)) return undefined;
+  const line = text.slice(end, lineEnd(text, end));
+  const pipe = line.indexOf("|");
+  const reader = pipe === -1 ? undefined : READERS.find((one) => line.includes(one, pipe));
+  if (reader === undefined) return end + line.length;
+  const word = argumentsOf(text, end).find(
+    (one) => !one.isFlag && text[one.start + Number(isA(text, one.start, QUOTE))] !== "%",
+  );
+  if (word === undefined) return end + pipe;
+  return reader === "chpasswd" ? accountPassword(text, word.start) : passwordAt(text, word.start, end + pipe);
+}
+
+/** `user:password`, also in quotation marks. */
+function accountPassword(text: string, at: number): Finding | undefined {
+  const from = isA(text, at, QUOTE) ? at + 1 : at;
+  const colon = runEnd(text, from, NAME, lineEnd(text, at));
+  const found = text[colon] === ":" ? passwordAt(text, colon + 1, lineEnd(text, at)) : colon;
+  return typeof found === "number" ? undefined : found;
+}
+
+/** `smbclient //host/share -U user%password`. */
+function matchSmbUser(text: string, start: number, end: number): Finding | number | undefined {
+  if (!beginsWord(text, start)) return undefined;
+  const line = text.slice(end, lineEnd(text, end));
+  const flag = line.indexOf("-U ");
+  if (flag === -1) return end + line.length;
+  const user = runEnd(text, end + flag + 3, NAME | QUOTE, end + line.length);
+  return text[user] === "%" ? passwordAt(text, user + 1, end + line.length) : user;
+}
+
 function lineEnd(text: string, from: number): number {
   const limit = Math.min(text.length, from + LINE_CHARS_MAX);
   let at = from;
@@ -70,8 +193,20 @@ function passwordAt(text: string, from: number, limit: number): Finding | number
   let to = value;
   while (to < limit && (isQuoted ? text[to] !== text[from] : !isA(text, to, BLANK | QUOTE))) to += 1;
   const isKeyword = !isQuoted && runEnd(text, value, UPPER) === to;
-  const isNone = isKeyword || to - value < PASSWORD_CHARS_MIN || "$<{-%:".includes(text[value] ?? "-");
-  return isNone ? to : { rule: "login-password", start: value, end: to };
+  const isNone = isKeyword || to - value < PASSWORD_CHARS_MIN || (!isQuoted && "$<{-%:".includes(text[value] ?? "-"));
+  return isNone || isStandIn(text, { value, to, isQuoted }) ? to : { rule: "login-password", start: value, end: to };
+}
+
+/** A manual's word, an ellipsis, or what follows a string that ends with the flag. */
+function isStandIn(text: string, { value, to, isQuoted }: { value: number; to: number; isQuoted: boolean }): boolean {
+  const password = text.slice(value, Math.min(to, value + LINE_CHARS_MAX));
+  if (password.length < LIKELY_CHARS_MIN && (classesIn(password, 0, password.length) & ALPHANUMERIC) === 0) return true;
+  if (password.toLowerCase() === "password" || password === "..." || isOnlyEllipses(password)) return true;
+  return isQuoted && (isReference(password, "quoted") || endsString(text, value - 1, value));
+}
+
+function isOnlyEllipses(password: string): boolean {
+  return password.replaceAll("…", "") === "";
 }
 
 /** `user/password@database`. */

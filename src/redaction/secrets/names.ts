@@ -57,7 +57,21 @@ const HARMLESS_QUALIFIERS = [
     "end",
   ],
   ...["start", "eof", "max", "min", "num", "total", "input", "output", "prompt", "completion", "design", "bos", "eos"],
-  ...["pad", "unk", "cls", "sep", "mask", "stop", "special", "unexpected", "first", "last", "current", "resume"],
+  ...[
+    "pad",
+    "unk",
+    "cls",
+    "sep",
+    "mask",
+    "stop",
+    "lock",
+    "special",
+    "unexpected",
+    "first",
+    "last",
+    "current",
+    "resume",
+  ],
 ];
 
 /** Words before `key` that make it something else, in capitals too. */
@@ -87,6 +101,7 @@ const HARMLESS_KEYS = [
     "state",
     "query",
     "storage_class",
+    "socket",
     "ssh_public",
     "pub",
   ],
@@ -160,7 +175,16 @@ export function secretKind(name: string): SecretKind | undefined {
   const before = words.at(-2) ?? "";
   if (last === "key" || last === "keys") return keyKind(before);
   if (HARMLESS.has(before)) return undefined;
-  return KINDS.get(last) ?? passwordAtEnd(last);
+  return KINDS.get(last) ?? passwordAtEnd(last) ?? KINDS.get(before + last) ?? kindInAnyCase(name);
+}
+
+/** Shorter words in a mixture of small letters and capitals are cut from others. */
+const MIXED_CHARS_MIN = 4;
+
+/** `pAsSwOrD`: capitals that begin no words. */
+function kindInAnyCase(name: string): SecretKind | undefined {
+  const last = withoutDigits((name.split(/[_.\-[\]/ ]/).at(-1) ?? "").toLowerCase());
+  return last.length < MIXED_CHARS_MIN ? undefined : (KINDS.get(last) ?? passwordAtEnd(last));
 }
 
 function keyKind(before: string): SecretKind | undefined {

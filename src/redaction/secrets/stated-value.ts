@@ -14,6 +14,7 @@ import {
   UPPER,
   WORD,
 } from "../views/characters.ts";
+import { loginStyle } from "./login-words.ts";
 import type { ValueStyle } from "./values.ts";
 
 /** UTF-16 units. */
@@ -43,10 +44,23 @@ const DEFAULTS = ["||", "??", "?:", "| default ", "|default "];
 /** Only behind a bracket: elsewhere it is a word. */
 const OR = "or ";
 
+/** `machine h login b password X`, in one line or in several. */
+function login(text: string, { from, to, at }: Name): Stated | undefined {
+  const value = runEnd(text, to, BLANK | LINE_END, to + GAP_CHARS_MAX);
+  const style = at === to && value > to ? loginStyle(text, from, to) : undefined;
+  if (style === undefined) return undefined;
+  return isA(text, value, QUOTE) ? { start: value + 1, style: "quoted" } : bare(text, value, style);
+}
+
 /** `get("NAME", "…")`, `NAME ?? "…"`, `setPassword("…")`, `| NAME | … |`, `NAME is …`, `requirepass …`. */
 export function statedValue(text: string, name: Name): Stated | undefined {
   return (
-    defaultValue(text, name) ?? argument(text, name) ?? column(text, name) ?? told(text, name) ?? directive(text, name)
+    defaultValue(text, name) ??
+    argument(text, name) ??
+    column(text, name) ??
+    told(text, name) ??
+    directive(text, name) ??
+    login(text, name)
   );
 }
 
@@ -79,25 +93,63 @@ function isLookedUp(text: string, { from, to }: Name, quote: number): boolean {
 function argument(text: string, { from, to, at }: Name): Stated | undefined {
   if (at !== to || !"({".includes(text[to] ?? "?") || !isA(text, to + 1, QUOTE)) return undefined;
   const method = text.slice(from, to).split(".").at(-1) ?? "";
-  if (!/^(?:set|with)_?[A-Za-z]|^[a-z]+$/.test(method) || method === "pass") return undefined;
+  if (!/^(?:set|with)_?[A-Za-z]|^[a-z]+$|^PASSWORD$/.test(method) || method === "pass") return undefined;
   const start = to + 2;
   let end = start;
   while (end < start + VALUE_CHARS_MAX && text[end] !== text[to + 1] && !isA(text, end, BLANK | LINE_END)) end += 1;
   return text[end] === text[to + 1] && ")}".includes(text[end + 1] ?? "?") ? { start, style: "quoted" } : undefined;
 }
 
+/** Dockerfiles, Windows, csh, fish: what sets a variable of the environment. */
+const SETTERS = /(?:\b(?:ENV|ARG|setx|SETX|setenv)|\bset -[a-zA-Z]{1,3}) {1,4}$/;
+const SETTER_CHARS_MAX = 14;
+
 /** Of a table or of Docker's `ENV NAME value`; names as in an environment. */
 function column(text: string, { from, to, at }: Name): Stated | undefined {
   const seen = classesIn(text, from, to);
-  if (at !== to || (seen & UPPER) === 0 || (seen & LOWER) !== 0) return undefined;
   const gap = blanksEnd(text, to);
-  if (gap > to && /(?:ENV|ARG) $/.test(text.slice(Math.max(0, from - 4), from))) return bare(text, gap, "assigned");
+  if (gap > to && CONFIGURES.test(text.slice(Math.max(0, from - CONFIGURES_CHARS_MAX), from))) return word(text, gap);
+  if (text[gap] === "|" && CELL.test(text.slice(Math.max(0, from - CELL_CHARS_MAX), from)))
+    return word(text, blanksEnd(text, gap + 1));
+  if (text.startsWith("</", to)) return cell(text, to);
+  if (at !== to || (seen & UPPER) === 0 || (seen & LOWER) !== 0) return undefined;
+  if (gap > to && SETTERS.test(text.slice(Math.max(0, from - SETTER_CHARS_MAX), from)))
+    return isA(text, gap, QUOTE) ? { start: gap + 1, style: "assigned" } : bare(text, gap, "assigned");
   if (text[to] === ",") return bare(text, to + 1, "listed");
   if (text[gap] === "|") return bare(text, blanksEnd(text, gap + 1), "told");
   return text[to] === "\t" ? bare(text, gap, "told") : undefined;
 }
 
-const VERBS = ["is", "was", "will be", "set to", "changed to", "reset to", "is now"];
+/** `git config user.password …`, `CONFIG SET requirepass …` */
+const CONFIGURES = /\b(?:config(?:ure)? set|config --(?:global|local|add)|config) (?:\/\/[\w.-]{1,64}\/:)?$/i;
+const CONFIGURES_CHARS_MAX = 96;
+/** A table's cell begins, with two words at most before the name. */
+const CELL = /\|[ \t`]{0,16}(?:[A-Za-z]{1,16} ){0,2}$/;
+const CELL_CHARS_MAX = 48;
+const TAG_CHARS_MAX = 64;
+
+/** A quoted word, or one without quotation marks. */
+function word(text: string, at: number): Stated | undefined {
+  return isA(text, at, QUOTE) ? { start: at + 1, style: "told" } : bare(text, at, "told");
+}
+
+/** `<td>Password</td><td>…</td>`: the text of the next element. */
+function cell(text: string, at: number): Stated | undefined {
+  const close = tagEnd(text, at);
+  const open = close === -1 ? -1 : runEnd(text, close, BLANK | LINE_END, close + GAP_CHARS_MAX);
+  const value = open === -1 || text[open + 1] === "/" ? -1 : tagEnd(text, open);
+  return value === -1 ? undefined : bare(text, value, "told");
+}
+
+/** Behind the tag that begins at `at`; -1 when none does. */
+export function tagEnd(text: string, at: number): number {
+  if (text[at] !== "<") return -1;
+  let end = at + 1;
+  while (end < at + TAG_CHARS_MAX && text[end] !== ">" && text[end] !== "<" && end < text.length) end += 1;
+  return text[end] === ">" ? end + 1 : -1;
+}
+
+const VERBS = ["is", "was", "will be", "set to", "changed to", "reset to", "is now", "-", "–", "—", "→", "->"];
 /** `was changed to`, `has been set to` */
 const PASSIVE = /^(?:was|has been|is now) (?:set|reset|changed) to/;
 const PASSIVE_CHARS_MAX = 32;
@@ -150,11 +202,21 @@ function endsClause(text: string, end: number): boolean {
 /** Settings that have nothing but a blank before their value. */
 const DIRECTIVES: ReadonlySet<string> = new Set(["requirepass", "masterauth", "bindpw", "rootpw"]);
 
+/** `enable secret …`, `username ann password 7 …`: of a network's devices. */
+const DEVICE = /(?:^|[\r\n]) {0,4}(?:enable|username [^\s]{1,32}(?: privilege \d{1,2})?)$/;
+const DEVICE_CHARS_MAX = 64;
+
+function isOfDevice(text: string, end: number): boolean {
+  return DEVICE.test(text.slice(Math.max(0, end - DEVICE_CHARS_MAX), end));
+}
+
 /** A line's first word and its only other one. */
 function directive(text: string, { from, to, at }: Name): Stated | undefined {
   const value = blanksEnd(text, to);
   const line = runStart(text, from, BLANK | DASH, from - USER_CHARS_MAX);
-  if (at !== to || value === to || (line > 0 && !isA(text, line - 1, LINE_END))) return undefined;
+  if (at !== to || value === to || (line > 0 && !isA(text, line - 1, LINE_END) && !isOfDevice(text, line)))
+    return undefined;
+  if (isA(text, value, DIGIT) && isA(text, value + 1, BLANK)) return bare(text, blanksEnd(text, value + 1), "told");
   const stated = bare(text, value, DIRECTIVES.has(text.slice(from, to).toLowerCase()) ? "line" : "told");
   const next = stated?.end === undefined ? -1 : blanksEnd(text, stated.end);
   return next !== -1 && (next >= text.length || isA(text, next, LINE_END)) ? stated : undefined;

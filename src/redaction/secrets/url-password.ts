@@ -53,7 +53,7 @@ function urlMark(character: string): number {
 }
 
 function password(text: string, from: number, { at, slash }: { at: number; slash: number }): Finding | undefined {
-  if (from === at) return undefined;
+  if (from === at || isFormat(text.slice(from, Math.min(at, from + FORMAT_CHARS_MAX)))) return undefined;
   // `http://host:8080/a@b`: what stands before the slash is a port.
   const digits = runEnd(text, from, DIGIT);
   if (digits > from && ((slash !== -1 && slash < at && digits === slash) || text[digits] === ";")) return undefined;
@@ -61,6 +61,13 @@ function password(text: string, from: number, { at, slash }: { at: number; slash
   if ("$<{*[".includes(first) && (first === "*" || "}>])".includes(text[at - 1] ?? "") || first === "$"))
     return undefined;
   return { rule: "url-password", start: from, end: at };
+}
+
+const FORMAT_CHARS_MAX = 8;
+
+/** `%s`, `…` */
+function isFormat(value: string): boolean {
+  return /^%[a-z]$/.test(value) || value === "…" || value === "...";
 }
 
 const URL_TOKEN_CHARS_MIN = 20;

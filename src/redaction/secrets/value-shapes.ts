@@ -5,12 +5,14 @@ import {
   classesIn,
   DASH,
   DIGIT,
+  DOLLAR,
   DOT,
   EQUALS,
   HEX,
   LETTER,
   LOWER,
   runEnd,
+  UNDERSCORE,
   UPPER,
   WORD,
 } from "../views/characters.ts";
@@ -20,6 +22,7 @@ const KEY_CHARS_MIN = 16;
 const UUID_CHARS = 36;
 /** Longer parts between the dashes of a name are no words. */
 const NAME_PART_CHARS_MAX = 12;
+const NAME_WORD_CHARS_MAX = 20;
 
 /** Base64 of `user:password`. */
 export function isBasicCredentials(value: string): boolean {
@@ -42,27 +45,6 @@ function hasManyDigits(value: string): boolean {
   let digits = 0;
   for (let at = 0; at < value.length; at += 1) if ((classesIn(value, at, at + 1) & DIGIT) !== 0) digits += 1;
   return digits * 12 >= value.length && digits < value.length;
-}
-
-/** `$X`, `${X}`, `{{ x }}`, `<x>`, `%(x)s`, `***`, a call's or list's beginning. */
-export function isReference(value: string): boolean {
-  const first = value[0] ?? "";
-  if ("<[{(*".includes(first)) return true;
-  if (first === "$") return value.length < 2 || isA(value, 1) || "({".includes(value[1] ?? "");
-  if (first === "%") return value[1] === "(" || value[1] === "{" || value === "%s" || value === "%v" || value === "%q";
-  return isRepeated(value);
-}
-
-/** A shell variable's name begins here. */
-function isA(value: string, at: number): boolean {
-  return runEnd(value, at, LETTER, at + 1) > at && runEnd(value, at, WORD) === value.length;
-}
-
-/** `xxxxxxxx`, `........`, `--------`. */
-function isRepeated(value: string): boolean {
-  const first = value[0] ?? "";
-  for (let at = 1; at < value.length; at += 1) if (value[at] !== first) return false;
-  return "xX.-_?#".includes(first);
 }
 
 export function isUrlOrPath(value: string): boolean {
@@ -104,6 +86,22 @@ export function isSmallNumber(value: string): boolean {
   return isOnly(value, DIGIT) && value.length < 12;
 }
 
+/** `20_000`, `0x00ff`, `95.5%`: as programs and reports write numbers. */
+export function isGroupedNumber(value: string): boolean {
+  return (classesIn(value, 0, 1) & DIGIT) !== 0 && GROUPED.test(value);
+}
+
+/** `1.2.840.113549.1.9.7`, `10.1.2.3`, `^1.2.3`: an object identifier, an address, a version. */
+export function isDottedNumber(value: string): boolean {
+  if (!value.includes(".")) return false;
+  if (SEMANTIC_VERSION.test(value)) return true;
+  return isOnly(value, DIGIT | DOT) && value.split(".").length > 3;
+}
+
+const SEMANTIC_VERSION = /^[~^]?v?\d{1,5}\.\d{1,5}\.\d{1,5}(?:-[a-z]{1,8}(?:\.\d{1,5})?)?$/;
+
+const GROUPED = /^(?:\d{1,3}(?:\.\d{1,4})?%|\d{1,3}(?:_\d{3}){1,4}|0[xX][\da-fA-F]{1,8})$/;
+
 export function hasDigit(value: string): boolean {
   return (classesIn(value, 0, value.length) & DIGIT) !== 0;
 }
@@ -112,16 +110,55 @@ export function isOnly(value: string, classes: number): boolean {
   return runEnd(value, 0, classes) === value.length;
 }
 
-/** A call, an index, a template: what programs write where a value would stand. */
+const JOINERS = ["::", "?.", "!.", "->"];
+
+/** A call, an index, a member: what programs write where a value would stand. */
 export function isCode(value: string): boolean {
-  const call = runEnd(value, 0, WORD | DOT);
-  return call > 0 && call < value.length && "([".includes(value[call] ?? "");
+  const from = runEnd(value, 0, DOLLAR, 1);
+  let end = runEnd(value, from, WORD | DOT);
+  let joins = 0;
+  for (;;) {
+    const joiner = JOINERS.find((one) => value.startsWith(one, end));
+    if (joiner === undefined || end === from) break;
+    joins += 1;
+    end = runEnd(value, end + joiner.length, WORD | DOT);
+  }
+  if (end === from || !isWordy(value.slice(from, end))) return false;
+  return end < value.length ? "([".includes(value[end] ?? "") : joins > 0 && !hasDigit(value);
+}
+
+/** A program's name: where digits stand among capitals, each capital begins a word. */
+function isWordy(name: string): boolean {
+  if (!hasDigit(name) || name.includes(".") || name.includes("_") || !hasCapitals(name)) return true;
+  return (name.match(/[A-Z]+[a-z]*/g) ?? []).every((word) => word.length >= WORD_CHARS_MIN);
 }
 
 /** `config.password`, `self.token`: names joined by dots, the last of which names a secret; or one such name. */
 export function isPropertyPath(value: string): boolean {
-  if (hasDigit(value) || !isOnly(value, WORD | DOT)) return false;
-  return value.includes(".") || secretKind(value) !== undefined;
+  if (!isOnly(value, WORD | DOT)) return false;
+  if (hasDigit(value)) return isMember(value);
+  return value.includes(".") || ABOUT_SECRETS.test(value) || secretKind(value) !== undefined;
+}
+
+/** `passwordInput`, `token_field`. */
+const ABOUT_SECRETS = /^(?:[Pp]assword|[Pp]asswd|[Pp]assphrase|[Ss]ecret|[Tt]oken)(?:[A-Z]|_[a-z])/;
+
+/** `process.env.TOKEN_V2`, `call_credentials_1.createFromCredential`: what has digits is a member of a thing that programs know, or named as a secret. */
+function isMember(value: string): boolean {
+  const [root = "", ...members] = value.split(".");
+  const last = members.at(-1) ?? "";
+  if (members.length === 0 || ![root, ...members].every((part) => isA(part, 0) && isWordy(part))) return false;
+  return ROOTS.has(root) || (!hasDigit(last) && secretKind(last) !== undefined);
+}
+
+const ROOTS: ReadonlySet<string> = new Set([
+  ...["process", "env", "import", "config", "self", "this", "var", "os", "settings", "local", "module", "data", "req"],
+  ...["request", "options", "opts", "args", "params", "props", "state", "ctx", "context", "exports", "Deno", "Bun"],
+]);
+
+/** A name begins here. */
+function isA(value: string, at: number): boolean {
+  return runEnd(value, at, LETTER | UNDERSCORE, at + 1) > at;
 }
 
 /** One word in camel, snake or capital case, without digits. */
@@ -148,7 +185,7 @@ export function isUuid(value: string): boolean {
 /** `db-credentials`, `web-tls-2024`: small letters and digits in short parts, joined by dashes. */
 export function isResourceName(value: string): boolean {
   if (!value.includes("-") || !isOnly(value, LOWER | DIGIT | DASH | DOT)) return false;
-  return value.split("-").every((part) => part.length <= NAME_PART_CHARS_MAX);
+  return value.split("-").every((part) => part.length <= (hasDigit(part) ? NAME_PART_CHARS_MAX : NAME_WORD_CHARS_MAX));
 }
 
 const TYPE_DIGITS_MAX = 3;
@@ -166,9 +203,9 @@ export function isTypeName(value: string): boolean {
 function capitalizedEnd(value: string, from: number): number {
   let at = from;
   for (;;) {
-    const capital = runEnd(value, at, UPPER, at + 1);
+    const capital = runEnd(value, at, UPPER, at + 2);
     const end = runEnd(value, capital, LOWER);
-    if (capital === at || end - at < WORD_CHARS_MIN) return at;
+    if (capital === at || end - capital < WORD_CHARS_MIN - 1) return at;
     at = end;
   }
 }

@@ -4,6 +4,7 @@ import {
   BLANK,
   classesIn,
   DIGIT,
+  DOT,
   EQUALS,
   HEX,
   LETTER,
@@ -12,17 +13,21 @@ import {
   NAME,
   runEnd,
   UPPER,
+  WORD,
 } from "../views/characters.ts";
 import { type SecretKind, secretKind } from "./names.ts";
+import { PLACEHOLDERS } from "./placeholders.ts";
+import { type Closing, isReference, isTemplate } from "./references.ts";
 import {
   hasDigit,
   isBasicCredentials,
   isCode,
+  isDottedNumber,
+  isGroupedNumber,
   isIdentifier,
   isOnly,
   isPlainPath,
   isPropertyPath,
-  isReference,
   isResourceName,
   isSmallNumber,
   isTypeName,
@@ -45,118 +50,6 @@ const PASSWORD_CHARS_MIN = 3;
 const TOKEN_CHARS_MIN = 6;
 const UNBROKEN_CHARS_MIN = 16;
 const BASIC_CHARS_MIN = 8;
-
-/** What stands where a value would, in programs, schemas, forms and error messages. */
-const PLACEHOLDERS: ReadonlySet<string> = new Set([
-  ...[
-    "string",
-    "number",
-    "boolean",
-    "bool",
-    "str",
-    "bytes",
-    "any",
-    "unknown",
-    "object",
-    "text",
-    "varchar",
-    "int",
-    "integer",
-  ],
-  ...[
-    "null",
-    "nil",
-    "none",
-    "undefined",
-    "true",
-    "false",
-    "void",
-    "empty",
-    "never",
-    "yes",
-    "no",
-    "on",
-    "off",
-    "optional",
-  ],
-  ...[
-    "required",
-    "missing",
-    "invalid",
-    "incorrect",
-    "wrong",
-    "expired",
-    "revoked",
-    "unauthorized",
-    "forbidden",
-    "denied",
-  ],
-  ...["redacted", "masked", "hidden", "removed", "filtered", "omitted", "[redacted]", "changed", "reset", "rotated"],
-  ...[
-    "bearer",
-    "basic",
-    "digest",
-    "negotiate",
-    "token",
-    "password",
-    "secret",
-    "key",
-    "value",
-    "set",
-    "unset",
-    "default",
-  ],
-  ...[
-    "process",
-    "config",
-    "self",
-    "this",
-    "await",
-    "async",
-    "new",
-    "const",
-    "let",
-    "var",
-    "return",
-    "function",
-    "import",
-  ],
-  ...[
-    "sha256",
-    "sha512",
-    "sha1",
-    "md5",
-    "hs256",
-    "rs256",
-    "es256",
-    "opaque",
-    "kubernetes",
-    "kubernetes.io",
-    "file",
-    "vault",
-  ],
-  ...[
-    "must",
-    "is",
-    "was",
-    "not",
-    "has",
-    "cannot",
-    "should",
-    "the",
-    "a",
-    "an",
-    "for",
-    "to",
-    "of",
-    "in",
-    "and",
-    "or",
-    "if",
-  ],
-  ...["oauth2", "oauth", "argon2", "argon2id", "base64", "aes256", "utf8", "changed", "correct", "stored"],
-  ...["valid", "verified", "ok", "failed", "success", "accepted", "rejected", "enabled", "disabled", "example", "todo"],
-]);
 
 /** A phrase with two of these is about a password and not one. */
 const PROSE: ReadonlySet<string> = new Set([
@@ -193,8 +86,9 @@ const PROSE: ReadonlySet<string> = new Set([
 ]);
 
 /** Whether a value beside a name of this kind is a secret, as far as its look tells. Only its beginning is looked at. */
-export function isSecretValue(value: string, kind: SecretKind, style: ValueStyle): boolean {
-  if (isBlank(value) || isReference(value)) return false;
+export function isSecretValue(written: string, kind: SecretKind, style: ValueStyle): boolean {
+  const value = IN_PROGRAMS.has(style) ? withoutClosers(written) : written;
+  if (isBlank(value) || isReference(value, closingOf(style)) || isTemplate(value)) return false;
   if (kind === "cookie" || kind === "authorization") return value.length >= TOKEN_CHARS_MIN && !isPlaceholder(value);
   if (value.length >= JUDGED_CHARS_MAX && !value.includes(" ")) return !isUrlOrPath(value);
   if (kind === "basic")
@@ -203,8 +97,29 @@ export function isSecretValue(value: string, kind: SecretKind, style: ValueStyle
   if (style === "told") return isTold(value);
   if (style === "listed") return isListed(value);
   if (style === "assigned") return isAssigned(value, kind);
+  if (isGroupedNumber(value) || isDottedNumber(value)) return false;
   if (kind === "password") return isPassword(value, style);
   return isToken(value, style);
+}
+
+function closingOf(style: ValueStyle): Closing {
+  if (style === "assigned" || style === "quoted") return style;
+  return "bare";
+}
+
+const IN_PROGRAMS: ReadonlySet<ValueStyle> = new Set(["line", "loose"]);
+
+/** `string):` is `string`: brackets that close what was opened before the name, and what follows them. */
+function withoutClosers(value: string): string {
+  const start = value[0] === "&" || value[0] === "*" ? 1 : 0;
+  const end = runEnd(value, start, WORD | DOT);
+  if (end === start || (start === 0 && end === value.length)) return value;
+  const head = value.slice(start, end);
+  if (end === value.length) return PLACEHOLDERS.has(head.toLowerCase()) ? head : value;
+  const rest = value.slice(end);
+  if (start === 0 && /^[)\]}][)\]}:.?!*]*$/.test(rest)) return head;
+  const isType = PLACEHOLDERS.has(head.toLowerCase()) || PLACEHOLDERS.has(head.split(".").at(-1)?.toLowerCase() ?? "");
+  return isType && /^(?:[)\]}?!*&:]+$|[)\]}]+:|\[\]|\?=|\?\))/.test(rest) ? head : value;
 }
 
 /** Nothing but blanks and line ends: no secret, however it is called. */
@@ -222,7 +137,7 @@ function isAssigned(value: string, kind: SecretKind): boolean {
 function isTold(value: string): boolean {
   if (value.length < TOKEN_CHARS_MIN || value.includes(" ") || isPlaceholder(value) || isUrlOrPath(value)) return false;
   const seen = classesIn(value, 0, value.length);
-  if ((seen & DIGIT) === 0 || (seen & LOWER) === 0 || VERSION.test(value)) return false;
+  if ((seen & DIGIT) === 0 || (seen & LOWER) === 0 || VERSION.test(value) || isGroupedNumber(value)) return false;
   return !isResourceName(value) && !isTypeName(value) && !isCode(value);
 }
 
@@ -232,8 +147,11 @@ const RANDOM_CHARS_MIN = 32;
 
 /** In a list names stand, too: a value has more kinds of characters. */
 function isListed(value: string): boolean {
+  if (isGroupedNumber(value) || HOST_AND_PORT.test(value)) return false;
   return isTold(value) ? kindsIn(value) > 2 : kindsIn(value) > 3 && value.length >= RANDOM_CHARS_MIN;
 }
+
+const HOST_AND_PORT = /^[a-z][a-z\d.-]*:\d{2,5}$/;
 
 /** Of small letters, capitals, digits, and signs that names have not: how many occur. */
 function kindsIn(value: string): number {
@@ -248,7 +166,7 @@ function isProse(value: string): boolean {
 
 function isPassword(value: string, style: ValueStyle): boolean {
   if (value.length < PASSWORD_CHARS_MIN || isPlaceholder(value) || isPlainPath(value)) return false;
-  if (value.includes(" ")) return !isProse(value) && !isPrompt(value);
+  if (value.includes(" ")) return !isProse(value) && !isPrompt(value) && !isLabel(value);
   if (style === "quoted") return secretKind(value) === undefined || hasDigit(value);
   if (isCode(value)) return false;
   return style === "line" || !isOnly(value, LETTER) ? !isPropertyPath(value) : false;
@@ -267,11 +185,25 @@ function isToken(value: string, style: ValueStyle): boolean {
 }
 
 function isPlaceholder(value: string): boolean {
-  return PLACEHOLDERS.has(value.trimEnd().toLowerCase()) || (INSTRUCTION.test(value) && !hasDigit(value));
+  const word = value.trimEnd().toLowerCase();
+  if (PLACEHOLDERS.has(word) || (INSTRUCTION.test(value) && !hasDigit(value))) return true;
+  const sign = value.indexOf("=");
+  if (sign < 1 || sign !== runEnd(value, 0, NAME)) return false;
+  const after = value.slice(sign + 1);
+  if (ELLIPSIS.test(after)) return true;
+  return after.length > 2 && (PLACEHOLDERS.has(after.toLowerCase()) || isReference(after, "quoted"));
 }
 
-/** `your-api-key-here`, `REPLACE_ME`. */
-const INSTRUCTION = /^(?:your|insert|enter|replace|example|sample|dummy|fake|placeholder)[-_]/i;
+const ELLIPSIS = /^(?:…|\.\.\.)$/;
+
+/** `your-api-key-here`, `REPLACE_ME`, `TOKEN_HERE`. */
+const INSTRUCTION = /^(?:your|insert|enter|replace|example|sample|dummy|fake|placeholder)[-_ ]|[-_]here$/i;
+
+/** `New password`, `Mot de passe`: the name of a field. */
+function isLabel(value: string): boolean {
+  if (hasDigit(value)) return false;
+  return secretKind(value) === "password" || secretKind(value.replaceAll(" ", "")) === "password";
+}
 
 /** `Password: `, `New password?` */
 function isPrompt(value: string): boolean {

@@ -1,0 +1,171 @@
+import { BLANK, classesIn, isA, LINE_END, QUOTE, runEnd, runStart, STOP, WORD } from "../views/characters.ts";
+
+/** Of an object that holds a value, and of a list of values. UTF-16 units. */
+const OBJECT_CHARS_MAX = 256;
+const LIST_CHARS_MAX = 4_096;
+const ELEMENTS_MAX = 64;
+const GAP_CHARS_MAX = 64;
+const NAME_CHARS_MAX = 96;
+
+/** A value inside a list or an object whose name says what it is. */
+export interface Inside {
+  readonly start: number;
+  readonly end: number;
+  readonly isQuoted: boolean;
+  /** Where the last element ends. */
+  readonly listEnd?: number;
+  /** A word that only its look tells from a sentence's. */
+  readonly isWordOfText?: boolean;
+}
+
+/** `{"type": "string", "value": "…"}`, `{ value: … }`, `{ default = "…" }`: the member's value, from the brace at `at`. */
+export function memberValue(text: string, at: number): Inside | undefined {
+  const limit = Math.min(text.length, at + OBJECT_CHARS_MAX);
+  for (let from = at + 1; from < limit && text[from] !== "}" && text[from] !== "{"; from += 1) {
+    const member = MEMBERS.find((word) => text.startsWith(word, from) && !isA(text, from - 1, WORD));
+    if (member === undefined) continue;
+    const sign = runEnd(text, quoteEnd(text, from + member.length), BLANK, limit);
+    if (text[sign] !== ":" && text[sign] !== "=") continue;
+    return elementAt(text, runEnd(text, sign + 1, BLANK, limit));
+  }
+  return undefined;
+}
+
+const MEMBERS = ["value", "Value", "default", "stringValue"];
+
+/** `["…", "…"]`: words, and nothing else. */
+export function bracketList(text: string, at: number): Inside | undefined {
+  if (text[at] !== "[") return undefined;
+  let next = runEnd(text, at + 1, BLANK | LINE_END, at + GAP_CHARS_MAX);
+  let first: Inside | undefined;
+  for (let count = 0; count < ELEMENTS_MAX && next < at + LIST_CHARS_MAX; count += 1) {
+    const element = elementAt(text, next);
+    if (element === undefined || !isWord(text, element) || isNested(text, element)) return undefined;
+    first ??= element.isQuoted ? element : { ...element, isWordOfText: true };
+    const sign = runEnd(text, quoteEnd(text, element.end), BLANK | LINE_END, element.end + GAP_CHARS_MAX);
+    const after = text[sign] === "," ? runEnd(text, sign + 1, BLANK | LINE_END, sign + GAP_CHARS_MAX) : sign;
+    if (text[after] === "]") return { ...first, listEnd: element.end };
+    if (after === sign) return undefined;
+    next = after;
+  }
+  return undefined;
+}
+
+/** A list or a member, and no word. */
+function isNested(text: string, { start, end, isQuoted }: Inside): boolean {
+  if (isQuoted) return false;
+  const word = text.slice(start, end);
+  return word.includes("[") || word.includes(":");
+}
+
+/** Below a name that ends its line: YAML's list, its `value: …`, or one word. */
+export function linesBelow(text: string, at: number, from: number): Inside | undefined {
+  if (!isA(text, at, LINE_END)) return undefined;
+  const before = runStart(text, from, BLANK | QUOTE, from - NAME_CHARS_MAX);
+  const next = behindLineEnd(text, at);
+  const line = isDiffSign(text, before - 1) && text[next] === text[before - 1] ? next + 1 : next;
+  const start = runEnd(text, line, BLANK, line + GAP_CHARS_MAX);
+  if (start - line < from - before) return undefined;
+  if (text[start] === "-" && isA(text, start + 1, BLANK)) return dashedList(text, next, start);
+  const member = MEMBERS.find((word) => text.startsWith(`${word}:`, start));
+  if (member === undefined) return wordOfLine(text, start);
+  if (start - line === from - before) return undefined;
+  return elementAt(text, runEnd(text, start + member.length + 1, BLANK, start + GAP_CHARS_MAX));
+}
+
+/** A diff's sign that begins a line. */
+function isDiffSign(text: string, at: number): boolean {
+  return "+-".includes(text[at] ?? " ") && (at === 0 || isA(text, at - 1, LINE_END));
+}
+
+function behindLineEnd(text: string, at: number): number {
+  return at + (text.startsWith("\r\n", at) ? 2 : 1);
+}
+
+function wordOfLine(text: string, start: number): Inside | undefined {
+  const element = elementAt(text, start);
+  if (element === undefined || element.isQuoted || text.slice(start, element.end).includes(":")) return undefined;
+  const next = runEnd(text, element.end, BLANK, element.end + GAP_CHARS_MAX);
+  return next >= text.length || isA(text, next, LINE_END) ? { ...element, isWordOfText: true } : undefined;
+}
+
+/** `- a`, `- b` below each other. */
+function dashedList(text: string, line: number, dash: number): Inside | undefined {
+  const mark = text.slice(line, dash + 1);
+  let first: Inside | undefined;
+  let last: Inside | undefined;
+  let from = line;
+  for (let count = 0; count < ELEMENTS_MAX && text.startsWith(mark, from); count += 1) {
+    const element = elementAt(text, runEnd(text, from + mark.length, BLANK, from + mark.length + GAP_CHARS_MAX));
+    if (element === undefined || !isWord(text, element)) break;
+    first ??= element;
+    last = element;
+    from = runEnd(text, quoteEnd(text, element.end), BLANK, element.end + GAP_CHARS_MAX);
+    if (!isA(text, from, LINE_END)) break;
+    from = behindLineEnd(text, from);
+  }
+  return first === undefined || last === undefined ? undefined : { ...first, listEnd: last.end };
+}
+
+/** `--password`, and what follows it as an argument of its own: `["--password", "…"]`, `- --password` and `- …` below. */
+export function nextArgument(text: string, { from, at }: { from: number; at: number }): Inside | undefined {
+  if (!text.startsWith("--", from)) return undefined;
+  const quotes = at > from && isA(text, at - 1, QUOTE) ? at - 1 : -1;
+  if (quotes !== -1 && text[at] === ",") {
+    if (text[runStart(text, from, QUOTE, from - 1) - 1] === "(") return undefined;
+    const next = runEnd(text, at + 1, BLANK | LINE_END, at + GAP_CHARS_MAX);
+    const element = elementAt(text, next);
+    return element?.isQuoted === true && isArgument(text, element) ? element : undefined;
+  }
+  return argumentBelow(text, from, at);
+}
+
+function argumentBelow(text: string, from: number, at: number): Inside | undefined {
+  const lineEnd = runEnd(text, at, BLANK, at + GAP_CHARS_MAX);
+  const name = runStart(text, from, QUOTE, from - 1);
+  const dash = runStart(text, name, BLANK, name - GAP_CHARS_MAX);
+  if (!isA(text, lineEnd, LINE_END) || dash === name || text[dash - 1] !== "-") return undefined;
+  const line = runStart(text, dash - 1, BLANK, dash - NAME_CHARS_MAX);
+  const next = behindLineEnd(text, lineEnd);
+  const mark = text.slice(isDiffSign(text, line - 1) ? line - 1 : line, name);
+  if (!text.startsWith(mark, next)) return undefined;
+  const element = elementAt(text, next + mark.length);
+  return element !== undefined && isArgument(text, element) ? element : undefined;
+}
+
+/** One word, and no flag. */
+function isArgument(text: string, element: Inside): boolean {
+  return (
+    isWord(text, element) &&
+    !FLAG.test(text.slice(element.start, Math.min(element.end, element.start + NAME_CHARS_MAX)))
+  );
+}
+
+const FLAG = /^--?[a-zA-Z][\w-]*(?:=|$)/;
+
+function isWord(text: string, { start, end }: Inside): boolean {
+  return end > start && (classesIn(text, start, end) & BLANK) === 0;
+}
+
+/** A quoted text, or a word up to where a line's, a list's or an object's part ends. */
+function elementAt(text: string, at: number): Inside | undefined {
+  const start = quoteEnd(text, at);
+  const isQuoted = start > at;
+  const limit = Math.min(text.length, start + LIST_CHARS_MAX);
+  let end = start;
+  while (end < limit && !isA(text, end, LINE_END) && !(isQuoted ? text[end] === text[start - 1] : isBareEnd(text, end)))
+    end += 1;
+  while (isQuoted && end > start && text[end - 1] === "\\") end -= 1;
+  return end > start ? { start, end, isQuoted } : undefined;
+}
+
+function isBareEnd(text: string, at: number): boolean {
+  return isA(text, at, BLANK | QUOTE | STOP) || "]}".includes(text[at] ?? " ");
+}
+
+/** Behind a quotation mark, which may itself be escaped. */
+function quoteEnd(text: string, at: number): number {
+  let end = at;
+  while (text[end] === "\\" && end < at + 8) end += 1;
+  return isA(text, end, QUOTE) ? end + 1 : at;
+}
