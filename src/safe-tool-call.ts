@@ -93,14 +93,14 @@ export class SafeToolCall {
     options?: CallOptions,
   ): Promise<CallResult<Partial<Output>>>;
   call(tool: string, args: unknown, jwt: string, options?: CallOptions): Promise<CallResult>;
-  async call(tool: string | DefinedTool, args: unknown, jwt: string, options: CallOptions = {}): Promise<CallResult> {
+  async call(tool: string | DefinedTool, args: unknown, jwt: string, options?: CallOptions): Promise<CallResult> {
     // Before anything is awaited: whoever holds the arguments may go on changing them.
     const sent = readArguments(args);
-    const { said, fault } = readOptions(options);
-    const { proxy } = await this.#start();
+    const { said, fault } = options === undefined ? NOTHING_SAID : readOptions(options);
+    const { proxy } = this.#service ?? (await this.#start());
     const request: CallRequest = {
       ...said,
-      departure: options.signal && departureOf(options.signal),
+      departure: options?.signal && departureOf(options.signal),
       tool: nameOf(tool),
       args: sent instanceof Refusal ? {} : sent,
       authorization: typeof jwt === "string" && jwt !== "" ? `Bearer ${jwt}` : undefined,
@@ -187,11 +187,20 @@ const FORMS = {
   traceparent: /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/,
 } as const satisfies Record<SaidText, RegExp>;
 
+const FORM_LIST = Object.entries(FORMS);
+
+interface ReadOptions {
+  readonly said: Said;
+  readonly fault?: Refusal;
+}
+
+const NOTHING_SAID: ReadOptions = { said: {} };
+
 /** What may stand in the audit of it; a traceparent of another form is left out, as its specification asks. */
-function readOptions(options: CallOptions): { readonly said: Said; readonly fault?: Refusal } {
+function readOptions(options: CallOptions): ReadOptions {
   const said: Record<string, string> = {};
   let fault: Refusal | undefined;
-  for (const [name, form] of Object.entries(FORMS)) {
+  for (const [name, form] of FORM_LIST) {
     const value: unknown = options[name as SaidText];
     if (value === undefined) continue;
     if (typeof value === "string" && form.test(value)) said[name] = value;
