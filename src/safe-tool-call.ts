@@ -97,7 +97,7 @@ export class SafeToolCall {
     // Before anything is awaited: whoever holds the arguments may go on changing them.
     const sent = readArguments(args);
     const { said, fault } = options === undefined ? NOTHING_SAID : readOptions(options);
-    const { proxy } = this.#service ?? (await this.#start());
+    const { proxy } = await this.#start();
     const request: CallRequest = {
       ...said,
       departure: options?.signal && departureOf(options.signal),
