@@ -184,6 +184,7 @@ class TokenVerifier implements CallerContext {
   }
 
   #find(authorization: string | undefined): Finding | undefined {
+    if (authorization === undefined) return undefined;
     try {
       const token = bearerToken(authorization);
       assertTokenLength(token);

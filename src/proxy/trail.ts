@@ -238,7 +238,7 @@ export class Trail {
     this.#trace?.enter(step, now);
   }
 
-  /** Keeps what a step earned later. */
+  /** Keeps what a step earned later; once, when it was there at once and `at` has kept it already. */
   keep<E extends AnyEvidence>(evidence: E): E {
     if (this.#earned.at(-1) !== evidence) this.#earned.push(evidence);
     return evidence;

@@ -4,7 +4,7 @@ import {
   DIGIT,
   DOT,
   EQUALS,
-  isA as isOf,
+  isA,
   LETTER,
   NAME,
   PLUS_SLASH,
@@ -74,7 +74,7 @@ const ESCAPED_TEMPLATES = ["\\${", "\\x24{", "\\u0024{"];
 
 /** `$TOKEN`, `$user.password`, `$this->password`, `$env:TOKEN`, `$_POST["password"]`. */
 function isVariable(value: string): boolean {
-  if (!isOf(value, 1, LETTER | UNDERSCORE)) return value.length === 2 && !isOf(value, 1, PLUS_SLASH);
+  if (!isA(value, 1, LETTER | UNDERSCORE)) return value.length === 2 && !isA(value, 1, PLUS_SLASH);
   const end = runEnd(value, 1, WORD);
   if (end === value.length || value.startsWith("->", end) || value.slice(end) === "-") return true;
   if (value[end] === "[" || value.startsWith("::", end)) return true;
@@ -163,8 +163,8 @@ function holeEnd(text: string, at: number, [open, close]: readonly [string, stri
 
 function isLabel(rest: string): boolean {
   for (let at = 0; at < rest.length; at += 1) {
-    if (isOf(rest, at, DIGIT)) return false;
-    if (!isOf(rest, at, NAME | BLANK | EQUALS | PLUS_SLASH) && !LABEL_SIGNS.includes(rest[at] ?? "")) return false;
+    if (isA(rest, at, DIGIT)) return false;
+    if (!isA(rest, at, NAME | BLANK | EQUALS | PLUS_SLASH) && !LABEL_SIGNS.includes(rest[at] ?? "")) return false;
   }
   return true;
 }

@@ -9,6 +9,7 @@ import {
   DOT,
   EQUALS,
   HEX,
+  isA,
   LETTER,
   LOWER,
   runEnd,
@@ -147,7 +148,8 @@ const ABOUT_SECRETS = /^(?:[Pp]assword|[Pp]asswd|[Pp]assphrase|[Ss]ecret|[Tt]oke
 function isMember(value: string): boolean {
   const [root = "", ...members] = value.split(".");
   const last = members.at(-1) ?? "";
-  if (members.length === 0 || ![root, ...members].every((part) => isA(part, 0) && isWordy(part))) return false;
+  if (members.length === 0 || ![root, ...members].every((part) => isA(part, 0, LETTER | UNDERSCORE) && isWordy(part)))
+    return false;
   return ROOTS.has(root) || (!hasDigit(last) && secretKind(last) !== undefined);
 }
 
@@ -155,11 +157,6 @@ const ROOTS: ReadonlySet<string> = new Set([
   ...["process", "env", "import", "config", "self", "this", "var", "os", "settings", "local", "module", "data", "req"],
   ...["request", "options", "opts", "args", "params", "props", "state", "ctx", "context", "exports", "Deno", "Bun"],
 ]);
-
-/** A name begins here. */
-function isA(value: string, at: number): boolean {
-  return runEnd(value, at, LETTER | UNDERSCORE, at + 1) > at;
-}
 
 /** One word in camel, snake or capital case, without digits. */
 export function isIdentifier(value: string): boolean {
