@@ -150,6 +150,19 @@ export const UNITS: readonly string[] = [
     "x''x",
     "1 2 3 4 5 6 ",
   ],
+  ...[
+    "key:[",
+    "key:['",
+    "pw:{value:",
+    "pw\u200b",
+    "pw: \u200b",
+    "pw \u2014 ",
+    "secret ",
+    'Digest pw="',
+    "chpasswd <<< a:b ",
+    "sqlplus a ",
+    "x [at] b.c x [at\uff14",
+  ],
 ];
 
 /** A unit over and over. */

@@ -81,9 +81,12 @@ function slowest(seed: number): readonly Tried[] {
 }
 
 test("the slowest texts that a search finds take no more than a few times clean text", () => {
-  const worst = slowest(17)
+  const ratioOf = (unit: string, rounds: number) => ratioToClean(filled(unit, FULL_CHARS), rounds);
+  const slow = slowest(17)
     .slice(0, WORST)
-    .map(({ unit }) => ({ unit, ratio: ratioToClean(filled(unit, FULL_CHARS), 3) }));
+    .filter(({ unit }) => ratioOf(unit, 3) >= RATIO_MAX);
+  // A busy machine measures once too much, a slow text every time.
+  const worst = slow.map(({ unit }) => ({ unit, ratio: ratioOf(unit, 15) }));
   expect(worst.filter(({ ratio }) => ratio >= RATIO_MAX)).toEqual([]);
 }, 600_000);
 

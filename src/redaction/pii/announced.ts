@@ -1,5 +1,5 @@
 import type { Work } from "../bounds.ts";
-import { ALPHANUMERIC, DIGIT, isA, LETTER, runEnd } from "../views/characters.ts";
+import { ALPHANUMERIC, DIGIT, isA, isOneOf, LETTER, runEnd } from "../views/characters.ts";
 import { dateEnd } from "./calendar.ts";
 import { DigitGroups } from "./digit-groups.ts";
 import { findSpelledEmail } from "./email.ts";
@@ -223,7 +223,7 @@ function idEnd(text: string, at: number, { id, reading }: IdSearch): number {
   for (let end = at; end < limit; end += 1) {
     const isPart = isA(text, end, ALPHANUMERIC);
     const beginsWord = isA(text, end, LETTER) && isA(text, end + 1, LETTER) && !isA(text, end - 1, ALPHANUMERIC);
-    if ((beginsWord && end > at) || (!isPart && !" -./".includes(text[end] ?? "?"))) return found;
+    if ((beginsWord && end > at) || (!isPart && !isOneOf(text, end, " -./"))) return found;
     if (!isPart) continue;
     compact += text[end];
     if (isA(text, end, DIGIT)) digits += 1;

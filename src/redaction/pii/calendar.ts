@@ -1,4 +1,4 @@
-import { BLANK, DIGIT, isA, LETTER, runEnd } from "../views/characters.ts";
+import { BLANK, DIGIT, isA, isOneOf, LETTER, runEnd } from "../views/characters.ts";
 
 const MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 /** Months of other languages that begin otherwise. */
@@ -105,6 +105,6 @@ function yearEnd(text: string, at: number): number {
 
 function skip(text: string, at: number): number {
   let end = runEnd(text, at, BLANK, at + 3);
-  if (",./-".includes(text[end] ?? "?")) end += 1;
+  if (isOneOf(text, end, ",./-")) end += 1;
   return runEnd(text, end, BLANK, end + 3);
 }

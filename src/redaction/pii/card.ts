@@ -1,5 +1,5 @@
 import type { Work } from "../bounds.ts";
-import { DASH, HEX, runEnd, runStart } from "../views/characters.ts";
+import { DASH, HEX, isOneOf, runEnd, runStart } from "../views/characters.ts";
 import type { DigitGroups } from "./digit-groups.ts";
 import { CERTAIN, type PiiFinding } from "./finding.ts";
 
@@ -164,7 +164,7 @@ function isWholeLine(groups: DigitGroups, { first, last }: Window): boolean {
 function isInUuid(text: string, groups: DigitGroups, { first, last }: Window): boolean {
   const start = runStart(text, groups.startOf(first), HEX | DASH, groups.startOf(first) - UUID_CHARS);
   const end = runEnd(text, groups.endOf(last), HEX | DASH, start + UUID_CHARS + 1);
-  return end - start === UUID_CHARS && UUID_DASHES.every((at) => text[start + at] === "-");
+  return end - start === UUID_CHARS && UUID_DASHES.every((at) => isOneOf(text, start + at, "-"));
 }
 
 const UUID_CHARS = 36;
@@ -203,7 +203,7 @@ function isPrintedAcrossLines(groups: DigitGroups, sizes: readonly number[], fir
 /** `0.4111111111111111`. */
 function isFraction(text: string, groups: DigitGroups, { first, last }: Window): boolean {
   const start = groups.startOf(first);
-  return first === last && first > 0 && text[start - 1] === "." && start - 1 === groups.endOf(first - 1);
+  return first === last && first > 0 && isOneOf(text, start - 1, ".") && start - 1 === groups.endOf(first - 1);
 }
 
 function isEven(sizes: readonly number[]): boolean {

@@ -6,6 +6,7 @@ import {
   DASH,
   DOT,
   isA,
+  isOneOf,
   LETTER,
   PERCENT,
   runEnd,
@@ -102,21 +103,21 @@ export function findEmail(text: string, at: number, work: Work): PiiFinding | un
   const start = localStart(text, at);
   work.spend((end - start) * STEPS_PER_CHAR);
   if (start === at) return undefined;
-  if (":/".includes(text[end] ?? "?") && ACCOUNTS.has(text.slice(start, at).toLowerCase())) return undefined;
+  if (isOneOf(text, end, ":/") && ACCOUNTS.has(text.slice(start, at).toLowerCase())) return undefined;
   return { rule: "EMAIL", start, end, confidence: CERTAIN };
 }
 
 /** Where the local part begins; `at` when there is none. */
 function localStart(text: string, at: number): number {
-  if (text[at - 1] === '"') return quotedStart(text, at);
+  if (isOneOf(text, at - 1, '"')) return quotedStart(text, at);
   let start = at;
   const limit = at - LOCAL_CHARS_MAX;
   const isUnspaced = text.charCodeAt(at - 1) >= UNSPACED;
   while (start > limit && start > 0 && isLocal(text, start - 1, isUnspaced)) start -= 1;
   const name = runEnd(text, start, NAME);
   // `user=ann@…`: a name and its value; `bounce+ann=…` is all of an address.
-  if (name > start && name < at && text[name] === "=") start = name + 1;
-  const isEscape = text[start - 1] === "\\" && start + 1 < at && "nrt".includes(text[start] ?? "?");
+  if (name > start && name < at && isOneOf(text, name, "=")) start = name + 1;
+  const isEscape = isOneOf(text, start - 1, "\\") && start + 1 < at && isOneOf(text, start, "nrt");
   if (isEscape) start += 1;
   while (start < at && !isA(text, start, ALPHANUMERIC | UNDERSCORE) && text.charCodeAt(start) < 0x80) start += 1;
   return start;
@@ -139,8 +140,8 @@ function isForeignLetter(code: number): boolean {
 /** `"john doe"@example.com`. */
 function quotedStart(text: string, at: number): number {
   for (let start = at - 2; start >= 0 && start > at - LOCAL_CHARS_MAX; start -= 1) {
-    if (text[start] === '"') return start;
-    if (text[start] === "\n" || text[start] === "@") return at;
+    if (isOneOf(text, start, '"')) return start;
+    if (isOneOf(text, start, "\n@")) return at;
   }
   return at;
 }
@@ -180,6 +181,8 @@ function isTopLevel(text: string, from: number, to: number): boolean {
 }
 
 const DOTS = ["[dot]", "(dot)", "{dot}", " dot "];
+/** Of a dot, and of one behind a blank. */
+const DOTS_FIRST = "[({ dD";
 
 /** `john [at] example [dot] com`: the word for `@` stands from `start` to `end`. */
 export function findSpelledEmail(text: string, start: number, end: number, work: Work): PiiFinding | undefined {
@@ -203,6 +206,7 @@ export function findSpelledEmail(text: string, start: number, end: number, work:
 
 function dotEnd(text: string, from: number): number {
   const at = runEnd(text, from, BLANK, from + 3);
+  if (!isOneOf(text, at, DOTS_FIRST)) return -1;
   const word = DOTS.find((dot) => text.slice(at, at + dot.length).toLowerCase() === dot);
   const spaced = DOTS.find((dot) => text.slice(from, from + dot.length).toLowerCase() === dot);
   if (word !== undefined) return runEnd(text, at + word.length, BLANK, at + word.length + 3);

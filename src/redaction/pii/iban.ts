@@ -1,4 +1,4 @@
-import { ALPHANUMERIC, BLANK, beginsWord, DASH, DIGIT, isA, LETTER, runEnd } from "../views/characters.ts";
+import { ALPHANUMERIC, BLANK, beginsWord, DASH, DIGIT, isA, isOneOf, LETTER, runEnd } from "../views/characters.ts";
 import { CERTAIN, type PiiFinding } from "./finding.ts";
 
 /** By country: the account's parts after the check digits: digits (n), capitals (a), both (c). From the SWIFT registry. */
@@ -78,7 +78,7 @@ export function findIban(text: string, start: number): PiiFinding | undefined {
 }
 
 function isSeparator(text: string, at: number): boolean {
-  return isA(text, at, BLANK | DASH) || "\n\r.".includes(text[at] ?? "?");
+  return isA(text, at, BLANK | DASH) || isOneOf(text, at, "\n\r.");
 }
 
 function fits(text: string, at: number, kind: string): boolean {

@@ -1,5 +1,5 @@
 import type { Work } from "../bounds.ts";
-import { ALPHANUMERIC, DIGIT, DOT, HEX, isA, LINE_END, runEnd, runStart } from "../views/characters.ts";
+import { ALPHANUMERIC, DIGIT, DOT, HEX, isA, isOneOf, LINE_END, runEnd, runStart } from "../views/characters.ts";
 import { digitsEnd } from "./digit-groups.ts";
 import { CERTAIN, type PiiFinding, POSSIBLE } from "./finding.ts";
 
@@ -24,7 +24,7 @@ export function findIpv4(text: string, start: number): PiiFinding | undefined {
   const address = readIpv4(text, start);
   if (address === undefined) return undefined;
   const { parts, end } = address;
-  if (isA(text, end, ALPHANUMERIC) || text[end] === "-" || (text[end] === "." && isA(text, end + 1, DIGIT)))
+  if (isA(text, end, ALPHANUMERIC) || isOneOf(text, end, "-") || (isOneOf(text, end, ".") && isA(text, end + 1, DIGIT)))
     return undefined;
   const reach = reachOfIpv4(parts);
   if (reach === 0 || isVersion(text, start)) return undefined;
@@ -96,14 +96,14 @@ export function findIpv6(text: string, at: number, work: Work): { readonly end: 
   work.spend(STEPS_PER_IPV6);
   let stop = end;
   while (stop > start && isA(text, stop - 1, DOT)) stop -= 1;
-  if (text[stop - 1] === ":" && text[stop - 2] !== ":") stop -= 1;
+  if (isOneOf(text, stop - 1, ":") && !isOneOf(text, stop - 2, ":")) stop -= 1;
   const confidence = reachOfIpv6(text.slice(start, stop));
   return confidence === 0 ? { end } : { end, found: { rule: "IP", start, end: stop, confidence } };
 }
 
 /** Whether a colon stands before that is the address's own: one behind a word (`host:2001:…`) is not. */
 function goesOnBefore(text: string, start: number): boolean {
-  if (text[start - 1] !== ":") return false;
+  if (!isOneOf(text, start - 1, ":")) return false;
   const word = runStart(text, start - 1, ALPHANUMERIC, start - 6);
   return word === start - 1 || (start - 1 - word < 5 && runEnd(text, word, HEX) === start - 1);
 }

@@ -1,5 +1,5 @@
 import type { Work } from "../bounds.ts";
-import { ALPHANUMERIC, BLANK, classOf, HEX, isA, LETTER, LINE_END, runEnd } from "../views/characters.ts";
+import { ALPHANUMERIC, BLANK, classOf, HEX, isA, isOneOf, LETTER, LINE_END, runEnd } from "../views/characters.ts";
 import { findCards } from "./card.ts";
 import { DigitGroups, digitsEnd, mayGoOn } from "./digit-groups.ts";
 import { CERTAIN, type PiiFinding } from "./finding.ts";
@@ -201,7 +201,7 @@ export class NumberReader {
     }
     const isEscape = text.charCodeAt(at - 2) === BACKSLASH;
     const isLong = end - at >= 12 && !isA(text, end, LETTER) && (isEscape || isA(text, at - 3, LETTER));
-    if (!isLong && !(isEscape && "nrt".includes(text[at - 1] ?? "?"))) return runEnd(text, end, ALPHANUMERIC);
+    if (!isLong && !(isEscape && isOneOf(text, at - 1, "nrt"))) return runEnd(text, end, ALPHANUMERIC);
     this.#groups.read(at);
     this.#work.spend(STEPS_PER_READ + this.#groups.count * STEPS_PER_GROUP);
     // What follows the first stretch is no part of the word: it is read on its own.
@@ -258,11 +258,11 @@ const PARTS = "-_/.";
 
 /** A part of no longer word: a full stop may end its sentence. A line's first dash is a diff's or a list's. */
 function isApart(text: string, start: number, end: number): boolean {
-  const isSign = text[start - 1] === "-" && (start === 1 || isA(text, start - 2, LINE_END));
+  const isSign = isOneOf(text, start - 1, "-") && (start === 1 || isA(text, start - 2, LINE_END));
   return (
     (isSign || !PARTS.includes(text[start - 1] ?? " ")) &&
     !isA(text, start - 1, ALPHANUMERIC) &&
-    !(PARTS.includes(text[end] ?? " ") && (isA(text, end + 1, ALPHANUMERIC) || text[end] === "/")) &&
+    !(PARTS.includes(text[end] ?? " ") && (isA(text, end + 1, ALPHANUMERIC) || isOneOf(text, end, "/"))) &&
     !isA(text, end, ALPHANUMERIC)
   );
 }

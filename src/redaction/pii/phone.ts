@@ -1,5 +1,5 @@
 import type { Work } from "../bounds.ts";
-import { isA, LINE_END } from "../views/characters.ts";
+import { isA, isOneOf, LINE_END } from "../views/characters.ts";
 import type { DigitGroups } from "./digit-groups.ts";
 import { CERTAIN, LIKELY, type PiiFinding, POSSIBLE } from "./finding.ts";
 import { internationalValidity, isNationalNumber } from "./numbering-plan.ts";
@@ -59,10 +59,10 @@ export interface PhoneSearch {
 export function findPhone({ text, groups, work }: PhoneSearch): PiiFinding | undefined {
   if (groups.digits < DIGITS_MIN || groups.lineEnds() > 0) return undefined;
   const { start: from, end } = groups;
-  const hasBracket = text[from - 1] === "(";
+  const hasBracket = isOneOf(text, from - 1, "(");
   const start = hasBracket ? from - 1 : from;
   // Before a bracket, a `+` at a line's beginning is a diff's.
-  const isSign = text[start - 1] === "+" && !(hasBracket && beginsLine(text, start - 1));
+  const isSign = isOneOf(text, start - 1, "+") && !(hasBracket && beginsLine(text, start - 1));
   const plus = isSign ? start - 1 : start;
   const northAmerican = isNorthAmerican(text, groups, { hasBracket, hasPlus: plus < start });
   if (northAmerican) return { rule: "PHONE", start: plus, end, confidence: LIKELY };
@@ -71,7 +71,7 @@ export function findPhone({ text, groups, work }: PhoneSearch): PiiFinding | und
 
 /** With a `+`: given to somebody. In a diff, a `+` may stand for an added line. */
 function international({ text, groups, work }: PhoneSearch, start: number): PiiFinding | undefined {
-  if (groups.digits > DIGITS_MAX || text[groups.start] === "0") return undefined;
+  if (groups.digits > DIGITS_MAX || isOneOf(text, groups.start, "0")) return undefined;
   const digits = groups.digitsOf(0, groups.count - 1);
   work.spend(STEPS_PER_INTERNATIONAL);
   const found = { rule: "PHONE", start, end: groups.end, confidence: CERTAIN };
@@ -97,7 +97,7 @@ function isNorthAmerican(text: string, groups: DigitGroups, { hasBracket, hasPlu
   if (digits < 10 || digits > 11 || count < 3 || count > 4) return false;
   const area = count - 3;
   if (groups.sizeOf(area) !== 3 || groups.sizeOf(area + 1) !== 3 || groups.sizeOf(area + 2) !== 4) return false;
-  const hasCountry = area === 1 && text[groups.start] === "1";
+  const hasCountry = area === 1 && isOneOf(text, groups.start, "1");
   if (area === 1 && !hasCountry) return false;
   if (hasPlus) return hasCountry;
   const isIssued = (text[groups.startOf(area)] ?? "") >= "2" && (text[groups.startOf(area + 1)] ?? "") >= "2";
@@ -107,7 +107,7 @@ function isNorthAmerican(text: string, groups: DigitGroups, { hasBracket, hasPlu
 
 /** Inside a country, with the zero that is dialled there. */
 function national({ text, groups, work }: PhoneSearch, start: number): PiiFinding | undefined {
-  if (text[groups.start] !== "0" || start < groups.start || groups.count < 2) return undefined;
+  if (!isOneOf(text, groups.start, "0") || start < groups.start || groups.count < 2) return undefined;
   if (groups.digits > 12 || groups.digits < 9) return undefined;
   for (let group = 0; group < groups.count; group += 1) if (groups.sizeOf(group) < 2) return undefined;
   const digits = groups.digitsOf(0, groups.count - 1);

@@ -3,7 +3,9 @@ import {
   classesIn,
   DASH,
   DIGIT,
+  EQUALS,
   isA,
+  isOneOf,
   LINE_END,
   LOWER,
   QUOTE,
@@ -54,8 +56,12 @@ export interface Value {
   readonly listEnd?: number;
 }
 
+/** What may follow a name that has a value, apart from blanks, line ends, quotation marks, `=` and what ends values. */
+const FOLLOWERS = ":*?\\()[]{}";
+
 /** Where the value of the name between `from` and `to` stands, if there is one. */
 export function valueAfter(text: string, from: number, to: number): Value | undefined {
+  if (!isA(text, to, BLANK | LINE_END | QUOTE | EQUALS | STOP) && !isOneOf(text, to, FOLLOWERS)) return undefined;
   const afterQuote = skipQuote(text, to);
   const argument = nextArgument(text, { from, at: afterQuote });
   if (argument !== undefined) return valueInside(text, argument);
@@ -67,10 +73,10 @@ export function valueAfter(text: string, from: number, to: number): Value | unde
   const isAssigned = separator.sign === "=" && !separator.spaced && isOfEnvironment(text, from, to);
   if (opening > separator.end)
     return quotedBehind(text, opening, {
-      isTold: separator.sign === " " && (text[opening - 1] === "`" || !PASSWORD.test(text.slice(from, to))),
+      isTold: separator.sign === " " && (isOneOf(text, opening - 1, "`") || !PASSWORD.test(text.slice(from, to))),
       isAssigned,
     });
-  if (separator.sign === "==" || (separator.sign === ">" && text[from - 2] === ":")) return undefined;
+  if (separator.sign === "==" || (separator.sign === ">" && isOneOf(text, from - 2, ":"))) return undefined;
   const inside = insideValue(text, separator.end, from);
   if (inside !== undefined) return inside;
   if (separator.sign !== ":") return bareValue(text, from, { ...separator, name: to });
@@ -96,19 +102,19 @@ interface Quotation {
 function quotedBehind(text: string, start: number, { isTold, isAssigned }: Quotation): Value {
   if (isTold) return quotedValue(text, start, "told");
   const value = quotedValue(text, start, isAssigned ? "assigned" : "quoted");
-  if (text[start - 1] !== "`") return value;
+  if (!isOneOf(text, start - 1, "`")) return value;
   const isCommand = isAssigned && text.slice(value.start, value.end).includes(" ");
   return isCommand ? { ...value, end: value.start } : value;
 }
 
 /** `Some("…")`, `[]byte("…")`, `{"…"}`: what only gives a text another type. */
 function wrapped(text: string, at: number): Value | undefined {
-  if (!WRAPPERS_FIRST.includes(text[at] ?? " ")) return undefined;
+  if (!isOneOf(text, at, WRAPPERS_FIRST)) return undefined;
   const wrapper = WRAPPERS.find((start) => text.startsWith(start, at));
   const quote = at + (wrapper ?? "").length;
   if (wrapper === undefined || !isA(text, quote, QUOTE)) return undefined;
   const value = quotedValue(text, quote + 1, "told");
-  return wrapper !== "{" || text[value.end + 1] === "}" ? value : undefined;
+  return wrapper !== "{" || isOneOf(text, value.end + 1, "}") ? value : undefined;
 }
 
 const WRAPPERS_FIRST = "SJ[sbBn{";
@@ -132,7 +138,7 @@ const WRAPPERS = [
 function insideValue(text: string, at: number, from: number): Value | undefined {
   const alone = wrapped(text, at);
   if (alone !== undefined) return alone;
-  const inside = text[at] === "{" ? memberValue(text, at) : (bracketList(text, at) ?? linesBelow(text, at, from));
+  const inside = isOneOf(text, at, "{") ? memberValue(text, at) : (bracketList(text, at) ?? linesBelow(text, at, from));
   return inside === undefined ? undefined : valueInside(text, inside);
 }
 
@@ -149,7 +155,7 @@ function valueWithoutSign(text: string, name: Name): Value | undefined {
   const stated = statedValue(text, name);
   if (stated === undefined) {
     const block = name.at > name.to ? blankEnd(text, name.at) : name.at;
-    const member = text[block] === "{" ? memberValue(text, block) : undefined;
+    const member = isOneOf(text, block, "{") ? memberValue(text, block) : undefined;
     return member === undefined ? undefined : valueInside(text, member);
   }
   const { start, end, style } = stated;
@@ -162,7 +168,7 @@ function blankEnd(text: string, at: number): number {
 
 /** `NAME=`, `export name=`: of a shell's or a process's environment, where nothing but a value follows. */
 function isOfEnvironment(text: string, from: number, to: number): boolean {
-  if ("?&".includes(text[from - 1] ?? " ")) return false;
+  if (isOneOf(text, from - 1, "?&")) return false;
   const seen = classesIn(text, from, to);
   return (
     ((seen & UPPER) !== 0 && (seen & LOWER) === 0) ||
@@ -177,10 +183,10 @@ function quotedValue(text: string, start: number, style: ValueStyle): Value {
   const limit = Math.min(text.length, start + QUOTED_CHARS_MAX);
   let end = start;
   while (end < limit && text[end] !== quote && !isA(text, end, LINE_END)) {
-    const isEscaped = text[end] === "\\" && text[start - 2] !== "\\" && end + 1 < limit;
+    const isEscaped = isOneOf(text, end, "\\") && !isOneOf(text, start - 2, "\\") && end + 1 < limit;
     end += isEscaped ? 2 : 1;
   }
-  while (end > start && text[end - 1] === "\\") end -= 1;
+  while (end > start && isOneOf(text, end - 1, "\\")) end -= 1;
   return { start, end: Math.min(end, text.length), style, quote, inQuery: false };
 }
 
@@ -189,9 +195,8 @@ function bareValue(
   from: number,
   { end, sign, spaced, name }: Separator & { name: number },
 ): Value | undefined {
-  if (BARE_OPENINGS.includes(text[end] ?? " ") || (sign === "=" && spaced && isFieldNumber(text, from, end)))
-    return undefined;
-  const inQuery = "?&".includes(text[from - 1] ?? " ");
+  if (isOneOf(text, end, BARE_OPENINGS) || (sign === "=" && spaced && isFieldNumber(text, from, end))) return undefined;
+  const inQuery = isOneOf(text, from - 1, "?&");
   const style = sign === "=" && !spaced && isOfEnvironment(text, from, name) ? "assigned" : "loose";
   const to = bareEnd(text, end, { style, inQuery, limit: end + JUDGED_CHARS_MAX });
   const value = { start: end, end: to, quote: "", inQuery };
@@ -206,7 +211,7 @@ const BARE_OPENINGS = "|)";
 /** `string password = 102;`: what a message's fields have. */
 function isFieldNumber(text: string, from: number, at: number): boolean {
   return (
-    text[runEnd(text, at, DIGIT, at + 8)] === ";" &&
+    isOneOf(text, runEnd(text, at, DIGIT, at + 8), ";") &&
     /\b(?:string|bytes) $/.test(text.slice(Math.max(0, from - 8), from))
   );
 }
@@ -220,7 +225,7 @@ function isAlone(text: string, from: number, to: number): boolean {
 function lineStart(text: string, at: number): number {
   const start = runStart(text, at, BLANK | DASH, at - GAP_CHARS_MAX);
   if (start === 0 || isA(text, start - 1, LINE_END)) return start;
-  return text[start - 1] === "+" && (start === 1 || isA(text, start - 2, LINE_END)) ? start : -1;
+  return isOneOf(text, start - 1, "+") && (start === 1 || isA(text, start - 2, LINE_END)) ? start : -1;
 }
 
 /** A comment may follow. */
@@ -255,11 +260,11 @@ function isMark(text: string, at: number, inQuery: boolean): boolean {
     case HASH:
       return inQuery;
     case BACKSLASH:
-      return "nrt\"'\\".includes(text[at + 1] ?? "?");
+      return isOneOf(text, at + 1, "nrt\"'\\");
     case ROUND:
     case SQUARE:
     case CURLY:
-      return at + 1 >= text.length || isA(text, at + 1, BARE_ENDS) || ")]}".includes(text[at + 1] ?? " ");
+      return at + 1 >= text.length || isA(text, at + 1, BARE_ENDS) || isOneOf(text, at + 1, ")]}");
     default:
       return false;
   }

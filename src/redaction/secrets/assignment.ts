@@ -5,6 +5,7 @@ import {
   classesIn,
   DIGIT,
   isA,
+  isOneOf,
   LINE_END,
   LOWER,
   NAME,
@@ -22,10 +23,10 @@ import { isSecretValue, JUDGED_CHARS_MAX, type ValueStyle } from "./values.ts";
 const NAMES_MAX = 1_024;
 
 /** Of looking for a value behind a name, and of judging one. */
-const STEPS_PER_NAME = 150;
+const STEPS_PER_NAME = 300;
 const STEPS_PER_NEW_NAME = 1_000;
 const STEPS_PER_VALUE = 700;
-const STEPS_PER_VALUE_CHAR = 4;
+const STEPS_PER_VALUE_CHAR = 8;
 
 /** UTF-16 units. */
 const PARAMETER_CHARS_MAX = 512;
@@ -61,8 +62,8 @@ class NextHeaderEnd {
 
 /** A header's parameter in quotation marks (`Digest username="ann"`) ends at the second one; -1 when the first at `at` begins none. */
 function parameterEnd(text: string, at: number): number {
-  const before = text[at - 1] === "\\" ? at - 2 : at - 1;
-  if (text[before] !== "=") return -1;
+  const before = isOneOf(text, at - 1, "\\") ? at - 2 : at - 1;
+  if (!isOneOf(text, before, "=")) return -1;
   for (let end = at + 1; end < at + PARAMETER_CHARS_MAX && !isA(text, end, LINE_END); end += 1) {
     if (text[end] === text[at]) return end;
   }
@@ -74,7 +75,7 @@ export class AssignmentReader {
   readonly #text: string;
   readonly #work: Work;
   readonly #ends: NextHeaderEnd;
-  readonly #kinds = new Map<string, SecretKind | undefined>();
+  readonly #kinds = new Map<string, SecretKind | "none">();
   /** Names that end before here have been looked at. */
   #done = 0;
 
@@ -93,20 +94,27 @@ export class AssignmentReader {
     this.#done = to;
     if (to - from > NAME_CHARS_MAX) return undefined;
     this.#work.spend(STEPS_PER_NAME + to - from);
+    const name = text.slice(from, to);
+    const known = this.#kinds.get(name) ?? (this.#kinds.size < NAMES_MAX ? this.#judged(name) : undefined);
+    if (known === "none" && !KEY.test(name)) return undefined;
     const value = valueAfter(text, from, to);
     if (value === undefined || value.start === value.end) return undefined;
-    this.#work.spend(STEPS_PER_VALUE + (value.end - value.start) * STEPS_PER_VALUE_CHAR);
-    const name = text.slice(from, to);
-    const kind = this.#kindOf(name) ?? (KEY.test(name) ? this.#kindOf(withQualifier(text, from, to)) : undefined);
-    if (kind === undefined || isNameAgain(text, name, value)) return undefined;
+    this.#work.spend((value.end - value.start) * STEPS_PER_VALUE_CHAR);
+    const alone = known ?? this.#judged(name);
+    const kind = alone === "none" && KEY.test(name) ? this.#kindOf(withQualifier(text, from, to)) : alone;
+    if (kind === "none" || isNameAgain(text, name, value)) return undefined;
+    this.#work.spend(STEPS_PER_VALUE);
     if (kind !== "cookie" && kind !== "authorization") return judge(text, kind, value);
     return header(text, kind, value.quote === "" ? { ...value, end: this.#ends.after(value.start) } : value);
   }
 
-  #kindOf(name: string): SecretKind | undefined {
-    if (this.#kinds.has(name)) return this.#kinds.get(name);
+  #kindOf(name: string): SecretKind | "none" {
+    return this.#kinds.get(name) ?? this.#judged(name);
+  }
+
+  #judged(name: string): SecretKind | "none" {
     this.#work.spend(STEPS_PER_NEW_NAME);
-    const kind = secretKind(name);
+    const kind = secretKind(name) ?? "none";
     if (this.#kinds.size < NAMES_MAX) this.#kinds.set(name, kind);
     return kind;
   }
@@ -139,7 +147,7 @@ function judge(text: string, kind: SecretKind, value: Value): Finding | undefine
 
 /** `connect(password=given_password)`: of a call's named arguments a name. */
 function isVariable(text: string, judged: string, { style, end }: Value): boolean {
-  return style === "line" && "),".includes(text[end] ?? " ") && judged.includes("_") && isIdentifier(judged);
+  return style === "line" && isOneOf(text, end, "),") && judged.includes("_") && isIdentifier(judged);
 }
 
 const NO_HEADERS: ReadonlySet<ValueStyle> = new Set(["assigned", "told", "listed"]);

@@ -1,4 +1,15 @@
-import { BLANK, DASH, DIGIT, isA, LINE_END, PLUS_SLASH, QUOTE, runEnd, runStart } from "../views/characters.ts";
+import {
+  BLANK,
+  DASH,
+  DIGIT,
+  isA,
+  isOneOf,
+  LINE_END,
+  PLUS_SLASH,
+  QUOTE,
+  runEnd,
+  runStart,
+} from "../views/characters.ts";
 
 /** UTF-16 units. */
 const NAME_CHARS_MAX = 96;
@@ -12,7 +23,7 @@ interface Lines {
 
 /** YAML's `name: |`: the lines below that stand farther in than the name. */
 export function blockLines(text: string, from: number, at: number): Lines | undefined {
-  if (text[at] !== "|" && text[at] !== ">") return undefined;
+  if (!isOneOf(text, at, "|>")) return undefined;
   const mark = runEnd(text, at + 1, DIGIT | DASH | PLUS_SLASH, at + 3);
   const lineEnd = runEnd(text, mark, BLANK, mark + GAP_CHARS_MAX);
   const indent = from - runStart(text, from, BLANK | DASH | QUOTE, from - NAME_CHARS_MAX);

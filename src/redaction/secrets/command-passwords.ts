@@ -7,6 +7,7 @@ import {
   DASH,
   DIGIT,
   isA,
+  isOneOf,
   LINE_END,
   NAME,
   QUOTE,
@@ -71,19 +72,19 @@ interface CommandPassword {
 }
 
 export const COMMAND_PASSWORDS: readonly CommandPassword[] = [
-  ...PROGRAMS.map(([words, flags]) => ({ words, steps: 400, match: behindFlag(flags) })),
+  ...PROGRAMS.map(([words, flags]) => ({ words, steps: 800, match: behindFlag(flags) })),
   ...ARGUMENTS.map(([words, place]) => ({ words, steps: 400, match: argumentAt(place) })),
   { words: ["htpasswd "], steps: 400, match: matchHtpasswd },
   { words: ["echo ", "printf "], steps: 400, match: matchEcho },
-  { words: ["chpasswd <<< "], steps: 200, match: (text, _start, end) => accountPassword(text, end) },
+  { words: ["chpasswd <<< "], steps: 700, match: (text, _start, end) => accountPassword(text, end) },
   { words: ["smbclient "], steps: 400, match: matchSmbUser },
-  { words: OPENINGS, steps: 100, match: (text, _start, end) => passwordAt(text, end, lineEnd(text, end)) },
+  { words: OPENINGS, steps: 400, match: (text, _start, end) => passwordAt(text, end, lineEnd(text, end)) },
   {
     words: ["identified by '", 'identified by "'],
-    steps: 100,
+    steps: 400,
     match: (text, _start, end) => passwordAt(text, end - 1, lineEnd(text, end)),
   },
-  { words: ORACLE, steps: 200, match: matchOracle },
+  { words: ORACLE, steps: 500, match: matchOracle },
 ];
 
 /** `docker login -p password`, `mysql -ppassword`. */
@@ -115,7 +116,7 @@ function argumentsOf(text: string, from: number): readonly Argument[] {
   ) {
     const start = at;
     while (at < limit && !isA(text, at, BLANK)) at += 1;
-    found.push({ start, end: at, isFlag: text[start] === "-" || text[start] === "/" });
+    found.push({ start, end: at, isFlag: isOneOf(text, start, "-/") });
   }
   return found;
 }
@@ -155,7 +156,7 @@ function matchEcho(text: string, start: number, end: number): Finding | number |
   const reader = pipe === -1 ? undefined : READERS.find((one) => line.includes(one, pipe));
   if (reader === undefined) return end + line.length;
   const word = argumentsOf(text, end).find(
-    (one) => !one.isFlag && text[one.start + Number(isA(text, one.start, QUOTE))] !== "%",
+    (one) => !one.isFlag && !isOneOf(text, one.start + Number(isA(text, one.start, QUOTE)), "%"),
   );
   if (word === undefined) return end + pipe;
   return reader === "chpasswd" ? accountPassword(text, word.start) : passwordAt(text, word.start, end + pipe);
@@ -165,7 +166,7 @@ function matchEcho(text: string, start: number, end: number): Finding | number |
 function accountPassword(text: string, at: number): Finding | undefined {
   const from = isA(text, at, QUOTE) ? at + 1 : at;
   const colon = runEnd(text, from, NAME, lineEnd(text, at));
-  const found = text[colon] === ":" ? passwordAt(text, colon + 1, lineEnd(text, at)) : colon;
+  const found = isOneOf(text, colon, ":") ? passwordAt(text, colon + 1, lineEnd(text, at)) : colon;
   return typeof found === "number" ? undefined : found;
 }
 
@@ -176,7 +177,7 @@ function matchSmbUser(text: string, start: number, end: number): Finding | numbe
   const flag = line.indexOf("-U ");
   if (flag === -1) return end + line.length;
   const user = runEnd(text, end + flag + 3, NAME | QUOTE, end + line.length);
-  return text[user] === "%" ? passwordAt(text, user + 1, end + line.length) : user;
+  return isOneOf(text, user, "%") ? passwordAt(text, user + 1, end + line.length) : user;
 }
 
 function lineEnd(text: string, from: number): number {
@@ -214,8 +215,8 @@ function matchOracle(text: string, start: number, end: number): Finding | number
   if (!beginsWord(text, start)) return undefined;
   const limit = lineEnd(text, end);
   let user = end;
-  while (user < limit && !isA(text, user, BLANK) && text[user] !== "/") user += 1;
-  if (user === end || text[user] !== "/") return user;
+  while (user < limit && !isA(text, user, BLANK) && !isOneOf(text, user, "/")) user += 1;
+  if (user === end || !isOneOf(text, user, "/")) return user;
   const value = user + 1;
   const mark = text.slice(value, limit).indexOf("@");
   const to = mark === -1 ? -1 : value + mark;

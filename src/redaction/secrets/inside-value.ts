@@ -1,4 +1,4 @@
-import { BLANK, classesIn, isA, LINE_END, QUOTE, runEnd, runStart, STOP, WORD } from "../views/characters.ts";
+import { BLANK, classesIn, isA, isOneOf, LINE_END, QUOTE, runEnd, runStart, STOP, WORD } from "../views/characters.ts";
 
 /** Of an object that holds a value, and of a list of values. UTF-16 units. */
 const OBJECT_CHARS_MAX = 256;
@@ -21,11 +21,11 @@ export interface Inside {
 /** `{"type": "string", "value": "…"}`, `{ value: … }`, `{ default = "…" }`: the member's value, from the brace at `at`. */
 export function memberValue(text: string, at: number): Inside | undefined {
   const limit = Math.min(text.length, at + OBJECT_CHARS_MAX);
-  for (let from = at + 1; from < limit && text[from] !== "}" && text[from] !== "{"; from += 1) {
+  for (let from = at + 1; from < limit && !isOneOf(text, from, "{}"); from += 1) {
     const member = MEMBERS.find((word) => text.startsWith(word, from) && !isA(text, from - 1, WORD));
     if (member === undefined) continue;
     const sign = runEnd(text, quoteEnd(text, from + member.length), BLANK, limit);
-    if (text[sign] !== ":" && text[sign] !== "=") continue;
+    if (!isOneOf(text, sign, ":=")) continue;
     return elementAt(text, runEnd(text, sign + 1, BLANK, limit));
   }
   return undefined;
@@ -35,27 +35,28 @@ const MEMBERS = ["value", "Value", "default", "stringValue"];
 
 /** `["…", "…"]`: words, and nothing else. */
 export function bracketList(text: string, at: number): Inside | undefined {
-  if (text[at] !== "[") return undefined;
+  if (!isOneOf(text, at, "[")) return undefined;
   let next = runEnd(text, at + 1, BLANK | LINE_END, at + GAP_CHARS_MAX);
   let first: Inside | undefined;
   for (let count = 0; count < ELEMENTS_MAX && next < at + LIST_CHARS_MAX; count += 1) {
-    const element = elementAt(text, next);
+    const element = elementAt(text, next, LIST_WORD_ENDS);
     if (element === undefined || !isWord(text, element) || isNested(text, element)) return undefined;
     first ??= element.isQuoted ? element : { ...element, isWordOfText: true };
     const sign = runEnd(text, quoteEnd(text, element.end), BLANK | LINE_END, element.end + GAP_CHARS_MAX);
-    const after = text[sign] === "," ? runEnd(text, sign + 1, BLANK | LINE_END, sign + GAP_CHARS_MAX) : sign;
-    if (text[after] === "]") return { ...first, listEnd: element.end };
+    const after = isOneOf(text, sign, ",") ? runEnd(text, sign + 1, BLANK | LINE_END, sign + GAP_CHARS_MAX) : sign;
+    if (isOneOf(text, after, "]")) return { ...first, listEnd: element.end };
     if (after === sign) return undefined;
     next = after;
   }
   return undefined;
 }
 
-/** A list or a member, and no word. */
-function isNested(text: string, { start, end, isQuoted }: Inside): boolean {
-  if (isQuoted) return false;
-  const word = text.slice(start, end);
-  return word.includes("[") || word.includes(":");
+/** Marks that no word of a list holds: another list, a member. */
+const NESTED = "[:";
+const LIST_WORD_ENDS = `]}${NESTED}`;
+
+function isNested(text: string, { end, isQuoted }: Inside): boolean {
+  return !isQuoted && isOneOf(text, end, NESTED);
 }
 
 /** Below a name that ends its line: YAML's list, its `value: …`, or one word. */
@@ -66,7 +67,7 @@ export function linesBelow(text: string, at: number, from: number): Inside | und
   const line = isDiffSign(text, before - 1) && text[next] === text[before - 1] ? next + 1 : next;
   const start = runEnd(text, line, BLANK, line + GAP_CHARS_MAX);
   if (start - line < from - before) return undefined;
-  if (text[start] === "-" && isA(text, start + 1, BLANK)) return dashedList(text, next, start);
+  if (isOneOf(text, start, "-") && isA(text, start + 1, BLANK)) return dashedList(text, next, start);
   const member = MEMBERS.find((word) => text.startsWith(`${word}:`, start));
   if (member === undefined) return wordOfLine(text, start);
   if (start - line === from - before) return undefined;
@@ -75,7 +76,7 @@ export function linesBelow(text: string, at: number, from: number): Inside | und
 
 /** A diff's sign that begins a line. */
 function isDiffSign(text: string, at: number): boolean {
-  return "+-".includes(text[at] ?? " ") && (at === 0 || isA(text, at - 1, LINE_END));
+  return isOneOf(text, at, "+-") && (at === 0 || isA(text, at - 1, LINE_END));
 }
 
 function behindLineEnd(text: string, at: number): number {
@@ -111,8 +112,8 @@ function dashedList(text: string, line: number, dash: number): Inside | undefine
 export function nextArgument(text: string, { from, at }: { from: number; at: number }): Inside | undefined {
   if (!text.startsWith("--", from)) return undefined;
   const quotes = at > from && isA(text, at - 1, QUOTE) ? at - 1 : -1;
-  if (quotes !== -1 && text[at] === ",") {
-    if (text[runStart(text, from, QUOTE, from - 1) - 1] === "(") return undefined;
+  if (quotes !== -1 && isOneOf(text, at, ",")) {
+    if (isOneOf(text, runStart(text, from, QUOTE, from - 1) - 1, "(")) return undefined;
     const next = runEnd(text, at + 1, BLANK | LINE_END, at + GAP_CHARS_MAX);
     const element = elementAt(text, next);
     return element?.isQuoted === true && isArgument(text, element) ? element : undefined;
@@ -124,7 +125,7 @@ function argumentBelow(text: string, from: number, at: number): Inside | undefin
   const lineEnd = runEnd(text, at, BLANK, at + GAP_CHARS_MAX);
   const name = runStart(text, from, QUOTE, from - 1);
   const dash = runStart(text, name, BLANK, name - GAP_CHARS_MAX);
-  if (!isA(text, lineEnd, LINE_END) || dash === name || text[dash - 1] !== "-") return undefined;
+  if (!isA(text, lineEnd, LINE_END) || dash === name || !isOneOf(text, dash - 1, "-")) return undefined;
   const line = runStart(text, dash - 1, BLANK, dash - NAME_CHARS_MAX);
   const next = behindLineEnd(text, lineEnd);
   const mark = text.slice(isDiffSign(text, line - 1) ? line - 1 : line, name);
@@ -147,25 +148,30 @@ function isWord(text: string, { start, end }: Inside): boolean {
   return end > start && (classesIn(text, start, end) & BLANK) === 0;
 }
 
-/** A quoted text, or a word up to where a line's, a list's or an object's part ends. */
-function elementAt(text: string, at: number): Inside | undefined {
+/** A quoted text, or a word up to where a line's, a list's or an object's part ends, or one of these marks stands. */
+function elementAt(text: string, at: number, marks = "]}"): Inside | undefined {
   const start = quoteEnd(text, at);
   const isQuoted = start > at;
+  const quote = text.charCodeAt(start - 1);
   const limit = Math.min(text.length, start + LIST_CHARS_MAX);
   let end = start;
-  while (end < limit && !isA(text, end, LINE_END) && !(isQuoted ? text[end] === text[start - 1] : isBareEnd(text, end)))
+  while (
+    end < limit &&
+    !isA(text, end, LINE_END) &&
+    !(isQuoted ? text.charCodeAt(end) === quote : isBareEnd(text, end, marks))
+  )
     end += 1;
-  while (isQuoted && end > start && text[end - 1] === "\\") end -= 1;
+  while (isQuoted && end > start && isOneOf(text, end - 1, "\\")) end -= 1;
   return end > start ? { start, end, isQuoted } : undefined;
 }
 
-function isBareEnd(text: string, at: number): boolean {
-  return isA(text, at, BLANK | QUOTE | STOP) || "]}".includes(text[at] ?? " ");
+function isBareEnd(text: string, at: number, marks: string): boolean {
+  return isA(text, at, BLANK | QUOTE | STOP) || isOneOf(text, at, marks);
 }
 
 /** Behind a quotation mark, which may itself be escaped. */
 function quoteEnd(text: string, at: number): number {
   let end = at;
-  while (text[end] === "\\" && end < at + 8) end += 1;
+  while (isOneOf(text, end, "\\") && end < at + 8) end += 1;
   return isA(text, end, QUOTE) ? end + 1 : at;
 }

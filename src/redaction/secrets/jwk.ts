@@ -1,5 +1,5 @@
 import type { Finding } from "../finding.ts";
-import { BLANK, LINE_END, runEnd } from "../views/characters.ts";
+import { BLANK, isOneOf, LINE_END, runEnd } from "../views/characters.ts";
 
 /** Members of a JSON Web Key that only its owner may know (RFC 7518, 6.2.2, 6.3.2 and 6.4.1). */
 const PRIVATE_MEMBERS: ReadonlySet<string> = new Set(["d", "p", "q", "dp", "dq", "qi", "k"]);
@@ -40,11 +40,11 @@ export function matchJwk(text: string, start: number, end: number): Finding | nu
 
 /** Where the value of the private member begins whose name's quotation mark stands at `at`; -1 when none does. */
 function memberValue(text: string, at: number): number {
-  if (text[at] !== '"') return -1;
-  const close = text[at + 2] === '"' ? at + 2 : at + 3;
-  if (text[close] !== '"' || !PRIVATE_MEMBERS.has(text.slice(at + 1, close))) return -1;
+  if (!isOneOf(text, at, '"')) return -1;
+  const close = isOneOf(text, at + 2, '"') ? at + 2 : at + 3;
+  if (!isOneOf(text, close, '"') || !PRIVATE_MEMBERS.has(text.slice(at + 1, close))) return -1;
   const colon = runEnd(text, close + 1, BLANK | LINE_END, close + 32);
-  if (text[colon] !== ":") return -1;
+  if (!isOneOf(text, colon, ":")) return -1;
   const value = runEnd(text, colon + 1, BLANK | LINE_END, colon + 32);
-  return text[value] === '"' ? value + 1 : -1;
+  return isOneOf(text, value, '"') ? value + 1 : -1;
 }

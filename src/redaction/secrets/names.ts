@@ -1,3 +1,5 @@
+import { lastPart, type NameWord, wordBefore } from "./name-words.ts";
+
 /** What a name says about its value: a password takes any shape, a token has the look of one, a key must look random. */
 export type SecretKind = "password" | "token" | "key" | "cookie" | "authorization" | "basic";
 
@@ -163,19 +165,26 @@ export const NAME_ANCHORS: readonly string[] = [
   ...["cookie", "authorization", "jsessionid", "phpsessid", "_pat", "kennwort", "contrase", "pw"],
 ];
 
-const WORDS_MAX = 16;
-
 /** What kind of secret a name announces; undefined when none. `name` may be in snake, kebab, camel or dotted case. */
 export function secretKind(name: string): SecretKind | undefined {
   // The country's.
   if (name === "PW") return undefined;
-  const words = wordsOf(name);
-  while (words.length > 1 && TRAILS.has(words.at(-1) ?? "")) words.pop();
-  const last = words.at(-1) ?? "";
-  const before = words.at(-2) ?? "";
+  const { word: last, start } = wordWithSense(name);
+  const before = wordBefore(name, start)?.word ?? "";
   if (last === "key" || last === "keys") return keyKind(before);
   if (HARMLESS.has(before)) return undefined;
   return KINDS.get(last) ?? passwordAtEnd(last) ?? KINDS.get(before + last) ?? kindInAnyCase(name);
+}
+
+/** The last one that no longer says only in what form or for whom the secret is. */
+function wordWithSense(name: string): NameWord {
+  let found = wordBefore(name, name.length);
+  while (found !== undefined && TRAILS.has(found.word)) {
+    const earlier = wordBefore(name, found.start);
+    if (earlier === undefined) break;
+    found = earlier;
+  }
+  return found ?? { word: "", start: 0 };
 }
 
 /** Shorter words in a mixture of small letters and capitals are cut from others. */
@@ -183,7 +192,7 @@ const MIXED_CHARS_MIN = 4;
 
 /** `pAsSwOrD`: capitals that begin no words. */
 function kindInAnyCase(name: string): SecretKind | undefined {
-  const last = withoutDigits((name.split(/[_.\-[\]/ ]/).at(-1) ?? "").toLowerCase());
+  const last = lastPart(name);
   return last.length < MIXED_CHARS_MIN ? undefined : (KINDS.get(last) ?? passwordAtEnd(last));
 }
 
@@ -195,20 +204,4 @@ function keyKind(before: string): SecretKind | undefined {
 /** `userpassword`, `dbpasswd`. */
 function passwordAtEnd(word: string): SecretKind | undefined {
   return word.endsWith("password") || word.endsWith("passwd") || word.endsWith("passphrase") ? "password" : undefined;
-}
-
-/** Lower-case words, digits at a word's end taken off. The last ones, when there are many. */
-function wordsOf(name: string): string[] {
-  const words: string[] = [];
-  for (const part of name.split(/[_.\-[\]/ ]/).slice(-WORDS_MAX)) {
-    for (const word of part.match(/[A-Z]+(?![a-z])|[A-Z]?[^A-Z]+/g) ?? [])
-      words.push(withoutDigits(word.toLowerCase()));
-  }
-  return words.filter((word) => word !== "");
-}
-
-function withoutDigits(word: string): string {
-  let end = word.length;
-  while (end > 0 && word.charCodeAt(end - 1) >= 0x30 && word.charCodeAt(end - 1) <= 0x39) end -= 1;
-  return word.endsWith("64") || word === "i18n" ? word : word.slice(0, end);
 }

@@ -1,5 +1,5 @@
 import type { Finding } from "../finding.ts";
-import { BASE64, BLANK, classesIn, EQUALS, isA, LINE_END, LOWER, runEnd } from "../views/characters.ts";
+import { BASE64, BLANK, classesIn, EQUALS, isA, isOneOf, LINE_END, LOWER, runEnd } from "../views/characters.ts";
 
 /** Where a word stands next. Asked in a text's order it reads the text once. */
 export class NextOccurrence {
@@ -57,7 +57,7 @@ export function matchPrivateKey(
 
 function runEndOfDashes(text: string, at: number): number {
   let end = at;
-  while (text[end] === "-" && end < at + DASHES.length) end += 1;
+  while (isOneOf(text, end, "-") && end < at + DASHES.length) end += 1;
   return end;
 }
 
@@ -71,9 +71,9 @@ function separatorsEnd(text: string, from: number): number {
   let at = from;
   const limit = from + HEADER_CHARS_MAX;
   while (at < limit) {
-    if (text[at] === "\\") at += "nrt".includes(text[at + 1] ?? "?") ? 2 : 1;
-    else if (isA(text, at, BLANK | LINE_END) || "\"'`>|,".includes(text[at] ?? "?")) at += 1;
-    else if (text[at] === "+" && isA(text, at - 1, LINE_END)) at += 1;
+    if (isOneOf(text, at, "\\")) at += isOneOf(text, at + 1, "nrt") ? 2 : 1;
+    else if (isA(text, at, BLANK | LINE_END) || isOneOf(text, at, "\"'`>|,")) at += 1;
+    else if (isOneOf(text, at, "+") && isA(text, at - 1, LINE_END)) at += 1;
     else return at;
   }
   return at;

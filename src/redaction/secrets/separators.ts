@@ -1,4 +1,4 @@
-import { BLANK, isA, LINE_END, QUOTE, runEnd } from "../views/characters.ts";
+import { BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd } from "../views/characters.ts";
 import { tagEnd } from "./stated-value.ts";
 
 /** Between a name and its value, and between a name and `value:` on the next line. UTF-16 units. */
@@ -9,8 +9,8 @@ const QUOTES = "\"'`";
 /** After a quotation mark that may itself be escaped. */
 export function skipQuote(text: string, at: number): number {
   let end = at;
-  while (text[end] === "\\" && end < at + 8) end += 1;
-  return QUOTES.includes(text[end] ?? "?") ? end + 1 : at;
+  while (isOneOf(text, end, "\\") && end < at + 8) end += 1;
+  return isOneOf(text, end, QUOTES) ? end + 1 : at;
 }
 
 export interface Separator {
@@ -28,7 +28,8 @@ export function separatorAfter(
   const sign = runEnd(text, behindStars(text, at), BLANK, at + GAP_CHARS_MAX);
   const character = text[sign] ?? "";
   if (character === "=" || character === ":") return signed(text, sign, at);
-  if (character === ">" && text[from - 1] === "<" && sign === name) return { end: sign + 1, sign: ">", spaced: false };
+  if (character === ">" && isOneOf(text, from - 1, "<") && sign === name)
+    return { end: sign + 1, sign: ">", spaced: false };
   if (text.startsWith("--", from) && sign > name) return { end: sign, sign: "--", spaced: true };
   if (sign > at && isA(text, sign, QUOTE) && !isVerb(text, from, name)) return { end: sign, sign: " ", spaced: true };
   return valueLine(text, at);
@@ -42,16 +43,16 @@ function isVerb(text: string, from: number, to: number): boolean {
 /** `**Password:** …`, `*password*: …`: two stars at most, and what stands behind them. */
 function behindStars(text: string, at: number): number {
   let end = at;
-  while (text[end] === "*" && end < at + 2) end += 1;
-  return isA(text, end, BLANK) || text[end] === ":" ? end : at;
+  while (isOneOf(text, end, "*") && end < at + 2) end += 1;
+  return isA(text, end, BLANK) || isOneOf(text, end, ":") ? end : at;
 }
 
 /** `=`, `:`, `:=`, `==`, `=>`, `?=`, with blanks. */
 function signed(text: string, at: number, from: number): Separator | undefined {
   let end = at + 1;
-  while (end < at + 3 && "=>".includes(text[end] ?? "?")) end += 1;
+  while (end < at + 3 && isOneOf(text, end, "=>")) end += 1;
   if (text.startsWith("://", at)) return undefined;
-  const value = runEnd(text, text[end] === "*" ? behindStars(text, end) : end, BLANK, end + GAP_CHARS_MAX);
+  const value = runEnd(text, isOneOf(text, end, "*") ? behindStars(text, end) : end, BLANK, end + GAP_CHARS_MAX);
   if (text.startsWith("</", value)) return { end: behindTags(text, value), sign: ":", spaced: true };
   const sign = text.startsWith("==", at) ? "==" : (text[at] ?? "");
   return { end: value, sign, spaced: value > end || at > from };
@@ -59,12 +60,12 @@ function signed(text: string, at: number, from: number): Separator | undefined {
 
 /** `- name: DB_PASSWORD`, and `value: …` on the next line. */
 function valueLine(text: string, at: number): Separator | undefined {
-  const next = runEnd(text, text[at] === "," ? at + 1 : at, BLANK | LINE_END, at + GAP_CHARS_MAX);
+  const next = runEnd(text, isOneOf(text, at, ",") ? at + 1 : at, BLANK | LINE_END, at + GAP_CHARS_MAX);
   if (next === at) return undefined;
   const word = skipQuote(text, next);
-  if (text.slice(word, word + 5).toLowerCase() !== "value") return undefined;
+  if (!isOneOf(text, word, "vV") || text.slice(word, word + 5).toLowerCase() !== "value") return undefined;
   const sign = runEnd(text, skipQuote(text, word + 5), BLANK, word + GAP_CHARS_MAX);
-  return text[sign] === ":" || text[sign] === "="
+  return isOneOf(text, sign, ":=")
     ? { end: runEnd(text, sign + 1, BLANK, sign + GAP_CHARS_MAX), sign: "", spaced: true }
     : undefined;
 }
@@ -74,6 +75,6 @@ function behindTags(text: string, at: number): number {
   const close = tagEnd(text, at);
   if (close === -1) return at;
   const next = runEnd(text, close, BLANK | LINE_END, close + GAP_CHARS_MAX);
-  const open = text[next + 1] === "/" ? -1 : tagEnd(text, next);
+  const open = isOneOf(text, next + 1, "/") ? -1 : tagEnd(text, next);
   return open === -1 ? next : open;
 }

@@ -11,6 +11,7 @@ import {
   EQUALS,
   HEX,
   isA,
+  isOneOf,
   LOWER,
   PERCENT,
   QUOTE,
@@ -55,12 +56,16 @@ function matchPuttyKey(text: string, start: number, end: number): Finding | unde
 function matchJwt(text: string, start: number): Finding | number | undefined {
   if (!text.startsWith("eyJ", start)) return undefined;
   const header = runEnd(text, start, BASE64URL);
-  if (header - start < JWT_PART_CHARS_MIN || text[header] !== ".") return header;
+  if (header - start < JWT_PART_CHARS_MIN || !isOneOf(text, header, ".")) return header;
   let end = runEnd(text, header + 1, BASE64URL);
   const isObject = text.startsWith("eyJ", header + 1);
-  if (end - header - 1 < JWT_PART_CHARS_MIN && text[end] !== ".") return header;
+  if (end - header - 1 < JWT_PART_CHARS_MIN && !isOneOf(text, end, ".")) return header;
   let parts = 2;
-  while (text[end] === "." && parts < JWT_PARTS_MAX && (isA(text, end + 1, BASE64URL) || text[end + 1] === ".")) {
+  while (
+    isOneOf(text, end, ".") &&
+    parts < JWT_PARTS_MAX &&
+    (isA(text, end + 1, BASE64URL) || isOneOf(text, end + 1, "."))
+  ) {
     end = runEnd(text, end + 1, BASE64URL);
     parts += 1;
   }
@@ -142,7 +147,11 @@ function matchTerraform(text: string, start: number, end: number): Finding | und
 
 /** Airtable: `pat`, 14 characters, a dot, 64 hex digits. */
 function matchAirtable(text: string, start: number, end: number): Finding | undefined {
-  if (text[end + 14] !== "." || !beginsWord(text, start) || runEnd(text, end, ALPHANUMERIC, end + 15) !== end + 14)
+  if (
+    !isOneOf(text, end + 14, ".") ||
+    !beginsWord(text, start) ||
+    runEnd(text, end, ALPHANUMERIC, end + 15) !== end + 14
+  )
     return undefined;
   const to = runEnd(text, end + 15, HEX, end + 80);
   return to === end + 79 ? { rule: "airtable-token", start, end: to } : undefined;
@@ -152,7 +161,7 @@ function matchAirtable(text: string, start: number, end: number): Finding | unde
 function matchWebhook(text: string, _start: number, end: number): Finding | undefined {
   const limit = end + LINE_CHARS_MAX;
   let to = end;
-  while (to < limit && (isA(text, to, BASE64URL | BASE64 | DOT | PERCENT) || text[to] === "@")) to += 1;
+  while (to < limit && (isA(text, to, BASE64URL | BASE64 | DOT | PERCENT) || isOneOf(text, to, "@"))) to += 1;
   return to - end >= 16 ? { rule: "webhook-url", start: end, end: to } : undefined;
 }
 
@@ -170,7 +179,7 @@ function matchCurlUser(text: string, start: number, end: number): Finding | numb
   let to = value;
   let colon = -1;
   while (to < end + line.length && !isA(text, to, BLANK | QUOTE)) {
-    if (text[to] === ":" && colon === -1) colon = to;
+    if (isOneOf(text, to, ":") && colon === -1) colon = to;
     to += 1;
   }
   if (colon === -1 || colon + 1 >= to || "$<{".includes(text[colon + 1] ?? "")) return to;
@@ -189,7 +198,7 @@ function matchNpmAuth(text: string, start: number, end: number): Finding | undef
 function matchDockerAuth(text: string, _start: number, end: number): Finding | undefined {
   const colon = runEnd(text, end, BLANK, end + 8);
   const value = runEnd(text, colon + 1, BLANK, colon + 8) + 1;
-  if (text[colon] !== ":" || text[value - 1] !== '"') return undefined;
+  if (!isOneOf(text, colon, ":") || !isOneOf(text, value - 1, '"')) return undefined;
   const to = runEnd(text, value, BASE64 | EQUALS, value + LINE_CHARS_MAX);
   return isBasicCredentials(text.slice(value, to)) ? { rule: "basic-credentials", start: value, end: to } : undefined;
 }

@@ -4,6 +4,7 @@ import {
   DASH,
   DIGIT,
   isA,
+  isOneOf,
   LETTER,
   LINE_END,
   LOWER,
@@ -66,10 +67,10 @@ export function statedValue(text: string, name: Name): Stated | undefined {
 
 function defaultValue(text: string, { from, to, at }: Name): Stated | undefined {
   let close = at;
-  while (close < at + CLOSERS_MAX && (text[close] === ")" || text[close] === "]")) close += 1;
+  while (close < at + CLOSERS_MAX && isOneOf(text, close, ")]")) close += 1;
   const sign = blanksEnd(text, close);
   const operator = operatorAt(text, sign, close > at);
-  const isListed = operator === undefined && at > to && text[at] === ",";
+  const isListed = operator === undefined && at > to && isOneOf(text, at, ",");
   if (operator === undefined && !isListed) return undefined;
   const quote = blanksEnd(text, isListed ? at + 1 : sign + (operator ?? "").length);
   if (!isA(text, quote, QUOTE)) return undefined;
@@ -77,13 +78,13 @@ function defaultValue(text: string, { from, to, at }: Name): Stated | undefined 
 }
 
 function operatorAt(text: string, sign: number, isBehindBracket: boolean): string | undefined {
-  if (text[sign] === "|" || text[sign] === "?") return DEFAULTS.find((one) => text.startsWith(one, sign));
+  if (isOneOf(text, sign, "|?")) return DEFAULTS.find((one) => text.startsWith(one, sign));
   return isBehindBracket && text.startsWith(OR, sign) ? OR : undefined;
 }
 
 /** `getenv("DB_PASSWORD", "…")`: a variable's name, and one word behind it. */
 function isLookedUp(text: string, { from, to }: Name, quote: number): boolean {
-  if (text[from - 2] !== "(" || (classesIn(text, from, to) & LOWER) !== 0) return false;
+  if (!isOneOf(text, from - 2, "(") || (classesIn(text, from, to) & LOWER) !== 0) return false;
   let end = quote + 1;
   while (end < quote + VALUE_CHARS_MAX && !isA(text, end, BLANK | LINE_END | QUOTE)) end += 1;
   return text[end] === text[quote];
@@ -91,13 +92,13 @@ function isLookedUp(text: string, { from, to }: Name, quote: number): boolean {
 
 /** `setPassword("…")`, `.password("…")`, `password{"…"}`: of what sets a value, not of what looks one up. */
 function argument(text: string, { from, to, at }: Name): Stated | undefined {
-  if (at !== to || !"({".includes(text[to] ?? "?") || !isA(text, to + 1, QUOTE)) return undefined;
+  if (at !== to || !isOneOf(text, to, "({") || !isA(text, to + 1, QUOTE)) return undefined;
   const method = text.slice(from, to).split(".").at(-1) ?? "";
   if (!/^(?:set|with)_?[A-Za-z]|^[a-z]+$|^PASSWORD$/.test(method) || method === "pass") return undefined;
   const start = to + 2;
   let end = start;
   while (end < start + VALUE_CHARS_MAX && text[end] !== text[to + 1] && !isA(text, end, BLANK | LINE_END)) end += 1;
-  return text[end] === text[to + 1] && ")}".includes(text[end + 1] ?? "?") ? { start, style: "quoted" } : undefined;
+  return text[end] === text[to + 1] && isOneOf(text, end + 1, ")}") ? { start, style: "quoted" } : undefined;
 }
 
 /** Dockerfiles, Windows, csh, fish: what sets a variable of the environment. */
@@ -109,15 +110,15 @@ function column(text: string, { from, to, at }: Name): Stated | undefined {
   const seen = classesIn(text, from, to);
   const gap = blanksEnd(text, to);
   if (gap > to && CONFIGURES.test(text.slice(Math.max(0, from - CONFIGURES_CHARS_MAX), from))) return word(text, gap);
-  if (text[gap] === "|" && CELL.test(text.slice(Math.max(0, from - CELL_CHARS_MAX), from)))
+  if (isOneOf(text, gap, "|") && CELL.test(text.slice(Math.max(0, from - CELL_CHARS_MAX), from)))
     return word(text, blanksEnd(text, gap + 1));
   if (text.startsWith("</", to)) return cell(text, to);
   if (at !== to || (seen & UPPER) === 0 || (seen & LOWER) !== 0) return undefined;
   if (gap > to && SETTERS.test(text.slice(Math.max(0, from - SETTER_CHARS_MAX), from)))
     return isA(text, gap, QUOTE) ? { start: gap + 1, style: "assigned" } : bare(text, gap, "assigned");
-  if (text[to] === ",") return bare(text, to + 1, "listed");
-  if (text[gap] === "|") return bare(text, blanksEnd(text, gap + 1), "told");
-  return text[to] === "\t" ? bare(text, gap, "told") : undefined;
+  if (isOneOf(text, to, ",")) return bare(text, to + 1, "listed");
+  if (isOneOf(text, gap, "|")) return bare(text, blanksEnd(text, gap + 1), "told");
+  return isOneOf(text, to, "\t") ? bare(text, gap, "told") : undefined;
 }
 
 /** `git config user.password …`, `CONFIG SET requirepass …` */
@@ -137,19 +138,20 @@ function word(text: string, at: number): Stated | undefined {
 function cell(text: string, at: number): Stated | undefined {
   const close = tagEnd(text, at);
   const open = close === -1 ? -1 : runEnd(text, close, BLANK | LINE_END, close + GAP_CHARS_MAX);
-  const value = open === -1 || text[open + 1] === "/" ? -1 : tagEnd(text, open);
+  const value = open === -1 || isOneOf(text, open + 1, "/") ? -1 : tagEnd(text, open);
   return value === -1 ? undefined : bare(text, value, "told");
 }
 
 /** Behind the tag that begins at `at`; -1 when none does. */
 export function tagEnd(text: string, at: number): number {
-  if (text[at] !== "<") return -1;
+  if (!isOneOf(text, at, "<")) return -1;
   let end = at + 1;
-  while (end < at + TAG_CHARS_MAX && text[end] !== ">" && text[end] !== "<" && end < text.length) end += 1;
-  return text[end] === ">" ? end + 1 : -1;
+  while (end < at + TAG_CHARS_MAX && !isOneOf(text, end, "<>") && end < text.length) end += 1;
+  return isOneOf(text, end, ">") ? end + 1 : -1;
 }
 
 const VERBS = ["is", "was", "will be", "set to", "changed to", "reset to", "is now", "-", "–", "—", "→", "->"];
+const VERBS_FIRST = `h${VERBS.map((verb) => verb.charAt(0)).join("")}`;
 /** `was changed to`, `has been set to` */
 const PASSIVE = /^(?:was|has been|is now) (?:set|reset|changed) to/;
 const PASSIVE_CHARS_MAX = 32;
@@ -180,17 +182,18 @@ function told(text: string, { to, at }: Name): Stated | undefined {
 }
 
 function verbEnd(text: string, at: number): number {
+  if (!isOneOf(text, at, VERBS_FIRST)) return -1;
   const passive = PASSIVE.exec(text.slice(at, at + PASSIVE_CHARS_MAX))?.[0];
   const verb = passive ?? VERBS.findLast((one) => text.startsWith(one, at) && !isA(text, at + one.length, WORD));
   if (verb === undefined) return -1;
   const end = at + verb.length;
-  return text[end] === ":" ? end + 1 : end;
+  return isOneOf(text, end, ":") ? end + 1 : end;
 }
 
 function userEnd(text: string, from: number): number {
   let end = from;
-  while (end < from + USER_CHARS_MAX && !isA(text, end, BLANK | LINE_END | QUOTE) && text[end] !== ":") end += 1;
-  return end > from && text[end] === ":" ? end + 1 : -1;
+  while (end < from + USER_CHARS_MAX && !isA(text, end, BLANK | LINE_END | QUOTE) && !isOneOf(text, end, ":")) end += 1;
+  return end > from && isOneOf(text, end, ":") ? end + 1 : -1;
 }
 
 function endsClause(text: string, end: number): boolean {
@@ -202,24 +205,27 @@ function endsClause(text: string, end: number): boolean {
 /** Settings that have nothing but a blank before their value. */
 const DIRECTIVES: ReadonlySet<string> = new Set(["requirepass", "masterauth", "bindpw", "rootpw"]);
 
+/** A line's first word and its only other one. */
+function directive(text: string, { from, to, at }: Name): Stated | undefined {
+  const value = blanksEnd(text, to);
+  if (at !== to || value === to) return undefined;
+  if (isA(text, value, DIGIT) && isA(text, value + 1, BLANK))
+    return beginsSetting(text, from) ? bare(text, blanksEnd(text, value + 1), "told") : undefined;
+  const stated = bare(text, value, DIRECTIVES.has(text.slice(from, to).toLowerCase()) ? "line" : "told");
+  const next = stated?.end === undefined ? -1 : blanksEnd(text, stated.end);
+  const isLast = next !== -1 && (next >= text.length || isA(text, next, LINE_END));
+  return isLast && beginsSetting(text, from) ? stated : undefined;
+}
+
 /** `enable secret …`, `username ann password 7 …`: of a network's devices. */
 const DEVICE = /(?:^|[\r\n]) {0,4}(?:enable|username [^\s]{1,32}(?: privilege \d{1,2})?)$/;
 const DEVICE_CHARS_MAX = 64;
 
-function isOfDevice(text: string, end: number): boolean {
-  return DEVICE.test(text.slice(Math.max(0, end - DEVICE_CHARS_MAX), end));
-}
-
-/** A line's first word and its only other one. */
-function directive(text: string, { from, to, at }: Name): Stated | undefined {
-  const value = blanksEnd(text, to);
+/** Whether nothing but dashes stands before in the line, or what names a device's setting. */
+function beginsSetting(text: string, from: number): boolean {
   const line = runStart(text, from, BLANK | DASH, from - USER_CHARS_MAX);
-  if (at !== to || value === to || (line > 0 && !isA(text, line - 1, LINE_END) && !isOfDevice(text, line)))
-    return undefined;
-  if (isA(text, value, DIGIT) && isA(text, value + 1, BLANK)) return bare(text, blanksEnd(text, value + 1), "told");
-  const stated = bare(text, value, DIRECTIVES.has(text.slice(from, to).toLowerCase()) ? "line" : "told");
-  const next = stated?.end === undefined ? -1 : blanksEnd(text, stated.end);
-  return next !== -1 && (next >= text.length || isA(text, next, LINE_END)) ? stated : undefined;
+  if (line <= 0 || isA(text, line - 1, LINE_END)) return true;
+  return DEVICE.test(text.slice(Math.max(0, line - DEVICE_CHARS_MAX), line));
 }
 
 /** A word of the text, without the mark that ends its sentence. */
@@ -227,7 +233,7 @@ function bare(text: string, start: number, style: ValueStyle): Stated | undefine
   const limit = Math.min(text.length, start + VALUE_CHARS_MAX);
   let end = start;
   while (end < limit && !isA(text, end, BLANK | LINE_END | QUOTE | STOP)) end += 1;
-  const isEnd = style === "told" && ".!?)".includes(text[end - 1] ?? " ");
+  const isEnd = style === "told" && isOneOf(text, end - 1, ".!?)");
   const last = isEnd ? end - 1 : end;
   return last > start ? { start, end: last, style } : undefined;
 }
@@ -243,33 +249,37 @@ const TYPES: ReadonlySet<string> = new Set([
   "std::string",
   "varchar",
 ]);
+/** The longest of them, and one more. */
+const NAMED_TYPE_CHARS_MAX = 12;
 
 /** Where the quotation mark of a declaration's value stands: behind `: string = ` or ` string = `; -1 when none does. */
 export function declaredValue(text: string, from: number, hasColon: boolean): number {
   const type = blanksEnd(text, from);
+  if (!hasColon && type === from) return -1;
   let end = type;
-  while (end < type + TYPE_CHARS_MAX && !isA(text, end, BLANK | LINE_END | QUOTE) && text[end] !== "=") end += 1;
+  const limit = type + (hasColon ? TYPE_CHARS_MAX : NAMED_TYPE_CHARS_MAX);
+  while (end < limit && !isA(text, end, BLANK | LINE_END | QUOTE) && !isOneOf(text, end, "=")) end += 1;
   if (end === type || (!hasColon && !TYPES.has(text.slice(type, end)))) return -1;
   const sign = blanksEnd(text, end);
-  if (text[sign] !== "=" || "=>".includes(text[sign + 1] ?? "=")) return -1;
+  if (!isOneOf(text, sign, "=") || "=>".includes(text[sign + 1] ?? "=")) return -1;
   const quote = blanksEnd(text, sign + 1);
   return isA(text, quote, QUOTE) ? quote : -1;
 }
 
 /** Behind a YAML tag (`!!str `, `!Ref `) and its blank. */
 export function behindTag(text: string, at: number): number {
-  if (text[at] !== "!") return at;
-  const tag = runEnd(text, text[at + 1] === "!" ? at + 2 : at + 1, WORD, at + GAP_CHARS_MAX);
+  if (!isOneOf(text, at, "!")) return at;
+  const tag = runEnd(text, isOneOf(text, at + 1, "!") ? at + 2 : at + 1, WORD, at + GAP_CHARS_MAX);
   const value = blanksEnd(text, tag);
   return value > tag ? value : at;
 }
 
 /** Behind what may close a name: `env["NAME"]`, `name[32]`. */
 export function behindIndex(text: string, { to, at }: Pick<Name, "to" | "at">): number {
-  if (at > to) return text[at] === "]" ? at + 1 : at;
-  if (text[to] !== "[") return at;
+  if (at > to) return isOneOf(text, at, "]") ? at + 1 : at;
+  if (!isOneOf(text, to, "[")) return at;
   const size = runEnd(text, to + 1, DIGIT, to + GAP_CHARS_MAX);
-  return text[size] === "]" ? size + 1 : at;
+  return isOneOf(text, size, "]") ? size + 1 : at;
 }
 
 function blanksEnd(text: string, at: number): number {

@@ -1,4 +1,4 @@
-import { ALPHANUMERIC, BLANK, isA, LINE_END, QUOTE, runEnd } from "../views/characters.ts";
+import { ALPHANUMERIC, BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd } from "../views/characters.ts";
 
 /** Before a quotation mark, to tell whether it opens or closes. UTF-16 units. */
 const LINE_CHARS_MAX = 128;
@@ -14,10 +14,10 @@ const SIGNS_BEHIND_STRINGS = ")]},;.:+?&|*/%=!<>";
  * value: `"TOKEN=");`, `"password: " + x`. A mark that may be either opens.
  */
 export function endsString(text: string, quote: number, from: number): boolean {
-  if (text[quote - 1] === "\\" || isA(text, quote + 1, ALPHANUMERIC | QUOTE)) return false;
+  if (isOneOf(text, quote - 1, "\\") || isA(text, quote + 1, ALPHANUMERIC | QUOTE)) return false;
   if (from < quote && text[from - 1] === text[quote]) return true;
   const next = runEnd(text, quote + 1, BLANK, quote + GAP_CHARS_MAX);
-  return (isA(text, next, LINE_END) || SIGNS_BEHIND_STRINGS.includes(text[next] ?? " ")) && isOddOnLine(text, quote);
+  return (isA(text, next, LINE_END) || isOneOf(text, next, SIGNS_BEHIND_STRINGS)) && isOddOnLine(text, quote);
 }
 
 /** Whether the line holds an odd number of such marks before this one. False of a line that is too long to tell. */

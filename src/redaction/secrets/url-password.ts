@@ -1,5 +1,16 @@
 import type { Finding } from "../finding.ts";
-import { ALPHANUMERIC, BASE64URL, classesIn, DASH, DIGIT, DOT, LETTER, runEnd, runStart } from "../views/characters.ts";
+import {
+  ALPHANUMERIC,
+  BASE64URL,
+  classesIn,
+  DASH,
+  DIGIT,
+  DOT,
+  isOneOf,
+  LETTER,
+  runEnd,
+  runStart,
+} from "../views/characters.ts";
 
 const AUTHORITY_CHARS_MAX = 512;
 const SCHEME_CHARS_MAX = 24;
@@ -7,7 +18,10 @@ const SCHEME_CHARS_MAX = 24;
 /** `scheme://user:password@host`: the password; `scheme://token@host`: the token. */
 export function matchUrlPassword(text: string, start: number, end: number): Finding | undefined {
   const limit = Math.min(text.length, end + AUTHORITY_CHARS_MAX);
-  if (runStart(text, start, ALPHANUMERIC | DASH | DOT, start - SCHEME_CHARS_MAX) === start && text[start - 1] !== "+")
+  if (
+    runStart(text, start, ALPHANUMERIC | DASH | DOT, start - SCHEME_CHARS_MAX) === start &&
+    !isOneOf(text, start - 1, "+")
+  )
     return undefined;
   let colon = -1;
   let slash = -1;
@@ -56,7 +70,8 @@ function password(text: string, from: number, { at, slash }: { at: number; slash
   if (from === at || isFormat(text.slice(from, Math.min(at, from + FORMAT_CHARS_MAX)))) return undefined;
   // `http://host:8080/a@b`: what stands before the slash is a port.
   const digits = runEnd(text, from, DIGIT);
-  if (digits > from && ((slash !== -1 && slash < at && digits === slash) || text[digits] === ";")) return undefined;
+  if (digits > from && ((slash !== -1 && slash < at && digits === slash) || isOneOf(text, digits, ";")))
+    return undefined;
   const first = text[from] ?? "";
   if ("$<{*[".includes(first) && (first === "*" || "}>])".includes(text[at - 1] ?? "") || first === "$"))
     return undefined;

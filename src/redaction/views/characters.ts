@@ -68,6 +68,13 @@ export function isA(text: string, at: number, classes: number): boolean {
   return (classOf(text.charCodeAt(at)) & classes) !== 0;
 }
 
+/** Whether one of these characters stands there. Indexing would make a string of each character beyond Latin-1. */
+export function isOneOf(text: string, at: number, characters: string): boolean {
+  const code = text.charCodeAt(at);
+  for (let index = 0; index < characters.length; index += 1) if (characters.charCodeAt(index) === code) return true;
+  return false;
+}
+
 /** Where the characters of these classes end: at `limit` at the latest. */
 export function runEnd(text: string, from: number, classes: number, limit: number = text.length): number {
   const end = Math.min(limit, text.length);
