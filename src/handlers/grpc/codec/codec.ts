@@ -51,6 +51,9 @@ function changeField(value: unknown, field: FieldShape, apply: (value: unknown, 
   return field.label === "single" ? apply(value, "") : value;
 }
 
+/** The only message of which null is a value: elsewhere it says that the field is not set. */
+const ANY_JSON = "google.protobuf.Value";
+
 /** Applies `change` to every message in `fields` that has another JSON form. What does not fit is left for the comparison. */
 function changeFields(
   fields: Fields,
@@ -59,7 +62,7 @@ function changeFields(
 ): unknown {
   for (const { name, field, message } of differingIn(shape)) {
     const value = Object.hasOwn(fields, name) ? fields[name] : undefined;
-    if (value === undefined) continue;
+    if (value === undefined || (value === null && message.fullName !== ANY_JSON)) continue;
     const path = context.path === "" ? name : `${context.path}.${name}`;
     fields[name] = changeField(value, field, (item, step) => context.change(item, message, `${path}${step}`));
   }

@@ -95,6 +95,7 @@ function compareKnown(sent: Fields, got: Fields, shape: MessageShape): Differenc
     if (value === undefined) continue;
     const field = shape.fields.get(key);
     if (field !== undefined) {
+      if (isUnset(value)) continue;
       const difference = compareField(value, Object.hasOwn(got, key) ? got[key] : undefined, field);
       if (difference !== undefined) return under(key, difference);
       continue;
@@ -106,13 +107,18 @@ function compareKnown(sent: Fields, got: Fields, shape: MessageShape): Differenc
   return undefined;
 }
 
+/** As the protobuf JSON mapping has it: null is no value of a field, but says that it has none. */
+function isUnset(value: unknown): boolean {
+  return value === undefined || value === null;
+}
+
 /** Compares a message as it was meant with the same message after the wire; fields left out on both sides are fine. */
 export function compareMessage(sent: unknown, got: unknown, shape: MessageShape): Difference | undefined {
   if (!isTable(sent) || !isTable(got)) return unlike("must be an object");
   const difference = compareKnown(sent, got, shape);
   if (difference !== undefined) return difference;
   for (const key of Object.keys(got)) {
-    if (sent[key] === undefined && shape.fields.has(key)) return under(key, unlike("is required by the contract"));
+    if (isUnset(sent[key]) && shape.fields.has(key)) return under(key, unlike("is required by the contract"));
     // The wire keeps both members of a oneof, and the reader keeps the last: its name is the one told.
     const oneof = shape.oneofOf.get(key);
     if (oneof !== undefined && got[oneof] !== key) return under(key, unlike(`is not the only member of ${oneof}`));

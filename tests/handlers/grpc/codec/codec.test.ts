@@ -19,6 +19,13 @@ function sent(input: unknown): unknown {
   return "reason" in encoded ? { refused: encoded.field } : encoded.message;
 }
 
+/** All but `flag`, and what null is a value of. */
+const NULLS = {
+  ...Object.fromEntries([...echo.requestShape.fields.keys()].map((name) => [name, null])),
+  flag: true,
+  anyValue: undefined,
+};
+
 describe("messages that arrive as they were meant", () => {
   test.each([
     ["nothing", {}],
@@ -57,6 +64,10 @@ describe("messages that arrive as they were meant", () => {
     ["the nearest float", { single: 0.1 }, { single: Math.fround(0.1) }],
     ["empty containers", { texts: [], labels: {} }, {}],
     ["a field that is undefined", { text: undefined, flag: true }, { flag: true }],
+    ["null for a field of any kind", NULLS, { flag: true }],
+    ["null below a field", { node: { label: null, children: null } }, { node: {} }],
+    ["null for a oneof's other member", { phone: "x", person: null }, { phone: "x", contact: "phone" }],
+    ["null for any value", { anyValue: null }, { anyValue: null }],
     ["an offset", { at: "2026-11-22T00:00:00.120+02:00" }, { at: "2026-11-21T22:00:00.120Z" }],
     ["the true name of the oneof's member", { phone: "x", contact: "phone" }, { phone: "x", contact: "phone" }],
   ])("%s", (_title, input, want) => expect(sent(input)).toEqual(want));
@@ -94,7 +105,9 @@ describe("messages that would be lost or changed are refused", () => {
     ["bytes without padding", { raw: "aGk" }, "raw"],
     ["bytes that are not base64", { raw: "!!" }, "raw"],
     ["bytes as numbers", { raw: [1, 2] }, "raw"],
-    ["null", { text: null }, "text"],
+    ["null for a field that the message does not have", { texxt: null }, "texxt"],
+    ["null for a oneof's name", { contact: null }, "contact"],
+    ["null as a map's value", { labels: { a: null } }, "labels.{entry}"],
     ["null in a list", { nodes: [null] }, "nodes"],
     ["a list for a message", { node: [] }, "node"],
     ["a text for a message", { node: "x" }, "node"],
@@ -200,7 +213,8 @@ function meaningOf(value: unknown, key = ""): unknown {
   if (typeof value === "object" && value !== null) {
     const inner = Object.entries(value)
       .filter(
-        ([name, item]) => name !== "contact" && item !== undefined && !(name.startsWith("wrapped") && item === null),
+        ([name, item]) =>
+          name !== "contact" && item !== undefined && (item !== null || name === "anyValue" || key === "open"),
       )
       .map(([name, item]): [string, unknown] => [name, meaningOf(item, name)]);
     return Object.fromEntries(inner.filter(([, item]) => !isEmpty(item)));
