@@ -1,4 +1,3 @@
-import type { ServerResponse } from "node:http";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { Position } from "../../audit/query/cursor.ts";
 import { Matcher } from "../../audit/query/filter.ts";
@@ -6,6 +5,7 @@ import { type DayLine, Follower } from "../../audit/query/follow.ts";
 import { FILTER_PARAMS, readFilter, unknownParams } from "../../audit/query/params.ts";
 import { parseLine, viewOf } from "../../audit/query/view.ts";
 import { Places } from "../places.ts";
+import { ServerSentEvents } from "../server-sent-events.ts";
 import { type AuditDoor, type AuditDoorOptions, checked, malformed, paramsOf } from "./audit-door.ts";
 
 export interface AuditTailOptions extends AuditDoorOptions {
@@ -23,7 +23,7 @@ const EVENT_ID = /^(\d{4}-\d{2}-\d{2}):(\d{1,15})$/;
 export function auditTailRoute(app: FastifyInstance, options: AuditTailOptions): void {
   const { auditDir, clock, door } = options;
   const places = new Places(STREAMS);
-  const open = new Set<TailStream>();
+  const open = new Set<ServerSentEvents>();
   let isClosing = false;
   app.addHook("preClose", (done) => {
     isClosing = true;
@@ -40,16 +40,17 @@ export function auditTailRoute(app: FastifyInstance, options: AuditTailOptions):
       const from = startOf(request);
       await door.record(caller, "tail", params);
       reply.hijack();
-      const stream = new TailStream({
-        follower: new Follower(auditDir, from),
-        matcher,
+      const stream = new ServerSentEvents({
         response: reply.raw,
-        leftMs: () => (isClosing ? 0 : Math.max(0, caller.expiresAt * 1000 - clock())),
+        tokenLeftMs: () => (isClosing ? 0 : Math.max(0, caller.expiresAt * 1000 - clock())),
         verifyAgain: async () => void (await door.identify(request)),
+        heartbeatMs: HEARTBEAT_MS,
+        patienceMs: PATIENCE_MS,
       });
+      const tail = new Tail(stream, { follower: new Follower(auditDir, from), matcher });
       open.add(stream);
       try {
-        await stream.run();
+        await stream.run(() => tail.step());
       } catch {
         // A file that cannot be read: the client resumes, and hears so at its next query.
       } finally {
@@ -69,85 +70,27 @@ function startOf({ headers }: FastifyRequest): Position | undefined {
   return { day, offset: Number(offset) };
 }
 
-interface StreamOptions {
+interface TailOptions {
   readonly follower: Follower;
   readonly matcher: Matcher;
-  readonly response: ServerResponse;
-  /** How long the token still is good, in milliseconds; nothing once the service closes. */
-  readonly leftMs: () => number;
-  /** Rejects when the token is good no more. */
-  readonly verifyAgain: () => Promise<void>;
 }
 
-/** One client's stream. It looks for more only when its client has taken what came before: nothing piles up. */
-class TailStream {
-  readonly #options: StreamOptions;
-  #isEnded = false;
-  #resume: () => void = () => {};
+/** What is written to the audit, for one client. It looks for more only when its client has taken what came before: nothing piles up. */
+class Tail {
+  readonly #stream: ServerSentEvents;
+  readonly #options: TailOptions;
 
-  constructor(options: StreamOptions) {
+  constructor(stream: ServerSentEvents, options: TailOptions) {
+    this.#stream = stream;
     this.#options = options;
   }
 
-  async run(): Promise<void> {
-    const { response, verifyAgain } = this.#options;
-    response.once("close", () => this.end());
-    const heartbeat = setInterval(() => {
-      verifyAgain().then(
-        () => this.#isEnded || response.writableNeedDrain || response.write(":\n\n"),
-        () => this.end(),
-      );
-    }, HEARTBEAT_MS);
-    try {
-      response.writeHead(200, {
-        "content-type": "text/event-stream; charset=utf-8",
-        "cache-control": "no-store",
-        "x-content-type-options": "nosniff",
-        "x-accel-buffering": "no",
-        connection: "close",
-      });
-      response.write(": open\n\n");
-      while (!this.#isEnded) await this.#step();
-    } finally {
-      clearInterval(heartbeat);
-      this.end();
-    }
-  }
-
-  end(): void {
-    if (this.#isEnded) return;
-    this.#isEnded = true;
-    this.#resume();
-    const { response } = this.#options;
-    // What a slow client has not taken by now it will not get.
-    if (response.writableNeedDrain) response.destroy();
-    else response.end();
-  }
-
-  async #step(): Promise<void> {
-    const { follower, leftMs, response } = this.#options;
-    if (leftMs() === 0 || response.destroyed) {
-      this.end();
-      return;
-    }
-    const lines = follower.look();
-    const text = lines.map((line) => this.#eventOf(line)).join("");
-    if (text !== "" && !response.write(text)) await this.#wait(Math.min(PATIENCE_MS, leftMs()), "drain");
-    else if (lines.length === 0) await this.#wait(LOOK_EVERY_MS);
+  async step(): Promise<void> {
+    const lines = this.#options.follower.look();
+    if (lines.length === 0) return this.#stream.pause(LOOK_EVERY_MS);
+    await this.#stream.send(lines.map((line) => this.#eventOf(line)).join(""));
     // A client far behind whose filter lets nothing through waits for nothing: others must run all the same.
-    else await new Promise((resolve) => setImmediate(resolve));
-  }
-
-  /** For so long, or until the stream ends; for a drain that does not come the stream is ended. */
-  async #wait(ms: number, event?: "drain"): Promise<void> {
-    const { response } = this.#options;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#resume = resolve;
-    const timer = setTimeout(() => (event === undefined ? resolve() : this.end()), ms);
-    if (event !== undefined) response.once(event, resolve);
-    await promise;
-    clearTimeout(timer);
-    if (event !== undefined) response.removeListener(event, resolve);
+    await new Promise((resolve) => setImmediate(resolve));
   }
 
   #eventOf({ day, end, line }: DayLine): string {
