@@ -1,11 +1,12 @@
 import { realpathSync, statSync } from "node:fs";
 import type { Config } from "../config.ts";
+import { isBelow } from "../core/paths.ts";
 import { type ChildConfinement, openConfinement } from "../handlers/cli/confinement/confinement.ts";
 import { SYSTEM_DIRECTORIES } from "../handlers/cli/confinement/profile.ts";
 import type { LoadedTools, Repository } from "../manifests/loader.ts";
 import { ownCode } from "../own-code.ts";
 import { platformReaches } from "../platform/reach.ts";
-import { isBelow, ownPlaces, type Place } from "./workspace.ts";
+import { ownPlaces, type Place } from "./workspace.ts";
 
 /** How the commands of the tools are held, and what is shown of it. */
 export interface CommandConfinement {

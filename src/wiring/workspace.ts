@@ -2,6 +2,7 @@ import { mkdirSync, realpathSync, statSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { type Config, pathFrom } from "../config.ts";
 import { errorText } from "../core/error-text.ts";
+import { isBelow } from "../core/paths.ts";
 import { systemCode } from "../core/system-code.ts";
 import type { Handler } from "../core/types.ts";
 import type { ConfinementKind } from "../handlers/fs/confinement.ts";
@@ -146,10 +147,6 @@ function overlaps(directories: ReadonlyMap<MountName, string>, own: readonly Pla
       .map((other) => `${mount.field}: ${mount.path} lies in ${other.field}: ${other.path}, which has other rules`),
   );
   return [...withOwn, ...withMounts];
-}
-
-export function isBelow(path: string, directory: string): boolean {
-  return path === directory || path.startsWith(directory === "/" ? directory : `${directory}/`);
 }
 
 /** The real path of the nearest directory that exists, and the names below it that do not yet. */

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { closeSync, constants, fstatSync, openSync, readSync, realpathSync, statSync } from "node:fs";
 import { isAbsolute, join, relative } from "node:path";
 import { forEachChild, parse, type SyntaxNode, type Word } from "unbash";
+import { isBelow } from "../../core/paths.ts";
 
 /** Words that are tried as names. */
 const WORDS_MAX = 512;
@@ -93,7 +94,7 @@ function folders(words: readonly string[], { workspace, cwd }: Place, unhashed: 
     const path = isAbsolute(word) ? word : join(cwd, word);
     if (word === "." || found.length >= FOLDERS_MAX || kindOf(path) !== "folder") continue;
     const real = realOf(path);
-    if (real === undefined || !isBelow(workspace, real)) continue;
+    if (real === undefined || !isBelow(real, workspace)) continue;
     found.push(real);
     unhashed.add(`${relative(workspace, real) || "."}/`);
   }
@@ -103,11 +104,7 @@ function folders(words: readonly string[], { workspace, cwd }: Place, unhashed: 
 /** The regular file that a path leads to, when that lies in the workspace. */
 function inside(workspace: string, path: string): string | undefined {
   const real = realOf(path);
-  return real !== undefined && isBelow(workspace, real) && kindOf(real) === "file" ? real : undefined;
-}
-
-function isBelow(workspace: string, path: string): boolean {
-  return path === workspace || path.startsWith(`${workspace}/`);
+  return real !== undefined && isBelow(real, workspace) && kindOf(real) === "file" ? real : undefined;
 }
 
 function realOf(path: string): string | undefined {
