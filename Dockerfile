@@ -34,6 +34,7 @@ USER 65532:65532
 EXPOSE 8787 9787
 VOLUME ["/var/lib/stc"]
 STOPSIGNAL SIGTERM
+# It finds the service by STC_CONFIG; whoever runs `serve --config FILE` sets that, too.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s CMD ["/usr/local/bin/stc", "health"]
 # An init as PID 1: it reaps what commands leave behind and hands signals on.
 ENTRYPOINT ["/usr/bin/tini", "--", "/usr/local/bin/stc"]

@@ -192,6 +192,20 @@ export function readConfig(written: unknown, { folder, environment, origin }: Re
   return deepFreeze({ ...parsed.data, folder, origin, searchPath: environment["PATH"] ?? "" });
 }
 
+/**
+ * The section `server` alone, whatever is wrong with the others.
+ *
+ * @throws {StartupError} with every mistake in it
+ */
+export function readServer(written: unknown, { environment, origin }: ReadOptions): Config["server"] {
+  const config = withOverrides(written ?? {}, environment);
+  const section = typeof config === "object" && config !== null && "server" in config ? config.server : undefined;
+  const parsed = server.safeParse(section);
+  if (parsed.success) return parsed.data;
+  const faults = configFaults(parsed.error.issues);
+  throw new StartupError(faults.map(({ path, message }) => `${origin}: ${fieldOf(["server", ...path])}: ${message}`));
+}
+
 /** An absolute path for one that the configuration names. */
 export function pathFrom(config: Pick<Config, "folder">, path: string): string {
   return isAbsolute(path) ? path : resolve(config.folder, path);

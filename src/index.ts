@@ -121,4 +121,10 @@ export {
   type Told,
   toToolResultMessage,
 } from "./messages/written.ts";
-export { type CallOptions, SafeToolCall, type SafeToolCallOptions, type ToolFormat } from "./safe-tool-call.ts";
+export {
+  type CallOptions,
+  type Reloaded,
+  SafeToolCall,
+  type SafeToolCallOptions,
+  type ToolFormat,
+} from "./safe-tool-call.ts";

@@ -117,8 +117,8 @@ function doorOptions(config: Config, service: Service) {
   return {
     ...config.server,
     allowedHosts: [...config.server.allowedHosts, ...ownNames(config.server.host)],
-    concurrentRequestsMax: config.limits.concurrentCallsMax * 2,
-    limits: config.limits,
+    concurrentRequestsMax: () => service.limits.concurrentCallsMax * 2,
+    limits: service.limits,
     proxy: service.proxy,
     approvals: service.approvals,
     clock: service.clock,

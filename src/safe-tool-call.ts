@@ -1,7 +1,7 @@
 import type { ApprovalCallback } from "./approvals/callback.ts";
 import type { Approval, Decided, Decision } from "./approvals/types.ts";
 import { processEnvironment } from "./config/file.ts";
-import { type ConfigInput, readConfig } from "./config.ts";
+import { type Config, type ConfigInput, readConfig } from "./config.ts";
 import type { CallResult } from "./core/call-result.ts";
 import { type DefinedTool, isTool, type ToolFactory } from "./core/define-tool.ts";
 import { canonical, NotJsonError } from "./core/digest.ts";
@@ -11,7 +11,9 @@ import { toAnthropic, toJson, toOpenAi } from "./core/tool-formats.ts";
 import type { Json, Tool } from "./core/types.ts";
 import type { Departure } from "./proxy/call-scope.ts";
 import type { CallRequest } from "./proxy/proxy.ts";
-import { type Service, wire } from "./wiring.ts";
+import { type Reloaded, type Service, wire } from "./wiring.ts";
+
+export type { Reloaded };
 
 type JwtInput = ConfigInput["jwt"] | ConfigInput["jwt"]["issuers"][number];
 
@@ -54,21 +56,16 @@ const WAIT_MS_MAX = 3_600_000;
 
 /** The proxy as a library: the same road, audit included, without a port. */
 export class SafeToolCall {
-  readonly #options: SafeToolCallOptions;
-  readonly #config: ReturnType<typeof readConfig>;
+  readonly #config: Config;
+  #options: SafeToolCallOptions;
+  /** What a reload is to take over in their place. */
+  #wanted: Wanted | undefined;
   #starting: Promise<Service> | undefined;
   #service: Service | undefined;
 
   private constructor(options: SafeToolCallOptions) {
     this.#options = options;
-    const { folder = process.cwd(), jwt, onToolApprove: _, ...rest } = options;
-    const issuers = "issuers" in jwt ? jwt : { issuers: [jwt] };
-    const written = { ...rest, tools: [...options.tools], jwt: issuers };
-    this.#config = readConfig(written, {
-      folder,
-      environment: { PATH: processEnvironment()["PATH"] },
-      origin: "SafeToolCall.create",
-    });
+    this.#config = configOf(options, { folder: process.cwd(), searchPath: processEnvironment()["PATH"] ?? "" });
   }
 
   /**
@@ -130,6 +127,23 @@ export class SafeToolCall {
     return approvals?.decide(decision) ?? { outcome: "not_pending", approval: undefined };
   }
 
+  /**
+   * Takes options over that have changed, as a whole or not at all; without any, the files that those in use name. Calls under
+   * way finish on what they began with, and what was counted stays counted. What only a start reads (`audit`, the store, the
+   * folder) is refused; `onToolApprove` stays as it is. Never rejects once `ready()` is through. Of several at once the last
+   * one's options count, for all of them.
+   */
+  async reload(options?: Omit<SafeToolCallOptions, "onToolApprove">): Promise<Reloaded> {
+    const { reload } = await this.#start();
+    if (reload === undefined) throw new Error("there is no reload");
+    const wanted = options && { options };
+    // Another one that is on its way is not taken back.
+    this.#wanted = wanted ?? this.#wanted;
+    const reloaded = await reload("library");
+    if (this.#wanted === wanted) this.#wanted = undefined;
+    return reloaded;
+  }
+
   /** Waits for calls under way, then closes targets and audit. */
   async close(): Promise<void> {
     const service = await this.#starting?.catch(() => undefined);
@@ -137,14 +151,45 @@ export class SafeToolCall {
   }
 
   #start(): Promise<Service> {
-    this.#starting ??= wire(this.#config, { onToolApprove: this.#options.onToolApprove, isEmbedded: true }).then(
-      (service) => {
-        this.#service = service;
-        return service;
-      },
-    );
+    this.#starting ??= this.#wire().then((service) => {
+      this.#service = service;
+      return service;
+    });
     return this.#starting;
   }
+
+  #wire(): Promise<Service> {
+    // Where paths and programs are looked for stays, whatever becomes of the process's own.
+    const { folder, searchPath } = this.#config;
+    let read = this.#options;
+    return wire(this.#config, {
+      onToolApprove: this.#options.onToolApprove,
+      isEmbedded: true,
+      readAgain: () => {
+        read = this.#wanted?.options ?? this.#options;
+        return configOf(read, { folder, searchPath });
+      },
+      onReload: ({ type }) => {
+        if (type === "configuration.changed") this.#options = read;
+      },
+    });
+  }
+}
+
+interface Wanted {
+  readonly options: SafeToolCallOptions;
+}
+
+type Surroundings = Pick<Config, "folder" | "searchPath">;
+
+/** @throws {StartupError} with every mistake in the options */
+function configOf({ onToolApprove: _, jwt, ...rest }: SafeToolCallOptions, around: Surroundings): Config {
+  const { folder = around.folder, ...written } = rest;
+  const issuers = "issuers" in jwt ? jwt : { issuers: [jwt] };
+  return readConfig(
+    { ...written, tools: [...written.tools], jwt: issuers },
+    { folder, environment: { PATH: around.searchPath }, origin: "SafeToolCall.create" },
+  );
 }
 
 /** What has no name that can be read is no tool: it gets that answer, and its line. */

@@ -2,6 +2,7 @@ import { createPublicKey, type KeyObject, randomUUID } from "node:crypto";
 import type { ApprovalCallback } from "./approvals/callback.ts";
 import type { Approvals } from "./approvals/types.ts";
 import type { EntryDraft } from "./audit/entry.ts";
+import type { JournalLine } from "./audit/journal/journal.ts";
 import type { Batch } from "./audit/journal/line-writer.ts";
 import type { AuditLog } from "./audit/json-logger.ts";
 import type { Config } from "./config.ts";
@@ -15,7 +16,7 @@ import type { TrailLog } from "./proxy/trail.ts";
 import { createWaitingRoom } from "./proxy/waiting-room.ts";
 import { currentCallers, currentRegistry } from "./reload/current.ts";
 import { LiveGenerations } from "./reload/generations.ts";
-import { printOf } from "./reload/prints.ts";
+import { type Print, printOf } from "./reload/prints.ts";
 import type { ConfigurationState, ReloadAsker, ReloadEvent, Reloaded } from "./reload/types.ts";
 import { openStore } from "./wiring/approvals.ts";
 import { assemble as assembleParts, type InUse, type Parts } from "./wiring/assembly.ts";
@@ -31,7 +32,7 @@ import type { RevocationEvent, RevocationState } from "./wiring/revocation-file.
 import { startTracing } from "./wiring/telemetry.ts";
 import type { Workspace } from "./wiring/workspace.ts";
 
-export type { Parts };
+export type { Parts, Reloaded };
 
 /** What the surroundings want to hear. The library may leave all of it out. */
 export interface Hooks {
@@ -60,6 +61,8 @@ export interface Service {
   readonly registry: Registry;
   readonly callers: CallerContext;
   readonly admission: Admission;
+  /** Those of the moment, each read when it is asked for. */
+  readonly limits: Config["limits"];
   /** Where people are asked; undefined when the configuration names no store. */
   readonly approvals: Approvals | undefined;
   readonly clock: () => number;
@@ -127,22 +130,22 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
   const join = (read: Config, joined: Parts) =>
     joinGeneration(read, joined, { approvals, newId: randomUUID, ...hooks });
   const generations = new LiveGenerations(join(config, parts), { lingerMs: LINGER_MS });
-  const auditReady = (): boolean => audit.hasRoom();
-  const limits = openLimits(config, { clock, monotonic, auditReady, log: hooks.logFault });
-  const { admission } = limits;
+  const limits = openLimits(config, { clock, monotonic, auditReady: () => audit.hasRoom(), log: hooks.logFault });
+  const { admission, inForce } = limits;
   const executor = createExecutor({ intend: (approved, { traceId }) => intend(audit, { ...approved, traceId }) });
   const tracing = await startTracing(config, parts.traces, { clock, monotonic, fill, ...hooks });
-  const recording = openRecording(config, { audit, hashKey, tracer: tracing.tracer, clock, monotonic, ids, ...hooks });
-  const { trails, sumUp } = recording;
+  const { tracer } = tracing;
+  const recording = openRecording({ audit, limits: inForce, hashKey, tracer, clock, monotonic, ids, ...hooks });
   const waitingRoom = createWaitingRoom(approvals);
-  await audit.journal({
-    ...{ type: "service.started", tools: parts.registry.list().length, pid: process.pid },
-    ...(print !== undefined && { configuration: print.sha256 }),
-  });
   const journal: AuditLog["journal"] = (line) => audit.journal(line);
+  await journal(started(parts, print));
   const exporters = startExports(config, parts.exports, { clock, random: Math.random, journal, ...hooks });
   const reloading = startReloading(config, {
     ...{ generations, print, journal, clock, ...hooks },
+    adopted: ({ config: read, parts: { loaded, webhooks } }) => {
+      limits.change(read, loaded.tools);
+      approvals?.webhooks.change(webhooks);
+    },
     build: async (read, { callers }) =>
       join(read, await assemble(read, hooks, { modulesInUse: () => generations.modules(), formerCallers: callers })),
   });
@@ -153,10 +156,11 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
   };
 
   return {
-    proxy: createProxy({ generations, admission, waitingRoom, approvals, executor, trails }),
+    proxy: createProxy({ generations, admission, waitingRoom, approvals, executor, trails: recording.trails }),
     registry: currentRegistry(generations),
     callers: currentCallers(generations),
     admission,
+    limits: inForce,
     approvals,
     clock,
     journal,
@@ -178,28 +182,33 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
     drain,
     close: (graceMs) => {
       drain();
-      recording.stop();
       const close = (): Promise<void> => generations.close();
       return closeAll(
-        { close, admission, trails, waitingRoom, approvals, audit, exporters, tracing, sumUp, monotonic },
+        { close, admission, recording, waitingRoom, approvals, audit, exporters, tracing, monotonic },
         graceMs,
       ).finally(() => limits.close());
     },
   };
 }
 
-interface Stores {
-  readonly audit: AuditLog;
-  readonly approvals: Approvals | undefined;
+function started({ registry }: Parts, print: Print | undefined): JournalLine {
+  const configuration = print && { configuration: print.sha256 };
+  return { type: "service.started", tools: registry.list().length, pid: process.pid, ...configuration };
 }
 
-type Keys = Pick<Parts, "checkpointKey" | "receiptOf">;
+interface Stores {
+  readonly audit: AuditLog;
+  readonly approvals: Awaited<ReturnType<typeof openStore>>;
+}
 
-async function openStores(config: Config, hooks: Hooks, { checkpointKey, receiptOf }: Keys): Promise<Stores> {
+type Read = Pick<Parts, "checkpointKey" | "receiptOf" | "webhooks">;
+
+async function openStores(config: Config, hooks: Hooks, { checkpointKey, receiptOf, webhooks }: Read): Promise<Stores> {
   const audit = openAudit(config, { clock, monotonic, ids, checkpointKey, onBatch: hooks.onBatch });
   try {
     const journal: AuditLog["journal"] = (line) => audit.journal(line);
-    const approvals = await openStore(config, { receiptOf, clock, journal, log: hooks.logFault ?? (() => {}) });
+    const log = hooks.logFault ?? (() => {});
+    const approvals = await openStore(config, { receiptOf, webhooks, clock, journal, log });
     return { audit, approvals };
   } catch (error) {
     await audit.close();

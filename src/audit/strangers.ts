@@ -28,6 +28,7 @@ export interface StrangerSum {
 }
 
 export interface StrangerLimitOptions {
+  /** Read at each refusal. */
   readonly linesPerMinuteMax?: number;
   readonly sourcesMax?: number;
 }
@@ -37,18 +38,18 @@ export interface StrangerLimitOptions {
  * strangers cannot fill the disk. `now` is in milliseconds since 1970.
  */
 export class StrangerLimit {
-  readonly #linesPerMinuteMax: number;
+  readonly #options: StrangerLimitOptions;
   readonly #sourcesMax: number;
   /** Refusals of this minute by source, lines of their own included. */
   #seen = new Map<string, number>();
   /** Those of this minute without a line, by source and code. */
   #unwritten = new Map<string, StrangerSum>();
-  /** Sums of past minutes that nobody fetched yet. */
+  /** Sums that nobody fetched yet, of past minutes or given back. */
   #due = new Map<string, StrangerSum>();
   #minute = Number.NEGATIVE_INFINITY;
 
   constructor(options: StrangerLimitOptions = {}) {
-    this.#linesPerMinuteMax = options.linesPerMinuteMax ?? STRANGER_LINES_PER_MINUTE_MAX;
+    this.#options = options;
     this.#sourcesMax = options.sourcesMax ?? STRANGER_SOURCES_MAX;
   }
 
@@ -59,7 +60,7 @@ export class StrangerLimit {
     const key = this.#seen.has(network) || this.#seen.size < this.#sourcesMax ? network : FURTHER_SOURCES;
     const count = (this.#seen.get(key) ?? 0) + 1;
     this.#seen.set(key, count);
-    if (count <= this.#linesPerMinuteMax) return undefined;
+    if (count <= (this.#options.linesPerMinuteMax ?? STRANGER_LINES_PER_MINUTE_MAX)) return undefined;
     add(this.#unwritten, { source: key, code, count: 1 });
     return mint<Receipt>({ traceId });
   }
@@ -72,14 +73,24 @@ export class StrangerLimit {
     return [...due.values()];
   }
 
+  /** Takes the largest sums of the running minute, so that a crash loses no more of them than came since; what is left goes on growing. */
+  drainLargest(max: number): readonly StrangerSum[] {
+    const largest = [...this.#unwritten.values()].sort((one, other) => other.count - one.count).slice(0, max);
+    for (const sum of largest) this.#unwritten.delete(keyOf(sum));
+    return largest;
+  }
+
+  /** A sum that was taken and could not be written: it is due again. */
+  giveBack(sum: StrangerSum): void {
+    const isKnown = this.#due.has(keyOf(sum)) || this.#due.size < this.#sourcesMax;
+    add(this.#due, isKnown ? sum : { ...sum, source: FURTHER_SOURCES });
+  }
+
   /** Any other minute is a new one, an earlier one too: a clock that was set back must not stop the counting. */
   #turnTo(now: number): void {
     const minute = Math.floor(now / MINUTE_MS);
     if (minute === this.#minute) return;
-    for (const sum of this.#unwritten.values()) {
-      const isKnown = this.#due.has(keyOf(sum)) || this.#due.size < this.#sourcesMax;
-      add(this.#due, isKnown ? sum : { ...sum, source: FURTHER_SOURCES });
-    }
+    for (const sum of this.#unwritten.values()) this.giveBack(sum);
     this.#unwritten = new Map();
     this.#seen = new Map();
     this.#minute = minute;

@@ -1,9 +1,10 @@
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { parseDocument, type YAMLParseError } from "yaml";
-import { type Config, type Environment, readConfig } from "../config.ts";
+import { type Config, type Environment, readConfig, readServer } from "../config.ts";
 import { StartupError } from "../core/errors.ts";
 import { systemCode } from "../core/system-code.ts";
+import { placeOf, type ServerPlace } from "./server-place.ts";
 
 /** What variables the process was started with; the one place that reads them. */
 export function processEnvironment(): Environment {
@@ -17,6 +18,22 @@ export function processEnvironment(): Environment {
  */
 export function readConfigFile(path: string, environment: Environment): Config {
   const file = resolve(path);
+  return readConfig(readWritten(file), { folder: dirname(file), environment, origin: file });
+}
+
+/**
+ * Reads the section `server` alone, as it is for whoever asks the service that runs how it is: what is wrong elsewhere in a file
+ * that is being changed is not in use yet. Paths are absolute.
+ *
+ * @throws {StartupError}
+ */
+export function readServerPlace(path: string, environment: Environment): ServerPlace | undefined {
+  const file = resolve(path);
+  return placeOf(readServer(readWritten(file), { folder: dirname(file), environment, origin: file }), dirname(file));
+}
+
+/** @throws {StartupError} */
+function readWritten(file: string): unknown {
   let source: string;
   try {
     source = readFileSync(file, "utf8");
@@ -27,14 +44,12 @@ export function readConfigFile(path: string, environment: Environment): Config {
   const [error] = document.errors;
   // Only the first: those after it are mostly its echoes.
   if (error !== undefined) throw new StartupError([`${file}: ${yamlProblem(error)}`]);
-  let written: unknown;
   try {
-    written = document.toJS({ maxAliasCount: 0 });
+    return document.toJS({ maxAliasCount: 0 });
   } catch (error) {
     const message = error instanceof ReferenceError ? NO_ALIASES : "cannot be read";
     throw new StartupError([`${file}: ${message}`]);
   }
-  return readConfig(written, { folder: dirname(file), environment, origin: file });
 }
 
 const NO_ALIASES = "YAML aliases (*name) are not supported: write the value out in each place";

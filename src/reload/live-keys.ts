@@ -14,6 +14,9 @@ export const LIVE_KEYS = [
   "approvals.rules",
   "approvals.policies",
   "approvals.callbackTimeoutMs",
+  "approvals.webhooks",
+  "approvals.publicUrl",
+  "limits",
   "log.level",
 ] as const;
 

@@ -1,5 +1,5 @@
-/** Who asks: `watch` looked at the files and wants nothing when they say what they said. */
-export type ReloadAsker = "watch" | "signal" | { readonly issuer: string; readonly subject: string };
+/** Who asks: `watch` looked at the files and wants nothing when they say what they said; `library` is whoever embeds us. */
+export type ReloadAsker = "watch" | "signal" | "library" | { readonly issuer: string; readonly subject: string };
 
 export type Reloaded =
   | { readonly outcome: "changed" | "unchanged"; readonly generation: number; readonly sha256: string }

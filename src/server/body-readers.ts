@@ -10,13 +10,13 @@ const PER_SOURCE_MIN = 16;
 
 /** Reads bodies, and sees to it that no single peer fills the door with slow ones. */
 export class BodyReaders {
-  readonly #perSourceMax: number;
+  readonly #concurrentRequestsMax: () => number;
   readonly #reading = new Map<string, number>();
   /** Asking a socket for its peer is dear; connections are kept alive. */
   readonly #sources = new WeakMap<Socket, string>();
 
-  constructor(concurrentRequestsMax: number) {
-    this.#perSourceMax = Math.max(PER_SOURCE_MIN, Math.floor(concurrentRequestsMax * SHARE_PER_SOURCE));
+  constructor(concurrentRequestsMax: () => number) {
+    this.#concurrentRequestsMax = concurrentRequestsMax;
   }
 
   /**
@@ -26,7 +26,8 @@ export class BodyReaders {
   read({ raw }: FastifyRequest, { bodyBytesMax, requestTimeoutMs }: DoorLimits): Promise<Uint8Array> {
     const source = this.#sourceOf(raw.socket);
     const reading = this.#reading.get(source) ?? 0;
-    if (reading >= this.#perSourceMax) return Promise.reject(tooMany());
+    const perSourceMax = Math.max(PER_SOURCE_MIN, Math.floor(this.#concurrentRequestsMax() * SHARE_PER_SOURCE));
+    if (reading >= perSourceMax) return Promise.reject(tooMany());
     this.#reading.set(source, reading + 1);
     return new Promise((resolve, reject) => {
       const chunks: Buffer[] = [];

@@ -16,7 +16,7 @@ export interface OperatorDoorOptions extends DoorOptions {
   /** Milliseconds since 1970. */
   readonly clock: () => number;
   /** Requests at the door at once, before anybody knows whose they are. */
-  readonly concurrentRequestsMax: number;
+  readonly concurrentRequestsMax: () => number;
   /** Durable when resolved. */
   readonly journal: (line: JournalLine) => Promise<void>;
   readonly logError: (error: unknown) => void;

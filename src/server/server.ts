@@ -89,8 +89,7 @@ function loadOf({ limits, metrics, callers, clock }: ServerOptions): LoadGuards 
 }
 
 function paceOf({ limits, clock }: ServerOptions): RequestPace | undefined {
-  const rate = limits?.rates.requests;
-  return rate === undefined || rate === "off" ? undefined : new RequestPace(rate, clock);
+  return limits && new RequestPace(() => limits.rates.requests, clock);
 }
 
 /** Health and metrics alone, for whoever knows the service by its address. Nothing here takes a call. */

@@ -47,7 +47,8 @@ configured("check", "Load everything and print all that is wrong")
   .action(async (options) => (await import("./check.ts")).check(options));
 overTls(program.command("health"))
   .description("Ask a running service whether it lives")
-  .option("--url <url>", "the service (default: STC_URL, else port STC_PORT or 8787 of this machine)")
+  .option("--url <url>", "the service (default: STC_URL, else where its configuration says, else port 8787 here)")
+  .option("--config <file>", "the configuration that it runs with (default: STC_CONFIG)")
   .option("--ready", "whether it takes calls")
   .action(async (options) => (await import("./health.ts")).health(options));
 configured("tools", "List the tools")

@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { openApprovals } from "../approvals/approvals.ts";
 import { DecisionTally } from "../approvals/notify/tally.ts";
-import type { NotifiedApprovals } from "../approvals/notify/webhooks.ts";
+import type { NamedWebhooks } from "../approvals/notify/webhooks.ts";
 import { createReceiptSigner, type ReceiptedApprovals, type ReceiptSigner } from "../approvals/receipts/receipts.ts";
 import { createRiskRules, type RiskRules, riskRuleProblems } from "../approvals/risk.ts";
 import { readPlainFile } from "../config/plain-file.ts";
@@ -11,7 +11,7 @@ import { StartupError } from "../core/errors.ts";
 import { systemCode } from "../core/system-code.ts";
 import type { Json } from "../core/types.ts";
 import { attempt } from "./problems.ts";
-import { countingJournal, mustReadWebhooks, readWebhooks, withNotices } from "./webhooks.ts";
+import { countingJournal, readWebhooks, type WithNotices, withNotices } from "./webhooks.ts";
 
 const SESSION_BYTES = 24;
 const SQLITE = "sqlite://";
@@ -22,6 +22,7 @@ export interface Judged {
   readonly risk: RiskRules;
   /** Signs the receipts of decisions; without a key there are none. */
   readonly receiptOf: ReceiptSigner | undefined;
+  readonly webhooks: NamedWebhooks;
 }
 
 /** The table that says how bad a call can be, ours and the operators', and the key of the receipts. */
@@ -29,15 +30,16 @@ export function readApprovals(config: Config, problems: string[]): Judged | unde
   const { rules, policies, receiptKeyFile, storeUrlFile } = config.approvals;
   const found = riskRuleProblems(rules).map((problem) => `approvals.rules${problem}`);
   problems.push(...found);
-  readWebhooks(config, problems);
+  const webhooks = readWebhooks(config, problems);
   if (storeUrlFile !== undefined) attempt(problems, () => mustHoldUrl(config, storeUrlFile));
   const receiptOf =
     receiptKeyFile === undefined ? undefined : attempt(problems, () => readSigner(config, receiptKeyFile));
-  return found.length > 0 ? undefined : { risk: createRiskRules({ rules, policies }), receiptOf };
+  return found.length > 0 ? undefined : { risk: createRiskRules({ rules, policies }), receiptOf, webhooks };
 }
 
 export interface StoreParts {
   readonly receiptOf?: ReceiptSigner | undefined;
+  readonly webhooks: NamedWebhooks;
   readonly clock: () => number;
   /** Durable when resolved. */
   readonly journal: (line: { readonly type: string; readonly [member: string]: Json | undefined }) => Promise<void>;
@@ -52,11 +54,10 @@ export interface StoreParts {
 export async function openStore(
   config: Config,
   parts: StoreParts,
-): Promise<(ReceiptedApprovals & NotifiedApprovals) | undefined> {
+): Promise<(ReceiptedApprovals & WithNotices) | undefined> {
   const { store, storeUrlFile, receiptKeyFile: _, ...limits } = config.approvals;
   if (store === undefined && storeUrlFile === undefined) return undefined;
   const field = store === undefined ? "approvals.storeUrlFile" : "approvals.store";
-  const webhooks = mustReadWebhooks(config);
   const tally = new DecisionTally();
   try {
     const approvals = await openApprovals({
@@ -68,7 +69,7 @@ export async function openStore(
       log: parts.log,
       limits,
     });
-    return { ...withNotices(approvals, { ...webhooks, ...parts, tally }), receiptOf: parts.receiptOf };
+    return { ...withNotices(approvals, { ...parts, tally }), receiptOf: parts.receiptOf };
   } catch (error) {
     throw new StartupError([`${field}: ${errorText(error)}`]);
   }

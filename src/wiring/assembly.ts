@@ -1,5 +1,6 @@
 import type { KeyObject } from "node:crypto";
 import { basename } from "node:path";
+import type { NamedWebhooks } from "../approvals/notify/webhooks.ts";
 import type { ReceiptSigner } from "../approvals/receipts/receipts.ts";
 import type { RiskRules } from "../approvals/risk.ts";
 import { type Config, isGrpcSystem } from "../config.ts";
@@ -73,6 +74,8 @@ export interface Parts {
   readonly risk: RiskRules;
   /** Signs the receipts of decisions; without it there are none. */
   readonly receiptOf: ReceiptSigner | undefined;
+  /** Who is told of approvals, and through whom people may answer. */
+  readonly webhooks: NamedWebhooks;
   /** Of the argument hashes; without it they are plain. */
   readonly hashKey: Uint8Array | undefined;
   /** Signs the audit's checkpoints; without it the chain stands by itself. */

@@ -1,9 +1,9 @@
 import type { Approvals } from "../approvals/types.ts";
 import type { AuditLog } from "../audit/json-logger.ts";
 import type { Admission } from "../proxy/admission.ts";
-import type { Trails } from "../proxy/trail.ts";
 import type { WaitingRoom } from "../proxy/waiting-room.ts";
 import type { startExports } from "./exports.ts";
+import type { Recording } from "./recording.ts";
 import type { Tracing } from "./telemetry.ts";
 
 const POLL_MS = 20;
@@ -14,25 +14,24 @@ interface Closing {
   readonly close: () => Promise<void>;
   readonly monotonic: () => number;
   readonly admission: Admission;
-  readonly trails: Trails;
   readonly waitingRoom: WaitingRoom;
   readonly exporters: ReturnType<typeof startExports>;
   readonly tracing: Tracing;
-  readonly sumUp: (now: number) => void;
+  readonly recording: Recording;
 }
 
 /** Nobody comes in; whoever waits for a person goes with what they have; the rest has its time; the audit is closed last. */
 export async function closeAll(
-  { admission, trails, waitingRoom, approvals, audit, exporters, tracing, sumUp, close, monotonic }: Closing,
+  { admission, recording, waitingRoom, approvals, audit, exporters, tracing, close, monotonic }: Closing,
   graceMs: number,
 ): Promise<void> {
   admission.drain();
   waitingRoom.empty();
   await idle(admission, monotonic, graceMs);
-  trails.shutDown();
+  recording.trails.shutDown();
   await close();
   await idle(admission, monotonic, graceMs);
-  sumUp(Number.POSITIVE_INFINITY);
+  await recording.stop();
   await approvals?.close();
   await Promise.all([exporters.stop(), tracing.close()]);
   await audit.journal({ type: "service.stopped" }).catch(() => {});

@@ -18,6 +18,10 @@ export interface LimitParts {
 
 export interface Limits {
   readonly admission: Admission;
+  /** Those of the moment, each read when it is asked for. */
+  readonly inForce: Config["limits"];
+  /** Holds calls to those of this reading from now on; what was counted stays counted. Never fails. */
+  change(config: Config, tools: LoadedTools["tools"]): void;
   close(): Promise<void>;
 }
 
@@ -39,17 +43,44 @@ export function limitProblems({ limits, approvals }: Config, { tools, notRegiste
 
 /** How many calls there may be, and how often. */
 export function openLimits(config: Config, { clock, monotonic, auditReady, log }: LimitParts): Limits {
-  const { limits, approvals } = config;
+  let { limits } = config;
+  const { storeUrlFile } = config.approvals;
+  const url = storeUrlFile === undefined ? undefined : postgresUrl(config, storeUrlFile);
   const rates = new Rates({ rules: limits.rates, now: monotonic, shared: limits.shared });
   const admission = createAdmission({
-    concurrentCallsMax: limits.concurrentCallsMax,
-    concurrentCallsPerCallerMax: limits.concurrentCallsPerCallerMax,
-    auditReady,
-    cancellations: { perMinuteMax: limits.cancellationsPerMinuteMax, clock },
-    rates,
+    ...{ auditReady, rates },
+    get concurrentCallsMax() {
+      return limits.concurrentCallsMax;
+    },
+    get concurrentCallsPerCallerMax() {
+      return limits.concurrentCallsPerCallerMax;
+    },
+    cancellations: {
+      clock,
+      get perMinuteMax() {
+        return limits.cancellationsPerMinuteMax;
+      },
+    },
   });
-  if (!limits.shared || approvals.storeUrlFile === undefined) return { admission, close: async () => {} };
-  const table = openRateTable(postgresUrl(config, approvals.storeUrlFile));
-  const shared = new SharedRates({ rates, table, now: monotonic, log: (message, cause) => log?.(message, cause) });
-  return { admission, close: () => shared.close() };
+  const share = (): SharedRates | undefined => {
+    if (!limits.shared || url === undefined) return undefined;
+    const table = openRateTable(url);
+    return new SharedRates({ rates, table, now: monotonic, log: (message, cause) => log?.(message, cause) });
+  };
+  let shared = share();
+  return {
+    admission,
+    // Another object than the frozen one, which would have to keep its values.
+    inForce: new Proxy({ ...limits }, { get: (_first, name) => Reflect.get(limits, name) }),
+    change(next, tools) {
+      const wasShared = limits.shared;
+      limits = next.limits;
+      rates.change({ rules: limits.rates, shared: limits.shared, tools: new Set(tools.map(({ name }) => name)) });
+      if (limits.shared === wasShared) return;
+      // Whoever ended it hears nothing of it any more.
+      shared?.close().catch(() => {});
+      shared = share();
+    },
+    close: async () => shared?.close(),
+  };
 }

@@ -21,12 +21,16 @@ export interface ReloadingParts {
   readonly print: Print | undefined;
   /** @throws {StartupError} with everything that is wrong at once */
   readonly build: (config: Config, former: Joined) => Promise<Joined>;
+  /** Called when it is in use, before anything enters it. Never fails. */
+  readonly adopted: (content: Joined) => void;
   /** Durable when resolved. */
   readonly journal: AuditLog["journal"];
   /** Milliseconds since 1970. */
   readonly clock: () => number;
   /** Reads the configuration anew; without it there is no reload. @throws {StartupError} */
   readonly readAgain?: (() => Config | Promise<Config>) | undefined;
+  /** In somebody else's process what all share is theirs to change, at any time. */
+  readonly isEmbedded?: boolean | undefined;
   /** What became of a reload, and the configuration that is in use after it. */
   readonly onReload?: ((event: ReloadEvent, config: Config) => void) | undefined;
   readonly onCertificates?: ((event: CertificateEvent) => void) | undefined;
@@ -44,20 +48,23 @@ export interface Reloading {
 
 /** Keeps what is in use up to date, as far as the configuration wants it. */
 export function startReloading({ reload: { trigger, perMinuteMax } }: Config, parts: ReloadingParts): Reloading {
-  const { generations, print, build, journal, clock, readAgain, onReload } = parts;
+  const { generations, print, build, journal, clock, readAgain, onReload, isEmbedded } = parts;
   followFiles(generations.current().parts, parts);
   if (readAgain === undefined || print === undefined) {
     return { state: () => undefined, reload: undefined, stop: () => {} };
   }
   const reload = new Reload({
     ...{ generations, print, journal, clock, perMinuteMax },
-    build: (config, former) => unharmed(() => build(config, former)),
+    build: isEmbedded === true ? build : (config, former) => unharmed(() => build(config, former)),
     read: () => {
       const { origin } = generations.current().config;
       if (isPipe(origin)) throw new StartupError([`${origin}: a pipe cannot be read again`]);
       return readAgain();
     },
-    adopted: (adopted) => followFiles(adopted.parts, parts),
+    adopted: (adopted) => {
+      parts.adopted(adopted);
+      followFiles(adopted.parts, parts);
+    },
     log: (event) => onReload?.(event, generations.current().config),
   });
   const unwatch = trigger === "watch" ? watchReload(reload) : () => {};

@@ -4,18 +4,17 @@ import { urlFault } from "../approvals/notify/address.ts";
 import { readKeys, type WebhookKey } from "../approvals/notify/signature.ts";
 import type { DecisionTally } from "../approvals/notify/tally.ts";
 import type { WebhookTarget } from "../approvals/notify/webhook.ts";
-import { type Integration, type NotifiedApprovals, startWebhooks } from "../approvals/notify/webhooks.ts";
+import {
+  type Integration,
+  type LiveWebhooks,
+  type NamedWebhooks,
+  type NotifiedApprovals,
+  startWebhooks,
+} from "../approvals/notify/webhooks.ts";
 import type { Config } from "../config.ts";
-import { StartupError } from "../core/errors.ts";
 import { readNamed } from "./files.ts";
 
 type WebhookConfig = Config["approvals"]["webhooks"][number];
-
-/** What `approvals.webhooks` names, with its files read. */
-interface ReadWebhooks {
-  readonly targets: readonly WebhookTarget[];
-  readonly integrations: ReadonlyMap<string, Integration>;
-}
 
 interface Place {
   readonly config: Config;
@@ -26,8 +25,8 @@ interface Place {
   readonly seen: Map<string, string>;
 }
 
-/** Reads the keys and addresses; what is wrong goes into `problems`. */
-export function readWebhooks(config: Config, problems: string[]): ReadWebhooks {
+/** Reads the keys and addresses of what `approvals.webhooks` names; what is wrong goes into `problems`. */
+export function readWebhooks(config: Config, problems: string[]): NamedWebhooks {
   const { webhooks, store, storeUrlFile } = config.approvals;
   if (webhooks.length > 0 && store === undefined && storeUrlFile === undefined) {
     problems.push("approvals.webhooks: needs approvals.store (or storeUrlFile): without it nobody is asked");
@@ -107,30 +106,25 @@ export function countingJournal<Line extends { readonly type: string }>(
   };
 }
 
-interface NoticeParts extends ReadWebhooks {
+/** Approvals whose webhooks can be exchanged. */
+export interface WithNotices extends NotifiedApprovals {
+  readonly webhooks: LiveWebhooks;
+}
+
+interface NoticeParts {
+  readonly webhooks: NamedWebhooks;
   readonly tally: DecisionTally;
   readonly clock: () => number;
   readonly log: (message: string, cause: unknown) => void;
 }
 
-/** @throws {StartupError} with everything that is wrong with them */
-export function mustReadWebhooks(config: Config): ReadWebhooks {
-  const problems: string[] = [];
-  const read = readWebhooks(config, problems);
-  if (problems.length > 0) throw new StartupError(problems);
-  return read;
-}
-
 /** Begins to tell of what happens in the store, as far as the configuration asks for it, until the store is closed. */
-export function withNotices(opened: OpenedApprovals, { tally, clock, log, ...read }: NoticeParts): NotifiedApprovals {
+export function withNotices(opened: OpenedApprovals, { webhooks: named, tally, clock, log }: NoticeParts): WithNotices {
   const approvals = { ...opened, ...tally.counted(opened) };
+  const report = (message: string): void => log(message, undefined);
   const webhooks = startWebhooks({
-    ...read,
-    approvals,
-    clock,
-    random: Math.random,
-    owner: randomUUID(),
-    report: (message) => log(message, undefined),
+    ...named,
+    parts: { approvals, clock, random: Math.random, owner: randomUUID(), report },
   });
   return {
     ...approvals,

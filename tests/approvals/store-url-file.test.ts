@@ -18,7 +18,8 @@ function configOf(approvals: Readonly<Record<string, unknown>>) {
   return readConfig(written, { folder, environment: { PATH: "" }, origin: "test" });
 }
 
-const parts = { clock: () => 0, journal: async () => {}, log: () => {} };
+const webhooks = { targets: [], integrations: new Map() };
+const parts = { webhooks, clock: () => 0, journal: async () => {}, log: () => {} };
 
 test("a URL stands in a file, never in the configuration, and there is one store", () => {
   expect(() => configOf({ store: "postgres://stc:secret@db/approvals" })).toThrow(/approvals\.store.*storeUrlFile/s);

@@ -20,8 +20,10 @@ interface Limited {
   waitMs(): number;
 }
 
+const RATE = { calls: MAX, seconds: 60 };
+
 function ofRequests(clock: () => number): Limited {
-  const pace = new RequestPace({ calls: MAX, seconds: 60 }, clock);
+  const pace = new RequestPace(() => RATE, clock);
   return {
     take: () => pace.take(caller),
     waitMs: () => {

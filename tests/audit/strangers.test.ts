@@ -79,6 +79,43 @@ describe("StrangerLimit", () => {
     expect(lines + sums.reduce((sum, { count }) => sum + count, 0)).toBe(200);
   });
 
+  test("the largest sums of the running minute can be fetched before it is over, each refusal once", () => {
+    const limit = new StrangerLimit({ linesPerMinuteMax: 1 });
+    for (const [source, times] of [
+      ["a", 3],
+      ["b", 9],
+      ["c", 5],
+    ] as const)
+      knock(limit, source, { times, now: NOON });
+    expect(limit.drainLargest(2)).toEqual([
+      { source: "b", code: CODE, count: 8 },
+      { source: "c", code: CODE, count: 4 },
+    ]);
+    expect(knock(limit, "b", { times: 2, now: NOON })).toBe(0);
+    expect(limit.drain(NOON + 1)).toEqual([]);
+    expect(limit.drain(NOON + MINUTE)).toEqual([
+      { source: "a", code: CODE, count: 2 },
+      { source: "b", code: CODE, count: 2 },
+    ]);
+  });
+
+  test("a sum that was given back is due at once, together with what has come since", () => {
+    const limit = new StrangerLimit({ linesPerMinuteMax: 0, sourcesMax: 2 });
+    knock(limit, "a", { times: 4, now: NOON });
+    for (const sum of limit.drainLargest(10)) limit.giveBack(sum);
+    expect(limit.drain(NOON)).toEqual([{ source: "a", code: CODE, count: 4 }]);
+    for (const source of ["a", "b", "c", "d"]) limit.giveBack({ source, code: CODE, count: 1 });
+    expect(limit.drain(NOON)).toHaveLength(3);
+  });
+
+  test("the lines a minute are those of the moment", () => {
+    const options = { linesPerMinuteMax: 1 };
+    const limit = new StrangerLimit(options);
+    expect(knock(limit, "a", { times: 3, now: NOON })).toBe(1);
+    options.linesPerMinuteMax = 5;
+    expect(knock(limit, "a", { times: 3, now: NOON })).toBe(2);
+  });
+
   test("sums that nobody fetches are bounded too", () => {
     const limit = new StrangerLimit({ linesPerMinuteMax: 0, sourcesMax: 3 });
     for (let minute = 0; minute < 50; minute += 1) {

@@ -32,7 +32,7 @@ const LIMITS = {
 
 const SERVER_LIMITS = {
   ...{ bodyBytesMax: 1_048_576, bodyDepthMax: 32, bodyKeysMax: 1_000, requestTimeoutMs: 5_000 },
-  ...{ headerBytesMax: 16_384, headersTimeoutMs: 10_000, concurrentRequestsMax: 2_048 },
+  ...{ headerBytesMax: 16_384, headersTimeoutMs: 10_000, concurrentRequestsMax: () => 2_048 },
 } as const;
 
 export interface Sent {

@@ -27,6 +27,16 @@ export interface WebhookParts {
   readonly pollMs?: number;
   /** Of one attempt. */
   readonly timeoutMs?: number;
+  /** What was counted under this name before: it is counted on. */
+  readonly counts?: WebhookCounts;
+}
+
+/** Since this process began. */
+export interface WebhookCounts {
+  sent: number;
+  failures: number;
+  dead: number;
+  stale: number;
 }
 
 /** How one webhook is doing, since this process began. */
@@ -54,8 +64,9 @@ export class Webhook {
   readonly #target: WebhookTarget;
   readonly #parts: WebhookParts;
   readonly #wanted: Wanted;
-  readonly #counts = { sent: 0, failures: 0, dead: 0, stale: 0 };
+  readonly counts: WebhookCounts;
   readonly #stopping = new AbortController();
+  #isRetired = false;
   #isDisabled = false;
   #isFailing = false;
   #isRung = false;
@@ -66,12 +77,13 @@ export class Webhook {
   constructor(target: WebhookTarget, parts: WebhookParts) {
     this.#target = target;
     this.#parts = parts;
+    this.counts = parts.counts ?? { sent: 0, failures: 0, dead: 0, stale: 0 };
     this.#wanted = { webhook: target.name, types: new Set(target.events), owner: parts.owner };
     this.#done = this.#run();
   }
 
   state(): WebhookState {
-    return { webhook: this.#target.name, ...this.#counts, isDisabled: this.#isDisabled };
+    return { webhook: this.#target.name, ...this.counts, isDisabled: this.#isDisabled };
   }
 
   /** Breaks off the attempt under way. What was not taken, as far as we know, is sent after the next start. */
@@ -81,12 +93,19 @@ export class Webhook {
     await endedWithin(this.#done, STOP_MS_MAX);
   }
 
+  /** Ends the attempt under way as it began, and sends nothing more. Never rejects. */
+  async retire(): Promise<void> {
+    this.#isRetired = true;
+    this.#wake();
+    await this.#done;
+  }
+
   async #run(): Promise<void> {
     const { approvals, pollMs = POLL_MS } = this.#parts;
     const { signal } = this.#stopping;
     const stopListening = approvals.onEvents(() => this.#ring());
     let isRegistered = false;
-    while (!signal.aborted) {
+    while (!signal.aborted && !this.#isRetired) {
       try {
         if (!isRegistered) await approvals.outbox.register(this.#target.name);
         isRegistered = true;
@@ -106,14 +125,15 @@ export class Webhook {
     const { outbox } = this.#parts.approvals;
     const found = await outbox.look(this.#wanted);
     this.#isDisabled = found === "disabled";
-    if (found !== "work" || this.#stopping.signal.aborted) return false;
+    if (found !== "work" || this.#stopping.signal.aborted || this.#isRetired) return false;
     const piece = await outbox.begin(this.#wanted);
     if (piece === undefined) return true;
     const outcome = await this.#attempt(piece);
     if (this.#stopping.signal.aborted && outcome.kind === "later") return false;
     const settled = await outbox.settle(this.#wanted, piece, { outcome, jitter: this.#parts.random() });
     this.#count(outcome, settled === "dead");
-    if (settled === "disabled") this.#say("answers that it is gone: nothing more is sent there until the next start");
+    if (settled === "disabled")
+      this.#say("answers that it is gone: nothing more is sent there until the next start, or a change of its own");
     if (settled === "dead") this.#say(`has not taken ${piece.event.type} ${piece.event.id}: given up`);
     return true;
   }
@@ -136,16 +156,16 @@ export class Webhook {
   }
 
   #count(outcome: Outcome, isDead: boolean): void {
-    if (isDead) this.#counts.dead += 1;
-    if (outcome.kind === "stale") this.#counts.stale += 1;
+    if (isDead) this.counts.dead += 1;
+    if (outcome.kind === "stale") this.counts.stale += 1;
     if (outcome.kind === "later") this.#fail(outcome.reason);
     if (outcome.kind !== "taken") return;
-    this.#counts.sent += 1;
+    this.counts.sent += 1;
     this.#isFailing = false;
   }
 
   #fail(reason: string): void {
-    this.#counts.failures += 1;
+    this.counts.failures += 1;
     if (!this.#isFailing) this.#say(`does not take notifications: ${reason}`);
     this.#isFailing = true;
   }
@@ -164,7 +184,7 @@ export class Webhook {
     this.#wake = resolve;
     const timer = setTimeout(resolve, ms);
     timer.unref();
-    if (this.#isRung || this.#stopping.signal.aborted) resolve();
+    if (this.#isRung || this.#stopping.signal.aborted || this.#isRetired) resolve();
     await promise;
     this.#isRung = false;
     clearTimeout(timer);

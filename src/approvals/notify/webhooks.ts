@@ -1,9 +1,10 @@
 import type { Approvals, Decider } from "../types.ts";
 import type { Inbox } from "./inbox.ts";
+import { NamedWebhook } from "./named-webhook.ts";
 import type { MakeReport } from "./report-rows.ts";
 import type { WebhookKey } from "./signature.ts";
 import type { Tally } from "./tally.ts";
-import { Webhook, type WebhookParts, type WebhookState, type WebhookTarget } from "./webhook.ts";
+import type { WebhookParts, WebhookState, WebhookTarget } from "./webhook.ts";
 
 /** Somebody whom an integration may speak for. */
 export interface Person extends Decider {
@@ -19,11 +20,24 @@ export interface Integration {
   readonly people: ReadonlyMap<string, Person>;
 }
 
+/** Those who are told, and those who may answer, as the configuration names them. */
+export interface NamedWebhooks {
+  readonly targets: readonly WebhookTarget[];
+  readonly integrations: ReadonlyMap<string, Integration>;
+}
+
 /** Those who are told of approvals, and those who may answer, by name. */
 export interface Webhooks {
+  /** Those of now. */
   readonly integrations: ReadonlyMap<string, Integration>;
   states(): readonly WebhookState[];
   stop(): Promise<void>;
+}
+
+/** Those that a reload exchanges. */
+export interface LiveWebhooks extends Webhooks {
+  /** Goes on with these; what has stayed as it was is left alone. Never fails. */
+  change(named: NamedWebhooks): void;
 }
 
 /** Approvals with what stands beside the decisions: reports, counts, and the ways out and in. */
@@ -34,19 +48,36 @@ export interface NotifiedApprovals extends Approvals {
   readonly webhooks?: Webhooks | undefined;
 }
 
-export interface WebhooksOptions extends WebhookParts {
-  readonly targets: readonly WebhookTarget[];
-  readonly integrations: ReadonlyMap<string, Integration>;
+export interface WebhooksOptions extends NamedWebhooks {
+  readonly parts: WebhookParts;
 }
 
 /** Begins to send at once. */
-export function startWebhooks({ targets, integrations, ...parts }: WebhooksOptions): Webhooks {
-  const webhooks = targets.map((target) => new Webhook(target, parts));
+export function startWebhooks({ parts, ...first }: WebhooksOptions): LiveWebhooks {
+  let { integrations } = first;
+  const byName = new Map<string, NamedWebhook>();
+  const change = (targets: readonly WebhookTarget[]): void => {
+    const told = new Map(targets.map((target) => [target.name, target]));
+    for (const [name, webhook] of byName) {
+      webhook.turnTo(told.get(name));
+      if (webhook.isOver) byName.delete(name);
+    }
+    for (const [name, target] of told) {
+      if (!byName.has(name)) byName.set(name, new NamedWebhook(target, parts));
+    }
+  };
+  change(first.targets);
   return {
-    integrations,
-    states: () => webhooks.map((webhook) => webhook.state()),
+    get integrations() {
+      return integrations;
+    },
+    states: () => [...byName.values()].flatMap((webhook) => webhook.states()),
+    change(named) {
+      integrations = named.integrations;
+      change(named.targets);
+    },
     async stop() {
-      await Promise.all(webhooks.map((webhook) => webhook.stop()));
+      await Promise.all([...byName.values()].map((webhook) => webhook.stop()));
     },
   };
 }

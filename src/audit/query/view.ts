@@ -17,7 +17,7 @@ export interface EntryView {
   readonly stage: string | undefined;
   readonly reason: string | undefined;
   readonly code: string | undefined;
-  /** Milliseconds. */
+  /** Milliseconds. A sum has none. */
   readonly duration: number | undefined;
   /** Calls that the line sums up. */
   readonly count: number;
@@ -61,7 +61,7 @@ export function viewOf(line: Members): EntryView | undefined {
     stage: textOf(denial?.["stage"]),
     reason: textOf(denial?.["reason"]),
     code: textOf(membersOf(line["error"])?.["code"]),
-    duration: numberOf(line["duration"]),
+    duration: line["count"] === undefined ? numberOf(line["duration"]) : undefined,
     count: countOf(line["count"]),
     approvalId: textOf(approval?.["id"]),
     approvedBy: textOf(approval?.["by"]),

@@ -6,7 +6,7 @@ const CALLERS_MAX = 10_000;
 const MINUTE_MS = 60_000;
 
 export interface CancellationLimit {
-  /** How many of one (issuer, subject) a minute, and at once. */
+  /** How many of one (issuer, subject) a minute, and at once. Read whenever one is counted or asked about. */
   readonly perMinuteMax: number;
   /** Milliseconds since 1970. */
   readonly clock: () => number;
@@ -36,7 +36,7 @@ export class Cancellations {
   count(caller: Caller): void {
     const key = keyOf(caller);
     const at = this.#clock();
-    const count = Math.min(this.#levelOf(key, at) + 1, this.#limit.perMinuteMax * 2);
+    const count = this.#levelOf(key, at) + 1;
     this.#levels.delete(key);
     this.#levels.set(key, { count, at });
     if (this.#levels.size <= CALLERS_MAX) return;
@@ -56,8 +56,11 @@ export class Cancellations {
   #levelOf(key: string, now: number): number {
     const level = this.#levels.get(key);
     if (level === undefined) return 0;
-    const drained = ((now - level.at) * this.#limit.perMinuteMax) / MINUTE_MS;
-    if (drained < level.count) return level.count - drained;
+    const { perMinuteMax } = this.#limit;
+    const drained = ((now - level.at) * perMinuteMax) / MINUTE_MS;
+    // The limit may have been a higher one when they were counted.
+    const count = Math.min(level.count, perMinuteMax * 2);
+    if (drained < count) return count - drained;
     this.#levels.delete(key);
     return 0;
   }

@@ -32,42 +32,62 @@ export interface Untold {
  * and 580 bytes for every key without a bound, and answers by promise: 180 ns a limit where this takes 20.
  */
 export class Pace {
-  readonly rate: Rate;
-  readonly #stepMs: number;
-  readonly #toleranceMs: number;
-  readonly #drainMs: number;
-  /** Replicas that have not heard of each other fill a bucket further than one could. */
-  readonly #fullestMs: number;
-  readonly #tells: boolean;
+  #rate: Rate;
+  #steps: Steps;
+  #tells: boolean;
   #young = new Map<string, Level>();
   #old = new Map<string, Level>();
   #untold = new Map<string, Level>();
   #turnedAt = Number.NEGATIVE_INFINITY;
 
   constructor(rate: Rate, options: { readonly tells?: boolean } = {}) {
-    const burst = rate.burst ?? rate.calls;
-    this.rate = rate;
-    this.#stepMs = (rate.seconds * 1000) / rate.calls;
-    this.#toleranceMs = (burst - 1) * this.#stepMs;
-    this.#drainMs = burst * this.#stepMs;
-    this.#fullestMs = 2 * this.#drainMs;
+    this.#rate = rate;
+    this.#steps = stepsOf(rate);
     this.#tells = options.tells === true;
+  }
+
+  get rate(): Rate {
+    return this.#rate;
+  }
+
+  /**
+   * Another limit from now on. What a key was charged and has not drained counts on, call by call; whoever has had more than
+   * the new limit gives at once waits as if it had just used that up.
+   */
+  change(rate: Rate, { now, tells = false }: { readonly now: number; readonly tells?: boolean | undefined }): void {
+    if (tells === this.#tells && isSame(rate, this.#rate)) return;
+    const before = this.#steps;
+    const after = stepsOf(rate);
+    this.#rate = rate;
+    this.#steps = after;
+    this.#tells = tells;
+    for (const levels of [this.#young, this.#old]) {
+      for (const level of levels.values()) {
+        const calls = Math.max(0, level.emptyAt - now) / before.stepMs;
+        level.emptyAt = now + Math.min(calls * after.stepMs, after.drainMs);
+        if (!tells) level.untold = 0;
+      }
+    }
+    if (!tells) this.#untold.clear();
+    // What has not drained by then is not forgotten.
+    this.#turnedAt = now;
   }
 
   /** Whole milliseconds until one more may be charged; 0 when it may be now. */
   waitMs(key: string, now: number): number {
     const level = this.#young.get(key) ?? this.#old.get(key);
     if (level === undefined) return 0;
+    const { fullestMs, toleranceMs } = this.#steps;
     // Fuller than it can be: the clock was set back.
-    level.emptyAt = Math.min(level.emptyAt, now + this.#fullestMs);
-    const over = level.emptyAt - now - this.#toleranceMs;
+    level.emptyAt = Math.min(level.emptyAt, now + fullestMs);
+    const over = level.emptyAt - now - toleranceMs;
     return over <= CLOCK_STEP_MS ? 0 : Math.ceil(over - CLOCK_STEP_MS);
   }
 
   charge(key: string, now: number): void {
-    if (now - this.#turnedAt > this.#fullestMs) this.#turn(now);
+    if (now - this.#turnedAt > this.#steps.fullestMs) this.#turn(now);
     const level = this.#young.get(key) ?? this.#remember(key, now);
-    level.emptyAt = Math.max(level.emptyAt, now) + this.#stepMs;
+    level.emptyAt = Math.max(level.emptyAt, now) + this.#steps.stepMs;
     if (!this.#tells) return;
     if (level.untold === 0 && this.#untold.size >= KEYS_MAX) return;
     level.untold += 1;
@@ -85,7 +105,7 @@ export class Pace {
     for (const [key, level] of this.#untold) {
       if (taken.length >= max) break;
       this.#untold.delete(key);
-      const addedMs = Math.min(level.untold * this.#stepMs, Math.max(0, level.emptyAt - now));
+      const addedMs = Math.min(level.untold * this.#steps.stepMs, Math.max(0, level.emptyAt - now));
       if (addedMs > 0) taken.push({ key, addedMs });
       level.untold = 0;
     }
@@ -99,7 +119,7 @@ export class Pace {
   adopt(key: string, filledMs: number, now: number): void {
     const level = this.#young.get(key) ?? this.#old.get(key);
     if (level === undefined) return;
-    const fill = Math.min(filledMs + level.untold * this.#stepMs, this.#fullestMs);
+    const fill = Math.min(filledMs + level.untold * this.#steps.stepMs, this.#steps.fullestMs);
     level.emptyAt = Math.max(level.emptyAt, now + fill);
   }
 
@@ -117,4 +137,26 @@ export class Pace {
     this.#young = new Map();
     this.#turnedAt = now;
   }
+}
+
+function isSame(one: Rate, other: Rate): boolean {
+  return one.calls === other.calls && one.seconds === other.seconds && one.burst === other.burst;
+}
+
+/** A rate as times, in milliseconds. */
+interface Steps {
+  /** What one charge fills a bucket by. */
+  readonly stepMs: number;
+  /** How full it may be for one more charge. */
+  readonly toleranceMs: number;
+  /** What a full one takes to drain. */
+  readonly drainMs: number;
+  /** Replicas that have not heard of each other fill a bucket further than one could. */
+  readonly fullestMs: number;
+}
+
+function stepsOf({ calls, seconds, burst = calls }: Rate): Steps {
+  const stepMs = (seconds * 1000) / calls;
+  const drainMs = burst * stepMs;
+  return { stepMs, toleranceMs: (burst - 1) * stepMs, drainMs, fullestMs: 2 * drainMs };
 }

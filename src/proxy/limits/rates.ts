@@ -17,12 +17,20 @@ export interface RateRules extends ToolRates {
   readonly tools: Readonly<Record<string, ToolRates>>;
 }
 
-export interface RatesOptions {
+export interface RatesInForce {
   readonly rules: RateRules;
-  /** Milliseconds from any origin, never going back. */
-  readonly now: () => number;
   /** Whether other replicas will ask what was charged here. */
   readonly shared?: boolean | undefined;
+}
+
+export interface RatesOptions extends RatesInForce {
+  /** Milliseconds from any origin, never going back. */
+  readonly now: () => number;
+}
+
+export interface RatesChange extends RatesInForce {
+  /** Names of the tools that there are now: what was counted for others is forgotten. */
+  readonly tools: ReadonlySet<string>;
 }
 
 /** The limits of one tool. */
@@ -35,18 +43,29 @@ const EVERYBODY = "*";
 
 /** How often callers may call. A call that one of several limits refuses is charged to none of them. */
 export class Rates {
-  readonly #options: RatesOptions;
-  readonly #caller: Pace | undefined;
-  readonly #service: Pace | undefined;
+  readonly #now: () => number;
+  #inForce: RatesInForce;
+  #caller: Pace | undefined;
+  #service: Pace | undefined;
   readonly #tools = new Map<string, ToolPaces>();
   readonly #paces = new Map<string, Pace>();
   /** Whoever shows the same token again is the same object. */
   readonly #keys = new WeakMap<Caller, string>();
 
-  constructor(options: RatesOptions) {
-    this.#options = options;
-    this.#caller = this.#paceOf("caller", options.rules.caller);
-    this.#service = this.#paceOf("service", options.rules.service);
+  constructor({ now, ...inForce }: RatesOptions) {
+    this.#now = now;
+    this.#inForce = inForce;
+    this.#holdAll();
+  }
+
+  /** Holds callers to other limits from now on. What was counted stays counted where there was a limit and still is. */
+  change({ tools, ...inForce }: RatesChange): void {
+    this.#inForce = inForce;
+    this.#holdAll();
+    for (const name of this.#tools.keys()) {
+      if (tools.has(name)) this.#holdTool(name);
+      else this.#forgetTool(name);
+    }
   }
 
   /**
@@ -59,7 +78,7 @@ export class Rates {
     const shared = this.#service;
     if (own === undefined && shared === undefined) return;
     const key = this.#keyOf(caller);
-    const now = this.#options.now();
+    const now = this.#now();
     assertRoom(own, key, { now, refuse: tooManyOfCaller });
     assertRoom(shared, EVERYBODY, { now, refuse: tooManyOfService });
     own?.charge(key, now);
@@ -72,10 +91,10 @@ export class Rates {
    * @throws {Refusal} RATE_LIMITED
    */
   takeTool(caller: Caller, tool: string): void {
-    const { callerAndTool: own, tool: shared } = this.#tools.get(tool) ?? this.#pacesOf(tool);
+    const { callerAndTool: own, tool: shared } = this.#tools.get(tool) ?? this.#holdTool(tool);
     if (own === undefined && shared === undefined) return;
     const key = this.#keyOf(caller);
-    const now = this.#options.now();
+    const now = this.#now();
     assertRoom(own, key, { now, refuse: tooManyOfCallerAndTool });
     assertRoom(shared, EVERYBODY, { now, refuse: tooManyOfTool });
     own?.charge(key, now);
@@ -95,24 +114,46 @@ export class Rates {
     return key;
   }
 
+  #holdAll(): void {
+    const { caller, service } = this.#inForce.rules;
+    this.#caller = this.#hold("caller", caller);
+    this.#service = this.#hold("service", service);
+  }
+
   /** Tools are those of the registry: there are only so many. */
-  #pacesOf(tool: string): ToolPaces {
-    const { rules } = this.#options;
+  #holdTool(tool: string): ToolPaces {
+    const { rules } = this.#inForce;
     const own = Object.hasOwn(rules.tools, tool) ? rules.tools[tool] : undefined;
+    const [callerAndTool, all] = paceNames(tool);
     const paces = {
-      callerAndTool: this.#paceOf(`callerAndTool ${tool}`, own?.callerAndTool ?? rules.callerAndTool),
-      tool: this.#paceOf(`tool ${tool}`, own?.tool ?? rules.tool),
+      callerAndTool: this.#hold(callerAndTool, own?.callerAndTool ?? rules.callerAndTool),
+      tool: this.#hold(all, own?.tool ?? rules.tool),
     };
     this.#tools.set(tool, paces);
     return paces;
   }
 
-  #paceOf(name: string, rate: RateOrOff | undefined): Pace | undefined {
-    if (rate === undefined || rate === "off") return undefined;
-    const pace = new Pace(rate, { tells: this.#options.shared === true });
+  #forgetTool(tool: string): void {
+    this.#tools.delete(tool);
+    for (const name of paceNames(tool)) this.#paces.delete(name);
+  }
+
+  #hold(name: string, rate: RateOrOff | undefined): Pace | undefined {
+    if (rate === undefined || rate === "off") {
+      this.#paces.delete(name);
+      return undefined;
+    }
+    const tells = this.#inForce.shared === true;
+    const pace = this.#paces.get(name) ?? new Pace(rate, { tells });
+    pace.change(rate, { tells, now: this.#now() });
     this.#paces.set(name, pace);
     return pace;
   }
+}
+
+/** Limits of one tool, by names that they have in all replicas. */
+function paceNames(tool: string): readonly [string, string] {
+  return [`callerAndTool ${tool}`, `tool ${tool}`];
 }
 
 interface Asking {

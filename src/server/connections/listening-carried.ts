@@ -7,7 +7,7 @@ export interface CarriedOptions {
   readonly headersTimeoutMs: number;
   /** From an answer to the next request. */
   readonly keepAliveMs: number;
-  /** Beyond them, clients that are still shaking hands. */
+  /** Beyond them, clients that are still shaking hands. Read at each connection. */
   readonly connectionsMax?: number | undefined;
 }
 
@@ -35,7 +35,11 @@ export class CarriedConnections {
 
   /** The same server, which now holds only so many connections at once, whoever counts them before. */
   bounded<S extends Server>(server: S): S {
-    server.maxConnections = (this.#options.connectionsMax ?? DEFAULT_CONNECTIONS_MAX) + HANDSHAKES_MAX;
+    const bound = (): void => {
+      server.maxConnections = (this.#options.connectionsMax ?? DEFAULT_CONNECTIONS_MAX) + HANDSHAKES_MAX;
+    };
+    bound();
+    server.on("connection", bound);
     return server;
   }
 

@@ -7,7 +7,7 @@ export const HANDSHAKES_MAX = 8_192;
 const HANDSHAKES_PER_SOURCE_MAX = 2_048;
 
 export interface HandshakeLimits {
-  /** Of one source, when that is less. */
+  /** Of one source, when that is less. Read at each. */
   readonly perSourceMax?: number | undefined;
   /** Told of each that was one too many. */
   readonly refused: (why: "total" | "source") => void;
@@ -15,22 +15,21 @@ export interface HandshakeLimits {
 
 /** Clients that have connected and not yet proved anything. Once they have, they are counted among the connections. */
 export class Handshakes {
-  readonly #perSourceMax: number;
-  readonly #refused: HandshakeLimits["refused"];
+  readonly #limits: HandshakeLimits;
   readonly #underWay = new Map<Socket, string>();
   readonly #bySource = new Map<string, number>();
 
-  constructor({ perSourceMax = HANDSHAKES_PER_SOURCE_MAX, refused }: HandshakeLimits) {
-    this.#perSourceMax = Math.min(perSourceMax, HANDSHAKES_PER_SOURCE_MAX);
-    this.#refused = refused;
+  constructor(limits: HandshakeLimits) {
+    this.#limits = limits;
   }
 
   begin(socket: Socket): void {
     const source = networkOf(socket.remoteAddress ?? "");
     const own = this.#bySource.get(source) ?? 0;
     const isFull = this.#underWay.size >= HANDSHAKES_MAX;
-    if (isFull || own >= this.#perSourceMax) {
-      this.#refused(isFull ? "total" : "source");
+    const { perSourceMax = HANDSHAKES_PER_SOURCE_MAX, refused } = this.#limits;
+    if (isFull || own >= Math.min(perSourceMax, HANDSHAKES_PER_SOURCE_MAX)) {
+      refused(isFull ? "total" : "source");
       socket.destroy();
       return;
     }

@@ -99,7 +99,12 @@ class CallDoors {
     const { headersTimeoutMs, logError, limits, metrics } = this.#options;
     const door = tlsServer(await this.#carry(), {
       ...{ source, handshakeTimeoutMs: headersTimeoutMs, logError },
-      handshakes: { perSourceMax: limits?.connectionsPerSourceMax, refused: (why) => metrics.load.ended(why) },
+      handshakes: {
+        refused: (why) => metrics.load.ended(why),
+        get perSourceMax() {
+          return limits?.connectionsPerSourceMax;
+        },
+      },
     });
     this.#closings.push(
       () => door.close(),
@@ -124,7 +129,10 @@ class CallDoors {
     await this.#app.ready();
     const { headersTimeoutMs, limits } = this.#options;
     this.#carried ??= new CarriedConnections(this.#app.server, {
-      ...{ headersTimeoutMs, keepAliveMs: KEEP_ALIVE_MS, connectionsMax: limits?.connectionsMax },
+      ...{ headersTimeoutMs, keepAliveMs: KEEP_ALIVE_MS },
+      get connectionsMax() {
+        return limits?.connectionsMax;
+      },
     });
     return this.#carried;
   }

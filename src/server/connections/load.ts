@@ -5,6 +5,7 @@ import { type ConnectionLimits, Connections } from "./connections.ts";
 import type { LoadMetrics } from "./load-metrics.ts";
 import { WrongTokens } from "./wrong-tokens.ts";
 
+/** Each is read when it is needed: it may change. */
 export interface LoadLimits extends ConnectionLimits {
   /** How late the event loop may be before work is shed. */
   readonly loopDelayMsMax: number;
@@ -33,12 +34,16 @@ export interface LoadGuards {
 export function createLoadGuards({ limits, metrics, callers, clock }: LoadOptions): LoadGuards {
   const connections = new Connections(limits, (end) => metrics.ended(end));
   const shedding = new Shedding({
-    delayMsMax: limits.loopDelayMsMax,
+    get delayMsMax() {
+      return limits.loopDelayMsMax;
+    },
     now: clock,
     observe: (ms) => metrics.delayed(ms),
   });
   const wrongTokens = new WrongTokens({
-    perMinuteMax: limits.wrongTokensPerMinuteMax,
+    get perMinuteMax() {
+      return limits.wrongTokensPerMinuteMax;
+    },
     knows: (authorization) => callers.knows(authorization),
     clock,
   });

@@ -5,28 +5,42 @@ import { steady } from "../../proxy/limits/steady-clock.ts";
 
 /** How often one caller may send what is no call: listings, sessions, questions and their answers, streams, queries. */
 export class RequestPace {
-  readonly #pace: Pace;
+  readonly #rate: () => Rate | "off";
   readonly #clock: () => number;
+  #pace: Pace | undefined;
 
-  /** `clock`: milliseconds. */
-  constructor(rate: Rate, clock: () => number) {
-    this.#pace = new Pace(rate);
+  /** `rate`: of the moment; `clock`: milliseconds. */
+  constructor(rate: () => Rate | "off", clock: () => number) {
+    this.#rate = rate;
     this.#clock = steady(clock);
   }
 
   /** @throws {Refusal} RATE_LIMITED */
   take({ issuer, subject }: Caller): void {
-    const key = JSON.stringify([issuer, subject]);
     const now = this.#clock();
-    const retryAfterMs = this.#pace.waitMs(key, now);
+    const pace = this.#held(now);
+    if (pace === undefined) return;
+    const key = JSON.stringify([issuer, subject]);
+    const retryAfterMs = pace.waitMs(key, now);
     if (retryAfterMs === 0) {
-      this.#pace.charge(key, now);
+      pace.charge(key, now);
       return;
     }
-    const { calls, seconds } = this.#pace.rate;
+    const { calls, seconds } = pace.rate;
     throw new Refusal("RATE_LIMITED", `You have asked too often: ${calls} requests in ${seconds} s are yours.`, {
       details: { limit: "requests", calls, seconds },
       retryAfterMs,
     });
+  }
+
+  #held(now: number): Pace | undefined {
+    const rate = this.#rate();
+    if (rate === "off") {
+      this.#pace = undefined;
+      return undefined;
+    }
+    this.#pace ??= new Pace(rate);
+    if (this.#pace.rate !== rate) this.#pace.change(rate, { now });
+    return this.#pace;
   }
 }

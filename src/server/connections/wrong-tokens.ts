@@ -8,7 +8,7 @@ import { steady } from "../../proxy/limits/steady-clock.ts";
 const MINUTE_SECONDS = 60;
 
 export interface WrongTokensOptions {
-  /** Of one source a minute, and at once. */
+  /** Of one source a minute, and at once. Read whenever one is counted or asked about. */
   readonly perMinuteMax: number;
   /** Whether a token was verified already and still is good. */
   readonly knows: (authorization: string | undefined) => boolean;
@@ -48,18 +48,27 @@ export class WrongTokens {
   waitMs({ headers, socket }: IncomingMessage): number {
     // Nearly always nobody has shown a wrong one.
     if (this.#pace.size === 0 || headers.authorization === undefined) return 0;
-    const waitMs = this.#pace.waitMs(this.#sourceOf(socket), this.#clock());
+    const now = this.#clock();
+    const waitMs = this.#held(now).waitMs(this.#sourceOf(socket), now);
     return waitMs > 0 && !this.#options.knows(headers.authorization) ? waitMs : 0;
   }
 
   /** This request's token was wrong. */
   count({ headers, socket }: IncomingMessage): void {
-    if (headers.authorization !== undefined) this.#pace.charge(this.#sourceOf(socket), this.#clock());
+    if (headers.authorization === undefined) return;
+    const now = this.#clock();
+    this.#held(now).charge(this.#sourceOf(socket), now);
   }
 
   /** This request was refused for something else, and its token was looked at all the same. */
   countUnverified(request: IncomingMessage): void {
     if (!this.#options.knows(request.headers.authorization)) this.count(request);
+  }
+
+  #held(now: number): Pace {
+    const { perMinuteMax: calls } = this.#options;
+    if (this.#pace.rate.calls !== calls) this.#pace.change({ calls, seconds: MINUTE_SECONDS }, { now });
+    return this.#pace;
   }
 
   #sourceOf(socket: Socket): string {

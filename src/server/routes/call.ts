@@ -25,7 +25,7 @@ import type { Metrics } from "../metrics.ts";
 export interface CallRouteOptions extends DoorOptions {
   readonly proxy: ToolProxy;
   /** Requests at the door at once, before anybody knows whose they are. */
-  readonly concurrentRequestsMax: number;
+  readonly concurrentRequestsMax: () => number;
   /** Whether work has to be shed; without it none is. */
   readonly shedding?: Shedding | undefined;
   readonly metrics: Metrics;
@@ -70,7 +70,7 @@ interface WalkOptions extends CallRouteOptions {
 /** Health, metrics and what people decide are other routes: they are never shed. */
 function crowded(options: CallRouteOptions, atTheDoor: number): Refusal | undefined {
   const { concurrentRequestsMax, shedding, metrics } = options;
-  if (atTheDoor > concurrentRequestsMax) {
+  if (atTheDoor > concurrentRequestsMax()) {
     metrics.load.shed("requests");
     return new Refusal("OVERLOADED", "Too many requests at once.", { retryAfterMs: RETRY_AFTER_MS });
   }

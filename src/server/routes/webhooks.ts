@@ -46,7 +46,7 @@ type Message = z.output<typeof message>;
  */
 export function webhookRoutes(app: FastifyInstance, { approvals, door }: WebhookRoutesOptions): void {
   const { webhooks, inbox } = approvals;
-  if (webhooks === undefined || inbox === undefined || webhooks.integrations.size === 0) return;
+  if (webhooks === undefined || inbox === undefined) return;
   const refusals = new RefusedMessages(door);
   const flow = new Flow();
   app.addHook("onClose", () => refusals.sumUp(Number.POSITIVE_INFINITY).catch(() => {}));

@@ -25,7 +25,11 @@ writeDays(dir, {
     refusedLine("2026-02-16T11:00:00.000Z", ["INVALID_INPUT", "VALIDATION"], { duration: 60 }),
     refusedLine("2026-02-16T12:00:00.000Z", ["UNAUTHENTICATED", "AUTH"], {
       caller: { sub: "anonymous", permissions: [] },
-      count: 90,
+      count: 89,
+    }),
+    refusedLine("2026-02-16T12:30:00.000Z", ["UNAUTHENTICATED", "AUTH"], {
+      caller: { sub: "anonymous", permissions: [] },
+      count: 1,
     }),
     refusedLine("2026-02-16T13:00:00.000Z", ["APPROVAL_REQUIRED", "APPROVAL"], PENDING),
   ],
