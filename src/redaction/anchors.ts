@@ -7,7 +7,7 @@ export interface AnchorVisitor {
 }
 
 interface Tables {
-  /** By ASCII code: the character's column; 0 for all that occur in no word. Marks have the last columns. */
+  /** By UTF-16 unit: the character's column; 0 for all that occur in no word. Marks have the last columns. */
   readonly classes: Uint8Array;
   readonly marksFrom: number;
   /** By state and column. A state is its row's offset; states at which words end come last. */
@@ -18,10 +18,10 @@ interface Tables {
   readonly width: number;
 }
 
-const ASCII_CODES = 128;
+const UNITS = 0x10000;
 
 /**
- * Finds all words of a set in one pass, whatever the text: an Aho-Corasick automaton, ASCII letters in any case. Marked characters
+ * Finds all words of a set in one pass, whatever the text: an Aho-Corasick automaton, letters in any case. Marked characters
  * are told on the way. The tables are made when the first text is read.
  */
 export class Anchors {
@@ -29,7 +29,7 @@ export class Anchors {
   readonly #marks: string;
   #made: { readonly lengths: readonly number[]; readonly tables: Tables } | undefined;
 
-  /** `words` in lower case, ASCII. */
+  /** `words` in lower case. */
   constructor(words: () => readonly string[], marks = "") {
     this.#words = words;
     this.#marks = marks;
@@ -42,12 +42,7 @@ export class Anchors {
     let state = 0;
     let free = 0;
     for (let at = 0; at < length; at += 1) {
-      const code = text.charCodeAt(at);
-      if (code >= ASCII_CODES) {
-        state = 0;
-        continue;
-      }
-      const column = classes[code] ?? 0;
+      const column = classes[text.charCodeAt(at)] ?? 0;
       state = next[state + column] ?? 0;
       if (at >= free && column >= marksFrom) free = visitor.mark(at);
       if (state < endsFrom) continue;
@@ -71,12 +66,7 @@ export class Anchors {
     const { classes, next, endsFrom } = this.#make().tables;
     let state = 0;
     for (let at = 0; at < text.length; at += 1) {
-      const code = text.charCodeAt(at);
-      if (code >= ASCII_CODES) {
-        state = 0;
-        continue;
-      }
-      const column = classes[code] ?? 0;
+      const column = classes[text.charCodeAt(at)] ?? 0;
       state = next[state + column] ?? 0;
       if (state >= endsFrom || column >= markFrom) return true;
     }
@@ -94,10 +84,11 @@ export class Anchors {
 
 function tablesOf(words: readonly string[], marks: string): Tables {
   const columns = [...new Set(words.join(""))].filter((character) => !marks.includes(character));
-  const classes = new Uint8Array(ASCII_CODES);
+  const classes = new Uint8Array(UNITS);
   for (const [index, character] of [...columns, ...marks].entries()) {
     classes[character.charCodeAt(0)] = index + 1;
-    classes[character.toUpperCase().charCodeAt(0)] = index + 1;
+    const capital = character.toUpperCase();
+    if (capital.length === 1) classes[capital.charCodeAt(0)] = index + 1;
   }
   const width = columns.length + marks.length + 1;
   const trie = plant(words, { classes, width });

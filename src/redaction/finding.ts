@@ -6,6 +6,9 @@ export interface Finding {
   readonly end: number;
 }
 
+/** Of looking around a word: what was found, or that nothing is found that begins before an offset. */
+export type Matched = Finding | readonly Finding[] | number | undefined;
+
 /** In order, without overlaps: what touches the same characters becomes one finding under the first and longest one's rule. */
 export function mergeFindings<Found extends Finding>(findings: readonly Found[]): readonly Found[] {
   if (isSettled(findings)) return findings;

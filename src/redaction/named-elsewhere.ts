@@ -1,5 +1,5 @@
 import type { Json } from "../core/types.ts";
-import { plainName } from "./labels.ts";
+import { type Label, labelOf, plainName } from "./labels.ts";
 import type { Place } from "./place.ts";
 import { isJwk, isPrivateMember } from "./secrets/jwk.ts";
 
@@ -8,24 +8,47 @@ export interface Fields {
 }
 
 /** The very same object when its keys are plain, as most are. */
-export function withPlainKeys(fields: Fields): Fields {
+function withPlainKeys(fields: Fields): Fields {
   const keys = Object.keys(fields);
   if (keys.every((key) => plainName(key) === key)) return fields;
   return Object.fromEntries(keys.map((key) => [plainName(key), fields[key] as Json]));
 }
 
-export interface Around {
+interface Around {
   readonly above: Place;
   readonly below: Place;
 }
 
-/** Where the value of a field stands that may have another name than its key: a part of a key, or a value whose name is beside or above it. */
-export function placeOf(fields: Fields, key: string, { above, below }: Around): Place {
-  if (isPrivateMember(key)) return isJwk(fields) ? below.called("private_key") : below;
-  const named = nameBeside(fields, key.slice(0, -VALUE_CHARS));
-  if (named !== undefined) return below.called(named);
-  return key.length === VALUE_CHARS && above.label !== undefined ? below.labelled(above.label) : below;
+/** What stands beside each other in one object: the name of a value may. Names are read as they are seen, each of them once. */
+export class Neighbours {
+  readonly #fields: Fields;
+  readonly #labels = new Map<string, Label>();
+
+  constructor(fields: Fields) {
+    this.#fields = withPlainKeys(fields);
+  }
+
+  /** Where the value of a field stands that may have another name than its key: a part of a key, or a value whose name is beside or above it. */
+  placeOf(written: string, { above, below }: Around): Place {
+    const key = plainName(written);
+    const fields = this.#fields;
+    if (isPrivateMember(key)) return isJwk(fields) ? below.called("private_key") : below;
+    if (DATA.test(key)) return fields["kind"] === "Secret" ? below.secretBelow() : below;
+    if (key === "value" && fields["sensitive"] === true) return below.called("password");
+    const named = nameBeside(fields, key.slice(0, -VALUE_CHARS));
+    if (named !== undefined) return below.labelled(this.#labelOf(named));
+    return key.length === VALUE_CHARS && above.label !== undefined ? below.labelled(above.label) : below;
+  }
+
+  #labelOf(name: string): Label {
+    const label = this.#labels.get(name) ?? labelOf(name);
+    this.#labels.set(name, label);
+    return label;
+  }
 }
+
+/** Of a Kubernetes secret: all below is secret, however it is called. */
+const DATA = /^(?:data|stringData)$/;
 
 const VALUE_CHARS = "value".length;
 const NAME_KEYS = ["name", "Name", "key", "Key", "variable", "Variable", "field", "header", "_name", "_key"];

@@ -13,7 +13,10 @@ export const KEPT_MAX = 256;
 /** Places that are kept from value to value, below one root. A root that has as many makes way for a new one. */
 const LASTING_MAX = 2_048;
 
-const VALUE_KEY = /value$/i;
+/** Of a path as it is told, UTF-16 units: keys may be data, and each of many findings tells its path. */
+const PATH_CHARS_MAX = 512;
+
+const VALUE_KEY = /value$|^(?:data|stringData)$/i;
 
 const ELEMENT = "[]";
 const KEY_LIKE_ELEMENT = '"[]"';
@@ -32,6 +35,7 @@ interface PlaceFacts {
   readonly label: Label | undefined;
   readonly tree?: Tree | undefined;
   readonly isNamedElsewhere?: boolean;
+  readonly holdsSecrets?: boolean;
 }
 
 /** Roots of the levels that tell paths apart. */
@@ -49,6 +53,7 @@ export class Place {
   readonly label: Label | undefined;
   /** The key as it may be shown. */
   readonly shown: string;
+  readonly #holdsSecrets: boolean;
   readonly #above: Place | undefined;
   readonly #step: string;
   readonly #tree: Tree | undefined;
@@ -63,6 +68,7 @@ export class Place {
     this.#tree = facts.tree;
     this.shown = facts.shown;
     this.label = facts.label;
+    this.#holdsSecrets = facts.holdsSecrets ?? false;
     this.isNamedElsewhere = facts.isNamedElsewhere ?? false;
     this.depth = above === undefined ? 0 : above.depth + 1;
     if (facts.tree !== undefined) facts.tree.count += 1;
@@ -100,7 +106,8 @@ export class Place {
     const tree = lasts && hasRoom(this.#tree) ? this.#tree : undefined;
     const name = plainName(key);
     const isNamedElsewhere = VALUE_KEY.test(name) || isPrivateMember(name);
-    const place = new Place(this, stepOf(key), { shown, label: labelOf(name), tree, isNamedElsewhere });
+    const label = this.#holdsSecrets ? SECRET : labelOf(name);
+    const place = new Place(this, stepOf(key), { shown, label, tree, isNamedElsewhere });
     if (place.lasts || (!this.lasts && this.#kept.size < KEPT_MAX)) this.#kept.set(key, place);
     return place;
   }
@@ -115,6 +122,11 @@ export class Place {
     return new Place(this.#above, this.#step, { shown: this.shown, label });
   }
 
+  /** This place, of which each key's value is a secret. */
+  secretBelow(): Place {
+    return new Place(this.#above, this.#step, { shown: this.shown, label: this.label, holdsSecrets: true });
+  }
+
   level(levels: LevelOf): RedactionLevel {
     this.#level ??= typeof levels === "string" ? levels : levels(this.#steps());
     return this.#level;
@@ -125,19 +137,19 @@ export class Place {
     return typeof levels === "string" ? levels : levels([...this.#steps(), stepOf(key)]);
   }
 
-  /** As a dotted path, itself redacted: `customer.notes[]`. */
+  /** As a dotted path, itself redacted: `customer.notes[]`. Ends in `…` when it was cut. */
   get path(): string {
     if (this.#path === undefined) {
       const before = this.#above?.path ?? "";
       const isJoined = this.#step === ELEMENT || before === "";
-      this.#path = isJoined ? before + this.shown : `${before}.${this.shown}`;
+      this.#path = bounded(isJoined ? before + this.shown : `${before}.${this.shown}`);
     }
     return this.#path;
   }
 
   /** The path of one of this place's keys, when the key itself is what was found. */
   get pathOfKeys(): string {
-    return this.path === "" ? "*" : `${this.path}.*`;
+    return this.path === "" ? "*" : bounded(`${this.path}.*`);
   }
 
   #steps(): readonly string[] {
@@ -149,6 +161,12 @@ export class Place {
 
 /** By a level that is the same everywhere: what its root is known by. */
 const SINGLE: Readonly<Record<RedactionLevel, object>> = { off: {}, secrets: {}, balanced: {}, strict: {} };
+
+const SECRET: Label = { words: "", secret: "password" };
+
+function bounded(path: string): string {
+  return path.length <= PATH_CHARS_MAX ? path : `${path.slice(0, PATH_CHARS_MAX - 1).toWellFormed()}…`;
+}
 
 function stepOf(key: string): string {
   return key === ELEMENT ? KEY_LIKE_ELEMENT : key;

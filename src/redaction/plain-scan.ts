@@ -1,13 +1,16 @@
 import { Anchors, type AnchorVisitor } from "./anchors.ts";
 import type { Work } from "./bounds.ts";
+import type { Finding } from "./finding.ts";
 import { ANNOUNCEMENTS, type Reading } from "./pii/announced.ts";
 import { findEmail } from "./pii/email.ts";
 import type { PiiFinding } from "./pii/finding.ts";
 import { NextDigit } from "./pii/next-digit.ts";
 import { NumberReader } from "./pii/numbers.ts";
 import { AssignmentReader } from "./secrets/assignment.ts";
+import { InsertReader } from "./secrets/insert-values.ts";
 import { FOOTER, NextOccurrence } from "./secrets/private-key.ts";
 import { type Readers, SECRET_RULES } from "./secrets/rules.ts";
+import { TableReader } from "./secrets/tables.ts";
 import type { ActiveLevel, SensitiveFinding } from "./sensitive.ts";
 
 const CONFIDENCE_MIN = { secrets: Number.POSITIVE_INFINITY, balanced: 0.5, strict: 0.2 } as const;
@@ -87,21 +90,29 @@ class PlainScan implements AnchorVisitor {
     const rule = SECRET_RULES[index];
     if (rule === undefined) return;
     this.#work.spend(rule.steps);
-    this.#readers ??= {
-      assignments: new AssignmentReader(this.#text, this.#work),
+    this.#readers ??= this.#makeReaders();
+    const found = rule.match(this.#text, start, end, this.#readers);
+    if (found === undefined) return;
+    if (typeof found === "number") this.#nothing(index, found);
+    else if ("rule" in found) this.#cover(found);
+    else for (const one of found) this.#cover(one);
+  }
+
+  #cover({ rule, start, end }: Finding): void {
+    this.#push({ rule, start, end, kind: "secret", confidence: 1 });
+    if (end <= this.#coveredTo) return;
+    this.#coveredFrom = start;
+    this.#coveredTo = end;
+  }
+
+  #makeReaders(): Readers {
+    const tables = new TableReader(this.#text, this.#work);
+    return {
+      assignments: new AssignmentReader(this.#text, this.#work, tables),
+      inserts: new InsertReader(this.#text, this.#work, tables),
       footers: new NextOccurrence(this.#text, FOOTER),
       work: this.#work,
     };
-    const found = rule.match(this.#text, start, end, this.#readers);
-    if (found === undefined) return;
-    if (typeof found === "number") {
-      this.#nothing(index, found);
-      return;
-    }
-    this.#push({ rule: found.rule, start: found.start, end: found.end, kind: "secret", confidence: 1 });
-    if (found.end <= this.#coveredTo) return;
-    this.#coveredFrom = found.start;
-    this.#coveredTo = found.end;
   }
 
   #announced(index: number, start: number, end: number): void {

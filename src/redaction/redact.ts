@@ -1,8 +1,7 @@
 import { isList } from "../core/json.ts";
 import type { Json } from "../core/types.ts";
 import { REDACTION_BOUNDS, TooLarge, Work } from "./bounds.ts";
-import { plainName } from "./labels.ts";
-import { type Around, type Fields, flagBefore, placeOf, withPlainKeys } from "./named-elsewhere.ts";
+import { type Fields, flagBefore, Neighbours } from "./named-elsewhere.ts";
 import { KEPT_MAX, type LevelOf, Place } from "./place.ts";
 import { isSecretValue } from "./secrets/values.ts";
 import { findSensitive, hideFindings, type RedactionLevel, replacementOf, type SensitiveFinding } from "./sensitive.ts";
@@ -76,8 +75,6 @@ class Walk {
   readonly #work = new Work();
   /** Places by key, by the place above them, that are not kept from value to value. */
   #passing: Map<Place, Map<string, Place>> | undefined;
-  /** The object whose keys were read last, and by their plain names. */
-  #seen: { readonly fields: Fields; readonly plain: Fields } | undefined;
   #nodes = 0;
   #chars = 0;
 
@@ -112,11 +109,14 @@ class Walk {
     const keys = Object.keys(fields);
     let changed: [string, Json][] | undefined;
     let isRenamed = false;
+    let neighbours: Neighbours | undefined;
     for (let index = 0; index < keys.length; index += 1) {
       const key = keys[index] ?? "";
       const value = fields[key] as Json;
       const below = this.#below(key, above);
-      const seen = this.visit(value, below.isNamedElsewhere ? this.#named(fields, key, { above, below }) : below);
+      if (below.isNamedElsewhere) neighbours ??= new Neighbours(fields);
+      const place = below.isNamedElsewhere ? neighbours?.placeOf(key, { above, below }) : below;
+      const seen = this.visit(value, place ?? below);
       if (below.shown !== key) isRenamed = true;
       if (changed === undefined && (seen !== value || below.shown !== key)) {
         changed = keys.slice(0, index).map((before) => [before, fields[before] as Json]);
@@ -125,12 +125,6 @@ class Walk {
     }
     if (changed === undefined) return fields;
     return Object.fromEntries(isRenamed ? apart(changed) : changed);
-  }
-
-  /** Where the value of a key stands whose name may stand elsewhere. Names are read as they are seen. */
-  #named(fields: Fields, key: string, around: Around): Place {
-    if (this.#seen?.fields !== fields) this.#seen = { fields, plain: withPlainKeys(fields) };
-    return placeOf(this.#seen.plain, plainName(key), around);
   }
 
   #below(key: string, above: Place): Place {

@@ -212,6 +212,31 @@ describe("a name with characters in it that cannot be seen names what it seems t
   ])("%j", (given, want) => expect(redact(given, { level: "balanced", clean: true }).value).toEqual(want));
 });
 
+test("a path is told in part when a key is long", () => {
+  const key = "k".repeat(5_000);
+  const { value, findings } = redact(
+    { [key]: { a: "joe@example.com", b: ["joe@example.com"] } },
+    { level: "balanced" },
+  );
+  expect(value).toEqual({ [key]: { a: "[REDACTED:EMAIL]", b: ["[REDACTED:EMAIL]"] } });
+  expect(findings.map(({ path }) => path)).toEqual([`${"k".repeat(511)}…`, `${"k".repeat(511)}…`]);
+});
+
+test("values that have their names beside them may stand in one another", () => {
+  const inner = { name: "DB_PASSWORD", value: "correct horse" };
+  const given = { aName: "API_TOKEN", aValue: inner, name: "password", value: [inner, "correct horse"], bvalue: "x" };
+  const { value } = redact(given, { level: "balanced" });
+  const hidden = { name: "DB_PASSWORD", value: "[REDACTED]" };
+  expect(value).toEqual({ ...given, aValue: hidden, value: [hidden, "[REDACTED]"] });
+});
+
+test("a name may take thousands of characters to write", () => {
+  const name = `pass${"\u200b".repeat(2_000)}word`;
+  const given = { name, value: "correct horse", Value: "correct horse", note: "correct horse" };
+  const hidden = { value: "[REDACTED]", Value: "[REDACTED]" };
+  expect(redact(given, { level: "balanced" }).value).toEqual({ ...given, ...hidden });
+});
+
 test("wherever characters that cannot be seen stand in it, what is sensitive is found", () => {
   const unseen = fc.constantFrom(
     "\u200b",

@@ -17,8 +17,9 @@ import {
 import { blockLines } from "./block-lines.ts";
 import { bracketList, type Inside, linesBelow, memberValue, nextArgument } from "./inside-value.ts";
 import { type Separator, separatorAfter, skipQuote } from "./separators.ts";
-import { behindIndex, behindTag, declaredValue, type Name, statedValue } from "./stated-value.ts";
+import { behindIndex, behindTag, declaredValue, statedValue } from "./stated-value.ts";
 import { endsString } from "./string-ends.ts";
+import { JOINED_VERBS, type Name } from "./told-value.ts";
 import { JUDGED_CHARS_MAX, type ValueStyle } from "./values.ts";
 
 /** A longer name names nothing. UTF-16 units. */
@@ -57,7 +58,7 @@ export interface Value {
 }
 
 /** What may follow a name that has a value, apart from blanks, line ends, quotation marks, `=` and what ends values. */
-const FOLLOWERS = ":*?\\()[]{}";
+const FOLLOWERS = `:*?\\()[]{}${JOINED_VERBS}`;
 
 /** Where the value of the name between `from` and `to` stands, if there is one. */
 export function valueAfter(text: string, from: number, to: number): Value | undefined {
@@ -117,7 +118,7 @@ function wrapped(text: string, at: number): Value | undefined {
   return wrapper !== "{" || isOneOf(text, value.end + 1, "}") ? value : undefined;
 }
 
-const WRAPPERS_FIRST = "SJ[sbBn{";
+const WRAPPERS_FIRST = "SJ[sbBn{cmMpPE";
 const WRAPPERS = [
   ...[
     "Some(",
@@ -131,6 +132,7 @@ const WRAPPERS = [
     "SecretStr(",
     "new String(",
   ],
+  ...["crypt(", "md5(", "MD5(", "sha1(", "SHA1(", "sha2(", "SHA2(", "PASSWORD(", "password(", "ENCRYPT("],
   ...["Secret(", "Secret::new(", "SecretString::from(", "new SecureString(", "{"],
 ];
 

@@ -1,4 +1,4 @@
-import type { Finding } from "../finding.ts";
+import type { Finding, Matched } from "../finding.ts";
 import {
   ALPHANUMERIC,
   BLANK,
@@ -6,6 +6,7 @@ import {
   classesIn,
   DASH,
   DIGIT,
+  DOLLAR,
   isA,
   isOneOf,
   LINE_END,
@@ -41,13 +42,42 @@ const PROGRAMS: readonly (readonly [words: readonly string[], flags: readonly st
   ],
   [["keyvault secret set", "ssm put-parameter"], [" --value "]],
   [["gh secret set"], [" --body ", " -b ", " -b"]],
-  [["ldapsearch", "ldapmodify", "ldapadd", "ldapwhoami", "ldapdelete"], [" -w "]],
+  [
+    ["ldapsearch", "ldapmodify", "ldapadd", "ldapwhoami", "ldapdelete", "ldappasswd"],
+    [" -w ", " -s "],
+  ],
+  [
+    ["sqlcmd", "osql", "bcp "],
+    [" -P ", " -P"],
+  ],
+  [
+    ["snmpget", "snmpwalk", "snmpbulkwalk", "snmpset", "snmptrap"],
+    [" -A ", " -X ", " -c "],
+  ],
+  [["ipmitool"], [" -P "]],
+  [["rdesktop", "cqlsh", "psexec"], [" -p "]],
+  [["xfreerdp"], [" /p:"]],
+  [["x11vnc"], [" -passwd "]],
+  [["ssh-keygen"], [" -N ", " -P "]],
+  [["plink", "pscp ", "psftp"], [" -pw "]],
+  [["schtasks"], [" /rp ", " /p "]],
+  [["nmcli "], [" password ", " wifi-sec.psk "]],
+  [["rootpw"], [" --plaintext ", " --iscrypted "]],
 ];
 
 /** What a password follows at once, wherever it stands. */
 const OPENINGS: readonly string[] = [
   ...[" -storepass ", " -keypass ", " -srcstorepass ", " -deststorepass ", "neo4j_auth=neo4j/"],
-  ...["convertto-securestring ", " -passin pass:", " -passout pass:", " -pass pass:", " -k pass:"],
+  ...["-password password ", "-password-again password ", "unseal key 1: ", "unseal key 2: ", "unseal key 3: "],
+  ...[
+    "unseal key 4: ",
+    "unseal key 5: ",
+    "convertto-securestring ",
+    " -passin pass:",
+    " -passout pass:",
+    " -pass pass:",
+    " -k pass:",
+  ],
 ];
 
 /** Programs whose first argument is `user/password@database`. */
@@ -58,12 +88,20 @@ const ARGUMENTS: readonly (readonly [words: readonly string[], place: number])[]
   [["vault login "], 0],
   [["rabbitmqctl add_user ", "rabbitmqctl change_password ", "net user "], 1],
   [["mc alias set "], 3],
+  [["net use "], 2],
 ];
 
 /** What `echo` gives its text to. */
-const READERS: readonly string[] = ["--password-stdin", "chpasswd", "passwd --stdin", "sudo -S", "--with-token"];
+const READERS: readonly string[] = [
+  "--password-stdin",
+  "chpasswd",
+  "passwd --stdin",
+  "sudo -S",
+  "--with-token",
+  "kinit",
+];
 
-type Match = (text: string, start: number, end: number) => Finding | number | undefined;
+type Match = (text: string, start: number, end: number) => Matched;
 
 interface CommandPassword {
   readonly words: readonly string[];
@@ -79,11 +117,7 @@ export const COMMAND_PASSWORDS: readonly CommandPassword[] = [
   { words: ["chpasswd <<< "], steps: 700, match: (text, _start, end) => accountPassword(text, end) },
   { words: ["smbclient "], steps: 400, match: matchSmbUser },
   { words: OPENINGS, steps: 400, match: (text, _start, end) => passwordAt(text, end, lineEnd(text, end)) },
-  {
-    words: ["identified by '", 'identified by "'],
-    steps: 400,
-    match: (text, _start, end) => passwordAt(text, end - 1, lineEnd(text, end)),
-  },
+  { words: ["identified by ", "identified with ", "identified via "], steps: 600, match: matchIdentified },
   { words: ORACLE, steps: 500, match: matchOracle },
 ];
 
@@ -93,9 +127,14 @@ function behindFlag(flags: readonly string[]): Match {
     if (!beginsWord(text, start) || !(isA(text, end, BLANK) || isA(text, end - 1, BLANK))) return undefined;
     const from = isA(text, end, BLANK) ? end : end - 1;
     const line = text.slice(from, lineEnd(text, from));
-    const flag = flags.find((word) => line.includes(word));
-    if (flag === undefined) return from + line.length;
-    return passwordAt(text, from + line.indexOf(flag) + flag.length, from + line.length);
+    const found = flags.flatMap((flag) => {
+      const at = line.indexOf(flag);
+      return at === -1 ? [] : [passwordAt(text, from + at + flag.length, from + line.length)];
+    });
+    const passwords = found.filter((one) => typeof one !== "number");
+    return passwords.length === 0
+      ? Math.max(from + line.length, ...found.filter((one) => typeof one === "number"))
+      : passwords;
   };
 }
 
@@ -208,6 +247,21 @@ function isStandIn(text: string, { value, to, isQuoted }: { value: number; to: n
 
 function isOnlyEllipses(password: string): boolean {
   return password.replaceAll("…", "") === "";
+}
+
+const IDENTIFIED = /^(?:["'`]?\w{1,48}["'`]? (?:by|as|using) )?(?:password |values )?/i;
+const ACCOUNT_STATEMENT = /\b(?:(?:create|alter) (?:or replace )?user|grant|link)\b[^;\r\n]{1,128}$/i;
+
+/** `IDENTIFIED BY '…'`, `IDENTIFIED WITH plugin AS '…'`; without quotation marks only of a statement about an account. */
+function matchIdentified(text: string, start: number, end: number): Matched {
+  const [words = ""] = IDENTIFIED.exec(text.slice(end, end + LINE_CHARS_MAX)) ?? [];
+  const from = end + words.length;
+  const isQuoted = isOneOf(text, from, "\"'");
+  const isStated = isQuoted || ACCOUNT_STATEMENT.test(text.slice(Math.max(0, start - LINE_CHARS_MAX), start));
+  if (!isStated || (!isQuoted && !text.startsWith("BY", end - 3))) return undefined;
+  const found = passwordAt(text, from, lineEnd(text, from));
+  if (typeof found === "number" || isQuoted) return found;
+  return { ...found, end: runEnd(text, found.start, NAME | DOLLAR, found.end) };
 }
 
 /** `user/password@database`. */

@@ -1,5 +1,5 @@
 import type { Finding } from "../finding.ts";
-import { BLANK, isOneOf, LINE_END, runEnd } from "../views/characters.ts";
+import { BASE64URL, BLANK, isOneOf, LINE_END, runEnd } from "../views/characters.ts";
 
 /** Members of a JSON Web Key that only its owner may know (RFC 7518, 6.2.2, 6.3.2 and 6.4.1). */
 const PRIVATE_MEMBERS: ReadonlySet<string> = new Set(["d", "p", "q", "dp", "dq", "qi", "k"]);
@@ -28,8 +28,7 @@ export function matchJwk(text: string, start: number, end: number): Finding | nu
   for (let at = opening; at < closing; at += 1) {
     const value = memberValue(text, at);
     if (value === -1) continue;
-    const stop = text.indexOf('"', value);
-    const to = stop === -1 || stop > closing ? closing : stop;
+    const to = runEnd(text, value, BASE64URL, closing);
     if (to - value < VALUE_CHARS_MIN) continue;
     if (first === -1) first = value;
     last = to;
@@ -40,11 +39,13 @@ export function matchJwk(text: string, start: number, end: number): Finding | nu
 
 /** Where the value of the private member begins whose name's quotation mark stands at `at`; -1 when none does. */
 function memberValue(text: string, at: number): number {
-  if (!isOneOf(text, at, '"')) return -1;
-  const close = isOneOf(text, at + 2, '"') ? at + 2 : at + 3;
-  if (!isOneOf(text, close, '"') || !PRIVATE_MEMBERS.has(text.slice(at + 1, close))) return -1;
+  if (!isOneOf(text, at, QUOTES)) return -1;
+  const close = isOneOf(text, at + 2, QUOTES) ? at + 2 : at + 3;
+  if (!isOneOf(text, close, QUOTES) || !PRIVATE_MEMBERS.has(text.slice(at + 1, close))) return -1;
   const colon = runEnd(text, close + 1, BLANK | LINE_END, close + 32);
   if (!isOneOf(text, colon, ":")) return -1;
   const value = runEnd(text, colon + 1, BLANK | LINE_END, colon + 32);
-  return isOneOf(text, value, '"') ? value + 1 : -1;
+  return isOneOf(text, value, QUOTES) ? value + 1 : -1;
 }
+
+const QUOTES = "\"'";

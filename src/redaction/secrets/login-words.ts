@@ -1,4 +1,4 @@
-import { BLANK, isA, LINE_END, runStart } from "../views/characters.ts";
+import { BLANK, isA, isOneOf, LINE_END, runStart } from "../views/characters.ts";
 
 /** Between two words, and of one. UTF-16 units. */
 const GAP_CHARS_MAX = 16;
@@ -39,4 +39,13 @@ function wordBefore(text: string, at: number): Span {
 
 function isWord(text: string, { start, end }: Span, word: string): boolean {
   return end - start === word.length && text.startsWith(word, start);
+}
+
+const ACCOUNT =
+  /\b(?:user(?:name)?|login|account|as)[ :=]{1,3}[^\s:=,;]{1,64}[,;]?(?: (?:and|with|using))?(?: (?:the|a))? $/i;
+const ACCOUNT_CHARS_MAX = 112;
+
+/** `user bob and password …`, `as bob with password …`: what stands right before the name. */
+export function isBesideAccount(text: string, from: number): boolean {
+  return isOneOf(text, from - 1, " ") && ACCOUNT.test(text.slice(Math.max(0, from - ACCOUNT_CHARS_MAX), from));
 }

@@ -25,8 +25,11 @@ function separates(name: string, at: number): boolean {
   return isA(name, at, UNDERSCORE | DOT | DASH) || isOneOf(name, at, "[]/ ");
 }
 
+const ASCII_MAX = 0x7f;
+
 /** `camelCase`, `HTTPServer`, `API1`: whether a word begins at a character that stands behind no separator. */
 function beginsWord(name: string, at: number): boolean {
+  if (name.charCodeAt(at) > ASCII_MAX || name.charCodeAt(at - 1) > ASCII_MAX) return false;
   const isBehindCapital = isA(name, at - 1, UPPER);
   if (isA(name, at, UPPER)) return !isBehindCapital || isA(name, at + 1, LOWER);
   return isBehindCapital && !isA(name, at, LOWER);

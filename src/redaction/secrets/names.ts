@@ -1,3 +1,4 @@
+import { FOREIGN_ANCHORS, FOREIGN_ENDINGS, FOREIGN_PASSWORDS, FOREIGN_TOKENS } from "./foreign-names.ts";
 import { lastPart, type NameWord, wordBefore } from "./name-words.ts";
 
 /** What a name says about its value: a password takes any shape, a token has the look of one, a key must look random. */
@@ -5,19 +6,8 @@ export type SecretKind = "password" | "token" | "key" | "cookie" | "authorizatio
 
 const PASSWORDS = [
   ...["password", "passwd", "pwd", "passphrase", "passcode", "pass", "passw", "pswd", "psw", "userpassword"],
-  ...["dbpassword", "rootpassword", "mypassword", "newpassword", "oldpassword", "kennwort", "passwort", "contraseña"],
-  ...[
-    "requirepass",
-    "masterauth",
-    "sshpass",
-    "pgpassword",
-    "motdepasse",
-    "contrasena",
-    "psk",
-    "pw",
-    "bindpw",
-    "rootpw",
-  ],
+  ...["dbpassword", "rootpassword", "mypassword", "newpassword", "oldpassword"],
+  ...["requirepass", "masterauth", "sshpass", "pgpassword", "psk", "pw", "bindpw", "rootpw"],
 ];
 
 const TOKENS = [
@@ -34,7 +24,8 @@ const TOKENS = [
     "idtoken",
   ],
   ...["sessiontoken", "bearertoken", "secretaccesskey", "accesskeysecret", "presharedkey", "deploykey", "servicekey"],
-  ...["jsessionid", "phpsessid", "sessionidtoken", "authtok"],
+  ...["jsessionid", "phpsessid", "sessionidtoken", "authtok", "identitytoken", "registrytoken", "connectsid"],
+  ...["clientassertion", "codeverifier", "devicecode", "samlresponse", "authident"],
 ];
 
 /** Words before `key` that make it a secret. */
@@ -147,8 +138,8 @@ const TRAILERS = [
 ];
 
 const KINDS: ReadonlyMap<string, SecretKind> = new Map([
-  ...PASSWORDS.map((word) => [word, "password"] as const),
-  ...TOKENS.map((word) => [word, "token"] as const),
+  ...PASSWORDS.concat(FOREIGN_PASSWORDS).map((word) => [word, "password"] as const),
+  ...TOKENS.concat(FOREIGN_TOKENS).map((word) => [word, "token"] as const),
   ...["pat"].map((word) => [word, "key"] as const),
   ...["cookie"].map((word) => [word, "cookie"] as const),
   ...["authorization"].map((word) => [word, "authorization"] as const),
@@ -162,13 +153,17 @@ const TRAILS: ReadonlySet<string> = new Set(TRAILERS);
 /** What occurs in every name of a secret: where to look for one. Lower case. */
 export const NAME_ANCHORS: readonly string[] = [
   ...["pass", "pwd", "psw", "secret", "token", "key", "credential", "masterauth", "psk", "authtok"],
-  ...["cookie", "authorization", "jsessionid", "phpsessid", "_pat", "kennwort", "contrase", "pw"],
+  ...["cookie", "authorization", "jsessionid", "phpsessid", "_pat", "kennwort", "pw", "sessionid", "connect.sid"],
+  ...["client_assertion", "code_verifier", "device_code", "samlresponse", "authident"],
+  ...FOREIGN_ANCHORS,
 ];
 
 /** What kind of secret a name announces; undefined when none. `name` may be in snake, kebab, camel or dotted case. */
 export function secretKind(name: string): SecretKind | undefined {
   // The country's.
   if (name === "PW") return undefined;
+  // A cookie of web frameworks; a session's id is written otherwise.
+  if (name === "sessionid") return "key";
   const { word: last, start } = wordWithSense(name);
   const before = wordBefore(name, start)?.word ?? "";
   if (last === "key" || last === "keys") return keyKind(before);
@@ -201,7 +196,9 @@ function keyKind(before: string): SecretKind | undefined {
   return QUALIFIES.has(before) ? "token" : "key";
 }
 
+const ENDINGS: readonly string[] = ["password", "passwd", "passphrase", ...FOREIGN_ENDINGS];
+
 /** `userpassword`, `dbpasswd`. */
 function passwordAtEnd(word: string): SecretKind | undefined {
-  return word.endsWith("password") || word.endsWith("passwd") || word.endsWith("passphrase") ? "password" : undefined;
+  return ENDINGS.some((ending) => word.endsWith(ending)) ? "password" : undefined;
 }

@@ -14,6 +14,10 @@ export const PLACEHOLDERS: ReadonlySet<string> = new Set(
     "struct class case break continue switch else then fi do done end begin throw",
     "raise yield typeof instanceof sizeof keyof interface schema column encrypted encryption authentication",
     "prohibited options option flag flags argument arguments parameter parameters",
-    "пароль パスワード 비밀번호 şifre lösenord passord wachtwoord senha hasło parola heslo jelszó salasana",
+    "пароль パスワード 비밀번호 şifre lösenord passord wachtwoord senha hasło parola heslo jelszó salasana passwort kennwort",
+    "erforderlich ungültig falsch leer pflichtfeld requis obligatoire invalide incorrect requerido requerida obligatorio",
+    "obligatoria obrigatório obrigatória inválido inválida incorrecta incorreta richiesto richiesta obbligatorio obbligatoria",
+    "errata vereist verplicht ongeldig onjuist wymagane nieprawidłowe gerekli zorunlu geçersiz yanlış обязательно неверный",
+    "обязательное требуется неправильный неверно contraseña contrasena adgangskode lozinka parool vaaditaan krävs",
   ].flatMap((line) => line.split(" ")),
 );

@@ -37,6 +37,9 @@ const LINE_CHARS_MIN = 24;
 /** Lines such as `Proc-Type: 4,ENCRYPTED` before the body. */
 const HEADERS_MAX = 4;
 const HEADER_CHARS_MAX = 128;
+const OPENPGP_HEADERS: ReadonlySet<string> = new Set(["Version", "Comment", "Hash", "Charset", "MessageID"]);
+
+const SECRET_KEY = /private key|static key/i;
 
 /** A private key in PEM, at its `-----BEGIN `: until its END line, or, when it is cut off, as far as its lines go on. */
 export function matchPrivateKey(
@@ -46,7 +49,7 @@ export function matchPrivateKey(
 ): Finding | undefined {
   const label = text.slice(end, end + LABEL_CHARS_MAX);
   const dashes = label.indexOf(DASHES);
-  if (dashes === -1 || !label.slice(0, dashes).toUpperCase().includes("PRIVATE KEY")) return undefined;
+  if (dashes === -1 || !SECRET_KEY.test(label.slice(0, dashes))) return undefined;
   const body = afterHeaders(text, separatorsEnd(text, runEndOfDashes(text, end + dashes)));
   if (runEnd(text, body, BASE64 | EQUALS, body + BODY_CHARS_MIN) - body < BODY_CHARS_MIN) return undefined;
   const footer = footers.after(body);
@@ -84,7 +87,8 @@ function afterHeaders(text: string, from: number): number {
   for (let headers = 0; headers < HEADERS_MAX; headers += 1) {
     const line = text.slice(at, at + HEADER_CHARS_MAX);
     const [name = ""] = line.split(":", 1);
-    const isHeader = name.length < line.length && name.length < BODY_CHARS_MIN && name.includes("-");
+    const isNamed = name.includes("-") || OPENPGP_HEADERS.has(name);
+    const isHeader = name.length < line.length && name.length < BODY_CHARS_MIN && isNamed;
     const end = line.indexOf("\\n") === -1 ? line.indexOf("\n") : line.indexOf("\\n");
     if (!isHeader || end === -1) return at;
     at = separatorsEnd(text, at + end);

@@ -1,6 +1,7 @@
 import type { Work } from "../bounds.ts";
-import type { Finding } from "../finding.ts";
+import type { Matched } from "../finding.ts";
 import type { AssignmentReader } from "./assignment.ts";
+import type { InsertReader } from "./insert-values.ts";
 import { NAME_ANCHORS } from "./names.ts";
 import { matchPrivateKey, type NextOccurrence } from "./private-key.ts";
 import { SECRET_SHAPES } from "./shapes.ts";
@@ -10,6 +11,7 @@ import { matchToken } from "./token-matcher.ts";
 /** What remembers, while one text is read, how far it has looked. */
 export interface Readers {
   readonly assignments: AssignmentReader;
+  readonly inserts: InsertReader;
   readonly footers: NextOccurrence;
   readonly work: Work;
 }
@@ -20,12 +22,13 @@ export interface SecretRule {
   /** What a look around the word takes at most, apart from runs that are read once. */
   readonly steps: number;
   /** A number says that the rule finds nothing that begins before it. */
-  match(text: string, start: number, end: number, readers: Readers): Finding | number | undefined;
+  match(text: string, start: number, end: number, readers: Readers): Matched;
 }
 
 const KEY_STEPS = 400;
 const TOKEN_STEPS = 60;
 const NAME_STEPS = 60;
+const INSERT_STEPS = 40;
 
 /** Of two rules with the same word the first is asked first: a key's id must not hide the secret that follows it. */
 export const SECRET_RULES: readonly SecretRule[] = [
@@ -40,6 +43,16 @@ export const SECRET_RULES: readonly SecretRule[] = [
     steps: TOKEN_STEPS,
     match: (text: string, start: number) => matchToken(text, start, format),
   })),
+  {
+    word: "into ",
+    steps: INSERT_STEPS,
+    match: (_text, start, end, { inserts }) => inserts.match(start, end),
+  },
+  {
+    word: "copy ",
+    steps: INSERT_STEPS,
+    match: (_text, start, end, { inserts }) => inserts.matchCopy(start, end),
+  },
   ...NAME_ANCHORS.map((word) => ({
     word,
     steps: NAME_STEPS,

@@ -1,5 +1,6 @@
 import { BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd } from "../views/characters.ts";
 import { tagEnd } from "./stated-value.ts";
+import { behindPrefix } from "./string-ends.ts";
 
 /** Between a name and its value, and between a name and `value:` on the next line. UTF-16 units. */
 const GAP_CHARS_MAX = 64;
@@ -29,11 +30,17 @@ export function separatorAfter(
   const character = text[sign] ?? "";
   if (character === "=" || character === ":") return signed(text, sign, at);
   if (character === ">" && isOneOf(text, from - 1, "<") && sign === name)
-    return { end: sign + 1, sign: ">", spaced: false };
+    return {
+      end: text.startsWith(VALUE_TAG, sign + 1) ? sign + 1 + VALUE_TAG.length : sign + 1,
+      sign: ">",
+      spaced: false,
+    };
   if (text.startsWith("--", from) && sign > name) return { end: sign, sign: "--", spaced: true };
   if (sign > at && isA(text, sign, QUOTE) && !isVerb(text, from, name)) return { end: sign, sign: " ", spaced: true };
   return valueLine(text, at);
 }
+
+const VALUE_TAG = "<Value>";
 
 /** Pass "x" to the function. */
 function isVerb(text: string, from: number, to: number): boolean {
@@ -49,17 +56,24 @@ function behindStars(text: string, at: number): number {
 
 /** `=`, `:`, `:=`, `==`, `=>`, `?=`, with blanks. */
 function signed(text: string, at: number, from: number): Separator | undefined {
-  let end = at + 1;
+  // LDIF writes two colons before base64.
+  let end = at === from && isOneOf(text, at + 1, ":") && isA(text, at + 2, BLANK) ? at + 2 : at + 1;
   while (end < at + 3 && isOneOf(text, end, "=>")) end += 1;
   if (text.startsWith("://", at)) return undefined;
   const value = runEnd(text, isOneOf(text, end, "*") ? behindStars(text, end) : end, BLANK, end + GAP_CHARS_MAX);
   if (text.startsWith("</", value)) return { end: behindTags(text, value), sign: ":", spaced: true };
   const sign = text.startsWith("==", at) ? "==" : (text[at] ?? "");
-  return { end: value, sign, spaced: value > end || at > from };
+  return { end: behindPrefix(text, value), sign, spaced: value > end || at > from };
 }
+
+/** Of an element: others, and its value. */
+const ATTRIBUTES = /^(?: [a-zA-Z-]{1,16}="[^"<>]{0,48}"){1,4} value=(?=")/;
+const ATTRIBUTES_CHARS_MAX = 256;
 
 /** `- name: DB_PASSWORD`, and `value: …` on the next line. */
 function valueLine(text: string, at: number): Separator | undefined {
+  const attributes = ATTRIBUTES.exec(isOneOf(text, at, " ") ? text.slice(at, at + ATTRIBUTES_CHARS_MAX) : "")?.[0];
+  if (attributes !== undefined) return { end: at + attributes.length, sign: "", spaced: true };
   const next = runEnd(text, isOneOf(text, at, ",") ? at + 1 : at, BLANK | LINE_END, at + GAP_CHARS_MAX);
   if (next === at) return undefined;
   const word = skipQuote(text, next);

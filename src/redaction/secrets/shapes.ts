@@ -1,4 +1,5 @@
-import type { Finding } from "../finding.ts";
+import type { Work } from "../bounds.ts";
+import type { Finding, Matched } from "../finding.ts";
 import {
   ALPHANUMERIC,
   BASE64,
@@ -21,7 +22,11 @@ import {
   UPPER,
 } from "../views/characters.ts";
 import { COMMAND_PASSWORDS } from "./command-passwords.ts";
+import { CREDENTIAL_FILES } from "./credential-files.ts";
+import { DECLARED_SECRETS } from "./declared-secrets.ts";
 import { matchJwk } from "./jwk.ts";
+import { LOGIN_COMMANDS } from "./login-commands.ts";
+import { URL_PARAMETERS } from "./url-parameters.ts";
 import { matchUrlPassword } from "./url-password.ts";
 import { isBasicCredentials } from "./value-shapes.ts";
 
@@ -31,7 +36,7 @@ export interface SecretShape {
   /** What a look takes at most, apart from runs that are read once. */
   readonly steps: number;
   /** A number says that nothing of this shape begins before it, so that a long run is read once. */
-  match(text: string, start: number, end: number): Finding | number | undefined;
+  match(text: string, start: number, end: number, readers: { readonly work: Work }): Matched;
 }
 
 const BEARER_CHARS_MIN = 20;
@@ -186,37 +191,14 @@ function matchCurlUser(text: string, start: number, end: number): Finding | numb
   return { rule: "curl-user", start: colon + 1, end: to };
 }
 
-/** `//registry.npmjs.org/:_authToken=…`, `_auth=…`. */
-function matchNpmAuth(text: string, start: number, end: number): Finding | undefined {
-  if (isA(text, start - 1, ALPHANUMERIC)) return undefined;
-  const from = runEnd(text, end, QUOTE, end + 1);
-  const to = runEnd(text, from, BASE64URL | BASE64 | EQUALS, from + LINE_CHARS_MAX);
-  return to - from >= 8 ? { rule: "npm-auth", start: from, end: to } : undefined;
-}
-
-/** `"auth": "…"` of a registry's configuration: base64 of `user:password`. */
-function matchDockerAuth(text: string, _start: number, end: number): Finding | undefined {
-  const colon = runEnd(text, end, BLANK, end + 8);
-  const value = runEnd(text, colon + 1, BLANK, colon + 8) + 1;
-  if (!isOneOf(text, colon, ":") || !isOneOf(text, value - 1, '"')) return undefined;
-  const to = runEnd(text, value, BASE64 | EQUALS, value + LINE_CHARS_MAX);
-  return isBasicCredentials(text.slice(value, to)) ? { rule: "basic-credentials", start: value, end: to } : undefined;
-}
-
-const URL_SECRET_CHARS_MIN = 40;
-
-/** What makes a signed address valid: whoever has it needs nothing else. */
-function matchUrlSignature(text: string, _start: number, end: number): Finding | undefined {
-  const to = runEnd(text, end, HEX, end + LINE_CHARS_MAX * 2);
-  return to - end >= URL_SECRET_CHARS_MIN ? { rule: "url-signature", start: end, end: to } : undefined;
-}
-
-/** Codes of authorization, and keys of functions. */
-function matchUrlCode(text: string, _start: number, end: number): Finding | undefined {
-  const to = runEnd(text, end, BASE64URL | EQUALS | PERCENT, end + LINE_CHARS_MAX);
-  const seen = classesIn(text, end, to);
-  const isMixed = (seen & UPPER) !== 0 && (seen & DIGIT) !== 0;
-  return to - end >= URL_SECRET_CHARS_MIN && isMixed ? { rule: "url-code", start: end, end: to } : undefined;
+/** `curl … -b 'a=b'`. */
+function matchCurlCookie(text: string, start: number, end: number): Finding | undefined {
+  if (!text.slice(Math.max(0, start - CURL_CHARS_MAX), start).includes("curl")) return undefined;
+  const limit = Math.min(text.length, end + LINE_CHARS_MAX);
+  let to = end;
+  while (to < limit && text[to] !== text[end - 1]) to += 1;
+  const value = text.slice(end, to);
+  return /^[\w.-]{1,64}=[^$<{]{4}/.test(value) ? { rule: "cookie", start: end, end: to } : undefined;
 }
 
 /** Azure's keys of 84 characters have `JQQJ99` behind the 52nd. */
@@ -225,6 +207,39 @@ function matchAzureKey(text: string, start: number, end: number): Finding | unde
   const to = runEnd(text, end, ALPHANUMERIC, end + 64);
   return text.startsWith("JQQJ99", start) && start - from === 52 && to - end >= 20
     ? { rule: "azure-key", start: from, end: to }
+    : undefined;
+}
+
+/** By the mark that says whose it is: how many characters stand before it and behind it, with the signs that fill up. */
+const MARKED_KEYS: Readonly<Record<string, readonly [before: number, behind: number]>> = {
+  ...{
+    "+ASt": [76, 8],
+    ACDb: [76, 8],
+    "+ASb": [33, 7],
+    "+AEh": [33, 7],
+    "+ARm": [33, 7],
+    "+ABa": [76, 8],
+    AIoT: [33, 7],
+  },
+  ...{ AzSe: [42, 6], AzFu: [44, 8], AzCa: [33, 7], "+ACR": [42, 6], APIM: [76, 8] },
+};
+
+/** Keys of Azure's services: of a fixed length, with a mark at a fixed place. */
+function matchMarkedKey(text: string, start: number, end: number): Finding | undefined {
+  const [before, behind] = MARKED_KEYS[text.slice(start, end)] ?? [0, 0];
+  const from = runStart(text, start, BASE64, start - before - 1);
+  const to = runEnd(text, end, BASE64 | EQUALS, end + behind + 1);
+  return before > 0 && start - from === before && to - end === behind
+    ? { rule: "azure-key", start: from, end: to }
+    : undefined;
+}
+
+/** A session of Salesforce: the organization's id, `!AQ`, and as much again. */
+function matchSalesforce(text: string, start: number, end: number): Finding | undefined {
+  const from = runStart(text, start, ALPHANUMERIC, start - 19);
+  const to = runEnd(text, end, BASE64URL | DOT, end + 128);
+  return text.startsWith("00D", from) && start - from >= 15 && to - end >= 60
+    ? { rule: "salesforce-session", start: from, end: to }
     : undefined;
 }
 
@@ -249,14 +264,17 @@ export const SECRET_SHAPES: readonly SecretShape[] = [
   { words: [".atlasv1."], steps: 80, match: matchTerraform },
   { words: ["pat"], steps: 60, match: matchAirtable },
   { words: ["curl"], steps: 400, match: matchCurlUser },
+  { words: [" -b '", ' -b "'], steps: 400, match: matchCurlCookie },
   ...COMMAND_PASSWORDS,
-  { words: ["_auth=", "_auth = "], steps: 100, match: matchNpmAuth },
-  { words: ['"auth"'], steps: 600, match: matchDockerAuth },
-  { words: ['"kty"'], steps: 9_000, match: matchJwk },
-  { words: ["x-amz-signature=", "x-goog-signature="], steps: 100, match: matchUrlSignature },
-  { words: ["?code=", "&code="], steps: 100, match: matchUrlCode },
+  ...LOGIN_COMMANDS,
+  ...CREDENTIAL_FILES,
+  ...DECLARED_SECRETS,
+  ...URL_PARAMETERS,
+  { words: ['"kty"', "'kty'"], steps: 9_000, match: matchJwk },
   { words: ["jqqj99"], steps: 100, match: matchAzureKey },
   { words: ["nral"], steps: 80, match: matchNewRelic },
+  { words: Object.keys(MARKED_KEYS).map((mark) => mark.toLowerCase()), steps: 120, match: matchMarkedKey },
+  { words: ["!aq"], steps: 100, match: matchSalesforce },
   {
     words: [
       ...[
@@ -265,7 +283,10 @@ export const SECRET_SHAPES: readonly SecretShape[] = [
         "discord.com/api/webhooks/",
         "discordapp.com/api/webhooks/",
       ],
-      ...["webhook.office.com/webhookb2/", "hooks.zapier.com/hooks/catch/", "api.telegram.org/bot"],
+      ...["webhook.office.com/webhookb2/", "hooks.zapier.com/hooks/catch/", "api.telegram.org/bot", "hc-ping.com/"],
+      ...["hook.eu1.make.com/", "hook.eu2.make.com/", "hook.us1.make.com/", "hook.us2.make.com/"],
+      ...["open.feishu.cn/open-apis/bot/v2/hook/", "open.larksuite.com/open-apis/bot/v2/hook/"],
+      ...["qyapi.weixin.qq.com/cgi-bin/webhook/send?key=", "maker.ifttt.com/use/"],
     ],
     steps: 100,
     match: matchWebhook,

@@ -5,17 +5,16 @@ import {
   DIGIT,
   isA,
   isOneOf,
-  LETTER,
   LINE_END,
   LOWER,
   QUOTE,
   runEnd,
   runStart,
-  STOP,
   UPPER,
   WORD,
 } from "../views/characters.ts";
-import { loginStyle } from "./login-words.ts";
+import { behindPrefix } from "./string-ends.ts";
+import { bare, blanksEnd, login, type Name, type Stated, told } from "./told-value.ts";
 import type { ValueStyle } from "./values.ts";
 
 /** UTF-16 units. */
@@ -25,33 +24,10 @@ const USER_CHARS_MAX = 64;
 const VALUE_CHARS_MAX = 128;
 const CLOSERS_MAX = 2;
 
-/** A value that stands beside its name without `=` or `:` between them. */
-interface Stated {
-  readonly start: number;
-  /** Of a quoted value undefined: its quotation mark ends it. */
-  readonly end?: number;
-  readonly style: ValueStyle;
-}
-
-export interface Name {
-  readonly from: number;
-  readonly to: number;
-  /** Behind its quotation mark, when it has one. */
-  readonly at: number;
-}
-
 /** What takes the place of a value that is missing: `process.env.PASSWORD || "…"`. */
 const DEFAULTS = ["||", "??", "?:", "| default ", "|default "];
 /** Only behind a bracket: elsewhere it is a word. */
 const OR = "or ";
-
-/** `machine h login b password X`, in one line or in several. */
-function login(text: string, { from, to, at }: Name): Stated | undefined {
-  const value = runEnd(text, to, BLANK | LINE_END, to + GAP_CHARS_MAX);
-  const style = at === to && value > to ? loginStyle(text, from, to) : undefined;
-  if (style === undefined) return undefined;
-  return isA(text, value, QUOTE) ? { start: value + 1, style: "quoted" } : bare(text, value, style);
-}
 
 /** `get("NAME", "…")`, `NAME ?? "…"`, `setPassword("…")`, `| NAME | … |`, `NAME is …`, `requirepass …`. */
 export function statedValue(text: string, name: Name): Stated | undefined {
@@ -72,9 +48,20 @@ function defaultValue(text: string, { from, to, at }: Name): Stated | undefined 
   const operator = operatorAt(text, sign, close > at);
   const isListed = operator === undefined && at > to && isOneOf(text, at, ",");
   if (operator === undefined && !isListed) return undefined;
-  const quote = blanksEnd(text, isListed ? at + 1 : sign + (operator ?? "").length);
+  const quote = behindPrefix(text, blanksEnd(text, isListed ? at + 1 : sign + (operator ?? "").length));
   if (!isA(text, quote, QUOTE)) return undefined;
-  return { start: quote + 1, style: isListed && !isLookedUp(text, { from, to, at }, quote) ? "listed" : "quoted" };
+  const name = { from, to, at };
+  if (!isListed || isLookedUp(text, name, quote)) return { start: quote + 1, style: "quoted" };
+  return { start: quote + 1, style: isPair(text, name, quote) ? "paired" : "listed" };
+}
+
+/** `["x-api-key", "…"]`, `("name", "…")`: two strings, and nothing else between brackets. */
+function isPair(text: string, { from }: Name, quote: number): boolean {
+  const opening = isOneOf(text, from - 2, "bBuUrN") ? from - 3 : from - 2;
+  if (!isOneOf(text, runStart(text, opening + 1, BLANK, opening - GAP_CHARS_MAX) - 1, "[(")) return false;
+  let end = quote + 1;
+  while (end < quote + VALUE_CHARS_MAX && text[end] !== text[quote] && !isA(text, end, LINE_END)) end += 1;
+  return text[end] === text[quote] && isOneOf(text, blanksEnd(text, end + 1), "])");
 }
 
 function operatorAt(text: string, sign: number, isBehindBracket: boolean): string | undefined {
@@ -84,7 +71,11 @@ function operatorAt(text: string, sign: number, isBehindBracket: boolean): strin
 
 /** `getenv("DB_PASSWORD", "…")`: a variable's name, and one word behind it. */
 function isLookedUp(text: string, { from, to }: Name, quote: number): boolean {
-  if (!isOneOf(text, from - 2, "(") || (classesIn(text, from, to) & LOWER) !== 0) return false;
+  if (
+    !isOneOf(text, runStart(text, from - 1, BLANK, from - GAP_CHARS_MAX) - 1, "(") ||
+    (classesIn(text, from, to) & LOWER) !== 0
+  )
+    return false;
   let end = quote + 1;
   while (end < quote + VALUE_CHARS_MAX && !isA(text, end, BLANK | LINE_END | QUOTE)) end += 1;
   return text[end] === text[quote];
@@ -109,16 +100,25 @@ const SETTER_CHARS_MAX = 14;
 function column(text: string, { from, to, at }: Name): Stated | undefined {
   const seen = classesIn(text, from, to);
   const gap = blanksEnd(text, to);
-  if (gap > to && CONFIGURES.test(text.slice(Math.max(0, from - CONFIGURES_CHARS_MAX), from))) return word(text, gap);
+  if (gap > to && CONFIGURES.test(text.slice(Math.max(0, from - CONFIGURES_CHARS_MAX), from)))
+    return word(text, gap, DIRECTIVES.has(text.slice(from, to).toLowerCase()) ? "line" : "told");
   if (isOneOf(text, gap, "|") && CELL.test(text.slice(Math.max(0, from - CELL_CHARS_MAX), from)))
     return word(text, blanksEnd(text, gap + 1));
   if (text.startsWith("</", to)) return cell(text, to);
+  if (isOneOf(text, gap, "|") && beginsSetting(text, from)) return lastWord(text, blanksEnd(text, gap + 1));
   if (at !== to || (seen & UPPER) === 0 || (seen & LOWER) !== 0) return undefined;
   if (gap > to && SETTERS.test(text.slice(Math.max(0, from - SETTER_CHARS_MAX), from)))
     return isA(text, gap, QUOTE) ? { start: gap + 1, style: "assigned" } : bare(text, gap, "assigned");
   if (isOneOf(text, to, ",")) return bare(text, to + 1, "listed");
   if (isOneOf(text, gap, "|")) return bare(text, blanksEnd(text, gap + 1), "told");
   return isOneOf(text, to, "\t") ? bare(text, gap, "told") : undefined;
+}
+
+/** A word with which the line ends. */
+function lastWord(text: string, at: number): Stated | undefined {
+  const stated = bare(text, at, "told");
+  const next = stated?.end === undefined ? at : blanksEnd(text, stated.end);
+  return next >= text.length || isA(text, next, LINE_END) ? stated : undefined;
 }
 
 /** `git config user.password …`, `CONFIG SET requirepass …` */
@@ -130,8 +130,8 @@ const CELL_CHARS_MAX = 48;
 const TAG_CHARS_MAX = 64;
 
 /** A quoted word, or one without quotation marks. */
-function word(text: string, at: number): Stated | undefined {
-  return isA(text, at, QUOTE) ? { start: at + 1, style: "told" } : bare(text, at, "told");
+function word(text: string, at: number, style: ValueStyle = "told"): Stated | undefined {
+  return isA(text, at, QUOTE) ? { start: at + 1, style } : bare(text, at, style);
 }
 
 /** `<td>Password</td><td>…</td>`: the text of the next element. */
@@ -148,58 +148,6 @@ export function tagEnd(text: string, at: number): number {
   let end = at + 1;
   while (end < at + TAG_CHARS_MAX && !isOneOf(text, end, "<>") && end < text.length) end += 1;
   return isOneOf(text, end, ">") ? end + 1 : -1;
-}
-
-const VERBS = ["is", "was", "will be", "set to", "changed to", "reset to", "is now", "-", "–", "—", "→", "->"];
-const VERBS_FIRST = `h${VERBS.map((verb) => verb.charAt(0)).join("")}`;
-/** `was changed to`, `has been set to` */
-const PASSIVE = /^(?:was|has been|is now) (?:set|reset|changed) to/;
-const PASSIVE_CHARS_MAX = 32;
-/** Behind a value in a sentence that goes on; behind others the value is one of its words. */
-const CONJUNCTIONS: ReadonlySet<string> = new Set([
-  "and",
-  "but",
-  "for",
-  "on",
-  "in",
-  "so",
-  "please",
-  "thanks",
-  "with",
-  "or",
-]);
-
-/** `The password is hunter2.`, `Password for ann: hunter2` */
-function told(text: string, { to, at }: Name): Stated | undefined {
-  const word = blanksEnd(text, to);
-  if (at !== to || word === to) return undefined;
-  const end = text.startsWith("for ", word) ? userEnd(text, word + 4) : verbEnd(text, word);
-  const value = end === -1 ? end : blanksEnd(text, end);
-  if (value === -1 || value === end) return undefined;
-  if (isA(text, value, QUOTE)) return { start: value + 1, style: "quoted" };
-  const stated = bare(text, value, "told");
-  return stated?.end !== undefined && endsClause(text, stated.end) ? stated : undefined;
-}
-
-function verbEnd(text: string, at: number): number {
-  if (!isOneOf(text, at, VERBS_FIRST)) return -1;
-  const passive = PASSIVE.exec(text.slice(at, at + PASSIVE_CHARS_MAX))?.[0];
-  const verb = passive ?? VERBS.findLast((one) => text.startsWith(one, at) && !isA(text, at + one.length, WORD));
-  if (verb === undefined) return -1;
-  const end = at + verb.length;
-  return isOneOf(text, end, ":") ? end + 1 : end;
-}
-
-function userEnd(text: string, from: number): number {
-  let end = from;
-  while (end < from + USER_CHARS_MAX && !isA(text, end, BLANK | LINE_END | QUOTE) && !isOneOf(text, end, ":")) end += 1;
-  return end > from && isOneOf(text, end, ":") ? end + 1 : -1;
-}
-
-function endsClause(text: string, end: number): boolean {
-  const next = blanksEnd(text, end);
-  if (next === end || next >= text.length || !isA(text, next, LETTER)) return true;
-  return CONJUNCTIONS.has(text.slice(next, runEnd(text, next, LETTER, next + GAP_CHARS_MAX)).toLowerCase());
 }
 
 /** Settings that have nothing but a blank before their value. */
@@ -226,16 +174,6 @@ function beginsSetting(text: string, from: number): boolean {
   const line = runStart(text, from, BLANK | DASH, from - USER_CHARS_MAX);
   if (line <= 0 || isA(text, line - 1, LINE_END)) return true;
   return DEVICE.test(text.slice(Math.max(0, line - DEVICE_CHARS_MAX), line));
-}
-
-/** A word of the text, without the mark that ends its sentence. */
-function bare(text: string, start: number, style: ValueStyle): Stated | undefined {
-  const limit = Math.min(text.length, start + VALUE_CHARS_MAX);
-  let end = start;
-  while (end < limit && !isA(text, end, BLANK | LINE_END | QUOTE | STOP)) end += 1;
-  const isEnd = style === "told" && isOneOf(text, end - 1, ".!?)");
-  const last = isEnd ? end - 1 : end;
-  return last > start ? { start, end: last, style } : undefined;
 }
 
 /** Types before which no colon stands. */
@@ -280,8 +218,4 @@ export function behindIndex(text: string, { to, at }: Pick<Name, "to" | "at">): 
   if (!isOneOf(text, to, "[")) return at;
   const size = runEnd(text, to + 1, DIGIT, to + GAP_CHARS_MAX);
   return isOneOf(text, size, "]") ? size + 1 : at;
-}
-
-function blanksEnd(text: string, at: number): number {
-  return runEnd(text, at, BLANK, at + GAP_CHARS_MAX);
 }

@@ -32,3 +32,8 @@ function isOddOnLine(text: string, quote: number): boolean {
   }
   return limit === -1 && isOdd;
 }
+
+/** Behind the letter that says what sort of string follows: `N'…'`, `b"…"`. */
+export function behindPrefix(text: string, at: number): number {
+  return isOneOf(text, at, "NEbBrRuU") && isA(text, at + 1, QUOTE) ? at + 1 : at;
+}

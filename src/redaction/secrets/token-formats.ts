@@ -1,6 +1,7 @@
 import {
   ALPHANUMERIC,
   BASE64URL,
+  COLON,
   DASH,
   DIGIT,
   DOLLAR,
@@ -55,7 +56,7 @@ const CLOUDS: readonly Row[] = [
   ["databricks-token", "dapi", HEX, 32],
   ["heroku-key", "HRKU-", BASE64URL, 30],
   ["fly-token", "fo1_ fm1r_ fm1a_ fm2_", BASE64_ANY, 30],
-  ["netlify-token", "nfp_", ALPHANUMERIC, 30],
+  ["netlify-token", "nfp_ nfc_ nfo_ nfu_ nfb_", ALPHANUMERIC, 30],
   ["supabase-token", "sbp_ sb_secret_", BASE64URL, 20, { needs: [DIGIT] }],
   ["planetscale-token", "pscale_tkn_ pscale_pw_ pscale_oauth_", DOTTED | EQUALS, 30],
   ["neon-key", "napi_", ALPHANUMERIC, 32],
@@ -80,6 +81,18 @@ const CLOUDS: readonly Row[] = [
   ["yandex-token", "t1.", DOTTED | EQUALS, 120, { needs: [DIGIT, UPPER] }],
   ["fernet-token", "gAAAAAB", BASE64URL | EQUALS, 80, { needs: [DIGIT, UPPER] }],
   ["mongodb-atlas-secret", "mdb_sa_sk_", BASE64URL, 30],
+  ["baidu-key", "bce-v3/ALTAK-", BASE64URL | PLUS_SLASH, 40],
+  ["volcengine-key", "AKLT", ALPHANUMERIC, 36, { needs: [DIGIT, UPPER] }],
+  ["vercel-blob-token", "vercel_blob_rw_", WORD, 30],
+  ["deno-token", "ddp_ ddw_", ALPHANUMERIC, 36, { needs: [DIGIT] }],
+  ["openshift-token", "sha256~", BASE64URL, 40],
+  ["docker-swarm-token", "SWMTKN-1-", LOWER | DIGIT | DASH, 60],
+  ["k3s-token", "K10", HEX, 64],
+  ["infisical-token", "st.", HEX | DASH | DOT, 90],
+  ["daytona-key", "dtn_", HEX, 60],
+  ["runpod-key", "rpa_", ALPHANUMERIC, 40, { needs: [DIGIT, UPPER] }],
+  ["anyscale-token", "esecret_", ALPHANUMERIC, 20, { needs: [DIGIT] }],
+  ["dbt-token", "dbtc_ dbtu_", WORD | DASH | EQUALS, 30, { needs: [DIGIT] }],
 ];
 
 const FORGES: readonly Row[] = [
@@ -93,7 +106,7 @@ const FORGES: readonly Row[] = [
   ],
   ["gitlab-runner-token", "GR1348941", BASE64URL, 20],
   ["bitbucket-token", "ATBB", ALPHANUMERIC, 28, { needs: [DIGIT] }],
-  ["atlassian-token", "ATATT3 ATCTT3", BASE64URL | EQUALS, 40],
+  ["atlassian-token", "ATATT3 ATCTT3 ATSTT3", BASE64URL | EQUALS, 40],
   ["npm-token", "npm_", ALPHANUMERIC, 36, { loose: true }],
   ["pypi-token", "pypi-AgE", BASE64URL, 50, { loose: true }],
   ["crates-io-token", "cio", ALPHANUMERIC, 32, { exact: true, needs: [DIGIT, UPPER] }],
@@ -119,6 +132,10 @@ const FORGES: readonly Row[] = [
   ["postman-key", "PMAK-", HEX | DASH, 50],
   ["prefect-key", "pnu_", ALPHANUMERIC, 36],
   ["infracost-key", "ico-", ALPHANUMERIC, 32, { exact: true, needs: [DIGIT] }],
+  ["packagist-token", "packagist_uut_ packagist_ort_ packagist_orw_", HEX, 60],
+  ["snyk-token", "snyk_uat. snyk_sat.", DOTTED, 30],
+  ["axiom-token", "xaat- xapt-", HEX | DASH, 36, { exact: true }],
+  ["elastic-cloud-key", "essu_", BASE64_ANY, 40],
 ];
 
 const MODELS: readonly Row[] = [
@@ -146,8 +163,14 @@ const MODELS: readonly Row[] = [
   ["e2b-key", "e2b_", HEX, 40],
   ["browserbase-key", "bb_live_ bb_test_", BASE64URL, 20, { needs: [DIGIT] }],
   ["cursor-key", "key_", HEX, 64, { exact: true }],
-  ["sourcegraph-token", "sgp_", WORD, 40, { needs: [DIGIT] }],
+  ["sourcegraph-token", "sgp_ slk_ sgd_", WORD, 40, { needs: [DIGIT] }],
   ["google-oauth-code", "4/0A", BASE64URL, 40],
+  ["together-key", "tgp_v1_", BASE64URL, 40],
+  ["wandb-key", "wandb_v1_", WORD, 40],
+  ["context7-key", "ctx7sk-", HEX | DASH, 36, { exact: true }],
+  ["apify-token", "apify_api_", ALPHANUMERIC, 36],
+  ["brave-search-key", "BSA", BASE64URL, 28, { exact: true, needs: [DIGIT, UPPER, LOWER] }],
+  ["n8n-key", "n8n_api_", DOTTED, 20],
 ];
 
 const MONEY: readonly Row[] = [
@@ -161,12 +184,20 @@ const MONEY: readonly Row[] = [
   ["flutterwave-key", "FLWSECK_TEST- FLWSECK-", BASE64URL, 12],
   ["shippo-token", "shippo_live_ shippo_test_", HEX, 40],
   ["duffel-token", "duffel_live_ duffel_test_", BASE64URL | EQUALS, 40],
+  ["paddle-key", "pdl_live_apikey_ pdl_sdbx_apikey_", WORD, 40],
+  ["mollie-key", "live_ test_", ALPHANUMERIC, 30, { exact: true, needs: [DIGIT, UPPER, LOWER] }],
+  ["brex-token", "bxt_", ALPHANUMERIC, 36, { needs: [DIGIT] }],
+  ["mercury-token", "mercury_production_", WORD, 30, { needs: [DIGIT] }],
+  ["polar-token", "polar_oat_ polar_pat_", BASE64URL, 40],
+  ["liveblocks-key", "sk_prod_ sk_dev_", BASE64URL, 40, { needs: [DIGIT, UPPER] }],
+  ["stytch-secret", "secret-live- secret-test-", BASE64URL | EQUALS, 30, { needs: [DIGIT] }],
+  ["unkey-root-key", "unkey_", WORD, 20, { needs: [DIGIT, UPPER] }],
 ];
 
 const MESSAGING: readonly Row[] = [
   [
     "slack-token",
-    "xoxb- xoxp- xoxa- xoxr- xoxs- xoxo- xoxe- xoxe. xoxd- xoxc- xapp-",
+    "xoxb- xoxp- xoxa- xoxr- xoxs- xoxo- xoxe- xoxe. xoxd- xoxc- xapp- xwfp-",
     DOTTED | PERCENT,
     16,
     { loose: true },
@@ -195,19 +226,40 @@ const MESSAGING: readonly Row[] = [
   ["intercom-token", "dG9rO", BASE64_ANY, 50, { needs: [DIGIT, UPPER] }],
   ["firebase-token", "APA91b", BASE64URL, 100, { loose: true }],
   ["x-bearer-token", "AAAAAAAAAAAAAAAAAAAA", ALPHANUMERIC | PERCENT, 80, { needs: [DIGIT, LOWER] }],
-  ["age-secret-key", "AGE-SECRET-KEY-", UPPER | LOWER | DIGIT, 20, { loose: true }],
+  ["age-secret-key", "AGE-SECRET-KEY-", UPPER | LOWER | DIGIT | DASH, 20, { loose: true }],
+  ["private-key-der", "MIIEvQIBADAN MIIEvgIBADAN MIIEvAIBADAN MIIEowIBAAKC MIIEpAIBAAKC MIIEpQIBAAKC", BASE64_ANY, 60],
+  ["private-key-der", "MIIJKQIBAAKC MIIJKAIBAAKC MIIJQgIBADAN MIIJQwIBADAN MIIG4wIBAAKC MIIG5AIBAAKC", BASE64_ANY, 60],
+  ["private-key-der", "MIGHAgEAMBMG MIG2AgEAMBAG MC4CAQAwBQYD MHcCAQEEI MIGkAgEBBD b3BlbnNzaC1rZXkt", BASE64_ANY, 40],
+  ["jenkins-secret", "{AQAAABAAAAA", BASE64_ANY, 24],
+  ["nostr-secret-key", "nsec1", LOWER | DIGIT, 58, { exact: true }],
+  ["nats-seed", "SUA SAA SOA", UPPER | DIGIT, 55, { exact: true, needs: [DIGIT] }],
+  ["extended-private-key", "xprv yprv zprv tprv", ALPHANUMERIC, 100, { needs: [DIGIT, UPPER] }],
+  ["minisign-secret-key", "RWRTY0Iy", BASE64_ANY, 100],
+  ["klaviyo-key", "pk_", HEX, 34, { exact: true }],
+  ["clickup-token", "pk_", UPPER | DIGIT | UNDERSCORE, 38, { needs: [DIGIT, UPPER] }],
+  ["mailersend-token", "mlsn.", HEX, 60],
+  ["nylas-key", "nyk_v0_ nyk_", ALPHANUMERIC, 40],
+  ["statsig-secret", "secret-", ALPHANUMERIC, 40, { needs: [DIGIT, UPPER] }],
+  ["vk-token", "vk1.a.", BASE64URL, 80],
 ];
 
-/** Hashes of passwords, as crypt writes them: guessed in hours when they are known. */
+/** Hashes of passwords, as crypt and other programs write them: guessed in hours when they are known. */
 const HASHES: readonly Row[] = [
   ["password-hash", "$2a$ $2b$ $2y$", CRYPT, 55],
   ["password-hash", "$1$ $apr1$", CRYPT, 25],
-  ["password-hash", "$5$ $6$ $y$ $7$", CRYPT, 45],
+  ["password-hash", "$5$ $6$ $y$ $gy$ $7$ $8$ $9$", CRYPT, 45],
+  ["password-hash", "$P$ $H$", CRYPT, 31, { exact: true }],
+  ["password-hash", "$S$", CRYPT, 52, { exact: true }],
+  ["password-hash", "{SHA} {SSHA} {SMD5} {SSHA256} {SSHA512} {PBKDF2}", BASE64_ANY | DOLLAR | DOT, 24],
+  ["password-hash", "pbkdf2_sha256$ pbkdf2_sha1$ bcrypt_sha256$", CRYPT, 40],
+  ["password-hash", "scrypt:32768:8:1$ pbkdf2:sha256: pbkdf2:sha1:", CRYPT | COLON, 40],
+  ["password-hash", "SCRAM-SHA-256$ SCRAM-SHA-1$", CRYPT | COLON, 60],
   [
     "password-hash",
     "$argon2id$ $argon2i$ $pbkdf2-sha256$ $pbkdf2-sha512$ $scrypt$",
     CRYPT | DASH | UNDERSCORE | STOP,
     40,
+    { loose: true },
   ],
 ];
 

@@ -1,4 +1,5 @@
 import {
+  ALPHANUMERIC,
   BASE64,
   BASE64URL,
   BLANK,
@@ -15,6 +16,7 @@ import {
   UPPER,
   WORD,
 } from "../views/characters.ts";
+import { FOREIGN_ENDINGS, FOREIGN_PASSWORDS } from "./foreign-names.ts";
 import { type SecretKind, secretKind } from "./names.ts";
 import { PLACEHOLDERS } from "./placeholders.ts";
 import { type Closing, isReference, isTemplate } from "./references.ts";
@@ -39,9 +41,9 @@ import {
 /**
  * How a value was written beside its name. `assigned`: `NAME=value`; `quoted`: in quotes or as a tree's own string;
  * `line`: all that follows `name: ` on a line of its own; `loose`: a word of the text; `told`: a word that follows the name
- * without a sign; `listed`: what follows the name in a list.
+ * without a sign; `listed`: what follows the name in a list; `paired`: in a list of two.
  */
-export type ValueStyle = "assigned" | "quoted" | "line" | "loose" | "told" | "listed";
+export type ValueStyle = "assigned" | "quoted" | "line" | "loose" | "told" | "listed" | "paired";
 
 /** No more of a value is looked at; what is longer is a secret. UTF-16 units. */
 export const JUDGED_CHARS_MAX = 128;
@@ -94,7 +96,7 @@ export function isSecretValue(written: string, kind: SecretKind, style: ValueSty
   if (kind === "basic")
     return value.length >= BASIC_CHARS_MIN && isOnly(value, BASE64 | EQUALS) && isBasicCredentials(value);
   if (kind === "key") return looksRandom(value);
-  if (style === "told") return isTold(value);
+  if (style === "told" || style === "paired") return isTold(value);
   if (style === "listed") return isListed(value);
   if (style === "assigned") return isAssigned(value, kind);
   if (isGroupedNumber(value) || isDottedNumber(value)) return false;
@@ -167,9 +169,23 @@ function isProse(value: string): boolean {
 function isPassword(value: string, style: ValueStyle): boolean {
   if (value.length < PASSWORD_CHARS_MIN || isPlaceholder(value) || isPlainPath(value)) return false;
   if (value.includes(" ")) return !isProse(value) && !isPrompt(value) && !isLabel(value);
-  if (style === "quoted") return secretKind(value) === undefined || hasDigit(value);
-  if (isCode(value)) return false;
-  return style === "line" || !isOnly(value, LETTER) ? !isPropertyPath(value) : false;
+  if (style === "quoted")
+    return (secretKind(value) === undefined || hasDigit(value)) && !isForeignWord(value) && !isLabel(value);
+  if (isCode(value) || isForeignWord(value)) return false;
+  return style === "line" || !isOnlyLetters(value) ? !isPropertyPath(value) : false;
+}
+
+/** Of scripts that nobody types a password in. */
+const IDEOGRAPHS = /[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0eff\u0590-\u06ff]/;
+
+function isForeignWord(value: string): boolean {
+  return IDEOGRAPHS.test(value) && (classesIn(value, 0, value.length) & ALPHANUMERIC) === 0;
+}
+
+const LETTERS = /^\p{L}+$/u;
+
+function isOnlyLetters(value: string): boolean {
+  return isOnly(value, LETTER) || LETTERS.test(value);
 }
 
 function isToken(value: string, style: ValueStyle): boolean {
@@ -199,11 +215,23 @@ const ELLIPSIS = /^(?:…|\.\.\.)$/;
 /** `your-api-key-here`, `REPLACE_ME`, `TOKEN_HERE`. */
 const INSTRUCTION = /^(?:your|insert|enter|replace|example|sample|dummy|fake|placeholder)[-_ ]|[-_]here$/i;
 
-/** `New password`, `Mot de passe`: the name of a field. */
+/** `New password`, `Mot de passe`, `请输入密码`: the name of a field. */
 function isLabel(value: string): boolean {
   if (hasDigit(value)) return false;
+  if (
+    value
+      .toLowerCase()
+      .split(WORD_ENDS)
+      .some((word) => LABEL_WORDS.has(word))
+  )
+    return true;
+  if (IDEOGRAPHS.test(value) && SCRIPT_WORDS.some((word) => value.includes(word))) return true;
   return secretKind(value) === "password" || secretKind(value.replaceAll(" ", "")) === "password";
 }
+
+const SCRIPT_WORDS: readonly string[] = FOREIGN_ENDINGS.filter(isForeignWord);
+const LABEL_WORDS: ReadonlySet<string> = new Set(FOREIGN_PASSWORDS);
+const WORD_ENDS = /[ .,:;!?'-]/;
 
 /** `Password: `, `New password?` */
 function isPrompt(value: string): boolean {

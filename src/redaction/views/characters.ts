@@ -18,6 +18,7 @@ export const LINE_END = 8192;
 export const QUOTE = 16384;
 /** What ends a value that is not in quotes, apart from blanks, line ends and quotes: `,;<>|`. */
 export const STOP = 32768;
+export const COLON = 65536;
 
 export const LETTER = LOWER | UPPER;
 export const ALPHANUMERIC = LETTER | DIGIT;
@@ -32,8 +33,8 @@ const ASCII_CODES = 128;
 
 const CLASSES = makeClasses();
 
-function makeClasses(): Uint16Array {
-  const classes = new Uint16Array(ASCII_CODES);
+function makeClasses(): Uint32Array {
+  const classes = new Uint32Array(ASCII_CODES);
   const give = (characters: string, flag: number) => {
     for (let at = 0; at < characters.length; at += 1) {
       const code = characters.charCodeAt(at);
@@ -56,6 +57,7 @@ function makeClasses(): Uint16Array {
   give("\n\r", LINE_END);
   give("\"'`", QUOTE);
   give(",;<>|", STOP);
+  give(":", COLON);
   return classes;
 }
 

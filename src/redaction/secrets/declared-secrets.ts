@@ -1,0 +1,119 @@
+import type { Work } from "../bounds.ts";
+import type { Finding } from "../finding.ts";
+import { BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd } from "../views/characters.ts";
+import type { SecretShape } from "./shapes.ts";
+import { isSecretValue, JUDGED_CHARS_MAX } from "./values.ts";
+
+/** Around what declares a value a secret. UTF-16 units. */
+const OBJECT_CHARS_MAX = 512;
+const MANIFEST_CHARS_MAX = 4_096;
+const MANIFEST_STEPS = 2_000;
+const STEPS_PER_CHAR = 6;
+const PARTS_MAX = 3;
+const VALUES_MAX = 256;
+
+const VALUE = /(?:^|[\s,{"])(?:value|default)"?\s{0,32}[:=]\s{0,8}"((?:[^"\\\r\n]|\\.){1,512})"/;
+
+/** `"sensitive": true`: the string that is the value or the default of the same object. */
+function matchSensitive(text: string, start: number, end: number): Finding | undefined {
+  const before = text.slice(Math.max(0, start - OBJECT_CHARS_MAX), start);
+  const opening = Math.max(before.lastIndexOf("{"), before.lastIndexOf("}")) + 1;
+  if (opening === 0 || before[opening - 1] !== "{") return undefined;
+  const after = text.slice(end, end + OBJECT_CHARS_MAX);
+  const closing = /[{}]/.exec(after)?.index ?? after.length;
+  const from = start - before.length + opening;
+  const found = VALUE.exec(text.slice(from, end + closing));
+  const value = found?.[1] ?? "";
+  if (found === null || !isSecretValue(value.slice(0, JUDGED_CHARS_MAX), "password", "quoted")) return undefined;
+  const at = from + found.index + found[0].length - value.length - 1;
+  return { rule: "sensitive-value", start: at, end: at + value.length };
+}
+
+/** `kind: Secret`: all that stands below `data` and `stringData` of the same document, before it or behind it. */
+function matchManifest(
+  text: string,
+  start: number,
+  end: number,
+  { work }: { readonly work: Work },
+): readonly Finding[] | undefined {
+  if (isA(text, end, KIND_GOES_ON) || text.slice(end - SECRET.length, end) !== SECRET) return undefined;
+  work.spend(MANIFEST_STEPS);
+  const before = text.slice(Math.max(0, start - MANIFEST_CHARS_MAX), start);
+  const after = text.slice(end, end + MANIFEST_CHARS_MAX);
+  const from = before.length - Math.min(before.length, distance(before));
+  const to = BOUNDARY.exec(after)?.index ?? after.length;
+  work.spend((before.length - from + to) * STEPS_PER_CHAR);
+  const found = [...valuesIn(text, start - before.length + from, start), ...valuesIn(text, end, end + to)];
+  return found.length === 0 ? undefined : found;
+}
+
+const SECRET = "Secret";
+const KIND_GOES_ON = 0xffff & ~(BLANK | LINE_END | QUOTE);
+const BOUNDARY = /apiVersion|^---/m;
+
+/** From a manifest's end back to where it begins: at its version, which stands before its data. */
+function distance(before: string): number {
+  const at = Math.max(before.lastIndexOf("apiVersion"), before.lastIndexOf("\n---"));
+  return at === -1 ? before.length : before.length - at;
+}
+
+const DATA = /(?:^|[\s,{"])(?:stringData|data)"?:[ \t]*/g;
+
+function valuesIn(text: string, from: number, to: number): readonly Finding[] {
+  const part = text.slice(from, to);
+  return [...part.matchAll(DATA)].slice(0, PARTS_MAX).flatMap((data) => {
+    const at = from + data.index + data[0].length;
+    return isOneOf(text, at, "{") ? membersOf(text, at, to) : linesOf(text, at, to);
+  });
+}
+
+const MEMBER = /"[^"]{1,253}"\s{0,32}:\s{0,32}"((?:[^"\\]|\\.){1,4096}?)"/g;
+
+function membersOf(text: string, at: number, to: number): readonly Finding[] {
+  const inside = text.slice(at, to);
+  const close = inside.indexOf("}");
+  return [...inside.slice(0, close === -1 ? undefined : close).matchAll(MEMBER)]
+    .slice(0, VALUES_MAX)
+    .flatMap((member) => {
+      const value = member[1] ?? "";
+      const start = at + member.index + member[0].length - value.length - 1;
+      return declared(text, start, start + value.length);
+    });
+}
+
+const LINE = /^([ \t]+)[\w.-]{1,253}:[ \t]+(\S.*)$/;
+
+/** Lines that stand farther in than the first that does not. */
+function linesOf(text: string, at: number, to: number): readonly Finding[] {
+  const found: Finding[] = [];
+  let indent = -1;
+  let from = runEnd(text, at, LINE_END, at + 2);
+  while (from < to && found.length < VALUES_MAX && from > at) {
+    const [line = ""] = text.slice(from, to).split(/[\r\n]/, 1);
+    const own = runEnd(text, from, BLANK, from + line.length) - from;
+    if (own === 0 || own < indent) break;
+    const [, , value = ""] = LINE.exec(line) ?? [];
+    if (indent === -1) indent = own;
+    const isDeeper = own > indent;
+    const start = isDeeper ? from + own : from + line.length - value.length;
+    if (isDeeper || !"|>".includes(value[0] ?? "|")) found.push(...declared(text, start, from + line.length));
+    from = runEnd(text, from + line.length, LINE_END, from + line.length + 2);
+  }
+  return found;
+}
+
+function declared(text: string, start: number, end: number): readonly Finding[] {
+  const from = isA(text, start, QUOTE) ? start + 1 : start;
+  const to = isA(text, end - 1, QUOTE) ? end - 1 : end;
+  const value = text.slice(from, Math.min(to, from + JUDGED_CHARS_MAX));
+  return to > from && isSecretValue(value, "password", "quoted") ? [{ rule: "secret-data", start: from, end: to }] : [];
+}
+
+export const DECLARED_SECRETS: readonly SecretShape[] = [
+  {
+    words: ['"sensitive": true', '"sensitive":true', "sensitive = true", "sensitive   = true"],
+    steps: 2_000,
+    match: matchSensitive,
+  },
+  { words: ["kind: secret", '"kind": "secret', '"kind":"secret'], steps: 40, match: matchManifest },
+];

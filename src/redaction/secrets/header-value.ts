@@ -1,0 +1,123 @@
+import type { Finding } from "../finding.ts";
+import { BLANK, classesIn, DIGIT, isA, isOneOf, LINE_END, NAME, QUOTE, runEnd } from "../views/characters.ts";
+import { QUOTED_CHARS_MAX, type Value } from "./assigned-value.ts";
+import type { SecretKind } from "./names.ts";
+import { hasDigit } from "./value-shapes.ts";
+import { isSecretValue, JUDGED_CHARS_MAX, type ValueStyle } from "./values.ts";
+
+/** UTF-16 units. */
+const PARAMETER_CHARS_MAX = 512;
+
+/** Where a header's line ends next. Asked in a text's order it reads the text once. */
+export class NextHeaderEnd {
+  readonly #text: string;
+  #from = 0;
+  #at = -1;
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  /** At `from` or later; the text's length when nowhere. */
+  after(from: number): number {
+    if (from < this.#from || from > this.#at) {
+      let at = from;
+      while (at < this.#text.length && !isA(this.#text, at, LINE_END)) {
+        if (isA(this.#text, at, QUOTE)) {
+          const close = parameterEnd(this.#text, at);
+          if (close === -1) break;
+          at = close;
+        }
+        at += 1;
+      }
+      this.#at = at;
+    }
+    this.#from = from;
+    return this.#at;
+  }
+}
+
+/** A header's parameter in quotation marks (`Digest username="ann"`) ends at the second one; -1 when the first at `at` begins none. */
+function parameterEnd(text: string, at: number): number {
+  const before = isOneOf(text, at - 1, "\\") ? at - 2 : at - 1;
+  if (!isOneOf(text, before, "=")) return -1;
+  for (let end = at + 1; end < at + PARAMETER_CHARS_MAX && !isA(text, end, LINE_END); end += 1) {
+    if (text[end] === text[at]) return end;
+  }
+  return -1;
+}
+
+/** In these only what surely is a header's value is one. */
+const DOUBTFUL: ReadonlySet<ValueStyle> = new Set(["told", "listed", "paired"]);
+const COOKIE = /^[\w.-]{1,64}=[^;\s]{6,}/;
+
+/** A header's value is the rest of its line; of an authorization the scheme may stay. */
+export function header(text: string, kind: SecretKind, value: Value): Finding | undefined {
+  return isOneOf(text, value.start, "[") ? listedHeader(text, kind, value) : plainHeader(text, kind, value);
+}
+
+/** `["a=b; Path=/"]`, `[Bearer …]`: the first of a list. */
+function listedHeader(text: string, kind: SecretKind, { start }: Value): Finding | undefined {
+  const isQuoted = isA(text, start + 1, QUOTE);
+  const from = start + (isQuoted ? 2 : 1);
+  const mark = isQuoted ? text.charCodeAt(start + 1) : CLOSE;
+  let end = from;
+  while (
+    end < from + PARAMETER_CHARS_MAX &&
+    text.charCodeAt(end) !== mark &&
+    !isA(text, end, LINE_END) &&
+    end < text.length
+  )
+    end += 1;
+  const style = isQuoted ? "quoted" : "told";
+  return plainHeader(text, kind, { start: from, end, style, quote: isQuoted ? '"' : "]", inQuery: false });
+}
+
+const CLOSE = 0x5d;
+
+function plainHeader(text: string, kind: SecretKind, { start, quote, end, style }: Value): Finding | undefined {
+  const lineEnd = Math.min(end, start + QUOTED_CHARS_MAX);
+  if (style === "assigned" || lineEnd - start < 6) return undefined;
+  const from = kind === "authorization" ? afterScheme(text, start, lineEnd) : start;
+  const value = text.slice(from, Math.min(lineEnd, from + JUDGED_CHARS_MAX));
+  if (kind === "cookie" && !value.includes("=")) return undefined;
+  const isSure = kind === "cookie" ? COOKIE.test(value) && hasDigit(value) : from > start && isOnePiece(value);
+  if (DOUBTFUL.has(style) && !isSure) return undefined;
+  if (kind === "authorization" && quote === "" && from === start && !isOnePiece(value)) return undefined;
+  if (quote === "" && "?=|&;,.)".includes(value[0] ?? "?")) return undefined;
+  if (!isSecretValue(value, kind, DOUBTFUL.has(style) ? "quoted" : style)) return undefined;
+  return { rule: kind === "cookie" ? "cookie" : "authorization-header", start: from, end: lineEnd };
+}
+
+/** Credentials without a scheme and without quotation marks: no words, no call, and a digit. */
+function isOnePiece(value: string): boolean {
+  return !value.includes(" ") && !value.includes("(") && (classesIn(value, 0, value.length) & DIGIT) !== 0;
+}
+
+const SCHEMES: ReadonlySet<string> = new Set([
+  ...[
+    "bearer",
+    "basic",
+    "digest",
+    "token",
+    "apikey",
+    "api-key",
+    "key",
+    "negotiate",
+    "ntlm",
+    "hawk",
+    "dpop",
+    "mac",
+    "jwt",
+  ],
+  ...["aws4-hmac-sha256", "sharedkey", "sharedaccesssignature", "geniekey", "splunk", "bot", "oauth", "scram-sha-256"],
+  ...["googlelogin", "x-auth", "snowflake", "vapid", "signature", "s3cmd", "ssws", "pve", "eg1-hmac-sha256", "discogs"],
+]);
+
+/** Where the credentials begin: behind a scheme that is known. */
+function afterScheme(text: string, start: number, limit: number): number {
+  const scheme = runEnd(text, start, NAME, limit);
+  const next = runEnd(text, scheme, BLANK, limit);
+  const isKnown = next > scheme && next < limit && SCHEMES.has(text.slice(start, scheme).toLowerCase());
+  return isKnown ? next : start;
+}

@@ -1,0 +1,227 @@
+import type { Work } from "../bounds.ts";
+import type { Finding } from "../finding.ts";
+import { BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd } from "../views/characters.ts";
+import { type SecretKind, secretKind } from "./names.ts";
+import { type Cell, cellsOf, type Divider, LINE_CHARS_MAX, nextRow, rowEnd } from "./table-cells.ts";
+import { isCode, looksRandom } from "./value-shapes.ts";
+import { isSecretValue, JUDGED_CHARS_MAX } from "./values.ts";
+
+/** A longer one is no column's name. UTF-16 units. */
+const NAME_CHARS_MAX = 48;
+const GAP_CHARS_MAX = 64;
+
+/** Rows with other cells than the header has, one after the other, before the table is over. */
+const ODD_ROWS_MAX = 3;
+
+const STEPS_PER_CHAR = 5;
+const STEPS_PER_CELL = 500;
+/** Of a cell of several words. */
+const STEPS_PER_PHRASE = 2_000;
+const STEPS_PER_HEADER = 2_200;
+
+const COLUMN = /^#?[\p{L}_][\p{L}\p{N}_. /()-]*$/u;
+/** Sentences have more. */
+const WORDS_MAX = 4;
+
+/** A line of hyphens, with what stands where columns meet. */
+const RULE = /^[-+|:=─┼│├┤ \t]+$/;
+
+/** Columns beside which a password is somebody's. */
+const ACCOUNTS: ReadonlySet<string> = new Set(
+  "user username login email mail account host hostname server url uri site name id rolname usename uid domain ip address".split(
+    " ",
+  ),
+);
+/** Beside these, `pass` is a password too. */
+const PEOPLE: ReadonlySet<string> = new Set("user username login email mail account".split(" "));
+
+interface Column {
+  readonly index: number;
+  readonly kind: SecretKind;
+}
+
+/** How the cells of a table are read. */
+interface Table {
+  readonly columns: readonly Column[];
+  readonly names: readonly string[];
+  readonly divider: Divider;
+  /** Whether any word is a password there, or only what looks like one. */
+  readonly isOfAccounts: boolean;
+}
+
+/** Finds values below the names of their columns: CSV, Markdown, what database clients print. Asked in a text's order it reads each line once. */
+export class TableReader {
+  readonly #text: string;
+  readonly #work: Work;
+  /** Lines that end before here have been looked at. */
+  #done = 0;
+  #line: Cell = { start: 0, end: -1 };
+
+  constructor(text: string, work: Work) {
+    this.#text = text;
+    this.#work = work;
+  }
+
+  /** Rows that end before here have been read. */
+  get done(): number {
+    return this.#done;
+  }
+
+  /** What stands below the name between `from` and `to`, and below its line's other names. */
+  below(from: number, to: number): readonly Finding[] | undefined {
+    if (from < this.#done) return undefined;
+    const divider = dividerAt(this.#text, from, to);
+    if (divider === undefined) return undefined;
+    const line = this.#lineOf(from);
+    this.#done = line.end;
+    if (line.start === -1 || nextRow(this.#text, line.end) === line.end) return undefined;
+    this.#work.spend((line.end - line.start) * STEPS_PER_CHAR);
+    const table = headerOf(this.#text, line, { divider, work: this.#work });
+    return table === undefined ? undefined : this.rows(table, nextRow(this.#text, line.end));
+  }
+
+  /** The secrets of a table's rows, from `start` on, when its first row is one. */
+  rows(table: Table, start: number): readonly Finding[] | undefined {
+    const found: Finding[] = [];
+    const text = this.#text;
+    let isFirst = true;
+    let odd = 0;
+    for (let from = start; from < text.length && odd <= ODD_ROWS_MAX; ) {
+      const line = { start: from, end: rowEnd(text, from) };
+      this.#work.spend((line.end - from) * STEPS_PER_CHAR + table.columns.length * STEPS_PER_CELL);
+      if (runEnd(text, from, BLANK, line.end) === line.end || line.end - from >= LINE_CHARS_MAX) break;
+      if (!isRule(text, line, table.divider)) {
+        const cells = cellsOf(text, line, table.divider);
+        const isRow = cells.length === table.names.length;
+        if (isFirst && (!isRow || repeats(text, cells, table))) break;
+        isFirst = false;
+        odd = isRow ? 0 : odd + 1;
+        if (isRow) found.push(...this.#secretsOf(cells, table));
+      }
+      this.#done = line.end;
+      const next = nextRow(text, line.end);
+      if (next === line.end) break;
+      from = next;
+    }
+    return found.length === 0 ? undefined : found;
+  }
+
+  #secretsOf(cells: readonly Cell[], table: Table): readonly Finding[] {
+    return table.columns.flatMap(({ index, kind }) => {
+      const cell = cells[index];
+      if (cell === undefined || cell.end <= cell.start) return [];
+      const value = this.#text.slice(cell.start, Math.min(cell.end, cell.start + JUDGED_CHARS_MAX));
+      if (value.includes(" ")) this.#work.spend(STEPS_PER_PHRASE);
+      return isSecretCell(value, kind, table) ? [{ rule: `${kind}-column`, start: cell.start, end: cell.end }] : [];
+    });
+  }
+
+  /** The line around `at`; one that begins too far before has no beginning. */
+  #lineOf(at: number): Cell {
+    if (at >= this.#line.start && at <= this.#line.end) return { start: -1, end: this.#line.end };
+    let start = at;
+    const limit = Math.max(this.#done, at - LINE_CHARS_MAX);
+    while (start > limit && !isA(this.#text, start - 1, LINE_END)) start -= 1;
+    const written = this.#text.slice(start, at).lastIndexOf("\\n");
+    const begins = start === 0 || isA(this.#text, start - 1, LINE_END);
+    const end = rowEnd(this.#text, at);
+    this.#work.spend(end - start);
+    this.#line = { start, end };
+    if (written !== -1) return { start: start + written + 2, end };
+    if (begins) return { start: behindOpening(this.#text, this.#line, at), end };
+    return { start: start === limit && this.#done === limit ? nextRow(this.#text, start) : -1, end };
+  }
+}
+
+/** Of a text that stands written out in another one, behind its quotation mark. */
+function behindOpening(text: string, { start, end }: Cell, at: number): number {
+  if (!isOneOf(text, end, "\\")) return start;
+  const before = text.slice(start, at);
+  const opening = /^.*[:=(] ?"(?!,)/s.exec(before)?.[0] ?? "";
+  return start + opening.length;
+}
+
+function isRule(text: string, { start, end }: Cell, divider: Divider): boolean {
+  return (
+    (divider === "|" || divider === "  ") &&
+    isOneOf(text, runEnd(text, start, BLANK, end), "-+|:=─├") &&
+    RULE.test(text.slice(start, end))
+  );
+}
+
+/** What stands behind the name, or before it when it is the line's last. */
+function dividerAt(text: string, from: number, to: number): Divider | undefined {
+  let after = to;
+  while (after < to + 2 && (isA(text, after, QUOTE) || isOneOf(text, after, "\\")) && !isOneOf(text, after + 1, "nr"))
+    after += 1;
+  const next = runEnd(text, after, BLANK, after + GAP_CHARS_MAX);
+  if (isOneOf(text, next, "|")) return "|";
+  if (text.startsWith("\t", after)) return "\t";
+  if (isOneOf(text, after, ",")) return ",";
+  if (isOneOf(text, after, ";")) return ";";
+  const isLast = nextRow(text, next) > next;
+  if (!isLast) return next - after > 1 ? "  " : undefined;
+  return dividerBefore(text, from);
+}
+
+function dividerBefore(text: string, from: number): Divider | undefined {
+  for (let at = from - 1; at > from - NAME_CHARS_MAX; at -= 1) {
+    const character = text[at] ?? "\n";
+    if (character === "|" || character === "\t" || character === "," || character === ";") return character;
+    if (character === " " && isOneOf(text, at - 1, " "))
+      return text
+        .slice(at - NAME_CHARS_MAX, at)
+        .trimEnd()
+        .endsWith("|")
+        ? "|"
+        : "  ";
+    if (isA(text, at, LINE_END)) return undefined;
+  }
+  return undefined;
+}
+
+interface Reading {
+  readonly divider: Divider;
+  readonly work: Work;
+}
+
+function headerOf(text: string, line: Cell, { divider, work }: Reading): Table | undefined {
+  const spans = cellsOf(text, line, divider);
+  const cells = spans.map(({ start, end }) => text.slice(start, Math.min(end, start + NAME_CHARS_MAX)));
+  if (cells.length < 2 || !cells.every(isColumnName)) return undefined;
+  work.spend(STEPS_PER_HEADER);
+  const table = tableOf(cells, divider);
+  const isProse = (divider === "," || divider === ";") && /[,;] /.test(text.slice(line.start, line.end));
+  return table !== undefined && isProse ? { ...table, isOfAccounts: false } : table;
+}
+
+/** A table with these columns; undefined when none of them is a secret's. */
+export function tableOf(names: readonly string[], divider: Divider): Table | undefined {
+  const words = names.flatMap((name) => name.toLowerCase().split(/[^\p{L}]+/u));
+  const hasPeople = words.some((word) => PEOPLE.has(word));
+  const columns = names.flatMap((name, index) => {
+    const kind = secretKind(name);
+    if (kind === undefined || (name.toLowerCase() === "pass" && !hasPeople)) return [];
+    return [{ index, kind }];
+  });
+  if (columns.length === 0) return undefined;
+  return { columns, divider, names, isOfAccounts: words.some((word) => ACCOUNTS.has(word)) };
+}
+
+function isColumnName(cell: string): boolean {
+  return cell.length < NAME_CHARS_MAX && COLUMN.test(cell) && cell.split(" ").length <= WORDS_MAX;
+}
+
+/** A line of a list that has the same words as the one above it. */
+function repeats(text: string, cells: readonly Cell[], { names }: Table): boolean {
+  return cells.some(({ start, end }, index) => end > start + 1 && text.slice(start, end) === names[index]);
+}
+
+function isSecretCell(value: string, kind: SecretKind, { isOfAccounts }: Table): boolean {
+  if (kind !== "password") return looksRandom(value) || (isOfAccounts && isSecretValue(value, kind, "listed"));
+  if (isSecretValue(value, kind, "told")) return true;
+  return isOfAccounts && !isCode(value) && HAS_LETTERS.test(value) && isSecretValue(value, kind, "quoted");
+}
+
+/** A mark or a number of so many is no password. */
+const HAS_LETTERS = /[A-Za-z]|\d{4}/;
