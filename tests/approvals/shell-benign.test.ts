@@ -3,6 +3,11 @@ import { levelOf } from "./shell-level.ts";
 
 /** They look, and say dangerous words at most. */
 const LOW = [
+  "git clean -n",
+  "docker ps",
+  "systemctl status x",
+  "npm ls",
+  "pip list",
   'walk() { for f in "$1"/*; do walk "$f"; done | sort; }; walk .',
   "fact() { if [ $1 -le 1 ]; then echo 1; else echo $(( $1 * $(fact $(($1 - 1))) )); fi; }; fact 5",
   "command -V ls",
@@ -306,11 +311,8 @@ const MEDIUM = [
   'for f in a b c; do cp "$f" "$f.bak"; done',
   "find src -name '*.js' -exec mv {} dst/ \\;",
   "git push -u origin HEAD",
-  "git clean -n",
   "cp {a,b}.txt dst",
   "tar -xzf in.tgz -C build",
-  "docker ps",
-  "systemctl status x",
   "tee >(grep x > out) < f",
   "rm *.log",
   "chmod a+r f",
@@ -388,8 +390,6 @@ const MEDIUM = [
   "unlink x",
   "find . -name '*.txt' -exec touch {} \\;",
   "awk '{print > \"out.txt\"}' f",
-  "npm ls",
-  "pip list",
   'rm "a b.txt"',
   "openssl dgst -sha256 a",
   "convert a.png b.jpg",

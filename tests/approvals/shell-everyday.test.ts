@@ -201,6 +201,7 @@ const BANNED = [
 ];
 
 const LOW = [
+  ...["npm ls", "go env GOPATH", "rustup toolchain list", "pip check"],
   ...[
     "git -c color.ui=always diff",
     "git -c core.quotepath=off ls-files",
@@ -256,17 +257,7 @@ const MEDIUM = [
     "vim -R f",
     "rename .htm .html a.htm",
   ],
-  ...[
-    "npm ls",
-    "go env GOPATH",
-    "go vet ./...",
-    "cargo fmt",
-    "rustup toolchain list",
-    "nvm ls",
-    "pip check",
-    "tmux ls",
-    "screen -ls",
-  ],
+  ...["go vet ./...", "cargo fmt", "nvm ls", "tmux ls", "screen -ls"],
   ...["echo x > .gitignore", "echo x > config", "chmod u+x,g+x f", "tar xf a --strip-components=1", "gzip f"],
 ];
 

@@ -392,6 +392,7 @@ const LOW = [
   "sed 's/[/]/x/' f",
   "sed 's/[][]//g' f",
   "sed '/[[:space:]/]$/d' f",
+  ...["npm config get registry", "pip list --outdated"],
   "sed --quiet '1p' f",
   "sed --expression='s/a/b/' f",
   "sed ':a;N;$!ba;s/\\n/ /g' f",
@@ -410,12 +411,7 @@ const LOW = [
 const MEDIUM = [
   ...["git restore --staged .", "git checkout -- a.ts", "git branch fix/ümlaut", "git tag -a v1.2.3 -m 'v1.2.3'"],
   ...["git remote rename a b", "git submodule init", "git worktree add .wt feature", "git archive -o out.zip HEAD"],
-  ...[
-    "git commit -m '/etc/passwd is read now'",
-    "git commit -m 'feat: /api/users'",
-    "npm config get registry",
-    "npm view react version",
-  ],
+  ...["git commit -m '/etc/passwd is read now'", "git commit -m 'feat: /api/users'", "npm view react version"],
   ...[
     "gcc -I/usr/include -o x x.c",
     "frobnicate --route=/api/users",
@@ -430,7 +426,7 @@ const MEDIUM = [
     "tar cf a.tar .",
     "gzip -k f",
   ],
-  ...["cp --target-directory=out f", "apt list --installed", "pip list --outdated", "awk '$1 > 2 {print > \"out\"}' f"],
+  ...["cp --target-directory=out f", "apt list --installed", "awk '$1 > 2 {print > \"out\"}' f"],
   "sed -n 'w out' f",
   "git commit -m '👩\u200d💻 fix'",
 ];

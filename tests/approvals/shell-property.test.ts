@@ -162,6 +162,13 @@ test.each([
   ["dots", "../"],
   ["digits", "9"],
   ["escapes", "\\"],
+  ["moves", "cd a;"],
+  ["moves that may fail", "cd a||"],
+  ["functions", "f(){ f; };"],
+  ["calls", "f(){ f $1; };f;"],
+  ["parameters", "set -- a b c;"],
+  ["loops that move", "while cd a;do "],
+  ["fetched files", "curl -o f u;sh g*;"],
 ])(
   "8 KiB of %s are judged in time",
   (_title, unit) => {

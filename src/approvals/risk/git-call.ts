@@ -99,6 +99,16 @@ export function readsConfig(args: readonly string[]): boolean {
   );
 }
 
+/** Tells of a patch what it would change. */
+function onlyMeasures(args: readonly string[]): boolean {
+  return args.some((arg) => /^--(?:check|stat|numstat|summary)$/.test(arg)) && !args.some((arg) => /^--ap/.test(arg));
+}
+
+/** What it keeps and how it is set, without going anywhere. */
+export function asksLfs(args: readonly string[]): boolean {
+  return /^(?:ls-files|status|env|version)$/.test(args[0] ?? "");
+}
+
 /** Verbs that look with these words behind them, and change something with others. */
 const LOOKS: ReadonlyMap<string, (args: readonly string[]) => boolean> = new Map([
   ["branch", (args: readonly string[]) => listsRefs(args, BRANCH)],
@@ -111,6 +121,11 @@ const LOOKS: ReadonlyMap<string, (args: readonly string[]) => boolean> = new Map
   ["notes", (args: readonly string[]) => /^(?:|list|show)$/.test(subcommandOf(args))],
   ["submodule", (args: readonly string[]) => /^(?:|status|summary)$/.test(subcommandOf(args))],
   ["bisect", (args: readonly string[]) => /^(?:log|terms)$/.test(subcommandOf(args))],
+  ["clean", (args: readonly string[]) => has(args, "n", "--dry-run") && !has(args, "i", "--interactive")],
+  ["archive", (args: readonly string[]) => args.length === 1 && /^(?:-l|--list)$/.test(args[0] ?? "")],
+  ["apply", onlyMeasures],
+  ["sparse-checkout", (args: readonly string[]) => args.length === 1 && args[0] === "list"],
+  ["lfs", asksLfs],
   ["symbolic-ref", (args: readonly string[]) => operandsOf(args).length < 2 && !has(args, "dm", "--delete")],
 ]);
 
@@ -122,6 +137,7 @@ export function readsOnlyGit(all: readonly string[]): boolean {
   if (verb === "") return true;
   if (startsOthers({ globals, verb, args }) || args.some((arg) => arg.startsWith(UNKNOWN) || WRITES_OUTPUT.test(arg)))
     return false;
+  if (args.length === 1 && args[0] === "--help") return true;
   return VERBS_THAT_READ.has(verb) || LOOKS.get(verb)?.(args) === true;
 }
 
@@ -153,11 +169,14 @@ function executes(arg: string): boolean {
   return EXECUTES.some(([shortest, name]) => own.startsWith(shortest) && name.startsWith(own));
 }
 
+/** All but where it looks anyway. */
+const OTHER_PLACE = /^--(?:exec-path=|config-env|git-dir(?!=(?:\.\/)?\.git\/?$)|work-tree(?!=\.\/?$))/;
+
 /** Whether git is told by name to start a program. */
 export function startsOthers({ globals, verb, args }: GitCall): boolean {
   const settings = globals.flatMap((arg, at) => (arg === "-c" ? [globals[at + 1] ?? ""] : []));
   if (settings.some((setting) => !PLAIN_SETTING.test(setting))) return true;
-  if (globals.some((arg) => /^--(?:exec-path=|config-env|git-dir|work-tree)/.test(arg))) return true;
+  if (globals.some((arg) => OTHER_PLACE.test(arg))) return true;
   if (args.some(executes)) return true;
   if (/^(?:init|clone)$/.test(verb) && has(args, "", "--template")) return true;
   if (verb === "grep" && args.some((arg) => /^-[acdg-ln-zEF-IPR-Z]{0,16}O/.test(arg))) return true;
@@ -171,6 +190,13 @@ export function startsOthers({ globals, verb, args }: GitCall): boolean {
 
 /** Files and folders that a call of git makes at places that it is told. */
 export function writtenByGit(all: readonly string[]): readonly string[] {
+  if (readsOnlyGit(all)) return writtenByVerb(all);
+  const { globals } = gitCall(all);
+  const elsewhere = globals.flatMap((arg, at) => (arg === "-C" ? [`${globals[at + 1] ?? ""}/.git/HEAD`] : []));
+  return [...writtenByVerb(all), ...elsewhere];
+}
+
+function writtenByVerb(all: readonly string[]): readonly string[] {
   const { verb, args } = gitCall(all);
   const named = valuesOf(args, "--output", "--output-directory");
   switch (verb) {

@@ -1,4 +1,12 @@
-import { gitCall, isPlainSetting, readsConfig, startsOthers, subcommandOf, VERBS_THAT_READ } from "./git-call.ts";
+import {
+  asksLfs,
+  gitCall,
+  isPlainSetting,
+  readsConfig,
+  startsOthers,
+  subcommandOf,
+  VERBS_THAT_READ,
+} from "./git-call.ts";
 import { high, names, type ShellRule } from "./rule.ts";
 import { has, type Invocation, operandsOf } from "./shell/invocation.ts";
 
@@ -73,7 +81,13 @@ function reachesElsewhere({ args: all }: Invocation): boolean {
   const { verb, args } = gitCall(all);
   const subcommand = subcommandOf(args);
   const [remote = ""] = operandsOf(args, ["-o", "--push-option", "-b", "--branch", "--depth", "-j", "--origin"]);
-  if (verb === "clone" || verb === "send-email" || verb === "lfs" || verb === "daemon" || verb === "request-pull")
+  if (
+    verb === "clone" ||
+    verb === "send-email" ||
+    (verb === "lfs" && !asksLfs(args)) ||
+    verb === "daemon" ||
+    verb === "request-pull"
+  )
     return true;
   if (verb === "remote") return /^(?:add|set-url|update)$/.test(subcommand);
   if (verb === "submodule") return /^(?:add|update|sync|set-url)$/.test(subcommand);

@@ -92,7 +92,8 @@ function filled(program: string, args: readonly string[]): readonly string[] {
 function changesLanguage({ program, args }: Invocation): boolean {
   if (program === "alias") return args.some((arg) => arg.includes("="));
   if (program === "enable" || program === "bind" || program === "complete") return args.length > 0;
-  if (program === "shopt") return args.some((arg) => /^(?:expand_aliases|extdebug|sourcepath)$/.test(arg));
+  if (program === "shopt")
+    return args.some((arg) => /^(?:expand_aliases|extdebug|sourcepath|lastpipe|cdable_vars)$/.test(arg));
   return program === "hash" && has(args, "p");
 }
 

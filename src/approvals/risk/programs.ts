@@ -1,3 +1,4 @@
+import { looksOnly } from "./looks.ts";
 import { asksInstaller, isVersion, setsClock } from "./reads.ts";
 import { high, isOne, names, type ShellRule } from "./rule.ts";
 import { has, type Invocation, operandsOf } from "./shell/invocation.ts";
@@ -43,10 +44,8 @@ const SYSTEM = names(
   "hdparm nvme smartctl fsck e2fsck resize2fs tune2fs zpool zfs btrfs mdadm badblocks fstrim",
 );
 const SYSTEM_LOOKS: ReadonlyMap<string, RegExp> = new Map([
-  ["systemctl", /^(?:status|is-active|is-enabled|is-failed|list-.*|show|cat)$/],
   ["crontab", /^-l$/],
   ["ip", /^(?:a|addr|address|link|route|r|neigh|-br|-brief|-[46sj])$/],
-  ["docker", /^(?:ps|images|version|info|logs|inspect|stats|top)$/],
 ]);
 
 /** Settings of package managers name servers, shells and programs. */
@@ -78,7 +77,7 @@ function installs(run: Invocation): boolean {
 }
 
 function builds(run: Invocation): boolean {
-  if (isVersion(run)) return false;
+  if (isVersion(run) || looksOnly(run)) return false;
   if (isOne(run, BUILDERS)) return true;
   if (!isOne(run, PACKAGES)) return false;
   const [verb, what] = run.args.filter((arg) => !arg.startsWith("-"));
@@ -153,7 +152,7 @@ export const PROGRAMS: readonly ShellRule[] = [
   high({
     name: "installs",
     note: "Installs or removes packages: their own programs run while that happens.",
-    when: (run) => installs(run) || setsPackages(run),
+    when: (run) => (installs(run) && !looksOnly(run)) || setsPackages(run),
     matches: [
       "npm install x",
       "pip install x",
@@ -204,7 +203,7 @@ export const PROGRAMS: readonly ShellRule[] = [
   high({
     name: "infrastructure",
     note: "Changes containers, clusters or clouds.",
-    when: (run) => isOne(run, INFRASTRUCTURE) && !isVersion(run) && !looks(run),
+    when: (run) => isOne(run, INFRASTRUCTURE) && !isVersion(run) && !looksOnly(run),
     matches: [
       "docker run -v /:/host alpine",
       "kubectl delete pod x",
@@ -218,7 +217,7 @@ export const PROGRAMS: readonly ShellRule[] = [
     name: "system-settings",
     note: "Changes services, schedules, mounts, networks or other settings of the system.",
     when: (run) =>
-      (isOne(run, SYSTEM) && !isVersion(run) && !looks(run)) ||
+      (isOne(run, SYSTEM) && !isVersion(run) && !looks(run) && !looksOnly(run)) ||
       (run.program === "date" && setsClock(run.args)) ||
       (run.program === "journalctl" && has(run.args, "", ...LOG_CHANGES, ...LOG_FILES)),
     matches: [

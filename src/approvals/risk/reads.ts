@@ -1,4 +1,5 @@
 import { readsOnlyGit } from "./git-call.ts";
+import { looksOnly } from "./looks.ts";
 import { isOne, names } from "./rule.ts";
 import { awkReach } from "./shell/awk.ts";
 import { has, type Invocation, operandsOf } from "./shell/invocation.ts";
@@ -18,7 +19,7 @@ const READERS = names(
   "diff diff3 cmp expr factor numfmt look sleep tput clear tsort cd pushd popd dirs export declare typeset local readonly",
   "return exit break continue shift wait jobs read mapfile readarray let unset getopts umask ulimit times set zcat bzcat xzcat",
   "getent tokei nm objdump readelf size exa eza pstree findmnt namei getfacl zipinfo zdiff zcmp bzgrep xzgrep compgen vmstat iostat ss netstat apropos whatis bc caller logname tty",
-  "alias top lsb_release sw_vers apt-cache dpkg-query mountpoint lsattr getfattr addr2line locate plocate man less more yes printenv shopt trap help watch mount crontab ip",
+  "alias top lsb_release sw_vers apt-cache dpkg-query mountpoint lsattr getfattr addr2line locate plocate man less more yes printenv shopt trap help watch mount crontab ip last lastlog",
 );
 
 /** The machine's clock is set by an option, or by an operand that is no format. */
@@ -62,10 +63,14 @@ const JOURNAL_WRITES = [
 const staysPacked = (args: readonly string[]): boolean =>
   !has(args, "clt", "--stdout", "--to-stdout", "--list", "--test");
 
+/** What is written there is shown, or gone. */
+const NOT_KEPT = /^\/dev\/(?:null|stdout|stderr|tty)$/;
+
 /** Programs that look, unless one of these options is given. */
 const READERS_UNLESS: ReadonlyMap<string, (args: readonly string[]) => boolean> = new Map([
   ["sort", (args: readonly string[]) => has(args, "o", "--output", "--compress-program")],
   ["uniq", (args: readonly string[]) => operandsOf(args, ["-f", "-s", "-w"]).length > 1],
+  ["tee", (args: readonly string[]) => !operandsOf(args).every((path) => NOT_KEPT.test(path))],
   ["date", setsClock],
   ["dpkg", (args: readonly string[]) => !asksInstaller("dpkg", args)],
   ["rpm", (args: readonly string[]) => !asksInstaller("rpm", args)],
@@ -115,6 +120,7 @@ export function isReading(run: Invocation, functions: ReadonlySet<string>): bool
   if (program === "" || (functions.has(spelled) && run.mayCallFunction)) return true;
   const unless = READERS_UNLESS.get(program);
   if (unless !== undefined) return !unless(args);
+  if (looksOnly(run)) return true;
   return TRANSPARENT.has(program) || READERS.has(program) || isVersion(run);
 }
 

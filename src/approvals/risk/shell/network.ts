@@ -1,4 +1,5 @@
 import { isOne, names } from "../rule.ts";
+import { FETCHERS, filesRun, isFetched } from "./fetched.ts";
 import { type Invocation, operandsOf } from "./invocation.ts";
 import type { ShellScript } from "./script.ts";
 import { UNKNOWN } from "./word.ts";
@@ -11,12 +12,6 @@ export const NETWORK = names(
   "nc.traditional nc.openbsd ssh-copy-id ssh-keyscan ssh-add",
   "ngrok cloudflared chisel psql mysql mariadb mongo mongosh redis-cli clickhouse-client sqlplus smbclient rpcclient ldapsearch",
   "snmpwalk gh glab hub svn hg bzr cvs youtube-dl yt-dlp",
-);
-
-/** Programs that print what somebody else on the network says. */
-const FETCHERS = names(
-  "curl wget wget2 fetch aria2c lynx w3m links elinks http https xh curlie nc ncat netcat socat telnet ftp tftp ssh scp",
-  "dig nslookup host drill GET websocat rclone gsutil s3cmd lftp sftp nc.traditional nc.openbsd mosquitto_sub",
 );
 
 /** Programs that open a plain connection, over which a shell could be driven. */
@@ -36,19 +31,31 @@ export function isShell(run: Invocation): boolean {
   return isOne(run, SHELLS);
 }
 
-function fedByFetcher({ fedBy }: Invocation): boolean {
-  return fedBy.some((program) => FETCHERS.has(program));
+function fedByFetcher({ fedBy }: Invocation, { fetched }: ShellScript): boolean {
+  return fedBy.some((program) => FETCHERS.has(program) || fetched.carriers.has(program));
 }
 
 /** A shell whose whole text is not known, where a variable holds what was fetched. */
-function runsKept(run: Invocation, { invocations }: ShellScript): boolean {
-  if (!isShell(run) || !run.args.includes(UNKNOWN)) return false;
-  return invocations.some((other) => other.program === "" && other.variables.length > 0 && fedByFetcher(other));
+function runsKept(run: Invocation, script: ShellScript): boolean {
+  const isTold = isShell(run) && [...run.args, ...run.input].some((text) => text.trim() === UNKNOWN);
+  if (!isTold) return false;
+  return script.invocations.some(
+    (other) => other.program === "" && other.variables.length > 0 && fedByFetcher(other, script),
+  );
 }
+
+/** A file that the script fetched before, by its path or by what is told to run it. */
+function runsSaved(run: Invocation, { fetched }: ShellScript): boolean {
+  const isInterpreter = isShell(run) || isOne(run, INTERPRETERS) || RUNNERS.test(run.program);
+  return filesRun(run, isInterpreter).some((path) => isFetched(path, run.standing, fetched));
+}
+
+const RUNNERS = /^(?:bun|tsx|ts-node|deno)$/;
 
 /** A shell or interpreter whose program comes from the network: through a pipe, a substitution, or as its text. */
 export function runsWhatIsFetched(run: Invocation, script: ShellScript): boolean {
-  if (!fedByFetcher(run)) return runsKept(run, script);
+  if (runsSaved(run, script)) return true;
+  if (!fedByFetcher(run, script)) return runsKept(run, script);
   if (isShell(run)) {
     if (run.args.some((arg) => arg.includes(UNKNOWN) || arg.startsWith("/dev/"))) return true;
     // A text of its own leaves the input to the programs in it, each of which is asked about.
@@ -56,8 +63,7 @@ export function runsWhatIsFetched(run: Invocation, script: ShellScript): boolean
   }
   // What is fetched is itself the command line.
   if (run.program.includes(UNKNOWN) && !run.args.some((arg) => arg.includes(UNKNOWN))) return true;
-  if (/^(?:bun|tsx|ts-node|deno)$/.test(run.program))
-    return operandsOf(run.args).some((arg) => /^(?:-|\/dev\/(?:stdin|fd\/.*))$/.test(arg));
+  if (RUNNERS.test(run.program)) return operandsOf(run.args).some((arg) => /^(?:-|\/dev\/(?:stdin|fd\/.*))$/.test(arg));
   if (!isOne(run, INTERPRETERS)) return false;
   const inline = run.args.some((arg) => /^-[a-zA-Z]*[ceEr]$|^--(?:eval|execute)/.test(arg));
   if (inline) return run.args.some((arg) => arg === UNKNOWN);

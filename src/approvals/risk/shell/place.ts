@@ -6,8 +6,6 @@ export interface Standing {
   readonly home: string | undefined;
 }
 
-const PARTS_MAX = 128;
-
 /** Directories without which the machine, or whoever works on it, is lost. */
 const SYSTEM = [
   ...["/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/media", "/mnt", "/opt", "/proc"],
@@ -40,11 +38,11 @@ export function partsOf(path: string, { cwd, home }: Standing): readonly string[
   const absolute = absoluteOf(path, cwd, home);
   if (absolute === undefined) return undefined;
   const parts: string[] = [];
-  for (const part of absolute.split("/", PARTS_MAX)) {
+  for (const part of absolute.split("/")) {
     if (part === "" || part === ".") continue;
     if (part === "..") parts.pop();
     else parts.push(part);
-    if (/^proc\/(?:thread-)?self\/root$/.test(parts.join("/"))) parts.length = 0;
+    if (parts.length === 3 && /^proc\/(?:thread-)?self\/root$/.test(parts.join("/"))) parts.length = 0;
   }
   return parts;
 }
@@ -149,6 +147,11 @@ export function globMatches(glob: string, name: string): boolean {
   return at === pattern.length;
 }
 
+/** A pattern that finds `..`. */
+export function mayClimb(part: string): boolean {
+  return part.startsWith(".") && /[*?[]/.test(part) && globMatches(part, "..");
+}
+
 const DISK =
   /^\/dev\/(?:sd|hd|vd|xvd|nvme|mmcblk|loop|dm-|md|nbd|sr|zram|ram|rdisk|disk|mapper\/|mem$|kmem$|port$|root$)/;
 const KERNEL = /^\/(?:proc\/sys|proc\/sysrq-trigger|proc\/kcore|sys|boot)(?:\/|$)/;
@@ -157,7 +160,7 @@ const ACCOUNTS =
 const CRON = /^\/var\/spool\/cron(?:\/|$)/;
 const LOGIN = /(?:^|\/)\.ssh\/(?:authorized_keys2?|rc|environment)$/;
 
-function plainPath(path: string, standing: Standing): string {
+export function plainPath(path: string, standing: Standing): string {
   const parts = partsOf(path, standing);
   return parts === undefined ? path : `/${parts.join("/")}`;
 }
@@ -200,6 +203,9 @@ export function reachOf(path: string, standing: Standing): Reach {
   if (/^~[A-Za-z0-9_.+-]+(?:\/|$)/.test(path)) return "outside";
   const parts = partsOf(path, standing);
   const own = standing.home === undefined ? undefined : partsOf(standing.home, { cwd: undefined, home: undefined });
+  if (path.split("/").slice(0, -1).some(mayClimb)) return "outside";
+  // From a place that nobody knows it may lead anywhere.
+  if (parts === undefined && own !== undefined) return "outside";
   if (parts === undefined || own === undefined) {
     return path.startsWith("/") || path.startsWith(HOME) || path.split("/").includes("..") ? "outside" : "workspace";
   }
@@ -215,16 +221,4 @@ export function isForeign(path: string, standing: Standing): boolean {
   if (!path.startsWith("/")) return true;
   const [top = ""] = parts ?? [];
   return SYSTEM.some(([first]) => first === top);
-}
-
-/** Where a script stands after this command: `cd` and its like move it; `undefined` when it is not known any more. */
-export function movedTo([program, ...args]: readonly string[], { cwd, home }: Standing): string | undefined {
-  if (program === "popd") return undefined;
-  if (program === "command" || program === "builtin") return movedTo(args, { cwd, home });
-  if (program !== "cd" && program !== "pushd") return cwd;
-  const target = args.find((arg) => !/^-[A-Za-z@]+$|^--$/.test(arg)) ?? HOME;
-  if (target === "-" || target.includes(UNKNOWN)) return undefined;
-  if (target.startsWith("/")) return target;
-  if (target.startsWith(HOME)) return home === undefined ? undefined : home + target.slice(1);
-  return cwd === undefined ? undefined : `${cwd}/${target}`;
 }

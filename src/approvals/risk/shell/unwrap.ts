@@ -1,9 +1,14 @@
+import { valuesOf } from "./invocation.ts";
 import { UNKNOWN } from "./word.ts";
 
 /** What stands behind a wrapper: the argv of another program, the text of another script, or something nobody can read. */
 export type Wrapped =
-  | { readonly argv: readonly string[] }
-  | { readonly script: string; readonly dialect: "bash" | "other" }
+  | {
+      readonly argv: readonly string[] /** Where it is started, from where the wrapper stands. */;
+      readonly at?: string;
+    }
+  /** `words` are its `$0`, `$1` and so on. */
+  | { readonly script: string; readonly dialect: "bash" | "other"; readonly words?: readonly string[] }
   | { readonly hidden: true };
 
 export type Unwrap = (args: readonly string[], given: Given) => readonly Wrapped[];
@@ -75,8 +80,9 @@ export function shell(dialect: "bash" | "other"): Unwrap {
       // Each `o` of a cluster takes a word of its own.
       else if (isOption && !arg.startsWith("--")) at += arg.replace(/[^oO]/g, "").length;
       if (isOption) continue;
-      const operand = arg === "--" || arg === "-" ? args[at + 1] : arg;
-      if (takesText) return operand === undefined ? [] : [{ script: operand, dialect }];
+      const first = arg === "--" || arg === "-" ? at + 1 : at;
+      const operand = args[first];
+      if (takesText) return operand === undefined ? [] : [{ script: operand, dialect, words: args.slice(first + 1) }];
       if (operand !== undefined && !/^\/dev\/(?:stdin|fd\/0)$/.test(operand)) return [];
       break;
     }
@@ -205,6 +211,12 @@ const SPLITS = /^--s(?:p(?:l(?:i(?:t[a-z-]{0,8})?)?)?)?(?:=|$)/;
 
 /** `env -S 'text'` splits a text into words; everything else is a prefix. */
 export function env(args: readonly string[], given: Given): readonly Wrapped[] {
+  const [at] = valuesOf(args, "-C", "--chdir");
+  const found = behindEnv(args, given);
+  return at === undefined ? found : found.map((one) => ("argv" in one ? { ...one, at } : one));
+}
+
+function behindEnv(args: readonly string[], given: Given): readonly Wrapped[] {
   const split = args.findIndex((arg) => /^-[a-zA-Z]*S/.test(arg) || SPLITS.test(arg));
   if (split === -1) {
     // A dash alone leaves the environment empty; behind the program's name it is the program's own.

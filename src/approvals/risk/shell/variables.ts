@@ -1,13 +1,10 @@
 import { type Assignment, type Command, forEachChild, type SyntaxNode, type Word, type WordPart } from "unbash";
 import { readEarly } from "./certainty.ts";
-import { HOME, INSIDE, isLiteral, type Lookup, NOTHING_KNOWN, textOf, UNKNOWN } from "./word.ts";
+import { HOME, INSIDE, isLiteral, type Lookup, NEW_FILE, NOTHING_KNOWN, textOf, UNKNOWN } from "./word.ts";
 
 /** Variables that the shell or the service sets: their values are not read here. */
 const SET_ELSEWHERE =
   /^(?:PATH|LANG|LC_[A-Z]+|TZ|TERM|OLDPWD|SHLVL|SHELL|SHELLOPTS|UID|EUID|PPID|GROUPS|HOST(?:NAME|TYPE)|OSTYPE|MACHTYPE|S?RANDOM|SECONDS|EPOCH(?:SECONDS|REALTIME)|LINENO|REPLY|OPT(?:ARG|IND)|COLUMNS|LINES|DIRSTACK|FUNCNAME|PIPESTATUS|MAPFILE|COPROC|BASH.*|COMP_.*|STC_.*|[^A-Za-z].*|_)$/;
-
-/** A file or folder that is made for the script, where such things lie. */
-const NEW_FILE = /^"?\$\(mktemp(?: -d)?\)"?$/;
 
 /** Builtins that set the variables they name. */
 const SETTERS = new Set(
@@ -42,7 +39,8 @@ export function variablesOf(root: SyntaxNode, cwd: string | undefined): Variable
   settle(later, { values, early });
   const cautious = (name: string): string => {
     if (isIndirect || (early.has(name) && values.has(name))) return UNKNOWN;
-    return values.get(name) ?? (name === "HOME" ? HOME : UNKNOWN);
+    const own = name === "PWD" ? (cwd ?? UNKNOWN) : UNKNOWN;
+    return values.get(name) ?? (name === "HOME" ? HOME : own);
   };
   const resolved = (name: string): string => {
     const known = isIndirect ? UNKNOWN : (values.get(name) ?? (name === "HOME" ? HOME : undefined));

@@ -8,8 +8,14 @@ export const HOME = "\u0001";
 /** Stands for some path below the place where the script stands: what a loop over `*.txt` meets. */
 export const INSIDE = "\u0002";
 
+/** Stands between the words of `"$@"`. */
+export const FIELD = "\u0003";
+
 const FIELDS_MAX = 64;
 const FIELD_CHARACTERS_MAX = 16_384;
+
+/** One choice of a pattern that can mean `..`. */
+const CLIMBS = /(?:^|[|(])[.?*@+()]{0,64}\.[.?*@+()]{0,64}(?:$|[|)])/;
 
 /** What an expansion is worth: a text that is known, or `UNKNOWN`. */
 export type Lookup = (name: string) => string;
@@ -39,19 +45,26 @@ function isLiteralPart(part: WordPart): boolean {
 export function fieldsOf(word: Word, lookup: Lookup): readonly string[] {
   if (word.parts === undefined) return [withHome(word.text, word.value)];
   const pieces: Piece[] = word.parts.map((part, index) => pieceOf(part, { lookup, isFirst: index === 0 }));
-  return splitFields(pieces).slice(0, FIELDS_MAX);
+  return limited(splitFields(pieces));
+}
+
+/** What is left out may be anything. */
+function limited(fields: readonly string[]): readonly string[] {
+  return fields.length > FIELDS_MAX ? [...fields.slice(0, FIELDS_MAX - 1), UNKNOWN] : fields;
+}
+
+function limitedText(text: string): string {
+  return text.length > FIELD_CHARACTERS_MAX ? UNKNOWN : text;
 }
 
 /** The word as one text, as an assignment or a redirection takes it. */
 export function textOf(word: Word, lookup: Lookup): string {
   if (word.parts === undefined) return withHome(word.text, word.value);
-  return word.parts
-    .map((part, index) => {
-      const { choices } = pieceOf(part, { lookup, isFirst: index === 0 });
-      return choices.length === 1 ? (choices[0] ?? "") : UNKNOWN;
-    })
-    .join("")
-    .slice(0, FIELD_CHARACTERS_MAX);
+  const texts = word.parts.map((part, index) => {
+    const { choices } = pieceOf(part, { lookup, isFirst: index === 0 });
+    return choices.length === 1 ? (choices[0] ?? "") : UNKNOWN;
+  });
+  return limitedText(texts.join("")).replaceAll(FIELD, " ");
 }
 
 interface Piece {
@@ -81,7 +94,7 @@ function pieceOf(part: WordPart, { lookup, isFirst }: PieceContext): Piece {
     case "Glob":
       return whole(part.text);
     case "ExtendedGlob":
-      return whole("*");
+      return whole(CLIMBS.test(part.pattern) ? UNKNOWN : "*");
     case "BraceExpansion":
       return { choices: bracesOf(part.text), splits: false };
     case "ProcessSubstitution":
@@ -99,10 +112,15 @@ function expansionOf(part: DoubleQuotedChild, lookup: Lookup): string {
       return lookup(part.text.slice(1));
     case "ParameterExpansion":
       return parameterOf(part, lookup);
+    case "CommandExpansion":
+      return NEW_FILE.test(part.text) ? `/tmp/${INSIDE}` : UNKNOWN;
     default:
       return UNKNOWN;
   }
 }
+
+/** A file or folder that is made for the script, where such things lie. */
+export const NEW_FILE = /^"?\$\(mktemp(?: -d)?\)"?$/;
 
 function parameterOf({ parameter, prefix, index, operation }: ParameterExpansionPart, lookup: Lookup): string {
   if (prefix !== undefined || index !== undefined) return UNKNOWN;
@@ -136,14 +154,13 @@ function splitFields(pieces: readonly Piece[]): readonly string[] {
   let done: readonly string[] = [];
   for (const { choices, splits } of pieces) {
     const [only = ""] = choices;
-    if (splits && /\s/.test(only)) {
-      const [first = "", ...rest] = only.split(/\s+/, FIELDS_MAX);
+    if (only.includes(FIELD) || (splits && /\s/.test(only))) {
+      const [first = "", ...rest] = limited(only.split(splits ? /[\s\u0003]+/ : FIELD));
       const closed = open.map((before) => before + first);
       open = [rest.pop() ?? ""];
-      done = [...done, ...closed, ...rest].filter((field) => field !== "").slice(0, FIELDS_MAX);
+      done = limited([...done, ...closed, ...rest].filter((field) => field !== ""));
     } else {
-      open = open.flatMap((before) => choices.map((choice) => (before + choice).slice(0, FIELD_CHARACTERS_MAX)));
-      open = open.slice(0, FIELDS_MAX);
+      open = [...limited(open.flatMap((before) => choices.map((choice) => limitedText(before + choice))))];
     }
   }
   return done.length === 0 ? open : [...done, ...open.filter((field) => field !== "")];
@@ -153,7 +170,7 @@ function splitFields(pieces: readonly Piece[]): readonly string[] {
 function bracesOf(text: string): readonly string[] {
   const inner = text.slice(1, -1);
   if (!inner.includes(",") || /["'`$\\{}]/.test(inner)) return [UNKNOWN];
-  return inner.split(",", FIELDS_MAX);
+  return limited(inner.split(","));
 }
 
 /** A tilde counts only where it was not quoted. */

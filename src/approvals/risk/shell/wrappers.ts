@@ -32,7 +32,9 @@ function findActions(args: readonly string[]): readonly Wrapped[] {
     const tail = args.slice(at + 1);
     const end = tail.findIndex((word) => word === ";" || word === "+");
     const argv = (end === -1 ? tail : tail.slice(0, end)).map((word) => word.replaceAll("{}", met));
-    return argv.length === 0 ? [] : [{ argv }];
+    // With `-execdir` it stands where the file lies.
+    const isThere = arg.endsWith("dir") && met === UNKNOWN;
+    return argv.length === 0 ? [] : [isThere ? { argv, at: UNKNOWN } : { argv }];
   });
 }
 

@@ -1,6 +1,6 @@
 import { writtenByGit } from "../git-call.ts";
 import { has, type Invocation, operandsOf, valuesOf } from "./invocation.ts";
-import { isForeign, type Standing } from "./place.ts";
+import { isForeign, partsOf, type Standing } from "./place.ts";
 import { sedCall } from "./sed.ts";
 import { tarOptions } from "./starters.ts";
 import { UNKNOWN } from "./word.ts";
@@ -58,8 +58,18 @@ function installed(args: readonly string[]): readonly string[] {
 
 /** What is written through a link goes where it leads. */
 function linked(args: readonly string[], standing: Standing): readonly string[] {
-  const leads = operandsOf(args).slice(0, Math.max(1, operandsOf(args).length - 1));
-  return [...destination(args), ...leads.filter((path) => /^[/\u0001]/.test(path) && isForeign(path, standing))];
+  const all = operandsOf(args, [...TARGET_DIRECTORY, "-S", "--suffix"]);
+  const [named] = valuesOf(args, ...TARGET_DIRECTORY);
+  const leads = named === undefined ? all.slice(0, Math.max(1, all.length - 1)) : all;
+  const target = named === undefined && all.length > 1 ? (all.at(-1) ?? "") : `${named ?? "."}/`;
+  // A name inside a link is read from where the link lies.
+  const folder = has(args, "s", "--symbolic") ? `${target.slice(0, target.lastIndexOf("/") + 1)}` : "";
+  const ends = leads.map((path) => (/^[/\u0001]/.test(path) ? path : `${folder}${path}`));
+  return [...destination(args), ...ends.filter((path) => isRoot(path, standing) || isForeign(path, standing))];
+}
+
+function isRoot(path: string, standing: Standing): boolean {
+  return partsOf(path, standing)?.length === 0;
 }
 
 const operands: Written = (args) => operandsOf(args);
