@@ -159,9 +159,9 @@ async function settle(child: Child, { out, err, halt, order }: Attendance): Prom
   const isClean =
     halt.ending() === undefined && (await endedWithin(drained, PIPE_GRACE_MS)) && halt.ending() === undefined;
   killGroup(child.pid);
-  // A confined child without a shell's rights cannot leave its group; with them, not its session.
-  if (isClean) return order.hold?.sweepsSession === true ? killSession(child.pid) : 0;
+  if (isClean && !mayHaveLeft(order)) return 0;
   const survivors = order.hold === undefined ? killStrays(order.marker, child.pid) : killSession(child.pid);
+  if (isClean) return survivors;
   // A descendant may still hold the pipes. When the output counts, it gets a last chance to come to its end.
   if (halt.ending() === undefined) await endedWithin(drained, PIPE_GRACE_MS);
   await endedWithin(child.exited, KILL_WAIT_MS);
@@ -169,6 +169,11 @@ async function settle(child: Child, { out, err, halt, order }: Attendance): Prom
   err.cancel();
   child.unref();
   return survivors;
+}
+
+/** A confined child without a shell's rights cannot leave its group; with them, not its session. Nothing holds a script without. */
+function mayHaveLeft({ hold, mergesStderr }: ChildOrder): boolean {
+  return hold === undefined ? mergesStderr === true : hold.sweepsSession;
 }
 
 interface Halt {

@@ -1,6 +1,7 @@
 import { statSync } from "node:fs";
 import { isAbsolute } from "node:path";
 import { Refusal } from "../../core/errors.ts";
+import { endedWithin } from "../../core/patience.ts";
 import type {
   Binding,
   ExecutionPlan,
@@ -22,7 +23,10 @@ import { isFreeTextSafe } from "./examples.ts";
 import { LOOKUP_BYTES_MAX, lookUp } from "./lookups.ts";
 import { type CliTool, cliTool } from "./manifest.ts";
 import { parseStdout } from "./parser.ts";
-import { shellAnswer, shellScene } from "./shell.ts";
+import { realDirectory, shellAnswer, shellScene } from "./shell.ts";
+
+/** How long an answer waits until what was made for its child is gone. A child may leave so much that it takes longer. */
+const RELEASE_WAIT_MS = 500;
 
 export interface CliHandlerOptions {
   /** Names to absolute binaries, resolved at load. No other program ever runs. */
@@ -92,7 +96,7 @@ export function cliHandler(options: CliHandlerOptions): Handler {
       return result;
     } finally {
       running.delete(child);
-      await hold?.release();
+      if (hold !== undefined) await endedWithin(hold.release(), RELEASE_WAIT_MS);
     }
   }
 
@@ -184,6 +188,13 @@ async function plan(
   return { kind: "cli", command, commandSha256: binarySha256(command), argv, cwd, environment, ...held, ...kept };
 }
 
+/** The program that was planned, and no other that came to its place. */
+function checkProgram({ kind, command, commandSha256 }: CliPlan, bound: CliTool): void {
+  if (kind !== "cli" || command !== bound.command) throw unbuildable("the plan is for another command");
+  if (binarySha256(command) === commandSha256) return;
+  throw new Refusal("TARGET_UNAVAILABLE", "The program was exchanged after the call was planned. Call again.");
+}
+
 interface Running {
   readonly plan: CliPlan;
   readonly context: RunContext;
@@ -192,7 +203,7 @@ interface Running {
 async function run(bound: CliTool, parts: Parts, { plan: sealed, context }: Running): Promise<unknown> {
   const { tool, options, parse, textField } = bound;
   const { command, argv, cwd, environment, confinement } = sealed;
-  if (sealed.kind !== "cli" || command !== bound.command) throw unbuildable("the plan is for another command");
+  checkProgram(sealed, bound);
   const result = await parts.spawn(
     { tool, command, argv, cwd, environment, confinement, options },
     {
@@ -220,7 +231,8 @@ function planShell(bound: CliTool, { pathVariable, confinement: held }: Parts, i
 async function runShell(bound: CliTool, parts: Parts, { plan: sealed, context }: Running): Promise<unknown> {
   const { tool, options } = bound;
   const { command, argv, cwd, environment, confinement, timeoutMs = tool.timeoutMs } = sealed;
-  if (sealed.kind !== "cli" || command !== bound.command) throw unbuildable("the plan is for another command");
+  checkProgram(sealed, bound);
+  if (realDirectory(cwd) !== cwd) throw unusable("the working directory was exchanged after the call was planned");
   const limits = {
     ...{ stdoutBytesMax: tool.limits.outputBytesMax, mergesStderr: true, stderrMeans: [], signal: context.signal },
     timeoutMs: Math.min(context.deadline - parts.now(), timeoutMs),

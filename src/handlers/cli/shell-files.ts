@@ -13,6 +13,10 @@ const FILES_MAX = 64;
 const BYTES_MAX = 33_554_432;
 const CHUNK_BYTES = 262_144;
 const WORD_CHARACTERS_MAX = 4_096;
+/** Of all words that are tried. */
+const NAMES_CHARACTERS_MAX = 65_536;
+/** Nodes inside one another that are looked at: a script inside others is read once for each of them. */
+const DEPTH_MAX = 128;
 
 export interface NamedFiles {
   readonly files: Readonly<Record<string, string>>;
@@ -62,22 +66,26 @@ interface Words {
 function wordsOf(script: string): Words {
   const words = new Set<string>();
   const patterns = new Set<string>();
+  let charactersLeft = NAMES_CHARACTERS_MAX;
   const add = (text: string): void => {
+    if (words.size >= WORDS_MAX || charactersLeft <= 0) return;
     for (const word of [text, ...text.split(/[\s"'`;&|<>(){}=,:]+/, WORDS_MAX)]) {
       const name = word.replace(/^~\//, "").slice(0, WORD_CHARACTERS_MAX);
-      if (name !== "" && words.size < WORDS_MAX) words.add(name);
+      if (name === "" || words.size >= WORDS_MAX || words.has(name) || name.length > charactersLeft) continue;
+      words.add(name);
+      charactersLeft -= name.length;
     }
   };
-  const visit = (node: SyntaxNode): void => {
+  const visit = (node: SyntaxNode, depth: number): void => {
     if (node.type === "Word") {
       if (isPattern(node) && patterns.size < FILES_MAX) patterns.add(node.text.slice(0, WORD_CHARACTERS_MAX));
       add(node.value);
     } else if (node.type === "HereDocBody") add(node.text);
-    forEachChild(node, visit);
+    if (depth < DEPTH_MAX) forEachChild(node, (child) => visit(child, depth + 1));
   };
   add(script);
   try {
-    visit(parse(script));
+    visit(parse(script), 0);
   } catch {
     // What cannot be read as a script was split at its blanks, above.
   }

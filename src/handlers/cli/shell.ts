@@ -1,4 +1,5 @@
 import { realpathSync, statSync } from "node:fs";
+import { constants } from "node:os";
 import { isAbsolute, join, relative } from "node:path";
 import { Refusal } from "../../core/errors.ts";
 import { plainText } from "../../core/terminal-text.ts";
@@ -14,15 +15,8 @@ import { namedFiles } from "./shell-files.ts";
 /** The one form in which a script runs: no start-up files, and nothing behind `--` is an option. */
 const SHELL_ARGV = ["--noprofile", "--norc", "-c", "--"];
 
-/** Numbers of the signals, for the exit code that a shell would report: 128 and the number. */
-const SIGNALS: Readonly<Record<string, number>> = {
-  SIGHUP: 1,
-  SIGINT: 2,
-  SIGQUIT: 3,
-  SIGABRT: 6,
-  SIGKILL: 9,
-  SIGTERM: 15,
-};
+/** For the exit code that a shell would report of a signal: this and the signal's number. */
+const SIGNALS: Readonly<Record<string, number>> = constants.signals;
 const SIGNAL_BASE = 128;
 const SIGNAL_UNKNOWN = 127;
 
@@ -89,7 +83,8 @@ function within(workspace: string, path: string): string {
   return directory;
 }
 
-function realDirectory(path: string): string | undefined {
+/** The path of a directory with its links followed; undefined when there is none. */
+export function realDirectory(path: string): string | undefined {
   try {
     const real = realpathSync(path);
     return isAbsolute(path) && statSync(real).isDirectory() ? real : undefined;

@@ -1,4 +1,4 @@
-import { closeSync, fstatSync } from "node:fs";
+import { closeSync, readFileSync } from "node:fs";
 import {
   type CLibrary,
   EXACT,
@@ -57,13 +57,28 @@ function walking(library: CLibrary): Confinement {
     library,
     step(directory, name, flags, mode = 0) {
       const fd = library.openName(directory, name, { flags, mode });
-      // Nothing says "not across a mount" here; another device at least is seen.
-      if (fd < 0 || fstatSync(fd).dev === fstatSync(directory).dev) return fd;
+      // Nothing says "not across a mount" here, and a part of the same device may be mounted too.
+      if (fd < 0 || isOneMount(fd, directory)) return fd;
       closeSync(fd);
       return -EXDEV;
     },
     openBeneath: undefined,
   };
+}
+
+const MOUNT_ID = /^mnt_id:\t(\d{1,12})$/m;
+
+function isOneMount(one: number, other: number): boolean {
+  const first = mountOf(one);
+  return first !== undefined && first === mountOf(other);
+}
+
+function mountOf(fd: number): string | undefined {
+  try {
+    return MOUNT_ID.exec(readFileSync(`/proc/self/fdinfo/${fd}`, "latin1"))?.[1];
+  } catch {
+    return undefined;
+  }
 }
 
 /** For the walk "..", like any name with a slash, is nothing that it would ever be asked to open; only the kernel can be. */

@@ -40,7 +40,7 @@ export function readEntries(library: CLibrary, directory: number, entriesMax: nu
       if (name === "." || name === "..") continue;
       if (!Buffer.from(name).equals(raw)) unreadable += 1;
       else entries.push({ name, kind: KINDS[buffer[at + KIND_AT] ?? 0] ?? "other" });
-      if (entries.length > entriesMax) {
+      if (entries.length + unreadable > entriesMax) {
         return { entries: sorted(entries.slice(0, entriesMax)), unreadable, truncated: true };
       }
     }

@@ -7,6 +7,10 @@ const YAML_CHARACTERS_MAX = 32_768;
 const YAML_DEPTH_MAX = 32;
 const VALUE_LIMITS = { depthMax: YAML_DEPTH_MAX, nodesMax: 10_000, bytesMax: YAML_CHARACTERS_MAX } as const;
 
+/** Line breaks to some readers and not to others; and what some take for the end, wherever it stands. */
+const READ_DIFFERENTLY = /\r(?!\n)|[\u0085\u2028\u2029]|^(?:---|\.\.\.)/m;
+const BYTE_ORDER_MARK = "\ufeff";
+
 /** A text with YAML between its first line `---` and the next. */
 interface Parts {
   /** The first line, its newline included. */
@@ -77,7 +81,8 @@ function isContainer(value: unknown): boolean {
 
 function partsOf(text: string): Parts {
   const [first = ""] = text.split("\n", 1);
-  if (withoutReturn(first) !== "---") throw invalid("The file does not begin with frontmatter (a line ---).");
+  const isOpen = withoutReturn(first.startsWith(BYTE_ORDER_MARK) ? first.slice(1) : first) === "---";
+  if (!isOpen) throw invalid("The file does not begin with frontmatter (a line ---).");
   const start = first.length + 1;
   for (let at = start; at < text.length; ) {
     const newline = text.indexOf("\n", at);
@@ -96,9 +101,18 @@ function withoutReturn(line: string): string {
 }
 
 function parsed(yaml: string): Document {
+  if (READ_DIFFERENTLY.test(yaml)) {
+    throw invalid("Lines of the frontmatter must end with a newline, and none may begin with --- or with dots.");
+  }
   let document: Document;
   try {
-    document = parseDocument(yaml, { schema: "core", version: "1.2", uniqueKeys: false, logLevel: "silent" });
+    document = parseDocument(yaml, {
+      schema: "core",
+      version: "1.2",
+      uniqueKeys: false,
+      logLevel: "silent",
+      prettyErrors: false,
+    });
   } catch (error) {
     throw fileRefusal("E_INVALID_FRONTMATTER", { cause: error });
   }
@@ -128,7 +142,7 @@ function faultOf(document: Document): string | undefined {
 
 /** The parser's own check compares each key with each. */
 function hasPlainKeys({ items }: YAMLMap): boolean {
-  const keys = items.map(({ key }) => (isScalar(key) ? String(key.value) : undefined));
+  const keys = items.map(({ key }) => (isScalar(key) && key.value !== null ? String(key.value) : undefined));
   return !keys.includes(undefined) && new Set(keys).size === keys.length;
 }
 

@@ -1,7 +1,9 @@
-import { compileName, matchesName, matchesSequence, type NameGlob } from "./glob.ts";
+import { compileName, matchesName, matchesSequence, type NameGlob, type Steps } from "./glob.ts";
 
 const RULES_MAX = 1_000;
 const PATTERN_CHARACTERS_MAX = 256;
+/** For one entry, of all rules: some milliseconds, in which nobody else has a turn. */
+const STEPS_MAX = 1_000_000;
 
 /** `**`: any number of directories. */
 const ANY_DEPTH = "**";
@@ -33,12 +35,17 @@ export function readIgnoreRules(text: string): IgnoreRules {
   return rules;
 }
 
-/** Whether the files say that this entry is to be left out. The last rule of the deepest file that matches decides. */
+/**
+ * Whether the files say that this entry is to be left out. The last rule of the deepest file that matches decides; rules that
+ * take too long to match ignore nothing.
+ */
 export function isIgnored(files: readonly IgnoreFile[], names: readonly string[], isDirectory: boolean): boolean {
-  for (let file = files.length - 1; file >= 0; file -= 1) {
+  const spelled = names.map((name) => [...name]);
+  const steps: Steps = { left: STEPS_MAX };
+  for (let file = files.length - 1; file >= 0 && steps.left > 0; file -= 1) {
     const { depth, rules } = files[file] ?? { depth: 0, rules: [] };
-    const below = names.slice(depth);
-    const rule = rules.findLast((one) => (isDirectory || !one.directoriesOnly) && matchesRule(one, below));
+    const below = spelled.slice(depth);
+    const rule = rules.findLast((one) => (isDirectory || !one.directoriesOnly) && matchesRule(one, below, steps));
     if (rule !== undefined) return !rule.negated;
   }
   return false;
@@ -54,7 +61,7 @@ function readRule(line: string): IgnoreRule | undefined {
   const isAnchored = pattern.includes("/");
   const parts = (pattern.startsWith("/") ? pattern.slice(1) : pattern).split("/");
   const compiled = parts.map((part) => (part === ANY_DEPTH ? ANY_DEPTH : compileName(part)));
-  return { names: compiled, isAnchored, negated, directoriesOnly };
+  return { names: belowLast(compiled), isAnchored, negated, directoriesOnly };
 }
 
 /** Blanks at the end do not count, unless a backslash stands before them. */
@@ -64,14 +71,17 @@ function withoutTrailingBlanks(pattern: string): string {
   return pattern.slice(0, end);
 }
 
-function matchesRule({ names, isAnchored }: IgnoreRule, path: readonly string[]): boolean {
+/** `a/**` is all that lies below `a`, not `a` itself: one name at least. */
+function belowLast(names: IgnoreRule["names"]): IgnoreRule["names"] {
+  return names.at(-1) === ANY_DEPTH && names.length > 1 ? [...names.slice(0, -1), compileName("*"), ANY_DEPTH] : names;
+}
+
+/** `path`: the characters of its names. */
+function matchesRule({ names, isAnchored }: IgnoreRule, path: readonly (readonly string[])[], steps: Steps): boolean {
   const below = isAnchored ? path : path.slice(-1);
-  // `a/**` is all that lies below `a`, not `a` itself.
-  const last = names.at(-1);
-  const needsMore = last === ANY_DEPTH && names.length > 1;
-  if (needsMore && below.length < names.filter((name) => name !== ANY_DEPTH).length + 1) return false;
   return matchesSequence(names, below, {
     isStar: (name) => name === ANY_DEPTH,
-    matches: (name, value) => name !== ANY_DEPTH && matchesName(name, value),
+    matches: (name, value) => name !== ANY_DEPTH && matchesName(name, value, steps),
+    steps,
   });
 }

@@ -13,13 +13,16 @@ const STAR: Token = { kind: "star" };
 export function compileName(pattern: string): NameGlob {
   const characters = [...pattern];
   const tokens: Token[] = [];
+  // Where one set does not close, those behind it do not either.
+  let mayClose = true;
   for (let at = 0; at < characters.length; at += 1) {
     const character = characters[at] ?? "";
     if (character === "*") {
       if (tokens.at(-1)?.kind !== "star") tokens.push(STAR);
     } else if (character === "?") tokens.push({ kind: "any" });
     else if (character === "[") {
-      const set = readSet(characters, at);
+      const set: ReturnType<typeof readSet> = mayClose ? readSet(characters, at) : undefined;
+      mayClose = set !== undefined;
       tokens.push(set?.token ?? { kind: "literal", character });
       at = set?.end ?? at;
     } else if (character === "\\" && at + 1 < characters.length) {
@@ -30,11 +33,20 @@ export function compileName(pattern: string): NameGlob {
   return tokens;
 }
 
-/** In time of the name's length times the pattern's: only the last star ever gives way. */
-export function matchesName(tokens: NameGlob, name: string): boolean {
-  return matchesSequence(tokens, [...name], {
+/** What matching may still cost. When none are left nothing matches. */
+export interface Steps {
+  left: number;
+}
+
+/** By the characters of a name. In time of their number times the pattern's: only the last star ever gives way. */
+export function matchesName(tokens: NameGlob, name: readonly string[], steps: Steps): boolean {
+  return matchesSequence(tokens, name, {
     isStar: (token) => token.kind === "star",
-    matches: matchesOne,
+    matches: (token, character) => {
+      if (token.kind === "set") steps.left -= token.ranges.length;
+      return matchesOne(token, character);
+    },
+    steps,
   });
 }
 
@@ -42,18 +54,21 @@ export function matchesName(tokens: NameGlob, name: string): boolean {
 export interface Comparison<P, V> {
   isStar(pattern: P): boolean;
   matches(pattern: P, value: V): boolean;
+  readonly steps: Steps;
 }
 
 export function matchesSequence<P, V>(
   pattern: readonly P[],
   values: readonly V[],
-  { isStar, matches }: Comparison<P, V>,
+  { isStar, matches, steps }: Comparison<P, V>,
 ): boolean {
   let at = 0;
   let star = -1;
   let resume = 0;
   for (let value = 0; value < values.length; ) {
     const element = pattern[at];
+    steps.left -= 1;
+    if (steps.left < 0) return false;
     if (element !== undefined && isStar(element)) {
       star = at;
       at += 1;

@@ -3,8 +3,14 @@ import { fileRefusal } from "./refusals.ts";
 
 const HUNK = /^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@/;
 const HUNKS_MAX = 1_000;
-/** Lines that are compared in search of a hunk whose line number is off. */
+/** Lines that are compared in search of a hunk whose line number is off; one that is equal counts by its length. */
 const COMPARISONS_MAX = 5_000_000;
+const COMPARED_AS_ONE_CHARACTERS = 64;
+/** Headers of Git that tell of more than text. A new file of a plain mode is nothing more. */
+const MORE_THAN_TEXT = /^(?:rename |copy |old mode |new mode |deleted file |new file mode (?!100644))/;
+const GIT_HEADER = "diff --git ";
+/** Begins what `git format-patch` signs a patch with. */
+const SIGNATURE = /^-- ?\r?$/;
 /** Begins the remark that the line before it has no newline. */
 const REMARK = "\\ ";
 
@@ -22,7 +28,8 @@ interface Hunk {
  * @throws {Refusal} E_INVALID_PATCH, E_PATCH_MISMATCH naming the hunk
  */
 export function applyPatch(before: string | undefined, diff: string): string {
-  const hunks = readHunks(diff);
+  const { hunks, makesFile } = readPatch(diff);
+  if (makesFile && before !== undefined) throw fileRefusal("E_PATCH_MISMATCH", { message: ALREADY_THERE });
   if (before === undefined && hunks.some(({ oldLines }) => oldLines.length > 0)) throw fileRefusal("ENOENT");
   const old = linesOf(before ?? "");
   const result: string[] = [];
@@ -50,9 +57,13 @@ function placeOf({ oldStart, oldLines }: Hunk, old: readonly string[], seeking: 
   const { from, budget } = seeking;
   if (oldLines.length === 0) return oldStart >= from && oldStart <= old.length ? oldStart : undefined;
   const fits = (at: number): boolean => {
-    const different = oldLines.findIndex((line, index) => old[at + index] !== line);
-    budget.comparisons -= different < 0 ? oldLines.length : different + 1;
-    return different < 0;
+    for (let index = 0; index < oldLines.length; index += 1) {
+      const line = oldLines[index] ?? "";
+      budget.comparisons -= 1;
+      if (old[at + index] !== line) return false;
+      budget.comparisons -= Math.floor(line.length / COMPARED_AS_ONE_CHARACTERS);
+    }
+    return true;
   };
   const stated = oldStart - 1;
   if (stated >= from && fits(stated)) return stated;
@@ -66,22 +77,44 @@ function placeOf({ oldStart, oldLines }: Hunk, old: readonly string[], seeking: 
   return found;
 }
 
-function readHunks(diff: string): readonly Hunk[] {
+function readPatch(diff: string): { readonly hunks: readonly Hunk[]; readonly makesFile: boolean } {
   const lines = diff.split("\n");
   if (lines.at(-1) === "") lines.pop();
   const first = lines.findIndex((line) => HUNK.test(line));
   if (first < 0) throw invalid("The patch holds no hunk (@@ -1,3 +1,4 @@).");
-  if (lines.slice(0, first).filter((line) => line.startsWith("--- ")).length > 1) throw invalid(ONE_FILE);
-  if (lines.slice(0, first).some((line) => line.startsWith("+++ /dev/null")))
-    throw invalid("A patch cannot remove a file.");
+  const headers = lines.slice(0, first);
+  checkHeaders(headers);
   const hunks: Hunk[] = [];
-  for (let at = first; at < lines.length; ) {
+  for (let at = first; at < lines.length && !isEnd(lines, at); ) {
     if (hunks.length >= HUNKS_MAX) throw invalid(`The patch holds more than ${HUNKS_MAX} hunks.`);
     const { hunk, end } = readHunk(lines, at, hunks.length);
     hunks.push(hunk);
     at = end;
   }
-  return hunks;
+  return { hunks, makesFile: headers.some((line) => line.startsWith("--- /dev/null")) };
+}
+
+const ALREADY_THERE = "The patch makes a new file (--- /dev/null), and there is one already.";
+
+function checkHeaders(headers: readonly string[]): void {
+  const count = (start: string): number => headers.filter((line) => line.startsWith(start)).length;
+  if (count("--- ") > 1 || count(GIT_HEADER) > 1) throw invalid(ONE_FILE);
+  if (count("+++ /dev/null") > 0) throw invalid("A patch cannot remove a file.");
+  // What stands before Git's header is a message, and may say anything.
+  const own = headers.slice(headers.findIndex((line) => line.startsWith(GIT_HEADER)));
+  if (count(GIT_HEADER) > 0 && own.some((line) => MORE_THAN_TEXT.test(line))) {
+    throw invalid("A patch changes the text of a file alone: no renames, copies or modes.");
+  }
+}
+
+/** Blank lines, or a signature and what it says; nothing that would have to be applied. */
+function isEnd(lines: readonly string[], at: number): boolean {
+  if (isBlank(lines[at])) return lines.slice(at).every(isBlank);
+  return SIGNATURE.test(lines[at] ?? "") && !lines.slice(at).some((line) => HUNK.test(line));
+}
+
+function isBlank(line: string | undefined): boolean {
+  return line === "" || line === "\r";
 }
 
 const ONE_FILE = "The patch changes several files: send one patch for each.";
@@ -93,7 +126,7 @@ function readHunk(
 ): { readonly hunk: Hunk; readonly end: number } {
   const header = HUNK.exec(lines[start] ?? "");
   if (header === null) {
-    throw invalid((lines[start] ?? "").startsWith("--- ") ? ONE_FILE : `What follows hunk ${index} is no hunk.`);
+    throw invalid(isFileHeader(lines[start] ?? "") ? ONE_FILE : `What follows hunk ${index} is no hunk.`);
   }
   const [, oldStart = "0", oldCount = "1", , newCount = "1"] = header;
   let [oldLeft, newLeft] = [Number(oldCount), Number(newCount)];
@@ -103,11 +136,11 @@ function readHunk(
   for (; oldLeft > 0 || newLeft > 0; at += 1) {
     const line = lines[at];
     // A blank line of context loses its one blank easily.
-    const mark = line === "" ? " " : line?.[0];
+    const mark = isBlank(line) ? " " : line?.[0];
     const isOld = mark === " " || mark === "-";
     const isNew = mark === " " || mark === "+";
     if (line === undefined || (!isOld && !isNew)) throw invalid(`Hunk ${index + 1} ends before its counts are met.`);
-    const text = line.slice(1) + (isUnfinished(lines, at) ? "" : "\n");
+    const text = (isBlank(line) ? line : line.slice(1)) + (isUnfinished(lines, at) ? "" : "\n");
     if (isOld) oldLines.push(text);
     if (isNew) newLines.push(text);
     oldLeft -= isOld ? 1 : 0;
@@ -116,6 +149,10 @@ function readHunk(
   }
   if (oldLeft < 0 || newLeft < 0) throw invalid(`Hunk ${index + 1} goes on after its counts are met.`);
   return { hunk: { oldStart: Number(oldStart), oldLines, newLines }, end: at };
+}
+
+function isFileHeader(line: string): boolean {
+  return line.startsWith("--- ") || line.startsWith(GIT_HEADER);
 }
 
 function isUnfinished(lines: readonly string[], at: number): boolean {

@@ -6,9 +6,19 @@ import { mountPath } from "./mount-path.ts";
 import { aim, type Mount, type Mounts, walkTo } from "./mounts.ts";
 import { foldName, isGitInternal } from "./protected-names.ts";
 import { fileRefusal, notRegular } from "./refusals.ts";
-import type { Walked } from "./walk.ts";
+import { DIRECTORIES_MAX, type Walked } from "./walk.ts";
 
 const WORKFLOW = "workflow.md";
+
+/** What Linux takes of one name and of a path, in bytes: what is made must also be found again. */
+const NAME_BYTES_MAX = 255;
+const PATH_BYTES_MAX = 4_095;
+
+/** By what Git itself knows a repository: of its own, or one that shares another directory's objects and settings. */
+const GIT_SHAPES = [
+  ["objects", "refs", "HEAD"],
+  ["commondir", "HEAD"],
+] as const;
 
 /** Where a write would land: a held directory and one plain name in it. */
 export interface Place {
@@ -37,7 +47,11 @@ export interface Place {
 export function locate(mounts: Mounts, path: string): Place {
   const aimed = aim(mounts, path);
   const { mount } = aimed;
-  if (!mount.writable) throw forbidden(`@${mount.name} is read-only.`);
+  // One directory may have several mounts' names: the strictest counts.
+  const same = [...mounts.byName.values()].filter(({ id }) => id === mount.id);
+  const readOnly = same.find(({ writable }) => !writable);
+  if (readOnly !== undefined) throw forbidden(`@${readOnly.name} is read-only.`);
+  const state = same.find(({ name }) => name === "state");
   const walked = walkTo(mounts, aimed);
   try {
     const { directories, name, found, missing } = walked;
@@ -45,12 +59,13 @@ export function locate(mounts: Mounts, path: string): Place {
     if (name === undefined || last === undefined) throw fileRefusal("EISDIR");
     const names = [...directories.slice(1).map((directory) => directory.name), ...missing, name];
     checkNames(names);
-    checkDirectories(mounts, mount, walked);
+    checkLengths(walked, names);
+    checkDirectories(mounts, mount, { ...walked, below: missing[0] ?? name });
     checkFile(mounts, found);
     return {
       ...{ mount, directory: last.fd, directoryId: last.id, name, missing, found },
       path: mountPath(mount.name, names),
-      isWorkflow: mount.name === "state" && isWorkflow(mounts, mount, walked),
+      isWorkflow: state !== undefined && isWorkflow(mounts, state, walked),
       close: walked.close,
     };
   } catch (error) {
@@ -63,22 +78,37 @@ function checkNames(names: readonly string[]): void {
   if (names.some(isGitInternal)) throw forbidden("Git's own files are not to be written.");
 }
 
-function checkDirectories(mounts: Mounts, mount: Mount, { directories }: Walked): void {
+function checkLengths({ directories, missing }: Walked, names: readonly string[]): void {
+  const isTooLong =
+    directories.length + missing.length > DIRECTORIES_MAX ||
+    names.some((name) => Buffer.byteLength(name) > NAME_BYTES_MAX) ||
+    Buffer.byteLength(names.join("/")) > PATH_BYTES_MAX;
+  if (isTooLong) throw fileRefusal("ENAMETOOLONG");
+}
+
+interface Way extends Walked {
+  /** What the path names in the last of the directories. */
+  readonly below: string;
+}
+
+function checkDirectories(mounts: Mounts, mount: Mount, { directories, below }: Way): void {
   const others = new Set([...mounts.byName.values()].map(({ id }) => id).filter((id) => id !== mount.id));
-  for (const { id, fd } of directories) {
+  for (const [index, { id, fd }] of directories.entries()) {
     if (others.has(id)) throw forbidden("The path leads into another mount. Name the file by that mount.");
     if (mounts.protectedIds.has(id)) throw forbidden("The service's own files are not to be reached.");
-    if (isGitDirectory(mounts, fd)) throw forbidden("Git's own files are not to be written.");
+    const next = directories[index + 1]?.name ?? below;
+    if (isGitDirectory(mounts, fd, next)) throw forbidden("Git's own files are not to be written.");
   }
 }
 
-/** By what Git itself knows a repository by: a link or a pointer may give it any name. */
-function isGitDirectory({ confinement }: Mounts, directory: number): boolean {
-  return ["objects", "refs", "HEAD"].every((name) => {
+/** A link or a pointer may give a repository any name. What is about to come into the directory counts as if it were there. */
+function isGitDirectory({ confinement }: Mounts, directory: number, coming: string): boolean {
+  const holds = (name: string): boolean => {
     const fd = confinement.step(directory, name, O_PATH | O_NOFOLLOW);
     if (fd >= 0) closeSync(fd);
     return fd >= 0;
-  });
+  };
+  return GIT_SHAPES.some((shape) => shape.every((name) => name === coming || holds(name)));
 }
 
 function checkFile(mounts: Mounts, found: Identity | undefined): void {

@@ -3,11 +3,13 @@ const IGNORABLE = /\p{Default_Ignorable_Code_Point}/gu;
 
 /** What Git's own checks know `.git` by, on file systems that fold case, drop characters or have short names. */
 const GIT = /^(?:\.git|git~\d{1,4})$/;
+/** The same for `.gitmodules`; the second is what is left of its name where there are many like it. */
+const GIT_MODULES = /^(?:\.gitmodules|gitmod~[1-4]|gi7eb[a0-9~]{1,3})$/;
 
 /** Names by which Git's own files are known: its directory (or the file that points to it), and the list of submodules. */
 export function isGitInternal(name: string): boolean {
   const folded = foldName(name);
-  return GIT.test(folded) || folded === ".gitmodules";
+  return GIT.test(folded) || GIT_MODULES.test(folded);
 }
 
 /** One spelling for all under which some file system might know the same name. */

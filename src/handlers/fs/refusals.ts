@@ -69,6 +69,8 @@ export const ELOOP = 40;
 
 /** Opening a socket, or the writing end of a pipe that nobody reads. */
 const ENXIO = 6;
+/** A file that is larger than may be, a disk that is full, a quota that is used up. */
+const NO_ROOM: ReadonlySet<number> = new Set([27, 28, 122]);
 /** No room for another descriptor, no memory, too much going on: it may be better in a moment. */
 const PASSING: ReadonlySet<number> = new Set([4, 11, 12, 16, 23, 24]);
 
@@ -81,6 +83,10 @@ export function errnoRefusal(result: number, what: string): Refusal {
   if (errno === ENXIO) return notRegular(cause);
   if (PASSING.has(errno)) {
     return new Refusal("TARGET_UNAVAILABLE", "The file system is busy.", { details: { code: "E_INTERNAL" }, cause });
+  }
+  if (NO_ROOM.has(errno)) {
+    const message = "There is no room left on the file system. The file is as it was; tell a person.";
+    return new Refusal("TARGET_FAILED", message, { details: { code: "E_INTERNAL" }, cause });
   }
   return new Refusal("TARGET_FAILED", "The file system failed.", { details: { code: "E_INTERNAL" }, cause });
 }

@@ -17,6 +17,10 @@ export interface PatternOrder {
 const PROGRAM_SIZE_MAX = 2_500;
 /** Of a longer line an expression sees only the beginning: between two lines nobody else has a turn. */
 const LINE_CHARACTERS_MAX = 16_384;
+/** Steps of the program times characters of a line: a large program sees less of a long line. */
+const LINE_WORK_MAX = 8_000_000;
+/** Characters of a text times those of a line, from which on it is looked for by its bytes. */
+const LITERAL_WORK_MAX = 1_000_000;
 
 /**
  * RE2 takes time in the length of the line, whatever the pattern; engines that backtrack do not, and Bun's gives up and says
@@ -26,18 +30,30 @@ const LINE_CHARACTERS_MAX = 16_384;
  */
 export function compilePattern({ pattern, literal, ignoreCase }: PatternOrder): LinePattern {
   const isPlain = literal || !/[\\^$.|?*+()[\]{}]/.test(pattern);
-  if (isPlain && !ignoreCase) return { literal: Buffer.from(pattern), matches: (line) => line.includes(pattern) };
+  if (isPlain && !ignoreCase) return literalPattern(pattern);
   const flags = ignoreCase ? RE2JS.CASE_INSENSITIVE : 0;
   try {
     const compiled = RE2JS.compile(literal ? RE2JS.quote(pattern) : pattern, flags);
     if (compiled.programSize() > PROGRAM_SIZE_MAX) throw new RangeError("the pattern is too large");
     const needed = ignoreCase || literal ? undefined : neededLiteral(pattern);
-    const test = (line: string): boolean => compiled.test(line.slice(0, LINE_CHARACTERS_MAX));
+    const charactersMax = Math.min(LINE_CHARACTERS_MAX, Math.floor(LINE_WORK_MAX / compiled.programSize()));
+    const test = (line: string): boolean => compiled.test(line.slice(0, charactersMax));
     if (needed === undefined) return { literal: undefined, matches: test };
-    return { literal: Buffer.from(needed), matches: (line) => line.includes(needed) && test(line) };
+    const { literal: bytes, matches } = literalPattern(needed);
+    return { literal: bytes, matches: (line) => matches(line) && test(line) };
   } catch (error) {
     throw fileRefusal("E_INVALID_PATTERN", { cause: error });
   }
+}
+
+/** The engine's search in texts tries each place anew, its search in bytes does not. */
+function literalPattern(text: string): LinePattern {
+  const literal = Buffer.from(text);
+  const isLong = (line: string): boolean => line.length * text.length > LITERAL_WORK_MAX;
+  return {
+    literal,
+    matches: (line) => (isLong(line) ? Buffer.from(line).includes(literal) : line.includes(text)),
+  };
 }
 
 const LITERAL_CHARACTERS_MIN = 3;

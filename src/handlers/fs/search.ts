@@ -1,9 +1,9 @@
 import { closeSync, readSync } from "node:fs";
 import { setImmediate } from "node:timers/promises";
 import type { Json } from "../../core/types.ts";
-import { O_DIRECTORY, O_NOFOLLOW } from "./c-library.ts";
+import { type CLibrary, O_DIRECTORY, O_NOFOLLOW } from "./c-library.ts";
 import { READING } from "./confinement.ts";
-import { readEntries } from "./entries.ts";
+import { type Entry, readEntries } from "./entries.ts";
 import { type IgnoreFile, isIgnored, readIgnoreRules } from "./gitignore.ts";
 import { identify } from "./identity.ts";
 import type { SearchLimits } from "./limits.ts";
@@ -37,10 +37,12 @@ const DEPTH_MAX = 64;
 const DIRECTORY_ENTRIES_MAX = 50_000;
 const IGNORE_BYTES_MAX = 65_536;
 const LINE_CHARACTERS_SHOWN = 500;
-/** Of all lines that are answered. */
+/** Of all lines that are answered, and of their files' paths. */
 const SHOWN_CHARACTERS_MAX = 200_000;
 const SNIFFED_BYTES = 8_192;
 const SLICE_MS = 8;
+/** No part of the first line. */
+const BYTE_ORDER_MARK = "\ufeff";
 
 /** Why a search ended before all was searched. */
 type Stop = "matches" | "files" | "bytes" | "time" | "size";
@@ -143,7 +145,7 @@ class Search {
       if (this.#mounts.protectedIds.has(identify(fd).id)) return this.#skip();
       const own = this.ignoreFile(fd, names.length);
       const below = own === undefined ? ignores : [...ignores, own];
-      for (const { name, kind } of readEntries(library, fd, DIRECTORY_ENTRIES_MAX).entries) {
+      for (const { name, kind } of this.#entriesOf(library, fd)) {
         if (this.#stop !== undefined) return;
         if (kind === "link" || kind === "other" || foldName(name) === ".git") continue;
         if (name.startsWith(".") && !this.#order.all) continue;
@@ -152,6 +154,16 @@ class Search {
       }
     } finally {
       closeSync(fd);
+    }
+  }
+
+  /** None, of a directory that is gone by now. */
+  #entriesOf(library: CLibrary, directory: number): readonly Entry[] {
+    try {
+      return readEntries(library, directory, DIRECTORY_ENTRIES_MAX).entries;
+    } catch {
+      this.#skip();
+      return [];
     }
   }
 
@@ -206,7 +218,7 @@ class Search {
 
   async #searchText(text: string, path: string): Promise<void> {
     const { before, after, maxMatches } = this.#order;
-    const lines = text.split("\n");
+    const lines = (text.startsWith(BYTE_ORDER_MARK) ? text.slice(1) : text).split("\n");
     if (lines.at(-1) === "") lines.pop();
     for (let at = 0; at < lines.length; at += 1) {
       const line = withoutReturn(lines[at] ?? "");
@@ -217,7 +229,7 @@ class Search {
           before: lines.slice(Math.max(0, at - before), at).map(shown),
           after: lines.slice(at + 1, at + 1 + after).map(shown),
         };
-        this.#shown += match.text.length + [...match.before, ...match.after].join("").length;
+        this.#shown += path.length + match.text.length + [...match.before, ...match.after].join("").length;
         if (this.#shown > SHOWN_CHARACTERS_MAX) return this.#end("size");
         this.#matches.push(match);
       }

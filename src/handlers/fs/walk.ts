@@ -6,7 +6,7 @@ import { ENOENT, errnoRefusal, fileRefusal } from "./refusals.ts";
 
 const LINKS_MAX = 40;
 /** Directories within directories; each is a descriptor while the walk lasts. */
-const DEPTH_MAX = 200;
+export const DIRECTORIES_MAX = 200;
 /** Names that may be looked at, those in links included. */
 const NAMES_MAX = 8_192;
 
@@ -96,7 +96,7 @@ class Walker {
       const found = identify(fd);
       if (found.kind === "link") this.#followLink(fd);
       else if (found.kind === "directory") {
-        if (this.#directories.length > DEPTH_MAX) throw fileRefusal("ENAMETOOLONG");
+        if (this.#directories.length > DIRECTORIES_MAX) throw fileRefusal("ENAMETOOLONG");
         this.#directories.push({ fd, name, id: found.id });
         held = true;
       } else {

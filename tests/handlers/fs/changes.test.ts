@@ -30,6 +30,33 @@ describe("a unified diff", () => {
     ["adds a last newline", "a", "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n", "a\n"],
     ["has an empty line of context without its blank", "a\n\nb\n", "@@ -1,3 +1,3 @@\n a\n\n-b\n+c\n", "a\n\nc\n"],
     ["has lines that look like headers", "-- x\n", "@@ -1 +1 @@\n--- x\n+++ y\n", "++ y\n"],
+    [
+      "has an empty line with a carriage return",
+      "a\r\n\r\nb\r\n",
+      "@@ -1,3 +1,3 @@\n a\r\n\r\n-b\r\n+c\r\n",
+      "a\r\n\r\nc\r\n",
+    ],
+    ["ends with blank lines", "a\n", "@@ -1 +1 @@\n-a\n+b\n\n\n", "b\n"],
+    ["ends with blank lines and carriage returns", "a\n", "@@ -1 +1 @@\n-a\n+b\n\r\n", "b\n"],
+    ["ends with a signature", "a\n", "@@ -1 +1 @@\n-a\n+b\n-- \n2.39.5\n\n", "b\n"],
+    [
+      "has a message before Git's header",
+      "a\n",
+      "From: Ada\nrename all\nrename to x\n---\ndiff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n",
+      "b\n",
+    ],
+    [
+      "is of a new file",
+      undefined,
+      "diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+a\n",
+      "a\n",
+    ],
+    [
+      "speaks of renames",
+      "rename to x\n",
+      "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-rename to x\n+rename from y\n",
+      "rename from y\n",
+    ],
     ["keeps carriage returns", "a\r\nb\r\n", "@@ -1,2 +1,2 @@\n a\r\n-b\r\n+c\r\n", "a\r\nc\r\n"],
   ];
   test.each(rows)("that %s", (_title, before, diff, want) => {
@@ -53,6 +80,44 @@ describe("a unified diff", () => {
       "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\n",
       "E_INVALID_PATCH",
     ],
+    [
+      "a rename",
+      "a\n",
+      "diff --git a/x b/y\nsimilarity index 50%\nrename from x\nrename to y\n--- a/x\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\n",
+      "E_INVALID_PATCH",
+    ],
+    [
+      "a copy",
+      "a\n",
+      "diff --git a/x b/y\ncopy from x\ncopy to y\n--- a/x\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\n",
+      "E_INVALID_PATCH",
+    ],
+    [
+      "another mode",
+      "a\n",
+      "diff --git a/x b/x\nold mode 100644\nnew mode 100755\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n",
+      "E_INVALID_PATCH",
+    ],
+    [
+      "a new link",
+      undefined,
+      "diff --git a/x b/x\nnew file mode 120000\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+../y\n\\ No newline at end of file\n",
+      "E_INVALID_PATCH",
+    ],
+    [
+      "another file behind Git's header",
+      "a\n",
+      "diff --git a/y b/y\nold mode 100644\ndiff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n",
+      "E_INVALID_PATCH",
+    ],
+    [
+      "another patch behind a signature",
+      "a\n",
+      "@@ -1 +1 @@\n-a\n+b\n-- \n2.39.5\n@@ -1 +1 @@\n-b\n+c\n",
+      "E_INVALID_PATCH",
+    ],
+    ["a new file where there is one", "a\n", "--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+b\n", "E_PATCH_MISMATCH"],
+    ["words behind the last hunk", "a\n", "@@ -1 +1 @@\n-a\n+b\n\nwords\n", "E_INVALID_PATCH"],
     ["a file to be removed", "a\n", "--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n", "E_INVALID_PATCH"],
     ["a file that is not there", undefined, "@@ -1 +1 @@\n-a\n+b\n", "ENOENT"],
   ])("refuses %s", async (_title, before, diff, code) => {
@@ -114,6 +179,22 @@ describe("frontmatter", () => {
     expect(readFrontmatter(changeFrontmatter(file, { set }))).toMatchObject(set);
   });
 
+  test.each([
+    ["a byte order mark", "\ufeff---\na: 1\n---\n", "\ufeff---\na: 2\n---\n"],
+    [
+      "carriage returns with comments",
+      "---\r\n# c\r\na: 1 # d\r\nb: |\r\n  x\r\n---\r\n",
+      "---\r\n# c\r\na: 2 # d\r\nb: |\r\n  x\r\n---\r\n",
+    ],
+    [
+      "dashes and dots that begin no line",
+      "---\na: 1\nb: '--- ...'\nc: |\n  ---\n  ...\n---\n",
+      "---\na: 2\nb: '--- ...'\nc: |\n  ---\n  ...\n---\n",
+    ],
+  ])("keeps %s", (_title, before, after) => {
+    expect(changeFrontmatter(before, { set: { a: 2 } })).toBe(after);
+  });
+
   test("keeps carriage returns", () => {
     expect(changeFrontmatter("---\r\na: 1\r\n---\r\nbody\r\n", { set: { a: 2 } })).toBe(
       "---\r\na: 2\r\n---\r\nbody\r\n",
@@ -137,6 +218,12 @@ describe("frontmatter", () => {
     ["depth without end", `---\na: ${deep}\n---\n`],
     ["more than fits", `---\n${"k: v\n".repeat(20_000)}---\n`],
     ["__proto__", "---\n__proto__: {a: 1}\n---\n"],
+    ["a carriage return that ends a line for some readers", "---\na: 1 # x\ra: 2\n---\n"],
+    ["a next line that ends a line for some readers", "---\na: 1 # x\u0085a: 2\n---\n"],
+    ["a line separator that ends a line for some readers", "---\na: 1 # x\u2028a: 2\n---\n"],
+    ["a line that is the end for some readers", "---\n---x: 1\na: 2\n---\n"],
+    ["the end of a document", "---\na: 1\n...\n---\n"],
+    ["a key of nothing", "---\n~: 1\n'': 2\n---\n"],
     ["what is no number", "---\na: .nan\n---\n"],
   ])("refuses %s", async (_title, text) => {
     expect(await codeOfCall(() => readFrontmatter(text))).toBe("E_INVALID_FRONTMATTER");

@@ -155,6 +155,25 @@ describe("fs_search", () => {
     },
   );
 
+  test("a text is found in a line of any length", () => {
+    const ends = (text: string): string => `${"a".repeat(3_000)}${"aé".repeat(1_000)}z${text}`;
+    for (const pattern of ["aéb", `${"a".repeat(500)}b${"a".repeat(499)}`, "é".repeat(900), `${"ab".repeat(499)}é`]) {
+      const { matches } = compilePattern({ pattern, literal: true, ignoreCase: false });
+      expect(matches(ends(pattern))).toBe(true);
+      expect(matches(ends(`${pattern}z`))).toBe(true);
+      expect(matches(ends(pattern.slice(0, -1)))).toBe(false);
+    }
+  });
+
+  test("a large expression sees less of a long line than a small one", () => {
+    const sees = (pattern: string, at: number): boolean =>
+      compilePattern({ pattern, literal: false, ignoreCase: false }).matches(`${"a".repeat(at)}x`);
+    expect(sees("[xy]", 16_000)).toBe(true);
+    expect(sees("[xy]", 17_000)).toBe(false);
+    expect(sees("[xy]|b{900}|c{900}", 2_000)).toBe(true);
+    expect(sees("[xy]|b{900}|c{900}", 16_000)).toBe(false);
+  });
+
   test("what must stand in a line never hides a match", () => {
     const atom = fc.constantFrom(
       "abc",
@@ -205,6 +224,9 @@ describe(".gitignore", () => {
     ["**/x", "a/b/x", true],
     ["a/**", "a/b/c", true],
     ["a/**", "a/", false],
+    ["**/a/**", "a/b", true],
+    ["**/a/**", "x/a/b", true],
+    ["**/a/**", "x/a/", false],
     ["a/**/b", "a/b", true],
     ["a/**/b", "a/x/y/b", true],
     ["*.log\n!keep.log", "keep.log", false],
@@ -235,7 +257,8 @@ describe(".gitignore", () => {
         fc.string({ unit: fc.constantFrom("a", "b", "c"), maxLength: 6 }),
         (parts, name) => {
           const source = parts.map((one) => one.replace("*", ".*").replace("?", ".").replace("[!", "[^")).join("");
-          expect(matchesName(compileName(parts.join("")), name)).toBe(new RegExp(`^${source}$`).test(name));
+          const found = matchesName(compileName(parts.join("")), [...name], { left: 1_000 });
+          expect(found).toBe(new RegExp(`^${source}$`).test(name));
         },
       ),
     );
@@ -243,6 +266,29 @@ describe(".gitignore", () => {
 
   test("many stars take no longer", () => {
     const tokens = compileName(`${"*a".repeat(200)}b`);
-    expect(matchesName(tokens, "a".repeat(4_000))).toBe(false);
+    const steps = { left: 100_000 };
+    expect(matchesName(tokens, [..."a".repeat(4_000)], steps)).toBe(false);
+    expect(steps.left).toBeGreaterThan(0);
+  });
+
+  test.each<string>(["**/*aaaaaaaaaaaaaaaaaaaaaaaab/**/x", `**/*${"a".repeat(120)}b`, `*${`[${"x".repeat(200)}]`}b`])(
+    "rules that take too long ignore nothing: %s",
+    (pattern) => {
+      const rules = readIgnoreRules(`${`${pattern}\n`.repeat(240)}*`);
+      const slow = Array.from({ length: 240 }, () => pattern).join("\n");
+      const names = Array.from({ length: 40 }, () => "a".repeat(255));
+      const files = Array.from({ length: 40 }, (_, depth) => ({ depth, rules: readIgnoreRules(slow) }));
+      // The last rule that is looked at first is quick.
+      expect(isIgnored([{ depth: 0, rules }], names, false)).toBe(true);
+      expect(isIgnored([{ depth: 0, rules: readIgnoreRules("*") }, ...files], names, false)).toBe(false);
+    },
+  );
+
+  test("hundreds of ordinary rules all count", () => {
+    const rules = Array.from({ length: 900 }, (_, index) => `**/build-${index}/**/*.[oa]`);
+    const names = Array.from({ length: 40 }, (_, index) => `folder-${index}`);
+    const ignores = readIgnoreRules(["*.log", ...rules].join("\n"));
+    expect(isIgnored([{ depth: 0, rules: ignores }], [...names, "x.log"], false)).toBe(true);
+    expect(isIgnored([{ depth: 0, rules: ignores }], ["build-7", ...names, "x.o"], false)).toBe(true);
   });
 });

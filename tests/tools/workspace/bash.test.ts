@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, rmdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { canonicalJson, sha256Hex } from "../../../src/core/digest.ts";
 import { gone, pidIn, refusalFrom } from "../../handlers/cli/stand.ts";
@@ -16,6 +16,8 @@ describe("what a command answers", () => {
     ["standard error too", "echo out; echo err >&2", { exitCode: 0, truncated: false }],
     ["an error of bash itself", "if", { exitCode: 2, truncated: false }],
     ["a signal as a shell reports it", "kill -KILL $$", { output: "", exitCode: 137, truncated: false }],
+    ["a fault of memory as a shell reports it", "kill -SEGV $$", { exitCode: 139 }],
+    ["a broken pipe as a shell reports it", "kill -PIPE $$", { exitCode: 141 }],
     ["no input", "cat; echo end", { output: "end\n", exitCode: 0, truncated: false }],
     ["no colours", "printf '\\033[31mred\\033[0m'", { output: "red", exitCode: 0, truncated: false }],
     ["its home is the workspace", "cd && pwd", { output: `${stand.workspace}\n`, exitCode: 0 }],
@@ -63,6 +65,14 @@ describe("time", () => {
     const plan = await stand.plan({ command: "sleep 60 & echo $! > pid; wait", timeoutMs: 300 });
     const refusal = await refusalFrom(stand.run(plan));
     expect(refusal).toMatchObject({ code: "OUTCOME_UNKNOWN" });
+    await gone(await pidIn(join(stand.workspace, "pid")));
+  });
+
+  test.skipIf(Bun.which("setsid") === null)("what left the session of a command that ended is ended, too", async () => {
+    const stand = bashStand();
+    const command =
+      "setsid sh -c 'echo $$ > pid; exec sleep 60' > /dev/null 2>&1 & until [ -s pid ]; do sleep 0.01; done";
+    expect(await stand.call({ command })).toMatchObject({ exitCode: 0 });
     await gone(await pidIn(join(stand.workspace, "pid")));
   });
 
@@ -182,6 +192,17 @@ describe("the plan", () => {
     writeFileSync(join(outside, "secret"), "x");
     symlinkSync(join(outside, "secret"), join(workspace, "link"));
     expect(await plan({ command: `cat link ${outside}/secret /etc/passwd` })).toMatchObject({ files: {} });
+  });
+
+  test("does not run in another directory that came to its place", async () => {
+    const { plan, run, workspace } = bashStand();
+    const outside = bashStand().workspace;
+    mkdirSync(join(workspace, "sub"));
+    const planned = await plan({ command: "echo ran > sign", workingDir: "sub" });
+    rmdirSync(join(workspace, "sub"));
+    symlinkSync(outside, join(workspace, "sub"));
+    expect(await refusalFrom(run(planned))).toMatchObject({ code: "TARGET_UNAVAILABLE" });
+    expect(readdirSync(outside)).toEqual([]);
   });
 
   test("says what it cannot hash: folders, patterns, too many files", async () => {

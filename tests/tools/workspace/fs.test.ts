@@ -174,6 +174,7 @@ test("whoever decides sees the diff, the hashes and the real path", async () => 
     rules: [],
     notes: [],
     filterSecrets: (text) => text,
+    findSecrets: () => [],
   });
   expect(rendered?.view).toMatchObject({
     target: {

@@ -10,6 +10,8 @@ const FUNCTIONS = {
   prctl: { args: [i32, u64, u64, u64, u64], returns: i32 },
   getppid: { args: [], returns: i32 },
   getuid: { args: [], returns: u32 },
+  getsid: { args: [i32], returns: i32 },
+  getpgid: { args: [i32], returns: i32 },
   open: { args: [pointer, i32, i32], returns: i32 },
   close: { args: [i32], returns: i32 },
   dup2: { args: [i32, i32], returns: i32 },

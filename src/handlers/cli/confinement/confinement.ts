@@ -1,7 +1,3 @@
-import { mkdtempSync, realpathSync } from "node:fs";
-import { rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { Refusal } from "../../../core/errors.ts";
 import type { CliTarget, Tool } from "../../../core/types.ts";
 import type { FilterOptions } from "./filter.ts";
@@ -21,6 +17,7 @@ import {
   type Unconfined,
 } from "./profile.ts";
 import { confinementFault, type Trial } from "./self-test.ts";
+import { makeTemporaryDirectory, removeTemporaryDirectory } from "./temporary-directory.ts";
 
 /** Over all threads and children that are waited for: programs use more than one processor. */
 const CPU_SECONDS_PER_SECOND = 8;
@@ -220,15 +217,15 @@ function hold(tool: CliTool, confined: Confined, { launchers, newId }: Parts): H
       });
     },
     async release() {
-      // What a command made unreadable even to its owner stays; nobody else can enter the directory.
-      if (temporary !== undefined) await rm(temporary, { recursive: true, force: true }).catch(() => {});
+      // What cannot be removed stays; nobody else can enter the directory.
+      if (temporary !== undefined) await removeTemporaryDirectory(temporary, newId).catch(() => {});
     },
   };
 }
 
 function temporaryDirectory(): string {
   try {
-    return mkdtempSync(join(realpathSync(tmpdir()), "safe-tool-call-"));
+    return makeTemporaryDirectory();
   } catch (cause) {
     throw new Refusal("TARGET_UNAVAILABLE", "The command could not be run.", { cause });
   }

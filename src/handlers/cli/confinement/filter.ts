@@ -82,6 +82,24 @@ const MODES_BY_PATH = [
 ] as const;
 /** Set-id and sticky bits: who asks for them needs them. */
 const MODE_BITS_THAT_MATTER = 0o7000;
+/** A file that lends its owner's rights to whoever runs it: neither made nor changed into one. */
+const SET_ID_BITS = 0o6000;
+/** creat, mknod, mknodat, fchmod, and which argument holds the mode. */
+const MODES = [
+  { call: 85, mode: 1 },
+  { call: 133, mode: 1 },
+  { call: 259, mode: 2 },
+  { call: 91, mode: 1 },
+] as const;
+/** open, openat: the mode counts where the flags make a file. */
+const OPENS = [
+  { call: 2, flags: 1, mode: 2 },
+  { call: 257, flags: 2, mode: 3 },
+] as const;
+/** O_CREAT, and the bit that is O_TMPFILE's own. */
+const MAKES_A_FILE = 0o20000100;
+/** Its mode stands in memory, where no filter looks: whoever knows it knows what to do without. */
+const OPENAT2 = 437;
 const SETPGID = 109;
 const UTIMENSAT = 280;
 const CLONE = 56;
@@ -122,6 +140,7 @@ export function filterProgram(options: FilterOptions): Uint8Array {
     ...refused.flatMap((call) => refuse(call, EPERM)),
     ...MODES_BY_PATH.flatMap(({ call, mode }) => when(call, writes ? plainModes(mode) : [end(byPath)])),
     ...OWNERS_AND_TIMES_BY_PATH.flatMap((call) => when(call, [end(byPath)])),
+    ...noSetId(),
     ...refuse(CLONE3, ENOSYS),
     ...(groups ? [] : refuse(SETPGID, EPERM)),
     ...when(UTIMENSAT, writes ? times() : [end(byPath)]),
@@ -174,6 +193,17 @@ function ifAnyBit(index: number, k: number, errno: number): readonly Instruction
 function plainModes(index: number): readonly Instruction[] {
   const special = { code: IF_ANY_BIT, no: 1, k: MODE_BITS_THAT_MATTER };
   return [load(argument(index)), special, end(answer(EPERM)), end(UNANSWERED)];
+}
+
+function noSetId(): readonly Instruction[] {
+  const makes = { code: IF_ANY_BIT, no: 3, k: MAKES_A_FILE };
+  return [
+    ...MODES.flatMap(({ call, mode }) => when(call, ifAnyBit(mode, SET_ID_BITS, EPERM))),
+    ...OPENS.flatMap(({ call, flags, mode }) =>
+      when(call, [load(argument(flags)), makes, ...ifAnyBit(mode, SET_ID_BITS, EPERM)]),
+    ),
+    ...refuse(OPENAT2, ENOSYS),
+  ];
 }
 
 function ifEqual(index: number, k: number, errno: number): readonly Instruction[] {

@@ -94,7 +94,14 @@ const MACHINE_FILES = [
   ...["/proc/filesystems", "/proc/sys/vm/overcommit_memory", "/proc/sys/vm/mmap_min_addr", "/sys/devices/system/cpu"],
   ...["/sys/kernel/mm/transparent_hugepage"],
 ];
-const SYSTEM_FILES = ["/etc/ld.so.cache", "/etc/localtime", "/etc/ssl/openssl.cnf", "/dev/urandom", "/dev/zero"];
+const SYSTEM_FILES = [
+  "/etc/ld.so.cache",
+  "/etc/localtime",
+  "/etc/ssl/openssl.cnf",
+  "/dev/random",
+  "/dev/urandom",
+  "/dev/zero",
+];
 /** Names of hosts, and whose certificates are trusted. */
 const NETWORK_FILES = [
   ...["/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"],

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
@@ -73,6 +73,20 @@ describe.skipIf(skipped)(`what a script cannot do (${missing ?? "held"})`, () =>
     expect(statSync(folder).mode & 0o777).toBe(0o700);
   });
 
+  test.skipIf(!has("perl"))("make a set-id file, by whatever call", async () => {
+    const calls = [
+      'syscall(2, "s1", 0101, 06755)',
+      'syscall(257, -100, "s2", 0101, 06755)',
+      'syscall(85, "s3", 06755)',
+      'syscall(133, "s4", 0106755, 0)',
+      'open(F, ">", "s5"); syscall(91, fileno(F), 06755)',
+      'my $how = pack("QQQ", 0101, 06755, 0); syscall(437, -100, "s6", $how, 24)',
+    ];
+    for (const call of calls) await run(`umask 0; perl -e '${call}'`);
+    const made = readdirSync(workspace).filter((name) => /^s[1-6]$/.test(name));
+    expect(made.filter((name) => (statSync(join(workspace, name)).mode & 0o6000) !== 0)).toEqual([]);
+  });
+
   test.each([
     ["a child in the background", "sleep 60 > /dev/null 2>&1 & echo $!"],
     ["one in a group of its own", "set -m; sleep 60 > /dev/null 2>&1 & echo $!"],
@@ -83,6 +97,19 @@ describe.skipIf(skipped)(`what a script cannot do (${missing ?? "held"})`, () =>
     const pid = Number(output.trim().split("\n").at(-1));
     expect(pid).toBeGreaterThan(1);
     while (isAlive(pid)) await Bun.sleep(5);
+  });
+
+  test.skipIf(!has("perl"))("one that is another process at every moment does not outlive the call", async () => {
+    const beat = join(workspace, "beat");
+    // Each process starts the next in a group of its own and ends; now and then one leaves a sign.
+    const chain = `perl -e 'for (my $n = 0; ; $n++) { exit if fork or $n > 20000; setpgrp; if ($n % 50 == 0) { open(F, ">", "beat"); print F $n; close F } }'`;
+    for (let round = 0; round < 3; round += 1) {
+      await run(`(${chain} > /dev/null 2>&1 &); until [ -s beat ]; do sleep 0.01; done`);
+      const last = readFileSync(beat, "utf8");
+      await Bun.sleep(300);
+      expect(readFileSync(beat, "utf8")).toBe(last);
+      rmSync(beat);
+    }
   });
 
   test("one call's signals do not reach another", async () => {
@@ -104,6 +131,7 @@ describe.skipIf(skipped)("what a script can do", () => {
     ["jobs", "for i in 1 2 3; do (echo $i) & done; wait", /^[123]\n[123]\n[123]\n$/],
     ["nothing to read", "cat; echo end", "end\n"],
     ["/dev/null and /dev/zero", "echo x > /dev/null; head -c 4 /dev/zero | wc -c | tr -d ' '", "4\n"],
+    ["random numbers", "head -c 4 /dev/random | wc -c | tr -d ' '", "4\n"],
     ["times of a file that it made", "touch t && touch t && [ -f t ] && echo yes", "yes\n"],
     ["sed in place", "printf 'a\\n' > s; sed -i s/a/b/ s; cat s", "b\n"],
     ["a pipe that nobody reads", "yes | head -n 1", "y\n"],
@@ -126,6 +154,37 @@ describe.skipIf(skipped)("what a script can do", () => {
   test.skipIf(!has("node"))("a runtime", async () => {
     expect(await run("node -e 'console.log(6 * 7)'")).toMatchObject({ output: "42\n", exitCode: 0 });
   });
+
+  test.each([
+    [
+      "a name that is no text",
+      `echo "$TMPDIR"; mkdir "$TMPDIR"/d; echo x > "$TMPDIR"/d/$'\\xff\\xfe'; echo x > "$TMPDIR"/$'\\xfd'`,
+    ],
+    [
+      "what nobody may look into",
+      'echo "$TMPDIR"; cd "$TMPDIR"; mkdir -p a/b; echo x > a/b/c; umask 777; mkdir a/b/shut',
+    ],
+    ["links out of it", `echo "$TMPDIR"; ln -s "$PWD" "$TMPDIR"/out; mkdir "$TMPDIR"/d; ln -s ../.. "$TMPDIR"/d/up`],
+  ])("nothing of its temporary directory stays: %s", async (_title, command) => {
+    const before = readdirSync(workspace).length;
+    const { output } = await run(command);
+    expect(output).toContain("safe-tool-call-");
+    while (existsSync(output.trim())) await Bun.sleep(5);
+    expect(readdirSync(workspace).length).toBe(before);
+  });
+
+  // By their paths, whoever removed these would need minutes.
+  test.skipIf(!has("perl"))(
+    "nor does it hold the answer up, however deep it is",
+    async () => {
+      const name = "d".repeat(50);
+      const { output } = await run(
+        `cd "$TMPDIR"; echo "$TMPDIR"; perl -e 'for (1..6000) { mkdir "${name}"; chdir "${name}" }'`,
+      );
+      while (existsSync(output.trim())) await Bun.sleep(5);
+    },
+    30_000,
+  );
 
   test("nothing of its temporary directory stays", async () => {
     const { output } = await run('echo "$TMPDIR"; mkdir -p "$TMPDIR/a/b"; echo x > "$TMPDIR/a/b/c"');

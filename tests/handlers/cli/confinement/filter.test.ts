@@ -110,6 +110,19 @@ describe("the filter", () => {
     ["to outlive the service", 157, [1n, 0n], errno(1)],
     ["a name", 157, [15n, 5n], ALLOW],
     ["set-id bits", 90, [5n, 0o4755n], errno(1)],
+    ["set-id bits by a descriptor", 91, [5n, 0o4755n], errno(1)],
+    ["a sticky bit by a descriptor", 91, [5n, 0o1755n], ALLOW],
+    ["a new file", 2, [5n, 0o101n, 0o755n], ALLOW],
+    ["a new set-id file", 2, [5n, 0o101n, 0o4755n], errno(1)],
+    ["a new set-group-id file in a directory", 257, [5n, 5n, 0o101n, 0o2755n], errno(1)],
+    ["a new set-id file without a name", 257, [5n, 5n, 0o20200002n, 0o4755n], errno(1)],
+    ["an opening, whatever stands where a mode would", 257, [5n, 5n, 0o2000000n, 0o7777n], ALLOW],
+    ["a directory, opened", 257, [5n, 5n, 0o2200000n, 0o7777n], ALLOW],
+    ["a set-id file by creat", 85, [5n, 0o6755n], errno(1)],
+    ["a set-id file by mknod", 133, [5n, 0o104755n], errno(1)],
+    ["a set-id file by mknodat", 259, [5n, 5n, 0o104755n], errno(1)],
+    ["a pipe", 259, [5n, 5n, 0o010644n], ALLOW],
+    ["openat2, whose mode cannot be seen", 437, [5n, 5n, 5n, 24n], errno(38)],
   ] as const)("%s", (_title, number, given, want) => {
     expect(verdict({ ...NONE, writes: true }, { number, given })).toBe(want);
   });
