@@ -16,11 +16,11 @@ export function isAmongAskers(
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]/gu;
 
 /**
- * Names that one person may go by are the same. Through the capitals, since some letters have one capital only: `ß` is `ss` then,
- * a `ς` at the end a `σ`, and all i are one.
+ * Names that one person may go by are the same. Through the capitals of the small letters, since some letters have one capital
+ * only: `ß` and `ẞ` are `ss` then, a `ς` at the end a `σ`, and all i are one.
  */
 export function folded(name: string): string {
   const plain = name.normalize("NFKC").replace(UNSEEN, "");
-  const small = plain.toUpperCase().toLowerCase().normalize("NFKC");
+  const small = plain.toLowerCase().toUpperCase().toLowerCase().normalize("NFKC");
   return small.replaceAll("ς", "σ").replaceAll("i\u0307", "i").replace(/\s+/g, " ").trim();
 }

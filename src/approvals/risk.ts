@@ -137,7 +137,7 @@ function strictest(all: readonly RiskAssessment[]): RiskAssessment {
 /** `bash --noprofile --norc -c -- COMMAND`: the one form in which a tool may start a shell. */
 const SHELL_ARGV = ["--noprofile", "--norc", "-c", "--"];
 
-function shellCommandOf({ kind, argv }: ExecutionPlan): string | undefined {
+export function shellCommandOf({ kind, argv }: ExecutionPlan): string | undefined {
   if (kind !== "cli" || !Array.isArray(argv) || argv.length !== SHELL_ARGV.length + 1) return undefined;
   const command: unknown = argv.at(-1);
   return SHELL_ARGV.every((token, at) => argv[at] === token) && typeof command === "string" ? command : undefined;

@@ -250,6 +250,8 @@ export interface Approvals {
   findGrant(requester: Requester, grantKey: string): Promise<Grant | undefined>;
   listGrants(filter: { readonly requester?: Pick<Requester, "issuer" | "subject"> }): Promise<readonly Grant[]>;
   revokeGrant(id: string, by: Decider): Promise<boolean>;
+  /** All that let calls of these tools through, whoever's they are. */
+  revokeGrantsFor(tools: readonly string[], by: Decider): Promise<void>;
 
   /** A new random session of this caller. */
   openSession(requester: Pick<Requester, "issuer" | "subject">): Promise<Session>;

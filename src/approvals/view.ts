@@ -1,6 +1,8 @@
 import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
 import type { ExecutionPlan, Json, Tool } from "../core/types.ts";
 import { visible } from "../core/visible.ts";
+import { shellCommandOf } from "./risk.ts";
+import { type SecretsOf, shownLines, shownScript } from "./shell-text.ts";
 import type { Requester, Risk } from "./types.ts";
 
 const REASON_CHARACTERS_MAX = 500;
@@ -12,9 +14,11 @@ const DEPTH_MAX = 64;
 const VIEW_LIMITS = { depthMax: DEPTH_MAX + 4, nodesMax: 200_000, bytesMax: 1_048_576 } as const;
 /** A longer value is no secret for its name alone: those of its shapes are found in it all the same. */
 const NAMED_SECRET_CHARACTERS_MAX = 4_096;
+/** A longer key names nothing: it would be read once for each text of its value. */
+const NAME_CHARACTERS_MAX = 256;
 const REDACTED = "[REDACTED]";
 
-export interface ViewFacts {
+export interface ViewFacts extends SecretsOf {
   readonly tool: Tool;
   readonly plan: ExecutionPlan;
   readonly planDigest: string;
@@ -27,8 +31,6 @@ export interface ViewFacts {
   readonly rules: readonly string[];
   /** The service's own remarks on the call. */
   readonly notes: readonly string[];
-  /** Takes secrets out of text. */
-  readonly filterSecrets: (text: string) => string;
 }
 
 export interface RenderedView {
@@ -58,9 +60,10 @@ export function renderView(facts: ViewFacts): RenderedView | undefined {
   }
 }
 
-function viewOf({ filterSecrets, ...facts }: ViewFacts): Json {
+function viewOf({ filterSecrets, findSecrets, ...facts }: ViewFacts): Json {
   const { tool, plan, requester, reason, input } = facts;
-  const show = (value: unknown): Json => shown(value, { filterSecrets, depth: 0 });
+  const showing = { filterSecrets, findSecrets, script: shellCommandOf(plan), depth: 0 };
+  const show = (value: unknown): Json => shown(value, showing);
   const { argv, command, ...rest } = plan;
   // A function's plan is its arguments, which are shown once.
   const members = Object.entries(rest).filter(
@@ -78,7 +81,7 @@ function viewOf({ filterSecrets, ...facts }: ViewFacts): Json {
     rules: show(facts.rules),
     notes: show(facts.notes),
     target: { system: tool.target.system, kind: plan.kind, ...(show(Object.fromEntries(target)) as object) },
-    ...(Array.isArray(argv) && { command: shownCommand([command, ...argv], filterSecrets) }),
+    ...(Array.isArray(argv) && { command: shownCommand([command, ...argv], showing) }),
     ...Object.fromEntries(own.map(([key, value]) => [NAMED[key as keyof typeof NAMED], show(value)])),
     arguments: show(input),
     requester: {
@@ -100,8 +103,10 @@ function levelOf(confinement: Json | undefined): Json {
   return isTable ? visible(String(confinement["level"])) : "none";
 }
 
-interface Showing extends Pick<ViewFacts, "filterSecrets"> {
+interface Showing extends SecretsOf {
   readonly depth: number;
+  /** The shell's command, wherever it stands. */
+  readonly script: string | undefined;
   /** Of the member that the value stands in. */
   readonly name?: string | undefined;
 }
@@ -114,6 +119,7 @@ function shown(value: unknown, showing: Showing): Json {
   if (typeof value !== "object" || showing.depth > DEPTH_MAX) return "(not shown)";
   if (value instanceof Date) return Number.isNaN(value.getTime()) ? "(no date)" : value.toISOString();
   if (value instanceof Map || value instanceof Set) return shown([...value], showing);
+  if (value instanceof Uint8Array) return shown(Buffer.from(value).toString("base64"), showing);
   const inside = { ...showing, depth: showing.depth + 1 };
   if (Array.isArray(value)) return value.map((item) => shown(item, inside));
   const members = new Map<string, Json>();
@@ -129,17 +135,17 @@ function shown(value: unknown, showing: Showing): Json {
 }
 
 /** Each word by itself; what follows an option is its value. */
-function shownCommand(words: readonly unknown[], filterSecrets: ViewFacts["filterSecrets"]): Json {
+function shownCommand(words: readonly unknown[], showing: Showing): Json {
   return words.map((word, index) => {
     const before = words[index - 1];
     const name = typeof before === "string" && before.startsWith("-") ? before.replace(/^--?/, "") : undefined;
-    return shown(word, { filterSecrets, depth: 0, name });
+    return shown(word, { ...showing, name });
   });
 }
 
 /** Nothing is left out in silence. */
 function shownText(text: string, showing: Showing): Json {
-  const filtered = withoutSecrets(text, showing);
+  const filtered = text === showing.script ? shownScript(text, showing) : withoutSecrets(text, showing);
   if (filtered.length <= TEXT_CHARACTERS_MAX) return visible(filtered);
   return {
     shortened: true,
@@ -151,9 +157,11 @@ function shownText(text: string, showing: Showing): Json {
 }
 
 /** What a secret's name stands beside is one, though it has no shape of its own. */
-function withoutSecrets(text: string, { filterSecrets, name }: Showing): string {
-  const filtered = filterSecrets(text);
-  if (name === undefined || filtered !== text || text.length > NAMED_SECRET_CHARACTERS_MAX) return filtered;
+function withoutSecrets(text: string, { name, ...secretsOf }: Showing): string {
+  const { filterSecrets } = secretsOf;
+  const filtered = shownLines(text, secretsOf);
+  if (name === undefined || name.length > NAME_CHARACTERS_MAX) return filtered;
+  if (filtered !== text || text.length > NAMED_SECRET_CHARACTERS_MAX) return filtered;
   const line = JSON.stringify({ [name]: text });
   return filterSecrets(line) === line || filterSecrets(name) !== name ? text : REDACTED;
 }

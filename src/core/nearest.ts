@@ -1,8 +1,10 @@
 const NAMES_SHOWN_MAX = 10;
+/** Of a name that is looked at; nobody's name is longer. */
+const LOOKED_AT_CHARS_MAX = 256;
 
 /** Pieces of three letters, the same in any case. */
 function pieces(text: string): ReadonlySet<string> {
-  const lower = text.toLowerCase();
+  const lower = text.slice(0, LOOKED_AT_CHARS_MAX).toLowerCase();
   return new Set([...lower].map((_, at) => lower.slice(at, at + 3)));
 }
 

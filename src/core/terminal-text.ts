@@ -7,6 +7,14 @@ const CANCEL = 0x18;
 const SUBSTITUTE = 0x1a;
 const STRING_TERMINATOR = 0x9c;
 
+/** By code, what is shown in their place. */
+const BIDI_CONTROLS: ReadonlyMap<number, string> = new Map(
+  [0x61c, 0x200e, 0x200f, 0x202a, 0x202b, 0x202c, 0x202d, 0x202e, 0x2066, 0x2067, 0x2068, 0x2069].map((code) => [
+    code,
+    `[U+${code.toString(16).toUpperCase().padStart(4, "0")}]`,
+  ]),
+);
+
 /**
  * Text that a terminal, a reader or a model takes for what it is: terminal control sequences (CSI, OSC, DCS, SOS, PM, APC, in
  * 7 and 8 bits), C0 apart from tab and line end, DEL and C1 are removed; controls of writing direction become visible as
@@ -28,8 +36,11 @@ export function plainText(hostile: string): string {
       at += point > 0xffff ? 2 : 1;
       continue;
     }
-    parts.push(text.slice(from, at), found.shown);
-    if (found.shown !== "") followsSelector = false;
+    if (at > from) parts.push(text.slice(from, at));
+    if (found.shown !== "") {
+      parts.push(found.shown);
+      followsSelector = false;
+    }
     at = found.end;
     from = at;
   }
@@ -61,7 +72,8 @@ function special(text: string, at: number, { code, followsSelector }: Place): Sp
   if (code === CARRIAGE_RETURN && text.charCodeAt(at + 1) === LINE_FEED) return undefined;
   if (code >= 0x80 && code <= 0x9f) return { end: sequenceEnd(text, at + 1, code - 0x40), shown: "" };
   if (code < 0x20 || code === 0x7f) return { end: at + 1, shown: "" };
-  if (isBidiControl(code)) return { end: at + 1, shown: `[U+${code.toString(16).toUpperCase().padStart(4, "0")}]` };
+  const bidi = BIDI_CONTROLS.get(code);
+  if (bidi !== undefined) return { end: at + 1, shown: bidi };
   return invisible(text.codePointAt(at) ?? 0, at, followsSelector);
 }
 
@@ -108,16 +120,6 @@ function skip(text: string, at: number, from: number, to: number): number {
   let end = at;
   while (text.charCodeAt(end) >= from && text.charCodeAt(end) <= to) end += 1;
   return end;
-}
-
-function isBidiControl(code: number): boolean {
-  return (
-    code === 0x61c ||
-    code === 0x200e ||
-    code === 0x200f ||
-    (code >= 0x202a && code <= 0x202e) ||
-    (code >= 0x2066 && code <= 0x2069)
-  );
 }
 
 /** Tag characters, and variation selectors after the first in a row, which no writing system uses. */

@@ -128,8 +128,8 @@ function questionsOf(conversation: Conversation): readonly Question[] {
     calls.add(part);
     const about = asked && calls.find(asked);
     if (asked === undefined || (about !== undefined && answers.has(about))) continue;
-    const later = part.id === undefined ? undefined : contents.get(part.id)?.filter((one) => one.at > at);
-    const given = later?.map(({ content }) => content) ?? [answers.get(part)?.result.content];
+    const held = part.id === undefined ? undefined : contents.get(part.id);
+    const given = held === undefined ? [answers.get(part)?.result.content] : contentsAfter(held, at);
     const { approvalId, tool, args } = asked;
     // Whoever is asked twice answered both times.
     const all = [...(questions.get(approvalId)?.answers ?? []), ...given.filter((content) => content !== undefined)];
@@ -153,10 +153,16 @@ function contentsById({ turns }: Conversation): ReadonlyMap<string, readonly Con
   for (const { at, id, content } of turns.flatMap((turn, at) => turn.results.map((result) => ({ at, ...result })))) {
     if (id === undefined) continue;
     const held = contents.get(id) ?? [];
-    held.push({ content, at });
+    if (content !== undefined) held.push({ content, at });
     contents.set(id, held);
   }
   return contents;
+}
+
+/** Those of later messages, and one more than may be: as many calls as results may bear the same id. */
+function contentsAfter(held: readonly Content[], at: number): readonly unknown[] {
+  const first = Math.max(0, held.length - ANSWERS_MAX - 1);
+  return held.slice(first).flatMap((one) => (one.at > at ? [one.content] : []));
 }
 
 /** The model's own calls, as far as they have ids. */

@@ -36,10 +36,10 @@ export function assertNoClientTools<Output extends object>(
   const dropped: DroppedCall[] = [];
   const kept = answers.map((message) => {
     const turn = shape.read({ ...message, role: shape.modelRole });
-    const staying = turn.calls.filter(({ name }) => name !== undefined && !isClientTool(name));
-    const gone = turn.calls.filter((call) => !staying.includes(call));
-    dropped.push(...gone.map(({ id, name }) => ({ id, name })));
-    return gone.length === 0 ? message : shape.keep({ ...turn, message }, new Set(staying));
+    const staying = new Set(turn.calls.filter(({ name }) => name !== undefined && !isClientTool(name)));
+    const gone = turn.calls.filter((call) => !staying.has(call));
+    for (const { id, name } of gone) dropped.push({ id, name });
+    return gone.length === 0 ? message : shape.keep({ ...turn, message }, staying);
   });
   // Members of the output that came in, less some.
   return { output: shape.withAnswers(output, kept as readonly Members[]) as unknown as Output, dropped };

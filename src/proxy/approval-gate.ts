@@ -19,6 +19,7 @@ import { approvalsUnavailable, claimRefusal, deniedRefusal, pendingRefusal, unan
 import type { CallScope } from "./call-scope.ts";
 import { digestInAnySession } from "./planner.ts";
 import type { CallRequest } from "./proxy.ts";
+import { findSecrets } from "./redactor.ts";
 import { SID } from "./tokens/claims.ts";
 
 /** What the risk rules say of one call. */
@@ -51,6 +52,8 @@ export interface Asking {
   readonly scope: CallScope;
   /** Walks other arguments from VALIDATION to PLAN. */
   replan(args: unknown): Promise<Planned>;
+  /** Looks at the token once more. @throws {Refusal} UNAUTHENTICATED, AUTH_UNAVAILABLE */
+  verifyAgain(): Promise<unknown>;
 }
 
 /** Lets a plan through, or has somebody asked. */
@@ -191,6 +194,8 @@ async function askInProcess(options: GateOptions, call: Call, requester: Request
     scope.assertOpen();
     throw answer.cause === undefined ? deniedRefusal(tool, answer) : unanswered(answer.cause);
   }
+  // It may have run out, or been revoked, while somebody thought.
+  await call.verifyAgain();
   if (answer.params === undefined) return pass(planned, { by: "callback", answer: saidBy(answer, planned, scope) });
   const amended = await call.replan(answer.params);
   const { plan, input: amendedInput } = amended;
@@ -221,7 +226,8 @@ async function askPeople(options: GateOptions, call: Call, { requester, by }: Wh
   const { filterSecrets } = options;
   const { plan, input } = planned;
   const { reason } = request;
-  const rendered = renderView({ tool, plan, planDigest, input, requester, reason, risk, rules, notes, filterSecrets });
+  const secretsOf = { filterSecrets, findSecrets };
+  const rendered = renderView({ tool, plan, planDigest, input, requester, reason, risk, rules, notes, ...secretsOf });
   if (rendered === undefined) {
     throw new Refusal("APPROVAL_DENIED", "There is more in this call than a person can be shown. Send less at once.");
   }

@@ -1,6 +1,7 @@
 import { type WantedAnswer, wantedAnswer } from "../approvals/answer.ts";
 import type { Mode } from "../approvals/types.ts";
 import type { Planned } from "../core/evidence.ts";
+import { deepFreeze } from "./schema-validator.ts";
 
 /** How long a manifest may think about whether its call asks. */
 const NEEDS_APPROVAL_TIMEOUT_MS = 1_000;
@@ -12,7 +13,10 @@ export async function needsNoApproval({ tool, input, caller }: Planned, mode: Mo
   const { issuer, subject, permissions } = caller;
   let timer: ReturnType<typeof setTimeout> | undefined;
   try {
-    const answer: unknown = needsApproval(input as never, { mode, caller: { issuer, subject, permissions } });
+    const answer: unknown = needsApproval(deepFreeze(copyOf(input)) as never, {
+      mode,
+      caller: { issuer, subject, permissions },
+    });
     if (!(answer instanceof Promise)) return answer === false;
     const silence = new Promise((resolve) => {
       timer = setTimeout(resolve, NEEDS_APPROVAL_TIMEOUT_MS);
@@ -28,5 +32,17 @@ export async function needsNoApproval({ tool, input, caller }: Planned, mode: Mo
 /** What a person must answer for this call to run; undefined: a yes is enough. */
 export function answerWantedBy({ tool, input }: Pick<Planned, "tool" | "input">): WantedAnswer | undefined {
   const { answer } = tool.approval;
-  return answer && wantedAnswer(answer.choices?.(input as never));
+  return answer && wantedAnswer(answer.choices?.(deepFreeze(copyOf(input)) as never));
+}
+
+/**
+ * The plan is sealed by now, and dates cannot be frozen: whoever changes what they are asked about changes their own copy. What
+ * cannot be copied is in no function's plan.
+ */
+function copyOf(input: unknown): unknown {
+  try {
+    return structuredClone(input);
+  } catch {
+    return input;
+  }
 }

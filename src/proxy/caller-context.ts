@@ -1,4 +1,3 @@
-import { hash } from "node:crypto";
 import { StartupError } from "../core/errors.ts";
 import { mint, type Verified } from "../core/evidence.ts";
 import type { Caller } from "../core/types.ts";
@@ -19,6 +18,7 @@ import { authUnavailable, unauthenticated } from "./tokens/refusal.ts";
 import { type Fetch, type FetchedKeys, RemoteKeys } from "./tokens/remote-keys.ts";
 import { type Credential, credentialOf, type RevocationList } from "./tokens/revocations.ts";
 import { assertSigned } from "./tokens/signature.ts";
+import { digestOf, digestsOf } from "./tokens/token-digests.ts";
 
 const DEFAULT_PERMISSIONS_CLAIM = "permissions";
 const DEFAULT_CACHE_ENTRIES_MAX = 10_000;
@@ -125,7 +125,7 @@ class TokenVerifier implements CallerContext {
 
   async verifyToken(token: string, door: Door, certificate?: ClientCertificate | undefined): Promise<Verified> {
     assertTokenLength(token);
-    const digest = hash("sha256", token, "base64");
+    const digest = digestOf(token);
     return this.#admit(this.#recall(digest) ?? (await this.#verifyOnce(token, digest)), door, certificate);
   }
 
@@ -144,7 +144,7 @@ class TokenVerifier implements CallerContext {
     }
     const issuedAtMs = this.#options.clock();
     const caller = { issuer, subject, actors: [], permissions: [], expiresAt: issuedAtMs / 1_000 };
-    const credential = credentialOf(caller, { digest: undefined, jti: undefined, issuedAtMs });
+    const credential = credentialOf(caller, { digests: [], jti: undefined, issuedAtMs });
     this.#options.revocations?.().assertGood(credential);
   }
 
@@ -168,18 +168,19 @@ class TokenVerifier implements CallerContext {
   #verifyCertificate(certificate: ClientCertificate): Verified | undefined {
     const caller = this.#certificateCallers.find(certificate, this.#options.clock());
     if (caller === undefined) return undefined;
-    const origin = { digest: undefined, jti: undefined, issuedAtMs: certificate.notBeforeMs };
+    const origin = { digests: [], jti: undefined, issuedAtMs: certificate.notBeforeMs };
     this.#options.revocations?.().assertGood(credentialOf(caller, origin));
     return mint<Verified>({ caller });
   }
 
   /** @throws {Refusal} UNAUTHENTICATED for a token that is genuine, but not for this door or client, or revoked */
   #admit(finding: Finding, door: Door, certificate: ClientCertificate | undefined): Verified {
+    if (finding.boundTo !== undefined) assertBound(finding.boundTo, certificate, this.#options.clock());
+    this.#options.revocations?.().assertGood(finding.credential);
+    // Last: where both doors are tried, whoever is refused for something else hears of that.
     if (finding.operators !== (door === "operators")) {
       throw unauthenticated("notMeant", `the token's issuer is not for the ${door}' door`);
     }
-    if (finding.boundTo !== undefined) assertBound(finding.boundTo, certificate, this.#options.clock());
-    this.#options.revocations?.().assertGood(finding.credential);
     return finding.verified;
   }
 
@@ -188,7 +189,7 @@ class TokenVerifier implements CallerContext {
     try {
       const token = bearerToken(authorization);
       assertTokenLength(token);
-      return this.#recall(hash("sha256", token, "base64"));
+      return this.#recall(digestOf(token));
     } catch {
       return undefined;
     }
@@ -227,7 +228,7 @@ class TokenVerifier implements CallerContext {
     const untilMs = Math.min(caller.expiresAt * 1000, nowMs + REVERIFY_AFTER_MS, issuer.keys.freshUntilMs());
     const finding: Finding = {
       verified: mint<Verified>({ caller }),
-      credential: credentialOf(caller, { digest, ...readOrigin(read) }),
+      credential: credentialOf(caller, { digests: digestsOf(token, read.alg), ...readOrigin(read) }),
       boundTo: readBinding(read),
       operators: issuer.operators,
       fromMs: nowMs,

@@ -3,6 +3,7 @@ import { Refusal } from "../core/errors.ts";
 import { type Fresh, mint, type Planned } from "../core/evidence.ts";
 import type { ExecutionPlan } from "../core/types.ts";
 import type { CallScope } from "./call-scope.ts";
+import { sealedText } from "./sealed-values.ts";
 
 const PLAN_LIMITS = { depthMax: 64, nodesMax: 100_000, bytesMax: 8_388_608 } as const;
 
@@ -39,7 +40,7 @@ function seal({ identity, input, caller, plan }: Sealed, session: string): strin
   try {
     // A function's plan is its arguments.
     const args = plan.kind === "inline" ? "null" : argumentsOf(input);
-    const what = canonicalJson(plan, PLAN_LIMITS);
+    const what = textOf(plan);
     const act = caller.actors.length === 0 ? "" : `"act":${JSON.stringify(caller.actors)},`;
     return sha256Hex(
       `{${act}"args":${args},"iss":${quote(caller.issuer)},"plan":${what},"session":${quote(session)},"sub":${quote(caller.subject)},"t":"stc/plan/v1","tool":"${identity}"}`,
@@ -47,6 +48,16 @@ function seal({ identity, input, caller, plan }: Sealed, session: string): strin
   } catch (error) {
     if (!(error instanceof NotJsonError)) throw error;
     throw new Refusal("INTERNAL", "The call could not be planned.", { cause: error });
+  }
+}
+
+/** Of a function's plan, too, which is whatever the schema made of the arguments. */
+function textOf(plan: ExecutionPlan): string {
+  try {
+    return canonicalJson(plan, PLAN_LIMITS);
+  } catch (error) {
+    if (!(error instanceof NotJsonError) || error.reason !== "type" || plan.kind !== "inline") throw error;
+    return sealedText(plan, PLAN_LIMITS);
   }
 }
 

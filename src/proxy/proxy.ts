@@ -101,7 +101,8 @@ async function decide(parts: ProxyParts, request: CallRequest, trail: Trail): Pr
   const scope = trail.openScope(elevated.tool.timeoutMs);
   const planned = trail.keep(await trail.at("PLAN", () => makePlan(fresh, scope, request.session)));
   const replan = (args: unknown): Promise<Planned> => amend({ request, trail, paced, fresh, scope }, args);
-  const asking = { request, traceId: trail.traceId, scope, replan };
+  const verifyAgain = async (): Promise<Verified> => whoCalls(callers, request);
+  const asking = { request, traceId: trail.traceId, scope, replan, verifyAgain };
   const approved = trail.keep(await trail.at("APPROVAL", () => gate.approve(planned, asking)));
   const executed = await trail.at("EXECUTION", () => executor.execute(approved, trail.execution(scope)));
   return trail.at("OUTPUT", () => release(executed));
@@ -151,6 +152,9 @@ function isCrowd({ code }: Refusal): boolean {
 
 /** No receipt, no reply. */
 async function conclude(parts: ProxyParts, trail: Trail, ending: Released | Refusal): Promise<Answer> {
+  // First: whatever comes of the rest, files may have changed by now.
+  const voiding = voidCommandGrants(trail, { ...parts.generations.current(), approvals: parts.approvals });
+  if (voiding !== undefined) await voiding;
   let receipt: Receipt;
   try {
     receipt = await trail.close(ending);
@@ -160,8 +164,6 @@ async function conclude(parts: ProxyParts, trail: Trail, ending: Released | Refu
   }
   const settling = settle(parts.approvals, trail, ending);
   if (settling !== undefined) await settling;
-  const voiding = voidCommandGrants(trail, { ...parts.generations.current(), approvals: parts.approvals });
-  if (voiding !== undefined) await voiding;
   return ending instanceof Refusal ? refused(receipt, ending, trail) : succeeded(receipt, ending, trail);
 }
 

@@ -1,6 +1,7 @@
 import { Refusal } from "../core/errors.ts";
 import type { CompiledScan } from "../core/policy/scan-policy.ts";
 import type { Json } from "../core/types.ts";
+import type { Finding } from "../redaction/finding.ts";
 import { type Redacted, redact, TooLarge } from "../redaction/redact.ts";
 import { filterSecrets } from "../redaction/secrets/secrets-filter.ts";
 
@@ -63,6 +64,11 @@ export function withoutSecrets(input: unknown): SafeInput {
     if (!(error instanceof TooLarge)) throw error;
     return { input: {}, secrets: undefined };
   }
+}
+
+/** Where in a text secrets stand. */
+export function findSecrets(text: string): readonly Finding[] {
+  return filterSecrets(text).findings;
 }
 
 export function textWithoutSecrets(text: string | undefined): string | undefined {

@@ -77,8 +77,15 @@ function describe(error: z.ZodError): readonly Issue[] {
   }));
 }
 
-function deepFreeze<T>(value: T): T {
+/** JSON's zeros are one number, and a yes to the one is a yes to the other: no handler is given a minus zero. */
+export function deepFreeze<T>(value: T): T {
   if (typeof value !== "object" || value === null || Object.isFrozen(value)) return value;
-  for (const inner of Object.values(value)) deepFreeze(inner);
+  // Bytes cannot be frozen: to try is an error.
+  if (ArrayBuffer.isView(value)) return value;
+  for (const key of Object.keys(value)) {
+    const inner: unknown = value[key as keyof typeof value];
+    if (Object.is(inner, -0)) Reflect.set(value, key, 0);
+    else deepFreeze(inner);
+  }
   return Object.freeze(value);
 }

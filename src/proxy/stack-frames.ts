@@ -11,7 +11,6 @@ const WHOLE: readonly RegExp[] = [
   // Go
   /^created by [^ ]+/,
   /\.go:\d+(?: \+0x[0-9a-f]+)?$/,
-  /^[^ ]+\([^ ]*(?:0x[0-9a-f]+|\{|\.\.\.|\?)[^)]*\)$/,
   // Rust, C, gdb
   /^stack backtrace:/i,
   /^note: .*RUST_BACKTRACE/,
@@ -26,6 +25,9 @@ const WHOLE: readonly RegExp[] = [
   /^node:internal\//,
   /^Node\.js v\d/,
 ];
+
+/** What Go shows of arguments. */
+const GO_ARGUMENT = /0x[0-9a-f]|\{|\.\.\.|\?/;
 
 /** All of it, up to the next empty line. */
 const GOROUTINE = /^goroutine \d+ \[/;
@@ -47,5 +49,14 @@ export function withoutFrames(lines: readonly string[]): readonly string[] {
 }
 
 function isFrame(line: string): boolean {
-  return line.length <= FRAME_CHARS_MAX && WHOLE.some((pattern) => pattern.test(line));
+  return line.length <= FRAME_CHARS_MAX && (WHOLE.some((pattern) => pattern.test(line)) || isGoCall(line));
+}
+
+/** `main.run(0xc000012345, {0x4, ...})`: no blank before the first argument that shows it, and its list ends the line. */
+function isGoCall(line: string): boolean {
+  const open = line.indexOf("(", 1);
+  if (open === -1 || !line.endsWith(")")) return false;
+  const from = Math.max(open, line.lastIndexOf(")", line.length - 2)) + 1;
+  const blank = line.indexOf(" ");
+  return GO_ARGUMENT.test(line.slice(from, blank === -1 ? line.length : Math.max(from, blank)));
 }

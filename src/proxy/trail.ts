@@ -4,7 +4,7 @@ import { REFUSALS, Refusal, type Stage } from "../core/errors.ts";
 import type { AnyEvidence, Receipt, Released, Verified } from "../core/evidence.ts";
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { CallTrace, Tracer } from "../core/tracing.ts";
-import type { Caller, KeyUse, Tool } from "../core/types.ts";
+import type { KeyUse, Tool } from "../core/types.ts";
 import { CallScope } from "./call-scope.ts";
 import {
   approvalFacts,
@@ -171,12 +171,9 @@ export class Trail {
     return approvalId === undefined && keyUse === undefined ? undefined : { approvalId, keyUse };
   }
 
-  /** Whose call changed files of the workspace, or may have: undefined when it did no such thing. */
-  fileWrite(): { readonly caller: Caller; readonly session: string } | undefined {
-    if (!this.ran || this.#fact("plan")?.kind !== "fs" || !this.changes) return undefined;
-    const caller = this.#fact("caller");
-    const session = caller?.session ?? this.request.session;
-    return caller === undefined || session === undefined ? undefined : { caller, session };
+  /** Whether the call changed files of the workspace, or may have. */
+  get wroteFiles(): boolean {
+    return this.ran && this.changes && this.#fact("plan")?.kind === "fs";
   }
 
   /** Gives its place on the road to others while somebody is asked. */

@@ -2,10 +2,12 @@ import { afterAll, afterEach, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { SignJWT } from "jose";
 import { z } from "zod";
 import { type ApprovalCallback, ApprovalManager, type CallResult, defineTool, SafeToolCall } from "../../src/index.ts";
 import { auditEntries } from "../support/audit-files.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
+import { AGENTS_AUDIENCE, AGENTS_ISSUER } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
 
 const issuers = new LiveIssuers();
@@ -42,7 +44,13 @@ async function world(onToolApprove?: ApprovalCallback, approvals: Record<string,
   runs += 1;
   const dir = join(folder, `audit-${runs}`);
   const stc = SafeToolCall.create({
-    ...{ tools, folder, audit: { dir }, jwt: { issuers: issuers.profiles() as never }, approvals },
+    ...{
+      tools,
+      folder,
+      audit: { dir },
+      jwt: { issuers: issuers.profiles() as never },
+      approvals,
+    },
     ...(onToolApprove !== undefined && { onToolApprove }),
   });
   open.push(stc);
@@ -251,6 +259,27 @@ describe("ApprovalManager", () => {
       true,
     ]);
     expect((await Promise.all(calls)).map(codeOf).toSorted()).toEqual(["APPROVAL_DENIED", "success"]);
+  });
+});
+
+describe("the yes of a callback", () => {
+  test("counts only while the caller's token does", async () => {
+    const { stc, dir } = await world(async () => {
+      await until("the token's end", () => Date.now() >= endsAt || undefined);
+      return true;
+    });
+    const { alg, kid, privateKey } = issuers.agents;
+    const exp = Math.ceil(Date.now() / 1_000) - 4;
+    // Clocks may differ by five seconds.
+    const endsAt = (exp + 5) * 1_000;
+    const token = await new SignJWT({ sub: "agent-7", permissions: ["deeds:do"], iat: exp - 60, exp })
+      .setProtectedHeader({ alg, kid })
+      .setIssuer(AGENTS_ISSUER)
+      .setAudience(AGENTS_AUDIENCE)
+      .sign(privateKey);
+    expect(codeOf(await stc.call("deed", { what: "a" }, token))).toBe("UNAUTHENTICATED");
+    expect(deeds).toEqual([]);
+    expect(auditEntries(dir)).toHaveLength(1);
   });
 });
 

@@ -29,6 +29,7 @@ describe("APR-33: nobody decides what they ask themselves", () => {
     ["the same name, composed in another way", "Ren\u00e9", "Rene\u0301"],
     ["the same name in wide letters", "\uff43\uff41\uff52\uff4f\uff4c", "carol"],
     ["a ligature", "o\ufb03cer", "officer"],
+    ["a sharp s and its own capital", "stra\u00dfe", "STRA\u1e9eE"],
   ];
 
   test.each(alike)("%s", async (_title, agent, operator) => {

@@ -37,6 +37,17 @@ const changedByItsGate = defineTool({
   },
 } as never);
 
+/** Dates cannot be frozen. */
+const dateChangedByItsGate = defineTool({
+  ...declared,
+  name: "case_date",
+  classification: "write",
+  category: "network",
+  input: z.strictObject({ on: z.iso.date().transform((text) => new Date(text)) }),
+  approval: { needsApproval: ({ on }: { on: Date }) => on.setUTCFullYear(2999) < 0 },
+  handler: ({ on }: { on: Date }) => ({ which: on.toISOString() }),
+} as never);
+
 /** A careless handler: it uses its input as a scratch pad. */
 const changedByItself = defineTool({
   ...declared,
@@ -58,7 +69,11 @@ beforeAll(async () => {
   const issuers = new LiveIssuers();
   token = await issuers.token({ kind: "good", sub: "agent-7", permissions: ["case:run"] });
   const jwt = { issuers: issuers.profiles() as never };
-  stc = SafeToolCall.create({ tools: [changedByItsGate, changedByItself], audit: { dir: folder }, jwt });
+  stc = SafeToolCall.create({
+    tools: [changedByItsGate, dateChangedByItsGate, changedByItself],
+    audit: { dir: folder },
+    jwt,
+  });
   await stc.ready();
 });
 
@@ -73,6 +88,11 @@ describe("what was parsed and sealed is what runs and what the audit shows", () 
     await stc.call("case_gate", { which: "first" }, token);
     expect(ran).not.toContain("second");
     expect(auditEntries(folder).at(-1)?.request.args).toEqual({ which: "first" });
+  });
+
+  test("nor a date in it", async () => {
+    const result = await stc.call("case_date", { on: "2026-01-01" }, token);
+    expect(result).toMatchObject({ status: "success", result: { which: "2026-01-01T00:00:00.000Z" } });
   });
 
   test("a handler cannot change what the audit says it was given", async () => {

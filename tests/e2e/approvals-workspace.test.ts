@@ -28,11 +28,11 @@ afterAll(async () => {
 });
 
 const permissions = ["workspace:bash", "workspace:fs:write"];
-const tokenOf = (sid: string) => issuers.token({ kind: "good", sub: "agent-7", permissions, claims: { sid } });
+const tokenOf = (sid: string, sub: string) => issuers.token({ kind: "good", sub, permissions, claims: { sid } });
 const by = { issuer: "https://people.test", subject: "alice" };
 
-async function grantFor(session: string): Promise<string> {
-  const token = await tokenOf(session);
+async function grantFor(session: string, sub = "agent-7"): Promise<string> {
+  const token = await tokenOf(session, sub);
   await stc.call("bash", { command: "echo hi" }, token);
   const [asked] = await stc.pendingApprovals();
   await stc.decide({ id: asked?.id ?? "", by, decision: "approve", scope: "session" });
@@ -41,14 +41,20 @@ async function grantFor(session: string): Promise<string> {
 }
 
 test.skipIf(Bun.which("bash") === null)(
-  "a write to the workspace voids the session's yes to a command, and no other",
+  "a write to the workspace voids every yes to a command that is remembered, whoever wrote and in which session",
   async () => {
     const one = await grantFor("one");
-    const two = await grantFor("two");
-    const written = await stc.call("fs_write", { path: "@project/notes.txt", content: "x\n" }, one);
+    const two = await grantFor("two", "agent-8");
+    const nowhere = await issuers.token({ kind: "good", sub: "agent-9", permissions });
+    expect((await stc.call("fs_write", { path: "@project/../notes.txt", content: "x\n" }, nowhere)).status).not.toBe(
+      "success",
+    );
+    expect((await stc.call("bash", { command: "echo hi" }, one)).status).toBe("success");
+    const written = await stc.call("fs_write", { path: "@project/notes.txt", content: "x\n" }, nowhere);
     expect(written.status).toBe("success");
     expect((await stc.call("bash", { command: "echo hi" }, one)).status).toBe("pending");
-    expect((await stc.call("bash", { command: "echo hi" }, two)).status).toBe("success");
-    expect(journalEntries(join(folder, "audit"))).toContainEqual(expect.objectContaining({ type: "grant.revoked" }));
+    expect((await stc.call("bash", { command: "echo hi" }, two)).status).toBe("pending");
+    const revoked = journalEntries(join(folder, "audit")).filter(({ type }) => type === "grant.revoked");
+    expect(revoked.map((line) => line["session"]).toSorted()).toEqual(["sid:one", "sid:two"]);
   },
 );

@@ -26,7 +26,8 @@ async function outcome({ approval = {}, mode = "default", found, ...tool }: Give
   const planned = { tool: { name: "t", ...tool, approval }, caller, input: { status: "BLOCKED" } };
   const request = { tool: "t", args: {}, authorization: undefined, source: "test" };
   try {
-    const asking = { request, traceId: "t", scope, replan: () => Promise.reject(new Error("not asked for")) };
+    const replan = () => Promise.reject(new Error("not asked for"));
+    const asking = { request, traceId: "t", scope, replan, verifyAgain: async () => undefined };
     return `allow by ${(await gate.approve(planned as unknown as Planned, asking)).by}`;
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
-import { createHash } from "node:crypto";
+import { createHash, generateKeyPairSync } from "node:crypto";
 import fc from "fast-check";
+import { type JWK, SignJWT } from "jose";
 import { Refusal } from "../../src/core/errors.ts";
 import { createCallerContext } from "../../src/proxy/caller-context.ts";
 import { type RevocationList, readRevocations } from "../../src/proxy/tokens/revocations.ts";
@@ -62,6 +63,22 @@ const actorsElsewhere: readonly (readonly [string, object, Claims, string])[] = 
   ["the subject's namesake elsewhere", { issuer: ELSEWHERE, subject: "agent-7" }, robotOf(ELSEWHERE), "agent-7"],
 ];
 
+const ORDERS: Readonly<Record<number, bigint>> = {
+  32: 2n ** 256n - 2n ** 224n + 2n ** 192n - 0x4319055258e8617b0c46353d039cdaafn,
+  48: 2n ** 384n - 0x389cb27e0bc8d220a7e5f24db74f58851313e695333ad68dn,
+  66: 2n ** 521n - 0x5ae79787c40d069948033feb708f65a2fc44a36477663b851449048e16ec79bf7n,
+};
+
+/** (r, n - s) in place of (r, s). */
+function twinOf(token: string, half: number): string {
+  const [header, payload, signature = ""] = token.split(".");
+  const bytes = Buffer.from(signature, "base64url");
+  const s = BigInt(`0x${bytes.subarray(half).toString("hex")}`);
+  const other = ((ORDERS[half] ?? 0n) - s).toString(16).padStart(2 * half, "0");
+  const twin = Buffer.concat([bytes.subarray(0, half), Buffer.from(other, "hex")]);
+  return [header, payload, twin.toString("base64url")].join(".");
+}
+
 function robotOf(iss: string | undefined): Claims {
   return { act: { sub: "robot", ...(iss !== undefined && { iss }) } };
 }
@@ -110,6 +127,40 @@ describe("what a list refuses", () => {
     const callers = stand(() => found);
     expect(await ruleOf(callers, token)).toBe("token");
     expect(await ruleOf(callers, other)).toBe("agent-7");
+  });
+
+  test("and says so at either door", async () => {
+    const found = list({ revoked: [entry({ subject: "agent-7" })] });
+    const token = await issueToken(key);
+    for (const door of ["agents", "operators"] as const) {
+      const refused = await stand(() => found)
+        .verifyToken(token, door)
+        .catch((error: unknown) => error);
+      expect(refused).toMatchObject({ code: "UNAUTHENTICATED", details: { revokedBy: "subject" } });
+    }
+  });
+
+  test.each([
+    ["ES256", "P-256", 32],
+    ["ES384", "P-384", 48],
+    ["ES512", "P-521", 66],
+  ] as const)("%s: nor the other spelling of its signature", async (alg, namedCurve, half) => {
+    const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve });
+    const jwk = { ...publicKey.export({ format: "jwk" }), kid: "k", alg } as JWK;
+    const token = await new SignJWT({ ...goodClaims() }).setProtectedHeader({ alg, kid: "k" }).sign(privateKey);
+    const twin = twinOf(token, half);
+    const issuers = [agentsProfile([], { algorithms: [alg], keys: { kind: "jwks", jwks: { keys: [jwk] } } })];
+    const callersWith = (revoked: string | undefined) => {
+      const entries =
+        revoked === undefined ? [] : [{ tokenSha256: createHash("sha256").update(revoked).digest("hex") }];
+      const found = list({ revoked: entries });
+      return createCallerContext({ issuers, clock: () => NOW_SECONDS * 1000, revocations: () => found });
+    };
+    expect(twin).not.toBe(token);
+    for (const shown of [token, twin]) {
+      expect(await ruleOf(callersWith(undefined), shown)).toBe("agent-7");
+      for (const revoked of [token, twin]) expect(await ruleOf(callersWith(revoked), shown)).toBe("token");
+    }
   });
 
   test("of two times for one subject the later counts, and none is later than any", async () => {

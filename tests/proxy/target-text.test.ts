@@ -179,3 +179,23 @@ test("whatever a target says: bounded, and without controls, paths of the machin
 test("a trace ends where it ends", () => {
   expect(withoutFrames(["a", "  at x (y:1)", "    source", "b", "    kept"])).toEqual(["a", "b", "    kept"]);
 });
+
+describe("a call of Go's is told by its arguments", () => {
+  test.each([
+    ["main.run(0xc000012345, {0x4, 0x5})", true],
+    ["main.(*Server).serve(0xc0000a2000)", true],
+    ["main.run(...)", true],
+    ["main.run({0x1, ...}, 0x2)", true],
+    ["main.run(?, 0x2)", true],
+    ["main.run()", false],
+    ["main.run(0x)", false],
+    ["main.run(0xc000012345) failed", false],
+    ["cannot run (0x1f)", false],
+    ["(0x1f)", false],
+    ["run(a b, 0x1f)", false],
+    ["run(0x1f) + run(a)", false],
+    ["f(a)(0x1f)", true],
+  ])("%s: %j", (line, isFrame) => {
+    expect(withoutFrames([line])).toEqual(isFrame ? [] : [line]);
+  });
+});

@@ -1,6 +1,6 @@
 import type { Approval, Approvals, Decider, Grant, Requester } from "../types.ts";
 import type { Tx, View } from "./database.ts";
-import { toGrant } from "./rows.ts";
+import { text, toGrant } from "./rows.ts";
 import { insertSession, type Owner } from "./session-rows.ts";
 import type { Row } from "./sql.ts";
 import { SECOND_MS, type Store } from "./store.ts";
@@ -8,13 +8,21 @@ import { identity } from "./transitions.ts";
 
 const GRANTS_LISTED_MAX = 1_000;
 
-export function grants({ database }: Store): Pick<Approvals, "findGrant" | "listGrants" | "revokeGrant"> {
+type GrantParts = Pick<Approvals, "findGrant" | "listGrants" | "revokeGrant" | "revokeGrantsFor">;
+
+export function grants({ database }: Store): GrantParts {
   return {
     async findGrant(requester, grantKey) {
       return requester.session ? database.read((view) => find(view, requester, grantKey)) : undefined;
     },
     listGrants: ({ requester }) => database.read((view) => list(view, requester)),
     revokeGrant: (id, by) => database.write((tx) => revokeOne(tx, id, by)),
+    async revokeGrantsFor(tools, by) {
+      const granted = await database.read(grantedTools);
+      const held = tools.filter((tool) => granted.has(tool));
+      // Mostly there are none, and nobody has to wait for the right to write.
+      if (held.length > 0) await database.write((tx) => revokeFor(tx, held, by));
+    },
   };
 }
 
@@ -90,6 +98,22 @@ async function list({ sql, now }: View, owner: Owner | undefined): Promise<reado
     WHERE ${whose} AND revoked_at IS NULL AND expires_at > ${now} AND ${sessionLives(sql, now)}
     ORDER BY created_at DESC, id DESC LIMIT ${GRANTS_LISTED_MAX}`;
   return rows.map(toGrant);
+}
+
+async function grantedTools({ sql, now }: View): Promise<ReadonlySet<string>> {
+  const rows = await sql`
+    SELECT DISTINCT tool FROM approval_grants WHERE revoked_at IS NULL AND expires_at > ${now}`;
+  return new Set(rows.map((row) => text(row, "tool")));
+}
+
+async function revokeFor(tx: Tx, tools: readonly string[], by: Decider): Promise<void> {
+  for (const tool of tools) {
+    const revoked = await tx.sql`
+      UPDATE approval_grants SET revoked_at = ${tx.now}
+      WHERE tool = ${tool} AND revoked_at IS NULL AND expires_at > ${tx.now}
+      RETURNING *`;
+    noteRevoked(tx, revoked, by);
+  }
 }
 
 async function revokeOne(tx: Tx, id: string, by: Decider): Promise<boolean> {

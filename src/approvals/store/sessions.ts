@@ -1,7 +1,7 @@
 import type { Approvals, Decider, Session } from "../types.ts";
 import type { Tx, View } from "./database.ts";
 import { revokeGrantsOf } from "./grants.ts";
-import { text, toSession } from "./rows.ts";
+import { integer, text, toSession } from "./rows.ts";
 import { insertSession, type Owner } from "./session-rows.ts";
 import type { Row } from "./sql.ts";
 import { SECOND_MS, type Store } from "./store.ts";
@@ -82,11 +82,13 @@ async function onlyOwner({ sql, now }: View, id: string): Promise<Owner | undefi
   return row === undefined || rows.length > 1 ? undefined : ownerOf(row);
 }
 
+/** Whoever has one of this name, or had, ends that one alone: two callers' `sid`s may be the same. */
 async function endById(tx: Tx, id: string, by: Owner): Promise<boolean> {
-  const rows = await tx.sql`
-    SELECT * FROM approval_sessions WHERE id = ${id} AND ended_at IS NULL AND expires_at > ${tx.now}`;
-  const own = rows.find((row) => row["issuer"] === by.issuer && row["subject"] === by.subject);
-  const target = own ?? (rows.length === 1 ? rows[0] : undefined);
+  const rows = await tx.sql`SELECT * FROM approval_sessions WHERE id = ${id}`;
+  const live = rows.filter((row) => row["ended_at"] === null && integer(row, "expires_at") > tx.now);
+  const isTheirs = (row: Row): boolean => row["issuer"] === by.issuer && row["subject"] === by.subject;
+  const only = live.length === 1 ? live[0] : undefined;
+  const target = rows.some(isTheirs) ? live.find(isTheirs) : only;
   return target !== undefined && (await end(tx, target, by));
 }
 

@@ -22,8 +22,8 @@ const document = z.strictObject({ revoked: z.array(z.unknown()).max(ENTRIES_MAX)
 
 /** What is known of one token, or of a certificate that stands for its caller. */
 interface Origin {
-  /** SHA-256 of the whole token, base64; undefined of a certificate. */
-  readonly digest: string | undefined;
+  /** SHA-256 of the whole token, base64, in each of its spellings; none of a certificate. */
+  readonly digests: readonly string[];
   readonly jti: string | undefined;
   /** Milliseconds since 1970. */
   readonly issuedAtMs: number;
@@ -33,7 +33,7 @@ interface Origin {
 
 /** The same, in the words that a list is looked up by: made once, asked at every call. */
 export interface Credential {
-  readonly token: string | undefined;
+  readonly tokens: readonly string[];
   readonly jti: string | undefined;
   readonly subjects: readonly string[];
   readonly issuedAtMs: number;
@@ -41,9 +41,9 @@ export interface Credential {
 
 /** Whoever is revoked does not act for others either; who acted before the present actor is history (RFC 8693, 4.1). */
 export function credentialOf({ issuer, subject, actors }: Caller, origin: Origin): Credential {
-  const { digest, jti, issuedAtMs, actorIssuer = issuer } = origin;
+  const { digests, jti, issuedAtMs, actorIssuer = issuer } = origin;
   const subjects = [pair(issuer, subject), ...actors.slice(0, 1).map((name) => pair(actorIssuer, name))];
-  return { token: digest, jti: jti === undefined ? undefined : pair(issuer, jti), subjects, issuedAtMs };
+  return { tokens: digests, jti: jti === undefined ? undefined : pair(issuer, jti), subjects, issuedAtMs };
 }
 
 /** Which tokens are refused although nothing in themselves is wrong. */
@@ -106,8 +106,8 @@ class Revoked implements RevocationList {
     throw unauthenticated("revoked", `revoked by its ${rule}`, undefined, { revokedBy: rule });
   }
 
-  #ruleOf({ token, jti, subjects, issuedAtMs }: Credential): Rule | undefined {
-    if (token !== undefined && this.#tokens.has(token)) return "token";
+  #ruleOf({ tokens, jti, subjects, issuedAtMs }: Credential): Rule | undefined {
+    if (tokens.some((token) => this.#tokens.has(token))) return "token";
     if (jti !== undefined && this.#jtis.has(jti)) return "jti";
     for (const subject of subjects) {
       if (issuedAtMs < (this.#subjects.get(subject) ?? Number.NEGATIVE_INFINITY)) return "subject";

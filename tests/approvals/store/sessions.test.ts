@@ -68,6 +68,29 @@ test("APR-42: two callers' sessions of the same name are two", async () => {
   expect((await store.findSession("sid-1", AGENT))?.mode).toBe("yolo");
 });
 
+test("who has ended a session of the same name as another's does not end that one, too", async () => {
+  const other = { ...AGENT, subject: "agent-2" };
+  for (const requester of [AGENT, other]) {
+    await store.setMode({ id: "sid-1", requester, mode: "yolo", until: world.now + HOUR_MS, by: OPERATOR });
+  }
+  const ended = await Promise.all([1, 2, 3].map(() => store.endSession("sid-1", AGENT)));
+  expect(ended.filter((isEnded) => isEnded)).toHaveLength(1);
+  expect((await store.findSession("sid-1", other))?.mode).toBe("yolo");
+  expect(await store.endSession("sid-1", OPERATOR)).toBe(true);
+});
+
+test("grants of some tools are revoked together, whoever holds them, and no others", async () => {
+  await granted();
+  await granted({ ...AGENT, subject: "agent-2" });
+  const before = world.lines.length;
+  await store.revokeGrantsFor(["rollback"], OPERATOR);
+  expect(await store.listGrants({})).toHaveLength(2);
+  expect(world.lines).toHaveLength(before);
+  await store.revokeGrantsFor(["rollback", "deploy"], OPERATOR);
+  expect(await store.listGrants({})).toEqual([]);
+  expect(world.lines.slice(before).map(({ type }) => type)).toEqual(["grant.revoked", "grant.revoked"]);
+});
+
 test("a grant ends with its time, when it is revoked, and when a newer one takes its place", async () => {
   await granted();
   const first = await store.findGrant(AGENT, KEY);
