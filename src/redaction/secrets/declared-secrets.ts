@@ -49,13 +49,22 @@ function matchManifest(
 
 const SECRET = "Secret";
 const KIND_GOES_ON = 0xffff & ~(BLANK | LINE_END | QUOTE);
-const BOUNDARY = /apiVersion|^---/m;
+/** Another document, or another object's kind: what follows belongs to that. */
+const BOUNDARY = /apiVersion|^---|kind"?:/m;
 
-/** From a manifest's end back to where it begins: at its version, which stands before its data. */
+/** From a manifest's end back to where it begins: at its version, which stands before its data, or behind another one's kind. */
 function distance(before: string): number {
-  const at = Math.max(before.lastIndexOf("apiVersion"), before.lastIndexOf("\n---"));
+  const kind = before.lastIndexOf("kind");
+  // Mostly the nearest kind is another's: then no more than what stands behind it is looked through.
+  const from = KINDS.some((word) => before.startsWith(word, kind)) ? kind : 0;
+  const own = before.slice(from);
+  const found = Math.max(...BOUNDARIES.map((word) => own.lastIndexOf(word)));
+  const at = found === -1 ? -1 : from + found;
   return at === -1 ? before.length : before.length - at;
 }
+
+const KINDS = ["kind:", 'kind":'];
+const BOUNDARIES = ["apiVersion", "\n---", ...KINDS];
 
 const DATA = /(?:^|[\s,{"])(?:stringData|data)"?:[ \t]*/g;
 
