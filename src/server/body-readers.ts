@@ -30,8 +30,7 @@ export class BodyReaders {
     if (reading >= perSourceMax) return Promise.reject(tooMany());
     this.#reading.set(source, reading + 1);
     return new Promise((resolve, reject) => {
-      const chunks: Buffer[] = [];
-      let size = 0;
+      const body = new GrowingBytes();
       let isSettled = false;
       const settle = (refusal?: () => Refusal): void => {
         if (isSettled) return;
@@ -39,13 +38,13 @@ export class BodyReaders {
         clearTimeout(timer);
         this.#leave(source);
         if (refusal !== undefined) reject(refusal());
-        else resolve(chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks));
+        else resolve(body.bytes);
       };
       const onGone = (): void => settle(gone);
       const timer = setTimeout(() => settle(tooSlow), requestTimeoutMs);
       raw.on("data", (chunk: Buffer) => {
-        size += chunk.length;
-        if (size <= bodyBytesMax) chunks.push(chunk);
+        if (isSettled) return;
+        if (body.size + chunk.length <= bodyBytesMax) body.add(chunk);
         else settle(() => tooLarge(bodyBytesMax));
       });
       raw.on("end", () => settle());
@@ -65,6 +64,33 @@ export class BodyReaders {
     const source = networkOf(socket.remoteAddress ?? "");
     this.#sources.set(socket, source);
     return source;
+  }
+}
+
+const GROWN_BYTES_MIN = 4_096;
+
+/** Pieces in a row, in the memory of their bytes: kept each for itself, pieces of one byte would take a hundred times as much. */
+class GrowingBytes {
+  #room: Buffer = Buffer.alloc(0);
+  size = 0;
+
+  /** What came in one piece is that piece. */
+  get bytes(): Buffer {
+    return this.#room.subarray(0, this.size);
+  }
+
+  add(piece: Buffer): void {
+    const size = this.size + piece.length;
+    if (this.size === 0) this.#room = piece;
+    else if (size > this.#room.length) this.#grow(size);
+    if (this.size > 0) piece.copy(this.#room, this.size);
+    this.size = size;
+  }
+
+  #grow(size: number): void {
+    const grown = Buffer.allocUnsafe(Math.max(size, 2 * this.#room.length, GROWN_BYTES_MIN));
+    this.#room.copy(grown, 0, 0, this.size);
+    this.#room = grown;
   }
 }
 

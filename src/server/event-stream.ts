@@ -86,7 +86,9 @@ export class EventStream {
     const page = await tail.read(this.#cursor);
     await this.#stream.send(page.filter(mayWatch).map(eventText).join(""));
     this.#cursor = page.at(-1)?.seq ?? this.#cursor;
-    if (page.length < PAGE_EVENTS && !this.#mayHaveMore) await this.#stream.pause();
+    // The store answers, and a client takes, without a turn of the event loop: others run between two pages.
+    if (page.length === PAGE_EVENTS) await new Promise((resolve) => setImmediate(resolve));
+    else if (!this.#mayHaveMore) await this.#stream.pause();
   }
 
   #wake(): void {

@@ -60,6 +60,9 @@ async function follow(changes: Partial<EventStreamOptions>): Promise<Followed> {
 const requester = { issuer: AGENTS_ISSUER, subject: "agent-7", actors: [], session: undefined };
 const LONG = "x".repeat(200_000);
 const QUESTIONS = 40;
+/** Each leaves two events. */
+const PAST_QUESTIONS = 250;
+const PAGE_EVENTS = 100;
 
 /** Eight million characters of events: more than sockets hold between two ends. */
 async function flood(): Promise<void> {
@@ -128,6 +131,26 @@ test("streams at the same event share a read, but none that began before the wak
   expect((await Promise.all([...early, late])).map((page) => page.length)).toEqual([0, 0, 1]);
   expect(reads).toBe(2);
   leave();
+});
+
+test("others run between two pages of a long past", async () => {
+  for (let count = 0; count < PAST_QUESTIONS; count += 1) {
+    const asking = { ...requester, subject: `agent-${count}` };
+    const { id } = await stand.ask({ requester: asking });
+    await stand.approvals.cancel(id, asking);
+  }
+  let turns = 0;
+  let isCounting = true;
+  const count = (): void => {
+    turns += 1;
+    if (isCounting) setImmediate(count);
+  };
+  count();
+  const turnOf: number[] = [];
+  await follow({ mayWatch: () => turnOf.push(turns) < 0 });
+  await until("the last event", () => (turnOf.length === 2 * PAST_QUESTIONS ? true : undefined));
+  isCounting = false;
+  expect(new Set(turnOf).size).toBe((2 * PAST_QUESTIONS) / PAGE_EVENTS);
 });
 
 test("a store that closes ends the stream", async () => {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { wrap } from "../../src/stc/approvals/view.ts";
+import { table } from "../../src/stc/output.ts";
 import { isMisreadable, printable, printableAscii, printableCell } from "../../src/stc/printable.ts";
 
 test.each([
@@ -108,4 +109,9 @@ describe("whatever the text", () => {
       }),
     );
   });
+});
+
+test("a table may have as many rows as there are", () => {
+  const rows = Array.from({ length: 1_000_000 }, (_, at) => [String(at), "b"]);
+  expect(table([["A", "B"], ...rows]).split("\n")[1]).toBe("0       b");
 });

@@ -46,11 +46,11 @@ export function prove(dir: string, id: string): Proof {
 }
 
 function findLine(dir: string, id: string): { readonly line: string; readonly seq: number } {
-  const needle = JSON.stringify(id);
+  const needle = Buffer.from(JSON.stringify(id));
   let found: { line: string; link: Link } | undefined;
   walkFiles(dayFilesOf(dir, "calls"), { index: 0, offset: 0 }, (bytes, from, to) => {
-    const at = bytes.indexOf(needle, from);
-    const link = at !== -1 && at < to ? readLink(bytes, from, to) : undefined;
+    // Within the line alone: what follows it would be searched again for every line.
+    const link = bytes.subarray(from, to).includes(needle) ? readLink(bytes, from, to) : undefined;
     const line = link === undefined ? "" : bytes.toString("utf8", from, to);
     if (link !== undefined && isNamed(line, id)) {
       found = { line, link };

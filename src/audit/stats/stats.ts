@@ -91,7 +91,7 @@ class Tally {
     if (stage !== undefined) increase(this.#byStage, stage, count);
     if (decision === "DENIED" || decision === "ERROR")
       increase(this.#refusals, `${code} ${stage ?? NONE} ${tool}`, count);
-    if (entry.duration !== undefined) this.#time(tool, entry.duration);
+    if (entry.duration !== undefined && !entry.isSum) this.#time(tool, entry.duration);
   }
 
   end(isPartial: boolean): Stats {

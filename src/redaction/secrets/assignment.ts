@@ -16,6 +16,8 @@ const NAMES_MAX = 1_024;
 const STEPS_PER_NAME = 500;
 const STEPS_PER_NEW_NAME = 1_000;
 const STEPS_PER_VALUE = 700;
+/** Of several words, which may be a field's name. */
+const STEPS_PER_PHRASE = 1_500;
 const STEPS_PER_HEADER = 500;
 const STEPS_PER_VALUE_CHAR = 8;
 
@@ -60,9 +62,17 @@ export class AssignmentReader {
     const kind = alone === "none" && LAST_WORDS.test(name) ? this.#kindOf(withQualifier(text, from, to)) : alone;
     if (kind === "none" || isNameAgain(text, name, value) || isVerdict(text, name, value)) return undefined;
     this.#work.spend(STEPS_PER_VALUE);
-    if (kind !== "cookie" && kind !== "authorization") return judge(text, kind, value);
+    if (kind !== "cookie" && kind !== "authorization") return this.#judge(kind, value);
     this.#work.spend(STEPS_PER_HEADER);
     return header(text, kind, value.quote === "" ? { ...value, end: this.#ends.after(value.start) } : value);
+  }
+
+  #judge(kind: SecretKind, value: Value): Finding | undefined {
+    const text = this.#text;
+    const judged = text.slice(value.start, Math.min(value.end, value.start + JUDGED_CHARS_MAX));
+    if (kind === "password" && judged.includes(" ")) this.#work.spend(STEPS_PER_PHRASE);
+    if (!isSecretValue(judged, kind, value.style) || isVariable(text, judged, value)) return undefined;
+    return { rule: `${kind}-assignment`, start: value.start, end: wholeEnd(text, value) };
   }
 
   #kindOf(name: string): SecretKind | "none" {
@@ -107,12 +117,6 @@ function isNameAgain(text: string, name: string, { start, end }: Value): boolean
 }
 
 const NAME_AGAIN_CHARS_MIN = 4;
-
-function judge(text: string, kind: SecretKind, value: Value): Finding | undefined {
-  const judged = text.slice(value.start, Math.min(value.end, value.start + JUDGED_CHARS_MAX));
-  if (!isSecretValue(judged, kind, value.style) || isVariable(text, judged, value)) return undefined;
-  return { rule: `${kind}-assignment`, start: value.start, end: wholeEnd(text, value) };
-}
 
 /** `connect(password=given_password)`: of a call's named arguments a name. */
 function isVariable(text: string, judged: string, { style, end }: Value): boolean {

@@ -196,9 +196,11 @@ function keyKind(before: string): SecretKind | undefined {
   return QUALIFIES.has(before) ? "token" : "key";
 }
 
-const ENDINGS: readonly string[] = ["password", "passwd", "passphrase", ...FOREIGN_ENDINGS];
+/** By their last character. */
+const ENDINGS = Map.groupBy(["password", "passwd", "passphrase", ...FOREIGN_ENDINGS], (ending) => ending.slice(-1));
 
 /** `userpassword`, `dbpasswd`. */
 function passwordAtEnd(word: string): SecretKind | undefined {
-  return ENDINGS.some((ending) => word.endsWith(ending)) ? "password" : undefined;
+  const endings = ENDINGS.get(word.slice(-1));
+  return endings?.some((ending) => word.endsWith(ending)) === true ? "password" : undefined;
 }

@@ -13,10 +13,10 @@ const GAP_CHARS_MAX = 64;
 /** Rows with other cells than the header has, one after the other, before the table is over. */
 const ODD_ROWS_MAX = 3;
 
-const STEPS_PER_CHAR = 5;
-const STEPS_PER_CELL = 500;
+const STEPS_PER_CHAR = 8;
+const STEPS_PER_CELL = 700;
 /** Of a cell of several words. */
-const STEPS_PER_PHRASE = 2_000;
+const STEPS_PER_PHRASE = 5_000;
 const STEPS_PER_HEADER = 2_200;
 
 const COLUMN = /^#?[\p{L}_][\p{L}\p{N}_. /()-]*$/u;

@@ -32,7 +32,20 @@ export async function auditShow(
     return;
   }
   print.line(table([["TIME", "WHAT", "TOOL", "WHO", "TRACE OR APPROVAL"], ...lines.map(rowOf)]));
-  for (const { line } of trail.calls) print.line(`\n${JSON.stringify(parseLine(line), null, 2)}`);
+  for (const { line } of trail.calls) print.line(`\n${indented(line)}`);
+}
+
+/** What lies deeper is none of our lines; indented, it would be as long as the square of its depth. */
+const DEPTH_MAX = 300;
+
+function indented(line: string): string {
+  const members = parseLine(line);
+  return isDeeper(members, DEPTH_MAX) ? line : JSON.stringify(members, null, 2);
+}
+
+function isDeeper(value: unknown, depthMax: number): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  return depthMax === 0 || Object.values(value).some((member) => isDeeper(member, depthMax - 1));
 }
 
 /** A journal line says what it is by its type, a call by its decision. */

@@ -190,6 +190,19 @@ describe.concurrent("the others", () => {
   });
 });
 
+test("show indents no line that lies deeper than ours do", async () => {
+  const depth = 2_000;
+  const dir = mkdtempSync(join(folder, "audit-"));
+  const line = entryLine(`${DAY}T10:00:00.000Z`, { traceId: "t-1" }).replace(
+    '"args":{',
+    `"args":{"deep":${'{"a":'.repeat(depth)}1${"}".repeat(depth)},`,
+  );
+  writeDays(dir, { [DAY]: [line] });
+  const { code, out } = await audit("show", "t-1", "--dir", dir);
+  expect(code).toBe(0);
+  expect(out.endsWith(`\n${line}\n`)).toBe(true);
+});
+
 describe.concurrent("tail", () => {
   test("its filters hold for what is there and for what comes, across midnight", async () => {
     const dir = auditFolder();

@@ -1,0 +1,54 @@
+import { afterAll, expect, test } from "bun:test";
+import fs from "node:fs";
+import { prove } from "../../src/audit/chain/proof.ts";
+import { openAuditLog } from "../../src/audit/json-logger.ts";
+import { Matcher } from "../../src/audit/query/filter.ts";
+import { type Chunk, findIn } from "../../src/audit/query/scan.ts";
+import { verifyLog } from "../../src/audit/verify/verify.ts";
+import { keys, temporaryDirectory } from "../audit/support/chained-log.ts";
+import { draftOf } from "../audit/support/open.ts";
+import { entryLine } from "../support/audit-lines.ts";
+
+const ROUNDS = 3;
+const BYTES = 1_048_576;
+const CALLS = 10_000;
+const dir = temporaryDirectory();
+afterAll(() => fs.rmSync(dir, { recursive: true }));
+
+function chunkOf(line: string): Chunk {
+  const bytes = Buffer.from(`${line}\n`.repeat(Math.floor(BYTES / (line.length + 1))));
+  return { day: "2026-02-16", bytes, base: 0, first: 0, last: bytes.length };
+}
+
+/** Of processor time in microseconds, the least of some rounds. */
+function microseconds(work: () => unknown): number {
+  let least = Number.POSITIVE_INFINITY;
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const from = process.cpuUsage();
+    work();
+    const { user, system } = process.cpuUsage(from);
+    least = Math.min(least, user + system);
+  }
+  return Math.max(1, least);
+}
+
+test.each([
+  ["line ends alone", ""],
+  ["a character a line", "x"],
+])("%s are passed over", (_title, line) => {
+  const scan = (chunk: Chunk) => () => findIn(chunk, new Matcher({ exact: {} }));
+  const ordinary = microseconds(scan(chunkOf(entryLine("2026-02-16T10:00:00.000Z"))));
+  expect(microseconds(scan(chunkOf(line))) / ordinary).toBeLessThan(50);
+});
+
+test("a call is looked for in about the time that its log is read in", async () => {
+  const log = openAuditLog({
+    ...{ dir, instance: "test", clock: () => Date.parse("2026-02-16T12:00:00.000Z"), durability: "write" },
+    ...{ queueEntriesMax: CALLS, ids: () => "id", checkpointKey: keys.privateKey },
+  });
+  await Promise.all(Array.from({ length: CALLS }, (_, call) => log.append(draftOf(`t-${call}`))));
+  await log.close();
+  const looking = microseconds(() => expect(() => prove(dir, "nobody")).toThrow("no call in"));
+  const reading = microseconds(() => verifyLog({ dir, keys: [keys.publicKey] }));
+  expect(looking / reading).toBeLessThan(1.5);
+});
