@@ -68,15 +68,16 @@ export class BodyReaders {
 }
 
 const GROWN_BYTES_MIN = 4_096;
+const NOTHING = Buffer.alloc(0);
 
 /** Pieces in a row, in the memory of their bytes: kept each for itself, pieces of one byte would take a hundred times as much. */
 class GrowingBytes {
-  #room: Buffer = Buffer.alloc(0);
+  #room: Buffer = NOTHING;
   size = 0;
 
   /** What came in one piece is that piece. */
   get bytes(): Buffer {
-    return this.#room.subarray(0, this.size);
+    return this.size === this.#room.length ? this.#room : this.#room.subarray(0, this.size);
   }
 
   add(piece: Buffer): void {
