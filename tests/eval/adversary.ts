@@ -2,6 +2,7 @@ import { TooLarge } from "../../src/redaction/bounds.ts";
 import { findSensitive, hideFindings } from "../../src/redaction/sensitive.ts";
 import { cleanText } from "../../src/redaction/views/clean-text.ts";
 import { filler } from "../redaction/secret-examples.ts";
+import { microsecondsOf } from "../support/processor-time.ts";
 import { machineText } from "./negatives.ts";
 
 /** Near-anchors, long runs, nested encodings: each is repeated until the text is full. */
@@ -256,12 +257,5 @@ export function ratioToClean(text: string, rounds: number): number {
 
 /** Of processor time, the least of so many rounds. */
 export function microseconds(text: string, rounds: number): number {
-  let least = Number.POSITIVE_INFINITY;
-  for (let round = 0; round < rounds; round += 1) {
-    const from = process.cpuUsage();
-    seen(text);
-    const { user, system } = process.cpuUsage(from);
-    least = Math.min(least, user + system);
-  }
-  return least;
+  return microsecondsOf(() => seen(text), rounds);
 }

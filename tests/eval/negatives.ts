@@ -35,7 +35,7 @@ const LINES: readonly ((next: Next) => string)[] = [
   (next) => `commit ${hex(next, 40)}`,
   (next) => `  image: registry.example.com/team/web@sha256:${hex(next, 64)}`,
   (next) =>
-    `      "lodash": "^4.17.${whole(next, 30)}", "resolved": "https://registry.npmjs.org/lodash/-/lodash-4.17.21.tgz"`,
+    `      "lodash": "^4.17.${whole(next, 30)}", "resolved": "https://packages.example.org/lodash/-/lodash-4.17.21.tgz"`,
   (next) =>
     `level=info ts=${1_700_000_000 + whole(next, 99_999_999)}.${whole(next, 999999)} caller=main.go:${whole(next, 999)} msg="synced" revision=${hex(next, 40)} duration_ms=${whole(next, 99999)}`,
   (next) =>

@@ -8,6 +8,7 @@ import { verifyLog } from "../../src/audit/verify/verify.ts";
 import { keys, temporaryDirectory } from "../audit/support/chained-log.ts";
 import { draftOf } from "../audit/support/open.ts";
 import { entryLine } from "../support/audit-lines.ts";
+import { microsecondsOf } from "../support/processor-time.ts";
 
 const ROUNDS = 3;
 const BYTES = 1_048_576;
@@ -20,17 +21,7 @@ function chunkOf(line: string): Chunk {
   return { day: "2026-02-16", bytes, base: 0, first: 0, last: bytes.length };
 }
 
-/** Of processor time in microseconds, the least of some rounds. */
-function microseconds(work: () => unknown): number {
-  let least = Number.POSITIVE_INFINITY;
-  for (let round = 0; round < ROUNDS; round += 1) {
-    const from = process.cpuUsage();
-    work();
-    const { user, system } = process.cpuUsage(from);
-    least = Math.min(least, user + system);
-  }
-  return Math.max(1, least);
-}
+const microseconds = (work: () => unknown): number => microsecondsOf(work, ROUNDS);
 
 test.each([
   ["line ends alone", ""],

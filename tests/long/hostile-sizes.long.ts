@@ -10,21 +10,12 @@ import { withoutFrames } from "../../src/proxy/stack-frames.ts";
 import { withoutPlaces } from "../../src/proxy/target-places.ts";
 import { redact } from "../../src/redaction/redact.ts";
 import { filterSecrets } from "../../src/redaction/secrets/secrets-filter.ts";
+import { microsecondsOf } from "../support/processor-time.ts";
 
 const ROUNDS = 3;
 const TIMEOUT_MS = 120_000;
 
-/** Of processor time in microseconds, the least of some rounds. */
-function microseconds(work: () => unknown): number {
-  let least = Number.POSITIVE_INFINITY;
-  for (let round = 0; round < ROUNDS; round += 1) {
-    const from = process.cpuUsage();
-    work();
-    const { user, system } = process.cpuUsage(from);
-    least = Math.min(least, user + system);
-  }
-  return Math.max(1, least);
-}
+const microseconds = (work: () => unknown): number => microsecondsOf(work, ROUNDS);
 
 const table = (count: number, entry: (at: number) => readonly [string, Json]): Json =>
   Object.fromEntries(Array.from({ length: count }, (_, at) => entry(at)));

@@ -24,7 +24,7 @@ const ACCOUNT_CHARS_MAX = 128;
 const HASH_CHARS = 32;
 const RANDOM_CHARS = 64;
 
-/** `//registry.npmjs.org/:_authToken=…`, `_auth=…`. */
+/** `//packages.example/:_authToken=…`, `_auth=…`. */
 function matchNpmAuth(text: string, start: number, end: number): Finding | undefined {
   if (isA(text, start - 1, ALPHANUMERIC)) return undefined;
   const from = runEnd(text, end, QUOTE, end + 1);
