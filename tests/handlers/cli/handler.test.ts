@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import { join } from "node:path";
 import { z } from "zod";
 import { ManifestError } from "../../../src/core/errors.ts";
 import type { CliTarget, Tool } from "../../../src/core/types.ts";
@@ -202,8 +203,9 @@ describe("lookups", () => {
   });
 
   test("end with the scope, and as nothing has changed yet the deadline is certain", async () => {
+    const pidFile = join(temporaryDirectory(), "pid");
     const tool = standTool(
-      { command: "flood", lookups: { fact: () => [{ args: ["stderr"], answer: /.*/ }] }, argsBuilder: none },
+      { command: "hang", lookups: { fact: () => [{ args: [pidFile], answer: /.*/ }] }, argsBuilder: none },
       undefined,
       { classification: "write" },
     );
