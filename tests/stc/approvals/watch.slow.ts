@@ -107,38 +107,56 @@ onTerminal("an answer", () => {
   });
 });
 
-onTerminal("what is typed too early", () => {
-  test("before the question and while it is being read answers nothing", async () => {
-    await using stand = new Stand();
-    const { service } = stand;
-    const terminal = stand.watch();
-    terminal.type("y\ry\r");
-    await terminal.shows("Watching");
-    terminal.type("y\r");
-    await until("the stream", () => service.streams > 0 || undefined);
-    service.add(question());
-    await terminal.shows(ASKED);
-    terminal.type("y\r");
-    await terminal.shows(`does not count)\r\n`);
-    await terminal.shows(ARMED);
-    expect(service.decisions).toEqual([]);
-    terminal.type("n\r");
-    await terminal.shows("denied");
-    expect(service.decisions.map(({ body }) => body["decision"])).toEqual(["deny"]);
-  });
+const ATTEMPTS = 5;
 
-  test("while the process is stopped answers nothing either", async () => {
-    await using stand = new Stand(question());
-    const { service } = stand;
-    const terminal = stand.watch();
-    await terminal.shows(ASKED);
-    terminal.child.kill("SIGSTOP");
-    terminal.type("y\r");
-    terminal.child.kill("SIGCONT");
-    await terminal.shows(`does not count)\r\n`);
-    await terminal.shows(ARMED);
-    expect(service.decisions).toEqual([]);
-  });
+/** Keys must come within half a second of the question: on a busy machine they may be late, and are an answer then. */
+async function early(attempt: () => Promise<"early" | "late">): Promise<void> {
+  for (let count = 0; count < ATTEMPTS; count += 1) if ((await attempt()) === "early") return;
+  throw new Error("what was typed at once was an answer, time and again");
+}
+
+async function wasLate(terminal: TerminalStc): Promise<boolean> {
+  return (await terminal.shows(/does not count\)\r\n|approved/)).endsWith("approved");
+}
+
+async function beforeAndWhileRead(): Promise<"early" | "late"> {
+  await using stand = new Stand();
+  const { service } = stand;
+  const terminal = stand.watch();
+  terminal.type("y\ry\r");
+  await terminal.shows("Watching");
+  terminal.type("y\r");
+  await until("the stream", () => service.streams > 0 || undefined);
+  service.add(question());
+  await terminal.shows(ASKED);
+  terminal.type("y\r");
+  if (await wasLate(terminal)) return "late";
+  await terminal.shows(ARMED);
+  expect(service.decisions).toEqual([]);
+  terminal.type("n\r");
+  await terminal.shows("denied");
+  expect(service.decisions.map(({ body }) => body["decision"])).toEqual(["deny"]);
+  return "early";
+}
+
+async function whileStopped(): Promise<"early" | "late"> {
+  await using stand = new Stand(question());
+  const { service } = stand;
+  const terminal = stand.watch();
+  await terminal.shows(ASKED);
+  terminal.child.kill("SIGSTOP");
+  terminal.type("y\r");
+  terminal.child.kill("SIGCONT");
+  if (await wasLate(terminal)) return "late";
+  await terminal.shows(ARMED);
+  expect(service.decisions).toEqual([]);
+  return "early";
+}
+
+onTerminal("what is typed too early", () => {
+  test("before the question and while it is being read answers nothing", () => early(beforeAndWhileRead));
+
+  test("while the process is stopped answers nothing either", () => early(whileStopped));
 
   test("an answer and what follows it answer one question", async () => {
     await using stand = new Stand(question(), question({ id: SECOND, decideBy: in15Minutes() }));
