@@ -1,5 +1,6 @@
 import { type WantedAnswer, wantedAnswer } from "../approvals/answer.ts";
 import type { Mode } from "../approvals/types.ts";
+import { copyOf } from "../core/copy.ts";
 import type { Planned } from "../core/evidence.ts";
 import { deepFreeze } from "./schema-validator.ts";
 
@@ -13,7 +14,7 @@ export async function needsNoApproval({ tool, input, caller }: Planned, mode: Mo
   const { issuer, subject, permissions } = caller;
   let timer: ReturnType<typeof setTimeout> | undefined;
   try {
-    const answer: unknown = needsApproval(deepFreeze(copyOf(input)) as never, {
+    const answer: unknown = needsApproval(deepFreeze(ownCopy(input)) as never, {
       mode,
       caller: { issuer, subject, permissions },
     });
@@ -32,16 +33,16 @@ export async function needsNoApproval({ tool, input, caller }: Planned, mode: Mo
 /** What a person must answer for this call to run; undefined: a yes is enough. */
 export function answerWantedBy({ tool, input }: Pick<Planned, "tool" | "input">): WantedAnswer | undefined {
   const { answer } = tool.approval;
-  return answer && wantedAnswer(answer.choices?.(deepFreeze(copyOf(input)) as never));
+  return answer && wantedAnswer(answer.choices?.(deepFreeze(ownCopy(input)) as never));
 }
 
 /**
  * The plan is sealed by now, and dates cannot be frozen: whoever changes what they are asked about changes their own copy. What
  * cannot be copied is in no function's plan.
  */
-function copyOf(input: unknown): unknown {
+function ownCopy(input: unknown): unknown {
   try {
-    return structuredClone(input);
+    return copyOf(input);
   } catch {
     return input;
   }

@@ -1,3 +1,4 @@
+import { copyOf } from "../../core/copy.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Binding, Handler, InlineContext, InlineTarget, Json, RunContext, Tool } from "../../core/types.ts";
 
@@ -37,17 +38,4 @@ function bind(tool: Tool): Binding {
       }
     },
   };
-}
-
-/** The function may do with its input what it likes; what was sealed stays. `structuredClone` takes ten times as long for plain JSON. */
-function copyOf(value: unknown): unknown {
-  if (typeof value !== "object" || value === null) return value;
-  if (Array.isArray(value)) return value.map(copyOf);
-  if (Object.getPrototypeOf(value) !== Object.prototype) return structuredClone(value);
-  const copy: Record<string, unknown> = {};
-  for (const key of Object.keys(value)) {
-    if (key === "__proto__") return structuredClone(value);
-    copy[key] = copyOf((value as Readonly<Record<string, unknown>>)[key]);
-  }
-  return copy;
 }

@@ -7,6 +7,7 @@ import {
   EQUALS,
   isA,
   isOneOf,
+  isWrittenEnd,
   LINE_END,
   QUOTE,
   runEnd,
@@ -34,10 +35,6 @@ function restOf(text: string, end: number): string {
   let to = end;
   while (to < limit && !isA(text, to, LINE_END) && !isWrittenEnd(text, to)) to += 1;
   return text.slice(end, to);
-}
-
-function isWrittenEnd(text: string, at: number): boolean {
-  return isOneOf(text, at, "\\") && isOneOf(text, at + 1, "nr");
 }
 
 /** Nothing, a prompt, or what protocols' logs put before what a client says. */

@@ -1,4 +1,4 @@
-import { BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd, runStart } from "../views/characters.ts";
+import { BLANK, isA, isOneOf, isWrittenEnd, LINE_END, QUOTE, runEnd, runStart } from "../views/characters.ts";
 
 export interface Cell {
   readonly start: number;
@@ -26,10 +26,6 @@ export function nextRow(text: string, at: number): number {
   if (isA(text, at, LINE_END)) return at + 1;
   if (text.startsWith("\\r\\n", at)) return at + 4;
   return isWrittenEnd(text, at) ? at + 2 : at;
-}
-
-function isWrittenEnd(text: string, at: number): boolean {
-  return isOneOf(text, at, "\\") && isOneOf(text, at + 1, "nr");
 }
 
 /** The cells of a line, without blanks and quotation marks around them; empty when there are too many. */

@@ -77,6 +77,11 @@ export function isOneOf(text: string, at: number, characters: string): boolean {
   return false;
 }
 
+/** A line end written out: `\n`, `\r`. */
+export function isWrittenEnd(text: string, at: number): boolean {
+  return isOneOf(text, at, "\\") && isOneOf(text, at + 1, "nr");
+}
+
 /** Where the characters of these classes end: at `limit` at the latest. */
 export function runEnd(text: string, from: number, classes: number, limit: number = text.length): number {
   const end = Math.min(limit, text.length);
