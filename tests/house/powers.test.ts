@@ -72,7 +72,11 @@ const POWERS: readonly Power[] = [
   {
     name: "foreign functions",
     sign: /bun:ffi/,
-    holders: ["src/audit/journal/c-library.ts", "src/handlers/fs/c-library.ts", "src/handlers/cli/confinement/"],
+    holders: [
+      "src/audit/journal/c-library.ts",
+      "src/handlers/fs/c-library.ts",
+      "src/handlers/cli/confinement/c-library.ts",
+    ],
   },
   {
     name: "environment",

@@ -1,4 +1,4 @@
-import { dlopen, FFIType, ptr, read } from "bun:ffi";
+import { dlopen, FFIType, type Pointer, ptr, read } from "bun:ffi";
 
 /** The calls on descriptors that the runtime does not offer. Linux alone: elsewhere there is nothing to confine paths with. */
 
@@ -34,9 +34,12 @@ export const EXACT = FOLLOW | RESOLVE_NO_SYMLINKS;
 
 const EINTR = 4;
 const EAGAIN = 11;
+const ENAMETOOLONG = 36;
 const OPEN_HOW_BYTES = 24;
 /** A path with `..` is looked up again while something on the machine is renamed. */
 const TRIES_MAX = 16;
+/** With the NUL at its end. */
+const PATH_BYTES_MAX = 4_096;
 const LINK_BYTES_MAX = 4_096;
 
 const RENAME_NOREPLACE = 1;
@@ -106,55 +109,76 @@ function load(library: string): CLibrary {
     const errno = read.i32(errnoAt, 0);
     return result >= 0 ? result : -errno;
   };
+  const [path, other, how, target] = [
+    new CText(),
+    new CText(),
+    new Lasting(OPEN_HOW_BYTES),
+    new Lasting(LINK_BYTES_MAX),
+  ];
+  const howWords = new Uint32Array(how.bytes.buffer);
   return {
-    openBeneath(directory, path, { flags, mode = 0, resolve }) {
-      const name = ptr(zeroTerminated(path));
-      const how = ptr(howOf(flags | O_CLOEXEC, mode, resolve));
-      return again(() => failed(open(numbers.openat2, directory, name, how, OPEN_HOW_BYTES)));
+    openBeneath(directory, name, { flags, mode = 0, resolve }) {
+      howWords.set([flags | O_CLOEXEC, 0, mode, 0, resolve, 0]);
+      if (!path.write(name)) return -ENAMETOOLONG;
+      return again(() => failed(open(numbers.openat2, directory, path.at, how.at, OPEN_HOW_BYTES)));
     },
-    openName(directory, path, { flags, mode = 0 }) {
-      const name = zeroTerminated(path);
-      return again(() => failed(c.openat(directory, ptr(name), flags | O_CLOEXEC | O_NOFOLLOW, mode)));
+    openName(directory, name, { flags, mode = 0 }) {
+      if (!path.write(name)) return -ENAMETOOLONG;
+      return again(() => failed(c.openat(directory, path.at, flags | O_CLOEXEC | O_NOFOLLOW, mode)));
     },
     readLink(link) {
-      const empty = zeroTerminated("");
-      const target = Buffer.alloc(LINK_BYTES_MAX);
-      const length = failed(c.readlinkat(link, ptr(empty), ptr(target), LINK_BYTES_MAX));
-      return length < 0 ? length : target.subarray(0, length);
+      path.write("");
+      const length = failed(c.readlinkat(link, path.at, target.at, LINK_BYTES_MAX));
+      return length < 0 ? length : Buffer.from(target.bytes.subarray(0, length));
     },
-    makeDirectory: (directory, name) => failed(c.mkdirat(directory, ptr(zeroTerminated(name)), 0o777)),
-    remove: (directory, name) => failed(c.unlinkat(directory, ptr(zeroTerminated(name)), 0)),
+    makeDirectory: (directory, name) =>
+      path.write(name) ? failed(c.mkdirat(directory, path.at, 0o777)) : -ENAMETOOLONG,
+    remove: (directory, name) => (path.write(name) ? failed(c.unlinkat(directory, path.at, 0)) : -ENAMETOOLONG),
     rename(directory, { from, to, replaces }) {
-      const [source, target] = [zeroTerminated(from), zeroTerminated(to)];
-      const flags = replaces ? 0 : RENAME_NOREPLACE;
-      return failed(rename(numbers.renameat2, directory, ptr(source), directory, ptr(target), flags));
+      if (!path.write(from) || !other.write(to)) return -ENAMETOOLONG;
+      return failed(
+        rename(numbers.renameat2, directory, path.at, directory, other.at, replaces ? 0 : RENAME_NOREPLACE),
+      );
     },
     readEntries: (directory, buffer) => failed(entries(numbers.getdents64, directory, ptr(buffer), buffer.byteLength)),
     lock: (directory) => failed(c.flock(directory, LOCK_EX_NB)),
   };
 }
 
-/** The calls are made a thousand times over in a few ways: each way's structure is made once. */
-const hows = new Map<number, BigUint64Array>();
-const HOWS_MAX = 64;
+/**
+ * Memory that stays where it is as long as the library is loaded. A pointer keeps nothing alive: bytes that are made for one call
+ * may be gone, and others in their place, before the call reads them.
+ */
+class Lasting {
+  readonly bytes: Buffer<ArrayBuffer>;
+  readonly at: Pointer;
 
-function howOf(flags: number, mode: number, resolve: number): BigUint64Array {
-  const key = (flags * 0o10000 + mode) * 0x100 + resolve;
-  const known = hows.get(key);
-  if (known !== undefined) return known;
-  const how = new BigUint64Array([BigInt(flags), BigInt(mode), BigInt(resolve)]);
-  if (hows.size < HOWS_MAX) hows.set(key, how);
-  return how;
+  constructor(size: number) {
+    this.bytes = Buffer.from(new ArrayBuffer(size));
+    this.at = ptr(this.bytes);
+  }
+}
+
+/** Room for one text as C takes it. */
+class CText extends Lasting {
+  constructor() {
+    super(PATH_BYTES_MAX);
+  }
+
+  /**
+   * False when it is longer than any path may be. A NUL would cut the path short and a lone surrogate would change it: whoever made
+   * the path has refused both.
+   */
+  write(path: string): boolean {
+    if (path.includes("\0") || !path.isWellFormed()) throw new RangeError("a path with NUL or a lone surrogate");
+    if (Buffer.byteLength(path) >= PATH_BYTES_MAX) return false;
+    this.bytes[this.bytes.write(path)] = 0;
+    return true;
+  }
 }
 
 function again(call: () => number): number {
   let result = call();
   for (let tries = 1; (result === -EAGAIN || result === -EINTR) && tries < TRIES_MAX; tries += 1) result = call();
   return result;
-}
-
-/** A NUL would cut the path short and a lone surrogate would change it: whoever made the path has refused both. */
-function zeroTerminated(path: string): Buffer {
-  if (path.includes("\0") || !path.isWellFormed()) throw new RangeError("a path with NUL or a lone surrogate");
-  return Buffer.from(`${path}\0`);
 }

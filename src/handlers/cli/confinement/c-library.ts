@@ -1,4 +1,4 @@
-import { dlopen, FFIType, ptr, read } from "bun:ffi";
+import { dlopen, FFIType, type Pointer, ptr, read } from "bun:ffi";
 
 /** What the runtime does not offer of the C library, and the system calls that have no function in it. Linux alone. */
 
@@ -82,13 +82,24 @@ export function must(result: number, errno: () => number, what: string): number 
   return result;
 }
 
-/** A text as C takes it. Hold on to it while the call lasts. */
-export function cString(text: string): Buffer {
-  if (text.includes("\0")) throw new Error("a text holds NUL");
-  return Buffer.from(`${text}\0`);
+const held: unknown[] = [];
+
+/**
+ * A pointer keeps nothing alive: what it points to is held here. For a process that becomes another or ends before that is much;
+ * the service itself makes none.
+ */
+export function pointerTo(bytes: Uint8Array | Uint32Array | BigUint64Array): Pointer {
+  held.push(bytes);
+  return ptr(bytes);
 }
 
-/** Pointers to texts, ended by null. The texts must be held as long as the table. */
-export function pointerTable(texts: readonly Buffer[]): BigUint64Array {
-  return new BigUint64Array([...texts.map((text) => BigInt(ptr(text))), 0n]);
+/** A text as C takes it. */
+export function cString(text: string): Pointer {
+  if (text.includes("\0")) throw new Error("a text holds NUL");
+  return pointerTo(Buffer.from(`${text}\0`));
+}
+
+/** Pointers to texts, ended by null. */
+export function pointerTable(texts: readonly string[]): Pointer {
+  return pointerTo(new BigUint64Array([...texts.map((text) => BigInt(cString(text))), 0n]));
 }

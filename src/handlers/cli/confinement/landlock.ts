@@ -1,6 +1,5 @@
-import { ptr } from "bun:ffi";
 import { fstatSync } from "node:fs";
-import { type CLibrary, cString, must } from "./c-library.ts";
+import { type CLibrary, cString, must, pointerTo } from "./c-library.ts";
 import type { Grant } from "./orders.ts";
 
 /** The rules about files, TCP ports, abstract sockets and signals that a process takes upon itself. */
@@ -58,11 +57,15 @@ export interface Ruleset {
 /** Throws when a path that is needed is missing. */
 export function buildRuleset(c: CLibrary, grants: readonly Grant[], ports: readonly number[]): Ruleset {
   const attributes = new BigUint64Array([HANDLED_FILES, HANDLED_PORTS, HANDLED_SCOPES]);
-  const ruleset = must(c.createRuleset(CREATE_RULESET, ptr(attributes), 24n, 0), c.errno, "landlock_create_ruleset");
+  const ruleset = must(
+    c.createRuleset(CREATE_RULESET, pointerTo(attributes), 24n, 0),
+    c.errno,
+    "landlock_create_ruleset",
+  );
   for (const grant of grants) addPath(c, ruleset, grant);
   for (const port of ports) {
     const rule = new BigUint64Array([CONNECT_TCP, BigInt(port)]);
-    must(c.addRule(ADD_RULE, ruleset, RULE_PORT, ptr(rule), 0), c.errno, "landlock_add_rule for a port");
+    must(c.addRule(ADD_RULE, ruleset, RULE_PORT, pointerTo(rule), 0), c.errno, "landlock_add_rule for a port");
   }
   return {
     restrictSelf() {
@@ -75,8 +78,7 @@ export function buildRuleset(c: CLibrary, grants: readonly Grant[], ports: reado
 }
 
 function addPath(c: CLibrary, ruleset: number, { path, access, optional }: Grant): void {
-  const name = cString(path);
-  const descriptor = c.open(ptr(name), O_PATH_CLOEXEC, 0);
+  const descriptor = c.open(cString(path), O_PATH_CLOEXEC, 0);
   if (descriptor < 0) {
     if (optional === true) return;
     throw new Error(`${path} cannot be opened`);
@@ -86,6 +88,6 @@ function addPath(c: CLibrary, ruleset: number, { path, access, optional }: Grant
   rule.setBigUint64(0, rights, true);
   rule.setInt32(8, descriptor, true);
   const bytes = new Uint8Array(rule.buffer);
-  must(c.addRule(ADD_RULE, ruleset, RULE_PATH, ptr(bytes), 0), c.errno, `landlock_add_rule for ${path}`);
+  must(c.addRule(ADD_RULE, ruleset, RULE_PATH, pointerTo(bytes), 0), c.errno, `landlock_add_rule for ${path}`);
   c.close(descriptor);
 }

@@ -1,6 +1,5 @@
-import { ptr } from "bun:ffi";
 import { readFileSync, readSync, writeSync } from "node:fs";
-import { type CLibrary, cLibrary, cString, must, pointerTable } from "./c-library.ts";
+import { type CLibrary, cLibrary, cString, must, pointerTable, pointerTo } from "./c-library.ts";
 import { type FilterOptions, filterProgram } from "./filter.ts";
 import { buildRuleset } from "./landlock.ts";
 import type { Orders, Program } from "./orders.ts";
@@ -61,7 +60,7 @@ function prepare(c: CLibrary): ReadonlyMap<string, Uint8Array> {
   must(c.prctl(PR_SET_NO_NEW_PRIVS, 1n, 0n, 0n, 0n), c.errno, "PR_SET_NO_NEW_PRIVS");
   // Built to warm what will be used, and dropped.
   buildRuleset(c, [{ path: "/", access: "read" }], []).drop();
-  pointerTable([cString("")]);
+  pointerTable([""]);
   const filters = new Map<string, Uint8Array>();
   for (const network of [false, true]) {
     for (const writes of [false, true]) {
@@ -107,8 +106,7 @@ function receive(c: CLibrary): Orders {
 
 function confine(c: CLibrary, orders: Orders, filters: ReadonlyMap<string, Uint8Array>): void {
   if (c.getppid() !== orders.parent) throw new Error("the service is gone");
-  const empty = cString("/dev/null");
-  must(c.dup2(must(c.open(ptr(empty), O_RDONLY, 0), c.errno, "/dev/null"), 0), c.errno, "dup2");
+  must(c.dup2(must(c.open(cString("/dev/null"), O_RDONLY, 0), c.errno, "/dev/null"), 0), c.errno, "dup2");
   limit(c, RLIMIT_CPU, orders.cpuSeconds);
   const ruleset = buildRuleset(c, orders.grants, orders.ports);
   const filter = filters.get(nameOf(orders.filter));
@@ -120,7 +118,7 @@ function confine(c: CLibrary, orders: Orders, filters: ReadonlyMap<string, Uint8
 function limit(c: CLibrary, resource: number, value: number): void {
   const both = new BigUint64Array([BigInt(value), BigInt(value)]);
   // A limit that is lower already cannot be raised, and need not be.
-  c.setrlimit(resource, ptr(both));
+  c.setrlimit(resource, pointerTo(both));
 }
 
 function dropPowers(c: CLibrary): void {
@@ -131,34 +129,31 @@ function dropPowers(c: CLibrary): void {
   const header = new Uint32Array([CAPABILITY_VERSION_3, 0]);
   const kept = 1 << CAP_DAC_OVERRIDE;
   const body = new Uint32Array([kept, kept, 0, 0, 0, 0]);
-  if (c.capset(CAPSET, ptr(header), ptr(body)) === 0) return;
+  if (c.capset(CAPSET, pointerTo(header), pointerTo(body)) === 0) return;
   // In a container that has taken this one away too.
   const none = new Uint32Array(6);
-  must(c.capset(CAPSET, ptr(header), ptr(none)), c.errno, "capset");
+  must(c.capset(CAPSET, pointerTo(header), pointerTo(none)), c.errno, "capset");
 }
 
 function installFilter(c: CLibrary, program: Uint8Array): void {
   const header = new DataView(new ArrayBuffer(16));
   header.setUint16(0, program.byteLength / 8, true);
-  header.setBigUint64(8, BigInt(ptr(program)), true);
+  header.setBigUint64(8, BigInt(pointerTo(program)), true);
   const bytes = new Uint8Array(header.buffer);
-  must(c.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, BigInt(ptr(bytes)), 0n, 0n), c.errno, "seccomp");
+  must(c.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, BigInt(pointerTo(bytes)), 0n, 0n), c.errno, "seccomp");
 }
 
 function become(c: CLibrary, { command, argv, cwd, environment }: Program): never {
   const path = cString(command);
-  const tokens = [path, ...argv.map(cString)];
-  const variables = Object.entries(environment).map(([name, value]) => cString(`${name}=${value}`));
-  const argumentTable = pointerTable(tokens);
-  const variableTable = pointerTable(variables);
-  const directory = cString(cwd);
-  must(c.chdir(ptr(directory)), c.errno, "the working directory cannot be entered");
+  const tokens = pointerTable([command, ...argv]);
+  const variables = pointerTable(Object.entries(environment).map(([name, value]) => `${name}=${value}`));
+  must(c.chdir(cString(cwd)), c.errno, "the working directory cannot be entered");
   const mask = new Uint8Array(SIGNAL_SET_BYTES);
   // The runtime ignores SIGPIPE; a program that inherited that would write on when nobody reads.
   for (let signal = 1; signal <= SIGNAL_LAST; signal += 1) c.signal(signal, SIG_DFL);
-  c.sigprocmask(SIG_SETMASK, ptr(mask), null);
+  c.sigprocmask(SIG_SETMASK, pointerTo(mask), null);
   c.numbers(CLOSE_RANGE, 3n, ALL_DESCRIPTORS, CLOSE_RANGE_CLOEXEC, 0n, 0n, 0n);
-  c.execve(ptr(path), ptr(argumentTable), ptr(variableTable));
+  c.execve(path, tokens, variables);
   throw new Error(`execve (errno ${c.errno()})`);
 }
 

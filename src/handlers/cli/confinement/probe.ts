@@ -1,5 +1,4 @@
-import { ptr } from "bun:ffi";
-import { type CLibrary, cString } from "./c-library.ts";
+import { type CLibrary, cString, pointerTo } from "./c-library.ts";
 import type { Probe } from "./orders.ts";
 
 /** What a confined process tries, to see for itself that it cannot. */
@@ -54,15 +53,15 @@ export interface ProbeReport {
 /** Tries it all. `parent` is the service. */
 export function report(c: CLibrary, { canary, port, readable }: Probe, parent: number): ProbeReport {
   const service = BigInt(parent);
-  const path = (text: string): bigint => BigInt(ptr(held(cString(text))));
+  const path = (text: string): bigint => BigInt(cString(text));
   const call = (number: bigint, ...given: readonly bigint[]): number => {
     const [a = 0n, b = 0n, d = 0n, e = 0n, f = 0n, g = 0n] = given;
     return outcome(Number(c.numbers(number, a, b, d, e, f, g)), c);
   };
-  const open = (name: string, flags: number): number => outcome(c.open(ptr(held(cString(name))), flags, 0), c);
+  const open = (name: string, flags: number): number => outcome(c.open(cString(name), flags, 0), c);
   const network = call(CALL.socket, AF_INET, DATAGRAM, 0n) >= 0;
-  const buffer = held(Buffer.alloc(BUFFER_BYTES));
-  const vector = held(new BigUint64Array([BigInt(ptr(buffer)), BigInt(BUFFER_BYTES)]));
+  const buffer = BigInt(pointerTo(Buffer.alloc(BUFFER_BYTES)));
+  const vector = BigInt(pointerTo(new BigUint64Array([buffer, BigInt(BUFFER_BYTES)])));
   const attempts: Readonly<Record<string, () => number>> = {
     "reading the service's files": () => open(canary, O_RDONLY),
     "writing the service's files": () => open(canary, O_WRONLY),
@@ -71,8 +70,7 @@ export function report(c: CLibrary, { canary, port, readable }: Probe, parent: n
     "changing attributes": () => call(CALL.setxattr, path(canary), path("user.x"), path(""), 0n),
     "reading the service's environment": () => open(`/proc/${parent}/environ`, O_RDONLY),
     "opening the service's memory": () => open(`/proc/${parent}/mem`, O_RDONLY),
-    "reading the service's memory": () =>
-      call(CALL.readMemory, service, BigInt(ptr(vector)), 1n, BigInt(ptr(vector)), 1n),
+    "reading the service's memory": () => call(CALL.readMemory, service, vector, 1n, vector, 1n),
     "tracing the service": () => call(CALL.ptrace, PTRACE_SEIZE, service),
     "taking the service's descriptors": () => call(CALL.pidfdGet, BigInt(call(CALL.pidfdOpen, service)), 0n),
     "signalling the service": () => outcome(c.kill(parent, 0), c),
@@ -80,14 +78,13 @@ export function report(c: CLibrary, { canary, port, readable }: Probe, parent: n
     "leaving the session": () => call(CALL.setsid),
     "new namespaces": () => call(CALL.unshare, CLONE_NEWUSER),
     chroot: () => call(CALL.chroot, path("/")),
-    io_uring: () => call(CALL.ioUring, 1n, BigInt(ptr(held(new Uint8Array(120))))),
+    io_uring: () => call(CALL.ioUring, 1n, BigInt(pointerTo(new Uint8Array(120)))),
     "unix sockets": () => call(CALL.socket, AF_UNIX, STREAM),
     "netlink sockets": () => call(CALL.socket, AF_NETLINK, DATAGRAM),
     "vsock sockets": () => call(CALL.socket, AF_VSOCK, STREAM),
     "MPTCP sockets": () => call(CALL.socket, AF_INET, STREAM, MPTCP),
     "TCP to another port": () => call(CALL.connect, stream(call), address(port), 16n),
-    "TCP by fast open": () =>
-      call(CALL.sendto, stream(call), BigInt(ptr(buffer)), 1n, MSG_FASTOPEN, address(port), 16n),
+    "TCP by fast open": () => call(CALL.sendto, stream(call), buffer, 1n, MSG_FASTOPEN, address(port), 16n),
   };
   const leaks = Object.entries(attempts).filter(([, attempt]) => !isRefused(attempt()));
   const needs: Readonly<Record<string, () => number>> = {
@@ -107,9 +104,9 @@ function stream(call: Call): bigint {
 }
 
 function address(port: number): bigint {
-  const bytes = held(new Uint8Array(16));
+  const bytes = new Uint8Array(16);
   bytes.set([Number(AF_INET), 0, port >> 8, port & 0xff, ...LOOPBACK]);
-  return BigInt(ptr(bytes));
+  return BigInt(pointerTo(bytes));
 }
 
 /** A refusal by rule or filter; EBADF is what a call on a socket meets that could not even be made. */
@@ -121,12 +118,4 @@ const EBADF = 9;
 
 function outcome(result: number, c: CLibrary): number {
   return result < 0 ? -c.errno() : result;
-}
-
-const holds: unknown[] = [];
-
-/** What a pointer was taken of must outlive the call. */
-function held<T>(value: T): T {
-  holds.push(value);
-  return value;
 }
