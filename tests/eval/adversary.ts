@@ -2,7 +2,7 @@ import { TooLarge } from "../../src/redaction/bounds.ts";
 import { findSensitive, hideFindings } from "../../src/redaction/sensitive.ts";
 import { cleanText } from "../../src/redaction/views/clean-text.ts";
 import { filler } from "../redaction/secret-examples.ts";
-import { microsecondsOf } from "../support/processor-time.ts";
+import { microsecondsOf, timesAsLong } from "../support/processor-time.ts";
 import { machineText } from "./negatives.ts";
 
 /** Near-anchors, long runs, nested encodings: each is repeated until the text is full. */
@@ -250,9 +250,14 @@ export function seen(text: string): string | undefined {
   }
 }
 
-/** The processor time that a text takes over what clean text of the same length takes, the least of so many rounds. */
-export function ratioToClean(text: string, rounds: number): number {
-  return microseconds(text, rounds) / microseconds(machineText(3, text.length).slice(0, text.length), rounds);
+/** How many times as long a text takes as clean text of the same length, as far as it matters whether that is below the bound. */
+export function timesClean(text: string, bound: number): number {
+  const clean = machineText(3, text.length).slice(0, text.length);
+  return timesAsLong(
+    () => seen(text),
+    () => seen(clean),
+    bound,
+  );
 }
 
 /** Of processor time, the least of so many rounds. */

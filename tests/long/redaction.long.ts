@@ -1,12 +1,11 @@
 import { expect, test } from "bun:test";
-import { filled, microseconds, ratioToClean, seen, UNITS } from "../eval/adversary.ts";
+import { filled, microseconds, seen, timesClean, UNITS } from "../eval/adversary.ts";
 import { evasionScores, falseAlarms, scores, survivors } from "../eval/measure.ts";
 import { machineText } from "../eval/negatives.ts";
 import { filler } from "../redaction/secret-examples.ts";
 
 const CHARS_MAX = 4 * 2 ** 20;
 const SMALL = CHARS_MAX / 8;
-const ROUNDS = 4;
 
 const TIMEOUT_MS = 60_000;
 
@@ -20,7 +19,7 @@ test.each(UNITS.map((unit) => [unit] as const))(
   "%j, over and over, takes no more than a few times clean text",
   (unit) => {
     seen(filled(unit, SMALL));
-    expect(ratioToClean(filled(unit, CHARS_MAX), ROUNDS)).toBeLessThan(RATIO_MAX);
+    expect(timesClean(filled(unit, CHARS_MAX), RATIO_MAX)).toBeLessThan(RATIO_MAX);
   },
 );
 
@@ -29,7 +28,7 @@ test(
   () => {
     let text = "john@example.com ".repeat(100_000);
     for (let depth = 0; depth < 3; depth += 1) text = Buffer.from(text).toString("base64");
-    expect(ratioToClean(text.slice(0, CHARS_MAX), ROUNDS)).toBeLessThan(RATIO_MAX);
+    expect(timesClean(text.slice(0, CHARS_MAX), RATIO_MAX)).toBeLessThan(RATIO_MAX);
   },
   TIMEOUT_MS,
 );

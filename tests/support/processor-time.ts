@@ -9,3 +9,18 @@ export function microsecondsOf(work: () => unknown, rounds: number): number {
   }
   return Math.max(1, least);
 }
+
+const LOOKS = [2, 4, 8, 16] as const;
+
+/**
+ * How many times as long one work takes as the other, by the first look that finds it below the bound, else the least of several
+ * longer and longer ones: a busy machine measures too much once, what is slow is slow every time.
+ */
+export function timesAsLong(one: () => unknown, other: () => unknown, bound: number): number {
+  let least = Number.POSITIVE_INFINITY;
+  for (const rounds of LOOKS) {
+    least = Math.min(least, microsecondsOf(one, rounds) / microsecondsOf(other, rounds));
+    if (least < bound) break;
+  }
+  return least;
+}
