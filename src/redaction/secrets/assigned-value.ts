@@ -132,7 +132,7 @@ const WRAPPERS = [
     "SecretStr(",
     "new String(",
   ],
-  ...["crypt(", "md5(", "MD5(", "sha1(", "SHA1(", "sha2(", "SHA2(", "PASSWORD(", "password(", "ENCRYPT("],
+  ...words("crypt( md5( MD5( sha1( SHA1( sha2( SHA2( PASSWORD( password( ENCRYPT("),
   ...["Secret(", "Secret::new(", "SecretString::from(", "new SecureString(", "{"],
 ];
 

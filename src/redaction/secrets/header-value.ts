@@ -94,25 +94,7 @@ function isOnePiece(value: string): boolean {
   return !value.includes(" ") && !value.includes("(") && (classesIn(value, 0, value.length) & DIGIT) !== 0;
 }
 
-const SCHEMES: ReadonlySet<string> = new Set([
-  ...[
-    "bearer",
-    "basic",
-    "digest",
-    "token",
-    "apikey",
-    "api-key",
-    "key",
-    "negotiate",
-    "ntlm",
-    "hawk",
-    "dpop",
-    "mac",
-    "jwt",
-  ],
-  ...["aws4-hmac-sha256", "sharedkey", "sharedaccesssignature", "geniekey", "splunk", "bot", "oauth", "scram-sha-256"],
-  ...["googlelogin", "x-auth", "snowflake", "vapid", "signature", "s3cmd", "ssws", "pve", "eg1-hmac-sha256", "discogs"],
-]);
+const SCHEMES: ReadonlySet<string> = new Set(words("bearer basic digest token apikey api-key key negotiate ntlm hawk dpop mac jwt aws4-hmac-sha256 sharedkey", "sharedaccesssignature geniekey splunk bot oauth scram-sha-256 googlelogin x-auth snowflake vapid signature s3cmd", "ssws pve eg1-hmac-sha256 discogs"));
 
 /** Where the credentials begin: behind a scheme that is known. */
 function afterScheme(text: string, start: number, limit: number): number {

@@ -158,17 +158,7 @@ function matchIdentify(text: string, start: number, end: number): Finding | unde
 
 const ACCOUNT = /^s?(?!\w)(?: (?:are|is|were|with|as))?:? {0,2}["'`]?([a-z][\w.@-]{0,63})["'`]?(?: ?\/ ?|:)["'`]?/i;
 /** Before a colon these are no names of accounts. */
-const NO_ACCOUNTS: ReadonlySet<string> = new Set([
-  "http",
-  "https",
-  "sha256",
-  "sha512",
-  "sha1",
-  "md5",
-  "arn",
-  "urn",
-  "file",
-]);
+const NO_ACCOUNTS: ReadonlySet<string> = new Set(words("http https sha256 sha512 sha1 md5 arn urn file"));
 
 /** `credentials: bob / password`, `creds are bob:password`. Only its look tells a password there. */
 function matchCredentials(text: string, start: number, end: number): Finding | undefined {

@@ -4,138 +4,21 @@ import { lastPart, type NameWord, wordBefore } from "./name-words.ts";
 /** What a name says about its value: a password takes any shape, a token has the look of one, a key must look random. */
 export type SecretKind = "password" | "token" | "key" | "cookie" | "authorization" | "basic";
 
-const PASSWORDS = [
-  ...["password", "passwd", "pwd", "passphrase", "passcode", "pass", "passw", "pswd", "psw", "userpassword"],
-  ...["dbpassword", "rootpassword", "mypassword", "newpassword", "oldpassword"],
-  ...["requirepass", "masterauth", "sshpass", "pgpassword", "psk", "pw", "bindpw", "rootpw"],
-];
+const PASSWORDS = words("password passwd pwd passphrase passcode pass passw pswd psw userpassword dbpassword rootpassword mypassword", "newpassword oldpassword requirepass masterauth sshpass pgpassword psk pw bindpw rootpw");
 
-const TOKENS = [
-  ...["secret", "token", "apikey", "secretkey", "accesskey", "privatekey", "signingkey", "encryptionkey", "authkey"],
-  ...["credential", "credentials", "authtoken", "accesstoken", "refreshtoken", "clientsecret", "appsecret", "apitoken"],
-  ...[
-    "apisecret",
-    "sharedsecret",
-    "webhooksecret",
-    "accountkey",
-    "sharedaccesskey",
-    "jwtsecret",
-    "masterkey",
-    "idtoken",
-  ],
-  ...["sessiontoken", "bearertoken", "secretaccesskey", "accesskeysecret", "presharedkey", "deploykey", "servicekey"],
-  ...["jsessionid", "phpsessid", "sessionidtoken", "authtok", "identitytoken", "registrytoken", "connectsid"],
-  ...["clientassertion", "codeverifier", "devicecode", "samlresponse", "authident"],
-];
+const TOKENS = words("secret token apikey secretkey accesskey privatekey signingkey encryptionkey authkey credential credentials", "authtoken accesstoken refreshtoken clientsecret appsecret apitoken apisecret sharedsecret webhooksecret", "accountkey sharedaccesskey jwtsecret masterkey idtoken sessiontoken bearertoken secretaccesskey accesskeysecret", "presharedkey deploykey servicekey jsessionid phpsessid sessionidtoken authtok identitytoken registrytoken", "connectsid clientassertion codeverifier devicecode samlresponse authident");
 
 /** Words before `key` that make it a secret. */
-const KEY_QUALIFIERS = [
-  ...["api", "access", "private", "secret", "encryption", "signing", "auth", "account", "shared", "master", "service"],
-  ...["storage", "deploy", "preshared", "hmac", "jwt", "aes", "cipher", "crypto", "session", "webhook", "app", "admin"],
-];
+const KEY_QUALIFIERS = words("api access private secret encryption signing auth account shared master service storage deploy preshared hmac", "jwt aes cipher crypto session webhook app admin");
 
 /** Words before `token` or `secret` that make it something else. */
-const HARMLESS_QUALIFIERS = [
-  ...[
-    "page",
-    "next",
-    "prev",
-    "previous",
-    "continuation",
-    "continue",
-    "sync",
-    "cancellation",
-    "cancel",
-    "syntax",
-    "end",
-  ],
-  ...["start", "eof", "max", "min", "num", "total", "input", "output", "prompt", "completion", "design", "bos", "eos"],
-  ...[
-    "pad",
-    "unk",
-    "cls",
-    "sep",
-    "mask",
-    "stop",
-    "lock",
-    "special",
-    "unexpected",
-    "first",
-    "last",
-    "current",
-    "resume",
-  ],
-];
+const HARMLESS_QUALIFIERS = words("page next prev previous continuation continue sync cancellation cancel syntax end start eof max min num total", "input output prompt completion design bos eos pad unk cls sep mask stop lock special unexpected first last", "current resume");
 
 /** Words before `key` that make it something else, in capitals too. */
-const HARMLESS_KEYS = [
-  ...["public", "primary", "foreign", "partition", "sort", "cache", "routing", "idempotency", "object", "row", "hash"],
-  ...[
-    "map",
-    "index",
-    "group",
-    "message",
-    "registry",
-    "config",
-    "feature",
-    "flag",
-    "lookup",
-    "dedup",
-    "unique",
-    "candidate",
-  ],
-  ...[
-    "translation",
-    "i18n",
-    "label",
-    "annotation",
-    "header",
-    "json",
-    "state",
-    "query",
-    "storage_class",
-    "socket",
-    "ssh_public",
-    "pub",
-  ],
-];
+const HARMLESS_KEYS = words("public primary foreign partition sort cache routing idempotency object row hash map index group message registry", "config feature flag lookup dedup unique candidate translation i18n label annotation header json state query", "storage_class socket ssh_public pub");
 
 /** Words at a name's end that say in what form or for whom the secret is. */
-const TRAILERS = [
-  ...[
-    "value",
-    "base",
-    "base64",
-    "b64",
-    "hex",
-    "prod",
-    "production",
-    "staging",
-    "stage",
-    "dev",
-    "development",
-    "test",
-    "live",
-  ],
-  ...[
-    "old",
-    "new",
-    "current",
-    "previous",
-    "plain",
-    "raw",
-    "string",
-    "text",
-    "data",
-    "encoded",
-    "primary",
-    "secondary",
-    "confirmation",
-    "confirm",
-    "again",
-    "repeat",
-  ],
-];
+const TRAILERS = words("value base base64 b64 hex prod production staging stage dev development test live old new current previous plain", "raw string text data encoded primary secondary confirmation confirm again repeat");
 
 const KINDS: ReadonlyMap<string, SecretKind> = new Map([
   ...PASSWORDS.concat(FOREIGN_PASSWORDS).map((word) => [word, "password"] as const),
@@ -152,8 +35,8 @@ const TRAILS: ReadonlySet<string> = new Set(TRAILERS);
 
 /** What occurs in every name of a secret: where to look for one. Lower case. */
 export const NAME_ANCHORS: readonly string[] = [
-  ...["pass", "pwd", "psw", "secret", "token", "key", "credential", "masterauth", "psk", "authtok"],
-  ...["cookie", "authorization", "jsessionid", "phpsessid", "_pat", "kennwort", "pw", "sessionid", "connect.sid"],
+  ...words("pass pwd psw secret token key credential masterauth psk authtok"),
+  ...words("cookie authorization jsessionid phpsessid _pat kennwort pw sessionid connect.sid"),
   ...["client_assertion", "code_verifier", "device_code", "samlresponse", "authident"],
   ...FOREIGN_ANCHORS,
 ];

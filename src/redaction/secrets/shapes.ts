@@ -276,18 +276,7 @@ export const SECRET_SHAPES: readonly SecretShape[] = [
   { words: Object.keys(MARKED_KEYS).map((mark) => mark.toLowerCase()), steps: 120, match: matchMarkedKey },
   { words: ["!aq"], steps: 100, match: matchSalesforce },
   {
-    words: [
-      ...[
-        "hooks.slack.com/services/",
-        "hooks.slack.com/workflows/",
-        "discord.com/api/webhooks/",
-        "discordapp.com/api/webhooks/",
-      ],
-      ...["webhook.office.com/webhookb2/", "hooks.zapier.com/hooks/catch/", "api.telegram.org/bot", "hc-ping.com/"],
-      ...["hook.eu1.make.com/", "hook.eu2.make.com/", "hook.us1.make.com/", "hook.us2.make.com/"],
-      ...["open.feishu.cn/open-apis/bot/v2/hook/", "open.larksuite.com/open-apis/bot/v2/hook/"],
-      ...["qyapi.weixin.qq.com/cgi-bin/webhook/send?key=", "maker.ifttt.com/use/"],
-    ],
+    words: words("hooks.slack.com/services/ hooks.slack.com/workflows/ discord.com/api/webhooks/ discordapp.com/api/webhooks/", "webhook.office.com/webhookb2/ hooks.zapier.com/hooks/catch/ api.telegram.org/bot hc-ping.com/ hook.eu1.make.com/", "hook.eu2.make.com/ hook.us1.make.com/ hook.us2.make.com/ open.feishu.cn/open-apis/bot/v2/hook/", "open.larksuite.com/open-apis/bot/v2/hook/ qyapi.weixin.qq.com/cgi-bin/webhook/send?key= maker.ifttt.com/use/"),
     steps: 100,
     match: matchWebhook,
   },

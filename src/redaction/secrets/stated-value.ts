@@ -177,16 +177,7 @@ function beginsSetting(text: string, from: number): boolean {
 }
 
 /** Types before which no colon stands. */
-const TYPES: ReadonlySet<string> = new Set([
-  "string",
-  "*string",
-  "[]byte",
-  "String",
-  "str",
-  "text",
-  "std::string",
-  "varchar",
-]);
+const TYPES: ReadonlySet<string> = new Set(words("string *string []byte String str text std::string varchar"));
 /** The longest of them, and one more. */
 const NAMED_TYPE_CHARS_MAX = 12;
 

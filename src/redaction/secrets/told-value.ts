@@ -32,18 +32,7 @@ const VERBS_FIRST = `h${VERBS.map((verb) => verb.charAt(0)).join("")}`;
 const PASSIVE = /^(?:was|has been|is now) (?:set|reset|changed) to/;
 const PASSIVE_CHARS_MAX = 32;
 /** Behind a value in a sentence that goes on; behind others the value is one of its words. */
-const CONJUNCTIONS: ReadonlySet<string> = new Set([
-  "and",
-  "but",
-  "for",
-  "on",
-  "in",
-  "so",
-  "please",
-  "thanks",
-  "with",
-  "or",
-]);
+const CONJUNCTIONS: ReadonlySet<string> = new Set(words("and but for on in so please thanks with or"));
 
 /** `The password is hunter2.`, `Password for ann: hunter2` */
 export function told(text: string, { to, at }: Name): Stated | undefined {

@@ -153,10 +153,7 @@ function isMember(value: string): boolean {
   return ROOTS.has(root) || (!hasDigit(last) && secretKind(last) !== undefined);
 }
 
-const ROOTS: ReadonlySet<string> = new Set([
-  ...["process", "env", "import", "config", "self", "this", "var", "os", "settings", "local", "module", "data", "req"],
-  ...["request", "options", "opts", "args", "params", "props", "state", "ctx", "context", "exports", "Deno", "Bun"],
-]);
+const ROOTS: ReadonlySet<string> = new Set(words("process env import config self this var os settings local module data req request options opts args params props", "state ctx context exports Deno Bun"));
 
 /** One word in camel, snake or capital case, without digits. */
 export function isIdentifier(value: string): boolean {

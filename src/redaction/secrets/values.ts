@@ -54,38 +54,7 @@ const UNBROKEN_CHARS_MIN = 16;
 const BASIC_CHARS_MIN = 8;
 
 /** A phrase with two of these is about a password and not one. */
-const PROSE: ReadonlySet<string> = new Set([
-  ...[
-    "password",
-    "passwords",
-    "must",
-    "your",
-    "is",
-    "the",
-    "enter",
-    "please",
-    "invalid",
-    "required",
-    "characters",
-    "user",
-  ],
-  ...[
-    "cannot",
-    "not",
-    "should",
-    "token",
-    "secret",
-    "key",
-    "incorrect",
-    "field",
-    "for",
-    "this",
-    "when",
-    "that",
-    "with",
-    "or",
-  ],
-]);
+const PROSE: ReadonlySet<string> = new Set(words("password passwords must your is the enter please invalid required characters user cannot not should token secret", "key incorrect field for this when that with or"));
 
 /** Whether a value beside a name of this kind is a secret, as far as its look tells. Only its beginning is looked at. */
 export function isSecretValue(written: string, kind: SecretKind, style: ValueStyle): boolean {
