@@ -159,7 +159,9 @@ describe.skipIf(native === undefined)("approvals in PostgreSQL", () => {
       const reading = children.map(async ({ stdout }) => {
         for await (const line of readLines(stdout)) told.push(JSON.parse(line) as Told);
       });
-      const claims = () => told.filter(({ act }) => act === "claimed").length;
+      const count = (wanted: Told["act"]) => told.filter(({ act }) => act === wanted).length;
+      const claims = () => count("claimed");
+      await until("all of them", () => (count("opened") === children.length ? true : undefined));
       for (const how of ["stop", "kill", "kill", "stop", "kill"] as const) {
         const before = claims();
         await until("more claims", () => (claims() > before + 20 ? true : undefined));

@@ -23,6 +23,7 @@ export type ChildTask =
 
 /** What one of several processes was told, or wrote into its journal. */
 export type Told =
+  | { readonly act: "opened" }
   | { readonly act: "approved" | "denied" | "claimed"; readonly id: string }
   | { readonly act: "journal"; readonly type: string; readonly id: string; readonly decision: string | undefined }
   | { readonly act: "fault"; readonly cause: string };
@@ -117,6 +118,7 @@ async function meetOthers(store: Approvals): Promise<void> {
     isOver = true;
   });
   process.stdin.resume();
+  say({ act: "opened" });
   while (!isOver) {
     const round = Math.floor(Date.now() / ROUND_MS);
     try {
