@@ -2,7 +2,7 @@ import { isAbsolute, resolve } from "node:path";
 import { z } from "zod";
 import { approvals } from "./config/approvals.ts";
 import { auditExport } from "./config/export.ts";
-import { configFaults, fieldOf } from "./config/faults.ts";
+import { configFaults, configMessage, fieldOf } from "./config/faults.ts";
 import { GRPC_SIGNS, type GrpcSystemConfig, grpcSystem } from "./config/grpc.ts";
 import { type IssuerConfig, jwt } from "./config/jwt.ts";
 import { limits } from "./config/limits.ts";
@@ -69,7 +69,7 @@ const systems = z
   .transform((declared, context) => {
     const read: Record<string, SystemConfig> = {};
     for (const [system, value] of Object.entries(declared)) {
-      const parsed = systemSchema(system, value).safeParse(value ?? {});
+      const parsed = systemSchema(system, value).safeParse(value ?? {}, { error: configMessage });
       if (parsed.success) read[system] = parsed.data as SystemConfig;
       for (const issue of parsed.error?.issues ?? []) {
         context.issues.push({ ...issue, input: value, path: [system, ...issue.path] } as z.core.$ZodRawIssue);
@@ -181,7 +181,7 @@ export interface ReadOptions {
  * @throws {StartupError} with every mistake
  */
 export function readConfig(written: unknown, { folder, environment, origin }: ReadOptions): Config {
-  const parsed = configSchema.safeParse(withOverrides(written, environment));
+  const parsed = configSchema.safeParse(withOverrides(written, environment), { error: configMessage });
   if (!parsed.success) {
     throw new StartupError(
       configFaults(parsed.error.issues).map(
@@ -200,7 +200,7 @@ export function readConfig(written: unknown, { folder, environment, origin }: Re
 export function readServer(written: unknown, { environment, origin }: ReadOptions): Config["server"] {
   const config = withOverrides(written ?? {}, environment);
   const section = typeof config === "object" && config !== null && "server" in config ? config.server : undefined;
-  const parsed = server.safeParse(section);
+  const parsed = server.safeParse(section, { error: configMessage });
   if (parsed.success) return parsed.data;
   const faults = configFaults(parsed.error.issues);
   throw new StartupError(faults.map(({ path, message }) => `${origin}: ${fieldOf(["server", ...path])}: ${message}`));

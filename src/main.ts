@@ -128,6 +128,7 @@ function doorOptions(config: Config, service: Service) {
     auditDir: pathFrom(config, config.audit.dir),
     checkpointKey: service.checkpointKey,
     systems: () => service.systems(),
+    audit: () => service.auditHealth(),
     confinement: () => service.confinement(),
     configuration: () => service.configuration(),
     reload: service.reload,

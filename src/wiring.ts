@@ -20,7 +20,7 @@ import { type Print, printOf } from "./reload/prints.ts";
 import type { ConfigurationState, ReloadAsker, ReloadEvent, Reloaded } from "./reload/types.ts";
 import { openStore } from "./wiring/approvals.ts";
 import { assemble as assembleParts, type InUse, type Parts } from "./wiring/assembly.ts";
-import { intend, openAudit } from "./wiring/audit.ts";
+import { auditState, intend, openAudit } from "./wiring/audit.ts";
 import { closeAll } from "./wiring/closing.ts";
 import type { ConfinementShown } from "./wiring/confinement.ts";
 import { startExports } from "./wiring/exports.ts";
@@ -130,7 +130,7 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
   const join = (read: Config, joined: Parts) =>
     joinGeneration(read, joined, { approvals, newId: randomUUID, ...hooks });
   const generations = new LiveGenerations(join(config, parts), { lingerMs: LINGER_MS });
-  const limits = openLimits(config, { clock, monotonic, auditReady: () => audit.hasRoom(), log: hooks.logFault });
+  const limits = openLimits(config, { clock, monotonic, audit: auditState(audit), log: hooks.logFault });
   const { admission, inForce } = limits;
   const executor = createExecutor({ intend: (approved, { traceId }) => intend(audit, { ...approved, traceId }) });
   const tracing = await startTracing(config, parts.traces, { clock, monotonic, fill, ...hooks });

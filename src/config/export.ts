@@ -13,7 +13,9 @@ const exporter = z
       .regex(/^[a-z0-9][a-z0-9-]{0,63}$/, "must be of small letters, digits and dashes")
       .optional(),
     /** Without a path the usual one: /v1/logs, /loki/api/v1/push. */
-    url: z.url({ protocol: /^https?$/, error: "must be a URL that begins with https://" }).max(URL_CHARACTERS_MAX),
+    url: z
+      .url({ protocol: /^https?$/, error: "must be a URL that begins with https:// or http://" })
+      .max(URL_CHARACTERS_MAX),
     /** Lines of `Name: value`, such as credentials. */
     headersFile: z.string().min(1).optional(),
   })

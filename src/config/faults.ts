@@ -1,4 +1,5 @@
 import type { z } from "zod";
+import { hint } from "../core/nearest.ts";
 
 /** One mistake in the configuration: where it is, and how to mend it. */
 export interface ConfigFault {
@@ -21,12 +22,29 @@ function faultsOf(issue: z.core.$ZodIssue): readonly ConfigFault[] {
     case "invalid_key":
       return [{ path, message: `is no good key here: it ${issue.issues[0]?.message ?? "is not allowed"}` }];
     case "unrecognized_keys":
-      return issue.keys.map((key) => ({ path: [...path, key], message: "is not a key that is known here" }));
+      return unknownKeys(issue);
+    case "too_small":
+    case "too_big":
+      return [{ path, message: boundMessage(issue) }];
     case "invalid_union":
       return issue.message === "Invalid input" ? unionFaults(issue) : [{ path, message: issue.message }];
     default:
       return [{ path, message: issue.message }];
   }
+}
+
+/**
+ * For `safeParse`: only here is it known which keys there are. Of several unknown ones each has its line.
+ */
+export function configMessage(issue: z.core.$ZodRawIssue): string | undefined {
+  if (issue.code !== "unrecognized_keys") return undefined;
+  const { shape = {} } = (issue.inst?._zod.def ?? {}) as { readonly shape?: object };
+  return issue.keys.map((key) => `is not a key that is known here${hint(key, Object.keys(shape))}`).join("\n");
+}
+
+function unknownKeys({ path, keys, message }: z.core.$ZodIssueUnrecognizedKeys): readonly ConfigFault[] {
+  const messages = message.split("\n");
+  return keys.map((key, at) => ({ path: [...path, key], message: messages[at] ?? message }));
 }
 
 const KINDS: Readonly<Record<string, string>> = {
@@ -46,6 +64,21 @@ function typeMessage(issue: z.core.$ZodIssueInvalidType): string {
   // Without the advice on quotes: nothing was written yet.
   if (message.endsWith("received undefined")) return `is missing; it is ${kind.split(/, without|: put/, 1)[0]}`;
   return `must be ${kind}${message.endsWith("received null") ? " (it is empty)" : ""}`;
+}
+
+/** One, and several. */
+const COUNTED: Readonly<Record<string, readonly [string, string]>> = {
+  string: ["character", "characters"],
+  array: ["entry", "entries"],
+};
+
+function boundMessage(issue: z.core.$ZodIssueTooSmall | z.core.$ZodIssueTooBig): string {
+  if (!issue.message.startsWith("Too ")) return issue.message;
+  const [words, count] = issue.code === "too_small" ? ["at least", issue.minimum] : ["at most", issue.maximum];
+  const units = COUNTED[issue.origin];
+  return units === undefined
+    ? `must be ${words} ${count}`
+    : `must have ${words} ${count} ${units[count === 1 ? 0 : 1]}`;
 }
 
 /** The message that the schema itself gives, if it is not one of Zod's. */

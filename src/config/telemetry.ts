@@ -6,7 +6,9 @@ const URL_CHARACTERS_MAX = 2_048;
 const traces = z
   .strictObject({
     /** Of a collector that takes OTLP over HTTP. Without a path the usual one: /v1/traces. */
-    endpoint: z.url({ protocol: /^https?$/, error: "must be a URL that begins with https://" }).max(URL_CHARACTERS_MAX),
+    endpoint: z
+      .url({ protocol: /^https?$/, error: "must be a URL that begins with https:// or http://" })
+      .max(URL_CHARACTERS_MAX),
     /** Lines of `Name: value`, such as credentials. */
     headersFile: z.string().min(1).optional(),
     /** Which share of the traces that begin here is recorded; a request that belongs to a trace is recorded where that one is. */

@@ -31,6 +31,12 @@ export function meant(name: string, known: Iterable<string>): string | undefined
   return near.sort((left, right) => left.slips - right.slips)[0]?.other;
 }
 
+/** The end of a message about a name that is not known; empty where nothing like it is. */
+export function hint(name: string, known: Iterable<string>): string {
+  const like = meant(name, known);
+  return like === undefined ? "" : `; did you mean ${like}?`;
+}
+
 /** How many letters must be added, taken away, changed or swapped with their neighbour. */
 function slips(from: string, to: string): number {
   let before: readonly number[] = [];

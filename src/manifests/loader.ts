@@ -6,6 +6,7 @@ import { isTool, isToolFactory, type ToolConfig, type ToolFactory } from "../cor
 import { ManifestError } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
 import { givenWithin } from "../core/patience.ts";
+import { systemCode } from "../core/system-code.ts";
 import type { Tool } from "../core/types.ts";
 import { offerImports } from "./imports.ts";
 import { loadFaults } from "./load-faults.ts";
@@ -83,8 +84,8 @@ class Load implements LoadedTools {
     try {
       isFolder = statSync(path).isDirectory();
       files = isFolder ? manifestTree(path).files : [path];
-    } catch {
-      this.problems.push(`${field}: ${path} cannot be read`);
+    } catch (error) {
+      this.problems.push(`${field}: ${path} cannot be read (${systemCode(error)})`);
       return;
     }
     const before = this.#met + this.problems.length;

@@ -10,6 +10,8 @@ export interface AdmissionOptions {
   readonly concurrentCallsPerCallerMax: number;
   /** Whether the audit can take one more call; without it nothing runs. */
   readonly auditReady: () => boolean;
+  /** Why it cannot, for operators. */
+  readonly auditFault?: (() => string | undefined) | undefined;
   /** How often one caller may start a call and go away; without it as often as it likes. */
   readonly cancellations?: CancellationLimit | undefined;
   /** How often callers may call; without it as often as they like. */
@@ -46,6 +48,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
         throw new Refusal("AUDIT_UNAVAILABLE", "The call was not run: it could not be recorded.", {
           details: { outcome: "not_run" },
           retryAfterMs: RETRY_AFTER_MS,
+          cause: new Error(options.auditFault?.() ?? "the audit takes no line now"),
         });
       }
       if (total >= options.concurrentCallsMax) {

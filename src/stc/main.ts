@@ -71,7 +71,7 @@ program
   .requiredOption("--sub <subject>", "who calls")
   .option(
     "--permission <permission...>",
-    "what the caller may do (default: nothing; an operator: decide and manage all)",
+    "what the caller may do (default: nothing; an operator: decide, manage grants and modes, read the audit)",
   )
   .option("--operator", "a token for the operators' doors; it calls no tools")
   .option("--session <id>", "the agent's session, for which approvals can be remembered (default: a random one)")

@@ -45,6 +45,9 @@ async function makePlan({ registry, grpc }: Parts, name: string, args: unknown):
 
 function problem(error: unknown): string {
   if (error instanceof SyntaxError) return "the arguments are not JSON";
-  if (error instanceof Refusal) return `${error.code}: ${error.message}`;
+  if (error instanceof Refusal) {
+    const { code, message, cause } = error;
+    return cause instanceof Error ? `${code}: ${message} (${cause.message})` : `${code}: ${message}`;
+  }
   return errorText(error);
 }

@@ -11,6 +11,7 @@ import { Refusal, StartupError } from "../core/errors.ts";
 import type { Receipt } from "../core/evidence.ts";
 import { ARGUMENT_LIMITS } from "../core/json.ts";
 import type { Caller, Tool } from "../core/types.ts";
+import type { AdmissionOptions } from "../proxy/admission.ts";
 
 interface AuditParts {
   readonly clock: () => number;
@@ -38,6 +39,17 @@ export function openAudit(config: Config, { clock, monotonic, ids, checkpointKey
   } catch (error) {
     throw new StartupError([`audit.dir: ${errorText(error)}`]);
   }
+}
+
+/** Whether a line can be written, and why not. */
+export function auditState(audit: AuditLog): Pick<AdmissionOptions, "auditReady" | "auditFault"> {
+  return {
+    auditReady: () => audit.hasRoom(),
+    auditFault: () => {
+      const health = audit.health();
+      return health.status === "failing" ? health.reason : undefined;
+    },
+  };
 }
 
 interface Recorded {

@@ -1,6 +1,6 @@
 import type { Config } from "../config.ts";
 import type { LoadedTools } from "../manifests/loader.ts";
-import { type Admission, createAdmission } from "../proxy/admission.ts";
+import { type Admission, type AdmissionOptions, createAdmission } from "../proxy/admission.ts";
 import { Rates } from "../proxy/limits/rates.ts";
 import { openRateTable } from "../proxy/limits/rates-postgres.ts";
 import { SharedRates } from "../proxy/limits/rates-shared.ts";
@@ -12,7 +12,7 @@ export interface LimitParts {
   readonly clock: () => number;
   /** Milliseconds from any origin, never going back. */
   readonly monotonic: () => number;
-  readonly auditReady: () => boolean;
+  readonly audit: Pick<AdmissionOptions, "auditReady" | "auditFault">;
   readonly log?: ((message: string, cause: unknown) => void) | undefined;
 }
 
@@ -42,13 +42,13 @@ export function limitProblems({ limits, approvals }: Config, { tools, notRegiste
 }
 
 /** How many calls there may be, and how often. */
-export function openLimits(config: Config, { clock, monotonic, auditReady, log }: LimitParts): Limits {
+export function openLimits(config: Config, { clock, monotonic, audit, log }: LimitParts): Limits {
   let { limits } = config;
   const { storeUrlFile } = config.approvals;
   const url = storeUrlFile === undefined ? undefined : postgresUrl(config, storeUrlFile);
   const rates = new Rates({ rules: limits.rates, now: monotonic, shared: limits.shared });
   const admission = createAdmission({
-    ...{ auditReady, rates },
+    ...{ ...audit, rates },
     get concurrentCallsMax() {
       return limits.concurrentCallsMax;
     },

@@ -1,6 +1,6 @@
 import { type OperatorRule, readOperatorRules } from "../approvals/risk/operators.ts";
 import type { Config } from "../config.ts";
-import { listed, meant } from "../core/nearest.ts";
+import { hint, listed } from "../core/nearest.ts";
 import type { Tool } from "../core/types.ts";
 import type { LoadedTools } from "../manifests/loader.ts";
 
@@ -33,9 +33,4 @@ function argumentProblems({ args = {} }: OperatorRule["when"], { name, input }: 
     if (own.includes(field) || own.includes(first)) return [];
     return [`${field}: ${name} has no such argument; it has ${listed(own)}${hint(first, own)}`];
   });
-}
-
-function hint(name: string, known: Iterable<string>): string {
-  const like = meant(name, known);
-  return like === undefined ? "" : `; did you mean ${like}?`;
 }

@@ -74,7 +74,24 @@ describe("a typical mistake is named so that it can be mended", () => {
       yaml({ server: 'server: { port: "80" }' }),
       "server.port: must be a number from 0 to 65535, without quotes, or off",
     ],
-    ["a misspelt key", yaml({ server: "server: { prot: 1 }" }), "server.prot: is not a key that is known here"],
+    [
+      "a misspelt key",
+      yaml({ server: "server: { prot: 1 }" }),
+      "server.prot: is not a key that is known here; did you mean port?",
+    ],
+    [
+      "a misspelt section",
+      yaml({ x: "comands: { allowed: [] }" }),
+      "comands: is not a key that is known here; did you mean commands?",
+    ],
+    ["too few", yaml({ x: "limits: { concurrentCallsMax: 0 }" }), "limits.concurrentCallsMax: must be at least 1"],
+    ["too many", yaml({ x: "server: { port: 0, bodyDepthMax: 1000 }" }), "server.bodyDepthMax: must be at most 256"],
+    ["too short", yaml({ x: "audit: { dir: '' }", audit: "" }), "audit.dir: must have at least 1 character"],
+    [
+      "a collector without scheme",
+      yaml({ x: "telemetry: { traces: { endpoint: 'collector:4318' } }" }),
+      "telemetry.traces.endpoint: must be a URL that begins with https:// or http://",
+    ],
     [
       "the shell's home",
       yaml({ audit: "audit: { dir: ~/audit }" }),
@@ -103,7 +120,7 @@ describe("a typical mistake is named so that it can be mended", () => {
     [
       "a misspelt endpoint",
       grpc("endpont: 'x:1', plaintext: true"),
-      "systems.s.endpont: is not a key that is known here",
+      "systems.s.endpont: is not a key that is known here; did you mean endpoint?",
     ],
     ["no endpoint", grpc("plaintext: true"), "systems.s.endpoint: is missing; it is text"],
     ["plaintext: false", grpc("endpoint: 'x:1', plaintext: false"), "systems.s.plaintext: must be true, or left out"],
@@ -120,6 +137,14 @@ describe("a typical mistake is named so that it can be mended", () => {
   ] as const)("%s", (_title, text, want) => {
     expect(problemsOf(text)[0]).toStartWith(want);
   });
+});
+
+test("of several misspelt keys each is told, with its own advice", () => {
+  expect(problemsOf(yaml({ server: "server: { prot: 1, hots: x, whatever: 1 }" }))).toEqual([
+    "server.prot: is not a key that is known here; did you mean port?",
+    "server.hots: is not a key that is known here; did you mean host?",
+    "server.whatever: is not a key that is known here",
+  ]);
 });
 
 describe("the files that are named", () => {

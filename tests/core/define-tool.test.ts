@@ -8,7 +8,7 @@ import {
   isToolFactory,
   type ToolConfig,
 } from "../../src/core/define-tool.ts";
-import { ManifestError } from "../../src/core/errors.ts";
+import { type Fault, ManifestError } from "../../src/core/errors.ts";
 import { freeText } from "../../src/core/schema/bounds.ts";
 import type { Tool } from "../../src/core/types.ts";
 
@@ -35,14 +35,18 @@ function define(changes: Record<string, unknown>): Tool {
   return defineTool({ ...SOUND, ...changes } as never) as unknown as Tool;
 }
 
-function faultsOf(changes: Record<string, unknown>): readonly string[] {
+function faultList(changes: Record<string, unknown>): readonly Fault[] {
   try {
     define(changes);
   } catch (error) {
     expect(error).toBeInstanceOf(ManifestError);
-    return (error as ManifestError).faults.map(({ field }) => field);
+    return (error as ManifestError).faults;
   }
   return [];
+}
+
+function faultsOf(changes: Record<string, unknown>): readonly string[] {
+  return faultList(changes).map(({ field }) => field);
 }
 
 const cli = (part: Record<string, unknown>, rest: Record<string, unknown> = {}) => ({
@@ -51,6 +55,14 @@ const cli = (part: Record<string, unknown>, rest: Record<string, unknown> = {}) 
   output: z.object({ text: z.string() }),
   outputPolicy: { text: "allow" },
   ...rest,
+});
+
+test.each([
+  ["exmples", { exmples: {} }, "is not a field of a manifest; did you mean examples?"],
+  ["colour", { colour: "red" }, "is not a field of a manifest"],
+  ["permissions.requierd", { permissions: { requierd: ["a"] } }, "is not known here; did you mean required?"],
+])("a field that is not known says which was meant: %s", (field, changes, message) => {
+  expect(faultList(changes)).toContainEqual({ field, message });
 });
 
 describe("a manifest that contradicts itself does not load", () => {

@@ -2,6 +2,7 @@ import { expect, setDefaultTimeout, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { readConfig } from "../../src/config.ts";
+import { createMetrics } from "../../src/server/metrics.ts";
 import { runStc } from "../support/stc.ts";
 import { MEANINGS } from "./configuration-meanings.ts";
 import { configurationReference, PAGE, withReference } from "./configuration-reference.ts";
@@ -62,6 +63,24 @@ test("each alert is explained, and none that is not there", () => {
   const alerts = rule?.spec.groups.flatMap((group) => group.rules.map(({ alert }) => alert)) ?? [];
   const explained = new Set([...page.matchAll(/`(SafeToolCall\w+)`/g)].map(([, name]) => name ?? ""));
   expect([...explained].sort()).toEqual([...alerts].sort());
+});
+
+test("each metric of ours is explained, and none that is not there", async () => {
+  const metrics = createMetrics();
+  metrics.watch({ callsInFlight: () => 0, channels: () => [], certificates: () => [] });
+  metrics.watchConfiguration(() => ({ generation: 1, lastRefused: null }) as never);
+  metrics.watchExports(() => []);
+  metrics.watchRevocations(() => undefined);
+  metrics.watchApprovals(() => undefined);
+  metrics.watchDropped({ traces: () => 0, logs: () => 0 });
+  metrics.load.watchConnections(() => 0);
+  const ours = [...(await metrics.text()).matchAll(/^# TYPE (stc_\w+)/gm)].map(([, name = ""]) => name);
+  expect(ours.length).toBeGreaterThan(30);
+  const [, section = ""] = page.split("\n## Metrics\n");
+  const explained = [...section.matchAll(/^\| (`stc_.*?) \|/gm)].flatMap(
+    ([, cell = ""]) => cell.match(/stc_\w+/g) ?? [],
+  );
+  expect(explained.sort()).toEqual(ours.sort());
 });
 
 test("commands and files that the page names exist", async () => {

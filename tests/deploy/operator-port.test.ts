@@ -88,3 +88,26 @@ test("without a section there is no such listener", async () => {
   await service.drain();
   rmSync(folder, { recursive: true, force: true });
 });
+
+test("an address that is not this machine's is named by its field, with what to write", async () => {
+  const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-operator-")));
+  const elsewhere = configuration(folder, ["."], { host: "192.0.2.7", port: 0 });
+  const failed = await startService(elsewhere).catch((error: unknown) => error);
+  expect(failed).toBeInstanceOf(StartupError);
+  expect((failed as StartupError).problems).toEqual([
+    "server.operator.host: 192.0.2.7 cannot be listened at (EADDRNOTAVAIL): write an address of this machine, or 0.0.0.0 for all of them",
+  ]);
+  rmSync(folder, { recursive: true, force: true });
+});
+
+test("operators are told whether the audit takes lines, others are not", async () => {
+  const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-operator-")));
+  const service = await startService(configuration(folder, ["."], { port: 0 }));
+  const token = await issuers.token({ kind: "operator", sub: "prometheus", permissions: ["metrics:read"] });
+  const ask = async (headers: Record<string, string>) =>
+    (await fetch(`${service.operatorUrl}/readyz`, { headers })).json();
+  expect(await ask({ authorization: `Bearer ${token}` })).toMatchObject({ status: "ready", audit: { status: "ok" } });
+  expect(await ask({})).toEqual({ status: "ready" });
+  await service.drain();
+  rmSync(folder, { recursive: true, force: true });
+});

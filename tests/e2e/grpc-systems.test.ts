@@ -131,6 +131,7 @@ describe("/readyz", () => {
     await callTool("lab_inspect", {});
     expect(await ready(await tokenOf("operator", ["metrics:read"]))).toEqual({
       status: "ready",
+      audit: { status: "ok" },
       systems: {
         lab: {
           state: "READY",

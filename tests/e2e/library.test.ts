@@ -138,7 +138,9 @@ describe("create", () => {
     for (const start of [made.ready(), made.ready(), made.call(echo, {}, token)]) {
       const error = await start.catch((reason: unknown) => reason);
       expect(error).toBeInstanceOf(StartupError);
-      expect((error as StartupError).problems.join("\n")).toMatch(/tools\[0\].*cannot be read\ntools\[1\]: is neither/);
+      expect((error as StartupError).problems.join("\n")).toMatch(
+        /tools\[0\].*cannot be read \(ENOENT\)\ntools\[1\]: is neither/,
+      );
     }
     await made.close();
   });

@@ -55,6 +55,13 @@ test("the README's refusal table is the code's", () => {
   expect(documented).toEqual(Object.fromEntries(real));
 });
 
+test("the page of threats speaks of refusals that there are", () => {
+  const text = readFileSync(join(ROOT, "docs/threats.md"), "utf8");
+  const named = [...new Set(text.match(/\b[A-Z]+(?:_[A-Z]+)+\b/g))];
+  expect(named.length).toBeGreaterThan(15);
+  expect(named.filter((code) => !Object.hasOwn(REFUSALS, code))).toEqual([]);
+});
+
 test("the scripts that the documents name exist", () => {
   const scripts = Object.keys(
     (JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as { scripts: object }).scripts,

@@ -76,7 +76,7 @@ test("a name is taken once", async () => {
 });
 
 test("a path that is not there is named", async () => {
-  expect((await load(["nowhere"])).problems[0]).toMatch(/^tools\[0\]: .*nowhere cannot be read$/);
+  expect((await load(["nowhere"])).problems[0]).toMatch(/^tools\[0\]: .*nowhere cannot be read \(ENOENT\)$/);
 });
 
 test("a value that is no tool is named", async () => {

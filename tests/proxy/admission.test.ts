@@ -11,16 +11,18 @@ function stand(options: { total?: number; each?: number; auditReady?: () => bool
     concurrentCallsPerCallerMax: options.each ?? 2,
     auditReady: options.auditReady ?? (() => true),
   });
-  const code = (verified: Verified): string => {
-    try {
-      admission.admit(verified);
-      return "admitted";
-    } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
-      return error.code;
-    }
-  };
+  const code = (verified: Verified): string => refusalOf(() => admission.admit(verified))?.code ?? "admitted";
   return { admission, code };
+}
+
+function refusalOf(admit: () => unknown): Refusal | undefined {
+  try {
+    admit();
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    return error;
+  }
 }
 
 test("a caller has its share, another its own", () => {
@@ -59,6 +61,19 @@ test("nobody is admitted while the audit cannot take a line, or during the drain
   expect(code(caller("a"))).toBe("admitted");
   admission.drain();
   expect(code(caller("a"))).toBe("SHUTTING_DOWN");
+});
+
+test("what keeps the audit from taking a line is told to operators, and to nobody else", () => {
+  const admission = createAdmission({
+    concurrentCallsMax: 1,
+    concurrentCallsPerCallerMax: 1,
+    auditReady: () => false,
+    auditFault: () => "the disk is nearly full: free some of it",
+  });
+  const refusal = refusalOf(() => admission.admit(caller("a")));
+  expect(refusal?.message).toBe("The call was not run: it could not be recorded.");
+  expect(refusal?.details).toEqual({ outcome: "not_run" });
+  expect(String(refusal?.cause)).toBe("Error: the disk is nearly full: free some of it");
 });
 
 describe("cancellations", () => {

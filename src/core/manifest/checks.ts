@@ -1,6 +1,7 @@
 import type { z } from "zod";
 import type { Fault } from "../errors.ts";
 import { isTable } from "../json.ts";
+import { hint } from "../nearest.ts";
 
 /** A manifest before anything about it is believed: TypeScript's word does not reach hand-written JavaScript. */
 export type Unread = Readonly<Record<string, unknown>>;
@@ -12,7 +13,7 @@ export function unless(sound: boolean, field: string, message: string): readonly
 export function unknownKeys(field: string, value: Unread, known: readonly string[]): readonly Fault[] {
   return Object.keys(value)
     .filter((key) => !known.includes(key))
-    .map((key) => ({ field: `${field}.${key}`, message: "is not known here" }));
+    .map((key) => ({ field: `${field}.${key}`, message: `is not known here${hint(key, known)}` }));
 }
 
 export function list(value: unknown): readonly unknown[] {

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { errorText } from "../error-text.ts";
 import type { Fault } from "../errors.ts";
 import { isTable } from "../json.ts";
+import { hint } from "../nearest.ts";
 import { releaseFaults } from "../policy/policy-faults.ts";
 import { unboundedStrings } from "../schema/bounds.ts";
 import { jsonSchemaFaults } from "../schema/json-schema-faults.ts";
@@ -54,7 +55,7 @@ const CHECKS: readonly Check[] = [
   (manifest) =>
     Object.keys(manifest)
       .filter((key) => !KEYS.has(key))
-      .map((key) => ({ field: key, message: "is not a field of a manifest" })),
+      .map((key) => ({ field: key, message: `is not a field of a manifest${hint(key, KEYS)}` })),
   ({ name }) => unless(isText(name) && NAME.test(name), "name", "must match [a-z][a-z0-9_]{0,63}"),
   ({ description }) =>
     unless(

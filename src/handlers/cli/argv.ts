@@ -21,7 +21,7 @@ export function argvFault(argv: readonly string[], options: readonly string[]): 
     if (bytes > ARGV_BYTES_MAX) return `the argv has more than ${ARGV_BYTES_MAX} bytes`;
     if (token === "--") optionsMayFollow = false;
     if (optionsMayFollow && token.startsWith("-") && !isDeclaredOption(token, options)) {
-      return `token ${index} of the argv begins with "-" and is not a declared option`;
+      return `token ${index} of the argv begins with "-" and is not named in target.cli.options`;
     }
   }
   return undefined;

@@ -112,7 +112,7 @@ class CallDoors {
     );
     const { host } = place;
     const port = await listeningPort(door.server, place).catch((error: unknown) => {
-      throw takenOr(error, "server", place);
+      throw refused(error, "server", place);
     });
     return `https://${host.includes(":") ? `[${host}]` : host}:${port}`;
   }
@@ -153,11 +153,17 @@ async function listen(app: FastifyInstance, place: Place, field: string): Promis
   try {
     return await app.listen({ ...place });
   } catch (error) {
-    throw takenOr(error, field, place);
+    throw refused(error, field, place);
   }
 }
 
-function takenOr(error: unknown, field: string, { port }: Place): unknown {
-  const isTaken = error instanceof Error && "code" in error && error.code === "EADDRINUSE";
-  return isTaken ? new StartupError([`${field}.port: ${port} is in use`]) : error;
+/** What the system says no to is a matter of the configuration. */
+function refused(error: unknown, field: string, { host, port }: Place): unknown {
+  if (!(error instanceof Error && "code" in error)) return error;
+  if (error.code === "EADDRINUSE") return new StartupError([`${field}.port: ${port} is in use`]);
+  if (error.code === "EACCES") {
+    return new StartupError([`${field}.port: ${port} is not for this user to listen at: take one from 1024 on`]);
+  }
+  const wants = "write an address of this machine, or 0.0.0.0 for all of them";
+  return new StartupError([`${field}.host: ${host} cannot be listened at (${String(error.code)}): ${wants}`]);
 }

@@ -13,6 +13,8 @@ export interface HealthOptions extends PeerLimits {
   readonly notReady: () => readonly NotReady[];
   /** How the services behind the tools are doing. */
   readonly systems: () => Promise<unknown>;
+  /** Whether lines can be written, and why not. */
+  readonly audit?: (() => unknown) | undefined;
   /** How the tools' commands are held. */
   readonly confinement?: (() => unknown) | undefined;
   /** What configuration is in use, and what was refused last. */
@@ -40,6 +42,7 @@ export function healthRoutes(app: FastifyInstance, options: HealthOptions): void
     const systems = (await isOperator(request))
       ? {
           systems: await options.systems(),
+          audit: options.audit?.(),
           ...(options.configuration !== undefined && { configuration: options.configuration() }),
           confinement: options.confinement?.(),
           revocations: options.revocations?.(),

@@ -5,6 +5,7 @@ import apiJson from "protobufjs/google/protobuf/api.json" with { type: "json" };
 import descriptorJson from "protobufjs/google/protobuf/descriptor.json" with { type: "json" };
 import sourceContextJson from "protobufjs/google/protobuf/source_context.json" with { type: "json" };
 import typeJson from "protobufjs/google/protobuf/type.json" with { type: "json" };
+import { errorText } from "../../../core/error-text.ts";
 import {
   type Declarations,
   type EnumDeclaration,
@@ -51,7 +52,20 @@ export function readProtoFiles({ protoDirs, protoFiles }: ProtoFiles): Declarati
     if (found === undefined) throw new Error(`${target} was not found${origin === "" ? "" : `; ${origin} imports it`}`);
     return found;
   };
-  return declarationsOf(root.loadSync([...files], { keepCase: true }).resolveAll());
+  try {
+    return declarationsOf(root.loadSync([...files], { keepCase: true }).resolveAll());
+  } catch (error) {
+    throw placed(error);
+  }
+}
+
+/** protobufjs names the file in some of its messages only; while it reads one, it has its name at hand. */
+function placed(error: unknown): Error {
+  const { parse } = protobuf as unknown as { readonly parse: { filename: string | null } };
+  const { filename } = parse;
+  parse.filename = null;
+  const text = errorText(error);
+  return new Error(filename === null || text.includes(filename) ? text : `${filename}: ${text}`);
 }
 
 function isFile(path: string): boolean {

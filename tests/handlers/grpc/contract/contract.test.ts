@@ -39,7 +39,19 @@ describe("loading", () => {
   test.each([
     ["a missing folder", "missing", {}, /systems\.lab\.proto .*missing.*ENOENT/],
     ["an empty folder", "empty", { "readme.txt": "x" }, /no \.proto file there/],
-    ["a syntax error", "broken", { "a.proto": 'syntax = "proto3"; message {' }, /a\.proto|illegal/],
+    ["a syntax error", "broken", { "a.proto": 'syntax = "proto3"; message {' }, /a\.proto.*illegal|illegal.*a\.proto/],
+    [
+      "a missing semicolon in one of several files",
+      "semicolon",
+      { "a.proto": 'syntax = "proto3";\n', "b.proto": 'syntax = "proto3";\nmessage X { string a = 1 }\n' },
+      /b\.proto: illegal token .*line 2/,
+    ],
+    [
+      "a type that is not there, beside a sound file",
+      "type",
+      { "a.proto": 'syntax = "proto3"; package p; message X { Nowhere a = 1; }' },
+      /proto \(.*\): no such (?:type|Type)[^/]*Nowhere/,
+    ],
     ["an import that is nowhere", "orphan", { "a.proto": 'syntax = "proto3"; import "b.proto";' }, /b\.proto/],
     ["an unknown type", "untyped", { "a.proto": 'syntax = "proto3"; message A { Nope n = 1; }' }, /Nope/],
   ])("%s is a fault that names system and place", (_title, name, files, text) => {

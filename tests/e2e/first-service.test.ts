@@ -1,0 +1,124 @@
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { type handleUnaryCall, loadPackageDefinition, Server, ServerCredentials } from "@grpc/grpc-js";
+import { loadSync } from "@grpc/proto-loader";
+import { freePortPair, RunningStc, run, STC } from "../support/stc.ts";
+import { PROJECT } from "../support/world.ts";
+
+setDefaultTimeout(60_000);
+
+const page = readFileSync(join(PROJECT, "docs/first-service.md"), "utf8");
+const blocks = [...page.matchAll(/^```(\w+)\n([\s\S]*?)^```/gm)].map(([, language = "", text = ""]) => ({
+  language,
+  text,
+}));
+const inLanguage = (language: string): readonly string[] =>
+  blocks.filter((block) => block.language === language).map(({ text }) => text);
+const [diskUsage = "", cancelOrder = "", program = ""] = inLanguage("ts");
+const [folders = "", tokens = "", looks = "", serve = "", calls = "", approves = "", decides = ""] = inLanguage("sh");
+
+mkdirSync(join(PROJECT, "var"), { recursive: true });
+// The page is read in the clone's folder; this one stands below it, with the same things in it.
+const clone = mkdtempSync(join(PROJECT, "var", "first-service-"));
+const port = freePortPair();
+const url = `http://127.0.0.1:${port}`;
+const server = new Server();
+let orders = 0;
+let service: RunningStc;
+
+type CancelOrder = handleUnaryCall<{ readonly orderId: string }, object>;
+type Service = Parameters<Server["addService"]>[0];
+
+async function serveOrders(): Promise<void> {
+  const loaded = loadPackageDefinition(loadSync(join(clone, "shop/proto/orders.proto")));
+  const { shop } = loaded as unknown as { shop: { orders: { v1: { OrderService: { service: Service } } } } };
+  server.addService(shop.orders.v1.OrderService.service, {
+    CancelOrder: (({ request: { orderId } }, answer) =>
+      answer(null, { orderId, status: "CANCELLED", buyerEmail: "ada@example.org" })) satisfies CancelOrder,
+  });
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  server.bindAsync("127.0.0.1:0", ServerCredentials.createInsecure(), (error, bound) =>
+    error === null ? resolve(bound) : reject(error),
+  );
+  orders = await promise;
+}
+
+/** Types the page's lines into a shell that stands where its reader does. */
+async function type(lines: string): Promise<string> {
+  const ours = lines
+    .replaceAll("npx -y bun@1.4.5", process.execPath)
+    .replace("http://127.0.0.1:8787", url)
+    .replace("STC_TOKEN=", `STC_URL=${url} STC_TOKEN=`);
+  const stc = `stc() { ${STC.map((word) => `'${word}'`).join(" ")} "$@"; }`;
+  const { out, err } = await run(["sh", "-c", `${stc}\nexport STC_URL=${url}\n${ours}`], { cwd: clone });
+  expect(err).toBe("");
+  return out;
+}
+
+function put(path: string, text: string): void {
+  writeFileSync(join(clone, path), text.replaceAll("127.0.0.1:9090", `127.0.0.1:${orders}`));
+}
+
+beforeAll(async () => {
+  await type(`${folders}\nln -s ${join(PROJECT, "certs")} certs\nln -s ${join(PROJECT, "docs")} docs`);
+  put("shop/proto/orders.proto", inLanguage("proto")[0] ?? "");
+  await serveOrders();
+  put("shop/tools/disk-usage.ts", diskUsage);
+  put("shop/tools/cancel-order.ts", cancelOrder);
+  put("shop/stc.yaml", inLanguage("yaml")[0] ?? "");
+  put("shop/program.ts", program);
+  await type(tokens);
+});
+
+afterAll(async () => {
+  await service?.end("SIGKILL");
+  server.forceShutdown();
+  rmSync(clone, { recursive: true, force: true });
+});
+
+test("what is looked at before: no fault, the argv, the message, and what an agent would see", async () => {
+  const out = await type(looks);
+  expect(out).toStartWith("ok: 2 tools\n");
+  expect(out).toContain('"-s",\n    "-k",\n    "--",\n    "/usr/lib"\n');
+  expect(out).toContain('"path": "/shop.orders.v1.OrderService/CancelOrder"');
+  expect(out).toMatch(/buyerEmail +mask .*"a\*\*@/);
+});
+
+test("the service takes the calls: the command runs, the change asks, alice says yes, it runs, and all of it is in the audit", async () => {
+  expect(serve).toBe("npx -y bun@1.4.5 run serve --config shop/stc.yaml\n");
+  service = new RunningStc(["serve", "--config", join(clone, "shop/stc.yaml")], { env: { STC_PORT: String(port) } });
+  await service.printed("listening");
+  const called = await type(calls);
+  expect(called).toMatch(/"kilobytes": \d+/);
+  expect(called).toContain('{"status":"pending","approval":{"id":');
+  const approved = await type(approves);
+  expect(approved).toContain("approved (once): ");
+  expect(approved).toContain('"status": "CANCELLED"');
+  expect(approved).toMatch(/approval\.voted +cancel_order +alice/);
+  expect(approved.match(/ ALLOWED /g)).not.toBeNull();
+});
+
+test("a program decides what its rule is about, and leaves the rest", async () => {
+  const asked = await type(
+    ["twice", "because"]
+      .map((note) => `stc call cancel_order '{"orderId":"AB-123456","note":"${note}"}' --token-file shop/agent.token`)
+      .join("\n"),
+  );
+  expect(asked.match(/"status": "pending"/g)).toHaveLength(2);
+  const out = await type(decides);
+  expect(out).toMatch(/cancel_order approve\n/);
+  expect(out).toMatch(/cancel_order left to people\n/);
+});
+
+test("the library takes the same as an object", async () => {
+  expect(await type(`cd shop && ${process.execPath} program.ts`)).toBe("true\nsuccess\ndenied\n");
+});
+
+test("a plan that cannot be made says why to whoever wrote the manifest", async () => {
+  put("shop/tools/disk-usage.ts", diskUsage.replace('"-s", "-k"],  ', '"-s"],  ').replace(/ {2}examples: .*\n/, ""));
+  const plan = [...STC, "plan", "disk_usage", '{"folder":"/usr/lib"}', "--config", "shop/stc.yaml"];
+  const { code, err } = await run(plan, { cwd: clone });
+  expect(code).toBe(1);
+  expect(err).toContain('token 1 of the argv begins with "-" and is not named in target.cli.options');
+});
