@@ -98,7 +98,7 @@ test("the configuration is frozen", () => {
 });
 
 const files: readonly (readonly [string, string, RegExp])[] = [
-  ["a key twice", "tools: [a]\ntools: [b]\n", /unique/i],
+  ["a key twice", "tools: [a]\ntools: [b]\n", /has the key tools twice/],
   ["broken YAML", "tools: [a\n", /config\.yaml/],
   [
     "an alias bomb",

@@ -27,7 +27,7 @@ function faultsOf(issue: z.core.$ZodIssue): readonly ConfigFault[] {
     case "too_big":
       return [{ path, message: boundMessage(issue) }];
     case "invalid_union":
-      return issue.message === "Invalid input" ? unionFaults(issue) : [{ path, message: issue.message }];
+      return unionFaults(issue);
     default:
       return [{ path, message: issue.message }];
   }
@@ -94,7 +94,7 @@ function unionFaults(issue: z.core.$ZodIssueInvalidUnion): readonly ConfigFault[
   const depth = (faults: readonly ConfigFault[]): number => Math.max(0, ...faults.map(({ path }) => path.length));
   const [closest] = [...shapes].sort((a, b) => depth(b) - depth(a));
   if (closest === undefined || depth(closest) <= issue.path.length) {
-    return [{ path: issue.path, message: "has the wrong shape: see the example in README.md" }];
+    return [{ path: issue.path, message: own(issue) ?? "has the wrong shape: see the example in README.md" }];
   }
   return closest;
 }

@@ -43,7 +43,7 @@ function readWritten(file: string): unknown {
   const document = parseDocument(source, { uniqueKeys: true, maxAliasCount: 0 } as Parameters<typeof parseDocument>[1]);
   const [error] = document.errors;
   // Only the first: those after it are mostly its echoes.
-  if (error !== undefined) throw new StartupError([`${file}: ${yamlProblem(error)}`]);
+  if (error !== undefined) throw new StartupError([`${file}: ${yamlProblem(error, source)}`]);
   try {
     return document.toJS({ maxAliasCount: 0 });
   } catch (error) {
@@ -54,7 +54,12 @@ function readWritten(file: string): unknown {
 
 const NO_ALIASES = "YAML aliases (*name) are not supported: write the value out in each place";
 
-function yamlProblem({ code, message, linePos }: YAMLParseError): string {
-  if (code !== "MULTIPLE_DOCS") return (message.split("\n")[0] ?? "").replace(/:$/, "");
-  return `holds several YAML documents: keep one, without --- after it (line ${linePos?.[0].line ?? "?"})`;
+function yamlProblem({ code, message, linePos, pos }: YAMLParseError, source: string): string {
+  const line = linePos?.[0].line ?? "?";
+  if (code === "MULTIPLE_DOCS") return `holds several YAML documents: keep one, without --- after it (line ${line})`;
+  if (code === "DUPLICATE_KEY") {
+    const [key = ""] = /^[\w.-]{0,64}/.exec(source.slice(pos[0])) ?? [];
+    return `has the key ${key} twice in one table (line ${line})`;
+  }
+  return (message.split("\n")[0] ?? "").replace(/:$/, "");
 }

@@ -12,7 +12,7 @@ const rate = z.strictObject({
   burst: z.int().min(1).max(CALLS_MAX).optional(),
 });
 
-const rateOrOff = z.union([z.literal("off"), rate]);
+const rateOrOff = z.union([z.literal("off"), rate], "must be { calls: 100, seconds: 60 }, or off");
 
 const toolRates = z.strictObject({ callerAndTool: rateOrOff.optional(), tool: rateOrOff.optional() });
 

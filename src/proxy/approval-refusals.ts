@@ -52,11 +52,12 @@ export function claimRefusal(claimed: Exclude<Claimed, { outcome: "claimed" }>, 
 export function stateRefusal(approval: Approval, tool: Pick<Tool, "category">): Refusal {
   const { state, decisionReason } = approval;
   if (state === "pending" || state === "approved") return pendingRefusal(approval);
-  const details = {
-    approval: { id: approval.id, state },
-    ...(decisionReason !== undefined && { reason: decisionReason }),
-  };
-  if (state === "denied") return deniedRefusal(tool, { reason: decisionReason, details });
+  const details = { approval: { id: approval.id, state } };
+  if (state === "denied") {
+    const because = decisionReason === undefined ? undefined : { reason: decisionReason };
+    return deniedRefusal(tool, { ...because, details: { ...details, ...because } });
+  }
+  // What was said with a yes is no reason for its end.
   const [code, message] = STATES[state];
   return new Refusal(code, message, { details });
 }

@@ -22,7 +22,8 @@ export function socketProblems(config: Config): readonly string[] {
   if (socket === undefined) return [];
   const path = pathFrom(config, socket);
   try {
-    if (!statSync(dirname(path)).isDirectory()) return ["server.socket: cannot be made (ENOTDIR)"];
+    const folder = statSync(dirname(path), { throwIfNoEntry: false });
+    if (folder?.isDirectory() !== true) return [`server.socket: ${dirname(path)} is no folder: make it first`];
     const found = lstatSync(path, { throwIfNoEntry: false });
     if (found === undefined || found.isSocket()) return [];
     const fault = found.isSymbolicLink() ? "is a symbolic link" : "is there already, and is no socket";

@@ -65,7 +65,7 @@ describe("a typical mistake is named so that it can be mended", () => {
     ["an anchor", yaml({ x: "x: &a 1\ny: *a" }), "YAML aliases (*name) are not supported: write the value out"],
     ["two documents", `${yaml()}---\n${yaml()}`, "holds several YAML documents: keep one"],
     ["a tab", "server:\n\tport: 1\n", "Tabs are not allowed as indentation at line 2, column 1"],
-    ["a key twice", yaml({ again: "audit: { dir: ./b }" }), "Map keys must be unique at line 4, column 1"],
+    ["a key twice", yaml({ again: "audit: { dir: ./b }" }), "has the key audit twice in one table (line 4)"],
     ["a section left out", yaml({ audit: "" }), "audit: is missing; it is a table of keys and values"],
     ["text for a section", yaml({ audit: "audit: ./audit" }), "audit: must be a table of keys and values"],
     ["text for a list", yaml({ tools: "tools: ./tools" }), "tools: must be a list: [first, second]"],

@@ -124,7 +124,7 @@ describe.concurrent("stc check", () => {
   test.each([
     ["that cannot be read", undefined, "cannot be read (ENOENT)"],
     ["that is no YAML", "server: [", "stc.yaml"],
-    ["with a key that stands twice", "audit: {dir: a}\naudit: {dir: b}\n", "unique"],
+    ["with a key that stands twice", "audit: {dir: a}\naudit: {dir: b}\n", "has the key audit twice"],
     ["that is empty", "", "(top level)"],
     ["that grows by aliases", "a: &a [x]\nb: *a\n", "stc.yaml"],
   ] as const)("a file %s", async (_, source, reason) => {

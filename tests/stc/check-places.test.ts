@@ -61,7 +61,7 @@ test.each(["check", "serve"])(
       "approvals.storeUrlFile: /nowhere/secret cannot be read (ENOENT)",
       `audit.dir: ${folder}/afile/audit cannot be read (ENOTDIR)`,
       "commands.allowed[0]: no program no-such-program was found on the service's PATH",
-      "server.socket: cannot be made (ENOENT)",
+      `server.socket: ${folder}/nodir is no folder: make it first`,
       "systems.ledger.tls.rootCert: ./none.pem cannot be read (ENOENT)",
     ]);
     expect(existsSync(join(folder, "nodir"))).toBe(false);
