@@ -5,7 +5,7 @@ export interface CountedExporterOptions {
   readonly spansMax: number;
   /** For one batch, with every attempt. */
   readonly timeoutMs: number;
-  /** What went wrong, for the operators' log; once for each time that it begins. */
+  /** What went wrong, for the operators' log; once for each time that it begins, and once a minute at most. */
   readonly report: (message: string) => void;
   /** Of the batch whose success has just been told: how many spans the collector rejected. */
   readonly takeRejected: () => number;
@@ -14,6 +14,8 @@ export interface CountedExporterOptions {
 type Inner = Pick<SpanExporter, "export" | "shutdown">;
 
 const REASON_CHARACTERS_MAX = 200;
+/** Between two texts for the log: a collector may fail and recover with every batch. */
+const REPORT_EVERY_MS = 60_000;
 
 /** An exporter that knows how many spans wait for it, bounds them, and counts those that nobody will see. */
 export class CountedExporter implements SpanExporter {
@@ -23,7 +25,9 @@ export class CountedExporter implements SpanExporter {
   /** Spans that were admitted and of which nobody knows yet what became of them. */
   #waiting = 0;
   #dropped = 0;
-  #isFailing = false;
+  /** Whether the operators know that it fails now. */
+  #isTold = false;
+  #isQuiet = false;
   #isEnding = false;
   #isAbandoned = false;
 
@@ -92,7 +96,7 @@ export class CountedExporter implements SpanExporter {
     try {
       this.#inner.export(spans, (result) => {
         if (result.code !== ExportResultCode.SUCCESS) return fail(reasonOf(result.error));
-        this.#isFailing = false;
+        this.#isTold = false;
         resolve(Math.min(this.#options.takeRejected(), spans.length));
       });
     } catch (error) {
@@ -102,8 +106,14 @@ export class CountedExporter implements SpanExporter {
   }
 
   #fail(reason: string): void {
-    if (!this.#isFailing) this.#options.report(`traces are not taken: ${reason}`);
-    this.#isFailing = true;
+    if (this.#isTold || this.#isQuiet) return;
+    this.#isTold = true;
+    this.#isQuiet = true;
+    const silence = setTimeout(() => {
+      this.#isQuiet = false;
+    }, REPORT_EVERY_MS);
+    silence.unref();
+    this.#options.report(`traces are not taken: ${reason}`);
   }
 }
 

@@ -2,6 +2,7 @@ import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import { type Resource, resourceFromAttributes } from "@opentelemetry/resources";
 import { BatchSpanProcessor } from "@opentelemetry/sdk-trace-base";
 import { endedWithin } from "../core/patience.ts";
+import { boundedAgent } from "./bounded-agent.ts";
 import { CountedExporter } from "./counted-exporter.ts";
 import { diagnostics } from "./diagnostics.ts";
 import { FinishedSpan, SCHEMA_URL } from "./finished-span.ts";
@@ -47,8 +48,7 @@ export class SpanSender {
       () =>
         new OTLPTraceExporter({
           ...{ url, headers: { ...headers }, timeoutMillis: timeoutMs, concurrencyLimit: REQUESTS_MAX },
-          // Said outright: a variable of the environment could switch it off.
-          httpAgentOptions: { keepAlive: true, rejectUnauthorized: true },
+          httpAgentOptions: (protocol) => boundedAgent(protocol, timeoutMs),
         }),
     );
     this.#exporter = new CountedExporter(inner, {

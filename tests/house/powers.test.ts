@@ -27,6 +27,7 @@ const POWERS: readonly Power[] = [
       "src/audit/export/sender.ts",
       "src/approvals/notify/address.ts",
       "src/approvals/notify/sender.ts",
+      "src/telemetry/bounded-agent.ts",
       "src/dev/",
     ],
   },

@@ -1,15 +1,18 @@
 import { afterAll, afterEach, describe, expect, test } from "bun:test";
 import type { ServerResponse } from "node:http";
+import { gzipSync } from "node:zlib";
 import { Refusal } from "../../src/core/errors.ts";
 import { type CallerContext, createCallerContext } from "../../src/proxy/caller-context.ts";
 import { type JwksServer, publish, startJwksServer } from "../support/jwks-server.ts";
 import { agentsProfile, goodClaims, issueToken, makeSigningKey, NOW_SECONDS, privateJwk } from "../support/tokens.ts";
+import { until } from "../support/until.ts";
 
 const first = makeSigningKey("ES256", "k1");
 const second = makeSigningKey("ES256", "k2");
 const stranger = makeSigningKey("ES256", "k1");
 const COOLDOWN_MS = 30_000;
 const FRESH_MS = 300_000;
+const RENEW_MS = 240_000;
 
 interface World {
   readonly server: JwksServer;
@@ -94,17 +97,36 @@ describe("a JWKS URL that works", () => {
     const world = await makeWorld();
     const seen = await fresh();
     expect(await outcome(world, seen)).toBe("ok");
-    world.elapsedMs += FRESH_MS - 1;
+    world.elapsedMs += RENEW_MS - 1;
     const seenLater = await fresh();
     expect(await outcome(world, seenLater)).toBe("ok");
     world.server.answer = publish(second);
     expect(await outcome(world, seen)).toBe("ok");
-    world.elapsedMs += 1;
+    world.elapsedMs += FRESH_MS - RENEW_MS + 1;
     expect([await outcome(world, seenLater), await outcome(world, seen)]).toEqual([
       "UNAUTHENTICATED",
       "UNAUTHENTICATED",
     ]);
     expect(await outcome(world, await fresh(second))).toBe("ok");
+  });
+
+  test("is taken compressed, too, though nobody asked for that", async () => {
+    const world = await makeWorld();
+    const packed = gzipSync(JSON.stringify({ keys: [first.jwk] }));
+    world.server.answer = (response) => response.setHeader("content-encoding", "gzip").end(packed);
+    expect(await outcome(world, await fresh())).toBe("ok");
+  });
+
+  test("a server that begins to hang keeps nobody waiting whose key is known and fresh", async () => {
+    const world = await makeWorld(3_600_000);
+    const seen = await fresh();
+    expect(await outcome(world, seen)).toBe("ok");
+    world.server.answer = () => {};
+    world.elapsedMs += RENEW_MS;
+    expect([await outcome(world, seen), await outcome(world, await fresh())]).toEqual(["ok", "ok"]);
+    world.elapsedMs += FRESH_MS - RENEW_MS - 1;
+    expect([await outcome(world, seen), await outcome(world, await fresh())]).toEqual(["ok", "ok"]);
+    await until("the fetch", () => (world.server.requests === 2 ? true : undefined));
   });
 
   test("a withdrawal that is met earlier counts at once, for tokens seen before too", async () => {

@@ -10,6 +10,8 @@ const HOUR_MS = 3_600_000;
 const RETRY_FOR_MS = 24 * HOUR_MS;
 const RETRY_MS = 5 * SECOND_MS;
 const RETRY_MS_MAX = HOUR_MS;
+/** Whoever asks for more, or for ever by mistake, would lose what is meant for it. */
+const RETRY_AFTER_MS_MAX = 6 * HOUR_MS;
 /** After a failure nothing at all is sent there for a while; longer after each further one. */
 const PAUSE_MS = SECOND_MS;
 const PAUSE_MS_MAX = 60 * SECOND_MS;
@@ -37,6 +39,11 @@ export interface Piece {
   readonly attempts: number;
 }
 
+/** Events that nobody was told of within a day: their turn never came. */
+interface GivenUp {
+  readonly givenUp: number;
+}
+
 /** `stale`: nobody is to be told any more. */
 export type Outcome = Delivery | { readonly kind: "stale" };
 
@@ -50,7 +57,7 @@ export interface Outbox {
   /** A look: nothing is changed and nobody waits. */
   look(wanted: Wanted): Promise<"work" | "nothing" | "disabled">;
   /** Takes the next event for this process alone, for a minute. */
-  begin(wanted: Wanted): Promise<Piece | undefined>;
+  begin(wanted: Wanted): Promise<Piece | GivenUp | undefined>;
   /** `jitter`: at least 0, below 1. */
   settle(wanted: Wanted, piece: Piece, end: { readonly outcome: Outcome; readonly jitter: number }): Promise<Settled>;
   /** Lets another process go on at once. */
@@ -82,13 +89,15 @@ interface Found {
   readonly state: "open" | "disabled" | "waits";
   /** An event that was never sent, and all before it that nobody wants. */
   readonly fresh: ApprovalEvent | undefined;
+  /** Before it, and too old. */
+  readonly late: readonly ApprovalEvent[];
   readonly passed: number;
   readonly behind: number;
   /** One that failed before, and its turn has come. */
   readonly due: { readonly seq: number; readonly attempts: number } | undefined;
 }
 
-const NOTHING = { fresh: undefined, passed: 0, behind: 0, due: undefined } as const;
+const NOTHING = { fresh: undefined, late: [], passed: 0, behind: 0, due: undefined } as const;
 
 async function find({ sql, now }: View, { webhook, types, owner }: Wanted): Promise<Found> {
   const [row] = await sql`SELECT * FROM approval_webhooks WHERE name = ${webhook}`;
@@ -99,31 +108,36 @@ async function find({ sql, now }: View, { webhook, types, owner }: Wanted): Prom
   const seq = integer(row, "seq");
   const rows = await sql`SELECT * FROM approval_events WHERE seq > ${seq} ORDER BY seq LIMIT ${LOOKED_AT_MAX}`;
   const events = rows.map(toEvent);
-  const fresh = events.find((event) => types.has(event.type) && event.at > now - RETRY_FOR_MS);
+  const wanted = events.filter(({ type }) => types.has(type));
+  const fresh = wanted.find(({ at }) => at > now - RETRY_FOR_MS);
+  const late = (fresh === undefined ? wanted : wanted.slice(0, wanted.indexOf(fresh))).filter(isToBeTold);
   const passed = fresh === undefined ? (events.at(-1)?.seq ?? seq) : fresh.seq - 1;
   const [due] = await sql`
     SELECT seq, attempts FROM approval_deliveries WHERE webhook = ${webhook} AND next_at <= ${now}
     ORDER BY next_at, seq LIMIT 1`;
   return {
-    ...{ state: "open", fresh, passed, behind: passed - seq },
+    ...{ state: "open", fresh, late, passed, behind: passed - seq },
     due: due && { seq: integer(due, "seq"), attempts: integer(due, "attempts") },
   };
 }
 
 async function look(view: View, wanted: Wanted): Promise<"work" | "nothing" | "disabled"> {
-  const { state, fresh, due, behind } = await find(view, wanted);
+  const { state, fresh, late, due, behind } = await find(view, wanted);
   if (state === "disabled") return state;
-  return fresh !== undefined || due !== undefined || behind >= BEHIND_MAX ? "work" : "nothing";
+  const isWork = fresh !== undefined || late.length > 0 || due !== undefined || behind >= BEHIND_MAX;
+  return isWork ? "work" : "nothing";
 }
 
 /** What is new goes first: it may be a question that somebody waits with. */
-async function begin(tx: Tx, wanted: Wanted): Promise<Piece | undefined> {
+async function begin(tx: Tx, wanted: Wanted): Promise<Piece | GivenUp | undefined> {
   const { sql, now } = tx;
-  const { state, fresh, passed, due } = await find(tx, wanted);
+  const { state, fresh, late, passed, due } = await find(tx, wanted);
   if (state !== "open") return undefined;
   await sql`
     UPDATE approval_webhooks SET seq = ${passed}, lease_owner = ${wanted.owner}, lease_until = ${now + LEASE_MS}
     WHERE name = ${wanted.webhook}`;
+  for (const event of late) noteDead(tx, wanted, { event, attempts: 0, reason: "its turn did not come" });
+  if (late.length > 0) return { givenUp: late.length };
   if (fresh !== undefined) return { event: fresh, attempts: 0 };
   if (due === undefined) return undefined;
   const [row] = await sql`SELECT * FROM approval_events WHERE seq = ${due.seq}`;
@@ -155,9 +169,9 @@ async function settle(tx: Tx, wanted: Wanted, { piece, outcome, jitter }: End): 
     return "done";
   }
   const failures = integer(row, "failures") + 1;
-  const pauseMs = Math.max(spread(PAUSE_MS, PAUSE_MS_MAX, { failures, jitter }), outcome.retryAfterMs ?? 0);
+  const pauseMs = Math.max(spread(PAUSE_MS, PAUSE_MS_MAX, { failures, jitter }), retryAfterMs(outcome));
   await sql`
-    UPDATE approval_webhooks SET failures = ${failures}, paused_until = ${now + Math.min(pauseMs, RETRY_FOR_MS)}
+    UPDATE approval_webhooks SET failures = ${failures}, paused_until = ${now + pauseMs}
     WHERE name = ${webhook}`;
   return again(tx, wanted, { piece, outcome, jitter });
 }
@@ -167,8 +181,7 @@ async function again(tx: Tx, wanted: Wanted, { piece, outcome, jitter }: End): P
   const { webhook } = wanted;
   const { seq } = piece.event;
   const attempts = piece.attempts + 1;
-  const retryAfterMs = outcome.kind === "later" ? (outcome.retryAfterMs ?? 0) : 0;
-  const nextAt = now + Math.max(spread(RETRY_MS, RETRY_MS_MAX, { failures: attempts, jitter }), retryAfterMs);
+  const nextAt = now + Math.max(spread(RETRY_MS, RETRY_MS_MAX, { failures: attempts, jitter }), retryAfterMs(outcome));
   const [first] = await sql`SELECT first_at FROM approval_deliveries WHERE webhook = ${webhook} AND seq = ${seq}`;
   const firstAt = first === undefined ? now : integer(first, "first_at");
   const [waiting = {}] = await sql`SELECT count(*) AS waiting FROM approval_deliveries WHERE webhook = ${webhook}`;
@@ -185,9 +198,18 @@ async function bury(tx: Tx, wanted: Wanted, { piece, outcome }: End): Promise<Se
   const { event, attempts } = piece;
   const reason = outcome.kind === "later" ? outcome.reason : outcome.kind;
   await forget(tx, wanted, event.seq);
-  const facts = { webhook: wanted.webhook, event: event.type, id: event.id, attempts: attempts + 1, reason };
-  tx.note({ event: undefined, journal: { type: "webhook.dead", ...facts } });
+  noteDead(tx, wanted, { event, attempts: attempts + 1, reason });
   return "dead";
+}
+
+function noteDead(tx: Tx, { webhook }: Wanted, { event, ...facts }: Piece & { readonly reason: string }): void {
+  const about = { webhook, event: event.type, id: event.id };
+  tx.note({ event: undefined, journal: { type: "webhook.dead", ...about, ...facts } });
+}
+
+/** Nobody is asked what is over by now. */
+function isToBeTold({ type }: ApprovalEvent): boolean {
+  return type !== "approval.requested";
 }
 
 /** The receiver has said that it is gone: whoever wants it back starts the service again. */
@@ -201,6 +223,11 @@ async function disable(tx: Tx, { webhook }: Wanted, { event }: Piece): Promise<S
 
 async function forget({ sql }: Tx, { webhook }: Wanted, seq: number): Promise<void> {
   await sql`DELETE FROM approval_deliveries WHERE webhook = ${webhook} AND seq = ${seq}`;
+}
+
+/** What the receiver asks for. */
+function retryAfterMs(outcome: Outcome): number {
+  return outcome.kind === "later" ? Math.min(outcome.retryAfterMs ?? 0, RETRY_AFTER_MS_MAX) : 0;
 }
 
 /** Doubles with each failure; somewhere in its upper half, so that many do not come at once. */

@@ -25,6 +25,8 @@ export interface SendOptions {
 const GONE = 410;
 const WAIT_STATUSES = new Set([429, 503]);
 const SECOND_MS = 1_000;
+/** Answers before the answer (1xx). Each takes time of the whole process, and no bound of the runtime's counts them. */
+const INTERIM_ANSWERS_MAX = 16;
 
 /**
  * One POST. Never rejects. No redirect is followed: what is signed goes to the address that was configured and nowhere else.
@@ -76,6 +78,15 @@ function post(body: string, { url, headers, ended }: Post): Promise<IncomingMess
       resolve(response);
     },
   );
+  let interimAnswers = 0;
+  sent.on("information", () => {
+    interimAnswers += 1;
+    if (interimAnswers === INTERIM_ANSWERS_MAX) sent.destroy(new InterimAnswers("too many interim answers"));
+  });
+  sent.on("upgrade", (response, socket) => {
+    socket.destroy();
+    resolve(response);
+  });
   sent.on("error", reject);
   sent.end(body);
   return promise;
@@ -99,6 +110,10 @@ function assertReachable(addresses: readonly string[]): void {
 
 class ForbiddenAddress extends Error {
   override readonly name = "ForbiddenAddress";
+}
+
+class InterimAnswers extends Error {
+  override readonly name = "InterimAnswers";
 }
 
 function rejectedBy(signal: AbortSignal): Promise<never> {

@@ -21,7 +21,7 @@ export interface WebhookParts {
   readonly random: () => number;
   /** Names this process among those of one store. */
   readonly owner: string;
-  /** What went wrong, for the operators' log; once for each time that it begins. */
+  /** What went wrong, for the operators' log; once for each time that it begins, and once a minute at most. */
   readonly report: (message: string) => void;
   /** Milliseconds between looks. */
   readonly pollMs?: number;
@@ -53,6 +53,8 @@ export interface WebhookState {
 
 const POLL_MS = 1_000;
 const TIMEOUT_MS = 10_000;
+/** Between two texts for the log of failures: a receiver may fail and recover with every message. */
+const REPORT_EVERY_MS = 60_000;
 /** What an end waits for a store that does not answer. */
 const STOP_MS_MAX = 2_000;
 
@@ -68,7 +70,9 @@ export class Webhook {
   readonly #stopping = new AbortController();
   #isRetired = false;
   #isDisabled = false;
-  #isFailing = false;
+  /** Whether the operators know that it fails now. */
+  #isTold = false;
+  #toldAtMs = Number.NEGATIVE_INFINITY;
   #isRung = false;
   #wake: () => void = () => {};
   readonly #done: Promise<void>;
@@ -128,6 +132,11 @@ export class Webhook {
     if (found !== "work" || this.#stopping.signal.aborted || this.#isRetired) return false;
     const piece = await outbox.begin(this.#wanted);
     if (piece === undefined) return true;
+    if ("givenUp" in piece) {
+      this.counts.dead += piece.givenUp;
+      this.#say(`was not told of ${piece.givenUp} events within a day: given up`);
+      return true;
+    }
     const outcome = await this.#attempt(piece);
     if (this.#stopping.signal.aborted && outcome.kind === "later") return false;
     const settled = await outbox.settle(this.#wanted, piece, { outcome, jitter: this.#parts.random() });
@@ -161,13 +170,16 @@ export class Webhook {
     if (outcome.kind === "later") this.#fail(outcome.reason);
     if (outcome.kind !== "taken") return;
     this.counts.sent += 1;
-    this.#isFailing = false;
+    this.#isTold = false;
   }
 
   #fail(reason: string): void {
     this.counts.failures += 1;
-    if (!this.#isFailing) this.#say(`does not take notifications: ${reason}`);
-    this.#isFailing = true;
+    const nowMs = this.#parts.clock();
+    if (this.#isTold || Math.abs(nowMs - this.#toldAtMs) < REPORT_EVERY_MS) return;
+    this.#isTold = true;
+    this.#toldAtMs = nowMs;
+    this.#say(`does not take notifications: ${reason}`);
   }
 
   #say(what: string): void {

@@ -1,12 +1,12 @@
 import { errorText } from "../../core/error-text.ts";
 import type { Position } from "../query/cursor.ts";
 import type { Stream } from "../query/days.ts";
-import { bytesBehind, type ExportLine, readBatch, readNextLine } from "./batch.ts";
+import { type Batch, bytesBehind, type ExportLine, readBatch, readNextLine } from "./batch.ts";
 import { keepDeadLetters } from "./dead-letters.ts";
 import { LOKI_PATH, toLoki } from "./loki.ts";
 import { OTLP_PATH, rejectedByOtlp, toOtlp } from "./otlp.ts";
 import { readExportPlace, writeExportPlace } from "./place-files.ts";
-import { type Outcome, post, type Send } from "./sender.ts";
+import { post, type Send } from "./sender.ts";
 
 export interface ExporterTarget {
   /** Names its files. */
@@ -25,7 +25,7 @@ export interface ExporterOptions {
   readonly clock: () => number;
   /** At least 0, below 1. */
   readonly random: () => number;
-  /** What went wrong, for the operators' log; once for each time that it begins. */
+  /** What went wrong, for the operators' log; once for each time that it begins, and once a minute at most. */
   readonly report: (message: string) => void;
   readonly send?: Send | undefined;
   /** Milliseconds between looks at a log that has nothing new, and after a first failure. */
@@ -50,16 +50,18 @@ const POLL_MS = 500;
 const BACKOFF_MS = 1_000;
 const BACKOFF_MS_MAX = 60_000;
 const TIMEOUT_MS = 15_000;
+/** Between two texts for the log of one kind: a far side may fail, or refuse a line, with every batch. */
+const REPORT_EVERY_MS = 60_000;
 
 const ENCODERS = {
-  otlp: { path: OTLP_PATH, encode: toOtlp, rejected: rejectedByOtlp },
-  loki: { path: LOKI_PATH, encode: toLoki, rejected: () => 0 },
+  otlp: { path: OTLP_PATH, encode: toOtlp, rejected: rejectedByOtlp, readsAnswer: true },
+  loki: { path: LOKI_PATH, encode: toLoki, rejected: () => 0, readsAnswer: false },
 } as const;
 
 /**
  * Sends one stream of the log to one far side, batch after batch, in order, at least once: the place is moved on only
- * when a batch was taken, or is kept among the dead letters because it never will be. It reads files; the road of a call
- * knows nothing of it.
+ * behind lines that were taken, or are kept among the dead letters because they never will be. It reads files; the road of
+ * a call knows nothing of it.
  */
 export class Exporter {
   readonly #options: ExporterOptions;
@@ -67,7 +69,11 @@ export class Exporter {
   readonly #counts = { sentLines: 0, deadLines: 0, failures: 0 };
   #position: Position | undefined;
   readonly #stopping = new AbortController();
-  #isFailing = false;
+  /** Whether the operators know that it fails now. */
+  #isTold = false;
+  #toldAtMs = Number.NEGATIVE_INFINITY;
+  #buriedUntold = 0;
+  #toldBuriedAtMs = Number.NEGATIVE_INFINITY;
   #wake: () => void = () => {};
   readonly #done: Promise<void>;
 
@@ -92,6 +98,7 @@ export class Exporter {
     this.#stopping.abort();
     this.#wake();
     await this.#done;
+    this.#tellBuried("more of the same");
   }
 
   #lag(): Pick<ExportState, "bytesBehind" | "secondsBehind"> {
@@ -108,27 +115,42 @@ export class Exporter {
   }
 
   async #run(): Promise<void> {
-    const { dir, stream, target, pollMs = POLL_MS, backoffMs = BACKOFF_MS } = this.#options;
+    const { dir, stream, pollMs = POLL_MS } = this.#options;
+    let faults = 0;
     while (!this.#stopping.signal.aborted) {
       try {
         const batch = readBatch({ dir, stream, from: this.#position });
         if (batch === undefined) await this.#wait(pollMs);
-        else if (await this.#deliver(batch.lines)) {
-          writeExportPlace(dir, { exporter: target.name, stream, position: batch.next });
-          this.#position = batch.next;
-        }
+        else await this.#deliverWhole(batch);
+        faults = 0;
       } catch (error) {
         this.#fail(errorText(error));
-        await this.#wait(backoffMs);
+        await this.#wait(this.#pauseMs(faults, undefined));
+        faults += 1;
       }
+      if (this.#isDue(this.#toldBuriedAtMs)) this.#tellBuried("more of the same");
+    }
+  }
+
+  /** Whatever becomes of the rest, what is behind it is not sent again. */
+  async #deliverWhole(batch: Batch): Promise<void> {
+    const { dir, stream, target } = this.#options;
+    const before = this.#position;
+    try {
+      await this.#deliver(batch);
+    } finally {
+      const position = this.#position;
+      if (position !== undefined && position !== before)
+        writeExportPlace(dir, { exporter: target.name, stream, position });
     }
   }
 
   /** `false` when it was stopped before all of it was taken. */
-  async #deliver(lines: readonly ExportLine[]): Promise<boolean> {
+  async #deliver({ lines, next }: Batch): Promise<boolean> {
     const { target, send } = this.#options;
-    const { encode, rejected } = ENCODERS[target.type];
+    const { encode, rejected, readsAnswer } = ENCODERS[target.type];
     const request = {
+      readsAnswer,
       url: this.#url,
       headers: target.headers,
       timeoutMs: TIMEOUT_MS,
@@ -141,44 +163,65 @@ export class Exporter {
       if (outcome.kind === "later") {
         if (this.#stopping.signal.aborted) return false;
         this.#fail(outcome.reason);
-        await this.#wait(this.#pauseMs(attempt, outcome));
+        await this.#wait(this.#pauseMs(attempt, outcome.retryAfterMs));
         continue;
       }
-      if (outcome.kind === "refused") return this.#refused(lines, outcome.reason);
-      this.#isFailing = false;
+      if (outcome.kind === "refused") return this.#refused({ lines, next }, outcome.reason);
+      this.#isTold = false;
       const count = rejected(outcome.answer);
       if (count > 0) this.#bury(lines, `${count} of ${lines.length} rejected`);
       else this.#counts.sentLines += lines.length;
+      this.#position = next;
       return true;
     }
     return false;
   }
 
   /** One bad line spoils a whole batch: it is halved until it stands alone. */
-  async #refused(lines: readonly ExportLine[], reason: string): Promise<boolean> {
-    if (lines.length === 1) {
+  async #refused({ lines, next }: Batch, reason: string): Promise<boolean> {
+    const middle = Math.ceil(lines.length / 2);
+    const after = lines[middle];
+    if (after === undefined) {
       this.#bury(lines, reason);
+      this.#position = next;
       return true;
     }
-    const middle = Math.ceil(lines.length / 2);
-    return (await this.#deliver(lines.slice(0, middle))) && (await this.#deliver(lines.slice(middle)));
+    const { day, offset } = after;
+    const isFirstDone = await this.#deliver({ lines: lines.slice(0, middle), next: { day, offset } });
+    return isFirstDone && this.#deliver({ lines: lines.slice(middle), next });
   }
 
   #bury(lines: readonly ExportLine[], reason: string): void {
-    const { dir, target, report } = this.#options;
+    const { dir, target } = this.#options;
     keepDeadLetters(dir, { exporter: target.name, reason, lines });
     this.#counts.deadLines += lines.length;
-    report(`${target.name} refused ${lines.length} audit lines for good: ${reason}`);
+    this.#buriedUntold += lines.length;
+    if (this.#isDue(this.#toldBuriedAtMs)) this.#tellBuried(reason);
+  }
+
+  #tellBuried(reason: string): void {
+    if (this.#buriedUntold === 0) return;
+    const { report, target, clock } = this.#options;
+    report(`${target.name} refused ${this.#buriedUntold} audit lines for good: ${reason}`);
+    this.#buriedUntold = 0;
+    this.#toldBuriedAtMs = clock();
   }
 
   #fail(reason: string): void {
-    const { report, target, stream } = this.#options;
+    const { report, target, stream, clock } = this.#options;
     this.#counts.failures += 1;
-    if (!this.#isFailing) report(`${target.name} does not take the audit's ${stream}: ${reason}`);
-    this.#isFailing = true;
+    if (this.#isTold || !this.#isDue(this.#toldAtMs)) return;
+    this.#isTold = true;
+    this.#toldAtMs = clock();
+    report(`${target.name} does not take the audit's ${stream}: ${reason}`);
   }
 
-  #pauseMs(attempt: number, { retryAfterMs }: Extract<Outcome, { readonly kind: "later" }>): number {
+  /** A clock that was set back makes it due. */
+  #isDue(toldAtMs: number): boolean {
+    return Math.abs(this.#options.clock() - toldAtMs) >= REPORT_EVERY_MS;
+  }
+
+  #pauseMs(attempt: number, retryAfterMs: number | undefined): number {
     const { random, backoffMs = BACKOFF_MS } = this.#options;
     const ceiling = Math.min(BACKOFF_MS_MAX, backoffMs * 2 ** Math.min(attempt, 16));
     return Math.max(retryAfterMs ?? 0, ceiling * (0.5 + random() / 2));

@@ -1,9 +1,12 @@
+import { gunzipSync } from "node:zlib";
 import type { CryptoKey } from "jose";
 import { type IssuerKeys, type KeySet, remoteKeySet, type WantedKey } from "./issuer-keys.ts";
 import { authUnavailable } from "./refusal.ts";
 
 /** A key withdrawn at the URL stops working within this time. */
 const KEYS_FRESH_MS = 300_000;
+/** They are fetched anew from then on, while nobody has to wait for it. */
+const KEYS_RENEW_MS = 240_000;
 /** Between fetches that an unknown `kid` or an outage asks for, while keys are known. */
 const REFETCH_COOLDOWN_MS = 30_000;
 /** Between attempts while no key is known. */
@@ -67,8 +70,9 @@ export class RemoteKeys implements IssuerKeys {
   async candidates(wanted: WantedKey): Promise<readonly CryptoKey[]> {
     if (this.#isDue(this.#refreshIntervalMs())) {
       const refreshing = this.#refresh();
-      // Known keys count in an outage: nobody has to wait for a server that may be hanging.
-      if (this.#failure === undefined || !this.#isKnown()) await refreshing;
+      // Known keys count while they are fresh, and in an outage: nobody has to wait for a server that may be hanging.
+      const isOld = this.#failure === undefined && this.#isDue(KEYS_FRESH_MS);
+      if (isOld || !this.#isKnown()) await refreshing;
     }
     const known = await this.#knownKeys().select(wanted);
     if (known.length > 0) return known;
@@ -80,11 +84,12 @@ export class RemoteKeys implements IssuerKeys {
   }
 
   freshUntilMs(): number {
-    return this.#attemptedAtMs + this.#refreshIntervalMs();
+    const isRenewing = this.#pending !== undefined && this.#failure === undefined;
+    return this.#attemptedAtMs + (isRenewing ? KEYS_FRESH_MS : this.#refreshIntervalMs());
   }
 
   #refreshIntervalMs(): number {
-    if (this.#failure === undefined) return KEYS_FRESH_MS;
+    if (this.#failure === undefined) return KEYS_RENEW_MS;
     return this.#set === undefined ? FIRST_KEYS_RETRY_MS : REFETCH_COOLDOWN_MS;
   }
 
@@ -119,17 +124,25 @@ export class RemoteKeys implements IssuerKeys {
 
   async #load(): Promise<void> {
     const before = this.#set;
+    let hasChanged = false;
     try {
-      this.#set = remoteKeySet(await fetchJson(this.#options));
+      const set = remoteKeySet(await fetchJson(this.#options));
+      hasChanged = before !== undefined && JSON.stringify(before.keys) !== JSON.stringify(set.keys);
+      this.#set = set;
       this.#fetchedAtMs = this.#options.clock();
       this.#failure = undefined;
     } catch (cause) {
-      this.#failure = new Error("JWKS fetch failed", { cause });
+      this.#failure = new Error(`JWKS fetch failed: ${placeOf(this.#options.uri)}`, { cause });
     }
     this.#attemptedAtMs = this.#options.clock();
-    const changed = before !== undefined && JSON.stringify(before.keys) !== JSON.stringify(this.#set?.keys);
-    if (changed) this.#options.onChange();
+    if (hasChanged) this.#options.onChange();
   }
+}
+
+/** For operators who have several issuers; without what may be a secret in it. */
+function placeOf(uri: string): string {
+  const { origin, pathname } = new URL(uri);
+  return `${origin}${pathname}`;
 }
 
 async function fetchJson(options: RemoteKeysOptions): Promise<unknown> {
@@ -137,7 +150,13 @@ async function fetchJson(options: RemoteKeysOptions): Promise<unknown> {
   const { ca, token } = options.credentials?.() ?? {};
   const accept = "application/jwk-set+json, application/json";
   const response = await fetchUrl(options.uri, {
-    headers: { accept, ...(token !== undefined && { authorization: `Bearer ${token}` }) },
+    headers: {
+      accept,
+      "accept-encoding": "identity",
+      ...(token !== undefined && { authorization: `Bearer ${token}` }),
+    },
+    // A small answer may inflate to gigabytes, before anybody counts them.
+    decompress: false,
     // A pooled connection would be minutes old, and dead.
     keepalive: false,
     redirect: "manual",
@@ -149,7 +168,9 @@ async function fetchJson(options: RemoteKeysOptions): Promise<unknown> {
     await response.body?.cancel();
     throw new Error(`the JWKS URL answered with status ${response.status}`);
   }
-  const bytes = await readBounded(response);
+  const read = await readBounded(response);
+  const isPacked = response.headers.get("content-encoding")?.toLowerCase() === "gzip";
+  const bytes = isPacked ? gunzipSync(read, { maxOutputLength: BODY_BYTES_MAX }) : read;
   return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
 }
 

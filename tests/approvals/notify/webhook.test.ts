@@ -195,6 +195,53 @@ describe("a receiver that does not take it", () => {
     await receiver.untilArrived(3);
   });
 
+  test("Retry-After for ever is six hours: nothing is given up for it", async () => {
+    const store = await world.open();
+    const webhook = await started(store, { events: ["approval.denied"] });
+    receiver.answer = () => new Response(null, { status: 503, headers: { "retry-after": "999999999" } });
+    const { id } = await askFor(store);
+    await store.decide({ id, by: OPERATOR, decision: "deny" });
+    await until("the failure", () => (webhook.state().failures === 1 ? true : undefined));
+    receiver.answer = () => new Response(null, { status: 204 });
+    world.now += 6 * HOUR_MS;
+    await receiver.untilArrived(2);
+    await until("a yes", () => (webhook.state().sent === 1 ? true : undefined));
+    expect(webhook.state().dead).toBe(0);
+  });
+
+  test("one that takes every other message is told of once a minute", async () => {
+    const store = await world.open();
+    const webhook = await started(store, { events: ["approval.denied"] });
+    receiver.answer = () => new Response(null, { status: receiver.arrived.length % 2 === 1 ? 500 : 204 });
+    const seconds = [2, 2, 2, 61, 2];
+    for (const [index, pause] of seconds.entries()) {
+      const { id } = await askFor(store, other(String(index)));
+      await store.decide({ id, by: OPERATOR, decision: "deny" });
+      await until("a failure", () => (webhook.state().failures === index + 1 ? true : undefined));
+      world.now += 10_000;
+      await until("a yes", () => (webhook.state().sent === index + 1 ? true : undefined));
+      world.now += pause * 1_000;
+    }
+    expect(said).toEqual(Array.from({ length: 2 }, () => "the webhook chat does not take notifications: status 500"));
+  });
+
+  test("what nobody was told of within a day is given up, and is in the journal", async () => {
+    const store = await world.open();
+    const webhook = await started(store, { events: ["approval.requested", "approval.denied"] });
+    await webhook.stop();
+    const { id } = await askFor(store);
+    await store.decide({ id, by: OPERATOR, decision: "deny" });
+    world.now += 24 * HOUR_MS;
+    const next = await started(store, { events: ["approval.requested", "approval.denied"] });
+    const fresh = await askFor(store, other("2"));
+    await receiver.untilArrived(1);
+    expect(receiver.arrived.map(({ json }) => json.data.id)).toEqual([fresh.id]);
+    expect(next.state()).toMatchObject({ dead: 1, failures: 0 });
+    const dead = world.lines.filter(({ type }) => type === "webhook.dead");
+    expect(dead).toMatchObject([{ webhook: "chat", event: "approval.denied", id, attempts: 0 }]);
+    expect(said).toEqual(["the webhook chat was not told of 1 events within a day: given up"]);
+  });
+
   test("410 ends it until the next start, and what it missed is not told", async () => {
     const store = await world.open();
     const webhook = await started(store);

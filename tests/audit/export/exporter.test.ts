@@ -1,5 +1,14 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Exporter, type ExporterTarget } from "../../../src/audit/export/exporter.ts";
@@ -19,10 +28,18 @@ interface Request {
   readonly body: string;
 }
 
+function ids(body: string): readonly string[] {
+  return [...body.matchAll(/\\"traceId\\":\\"(t-\d+)/g)].map(([, id = ""]) => id);
+}
+
+function hanging(): Promise<Response> {
+  return new Promise(() => {});
+}
+
 /** A far side that answers as the test says, and keeps what it took. */
 class FarSide {
   readonly requests: Request[] = [];
-  answer: (request: Request) => Response = () => new Response("{}");
+  answer: (request: Request) => Response | Promise<Response> = () => new Response("{}");
   readonly #server = Bun.serve({
     hostname: "127.0.0.1",
     port: 0,
@@ -40,9 +57,7 @@ class FarSide {
 
   /** Trace ids of what was sent, in order. */
   ids(): readonly string[] {
-    return this.requests.flatMap(({ body }) =>
-      [...body.matchAll(/\\"traceId\\":\\"(t-\d+)/g)].map(([, id = ""]) => id),
-    );
+    return this.requests.flatMap(({ body }) => ids(body));
   }
 
   async stop(): Promise<void> {
@@ -132,6 +147,17 @@ describe("delivery", () => {
     expect(reports).toEqual(["otlp does not take the audit's calls: status 500"]);
   });
 
+  test("one that takes every other batch is told of once", async () => {
+    far.answer = () => new Response("", { status: far.requests.length % 2 === 1 ? 500 : 200 });
+    const exporter = start();
+    for (let number = 1; number <= 5; number += 1) {
+      writeDays(dir, { [DAY]: [line(number)] });
+      await until("it to be taken", () => (exporter.state().sentLines === number ? true : undefined));
+    }
+    expect(exporter.state().failures).toBe(5);
+    expect(reports).toEqual(["otlp does not take the audit's calls: status 500"]);
+  });
+
   test("the lag is told", async () => {
     writeDays(dir, { [DAY]: [line(1)] });
     far.answer = () => new Response("", { status: 500 });
@@ -167,6 +193,52 @@ describe("dead letters", () => {
     await caughtUp(exporter);
     expect(dead().map(({ reason }) => reason)).toEqual(["1 of 2 rejected", "1 of 2 rejected"]);
     expect(far.requests).toHaveLength(1);
+  });
+
+  test("a far side that refuses every line is told of once; the end says how many more", async () => {
+    writeDays(dir, { [DAY]: [1, 2, 3, 4].map((number) => line(number)) });
+    far.answer = () => new Response("", { status: 400 });
+    const exporter = start();
+    await caughtUp(exporter);
+    const told = "otlp refused 1 audit lines for good: status 400";
+    expect([dead().length, reports]).toEqual([4, [told]]);
+    await exporter.stop();
+    expect(reports).toEqual([told, "otlp refused 3 audit lines for good: more of the same"]);
+  });
+
+  test("a stop between them keeps what was settled: no line is kept or taken twice", async () => {
+    writeDays(dir, { [DAY]: [1, 2, 3, 4].map((number) => line(number)) });
+    far.answer = ({ body }) => (ids(body).join() === "t-2" ? hanging() : new Response("", { status: 400 }));
+    const exporter = start();
+    await until("the one that hangs", () =>
+      far.ids().at(-1) === "t-2" && far.requests.length === 4 ? true : undefined,
+    );
+    await exporter.stop();
+    expect(dead()).toHaveLength(1);
+    far.answer = () => new Response("", { status: 400 });
+    await caughtUp(start());
+    expect(dead().map((letter) => letter.line)).toEqual([1, 2, 3, 4].map((number) => line(number)));
+  });
+
+  test("while they cannot be kept, what was taken before is not sent again and again", async () => {
+    writeDays(dir, { [DAY]: [1, 2, 3, 4, 5].map((number) => line(number)) });
+    const full = join(dir, "export/otlp.dead.jsonl");
+    mkdirSync(join(dir, "export"));
+    writeFileSync(full, "");
+    truncateSync(full, 67_108_864);
+    const taken: string[] = [];
+    far.answer = ({ body }) => {
+      if (body.includes("t-3")) return new Response("", { status: 400 });
+      taken.push(...ids(body));
+      return new Response("{}");
+    };
+    const exporter = start();
+    await until("many attempts", () => (exporter.state().failures >= 5 ? true : undefined));
+    expect(taken).toEqual(["t-1", "t-2"]);
+    rmSync(full);
+    await caughtUp(exporter);
+    expect(taken).toEqual(["t-1", "t-2", "t-4", "t-5"]);
+    expect(dead()).toMatchObject([{ reason: "status 400", line: line(3) }]);
   });
 
   test("when they cannot be kept the line is not passed over", async () => {
