@@ -33,7 +33,7 @@ export const MEANINGS: Readonly<Record<string, string>> = {
   "jwt.issuers[].maxLifetimeSeconds": "The longest `exp − iat`; 3600 when left out, 7200 for `kubernetes`.",
   "jwt.issuers[].operators": "Whether its tokens are good at the operators' doors, and there alone.",
   "jwt.issuers[].jwksUri":
-    "Where the keys are: exactly one of this and the next two. Fetched anew every 5 minutes and on unknown keys.",
+    "Where the keys are: exactly one of this and the next two. Fetched anew every 4 to 5 minutes and on unknown keys.",
   "jwt.issuers[].jwksFile": "A JSON Web Key Set, read at start.",
   "jwt.issuers[].publicKeyFile": "PEM, read at start.",
   "jwt.issuers[].publicKey": "For the library: PEM.",

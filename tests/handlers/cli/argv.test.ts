@@ -33,7 +33,9 @@ describe("the last check", () => {
   });
 
   test("a fault holds nothing of the token", () => {
-    expect(argvFault(["--secret"], [])).toBe('token 0 of the argv begins with "-" and is not named in target.cli.options');
+    expect(argvFault(["--secret"], [])).toBe(
+      'token 0 of the argv begins with "-" and is not named in target.cli.options',
+    );
   });
 
   test("whatever passes has no undeclared option before the first --", () => {
