@@ -9,6 +9,7 @@ import type { Difference } from "./codec/message-difference.ts";
 import type { Channels, ToolClass } from "./connection/channels.ts";
 import type { Link } from "./connection/link.ts";
 import type { GuardedCall } from "./connection/resilience.ts";
+import { isIdentity } from "./connection/tls-identity.ts";
 import type { Method } from "./contract/contract.ts";
 import { metadataOf } from "./metadata.ts";
 import { AttemptFailed, answerTooLarge, type FailedCall, notSent, refusalOf } from "./status.ts";
@@ -94,6 +95,12 @@ export class GrpcBinding implements Binding {
     const { system, method, channels } = this.#parts;
     if (plan["path"] !== method.path || plan["endpoint"] !== this.#endpoint) {
       throw new Refusal("INTERNAL", "The call could not be made.", { cause: "the plan belongs to another target" });
+    }
+    if (!isIdentity(plan["tls"], channels.endpoint(system.name).reach.tls)) {
+      throw new Refusal(
+        "TARGET_UNAVAILABLE",
+        "The service's identity was exchanged after the call was planned. Call again.",
+      );
     }
     const link = channels.link(system.name, this.#toolClass);
     const bytes = this.#encoded.get(plan) ?? method.request.bytes(plan["message"] as Json);

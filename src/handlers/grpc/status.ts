@@ -19,7 +19,7 @@ type Meaning = "refused" | "failed" | "unavailable" | "late" | "cancelled";
 
 /**
  * Who ended an attempt: the service with a status of its own, the connection below it, or we ourselves (deadline, a caller
- * that left). grpc-js reports faults of the connection under statuses that services use for faults of their own.
+ * that left, an answer that is none). grpc-js reports faults of the connection under statuses that services use for faults of their own.
  */
 export type Origin = "service" | "transport" | "local";
 
@@ -82,44 +82,76 @@ function nameOf(code: unknown): StatusName {
   return name !== undefined && name in STATUS_MEANINGS ? (name as StatusName) : "UNKNOWN";
 }
 
-/** The texts of grpc-js for a connection that broke, and for an intermediary that answered in the service's place. */
-const TRANSPORT_TEXTS = ["RST_STREAM", "Session closed", "Bandwidth exhausted", "Connection dropped"] as const;
+/** The texts of grpc-js for a connection that broke. */
+const TRANSPORT_TEXTS = [
+  "RST_STREAM",
+  "Session closed",
+  "Bandwidth exhausted",
+  "Connection dropped",
+  "Protocol not secure enough",
+] as const;
+/** Its text for an answer without a gRPC status: an intermediary spoke in the service's place, or the answer was cut. */
 const HTTP_STATUS_TEXT = "Received HTTP status code";
+/** Its texts for a message that came and could not be taken. */
+const OVERSIZE_TEXTS = ["Received message larger than max", "Received message that decompresses to a size"] as const;
+const UNREADABLE_TEXT = "Failed to decompress";
+
+/** What of an answer had come: nothing, headers of a gRPC service, or those of something else. */
+export type Begun = "not" | "service" | "stranger";
+
+interface Headers {
+  get(key: string): readonly unknown[];
+}
+
+/** Whose the headers are, by the content type that every gRPC service names. */
+export function begunBy(headers: Headers): Begun {
+  return String(headers.get("content-type")[0] ?? "").startsWith("application/grpc") ? "service" : "stranger";
+}
 
 interface Reported {
   readonly status: StatusName;
   readonly text: string;
   /** Whether the status came with headers, as a service's answer that is nothing but a status does. */
   readonly hasHeaders: boolean;
-  readonly begun: boolean;
+  readonly begun: Begun;
+  /** Whether there is a status that can be read: grpc-js gives none for a message whose compression it does not know. */
+  readonly isTold: boolean;
 }
 
-function originOf({ status: name, text, hasHeaders, begun }: Reported): Origin {
-  if (name === "UNAVAILABLE" && text.startsWith(HTTP_STATUS_TEXT)) return "transport";
+function originOf({ status: name, text, hasHeaders, begun, isTold }: Reported): Origin {
+  if (text.startsWith(HTTP_STATUS_TEXT)) return "transport";
   if (hasHeaders) return "service";
+  if (!isTold || isOversize(name, text) || text.startsWith(UNREADABLE_TEXT)) {
+    return begun === "stranger" ? "transport" : "local";
+  }
   if (name === "DEADLINE_EXCEEDED" || name === "CANCELLED") return "local";
-  if (!begun) return "transport";
+  if (begun === "not") return "transport";
   const isBroken = name === "UNAVAILABLE" || TRANSPORT_TEXTS.some((part) => text.includes(part));
   return isBroken ? "transport" : "service";
 }
 
-/** What grpc-js reported, and whose fault it was. `begun`: headers of an answer had come. */
-export function attemptFailed(error: unknown, begun: boolean): AttemptFailed {
+/** What grpc-js reported, and whose fault it was. */
+export function attemptFailed(error: unknown, begun: Begun): AttemptFailed {
   const { code, details, metadata } = error as {
     readonly code?: unknown;
     readonly details?: unknown;
-    readonly metadata?: { get(key: string): readonly unknown[] };
+    readonly metadata?: Headers;
   };
   const status = nameOf(code);
   const text = typeof details === "string" ? details : "";
   const hasHeaders = (metadata?.get("content-type").length ?? 0) > 0;
   return new AttemptFailed({
-    origin: originOf({ status, text, hasHeaders, begun }),
+    origin: originOf({ status, text, hasHeaders, begun, isTold: Number.isInteger(code) }),
     status,
     text,
-    begun,
+    begun: begun !== "not",
     sent: true,
   });
+}
+
+/** The service ended the call well, but not with the one answer that its contract promises. */
+export function notOneAnswer(): AttemptFailed {
+  return new AttemptFailed({ origin: "local", status: "UNIMPLEMENTED", begun: true, sent: true });
 }
 
 /** Nothing was sent: no connection could be made, or the call was over before there was one. */
@@ -128,13 +160,16 @@ export function notSent(signal: AbortSignal): AttemptFailed {
   return new AttemptFailed({ origin: "transport", status: "UNAVAILABLE", begun: false, sent: false });
 }
 
-function isOverReceiveLimit(name: StatusName, text: string): boolean {
-  return name === "RESOURCE_EXHAUSTED" && text.startsWith("Received message larger than max");
+function isOversize(name: StatusName, text: string): boolean {
+  return name === "RESOURCE_EXHAUSTED" && OVERSIZE_TEXTS.some((begin) => text.startsWith(begin));
 }
 
 function codeOf({ origin, status: name, text }: AttemptFailed, call: FailedCall): RefusalCode {
   if (call.signal.aborted) return abortCode(call);
-  if (isOverReceiveLimit(name, text)) return call.safe ? "OUTPUT_TOO_LARGE" : "OUTCOME_UNKNOWN";
+  // What we make of an answer ourselves says nothing of what the service has done.
+  if (origin === "local" && !call.safe) return "OUTCOME_UNKNOWN";
+  // A service says the same of a request that is too large for it: that is its own failure.
+  if (origin === "local" && isOversize(name, text)) return "OUTPUT_TOO_LARGE";
   const meaning = origin === "transport" ? "unavailable" : STATUS_MEANINGS[name];
   if (meaning === "refused") return "TARGET_REFUSED";
   if (meaning === "failed") return "TARGET_FAILED";

@@ -1,5 +1,5 @@
-import type { ClientReadableStream } from "@grpc/grpc-js";
-import { attemptFailed } from "./status.ts";
+import type { ClientReadableStream, Metadata } from "@grpc/grpc-js";
+import { attemptFailed, type Begun, begunBy } from "./status.ts";
 
 /** How much of a server's stream is taken. */
 export interface StreamBounds {
@@ -28,7 +28,7 @@ export function collect(
   return new Promise((resolve, reject) => {
     const items: Buffer[] = [];
     let bytes = 0;
-    let begun = false;
+    let begun: Begun = "not";
     let isOver = false;
     let grace: ReturnType<typeof setTimeout> | undefined;
     const cancel = (): void => stream.cancel();
@@ -44,7 +44,6 @@ export function collect(
       stream.cancel();
     };
     const take = (message: Buffer): void => {
-      begun = true;
       if (isOver) return;
       if (items.length >= itemsMax || bytes + message.length > bytesMax) {
         cutOff();
@@ -55,8 +54,8 @@ export function collect(
       if (items.length === itemsMax) grace = setTimeout(cutOff, END_GRACE_MS);
     };
     signal.addEventListener("abort", cancel, { once: true });
-    stream.once("metadata", () => {
-      begun = true;
+    stream.once("metadata", (headers: Metadata) => {
+      begun = begunBy(headers);
     });
     stream.on("data", take);
     // A status other than OK comes as an error, before the end; the status of our own cancellation comes when all is over.

@@ -1,5 +1,5 @@
 import { type ChannelInterface, type InterceptingListener, Metadata, status } from "@grpc/grpc-js";
-import { attemptFailed } from "./status.ts";
+import { attemptFailed, type Begun, begunBy, notOneAnswer } from "./status.ts";
 
 export interface LinkRequest {
   readonly path: string;
@@ -40,8 +40,9 @@ interface Settling {
 class OneAnswer implements InterceptingListener {
   readonly #call: Call;
   readonly #settling: Settling;
-  #begun = false;
+  #begun: Begun = "not";
   #answer: Buffer | undefined;
+  #hasMore = false;
   #isOver = false;
 
   constructor(call: Call, settling: Settling) {
@@ -49,13 +50,19 @@ class OneAnswer implements InterceptingListener {
     this.#settling = settling;
   }
 
-  onReceiveMetadata(): void {
-    this.#begun = true;
+  onReceiveMetadata(headers: Metadata): void {
+    this.#begun = begunBy(headers);
   }
 
   onReceiveMessage(message: Buffer): void {
-    if (this.#answer !== undefined) this.#call.cancelWithStatus(status.UNIMPLEMENTED, "Too many responses received");
-    this.#answer = message;
+    if (this.#answer === undefined) {
+      this.#answer = message;
+      // A second one that nobody asks for would hold back the end of the call.
+      this.#call.startRead();
+      return;
+    }
+    this.#hasMore = true;
+    this.#call.cancelWithStatus(status.UNIMPLEMENTED, "Too many responses received");
   }
 
   onReceiveStatus(ended: Parameters<InterceptingListener["onReceiveStatus"]>[0]): void {
@@ -64,8 +71,9 @@ class OneAnswer implements InterceptingListener {
     const { resolve, reject, signal, cancel } = this.#settling;
     signal.removeEventListener("abort", cancel);
     const answer = this.#answer;
-    if (ended.code !== status.OK) reject(attemptFailed(ended, this.#begun));
+    if (this.#hasMore) reject(notOneAnswer());
+    else if (ended.code !== status.OK) reject(attemptFailed(ended, this.#begun));
     else if (answer !== undefined) resolve(answer);
-    else reject(attemptFailed({ ...ended, code: status.UNIMPLEMENTED }, this.#begun));
+    else reject(notOneAnswer());
   }
 }

@@ -1,11 +1,12 @@
 import {
   type ChannelOptions,
-  Client,
+  type Client,
   type ClientReadableStream,
   connectivityState,
   type Metadata,
 } from "@grpc/grpc-js";
 import { type LinkRequest, unaryCall } from "../unary-call.ts";
+import { CONNECT_TIMEOUT_MS, makeClient } from "./client.ts";
 import type { Reach, ServerAddress } from "./tls-identity.ts";
 
 /** HTTP/2 pings that find a dead connection. */
@@ -25,7 +26,6 @@ export interface Endpoint {
   readonly keepalive: Keepalive;
 }
 
-const CONNECT_TIMEOUT_MS = 5_000;
 const RECONNECT_BACKOFF_MIN_MS = 100;
 const RECONNECT_BACKOFF_MAX_MS = 10_000;
 
@@ -83,11 +83,15 @@ function channelOptions({ reach, maxMessageBytes, keepalive }: Endpoint, serverN
 }
 
 function clientOf(endpoint: Endpoint, { address, serverName }: ServerAddress): Client {
-  return new Client(address, endpoint.reach.credentials, channelOptions(endpoint, serverName));
+  const { credentials } = endpoint.reach;
+  return makeClient({ address, credentials, channel: channelOptions(endpoint, serverName) });
 }
 
+/** A closed channel that is told to connect does: for nobody, and without end. */
 function stateOf(client: Client, connect = false): connectivityState {
-  return client.getChannel().getConnectivityState(connect);
+  const channel = client.getChannel();
+  const state = channel.getConnectivityState(false);
+  return connect && state !== connectivityState.SHUTDOWN ? channel.getConnectivityState(true) : state;
 }
 
 /** The connections to one system, one for each of its endpoints, made at the first call and kept. */
@@ -189,7 +193,7 @@ function settled(client: Client): Promise<boolean> {
   const channel = client.getChannel();
   return new Promise((resolve) => {
     const look = (): void => {
-      const state = channel.getConnectivityState(true);
+      const state = stateOf(client, true);
       if (SETTLED.has(state)) resolve(state === connectivityState.READY);
       else channel.watchConnectivityState(state, Number.POSITIVE_INFINITY, look);
     };

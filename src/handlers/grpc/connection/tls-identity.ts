@@ -3,6 +3,8 @@ import { isIP } from "node:net";
 import { type ChannelCredentials, credentials } from "@grpc/grpc-js";
 import { errorText } from "../../../core/error-text.ts";
 import { StartupError } from "../../../core/errors.ts";
+import { isTable } from "../../../core/json.ts";
+import type { Json } from "../../../core/types.ts";
 
 /** PEM texts, already read, that say who the service must be and who we are. */
 export interface GrpcTls {
@@ -19,6 +21,14 @@ export interface TlsIdentity {
   readonly serverName: string;
   /** Hex SHA-256 of each root certificate (DER), sorted. */
   readonly rootSha256: readonly string[];
+}
+
+/** Whether what a plan says is this identity. */
+export function isIdentity(planned: Json | undefined, tls: TlsIdentity | null): boolean {
+  if (tls === null || !isTable(planned)) return planned === tls;
+  const { serverName, rootSha256 } = planned;
+  const isSameRoots = Array.isArray(rootSha256) && rootSha256.join() === tls.rootSha256.join();
+  return serverName === tls.serverName && isSameRoots;
 }
 
 /** One address of a service. */

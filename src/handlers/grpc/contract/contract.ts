@@ -137,7 +137,7 @@ function read(system: string, source: ProtoSource): Declarations {
     throw new StartupError([`systems.${system}: needs exactly one of proto, descriptorSet and reflection`]);
   }
   try {
-    if (reflection === true) return declarationsOf((reflected ?? []).map(readFileDescriptor));
+    if (reflection === true) return declarationsOf((reflected ?? []).map((bytes) => readFileDescriptor(bytes)));
     if (descriptorSet !== undefined) return declarationsOf(readDescriptorSet(descriptorSet.bytes));
     return readProtoFiles({ protoDirs, ...(protoFiles !== undefined && { protoFiles }) });
   } catch (error) {

@@ -73,9 +73,9 @@ const FILE = descriptors.lookupType("google.protobuf.FileDescriptorProto");
 const FILE_SET = descriptors.lookupType("google.protobuf.FileDescriptorSet");
 
 /** Reads one serialized `FileDescriptorProto`. Throws when the bytes are none. */
-export function readFileDescriptor(bytes: Uint8Array): FileDescriptor {
+export function readFileDescriptor(bytes: Uint8Array, reader = new StrictReader(bytes)): FileDescriptor {
   // The decoder gives what descriptor.proto declares, and nothing that was not set.
-  return FILE.toObject(FILE.decode(new StrictReader(bytes)), { enums: String });
+  return FILE.toObject(FILE.decode(reader), { enums: String });
 }
 
 /** Reads a serialized `FileDescriptorSet`. Throws when the bytes are none, or hold nothing. */

@@ -1,12 +1,15 @@
-import { type ChannelOptions, Client, type ClientDuplexStream, type Metadata, status } from "@grpc/grpc-js";
+import { type ChannelOptions, type Client, type ClientDuplexStream, type Metadata, status } from "@grpc/grpc-js";
 import protobuf from "protobufjs";
 import { listed, nearest } from "../../../core/nearest.ts";
-import { StrictReader } from "../codec/strict-reader.ts";
+import { CountedReader, type ReadBudget } from "../codec/counted-reader.ts";
+import { makeClient } from "../connection/client.ts";
 import type { Reach, ServerAddress } from "../connection/tls-identity.ts";
 import { DESCRIPTOR_BYTES_MAX, DESCRIPTOR_FILES_MAX, readFileDescriptor } from "./file-descriptors.ts";
 
 /** The bound of one answer: a file with all that it imports. */
 const ANSWER_BYTES_MAX = 16_777_216;
+/** Tags and lengths in all answers of one server: some hundred megabytes once they are read. */
+const READS_MAX = 2_000_000;
 const TIMEOUT_MS = 15_000;
 const SERVICES_LISTED_MAX = 1_000;
 
@@ -100,7 +103,8 @@ export async function reflectedFiles(options: ReflectionOptions): Promise<readon
 }
 
 async function fromServer(server: ServerAddress, options: ReflectionOptions): Promise<readonly Uint8Array[]> {
-  const client = new Client(server.address, options.reach.credentials, channelOptions(server));
+  const { credentials } = options.reach;
+  const client = makeClient({ address: server.address, credentials, channel: channelOptions(server) });
   try {
     for (const path of PATHS) {
       const found = await fromService(client, path, options);
@@ -174,6 +178,10 @@ class Conversation {
   readonly #files = new Map<string, Uint8Array>();
   /** Names of files that others import, in the order in which they were met. */
   readonly #wanted = new Set<string>();
+  readonly #budget: ReadBudget = {
+    left: READS_MAX,
+    spent: () => new ReflectionFailed(`tells of more than ${READS_MAX} parts of files`),
+  };
   #bytes = 0;
 
   constructor(stream: Stream) {
@@ -201,7 +209,7 @@ class Conversation {
     const files = answer.fileDescriptorResponse?.fileDescriptorProto ?? [];
     for (const bytes of files) {
       this.#bytes += bytes.length;
-      const { name = "", dependency = [] } = readFileDescriptor(bytes);
+      const { name = "", dependency = [] } = readFileDescriptor(bytes, this.#reader(bytes));
       if (!this.#files.has(name)) this.#files.set(name, bytes);
       for (const imported of dependency) this.#wanted.add(imported);
       if (Math.max(this.#files.size, this.#wanted.size) > DESCRIPTOR_FILES_MAX) {
@@ -218,7 +226,11 @@ class Conversation {
     this.#stream.write(Buffer.from(REQUEST.encode(REQUEST.fromObject(question)).finish()));
     const next = await this.#answers.next();
     if (next.done === true) throw new ReflectionFailed("ended without an answer");
-    return RESPONSE.toObject(RESPONSE.decode(new StrictReader(next.value)));
+    return RESPONSE.toObject(RESPONSE.decode(this.#reader(next.value)));
+  }
+
+  #reader(bytes: Uint8Array): CountedReader {
+    return new CountedReader(bytes, this.#budget);
   }
 
   async #missing(service: string): Promise<ReflectionFailed> {

@@ -152,6 +152,14 @@ const endless = (asked: Asked): Told => {
   return { fileDescriptorResponse: { fileDescriptorProto: [fileDescriptor(file)] } };
 };
 
+const file = (bytes: Uint8Array) => ({ fileDescriptorResponse: { fileDescriptorProto: [bytes] } });
+/** Of nothing, so many that it would cost gigabytes to have them. */
+const nothings = (tag: number) => Buffer.alloc(4_000_000, Buffer.from([tag, 0]));
+const oneFile = fileDescriptor(oneMethodFile({}));
+const manyFields = Buffer.from([...[0x22, 0x83, 0x92, 0xf4, 0x01], ...[0x0a, 0x01, 0x4d]]);
+
+const PARTS = /tells of more than 2000000 parts of files/;
+
 describe("servers that do not serve", () => {
   test.each([
     ["no such service", knowing([], ["kinds.v2.Kinds", "a.B"], ""), /has no service one\.S; it has .*kinds\.v2\.Kinds/],
@@ -180,6 +188,13 @@ describe("servers that do not serve", () => {
               },
             },
       /more than 33554432 bytes/,
+    ],
+    ["a message of fields without end", () => file(Buffer.concat([oneFile, manyFields, nothings(0x12)])), PARTS],
+    ["messages without end", () => file(Buffer.concat([oneFile, nothings(0x22)])), PARTS],
+    [
+      "as many files of nothing",
+      () => Buffer.concat([Buffer.from([0x22, 0x80, 0x92, 0xf4, 0x01]), nothings(0x0a)]),
+      PARTS,
     ],
     ["no reflection service", () => "unimplemented" as const, /no reflection service, neither v1 nor v1alpha/],
   ] as const)("%s", async (_title, answer, text) => {
