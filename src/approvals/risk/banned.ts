@@ -1,4 +1,7 @@
-import { banned, isOne, names, type ShellRule } from "./rule.ts";
+import { names } from "./names.ts";
+import { banned, isOne, type ShellRule } from "./rule.ts";
+import { DECLARERS } from "./shell/environment.ts";
+import { findStarts, removesMet } from "./shell/find.ts";
 import { has, type Invocation, operandsOf, surelyHas } from "./shell/invocation.ts";
 import { INTERPRETERS, opensReverseShell, reachesMetadata, runsWhatIsFetched } from "./shell/network.ts";
 import { isCatastrophic, isDisk, isProtected, reachOf } from "./shell/place.ts";
@@ -7,13 +10,16 @@ import { writtenBy } from "./shell/writes.ts";
 const FORMATTERS = names(
   "mke2fs mkswap wipefs blkdiscard fdisk sfdisk cfdisk gdisk sgdisk parted cryptsetup newfs diskutil",
 );
-const LISTINGS = /^(?:-l|--list|-p|--print|print|-V|--version|--help|-h|list|info|status|luksDump|isLuks)$/;
+const LISTINGS = names("-l --list -p --print print -V --version --help -h list info status luksDump isLuks");
 const STOPPERS = names("shutdown reboot halt poweroff telinit init");
 const KERNEL = names("insmod rmmod modprobe kexec");
 const FIREWALLS = names("iptables ip6tables iptables-legacy iptables-nft arptables ebtables");
 const REMOVERS = names("rm unlink shred rmdir srm wipe trash");
+const TOUCHERS = names("rm unlink shred truncate ln mv tee sed cp dd");
 const OPENERS = names("chmod chown chgrp setfacl chattr");
+/** `~/.bash_history`. */
 const HISTORY = /(?:^|\/)\.(?:bash|zsh|sh|python|mysql|psql|node_repl|ash)_history$/;
+/** `fork while fork`, `while (1) { fork }`. */
 const INLINE_BOMB = /fork\s{0,8}(?:\(\s{0,8}\))?\s{0,8}while|\b(?:while|loop)\b.{0,24}\bfork\b/is;
 
 /** Tests of `find` that leave most of what it meets alone. */
@@ -21,18 +27,11 @@ const NARROWS =
   /^-(?:i?name|i?path|i?regex|i?wholename|[acm]time|[acm]min|size|newer.*|user|group|perm|empty|nouser|inum|links)$/;
 
 function findsEverything({ args, standing }: Invocation): boolean {
-  const from = args.findIndex((arg) => /^[-!(]/.test(arg) && !/^-(?:[HLP]|D|O.*)$/.test(arg));
-  const named = (from === -1 ? args : args.slice(0, from)).filter((arg) => !/^[-!(]/.test(arg));
-  const starts = named.length === 0 ? ["."] : named;
   const narrowed = args.some(
     (arg, at) => NARROWS.test(arg) && !/^[*.?]*$/.test(args[at + 1] ?? "") && !/^(?:!|-not)$/.test(args[at - 1] ?? ""),
   );
-  const removes = args.some(
-    (arg, at) =>
-      arg === "-delete" ||
-      (/^-(?:exec|execdir|ok|okdir)$/.test(arg) && /(?:^|\/)(?:rm|shred|unlink)$/.test(args[at + 1] ?? "")),
-  );
-  return removes && !narrowed && starts.some((start) => isCatastrophic(start, standing));
+  const removes = args.some((arg, at) => removesMet(arg, args[at + 1] ?? ""));
+  return removes && !narrowed && findStarts(args).some((start) => isCatastrophic(start, standing));
 }
 
 function removesEverything(run: Invocation): boolean {
@@ -61,10 +60,10 @@ function formats({ program, args, standing }: Invocation): boolean {
     const operands = operandsOf(args, ["-t", "-L", "-b", "-O", "-F"]);
     const areImages =
       operands.length > 0 && operands.every((path) => /^(?:workspace|scratch)$/.test(reachOf(path, standing)));
-    return !areImages && (!args.every((arg) => LISTINGS.test(arg)) || args.length === 0);
+    return !areImages && (!args.every((arg) => LISTINGS.has(arg)) || args.length === 0);
   }
   if (!FORMATTERS.has(program)) return false;
-  return !args.some((arg) => LISTINGS.test(arg)) && args.length > 0;
+  return !args.some((arg) => LISTINGS.has(arg)) && args.length > 0;
 }
 
 function tampersHistory({ program, args, variables, opened }: Invocation): boolean {
@@ -72,11 +71,10 @@ function tampersHistory({ program, args, variables, opened }: Invocation): boole
   if (program === "crontab") return surelyHas(args, "r");
   if (program === "set") return args[0] === "+o" && args[1] === "history";
   if (program === "unset") return args.some((arg) => /^HIST(?:FILE|SIZE|FILESIZE)$/.test(arg));
-  const sets = [...variables, ...(/^(?:export|declare|typeset|readonly|local)$/.test(program) ? args : [])];
+  const sets = [...variables, ...(DECLARERS.has(program) ? args : [])];
   if (sets.some((set) => /^HIST(?:FILE=(?:\/dev\/null)?$|(?:FILE)?SIZE=0$)/.test(set))) return true;
-  const touches = names("rm unlink shred truncate ln mv tee sed cp dd").has(program);
-  return [...(touches ? args : []), ...opened.flatMap(({ path, writes }) => (writes ? [path] : []))].some((path) =>
-    HISTORY.test(path),
+  return [...(TOUCHERS.has(program) ? args : []), ...opened.flatMap(({ path, writes }) => (writes ? [path] : []))].some(
+    (path) => HISTORY.test(path),
   );
 }
 
@@ -115,6 +113,7 @@ export const BANNED: readonly ShellRule[] = [
       "sudo rm -fr ~",
       "rm -r --no-preserve-root x",
       "find / -delete",
+      "find / -exec srm {} +",
       "cd / && rm -rf *",
       "rm -rf $UNSET/*",
     ],

@@ -1,4 +1,4 @@
-import { names } from "./rule.ts";
+import { byName, names, words } from "./names.ts";
 import { has, operandsOf, valuesOf } from "./shell/invocation.ts";
 import { UNKNOWN } from "./shell/word.ts";
 
@@ -28,19 +28,7 @@ export function subcommandOf(args: readonly string[]): string {
   return args.find((arg) => !arg.startsWith("-")) ?? "";
 }
 
-const REFS_VALUED = [
-  ...[
-    "--sort",
-    "--format",
-    "--contains",
-    "--no-contains",
-    "--merged",
-    "--no-merged",
-    "--points-at",
-    "--color",
-    "--column",
-  ],
-];
+const REFS_VALUED = words("--sort --format --contains --no-contains --merged --no-merged --points-at --color --column");
 const LISTS_REFS = ["--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"];
 
 /** With these a branch or a tag is made, moved or taken away, whatever else is said. */
@@ -58,33 +46,16 @@ interface RefOptions {
 const BRANCH: RefOptions = {
   lists: "arl",
   changes: "dDmMcCfut",
-  long: [
-    "--delete",
-    "--move",
-    "--copy",
-    "--force",
-    "--set-upstream-to",
-    "--unset-upstream",
-    "--edit-description",
-    "--track",
-  ],
+  long: words("--delete --move --copy --force --set-upstream-to --unset-upstream --edit-description --track"),
 };
 const TAG: RefOptions = {
   lists: "ln",
   changes: "dasumFfev",
-  long: ["--delete", "--annotate", "--sign", "--local-user", "--message", "--file", "--force", "--edit", "--verify"],
+  long: words("--delete --annotate --sign --local-user --message --file --force --edit --verify"),
 };
 
 const CONFIG_VALUED = ["-f", "--file", "--blob", "--type", "--default", "-t"];
-const CONFIG_CHANGES = [
-  "--add",
-  "--unset",
-  "--unset-all",
-  "--replace-all",
-  "--rename-section",
-  "--remove-section",
-  "--edit",
-];
+const CONFIG_CHANGES = words("--add --unset --unset-all --replace-all --rename-section --remove-section --edit");
 const CONFIG_READS = /^(?:-l|--list|--get(?:-all|-regexp|-urlmatch|-color|-colorbool)?)$/;
 
 /** One name alone is read; with a value behind it, it is set. */
@@ -110,23 +81,23 @@ export function asksLfs(args: readonly string[]): boolean {
 }
 
 /** Verbs that look with these words behind them, and change something with others. */
-const LOOKS: ReadonlyMap<string, (args: readonly string[]) => boolean> = new Map([
-  ["branch", (args: readonly string[]) => listsRefs(args, BRANCH)],
-  ["tag", (args: readonly string[]) => listsRefs(args, TAG)],
-  ["remote", (args: readonly string[]) => /^(?:|show|get-url)$/.test(subcommandOf(args))],
-  ["stash", (args: readonly string[]) => /^(?:list|show)$/.test(subcommandOf(args))],
-  ["worktree", (args: readonly string[]) => subcommandOf(args) === "list"],
+const LOOKS = byName<(args: readonly string[]) => boolean>([
+  ["branch", (args) => listsRefs(args, BRANCH)],
+  ["tag", (args) => listsRefs(args, TAG)],
+  ["remote", (args) => /^(?:|show|get-url)$/.test(subcommandOf(args))],
+  ["stash", (args) => /^(?:list|show)$/.test(subcommandOf(args))],
+  ["worktree", (args) => subcommandOf(args) === "list"],
   ["config", readsConfig],
-  ["reflog", (args: readonly string[]) => !/^(?:expire|delete|drop|write)$/.test(subcommandOf(args))],
-  ["notes", (args: readonly string[]) => /^(?:|list|show)$/.test(subcommandOf(args))],
-  ["submodule", (args: readonly string[]) => /^(?:|status|summary)$/.test(subcommandOf(args))],
-  ["bisect", (args: readonly string[]) => /^(?:log|terms)$/.test(subcommandOf(args))],
-  ["clean", (args: readonly string[]) => has(args, "n", "--dry-run") && !has(args, "i", "--interactive")],
-  ["archive", (args: readonly string[]) => args.length === 1 && /^(?:-l|--list)$/.test(args[0] ?? "")],
+  ["reflog", (args) => !/^(?:expire|delete|drop|write)$/.test(subcommandOf(args))],
+  ["notes", (args) => /^(?:|list|show)$/.test(subcommandOf(args))],
+  ["submodule", (args) => /^(?:|status|summary)$/.test(subcommandOf(args))],
+  ["bisect", (args) => /^(?:log|terms)$/.test(subcommandOf(args))],
+  ["clean", (args) => has(args, "n", "--dry-run") && !has(args, "i", "--interactive")],
+  ["archive", (args) => args.length === 1 && /^(?:-l|--list)$/.test(args[0] ?? "")],
   ["apply", onlyMeasures],
-  ["sparse-checkout", (args: readonly string[]) => args.length === 1 && args[0] === "list"],
+  ["sparse-checkout", (args) => args.length === 1 && args[0] === "list"],
   ["lfs", asksLfs],
-  ["symbolic-ref", (args: readonly string[]) => operandsOf(args).length < 2 && !has(args, "dm", "--delete")],
+  ["symbolic-ref", (args) => operandsOf(args).length < 2 && !has(args, "dm", "--delete")],
 ]);
 
 const WRITES_OUTPUT = /^--output(?:=|$)|^--ext-diff|^--textconv|^--filters|^--lost-found/;
@@ -141,13 +112,23 @@ export function readsOnlyGit(all: readonly string[]): boolean {
   return VERBS_THAT_READ.has(verb) || LOOKS.get(verb)?.(args) === true;
 }
 
-/** Settings that only change how things look. */
-const PLAIN_SETTING =
-  /^(?:color\.|user\.(?:name|email)=|advice\.|log\.|diff\.(?:context|algorithm|renames|noprefix|mnemonicprefix)=|core\.(?:quotepath|autocrlf|eol|safecrlf|abbrev|ignorecase|precomposeunicode|filemode|longpaths|symlinks|compression|whitespace)=|branch\.[^=]{1,128}\.(?:merge|remote|rebase|description)=|core\.pager=(?:cat)?$|pager\.[a-z]+=false|init\.defaultbranch=|commit\.gpgsign=|tag\.gpgsign=|gc\.auto=|merge\.conflictstyle=|pull\.(?:rebase|ff)=|push\.default=|column\.|safe\.directory=|rebase\.autostash=|fetch\.prune=|http\.version=)/i;
+/** Settings that only change how things look, or what git does of itself. */
+const PLAIN_SETTINGS = [
+  /^(?:color|advice|log|column)\./i,
+  /^(?:user\.(?:name|email)|init\.defaultbranch|(?:commit|tag)\.gpgsign|gc\.auto|merge\.conflictstyle)=/i,
+  /^(?:pull\.(?:rebase|ff)|push\.default|safe\.directory|rebase\.autostash|fetch\.prune|http\.version)=/i,
+  /^diff\.(?:context|algorithm|renames|noprefix|mnemonicprefix)=/i,
+  /^core\.(?:quotepath|autocrlf|eol|safecrlf|abbrev|ignorecase|precomposeunicode|filemode|longpaths|symlinks)=/i,
+  /^core\.(?:compression|whitespace)=/i,
+  /^branch\.[^=]{1,128}\.(?:merge|rebase|description)=/i,
+  // The name of a remote; where an address stands in its place, git goes there.
+  /^branch\.[^=]{1,128}\.remote=(?:\.|[\w-][\w.-]{0,127})?$/i,
+  /^(?:core\.pager=(?:cat)?|pager\.[a-z]+=false)$/i,
+];
 
 /** Whether `name=value` is such a setting. */
 export function isPlainSetting(setting: string): boolean {
-  return PLAIN_SETTING.test(setting);
+  return PLAIN_SETTINGS.some((plain) => plain.test(setting));
 }
 
 /** Options that name a program, each with the shortest abbreviation that can only mean it. */
@@ -175,7 +156,7 @@ const OTHER_PLACE = /^--(?:exec-path=|config-env|git-dir(?!=(?:\.\/)?\.git\/?$)|
 /** Whether git is told by name to start a program. */
 export function startsOthers({ globals, verb, args }: GitCall): boolean {
   const settings = globals.flatMap((arg, at) => (arg === "-c" ? [globals[at + 1] ?? ""] : []));
-  if (settings.some((setting) => !PLAIN_SETTING.test(setting))) return true;
+  if (!settings.every(isPlainSetting)) return true;
   if (globals.some((arg) => OTHER_PLACE.test(arg))) return true;
   if (args.some(executes)) return true;
   if (/^(?:init|clone)$/.test(verb) && has(args, "", "--template")) return true;

@@ -7,7 +7,8 @@ import {
   subcommandOf,
   VERBS_THAT_READ,
 } from "./git-call.ts";
-import { high, names, type ShellRule } from "./rule.ts";
+import { byName, names } from "./names.ts";
+import { high, type ShellRule } from "./rule.ts";
 import { has, type Invocation, operandsOf } from "./shell/invocation.ts";
 
 const CHANGES = names(
@@ -28,67 +29,51 @@ function takesAll(args: readonly string[]): boolean {
   );
 }
 
+/** Whether it is said to do so whatever stands in the way. */
+function forces(letters: string, ...names: readonly string[]): Judge {
+  return (args) => has(args, letters, ...names);
+}
+
+type Judge = (args: readonly string[]) => boolean;
+
+/** Verbs that throw something away, some only when they are told to. */
+const DESTROYS = byName<Judge>([
+  ["prune filter-branch replace", () => true],
+  [
+    "push",
+    (args) =>
+      has(args, "fd", "--force", "--force-with-lease", "--delete", "--mirror", "--prune") ||
+      args.some((arg) => /^[+:]./.test(arg)),
+  ],
+  ["fetch pull", (args) => args.some((arg) => /^\+./.test(arg))],
+  ["reset", forces("", "--hard", "--merge", "--keep")],
+  ["clean", (args) => has(args, "fdxX", "--force") && !has(args, "n", "--dry-run")],
+  ["checkout", (args) => has(args, "fB", "--force", "--force-create", "--discard-changes") || takesAll(args)],
+  ["switch", (args) => has(args, "fC", "--force", "--force-create", "--discard-changes") || takesAll(args)],
+  ["checkout-index", forces("f", "--force", "--prefix")],
+  ["read-tree", forces("u", "--reset")],
+  ["restore", (args) => takesAll(args) && !(has(args, "S", "--staged") && !has(args, "W", "--worktree"))],
+  ["branch", (args) => args.some((arg) => /^-[a-zA-Z]*[DMCf]/.test(arg)) || has(args, "", "--force")],
+  ["stash", (args) => /^(?:drop|clear)$/.test(subcommandOf(args))],
+  ["reflog", (args) => /^(?:expire|delete)$/.test(subcommandOf(args))],
+  ["update-ref", forces("d", "--delete", "--stdin")],
+  ["worktree remote", (args) => /^(?:remove|rm|prune)$/.test(subcommandOf(args))],
+  ["submodule", (args) => subcommandOf(args) === "deinit" && has(args, "f", "--force", "--all")],
+  ["rm", (args) => has(args, "rf", "--force") && !args.includes("--cached")],
+  ["gc", (args) => args.some((arg) => arg.startsWith("--prune"))],
+]);
+
 function destroys({ args: all }: Invocation): boolean {
   const { verb, args } = gitCall(all);
-  const subcommand = subcommandOf(args);
-  switch (verb) {
-    case "push":
-      return (
-        has(args, "fd", "--force", "--force-with-lease", "--delete", "--mirror", "--prune") ||
-        args.some((arg) => /^[+:]./.test(arg))
-      );
-    case "reset":
-      return has(args, "", "--hard", "--merge", "--keep");
-    case "clean":
-      return has(args, "fdxX", "--force") && !has(args, "n", "--dry-run");
-    case "checkout":
-    case "switch":
-      return (
-        has(args, verb === "checkout" ? "fB" : "fC", "--force", "--force-create", "--discard-changes") || takesAll(args)
-      );
-    case "checkout-index":
-      return has(args, "f", "--force", "--prefix");
-    case "read-tree":
-      return has(args, "u", "--reset");
-    case "fetch":
-    case "pull":
-      return args.some((arg) => /^\+./.test(arg));
-    case "restore":
-      return takesAll(args) && !(has(args, "S", "--staged") && !has(args, "W", "--worktree"));
-    case "branch":
-      return args.some((arg) => /^-[a-zA-Z]*[DMCf]/.test(arg)) || has(args, "", "--force");
-    case "stash":
-      return subcommand === "drop" || subcommand === "clear";
-    case "reflog":
-      return subcommand === "expire" || subcommand === "delete";
-    case "update-ref":
-      return has(args, "d", "--delete", "--stdin");
-    case "worktree":
-    case "remote":
-      return /^(?:remove|rm|prune)$/.test(subcommand);
-    case "submodule":
-      return subcommand === "deinit" && has(args, "f", "--force", "--all");
-    case "rm":
-      return has(args, "rf", "--force") && !args.includes("--cached");
-    case "gc":
-      return args.some((arg) => arg.startsWith("--prune"));
-    default:
-      return verb === "prune" || verb === "filter-branch" || verb === "replace";
-  }
+  return DESTROYS.get(verb)?.(args) === true;
 }
 
 function reachesElsewhere({ args: all }: Invocation): boolean {
   const { verb, args } = gitCall(all);
   const subcommand = subcommandOf(args);
   const [remote = ""] = operandsOf(args, ["-o", "--push-option", "-b", "--branch", "--depth", "-j", "--origin"]);
-  if (
-    verb === "clone" ||
-    verb === "send-email" ||
-    (verb === "lfs" && !asksLfs(args)) ||
-    verb === "daemon" ||
-    verb === "request-pull"
-  )
-    return true;
+  if (/^(?:clone|send-email|daemon|request-pull)$/.test(verb)) return true;
+  if (verb === "lfs") return !asksLfs(args);
   if (verb === "remote") return /^(?:add|set-url|update)$/.test(subcommand);
   if (verb === "submodule") return /^(?:add|update|sync|set-url)$/.test(subcommand);
   if (verb === "archive") return has(args, "", "--remote");
@@ -128,6 +113,13 @@ export const GIT_RULES: readonly ShellRule[] = [
       "git push origin :main",
       "git branch -D x",
       "git checkout -- .",
+      "git checkout-index -f -a",
+      "git read-tree -u --reset main",
+      "git update-ref -d refs/heads/main",
+      "git submodule deinit --all",
+      "git reflog expire --all",
+      "git stash clear",
+      "git fetch origin +main:main",
     ],
     misses: [
       "git push origin main",
@@ -137,22 +129,32 @@ export const GIT_RULES: readonly ShellRule[] = [
       "git branch -d x",
       "git restore --staged .",
       "git checkout -- a.ts",
+      "git submodule deinit lib",
+      "git reflog show",
+      "git stash pop",
+      "git update-ref refs/heads/x main",
     ],
   }),
   high({
     name: "git-starts-programs",
     note: "Makes git start a program that it is told by name.",
-    when: (run) => {
-      return isGit(run) && startsOthers(gitCall(run.args));
-    },
+    when: (run) => isGit(run) && startsOthers(gitCall(run.args)),
     matches: [
       "git -c core.pager='sh x' log",
       "git -c alias.x='!rm -rf ~' x",
       "git rebase --exec make main",
       "git bisect run ./x.sh",
+      "git -c pager.log='false; ./x' log",
+      "git -c branch.main.remote=https://x/y push",
       "git --exec-path=. log",
     ],
-    misses: ["git -c color.ui=false log", "git log --grep=exec", "git rebase main", "git -C sub status"],
+    misses: [
+      "git -c color.ui=false log",
+      "git -c pager.log=false log",
+      "git log --grep=exec",
+      "git rebase main",
+      "git -C sub status",
+    ],
   }),
   high({
     name: "git-reaches-elsewhere",
@@ -170,8 +172,15 @@ export const GIT_RULES: readonly ShellRule[] = [
       "git config core.hooksPath .x",
       "git config --global user.name x",
       "git config diff.external ./x",
+      "git config branch.main.remote https://x/y",
     ],
-    misses: ["git config user.name x", "git config --get core.pager", "git config --list"],
+    misses: [
+      "git config user.name x",
+      "git config branch.main.remote origin",
+      "git config --unset branch.main.remote",
+      "git config --get core.pager",
+      "git config --list",
+    ],
   }),
   high({
     name: "git-unknown-verb",

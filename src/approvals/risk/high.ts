@@ -1,31 +1,19 @@
 import { isMaker } from "./banned.ts";
+import { names } from "./names.ts";
 import { isReading, isVersion } from "./reads.ts";
-import { high, isOne, names, type ShellRule } from "./rule.ts";
+import { high, isOne, type ShellRule } from "./rule.ts";
 import { awkReach } from "./shell/awk.ts";
-import { has, type Invocation, operandsOf, valuesOf } from "./shell/invocation.ts";
+import { choosesLoading } from "./shell/environment.ts";
+import { removesMet } from "./shell/find.ts";
+import { has, type Invocation, operandsOf } from "./shell/invocation.ts";
 import { isForeign, isStartedFrom, reachOf } from "./shell/place.ts";
-import { namedBy, opensSecrets, takesSecrets } from "./shell/readings.ts";
+import { namedBy, opensSecrets, takesSecrets } from "./shell/secret-readers.ts";
 import { sedReach } from "./shell/sed.ts";
 import { startsProgram } from "./shell/starters.ts";
 import { INSIDE, UNKNOWN } from "./shell/word.ts";
 import { knowsWrites, writtenBy } from "./shell/writes.ts";
 
 const DESTROYERS = names("dd truncate shred wipe srm fallocate wipefs sgdisk fdisk parted cryptsetup");
-
-const REMOVER = /(?:^|\/)(?:rm|unlink|shred|srm)$/;
-
-/** What `find` does with all that it meets. */
-function findRemoves(arg: string, next: string): boolean {
-  if (/^-(?:exec|execdir|ok|okdir)$/.test(arg)) return REMOVER.test(next);
-  return arg === "-delete" || arg.startsWith(UNKNOWN);
-}
-
-/** Variables that choose which programs, libraries or settings are loaded. */
-const LOADER =
-  /^(?:PATH|CDPATH|IFS|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|PS[0-9]|PROMPT_COMMAND|LD_[A-Z_]+|DYLD_[A-Z_]+|GIT_[A-Z_]+|NODE_[A-Z_]+|PYTHON[A-Z]+|PERL[A-Z0-9_]+|RUBY[A-Z]+|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|CLASSPATH|BUN_[A-Z_]+|NPM_CONFIG_[A-Z_]+|npm_config_[a-z_]+|[A-Z_]*PAGER|[A-Z_]*EDITOR|VISUAL|BROWSER|SHELL|LESS(?:OPEN|CLOSE|EDIT|KEY.*)|[A-Z]+_ASKPASS|RUSTC_WRAPPER|CC|CXX|MAKEFLAGS|GCONV_PATH|LOCPATH|OPENSSL_[A-Z]+|SSL[A-Z_]+|BASH_(?:CMDS|ALIASES)(?:\[\])?|(?:https?|all|ftp|no)_proxy|(?:HTTPS?|ALL|FTP)_PROXY|HOME|TMPDIR|LESS|MORE|MANOPT|MANPATH|TAR_OPTIONS|RIPGREP_CONFIG_PATH|XDG_[A-Z_]+|ZDOTDIR|INPUTRC|FZF_[A-Z_]+|RSYNC_[A-Z_]+|PARALLEL|ZIPOPT|GOFLAGS|GOPROXY|RUSTC|RUSTFLAGS|CARGO_[A-Z_]+|PIP_[A-Z_]+|UV_[A-Z_]+|DOCKER_HOST|KUBECONFIG|[A-Z_]*SQL_HISTORY|GNUPGHOME|\0[^=]*)\+?=/;
-/** Values that keep programs from asking or paging. */
-const HARMLESS_SETTING =
-  /^(?:(?:GIT_|MAN)?PAGER=(?:cat)?|GIT_TERMINAL_PROMPT=0|NODE_ENV=[a-z]+|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE)=1|GIT_(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL|DATE)=.*|IFS=[\s,:;|]*|GIT_OPTIONAL_LOCKS=0|LESS=-?[FRSXiMqK]{0,8}|CARGO_(?:TERM_COLOR|INCREMENTAL|NET_OFFLINE)=[a-z0-9]+|PIP_(?:NO_INPUT|DISABLE_PIP_VERSION_CHECK|NO_COLOR)=1|NODE_NO_WARNINGS=1)$/;
 
 /** What a program does with a place that it is told is not known of every program: one outside the workspace is taken for its target. */
 function mayWriteOutside(run: Invocation, functions: ReadonlySet<string>): boolean {
@@ -39,6 +27,7 @@ function placesOf(run: Invocation, functions: ReadonlySet<string>): readonly str
   return [...writtenBy(run), ...run.args.flatMap(namedBy).filter((word) => !/\s/.test(word))];
 }
 
+/** `/bin/ls`, `/usr/local/bin/git`. */
 const FOLDERS = /^\/(?:usr\/(?:local\/)?)?s?bin\/[^/]+$|^\/opt\/homebrew\/bin\/[^/]+$/;
 
 /** A file that is run, not a program of the system. */
@@ -58,7 +47,7 @@ function normal(path: string): string {
 }
 
 function removes({ program, args, standing }: Invocation): boolean {
-  if (program === "find") return args.some((arg, at) => findRemoves(arg, args[at + 1] ?? ""));
+  if (program === "find") return args.some((arg, at) => arg.startsWith(UNKNOWN) || removesMet(arg, args[at + 1] ?? ""));
   if (program === "rsync") return args.some((arg) => arg.startsWith("--del") || arg === "--remove-source-files");
   if (program !== "rm") return false;
   // What `find` or a loop meets is as little named here as what nobody knows.
@@ -66,27 +55,6 @@ function removes({ program, args, standing }: Invocation): boolean {
   return (
     blind || has(args, "rR", "--recursive") || operandsOf(args).some((path) => reachOf(path, standing) === "outside")
   );
-}
-
-/** A word of which nothing is known may set any variable. */
-function asSetting(word: string): string {
-  return word.startsWith(UNKNOWN) ? `${UNKNOWN}=` : word;
-}
-
-function choosesLoading({ program, variables, args }: Invocation): boolean {
-  const sets = [
-    ...variables,
-    ...(/^(?:export|declare|typeset|readonly|local|env)$/.test(program) ? args.map(asSetting) : []),
-    ...filled(program, args).map((name) => `${name}=${UNKNOWN}`),
-  ];
-  return sets.some((set) => LOADER.test(set) && !HARMLESS_SETTING.test(set));
-}
-
-/** Variables that a builtin fills with what it reads or prints. */
-function filled(program: string, args: readonly string[]): readonly string[] {
-  if (program === "printf") return valuesOf(args, "-v");
-  if (program === "wait") return valuesOf(args, "-p");
-  return /^(?:read|mapfile|readarray|getopts|coproc)$/.test(program) ? operandsOf(args) : [];
 }
 
 function changesLanguage({ program, args }: Invocation): boolean {
@@ -146,6 +114,7 @@ export const HIGH: readonly ShellRule[] = [
       "for PATH in ./x; do ls; done",
       "read -r PATH < f",
       "BASH_CMDS[ls]=./x",
+      "PATH[0]=x; ls",
     ],
     misses: [
       "FOO=1 ls",
@@ -254,6 +223,7 @@ export const HIGH: readonly ShellRule[] = [
       "grep -e. /etc/shadow",
       "grep -r x ~/.ssh",
       "find / -name id_rsa -exec cat {} +",
+      "find -L / -name id_rsa -exec cat {} +",
       "sed 'r /etc/shadow' f",
       "du --files0-from=/etc/shadow",
       "gpg -d x.gpg",

@@ -1,3 +1,4 @@
+import { byName, words } from "./names.ts";
 import { type Invocation, operandsOf } from "./shell/invocation.ts";
 
 /** A call of a program that only shows something: the words behind its options, and the options that may stand with them. */
@@ -10,30 +11,86 @@ interface Look {
   readonly never?: RegExp;
 }
 
+/** Calls that begin with one of these words, or with one of the first and one of the second of a pair. A `$` ends the call. */
+function calls(ones: string, ...pairs: readonly (readonly [first: string, second: string])[]): RegExp {
+  const both = pairs.map(([first, second]) => `(?:${oneOf(first)}) (?:${oneOf(second)})`);
+  return new RegExp(`^(?:${[oneOf(ones), ...both].join("|")})(?: |$)`);
+}
+
+/** The options of a program that only shows something. */
+interface Known {
+  /** Single ones, each behind a dash. */
+  readonly letters: string;
+  /** So many letters in one word. */
+  readonly lettersMax?: number;
+  readonly longs?: readonly string[];
+  /** Long ones with a value behind `=` or in the next word. */
+  readonly valued: readonly string[];
+  /** Whole words besides. */
+  readonly also?: readonly string[];
+}
+
+function options({ letters, lettersMax = 1, longs = [], valued, also = [] }: Known): RegExp {
+  const plain = [...also, ...longs.map((name) => `--${name}`)];
+  return new RegExp(
+    `^(?:${[`-[${letters}]{1,${lettersMax}}`, ...plain].join("|")}|--(?:${valued.join("|")})(?:=.*)?)$`,
+  );
+}
+
+function oneOf(list: string): string {
+  return words(list).join("|");
+}
+
 const CONTAINERS: Look = {
-  words:
-    /^(?:ps|images|version|info|logs|inspect|stats|top|port|diff|history|events|(?:container|image|volume|network|context|plugin) (?:ls|list|inspect|logs|stats|top|port|diff|history|show)|system (?:df|info)|compose (?:ps|ls|logs|images|top|port|version))(?: |$)/,
-  options:
-    /^(?:-[aqflnstd]{1,4}|--(?:all|quiet|no-trunc|no-stream|follow|details|timestamps|size|digests|no-color|services|status|verbose)|--(?:tail|since|until|format|filter|last|type|project-name|file|human)(?:=.*)?)$/,
-  valued: ["--tail", "--since", "--until", "--format", "--filter", "--last", "--type", "--project-name", "-n"],
+  words: calls(
+    "ps images version info logs inspect stats top port diff history events",
+    ["container image volume network context plugin", "ls list inspect logs stats top port diff history show"],
+    ["system", "df info"],
+    ["compose", "ps ls logs images top port version"],
+  ),
+  options: options({
+    letters: "aqflnstd",
+    lettersMax: 4,
+    longs: words(
+      "all quiet no-trunc no-stream follow details timestamps size digests no-color services status verbose",
+    ),
+    valued: words("tail since until format filter last type project-name file human"),
+  }),
+  valued: words("--tail --since --until --format --filter --last --type --project-name -n"),
 };
 
 const CLUSTER: Look = {
-  words:
-    /^(?:get|describe|logs|top|explain|events|api-resources|api-versions|version|cluster-info$|config (?:get-contexts|current-context|get-clusters|view$)|rollout (?:status|history)|auth (?:can-i|whoami))(?: |$)/,
-  options:
-    /^(?:-[AnolcLfwpR]|-o(?:wide|yaml|json|name)|--(?:all-namespaces|watch|follow|previous|timestamps|all-containers|prefix|show-labels|no-headers|ignore-not-found|client|short|recursive|for)|--(?:namespace|output|selector|field-selector|container|tail|since|sort-by|label-columns|context|revision|limit|limit-bytes|api-group|namespaced|timeout|for)(?:=.*)?)$/,
-  valued: [
-    ...["-n", "-o", "-l", "-c", "-L", "--namespace", "--output", "--selector", "--field-selector", "--container"],
-    ...["--tail", "--since", "--sort-by", "--context"],
-  ],
+  words: calls(
+    "get describe logs top explain events api-resources api-versions version cluster-info$",
+    ["config", "get-contexts current-context get-clusters view$"],
+    ["rollout", "status history"],
+    ["auth", "can-i whoami"],
+  ),
+  options: options({
+    letters: "AnolcLfwpR",
+    also: words("-owide -oyaml -ojson -oname"),
+    longs: words(
+      "all-namespaces watch follow previous timestamps all-containers prefix show-labels no-headers",
+      "ignore-not-found client short recursive",
+    ),
+    valued: words(
+      "namespace output selector field-selector container tail since sort-by label-columns context revision limit",
+      "limit-bytes api-group namespaced timeout for",
+    ),
+  }),
+  valued: words(
+    "-n -o -l -c -L --namespace --output --selector --field-selector --container --tail --since --sort-by --context",
+  ),
   never: /secret|:\/\/|(?:template|jsonpath)-file|^\/|\0/i,
 };
 
 const CHARTS: Look = {
-  words: /^(?:list|ls|status|history|version|env)(?: |$)/,
-  options: /^(?:-[AanqodrfmL]|--(?:all|all-namespaces|short|namespace|output|max|filter|revision)(?:=.*)?)$/,
-  valued: ["-n", "--namespace", "-o", "--output", "--max", "--revision", "--filter"],
+  words: calls("list ls status history version env"),
+  options: options({
+    letters: "AanqodrfmL",
+    valued: words("all all-namespaces short namespace output max filter revision"),
+  }),
+  valued: words("-n --namespace -o --output --max --revision --filter"),
 };
 
 const NPM: Look = {
@@ -65,10 +122,10 @@ const CERTIFICATES: Look = {
   never: /:\/\//,
 };
 
-const LOOKS: ReadonlyMap<string, readonly Look[]> = new Map<string, readonly Look[]>([
-  ...["docker", "podman", "nerdctl"].map((program) => [program, [CONTAINERS]] as const),
+const LOOKS = byName<readonly Look[]>([
+  ["docker podman nerdctl", [CONTAINERS]],
   ["docker-compose", [{ ...CONTAINERS, words: /^(?:ps|ls|logs|images|top|port|version)(?: |$)/ }]],
-  ...["kubectl", "oc"].map((program) => [program, [CLUSTER]] as const),
+  ["kubectl oc", [CLUSTER]],
   ["helm", [CHARTS]],
   ["npm", [NPM]],
   ["pip", [PIP]],
@@ -80,7 +137,7 @@ const LOOKS: ReadonlyMap<string, readonly Look[]> = new Map<string, readonly Loo
         words: /^(?:tree|metadata|pkgid|locate-project)(?: |$)/,
         options:
           /^(?:-[depi]|--(?:offline|locked|frozen|no-deps|all-features|no-default-features|workspace|duplicates)|--(?:depth|edges|invert|package|prefix|format-version|format|features|charset)(?:=.*)?)$/,
-        valued: ["-e", "-p", "-i", "--depth", "--edges", "--invert", "--package", "--prefix", "--format-version"],
+        valued: words("-e -p -i --depth --edges --invert --package --prefix --format-version"),
       },
       { words: /^$/, options: /^--list$/ },
     ],
@@ -108,7 +165,7 @@ const LOOKS: ReadonlyMap<string, readonly Look[]> = new Map<string, readonly Loo
   ["openssl", [CERTIFICATES, { words: /^version$/, options: /^-[abdefopv]$/ }]],
   ["sysctl", [{ words: /^(?:[a-z0-9_./-]+(?: |$))*$/, options: /^(?:-[abnNqe]{1,4}|--(?:all|names|values|ignore))$/ }]],
   ["stty", [{ words: /^(?:size|speed)?$/, options: /^(?:-a|--all|-g|--save)$/ }]],
-  ...["7z", "7za", "7zz"].map((program) => [program, [{ words: /^l /, options: /^-(?:slt|ba|bd)$/ }]] as const),
+  ["7z 7za 7zz", [{ words: /^l /, options: /^-(?:slt|ba|bd)$/ }]],
   [
     "shellcheck",
     [{ words: /^./, options: /^(?:-[axsfSeC].{0,64}|--[a-z-]{1,32}(?:=.*)?)$/, valued: ["-s", "-f", "-S", "-e"] }],

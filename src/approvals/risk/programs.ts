@@ -1,6 +1,7 @@
 import { looksOnly } from "./looks.ts";
-import { asksInstaller, isVersion, setsClock } from "./reads.ts";
-import { high, isOne, names, type ShellRule } from "./rule.ts";
+import { names, words } from "./names.ts";
+import { asksInstaller, isVersion, JOURNAL_CHANGES, setsClock } from "./reads.ts";
+import { high, isOne, type ShellRule } from "./rule.ts";
 import { has, type Invocation, operandsOf } from "./shell/invocation.ts";
 import { INTERPRETERS, isShell, NETWORK, opensSocket, PRINTERS } from "./shell/network.ts";
 import { UNKNOWN } from "./shell/word.ts";
@@ -16,13 +17,18 @@ const PACKAGES = names(
   "npm pnpm yarn bun pip pipx uv poetry pdm conda mamba gem bundle cargo go composer nuget easy_install cpan luarocks",
   "pipenv hatch rye pixi rustup corepack volta asdf mise nvm pyenv rbenv fnm sdk nix guix nix-shell devbox stack cabal lein opam",
 );
-const PACKAGE_VERBS =
-  /^(?:i|in|ins|install|add|ci|un|uninstall|remove|rm|update|upgrade|up|link|unlink|publish|get|sync|download|require|create|init|self-update|tool|venv)$/;
-const PACKAGE_LISTS =
-  /^(?:ls|list|ll|la|view|info|show|outdated|audit|why|search|freeze|config|root|prefix|bin|whoami|help|metadata|tree|version|versions|current|which|index)$/;
+const PACKAGE_VERBS = names(
+  "i in ins install add ci un uninstall remove rm update upgrade up link unlink publish get sync download require",
+  "create init self-update tool venv",
+);
+const PACKAGE_LISTS = names(
+  "ls list ll la view info show outdated audit why search freeze config root prefix bin whoami help metadata tree",
+  "version versions current which index",
+);
 /** Words behind which another one lists. */
-const HOLDS_LISTS =
-  /^(?:toolchain|component|target|plugin|plugins|python|cache|store|env|profile|channel|registry|self|pm)$/;
+const HOLDS_LISTS = names(
+  "toolchain component target plugin plugins python cache store env profile channel registry self pm",
+);
 /** What else only looks, or puts the text of programs in order. */
 const LISTS_OF_ONE = /^(?:go (?:env|vet|fmt|doc)|cargo fmt|(?:pip|poetry|pdm|uv) check|conda env|bun pm)$/;
 const BUILDERS = names(
@@ -73,7 +79,7 @@ function installs(run: Invocation): boolean {
   if (/^(?:ls|list|ll|la|view|info|show|outdated|why|search|help|tree|config|audit)$/.test(args[0] ?? "")) return false;
   // Without a word yarn installs.
   if (run.program === "yarn" && operandsOf(args).length === 0 && !isVersion(run)) return true;
-  return args.some((arg) => PACKAGE_VERBS.test(arg) || arg.startsWith(UNKNOWN));
+  return args.some((arg) => PACKAGE_VERBS.has(arg) || arg.startsWith(UNKNOWN));
 }
 
 function builds(run: Invocation): boolean {
@@ -81,11 +87,11 @@ function builds(run: Invocation): boolean {
   if (isOne(run, BUILDERS)) return true;
   if (!isOne(run, PACKAGES)) return false;
   const [verb, what] = run.args.filter((arg) => !arg.startsWith("-"));
-  if (verb === undefined || PACKAGE_VERBS.test(verb)) return false;
-  if (HOLDS_LISTS.test(verb) && /^(?:list|ls|show|status)$/.test(what ?? "")) return false;
+  if (verb === undefined || PACKAGE_VERBS.has(verb)) return false;
+  if (HOLDS_LISTS.has(verb) && /^(?:list|ls|show|status)$/.test(what ?? "")) return false;
   // A new version runs the scripts of the project around it.
   if (verb === "version" && what !== undefined) return /^(?:npm|pnpm|yarn)$/.test(run.program);
-  return !PACKAGE_LISTS.test(verb) && !LISTS_OF_ONE.test(`${run.family} ${verb}`);
+  return !PACKAGE_LISTS.has(verb) && !LISTS_OF_ONE.test(`${run.family} ${verb}`);
 }
 
 function interprets(run: Invocation): boolean {
@@ -113,11 +119,7 @@ function isOpening(clause: string): boolean {
   return /^[ugoa]{0,8}[+=][rwxX]{0,8}[st]|^[ugo]{0,4}[oa][ugo]{0,4}[+=][rxX]{0,4}w/.test(clause);
 }
 
-/** Logs of the system are thrown away, or their keys made. */
-const LOG_CHANGES = ["--vacuum-size", "--vacuum-time", "--vacuum-files", "--rotate", "--flush", "--relinquish-var"];
-const LOG_FILES = ["--setup-keys", "--update-catalog", "--cursor-file"];
-
-const KEY_SERVERS = ["--recv-keys", "--receive-keys", "--send-keys", "--search-keys", "--refresh-keys", "--keyserver"];
+const KEY_SERVERS = words("--recv-keys --receive-keys --send-keys --search-keys --refresh-keys --keyserver");
 
 /** `rsync` between two folders of the same machine. */
 function copiesHere({ program, args }: Invocation): boolean {
@@ -219,7 +221,7 @@ export const PROGRAMS: readonly ShellRule[] = [
     when: (run) =>
       (isOne(run, SYSTEM) && !isVersion(run) && !looks(run) && !looksOnly(run)) ||
       (run.program === "date" && setsClock(run.args)) ||
-      (run.program === "journalctl" && has(run.args, "", ...LOG_CHANGES, ...LOG_FILES)),
+      (run.program === "journalctl" && has(run.args, "", ...JOURNAL_CHANGES)),
     matches: [
       "date -s tomorrow",
       "systemctl stop x",

@@ -1,6 +1,7 @@
 import { readsOnlyGit } from "./git-call.ts";
 import { looksOnly } from "./looks.ts";
-import { isOne, names } from "./rule.ts";
+import { byName, names, words } from "./names.ts";
+import { isOne } from "./rule.ts";
 import { awkReach } from "./shell/awk.ts";
 import { has, type Invocation, operandsOf } from "./shell/invocation.ts";
 import { isShell } from "./shell/network.ts";
@@ -43,21 +44,24 @@ function listsArchive(args: readonly string[]): boolean {
   return names.some((name) => name === "t" || name === "list") && !changes && tarActions(args).length === 0;
 }
 
-const ASKS =
-  /^(?:list|search|show|info|policy|depends|rdepends|madison|deps|uses|desc|contents|provides|repolist|check-update|outdated|leaves|doctor|config|home|log)$/;
+const ASKS = names(
+  "list search show info policy depends rdepends madison deps uses desc contents provides repolist check-update",
+  "outdated leaves doctor config home log",
+);
 
 /** Asks the installer what there is: by its verb, or by the first option of those that have none. */
 export function asksInstaller(program: string, args: readonly string[]): boolean {
   const [first = ""] = args;
   if (/^(?:dpkg|rpm|pacman|yay)$/.test(program))
     return /^(?:-[lLsSpWI]|-q[a-z]{0,8}|-Q[a-z]{0,8}|-Ss|-Si|--list|--status|--query|--listfiles)$/.test(first);
-  return ASKS.test(operandsOf(args)[0] ?? "") || /^(?:--version|--help)$/.test(first);
+  return ASKS.has(operandsOf(args)[0] ?? "") || /^(?:--version|--help)$/.test(first);
 }
 
-const JOURNAL_WRITES = [
-  ...["--vacuum-size", "--vacuum-time", "--vacuum-files", "--rotate", "--flush", "--sync", "--relinquish-var"],
-  ...["--setup-keys", "--update-catalog", "--cursor-file"],
-];
+/** Logs of the system are thrown away, or their keys made. */
+export const JOURNAL_CHANGES = words(
+  "--vacuum-size --vacuum-time --vacuum-files --rotate --flush --relinquish-var --setup-keys --update-catalog",
+  "--cursor-file",
+);
 
 /** Prints what is packed, tests it or tells its size: the file stays as it is. */
 const staysPacked = (args: readonly string[]): boolean =>
@@ -67,51 +71,35 @@ const staysPacked = (args: readonly string[]): boolean =>
 const NOT_KEPT = /^\/dev\/(?:null|stdout|stderr|tty)$/;
 
 /** Programs that look, unless one of these options is given. */
-const READERS_UNLESS: ReadonlyMap<string, (args: readonly string[]) => boolean> = new Map([
-  ["sort", (args: readonly string[]) => has(args, "o", "--output", "--compress-program")],
-  ["uniq", (args: readonly string[]) => operandsOf(args, ["-f", "-s", "-w"]).length > 1],
-  ["tee", (args: readonly string[]) => !operandsOf(args).every((path) => NOT_KEPT.test(path))],
+const READERS_UNLESS = byName<(args: readonly string[]) => boolean>([
+  ["sort", (args) => has(args, "o", "--output", "--compress-program")],
+  ["uniq", (args) => operandsOf(args, ["-f", "-s", "-w"]).length > 1],
+  ["tee", (args) => !operandsOf(args).every((path) => NOT_KEPT.test(path))],
   ["date", setsClock],
-  ["dpkg", (args: readonly string[]) => !asksInstaller("dpkg", args)],
-  ["rpm", (args: readonly string[]) => !asksInstaller("rpm", args)],
-  ["history", (args: readonly string[]) => has(args, "awcds")],
-  ["info", (args: readonly string[]) => has(args, "o", "--output")],
-  ["file", (args: readonly string[]) => has(args, "C", "--compile")],
-  ["lsof", (args: readonly string[]) => has(args, "D")],
-  [
-    "cloc",
-    (args: readonly string[]) => has(args, "", "--out", "--report-file", "--extract-with", "--write-lang-def", "--sql"),
-  ],
-  ["scc", (args: readonly string[]) => has(args, "o", "--output", "--format-multi")],
-  ["time", (args: readonly string[]) => has(args, "o", "--output")],
-  ["gtime", (args: readonly string[]) => has(args, "o", "--output")],
-  ["hostname", (args: readonly string[]) => operandsOf(args).length > 0 || has(args, "F", "--file")],
-  ["rg", (args: readonly string[]) => args.some((arg) => /^--(?:pre|hostname-bin)(?:=|$)/.test(arg))],
-  ["ag", (args: readonly string[]) => args.some((arg) => arg.startsWith("--pager"))],
-  ["ack", (args: readonly string[]) => args.some((arg) => arg.startsWith("--pager"))],
-  ["bat", (args: readonly string[]) => args.some((arg) => arg.startsWith("--pager"))],
-  ["tree", (args: readonly string[]) => has(args, "oR", "--output")],
-  ["shuf", (args: readonly string[]) => has(args, "o", "--output")],
-  ["xxd", (args: readonly string[]) => has(args, "r") || operandsOf(args, XXD_VALUED).length > 1],
-  ["yq", (args: readonly string[]) => has(args, "is", "--inplace", "--split-exp")],
-  ...["gzip", "gunzip", "bzip2", "bunzip2", "xz", "unxz", "zstd", "unzstd", "lz4"].map(
-    (program) => [program, staysPacked] as const,
-  ),
-  [
-    "dmesg",
-    (args: readonly string[]) => has(args, "cCDEn", "--clear", "--read-clear", "--console-off", "--console-level"),
-  ],
-  ["journalctl", (args: readonly string[]) => has(args, "", ...JOURNAL_WRITES)],
-  ["tar", (args: readonly string[]) => !listsArchive(args)],
-  ["unzip", (args: readonly string[]) => !has(args, "lvZp")],
-  ["find", (args: readonly string[]) => args.some((arg) => /^-(?:delete|f(?:print|ls)|ok)/.test(arg))],
-  ["fd", (args: readonly string[]) => args.some(startsForEach)],
-  ["fdfind", (args: readonly string[]) => args.some(startsForEach)],
-  ["sed", (args: readonly string[]) => sedReach(args) !== "reads"],
-  ["awk", (args: readonly string[]) => awkReach(args) !== "reads"],
-  ["gawk", (args: readonly string[]) => awkReach(args) !== "reads"],
-  ["mawk", (args: readonly string[]) => awkReach(args) !== "reads"],
-  ["git", (args: readonly string[]) => !readsOnlyGit(args)],
+  ["dpkg", (args) => !asksInstaller("dpkg", args)],
+  ["rpm", (args) => !asksInstaller("rpm", args)],
+  ["history", (args) => has(args, "awcds")],
+  ["file", (args) => has(args, "C", "--compile")],
+  ["lsof", (args) => has(args, "D")],
+  ["cloc", (args) => has(args, "", "--out", "--report-file", "--extract-with", "--write-lang-def", "--sql")],
+  ["scc", (args) => has(args, "o", "--output", "--format-multi")],
+  ["hostname", (args) => operandsOf(args).length > 0 || has(args, "F", "--file")],
+  ["rg", (args) => args.some((arg) => /^--(?:pre|hostname-bin)(?:=|$)/.test(arg))],
+  ["ag ack bat", (args) => args.some((arg) => arg.startsWith("--pager"))],
+  ["tree", (args) => has(args, "oR", "--output")],
+  ["shuf info time gtime", (args) => has(args, "o", "--output")],
+  ["xxd", (args) => has(args, "r") || operandsOf(args, XXD_VALUED).length > 1],
+  ["yq", (args) => has(args, "is", "--inplace", "--split-exp")],
+  ["gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4", staysPacked],
+  ["dmesg", (args) => has(args, "cCDEn", "--clear", "--read-clear", "--console-off", "--console-level")],
+  ["journalctl", (args) => has(args, "", "--sync", ...JOURNAL_CHANGES)],
+  ["tar", (args) => !listsArchive(args)],
+  ["unzip", (args) => !has(args, "lvZp")],
+  ["find", (args) => args.some((arg) => /^-(?:delete|f(?:print|ls)|ok)/.test(arg))],
+  ["fd fdfind", (args) => args.some(startsForEach)],
+  ["sed", (args) => sedReach(args) !== "reads"],
+  ["awk gawk mawk", (args) => awkReach(args) !== "reads"],
+  ["git", (args) => !readsOnlyGit(args)],
 ]);
 
 /** Whether a program only looks: nothing is written, sent or started. Redirections are judged apart. */
@@ -127,7 +115,7 @@ export function isReading(run: Invocation, functions: ReadonlySet<string>): bool
 /** Any program understands these. */
 const ABOUT = /^--(?:version|help)$/;
 const ABOUT_SHORT = /^-(?:v|V|version)$/;
-const ABOUT_WORD = /^(?:version|help)$/;
+const ABOUT_WORD = names("version help");
 /** Options of `version` that keep it where it is. */
 const LOCALLY = /^--(?:client|short)(?:=true)?$/;
 /** To others these letters say to talk more while they work: `pytest -v`. */
@@ -151,7 +139,7 @@ export function isVersion(run: Invocation): boolean {
   if (run.readsInput || !rest.every((arg) => LOCALLY.test(arg))) return false;
   if (ABOUT.test(asked)) return true;
   if (isShell(run)) return false;
-  if (ABOUT_WORD.test(asked)) return isOne(run, WORD_VERSIONS);
+  if (ABOUT_WORD.has(asked)) return isOne(run, WORD_VERSIONS);
   if (asked === "-V" && isOne(run, PYTHONS)) return true;
   return ABOUT_SHORT.test(asked) && isOne(run, SHORT_VERSIONS) && !NO_SHORT_VERSION.test(`${run.family}:${asked}`);
 }

@@ -36,11 +36,6 @@ export function medium(row: Row): ShellRule {
   return { risk: "medium", verdict: "none", rememberable: true, ...row };
 }
 
-/** Names for a lookup, from a text with blanks between them. */
-export function names(...lines: readonly string[]): ReadonlySet<string> {
-  return new Set(lines.flatMap((line) => line.split(" ")));
-}
-
 /** Whether the program, with or without a version at its end, is one of these. */
 export function isOne({ program, family }: Invocation, set: ReadonlySet<string>): boolean {
   return set.has(program) || set.has(family);

@@ -1,3 +1,4 @@
+import { names } from "../names.ts";
 import { type FilterReach, type Options, optionsOf } from "./options.ts";
 import { UNKNOWN } from "./word.ts";
 
@@ -17,7 +18,7 @@ export function awkReach(args: readonly string[]): FilterReach {
 }
 
 /** Words behind which a slash begins a pattern; behind every other word it divides. */
-const BEFORE_PATTERN = /^(?:print|printf|return|in|else|do|delete|case)$/;
+const BEFORE_PATTERN = names("print printf return in else do delete case");
 const HARMLESS_TARGET = /^"\/dev\/(?:stdout|stderr|null)"\s{0,16}(?:[;}\n]|$)/;
 /** A file by its name, below where awk stands. */
 const NEAR_TARGET = /^"(?![/~])[A-Za-z0-9_ .,@%+/-]{1,255}"\s{0,16}(?:[;}\n]|$)/;
@@ -123,7 +124,7 @@ class Reader {
     if (word === "print" || word === "printf") this.#printsAt = this.#brackets.length;
     // Without its brackets it is a value to some and not to others.
     if (word === "length") this.#isUnsure ||= this.#comesPattern(end);
-    this.#pass(end - this.#at, !BEFORE_PATTERN.test(word));
+    this.#pass(end - this.#at, !BEFORE_PATTERN.has(word));
     this.#isCondition = /^(?:if|while|for|switch)$/.test(word);
   }
 

@@ -1,11 +1,11 @@
 import type { Command, Redirection, SyntaxNode } from "unbash";
-import { names } from "../rule.ts";
+import { names } from "../names.ts";
 import { alike, type Ends, either, inChild, movedBy, type State } from "./flow.ts";
 import { type Invocation, invocationOf, type Start } from "./invocation.ts";
 import type { Opaque } from "./opacity.ts";
 import { settingsAfter, withParameters } from "./parameters.ts";
 import { isInput, type Redirected, readRedirects } from "./redirects.ts";
-import { wordFields } from "./said.ts";
+import { wordFields } from "./said-text.ts";
 import type { Scope } from "./scope.ts";
 import type { Wrapped } from "./unwrap.ts";
 import { HOME, isLiteral, type Lookup, UNKNOWN } from "./word.ts";

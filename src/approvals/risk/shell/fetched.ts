@@ -1,7 +1,8 @@
-import { isOne, names } from "../rule.ts";
+import { names, words } from "../names.ts";
+import { isOne } from "../rule.ts";
 import { has, type Invocation, operandsOf, valuesOf } from "./invocation.ts";
 import { globMatches, plainPath, type Standing } from "./place.ts";
-import { namedBy } from "./readings.ts";
+import { namedBy } from "./secret-readers.ts";
 import { UNKNOWN } from "./word.ts";
 import { writtenBy } from "./writes.ts";
 
@@ -99,7 +100,7 @@ function lastPart(address: string): readonly string[] {
   return name === "" ? [] : [name.includes(UNKNOWN) ? UNKNOWN : name];
 }
 
-const VALUED = ["-o", "-O", "+O", "-W", "-X", "-I", "-C", "-cp", "-classpath", "-d", "--rcfile", "--init-file"];
+const VALUED = words("-o -O +O -W -X -I -C -cp -classpath -d --rcfile --init-file");
 const LOADED = ["-r", "--require", "--import", "-jar", "--rcfile", "--init-file"];
 
 /** Files that a shell, an interpreter or `make` is given to run. */

@@ -1,4 +1,5 @@
 import { forEachChild, type SyntaxNode } from "unbash";
+import { names } from "../names.ts";
 import { mayClimb, partsOf } from "./place.ts";
 import { HOME, UNKNOWN } from "./word.ts";
 
@@ -81,11 +82,11 @@ function pathOf(target: string, cwd: string | undefined, home: string | undefine
   return path === undefined || path.length > PATH_CHARACTERS_MAX ? undefined : path;
 }
 
-const MOVERS = /^(?:cd|pushd|popd|builtin|command|eval)$/;
+const MOVERS = names("cd pushd popd builtin command eval");
 
 /** Whether anything in there could move the script. */
 export function movesIn(node: SyntaxNode): boolean {
-  if (node.type === "Command" && MOVERS.test(node.name?.value ?? "")) return true;
+  if (node.type === "Command" && MOVERS.has(node.name?.value ?? "")) return true;
   let found = false;
   forEachChild(node, (child) => {
     found ||= movesIn(child);

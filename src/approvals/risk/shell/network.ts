@@ -1,4 +1,5 @@
-import { isOne, names } from "../rule.ts";
+import { names } from "../names.ts";
+import { isOne } from "../rule.ts";
 import { FETCHERS, filesRun, isFetched } from "./fetched.ts";
 import { type Invocation, operandsOf } from "./invocation.ts";
 import type { ShellScript } from "./script.ts";
@@ -46,11 +47,11 @@ function runsKept(run: Invocation, script: ShellScript): boolean {
 
 /** A file that the script fetched before, by its path or by what is told to run it. */
 function runsSaved(run: Invocation, { fetched }: ShellScript): boolean {
-  const isInterpreter = isShell(run) || isOne(run, INTERPRETERS) || RUNNERS.test(run.program);
+  const isInterpreter = isShell(run) || isOne(run, INTERPRETERS) || RUNNERS.has(run.program);
   return filesRun(run, isInterpreter).some((path) => isFetched(path, run.standing, fetched));
 }
 
-const RUNNERS = /^(?:bun|tsx|ts-node|deno)$/;
+const RUNNERS = names("bun tsx ts-node deno");
 
 /** A shell or interpreter whose program comes from the network: through a pipe, a substitution, or as its text. */
 export function runsWhatIsFetched(run: Invocation, script: ShellScript): boolean {
@@ -63,7 +64,7 @@ export function runsWhatIsFetched(run: Invocation, script: ShellScript): boolean
   }
   // What is fetched is itself the command line.
   if (run.program.includes(UNKNOWN) && !run.args.some((arg) => arg.includes(UNKNOWN))) return true;
-  if (RUNNERS.test(run.program)) return operandsOf(run.args).some((arg) => /^(?:-|\/dev\/(?:stdin|fd\/.*))$/.test(arg));
+  if (RUNNERS.has(run.program)) return operandsOf(run.args).some((arg) => /^(?:-|\/dev\/(?:stdin|fd\/.*))$/.test(arg));
   if (!isOne(run, INTERPRETERS)) return false;
   const inline = run.args.some((arg) => /^-[a-zA-Z]*[ceEr]$|^--(?:eval|execute)/.test(arg));
   if (inline) return run.args.some((arg) => arg === UNKNOWN);
@@ -72,7 +73,9 @@ export function runsWhatIsFetched(run: Invocation, script: ShellScript): boolean
   return !isModule && (operand === undefined || operand === "-" || operand.startsWith("/dev/"));
 }
 
+/** `nc -e`, `ncat --sh-exec`. */
 const EXECUTES = /^(?:-e|-c|-[a-zA-Z]*[ec]|--exec|--sh-exec|--lua-exec)/;
+/** `exec:sh`, `tcp:h:1,system:sh`. */
 const SOCAT = /(?:^|,)(?:exec|system|shell):/i;
 const BUILTIN_SOCKET = /^\/dev\/(?:tcp|udp)\//;
 const REMOTE_CODE = /socket|fsockopen|tcpsocket|net\.connect|tcpclient|inet/i;

@@ -1,4 +1,6 @@
 import { type Command, forEachChild, type SyntaxNode, type Word } from "unbash";
+import { names } from "../names.ts";
+import { ARITHMETIC_TEST } from "./set-beside.ts";
 import { isLiteral, NOTHING_KNOWN, textOf } from "./word.ts";
 
 /** What keeps a script from being judged by what it says. */
@@ -63,8 +65,7 @@ function isKeys(index: Word | undefined): boolean {
 }
 
 /** Builtins that take a word for the name of a variable, with a subscript or without, or for arithmetic. */
-const EVALUATORS = /^(?:let|declare|typeset|local|unset|read|wait|getopts)$/;
-const ARITHMETIC_TEST = /^-(?:eq|ne|lt|le|gt|ge)$/;
+const EVALUATORS = names("let declare typeset local unset read wait getopts");
 const CODE = /\$\(|`/;
 
 /** What a script says in quotes, and where that is put by. */
@@ -147,7 +148,7 @@ function isEvaluating(node: SyntaxNode): boolean {
 
 function isEvaluator({ name, suffix }: Command): boolean {
   const program = name?.value ?? "";
-  if (EVALUATORS.test(program)) return true;
+  if (EVALUATORS.has(program)) return true;
   if (program !== "test" && program !== "[" && program !== "printf") return false;
   const words = suffix.filter((part) => part.type === "Word");
   return (

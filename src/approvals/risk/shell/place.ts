@@ -1,3 +1,4 @@
+import { words } from "../names.ts";
 import { HOME, INSIDE, UNKNOWN } from "./word.ts";
 
 /** Where a script stands and lives. Absolute paths, or `undefined` when that is not known. */
@@ -7,31 +8,12 @@ export interface Standing {
 }
 
 /** Directories without which the machine, or whoever works on it, is lost. */
-const SYSTEM = [
-  ...["/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/media", "/mnt", "/opt", "/proc"],
-  ...["/root", "/run", "/sbin", "/srv", "/sys", "/usr", "/var", "/Users", "/System", "/Library", "/Applications"],
-  ...[
-    "/usr/bin",
-    "/usr/lib",
-    "/usr/lib64",
-    "/usr/local",
-    "/usr/sbin",
-    "/usr/share",
-    "/usr/local/bin",
-    "/usr/local/lib",
-  ],
-  ...[
-    "/var/lib",
-    "/var/log",
-    "/var/spool",
-    "/home/?*",
-    "/Users/?*",
-    "/etc/ssh",
-    "/etc/pam.d",
-    "/private",
-    "/private/etc",
-  ],
-].map((path) => path.split("/").filter((part) => part !== ""));
+const SYSTEM = words(
+  "/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /media /mnt /opt /proc /root /run /sbin /srv /sys /usr /var",
+  "/Users /System /Library /Applications /usr/bin /usr/lib /usr/lib64 /usr/local /usr/sbin /usr/share",
+  "/usr/local/bin /usr/local/lib /var/lib /var/log /var/spool /home/?* /Users/?* /etc/ssh /etc/pam.d /private",
+  "/private/etc",
+).map((path) => path.split("/").filter((part) => part !== ""));
 
 /** The parts of a path from the root, `.` and `..` taken out; `undefined` when it is not known where it is. */
 export function partsOf(path: string, { cwd, home }: Standing): readonly string[] | undefined {
@@ -79,8 +61,12 @@ function isHome(path: string): boolean {
   return /^~[A-Za-z0-9_.+-]*$/.test(name) && name !== "~" && below.every((part) => part === "" || isAnything(part));
 }
 
-function isHomeOf(parts: readonly string[], { home }: Standing): boolean {
-  const own = home === undefined ? undefined : partsOf(home, { cwd: undefined, home: undefined });
+function homeOf({ home }: Standing): readonly string[] | undefined {
+  return home === undefined ? undefined : partsOf(home, { cwd: undefined, home: undefined });
+}
+
+function isHomeOf(parts: readonly string[], standing: Standing): boolean {
+  const own = homeOf(standing);
   return own !== undefined && own.length > 0 && matches(parts, own);
 }
 
@@ -89,8 +75,8 @@ function isWorkspaceGlob(path: string, above: readonly string[], standing: Stand
   return !path.startsWith("/") && isHomeOf(above, standing);
 }
 
-function isAbove(parts: readonly string[], { home }: Standing): boolean {
-  const own = home === undefined ? undefined : partsOf(home, { cwd: undefined, home: undefined });
+function isAbove(parts: readonly string[], standing: Standing): boolean {
+  const own = homeOf(standing);
   if (own === undefined || parts.length >= own.length) return false;
   return matches(parts, own.slice(0, parts.length));
 }
@@ -152,6 +138,7 @@ export function mayClimb(part: string): boolean {
   return part.startsWith(".") && /[*?[]/.test(part) && globMatches(part, "..");
 }
 
+/** Devices that hold file systems, and memory: `/dev/sda1`, `/dev/mem`. */
 const DISK =
   /^\/dev\/(?:sd|hd|vd|xvd|nvme|mmcblk|loop|dm-|md|nbd|sr|zram|ram|rdisk|disk|mapper\/|mem$|kmem$|port$|root$)/;
 const KERNEL = /^\/(?:proc\/sys|proc\/sysrq-trigger|proc\/kcore|sys|boot)(?:\/|$)/;
@@ -202,7 +189,7 @@ export function reachOf(path: string, standing: Standing): Reach {
   if (path.includes(UNKNOWN)) return "outside";
   if (/^~[A-Za-z0-9_.+-]+(?:\/|$)/.test(path)) return "outside";
   const parts = partsOf(path, standing);
-  const own = standing.home === undefined ? undefined : partsOf(standing.home, { cwd: undefined, home: undefined });
+  const own = homeOf(standing);
   if (path.split("/").slice(0, -1).some(mayClimb)) return "outside";
   // From a place that nobody knows it may lead anywhere.
   if (parts === undefined && own !== undefined) return "outside";

@@ -1,3 +1,4 @@
+import { words } from "../names.ts";
 import { type FilterReach, type Options, optionsOf } from "./options.ts";
 import { UNKNOWN } from "./word.ts";
 
@@ -5,10 +6,10 @@ const OPTIONS: Options = {
   letters: "nErszub",
   valued: "efl",
   attached: "i",
-  longs: [
-    ...["quiet", "silent", "regexp-extended", "separate", "null-data", "zero-terminated", "posix", "debug", "sandbox"],
-    ...["follow-symlinks", "binary", "unbuffered", "help", "version", "in-place"],
-  ],
+  longs: words(
+    "quiet silent regexp-extended separate null-data zero-terminated posix debug sandbox follow-symlinks binary",
+    "unbuffered help version in-place",
+  ),
   valuedLongs: ["expression", "file", "line-length"],
 };
 
@@ -59,49 +60,79 @@ export function sedReach(args: readonly string[]): FilterReach {
   return inPlace || reaches.includes("writes") ? "writes" : "reads";
 }
 
-const DELIMITED = /[sy]/;
-const TEXT_COMMANDS = "aic";
-const LABEL_COMMANDS = ":btT";
-const FILE_COMMANDS = "rRwW";
-const PLAIN_COMMANDS = "dDgGhHlnNpPqQxzF=";
+/** One command of a script: where it ends, and what it does. */
+interface Step {
+  readonly end: number;
+  readonly reach: FilterReach;
+}
+
+const UNREAD: Step = { end: 0, reach: "starts" };
 
 /** Reads the commands one after the other; addresses are skipped. */
 function scriptReach(script: string): FilterReach {
-  let reach: FilterReach = "reads";
-  for (let at = 0; at < script.length; ) {
-    at = afterAddress(script, at);
-    const command = script[at];
-    if (command === undefined) break;
-    at += 1;
-    if (command === "}" || command === "{" || command === ";" || /\s/.test(command)) continue;
-    if (command === "#") at = lineEnd(script, at);
-    else if (DELIMITED.test(command)) {
-      const mark = script[at] ?? "";
-      const middle = command === "s" ? afterPattern(script, at + 1, mark) : afterMark(script, at + 1, mark);
-      const end = middle === -1 ? -1 : afterMark(script, middle, mark);
-      if (mark === "" || mark === "\\" || mark === "\n" || end === -1) return "starts";
-      const flags = /^[gpiImM0-9]*/.exec(script.slice(end, end + 32))?.[0] ?? "";
-      at = end + flags.length;
-      if (command === "s" && script[at] === "w") {
-        const written = writtenTo(script, at + 1);
-        if (written === "starts") return "starts";
-        if (written === "writes") reach = "writes";
-        at = lineEnd(script, at);
-      } else if (/[a-zA-Z]/.test(script[at] ?? "")) return "starts";
-    } else if (TEXT_COMMANDS.includes(command)) at = textEnd(script, at);
-    else if (FILE_COMMANDS.includes(command)) {
-      const written = /[wW]/.test(command) ? writtenTo(script, at) : "reads";
-      if (written === "starts") return "starts";
-      if (written === "writes") reach = "writes";
-      at = lineEnd(script, at);
-    } else if (LABEL_COMMANDS.includes(command)) {
-      while (/[ \t]/.test(script[at] ?? "")) at += 1;
-      while (at < script.length && !/[\s;}]/.test(script[at] ?? "")) at += 1;
-    } else if (PLAIN_COMMANDS.includes(command)) while (/[0-9 ]/.test(script[at] ?? "")) at += 1;
-    else return "starts";
+  if (script.includes(UNKNOWN)) return "starts";
+  let writes = false;
+  for (let at = afterAddress(script, 0); at < script.length; ) {
+    const { end, reach } = stepAt(script, at);
+    if (reach === "starts") return "starts";
+    writes ||= reach === "writes";
+    at = afterAddress(script, end);
   }
-  return script.includes(UNKNOWN) ? "starts" : reach;
+  return writes ? "writes" : "reads";
 }
+
+function stepAt(script: string, from: number): Step {
+  const at = from + 1;
+  const only = (end: number): Step => ({ end, reach: "reads" });
+  switch (script[from] ?? "") {
+    case "s":
+    case "y":
+      return exchange(script, from);
+    case "w":
+    case "W":
+      return { end: lineEnd(script, at), reach: writtenTo(script, at) };
+    case "r":
+    case "R":
+    case "#":
+      return only(lineEnd(script, at));
+    case "a":
+    case "i":
+    case "c":
+      return only(textEnd(script, at));
+    case ":":
+    case "b":
+    case "t":
+    case "T":
+      return only(runEnd(script, runEnd(script, at, /[ \t]/), /[^\s;}]/));
+    default:
+      if (/[\s{};]/.test(script[from] ?? "")) return only(at);
+      return PLAIN.test(script[from] ?? "") ? only(runEnd(script, at, /[0-9 ]/)) : UNREAD;
+  }
+}
+
+/** Commands with nothing or a number behind them. */
+const PLAIN = /[dDgGhHlnNpPqQxzF=]/;
+
+function runEnd(script: string, from: number, some: RegExp): number {
+  let at = from;
+  while (at < script.length && some.test(script[at] ?? "")) at += 1;
+  return at;
+}
+
+/** `s/pattern/text/flags` and `y/abc/xyz/`; among the flags of `s`, `e` starts a program and `w` writes a file. */
+function exchange(script: string, from: number): Step {
+  const isPattern = script[from] === "s";
+  const mark = script[from + 1] ?? "";
+  const middle = isPattern ? afterPattern(script, from + 2, mark) : afterMark(script, from + 2, mark);
+  const end = middle === -1 ? -1 : afterMark(script, middle, mark);
+  if (mark === "" || mark === "\\" || mark === "\n" || end === -1) return UNREAD;
+  const flags = /^[gpiImM0-9]*/.exec(script.slice(end, end + FLAGS_MAX))?.[0] ?? "";
+  const at = end + flags.length;
+  if (isPattern && script[at] === "w") return { end: lineEnd(script, at), reach: writtenTo(script, at + 1) };
+  return /[a-zA-Z]/.test(script[at] ?? "") ? UNREAD : { end: at, reach: "reads" };
+}
+
+const FLAGS_MAX = 32;
 
 /** Numbers, `$`, `/pattern/`, `\cpatternc`, ranges, steps and `!`. */
 function afterAddress(script: string, from: number): number {

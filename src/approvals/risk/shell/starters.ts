@@ -1,3 +1,4 @@
+import { byName, words } from "../names.ts";
 import { type Invocation, operandsOf } from "./invocation.ts";
 import { type Option, type Options, optionsOf } from "./options.ts";
 
@@ -9,14 +10,7 @@ interface Starter {
   readonly pattern?: RegExp;
 }
 
-const TAR_STARTS = [
-  "checkpoint-action",
-  "to-command",
-  "use-compress-program",
-  "info-script",
-  "new-volume-script",
-  "rsh-command",
-];
+const TAR_STARTS = words("checkpoint-action to-command use-compress-program info-script new-volume-script rsh-command");
 const TAR: Options = {
   letters: "AcdrtuxhijJkllmMnOopPRsSUvwWzZaB",
   valued: "bCfFgHIKLNTVX",
@@ -30,21 +24,9 @@ const TAR: Options = {
     "strip-components",
     "rmt-command",
   ],
-  longs: [
-    "list",
-    "extract",
-    "get",
-    "create",
-    "append",
-    "update",
-    "concatenate",
-    "catenate",
-    "delete",
-    "diff",
-    "compare",
-    "absolute-names",
-    "one-top-level",
-  ],
+  longs: words(
+    "list extract get create append update concatenate catenate delete diff compare absolute-names one-top-level",
+  ),
 };
 
 /** The first word of tar needs no dash. */
@@ -81,15 +63,17 @@ export function startsForEach(arg: string): boolean {
   );
 }
 
-const PAGED: Starter = { options: { valuedLongs: ["pager"] }, starts: ["pager"] };
+/** These options alone do it. */
+function starterBy(...longs: readonly string[]): Starter {
+  return { options: { valuedLongs: longs }, starts: longs };
+}
+
+const PAGED = starterBy("pager");
 /** All but opening a file, at a line, in one of the plain ways. */
 const EDITOR: Starter = {
   pattern: /^(?:-(?![RnNbdoOpvyZmMhV]{1,8}$|-(?:clean|version|help)?$|$|version$)|\+(?![0-9]{0,8}$))/,
 };
-const KEYS: Starter = {
-  options: { valuedLongs: ["agent-program", "photo-viewer", "dirmngr-program", "exec-path", "pinentry-program"] },
-  starts: ["agent-program", "photo-viewer", "dirmngr-program", "exec-path", "pinentry-program"],
-};
+const KEYS = starterBy("agent-program", "photo-viewer", "dirmngr-program", "exec-path", "pinentry-program");
 const TRACER: Starter = { pattern: /^(?:-[a-zA-Z]{0,8}o)?\s{0,4}[|!]/ };
 /** A plain replacement is none: the rest of the language may run whatever it likes. */
 const RENAMER: Starter = {
@@ -98,14 +82,14 @@ const RENAMER: Starter = {
 };
 const CALLBACK: Starter = { options: { letters: "t", valued: "CcdnOsu" }, starts: ["C"] };
 const COMPILER: Starter = { pattern: /^-(?:wrapper|fplugin|specs|B|plugin)/ };
-const SYMBOLS: Starter = { options: { valuedLongs: ["plugin"] }, starts: ["plugin"] };
+const SYMBOLS = starterBy("plugin");
 
-const STARTERS: ReadonlyMap<string, Starter> = new Map([
+const STARTERS = byName<Starter>([
   ["sort", { options: { valuedLongs: ["compress-program"], longs: ["check"] }, starts: ["compress-program"] }],
-  ["split", { options: { valuedLongs: ["filter"] }, starts: ["filter"] }],
+  ["split", starterBy("filter")],
   ["install", { options: { valuedLongs: ["strip-program"], longs: ["strip"] }, starts: ["strip-program"] }],
-  ["cloc", { options: { valuedLongs: ["extract-with"] }, starts: ["extract-with"] }],
-  ["cpio", { options: { valuedLongs: ["rsh-command"] }, starts: ["rsh-command"] }],
+  ["cloc", starterBy("extract-with")],
+  ["cpio", starterBy("rsh-command")],
   ["rg", { pattern: /^--(?:pre|hostname-bin)(?:=|$)/ }],
   [
     "man",
@@ -128,30 +112,27 @@ const STARTERS: ReadonlyMap<string, Starter> = new Map([
       pattern: /^\+{1,2}(?:.{0,256}[!|]|v)/,
     },
   ],
-  ...["vim", "vi", "nvim", "view", "vimdiff", "nvimdiff", "gvim", "gvimdiff", "rvim", "rview", "evim"].map(
-    (program) => [program, EDITOR] as const,
-  ),
-  ...["ag", "ack", "bat", "batcat"].map((program) => [program, PAGED] as const),
+  ["vim vi nvim view vimdiff nvimdiff gvim gvimdiff rvim rview evim", EDITOR],
+  ["ag ack bat batcat", PAGED],
   ["zip", { pattern: /^-[a-zA-Z0-9]{0,16}T|^--(?:unz|te)/ }],
   ["jq", { pattern: /^-[a-zA-Z]{0,16}L|^--library-path/ }],
   ["more", { pattern: /^\+.{0,256}!/ }],
-  ...["gpg", "gpg2", "gpgv"].map((program) => [program, KEYS] as const),
-  ...["strace", "ltrace"].map((program) => [program, TRACER] as const),
-  ...["rename", "prename", "file-rename", "perl-rename"].map((program) => [program, RENAMER] as const),
+  ["gpg gpg2 gpgv", KEYS],
+  ["strace ltrace", TRACER],
+  ["rename prename file-rename perl-rename", RENAMER],
   ["parallel", { pattern: /^(?:-S|--ssh|--slf|--basefile|--trc|--transfer|--return)/ }],
   ["tmux", { pattern: /^(?!-V$|ls$|list-[a-z]{1,16}$|has-session$|display-message$|show-options$|-[tF]$)./ }],
   ["screen", { pattern: /^(?!-ls$|-list$|-v$)./ }],
   ["go", { pattern: /^--?(?:toolexec|vettool|exec|modfile|overlay)(?:=|$)/ }],
   ["cargo", { pattern: /^--config(?:=|$)/ }],
-  ["mapfile", CALLBACK],
-  ["readarray", CALLBACK],
+  ["mapfile readarray", CALLBACK],
   ["compgen", { options: { letters: "abcdefgjksuv", valued: "CoAGWFXPS" }, starts: ["C", "F"] }],
   ["patch", { options: { letters: "bcelnNRstuvEfZT", valued: "dDFgiopBrVxYz", longs: ["ed"] }, starts: ["e", "ed"] }],
   ["dc", { pattern: /!|^-f|^--f|^[^-]/ }],
   ["ssh-keygen", { pattern: /^-[Dw]/ }],
   ["openssl", { pattern: /^-(?:engine|provider)/ }],
-  ...["gcc", "g++", "cc", "c++", "clang", "clang++", "ld"].map((program) => [program, COMPILER] as const),
-  ...["nm", "objdump", "ar", "ranlib", "gcc-nm", "gcc-ar"].map((program) => [program, SYMBOLS] as const),
+  ["gcc g++ cc c++ clang clang++ ld", COMPILER],
+  ["nm objdump ar ranlib gcc-nm gcc-ar", SYMBOLS],
 ]);
 
 /** An option that makes the program start another one, in whatever spelling it takes. */
@@ -174,23 +155,7 @@ function runsDotCommands({ args, input, readsInput }: Invocation): boolean {
   return readsInput && input.length === 0 && operands.length < 2 && !args.includes("-cmd");
 }
 
-const DOT_COMMANDS = [
-  "shell",
-  "system",
-  "import",
-  "output",
-  "once",
-  "load",
-  "save",
-  "backup",
-  "archive",
-  "cd",
-  "excel",
-  "clone",
-  "log",
-  "read",
-  "restore",
-];
+const DOT_COMMANDS = words("shell system import output once load save backup archive cd excel clone log read restore");
 const SQL_CODE = /load_extension|writefile|readfile|edit\(/i;
 
 /** Of the program's own commands, which may be abbreviated, those that start programs or write files. */

@@ -2,7 +2,7 @@ import { type CommandNode, forEachChild, type Redirection, type SyntaxNode } fro
 import type { Commands } from "./commands.ts";
 import { alike, type Ends } from "./flow.ts";
 import { isInput } from "./redirects.ts";
-import { said } from "./said.ts";
+import { said } from "./said-text.ts";
 import type { Scope } from "./scope.ts";
 
 type Visit = (node: SyntaxNode, scope: Scope) => Ends;

@@ -1,15 +1,22 @@
+import { words } from "../names.ts";
 import { valuesOf } from "./invocation.ts";
 import { UNKNOWN } from "./word.ts";
 
 /** What stands behind a wrapper: the argv of another program, the text of another script, or something nobody can read. */
 export type Wrapped =
   | {
-      readonly argv: readonly string[] /** Where it is started, from where the wrapper stands. */;
+      readonly argv: readonly string[];
+      /** Where it is started, from where the wrapper stands. */
       readonly at?: string;
     }
   /** `words` are its `$0`, `$1` and so on. */
   | { readonly script: string; readonly dialect: "bash" | "other"; readonly words?: readonly string[] }
   | { readonly hidden: true };
+
+/** A text that a shell like ours runs. */
+export function asScript(script: string): Wrapped {
+  return { script, dialect: "bash" };
+}
 
 export type Unwrap = (args: readonly string[], given: Given) => readonly Wrapped[];
 
@@ -95,9 +102,9 @@ export function parallelLines(args: readonly string[], { input }: Given): readon
   const marker = args.findIndex((arg) => /^:::?:?\+?$/.test(arg));
   const before = marker === -1 ? args : args.slice(0, marker);
   if (prefix({ valued: PARALLEL })(before, { input: [] }).length > 0) return [];
-  if (marker !== -1) return args.slice(marker + 1).map((script) => ({ script, dialect: "bash" as const }));
+  if (marker !== -1) return args.slice(marker + 1).map(asScript);
   if (args.some((arg) => /^(?:--version|--help|-V|-h)$/.test(arg))) return [];
-  return input.length === 0 ? [{ hidden: true }] : input.map((script) => ({ script, dialect: "bash" as const }));
+  return input.length === 0 ? [{ hidden: true }] : input.map(asScript);
 }
 
 /** Of a program that does many things, what stands behind the word that says to start another one. */
@@ -113,16 +120,13 @@ export function afterVerb(verbs: RegExp, options: Prefix = {}): Unwrap {
 /** All words behind the options as one script, as `eval`, `ssh` and `watch` join them. */
 export function joined({ valued = [], operands = 0 }: Prefix): Unwrap {
   const skip = prefix({ valued, operands });
-  return (args, given) =>
-    skip(args, given).map((found) =>
-      "argv" in found ? { script: found.argv.join(" "), dialect: "bash" as const } : found,
-    );
+  return (args, given) => skip(args, given).map((found) => ("argv" in found ? asScript(found.argv.join(" ")) : found));
 }
 
 /** `sudo -s` and `sudo -i` start a shell on what comes in. */
 export function loginShell(args: readonly string[], { input }: Given): readonly Wrapped[] {
   const isShell = args.some((arg) => /^-[a-zA-Z]*[si]|^--(?:shell|login)$/.test(arg));
-  return isShell ? input.map((script) => ({ script, dialect: "bash" as const })) : [];
+  return isShell ? input.map(asScript) : [];
 }
 
 /** `su -c text`, `runuser -c text`, `script -c text`. */
@@ -130,10 +134,10 @@ export function commandOption(args: readonly string[]): readonly Wrapped[] {
   return args.flatMap((arg, at) => {
     const next = args[at + 1];
     const clustered = /^-[a-zA-Z]*c$/.test(arg) || arg === "--command" || arg === "--session-command";
-    if (clustered && next !== undefined) return [{ script: next, dialect: "bash" as const }];
+    if (clustered && next !== undefined) return [asScript(next)];
     const long = /^--(?:session-)?command=/.exec(arg);
-    if (long !== null) return [{ script: arg.slice(long[0].length), dialect: "bash" as const }];
-    return /^-c./.test(arg) ? [{ script: arg.slice(2), dialect: "bash" as const }] : [];
+    if (long !== null) return [asScript(arg.slice(long[0].length))];
+    return /^-c./.test(arg) ? [asScript(arg.slice(2))] : [];
   });
 }
 
@@ -155,10 +159,7 @@ const TEXTS_MAX = 32;
 /** In code that starts programs, its texts may be their command lines. */
 export function textsOfCode(args: readonly string[], { input }: Given): readonly Wrapped[] {
   const code = [...args, ...input].filter((text) => STARTS_PROGRAMS.test(text));
-  return code
-    .flatMap(textsIn)
-    .slice(0, TEXTS_MAX)
-    .map((script) => ({ script, dialect: "bash" as const }));
+  return code.flatMap(textsIn).slice(0, TEXTS_MAX).map(asScript);
 }
 
 /** What stands between quotes, without looking at anything else of the language; also the words of a list, joined. */
@@ -176,10 +177,10 @@ function textsIn(code: string): readonly string[] {
   return [...texts.filter((text) => /\s/.test(text)), ...(words.length > 1 ? [words.join(" ")] : [])];
 }
 
-const PARALLEL = ["-j", "-a", "-I", "-S", "-N", "-n", "-L", "-d", "--jobs", "--arg-file", "--joblog", "--colsep"];
+const PARALLEL = words("-j -a -I -S -N -n -L -d --jobs --arg-file --joblog --colsep");
 const XARGS = ["-I", "-n", "-P", "-L", "-s", "-a", "-d", "-E", "-J", "-R", "-S"];
 const WORDS_MAX = 64;
-const XARGS_LONG = ["--max-args", "--max-procs", "--max-chars", "--arg-file", "--delimiter", "--process-slot-var"];
+const XARGS_LONG = words("--max-args --max-procs --max-chars --arg-file --delimiter --process-slot-var");
 
 /** The sign that the words of the input replace; `""` when they come at the end. */
 function signOf(args: readonly string[]): string {
@@ -207,6 +208,7 @@ export function xargs(args: readonly string[], given: Given): readonly Wrapped[]
 }
 
 const ENV = ["-u", "-C", "-a", "--unset", "--chdir", "--argv0"];
+/** `--split-string`, also abbreviated. */
 const SPLITS = /^--s(?:p(?:l(?:i(?:t[a-z-]{0,8})?)?)?)?(?:=|$)/;
 
 /** `env -S 'text'` splits a text into words; everything else is a prefix. */
@@ -228,5 +230,5 @@ function behindEnv(args: readonly string[], given: Given): readonly Wrapped[] {
   const sign = arg.startsWith("--") ? arg.indexOf("=") : arg.indexOf("S");
   const own = sign === -1 ? "" : arg.slice(sign + 1);
   const text = [...(own === "" ? [] : [own]), ...args.slice(split + 1)].join(" ");
-  return [{ script: text, dialect: "bash" }];
+  return [asScript(text)];
 }

@@ -1,4 +1,5 @@
 import { type Assignment, type Command, forEachChild, type SyntaxNode, type Word, type WordPart } from "unbash";
+import { names } from "../names.ts";
 import { readEarly } from "./certainty.ts";
 import { HOME, INSIDE, isLiteral, type Lookup, NEW_FILE, NOTHING_KNOWN, textOf, UNKNOWN } from "./word.ts";
 
@@ -7,9 +8,7 @@ const SET_ELSEWHERE =
   /^(?:PATH|LANG|LC_[A-Z]+|TZ|TERM|OLDPWD|SHLVL|SHELL|SHELLOPTS|UID|EUID|PPID|GROUPS|HOST(?:NAME|TYPE)|OSTYPE|MACHTYPE|S?RANDOM|SECONDS|EPOCH(?:SECONDS|REALTIME)|LINENO|REPLY|OPT(?:ARG|IND)|COLUMNS|LINES|DIRSTACK|FUNCNAME|PIPESTATUS|MAPFILE|COPROC|BASH.*|COMP_.*|STC_.*|[^A-Za-z].*|_)$/;
 
 /** Builtins that set the variables they name. */
-const SETTERS = new Set(
-  "read mapfile readarray getopts printf let unset declare typeset local export readonly".split(" "),
-);
+const SETTERS = names("read mapfile readarray getopts printf let unset declare typeset local export readonly");
 
 /** What variables hold. */
 export interface Variables {
@@ -110,22 +109,38 @@ function computesName(words: readonly Word[]): boolean {
   return target !== undefined && !isLiteral(target);
 }
 
+/** Takes down what this very node sets. */
 function note(node: SyntaxNode, set: (name: string, value: string) => void): void {
-  if (node.type === "Assignment") {
-    const { value } = node;
-    const isPlain = value.type === "Word" && isLiteral(value) && node.append !== true && node.index === undefined;
-    const scratch = value.type === "Word" && NEW_FILE.test(value.text) ? `/tmp/${INSIDE}` : UNKNOWN;
-    set(node.name, isPlain ? textOf(value, NOTHING_KNOWN) : scratch);
-  } else if (node.type === "For" || node.type === "Select") {
-    set(node.name.value, metBy(node.wordlist ?? []));
-  } else if (node.type === "ArithmeticWord") set(node.value, UNKNOWN);
-  else if (node.type === "FileDescriptorVariable") set(node.name, UNKNOWN);
-  else if (node.type === "Coproc") set(node.name?.value ?? "COPROC", UNKNOWN);
-  else if (node.type === "ParameterExpansion" && node.operation?.type === "Default") {
-    if (node.operation.operator.endsWith("=")) set(node.parameter, UNKNOWN);
-  } else if (node.type === "Command" && SETTERS.has(node.name?.value ?? "")) {
-    for (const word of node.suffix) if (word.type === "Word") set(word.value, UNKNOWN);
+  switch (node.type) {
+    case "Assignment":
+      set(node.name, assigned(node));
+      break;
+    case "For":
+    case "Select":
+      set(node.name.value, metBy(node.wordlist ?? []));
+      break;
+    case "ArithmeticWord":
+      set(node.value, UNKNOWN);
+      break;
+    case "FileDescriptorVariable":
+      set(node.name, UNKNOWN);
+      break;
+    case "Coproc":
+      set(node.name?.value ?? "COPROC", UNKNOWN);
+      break;
+    case "ParameterExpansion":
+      if (node.operation?.type === "Default" && node.operation.operator.endsWith("=")) set(node.parameter, UNKNOWN);
+      break;
+    case "Command":
+      for (const word of SETTERS.has(node.name?.value ?? "") ? node.suffix : [])
+        if (word.type === "Word") set(word.value, UNKNOWN);
   }
+}
+
+function assigned({ value, append, index }: Assignment): string {
+  if (value.type !== "Word") return UNKNOWN;
+  if (isLiteral(value) && append !== true && index === undefined) return textOf(value, NOTHING_KNOWN);
+  return NEW_FILE.test(value.text) ? `/tmp/${INSIDE}` : UNKNOWN;
 }
 
 /** What a loop meets: something below the place, the one path that it names, or nobody knows. */

@@ -7,6 +7,7 @@ import type { Invocation } from "./invocation.ts";
 import { movesIn, NOWHERE } from "./moves.ts";
 import { defersCode, hidesText, type Opaque, opacityOf } from "./opacity.ts";
 import type { Scope } from "./scope.ts";
+import { setBeside } from "./set-beside.ts";
 import { Streams } from "./streams.ts";
 import { variablesOf } from "./variables.ts";
 import { fieldsOf, UNKNOWN } from "./word.ts";
@@ -114,6 +115,7 @@ export class Walk {
     }
     const reason = opacityOf(node);
     if (reason !== undefined) this.opaque.add(reason);
+    this.#note(setBeside(node), scope);
     const ends = this.#follow(node, scope);
     this.#commands.state = either(ends.ok, ends.failed) ?? this.#commands.state;
     return ends;
@@ -163,6 +165,13 @@ export class Walk {
         this.#each(node, scope);
         return alike(this.#commands.state);
     }
+  }
+
+  /** Variables that are set in passing. */
+  #note(names: readonly string[], scope: Scope): void {
+    if (names.length === 0) return;
+    const variables = names.map((name) => `${name}=${UNKNOWN}`);
+    this.#commands.add([""], { ...this.#commands.start(scope), variables });
   }
 
   #each(node: SyntaxNode, scope: Scope): void {

@@ -1,9 +1,12 @@
 import { isPlainSetting } from "../git-call.ts";
+import { byName, names, words } from "../names.ts";
 import { awkReach } from "./awk.ts";
+import { findStarts, isAction } from "./find.ts";
 import { startsForEach, tarActions } from "./starters.ts";
 import {
   afterVerb,
   anywhere,
+  asScript,
   commandOption,
   env,
   type Given,
@@ -23,12 +26,11 @@ import { INSIDE, UNKNOWN } from "./word.ts";
 
 /** Every `-exec … ;` and `-exec … +` of `find`. */
 function findActions(args: readonly string[]): readonly Wrapped[] {
-  const first = args.findIndex((arg) => arg.startsWith("-"));
-  const starts = args.slice(0, first === -1 ? 0 : first);
+  const starts = findStarts(args);
   const isBelow = (start: string) => /^[A-Za-z0-9_.]/.test(start) && !start.split("/").includes("..");
   const met = starts.every(isBelow) && !starts.some((start) => start.includes(UNKNOWN)) ? `./${INSIDE}` : UNKNOWN;
   return args.flatMap((arg, at) => {
-    if (!/^-(?:exec|execdir|ok|okdir)$/.test(arg)) return [];
+    if (!isAction(arg)) return [];
     const tail = args.slice(at + 1);
     const end = tail.findIndex((word) => word === ";" || word === "+");
     const argv = (end === -1 ? tail : tail.slice(0, end)).map((word) => word.replaceAll("{}", met));
@@ -64,13 +66,12 @@ function git(args: readonly string[]): readonly Wrapped[] {
     const setting = /^[A-Za-z][A-Za-z0-9.-]*=/.exec(arg);
     const value = setting === null ? arg : arg.slice(setting[0].length);
     const runs = args[at - 1] === "foreach" || args[at - 1] === "--exec" || args[at - 1] === "-x";
-    if (value.startsWith("!")) return [{ script: value.slice(1), dialect: "bash" as const }];
-    if (args[at - 1] === "-c" && setting !== null)
-      return isPlainSetting(arg) ? [] : [{ script: value, dialect: "bash" as const }];
+    if (value.startsWith("!")) return [asScript(value.slice(1))];
+    if (args[at - 1] === "-c" && setting !== null) return isPlainSetting(arg) ? [] : [asScript(value)];
     const own = /^--(?:exe[c]?|extc[md]{0,2}|tree-filter|index-filter|msg-filter)=/.exec(arg);
-    if (own !== null) return [{ script: arg.slice(own[0].length), dialect: "bash" as const }];
+    if (own !== null) return [asScript(arg.slice(own[0].length))];
     if (arg === "run" && args[at - 1] === "bisect") return rest(args, at + 1);
-    return runs ? [{ script: arg, dialect: "bash" as const }] : [];
+    return runs ? [asScript(arg)] : [];
   });
 }
 
@@ -79,25 +80,8 @@ function container(args: readonly string[]): readonly Wrapped[] {
   const verb = args.findIndex((arg) => /^(?:exec|run|debug)$/.test(arg));
   if (verb === -1) return [];
   const marker = args.indexOf("--", verb);
-  const valued = [
-    "-e",
-    "--env",
-    "-u",
-    "--user",
-    "-w",
-    "--workdir",
-    "-v",
-    "--volume",
-    "--name",
-    "-n",
-    "--namespace",
-    "-c",
-  ];
+  const valued = words("-e --env -u --user -w --workdir -v --volume --name -n --namespace -c");
   return marker === -1 ? prefix({ valued, operands: 1 })(args.slice(verb + 1), { input: [] }) : rest(args, marker + 1);
-}
-
-function asScript(script: string): Wrapped {
-  return { script, dialect: "bash" };
 }
 
 /** A word that is a command line, whichever it is. */
@@ -107,27 +91,11 @@ function lines(args: readonly string[]): readonly Wrapped[] {
 
 const PLAIN = prefix({});
 const TIMED = prefix({ valued: ["-f", "-o", "--format", "--output"] });
-const SUDO = [
-  "-u",
-  "-g",
-  "-h",
-  "-p",
-  "-C",
-  "-T",
-  "-r",
-  "-t",
-  "-U",
-  "-D",
-  "-R",
-  "--user",
-  "--group",
-  "--host",
-  "--prompt",
-];
+const SUDO = words("-u -g -h -p -C -T -r -t -U -D -R --user --group --host --prompt");
 const SSH = [..."bcDEeFIiJLlmOopQRSWw"].map((letter) => `-${letter}`);
 
-/** Programs that start other programs, and how to find those. `[` alternatives are tried all. */
-const TABLE: readonly (readonly [programs: string, unwrap: readonly Unwrap[]])[] = [
+/** Programs that start other programs, and how to find those. All of several ways are tried. */
+const UNWRAP = byName<readonly Unwrap[]>([
   [
     "nohup setsid builtin catchsegv unbuffer fakeroot caffeinate pkexec proot chronic ts errno dbus-run-session",
     [PLAIN],
@@ -197,11 +165,7 @@ const TABLE: readonly (readonly [programs: string, unwrap: readonly Unwrap[]])[]
     "nodemon watchexec direnv dotenv cross-env npx bunx pnpx tsx uvx pipx concurrently",
     [prefix({ assigns: true }), named(/^(?:-c$|--call(?:=|$))/)],
   ],
-];
-
-const UNWRAP: ReadonlyMap<string, readonly Unwrap[]> = new Map(
-  TABLE.flatMap(([programs, unwrap]) => programs.split(" ").map((program) => [program, unwrap] as const)),
-);
+]);
 
 /** What a program would start besides itself. */
 export function wrappedBy(program: string, args: readonly string[], given: Given): readonly Wrapped[] {
@@ -211,8 +175,7 @@ export function wrappedBy(program: string, args: readonly string[], given: Given
 }
 
 /** Programs that change nothing themselves: what counts is what they start. */
-export const TRANSPARENT: ReadonlySet<string> = new Set(
-  "nohup setsid builtin command exec time gtime nice ionice timeout gtimeout stdbuf env xargs gxargs taskset chrt chronic unbuffer".split(
-    " ",
-  ),
+export const TRANSPARENT = names(
+  "nohup setsid builtin command exec time gtime nice ionice timeout gtimeout stdbuf env xargs gxargs taskset chrt chronic",
+  "unbuffer",
 );

@@ -1,4 +1,5 @@
 import { writtenByGit } from "../git-call.ts";
+import { byName } from "../names.ts";
 import { has, type Invocation, operandsOf, valuesOf } from "./invocation.ts";
 import { isForeign, partsOf, type Standing } from "./place.ts";
 import { sedCall } from "./sed.ts";
@@ -75,52 +76,30 @@ function isRoot(path: string, standing: Standing): boolean {
 const operands: Written = (args) => operandsOf(args);
 const afterFirst: Written = (args) => operandsOf(args).slice(1);
 
-const WRITES: ReadonlyMap<string, Written> = new Map<string, Written>([
-  ...[
-    "tee",
-    "sponge",
-    "touch",
-    "mkdir",
-    "rmdir",
-    "rm",
-    "unlink",
-    "shred",
-    "mkfifo",
-    "mknod",
-    "vim",
-    "vi",
-    "nano",
-    "ed",
-    "ex",
-  ].map((program) => [program, operands] as const),
-  ...["chmod", "chown", "chgrp", "setfacl", "chattr"].map((program) => [program, afterFirst] as const),
-  ...["cp", "rsync", "scp"].map((program) => [program, destination] as const),
-  ...["ln", "link"].map((program) => [program, linked] as const),
+const WRITES = byName<Written>([
+  ["tee sponge touch mkdir rmdir rm unlink shred mkfifo mknod vim vi nano ed ex", operands],
+  ["chmod chown chgrp setfacl chattr rename", afterFirst],
+  ["cp rsync scp", destination],
+  ["ln link", linked],
   ["install", installed],
   ["mv", moved],
-  ["rename", afterFirst],
   ["zip", (args) => operandsOf(args).slice(0, 1)],
   ["truncate", (args) => operandsOf(args, ["-s", "--size", "-r", "--reference"])],
   ["dd", (args) => valuesOf(args, "of=")],
-  ["sed", filesOfSed],
-  ["gsed", filesOfSed],
+  ["sed gsed", filesOfSed],
   ["perl", (args) => (has(args, "i") ? operandsOf(args, ["-e"]) : [])],
   ["curl", (args) => valuesOf(args, "-o", "--output", "--output-dir", "-D", "--dump-header", "-c", "--cookie-jar")],
   ["wget", (args) => valuesOf(args, "-O", "--output-document", "-P", "--directory-prefix", "-o", "-a")],
-  ["sort", (args) => valuesOf(args, "-o", "--output")],
-  ["shuf", (args) => valuesOf(args, "-o", "--output")],
-  ["tree", (args) => valuesOf(args, "-o")],
+  ["sort shuf info time gtime", (args) => valuesOf(args, "-o", "--output")],
+  ["tree gcc cc clang g++ clang++ ld", (args) => valuesOf(args, "-o")],
   ["uniq", (args) => operandsOf(args, ["-f", "-s", "-w"]).slice(1)],
   ["xxd", (args) => operandsOf(args, XXD_VALUED).slice(1)],
-  ["info", (args) => valuesOf(args, "-o", "--output")],
   ["less", (args) => valuesOf(args, "-o", "-O", "--log-file", "--LOG-FILE")],
   ["history", (args) => (has(args, "aw") ? operandsOf(args) : [])],
   ["file", (args) => (has(args, "C", "--compile") ? valuesOf(args, "-m", "--magic-file") : [])],
-  ["time", (args) => valuesOf(args, "-o", "--output")],
-  ["gtime", (args) => valuesOf(args, "-o", "--output")],
   ["find", (args) => valuesOf(args, "-fprint", "-fprint0", "-fprintf", "-fls")],
   ["git", writtenByGit],
-  ...["tar", "gtar", "bsdtar"].map((program) => [program, writtenByTar] as const),
+  ["tar gtar bsdtar", writtenByTar],
   ["unzip", (args) => valuesOf(args, "-d")],
   [
     "patch",
@@ -129,9 +108,6 @@ const WRITES: ReadonlyMap<string, Written> = new Map<string, Written>([
       ...valuesOf(args, "-d", "--directory", "-o", "--output", "-r", "--reject-file"),
     ],
   ],
-  ...["gcc", "cc", "clang", "g++", "clang++", "ld"].map(
-    (program) => [program, (args: readonly string[]) => valuesOf(args, "-o")] as const,
-  ),
 ]);
 
 /** Whether it is known of a program where it writes. */

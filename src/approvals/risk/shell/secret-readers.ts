@@ -1,8 +1,10 @@
-import { isOne, names } from "../rule.ts";
+import { names, words } from "../names.ts";
+import { isOne } from "../rule.ts";
+import { findStarts } from "./find.ts";
 import { has, type Invocation, operandsOf, valuesOf } from "./invocation.ts";
 import { type Options, optionsOf } from "./options.ts";
 import { reachOf } from "./place.ts";
-import { findsSecret, isSecretFolder, isSecretPlace } from "./secrets.ts";
+import { findsSecret, isSecretFolder, isSecretPlace } from "./secret-places.ts";
 import { sedCall } from "./sed.ts";
 
 /** What they are told they show, or its name, size or owner: never what stands in it. */
@@ -15,18 +17,7 @@ const SEARCH: Options = {
   letters: "EFGPivywxcLlqsHhnTZzrRUuaboI0N",
   valued: "efmABCDdgtTjM",
   longs: ["color", "colour", "recursive", "files"],
-  valuedLongs: [
-    "regexp",
-    "file",
-    "include",
-    "exclude",
-    "exclude-dir",
-    "exclude-from",
-    "glob",
-    "type",
-    "max-count",
-    "context",
-  ],
+  valuedLongs: words("regexp file include exclude exclude-dir exclude-from glob type max-count context"),
 };
 
 /** Words that may be names of files that are read: not what is only printed, nor a pattern that is looked for. */
@@ -41,16 +32,13 @@ function filesOf(run: Invocation): readonly string[] {
   if (isOne(run, AWKS)) return operandsOf(args, ["-F", "-v"]).slice(1);
   if (SEARCHES.has(program)) return searched(args);
   if (program !== "find") return args.flatMap(namedBy);
-  // Where it begins; behind that stand its tests.
-  const from = args.findIndex((arg) => /^[-!(]/.test(arg));
-  return [...(from === -1 ? args : args.slice(0, from)), ...valuesOf(args, "-files0-from")];
+  return [...findStarts(args), ...valuesOf(args, "-files0-from")];
 }
 
 /** Looks through places outside the workspace for files by the names that keys have. */
 function searchesSecrets({ program, args, standing }: Invocation): boolean {
   if (program !== "find") return false;
-  const from = args.findIndex((arg) => /^[-!(]/.test(arg));
-  const isFar = args.slice(0, Math.max(from, 0)).some((start) => reachOf(`${start}/x`, standing) === "outside");
+  const isFar = findStarts(args).some((start) => reachOf(`${start}/x`, standing) === "outside");
   return isFar && valuesOf(args, "-name", "-iname").some(findsSecret);
 }
 
@@ -74,13 +62,13 @@ const DESCENDS = names("tar gtar bsdtar zip 7z 7za 7zr 7zz rar rsync scp rg ag a
 
 /** Programs whose business is to show what is kept secret. */
 const KEEPERS = names("pass gopass secret-tool keyring bw op lpass sops chamber");
-const KEEPER_SHOWS = /^(?:show|ls|get|lookup|search|read|item|list|decrypt|-d|--decrypt|export)$/;
+const KEEPER_SHOWS = names("show ls get lookup search read item list decrypt -d --decrypt export");
 
 /** Whether it opens a store of secrets, or looks for such. */
 export function opensSecrets(run: Invocation): boolean {
   const { args } = run;
   if (searchesSecrets(run)) return true;
-  if (KEEPERS.has(run.program)) return args.some((arg) => KEEPER_SHOWS.test(arg)) || run.program === "pass";
+  if (KEEPERS.has(run.program)) return args.some((arg) => KEEPER_SHOWS.has(arg)) || run.program === "pass";
   if (run.program === "security") return args.some((arg) => /^(?:find-|dump-|export)/.test(arg));
   if (!/^gpg2?$/.test(run.program)) return run.program === "git" && args[0] === "credential";
   return args.some((arg) => /^--(?:export-secret|decrypt|delete-secret)|^-[a-z]{0,4}d[a-z]{0,4}$/.test(arg));

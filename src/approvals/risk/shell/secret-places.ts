@@ -1,29 +1,20 @@
-import { names } from "../rule.ts";
+import { names, words } from "../names.ts";
 import { globMatches, partsOf, type Standing } from "./place.ts";
 import { UNKNOWN } from "./word.ts";
 
 /** Where keys and other people's secrets usually lie: parts of the end of a path, or with `/` in front of a whole one. */
-const FILES = [
-  ...["/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/krb5.keytab"],
-  ...["/etc/ssh/ssh_host_*_key", "/etc/kubernetes/*.conf", "/etc/ssl/private/*", "/proc/*/environ", "/proc/*/mem"],
-  ...[
-    "/proc/*/task/*/environ",
-    "/proc/*/task/*/mem",
-    ".ssh/*",
-    ".aws/credentials",
-    ".kube/config",
-    ".docker/config.json",
-  ],
-  ...[".netrc", ".git-credentials", ".npmrc", ".pypirc", ".pgpass", ".my.cnf", ".vault-token", ".bash_history"],
-  ...[".zsh_history", ".cargo/credentials", ".cargo/credentials.toml", ".config/gh/hosts.yml", ".gem/credentials"],
-  ...[".terraform.d/credentials.tfrc.json", ".azure/*.json", ".config/gcloud/*.db", ".config/gcloud/*.json"],
-].map(placeOf);
+const FILES = words(
+  "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/krb5.keytab /etc/ssh/ssh_host_*_key",
+  "/etc/kubernetes/*.conf /etc/ssl/private/* /proc/*/environ /proc/*/mem /proc/*/task/*/environ /proc/*/task/*/mem",
+  ".ssh/* .aws/credentials .kube/config .docker/config.json .netrc .git-credentials .npmrc .pypirc .pgpass .my.cnf",
+  ".vault-token .bash_history .zsh_history .cargo/credentials .cargo/credentials.toml .config/gh/hosts.yml",
+  ".gem/credentials .terraform.d/credentials.tfrc.json .azure/*.json .config/gcloud/*.db .config/gcloud/*.json",
+).map(placeOf);
 
 /** All below these is secret. */
-const FOLDERS = [
-  ...["/etc/sudoers.d", "/etc/ssl/private", "/var/run/secrets", "/run/secrets", ".gnupg", ".password-store"],
-  ...["/proc/*/root", "/proc/*/fd"],
-].map(placeOf);
+const FOLDERS = words(
+  "/etc/sudoers.d /etc/ssl/private /var/run/secrets /run/secrets .gnupg .password-store /proc/*/root /proc/*/fd",
+).map(placeOf);
 
 /** Folders that are harmless to list, and not to take whole. */
 const HOLDERS = [".ssh", ".aws", ".kube", ".docker", ".azure", ".config/gcloud"].map(placeOf);
