@@ -1,10 +1,10 @@
 import type { Work } from "../bounds.ts";
 import type { Finding } from "../finding.ts";
-import { BLANK, classesIn, isA, isOneOf, LOWER, NAME, runEnd, runStart, UPPER } from "../views/characters.ts";
-import { NAME_CHARS_MAX, type Value, valueAfter, wholeEnd } from "./assigned-value.ts";
+import { BLANK, classesIn, isA, isOneOf, LOWER, NAME, QUOTE, runEnd, runStart, UPPER } from "../views/characters.ts";
+import { NAME_CHARS_MAX, type Value, valueAfter, wholeEnd } from "./beside-name/value-after.ts";
 import { SECOND_WORDS } from "./foreign-names.ts";
 import { header, NextHeaderEnd } from "./header-value.ts";
-import { type SecretKind, secretKind } from "./names.ts";
+import { isOfSeveral, type SecretKind, secretKind } from "./names.ts";
 import type { TableReader } from "./tables.ts";
 import { isIdentifier } from "./value-shapes.ts";
 import { isSecretValue, JUDGED_CHARS_MAX } from "./values.ts";
@@ -49,7 +49,7 @@ export class AssignmentReader {
     this.#work.spend(STEPS_PER_NAME + to - from);
     const name = text.slice(from, to);
     const known = this.#kinds.get(name) ?? (this.#kinds.size < NAMES_MAX ? this.#judged(name) : undefined);
-    if (known === "none" && !LAST_WORDS.test(name)) return undefined;
+    if (known === "none" ? !LAST_WORDS.test(name) : isOfSeveral(name) && !hasSign(text, to)) return undefined;
     return this.#assigned(name, { from, to }, known) ?? this.#tables.below(from, to);
   }
 
@@ -61,6 +61,7 @@ export class AssignmentReader {
     const alone = known ?? this.#judged(name);
     const kind = alone === "none" && LAST_WORDS.test(name) ? this.#kindOf(withQualifier(text, from, to)) : alone;
     if (kind === "none" || isNameAgain(text, name, value) || isVerdict(text, name, value)) return undefined;
+    if (value.listEnd === undefined && isOfSeveral(name)) return undefined;
     this.#work.spend(STEPS_PER_VALUE);
     if (kind !== "cookie" && kind !== "authorization") return this.#judge(kind, value);
     this.#work.spend(STEPS_PER_HEADER);
@@ -93,6 +94,13 @@ interface Extent {
 }
 
 const LAST_WORDS = new RegExp(`^(?:keys?|${SECOND_WORDS.join("|")})$`, "i");
+
+/** Behind the name and its quotation mark. */
+function hasSign(text: string, to: number): boolean {
+  return isOneOf(text, runEnd(text, to, BLANK | QUOTE, to + GAP_CHARS_MAX), ":=");
+}
+
+const GAP_CHARS_MAX = 16;
 
 /** `API key`, `secret access key`, `mot de passe`: the word before belongs to the name. */
 function withQualifier(text: string, from: number, to: number): string {

@@ -1,12 +1,14 @@
 import type { Finding } from "../finding.ts";
 import { BLANK, classesIn, DIGIT, isA, isOneOf, LINE_END, NAME, QUOTE, runEnd } from "../views/characters.ts";
-import { QUOTED_CHARS_MAX, type Value } from "./assigned-value.ts";
+import { QUOTED_CHARS_MAX, type Value } from "./beside-name/value-after.ts";
 import type { SecretKind } from "./names.ts";
 import { hasDigit } from "./value-shapes.ts";
 import { isSecretValue, JUDGED_CHARS_MAX, type ValueStyle } from "./values.ts";
+import { wordSet } from "./words.ts";
 
 /** UTF-16 units. */
 const PARAMETER_CHARS_MAX = 512;
+const HEADER_CHARS_MIN = 6;
 
 /** Where a header's line ends next. Asked in a text's order it reads the text once. */
 export class NextHeaderEnd {
@@ -49,6 +51,7 @@ function parameterEnd(text: string, at: number): number {
 
 /** In these only what surely is a header's value is one. */
 const DOUBTFUL: ReadonlySet<ValueStyle> = new Set(["told", "listed", "paired"]);
+/** `sid=a1b2c3`. */
 const COOKIE = /^[\w.-]{1,64}=[^;\s]{6,}/;
 
 /** A header's value is the rest of its line; of an authorization the scheme may stay. */
@@ -77,16 +80,29 @@ const CLOSE = 0x5d;
 
 function plainHeader(text: string, kind: SecretKind, { start, quote, end, style }: Value): Finding | undefined {
   const lineEnd = Math.min(end, start + QUOTED_CHARS_MAX);
-  if (style === "assigned" || lineEnd - start < 6) return undefined;
+  if (style === "assigned" || lineEnd - start < HEADER_CHARS_MIN) return undefined;
   const from = kind === "authorization" ? afterScheme(text, start, lineEnd) : start;
   const value = text.slice(from, Math.min(lineEnd, from + JUDGED_CHARS_MAX));
-  if (kind === "cookie" && !value.includes("=")) return undefined;
-  const isSure = kind === "cookie" ? COOKIE.test(value) && hasDigit(value) : from > start && isOnePiece(value);
-  if (DOUBTFUL.has(style) && !isSure) return undefined;
-  if (kind === "authorization" && quote === "" && from === start && !isOnePiece(value)) return undefined;
   if (quote === "" && "?=|&;,.)".includes(value[0] ?? "?")) return undefined;
-  if (!isSecretValue(value, kind, DOUBTFUL.has(style) ? "quoted" : style)) return undefined;
+  const isDoubtful = DOUBTFUL.has(style);
+  const written = { isDoubtful, hasScheme: from > start, isQuoted: quote !== "" };
+  if (kind === "cookie" ? !isCookie(value, written) : !isCredentials(value, written)) return undefined;
+  if (!isSecretValue(value, kind, isDoubtful ? "quoted" : style)) return undefined;
   return { rule: kind === "cookie" ? "cookie" : "authorization-header", start: from, end: lineEnd };
+}
+
+interface Written {
+  readonly isDoubtful: boolean;
+  readonly hasScheme: boolean;
+  readonly isQuoted: boolean;
+}
+
+function isCookie(value: string, { isDoubtful }: Written): boolean {
+  return isDoubtful ? COOKIE.test(value) && hasDigit(value) : value.includes("=");
+}
+
+function isCredentials(value: string, { isDoubtful, hasScheme, isQuoted }: Written): boolean {
+  return isDoubtful ? hasScheme && isOnePiece(value) : hasScheme || isQuoted || isOnePiece(value);
 }
 
 /** Credentials without a scheme and without quotation marks: no words, no call, and a digit. */
@@ -94,7 +110,11 @@ function isOnePiece(value: string): boolean {
   return !value.includes(" ") && !value.includes("(") && (classesIn(value, 0, value.length) & DIGIT) !== 0;
 }
 
-const SCHEMES: ReadonlySet<string> = new Set(words("bearer basic digest token apikey api-key key negotiate ntlm hawk dpop mac jwt aws4-hmac-sha256 sharedkey", "sharedaccesssignature geniekey splunk bot oauth scram-sha-256 googlelogin x-auth snowflake vapid signature s3cmd", "ssws pve eg1-hmac-sha256 discogs"));
+const SCHEMES = wordSet(
+  "bearer basic digest token apikey api-key key negotiate ntlm hawk dpop mac jwt aws4-hmac-sha256 sharedkey",
+  "sharedaccesssignature geniekey splunk bot oauth scram-sha-256 googlelogin x-auth snowflake vapid signature s3cmd",
+  "ssws pve eg1-hmac-sha256 discogs",
+);
 
 /** Where the credentials begin: behind a scheme that is known. */
 function afterScheme(text: string, start: number, limit: number): number {

@@ -2,7 +2,7 @@ import type { Work } from "../bounds.ts";
 import type { Finding } from "../finding.ts";
 import { BLANK, beginsWord, isA, isOneOf, LINE_END, NAME, QUOTE, STOP } from "../views/characters.ts";
 import { type SecretKind, secretKind } from "./names.ts";
-import type { Cell } from "./table-cells.ts";
+import { endBefore, type Stretch } from "./stretches.ts";
 import { nextRow, rowEnd } from "./table-cells.ts";
 import { type TableReader, tableOf } from "./tables.ts";
 import { isSecretValue, JUDGED_CHARS_MAX } from "./values.ts";
@@ -114,6 +114,7 @@ function columnsAt(text: string, from: number, work: Work): Columns | undefined 
   return names.every((one) => COLUMN.test(one)) ? { names, end: bracket + close + 2 } : undefined;
 }
 
+/** `password`, `users.pass_1`. */
 const COLUMN = /^[\p{L}_][\p{L}\p{N}_$.]*$/u;
 
 /** Blanks and line ends, also written out. */
@@ -128,8 +129,8 @@ function gapEnd(text: string, from: number): number {
 }
 
 /** The parts between commas, up to the bracket that closes. */
-function elementsOf(text: string, from: number): { readonly elements: readonly Cell[]; readonly end: number } {
-  const elements: Cell[] = [];
+function elementsOf(text: string, from: number): { readonly elements: readonly Stretch[]; readonly end: number } {
+  const elements: Stretch[] = [];
   const limit = Math.min(text.length, from + TUPLE_CHARS_MAX);
   let depth = 0;
   let start = from;
@@ -166,9 +167,8 @@ function stringEnd(text: string, at: number, limit: number): number {
 }
 
 /** The literal of an element: `'…'`, `N'…'`, `md5('…')`. */
-function literalOf(text: string, { start, end }: Cell, kind: SecretKind): Finding | undefined {
-  let quote = start;
-  while (quote < Math.min(end, start + CALL_CHARS_MAX) && !isA(text, quote, QUOTE | STOP)) quote += 1;
+function literalOf(text: string, { start, end }: Stretch, kind: SecretKind): Finding | undefined {
+  const quote = endBefore(text, start, QUOTE | STOP, Math.min(end, start + CALL_CHARS_MAX));
   if (!isA(text, quote, QUOTE)) return undefined;
   const close = stringEnd(text, quote, end);
   const to = isOneOf(text, close - 1, "\\") ? close - 1 : close;

@@ -1,43 +1,66 @@
+import { isOneOf } from "../views/characters.ts";
 import { FOREIGN_ANCHORS, FOREIGN_ENDINGS, FOREIGN_PASSWORDS, FOREIGN_TOKENS } from "./foreign-names.ts";
 import { lastPart, type NameWord, wordBefore } from "./name-words.ts";
+import { wordSet, words } from "./words.ts";
 
 /** What a name says about its value: a password takes any shape, a token has the look of one, a key must look random. */
 export type SecretKind = "password" | "token" | "key" | "cookie" | "authorization" | "basic";
 
-const PASSWORDS = words("password passwd pwd passphrase passcode pass passw pswd psw userpassword dbpassword rootpassword mypassword", "newpassword oldpassword requirepass masterauth sshpass pgpassword psk pw bindpw rootpw");
+const PASSWORDS = words(
+  "password passwd pwd passphrase passcode pass passw pswd psw",
+  "requirepass masterauth sshpass psk pw bindpw rootpw",
+);
 
-const TOKENS = words("secret token apikey secretkey accesskey privatekey signingkey encryptionkey authkey credential credentials", "authtoken accesstoken refreshtoken clientsecret appsecret apitoken apisecret sharedsecret webhooksecret", "accountkey sharedaccesskey jwtsecret masterkey idtoken sessiontoken bearertoken secretaccesskey accesskeysecret", "presharedkey deploykey servicekey jsessionid phpsessid sessionidtoken authtok identitytoken registrytoken", "connectsid clientassertion codeverifier devicecode samlresponse authident");
+const TOKENS = words(
+  "secret token apikey secretkey accesskey privatekey signingkey encryptionkey authkey credential credentials",
+  "authtoken accesstoken refreshtoken clientsecret appsecret apitoken apisecret sharedsecret webhooksecret",
+  "accountkey sharedaccesskey jwtsecret masterkey idtoken sessiontoken bearertoken secretaccesskey accesskeysecret",
+  "presharedkey deploykey servicekey jsessionid phpsessid sessionidtoken authtok identitytoken registrytoken",
+  "connectsid clientassertion codeverifier devicecode samlresponse authident",
+);
+
+/** Of several: in texts only before a list, since counts and sentences stand behind these names, too. */
+const SEVERAL = words("passwords passwds passphrases tokens secrets apikeys accesstokens refreshtokens");
 
 /** Words before `key` that make it a secret. */
-const KEY_QUALIFIERS = words("api access private secret encryption signing auth account shared master service storage deploy preshared hmac", "jwt aes cipher crypto session webhook app admin");
+const SECRET_KEYS = wordSet(
+  "api access private secret encryption signing auth account shared master service storage deploy preshared hmac",
+  "jwt aes cipher crypto session webhook app admin",
+);
 
 /** Words before `token` or `secret` that make it something else. */
-const HARMLESS_QUALIFIERS = words("page next prev previous continuation continue sync cancellation cancel syntax end start eof max min num total", "input output prompt completion design bos eos pad unk cls sep mask stop lock special unexpected first last", "current resume");
+const HARMLESS = wordSet(
+  "page next prev previous continuation continue sync cancellation cancel syntax end start eof max min num total",
+  "input output prompt completion design bos eos pad unk cls sep mask stop lock special unexpected first last",
+  "current resume",
+);
 
 /** Words before `key` that make it something else, in capitals too. */
-const HARMLESS_KEYS = words("public primary foreign partition sort cache routing idempotency object row hash map index group message registry", "config feature flag lookup dedup unique candidate translation i18n label annotation header json state query", "storage_class socket ssh_public pub");
+const HARMLESS_KEYS = wordSet(
+  "public primary foreign partition sort cache routing idempotency object row hash map index group message registry",
+  "config feature flag lookup dedup unique candidate translation i18n label annotation header json state query",
+  "socket pub",
+);
 
 /** Words at a name's end that say in what form or for whom the secret is. */
-const TRAILERS = words("value base base64 b64 hex prod production staging stage dev development test live old new current previous plain", "raw string text data encoded primary secondary confirmation confirm again repeat");
+const TRAILERS = wordSet(
+  "value base base64 b64 hex prod production staging stage dev development test live old new current previous plain",
+  "raw string text data encoded primary secondary confirmation confirm again repeat",
+);
 
-const KINDS: ReadonlyMap<string, SecretKind> = new Map([
+const KINDS: ReadonlyMap<string, SecretKind> = new Map<string, SecretKind>([
   ...PASSWORDS.concat(FOREIGN_PASSWORDS).map((word) => [word, "password"] as const),
-  ...TOKENS.concat(FOREIGN_TOKENS).map((word) => [word, "token"] as const),
-  ...["pat"].map((word) => [word, "key"] as const),
-  ...["cookie"].map((word) => [word, "cookie"] as const),
-  ...["authorization"].map((word) => [word, "authorization"] as const),
-  ...["auth"].map((word) => [word, "basic"] as const),
+  ...TOKENS.concat(FOREIGN_TOKENS, SEVERAL).map((word) => [word, "token"] as const),
+  ["pat", "key"],
+  ["cookie", "cookie"],
+  ["authorization", "authorization"],
+  ["auth", "basic"],
 ]);
-const QUALIFIES: ReadonlySet<string> = new Set(KEY_QUALIFIERS);
-const HARMLESS: ReadonlySet<string> = new Set(HARMLESS_QUALIFIERS);
-const HARMLESS_KEY: ReadonlySet<string> = new Set(HARMLESS_KEYS);
-const TRAILS: ReadonlySet<string> = new Set(TRAILERS);
 
 /** What occurs in every name of a secret: where to look for one. Lower case. */
 export const NAME_ANCHORS: readonly string[] = [
-  ...words("pass pwd psw secret token key credential masterauth psk authtok"),
-  ...words("cookie authorization jsessionid phpsessid _pat kennwort pw sessionid connect.sid"),
-  ...["client_assertion", "code_verifier", "device_code", "samlresponse", "authident"],
+  ...words("pass pwd psw secret token key credential masterauth psk authtok cookie authorization jsessionid phpsessid"),
+  ...words("_pat kennwort pw sessionid connect.sid client_assertion code_verifier device_code samlresponse authident"),
   ...FOREIGN_ANCHORS,
 ];
 
@@ -54,10 +77,17 @@ export function secretKind(name: string): SecretKind | undefined {
   return KINDS.get(last) ?? passwordAtEnd(last) ?? KINDS.get(before + last) ?? kindInAnyCase(name);
 }
 
+/** Whether a name is one of several secrets. */
+export function isOfSeveral(name: string): boolean {
+  return isOneOf(name, name.length - 1, "sS") && OF_SEVERAL.test(name);
+}
+
+const OF_SEVERAL = new RegExp(`(?:${SEVERAL.join("|")})$`, "i");
+
 /** The last one that no longer says only in what form or for whom the secret is. */
 function wordWithSense(name: string): NameWord {
   let found = wordBefore(name, name.length);
-  while (found !== undefined && TRAILS.has(found.word)) {
+  while (found !== undefined && TRAILERS.has(found.word)) {
     const earlier = wordBefore(name, found.start);
     if (earlier === undefined) break;
     found = earlier;
@@ -75,8 +105,8 @@ function kindInAnyCase(name: string): SecretKind | undefined {
 }
 
 function keyKind(before: string): SecretKind | undefined {
-  if (before === "" || HARMLESS_KEY.has(before)) return undefined;
-  return QUALIFIES.has(before) ? "token" : "key";
+  if (before === "" || HARMLESS_KEYS.has(before)) return undefined;
+  return SECRET_KEYS.has(before) ? "token" : "key";
 }
 
 /** By their last character. */

@@ -1,5 +1,5 @@
 import type { Finding } from "../finding.ts";
-import { BASE64, BLANK, classesIn, EQUALS, isA, isOneOf, LINE_END, LOWER, runEnd } from "../views/characters.ts";
+import { BASE64, BLANK, classesIn, DIGIT, EQUALS, isA, isOneOf, LINE_END, LOWER, runEnd } from "../views/characters.ts";
 
 /** Where a word stands next. Asked in a text's order it reads the text once. */
 export class NextOccurrence {
@@ -39,6 +39,7 @@ const HEADERS_MAX = 4;
 const HEADER_CHARS_MAX = 128;
 const OPENPGP_HEADERS: ReadonlySet<string> = new Set(["Version", "Comment", "Hash", "Charset", "MessageID"]);
 
+/** `RSA PRIVATE KEY`, `OpenVPN Static key V1`. */
 const SECRET_KEY = /private key|static key/i;
 
 /** A private key in PEM, at its `-----BEGIN `: until its END line, or, when it is cut off, as far as its lines go on. */
@@ -108,4 +109,12 @@ function bodyEnd(text: string, body: number): number {
     at = separatorsEnd(text, line);
   }
   return end;
+}
+
+/** Of a PuTTY key file, the private part: as many lines as it says, which are all that follow. */
+export function matchPuttyKey(text: string, start: number, end: number): Finding | undefined {
+  const count = runEnd(text, end, BLANK, end + 4);
+  if (!isA(text, count, DIGIT)) return undefined;
+  const stop = text.indexOf("Private-MAC", end);
+  return { rule: "putty-private-key", start, end: stop === -1 ? text.length : stop };
 }

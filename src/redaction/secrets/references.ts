@@ -113,6 +113,7 @@ function isBlanked(value: string): boolean {
   return (value.includes("xxx") || value.includes("XXX")) && BLANKED.test(value) && value.length <= TEMPLATE_CHARS_MAX;
 }
 
+/** `sk-xxxx`, `ghp_abc_XXXX`, `xxx/yy`. */
 const BLANKED = /^[a-zA-Z]{1,12}[-_](?:[a-z]{1,12}[-_])?[xX]{4}[xX_-]*$|^[xX]{3,32}\/[a-z]{0,2}$/;
 
 const ELLIPSES = ["...", "…"];

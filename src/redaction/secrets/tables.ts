@@ -2,9 +2,11 @@ import type { Work } from "../bounds.ts";
 import type { Finding } from "../finding.ts";
 import { BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd } from "../views/characters.ts";
 import { type SecretKind, secretKind } from "./names.ts";
-import { type Cell, cellsOf, type Divider, LINE_CHARS_MAX, nextRow, rowEnd } from "./table-cells.ts";
+import type { Stretch } from "./stretches.ts";
+import { cellsOf, type Divider, LINE_CHARS_MAX, nextRow, rowEnd } from "./table-cells.ts";
 import { isCode, looksRandom } from "./value-shapes.ts";
 import { isSecretValue, JUDGED_CHARS_MAX } from "./values.ts";
+import { wordSet } from "./words.ts";
 
 /** A longer one is no column's name. UTF-16 units. */
 const NAME_CHARS_MAX = 48;
@@ -19,6 +21,7 @@ const STEPS_PER_CELL = 700;
 const STEPS_PER_PHRASE = 5_000;
 const STEPS_PER_HEADER = 2_200;
 
+/** `password`, `#user`, `Last login (UTC)`. */
 const COLUMN = /^#?[\p{L}_][\p{L}\p{N}_. /()-]*$/u;
 /** Sentences have more. */
 const WORDS_MAX = 4;
@@ -27,13 +30,12 @@ const WORDS_MAX = 4;
 const RULE = /^[-+|:=─┼│├┤ \t]+$/;
 
 /** Columns beside which a password is somebody's. */
-const ACCOUNTS: ReadonlySet<string> = new Set(
-  "user username login email mail account host hostname server url uri site name id rolname usename uid domain ip address".split(
-    " ",
-  ),
+const ACCOUNTS = wordSet(
+  "user username login email mail account host hostname server url uri site name id rolname usename uid domain ip",
+  "address",
 );
 /** Beside these, `pass` is a password too. */
-const PEOPLE: ReadonlySet<string> = new Set("user username login email mail account".split(" "));
+const PEOPLE = wordSet("user username login email mail account");
 
 interface Column {
   readonly index: number;
@@ -55,7 +57,7 @@ export class TableReader {
   readonly #work: Work;
   /** Lines that end before here have been looked at. */
   #done = 0;
-  #line: Cell = { start: 0, end: -1 };
+  #line: Stretch = { start: 0, end: -1 };
 
   constructor(text: string, work: Work) {
     this.#text = text;
@@ -106,7 +108,7 @@ export class TableReader {
     return found.length === 0 ? undefined : found;
   }
 
-  #secretsOf(cells: readonly Cell[], table: Table): readonly Finding[] {
+  #secretsOf(cells: readonly Stretch[], table: Table): readonly Finding[] {
     return table.columns.flatMap(({ index, kind }) => {
       const cell = cells[index];
       if (cell === undefined || cell.end <= cell.start) return [];
@@ -117,7 +119,7 @@ export class TableReader {
   }
 
   /** The line around `at`; one that begins too far before has no beginning. */
-  #lineOf(at: number): Cell {
+  #lineOf(at: number): Stretch {
     if (at >= this.#line.start && at <= this.#line.end) return { start: -1, end: this.#line.end };
     let start = at;
     const limit = Math.max(this.#done, at - LINE_CHARS_MAX);
@@ -134,14 +136,14 @@ export class TableReader {
 }
 
 /** Of a text that stands written out in another one, behind its quotation mark. */
-function behindOpening(text: string, { start, end }: Cell, at: number): number {
+function behindOpening(text: string, { start, end }: Stretch, at: number): number {
   if (!isOneOf(text, end, "\\")) return start;
   const before = text.slice(start, at);
   const opening = /^.*[:=(] ?"(?!,)/s.exec(before)?.[0] ?? "";
   return start + opening.length;
 }
 
-function isRule(text: string, { start, end }: Cell, divider: Divider): boolean {
+function isRule(text: string, { start, end }: Stretch, divider: Divider): boolean {
   return (
     (divider === "|" || divider === "  ") &&
     isOneOf(text, runEnd(text, start, BLANK, end), "-+|:=─├") &&
@@ -185,7 +187,7 @@ interface Reading {
   readonly work: Work;
 }
 
-function headerOf(text: string, line: Cell, { divider, work }: Reading): Table | undefined {
+function headerOf(text: string, line: Stretch, { divider, work }: Reading): Table | undefined {
   const spans = cellsOf(text, line, divider);
   const cells = spans.map(({ start, end }) => text.slice(start, Math.min(end, start + NAME_CHARS_MAX)));
   if (cells.length < 2 || !cells.every(isColumnName)) return undefined;
@@ -213,7 +215,7 @@ function isColumnName(cell: string): boolean {
 }
 
 /** A line of a list that has the same words as the one above it. */
-function repeats(text: string, cells: readonly Cell[], { names }: Table): boolean {
+function repeats(text: string, cells: readonly Stretch[], { names }: Table): boolean {
   return cells.some(({ start, end }, index) => end > start + 1 && text.slice(start, end) === names[index]);
 }
 

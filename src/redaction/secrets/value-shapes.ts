@@ -18,6 +18,7 @@ import {
   WORD,
 } from "../views/characters.ts";
 import { secretKind } from "./names.ts";
+import { wordSet } from "./words.ts";
 
 const KEY_CHARS_MIN = 16;
 const UUID_CHARS = 36;
@@ -99,8 +100,10 @@ export function isDottedNumber(value: string): boolean {
   return isOnly(value, DIGIT | DOT) && value.split(".").length > 3;
 }
 
+/** `1.2.3`, `^v1.2.3-beta.1`. */
 const SEMANTIC_VERSION = /^[~^]?v?\d{1,5}\.\d{1,5}\.\d{1,5}(?:-[a-z]{1,8}(?:\.\d{1,5})?)?$/;
 
+/** `95.5%`, `20_000`, `0x00ff`. */
 const GROUPED = /^(?:\d{1,3}(?:\.\d{1,4})?%|\d{1,3}(?:_\d{3}){1,4}|0[xX][\da-fA-F]{1,8})$/;
 
 export function hasDigit(value: string): boolean {
@@ -153,7 +156,10 @@ function isMember(value: string): boolean {
   return ROOTS.has(root) || (!hasDigit(last) && secretKind(last) !== undefined);
 }
 
-const ROOTS: ReadonlySet<string> = new Set(words("process env import config self this var os settings local module data req request options opts args params props", "state ctx context exports Deno Bun"));
+const ROOTS = wordSet(
+  "process env import config self this var os settings local module data req request options opts args params props",
+  "state ctx context exports Deno Bun",
+);
 
 /** One word in camel, snake or capital case, without digits. */
 export function isIdentifier(value: string): boolean {

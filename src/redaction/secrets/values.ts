@@ -37,6 +37,7 @@ import {
   isUuid,
   looksRandom,
 } from "./value-shapes.ts";
+import { wordSet } from "./words.ts";
 
 /**
  * How a value was written beside its name. `assigned`: `NAME=value`; `quoted`: in quotes or as a tree's own string;
@@ -54,7 +55,10 @@ const UNBROKEN_CHARS_MIN = 16;
 const BASIC_CHARS_MIN = 8;
 
 /** A phrase with two of these is about a password and not one. */
-const PROSE: ReadonlySet<string> = new Set(words("password passwords must your is the enter please invalid required characters user cannot not should token secret", "key incorrect field for this when that with or"));
+const PROSE = wordSet(
+  "password passwords must your is the enter please invalid required characters user cannot not should token secret",
+  "key incorrect field for this when that with or",
+);
 
 /** Whether a value beside a name of this kind is a secret, as far as its look tells. Only its beginning is looked at. */
 export function isSecretValue(written: string, kind: SecretKind, style: ValueStyle): boolean {
@@ -122,6 +126,7 @@ function isListed(value: string): boolean {
   return isTold(value) ? kindsIn(value) > 2 : kindsIn(value) > 3 && value.length >= RANDOM_CHARS_MIN;
 }
 
+/** `db.example:5432`. */
 const HOST_AND_PORT = /^[a-z][a-z\d.-]*:\d{2,5}$/;
 
 /** Of small letters, capitals, digits, and signs that names have not: how many occur. */
@@ -187,13 +192,8 @@ const INSTRUCTION = /^(?:your|insert|enter|replace|example|sample|dummy|fake|pla
 /** `New password`, `Mot de passe`, `请输入密码`: the name of a field. */
 function isLabel(value: string): boolean {
   if (hasDigit(value)) return false;
-  if (
-    value
-      .toLowerCase()
-      .split(WORD_ENDS)
-      .some((word) => LABEL_WORDS.has(word))
-  )
-    return true;
+  const own = value.toLowerCase().split(WORD_ENDS);
+  if (own.some((word) => LABEL_WORDS.has(word))) return true;
   if (IDEOGRAPHS.test(value) && SCRIPT_WORDS.some((word) => value.includes(word))) return true;
   return secretKind(value) === "password" || secretKind(value.replaceAll(" ", "")) === "password";
 }

@@ -4,9 +4,10 @@ import { filterSecrets } from "../../../src/redaction/secrets/secrets-filter.ts"
 import { filler } from "../secret-examples.ts";
 import { LOOK_ALIKES } from "./look-alikes.ts";
 import { MORE_LOOK_ALIKES } from "./more-look-alikes.ts";
+import { RARE_LOOK_ALIKES, RARE_PLACES } from "./rare-places.ts";
 import { COLUMNS, LANGUAGES, LOGINS, PLACES } from "./secret-places.ts";
 
-const ROWS = [COLUMNS, LOGINS, LANGUAGES, PLACES].flatMap((places) =>
+const ROWS = [COLUMNS, LOGINS, LANGUAGES, PLACES, { hunter2x: RARE_PLACES }].flatMap((places) =>
   Object.entries(places).flatMap(([secret, texts]) => texts.map((text) => [text, secret] as const)),
 );
 
@@ -16,9 +17,12 @@ test.each(ROWS)("%j: the value is hidden", (text, secret) => {
   expect(filtered.text).toContain("[REDACTED]");
 });
 
-test.each([...LOOK_ALIKES, ...MORE_LOOK_ALIKES].map((text) => [text] as const))("%j stays", (text) => {
-  expect(filterSecrets(text).text).toBe(text);
-});
+test.each([...LOOK_ALIKES, ...MORE_LOOK_ALIKES, ...RARE_LOOK_ALIKES].map((text) => [text] as const))(
+  "%j stays",
+  (text) => {
+    expect(filterSecrets(text).text).toBe(text);
+  },
+);
 
 test("each row of a table, and no other column", () => {
   const rows = Array.from({ length: 200 }, (_, index) => `user${index},pw${index}xyz,note${index}a`);
@@ -75,6 +79,13 @@ const SHAPES: readonly (readonly [title: string, secret: string, text: string])[
     "legal winner",
     "mnemonic: legal winner thank year wave sausage worth useful legal winner thank yellow",
   ],
+  ["a registry's account", "Ym9iOmh1bnRlcjJ4", '{"auths": {"r.example": {"auth": "Ym9iOmh1bnRlcjJ4"}}}'],
+  ["a mail server's question", "aHVudGVyMng=", "S: 334 UGFzc3dvcmQ6\nC: aHVudGVyMng=\n"],
+  ["a digest", filler(32), `Authorization: Digest username="ann", realm="x", response="${filler(32)}"`],
+  ["a signed address", H, `https://b.example/k?X-Amz-Date=1&X-Amz-Signature=${H}`],
+  ["a long key of Azure", filler(52), `key ${filler(52)}JQQJ99${filler(26)} x`],
+  ["a session of Salesforce", filler(70), `sid 00D${filler(14)}!AQ${filler(70)} x`],
+  ["a licence of New Relic", filler(36, "0a1b2c3d4e5f6789"), `license ${filler(36, "0a1b2c3d4e5f6789")}NRAL x`],
   ["a registry's account in YAML", "Ym9iOmh1bnRlcjJ4", "auths:\n  r.example:\n    auth: Ym9iOmh1bnRlcjJ4"],
 ];
 

@@ -1,18 +1,10 @@
-import { BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd } from "../views/characters.ts";
-import { tagEnd } from "./stated-value.ts";
+import { BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd } from "../../views/characters.ts";
+import { behindQuote } from "../stretches.ts";
 import { behindPrefix } from "./string-ends.ts";
+import { tagEnd } from "./without-sign.ts";
 
 /** Between a name and its value, and between a name and `value:` on the next line. UTF-16 units. */
 const GAP_CHARS_MAX = 64;
-
-const QUOTES = "\"'`";
-
-/** After a quotation mark that may itself be escaped. */
-export function skipQuote(text: string, at: number): number {
-  let end = at;
-  while (isOneOf(text, end, "\\") && end < at + 8) end += 1;
-  return isOneOf(text, end, QUOTES) ? end + 1 : at;
-}
 
 export interface Separator {
   /** Where the value or its quotation mark stands. */
@@ -76,9 +68,9 @@ function valueLine(text: string, at: number): Separator | undefined {
   if (attributes !== undefined) return { end: at + attributes.length, sign: "", spaced: true };
   const next = runEnd(text, isOneOf(text, at, ",") ? at + 1 : at, BLANK | LINE_END, at + GAP_CHARS_MAX);
   if (next === at) return undefined;
-  const word = skipQuote(text, next);
+  const word = behindQuote(text, next);
   if (!isOneOf(text, word, "vV") || text.slice(word, word + 5).toLowerCase() !== "value") return undefined;
-  const sign = runEnd(text, skipQuote(text, word + 5), BLANK, word + GAP_CHARS_MAX);
+  const sign = runEnd(text, behindQuote(text, word + 5), BLANK, word + GAP_CHARS_MAX);
   return isOneOf(text, sign, ":=")
     ? { end: runEnd(text, sign + 1, BLANK, sign + GAP_CHARS_MAX), sign: "", spaced: true }
     : undefined;

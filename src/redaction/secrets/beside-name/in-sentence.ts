@@ -1,25 +1,9 @@
-import { BLANK, isA, isOneOf, LETTER, LINE_END, QUOTE, runEnd, STOP, WORD } from "../views/characters.ts";
-import { isBesideAccount, loginStyle } from "./login-words.ts";
-import type { ValueStyle } from "./values.ts";
+import { BLANK, isA, isOneOf, LETTER, LINE_END, QUOTE, runEnd, WORD } from "../../views/characters.ts";
+import { wordSet } from "../words.ts";
+import { bare, blanksEnd, type Name, type Stated } from "./bare-word.ts";
 
 /** UTF-16 units. */
 const GAP_CHARS_MAX = 16;
-const VALUE_CHARS_MAX = 128;
-
-/** A value that stands beside its name without `=` or `:` between them. */
-export interface Stated {
-  readonly start: number;
-  /** Of a quoted value undefined: its quotation mark ends it. */
-  readonly end?: number;
-  readonly style: ValueStyle;
-}
-
-export interface Name {
-  readonly from: number;
-  readonly to: number;
-  /** Behind its quotation mark, when it has one. */
-  readonly at: number;
-}
 
 const VERBS = [
   ...["is", "was", "will be", "set to", "changed to", "reset to", "is now", "-", "–", "—", "→", "->"],
@@ -32,7 +16,7 @@ const VERBS_FIRST = `h${VERBS.map((verb) => verb.charAt(0)).join("")}`;
 const PASSIVE = /^(?:was|has been|is now) (?:set|reset|changed) to/;
 const PASSIVE_CHARS_MAX = 32;
 /** Behind a value in a sentence that goes on; behind others the value is one of its words. */
-const CONJUNCTIONS: ReadonlySet<string> = new Set(words("and but for on in so please thanks with or"));
+const CONJUNCTIONS = wordSet("and but for on in so please thanks with or");
 
 /** `The password is hunter2.`, `Password for ann: hunter2` */
 export function told(text: string, { to, at }: Name): Stated | undefined {
@@ -47,7 +31,12 @@ export function told(text: string, { to, at }: Name): Stated | undefined {
     end === -1 ? end : runEnd(text, end, owner === undefined ? BLANK : BLANK | LINE_END, end + GAP_CHARS_MAX);
   if (value === -1 || value === end) return undefined;
   if (isA(text, value, QUOTE)) return { start: value + 1, style: "quoted" };
-  const stated = bare(text, value, "told");
+  return lastOfClause(text, value);
+}
+
+/** The word at `at`, when the sentence or a part of it ends there. */
+export function lastOfClause(text: string, at: number): Stated | undefined {
+  const stated = bare(text, at, "told");
   return stated?.end !== undefined && endsClause(text, stated.end) ? stated : undefined;
 }
 
@@ -70,33 +59,4 @@ function endsClause(text: string, end: number): boolean {
   const next = blanksEnd(text, end);
   if (next === end || next >= text.length || !isA(text, next, LETTER)) return true;
   return CONJUNCTIONS.has(text.slice(next, runEnd(text, next, LETTER, next + GAP_CHARS_MAX)).toLowerCase());
-}
-
-/** `machine h login b password X`, in one line or in several. */
-export function login(text: string, { from, to, at }: Name): Stated | undefined {
-  const value = runEnd(text, to, BLANK | LINE_END, to + GAP_CHARS_MAX);
-  const style = at === to && value > to ? loginStyle(text, from, to) : undefined;
-  if (style === undefined)
-    return at === to && value > to && isBesideAccount(text, from) ? lastOfClause(text, value) : undefined;
-  return isA(text, value, QUOTE) ? { start: value + 1, style: "quoted" } : bare(text, value, style);
-}
-
-/** `user bob and password …` */
-function lastOfClause(text: string, at: number): Stated | undefined {
-  const stated = bare(text, at, "told");
-  return stated?.end !== undefined && endsClause(text, stated.end) ? stated : undefined;
-}
-
-/** A word of the text, without the mark that ends its sentence. */
-export function bare(text: string, start: number, style: ValueStyle): Stated | undefined {
-  const limit = Math.min(text.length, start + VALUE_CHARS_MAX);
-  let end = start;
-  while (end < limit && !isA(text, end, BLANK | LINE_END | QUOTE | STOP)) end += 1;
-  const isEnd = style === "told" && isOneOf(text, end - 1, ".!?)");
-  const last = isEnd ? end - 1 : end;
-  return last > start ? { start, end: last, style } : undefined;
-}
-
-export function blanksEnd(text: string, at: number): number {
-  return runEnd(text, at, BLANK, at + GAP_CHARS_MAX);
 }

@@ -1,4 +1,4 @@
-import type { Finding } from "../finding.ts";
+import type { Finding } from "../../finding.ts";
 import {
   ALPHANUMERIC,
   BASE64,
@@ -12,10 +12,11 @@ import {
   QUOTE,
   runEnd,
   STOP,
-} from "../views/characters.ts";
-import type { SecretShape } from "./shapes.ts";
-import { isBasicCredentials } from "./value-shapes.ts";
-import { isSecretValue } from "./values.ts";
+} from "../../views/characters.ts";
+import { endBefore, startBehind } from "../stretches.ts";
+import { isBasicCredentials } from "../value-shapes.ts";
+import { isSecretValue } from "../values.ts";
+import type { SecretShape } from "./shape.ts";
 
 /** UTF-16 units. */
 const LINE_CHARS_MAX = 512;
@@ -41,6 +42,7 @@ function matchDockerAuth(text: string, _start: number, end: number): Finding | u
   return isBasicCredentials(text.slice(value, to)) ? { rule: "basic-credentials", start: value, end: to } : undefined;
 }
 
+/** `bob:secret`, decoded. */
 const ACCOUNT = /^[\x21-\x7e]{1,64}:[\x20-\x7e]{3,256}$/;
 
 /** The same in YAML, where only its look tells it from a word. */
@@ -51,6 +53,7 @@ function matchYamlAuth(text: string, start: number, end: number): Finding | unde
   return isAccount ? { rule: "basic-credentials", start: end, end: to } : undefined;
 }
 
+/** `db.example:5432:app:bob:secret`: all before the password, and the password. */
 const PASSFILE = /^([\w.*-]{1,128}:(?:\d{2,5}|\*):[\w*.-]{1,64}:[\w.@*-]{1,64}:)(\S{3,128})[ \t]*$/;
 
 /** A line of `.pgpass`: host, port, database, user, password. */
@@ -69,9 +72,7 @@ function matchPassfile(text: string, start: number, end: number): Finding | unde
 
 /** `user:password@tcp(host)/database`, as Go's drivers write it. */
 function matchGoSource(text: string, start: number): Finding | undefined {
-  let from = start;
-  const limit = Math.max(0, start - ACCOUNT_CHARS_MAX);
-  while (from > limit && !isA(text, from - 1, BLANK | LINE_END | QUOTE | EQUALS)) from -= 1;
+  const from = startBehind(text, start, BLANK | LINE_END | QUOTE | EQUALS, start - ACCOUNT_CHARS_MAX);
   const colon = text.slice(from, start).indexOf(":");
   const password = from + colon + 1;
   const word = text.slice(password, start);
@@ -105,7 +106,9 @@ function matchSsh2Key(text: string, start: number, end: number): Finding | undef
 /** A wallet's words: so many, and nothing but short words in small letters. */
 const PHRASE_WORDS = [24, 21, 18, 15, 12];
 const PHRASE_CHARS_MAX = 256;
+/** Words that sentences have and wallets have not. */
 const NO_PHRASE = /^(?:the|and|for|with|are|not|from|your|our|has|was|which|its|these|were|been)$/;
+/** `: "`, ` is `. */
 const PHRASE_START = /^(?:["']?\s{0,8}(?:is)?[:=]{0,2}\s{0,8}["']?)/;
 
 function matchSeedPhrase(text: string, _start: number, end: number): Finding | undefined {
@@ -120,8 +123,7 @@ function matchSeedPhrase(text: string, _start: number, end: number): Finding | u
 
 /** `rocommunity public 10.0.0.0/8`: what an SNMP daemon is asked with. */
 function matchCommunity(text: string, _start: number, end: number): Finding | undefined {
-  let to = end;
-  while (to < end + ACCOUNT_CHARS_MAX && to < text.length && !isA(text, to, BLANK | LINE_END | QUOTE | STOP)) to += 1;
+  const to = endBefore(text, end, BLANK | LINE_END | QUOTE | STOP, end + ACCOUNT_CHARS_MAX);
   const word = text.slice(end, to);
   const isDefault = word === "public" || word === "private" || "<$%{".includes(word[0] ?? "<");
   return isDefault || word.length < 4 ? undefined : { rule: "login-password", start: end, end: to };

@@ -1,4 +1,4 @@
-import type { Finding } from "../finding.ts";
+import type { Finding } from "../../finding.ts";
 import {
   ALPHANUMERIC,
   BASE64URL,
@@ -10,7 +10,7 @@ import {
   LETTER,
   runEnd,
   runStart,
-} from "../views/characters.ts";
+} from "../../views/characters.ts";
 
 const AUTHORITY_CHARS_MAX = 512;
 const SCHEME_CHARS_MAX = 24;

@@ -1,8 +1,8 @@
-import type { Work } from "../bounds.ts";
-import type { Finding } from "../finding.ts";
-import { BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd } from "../views/characters.ts";
-import type { SecretShape } from "./shapes.ts";
-import { isSecretValue, JUDGED_CHARS_MAX } from "./values.ts";
+import type { Work } from "../../bounds.ts";
+import type { Finding } from "../../finding.ts";
+import { BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd } from "../../views/characters.ts";
+import { isSecretValue, JUDGED_CHARS_MAX } from "../values.ts";
+import type { SecretShape } from "./shape.ts";
 
 /** Around what declares a value a secret. UTF-16 units. */
 const OBJECT_CHARS_MAX = 512;
@@ -12,6 +12,7 @@ const STEPS_PER_CHAR = 6;
 const PARTS_MAX = 3;
 const VALUES_MAX = 256;
 
+/** `"value": "…"`, `default = "…"`: the text between the quotation marks. */
 const VALUE = /(?:^|[\s,{"])(?:value|default)"?\s{0,32}[:=]\s{0,8}"((?:[^"\\\r\n]|\\.){1,512})"/;
 
 /** `"sensitive": true`: the string that is the value or the default of the same object. */
@@ -66,6 +67,7 @@ function distance(before: string): number {
 const KINDS = ["kind:", 'kind":'];
 const BOUNDARIES = ["apiVersion", "\n---", ...KINDS];
 
+/** `data:`, `"stringData": `. */
 const DATA = /(?:^|[\s,{"])(?:stringData|data)"?:[ \t]*/g;
 
 function valuesIn(text: string, from: number, to: number): readonly Finding[] {
@@ -76,6 +78,7 @@ function valuesIn(text: string, from: number, to: number): readonly Finding[] {
   });
 }
 
+/** `"name": "…"`: the text between the quotation marks. */
 const MEMBER = /"[^"]{1,253}"\s{0,32}:\s{0,32}"((?:[^"\\]|\\.){1,4096}?)"/g;
 
 function membersOf(text: string, at: number, to: number): readonly Finding[] {
@@ -90,6 +93,7 @@ function membersOf(text: string, at: number, to: number): readonly Finding[] {
     });
 }
 
+/** `  name: value`: how far in it stands, and the value. */
 const LINE = /^([ \t]+)[\w.-]{1,253}:[ \t]+(\S.*)$/;
 
 /** Lines that stand farther in than the first that does not. */

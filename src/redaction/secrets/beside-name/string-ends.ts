@@ -1,4 +1,4 @@
-import { ALPHANUMERIC, BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd } from "../views/characters.ts";
+import { ALPHANUMERIC, BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd } from "../../views/characters.ts";
 
 /** Before a quotation mark, to tell whether it opens or closes. UTF-16 units. */
 const LINE_CHARS_MAX = 128;

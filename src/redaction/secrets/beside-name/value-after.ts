@@ -13,14 +13,17 @@ import {
   runStart,
   STOP,
   UPPER,
-} from "../views/characters.ts";
+} from "../../views/characters.ts";
+import { behindQuote } from "../stretches.ts";
+import { JUDGED_CHARS_MAX, type ValueStyle } from "../values.ts";
+import { words } from "../words.ts";
+import type { Name } from "./bare-word.ts";
 import { blockLines } from "./block-lines.ts";
-import { bracketList, type Inside, linesBelow, memberValue, nextArgument } from "./inside-value.ts";
-import { type Separator, separatorAfter, skipQuote } from "./separators.ts";
-import { behindIndex, behindTag, declaredValue, statedValue } from "./stated-value.ts";
+import { JOINED_VERBS } from "./in-sentence.ts";
+import { bracketList, type Inside, linesBelow, memberValue, nextArgument } from "./in-structure.ts";
+import { type Separator, separatorAfter } from "./separators.ts";
 import { endsString } from "./string-ends.ts";
-import { JOINED_VERBS, type Name } from "./told-value.ts";
-import { JUDGED_CHARS_MAX, type ValueStyle } from "./values.ts";
+import { behindIndex, behindTag, declaredValue, statedValue } from "./without-sign.ts";
 
 /** A longer name names nothing. UTF-16 units. */
 export const NAME_CHARS_MAX = 96;
@@ -63,48 +66,49 @@ const FOLLOWERS = `:*?\\()[]{}${JOINED_VERBS}`;
 /** Where the value of the name between `from` and `to` stands, if there is one. */
 export function valueAfter(text: string, from: number, to: number): Value | undefined {
   if (!isA(text, to, BLANK | LINE_END | QUOTE | EQUALS | STOP) && !isOneOf(text, to, FOLLOWERS)) return undefined;
-  const afterQuote = skipQuote(text, to);
+  const afterQuote = behindQuote(text, to);
   const argument = nextArgument(text, { from, at: afterQuote });
   if (argument !== undefined) return valueInside(text, argument);
   const behind = behindIndex(text, { to, at: afterQuote });
   const separator = separatorAfter(text, from, { name: to, at: behind });
-  if (separator === undefined) return valueWithoutSign(text, { from, to, at: afterQuote });
-  const opening = skipQuote(text, separator.end);
-  if (opening > separator.end && afterQuote === to && endsString(text, opening - 1, from)) return undefined;
-  const isAssigned = separator.sign === "=" && !separator.spaced && isOfEnvironment(text, from, to);
-  if (opening > separator.end)
-    return quotedBehind(text, opening, {
-      isTold: separator.sign === " " && (isOneOf(text, opening - 1, "`") || !PASSWORD.test(text.slice(from, to))),
-      isAssigned,
-    });
-  if (separator.sign === "==" || (separator.sign === ">" && isOneOf(text, from - 2, ":"))) return undefined;
-  const inside = insideValue(text, separator.end, from);
+  const name = { from, to, at: afterQuote };
+  if (separator === undefined) return valueWithoutSign(text, name);
+  const isQuoted = behindQuote(text, separator.end) > separator.end;
+  return isQuoted ? quotedBehind(text, name, separator) : unquotedBehind(text, name, separator);
+}
+
+function unquotedBehind(text: string, name: Name, separator: Separator): Value | undefined {
+  const { end, sign } = separator;
+  if (sign === "==" || (sign === ">" && isOneOf(text, name.from - 2, ":"))) return undefined;
+  const inside = insideValue(text, end, name.from);
   if (inside !== undefined) return inside;
-  if (separator.sign !== ":") return bareValue(text, from, { ...separator, name: to });
-  const declared = declaredValue(text, separator.end, true);
+  return sign === ":" ? valueBehindColon(text, name, separator) : bareValue(text, name, separator);
+}
+
+/** `name: string = "…"`, `name: !!str "…"`, `name: |` and lines below, `name: value`. */
+function valueBehindColon(text: string, name: Name, separator: Separator): Value | undefined {
+  const declared = declaredValue(text, separator.end, ":");
   if (declared !== -1) return quotedValue(text, declared + 1, "quoted");
   const end = behindTag(text, separator.end);
-  const quote = end > separator.end ? skipQuote(text, end) : end;
+  const quote = end > separator.end ? behindQuote(text, end) : end;
   if (quote > end) return quotedValue(text, quote, "quoted");
-  const lines = blockLines(text, from, end);
+  const lines = blockLines(text, name.from, end);
   if (lines !== undefined) return { ...lines, style: "line", quote: "\n", inQuery: false };
-  return bareValue(text, from, { ...separator, end, name: to });
+  return bareValue(text, name, { ...separator, end });
 }
 
 /** Beside a secret of another kind its name stands: `secret "web-tls" not found`. */
 const PASSWORD = /pass|pwd/i;
 
-interface Quotation {
-  readonly isTold: boolean;
-  readonly isAssigned: boolean;
-}
-
 /** Shells run what stands in backticks; sentences put names of things there. */
-function quotedBehind(text: string, start: number, { isTold, isAssigned }: Quotation): Value {
-  if (isTold) return quotedValue(text, start, "told");
-  const value = quotedValue(text, start, isAssigned ? "assigned" : "quoted");
-  if (!isOneOf(text, start - 1, "`")) return value;
-  const isCommand = isAssigned && text.slice(value.start, value.end).includes(" ");
+function quotedBehind(text: string, { from, to, at }: Name, { end, sign, spaced }: Separator): Value | undefined {
+  const opening = behindQuote(text, end);
+  if (at === to && endsString(text, opening - 1, from)) return undefined;
+  const isBacktick = isOneOf(text, opening - 1, "`");
+  if (sign === " " && (isBacktick || !PASSWORD.test(text.slice(from, to)))) return quotedValue(text, opening, "told");
+  const isAssigned = sign === "=" && !spaced && isOfEnvironment(text, from, to);
+  const value = quotedValue(text, opening, isAssigned ? "assigned" : "quoted");
+  const isCommand = isBacktick && isAssigned && text.slice(value.start, value.end).includes(" ");
   return isCommand ? { ...value, end: value.start } : value;
 }
 
@@ -120,20 +124,11 @@ function wrapped(text: string, at: number): Value | undefined {
 
 const WRAPPERS_FIRST = "SJ[sbBn{cmMpPE";
 const WRAPPERS = [
-  ...[
-    "Some(",
-    "Just(",
-    "[]byte(",
-    "String(",
-    "String::from(",
-    "str(",
-    "bytes(",
-    "Buffer.from(",
-    "SecretStr(",
-    "new String(",
-  ],
-  ...words("crypt( md5( MD5( sha1( SHA1( sha2( SHA2( PASSWORD( password( ENCRYPT("),
-  ...["Secret(", "Secret::new(", "SecretString::from(", "new SecureString(", "{"],
+  ...words(
+    "Some( Just( []byte( String( String::from( str( bytes( Buffer.from( SecretStr( crypt( md5( MD5( sha1( SHA1(",
+  ),
+  ...words("sha2( SHA2( PASSWORD( password( ENCRYPT( Secret( Secret::new( SecretString::from( {"),
+  ...["new String(", "new SecureString("],
 ];
 
 /** Of a value that is a list, or an object with the value in it. */
@@ -152,7 +147,7 @@ function valueInside(text: string, { start, end, isQuoted, listEnd, isWordOfText
 }
 
 function valueWithoutSign(text: string, name: Name): Value | undefined {
-  const declared = name.at === name.to ? declaredValue(text, name.to, false) : -1;
+  const declared = name.at === name.to ? declaredValue(text, name.to, "blank") : -1;
   if (declared !== -1) return quotedValue(text, declared + 1, "quoted");
   const stated = statedValue(text, name);
   if (stated === undefined) {
@@ -192,11 +187,7 @@ function quotedValue(text: string, start: number, style: ValueStyle): Value {
   return { start, end: Math.min(end, text.length), style, quote, inQuery: false };
 }
 
-function bareValue(
-  text: string,
-  from: number,
-  { end, sign, spaced, name }: Separator & { name: number },
-): Value | undefined {
+function bareValue(text: string, { from, to: name }: Name, { end, sign, spaced }: Separator): Value | undefined {
   if (isOneOf(text, end, BARE_OPENINGS) || (sign === "=" && spaced && isFieldNumber(text, from, end))) return undefined;
   const inQuery = isOneOf(text, from - 1, "?&");
   const style = sign === "=" && !spaced && isOfEnvironment(text, from, name) ? "assigned" : "loose";

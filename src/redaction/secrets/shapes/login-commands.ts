@@ -1,4 +1,4 @@
-import type { Finding } from "../finding.ts";
+import type { Finding } from "../../finding.ts";
 import {
   ALPHANUMERIC,
   BASE64,
@@ -7,15 +7,17 @@ import {
   EQUALS,
   isA,
   isOneOf,
-  isWrittenEnd,
   LINE_END,
   QUOTE,
   runEnd,
   STOP,
-} from "../views/characters.ts";
-import type { SecretShape } from "./shapes.ts";
-import { isOnly } from "./value-shapes.ts";
-import { isSecretValue } from "./values.ts";
+} from "../../views/characters.ts";
+import { endBefore, lineEnd } from "../stretches.ts";
+import { rowEnd } from "../table-cells.ts";
+import { isOnly } from "../value-shapes.ts";
+import { isSecretValue } from "../values.ts";
+import { wordSet } from "../words.ts";
+import type { SecretShape } from "./shape.ts";
 
 /** Of a line around a command, and before it for what was said earlier. UTF-16 units. */
 const LINE_CHARS_MAX = 192;
@@ -31,18 +33,18 @@ function beforeIn(text: string, start: number): string {
 
 /** What stands in the line from `end` on. */
 function restOf(text: string, end: number): string {
-  const limit = Math.min(text.length, end + LINE_CHARS_MAX);
-  let to = end;
-  while (to < limit && !isA(text, to, LINE_END) && !isWrittenEnd(text, to)) to += 1;
-  return text.slice(end, to);
+  return text.slice(end, rowEnd(text, end, end + LINE_CHARS_MAX));
 }
 
 /** Nothing, a prompt, or what protocols' logs put before what a client says. */
 const PROMPT = /^[^a-z]{0,48}(?:redis[^ ]{0,24}> ?|ftp> ?)?$/i;
+/** `redis> `, `127.0.0.1:6379[1]> `. */
 const OF_REDIS = /(?:redis[^ ]{0,24}|:\d{2,5}(?:\[\d{1,3}\])?)> ?$/i;
 const HELLO = /HELLO \d $/;
+/** `12:00:01 > `, `[client] C: `: who speaks, or nothing. */
 const SPEAKER = /^(?:[\s\d:.,<>*-]{0,48}|.{0,32}[>\]:|] ?)(?:[CS]: ?)?$/i;
 const MECHANISM_CHARS_MAX = 16;
+/** Of mail: how the client logs in. */
 const MECHANISM = /^(?:PLAIN|LOGIN|XOAUTH2|OAUTHBEARER|CRAM-MD5|NTLM|DIGEST-MD5|GSSAPI|SCRAM-SHA-\d{1,3}|EXTERNAL)\b ?/;
 
 /** Redis: `AUTH password`, `AUTH user password`, `HELLO 3 AUTH user password`; mail: `AUTH PLAIN base64`. */
@@ -98,8 +100,7 @@ function matchFramed(text: string, start: number, end: number): Finding | undefi
     const frame = /^\$\d{1,4}\r?\n/.exec(text.slice(at, at + 8))?.[0];
     if (frame === undefined) break;
     const from = at + frame.length;
-    let to = from;
-    while (to < from + LINE_CHARS_MAX && to < text.length && !isA(text, to, LINE_END)) to += 1;
+    const to = lineEnd(text, from, from + LINE_CHARS_MAX);
     if (to > from) last = { rule: "login-password", start: from, end: to };
     at = runEnd(text, to, LINE_END, to + 2);
   }
@@ -109,8 +110,7 @@ function matchFramed(text: string, start: number, end: number): Finding | undefi
 /** `user default on >password`, `ACL SETUSER bob on >password`. */
 function matchAcl(text: string, start: number, end: number): Finding | undefined {
   if (!/\b(?:setuser|user) \S{1,48}(?: \S{1,24}){0,4}$/i.test(beforeIn(text, start))) return undefined;
-  let to = end;
-  while (to < end + LINE_CHARS_MAX && to < text.length && !isA(text, to, BLANK | LINE_END | QUOTE)) to += 1;
+  const to = endBefore(text, end, BLANK | LINE_END | QUOTE, end + LINE_CHARS_MAX);
   return accepted(text.slice(end, to), { isCertain: true }) ? found(text, end, to) : undefined;
 }
 
@@ -156,9 +156,10 @@ function matchIdentify(text: string, start: number, end: number): Finding | unde
   return accepted(word, { isCertain: true }) ? found(text, at, at + word.length) : undefined;
 }
 
+/** Behind `credential` and its like: `s: bob / `, ` are bob:`. */
 const ACCOUNT = /^s?(?!\w)(?: (?:are|is|were|with|as))?:? {0,2}["'`]?([a-z][\w.@-]{0,63})["'`]?(?: ?\/ ?|:)["'`]?/i;
 /** Before a colon these are no names of accounts. */
-const NO_ACCOUNTS: ReadonlySet<string> = new Set(words("http https sha256 sha512 sha1 md5 arn urn file"));
+const NO_ACCOUNTS = wordSet("http https sha256 sha512 sha1 md5 arn urn file");
 
 /** `credentials: bob / password`, `creds are bob:password`. Only its look tells a password there. */
 function matchCredentials(text: string, start: number, end: number): Finding | undefined {
@@ -166,8 +167,7 @@ function matchCredentials(text: string, start: number, end: number): Finding | u
   const account = ACCOUNT.exec(text.slice(end, end + 2 * BEFORE_CHARS_MAX));
   if (account === null || NO_ACCOUNTS.has((account[1] ?? "").toLowerCase())) return undefined;
   const from = end + account[0].length;
-  let to = from;
-  while (to < from + LINE_CHARS_MAX && to < text.length && !isA(text, to, BLANK | LINE_END | QUOTE | STOP)) to += 1;
+  let to = endBefore(text, from, BLANK | LINE_END | QUOTE | STOP, from + LINE_CHARS_MAX);
   while (to > from && isOneOf(text, to - 1, ".!?)")) to -= 1;
   const word = text.slice(from, to);
   return isA(text, from, ALPHANUMERIC) && accepted(word, { isCertain: false })

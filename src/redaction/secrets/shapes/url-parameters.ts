@@ -1,4 +1,4 @@
-import type { Finding } from "../finding.ts";
+import type { Finding } from "../../finding.ts";
 import {
   BASE64,
   BASE64URL,
@@ -11,8 +11,8 @@ import {
   runEnd,
   TILDE,
   UPPER,
-} from "../views/characters.ts";
-import type { SecretShape } from "./shapes.ts";
+} from "../../views/characters.ts";
+import type { SecretShape } from "./shape.ts";
 
 /** UTF-16 units. */
 const VALUE_CHARS_MAX = 1_024;
@@ -48,6 +48,7 @@ function matchCode(text: string, start: number, end: number): Finding | undefine
 }
 
 const STATES = ["&state=", "?state=", "redirect_uri="];
+/** `code=…`, `"code": "…"`: the code. */
 const CODE = /(?:^|["'?&\s,{])code["']?\s{0,8}[:=]\s{0,8}["']?([\w%.~/+-]{10,512})/;
 
 /** `grant_type=authorization_code`, and the code near it. */

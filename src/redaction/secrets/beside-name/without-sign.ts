@@ -12,10 +12,14 @@ import {
   runStart,
   UPPER,
   WORD,
-} from "../views/characters.ts";
+} from "../../views/characters.ts";
+import { endBefore } from "../stretches.ts";
+import type { ValueStyle } from "../values.ts";
+import { wordSet } from "../words.ts";
+import { behindAccount } from "./after-account.ts";
+import { bare, blanksEnd, type Name, type Stated } from "./bare-word.ts";
+import { told } from "./in-sentence.ts";
 import { behindPrefix } from "./string-ends.ts";
-import { bare, blanksEnd, login, type Name, type Stated, told } from "./told-value.ts";
-import type { ValueStyle } from "./values.ts";
 
 /** UTF-16 units. */
 const GAP_CHARS_MAX = 16;
@@ -37,7 +41,7 @@ export function statedValue(text: string, name: Name): Stated | undefined {
     column(text, name) ??
     told(text, name) ??
     directive(text, name) ??
-    login(text, name)
+    behindAccount(text, name)
   );
 }
 
@@ -76,8 +80,7 @@ function isLookedUp(text: string, { from, to }: Name, quote: number): boolean {
     (classesIn(text, from, to) & LOWER) !== 0
   )
     return false;
-  let end = quote + 1;
-  while (end < quote + VALUE_CHARS_MAX && !isA(text, end, BLANK | LINE_END | QUOTE)) end += 1;
+  const end = endBefore(text, quote + 1, BLANK | LINE_END | QUOTE, quote + VALUE_CHARS_MAX);
   return text[end] === text[quote];
 }
 
@@ -151,7 +154,7 @@ export function tagEnd(text: string, at: number): number {
 }
 
 /** Settings that have nothing but a blank before their value. */
-const DIRECTIVES: ReadonlySet<string> = new Set(["requirepass", "masterauth", "bindpw", "rootpw"]);
+const DIRECTIVES = wordSet("requirepass masterauth bindpw rootpw");
 
 /** A line's first word and its only other one. */
 function directive(text: string, { from, to, at }: Name): Stated | undefined {
@@ -177,12 +180,13 @@ function beginsSetting(text: string, from: number): boolean {
 }
 
 /** Types before which no colon stands. */
-const TYPES: ReadonlySet<string> = new Set(words("string *string []byte String str text std::string varchar"));
+const TYPES = wordSet("string *string []byte String str text std::string varchar");
 /** The longest of them, and one more. */
 const NAMED_TYPE_CHARS_MAX = 12;
 
 /** Where the quotation mark of a declaration's value stands: behind `: string = ` or ` string = `; -1 when none does. */
-export function declaredValue(text: string, from: number, hasColon: boolean): number {
+export function declaredValue(text: string, from: number, behind: ":" | "blank"): number {
+  const hasColon = behind === ":";
   const type = blanksEnd(text, from);
   if (!hasColon && type === from) return -1;
   let end = type;

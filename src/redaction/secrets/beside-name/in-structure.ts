@@ -1,4 +1,16 @@
-import { BLANK, classesIn, isA, isOneOf, LINE_END, QUOTE, runEnd, runStart, STOP, WORD } from "../views/characters.ts";
+import {
+  BLANK,
+  classesIn,
+  isA,
+  isOneOf,
+  LINE_END,
+  QUOTE,
+  runEnd,
+  runStart,
+  STOP,
+  WORD,
+} from "../../views/characters.ts";
+import { behindLineEnd, behindQuote, type Stretch } from "../stretches.ts";
 
 /** Of an object that holds a value, and of a list of values. UTF-16 units. */
 const OBJECT_CHARS_MAX = 256;
@@ -8,9 +20,7 @@ const GAP_CHARS_MAX = 64;
 const NAME_CHARS_MAX = 96;
 
 /** A value inside a list or an object whose name says what it is. */
-export interface Inside {
-  readonly start: number;
-  readonly end: number;
+export interface Inside extends Stretch {
   readonly isQuoted: boolean;
   /** Where the last element ends. */
   readonly listEnd?: number;
@@ -24,7 +34,7 @@ export function memberValue(text: string, at: number): Inside | undefined {
   for (let from = at + 1; from < limit && !isOneOf(text, from, "{}"); from += 1) {
     const member = MEMBERS.find((word) => text.startsWith(word, from) && !isA(text, from - 1, WORD));
     if (member === undefined) continue;
-    const sign = runEnd(text, quoteEnd(text, from + member.length), BLANK, limit);
+    const sign = runEnd(text, behindQuote(text, from + member.length), BLANK, limit);
     if (!isOneOf(text, sign, ":=")) continue;
     return elementAt(text, runEnd(text, sign + 1, BLANK, limit));
   }
@@ -42,7 +52,7 @@ export function bracketList(text: string, at: number): Inside | undefined {
     const element = elementAt(text, next, LIST_WORD_ENDS);
     if (element === undefined || !isWord(text, element) || isNested(text, element)) return undefined;
     first ??= element.isQuoted ? element : { ...element, isWordOfText: true };
-    const sign = runEnd(text, quoteEnd(text, element.end), BLANK | LINE_END, element.end + GAP_CHARS_MAX);
+    const sign = runEnd(text, behindQuote(text, element.end), BLANK | LINE_END, element.end + GAP_CHARS_MAX);
     const after = isOneOf(text, sign, ",") ? runEnd(text, sign + 1, BLANK | LINE_END, sign + GAP_CHARS_MAX) : sign;
     if (isOneOf(text, after, "]")) return { ...first, listEnd: element.end };
     if (after === sign) return undefined;
@@ -79,10 +89,6 @@ function isDiffSign(text: string, at: number): boolean {
   return isOneOf(text, at, "+-") && (at === 0 || isA(text, at - 1, LINE_END));
 }
 
-function behindLineEnd(text: string, at: number): number {
-  return at + (text.startsWith("\r\n", at) ? 2 : 1);
-}
-
 function wordOfLine(text: string, start: number): Inside | undefined {
   const element = elementAt(text, start);
   if (element === undefined || element.isQuoted || text.slice(start, element.end).includes(":")) return undefined;
@@ -101,7 +107,7 @@ function dashedList(text: string, line: number, dash: number): Inside | undefine
     if (element === undefined || !isWord(text, element)) break;
     first ??= element;
     last = element;
-    from = runEnd(text, quoteEnd(text, element.end), BLANK, element.end + GAP_CHARS_MAX);
+    from = runEnd(text, behindQuote(text, element.end), BLANK, element.end + GAP_CHARS_MAX);
     if (!isA(text, from, LINE_END)) break;
     from = behindLineEnd(text, from);
   }
@@ -142,6 +148,7 @@ function isArgument(text: string, element: Inside): boolean {
   );
 }
 
+/** `-v`, `--verbose`, `--name=x`. */
 const FLAG = /^--?[a-zA-Z][\w-]*(?:=|$)/;
 
 function isWord(text: string, { start, end }: Inside): boolean {
@@ -150,7 +157,7 @@ function isWord(text: string, { start, end }: Inside): boolean {
 
 /** A quoted text, or a word up to where a line's, a list's or an object's part ends, or one of these marks stands. */
 function elementAt(text: string, at: number, marks = "]}"): Inside | undefined {
-  const start = quoteEnd(text, at);
+  const start = behindQuote(text, at);
   const isQuoted = start > at;
   const quote = text.charCodeAt(start - 1);
   const limit = Math.min(text.length, start + LIST_CHARS_MAX);
@@ -167,11 +174,4 @@ function elementAt(text: string, at: number, marks = "]}"): Inside | undefined {
 
 function isBareEnd(text: string, at: number, marks: string): boolean {
   return isA(text, at, BLANK | QUOTE | STOP) || isOneOf(text, at, marks);
-}
-
-/** Behind a quotation mark, which may itself be escaped. */
-function quoteEnd(text: string, at: number): number {
-  let end = at;
-  while (isOneOf(text, end, "\\") && end < at + 8) end += 1;
-  return isA(text, end, QUOTE) ? end + 1 : at;
 }

@@ -1,4 +1,4 @@
-import type { Finding, Matched } from "../finding.ts";
+import type { Finding, Matched } from "../../finding.ts";
 import {
   ALPHANUMERIC,
   BLANK,
@@ -9,15 +9,16 @@ import {
   DOLLAR,
   isA,
   isOneOf,
-  LINE_END,
   NAME,
   QUOTE,
   runEnd,
   STOP,
   UPPER,
-} from "../views/characters.ts";
-import { isReference } from "./references.ts";
-import { endsString } from "./string-ends.ts";
+} from "../../views/characters.ts";
+import { endsString } from "../beside-name/string-ends.ts";
+import { isReference } from "../references.ts";
+import { endBefore, lineEnd, type Stretch } from "../stretches.ts";
+import type { SecretShape } from "./shape.ts";
 
 const LINE_CHARS_MAX = 256;
 const PASSWORD_CHARS_MIN = 3;
@@ -68,28 +69,28 @@ const PROGRAMS: readonly (readonly [words: readonly string[], flags: readonly st
 /** What a password follows at once, wherever it stands. */
 const OPENINGS: readonly string[] = [
   ...[" -storepass ", " -keypass ", " -srcstorepass ", " -deststorepass ", "neo4j_auth=neo4j/"],
-  ...["-password password ", "-password-again password ", "unseal key 1: ", "unseal key 2: ", "unseal key 3: "],
-  ...[
-    "unseal key 4: ",
-    "unseal key 5: ",
-    "convertto-securestring ",
-    " -passin pass:",
-    " -passout pass:",
-    " -pass pass:",
-    " -k pass:",
-  ],
+  ...["-password password ", "-password-again password ", "convertto-securestring "],
+  ...[" -passin pass:", " -passout pass:", " -pass pass:", " -k pass:"],
+  ...[1, 2, 3, 4, 5].map((share) => `unseal key ${share}: `),
 ];
 
 /** Programs whose first argument is `user/password@database`. */
 const ORACLE: readonly string[] = ["sqlplus ", "jdbc:oracle:thin:", "jdbc:oracle:oci:", "sqlldr ", "expdp ", "impdp "];
 
 /** Programs of which one argument is a password, by its place among those that are no flags. */
-const ARGUMENTS: readonly (readonly [words: readonly string[], place: number])[] = [
-  [["vault login "], 0],
-  [["rabbitmqctl add_user ", "rabbitmqctl change_password ", "net user "], 1],
-  [["mc alias set "], 3],
-  [["net use "], 2],
+const ARGUMENTS: readonly (readonly [words: readonly string[], argument: Place])[] = [
+  [["vault login "], { place: 0, flags: "-" }],
+  [["rabbitmqctl add_user ", "rabbitmqctl change_password "], { place: 1, flags: "-/" }],
+  [["mc alias set "], { place: 3, flags: "-" }],
+  [["net user "], { place: 1, flags: "-/" }],
+  [["net use "], { place: 2, flags: "-/" }],
 ];
+
+interface Place {
+  readonly place: number;
+  /** What flags begin with. */
+  readonly flags: string;
+}
 
 /** What `echo` gives its text to. */
 const READERS: readonly string[] = [
@@ -103,20 +104,14 @@ const READERS: readonly string[] = [
 
 type Match = (text: string, start: number, end: number) => Matched;
 
-interface CommandPassword {
-  readonly words: readonly string[];
-  readonly steps: number;
-  readonly match: Match;
-}
-
-export const COMMAND_PASSWORDS: readonly CommandPassword[] = [
+export const COMMAND_PASSWORDS: readonly SecretShape[] = [
   ...PROGRAMS.map(([words, flags]) => ({ words, steps: 800, match: behindFlag(flags) })),
-  ...ARGUMENTS.map(([words, place]) => ({ words, steps: 400, match: argumentAt(place) })),
+  ...ARGUMENTS.map(([words, argument]) => ({ words, steps: 400, match: argumentAt(argument) })),
   { words: ["htpasswd "], steps: 400, match: matchHtpasswd },
   { words: ["echo ", "printf "], steps: 400, match: matchEcho },
   { words: ["chpasswd <<< "], steps: 700, match: (text, _start, end) => accountPassword(text, end) },
   { words: ["smbclient "], steps: 400, match: matchSmbUser },
-  { words: OPENINGS, steps: 400, match: (text, _start, end) => passwordAt(text, end, lineEnd(text, end)) },
+  { words: OPENINGS, steps: 400, match: (text, _start, end) => passwordAt(text, end, commandEnd(text, end)) },
   { words: ["identified by ", "identified with ", "identified via "], steps: 600, match: matchIdentified },
   { words: ORACLE, steps: 500, match: matchOracle },
 ];
@@ -126,7 +121,7 @@ function behindFlag(flags: readonly string[]): Match {
   return (text, start, end) => {
     if (!beginsWord(text, start) || !(isA(text, end, BLANK) || isA(text, end - 1, BLANK))) return undefined;
     const from = isA(text, end, BLANK) ? end : end - 1;
-    const line = text.slice(from, lineEnd(text, from));
+    const line = text.slice(from, commandEnd(text, from));
     const found = flags.flatMap((flag) => {
       const at = line.indexOf(flag);
       return at === -1 ? [] : [passwordAt(text, from + at + flag.length, from + line.length)];
@@ -138,15 +133,13 @@ function behindFlag(flags: readonly string[]): Match {
   };
 }
 
-interface Argument {
-  readonly start: number;
-  readonly end: number;
+interface Argument extends Stretch {
   readonly isFlag: boolean;
 }
 
 /** The words of a command up to where another begins. */
-function argumentsOf(text: string, from: number): readonly Argument[] {
-  const limit = lineEnd(text, from);
+function argumentsOf(text: string, from: number, flags = "-"): readonly Argument[] {
+  const limit = commandEnd(text, from);
   const found: Argument[] = [];
   for (
     let at = runEnd(text, from, BLANK, limit);
@@ -154,16 +147,16 @@ function argumentsOf(text: string, from: number): readonly Argument[] {
     at = runEnd(text, at, BLANK, limit)
   ) {
     const start = at;
-    while (at < limit && !isA(text, at, BLANK)) at += 1;
-    found.push({ start, end: at, isFlag: isOneOf(text, start, "-/") });
+    at = endBefore(text, at, BLANK, limit);
+    found.push({ start, end: at, isFlag: isOneOf(text, start, flags) });
   }
   return found;
 }
 
-function argumentAt(place: number): Match {
+function argumentAt({ place, flags }: Place): Match {
   return (text, start, end) => {
     if (!beginsWord(text, start)) return undefined;
-    const words = argumentsOf(text, end);
+    const words = argumentsOf(text, end, flags);
     const found = words.filter(({ isFlag }) => !isFlag)[place];
     return (found === undefined ? undefined : likelyAt(text, found.start)) ?? words.at(-1)?.end;
   };
@@ -171,7 +164,7 @@ function argumentAt(place: number): Match {
 
 /** A sentence has words where a command has a password: it must not be all small letters. */
 function likelyAt(text: string, at: number): Finding | undefined {
-  const found = passwordAt(text, at, lineEnd(text, at));
+  const found = passwordAt(text, at, commandEnd(text, at));
   if (typeof found === "number" || found.end - found.start < LIKELY_CHARS_MIN) return undefined;
   return (classesIn(text, found.start, found.end) & (DIGIT | UPPER)) === 0 ? undefined : found;
 }
@@ -190,7 +183,7 @@ function matchHtpasswd(text: string, start: number, end: number): Finding | numb
 /** `echo password | docker login --password-stdin`, `echo root:password | chpasswd`. */
 function matchEcho(text: string, start: number, end: number): Finding | number | undefined {
   if (!beginsWord(text, start)) return undefined;
-  const line = text.slice(end, lineEnd(text, end));
+  const line = text.slice(end, commandEnd(text, end));
   const pipe = line.indexOf("|");
   const reader = pipe === -1 ? undefined : READERS.find((one) => line.includes(one, pipe));
   if (reader === undefined) return end + line.length;
@@ -204,26 +197,23 @@ function matchEcho(text: string, start: number, end: number): Finding | number |
 /** `user:password`, also in quotation marks. */
 function accountPassword(text: string, at: number): Finding | undefined {
   const from = isA(text, at, QUOTE) ? at + 1 : at;
-  const colon = runEnd(text, from, NAME, lineEnd(text, at));
-  const found = isOneOf(text, colon, ":") ? passwordAt(text, colon + 1, lineEnd(text, at)) : colon;
+  const colon = runEnd(text, from, NAME, commandEnd(text, at));
+  const found = isOneOf(text, colon, ":") ? passwordAt(text, colon + 1, commandEnd(text, at)) : colon;
   return typeof found === "number" ? undefined : found;
 }
 
 /** `smbclient //host/share -U user%password`. */
 function matchSmbUser(text: string, start: number, end: number): Finding | number | undefined {
   if (!beginsWord(text, start)) return undefined;
-  const line = text.slice(end, lineEnd(text, end));
+  const line = text.slice(end, commandEnd(text, end));
   const flag = line.indexOf("-U ");
   if (flag === -1) return end + line.length;
   const user = runEnd(text, end + flag + 3, NAME | QUOTE, end + line.length);
   return isOneOf(text, user, "%") ? passwordAt(text, user + 1, end + line.length) : user;
 }
 
-function lineEnd(text: string, from: number): number {
-  const limit = Math.min(text.length, from + LINE_CHARS_MAX);
-  let at = from;
-  while (at < limit && !isA(text, at, LINE_END)) at += 1;
-  return at;
+function commandEnd(text: string, from: number): number {
+  return lineEnd(text, from, from + LINE_CHARS_MAX);
 }
 
 /** The word or quoted text at `from`: neither a reference nor a flag. */
@@ -231,7 +221,8 @@ function passwordAt(text: string, from: number, limit: number): Finding | number
   const isQuoted = isA(text, from, QUOTE);
   const value = isQuoted ? from + 1 : from;
   let to = value;
-  while (to < limit && (isQuoted ? text[to] !== text[from] : !isA(text, to, BLANK | QUOTE))) to += 1;
+  if (isQuoted) while (to < limit && text[to] !== text[from]) to += 1;
+  else to = endBefore(text, value, BLANK | QUOTE, limit);
   const isKeyword = !isQuoted && runEnd(text, value, UPPER) === to;
   const isNone = isKeyword || to - value < PASSWORD_CHARS_MIN || (!isQuoted && "$<{-%:".includes(text[value] ?? "-"));
   return isNone || isStandIn(text, { value, to, isQuoted }) ? to : { rule: "login-password", start: value, end: to };
@@ -249,7 +240,9 @@ function isOnlyEllipses(password: string): boolean {
   return password.replaceAll("…", "") === "";
 }
 
+/** Behind `IDENTIFIED BY` and its like: `plugin AS `, `PASSWORD `, `VALUES `, or nothing. */
 const IDENTIFIED = /^(?:["'`]?\w{1,48}["'`]? (?:by|as|using) )?(?:password |values )?/i;
+/** `CREATE USER bob `, `GRANT ALL ON x TO bob `. */
 const ACCOUNT_STATEMENT = /\b(?:(?:create|alter) (?:or replace )?user|grant|link)\b[^;\r\n]{1,128}$/i;
 
 /** `IDENTIFIED BY '…'`, `IDENTIFIED WITH plugin AS '…'`; without quotation marks only of a statement about an account. */
@@ -259,7 +252,7 @@ function matchIdentified(text: string, start: number, end: number): Matched {
   const isQuoted = isOneOf(text, from, "\"'");
   const isStated = isQuoted || ACCOUNT_STATEMENT.test(text.slice(Math.max(0, start - LINE_CHARS_MAX), start));
   if (!isStated || (!isQuoted && !text.startsWith("BY", end - 3))) return undefined;
-  const found = passwordAt(text, from, lineEnd(text, from));
+  const found = passwordAt(text, from, commandEnd(text, from));
   if (typeof found === "number" || isQuoted) return found;
   return { ...found, end: runEnd(text, found.start, NAME | DOLLAR, found.end) };
 }
@@ -267,7 +260,7 @@ function matchIdentified(text: string, start: number, end: number): Matched {
 /** `user/password@database`. */
 function matchOracle(text: string, start: number, end: number): Finding | number | undefined {
   if (!beginsWord(text, start)) return undefined;
-  const limit = lineEnd(text, end);
+  const limit = commandEnd(text, end);
   let user = end;
   while (user < limit && !isA(text, user, BLANK) && !isOneOf(text, user, "/")) user += 1;
   if (user === end || !isOneOf(text, user, "/")) return user;
