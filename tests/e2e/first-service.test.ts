@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type handleUnaryCall, loadPackageDefinition, Server, ServerCredentials } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
@@ -47,7 +47,7 @@ async function serveOrders(): Promise<void> {
 /** Types the page's lines into a shell that stands where its reader does. */
 async function type(lines: string): Promise<string> {
   const ours = lines
-    .replaceAll("npx -y bun@1.4.5", process.execPath)
+    .replaceAll("npx -y bun@1.4.5", `'${process.execPath}'`)
     .replace("http://127.0.0.1:8787", url)
     .replace("STC_TOKEN=", `STC_URL=${url} STC_TOKEN=`);
   const stc = `stc() { ${STC.map((word) => `'${word}'`).join(" ")} "$@"; }`;
@@ -61,7 +61,8 @@ function put(path: string, text: string): void {
 }
 
 beforeAll(async () => {
-  await type(`${folders}\nln -s ${join(PROJECT, "certs")} certs\nln -s ${join(PROJECT, "docs")} docs`);
+  await type(folders);
+  for (const name of ["certs", "docs"]) symlinkSync(join(PROJECT, name), join(clone, name));
   put("shop/proto/orders.proto", inLanguage("proto")[0] ?? "");
   await serveOrders();
   put("shop/tools/disk-usage.ts", diskUsage);

@@ -118,7 +118,7 @@ test("a place that is taken is refused and stays as it was", async () => {
     ["link-to-live", "is a symbolic link"],
     ["folder", "is no socket"],
     ["live", "is in use"],
-    ["missing/call.sock", "cannot be made"],
+    ["missing/call.sock", "is no folder: make it first"],
     [`${"x".repeat(100)}`, "is over 90 bytes"],
   ] as const;
   for (const [name, says] of rows) {
