@@ -1,5 +1,5 @@
-import { type ClientOptions, connect, EXIT, wrongUsage } from "./client.ts";
-import { print } from "./output.ts";
+import { type ClientOptions, connect, EXIT, notUnderstood, sendOnce, wrongUsage } from "./client.ts";
+import { print, tell } from "./output.ts";
 
 /** `stc call`: one call of a running service. Exit 0 success, 1 refused, failed or waiting for a person, 2 not reached, 64 wrong usage. */
 export async function call(
@@ -11,14 +11,11 @@ export async function call(
   if (body === undefined) return wrongUsage("the arguments are not a JSON object");
   const client = connect(options);
   if (client === undefined) return;
-  const answer = await client.send({ method: "POST", path: "/call", body });
-  if (answer === undefined) {
-    print.error(client.noAnswer());
-    process.exitCode = EXIT.unreachable;
-    return;
-  }
-  print.json(answer.body, options.json === true ? undefined : 2);
-  if (!isSuccess(answer.body)) process.exitCode = EXIT.refused;
+  const answer = await sendOnce(client, { method: "POST", path: "/call", body });
+  if (answer === undefined) return;
+  if (answer.body === undefined) return notUnderstood();
+  if (answer.status !== 200 || !isSuccess(answer.body)) process.exitCode = EXIT.refused;
+  tell(() => print.json(answer.body, options.json === true ? undefined : 2));
 }
 
 function envelope(tool: string, args: string, approval: string | undefined): string | undefined {

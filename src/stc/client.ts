@@ -1,6 +1,8 @@
-import { readFileSync } from "node:fs";
 import { processEnvironment } from "../config/file.ts";
-import { type ClientTls, clientTls, type TlsFileOptions } from "./client-tls.ts";
+import { isTable } from "../core/json.ts";
+import { addressFault, over, routeOf, wayTo } from "./address.ts";
+import { clientTls, type TlsFileOptions } from "./client-tls.ts";
+import { tokenIn } from "./client-token.ts";
 import { print } from "./output.ts";
 import { printable } from "./printable.ts";
 
@@ -37,6 +39,8 @@ export interface Client {
   readonly url: string;
   /** That the latest request had no answer, and why, as far as it is known. */
   noAnswer(): string;
+  /** That it may have reached the service all the same. */
+  mayHaveCome(): boolean;
   /** Undefined: not reached, or what answered speaks no JSON. */
   send(request: ServiceRequest): Promise<ServiceAnswer | undefined>;
   /** Opens a stream that goes on. */
@@ -44,9 +48,8 @@ export interface Client {
 }
 
 const DEFAULT_URL = "http://127.0.0.1:8787";
-/** In front of the path of a service's Unix socket. */
-const SOCKET = "unix:";
 const ANSWER_BYTES_MAX = 67_108_864;
+const ISSUES_MAX = 5;
 const OPERATOR_REQUEST_TIMEOUT_MS = 30_000;
 
 /**
@@ -60,30 +63,25 @@ export function connect(options: ClientOptions): Client | undefined {
     wrongUsage(tls);
     return undefined;
   }
-  const tokenFile = options.tokenFile ?? environment["STC_TOKEN_FILE"];
-  const token = tokenOf(tokenFile, tls.hasCertificate);
-  if (token === undefined) {
-    const hint = "set STC_TOKEN_FILE or give --token-file";
-    wrongUsage(tokenFile ? `no token: nothing to be read in ${printable(tokenFile)}` : `no token: ${hint}`);
+  const named = options.url ?? (environment["STC_URL"] || DEFAULT_URL);
+  const token = addressFault(named) ?? tokenIn(options.tokenFile ?? environment["STC_TOKEN_FILE"], tls.hasCertificate);
+  if (typeof token === "string") {
+    wrongUsage(token);
     return undefined;
   }
-  const named = options.url ?? environment["STC_URL"] ?? DEFAULT_URL;
   const way = wayTo(named);
-  if (!URL.canParse(way.base) || !/^https?:\/\//i.test(way.base)) {
-    wrongUsage(noAddress(named));
-    return undefined;
-  }
   let fault: unknown;
   const request = (path: string, init: BunFetchRequestInit): Promise<Response> =>
-    fetch(new URL(path, way.base), {
+    fetch(routeOf(way, path), {
       ...init,
       ...over(way, tls.read()),
-      headers: { ...(init.headers as Record<string, string>), ...token() },
+      headers: { ...(init.headers as Record<string, string>), ...token.header() },
       redirect: "error",
     });
   return {
     url: named,
     noAnswer: () => noAnswer(named, fault),
+    mayHaveCome: () => !NOT_SENT.test(codeOf(fault) ?? ""),
     async send({ method, path, body, timeoutMs }) {
       try {
         const headers: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
@@ -105,41 +103,45 @@ export function connect(options: ClientOptions): Client | undefined {
   };
 }
 
-/** Where a service's URL leads: over the network, or through a Unix socket for `unix:<path>`. */
-interface Way {
-  readonly base: string;
-  readonly unix?: string;
-}
+/** An answer that is none of this service's. */
+class ForeignAnswer extends Error {}
 
-export function wayTo(url: string): Way {
-  return url.startsWith(SOCKET) ? { base: "http://localhost", unix: url.slice(SOCKET.length) } : { base: url };
-}
-
-/** What `fetch` is told to take this way. */
-export function over({ base, unix }: Way, tls: ClientTls): BunFetchRequestInit {
-  if (unix !== undefined) return { unix };
-  return /^https:/i.test(base) ? { tls: { ...tls } } : {};
-}
-
-export function noAddress(named: string): string {
-  return `${printable(named)} is no address of a service: http://…, https://… or unix:…`;
-}
+/** How `fetch` ends before anything was sent. */
+const NOT_SENT =
+  /^(?:ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|EPROTO|.*(?:CERT|SSL|TLS|SIGNATURE).*)$/;
 
 /** For people: a name that the system or TLS has for what went wrong stands behind it. */
 export function noAnswer(url: string, fault: unknown): string {
-  const code = fault instanceof Error && "code" in fault && typeof fault.code === "string" ? ` (${fault.code})` : "";
-  return `no answer from ${url}${code}`;
+  if (fault instanceof ForeignAnswer) return `what answers at ${url} is not this service: ${fault.message}`;
+  if (fault instanceof Error && fault.name === "TimeoutError") return `no answer from ${url} in time`;
+  const code = codeOf(fault);
+  return `no answer from ${url}${code === undefined ? "" : ` (${code})`}`;
 }
 
-/**
- * What is shown to the service beside a certificate, read anew each time: tokens are short-lived, and whoever watches for hours
- * puts fresh ones into the file. A certificate may stand for its caller alone.
- */
-function tokenOf(file: string | undefined, isOptional: boolean): (() => Record<string, string>) | undefined {
-  if (!file && isOptional) return () => ({});
-  const token = file ? readToken(file) : undefined;
-  if (file === undefined || token === undefined) return undefined;
-  return () => ({ authorization: `Bearer ${file === "-" ? token : (readToken(file) ?? token)}` });
+function codeOf(fault: unknown): string | undefined {
+  return fault instanceof Error && "code" in fault && typeof fault.code === "string" ? fault.code : undefined;
+}
+
+const UNKNOWN = "what was asked for may be done or not";
+/** Signals that end a program, and what it ends with. */
+const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
+
+/** One request: undefined when it had no answer, and it has been said. So has that a change may have come all the same. */
+export async function sendOnce(client: Client, request: ServiceRequest): Promise<ServiceAnswer | undefined> {
+  const isChange = request.method !== "GET";
+  const leaves = Object.entries(SIGNALS).map(([name, code]) => [name, () => leave(name, code)] as const);
+  if (isChange) for (const [name, leaving] of leaves) process.on(name, leaving);
+  const answer = await client.send(request);
+  for (const [name, leaving] of leaves) process.off(name, leaving);
+  if (answer !== undefined) return answer;
+  print.error(isChange && client.mayHaveCome() ? `${client.noAnswer()}: ${UNKNOWN}` : client.noAnswer());
+  process.exitCode = EXIT.unreachable;
+  return undefined;
+}
+
+function leave(signal: string, exitCode: number): void {
+  print.error(`${signal}: ${UNKNOWN}`);
+  process.exit(exitCode);
 }
 
 /** For the commands whose answer is a thing to print: undefined when there is none, and it has been said why. */
@@ -148,12 +150,8 @@ export async function ask(
   request: ServiceRequest,
   { json }: ClientOptions,
 ): Promise<ServiceAnswer | undefined> {
-  const answer = await client.send({ timeoutMs: OPERATOR_REQUEST_TIMEOUT_MS, ...request });
-  if (answer === undefined) {
-    print.error(client.noAnswer());
-    process.exitCode = EXIT.unreachable;
-    return undefined;
-  }
+  const answer = await sendOnce(client, { timeoutMs: OPERATOR_REQUEST_TIMEOUT_MS, ...request });
+  if (answer === undefined) return undefined;
   if (answer.status < 400) return answer;
   if (json === true) print.json(answer.body);
   else print.error(problemOf(answer));
@@ -168,13 +166,32 @@ export function problemOf({ status, body }: ServiceAnswer): string {
   if (typeof error !== "object" || error === null || !("code" in error) || !("message" in error)) {
     return `the service answered ${status}`;
   }
-  return `${printable(String(error.code))}: ${printable(String(error.message))}`;
+  const details = "details" in error ? issuesOf(error.details) : "";
+  return `${printable(String(error.code))}: ${printable(String(error.message))}${details}`;
 }
+
+/** What of the request is wrong, where the service names it. */
+function issuesOf(details: unknown): string {
+  const issues: unknown = typeof details === "object" && details !== null && "issues" in details ? details.issues : [];
+  const named = (Array.isArray(issues) ? issues : []).slice(0, ISSUES_MAX).flatMap((issue: unknown) => {
+    if (typeof issue !== "object" || issue === null || !("path" in issue) || !("message" in issue)) return [];
+    return [`${printable(String(issue.path))}: ${printable(String(issue.message))}`];
+  });
+  return named.length === 0 ? "" : ` (${named.join("; ")})`;
+}
+
+export const NOT_UNDERSTOOD = "the service answered something that this stc does not understand";
 
 /** For an answer that is no refusal and not what was asked for either. */
 export function notUnderstood(): void {
-  print.error("the service answered something that this stc does not understand");
+  print.error(NOT_UNDERSTOOD);
   process.exitCode = EXIT.refused;
+}
+
+/** Whether an answer tells of the thing that a change was asked of. */
+export function isAbout(body: unknown, kind: "grant" | "session", id: string): boolean {
+  const told: unknown = isTable(body) ? body[kind] : undefined;
+  return isTable(told) && told["id"] === id;
 }
 
 export function wrongUsage(problem: string): void {
@@ -187,28 +204,30 @@ export function wrongUsage(problem: string): void {
  * said why.
  */
 export function segment(name: string): string | undefined {
-  if (/^[\x21-\x7e]{1,128}$/.test(name) && name !== "." && name !== "..") return encodeURIComponent(name);
-  wrongUsage("that is no id: 1 to 128 visible characters");
+  if (/^[\x21-\x7e]{1,132}$/.test(name) && name !== "." && name !== "..") return encodeURIComponent(name);
+  wrongUsage("that is no id: 1 to 132 visible characters");
   return undefined;
 }
 
-function readToken(file: string): string | undefined {
-  try {
-    return readFileSync(file === "-" ? 0 : file, "utf8").trim() || undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-async function readAnswer(response: Response): Promise<ServiceAnswer | undefined> {
+/** @throws what is no JSON, or more than so much of it */
+export async function readAnswer(response: Response, bytesMax: number = ANSWER_BYTES_MAX): Promise<ServiceAnswer> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of response.body ?? []) {
     bytes += chunk.length;
-    if (bytes > ANSWER_BYTES_MAX) return undefined;
+    if (bytes > bytesMax) throw new ForeignAnswer(`more than ${bytesMax} bytes`);
     chunks.push(chunk);
   }
+  const { status } = response;
   const servedAt = Date.parse(response.headers.get("date") ?? "");
-  const body: unknown = bytes === 0 && response.ok ? undefined : JSON.parse(Buffer.concat(chunks).toString("utf8"));
-  return { status: response.status, body, servedAt: Number.isNaN(servedAt) ? undefined : servedAt };
+  const body = bytes === 0 && response.ok ? undefined : parsed(Buffer.concat(chunks), status);
+  return { status, body, servedAt: Number.isNaN(servedAt) ? undefined : servedAt };
+}
+
+function parsed(bytes: Buffer, status: number): unknown {
+  try {
+    return JSON.parse(bytes.toString("utf8"));
+  } catch {
+    throw new ForeignAnswer(`${status}, and no JSON`);
+  }
 }

@@ -4,9 +4,10 @@ import { Refusal } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import type { Json } from "../core/types.ts";
 import { assemble } from "../wiring.ts";
+import { wrongUsage } from "./client.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
 import { type FilteredAnswer, type FilteredField, filterAnswer, leftOutBySchema } from "./filter-fields.ts";
-import { print, table } from "./output.ts";
+import { OutputError, print, table } from "./output.ts";
 import { printableCell } from "./printable.ts";
 
 export interface FilterOptions extends ConfigurationOptions {
@@ -27,6 +28,11 @@ interface Issue {
   readonly message: string;
 }
 
+/** sysexits.h: there is nothing to be read. */
+const NO_SAMPLE = 66;
+
+class SampleError extends Error {}
+
 /** The tool would withhold such an answer. */
 class Withheld extends Error {
   readonly code: string;
@@ -41,19 +47,20 @@ class Withheld extends Error {
 
 /**
  * `stc filter`: what an agent would see of an answer, and why. The sample is what the tool's output schema reads: a gRPC message as
- * JSON, what a command's parser returns. Nothing runs. Exit 0, or 1 when the tool would withhold the answer.
+ * JSON, what a command's parser returns. Nothing runs. Exit 0, 1 when the tool would withhold the answer, 64 no such tool, 66 no such sample.
  */
 export async function filter(name: string, { sample, json, ...options }: FilterOptions): Promise<void> {
   const { config } = await configuration(options);
   const parts = await assemble(config);
   try {
     const found = parts.registry.list().find(({ tool }) => tool.name === name);
-    if (found === undefined) throw new Error(`there is no tool ${name}; \`stc tools\` lists them`);
+    if (found === undefined) return wrongUsage(`there is no tool ${printableCell(name)}; \`stc tools\` lists them`);
     const answer = filterSample(found, readSample(sample));
     if (json === true) print.json({ tool: name, ok: true, ...answer, uncovered: uncoveredIn(answer) });
     else show(answer);
   } catch (error) {
-    process.exitCode = 1;
+    if (error instanceof OutputError) throw error;
+    process.exitCode = error instanceof SampleError ? NO_SAMPLE : 1;
     if (json === true && error instanceof Withheld) {
       print.json({ tool: name, ok: false, code: error.code, issues: error.issues });
     } else print.error(error instanceof Error ? shownText(error.message) : String(error));
@@ -68,7 +75,7 @@ function readSample(file: string): unknown {
     return JSON.parse(readFileSync(file, "utf8")) as unknown;
   } catch (error) {
     const why = error instanceof SyntaxError ? "is not JSON" : String(error instanceof Error ? error.message : error);
-    throw new Error(`${file}: ${why}`);
+    throw new SampleError(`${file}: ${why}`);
   }
 }
 

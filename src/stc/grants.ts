@@ -1,6 +1,7 @@
 import { readGrants } from "./approvals/answers.ts";
-import { ask, type ClientOptions, connect, notUnderstood, segment } from "./client.ts";
-import { print, table } from "./output.ts";
+import { ask, type ClientOptions, connect, isAbout, notUnderstood, segment } from "./client.ts";
+import { printListing } from "./listing.ts";
+import { print, tell } from "./output.ts";
 import { printable, printableCell } from "./printable.ts";
 
 /** `stc grants list`: what was approved for a session and still counts. */
@@ -14,7 +15,7 @@ export async function listGrants(options: ClientOptions): Promise<void> {
   const rows = listed.grants.map(({ id, subject, session, tool, summary, expiresAt }) =>
     [id, subject, session, tool, new Date(expiresAt).toISOString(), summary].map(printableCell),
   );
-  print.line(table([["ID", "WHO", "SESSION", "TOOL", "UNTIL", "SUMMARY"], ...rows]));
+  printListing([["ID", "WHO", "SESSION", "TOOL", "UNTIL", "SUMMARY"], ...rows]);
   if (listed.truncated) print.line(`note: there are more than these ${rows.length}`);
 }
 
@@ -24,6 +25,6 @@ export async function revokeGrant(id: string, options: ClientOptions): Promise<v
   const client = name === undefined ? undefined : connect(options);
   const answer = client && (await ask(client, { method: "DELETE", path: `/grants/${name}` }, options));
   if (answer === undefined) return;
-  if (options.json === true) print.json(answer.body ?? {});
-  else print.line(`revoked: ${printable(id)}`);
+  if (!isAbout(answer.body, "grant", id)) return notUnderstood();
+  tell(() => (options.json === true ? print.json(answer.body) : print.line(`revoked: ${printable(id)}`)));
 }

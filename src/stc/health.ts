@@ -6,7 +6,8 @@ import { readPlainFile } from "../config/plain-file.ts";
 import type { ServerPlace } from "../config/server-place.ts";
 import type { Environment } from "../config.ts";
 import { StartupError } from "../core/errors.ts";
-import { EXIT, noAddress, noAnswer, over, wayTo, wrongUsage } from "./client.ts";
+import { addressFault, over, routeOf, wayTo } from "./address.ts";
+import { EXIT, noAnswer, wrongUsage } from "./client.ts";
 import { type ClientTls, clientTls, type TlsFileOptions } from "./client-tls.ts";
 import { print } from "./output.ts";
 
@@ -27,7 +28,8 @@ export async function health({ url, ready, config, ...files }: HealthCommandOpti
   if (typeof tls === "string") return wrongUsage(tls);
   const named = url ?? (environment["STC_URL"] || undefined);
   const place = named === undefined ? ownPlace(config, environment) : { url: named };
-  if (!URL.canParse(wayTo(place.url).base)) return wrongUsage(noAddress(place.url));
+  const fault = addressFault(place.url);
+  if (fault !== undefined) return wrongUsage(fault);
   try {
     const status = await asked(place, ready === true ? "/readyz" : "/healthz", tls.read());
     if (status >= 200 && status < 300) return;
@@ -60,7 +62,9 @@ async function asked({ url, certFile }: ServerPlace, path: string, tls: ClientTl
   if (certFile !== undefined && tls.ca === undefined)
     return askedByCertificate(new URL(path, url), { certFile, tls, signal });
   const way = wayTo(url);
-  return (await fetch(new URL(path, way.base), { ...over(way, tls), signal, redirect: "error" })).status;
+  const response = await fetch(routeOf(way, path), { ...over(way, tls), signal, redirect: "error" });
+  await response.body?.cancel();
+  return response.status;
 }
 
 interface Certified {

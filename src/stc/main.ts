@@ -4,7 +4,7 @@ import { Argument, Command, InvalidArgumentError } from "commander";
 import { StartupError } from "../core/errors.ts";
 import { auditCommands } from "./audit/commands.ts";
 import { auditEvidenceCommands } from "./audit/evidence-commands.ts";
-import { print } from "./output.ts";
+import { OutputError, print } from "./output.ts";
 
 /** The longest lifetime of a token that a service accepts unless it is configured otherwise. */
 const TOKEN_SECONDS_MAX = 3_600;
@@ -16,11 +16,20 @@ const EX_USAGE = 64;
 
 const SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600 };
 
+const PROGRAM_EXITS = `
+Exit: 0 done; 64 what was typed is wrong; 73 the output cannot be written; 78 the configuration is wrong; 141 nobody
+reads the output any more. What else a command ends with stands in its own help.`;
+const CLIENT_EXITS = "\nExit: 0 done, 1 refused or failed, 2 no answer, 64 wrong usage";
+const FILTER_EXITS = "\nExit: 0 it would leave, 1 it would be withheld, 64 no such tool, 66 no such sample";
+const HEALTH_EXITS = "\nExit: 0 well, 1 not, 2 no answer, 64 wrong usage";
+
 /** The command line. Each command is a file, read when it is asked for; here they get their names and options. */
 const program = new Command("stc")
   .description("Safe Tool Call: the governed tool-call proxy")
   .version("0.1.0")
   .showHelpAfterError()
+  .addHelpText("after", PROGRAM_EXITS)
+  .configureOutput({ writeOut: print.part, writeErr: print.errorPart })
   .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : EX_USAGE))
   .enablePositionalOptions();
 
@@ -50,6 +59,7 @@ overTls(program.command("health"))
   .option("--url <url>", "the service (default: STC_URL, else where its configuration says, else port 8787 here)")
   .option("--config <file>", "the configuration that it runs with (default: STC_CONFIG)")
   .option("--ready", "whether it takes calls")
+  .addHelpText("after", HEALTH_EXITS)
   .action(async (options) => (await import("./health.ts")).health(options));
 configured("tools", "List the tools")
   .option("--json", "for programs")
@@ -58,6 +68,7 @@ configured("filter", "Show what an agent would see of an answer, and why; run no
   .argument("<tool>")
   .requiredOption("--sample <file>", "an answer as JSON, as the tool's output schema reads it")
   .option("--json", "for programs")
+  .addHelpText("after", FILTER_EXITS)
   .action(async (tool, options) => (await import("./filter.ts")).filter(tool, options));
 configured("plan", "Show exactly what a call would run, and run nothing")
   .argument("<tool>")
@@ -85,7 +96,7 @@ function client(parent: Command, name: string, description: string): Command {
     .description(description)
     .option("--url <url>", "the service (default: STC_URL, else http://127.0.0.1:8787)")
     .option("--token-file <file>", 'file that holds the token, "-" for standard input (default: STC_TOKEN_FILE)');
-  return overTls(command).option("--json", "for programs");
+  return overTls(command).option("--json", "for programs").addHelpText("after", CLIENT_EXITS);
 }
 
 client(program, "reload", "Have a running service take over changed configuration, manifests and keys").action(
@@ -170,7 +181,7 @@ function duration(secondsMax: number): (text: string) => number {
 }
 
 function wholeNumber(text: string): number {
-  if (!/^\d{1,6}$/.test(text)) throw new InvalidArgumentError("must be a whole number");
+  if (!/^\d{1,6}$/.test(text)) throw new InvalidArgumentError("must be a whole number from 0 to 999999");
   return Number(text);
 }
 
@@ -180,6 +191,10 @@ const EX_CONFIG = 78;
 try {
   await program.parseAsync();
 } catch (error) {
+  if (error instanceof OutputError) {
+    if (!error.isReaderGone) print.error(error.message);
+    process.exit(error.exitCode);
+  }
   // Whoever wrote the message: addresses with passwords, headers and what manifests throw come this way.
   const { filterSecrets } = await import("../redaction/secrets/secrets-filter.ts");
   const isMistake = error instanceof StartupError;

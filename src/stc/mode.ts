@@ -1,6 +1,7 @@
 import { readSessions } from "./approvals/answers.ts";
-import { ask, type ClientOptions, connect, notUnderstood, segment, wrongUsage } from "./client.ts";
-import { print, table } from "./output.ts";
+import { ask, type ClientOptions, connect, isAbout, notUnderstood, segment, wrongUsage } from "./client.ts";
+import { printListing } from "./listing.ts";
+import { print, tell } from "./output.ts";
 import { printable, printableCell } from "./printable.ts";
 
 /** `stc mode list`: the sessions that the service knows, and how much each of them asks. */
@@ -14,7 +15,7 @@ export async function listModes(options: ClientOptions): Promise<void> {
   const rows = listed.sessions.map(({ id, issuer, subject, mode, modeUntil }) =>
     [id, mode, modeUntil == null ? "-" : new Date(modeUntil).toISOString(), subject, issuer].map(printableCell),
   );
-  print.line(table([["SESSION", "MODE", "UNTIL", "WHO", "ISSUER"], ...rows]));
+  printListing([["SESSION", "MODE", "UNTIL", "WHO", "ISSUER"], ...rows]);
   if (listed.truncated) print.line(`note: there are more than these ${rows.length}`);
 }
 
@@ -38,8 +39,9 @@ export async function setMode(session: string, mode: string, options: ModeOption
   const hint = subject === undefined ? { ifNotFound: UNSEEN } : {};
   const answer = await ask(client, { method: "PUT", path: `/sessions/${name}/mode`, body, ...hint }, options);
   if (answer === undefined) return;
-  if (options.json === true) print.json(answer.body ?? {});
-  else print.line(`${printable(mode)} for ${options.for} s: ${printable(session)}`);
+  if (!isAbout(answer.body, "session", session)) return notUnderstood();
+  const set = `${printable(mode)} for ${options.for} s: ${printable(session)}`;
+  tell(() => (options.json === true ? print.json(answer.body) : print.line(set)));
 }
 
 /** `stc mode end <session>`: its mode and its grants end with it. */
@@ -48,6 +50,6 @@ export async function endSession(session: string, options: ClientOptions): Promi
   const client = name === undefined ? undefined : connect(options);
   const answer = client && (await ask(client, { method: "DELETE", path: `/sessions/${name}` }, options));
   if (answer === undefined) return;
-  if (options.json === true) print.json(answer.body ?? {});
-  else print.line(`ended: ${printable(session)}`);
+  if (!isAbout(answer.body, "session", session)) return notUnderstood();
+  tell(() => (options.json === true ? print.json(answer.body) : print.line(`ended: ${printable(session)}`)));
 }

@@ -3,6 +3,24 @@ import { escapeJson } from "../audit/escape.ts";
 
 const RETRY_MS = 5;
 
+/** How a command ends that cannot say what it has to: as if a signal had told it that its reader is gone; or by sysexits.h. */
+const EXIT = { readerGone: 141, cannotWrite: 73 } as const;
+
+/** Standard output takes nothing more. */
+export class OutputError extends Error {
+  /** Nobody reads any more: no fault, and nothing to be said. */
+  readonly isReaderGone: boolean;
+
+  constructor(code: string) {
+    super(`standard output cannot be written (${code})`);
+    this.isReaderGone = code === "EPIPE";
+  }
+
+  get exitCode(): number {
+    return this.isReaderGone ? EXIT.readerGone : EXIT.cannotWrite;
+  }
+}
+
 /** Writes to a terminal or a pipe, whole: a slow reader makes us wait, not lose lines. */
 function write(descriptor: number, text: string): void {
   let rest: Uint8Array = Buffer.from(text);
@@ -10,11 +28,31 @@ function write(descriptor: number, text: string): void {
     try {
       rest = rest.subarray(writeSync(descriptor, rest));
     } catch (error) {
-      const code = error instanceof Error && "code" in error ? error.code : undefined;
-      if (code === "EPIPE") return;
-      if (code !== "EAGAIN") throw error;
+      const code = error instanceof Error && "code" in error ? String(error.code) : "unknown error";
+      if (code !== "EAGAIN") throw new OutputError(code);
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_MS);
     }
+  }
+}
+
+/** Whoever closes the errors' way wants none of them: the exit code still says what was. */
+function writeError(text: string): void {
+  try {
+    write(2, text);
+  } catch (error) {
+    if (!(error instanceof OutputError)) throw error;
+  }
+}
+
+/** For what is said after a change: that it cannot be said takes nothing of it back. */
+export function tell(say: () => void): void {
+  try {
+    say();
+  } catch (error) {
+    if (!(error instanceof OutputError)) throw error;
+    if (error.isReaderGone) return;
+    print.error(`it is done, but ${error.message}`);
+    process.exitCode = error.exitCode;
   }
 }
 
@@ -41,14 +79,15 @@ function paint({ text, colour }: Piece): string {
 
 export const print = {
   line: (text: string): void => write(1, `${steerless(text)}\n`),
-  error: (text: string): void => write(2, `${steerless(text)}\n`),
-  json: (value: unknown, indent?: number): void => write(1, `${steerless(JSON.stringify(value, null, indent))}\n`),
-  /** A piece of a line: a question, or what is typed as its answer. */
+  error: (text: string): void => writeError(`${steerless(text)}\n`),
+  /** A piece of a line, or text that brings its own line ends. */
   part: (text: string): void => write(1, steerless(text)),
+  errorPart: (text: string): void => writeError(steerless(text)),
+  json: (value: unknown, indent?: number): void => write(1, `${steerless(JSON.stringify(value, null, indent))}\n`),
   /** A line of pieces, some in colour; whoever gives a colour has looked whether it is wanted. */
   pieces: (pieces: readonly Piece[]): void => write(1, `${pieces.map(paint).join("")}\n`),
   /** Over the line that stands there, on the terminal of the errors; the empty text takes it away. */
-  progress: (text: string): void => write(2, `\r${steerless(text)}\u001b[K`),
+  progress: (text: string): void => writeError(`\r${steerless(text)}\u001b[K`),
   /** Takes back what was typed last. */
   erase: (characters: number): void => write(1, "\b \b".repeat(characters)),
 };

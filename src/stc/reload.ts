@@ -1,5 +1,5 @@
-import { type ClientOptions, connect, EXIT, notUnderstood, problemOf } from "./client.ts";
-import { print } from "./output.ts";
+import { type ClientOptions, connect, EXIT, notUnderstood, problemOf, sendOnce } from "./client.ts";
+import { print, tell } from "./output.ts";
 import { printable } from "./printable.ts";
 
 /** Reading everything anew takes as long as a start. */
@@ -9,15 +9,11 @@ const TIMEOUT_MS = 180_000;
 export async function reload(options: ClientOptions): Promise<void> {
   const client = connect(options);
   if (client === undefined) return;
-  const answer = await client.send({ method: "POST", path: "/reload", timeoutMs: TIMEOUT_MS });
-  if (answer === undefined) {
-    print.error(client.noAnswer());
-    process.exitCode = EXIT.unreachable;
-    return;
-  }
+  const answer = await sendOnce(client, { method: "POST", path: "/reload", timeoutMs: TIMEOUT_MS });
+  if (answer === undefined) return;
   const { status, body } = answer;
   if (status !== 200) process.exitCode = EXIT.refused;
-  if (options.json === true) return print.json(body ?? {});
+  if (options.json === true) return tell(() => print.json(body ?? {}));
   const told: Readonly<Record<string, unknown>> = typeof body === "object" && body !== null ? { ...body } : {};
   const { problems, generation, hash } = told;
   if (status === 422 && Array.isArray(problems)) {
@@ -27,5 +23,5 @@ export async function reload(options: ClientOptions): Promise<void> {
   }
   if (status !== 200) return print.error(problemOf(answer));
   if (typeof generation !== "number" || typeof hash !== "string") return notUnderstood();
-  print.line(`reloaded: generation ${generation}, ${printable(hash)}`);
+  tell(() => print.line(`reloaded: generation ${generation}, ${printable(hash)}`));
 }

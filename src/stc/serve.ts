@@ -1,6 +1,6 @@
 import { type RunningService, startService } from "../main.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
-import { print } from "./output.ts";
+import { print, tell } from "./output.ts";
 
 /** Signals that come together are one: a supervisor tells every process of a group, and a script's runner passes its own on. */
 const SAME_STOP_MS = 1_000;
@@ -26,7 +26,8 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
     const { welcome } = await import("../dev/welcome.ts");
     const [hasGit, hasBash] = ["git", "bash"].map((name) => config.commands.allowed.includes(name));
     const { url } = service;
-    print.line(welcome({ url, auditDir: config.audit.dir, hasGit: hasGit === true, hasBash: hasBash === true }));
+    const auditDir = config.audit.dir;
+    tell(() => print.line(welcome({ url, auditDir, hasGit: hasGit === true, hasBash: hasBash === true })));
   }
   // A tool's forgotten promise must not end everybody's service; what breaks synchronously leaves a state nobody knows.
   process.on("unhandledRejection", service.logFault);

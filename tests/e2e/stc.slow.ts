@@ -226,13 +226,13 @@ describe.concurrent("stc plan", () => {
   });
 
   test.each([
-    ["an unknown tool", ["no_such_tool"], "there is no tool no_such_tool"],
-    ["arguments that do not fit", ["get_customer", '{"customerId":"1"}'], "customerId: Invalid GUID"],
-    ["arguments that are not JSON", ["get_customer", "{"], "the arguments are not JSON"],
-    ["what planning meets", ["git_log", '{"repo":"self","ref":"nowhere"}'], "TARGET_REFUSED: "],
-  ] as const)("says no to %s", async (_, args, reason) => {
+    ["an unknown tool", ["no_such_tool"], 64, "there is no tool no_such_tool"],
+    ["arguments that do not fit", ["get_customer", '{"customerId":"1"}'], 1, "customerId: Invalid GUID"],
+    ["arguments that are not JSON", ["get_customer", "{"], 64, "the arguments are not JSON"],
+    ["what planning meets", ["git_log", '{"repo":"self","ref":"nowhere"}'], 1, "TARGET_REFUSED: "],
+  ] as const)("says no to %s", async (_, args, exit, reason) => {
     const { code, out, err } = await runStc(["plan", ...args, "--config", configFile()]);
-    expect({ code, out }).toEqual({ code: 1, out: "" });
+    expect({ code, out }).toEqual({ code: exit, out: "" });
     expect(err).toContain(reason);
   });
 });

@@ -321,11 +321,18 @@ describe("the command line", () => {
       `{"number":"1","x":${"[".repeat(70)}${"]".repeat(70)}}`,
       "withheld, INVALID_OUTPUT:\n*[][]",
     ],
-    ["a file that is no JSON", "find_order", "{number: 1}", "is not JSON"],
-    ["an unknown tool", "no\u202esuch", {}, "there is no tool no\\u{202e}such"],
   ])("%s", async (_title, tool, answer, message) => {
     const { code, err } = await run(tool, answer);
     expect(code).toBe(1);
+    expect(err).toContain(message);
+  });
+
+  test.each([
+    ["a file that is no JSON", "find_order", "{number: 1}", 66, "is not JSON"],
+    ["an unknown tool", "no\u202esuch", {}, 64, "there is no tool no\\u{202e}such"],
+  ])("%s is not an answer that is withheld", async (_title, tool, answer, exit, message) => {
+    const { code, out, err } = await run(tool, answer, "--json");
+    expect({ code, out }).toEqual({ code: exit, out: "" });
     expect(err).toContain(message);
   });
 

@@ -1,3 +1,5 @@
+import { canonicalJson, sha256Hex } from "../../src/core/digest.ts";
+
 export interface Decided {
   readonly id: string;
   readonly body: Readonly<Record<string, unknown>>;
@@ -5,12 +7,13 @@ export interface Decided {
 
 type Approval = Readonly<Record<string, unknown>> & { readonly id: string; readonly state: string };
 
-const VIEW_DIGEST = "ab".repeat(32);
+const PLAN_DIGEST = "cd".repeat(32);
 export const FIRST = "01900000-0000-7000-8000-000000000001";
 export const SECOND = "01900000-0000-7000-8000-000000000002";
 
 /** A question as the service tells it to operators; `changes` replace some of it. */
 export function question(changes: Readonly<Record<string, unknown>> = {}): Approval {
+  const shown = "view" in changes ? changes["view"] : view();
   return {
     id: FIRST,
     state: "pending",
@@ -22,13 +25,19 @@ export function question(changes: Readonly<Record<string, unknown>> = {}): Appro
     version: 1,
     risk: "medium",
     rules: ["approval.required"],
-    viewDigest: VIEW_DIGEST,
-    planDigest: "cd".repeat(32),
+    viewDigest: viewDigestOf(shown),
+    planDigest: PLAN_DIGEST,
     requester: { sub: "agent-7", iss: "https://idp.test", act: [] },
     decidable: true,
-    view: view(),
+    view: shown,
     ...changes,
   };
+}
+
+/** As the service binds a view to its plan. */
+function viewDigestOf(shown: unknown): string {
+  const limits = { depthMax: 1_000, nodesMax: 1_000_000, bytesMax: 16_777_216 };
+  return sha256Hex(canonicalJson({ t: "stc/view/v1", planDigest: PLAN_DIGEST, view: shown ?? null }, limits));
 }
 
 export function view(changes: Readonly<Record<string, unknown>> = {}): Readonly<Record<string, unknown>> {

@@ -1,4 +1,6 @@
 import { z } from "zod";
+import { canonicalJson, NotJsonError, sha256Hex } from "../../core/digest.ts";
+import type { Json } from "../../core/types.ts";
 
 const time = z.iso.datetime().transform((text) => Date.parse(text));
 const party = z.object({ iss: z.string(), sub: z.string() });
@@ -24,6 +26,21 @@ const quorum = z.object({
   missing: z.array(lacking).default([]),
 });
 
+/** More than a service shows. */
+const VIEW_LIMITS = { depthMax: 64, nodesMax: 300_000, bytesMax: 2_097_152 } as const;
+
+const view = z.unknown().transform((shown, context): Json => {
+  try {
+    canonicalJson(shown, VIEW_LIMITS);
+    // In the order in which the service shows it.
+    return shown as Json;
+  } catch (error) {
+    if (!(error instanceof NotJsonError)) throw error;
+    context.addIssue({ code: "custom", message: error.message });
+    return z.NEVER;
+  }
+});
+
 /** One approval as the service tells it. An agent is told less than an operator. */
 const approval = z.object({
   id: z.string().regex(/^[\w-]{1,128}$/),
@@ -39,8 +56,11 @@ const approval = z.object({
   rules: z.array(z.string()).default([]),
   requester: party.extend({ act: z.array(z.string()).default([]), session: z.string().nullish() }).optional(),
   planDigest: z.string().optional(),
-  view: z.json().optional(),
-  viewDigest: z.string().optional(),
+  view: view.optional(),
+  viewDigest: z
+    .string()
+    .regex(/^[0-9a-f]{64}$/)
+    .optional(),
   decidedBy: party.nullish(),
   decidable: z.boolean().default(true),
   quorum: quorum.optional(),
@@ -53,6 +73,14 @@ export type ShownApproval = z.output<typeof approval>;
 const one = z.object({ approval });
 const page = z.object({ approvals: z.array(approval), cursor: z.string().nullish() });
 const event = z.object({ id: z.string() });
+
+/** Whether the view is the one that its digest, and with it a decision, stands for. */
+export function isViewOfDigest({ view, viewDigest, planDigest }: ShownApproval): boolean {
+  const limits = { ...VIEW_LIMITS, depthMax: VIEW_LIMITS.depthMax + 1 };
+  if (view === undefined) return true;
+  if (planDigest === undefined) return false;
+  return sha256Hex(canonicalJson({ t: "stc/view/v1", planDigest, view }, limits)) === viewDigest;
+}
 
 /** Undefined: not what this version understands. */
 export function readApproval(body: unknown): ShownApproval | undefined {

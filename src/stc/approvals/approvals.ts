@@ -1,13 +1,26 @@
-import { ask, type ClientOptions, connect, notUnderstood, type ServiceAnswer, segment, wrongUsage } from "../client.ts";
-import { print, table } from "../output.ts";
+import {
+  ask,
+  type ClientOptions,
+  connect,
+  EXIT,
+  notUnderstood,
+  type ServiceAnswer,
+  segment,
+  wrongUsage,
+} from "../client.ts";
+import { columnsOf, printListing } from "../listing.ts";
+import { print, tell } from "../output.ts";
 import { printable, printableCell } from "../printable.ts";
-import { readApproval, readApprovalPage, type ShownApproval } from "./answers.ts";
+import { isViewOfDigest, readApproval, readApprovalPage, type ShownApproval } from "./answers.ts";
 import { approvalLines, missingText, timeLeft } from "./view.ts";
 
 const PAGE_APPROVALS = 200;
 /** What `list` prints at most, in pages. */
 const PAGES_MAX = 50;
 const REASON_CHARACTERS_MAX = 500;
+/** Nobody decides about what they are not shown. */
+export const OTHER_VIEW =
+  "the view that the service shows is not the one that its digest stands for: nothing is decided";
 
 /** `stc approvals list`: newest first. */
 export async function listApprovals(options: ClientOptions & { readonly state?: string }): Promise<void> {
@@ -17,7 +30,7 @@ export async function listApprovals(options: ClientOptions & { readonly state?: 
   const rows: (readonly string[])[] = [];
   const missing: string[] = [];
   let cursor: string | undefined;
-  do {
+  for (let pages = 0; pages < PAGES_MAX; pages += 1) {
     const query = new URLSearchParams({
       limit: String(PAGE_APPROVALS),
       ...(options.state !== undefined && { state: options.state }),
@@ -31,9 +44,10 @@ export async function listApprovals(options: ClientOptions & { readonly state?: 
     rows.push(...page.approvals.map((approval) => row(approval, answer.servedAt)));
     missing.push(...page.approvals.map((approval) => (approval.state === "pending" ? missingText(approval) : "")));
     cursor = page.cursor ?? undefined;
-  } while (cursor !== undefined && rows.length < PAGE_APPROVALS * PAGES_MAX);
+    if (cursor === undefined) break;
+  }
   if (options.json === true) return print.json({ approvals: bodies, ...(cursor !== undefined && { cursor }) });
-  print.line(table(withMissing([["ID", "STATE", "RISK", "TOOL", "WHO", "LEFT", "SUMMARY"], ...rows], missing)));
+  printListing(withMissing([["ID", "STATE", "RISK", "TOOL", "WHO", "LEFT", "SUMMARY"], ...rows], missing));
   if (cursor !== undefined) print.line(`note: there are more than these ${rows.length}`);
 }
 
@@ -75,13 +89,29 @@ async function fetchApproval(id: string, options: ClientOptions): Promise<Found 
   const answer = await ask(client, { method: "GET", path: `/approvals/${name}` }, options);
   if (answer === undefined) return undefined;
   const approval = readApproval(answer.body);
-  if (approval === undefined) notUnderstood();
-  return approval === undefined ? undefined : { approval, answer };
+  if (approval === undefined || approval.id !== id) notUnderstood();
+  else if (!isViewOfDigest(approval)) refuseView();
+  else return { approval, answer };
+  return undefined;
+}
+
+/** @throws {OutputError} after it has been said that nothing is decided */
+function shownOrNot(show: () => void): void {
+  try {
+    show();
+  } catch (error) {
+    print.error("not decided: the view cannot be shown");
+    throw error;
+  }
+}
+
+function refuseView(): void {
+  print.error(OTHER_VIEW);
+  process.exitCode = EXIT.refused;
 }
 
 function printView({ approval, answer }: Found): void {
-  const columns = process.stdout.isTTY ? process.stdout.columns || 80 : Number.POSITIVE_INFINITY;
-  print.line(approvalLines(approval, { columns, now: answer.servedAt }).join("\n"));
+  print.line(approvalLines(approval, { columns: columnsOf(process.stdout), now: answer.servedAt }).join("\n"));
 }
 
 export interface DecisionOptions extends ClientOptions {
@@ -104,7 +134,7 @@ export async function approve(id: string, options: DecisionOptions): Promise<voi
     if (viewDigest === undefined || found.approval.view === undefined) {
       return wrongUsage("this token shows no views: it decides nothing");
     }
-    if (options.json !== true) printView(found);
+    if (options.json !== true) shownOrNot(() => printView(found));
   }
   const scope = options.session === true ? "session" : "once";
   await change(id, options, {
@@ -135,16 +165,14 @@ async function change(
   const request = { method: "POST", path: `/approvals/${name}${to}`, body: JSON.stringify(body) } as const;
   const answer = await ask(client, request, options);
   if (answer === undefined) return;
-  if (options.json === true) return print.json(answer.body ?? {});
   const approval = readApproval(answer.body);
-  if (approval === undefined) return notUnderstood();
+  if (approval === undefined || approval.id !== id) return notUnderstood();
+  if (options.json === true) return tell(() => print.json(answer.body));
   const scope = approval.scope == null ? "" : ` (${printable(approval.scope)})`;
   const missing = missingText(approval);
-  print.line(
-    approval.state === "pending" && missing !== ""
-      ? `counted: ${printable(approval.id)} still needs ${missing}`
-      : `${printable(approval.state)}${scope}: ${printable(approval.id)}`,
-  );
+  const isCounted = approval.state === "pending" && missing !== "";
+  const counted = `counted: ${printable(approval.id)} still needs ${missing}`;
+  tell(() => print.line(isCounted ? counted : `${printable(approval.state)}${scope}: ${printable(approval.id)}`));
 }
 
 function isReason(reason: string | undefined): boolean {

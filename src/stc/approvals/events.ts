@@ -1,5 +1,5 @@
 import { setTimeout as pause } from "node:timers/promises";
-import type { Client, ServiceAnswer } from "../client.ts";
+import { type Client, readAnswer, type ServiceAnswer } from "../client.ts";
 
 /** One event of a stream as HTML's "server-sent events" writes them. */
 export interface StreamEvent {
@@ -17,7 +17,7 @@ export type Hint =
   | { readonly kind: "refused"; readonly answer: ServiceAnswer };
 
 const EVENT_CHARACTERS_MAX = 65_536;
-const REFUSAL_CHARACTERS_MAX = 65_536;
+const REFUSAL_BYTES_MAX = 65_536;
 /** Three heartbeats of the service. */
 const SILENCE_MS_MAX = 45_000;
 const BACKOFF_MS = { first: 500, most: 15_000 } as const;
@@ -166,12 +166,9 @@ function isFinal(status: number): boolean {
 }
 
 async function readRefusal(response: Response): Promise<ServiceAnswer> {
-  const { status } = response;
   try {
-    const text = await response.text();
-    const body: unknown = text.length > REFUSAL_CHARACTERS_MAX ? undefined : JSON.parse(text);
-    return { status, body, servedAt: undefined };
+    return await readAnswer(response, REFUSAL_BYTES_MAX);
   } catch {
-    return { status, body: undefined, servedAt: undefined };
+    return { status: response.status, body: undefined, servedAt: undefined };
   }
 }

@@ -1,4 +1,4 @@
-import { print } from "../output.ts";
+import { OutputError, print } from "../output.ts";
 
 export type Reply =
   | { readonly kind: "line"; readonly text: string }
@@ -24,8 +24,11 @@ const LINE_CHARACTERS_MAX = 240;
 
 const KEY = { interrupt: 3, end: 4, backspace: 8, newline: 10, enter: 13, erase: 21, delete: 127 } as const;
 
+/** As if the signal had ended it. */
+export const HUNG_UP = 129;
+
 /** Signals that end a program; by Ctrl-C none comes, since the terminal hands over every key. */
-const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
+const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: HUNG_UP } as const;
 
 /**
  * A terminal that answers questions, one at a time. Keys are read all the time and count only once a question stands on the
@@ -38,7 +41,8 @@ export class Terminal {
   #looks: ReturnType<typeof setInterval> | undefined;
   readonly #leaving = new AbortController();
   readonly #onKeys = (keys: Uint8Array): void => this.#take(keys);
-  readonly #onEnd = (): void => this.#leave(0);
+  /** Ctrl-D comes as a key. */
+  readonly #onEnd = (): void => this.#leave(HUNG_UP);
   readonly #onSignals = Object.entries(SIGNALS).map(([name, code]) => [name, () => this.#leave(code)] as const);
 
   constructor() {
@@ -70,7 +74,7 @@ export class Terminal {
     const onWithdrawal = (): void => resolve({ kind: "withdrawn" });
     this.leaving.addEventListener("abort", onLeaving, { once: true });
     withdrawal.addEventListener("abort", onWithdrawal, { once: true });
-    print.part(prompt);
+    this.#say(() => print.part(prompt));
     this.#question = question;
     this.#looks = setInterval(() => this.#look(question), LOOK_EVERY_MS);
     const reply = await promise;
@@ -78,7 +82,7 @@ export class Terminal {
     this.#question = undefined;
     this.leaving.removeEventListener("abort", onLeaving);
     withdrawal.removeEventListener("abort", onWithdrawal);
-    print.part("\n");
+    this.#say(() => print.part("\n"));
     return reply;
   }
 
@@ -86,7 +90,11 @@ export class Terminal {
     clearInterval(this.#looks);
     process.stdin.off("data", this.#onKeys).off("end", this.#onEnd).off("error", this.#onEnd);
     for (const [name, leave] of this.#onSignals) process.off(name, leave);
-    process.stdin.setRawMode(false);
+    try {
+      process.stdin.setRawMode(false);
+    } catch {
+      // A terminal that hung up has no mode any more.
+    }
     process.stdin.pause();
     process.stdin.unref();
   }
@@ -97,11 +105,8 @@ export class Terminal {
     question.quietLooks += 1;
     if (question.quietLooks < QUIET_LOOKS_MIN) return;
     question.isArmed = true;
-    print.part(
-      question.wasHasty
-        ? `\n(what was typed before the question stood there does not count)\n${question.prompt} `
-        : " ",
-    );
+    const again = `\n(what was typed before the question stood there does not count)\n${question.prompt} `;
+    this.#say(() => print.part(question.wasHasty ? again : " "));
   }
 
   #take(keys: Uint8Array): void {
@@ -121,7 +126,17 @@ export class Terminal {
         question.settle({ kind: "line", text: question.line });
         return;
       }
-      edit(question, key);
+      this.#say(() => edit(question, key));
+    }
+  }
+
+  /** A terminal that takes nothing more has hung up. */
+  #say(say: () => void): void {
+    try {
+      say();
+    } catch (error) {
+      if (!(error instanceof OutputError)) throw error;
+      this.#leave(HUNG_UP);
     }
   }
 

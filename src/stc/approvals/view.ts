@@ -37,7 +37,7 @@ export function approvalLines(approval: ShownApproval, options: ViewOptions): re
   const lines = [
     ...head(approval, view, options.now),
     ...shown.flatMap((key) => section(key, view[key] ?? null)),
-    ...field("view digest", approval.viewDigest ?? "(none)"),
+    ...field("view digest", printable(approval.viewDigest ?? "(none)")),
     ...agentsWord(view["reason"]),
   ];
   return lines.flatMap((line) => wrap(line, options.columns));

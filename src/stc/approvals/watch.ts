@@ -3,16 +3,18 @@ import {
   type ClientOptions,
   connect,
   EXIT,
+  NOT_UNDERSTOOD,
   problemOf,
   type ServiceAnswer,
   wrongUsage,
 } from "../client.ts";
-import { print } from "../output.ts";
+import { OutputError, print } from "../output.ts";
 import { printable } from "../printable.ts";
-import { readApproval, readApprovalPage, readEventSubject, type ShownApproval } from "./answers.ts";
+import { isViewOfDigest, readApproval, readApprovalPage, readEventSubject, type ShownApproval } from "./answers.ts";
+import { OTHER_VIEW } from "./approvals.ts";
 import { type Choice, choiceOf, furtherOf, question } from "./choice.ts";
 import { followEvents, type Hint } from "./events.ts";
-import { type Reply, Terminal } from "./terminal.ts";
+import { HUNG_UP, type Reply, Terminal } from "./terminal.ts";
 import { approvalLines, missingText } from "./view.ts";
 
 const REQUEST_TIMEOUT_MS = 30_000;
@@ -40,6 +42,10 @@ export async function watchApprovals(options: ClientOptions): Promise<void> {
   const terminal = new Terminal();
   try {
     process.exitCode = await new Watch(client, terminal).run();
+  } catch (error) {
+    if (!(error instanceof OutputError)) throw error;
+    // The terminal is gone, with whoever would read on.
+    process.exit(HUNG_UP);
   } finally {
     terminal.close();
   }
@@ -164,7 +170,8 @@ class Watch {
       this.#settle(id);
       const approval = answer.status < 400 ? readApproval(answer.body) : undefined;
       // A decision goes to the id that was shown, so the two must be one.
-      if (approval?.id === id && approval.state === "pending") await this.#ask(approval, open, answer.servedAt);
+      if (approval?.id === id && !isViewOfDigest(approval)) print.line(`not shown: ${id}: ${OTHER_VIEW}`);
+      else if (approval?.id === id && approval.state === "pending") await this.#ask(approval, open, answer.servedAt);
       else if (approval?.id !== id) print.line(`not shown: ${id}: ${problemOf(answer)}`);
       return true;
     } finally {
@@ -227,13 +234,7 @@ class Watch {
       this.#unsettle(approval.id);
       return;
     }
-    if (answer.status < 400) {
-      const missing = missingText(readApproval(answer.body) ?? approval);
-      const isCounted = choice.decision === "approve" && readApproval(answer.body)?.state === "pending";
-      if (isCounted) print.line(`counted: ${approval.id} still needs ${missing}`);
-      else print.line(`${choice.decision === "deny" ? "denied" : `approved (${choice.scope})`}: ${approval.id}`);
-      return;
-    }
+    if (answer.status < 400) return print.line(outcome(choice, approval, readApproval(answer.body)));
     print.line(`not decided: ${approval.id}: ${problemOf(answer)}`);
     if (answer.status === 401) this.#end(EXIT.refused);
     if (isMendable(answer.body) || isPassing(answer)) this.#unsettle(approval.id);
@@ -250,6 +251,16 @@ class Watch {
   #get(path: string): Promise<ServiceAnswer | undefined> {
     return this.#client.send({ method: "GET", path, timeoutMs: REQUEST_TIMEOUT_MS });
   }
+}
+
+/** What the service made of an answer, by its own word. */
+function outcome(choice: Choice, { id }: ShownApproval, after: ShownApproval | undefined): string {
+  if (after?.id !== id) return `${NOT_UNDERSTOOD}: ${id} may be decided or not`;
+  if (after.state !== "pending")
+    return `${choice.decision === "deny" ? "denied" : `approved (${choice.scope})`}: ${id}`;
+  return choice.decision === "deny"
+    ? `not decided: ${id}: it is still pending`
+    : `counted: ${id} still needs ${missingText(after)}`;
 }
 
 function expiry(decideBy: number, now: number | undefined, end: () => void): ReturnType<typeof setTimeout> | undefined {

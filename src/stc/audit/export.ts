@@ -1,4 +1,4 @@
-import { closeSync, openSync, writeSync } from "node:fs";
+import { closeSync, openSync, rmSync, writeSync } from "node:fs";
 import { FORMATS, type FormatName } from "../../audit/export/formats.ts";
 import { type Params, readQuery } from "../../audit/query/params.ts";
 import { errorText } from "../../core/error-text.ts";
@@ -26,12 +26,17 @@ export async function auditExport({ dir, to, output, params }: AuditExportOption
   const sink = sinkOf(output);
   if (sink === undefined) return;
   let count = 0;
-  if ("header" in format) sink.line(format.header);
-  for await (const page of pages(place, query.ok)) {
-    for (const found of page.found) sink.line(format.line(found));
-    count += page.found.length;
+  try {
+    if ("header" in format) sink.line(format.header);
+    for await (const page of pages(place, query.ok)) {
+      for (const found of page.found) sink.line(format.line(found));
+      count += page.found.length;
+    }
+    sink.end();
+  } catch (error) {
+    sink.giveUp();
+    throw error;
   }
-  sink.end();
   if (output !== undefined) print.error(`${count} calls in ${output}`);
   if (count === 0) process.exitCode = EXIT.nothing;
 }
@@ -39,19 +44,32 @@ export async function auditExport({ dir, to, output, params }: AuditExportOption
 interface Sink {
   line(text: string): void;
   end(): void;
+  /** Half an export must not pass for a whole one. */
+  giveUp(): void;
 }
 
 /** `undefined`, said and with its exit code, when the file is there already or cannot be made. */
 function sinkOf(output: string | undefined): Sink | undefined {
-  if (output === undefined) return { line: print.line, end: () => {} };
+  if (output === undefined) return { line: print.line, end: () => {}, giveUp: () => {} };
   try {
     const fd = openSync(output, "wx", 0o600);
-    return { line: (text) => writeWhole(fd, `${text}\n`), end: () => closeSync(fd) };
+    return fileSink(output, fd);
   } catch (error) {
     print.error(`cannot make ${output}: ${errorText(error)}`);
     process.exitCode = EXIT.cannotWrite;
     return undefined;
   }
+}
+
+function fileSink(output: string, fd: number): Sink {
+  return {
+    line: (text) => writeWhole(fd, `${text}\n`),
+    end: () => closeSync(fd),
+    giveUp() {
+      rmSync(output, { force: true });
+      print.error(`${output} would not be whole: it is taken away again`);
+    },
+  };
 }
 
 function writeWhole(fd: number, text: string): void {

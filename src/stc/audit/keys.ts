@@ -3,8 +3,8 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { eachNote } from "../../audit/chain/checkpoint-files.ts";
 import { verifierKeyOf } from "../../audit/chain/signed-note.ts";
 import { errorText } from "../../core/error-text.ts";
-import { print } from "../output.ts";
-import { auditPlace, EXIT } from "./place.ts";
+import { print, tell } from "../output.ts";
+import { auditPlace, EXIT, guarded } from "./place.ts";
 
 export interface AuditKeysOptions {
   /** A file to make: a fresh private key. */
@@ -18,19 +18,35 @@ export interface AuditKeysOptions {
 const PRIVATE_FILE_MODE = 0o600;
 
 /** `stc audit keys`: makes a key for `audit.checkpointKeyFile`, or prints what auditors need of one. Exit 64 wrong usage, 66 no key, 73 none can be made. */
-export function auditKeys({ new: fresh, key, dir }: AuditKeysOptions): void {
+export async function auditKeys({ new: fresh, key, dir }: AuditKeysOptions): Promise<void> {
   if ((fresh === undefined) === (key === undefined)) {
     print.error("give --new FILE to make a key, or --key FILE to see its public half");
     process.exitCode = EXIT.usage;
     return;
   }
+  const publicKey = fresh === undefined ? publicHalfOf(key ?? "") : madeKey(fresh);
+  if (publicKey === undefined) return;
+  tell(() => print.line(String(publicKey.export({ type: "spki", format: "pem" })).trimEnd()));
+  if (dir !== undefined) await guarded(() => printVerifierKeys(dir, publicKey));
+}
+
+function publicHalfOf(file: string): KeyObject | undefined {
   try {
-    const publicKey = fresh === undefined ? publicHalf(key ?? "") : makeKey(fresh);
-    print.line(String(publicKey.export({ type: "spki", format: "pem" })).trimEnd());
-    if (dir !== undefined) printVerifierKeys(dir, publicKey);
+    return publicHalf(file);
   } catch (error) {
-    print.error(fresh === undefined ? errorText(error) : `cannot make ${fresh}: ${errorText(error)}`);
-    process.exitCode = fresh === undefined ? EXIT.noDirectory : EXIT.cannotWrite;
+    print.error(error instanceof Error && "syscall" in error ? error.message : `${file} holds no Ed25519 key in PEM`);
+    process.exitCode = EXIT.noDirectory;
+    return undefined;
+  }
+}
+
+function madeKey(file: string): KeyObject | undefined {
+  try {
+    return makeKey(file);
+  } catch (error) {
+    print.error(`cannot make ${file}: ${errorText(error)}`);
+    process.exitCode = EXIT.cannotWrite;
+    return undefined;
   }
 }
 
@@ -44,7 +60,7 @@ function makeKey(file: string): KeyObject {
 function publicHalf(file: string): KeyObject {
   const pem = readFileSync(file, "utf8");
   const key = createPublicKey(pem.includes("PRIVATE KEY") ? createPrivateKey(pem) : pem);
-  if (key.asymmetricKeyType !== "ed25519") throw new Error(`${file} holds no Ed25519 key`);
+  if (key.asymmetricKeyType !== "ed25519") throw new Error("another kind of key");
   return key;
 }
 

@@ -30,7 +30,7 @@ export function auditPlace(named: string | undefined): AuditPlace | undefined {
     process.exitCode = EXIT.noDirectory;
     return undefined;
   }
-  const isColoured = process.stdout.isTTY === true && !environment["NO_COLOR"];
+  const isColoured = process.stdout.isTTY === true && !environment["NO_COLOR"] && environment["TERM"] !== "dumb";
   return { dir, nowMs: Date.now(), isColoured };
 }
 

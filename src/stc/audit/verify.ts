@@ -13,7 +13,7 @@ import {
   verifyLog,
 } from "../../audit/verify/verify.ts";
 import { errorText } from "../../core/error-text.ts";
-import { print } from "../output.ts";
+import { OutputError, print } from "../output.ts";
 import { auditPlace, refuse } from "./place.ts";
 
 export interface AuditVerifyOptions {
@@ -41,6 +41,10 @@ export function auditVerify({ dir, key, from, to, json }: AuditVerifyOptions): v
     refuse([`${wrong} is no day: write it as 2026-02-16`]);
     return;
   }
+  if (from !== undefined && to !== undefined && from > to) {
+    refuse(["--from must not be later than --to"]);
+    return;
+  }
   try {
     const keys = key.map(readKey);
     const report = verifyWithProgress({ dir: place.dir, keys, from, to });
@@ -48,6 +52,7 @@ export function auditVerify({ dir, key, from, to, json }: AuditVerifyOptions): v
     if (json === true) print.json({ ok: process.exitCode === 0, ...report });
     else for (const line of readable(report, keys.length > 0)) print.line(line);
   } catch (error) {
+    if (error instanceof OutputError) throw error;
     print.error(errorText(error));
     process.exitCode = UNREADABLE;
   }

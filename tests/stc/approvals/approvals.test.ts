@@ -9,7 +9,7 @@ import { FIRST, question, StandInApprovals, view } from "../../support/terminal-
 setDefaultTimeout(30_000);
 
 const STEERING = /[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]/;
-const DIGEST = "ab".repeat(32);
+const DIGEST = question()["viewDigest"];
 
 let folder: string;
 beforeAll(() => {
@@ -63,7 +63,7 @@ describe.concurrent("stc approvals", () => {
     expect(out).toContain('policy          prod, secops: 1 of 2, open ("bert")\n');
     expect(out).toContain("say why         always\n");
     expect(out).toContain(`not for you     ${because}\n`);
-    const approved = await operate(["approvals", "approve", FIRST, "--view-digest", DIGEST], (service) => {
+    const approved = await operate(["approvals", "approve", FIRST, "--view-digest", String(DIGEST)], (service) => {
       set(service);
       service.counted = { quorum };
     });
@@ -74,7 +74,10 @@ describe.concurrent("stc approvals", () => {
     const set = (service: StandInApprovals) => service.add(question({ answer: { choices: ["blue", "gr\u001been"] } }));
     const { out } = await operate(["approvals", "show", FIRST], set);
     expect(out).toContain('answer with:\n  [0] "blue"\n  [1] "gr\\u{1b}een"');
-    const approved = await operate(["approvals", "approve", FIRST, "--answer", "blue", "--view-digest", DIGEST], set);
+    const approved = await operate(
+      ["approvals", "approve", FIRST, "--answer", "blue", "--view-digest", String(DIGEST)],
+      set,
+    );
     expect(approved.sent).toEqual([{ decision: "approve", scope: "once", answer: "blue", viewDigest: DIGEST }]);
   });
 

@@ -75,6 +75,7 @@ async function follow(
   const client: Client = {
     url: "http://127.0.0.1",
     noAnswer: () => "no answer",
+    mayHaveCome: () => true,
     send: async () => undefined,
     stream: async (_, headers) => {
       resumed.push(headers["last-event-id"] ?? "-");
@@ -108,5 +109,18 @@ describe("following", () => {
   test.each([401, 403, 404])("ends with %i", async (status) => {
     const { hints } = await follow([() => Response.json({ error: {} }, { status })], 1);
     expect(hints).toEqual([{ kind: "refused", answer: { status, body: { error: {} }, servedAt: undefined } }]);
+  });
+
+  test("a refusal that never ends is not read to its end", async () => {
+    let pieces = 0;
+    const body = new ReadableStream<Uint8Array>({
+      pull(controller) {
+        pieces += 1;
+        controller.enqueue(new Uint8Array(16_384));
+      },
+    });
+    const { hints } = await follow([() => new Response(body, { status: 403 })], 1);
+    expect(hints).toEqual([{ kind: "refused", answer: { status: 403, body: undefined, servedAt: undefined } }]);
+    expect(pieces).toBeLessThan(20);
   });
 });

@@ -332,19 +332,23 @@ onTerminal("the service says no", () => {
   });
 
   test("another view: it is shown again", async () => {
-    await using stand = new Stand(question());
+    const [first, second] = [question(), question({ view: view({ notes: ["another branch"] }) })];
+    await using stand = new Stand(first);
     const { service } = stand;
     service.refusal = { status: 409, code: "APPROVAL_MISMATCH", message: "Look again." };
     const terminal = stand.watch();
     await terminal.shows(ARMED);
-    service.set(FIRST, { viewDigest: "ef".repeat(32) });
+    service.set(FIRST, second);
     terminal.type("y\r");
     await terminal.shows("APPROVAL_MISMATCH");
     service.refusal = undefined;
     await terminal.shows(ARMED);
     terminal.type("y\r");
     await terminal.shows("approved");
-    expect(service.decisions.map(({ body }) => body["viewDigest"])).toEqual(["ab".repeat(32), "ef".repeat(32)]);
+    expect(service.decisions.map(({ body }) => body["viewDigest"])).toEqual([
+      first["viewDigest"],
+      second["viewDigest"],
+    ]);
   });
 
   test("to the token, at the start or later", async () => {
@@ -472,12 +476,13 @@ testOnTerminal("every field of a hostile question prints literally, and stands b
   const shown = all(
     view({ reason: { untrusted: true, text: "x" }, extra: { deep: ["x"] }, files: { a: "x" } }),
   ) as Record<string, unknown>;
-  const { id, state, decideBy, viewDigest, options } = question();
+  const { id, state, decideBy, planDigest, viewDigest, options } = question({ view: shown });
   await using stand = new Stand({
     ...(all(question()) as ReturnType<typeof question>),
     id,
     state,
     decideBy,
+    planDigest,
     viewDigest,
     options,
     view: shown,
