@@ -3,7 +3,7 @@ import { Refusal } from "../core/errors.ts";
 import { type Executed, mint, type Released } from "../core/evidence.ts";
 import { applyPolicy } from "../core/policy/output-policy.ts";
 import type { Json, Tool } from "../core/types.ts";
-import { lookThrough } from "./redactor.ts";
+import { lookThroughFields } from "./redactor.ts";
 import { parseOutput } from "./schema-validator.ts";
 
 const DEPTH_MAX = 64;
@@ -19,7 +19,7 @@ export function release({ tool, outputPolicy, scan, raw }: Executed): Released {
   const { text, value } = asJson(tool, raw);
   const parsed = parseOutput(tool, value) as Json;
   const filtered = applyPolicy(outputPolicy, parsed);
-  const { value: result, filteredFields, redactions } = lookThrough(filtered.result, scan, filtered.filteredFields);
+  const { value: result, filteredFields, redactions } = lookThroughFields(filtered, scan, outputPolicy);
   return mint<Released>({ result, filteredFields, redactions, outputHash: sha256Hex(text) });
 }
 

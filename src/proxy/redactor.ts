@@ -1,8 +1,9 @@
 import { Refusal } from "../core/errors.ts";
+import { type CompiledPolicy, type Filtered, shownPath } from "../core/policy/output-policy.ts";
 import type { CompiledScan } from "../core/policy/scan-policy.ts";
 import type { Json } from "../core/types.ts";
 import type { Finding } from "../redaction/finding.ts";
-import { type Redacted, redact, TooLarge } from "../redaction/redact.ts";
+import { type Redacted, type RedactOptions, redact, TooLarge } from "../redaction/redact.ts";
 import { filterSecrets } from "../redaction/secrets/secrets-filter.ts";
 
 const FILTERED_FIELDS_MAX = 1_000;
@@ -22,15 +23,39 @@ export interface Looked {
  * @throws {Refusal} OUTPUT_TOO_LARGE: what cannot be looked through whole does not leave in part
  */
 export function lookThrough(value: Json, scan: CompiledScan, filteredFields: readonly string[]): Looked {
-  const { value: safe, findings } = redacted(value, scan);
-  if (findings.length === 0) return { value: safe, filteredFields, redactions: undefined };
-  const paths = [...new Set([...filteredFields, ...findings.map(({ path }) => path)])].sort();
-  return { value: safe, filteredFields: paths.slice(0, FILTERED_FIELDS_MAX), redactions: countByRule(findings) };
+  return look({ result: value, filteredFields }, { level: scan, clean: true });
 }
 
-function redacted(value: Json, level: CompiledScan): Redacted {
+/**
+ * The same, of what a policy has just let out: where something was hidden is told as the policy tells where it took something away,
+ * without the keys that are data.
+ *
+ * @throws {Refusal} OUTPUT_TOO_LARGE
+ */
+export function lookThroughFields(filtered: Filtered, scan: CompiledScan, policy: CompiledPolicy): Looked {
+  return look(filtered, { level: scan, clean: true, pathOf: (steps) => shownPath(policy, steps) });
+}
+
+function look({ result, filteredFields }: Filtered, options: RedactOptions): Looked {
+  const { value, findings } = redacted(result, options);
+  if (findings.length === 0) return { value, filteredFields, redactions: undefined };
+  const found = findings.map(({ path }) => path);
+  return { value, filteredFields: listed(filteredFields, found), redactions: countByRule(findings) };
+}
+
+const CUT = "…";
+
+/** Sorted, each once. Ends in `…` when it was cut, now or before. */
+function listed(before: readonly string[], found: readonly string[]): readonly string[] {
+  const all = new Set([...before, ...found]);
+  const wasCut = before.at(-1) === CUT && all.delete(CUT);
+  const paths = [...all].sort();
+  return wasCut || paths.length > FILTERED_FIELDS_MAX ? [...paths.slice(0, FILTERED_FIELDS_MAX), CUT] : paths;
+}
+
+function redacted(value: Json, options: RedactOptions): Redacted {
   try {
-    return redact(value, { level, clean: true });
+    return redact(value, options);
   } catch (error) {
     if (!(error instanceof TooLarge)) throw error;
     throw new Refusal("OUTPUT_TOO_LARGE", "The target's answer is too large to be looked through. Ask for less.", {

@@ -22,8 +22,13 @@ interface Issue {
 export function parseInput(paced: Paced, args: unknown): Parsed {
   const plain = readPlain(paced.tool, "input", args as Json);
   if (plain !== unread) return mint<Parsed>({ ...paced, input: deepFreeze(plain) });
-  const parsed = paced.tool.input.safeParse(args);
+  const parsed = parse(paced.tool.input, args);
   if (parsed.success) return mint<Parsed>({ ...paced, input: deepFreeze(parsed.data) });
+  if ("threw" in parsed) {
+    throw new Refusal("INVALID_INPUT", "The arguments do not fit the tool's input schema.", {
+      cause: new Error(`input schema of ${paced.tool.name}: threw ${parsed.threw}`),
+    });
+  }
   const issues = describe(parsed.error);
   const fields = [...new Set(issues.map((issue) => issue.path))].join(", ");
   throw new Refusal("INVALID_INPUT", `The arguments do not fit the tool's input schema: ${fields}.`, {
@@ -39,12 +44,34 @@ export function parseInput(paced: Paced, args: unknown): Parsed {
 export function parseOutput(tool: Tool, answer: Json): unknown {
   const plain = readPlain(tool, "output", answer);
   if (plain !== unread) return plain;
-  const parsed = tool.output.safeParse(answer);
+  const parsed = parse(tool.output, answer);
   if (parsed.success) return parsed.data;
-  const where = parsed.error.issues.slice(0, ISSUES_MAX).map(({ path, code }) => `${shape(path)}: ${code}`);
+  const why = "threw" in parsed ? `threw ${parsed.threw}` : placesOf(parsed.error);
   throw new Refusal("INVALID_OUTPUT", "The target's answer does not have the declared shape and was withheld.", {
-    cause: new Error(`output schema of ${tool.name}: ${where.join("; ")}`),
+    cause: new Error(`output schema of ${tool.name}: ${why}`),
   });
+}
+
+/** The kind of what it threw: its text may quote the value. */
+interface Threw {
+  readonly success: false;
+  readonly threw: string;
+}
+
+/** A schema that throws, such as an intersection whose sides do not meet, has refused the value. */
+function parse(schema: z.ZodType, value: unknown): z.ZodSafeParseResult<unknown> | Threw {
+  try {
+    return schema.safeParse(value);
+  } catch (error) {
+    return { success: false, threw: error instanceof Error ? error.name : typeof error };
+  }
+}
+
+function placesOf(error: z.ZodError): string {
+  return error.issues
+    .slice(0, ISSUES_MAX)
+    .map(({ path, code }) => `${shape(path)}: ${code}`)
+    .join("; ");
 }
 
 interface PlainReads {

@@ -1,4 +1,5 @@
 import { isList } from "../core/json.ts";
+import { element, otherKey, type Step } from "../core/policy/field-path.ts";
 import type { Json } from "../core/types.ts";
 import { REDACTION_BOUNDS, TooLarge, Work } from "./bounds.ts";
 import { type Fields, flagBefore, Neighbours } from "./named-elsewhere.ts";
@@ -15,6 +16,8 @@ export interface RedactOptions {
   readonly level: LevelOf;
   /** Whether characters that cannot be seen are taken out, too: for what an agent will read. */
   readonly clean?: boolean;
+  /** How findings tell a path; otherwise with the keys as they may be shown. */
+  readonly pathOf?: (steps: readonly Step[]) => string;
 }
 
 /** Holds no text of the value. `start` and `end` are the string's own, or of what was left once it was cleaned; of a whole value 0 and its length. */
@@ -75,6 +78,8 @@ class Walk {
   readonly #work = new Work();
   /** Places by key, by the place above them, that are not kept from value to value. */
   #passing: Map<Place, Map<string, Place>> | undefined;
+  /** From the top to where the walk stands. */
+  readonly #steps: Step[] = [];
   #nodes = 0;
   #chars = 0;
 
@@ -95,6 +100,7 @@ class Walk {
   #array(values: readonly Json[], above: Place): Json {
     const inside = above.elements;
     let changed: Json[] | undefined;
+    this.#steps.push(element);
     for (let index = 0; index < values.length; index += 1) {
       const value = values[index] as Json;
       const flag = typeof value === "string" && !value.startsWith("-") ? flagBefore(values, index) : undefined;
@@ -102,6 +108,7 @@ class Walk {
       if (changed === undefined && seen !== value) changed = values.slice(0, index);
       changed?.push(seen);
     }
+    this.#steps.pop();
     return changed ?? values;
   }
 
@@ -116,7 +123,9 @@ class Walk {
       const below = this.#below(key, above);
       if (below.isNamedElsewhere) neighbours ??= new Neighbours(fields);
       const place = below.isNamedElsewhere ? neighbours?.placeOf(key, { above, below }) : below;
+      this.#steps.push(key);
       const seen = this.visit(value, place ?? below);
+      this.#steps.pop();
       if (below.shown !== key) isRenamed = true;
       if (changed === undefined && (seen !== value || below.shown !== key)) {
         changed = keys.slice(0, index).map((before) => [before, fields[before] as Json]);
@@ -124,7 +133,7 @@ class Walk {
       changed?.push([below.shown, seen]);
     }
     if (changed === undefined) return fields;
-    return Object.fromEntries(isRenamed ? apart(changed) : changed);
+    return Object.fromEntries(isRenamed ? apart(changed, keys) : changed);
   }
 
   #below(key: string, above: Place): Place {
@@ -149,9 +158,10 @@ class Walk {
 
   #key(key: string, level: RedactionLevel, above: Place): string {
     if (isHarmless(key, level)) return key;
-    const hidden = this.#text(key, level, above.pathOfKeys);
+    const path = (): string => this.#pathOfKeys(above);
+    const hidden = this.#text(key, level, path);
     const seen = this.#cleaned(hidden);
-    const shown = seen === hidden ? seen : this.#cleaned(this.#text(seen, level, above.pathOfKeys));
+    const shown = seen === hidden ? seen : this.#cleaned(this.#text(seen, level, path));
     // Whether or not this value's texts are cleaned: those of the next one may be.
     if (shown === key && cleanText(key) === key) noteHarmless(key, level);
     return shown;
@@ -174,7 +184,7 @@ class Walk {
     }
     const isLabelled =
       label !== undefined && label.words !== "" && level !== "secrets" && value.length <= LABELLED_CHARS_MAX;
-    return isLabelled ? this.#labelled(value, level, place) : this.#text(value, level, place.path);
+    return isLabelled ? this.#labelled(value, level, place) : this.#text(value, level, () => this.#pathOf(place));
   }
 
   #number(value: number, place: Place): Json {
@@ -186,11 +196,13 @@ class Walk {
     if (label?.secret === "password") return this.#whole(digits, place, { kind: "secret", rule: "password-field" });
     if (level === "secrets" || (digits.length < NUMBER_DIGITS_MIN && (label?.words ?? "") === "")) return value;
     const hasWords = label !== undefined && label.words !== "";
-    const hidden = hasWords ? this.#labelled(digits, level, place) : this.#text(digits, level, place.path);
+    const hidden = hasWords
+      ? this.#labelled(digits, level, place)
+      : this.#text(digits, level, () => this.#pathOf(place));
     return hidden === digits ? value : hidden;
   }
 
-  #text(text: string, level: RedactionLevel, path: string): string {
+  #text(text: string, level: RedactionLevel, path: () => string): string {
     this.#work.spend(STEPS_PER_TEXT);
     return this.#hide(text, findSensitive(text, level, this.#work), path);
   }
@@ -206,15 +218,16 @@ class Walk {
         start: Math.max(0, finding.start - prefix.length),
         end: finding.end - prefix.length,
       }));
-    return this.#hide(text, found, place.path);
+    return this.#hide(text, found, () => this.#pathOf(place));
   }
 
   #cleaned(text: string): string {
     return this.#options.clean === true ? cleanText(text) : text;
   }
 
-  #hide(text: string, found: readonly SensitiveFinding[], path: string): string {
+  #hide(text: string, found: readonly SensitiveFinding[], pathOf: () => string): string {
     if (found.length === 0) return text;
+    const path = pathOf();
     for (const { rule, start, end, kind, confidence, context } of found) {
       this.findings.push({ rule, start, end, kind, confidence, context, path });
     }
@@ -225,8 +238,16 @@ class Walk {
 
   #whole(text: string, place: Place, { kind, rule }: Pick<SensitiveFinding, "kind" | "rule">): string {
     this.#work.find();
-    this.findings.push({ kind, rule, start: 0, end: text.length, confidence: 1, path: place.path });
+    this.findings.push({ kind, rule, start: 0, end: text.length, confidence: 1, path: this.#pathOf(place) });
     return replacementOf({ kind, rule, start: 0, end: 0, confidence: 1 });
+  }
+
+  #pathOf(place: Place): string {
+    return this.#options.pathOf?.(this.#steps) ?? place.path;
+  }
+
+  #pathOfKeys(above: Place): string {
+    return this.#options.pathOf?.([...this.#steps, otherKey]) ?? above.pathOfKeys;
   }
 
   #count(chars: number): void {
@@ -236,11 +257,15 @@ class Walk {
   }
 }
 
-/** Two keys that are hidden stay two. Each name is numbered on from where it was last, however many share it. */
-function apart(entries: readonly [string, Json][]): readonly [string, Json][] {
-  const taken = new Set<string>();
+/**
+ * Two keys that are hidden stay two. Each name is numbered on from where it was last, however many share it. What was called so
+ * before keeps its name.
+ */
+function apart(entries: readonly [string, Json][], keys: readonly string[]): readonly [string, Json][] {
+  const taken = new Set(keys.filter((key, index) => entries[index]?.[0] === key));
   const counts = new Map<string, number>();
-  return entries.map(([name, value]) => {
+  return entries.map(([name, value], index) => {
+    if (name === keys[index]) return [name, value];
     let own = name;
     for (let count = (counts.get(name) ?? 1) + 1; taken.has(own); count += 1) {
       own = `${name}#${count}`;

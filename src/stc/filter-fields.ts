@@ -2,7 +2,7 @@ import { type ExplainedField, explainPolicy, type ValuePath } from "../core/poli
 import { applyPolicy, type CompiledPolicy } from "../core/policy/output-policy.ts";
 import type { CompiledScan } from "../core/policy/scan-policy.ts";
 import type { Json, OutputPolicy } from "../core/types.ts";
-import { lookThrough } from "../proxy/redactor.ts";
+import { lookThrough, lookThroughFields } from "../proxy/redactor.ts";
 
 /** What becomes of one value. `stripped`: no pattern covers it; `hidden` and `cleaned`: by what was found in its text. */
 export type Fate = "allow" | "mask" | "redact" | "stripped" | "hidden" | "cleaned" | "not in the schema";
@@ -47,7 +47,7 @@ const NEIGHBOUR_CHARS_MAX = 256;
  */
 export function filterAnswer({ policy, compiled, scan }: Protection, answer: Json): FilteredAnswer {
   const filtered = applyPolicy(compiled, answer);
-  const looked = lookThrough(filtered.result, scan, filtered.filteredFields);
+  const looked = lookThroughFields(filtered, scan, compiled);
   const explained = explainPolicy({ policy, compiled }, answer, FIELDS_MAX);
   const sight = new Sight(filtered.result, looked.value, scan);
   return {

@@ -8,7 +8,7 @@ import { z } from "zod";
 import { applyPolicy, compilePolicy } from "../../src/core/policy/output-policy.ts";
 import { compileScan, type ScanPolicy } from "../../src/core/policy/scan-policy.ts";
 import type { FieldAction, Json, OutputPolicy } from "../../src/core/types.ts";
-import { lookThrough } from "../../src/proxy/redactor.ts";
+import { lookThroughFields } from "../../src/proxy/redactor.ts";
 import { type FilteredAnswer, filterAnswer, leftOutBySchema } from "../../src/stc/filter-fields.ts";
 import { filler } from "../redaction/secret-examples.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
@@ -152,8 +152,8 @@ describe("against what leaves", () => {
     fc.assert(
       fc.property(policy, scan, fc.array(json, { maxLength: 4 }), (rules, levels, answer) => {
         const { fields, result, filteredFields, redactions } = filtered(rules, levels as ScanPolicy, answer);
-        const step = applyPolicy(compilePolicy(rules, z.unknown()), answer);
-        const looked = lookThrough(step.result, compileScan(levels as ScanPolicy), step.filteredFields);
+        const compiled = compilePolicy(rules, z.unknown());
+        const looked = lookThroughFields(applyPolicy(compiled, answer), compileScan(levels as ScanPolicy), compiled);
         expect([result, filteredFields, redactions]).toEqual([
           looked.value,
           looked.filteredFields,

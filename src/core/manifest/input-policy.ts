@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { isList } from "../json.ts";
+import { joinPath } from "../policy/field-path.ts";
 import { mask } from "../policy/masks.ts";
 import { type CompiledPolicy, compilePolicy } from "../policy/output-policy.ts";
 import type { InputPolicy, Json } from "../types.ts";
@@ -18,14 +19,14 @@ const NUMBER_RANGE_MAX = 1_000_000;
 /** Schemas that only wrap another one. */
 const WRAPPERS = new Set(["optional", "nullable", "default", "prefault", "readonly", "nonoptional", "catch"]);
 
+/** Schemas below whose values nothing stands. */
+const SCALARS = new Set(["string", "template_literal", "number", "bigint", "boolean", "enum", "literal", "null"]);
+
 /** @throws {TypeError} for a malformed pattern */
 export function compileInputPolicy(declared: InputPolicy, input: z.ZodType): CompiledInputPolicy {
-  const harmless = new Map<string, boolean>();
-  collect(input, "", harmless);
   const { root } = compilePolicy(declared, input);
-  const defaults = [...harmless].filter(([path, isHarmless]) => isHarmless && nodeAt(root, path).action === undefined);
-  const allowed = Object.fromEntries(defaults.map(([path]) => [path, "allow"] as const));
-  return { policy: compilePolicy({ ...allowed, ...declared }, input) };
+  const unsaid = Object.entries(defaultsOf(input)).filter(([path]) => nodeAt(root, path).action === undefined);
+  return { policy: compilePolicy({ ...Object.fromEntries(unsaid), ...declared }, input) };
 }
 
 /** The parsed arguments as the audit may show them: every field is there, values only where a rule or a harmless type says so. */
@@ -52,39 +53,108 @@ function show(node: PolicyNode, value: Json): Json {
 
 /** Where a path of plain names and `[]` leads. */
 function nodeAt(root: PolicyNode, path: string): PolicyNode {
-  const steps = path.match(/[^.[\]]+|\[\]/g) ?? [];
-  return steps.reduce(
+  return stepsOf(path).reduce<PolicyNode>(
     (node, step) => (step === "[]" ? node.element.node : (node.keys.get(step) ?? node.other).node),
     root,
   );
 }
 
-/** Notes for every leaf whether its type makes it harmless; where shapes differ, all of them must. */
-function collect(schema: z.core.$ZodType, path: string, harmless: Map<string, boolean>): void {
-  const def = schema._zod.def as z.core.$ZodTypeDef & Readonly<Record<string, unknown>>;
-  const inner = partsOf(def, path);
-  if (inner === undefined) harmless.set(path, isHarmless(schema, def) && harmless.get(path) !== false);
-  else for (const [innerPath, part] of inner) collect(part, innerPath, harmless);
+function stepsOf(path: string): readonly string[] {
+  return path.match(/[^.[\]]+|\[\]/g) ?? [];
 }
+
+interface Leaves {
+  readonly isHarmless: Map<string, boolean>;
+  /** Where anything may stand below, but for the keys that are spelled out. */
+  readonly open: Map<string, ReadonlySet<string>>;
+}
+
+/**
+ * Leaves whose type alone makes them harmless are shown; where shapes differ, in all of them. A pattern covers all below it, so what
+ * else may stand below such a leaf is closed by a pattern of its own.
+ */
+function defaultsOf(input: z.ZodType): InputPolicy {
+  const leaves: Leaves = { isHarmless: new Map(), open: new Map() };
+  collect(input, "", leaves);
+  const holdsOpen = new Set(
+    [...leaves.open.keys()].flatMap((path) => [path, ...above(path).map((place) => place.path)]),
+  );
+  const paths = [...leaves.isHarmless];
+  const shown = new Set(
+    paths.flatMap(([path, isHarmless]) =>
+      isHarmless && !holdsOpen.has(path) && !isInOpen(path, leaves) ? [path] : [],
+    ),
+  );
+  const closed = paths.filter(
+    ([path, isHarmless]) => !isHarmless && above(path).some((place) => shown.has(place.path)),
+  );
+  return Object.fromEntries([
+    ...[...shown].map((path) => [path, "allow"] as const),
+    ...closed.map(([path]) => [path, "redact"] as const),
+  ]);
+}
+
+/** Whether something else than what is spelled out may stand at a path. */
+function isInOpen(path: string, { open }: Leaves): boolean {
+  return above(path).some((place) => open.get(place.path)?.has(place.next) === false);
+}
+
+/** The paths above a path, each with its step towards it. */
+function above(path: string): readonly { readonly path: string; readonly next: string }[] {
+  let before = "";
+  return stepsOf(path).map((next) => {
+    const place = { path: before, next };
+    before = joinPath(before, next);
+    return place;
+  });
+}
+
+function collect(schema: z.core.$ZodType, path: string, leaves: Leaves): void {
+  const def = schema._zod.def as Definition;
+  const inner = partsOf(def, path);
+  if (inner === undefined) {
+    leaves.isHarmless.set(path, isHarmless(schema, def) && leaves.isHarmless.get(path) !== false);
+    if (!SCALARS.has(def.type)) leaves.open.set(path, new Set());
+    return;
+  }
+  if (def.type === "object" && !isDescribed(def)) {
+    const spelled = leaves.open.get(path);
+    const keys = Object.keys(shapeOf(def)).filter((key) => spelled?.has(key) !== false);
+    leaves.open.set(path, new Set(keys));
+  }
+  for (const [innerPath, part] of inner) collect(part, innerPath, leaves);
+}
+
+type Definition = z.core.$ZodTypeDef & Readonly<Record<string, unknown>>;
 
 type Part = readonly [path: string, schema: z.core.$ZodType];
 
 /** What a schema is made of, or nothing when it is a leaf. */
-function partsOf(
-  def: z.core.$ZodTypeDef & Readonly<Record<string, unknown>>,
-  path: string,
-): readonly Part[] | undefined {
+function partsOf(def: Definition, path: string): readonly Part[] | undefined {
   if (WRAPPERS.has(def.type)) return [[path, def["innerType"] as z.core.$ZodType]];
   if (def.type === "array") return [[`${path}[]`, def["element"] as z.core.$ZodType]];
   if (def.type === "union") return (def["options"] as readonly z.core.$ZodType[]).map((option) => [path, option]);
   if (def.type !== "object") return undefined;
-  // A name that is no plain word cannot be said in a pattern, and stays closed.
-  return Object.entries(def["shape"] as Record<string, z.core.$ZodType>)
-    .filter(([key]) => /^[A-Za-z_$][\w$-]*$/.test(key))
+  return Object.entries(shapeOf(def))
+    .filter(([key]) => PLAIN_WORD.test(key))
     .map(([key, part]) => [path === "" ? key : `${path}.${key}`, part]);
 }
 
-function isHarmless(schema: z.core.$ZodType, def: z.core.$ZodTypeDef & Readonly<Record<string, unknown>>): boolean {
+/** A name that is no plain word cannot be said in a pattern, and stays closed. */
+const PLAIN_WORD = /^[A-Za-z_$][\w$-]*$/;
+
+function shapeOf(def: Definition): Readonly<Record<string, z.core.$ZodType>> {
+  return def["shape"] as Readonly<Record<string, z.core.$ZodType>>;
+}
+
+/** Whether a pattern can name each key that an object may have. */
+function isDescribed(def: Definition): boolean {
+  const catchall = def["catchall"] as z.core.$ZodType | undefined;
+  const isClosed = catchall === undefined || catchall._zod.def.type === "never";
+  return isClosed && Object.keys(shapeOf(def)).every((key) => PLAIN_WORD.test(key));
+}
+
+function isHarmless(schema: z.core.$ZodType, def: Definition): boolean {
   if (def.type === "enum" || def.type === "literal" || def.type === "boolean" || def.type === "null") return true;
   if (def.type === "string") return def["format"] === "uuid" || def["format"] === "guid";
   if (def.type !== "number") return false;

@@ -1,6 +1,6 @@
 import type { FieldAction, Json, OutputPolicy } from "../types.ts";
 import { advance, element, joinPath, parseFieldPattern, type Step, startPosition } from "./field-path.ts";
-import type { CompiledPolicy } from "./output-policy.ts";
+import { type CompiledPolicy, edgeOf } from "./output-policy.ts";
 import { actionOf, reasonOf, releases } from "./state.ts";
 
 /** Keys and array indexes from the top. */
@@ -135,7 +135,7 @@ function explainContent(run: Run, node: PolicyNode, value: object, { path, steps
   for (const [key, child] of Object.entries(value)) {
     const spot = { path: joinPath(path, key), steps: [...steps, key], at: [...at, key] };
     if (key === "__proto__") note(run, undefined, spot, false);
-    else if (explainField(run, node.keys.get(key) ?? node.other, child, spot)) kept += 1;
+    else if (explainField(run, edgeOf(node, key), child, spot)) kept += 1;
   }
   return kept > 0;
 }

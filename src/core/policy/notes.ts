@@ -1,7 +1,7 @@
 import type { Fault } from "../errors.ts";
 import type { Tool } from "../types.ts";
 import { decidingPattern } from "./explain.ts";
-import type { Step } from "./field-path.ts";
+import { element, parseFieldPattern, type Step, wildcard } from "./field-path.ts";
 import { personalName } from "./personal-names.ts";
 import { reasonedLines } from "./policy-faults.ts";
 import {
@@ -15,7 +15,7 @@ import {
   shownStep,
 } from "./policy-fields.ts";
 import { compileScan } from "./scan-policy.ts";
-import { reasonOf } from "./state.ts";
+import { actionOf, reasonOf } from "./state.ts";
 
 /** Fields for which a line to write is worked out: there may be several to one line. */
 const TELLING_MAX = 100;
@@ -31,7 +31,13 @@ type NamesSecret = (name: string) => boolean;
 export function policyNotes(tool: Described, namesSecret: NamesSecret): readonly Fault[] {
   const fields = policyFields(tool);
   if (fields.some(({ steps }) => steps.length === 0)) return [BARE_VALUE];
-  return [...uncovered(fields), ...sensitive(tool, fields, namesSecret), ...unread(tool, fields), ...reasons(tool)];
+  return [
+    ...uncovered(fields),
+    ...outvoted(tool, fields),
+    ...sensitive(tool, fields, namesSecret),
+    ...unread(tool, fields),
+    ...reasons(tool),
+  ];
 }
 
 const BARE_VALUE: Fault = {
@@ -62,6 +68,37 @@ function uncovered(fields: readonly PolicyField[]): readonly Fault[] {
 /** From the shortest to the path itself. */
 function prefixes(steps: readonly Step[]): readonly string[] {
   return steps.map((_, index) => pathOf(steps.slice(0, index + 1)));
+}
+
+/** Lines that protect a name wherever it stands, and do not where a line with more names says something milder of what it stands in. */
+function outvoted({ outputPolicy }: Described, fields: readonly PolicyField[]): readonly Fault[] {
+  const messages = Object.entries(outputPolicy).flatMap(([text, declared]) => {
+    const name = nameAnywhere(text);
+    const action = actionOf(declared);
+    if (name === undefined || action === undefined || action === "allow") return [];
+    return fields.flatMap(({ steps, node }) => {
+      if (node.action === action || node.action === "redact") return [];
+      if (decidingPattern({ [text]: action }, steps, action) === undefined) return [];
+      const winner = node.action && decidingPattern(outputPolicy, steps, node.action);
+      if (winner === undefined || namesIn(winner).includes(name)) return [];
+      const path = pathOf(steps.slice(0, steps.lastIndexOf(name) + 1));
+      const says = `"${winner}" has more names, and says ${node.action}`;
+      return [`"${text}": "${action}" does not hold for ${path}: ${says}; write "${path}": "${action}" as well`];
+    });
+  });
+  return bounded(messages).map(inPolicy);
+}
+
+/** The name with which a pattern with a `*` ends. */
+function nameAnywhere(text: string): string | undefined {
+  const pattern = parseFieldPattern(text);
+  if ("fault" in pattern || !pattern.hasWildcard) return undefined;
+  return pattern.segments.findLast((segment) => segment !== element) === wildcard ? undefined : namesIn(text).at(-1);
+}
+
+function namesIn(text: string): readonly string[] {
+  const pattern = parseFieldPattern(text);
+  return "fault" in pattern ? [] : pattern.segments.filter((segment) => typeof segment === "string");
 }
 
 function sensitive(tool: Described, fields: readonly PolicyField[], namesSecret: NamesSecret): readonly Fault[] {

@@ -2,8 +2,9 @@ import type { z } from "zod";
 import type { Place } from "../schema/walk.ts";
 import { placesOf } from "../schema/walk.ts";
 import type { FieldAction, Json, OutputPolicy } from "../types.ts";
-import { element, otherKey, parseFieldPattern } from "./field-path.ts";
+import { element, joinPath, otherKey, parseFieldPattern, type Step } from "./field-path.ts";
 import { ListedFields, newMemory, type PathMemory, type ShownPath } from "./listed-fields.ts";
+import { posesAs } from "./look-alike.ts";
 import { mask } from "./masks.ts";
 import { unreachable } from "./reach.ts";
 import type { PolicyRule, PolicyState } from "./state.ts";
@@ -43,6 +44,8 @@ const POLICY_NODES_MAX = 10_000;
 
 /** Levels of nesting that are looked at; what lies deeper is stripped. */
 const POLICY_DEPTH_MAX = 128;
+
+const PROTOTYPE = "__proto__";
 
 const NOWHERE: Edge = {
   shown: "*",
@@ -132,7 +135,7 @@ interface Run {
  * container itself, or spells out the way through it (without `*`) to a field that it allows or masks; else it goes
  * too, and is listed instead of its content. The outermost container always stays; an
  * outermost scalar, which no pattern can name, becomes null. Keys stay readable under a mask; an own `__proto__` is
- * always removed. Linear in the value, which is not changed and shares nothing with the copy.
+ * always removed, and so is a key that only characters which nobody sees tell from a name that is spelled out. Linear in the value, which is not changed and shares nothing with the copy.
  */
 export function applyPolicy(compiled: CompiledPolicy, value: Json): Filtered {
   const { paths } = compiled;
@@ -141,6 +144,29 @@ export function applyPolicy(compiled: CompiledPolicy, value: Json): Filtered {
   const run: Run = { listed: new ListedFields(paths), path: paths.top, depth: 0 };
   const result = filterContent(run, compiled.root, value) ?? emptyLike(value);
   return { result, filteredFields: run.listed.sorted() };
+}
+
+/** The step to a key. What leads to `__proto__`, or to what would be read as a name that is spelled out here, leads nowhere. */
+export function edgeOf(node: PolicyNode, key: string): Edge {
+  if (key === PROTOTYPE) return NOWHERE;
+  return node.keys.get(key) ?? (posesAs(key, PROTOTYPE, node.keys) ? NOWHERE : node.other);
+}
+
+/** A path as `filteredFields` shows it: keys that are data stand as `*`. */
+export function shownPath({ root }: CompiledPolicy, steps: readonly Step[]): string {
+  let node = root;
+  let path = "";
+  for (const step of steps) {
+    const edge = edgeAt(node, step);
+    path = joinPath(path, edge.shown);
+    node = edge.node;
+  }
+  return path;
+}
+
+function edgeAt(node: PolicyNode, step: Step): Edge {
+  if (step === element) return node.element;
+  return step === otherKey ? node.other : edgeOf(node, step);
 }
 
 function filterField(run: Run, edge: Edge, value: unknown): Json | undefined {
@@ -198,11 +224,7 @@ function filterKeys(run: Run, node: PolicyNode, value: object): Json | undefined
   const kept: Record<string, Json> = {};
   let isEmpty = true;
   for (const key of Object.keys(value)) {
-    if (key === "__proto__") {
-      note(run, "*");
-      continue;
-    }
-    const field = filterField(run, node.keys.get(key) ?? node.other, source[key]);
+    const field = filterField(run, edgeOf(node, key), source[key]);
     if (field === undefined) continue;
     kept[key] = field;
     isEmpty = false;

@@ -62,9 +62,10 @@ function loose(tool: Described, { fields, all }: Fields): readonly string[] {
     if (kind !== "open" && !steps.includes(otherKey)) continue;
     const pattern = node.action === "allow" ? decidingPattern(tool.outputPolicy, steps, "allow") : undefined;
     if (pattern === undefined) continue;
-    const place = loosePlace(steps, kind === "open");
-    const spells = steps.some((step, at) => step === otherKey && containers.has(pathOf(steps.slice(0, at))));
-    if (!takesAll(pattern, steps, { place, spells })) continue;
+    const { length } = loosePlace(steps, kind === "open");
+    const beside = steps.findIndex((step, at) => step === otherKey && containers.has(pathOf(steps.slice(0, at))));
+    // To name what holds keys that are spelled out and keys that are not is no more than a glob.
+    if (!takesAll(pattern, steps, beside === -1 ? length - 1 : Math.max(beside, length))) continue;
     byPattern.set(pattern, (byPattern.get(pattern) ?? new Set()).add(pathOf(steps)));
   }
   return [...byPattern].map(([pattern, open]) => {
@@ -88,21 +89,14 @@ function loosePlace(steps: readonly Step[], isOpen: boolean): readonly Step[] {
   return steps.slice(0, end);
 }
 
-interface Loose {
-  readonly place: readonly Step[];
-  /** Whether the place has keys that are spelled out beside those that are not: naming it is no more than a glob. */
-  readonly spells: boolean;
-}
-
-/** Whether a pattern lets all of a loose place out without naming the place. */
-function takesAll(text: string, steps: readonly Step[], { place, spells }: Loose): boolean {
+/** Whether a pattern lets all of a loose place out without naming the place: it is behind within so many steps. */
+function takesAll(text: string, steps: readonly Step[], within: number): boolean {
   const pattern = parseFieldPattern(text);
   if ("fault" in pattern || pattern.segments.at(-1) === wildcard) return true;
   let positions: readonly number[] = [startPosition(pattern)];
   for (const [at, step] of steps.entries()) {
     positions = [...new Set(positions.flatMap((from) => advance(pattern, from, step)))];
-    if (positions.includes(pattern.segments.length))
-      return at + 1 < place.length || (spells && at + 1 === place.length);
+    if (positions.includes(pattern.segments.length)) return at + 1 <= within;
   }
   return false;
 }
@@ -113,7 +107,7 @@ function insteadOf({ outputPolicy }: Described, pattern: string, fields: readonl
     if (kind === "open" || node.action !== "allow" || isPersonal(steps)) return [];
     if (decidingPattern(outputPolicy, steps, "allow") !== pattern) return [];
     const named = steps.includes(otherKey) ? pathOf(loosePlace(steps, false)) : path;
-    return named === "" ? [] : [named];
+    return named === "" || named === pattern ? [] : [named];
   });
   return [...new Set(paths)];
 }

@@ -15,8 +15,8 @@ interface Place {
   readonly kind: FieldKind;
 }
 
-/** Steps of all searches together; a policy that needs more is told apart no further. */
-const SEARCH_STEPS_MAX = 200_000;
+/** Steps of all searches together. */
+const SEARCH_STEPS_MAX = 10_000_000;
 
 /** Finds where patterns lead in what a schema leaves undescribed. */
 export class Undescribed {
@@ -29,7 +29,11 @@ export class Undescribed {
     this.#spelled = new Set(fields.flatMap(({ steps }) => steps.map((_, at) => pathOf(steps.slice(0, at + 1)))));
   }
 
-  /** Places that the pattern names though the schema does not: `email` of a loose object, `payload.email` of an unknown payload. */
+  /**
+   * Places that the pattern names though the schema does not: `email` of a loose object, `payload.email` of an unknown payload.
+   *
+   * @throws {RangeError} when there is too much to search: what is not found cannot be judged
+   */
   reachedBy(pattern: FieldPattern): readonly Place[] {
     const found = new Map<string, Place>();
     for (const place of this.#open) {
@@ -44,8 +48,10 @@ export class Undescribed {
   #search(pattern: FieldPattern, { steps, kind }: Place, report: (steps: readonly Step[]) => void): void {
     const { segments } = pattern;
     const todo: Reached[] = [{ position: startPosition(pattern), taken: [] }];
-    for (let from = todo.pop(); from !== undefined && this.#left > 0; from = todo.pop()) {
+    for (let from = todo.pop(); from !== undefined; from = todo.pop()) {
       this.#left -= 1;
+      if (this.#left < 0)
+        throw new RangeError("the policy has too many patterns for what the schema leaves undescribed");
       const { position, taken } = from;
       const step = steps[taken.length];
       if (position === segments.length) {

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { element, otherKey, type Step } from "../policy/field-path.ts";
-import { defOf, innerSchemas, type Schema } from "./walk.ts";
+import { ANYTHING, defOf, innerSchemas, type Schema } from "./walk.ts";
 
 /**
  * What a field can hold. `text`: prose; `format`: text that is none; `closed`: a listed value, a boolean, a time; `open`: anything,
@@ -14,7 +14,7 @@ export interface SchemaField {
   readonly kind: FieldKind;
 }
 
-const VISITS_MAX = 5_000;
+const VISITS_MAX = 50_000;
 
 interface Walk {
   /** The schemas from the top down to the one being visited. */
@@ -24,8 +24,9 @@ interface Walk {
 }
 
 /**
- * The fields of a schema's output, in its order; `otherKey` stands for keys that it does not spell out. A place may come twice. Of
- * a schema with very many, the first ones.
+ * The fields of a schema's output, in its order; `otherKey` stands for keys that it does not spell out. A place may come twice.
+ *
+ * @throws {RangeError} for a schema with very many: what is not looked at cannot be judged
  */
 export function schemaFields(output: Schema): readonly SchemaField[] {
   const walk: Walk = { open: new Set(), fields: [], visits: 0 };
@@ -35,7 +36,7 @@ export function schemaFields(output: Schema): readonly SchemaField[] {
 
 function visit(walk: Walk, schema: Schema, steps: readonly Step[]): void {
   walk.visits += 1;
-  if (walk.visits > VISITS_MAX) return;
+  if (walk.visits > VISITS_MAX) throw new RangeError(`the schema has more than ${VISITS_MAX} parts`);
   if (walk.open.has(schema)) {
     // It goes on in itself for ever: `z.json()` describes nothing.
     walk.fields.push({ steps, kind: "open" });
@@ -57,7 +58,8 @@ function partsOf(schema: Schema): readonly (readonly [Step | undefined, Schema])
     case "record": {
       const names = def.keyType._zod.values;
       const keys: readonly Step[] = names === undefined ? [otherKey] : [...names].map(String);
-      return keys.map((key) => [key, def.valueType]);
+      const described = keys.map((key) => [key, def.valueType] as const);
+      return def.mode === "loose" ? [...described, [otherKey, ANYTHING]] : described;
     }
     case "array":
       return [[element, def.element]];

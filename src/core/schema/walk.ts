@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import { z } from "zod";
 
 export type Schema = z.core.$ZodType;
 
@@ -33,6 +33,9 @@ export interface Places {
   otherKey(place: Place): Place | undefined;
   element(place: Place): Place | undefined;
 }
+
+/** What stands at the keys of a loose record that its key schema refuses. */
+export const ANYTHING: Schema = z.unknown();
 
 const PLACES_MAX = 5_000;
 
@@ -162,7 +165,7 @@ function readContainer(schema: Schema): Container {
     case "object":
       return { ...NO_STEPS, keys: new Map(Object.entries(def.shape)), otherKey: def.catchall };
     case "record":
-      return readRecord(def.keyType, def.valueType);
+      return readRecord(def);
     case "array":
       return { ...NO_STEPS, elements: [def.element] };
     case "tuple":
@@ -172,8 +175,12 @@ function readContainer(schema: Schema): Container {
   }
 }
 
-function readRecord(keyType: Schema, value: Schema): Container {
+function readRecord({ keyType, valueType, mode }: z.core.$ZodRecordDef): Container {
   const names = keyType._zod.values;
-  if (names === undefined) return { ...NO_STEPS, otherKey: value, keysAreData: true };
-  return { ...NO_STEPS, keys: new Map([...names].map((name) => [String(name), value])) };
+  if (names === undefined) {
+    const otherKey = mode === "loose" ? z.union([valueType, ANYTHING]) : valueType;
+    return { ...NO_STEPS, otherKey, keysAreData: true };
+  }
+  const keys = new Map([...names].map((name) => [String(name), valueType]));
+  return mode === "loose" ? { ...NO_STEPS, keys, otherKey: ANYTHING, keysAreData: true } : { ...NO_STEPS, keys };
 }
