@@ -21,13 +21,13 @@ export class BodyReaders {
 
   /**
    * The body whole, within its size and its time. Rejects with a `Refusal`: RATE_LIMITED, PAYLOAD_TOO_LARGE, REQUEST_TIMEOUT,
-   * CANCELLED.
+   * CANCELLED. A body that came whole with its head is taken however many others of its source are not: who sends at once is
+   * not kept out by a neighbour who does not.
    */
   read({ raw }: FastifyRequest, { bodyBytesMax, requestTimeoutMs }: DoorLimits): Promise<Uint8Array> {
     const source = this.#sourceOf(raw.socket);
     const reading = this.#reading.get(source) ?? 0;
     const perSourceMax = Math.max(PER_SOURCE_MIN, Math.floor(this.#concurrentRequestsMax() * SHARE_PER_SOURCE));
-    if (reading >= perSourceMax) return Promise.reject(tooMany());
     this.#reading.set(source, reading + 1);
     return new Promise((resolve, reject) => {
       const body = new GrowingBytes();
@@ -49,6 +49,7 @@ export class BodyReaders {
       });
       raw.on("end", () => settle());
       raw.on("error", onGone).on("close", onGone);
+      if (reading >= perSourceMax) setImmediate(() => settle(tooMany));
     });
   }
 

@@ -68,13 +68,22 @@ const LOOPBACK = /^(localhost|127\.0\.0\.1|\[::1\])$/;
 export function checkPeerHeaders(request: IncomingMessage, options: PeerLimits): void {
   const twice = repeatedHeader(request.rawHeaders);
   if (twice !== undefined) throw new Refusal("MALFORMED_REQUEST", `The header ${twice} stands twice.`);
-  const { host, origin } = request.headers;
+  const { host, origin, expect } = request.headers;
   const { url = "/" } = request;
+  if (host === undefined && request.httpVersion === "1.1") {
+    throw new Refusal("MALFORMED_REQUEST", "Send the header Host: with the name under which you reach this service.");
+  }
+  if (expect !== undefined && expect.toLowerCase() !== "100-continue") {
+    throw new Refusal("MALFORMED_REQUEST", "Send no Expect header, or Expect: 100-continue.");
+  }
   const isOurs =
     options.anyHost === true ||
     (namesUs(host ?? "", options) && (url.startsWith("/") || namesUs(authorityOf(url), options)));
   if (!isOurs) {
-    throw new Refusal("HOST_NOT_ALLOWED", "The Host header does not name this service.");
+    throw new Refusal(
+      "HOST_NOT_ALLOWED",
+      "The Host header does not name this service: use a name that its operators allow.",
+    );
   }
   if (origin !== undefined && !options.allowedOrigins.includes(origin)) {
     throw new Refusal("HOST_NOT_ALLOWED", "Web pages may not call this service: their Origin is not allowed.");
@@ -197,10 +206,11 @@ function repeatedHeader(rawHeaders: readonly string[]): string | undefined {
   return undefined;
 }
 
-/** The port does not count: the name is what an attacker's page cannot forge. */
+/** The port does not count: the name is what an attacker's page cannot forge. With a dot at its end it is the same name. */
 function namesUs(host: string, { allowedHosts }: PeerLimits): boolean {
-  const name = host.replace(/:\d{1,5}$/, "").toLowerCase();
-  return LOOPBACK.test(name) || allowedHosts.includes(name);
+  const name = host.replace(/:\d{0,5}$/, "").toLowerCase();
+  const bare = name.replace(/([^.])\.$/, "$1");
+  return LOOPBACK.test(bare) || allowedHosts.includes(name) || allowedHosts.includes(bare);
 }
 
 /** `host:port` of a URL, with whatever it says of a user: that is no name of ours. */

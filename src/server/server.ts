@@ -1,4 +1,5 @@
 import type { KeyObject } from "node:crypto";
+import type { Socket } from "node:net";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import type { Approvals } from "../approvals/types.ts";
 import type { JournalLine } from "../audit/journal/journal.ts";
@@ -7,9 +8,10 @@ import type { Rate } from "../proxy/limits/rates-pace.ts";
 import { AnswersOwed } from "./connections/answers-owed.ts";
 import { createLoadGuards, type LoadGuards, type LoadLimits } from "./connections/load.ts";
 import type { LoadMetrics } from "./connections/load-metrics.ts";
-import { answerNoRequest } from "./connections/raw-answer.ts";
+import { answerNoRequest, refuseTunnel } from "./connections/raw-answer.ts";
 import { RequestPace } from "./connections/request-pace.ts";
 import { sendJson, sendRefusal } from "./error-reply.ts";
+import { KnownRoutes } from "./known-routes.ts";
 import type { Metrics } from "./metrics.ts";
 import { OperatorDoor } from "./operator-door.ts";
 import { reportRoute } from "./routes/approval-report.ts";
@@ -102,17 +104,23 @@ export function createOperatorServer(options: HealthOptions & ListenerOptions): 
 /** Hooks size and time requests; none of them judges a call. */
 function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance {
   const owed = new AnswersOwed();
+  const known = new KnownRoutes();
   const { load: counted } = options.metrics;
   const app = fastify({
     logger: false,
-    http: { maxHeaderSize: options.headerBytesMax, connectionsCheckingInterval: OVERDUE_LOOK_EVERY_MS },
+    http: {
+      maxHeaderSize: options.headerBytesMax,
+      connectionsCheckingInterval: OVERDUE_LOOK_EVERY_MS,
+      // Who sends no Host is told so by the door; the runtime's own answer has no words.
+      requireHostHeader: false,
+    },
     requestTimeout: options.requestTimeoutMs + options.headersTimeoutMs,
     keepAliveTimeout: KEEP_ALIVE_MS,
     routerOptions: { maxParamLength: 160 },
     exposeHeadRoutes: false,
     return503OnClosing: false,
     // What the router itself refuses (a broken escape, an endless parameter) is answered like any unknown route.
-    frameworkErrors: (_error, _request, reply) => void sendUnknownRoute(reply, counted),
+    frameworkErrors: (_error, _request, reply) => void sendUnknownRoute(reply, { counted, known }),
     clientErrorHandler: (error, socket) => {
       const end = answerNoRequest(error, socket, owed);
       if (end !== undefined) counted.ended(end);
@@ -120,27 +128,34 @@ function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance 
   });
   app.server.headersTimeout = options.headersTimeoutMs;
   owed.watch(app.server);
+  known.watch(app);
+  // What the runtime would refuse without a word is a request like any other; a tunnel is none.
+  app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
+  app.server.on("connect", (_request, socket: Socket) => refuseTunnel(socket, owed));
   // Bodies are read by the route that wants one, within its own limits.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (_request, _payload, done) => done(null));
 
   const challenge = challenges(options);
   // With a callback: an async hook would put every answer off by a turn.
-  app.addHook("onSend", (request, reply, _payload, done) => {
-    load?.answering(request, reply);
+  app.addHook("onSend", (request, reply, payload, done) => {
+    load?.answering(request, { reply, bytes: bytesOf(payload) });
     challenge(request, reply);
+    reply.header("x-content-type-options", "nosniff");
     if (options.draining() || endsLate(request)) reply.header("connection", "close");
     done();
   });
-  app.setErrorHandler((error, _request, reply) => {
+  app.setErrorHandler((error, request, reply) => {
     if (error instanceof Refusal) return sendRefusal(reply, error);
+    // The framework looks at the media type of what is for no route, too.
+    if (request.is404) return sendUnknownRoute(reply, { counted, known, target: request.raw.url });
     if (error instanceof Error && "code" in error && error.code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") {
       return sendRefusal(reply, new Refusal("UNSUPPORTED_MEDIA_TYPE", "Send Content-Type: application/json."));
     }
     options.logError(error);
     return sendRefusal(reply, new Refusal("INTERNAL", "The request failed inside the service."));
   });
-  app.setNotFoundHandler((_request, reply) => sendUnknownRoute(reply, counted));
+  app.setNotFoundHandler((request, reply) => sendUnknownRoute(reply, { counted, known, target: request.raw.url }));
   return app;
 }
 
@@ -161,8 +176,27 @@ function openApprovalRoutes(app: FastifyInstance, approvals: Approvals, options:
   pageRoute(app, options);
 }
 
-function sendUnknownRoute(reply: FastifyReply, counted: LoadMetrics): FastifyReply {
+interface UnknownRoute {
+  readonly counted: LoadMetrics;
+  readonly known: KnownRoutes;
+  /** Undefined where it is no path. */
+  readonly target?: string | undefined;
+}
+
+function sendUnknownRoute(reply: FastifyReply, { counted, known, target }: UnknownRoute): FastifyReply {
   counted.unknownRoute();
-  const error = { code: "ROUTE_NOT_FOUND", stage: "REQUEST", message: "There is no such route.", retryable: false };
-  return sendJson(reply, 404, { status: "denied", error });
+  const allow = target === undefined ? "" : known.methodsOf(target).join(", ");
+  const stage = "REQUEST";
+  if (allow === "") {
+    const where = known.methodsOf("/openapi.json").length > 0 ? ": GET /openapi.json lists them" : "";
+    const error = { code: "ROUTE_NOT_FOUND", stage, message: `There is no such route${where}.`, retryable: false };
+    return sendJson(reply, 404, { status: "denied", error });
+  }
+  reply.header("allow", allow);
+  const error = { code: "METHOD_NOT_ALLOWED", stage, message: `This route takes ${allow}.`, retryable: false };
+  return sendJson(reply, 405, { status: "denied", error });
+}
+
+function bytesOf(payload: unknown): number {
+  return typeof payload === "string" ? Buffer.byteLength(payload) : 0;
 }

@@ -107,18 +107,20 @@ test("what breaks off in its own body is answered at once", async () => {
   expect(wire.statuses).toEqual([400]);
 });
 
-test.each(["/nope", "/healthz", "/tools", "/approvals/x"])(
-  "a body without an end at %s is not read on",
-  async (path) => {
-    const wire = new Wire(port).send(head(["Transfer-Encoding: chunked"], path));
-    await until("the answer", () => wire.statuses[0]);
-    await until("its end", () => {
-      wire.send(`1000\r\n${"x".repeat(4_096)}\r\n`);
-      return wire.isClosed ? true : undefined;
-    });
-    expect(wire.statuses).toEqual([404]);
-  },
-);
+test.each([
+  ["/nope", 404],
+  ["/healthz", 405],
+  ["/tools", 405],
+  ["/approvals/x", 404],
+])("a body without an end at %s is not read on", async (path, status) => {
+  const wire = new Wire(port).send(head(["Transfer-Encoding: chunked"], path));
+  await until("the answer", () => wire.statuses[0]);
+  await until("its end", () => {
+    wire.send(`1000\r\n${"x".repeat(4_096)}\r\n`);
+    return wire.isClosed ? true : undefined;
+  });
+  expect(wire.statuses).toEqual([status]);
+});
 
 test("a short body that nobody wants costs no connection, and what stands in it is no request", async () => {
   const inside = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -131,18 +133,18 @@ test("a short body that nobody wants costs no connection, and what stands in it 
 });
 
 test.each([
-  ["OPTIONS /call", "OPTIONS /call HTTP/1.1\r\nAccess-Control-Request-Method: POST"],
-  ["TRACE /call", "TRACE /call HTTP/1.1"],
-  ["GET /call", "GET /call HTTP/1.1\r\nX-HTTP-Method-Override: POST"],
-  ["a path with a dot segment", "POST /x/../call HTTP/1.1"],
-  ["a path with two slashes", "POST //call HTTP/1.1"],
-  ["a broken escape", "GET /%zz HTTP/1.1"],
-])("%s is no route, allows no page anything, and is counted", async (_title, text) => {
+  ["OPTIONS /call", "OPTIONS /call HTTP/1.1\r\nAccess-Control-Request-Method: POST", 405],
+  ["TRACE /call", "TRACE /call HTTP/1.1", 405],
+  ["GET /call", "GET /call HTTP/1.1\r\nX-HTTP-Method-Override: POST", 405],
+  ["a path with a dot segment", "POST /x/../call HTTP/1.1", 404],
+  ["a path with two slashes", "POST //call HTTP/1.1", 404],
+  ["a broken escape", "GET /%zz HTTP/1.1", 404],
+])("%s is no route, allows no page anything, and is counted", async (_title, text, status) => {
   const before = await metric("stc_unknown_routes_total");
   const lines = [authorization, "Host: localhost", "Origin: https://evil.example", "Connection: close"];
   const wire = new Wire(port).send(`${text}\r\n${lines.join("\r\n")}\r\n\r\n`);
   await wire.closed;
-  expect(wire.statuses).toEqual([404]);
+  expect(wire.statuses).toEqual([status]);
   expect(wire.received.toLowerCase()).not.toContain("access-control-");
   expect(wire.received).not.toContain("evil.example");
   expect(await metric("stc_unknown_routes_total")).toBe(before + 1);

@@ -103,7 +103,7 @@ test("who waits to be asked is asked; another expectation is refused", async () 
   wire.end();
   const other = new Wire(stand.port).send(head([...lines, "Expect: a-miracle", "Connection: close"]) + CALL);
   await other.closed;
-  expect(other.statuses).toEqual([417]);
+  expect(other.statuses).toEqual([400]);
 });
 
 test("HTTP/1.0 is answered, and its connection ends", async () => {

@@ -1,7 +1,8 @@
 import { expect, setDefaultTimeout, test } from "bun:test";
+import { QUERY_PARAMS } from "../../src/audit/query/params.ts";
 import { REFUSALS } from "../../src/core/errors.ts";
-import { OPERATIONS } from "../../src/server/routes/openapi.ts";
-import { CALL, callHeaders, startIdentityService } from "../support/identity-service.ts";
+import { OPERATIONS } from "../../src/server/routes/operations.ts";
+import { CALL, callHeaders, issuers, startIdentityService } from "../support/identity-service.ts";
 
 setDefaultTimeout(30_000);
 
@@ -15,7 +16,8 @@ interface Operation {
   readonly summary?: string;
   readonly operationId: string;
   readonly security?: readonly object[];
-  readonly responses: Readonly<Record<string, { readonly description: string }>>;
+  readonly parameters?: readonly { readonly name: string; readonly in: string }[];
+  readonly responses: Readonly<Record<string, { readonly description: string; readonly content?: object }>>;
   readonly requestBody?: { readonly content: Record<string, { readonly schema: { readonly properties: object } }> };
 }
 
@@ -80,7 +82,7 @@ test("what is described is there: every operation answers something else than an
 test("every code of the table stands in it, each call's under its status", async () => {
   const { stand, document } = await full();
   const { code } = document.components.schemas.Refusal.properties.error.properties;
-  expect(code.enum).toEqual([...Object.keys(REFUSALS), "ROUTE_NOT_FOUND", "ENTRY_NOT_FOUND"]);
+  expect(code.enum).toEqual([...Object.keys(REFUSALS), "ROUTE_NOT_FOUND", "METHOD_NOT_ALLOWED", "ENTRY_NOT_FOUND"]);
   const call = document.paths["/call"]?.["post"];
   for (const [name, { http, decision }] of Object.entries(REFUSALS)) {
     if (decision === "PENDING" || http === 499) continue;
@@ -125,6 +127,45 @@ test("whose token each door takes, and what it answers when all is well", async 
   const answer = await fetch(`${stand.service.url}/sessions`, { method: "POST", headers: await callHeaders() });
   expect(Object.keys(operations.get("POST /sessions")?.responses ?? {})).toContain(String(answer.status));
   expect(answer.status).toBe(201);
+  await stand.close();
+});
+
+test("parameters, bodies and kinds of answers are those of the routes", async () => {
+  const { stand, document } = await full();
+  const operations = operationsIn(document);
+  for (const [name, place, parameters] of [
+    ["POST /call", "header", ["Idempotency-Key", "Prefer", "traceparent", "tracestate"]],
+    ["GET /tools", "query", ["format"]],
+    ["GET /approvals", "query", ["state", "limit", "cursor"]],
+    ["GET /approvals/:id", "query", ["wait"]],
+    ["GET /approvals/report", "query", ["from", "to"]],
+    ["GET /approvals/:id", "path", ["id"]],
+    ["GET /events", "header", ["Last-Event-ID"]],
+  ] as const) {
+    const named = operations
+      .get(name)
+      ?.parameters?.filter((one) => one.in === place)
+      .map((one) => one.name);
+    expect([name, named]).toEqual([name, [...parameters]]);
+  }
+  const audit = operations.get("GET /audit")?.parameters?.map(({ name }) => name) ?? [];
+  expect(audit).toEqual([...QUERY_PARAMS]);
+  expect(Object.keys(operations.get("POST /rpc")?.responses ?? {})).toContain("204");
+  expect(operations.get("POST /rpc")?.requestBody).toBeDefined();
+  expect(operations.get("GET /audit/:traceId")?.responses["404"]?.description).toContain("ENTRY_NOT_FOUND");
+  const authorization = `Bearer ${await issuers.token({
+    kind: "operator",
+    sub: "olga",
+    permissions: ["approvals:decide", "audit:read", "metrics:read"],
+  })}`;
+  for (const path of ["/events", "/audit/tail", "/metrics", "/healthz", "/audit", `/approvals/${SOME_ID}/page`]) {
+    const ending = new AbortController();
+    const answer = await fetch(`${stand.service.url}${path}`, { headers: { authorization }, signal: ending.signal });
+    const kind = answer.headers.get("content-type")?.split(";")[0] ?? "";
+    const described = operations.get(`GET ${path.replace(SOME_ID, ":id")}`)?.responses["200"]?.content ?? {};
+    expect([path, answer.status, Object.keys(described)]).toEqual([path, 200, [kind]]);
+    ending.abort();
+  }
   await stand.close();
 });
 

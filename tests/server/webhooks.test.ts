@@ -408,7 +408,7 @@ describe("APR-36, APR-37: a link opens a page and decides nothing", () => {
   test.each(["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])("%s does not exist there", async (method) => {
     const approval = await stand.ask();
     const reply = await stand.send(`${method} /approvals/${approval.id}/page?decision=approve`);
-    expect(reply.status).toBe(404);
+    expect(reply.status).toBe(405);
     expect(await stateOf(approval)).toBe("pending");
   });
 
@@ -416,7 +416,7 @@ describe("APR-36, APR-37: a link opens a page and decides nothing", () => {
     const { id, planDigest } = await stand.ask();
     const query = new URLSearchParams({ approvalId: id, planDigest, decision: "approve" });
     for (const path of [`/webhooks/chat/decisions?${query}`, `/approvals/${id}/decisions?${query}`]) {
-      expect((await stand.send(`GET ${path}`)).status).toBe(404);
+      expect((await stand.send(`GET ${path}`)).status).toBe(405);
     }
   });
 

@@ -16,6 +16,10 @@ export type ConnectionEnd = "total" | "source" | "slow_reader" | RawEnd;
 
 const SWEEP_EVERY_MS = 1_000;
 const RETRY_AFTER_SECONDS = 1;
+/** Of answers that one connection has not taken, when it is more than one: requests need not wait for the answers before them. */
+const OWED_BYTES_PER_CONNECTION_MAX = 32 * 1_048_576;
+/** Of all connections together; beyond it those that take nothing are ended, the longest debts first. */
+const OWED_BYTES_MAX = 256 * 1_048_576;
 
 interface Connection {
   readonly source: string;
@@ -23,6 +27,14 @@ interface Connection {
   response: ServerResponse | undefined;
   /** Sweeps that found it written and not taken. */
   stuckSweeps: number;
+  /** Answers that are on their way, and their bytes. */
+  owedAnswers: number;
+  owedBytes: number;
+}
+
+interface Leaving {
+  readonly response: ServerResponse;
+  readonly bytes: number;
 }
 
 /**
@@ -34,6 +46,7 @@ export class Connections {
   readonly #ended: (end: ConnectionEnd) => void;
   readonly #open = new Map<Socket, Connection>();
   readonly #bySource = new Map<string, number>();
+  #owedBytes = 0;
 
   constructor(limits: ConnectionLimits, ended: (end: ConnectionEnd) => void) {
     this.#limits = limits;
@@ -53,21 +66,53 @@ export class Connections {
   }
 
   /** This answer is on its way. */
-  answering(socket: Socket, response: ServerResponse): void {
+  answering(socket: Socket, { response, bytes }: Leaving): void {
     const connection = this.#open.get(socket);
-    if (connection !== undefined) connection.response = response;
+    if (connection === undefined) return;
+    connection.response = response;
+    this.#owe(connection, bytes);
+    response.once("close", () => this.#paid(connection, bytes));
+    if (connection.owedAnswers > 1 && connection.owedBytes > OWED_BYTES_PER_CONNECTION_MAX) this.#end(socket);
   }
 
-  /** Ends connections whose client has not taken its answer in time. */
+  /** Ends connections whose client has not taken its answer in time, or too many bytes of answers. */
   sweep(): void {
     for (const [socket, connection] of this.#open) {
       const { response } = connection;
       const isStuck = response?.writableEnded === true && !response.writableFinished;
       connection.stuckSweeps = isStuck ? connection.stuckSweeps + 1 : 0;
-      if (connection.stuckSweeps * SWEEP_EVERY_MS <= this.#limits.answerTimeoutMs) continue;
-      this.#ended("slow_reader");
-      socket.destroy();
+      if (connection.stuckSweeps * SWEEP_EVERY_MS > this.#limits.answerTimeoutMs) this.#end(socket);
     }
+    if (this.#owedBytes > OWED_BYTES_MAX) this.#endDebtors();
+  }
+
+  #endDebtors(): void {
+    const stuck = [...this.#open].filter(([, { stuckSweeps }]) => stuckSweeps > 0);
+    stuck.sort(([, one], [, other]) => other.owedBytes - one.owedBytes);
+    let left = this.#owedBytes;
+    for (const [socket, { owedBytes }] of stuck) {
+      if (left <= OWED_BYTES_MAX) return;
+      left -= owedBytes;
+      this.#end(socket);
+    }
+  }
+
+  #end(socket: Socket): void {
+    if (socket.destroyed) return;
+    this.#ended("slow_reader");
+    socket.destroy();
+  }
+
+  #owe(connection: Connection, bytes: number): void {
+    connection.owedAnswers += 1;
+    connection.owedBytes += bytes;
+    this.#owedBytes += bytes;
+  }
+
+  #paid(connection: Connection, bytes: number): void {
+    connection.owedAnswers -= 1;
+    connection.owedBytes -= bytes;
+    this.#owedBytes -= bytes;
   }
 
   #take(socket: Socket): void {
@@ -78,7 +123,7 @@ export class Connections {
       this.#refuse(socket, isFull ? "total" : "source");
       return;
     }
-    this.#open.set(socket, { source, response: undefined, stuckSweeps: 0 });
+    this.#open.set(socket, { source, response: undefined, stuckSweeps: 0, owedAnswers: 0, owedBytes: 0 });
     this.#bySource.set(source, own + 1);
     socket.once("close", () => this.#leave(socket, source));
   }

@@ -21,6 +21,12 @@ export interface LoadOptions {
   readonly clock: () => number;
 }
 
+interface LeavingAnswer {
+  readonly reply: FastifyReply;
+  /** Of its body. */
+  readonly bytes: number;
+}
+
 /** What keeps the load of a door within bounds. */
 export interface LoadGuards {
   readonly shedding: Shedding;
@@ -28,7 +34,7 @@ export interface LoadGuards {
   /** Bounds the connections of the door, and watches whether the event loop keeps up. */
   watch(app: FastifyInstance): void;
   /** Told of every answer that is about to be sent. */
-  answering(request: FastifyRequest, reply: FastifyReply): void;
+  answering(request: FastifyRequest, answer: LeavingAnswer): void;
 }
 
 export function createLoadGuards({ limits, metrics, callers, clock }: LoadOptions): LoadGuards {
@@ -60,9 +66,9 @@ export function createLoadGuards({ limits, metrics, callers, clock }: LoadOption
         done();
       });
     },
-    answering({ raw }, reply) {
+    answering({ raw }, { reply, bytes }) {
       if (reply.statusCode === 401) wrongTokens.count(raw);
-      connections.answering(raw.socket, reply.raw);
+      connections.answering(raw.socket, { response: reply.raw, bytes });
     },
   };
 }

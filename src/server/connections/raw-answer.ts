@@ -8,13 +8,16 @@ export type RawEnd = "malformed" | "headers_too_large" | "timeout";
 /** An answer to what is no request yet. */
 export interface RawAnswer {
   readonly status: keyof typeof REASONS;
-  readonly code: RefusalCode;
+  readonly code: RefusalCode | "METHOD_NOT_ALLOWED";
   readonly message: string;
   readonly retryAfterSeconds?: number;
+  /** The methods that are taken. */
+  readonly allow?: string;
 }
 
 const REASONS = {
   400: "Bad Request",
+  405: "Method Not Allowed",
   408: "Request Timeout",
   431: "Request Header Fields Too Large",
   503: "Service Unavailable",
@@ -38,12 +41,25 @@ export function answerNoRequest(error: Error, socket: Socket, owed: AnswersOwed)
   return end;
 }
 
+const NO_TUNNEL = {
+  status: 405,
+  code: "METHOD_NOT_ALLOWED",
+  message: "This service tunnels nothing: it is no proxy for connections. Send it POST /call.",
+  allow: "",
+} as const satisfies RawAnswer;
+
+/** For `CONNECT`, whose client waits for a tunnel and not for an answer of a route. */
+export function refuseTunnel(socket: Socket, owed: AnswersOwed): void {
+  socket.on("error", () => socket.destroy());
+  owed.settled(socket, () => socket.end(rawAnswer(NO_TUNNEL)));
+}
+
 function endOf(code: unknown): RawEnd {
   if (code === "ERR_HTTP_REQUEST_TIMEOUT") return "timeout";
   return code === "HPE_HEADER_OVERFLOW" ? "headers_too_large" : "malformed";
 }
 
-export function rawAnswer({ status, code, message, retryAfterSeconds }: RawAnswer): string {
+export function rawAnswer({ status, code, message, retryAfterSeconds, allow }: RawAnswer): string {
   const retry = retryAfterSeconds === undefined ? {} : { retryAfterMs: retryAfterSeconds * 1000 };
   const stage = retryAfterSeconds === undefined ? "REQUEST" : "LIMIT";
   const error = { code, stage, message, retryable: retryAfterSeconds !== undefined, ...retry };
@@ -54,6 +70,7 @@ export function rawAnswer({ status, code, message, retryAfterSeconds }: RawAnswe
     `content-length: ${Buffer.byteLength(body)}`,
     "cache-control: no-store",
     "x-content-type-options: nosniff",
+    ...(allow === undefined ? [] : [`allow: ${allow}`]),
     ...(retryAfterSeconds === undefined ? [] : [`retry-after: ${retryAfterSeconds}`]),
     "connection: close",
     "",

@@ -21,7 +21,7 @@ const TIME_CHARACTERS_MAX = 64;
 const REPORTS_MAX = 2;
 
 const time = z.string().min(1).max(TIME_CHARACTERS_MAX).optional();
-const query = z.strictObject({ from: time, to: time });
+export const reportQuery = z.strictObject({ from: time, to: time });
 
 /** `GET /approvals/report?from=7d&to=`: how people answered. For those who decide; a line says who looked. */
 export function reportRoute(app: FastifyInstance, { approvals, door }: ReportRouteOptions): void {
@@ -30,7 +30,7 @@ export function reportRoute(app: FastifyInstance, { approvals, door }: ReportRou
   const places = new Places({ totalMax: REPORTS_MAX, perCallerMax: 1 });
   app.get("/approvals/report", (request, reply) =>
     door.operator(request, "approvals:decide", async (operator) => {
-      const asked = door.query(request, query);
+      const asked = door.query(request, reportQuery);
       const now = door.now();
       // What is asked in this very moment is in it.
       const range = { from: readMoment(asked.from ?? DEFAULT_RANGE, now), to: readMoment(asked.to, now) ?? now + 1 };

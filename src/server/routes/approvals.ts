@@ -36,7 +36,7 @@ const PAGE_DEFAULT = 50;
 const WAIT_SECONDS_MAX = 55;
 const REASON_CHARACTERS_MAX = 500;
 
-const listQuery = z.strictObject({
+export const listQuery = z.strictObject({
   state: z.enum(STATES).optional(),
   limit: wholeNumber(1, PAGE_MAX).optional(),
   /** As a page gave it: what is none would look like the end of the list. */
@@ -46,7 +46,7 @@ const listQuery = z.strictObject({
     .optional(),
 });
 
-const showQuery = z.strictObject({ wait: wholeNumber(0, WAIT_SECONDS_MAX).optional() });
+export const showQuery = z.strictObject({ wait: wholeNumber(0, WAIT_SECONDS_MAX).optional() });
 
 export const decisionBody = z.strictObject({
   decision: z.enum(["approve", "deny"]),

@@ -3,6 +3,7 @@ import type { Position } from "../../audit/query/cursor.ts";
 import { Matcher } from "../../audit/query/filter.ts";
 import { type DayLine, Follower } from "../../audit/query/follow.ts";
 import { FILTER_PARAMS, readFilter, unknownParams } from "../../audit/query/params.ts";
+import { dayOf } from "../../audit/query/time-range.ts";
 import { parseLine, viewOf } from "../../audit/query/view.ts";
 import { Places } from "../places.ts";
 import { ServerSentEvents } from "../server-sent-events.ts";
@@ -37,7 +38,7 @@ export function auditTailRoute(app: FastifyInstance, options: AuditTailOptions):
       const faults = unknownParams(params, FILTER_PARAMS);
       if (faults.length > 0) throw malformed(faults);
       const matcher = new Matcher(checked(readFilter(params, clock())));
-      const from = startOf(request);
+      const from = startOf(request, clock());
       await door.record(caller, "tail", params);
       reply.hijack();
       const stream = new ServerSentEvents({
@@ -61,13 +62,17 @@ export function auditTailRoute(app: FastifyInstance, options: AuditTailOptions):
   );
 }
 
-/** @throws {Refusal} MALFORMED_REQUEST */
-function startOf({ headers }: FastifyRequest): Position | undefined {
+/**
+ * A day that is still to come is of another log: from now on, as without an id.
+ *
+ * @throws {Refusal} MALFORMED_REQUEST
+ */
+function startOf({ headers }: FastifyRequest, nowMs: number): Position | undefined {
   const seen = headers["last-event-id"];
   if (seen === undefined) return undefined;
   const [, day, offset] = EVENT_ID.exec(typeof seen === "string" ? seen : "") ?? [];
   if (day === undefined) throw malformed(["Last-Event-ID must be the id of an event"]);
-  return { day, offset: Number(offset) };
+  return day > dayOf(nowMs) ? undefined : { day, offset: Number(offset) };
 }
 
 interface TailOptions {

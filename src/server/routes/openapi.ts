@@ -1,57 +1,13 @@
 import type { FastifyInstance } from "fastify";
 import { z } from "zod";
 import { REFUSALS, type RefusalCode, type Stage } from "../../core/errors.ts";
-import { envelope } from "../door.ts";
-import { decisionBody } from "./approvals.ts";
-import { modeBody } from "./sessions.ts";
+import { OPERATIONS, type Operation, type Side } from "./operations.ts";
 
-/** Who may ask: nobody in particular, agents, operators, either of them with a token of their own, or who signs the body. */
-type Side = "anybody" | "agents" | "operators" | "either" | "signers";
-
-interface Operation {
-  readonly summary: string;
-  readonly side: Side;
-  readonly body?: z.ZodType;
-  /** What has gone well is answered with; 200 when left out. */
-  readonly success?: 201;
-}
-
-/** What is said of each door. Every route is described, one that has no row too; a test keeps rows and routes together. */
-export const OPERATIONS: Readonly<Record<string, Operation>> = {
-  "POST /call": { summary: "Call a tool.", side: "agents", body: envelope },
-  "GET /tools": { summary: "The tools that this caller could use.", side: "agents" },
-  "GET /tools/:name": { summary: "One of them.", side: "agents" },
-  "GET /approvals": { summary: "Questions: one's own, or all for operators who decide.", side: "either" },
-  "GET /approvals/:id": { summary: "A question; ?wait= holds until it is answered.", side: "either" },
-  "GET /approvals/:id/page": { summary: "A page that says how to decide; it decides nothing.", side: "anybody" },
-  "POST /approvals/:id/decisions": { summary: "Approve or deny.", side: "operators", body: decisionBody },
-  "POST /approvals/:id/revoke": { summary: "Take a yes back that has not run.", side: "operators" },
-  "DELETE /approvals/:id": { summary: "Cancel one's own question.", side: "agents" },
-  "GET /approvals/report": { summary: "How questions were answered.", side: "operators" },
-  "POST /webhooks/:name/decisions": { summary: "A decision from a signed notification.", side: "signers" },
-  "POST /sessions": { summary: "Open a session.", side: "agents", success: 201 },
-  "GET /sessions": { summary: "Sessions.", side: "operators" },
-  "PUT /sessions/:id/mode": { summary: "Set a session's mode.", side: "operators", body: modeBody },
-  "DELETE /sessions/:id": { summary: "End a session.", side: "either" },
-  "GET /grants": { summary: "Remembered yeses.", side: "either" },
-  "DELETE /grants/:id": { summary: "Take one back.", side: "operators" },
-  "POST /reload": { summary: "Take over a configuration that has changed.", side: "operators" },
-  "POST /rpc": { summary: "exec.approve, exec.deny and exec.list over JSON-RPC.", side: "operators" },
-  "GET /events": { summary: "What happens to questions, as server-sent events.", side: "either" },
-  "GET /audit": { summary: "Entries of the audit.", side: "operators" },
-  "GET /audit/stats": { summary: "The audit in figures.", side: "operators" },
-  "GET /audit/:traceId": { summary: "Everything about one call.", side: "operators" },
-  "GET /audit/tail": { summary: "Entries as they are written, as server-sent events.", side: "operators" },
-  "GET /audit/verify": { summary: "Whether the log is whole.", side: "operators" },
-  "GET /healthz": { summary: "Whether the process lives.", side: "anybody" },
-  "GET /readyz": { summary: "Whether calls are taken; details for operators.", side: "anybody" },
-  "GET /metrics": { summary: "Prometheus metrics.", side: "operators" },
-  "GET /openapi.json": { summary: "This document.", side: "anybody" },
-  "GET /.well-known/oauth-protected-resource": { summary: "Who issues tokens (RFC 9728).", side: "anybody" },
-};
-
-/** What the doors refuse with: the table's, and two more for what is no route and no entry of the audit. */
-const CODES = [...(Object.keys(REFUSALS) as RefusalCode[]), "ROUTE_NOT_FOUND", "ENTRY_NOT_FOUND"] as const;
+/** What the doors refuse with: the table's, and three more for what is no route, or not with this method, and no entry of the audit. */
+const CODES = [
+  ...(Object.keys(REFUSALS) as RefusalCode[]),
+  ...(["ROUTE_NOT_FOUND", "METHOD_NOT_ALLOWED", "ENTRY_NOT_FOUND"] as const),
+] as const;
 const STAGES: readonly Stage[] = [...new Set(Object.values(REFUSALS).map(({ stage }) => stage))];
 /** Where a request for anything but a call can end. */
 const DOOR_STAGES: readonly Stage[] = ["REQUEST", "AUTH", "LIMIT", "REGISTRY", "PERMISSION", "APPROVAL", "AUDIT"];
@@ -68,7 +24,7 @@ export function openapiRoute(app: FastifyInstance): void {
     for (const one of [method].flat()) if (one !== "HEAD") routes.push({ method: one, url });
   });
   let written: string | undefined;
-  app.get("/openapi.json", (_request, reply) => {
+  app.get("/openapi.json", { exposeHeadRoute: true }, (_request, reply) => {
     written ??= JSON.stringify(describe(routes));
     return reply
       .header("content-type", "application/json; charset=utf-8")
@@ -108,24 +64,38 @@ function describe(routes: readonly Route[]): unknown {
 
 function operationOf({ method, url }: Route): unknown {
   const row = OPERATIONS[`${method} ${url}`];
-  const names = [...url.matchAll(/:([A-Za-z]+)/g)].map(([, name]) => name);
   const isCall = url === "/call";
+  const parameters = parametersOf(url, row);
   return {
     operationId: `${method.toLowerCase()}${url.replace(/[^A-Za-z]+([A-Za-z])?/g, (_, next = "") => String(next).toUpperCase())}`,
     ...(row !== undefined && { summary: row.summary }),
     ...securityOf(row?.side),
-    ...(names.length > 0 && {
-      parameters: names.map((name) => ({ name, in: "path", required: true, schema: { type: "string" } })),
-    }),
+    ...(parameters.length > 0 && { parameters }),
     ...(row?.body !== undefined && { requestBody: { required: true, content: json(bodyOf(row.body)) } }),
     responses: {
-      [row?.success ?? 200]: { description: "As asked.", ...(isCall && { content: json(reference("Success")) }) },
-      ...(url === "/readyz" && { 503: { description: "Not now." } }),
+      [row?.success ?? 200]: { description: "As asked.", content: contentOf(url, row) },
+      ...(row?.produces === "text/html" && { 404: { description: "No such page.", content: contentOf(url, row) } }),
+      ...(row?.empty === true && { 204: { description: "As asked; there is nothing to say." } }),
+      ...(url === "/readyz" && { 503: { description: "Not now.", content: json({ type: "object" }) } }),
       ...(isCall && { 202: { description: "A person is asked.", content: json(reference("Pending")) } }),
-      ...(row?.side !== "anybody" && refusalsOf(isCall ? STAGES : DOOR_STAGES)),
+      ...(row?.side !== "anybody" && refusalsOf(isCall ? STAGES : DOOR_STAGES, row?.missing)),
       default: { description: "Refused.", content: json(reference("Refusal")) },
     },
   };
+}
+
+function contentOf(url: string, { produces }: Partial<Operation> = {}): unknown {
+  if (url === "/call") return json(reference("Success"));
+  return produces === undefined ? json({ type: "object" }) : { [produces]: { schema: text } };
+}
+
+function parametersOf(url: string, { query, headers = [] }: Partial<Operation> = {}): readonly unknown[] {
+  const shapes = (query && shapeOf(query).properties) ?? {};
+  return [
+    ...[...url.matchAll(/:([A-Za-z]+)/g)].map(([, name]) => ({ name, in: "path", required: true, schema: text })),
+    ...Object.entries(shapes).map(([name, schema]) => ({ name, in: "query", schema })),
+    ...headers.map((name) => ({ name, in: "header", schema: text })),
+  ];
 }
 
 function securityOf(side: Side = "either"): { readonly security?: readonly Record<string, readonly string[]>[] } {
@@ -134,8 +104,8 @@ function securityOf(side: Side = "either"): { readonly security?: readonly Recor
 }
 
 /** One answer for each HTTP status, with the codes that come with it. */
-function refusalsOf(stages: readonly Stage[]): Record<string, unknown> {
-  const byStatus = new Map<number, string[]>();
+function refusalsOf(stages: readonly Stage[], missing: Operation["missing"]): Record<string, unknown> {
+  const byStatus = new Map<number, string[]>(missing === undefined ? [] : [[404, [missing]]]);
   for (const [code, { http, decision, stage }] of Object.entries(REFUSALS)) {
     if (decision === "PENDING" || http === NOT_SENT || !stages.includes(stage)) continue;
     byStatus.set(http, [...(byStatus.get(http) ?? []), code]);
@@ -149,8 +119,15 @@ function refusalsOf(stages: readonly Stage[]): Record<string, unknown> {
 }
 
 function bodyOf(schema: z.ZodType): unknown {
-  const { $schema: _, ...shape } = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
+  const { $schema: _, ...shape } = shapeOf(schema);
   return shape;
+}
+
+function shapeOf(schema: z.ZodType): {
+  readonly $schema?: unknown;
+  readonly properties?: Readonly<Record<string, unknown>>;
+} {
+  return z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
 }
 
 function reference(name: string): { readonly $ref: string } {

@@ -30,7 +30,7 @@ const REASON_CHARACTERS_MAX = 500;
 
 const requestId = z.union([z.string().max(ID_CHARACTERS_MAX), z.number(), z.null()]);
 
-const rpcRequest = z.strictObject({
+export const rpcRequest = z.strictObject({
   jsonrpc: z.literal("2.0"),
   id: requestId.optional(),
   method: z.string(),

@@ -23,7 +23,7 @@ export interface ToolRoutesOptions extends PeerLimits {
   }) => Promise<void>;
 }
 
-const FORMATS = { json: toJson, openai: toOpenAi, anthropic: toAnthropic } as const;
+export const FORMATS = { json: toJson, openai: toOpenAi, anthropic: toAnthropic } as const;
 
 /** `GET /tools` and `GET /tools/:name`: only the tools that this caller could use. */
 export function toolRoutes(app: FastifyInstance, options: ToolRoutesOptions): void {
@@ -45,7 +45,8 @@ export function toolRoutes(app: FastifyInstance, options: ToolRoutesOptions): vo
     const format = formatOf(request.query.format);
     const { registered } = registry.find(request.params.name);
     const tool = registered === undefined ? undefined : ifUsable(registered.tool, caller);
-    if (tool === undefined) throw new Refusal("TOOL_NOT_FOUND", "There is no tool of this name that you may use.");
+    if (tool === undefined)
+      throw new Refusal("TOOL_NOT_FOUND", "There is no tool of this name that you may use: GET /tools lists those.");
     await recordListing(journal, caller);
     return sendJson(reply, 200, format(tool));
   });

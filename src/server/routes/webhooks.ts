@@ -24,7 +24,7 @@ const REASON_CHARACTERS_MAX = 500;
 const NAME = /^[a-z0-9][a-z0-9-]{0,63}$/;
 const DIGEST = /^[0-9a-f]{64}$/;
 
-const message = z.strictObject({
+export const decisionMessage = z.strictObject({
   approvalId: z.string().refine(isId, "must be the id of an approval"),
   planDigest: z.string().regex(DIGEST),
   viewDigest: z.string().regex(DIGEST).optional(),
@@ -37,7 +37,7 @@ const message = z.strictObject({
   decidedBy: z.strictObject({ user: z.string().regex(/^[\x21-\x7e]{1,128}$/) }),
 });
 
-type Message = z.output<typeof message>;
+type Message = z.output<typeof decisionMessage>;
 
 /**
  * `POST /webhooks/:name/decisions`: what people decided in some other program, signed by it. Who they are is not in its
@@ -108,7 +108,7 @@ async function receive({ integration, name, door, request, reply }: Arrival, flo
     const options = { details: { limit: "webhook" }, retryAfterMs: MINUTE_MS };
     throw new Unheard("flood", new Refusal("RATE_LIMITED", "This webhook sends too many messages.", options));
   }
-  const parsed = message.safeParse(parsedBody(door, body));
+  const parsed = decisionMessage.safeParse(parsedBody(door, body));
   if (!parsed.success) {
     const fields = "approvalId, planDigest, viewDigest?, decision, scope?, reason?, answer?, decidedBy: {user}";
     throw new Unheard("unreadable", new Refusal("MALFORMED_REQUEST", `The body must be {${fields}}.`));

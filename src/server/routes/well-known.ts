@@ -13,6 +13,8 @@ export interface ResourceOptions {
 
 const WELL_KNOWN = "/.well-known/oauth-protected-resource";
 const REALM = 'realm="safe-tool-call"';
+/** Some ask for the headers alone. */
+const READ = { exposeHeadRoute: true } as const;
 const CACHE = "public, max-age=300";
 
 /**
@@ -36,10 +38,10 @@ export function wellKnownRoute(app: FastifyInstance, options: ResourceOptions): 
       .header("cache-control", CACHE)
       .send(JSON.stringify(metadata));
   };
-  app.get(WELL_KNOWN, send);
+  app.get(WELL_KNOWN, READ, send);
   const below = pathOf(resource);
   // An exact path, never a pattern: what the router would read as one is not served there.
-  if (below !== "" && !/[:*()]/.test(below)) app.get(`${WELL_KNOWN}${below}`, send);
+  if (below !== "" && !/[:*()]/.test(below)) app.get(`${WELL_KNOWN}${below}`, READ, send);
 }
 
 /** Where the metadata stands (RFC 9728, 3.1): the well-known path comes between the host and the resource's own path. */
