@@ -35,6 +35,9 @@ export class Neighbours {
     if (isPrivateMember(key)) return isJwk(fields) ? below.called("private_key") : below;
     if (DATA.test(key)) return fields["kind"] === "Secret" ? below.secretBelow() : below;
     if (key === "value" && fields["sensitive"] === true) return below.called("password");
+    if (key === "Value" && fields["Type"] === "SecureString") return below.called("password");
+    if (key === "value" && OF_COOKIES.some((member) => Object.hasOwn(fields, member)))
+      return below.called("session_token");
     const named = nameBeside(fields, key.slice(0, -VALUE_CHARS));
     if (named !== undefined) return below.labelled(this.#labelOf(named));
     return key.length === VALUE_CHARS && above.label !== undefined ? below.labelled(above.label) : below;
@@ -46,6 +49,9 @@ export class Neighbours {
     return label;
   }
 }
+
+/** Members that only a cookie has: its name may be anything. */
+const OF_COOKIES = ["httpOnly", "sameSite", "hostOnly", "HttpOnly", "SameSite"];
 
 /** Of a Kubernetes secret: all below is secret, however it is called. */
 const DATA = /^(?:data|stringData)$/;

@@ -7,6 +7,7 @@ import type { PiiFinding } from "./pii/finding.ts";
 import { NextDigit } from "./pii/next-digit.ts";
 import { NumberReader } from "./pii/numbers.ts";
 import { AssignmentReader } from "./secrets/assignment.ts";
+import { CreatedTables } from "./secrets/created-tables.ts";
 import { InsertReader } from "./secrets/insert-values.ts";
 import { FOOTER, NextOccurrence } from "./secrets/private-key.ts";
 import { type Readers, SECRET_RULES } from "./secrets/rules.ts";
@@ -107,9 +108,11 @@ class PlainScan implements AnchorVisitor {
 
   #makeReaders(): Readers {
     const tables = new TableReader(this.#text, this.#work);
+    const created = new CreatedTables(this.#text, this.#work);
     return {
       assignments: new AssignmentReader(this.#text, this.#work, tables),
-      inserts: new InsertReader(this.#text, this.#work, tables),
+      inserts: new InsertReader(this.#text, this.#work, { tables, created }),
+      created,
       footers: new NextOccurrence(this.#text, FOOTER),
       work: this.#work,
     };

@@ -7,6 +7,8 @@ import { machineText } from "./negatives.ts";
 
 /** Near-anchors, long runs, nested encodings: each is repeated until the text is full. */
 export const UNITS: readonly string[] = [
+  ...[" -u a -p b", '"httponly"{', '"cookies":[', "recovery code a-", "?key=", 'auth=("a",', '"name":"password"'],
+  ...[":\n  abcdefghijklm\n", "create table a (b,", "<a:password>", "snmp-server community ", "secret_id "],
   ...[
     "a",
     "A",

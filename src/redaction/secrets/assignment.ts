@@ -1,6 +1,18 @@
 import type { Work } from "../bounds.ts";
 import type { Finding } from "../finding.ts";
-import { BLANK, classesIn, isA, isOneOf, LOWER, NAME, QUOTE, runEnd, runStart, UPPER } from "../views/characters.ts";
+import {
+  BLANK,
+  classesIn,
+  isA,
+  isOneOf,
+  LINE_END,
+  LOWER,
+  NAME,
+  QUOTE,
+  runEnd,
+  runStart,
+  UPPER,
+} from "../views/characters.ts";
 import { NAME_CHARS_MAX, type Value, valueAfter, wholeEnd } from "./beside-name/value-after.ts";
 import { SECOND_WORDS } from "./foreign-names.ts";
 import { header, NextHeaderEnd } from "./header-value.ts";
@@ -45,7 +57,7 @@ export class AssignmentReader {
     const from = runStart(text, start, NAME, start - NAME_CHARS_MAX);
     const to = runEnd(text, end, NAME, end + NAME_CHARS_MAX);
     this.#done = to;
-    if (to - from > NAME_CHARS_MAX) return undefined;
+    if (to - from > NAME_CHARS_MAX || isPartOfName(text, { from, to })) return undefined;
     this.#work.spend(STEPS_PER_NAME + to - from);
     const name = text.slice(from, to);
     const known = this.#kinds.get(name) ?? (this.#kinds.size < NAMES_MAX ? this.#judged(name) : undefined);
@@ -111,6 +123,13 @@ function withQualifier(text: string, from: number, to: number): string {
 /** `PASS tests/a.test.ts`, `--- PASS: TestLogin2`: what is called so in capitals is mostly a test's end, and protocols' are read elsewhere. */
 function isVerdict(text: string, name: string, { start, style }: Value): boolean {
   return name === "PASS" && (style === "told" || TEST.test(text.slice(start, start + 4)));
+}
+
+/** `"Test2::Event::Pass" => "1.3"`: a class. `user:password:uid:shell`: what stands in a line, and in which order. */
+function isPartOfName(text: string, { from, to }: Extent): boolean {
+  if (!isOneOf(text, from - 1, ":") || from < 2) return false;
+  if (isOneOf(text, from - 2, ":")) return text.slice(from, to).toLowerCase() === "pass";
+  return isOneOf(text, to, ":") && !isA(text, from - 2, BLANK | LINE_END | QUOTE) && !isOneOf(text, from - 2, "{[(");
 }
 
 const TEST = /^test/i;

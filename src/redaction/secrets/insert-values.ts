@@ -1,7 +1,8 @@
 import type { Work } from "../bounds.ts";
 import type { Finding } from "../finding.ts";
 import { BLANK, beginsWord, isA, isOneOf, LINE_END, NAME, QUOTE, STOP } from "../views/characters.ts";
-import { type SecretKind, secretKind } from "./names.ts";
+import { type CreatedTables, columnKind } from "./created-tables.ts";
+import type { SecretKind } from "./names.ts";
 import { endBefore, type Stretch } from "./stretches.ts";
 import { nextRow, rowEnd } from "./table-cells.ts";
 import { type TableReader, tableOf } from "./tables.ts";
@@ -18,8 +19,6 @@ const STEPS_PER_CHAR = 6;
 const STEPS_PER_COLUMN_CHAR = 20;
 const STEPS_PER_VALUE = 700;
 
-const NOT_KINDS: ReadonlySet<SecretKind> = new Set(["cookie", "authorization", "basic"]);
-
 interface Columns {
   readonly names: readonly string[];
   /** Behind the bracket that closes. */
@@ -31,25 +30,34 @@ export class InsertReader {
   readonly #text: string;
   readonly #work: Work;
   readonly #tables: TableReader;
+  readonly #created: CreatedTables;
   #done = 0;
 
-  constructor(text: string, work: Work, tables: TableReader) {
+  constructor(text: string, work: Work, { tables, created }: { tables: TableReader; created: CreatedTables }) {
     this.#text = text;
     this.#work = work;
     this.#tables = tables;
+    this.#created = created;
   }
 
   /** `INSERT INTO users (name, password) VALUES ('bob', '…'), (…)`, from behind `into`. */
   match(start: number, end: number): readonly Finding[] | undefined {
     const columns =
       start < this.#done || !beginsWord(this.#text, start) ? undefined : columnsAt(this.#text, end, this.#work);
-    if (columns === undefined) return undefined;
+    if (columns === undefined) return start < this.#done ? undefined : this.#rowsOf(end);
     this.#done = columns.end;
     this.#work.spend(columns.end - start + columns.names.length * STEPS_PER_VALUE);
-    const kinds = columns.names.map(kindOf);
+    const kinds = columns.names.map(columnKind);
     if (kinds.every((kind) => kind === undefined)) return undefined;
     const head = VALUES.exec(this.#text.slice(columns.end, columns.end + WORDS_CHARS_MAX));
     return head === null ? undefined : this.#tuples(columns.end + head[0].length, kinds);
+  }
+
+  /** `INSERT INTO users VALUES (…)` of a table that was created before, from behind `into`. */
+  #rowsOf(end: number): readonly Finding[] | undefined {
+    const [head = "", table = ""] = PLAIN_INSERT.exec(this.#text.slice(end, end + TABLE_CHARS_MAX)) ?? [];
+    const kinds = head === "" ? undefined : this.#created.kindsOf(table);
+    return kinds?.some((kind) => kind !== undefined) === true ? this.#tuples(end + head.length, kinds) : undefined;
   }
 
   /** `COPY users (name, password) FROM stdin;` and rows below, from behind `copy`. */
@@ -89,12 +97,9 @@ export class InsertReader {
 
 /** Between the columns and the first row. */
 const VALUES = /^(?:\s|\\[nrt])*(?:[a-z_.]{1,16}(?:\s|\\[nrt])+){0,3}(?:values?|select)(?:\s|\\[nrt])*/i;
+/** No columns between the table and its first row. */
+const PLAIN_INSERT = /^([\w.$"'`[\]-]{1,96}) values\s{0,8}(?=\()/i;
 const FROM_STDIN = /^\s+from\s+stdin\b/i;
-
-function kindOf(name: string): SecretKind | undefined {
-  const kind = secretKind(name);
-  return kind === undefined || NOT_KINDS.has(kind) ? undefined : kind;
-}
 
 /** `users (a, b)`, with quotation marks and brackets of all sorts. */
 function columnsAt(text: string, from: number, work: Work): Columns | undefined {

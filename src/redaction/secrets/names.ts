@@ -16,6 +16,7 @@ const TOKENS = words(
   "authtoken accesstoken refreshtoken clientsecret appsecret apitoken apisecret sharedsecret webhooksecret",
   "accountkey sharedaccesskey jwtsecret masterkey idtoken sessiontoken bearertoken secretaccesskey accesskeysecret",
   "presharedkey deploykey servicekey jsessionid phpsessid sessionidtoken authtok identitytoken registrytoken",
+  "passwordsalt passwordpepper authsalt noncesalt insalt passwordhash",
   "connectsid clientassertion codeverifier devicecode samlresponse authident",
 );
 
@@ -37,7 +38,7 @@ const HARMLESS = wordSet(
 
 /** Words before `key` that make it something else, in capitals too. */
 const HARMLESS_KEYS = wordSet(
-  "public primary foreign partition sort cache routing idempotency object row hash map index group message registry",
+  "public primary foreign partition sort cache idempotency object row hash map index group message registry",
   "config feature flag lookup dedup unique candidate translation i18n label annotation header json state query",
   "socket pub",
 );
@@ -45,7 +46,7 @@ const HARMLESS_KEYS = wordSet(
 /** Words at a name's end that say in what form or for whom the secret is. */
 const TRAILERS = wordSet(
   "value base base64 b64 hex prod production staging stage dev development test live old new current previous plain",
-  "raw string text data encoded primary secondary confirmation confirm again repeat",
+  "raw string text data sha encoded primary secondary confirmation confirm again repeat",
 );
 
 const KINDS: ReadonlyMap<string, SecretKind> = new Map<string, SecretKind>([
@@ -60,7 +61,9 @@ const KINDS: ReadonlyMap<string, SecretKind> = new Map<string, SecretKind>([
 /** What occurs in every name of a secret: where to look for one. Lower case. */
 export const NAME_ANCHORS: readonly string[] = [
   ...words("pass pwd psw secret token key credential masterauth psk authtok cookie authorization jsessionid phpsessid"),
-  ...words("_pat kennwort pw sessionid connect.sid client_assertion code_verifier device_code samlresponse authident"),
+  ...words(
+    "_salt _pat kennwort pw sessionid session_id session-id connect.sid client_assertion code_verifier device_code samlresponse authident",
+  ),
   ...FOREIGN_ANCHORS,
 ];
 
@@ -69,13 +72,15 @@ export function secretKind(name: string): SecretKind | undefined {
   // The country's.
   if (name === "PW") return undefined;
   // A cookie of web frameworks; a session's id is written otherwise.
-  if (name === "sessionid") return "key";
+  if (SESSION.test(name)) return "key";
   const { word: last, start } = wordWithSense(name);
   const before = wordBefore(name, start)?.word ?? "";
   if (last === "key" || last === "keys") return keyKind(before);
   if (HARMLESS.has(before)) return undefined;
   return KINDS.get(last) ?? passwordAtEnd(last) ?? KINDS.get(before + last) ?? kindInAnyCase(name);
 }
+
+const SESSION = /^(?:x-session-?id|_?session_?id)$/i;
 
 /** Whether a name is one of several secrets. */
 export function isOfSeveral(name: string): boolean {

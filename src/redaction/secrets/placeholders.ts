@@ -13,6 +13,7 @@ export const PLACEHOLDERS = wordSet(
   "username hash hashed salt body form request response type length prompt anonymous nullable readonly",
   "struct class case break continue switch else then fi do done end begin throw",
   "raise yield typeof instanceof sizeof keyof interface schema column encrypted encryption authentication",
+  "may when there with without force change will can history added compat files fail failure",
   "prohibited options option flag flags argument arguments parameter parameters",
   "пароль パスワード 비밀번호 şifre lösenord passord wachtwoord senha hasło parola heslo jelszó salasana passwort kennwort",
   "erforderlich ungültig falsch leer pflichtfeld requis obligatoire invalide incorrect requerido requerida obligatorio",

@@ -33,13 +33,14 @@ export function isReference(value: string, closing: Closing): boolean {
   const first = value[0] ?? "";
   const close = BRACKETS.get(first);
   if (close !== undefined) return isOpen(value, close, closing);
-  if (first === "*") return closing === "bare" || value[1] === "*";
+  if (first === "*") return !HASH.test(value) && (closing === "bare" || value[1] === "*");
   if (first === "$") return value.length < 2 || "({".includes(value[1] ?? "") || isVariable(value);
   if (first === "%") return isFormat(value);
   if (first === "\\") return ESCAPED_TEMPLATES.some((start) => value.startsWith(start)) || isPattern(value);
   if (
     isRepeated(value) ||
     isBlanked(value) ||
+    (value[1] === "*" && STARS.test(value)) ||
     isCutShort(value) ||
     isPattern(value) ||
     (first === "&" && SLICE.test(value))
@@ -47,6 +48,9 @@ export function isReference(value: string, closing: Closing): boolean {
     return true;
   return ":@&!#".includes(first) && isNamedSecret(value);
 }
+
+/** `*6BB4837EB74329105EE4568DDA7DC67ED2CA2AD9`: as MySQL keeps a password. */
+const HASH = /^\*[\dA-F]{40}$/;
 
 /** `&[u8]` */
 const SLICE = /^&\[\w{1,32}\]?\)?$/;
@@ -115,6 +119,9 @@ function isBlanked(value: string): boolean {
 
 /** `sk-xxxx`, `ghp_abc_XXXX`, `xxx/yy`. */
 const BLANKED = /^[a-zA-Z]{1,12}[-_](?:[a-z]{1,12}[-_])?[xX]{4}[xX_-]*$|^[xX]{3,32}\/[a-z]{0,2}$/;
+
+/** `:****`, `"***"`: stars, and a sign before or behind them. */
+const STARS = /^[^\w\s*]?\*{3,64}[^\w\s*]?$/;
 
 const ELLIPSES = ["...", "…"];
 

@@ -1,6 +1,7 @@
 import type { Work } from "../bounds.ts";
 import type { Matched } from "../finding.ts";
 import type { AssignmentReader } from "./assignment.ts";
+import type { CreatedTables } from "./created-tables.ts";
 import type { InsertReader } from "./insert-values.ts";
 import { NAME_ANCHORS } from "./names.ts";
 import { matchPrivateKey, type NextOccurrence } from "./private-key.ts";
@@ -12,6 +13,7 @@ import { matchToken } from "./token-matcher.ts";
 export interface Readers {
   readonly assignments: AssignmentReader;
   readonly inserts: InsertReader;
+  readonly created: CreatedTables;
   readonly footers: NextOccurrence;
   readonly work: Work;
 }
@@ -47,6 +49,14 @@ export const SECRET_RULES: readonly SecretRule[] = [
     word: "into ",
     steps: INSERT_STEPS,
     match: (_text, start, end, { inserts }) => inserts.match(start, end),
+  },
+  {
+    word: "create table ",
+    steps: INSERT_STEPS,
+    match: (_text, start, end, { created }) => {
+      created.read(start, end);
+      return undefined;
+    },
   },
   {
     word: "copy ",

@@ -76,7 +76,8 @@ export class TableReader {
     if (divider === undefined) return undefined;
     const line = this.#lineOf(from);
     this.#done = line.end;
-    if (line.start === -1 || nextRow(this.#text, line.end) === line.end) return undefined;
+    if (line.start === -1 || this.#text.startsWith("#define", line.start) || nextRow(this.#text, line.end) === line.end)
+      return undefined;
     this.#work.spend((line.end - line.start) * STEPS_PER_CHAR);
     const table = headerOf(this.#text, line, { divider, work: this.#work });
     return table === undefined ? undefined : this.rows(table, nextRow(this.#text, line.end));

@@ -117,7 +117,7 @@ const FORGES: readonly Row[] = [
   ["jfrog-key", "AKCp", ALPHANUMERIC, 60],
   ["jfrog-reference-token", "cmVmdGtu", ALPHANUMERIC, 50],
   ["circleci-token", "CCIPAT_ CCIPRJ_", WORD, 30],
-  ["buildkite-token", "bkua_", ALPHANUMERIC, 32],
+  ["buildkite-token", "bkua_ bkat_", ALPHANUMERIC, 32],
   ["sonar-token", "squ_ sqp_ sqa_", HEX, 40],
   ["hashicorp-terraform-token", "TFC-", DOTTED, 40],
   ["octopus-key", "API-", UPPER | DIGIT, 25, { needs: [DIGIT] }],
@@ -174,7 +174,7 @@ const MODELS: readonly Row[] = [
 ];
 
 const MONEY: readonly Row[] = [
-  ["stripe-key", "sk_live_ sk_test_ rk_live_ rk_test_", ALPHANUMERIC, 10, { loose: true }],
+  ["stripe-key", "sk_live_ sk_test_ rk_live_ rk_test_ sk_org_live_ sk_org_test_", ALPHANUMERIC, 10, { loose: true }],
   ["stripe-webhook-secret", "whsec_", BASE64_ANY, 20],
   ["square-token", "EAAA sq0atp- sq0csp- sq0csb- sq0idp-", BASE64URL, 22, { needs: [DIGIT, UPPER] }],
   ["paypal-braintree-token", "access_token$production$ access_token$sandbox$", ALPHANUMERIC | DOLLAR, 30],
@@ -185,6 +185,8 @@ const MONEY: readonly Row[] = [
   ["shippo-token", "shippo_live_ shippo_test_", HEX, 40],
   ["duffel-token", "duffel_live_ duffel_test_", BASE64URL | EQUALS, 40],
   ["paddle-key", "pdl_live_apikey_ pdl_sdbx_apikey_", WORD, 40],
+  ["gocardless-token", "live_ sandbox_", BASE64URL, 40, { exact: true, needs: [DIGIT, UPPER, LOWER] }],
+  ["lob-key", "live_ test_", LOWER | DIGIT, 35, { exact: true, needs: [DIGIT] }],
   ["mollie-key", "live_ test_", ALPHANUMERIC, 30, { exact: true, needs: [DIGIT, UPPER, LOWER] }],
   ["brex-token", "bxt_", ALPHANUMERIC, 36, { needs: [DIGIT] }],
   ["mercury-token", "mercury_production_", WORD, 30, { needs: [DIGIT] }],
@@ -206,6 +208,7 @@ const MESSAGING: readonly Row[] = [
   ["sendgrid-key", "SG.", DOTTED, 60],
   ["mailgun-key", "key-", HEX, 32, { exact: true }],
   ["brevo-key", "xkeysib- xsmtpsib-", BASE64URL, 60],
+  ["instagram-token", "IGQVJ IGQWR IGAA", BASE64URL, 80, { needs: [DIGIT, UPPER] }],
   ["facebook-token", "EAA", ALPHANUMERIC, 80, { needs: [DIGIT, UPPER] }],
   ["linear-key", "lin_api_ lin_oauth_", ALPHANUMERIC, 32],
   ["notion-token", "secret_", ALPHANUMERIC, 43, { exact: true, needs: [DIGIT, UPPER] }],

@@ -118,6 +118,7 @@ const JOINERS = ["::", "?.", "!.", "->"];
 
 /** A call, an index, a member: what programs write where a value would stand. */
 export function isCode(value: string): boolean {
+  if (isA(value, 0, UPPER) ? CMDLET.test(value) : value[0] === "q" && PERL.test(value)) return true;
   const from = runEnd(value, 0, DOLLAR, 1);
   let end = runEnd(value, from, WORD | DOT);
   let joins = 0;
@@ -131,8 +132,13 @@ export function isCode(value: string): boolean {
   return end < value.length ? "([".includes(value[end] ?? "") : joins > 0 && !hasDigit(value);
 }
 
+/** What PowerShell calls. */
+const CMDLET = /^(?:ConvertTo|ConvertFrom|Get|New|Read|Import|Unprotect)-[A-Z][A-Za-z]{2,32}$/;
+/** How Perl begins a pattern or a string. */
+const PERL = /^q[qrw][{/(]/;
+
 /** A program's name: where digits stand among capitals, each capital begins a word. */
-function isWordy(name: string): boolean {
+export function isWordy(name: string): boolean {
   if (!hasDigit(name) || name.includes(".") || name.includes("_") || !hasCapitals(name)) return true;
   return (name.match(/[A-Z]+[a-z]*/g) ?? []).every((word) => word.length >= WORD_CHARS_MIN);
 }
@@ -187,6 +193,36 @@ export function isResourceName(value: string): boolean {
   if (!value.includes("-") || !isOnly(value, LOWER | DIGIT | DASH | DOT)) return false;
   return value.split("-").every((part) => part.length <= (hasDigit(part) ? NAME_PART_CHARS_MAX : NAME_WORD_CHARS_MAX));
 }
+
+/** `projects/x/secrets/db/versions/2`: what a cloud calls a thing, of words between slashes. */
+export function isResourcePath(value: string): boolean {
+  const parts = value.split("/");
+  return parts.length > 3 && parts.every((part, index) => (index % 2 === 0 ? KIND : THING).test(part));
+}
+
+const KIND = /^(?:[a-zA-Z]{2,32})?$/;
+const THING = /^(?:[a-z][a-z\d-]{0,40}|[A-Z_]{2,40}|\d{1,6}|-|latest)?$/;
+
+/** `#d8dee9`: a colour. */
+export function isColour(value: string): boolean {
+  return value[0] === "#" && COLOUR.test(value);
+}
+
+const COLOUR = /^#(?:[\da-f]{3,4}|[\da-f]{6}|[\da-f]{8})$/i;
+
+/** `OAuth2Client`, `ed25519.Ed25519PrivateKey`: what a program's types are called, with a number among the words. */
+export function isNumberedType(value: string): boolean {
+  return hasDigit(value) && NUMBERED_TYPE.test(value);
+}
+
+const NUMBERED_TYPE = /^(?:[a-z]\w{0,24}\.)?[A-Z][A-Za-z]{1,12}\d{1,5}(?:[A-Z][a-z]{2,16}){1,4}$/;
+
+/** `SEC_ERROR_BASE`: a constant. */
+export function isConstant(value: string): boolean {
+  return isA(value, 0, UPPER) && CONSTANT.test(value);
+}
+
+const CONSTANT = /^[A-Z]{2,16}(?:_[A-Z]{2,16}){1,6}$/;
 
 const TYPE_DIGITS_MAX = 3;
 const WORD_CHARS_MIN = 3;

@@ -24,13 +24,17 @@ import {
   hasDigit,
   isBasicCredentials,
   isCode,
+  isColour,
+  isConstant,
   isDottedNumber,
   isGroupedNumber,
   isIdentifier,
+  isNumberedType,
   isOnly,
   isPlainPath,
   isPropertyPath,
   isResourceName,
+  isResourcePath,
   isSmallNumber,
   isTypeName,
   isUrlOrPath,
@@ -50,6 +54,8 @@ export type ValueStyle = "assigned" | "quoted" | "line" | "loose" | "told" | "li
 export const JUDGED_CHARS_MAX = 128;
 
 const PASSWORD_CHARS_MIN = 3;
+/** A shorter number beside a name is a count, or a constant's. */
+const BARE_DIGITS_MIN = 4;
 const TOKEN_CHARS_MIN = 6;
 const UNBROKEN_CHARS_MIN = 16;
 const BASIC_CHARS_MIN = 8;
@@ -145,7 +151,8 @@ function isPassword(value: string, style: ValueStyle): boolean {
   if (value.includes(" ")) return !isProse(value) && !isPrompt(value) && !isLabel(value);
   if (style === "quoted")
     return (secretKind(value) === undefined || hasDigit(value)) && !isForeignWord(value) && !isLabel(value);
-  if (isCode(value) || isForeignWord(value)) return false;
+  if (isCode(value) || isForeignWord(value) || isConstant(value) || isNumberedType(value)) return false;
+  if (value.length < BARE_DIGITS_MIN && isOnly(value, DIGIT)) return false;
   return style === "line" || !isOnlyLetters(value) ? !isPropertyPath(value) : false;
 }
 
@@ -165,8 +172,9 @@ function isOnlyLetters(value: string): boolean {
 function isToken(value: string, style: ValueStyle): boolean {
   if (value.length < TOKEN_CHARS_MIN || value.includes(" ") || isPlaceholder(value) || isUrlOrPath(value)) return false;
   if (isUuid(value)) return true;
+  if (isColour(value) || isResourcePath(value)) return false;
   if (isResourceName(value) || isPropertyPath(value) || isSmallNumber(value)) return false;
-  if (style !== "quoted" && isCode(value)) return false;
+  if (style !== "quoted" && (isCode(value) || isNumberedType(value))) return false;
   if (style === "loose" && isTypeName(value)) return false;
   const seen = classesIn(value, 0, value.length);
   if ((seen & DIGIT) !== 0 && (seen & LETTER) !== 0) return true;

@@ -1,5 +1,6 @@
 import { BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd, runStart } from "../../views/characters.ts";
 import { type Stretch, startBehind } from "../stretches.ts";
+import { isWordy } from "../value-shapes.ts";
 import { wordSet } from "../words.ts";
 import { bare, type Name, type Stated } from "./bare-word.ts";
 import { lastOfClause } from "./in-sentence.ts";
@@ -17,7 +18,8 @@ export function behindAccount(text: string, { from, to, at }: Name): Stated | un
   const value = runEnd(text, to, BLANK | LINE_END, to + GAP_CHARS_MAX);
   if (at !== to || value === to) return undefined;
   const style = loginStyle(text, from, to);
-  if (style === undefined) return isBesideAccount(text, from) ? lastOfClause(text, value) : undefined;
+  if (style === undefined)
+    return isBesideAccount(text, from) ? lastOfClause(text, value) : mixedWord(text, from, value);
   return isA(text, value, QUOTE) ? { start: value + 1, style: "quoted" } : bare(text, value, style);
 }
 
@@ -36,6 +38,16 @@ function loginStyle(text: string, from: number, to: number): "line" | "told" | u
   }
   return undefined;
 }
+
+/** `with password Tr0ub4dor3 today`: letters of both cases and digits, as no word of a sentence has them. */
+function mixedWord(text: string, from: number, at: number): Stated | undefined {
+  if (!isOneOf(text, from - 1, " ") || !isOneOf(text, from - 2, "hHgGeEaA")) return undefined;
+  if (!WITH.test(text.slice(Math.max(0, from - GAP_CHARS_MAX), from))) return undefined;
+  const stated = bare(text, at, "listed");
+  return stated?.end === undefined || isWordy(text.slice(at, stated.end)) ? undefined : stated;
+}
+
+const WITH = /\b(?:with|using) (?:the |a )?$/i;
 
 function wordBefore(text: string, at: number): Stretch {
   const end = runStart(text, at, BLANK | LINE_END, at - GAP_CHARS_MAX);

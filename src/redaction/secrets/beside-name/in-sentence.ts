@@ -1,9 +1,11 @@
 import { BLANK, isA, isOneOf, LETTER, LINE_END, QUOTE, runEnd, WORD } from "../../views/characters.ts";
+import { endBefore } from "../stretches.ts";
 import { wordSet } from "../words.ts";
 import { bare, blanksEnd, type Name, type Stated } from "./bare-word.ts";
 
 /** UTF-16 units. */
 const GAP_CHARS_MAX = 16;
+const VALUE_CHARS_MAX = 128;
 
 const VERBS = [
   ...["is", "was", "will be", "set to", "changed to", "reset to", "is now", "-", "–", "—", "→", "->"],
@@ -31,7 +33,13 @@ export function told(text: string, { to, at }: Name): Stated | undefined {
     end === -1 ? end : runEnd(text, end, owner === undefined ? BLANK : BLANK | LINE_END, end + GAP_CHARS_MAX);
   if (value === -1 || value === end) return undefined;
   if (isA(text, value, QUOTE)) return { start: value + 1, style: "quoted" };
-  return lastOfClause(text, value);
+  return owner === undefined ? lastOfClause(text, value) : (lastOfLine(text, value) ?? lastOfClause(text, value));
+}
+
+/** A word without blanks with which the line ends: commas and the like belong to it. */
+function lastOfLine(text: string, at: number): Stated | undefined {
+  const end = endBefore(text, at, BLANK | LINE_END | QUOTE, at + VALUE_CHARS_MAX);
+  return end > at && (end >= text.length || isA(text, end, LINE_END)) ? { start: at, end, style: "told" } : undefined;
 }
 
 /** The word at `at`, when the sentence or a part of it ends there. */

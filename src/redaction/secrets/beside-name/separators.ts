@@ -1,4 +1,5 @@
 import { BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd } from "../../views/characters.ts";
+import { PLACEHOLDERS } from "../placeholders.ts";
 import { behindQuote } from "../stretches.ts";
 import { behindPrefix } from "./string-ends.ts";
 import { tagEnd } from "./without-sign.ts";
@@ -18,7 +19,7 @@ export function separatorAfter(
   from: number,
   { name, at }: { name: number; at: number },
 ): Separator | undefined {
-  const sign = runEnd(text, behindStars(text, at), BLANK, at + GAP_CHARS_MAX);
+  const sign = behindRemark(text, runEnd(text, behindStars(text, at), BLANK, at + GAP_CHARS_MAX));
   const character = text[sign] ?? "";
   if (character === "=" || character === ":") return signed(text, sign, at);
   if (character === ">" && isOneOf(text, from - 1, "<") && sign === name)
@@ -33,6 +34,15 @@ export function separatorAfter(
 }
 
 const VALUE_TAG = "<Value>";
+
+const REMARK = /^\(([a-z-]{1,16})\)(?= ?:)/i;
+
+/** `Password (temporary): …`: behind the bracket, unless it says of what type it is. */
+function behindRemark(text: string, at: number): number {
+  const remark = isOneOf(text, at, "(") ? REMARK.exec(text.slice(at, at + 20)) : null;
+  if (remark === null || PLACEHOLDERS.has((remark[1] ?? "").toLowerCase())) return at;
+  return runEnd(text, at + remark[0].length, BLANK, at + GAP_CHARS_MAX);
+}
 
 /** Pass "x" to the function. */
 function isVerb(text: string, from: number, to: number): boolean {
@@ -55,22 +65,39 @@ function signed(text: string, at: number, from: number): Separator | undefined {
   const value = runEnd(text, isOneOf(text, end, "*") ? behindStars(text, end) : end, BLANK, end + GAP_CHARS_MAX);
   if (text.startsWith("</", value)) return { end: behindTags(text, value), sign: ":", spaced: true };
   const sign = text.startsWith("==", at) ? "==" : (text[at] ?? "");
-  return { end: behindPrefix(text, value), sign, spaced: value > end || at > from };
+  return { end: behindPrefix(text, behindDump(text, value)), sign, spaced: value > end || at > from };
+}
+
+const DUMPED = /^\s{0,32}string\(\d{1,5}\) (?=")/;
+
+/** PHP's `["password"]=>`, and `string(9) "…"` below. */
+function behindDump(text: string, at: number): number {
+  if (!text.startsWith("=>", at - 2)) return at;
+  return at + (DUMPED.exec(text.slice(at, at + GAP_CHARS_MAX))?.[0].length ?? 0);
 }
 
 /** Of an element: others, and its value. */
-const ATTRIBUTES = /^(?: [a-zA-Z-]{1,16}="[^"<>]{0,48}"){1,4} value=(?=")/;
+const ATTRIBUTES = /^(?: [a-zA-Z-]{1,16}="[^"<>]{0,48}"){1,4} (?:value|content)=(?=")|^ content=(?=")/;
 const ATTRIBUTES_CHARS_MAX = 256;
+
+/** `ParameterValue`, too. */
+const VALUE_KEY = /^(?:Parameter)?value/i;
+const VALUE_KEY_CHARS_MAX = 14;
 
 /** `- name: DB_PASSWORD`, and `value: …` on the next line. */
 function valueLine(text: string, at: number): Separator | undefined {
   const attributes = ATTRIBUTES.exec(isOneOf(text, at, " ") ? text.slice(at, at + ATTRIBUTES_CHARS_MAX) : "")?.[0];
   if (attributes !== undefined) return { end: at + attributes.length, sign: "", spaced: true };
-  const next = runEnd(text, isOneOf(text, at, ",") ? at + 1 : at, BLANK | LINE_END, at + GAP_CHARS_MAX);
-  if (next === at) return undefined;
+  const gap = runEnd(text, isOneOf(text, at, ",") ? at + 1 : at, BLANK | LINE_END, at + GAP_CHARS_MAX);
+  if (gap === at) return undefined;
+  // A plan's or a diff's sign may stand first in a line.
+  const next = isOneOf(text, gap, "+-~") ? runEnd(text, gap + 1, BLANK, gap + GAP_CHARS_MAX) : gap;
   const word = behindQuote(text, next);
-  if (!isOneOf(text, word, "vV") || text.slice(word, word + 5).toLowerCase() !== "value") return undefined;
-  const sign = runEnd(text, behindQuote(text, word + 5), BLANK, word + GAP_CHARS_MAX);
+  const key = isOneOf(text, word, "vVP")
+    ? VALUE_KEY.exec(text.slice(word, word + VALUE_KEY_CHARS_MAX))?.[0]
+    : undefined;
+  if (key === undefined) return undefined;
+  const sign = runEnd(text, behindQuote(text, word + key.length), BLANK, word + GAP_CHARS_MAX);
   return isOneOf(text, sign, ":=")
     ? { end: runEnd(text, sign + 1, BLANK, sign + GAP_CHARS_MAX), sign: "", spaced: true }
     : undefined;

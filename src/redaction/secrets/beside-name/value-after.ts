@@ -14,13 +14,14 @@ import {
   STOP,
   UPPER,
 } from "../../views/characters.ts";
-import { behindQuote } from "../stretches.ts";
+import { behindQuote, endBefore } from "../stretches.ts";
 import { JUDGED_CHARS_MAX, type ValueStyle } from "../values.ts";
 import { words } from "../words.ts";
-import type { Name } from "./bare-word.ts";
+import type { Name, Stated } from "./bare-word.ts";
 import { blockLines } from "./block-lines.ts";
 import { JOINED_VERBS } from "./in-sentence.ts";
 import { bracketList, type Inside, linesBelow, memberValue, nextArgument } from "./in-structure.ts";
+import { elementText } from "./markup.ts";
 import { type Separator, separatorAfter } from "./separators.ts";
 import { endsString } from "./string-ends.ts";
 import { behindIndex, behindTag, declaredValue, statedValue } from "./without-sign.ts";
@@ -65,13 +66,16 @@ const FOLLOWERS = `:*?\\()[]{}${JOINED_VERBS}`;
 
 /** Where the value of the name between `from` and `to` stands, if there is one. */
 export function valueAfter(text: string, from: number, to: number): Value | undefined {
-  if (!isA(text, to, BLANK | LINE_END | QUOTE | EQUALS | STOP) && !isOneOf(text, to, FOLLOWERS)) return undefined;
+  if (to < text.length && !isA(text, to, BLANK | LINE_END | QUOTE | EQUALS | STOP) && !isOneOf(text, to, FOLLOWERS))
+    return undefined;
   const afterQuote = behindQuote(text, to);
   const argument = nextArgument(text, { from, at: afterQuote });
   if (argument !== undefined) return valueInside(text, argument);
-  const behind = behindIndex(text, { to, at: afterQuote });
-  const separator = separatorAfter(text, from, { name: to, at: behind });
   const name = { from, to, at: afterQuote };
+  const element = elementText(text, name);
+  if (element !== undefined) return statedAs(text, element);
+  const behind = behindIndex(text, name);
+  const separator = separatorAfter(text, from, { name: to, at: behind });
   if (separator === undefined) return valueWithoutSign(text, name);
   const isQuoted = behindQuote(text, separator.end) > separator.end;
   return isQuoted ? quotedBehind(text, name, separator) : unquotedBehind(text, name, separator);
@@ -98,7 +102,7 @@ function valueBehindColon(text: string, name: Name, separator: Separator): Value
 }
 
 /** Beside a secret of another kind its name stands: `secret "web-tls" not found`. */
-const PASSWORD = /pass|pwd/i;
+const PASSWORD = /pass|pwd|psk/i;
 
 /** Shells run what stands in backticks; sentences put names of things there. */
 function quotedBehind(text: string, { from, to, at }: Name, { end, sign, spaced }: Separator): Value | undefined {
@@ -155,7 +159,10 @@ function valueWithoutSign(text: string, name: Name): Value | undefined {
     const member = isOneOf(text, block, "{") ? memberValue(text, block) : undefined;
     return member === undefined ? undefined : valueInside(text, member);
   }
-  const { start, end, style } = stated;
+  return statedAs(text, stated);
+}
+
+function statedAs(text: string, { start, end, style }: Stated): Value {
   return end === undefined ? quotedValue(text, start, style) : { start, end, style, quote: " ", inQuery: false };
 }
 
@@ -189,6 +196,8 @@ function quotedValue(text: string, start: number, style: ValueStyle): Value {
 
 function bareValue(text: string, { from, to: name }: Name, { end, sign, spaced }: Separator): Value | undefined {
   if (isOneOf(text, end, BARE_OPENINGS) || (sign === "=" && spaced && isFieldNumber(text, from, end))) return undefined;
+  const inBraces = isOneOf(text, from - 1, ";") ? braced(text, end) : undefined;
+  if (inBraces !== undefined) return inBraces;
   const inQuery = isOneOf(text, from - 1, "?&");
   const style = sign === "=" && !spaced && isOfEnvironment(text, from, name) ? "assigned" : "loose";
   const to = bareEnd(text, end, { style, inQuery, limit: end + JUDGED_CHARS_MAX });
@@ -196,6 +205,14 @@ function bareValue(text: string, { from, to: name }: Name, { end, sign, spaced }
   if (style === "assigned") return { ...value, style };
   const onLine = sign === "" || sign === ">" || sign === "--" || (sign === "=" && !spaced) || isAlone(text, from, to);
   return { ...value, style: onLine ? "line" : "loose" };
+}
+
+/** `;password={…};` of a connection's settings. */
+function braced(text: string, at: number): Value | undefined {
+  if (!isOneOf(text, at, "{")) return undefined;
+  const end = endBefore(text, at + 1, BLANK | LINE_END | QUOTE | STOP, at + JUDGED_CHARS_MAX);
+  const close = text.slice(at, end).lastIndexOf("}");
+  return close < 1 ? undefined : { start: at + 1, end: at + close, style: "told", quote: "}", inQuery: false };
 }
 
 /** Of a regular expression, or what ends an expression. */
@@ -230,8 +247,17 @@ function endsLine(text: string, at: number): boolean {
 /** Where a value ends of which only the beginning was judged. */
 export function wholeEnd(text: string, { start, end, quote, style, inQuery, listEnd }: Value): number {
   if (listEnd !== undefined) return listEnd;
-  return quote === "" ? bareEnd(text, start, { style, inQuery, limit: text.length }) : end;
+  return quote === "" ? bareEnd(text, start, { style, inQuery, limit: text.length }) : changedEnd(text, end, quote);
 }
+
+/** `"…" -> "…"`: of a plan, what the value was and what it will be. */
+function changedEnd(text: string, end: number, quote: string): number {
+  const next = end + quote.length + ARROW.length;
+  if (quote.length !== 1 || !text.startsWith(ARROW, end + quote.length) || text[next] !== quote) return end;
+  return quotedValue(text, next + 1, "quoted").end;
+}
+
+const ARROW = " -> ";
 
 interface Bareness {
   readonly style: ValueStyle;

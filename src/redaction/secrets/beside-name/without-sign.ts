@@ -19,7 +19,9 @@ import { wordSet } from "../words.ts";
 import { behindAccount } from "./after-account.ts";
 import { bare, blanksEnd, type Name, type Stated } from "./bare-word.ts";
 import { told } from "./in-sentence.ts";
+import { formPart, isSettingPair } from "./markup.ts";
 import { behindPrefix } from "./string-ends.ts";
+import { valueBefore } from "./value-before.ts";
 
 /** UTF-16 units. */
 const GAP_CHARS_MAX = 16;
@@ -36,6 +38,9 @@ const OR = "or ";
 /** `get("NAME", "…")`, `NAME ?? "…"`, `setPassword("…")`, `| NAME | … |`, `NAME is …`, `requirepass …`. */
 export function statedValue(text: string, name: Name): Stated | undefined {
   return (
+    formPart(text, name) ??
+    valueBefore(text, name) ??
+    tupleValue(text, name) ??
     defaultValue(text, name) ??
     argument(text, name) ??
     column(text, name) ??
@@ -43,6 +48,14 @@ export function statedValue(text: string, name: Name): Stated | undefined {
     directive(text, name) ??
     behindAccount(text, name)
   );
+}
+
+/** `{password, "…"}`, `{password, <<"…">>}`: Erlang's. */
+function tupleValue(text: string, { from, to, at }: Name): Stated | undefined {
+  if (at !== to || !isOneOf(text, from - 1, "{") || !isOneOf(text, to, ",")) return undefined;
+  const value = blanksEnd(text, to + 1);
+  const quote = text.startsWith("<<", value) ? value + 2 : value;
+  return isOneOf(text, quote, '"') ? { start: quote + 1, style: "quoted" } : undefined;
 }
 
 function defaultValue(text: string, { from, to, at }: Name): Stated | undefined {
@@ -95,9 +108,10 @@ function argument(text: string, { from, to, at }: Name): Stated | undefined {
   return text[end] === text[to + 1] && isOneOf(text, end + 1, ")}") ? { start, style: "quoted" } : undefined;
 }
 
-/** Dockerfiles, Windows, csh, fish: what sets a variable of the environment. */
-const SETTERS = /(?:\b(?:ENV|ARG|setx|SETX|setenv)|\bset -[a-zA-Z]{1,3}) {1,4}$/;
-const SETTER_CHARS_MAX = 14;
+/** Dockerfiles, Windows, csh, fish, web servers: what sets a variable of the environment. */
+const SETTERS =
+  /(?:\b(?:ENV|ARG|setx|SETX|setenv|SetEnv|(?:fastcgi|uwsgi|scgi)_param|passenger_env_var)|\bset -[a-zA-Z]{1,3}) {1,4}$/;
+const SETTER_CHARS_MAX = 24;
 
 /** Of a table or of Docker's `ENV NAME value`; names as in an environment. */
 function column(text: string, { from, to, at }: Name): Stated | undefined {
@@ -142,7 +156,7 @@ function cell(text: string, at: number): Stated | undefined {
   const close = tagEnd(text, at);
   const open = close === -1 ? -1 : runEnd(text, close, BLANK | LINE_END, close + GAP_CHARS_MAX);
   const value = open === -1 || isOneOf(text, open + 1, "/") ? -1 : tagEnd(text, open);
-  return value === -1 ? undefined : bare(text, value, "told");
+  return value === -1 ? undefined : bare(text, value, isSettingPair(text, at, open) ? "line" : "told");
 }
 
 /** Behind the tag that begins at `at`; -1 when none does. */
@@ -199,17 +213,19 @@ export function declaredValue(text: string, from: number, behind: ":" | "blank")
   return isA(text, quote, QUOTE) ? quote : -1;
 }
 
-/** Behind a YAML tag (`!!str `, `!Ref `) and its blank. */
+/** Behind a YAML tag (`!!str `, `!Ref `) or anchor (`&name `) and its blank. */
 export function behindTag(text: string, at: number): number {
-  if (!isOneOf(text, at, "!")) return at;
+  if (!isOneOf(text, at, "!&")) return at;
   const tag = runEnd(text, isOneOf(text, at + 1, "!") ? at + 2 : at + 1, WORD, at + GAP_CHARS_MAX);
   const value = blanksEnd(text, tag);
   return value > tag ? value : at;
 }
 
-/** Behind what may close a name: `env["NAME"]`, `name[32]`. */
-export function behindIndex(text: string, { to, at }: Pick<Name, "to" | "at">): number {
+/** Behind what may close a name: `env["NAME"]`, `env[NAME] =`, `name[32]`. */
+export function behindIndex(text: string, { from, to, at }: Name): number {
   if (at > to) return isOneOf(text, at, "]") ? at + 1 : at;
+  if (isOneOf(text, to, "]") && isOneOf(text, from - 1, "[") && isOneOf(text, blanksEnd(text, to + 1), "="))
+    return to + 1;
   if (!isOneOf(text, to, "[")) return at;
   const size = runEnd(text, to + 1, DIGIT, to + GAP_CHARS_MAX);
   return isOneOf(text, size, "]") ? size + 1 : at;

@@ -28,9 +28,10 @@ const LIKELY_CHARS_MIN = 6;
 /** Programs that take a password behind a flag. A flag that ends in a blank needs it. */
 const PROGRAMS: readonly (readonly [words: readonly string[], flags: readonly string[]])[] = [
   [
-    ["docker login", "podman login", "helm registry login", "sshpass"],
+    ["docker login", "podman login", "nerdctl login", "buildah login", "oras login", "crane auth login", "sshpass"],
     [" -p ", " -p", " --password "],
   ],
+  [["helm registry login", "twine upload", "conan user ", "conan remote login", "oc login", "cf login"], [" -p "]],
   [["mysql ", "mysqldump ", "mysqladmin ", "mysqlimport ", "mariadb "], [" -p"]],
   [["mongosh ", "mongodump ", "mongorestore ", "mongo ", "az login "], [" -p "]],
   [["redis-cli"], [" -a ", " --pass "]],
@@ -56,7 +57,9 @@ const PROGRAMS: readonly (readonly [words: readonly string[], flags: readonly st
     [" -A ", " -X ", " -c "],
   ],
   [["ipmitool"], [" -P "]],
-  [["rdesktop", "cqlsh", "psexec"], [" -p "]],
+  [["rdesktop", "cqlsh", "psexec", "rabbitmqadmin", "useradd ", "usermod "], [" -p "]],
+  [["unrar ", "rar "], [" -p"]],
+  [["openssl enc"], [" -K "]],
   [["xfreerdp"], [" /p:"]],
   [["x11vnc"], [" -passwd "]],
   [["ssh-keygen"], [" -N ", " -P "]],
@@ -69,7 +72,9 @@ const PROGRAMS: readonly (readonly [words: readonly string[], flags: readonly st
 /** What a password follows at once, wherever it stands. */
 const OPENINGS: readonly string[] = [
   ...[" -storepass ", " -keypass ", " -srcstorepass ", " -deststorepass ", "neo4j_auth=neo4j/"],
-  ...["-password password ", "-password-again password ", "convertto-securestring "],
+  ...["-password password ", "-password-again password ", "/root_password password "],
+  ...["convertto-securestring ", "convertto-securestring -string ", "-setcookie "],
+  ...["reset-admin-password ", " input_pw ", " owner_pw ", " user_pw ", "sudo -s <<< ", "--passphrase-fd 0 <<< "],
   ...[" -passin pass:", " -passout pass:", " -pass pass:", " -k pass:"],
   ...[1, 2, 3, 4, 5].map((share) => `unseal key ${share}: `),
 ];
@@ -79,10 +84,12 @@ const ORACLE: readonly string[] = ["sqlplus ", "jdbc:oracle:thin:", "jdbc:oracle
 
 /** Programs of which one argument is a password, by its place among those that are no flags. */
 const ARGUMENTS: readonly (readonly [words: readonly string[], argument: Place])[] = [
-  [["vault login "], { place: 0, flags: "-" }],
+  [["vault login ", "cargo login "], { place: 0, flags: "-" }],
   [["rabbitmqctl add_user ", "rabbitmqctl change_password "], { place: 1, flags: "-/" }],
   [["mc alias set "], { place: 3, flags: "-" }],
-  [["net user "], { place: 1, flags: "-/" }],
+  [["config http-basic."], { place: 2, flags: "-" }],
+  [["config set --secret ", "config pypi-token.", "net user "], { place: 1, flags: "-/" }],
+  [["isql "], { place: 2, flags: "-" }],
   [["net use "], { place: 2, flags: "-/" }],
 ];
 
@@ -100,6 +107,7 @@ const READERS: readonly string[] = [
   "sudo -S",
   "--with-token",
   "kinit",
+  "cryptsetup",
 ];
 
 type Match = (text: string, start: number, end: number) => Matched;
@@ -241,7 +249,7 @@ function isOnlyEllipses(password: string): boolean {
 }
 
 /** Behind `IDENTIFIED BY` and its like: `plugin AS `, `PASSWORD `, `VALUES `, or nothing. */
-const IDENTIFIED = /^(?:["'`]?\w{1,48}["'`]? (?:by|as|using) )?(?:password |values )?/i;
+const IDENTIFIED = /^(?:\w{1,48} (?:by|as|using) |["'`]\w{1,48}["'`] (?:by|as) )?(?:password |values )?/i;
 /** `CREATE USER bob `, `GRANT ALL ON x TO bob `. */
 const ACCOUNT_STATEMENT = /\b(?:(?:create|alter) (?:or replace )?user|grant|link)\b[^;\r\n]{1,128}$/i;
 

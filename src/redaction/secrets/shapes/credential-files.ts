@@ -134,7 +134,7 @@ export const CREDENTIAL_FILES: readonly SecretShape[] = [
   { words: ["_auth=", "_auth = "], steps: 100, match: matchNpmAuth },
   { words: ['"auth"'], steps: 600, match: matchDockerAuth },
   { words: ["auth: "], steps: 600, match: matchYamlAuth },
-  { words: [":5432:", ":*:*:", "*:*:*:"], steps: 700, match: matchPassfile },
+  { words: [":5432:", ":5433:", ":5434:", ":6432:", ":6543:", ":*:*:", "*:*:*:"], steps: 700, match: matchPassfile },
   { words: ["@tcp(", "@unix("], steps: 200, match: matchGoSource },
   { words: ["aad3b435b51404eeaad3b435b51404ee:"], steps: 80, match: matchNtHash },
   { words: ["client_random ", "traffic_secret_0 ", "exporter_secret "], steps: 700, match: matchKeyLog },

@@ -1,6 +1,7 @@
 import type { Work } from "../../bounds.ts";
 import type { Finding } from "../../finding.ts";
 import { BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd } from "../../views/characters.ts";
+import { endBefore } from "../stretches.ts";
 import { isSecretValue, JUDGED_CHARS_MAX } from "../values.ts";
 import type { SecretShape } from "./shape.ts";
 
@@ -122,11 +123,57 @@ function declared(text: string, start: number, end: number): readonly Finding[] 
   return to > from && isSecretValue(value, "password", "quoted") ? [{ rule: "secret-data", start: from, end: to }] : [];
 }
 
+const KEPT = /^["',}\s]{0,8}(?:["']?Value["']?)?\s{0,8}[:=,]?\s{0,8}(["'])([^"'\r\n]{3,4096})\1/;
+const GOSSIP_KEY = /^(?:[A-Za-z\d+/]{22}==|[A-Za-z\d+/]{43}=)$/;
+
+/** `"Type": "SecureString", "Value": "…"`; `"encrypt": "…"` of what talks among itself: a key of 16 or 32 bytes. */
+function matchKept(text: string, start: number, end: number): Finding | undefined {
+  const found = KEPT.exec(text.slice(end, end + MANIFEST_CHARS_MAX));
+  const value = found?.[2] ?? "";
+  const isGossip = text.slice(start, start + 2).includes("e");
+  if (found === null || (isGossip ? !GOSSIP_KEY.test(value) : !found[0].includes("Value"))) return undefined;
+  const at = end + found[0].length - value.length - 1;
+  const isSecret = isSecretValue(value.slice(0, JUDGED_CHARS_MAX), "password", "quoted");
+  return isSecret ? { rule: "sensitive-value", start: at, end: at + value.length } : undefined;
+}
+
+const SECRET_ID = /^["']?\s{0,32}[:=|]?\s{0,16}["']?([\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})(?![\w-])/i;
+const SECRET_ID_CHARS_MAX = 112;
+
+/** `SecretID: …`: of what hands out access by two ids the one that is kept. */
+function matchSecretId(text: string, _start: number, end: number): Finding | undefined {
+  const [whole = "", value = ""] = SECRET_ID.exec(text.slice(end, end + SECRET_ID_CHARS_MAX)) ?? [];
+  const to = end + whole.length;
+  return value === "" ? undefined : { rule: "secret-id", start: to - value.length, end: to };
+}
+
+/** `the following password to proceed`, at a line's end. */
+const ANNOUNCEMENT = /\b(?:password|passphrase|passcode)\b (?![^\r\n]*[:=.])[^\r\n]{1,80}$/i;
+const LINE_CHARS_MAX = 128;
+const WORD_CHARS_MIN = 12;
+const ONE_PIECE = /^[a-z\d]{16,128}$/i;
+
+/** A line that announces a password and ends in a colon, and one below that holds nothing but one. */
+function matchBelow(text: string, start: number, end: number): Finding | undefined {
+  const from = runEnd(text, end, BLANK | LINE_END, end + GAP_CHARS_MAX);
+  const to = endBefore(text, from, BLANK | LINE_END | QUOTE, from + LINE_CHARS_MAX);
+  if (to - from < WORD_CHARS_MIN || (to < text.length && !isA(text, to, LINE_END | BLANK))) return undefined;
+  const word = text.slice(from, to);
+  if (!ANNOUNCEMENT.test(text.slice(Math.max(0, start - LINE_CHARS_MAX), start))) return undefined;
+  const isSecret = isSecretValue(word, "password", ONE_PIECE.test(word) ? "told" : "listed");
+  return isSecret ? { rule: "password-below", start: from, end: to } : undefined;
+}
+
+const GAP_CHARS_MAX = 24;
+
 export const DECLARED_SECRETS: readonly SecretShape[] = [
+  { words: [":\n\n", ":\r\n\r\n", ":\n  "], steps: 150, match: matchBelow },
   {
     words: ['"sensitive": true', '"sensitive":true', "sensitive = true", "sensitive   = true"],
     steps: 2_000,
     match: matchSensitive,
   },
+  { words: ['"securestring"', '"encrypt"', "encrypt = "], steps: 1_200, match: matchKept },
+  { words: ["secret_id", "secretid", "secret id", "secret-id"], steps: 300, match: matchSecretId },
   { words: ["kind: secret", '"kind": "secret', '"kind":"secret'], steps: 40, match: matchManifest },
 ];

@@ -12,6 +12,8 @@ import {
   TILDE,
   UPPER,
 } from "../../views/characters.ts";
+import { isUuid, looksRandom } from "../value-shapes.ts";
+import { words } from "../words.ts";
 import type { SecretShape } from "./shape.ts";
 
 /** UTF-16 units. */
@@ -61,9 +63,45 @@ function matchGrant(text: string, start: number, end: number): Finding | undefin
   return { rule: "url-code", start: at, end: at + code.length };
 }
 
+const KEY_CHARS_MIN = 20;
+
+/** What an authenticator's accounts are moved with. */
+function matchMigration(text: string, _start: number, end: number): Finding | undefined {
+  const to = runEnd(text, end, BASE64 | EQUALS | PERCENT, end + VALUE_CHARS_MAX);
+  return to - end >= KEY_CHARS_MIN ? { rule: "url-key", start: end, end: to } : undefined;
+}
+
+/** `?key=…`: one long piece of letters and digits, as no name of an entry is. */
+function matchKey(text: string, _start: number, end: number): Finding | undefined {
+  const to = runEnd(text, end, BASE64URL, end + VALUE_CHARS_MAX);
+  const isKey = to - end >= KEY_CHARS_MIN && looksRandom(text.slice(end, to));
+  return isKey ? { rule: "url-key", start: end, end: to } : undefined;
+}
+
+/** `/reset-password/…`: the last part of an address that lets in whoever has it. */
+function matchLink(text: string, _start: number, end: number): Finding | undefined {
+  const to = runEnd(text, end, BASE64URL, end + VALUE_CHARS_MAX);
+  const word = text.slice(end, to);
+  const isKey = to - end >= KEY_CHARS_MIN && (isUuid(word) || looksRandom(word));
+  return isKey ? { rule: "url-code", start: end, end: to } : undefined;
+}
+
+/** What such an address says before it. */
+const LINKS = words(
+  "/reset-password/ /password-reset/ /password/reset/ /reset_password/ /resetpassword/ /magic-link/ /magiclink/",
+  "/invite/ /invitation/ /invitations/ /verify-email/ /confirm-email/ /email/verify/ /activate/ /unlock-account/",
+  "/hooks/ /private-",
+);
+
+/** What else lets somebody in, by the parameter's name. */
+const KEYS = words("?key= &key= ?appid= &appid= ?auth= &auth= /magic-link?t= ?ticket= &ticket=");
+
 export const URL_PARAMETERS: readonly SecretShape[] = [
   { words: ["x-amz-signature=", "x-goog-signature="], steps: 100, match: matchSignature },
   { words: ["?signature=", "&signature="], steps: 400, match: matchOlderSignature },
   { words: ["?code=", "&code="], steps: 400, match: matchCode },
+  { words: KEYS, steps: 300, match: matchKey },
+  { words: LINKS, steps: 300, match: matchLink },
+  { words: ["otpauth-migration://offline?data="], steps: 300, match: matchMigration },
   { words: ["authorization_code"], steps: 1_500, match: matchGrant },
 ];

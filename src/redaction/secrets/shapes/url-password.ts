@@ -14,6 +14,7 @@ import {
 
 const AUTHORITY_CHARS_MAX = 512;
 const SCHEME_CHARS_MAX = 24;
+const HOST_CHARS_MAX = 128;
 
 /** `scheme://user:password@host`: the password; `scheme://token@host`: the token. */
 export function matchUrlPassword(text: string, start: number, end: number): Finding | undefined {
@@ -34,7 +35,7 @@ export function matchUrlPassword(text: string, start: number, end: number): Find
     if (mark === SLASH && slash === -1) slash = index;
     if (mark === AT && (at === -1 || slash === -1)) at = index;
   }
-  if (at === -1 || isExample(text.slice(end, at + 10))) return undefined;
+  if (at === -1 || isExample(text.slice(end, at + HOST_CHARS_MAX))) return undefined;
   return colon !== -1 && colon < at ? password(text, colon + 1, { at, slash }) : userToken(text, end, at);
 }
 
@@ -42,14 +43,15 @@ export function matchUrlPassword(text: string, start: number, end: number): Find
 function isExample(authority: string): boolean {
   const [account = "", host = ""] = authority.toLowerCase().split("@", 2);
   const [user = "", password = ""] = account.split(":", 2);
-  return (
-    EXAMPLE_USERS.has(user) && EXAMPLE_PASSWORDS.has(password) && EXAMPLE_HOSTS.some((name) => host.startsWith(name))
-  );
+  if (!EXAMPLE_USERS.has(user) || !EXAMPLE_PASSWORDS.has(password)) return false;
+  return EXAMPLE_HOSTS.some((name) => host.startsWith(name)) || RESERVED_HOST.test(host);
 }
 
 const EXAMPLE_USERS: ReadonlySet<string> = new Set(["user", "username", "name"]);
 const EXAMPLE_PASSWORDS: ReadonlySet<string> = new Set(["password", "pass", "passwd", "pwd", "secret"]);
-const EXAMPLE_HOSTS = ["host:", "host/", "hostname:", "hostname/"];
+const EXAMPLE_HOSTS = ["host:", "host/", "hostname:", "hostname/", "server:", "server/", "proxy.server", "example."];
+/** Hosts that nobody has (RFC 2606). */
+const RESERVED_HOST = /^(?:[\w-]{1,63}\.){0,4}(?:example\.(?:com|org|net)|(?:example|test|invalid))(?![\w-]|\.\w)/;
 
 const URL_END = 1;
 const COLON = 2;
@@ -67,6 +69,8 @@ function urlMark(character: string): number {
 }
 
 function password(text: string, from: number, { at, slash }: { at: number; slash: number }): Finding | undefined {
+  // `[user[:password]@]`: of a grammar.
+  if (isOneOf(text, from - 2, "[") || isOneOf(text, at + 1, "]")) return undefined;
   if (from === at || isFormat(text.slice(from, Math.min(at, from + FORMAT_CHARS_MAX)))) return undefined;
   // `http://host:8080/a@b`: what stands before the slash is a port.
   const digits = runEnd(text, from, DIGIT);

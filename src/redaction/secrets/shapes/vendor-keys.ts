@@ -152,11 +152,23 @@ function matchWebhook(text: string, _start: number, end: number): Finding | unde
 }
 
 const WEBHOOKS = words(
-  "hooks.slack.com/services/ hooks.slack.com/workflows/ discord.com/api/webhooks/ discordapp.com/api/webhooks/",
+  "hooks.slack.com/services/ hooks.slack.com/workflows/ hooks.slack.com/triggers/ hooks.slack-gov.com/services/",
+  "discord.com/api/webhooks/ discordapp.com/api/webhooks/ discord.com/api/v8/webhooks/ discord.com/api/v9/webhooks/",
+  "discord.com/api/v10/webhooks/ outlook.office.com/webhook/ outlook.office365.com/webhook/",
   "webhook.office.com/webhookb2/ hooks.zapier.com/hooks/catch/ api.telegram.org/bot hc-ping.com/ hook.eu1.make.com/",
   "hook.eu2.make.com/ hook.us1.make.com/ hook.us2.make.com/ open.feishu.cn/open-apis/bot/v2/hook/",
   "open.larksuite.com/open-apis/bot/v2/hook/ qyapi.weixin.qq.com/cgi-bin/webhook/send?key= maker.ifttt.com/use/",
 );
+
+/** `1/1200000000000000:`, `2/…/…:` and 32 hex digits: a person's token of Asana. */
+function matchAsana(text: string, start: number, end: number): Finding | undefined {
+  if (!beginsWord(text, start)) return undefined;
+  const rest = ASANA.exec(text.slice(end, end + ASANA_CHARS_MAX))?.[0];
+  return rest === undefined ? undefined : { rule: "asana-token", start, end: end + rest.length };
+}
+
+const ASANA = /^\d{12,17}(?:\/\d{14,19})?:[\da-f]{32}(?![\w-])/;
+const ASANA_CHARS_MAX = 72;
 
 /** What vendors hand out and no prefix alone gives away. */
 export const VENDOR_KEYS: readonly SecretShape[] = [
@@ -168,6 +180,7 @@ export const VENDOR_KEYS: readonly SecretShape[] = [
   { words: [".atlasv1."], steps: 80, match: matchTerraform },
   { words: ["pat"], steps: 60, match: matchAirtable },
   { words: ["jqqj99"], steps: 100, match: matchAzureKey },
+  { words: ["1/12", "2/12"], steps: 80, match: matchAsana },
   { words: ["nral"], steps: 80, match: matchNewRelic },
   { words: Object.keys(MARKED_KEYS).map((mark) => mark.toLowerCase()), steps: 120, match: matchMarkedKey },
   { words: ["!aq"], steps: 100, match: matchSalesforce },
