@@ -1,4 +1,6 @@
-import { isA, isOneOf, LINE_END, QUOTE } from "../views/characters.ts";
+export { endBefore } from "../views/characters.ts";
+
+import { classOf, endBefore, isA, isOneOf, LINE_END, QUOTE } from "../views/characters.ts";
 
 /** A part of a text: offsets in UTF-16 units, `end` exclusive. */
 export interface Stretch {
@@ -6,18 +8,11 @@ export interface Stretch {
   readonly end: number;
 }
 
-/** Where the first character of these classes stands; `limit` or the text's end when none does before it. */
-export function endBefore(text: string, from: number, classes: number, limit: number = text.length): number {
-  const end = Math.min(limit, text.length);
-  let at = from;
-  while (at < end && !isA(text, at, classes)) at += 1;
-  return at;
-}
-
 /** Where the run begins that ends before `to` and has no character of these classes: at `limit` at the earliest. */
 export function startBehind(text: string, to: number, classes: number, limit: number): number {
+  const start = Math.max(limit, 0);
   let at = to;
-  while (at > Math.max(limit, 0) && !isA(text, at - 1, classes)) at -= 1;
+  while (at > start && (classOf(text.charCodeAt(at - 1)) & classes) === 0) at -= 1;
   return at;
 }
 

@@ -67,7 +67,8 @@ export function classOf(code: number): number {
 }
 
 export function isA(text: string, at: number, classes: number): boolean {
-  return (classOf(text.charCodeAt(at)) & classes) !== 0;
+  const code = text.charCodeAt(at);
+  return code < ASCII_CODES && ((CLASSES[code] ?? 0) & classes) !== 0;
 }
 
 /** Whether one of these characters stands there. Indexing would make a string of each character beyond Latin-1. */
@@ -87,6 +88,14 @@ export function runEnd(text: string, from: number, classes: number, limit: numbe
   const end = Math.min(limit, text.length);
   let at = from;
   while (at < end && (classOf(text.charCodeAt(at)) & classes) !== 0) at += 1;
+  return at;
+}
+
+/** Where the first character of these classes stands; `limit` or the text's end when none does before it. */
+export function endBefore(text: string, from: number, classes: number, limit: number = text.length): number {
+  const end = Math.min(limit, text.length);
+  let at = from;
+  while (at < end && (classOf(text.charCodeAt(at)) & classes) === 0) at += 1;
   return at;
 }
 
