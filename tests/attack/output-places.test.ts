@@ -84,6 +84,13 @@ test.each(PASSWORDS)("%s", (place) => {
   }
 });
 
+test.each([
+  ["tacacs-server host Tr0ub4dor3 key Tr0ub4dor3", "tacacs-server host Tr0ub4dor3 key [REDACTED]"],
+  ["psexec.py corp/ann:Tr0ub4dor3@Tr0ub4dor3.example", "psexec.py corp/ann:[REDACTED]@Tr0ub4dor3.example"],
+])("where a host has the same name the password is hidden: %s", (text, hidden) => {
+  expect(hide(text)).toBe(hidden);
+});
+
 /** Tokens, keys and codes: the secret, and where it stands. */
 const TOKENS: readonly (readonly [place: string, secret: string])[] = [
   ['{"name": "sid", "value": "~", "path": "/", "httpOnly": true}', filler(32)],

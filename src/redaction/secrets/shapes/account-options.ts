@@ -8,13 +8,13 @@ const LINE_CHARS_MAX = 256;
 
 /** `ann -p password`, with another option between them. */
 const PASSWORD_OPTION =
-  /^["']?[^\s"'-][^\s"']{0,63}["']? (?:-[a-zA-Z] [^\s-]\S{0,63} )?-p ?["']?([^\s"']{3,128})["']?(?:\s|$)/;
+  /^["']?[^\s"'-][^\s"']{0,63}["']? (?:-[a-zA-Z] [^\s-]\S{0,63} )?-p ?["']?([^\s"']{3,128})["']?(?:\s|$)/d;
 /** `ann,password`. */
-const LISTED_ACCOUNT = /^["']?[^\s"',:-][^\s"',:]{0,63},([^\s"',]{3,128})["']?(?:\s|$)/;
+const LISTED_ACCOUNT = /^["']?[^\s"',:-][^\s"',:]{0,63},([^\s"',]{3,128})["']?(?:\s|$)/d;
 /** `ann:password`, `"ann:password"`. */
-const ACCOUNT = /^["']?[^\s"':/=,-][^\s"':/=,]{0,63}:([^\s"',;]{3,128})["']?(?:[\s,;)]|$)/;
+const ACCOUNT = /^["']?[^\s"':/=,-][^\s"':/=,]{0,63}:([^\s"',;]{3,128})["']?(?:[\s,;)]|$)/d;
 /** `corp/ann:password@host`. */
-const DOMAIN_ACCOUNT = /^[\w.-]{1,64}\/[\w.$-]{1,64}:([^\s"'@]{3,128})@[\w.-]{1,64}(?:\s|$)/;
+const DOMAIN_ACCOUNT = /^[\w.-]{1,64}\/[\w.$-]{1,64}:([^\s"'@]{3,128})@[\w.-]{1,64}(?:\s|$)/d;
 
 /** Such options also name users, ports and files: only its look tells a password, and behind `-p` only a good one. */
 function isLikely(value: string, shape: RegExp): boolean {
@@ -35,10 +35,10 @@ export const ACCOUNT_OPTIONS: readonly SecretShape[] = OPTIONS.map(([words, shap
   match: (text, _start, end): Finding | undefined => {
     const rest = text.slice(end, lineEnd(text, end, end + LINE_CHARS_MAX));
     for (const shape of shapes) {
-      const [whole = "", value = ""] = shape.exec(rest) ?? [];
-      if (whole === "") continue;
-      const start = end + whole.lastIndexOf(value);
-      return isLikely(value, shape) ? { rule: "login-password", start, end: start + value.length } : undefined;
+      const [from, to] = shape.exec(rest)?.indices?.[1] ?? [];
+      if (from === undefined || to === undefined) continue;
+      const isPassword = isLikely(rest.slice(from, to), shape);
+      return isPassword ? { rule: "login-password", start: end + from, end: end + to } : undefined;
     }
     return undefined;
   },
