@@ -1,5 +1,6 @@
 import { Agent, type ClientRequest } from "node:http";
 import { Agent as TlsAgent } from "node:https";
+import { boundInterimAnswers } from "../core/interim-answers.ts";
 
 declare module "node:http" {
   interface Agent {
@@ -7,9 +8,6 @@ declare module "node:http" {
     addRequest(request: ClientRequest, options: object): void;
   }
 }
-
-/** Answers before the answer (1xx). Each takes time of the whole process, and no bound of the runtime's counts them. */
-const INTERIM_ANSWERS_MAX = 16;
 
 /**
  * An agent whose requests end in time, whatever the far side does: the exporter's own deadline begins anew with every byte, and
@@ -28,11 +26,7 @@ export function boundedAgent(protocol: string, timeoutMs: number): Agent {
 }
 
 function bound(request: ClientRequest, timeoutMs: number): void {
-  let interimAnswers = 0;
-  request.on("information", () => {
-    interimAnswers += 1;
-    if (interimAnswers === INTERIM_ANSWERS_MAX) request.destroy(new Error("too many interim answers"));
-  });
+  boundInterimAnswers(request);
   // Nobody asked for another protocol, and the runtime tells of no error.
   request.on("upgrade", (_response, socket) => {
     socket.destroy();

@@ -2,6 +2,7 @@ import { lookup } from "node:dns/promises";
 import { type IncomingMessage, request as requestHttp } from "node:http";
 import { request as requestHttps } from "node:https";
 import type { LookupFunction } from "node:net";
+import { boundInterimAnswers } from "../../core/interim-answers.ts";
 import { isForbiddenAddress, literalAddress } from "./address.ts";
 import type { SignatureHeaders } from "./signature.ts";
 
@@ -25,8 +26,6 @@ export interface SendOptions {
 const GONE = 410;
 const WAIT_STATUSES = new Set([429, 503]);
 const SECOND_MS = 1_000;
-/** Answers before the answer (1xx). Each takes time of the whole process, and no bound of the runtime's counts them. */
-const INTERIM_ANSWERS_MAX = 16;
 
 /**
  * One POST. Never rejects. No redirect is followed: what is signed goes to the address that was configured and nowhere else.
@@ -78,11 +77,7 @@ function post(body: string, { url, headers, ended }: Post): Promise<IncomingMess
       resolve(response);
     },
   );
-  let interimAnswers = 0;
-  sent.on("information", () => {
-    interimAnswers += 1;
-    if (interimAnswers === INTERIM_ANSWERS_MAX) sent.destroy(new InterimAnswers("too many interim answers"));
-  });
+  boundInterimAnswers(sent);
   sent.on("upgrade", (response, socket) => {
     socket.destroy();
     resolve(response);
@@ -110,10 +105,6 @@ function assertReachable(addresses: readonly string[]): void {
 
 class ForbiddenAddress extends Error {
   override readonly name = "ForbiddenAddress";
-}
-
-class InterimAnswers extends Error {
-  override readonly name = "InterimAnswers";
 }
 
 function rejectedBy(signal: AbortSignal): Promise<never> {

@@ -1,9 +1,9 @@
 import type { Work } from "../bounds.ts";
 import type { Finding } from "../finding.ts";
-import { BLANK, beginsWord, isA, isOneOf, LINE_END, NAME, QUOTE, STOP } from "../views/characters.ts";
+import { BLANK, beginsWord, endBefore, isA, isOneOf, LINE_END, NAME, QUOTE, STOP } from "../views/characters.ts";
 import { type CreatedTables, columnKind } from "./created-tables.ts";
 import type { SecretKind } from "./names.ts";
-import { endBefore, type Stretch } from "./stretches.ts";
+import type { Stretch } from "./stretches.ts";
 import { nextRow, rowEnd } from "./table-cells.ts";
 import { type TableReader, tableOf } from "./tables.ts";
 import { isSecretValue, JUDGED_CHARS_MAX } from "./values.ts";

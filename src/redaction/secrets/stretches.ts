@@ -1,5 +1,3 @@
-export { endBefore } from "../views/characters.ts";
-
 import { classOf, endBefore, isA, isOneOf, LINE_END, QUOTE } from "../views/characters.ts";
 
 /** A part of a text: offsets in UTF-16 units, `end` exclusive. */

@@ -2,7 +2,7 @@ import type { Work } from "../bounds.ts";
 import type { Finding } from "../finding.ts";
 import { BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd } from "../views/characters.ts";
 import { type SecretKind, secretKind } from "./names.ts";
-import type { Stretch } from "./stretches.ts";
+import { type Stretch, startBehind } from "./stretches.ts";
 import { cellsOf, type Divider, LINE_CHARS_MAX, nextRow, rowEnd } from "./table-cells.ts";
 import { isCode, looksRandom } from "./value-shapes.ts";
 import { isSecretValue, JUDGED_CHARS_MAX } from "./values.ts";
@@ -122,9 +122,8 @@ export class TableReader {
   /** The line around `at`; one that begins too far before has no beginning. */
   #lineOf(at: number): Stretch {
     if (at >= this.#line.start && at <= this.#line.end) return { start: -1, end: this.#line.end };
-    let start = at;
     const limit = Math.max(this.#done, at - LINE_CHARS_MAX);
-    while (start > limit && !isA(this.#text, start - 1, LINE_END)) start -= 1;
+    const start = startBehind(this.#text, at, LINE_END, limit);
     const written = this.#text.slice(start, at).lastIndexOf("\\n");
     const begins = start === 0 || isA(this.#text, start - 1, LINE_END);
     const end = rowEnd(this.#text, at);

@@ -1,5 +1,4 @@
-import { BLANK, isOneOf, LINE_END, QUOTE, runEnd, STOP } from "../../views/characters.ts";
-import { endBefore } from "../stretches.ts";
+import { BLANK, endBefore, isOneOf, LINE_END, QUOTE, runEnd, STOP } from "../../views/characters.ts";
 import type { ValueStyle } from "../values.ts";
 
 /** UTF-16 units. */

@@ -1,5 +1,4 @@
-import { BLANK, isA, isOneOf, LETTER, LINE_END, QUOTE, runEnd, WORD } from "../../views/characters.ts";
-import { endBefore } from "../stretches.ts";
+import { BLANK, endBefore, isA, isOneOf, LETTER, LINE_END, QUOTE, runEnd, WORD } from "../../views/characters.ts";
 import { wordSet } from "../words.ts";
 import { bare, blanksEnd, type Name, type Stated } from "./bare-word.ts";
 

@@ -1,4 +1,5 @@
 import { BLANK, isA, isOneOf, LINE_END, NAME, QUOTE, runEnd, runStart } from "../../views/characters.ts";
+import { lineEnd } from "../stretches.ts";
 import { wordSet } from "../words.ts";
 import type { Name, Stated } from "./bare-word.ts";
 
@@ -79,8 +80,7 @@ export function formPart(text: string, { from, to, at }: Name): Stated | undefin
   if (at === to || !isA(text, at, LINE_END) || !text.startsWith(FORM_DATA, from - FORM_DATA.length - 1))
     return undefined;
   const start = runEnd(text, at, LINE_END, at + 4);
-  let end = start;
-  while (end < start + TEXT_CHARS_MAX && end < text.length && !isA(text, end, LINE_END)) end += 1;
+  const end = lineEnd(text, start, start + TEXT_CHARS_MAX);
   return start - at > 1 && end > start && !isA(text, start, QUOTE) ? { start, end, style: "line" } : undefined;
 }
 

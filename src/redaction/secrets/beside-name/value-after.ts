@@ -4,6 +4,7 @@ import {
   DASH,
   DIGIT,
   EQUALS,
+  endBefore,
   isA,
   isOneOf,
   LINE_END,
@@ -14,7 +15,7 @@ import {
   STOP,
   UPPER,
 } from "../../views/characters.ts";
-import { behindQuote, endBefore } from "../stretches.ts";
+import { behindQuote } from "../stretches.ts";
 import { JUDGED_CHARS_MAX, type ValueStyle } from "../values.ts";
 import { words } from "../words.ts";
 import type { Name, Stated } from "./bare-word.ts";

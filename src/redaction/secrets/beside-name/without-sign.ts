@@ -3,6 +3,7 @@ import {
   classesIn,
   DASH,
   DIGIT,
+  endBefore,
   isA,
   isOneOf,
   LINE_END,
@@ -13,7 +14,6 @@ import {
   UPPER,
   WORD,
 } from "../../views/characters.ts";
-import { endBefore } from "../stretches.ts";
 import type { ValueStyle } from "../values.ts";
 import { wordSet } from "../words.ts";
 import { behindAccount } from "./after-account.ts";

@@ -7,6 +7,7 @@ import {
   DASH,
   DIGIT,
   DOLLAR,
+  endBefore,
   isA,
   isOneOf,
   NAME,
@@ -17,7 +18,7 @@ import {
 } from "../../views/characters.ts";
 import { endsString } from "../beside-name/string-ends.ts";
 import { isReference } from "../references.ts";
-import { endBefore, lineEnd, type Stretch } from "../stretches.ts";
+import { lineEnd, type Stretch } from "../stretches.ts";
 import type { SecretShape } from "./shape.ts";
 
 const LINE_CHARS_MAX = 256;

@@ -5,6 +5,7 @@ import {
   BASE64URL,
   BLANK,
   EQUALS,
+  endBefore,
   HEX,
   isA,
   isOneOf,
@@ -13,7 +14,7 @@ import {
   runEnd,
   STOP,
 } from "../../views/characters.ts";
-import { endBefore, startBehind } from "../stretches.ts";
+import { startBehind } from "../stretches.ts";
 import { isBasicCredentials } from "../value-shapes.ts";
 import { isSecretValue } from "../values.ts";
 import type { SecretShape } from "./shape.ts";

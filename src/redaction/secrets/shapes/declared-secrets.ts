@@ -1,7 +1,6 @@
 import type { Work } from "../../bounds.ts";
 import type { Finding } from "../../finding.ts";
-import { BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd } from "../../views/characters.ts";
-import { endBefore } from "../stretches.ts";
+import { BLANK, endBefore, isA, isOneOf, LINE_END, QUOTE, runEnd } from "../../views/characters.ts";
 import { isSecretValue, JUDGED_CHARS_MAX } from "../values.ts";
 import type { SecretShape } from "./shape.ts";
 

@@ -5,6 +5,7 @@ import {
   BLANK,
   beginsWord,
   EQUALS,
+  endBefore,
   isA,
   isOneOf,
   LINE_END,
@@ -12,7 +13,7 @@ import {
   runEnd,
   STOP,
 } from "../../views/characters.ts";
-import { endBefore, lineEnd } from "../stretches.ts";
+import { lineEnd } from "../stretches.ts";
 import { rowEnd } from "../table-cells.ts";
 import { isOnly } from "../value-shapes.ts";
 import { isSecretValue } from "../values.ts";
