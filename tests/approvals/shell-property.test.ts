@@ -169,13 +169,9 @@ test.each([
   ["parameters", "set -- a b c;"],
   ["loops that move", "while cd a;do "],
   ["fetched files", "curl -o f u;sh g*;"],
-])(
-  "8 KiB of %s are judged in time",
-  (_title, unit) => {
-    const text = unit.repeat(Math.ceil(EIGHT_KIB / unit.length)).slice(0, EIGHT_KIB);
-    for (const command of [text, `rm -rf ${text}`, `sed ${text}`, `awk '${text}'`]) {
-      expect(judgeShell(command, WORKSPACE).rules).toBeArray();
-    }
-  },
-  5_000,
-);
+])("8 KiB of %s are judged in time", (_title, unit) => {
+  const text = unit.repeat(Math.ceil(EIGHT_KIB / unit.length)).slice(0, EIGHT_KIB);
+  for (const command of [text, `rm -rf ${text}`, `sed ${text}`, `awk '${text}'`]) {
+    expect(judgeShell(command, WORKSPACE).rules).toBeArray();
+  }
+});

@@ -29,7 +29,7 @@ test.each([
   expect(payload).toMatchObject({ sub: "ana", permissions, iat: NOW / 1000, exp: NOW / 1000 + 60 });
   expect(protectedHeader).toMatchObject({ alg: "ES256", typ: "JWT" });
   const other = operator ? keys.agents : keys.operators;
-  expect(jwtVerify(token, createLocalJWKSet(readJwks(other.jwksFile)), check)).rejects.toThrow();
+  await expect(jwtVerify(token, createLocalJWKSet(readJwks(other.jwksFile)), check)).rejects.toThrow();
 });
 
 test("keys are kept, public files hold nothing private, private files are private", async () => {

@@ -144,7 +144,7 @@ describe.each(FORMATS)("%s", (format) => {
 
   test("too many answers to one question are none", async () => {
     const many = Array.from({ length: 11 }, () => YES);
-    expect(extract(conversation(format, many))).rejects.toThrow(MessageFormatError);
+    await expect(extract(conversation(format, many))).rejects.toThrow(MessageFormatError);
   });
 
   test("what was made again already is not made once more", async () => {

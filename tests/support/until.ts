@@ -1,7 +1,8 @@
 const POLL_MS = 5;
-const POLLS_MAX = 2_000;
+/** Only what never happens takes this long (about two minutes): a busy machine may be slow. */
+const POLLS_MAX = 24_000;
 
-/** Looks again and again until there is something to see, at most about ten seconds; then says what was missing. */
+/** Looks again and again until there is something to see; in the end says what was missing. */
 export async function until<T>(what: string, look: () => T | undefined | Promise<T | undefined>): Promise<T> {
   for (let polls = 0; polls < POLLS_MAX; polls += 1) {
     const seen = await look();

@@ -47,7 +47,11 @@ test.skipIf(process.platform !== "linux")(
   async () => {
     const lock = lockDirectory(dir, "us");
     const link = fs.readdirSync("/proc/self/fd").find((fd) => linkOf(fd) === join(dir, ".lock"));
-    const child = Bun.spawn({ cmd: ["cat"], stdio: ["pipe", "ignore", "ignore", Number(link)] });
+    const child = Bun.spawn({ cmd: ["cat"], stdio: ["pipe", "pipe", "ignore", Number(link)] });
+    // An echo shows that `cat` runs: before the exec, only root may read the descriptors of a child of this process.
+    child.stdin.write("ready\n");
+    child.stdin.flush();
+    await child.stdout.getReader().read();
     expect(fs.readlinkSync(`/proc/${child.pid}/fd/3`)).toBe(join(dir, ".lock"));
     lock.release();
     lockDirectory(dir, "us").release();

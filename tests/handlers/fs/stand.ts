@@ -1,4 +1,3 @@
-import { afterAll } from "bun:test";
 import { mkdirSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -17,6 +16,7 @@ import { fsList } from "../../../tools/workspace/fs-list.ts";
 import { fsRead } from "../../../tools/workspace/fs-read.ts";
 import { fsSearch } from "../../../tools/workspace/fs-search.ts";
 import { fsWrite } from "../../../tools/workspace/fs-write.ts";
+import { afterFile } from "../../support/after-file.ts";
 import { LIMITS } from "./stand-in.ts";
 
 const FACTORIES: Readonly<Record<string, ToolFactory>> = {
@@ -76,16 +76,9 @@ export interface FsStand {
 
 export type Answer = Readonly<Record<string, unknown>>;
 
-const folders: string[] = [];
-const opened: Mounts[] = [];
-afterAll(() => {
-  for (const mounts of opened.splice(0)) mounts.close();
-  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
-});
-
 export function temporaryFolder(): string {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-fs-")));
-  folders.push(folder);
+  afterFile(() => rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
 
@@ -100,7 +93,7 @@ export function fsStand(options: StandOptions = {}): FsStand {
   const { protectedPaths = [], confinement } = options;
   const mounts = openMounts({ directories, protectedPaths, ...(confinement && { confinement }) });
   if (mounts === undefined) throw new Error("nothing confines paths here");
-  opened.push(mounts);
+  afterFile(() => mounts.close());
   const handler = fsHandler({
     mounts,
     limits: { ...LIMITS, ...options.limits },

@@ -85,7 +85,7 @@ test.each([
   ["no calls at all", { rates: { caller: { calls: 0 } } }, "limits.rates.caller"],
   ["a word that is not off", { rates: { service: "none" } }, "limits.rates.service"],
 ])("%s is said at the start", async (_title, limits, message) => {
-  expect(openLoadStand({ limits })).rejects.toThrow(message);
+  await expect(openLoadStand({ limits })).rejects.toThrow(message);
 });
 
 test("under the defaults a burst of many callers behind one address is served to the last", async () => {

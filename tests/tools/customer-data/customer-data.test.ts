@@ -109,12 +109,12 @@ describe("reading", () => {
 
   test("an answer that the contract forbids does not pass the output schema", async () => {
     const work = stand.call(getCustomer, { customerId: KNOWN_CUSTOMERS.breaksContract });
-    expect(work).rejects.toThrow(/customerId/);
+    await expect(work).rejects.toThrow(/customerId/);
   });
 
   test("a customer that never answers", async () => {
     const work = stand.call(getCustomer, { customerId: KNOWN_CUSTOMERS.hangs }, { signal: AbortSignal.timeout(200) });
-    expect(work).rejects.toMatchObject({ code: "DEADLINE_EXCEEDED" });
+    await expect(work).rejects.toMatchObject({ code: "DEADLINE_EXCEEDED" });
   });
 });
 

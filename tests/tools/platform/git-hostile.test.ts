@@ -33,7 +33,8 @@ const TRAPS: Readonly<Record<string, Trap>> = {
     attributes: "* diff=x\n",
   },
   "a filter's clean, smudge and process": {
-    plainly: ["status"],
+    // `status` filters only a file that looks changed since the index was written; the clock decides that.
+    plainly: ["hash-object", "a.txt"],
     config: (program) =>
       `[filter "x"]\n\tclean = ${program}\n\tsmudge = ${program}\n\tprocess = ${program}\n\trequired = true\n`,
     attributes: "* filter=x\n",

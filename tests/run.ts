@@ -1,0 +1,70 @@
+import { mkdtempSync, readdirSync, realpathSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+/**
+ * Runs one suite: `bun tests/run.ts quick|properties|slow|long [file or folder …]`. The tests get a temporary folder of their own;
+ * the run fails when they leave anything in it.
+ */
+const ROOT = join(import.meta.dir, "..");
+/** Ends a test that hangs. No test may come near it, however busy the machine is. */
+const HANG_MS = 300_000;
+
+interface Suite {
+  readonly files: string;
+  readonly options: readonly string[];
+  /** A random seed finds new cases; a fixed one gives the same result in every run. */
+  readonly isRandom: boolean;
+  readonly mentions?: string;
+}
+
+const SUITES: Readonly<Record<string, Suite>> = {
+  quick: { files: "tests/**/*.test.ts", options: ["--parallel=2", "--no-isolate"], isRandom: false },
+  properties: {
+    files: "tests/**/*.test.ts",
+    options: ["--parallel=2", "--no-isolate"],
+    isRandom: true,
+    mentions: '"fast-check"',
+  },
+  slow: { files: "tests/**/*.slow.ts", options: ["--parallel=2"], isRandom: true },
+  long: { files: "tests/long/*.long.ts", options: [], isRandom: true },
+};
+
+/** Made once by the product for each user, empty, and used by every later run. */
+const KEPT = /^safe-tool-call-\d+-empty$/;
+
+const [name = "", ...chosen] = process.argv.slice(2);
+const suite = SUITES[name];
+if (suite === undefined) {
+  console.error(`usage: bun tests/run.ts ${Object.keys(SUITES).join("|")} [file or folder …]`);
+  process.exit(64);
+}
+process.exit(await run(suite));
+
+async function run({ options, isRandom, ...selection }: Suite): Promise<number> {
+  const folder = mkdtempSync(join(realpathSync(tmpdir()), "stc-run-"));
+  const seed = process.env["STC_TEST_SEED"] ?? (isRandom ? String(crypto.getRandomValues(new Int32Array(1))[0]) : "1");
+  if (isRandom) console.error(`seed ${seed}: STC_TEST_SEED=${seed} repeats this run`);
+  try {
+    const paths = chosen.length > 0 ? chosen : await filesOf(selection);
+    const child = Bun.spawn([process.execPath, "test", `--timeout=${HANG_MS}`, ...options, ...paths], {
+      cwd: ROOT,
+      env: { ...process.env, TMPDIR: folder, STC_TEST_SEED: seed },
+      stdio: ["ignore", "inherit", "inherit"],
+    });
+    const code = await child.exited;
+    const left = readdirSync(folder).filter((entry) => !KEPT.test(entry));
+    if (left.length > 0) console.error(`${left.length} left in the temporary folder: ${left.join(" ")}`);
+    return code === 0 && left.length > 0 ? 1 : code;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function filesOf({ files, mentions = "" }: Pick<Suite, "files" | "mentions">): Promise<readonly string[]> {
+  const found: string[] = [];
+  for await (const path of new Bun.Glob(files).scan(ROOT)) {
+    if (mentions === "" || (await Bun.file(join(ROOT, path)).text()).includes(mentions)) found.push(`./${path}`);
+  }
+  return found.sort();
+}
