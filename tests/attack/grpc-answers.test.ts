@@ -104,6 +104,19 @@ describe("an answer that is none says nothing of what the service has done", () 
   );
 });
 
+test.each([
+  ["a field of the number 0", "0001"],
+  ["a group that ends as another", "a306ac06"],
+  ["a tag of more than 32 bits", "8a8080808001" + "00"],
+])("an answer with %s is not what the contract declares", async (_title, hex) => {
+  server.answer(answered({ body: framed(Buffer.from(hex, "hex")) }));
+  for (const classification of ["read", "write"] as const) {
+    const got = await refusal(run(classification));
+    expect(got.code).toBe("INVALID_OUTPUT");
+    expect(got.message).toBe("The service's answer is not what its contract declares.");
+  }
+});
+
 describe("what the service does say is believed, of a change too", () => {
   test.each<[string, string, RefusalCode]>([
     ["a no", "5", "TARGET_REFUSED"],

@@ -89,6 +89,50 @@ describe("a descriptor set that buf has made", () => {
   });
 });
 
+test("a number that a closed enum lacks counts as not set, one that an open enum lacks is reported", () => {
+  // `state` 9, then `loose` 5.
+  const legacy = Buffer.from("0a017818092005", "hex");
+  const state = Buffer.from("0a01781802", "hex");
+  for (const source of [KINDS_SET, KINDS_PROTO]) {
+    const { response } = kindsMethod("Legacy", source);
+    expect(response.decode(legacy)).toEqual({ id: "x", packed: [], loose: [5] });
+    expect(response.decode(state)).toEqual({ id: "x", packed: [], loose: [], state: "STATE_OFF" });
+    expect(kindsMethod("Echo", source).response.decode(Buffer.from("880109", "hex"))).toMatchObject({ level: 9 });
+  }
+});
+
+test("a closed enum in a list, a map and a oneof: what is not known of it is not there", () => {
+  const closed = { name: "E", value: [{ name: "ZERO", number: 0 }], options: { features: { enumType: "CLOSED" } } };
+  const field = { type: "TYPE_ENUM", typeName: ".one.E", label: "LABEL_OPTIONAL" };
+  const entry = {
+    name: "EntryEntry",
+    options: { mapEntry: true },
+    field: [
+      { ...texts("key")[0], number: 1 },
+      { ...field, name: "value", number: 2 },
+    ],
+  };
+  const message = {
+    oneofDecl: [{ name: "choice" }],
+    nestedType: [entry],
+    field: [
+      { ...field, name: "many", number: 1, label: "LABEL_REPEATED" },
+      { name: "entry", number: 2, type: "TYPE_MESSAGE", typeName: ".one.Q.EntryEntry", label: "LABEL_REPEATED" },
+      { ...field, name: "one", number: 3, oneofIndex: 0 },
+      { ...texts("other")[0], number: 4, oneofIndex: 0 },
+    ],
+  };
+  const file = oneMethodFile(message, { syntax: "editions", edition: "EDITION_2023", enumType: [closed] });
+  const method = new Contract("one", setOf(file)).method({
+    system: "one",
+    grpc: { package: "one", service: "S", method: "Do" },
+  });
+  if (typeof method === "string") throw new Error(method);
+  const bytes = Buffer.from("0a03000900" + "12050a01611009" + "12050a01621000" + "220178" + "1809", "hex");
+  const answer = { many: ["ZERO", "ZERO"], entry: { b: "ZERO" }, choice: "other", other: "x" };
+  expect(method.response.decode(bytes)).toEqual(answer);
+});
+
 describe("descriptor sets that cannot be used", () => {
   const long = { type: "TYPE_MESSAGE", label: "LABEL_REPEATED", number: 1 };
   test.each([

@@ -5,13 +5,19 @@ import type { Read, WireScalar } from "./wire-scalars.ts";
 
 type Fields = Record<string, unknown>;
 
+/** An entry's value before any was read. */
+const NO_VALUE = Symbol("no value");
+
 export interface Field {
   readonly label: FieldShape["label"];
   /** Its place among the members. */
   readonly slot: number;
   /** Of each of its values; a map's are entries. */
   readonly wireType: number;
+  /** Gives `undefined` for a number that a closed enum does not have: the field counts as not set. */
   readonly read: Read;
+  /** Of a field whose values are messages. */
+  readonly merge: Merge | undefined;
   /** Of a map's entries. */
   readonly key: WireScalar;
   readonly valueWireType: number;
@@ -19,6 +25,17 @@ export interface Field {
   readonly missing: () => unknown;
   /** Of the oneof that it is in: where the name of the member that is set stands, this member's, and where each stands. */
   readonly choice: Choice | undefined;
+}
+
+/**
+ * Reads one message in parts: a sender may write the field several times, and the reader merges what it wrote. The message
+ * keeps its members in an array of its own until all parts are read.
+ */
+export interface Merge {
+  /** Adds the part at the cursor to the members of the parts before it; anything but an array counts as no part. */
+  readonly add: (cursor: WireCursor, before: unknown) => unknown[];
+  /** Turns the members into the JSON form of the message. */
+  readonly finish: (members: unknown[]) => unknown;
 }
 
 interface Choice {
@@ -35,6 +52,8 @@ export interface Plan {
   readonly zeros: readonly unknown[];
   readonly fields: ReadonlyMap<number, Field>;
   readonly collections: readonly Field[];
+  /** Fields of one message each, whose members wait for the end of this message. */
+  readonly messages: readonly Field[];
   readonly required: readonly number[];
   readonly special: WellKnown | undefined;
   /** Whether all that it holds is small in number and in the order of its keys, whatever the service says. */
@@ -48,9 +67,15 @@ export function take(cursor: WireCursor, field: Field, members: unknown[]): bool
   const isPacked = wireType === WIRE.bytes && wireType !== field.wireType && label === "repeated";
   if (wireType !== field.wireType && !isPacked) return false;
   if (label === "single") {
-    const value = field.read(cursor);
-    if (choice !== undefined) choose(choice, members);
-    members[slot] = value;
+    if (field.merge === undefined) {
+      const value = field.read(cursor);
+      if (value === undefined) return true;
+      if (choice !== undefined) choose(choice, members);
+      members[slot] = value;
+    } else {
+      if (choice !== undefined) choose(choice, members);
+      members[slot] = field.merge.add(cursor, members[slot]);
+    }
   } else if (label === "map") {
     members[slot] ??= {};
     readEntry(cursor, field, members[slot] as Fields);
@@ -58,7 +83,7 @@ export function take(cursor: WireCursor, field: Field, members: unknown[]): bool
     members[slot] ??= [];
     const items = members[slot] as unknown[];
     if (isPacked) readPacked(cursor, field, items);
-    else items.push(field.read(cursor));
+    else append(items, field.read(cursor));
   }
   return true;
 }
@@ -73,31 +98,44 @@ function choose({ slot, name, slots }: Choice, members: unknown[]): void {
 
 function readPacked(cursor: WireCursor, { read }: Field, items: unknown[]): void {
   const before = cursor.enter();
-  while (cursor.position < cursor.end) items.push(read(cursor));
+  while (cursor.position < cursor.end) append(items, read(cursor));
   cursor.leave(before);
 }
 
-/** An entry is a message of a key and a value, each of which may be left out. */
+function append(items: unknown[], value: unknown): void {
+  if (value !== undefined) items.push(value);
+}
+
+/** An entry is a message of a key and a value, each of which may be left out or written several times. */
 function readEntry(cursor: WireCursor, field: Field, entries: Fields): void {
+  const { merge } = field;
   const before = cursor.enter();
   let key: unknown;
-  let value: unknown;
+  let value: unknown = NO_VALUE;
   while (cursor.position < cursor.end) {
     const number = cursor.tag();
     if (number === 1 && cursor.wireType === field.key.wireType) key = field.key.read(cursor);
-    else if (number === 2 && cursor.wireType === field.valueWireType) value = field.read(cursor);
-    else cursor.skip();
+    else if (number === 2 && cursor.wireType === field.valueWireType) {
+      value = merge === undefined ? field.read(cursor) : merge.add(cursor, value);
+    } else cursor.skip();
   }
   cursor.leave(before);
   const name = String(key ?? field.key.zero);
-  value ??= field.missing();
+  if (value === NO_VALUE) value = field.missing();
+  else if (merge !== undefined && Array.isArray(value)) value = merge.finish(value);
+  // Of a closed enum: the whole entry counts as not sent.
+  if (value === undefined) return;
   if (name === "__proto__") {
     Object.defineProperty(entries, name, { value, writable: true, enumerable: true, configurable: true });
   } else entries[name] = value;
 }
 
 /** The members by their names, with what is made anew for each message. */
-export function named({ names, collections, required }: Plan, members: unknown[]): Fields {
+export function named({ names, collections, messages, required }: Plan, members: unknown[]): Fields {
+  for (const { slot, merge } of messages) {
+    const parts = members[slot];
+    if (merge !== undefined && Array.isArray(parts)) members[slot] = merge.finish(parts);
+  }
   for (const { slot, label } of collections) members[slot] ??= label === "map" ? {} : [];
   for (const slot of required) {
     if (members[slot] === undefined) throw new RangeError("a message without a field that it must have");

@@ -3,7 +3,7 @@ import { VOUCHED_LIMITS, vouchFor } from "../../../core/digest.ts";
 import type { Json } from "../../../core/types.ts";
 import type { FieldShape, MessageShape, ValueShape } from "../contract/message-shape.ts";
 import { ANY, specialOf, type WellKnown } from "../contract/well-known.ts";
-import { type Field, named, type Plan, take } from "./answer-fields.ts";
+import { type Field, type Merge, named, type Plan, take } from "./answer-fields.ts";
 import { WIRE, WireCursor } from "./wire-cursor.ts";
 import { type Read, WIRE_SCALARS } from "./wire-scalars.ts";
 
@@ -77,16 +77,29 @@ export class AnswerReader {
     }
   }
 
-  /** The message that ends where the cursor does. */
+  /** Reads the message that ends where the cursor does. */
   #message(cursor: WireCursor, plan: Plan): unknown {
+    const members = this.#start(plan);
+    this.#add(cursor, plan, members);
+    return this.#finish(plan, members);
+  }
+
+  /** Returns the members of a message before any field is read, and counts its fields. */
+  #start(plan: Plan): unknown[] {
     const fieldsLeft = (this.#fieldsLeft ?? 0) - plan.names.length;
     this.#fieldsLeft = fieldsLeft;
     if (fieldsLeft < 0) throw new RangeError(`an answer of more than ${ANSWER_FIELDS_MAX} fields`);
-    const members = plan.zeros.slice();
+    return plan.zeros.slice();
+  }
+
+  #add(cursor: WireCursor, plan: Plan, members: unknown[]): void {
     while (cursor.position < cursor.end) {
       const field = plan.fields.get(cursor.tag());
       if (field === undefined || !take(cursor, field, members)) cursor.skip();
     }
+  }
+
+  #finish(plan: Plan, members: unknown[]): unknown {
     const fields = named(plan, members);
     return plan.special === undefined ? fields : plan.special.toJson(fields);
   }
@@ -126,6 +139,7 @@ export class AnswerReader {
       ),
       fields,
       collections,
+      messages: [...fields.values()].filter(({ label, merge }) => label === "single" && merge !== undefined),
       required,
       special,
       isFlat: special === undefined && heightOf(shape, new Map()) <= VOUCHED_MESSAGES_MAX,
@@ -137,40 +151,50 @@ export class AnswerReader {
     field: protobuf.Field | undefined,
     mode: Mode,
   ): Omit<Field, "slot" | "choice"> {
-    const read = this.#valueReader(value, field, mode);
+    const merge = value.kind === "message" ? this.#merge(value.message, mode) : undefined;
+    const read =
+      merge === undefined
+        ? this.#valueReader(value, field)
+        : (cursor: WireCursor) => merge.finish(merge.add(cursor, undefined));
     const valueWireType = wireTypeOf(value);
     return {
       label,
       wireType: label === "map" ? WIRE.bytes : valueWireType,
       read,
+      merge,
       key: WIRE_SCALARS[key ?? "string"],
       valueWireType,
       missing: () => (value.kind === "scalar" ? WIRE_SCALARS[value.proto].zero : read(new WireCursor(NOTHING))),
     };
   }
 
-  #valueReader(value: ValueShape, field: protobuf.Field | undefined, mode: Mode): Read {
-    if (value.kind === "scalar") return WIRE_SCALARS[value.proto].read;
-    if (value.kind === "message") {
-      const { message } = value;
-      // Looked up at the first value: a message may contain itself.
-      let plan: Plan | undefined;
-      return (cursor) => {
+  #merge(message: MessageShape, mode: Mode): Merge {
+    // Looked up at the first value: a message may contain itself.
+    let plan: Plan | undefined;
+    return {
+      add: (cursor, before) => {
         plan ??= this.#planOf(message, mode);
-        const before = cursor.enter();
+        const members: unknown[] = Array.isArray(before) ? before : this.#start(plan);
+        const end = cursor.enter();
         cursor.descend();
-        const read = this.#message(cursor, plan);
+        this.#add(cursor, plan, members);
         cursor.ascend();
-        cursor.leave(before);
-        return read;
-      };
-    }
+        cursor.leave(end);
+        return members;
+      },
+      finish: (members) => this.#finish(plan ?? this.#planOf(message, mode), members),
+    };
+  }
+
+  #valueReader(value: ValueShape, field: protobuf.Field | undefined): Read {
+    if (value.kind === "scalar") return WIRE_SCALARS[value.proto].read;
     // Those of the request's codec: where several names have one number, it has chosen.
     const names = (field?.resolvedType as protobuf.Enum | null | undefined)?.valuesById ?? {};
+    const isClosed = value.kind === "enum" && value.isClosed;
     return (cursor) => {
       const number = cursor.uint32() | 0;
-      // An unknown number stays a number.
-      return names[number] ?? number;
+      // An unknown number of an open enum stays a number.
+      return names[number] ?? (isClosed ? undefined : number);
     };
   }
 }

@@ -8,6 +8,8 @@ const NESTED_MAX = 100;
 const SHARED_BYTES_MAX = 8_192;
 
 const VARINT_BYTES_MAX = 10;
+/** Of a tag or a length, as protoc's own parsers have it. */
+const SHORT_BYTES_MAX = 5;
 const TWO_32 = 4_294_967_296;
 const HIGH_EXACT_MAX = 0x1f_ffff;
 
@@ -16,6 +18,7 @@ export class WireCursor {
   position = 0;
   /** Of the field whose tag was read last. */
   wireType: number = WIRE.varint;
+  #field = 0;
   /** Where the message that is being read ends. */
   end: number;
   readonly #bytes: Buffer;
@@ -33,12 +36,15 @@ export class WireCursor {
 
   /** The number of the field that begins here. */
   tag(): number {
-    const tag = this.uint32();
+    const tag = this.#short();
+    const field = tag >>> 3;
+    if (field === 0) throw new RangeError("a field of the number 0");
     this.wireType = tag & 7;
-    return tag >>> 3;
+    this.#field = field;
+    return field;
   }
 
-  /** Lengths, and what else has 32 bits, unsigned: of a longer varint the lower ones. */
+  /** Reads an unsigned value of 32 bits: the lower ones of a longer varint. */
   uint32(): number {
     const bytes = this.#bytes;
     let value = 0;
@@ -104,14 +110,14 @@ export class WireCursor {
   }
 
   base64(): string {
-    const length = this.uint32();
+    const length = this.#short();
     const start = this.#step(length);
     return this.#bytes.toString("base64", start, start + length);
   }
 
   /** What is not well-formed becomes U+FFFD. */
   string(): string {
-    const length = this.uint32();
+    const length = this.#short();
     const start = this.#step(length);
     const bytes = this.#bytes;
     if (bytes.length > SHARED_BYTES_MAX) return bytes.toString("utf8", start, start + length);
@@ -124,7 +130,7 @@ export class WireCursor {
 
   /** Narrows the cursor to what the length that stands here bounds; answers where that ended before, for `leave`. */
   enter(): number {
-    const length = this.uint32();
+    const length = this.#short();
     const before = this.end;
     if (length > before - this.position) throw tooShort();
     this.end = this.position + length;
@@ -151,16 +157,36 @@ export class WireCursor {
     const { wireType } = this;
     if (wireType === WIRE.varint) this.#varint64();
     else if (wireType === WIRE.fixed64) this.#step(8);
-    else if (wireType === WIRE.bytes) this.#step(this.uint32());
+    else if (wireType === WIRE.bytes) this.#step(this.#short());
     else if (wireType === WIRE.fixed32) this.#step(4);
     else if (wireType === WIRE.groupStart) this.#skipGroup();
     else throw new RangeError("a wire type that does not exist");
   }
 
   #skipGroup(): void {
+    const field = this.#field;
     this.descend();
     for (this.tag(); this.wireType !== WIRE.groupEnd; this.tag()) this.skip();
+    if (this.#field !== field) throw new RangeError("the end of another group");
     this.ascend();
+  }
+
+  /** Reads a tag or a length. Unlike a value it may not have more than 32 bits: the lower ones would be another tag. */
+  #short(): number {
+    const start = this.position;
+    const first = this.#bytes[start] ?? 0x80;
+    // Most have one byte.
+    if (first < 0x80 && start < this.end) {
+      this.position = start + 1;
+      return first;
+    }
+    const value = this.uint32();
+    const bytes = this.position - start;
+    const last = this.#bytes[this.position - 1] ?? 0;
+    if (bytes > SHORT_BYTES_MAX || (bytes === SHORT_BYTES_MAX && last > 0x0f)) {
+      throw new RangeError("a tag or a length of more than 32 bits");
+    }
+    return value;
   }
 
   /** Passes so many bytes; answers where they begin. */

@@ -48,6 +48,8 @@ export interface EnumDeclaration {
   readonly fullName: string;
   /** In the order of the contract; of several names for one number the first is the one that is printed. */
   readonly values: readonly (readonly [name: string, number: number])[];
+  /** A reader treats a field with any other number as not set; the enums of proto2 are closed. */
+  readonly isClosed: boolean;
 }
 
 export interface MethodDeclaration {

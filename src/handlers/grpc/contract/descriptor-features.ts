@@ -3,6 +3,7 @@ export interface Features {
   readonly fieldPresence: string;
   readonly repeatedFieldEncoding: string;
   readonly messageEncoding: string;
+  readonly enumType: string;
 }
 
 export type FeatureSet = Partial<Features>;
@@ -11,11 +12,12 @@ const PROTO2: Features = {
   fieldPresence: "EXPLICIT",
   repeatedFieldEncoding: "EXPANDED",
   messageEncoding: "LENGTH_PREFIXED",
+  enumType: "CLOSED",
 };
-const PROTO3: Features = { ...PROTO2, fieldPresence: "IMPLICIT", repeatedFieldEncoding: "PACKED" };
-const EDITION: Features = { ...PROTO2, repeatedFieldEncoding: "PACKED" };
+const EDITION: Features = { ...PROTO2, repeatedFieldEncoding: "PACKED", enumType: "OPEN" };
+const PROTO3: Features = { ...EDITION, fieldPresence: "IMPLICIT" };
 
-/** Editions whose features are known here; those after them have kept these three. */
+/** Editions whose features are known here; those after them have kept these. */
 const EDITIONS: ReadonlySet<string> = new Set(["EDITION_2023", "EDITION_2024"]);
 
 interface File {

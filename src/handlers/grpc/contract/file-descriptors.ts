@@ -34,7 +34,7 @@ interface FieldDescriptor extends Options {
   readonly options?: { readonly packed?: boolean; readonly features?: FeatureSet };
 }
 
-interface EnumDescriptor {
+interface EnumDescriptor extends Options {
   readonly name?: string;
   readonly value?: readonly { readonly name?: string; readonly number?: number }[];
 }
@@ -116,7 +116,7 @@ class Reader {
     const scope = file.package ?? "";
     const features = featuresOfFile(file);
     for (const message of file.messageType ?? []) this.#indexMessage(message, { scope, features, depth: 0 });
-    for (const declared of file.enumType ?? []) this.#indexEnum(declared, scope);
+    for (const declared of file.enumType ?? []) this.#indexEnum(declared, { scope, features });
     for (const service of file.service ?? []) {
       setOnce(this.#services, qualified(scope, service.name), service.method ?? []);
     }
@@ -141,13 +141,17 @@ class Reader {
     setOnce(this.#messages, fullName, { fullName, descriptor, features });
     const inner = { scope: fullName, features, depth: at.depth + 1 };
     for (const nested of descriptor.nestedType ?? []) this.#indexMessage(nested, inner);
-    for (const nested of descriptor.enumType ?? []) this.#indexEnum(nested, fullName);
+    for (const nested of descriptor.enumType ?? []) this.#indexEnum(nested, inner);
   }
 
-  #indexEnum({ name, value = [] }: EnumDescriptor, scope: string): void {
-    const fullName = qualified(scope, name);
+  #indexEnum(
+    { name, value = [], options }: EnumDescriptor,
+    at: { readonly scope: string; readonly features: Features },
+  ): void {
+    const fullName = qualified(at.scope, name);
+    const isClosed = featuresIn(at.features, options?.features).enumType === "CLOSED";
     const values = value.map((one) => [plain(one.name), one.number ?? 0] as const);
-    setOnce(this.#enums, fullName, { fullName, values });
+    setOnce(this.#enums, fullName, { fullName, values, isClosed });
   }
 
   #message(fullName: string, { descriptor, features }: Known): MessageDeclaration {

@@ -12,7 +12,12 @@ export type Scalar = "string" | "bool" | "bytes" | "int32" | "int64" | "float" |
 
 export type ValueShape =
   | { readonly kind: "scalar"; readonly scalar: Scalar; readonly proto: ProtoScalar }
-  | { readonly kind: "enum"; readonly fullName: string; readonly numbers: ReadonlyMap<string, number> }
+  | {
+      readonly kind: "enum";
+      readonly fullName: string;
+      readonly numbers: ReadonlyMap<string, number>;
+      readonly isClosed: boolean;
+    }
   | { readonly kind: "message"; readonly message: MessageShape };
 
 export interface FieldShape {
@@ -119,7 +124,9 @@ export class MessageShapes {
     if (type.kind === "scalar") return { kind: "scalar", scalar: scalarOf(type.scalar), proto: type.scalar };
     if (type.kind === "enum") {
       const declared = this.#declarations.enums.get(type.fullName);
-      return declared && { kind: "enum", fullName: type.fullName, numbers: new Map(declared.values) };
+      if (declared === undefined) return undefined;
+      const { fullName, values, isClosed } = declared;
+      return { kind: "enum", fullName, numbers: new Map(values), isClosed };
     }
     const message = this.find(type.fullName);
     return message && { kind: "message", message };

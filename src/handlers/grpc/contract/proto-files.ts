@@ -59,13 +59,18 @@ export function readProtoFiles({ protoDirs, protoFiles }: ProtoFiles): Declarati
   }
 }
 
+const OTHER_PARSER =
+  "if protoc accepts the file, make a descriptorSet of it and name that instead: " +
+  "the parser for proto files does not know every construct, such as a group in an extend block";
+
 /** protobufjs names the file in some of its messages only; while it reads one, it has its name at hand. */
 function placed(error: unknown): Error {
   const { parse } = protobuf as unknown as { readonly parse: { filename: string | null } };
   const { filename } = parse;
   parse.filename = null;
   const text = errorText(error);
-  return new Error(filename === null || text.includes(filename) ? text : `${filename}: ${text}`);
+  if (filename === null) return new Error(text);
+  return new Error(`${text.includes(filename) ? text : `${filename}: ${text}`}; ${OTHER_PARSER}`);
 }
 
 function isFile(path: string): boolean {
@@ -94,11 +99,19 @@ function declarationsOf(root: protobuf.NamespaceBase): Declarations {
     const fullName = nameOf(object);
     if (object instanceof protobuf.Type)
       messages.set(fullName, messageOf(fullName, object.fieldsArray.flatMap(fieldOf)));
-    if (object instanceof protobuf.Enum) enums.set(fullName, { fullName, values: Object.entries(object.values) });
+    if (object instanceof protobuf.Enum) {
+      enums.set(fullName, { fullName, values: Object.entries(object.values), isClosed: isClosed(object) });
+    }
     if (object instanceof protobuf.Service) services.set(fullName, methodsOf(object));
     if (object instanceof protobuf.Namespace) todo.push(...object.nestedArray);
   }
   return { messages, enums, services };
+}
+
+/** protobufjs resolves the features of an enum as it does those of a field, but does not declare them. */
+function isClosed(declared: protobuf.Enum): boolean {
+  const { _features } = declared as unknown as { readonly _features: { readonly enum_type?: string } };
+  return _features.enum_type === "CLOSED";
 }
 
 function nameOf(object: protobuf.ReflectionObject): string {
@@ -111,7 +124,8 @@ function fieldOf(field: protobuf.Field): readonly ReadField[] {
   const named: unknown = field.getOption("json_name");
   const name = typeof named === "string" ? named : jsonNameOf(field.name);
   const type = typeOf(field);
-  if (field.delimited) return [{ name, because: "is a group, which this version cannot carry" }];
+  // A map has the features of its file too, and stays length-prefixed with its values.
+  if (field.delimited && !field.map) return [{ name, because: "is a group, which this version cannot carry" }];
   const label = labelOf(field);
   const isOptional = field.getOption("proto3_optional") === true;
   return [

@@ -190,6 +190,36 @@ describe("what a sender may write", () => {
       `${tag("ofInner", 2)}030a0161`,
       { ofInner: { a: { a: "", below: null, numbers: [] } } },
     ],
+    [
+      "a message in two parts: both",
+      `${tag("oneInner", 2)}060a01611a0101${tag("oneInner", 2)}061a01021a0103`,
+      { oneInner: { a: "a", below: null, numbers: [1, 2, 3] } },
+    ],
+    [
+      "a message within a message in two parts",
+      `${tag("oneInner", 2)}0512030a0161${tag("oneInner", 2)}0512031a0101`,
+      { oneInner: { a: "", below: { a: "a", below: null, numbers: [1] }, numbers: [] } },
+    ],
+    [
+      "a member of a oneof in two parts",
+      `${tag("chooseInner", 2)}030a0161${tag("chooseInner", 2)}031a0101`,
+      { chooseInner: { a: "a", below: null, numbers: [1] }, choice: "chooseInner" },
+    ],
+    [
+      "a member of a oneof with another between its parts: the last part",
+      `${tag("chooseInner", 2)}030a0161${tag("chooseInt32", 0)}05${tag("chooseInner", 2)}031a0101`,
+      { chooseInner: { a: "", below: null, numbers: [1] }, choice: "chooseInner" },
+    ],
+    [
+      "a value of a map in two parts",
+      `${tag("ofInner", 2)}0d0a016112030a016212031a0101`,
+      { ofInner: { a: { a: "b", below: null, numbers: [1] } } },
+    ],
+    [
+      "an entry twice: the last",
+      `${tag("ofInner", 2)}080a016112030a0162${tag("ofInner", 2)}080a016112031a0101`,
+      { ofInner: { a: { a: "", below: null, numbers: [1] } } },
+    ],
     ["an entry without its key", `${tag("byInt64", 2)}03120161`, { byInt64: { "0": "a" } }],
     ["an entry whose value comes first", `${tag("byBool", 2)}051201610801`, { byBool: { true: "a" } }],
     ["a number an enum does not have", `${tag("oneLevel", 0)}09`, { oneLevel: 9 }],
@@ -210,8 +240,30 @@ describe("what a sender may write", () => {
     ["packed numbers that end in the midst of one", `${tag("manyFixed32", 2)}0300000000`],
     ["a group that does not end", "fb7f0801"],
     ["the end of a group that did not begin", "fc7f"],
+    ["the end of another group", "fb7f0801f47f"],
+    ["the end of another group in a group", "fb7ff37ffc7ff47f"],
+    ["a field of the number 0", "0001"],
+    ["a field of the number 0 in a message", `${tag("oneInner", 2)}020001`],
+    ["a field of the number 0 in a map", `${tag("byInt64", 2)}020001`],
+    ["a field of the number 0 in a group", "fb7f0001fc7f"],
+    ["a tag of more than 32 bits", "888080808001" + "01"],
+    ["a length of more than 32 bits", `${tag("oneString", 2)}818080801061`],
     ["a wire type that does not exist", `${tag("oneInt32", 6)}01`],
   ])("%s: throws", (_title, bytes) => expect(() => hex(bytes)).toThrow(RangeError));
+});
+
+test("a message is the same in one part and in many", () => {
+  const type = root.lookupType("every.v1.Inner");
+  const key = ((theirs.fields["oneInner"]?.id ?? 0) << 3) | 2;
+  const written = (content: Uint8Array) => protobuf.Writer.create().uint32(key).bytes(content).finish();
+  fc.assert(
+    fc.property(fc.array(inner, { minLength: 1, maxLength: 3 }), (messages) => {
+      const parts = messages.map((message) => type.encode(type.fromObject(message as Fields)).finish());
+      const together = echo.response.decode(Buffer.from(written(Buffer.concat(parts))));
+      expect(echo.response.decode(Buffer.concat(parts.map(written)))).toEqual(together);
+    }),
+    { numRuns: 100, seed: 15 },
+  );
 });
 
 test("a flat answer that is not copied is what its copy would be", () => {

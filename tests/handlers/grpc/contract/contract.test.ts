@@ -52,6 +52,15 @@ describe("loading", () => {
       { "a.proto": 'syntax = "proto3"; package p; message X { Nowhere a = 1; }' },
       /proto \(.*\): no such (?:type|Type)[^/]*Nowhere/,
     ],
+    [
+      "a construct that the parser does not know",
+      "extended",
+      {
+        "a.proto":
+          'syntax = "proto2"; message A { extensions 100; } extend A { optional group G = 100 { optional int32 x = 1; } }',
+      },
+      /a\.proto: .*; if protoc accepts the file, make a descriptorSet/,
+    ],
     ["an import that is nowhere", "orphan", { "a.proto": 'syntax = "proto3"; import "b.proto";' }, /b\.proto/],
     ["an unknown type", "untyped", { "a.proto": 'syntax = "proto3"; message A { Nope n = 1; }' }, /Nope/],
   ])("%s is a fault that names system and place", (_title, name, files, text) => {
@@ -76,6 +85,23 @@ describe("loading", () => {
     const contract = new Contract("lab", { protoDirs: [LAB_PROTO_FOLDER], protoFiles: ["lab.proto"] });
     const method = contract.method({ system: "lab", grpc: { package: "lab.v1", service: "Lab", method: "Echo" } });
     expect(method).toHaveProperty("path", "/lab.v1.Lab/Echo");
+  });
+
+  test("a file of an edition whose messages are all delimited: its maps are not", () => {
+    const root = place("delimited", {
+      "a.proto": `edition = "2023"; package p; option features.message_encoding = DELIMITED;
+        message Inner { string a = 1; }
+        message A { map<string, Inner> inner_of = 1; map<string, string> text_of = 2; string text = 3; repeated int32 n = 4; }
+        message B { Inner inner = 1; }
+        service S { rpc Map(A) returns (A); rpc Group(B) returns (B); }`,
+    });
+    const contract = new Contract("lab", { protoDirs: [root] });
+    const target = (method: string) => ({ system: "lab", grpc: { package: "p", service: "S", method } }) as const;
+    const bytes = Buffer.from("0a080a016b12030a0161" + "12060a016b120176", "hex");
+    const method = contract.method(target("Map"));
+    const answer = { innerOf: { k: { a: "a" } }, textOf: { k: "v" }, n: [] };
+    expect(typeof method === "string" ? method : method.response.decode(bytes)).toEqual(answer);
+    expect(contract.method(target("Group"))).toBe("p.B.inner is a group, which this version cannot carry");
   });
 
   test("a file without a package", () => {
