@@ -132,7 +132,7 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
   const generations = new LiveGenerations(join(config, parts), { lingerMs: LINGER_MS });
   const limits = openLimits(config, { clock, monotonic, audit: auditState(audit), log: hooks.logFault });
   const { admission, inForce } = limits;
-  const executor = createExecutor({ intend: (approved, { traceId }) => intend(audit, { ...approved, traceId }) });
+  const executor = createExecutor({ intend: (announced) => intend(audit, announced) });
   const tracing = await startTracing(config, parts.traces, { clock, monotonic, fill, ...hooks });
   const { tracer } = tracing;
   const recording = openRecording({ audit, limits: inForce, hashKey, tracer, clock, monotonic, ids, ...hooks });

@@ -93,6 +93,9 @@ type LinkMember = "seq" | "prev" | "hash";
 /** What a call brings to its entry; the log adds the rest. */
 export type EntryDraft = Omit<AuditEntry, keyof EntryStamp | LinkMember>;
 
+/** What of a draft is known before the call runs. */
+export type Announced = Pick<EntryDraft, "traceId" | "caller" | "tool" | "request" | "approval" | "plan" | "trace">;
+
 type Members = { readonly [Member in keyof Omit<Required<AuditEntry>, LinkMember>]: AuditEntry[Member] };
 
 /** The draft with its stamp. Every member is named, for a spread after `timestamp` costs five times as much; the type misses none. */

@@ -1,3 +1,4 @@
+import type { Announced } from "../audit/entry.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import { type Approved, type Executed, mint } from "../core/evidence.ts";
 import type { RequestTracer } from "../core/tracing.ts";
@@ -11,11 +12,13 @@ export interface Execution {
   readonly traceparent: string | undefined;
   readonly tracestate?: string | undefined;
   readonly requests?: RequestTracer | undefined;
+  /** What the audit will say of the call, as far as it is known before the call runs. */
+  readonly announced: () => Announced;
 }
 
 export interface ExecutorOptions {
   /** Makes the intent durable. Awaited before anything that changes something runs. */
-  readonly intend: (approved: Approved, execution: Execution) => Promise<void>;
+  readonly intend: (announced: Announced) => Promise<void>;
 }
 
 export interface Executor {
@@ -44,7 +47,7 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
       let work: Promise<unknown>;
       try {
         if (changes) {
-          await intend(approved, execution);
+          await intend(execution.announced());
           scope.followThrough();
         }
         scope.assertOpen();

@@ -1,4 +1,4 @@
-import type { EntryDraft } from "../audit/entry.ts";
+import type { Announced, EntryDraft } from "../audit/entry.ts";
 import { escapeName } from "../audit/escape.ts";
 import { REFUSALS, Refusal, type Stage } from "../core/errors.ts";
 import type { AnyEvidence, Receipt, Released, Verified } from "../core/evidence.ts";
@@ -93,6 +93,8 @@ export class Trail {
   #step: Step = "REQUEST";
   #stepAt: number;
   #duration = 0;
+  /** Kept from the intent, so that a change's arguments are hashed and looked through once. */
+  #requestFacts: EntryDraft["request"] | undefined;
   readonly #open: Set<CallScope>;
   readonly #trace: CallTrace | undefined;
 
@@ -132,7 +134,10 @@ export class Trail {
   execution(scope: CallScope): Execution {
     const { traceparent, tracestate } = this.request;
     const sent = this.#trace === undefined ? traceparent : this.#trace.traceparent;
-    return { scope, traceId: this.traceId, traceparent: sent, tracestate, requests: this.#trace?.requests };
+    return {
+      ...{ scope, traceId: this.traceId, traceparent: sent, tracestate, requests: this.#trace?.requests },
+      announced: () => this.#announced(),
+    };
   }
 
   /** Names the caller of a request that was turned away, when its token happens to be good. */
@@ -254,39 +259,61 @@ export class Trail {
     return this.#fact("registered")?.tool;
   }
 
+  /** What the entry will say of the call, as far as it is known before the call runs. */
+  #announced(): Announced {
+    this.#requestFacts = this.#requestOf(undefined);
+    return {
+      traceId: this.traceId,
+      caller: callerFacts(this.#fact("caller")),
+      tool: this.#toolFacts(),
+      request: this.#requestFacts,
+      approval: approvalFacts(undefined, this.#fact("by"), this.#fact("approvalId")),
+      plan: planFacts(this.#fact("digest"), this.#fact("plan")),
+      trace: traceFacts(this.request.traceparent, this.#trace),
+    };
+  }
+
   #entry(ending: Released | Refusal): EntryDraft {
-    const { args, session, callId, reason, body, traceparent } = this.request;
-    const registered = this.#fact("registered");
-    const { input, secrets } = withoutSecrets(this.#fact("input"));
-    this.secretsSent = secrets;
-    const by = this.#fact("by");
     const refusal = ending instanceof Refusal ? ending : undefined;
     return {
       traceId: this.traceId,
       caller: callerFacts(this.#fact("caller")),
-      tool: {
-        name: registered?.tool.name ?? textWithoutSecrets(escapeName(this.request.tool)) ?? "",
-        classification: registered?.tool.classification ?? "unknown",
-        targetSystem: registered?.tool.target.system ?? "unknown",
-      },
-      request: {
-        args: registered === undefined || input === undefined ? {} : sanitizeInput(registered.inputPolicy, input),
-        argsHash: this.#options.hashArgs(refusal !== undefined && this.#step === "REQUEST" ? (body ?? {}) : args),
-        hashAlg: this.#options.hashAlg,
-        session: textWithoutSecrets(this.#fact("caller")?.session ?? session),
-        callId: textWithoutSecrets(callId),
-        reason: textWithoutSecrets(reason),
-        secrets,
-      },
+      tool: this.#toolFacts(),
+      request: this.#requestFacts ?? this.#requestOf(refusal),
       decision: refusal === undefined ? "ALLOWED" : REFUSALS[refusal.code].decision,
       denial: refusal && denialFacts(refusal, this.stageOf(refusal)),
       error: refusal && { code: refusal.code },
       response: responseFacts(ending),
-      approval: approvalFacts(refusal, by, this.#fact("approvalId")),
+      approval: approvalFacts(refusal, this.#fact("by"), this.#fact("approvalId")),
       plan: planFacts(this.#fact("digest"), this.#fact("plan")),
       stages: this.#stages,
-      trace: traceFacts(traceparent, this.#trace),
+      trace: traceFacts(this.request.traceparent, this.#trace),
       duration: this.#duration,
+    };
+  }
+
+  #toolFacts(): EntryDraft["tool"] {
+    const tool = this.#tool;
+    return {
+      name: tool?.name ?? textWithoutSecrets(escapeName(this.request.tool)) ?? "",
+      classification: tool?.classification ?? "unknown",
+      targetSystem: tool?.target.system ?? "unknown",
+    };
+  }
+
+  #requestOf(refusal: Refusal | undefined): EntryDraft["request"] {
+    const { args, session, callId, reason, body } = this.request;
+    const registered = this.#fact("registered");
+    const { input, secrets } = withoutSecrets(this.#fact("input"));
+    this.secretsSent = secrets;
+    return {
+      args: registered === undefined || input === undefined ? {} : sanitizeInput(registered.inputPolicy, input),
+      argsHash: this.#options.hashArgs(refusal !== undefined && this.#step === "REQUEST" ? (body ?? {}) : args),
+      hashAlg: this.#options.hashAlg,
+      session: textWithoutSecrets(this.#fact("caller")?.session ?? session),
+      callId: textWithoutSecrets(callId),
+      reason: textWithoutSecrets(reason),
+      secrets,
     };
   }
 }

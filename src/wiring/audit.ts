@@ -1,7 +1,8 @@
 import type { KeyObject } from "node:crypto";
 import { hostname } from "node:os";
-import type { EntryDraft } from "../audit/entry.ts";
+import type { Announced, EntryDraft } from "../audit/entry.ts";
 import type { Batch } from "../audit/journal/line-writer.ts";
+import { intentLine } from "../audit/journal/open-intents.ts";
 import { type AuditLog, openAuditLog } from "../audit/json-logger.ts";
 import type { StrangerLimit } from "../audit/strangers.ts";
 import { type Config, pathFrom } from "../config.ts";
@@ -10,7 +11,6 @@ import { errorText } from "../core/error-text.ts";
 import { Refusal, StartupError } from "../core/errors.ts";
 import type { Receipt } from "../core/evidence.ts";
 import { ARGUMENT_LIMITS } from "../core/json.ts";
-import type { Caller, Tool } from "../core/types.ts";
 import type { AdmissionOptions } from "../proxy/admission.ts";
 
 interface AuditParts {
@@ -70,27 +70,10 @@ export function record(audit: AuditLog, strangers: StrangerLimit, { entry, reque
   return summed === undefined ? audit.append(entry) : Promise.resolve(summed);
 }
 
-interface Intent {
-  readonly traceId: string;
-  readonly tool: Pick<Tool, "name" | "classification" | "target">;
-  readonly caller: Pick<Caller, "subject" | "issuer" | "permissions">;
-  readonly digest: string;
-}
-
 /** @throws {Refusal} AUDIT_UNAVAILABLE: without its intent on disk a change does not run */
-export async function intend(audit: AuditLog, { traceId, tool, caller, digest }: Intent): Promise<void> {
+export async function intend(audit: AuditLog, announced: Announced): Promise<void> {
   try {
-    await audit.journal({
-      type: "intent",
-      traceId,
-      tool: tool.name,
-      classification: tool.classification,
-      targetSystem: tool.target.system,
-      sub: caller.subject,
-      iss: caller.issuer,
-      permissions: caller.permissions,
-      planDigest: digest,
-    });
+    await audit.journal(intentLine(announced));
   } catch (cause) {
     throw new Refusal("AUDIT_UNAVAILABLE", "The call was not run: its intent could not be recorded.", {
       details: { outcome: "not_run" },

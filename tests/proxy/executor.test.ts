@@ -48,7 +48,8 @@ function stand({
   return async (): Promise<unknown> => {
     const scope = new CallScope({ timeoutMs, now: () => 0, departure: client });
     try {
-      return (await executor.execute(approved, { scope, traceId: "t", traceparent: undefined })).raw;
+      const execution = { scope, traceId: "t", traceparent: undefined, announced: () => ({}) as never };
+      return (await executor.execute(approved, execution)).raw;
     } catch (error) {
       return error instanceof Refusal ? error.code : error;
     } finally {

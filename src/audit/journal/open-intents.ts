@@ -1,7 +1,9 @@
 import { REFUSALS } from "../../core/errors.ts";
-import type { Classification } from "../../core/types.ts";
+import { isTable } from "../../core/json.ts";
+import type { Classification, Json } from "../../core/types.ts";
 import { AuditLogError } from "../audit-log-error.ts";
-import type { EntryDraft } from "../entry.ts";
+import type { Announced, EntryDraft } from "../entry.ts";
+import type { JournalLine } from "./journal.ts";
 
 /** Intents whose calls have no entry yet: calls under way. */
 const INTENTS_MAX = 100_000;
@@ -55,6 +57,32 @@ export class OpenIntents {
   }
 }
 
+/**
+ * The journal line of a call that is about to change something: all that its entry would say, should nobody live to write it.
+ * Members are flat, because a line over its bound loses the large ones (`serializeJournalLine`).
+ */
+export function intentLine({ traceId, caller, tool, request, approval, plan, trace }: Announced): JournalLine {
+  const { args, argsHash, hashAlg, session, callId, reason, secrets } = request;
+  return {
+    type: "intent",
+    traceId,
+    tool: tool.name,
+    classification: tool.classification,
+    targetSystem: tool.targetSystem,
+    sub: caller.sub,
+    iss: caller.iss,
+    permissions: caller.permissions,
+    act: caller.act,
+    planDigest: plan?.digest,
+    confinement: plan?.confinement,
+    approvalId: approval?.id,
+    approvedBy: approval?.by,
+    ...{ argsHash, hashAlg, session, callId, reason, secrets },
+    args: args as Json,
+    trace,
+  };
+}
+
 /** The intent that a journal line holds, if it holds one. */
 export function intentOf(seq: number, line: Readonly<Record<string, unknown>>): Intent | undefined {
   const { type, traceId, ...facts } = line;
@@ -63,39 +91,68 @@ export function intentOf(seq: number, line: Readonly<Record<string, unknown>>): 
 
 const CLASSIFICATIONS: readonly string[] = ["read", "write", "destructive"] satisfies readonly Classification[];
 
-/** The entry of a call that was begun and whose end nobody saw. */
+/** The entry of a call that was begun and whose end nobody saw. An intent of version 0.1.0 says less, and so does its entry. */
 export function unknownOutcome({ traceId, facts }: Intent): EntryDraft {
   const { stage, decision } = REFUSALS.OUTCOME_UNKNOWN;
-  const { classification, planDigest, iss } = facts;
+  const { classification } = facts;
   const isKnown = typeof classification === "string" && CLASSIFICATIONS.includes(classification);
+  const said = (name: string): string | undefined => textOf(facts[name]);
+  const [iss, planDigest] = [said("iss"), said("planDigest")];
   return {
     traceId,
     caller: {
-      sub: text(facts["sub"], "unknown"),
-      permissions: texts(facts["permissions"]),
-      ...(typeof iss === "string" && { iss }),
+      sub: said("sub") ?? "unknown",
+      permissions: textsOf(facts["permissions"]) ?? [],
+      ...(iss !== undefined && { iss }),
+      act: textsOf(facts["act"]),
     },
     tool: {
-      name: text(facts["tool"], "unknown"),
+      name: said("tool") ?? "unknown",
       classification: isKnown ? (classification as Classification) : "unknown",
-      targetSystem: text(facts["targetSystem"], "unknown"),
+      targetSystem: said("targetSystem") ?? "unknown",
     },
-    request: { args: {}, argsHash: "", hashAlg: "none" },
+    request: {
+      args: isTable(facts["args"]) ? facts["args"] : {},
+      argsHash: said("argsHash") ?? "",
+      hashAlg: said("hashAlg") ?? "none",
+      session: said("session"),
+      callId: said("callId"),
+      reason: said("reason"),
+      secrets: textsOf(facts["secrets"]),
+      ...(facts["truncated"] === true && { truncated: true }),
+    },
     decision,
     denial: {
       reason: "The service ended before the call's outcome was known; it may or may not have happened.",
       stage,
     },
     error: { code: "OUTCOME_UNKNOWN" },
-    plan: typeof planDigest === "string" ? { digest: planDigest } : undefined,
+    approval: approvalOf(said("approvedBy"), said("approvalId")),
+    plan: planDigest === undefined ? undefined : { digest: planDigest, confinement: said("confinement") },
+    trace: traceOf(facts["trace"]),
     duration: 0,
   };
 }
 
-function text(value: unknown, fallback: string): string {
-  return typeof value === "string" ? value : fallback;
+/** A long list of approvers may have been left out of the journal's line. */
+function approvalOf(by: string | undefined, id: string | undefined): EntryDraft["approval"] {
+  return by === undefined && id === undefined ? undefined : { by: by ?? "unknown", id };
 }
 
-function texts(value: unknown): readonly string[] {
-  return Array.isArray(value) ? value.filter((item) => typeof item === "string").slice(0, LIST_MAX) : [];
+function traceOf(value: unknown): EntryDraft["trace"] {
+  const { traceId, spanId, parentSpanId } = isTable(value) ? value : {};
+  if (typeof traceId !== "string") return undefined;
+  return {
+    traceId,
+    ...(typeof spanId === "string" && { spanId }),
+    ...(typeof parentSpanId === "string" && { parentSpanId }),
+  };
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
+}
+
+function textsOf(value: unknown): readonly string[] | undefined {
+  return Array.isArray(value) ? value.filter((item) => typeof item === "string").slice(0, LIST_MAX) : undefined;
 }

@@ -3,6 +3,7 @@ import { generateKeyPairSync } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
+import { intentLine } from "../../../src/audit/journal/open-intents.ts";
 import { placePath } from "../../../src/audit/journal/saved-place.ts";
 import { found, keys, linesOf, rehashed, temporaryDirectory, writeLines, writeLog } from "../support/chained-log.ts";
 import { createWorld, draftOf, outcomes, type World } from "../support/open.ts";
@@ -235,6 +236,32 @@ describe("calls that a crash cut short", () => {
       intentSeq: 12,
     });
     expect(found(after.dir)).toBe("sound");
+    await after.end();
+  });
+
+  test("whose intent was written by version 0.1.0 say no more than it does", async () => {
+    const log = world.open();
+    await log.journal(intent("t-a"));
+    const after = crash();
+    after.open();
+    await after.stop();
+    const [recovered] = after.lines(LAST).slice(-1);
+    expect(recovered).toMatchObject({ traceId: "t-a", request: { args: {}, argsHash: "", hashAlg: "none" } });
+    expect(recovered).not.toHaveProperty("approval");
+    await after.end();
+  });
+
+  test("whose intent is over the bound of a line keep the approval and the hash of the arguments", async () => {
+    const log = world.open();
+    const { caller, tool } = draftOf("t-a");
+    const approval = { by: "human:x|alice", id: "0198b2f6-0000-7000-8000-000000000001" };
+    const request = { args: { text: "x".repeat(70_000) }, argsHash: "ab".repeat(32), hashAlg: "sha256" };
+    await log.journal(intentLine({ traceId: "t-a", caller, tool, request, approval }));
+    const after = crash();
+    after.open();
+    await after.stop();
+    const { args: _, ...kept } = request;
+    expect(after.lines(LAST).at(-1)).toMatchObject({ approval, request: { ...kept, args: {}, truncated: true } });
     await after.end();
   });
 
