@@ -14,7 +14,7 @@ import { renderView } from "../approvals/view.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Approved, mint, type Planned } from "../core/evidence.ts";
 import type { ExecutionPlan, GivenAnswer, Tool } from "../core/types.ts";
-import { answerWantedBy, needsNoApproval } from "./approval-manifest.ts";
+import { answerWantedBy, askManifest, askManifestInAnyMode, type ManifestAnswer } from "./approval-manifest.ts";
 import { approvalsUnavailable, claimRefusal, deniedRefusal, pendingRefusal, unanswered } from "./approval-refusals.ts";
 import type { CallScope } from "./call-scope.ts";
 import { digestInAnySession } from "./planner.ts";
@@ -87,11 +87,15 @@ interface Call extends Asking {
 async function consider(options: GateOptions, call: Call, floor: Verdict | undefined): Promise<Approved> {
   const { planned, request } = call;
   if (floor?.verdict === "deny") throw policyDenied(call.assessment);
+  const isFree = floor === undefined && request.approvalId === undefined;
+  // What the manifest lets through in every mode needs no mode: the store may be slow, or away.
+  const manifest = isFree && namedSession(options, call) ? await askManifestInAnyMode(planned) : undefined;
+  if (manifest === "passes") return pass(planned, { by: "needsApproval" });
   const session = await guarded(() => sessionOf(options, call));
   const requester = { ...identity(planned), session: session.id };
   // A call that names its approval is that call, whatever else would let it through.
   if (request.approvalId !== undefined) return claim(options, call, requester);
-  const verdict = floor ?? (await stepVerdict(call, session.mode));
+  const verdict = floor ?? (await stepVerdict(call, { mode: session.mode, manifest }));
   if (verdict.verdict === "allow") return pass(planned, { by: verdict.by });
   const grant = await guarded(() => grantFor(options, call, requester));
   if (grant !== undefined) return pass(planned, { by: `grant:${grant.id}` });
@@ -104,12 +108,18 @@ function mayAskInProcess({ onToolApprove }: GateOptions, { requirement }: Assess
   return onToolApprove !== undefined && (requirement === undefined || requirement.callback);
 }
 
+interface Known {
+  readonly mode: Mode;
+  /** What the manifest has said already. */
+  readonly manifest: ManifestAnswer | undefined;
+}
+
 /** Steps 1 to 4. */
-async function stepVerdict({ planned }: Call, mode: Mode): Promise<Verdict> {
+async function stepVerdict({ planned }: Call, { mode, manifest }: Known): Promise<Verdict> {
   const { tool } = planned;
   const before = verdictBeforeManifest(tool, mode);
   if (before !== undefined) return before;
-  if (await needsNoApproval(planned, mode)) return { verdict: "allow", by: "needsApproval" };
+  if ((manifest ?? (await askManifest(planned, mode))) === "passes") return { verdict: "allow", by: "needsApproval" };
   return verdictAfterManifest(tool, mode) ?? { verdict: "ask", by: "default" };
 }
 
@@ -119,9 +129,16 @@ interface TrustedSession {
   readonly mode: Mode;
 }
 
-async function sessionOf({ approvals, mode }: GateOptions, { planned, request }: Call): Promise<TrustedSession> {
-  const { caller } = planned;
-  const named = caller.session ?? (request.session?.startsWith(SID) ? undefined : request.session);
+/** Returns the session to look up; undefined where there is none, or no store that knows it. */
+function namedSession({ approvals }: GateOptions, { planned: { caller }, request }: Call): string | undefined {
+  if (approvals === undefined) return undefined;
+  return caller.session ?? (request.session?.startsWith(SID) ? undefined : request.session);
+}
+
+async function sessionOf(options: GateOptions, call: Call): Promise<TrustedSession> {
+  const { approvals, mode } = options;
+  const { caller } = call.planned;
+  const named = namedSession(options, call);
   if (named === undefined || approvals === undefined) return { id: caller.session, mode };
   const known = await approvals.findSession(named, caller);
   return { id: known?.id ?? caller.session, mode: known?.modeSetBy === undefined ? mode : known.mode };

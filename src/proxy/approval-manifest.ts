@@ -7,17 +7,44 @@ import { deepFreeze } from "./schema-validator.ts";
 /** How long a manifest may think about whether its call asks. */
 const NEEDS_APPROVAL_TIMEOUT_MS = 1_000;
 
-/** Only a plain `false` in time is a no; a throw, silence or anything else asks. */
-export async function needsNoApproval({ tool, input, caller }: Planned, mode: Mode): Promise<boolean> {
+/** What a manifest's `needsApproval` says: only a plain `false` in time passes; a throw, silence or anything else asks. */
+export type ManifestAnswer = "passes" | "asks";
+
+/** Asks the manifest whether the call passes in this mode. */
+export async function askManifest(planned: Planned, mode: Mode): Promise<ManifestAnswer> {
+  return (await answerOf(planned, { mode, onModeRead: () => {} })) ? "passes" : "asks";
+}
+
+/** Returns the answer that holds in every mode; undefined when the manifest looked at the mode. */
+export async function askManifestInAnyMode(planned: Planned): Promise<ManifestAnswer | undefined> {
+  let isModeRead = false;
+  const onModeRead = (): void => {
+    isModeRead = true;
+  };
+  const passes = await answerOf(planned, { mode: "default", onModeRead });
+  if (isModeRead) return undefined;
+  return passes ? "passes" : "asks";
+}
+
+interface ManifestQuestion {
+  readonly mode: Mode;
+  onModeRead(): void;
+}
+
+async function answerOf({ tool, input, caller }: Planned, { mode, onModeRead }: ManifestQuestion): Promise<boolean> {
   const { needsApproval } = tool.approval;
   if (needsApproval === undefined) return false;
   const { issuer, subject, permissions } = caller;
+  const context = {
+    get mode() {
+      onModeRead();
+      return mode;
+    },
+    caller: { issuer, subject, permissions },
+  };
   let timer: ReturnType<typeof setTimeout> | undefined;
   try {
-    const answer: unknown = needsApproval(deepFreeze(ownCopy(input)) as never, {
-      mode,
-      caller: { issuer, subject, permissions },
-    });
+    const answer: unknown = needsApproval(deepFreeze(ownCopy(input)) as never, context);
     if (!(answer instanceof Promise)) return answer === false;
     const silence = new Promise((resolve) => {
       timer = setTimeout(resolve, NEEDS_APPROVAL_TIMEOUT_MS);

@@ -1,4 +1,5 @@
 import { expect, test } from "bun:test";
+import type { Approvals } from "../../src/approvals/types.ts";
 import { Refusal } from "../../src/core/errors.ts";
 import type { Planned } from "../../src/core/evidence.ts";
 import type { Tool } from "../../src/core/types.ts";
@@ -9,12 +10,15 @@ type Given = Pick<Tool, "classification" | "category"> & {
   readonly approval?: Record<string, unknown>;
   readonly mode?: "default" | "autoEdit" | "yolo";
   readonly found?: Partial<Assessment>;
+  /** Of the token's session: what the store says of it, or that the store does not answer. Without it there is no store. */
+  readonly session?: "default" | "autoEdit" | "yolo" | "away";
 };
 
 const HARMLESS: Assessment = { risk: "low", rules: [], verdict: "none", rememberable: true, notes: [] };
 
-async function outcome({ approval = {}, mode = "default", found, ...tool }: Given): Promise<string> {
+async function outcome({ approval = {}, mode = "default", found, session, ...tool }: Given): Promise<string> {
   const gate = createApprovalGate({
+    approvals: session && storeOf(session),
     assess: () => ({ ...HARMLESS, ...found }),
     mode,
     callbackTimeoutMs: 1_000,
@@ -22,7 +26,14 @@ async function outcome({ approval = {}, mode = "default", found, ...tool }: Give
     newId: () => "0191e2a0-0000-7000-8000-000000000001",
   });
   const scope = new CallScope({ timeoutMs: 5_000, now: () => 0 });
-  const caller = { issuer: "https://idp.example", subject: "agent-7", permissions: [], actors: [], expiresAt: 1 };
+  const caller = {
+    issuer: "https://idp.example",
+    subject: "agent-7",
+    permissions: [],
+    actors: [],
+    expiresAt: 1,
+    session: session && "sid:s",
+  };
   const planned = { tool: { name: "t", ...tool, approval }, caller, input: { status: "BLOCKED" } };
   const request = { tool: "t", args: {}, authorization: undefined, source: "test" };
   try {
@@ -37,7 +48,18 @@ async function outcome({ approval = {}, mode = "default", found, ...tool }: Give
   }
 }
 
+/** Knows one session, and no grants; whoever asks it to ask people hears that it cannot. */
+function storeOf(session: NonNullable<Given["session"]>): Approvals {
+  const isAway = session === "away";
+  const away = () => Promise.reject(new Error("the store does not answer"));
+  const found = async () => ({ id: "sid:s", mode: session, modeSetBy: { issuer: "i", subject: "operator" } });
+  const findGrant = async () => undefined;
+  return { findSession: isAway ? away : found, findGrant: isAway ? away : findGrant, ask: away } as never;
+}
+
 const no = () => false;
+const mode = (wanted: string) => (_input: unknown, told: { readonly mode: string }) => told.mode !== wanted;
+const WRITE = { classification: "write", category: "write" } as const;
 
 const rows: readonly (readonly [string, Given, string])[] = [
   ["a read passes", { classification: "read", category: "read" }, "allow by category:read"],
@@ -203,6 +225,72 @@ const rows: readonly (readonly [string, Given, string])[] = [
   ],
 ];
 
-test.each(rows)("%s", async (_title, given, want) => {
+const withStore: typeof rows = [
+  [
+    "a manifest that says false needs no mode, and so no store",
+    { ...WRITE, session: "away", approval: { needsApproval: no } },
+    "allow by needsApproval",
+  ],
+  [
+    "a promise of false needs no store",
+    { ...WRITE, session: "away", approval: { needsApproval: async () => false } },
+    "allow by needsApproval",
+  ],
+  [
+    "an answer that may depend on the mode waits for the mode",
+    { ...WRITE, session: "away", approval: { needsApproval: mode("default") } },
+    "APPROVAL_UNAVAILABLE by undefined",
+  ],
+  [
+    "an answer that looks at the mode late waits for the mode",
+    {
+      ...WRITE,
+      session: "away",
+      approval: {
+        needsApproval: (_: unknown, told: { mode: string }) => Promise.resolve().then(() => told.mode === "yolo"),
+      },
+    },
+    "APPROVAL_UNAVAILABLE by undefined",
+  ],
+  ["no answer is no allow", { ...WRITE, session: "away" }, "APPROVAL_UNAVAILABLE by undefined"],
+  [
+    "a throw is no allow",
+    { ...WRITE, session: "away", approval: { needsApproval: () => JSON.parse("{") } },
+    "APPROVAL_UNAVAILABLE by undefined",
+  ],
+  [
+    "the mode of other sessions is not this one's: yolo",
+    { ...WRITE, session: "away", mode: "yolo" },
+    "APPROVAL_UNAVAILABLE by undefined",
+  ],
+  [
+    "what must ask still asks: required",
+    { ...WRITE, session: "away", approval: { required: true, needsApproval: no } },
+    "APPROVAL_UNAVAILABLE by undefined",
+  ],
+  [
+    "what is banned is denied without a store",
+    { ...WRITE, session: "away", found: { verdict: "deny", rules: ["mine"] } },
+    "POLICY_DENIED by mine",
+  ],
+  ["a read needs no store", { classification: "read", category: "read", session: "away" }, "allow by category:read"],
+  [
+    "the session's mode counts for a manifest that asks",
+    { ...WRITE, session: "yolo", approval: { needsApproval: () => true } },
+    "allow by mode:yolo",
+  ],
+  [
+    "the session's mode is what a manifest is told",
+    { ...WRITE, session: "autoEdit", approval: { needsApproval: mode("autoEdit") } },
+    "allow by needsApproval",
+  ],
+  [
+    "a stricter mode of the session counts",
+    { ...WRITE, session: "default", mode: "yolo", approval: { needsApproval: mode("default") } },
+    "allow by needsApproval",
+  ],
+];
+
+test.each([...rows, ...withStore])("%s", async (_title, given, want) => {
   expect(await outcome(given)).toBe(want);
 });
