@@ -89,6 +89,29 @@ test.each<readonly [string, () => void, readonly string[], number, string]>([
     4,
     "bad signature: checkpoints",
   ],
+  ["a log that nobody signed", unsign, ["--key", PUBLIC], 4, "not signed: there is no checkpoint"],
+  ["a log that nobody signed, without a key", unsign, [], 0, "note: without signed checkpoints"],
+  [
+    "a checkpoint without its signature",
+    () => replaceIn("checkpoints/2026-02-16.txt", /— .*\n/, ""),
+    ["--key", PUBLIC],
+    4,
+    "not signed: checkpoints/2026-02-16.txt, line 1: the checkpoint has no signature",
+  ],
+  [
+    "a renamed day",
+    () => fs.renameSync(join(dir, "2026-02-16.jsonl"), join(dir, "2026-02-15.jsonl")),
+    [],
+    1,
+    "wrong day: 2026-02-15.jsonl, line 1 (seq 0): the line is not of 2026-02-15",
+  ],
+  [
+    "a file beside the days",
+    () => fs.writeFileSync(join(dir, "2026-02-16.jsonl.bak"), "x"),
+    [],
+    0,
+    "note: 2026-02-16.jsonl.bak is not a day's file: it was not read",
+  ],
   ["a file that is a link", () => link("2026-02-17.jsonl"), [], 5, ""],
   ["a day that is none", () => undefined, ["--from", "yesterday"], 64, ""],
   ["a day that no calendar has", () => undefined, ["--to", "2026-02-30"], 64, ""],
@@ -104,10 +127,21 @@ function replaceIn(file: string, from: string | RegExp, to: string): void {
   fs.writeFileSync(path, fs.readFileSync(path, "utf8").replace(from, to));
 }
 
+function unsign(): void {
+  for (const name of ["checkpoints", ".state"]) fs.rmSync(join(dir, name), { recursive: true });
+}
+
 function link(file: string): void {
   fs.renameSync(join(dir, file), join(dir, "elsewhere"));
   fs.symlinkSync("elsewhere", join(dir, file));
 }
+
+test("a reader warns of a renamed day, and finds its lines", () => {
+  fs.renameSync(join(dir, "2026-02-17.jsonl"), join(dir, "2026-01-01.jsonl"));
+  const asked = audit("query", "--dir", dir, "--from", "2026-02-17", "--to", "2026-02-18", "--json");
+  expect([asked.exitCode, asked.said.trim().split("\n").length]).toEqual([0, 5]);
+  expect(asked.complained).toStartWith("warning: 2026-01-01.jsonl of calls holds lines of 2026-02-17: stc audit");
+});
 
 test("no directory is 66; for programs there is JSON", () => {
   expect(audit("verify", "--dir", join(folder, "none")).exitCode).toBe(66);

@@ -6,7 +6,7 @@ import { type Link, readLink } from "./chain.ts";
 import { type Checkpoint, readCheckpoint } from "./checkpoint.ts";
 import { readLastNotes } from "./checkpoint-files.ts";
 import { DIGEST_BYTES, leafHash, MerkleTree, nodeHash } from "./merkle-tree.ts";
-import { verifyNote } from "./signed-note.ts";
+import { isUnsigned, verifyNote } from "./signed-note.ts";
 
 const TYPE = "safe-tool-call/audit-proof/1";
 /** A tree of 2^53 lines is not higher. */
@@ -148,6 +148,11 @@ export type ProofVerdict =
   | { readonly ok: true; readonly checkpoint: Checkpoint }
   | { readonly ok: false; readonly reason: string; readonly isSignature: boolean };
 
+const NOTE_FAULTS = {
+  "unknown key": "no given key signed its checkpoint",
+  "bad signature": "its checkpoint's signature is wrong",
+} as const;
+
 /** Whether the line stands in the log that `keys` sign for. Needs nothing but what it is given. */
 export function checkProof({ line, index, hashes, checkpoint: note }: Proof, keys: readonly KeyObject[]): ProofVerdict {
   const checkpoint = readCheckpoint(note);
@@ -156,8 +161,7 @@ export function checkProof({ line, index, hashes, checkpoint: note }: Proof, key
   }
   const verdict = verifyNote(checkpoint, checkpoint.origin, keys);
   if (verdict !== "valid") {
-    const reason =
-      verdict === "unknown key" ? "no given key signed its checkpoint" : "its checkpoint's signature is wrong";
+    const reason = isUnsigned(checkpoint) ? "its checkpoint is not signed" : NOTE_FAULTS[verdict];
     return { ok: false, reason, isSignature: true };
   }
   const path = hashes.map((digest) => Buffer.from(digest, "base64"));

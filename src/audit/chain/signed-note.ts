@@ -20,6 +20,11 @@ export function signNote(text: string, name: string, key: KeyObject): string {
 
 export type NoteVerdict = "valid" | "unknown key" | "bad signature";
 
+/** Whether the note has no signature line at all, of anybody. */
+export function isUnsigned({ signatures }: Note): boolean {
+  return !signatures.split("\n").some((line) => line.startsWith(SIGNATURE_LINE));
+}
+
 /** Whether one of `keys` signed `text` under `name`. A signature that says so and is wrong spoils the note. */
 export function verifyNote(note: Note, name: string, keys: readonly KeyObject[]): NoteVerdict {
   const lines = note.signatures.split("\n").slice(0, NOTE_SIGNATURES_MAX);

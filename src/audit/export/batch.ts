@@ -1,11 +1,14 @@
 import { statSync } from "node:fs";
 import { join } from "node:path";
+import { AuditLogError } from "../audit-log-error.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
 import type { Position } from "../query/cursor.ts";
+import { isOfOtherDay } from "../query/day-bounds.ts";
 import { daysIn, type Stream, streamDir, withDay } from "../query/days.ts";
-import { type DayFile, linesOf, readChunk } from "../query/scan.ts";
+import { type Chunk, type DayFile, linesOf, readChunk } from "../query/scan.ts";
 import { type EntryView, type Members, parseLine, viewOf } from "../query/view.ts";
 
+const LINE_END = 0x0a;
 /** What one request carries at most. One line is sent whatever its size. */
 const BATCH_LINES_MAX = 500;
 const BATCH_BYTES_MAX = 1_048_576;
@@ -77,12 +80,21 @@ function readLines(
       end = raw.end;
       if (lines.length === linesMax) break;
     }
+    if (lines.length > 0) checkDay(day, chunk);
     if (lines.length > 0) return { lines, next: { day, offset: end } };
     // What begins there is longer than any line of ours, or still being written.
     if (to + LINE_BYTES_MAX >= file.size) break;
     at = to;
   }
   return { lines: [], next: { day, offset: from } };
+}
+
+/** A misnamed file would move the place to a day behind which the lines of other days are not looked for. */
+function checkDay(day: string, { bytes, first }: Chunk): void {
+  const to = bytes.indexOf(LINE_END, first);
+  if (isOfOtherDay(day, bytes, [first, to])) {
+    throw new AuditLogError(`${day}.jsonl holds lines of another day: stc audit verify tells more`);
+  }
 }
 
 function lineOf(

@@ -3,22 +3,33 @@ import type { ChainWalk } from "../chain/chain-walk.ts";
 import { MerkleTree } from "../chain/merkle-tree.ts";
 import { type DayFile, dayFilesOf } from "../journal/line-files.ts";
 import { type Cut, walkFromBegin } from "../journal/pruned-begin.ts";
+import { stampAt } from "../query/scan.ts";
 import { walkInSteps } from "../verify/file-walk.ts";
 
 /** By day: where the chain can be cut behind its file; `undefined` when no line of the stream has a link. */
 export type Cuts = ReadonlyMap<string, Cut | undefined>;
 
-/** Follows the chain through the files of these days, which are the oldest. Files from the first fault on are not among the cuts. */
-export function* readCuts(dir: string, stream: StreamName, days: readonly string[]): Generator<number, Cuts> {
+interface Going {
+  readonly days: readonly string[];
+  /** Only lines of days before this one may go. */
+  readonly before: string;
+}
+
+/**
+ * Follows the chain through the files of these days, which are the oldest. Files from the first fault on are not among the
+ * cuts: a line that does not follow, is not of its file's day, or is too young to go.
+ */
+export function* readCuts(dir: string, stream: StreamName, { days, before }: Going): Generator<number, Cuts> {
   const files = dayFilesOf(dir, stream);
-  const reader = new CutReader(walkFromBegin(dir, stream, files));
+  const reader = new CutReader(walkFromBegin(dir, stream, files), before);
   for (const file of days.length === 0 ? [] : files) {
     const isGoing = days.includes(file.day);
     // Whether a chain begins behind lines without links is told by its first line alone, wherever that is.
     if (!isGoing && reader.hasChain) break;
     const isSound = yield* reader.read(file);
     if (!isSound) break;
-    if (isGoing) reader.cut(file.day);
+    if (isGoing && reader.isOld) reader.cut(file.day);
+    else if (isGoing) break;
   }
   return reader.cuts();
 }
@@ -27,10 +38,14 @@ class CutReader {
   readonly #walk: ChainWalk;
   readonly #cuts = new Map<string, Cut | undefined>();
   readonly #unchained: string[] = [];
+  readonly #before: string;
   #firstPrev: string | undefined;
+  /** No line so far is of the day from which on lines are kept. */
+  isOld = true;
 
-  constructor(walk: ChainWalk) {
+  constructor(walk: ChainWalk, before: string) {
     this.#walk = walk;
+    this.#before = before;
   }
 
   get hasChain(): boolean {
@@ -39,8 +54,10 @@ class CutReader {
 
   /** `false` when a line does not follow, or has no end. */
   *read(file: DayFile): Generator<number, boolean> {
-    const { halt, torn } = yield* walkInSteps([file], { index: 0, offset: 0 }, (bytes, from, to) => {
+    const start = { index: 0, offset: 0, checksDays: true } as const;
+    const { halt, torn } = yield* walkInSteps([file], start, (bytes, from, to) => {
       const isTaken = this.#walk.take(bytes, from, to);
+      this.isOld &&= (stampAt(bytes, from) ?? "") < this.#before;
       if (isTaken && this.#walk.lines === 1) this.#firstPrev = this.#walk.lastPrev;
       return isTaken;
     });

@@ -4,6 +4,7 @@ import { readLastNotes } from "../chain/checkpoint-files.ts";
 import { syncDirectory } from "../journal/file-operations.ts";
 import { recordPruned } from "../journal/pruned-begin.ts";
 import { readLastLine } from "../journal/torn-tail.ts";
+import { boundsOf, otherDayOf } from "../query/day-bounds.ts";
 import { daysIn, type Stream, streamDir } from "../query/days.ts";
 import { dayOf } from "../query/time-range.ts";
 import { parseLine } from "../query/view.ts";
@@ -38,15 +39,17 @@ export function agedFiles(options: PruneOptions): readonly Aged[] {
   return STREAMS.flatMap((stream) => {
     const dir = streamDir(options.dir, stream);
     const days = daysIn(dir);
+    const newest = newestOf(dir, days);
     const rules = rulesOf(options, stream);
     const aged: Aged[] = [];
     for (const day of days.filter((one) => one < before && one < today)) {
       const path = join(dir, `${day}.jsonl`);
       const facts = fs.lstatSync(path);
       const bytes = facts.size;
-      const isNewest = day === days.at(-1);
+      const isNewest = day === newest || day === days.at(-1);
       const blocked = aged.at(-1)?.keptBecause === undefined ? undefined : "an older file stays";
-      const keptBecause = blocked ?? reasonToKeep(facts.isFile(), isNewest) ?? rules(day, path, bytes);
+      const keptBecause =
+        blocked ?? reasonToKeep(facts, isNewest, () => youngLines(dir, day, before)) ?? rules(day, path, bytes);
       aged.push({ stream, day, path, bytes, keptBecause });
     }
     return aged;
@@ -64,20 +67,15 @@ export interface PruneSteps {
  */
 export async function pruneFiles(
   aged: readonly Aged[],
-  { dir, nowMs }: PruneOptions,
+  { dir, nowMs, keepMs }: PruneOptions,
   { announce }: PruneSteps = {},
 ): Promise<readonly Aged[]> {
   const settled: Aged[] = [];
   for (const stream of STREAMS) {
     const files = aged.filter((file) => file.stream === stream);
     const going = files.filter(({ keptBecause }) => keptBecause === undefined);
-    const cuts = await inPauses(
-      readCuts(
-        dir,
-        stream,
-        going.map(({ day }) => day),
-      ),
-    );
+    const days = going.map(({ day }) => day);
+    const cuts = await inPauses(readCuts(dir, stream, { days, before: dayOf(nowMs - keepMs) }));
     for (const file of files) {
       const { day, path, bytes } = file;
       if (file.keptBecause !== undefined || !cuts.has(day)) {
@@ -103,9 +101,29 @@ async function inPauses<T>(steps: Generator<number, T>): Promise<T> {
   }
 }
 
-function reasonToKeep(isFile: boolean, isNewest: boolean): string | undefined {
-  if (!isFile) return "it is not a regular file";
-  return isNewest ? "the log goes on from its newest file" : undefined;
+function reasonToKeep(facts: fs.Stats, isNewest: boolean, young: () => string | undefined): string | undefined {
+  if (!facts.isFile()) return "it is not a regular file";
+  return young() ?? (isNewest ? "the log goes on from its newest file" : undefined);
+}
+
+/** The day whose file has the youngest last line, whatever the names say. */
+function newestOf(dir: string, days: readonly string[]): string | undefined {
+  let newest: { readonly day: string; readonly timeMs: number } | undefined;
+  for (const day of days) {
+    const isFile = fs.lstatSync(join(dir, `${day}.jsonl`)).isFile();
+    const timeMs = isFile ? boundsOf(dir, day)?.last.timeMs : undefined;
+    if (timeMs !== undefined && timeMs >= (newest?.timeMs ?? 0)) newest = { day, timeMs };
+  }
+  return newest?.day;
+}
+
+/** A file is as old as its lines, whatever its name says. */
+function youngLines(dir: string, day: string, before: string): string | undefined {
+  const bounds = boundsOf(dir, day);
+  const otherDay = otherDayOf(bounds);
+  if (otherDay !== undefined) return `it holds lines of ${otherDay}: stc audit verify tells more`;
+  const lastDay = bounds?.last.timeMs === undefined ? "" : dayOf(bounds.last.timeMs);
+  return lastDay >= before ? `it holds lines of ${lastDay}` : undefined;
 }
 
 type Rule = (day: string, path: string, bytes: number) => string | undefined;

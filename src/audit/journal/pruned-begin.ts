@@ -7,7 +7,7 @@ import { type DayFile, visitLines } from "./line-files.ts";
 import { readSmallFile } from "./small-file.ts";
 
 /** What retention deleted, a line each. */
-const RECORD_FILE = "pruned.jsonl";
+export const RECORD_FILE = "pruned.jsonl";
 const RECORD_BYTES_MAX = 16_777_216;
 const SHA256_HEX = /^[0-9a-f]{64}$/;
 const LOG_ID = /^[0-9a-f]{32}$/;

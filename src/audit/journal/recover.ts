@@ -7,7 +7,7 @@ import { type Checkpoint, readCheckpoint } from "../chain/checkpoint.ts";
 import { cutTornNotes, readLastNotes } from "../chain/checkpoint-files.ts";
 import { verifyNote } from "../chain/signed-note.ts";
 import type { StreamPlace } from "../query/day-stream.ts";
-import { explainHalt } from "../verify/damage.ts";
+import { type Damage, explainHalt, misnamedFile } from "../verify/damage.ts";
 import { endsChained, type Halt, startOf, walkFiles } from "../verify/file-walk.ts";
 import { collectIntents, type IntentFinder } from "./intent-finder.ts";
 import { type DayFile, dayFilesOf, type LineVisit } from "./line-files.ts";
@@ -100,7 +100,11 @@ function recoverStream(query: StreamQuery): RecoveredStream {
   });
   const { walk } = start;
   const roots = new Map(found.filter((note) => note.stream === stream).map(({ size, root }) => [size, root]));
-  const { halt } = walkFiles(files, start, follow(query, { walk, roots }));
+  const misnamed = misnamedFile(files);
+  if (misnamed !== undefined) {
+    throw refusalOf(dir, misnamed);
+  }
+  const { halt } = walkFiles(files, { ...start, checksDays: true }, follow(query, { walk, roots }));
   if (halt !== undefined) {
     throw refusal(dir, { files, walk, halt });
   }
@@ -134,7 +138,10 @@ interface Halted {
 }
 
 function refusal(dir: string, { files, walk, halt }: Halted): AuditLogError {
-  const { file, line, kind, message } = explainHalt(files, { halt, walk, sizesByDay: new Map() });
+  return refusalOf(dir, explainHalt(files, { halt, walk, sizesByDay: new Map() }));
+}
+
+function refusalOf(dir: string, { file, line, kind, message }: Damage): AuditLogError {
   return new AuditLogError(
     `${join(dir, file)}, line ${line}: ${kind}: ${message}: ${REMEDY} (stc audit verify reads all of it)`,
   );

@@ -1,4 +1,5 @@
 import type { Position } from "./cursor.ts";
+import { holdsOwnDay } from "./day-bounds.ts";
 import { daysIn, withDay } from "./days.ts";
 import { type DayFile, endOfLines, linesOf, type RawLine, readChunk } from "./scan.ts";
 
@@ -21,12 +22,15 @@ export class Follower {
   readonly #seen = new Map<string, Seen>();
   /** Files of days before it have come to their end. */
   #oldestDay: string;
+  /** Of the newest line that came: the name of a file alone does not say that the log goes on in it. */
+  #newestDay: string;
 
   /** Begins behind the last whole line, or at `from`. */
   constructor(dir: string, from?: Position) {
     this.#dir = dir;
     const days = daysIn(dir);
-    this.#oldestDay = from?.day ?? days.at(-1) ?? "";
+    this.#oldestDay = from?.day ?? days.findLast((day) => holdsOwnDay(dir, day)) ?? "";
+    this.#newestDay = this.#oldestDay;
     for (const day of days) {
       withDay(dir, day, (file) => this.#seen.set(day, { ino: file.ino, offset: beginOf(file, from) }));
     }
@@ -46,7 +50,8 @@ export class Follower {
       // Before the next day begins this one has to be read to its end.
       if (isBehind) return lines;
     }
-    if (lines.length === 0) this.#oldestDay = days.at(-2) ?? this.#oldestDay;
+    if (lines.length === 0) this.#oldestDay = this.#newestDay;
+    this.#newestDay = lines.at(-1)?.day ?? this.#newestDay;
     return lines;
   }
 

@@ -1,7 +1,8 @@
 import { LINE_BYTES_MAX } from "../entry.ts";
 import { type Order, type Position, writeCursor } from "./cursor.ts";
+import { holdsTime } from "./day-bounds.ts";
 import { daysIn, daysWithin, type Range, type Stream, streamDir, timeRange, withDay } from "./days.ts";
-import { Matcher } from "./filter.ts";
+import { type Filter, Matcher } from "./filter.ts";
 import type { Query } from "./params.ts";
 import { type DayFile, endOfLines, type Found, findIn, readChunk } from "./scan.ts";
 
@@ -44,12 +45,19 @@ function* pageOf(options: SearchOptions): Generator<number, Page> {
   const { query } = options;
   const page = new PageBuilder(options);
   const dir = streamDir(options.dir, options.stream ?? "calls");
-  const days = daysWithin(daysIn(dir), query.filter).filter((day) => isAhead(day, query));
+  const days = daysHolding(dir, query.filter).filter((day) => isAhead(day, query));
   for (const day of query.order === "oldest" ? days : days.toReversed()) {
     yield* searchDay(dir, day, page);
     if (page.isEnded) break;
   }
   return page.end();
+}
+
+/** Days whose files are of this time by their names, or by their first and last lines. */
+function daysHolding(dir: string, filter: Filter): readonly string[] {
+  const days = daysIn(dir);
+  const named = new Set(daysWithin(days, filter));
+  return named.size === days.length ? days : days.filter((day) => named.has(day) || holdsTime(dir, day, filter));
 }
 
 function isAhead(day: string, { cursor, order }: Query): boolean {

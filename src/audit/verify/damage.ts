@@ -1,6 +1,8 @@
+import { dirname } from "node:path";
 import { type Link, ownHash, readLink } from "../chain/chain.ts";
 import type { ChainWalk, Expected } from "../chain/chain-walk.ts";
 import { type DayFile, visitLines } from "../journal/line-files.ts";
+import { boundsOf } from "../query/day-bounds.ts";
 
 /** What may be wrong with a log. */
 export type DamageKind =
@@ -10,8 +12,10 @@ export type DamageKind =
   | "reordered"
   | "cut off"
   | "gap"
+  | "wrong day"
   | "checkpoint mismatch"
-  | "bad signature";
+  | "bad signature"
+  | "not signed";
 
 /** The first thing that is wrong in a stream. */
 export interface Damage {
@@ -35,7 +39,7 @@ export interface LinePlace {
 
 /** What is known where a walk halted. */
 export interface HaltFacts {
-  readonly halt: { readonly at: LinePlace; readonly before: LinePlace | undefined };
+  readonly halt: { readonly at: LinePlace; readonly before: LinePlace | undefined; readonly isOfOtherDay?: true };
   readonly walk: ChainWalk;
   /** The greatest number of lines that a checkpoint of a day covers, by day. */
   readonly sizesByDay: ReadonlyMap<string, number>;
@@ -56,10 +60,13 @@ interface BrokenChain {
   readonly sizesByDay: ReadonlyMap<string, number>;
 }
 
-/** Why a walk halted: at a line that does not follow, or at one that does but is not what was signed or saved. */
+/** Why a walk halted: at a line that does not follow, or at one that does but is of another day, or not what was signed or saved. */
 export function explainHalt(files: readonly DayFile[], { halt, walk, sizesByDay }: HaltFacts): Damage {
   const { at, before } = halt;
   const expected = walk.expected ?? { seq: 0, prev: "" };
+  if (halt.isOfOtherDay === true) {
+    return wrongDay(files, at, expected.seq - 1);
+  }
   if (!walk.isBroken) {
     const message = "the lines up to here are not those that were written: the chain was made anew";
     const seq = expected.seq - 1;
@@ -79,6 +86,10 @@ function explain(broken: BrokenChain): Damage {
       ? damage(broken, "changed", "does not agree with its own hash")
       : damage(broken, "inserted", "does not belong to the chain, which goes on after it");
   }
+  const misnamed = misnamedFile(files, at.index);
+  if (misnamed !== undefined) {
+    return misnamed;
+  }
   if (bad.seq === 0 && expected.seq === 0) {
     return damage(broken, "changed", "does not follow from what stood before it when the chain began");
   }
@@ -94,6 +105,23 @@ function explain(broken: BrokenChain): Damage {
     return { ...damage(broken, "reordered", `line ${expected.seq} of the chain stands further on`), seq: bad.seq };
   }
   return missingLines(broken, bad.seq);
+}
+
+/** The first file from `index` on whose first line is genuine, but not of the day in the file's name. */
+export function misnamedFile(files: readonly DayFile[], index = 0): Damage | undefined {
+  for (const [at, { path, day }] of files.entries()) {
+    const place = { index: at, offset: 0, line: 1 };
+    const isMisnamed = at >= index && boundsOf(dirname(path), day)?.first.otherDay !== undefined;
+    const link = isMisnamed ? linkAt(files, place) : undefined;
+    if (link !== undefined) return wrongDay(files, place, link.seq);
+  }
+  return undefined;
+}
+
+function wrongDay(files: readonly DayFile[], { index, line }: LinePlace, seq: number): Damage {
+  const { file, day } = files[index] ?? { file: "", day: "" };
+  const message = `the line is not of ${day}: the file was renamed or copied, or the line moved here from another file`;
+  return { kind: "wrong day", file, line, seq, message };
 }
 
 /** The bad line is genuine, but names another line as the one before: that one was changed, with a hash of its own that fits. */
@@ -119,7 +147,9 @@ function missingLines(broken: BrokenChain, seq: number): Damage {
     return { ...damageAt(broken, before, "cut off"), seq: expected.seq, message: `is the file's last: ${missing}` };
   }
   const isNextDay = Date.parse(files[at.index]?.day ?? "") - Date.parse(day) === DAY_MS;
-  return { ...damage(broken, isNextDay ? "removed" : "gap", missing), seq: expected.seq };
+  return isNextDay
+    ? { ...damage(broken, "removed", missing), seq: expected.seq }
+    : { ...damage(broken, "gap", `${missing}: a day's file is missing`), seq: expected.seq };
 }
 
 const DAY_MS = 86_400_000;

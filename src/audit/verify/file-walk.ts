@@ -4,6 +4,7 @@ import { ChainWalk } from "../chain/chain-walk.ts";
 import { type DayFile, type LineVisit, visitLines } from "../journal/line-files.ts";
 import type { SavedStream } from "../journal/saved-place.ts";
 import { readLastLine } from "../journal/torn-tail.ts";
+import { isOfOtherDay } from "../query/day-bounds.ts";
 import type { LinePlace } from "./damage.ts";
 
 /** What a walk that pauses reads between two pauses: some milliseconds of hashing. */
@@ -73,6 +74,13 @@ function nextLine(path: string, offset: number): number {
 export interface Halt {
   readonly at: LinePlace;
   readonly before: LinePlace | undefined;
+  /** The line was taken, but its timestamp is not of the day in the file's name. */
+  readonly isOfOtherDay?: true;
+}
+
+/** Where a walk starts, and whether it halts at a chained line whose timestamp is not of its file's day. */
+export interface WalkStart extends Pick<Start, "index" | "offset"> {
+  readonly checksDays?: true;
 }
 
 /** What stands after the last line end of a file. */
@@ -90,28 +98,29 @@ export interface Walked {
 }
 
 /** Shows the lines of all files from a place on; tells where `visit` said `false`. */
-export function walkFiles(files: readonly DayFile[], start: Pick<Start, "index" | "offset">, visit: LineVisit): Walked {
+export function walkFiles(files: readonly DayFile[], start: WalkStart, visit: LineVisit): Walked {
   return runToEnd(walkInSteps(files, start, visit));
 }
 
 /** The same with a pause after each step, in which no file is open. Yields the bytes of the step. */
 export function* walkInSteps(
   files: readonly DayFile[],
-  { index: first, offset: begin }: Pick<Start, "index" | "offset">,
+  { index: first, offset: begin, checksDays }: WalkStart,
   visit: LineVisit,
 ): Generator<number, Walked> {
   const torn: TornEnd[] = [];
   let before: LinePlace | undefined;
   let end = { index: first, offset: begin };
   for (let index = first; index < files.length; index += 1) {
-    const path = files[index]?.path ?? "";
-    const file = new FileWalk(index, index === first ? begin : 0, before);
+    const { path, day } = files[index] ?? { path: "", day: "" };
+    const offset = index === first ? begin : 0;
+    const file = new FileWalk({ index, offset, before, day: checksDays === true ? day : undefined });
     while (!file.isOver) yield file.step(path, visit);
     before = file.before;
     end = { index, offset: file.offset };
     if (file.haltedAt !== undefined) {
       const halt = numbered(files, { at: file.haltedAt, before }, { first, begin });
-      return { halt, torn, end };
+      return { halt: file.isOfOtherDay ? { ...halt, isOfOtherDay: true } : halt, torn, end };
     }
     if (file.rest > 0) {
       torn.push({ index, line: file.lines + 1, bytes: file.rest });
@@ -130,18 +139,29 @@ export function runToEnd<T>(steps: Generator<number, T>): T {
   }
 }
 
+interface FileWalkStart {
+  readonly index: number;
+  readonly offset: number;
+  readonly before: LinePlace | undefined;
+  readonly day: string | undefined;
+}
+
 /** One file of a walk. */
 class FileWalk {
   readonly #index: number;
+  /** `undefined` when dates are not checked. */
+  readonly #day: string | undefined;
   before: LinePlace | undefined;
   haltedAt: LinePlace | undefined;
+  isOfOtherDay = false;
   offset: number;
   lines = 0;
   rest = 0;
   isOver = false;
 
-  constructor(index: number, offset: number, before: LinePlace | undefined) {
+  constructor({ index, offset, before, day }: FileWalkStart) {
     this.#index = index;
+    this.#day = day;
     this.offset = offset;
     this.before = before;
   }
@@ -153,7 +173,10 @@ class FileWalk {
     this.rest = visitLines(path, begin, (bytes, start, end) => {
       isPause = this.offset - begin >= STEP_BYTES;
       // A line that is longer than any of ours comes in pieces, of which the last alone has a line end.
-      return !isPause && this.#take(visit(bytes, start, end), end - start + (bytes[end] === LINE_END ? 1 : 0));
+      if (isPause) return false;
+      const isTaken = visit(bytes, start, end);
+      this.isOfOtherDay = isTaken && this.#day !== undefined && isOfOtherDay(this.#day, bytes, [start, end]);
+      return this.#take(isTaken && !this.isOfOtherDay, end - start + (bytes[end] === LINE_END ? 1 : 0));
     });
     this.isOver = !isPause;
     return this.offset - begin;

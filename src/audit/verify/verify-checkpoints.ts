@@ -2,7 +2,7 @@ import type { KeyObject } from "node:crypto";
 import { STREAMS, type StreamName } from "../chain/chain.ts";
 import { CHECKPOINT_DIR, originOf, readCheckpoint } from "../chain/checkpoint.ts";
 import { eachNote, type FoundNote, type TornNotes } from "../chain/checkpoint-files.ts";
-import { verifyNote } from "../chain/signed-note.ts";
+import { isUnsigned, verifyNote } from "../chain/signed-note.ts";
 import type { SavedPlace } from "../journal/saved-place.ts";
 import type { Damage, DamageKind } from "./damage.ts";
 
@@ -114,6 +114,7 @@ class NotesReader {
     if (checkpoint === undefined) return undefined;
     const isJudged = keys.length > 0 && checkpoint.size > verified[checkpoint.stream];
     const verdict = isJudged ? verifyNote(checkpoint, checkpoint.origin, keys) : undefined;
+    if (isJudged && isUnsigned(checkpoint)) return noteDamage(note, "not signed", "the checkpoint has no signature");
     if (verdict === "bad signature") return noteDamage(note, "bad signature", "its signature is wrong");
     if (verdict === "unknown key") return noteDamage(note, "bad signature", "no given key signed it");
     this.#signed += verdict === "valid" ? 1 : 0;

@@ -1,11 +1,13 @@
 import type { KeyObject } from "node:crypto";
+import fs from "node:fs";
+import { basename, join } from "node:path";
 import { readIntentSeq, STREAMS, type StreamName } from "../chain/chain.ts";
 import { ChainWalk } from "../chain/chain-walk.ts";
 import { NoteCursor } from "../chain/note-cursor.ts";
-import { type DayFile, dayFilesOf } from "../journal/line-files.ts";
-import { walkFromBegin } from "../journal/pruned-begin.ts";
+import { type DayFile, dayFilesOf, folderOf } from "../journal/line-files.ts";
+import { RECORD_FILE, walkFromBegin } from "../journal/pruned-begin.ts";
 import { readPlace } from "../journal/saved-place.ts";
-import type { Damage } from "./damage.ts";
+import { type Damage, misnamedFile } from "./damage.ts";
 import { runToEnd, type Start, walkInSteps } from "./file-walk.ts";
 import { type CheckpointsReport, lostNote, verifyCheckpoints } from "./verify-checkpoints.ts";
 import { damageOf, type Mismatched, type StreamTask, shortened, type VerifiedPlace } from "./verify-damage.ts";
@@ -113,7 +115,7 @@ interface Walked {
 
 function* verifyStream(options: VerifyOptions, task: StreamTask): Generator<number, Walked> {
   const { stream } = task;
-  const files = dayFilesOf(options.dir, stream).filter(({ day }) => isWithin(day, options));
+  const [files, others] = partsOf(dayFilesOf(options.dir, stream), options);
   const { walk, ...start } = beginOf(options, stream, files);
   const begin = walk.expected?.seq ?? 0;
   const cursor = new NoteCursor(options.dir, stream, options.since?.[stream].day);
@@ -121,7 +123,7 @@ function* verifyStream(options: VerifyOptions, task: StreamTask): Generator<numb
   let lastIntentSeq = -1;
   let mismatched: Mismatched | undefined;
   let lastCompared = begin;
-  const { halt, torn, end } = yield* walkInSteps(files, start, (bytes, from, to) => {
+  const { halt, torn, end } = yield* walkInSteps(files, { ...start, checksDays: true }, (bytes, from, to) => {
     if (!walk.take(bytes, from, to)) {
       return false;
     }
@@ -141,8 +143,10 @@ function* verifyStream(options: VerifyOptions, task: StreamTask): Generator<numb
     return true;
   });
   const facts = { files, walk, halt, torn, mismatched };
-  const damage = shortened(options.since?.[stream], files) ?? damageOf(task, facts, options.to === undefined);
-  const lines = walk.lines - (mismatched === undefined ? 0 : 1);
+  const found = shortened(options.since?.[stream], files) ?? damageOf(task, facts, options.to === undefined);
+  // A file that left the named days by another name is not theirs to miss, but its name is wrong.
+  const damage = found ?? misnamedFile(others);
+  const lines = walk.lines - (mismatched === undefined && halt?.isOfOtherDay === undefined ? 0 : 1);
   const tornBytes = torn.find(({ index }) => index === files.length - 1)?.bytes ?? 0;
   const lastSeq = walk.lines === 0 ? undefined : (walk.expected?.seq ?? 0) - 1;
   const { linesBefore, logId } = walk;
@@ -187,6 +191,14 @@ function isWhole({ from, to, since }: VerifyOptions): boolean {
   return from === undefined && to === undefined && since === undefined;
 }
 
+/** The files of the named days, and those of other days. */
+function partsOf(
+  files: readonly DayFile[],
+  options: VerifyOptions,
+): readonly [within: readonly DayFile[], others: readonly DayFile[]] {
+  return [files.filter(({ day }) => isWithin(day, options)), files.filter(({ day }) => !isWithin(day, options))];
+}
+
 function isWithin(day: string, { from, to }: VerifyOptions): boolean {
   return (from === undefined || day >= from) && (to === undefined || day <= to);
 }
@@ -196,6 +208,18 @@ export function bytesToVerify(options: VerifyOptions): number {
   const files = STREAMS.flatMap((stream) => dayFilesOf(options.dir, stream));
   return files.filter(({ day }) => isWithin(day, options)).reduce((sum, { size }) => sum + size, 0);
 }
+
+/** Names in the folders of a log that look like files of lines and are none: what they hold is not read. */
+export function unreadNames(dir: string): readonly string[] {
+  return STREAMS.flatMap((stream) => {
+    const folder = folderOf(stream);
+    const names = fs.existsSync(join(dir, folder)) ? fs.readdirSync(join(dir, folder)) : [];
+    const known = new Set([...dayFilesOf(dir, stream).map(({ file }) => basename(file)), RECORD_FILE]);
+    return names.filter((name) => LOOKS_LIKE_LINES.test(name) && !known.has(name)).map((name) => join(folder, name));
+  });
+}
+
+const LOOKS_LIKE_LINES = /\d{4}-?\d{2}-?\d{2}|\.jsonl/i;
 
 /** What a program may conclude: 0 sound, 1 tampered, 2 only a torn end, 3 lines missing, 4 signature, 5 is left for "cannot be read". */
 export function exitCodeOf({ streams, checkpoints }: VerifyReport): 0 | 1 | 2 | 3 | 4 {
@@ -212,7 +236,7 @@ function codeOf(damage: Damage | undefined): 0 | 1 | 2 | 3 | 4 {
   if (damage.isTornEnd === true) {
     return 2;
   }
-  if (damage.kind === "bad signature") {
+  if (damage.kind === "bad signature" || damage.kind === "not signed") {
     return 4;
   }
   return MISSING.includes(damage.kind) ? 3 : 1;

@@ -1,4 +1,6 @@
 import type { FastifyInstance, FastifyReply } from "fastify";
+import { STREAMS, type StreamName } from "../../audit/chain/chain.ts";
+import { dayProblems } from "../../audit/query/day-problems.ts";
 import { readQuery, unknownParams } from "../../audit/query/params.ts";
 import { search } from "../../audit/query/query.ts";
 import { DAY_MS } from "../../audit/query/time-range.ts";
@@ -48,7 +50,8 @@ export function auditRoutes(app: FastifyInstance, options: AuditDoorOptions): vo
         mayGoOn: budget(clock),
       });
       const { more, cursor } = page;
-      return sendLines(reply, { entries: page.found.map(({ line }) => line) }, { more, cursor });
+      const rest = { more, cursor, ...warnings(dir) };
+      return sendLines(reply, { entries: page.found.map(({ line }) => line) }, rest);
     }),
   );
 
@@ -61,7 +64,7 @@ export function auditRoutes(app: FastifyInstance, options: AuditDoorOptions): vo
       const fromMs = filter.fromMs ?? Math.max(0, (filter.toMs ?? nowMs) - STATS_RANGE_MS);
       const asked = { dir, places: index.lend(), filter: { ...filter, fromMs }, mayGoOn: budget(clock) };
       const counted = earlierMs === undefined ? await readStats(asked) : await compareStats({ ...asked, earlierMs });
-      return sendJson(reply, 200, { from: new Date(fromMs).toISOString(), ...counted });
+      return sendJson(reply, 200, { from: new Date(fromMs).toISOString(), ...counted, ...warnings(dir) });
     }),
   );
 
@@ -73,14 +76,22 @@ export function auditRoutes(app: FastifyInstance, options: AuditDoorOptions): vo
       if (faults.length > 0) throw malformed(faults);
       await door.record(caller, "show", { id });
       const trail = await readTrail({ dir, id, places: index.lend(), mayGoOn: budget(clock) });
-      if (trail.calls.length + trail.journal.length === 0 && !trail.isPartial) return sendUnknown(reply);
+      const missing = warnings(dir, STREAMS);
+      const isEmpty = trail.calls.length + trail.journal.length === 0;
+      if (isEmpty && !trail.isPartial && missing.warnings === undefined) return sendUnknown(reply);
       const lines = {
         entries: trail.calls.map(({ line }) => line),
         journal: trail.journal.map(({ line }) => line),
       };
-      return sendLines(reply, lines, { more: trail.isPartial });
+      return sendLines(reply, lines, { more: trail.isPartial, ...missing });
     }),
   );
+}
+
+/** Why lines may be missing from an answer: a day's file is missing, or has another day's name. */
+function warnings(dir: string, streams: readonly StreamName[] = ["calls"]): { readonly warnings?: readonly string[] } {
+  const problems = streams.flatMap((stream) => dayProblems(dir, stream));
+  return problems.length === 0 ? {} : { warnings: problems };
 }
 
 /** Lines go out as they stand in the files: each was read as an object of JSON, so the whole is JSON too. */

@@ -3,8 +3,8 @@ import type { Command } from "commander";
 const DIR = ["--dir <directory>", "audit directory (default: STC_AUDIT_DIR, else ./audit-logs)"] as const;
 const KEY = "public key of the checkpoints: a PEM file or a verifier key; may be given again";
 const VERIFY_EXITS = `
-Exit: 0 sound, 1 tampered, 2 only a torn end (a crash, or a line being written), 3 lines missing, 4 a signature that no
-given key made, 5 unreadable, 64 wrong usage, 66 no directory`;
+Exit: 0 sound, 1 tampered, 2 only a torn end (a crash, or a line being written), 3 lines missing, 4 not signed or by no
+given key, 5 unreadable, 64 wrong usage, 66 no directory`;
 const PROOF_EXITS = "\nExit: 0 proved, 1 not in the log, 4 a signature that no given key made, 5 unreadable";
 
 /** The commands that show whether the log can be believed. */

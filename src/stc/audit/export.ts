@@ -3,7 +3,7 @@ import { FORMATS, type FormatName } from "../../audit/export/formats.ts";
 import { type Params, readQuery } from "../../audit/query/params.ts";
 import { errorText } from "../../core/error-text.ts";
 import { print } from "../output.ts";
-import { auditPlace, EXIT, refuse } from "./place.ts";
+import { auditPlace, EXIT, refuse, warnOfDays } from "./place.ts";
 import { pages } from "./query.ts";
 
 export interface AuditExportOptions {
@@ -25,6 +25,7 @@ export async function auditExport({ dir, to, output, params }: AuditExportOption
   if ("faults" in query) return refuse(query.faults);
   const sink = sinkOf(output);
   if (sink === undefined) return;
+  warnOfDays(place.dir);
   let count = 0;
   try {
     if ("header" in format) sink.line(format.header);

@@ -1,4 +1,6 @@
 import { AuditLogError } from "../../audit/audit-log-error.ts";
+import type { StreamName } from "../../audit/chain/chain.ts";
+import { dayProblems } from "../../audit/query/day-problems.ts";
 import { isAuditDir } from "../../audit/query/days.ts";
 import { IndexLookup } from "../../audit/query/index-lookup.ts";
 import { processEnvironment } from "../../config/file.ts";
@@ -44,6 +46,13 @@ export async function withIndex<T>(dir: string, work: (index: IndexLookup) => Pr
     return answer;
   } finally {
     index.close();
+  }
+}
+
+/** Says on standard error that lines may be missing from an answer, because a day's file is missing or has another day's name. */
+export function warnOfDays(dir: string, streams: readonly StreamName[] = ["calls"]): void {
+  for (const problem of streams.flatMap((stream) => dayProblems(dir, stream))) {
+    print.error(`warning: ${problem}: stc audit verify tells more`);
   }
 }
 

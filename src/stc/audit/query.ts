@@ -3,7 +3,7 @@ import { type Params, type Query, readQuery } from "../../audit/query/params.ts"
 import { type Page, type Places, search } from "../../audit/query/query.ts";
 import type { Found } from "../../audit/query/scan.ts";
 import { print } from "../output.ts";
-import { type AuditPlace, auditPlace, EXIT, Progress, refuse, withIndex } from "./place.ts";
+import { type AuditPlace, auditPlace, EXIT, Progress, refuse, warnOfDays, withIndex } from "./place.ts";
 import { printEntry, printHeader } from "./rows.ts";
 
 const LIMIT = 50;
@@ -24,6 +24,7 @@ export async function auditQuery({ dir, json, params }: AuditQueryOptions): Prom
   if (place === undefined) return;
   const query = readQuery(params, { limit: LIMIT, limitMax: LIMIT_MAX, nowMs: place.nowMs });
   if ("faults" in query) return refuse(query.faults);
+  warnOfDays(place.dir);
   await withIndex(place.dir, async (places) => {
     let count = 0;
     let cursor: string | undefined;

@@ -1,9 +1,10 @@
+import { STREAMS } from "../../audit/chain/chain.ts";
 import { escapeName } from "../../audit/escape.ts";
 import type { Found } from "../../audit/query/scan.ts";
 import { readTrail } from "../../audit/query/trail.ts";
 import { type Members, membersOf, parseLine, textOf } from "../../audit/query/view.ts";
 import { print, table } from "../output.ts";
-import { auditPlace, EXIT, Progress, refuse, withIndex } from "./place.ts";
+import { auditPlace, EXIT, Progress, refuse, warnOfDays, withIndex } from "./place.ts";
 
 const ID = /^[\x21-\x7e]{1,128}$/;
 
@@ -15,6 +16,7 @@ export async function auditShow(
   const place = auditPlace(options.dir);
   if (place === undefined) return;
   if (!ID.test(id)) return refuse(["the id must be 1 to 128 printable characters"]);
+  warnOfDays(place.dir, STREAMS);
   const progress = new Progress();
   const trail = await withIndex(place.dir, async (places) => {
     const read = await readTrail({ dir: place.dir, id, places, mayGoOn: progress.heed });

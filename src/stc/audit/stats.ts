@@ -4,7 +4,7 @@ import { type Change, compareStats } from "../../audit/stats/compare.ts";
 import { readStatsRange } from "../../audit/stats/params.ts";
 import { type Counts, readStats, type Stats } from "../../audit/stats/stats.ts";
 import { print, table } from "../output.ts";
-import { auditPlace, EXIT, Progress, refuse } from "./place.ts";
+import { auditPlace, EXIT, Progress, refuse, warnOfDays } from "./place.ts";
 
 /** Rows of each table; `--json` has them all. */
 const ROWS_MAX = 20;
@@ -21,6 +21,7 @@ export async function auditStats({ dir, json, params }: AuditStatsOptions): Prom
   if (place === undefined) return;
   const range = readStatsRange(params, place.nowMs);
   if ("faults" in range) return refuse(range.faults);
+  warnOfDays(place.dir);
   const { filter, earlierMs } = range.ok;
   const progress = new Progress();
   const options = { dir: place.dir, filter, mayGoOn: progress.heed };

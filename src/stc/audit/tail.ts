@@ -5,7 +5,7 @@ import { type Params, readFilter } from "../../audit/query/params.ts";
 import { search } from "../../audit/query/query.ts";
 import { parseLine, viewOf } from "../../audit/query/view.ts";
 import { print } from "../output.ts";
-import { auditPlace, refuse } from "./place.ts";
+import { auditPlace, refuse, warnOfDays } from "./place.ts";
 import { printLine } from "./rows.ts";
 
 export interface AuditTailOptions {
@@ -25,6 +25,7 @@ export async function auditTail(options: AuditTailOptions): Promise<void> {
   if (place === undefined) return;
   const filter = readFilter(options.filters, place.nowMs);
   if ("faults" in filter) return refuse(filter.faults);
+  warnOfDays(place.dir);
   const show = (line: string): void => (options.json === true ? print.line(line) : printLine(line, place));
   const isWanted = wantedBy(filter.ok, options.filters);
   // One look at where the files end, for both: a line written in between must not be lost, nor shown twice.

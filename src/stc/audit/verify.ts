@@ -7,6 +7,7 @@ import {
   bytesToVerify,
   exitCodeOf,
   type StreamReport,
+  unreadNames,
   type VerifyOptions,
   type VerifyReport,
   verifyInSteps,
@@ -27,11 +28,13 @@ export interface AuditVerifyOptions {
 
 /** Something of the log, or a key, cannot be read. */
 const UNREADABLE = 5;
+/** A key was given, and there is nothing that it could have signed. */
+const NOT_SIGNED = 4;
 const PER_CENT = 100;
 
 /**
  * `stc audit verify`: reads the log and says the first thing that is wrong. Exit 0 sound, 1 tampered, 2 only a torn end,
- * 3 lines missing, 4 a signature that no given key made, 5 unreadable, 64 wrong usage, 66 no directory.
+ * 3 lines missing, 4 not signed or by no given key, 5 unreadable, 64 wrong usage, 66 no directory.
  */
 export function auditVerify({ dir, key, from, to, json }: AuditVerifyOptions): void {
   const place = auditPlace(dir);
@@ -48,9 +51,12 @@ export function auditVerify({ dir, key, from, to, json }: AuditVerifyOptions): v
   try {
     const keys = key.map(readKey);
     const report = verifyWithProgress({ dir: place.dir, keys, from, to });
-    process.exitCode = exitCodeOf(report);
-    if (json === true) print.json({ ok: process.exitCode === 0, ...report });
-    else for (const line of readable(report, keys.length > 0)) print.line(line);
+    const isUnsigned = keys.length > 0 && !isSigned(report);
+    const code = exitCodeOf(report);
+    process.exitCode = code === 0 && isUnsigned ? NOT_SIGNED : code;
+    const notRead = unreadNames(place.dir);
+    if (json === true) print.json({ ok: process.exitCode === 0, ...report, isUnsigned, notRead });
+    else for (const line of readable(report, { hasKeys: keys.length > 0, isUnsigned, notRead })) print.line(line);
   } catch (error) {
     if (error instanceof OutputError) throw error;
     print.error(errorText(error));
@@ -90,15 +96,31 @@ function verifyWithProgress(options: VerifyOptions): VerifyReport {
   }
 }
 
-function readable({ streams, checkpoints }: VerifyReport, hasKeys: boolean): readonly string[] {
+/** A log without a chained line has nothing to sign. */
+function isSigned({ streams, checkpoints }: VerifyReport): boolean {
+  return checkpoints.checkpoints > 0 || streams.every(({ lastSeq }) => lastSeq === undefined);
+}
+
+interface Findings {
+  readonly hasKeys: boolean;
+  readonly isUnsigned: boolean;
+  readonly notRead: readonly string[];
+}
+
+function readable(
+  { streams, checkpoints }: VerifyReport,
+  { hasKeys, isUnsigned, notRead }: Findings,
+): readonly string[] {
   const signatures = hasKeys ? `${checkpoints.signed} signed` : "signatures not checked: give --key";
   const damages = [...streams.map(({ damage }) => damage), checkpoints.damage].filter((one) => one !== undefined);
   return [
     ...streams.map(summary),
     `checkpoints: ${checkpoints.checkpoints} (${signatures})`,
     ...(checkpoints.checkpoints === 0 ? ["note: without signed checkpoints the chain can be made anew unseen"] : []),
+    ...notRead.map((name) => `note: ${name} is not a day's file: it was not read`),
     ...damages.map(sentence),
-    damages.length === 0 ? "ok" : "NOT SOUND",
+    ...(isUnsigned ? ["not signed: there is no checkpoint, so --key has nothing to check"] : []),
+    damages.length === 0 && !isUnsigned ? "ok" : "NOT SOUND",
   ];
 }
 

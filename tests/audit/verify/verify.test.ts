@@ -150,7 +150,7 @@ test.each<readonly [string, (at: string) => void, string, number]>([
   ],
   ["a line moved up", edit(TWO, (lines) => put(lines.toSpliced(4, 1), 0, at(lines, 4))), `reordered ${TWO}:1`, 1],
   ["a line moved down", edit(TWO, (lines) => put(lines.toSpliced(0, 1), 3, at(lines, 0))), `reordered ${TWO}:1`, 1],
-  ["two days swapped", swapFiles(ONE, TWO), `reordered ${ONE}:1`, 1],
+  ["two days swapped", swapFiles(ONE, TWO), `wrong day ${ONE}:1`, 1],
   ["the chain made anew", edit(LAST, (lines) => rechain(lines, 2)), `checkpoint mismatch ${LAST}:1`, 1],
   ["a byte of a signature", replaceIn(NOTES, /[^ ]{3}=\n\n$/, "AAA=\n\n"), `bad signature ${NOTES}:7`, 4],
   [

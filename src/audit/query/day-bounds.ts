@@ -1,0 +1,108 @@
+import { readSync } from "node:fs";
+import { AuditLogError } from "../audit-log-error.ts";
+import { type Link, readLink } from "../chain/chain.ts";
+import { LINE_BYTES_MAX } from "../entry.ts";
+import { withDay } from "./days.ts";
+import type { Filter } from "./filter.ts";
+import { type DayFile, stampAt } from "./scan.ts";
+import { dayOf } from "./time-range.ts";
+import { parseLine, viewOf } from "./view.ts";
+
+/**
+ * Each line goes into the file of the day in its own timestamp, which is the moment of the append (UTC). A chained line of
+ * another day shows that a file was renamed, swapped or copied. Lines without a link are from before the chain, and lines
+ * that do not begin with the writer's timestamp are not the writer's: neither is judged.
+ */
+
+const STAMP_MEMBER = '{"timestamp":"';
+const DAY_CHARACTERS = "YYYY-MM-DD".length;
+const DAY_AT = STAMP_MEMBER.length;
+const LINE_END = 0x0a;
+
+/** Whether the chained line `bytes[from, to)` belongs into the file of another day than `day`. */
+export function isOfOtherDay(day: string, bytes: Buffer, [from, to]: readonly [from: number, to: number]): boolean {
+  if (bytes.toString("latin1", from + DAY_AT, from + DAY_AT + DAY_CHARACTERS) === day) return false;
+  return stampAt(bytes, from) !== undefined && readLink(bytes, from, to) !== undefined;
+}
+
+/** What the first or the last whole line of a file says. */
+export interface Bound {
+  /** Milliseconds since 1970; `undefined` when the line has no time. */
+  readonly timeMs: number | undefined;
+  readonly link: Link | undefined;
+  /** `YYYY-MM-DD`, when it is not the day in the file's name and the line is chained. */
+  readonly otherDay: string | undefined;
+}
+
+export interface Bounds {
+  readonly first: Bound;
+  readonly last: Bound;
+}
+
+/** Most lines are shorter than the first of these; none is longer than the second. */
+const READ_BYTES = [4_096, LINE_BYTES_MAX + 2] as const;
+/** Shared by all readings: none of them waits. */
+const buffer = Buffer.allocUnsafe(LINE_BYTES_MAX + 2);
+
+/** The first and the last whole line of a day's file; lines are in the order of time. `undefined` without a file or a whole line. */
+export function boundsOf(dir: string, day: string): Bounds | undefined {
+  return withDay(dir, day, (file) => {
+    const first = boundOf(file, "first");
+    return first && { first, last: boundOf(file, "last") ?? first };
+  });
+}
+
+function boundOf({ day, fd, size }: DayFile, which: "first" | "last"): Bound | undefined {
+  for (const length of READ_BYTES) {
+    const bytes = buffer.subarray(
+      0,
+      readSync(fd, buffer, 0, length, which === "first" ? 0 : Math.max(0, size - length)),
+    );
+    const end = which === "first" ? bytes.indexOf(LINE_END) : bytes.lastIndexOf(LINE_END);
+    const before = end <= 0 ? -1 : bytes.lastIndexOf(LINE_END, end - 1);
+    const isWhole = end !== -1 && (which === "first" || before !== -1 || bytes.length === size);
+    if (isWhole) return boundIn(day, bytes, [before + 1, end]);
+  }
+  return undefined;
+}
+
+function boundIn(day: string, bytes: Buffer, [from, to]: readonly [from: number, to: number]): Bound {
+  const timeMs = timeIn(bytes, from, to);
+  const isOther = timeMs !== undefined && isOfOtherDay(day, bytes, [from, to]);
+  return { timeMs, link: readLink(bytes, from, to), otherDay: isOther ? dayOf(timeMs) : undefined };
+}
+
+function timeIn(bytes: Buffer, from: number, to: number): number | undefined {
+  const timeMs = Date.parse(stampAt(bytes, from) ?? "");
+  if (!Number.isNaN(timeMs)) return timeMs;
+  const members = parseLine(bytes.toString("utf8", from, to));
+  return members && viewOf(members)?.timeMs;
+}
+
+/** The day that the lines of a misnamed file are of. `undefined` when the name is right, or the file has no whole line. */
+export function otherDayOf(bounds: Bounds | undefined): string | undefined {
+  return bounds?.first.otherDay ?? bounds?.last.otherDay;
+}
+
+/** Whether a file holds lines of this time, whatever its name says. A file that cannot be read is judged by its name alone. */
+export function holdsTime(dir: string, day: string, { fromMs, toMs }: Pick<Filter, "fromMs" | "toMs">): boolean {
+  const { first, last } = readableBounds(dir, day) ?? {};
+  if (first?.timeMs === undefined || last?.timeMs === undefined) return false;
+  return (toMs === undefined || first.timeMs < toMs) && (fromMs === undefined || last.timeMs >= fromMs);
+}
+
+/** Whether the log may go on after the lines of this file: it is neither empty nor under the name of another day. */
+export function holdsOwnDay(dir: string, day: string): boolean {
+  const bounds = readableBounds(dir, day);
+  return bounds !== undefined && otherDayOf(bounds) === undefined;
+}
+
+/** `undefined` also when the file cannot be read. */
+export function readableBounds(dir: string, day: string): Bounds | undefined {
+  try {
+    return boundsOf(dir, day);
+  } catch (error) {
+    if (error instanceof AuditLogError) return undefined;
+    throw error;
+  }
+}
