@@ -3,6 +3,9 @@ import { z } from "zod";
 const text = z.string().min(1);
 const LAUNCHERS_MAX = 64;
 
+const MEMORY_BYTES_MIN = 16_777_216;
+const MEMORY_BYTES_MAX = 1_099_511_627_776;
+
 /** Programs that manifests may name. */
 export const commands = z
   .strictObject({
@@ -17,6 +20,11 @@ export const commands = z
     launchers: z.int().min(0).max(LAUNCHERS_MAX).default(2),
     /** Lets the tool `bash` run as the service itself does, where it cannot be confined: nothing but people's judgement then stands between it and the machine. */
     unconfinedBash: z.boolean().default(false),
+    /**
+     * What all processes of one command may use together; a command that uses more is ended. Default: half of what the smallest
+     * memory cgroup around the service leaves beside it, at most 2147483648.
+     */
+    memoryBytesMax: z.int().min(MEMORY_BYTES_MIN).max(MEMORY_BYTES_MAX).optional(),
   })
   .prefault({});
 

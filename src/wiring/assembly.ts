@@ -149,6 +149,7 @@ async function join(config: Config, powers: Powers, opened: Opened): Promise<Par
     commands,
     emptyDirectory,
     confinement,
+    memoryBytesMax: config.commands.memoryBytesMax,
     inspections: new Map([["git", repositoryFault], ...readPlatformFiles(config, problems)]),
     now,
     newId,

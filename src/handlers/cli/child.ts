@@ -3,10 +3,13 @@ import { Refusal } from "../../core/errors.ts";
 import { endedWithin } from "../../core/patience.ts";
 import type { StderrMeaning, TargetStatus } from "../../core/types.ts";
 import { argvFault } from "./argv.ts";
+import { COMMAND_BYTES_MAX, type CommandMemory } from "./command-memory.ts";
 import type { Hold } from "./confinement/confinement.ts";
+import { yieldToService } from "./confinement/priority.ts";
 import { killSession } from "./confinement/session.ts";
 import { endingOfAbort } from "./ending-cancelled.ts";
 import { exited } from "./ending-exited.ts";
+import { memoryBound } from "./ending-memory-bound.ts";
 import { OUTPUT_BOUND } from "./ending-output-bound.ts";
 import { signalled } from "./ending-signalled.ts";
 import { spawnFailed } from "./ending-spawn-failed.ts";
@@ -51,6 +54,8 @@ export interface ChildOrder {
   readonly signals: readonly AbortSignal[];
   /** Holds the child; without it, only its user's rights do. */
   readonly hold?: Hold | undefined;
+  /** Limits the memory of the child and of all that it starts. */
+  readonly memory?: CommandMemory | undefined;
 }
 
 export interface ChildResult {
@@ -84,21 +89,29 @@ export async function runChild(order: ChildOrder): Promise<ChildResult> {
     throw new Refusal("INTERNAL", "The command could not be built.", { cause: new Error(fault) });
   const early = endingBefore(order);
   if (early !== undefined) return notStarted(early);
+  const memoryBytesMax = order.memory?.bytesMax() ?? COMMAND_BYTES_MAX;
   let child: Child;
   try {
-    child = spawn(order);
+    child = spawn(order, memoryBytesMax);
   } catch (cause) {
     return notStarted(spawnFailed(cause));
   }
-  return attend(child, order);
+  const halt = haltOf(child.pid);
+  const unwatch = order.memory?.watch(child.pid, memoryBytesMax, () => halt.stop(memoryBound(memoryBytesMax)));
+  try {
+    return await attend(child, order, halt);
+  } finally {
+    unwatch?.();
+  }
 }
 
 type Child = Pick<Bun.ReadableSubprocess, "pid" | "stdout" | "stderr" | "exited" | "exitCode" | "signalCode" | "unref">;
 
-function spawn({ command, argv, cwd, environment: declared, marker, hold, timeoutMs }: ChildOrder): Child {
+function spawn(order: ChildOrder, memoryBytesMax: number): Child {
+  const { command, argv, cwd, environment: declared, marker, hold, timeoutMs } = order;
   const environment = { ...declared, [CALL_MARKER]: marker };
-  if (hold !== undefined) return hold.launch({ command, argv, cwd, environment }, timeoutMs);
-  return Bun.spawn({
+  if (hold !== undefined) return hold.launch({ command, argv, cwd, environment }, { timeoutMs, memoryBytesMax });
+  const child = Bun.spawn({
     cmd: [command, ...argv],
     cwd,
     env: environment,
@@ -107,10 +120,11 @@ function spawn({ command, argv, cwd, environment: declared, marker, hold, timeou
     stderr: "pipe",
     detached: true,
   });
+  yieldToService(child.pid);
+  return child;
 }
 
-async function attend(child: Child, order: ChildOrder): Promise<ChildResult> {
-  const halt = haltOf(child.pid);
+async function attend(child: Child, order: ChildOrder, halt: Halt): Promise<ChildResult> {
   const disarm = arm(order, halt);
   const onFault = (fault: PipeFault) => halt.stop(endingOfFault(fault));
   const merged = order.mergesStderr === true ? mergedOutput(order.stdoutBytesMax) : undefined;

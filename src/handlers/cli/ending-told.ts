@@ -1,4 +1,4 @@
-import { Refusal } from "../../core/errors.ts";
+import { Refusal, type RefusalOptions } from "../../core/errors.ts";
 import type { ExitMeaning, TargetStatus, Tool } from "../../core/types.ts";
 
 export type ExitCodes = Readonly<Record<number, ExitMeaning>>;
@@ -18,9 +18,13 @@ export interface Told {
   readonly cause: unknown;
 }
 
-/** The refusal, unless a change was cut off: then nobody knows what has happened. */
-export function unlessUnknown({ isDefinite, cause }: Told, refuse: () => Refusal): Refusal {
+/** The refusal, unless a change was cut off: then nobody knows what has happened. `details` say what cut it off. */
+export function unlessUnknown(
+  { isDefinite, cause }: Told,
+  refuse: () => Refusal,
+  details?: RefusalOptions["details"],
+): Refusal {
   if (isDefinite) return refuse();
   const message = "Whether the change happened is not known. Look before you call again.";
-  return new Refusal("OUTCOME_UNKNOWN", message, { cause });
+  return new Refusal("OUTCOME_UNKNOWN", message, { cause, ...(details && { details }) });
 }

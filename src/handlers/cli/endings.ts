@@ -3,6 +3,7 @@ import type { Tool } from "../../core/types.ts";
 import type { ChildResult } from "./child.ts";
 import { type Cancelled, cancelledRefusal } from "./ending-cancelled.ts";
 import { type Exited, exitedRefusal, meaningOf } from "./ending-exited.ts";
+import { type MemoryBound, memoryBoundRefusal } from "./ending-memory-bound.ts";
 import { type OutputBound, outputBoundRefusal } from "./ending-output-bound.ts";
 import { type Signalled, signalledRefusal } from "./ending-signalled.ts";
 import { type SpawnFailed, spawnFailedRefusal } from "./ending-spawn-failed.ts";
@@ -10,7 +11,7 @@ import { type TimedOut, timedOutRefusal } from "./ending-timed-out.ts";
 import type { ExitCodes, Told } from "./ending-told.ts";
 
 /** Every way in which a child ends; each has a file. */
-export type Ending = Exited | Signalled | TimedOut | Cancelled | OutputBound | SpawnFailed;
+export type Ending = Exited | Signalled | TimedOut | Cancelled | OutputBound | MemoryBound | SpawnFailed;
 
 /** Whether a run gave an answer: exit 0, or a code that the manifest declares to be `"OK"`. */
 export function isAnswer({ ending }: ChildResult, exitCodes: ExitCodes): boolean {
@@ -37,6 +38,8 @@ export function refusalOf(tool: Tool, result: ChildResult, exitCodes: ExitCodes)
       return cancelledRefusal(told);
     case "outputBound":
       return outputBoundRefusal(told);
+    case "memoryBound":
+      return memoryBoundRefusal(ending, told);
     case "spawnError":
       return spawnFailedRefusal(told);
   }

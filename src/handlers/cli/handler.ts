@@ -15,6 +15,7 @@ import type {
 import { argvFault } from "./argv.ts";
 import { binarySha256 } from "./binary-identity.ts";
 import { type ChildResult, runChild } from "./child.ts";
+import { commandMemory } from "./command-memory.ts";
 import type { ChildConfinement, Hold } from "./confinement/confinement.ts";
 import type { Confined, Unconfined } from "./confinement/profile.ts";
 import { isAnswer, refusalOf } from "./endings.ts";
@@ -39,6 +40,8 @@ export interface CliHandlerOptions {
   readonly inspections?: ReadonlyMap<string, (cwd: string) => string | undefined>;
   /** Holds the children; without it nothing but their user's rights does. */
   readonly confinement?: ChildConfinement;
+  /** Bytes that all processes of one command may use together; by default half of what the service's memory cgroup leaves. */
+  readonly memoryBytesMax?: number | undefined;
   /** Milliseconds since 1970, the clock of `RunContext.deadline`. */
   readonly now: () => number;
   /** A fresh, unguessable id for each child: `[A-Za-z0-9-]+`. */
@@ -77,6 +80,7 @@ type Spawn = Pick<CliPlan, "command" | "argv" | "cwd" | "environment"> &
 export function cliHandler(options: CliHandlerOptions): Handler {
   const closing = new AbortController();
   const running = new Set<Promise<ChildResult>>();
+  const memory = commandMemory(options.memoryBytesMax);
   const nameOf = (path: string): string => [...options.commands].find(([, known]) => known === path)?.[0] ?? "unknown";
 
   async function spawn({ confinement, tool, ...order }: Spawn, limits: SpawnLimits): Promise<ChildResult> {
@@ -86,6 +90,7 @@ export function cliHandler(options: CliHandlerOptions): Handler {
       ...order,
       ...limits,
       hold,
+      memory,
       marker: options.newId(),
       signals: [limits.signal, closing.signal],
     });
@@ -242,7 +247,7 @@ async function runShell(bound: CliTool, parts: Parts, { plan: sealed, context }:
 
 /** A lookup's own no is an answer; a program that cannot run, or no time left, is not. */
 function endsTheCall({ ending }: ChildResult): boolean {
-  return ending.kind === "deadline" || ending.kind === "cancelled" || ending.kind === "spawnError";
+  return ["deadline", "cancelled", "memoryBound", "spawnError"].includes(ending.kind);
 }
 
 function workingDirectory(cwd: string): string {

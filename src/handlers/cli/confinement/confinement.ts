@@ -23,6 +23,13 @@ import { makeTemporaryDirectory, removeTemporaryDirectory } from "./temporary-di
 const CPU_SECONDS_PER_SECOND = 8;
 const CPU_SECONDS_MIN = 10;
 
+/**
+ * Of one process, against one that allocates between two measurements. Reserved and written memory both count, so runtimes need
+ * more than they use: Java and Bun do not start with half a gibibyte.
+ */
+const DATA_BYTES_MIN = 1_073_741_824;
+const DATA_PER_MEMORY = 2;
+
 /** Git takes the machine's settings, which it may not read here, for broken ones. */
 const UNREADABLE_SETTINGS = { GIT_CONFIG_NOSYSTEM: "1" } as const;
 
@@ -68,12 +75,18 @@ export interface Granted {
   readonly paths: readonly string[];
 }
 
+export interface HoldLimits {
+  readonly timeoutMs: number;
+  /** Of all its processes together. */
+  readonly memoryBytesMax: number;
+}
+
 /** One child's confinement. */
 export interface Hold {
   /** Begins its standard error when it could not be started. */
   readonly token: string;
   readonly sweepsSession: boolean;
-  launch(program: Omit<Program, "kind">, timeoutMs: number): Launched;
+  launch(program: Omit<Program, "kind">, limits: HoldLimits): Launched;
   /** Takes away what was made for it. */
   release(): Promise<void>;
 }
@@ -202,7 +215,7 @@ function hold(tool: CliTool, confined: Confined, { launchers, newId }: Parts): H
   return {
     token,
     sweepsSession: tool.target.cli.shell !== undefined,
-    launch(program, timeoutMs) {
+    launch(program, { timeoutMs, memoryBytesMax }) {
       const environment = {
         ...UNREADABLE_SETTINGS,
         ...program.environment,
@@ -213,6 +226,7 @@ function hold(tool: CliTool, confined: Confined, { launchers, newId }: Parts): H
         token,
         parent: process.pid,
         cpuSeconds: Math.max(CPU_SECONDS_MIN, Math.ceil((timeoutMs / 1_000) * CPU_SECONDS_PER_SECOND)),
+        dataBytes: Math.max(DATA_BYTES_MIN, DATA_PER_MEMORY * memoryBytesMax),
         act: { kind: "program", ...program, environment },
       });
     },

@@ -3,6 +3,7 @@ import { type CLibrary, cLibrary, cString, must, pointerTable, pointerTo } from 
 import { type FilterOptions, filterProgram } from "./filter.ts";
 import { buildRuleset } from "./landlock.ts";
 import type { Orders, Program } from "./orders.ts";
+import { yieldToService } from "./priority.ts";
 import { report } from "./probe.ts";
 
 /**
@@ -26,6 +27,7 @@ const SIGKILL = 9n;
 
 const RLIMIT_CPU = 0;
 const RLIMIT_FSIZE = 1;
+const RLIMIT_DATA = 2;
 const RLIMIT_CORE = 4;
 const RLIMIT_NPROC = 6;
 /** Bytes of one file. */
@@ -53,6 +55,7 @@ const MADV_DONTNEED = 4n;
 /** What needs no orders, done while nobody waits. Answers the filters by their options: to build one takes a millisecond. */
 function prepare(c: CLibrary): ReadonlyMap<string, Uint8Array> {
   must(c.prctl(PR_SET_PDEATHSIG, SIGKILL, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
+  yieldToService(0);
   limit(c, RLIMIT_CORE, 0);
   limit(c, RLIMIT_FSIZE, FILE_BYTES_MAX);
   limit(c, RLIMIT_NPROC, PROCESSES_MAX);
@@ -143,7 +146,7 @@ function installFilter(c: CLibrary, program: Uint8Array): void {
   must(c.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, BigInt(pointerTo(bytes)), 0n, 0n), c.errno, "seccomp");
 }
 
-function become(c: CLibrary, { command, argv, cwd, environment }: Program): never {
+function become(c: CLibrary, { command, argv, cwd, environment }: Program, dataBytes: number): never {
   const path = cString(command);
   const tokens = pointerTable([command, ...argv]);
   const variables = pointerTable(Object.entries(environment).map(([name, value]) => `${name}=${value}`));
@@ -153,6 +156,8 @@ function become(c: CLibrary, { command, argv, cwd, environment }: Program): neve
   for (let signal = 1; signal <= SIGNAL_LAST; signal += 1) c.signal(signal, SIG_DFL);
   c.sigprocmask(SIG_SETMASK, pointerTo(mask), null);
   c.numbers(CLOSE_RANGE, 3n, ALL_DESCRIPTORS, CLOSE_RANGE_CLOEXEC, 0n, 0n, 0n);
+  // Last: the runtime has reserved more than that, and could not reserve any more.
+  limit(c, RLIMIT_DATA, dataBytes);
   c.execve(path, tokens, variables);
   throw new Error(`execve (errno ${c.errno()})`);
 }
@@ -164,7 +169,7 @@ function launch(): void {
   const orders = receive(c);
   try {
     confine(c, orders, filters);
-    if (orders.act.kind === "program") become(c, orders.act);
+    if (orders.act.kind === "program") become(c, orders.act, orders.dataBytes);
     writeSync(1, JSON.stringify(report(c, orders.act, orders.parent)));
     process.exit(0);
   } catch (error) {

@@ -21,6 +21,8 @@ export interface Orders {
   readonly filter: FilterOptions;
   /** Of processor time, over all of a process's threads. */
   readonly cpuSeconds: number;
+  /** Private writable memory of one process, reserved memory included. */
+  readonly dataBytes: number;
   readonly act: Program | Probe;
 }
 

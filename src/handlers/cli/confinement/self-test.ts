@@ -8,6 +8,7 @@ import type { ProbeReport } from "./probe.ts";
 /** For a launcher to start, and to try everything. */
 const TIMEOUT_MS = 10_000;
 const CPU_SECONDS = 10;
+const DATA_BYTES = 1_073_741_824;
 /** Discard: nobody listens there, and no profile should name it. */
 const UNLISTENED_PORTS = [9, 11, 13];
 
@@ -30,7 +31,14 @@ export async function confinementFault(
     const act = { kind: "probe", canary, port, readable: process.execPath } as const;
     const readable = { path: process.execPath, access: "read" } as const;
     const rules = { grants: [...grants, readable], ports, filter };
-    const child = launchers.launch({ ...rules, token, parent: process.pid, cpuSeconds: CPU_SECONDS, act });
+    const child = launchers.launch({
+      ...rules,
+      token,
+      parent: process.pid,
+      cpuSeconds: CPU_SECONDS,
+      dataBytes: DATA_BYTES,
+      act,
+    });
     const timer = setTimeout(() => child.kill("SIGKILL"), TIMEOUT_MS);
     const [told, complaint] = await Promise.all([new Response(child.stdout).text(), new Response(child.stderr).text()]);
     clearTimeout(timer);

@@ -26,13 +26,21 @@ export function killSession(session: number): number {
   return left;
 }
 
+/** The whole process table; nothing where there is no /proc. */
+export function processIds(): readonly number[] {
+  try {
+    return readdirSync("/proc").map(Number).filter(Number.isInteger);
+  } catch {
+    return [];
+  }
+}
+
 /** Those in the table. Who is dead and not collected yet is in it, too. */
 function killAll(session: number, ended: Set<number>): number {
   const { getsid } = cLibrary();
   let left = 0;
-  for (const name of readdirSync("/proc")) {
-    const pid = Number(name);
-    if (!Number.isInteger(pid) || ended.has(pid) || getsid(pid) !== session) continue;
+  for (const pid of processIds()) {
+    if (ended.has(pid) || getsid(pid) !== session) continue;
     if (hasLeft(session, pid)) left += 1;
     kill(pid);
     ended.add(pid);

@@ -112,6 +112,13 @@ describe.skipIf(skipped)(`what a script cannot do (${missing ?? "held"})`, () =>
     }
   });
 
+  test("it yields memory and processor to the service, and cannot take them back", async () => {
+    const read = 'read score < /proc/self/oom_score_adj; echo "$score $(nice)"';
+    const { output } = await run(`${read}; echo 0 > /proc/self/oom_score_adj; renice -n -5 $$ > /dev/null; ${read}`);
+    const lines = output.split("\n").filter((line) => /^1000 [1-9][0-9]$/.test(line));
+    expect(lines).toHaveLength(2);
+  });
+
   test("one call's signals do not reach another", async () => {
     const other = run("sleep 0.5; echo whole");
     await run("kill -9 -1; true").catch(() => {});

@@ -1,0 +1,60 @@
+import { expect, test } from "bun:test";
+import { z } from "zod";
+import { commandMemory } from "../../../src/handlers/cli/command-memory.ts";
+import { call, refusalFrom, stand, standTool } from "./stand.ts";
+
+const MEBIBYTE = 1_048_576;
+const LIMIT = 128 * MEBIBYTE;
+const BASH = Bun.which("bash") ?? "/bin/bash";
+/** Waits with so many bytes. */
+const hold = (bytes: number): string => `tail -c ${bytes} < <(head -c ${bytes} /dev/zero; sleep 20) > /dev/null`;
+
+const { handler } = stand({ commands: new Map([["bash", BASH]]), memoryBytesMax: LIMIT });
+const script = (text: string, classification: "read" | "write" = "read") =>
+  standTool(
+    { command: "bash", options: ["-c"], argsBuilder: () => ["-c", text] },
+    z.strictObject({ text: z.string() }),
+    { classification },
+  );
+
+test.each([
+  ["one process", hold(150_000_000)],
+  ["several together, in the background", `for i in 1 2 3 4 5 6; do ${hold(30_000_000)} & done; wait`],
+  ["several in groups of their own", `set -m; for i in 1 2 3 4 5 6; do ${hold(30_000_000)} & done; wait`],
+])("%s: a command that uses more memory than its limit is ended", async (_title, text) => {
+  const refusal = await refusalFrom(call(script(text), { handler }));
+  expect(refusal.code).toBe("TARGET_FAILED");
+  expect(refusal.message).toBe(
+    "The command used more memory than is allowed, and was ended. Let it process less at once.",
+  );
+  expect(refusal.details).toEqual({ limit: "memory", memoryBytesMax: LIMIT });
+  expect(String(refusal.cause)).toContain("memoryBound");
+});
+
+test("the outcome of a change that is ended so is not known", async () => {
+  const refusal = await refusalFrom(call(script(hold(150_000_000), "write"), { handler }));
+  expect(refusal.code).toBe("OUTCOME_UNKNOWN");
+  expect(refusal.details).toEqual({ limit: "memory", memoryBytesMax: LIMIT });
+});
+
+test.each([
+  ["less than the limit", `head -c 60000000 /dev/zero | tail -c 60000000 | wc -c; echo whole`],
+  [
+    "pages that many processes share count once",
+    `printf -v x "%*s" 10000000 ""; for i in {1..16}; do (sleep 0.3; :) & done; wait; echo whole`,
+  ],
+])("%s", async (_title, text) => {
+  expect(await call(script(text), { handler })).toMatchObject({ text: expect.stringMatching(/whole\n$/) });
+});
+
+test("a command yields memory and processor to the service", async () => {
+  const text =
+    'until read x < /proc/self/oom_score_adj && [ "$x" = 1000 ] && [ "$(nice)" -ge 10 ]; do sleep 0.01; done; echo whole';
+  expect(await call(script(text), { handler })).toEqual({ text: "whole\n" });
+});
+
+test("the derived limit is at most 2 GiB; a configured one is taken as it is", () => {
+  expect(commandMemory().bytesMax()).toBeLessThanOrEqual(2_048 * MEBIBYTE);
+  expect(commandMemory().bytesMax()).toBeGreaterThanOrEqual(32 * MEBIBYTE);
+  expect(commandMemory(LIMIT).bytesMax()).toBe(LIMIT);
+});
