@@ -174,7 +174,7 @@ async function settle(child: Child, { out, err, halt, order }: Attendance): Prom
     halt.ending() === undefined && (await endedWithin(drained, PIPE_GRACE_MS)) && halt.ending() === undefined;
   killGroup(child.pid);
   if (isClean && !mayHaveLeft(order)) return 0;
-  const survivors = order.hold === undefined ? killStrays(order.marker, child.pid) : killSession(child.pid);
+  const survivors = await (order.hold === undefined ? killStrays(order.marker, child.pid) : killSession(child.pid));
   if (isClean) return survivors;
   // A descendant may still hold the pipes. When the output counts, it gets a last chance to come to its end.
   if (halt.ending() === undefined) await endedWithin(drained, PIPE_GRACE_MS);

@@ -1,10 +1,13 @@
 import { readdirSync, readFileSync } from "node:fs";
+import { setImmediate } from "node:timers/promises";
 import { CALL_MARKER } from "./environment.ts";
 
 /** Rounds over the process table: a stray may fork while it is being looked for. */
 const SWEEP_ROUNDS_MAX = 3;
 /** Processes looked at in one round. */
 const PROCESSES_MAX = 8_192;
+/** Processes looked at between two turns of the event loop. */
+const PROCESSES_PER_TURN = 128;
 
 /** Kills the whole process group of a child that was started with a session of its own. */
 export function killGroup(pid: number): void {
@@ -17,11 +20,15 @@ export function killGroup(pid: number): void {
  * answers how many there were: those that are still in the group have been killed with it, and die at their own pace.
  * Linux only, and only processes of our own user: others' environments cannot be read.
  */
-export function killStrays(marker: string, group: number): number {
+export async function killStrays(marker: string, group: number): Promise<number> {
   const needle = Buffer.from(`\0${CALL_MARKER}=${marker}\0`);
   const survivors = new Set<number>();
   for (let round = 0; round < SWEEP_ROUNDS_MAX; round += 1) {
-    const strays = processes().filter((pid) => carries(pid, needle));
+    const strays: number[] = [];
+    for (const [index, pid] of processes().entries()) {
+      if (index % PROCESSES_PER_TURN === PROCESSES_PER_TURN - 1) await setImmediate();
+      if (carries(pid, needle)) strays.push(pid);
+    }
     if (strays.length === 0) break;
     for (const pid of strays) {
       if (groupOf(pid) !== group) survivors.add(pid);

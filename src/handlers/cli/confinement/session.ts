@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync } from "node:fs";
+import { setImmediate } from "node:timers/promises";
 import { cLibrary } from "./c-library.ts";
 
 /** Rounds over the process table: who is being ended may start others. */
@@ -9,21 +10,38 @@ const QUIET_LOOKS = 8;
 /** Numbers looked at, from before the last one that was given. */
 const NEWEST_BEFORE = 32;
 const NEWEST_AFTER = 64;
+/** Looks and processes between two turns of the event loop: a few milliseconds. */
+const LOOKS_PER_TURN = 32;
+const PROCESSES_PER_TURN = 256;
+/** The search ends then, whoever is left. */
+const SEARCH_MS_MAX = 600;
+
+interface Search {
+  readonly session: number;
+  readonly ended: Set<number>;
+  /** How many had left the group of the child. */
+  left: number;
+  isOver: boolean;
+}
 
 /**
  * Ends everybody in the session of a child, and answers how many had left its group. A confined child cannot leave its session,
- * whatever it does to its environment.
+ * whatever it does to its environment. Bounded in time, and other work goes on meanwhile.
  */
-export function killSession(session: number): number {
+export async function killSession(session: number): Promise<number> {
   if (!Number.isSafeInteger(session) || session <= 1) return 0;
-  const ended = new Set<number>();
-  let left = 0;
-  for (let round = 0; round < ROUNDS_MAX; round += 1) {
-    const before = ended.size;
-    left += killNewest(session, ended) + killAll(session, ended);
-    if (ended.size === before) break;
+  const search: Search = { session, ended: new Set(), left: 0, isOver: false };
+  const timer = setTimeout(() => {
+    search.isOver = true;
+  }, SEARCH_MS_MAX);
+  for (let round = 0; round < ROUNDS_MAX && !search.isOver; round += 1) {
+    const before = search.ended.size;
+    await killNewest(search);
+    await killAll(search);
+    if (search.ended.size === before) break;
   }
-  return left;
+  clearTimeout(timer);
+  return search.left;
 }
 
 /** The whole process table; nothing where there is no /proc. */
@@ -36,36 +54,39 @@ export function processIds(): readonly number[] {
 }
 
 /** Those in the table. Who is dead and not collected yet is in it, too. */
-function killAll(session: number, ended: Set<number>): number {
-  const { getsid } = cLibrary();
-  let left = 0;
-  for (const pid of processIds()) {
-    if (ended.has(pid) || getsid(pid) !== session) continue;
-    if (hasLeft(session, pid)) left += 1;
-    kill(pid);
-    ended.add(pid);
+async function killAll(search: Search): Promise<void> {
+  for (const [index, pid] of processIds().entries()) {
+    if (index % PROCESSES_PER_TURN === PROCESSES_PER_TURN - 1) await setImmediate();
+    if (search.isOver) return;
+    if (isMember(search, pid)) end(search, pid, hasLeft(search.session, pid));
   }
-  return left;
 }
 
 /**
  * A process that only forks and ends is another one by the time that the table is read. Its number is among the newest, and
  * asking for those takes less time than a fork. Whoever comes after the first look has outlived the kill of the group.
  */
-function killNewest(session: number, ended: Set<number>): number {
-  const { getsid } = cLibrary();
-  let left = 0;
+async function killNewest(search: Search): Promise<void> {
   for (let look = 0, quiet = 0; look < LOOKS_MAX && quiet < QUIET_LOOKS; look += 1, quiet += 1) {
+    if (look % LOOKS_PER_TURN === LOOKS_PER_TURN - 1) await setImmediate();
+    if (search.isOver) return;
     const last = newestPid();
     for (let pid = Math.max(2, last - NEWEST_BEFORE); pid <= last + NEWEST_AFTER; pid += 1) {
-      if (ended.has(pid) || getsid(pid) !== session) continue;
-      if (look > 0 || hasLeft(session, pid)) left += 1;
-      kill(pid);
-      ended.add(pid);
+      if (!isMember(search, pid)) continue;
+      end(search, pid, look > 0 || hasLeft(search.session, pid));
       quiet = 0;
     }
   }
-  return left;
+}
+
+function isMember({ session, ended }: Search, pid: number): boolean {
+  return !ended.has(pid) && cLibrary().getsid(pid) === session;
+}
+
+function end(search: Search, pid: number, hadLeft: boolean): void {
+  if (hadLeft) search.left += 1;
+  kill(pid);
+  search.ended.add(pid);
 }
 
 function hasLeft(session: number, pid: number): boolean {
