@@ -14,6 +14,7 @@ const FUNCTIONS = {
   getpgid: { args: [i32], returns: i32 },
   open: { args: [pointer, i32, i32], returns: i32 },
   close: { args: [i32], returns: i32 },
+  flock: { args: [i32, i32], returns: i32 },
   dup2: { args: [i32, i32], returns: i32 },
   chdir: { args: [pointer], returns: i32 },
   setrlimit: { args: [i32, pointer], returns: i32 },

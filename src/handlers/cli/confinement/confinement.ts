@@ -17,7 +17,7 @@ import {
   type Unconfined,
 } from "./profile.ts";
 import { confinementFault, type Trial } from "./self-test.ts";
-import { makeTemporaryDirectory, removeTemporaryDirectory } from "./temporary-directory.ts";
+import { makeTemporaryDirectory, removeAbandoned, type TemporaryDirectory } from "./temporary-directory.ts";
 
 /** Over all threads and children that are waited for: programs use more than one processor. */
 const CPU_SECONDS_PER_SECOND = 8;
@@ -98,6 +98,8 @@ export async function openConfinement(tools: readonly Tool[], options: Confineme
   // A command that nobody allowed is the binding's to complain about.
   const ours = tools.filter((tool): tool is CliTool => commandOf(tool, options) !== undefined);
   const launchers = createLaunchers(options.launchersMax);
+  // In the background: they may be large, and nobody waits for them.
+  removeAbandoned(options.newId).catch(() => {});
   const everywhere = options.mode === "off" ? "commands.confinement is off" : kernelFault();
   const faults = everywhere === undefined ? await tryAll(ours, options, launchers) : new Map<string, string>();
   const levels = new Map<string, Level>();
@@ -219,10 +221,10 @@ function hold(tool: CliTool, confined: Confined, { launchers, newId }: Parts): H
       const environment = {
         ...UNREADABLE_SETTINGS,
         ...program.environment,
-        ...(temporary !== undefined && { TMPDIR: temporary }),
+        ...(temporary !== undefined && { TMPDIR: temporary.path }),
       };
       return launchers.launch({
-        ...rulesOf(tool, confined, { command: program.command, temporary }),
+        ...rulesOf(tool, confined, { command: program.command, temporary: temporary?.path }),
         token,
         parent: process.pid,
         cpuSeconds: Math.max(CPU_SECONDS_MIN, Math.ceil((timeoutMs / 1_000) * CPU_SECONDS_PER_SECOND)),
@@ -232,12 +234,12 @@ function hold(tool: CliTool, confined: Confined, { launchers, newId }: Parts): H
     },
     async release() {
       // What cannot be removed stays; nobody else can enter the directory.
-      if (temporary !== undefined) await removeTemporaryDirectory(temporary, newId).catch(() => {});
+      await temporary?.remove(newId).catch(() => {});
     },
   };
 }
 
-function temporaryDirectory(): string {
+function temporaryDirectory(): TemporaryDirectory {
   try {
     return makeTemporaryDirectory();
   } catch (cause) {

@@ -1,10 +1,70 @@
-import { mkdtempSync, realpathSync } from "node:fs";
+import { closeSync, constants, fstatSync, mkdtempSync, openSync, readdirSync, realpathSync, renameSync } from "node:fs";
 import { chmod, lstat, readdir, rename, rmdir, unlink } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { cLibrary } from "./c-library.ts";
 
-export function makeTemporaryDirectory(): string {
-  return mkdtempSync(join(realpathSync(tmpdir()), "safe-tool-call-"));
+const PREFIX = "safe-tool-call-call-";
+/** A directory has this name until it is locked: one that nobody has locked yet is not taken for abandoned. */
+const PREFIX_UNLOCKED = "safe-tool-call-new-";
+const NAME = new RegExp(`^${PREFIX}[A-Za-z0-9]{6}$`);
+/** Abandoned directories that one start removes. */
+const ABANDONED_MAX = 1_000;
+const LOCK_EXCLUSIVE_NOW = 2 | 4;
+const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
+
+/** The private directory of one call. It is locked until it is removed: the kernel takes the lock away when the service ends. */
+export interface TemporaryDirectory {
+  readonly path: string;
+  /** @param newId names that nothing in it has */
+  remove(newId: () => string): Promise<void>;
+}
+
+export function makeTemporaryDirectory(): TemporaryDirectory {
+  const made = mkdtempSync(join(realpathSync(tmpdir()), PREFIX_UNLOCKED));
+  const descriptor = lock(made);
+  if (descriptor === undefined) throw new Error("the temporary directory cannot be locked");
+  const path = made.replace(PREFIX_UNLOCKED, PREFIX);
+  renameSync(made, path);
+  return {
+    path,
+    async remove(newId) {
+      try {
+        await removeTree(path, newId);
+      } finally {
+        closeSync(descriptor);
+      }
+    },
+  };
+}
+
+/** Removes the directories of calls whose service was killed. Other services' directories are locked, other users' not ours. */
+export async function removeAbandoned(newId: () => string): Promise<void> {
+  const folder = realpathSync(tmpdir());
+  for (const name of readdirSync(folder)
+    .filter((other) => NAME.test(other))
+    .slice(0, ABANDONED_MAX)) {
+    const path = join(folder, name);
+    const descriptor = lock(path);
+    if (descriptor === undefined) continue;
+    // What cannot be removed stays, as it does after a call.
+    await removeTree(path, newId).catch(() => {});
+    closeSync(descriptor);
+  }
+}
+
+/** A descriptor with the lock. Undefined for a link, somebody else's directory, and one that is in use. */
+function lock(path: string): number | undefined {
+  let descriptor: number | undefined;
+  try {
+    descriptor = openSync(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+    const isOurs = fstatSync(descriptor).uid === process.getuid?.();
+    if (isOurs && cLibrary().flock(descriptor, LOCK_EXCLUSIVE_NOW) === 0) return descriptor;
+  } catch {
+    // Gone meanwhile, or no directory.
+  }
+  if (descriptor !== undefined) closeSync(descriptor);
+  return undefined;
 }
 
 /**
@@ -13,7 +73,7 @@ export function makeTemporaryDirectory(): string {
  *
  * @param newId names that nothing in it has
  */
-export async function removeTemporaryDirectory(top: string, newId: () => string): Promise<void> {
+async function removeTree(top: string, newId: () => string): Promise<void> {
   const prefix = newId();
   let moved = 0;
   const lift = async (path: Buffer): Promise<void> => {
