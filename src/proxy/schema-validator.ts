@@ -89,7 +89,12 @@ function readPlain(tool: Tool, side: keyof PlainReads, value: Json): Json | type
     reads = { input: plainReader(tool.input), output: plainReader(tool.output) };
     plainReads.set(tool, reads);
   }
-  return reads[side]?.(value) ?? unread;
+  try {
+    return reads[side]?.(value) ?? unread;
+  } catch {
+    // A pattern gives up on a text that needs too many steps: the schema does, too, and is asked where that is caught.
+    return unread;
+  }
 }
 
 /** Where in an answer, without its keys: in a record they are data. */

@@ -6,6 +6,7 @@ import { hint } from "../nearest.ts";
 import { releaseFaults } from "../policy/policy-faults.ts";
 import { unboundedStrings } from "../schema/bounds.ts";
 import { jsonSchemaFaults } from "../schema/json-schema-faults.ts";
+import { boundPatterns } from "../schema/linear-patterns.ts";
 import { inputJsonSchema } from "../tool-formats.ts";
 import type { OutputPolicy } from "../types.ts";
 import { approvalFaults } from "./approval.ts";
@@ -42,7 +43,13 @@ export function manifestFaults(manifest: unknown): readonly Fault[] {
   const unread = manifest as Unread;
   const faults = CHECKS.flatMap((check) => check(unread));
   // Schemas are only walked, and examples only run, when the parts they are made of are sound.
-  return faults.length > 0 ? faults : DEEP_CHECKS.flatMap((check) => check(unread));
+  if (faults.length > 0) return faults;
+  // Patterns come first: some of the checks after them try the schemas on texts.
+  const unbounded = [
+    ...boundPatterns("input", unread["input"] as z.ZodType),
+    ...boundPatterns("output", unread["output"] as z.ZodType),
+  ];
+  return unbounded.length > 0 ? unbounded : DEEP_CHECKS.flatMap((check) => check(unread));
 }
 
 const KEYS = new Set(

@@ -39,7 +39,7 @@ function hasTopLevelChoice(source: string, nestedClasses: boolean): boolean {
 }
 
 /** The length of the character class at the front of `source`. */
-function classLength(source: string, nestedClasses: boolean): number {
+export function classLength(source: string, nestedClasses: boolean): number {
   let depth = 0;
   for (let at = 0; at < source.length; at += 1) {
     const char = source[at];

@@ -1,4 +1,5 @@
 import { Refusal } from "../../core/errors.ts";
+import { linearTest } from "../../core/pattern/match.ts";
 import type { Lookup, LookupAttempt } from "../../core/types.ts";
 import type { ChildResult } from "./child.ts";
 import { operatorText } from "./endings.ts";
@@ -48,7 +49,7 @@ async function firstAnswer(attempts: readonly LookupAttempt[], ask: Ask): Promis
     cause = operatorText(result);
     if (result.ending.kind !== "exit" || result.ending.code !== 0) continue;
     const text = decode(result.stdout).trim();
-    if (wholly(answer).test(text)) return text;
+    if (linearTest(wholly(answer))(text)) return text;
   }
   return { cause };
 }

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { boundPatterns } from "../../core/schema/linear-patterns.ts";
 import type { Json } from "../../core/types.ts";
 import { type Frontmatter, readFrontmatter } from "./frontmatter.ts";
 import { fileRefusal } from "./refusals.ts";
@@ -26,6 +27,8 @@ export interface WorkflowSettings {
 /** @throws Error when the schema is none */
 export function workflowRules({ stateKey, schema, transitions, entry }: WorkflowSettings): WorkflowRules {
   const read = schema === undefined ? z.record(z.string(), z.unknown()) : z.fromJSONSchema(schema as never);
+  const [fault] = boundPatterns("schema", read);
+  if (fault !== undefined) throw new Error(`${fault.field}: ${fault.message}`);
   return { stateKey, schema: read, transitions, entry };
 }
 
@@ -39,15 +42,22 @@ const ISSUES_MAX = 10;
  */
 export function checkWorkflow(rules: WorkflowRules, before: string | undefined, after: string): void {
   const values = readFrontmatter(after);
-  const parsed = rules.schema.safeParse(values);
-  if (!parsed.success) {
-    const fields = parsed.error.issues.slice(0, ISSUES_MAX).map(({ path }) => path.map(String).join(".") || "(top)");
-    throw fileRefusal("E_SCHEMA_VALIDATION", { details: { fields: [...new Set(fields)] } });
-  }
+  const unfit = unfitFields(rules.schema, values);
+  if (unfit.length > 0) throw fileRefusal("E_SCHEMA_VALIDATION", { details: { fields: unfit } });
   const to = stateOf(rules, values);
   if (to === undefined) throw fileRefusal("E_SCHEMA_VALIDATION", { details: { fields: [rules.stateKey] } });
   const from = before === undefined ? undefined : stateBefore(rules, before);
   if (!mayFollow(rules, from, to)) throw invalidTransition(rules, from);
+}
+
+/** A schema that throws has refused the values: a pattern gives up on a text that needs too many steps. */
+function unfitFields(schema: z.ZodType, values: Frontmatter): readonly string[] {
+  try {
+    const issues = schema.safeParse(values).error?.issues ?? [];
+    return [...new Set(issues.slice(0, ISSUES_MAX).map(({ path }) => path.map(String).join(".") || "(top)"))];
+  } catch {
+    return ["(top)"];
+  }
 }
 
 function mayFollow({ transitions, entry }: WorkflowRules, from: string | undefined, to: string): boolean {

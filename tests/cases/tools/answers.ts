@@ -91,6 +91,20 @@ export const echo = defineTool({
   outputPolicy: { "*": "allow" },
 });
 
+/** This runtime's own matcher takes exponential time for it. */
+const Ambiguous = z.string().regex(/^(a+)+$/);
+
+export const ambiguous = defineTool({
+  name: "case_ambiguous",
+  description: "Answer the letters that were sent, well or badly",
+  classification: "read",
+  permissions,
+  input: z.strictObject({ letters: Ambiguous, well: z.boolean() }),
+  handler: ({ letters, well }) => ({ letters: well ? letters : `${letters}!` }),
+  output: z.strictObject({ letters: Ambiguous }),
+  outputPolicy: { letters: "allow" },
+});
+
 /** Ends when its caller is gone or its time is up, and not before. */
 export const hold = defineTool({
   name: "case_hold",

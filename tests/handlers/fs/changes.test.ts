@@ -297,7 +297,13 @@ describe("fs_apply_patch", () => {
 describe("@state/workflow.md", () => {
   const schema = {
     type: "object",
-    properties: { currentNodeId: { type: "string" }, variables: { type: "object" } },
+    properties: {
+      currentNodeId: { type: "string" },
+      variables: { type: "object" },
+      // Both take more time than anybody has, matched by this runtime.
+      letters: { type: "string", pattern: "^(a+)+$" },
+      twice: { type: "string", pattern: "^(.+)+\\1x$" },
+    },
     required: ["currentNodeId", "variables"],
   };
   const transitions = { draft: ["review"], review: ["draft", "done"] };
@@ -322,6 +328,19 @@ describe("@state/workflow.md", () => {
     ["takes a name of every object", at("draft"), at("constructor"), "E_INVALID_TRANSITION"],
     ["loses a field", at("draft"), "---\ncurrentNodeId: draft\n---\n", "E_SCHEMA_VALIDATION"],
     ["changes a field's kind", at("draft"), at("draft").replace("{}", "[]"), "E_SCHEMA_VALIDATION"],
+    ["fits an ambiguous pattern", at("draft"), at("draft").replace("{}", `{}\nletters: ${"a".repeat(64)}`), "done"],
+    [
+      "fits it almost",
+      at("draft"),
+      at("draft").replace("{}", `{}\nletters: ${"a".repeat(64)}!`),
+      "E_SCHEMA_VALIDATION",
+    ],
+    [
+      "has too many ways",
+      at("draft"),
+      at("draft").replace("{}", `{}\ntwice: ${"ab".repeat(40)}`),
+      "E_SCHEMA_VALIDATION",
+    ],
     ["loses its frontmatter", at("draft"), "# Run\n", "E_INVALID_FRONTMATTER"],
     ["is emptied", at("draft"), "", "E_INVALID_FRONTMATTER"],
     ["takes aliases", at("draft"), at("draft").replace("{}", "&a {}"), "E_INVALID_FRONTMATTER"],

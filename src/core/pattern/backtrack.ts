@@ -1,0 +1,181 @@
+import type { PatternNode } from "./parse.ts";
+import { characterAfter, characterBefore, isBoundary, isEdge, lengthOf } from "./position.ts";
+import { characterTest } from "./program.ts";
+
+/** Nothing bounds the time of a pattern with a back reference but this. */
+const STEPS_MAX = 1_000_000;
+/** UTF-16 units of a text that is tried at all. */
+const TEXT_LENGTH_MAX = 4_096;
+
+/** What each group holds, by its number. */
+type Captures = readonly (string | undefined)[];
+type Continue = (position: number, captures: Captures) => boolean;
+/** Tries to match at a position, and what follows after that. */
+type Match = (attempt: Attempt, position: number, captures: Captures, follow: Continue) => boolean;
+
+interface Attempt {
+  readonly text: string;
+  steps: number;
+}
+
+interface Direction {
+  readonly isUnicode: boolean;
+  readonly backward: boolean;
+}
+
+/** Whether a pattern looks at what a group matched. */
+export function hasReference(node: PatternNode): boolean {
+  if (node.kind === "reference") return true;
+  if (node.kind === "sequence") return node.parts.some(hasReference);
+  if (node.kind === "choice") return node.options.some(hasReference);
+  return "body" in node && hasReference(node.body);
+}
+
+/**
+ * Matches as the language's specification says, one way after the other, and gives up with a `RangeError` on texts that are too
+ * long or need too many steps.
+ */
+export function backtrackingTest(
+  tree: PatternNode,
+  { isUnicode, anywhere }: { readonly isUnicode: boolean; readonly anywhere: boolean },
+): (text: string) => boolean {
+  const match = matchOf(tree, { isUnicode, backward: false });
+  return (text) => {
+    if (text.length > TEXT_LENGTH_MAX) throw new RangeError("the text is too long for a pattern with a back reference");
+    const attempt = { text, steps: STEPS_MAX };
+    for (let start = 0; start <= (anywhere ? text.length : 0); ) {
+      if (match(attempt, start, [], () => true)) return true;
+      start += lengthOf(characterAfter(text, start, isUnicode) ?? 0);
+    }
+    return false;
+  };
+}
+
+function matchOf(node: PatternNode, direction: Direction): Match {
+  const match = uncounted(node, direction);
+  return (attempt, position, captures, follow) => {
+    attempt.steps -= 1;
+    if (attempt.steps < 0) throw new RangeError("the pattern takes too many steps for this text");
+    return match(attempt, position, captures, follow);
+  };
+}
+
+function uncounted(node: PatternNode, direction: Direction): Match {
+  switch (node.kind) {
+    case "character":
+      return characterMatch(node, direction);
+    case "sequence": {
+      const parts = node.parts.map((part) => matchOf(part, direction));
+      return sequenceMatch(direction.backward ? parts.toReversed() : parts);
+    }
+    case "choice": {
+      const options = node.options.map((option) => matchOf(option, direction));
+      return (attempt, position, captures, follow) =>
+        options.some((option) => option(attempt, position, captures, follow));
+    }
+    case "repeat":
+      return repeatMatch(node, direction);
+    case "group":
+      return groupMatch(node, direction);
+    case "reference":
+      return referenceMatch(node, direction);
+    case "look":
+      return lookMatch(node, direction);
+    case "boundary": {
+      const isWord = characterTest("\\w", node.flags);
+      return ({ text }, position, captures, follow) =>
+        isBoundary(text, position, isWord) !== node.negated && follow(position, captures);
+    }
+    default:
+      return ({ text }, position, captures, follow) => isEdge(node, text, position) && follow(position, captures);
+  }
+}
+
+type Node<Kind extends PatternNode["kind"]> = Extract<PatternNode, { readonly kind: Kind }>;
+
+function characterMatch({ source, flags }: Node<"character">, { isUnicode, backward }: Direction): Match {
+  const test = characterTest(source, flags);
+  return ({ text }, position, captures, follow) => {
+    const code = (backward ? characterBefore : characterAfter)(text, position, isUnicode);
+    if (code === undefined || !test(code)) return false;
+    return follow(position + (backward ? -lengthOf(code) : lengthOf(code)), captures);
+  };
+}
+
+function sequenceMatch(parts: readonly Match[]): Match {
+  return (attempt, from, held, follow) => {
+    const rest = (index: number, position: number, captures: Captures): boolean => {
+      const part = parts[index];
+      if (part === undefined) return follow(position, captures);
+      return part(attempt, position, captures, (after, captured) => rest(index + 1, after, captured));
+    };
+    return rest(0, from, held);
+  };
+}
+
+function repeatMatch({ body, min, max, lazy }: Node<"repeat">, direction: Direction): Match {
+  const turn = matchOf(body, direction);
+  const inside = groupsIn(body);
+  return (attempt, from, held, follow) => {
+    const again = (turns: number, position: number, captures: Captures): boolean => {
+      const leave = (): boolean => turns >= min && follow(position, captures);
+      const stay = (): boolean =>
+        turns < max &&
+        // A turn forgets what the one before captured; one that matched nothing leads nowhere.
+        turn(attempt, position, without(captures, inside), (after, captured) =>
+          turns >= min && after === position ? false : again(turns + 1, after, captured),
+        );
+      return lazy ? leave() || stay() : stay() || leave();
+    };
+    return again(0, from, held);
+  };
+}
+
+function groupMatch({ index, body }: Node<"group">, direction: Direction): Match {
+  const match = matchOf(body, direction);
+  return (attempt, from, captures, follow) =>
+    match(attempt, from, captures, (to, captured) => {
+      const holding = [...captured];
+      holding[index] = attempt.text.slice(Math.min(from, to), Math.max(from, to));
+      return follow(to, holding);
+    });
+}
+
+function referenceMatch({ groups, flags }: Node<"reference">, { backward }: Direction): Match {
+  return ({ text }, position, captures, follow) => {
+    const wanted = groups.map((group) => captures[group]).find((held) => held !== undefined) ?? "";
+    const to = position + (backward ? -wanted.length : wanted.length);
+    const found = to < 0 ? "" : text.slice(Math.min(position, to), Math.max(position, to));
+    return isSame(wanted, found, flags) && follow(to, captures);
+  };
+}
+
+function isSame(wanted: string, found: string, flags: string): boolean {
+  if (!flags.includes("i") || wanted.length !== found.length) return wanted === found;
+  return new RegExp(`^(?:${RegExp.escape(wanted)})$`, flags.replace("m", "")).test(found);
+}
+
+function lookMatch({ body, behind, negated }: Node<"look">, { isUnicode }: Direction): Match {
+  const match = matchOf(body, { isUnicode, backward: behind });
+  return (attempt, position, captures, follow) => {
+    let found: Captures | undefined;
+    const keep: Continue = (_position, captured) => {
+      found = captured;
+      return true;
+    };
+    if (match(attempt, position, captures, keep) === negated) return false;
+    return follow(position, negated ? captures : (found ?? captures));
+  };
+}
+
+function groupsIn(node: PatternNode): readonly number[] {
+  if (node.kind === "sequence") return node.parts.flatMap(groupsIn);
+  if (node.kind === "choice") return node.options.flatMap(groupsIn);
+  if (!("body" in node)) return [];
+  return node.kind === "group" ? [node.index, ...groupsIn(node.body)] : groupsIn(node.body);
+}
+
+function without(captures: Captures, groups: readonly number[]): Captures {
+  if (groups.every((group) => captures[group] === undefined)) return captures;
+  return captures.map((held, index) => (groups.includes(index) ? undefined : held));
+}

@@ -1,0 +1,208 @@
+import { backtrackingTest, hasReference } from "./backtrack.ts";
+import { isPlainlyLinear } from "./native.ts";
+import { type Assertion, type PatternNode, parsePattern } from "./parse.ts";
+import { characterAfter, characterBefore, isBoundary, isEdge, lengthOf } from "./position.ts";
+import { type CharacterTest, characterTest, compile, OPERATION, type Program } from "./program.ts";
+
+/** Instructions looked at for one text beyond what is remembered; an ordinary pattern needs a few hundred in its life. */
+const STEPS_MAX = 20_000_000;
+/** Instructions in what is remembered of one pattern. */
+const REMEMBERED_MAX = 100_000;
+
+/** Whether a text holds a match. @throws {RangeError} for a text that needs too many steps */
+export type LinearTest = (text: string) => boolean;
+
+/**
+ * Tells what `pattern.test` would, in time that grows no faster than the text: all ways of matching are followed at once, one
+ * character at a time, and what was found out about a set of ways is remembered. A pattern with a back reference has a number of
+ * steps instead. Flags g and y have no memory here.
+ *
+ * @throws {UnfitPattern} for a pattern that cannot be matched so
+ */
+export function linearTest(pattern: RegExp): LinearTest {
+  const tree = parsePattern(pattern);
+  if (isPlainlyLinear(tree)) {
+    const plain = new RegExp(pattern.source, pattern.flags.replace(/[gy]/g, ""));
+    return (text) => plain.test(text);
+  }
+  const isUnicode = /[uv]/.test(pattern.flags);
+  const anywhere = !pattern.flags.includes("y");
+  if (hasReference(tree)) return backtrackingTest(tree, { isUnicode, anywhere });
+  const matcher = new Matcher(tree, { isUnicode, backward: false, anywhere });
+  return (text) => matcher.run(text, { steps: STEPS_MAX }) !== undefined;
+}
+
+interface MatcherOptions {
+  readonly isUnicode: boolean;
+  readonly backward: boolean;
+  /** Whether a match may begin at every position, or only at the first. */
+  readonly anywhere: boolean;
+}
+
+interface Budget {
+  steps: number;
+}
+
+/** Instructions that are reached together. */
+interface State {
+  readonly instructions: readonly number[];
+  /** By the values of the assertions. */
+  readonly reached: Map<number, Reached>;
+}
+
+/** What a state comes to at a position. */
+interface Reached {
+  readonly accepts: boolean;
+  /** The instructions that wait for a character. */
+  readonly waiting: readonly number[];
+  readonly after: Map<number, State>;
+}
+
+/** Of an assertion, at a position of one text. */
+type Holds = (position: number) => boolean;
+
+class Matcher {
+  readonly #program: Program;
+  readonly #options: MatcherOptions;
+  readonly #isWord: ReadonlyMap<Assertion, CharacterTest>;
+  readonly #looks: ReadonlyMap<Assertion, Matcher>;
+  readonly #states = new Map<string, State>();
+  readonly #seen: Uint32Array;
+  #round = 0;
+  #remembered = 0;
+
+  constructor(tree: PatternNode, options: MatcherOptions) {
+    this.#program = compile(tree, options);
+    this.#options = options;
+    this.#seen = new Uint32Array(this.#program.operations.length);
+    const { assertions } = this.#program;
+    const { isUnicode } = options;
+    this.#isWord = new Map(
+      assertions.flatMap((node) => (node.kind === "boundary" ? [[node, characterTest("\\w", node.flags)]] : [])),
+    );
+    // Where a lookahead holds is found from the end of the text: every position that some match of its body begins at.
+    this.#looks = new Map(
+      assertions.flatMap((node) =>
+        node.kind === "look"
+          ? [[node, new Matcher(node.body, { isUnicode, backward: !node.behind, anywhere: true })]]
+          : [],
+      ),
+    );
+  }
+
+  /** The first position at which a match ends; `everyEnd` is told each and hears no end. */
+  run(text: string, budget: Budget, everyEnd?: (position: number) => void): number | undefined {
+    const { backward, isUnicode } = this.#options;
+    const assertions = this.#program.assertions.map((node) => this.#holds(node, text, budget));
+    let state = this.#initial(budget);
+    let position = backward ? text.length : 0;
+    for (;;) {
+      let values = 0;
+      for (let index = 0; index < assertions.length; index += 1) {
+        if (assertions[index]?.(position) === true) values |= 1 << index;
+      }
+      const reached = state.reached.get(values) ?? this.#reach(state, values, budget);
+      if (reached.accepts) {
+        if (everyEnd === undefined) return position;
+        everyEnd(position);
+      }
+      const code = (backward ? characterBefore : characterAfter)(text, position, isUnicode);
+      if (code === undefined || (reached.waiting.length === 0 && !this.#options.anywhere)) return undefined;
+      position += backward ? -lengthOf(code) : lengthOf(code);
+      state = reached.after.get(code) ?? this.#step(reached, code, budget);
+    }
+  }
+
+  #initial(budget: Budget): State {
+    return this.#state([this.#program.start], budget);
+  }
+
+  #state(instructions: readonly number[], budget: Budget): State {
+    const key = instructions.join();
+    const known = this.#states.get(key);
+    if (known !== undefined) return known;
+    this.#remember(instructions.length, budget);
+    const state = { instructions, reached: new Map() };
+    this.#states.set(key, state);
+    return state;
+  }
+
+  /** What was remembered is let go of when it is too much: the states that a run holds stay good. */
+  #remember(size: number, budget: Budget): void {
+    budget.steps -= size + 1;
+    if (budget.steps < 0) throw new RangeError("the pattern takes too many steps for this text");
+    this.#remembered += size + 1;
+    if (this.#remembered <= REMEMBERED_MAX) return;
+    for (const { reached } of this.#states.values()) reached.clear();
+    this.#states.clear();
+    this.#remembered = 0;
+  }
+
+  #reach(state: State, values: number, budget: Budget): Reached {
+    const { operations, first, next } = this.#program;
+    const waiting: number[] = [];
+    const todo = state.instructions.toReversed();
+    let accepts = false;
+    let visits = 0;
+    this.#newRound();
+    for (let instruction = todo.pop(); instruction !== undefined; instruction = todo.pop()) {
+      if (this.#isSeen(instruction)) continue;
+      visits += 1;
+      const operation = operations[instruction];
+      if (operation === OPERATION.accept) accepts = true;
+      else if (operation === OPERATION.character) waiting.push(instruction);
+      else if (operation === OPERATION.fork) todo.push(next[instruction] ?? 0, first[instruction] ?? 0);
+      else if ((values >> (first[instruction] ?? 0)) & 1) todo.push(next[instruction] ?? 0);
+    }
+    this.#remember(visits, budget);
+    const reached = { accepts, waiting, after: new Map() };
+    state.reached.set(values, reached);
+    return reached;
+  }
+
+  #step({ waiting, after }: Reached, code: number, budget: Budget): State {
+    const { characters, first, next, start } = this.#program;
+    const verdicts = new Map<number, boolean>();
+    const followers = new Set<number>();
+    for (const instruction of waiting) {
+      const index = first[instruction] ?? 0;
+      const verdict = verdicts.get(index) ?? characters[index]?.(code) === true;
+      verdicts.set(index, verdict);
+      if (verdict) followers.add(next[instruction] ?? 0);
+    }
+    if (this.#options.anywhere) followers.add(start);
+    this.#remember(waiting.length, budget);
+    const state = this.#state(
+      [...followers].sort((a, b) => a - b),
+      budget,
+    );
+    after.set(code, state);
+    return state;
+  }
+
+  #newRound(): void {
+    this.#round += 1;
+    if (this.#round < 0xffffffff) return;
+    this.#seen.fill(0);
+    this.#round = 1;
+  }
+
+  #isSeen(instruction: number): boolean {
+    if (this.#seen[instruction] === this.#round) return true;
+    this.#seen[instruction] = this.#round;
+    return false;
+  }
+
+  #holds(node: Assertion, text: string, budget: Budget): Holds {
+    if (node.kind === "look") {
+      const ends = new Uint8Array(text.length + 1);
+      this.#looks.get(node)?.run(text, budget, (position) => {
+        ends[position] = 1;
+      });
+      return (position) => (ends[position] === 1) !== node.negated;
+    }
+    if (node.kind !== "boundary") return (position) => isEdge(node, text, position);
+    const isWord = this.#isWord.get(node) ?? (() => false);
+    return (position) => isBoundary(text, position, isWord) !== node.negated;
+  }
+}

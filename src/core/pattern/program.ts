@@ -1,0 +1,129 @@
+import { type Assertion, type PatternNode, UnfitPattern } from "./parse.ts";
+
+/** Instructions of one pattern: `{2,4}` is written out. */
+const INSTRUCTIONS_MAX = 262_144;
+/** Different assertions of one pattern: their values at a position are the bits of a number. */
+const ASSERTIONS_MAX = 24;
+
+/** What an instruction does: its two operands are the instructions that follow, or an index and the one that follows. */
+export const OPERATION = { character: 0, fork: 1, assertion: 2, accept: 3 } as const;
+
+/** A pattern as a nondeterministic automaton. */
+export interface Program {
+  readonly operations: readonly number[];
+  /** Of a character or an assertion, its index; of a fork, one way. */
+  readonly first: readonly number[];
+  /** What comes next; of a fork, the other way. */
+  readonly next: readonly number[];
+  readonly start: number;
+  readonly characters: readonly CharacterTest[];
+  readonly assertions: readonly Assertion[];
+}
+
+/** Whether one character, by its code, is meant. */
+export type CharacterTest = (code: number) => boolean;
+
+/**
+ * @param backward for a run from the end of the text to its start
+ * @throws {UnfitPattern} when it is too large
+ */
+export function compile(pattern: PatternNode, { backward }: { readonly backward: boolean }): Program {
+  const compiler = new Compiler(backward);
+  const start = compiler.add(pattern, compiler.emit(OPERATION.accept, 0, 0));
+  return { ...compiler, start, characters: compiler.characters, assertions: compiler.assertions };
+}
+
+class Compiler {
+  readonly operations: number[] = [];
+  readonly first: number[] = [];
+  readonly next: number[] = [];
+  readonly characters: CharacterTest[] = [];
+  readonly assertions: Assertion[] = [];
+  readonly #characterIndexes = new Map<string, number>();
+  readonly #assertionIndexes = new Map<Assertion | string, number>();
+  readonly #backward: boolean;
+
+  constructor(backward: boolean) {
+    this.#backward = backward;
+  }
+
+  emit(operation: number, first: number, next: number): number {
+    if (this.operations.length >= INSTRUCTIONS_MAX) {
+      throw new UnfitPattern(`is too large: written out it has more than ${INSTRUCTIONS_MAX} parts`);
+    }
+    this.operations.push(operation);
+    this.first.push(first);
+    this.next.push(next);
+    return this.operations.length - 1;
+  }
+
+  /** Built from its end: answers where the node begins when `next` follows it. */
+  add(node: PatternNode, next: number): number {
+    switch (node.kind) {
+      case "character":
+        return this.emit(OPERATION.character, this.#character(node.source, node.flags), next);
+      case "sequence": {
+        const parts = this.#backward ? node.parts : node.parts.toReversed();
+        return parts.reduce((after, part) => this.add(part, after), next);
+      }
+      case "choice":
+        return node.options
+          .map((option) => this.add(option, next))
+          .reduceRight((other, option) => this.emit(OPERATION.fork, option, other));
+      case "repeat":
+        return this.#repeat(node, next);
+      case "group":
+        return this.add(node.body, next);
+      case "reference":
+        throw new UnfitPattern("has a back reference");
+      default:
+        return this.emit(OPERATION.assertion, this.#assertion(node), next);
+    }
+  }
+
+  #repeat({ body, min, max }: Extract<PatternNode, { kind: "repeat" }>, next: number): number {
+    let start = next;
+    if (max === Number.POSITIVE_INFINITY) {
+      start = this.emit(OPERATION.fork, next, next);
+      this.first[start] = this.add(body, start);
+    } else {
+      // Each further turn is inside the one before, so that leaving is one step wherever it happens.
+      for (let turn = min; turn < max; turn += 1) start = this.emit(OPERATION.fork, this.add(body, start), next);
+    }
+    for (let turn = 0; turn < min; turn += 1) start = this.add(body, start);
+    return start;
+  }
+
+  #character(source: string, flags: string): number {
+    const key = `${flags} ${source}`;
+    const known = this.#characterIndexes.get(key);
+    if (known !== undefined) return known;
+    this.#characterIndexes.set(key, this.characters.length);
+    return this.characters.push(characterTest(source, flags)) - 1;
+  }
+
+  #assertion(node: Assertion): number {
+    const key = node.kind === "look" ? node : JSON.stringify(node);
+    const known = this.#assertionIndexes.get(key);
+    if (known !== undefined) return known;
+    if (this.assertions.length >= ASSERTIONS_MAX) {
+      throw new UnfitPattern(`has more than ${ASSERTIONS_MAX} different assertions`);
+    }
+    this.#assertionIndexes.set(key, this.assertions.length);
+    return this.assertions.push(node) - 1;
+  }
+}
+
+const ASCII = 128;
+const UNKNOWN = 2;
+
+/** Asks the runtime about one character, so that classes, escapes and flags mean what they mean to it. */
+export function characterTest(source: string, flags: string): CharacterTest {
+  const pattern = new RegExp(`^(?:${source})$`, flags.replace("m", ""));
+  const known = new Uint8Array(ASCII).fill(UNKNOWN);
+  return (code) => {
+    if (code >= ASCII) return pattern.test(String.fromCodePoint(code));
+    if (known[code] === UNKNOWN) known[code] = pattern.test(String.fromCharCode(code)) ? 1 : 0;
+    return known[code] === 1;
+  };
+}
