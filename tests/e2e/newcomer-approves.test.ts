@@ -47,8 +47,8 @@ async function tokenFor(...args: readonly string[]): Promise<string> {
 }
 
 const agentName = "demo-agent";
-const agent = (session: string): Promise<string> =>
-  tokenFor("--sub", agentName, "--permission", "workspace:bash", "--session", session);
+const agent = (session: string, sub = agentName): Promise<string> =>
+  tokenFor("--sub", sub, "--permission", "workspace:bash", "--session", session);
 
 async function call(token: string, command: string, wait = 50) {
   const response = await fetch(`${STC_URL}/call`, {
@@ -56,7 +56,10 @@ async function call(token: string, command: string, wait = 50) {
     headers: { authorization: `Bearer ${token}`, "content-type": "application/json", prefer: `wait=${wait}` },
     body: JSON.stringify({ tool: "bash", args: { command } }),
   });
-  return { http: response.status, body: (await response.json()) as { readonly error?: { readonly code: string } } };
+  return {
+    http: response.status,
+    body: (await response.json()) as { readonly error?: { readonly code: string; readonly message: string } },
+  };
 }
 
 /** Answers the question about a command, once it can be answered. */
@@ -68,6 +71,15 @@ async function answer(command: string, key: string): Promise<string> {
   watch.type(`${key}\r`);
   return shown;
 }
+
+test.skipIf(!canTry)("a denial may carry a reason, which the agent reads", async () => {
+  const command = "echo on production";
+  const asked = call(await agent("zero", "other-agent"), command);
+  await answer(command, "n use the staging cluster");
+  const { http, body } = await asked;
+  expect([http, body.error?.code]).toEqual([403, "APPROVAL_DENIED"]);
+  expect(body.error?.message).toContain("use the staging cluster");
+});
 
 test.skipIf(!canTry)(
   "an agent asks for bash, a person sees exactly what will run, and says yes once, then for the session",

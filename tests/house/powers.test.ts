@@ -87,7 +87,10 @@ const POWERS: readonly Power[] = [
   {
     name: "clock",
     sign: /Date\.now|performance\.now|new Date\(\)|hrtime/,
-    holders: ["src/wiring.ts", "src/stc/configuration.ts", "src/stc/token.ts", "src/stc/audit/place.ts"],
+    holders: [
+      ...["src/wiring.ts", "src/stc/configuration.ts", "src/stc/token.ts", "src/stc/audit/place.ts"],
+      "src/stc/approvals/watch.ts",
+    ],
   },
   {
     name: "randomness",

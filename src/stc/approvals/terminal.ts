@@ -1,4 +1,5 @@
 import { OutputError, print } from "../output.ts";
+import { isAscii, printable } from "../printable.ts";
 
 export type Reply =
   | { readonly kind: "line"; readonly text: string }
@@ -7,7 +8,8 @@ export type Reply =
   | { readonly kind: "left" };
 
 interface Question {
-  readonly prompt: string;
+  /** Called each time that the prompt is shown. */
+  readonly prompt: () => string;
   readonly settle: (reply: Reply) => void;
   line: string;
   isArmed: boolean;
@@ -22,7 +24,9 @@ const LOOK_EVERY_MS = 100;
 const QUIET_LOOKS_MIN = 5;
 const LINE_CHARACTERS_MAX = 240;
 
-const KEY = { interrupt: 3, end: 4, backspace: 8, newline: 10, enter: 13, erase: 21, delete: 127 } as const;
+/** Looked for before anything is decoded. */
+const LEAVING = { interrupt: 3, end: 4 } as const;
+const KEY = { backspace: "\b", erase: "\u0015", delete: "\u007f" } as const;
 
 /** As if the signal had ended it. */
 export const HUNG_UP = 129;
@@ -39,6 +43,7 @@ export class Terminal {
   exitCode = 0;
   #question: Question | undefined;
   #looks: ReturnType<typeof setInterval> | undefined;
+  readonly #decoder = new TextDecoder();
   readonly #leaving = new AbortController();
   readonly #onKeys = (keys: Uint8Array): void => this.#take(keys);
   /** Ctrl-D comes as a key. */
@@ -65,7 +70,7 @@ export class Terminal {
   }
 
   /** Puts the question on the screen and waits for a whole line, or until the signal takes the question back. */
-  async ask(prompt: string, withdrawal: AbortSignal): Promise<Reply> {
+  async ask(prompt: () => string, withdrawal: AbortSignal): Promise<Reply> {
     if (this.leaving.aborted) return { kind: "left" };
     if (withdrawal.aborted) return { kind: "withdrawn" };
     const { promise, resolve } = Promise.withResolvers<Reply>();
@@ -74,7 +79,7 @@ export class Terminal {
     const onWithdrawal = (): void => resolve({ kind: "withdrawn" });
     this.leaving.addEventListener("abort", onLeaving, { once: true });
     withdrawal.addEventListener("abort", onWithdrawal, { once: true });
-    this.#say(() => print.part(prompt));
+    this.#say(() => print.part(prompt()));
     this.#question = question;
     this.#looks = setInterval(() => this.#look(question), LOOK_EVERY_MS);
     const reply = await promise;
@@ -105,13 +110,15 @@ export class Terminal {
     question.quietLooks += 1;
     if (question.quietLooks < QUIET_LOOKS_MIN) return;
     question.isArmed = true;
-    const again = `\n(what was typed before the question stood there does not count)\n${question.prompt} `;
-    this.#say(() => print.part(question.wasHasty ? again : " "));
+    const note = "(what was typed before the question stood there does not count)";
+    this.#say(() => print.part(question.wasHasty ? `\n${note}\n${question.prompt()} ` : " "));
   }
 
   #take(keys: Uint8Array): void {
-    if (keys.includes(KEY.interrupt)) this.#leave(SIGNALS.SIGINT);
-    if (keys.includes(KEY.end)) this.#leave(0);
+    if (keys.includes(LEAVING.interrupt)) this.#leave(SIGNALS.SIGINT);
+    if (keys.includes(LEAVING.end)) this.#leave(0);
+    // Decoded even where nobody asks: the rest of a character belongs to its beginning.
+    const characters = this.#decoder.decode(keys, { stream: true });
     const question = this.#question;
     if (question === undefined) return;
     if (!question.isArmed) {
@@ -119,14 +126,14 @@ export class Terminal {
       question.wasHasty = true;
       return;
     }
-    for (const key of keys) {
-      if (key === KEY.enter || key === KEY.newline) {
+    for (const character of characters) {
+      if (character === "\r" || character === "\n") {
         // What came behind the line end was typed before the next question was read.
         this.#question = undefined;
         question.settle({ kind: "line", text: question.line });
         return;
       }
-      this.#say(() => edit(question, key));
+      this.#say(() => edit(question, character));
     }
   }
 
@@ -148,21 +155,22 @@ export class Terminal {
   }
 }
 
-function edit(question: Question, key: number): void {
+function edit(question: Question, key: string): void {
   const erased = erasedBy(question, key);
   if (erased !== undefined) {
-    question.line = question.line.slice(0, question.line.length - erased);
-    print.erase(erased);
+    question.line = question.line.slice(0, question.line.length - erased.length);
+    print.erase(Bun.stringWidth(erased));
     return;
   }
   if (question.line.length >= LINE_CHARACTERS_MAX) return;
-  // What is not a plain letter shows, and keeps the line from being a yes.
-  const character = key >= 0x20 && key < 0x7f ? String.fromCharCode(key) : "?";
+  // What cannot be seen shows as a question mark, and keeps the line from being an approval.
+  const character = isAscii(key) || printable(key) === key ? key : "?";
   question.line += character;
   print.part(character);
 }
 
-function erasedBy({ line }: Question, key: number): number | undefined {
-  if (key === KEY.erase) return line.length;
-  return key === KEY.backspace || key === KEY.delete ? Math.min(line.length, 1) : undefined;
+/** What a key takes off the end of the line; undefined: it takes nothing off. */
+function erasedBy({ line }: Question, key: string): string | undefined {
+  if (key === KEY.erase) return line;
+  return key === KEY.backspace || key === KEY.delete ? ([...line].at(-1) ?? "") : undefined;
 }

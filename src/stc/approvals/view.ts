@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { isTable } from "../../core/json.ts";
 import type { Json } from "../../core/types.ts";
 import { isAscii, isMisreadable, printable, printableAscii } from "../printable.ts";
@@ -8,6 +9,15 @@ export interface ViewOptions {
   readonly columns: number;
   /** The service's clock, in milliseconds since 1970. */
   readonly now: number | undefined;
+  /** Whether a prompt follows that shows the remaining time. */
+  readonly isAsked?: boolean;
+}
+
+/** The lines of an approval request: everything else first, what a decision is about last. */
+export interface ApprovalParts {
+  readonly details: readonly string[];
+  /** What would run, where, and the risk: the last lines before a prompt. */
+  readonly subject: readonly string[];
 }
 
 const LABEL_COLUMNS = 15;
@@ -21,44 +31,74 @@ const LINE_END = "\\u{a}";
 /** What is decided by looking at it letter by letter; here anything but ASCII is spelled out too. */
 const EXACT: ReadonlySet<string> = new Set(["command", "workingDir", "environment", "files", "target"]);
 /** In this order; whatever else a view holds comes after. */
-const ORDER = ["command", "workingDir", "environment", "files", "message", "arguments", "target", "confinement"];
-/** Shown at the head, or in their own box. */
+const ORDER = ["environment", "files", "message", "arguments", "target", "confinement"];
+/** Shown at the head, in their own box, or as the subject. */
 const ELSEWHERE: ReadonlySet<string> = new Set(
-  "tool description classification category risk rules notes requester reason".split(" "),
+  "tool description classification category risk rules notes requester reason command workingDir".split(" "),
 );
 
 type JsonObject = Readonly<Record<string, Json>>;
 
-/** All of an approval, on lines that fit the terminal. Nothing is left out. */
+/** All of an approval, on lines that fit the terminal. Only a value that repeats another one under the same name is left out. */
 export function approvalLines(approval: ShownApproval, options: ViewOptions): readonly string[] {
-  const view = isTable(approval.view) ? approval.view : {};
-  const rest = Object.keys(view).filter((key) => !ORDER.includes(key) && !ELSEWHERE.has(key));
-  const shown = [...ORDER, ...rest].filter((key) => Object.hasOwn(view, key));
-  const lines = [
-    ...head(approval, view, options.now),
-    ...shown.flatMap((key) => section(key, view[key] ?? null)),
-    ...field("view digest", printable(approval.viewDigest ?? "(none)")),
-    ...agentsWord(view["reason"]),
-  ];
-  return lines.flatMap((line) => wrap(line, options.columns));
+  const { details, subject } = approvalParts(approval, options);
+  return [...details, ...subject];
 }
 
-function head(approval: ShownApproval, view: JsonObject, now: number | undefined): readonly string[] {
-  const { requester, decidedBy, scope, decisionReason, executeBy } = approval;
+/** The same in two parts: what a prompt follows is not divided. */
+export function approvalParts(approval: ShownApproval, options: ViewOptions): ApprovalParts {
+  const view = isTable(approval.view) ? approval.view : {};
+  const subject = subjectOf(view);
+  const rest = Object.keys(view).filter((key) => !ORDER.includes(key) && !ELSEWHERE.has(key));
+  const shown = [...ORDER, ...rest].filter((key) => Object.hasOwn(view, key) && !Object.hasOwn(subject, key));
+  const details = [
+    ...head(approval, view, options),
+    ...shown.flatMap((key) => section(key, key === "target" ? targetOf(view) : (view[key] ?? null))),
+    ...field("view digest", printable(approval.viewDigest ?? "(none)")),
+    ...agentsWord(view["reason"]),
+    ...(approval.rules.length > 0 ? section("rules", approval.rules) : []),
+    ...(Object.hasOwn(view, "notes") ? section("notes", view["notes"] ?? null) : []),
+  ];
+  const decided = [
+    ...Object.entries(subject).flatMap(([key, value]) => section(key, value)),
+    ...field("risk", riskOf(approval)),
+  ];
+  const wrapped = (lines: readonly string[]) => lines.flatMap((line) => wrap(line, options.columns));
+  return { details: wrapped(details), subject: wrapped(decided) };
+}
+
+/** The command and its directory; else the change of a file, the message or the arguments. */
+function subjectOf(view: JsonObject): JsonObject {
+  const { target } = view;
+  const picked = (from: JsonObject, keys: readonly string[]): JsonObject =>
+    Object.fromEntries(keys.flatMap((key) => (Object.hasOwn(from, key) ? [[key, from[key] ?? null]] : [])));
+  if (Object.hasOwn(view, "command") || Object.hasOwn(view, "workingDir"))
+    return picked(view, ["command", "workingDir"]);
+  if (isTable(target) && Object.hasOwn(target, "diff")) return picked(target, ["path", "diff"]);
+  return picked(view, Object.hasOwn(view, "message") ? ["message"] : ["arguments"]);
+}
+
+/** The target without the difference, which is the subject, and without what the arguments show under the same name. */
+function targetOf({ target = null, arguments: given }: JsonObject): Json {
+  if (!isTable(target)) return target;
+  const isShown = (key: string, value: Json): boolean =>
+    key === "diff" || (isTable(given) && Object.hasOwn(given, key) && isDeepStrictEqual(given[key], value));
+  return Object.fromEntries(Object.entries(target).filter(([key, value]) => !isShown(key, value)));
+}
+
+function head(approval: ShownApproval, view: JsonObject, { now, isAsked }: ViewOptions): readonly string[] {
+  const { requester, decidedBy, scope, decisionReason, executeBy, state } = approval;
   const kind = [view["classification"], view["category"]].filter((word) => typeof word === "string").join(", ");
   return [
-    ...field("approval", `${printable(approval.id)} (${printable(approval.state)})`),
+    ...field("approval", `${printable(approval.id)} (${printable(state)})`),
     ...field("tool", `${printable(approval.tool)}${kind === "" ? "" : ` (${printable(kind)})`}`),
     ...(Object.hasOwn(view, "description") ? section("description", view["description"] ?? null) : []),
     ...(Object.hasOwn(view, "tool") && view["tool"] !== approval.tool ? section("tool", view["tool"] ?? null) : []),
     ...(view === approval.view ? [] : field("summary", quoted(approval.summary))),
-    ...field("risk", riskOf(approval)),
-    ...(approval.rules.length > 0 ? section("rules", approval.rules) : []),
-    ...(Object.hasOwn(view, "notes") ? section("notes", view["notes"] ?? null) : []),
     ...(Object.hasOwn(view, "requester") ? section("requester", view["requester"] ?? null) : party(requester)),
-    ...field("time left", approval.state === "pending" ? timeLeft(approval.decideBy, now) : "-"),
+    ...(isAsked === true ? [] : field("time left", state === "pending" ? timeLeft(approval.decideBy, now) : "-")),
     ...quorumLines(approval),
-    ...answerLines(approval),
+    ...answerLines(approval, view),
     ...(executeBy == null ? [] : field("run until", new Date(executeBy).toISOString())),
     ...(scope == null ? [] : field("scope", printable(scope))),
     ...(decidedBy == null ? [] : field("decided by", `${quoted(decidedBy.sub)} of ${quoted(decidedBy.iss)}`)),
@@ -83,9 +123,11 @@ function quorumLines({ quorum, canDecide, state }: ShownApproval): readonly stri
   ];
 }
 
-function answerLines({ answer }: ShownApproval): readonly string[] {
+/** Choices that the arguments hold are shown there, and by the prompt. */
+function answerLines({ answer }: ShownApproval, { arguments: given }: JsonObject): readonly string[] {
   if (answer === undefined) return [];
   if (answer.text !== undefined) return section("answer", answer.text);
+  if (isTable(given) && isDeepStrictEqual(given["choices"], answer.choices)) return [];
   return answer.choices === undefined ? field("answer", "wanted") : section("answer with", answer.choices);
 }
 

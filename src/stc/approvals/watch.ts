@@ -12,16 +12,17 @@ import { OutputError, print } from "../output.ts";
 import { printable } from "../printable.ts";
 import { isViewOfDigest, readApproval, readApprovalPage, readEventSubject, type ShownApproval } from "./answers.ts";
 import { OTHER_VIEW } from "./approvals.ts";
-import { type Choice, choiceOf, furtherOf, question } from "./choice.ts";
+import { type Choice, choiceOf, furtherOf, HOW_TO_ANSWER, question, unclear } from "./choice.ts";
 import { followEvents, type Hint } from "./events.ts";
-import { HUNG_UP, type Reply, Terminal } from "./terminal.ts";
-import { approvalLines, missingText } from "./view.ts";
+import { HUNG_UP, Terminal } from "./terminal.ts";
+import { type ApprovalParts, approvalParts, missingText } from "./view.ts";
 
 const REQUEST_TIMEOUT_MS = 30_000;
 const PENDING_PATH = "/approvals?state=pending&limit=200";
 /** The service's `Date` has whole seconds. */
 const CLOCK_GRAIN_MS = 1_000;
 const RETRY_MS = 5_000;
+const NOT_AN_ANSWER = "That is not an answer; nothing is decided.";
 const TIMER_MS_MAX = 2_147_483_647;
 /** Of a page: what goes on, and the line that says so. */
 const PAGE_ROWS_SPARE = 3;
@@ -57,6 +58,22 @@ interface Open {
   readonly withdrawal: AbortController;
 }
 
+/** One approval request while an operator reads and answers it. */
+interface Asking {
+  readonly approval: ShownApproval;
+  /** Aborts when the request is over. */
+  readonly signal: AbortSignal;
+  /** The service's clock; undefined when the service does not say. */
+  readonly clock: () => number | undefined;
+}
+
+interface Reading<T> {
+  /** Undefined: not an answer. */
+  readonly read: (text: string) => T | undefined;
+  /** What is printed then. */
+  readonly unclear: (text: string) => string;
+}
+
 /** The list says what is pending; events only say when to look again, and when a question on the screen is over. */
 class Watch {
   readonly #client: Client;
@@ -67,6 +84,8 @@ class Watch {
   #open: Open | undefined;
   /** Not asked about again while they stay pending. */
   #settled: ReadonlySet<string> = new Set();
+  /** Requests that wait after the one on the screen. */
+  #waiting = 0;
   #isLost = false;
   #retry: ReturnType<typeof setTimeout> | undefined;
 
@@ -78,6 +97,7 @@ class Watch {
 
   async run(): Promise<number> {
     print.line(`Watching ${printable(this.#client.url)}. Ctrl-C leaves without deciding.`);
+    print.line(HOW_TO_ANSWER);
     const following = this.#follow();
     while (!this.#over.signal.aborted) {
       await this.#wake.promise;
@@ -154,6 +174,7 @@ class Watch {
     const pending = page.approvals.filter(({ state }) => state === "pending");
     this.#settled = new Set(pending.map(({ id }) => id).filter((id) => this.#settled.has(id)));
     const open = pending.filter(({ id, decidable }) => decidable && !this.#settled.has(id));
+    this.#waiting = Math.max(open.length - 1, 0);
     return open.sort((one, other) => one.decideBy - other.decideBy)[0]?.id;
   }
 
@@ -179,13 +200,20 @@ class Watch {
     }
   }
 
-  async #ask(approval: ShownApproval, open: Open, now: number | undefined): Promise<void> {
+  async #ask(approval: ShownApproval, open: Open, servedAt: number | undefined): Promise<void> {
     if (approval.viewDigest === undefined || approval.view === undefined)
       return this.#fail("this token shows no views: it decides nothing");
-    const reply = await this.#show(approval, open, now);
-    if (reply.kind === "line") await this.#answer(approval, open, choiceOf(approval, reply.text));
-    if (reply.kind !== "withdrawn") return;
-    print.line(`withdrawn: ${open.id}: ${printable(String(open.withdrawal.signal.reason))}`);
+    const { withdrawal } = open;
+    const clock = clockFrom(servedAt);
+    const timer = expiry(approval.decideBy, servedAt, () => withdrawal.abort("nobody decided in time"));
+    try {
+      const choice = await this.#choose({ approval, signal: withdrawal.signal, clock });
+      if (choice !== undefined) return await this.#send(approval, choice);
+    } finally {
+      clearTimeout(timer);
+    }
+    if (this.#terminal.leaving.aborted) return;
+    print.line(`withdrawn: ${open.id}: ${printable(String(withdrawal.signal.reason))}`);
   }
 
   /** The events may be well while the rest is not. */
@@ -194,35 +222,48 @@ class Watch {
     this.#retry = setTimeout(() => this.#wake.resolve(), RETRY_MS);
   }
 
-  /** The whole view, in pages, and then the question: who has not seen the end cannot answer. */
-  async #show(approval: ShownApproval, { withdrawal }: Open, now: number | undefined): Promise<Reply> {
-    const timer = expiry(approval.decideBy, now, () => withdrawal.abort("nobody decided in time"));
-    try {
-      const lines = approvalLines(approval, { columns: this.#terminal.columns, now });
-      const rows = Math.max(this.#terminal.rows - PAGE_ROWS_SPARE, PAGE_ROWS_MIN);
-      print.line("");
-      for (let from = 0; from < lines.length; from += rows) {
-        print.line(lines.slice(from, from + rows).join("\n"));
-        if (from + rows >= lines.length) break;
-        const page = `-- ${from + rows} of ${lines.length} lines; Enter goes on --`;
-        const reply = await this.#terminal.ask(page, withdrawal.signal);
-        if (reply.kind !== "line") return reply;
-      }
-      return await this.#terminal.ask(question(approval, now), withdrawal.signal);
-    } finally {
-      clearTimeout(timer);
+  /** The whole view, in pages, and then the question: who has not seen the end cannot answer. Undefined: no answer came. */
+  async #choose(asking: Asking): Promise<Choice | undefined> {
+    const { approval, clock } = asking;
+    if (!(await this.#showPages(asking))) return undefined;
+    let choice = await this.#read(asking, () => question(approval, clock()), {
+      read: (text) => choiceOf(approval, text),
+      unclear: (text) => unclear(approval, text),
+    });
+    for (const { prompt, add } of choice === undefined ? [] : furtherOf(approval, choice)) {
+      const made: Choice | undefined = choice;
+      if (made === undefined) return undefined;
+      choice = await this.#read(asking, () => prompt, {
+        read: (text) => add(made, text),
+        unclear: () => NOT_AN_ANSWER,
+      });
     }
+    return choice;
   }
 
-  async #answer(approval: ShownApproval, { withdrawal, id }: Open, made: Choice): Promise<void> {
-    let choice = made;
-    for (const { prompt, add } of furtherOf(approval, made)) {
-      const reply = await this.#terminal.ask(prompt, withdrawal.signal);
-      if (reply.kind === "withdrawn") print.line(`withdrawn: ${id}: ${printable(String(withdrawal.signal.reason))}`);
-      if (reply.kind !== "line") return;
-      choice = add(choice, reply.text);
+  /** False: the operator did not reach the end. */
+  async #showPages({ approval, signal, clock }: Asking): Promise<boolean> {
+    const shown = approvalParts(approval, { columns: this.#terminal.columns, now: clock(), isAsked: true });
+    const pages = pagesOf(shown, Math.max(this.#terminal.rows - PAGE_ROWS_SPARE, PAGE_ROWS_MIN));
+    print.line(this.#waiting === 0 ? "" : `\n(${this.#waiting} more after this one)`);
+    for (const [at, lines] of pages.entries()) {
+      print.line(lines.join("\n"));
+      if (at === pages.length - 1) break;
+      const reply = await this.#terminal.ask(() => `-- page ${at + 1} of ${pages.length}; Enter goes on --`, signal);
+      if (reply.kind !== "line") return false;
     }
-    await this.#send(approval, choice);
+    return true;
+  }
+
+  /** Asks until an answer is clear. Undefined: none came. */
+  async #read<T>({ signal }: Asking, prompt: () => string, { read, unclear }: Reading<T>): Promise<T | undefined> {
+    for (;;) {
+      const reply = await this.#terminal.ask(prompt, signal);
+      if (reply.kind !== "line") return undefined;
+      const answer = read(reply.text);
+      if (answer !== undefined) return answer;
+      print.line(unclear(reply.text));
+    }
   }
 
   async #send(approval: ShownApproval, choice: Choice): Promise<void> {
@@ -261,6 +302,24 @@ function outcome(choice: Choice, { id }: ShownApproval, after: ShownApproval | u
   return choice.decision === "deny"
     ? `not decided: ${id}: it is still pending`
     : `counted: ${id} still needs ${missingText(after)}`;
+}
+
+/** The service's time at an answer, and this machine's clock from then on. */
+function clockFrom(servedAt: number | undefined): () => number | undefined {
+  const aheadMs = servedAt === undefined ? undefined : servedAt - Date.now();
+  return () => (aheadMs === undefined ? undefined : Date.now() + aheadMs);
+}
+
+/** The subject of the decision is not divided while it fits a page. */
+function pagesOf({ details, subject }: ApprovalParts, rows: number): readonly (readonly string[])[] {
+  const pages = chunked(details, rows);
+  const last = pages.at(-1) ?? [];
+  if (last.length + subject.length <= rows) return [...pages.slice(0, -1), [...last, ...subject]];
+  return [...pages, ...chunked(subject, rows)];
+}
+
+function chunked(lines: readonly string[], rows: number): readonly (readonly string[])[] {
+  return Array.from({ length: Math.ceil(lines.length / rows) }, (_, at) => lines.slice(at * rows, (at + 1) * rows));
 }
 
 function expiry(decideBy: number, now: number | undefined, end: () => void): ReturnType<typeof setTimeout> | undefined {

@@ -67,21 +67,15 @@ onTerminal("an answer", () => {
     ["Y, with a blank", " Y \r", {}, once, "approved (once)"],
     ["a newline for Enter", "y\n", {}, once, "approved (once)"],
     ["s", "s\r", {}, forSession, "approved (session)"],
-    ["s where it is not offered", "s\r", { options: ["cancel", "once"] }, no, "denied"],
     ["n", "n\r", {}, no, "denied"],
-    ["Enter", "\r", {}, no, "denied"],
-    ["yep", "yep\r", {}, no, "denied"],
-    ["an arrow key and y", "\u001b[Ay\r", {}, no, "denied"],
-    ["a look-alike of y", "у\r", {}, no, "denied"],
-    ["y taken back", "y\u007f\r", {}, no, "denied"],
+    ["NO", "NO\r", {}, no, "denied"],
+    ["n with a reason", "n use the staging cluster\r", {}, { ...no, reason: "use the staging cluster" }, "denied"],
+    ["no with a reason after a comma", "No, läuft schon 🚀\r", {}, { ...no, reason: "läuft schon 🚀" }, "denied"],
+    ["a reason with a character taken back", "n grün漢\u007fer\r", {}, { ...no, reason: "grüner" }, "denied"],
+    ["a reason that holds an approval", "n yes\r", {}, { ...no, reason: "yes" }, "denied"],
     ["no taken back for y", "no\u0015y\r", {}, once, "approved (once)"],
-    ["yes behind more than a line holds", `${"\u007f".repeat(9)}${"n".repeat(250)}yes\r`, {}, no, "denied"],
-    ["y to a high risk", "y\r", { risk: "high" }, no, "denied"],
-    ["YES to a high risk", "YES\r", { risk: "high" }, no, "denied"],
-    ["s to a critical risk", "s\r", { risk: "critical" }, no, "denied"],
+    ["n to a high risk", "n\r", { risk: "high" }, no, "denied"],
     ["yes to a critical risk", "yes\r", { risk: "critical" }, once, "approved (once)"],
-    ["y to a risk that only the view calls high", "y\r", { view: view({ risk: "high" }) }, no, "denied"],
-    ["y to a risk that nobody names", "y\r", { risk: undefined }, no, "denied"],
   ] as const)("%s", async (_, keys, changes, decision, said) => {
     const approval = question(changes);
     await using stand = new Stand(approval);
@@ -91,6 +85,45 @@ onTerminal("an answer", () => {
     terminal.type(keys);
     await terminal.shows(`${said}: ${FIRST}`);
     expect(service.decisions).toEqual([{ id: FIRST, body: { ...decision, viewDigest: approval["viewDigest"] } }]);
+  });
+
+  test.each([
+    ["Enter", "\r", {}],
+    ["blanks", "   \r", {}],
+    ["yep", "yep\r", {}],
+    ["nope", "nope\r", {}],
+    ["an arrow key and y", "\u001b[Ay\r", {}],
+    ["an arrow key and n", "\u001b[An\r", {}],
+    ["a look-alike of y", "у\r", {}],
+    ["y taken back", "y\u007f\r", {}],
+    ["s where it is not offered", "s\r", { options: ["cancel", "once"] }],
+    ["yes behind more than a line holds", `${"\u007f".repeat(9)}${"n".repeat(250)}yes\r`, {}],
+    ["y to a high risk", "y\r", { risk: "high" }],
+    ["YES to a high risk", "YES\r", { risk: "high" }],
+    ["s to a critical risk", "s\r", { risk: "critical" }],
+    ["y to a risk that only the view calls high", "y\r", { view: view({ risk: "high" }) }],
+    ["y to a risk that nobody names", "y\r", { risk: undefined }],
+  ] as const)("%s decides nothing and is asked again", async (_, keys, changes) => {
+    await using stand = new Stand(question(changes));
+    const terminal = stand.watch();
+    await terminal.shows(ARMED);
+    terminal.type(keys);
+    await terminal.shows("nothing is decided");
+    await terminal.shows(ARMED);
+    expect(stand.service.decisions).toEqual([]);
+    terminal.type("n\r");
+    await terminal.shows(`denied: ${FIRST}`);
+  });
+
+  test("is asked again with the time that is left then", async () => {
+    await using stand = new Stand(question({ decideBy: new Date(Date.now() + 58_000).toISOString() }));
+    const terminal = stand.watch();
+    const left = async (): Promise<number> => Number(/, (\d+) s\] Approve/.exec(await terminal.shows(ARMED))?.[1]);
+    const first = await left();
+    await until("another second", async () => {
+      terminal.type("\r");
+      return (await left()) < first || undefined;
+    });
   });
 
   test("session is offered only when it is, and a high risk asks for the whole word", async () => {
@@ -401,7 +434,7 @@ function quorumOf(have: number, more: Readonly<Record<string, unknown>> = {}) {
 
 onTerminal("a question that wants an answer", () => {
   test.each([
-    ["in words", {}, "Your answer: ", "the one in Graz\r", "the one in Graz"],
+    ["in words", {}, "Your answer: ", "the one in Graz, grün\r", "the one in Graz, grün"],
     ["by its number", { choices: ["blue", "green"] }, 'one of 1) "blue" 2) "green": ', "2\r", "green"],
     ["by its name", { choices: ["blue", "green"] }, 'one of 1) "blue" 2) "green": ', "blue\r", "blue"],
     ["where numbers are the choices", { choices: ["2", "1"] }, 'one of "2" "1": ', "1\r", "1"],
@@ -415,6 +448,24 @@ onTerminal("a question that wants an answer", () => {
     terminal.type(keys);
     await terminal.shows(`approved (once): ${FIRST}`);
     expect(stand.service.decisions[0]?.body).toMatchObject({ decision: "approve", answer: said });
+  });
+
+  test.each([
+    ["nothing", {}, "  \r", "the one\r", "the one"],
+    ["what is not a choice", { choices: ["blue", "green"] }, "red\r", "1\r", "blue"],
+  ] as const)("%s is not an answer, which is asked for again", async (_title, answer, unclear, clear, said) => {
+    await using stand = new Stand(question({ answer, options: ["cancel", "once"] }));
+    const terminal = stand.watch();
+    await terminal.shows(ARMED);
+    terminal.type("y\r");
+    await terminal.shows(/Your answer.*: $/);
+    terminal.type(unclear);
+    await terminal.shows("nothing is decided");
+    await terminal.shows(/Your answer.*: $/);
+    expect(stand.service.decisions).toEqual([]);
+    terminal.type(clear);
+    await terminal.shows(`approved (once): ${FIRST}`);
+    expect(stand.service.decisions[0]?.body).toMatchObject({ answer: said });
   });
 
   test("and a no wants none", async () => {
@@ -456,9 +507,74 @@ onTerminal("APR-33: a question of several stages", () => {
     await terminal.shows(ARMED);
     terminal.type("n\r");
     await terminal.shows("A policy wants to know why: ");
+    terminal.type("\r");
+    await terminal.shows("A policy wants to know why: ");
     terminal.type("not on a friday\r");
     await terminal.shows(`denied: ${FIRST}`);
     expect(stand.service.decisions[0]?.body).toMatchObject({ decision: "deny", reason: "not on a friday" });
+  });
+});
+
+onTerminal("what is decided stands right above the prompt", () => {
+  /** What is on the last lines, of the view alone. */
+  async function lastLines(changes: Parameters<typeof view>[0], count: number): Promise<readonly string[]> {
+    await using stand = new Stand(question({ view: view(changes) }));
+    const terminal = stand.watch();
+    const lines = (await terminal.shows(ARMED)).split("\r\n");
+    return lines.slice(-count - 1, -1);
+  }
+
+  test("command, directory and risk", async () => {
+    expect(await lastLines({ reason: { untrusted: true, text: "safe" } }, 6)).toEqual([
+      "command:",
+      '  [0] "/usr/bin/ledger"',
+      '  [1] "set"',
+      '  [2] "--limit=5"',
+      'workingDir      "/srv/ledger"',
+      "risk            medium",
+    ]);
+  });
+
+  test("the change of a file, shown once beside the new content", async () => {
+    const target = { system: "workspace", path: "@p/a", diff: ["@@ -0,0 +1 @@", "+hello"], content: "hello" };
+    const args = { path: "@p/a", content: "hello" };
+    const lines = await lastLines({ command: undefined, workingDir: undefined, target, arguments: args }, 200);
+    expect(lines.slice(-5)).toEqual([
+      'path            "@p/a"',
+      "diff:",
+      '  [0] "@@ -0,0 +1 @@"',
+      '  [1] "+hello"',
+      "risk            medium",
+    ]);
+    expect(lines.filter((line) => line.includes("hello"))).toHaveLength(2);
+  });
+
+  test("the message, or the arguments", async () => {
+    const none = { command: undefined, workingDir: undefined };
+    expect(await lastLines({ ...none, message: { id: 7 } }, 3)).toEqual([
+      "message:",
+      "  id: 7",
+      "risk            medium",
+    ]);
+    expect(await lastLines(none, 3)).toEqual(["arguments:", "  limit: 5", "risk            medium"]);
+  });
+
+  test("on one page, though the rest is longer than the terminal", async () => {
+    await using stand = new Stand(question());
+    const terminal = stand.watch({ rows: 20 });
+    await terminal.shows("Enter goes on -- ");
+    terminal.type("\r");
+    const page = await terminal.shows(ARMED);
+    for (const text of ["command:", '"--limit=5"', "workingDir ", "risk "]) expect(page).toContain(text);
+  });
+
+  test("and how many more wait is said", async () => {
+    await using stand = new Stand(question(), question({ id: SECOND, decideBy: in15Minutes() }));
+    const terminal = stand.watch();
+    expect(await terminal.shows(ARMED)).toContain("(1 more after this one)");
+    terminal.type("n\r");
+    await terminal.shows(`denied: ${FIRST}`);
+    expect(await terminal.shows(ARMED)).not.toContain("more after");
   });
 });
 
