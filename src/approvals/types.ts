@@ -1,9 +1,10 @@
+import type { ApprovalState } from "../core/approval-states.ts";
 import type { Category, Classification, Json, KeyUse } from "../core/types.ts";
 import type { WantedAnswer } from "./answer.ts";
 import type { Decided, Decision } from "./decision.ts";
 import type { Requirement, Vote } from "./policies/requirement.ts";
 
-export type { Decided, Decision, KeyUse };
+export type { ApprovalState, Decided, Decision, KeyUse };
 
 /** How much a session asks. Set by operators, for a session, until a time. */
 export type Mode = "default" | "autoEdit" | "yolo";
@@ -13,19 +14,6 @@ export type Risk = "low" | "medium" | "high" | "critical";
 
 /** What a yes covers: this call, or the same call again in the same session. */
 export type Scope = "once" | "session";
-
-/** A pending question becomes exactly one of the others; `approved` and `claimed` go on, all else is an end. */
-export type ApprovalState =
-  | "pending"
-  | "approved"
-  | "denied"
-  | "expired"
-  | "cancelled"
-  | "revoked"
-  | "claimed"
-  | "executed"
-  | "failed"
-  | "in_doubt";
 
 /** Who asks. The pair (issuer, subject) is the identity; `session` is one that the service trusts, or undefined. */
 export interface Requester {

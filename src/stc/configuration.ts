@@ -56,7 +56,6 @@ export async function configuration({ config, dev }: ConfigurationOptions): Prom
   const problems = environmentProblems(environment);
   if (problems.length > 0) throw new StartupError(problems);
   if (dev === true) {
-    if (config !== undefined) throw new StartupError(["--dev and --config exclude each other"]);
     if (isCompiled()) throw new StartupError([NO_STAND]);
     const { developmentStand } = await import("../dev/stand.ts");
     const stand = await developmentStand(environment, now);

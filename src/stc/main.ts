@@ -1,6 +1,8 @@
 #!/usr/bin/env -S bun --no-env-file --config=/dev/null --no-install
 import { inspect } from "node:util";
-import { Argument, Command, InvalidArgumentError } from "commander";
+import { Argument, Command, InvalidArgumentError, Option } from "commander";
+import { readTime, TIME_HINT } from "../audit/query/time-range.ts";
+import { APPROVAL_STATES } from "../core/approval-states.ts";
 import { StartupError } from "../core/errors.ts";
 import { auditCommands } from "./audit/commands.ts";
 import { auditEvidenceCommands } from "./audit/evidence-commands.ts";
@@ -20,7 +22,15 @@ const PROGRAM_EXITS = `
 Exit: 0 done; 64 what was typed is wrong; 73 the output cannot be written; 78 the configuration is wrong; 141 nobody
 reads the output any more. What else a command ends with stands in its own help.`;
 const CLIENT_EXITS = "\nExit: 0 done, 1 refused or failed, 2 no answer, 64 wrong usage";
+const SERVE_EXITS =
+  "\nExit: 0 stopped by a signal, 1 stopped by a fault, 64 wrong usage, 78 the configuration is wrong";
+const CONFIGURED_EXITS = "\nExit: 0 done, 64 wrong usage, 78 the configuration is wrong";
+const PLAN_EXITS =
+  "\nExit: 0 planned, 1 the call would be refused, 64 no such tool or no JSON object, 78 the configuration is wrong";
+const TOKEN_EXITS = "\nExit: 0 done, 64 wrong usage, 78 there are no development keys";
 const FILTER_EXITS = "\nExit: 0 it would leave, 1 it would be withheld, 64 no such tool, 66 no such sample";
+const WATCH_EXITS = `
+Exit: 0 left by Ctrl-D, 1 refused, 64 wrong usage, 128 and its number for a signal: 130 Ctrl-C, 129 the terminal is gone`;
 const HEALTH_EXITS = "\nExit: 0 well, 1 not, 2 no answer, 64 wrong usage";
 
 /** The command line. Each command is a file, read when it is asked for; here they get their names and options. */
@@ -31,6 +41,7 @@ const program = new Command("stc")
   .addHelpText("after", PROGRAM_EXITS)
   .configureOutput({ writeOut: print.part, writeErr: print.errorPart })
   .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : EX_USAGE))
+  .helpCommand(false)
   .enablePositionalOptions();
 
 function configured(name: string, description: string): Command {
@@ -38,7 +49,11 @@ function configured(name: string, description: string): Command {
     .command(name)
     .description(description)
     .option("--config <file>", "configuration file (default: STC_CONFIG)")
-    .option("--dev", "the development stand: loopback, keys and targets of its own");
+    .option("--dev", "the development stand: loopback, keys and targets of its own")
+    .hook("preAction", (command) => {
+      const { config, dev } = command.opts();
+      if (config !== undefined && dev === true) command.error("error: --dev and --config exclude each other");
+    });
 }
 
 /** For a service behind TLS. */
@@ -49,10 +64,13 @@ function overTls(command: Command): Command {
     .option("--client-key-file <file>", "its key, PEM (default: STC_CLIENT_KEY_FILE)");
 }
 
-configured("serve", "Run the service").action(async (options) => (await import("./serve.ts")).serve(options));
+configured("serve", "Run the service")
+  .addHelpText("after", SERVE_EXITS)
+  .action(async (options) => (await import("./serve.ts")).serve(options));
 configured("check", "Load everything and print all that is wrong")
   .option("--matrix", "who can call what: tools, their permissions, classifications and categories")
   .option("--json", "for programs")
+  .addHelpText("after", CONFIGURED_EXITS)
   .action(async (options) => (await import("./check.ts")).check(options));
 overTls(program.command("health"))
   .description("Ask a running service whether it lives")
@@ -63,6 +81,7 @@ overTls(program.command("health"))
   .action(async (options) => (await import("./health.ts")).health(options));
 configured("tools", "List the tools")
   .option("--json", "for programs")
+  .addHelpText("after", CONFIGURED_EXITS)
   .action(async (options) => (await import("./tools.ts")).tools(options));
 configured("filter", "Show what an agent would see of an answer, and why; run nothing")
   .argument("<tool>")
@@ -74,6 +93,7 @@ configured("plan", "Show exactly what a call would run, and run nothing")
   .argument("<tool>")
   .argument("[args]", "arguments as JSON", "{}")
   .option("--json", "for programs")
+  .addHelpText("after", PLAN_EXITS)
   .action(async (tool, args, options) => (await import("./plan.ts")).plan(tool, args, options));
 
 program
@@ -87,6 +107,7 @@ program
   .option("--operator", "a token for the operators' doors; it calls no tools")
   .option("--session <id>", "the agent's session, for which approvals can be remembered (default: a random one)")
   .option("--ttl <duration>", "30s, 15m, 1h", duration(TOKEN_SECONDS_MAX), TOKEN_SECONDS_MAX)
+  .addHelpText("after", TOKEN_EXITS)
   .action(async (options) => (await import("./token.ts")).token(options));
 
 /** A command that asks a running service. */
@@ -110,7 +131,7 @@ client(program, "call", "Call a tool of a running service (STC_URL, STC_TOKEN_FI
 
 const approvals = program.command("approvals").description("Look at what waits for a yes, and decide");
 client(approvals, "list", "List them, newest first")
-  .option("--state <state>", "pending, approved, denied, expired, …")
+  .addOption(new Option("--state <state>", "those in one state").choices(APPROVAL_STATES))
   .action(async (options) => (await import("./approvals/approvals.ts")).listApprovals(options));
 client(approvals, "show", "Show exactly what would run, and who asks")
   .argument("<id>")
@@ -123,6 +144,7 @@ client(approvals, "approve", "Say yes to one call")
   .option(
     "--view-digest <digest>",
     "of the view that was shown before (default: that of this moment, which is printed)",
+    viewDigest,
   )
   .action(async (id, options) => (await import("./approvals/approvals.ts")).approve(id, options));
 client(approvals, "deny", "Say no")
@@ -133,8 +155,8 @@ client(approvals, "revoke", "Take back a yes that was not used yet")
   .argument("<id>")
   .action(async (id, options) => (await import("./approvals/approvals.ts")).revoke(id, options));
 client(approvals, "report", "How people answered, and which rules would spare them questions")
-  .option("--since <time>", "30m, 7d, yesterday, 2026-02-16 … (default: 7d)")
-  .option("--until <time>", "the same (default: now)")
+  .option("--since <time>", "30m, 7d, yesterday, 2026-02-16 … (default: 7d)", time)
+  .option("--until <time>", "the same (default: now)", time)
   .action(async (options) => (await import("./approvals/report.ts")).reportApprovals(options));
 overTls(
   approvals
@@ -142,7 +164,9 @@ overTls(
     .description("Ask about each as it comes; needs a terminal")
     .option("--url <url>", "the service (default: STC_URL, else http://127.0.0.1:8787)")
     .option("--token-file <file>", "file that holds the token, read anew when it changes (default: STC_TOKEN_FILE)"),
-).action(async (options) => (await import("./approvals/watch.ts")).watchApprovals(options));
+)
+  .addHelpText("after", WATCH_EXITS)
+  .action(async (options) => (await import("./approvals/watch.ts")).watchApprovals(options));
 
 const grants = program.command("grants").description("What was approved for whole sessions");
 client(grants, "list", "List them").action(async (options) => (await import("./grants.ts")).listGrants(options));
@@ -167,6 +191,20 @@ const audit = program.command("audit").description("Read the audit");
 auditCommands(audit, wholeNumber);
 auditEvidenceCommands(audit);
 
+program
+  .command("help")
+  .description("Show the help of a command, such as: help audit query")
+  .argument("[command...]")
+  .action((words: readonly string[]) => {
+    let found = program;
+    for (const word of words) {
+      const next = found.commands.find((command) => command.name() === word);
+      if (next === undefined) return found.error(`error: unknown command '${word}'`);
+      found = next;
+    }
+    found.help();
+  });
+
 function duration(secondsMax: number): (text: string) => number {
   return (text) => {
     const [, amount, unit = ""] = /^(\d{1,6})([smh])$/.exec(text) ?? [];
@@ -178,6 +216,17 @@ function duration(secondsMax: number): (text: string) => number {
     }
     return seconds;
   };
+}
+
+function time(text: string): string {
+  // Only whether it is one: the service reads it by its own clock.
+  if (readTime(text, 0) === undefined) throw new InvalidArgumentError(`must be ${TIME_HINT}`);
+  return text;
+}
+
+function viewDigest(text: string): string {
+  if (!/^[0-9a-f]{64}$/.test(text)) throw new InvalidArgumentError("must be 64 digits and letters from a to f");
+  return text;
 }
 
 function wholeNumber(text: string): number {

@@ -32,6 +32,7 @@ const UNSEEN = "note: a session that has made no call yet is set with --subject 
 export async function setMode(session: string, mode: string, options: ModeOptions): Promise<void> {
   const { subject, issuer } = options;
   if ((subject === undefined) !== (issuer === undefined)) return wrongUsage("--subject and --issuer go together");
+  if (subject === "" || issuer === "") return wrongUsage("--subject and --issuer must not be empty");
   const name = segment(session);
   const client = name === undefined ? undefined : connect(options);
   if (client === undefined) return;

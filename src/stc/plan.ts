@@ -1,5 +1,6 @@
 import { errorText } from "../core/error-text.ts";
 import { Refusal } from "../core/errors.ts";
+import { isTable } from "../core/json.ts";
 import type { ExecutionPlan } from "../core/types.ts";
 import { assemble, type Parts } from "../wiring.ts";
 import { wrongUsage } from "./client.ts";
@@ -21,6 +22,7 @@ export async function plan(
 ): Promise<void> {
   const input = parsed(args);
   if (input === undefined) return wrongUsage("the arguments are not JSON");
+  if (!isTable(input)) return wrongUsage("the arguments are not a JSON object");
   const { config } = await configuration(options);
   const parts = await assemble(config);
   try {

@@ -169,7 +169,6 @@ describe.concurrent("what the environment may not say", () => {
   test.each([
     ["no configuration", ["serve"], {}, "no configuration"],
     ["STC_CONFIG beside --dev", ["serve", "--dev"], { STC_CONFIG: join(PROJECT, "x.yaml") }, "STC_CONFIG is set"],
-    ["--config beside --dev", ["serve", "--dev", "--config", "x.yaml"], {}, "--dev and --config exclude each other"],
     // Bun reads the variable too: this value changes nothing.
     ["BUN_OPTIONS", ["serve", "--dev"], { BUN_OPTIONS: "--no-deprecation" }, "BUN_OPTIONS is set"],
     [

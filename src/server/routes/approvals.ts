@@ -3,6 +3,7 @@ import { z } from "zod";
 import { ANSWER_CHARACTERS_MAX } from "../../approvals/answer.ts";
 import type { ReceiptedApprovals } from "../../approvals/receipts/receipts.ts";
 import type { Approval, Decided } from "../../approvals/types.ts";
+import { APPROVAL_STATES } from "../../core/approval-states.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Caller, Json } from "../../core/types.ts";
 import { decisionRefusal, endedRefusal, notFound } from "../approval-endings.ts";
@@ -25,11 +26,6 @@ export interface ApprovalRoutesOptions {
   readonly door: OperatorDoor;
 }
 
-const STATES = [
-  ...(["pending", "approved", "denied", "expired", "cancelled", "revoked"] as const),
-  ...(["claimed", "executed", "failed", "in_doubt"] as const),
-] as const;
-
 const PAGE_MAX = 200;
 const PAGE_DEFAULT = 50;
 /** Below a minute, after which clients and proxies lose patience. */
@@ -37,7 +33,7 @@ const WAIT_SECONDS_MAX = 55;
 const REASON_CHARACTERS_MAX = 500;
 
 export const listQuery = z.strictObject({
-  state: z.enum(STATES).optional(),
+  state: z.enum(APPROVAL_STATES).optional(),
   limit: wholeNumber(1, PAGE_MAX).optional(),
   /** As a page gave it: what is none would look like the end of the list. */
   cursor: z

@@ -22,6 +22,19 @@ const HELP: Readonly<Record<(typeof FILTER_PARAMS)[number], string>> = {
 
 const FOR_PROGRAMS = "the lines as they are, or the answer as JSON";
 
+const EXITS = `
+Exit: 0 found, 1 nothing found, 64 wrong usage, 66 no such directory or a file that cannot be read, 73 the output cannot
+be made or written`;
+const TAIL_EXITS = "\nExit: 0 done, 64 wrong usage, 66 no such directory or a file that cannot be read";
+const PRUNE_EXITS = `
+Exit: 0 files went, or would go; 1 none; 64 wrong usage, 66 no such directory or a file that cannot be read, 73 a file
+cannot be deleted`;
+
+const OTHER_EXITS: ReadonlyMap<string, string> = new Map([
+  ["tail", TAIL_EXITS],
+  ["prune", PRUNE_EXITS],
+]);
+
 type Options = Readonly<Record<string, unknown>>;
 
 /** `stc audit …`: each command is a file, read when it is asked for. */
@@ -79,7 +92,8 @@ function based(audit: Command, name: string, description: string): Command {
   return audit
     .command(name)
     .description(description)
-    .option("--dir <directory>", "audit directory (default: STC_AUDIT_DIR, else ./audit-logs)");
+    .option("--dir <directory>", "audit directory (default: STC_AUDIT_DIR, else ./audit-logs)")
+    .addHelpText("after", OTHER_EXITS.get(name) ?? EXITS);
 }
 
 function reader(audit: Command, name: string, description: string): Command {

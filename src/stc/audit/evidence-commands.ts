@@ -5,7 +5,10 @@ const KEY = "public key of the checkpoints: a PEM file or a verifier key; may be
 const VERIFY_EXITS = `
 Exit: 0 sound, 1 tampered, 2 only a torn end (a crash, or a line being written), 3 lines missing, 4 not signed or by no
 given key, 5 unreadable, 64 wrong usage, 66 no directory`;
-const PROOF_EXITS = "\nExit: 0 proved, 1 not in the log, 4 a signature that no given key made, 5 unreadable";
+const PROVE_EXITS = "\nExit: 0 printed, 1 there is no proof of it, 64 wrong usage, 66 no directory";
+const PROOF_EXITS =
+  "\nExit: 0 proved, 1 not in the log, 4 a signature that no given key made, 5 unreadable, 64 wrong usage";
+const KEYS_EXITS = "\nExit: 0 done, 64 wrong usage, 66 no such key, 73 the file cannot be made";
 
 /** The commands that show whether the log can be believed. */
 export function auditEvidenceCommands(audit: Command): void {
@@ -24,12 +27,13 @@ export function auditEvidenceCommands(audit: Command): void {
     .description("Print a proof, to be checked without the log, that a call stands in it")
     .argument("<id>", "trace id, or id of the line")
     .option(...DIR)
+    .addHelpText("after", PROVE_EXITS)
     .action(async (id, options) => (await import("./prove.ts")).auditProve(id, options));
   audit
     .command("verify-proof")
     .description("Check a proof; needs no log")
     .argument("<file>")
-    .requiredOption("--key <file>", KEY, collect, [])
+    .option("--key <file>", KEY, collect, [])
     .option("--json", "for programs")
     .addHelpText("after", PROOF_EXITS)
     .action(async (file, options) => (await import("./prove.ts")).auditVerifyProof(file, options));
@@ -39,6 +43,7 @@ export function auditEvidenceCommands(audit: Command): void {
     .option("--new <file>", "write a fresh private key there (audit.checkpointKeyFile)")
     .option("--key <file>", "show the public half of this key")
     .option("--dir <directory>", "and the verifier keys of this log's streams")
+    .addHelpText("after", KEYS_EXITS)
     .action(async (options) => (await import("./keys.ts")).auditKeys(options));
 }
 

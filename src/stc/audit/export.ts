@@ -3,7 +3,7 @@ import { FORMATS, type FormatName } from "../../audit/export/formats.ts";
 import { type Params, readQuery } from "../../audit/query/params.ts";
 import { errorText } from "../../core/error-text.ts";
 import { print } from "../output.ts";
-import { auditPlace, EXIT, refuse, warnOfDays } from "./place.ts";
+import { auditPlace, EXIT, noCalls, refuse, warnOfDays } from "./place.ts";
 import { pages } from "./query.ts";
 
 export interface AuditExportOptions {
@@ -39,7 +39,7 @@ export async function auditExport({ dir, to, output, params }: AuditExportOption
     throw error;
   }
   if (output !== undefined) print.error(`${count} calls in ${output}`);
-  if (count === 0) process.exitCode = EXIT.nothing;
+  if (count === 0) noCalls(false);
 }
 
 interface Sink {

@@ -68,6 +68,14 @@ export async function guarded(command: () => void | Promise<void>): Promise<void
   }
 }
 
+export const NO_CALLS = "no call matches";
+
+/** Says to a person that nothing was found. */
+export function noCalls(isJson: boolean): void {
+  if (!isJson) print.error(NO_CALLS);
+  process.exitCode = EXIT.nothing;
+}
+
 /** Says what is wrong with the options. */
 export function refuse(faults: readonly string[]): void {
   for (const fault of faults) print.error(fault);

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { checkProof, type Proof, type ProofVerdict, prove, readProof } from "../../audit/chain/proof.ts";
 import { errorText } from "../../core/error-text.ts";
 import { OutputError, print } from "../output.ts";
-import { auditPlace, EXIT } from "./place.ts";
+import { auditPlace, EXIT, refuse } from "./place.ts";
 import { readKey } from "./verify.ts";
 
 /** The proof, or a key, cannot be read. */
@@ -30,6 +30,10 @@ export interface VerifyProofOptions {
 
 /** `stc audit verify-proof`: needs the file and the public key, no log. Exit 0 proved, 1 not in the log, 4 signature, 5 unreadable. */
 export function auditVerifyProof(file: string, { key, json }: VerifyProofOptions): void {
+  if (key.length === 0) {
+    refuse(["a proof is checked with the public key of the checkpoints: give --key FILE"]);
+    return;
+  }
   try {
     const proof = readProof(readFileSync(file, "utf8"));
     const verdict = checkProof(proof, key.map(readKey));

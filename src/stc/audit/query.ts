@@ -3,7 +3,7 @@ import { type Params, type Query, readQuery } from "../../audit/query/params.ts"
 import { type Page, type Places, search } from "../../audit/query/query.ts";
 import type { Found } from "../../audit/query/scan.ts";
 import { print } from "../output.ts";
-import { type AuditPlace, auditPlace, EXIT, Progress, refuse, warnOfDays, withIndex } from "./place.ts";
+import { type AuditPlace, auditPlace, noCalls, Progress, refuse, warnOfDays, withIndex } from "./place.ts";
 import { printEntry, printHeader } from "./rows.ts";
 
 const LIMIT = 50;
@@ -36,7 +36,7 @@ export async function auditQuery({ dir, json, params }: AuditQueryOptions): Prom
       }
       cursor = page.more || query.ok.order === "oldest" ? page.cursor : undefined;
     }
-    if (count === 0) process.exitCode = EXIT.nothing;
+    if (count === 0) noCalls(json === true);
     if (cursor !== undefined) print.error(`go on with --cursor ${cursor}`);
   });
 }

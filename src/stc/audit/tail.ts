@@ -5,7 +5,7 @@ import { type Params, readFilter } from "../../audit/query/params.ts";
 import { search } from "../../audit/query/query.ts";
 import { parseLine, viewOf } from "../../audit/query/view.ts";
 import { print } from "../output.ts";
-import { auditPlace, refuse, warnOfDays } from "./place.ts";
+import { auditPlace, NO_CALLS, refuse, warnOfDays } from "./place.ts";
 import { printLine } from "./rows.ts";
 
 export interface AuditTailOptions {
@@ -36,7 +36,10 @@ export async function auditTail(options: AuditTailOptions): Promise<void> {
       ? lastLines(place.dir, ends, options.lines)
       : await latestOf(place.dir, { filter: filter.ok, ends, count: options.lines });
   for (const line of latest) show(line);
-  if (options.follow !== true) return;
+  if (options.follow !== true) {
+    if (latest.length === 0 && options.lines > 0 && options.json !== true) print.error(NO_CALLS);
+    return;
+  }
   for (;;) {
     for (const { line } of follower.look()) if (isWanted?.(line) ?? true) show(line);
     await new Promise((resolve) => setTimeout(resolve, FOLLOW_EVERY_MS));

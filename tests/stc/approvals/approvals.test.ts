@@ -189,6 +189,7 @@ describe.concurrent("stc approvals", () => {
     ["a mode without an end", ["mode", "set", "s", "yolo"], "--for"],
     ["a mode for days", ["mode", "set", "s", "yolo", "--for", "25h"], "more than 24h"],
     ["an unknown command", ["approvals", "bless"], "unknown command"],
+    ["a state that is none", ["approvals", "list", "--state", "foo"], "Allowed choices are pending"],
   ])("wrong usage, as stc says it: %s", async (_, args, reason) => {
     const { code, err, requests } = await operate(args);
     expect({ code, requests }).toEqual({ code: 64, requests: [] });

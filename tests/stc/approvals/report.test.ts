@@ -51,7 +51,7 @@ describe("APR-60: stc approvals report", () => {
   });
 
   test.each([
-    [["--since", "soon"], "token", 1, "MALFORMED_REQUEST"],
+    [["--since", "soon"], "token", 64, "--since"],
     [["--since", "1h", "--until", "2h"], "token", 1, "MALFORMED_REQUEST"],
     [[], "agents-token", 1, "PERMISSION_DENIED"],
     [[], "none", 64, "no token"],

@@ -84,7 +84,8 @@ describe.concurrent("query", () => {
   });
 
   test.each([
-    [["--sub", "nobody"], 1, ""],
+    [["--sub", "nobody"], 1, "no call matches\n"],
+    [["--sub", "nobody", "--json"], 1, ""],
     [["--decision", "denied"], 64, "decision must be one of ALLOWED, DENIED, ERROR, PENDING\n"],
     [["--limit", "x"], 64, "limit must be a whole number from 1 to 1000000\n"],
     [["--cursor", "x"], 64, "cursor is not one of this query: send the filters and the order that it came with\n"],

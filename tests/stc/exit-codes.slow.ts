@@ -1,0 +1,232 @@
+import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Ended, runStc } from "../support/stc.ts";
+import { StandInApprovals } from "../support/terminal-approvals.ts";
+
+setDefaultTimeout(60_000);
+
+const folder = mkdtempSync(join(tmpdir(), "stc-exits-"));
+const path = (name: string): string => join(folder, name);
+const service = new StandInApprovals();
+const audit = path("audit");
+
+beforeAll(() => {
+  mkdirSync(audit);
+  writeFileSync(path("token"), "operator.token.x\n");
+  writeFileSync(path("other-token"), "another.token.x\n");
+  writeFileSync(path("text"), "{");
+  writeFileSync(path("sample.json"), '{"a":1}');
+  writeFileSync(path("broken.yaml"), "tools: [");
+});
+afterAll(async () => {
+  await service.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const GOOD = "--token-file {folder}/token --url {url}";
+const REFUSED = "--token-file {folder}/other-token --url {url}";
+const NOBODY = "--token-file {folder}/token --url http://127.0.0.1:1";
+const IN = "--dir {folder}/audit";
+const NOWHERE = "--dir {folder}/nowhere";
+
+/** What is typed, how it ends, and what stands on the way of the errors. `{…}` are places of this test. */
+const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = [
+  ["", 64, "Usage: stc"],
+  ["nonsense", 64, "unknown command 'nonsense'"],
+  ["--nonsense", 64, "unknown option"],
+  ["help nonsense", 64, "unknown command 'nonsense'"],
+  ["help audit nonsense", 64, "unknown command 'nonsense'"],
+  ["help --nonsense", 64, "unknown option"],
+  ["audit", 64, "Usage: stc audit"],
+  ["approvals", 64, "Usage: stc approvals"],
+  ["grants nonsense", 64, "unknown command"],
+  ["mode nonsense", 64, "unknown command"],
+
+  ["serve extra", 64, "too many arguments"],
+  ["serve --config", 64, "argument missing"],
+  ["serve --dev --config x.yaml", 64, "--dev and --config exclude each other"],
+  ["serve", 78, "no configuration"],
+  ["serve --config {folder}/nowhere", 78, "cannot be read (ENOENT)"],
+  ["serve --config {folder}/broken.yaml", 78, "broken.yaml"],
+  ["check --dev --config x.yaml --json", 64, "--dev and --config exclude each other"],
+  ["check --nonsense", 64, "unknown option"],
+  ["check --config {folder}/broken.yaml", 78, "broken.yaml"],
+  ["tools --dev --config x.yaml", 64, "--dev and --config exclude each other"],
+  ["tools extra", 64, "too many arguments"],
+  ["tools", 78, "no configuration"],
+  ["plan", 64, "missing required argument 'tool'"],
+  ["plan --dev --config x.yaml git_log", 64, "--dev and --config exclude each other"],
+  ["plan --dev nonsense", 64, "there is no tool nonsense"],
+  ["plan --dev git_log {", 64, "not JSON"],
+  ["plan --dev git_log []", 64, "not a JSON object"],
+  ["plan --dev git_log {}", 1, "repo: "],
+  ["plan git_log", 78, "no configuration"],
+  ["filter --dev get_customer", 64, "--sample"],
+  ["filter --dev --config x.yaml get_customer --sample {folder}/sample.json", 64, "exclude each other"],
+  ["filter --dev nonsense --sample {folder}/sample.json", 64, "there is no tool nonsense"],
+  ["filter --dev get_customer --sample {folder}/nowhere", 66, "ENOENT"],
+  ["filter --dev get_customer --sample {folder}/text", 66, "is not JSON"],
+  ["filter --dev get_customer --sample {folder}/sample.json", 1, "INVALID_OUTPUT"],
+
+  ["token", 64, "--sub"],
+  ["token --sub a --ttl 2h", 64, "--ttl"],
+  ["token --sub a --ttl soon", 64, "--ttl"],
+  ["token --sub a --permission", 64, "argument missing"],
+  ["token --sub a --operator --session s", 64, "has no session"],
+
+  ["health --url nonsense", 64, "no address of a service"],
+  ["health --ca-file {folder}/nowhere", 64, "cannot be read"],
+  ["health --url http://127.0.0.1:1", 2, "no answer"],
+  ["health --url {url}", 1, "401"],
+
+  ["call", 64, "missing required argument 'tool'"],
+  [`call t { ${GOOD}`, 64, "not a JSON object"],
+  [`call t [] ${GOOD}`, 64, "not a JSON object"],
+  ["call t --url {url}", 64, "no token"],
+  ["call t --url {url} --token-file {folder}/nowhere", 64, "nothing to be read"],
+  ["call t --token-file {folder}/token --url nonsense", 64, "no address of a service"],
+  [`call t {} ${NOBODY}`, 2, "no answer"],
+  [`call t {} ${REFUSED}`, 1, ""],
+  ["reload extra", 64, "too many arguments"],
+  ["reload --url {url}", 64, "no token"],
+  [`reload ${NOBODY}`, 2, "no answer"],
+  [`reload ${REFUSED}`, 1, "UNAUTHENTICATED"],
+
+  [`approvals list --state foo ${GOOD}`, 64, "Allowed choices are pending"],
+  [`approvals list --state foo ${NOBODY}`, 64, "Allowed choices are pending"],
+  ["approvals list --url {url}", 64, "no token"],
+  [`approvals list --client-cert-file {folder}/text ${GOOD}`, 64, "belong together"],
+  [`approvals list ${NOBODY}`, 2, "no answer"],
+  [`approvals list ${REFUSED}`, 1, "UNAUTHENTICATED"],
+  [`approvals show ${GOOD}`, 64, "missing required argument 'id'"],
+  [`approvals show .. ${GOOD}`, 64, "no id"],
+  [`approvals show a ${GOOD}`, 1, "APPROVAL_NOT_FOUND"],
+  [`approvals approve ${GOOD}`, 64, "missing required argument 'id'"],
+  [`approvals approve a --view-digest nonsense ${GOOD}`, 64, "--view-digest"],
+  [`approvals approve a --reason ${"x".repeat(501)} ${GOOD}`, 64, "more than 500"],
+  [`approvals approve a ${GOOD}`, 1, "APPROVAL_NOT_FOUND"],
+  [`approvals deny ${GOOD}`, 64, "missing required argument 'id'"],
+  [`approvals deny a --answer x ${GOOD}`, 64, "unknown option"],
+  [`approvals deny a ${GOOD}`, 1, "APPROVAL_NOT_FOUND"],
+  [`approvals deny a ${NOBODY}`, 2, "no answer"],
+  [`approvals revoke ${GOOD}`, 64, "missing required argument 'id'"],
+  [`approvals revoke a ${GOOD}`, 1, "APPROVAL_NOT_FOUND"],
+  [`approvals report --since nonsense ${GOOD}`, 64, "--since"],
+  [`approvals report --until 2026-02-31 ${NOBODY}`, 64, "--until"],
+  [`approvals report ${REFUSED}`, 1, "UNAUTHENTICATED"],
+  [`approvals watch ${GOOD}`, 64, "must be a terminal"],
+  [`approvals watch --json ${GOOD}`, 64, "unknown option"],
+  [`grants list --state foo ${GOOD}`, 64, "unknown option"],
+  [`grants list ${REFUSED}`, 1, "UNAUTHENTICATED"],
+  [`grants revoke ${GOOD}`, 64, "missing required argument 'id'"],
+  [`grants revoke a ${NOBODY}`, 2, "no answer"],
+  [`mode list extra ${GOOD}`, 64, "too many arguments"],
+  [`mode list ${REFUSED}`, 1, "UNAUTHENTICATED"],
+  [`mode set s brave --for 1m ${GOOD}`, 64, "Allowed choices"],
+  [`mode set s yolo ${GOOD}`, 64, "--for"],
+  [`mode set s yolo --for 0s ${GOOD}`, 64, "--for"],
+  [`mode set s yolo --for 1m --subject a ${GOOD}`, 64, "go together"],
+  [`mode set s yolo --for 1m --subject  --issuer i ${GOOD}`, 64, "must not be empty"],
+  [`mode set s yolo --for 1m ${NOBODY}`, 2, "no answer"],
+  [`mode end ${GOOD}`, 64, "missing required argument 'session'"],
+  [`mode end s ${REFUSED}`, 1, "UNAUTHENTICATED"],
+
+  [`audit query ${NOWHERE}`, 66, "no audit directory"],
+  [`audit query ${IN}`, 1, "no call matches"],
+  [`audit query --from nonsense ${IN}`, 64, "from must be"],
+  [`audit query --limit 0 ${IN}`, 64, "limit must be"],
+  [`audit query --order nonsense ${IN}`, 64, "order must be"],
+  [`audit query --cursor nonsense ${IN}`, 64, "cursor is not"],
+  [`audit query --decision nonsense ${IN}`, 64, "decision must be"],
+  [`audit query --from 1d --to 2d ${IN}`, 64, "from must be earlier"],
+  [`audit tail ${NOWHERE}`, 66, "no audit directory"],
+  [`audit tail ${IN}`, 0, "no call matches"],
+  [`audit tail -n -1 ${IN}`, 64, "whole number"],
+  [`audit tail --code nonsense ${IN}`, 64, "code must be"],
+  [`audit show ${IN}`, 64, "missing required argument 'id'"],
+  [`audit show a ${IN}`, 1, "nothing in"],
+  [`audit show a ${NOWHERE}`, 66, "no audit directory"],
+  [`audit stats --compare nonsense ${IN}`, 64, "compare must be"],
+  [`audit stats ${IN}`, 1, ""],
+  [`audit export ${IN}`, 64, "--to"],
+  [`audit export --to nonsense ${IN}`, 64, "--to must be one of"],
+  [`audit export --to csv ${IN}`, 1, "no call matches"],
+  [`audit export --to csv -o {folder}/text ${IN}`, 73, "cannot make"],
+  [`audit prune ${IN}`, 64, "--keep"],
+  [`audit prune --keep 0d ${IN}`, 64, "--keep must be"],
+  [`audit prune --keep 1d --dry-run ${IN}`, 1, ""],
+  [`audit verify --from 2026-02-31 ${IN}`, 64, "no day"],
+  [`audit verify --from 2026-02-02 --to 2026-02-01 ${IN}`, 64, "must not be later"],
+  [`audit verify --key {folder}/nowhere ${IN}`, 5, "ENOENT"],
+  [`audit verify ${NOWHERE}`, 66, "no audit directory"],
+  [`audit prove ${IN}`, 64, "missing required argument 'id'"],
+  [`audit prove a ${IN}`, 1, "no checkpoint"],
+  [`audit prove a ${NOWHERE}`, 66, "no audit directory"],
+  ["audit verify-proof", 64, "missing required argument 'file'"],
+  ["audit verify-proof {folder}/sample.json", 64, "give --key"],
+  ["audit verify-proof {folder}/nowhere --key {folder}/text", 5, "ENOENT"],
+  ["audit keys", 64, "--new FILE"],
+  ["audit keys --new a --key b", 64, "--new FILE"],
+  ["audit keys --key {folder}/nowhere", 66, "ENOENT"],
+  ["audit keys --new {folder}/text", 73, "cannot make"],
+];
+
+const wordsOf = (typed: string): readonly string[] =>
+  typed === ""
+    ? []
+    : typed.split(" ").map((word) => word.replaceAll("{folder}", folder).replaceAll("{url}", service.url));
+
+test.concurrent.each(ROWS)("stc %s: exit %i", async (typed, code, says) => {
+  const ended = await runStc(wordsOf(typed), { cwd: folder });
+  expect({ code: ended.code, err: ended.err }).toEqual({ code, err: expect.stringContaining(says) });
+  expect(ended.err).not.toMatch(/\n\s+at /);
+});
+
+test("programs get no message where nothing was found", async () => {
+  for (const command of ["query", "tail"]) {
+    const { out, err } = await runStc(["audit", command, "--json", "--dir", audit]);
+    expect({ out, err }).toEqual({ out: "", err: "" });
+  }
+});
+
+describe("help", () => {
+  const helps = new Map<string, Promise<Ended>>();
+  /** Through `stc help`, once for each command. */
+  const helpOf = (command: string): Promise<Ended> => {
+    const words = command === "" ? [] : command.split(" ");
+    const known = helps.get(command) ?? runStc(["help", ...words]);
+    helps.set(command, known);
+    return known;
+  };
+
+  async function leavesUnder(command: string): Promise<readonly string[]> {
+    const { code, out } = await helpOf(command);
+    expect(code).toBe(0);
+    const [, listed] = out.split("\nCommands:\n");
+    if (listed === undefined) return [command];
+    const names = [...listed.matchAll(/^ {2}([a-z-]+)/gm)]
+      .map(([, name = ""]) => name)
+      .filter((name) => name !== "help");
+    const under = await Promise.all(names.map((name) => leavesUnder(`${command} ${name}`.trim())));
+    return under.flat();
+  }
+
+  /** The command of a row: the longest that its words begin with. */
+  const commandOf = (typed: string, leaves: readonly string[]): string | undefined =>
+    leaves.find((leaf) => `${typed} `.startsWith(`${leaf} `));
+
+  test("of each command names every code that it ends with here; each has a row of wrong usage", async () => {
+    const leaves = await leavesUnder("");
+    expect(leaves.length).toBeGreaterThan(25);
+    for (const leaf of leaves) {
+      const codes = ROWS.filter(([typed]) => commandOf(typed, leaves) === leaf).map(([, code]) => code);
+      expect([leaf, codes.includes(64)]).toEqual([leaf, true]);
+      const { out } = await helpOf(leaf);
+      const [, exits = ""] = out.split("\nExit: ");
+      expect(out).toStartWith(`Usage: stc ${leaf} `);
+      expect([leaf, codes.filter((code) => !new RegExp(`\\b${code} `).test(exits))]).toEqual([leaf, []]);
+    }
+  });
+});
