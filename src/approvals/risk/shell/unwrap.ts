@@ -28,6 +28,11 @@ export interface Given {
 /** Options that take a value in the next word, and whether operands come before the program. */
 export interface Prefix {
   readonly valued?: readonly string[];
+  /**
+   * The options that take no value in the next word. Where they are declared, any other option may take one: nobody can tell
+   * where the program begins, so the script is opaque, and each word is tried.
+   */
+  readonly flags?: readonly string[];
   readonly operands?: number;
   /** `NAME=value` words before the program. */
   readonly assigns?: boolean;
@@ -37,15 +42,19 @@ export interface Prefix {
 const CANDIDATES_MAX = 16;
 
 /** The program begins at the first word that is neither an option, an option's value nor a leading operand. */
-export function prefix({ valued = [], operands = 0, assigns = false }: Prefix): Unwrap {
+export function prefix({ valued = [], flags, operands = 0, assigns = false }: Prefix): Unwrap {
   return (args) => {
     let left = operands;
     for (let at = 0; at < args.length; at += 1) {
       const arg = args[at] ?? "";
       if (arg === "--") return rest(args, at + 1 + left);
+      if (flags?.includes(arg) === true) continue;
       if (takesNext(arg, valued)) at += 1;
-      else if (arg.startsWith("-") && arg !== "-") continue;
-      else if (assigns && /^[A-Za-z_][A-Za-z0-9_]*=/.test(arg)) continue;
+      else if (arg.startsWith("-") && arg !== "-") {
+        if (flags !== undefined && !isFlag(arg, { valued, flags })) {
+          return [{ hidden: true }, ...anywhere(args.slice(at + 1))];
+        }
+      } else if (assigns && /^[A-Za-z_][A-Za-z0-9_]*=/.test(arg)) continue;
       else if (left > 0) left -= 1;
       else return rest(args, at);
     }
@@ -60,6 +69,21 @@ function takesNext(arg: string, valued: readonly string[]): boolean {
   if (!/^-[A-Za-z0-9]{2,16}$/.test(arg)) return false;
   const first = [...arg.slice(1)].findIndex((letter) => valued.includes(`-${letter}`));
   return first === arg.length - 2;
+}
+
+/** Whether the option is known and the next word is not its value: a flag, several in a cluster, or an option with its value. */
+function isFlag(
+  arg: string,
+  { valued, flags }: { readonly valued: readonly string[]; readonly flags: readonly string[] },
+): boolean {
+  if (arg === "--help" || arg === "--version") return true;
+  if (arg.startsWith("--")) return arg.includes("=") || flags.some((name) => name.startsWith(arg));
+  for (const letter of arg.slice(1)) {
+    // The rest of the word is the value.
+    if (valued.includes(`-${letter}`)) return true;
+    if (!flags.includes(`-${letter}`)) return false;
+  }
+  return true;
 }
 
 /** Where the program begins is not told by the words before it: each of them is tried. */
@@ -101,7 +125,7 @@ export function shell(dialect: "bash" | "other"): Unwrap {
 export function parallelLines(args: readonly string[], { input }: Given): readonly Wrapped[] {
   const marker = args.findIndex((arg) => /^:::?:?\+?$/.test(arg));
   const before = marker === -1 ? args : args.slice(0, marker);
-  if (prefix({ valued: PARALLEL })(before, { input: [] }).length > 0) return [];
+  if (prefix(PARALLEL)(before, { input: [] }).length > 0) return [];
   if (marker !== -1) return args.slice(marker + 1).map(asScript);
   if (args.some((arg) => /^(?:--version|--help|-V|-h)$/.test(arg))) return [];
   return input.length === 0 ? [{ hidden: true }] : input.map(asScript);
@@ -118,8 +142,8 @@ export function afterVerb(verbs: RegExp, options: Prefix = {}): Unwrap {
 }
 
 /** All words behind the options as one script, as `eval`, `ssh` and `watch` join them. */
-export function joined({ valued = [], operands = 0 }: Prefix): Unwrap {
-  const skip = prefix({ valued, operands });
+export function joined(options: Prefix): Unwrap {
+  const skip = prefix(options);
   return (args, given) => skip(args, given).map((found) => ("argv" in found ? asScript(found.argv.join(" ")) : found));
 }
 
@@ -177,15 +201,37 @@ function textsIn(code: string): readonly string[] {
   return [...texts.filter((text) => /\s/.test(text)), ...(words.length > 1 ? [words.join(" ")] : [])];
 }
 
-const PARALLEL = words("-j -a -I -S -N -n -L -d --jobs --arg-file --joblog --colsep");
-const XARGS = ["-I", "-n", "-P", "-L", "-s", "-a", "-d", "-E", "-J", "-R", "-S"];
+export const PARALLEL: Prefix = {
+  valued: words(
+    "-a -C -d -E -I -j -J -L -n -N -P -s -S --arg-file --arg-file-sep --arg-sep --basefile --bf --block --block-size --colsep",
+    "--compress-program --decompress-program --delay --delimiter --env --halt --halt-on-error --header --id --joblog --jobs",
+    "--limit --load --max-args --max-chars --max-procs --max-replace-args --memfree --memsuspend --nice --process-slot-var",
+    "--profile --recend --recstart --results --retries --return --rpl --semaphorename --semaphoretimeout --slf --ssh",
+    "--sshdelay --sshlogin --sshloginfile --tagstring --tempdir --timeout --tmpdir --trc --trim --wd --workdir",
+  ),
+  flags: words(
+    "-0 -i -k -l -m -p -q -r -t -u -v -x -X --bar --bg --bibtex --cat --citation --cleanup --color --compress --dry-run --eta",
+    "--fg --fifo --files --group --interactive --keep-order --lb --line-buffer --link --no-notice --no-run-if-empty --null",
+    "--pipe --pipepart --plus --progress --quote --regexp --resume --resume-failed --retry-failed --round-robin",
+    "--shellquote --shuf --silent --tag --tmux --transfer --tty --ungroup --verbose --wait --will-cite --xapply --xargs",
+  ),
+};
 const WORDS_MAX = 64;
-const XARGS_LONG = words("--max-args --max-procs --max-chars --arg-file --delimiter --process-slot-var");
+const XARGS: Prefix = {
+  valued: words(
+    "-I -n -P -L -s -a -d -E -J -R -S --max-args --max-procs --max-chars --arg-file --delimiter --process-slot-var",
+  ),
+  // The values of some may only stand in the same word.
+  flags: words(
+    "-0 -e -i -l -o -p -r -t -x --eof --exit --interactive --max-lines --no-run-if-empty --null --open-tty --replace",
+    "--show-limits --verbose",
+  ),
+};
 
 /** The sign that the words of the input replace; `""` when they come at the end. */
-function signOf(args: readonly string[]): string {
+function signOf(args: readonly string[], valued: readonly string[]): string {
   for (const [at, arg] of args.entries()) {
-    if (!arg.startsWith("-") && !takesNext(args[at - 1] ?? "", XARGS)) return "";
+    if (!arg.startsWith("-") && !takesNext(args[at - 1] ?? "", valued)) return "";
     const own = /^-[0-9rtpxo]{0,8}([Ii])(.{0,64})$/.exec(arg);
     if (own !== null) return own[2] || (own[1] === "I" ? (args[at + 1] ?? "") : "{}");
     if (/^--rep[lace]{0,4}(?:=|$)/.test(arg)) return arg.split("=", 2)[1] || "{}";
@@ -193,11 +239,19 @@ function signOf(args: readonly string[]): string {
   return "";
 }
 
+/** A program that is started for the words of its input. */
+function forEachItem(options: Prefix): Unwrap {
+  const skip = prefix(options);
+  return (args, given) => withItems(skip(args, given), signOf(args, options.valued ?? []), given);
+}
+
+export const xargs = forEachItem(XARGS);
+export const parallel = forEachItem(PARALLEL);
+
 /** The program gets the words of its input at its end or where the sign stands; mostly nobody sees them here. */
-export function xargs(args: readonly string[], given: Given): readonly Wrapped[] {
-  const sign = signOf(args);
+function withItems(wrapped: readonly Wrapped[], sign: string, given: Given): readonly Wrapped[] {
   const words = [[UNKNOWN], ...given.input.map((text) => text.split(/\s+/, WORDS_MAX).filter((word) => word !== ""))];
-  return prefix({ valued: [...XARGS, ...XARGS_LONG] })(args, given).flatMap((found) => {
+  return wrapped.flatMap((found) => {
     if (!("argv" in found)) return [found];
     return words.map(
       (some): Wrapped => ({
@@ -207,7 +261,11 @@ export function xargs(args: readonly string[], given: Given): readonly Wrapped[]
   });
 }
 
-const ENV = ["-u", "-C", "-a", "--unset", "--chdir", "--argv0"];
+const ENV: Prefix = {
+  valued: words("-u -C -a -P --unset --chdir --argv0"),
+  flags: words("-0 -i -v --block-signal --debug --default-signal --ignore-environment --ignore-signal --null"),
+  assigns: true,
+};
 /** `--split-string`, also abbreviated. */
 const SPLITS = /^--s(?:p(?:l(?:i(?:t[a-z-]{0,8})?)?)?)?(?:=|$)/;
 
@@ -223,8 +281,8 @@ function behindEnv(args: readonly string[], given: Given): readonly Wrapped[] {
   if (split === -1) {
     // A dash alone leaves the environment empty; behind the program's name it is the program's own.
     const dash = args.indexOf("-");
-    const isOwn = dash !== -1 && prefix({ valued: ENV, assigns: true })(args.slice(0, dash), given).length === 0;
-    return prefix({ valued: ENV, assigns: true })(isOwn ? args.toSpliced(dash, 1) : args, given);
+    const isOwn = dash !== -1 && prefix(ENV)(args.slice(0, dash), given).length === 0;
+    return prefix(ENV)(isOwn ? args.toSpliced(dash, 1) : args, given);
   }
   const arg = args[split] ?? "";
   const sign = arg.startsWith("--") ? arg.indexOf("=") : arg.indexOf("S");

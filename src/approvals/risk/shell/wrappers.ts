@@ -13,6 +13,9 @@ import {
   joined,
   loginShell,
   named,
+  PARALLEL,
+  type Prefix,
+  parallel,
   parallelLines,
   prefix,
   rest,
@@ -89,25 +92,109 @@ function lines(args: readonly string[]): readonly Wrapped[] {
   return args.flatMap((arg) => (/\s/.test(arg) ? [asScript(arg)] : []));
 }
 
+const letters = (all: string): readonly string[] => [...all].map((letter) => `-${letter}`);
+
 const PLAIN = prefix({});
-const TIMED = prefix({ valued: ["-f", "-o", "--format", "--output"] });
-const SUDO = words("-u -g -h -p -C -T -r -t -U -D -R --user --group --host --prompt");
-const SSH = [..."bcDEeFIiJLlmOopQRSWw"].map((letter) => `-${letter}`);
+const BARE = prefix({ flags: [] });
+const TIMED = prefix({
+  valued: words("-f -o --format --output"),
+  flags: words("-a -p -q -v -V --append --portability --quiet --verbose"),
+});
+const SUDO: Prefix = {
+  valued: words(
+    "-a -c -u -g -h -p -C -T -r -t -U -D -R --auth-type --chdir --chroot --close-from --command-timeout --group --host",
+    "--login-class --other-user --prompt --role --type --user",
+  ),
+  flags: words(
+    "-A -B -b -E -e -H -i -K -k -L -l -N -n -P -S -s -V -v --askpass --background --bell --edit --list --login --no-update",
+    "--non-interactive --preserve-env --preserve-groups --remove-timestamp --reset-timestamp --set-home --shell --stdin",
+    "--validate",
+  ),
+  assigns: true,
+};
+const NAMESPACES = words(
+  "-C -f -i -m -n -p -T -u -U --cgroup --fork --ipc --keep-caps --mount --net --pid --time --user --uts",
+);
+const UNSHARE: Prefix = {
+  valued: words(
+    "-G -l -R -S -w --boottime --load-interp --map-group --map-groups --map-user --map-users --monotonic --owner",
+    "--propagation --root --setgid --setgroups --setuid --wd",
+  ),
+  flags: [
+    ...NAMESPACES,
+    ...words("-c -r --forward-signals --kill-child --map-auto --map-current-user --map-root-user --mount-proc"),
+  ],
+};
+const NSENTER: Prefix = {
+  valued: words("-G -N -S -t -W --net-socket --setgid --setuid --target --wdns"),
+  flags: [
+    ...NAMESPACES,
+    ...words("-a -e -F -r -w -Z --all --env --follow-context --no-fork --preserve-credentials --root --wd"),
+  ],
+};
+const CHRT: Prefix = {
+  valued: words("-T -P -D --sched-deadline --sched-period --sched-runtime"),
+  flags: words(
+    "-a -b -d -f -i -m -o -p -r -R -v --all-tasks --batch --deadline --fifo --idle --max --other --pid --reset-on-fork --rr",
+    "--verbose",
+  ),
+  operands: 1,
+};
+const TASKSET = words("-a -c -p --all-tasks --cpu-list --pid");
+const FLOCK: Prefix = {
+  valued: words("-w -E --conflict-exit-code --length --start --timeout --wait"),
+  flags: words(
+    "-c -e -F -n -o -s -u -x --close --command --exclusive --nb --no-fork --nonblock --shared --unlock --verbose",
+  ),
+  operands: 1,
+};
+const WATCH: Prefix = {
+  valued: words("-n -q -s --equexit --interval --shotsdir"),
+  flags: words(
+    "-b -C -c -d -e -f -g -p -r -t -w -x --beep --chgexit --color --differences --errexit --exec --follow --no-color",
+    "--no-rerun --no-title --no-wrap --precise",
+  ),
+};
+const STRACE: Prefix = {
+  valued: [
+    ...letters("abeEIoOpPsSuUX"),
+    ...words(
+      "--argv0 --attach --columns --env --output --string-limit --summary-columns --summary-sort-by --trace --user",
+    ),
+  ],
+  flags: [
+    ...letters("AcCdDfFhiknNqrtTvVwxyYzZ"),
+    ...words(
+      "--decode-fds --follow-forks --no-abbrev --output-separately --quiet --summary --summary-only --syscall-times",
+    ),
+  ],
+};
+const LTRACE: Prefix = { valued: letters("aADeFlnopsuwx"), flags: letters("bcCfhiLrStTV") };
+const SSH: Prefix = {
+  valued: letters("BbcDEeFIiJLlmOoPpQRSWw"),
+  flags: letters("46AaCfGgKkMNnqsTtVvXxYy"),
+  operands: 1,
+};
 
 /** Programs that start other programs, and how to find those. All of several ways are tried. */
 const UNWRAP = byName<readonly Unwrap[]>([
-  [
-    "nohup setsid builtin catchsegv unbuffer fakeroot caffeinate pkexec proot chronic ts errno dbus-run-session",
-    [PLAIN],
-  ],
-  ["eatmydata torify torsocks proxychains tsocks linux32 linux64 dumb-init tini gosu su-exec", [PLAIN]],
+  ["nohup builtin catchsegv errno dbus-run-session eatmydata", [BARE]],
+  ["setsid", [prefix({ flags: words("-c -f -w --ctty --fork --wait") })]],
+  ["unbuffer", [prefix({ flags: ["-p"] })]],
+  ["chronic", [prefix({ flags: ["-e", "-v"] })]],
+  ["torify torsocks tsocks ts linux32 linux64", [PLAIN]],
+  ["fakeroot caffeinate pkexec proot proxychains proxychains4 dumb-init tini gosu su-exec", [anywhere]],
+  ["run0 dzdo please ifne nocache lckdo trickle schroot systemd-nspawn s6-setuidgid", [anywhere]],
   ["command", [(args, given) => (/^-[pvV]*[vV]/.test(args[0] ?? "") ? [] : PLAIN(args, given))]],
-  ["exec", [prefix({ valued: ["-a"] })]],
+  ["exec", [prefix({ valued: ["-a"], flags: ["-c", "-l"] })]],
   ["time gtime", [TIMED]],
-  ["nice", [prefix({ valued: ["-n", "--adjustment"] })]],
-  ["ionice", [prefix({ valued: ["-c", "-n", "-p", "-P", "-u", "--class", "--classdata"] })]],
-  ["chrt", [prefix({ valued: ["-T", "-P", "-D"], operands: 1 })]],
-  ["taskset", [prefix({ operands: 1 }), prefix({ valued: ["-c"] })]],
+  ["nice", [prefix({ valued: ["-n", "--adjustment"], flags: letters("0123456789") })]],
+  [
+    "ionice",
+    [prefix({ valued: words("-c -n -p -P -u --class --classdata --pid --pgid --uid"), flags: ["-t", "--ignore"] })],
+  ],
+  ["chrt", [prefix(CHRT)]],
+  ["taskset", [prefix({ flags: TASKSET, operands: 1 })]],
   ["prlimit setpriv capsh systemd-run systemd-inhibit firejail bwrap", [anywhere, commandOption]],
   [
     "valgrind perf numactl cgexec ssh-agent rlwrap logsave setuidgid envuidgid envdir softlimit chpst runcon",
@@ -117,17 +204,29 @@ const UNWRAP = byName<readonly Unwrap[]>([
   ["ld.so ld-linux.so ld-linux-x86-64.so ld-linux-aarch64.so ld-musl-x86_64.so pipenv", [anywhere]],
   ["hyperfine", [lines, anywhere]],
   ["sg", [commandOption, joined({ operands: 1 })]],
-  ["timeout gtimeout", [prefix({ valued: ["-s", "-k", "--signal", "--kill-after"], operands: 1 })]],
-  ["stdbuf", [prefix({ valued: ["-i", "-o", "-e", "--input", "--output", "--error"] })]],
-  ["flock", [prefix({ valued: ["-w", "-E", "--timeout", "--conflict-exit-code"], operands: 1 }), commandOption]],
-  ["chroot unshare nsenter", [prefix({ operands: 1 }), PLAIN]],
-  ["strace ltrace", [prefix({ valued: ["-e", "-o", "-p", "-s", "-u", "-E", "-P", "-a", "-S"] })]],
-  ["sudo doas", [prefix({ valued: SUDO, assigns: true }), loginShell]],
-  ["su runuser script", [commandOption, PLAIN]],
+  [
+    "timeout gtimeout",
+    [
+      prefix({
+        valued: words("-s -k --signal --kill-after"),
+        flags: words("-f -p -v --foreground --preserve-status --verbose"),
+        operands: 1,
+      }),
+    ],
+  ],
+  ["stdbuf", [prefix({ valued: words("-i -o -e --input --output --error"), flags: [] })]],
+  ["flock", [prefix(FLOCK), commandOption]],
+  ["chroot", [prefix({ valued: words("--groups --userspec"), flags: ["--skip-chdir"], operands: 1 })]],
+  ["unshare", [prefix(UNSHARE)]],
+  ["nsenter", [prefix(NSENTER)]],
+  ["strace", [prefix(STRACE)]],
+  ["ltrace", [prefix(LTRACE)]],
+  ["sudo doas", [prefix(SUDO), loginShell]],
+  ["su runuser script", [commandOption, anywhere]],
   ["env", [env]],
   ["xargs gxargs", [xargs]],
-  ["parallel", [xargs, joined({ valued: ["-j", "-a", "--jobs", "-I"] }), parallelLines]],
-  ["watch", [joined({ valued: ["-n", "--interval"] })]],
+  ["parallel sem", [parallel, joined(PARALLEL), parallelLines]],
+  ["watch", [joined(WATCH)]],
   ["eval", [joined({})]],
   ["trap", [trapped]],
   ["find gfind", [findActions]],
@@ -148,7 +247,7 @@ const UNWRAP = byName<readonly Unwrap[]>([
   ["tmux screen", [lines]],
   ["vagrant", [commandOption]],
   ["expect gdb sqlite3 psql", [named(/^(?:[.:]?!|\\!|\.?(?:shell|system|spawn)\s)/)]],
-  ["ssh", [joined({ valued: SSH, operands: 1 }), named(/^(?:-o)?(?:Proxy|Local)Command=/i)]],
+  ["ssh", [joined(SSH), named(/^(?:-o)?(?:Proxy|Local)Command=/i)]],
   ["scp sftp", [named(/^(?:-o)?(?:Proxy|Local)Command=/i)]],
   ["rsync", [named(/^(?:-[a-zA-Z]*e|--rsh=?|--rsync-path=?)/)]],
   ["tar gtar bsdtar", [tar]],
