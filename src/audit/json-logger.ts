@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { errorText } from "../core/error-text.ts";
 import { mint, type Receipt } from "../core/evidence.ts";
 import { AuditLogError } from "./audit-log-error.ts";
-import { chainBytes, type StreamName } from "./chain/chain.ts";
+import { chainBytes, STREAMS, type StreamName } from "./chain/chain.ts";
 import { CHECKPOINT_DIR } from "./chain/checkpoint.ts";
 import { CHECKPOINT_INTERVAL_MS, CheckpointKeeper } from "./chain/checkpoint-keeper.ts";
 import { type EntryDraft, LINE_BYTES_MAX, serializeEntry, stampEntry } from "./entry.ts";
@@ -108,6 +108,9 @@ class JsonLogger implements AuditLog {
   readonly #writer: LineWriter;
   readonly #keeper: CheckpointKeeper;
   readonly #reserve: DiskReserve;
+  /** Intents whose calls ended while the disk was full: their entries are still to be written. */
+  readonly #owed = new Set<number>();
+  #isResuming = false;
   #closed: Promise<void> | undefined;
 
   constructor(options: AuditLogOptions, lock: DirectoryLock) {
@@ -154,6 +157,9 @@ class JsonLogger implements AuditLog {
         options.onBatch?.(batch);
       },
       makeRoom: () => this.#reserve.giveUp(),
+      onRefused: () => {
+        for (const name of STREAMS) this.#next[name] = this.#streams[name].place.head.seq;
+      },
       onDrained: (isSound) => this.#keeper.close(isSound),
     });
     // Should one of them fail, so does every line after it, and `health` says why.
@@ -180,7 +186,10 @@ class JsonLogger implements AuditLog {
         always,
         serialize: (stamp) => serializeEntry(stampEntry(draft, { ...stamp, id: this.#ids(), intentSeq })),
         settle: (error) => {
-          if (error !== undefined) return reject(error);
+          if (error !== undefined) {
+            if (intentSeq !== undefined) this.#owed.add(intentSeq);
+            return reject(error);
+          }
           if (intentSeq !== undefined) this.#intents.close(intentSeq);
           resolve(receipt);
         },
@@ -190,6 +199,7 @@ class JsonLogger implements AuditLog {
 
   journal(line: JournalLine): Promise<void> {
     return new Promise((resolve, reject) => {
+      let opened: number | undefined;
       this.#enqueue({
         name: "journal",
         serialize: (stamp) => {
@@ -198,24 +208,54 @@ class JsonLogger implements AuditLog {
         },
         queued: (seq) => {
           const intent = intentOf(seq, line);
-          if (intent !== undefined) this.#intents.open(intent);
+          if (intent === undefined) return;
+          this.#intents.open(intent);
+          opened = seq;
         },
-        settle: (error) => (error === undefined ? resolve() : reject(error)),
+        settle: (error) => {
+          if (error === undefined) return resolve();
+          if (opened !== undefined) this.#intents.close(opened);
+          reject(error);
+        },
       });
     });
   }
 
   health(): Health {
+    this.#resumeWhenFree();
     const health = this.#writer.health();
     if (health.status === "failing") {
       return health;
     }
-    const reason = this.#keeper.failure ?? (this.#reserve.isLow() ? "the disk is nearly full: free some of it" : "");
+    const isLow = this.#isResuming || this.#reserve.isLow();
+    const reason = this.#keeper.failure ?? (isLow ? "the disk is nearly full: free some of it" : "");
     return reason === "" ? health : { status: "failing", reason };
   }
 
   hasRoom(): boolean {
-    return this.#writer.hasRoom() && this.#keeper.failure === undefined && !this.#reserve.isLow();
+    this.#resumeWhenFree();
+    const isReady = this.#writer.hasRoom() && !this.#isResuming;
+    return isReady && this.#keeper.failure === undefined && !this.#reserve.isLow();
+  }
+
+  /** After a full disk a line of the journal tries whether there is room again. Until it is durable no call is taken. */
+  #resumeWhenFree(): void {
+    if (!this.#writer.isFull || this.#isResuming || this.#reserve.isLow()) return;
+    this.#isResuming = true;
+    this.#writer.resume();
+    this.journal({ type: "audit.resumed", reason: "the disk was full" })
+      .then(() => this.#writeOwed())
+      .catch(() => undefined)
+      .finally(() => {
+        this.#isResuming = false;
+      });
+  }
+
+  /** Nobody was told how these calls ended. */
+  #writeOwed(): void {
+    const owed = this.#intents.list(Number.POSITIVE_INFINITY).filter(({ seq }) => this.#owed.has(seq));
+    this.#owed.clear();
+    for (const intent of owed) this.#append(unknownOutcome(intent), true).catch(() => undefined);
   }
 
   close(): Promise<void> {

@@ -50,13 +50,14 @@ export class DiskReserve {
     return this.#isLow;
   }
 
-  /** Gives the reserve file up. `false` when there was none: then there is nothing left to give. */
+  /** The disk is full: gives the reserve file up. `false` when there was none: then there is nothing left to give. */
   giveUp(): boolean {
+    this.#isLow = true;
+    this.#lookedAt = this.#options.monotonic();
     if (!this.#holds) {
       return false;
     }
     this.#holds = false;
-    this.#isLow = true;
     return this.#remove();
   }
 

@@ -40,6 +40,8 @@ export interface LineWriterOptions {
   readonly onBatch: (batch: Batch) => void;
   /** The disk is full: makes room, if there is some to make, and then the batch is tried once more. */
   readonly makeRoom: () => boolean;
+  /** Queued lines were refused: what they had got of the chain is free again. */
+  readonly onRefused: () => void;
   /** Nothing more will be written; the files are still open. Not sound: the last lines may not be on disk. */
   readonly onDrained: (isSound: boolean) => Promise<void>;
 }
@@ -47,7 +49,8 @@ export interface LineWriterOptions {
 /**
  * Group commit: one loop takes all lines that are queued, writes them, syncs once and settles them; what arrives
  * meanwhile is the next batch. No timer: an idle writer writes at once, a busy one fills batches by itself.
- * The first failure is final: every waiting and every later line is refused, for after it nobody knows what the disk holds.
+ * After a failure every waiting and every later line is refused. A failure is final, for after it nobody knows what the disk
+ * holds; only a full disk of which every byte is known, since nothing of the batch is on it, can be tried again (`resume`).
  */
 export class LineWriter {
   readonly #options: LineWriterOptions;
@@ -79,6 +82,16 @@ export class LineWriter {
     this.#running ??= Promise.resolve().then(() => this.#run());
   }
 
+  /** Whether lines are refused because the disk is full, and nothing else is wrong. */
+  get isFull(): boolean {
+    return this.#failure instanceof DiskFullError;
+  }
+
+  /** There may be room again: lines are taken, and the next write tells. */
+  resume(): void {
+    if (this.isFull) this.#failure = undefined;
+  }
+
   hasRoom(): boolean {
     return this.#refusal() === undefined && !this.#isStalled();
   }
@@ -100,7 +113,7 @@ export class LineWriter {
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#running;
-    await this.#options.onDrained(this.#failure === undefined);
+    await this.#options.onDrained(this.#failure === undefined || this.isFull);
     for (const stream of this.#options.streams) {
       stream.close();
     }
@@ -157,13 +170,13 @@ export class LineWriter {
     }
   }
 
-  async #commit(taken: ReadonlyMap<DayStream, readonly QueuedLine[]>): Promise<void> {
+  /** Takes out what became durable. */
+  async #commit(taken: Map<DayStream, QueuedLine[]>): Promise<void> {
     for (const [stream, lines] of taken) {
-      let from = 0;
-      while (from < lines.length) {
-        const to = endOfDay(lines, from);
-        await this.#commitDay(stream, lines.slice(from, to));
-        from = to;
+      while (lines.length > 0) {
+        const to = endOfDay(lines, 0);
+        await this.#commitDay(stream, lines.slice(0, to));
+        lines.splice(0, to);
       }
     }
   }
@@ -207,17 +220,19 @@ export class LineWriter {
     this.#fail(error, new Map());
   }
 
-  /** Refuses what was taken and what is queued; settling a line again that is already durable changes nothing. */
+  /** Refuses what was taken and is not durable, and what is queued. */
   #fail(error: unknown, taken: ReadonlyMap<DayStream, readonly QueuedLine[]>): void {
     const failure =
       error instanceof AuditLogError ? error : new AuditLogError(`the audit writer broke: ${errorText(error)}`);
-    this.#failure = failure;
+    // A final failure stays, whatever a batch under way meets after it.
+    if (this.#failure === undefined || this.isFull) this.#failure = failure;
     this.#batchStartedAt = undefined;
     this.#pendingEntries = 0;
     this.#pendingBytes = 0;
     for (const { settle } of [...taken.values(), ...this.#take().values()].flat()) {
       settle(failure);
     }
+    this.#options.onRefused();
   }
 }
 

@@ -83,8 +83,10 @@ export class DayStream {
       const cut = this.#cutOff(file, file.size - before);
       file.size = before;
       this.#chain.rewind(this.#place.head);
-      const text = `cannot write to ${file.path}: ${errorText(error)}; ${cut.text}: free the disk and restart the service`;
-      throw cut.isClean && isDiskFull(error) ? new DiskFullError(text) : new AuditLogError(text);
+      const text = `cannot write to ${file.path}: ${errorText(error)}; ${cut.text}`;
+      throw cut.isClean && isDiskFull(error)
+        ? new DiskFullError(`${text}: free some of the disk`)
+        : new AuditLogError(`${text}: free the disk and restart the service`);
     }
   }
 
@@ -172,8 +174,9 @@ export class DayStream {
   async #openDay(day: string): Promise<OpenFile> {
     await this.#leaveDay();
     const path = join(this.#options.dir, `${day}.jsonl`);
+    let fd: number | undefined;
     try {
-      const fd = this.#files.openAppend(path);
+      fd = this.#files.openAppend(path);
       const facts = this.#files.factsOf(fd);
       if (!facts.isFile()) {
         this.#files.close(fd);
@@ -184,9 +187,12 @@ export class DayStream {
       await this.#files.syncDirectory(this.#options.dir);
       return file;
     } catch (error) {
-      const text = `cannot open ${path}: ${errorText(error)}: mend it and restart the service`;
+      const text = `cannot open ${path}: ${errorText(error)}`;
       this.close();
-      throw isDiskFull(error) ? new DiskFullError(text) : new AuditLogError(text);
+      // A directory whose sync failed is not tried again.
+      throw fd === undefined && isDiskFull(error)
+        ? new DiskFullError(`${text}: free some of the disk`)
+        : new AuditLogError(`${text}: fix it and restart the service`);
     }
   }
 

@@ -2,6 +2,8 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
 import { diskFiles, type FileOperations } from "../../../src/audit/journal/file-operations.ts";
+import { until } from "../../support/until.ts";
+import { found } from "../support/chained-log.ts";
 import { createWorld, draftOf, errorWith, outcomes, playDisk, type World } from "../support/open.ts";
 
 const CALLS = "2026-02-16.jsonl";
@@ -103,6 +105,97 @@ describe("a disk that is full", () => {
     disk.isFull = false;
     world.now += 1_000;
     expect([log.hasRoom(), fs.existsSync(join(world.dir, RESERVE))]).toEqual([true, true]);
+  });
+
+  /** A disk on which nothing can be written while `isFull`. */
+  function fillingDisk() {
+    const state = { isFull: false };
+    const played = playDisk({
+      space: () => (state.isFull ? { ...space(""), free: 0 } : space("")),
+      write(fd, bytes, offset) {
+        if (!state.isFull) return diskFiles.write(fd, bytes, offset);
+        if (offset > 0) throw errorWith("ENOSPC");
+        return fs.writeSync(fd, bytes, 0, 10);
+      },
+    });
+    return Object.assign(state, played);
+  }
+
+  test("refuses lines without touching the disk, and goes on by itself when there is room again", async () => {
+    const disk = fillingDisk();
+    const log = world.open({ files: disk.files });
+    await log.append(draftOf("t-1"));
+    disk.isFull = true;
+    const refused = await outcomes([log.append(draftOf("t-2")), log.journal({ type: "intent", traceId: "t-3" })]);
+    expect(refused).toEqual(Array(2).fill(expect.stringContaining("ENOSPC")));
+    const calls = disk.calls.length;
+    expect(await outcomes([log.append(draftOf("t-4"))])).toEqual([expect.stringContaining("ENOSPC")]);
+    world.now += 1_000;
+    expect([log.hasRoom(), log.health().status, disk.calls.length]).toEqual([false, "failing", calls]);
+    disk.isFull = false;
+    world.now += 1_000;
+    // A line of the journal has to be durable before calls are taken.
+    expect(log.hasRoom()).toBe(false);
+    await until("room", () => log.hasRoom() || undefined);
+    expect(log.health()).toEqual({ status: "ok" });
+    await log.append(draftOf("t-5"));
+    await world.stop();
+    expect(world.lines(CALLS).map(({ traceId, seq }) => [traceId, seq])).toEqual([
+      ["t-1", 0],
+      ["t-5", 1],
+    ]);
+    expect(world.lines(join("journal", CALLS)).map(({ type }) => type)).toEqual(["audit.resumed"]);
+    expect(found(world.dir, [])).toBe("sound");
+    // The intent that was refused announces nothing to the next start.
+    world.open();
+    await world.stop();
+    expect(world.lines(CALLS)).toHaveLength(2);
+  });
+
+  test("that kept a call's entry away leaves an unknown outcome when there is room again", async () => {
+    const disk = fillingDisk();
+    const log = world.open({ files: disk.files });
+    await log.journal({ type: "intent", traceId: "t-1", tool: "bash", sub: "agent-1" });
+    await log.journal({ type: "intent", traceId: "t-2", tool: "bash", sub: "agent-1" });
+    disk.isFull = true;
+    await outcomes([log.append(draftOf("t-1"))]);
+    disk.isFull = false;
+    world.now += 1_000;
+    await until("room", () => log.hasRoom() || undefined);
+    const hasLine = (): boolean => fs.existsSync(join(world.dir, CALLS)) && world.lines(CALLS).length === 1;
+    await until("the line", () => hasLine() || undefined);
+    // The other call is still under way.
+    await log.append(draftOf("t-2"));
+    await world.stop();
+    expect(world.lines(CALLS)).toMatchObject([
+      { traceId: "t-1", intentSeq: 0, error: { code: "OUTCOME_UNKNOWN" } },
+      { traceId: "t-2", intentSeq: 1, decision: "ALLOWED" },
+    ]);
+    expect(found(world.dir, [])).toBe("sound");
+  });
+
+  test("that is still full when it says that there is room takes no call", async () => {
+    const disk = fillingDisk();
+    const log = world.open({ files: { ...disk.files, space } });
+    disk.isFull = true;
+    await outcomes([log.append(draftOf("t-1"))]);
+    for (let look = 0; look < 3; look += 1) {
+      world.now += 1_000;
+      expect(log.hasRoom()).toBe(false);
+      await Bun.sleep(0);
+    }
+    expect(await outcomes([log.append(draftOf("t-2"))])).toEqual([expect.stringContaining("ENOSPC")]);
+  });
+
+  test("does not make up for a sync that failed", async () => {
+    const disk = fillingDisk();
+    const log = world.open({ files: { ...disk.files, fdatasync: () => Promise.reject(errorWith("ENOSPC")) } });
+    expect(await outcomes([log.append(draftOf("t-1"))])).toEqual([expect.stringContaining("restart the service")]);
+    const calls = disk.calls.length;
+    world.now += 10_000;
+    expect([log.hasRoom(), log.health().status]).toEqual([false, "failing"]);
+    await log.close();
+    expect(disk.calls).toHaveLength(calls);
   });
 
   test("with no reserve left stops the log", async () => {
