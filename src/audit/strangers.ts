@@ -5,7 +5,7 @@ import type { EntryDraft } from "./entry.ts";
 /** Unauthenticated refusals of one source that get a line of their own, each minute. */
 const STRANGER_LINES_PER_MINUTE_MAX = 60;
 /** Sources that are told apart within a minute; all further ones count as one. */
-const STRANGER_SOURCES_MAX = 10_000;
+export const STRANGER_SOURCES_MAX = 10_000;
 /** The source that stands for all further ones. */
 export const FURTHER_SOURCES = "(further sources)";
 
@@ -30,7 +30,10 @@ export interface StrangerSum {
 export interface StrangerLimitOptions {
   /** Read at each refusal. */
   readonly linesPerMinuteMax?: number;
+  /** Read at each refusal. */
   readonly sourcesMax?: number;
+  /** What of a source counts as one; by default the network of a peer address. */
+  readonly groupOf?: (source: string) => string;
 }
 
 /**
@@ -39,7 +42,6 @@ export interface StrangerLimitOptions {
  */
 export class StrangerLimit {
   readonly #options: StrangerLimitOptions;
-  readonly #sourcesMax: number;
   /** Refusals of this minute by source, lines of their own included. */
   #seen = new Map<string, number>();
   /** Those of this minute without a line, by source and code. */
@@ -50,14 +52,18 @@ export class StrangerLimit {
 
   constructor(options: StrangerLimitOptions = {}) {
     this.#options = options;
-    this.#sourcesMax = options.sourcesMax ?? STRANGER_SOURCES_MAX;
+  }
+
+  get #sourcesMax(): number {
+    return this.#options.sourcesMax ?? STRANGER_SOURCES_MAX;
   }
 
   /** Counts one refusal. `undefined`: it gets its own line. Else it is summed up, and this is the receipt to answer with. */
   sumUp({ source, code, traceId }: Stranger, now: number): Receipt | undefined {
     this.#turnTo(now);
-    const network = networkOf(source.slice(0, SOURCE_CHARACTERS_MAX));
-    const key = this.#seen.has(network) || this.#seen.size < this.#sourcesMax ? network : FURTHER_SOURCES;
+    const { groupOf = addressGroup } = this.#options;
+    const group = groupOf(source);
+    const key = this.#seen.has(group) || this.#seen.size < this.#sourcesMax ? group : FURTHER_SOURCES;
     const count = (this.#seen.get(key) ?? 0) + 1;
     this.#seen.set(key, count);
     if (count <= (this.#options.linesPerMinuteMax ?? STRANGER_LINES_PER_MINUTE_MAX)) return undefined;
@@ -106,6 +112,10 @@ function keyOf({ source, code }: StrangerSum): string {
   return `${code} ${source}`;
 }
 
+function addressGroup(source: string): string {
+  return networkOf(source.slice(0, SOURCE_CHARACTERS_MAX));
+}
+
 /** The first 64 bits of an IPv6 address; anything else as it is. */
 export function networkOf(source: string): string {
   if (!source.includes(":") || source.startsWith("::ffff:")) return source;
@@ -134,4 +144,37 @@ export function sumEntry({ source, code, count }: StrangerSum, traceId: string):
     duration: 0,
     count,
   };
+}
+
+/** Refused calls of one caller that get a line of their own, each minute, while the audit takes no calls. */
+const CALLER_LINES_PER_MINUTE_MAX = 10;
+/** Callers that are told apart within a minute, and strangers too while the disk is nearly full. */
+export const LOW_DISK_SOURCES_MAX = 100;
+
+/** Sums calls of authenticated callers that were refused because the audit takes none: their lines would use up the last of the disk. */
+export function createCallerLimit(): StrangerLimit {
+  return new StrangerLimit({
+    linesPerMinuteMax: CALLER_LINES_PER_MINUTE_MAX,
+    sourcesMax: LOW_DISK_SOURCES_MAX,
+    groupOf: (source) => source,
+  });
+}
+
+/** The source that a caller is. */
+export function callerSource({ sub, iss }: EntryDraft["caller"]): string {
+  return JSON.stringify([sub, iss ?? null]);
+}
+
+/** The line of a sum of a caller's calls. */
+export function callerSumEntry(sum: StrangerSum, traceId: string): EntryDraft {
+  const entry = sumEntry(sum, traceId);
+  const { stage } = REFUSALS[sum.code];
+  const reason = "refused while the audit could take no calls, too often for a line each";
+  return { ...entry, caller: callerOf(sum.source), denial: { reason, stage } };
+}
+
+function callerOf(source: string): EntryDraft["caller"] {
+  if (source === FURTHER_SOURCES) return { sub: "(further callers)", permissions: [] };
+  const [sub, iss] = JSON.parse(source) as readonly [string, string | null];
+  return { sub, permissions: [], ...(iss !== null && { iss }) };
 }

@@ -4,7 +4,7 @@ import type { Announced, EntryDraft } from "../audit/entry.ts";
 import type { Batch } from "../audit/journal/line-writer.ts";
 import { intentLine } from "../audit/journal/open-intents.ts";
 import { type AuditLog, openAuditLog } from "../audit/json-logger.ts";
-import type { StrangerLimit } from "../audit/strangers.ts";
+import { callerSource, type StrangerLimit } from "../audit/strangers.ts";
 import { type Config, pathFrom } from "../config.ts";
 import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { errorText } from "../core/error-text.ts";
@@ -59,15 +59,32 @@ interface Recorded {
   readonly now: number;
 }
 
-/** Strangers who knock too often are summed up; everybody else gets a line. */
-export function record(audit: AuditLog, strangers: StrangerLimit, { entry, request, now }: Recorded): Promise<Receipt> {
-  const isStranger = entry.caller.sub === "anonymous";
-  const code = entry.error?.code;
-  const summed =
-    isStranger && code !== undefined
-      ? strangers.sumUp({ source: request.source, code, traceId: entry.traceId }, now)
-      : undefined;
-  return summed === undefined ? audit.append(entry) : Promise.resolve(summed);
+interface Summed {
+  readonly strangers: StrangerLimit;
+  readonly callers: StrangerLimit;
+}
+
+/**
+ * Unauthenticated clients that come too often are summed up, and so are callers that go on calling while the audit takes no
+ * calls; everybody else gets a line.
+ */
+export function record(
+  audit: AuditLog,
+  { strangers, callers }: Summed,
+  { entry, request, now }: Recorded,
+): Promise<Receipt> {
+  const { caller, error, traceId } = entry;
+  if (error === undefined) return audit.append(entry);
+  const { code } = error;
+  let receipt: Receipt | undefined;
+  if (caller.sub === "anonymous") receipt = strangers.sumUp({ source: request.source, code, traceId }, now);
+  else if (isNotAdmitted(entry)) receipt = callers.sumUp({ source: callerSource(caller), code, traceId }, now);
+  return receipt === undefined ? audit.append(entry) : Promise.resolve(receipt);
+}
+
+/** Refused at the door, before anything was planned or an approval was used. */
+function isNotAdmitted({ error, plan, approval }: EntryDraft): boolean {
+  return error?.code === "AUDIT_UNAVAILABLE" && plan === undefined && approval === undefined;
 }
 
 /** @throws {Refusal} AUDIT_UNAVAILABLE: without its intent on disk a change does not run */

@@ -1,6 +1,12 @@
 import type { EntryDraft } from "../audit/entry.ts";
 import type { AuditLog } from "../audit/json-logger.ts";
-import { StrangerLimit } from "../audit/strangers.ts";
+import {
+  callerSumEntry,
+  createCallerLimit,
+  LOW_DISK_SOURCES_MAX,
+  STRANGER_SOURCES_MAX,
+  StrangerLimit,
+} from "../audit/strangers.ts";
 import type { Config } from "../config.ts";
 import { createTrails, type TrailLog, type TrailOptions, type Trails } from "../proxy/trail.ts";
 import { hashArgs, record } from "./audit.ts";
@@ -27,15 +33,22 @@ export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, .
   const { limits, observe = () => {}, log = () => {} } = parts;
   const strangers = new StrangerLimit({
     get linesPerMinuteMax() {
-      return limits.strangerLinesPerMinute;
+      return audit.hasRoom() ? limits.strangerLinesPerMinute : 0;
+    },
+    get sourcesMax() {
+      return audit.hasRoom() ? STRANGER_SOURCES_MAX : LOW_DISK_SOURCES_MAX;
     },
   });
-  const sums = new StrangerSums({ strangers, audit, ids, clock });
+  const callers = createCallerLimit();
+  const sums = [
+    new StrangerSums({ strangers, audit, ids, clock }),
+    new StrangerSums({ strangers: callers, audit, ids, clock, entryOf: callerSumEntry }),
+  ];
   const trails = createTrails({
     ...{ clock, monotonic, ids, tracer, observe, log },
     hashArgs: (sent) => hashArgs(sent, hashKey),
     hashAlg: hashKey === undefined ? "sha256" : "hmac-sha256",
-    record: (entry, request) => record(audit, strangers, { entry, request, now: clock() }),
+    record: (entry, request) => record(audit, { strangers, callers }, { entry, request, now: clock() }),
   });
-  return { trails, stop: () => sums.stop() };
+  return { trails, stop: async () => void (await Promise.all(sums.map((sum) => sum.stop()))) };
 }

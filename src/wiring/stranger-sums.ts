@@ -13,6 +13,8 @@ export interface StrangerSumsParts {
   readonly audit: Pick<AuditLog, "append">;
   /** Of the lines. */
   readonly ids: () => string;
+  /** The line of a sum. */
+  readonly entryOf?: typeof sumEntry;
   /** Milliseconds since 1970. */
   readonly clock: () => number;
 }
@@ -59,7 +61,7 @@ export class StrangerSums {
   }
 
   async #write(sum: StrangerSum): Promise<void> {
-    const { strangers, audit, ids } = this.#parts;
-    await audit.append(sumEntry(sum, ids())).catch(() => strangers.giveBack(sum));
+    const { strangers, audit, ids, entryOf = sumEntry } = this.#parts;
+    await audit.append(entryOf(sum, ids())).catch(() => strangers.giveBack(sum));
   }
 }
