@@ -1,7 +1,13 @@
 import { z } from "zod";
 import { leadingDashFault } from "../manifest/leading-dash.ts";
+import { matchesOnlyAscii } from "../pattern/ascii.ts";
 
 export type Check = z.core.$ZodCheck;
+
+/** Bytes of one argument of a command: Linux takes 131,072 with the closing NUL. */
+export const ARGUMENT_BYTES_MAX = 131_071;
+/** Of one code point, which is what a maximum counts. */
+const UTF8_BYTES_MAX = 4;
 
 /** Marks the check that `freeText` adds; a copy of the schema carries it along. */
 export const FREE_TEXT = Symbol.for("safe-tool-call.free-text");
@@ -84,14 +90,32 @@ export function stringFault(checks: readonly Check[]): string | undefined {
     const problem = patternFault(checks);
     if (problem !== undefined) return problem;
   }
-  return maximumOf(checks) === undefined ? "must have a maximum length: write .max(n)" : undefined;
+  const maximum = maximumOf(checks);
+  return maximum === undefined ? "must have a maximum length: write .max(n)" : lengthFault(maximum, checks);
+}
+
+function lengthFault(maximum: number, checks: readonly Check[]): string | undefined {
+  if (maximum * UTF8_BYTES_MAX <= ARGUMENT_BYTES_MAX) return undefined;
+  if (maximum <= ARGUMENT_BYTES_MAX && checks.some(isAscii)) return undefined;
+  const most = Math.floor(ARGUMENT_BYTES_MAX / UTF8_BYTES_MAX);
+  return `may be longer than one argument of a command can, ${ARGUMENT_BYTES_MAX} bytes: write .max(${most}) at most, or .max(${ARGUMENT_BYTES_MAX}) where the pattern takes ASCII alone`;
+}
+
+function isAscii(check: Check): boolean {
+  const pattern = soundPattern(check);
+  return pattern !== undefined && leadingDashFault(pattern) === undefined && matchesOnlyAscii(pattern);
+}
+
+function soundPattern(check: Check): RegExp | undefined {
+  const { check: kind, format, pattern, when } = defOf(check);
+  return kind === "string_format" && format === "regex" && when === undefined ? pattern : undefined;
 }
 
 /** `undefined` when one pattern keeps `-` from the front. */
 function patternFault(checks: readonly Check[]): string | undefined {
   const faults: string[] = [];
-  for (const { check, format, pattern, when } of checks.map(defOf)) {
-    if (check !== "string_format" || format !== "regex" || pattern === undefined || when !== undefined) continue;
+  for (const pattern of checks.map(soundPattern)) {
+    if (pattern === undefined) continue;
     const fault = leadingDashFault(pattern);
     if (fault === undefined) return undefined;
     faults.push(`has the pattern ${pattern}, which ${fault}`);

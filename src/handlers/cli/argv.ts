@@ -1,9 +1,25 @@
+import { Refusal } from "../../core/errors.ts";
+import { ARGUMENT_BYTES_MAX } from "../../core/schema/string-bounds.ts";
+
 /** Tokens in one argv. */
 const ARGV_TOKENS_MAX = 256;
-/** Bytes of one token: the kernel takes 131,072 with the closing NUL. */
-const TOKEN_BYTES_MAX = 131_071;
-/** Bytes of the whole argv, well below what the kernel shares between argv and environment. */
+/** Bytes of argv and environment together, well below what the kernel has for both. */
 const ARGV_BYTES_MAX = 1_048_576;
+
+/**
+ * Refuses a call whose arguments a manifest allows one by one and the kernel does not take together.
+ *
+ * @throws {Refusal} TARGET_REFUSED with status OUT_OF_RANGE
+ */
+export function refuseTooLong(argv: readonly unknown[], environment: Readonly<Record<string, string>>): void {
+  const texts = [...argv, ...Object.entries(environment).map(([name, value]) => `${name}=${value}`)];
+  const sizes = texts.map((text) => (typeof text === "string" ? Buffer.byteLength(text) : 0));
+  const bytes = sizes.reduce((sum, size) => sum + size + 1, 0);
+  const isSound = sizes.every((size) => size <= ARGUMENT_BYTES_MAX) && bytes <= ARGV_BYTES_MAX;
+  if (isSound && argv.length <= ARGV_TOKENS_MAX) return;
+  const message = `The arguments are too long for a command, which takes ${ARGV_TOKENS_MAX} of them, ${ARGUMENT_BYTES_MAX} bytes in one and ${ARGV_BYTES_MAX} in all. Send less.`;
+  throw new Refusal("TARGET_REFUSED", message, { details: { status: "OUT_OF_RANGE" } });
+}
 
 /**
  * The last check before a command runs: what is wrong with this argv, or `undefined`. A token that begins with `-` must be
@@ -47,7 +63,7 @@ export function tokenFault(token: unknown): string | undefined {
   if (typeof token !== "string") return "is not a string";
   if (token.includes("\0")) return "contains NUL";
   if (!token.isWellFormed()) return "contains a lone surrogate";
-  if (Buffer.byteLength(token) > TOKEN_BYTES_MAX) return `has more than ${TOKEN_BYTES_MAX} bytes`;
+  if (Buffer.byteLength(token) > ARGUMENT_BYTES_MAX) return `has more than ${ARGUMENT_BYTES_MAX} bytes`;
   return undefined;
 }
 

@@ -12,7 +12,7 @@ import type {
   StderrMeaning,
   Tool,
 } from "../../core/types.ts";
-import { argvFault } from "./argv.ts";
+import { argvFault, refuseTooLong } from "./argv.ts";
 import { binarySha256 } from "./binary-identity.ts";
 import { type ChildResult, runChild } from "./child.ts";
 import { commandMemory } from "./command-memory.ts";
@@ -175,6 +175,7 @@ async function plan(
     lookups: cli.lookups ?? {},
     input,
     async ask(args) {
+      refuseTooLong(args, environment);
       const result = await parts.spawn(
         { tool, command, argv: [...args], cwd, environment, confinement, options },
         limits,
@@ -184,6 +185,7 @@ async function plan(
     },
   });
   const argv = [...cli.argsBuilder(input as never, found)];
+  refuseTooLong(argv, environment);
   const fault = argvFault(argv, options);
   if (fault !== undefined) throw unbuildable(fault);
   if (!isFreeTextSafe(freeText, input, found))
@@ -270,6 +272,7 @@ function declaredEnvironment(
 ): Readonly<Record<string, string>> {
   if (typeof declared !== "function") return declared ?? {};
   const built = declared(input as never);
+  refuseTooLong([], { ...built });
   const faults = environmentFaults(built);
   if (faults.length > 0) throw unbuildable(faults.map(({ field, message }) => `${field}: ${message}`).join("; "));
   return built;

@@ -4,7 +4,7 @@ import { isAbsolute, join, relative } from "node:path";
 import { Refusal } from "../../core/errors.ts";
 import { plainText } from "../../core/terminal-text.ts";
 import type { Json, Tool } from "../../core/types.ts";
-import { tokenFault } from "./argv.ts";
+import { refuseTooLong, tokenFault } from "./argv.ts";
 import type { ChildResult } from "./child.ts";
 import { refusalOf } from "./endings.ts";
 import { childEnvironment } from "./environment.ts";
@@ -42,7 +42,7 @@ export interface ShellPlanning {
 /**
  * Where, with what and over which files a script will run.
  *
- * @throws {Refusal} TARGET_REFUSED when the working directory is missing or leaves the workspace
+ * @throws {Refusal} TARGET_REFUSED when the working directory is missing or leaves the workspace, or no program takes the script
  */
 export function shellScene({ cli, tool }: CliTool, { input, environment, pathVariable }: ShellPlanning): ShellScene {
   const workspace = realDirectory(cli.shell?.workspace ?? "");
@@ -53,12 +53,17 @@ export function shellScene({ cli, tool }: CliTool, { input, environment, pathVar
   }
   const cwd = within(workspace, cli.cwd?.(input as never) ?? ".");
   const argv = [...cli.argsBuilder(input as never, {} as never)];
+  refuseTooLong(argv, environment);
   const script = argv.at(-1);
   const isForm = argv.length === SHELL_ARGV.length + 1 && SHELL_ARGV.every((token, at) => argv[at] === token);
-  if (!isForm || script === undefined || tokenFault(script) !== undefined) {
+  if (!isForm || typeof script !== "string") {
     throw new Refusal("INTERNAL", "The command could not be built.", {
       cause: new Error(`a shell is started as ${SHELL_ARGV.join(" ")} and one script`),
     });
+  }
+  const fault = tokenFault(script);
+  if (fault !== undefined) {
+    throw new Refusal("TARGET_REFUSED", `The command ${fault}.`, { details: { status: "INVALID_ARGUMENT" } });
   }
   return {
     argv,

@@ -114,6 +114,48 @@ describe("accepted", () => {
   });
 });
 
+describe("one argument of a command holds 131,071 bytes, and a character has up to four", () => {
+  const ascii = (max: number) =>
+    z
+      .string()
+      .max(max)
+      .regex(/^[a-z][\w .-]*$/);
+  const words = (max: number) =>
+    z
+      .string()
+      .max(max)
+      .regex(/^[a-z][^-]*$/);
+  test.each<[string, z.ZodType, boolean]>([
+    ["free text that fits", freeText(32_767), true],
+    ["free text that may not", freeText(32_768), false],
+    ["ASCII that fits", ascii(131_071), true],
+    ["ASCII that does not", ascii(131_072), false],
+    ["any characters that fit", words(32_767), true],
+    ["any characters that may not", words(32_768), false],
+    [
+      "letters of which two are not ASCII",
+      z
+        .string()
+        .max(40_000)
+        .regex(/^[a-z]+$/iu),
+      false,
+    ],
+    [
+      "an exact length that does not fit",
+      z
+        .string()
+        .length(200_000)
+        .regex(/^[a-z]+$/),
+      false,
+    ],
+    ["the smaller of two maxima", ascii(200_000).max(100), true],
+  ])("%s", (_title, schema, fits) => {
+    const faults = unboundedStrings(z.strictObject({ field: schema }));
+    expect(faults.map(({ field }) => field)).toEqual(fits ? [] : ["field"]);
+    if (!fits) expect(faults[0]?.message).toContain("longer than one argument of a command can, 131071 bytes");
+  });
+});
+
 describe("refused", () => {
   test.each([
     ["plain string", z.string(), "field", "freeText(n)"],

@@ -116,6 +116,55 @@ describe("plan", () => {
     expect(refusal.message).not.toMatch(/nonexistent|passwd|GIT_/);
   });
 
+  const long = "x".repeat(131_072);
+  const tooLong: readonly [string, Partial<Cli>][] = [
+    ["one argument", { argsBuilder: () => ["--", long] }],
+    ["one in bytes", { argsBuilder: () => ["--", "\u20ac".repeat(43_691)] }],
+    ["all of them", { argsBuilder: () => ["--", ...Array.from({ length: 9 }, () => "x".repeat(131_000))] }],
+    ["their number", { argsBuilder: () => ["--", ...Array.from({ length: 256 }, () => "x")] }],
+    ["a lookup's", { lookups: { id: () => [{ args: ["--", long], answer: /^x$/ }] } }],
+    ["a variable built from the input", { environment: () => ({ NOTE: "x".repeat(131_067) }) }],
+    [
+      "arguments and variables",
+      {
+        argsBuilder: () => ["--", ...Array.from({ length: 5 }, () => "x".repeat(131_000))],
+        environment: () => Object.fromEntries(["A", "B", "C", "D"].map((name) => [name, "x".repeat(131_000)])),
+      },
+    ],
+  ];
+  test.each(tooLong)("what is too long for a command is refused, and the agent told: %s", async (_title, cli) => {
+    const refusal = await refusalFrom(planOf(standTool({ command: "argv", argsBuilder: none, ...cli })));
+    expect([refusal.code, refusal.details]).toEqual(["TARGET_REFUSED", { status: "OUT_OF_RANGE" }]);
+    expect(refusal.message).toBe(
+      "The arguments are too long for a command, which takes 256 of them, 131071 bytes in one and 1048576 in all. Send less.",
+    );
+  });
+
+  const shell = (script: string): Promise<unknown> => {
+    const { handler } = stand({ commands: new Map([["bash", "/bin/bash"]]) });
+    const argsBuilder = () => ["--noprofile", "--norc", "-c", "--", script];
+    const tool = standTool({ command: "bash", shell: { workspace: temporaryDirectory() }, argsBuilder });
+    return planOf(tool, { handler });
+  };
+  test.each([
+    ["NUL", "echo a\0b", "The command contains NUL.", "INVALID_ARGUMENT"],
+    ["a lone surrogate", "kill \ud800", "The command contains a lone surrogate.", "INVALID_ARGUMENT"],
+    ["too many bytes", `: ${long}`, /^The arguments are too long for a command/, "OUT_OF_RANGE"],
+  ])("a script that no program takes is refused, and the agent told: %s", async (_title, script, message, status) => {
+    const refusal = await refusalFrom(shell(script));
+    expect([refusal.code, refusal.details]).toEqual(["TARGET_REFUSED", { status }]);
+    expect(refusal.message).toMatch(message);
+  });
+
+  test("what just fits is run", async () => {
+    const cli: Partial<Cli> = {
+      argsBuilder: () => ["--", "x".repeat(131_071)],
+      environment: () => ({ NOTE: "x".repeat(131_066) }),
+    };
+    const { handler } = stand({ commands: new Map([["true", "/bin/true"]]) });
+    expect(await call(standTool({ command: "true", argsBuilder: none, ...cli }), { handler })).toEqual({ text: "" });
+  });
+
   test("an inspection's fault makes the place unusable, and stays with the operator", async () => {
     const inspections = new Map([["argv", () => "objects are borrowed"]]);
     const { handler } = stand({ inspections });
