@@ -77,6 +77,8 @@ export async function startService(config: Config, readAgain?: Hooks["readAgain"
   };
   if (config.audit.checkpointKeyFile === undefined)
     log.warn("audit.checkpointKeyFile is not set: nothing signs the audit");
+  if (process.geteuid?.() === 0)
+    log.warn("the service runs as root: start it as an ordinary user, since no command that it runs needs more");
   const doors = await openDoors(options, service.doors).catch(async (error: unknown) => {
     await service.close(0);
     throw error;

@@ -17,7 +17,7 @@ const NODES_MAX = 500_000;
  */
 export function release({ tool, outputPolicy, scan, raw }: Executed): Released {
   const { text, value } = asJson(tool, raw);
-  const parsed = parseOutput(tool, value) as Json;
+  const parsed = parseOutput(tool, value, outputPolicy) as Json;
   const filtered = applyPolicy(outputPolicy, parsed);
   const { value: result, filteredFields, redactions } = lookThroughFields(filtered, scan, outputPolicy);
   return mint<Released>({ result, filteredFields, redactions, outputHash: sha256Hex(text) });

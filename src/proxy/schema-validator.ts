@@ -1,6 +1,8 @@
 import type { z } from "zod";
 import { Refusal } from "../core/errors.ts";
 import { mint, type Paced, type Parsed } from "../core/evidence.ts";
+import { element } from "../core/policy/field-path.ts";
+import { type CompiledPolicy, shownPath } from "../core/policy/output-policy.ts";
 import { type PlainRead, plainReader, unread } from "../core/schema/plain-reader.ts";
 import type { Json, Tool } from "../core/types.ts";
 
@@ -41,12 +43,12 @@ export function parseInput(paced: Paced, args: unknown): Parsed {
  *
  * @throws {Refusal} INVALID_OUTPUT with the fields in the cause
  */
-export function parseOutput(tool: Tool, answer: Json): unknown {
+export function parseOutput(tool: Tool, answer: Json, policy: CompiledPolicy): unknown {
   const plain = readPlain(tool, "output", answer);
   if (plain !== unread) return plain;
   const parsed = parse(tool.output, answer);
   if (parsed.success) return parsed.data;
-  const why = "threw" in parsed ? `threw ${parsed.threw}` : placesOf(parsed.error);
+  const why = "threw" in parsed ? `threw ${parsed.threw}` : unfitFields(parsed.error, answer, policy);
   throw new Refusal("INVALID_OUTPUT", "The target's answer does not have the declared shape and was withheld.", {
     cause: new Error(`output schema of ${tool.name}: ${why}`),
   });
@@ -67,11 +69,43 @@ function parse(schema: z.ZodType, value: unknown): z.ZodSafeParseResult<unknown>
   }
 }
 
-function placesOf(error: z.ZodError): string {
-  return error.issues
-    .slice(0, ISSUES_MAX)
-    .map(({ path, code }) => `${shape(path)}: ${code}`)
-    .join("; ");
+/** For the operator: each field, what was expected and what kind of value came. Never the value, nor a key that is data. */
+function unfitFields(error: z.ZodError, answer: Json, policy: CompiledPolicy): string {
+  const unfit = error.issues.slice(0, ISSUES_MAX).map((issue) => {
+    const steps = issue.path.map((part) => (typeof part === "number" ? element : String(part)));
+    const path = shownPath(policy, steps).slice(0, PATH_CHARACTERS_MAX) || "(answer)";
+    const got = issue.code === "unrecognized_keys" ? `${issue.keys.length} more` : kindAt(answer, issue.path);
+    return `${path}: ${expectation(issue)}, got ${got}`.slice(0, MESSAGE_CHARACTERS_MAX);
+  });
+  return unfit.join("; ");
+}
+
+/** In the words of the schema: an issue's own message may be the manifest's, and quote the value. */
+function expectation(issue: z.core.$ZodIssue): string {
+  switch (issue.code) {
+    case "invalid_type":
+      return `expected ${issue.expected}`;
+    case "invalid_value":
+      return `expected one of ${issue.values.map((value) => JSON.stringify(String(value))).join(", ")}`;
+    case "invalid_format":
+      return `expected the format ${issue.format}`;
+    case "too_small":
+      return `expected ${issue.origin} of at least ${issue.minimum}`;
+    case "too_big":
+      return `expected ${issue.origin} of at most ${issue.maximum}`;
+    case "unrecognized_keys":
+      return "expected no other keys";
+    default:
+      return issue.code;
+  }
+}
+
+function kindAt(answer: Json, path: readonly PropertyKey[]): string {
+  let at: unknown = answer;
+  for (const part of path) at = typeof at === "object" && at !== null ? Reflect.get(at, part) : undefined;
+  if (at === undefined) return "nothing";
+  if (at === null) return "null";
+  return Array.isArray(at) ? "array" : typeof at;
 }
 
 interface PlainReads {
@@ -95,11 +129,6 @@ function readPlain(tool: Tool, side: keyof PlainReads, value: Json): Json | type
     // A pattern gives up on a text that needs too many steps: the schema does, too, and is asked where that is caught.
     return unread;
   }
-}
-
-/** Where in an answer, without its keys: in a record they are data. */
-function shape(path: readonly PropertyKey[]): string {
-  return path.map((part) => (typeof part === "number" ? "[]" : "*")).join(".") || "(answer)";
 }
 
 function describe(error: z.ZodError): readonly Issue[] {

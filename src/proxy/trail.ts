@@ -1,6 +1,6 @@
 import type { Announced, EntryDraft } from "../audit/entry.ts";
 import { escapeName } from "../audit/escape.ts";
-import { REFUSALS, Refusal, type Stage } from "../core/errors.ts";
+import { REFUSALS, Refusal, type RefusalCode, type Stage } from "../core/errors.ts";
 import type { AnyEvidence, Receipt, Released, Verified } from "../core/evidence.ts";
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { CallTrace, Tracer } from "../core/tracing.ts";
@@ -42,6 +42,9 @@ export interface TrailOptions {
   readonly log: (line: TrailLog) => void;
   readonly tracer?: Tracer | undefined;
 }
+
+/** What the caller brings about: a file that is not there, an argument that the target does not take, a disconnect. */
+const OF_THE_CALLER: ReadonlySet<RefusalCode> = new Set(["TARGET_REFUSED", "CANCELLED"]);
 
 export interface TrailLog {
   /** What strangers are refused is no operator's concern, unless it is looked for. */
@@ -215,7 +218,7 @@ export class Trail {
   }
 
   #levelOf({ code }: Refusal): TrailLog["level"] {
-    if (REFUSALS[code].decision === "ERROR") return "error";
+    if (REFUSALS[code].decision === "ERROR" && !OF_THE_CALLER.has(code)) return "error";
     return this.#fact("caller") === undefined ? "debug" : "info";
   }
 

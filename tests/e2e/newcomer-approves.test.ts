@@ -72,6 +72,12 @@ async function answer(command: string, key: string): Promise<string> {
   return shown;
 }
 
+test.skipIf(!canTry)("a service that runs as root says so at its start", () => {
+  expect(service.out.includes('"severity":"WARN"') && service.out.includes("runs as root")).toBe(
+    process.geteuid?.() === 0,
+  );
+});
+
 test.skipIf(!canTry)("a denial may carry a reason, which the agent reads", async () => {
   const command = "echo on production";
   const asked = call(await agent("zero", "other-agent"), command);

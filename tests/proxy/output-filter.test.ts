@@ -157,3 +157,43 @@ describe("what JSON has a word for is released as that", () => {
     expect(({} as Record<string, unknown>)["polluted"]).toBeUndefined();
   });
 });
+
+describe("what does not fit the schema is named for the operator, without the value", () => {
+  const row = z.strictObject({ state: z.enum(["ON", "OFF"]), count: z.number().max(9), email: z.email().optional() });
+  const listing = defineTool({
+    name: "listing",
+    description: "Lists rows",
+    classification: "read",
+    permissions: { required: ["rows:read"] },
+    input: z.strictObject({}),
+    handler: () => ({}) as never,
+    output: z.object({ rows: z.array(row), byName: z.record(z.string(), z.object({ size: z.number() })) }),
+    outputPolicy: { "rows[].count": "allow", "byName.*.size": "allow" },
+  }) as unknown as Tool;
+
+  test.each([
+    [{ rows: PLANTED, byName: {} }, "rows: expected array, got string"],
+    [{ rows: [{ state: "ON" }], byName: {} }, "rows[].count: expected number, got nothing"],
+    [{ rows: [{ state: PLANTED, count: 1 }], byName: {} }, 'rows[].state: expected one of "ON", "OFF", got string'],
+    [{ rows: [{ state: "ON", count: 4711 }], byName: {} }, "rows[].count: expected number of at most 9, got number"],
+    [
+      { rows: [{ state: "ON", count: 1, email: PLANTED }], byName: {} },
+      "rows[].email: expected the format email, got string",
+    ],
+    [{ rows: [{ state: "ON", count: 1, [PLANTED]: 1 }], byName: {} }, "rows[]: expected no other keys, got 1 more"],
+    [{ rows: [], byName: { [PLANTED]: { size: PLANTED } } }, "byName.*.size: expected number, got string"],
+    [{ rows: [], byName: { [PLANTED]: null } }, "byName.*: expected object, got null"],
+    [[PLANTED], "(answer): expected object, got array"],
+  ])("%#", (raw, says) => {
+    const outputPolicy = compilePolicy(listing.outputPolicy, listing.output);
+    try {
+      release({ tool: listing, outputPolicy, scan: compileScan(listing.scan), raw } as never);
+      expect.unreachable();
+    } catch (error) {
+      const { code, message, details, cause } = error as Refusal;
+      expect([code, details]).toEqual(["INVALID_OUTPUT", undefined]);
+      expect(message).toBe("The target's answer does not have the declared shape and was withheld.");
+      expect((cause as Error).message).toBe(`output schema of listing: ${says}`);
+    }
+  });
+});

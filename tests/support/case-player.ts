@@ -76,7 +76,10 @@ export class CasePlayer {
     const written = dayFilesText(auditDir) + dayFilesText(join(auditDir, "journal"));
     const told = heard.text + written;
     const secrets = [...PERSONAL, ...row.secrets, ...signatureOf(authorization)];
-    expect(found(secrets, told + this.#stage.log().slice(before.log))).toEqual([]);
+    const logged = this.#stage.log().slice(before.log);
+    expect(found(secrets, told + logged)).toEqual([]);
+    // What a caller brings about is not an operator's error.
+    if (heard.reply.error?.["code"] === "TARGET_REFUSED") expect(logged).not.toContain('"severity":"ERROR"');
     expect(found(FOR_OPERATORS, told)).toEqual([]);
     expect(found([this.#stage.world.folder, PROJECT], heard.text)).toEqual([]);
   }

@@ -45,7 +45,12 @@ export function parseStdout(stdout: Uint8Array, { parse, textField, input, exitC
     return parse === "json" ? parseJson(text) : parse(text, input, exitCode);
   } catch (cause) {
     if (cause instanceof Refusal) throw cause;
-    throw new Refusal("INVALID_OUTPUT", "The command's output could not be read.", { cause });
+    // Its message may quote the output, which goes nowhere.
+    const name = cause instanceof Error ? cause.name : typeof cause;
+    const what = parse === "json" ? "not JSON that can be read" : "the manifest's parse threw";
+    throw new Refusal("INVALID_OUTPUT", "The command's output could not be read.", {
+      cause: new Error(`stdout: ${what} (${name}; ${stdout.length} bytes, exit code ${exitCode})`),
+    });
   }
 }
 

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "bun:test";
+import type { Refusal } from "../../../src/core/errors.ts";
 import { decode, parseStdout } from "../../../src/handlers/cli/parser.ts";
 
 const bytes = (...values: readonly number[]) => Uint8Array.from(values);
@@ -30,6 +31,27 @@ describe("parseStdout", () => {
     const answer = parseStdout(Buffer.from('{"__proto__":{"polluted":true}}'), { ...reading, parse: "json" });
     expect(Object.keys(answer as object)).toEqual(["__proto__"]);
     expect(({} as Record<string, unknown>)["polluted"]).toBeUndefined();
+  });
+
+  test.each([
+    ["json", "json", "not JSON that can be read (SyntaxError; 21 bytes, exit code 0)"],
+    [
+      "the manifest's own",
+      (text: string) => JSON.parse(text) as unknown,
+      "the manifest's parse threw (SyntaxError; 21 bytes, exit code 0)",
+    ],
+  ] as const)("what cannot be read by %s is INVALID_OUTPUT, and its text stays out of the cause", (_, parse, says) => {
+    try {
+      parseStdout(Buffer.from('{"a": hunter2planted}'), { ...reading, parse });
+      expect.unreachable();
+    } catch (error) {
+      const { code, message, cause } = error as Refusal;
+      expect([code, message, String(cause)]).toEqual([
+        "INVALID_OUTPUT",
+        "The command's output could not be read.",
+        `Error: stdout: ${says}`,
+      ]);
+    }
   });
 
   test("escapes that spell a hidden character are joined before they are judged", () => {
