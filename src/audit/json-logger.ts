@@ -58,6 +58,8 @@ export interface AuditLog {
   health(): Health;
   /** Whether a call that starts now may count on its lines being taken. */
   hasRoom(): boolean;
+  /** Whether lines are still written, on the last part of the disk. */
+  isDiskLow(): boolean;
   /** Writes what waits, refuses what comes, frees the directory. Never rejects; may be called again. */
   close(): Promise<void>;
 }
@@ -236,6 +238,10 @@ class JsonLogger implements AuditLog {
     this.#resumeWhenFree();
     const isReady = this.#writer.hasRoom() && !this.#isResuming;
     return isReady && this.#keeper.failure === undefined && !this.#reserve.isLow();
+  }
+
+  isDiskLow(): boolean {
+    return this.#writer.health().status !== "failing" && this.#reserve.isLow();
   }
 
   /** After a full disk a line of the journal tries whether there is room again. Until it is durable no call is taken. */

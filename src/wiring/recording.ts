@@ -33,10 +33,10 @@ export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, .
   const { limits, observe = () => {}, log = () => {} } = parts;
   const strangers = new StrangerLimit({
     get linesPerMinuteMax() {
-      return audit.hasRoom() ? limits.strangerLinesPerMinute : 0;
+      return audit.isDiskLow() ? 0 : limits.strangerLinesPerMinute;
     },
     get sourcesMax() {
-      return audit.hasRoom() ? STRANGER_SOURCES_MAX : LOW_DISK_SOURCES_MAX;
+      return audit.isDiskLow() ? LOW_DISK_SOURCES_MAX : STRANGER_SOURCES_MAX;
     },
   });
   const callers = createCallerLimit();

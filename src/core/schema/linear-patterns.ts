@@ -30,7 +30,7 @@ export function boundPatterns(top: string, schema: Schema): readonly Fault[] {
   for (let visit = todo.pop(); visit !== undefined; visit = todo.pop()) {
     const { node, path } = visit;
     if (seen.has(node)) continue;
-    if (seen.size >= VISITS_MAX) return [{ field: top, message: `has more than ${VISITS_MAX} parts` }];
+    if (seen.size >= VISITS_MAX) return [{ field: top, message: `the schema has more than ${VISITS_MAX} parts` }];
     seen.add(node);
     const fault = boundOwn(node);
     if (fault !== undefined) faults.push({ field: path, message: fault });

@@ -2,6 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { z } from "zod";
 import { defineTool } from "../../../src/core/define-tool.ts";
 import { ManifestError, Refusal } from "../../../src/core/errors.ts";
+import { compilePolicy } from "../../../src/core/policy/output-policy.ts";
 import { boundPatterns } from "../../../src/core/schema/linear-patterns.ts";
 import type { Tool } from "../../../src/core/types.ts";
 import { parseInput, parseOutput } from "../../../src/proxy/schema-validator.ts";
@@ -63,7 +64,8 @@ describe("a hostile text is refused at once, wherever the pattern is declared", 
   ])("%s", (_where, schema, value) => {
     const made = tool(schema());
     expect(codeOf(() => parseInput({ tool: made } as never, { value }))).toBe("INVALID_INPUT");
-    expect(codeOf(() => parseOutput(made, { value } as never))).toBe("INVALID_OUTPUT");
+    const policy = compilePolicy(made.outputPolicy, made.output);
+    expect(codeOf(() => parseOutput(made, { value } as never, policy))).toBe("INVALID_OUTPUT");
   });
 });
 
