@@ -96,6 +96,12 @@ function verifyWithProgress(options: VerifyOptions): VerifyReport {
   }
 }
 
+const UNCOMPARED = "pruned.jsonl does not hold what checkpoints are compared with: only the chain was checked";
+
+function isUncompared(checkpoints: number): (stream: StreamReport) => boolean {
+  return ({ prunedTo, compared, lines }) => prunedTo !== undefined && compared === 0 && lines > 0 && checkpoints > 0;
+}
+
 /** A log without a chained line has nothing to sign. */
 function isSigned({ streams, checkpoints }: VerifyReport): boolean {
   return checkpoints.checkpoints > 0 || streams.every(({ lastSeq }) => lastSeq === undefined);
@@ -117,6 +123,7 @@ function readable(
     ...streams.map(summary),
     `checkpoints: ${checkpoints.checkpoints} (${signatures})`,
     ...(checkpoints.checkpoints === 0 ? ["note: without signed checkpoints the chain can be made anew unseen"] : []),
+    ...streams.filter(isUncompared(checkpoints.checkpoints)).map(({ stream }) => `note: ${stream}: ${UNCOMPARED}`),
     ...notRead.map((name) => `note: ${name} is not a day's file: it was not read`),
     ...damages.map(sentence),
     ...(isUnsigned ? ["not signed: there is no checkpoint, so --key has nothing to check"] : []),

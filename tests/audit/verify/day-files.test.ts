@@ -11,6 +11,7 @@ import { DAY_MS } from "../../../src/audit/query/time-range.ts";
 import { verifyLog } from "../../../src/audit/verify/verify.ts";
 import { found, keys, linesOf, temporaryDirectory, writeLines, writeLog } from "../support/chained-log.ts";
 import { createWorld, draftOf, MIDNIGHT } from "../support/open.ts";
+import { verifyIndependently } from "./independent-verifier.ts";
 
 const [ONE, TWO, LAST] = ["2026-02-16.jsonl", "2026-02-17.jsonl", "2026-02-19.jsonl"];
 const NOON = Date.parse("2026-02-19T13:00:00.000Z");
@@ -79,6 +80,7 @@ test.each<readonly [string, () => void, string]>([
 ])("%s: found by verify, refused by the next start", (_name, harm, want) => {
   harm();
   expect(found(dir)).toBe(want);
+  expect(verifyIndependently(dir, keys.publicKey)).not.toEqual([]);
   const open = () => openAuditLog({ dir, instance: "t", clock: () => NOON, durability: "write", queueEntriesMax: 9 });
   expect(open).toThrow("wrong day: the line is not of");
 });
@@ -92,6 +94,7 @@ test.each<readonly [string, () => void, string]>([
 ])("%s: found by verify", (_name, harm, want) => {
   harm();
   expect(found(dir)).toBe(want);
+  expect(verifyIndependently(dir, keys.publicKey)).not.toEqual([]);
 });
 
 test("a renamed file is found outside of the named days too", () => {
@@ -196,10 +199,12 @@ test("a log whose old days were pruned, or are from before the chain, has no pro
   await pruneFiles(agedFiles(options), options);
   expect(fs.existsSync(join(dir, TWO))).toBe(false);
   expect(dayProblems(dir, "calls")).toEqual([]);
+  expect(verifyIndependently(dir, keys.publicKey)).toEqual([]);
   fs.rmSync(dir, { recursive: true });
   fs.mkdirSync(dir);
   // Another writer's days need not be those of UTC.
   writeLines(join(dir, "2026-02-15.jsonl"), ['{"timestamp":"2026-02-16T01:00:00.000Z"}']);
   await writeLog(dir, keys.privateKey);
   expect([found(dir), dayProblems(dir, "calls")]).toEqual(["sound", []]);
+  expect(verifyIndependently(dir, keys.publicKey)).toEqual([]);
 });

@@ -15,6 +15,7 @@ import {
   writeLines,
   writeLog,
 } from "../support/chained-log.ts";
+import { verifyIndependently } from "./independent-verifier.ts";
 
 const [ONE, TWO, LAST] = ["2026-02-16.jsonl", "2026-02-17.jsonl", "2026-02-19.jsonl"];
 const NOTES = "checkpoints/2026-02-19.txt";
@@ -80,6 +81,7 @@ test("the log as it was written is sound", () => {
   ]);
   expect(report.checkpoints).toEqual({ checkpoints: 6, signed: 6, damage: undefined });
   expect(exitCodeOf(report)).toBe(0);
+  expect(verifyIndependently(dir, keys.publicKey)).toEqual([]);
 });
 
 test.each<readonly [string, (at: string) => void, string, number]>([
@@ -172,12 +174,14 @@ test.each<readonly [string, (at: string) => void, string, number]>([
   harm(dir);
   expect(found(dir)).toBe(want);
   expect(exitCodeOf(verifyLog({ dir, keys: [keys.publicKey] }))).toBe(code as 0);
+  expect(verifyIndependently(dir, keys.publicKey)).not.toEqual([]);
 });
 
 test("bytes without a line end behind a whole log are a torn end, and nothing worse", () => {
   fs.appendFileSync(join(dir, LAST), '{"timestamp"');
   const report = verifyLog({ dir, keys: [] });
   expect([found(dir), exitCodeOf(report)]).toEqual([`cut off ${LAST}:6`, 2]);
+  expect(verifyIndependently(dir, keys.publicKey)).toEqual(["torn end"]);
 });
 
 test("a checkpoint that somebody else signed, or of another log, is not believed", async () => {
@@ -205,6 +209,7 @@ test("lines from before the chain are counted, not failed", async () => {
   writeLines(join(old, "2026-02-15.jsonl"), before);
   await writeLog(old);
   expect([found(old), verifyLog({ dir: old, keys: [] }).streams[0]?.linesBefore]).toEqual(["sound", 2]);
+  expect(verifyIndependently(old, keys.publicKey)).toEqual([]);
   // A line that lost its link must not pass for one of them.
   edit(ONE, (lines) => lines.with(0, '{"timestamp":"2026-02-16T00:00:00.000Z"}'))(old);
   expect(found(old)).toStartWith("changed ");
