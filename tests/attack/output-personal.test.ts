@@ -51,6 +51,13 @@ test.each(["host:~", "remote:~ up", "addr:~", "node:~"])(
   },
 );
 
+test.each(["exаmple.com", "example.cоm", "example.coм", "eхample.com", "example.ϲom", "exampӏe.com", "exɑmple.com"])(
+  "an address with one look-alike letter in its domain is hidden: %s",
+  (domain) => {
+    expect(hide(`mail john.smith@${domain} now`)).toBe("mail [REDACTED:EMAIL] now");
+  },
+);
+
 test.each([
   ["user=john@example.com", "user=[REDACTED:EMAIL]"],
   ["bounce+john=example.com@lists.example.com", "[REDACTED:EMAIL]"],

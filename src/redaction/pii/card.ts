@@ -1,5 +1,5 @@
 import type { Work } from "../bounds.ts";
-import { DASH, HEX, isOneOf, runEnd, runStart } from "../views/characters.ts";
+import { BLANK, DASH, HEX, isA, isOneOf, LINE_END, runEnd, runStart } from "../views/characters.ts";
 import type { DigitGroups } from "./digit-groups.ts";
 import { CERTAIN, type PiiFinding } from "./finding.ts";
 
@@ -69,7 +69,7 @@ export function findCards(search: CardSearch): readonly PiiFinding[] {
   const { groups, work } = search;
   if (groups.digits < DIGITS_MIN) return NONE;
   work.spend(groups.count * STEPS_PER_GROUP);
-  let found: PiiFinding[] | undefined;
+  let cards: Window[] | undefined;
   let first = 0;
   while (first < groups.count) {
     const last = mayBegin(groups, first) ? cardEnd(search, first) : -1;
@@ -77,14 +77,79 @@ export function findCards(search: CardSearch): readonly PiiFinding[] {
       first += 1;
       continue;
     }
-    found ??= [];
-    found.push({ rule: "CARD", start: groups.startOf(first), end: groups.endOf(last), confidence: CERTAIN });
+    cards ??= [];
+    cards.push({ first, last });
     first = last + 1;
   }
-  return found ?? NONE;
+  return cards === undefined ? NONE : cards.filter((card) => !isOfTable(search, card, cards)).map(found);
+
+  function found({ first: from, last: to }: Window): PiiFinding {
+    return { rule: "CARD", start: groups.startOf(from), end: groups.endOf(to), confidence: CERTAIN };
+  }
 }
 
 const NONE: readonly PiiFinding[] = [];
+
+/**
+ * One in twenty-five rows of four-digit numbers passes for a card. In a table more such numbers stand beside it, or most lines
+ * of as many numbers hold no card there.
+ */
+function isOfTable({ groups, work }: CardSearch, { first, last }: Window, cards: readonly Window[]): boolean {
+  if (first === last) return false;
+  work.spend(groups.count * STEPS_PER_LINE_GROUP);
+  // What goes on where the reader gave up, or before it began, is read with its other groups.
+  if ((first === 0 && !groups.beginsLine(0)) || (groups.isCut && last === groups.count - 1)) return true;
+  const isOther = (group: number) => !cards.some((card) => group >= card.first && group <= card.last);
+  const line = lineAround(groups, first);
+  if (!hasYearAtMost(groups, { first, last }) && hasAlikeBeside(groups, { first, last }) && hasAny(line, isOther))
+    return true;
+  let alike = 0;
+  let others = 0;
+  for (let at = 0; at < groups.count; at = lineAround(groups, at).last + 1) {
+    if (at === line.first || lineAround(groups, at).last - at !== line.last - line.first) continue;
+    alike += 1;
+    if (isOther(at + first - line.first)) others += 1;
+  }
+  return others * 2 > alike;
+}
+
+const STEPS_PER_LINE_GROUP = 20;
+
+/** Whether a number of as many digits stands beside it, as far away as its own groups stand from each other. */
+function hasAlikeBeside(groups: DigitGroups, { first, last }: Window): boolean {
+  const gap = groups.separatorBefore(last);
+  const isBefore =
+    first > 0 && groups.sizeOf(first - 1) === groups.sizeOf(first) && groups.separatorBefore(first) === gap;
+  const next = last + 1;
+  return (
+    isBefore ||
+    (next < groups.count && groups.sizeOf(next) === groups.sizeOf(last) && groups.separatorBefore(next) === gap)
+  );
+}
+
+/** Whether all stands in one line, and beside the card one number of four digits at most: when it expires. */
+function hasYearAtMost(groups: DigitGroups, { first, last }: Window): boolean {
+  let others = 0;
+  for (let group = 0; group < groups.count; group += 1) {
+    if (group > 0 && groups.beginsLine(group)) return false;
+    if ((group < first || group > last) && groups.sizeOf(group) === PREFIX_DIGITS) others += 1;
+  }
+  return others < 2;
+}
+
+function hasAny({ first, last }: Window, isIt: (group: number) => boolean): boolean {
+  for (let group = first; group <= last; group += 1) if (isIt(group)) return true;
+  return false;
+}
+
+/** The groups of the line in which a group stands. */
+function lineAround(groups: DigitGroups, group: number): Window {
+  let first = group;
+  while (first > 0 && !groups.beginsLine(first)) first -= 1;
+  let last = group;
+  while (last + 1 < groups.count && !groups.beginsLine(last + 1)) last += 1;
+  return { first, last };
+}
 
 /** Issuers print four digits first, or more; other groups are a card's only when they are all that a line holds. */
 function mayBegin(groups: DigitGroups, first: number): boolean {
@@ -103,7 +168,7 @@ function cardEnd({ text, groups, work }: CardSearch, first: number): number {
     work.spend(STEPS_PER_STRETCH);
     if (!isCard(text, groups, { first, last }) || isFraction(text, groups, { first, last })) continue;
     work.spend(STEPS_PER_STRETCH * 10);
-    if (isGrouped(groups, { first, last }) && !isInUuid(text, groups, { first, last })) found = last;
+    if (isGrouped(text, groups, { first, last }) && !isInUuid(text, groups, { first, last })) found = last;
   }
   return found;
 }
@@ -171,23 +236,28 @@ const UUID_CHARS = 36;
 const UUID_DASHES = [8, 13, 18, 23];
 
 /** In one piece, in groups that issuers print, or, when nothing else stands around, in groups of one size. */
-function isGrouped(groups: DigitGroups, { first, last }: Window): boolean {
+function isGrouped(text: string, groups: DigitGroups, { first, last }: Window): boolean {
   const count = last - first + 1;
   if (count === 1) return true;
   const isWhole = isWholeLine(groups, { first, last });
   const lineEnds = groups.lineEnds(first, last);
+  if (lineEnds > 1 || (lineEnds === 1 && !isWrapped(text, groups, { first, last }))) return false;
   if (!isWhole && (count > GROUPS_PRINTED_MAX || lineEnds > 0)) return false;
   const sizes = Array.from({ length: count }, (_, index) => groups.sizeOf(first + index));
   const separators = groups.separators(first, last);
   if (count === 2 && separators.includes(".")) return false;
   if (GROUPINGS.has(sizes.join(","))) return true;
-  if (!isWhole || lineEnds > LINE_ENDS_MAX) return false;
-  if (count === 2) return false;
+  if (!isWhole || count === 2) return false;
   if (lineEnds > 0) return isEven(sizes) || isPrintedAcrossLines(groups, sizes, first);
   return isEven(sizes) && hasOneSeparator(separators, count - 1);
 }
 
-const LINE_ENDS_MAX = 2;
+/** Words stand before it in its first line, and words or nothing behind it: a sentence, and no columns. */
+function isWrapped(text: string, groups: DigitGroups, { first, last }: Window): boolean {
+  const before = runStart(text, groups.startOf(first), BLANK) - 1;
+  const behind = runEnd(text, groups.endOf(last), BLANK);
+  return before >= 0 && !isA(text, before, LINE_END) && !isA(text, behind, LINE_END);
+}
 
 /** `4111 11`, line end, `11 1111 1111`: the line end is taken out. */
 function isPrintedAcrossLines(groups: DigitGroups, sizes: readonly number[], first: number): boolean {

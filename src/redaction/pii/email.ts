@@ -177,7 +177,16 @@ function isTopLevel(text: string, from: number, to: number): boolean {
   if (to - from < 2) return false;
   if (!isA(text, from, LETTER)) return text.charCodeAt(from) > 0x7f;
   const name = text.slice(from, to).toLowerCase();
-  return name.startsWith("xn--") || (runEnd(name, 0, LETTER) === name.length && !NO_DOMAINS.has(name));
+  return name.startsWith("xn--") || (isOfLetters(name) && !NO_DOMAINS.has(name));
+}
+
+/** Look-alike letters of alphabets among them: `cоm` with a Cyrillic `о`. */
+function isOfLetters(name: string): boolean {
+  for (let at = 0; at < name.length; at += 1) {
+    const code = name.charCodeAt(at);
+    if (!isA(name, at, LETTER) && !(code < UNSPACED && isForeignLetter(code))) return false;
+  }
+  return true;
 }
 
 const DOTS = ["[dot]", "(dot)", "{dot}", " dot "];

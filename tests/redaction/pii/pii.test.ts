@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { findSensitive, hideFindings, type RedactionLevel } from "../../../src/redaction/sensitive.ts";
+import { numbers, pick } from "../../eval/corpora.ts";
 
 type Row = readonly [rule: string, text: string, leaves: string];
 
@@ -17,7 +18,9 @@ const FOUND: readonly Row[] = [
   ["CARD", "3782 822463 10005", "[REDACTED:CARD]"],
   ["CARD", "4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1", "[REDACTED:CARD]"],
   ["CARD", "order 12 4111 1111 1111 1111 99", "order 12 [REDACTED:CARD] 99"],
-  ["CARD", "4111 1111\n1111 1111", "[REDACTED:CARD]"],
+  ["CARD", "pay with 4111 1111\n1111 1111 today", "pay with [REDACTED:CARD] today"],
+  ["CARD", "4111 1111 1111 1111\n2024-01-02 10 11", "[REDACTED:CARD]\n2024-01-02 10 11"],
+  ["CARD", "6011 0000 0000 0004 2028 123", "[REDACTED:CARD] 2028 123"],
   ["CARD", "card4111111111111111", "card[REDACTED:CARD]"],
   ["CARD", "30569309025904", "[REDACTED:CARD]"],
   ["IBAN", "DE89370400440532013000", "[REDACTED:IBAN]"],
@@ -139,6 +142,29 @@ test.each(BY_LEVEL)("levels: %j", (text, found) => {
   }
 });
 
+test.each([
+  ["4111 1111 1111 1111\n5500 0000 0000 0004\n", "~\n~\n"],
+  ["4111 1111 1111 1111 5500 0000 0000 0004", "~ ~"],
+  ["17\t4111 1111 1111 1111\t2024\n18\t5500 0000 0000 0004\t2025", "17\t~\t2024\n18\t~\t2025"],
+  ["1 4111-1111-1111-1111 100\n2 5500-0000-0000-0004 200", "1 ~ 100\n2 ~ 200"],
+])("cards of a table: %j", (text, shown) => {
+  expect(hideFindings(text, findSensitive(text, "balanced"))).toBe(shown.replaceAll("~", "[REDACTED:CARD]"));
+});
+
+test("of 320 tables of random four-digit numbers at most two lose a number", () => {
+  const next = numbers(7);
+  const column = () => String(1_000 + Math.floor(next() * 9_000));
+  let damaged = 0;
+  for (const columns of [1, 2, 3, 4, 5, 6, 8, 12]) {
+    for (let table = 0; table < 40; table += 1) {
+      const separator = pick(next, [" ", "  ", "\t"]);
+      const rows = Array.from({ length: 20 }, () => Array.from({ length: columns }, column).join(separator));
+      if (findSensitive(rows.join("\n"), "balanced").length > 0) damaged += 1;
+    }
+  }
+  expect(damaged).toBeLessThanOrEqual(2);
+});
+
 test("what a finding says is sure and why", () => {
   expect(findSensitive("born 1985-03-12", "balanced")).toEqual([
     { rule: "DATE_OF_BIRTH", kind: "pii", start: 5, end: 15, confidence: 0.95, context: "born" },
@@ -158,6 +184,6 @@ test("any text: offsets are in order, in bounds, and what is hidden is not found
       }
       expect(from).toBeLessThanOrEqual(text.length);
     }),
-    { numRuns: 300 },
+    { numRuns: 300, seed: 41 },
   );
 });
