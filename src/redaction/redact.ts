@@ -254,6 +254,7 @@ class Walk {
     this.#chars += chars;
     this.#work.spend(STEPS_PER_NODE);
     if (this.#chars > REDACTION_BOUNDS.charsMax) throw new TooLarge("charsMax");
+    this.#work.allow(chars);
   }
 }
 

@@ -29,7 +29,11 @@ export const REDACTED = "[REDACTED]";
  *
  * @throws {TooLarge} when there is more to do or to hide than `work` allows
  */
-export function findSensitive(text: string, level: RedactionLevel, work = new Work()): readonly SensitiveFinding[] {
+export function findSensitive(
+  text: string,
+  level: RedactionLevel,
+  work = new Work(text.length),
+): readonly SensitiveFinding[] {
   if (level === "off" || text.length < CHARS_MIN) return NOTHING;
   const found = findInViews(text, level, work);
   return found.length < 2 ? found : mergeFindings(found);
