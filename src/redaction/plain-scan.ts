@@ -59,7 +59,9 @@ class PlainScan implements AnchorVisitor {
   #numbers: NumberReader | undefined;
   /** By rule: nothing of it begins before here. */
   #nothingBefore: Map<number, number> | undefined;
-  /** What begins inside a secret is hidden already; skipping it is what keeps dense anchors linear. */
+  /** By rule: its last finding. A rule is not asked again inside its own finding, which keeps dense anchors linear. */
+  #lastFound: Map<number, Finding> | undefined;
+  /** The finding that reaches farthest. What lies inside it is hidden already and is not listed. */
   #coveredFrom = 0;
   #coveredTo = 0;
 
@@ -87,9 +89,8 @@ class PlainScan implements AnchorVisitor {
   }
 
   #secret(index: number, start: number, end: number): void {
-    if (start < this.#coveredTo && start >= this.#coveredFrom) return;
     const rule = SECRET_RULES[index];
-    if (rule === undefined) return;
+    if (rule === undefined || this.#liesInOwnFinding(index, start)) return;
     this.#work.spend(rule.steps);
     this.#readers ??= this.#makeReaders();
     const found = rule.match(this.#text, start, end, this.#readers);
@@ -97,9 +98,25 @@ class PlainScan implements AnchorVisitor {
     if (typeof found === "number") this.#nothing(index, found);
     else if ("rule" in found) this.#cover(found);
     else for (const one of found) this.#cover(one);
+    if (rule.remembers !== true && typeof found === "object") this.#noteFound(index, found);
+  }
+
+  #liesInOwnFinding(index: number, start: number): boolean {
+    const last = this.#lastFound?.get(index);
+    return last !== undefined && start >= last.start && start < last.end;
+  }
+
+  #noteFound(index: number, found: Finding | readonly Finding[]): void {
+    const last = "rule" in found ? found : found.at(-1);
+    if (last === undefined) return;
+    // Each rule reads a stretch once, but many rules may read the same one.
+    this.#work.spend(last.end - last.start);
+    this.#lastFound ??= new Map();
+    this.#lastFound.set(index, last);
   }
 
   #cover({ rule, start, end }: Finding): void {
+    if (start >= this.#coveredFrom && end <= this.#coveredTo) return;
     this.#push({ rule, start, end, kind: "secret", confidence: 1 });
     if (end <= this.#coveredTo) return;
     this.#coveredFrom = start;

@@ -155,6 +155,12 @@ const HEX = "0a1b2c3d4e5f6789";
 const base64 = (text: string) => Buffer.from(text).toString("base64");
 
 const KEYS: readonly (readonly [title: string, secret: string, around?: string])[] = [
+  ["Discord bot", `MTk4NjIyNDgzNDcxOTI1MjQ4.C${filler(5)}.${filler(27)}`],
+  ["newer Discord bot", `NzUyNzIzNzM3NjgwMjIyNTE5.G${filler(5)}.${filler(38)}`],
+  ["ClickHouse key", `4b1d${filler(38)}`],
+  ["longer Shopify token", `shpat_${filler(38)}`],
+  ["Azure client secret with a 9", `aB3${"9Q~"}${filler(31)}_.~`],
+  ["longer Azure client secret", `a.3${"8Q~"}${filler(60)}`],
   ["AWS session token", `IQoJb3JpZ2luX2Vj${filler(200)}`],
   ["AWS signature", filler(64, HEX), "https://b.s3.amazonaws.com/k?X-Amz-Date=1&X-Amz-Signature=~"],
   ["Google signature", filler(128, HEX), "https://storage.googleapis.com/k?X-Goog-Signature=~"],

@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import { findSensitive } from "../../src/redaction/sensitive.ts";
+import { filler } from "../redaction/secret-examples.ts";
 
 /** What programs, schemas, forms, manuals and messages write beside the name of a secret: types, references, calls, labels. */
 const TEXTS: readonly string[] = [
@@ -704,6 +705,7 @@ const TEXTS: readonly string[] = [
   "password: **********",
   "password: xxxxxx",
   "password=XXXXXX",
+  ...[`/favicon.ico-${filler(32, "0a1b2c3d4e5f6789")}`, `https://x.example/a/xOxP-${filler(24)}/b.js`],
   "token: ****abcd",
   "token=****",
 ];

@@ -33,7 +33,7 @@ test("finds what a search for each word finds", () => {
     fc.property(fc.uniqueArray(word, { minLength: 1, maxLength: 12 }), letters, (words, text) => {
       expect(scanned(words, text)).toEqual(naive(words, text));
     }),
-    { numRuns: 500 },
+    { numRuns: 500, seed: 41 },
   );
 });
 

@@ -95,7 +95,7 @@ test("any tree: shapes stay, and what was hidden is not found again", () => {
       expect(Array.isArray(seen)).toBe(Array.isArray(value));
       expect(redact(seen, { level: "strict" }).value).toEqual(seen);
     }),
-    { numRuns: 300 },
+    { numRuns: 300, seed: 41 },
   );
 });
 
@@ -162,7 +162,7 @@ test("what is kept from value to value changes nothing", () => {
     fc.property(tree, fc.boolean(), (value, clean) => {
       expect(redact(value, { level: levels, clean })).toEqual(redact(value, { level: levelsAnew(), clean }));
     }),
-    { numRuns: 1_000 },
+    { numRuns: 1_000, seed: 41 },
   );
 });
 
@@ -273,6 +273,6 @@ test("wherever characters that cannot be seen stand in it, what is sensitive is 
         expect(findings).not.toBeEmpty();
       },
     ),
-    { numRuns: 1_000 },
+    { numRuns: 1_000, seed: 41 },
   );
 });

@@ -13,9 +13,9 @@ import {
   runStart,
   UPPER,
 } from "../views/characters.ts";
-import { NAME_CHARS_MAX, type Value, valueAfter, wholeEnd } from "./beside-name/value-after.ts";
+import { NAME_CHARS_MAX, NextEnd, type Value, valueAfter, WholeEnds } from "./beside-name/value-after.ts";
 import { SECOND_WORDS } from "./foreign-names.ts";
-import { header, NextHeaderEnd } from "./header-value.ts";
+import { header, headerEnd } from "./header-value.ts";
 import { isOfSeveral, type SecretKind, secretKind } from "./names.ts";
 import type { TableReader } from "./tables.ts";
 import { isIdentifier } from "./value-shapes.ts";
@@ -37,7 +37,8 @@ const STEPS_PER_VALUE_CHAR = 8;
 export class AssignmentReader {
   readonly #text: string;
   readonly #work: Work;
-  readonly #ends: NextHeaderEnd;
+  readonly #headerEnds: NextEnd;
+  readonly #wholeEnds: WholeEnds;
   readonly #tables: TableReader;
   readonly #kinds = new Map<string, SecretKind | "none">();
   /** Names that end before here have been looked at. */
@@ -47,7 +48,8 @@ export class AssignmentReader {
     this.#text = text;
     this.#work = work;
     this.#tables = tables;
-    this.#ends = new NextHeaderEnd(text);
+    this.#headerEnds = new NextEnd((from) => headerEnd(text, from));
+    this.#wholeEnds = new WholeEnds(text);
   }
 
   /** Whether a part of a name that stands at `start` belongs to an assignment of a secret. */
@@ -55,8 +57,10 @@ export class AssignmentReader {
     if (start < this.#done) return undefined;
     const text = this.#text;
     const from = runStart(text, start, NAME, start - NAME_CHARS_MAX);
-    const to = runEnd(text, end, NAME, end + NAME_CHARS_MAX);
-    this.#done = to;
+    const last = runEnd(text, end, NAME, end + NAME_CHARS_MAX);
+    this.#done = last;
+    // Of `name.=` the dot belongs to the operator.
+    const to = isOneOf(text, last, "=") && isOneOf(text, last - 1, ".") ? last - 1 : last;
     if (to - from > NAME_CHARS_MAX || isPartOfName(text, { from, to })) return undefined;
     this.#work.spend(STEPS_PER_NAME + to - from);
     const name = text.slice(from, to);
@@ -77,7 +81,8 @@ export class AssignmentReader {
     this.#work.spend(STEPS_PER_VALUE);
     if (kind !== "cookie" && kind !== "authorization") return this.#judge(kind, value);
     this.#work.spend(STEPS_PER_HEADER);
-    return header(text, kind, value.quote === "" ? { ...value, end: this.#ends.after(value.start) } : value);
+    const end = value.quote === "" ? this.#headerEnds.after(value.start) : this.#wholeEnds.of(value);
+    return header(text, kind, { ...value, end });
   }
 
   #judge(kind: SecretKind, value: Value): Finding | undefined {
@@ -85,7 +90,7 @@ export class AssignmentReader {
     const judged = text.slice(value.start, Math.min(value.end, value.start + JUDGED_CHARS_MAX));
     if (kind === "password" && judged.includes(" ")) this.#work.spend(STEPS_PER_PHRASE);
     if (!isSecretValue(judged, kind, value.style) || isVariable(text, judged, value)) return undefined;
-    return { rule: `${kind}-assignment`, start: value.start, end: wholeEnd(text, value) };
+    return { rule: `${kind}-assignment`, start: value.start, end: this.#wholeEnds.of(value) };
   }
 
   #kindOf(name: string): SecretKind | "none" {

@@ -10,33 +10,18 @@ import { wordSet } from "./words.ts";
 const PARAMETER_CHARS_MAX = 512;
 const HEADER_CHARS_MIN = 6;
 
-/** Where a header's line ends next. Asked in a text's order it reads the text once. */
-export class NextHeaderEnd {
-  readonly #text: string;
-  #from = 0;
-  #at = -1;
-
-  constructor(text: string) {
-    this.#text = text;
-  }
-
-  /** At `from` or later; the text's length when nowhere. */
-  after(from: number): number {
-    if (from < this.#from || from > this.#at) {
-      let at = from;
-      while (at < this.#text.length && !isA(this.#text, at, LINE_END)) {
-        if (isA(this.#text, at, QUOTE)) {
-          const close = parameterEnd(this.#text, at);
-          if (close === -1) break;
-          at = close;
-        }
-        at += 1;
-      }
-      this.#at = at;
+/** Where the line ends in which the header's value at `from` stands; the text's length when nowhere. */
+export function headerEnd(text: string, from: number): number {
+  let at = from;
+  while (at < text.length && !isA(text, at, LINE_END)) {
+    if (isA(text, at, QUOTE)) {
+      const close = parameterEnd(text, at);
+      if (close === -1) break;
+      at = close;
     }
-    this.#from = from;
-    return this.#at;
+    at += 1;
   }
+  return at;
 }
 
 /** A header's parameter in quotation marks (`Digest username="ann"`) ends at the second one; -1 when the first at `at` begins none. */
@@ -88,7 +73,7 @@ function plainHeader(text: string, kind: SecretKind, { start, quote, end, style 
   const written = { isDoubtful, hasScheme: from > start, isQuoted: quote !== "" };
   if (kind === "cookie" ? !isCookie(value, written) : !isCredentials(value, written)) return undefined;
   if (!isSecretValue(value, kind, isDoubtful ? "quoted" : style)) return undefined;
-  return { rule: kind === "cookie" ? "cookie" : "authorization-header", start: from, end: lineEnd };
+  return { rule: kind === "cookie" ? "cookie" : "authorization-header", start: from, end };
 }
 
 interface Written {
@@ -97,12 +82,17 @@ interface Written {
   readonly isQuoted: boolean;
 }
 
+/** `name=value`, first or behind others. Blanks around the sign are a program's. */
+const CRUMB = /(?:^|[;,] ?)[^\s=;,]{1,128}=/;
+
 function isCookie(value: string, { isDoubtful }: Written): boolean {
-  return isDoubtful ? COOKIE.test(value) && hasDigit(value) : value.includes("=");
+  return isDoubtful ? COOKIE.test(value) && hasDigit(value) : CRUMB.test(value);
 }
 
 function isCredentials(value: string, { isDoubtful, hasScheme, isQuoted }: Written): boolean {
-  return isDoubtful ? hasScheme && isOnePiece(value) : hasScheme || isQuoted || isOnePiece(value);
+  return isDoubtful
+    ? hasScheme && (isOnePiece(value) || PARAMETER.test(value))
+    : hasScheme || isQuoted || isOnePiece(value);
 }
 
 /** Credentials without a scheme and without quotation marks: no words, no call, and a digit. */
@@ -116,10 +106,22 @@ const SCHEMES = wordSet(
   "ssws pve eg1-hmac-sha256 discogs",
 );
 
-/** Where the credentials begin: behind a scheme that is known. */
+/** Where the credentials begin: behind a scheme that is known, or behind any word that only credentials follow. */
 function afterScheme(text: string, start: number, limit: number): number {
   const scheme = runEnd(text, start, NAME, limit);
   const next = runEnd(text, scheme, BLANK, limit);
-  const isKnown = next > scheme && next < limit && SCHEMES.has(text.slice(start, scheme).toLowerCase());
-  return isKnown ? next : start;
+  if (next === scheme || next >= limit) return start;
+  const isKnown = SCHEMES.has(text.slice(start, scheme).toLowerCase());
+  return isKnown || followsAnyScheme(text.slice(next, Math.min(limit, next + JUDGED_CHARS_MAX)).trimEnd())
+    ? next
+    : start;
+}
+
+const ANY_SCHEME_CHARS_MIN = 12;
+const PARAMETER = /^[\w-]{1,32}="?[^\s,"]{8}/;
+
+/** One piece that looks like a token, or parameters. */
+function followsAnyScheme(value: string): boolean {
+  if (PARAMETER.test(value)) return hasDigit(value);
+  return value.length >= ANY_SCHEME_CHARS_MIN && isOnePiece(value) && isSecretValue(value, "token", "line");
 }

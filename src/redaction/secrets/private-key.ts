@@ -1,5 +1,17 @@
 import type { Finding } from "../finding.ts";
-import { BASE64, BLANK, classesIn, DIGIT, EQUALS, isA, isOneOf, LINE_END, LOWER, runEnd } from "../views/characters.ts";
+import {
+  BASE64,
+  BLANK,
+  classesIn,
+  DIGIT,
+  EQUALS,
+  isA,
+  isOneOf,
+  LINE_END,
+  LOWER,
+  QUOTE,
+  runEnd,
+} from "../views/characters.ts";
 
 /** Where a word stands next. Asked in a text's order it reads the text once. */
 export class NextOccurrence {
@@ -37,6 +49,8 @@ const LINE_CHARS_MIN = 24;
 /** Lines such as `Proc-Type: 4,ENCRYPTED` before the body. */
 const HEADERS_MAX = 4;
 const HEADER_CHARS_MAX = 128;
+/** A line end, as it is or escaped, or the end of a line that is a string of its own. */
+const HEADER_END = /\\[nr]|["'\r\n]/;
 const OPENPGP_HEADERS: ReadonlySet<string> = new Set(["Version", "Comment", "Hash", "Charset", "MessageID"]);
 
 /** `RSA PRIVATE KEY`, `OpenVPN Static key V1`. */
@@ -70,14 +84,14 @@ function afterFooter(text: string, footer: number): number {
   return close === -1 ? footer : footer + FOOTER.length + close + DASHES.length;
 }
 
-/** Blanks, line ends (written out or escaped), quotes, `+`, `>` and `|` at a line's beginning. */
+/** Blanks, line ends (as they are or escaped), quotes, what joins strings, and what begins a line of a comment or a quotation. */
 function separatorsEnd(text: string, from: number): number {
   let at = from;
   const limit = from + HEADER_CHARS_MAX;
   while (at < limit) {
     if (isOneOf(text, at, "\\")) at += isOneOf(text, at + 1, "nrt") ? 2 : 1;
     else if (isA(text, at, BLANK | LINE_END) || isOneOf(text, at, "\"'`>|,")) at += 1;
-    else if (isOneOf(text, at, "+") && isA(text, at - 1, LINE_END)) at += 1;
+    else if (isOneOf(text, at, "+.&#*") && isA(text, at - 1, BLANK | LINE_END | QUOTE)) at += 1;
     else return at;
   }
   return at;
@@ -90,7 +104,7 @@ function afterHeaders(text: string, from: number): number {
     const [name = ""] = line.split(":", 1);
     const isNamed = name.includes("-") || OPENPGP_HEADERS.has(name);
     const isHeader = name.length < line.length && name.length < BODY_CHARS_MIN && isNamed;
-    const end = line.indexOf("\\n") === -1 ? line.indexOf("\n") : line.indexOf("\\n");
+    const end = line.search(HEADER_END);
     if (!isHeader || end === -1) return at;
     at = separatorsEnd(text, at + end);
   }

@@ -23,6 +23,8 @@ export interface SecretRule {
   readonly word: string;
   /** What a look around the word takes at most, apart from runs that are read once. */
   readonly steps: number;
+  /** Its reader remembers how far it has read, so that the rule may be asked at every word. */
+  readonly remembers?: true;
   /** A number says that the rule finds nothing that begins before it. */
   match(text: string, start: number, end: number, readers: Readers): Matched;
 }
@@ -66,6 +68,7 @@ export const SECRET_RULES: readonly SecretRule[] = [
   ...NAME_ANCHORS.map((word) => ({
     word,
     steps: NAME_STEPS,
+    remembers: true as const,
     match: (_text: string, start: number, end: number, { assignments }: Readers) => assignments.match(start, end),
   })),
 ];

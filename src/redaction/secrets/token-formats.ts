@@ -27,7 +27,7 @@ export interface TokenFormat {
   readonly min: number;
   /** Exactly `min` characters, and then no further one. */
   readonly exact?: true;
-  /** The prefix counts in the midst of a word and in any case. */
+  /** The prefix counts in the midst of a word, and in capitals or small letters. */
   readonly loose?: true;
   /** Classes of which a character must occur. */
   readonly needs?: readonly number[];
@@ -92,6 +92,7 @@ const CLOUDS: readonly Row[] = [
   ["daytona-key", "dtn_", HEX, 60],
   ["runpod-key", "rpa_", ALPHANUMERIC, 40, { needs: [DIGIT, UPPER] }],
   ["anyscale-token", "esecret_", ALPHANUMERIC, 20, { needs: [DIGIT] }],
+  ["clickhouse-key", "4b1d", ALPHANUMERIC, 38, { exact: true, needs: [UPPER, LOWER] }],
   ["dbt-token", "dbtc_ dbtu_", WORD | DASH | EQUALS, 30, { needs: [DIGIT] }],
 ];
 
@@ -131,7 +132,7 @@ const FORGES: readonly Row[] = [
   ["harness-token", "pat.", DOTTED, 60, { needs: [DIGIT, UPPER] }],
   ["postman-key", "PMAK-", HEX | DASH, 50],
   ["prefect-key", "pnu_", ALPHANUMERIC, 36],
-  ["infracost-key", "ico-", ALPHANUMERIC, 32, { exact: true, needs: [DIGIT] }],
+  ["infracost-key", "ico-", ALPHANUMERIC, 32, { exact: true, needs: [DIGIT, UPPER] }],
   ["packagist-token", "packagist_uut_ packagist_ort_ packagist_orw_", HEX, 60],
   ["snyk-token", "snyk_uat. snyk_sat.", DOTTED, 30],
   ["axiom-token", "xaat- xapt-", HEX | DASH, 36, { exact: true }],
@@ -179,7 +180,7 @@ const MONEY: readonly Row[] = [
   ["square-token", "EAAA sq0atp- sq0csp- sq0csb- sq0idp-", BASE64URL, 22, { needs: [DIGIT, UPPER] }],
   ["paypal-braintree-token", "access_token$production$ access_token$sandbox$", ALPHANUMERIC | DOLLAR, 30],
   ["plaid-token", "access-sandbox- access-production- access-development-", HEX | DASH, 36],
-  ["shopify-token", "shpat_ shpca_ shppa_ shpss_", HEX, 32],
+  ["shopify-token", "shpat_ shpca_ shppa_ shpss_ shpua_ shptka_", ALPHANUMERIC, 32, { needs: [DIGIT] }],
   ["easypost-key", "EZAK EZTK", ALPHANUMERIC, 50],
   ["flutterwave-key", "FLWSECK_TEST- FLWSECK-", BASE64URL, 12],
   ["shippo-token", "shippo_live_ shippo_test_", HEX, 40],

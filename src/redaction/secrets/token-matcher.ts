@@ -17,13 +17,23 @@ const FIRST_PIECE_CHARS_MIN = 4;
  */
 export function matchToken(text: string, start: number, format: TokenFormat): Finding | number | undefined {
   const { rule, prefix, classes, min, needs } = format;
-  if (format.loose !== true && (!text.startsWith(prefix, start) || !beginsWord(text, start))) return undefined;
   const body = start + prefix.length;
+  if (format.loose === true ? !isInOneCase(text.slice(start, body), prefix) : !beginsAt(text, start, prefix))
+    return undefined;
   if (format.exact === true) return matchExact(text, start, format);
   const enough = runEnd(text, body, classes, body + min);
   if (enough - body < min) return joinPieces(text, start, { format, firstEnd: enough }) ?? enough;
   const end = runEnd(text, enough, classes);
   return needs === undefined || hasAll(classesIn(text, body, end), needs) ? { rule, start, end } : end;
+}
+
+function beginsAt(text: string, start: number, prefix: string): boolean {
+  return text.startsWith(prefix, start) && beginsWord(text, start);
+}
+
+/** Random text has a prefix's letters in both cases: `xOxP-`. */
+function isInOneCase(written: string, prefix: string): boolean {
+  return written === prefix || written === written.toLowerCase() || written === written.toUpperCase();
 }
 
 function matchExact(text: string, start: number, format: TokenFormat): Finding | undefined {

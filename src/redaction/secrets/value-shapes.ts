@@ -129,8 +129,13 @@ export function isCode(value: string): boolean {
     end = runEnd(value, end + joiner.length, WORD | DOT);
   }
   if (end === from || !isWordy(value.slice(from, end))) return false;
-  return end < value.length ? "([".includes(value[end] ?? "") : joins > 0 && !hasDigit(value);
+  return end < value.length
+    ? "([".includes(value[end] ?? "")
+    : joins > 0 && (!hasDigit(value) || TYPE_PATH.test(value));
 }
+
+/** `Token::Ident2` */
+const TYPE_PATH = /^[A-Z]\w{0,32}(?:::[A-Z]\w{0,32}){1,4}$/;
 
 /** What PowerShell calls. */
 const CMDLET = /^(?:ConvertTo|ConvertFrom|Get|New|Read|Import|Unprotect)-[A-Z][A-Za-z]{2,32}$/;
@@ -210,12 +215,32 @@ export function isColour(value: string): boolean {
 
 const COLOUR = /^#(?:[\da-f]{3,4}|[\da-f]{6}|[\da-f]{8})$/i;
 
-/** `OAuth2Client`, `ed25519.Ed25519PrivateKey`: what a program's types are called, with a number among the words. */
+/**
+ * `Uint8Array`, `OAuth2Client`, `ed25519.Ed25519PrivateKey`: what a program's types are called, by a technical term with a number
+ * among the words. Passwords have words and a number, too (`Welcome1Please`): only the term tells them apart.
+ */
 export function isNumberedType(value: string): boolean {
   return hasDigit(value) && NUMBERED_TYPE.test(value);
 }
 
-const NUMBERED_TYPE = /^(?:[a-z]\w{0,24}\.)?[A-Z][A-Za-z]{1,12}\d{1,5}(?:[A-Z][a-z]{2,16}){1,4}$/;
+const TERMS = [
+  "(?:U|S)?Int(?:8|16|32|64|128|256)|Uint(?:8|16|32|64|128|256)|S?Fixed(?:32|64)|Float(?:16|32|64|128)|Char(?:8|16|32)|U(?:tf|TF)(?:8|16|32)",
+  "Base(?:16|32|36|58|62|64|85)|Ascii85|Md[45]|MD[45]|S(?:ha|HA)(?:1|2|3|224|256|384|512)|B(?:lake|LAKE)[23]|A(?:es|ES)(?:128|192|256)",
+  "R(?:sa|SA)(?:2048|3072|4096)|[EHPR][sS](?:256|384|512)|Ed25519|Ed448|X25519|X448|X509|Curve25519|Secp256|P(?:256|384|521)",
+  "Argon2|P(?:bkdf|BKDF)2|P(?:bes|BES)2|P(?:kcs|KCS)(?:1|5|7|8|9|10|11|12)|A(?:sn|SN)1|OAuth[12]|Oauth[12]|Auth0|S(?:aml|AML)2|F(?:ido|IDO)2",
+  "H(?:ttp|TTP)[123]|[Ii][Pp][Vv]?[46]|S3|E(?:c|C)2|K8s?|W(?:in|IN)(?:32|64)|S(?:sh|SH)2|S(?:ql|QL)ite3|D(?:b|B)2|V[1-9]|I18n|L10n",
+].join("|");
+
+const NUMBERED_TYPE = new RegExp(
+  `^(?:[a-z]\\w{0,24}\\.)?(?:[A-Z][a-z]{1,15}){0,3}(?:${TERMS})(?:[A-Z][a-z]{1,16}){0,4}$`,
+);
+
+/** `JsonWebToken2`: words that begin with a capital, and a small number behind them. */
+export function isNumberedName(value: string): boolean {
+  return isA(value, 0, UPPER) && NUMBERED_NAME.test(value);
+}
+
+const NUMBERED_NAME = /^(?:[A-Z][a-z]{2,15}){1,6}\d{1,2}$/;
 
 /** `SEC_ERROR_BASE`: a constant. */
 export function isConstant(value: string): boolean {
@@ -224,24 +249,4 @@ export function isConstant(value: string): boolean {
 
 const CONSTANT = /^[A-Z]{2,16}(?:_[A-Z]{2,16}){1,6}$/;
 
-const TYPE_DIGITS_MAX = 3;
 const WORD_CHARS_MIN = 3;
-
-/** `Uint8Array`, `Base64String`, `Int64`: words that begin with a capital, with one small number among them. */
-export function isTypeName(value: string): boolean {
-  const first = capitalizedEnd(value, 0);
-  const digits = runEnd(value, first, DIGIT);
-  if (first === 0 || digits === first || digits - first > TYPE_DIGITS_MAX) return false;
-  return capitalizedEnd(value, digits) === value.length;
-}
-
-/** Where the words end that begin at `from`, each a capital and small letters. */
-function capitalizedEnd(value: string, from: number): number {
-  let at = from;
-  for (;;) {
-    const capital = runEnd(value, at, UPPER, at + 2);
-    const end = runEnd(value, capital, LOWER);
-    if (capital === at || end - capital < WORD_CHARS_MIN - 1) return at;
-    at = end;
-  }
-}

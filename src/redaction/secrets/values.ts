@@ -29,6 +29,7 @@ import {
   isDottedNumber,
   isGroupedNumber,
   isIdentifier,
+  isNumberedName,
   isNumberedType,
   isOnly,
   isPlainPath,
@@ -36,7 +37,6 @@ import {
   isResourceName,
   isResourcePath,
   isSmallNumber,
-  isTypeName,
   isUrlOrPath,
   isUuid,
   looksRandom,
@@ -119,7 +119,7 @@ function isTold(value: string): boolean {
   if (value.length < TOKEN_CHARS_MIN || value.includes(" ") || isPlaceholder(value) || isUrlOrPath(value)) return false;
   const seen = classesIn(value, 0, value.length);
   if ((seen & DIGIT) === 0 || (seen & LOWER) === 0 || VERSION.test(value) || isGroupedNumber(value)) return false;
-  return !isResourceName(value) && !isTypeName(value) && !isCode(value);
+  return !isResourceName(value) && !isNumberedType(value) && !isCode(value);
 }
 
 /** `v1beta1` */
@@ -175,7 +175,7 @@ function isToken(value: string, style: ValueStyle): boolean {
   if (isColour(value) || isResourcePath(value)) return false;
   if (isResourceName(value) || isPropertyPath(value) || isSmallNumber(value)) return false;
   if (style !== "quoted" && (isCode(value) || isNumberedType(value))) return false;
-  if (style === "loose" && isTypeName(value)) return false;
+  if (style === "loose" && isNumberedName(value)) return false;
   const seen = classesIn(value, 0, value.length);
   if ((seen & DIGIT) !== 0 && (seen & LETTER) !== 0) return true;
   if (isOnly(value, HEX) || (seen & EQUALS) !== 0) return value.length >= UNBROKEN_CHARS_MIN / 2;

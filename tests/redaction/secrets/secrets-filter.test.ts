@@ -57,7 +57,7 @@ test.each(REQUIRED)("%s and what it needs, anywhere in a text", (prefix, least, 
       fc.pre(new Set(letters).size > 3);
       expect(filterSecrets(`${before}${secret}${after}`).text).not.toContain(secret);
     }),
-    { numRuns: 200 },
+    { numRuns: 200, seed: 41 },
   );
 });
 
@@ -80,7 +80,7 @@ test("offsets are the original's, in order, without overlaps, and hide no more t
         expect(rebuilt + text.slice(from)).toBe(filtered.text);
       },
     ),
-    { numRuns: 300 },
+    { numRuns: 300, seed: 41 },
   );
 });
 

@@ -10,6 +10,7 @@ const GAP_CHARS_MAX = 64;
 export interface Separator {
   /** Where the value or its quotation mark stands. */
   readonly end: number;
+  /** `!=` stands for all behind which a variable is as likely as a value. */
   readonly sign: string;
   readonly spaced: boolean;
 }
@@ -21,6 +22,8 @@ export function separatorAfter(
 ): Separator | undefined {
   const sign = behindRemark(text, runEnd(text, behindStars(text, at), BLANK, at + GAP_CHARS_MAX));
   const character = text[sign] ?? "";
+  const compound = compoundEnd(text, sign);
+  if (compound !== -1) return compoundSigned(text, { at, sign, end: compound });
   if (character === "=" || character === ":") return signed(text, sign, at);
   if (character === ">" && isOneOf(text, from - 1, "<") && sign === name)
     return {
@@ -56,12 +59,36 @@ function behindStars(text: string, at: number): number {
   return isA(text, end, BLANK) || isOneOf(text, end, ":") ? end : at;
 }
 
-/** `=`, `:`, `:=`, `==`, `=>`, `?=`, with blanks. */
+const COMPOUND_FIRST = "?+|&.!:/<";
+/** An operator that ends with `=` assigns or compares, unless it calculates or orders (`-=`, `*=`, `<=`); R assigns with an arrow. */
+const COMPOUND = /^(?:[?+|&.!]{1,2}==?|\/\/=|::?:=|<<?-)(?![=>-])/;
+const COMPOUND_CHARS_MAX = 5;
+
+/** Behind an operator such as `?=`, `||=`, `::=` or `<-` at `at`; -1 when none stands there. */
+export function compoundEnd(text: string, at: number): number {
+  if (!isOneOf(text, at, COMPOUND_FIRST)) return -1;
+  const operator = COMPOUND.exec(text.slice(at, at + COMPOUND_CHARS_MAX));
+  return operator === null ? -1 : at + operator[0].length;
+}
+
+interface Compound {
+  readonly at: number;
+  readonly sign: number;
+  readonly end: number;
+}
+
+function compoundSigned(text: string, { at, sign, end }: Compound): Separator {
+  const value = runEnd(text, end, BLANK, end + GAP_CHARS_MAX);
+  const isDoubtful = isOneOf(text, sign, "!<");
+  return { end: behindPrefix(text, value), sign: isDoubtful ? "!=" : "=", spaced: value > end || sign > at };
+}
+
+/** `=`, `:`, `:=`, `==`, `=>`, with blanks. */
 function signed(text: string, at: number, from: number): Separator | undefined {
   // LDIF writes two colons before base64.
   let end = at === from && isOneOf(text, at + 1, ":") && isA(text, at + 2, BLANK) ? at + 2 : at + 1;
   while (end < at + 3 && isOneOf(text, end, "=>")) end += 1;
-  if (text.startsWith("://", at)) return undefined;
+  if (text.startsWith("://", at) || (end === at + 1 && text.startsWith("::", at))) return undefined;
   const value = runEnd(text, isOneOf(text, end, "*") ? behindStars(text, end) : end, BLANK, end + GAP_CHARS_MAX);
   if (text.startsWith("</", value)) return { end: behindTags(text, value), sign: ":", spaced: true };
   const sign = text.startsWith("==", at) ? "==" : (text[at] ?? "");

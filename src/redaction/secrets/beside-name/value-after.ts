@@ -15,15 +15,16 @@ import {
   STOP,
   UPPER,
 } from "../../views/characters.ts";
+import { secretKind } from "../names.ts";
 import { behindQuote } from "../stretches.ts";
 import { JUDGED_CHARS_MAX, type ValueStyle } from "../values.ts";
 import { words } from "../words.ts";
-import type { Name, Stated } from "./bare-word.ts";
+import { bare, type Name, type Stated } from "./bare-word.ts";
 import { blockLines } from "./block-lines.ts";
 import { JOINED_VERBS } from "./in-sentence.ts";
 import { bracketList, type Inside, linesBelow, memberValue, nextArgument } from "./in-structure.ts";
 import { elementText } from "./markup.ts";
-import { type Separator, separatorAfter } from "./separators.ts";
+import { compoundEnd, type Separator, separatorAfter } from "./separators.ts";
 import { endsString } from "./string-ends.ts";
 import { behindIndex, behindTag, declaredValue, statedValue } from "./without-sign.ts";
 
@@ -67,8 +68,7 @@ const FOLLOWERS = `:*?\\()[]{}${JOINED_VERBS}`;
 
 /** Where the value of the name between `from` and `to` stands, if there is one. */
 export function valueAfter(text: string, from: number, to: number): Value | undefined {
-  if (to < text.length && !isA(text, to, BLANK | LINE_END | QUOTE | EQUALS | STOP) && !isOneOf(text, to, FOLLOWERS))
-    return undefined;
+  if (to < text.length && !mayFollow(text, to)) return undefined;
   const afterQuote = behindQuote(text, to);
   const argument = nextArgument(text, { from, at: afterQuote });
   if (argument !== undefined) return valueInside(text, argument);
@@ -82,12 +82,29 @@ export function valueAfter(text: string, from: number, to: number): Value | unde
   return isQuoted ? quotedBehind(text, name, separator) : unquotedBehind(text, name, separator);
 }
 
+function mayFollow(text: string, to: number): boolean {
+  return (
+    isA(text, to, BLANK | LINE_END | QUOTE | EQUALS | STOP) ||
+    isOneOf(text, to, FOLLOWERS) ||
+    compoundEnd(text, to) !== -1
+  );
+}
+
 function unquotedBehind(text: string, name: Name, separator: Separator): Value | undefined {
   const { end, sign } = separator;
   if (sign === "==" || (sign === ">" && isOneOf(text, name.from - 2, ":"))) return undefined;
+  if (sign === "!=") return wordOrVariable(text, end);
   const inside = insideValue(text, end, name.from);
   if (inside !== undefined) return inside;
   return sign === ":" ? valueBehindColon(text, name, separator) : bareValue(text, name, separator);
+}
+
+/** `!= …`, `<- …`: a word that is no variable's name, such as `password2`. */
+function wordOrVariable(text: string, at: number): Value | undefined {
+  const word = bare(text, at, "told");
+  if (word === undefined || secretKind(text.slice(at, word.end).replace(/\d{1,2}$/, "")) !== undefined)
+    return undefined;
+  return statedAs(text, word);
 }
 
 /** `name: string = "…"`, `name: !!str "…"`, `name: |` and lines below, `name: value`. */
@@ -245,10 +262,67 @@ function endsLine(text: string, at: number): boolean {
   return end >= text.length || isA(text, end, LINE_END) || (end > at && text.charCodeAt(end) === HASH);
 }
 
-/** Where a value ends of which only the beginning was judged. */
-export function wholeEnd(text: string, { start, end, quote, style, inQuery, listEnd }: Value): number {
-  if (listEnd !== undefined) return listEnd;
-  return quote === "" ? bareEnd(text, start, { style, inQuery, limit: text.length }) : changedEnd(text, end, quote);
+/** Where something ends, asked in a text's order: what several values share is read once. */
+export class NextEnd {
+  readonly #find: (from: number) => number;
+  #from = 0;
+  #at = -1;
+
+  constructor(find: (from: number) => number) {
+    this.#find = find;
+  }
+
+  /** At `from` or later. */
+  after(from: number): number {
+    if (from < this.#from || from > this.#at) this.#at = this.#find(from);
+    this.#from = from;
+    return this.#at;
+  }
+}
+
+/** Where values end of which only the beginning was judged. */
+export class WholeEnds {
+  readonly #text: string;
+  readonly #ends = new Map<string, NextEnd>();
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  of(value: Value): number {
+    const { start, end, quote, style, inQuery, listEnd } = value;
+    const text = this.#text;
+    if (listEnd !== undefined) return listEnd;
+    if (quote === "") {
+      const read = (from: number) => bareEnd(text, from, { style, inQuery, limit: text.length });
+      return this.#next(`${style === "assigned"} ${inQuery}`, read).after(start);
+    }
+    if (!isA(quote, 0, QUOTE) || end - start < QUOTED_CHARS_MAX - TRAILING_CHARS_MAX)
+      return changedEnd(text, end, quote);
+    const isEscaped = isOneOf(text, start - 2, "\\");
+    return this.#next(`${quote} ${isEscaped}`, (from) => quoteEnd(text, from, { quote, isEscaped })).after(end);
+  }
+
+  #next(key: string, find: (from: number) => number): NextEnd {
+    const known = this.#ends.get(key);
+    if (known !== undefined) return known;
+    const made = new NextEnd(find);
+    this.#ends.set(key, made);
+    return made;
+  }
+}
+
+/** Backslashes before the quotation mark belong to it. */
+const TRAILING_CHARS_MAX = 16;
+
+/** Where a quoted value ends: at its quotation mark or with its line. */
+function quoteEnd(text: string, from: number, { quote, isEscaped }: { quote: string; isEscaped: boolean }): number {
+  let at = from;
+  while (at < text.length && !isA(text, at, LINE_END)) {
+    if (text[at] === quote && (isEscaped || text[at - 1] !== "\\")) break;
+    at += 1;
+  }
+  return at;
 }
 
 /** `"…" -> "…"`: of a plan, what the value was and what it will be. */

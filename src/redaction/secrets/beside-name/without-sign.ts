@@ -20,6 +20,7 @@ import { behindAccount } from "./after-account.ts";
 import { bare, blanksEnd, type Name, type Stated } from "./bare-word.ts";
 import { told } from "./in-sentence.ts";
 import { formPart, isSettingPair } from "./markup.ts";
+import { compoundEnd } from "./separators.ts";
 import { behindPrefix } from "./string-ends.ts";
 import { valueBefore } from "./value-before.ts";
 
@@ -221,11 +222,14 @@ export function behindTag(text: string, at: number): number {
   return value > tag ? value : at;
 }
 
-/** Behind what may close a name: `env["NAME"]`, `env[NAME] =`, `name[32]`. */
+/** Behind what may close a name: `env["NAME"]`, `env[NAME] =`, `env[:name] =`, `name[32]`. */
 export function behindIndex(text: string, { from, to, at }: Name): number {
   if (at > to) return isOneOf(text, at, "]") ? at + 1 : at;
-  if (isOneOf(text, to, "]") && isOneOf(text, from - 1, "[") && isOneOf(text, blanksEnd(text, to + 1), "="))
-    return to + 1;
+  if (isOneOf(text, to, "]")) {
+    const sign = blanksEnd(text, to + 1);
+    const opening = isOneOf(text, from - 1, ":") ? from - 2 : from - 1;
+    return isOneOf(text, opening, "[") && (isOneOf(text, sign, "=") || compoundEnd(text, sign) !== -1) ? to + 1 : at;
+  }
   if (!isOneOf(text, to, "[")) return at;
   const size = runEnd(text, to + 1, DIGIT, to + GAP_CHARS_MAX);
   return isOneOf(text, size, "]") ? size + 1 : at;

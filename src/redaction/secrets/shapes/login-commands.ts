@@ -15,7 +15,7 @@ import {
 } from "../../views/characters.ts";
 import { lineEnd } from "../stretches.ts";
 import { rowEnd } from "../table-cells.ts";
-import { isOnly } from "../value-shapes.ts";
+import { isNumberedName, isOnly } from "../value-shapes.ts";
 import { isSecretValue } from "../values.ts";
 import { wordSet } from "../words.ts";
 import type { SecretShape } from "./shape.ts";
@@ -74,7 +74,9 @@ function response(text: string, at: number, rest: string): Finding | number {
 function accepted(word: string, { isCertain }: { readonly isCertain: boolean }): boolean {
   if (word.length < PASSWORD_CHARS_MIN || word.includes("/") || /^[A-Z-]+$|^\*+$|\.[a-z]{2,4}$|pass$|^test/i.test(word))
     return false;
-  return isSecretValue(word, "password", isCertain ? "line" : "told");
+  if (isCertain) return isSecretValue(word, "password", "line");
+  // `Login with GitHub / Google1`
+  return !isNumberedName(word) && isSecretValue(word, "password", "told");
 }
 
 function found(text: string, start: number, end: number): Finding {

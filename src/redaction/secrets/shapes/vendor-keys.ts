@@ -59,12 +59,33 @@ function matchMailchimp(text: string, start: number, end: number): Finding | und
   return { rule: "mailchimp-key", start: from, end: runEnd(text, end, DIGIT, end + 2) };
 }
 
-/** Three characters, `8Q~`, 31 or more: an Azure client secret. */
+/** Three characters, a digit and `Q~`, 31 or more: an Azure client secret. */
 function matchAzureSecret(text: string, start: number, end: number): Finding | undefined {
   const from = runStart(text, start, BASE64URL | DOT | TILDE, start - 3);
-  const to = runEnd(text, end, BASE64URL | DOT | TILDE, end + 64);
-  return start - from === 3 && to - end >= 31 ? { rule: "azure-client-secret", start: from, end: to } : undefined;
+  const to = runEnd(text, end, BASE64URL | DOT | TILDE, end + AZURE_SECRET_CHARS_MAX);
+  return start - from === 3 && text.startsWith("Q~", start + 1) && to - end >= 31
+    ? { rule: "azure-client-secret", start: from, end: to }
+    : undefined;
 }
+
+const AZURE_SECRET_CHARS_MAX = 128;
+const AZURE_MARKS = Array.from({ length: 10 }, (_, digit) => `${digit}q~`);
+
+/** A bot of Discord: its id in base64, six characters, 27 or more. */
+function matchDiscord(text: string, start: number): Finding | undefined {
+  if (!beginsWord(text, start)) return undefined;
+  const token = DISCORD.exec(text.slice(start, start + DISCORD_CHARS_MAX))?.[0];
+  return token === undefined ? undefined : { rule: "discord-token", start, end: start + token.length };
+}
+
+const DISCORD = /^[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,64}(?![\w-])/;
+const DISCORD_CHARS_MAX = 104;
+/** How base64 of a number begins: three digits make four letters. */
+const NUMBERS_IN_BASE64 = Array.from({ length: 900 }, (_, index) =>
+  Buffer.from(String(100 + index))
+    .toString("base64")
+    .toLowerCase(),
+);
 
 /** A shared access signature, when the parameters that belong to it are near. */
 function matchSharedAccess(text: string, start: number, end: number): Finding | undefined {
@@ -175,7 +196,8 @@ export const VENDOR_KEYS: readonly SecretShape[] = [
   { words: ["akia", "asia", "goog1e"], steps: 400, match: matchAwsSecret },
   { words: [":aa"], steps: 60, match: matchTelegram },
   { words: ["-us"], steps: 80, match: matchMailchimp },
-  { words: ["8q~", "7q~"], steps: 80, match: matchAzureSecret },
+  { words: AZURE_MARKS, steps: 80, match: matchAzureSecret },
+  { words: NUMBERS_IN_BASE64, steps: 80, match: matchDiscord },
   { words: ["sig="], steps: 100, match: matchSharedAccess },
   { words: [".atlasv1."], steps: 80, match: matchTerraform },
   { words: ["pat"], steps: 60, match: matchAirtable },
