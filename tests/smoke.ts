@@ -68,9 +68,8 @@ const SCENES: readonly Scene[] = [
     tool: "git_diff_branches",
     args: { repo: "self", base: "main", head: "big" },
     permissions: GIT,
-    answer: { status: "error", "error.code": "OUTPUT_TOO_LARGE", result: undefined },
-    audited: { decision: "ERROR", "denial.stage": "OUTPUT", response: undefined },
-    unseen: ["0123456789abcdef0123"],
+    answer: { status: "success", truncated: true },
+    audited: { decision: "ALLOWED", "response.truncated": true },
   },
   {
     shows: "This is what happens when the token does not permit the tool",

@@ -200,6 +200,7 @@ export interface ApprovalPage {
 export interface StoredAnswer {
   readonly result: Json;
   readonly filteredFields: readonly string[];
+  readonly truncated?: true | undefined;
   readonly outputHash: string;
 }
 

@@ -53,6 +53,8 @@ export interface AuditEntry {
   readonly response?:
     | {
         readonly filteredFields: readonly string[];
+        /** Only a part of what the target answered was released. */
+        readonly truncated?: true | undefined;
         readonly outputHash: string;
         /** How often each rule of redaction hid something. */
         readonly redactions?: Readonly<Record<string, number>> | undefined;

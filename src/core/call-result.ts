@@ -13,6 +13,11 @@ export interface Success<Result = Json> {
   readonly result: Result;
   /** Paths of the fields that were masked, redacted or stripped. */
   readonly filteredFields: readonly string[];
+  /**
+   * The target answered more than the tool's limit: `result` holds the beginning of lists and texts. It is null when the answer of a
+   * change could not be cut: the change was made, and its result is withheld.
+   */
+  readonly truncated?: true;
   readonly traceId: string;
   readonly durationMs: number;
   readonly secretsSent?: SecretsSent;
@@ -26,7 +31,10 @@ export interface Failure {
     readonly stage: Stage;
     /** How to mend the call. Never a path, a stack, a secret, or text of a target. */
     readonly message: string;
-    /** `message` and `untrusted: true` in it: the target's own words, filtered, of a tool whose manifest says `errors: "filtered"`. */
+    /**
+     * With `untrusted: true` it holds filtered words of the target: `message`, of a tool whose manifest says `errors: "filtered"`, or
+     * what a script had written (`output`) when its time was over.
+     */
     readonly details?: Readonly<Record<string, unknown>>;
     readonly retryable: boolean;
     readonly retryAfterMs?: number;

@@ -1,3 +1,5 @@
+import type { PartialAnswer } from "./partial-answer.ts";
+
 /** Where on the road a call ended. The audit's `denial.stage`. */
 export type Stage =
   | "REQUEST"
@@ -68,6 +70,8 @@ export interface RefusalOptions {
   readonly cause?: unknown;
   /** The target's own words, where its manifest lets them be heard. They leave only as `proxy/target-text.ts` lets them. */
   readonly said?: string | undefined;
+  /** What a script had written when its time was over. It leaves only as the tool's output policy and redaction let it. */
+  readonly outputSoFar?: PartialAnswer | undefined;
 }
 
 /**
@@ -81,6 +85,7 @@ export class Refusal extends Error {
   readonly retryAfterMs: number | undefined;
   /** Private, so that nothing that writes an error down writes it. */
   readonly #said: string | undefined;
+  readonly #outputSoFar: PartialAnswer | undefined;
 
   constructor(code: RefusalCode, message: string, options: RefusalOptions = {}) {
     super(message, "cause" in options ? { cause: options.cause } : undefined);
@@ -88,11 +93,17 @@ export class Refusal extends Error {
     this.details = options.details;
     this.retryAfterMs = options.retryAfterMs;
     this.#said = options.said;
+    this.#outputSoFar = options.outputSoFar;
   }
 
   /** The target's own words, unfiltered. */
   static wordsOf(refusal: Refusal): string | undefined {
     return #said in refusal ? refusal.#said : undefined;
+  }
+
+  /** What the target had written, unfiltered. */
+  static outputSoFarOf(refusal: Refusal): PartialAnswer | undefined {
+    return #said in refusal ? refusal.#outputSoFar : undefined;
   }
 }
 

@@ -74,7 +74,15 @@ export type Executed = Evidence<"executed", RegisteredTool & { raw: unknown }>;
 /** What may leave: parsed, filtered by the policy, bounded. */
 export type Released = Evidence<
   "released",
-  { result: Json; filteredFields: readonly string[]; outputHash: string; by?: string; redactions?: Counts | undefined }
+  {
+    result: Json;
+    filteredFields: readonly string[];
+    /** Whether only a part of the answer was read or released. */
+    truncated?: true | undefined;
+    outputHash: string;
+    by?: string;
+    redactions?: Counts | undefined;
+  }
 >;
 
 /** The entry of this call is on disk (or summed up, for strangers who knock too often). Without it there is no answer. */

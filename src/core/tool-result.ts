@@ -23,10 +23,10 @@ export interface ToolFailure {
 /**
  * The result of a call in the shape that file tools' agents know: `{ ok: true, untrusted: true, ...data }` or
  * `{ ok: false, error }`: the mark says that the data is nobody's instruction. Data that is no object stands under `data`, and so
- * does one that has an `ok` or `untrusted` of its own.
+ * does one that has an `ok` or `untrusted` of its own. `truncated: true` is added to a result of which only a part was released.
  */
 export function toToolResult(result: CallResult): ToolResult {
-  if (result.status === "success") return succeeded(result.result);
+  if (result.status === "success") return succeeded(result.result, result.truncated);
   if (result.status === "pending") {
     const { message, ...approval } = result.approval;
     return { ok: false, error: { code: "APPROVAL_REQUIRED", message, details: { approval } } };
@@ -37,9 +37,9 @@ export function toToolResult(result: CallResult): ToolResult {
   return { ok: false, error: details === undefined ? error : { ...error, details } };
 }
 
-function succeeded(data: Json): ToolResult {
-  if (!isTable(data) || Object.hasOwn(data, "ok") || Object.hasOwn(data, "untrusted")) {
-    return { ok: true, untrusted: true, data };
-  }
-  return { ok: true, untrusted: true, ...data };
+function succeeded(data: Json, truncated: true | undefined): ToolResult {
+  const marks = { ok: true, untrusted: true, ...(truncated && { truncated }) } as const;
+  const isFlat = isTable(data) && !Object.hasOwn(data, "ok") && !Object.hasOwn(data, "untrusted");
+  const saysOtherwise = isFlat && truncated === true && (data["truncated"] ?? true) !== true;
+  return isFlat && !saysOtherwise ? { ...marks, ...data } : { ...marks, data };
 }

@@ -109,23 +109,26 @@ export interface ModelCall {
   readonly callId: string;
 }
 
-export type Told = Pick<CallResult & { readonly status: "success" }, "status" | "result"> | ToldFailure;
+export type Told = Pick<CallResult & { readonly status: "success" }, "status" | "result" | "truncated"> | ToldFailure;
 
 interface ToldFailure {
   readonly status: "denied" | "error";
   readonly error: { readonly code: string; readonly message: string };
 }
 
-/** What became of a call, as the message that the model reads: `{ untrusted: true, output }` or `{ error }`. */
+/** What became of a call, as the message that the model reads: `{ untrusted: true, output }`, with `truncated: true` for a part, or `{ error }`. */
 export function toToolResultMessage<Format extends MessageFormat>(
   { tool, callId }: Pick<ModelCall, "tool" | "callId">,
   result: Told,
   { format }: { readonly format: Format },
 ): ResultMessages[Format] {
   const isError = result.status !== "success";
-  const content =
-    result.status === "success" ? { untrusted: true, output: result.result } : { error: failureOf(result) };
+  const content = result.status === "success" ? outputOf(result) : { error: failureOf(result) };
   return writeResult({ id: callId, name: tool, content, text: JSON.stringify(content), isError }, format);
+}
+
+function outputOf({ result, truncated }: Told & { readonly status: "success" }): Record<string, unknown> {
+  return { untrusted: true, ...(truncated && { truncated }), output: result };
 }
 
 /** What helps the model to mend its call; the rest is for the application. */

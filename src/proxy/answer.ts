@@ -1,6 +1,7 @@
 import type { CallResult, Pending } from "../core/call-result.ts";
 import { REFUSALS, Refusal, type Stage } from "../core/errors.ts";
 import type { Receipt, Released } from "../core/evidence.ts";
+import { outputShown } from "./output-so-far.ts";
 import { wordsHeard } from "./target-text.ts";
 import type { Trail } from "./trail.ts";
 
@@ -11,7 +12,7 @@ export interface Answer {
 }
 
 export function succeeded(receipt: Receipt, released: Released, trail: Trail): Answer {
-  const { result, filteredFields } = released;
+  const { result, filteredFields, truncated } = released;
   return {
     http: 200,
     result: {
@@ -20,6 +21,7 @@ export function succeeded(receipt: Receipt, released: Released, trail: Trail): A
       untrusted: true,
       result,
       filteredFields,
+      ...(truncated && { truncated }),
       traceId: receipt.traceId,
       durationMs: trail.durationMs,
       ...warned(trail),
@@ -82,7 +84,7 @@ interface FailureContext {
 function failure(refusal: Refusal, { traceId, stage, safe }: FailureContext): Answer {
   const { code, message, retryAfterMs } = refusal;
   const row = REFUSALS[code];
-  const heard = wordsHeard(Refusal.wordsOf(refusal));
+  const heard = wordsHeard(Refusal.wordsOf(refusal)) ?? outputShown(refusal);
   const details = heard === undefined ? refusal.details : { ...refusal.details, ...heard };
   return {
     http: row.http,

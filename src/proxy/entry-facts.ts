@@ -3,6 +3,7 @@ import { Refusal, type Stage } from "../core/errors.ts";
 import type { RegisteredTool, Released } from "../core/evidence.ts";
 import type { CallTrace } from "../core/tracing.ts";
 import type { Caller, ExecutionPlan, KeyUse } from "../core/types.ts";
+import { outputReleasedWith } from "./output-so-far.ts";
 import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 
 /** What the audit wants to know of what the steps earned. */
@@ -36,9 +37,10 @@ export function denialFacts(refusal: Refusal, stage: Stage): NonNullable<AuditEn
 
 /** What left, and what was hidden of it. */
 export function responseFacts(ending: Released | Refusal): AuditEntry["response"] {
-  if (ending instanceof Refusal) return undefined;
-  const { filteredFields, outputHash, redactions } = ending;
-  return { filteredFields, outputHash, redactions };
+  const released = ending instanceof Refusal ? outputReleasedWith(ending) : ending;
+  if (released === undefined) return undefined;
+  const { filteredFields, outputHash, redactions, truncated } = released;
+  return { filteredFields, truncated, outputHash, redactions };
 }
 
 /** What was to run, and how it was held. */

@@ -4,6 +4,7 @@ import { type Approved, type Executed, mint } from "../core/evidence.ts";
 import type { RequestTracer } from "../core/tracing.ts";
 import type { Caller, GivenAnswer, RunContext, Tool } from "../core/types.ts";
 import type { CallScope } from "./call-scope.ts";
+import { keepOutputSoFar } from "./output-so-far.ts";
 
 /** What one execution knows beside the plan. */
 export interface Execution {
@@ -60,6 +61,7 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
         // A handler that does not listen to its signal keeps its place until it ends: what still runs still counts.
         return mint<Executed>({ ...approved, raw: await scope.within(work, leave) });
       } catch (error) {
+        if (error instanceof Refusal) keepOutputSoFar(approved, error);
         throw ending(tool, error);
       }
     },

@@ -1,39 +1,108 @@
+import type { z } from "zod";
 import { type Canonical, canonical, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
-import { type Executed, mint, type Released } from "../core/evidence.ts";
+import { type Executed, mint, type RegisteredTool, type Released } from "../core/evidence.ts";
+import { isTable } from "../core/json.ts";
+import { PartialAnswer } from "../core/partial-answer.ts";
 import { applyPolicy } from "../core/policy/output-policy.ts";
 import type { Json, Tool } from "../core/types.ts";
+import { cutTexts, type Fitted, fit, pathBelow } from "./output-bound.ts";
 import { lookThroughFields } from "./redactor.ts";
 import { parseOutput } from "./schema-validator.ts";
 
 const DEPTH_MAX = 64;
 const NODES_MAX = 500_000;
+/** UTF-8 bytes of JSON of an answer that is cut to its tool's bound; a larger one is not looked at. */
+const CUT_FROM_BYTES_MAX = 33_554_432;
 
 /**
- * Lets out what the policy lets out: answer → plain JSON → output schema → output policy → redaction. The raw answer is not used
- * again.
+ * Lets out what the policy lets out: answer → plain JSON → tool's bound → output schema → output policy → redaction → cut texts. The
+ * raw answer is not used again.
  *
- * @throws {Refusal} OUTPUT_TOO_LARGE, INVALID_OUTPUT
+ * @throws {Refusal} OUTPUT_TOO_LARGE for a tool that reads, INVALID_OUTPUT
  */
-export function release({ tool, outputPolicy, scan, raw }: Executed): Released {
-  const { text, value } = asJson(tool, raw);
-  const parsed = parseOutput(tool, value, outputPolicy) as Json;
-  const filtered = applyPolicy(outputPolicy, parsed);
-  const { value: result, filteredFields, redactions } = lookThroughFields(filtered, scan, outputPolicy);
-  return mint<Released>({ result, filteredFields, redactions, outputHash: sha256Hex(text) });
+export function release(executed: Executed): Released {
+  try {
+    return mint<Released>(shown(executed, executed.raw));
+  } catch (error) {
+    const isTooLarge = error instanceof Refusal && error.code === "OUTPUT_TOO_LARGE";
+    if (!isTooLarge || executed.tool.classification === "read") throw error;
+    // The change has happened: its outcome is not lost to a bound, only its result is.
+    return mint<Released>(WITHHELD);
+  }
+}
+
+/** What may leave of the output of a run that was cut off. Undefined when nothing may. */
+export function releaseOutputSoFar(registered: RegisteredTool, soFar: PartialAnswer): Released | undefined {
+  try {
+    return mint<Released>(shown(registered, soFar));
+  } catch (error) {
+    if (error instanceof Refusal) return undefined;
+    throw error;
+  }
+}
+
+type Shown = Parameters<typeof mint<Released>>[0];
+
+const WITHHELD: Shown = { result: null, filteredFields: ["*"], truncated: true, outputHash: sha256Hex("null") };
+
+function shown(registered: RegisteredTool, raw: unknown): Shown {
+  const { tool, outputPolicy } = registered;
+  const partial = PartialAnswer.is(raw) ? raw : undefined;
+  if (partial !== undefined && partial.kept === undefined) throw tooLarge(tool);
+  const { text, value } = asJson(tool, partial === undefined ? raw : partial.kept);
+  const outputHash = sha256Hex(text);
+  const fitted = fit(value, text, tool.limits.outputBytesMax);
+  if (fitted === undefined) throw tooLarge(tool);
+  if (partial === undefined && !fitted.isCut)
+    return { ...looked(registered, parseOutput(tool, value, outputPolicy)), outputHash };
+  const { result, ...hidden } = looked(registered, parsePart(registered, fitted));
+  const cutPaths = new Set(fitted.cutPaths);
+  if (partial?.cutField !== undefined) cutPaths.add(pathBelow("", partial.cutField));
+  return { ...hidden, result: cutTexts(result, { ...fitted, cutPaths }), truncated: true, outputHash };
+}
+
+function looked({ outputPolicy, scan }: RegisteredTool, parsed: unknown) {
+  const { value, ...hidden } = lookThroughFields(applyPolicy(outputPolicy, parsed as Json), scan, outputPolicy);
+  return { result: value, ...hidden };
+}
+
+/** An answer that no longer fits its schema once it is cut cannot be cut. Texts are tried here as they will leave, if not redacted. */
+function parsePart({ tool, outputPolicy }: RegisteredTool, fitted: Fitted): unknown {
+  const value = marked(tool, fitted.value);
+  if (!fitted.isCut) return parseOutput(tool, value, outputPolicy);
+  try {
+    parseOutput(tool, cutTexts(value, { ...fitted, cutPaths: new Set() }), outputPolicy);
+    return parseOutput(tool, value, outputPolicy);
+  } catch (error) {
+    throw tooLarge(tool, error);
+  }
+}
+
+/** Says in the answer itself that it was cut, where the schema declares `truncated`. */
+function marked(tool: Tool, value: Json): Json {
+  if (!isTable(value)) return value;
+  const { def } = tool.output._zod;
+  const declared = def.type === "object" ? (def as z.core.$ZodObjectDef).shape["truncated"] : undefined;
+  const takesTrue = declared !== undefined && (declared as z.ZodType).safeParse(true).success;
+  return takesTrue ? { ...value, truncated: true } : value;
+}
+
+function tooLarge(tool: Tool, cause?: unknown): Refusal {
+  const { outputBytesMax } = tool.limits;
+  return new Refusal("OUTPUT_TOO_LARGE", "The target's answer is over the tool's limit. Ask for less.", {
+    details: { outputBytesMax },
+    cause,
+  });
 }
 
 function asJson(tool: Tool, raw: unknown): Canonical {
+  const bytesMax = Math.max(tool.limits.outputBytesMax, CUT_FROM_BYTES_MAX);
   try {
-    return canonical(raw, { depthMax: DEPTH_MAX, nodesMax: NODES_MAX, bytesMax: tool.limits.outputBytesMax });
+    return canonical(raw, { depthMax: DEPTH_MAX, nodesMax: NODES_MAX, bytesMax });
   } catch (error) {
     if (!(error instanceof NotJsonError)) throw error;
-    if (error.reason === "size") {
-      throw new Refusal("OUTPUT_TOO_LARGE", "The target's answer is over the tool's limit. Ask for less.", {
-        details: { outputBytesMax: tool.limits.outputBytesMax },
-        cause: error,
-      });
-    }
+    if (error.reason === "size") throw tooLarge(tool, error);
     throw new Refusal("INVALID_OUTPUT", "The target's answer is not JSON and was withheld.", { cause: error });
   }
 }

@@ -76,6 +76,6 @@ function isReleased(ending: Released | Refusal | "unrecorded"): ending is Releas
   return ending !== "unrecorded" && !(ending instanceof Refusal);
 }
 
-function answerOf({ result, filteredFields, outputHash }: Released) {
-  return { result, filteredFields, outputHash };
+function answerOf({ result, filteredFields, truncated, outputHash }: Released) {
+  return { result, filteredFields, truncated, outputHash };
 }

@@ -10,23 +10,18 @@ import { killSession } from "./confinement/session.ts";
 import { endingOfAbort } from "./ending-cancelled.ts";
 import { exited } from "./ending-exited.ts";
 import { memoryBound } from "./ending-memory-bound.ts";
-import { OUTPUT_BOUND } from "./ending-output-bound.ts";
 import { signalled } from "./ending-signalled.ts";
 import { spawnFailed } from "./ending-spawn-failed.ts";
 import { TIMED_OUT } from "./ending-timed-out.ts";
 import type { Ending } from "./endings.ts";
 import { CALL_MARKER } from "./environment.ts";
 import { mergedOutput } from "./merged-output.ts";
-import { type Pipe, type PipeFault, readPipe } from "./pipe.ts";
+import { type Pipe, readPipe } from "./pipe.ts";
 import { STDERR_HEAD_BYTES, statusOfStderr } from "./stderr-status.ts";
 import { stderrTail } from "./stderr-tail.ts";
 import { killGroup, killStrays } from "./strays.ts";
 
-/** Bytes of stderr that end the child. */
-const STDERR_BYTES_MAX = 8_388_608;
 const NO_BYTES = new Uint8Array();
-/** Bytes of stdout that end a child whose output is cut and not bounded. */
-const MERGED_BYTES_MAX = 67_108_864;
 /** The longest a timer can wait; it fires at once when asked for more. */
 const TIMER_MS_MAX = 2_147_483_647;
 /** How long a killed child may take to be gone. */
@@ -43,8 +38,9 @@ export interface ChildOrder {
   readonly environment: Readonly<Record<string, string>>;
   /** Unique to this child; its descendants carry it. */
   readonly marker: string;
+  /** Bytes of output that are kept; the rest is read and thrown away. */
   readonly stdoutBytesMax: number;
-  /** Whether stderr is part of the answer, in the order in which both come; `stdoutBytesMax` then cuts instead of ending the child. */
+  /** Whether stderr is part of the output, in the order in which both come. */
   readonly mergesStderr?: boolean | undefined;
   /** Literals that tell what a failure means where the exit code cannot. */
   readonly stderrMeans: readonly StderrMeaning[];
@@ -126,15 +122,15 @@ function spawn(order: ChildOrder, memoryBytesMax: number): Child {
 
 async function attend(child: Child, order: ChildOrder, halt: Halt): Promise<ChildResult> {
   const disarm = arm(order, halt);
-  const onFault = (fault: PipeFault) => halt.stop(endingOfFault(fault));
+  const onError = (cause: unknown) => halt.stop(spawnFailed(cause));
   const merged = order.mergesStderr === true ? mergedOutput(order.stdoutBytesMax) : undefined;
   const onChunk = merged?.add;
-  const bytesMax = merged === undefined ? order.stdoutBytesMax : MERGED_BYTES_MAX;
-  const out = readPipe(child.stdout, { keptBytesMax: merged === undefined ? bytesMax : 0, bytesMax, onChunk }, onFault);
+  const outBytesMax = merged === undefined ? order.stdoutBytesMax : 0;
+  const out = readPipe(child.stdout, { keptBytesMax: outBytesMax, onChunk }, onError);
   const keptBytesMax = order.stderrMeans.length === 0 && order.hold === undefined ? 0 : STDERR_HEAD_BYTES;
   const tail = order.keepsStderr === true ? stderrTail() : undefined;
   const onComplaint = tail?.add ?? onChunk;
-  const err = readPipe(child.stderr, { keptBytesMax, bytesMax: STDERR_BYTES_MAX, onChunk: onComplaint }, onFault);
+  const err = readPipe(child.stderr, { keptBytesMax, onChunk: onComplaint }, onError);
   await Promise.race([child.exited, halt.stopped]);
   // What the child did before it was gone counts; what its pipes do afterwards is bounded by the grace alone.
   disarm();
@@ -145,7 +141,7 @@ async function attend(child: Child, order: ChildOrder, halt: Halt): Promise<Chil
     ending: halt.ending() ?? endingOfExit(child),
     started: true,
     stdout: merged?.bytes() ?? out.text(),
-    truncated: merged?.isTruncated() ?? false,
+    truncated: merged?.isTruncated() ?? out.bytes() > outBytesMax,
     stderrBytes: err.bytes(),
     stderrTail: tail?.lines() ?? NO_BYTES,
     stderrStatus: statusOfStderr(err.text(), order.stderrMeans),
@@ -227,10 +223,6 @@ function endingBefore({ timeoutMs, signals }: ChildOrder): Ending | undefined {
   const aborted = signals.find((signal) => signal.aborted);
   if (aborted !== undefined) return endingOfAbort(aborted);
   return timeoutMs > 0 ? undefined : TIMED_OUT;
-}
-
-function endingOfFault(fault: PipeFault): Ending {
-  return fault.kind === "bound" ? OUTPUT_BOUND : spawnFailed(fault.cause);
 }
 
 function endingOfExit({ signalCode, exitCode }: Child): Ending {

@@ -9,6 +9,7 @@ export interface TimedOut {
 export const TIMED_OUT: TimedOut = { kind: "deadline" };
 
 export function timedOutRefusal(told: Told): Refusal {
-  const { cause } = told;
-  return unlessUnknown(told, () => new Refusal("DEADLINE_EXCEEDED", "The command did not end in time.", { cause }));
+  const { outputSoFar, cause } = told;
+  const message = "The command did not end in time.";
+  return unlessUnknown(told, () => new Refusal("DEADLINE_EXCEEDED", message, { outputSoFar, cause }));
 }

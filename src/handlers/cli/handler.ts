@@ -1,6 +1,7 @@
 import { statSync } from "node:fs";
 import { isAbsolute } from "node:path";
 import { Refusal } from "../../core/errors.ts";
+import { CUT_MARGIN_BYTES, PartialAnswer } from "../../core/partial-answer.ts";
 import { endedWithin } from "../../core/patience.ts";
 import type {
   Binding,
@@ -26,6 +27,8 @@ import { type CliTool, cliTool } from "./manifest.ts";
 import { parseStdout } from "./parser.ts";
 import { realDirectory, shellAnswer, shellScene } from "./shell.ts";
 
+/** How much earlier than its call a script ends, at most, so that what it has written is still heard; a tenth of the time at most. */
+const SCRIPT_END_MS = 1_000;
 /** How long an answer waits until what was made for its child is gone. A child may leave so much that it takes longer. */
 const RELEASE_WAIT_MS = 500;
 
@@ -214,7 +217,7 @@ async function run(bound: CliTool, parts: Parts, { plan: sealed, context }: Runn
   const result = await parts.spawn(
     { tool, command, argv, cwd, environment, confinement, options },
     {
-      stdoutBytesMax: tool.limits.outputBytesMax,
+      stdoutBytesMax: tool.limits.outputBytesMax + (parse === "text" ? CUT_MARGIN_BYTES : 0),
       stderrMeans: bound.cli.stderrMeans ?? [],
       keepsStderr: tool.errors === "filtered",
       timeoutMs: context.deadline - parts.now(),
@@ -222,9 +225,12 @@ async function run(bound: CliTool, parts: Parts, { plan: sealed, context }: Runn
     },
   );
   const exitCodes = bound.cli.exitCodes ?? {};
-  if (!isAnswer(result, exitCodes)) throw refusalOf(tool, result, exitCodes);
+  if (!isAnswer(result, exitCodes)) throw refusalOf(tool, result, { exitCodes });
   const exitCode = result.ending.kind === "exit" ? result.ending.code : 0;
-  return parseStdout(result.stdout, { parse, textField, input: sealed["input"], exitCode });
+  // A parser that sees a part might take it for the whole.
+  if (result.truncated && parse !== "text") return new PartialAnswer(undefined);
+  const answer = parseStdout(result.stdout, { parse, textField, input: sealed["input"], exitCode });
+  return result.truncated ? new PartialAnswer(answer, textField) : answer;
 }
 
 function planShell(bound: CliTool, { pathVariable, confinement: held }: Parts, input: unknown): CliPlan {
@@ -240,9 +246,11 @@ async function runShell(bound: CliTool, parts: Parts, { plan: sealed, context }:
   const { command, argv, cwd, environment, confinement, timeoutMs = tool.timeoutMs } = sealed;
   checkProgram(sealed, bound);
   if (realDirectory(cwd) !== cwd) throw unusable("the working directory was exchanged after the call was planned");
+  const left = context.deadline - parts.now();
   const limits = {
-    ...{ stdoutBytesMax: tool.limits.outputBytesMax, mergesStderr: true, stderrMeans: [], signal: context.signal },
-    timeoutMs: Math.min(context.deadline - parts.now(), timeoutMs),
+    ...{ mergesStderr: true, stderrMeans: [], signal: context.signal },
+    stdoutBytesMax: tool.limits.outputBytesMax + CUT_MARGIN_BYTES,
+    timeoutMs: Math.min(left - Math.min(SCRIPT_END_MS, left / 10), timeoutMs),
   };
   return shellAnswer(tool, await parts.spawn({ tool, command, argv, cwd, environment, confinement, options }, limits));
 }

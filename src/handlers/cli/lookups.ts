@@ -47,7 +47,7 @@ async function firstAnswer(attempts: readonly LookupAttempt[], ask: Ask): Promis
   for (const { args, answer } of attempts) {
     const result = await ask(args);
     cause = operatorText(result);
-    if (result.ending.kind !== "exit" || result.ending.code !== 0) continue;
+    if (result.ending.kind !== "exit" || result.ending.code !== 0 || result.truncated) continue;
     const text = decode(result.stdout).trim();
     if (linearTest(wholly(answer))(text)) return text;
   }

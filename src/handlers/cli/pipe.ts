@@ -1,15 +1,18 @@
+/** From here on a stream is read no faster than this many bytes per pause: a flood must not keep the service busy. */
+const PACED_FROM_BYTES = 4_194_304;
+const PACED_BYTES = 262_144;
+const PAUSE_MS = 1;
+
 export interface PipeLimits {
   /** Bytes that are kept; what comes after is read and dropped. */
   readonly keptBytesMax: number;
-  /** Bytes that may come at all. */
-  readonly bytesMax: number;
   /** Is handed everything as it comes. */
   readonly onChunk?: ((chunk: Uint8Array) => void) | undefined;
 }
 
 /** One output stream of a child, being read. */
 export interface Pipe {
-  /** Settles at the end of the stream, at its bound, or at an error; never rejects. */
+  /** Settles at the end of the stream or at an error; never rejects. */
   readonly ended: Promise<void>;
   /** What was kept so far. */
   text(): Uint8Array;
@@ -19,13 +22,14 @@ export interface Pipe {
   cancel(): void;
 }
 
-export type PipeFault = { readonly kind: "bound" } | { readonly kind: "error"; readonly cause: unknown };
-
-/** Reads a stream to its end within limits of our own: Bun's `maxBuffer` kills the direct child only. */
+/**
+ * Reads a stream to its end, whatever of it is kept: a program that meets a closed or full pipe might not finish its work. Bun's
+ * `maxBuffer` would kill it.
+ */
 export function readPipe(
   stream: ReadableStream<Uint8Array>,
-  { keptBytesMax, bytesMax, onChunk }: PipeLimits,
-  onFault: (fault: PipeFault) => void,
+  { keptBytesMax, onChunk }: PipeLimits,
+  onError: (cause: unknown) => void,
 ): Pipe {
   const reader = stream.getReader();
   const chunks: Uint8Array[] = [];
@@ -40,15 +44,18 @@ export function readPipe(
   }
 
   async function read(): Promise<void> {
+    let pauseAt = PACED_FROM_BYTES;
     try {
-      while (bytes <= bytesMax) {
+      for (;;) {
         const { done, value } = await reader.read();
         if (done) return;
         keep(value);
+        if (bytes < pauseAt) continue;
+        pauseAt = bytes + PACED_BYTES;
+        await Bun.sleep(PAUSE_MS);
       }
-      onFault({ kind: "bound" });
     } catch (cause) {
-      if (!isCancelled) onFault({ kind: "error", cause });
+      if (!isCancelled) onError(cause);
     }
   }
 

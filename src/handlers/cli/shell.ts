@@ -2,6 +2,7 @@ import { realpathSync, statSync } from "node:fs";
 import { constants } from "node:os";
 import { isAbsolute, join, relative } from "node:path";
 import { Refusal } from "../../core/errors.ts";
+import { CUT_MARGIN_BYTES, PartialAnswer } from "../../core/partial-answer.ts";
 import { plainText } from "../../core/terminal-text.ts";
 import type { Json, Tool } from "../../core/types.ts";
 import { refuseTooLong, tokenFault } from "./argv.ts";
@@ -19,6 +20,7 @@ const SHELL_ARGV = ["--noprofile", "--norc", "-c", "--"];
 const SIGNALS: Readonly<Record<string, number>> = constants.signals;
 const SIGNAL_BASE = 128;
 const SIGNAL_UNKNOWN = 127;
+const KILLED = SIGNAL_BASE + 9;
 
 /** What a script's plan says beside command, argv and the program's hash. */
 export interface ShellScene {
@@ -100,19 +102,33 @@ export function realDirectory(path: string): string | undefined {
 
 /**
  * How a script ended, as an answer: whatever its exit code, and however much it wrote. One that was ended by a signal has the
- * exit code that a shell reports for it; so does one that wrote without end.
+ * exit code that a shell reports for it.
  *
- * @throws {Refusal} for a script that was cut off by the deadline or could not be run
+ * @throws {Refusal} for a script that could not be run or was cut off; by the deadline, with its output so far
  */
-export function shellAnswer(tool: Tool, result: ChildResult): Json {
+export function shellAnswer(tool: Tool, result: ChildResult): unknown {
+  const output = plainText(decode(result.stdout));
+  const cutField = result.truncated ? "output" : undefined;
   const exitCode = exitCodeOf(result);
-  if (exitCode === undefined) throw refusalOf(tool, result, {});
-  const truncated = result.truncated || result.ending.kind === "outputBound";
-  return { output: plainText(decode(result.stdout)), exitCode, truncated };
+  if (exitCode !== undefined) {
+    const answer = { output, exitCode, truncated: result.truncated };
+    return result.truncated ? new PartialAnswer(answer, cutField) : answer;
+  }
+  const written = result.truncated ? output : withoutUnfinishedWord(output);
+  const soFar = { output: written, exitCode: KILLED, truncated: true };
+  const isLate = result.ending.kind === "deadline" && result.started;
+  throw refusalOf(tool, result, { outputSoFar: isLate ? new PartialAnswer(soFar, cutField) : undefined });
+}
+
+/** The text without what follows its last white space: the script may have been about to write the second half of a secret. */
+function withoutUnfinishedWord(text: string): string {
+  const first = Math.max(0, text.length - CUT_MARGIN_BYTES);
+  let end = text.length;
+  while (end > first && text[end - 1]?.trim() !== "") end -= 1;
+  return text.slice(0, end);
 }
 
 function exitCodeOf({ ending }: ChildResult): number | undefined {
   if (ending.kind === "exit") return ending.code;
-  if (ending.kind === "outputBound") return SIGNAL_BASE + 9;
   return ending.kind === "signal" ? SIGNAL_BASE + (SIGNALS[ending.signal] ?? SIGNAL_UNKNOWN) : undefined;
 }

@@ -1,4 +1,6 @@
 import { ManifestError } from "../../core/errors.ts";
+import { isTable } from "../../core/json.ts";
+import { PartialAnswer } from "../../core/partial-answer.ts";
 import type { Binding, ExecutionPlan, FsTarget, Handler, PlanContext, RunContext, Tool } from "../../core/types.ts";
 import { changeFrontmatter, type FrontmatterChange } from "./frontmatter.ts";
 import { type FsLimits, limitsOf, maxWriteBytesOfAll } from "./limits.ts";
@@ -54,7 +56,10 @@ function bind(tool: Tool, options: FsHandlerOptions): Binding {
   // A read's plan is its arguments: the looking is the call.
   return {
     plan: (input) => ({ kind: "fs", operation, order: input as never }),
-    run: (plan, context) => READS[operation](options, plan["order"] as never, context),
+    async run(plan, context) {
+      const answer = await READS[operation](options, plan["order"] as never, context);
+      return isTable(answer) && answer["truncated"] === true ? new PartialAnswer(answer) : answer;
+    },
   };
 }
 

@@ -1,18 +1,19 @@
 import type { Metadata } from "@grpc/grpc-js";
 import { Refusal } from "../../core/errors.ts";
+import { PartialAnswer } from "../../core/partial-answer.ts";
 import type { RequestSpan, TargetRequest } from "../../core/tracing.ts";
 import type { Binding, ExecutionPlan, GrpcTarget, Json, RunContext, Tool } from "../../core/types.ts";
 import type { AssertionSigner } from "./assertion.ts";
 import { absentFieldsLeftOut } from "./codec/absent-fields.ts";
 import type { EncodedMessage } from "./codec/codec.ts";
 import type { Difference } from "./codec/message-difference.ts";
-import type { Channels, ToolClass } from "./connection/channels.ts";
-import type { Link } from "./connection/link.ts";
+import type { Channels } from "./connection/channels.ts";
+import type { Link, ToolClass } from "./connection/link.ts";
 import type { GuardedCall } from "./connection/resilience.ts";
 import { isIdentity } from "./connection/tls-identity.ts";
 import type { Method } from "./contract/contract.ts";
 import { metadataOf } from "./metadata.ts";
-import { AttemptFailed, answerTooLarge, type FailedCall, notSent, refusalOf } from "./status.ts";
+import { AttemptFailed, type FailedCall, notSent, refusalOf } from "./status.ts";
 import { collect, type StreamedList } from "./stream.ts";
 import type { PreparedSystem } from "./system.ts";
 
@@ -164,14 +165,15 @@ export class GrpcBinding implements Binding {
 
   #read(answer: Buffer | StreamedList, call: FailedCall): unknown {
     const isOne = Buffer.isBuffer(answer);
-    const bytes = isOne ? answer.length : answer.items.reduce((sum, { length }) => sum + length, 0);
-    if (bytes > this.#tool.limits.outputBytesMax) throw answerTooLarge(call, bytes);
+    // Where changes may have larger answers than are read, so that their status is known.
+    if (isOne && answer.length > this.#parts.system.maxMessageBytes) return new PartialAnswer(undefined);
     try {
       const { response } = this.#parts.method;
       const decoded = isOne ? response.decode(answer) : { ...answer, items: response.decodeAll(answer.items) };
       this.#leaveOutAbsent(decoded);
-      return decoded;
+      return !isOne && answer.truncated ? new PartialAnswer(decoded) : decoded;
     } catch {
+      const bytes = isOne ? answer.length : answer.items.reduce((sum, { length }) => sum + length, 0);
       throw new Refusal("INVALID_OUTPUT", "The service's answer is not what its contract declares.", {
         cause: { system: call.system, path: call.path, answerBytes: bytes },
       });

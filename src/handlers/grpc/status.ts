@@ -244,9 +244,3 @@ function unreachable(call: FailedCall): Refusal {
     },
   });
 }
-
-/** An answer over the tool's own limit. */
-export function answerTooLarge(call: FailedCall, bytes: number): Refusal {
-  const code = call.safe ? "OUTPUT_TOO_LARGE" : "OUTCOME_UNKNOWN";
-  return new Refusal(code, textFor(code), { cause: { system: call.system, path: call.path, answerBytes: bytes } });
-}

@@ -30,7 +30,7 @@ const ANSWERS = {
   nothing: () => undefined,
   "bare text": () => PLANTED,
   deep: () => JSON.parse(`${'{"text":'.repeat(100)}"${PLANTED}"${"}".repeat(100)}`),
-  flood: () => ({ text: PLANTED.repeat(10_000) }),
+  flood: () => ({ text: "fine", [PLANTED.repeat(10_000)]: 1 }),
   throws: () => {
     throw new Error(`${PLANTED_ERROR} at /srv/secret/path`);
   },

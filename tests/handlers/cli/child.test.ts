@@ -1,6 +1,8 @@
 import { expect, test } from "bun:test";
 import { join, resolve } from "node:path";
 import { z } from "zod";
+import { CUT_MARGIN_BYTES, PartialAnswer } from "../../../src/core/partial-answer.ts";
+import type { StdoutParser } from "../../../src/core/types.ts";
 import { call, gone, pidIn, planOf, refusalFrom, stand, standTool } from "./stand.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
 
@@ -16,32 +18,43 @@ test("stdin is closed", async () => {
   expect(await call(standTool({ command: "read-stdin", argsBuilder: () => [] }))).toEqual({ text: "end\n" });
 });
 
-test("output up to the bound is whole; one byte more is refused", async () => {
-  const tool = (bytes: number) =>
-    standTool({ command: "exit-with", argsBuilder: () => ["0", "x".repeat(bytes), ""] }, undefined, {
-      outputBytesMax: 100_000,
-    });
-  expect(await call(tool(100_000))).toEqual({ text: "x".repeat(100_000) });
-  expect((await refusalFrom(call(tool(100_001)))).code).toBe("OUTPUT_TOO_LARGE");
+const writing = (bytes: number, parse: StdoutParser = "text", exitCode = 0) => {
+  const argsBuilder = () => [String(exitCode), "x".repeat(bytes), ""];
+  return standTool({ command: "exit-with", argsBuilder, parse }, undefined, { outputBytesMax: 80_000 });
+};
+
+test("text within the bound and its margin is whole; of more, the beginning is kept", async () => {
+  const whole = 80_000 + CUT_MARGIN_BYTES;
+  expect(await call(writing(whole))).toEqual({ text: "x".repeat(whole) });
+  const cut = await call(writing(whole + 1));
+  expect(cut).toEqual(new PartialAnswer({ text: "x".repeat(whole) }, "text"));
+});
+
+test("a parser sees all of the output or nothing", async () => {
+  const parse = (stdout: string) => ({ text: `${stdout.length}` });
+  expect(await call(writing(80_000, parse))).toEqual({ text: "80000" });
+  expect(await call(writing(80_001, parse))).toEqual(new PartialAnswer(undefined));
+  expect(await call(writing(80_001, "json"))).toEqual(new PartialAnswer(undefined));
+});
+
+test("the exit code decides, however much was written", async () => {
+  expect((await refusalFrom(call(writing(120_000, "text", 3)))).code).toBe("TARGET_FAILED");
 });
 
 test.each([
-  ["read", "OUTPUT_TOO_LARGE"],
-  ["write", "OUTCOME_UNKNOWN"],
+  ["read", [], "DEADLINE_EXCEEDED"],
+  ["write", [], "OUTCOME_UNKNOWN"],
+  ["read", ["stderr"], "DEADLINE_EXCEEDED"],
 ] as const)(
-  "a flood that ignores SIGTERM ends at the bound (%s: %s)",
-  async (classification, code) => {
-    const tool = standTool({ command: "flood", argsBuilder: () => [] }, undefined, { classification });
-    expect((await refusalFrom(call(tool))).code).toBe(code);
+  "a flood that ignores SIGTERM is read until the deadline (%s %j: %s)",
+  async (classification, argv, code) => {
+    const tool = standTool({ command: "flood", argsBuilder: () => argv }, undefined, { classification });
+    const refusal = await refusalFrom(call(tool, { timeoutMs: 300 }));
+    expect(refusal.code).toBe(code);
+    expect(String(refusal.cause).length).toBeLessThan(4_300);
   },
   IN_TIME_MS,
 );
-
-test("a flood of stderr ends too, and 4 KB of it are kept for the operator", async () => {
-  const refusal = await refusalFrom(call(standTool({ command: "flood", argsBuilder: () => ["stderr"] })));
-  expect(refusal.code).toBe("OUTPUT_TOO_LARGE");
-  expect(String(refusal.cause).length).toBeLessThan(4_300);
-}, 10_000);
 
 test.each([
   ["read", "DEADLINE_EXCEEDED"],

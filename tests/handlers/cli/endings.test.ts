@@ -47,12 +47,6 @@ const ROWS: readonly Row[] = [
     told: "deadline, 0 bytes on stderr",
   },
   {
-    cause: "output over bound",
-    cli: cli("flood"),
-    codes: ["OUTPUT_TOO_LARGE", "OUTCOME_UNKNOWN"],
-    told: "outputBound, 0 bytes on stderr",
-  },
-  {
     cause: "spawn failed",
     cli: cli("gone"),
     codes: ["TARGET_UNAVAILABLE", "TARGET_UNAVAILABLE"],

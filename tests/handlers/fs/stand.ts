@@ -17,6 +17,7 @@ import { fsRead } from "../../../tools/workspace/fs-read.ts";
 import { fsSearch } from "../../../tools/workspace/fs-search.ts";
 import { fsWrite } from "../../../tools/workspace/fs-write.ts";
 import { afterFile } from "../../support/after-file.ts";
+import { keptOf } from "../../support/kept.ts";
 import { LIMITS } from "./stand-in.ts";
 
 const FACTORIES: Readonly<Record<string, ToolFactory>> = {
@@ -119,7 +120,9 @@ export function fsStand(options: StandOptions = {}): FsStand {
     const caller = { issuer: "https://idp.test", subject, permissions: [], actors: [], expiresAt: 0 };
     // As JSON: a plan is nothing that JSON could not hold.
     const stored = JSON.parse(JSON.stringify(sealed)) as ExecutionPlan;
-    return tool.output.parse(await binding.run(stored, { signal, deadline, traceId: "trace", caller })) as Answer;
+    return tool.output.parse(
+      keptOf(await binding.run(stored, { signal, deadline, traceId: "trace", caller })),
+    ) as Answer;
   };
   return {
     ...{

@@ -39,7 +39,7 @@ describe("connecting again", () => {
     const waits = record("backoff-timeout");
     // The library below throws its own dice.
     Math.random = () => dice;
-    const link = new Link({
+    const endpoint = {
       reach: {
         servers: [{ address: `127.0.0.1:${port}` }],
         credentials: credentials.createInsecure(),
@@ -48,7 +48,8 @@ describe("connecting again", () => {
       },
       maxMessageBytes: 1_000,
       keepalive: KEEPALIVE_DEFAULTS,
-    });
+    };
+    const link = new Link(endpoint, "read");
     try {
       await until(`${attempts} attempts`, async () => {
         await link.connect(new AbortController().signal);

@@ -1,9 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { status } from "@grpc/grpc-js";
 import { z } from "zod";
+import { PartialAnswer } from "../../../src/core/partial-answer.ts";
 import type { RequestTracer } from "../../../src/core/tracing.ts";
 import type { Binding, RunContext } from "../../../src/core/types.ts";
 import { type GrpcHandler, grpcHandler } from "../../../src/handlers/grpc/handler.ts";
+import { keptOf } from "../../support/kept.ts";
 import { call, refusal } from "./support/calls.ts";
 import { type Lab, labSystem, startLab } from "./support/lab.ts";
 import { labTool, runContext, type ToolOptions } from "./support/tool.ts";
@@ -145,14 +147,24 @@ describe("sizes", () => {
     expect(answer).toEqual({ payload: "x".repeat(bytes), receivedBytes: bytes });
   });
 
+  test("an answer over the system's bound, reading", async () => {
+    const binding = bind({ method: "Blob", input: Blob, system: "small" });
+    expect((await refusal(call(binding, { answerBytes: 3_000 }))).code).toBe("OUTPUT_TOO_LARGE");
+  });
+
   test.each([
-    ["the system's bound, reading", { system: "small" }, "OUTPUT_TOO_LARGE"],
-    ["the system's bound, changing", { system: "small", classification: "write" }, "OUTCOME_UNKNOWN"],
-    ["the tool's bound, reading", { outputBytesMax: 2_000 }, "OUTPUT_TOO_LARGE"],
-    ["the tool's bound, changing", { outputBytesMax: 2_000, classification: "write" }, "OUTCOME_UNKNOWN"],
-  ] as const)("an answer over %s", async (_title, options, code) => {
-    const binding = bind({ method: "Blob", input: Blob, ...options });
-    expect((await refusal(call(binding, { answerBytes: 3_000 }))).code).toBe(code);
+    ["a change", { classification: "write" }],
+    ["a change that may be repeated", { classification: "write", idempotent: true }],
+  ] as const)("an answer over the system's bound is not read, but the end of %s is known", async (_title, options) => {
+    const binding = bind({ method: "Blob", input: Blob, system: "small", ...options });
+    const answer = await call(binding, { answerBytes: 1_000_000 });
+    expect(answer).toBeInstanceOf(PartialAnswer);
+    expect(keptOf(answer)).toBeUndefined();
+  });
+
+  test("an answer over the tool's bound is read whole: it is cut after redaction", async () => {
+    const answer = await call(bind({ method: "Blob", input: Blob, outputBytesMax: 2_000 }), { answerBytes: 3_000 });
+    expect(answer).toMatchObject({ payload: "x".repeat(3_000) });
   });
 });
 

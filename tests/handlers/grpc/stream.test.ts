@@ -3,6 +3,7 @@ import { z } from "zod";
 import { ManifestError } from "../../../src/core/errors.ts";
 import type { Binding } from "../../../src/core/types.ts";
 import { type GrpcHandler, grpcHandler } from "../../../src/handlers/grpc/handler.ts";
+import { keptOf } from "../../support/kept.ts";
 import { type BrokenServer, startBrokenServer } from "./support/broken-server.ts";
 import { call, refusal } from "./support/calls.ts";
 import { type Lab, labSystem, startLab } from "./support/lab.ts";
@@ -37,7 +38,7 @@ const bind = (options: Partial<ToolOptions> = {}): Binding =>
   handler.bind(labTool({ method: "List", input, output, stream: bounds, ...options }));
 
 async function listed(sent: z.input<typeof input>, options: Partial<ToolOptions> = {}) {
-  return output.parse(await call(bind(options), sent));
+  return output.parse(keptOf(await call(bind(options), sent)));
 }
 
 describe("a stream is a bounded list", () => {

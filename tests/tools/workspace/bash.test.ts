@@ -1,7 +1,8 @@
 import { describe, expect, test } from "bun:test";
-import { mkdirSync, readdirSync, rmdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, rmdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { canonicalJson, sha256Hex } from "../../../src/core/digest.ts";
+import { Refusal } from "../../../src/core/errors.ts";
 import { gone, pidIn, refusalFrom } from "../../handlers/cli/stand.ts";
 import { bashStand } from "./stand.ts";
 
@@ -54,12 +55,44 @@ describe("what a command answers", () => {
     expect(answer.output.length).toBe(bound);
   });
 
-  test("output without end is ended", async () => {
-    expect(await stand.call({ command: "yes" })).toMatchObject({ exitCode: 137, truncated: true });
+  test("many short lines over the bound are cut at exactly the bound", async () => {
+    const bound = stand.tool.limits.outputBytesMax;
+    const { output } = (await stand.call({ command: "seq 100000" })) as { output: string };
+    expect(output.length).toBe(bound);
+    expect(output.startsWith("1\n2\n3\n")).toBe(true);
+  });
+
+  test("what a command does after it has written too much is done", async () => {
+    expect(await stand.call({ command: "head -c 5000000 /dev/zero; echo done > end" })).toMatchObject({ exitCode: 0 });
+    expect(readFileSync(join(stand.workspace, "end"), "utf8")).toBe("done\n");
   });
 });
 
 describe("time", () => {
+  const late = async (command: string) => {
+    const stand = bashStand();
+    const refusal = await refusalFrom(stand.run(await stand.plan({ command, timeoutMs: 300 })));
+    return { refusal, soFar: Refusal.outputSoFarOf(refusal)?.kept as { readonly output: string } };
+  };
+
+  test("a command that takes too long leaves its output so far, apart from the refusal's own members", async () => {
+    const { refusal, soFar } = await late("echo out; echo err >&2; sleep 60");
+    expect(refusal).toMatchObject({ code: "OUTCOME_UNKNOWN", details: undefined });
+    expect(soFar as unknown).toEqual({ output: "out\nerr\n", exitCode: 137, truncated: true });
+    expect(JSON.stringify(refusal)).not.toContain("err");
+    expect(Object.values(refusal)).not.toContain(soFar);
+  });
+
+  test.each([
+    ["a word that was not finished is left out", "printf 'first second thi'; sleep 60", "first second "],
+    ["words that were finished stay", "printf 'Go on? [y/n] '; sleep 60", "Go on? [y/n] "],
+    ["nothing", "sleep 60", ""],
+    ["a flood", "yes", "y\n".repeat((262_144 + 16_384) / 2)],
+  ])("output so far: %s", async (_title, command, want) => {
+    const { output } = (await late(command)).soFar;
+    expect(output === want).toBe(true);
+  });
+
   test("a command that takes too long is ended with all that it started", async () => {
     const stand = bashStand();
     const plan = await stand.plan({ command: "sleep 60 & echo $! > pid; wait", timeoutMs: 300 });

@@ -1,7 +1,10 @@
 import { z } from "zod";
 import type { ToolConfig } from "../../../src/core/define-tool.ts";
+import { compilePolicy } from "../../../src/core/policy/output-policy.ts";
+import { compileScan } from "../../../src/core/policy/scan-policy.ts";
 import type { ExecutionPlan, Tool } from "../../../src/core/types.ts";
 import { cliHandler } from "../../../src/handlers/cli/handler.ts";
+import { release } from "../../../src/proxy/output-filter.ts";
 import { bash } from "../../../tools/workspace/bash.ts";
 import { temporaryDirectory } from "../../handlers/cli/temporary-directory.ts";
 
@@ -32,7 +35,7 @@ export interface BashStand {
 
 const caller = { issuer: "https://idp.test", subject: "agent", permissions: [], actors: [], expiresAt: 0 };
 
-/** The shipped tool over a fresh workspace, parsed, planned, run and parsed again as the road does. The clock stands at 0. */
+/** The shipped tool over a fresh workspace, parsed, planned, run and released as in the pipeline. The clock stands at 0. */
 export function bashStand(workspace: string = temporaryDirectory()): BashStand {
   const tool = bash.make(configFor(workspace));
   const handler = cliHandler({
@@ -45,7 +48,9 @@ export function bashStand(workspace: string = temporaryDirectory()): BashStand {
   const idle = new AbortController().signal;
   const plan = async (args: Readonly<Record<string, unknown>>) =>
     binding.plan(tool.input.parse(args), { signal: idle });
+  const parts = { tool, outputPolicy: compilePolicy(tool.outputPolicy, tool.output), scan: compileScan(tool.scan) };
+  const released = (raw: unknown) => release({ ...parts, raw } as never).result;
   const run: BashStand["run"] = async (sealed, { deadline = 20_000, signal = idle } = {}) =>
-    tool.output.parse(await binding.run(sealed, { signal, deadline, traceId: "trace", caller }));
+    released(await binding.run(sealed, { signal, deadline, traceId: "trace", caller }));
   return { workspace, tool, plan, run, call: async (args) => run(await plan(args)) };
 }

@@ -1,11 +1,5 @@
 import { Refusal } from "../../../core/errors.ts";
-import { type ChannelState as Connectivity, type Endpoint, Link } from "./link.ts";
-
-/**
- * A cancel storm on one channel resets the innocent calls beside it, so calls that change have a channel of their own, and
- * so have streams, which are cancelled at their bounds every day.
- */
-export type ToolClass = "read" | "change" | "stream";
+import { type ChannelState as Connectivity, type Endpoint, Link, type ToolClass } from "./link.ts";
 
 export interface ChannelState {
   readonly system: string;
@@ -43,7 +37,7 @@ export class Channels {
     const key = `${toolClass} ${system}`;
     const known = this.#opened.get(key);
     if (known !== undefined) return known.link;
-    const link = new Link(this.endpoint(system));
+    const link = new Link(this.endpoint(system), toolClass);
     this.#opened.set(key, { system, toolClass, link });
     return link;
   }
@@ -86,7 +80,7 @@ export class Channels {
   }
 
   async #exchange(links: readonly Link[], endpoint: Endpoint): Promise<boolean> {
-    const pairs = links.map((link) => ({ link, successor: new Link(endpoint) }));
+    const pairs = links.map((link) => ({ link, successor: new Link(endpoint, link.toolClass) }));
     const work = pairs.map(async ({ link, successor }) => (await successor.connectAll()) >= link.readyCount());
     const isAsGood = (await Promise.all(work)).every((good) => good);
     for (const { link, successor } of pairs) {

@@ -26,6 +26,15 @@ export interface Endpoint {
   readonly keepalive: Keepalive;
 }
 
+/**
+ * A cancel storm on one channel resets the innocent calls beside it, so calls that change have a channel of their own, and
+ * so have streams, which are cancelled at their bounds every day.
+ */
+export type ToolClass = "read" | "change" | "stream";
+
+/** The answer of a change is received up to this size, though not read: the status that follows it says what has happened. */
+const CHANGE_ANSWER_BYTES_MAX = 16_777_216;
+
 const RECONNECT_BACKOFF_MIN_MS = 100;
 const RECONNECT_BACKOFF_MAX_MS = 10_000;
 
@@ -60,7 +69,13 @@ const ROUND_ROBIN = JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] 
 
 const asIs = (bytes: Buffer): Buffer => bytes;
 
-function channelOptions({ reach, maxMessageBytes, keepalive }: Endpoint, serverName?: string): ChannelOptions {
+function channelOptions(
+  { reach, maxMessageBytes, keepalive }: Endpoint,
+  toolClass: ToolClass,
+  serverName?: string,
+): ChannelOptions {
+  const receivedBytesMax =
+    toolClass === "change" ? Math.max(CHANGE_ANSWER_BYTES_MAX, maxMessageBytes) : maxMessageBytes;
   return {
     "grpc.use_local_subchannel_pool": 1,
     "grpc.enable_http_proxy": 0,
@@ -69,7 +84,7 @@ function channelOptions({ reach, maxMessageBytes, keepalive }: Endpoint, serverN
     "grpc.service_config_disable_resolution": 1,
     ...(reach.servers.length > 1 && { "grpc.service_config": ROUND_ROBIN }),
     "grpc.max_send_message_length": maxMessageBytes,
-    "grpc.max_receive_message_length": maxMessageBytes,
+    "grpc.max_receive_message_length": receivedBytesMax,
     "grpc.keepalive_time_ms": keepalive.intervalMs,
     "grpc.keepalive_timeout_ms": keepalive.timeoutMs,
     "grpc.keepalive_permit_without_calls": keepalive.withoutCalls ? 1 : 0,
@@ -82,9 +97,9 @@ function channelOptions({ reach, maxMessageBytes, keepalive }: Endpoint, serverN
   };
 }
 
-function clientOf(endpoint: Endpoint, { address, serverName }: ServerAddress): Client {
+function clientOf(endpoint: Endpoint, toolClass: ToolClass, { address, serverName }: ServerAddress): Client {
   const { credentials } = endpoint.reach;
-  return makeClient({ address, credentials, channel: channelOptions(endpoint, serverName) });
+  return makeClient({ address, credentials, channel: channelOptions(endpoint, toolClass, serverName) });
 }
 
 /** A closed channel that is told to connect does: for nobody, and without end. */
@@ -100,9 +115,11 @@ export class Link {
   #attempt: Promise<boolean> | undefined;
   /** Whose turn it is. */
   #turn = 0;
+  readonly toolClass: ToolClass;
 
-  constructor(endpoint: Endpoint) {
-    this.#clients = endpoint.reach.servers.map((server) => clientOf(endpoint, server));
+  constructor(endpoint: Endpoint, toolClass: ToolClass) {
+    this.toolClass = toolClass;
+    this.#clients = endpoint.reach.servers.map((server) => clientOf(endpoint, toolClass, server));
   }
 
   state(): ChannelState {
