@@ -1,22 +1,25 @@
-/** UTF-8 bytes that are kept of a text beyond its bound: a secret that begins before the bound is then seen whole. */
+/** UTF-8 bytes that are read of a text beyond its bound: a secret that begins before the bound is then seen whole. */
 export const CUT_MARGIN_BYTES = 16_384;
+
+/** A text that was cut off while it was read. */
+export interface CutText {
+  /** Name of the answer's member. */
+  readonly field: string;
+  /** UTF-8 bytes of its beginning that may leave. What follows may end with the first half of a secret, which nothing recognizes. */
+  readonly bytesMax: number;
+}
 
 /** A handler's answer when the target said more than is taken: the rest was read and thrown away. */
 export class PartialAnswer {
   /** The beginning, in the shape of a whole answer. Undefined when nothing of it can be shown. */
   readonly kept: unknown;
-  /**
-   * The top-level field whose text was cut off while it was read. Its last `CUT_MARGIN_BYTES` may hold the first half of a secret,
-   * which nothing recognizes: they never leave.
-   */
-  readonly cutField: string | undefined;
-
+  readonly cutText: CutText | undefined;
   /** Makes it known without a look at the prototype: that of a target's value may be a trap. */
   readonly #isPartial = true;
 
-  constructor(kept: unknown, cutField?: string) {
+  constructor(kept: unknown, cutText?: CutText) {
     this.kept = kept;
-    this.cutField = cutField;
+    this.cutText = cutText;
   }
 
   static is(value: unknown): value is PartialAnswer {

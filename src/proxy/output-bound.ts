@@ -1,76 +1,96 @@
 import { isList, isTable } from "../core/json.ts";
-import { CUT_MARGIN_BYTES, textWithin } from "../core/partial-answer.ts";
+import { CUT_MARGIN_BYTES, type CutText, textWithin } from "../core/partial-answer.ts";
 import type { Json } from "../core/types.ts";
 
 /** A text or list is never cut below this: many small ones cut short would be of use to nobody. */
 const SHARE_BYTES_MIN = 1_024;
 
-/** An answer within its tool's bound: its lists are cut, its texts are cut by `cutTexts` once they are redacted. */
+/** An answer within its tool's bound. */
 export interface Fitted {
-  readonly value: Json;
-  /** Whether anything of it is over the bound. */
+  /** Whether anything of it was over the bound. */
   readonly isCut: boolean;
-  /** UTF-8 bytes that each text outside lists may have; infinity when nothing is over the bound. */
+  readonly value: Json;
+  /** The same, where texts go on a little longer: for redaction to see what the cut goes through. */
+  readonly beyond: Json;
+  /** UTF-8 bytes of each text outside lists; infinity when nothing was over the bound. */
   readonly textBytesMax: number;
-  /** Texts of which `value` holds only the beginning, by path. */
-  readonly cutPaths: ReadonlySet<string>;
+}
+
+export interface Bounds {
+  readonly bytesMax: number;
+  /** What was cut off already. */
+  readonly cutText?: CutText | undefined;
 }
 
 type Part = string | readonly Json[];
 
 /**
- * Makes an answer fit. Only texts and lists that stand in no list are cut; those that are small stay whole, and the larger ones
+ * Makes an answer fit. Only texts and lists that are in no list are cut; those that are small stay whole, and the larger ones
  * share what is left. Undefined when the answer cannot be cut to `bytesMax`.
  */
-export function fit(value: Json, jsonText: string, bytesMax: number): Fitted | undefined {
-  const jsonBytes = Buffer.byteLength(jsonText);
-  const whole = { value, isCut: false, textBytesMax: Number.POSITIVE_INFINITY, cutPaths: new Set<string>() };
-  if (jsonBytes <= bytesMax) return whole;
-  const sizes: number[] = [];
-  let partBytes = 0;
-  mapParts(value, (part) => {
-    const bytes = Buffer.byteLength(JSON.stringify(part));
-    partBytes += bytes;
-    sizes.push(typeof part === "string" ? Buffer.byteLength(part) : bytes);
-    return part;
-  });
-  const share = shareOf(sizes, bytesMax);
-  if (share === Number.POSITIVE_INFINITY && jsonBytes - partBytes <= bytesMax) return whole;
-  if (jsonBytes - partBytes > bytesMax || share < Math.min(SHARE_BYTES_MIN, bytesMax)) return undefined;
-  const cutPaths = new Set<string>();
-  const fitted = mapParts(value, (part, path) => {
-    if (typeof part !== "string") return elementsWithin(part, share);
-    const kept = textWithin(part, share + CUT_MARGIN_BYTES);
-    if (kept !== part) cutPaths.add(path);
-    return kept;
-  });
-  return { value: fitted, isCut: true, textBytesMax: share, cutPaths };
+export function fit(whole: Json, jsonText: string, { bytesMax, cutText }: Bounds): Fitted | undefined {
+  const textBytesMax = shareOf(whole, Buffer.byteLength(jsonText), bytesMax);
+  if (textBytesMax === undefined) return undefined;
+  const isCut = textBytesMax !== Number.POSITIVE_INFINITY;
+  let isTextCut = false;
+  const fitPart = (part: Part): Json => {
+    if (typeof part !== "string") return elementsWithin(part, textBytesMax);
+    isTextCut ||= Buffer.byteLength(part) > textBytesMax;
+    return textWithin(part, textBytesMax + CUT_MARGIN_BYTES);
+  };
+  const beyond = isCut ? mapParts(whole, fitPart) : whole;
+  const beginning = cutText === undefined ? beyond : withBeginning(beyond, cutText);
+  const value = isTextCut ? mapTexts(beginning, textBytesMax) : beginning;
+  return { isCut, value, beyond, textBytesMax };
 }
 
-/** The same cuts in a value whose texts are redacted: at characters, and nothing that was read too close to where reading ended. */
-export function cutTexts(value: Json, { textBytesMax, cutPaths }: Pick<Fitted, "textBytesMax" | "cutPaths">): Json {
-  return mapParts(value, (part, path) => {
-    if (typeof part !== "string") return part;
-    const safeBytes = cutPaths.has(path) ? Buffer.byteLength(part) - CUT_MARGIN_BYTES : Number.POSITIVE_INFINITY;
-    return textWithin(part, Math.min(textBytesMax, safeBytes));
-  });
-}
-
-/** Replaces the texts and lists that stand in no list. */
-function mapParts(value: Json, replace: (part: Part, path: string) => Json, path = ""): Json {
-  if (typeof value === "string" || isList(value)) return replace(value, path);
-  if (!isTable(value)) return value;
+/**
+ * What two redacted forms of an answer agree on, text by text, from the beginning. Where a cut goes through a secret, the longer
+ * text hides it and the shorter one does not: there they part.
+ */
+export function agreed(value: Json, beyond: Json, textBytesMax: number): Json {
+  if (typeof value === "string") return typeof beyond === "string" ? commonBeginning(value, beyond, textBytesMax) : "";
+  if (!isTable(value) || !isTable(beyond)) return value;
   return Object.fromEntries(
-    Object.entries(value).map(([key, inner]) => [key, mapParts(inner, replace, pathBelow(path, key))]),
+    Object.entries(value).map(([key, inner]) => {
+      const other = Object.hasOwn(beyond, key) ? beyond[key] : undefined;
+      return [key, agreed(inner as Json, (other ?? null) as Json, textBytesMax)];
+    }),
   );
 }
 
-export function pathBelow(path: string, key: string): string {
-  return `${path}\0${key}`;
+function commonBeginning(one: string, other: string, bytesMax: number): string {
+  let end = 0;
+  while (end < one.length && one.charCodeAt(end) === other.charCodeAt(end)) end += 1;
+  // Half of a surrogate pair is no character.
+  if (end > 0 && !one.slice(end - 1, end).isWellFormed() && one.slice(end - 1, end + 1).isWellFormed()) end -= 1;
+  return textWithin(one.slice(0, end), bytesMax);
 }
 
-/** The most that each may have so that all together stay within the budget; infinity when they do as they are. */
-function shareOf(sizes: readonly number[], budget: number): number {
+/** Replaces the texts and lists that are in no list. */
+function mapParts(value: Json, replace: (part: Part) => Json): Json {
+  if (typeof value === "string" || isList(value)) return replace(value);
+  if (!isTable(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, mapParts(inner as Json, replace)]));
+}
+
+/** The most that each text and list may have so that all fit; infinity when they do as they are, undefined when they cannot. */
+function shareOf(whole: Json, jsonBytes: number, bytesMax: number): number | undefined {
+  if (jsonBytes <= bytesMax) return Number.POSITIVE_INFINITY;
+  const sizes: number[] = [];
+  let otherBytes = jsonBytes;
+  mapParts(whole, (part) => {
+    const bytes = Buffer.byteLength(JSON.stringify(part));
+    otherBytes -= bytes;
+    sizes.push(typeof part === "string" ? Buffer.byteLength(part) : bytes);
+    return part;
+  });
+  const share = levelOf(sizes, bytesMax);
+  return otherBytes > bytesMax || share < Math.min(SHARE_BYTES_MIN, bytesMax) ? undefined : share;
+}
+
+/** The size to which the larger ones are cut so that the sum is within the budget. */
+function levelOf(sizes: readonly number[], budget: number): number {
   const ascending = sizes.toSorted((one, other) => one - other);
   let left = budget;
   for (const [index, size] of ascending.entries()) {
@@ -81,6 +101,10 @@ function shareOf(sizes: readonly number[], budget: number): number {
   return Number.POSITIVE_INFINITY;
 }
 
+function mapTexts(value: Json, bytesMax: number): Json {
+  return mapParts(value, (part) => (typeof part === "string" ? textWithin(part, bytesMax) : part));
+}
+
 function elementsWithin(list: readonly Json[], bytesMax: number): readonly Json[] {
   let bytes = 1;
   for (const [index, element] of list.entries()) {
@@ -88,4 +112,9 @@ function elementsWithin(list: readonly Json[], bytesMax: number): readonly Json[
     if (bytes > bytesMax) return list.slice(0, index);
   }
   return list;
+}
+
+function withBeginning(value: Json, { field, bytesMax }: CutText): Json {
+  const text = isTable(value) ? value[field] : undefined;
+  return typeof text === "string" ? { ...(value as object), [field]: textWithin(text, bytesMax) } : value;
 }

@@ -6,7 +6,7 @@ import { isTable } from "../core/json.ts";
 import { PartialAnswer } from "../core/partial-answer.ts";
 import { applyPolicy } from "../core/policy/output-policy.ts";
 import type { Json, Tool } from "../core/types.ts";
-import { cutTexts, type Fitted, fit, pathBelow } from "./output-bound.ts";
+import { agreed, type Fitted, fit } from "./output-bound.ts";
 import { lookThroughFields } from "./redactor.ts";
 import { parseOutput } from "./schema-validator.ts";
 
@@ -52,14 +52,16 @@ function shown(registered: RegisteredTool, raw: unknown): Shown {
   if (partial !== undefined && partial.kept === undefined) throw tooLarge(tool);
   const { text, value } = asJson(tool, partial === undefined ? raw : partial.kept);
   const outputHash = sha256Hex(text);
-  const fitted = fit(value, text, tool.limits.outputBytesMax);
+  const fitted = fit(value, text, { bytesMax: tool.limits.outputBytesMax, cutText: partial?.cutText });
   if (fitted === undefined) throw tooLarge(tool);
   if (partial === undefined && !fitted.isCut)
     return { ...looked(registered, parseOutput(tool, value, outputPolicy)), outputHash };
-  const { result, ...hidden } = looked(registered, parsePart(registered, fitted));
-  const cutPaths = new Set(fitted.cutPaths);
-  if (partial?.cutField !== undefined) cutPaths.add(pathBelow("", partial.cutField));
-  return { ...hidden, result: cutTexts(result, { ...fitted, cutPaths }), truncated: true, outputHash };
+  const { result, ...hidden } = looked(registered, parsePart(registered, fitted, fitted.value));
+  const truncated = true;
+  // Only lists were cut.
+  if (fitted.beyond === fitted.value) return { ...hidden, result, truncated, outputHash };
+  const beyond = looked(registered, parsePart(registered, fitted, fitted.beyond)).result;
+  return { ...hidden, result: agreed(result, beyond, fitted.textBytesMax), truncated, outputHash };
 }
 
 function looked({ outputPolicy, scan }: RegisteredTool, parsed: unknown) {
@@ -67,12 +69,11 @@ function looked({ outputPolicy, scan }: RegisteredTool, parsed: unknown) {
   return { result: value, ...hidden };
 }
 
-/** An answer that no longer fits its schema once it is cut cannot be cut. Texts are tried here as they will leave, if not redacted. */
-function parsePart({ tool, outputPolicy }: RegisteredTool, fitted: Fitted): unknown {
-  const value = marked(tool, fitted.value);
-  if (!fitted.isCut) return parseOutput(tool, value, outputPolicy);
+/** An answer that no longer fits its schema once it is cut cannot be cut. */
+function parsePart({ tool, outputPolicy }: RegisteredTool, { isCut }: Fitted, part: Json): unknown {
+  const value = marked(tool, part);
+  if (!isCut) return parseOutput(tool, value, outputPolicy);
   try {
-    parseOutput(tool, cutTexts(value, { ...fitted, cutPaths: new Set() }), outputPolicy);
     return parseOutput(tool, value, outputPolicy);
   } catch (error) {
     throw tooLarge(tool, error);

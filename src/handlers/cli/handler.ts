@@ -24,7 +24,7 @@ import { childEnvironment, environmentFaults } from "./environment.ts";
 import { isFreeTextSafe } from "./examples.ts";
 import { LOOKUP_BYTES_MAX, lookUp } from "./lookups.ts";
 import { type CliTool, cliTool } from "./manifest.ts";
-import { parseStdout } from "./parser.ts";
+import { cutTextOf, parseStdout } from "./parser.ts";
 import { realDirectory, shellAnswer, shellScene } from "./shell.ts";
 
 /** How much earlier than its call a script ends, at most, so that what it has written is still heard; a tenth of the time at most. */
@@ -230,7 +230,7 @@ async function run(bound: CliTool, parts: Parts, { plan: sealed, context }: Runn
   // A parser that sees a part might take it for the whole.
   if (result.truncated && parse !== "text") return new PartialAnswer(undefined);
   const answer = parseStdout(result.stdout, { parse, textField, input: sealed["input"], exitCode });
-  return result.truncated ? new PartialAnswer(answer, textField) : answer;
+  return result.truncated ? new PartialAnswer(answer, cutTextOf(result, textField ?? "text")) : answer;
 }
 
 function planShell(bound: CliTool, { pathVariable, confinement: held }: Parts, input: unknown): CliPlan {

@@ -1,7 +1,9 @@
 import type { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
+import { CUT_MARGIN_BYTES, type CutText } from "../../core/partial-answer.ts";
 import { plainText } from "../../core/terminal-text.ts";
 import type { Json, StdoutParser } from "../../core/types.ts";
+import type { ChildResult } from "./child.ts";
 
 /** Levels of arrays and objects in a JSON answer. */
 const JSON_DEPTH_MAX = 128;
@@ -9,6 +11,12 @@ const JSON_DEPTH_MAX = 128;
 /** Bytes of a program as text. What is not UTF-8 becomes U+FFFD; a byte order mark stays. */
 export function decode(bytes: Uint8Array): string {
   return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
+}
+
+/** How much of a text may leave whose last bytes were kept for redaction alone. */
+export function cutTextOf({ stdout }: Pick<ChildResult, "stdout">, field: string): CutText {
+  const beginning = plainText(decode(stdout.subarray(0, -CUT_MARGIN_BYTES)));
+  return { field, bytesMax: Buffer.byteLength(beginning) };
 }
 
 /**

@@ -10,7 +10,7 @@ import type { ChildResult } from "./child.ts";
 import { refusalOf } from "./endings.ts";
 import { childEnvironment } from "./environment.ts";
 import type { CliTool } from "./manifest.ts";
-import { decode } from "./parser.ts";
+import { cutTextOf, decode } from "./parser.ts";
 import { namedFiles } from "./shell-files.ts";
 
 /** The one form in which a script runs: no start-up files, and nothing behind `--` is an option. */
@@ -108,16 +108,16 @@ export function realDirectory(path: string): string | undefined {
  */
 export function shellAnswer(tool: Tool, result: ChildResult): unknown {
   const output = plainText(decode(result.stdout));
-  const cutField = result.truncated ? "output" : undefined;
   const exitCode = exitCodeOf(result);
   if (exitCode !== undefined) {
     const answer = { output, exitCode, truncated: result.truncated };
-    return result.truncated ? new PartialAnswer(answer, cutField) : answer;
+    return result.truncated ? new PartialAnswer(answer, cutTextOf(result, "output")) : answer;
   }
   const written = result.truncated ? output : withoutUnfinishedWord(output);
   const soFar = { output: written, exitCode: KILLED, truncated: true };
   const isLate = result.ending.kind === "deadline" && result.started;
-  throw refusalOf(tool, result, { outputSoFar: isLate ? new PartialAnswer(soFar, cutField) : undefined });
+  const cutText = result.truncated ? cutTextOf(result, "output") : undefined;
+  throw refusalOf(tool, result, { outputSoFar: isLate ? new PartialAnswer(soFar, cutText) : undefined });
 }
 
 /** The text without what follows its last white space: the script may have been about to write the second half of a secret. */
