@@ -261,8 +261,8 @@ export interface Approvals {
 
   beginKey(use: KeyUse): Promise<KeyState>;
   /**
-   * What became of a begun key: its answer, nothing ran, or nobody knows. `unkept` is said of an answer that is too large to
-   * keep: `unknown` by default, so that nothing runs twice.
+   * What became of a begun key: its answer, nothing ran, or nobody knows. Of an answer that is too large to keep, only that there
+   * was one is kept, and its result is withheld from the repeated call; with `unkept: "not_run"` that call runs again.
    */
   endKey(use: KeyUse, end: StoredAnswer | KeyEnd, unkept?: KeyEnd): Promise<void>;
 

@@ -4,7 +4,7 @@ import { integer, text, toAnswer } from "./rows.ts";
 import type { Row } from "./sql.ts";
 import { SECOND_MS, type Store } from "./store.ts";
 
-/** UTF-8 bytes of one stored answer's JSON. A larger one is not kept. */
+/** UTF-8 bytes of one stored answer's JSON. The result of a larger one is not kept. */
 const ANSWER_BYTES_MAX = 1_048_576;
 /** What is kept for one caller: over it, new keys are refused, and answers are kept no more (as if they were too large). */
 const KEYS_PER_CALLER_MAX = 100_000;
@@ -79,18 +79,24 @@ interface End {
 
 async function finish(tx: Tx, use: KeyUse, { end, unkept, keepMs }: End): Promise<void> {
   const { issuer, subject, tool, keyHash, argsHash } = use;
-  const answer = typeof end === "string" ? undefined : JSON.stringify(end);
-  const bytes = answer === undefined ? 0 : Buffer.byteLength(answer);
-  const fits = bytes <= ANSWER_BYTES_MAX && bytes <= (await roomFor(tx, use));
-  const kept = fits ? bytes : 0;
-  const told = typeof end === "string" ? end : "answered";
+  const told =
+    typeof end === "string" ? end : keepable(end, unkept, Math.min(ANSWER_BYTES_MAX, await roomFor(tx, use)));
+  const answer = typeof told === "string" ? null : JSON.stringify(told);
+  const kept = answer === null ? 0 : Buffer.byteLength(answer);
   const rows = await tx.sql`
-    UPDATE approval_keys SET state = ${fits ? told : unkept}, answer = ${fits ? (answer ?? null) : null},
+    UPDATE approval_keys SET state = ${typeof told === "string" ? told : "answered"}, answer = ${answer},
       answer_bytes = ${kept}, expires_at = ${tx.now + keepMs}
     WHERE issuer = ${issuer} AND subject = ${subject} AND tool = ${tool} AND key_hash = ${keyHash}
       AND args_hash = ${argsHash} AND state = 'running'
     RETURNING key_hash`;
   if (rows.length > 0 && kept > 0) await addToTotals(tx, use, { keys: 0, bytes: kept });
+}
+
+/** What is kept of an answer. Of one that is too large: that the call was made, unless it may as well be made again. */
+function keepable(answer: StoredAnswer, unkept: KeyEnd, bytesMax: number): StoredAnswer | KeyEnd {
+  if (Buffer.byteLength(JSON.stringify(answer)) <= bytesMax) return answer;
+  if (unkept === "not_run") return unkept;
+  return { result: null, filteredFields: ["*"], truncated: true, outputHash: answer.outputHash };
 }
 
 async function roomFor(tx: Tx, { issuer, subject }: KeyUse): Promise<number> {
