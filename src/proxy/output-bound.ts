@@ -2,7 +2,7 @@ import { isList, isTable } from "../core/json.ts";
 import { CUT_MARGIN_BYTES, type CutText, textWithin } from "../core/partial-answer.ts";
 import type { Json } from "../core/types.ts";
 
-/** A text or list is never cut below this: many small ones cut short would be of use to nobody. */
+/** A text or list is never cut below this, or a quarter of the bound: many small ones cut short would be of use to nobody. */
 const SHARE_BYTES_MIN = 1_024;
 
 /** An answer within its tool's bound. */
@@ -86,7 +86,7 @@ function shareOf(whole: Json, jsonBytes: number, bytesMax: number): number | und
     return part;
   });
   const share = levelOf(sizes, bytesMax);
-  return otherBytes > bytesMax || share < Math.min(SHARE_BYTES_MIN, bytesMax) ? undefined : share;
+  return otherBytes > bytesMax || share < Math.min(SHARE_BYTES_MIN, bytesMax / 4) ? undefined : share;
 }
 
 /** The size to which the larger ones are cut so that the sum is within the budget. */

@@ -3,6 +3,7 @@ import { canonical, NotJsonError } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import type { RegisteredTool } from "../core/evidence.ts";
 import type { Json } from "../core/types.ts";
+import { fit } from "../proxy/output-bound.ts";
 import { assemble } from "../wiring.ts";
 import { wrongUsage } from "./client.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
@@ -22,6 +23,11 @@ const ANSWER_LIMITS = { depthMax: 64, nodesMax: 500_000 } as const;
 const ISSUES_MAX = 20;
 const LEFT_OUT_MAX = 100;
 const CELL_CHARS_MAX = 72;
+
+interface ShownAnswer extends FilteredAnswer {
+  /** Whether only a part of it would leave. */
+  readonly truncated?: boolean;
+}
 
 interface Issue {
   readonly path: string;
@@ -79,12 +85,16 @@ function readSample(file: string): unknown {
   }
 }
 
-/** The same stretch as every answer walks: plain JSON → output schema → output policy → redaction. */
-function filterSample({ tool, outputPolicy, scan }: RegisteredTool, sample: unknown): FilteredAnswer {
+/** The same steps as for every answer: plain JSON → tool's bound → output schema → output policy → redaction. */
+function filterSample({ tool, outputPolicy, scan }: RegisteredTool, sample: unknown): ShownAnswer {
   const { outputBytesMax } = tool.limits;
   try {
-    const raw = canonical(sample, { ...ANSWER_LIMITS, bytesMax: outputBytesMax }).value;
+    const { value, text } = canonical(sample, { ...ANSWER_LIMITS, bytesMax: SAMPLE_BYTES_MAX });
+    const fitted = fit(value, text, { bytesMax: outputBytesMax });
+    if (fitted === undefined) throw overLimit(outputBytesMax);
+    const { value: raw, isCut } = fitted;
     const parsed = tool.output.safeParse(raw);
+    if (!parsed.success && isCut) throw overLimit(outputBytesMax);
     if (!parsed.success) {
       const issues = parsed.error.issues.slice(0, ISSUES_MAX);
       throw new Withheld(
@@ -94,17 +104,19 @@ function filterSample({ tool, outputPolicy, scan }: RegisteredTool, sample: unkn
     }
     const answer = filterAnswer({ policy: tool.outputPolicy, compiled: outputPolicy, scan }, parsed.data as Json);
     const leftOut = leftOutBySchema(raw, parsed.data, LEFT_OUT_MAX).map(notInSchema);
-    return { ...answer, fields: [...answer.fields, ...leftOut] };
+    return { ...answer, fields: [...answer.fields, ...leftOut], ...(isCut && { truncated: true }) };
   } catch (error) {
-    if (error instanceof NotJsonError && error.reason === "size") {
-      throw new Withheld("OUTPUT_TOO_LARGE", [{ path: "(answer)", message: `over ${outputBytesMax} bytes` }]);
-    }
+    if (error instanceof NotJsonError && error.reason === "size") throw overLimit(outputBytesMax);
     if (error instanceof NotJsonError) {
       throw new Withheld("INVALID_OUTPUT", [{ path: error.path || "(answer)", message: `not JSON: ${error.reason}` }]);
     }
     if (error instanceof Refusal) throw new Withheld(error.code, [{ path: "(answer)", message: error.message }]);
     throw error;
   }
+}
+
+function overLimit(bytesMax: number): Withheld {
+  return new Withheld("OUTPUT_TOO_LARGE", [{ path: "(answer)", message: `over ${bytesMax} bytes, and cannot be cut` }]);
 }
 
 function notInSchema(path: string): FilteredField {
@@ -131,8 +143,8 @@ function uncoveredIn({ fields }: FilteredAnswer): readonly string[] {
   return fields.filter(({ fate }) => fate === "stripped").map(({ path }) => path);
 }
 
-function show(answer: FilteredAnswer): void {
-  const { fields, omitted, filteredFields, redactions } = answer;
+function show(answer: ShownAnswer): void {
+  const { truncated, fields, omitted, filteredFields, redactions } = answer;
   const uncovered = uncoveredIn(answer);
   const rows = fields.map((field) => [
     printableCell(field.path === "" ? "(answer)" : field.path),
@@ -144,6 +156,7 @@ function show(answer: FilteredAnswer): void {
   if (omitted > 0) print.line(`… and ${omitted} more fields`);
   if (uncovered.length > 0) print.line(`no pattern covers: ${printableCell(uncovered.join(", "))}`);
   print.line(`filteredFields: ${printableCell(filteredFields.join(", ")) || "none"}`);
+  if (truncated) print.line("truncated: the answer is over the tool's limit; lists and texts were cut");
   const counts = Object.entries(redactions).map(([rule, count]) => `${rule} ${count}`);
   if (counts.length > 0) print.line(`redactions: ${counts.join(", ")}`);
 }

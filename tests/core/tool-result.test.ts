@@ -25,6 +25,26 @@ const rows: readonly (readonly [string, CallResult, ToolResult])[] = [
     { ok: true, untrusted: true, data: { untrusted: false } },
   ],
   [
+    "a part",
+    { status: "success", ...common, truncated: true, result: { content: "x" } },
+    { ok: true, untrusted: true, truncated: true, content: "x" },
+  ],
+  [
+    "a part that says so itself",
+    { status: "success", ...common, truncated: true, result: { truncated: true } },
+    { ok: true, untrusted: true, truncated: true },
+  ],
+  [
+    "a part that means something else by it",
+    { status: "success", ...common, truncated: true, result: { truncated: "trunk" } },
+    { ok: true, untrusted: true, truncated: true, data: { truncated: "trunk" } },
+  ],
+  [
+    "a result that is withheld",
+    { status: "success", ...common, truncated: true, result: null },
+    { ok: true, untrusted: true, truncated: true, data: null },
+  ],
+  [
     "a tool's own code",
     { status: "error", error: { ...refusal, details: { status: "NOT_FOUND", code: "ENOENT" } }, traceId: "t" },
     {

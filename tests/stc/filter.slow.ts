@@ -312,8 +312,8 @@ describe("the command line", () => {
     [
       "an answer over the tool's limit",
       "find_order",
-      { ...ORDER, note: "x".repeat(1_000) },
-      "withheld, OUTPUT_TOO_LARGE:\n(answer): over 1000 bytes",
+      { ...ORDER, ["x".repeat(1_000)]: 1 },
+      "withheld, OUTPUT_TOO_LARGE:\n(answer): over 1000 bytes, and cannot be cut",
     ],
     [
       "an answer that is too deep",
@@ -325,6 +325,15 @@ describe("the command line", () => {
     const { code, err } = await run(tool, answer);
     expect(code).toBe(1);
     expect(err).toContain(message);
+  });
+
+  test("a text over the tool's limit is cut, and that is said", async () => {
+    const answer = { ...ORDER, note: "x".repeat(3_000) };
+    const { code, out } = await run("find_order", answer);
+    expect([code, out]).toEqual([0, expect.stringContaining("\ntruncated: the answer is over the tool's limit")]);
+    const { out: json } = await run("find_order", answer, "--json");
+    const told = JSON.parse(json);
+    expect([told.ok, told.truncated, told.result.note.length < 1_000]).toEqual([true, true, true]);
   });
 
   test.each([
