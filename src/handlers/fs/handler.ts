@@ -58,7 +58,8 @@ function bind(tool: Tool, options: FsHandlerOptions): Binding {
     plan: (input) => ({ kind: "fs", operation, order: input as never }),
     async run(plan, context) {
       const answer = await READS[operation](options, plan["order"] as never, context);
-      return isTable(answer) && answer["truncated"] === true ? new PartialAnswer(answer) : answer;
+      const isPart = !PartialAnswer.is(answer) && isTable(answer) && answer["truncated"] === true;
+      return isPart ? new PartialAnswer(answer) : answer;
     },
   };
 }

@@ -1,3 +1,5 @@
+import { CUT_MARGIN_BYTES } from "../../core/partial-answer.ts";
+
 const NEWLINE = 10;
 
 export interface LineRange {
@@ -6,13 +8,19 @@ export interface LineRange {
   readonly endLine: number;
 }
 
+interface Window {
+  readonly bytes: Buffer;
+  readonly truncated: boolean;
+  /** Where a line is cut: the same, and a little more, for redaction to see what the cut goes through. */
+  readonly beyond?: Buffer;
+}
+
 /** Takes a window of lines out of a file that passes by in parts, and counts the lines of all of it. */
 export class LineWindow {
   readonly #range: LineRange;
   readonly #bytesMax: number;
   readonly #kept: Buffer[] = [];
   #keptBytes = 0;
-  #overflows = false;
   #newlines = 0;
   #bytes = 0;
   #endsWithNewline = false;
@@ -42,16 +50,17 @@ export class LineWindow {
   }
 
   /** The window as far as it fits: whole lines, or the beginning of the first where not even that one fits. */
-  get window(): { readonly bytes: Buffer; readonly truncated: boolean } {
-    const bytes = Buffer.concat(this.#kept);
-    if (!this.#overflows) return { bytes, truncated: false };
+  get window(): Window {
+    const kept = Buffer.concat(this.#kept);
+    if (kept.length <= this.#bytesMax) return { bytes: kept, truncated: false };
+    const bytes = kept.subarray(0, this.#bytesMax);
     const lineEnd = bytes.lastIndexOf(NEWLINE) + 1;
-    return { bytes: bytes.subarray(0, lineEnd > 0 ? lineEnd : characterEnd(bytes)), truncated: true };
+    if (lineEnd > 0) return { bytes: bytes.subarray(0, lineEnd), truncated: true };
+    return { bytes: wholeCharacters(bytes), truncated: true, beyond: wholeCharacters(kept) };
   }
 
   #keep(part: Buffer): void {
-    const room = this.#bytesMax - this.#keptBytes;
-    if (part.length > room) this.#overflows = true;
+    const room = this.#bytesMax + CUT_MARGIN_BYTES - this.#keptBytes;
     if (room <= 0) return;
     const kept = Buffer.from(part.subarray(0, room));
     this.#kept.push(kept);
@@ -60,6 +69,10 @@ export class LineWindow {
 }
 
 const CONTINUATION_BYTES_MAX = 3;
+
+function wholeCharacters(bytes: Buffer): Buffer {
+  return bytes.subarray(0, characterEnd(bytes));
+}
 
 /** Where the last whole UTF-8 character ends, when the bytes were cut anywhere. */
 function characterEnd(bytes: Buffer): number {

@@ -1,4 +1,5 @@
 import { closeSync } from "node:fs";
+import { PartialAnswer } from "../../core/partial-answer.ts";
 import type { Json } from "../../core/types.ts";
 import { readThrough, textOf } from "./contents.ts";
 import { LineWindow } from "./line-window.ts";
@@ -30,7 +31,7 @@ export async function readFile(
   mounts: Mounts,
   { path, startLine, endLine }: ReadOrder,
   limits: ReadLimits,
-): Promise<Json> {
+): Promise<Json | PartialAnswer> {
   const from = startLine ?? 1;
   const lines = new LineWindow({ startLine: from, endLine: endLine ?? Number.POSITIVE_INFINITY }, limits.maxReadBytes);
   let bytes = 0;
@@ -44,7 +45,7 @@ export async function readFile(
     },
   });
   const { totalLines } = lines;
-  const { bytes: window, truncated } = lines.window;
+  const { bytes: window, truncated, beyond } = lines.window;
   const text = hasNul ? undefined : textOf(window);
   const told = { path, sha256, bytes };
   if (text === undefined) {
@@ -54,10 +55,15 @@ export async function readFile(
   const shown = text === "" ? 0 : text.split("\n").length - (text.endsWith("\n") ? 1 : 0);
   const last = from + shown - 1;
   const hint = hintOf({ from, shown, last, totalLines, truncated });
-  return {
+  const answer = {
     ...{ ...told, content: text, binary: false, startLine: shown === 0 ? 0 : from, endLine: shown === 0 ? 0 : last },
     ...{ totalLines, truncated, ...(hint !== undefined && { hint }) },
   };
+  if (beyond === undefined) return answer;
+  return new PartialAnswer(
+    { ...answer, content: textOf(beyond) ?? text },
+    { field: "content", bytesMax: window.byteLength },
+  );
 }
 
 interface Shown {

@@ -4,6 +4,7 @@ import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { LineWindow } from "../../../src/handlers/fs/line-window.ts";
+import { filler } from "../../redaction/secret-examples.ts";
 import { codeOf, fsStand } from "./stand.ts";
 
 const sha256 = (content: string | Uint8Array): string => createHash("sha256").update(content).digest("hex");
@@ -51,6 +52,16 @@ describe("fs_read", () => {
     const answer = await stand.call("fs_read", { path: `@project/${path}`, ...window });
     expect(answer).toMatchObject({ binary: false, ...want, sha256: sha256(contents[path] ?? "") });
     if (answer["truncated"] === true) expect(answer["hint"]).toBeString();
+  });
+
+  test("a secret that the cut of a long line goes through does not leave in half", async () => {
+    const secret = `ghp_${filler(36)}`;
+    for (let at = 100 - secret.length; at < 101; at += 1) {
+      writeFileSync(join(stand.project, "minified"), `${"x".repeat(at - 1)} ${secret} ${"y".repeat(40_000)}`);
+      const { content } = await stand.call("fs_read", { path: "@project/minified" });
+      expect(String(content).startsWith(`${"x".repeat(at - 1)} `.slice(0, 100))).toBe(true);
+      expect(content).not.toContain(secret.slice(0, 4));
+    }
   });
 
   test("too large a file is refused by its code", async () => {

@@ -4,6 +4,9 @@ import { join } from "node:path";
 import { z } from "zod";
 import type { ToolConfig, ToolFactory } from "../../../src/core/define-tool.ts";
 import { Refusal } from "../../../src/core/errors.ts";
+import { PartialAnswer } from "../../../src/core/partial-answer.ts";
+import { compilePolicy } from "../../../src/core/policy/output-policy.ts";
+import { compileScan } from "../../../src/core/policy/scan-policy.ts";
 import type { Binding, ExecutionPlan, Tool } from "../../../src/core/types.ts";
 import type { ConfinementKind } from "../../../src/handlers/fs/confinement.ts";
 import { fsHandler } from "../../../src/handlers/fs/handler.ts";
@@ -11,13 +14,13 @@ import type { FsLimits } from "../../../src/handlers/fs/limits.ts";
 import type { MountName } from "../../../src/handlers/fs/mount-path.ts";
 import { type Mounts, openMounts } from "../../../src/handlers/fs/mounts.ts";
 import { type WorkflowSettings, workflowRules } from "../../../src/handlers/fs/workflow.ts";
+import { release } from "../../../src/proxy/output-filter.ts";
 import { fsApplyPatch } from "../../../tools/workspace/fs-apply-patch.ts";
 import { fsList } from "../../../tools/workspace/fs-list.ts";
 import { fsRead } from "../../../tools/workspace/fs-read.ts";
 import { fsSearch } from "../../../tools/workspace/fs-search.ts";
 import { fsWrite } from "../../../tools/workspace/fs-write.ts";
 import { afterFile } from "../../support/after-file.ts";
-import { keptOf } from "../../support/kept.ts";
 import { LIMITS } from "./stand-in.ts";
 
 const FACTORIES: Readonly<Record<string, ToolFactory>> = {
@@ -120,9 +123,7 @@ export function fsStand(options: StandOptions = {}): FsStand {
     const caller = { issuer: "https://idp.test", subject, permissions: [], actors: [], expiresAt: 0 };
     // As JSON: a plan is nothing that JSON could not hold.
     const stored = JSON.parse(JSON.stringify(sealed)) as ExecutionPlan;
-    return tool.output.parse(
-      keptOf(await binding.run(stored, { signal, deadline, traceId: "trace", caller })),
-    ) as Answer;
+    return released(tool, await binding.run(stored, { signal, deadline, traceId: "trace", caller }));
   };
   return {
     ...{
@@ -158,4 +159,11 @@ export async function refusalOf(work: Promise<unknown>): Promise<Refusal> {
   );
   if (error instanceof Refusal) return error;
   throw new Error("was not refused", { cause: error });
+}
+
+/** The answer; of a part, as it would leave. */
+function released(tool: Tool, raw: unknown): Answer {
+  if (!PartialAnswer.is(raw)) return tool.output.parse(raw) as Answer;
+  const parts = { tool, outputPolicy: compilePolicy(tool.outputPolicy, tool.output), scan: compileScan(tool.scan) };
+  return release({ ...parts, raw } as never).result as Answer;
 }
