@@ -1,0 +1,35 @@
+import { expect, setDefaultTimeout, test } from "bun:test";
+import { bashStand } from "./stand.ts";
+
+setDefaultTimeout(200_000);
+
+const MORE_BYTES_MAX = 150_000_000;
+
+/** The most memory that this process has during the work, above what it had before. */
+async function memoryDuring(work: () => Promise<void>): Promise<number> {
+  Bun.gc(true);
+  const before = process.memoryUsage.rss();
+  let peak = before;
+  const sampling = setInterval(() => {
+    peak = Math.max(peak, process.memoryUsage.rss());
+  }, 20);
+  try {
+    await work();
+  } finally {
+    clearInterval(sampling);
+  }
+  return peak - before;
+}
+
+test.each([
+  ["standard output", "head -c 1000000000 /dev/zero | tr '\\0' x; exit 3"],
+  ["standard error", "head -c 1000000000 /dev/zero | tr '\\0' x >&2; exit 3"],
+])("a gigabyte on %s is read to its end, and memory stays bounded", async (_title, command) => {
+  const stand = bashStand();
+  const more = await memoryDuring(async () => {
+    const plan = await stand.plan({ command, timeoutMs: 120_000 });
+    const answer = await stand.run(plan, { deadline: 150_000 });
+    expect(answer).toEqual({ output: "x".repeat(262_144), exitCode: 3, truncated: true });
+  });
+  expect(more).toBeLessThan(MORE_BYTES_MAX);
+});
