@@ -186,7 +186,7 @@ export type TargetStatus = "NOT_FOUND" | "ALREADY_EXISTS" | "INVALID_ARGUMENT" |
 export type TargetErrors = "withheld" | "filtered";
 
 export interface ToolLimits {
-  /** Bytes of the handler's answer, or of stdout. Over it the call ends with OUTPUT_TOO_LARGE. */
+  /** Bytes of the handler's answer, or of stdout. Over it lists and texts are cut; what cannot be cut is OUTPUT_TOO_LARGE. */
   readonly outputBytesMax?: number;
   /** Calls of this tool in flight at once. */
   readonly concurrentCallsMax?: number;
