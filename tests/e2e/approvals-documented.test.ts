@@ -1,33 +1,18 @@
 import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { parse } from "yaml";
-import { readConfig } from "../../src/config.ts";
 import { ApprovalService } from "../support/approval-service.ts";
-import { AGENTS_ISSUER } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
 
 setDefaultTimeout(30_000);
 
-const guide = readFileSync(join(PROJECT, "docs/approvals.md"), "utf8");
-
-function block(language: string): string {
-  return new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\``, "m").exec(guide)?.[1] ?? "";
-}
-
 const service = new ApprovalService();
-mkdirSync(join(PROJECT, "var"), { recursive: true });
-// Below the project's folder, so that `safe-tool-call` is found as a reader's own package would find it.
-const folder = mkdtempSync(join(PROJECT, "var", "approvals-"));
-
 beforeAll(async () => {
   await service.start();
 });
 
 afterAll(async () => {
   await service.end();
-  rmSync(folder, { recursive: true, force: true });
 });
 
 async function runAgent(what: string): Promise<{ readonly out: string; readonly code: number }> {
@@ -65,31 +50,4 @@ test("and what was said with a no", async () => {
   expect(JSON.parse(out)).toMatchObject({ code: "APPROVAL_DENIED", message: "Denied by user: not today" });
   expect(code).toBe(1);
   expect(service.deeds).toEqual(["a"]);
-});
-
-test("the guide's configuration is one", () => {
-  const written = {
-    ...(parse(block("yaml")) as object),
-    tools: ["./tools"],
-    audit: { dir: "./audit" },
-    jwt: { issuers: service.issuers.profiles() },
-  };
-  const { approvals } = readConfig(written, { folder: PROJECT, environment: {}, origin: "docs/approvals.md" });
-  expect(approvals.rules).toHaveLength(1);
-});
-
-test("the guide's program prints what its comments say", async () => {
-  const keys = JSON.stringify({ keys: [service.issuers.agents.jwk] });
-  const token = await service.issuers.token({ kind: "good", sub: "agent-7", permissions: ["workers:restart"] });
-  const program = block("ts").replaceAll("https://idp.example", AGENTS_ISSUER);
-  writeFileSync(join(folder, "guide.ts"), `const jwks = ${keys};\nconst token = ${JSON.stringify(token)};\n${program}`);
-  const child = Bun.spawn([process.execPath, join(folder, "guide.ts")], {
-    cwd: folder,
-    env: { PATH: process.env["PATH"] ?? "" },
-    stdout: "pipe",
-    stderr: "pipe",
-  });
-  const [out, err] = await Promise.all([new Response(child.stdout).text(), new Response(child.stderr).text()]);
-  expect(err).toBe("");
-  expect(out.trim().split("\n")).toEqual(["success", "Command denied by user: b is busy"]);
 });

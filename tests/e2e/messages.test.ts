@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
 import { readConfig } from "../../src/config.ts";
@@ -196,26 +196,6 @@ const guide = readFileSync(join(PROJECT, "docs/messages.md"), "utf8");
 function block(language: string): string {
   return new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\``, "m").exec(guide)?.[1] ?? "";
 }
-
-test("the guide's program prints what its comments say", async () => {
-  mkdirSync(join(PROJECT, "var"), { recursive: true });
-  // Below the project's folder, so that `safe-tool-call` is found as a reader's own package would find it.
-  const folder = mkdtempSync(join(PROJECT, "var", "messages-"));
-  const token = await service.issuers.token({ kind: "good", sub: "agent-7", permissions: ["workers:restart"] });
-  const given = { jwks: { keys: [service.issuers.agents.jwk] }, token, publicKey, privateKey };
-  const program = `const { jwks, token, publicKey, privateKey } = ${JSON.stringify(given)};\n${block("ts")}`;
-  writeFileSync(join(folder, "guide.ts"), program.replaceAll(/https:\/\/idp\.example(?=")/g, AGENTS_ISSUER));
-  const child = Bun.spawn([process.execPath, join(folder, "guide.ts")], {
-    cwd: folder,
-    env: { PATH: process.env["PATH"] ?? "" },
-    stdout: "pipe",
-    stderr: "pipe",
-  });
-  const { out, err } = await output(child);
-  rmSync(folder, { recursive: true, force: true });
-  expect(err).toBe("");
-  expect(out.split("\n")).toEqual(["RECEIPT_MISSING", "5 3", '{"untrusted":true,"output":{"restarted":true}}']);
-});
 
 test("the guide's configuration is one, and its codes are the code's", () => {
   const written = {

@@ -1,29 +1,11 @@
 import { describe, expect, setDefaultTimeout, test } from "bun:test";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
-import { parse } from "yaml";
-import { readConfig } from "../../src/config.ts";
+import { blocksOf, PAGES, textOf } from "../support/documented.ts";
 import { runStc } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
 
 setDefaultTimeout(30_000);
-
-const PAGES = [
-  ...["README.md", "CHANGELOG.md", "tools/README.md", "src/README.md"],
-  ...readdirSync(join(PROJECT, "docs"))
-    .filter((name) => name.endsWith(".md"))
-    .map((name) => `docs/${name}`),
-];
-
-function textOf(page: string): string {
-  return readFileSync(join(PROJECT, page), "utf8");
-}
-
-function blocksOf(page: string, language: string): readonly string[] {
-  return [...textOf(page).matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\``, "gm"))].map(
-    ([, block = ""]) => block,
-  );
-}
 
 /** The names under which a page's headings are linked to. */
 function anchorsOf(page: string): ReadonlySet<string> {
@@ -49,29 +31,6 @@ test.each(PAGES)("the links of %s lead somewhere", (page) => {
   expect(dead).toEqual([]);
 });
 
-describe("every configuration that a page shows is one", () => {
-  const base = {
-    tools: ["."],
-    audit: { dir: "audit" },
-    jwt: {
-      issuers: [
-        { issuer: "https://idp.example", jwksFile: "x" },
-        { issuer: "https://idp.example/people", audience: "people", operators: true, jwksFile: "x" },
-      ],
-    },
-  };
-  const shown = PAGES.flatMap((page) => blocksOf(page, "yaml").map((block, index) => [page, index, block] as const));
-
-  test("there are some", () => {
-    expect(shown.length).toBeGreaterThan(12);
-  });
-
-  test.each(shown)("%s, %i", (page, _, block) => {
-    const written = { ...base, ...(parse(block) as object) };
-    expect(() => readConfig(written, { folder: "/srv", environment: {}, origin: page })).not.toThrow();
-  });
-});
-
 /** `stc audit keys --new FILE` is the command `audit keys` with the option `--new`. */
 interface Usage {
   readonly command: string;
@@ -81,7 +40,7 @@ interface Usage {
 const GROUPS: readonly string[] = ["approvals", "audit", "grants", "mode"];
 
 function usagesOf(page: string): readonly Usage[] {
-  const lines = blocksOf(page, "sh").flatMap((block) => block.split("\n"));
+  const lines = blocksOf(page).flatMap(({ language, text }) => (language === "sh" ? text.split("\n") : []));
   const inline = [...textOf(page).matchAll(/`([^`\n]*\bstc [a-z][^`\n]*)`/g)].map(([, code = ""]) => code);
   return [...lines, ...inline].flatMap((line) => {
     const [, said] = /^(?:[A-Z_]+=\S+ |npx -y bun@[\d.]+ run --silent )*stc ([a-z].*)$/.exec(line) ?? [];

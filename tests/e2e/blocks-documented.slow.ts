@@ -1,0 +1,111 @@
+import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { stringify } from "yaml";
+import { BLOCKS, blockNamed } from "../support/documented.ts";
+import { LiveIssuers } from "../support/live-tokens.ts";
+import { freePortPair, RunningStc, run, runStc } from "../support/stc.ts";
+import { hasTerminals, TerminalStc } from "../support/terminal.ts";
+import { PROJECT } from "../support/world.ts";
+
+setDefaultTimeout(60_000);
+
+mkdirSync(join(PROJECT, "var"), { recursive: true });
+// It stands for the clone, in which readers paste: what is written there is not written into the real one.
+const clone = mkdtempSync(join(PROJECT, "var", "pasted-"));
+for (const name of ["src", "certs", "package.json", "bunfig.toml", "node_modules"])
+  symlinkSync(join(PROJECT, name), join(clone, name));
+mkdirSync(join(clone, "var"));
+const port = freePortPair();
+const url = `http://127.0.0.1:${port}`;
+let service: RunningStc;
+
+beforeAll(async () => {
+  service = new RunningStc(["serve", "--dev"], {
+    env: {
+      STC_PORT: String(port),
+      STC_AUDIT_DIR: join(clone, "audit-logs"),
+      STC_APPROVALS_STORE: `sqlite://${join(clone, "approvals.sqlite")}`,
+    },
+  });
+  await service.printed("Ctrl-C stops the service.");
+});
+
+afterAll(async () => {
+  await service.end("SIGKILL");
+  rmSync(clone, { recursive: true, force: true });
+});
+
+/** The lines as a reader beside this test's service pastes them. */
+function ours(lines: string): string {
+  const bun = `'${process.execPath}' --cwd='${clone}'`;
+  return lines.replaceAll("npx -y bun@1.4.5 run", `${bun} run`).replaceAll("http://127.0.0.1:8787", url);
+}
+
+async function paste(lines: string): Promise<string> {
+  const alias = blockNamed("README.md: alias stc=").text;
+  const { code, out, err } = await run(["sh", "-ec", ours(`export STC_URL=${url}\n${alias}${lines}`)], { cwd: clone });
+  expect({ code, err }).toEqual({ code: 0, err: "" });
+  return out;
+}
+
+/** Every value of the page, but those that it shortens and those that no two calls have in common. */
+function shownOf(value: unknown, name = ""): unknown {
+  if (["traceId", "durationMs"].includes(name)) return expect.anything();
+  if (Array.isArray(value)) return expect.arrayContaining(value.filter((item) => item !== "…"));
+  if (typeof value !== "object" || value === null) return value;
+  const members = Object.entries(value).filter(([key]) => key !== "…");
+  return expect.objectContaining(Object.fromEntries(members.map(([key, inner]) => [key, shownOf(inner, key)])));
+}
+
+test("README.md: the first governed call answers what the page shows", async () => {
+  const out = await paste(blockNamed("README.md: TOKEN=").text);
+  const shown = BLOCKS.find(({ page, language }) => page === "README.md" && language === "json")?.text ?? "";
+  expect(JSON.parse(out)).toEqual(shownOf(JSON.parse(shown)));
+});
+
+test.skipIf(!hasTerminals)("README.md: a person's token, and a terminal that watches", async () => {
+  const { text } = blockNamed("README.md: npx -y bun@1.4.5 run --silent stc token --operator");
+  const through = ["sh", "-ec", `cd '${clone}'; ${ours(`export STC_URL=${url}\n${text}`)}`];
+  const screen = new TerminalStc([], { env: {}, through });
+  await screen.shows(`Watching ${url}`);
+  screen.type("\u0003");
+  await screen.ends();
+  screen.close();
+});
+
+async function asked(command: string): Promise<string> {
+  const session = ["--session", "pasted"];
+  const { out: token } = await runStc(["token", "--sub", "agent-7", "--permission", "workspace:bash", ...session]);
+  const response = await fetch(`${url}/call`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${token.trim()}`, "content-type": "application/json" },
+    body: JSON.stringify({ tool: "bash", args: { command } }),
+  });
+  return ((await response.json()) as { readonly approval: { readonly id: string } }).approval.id;
+}
+
+test("docs/approvals.md: what the person does, line by line", async () => {
+  const [one, other] = [await asked("ls"), await asked("ls -a")];
+  await paste("stc token --operator --sub alice > operator.token");
+  const { text } = blockNamed("docs/approvals.md: export STC_URL=");
+  const [environment = "", ...lines] = text.trim().split("\n");
+  // Watching wants a terminal, and is pasted above.
+  const pasted = lines.filter((line) => !line.startsWith("stc approvals watch"));
+  expect(pasted).toHaveLength(lines.length - 1);
+  for (const line of pasted) {
+    const said = line.replace("<id>", line.includes(" deny ") ? other : one).replace("sid:<sid>", "sid:pasted");
+    expect(said).not.toMatch(/<\w+>/);
+    expect(await paste(`${environment}\n${said}\n`)).not.toBe("");
+  }
+  const report = blockNamed("docs/webhooks.md: stc approvals report").text;
+  expect(await paste(`${environment}\n${report}`)).toContain("asked 2: approved 1, denied 1");
+});
+
+test("docs/operating.md: who can call what", async () => {
+  const manifest = join(PROJECT, "tools/people/ask-operator.ts");
+  const config = { tools: [manifest], audit: { dir: "./matrix" }, jwt: { issuers: new LiveIssuers().profiles() } };
+  writeFileSync(join(clone, "stc.yaml"), stringify(config));
+  const { text } = blockNamed("docs/operating.md: stc check --matrix");
+  expect(await paste(`export STC_CONFIG=stc.yaml\n${text}`)).toContain("ask_operator");
+});

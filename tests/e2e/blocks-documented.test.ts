@@ -1,0 +1,218 @@
+import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { parse } from "yaml";
+import { z } from "zod";
+import { readConfig } from "../../src/config.ts";
+import { defineTool } from "../../src/core/define-tool.ts";
+import { parseFieldPattern } from "../../src/core/policy/field-path.ts";
+import { BLOCKS, type Block, blockNamed, PAGES } from "../support/documented.ts";
+import { run } from "../support/stc.ts";
+import { PROJECT } from "../support/world.ts";
+
+setDefaultTimeout(30_000);
+
+/** Blocks that another test pastes. That test reads the page, or the block by its name. */
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  "README.md: TOKEN=": "tests/e2e/blocks-documented.slow.ts",
+  "README.md: npx -y bun@1.4.5 run --silent stc token --operator": "tests/e2e/blocks-documented.slow.ts",
+  "README.md: alias stc=": "tests/e2e/blocks-documented.slow.ts",
+  "docs/approvals.md: export STC_URL=": "tests/e2e/blocks-documented.slow.ts",
+  "docs/operating.md: stc check --matrix": "tests/e2e/blocks-documented.slow.ts",
+  "docs/webhooks.md: stc approvals report": "tests/e2e/blocks-documented.slow.ts",
+  "docs/audit.md: stc audit query --sub": "tests/e2e/audit-guide.test.ts",
+  "docs/audit.md: stc audit query --classification": "tests/e2e/audit-guide.test.ts",
+  "docs/audit.md: stc audit show 0198d000-0000-7000-8000-000000000003": "tests/e2e/audit-guide.test.ts",
+  "docs/audit.md: stc audit show 0198d000-0000-7000-8000-0000000000aa": "tests/e2e/audit-guide.test.ts",
+  "docs/audit.md: stc audit stats --from": "tests/e2e/audit-guide.test.ts",
+  "docs/audit.md: stc audit query --stage": "tests/e2e/audit-guide.test.ts",
+  "docs/audit.md: stc audit query --code": "tests/e2e/audit-guide.test.ts",
+  "docs/audit.md: stc audit stats --tool": "tests/e2e/audit-guide.test.ts",
+  "docs/audit.md: stc audit query --trace-id": "tests/e2e/audit-guide.test.ts",
+  "docs/audit.md: stc audit tail": "tests/e2e/audit-guide.test.ts",
+  "docs/audit.md: stc audit export": "tests/e2e/audit-guide.test.ts",
+  "docs/audit.md: stc audit prune": "tests/e2e/audit-guide.test.ts",
+  "docs/audit.md: stc audit keys": "tests/e2e/evidence-documented.test.ts",
+  "docs/audit.md: stc audit prove": "tests/e2e/evidence-documented.test.ts",
+  "docs/audit.md: prev=": "tests/e2e/auditor.test.ts",
+  "docs/first-service.md: mkdir -p": "tests/e2e/first-service.test.ts",
+  "docs/first-service.md: import { defineTool } ": "tests/e2e/first-service.test.ts",
+  'docs/first-service.md: syntax = "proto3"': "tests/e2e/first-service.test.ts",
+  "docs/first-service.md: import { defineTool, grpcMethod }": "tests/e2e/first-service.test.ts",
+  "docs/first-service.md: tools: [": "tests/e2e/first-service.test.ts",
+  "docs/first-service.md: stc token": "tests/e2e/first-service.test.ts",
+  "docs/first-service.md: stc check": "tests/e2e/first-service.test.ts",
+  "docs/first-service.md: npx -y bun@1.4.5 run serve": "tests/e2e/first-service.test.ts",
+  "docs/first-service.md: export STC_URL=": "tests/e2e/first-service.test.ts",
+  "docs/first-service.md: ID=$(": "tests/e2e/first-service.test.ts",
+  "docs/first-service.md: STC_TOKEN=": "tests/e2e/first-service.test.ts",
+  "docs/first-service.md: import { SafeToolCall, unwrap }": "tests/e2e/first-service.test.ts",
+  "docs/messages.md: openssl ": "tests/e2e/keys-documented.test.ts",
+  'docs/webhooks.md: echo "whsec_': "tests/e2e/keys-documented.test.ts",
+  "docs/redaction.md: stc filter": "tests/e2e/redaction.test.ts",
+  "docs/redaction.md: FIELD ": "tests/e2e/redaction.test.ts",
+  "docs/redaction.md: note: ": "tests/e2e/redaction.test.ts",
+  "src/README.md: agent ──► ": "tests/e2e/map-documented.test.ts",
+};
+
+/** Blocks that no test can paste, and why. */
+const NOT_RUN: Readonly<Record<string, string>> = {
+  "README.md: npx -y bun@1.4.5 run start": "installs packages; what it starts is started by many tests",
+  "README.md: npx -y bun@1.4.5 run test": "is what runs this test",
+  "README.md: npx -y bun@1.4.5 run --silent stc check --config stc.yaml":
+    "stc.yaml is the reader's, with systems of the reader; the block before it is read as a configuration",
+  "docs/audit.md: STC_CRASH_ROUNDS=64": "is a test itself, which runs for minutes: a part of test:long",
+  "docs/operating.md: docker run":
+    "wants a container runtime and the image; tests/deploy/image.test.ts reads the image's file",
+  "docs/operating.md: kubectl create namespace": "wants a cluster; tests/deploy/kubernetes.test.ts reads the manifests",
+};
+
+/** Languages whose blocks are all run, loaded or read below. */
+const HERE: ReadonlySet<string> = new Set(["ts", "javascript", "yaml", "json", "http"]);
+
+const listedIn = (list: Readonly<Record<string, string>>, { name }: Block): string | undefined =>
+  Object.entries(list).find(([begin]) => name.startsWith(begin))?.[1];
+const isListed = (block: Block): boolean => (listedIn(ELSEWHERE, block) ?? listedIn(NOT_RUN, block)) !== undefined;
+
+mkdirSync(join(PROJECT, "var"), { recursive: true });
+// Below the project's folder, so that `safe-tool-call` is found; it stands for the clone, in which readers paste.
+const clone = mkdtempSync(join(PROJECT, "var", "blocks-"));
+symlinkSync(join(PROJECT, "tools"), join(clone, "tools"));
+afterAll(() => rmSync(clone, { recursive: true, force: true }));
+
+describe("every block of every page", () => {
+  test("was found", () => {
+    expect(PAGES.length).toBeGreaterThan(13);
+    expect(BLOCKS.length).toBeGreaterThan(60);
+  });
+
+  test("is run, loaded or read by a test, or is listed here with the reason why it is not", () => {
+    const unknown = BLOCKS.filter((block) => !HERE.has(block.language) && !isListed(block) && block !== jwksBlock);
+    expect(unknown.map(({ name }) => name)).toEqual([]);
+  });
+
+  test("that is listed is there, and no other one begins so", () => {
+    const begins = [...Object.keys(ELSEWHERE), ...Object.keys(NOT_RUN)];
+    const found = (begin: string): number => BLOCKS.filter(({ name }) => name.startsWith(begin)).length;
+    expect(begins.map((begin) => [begin, found(begin)])).toEqual(begins.map((begin) => [begin, 1]));
+  });
+
+  test("that another test pastes is read by that test", () => {
+    const wrong = Object.entries(ELSEWHERE).filter(([begin, file]) => {
+      const [page = ""] = begin.split(": ");
+      const path = join(PROJECT, file);
+      return !existsSync(path) || !readFileSync(path, "utf8").includes(page.replace("src/README.md", '"README.md"'));
+    });
+    expect(wrong).toEqual([]);
+  });
+});
+
+const inLanguage = (...languages: readonly string[]): readonly (readonly [string, Block])[] =>
+  BLOCKS.filter((block) => languages.includes(block.language) && !isListed(block)).map((block) => [block.name, block]);
+const code = inLanguage("ts", "javascript");
+const isProgram = ({ text }: Block): boolean => text.includes("console.log(");
+const isFragment = ({ text }: Block): boolean => !text.startsWith("import ");
+const programs = code.filter(([, block]) => isProgram(block));
+const fragments = code.filter(([, block]) => isFragment(block));
+const manifests = code.filter(([, block]) => !isProgram(block) && !isFragment(block));
+
+let files = 0;
+function saved(text: string): string {
+  files += 1;
+  const file = join(clone, `pasted-${files}.ts`);
+  writeFileSync(file, text);
+  return file;
+}
+
+describe("a program", () => {
+  test("is on each of these pages", () => {
+    const pages = programs.map(([, { page }]) => page);
+    expect(pages).toEqual(["README.md", "docs/approvals.md", "docs/messages.md", "docs/workspace.md"]);
+  });
+
+  test.concurrent.each(programs)("%s: runs as it is pasted, and prints what its comments say", async (_, { text }) => {
+    const told = [...text.matchAll(/console\.log\(.*\); +\/\/ (.*)$/gm)].map(([, comment = ""]) => comment);
+    expect(told.length).toBeGreaterThan(1);
+    const { code, out, err } = await run([process.execPath, saved(text)], { cwd: clone });
+    expect({ code, err }).toEqual({ code: 0, err: "" });
+    const said = out.trim().split("\n");
+    // What stands behind a colon explains it.
+    expect(said.map((line, at) => (told[at]?.startsWith(`${line}: `) ? told[at] : line))).toEqual(told);
+  });
+});
+
+const config = {
+  oneOf: () => z.enum(["self"]),
+  sample: () => "self",
+  repository: () => PROJECT,
+  gitDirectory: () => PROJECT,
+  setting: () => "x",
+  path: () => "/x",
+  has: () => false,
+};
+
+test.each(manifests)("manifest %s: loads", async (_, { text }) => {
+  const exported: Record<string, unknown> = await import(saved(text));
+  expect(Object.keys(exported)).toHaveLength(1);
+  const [tool] = Object.values(exported) as { make?: (config: unknown) => unknown }[];
+  expect(() => tool?.make?.(config)).not.toThrow();
+});
+
+test.each(fragments)("fragment %s: is a member of a manifest", async (_, { text }) => {
+  const { members } = (await import(saved(`export const members = {\n${text}\n};\n`))) as {
+    readonly members: { readonly outputPolicy?: Readonly<Record<string, unknown>>; readonly cli?: object };
+  };
+  const { outputPolicy, cli } = members;
+  expect(Object.keys(members)).toHaveLength(1);
+  for (const [pattern, action] of Object.entries(outputPolicy ?? {})) {
+    expect(parseFieldPattern(pattern)).not.toHaveProperty("fault");
+    expect(["allow", "mask", "redact"]).toContain(String(action));
+  }
+  if (cli === undefined) return;
+  const manifest = {
+    name: "print_report",
+    description: "Prints a report",
+    classification: "read",
+    permissions: { required: ["reports:read"] },
+    input: z.strictObject({ day: z.enum(["today"]) }),
+    target: { system: "reports", cli },
+    output: z.strictObject({ text: z.string() }),
+    outputPolicy: { text: "allow" },
+  };
+  expect(() => defineTool(manifest as never)).not.toThrow();
+});
+
+/** What a configuration that shows a part leaves out. */
+const base = {
+  tools: ["."],
+  audit: { dir: "audit" },
+  jwt: {
+    issuers: [
+      { issuer: "https://idp.example", jwksFile: "x" },
+      { issuer: "https://idp.example/people", audience: "people", operators: true, jwksFile: "x" },
+    ],
+  },
+};
+
+test.each(inLanguage("yaml"))("configuration %s: is one", (_, { page, text }) => {
+  const written = { ...base, ...(parse(text) as object) };
+  expect(() => readConfig(written, { folder: "/srv", environment: {}, origin: page })).not.toThrow();
+});
+
+test.each(inLanguage("json", "http"))("JSON %s: is JSON", (_, { language, text }) => {
+  const [, body = ""] = language === "http" ? text.split(/\n(.*)/s) : ["", text];
+  expect(JSON.parse(body)).toBeObject();
+});
+
+const jwksBlock = blockNamed("tools/README.md: npx -y bun@1.4.5 -e");
+
+test.skipIf(Bun.which("openssl") === null)("the shell's line of tools/README.md makes a JWKS of a key", async () => {
+  const made = await run(["sh", "-c", "openssl genpkey -algorithm ed25519 -out assertion.pem"], { cwd: clone });
+  expect(made.code).toBe(0);
+  const line = jwksBlock.text.replaceAll("npx -y bun@1.4.5", `'${process.execPath}'`);
+  const { code, out, err } = await run(["sh", "-ec", line], { cwd: clone });
+  expect({ code, err }).toEqual({ code: 0, err: "" });
+  expect(JSON.parse(out)).toEqual({
+    keys: [{ kty: "OKP", crv: "Ed25519", x: expect.any(String), use: "sig", kid: expect.any(String) }],
+  });
+});
