@@ -17,7 +17,7 @@ const SESSION: ReadonlySet<string> = new Set(["s", "session"]);
 const DENIAL = /^no?(?:[\s,;:.-]+(.*))?$/is;
 
 /** Shown once, before the first prompt. */
-export const HOW_TO_ANSWER = "To tell the agent why you deny, type the reason after the n: n use the staging cluster";
+export const HOW_TO_ANSWER = 'A denial may carry a reason, which the agent reads: "n use the staging cluster".';
 
 /** The line that asks. */
 export function question(approval: ShownApproval, now: number | undefined): string {
