@@ -36,6 +36,27 @@ afterAll(async () => {
   rmSync(clone, { recursive: true, force: true });
 });
 
+test("every TypeScript block has no type error, under the strictest settings", async () => {
+  const folder = join(clone, "types");
+  mkdirSync(join(folder, "tools"), { recursive: true });
+  const blocks = BLOCKS.filter(({ language, text }) => language === "ts" && text.startsWith("import "));
+  expect(blocks.length).toBeGreaterThan(10);
+  for (const [at, { text }] of blocks.entries()) writeFileSync(join(folder, `block-${at}.ts`), text);
+  // What the program of that page imports.
+  const manifests = [
+    ["disk-usage.ts", "docs/first-service.md: import { defineTool } "],
+    ["cancel-order.ts", "docs/first-service.md: import { defineTool, grpcMethod } "],
+  ] as const;
+  for (const [name, begin] of manifests) writeFileSync(join(folder, "tools", name), blockNamed(begin).text);
+  const settings = { extends: join(PROJECT, "tsconfig.json"), include: ["./**/*.ts"], exclude: [] };
+  writeFileSync(join(folder, "tsconfig.json"), JSON.stringify(settings));
+  const { code, out } = await run(
+    [process.execPath, join(PROJECT, "node_modules/.bin/tsc"), "--noEmit", "-p", folder],
+    { cwd: folder },
+  );
+  expect({ code, out }).toEqual({ code: 0, out: "" });
+});
+
 /** The lines as a reader beside this test's service pastes them. */
 function ours(lines: string): string {
   const bun = `'${process.execPath}' --cwd='${clone}'`;
