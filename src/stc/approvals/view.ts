@@ -39,7 +39,10 @@ const ELSEWHERE: ReadonlySet<string> = new Set(
 
 type JsonObject = Readonly<Record<string, Json>>;
 
-/** All of an approval, on lines that fit the terminal. Only a value that repeats another one under the same name is left out. */
+/** Stands for a value that the target shows; compared by identity, so that no text can pose as it. */
+const AS_IN_TARGET: JsonObject = {};
+
+/** All of an approval, on lines that fit the terminal. Nothing is left out. */
 export function approvalLines(approval: ShownApproval, options: ViewOptions): readonly string[] {
   const { details, subject } = approvalParts(approval, options);
   return [...details, ...subject];
@@ -48,42 +51,59 @@ export function approvalLines(approval: ShownApproval, options: ViewOptions): re
 /** The same in two parts: what a prompt follows is not divided. */
 export function approvalParts(approval: ShownApproval, options: ViewOptions): ApprovalParts {
   const view = isTable(approval.view) ? approval.view : {};
-  const subject = subjectOf(view);
+  const { members, isOfTarget } = subjectOf(view);
   const rest = Object.keys(view).filter((key) => !ORDER.includes(key) && !ELSEWHERE.has(key));
-  const shown = [...ORDER, ...rest].filter((key) => Object.hasOwn(view, key) && !Object.hasOwn(subject, key));
-  const details = [
+  const details = isOfTarget ? withoutChange(view) : withoutMembers(view, members);
+  const shown = [...ORDER, ...rest].filter((key) => Object.hasOwn(details, key));
+  const lines = [
     ...head(approval, view, options),
-    ...shown.flatMap((key) => section(key, key === "target" ? targetOf(view) : (view[key] ?? null))),
+    ...shown.flatMap((key) => section(key, details[key] ?? null)),
     ...field("view digest", printable(approval.viewDigest ?? "(none)")),
     ...agentsWord(view["reason"]),
     ...(approval.rules.length > 0 ? section("rules", approval.rules) : []),
     ...(Object.hasOwn(view, "notes") ? section("notes", view["notes"] ?? null) : []),
   ];
   const decided = [
-    ...Object.entries(subject).flatMap(([key, value]) => section(key, value)),
+    ...Object.entries(members).flatMap(([key, value]) => section(key, value, isOfTarget || EXACT.has(key))),
     ...field("risk", riskOf(approval)),
   ];
-  const wrapped = (lines: readonly string[]) => lines.flatMap((line) => wrap(line, options.columns));
-  return { details: wrapped(details), subject: wrapped(decided) };
+  const wrapped = (unbroken: readonly string[]) => unbroken.flatMap((line) => wrap(line, options.columns));
+  return { details: wrapped(lines), subject: wrapped(decided) };
+}
+
+interface Subject {
+  readonly members: JsonObject;
+  readonly isOfTarget: boolean;
 }
 
 /** The command and its directory; else the change of a file, the message or the arguments. */
-function subjectOf(view: JsonObject): JsonObject {
-  const { target } = view;
-  const picked = (from: JsonObject, keys: readonly string[]): JsonObject =>
-    Object.fromEntries(keys.flatMap((key) => (Object.hasOwn(from, key) ? [[key, from[key] ?? null]] : [])));
-  if (Object.hasOwn(view, "command") || Object.hasOwn(view, "workingDir"))
-    return picked(view, ["command", "workingDir"]);
-  if (isTable(target) && Object.hasOwn(target, "diff")) return picked(target, ["path", "diff"]);
-  return picked(view, Object.hasOwn(view, "message") ? ["message"] : ["arguments"]);
+function subjectOf(view: JsonObject): Subject {
+  const { target = null } = view;
+  const isCommand = Object.hasOwn(view, "command") || Object.hasOwn(view, "workingDir");
+  if (isCommand) return { members: membersOf(view, ["command", "workingDir"]), isOfTarget: false };
+  if (isTable(target) && Object.hasOwn(target, "diff"))
+    return { members: membersOf(target, ["path", "diff"]), isOfTarget: true };
+  return { members: membersOf(view, [Object.hasOwn(view, "message") ? "message" : "arguments"]), isOfTarget: false };
 }
 
-/** The target without the difference, which is the subject, and without what the arguments show under the same name. */
-function targetOf({ target = null, arguments: given }: JsonObject): Json {
-  if (!isTable(target)) return target;
+function membersOf(table: JsonObject, keys: readonly string[]): JsonObject {
+  return Object.fromEntries(keys.flatMap((key) => (Object.hasOwn(table, key) ? [[key, table[key] ?? null]] : [])));
+}
+
+function withoutMembers(view: JsonObject, members: JsonObject): JsonObject {
+  return Object.fromEntries(Object.entries(view).filter(([key]) => !Object.hasOwn(members, key)));
+}
+
+/** The difference is the subject; a value that arguments and target both hold, such as the content, is shown in one of them. */
+function withoutChange(view: JsonObject): JsonObject {
+  const { target = null, arguments: given = null } = view;
+  if (!isTable(target)) return view;
+  const shown = withoutMembers(target, { diff: null });
+  if (!isTable(given)) return { ...view, target: shown };
   const isShown = (key: string, value: Json): boolean =>
-    key === "diff" || (isTable(given) && Object.hasOwn(given, key) && isDeepStrictEqual(given[key], value));
-  return Object.fromEntries(Object.entries(target).filter(([key, value]) => !isShown(key, value)));
+    Object.hasOwn(shown, key) && isDeepStrictEqual(shown[key], value);
+  const others = Object.entries(given).map(([key, value]) => [key, isShown(key, value) ? AS_IN_TARGET : value]);
+  return { ...view, target: shown, arguments: Object.fromEntries(others) };
 }
 
 function head(approval: ShownApproval, view: JsonObject, { now, isAsked }: ViewOptions): readonly string[] {
@@ -127,8 +147,10 @@ function quorumLines({ quorum, canDecide, state }: ShownApproval): readonly stri
 function answerLines({ answer }: ShownApproval, { arguments: given }: JsonObject): readonly string[] {
   if (answer === undefined) return [];
   if (answer.text !== undefined) return section("answer", answer.text);
-  if (isTable(given) && isDeepStrictEqual(given["choices"], answer.choices)) return [];
-  return answer.choices === undefined ? field("answer", "wanted") : section("answer with", answer.choices);
+  if (answer.choices === undefined) return field("answer", "wanted");
+  return isTable(given) && isDeepStrictEqual(given["choices"], answer.choices)
+    ? []
+    : section("answer with", answer.choices);
 }
 
 /** `prod, team: 1 of 2`: what is missing, in short. */
@@ -170,8 +192,8 @@ function agentsWord(reason: Json | undefined): readonly string[] {
   return ["+-- UNTRUSTED: what the agent says. Nobody has checked it.", ...stringLines("| ", text, false), "+--"];
 }
 
-function section(key: string, value: Json): readonly string[] {
-  const [first = "", ...rest] = tree(value, { indent: "  ", depth: 0, isExact: EXACT.has(key) });
+function section(key: string, value: Json, isExact = EXACT.has(key)): readonly string[] {
+  const [first = "", ...rest] = tree(value, { indent: "  ", depth: 0, isExact });
   const isScalar = typeof value !== "object" || value === null;
   return isScalar || first.startsWith("(")
     ? [...field(key, first.trimStart()), ...rest]
@@ -190,6 +212,7 @@ interface TreeOptions {
 
 function tree(value: Json, { indent, depth, isExact }: TreeOptions): readonly string[] {
   if (typeof value === "string") return stringLines(indent, value, isExact);
+  if (value === AS_IN_TARGET) return [`${indent}(as in target)`];
   if (typeof value !== "object" || value === null) return [`${indent}${String(value)}`];
   const isList = Array.isArray(value);
   const entries = isList ? value.map((item, index) => [`[${index}]`, item] as const) : Object.entries(value);

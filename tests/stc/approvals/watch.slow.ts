@@ -515,7 +515,7 @@ onTerminal("APR-33: a question of several stages", () => {
   });
 });
 
-onTerminal("what is decided stands right above the prompt", () => {
+onTerminal("the last lines before the prompt show what is decided", () => {
   /** What is on the last lines, of the view alone. */
   async function lastLines(changes: Parameters<typeof view>[0], count: number): Promise<readonly string[]> {
     await using stand = new Stand(question({ view: view(changes) }));
@@ -547,6 +547,7 @@ onTerminal("what is decided stands right above the prompt", () => {
       "risk            medium",
     ]);
     expect(lines.filter((line) => line.includes("hello"))).toHaveLength(2);
+    expect(lines).toContain("  content: (as in target)");
   });
 
   test("the message, or the arguments", async () => {
