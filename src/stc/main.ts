@@ -27,7 +27,7 @@ const SERVE_EXITS =
 const CONFIGURED_EXITS = "\nExit: 0 done, 64 wrong usage, 78 the configuration is wrong";
 const PLAN_EXITS =
   "\nExit: 0 planned, 1 the call would be refused, 64 no such tool or no JSON object, 78 the configuration is wrong";
-const TOKEN_EXITS = "\nExit: 0 done, 64 wrong usage, 78 there are no development keys";
+const TOKEN_EXITS = "\nExit: 0 done, 64 wrong usage";
 const FILTER_EXITS = "\nExit: 0 it would leave, 1 it would be withheld, 64 no such tool, 66 no such sample";
 const WATCH_EXITS = `
 Exit: 0 left by Ctrl-D, 1 refused, 64 wrong usage, 128 and its number for a signal: 130 Ctrl-C, 129 the terminal is gone`;
