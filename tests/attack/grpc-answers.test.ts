@@ -117,6 +117,18 @@ test.each([
   }
 });
 
+test("bytes that are not what the contract declares: the operator is told why, without the bytes", async () => {
+  const planted = "hunter2-planted";
+  server.answer(answered({ body: framed(Buffer.concat([Buffer.from([0x0f]), Buffer.from(planted)])) }));
+  const got = await refusal(run("read"));
+  expect([got.code, got.message]).toEqual([
+    "INVALID_OUTPUT",
+    "The service's answer is not what its contract declares.",
+  ]);
+  expect(got.cause).toMatchObject({ answerBytes: planted.length + 1, because: expect.stringMatching(/wire type/) });
+  expect(JSON.stringify(got.cause)).not.toContain(planted);
+});
+
 describe("what the service does say is believed, of a change too", () => {
   test.each<[string, string, RefusalCode]>([
     ["a no", "5", "TARGET_REFUSED"],

@@ -172,10 +172,12 @@ export class GrpcBinding implements Binding {
       const decoded = isOne ? response.decode(answer) : { ...answer, items: response.decodeAll(answer.items) };
       this.#leaveOutAbsent(decoded);
       return !isOne && answer.truncated ? new PartialAnswer(decoded) : decoded;
-    } catch {
+    } catch (error) {
       const bytes = isOne ? answer.length : answer.items.reduce((sum, { length }) => sum + length, 0);
+      // The readers' own words, which hold no value of the answer.
+      const because = error instanceof RangeError ? error.message : "malformed";
       throw new Refusal("INVALID_OUTPUT", "The service's answer is not what its contract declares.", {
-        cause: { system: call.system, path: call.path, answerBytes: bytes },
+        cause: { system: call.system, path: call.path, answerBytes: bytes, because },
       });
     }
   }
