@@ -1,5 +1,6 @@
+import { isUtf8 } from "node:buffer";
 import { accessSync, constants } from "node:fs";
-import { parseDocument } from "yaml";
+import { type Document, isAlias, isCollection, isScalar, parseDocument, visit } from "yaml";
 import { readPlainFile } from "../config/plain-file.ts";
 import { type Config, pathFrom } from "../config.ts";
 import { isTable } from "../core/json.ts";
@@ -9,6 +10,12 @@ import { systemCode } from "../core/system-code.ts";
 
 const SETTINGS_BYTES_MAX = 4_194_304;
 const DEPTH_MAX = 64;
+
+/**
+ * The commands read YAML 1.1, where these end a line; and control characters and a byte order mark inside the text are not
+ * read by everybody in the same way. What one reader takes for a comment must not be settings to another.
+ */
+const READ_DIFFERENTLY = /\r(?!\n)|[\u0085\u2028\u2029]|\ufeff|[^\t\n\r\P{Cc}]/u;
 
 /** Through these keys a kubeconfig names a program that is run to make credentials. */
 const PLUGIN_KEYS = /^(?:exec|auth-?provider)$/i;
@@ -20,14 +27,15 @@ const PLUGIN_KEYS = /^(?:exec|auth-?provider)$/i;
 export function kubeconfigFault(path: string, { execPlugins }: { readonly execPlugins: boolean }): string | undefined {
   const document = settingsOf(path);
   if ("fault" in document) return document.fault;
-  const { "current-context": current, contexts, clusters, users } = document.settings;
+  const { "current-context": current, contexts, clusters } = document.settings;
   if (typeof current !== "string" || current === "") return "names no current-context, so the cluster is not known";
   const context = member(named(contexts, current), "context");
   if (context === undefined) return `has no context ${JSON.stringify(current)}, which is its current-context`;
   const cluster = member(named(clusters, member(context, "cluster")), "cluster");
   const server = member(cluster, "server");
   if (typeof server !== "string" || server === "") return "names no server for its current-context";
-  if (!execPlugins && hasKey(users, (key) => PLUGIN_KEYS.test(key))) {
+  // Some versions of the command take a key in any letters, so "Users" counts as well.
+  if (!execPlugins && hasKey(document.settings, (key) => PLUGIN_KEYS.test(key))) {
     return "names a program that makes credentials (exec or auth-provider); set systems.kubernetes.execPlugins: true to let it run";
   }
   return undefined;
@@ -95,26 +103,47 @@ function note(problems: string[], field: string, fault: string | undefined): voi
 type Settings = Readonly<Record<string, unknown>>;
 
 function settingsOf(path: string): { readonly settings: Settings } | { readonly fault: string } {
-  let source: string;
+  let bytes: Buffer;
   try {
-    source = readPlainFile(path).toString("utf8");
+    bytes = readPlainFile(path);
   } catch (error) {
     return { fault: unreadable(error) };
   }
-  if (source.length > SETTINGS_BYTES_MAX) return { fault: `is larger than ${SETTINGS_BYTES_MAX} bytes` };
+  if (bytes.byteLength > SETTINGS_BYTES_MAX) return { fault: `is larger than ${SETTINGS_BYTES_MAX} bytes` };
+  if (!isUtf8(bytes)) return { fault: "is not UTF-8" };
+  const source = bytes.toString("utf8").replace(/^\ufeff/, "");
+  const different = READ_DIFFERENTLY.exec(source);
+  if (different !== null) return { fault: readDifferently(source, different) };
   const document = parseDocument(source, { uniqueKeys: true });
   // A tag that is not known here may mean something to the command.
   if (document.errors.length + document.warnings.length > 0) return { fault: "is not one YAML document" };
-  let settings: unknown;
-  try {
-    // The command's own reader follows aliases and merges; ours would have to follow them in the same way.
-    settings = document.toJS({ maxAliasCount: 0 });
-  } catch {
-    return { fault: "holds YAML aliases (*name): write the values out" };
-  }
+  const fault = unplainFault(document);
+  if (fault !== undefined) return { fault };
+  const settings: unknown = document.toJS({ maxAliasCount: 0 });
   if (!isTable(settings)) return { fault: "is not a table of settings" };
   if (hasKey(settings, (key) => key === "<<")) return { fault: "holds YAML merges (<<): write the values out" };
   return { settings };
+}
+
+function readDifferently(source: string, { index, 0: found }: RegExpExecArray): string {
+  const line = source.slice(0, index).split("\n").length;
+  const character = `U+${(found.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
+  return `holds the character ${character} in line ${line}, which some YAML readers take for the end of a line, or refuse: remove it`;
+}
+
+/** What the command's own reader would have to take as ours does. */
+function unplainFault(document: Document): string | undefined {
+  let fault: string | undefined;
+  visit(document, (_key, node) => {
+    if (isAlias(node)) fault = "holds YAML aliases (*name): write the values out";
+    // `!!binary ZXhlYw==` is the key exec to some readers.
+    else if ((isScalar(node) || isCollection(node)) && node.tag !== undefined)
+      fault = "holds YAML tags (!name): remove them";
+    return fault === undefined ? undefined : visit.BREAK;
+  });
+  const { yaml, tags } = document.directives ?? {};
+  const hasDirectives = yaml?.explicit === true || Object.keys(tags ?? {}).some((handle) => handle !== "!!");
+  return hasDirectives ? "holds YAML directives (%): remove them" : fault;
 }
 
 function named(list: unknown, name: unknown): unknown {

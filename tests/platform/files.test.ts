@@ -61,6 +61,50 @@ describe("kubeconfig", () => {
     expect(kubeconfigFault(written("faulty", content), { execPlugins: false })).toMatch(message);
   });
 
+  const exec = "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/sh}";
+  const below = (text: string): string => stringify(SOUND).replace("token: t\n", `token: t${text}\n`);
+
+  /** kubectl 1.35 runs the plugin in each of these, except where its readers of other versions would. */
+  test.each([
+    ["after U+0085 in a comment", below(` # c\u0085      ${exec}`), /U\+0085 in line 14/],
+    ["after U+2028", below(` # c\u2028      ${exec}`), /U\+2028/],
+    ["after U+2029", below(` # c\u2029      ${exec}`), /U\+2029/],
+    ["after a carriage return alone", below(` # c\r      ${exec}`), /U\+000D/],
+    ["after U+0085 in a block of text", below(`\n      as: |\n       #\u0085      ${exec}`), /U\+0085/],
+    ["in base64", below(`\n      !!binary ${exec.replace("exec", "ZXhlYw==")}`), /tags/],
+    ["with a tag that is known", below(`\n      !!str ${exec}`), /tags/],
+    ["under a directive", `%YAML 1.1\n---\n${below(`\n      ${exec}`)}`, /directives/],
+    ["by a name for tags", `%TAG !e! tag:yaml.org,2002:\n---\n${below(`\n      !e!str ${exec}`)}`, /directives/],
+    ["by an alias for the key", `x: &x exec\n${below(`\n      *x : {command: /bin/sh}`)}`, /aliases/],
+    ["after a byte order mark", below(`\n\ufeff      ${exec}`), /U\+FEFF/],
+    ["in other letters above", `${stringify(SOUND)}Users:\n- name: u\n  user:\n    ${exec}\n`, /exec/],
+    ["after a NUL", below(` # c\0\n      ${exec}`), /U\+0000/],
+  ])("a plugin %s is found, or the text refused", (_title, text, message) => {
+    expect(kubeconfigFault(written("hidden", text), { execPlugins: false })).toMatch(message);
+    // Which cluster is reached, and as whom, must not be hidden either.
+    if (!/exec/.test(String(message))) {
+      expect(kubeconfigFault(written("hidden", text), { execPlugins: true })).toMatch(message);
+    }
+  });
+
+  test("a plugin in UTF-16 is refused", () => {
+    const path = join(folder, "utf16");
+    writeFileSync(path, Buffer.concat([Buffer.of(0xff, 0xfe), Buffer.from(below(`\n      ${exec}`), "utf16le")]));
+    expect(kubeconfigFault(path, { execPlugins: false })).toBe("is not UTF-8");
+  });
+
+  test.each([
+    ["a byte order mark at the start", `\ufeff${stringify(SOUND)}`],
+    ["lines that end as on Windows", stringify(SOUND).replaceAll("\n", "\r\n")],
+    ["JSON with tabs", JSON.stringify(SOUND, null, "\t")],
+    ["other scripts in comments and names", below(" # café – ok\n      as: 東京")],
+    ["quoted words that are no booleans any more", below('\n      as: "yes"')],
+    ["a start of the document", `---\n${stringify(SOUND)}`],
+    ["an anchor that nobody refers to", below("\n      as: &a me")],
+  ])("%s is sound", (_title, text) => {
+    expect(kubeconfigFault(written("sound", text), { execPlugins: false })).toBeUndefined();
+  });
+
   test("plugins may be allowed", () => {
     expect(
       kubeconfigFault(written("plugin", user({ exec: { command: "aws" } })), { execPlugins: true }),
@@ -77,6 +121,11 @@ describe("argocd's settings", () => {
 
   test("a server is fine", () => {
     expect(argocdConfigFault(written("argocd", settings({ server: "argocd:443", core: false })))).toBeUndefined();
+  });
+
+  test("core mode that another reader would see is refused", () => {
+    const text = `${stringify(settings({ server: "argocd:443" }))}# c\u0085core: true\n`;
+    expect(argocdConfigFault(written("argocd-hidden", text))).toMatch(/U\+0085/);
   });
 
   test.each([[{ server: "kubernetes", core: true }], [{ Core: "true" }], [{ core: 1 }]])(
