@@ -123,6 +123,26 @@ export function defineTool<I extends z.ZodObject, O extends z.ZodType, N extends
   return Object.freeze(factory);
 }
 
+const BROKEN = Symbol("safe-tool-call.broken-tool");
+
+/**
+ * `defineTool` for files of manifests: what is wrong with a tool is kept in its place, so that the tools after it in the same
+ * file are looked at, too. What it returns then is not a tool.
+ */
+export function defineToolInFile(manifest: Definition<z.ZodObject, z.ZodType, string>): unknown {
+  try {
+    return defineTool(manifest);
+  } catch (error) {
+    if (!(error instanceof ManifestError)) throw error;
+    return Object.freeze({ [BROKEN]: error });
+  }
+}
+
+/** What is wrong with what was to be a tool in a file. */
+export function brokenTool(value: unknown): ManifestError | undefined {
+  return typeof value === "object" && value !== null && BROKEN in value ? (value[BROKEN] as ManifestError) : undefined;
+}
+
 /** Branded by `Symbol.for`, so it does not matter through which path the package was loaded. */
 export function isTool(value: unknown): value is Tool {
   return typeof value === "object" && value !== null && Object.hasOwn(value, TOOL);

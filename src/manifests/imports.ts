@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import * as zod from "zod";
+import { defineToolInFile } from "../core/define-tool.ts";
 
 /** Names that this process answers itself from now on. A registration lasts for the life of the process. */
 const answered = new Set<string>();
@@ -12,7 +13,9 @@ const answered = new Set<string>();
  * Rejected: `onResolve`, which this runtime does not ask about bare names.
  */
 export async function offerImports(manifest: string): Promise<void> {
-  if (!answered.has("safe-tool-call")) answer("safe-tool-call", await import("../index.ts"));
+  if (!answered.has("safe-tool-call")) {
+    answer("safe-tool-call", { ...(await import("../index.ts")), defineTool: defineToolInFile });
+  }
   if (!answered.has("zod") && !hasPackage(dirname(manifest), "zod")) answer("zod", zod);
 }
 

@@ -2,7 +2,7 @@ import { readdirSync, realpathSync, statSync } from "node:fs";
 import { basename, join, relative } from "node:path";
 import { z } from "zod";
 import { type Config, pathFrom, type SystemConfig } from "../config.ts";
-import { isTool, isToolFactory, type ToolConfig, type ToolFactory } from "../core/define-tool.ts";
+import { brokenTool, isTool, isToolFactory, type ToolConfig, type ToolFactory } from "../core/define-tool.ts";
 import { ManifestError } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
 import { givenWithin } from "../core/patience.ts";
@@ -109,7 +109,9 @@ class Load implements LoadedTools {
     if (this.#seen.has(value)) return;
     this.#seen.add(value);
     const where = file ?? field;
+    const broken = brokenTool(value);
     try {
+      if (broken !== undefined) throw broken;
       if (isTool(value)) this.#add(value, where, file);
       else if (isToolFactory(value)) this.#add(this.#make(value), where, file);
       else if (file === undefined) this.problems.push(`${field}: is neither a path nor made by defineTool`);

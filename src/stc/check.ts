@@ -1,5 +1,6 @@
 import { StartupError } from "../core/errors.ts";
 import { policyNotes } from "../core/policy/notes.ts";
+import type { Tool } from "../core/types.ts";
 import { labelOf } from "../redaction/labels.ts";
 import { assemble, type Parts } from "../wiring.ts";
 import { approvalNotes } from "./approvals/notes.ts";
@@ -55,6 +56,12 @@ function showMatrix(matrix: readonly MatrixRow[], { json }: CheckOptions): void 
   else print.line(matrixTable(matrix));
 }
 
+/** A builder's mistake is found by an example, or else by an agent. */
+function untried({ name, target, examples }: Tool): readonly { tool: string; field: string; message: string }[] {
+  if (!("cli" in target) || examples.accepts.length > 0) return [];
+  return [{ tool: name, field: "examples.accepts", message: "is empty: the argv was never tried" }];
+}
+
 /** What starts, and may still not be what was meant. */
 function notesOf({ registry, loaded, report, checkpointKey, confinement }: Parts): readonly string[] {
   const fileOf = new Map(loaded.tools.map((tool) => [tool.name, loaded.origins.get(tool)]));
@@ -77,9 +84,11 @@ function notesOf({ registry, loaded, report, checkpointKey, confinement }: Parts
       ({ system }) =>
         `systems.${system}: its contract comes by reflection and is not pinned: the service can change it; set contractSha256`,
     ),
-    ...[...report.notes, ...protection].map(({ tool, field, message }) => {
-      const file = fileOf.get(tool);
-      return `${file === undefined ? "" : `${file}: `}tool ${tool}: ${field}: ${message}`;
-    }),
+    ...[...report.notes, ...protection, ...registry.list().flatMap(({ tool }) => untried(tool))].map(
+      ({ tool, field, message }) => {
+        const file = fileOf.get(tool);
+        return `${file === undefined ? "" : `${file}: `}tool ${tool}: ${field}: ${message}`;
+      },
+    ),
   ];
 }

@@ -31,6 +31,10 @@ const FILES: Readonly<Record<string, string>> = {
   "bad/throws.ts": "throw new Error('at import');",
   "bad/syntax.ts": "export const = 1;",
   "bad/fine.ts": tool("fine"),
+  "several/all.ts":
+    tool("first", "timeoutMs: -1,") +
+    ["second", "third"].map((name) => tool(name, "timeoutMs: 0,").split("\n").slice(3).join("\n")).join("\n") +
+    tool("sound").split("\n").slice(3).join("\n"),
   "twice/a.ts": tool("same"),
   "twice/b.ts": tool("same"),
   "configured/repo.ts": tool("placeholder")
@@ -68,6 +72,16 @@ test("one broken manifest does not hide the next, and each is named by file, too
   expect(problems.join("\n")).toMatch(/bad\/broken\.ts: tool broken: timeoutMs: /);
   expect(problems.join("\n")).toMatch(/bad\/throws\.ts: cannot be loaded: at import/);
   expect(problems.join("\n")).toMatch(/bad\/syntax\.ts: cannot be loaded: /);
+});
+
+test("the faults of all tools of one file are told at once, and its sound tools are loaded", async () => {
+  const { tools, problems } = await load(["several"]);
+  expect(tools.map(({ name }) => name)).toEqual(["sound"]);
+  expect(problems).toEqual(
+    ["first", "second", "third"].map(
+      (name) => `several/all.ts: tool ${name}: timeoutMs: must be a whole number from 1 to 600000`,
+    ),
+  );
 });
 
 test("a name is taken once", async () => {

@@ -43,19 +43,11 @@ export function argvFault(argv: readonly string[], options: readonly string[]): 
   return undefined;
 }
 
-/**
- * Whether every free text stands only where no program takes it for an option: after the first `--`, or as the value of a
- * declared `--name=`. A token counts as holding a free text when it contains it, so call this with texts that nothing else
- * contains (a probe), or equal ones are found by chance.
- */
-export function placesFreeTextSafely(
-  argv: readonly string[],
-  options: readonly string[],
-  freeTexts: readonly string[],
-): boolean {
+/** The tokens that a program may take for an option: those before the first `--` that are not the value of a declared `--name=`. */
+export function exposedTokens(argv: readonly string[], options: readonly string[]): readonly string[] {
   const end = argv.indexOf("--");
   const exposed = end === -1 ? argv : argv.slice(0, end);
-  return exposed.every((token) => !holdsAny(token, freeTexts) || isDeclaredValue(token, options, freeTexts));
+  return exposed.filter((token) => !options.some((option) => takesValue(option) && token.startsWith(option)));
 }
 
 /** What keeps a text from being handed to a program, or `undefined`. */
@@ -71,14 +63,6 @@ function isDeclaredOption(token: string, options: readonly string[]): boolean {
   return options.some((option) => token === option || (takesValue(option) && token.startsWith(option)));
 }
 
-function isDeclaredValue(token: string, options: readonly string[], freeTexts: readonly string[]): boolean {
-  return options.some((option) => takesValue(option) && token.startsWith(option) && !holdsAny(option, freeTexts));
-}
-
 function takesValue(option: string): boolean {
   return option.startsWith("--") && option.length > 3 && option.endsWith("=");
-}
-
-function holdsAny(token: string, freeTexts: readonly string[]): boolean {
-  return freeTexts.some((text) => (text === "" ? token === "" : token.includes(text)));
 }

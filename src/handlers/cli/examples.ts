@@ -1,10 +1,23 @@
 import type { Fault } from "../../core/errors.ts";
 import { freeTextFields } from "../../core/schema/bounds.ts";
 import type { CliTarget, Tool } from "../../core/types.ts";
-import { argvFault, placesFreeTextSafely } from "./argv.ts";
+import { argvFault, exposedTokens } from "./argv.ts";
 
-/** A text that no manifest writes itself, without anything that a manifest might split, fold or escape. */
-const PROBE = "stcfreetextprobe7f3a9c";
+type Probes = readonly [string, string];
+
+/** Two texts that are alike in everything but their letters, which differ at every place, whatever is cut off or folded. */
+const WORDS: Probes = ["stcfreetextprobekqmzx", "gnwuhobdybgdivzlwchfj"];
+/** The same of several words, lines, digits and separators, for builders that take texts apart; long, for those that skip. */
+const PHRASES: Probes = phrases(
+  "Kq 71=wj,hd\nXb:mz/Ru 90-cf;Vt@pn.Lg 35+ys|Ae",
+  "Tz 28=ca,vo\nJw:ke/Mh 64-xq;Dr@by.Wf 17+ni|Us",
+);
+/** The same as numbers. */
+const NUMBERS: Probes = ["1735902468135790246", "8264175913802417953"];
+
+function phrases(one: string, other: string): Probes {
+  return [`${one} `.repeat(12), `${other} `.repeat(12)];
+}
 
 /** How a tool builds its argv, as far as free text is concerned. */
 export interface FreeText {
@@ -19,17 +32,39 @@ export function freeTextOf(tool: Tool, cli: CliTarget["cli"], options: readonly 
 }
 
 /**
- * Whether this call's free text lands only where no program takes it for an option. The argv is built once more with a probe
- * in its place: the text itself might equal a harmless token by chance.
+ * Whether this call's free text lands only where no program takes it for an option. The argv is built with other texts in its
+ * place, two at a time: a token that differs holds a text, or what a builder made of it. The text itself might equal a harmless
+ * token by chance.
  */
-export function isFreeTextSafe(
-  { fields, cli, options }: FreeText,
-  input: unknown,
-  found: Readonly<Record<string, string>>,
-): boolean {
-  if (fields.length === 0) return true;
-  const probed = fields.reduce((probing, field) => replaceAt(probing, stepsOf(field)), input);
-  return placesFreeTextSafely(cli.argsBuilder(probed as never, found), options, [PROBE]);
+export function isFreeTextSafe(text: FreeText, input: unknown, found: Readonly<Record<string, string>>): boolean {
+  if (text.fields.length === 0) return true;
+  const built = { input, found };
+  return (
+    isSettled(text, WORDS, built) && isSettledIfTaken(text, PHRASES, built) && isSettledIfTaken(text, NUMBERS, built)
+  );
+}
+
+interface Built {
+  readonly input: unknown;
+  readonly found: Readonly<Record<string, string>>;
+}
+
+/** Whether what a program may take for an option is the same for both texts. */
+function isSettled({ fields, cli, options }: FreeText, probes: Probes, { input, found }: Built): boolean {
+  const [one, other] = probes.map((probe) => {
+    const probed = fields.reduce((probing, field) => replaceAt(probing, stepsOf(field), probe), input);
+    return exposedTokens(cli.argsBuilder(probed as never, found), options);
+  });
+  return Bun.deepEquals(one, other);
+}
+
+/** A builder that takes no such text shows nothing by it. */
+function isSettledIfTaken(text: FreeText, probes: Probes, built: Built): boolean {
+  try {
+    return isSettled(text, probes, built);
+  } catch {
+    return true;
+  }
 }
 
 /** Builds the argv of every accepted example, so that a manifest's mistake is found before an agent finds it. */
@@ -64,12 +99,15 @@ function stepsOf(field: string): readonly Step[] {
 }
 
 /** A copy of the value with every string at the end of the steps replaced by the probe. */
-function replaceAt(value: unknown, steps: readonly Step[]): unknown {
+function replaceAt(value: unknown, steps: readonly Step[], probe: string): unknown {
   const [step, ...rest] = steps;
-  if (step === undefined) return typeof value === "string" ? PROBE : value;
-  if (step === "[]") return Array.isArray(value) ? value.map((item) => replaceAt(item, rest)) : value;
+  if (step === undefined) return typeof value === "string" ? probe : value;
+  if (step === "[]") return Array.isArray(value) ? value.map((item) => replaceAt(item, rest, probe)) : value;
   if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
   return Object.fromEntries(
-    Object.entries(value).map(([key, inner]) => [key, step === "*" || step === key ? replaceAt(inner, rest) : inner]),
+    Object.entries(value).map(([key, inner]) => [
+      key,
+      step === "*" || step === key ? replaceAt(inner, rest, probe) : inner,
+    ]),
   );
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { argvFault, placesFreeTextSafely } from "../../../src/handlers/cli/argv.ts";
+import { argvFault, exposedTokens } from "../../../src/handlers/cli/argv.ts";
 
 const options = ["-c", "--quiet", "--format=", "--grep="];
 
@@ -59,20 +59,18 @@ describe("the last check", () => {
   });
 });
 
-describe("free text", () => {
-  const rows: readonly [string, readonly string[], boolean][] = [
-    ["after --", ["log", "--", "PROBE"], true],
-    ["as a declared value", ["--grep=PROBE"], true],
-    ["inside a declared value", ["--grep=^PROBE$", "x"], true],
-    ["nowhere", ["log"], true],
-    ["as a positional", ["log", "PROBE"], false],
-    ["inside a positional", ["x:PROBE"], false],
-    ["as the value of an option in a token of its own", ["-c", "PROBE"], false],
-    ["as an undeclared value", ["--output=PROBE"], false],
-    ["glued to a short option", ["-cPROBE"], false],
-    ["before -- and after it", ["PROBE", "--", "PROBE"], false],
+describe("what a program may take for an option", () => {
+  const rows: readonly [string, readonly string[], readonly string[]][] = [
+    ["nothing after --", ["log", "--", "TEXT"], ["log"]],
+    ["no declared value", ["--grep=TEXT"], []],
+    ["no declared value, whatever else it holds", ["--grep=^TEXT$", "x"], ["x"]],
+    ["a positional", ["log", "TEXT"], ["log", "TEXT"]],
+    ["the value of an option in a token of its own", ["-c", "TEXT"], ["-c", "TEXT"]],
+    ["an undeclared value", ["--output=TEXT"], ["--output=TEXT"]],
+    ["what is glued to a short option", ["-cTEXT"], ["-cTEXT"]],
+    ["what comes before --", ["TEXT", "--", "TEXT"], ["TEXT"]],
   ];
-  test.each(rows)("%s", (_title, argv, safe) => {
-    expect(placesFreeTextSafely(argv, options, ["PROBE"])).toBe(safe);
+  test.each(rows)("%s", (_title, argv, exposed) => {
+    expect(exposedTokens(argv, options)).toEqual(exposed);
   });
 });

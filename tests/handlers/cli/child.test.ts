@@ -180,7 +180,7 @@ test.each([
   expect(refusal.message + JSON.stringify(refusal.details)).not.toContain(path);
 });
 
-test("an argv that is too long for the kernel is an answer, not a throw", async () => {
+test("an argv that is too long together with its environment never runs", async () => {
   const argv = Array.from({ length: 8 }, () => "x".repeat(131_071));
   const refusal = await refusalFrom(call(standTool({ command: "argv", argsBuilder: () => argv })));
   expect(refusal).toMatchObject({ code: "TARGET_REFUSED", details: { status: "OUT_OF_RANGE" } });

@@ -33,6 +33,19 @@ const signal = new AbortController().signal;
 const SAFE: readonly (readonly [string, Build])[] = [
   ["after --", ({ phrase, more }) => ["-n", "--", phrase, ...more]],
   ["as the value of a declared option", ({ phrase }) => [`--phrase=${phrase}`]],
+  ["cut short, after --", ({ phrase }) => ["--", phrase.slice(0, 8).toUpperCase()]],
+  ["in words, after --", ({ phrase }) => ["-n", "--", ...phrase.split(/\s+/)]],
+  ["cut short, as a declared value", ({ phrase }) => [`--phrase=${phrase.slice(0, 8)}`]],
+  ["as a declared value where there is one", ({ phrase }) => (phrase === "" ? [] : [`--phrase=${phrase}`])],
+  ["as another declared value when it is a number", ({ phrase }) => [/^\d+$/.test(phrase) ? "-n" : "--phrase=x"]],
+  ["not at all", () => ["fixed", "-n"]],
+  [
+    "checked by the builder",
+    ({ phrase }) => {
+      if (phrase.includes("\n") || phrase.length > 40) throw new Error("a phrase has one short line");
+      return ["--", phrase];
+    },
+  ],
 ];
 
 const UNSAFE: readonly (readonly [string, Build])[] = [
@@ -41,6 +54,26 @@ const UNSAFE: readonly (readonly [string, Build])[] = [
   ["inside a token", ({ phrase }) => [`x${phrase}`]],
   ["as the value of an undeclared option", ({ phrase }) => [`name=${phrase}`]],
   ["from a list", ({ more }) => [...more]],
+  ["cut short", ({ phrase }) => [phrase.slice(0, 8)]],
+  ["without its beginning", ({ phrase }) => [phrase.slice(8)]],
+  ["without its first hundred characters", ({ phrase }) => [phrase.slice(100)]],
+  ["by its last character", ({ phrase }) => [phrase.slice(-1)]],
+  ["by one character", ({ phrase }) => [phrase[2] ?? "x"]],
+  ["in upper case", ({ phrase }) => [phrase.toUpperCase()]],
+  ["in lower case", ({ phrase }) => [phrase.toLowerCase()]],
+  ["reversed", ({ phrase }) => [[...phrase].reverse().join("")]],
+  ["encoded", ({ phrase }) => [encodeURIComponent(phrase)]],
+  ["in hex", ({ phrase }) => [Buffer.from(phrase).toString("hex")]],
+  ["in words", ({ phrase }) => phrase.split(" ")],
+  ["by its second word", ({ phrase }) => [phrase.split(/\s+/)[1] ?? ""]],
+  ["by its second line", ({ phrase }) => [phrase.split("\n")[1] ?? ""]],
+  ["by what comes after =", ({ phrase }) => [phrase.split("=")[1] ?? ""]],
+  ["by its digits", ({ phrase }) => [phrase.replace(/\D/g, "")]],
+  ["as a number", ({ phrase }) => [String(Number(phrase))]],
+  ["without the spaces around it", ({ phrase }) => [phrase.trim()]],
+  ["normalized", ({ phrase }) => [phrase.normalize("NFKC")]],
+  ["joined with others", ({ more }) => [more.join(",")]],
+  ["cut short, as the value of an undeclared option", ({ phrase }) => [`name=${phrase.slice(0, 3)}`]],
 ];
 
 const example = { phrase: "hello", more: ["world"] };
