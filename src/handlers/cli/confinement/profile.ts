@@ -102,6 +102,14 @@ const SYSTEM_FILES = [
   "/dev/urandom",
   "/dev/zero",
 ];
+/**
+ * The public certificate authorities, by the paths that settings name them: npm reads its `cafile` although it has no network.
+ * The files alone: keys may be kept beside them.
+ */
+const AUTHORITY_FILES = [
+  ...["/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem"],
+  ...["/etc/pki/tls/certs/ca-bundle.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"],
+];
 /** Names of hosts, and whose certificates are trusted. */
 const NETWORK_FILES = [
   ...["/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"],
@@ -122,7 +130,9 @@ export function grantsOf({ reads, writes, network, runs }: Confined, { command, 
   return [
     ...SYSTEM_DIRECTORIES.map((path) => ({ path, access: runs === "system" ? "run" : "read", optional }) as const),
     ...(runs === "system" ? [] : LOADERS.map((path) => ({ path, access: "run", optional }) as const)),
-    ...[...SYSTEM_FILES, ...MACHINE_FILES].map((path) => ({ path, access: "read", optional }) as const),
+    ...[...SYSTEM_FILES, ...AUTHORITY_FILES, ...MACHINE_FILES].map(
+      (path) => ({ path, access: "read", optional }) as const,
+    ),
     ...(network === null ? [] : NETWORK_FILES.map((path) => ({ path, access: "read", optional }) as const)),
     { path: "/dev/null", access: "device" },
     { path: command, access: "run" },

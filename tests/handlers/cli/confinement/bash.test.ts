@@ -162,6 +162,15 @@ describe.skipIf(skipped)("what a script can do", () => {
     expect(await run("node -e 'console.log(6 * 7)'")).toMatchObject({ output: "42\n", exitCode: 0 });
   });
 
+  const authorities = "/etc/ssl/certs/ca-certificates.crt";
+  test.skipIf(!existsSync(authorities))(
+    "read the public certificate authorities, and nothing beside them",
+    async () => {
+      expect(await run(`head -c 11 ${authorities} | wc -c | tr -d ' '`)).toMatchObject({ output: "11\n", exitCode: 0 });
+      expect(await run("ls /etc/ssl/certs /etc/ssl/private")).not.toMatchObject({ exitCode: 0 });
+    },
+  );
+
   test.each([
     [
       "a name that is no text",
