@@ -31,10 +31,12 @@ export const gitDiffBranches = defineTool((config: ToolConfig) => ({
     accepts: [
       { repo: config.sample("git", "repositories"), base: "main", head: "feature/x" },
       { repo: config.sample("git", "repositories"), base: "v1.0.0", head: "HEAD" },
+      { repo: config.sample("git", "repositories"), base: "HEAD^", head: "refs/heads/main" },
     ],
     rejects: [
       { repo: config.sample("git", "repositories"), base: "--output=x", head: "main" },
       { repo: config.sample("git", "repositories"), base: "main..topic", head: "main" },
+      { repo: config.sample("git", "repositories"), base: "main^{/fix}", head: "main" },
       { repo: "../elsewhere", base: "main", head: "topic" },
     ],
   },

@@ -50,10 +50,11 @@ export const gitLog = defineTool((config: ToolConfig) => ({
     accepts: [
       { repo: config.sample("git", "repositories") },
       { repo: config.sample("git", "repositories"), ref: "release/1.2", count: 5 },
+      { repo: config.sample("git", "repositories"), ref: "origin/main~2" },
     ],
     rejects: [
       { repo: config.sample("git", "repositories"), ref: "--all" },
-      { repo: config.sample("git", "repositories"), ref: "main~1" },
+      { repo: config.sample("git", "repositories"), ref: "main@{1}" },
       { repo: config.sample("git", "repositories"), count: COMMITS_MAX + 1 },
     ],
   },

@@ -7,23 +7,36 @@ const PATH_CHARACTERS_MAX = 1_024;
 /** What shows nothing, or turns the text around it: a reader would see another name than git does. */
 const UNSEEN = /[\p{Cc}\p{Zl}\p{Zp}\ufeff]|(?![\u200c\u200d])\p{Cf}/u;
 
+/** Steps to an ancestor, as `~2` and `^` at the end of a name: the only part of git's revision language that is taken. */
+const STEPS = /(?:~[0-9]{0,4}|\^[0-9]?){1,16}$/;
+
 /**
- * A branch, a tag, a commit id of at least 7 digits, or HEAD: what `git check-ref-format` allows and nothing of the revision
- * language (ranges, `^`, `~`, `:`, `@{}`), which git forbids in names too.
+ * A branch, a tag, a commit id of at least 7 digits, or HEAD, with steps to an ancestor behind it. The name is what
+ * `git check-ref-format` allows: no ranges, `:`, `@{}`, `^{}`, which git forbids in names too.
  */
 export const Ref = z
   .string()
   .max(REF_CHARACTERS_MAX)
   .regex(
-    /^[A-Za-z0-9!"#$%&'()+,;<=>@\]_`{|}\u00a1-\ud7ff\ue000-\u{10ffff}][A-Za-z0-9!"#$%&'()+,;<=>@\]_`{|}\u00a1-\ud7ff\ue000-\u{10ffff}./-]*$/u,
-    'must be a branch, tag or commit id; no space, control, leading "-", or any of ~ ^ : ? * [ \\',
+    /^[A-Za-z0-9!"#$%&'()+,;<=>@\]_`{|}\u00a1-\ud7ff\ue000-\u{10ffff}][A-Za-z0-9!"#$%&'()+,;<=>@\]_`{|}\u00a1-\ud7ff\ue000-\u{10ffff}./-]*(?:~[0-9]{0,4}|\^[0-9]?){0,16}$/u,
+    'must be a branch, tag or commit id, also with ~1 or ^ at its end; no space, control, leading "-", or any of : ? * [ \\',
   )
   .refine(isRefName, 'must be a name that git allows: no "..", "@{", ".lock", empty part, or "." or "/" at an end')
+  .refine(
+    (ref) => !STEPS.test(ref) || !/^[0-9a-f]{7,39}$|-g[0-9a-f]{4,64}$/i.test(baseOf(ref)),
+    "must be a full commit id before ~ or ^, or a branch as refs/heads/<name>",
+  )
   .describe(
-    "A branch or tag by its short name (`main`, not `refs/heads/main` or `origin/main`), a commit id (at least 7 hex digits), or HEAD",
+    "A branch or tag (`main`, `origin/main`, `refs/heads/main`), a commit id (at least 7 hex digits), or HEAD; `~1` or `^` behind it for an ancestor",
   );
 
-function isRefName(ref: string): boolean {
+/** The name without its steps. */
+function baseOf(ref: string): string {
+  return ref.replace(STEPS, "");
+}
+
+function isRefName(stepped: string): boolean {
+  const ref = baseOf(stepped);
   if (ref === "@" || ref.includes("..") || ref.includes("@{") || ref.endsWith(".") || UNSEEN.test(ref)) return false;
   return ref.split("/").every((part) => part !== "" && !part.startsWith(".") && !part.endsWith(".lock"));
 }
@@ -87,7 +100,7 @@ export function git(verb: string, ...args: readonly string[]): readonly string[]
   return [...EVERY_CALL, verb, ...args];
 }
 
-/** Asks git for the one commit that `input[field]` names: a branch, else a tag, else an id. */
+/** Asks git for the one commit that `input[field]` names: a branch, else a tag, else a remote's branch or an id. */
 export function commitId<Field extends string>(field: Field): Lookup<Readonly<Record<Field, string>>> {
   return (input) => revisions(input[field]).map(({ revision, answer }) => ({ args: resolve(revision), answer }));
 }
@@ -97,13 +110,30 @@ interface Revision {
   readonly answer: RegExp;
 }
 
-function revisions(ref: string): readonly Revision[] {
-  if (ref === "HEAD") return [{ revision: "HEAD", answer: OBJECT_ID }];
-  const names = [`refs/heads/${ref}`, `refs/tags/${ref}`].map((revision) => ({ revision, answer: OBJECT_ID }));
+function revisions(stepped: string): readonly Revision[] {
+  const ref = baseOf(stepped);
+  const steps = stepped.slice(ref.length);
+  const named = (name: string): Revision => ({ revision: `${name}${steps}`, answer: answerOf(name) });
+  if (ref === "HEAD" || /^refs\/(?:heads|tags|remotes)\//.test(ref)) return [named(ref)];
+  const names = [`refs/heads/${ref}`, `refs/tags/${ref}`, ...remoteNames(ref)].map(named);
   if (!/^[0-9a-f]{7,64}$/i.test(ref)) return names;
-  const id = { revision: ref, answer: idThatStartsWith(ref.toLowerCase()) };
+  // The parent of an id has another one.
+  const answer = steps === "" ? idThatStartsWith(ref.toLowerCase()) : OBJECT_ID;
   // A full id is that commit, even when somebody gives a branch the same name; a short one is a name first, as for git.
-  return ref.length === 40 || ref.length === 64 ? [id, ...names] : [...names, id];
+  if (ref.length === 40 || ref.length === 64) return [{ revision: stepped, answer }, ...names];
+  return steps === "" ? [...names, { revision: ref, answer }] : names;
+}
+
+/** `origin/main`, and `remotes/origin/main` or `heads/main` as git's own lists print them. */
+function remoteNames(ref: string): readonly string[] {
+  if (!ref.includes("/")) return [];
+  return /^(?:heads|tags|remotes)\//.test(ref) ? [`refs/remotes/${ref}`, `refs/${ref}`] : [`refs/remotes/${ref}`];
+}
+
+/** Git reads a name that does not exist and ends in `-g<digits>` as the object with those digits: that is no answer. */
+function answerOf(name: string): RegExp {
+  const digits = /-g([0-9a-f]{4,64})$/i.exec(name)?.[1];
+  return digits === undefined ? OBJECT_ID : new RegExp(`(?!${digits.toLowerCase()})(?:${OBJECT_ID.source})`);
 }
 
 /** An id answers for itself alone: neither a remote branch with such a name nor a tag's object passes. */

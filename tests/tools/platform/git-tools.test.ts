@@ -57,8 +57,14 @@ describe("git_diff_branches", () => {
 
   test.each([
     "nowhere",
-    "origin/main",
-    "refs/heads/main",
+    "origin/nowhere",
+    "refs/heads/nowhere",
+    "refs/heads/v1.0.0",
+    "refs/stash",
+    "main~2",
+    "main^2",
+    `x-g${first}`,
+    `refs/heads/x-g${first.slice(0, 7)}`,
     "FETCH_HEAD",
     "ORIG_HEAD",
     "a.txt",
@@ -69,6 +75,45 @@ describe("git_diff_branches", () => {
     expect(refusal.code).toBe("TARGET_REFUSED");
     expect(refusal.details).toEqual({ status: "NOT_FOUND", lookup: "headId", fields: ["head"] });
     expect(refusal.message).not.toContain(head);
+  });
+
+  test.each([
+    ["origin/main", second],
+    ["remotes/origin/main", second],
+    ["refs/remotes/origin/main", second],
+    ["refs/heads/main", second],
+    ["heads/main", second],
+    ["refs/tags/v1.0.0", first],
+    ["main^", first],
+    ["main~1", first],
+    ["HEAD~", first],
+    ["HEAD^0~1", first],
+    ["origin/main^", first],
+    ["both~0", first],
+    [`${second}~1`, first],
+    ["deadbee", first],
+    ["release-gabc1234", first],
+  ])("finds %p", async (base, id) => {
+    repository.git("branch", "--force", "release-gabc1234", first);
+    expect(await call(gitDiffBranches, { base, head: id })).toEqual({ diff: "" });
+    expect(await call(gitLog, { ref: base, count: 1 })).toMatchObject({ commits: [{ id }] });
+  });
+
+  test("a local branch comes before a remote's of the same name, and neither stands in for a full name", async () => {
+    const own = new TestRepository();
+    const one = own.commit("one");
+    const two = own.commit("two");
+    own.git("update-ref", "refs/remotes/origin/main", two);
+    own.git("update-ref", "refs/heads/origin/main", one);
+    own.git("update-ref", "refs/tags/refs/heads/main", one);
+    own.git("update-ref", "refs/heads/HEAD", one);
+    own.git("update-ref", `refs/${two.slice(0, 7)}`, one);
+    const ids = async (ref: string) => await callTool(gitLog, own.directory, { ref, count: 1 });
+    expect(await ids("origin/main")).toMatchObject({ commits: [{ id: one }] });
+    expect(await ids("refs/remotes/origin/main")).toMatchObject({ commits: [{ id: two }] });
+    for (const ref of ["main", "refs/heads/main", "HEAD"])
+      expect(await ids(ref)).toMatchObject({ commits: [{ id: two }] });
+    expect((await refusalFrom(ids(two.slice(0, 7)))).code).toBe("TARGET_REFUSED");
   });
 
   test("finds no blob, no tree and no tag object by id", async () => {

@@ -47,21 +47,58 @@ describe("names of branches and tags", () => {
   });
 
   const refused = [
-    ...["", "-x", "--all", "--output=x", "@", "a..b", "..", "a...b", "^main", "main^", "main~1", "main:file", ":file"],
+    ...["", "-x", "--all", "--output=x", "@", "a..b", "..", "a...b", "^main", "main:file", ":file"],
     ...["main@{1}", "@{u}", "a b", " a", "a ", "a\n", "a\nb", "a\0b", "a\tb", "a?b", "a*b", "a[b", "a\\b", "a\u007fb"],
     ...["/a", "a/", "a//b", "a.lock", "a.lock/b", ".a", "a/.b", "a.", "a\u202eb", "a\u200bb", "\ufeffa", "a\u0085b"],
     ...["a\u2028b", "a\ud800", "a\u{e0041}b", "x".repeat(256), "main^{commit}", "a\rb"],
+    ...["main^{/fix}", "main^{}", "main^@", "main^!", "main^-", "main~-1", "main^-1", "main~1x", "main~1/x", "main^~x"],
+    ...[
+      "~1",
+      "^",
+      "@~1",
+      "main@{1}~1",
+      "main@{-1}",
+      "@{-1}",
+      "-x~1",
+      "a.~1",
+      "a.lock^",
+      "main~1..x",
+      "main~1:f",
+      "main ~1",
+    ],
+    ...["main~12345", `main${"^".repeat(17)}`, "main^12", "abc1234~1", "ABC1234^", "x-gabc1234~1", ":/fix", ":0:f"],
   ];
   test.each(refused)("%p is none", (name) => {
     expect(Ref.safeParse(name).success).toBe(false);
   });
 
+  const stepped = [
+    "main~",
+    "main^",
+    "HEAD~1",
+    "HEAD^^~3",
+    "main^2~10",
+    "origin/main~2",
+    "refs/tags/v1^0",
+    "deadbeef/x~1",
+  ];
+  test.each([
+    ...stepped,
+    `${"a".repeat(40)}^`,
+    `${"b".repeat(64)}~1`,
+    "origin/main",
+    "refs/heads/main",
+    "refs/heads/abc1234^",
+  ])("%p is one, which names an ancestor or a full name", (name) => expect(Ref.safeParse(name).success).toBe(true));
+
   test("whatever passes, git allows", () => {
     const unit = fc.oneof(fc.constantFrom(..."-./@{}~^:?*[\\ #a0é"), fc.string({ unit: "binary", maxLength: 1 }));
     fc.assert(
       fc.property(fc.array(unit, { maxLength: 6 }), (units) => {
-        const name = units.join("");
-        if (!Ref.safeParse(name).success) return;
+        const ref = units.join("");
+        if (!Ref.safeParse(ref).success) return;
+        const name = ref.replace(/(?:~[0-9]{0,4}|\^[0-9]?)*$/, "");
+        expect(name).not.toBe("");
         expect(name).not.toMatch(/^-|\.\.|@\{|[\x00-\x20\x7f~^:?*[\\]|\.lock(?:\/|$)|^[./]|[./]$|\/[./]/);
         expect(name.isWellFormed()).toBe(true);
       }),
