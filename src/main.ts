@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import { type Config, pathFrom } from "./config.ts";
+import { classificationNotes } from "./core/manifest/change-words.ts";
 import { endedWithin } from "./core/patience.ts";
 import { causeText } from "./log/fields.ts";
 import { openLog } from "./log/log.ts";
@@ -79,6 +80,9 @@ export async function startService(config: Config, readAgain?: Hooks["readAgain"
     log.warn("audit.checkpointKeyFile is not set: nothing signs the audit");
   if (process.geteuid?.() === 0)
     log.warn("the service runs as root: start it as an ordinary user, since no command that it runs needs more");
+  for (const { tool } of service.registry.list()) {
+    for (const { field, message } of classificationNotes(tool)) log.warn({ tool: tool.name }, `${field}: ${message}`);
+  }
   const doors = await openDoors(options, service.doors).catch(async (error: unknown) => {
     await service.close(0);
     throw error;

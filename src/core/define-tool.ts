@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import { ManifestError } from "./errors.ts";
+import { changeWord } from "./manifest/change-words.ts";
 import { manifestFaults } from "./manifest/faults.ts";
 import type { ScanPolicy } from "./policy/scan-policy.ts";
 import type {
@@ -185,7 +186,7 @@ function complete<I extends z.ZodObject, O extends z.ZodType, N extends string>(
     description: manifest.description,
     version: manifest.version ?? "1",
     classification: manifest.classification,
-    category: manifest.category ?? defaultCategory(manifest.classification, target),
+    category: manifest.category ?? defaultCategory(manifest, target),
     permissions: deepFreeze({ ...manifest.permissions }),
     input: manifest.input,
     output: manifest.output,
@@ -222,9 +223,11 @@ function targetOf<I extends z.ZodObject, O extends z.ZodType, N extends string>(
   return { system: target?.system ?? "inline", handler } as InlineTarget;
 }
 
-function defaultCategory(classification: Classification, target: AnyTarget): Category {
-  if (classification === "read") return "read";
-  if ("fs" in target) return "write";
+function defaultCategory(manifest: Pick<Tool, "name" | "description" | "classification">, target: AnyTarget): Category {
+  const isRead = manifest.classification === "read";
+  if (isRead && changeWord(manifest) === undefined) return "read";
+  // A contradiction asks in the mode autoEdit too.
+  if ("fs" in target && !isRead) return "write";
   return "cli" in target ? "command" : "network";
 }
 

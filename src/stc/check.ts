@@ -1,4 +1,5 @@
 import { StartupError } from "../core/errors.ts";
+import { classificationNotes } from "../core/manifest/change-words.ts";
 import { policyNotes } from "../core/policy/notes.ts";
 import type { Tool } from "../core/types.ts";
 import { labelOf } from "../redaction/labels.ts";
@@ -68,7 +69,9 @@ function notesOf({ registry, loaded, report, checkpointKey, confinement }: Parts
   const namesSecret = (name: string): boolean => labelOf(name).secret !== undefined;
   const protection = registry
     .list()
-    .flatMap(({ tool }) => policyNotes(tool, namesSecret).map((note) => ({ tool: tool.name, ...note })));
+    .flatMap(({ tool }) =>
+      [...classificationNotes(tool), ...policyNotes(tool, namesSecret)].map((note) => ({ tool: tool.name, ...note })),
+    );
   const unpinned = report.contracts.filter(({ origin, isPinned }) => origin === "reflection" && !isPinned);
   const levels = Object.entries(confinement?.tools ?? {});
   const held = levels.filter(([, level]) => level === "confined").map(([tool]) => tool);

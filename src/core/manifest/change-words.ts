@@ -1,0 +1,64 @@
+import type { Fault } from "../errors.ts";
+import type { Tool } from "../types.ts";
+
+const wordSet = (...lines: readonly string[]): ReadonlySet<string> => new Set(lines.flatMap((line) => line.split(" ")));
+
+/** Verbs that change something. Verbs of pure functions (`add`, `merge`, `sort`) are left out. */
+const CHANGES = wordSet(
+  "apply approve cancel cordon create delete deploy destroy disable drain drop edit enable erase evict exec execute flush",
+  "grant insert install kill modify move overwrite patch pay provision publish purge push reboot refund remove rename reset",
+  "restart restore revoke rollback scale send shell shutdown start stop terminate transfer truncate uninstall update upload",
+  "wipe write",
+);
+/** Those that are nouns too: `update_history` and "Update history of a case" only look. */
+const NOUNS = wordSet(
+  "deploy drain drop edit flush grant install kill move patch provision push purge reboot refund reset restart restore scale",
+  "shell start stop transfer update upload write",
+);
+const READS = wordSet(
+  "analyze ask calculate can check compare compute count counts describe diff estimate explain fetch find get has history info",
+  "inspect is list log logs lookup monitor notes ping plan preview query read report reports requests search show stats status",
+  "summarize time times trace validate verify view watch where which who",
+);
+const JOINS = wordSet("and or then");
+const DETERMINERS = wordSet("a all an any each every everything its one some that the these this those");
+
+type Named = Pick<Tool, "name" | "description">;
+
+/**
+ * Returns the verb by which a tool's name, or the first word of its description, says that it changes something. The first
+ * verb of a name decides: `list_delete_requests` only looks.
+ */
+export function changeWord({ name, description }: Named): string | undefined {
+  return wordOfName(name) ?? wordOfDescription(description);
+}
+
+function wordOfName(name: string): string | undefined {
+  const words = name
+    .replace(/([a-z0-9])([A-Z])/g, "$1_$2")
+    .toLowerCase()
+    .split(/[^a-z0-9]+/);
+  const first = words.findIndex((word) => READS.has(word) || CHANGES.has(word));
+  const looks = words.some((word) => READS.has(word));
+  return words.find((word, at) => {
+    if (!CHANGES.has(word)) return false;
+    return JOINS.has(words[at - 1] ?? "") || (at === first && !(NOUNS.has(word) && looks));
+  });
+}
+
+function wordOfDescription(description: string): string | undefined {
+  const [, first = "", next = ""] = /^\s{0,16}([A-Za-z]{1,16})\s{1,16}([A-Za-z]{0,16})/.exec(description) ?? [];
+  const word = first.toLowerCase();
+  const stems = [word, word.replace(/s$/, ""), word.replace(/es$/, ""), word.replace(/ies$/, "y")];
+  const verb = stems.find((stem) => CHANGES.has(stem));
+  return verb !== undefined && (!NOUNS.has(verb) || DETERMINERS.has(next.toLowerCase())) ? verb : undefined;
+}
+
+/** What to write in place of a classification that contradicts the tool's own words. A stated category `read` is the answer. */
+export function classificationNotes(tool: Named & Pick<Tool, "classification" | "category">): readonly Fault[] {
+  if (tool.classification !== "read" || tool.category === "read" || tool.category === "ask") return [];
+  const word = changeWord(tool);
+  if (word === undefined) return [];
+  const message = `is read, and the tool's words say "${word}": its calls ask a person, as category ${tool.category}; declare write or destructive, or category: "read" for a tool that only looks`;
+  return [{ field: "classification", message }];
+}
