@@ -90,10 +90,14 @@ function isCookie(value: string, { isDoubtful }: Written): boolean {
 }
 
 function isCredentials(value: string, { isDoubtful, hasScheme, isQuoted }: Written): boolean {
+  if (SCHEME_ALONE.test(value)) return false;
   return isDoubtful
     ? hasScheme && (isOnePiece(value) || PARAMETER.test(value))
     : hasScheme || isQuoted || isOnePiece(value);
 }
+
+/** `"Api-Token " + token` */
+const SCHEME_ALONE = /^[A-Za-z][A-Za-z-]{0,40} {1,4}$/;
 
 /** Credentials without a scheme and without quotation marks: no words, no call, and a digit. */
 function isOnePiece(value: string): boolean {

@@ -74,7 +74,7 @@ export function isSecretValue(written: string, kind: SecretKind, style: ValueSty
   if (value.length >= JUDGED_CHARS_MAX && !value.includes(" ")) return !isUrlOrPath(value);
   if (kind === "basic")
     return value.length >= BASIC_CHARS_MIN && isOnly(value, BASE64 | EQUALS) && isBasicCredentials(value);
-  if (kind === "key") return looksRandom(value);
+  if (kind === "key") return looksRandom(value) && !isNumberedType(value);
   if (style === "told" || style === "paired") return isTold(value);
   if (style === "listed") return isListed(value);
   if (style === "assigned") return isAssigned(value, kind);

@@ -56,9 +56,9 @@ function verbEnd(text: string, at: number): number {
   return isOneOf(text, end, ":") ? end + 1 : end;
 }
 
-/** `for ann: `, `is generated for root@localhost: `, `FOR 'ann'@'host' = `. */
+/** `for ann: `, `for ann is `, `is generated for root@localhost: `, `FOR 'ann'@'host' = `. */
 const OWNER =
-  /^(?:(?:is|was|has been) (?:generated|set|created|changed) )?for (?:the )?[^\s:=]{1,64}(?: user)?(?: \([^()\r\n]{0,64}\))?(?::| ?=)/i;
+  /^(?:(?:is|was|has been) (?:generated|set|created|changed) )?for (?:the )?[^\s:=]{1,64}(?: user)?(?: \([^()\r\n]{0,64}\))?(?::| ?=| is(?= ))/i;
 const OWNER_CHARS_MAX = 192;
 const OWNER_FIRST = "fFiIwWhH";
 

@@ -1,4 +1,4 @@
-import { BLANK, isA, isOneOf, LINE_END, QUOTE, runEnd } from "../../views/characters.ts";
+import { BLANK, classesIn, isA, isOneOf, LINE_END, LOWER, QUOTE, runEnd } from "../../views/characters.ts";
 import { PLACEHOLDERS } from "../placeholders.ts";
 import { behindQuote } from "../stretches.ts";
 import { behindPrefix } from "./string-ends.ts";
@@ -23,7 +23,7 @@ export function separatorAfter(
   const sign = behindRemark(text, runEnd(text, behindStars(text, at), BLANK, at + GAP_CHARS_MAX));
   const character = text[sign] ?? "";
   const compound = compoundEnd(text, sign);
-  if (compound !== -1) return compoundSigned(text, { at, sign, end: compound });
+  if (compound !== -1) return compoundSigned(text, { from, name, at, sign, end: compound });
   if (character === "=" || character === ":") return signed(text, sign, at);
   if (character === ">" && isOneOf(text, from - 1, "<") && sign === name)
     return {
@@ -72,14 +72,17 @@ export function compoundEnd(text: string, at: number): number {
 }
 
 interface Compound {
+  readonly from: number;
+  readonly name: number;
   readonly at: number;
   readonly sign: number;
   readonly end: number;
 }
 
-function compoundSigned(text: string, { at, sign, end }: Compound): Separator {
+function compoundSigned(text: string, { from, name, at, sign, end }: Compound): Separator {
   const value = runEnd(text, end, BLANK, end + GAP_CHARS_MAX);
-  const isDoubtful = isOneOf(text, sign, "!<");
+  const isOfProgram = (classesIn(text, from, name) & LOWER) !== 0;
+  const isDoubtful = isOneOf(text, sign, isOfProgram ? "!<+.&|" : "!<");
   return { end: behindPrefix(text, value), sign: isDoubtful ? "!=" : "=", spaced: value > end || sign > at };
 }
 

@@ -199,11 +199,12 @@ const TYPES = wordSet("string *string []byte String str text std::string varchar
 /** The longest of them, and one more. */
 const NAMED_TYPE_CHARS_MAX = 12;
 
-/** Where the quotation mark of a declaration's value stands: behind `: string = ` or ` string = `; -1 when none does. */
+/** Where the quotation mark of a declaration's value stands: behind `: string = `, ` string = ` or ` As String = `; -1 when none does. */
 export function declaredValue(text: string, from: number, behind: ":" | "blank"): number {
   const hasColon = behind === ":";
-  const type = blanksEnd(text, from);
-  if (!hasColon && type === from) return -1;
+  const word = blanksEnd(text, from);
+  if (!hasColon && word === from) return -1;
+  const type = !hasColon && text.startsWith("As ", word) ? word + 3 : word;
   let end = type;
   const limit = type + (hasColon ? TYPE_CHARS_MAX : NAMED_TYPE_CHARS_MAX);
   while (end < limit && !isA(text, end, BLANK | LINE_END | QUOTE) && !isOneOf(text, end, "=")) end += 1;
