@@ -46,6 +46,8 @@ test.each([
   ["export DB_PASSWORD ?= correct-horse-battery", "export DB_PASSWORD ?= [REDACTED]"],
   ['Dim password As String = "s3cr3tP4ss"', 'Dim password As String = "[REDACTED]"'],
   ["The password for ann is s3cr3tP4ss", "The password for ann is [REDACTED]"],
+  ['password = """s3cr3tP4ss"""', 'password = """[REDACTED]"""'],
+  ["API_TOKEN = '''\n  s3cr3tP4ss\n'''\nx", "API_TOKEN = '''\n  [REDACTED]\n'''\nx"],
   ["DB_PASSWORD ?= correcthorse", "DB_PASSWORD ?= [REDACTED]"],
 ])("%s becomes %s", (text, hidden) => {
   expect(hide(text)).toBe(hidden);
@@ -66,6 +68,8 @@ test.each([
   "secret ^= 0x5bd1e995;",
   "while (token <= lastToken2) {",
   "password -= 17",
+  'password = """Enter the password of the user"""',
+  'token = """"""',
   "null!==this._password?this._password+=M:this._user+=M}else",
   "The token for this endpoint is required.",
   "The password for ann is stored in vault2",

@@ -83,6 +83,7 @@ test.each([
 
 test.each([
   ["a quoted value", (value: string) => `{"password":"${value}","next":1}`],
+  ["a block of YAML", (value: string) => `password: |\n  ${value.replace(/.{90}/g, "$&\n  ")}\nnext: 1`],
   ["a header", (value: string) => `Cookie: sid=${value}\nnext`],
   ["a quoted header", (value: string) => `{"Authorization":"Bearer ${value}","next":1}`],
 ])("%s of 10,000 characters is hidden to its end", (_title, write) => {

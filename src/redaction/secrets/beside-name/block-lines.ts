@@ -4,7 +4,7 @@ import { behindLineEnd, lineEnd, type Stretch } from "../stretches.ts";
 /** UTF-16 units. */
 const NAME_CHARS_MAX = 96;
 const GAP_CHARS_MAX = 64;
-const BLOCK_CHARS_MAX = 4_096;
+const BLOCK_CHARS_MAX = 32_768;
 
 /** YAML's `name: |`: the lines below that stand farther in than the name. */
 export function blockLines(text: string, from: number, at: number): Stretch | undefined {

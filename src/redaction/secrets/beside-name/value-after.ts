@@ -125,6 +125,8 @@ const PASSWORD = /pass|pwd|psk/i;
 /** Shells run what stands in backticks; sentences put names of things there. */
 function quotedBehind(text: string, { from, to, at }: Name, { end, sign, spaced }: Separator): Value | undefined {
   const opening = behindQuote(text, end);
+  const threefold = threefoldValue(text, opening);
+  if (threefold !== undefined) return threefold;
   if (at === to && endsString(text, opening - 1, from)) return undefined;
   const isBacktick = isOneOf(text, opening - 1, "`");
   if (sign === " " && (isBacktick || !PASSWORD.test(text.slice(from, to)))) return quotedValue(text, opening, "told");
@@ -133,6 +135,18 @@ function quotedBehind(text: string, { from, to, at }: Name, { end, sign, spaced 
   const isCommand = isBacktick && isAssigned && text.slice(value.start, value.end).includes(" ");
   return isCommand ? { ...value, end: value.start } : value;
 }
+
+/** `"""…"""`, which may have several lines. */
+function threefoldValue(text: string, opening: number): Value | undefined {
+  const mark = text[opening - 1] ?? "";
+  if (text[opening] !== mark || text[opening + 1] !== mark || !isA(mark, 0, QUOTE)) return undefined;
+  const start = runEnd(text, opening + 2, BLANK | LINE_END, opening + GAP_CHARS_MAX);
+  const close = text.slice(start, start + QUOTED_CHARS_MAX).indexOf(mark.repeat(THREE));
+  const end = close === -1 ? start : runStart(text, start + close, BLANK | LINE_END, start);
+  return end > start ? { start, end, style: "quoted", quote: "\n", inQuery: false } : undefined;
+}
+
+const THREE = 3;
 
 /** `Some("…")`, `[]byte("…")`, `{"…"}`: what only gives a text another type. */
 function wrapped(text: string, at: number): Value | undefined {
