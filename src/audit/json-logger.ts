@@ -246,7 +246,7 @@ class JsonLogger implements AuditLog {
 
   /** After a full disk a line of the journal tries whether there is room again. Until it is durable no call is taken. */
   #resumeWhenFree(): void {
-    if (!this.#writer.isFull || this.#isResuming || this.#reserve.isLow()) return;
+    if (this.#closed !== undefined || !this.#writer.isFull || this.#isResuming || this.#reserve.isLow()) return;
     this.#isResuming = true;
     this.#writer.resume();
     this.journal({ type: "audit.resumed", reason: "the disk was full" })

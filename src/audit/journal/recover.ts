@@ -154,7 +154,8 @@ interface Finished {
 }
 
 function finished({ dir, stream, saved, found }: StreamQuery, { walk, files, claimed }: Finished): RecoveredStream {
-  const newest = files.at(-1);
+  // An empty file says nothing, whatever day is in its name.
+  const newest = files.findLast(({ size }) => size > 0);
   const head = walk.head();
   const lines = head?.seq ?? 0;
   const path = join(dir, newest?.file ?? stream);

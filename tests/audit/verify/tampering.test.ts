@@ -13,6 +13,7 @@ import {
   writeLines,
   writeLog,
 } from "../support/chained-log.ts";
+import { createWorld, draftOf } from "../support/open.ts";
 import { checkProofIndependently, verifyIndependently } from "./independent-verifier.ts";
 
 // What can be done to the folder of a log, beside its lines (verify.test.ts) and the names of its days (day-files.test.ts).
@@ -156,6 +157,23 @@ test.each<readonly [string, () => void, string?]>([
   harm();
   expect(found(dir, [])).toBe("sound");
   expect(verifyIndependently(dir, undefined)).toEqual([]);
+});
+
+test("an empty file of the future changes nothing for the log that goes on", async () => {
+  fs.writeFileSync(path("2099-01-01.jsonl"), "");
+  fs.writeFileSync(path("journal/2099-01-01.jsonl"), "");
+  // As after a crash: the last lines have no checkpoint yet, and nothing was saved.
+  const notes = path("checkpoints/2026-02-19.txt");
+  fs.rmSync(notes);
+  remove(".state")();
+  const world = createWorld(dir);
+  for (const day of ["2026-02-19T13:00:00.000Z", "2026-02-20T13:00:00.000Z"]) {
+    world.now = Date.parse(day);
+    await world.open({ checkpointKey: keys.privateKey }).append(draftOf(`t-${day}`));
+    await world.stop();
+  }
+  expect(fs.readdirSync(path("checkpoints")).sort().at(-1)).toBe("2026-02-20.txt");
+  expect([found(dir), verifyIndependently(dir, keys.publicKey)]).toEqual(["sound", []]);
 });
 
 test("a file under a name that is no day's is listed as not read", () => {
