@@ -1,7 +1,7 @@
 import type { Json } from "../../core/types.ts";
 import { DAY_MS } from "../query/time-range.ts";
 import { Exporter, type ExporterTarget, type ExportState } from "./exporter.ts";
-import { agedFiles, pruneFiles } from "./prune.ts";
+import { agedFiles, pruneFiles, SEE_VERIFY } from "./prune.ts";
 import type { Send } from "./sender.ts";
 
 export interface ExportersOptions {
@@ -74,8 +74,11 @@ class Pruning {
     if (retentionDays === undefined) return;
     const nowMs = clock();
     const options = { dir, nowMs, keepMs: retentionDays * DAY_MS, exporters: targets.map(({ name }) => name) };
-    await pruneFiles(agedFiles(options), options, {
+    const settled = await pruneFiles(agedFiles(options), options, {
       announce: ({ stream, day, bytes }) => journal({ type: "audit.pruned", stream, day, bytes }),
     });
+    for (const { path, keptBecause } of settled) {
+      if (keptBecause?.endsWith(SEE_VERIFY) === true) this.#options.report(`${path} stays: ${keptBecause}`);
+    }
   }
 }

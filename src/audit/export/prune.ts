@@ -11,6 +11,9 @@ import { parseLine } from "../query/view.ts";
 import { type ExportPlace, readExportPlaces } from "./place-files.ts";
 import { readCuts } from "./prune-cuts.ts";
 
+/** Ends the reasons that somebody has to look into. */
+export const SEE_VERIFY = "stc audit verify tells more";
+
 const STREAMS = ["calls", "journal"] as const;
 
 export interface PruneOptions {
@@ -79,7 +82,7 @@ export async function pruneFiles(
     for (const file of files) {
       const { day, path, bytes } = file;
       if (file.keptBecause !== undefined || !cuts.has(day)) {
-        settled.push({ ...file, keptBecause: file.keptBecause ?? "it does not verify: stc audit verify tells more" });
+        settled.push({ ...file, keptBecause: file.keptBecause ?? `it does not verify: ${SEE_VERIFY}` });
         continue;
       }
       await announce?.(file);
@@ -121,7 +124,7 @@ function newestOf(dir: string, days: readonly string[]): string | undefined {
 function youngLines(dir: string, day: string, before: string): string | undefined {
   const bounds = boundsOf(dir, day);
   const otherDay = otherDayOf(bounds);
-  if (otherDay !== undefined) return `it holds lines of ${otherDay}: stc audit verify tells more`;
+  if (otherDay !== undefined) return `it holds lines of ${otherDay}: ${SEE_VERIFY}`;
   const lastDay = bounds?.last.timeMs === undefined ? "" : dayOf(bounds.last.timeMs);
   return lastDay >= before ? `it holds lines of ${lastDay}` : undefined;
 }

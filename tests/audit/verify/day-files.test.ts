@@ -2,6 +2,7 @@ import { afterAll, beforeEach, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
 import { readBatch } from "../../../src/audit/export/batch.ts";
+import { startExporters } from "../../../src/audit/export/exporters.ts";
 import { agedFiles, pruneFiles } from "../../../src/audit/export/prune.ts";
 import { openAuditLog } from "../../../src/audit/json-logger.ts";
 import { dayProblems } from "../../../src/audit/query/day-problems.ts";
@@ -132,6 +133,20 @@ test("prune deletes no young line, whatever the name of its file, and goes on up
     ["2026-02-17", "it holds lines of 2026-02-19: stc audit verify tells more"],
   ]);
   expect(linesOf(join(dir, TWO))).toHaveLength(5);
+});
+
+test("retention beside the service reports the file that it keeps", async () => {
+  rename(TWO, "2026-02-15.jsonl")();
+  const reports: string[] = [];
+  const running = startExporters({
+    ...{ dir, targets: [], retentionDays: 1, clock: () => NOON, random: () => 0 },
+    report: (message) => reports.push(message),
+    journal: async () => {},
+  });
+  await running.stop();
+  const text = "2026-02-15.jsonl stays: it holds lines of 2026-02-17: stc audit verify tells more";
+  expect(reports).toEqual([join(dir, text)]);
+  expect(linesOf(join(dir, "2026-02-15.jsonl"))).toHaveLength(5);
 });
 
 test("prune keeps lines from before the chain that are younger than the limit", async () => {
