@@ -1,21 +1,21 @@
-import { afterEach, expect, test } from "bun:test";
+import { expect, test } from "bun:test";
 import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { found, temporaryDirectory, writeLines } from "./support/chained-log.ts";
 
 const FILL = join(import.meta.dir, "support/fill-disk.ts");
-const mountPoint = fs.mkdtempSync(join(tmpdir(), "stc-full-"));
-const copy = temporaryDirectory();
-afterEach(() => {
-  for (const made of [mountPoint, copy]) fs.rmSync(made, { recursive: true, force: true });
-});
-
 /** Runs a command where a file system of 8 MiB, of its own, lies at the mount point. */
 function onSmallDisk(command: string): { readonly exitCode: number; readonly stdout: string; readonly stderr: string } {
-  const script = `mount -t tmpfs -o size=8m stc "$1" && mkdir "$1/log" && ${command}`;
-  const child = Bun.spawnSync(["unshare", "-m", "sh", "-c", script, "sh", mountPoint, process.execPath, FILL]);
-  return { exitCode: child.exitCode, stdout: child.stdout.toString(), stderr: child.stderr.toString() };
+  const mountPoint = fs.mkdtempSync(join(tmpdir(), "stc-full-"));
+  try {
+    const script = `mount -t tmpfs -o size=8m stc "$1" && mkdir "$1/log" && ${command}`;
+    const child = Bun.spawnSync(["unshare", "-m", "sh", "-c", script, "sh", mountPoint, process.execPath, FILL]);
+    return { exitCode: child.exitCode, stdout: child.stdout.toString(), stderr: child.stderr.toString() };
+  } finally {
+    // The file system went with the namespace of its mounts.
+    fs.rmdirSync(mountPoint);
+  }
 }
 
 const canMount = process.platform === "linux" && Bun.which("unshare") !== null && onSmallDisk("true").exitCode === 0;
@@ -42,9 +42,12 @@ test.skipIf(!canMount)(
     expect(calls).toHaveLength(taken + 2);
     expect(calls.at(-1)).toContain('"t-last"');
     expect(journal.join()).toContain('"type":"audit.resumed"');
+    const copy = temporaryDirectory();
     fs.mkdirSync(join(copy, "journal"));
     writeLines(join(copy, "2026-02-16.jsonl"), calls);
     writeLines(join(copy, "journal/2026-02-16.jsonl"), journal);
-    expect(found(copy, [])).toBe("sound");
+    const verdict = found(copy, []);
+    fs.rmSync(copy, { recursive: true });
+    expect(verdict).toBe("sound");
   },
 );
