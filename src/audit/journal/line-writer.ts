@@ -40,7 +40,7 @@ export interface LineWriterOptions {
   readonly onBatch: (batch: Batch) => void;
   /** The disk is full: makes room, if there is some to make, and then the batch is tried once more. */
   readonly makeRoom: () => boolean;
-  /** Queued lines were refused: what they had got of the chain is free again. */
+  /** Queued lines were refused: their positions in the chain are free again. */
   readonly onRefused: () => void;
   /** Nothing more will be written; the files are still open. Not sound: the last lines may not be on disk. */
   readonly onDrained: (isSound: boolean) => Promise<void>;
@@ -50,7 +50,7 @@ export interface LineWriterOptions {
  * Group commit: one loop takes all lines that are queued, writes them, syncs once and settles them; what arrives
  * meanwhile is the next batch. No timer: an idle writer writes at once, a busy one fills batches by itself.
  * After a failure every waiting and every later line is refused. A failure is final, for after it nobody knows what the disk
- * holds; only a full disk of which every byte is known, since nothing of the batch is on it, can be tried again (`resume`).
+ * holds; only a full disk can be tried again, when nothing of the batch is on it (`resume`).
  */
 export class LineWriter {
   readonly #options: LineWriterOptions;

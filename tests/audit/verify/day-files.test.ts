@@ -90,7 +90,7 @@ test.each<readonly [string, () => void, string]>([
   ["two days in one file", () => append(TWO, ONE), `wrong day ${ONE}:6`],
   ["a line moved into the file before", () => moveLine(TWO, ONE), `wrong day ${ONE}:6`],
   ["a day that is gone", () => fs.rmSync(join(dir, TWO)), `gap ${LAST}:1`],
-  ["a day under a name that is no day's", rename(TWO, `${TWO}.bak`), `gap ${LAST}:1`],
+  ["a day under a name that is not a day", rename(TWO, `${TWO}.bak`), `gap ${LAST}:1`],
   ["an empty file instead of a day", () => fs.truncateSync(join(dir, TWO)), `gap ${LAST}:1`],
 ])("%s: found by verify", (_name, harm, want) => {
   harm();

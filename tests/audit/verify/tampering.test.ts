@@ -132,7 +132,7 @@ test.each<readonly [string, () => void]>([
 test.each<readonly [string, () => void, string?]>([
   ["an empty file of a day between", () => fs.writeFileSync(path("2026-02-18.jsonl"), "")],
   ["an empty file of the future", () => fs.writeFileSync(path("2099-01-01.jsonl"), "")],
-  ["a file under a name that is no day's", () => fs.copyFileSync(path(ONE), path(`${ONE}.bak`))],
+  ["a file under a name that is not a day", () => fs.copyFileSync(path(ONE), path(`${ONE}.bak`))],
   ["a checkpoint between two others", () => remove("checkpoints/2026-02-17.txt")()],
   [
     "checkpoints under another day in the same order",
@@ -176,7 +176,7 @@ test("an empty file of the future changes nothing for the log that goes on", asy
   expect([found(dir), verifyIndependently(dir, keys.publicKey)]).toEqual(["sound", []]);
 });
 
-test("a file under a name that is no day's is listed as not read", () => {
+test("a file under a name that is not a day is listed as not read", () => {
   fs.copyFileSync(path(ONE), path(`${ONE}.bak`));
   fs.copyFileSync(path(ONE), path("journal/20260216.jsonl"));
   expect(unreadNames(dir)).toEqual([`${ONE}.bak`, "journal/20260216.jsonl"]);
