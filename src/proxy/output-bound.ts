@@ -7,7 +7,7 @@ const SHARE_BYTES_MIN = 1_024;
 
 /** An answer within its tool's bound. */
 export interface Fitted {
-  /** Whether anything of it was over the bound. */
+  /** Whether anything of it was over the bound, or cut off before. */
   readonly isCut: boolean;
   readonly value: Json;
   /** The same, where texts go on a little longer: for redaction to see what the cut goes through. */
@@ -41,7 +41,7 @@ export function fit(whole: Json, jsonText: string, { bytesMax, cutText }: Bounds
   const beyond = isCut ? mapParts(whole, fitPart) : whole;
   const beginning = cutText === undefined ? beyond : withBeginning(beyond, cutText);
   const value = isTextCut ? mapTexts(beginning, textBytesMax) : beginning;
-  return { isCut, value, beyond, textBytesMax };
+  return { isCut: isCut || cutText !== undefined, value, beyond, textBytesMax };
 }
 
 /**

@@ -84,6 +84,13 @@ describe("a secret that a cut goes through does not leave in half", () => {
   });
 });
 
+test("a text that was cut off and no longer fits its schema is too large, not invalid", () => {
+  const strict = { ...tool, output: z.strictObject({ text: z.string().endsWith("end") }) } as Tool;
+  const parts = { tool: strict, outputPolicy: compilePolicy(tool.outputPolicy, tool.output), scan: compileScan({}) };
+  const raw = new PartialAnswer({ text: "short, its colours are gone" }, { field: "text", bytesMax: 5 });
+  expect(() => release({ ...parts, raw } as never)).toThrow(expect.objectContaining({ code: "OUTPUT_TOO_LARGE" }));
+});
+
 test("an ordinary text is cut at the bound exactly", () => {
   for (const count of [100, 1_000]) {
     const text = LINE.repeat(count);
