@@ -36,3 +36,22 @@ export function textWithin(text: string, bytesMax: number): string {
   while (end > 0 && ((bytes[end] ?? 0) & 0xc0) === 0x80) end -= 1;
   return bytes.toString("utf8", 0, end);
 }
+
+/** The longest word that a line loses to a cut. UTF-16 units. */
+const WORD_CHARS_MAX = 256;
+
+/**
+ * The beginning of a line that is cut before redaction: without the word that the cut goes through, since the first half of a
+ * secret is not recognized. A longer word is cut.
+ */
+export function lineWithin(line: string, charactersMax: number): string {
+  if (line.length <= charactersMax) return line;
+  const first = Math.max(0, charactersMax - WORD_CHARS_MAX);
+  let end = charactersMax;
+  if (isInWord(line, end)) while (end > first && isInWord(line, end - 1)) end -= 1;
+  return line.slice(0, end > first ? end : charactersMax).replace(/[\ud800-\udbff]$/, "");
+}
+
+function isInWord(line: string, at: number): boolean {
+  return /[^\s"'`=:,;&?|()[\]{}<>]/.test(line.charAt(at));
+}

@@ -1,7 +1,12 @@
-/** The text, or its beginning and how much of it was left out. `charactersMax` counts UTF-16 units of the beginning. */
+import { lineWithin } from "../../core/partial-answer.ts";
+
+/**
+ * The text, or its beginning and how much of it was left out: at most `charactersMax` UTF-16 units, up to 256 fewer where a word
+ * would be cut in two.
+ */
 export function truncateText(text: string, charactersMax: number): string {
   if (text.length <= charactersMax) return text;
-  const kept = text.slice(0, charactersMax).replace(/[\ud800-\udbff]$/, "");
+  const kept = lineWithin(text, charactersMax);
   return `${kept}… [${text.length - kept.length} more characters]`;
 }
 

@@ -1,5 +1,6 @@
 import { closeSync, readSync } from "node:fs";
 import { setImmediate } from "node:timers/promises";
+import { lineWithin } from "../../core/partial-answer.ts";
 import type { Json } from "../../core/types.ts";
 import { type CLibrary, O_DIRECTORY, O_NOFOLLOW } from "./c-library.ts";
 import { READING } from "./confinement.ts";
@@ -286,5 +287,5 @@ function withoutReturn(line: string): string {
 
 function shown(line: string): string {
   const text = withoutReturn(line);
-  return text.length <= LINE_CHARACTERS_SHOWN ? text : `${text.slice(0, LINE_CHARACTERS_SHOWN).toWellFormed()}…`;
+  return text.length <= LINE_CHARACTERS_SHOWN ? text : `${lineWithin(text, LINE_CHARACTERS_SHOWN)}…`;
 }

@@ -7,6 +7,10 @@ test.each([
   ["abcd", 3, "abc… [1 more characters]"],
   ["", 1, ""],
   ["ab🚀", 3, "ab… [2 more characters]"],
+  ["one two three", 7, "one two… [6 more characters]"],
+  ["one two three", 6, "one … [9 more characters]"],
+  ['{"token":"ghp_abcdef"}', 15, '{"token":"… [12 more characters]'],
+  [`key ${"x".repeat(300)}`, 280, `key ${"x".repeat(276)}… [24 more characters]`],
   ["🚀🚀", 2, "🚀… [2 more characters]"],
 ])("%p cut to %p is %p", (text, charactersMax, want) => {
   expect(truncateText(text, charactersMax)).toBe(want);
