@@ -37,8 +37,13 @@ export class BodyReaders {
         isSettled = true;
         clearTimeout(timer);
         this.#leave(source);
-        if (refusal !== undefined) reject(refusal());
-        else resolve(body.bytes);
+        if (refusal === undefined) {
+          resolve(body.bytes);
+          return;
+        }
+        // The request lives on until its rest was read and thrown away; what came of it need not.
+        body.drop();
+        reject(refusal());
       };
       const onGone = (): void => settle(gone);
       const timer = setTimeout(() => settle(tooSlow), requestTimeoutMs);
@@ -87,6 +92,11 @@ class GrowingBytes {
     else if (size > this.#room.length) this.#grow(size);
     if (this.size > 0) piece.copy(this.#room, this.size);
     this.size = size;
+  }
+
+  drop(): void {
+    this.#room = NOTHING;
+    this.size = 0;
   }
 
   #grow(size: number): void {

@@ -10,6 +10,7 @@ import { createLoadGuards, type LoadGuards, type LoadLimits } from "./connection
 import type { LoadMetrics } from "./connections/load-metrics.ts";
 import { answerNoRequest, refuseTunnel } from "./connections/raw-answer.ts";
 import { RequestPace } from "./connections/request-pace.ts";
+import { answeredWhileSending } from "./connections/rest-of-body.ts";
 import { sendJson, sendRefusal } from "./error-reply.ts";
 import { KnownRoutes } from "./known-routes.ts";
 import type { Metrics } from "./metrics.ts";
@@ -137,13 +138,21 @@ function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance 
   app.addContentTypeParser("*", (_request, _payload, done) => done(null));
 
   const challenge = challenges(options);
+  app.addHook("onRequest", (request, reply, done) => {
+    if (!owed.isEnding(request.raw.socket)) return done();
+    reply.hijack();
+  });
   // With a callback: an async hook would put every answer off by a turn.
   app.addHook("onSend", (request, reply, payload, done) => {
     load?.answering(request, { reply, bytes: bytesOf(payload) });
     challenge(request, reply);
     reply.header("x-content-type-options", "nosniff");
-    if (options.draining() || endsLate(request)) reply.header("connection", "close");
-    done();
+    const isLate = endsLate(request);
+    if (isLate || (options.draining() && owed.isLatest(request.raw))) reply.header("connection", "close");
+    if (reply.getHeader("connection") === "close") owed.endsWith(request.raw);
+    if (!isLate || typeof payload !== "string") return done();
+    reply.header("content-length", String(Buffer.byteLength(payload)));
+    done(null, answeredWhileSending(request.raw, payload));
   });
   app.setErrorHandler((error, request, reply) => {
     if (error instanceof Refusal) return sendRefusal(reply, error);

@@ -14,6 +14,8 @@ interface Owed {
  */
 export class AnswersOwed {
   readonly #latest = new WeakMap<Socket, Owed>();
+  /** Connections whose last answer has been announced. */
+  readonly #ending = new WeakSet<Socket>();
 
   watch(server: HttpServer): void {
     server.prependListener("request", (request: IncomingMessage, response: ServerResponse) => {
@@ -21,6 +23,20 @@ export class AnswersOwed {
       const last = this.#latest.get(socket)?.response;
       this.#latest.set(socket, { request, response, before: isOwed(last) ? last : undefined });
     });
+  }
+
+  /** Whether no later request came on the same connection: only then may its answer be the last. */
+  isLatest(request: IncomingMessage): boolean {
+    return this.#latest.get(request.socket)?.request === request;
+  }
+
+  /** This answer says `Connection: close`: nothing that follows on the connection is read as a request or answered (RFC 9112, 9.6). */
+  endsWith({ socket }: IncomingMessage): void {
+    this.#ending.add(socket);
+  }
+
+  isEnding(socket: Socket): boolean {
+    return this.#ending.has(socket);
   }
 
   /** Calls back when all that came whole over the connection is answered: at once when it is. */

@@ -1,5 +1,6 @@
 import type { Server as HttpServer, IncomingMessage, ServerResponse } from "node:http";
 import type { Server, Socket } from "node:net";
+import { endedWithin } from "../../core/patience.ts";
 import { HANDSHAKES_MAX } from "./listening-handshakes.ts";
 
 export interface CarriedOptions {
@@ -60,10 +61,19 @@ export class CarriedConnections {
   async close(): Promise<void> {
     this.#isClosing = true;
     this.retireAll();
-    if (this.#open.size === 0) return;
+    await this.#empty();
+  }
+
+  /** Resolves when no connection is open, or when the time is over. */
+  async emptyWithin(ms: number): Promise<void> {
+    await endedWithin(this.#empty(), ms);
+  }
+
+  #empty(): Promise<void> {
+    if (this.#open.size === 0) return Promise.resolve();
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#idle.push(resolve);
-    await promise;
+    return promise;
   }
 
   /** Every connection that is open ends with its answer, or at once where none is owed. */

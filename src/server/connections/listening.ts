@@ -6,6 +6,9 @@ import { CarriedConnections } from "./listening-carried.ts";
 import { listenAt, type SocketPlace } from "./listening-socket.ts";
 import { type TlsSource, tlsServer } from "./listening-tls.ts";
 
+/** How long idle connections stay when the service ends: a client that sends its next request meanwhile gets an answer, not a reset. */
+const IDLE_GRACE_MS = 500;
+
 /** Where a door is. */
 interface Place {
   readonly host: string;
@@ -85,9 +88,15 @@ class CallDoors {
     return { url, close: () => this.close(), cutOff: () => this.#cutOff() };
   }
 
+  /** For a moment, requests on connections that are open are still answered, with `Connection: close`. */
   async close(): Promise<void> {
     for (const close of this.#closings.splice(0)) close();
+    // The HTTP server's own close ends what is idle of these, too.
+    await this.#carried?.emptyWithin(IDLE_GRACE_MS);
+    keepIdleConnections(this.#app.server);
+    const idle = setTimeout(() => this.#app.server.closeIdleConnections(), IDLE_GRACE_MS);
     await Promise.all([this.#app.close(), this.#carried?.close()]);
+    clearTimeout(idle);
   }
 
   #cutOff(): void {
@@ -135,6 +144,18 @@ class CallDoors {
       },
     });
     return this.#carried;
+  }
+}
+
+/**
+ * Takes from the HTTP server's `close()` what this runtime adds to it: it closes idle connections at once, and so resets the
+ * requests that are on their way to them. The method that it calls for that is on an object of the runtime's own.
+ */
+function keepIdleConnections(server: object): void {
+  for (const symbol of Object.getOwnPropertySymbols(server)) {
+    const own: unknown = Reflect.get(server, symbol);
+    if (typeof own !== "object" || own === null || !("closeIdleConnections" in own) || !("stop" in own)) continue;
+    Object.defineProperty(own, "closeIdleConnections", { value: () => 0, configurable: true });
   }
 }
 

@@ -37,7 +37,8 @@ export function answerNoRequest(error: Error, socket: Socket, owed: AnswersOwed)
     return undefined;
   }
   const end = endOf(code);
-  owed.settled(socket, () => socket.end(rawAnswer(ENDS[end])));
+  if (owed.isEnding(socket)) socket.end();
+  else owed.settled(socket, () => socket.end(rawAnswer(ENDS[end])));
   return end;
 }
 

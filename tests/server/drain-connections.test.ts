@@ -1,0 +1,119 @@
+import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { Agent, request } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { z } from "zod";
+import { readConfig } from "../../src/config.ts";
+import { defineTool } from "../../src/index.ts";
+import { startService } from "../../src/main.ts";
+import { auditEntries } from "../support/audit-files.ts";
+import { LiveIssuers } from "../support/live-tokens.ts";
+import { until } from "../support/until.ts";
+
+setDefaultTimeout(60_000);
+
+const CLIENTS = 16;
+const ROUNDS_BEFORE = 200;
+
+const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-drain-")));
+const issuers = new LiveIssuers();
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+interface Answer {
+  readonly status: number;
+  readonly connection: string | undefined;
+  readonly body: string;
+}
+
+/** A service with a tool that answers when the test says so, and a client of it that keeps its connections. */
+async function start(way: "TCP" | "socket") {
+  const started = Promise.withResolvers<void>();
+  const finish = Promise.withResolvers<void>();
+  const tool = (name: string, handler: () => Promise<Record<string, never>>) =>
+    defineTool({
+      ...({ name, description: "Does nothing", classification: "read" } as const),
+      permissions: { required: ["drain:test"] },
+      input: z.strictObject({}),
+      output: z.object({}),
+      outputPolicy: {},
+      handler,
+    });
+  const slow = tool("slow", async () => {
+    started.resolve();
+    await finish.promise;
+    return {};
+  });
+  const dir = join(folder, way);
+  const socketPath = join(folder, `${way}.sock`);
+  const written = {
+    server: { port: 0, ...(way === "socket" && { socket: socketPath }) },
+    ...{
+      tools: [slow, tool("quick", async () => ({}))],
+      audit: { dir, durability: "write" },
+      log: { level: "silent" },
+    },
+    jwt: { issuers: issuers.profiles() },
+  };
+  const service = await startService(readConfig(written, { folder, environment: {}, origin: "test" }));
+  const authorization = await issuers.authorization({ kind: "good", sub: "agent-7", permissions: ["drain:test"] });
+  const agent = new Agent({ keepAlive: true, maxSockets: CLIENTS });
+  const { hostname, port } = new URL(service.url);
+  const where = way === "socket" ? { socketPath } : { hostname, port };
+  const call = (name: string): Promise<Answer | string> =>
+    new Promise((resolve) => {
+      const headers = { host: "localhost", "content-type": "application/json", authorization: authorization ?? "" };
+      const sent = request({ ...where, path: "/call", method: "POST", agent, headers }, (response) => {
+        let body = "";
+        response.on("data", (bytes) => {
+          body += bytes;
+        });
+        const { statusCode: status = 0, headers } = response;
+        response.on("end", () => resolve({ status, connection: headers.connection, body }));
+        response.on("error", (error) => resolve(`answer cut: ${String(error)}`));
+      });
+      sent.on("error", (error) => resolve("code" in error ? String(error.code) : String(error)));
+      sent.end(JSON.stringify({ tool: name, args: {} }));
+    });
+  return { service, call, started: started.promise, finish: () => finish.resolve(), dir };
+}
+
+describe.each(["TCP", "socket"] as const)("over %s", (way) => {
+  test("a drain answers what is under way, and requests on connections that are open", async () => {
+    const { service, call, started, finish, dir } = await start(way);
+    const underWay = call("slow");
+    await started;
+    expect(await call("quick")).toMatchObject({ status: 200, connection: "keep-alive" });
+    const drained = service.drain();
+    const late = await call("quick");
+    expect(late).toMatchObject({ status: 503, connection: "close" });
+    expect(JSON.parse((late as Answer).body).error).toMatchObject({
+      ...{ code: "SHUTTING_DOWN", message: "The service is shutting down.", retryable: true },
+    });
+    finish();
+    expect(await underWay).toMatchObject({ status: 200, connection: "close" });
+    await drained;
+    expect(auditEntries(dir).map(({ error }) => error?.code)).toEqual([undefined, "SHUTTING_DOWN", undefined]);
+  });
+
+  test("clients that keep their connections and call without a pause see answers, and no reset", async () => {
+    const { service, call } = await start(way);
+    const seen = new Map<string, number>();
+    let rounds = 0;
+    const client = async (): Promise<void> => {
+      for (let last = ""; last !== "ECONNREFUSED" && last !== "ENOENT"; rounds += 1) {
+        const answer = await call("quick");
+        last = typeof answer === "string" ? answer : `${answer.status} ${answer.connection}`;
+        seen.set(last, (seen.get(last) ?? 0) + 1);
+        if (last === "503 close") return;
+      }
+    };
+    const clients = Array.from({ length: CLIENTS }, client);
+    await until("calls", () => (rounds >= ROUNDS_BEFORE ? true : undefined));
+    await service.drain();
+    await Promise.all(clients);
+    const others = [...seen.keys()].filter((answer) => !/^(200|503) /.test(answer));
+    expect(others).toEqual([]);
+    expect(seen.get("503 close") ?? 0).toBeGreaterThan(0);
+  });
+});
