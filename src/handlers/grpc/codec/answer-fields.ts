@@ -117,7 +117,7 @@ function readEntry(cursor: WireCursor, field: Field, entries: Fields): void {
     if (number === 1 && cursor.wireType === field.key.wireType) key = field.key.read(cursor);
     else if (number === 2 && cursor.wireType === field.valueWireType) {
       value = merge === undefined ? field.read(cursor) : merge.add(cursor, value);
-    } else cursor.skip();
+    } else cursor.skip(number);
   }
   cursor.leave(before);
   const name = String(key ?? field.key.zero);

@@ -94,8 +94,9 @@ export class AnswerReader {
 
   #add(cursor: WireCursor, plan: Plan, members: unknown[]): void {
     while (cursor.position < cursor.end) {
-      const field = plan.fields.get(cursor.tag());
-      if (field === undefined || !take(cursor, field, members)) cursor.skip();
+      const number = cursor.tag();
+      const field = plan.fields.get(number);
+      if (field === undefined || !take(cursor, field, members)) cursor.skip(number);
     }
   }
 

@@ -18,7 +18,6 @@ export class WireCursor {
   position = 0;
   /** Of the field whose tag was read last. */
   wireType: number = WIRE.varint;
-  #field = 0;
   /** Where the message that is being read ends. */
   end: number;
   readonly #bytes: Buffer;
@@ -40,7 +39,6 @@ export class WireCursor {
     const field = tag >>> 3;
     if (field === 0) throw new RangeError("a field of the number 0");
     this.wireType = tag & 7;
-    this.#field = field;
     return field;
   }
 
@@ -152,22 +150,22 @@ export class WireCursor {
     this.#depth -= 1;
   }
 
-  /** Of the field whose tag was read last. */
-  skip(): void {
+  /** Skips the value of the field, whose tag was read last. */
+  skip(field: number): void {
     const { wireType } = this;
     if (wireType === WIRE.varint) this.#varint64();
     else if (wireType === WIRE.fixed64) this.#step(8);
     else if (wireType === WIRE.bytes) this.#step(this.#short());
     else if (wireType === WIRE.fixed32) this.#step(4);
-    else if (wireType === WIRE.groupStart) this.#skipGroup();
+    else if (wireType === WIRE.groupStart) this.#skipGroup(field);
     else throw new RangeError("a wire type that does not exist");
   }
 
-  #skipGroup(): void {
-    const field = this.#field;
+  #skipGroup(field: number): void {
     this.descend();
-    for (this.tag(); this.wireType !== WIRE.groupEnd; this.tag()) this.skip();
-    if (this.#field !== field) throw new RangeError("the end of another group");
+    let inner = this.tag();
+    for (; this.wireType !== WIRE.groupEnd; inner = this.tag()) this.skip(inner);
+    if (inner !== field) throw new RangeError("the end of another group");
     this.ascend();
   }
 
