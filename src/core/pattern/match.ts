@@ -5,7 +5,7 @@ import { characterAfter, characterBefore, isBoundary, isEdge, lengthOf } from ".
 import { type CharacterTest, characterTest, compile, OPERATION, type Program } from "./program.ts";
 
 /** Instructions looked at for one text beyond what is remembered; an ordinary pattern needs a few hundred in its life. */
-const STEPS_MAX = 20_000_000;
+const STEPS_MAX = 5_000_000;
 /** Instructions in what is remembered of one pattern. */
 const REMEMBERED_MAX = 100_000;
 
