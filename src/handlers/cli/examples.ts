@@ -36,24 +36,27 @@ export function freeTextOf(tool: Tool, cli: CliTarget["cli"], options: readonly 
  * place, two at a time: a token that differs holds a text, or what a builder made of it. The text itself might equal a harmless
  * token by chance.
  */
-export function isFreeTextSafe(text: FreeText, input: unknown, found: Readonly<Record<string, string>>): boolean {
+export function isFreeTextSafe(text: FreeText, input: unknown, build: Build): boolean {
   if (text.fields.length === 0) return true;
-  const built = { input, found };
+  const built = { input, build };
   return (
     isSettled(text, WORDS, built) && isSettledIfTaken(text, PHRASES, built) && isSettledIfTaken(text, NUMBERS, built)
   );
 }
 
+/** Makes the argv, or those of a lookup's attempts, of an input. */
+export type Build = (input: never) => readonly (readonly string[])[];
+
 interface Built {
   readonly input: unknown;
-  readonly found: Readonly<Record<string, string>>;
+  readonly build: Build;
 }
 
 /** Whether what a program may take for an option is the same for both texts. */
-function isSettled({ fields, cli, options }: FreeText, probes: Probes, { input, found }: Built): boolean {
+function isSettled({ fields, options }: FreeText, probes: Probes, { input, build }: Built): boolean {
   const [one, other] = probes.map((probe) => {
     const probed = fields.reduce((probing, field) => replaceAt(probing, stepsOf(field), probe), input);
-    return exposedTokens(cli.argsBuilder(probed as never, found), options);
+    return build(probed as never).map((argv) => exposedTokens(argv, options));
   });
   return Bun.deepEquals(one, other);
 }
@@ -82,7 +85,7 @@ function argvProblem(text: FreeText, input: unknown): string | undefined {
   try {
     const fault = argvFault([...text.cli.argsBuilder(input as never, {})], text.options);
     if (fault !== undefined) return `target.cli.argsBuilder: ${fault}`;
-    if (isFreeTextSafe(text, input, {})) return undefined;
+    if (isFreeTextSafe(text, input, (probed) => [text.cli.argsBuilder(probed, {})])) return undefined;
     return 'target.cli.argsBuilder: free text may only stand after "--" or as the value of a declared "--name="';
   } catch {
     return "target.cli.argsBuilder: throws on this example";

@@ -21,7 +21,7 @@ import type { ChildConfinement, Hold } from "./confinement/confinement.ts";
 import type { Confined, Unconfined } from "./confinement/profile.ts";
 import { isAnswer, refusalOf } from "./endings.ts";
 import { childEnvironment, environmentFaults } from "./environment.ts";
-import { isFreeTextSafe } from "./examples.ts";
+import { type Build, isFreeTextSafe } from "./examples.ts";
 import { LOOKUP_BYTES_MAX, lookUp } from "./lookups.ts";
 import { type CliTool, cliTool } from "./manifest.ts";
 import { cutTextOf, parseStdout } from "./parser.ts";
@@ -174,9 +174,14 @@ async function plan(
     timeoutMs: tool.timeoutMs,
     signal: context.signal,
   };
+  const inspect = (build: Build): void => {
+    if (isFreeTextSafe(freeText, input, build)) return;
+    throw unbuildable("free text stands where a program may take it for an option");
+  };
   const found = await lookUp({
     lookups: cli.lookups ?? {},
     input,
+    inspect,
     async ask(args) {
       refuseTooLong(args, environment);
       const result = await parts.spawn(
@@ -191,8 +196,7 @@ async function plan(
   refuseTooLong(argv, environment);
   const fault = argvFault(argv, options);
   if (fault !== undefined) throw unbuildable(fault);
-  if (!isFreeTextSafe(freeText, input, found))
-    throw unbuildable("free text stands where a program may take it for an option");
+  inspect((other) => [cli.argsBuilder(other, found)]);
   const kept: Record<string, Json> = typeof parse === "function" && parse.length > 1 ? { input: input as Json } : {};
   const held: Record<string, Json> = confinement === undefined ? {} : { confinement };
   return { kind: "cli", command, commandSha256: binarySha256(command), argv, cwd, environment, ...held, ...kept };

@@ -3,6 +3,7 @@ import { linearTest } from "../../core/pattern/match.ts";
 import type { Lookup, LookupAttempt } from "../../core/types.ts";
 import type { ChildResult } from "./child.ts";
 import { operatorText } from "./endings.ts";
+import type { Build } from "./examples.ts";
 import { decode } from "./parser.ts";
 
 /** Bytes of one answer. */
@@ -18,6 +19,8 @@ export interface Lookups {
   readonly input: unknown;
   /** Runs the tool's command and hands back how it ended; throws what ends the whole call. */
   readonly ask: Ask;
+  /** Looks at what would be asked of other inputs; throws what ends the whole call. */
+  readonly inspect?: (build: Build) => void;
 }
 
 /**
@@ -25,9 +28,11 @@ export interface Lookups {
  *
  * @throws {Refusal} TARGET_REFUSED with status NOT_FOUND when no attempt of a lookup is answered
  */
-export async function lookUp({ lookups, input, ask }: Lookups): Promise<Readonly<Record<string, string>>> {
+export async function lookUp({ lookups, input, ask, inspect }: Lookups): Promise<Readonly<Record<string, string>>> {
   const found: Record<string, string> = {};
   for (const [name, lookup] of Object.entries(lookups)) {
+    const known = { ...found };
+    inspect?.((other) => lookup(other, known).map(({ args }) => args));
     const attempts = lookup(input as never, { ...found });
     const answer = await firstAnswer(attempts, ask);
     if (typeof answer !== "string")

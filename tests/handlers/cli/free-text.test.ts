@@ -101,3 +101,29 @@ test.each(UNSAFE)("free text %s is never planned, whatever the text", async (_wh
 test("an example whose argv holds an undeclared option does not load", () => {
   expect(() => handler.bind(search(() => ["--other"], [example]))).toThrow(/examples.accepts\[0\]/);
 });
+
+test.each([
+  ["after --", (phrase: string) => ["--", phrase], "answers"],
+  ["as a token of its own", (phrase: string) => [phrase], "INTERNAL"],
+  ["cut short", (phrase: string) => [phrase.slice(0, 3)], "INTERNAL"],
+])("a lookup's free text %s", async (_where, argsOf, outcome) => {
+  const asking = defineTool({
+    name: "ask",
+    description: "Ask for a fact first",
+    classification: "read",
+    permissions: { required: ["test:run"] },
+    input: z.strictObject({ phrase: freeText(40) }),
+    target: {
+      system: "test",
+      cli: {
+        command: "echo",
+        lookups: { fact: ({ phrase }) => [{ args: argsOf(phrase), answer: /^.*$/ }] },
+        argsBuilder: () => ["fixed"],
+      },
+    },
+    output: z.strictObject({ said: z.string() }),
+    outputPolicy: { said: "allow" },
+  });
+  const planned = Promise.resolve(handler.bind(asking).plan({ phrase: "hello" }, { signal }));
+  expect(await planned.then(() => "answers").catch((error: Refusal) => error.code)).toBe(outcome);
+});
