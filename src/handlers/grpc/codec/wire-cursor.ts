@@ -173,10 +173,15 @@ export class WireCursor {
   #short(): number {
     const start = this.position;
     const first = this.#bytes[start] ?? 0x80;
-    // Most have one byte.
+    // Most have one byte or two.
     if (first < 0x80 && start < this.end) {
       this.position = start + 1;
       return first;
+    }
+    const second = this.#bytes[start + 1] ?? 0x80;
+    if (second < 0x80 && start + 1 < this.end) {
+      this.position = start + 2;
+      return (first & 0x7f) | (second << 7);
     }
     const value = this.uint32();
     const bytes = this.position - start;
