@@ -7,10 +7,10 @@ export const REDACTION_BOUNDS = {
   charsMax: 8 * 1_024 * 1_024,
   /** What is found in all strings and keys, and in what they encode. */
   findingsMax: 250_000,
-  /** Steps of all detectors, of about a nanosecond each, whatever the value's size; */
+  /** Steps of all detectors, of about a nanosecond each, for a value of any size; */
   stepsMax: 170_000_000,
-  /** and so many more for each UTF-16 unit. Source code takes up to 45, plain logs 10 to 30. */
-  stepsPerCharMax: 48,
+  /** for a larger one so many for each UTF-16 unit. Source code takes up to 45, plain logs 10 to 30. */
+  stepsPerCharMax: 60,
 } as const;
 
 /** A value exceeds what is looked through. Nothing of it may be released. */
@@ -31,6 +31,7 @@ export class TooLarge extends Error {
 export class Work {
   /** How many encodings deep is still read: base64 of base64 is, what lies deeper is not. */
   encodings = 2;
+  #chars = 0;
   #steps: number = REDACTION_BOUNDS.stepsMax;
   #findings: number = REDACTION_BOUNDS.findingsMax;
 
@@ -41,7 +42,9 @@ export class Work {
 
   /** Counts in more text. */
   allow(chars: number): void {
-    this.#steps += chars * REDACTION_BOUNDS.stepsPerCharMax;
+    const before = stepsFor(this.#chars);
+    this.#chars += chars;
+    this.#steps += stepsFor(this.#chars) - before;
   }
 
   /** @throws {TooLarge} when no more may be done */
@@ -55,4 +58,8 @@ export class Work {
     this.#findings -= 1;
     if (this.#findings < 0) throw new TooLarge("findingsMax");
   }
+}
+
+function stepsFor(chars: number): number {
+  return Math.max(REDACTION_BOUNDS.stepsMax, chars * REDACTION_BOUNDS.stepsPerCharMax);
 }
