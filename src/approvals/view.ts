@@ -31,6 +31,8 @@ export interface ViewFacts extends SecretsOf {
   readonly rules: readonly string[];
   /** The service's own remarks on the call. */
   readonly notes: readonly string[];
+  /** Whether a member's name alone says that its value is a secret. */
+  readonly namesSecret: (name: string) => boolean;
 }
 
 export interface RenderedView {
@@ -60,9 +62,9 @@ export function renderView(facts: ViewFacts): RenderedView | undefined {
   }
 }
 
-function viewOf({ filterSecrets, findSecrets, ...facts }: ViewFacts): Json {
+function viewOf({ filterSecrets, findSecrets, namesSecret, ...facts }: ViewFacts): Json {
   const { tool, plan, requester, reason, input } = facts;
-  const showing = { filterSecrets, findSecrets, script: shellCommandOf(plan), depth: 0 };
+  const showing = { filterSecrets, findSecrets, namesSecret, script: shellCommandOf(plan), depth: 0 };
   const show = (value: unknown): Json => shown(value, showing);
   const { argv, command, ...rest } = plan;
   // A function's plan is its arguments, which are shown once.
@@ -103,7 +105,7 @@ function levelOf(confinement: Json | undefined): Json {
   return isTable ? visible(String(confinement["level"])) : "none";
 }
 
-interface Showing extends SecretsOf {
+interface Showing extends SecretsOf, Pick<ViewFacts, "namesSecret"> {
   readonly depth: number;
   /** The shell's command, wherever it stands. */
   readonly script: string | undefined;
@@ -129,9 +131,16 @@ function shown(value: unknown, showing: Showing): Json {
     // Two keys that are secrets read alike: neither may hide the other's value.
     if (members.has(label)) label = `${label} (member ${members.size + 1})`;
     while (members.has(label)) label += "'";
-    members.set(label, shown(inner, { ...inside, name: key }));
+    members.set(label, showing.namesSecret(key) ? hidden(inner, inside) : shown(inner, { ...inside, name: key }));
   }
   return Object.fromEntries(members);
+}
+
+/** What the name says is a secret: a text, a number, or a list of them. What has members is looked through. */
+function hidden(value: unknown, showing: Showing): Json {
+  if (Array.isArray(value)) return value.map((item) => hidden(item, showing));
+  const isText = typeof value === "string" || typeof value === "number" || typeof value === "bigint";
+  return isText && value !== "" ? REDACTED : shown(value, showing);
 }
 
 /** Each word by itself; what follows an option is its value. */

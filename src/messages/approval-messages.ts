@@ -1,4 +1,5 @@
 import type { Pending } from "../core/call-result.ts";
+import { sanitizeArgs } from "../redaction/sanitize-args.ts";
 import { APPROVAL_TOOL } from "./client-tools.ts";
 import type { MessageFormat } from "./message-format.ts";
 import { type CallMessages, type ModelCall, type ResultMessages, writeCall, writeResult } from "./written.ts";
@@ -14,7 +15,7 @@ export interface ApprovalRequestOptions<Format extends MessageFormat> {
 
 /**
  * The question as a call that the application makes of its chat client: append it to what is kept, never send it to a model
- * (`prepareMessagesForLLM` leaves it out).
+ * (`prepareMessagesForLLM` leaves it out). Secrets in the arguments are hidden in it; after a yes the model's own call is made again.
  */
 export function toApprovalRequestMessage<Format extends MessageFormat>(
   { approval }: Pending,
@@ -24,7 +25,7 @@ export function toApprovalRequestMessage<Format extends MessageFormat>(
   const { tool, args, callId } = call;
   const request = {
     approvalId: id,
-    originalToolCall: { id: callId, name: tool, args },
+    originalToolCall: { id: callId, name: tool, args: sanitizeArgs(args) },
     message,
     options: [...options],
     decideBy,

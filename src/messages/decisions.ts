@@ -1,5 +1,7 @@
 import { z } from "zod";
-import { isTable } from "../core/json.ts";
+import { canonicalJson, NotJsonError } from "../core/digest.ts";
+import { ARGUMENT_LIMITS, isTable } from "../core/json.ts";
+import { sanitizeArgs } from "../redaction/sanitize-args.ts";
 import { approvalIdOf } from "./approval-messages.ts";
 import { isApprovalRequest, isClientTool } from "./client-tools.ts";
 import { type Conversation, readConversation } from "./conversation.ts";
@@ -134,11 +136,23 @@ function questionsOf(conversation: Conversation): readonly Question[] {
     // Whoever is asked twice answered both times.
     const all = [...(questions.get(approvalId)?.answers ?? []), ...given.filter((content) => content !== undefined)];
     if (all.length > ANSWERS_MAX) throw new MessageFormatError(`more than ${ANSWERS_MAX} answers to one question`);
-    const call = about?.id === undefined ? undefined : { tool, args, callId: about.id };
+    const call = about?.id === undefined ? undefined : { tool, args: argsOf(about, args), callId: about.id };
     if (all.length > 0) questions.set(approvalId, { approvalId, call, answers: all });
     if (questions.size > QUESTIONS_MAX) throw new MessageFormatError(`more than ${QUESTIONS_MAX} answered questions`);
   }
   return [...questions.values()];
+}
+
+/** The model's own arguments, where the question shows them without their secrets; else the question's. */
+function argsOf({ args: own }: CallPart, asked: unknown): unknown {
+  const whole = jsonOf(own, REQUEST_CHARACTERS_MAX);
+  try {
+    const isShown = canonicalJson(sanitizeArgs(whole), ARGUMENT_LIMITS) === canonicalJson(asked, ARGUMENT_LIMITS);
+    return whole !== undefined && isShown ? whole : asked;
+  } catch (error) {
+    if (!(error instanceof NotJsonError)) throw error;
+    return asked;
+  }
 }
 
 interface Content {

@@ -14,6 +14,7 @@ import { renderView } from "../approvals/view.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Approved, mint, type Planned } from "../core/evidence.ts";
 import type { ExecutionPlan, GivenAnswer, Tool } from "../core/types.ts";
+import { namesSecret } from "../redaction/sanitize-args.ts";
 import { answerWantedBy, askManifest, askManifestInAnyMode, type ManifestAnswer } from "./approval-manifest.ts";
 import { approvalsUnavailable, claimRefusal, deniedRefusal, pendingRefusal, unanswered } from "./approval-refusals.ts";
 import type { CallScope } from "./call-scope.ts";
@@ -243,7 +244,7 @@ async function askPeople(options: GateOptions, call: Call, { requester, by }: Wh
   const { filterSecrets } = options;
   const { plan, input } = planned;
   const { reason } = request;
-  const secretsOf = { filterSecrets, findSecrets };
+  const secretsOf = { filterSecrets, findSecrets, namesSecret };
   const rendered = renderView({ tool, plan, planDigest, input, requester, reason, risk, rules, notes, ...secretsOf });
   if (rendered === undefined) {
     throw new Refusal("APPROVAL_DENIED", "There is more in this call than a person can be shown. Send less at once.");

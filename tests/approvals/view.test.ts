@@ -3,6 +3,7 @@ import fc from "fast-check";
 import { renderView, type ViewFacts } from "../../src/approvals/view.ts";
 import type { Json, Tool } from "../../src/core/types.ts";
 import { visible } from "../../src/core/visible.ts";
+import { namesSecret } from "../../src/redaction/sanitize-args.ts";
 import { filterSecrets } from "../../src/redaction/secrets/secrets-filter.ts";
 
 const TOKEN = `ghp_${"aB3dE6gH9j".repeat(4).slice(0, 36)}`;
@@ -30,6 +31,7 @@ function facts(input: unknown, more: Partial<ViewFacts> = {}): ViewFacts {
     notes: [],
     filterSecrets: (text) => filterSecrets(text).text,
     findSecrets: (text) => filterSecrets(text).findings,
+    namesSecret,
     ...more,
   };
 }
@@ -46,6 +48,12 @@ describe("APR-08: what is hidden, and what is not", () => {
   const rows: readonly (readonly [string, unknown, unknown])[] = [
     ["a secret by its shape", { note: `use ${TOKEN}` }, { note: "use [REDACTED]" }],
     ["a secret by its name", { password: "hunter2" }, { password: "[REDACTED]" }],
+    [
+      "short secrets by their names",
+      { api_key: "abc", pin: 1, dbToken: 7 },
+      { api_key: "[REDACTED]", pin: 1, dbToken: "[REDACTED]" },
+    ],
+    ["no secret of a name", { password: null, max_tokens: 5, token: "" }, { password: null, max_tokens: 5, token: "" }],
     ["a secret deep down", { db: [{ password: "hunter2" }] }, { db: [{ password: "[REDACTED]" }] }],
     ["secrets in a list by its name", { password: ["hunter2"] }, { password: ["[REDACTED]"] }],
     ["an author", { author: "Jane Doe", monkey: "banana" }, { author: "Jane Doe", monkey: "banana" }],

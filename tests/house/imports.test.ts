@@ -11,7 +11,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "handlers/grpc": ["core"],
   "handlers/fs": ["core"],
   "handlers/inline": ["core"],
-  messages: ["core"],
+  messages: ["core", "redaction"],
   telemetry: ["core"],
   log: ["core", "redaction", "audit"],
   proxy: ["core", "approvals", "audit", "redaction"],

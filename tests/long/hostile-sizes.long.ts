@@ -9,6 +9,7 @@ import { extractApprovalDecisions } from "../../src/messages/decisions.ts";
 import { withoutFrames } from "../../src/proxy/stack-frames.ts";
 import { withoutPlaces } from "../../src/proxy/target-places.ts";
 import { redact } from "../../src/redaction/redact.ts";
+import { namesSecret } from "../../src/redaction/sanitize-args.ts";
 import { filterSecrets } from "../../src/redaction/secrets/secrets-filter.ts";
 import { timesAsLong } from "../support/processor-time.ts";
 
@@ -33,6 +34,7 @@ function shown(input: Json): unknown {
     notes: [],
     filterSecrets: (text) => filterSecrets(text).text,
     findSecrets: (text) => filterSecrets(text).findings,
+    namesSecret,
   });
 }
 

@@ -76,6 +76,28 @@ describe.each(FORMATS)("%s", (format) => {
     expect((await extract([...messages, no])).decisions).toMatchObject([{ decision: "deny", reason: "too risky" }]);
   });
 
+  test("the question shows no secret, and the call that was approved is made with it", async () => {
+    const secret = { tool: "login", args: { user: "ann", password: "hunter2", api_key: "abc" }, callId: "call_1" };
+    const asked = toApprovalRequestMessage(pending(), { format, call: secret });
+    expect(JSON.stringify(asked)).not.toContain("hunter2");
+    expect(JSON.stringify(asked)).toContain("ann");
+    const messages = [
+      ...[user("Log in."), calls([{ id: "call_1", name: "login", args: secret.args }]), asked],
+      toApprovalResultMessage({ approvalId: ID, ...YES }, { format }),
+    ];
+    expect((await extract(messages)).decisions).toMatchObject([{ decision: "approve", call: secret }]);
+  });
+
+  test("arguments that the application changed are not exchanged for the model's own", async () => {
+    const changed = { tool: "bash", args: { command: "ls -l" }, callId: "call_1" };
+    const messages = [
+      ...[user("List it."), calls([{ id: "call_1", name: "bash", args: CALL.args }])],
+      toApprovalRequestMessage(pending(), { format, call: changed }),
+      toApprovalResultMessage({ approvalId: ID, ...YES }, { format }),
+    ];
+    expect((await extract(messages)).decisions).toMatchObject([{ call: changed }]);
+  });
+
   test("the question's call has a name and an id that every provider takes", () => {
     const text = JSON.stringify(toApprovalRequestMessage(pending(), { format, call: CALL }));
     expect(text).toContain(`"approval_${ID}"`);

@@ -42,6 +42,17 @@ test("exec.approve and exec.deny decide, once", async () => {
   expect([await stateOf(first.id), await stateOf(second.id)]).toEqual(["approved", "denied"]);
 });
 
+test("a frame without jsonrpc is taken, and answered in kind", async () => {
+  const { id } = await stand.ask();
+  const send = (body: Record<string, unknown>) => stand.send("POST /rpc", { token: olga, body });
+  const approved = await send({ id: "3", method: "exec.approve", params: { approvalId: id } });
+  expect([approved.status, approved.json]).toEqual([200, { id: "3", result: { ok: true } }]);
+  const again = await send({ id: "4", method: "exec.approve", params: { approvalId: id } });
+  expect(again.json).toEqual({ id: "4", error: { code: -32602, message: RESOLVED } });
+  const other = await send({ jsonrpc: "1.0", id: "5", method: "exec.list" });
+  expect(other.json).toMatchObject({ error: { code: -32600 } });
+});
+
 test("exec.list shows what this operator may decide, with the command when there is one", async () => {
   const { id, decideBy } = await stand.ask();
   const plain = await stand.ask({ view: { tool: "customer_block" } });
@@ -106,7 +117,6 @@ test.each([
   ["a batch", [request], -32600],
   ["an empty batch", [], -32600],
   ["another version", { ...request, jsonrpc: "1.0" }, -32600],
-  ["no version", { id: 1, method: "exec.list" }, -32600],
   ["no method", { jsonrpc: "2.0", id: 1 }, -32600],
   ["a method that is none", { ...request, method: 1 }, -32600],
   ["an id that is none", { ...request, id: {} }, -32600],

@@ -31,7 +31,8 @@ const REASON_CHARACTERS_MAX = 500;
 const requestId = z.union([z.string().max(ID_CHARACTERS_MAX), z.number(), z.null()]);
 
 export const rpcRequest = z.strictObject({
-  jsonrpc: z.literal("2.0"),
+  /** Left out by older clients: their answers have none either. */
+  jsonrpc: z.literal("2.0").optional(),
   id: requestId.optional(),
   method: z.string(),
   params: z.unknown().optional(),
@@ -95,14 +96,15 @@ export function rpcRoute(app: FastifyInstance, options: RpcRouteOptions): void {
   app.post("/rpc", async (request, reply) => {
     const bytes = await door.bytes(request, reply);
     return door.operator(request, "approvals:decide", async (operator) => {
-      const { id, ...answer } = await serve(options, operator, bytes ?? new Uint8Array());
+      const { id, jsonrpc, ...answer } = await serve(options, operator, bytes ?? new Uint8Array());
       if (id === undefined) return reply.code(204).header("cache-control", "no-store").send();
-      return sendJson(reply, 200, { jsonrpc: "2.0", id, ...answer });
+      return sendJson(reply, 200, { jsonrpc, id, ...answer });
     });
   });
 }
 
 interface Served {
+  readonly jsonrpc: "2.0" | undefined;
   /** Undefined for a notification: nobody waits for its answer. */
   readonly id: z.output<typeof requestId> | undefined;
   readonly result?: Json;
@@ -111,15 +113,16 @@ interface Served {
 
 async function serve(options: RpcRouteOptions, operator: Caller, bytes: Uint8Array): Promise<Served> {
   let id: Served["id"] = null;
+  let jsonrpc: Served["jsonrpc"] = "2.0";
   try {
     const call = readRequest(options.door, bytes);
-    id = call.id;
+    ({ id, jsonrpc } = call);
     const method = METHODS.get(call.method);
     if (method === undefined) throw new RpcError(METHOD_NOT_FOUND, "there is no such method");
-    return { id, result: await method(options, operator, call.params) };
+    return { id, jsonrpc, result: await method(options, operator, call.params) };
   } catch (error) {
     if (!(error instanceof RpcError)) throw error;
-    return { id, error: { code: error.code, message: error.message } };
+    return { id, jsonrpc, error: { code: error.code, message: error.message } };
   }
 }
 
@@ -127,7 +130,7 @@ async function serve(options: RpcRouteOptions, operator: Caller, bytes: Uint8Arr
 function readRequest(door: OperatorDoor, bytes: Uint8Array): z.output<typeof rpcRequest> {
   const parsed = rpcRequest.safeParse(parse(door, bytes));
   if (parsed.success) return parsed.data;
-  throw new RpcError(INVALID_REQUEST, "one request {jsonrpc, id?, method, params?} is expected");
+  throw new RpcError(INVALID_REQUEST, "one request {jsonrpc?, id?, method, params?} is expected");
 }
 
 function parse(door: OperatorDoor, bytes: Uint8Array): unknown {

@@ -175,6 +175,7 @@ test("whoever decides sees the diff, the hashes and the real path", async () => 
     notes: [],
     filterSecrets: (text) => text,
     findSecrets: () => [],
+    namesSecret: () => false,
   });
   expect(rendered?.view).toMatchObject({
     target: {

@@ -1,0 +1,38 @@
+import { expect, test } from "bun:test";
+import { sanitizeArgs } from "../../src/redaction/sanitize-args.ts";
+
+const HIDDEN = "[REDACTED]";
+
+test.each([
+  [
+    { password: "hunter2", user: "ann" },
+    { password: HIDDEN, user: "ann" },
+  ],
+  [
+    { api_key: "abc", authToken: "z" },
+    { api_key: HIDDEN, authToken: HIDDEN },
+  ],
+  [{ login: { dbPassword: 12345 } }, { login: { dbPassword: HIDDEN } }],
+  [{ tokens: ["a", "b"] }, { tokens: [HIDDEN, HIDDEN] }],
+  [{ headers: { Authorization: "Basic x" } }, { headers: { Authorization: HIDDEN } }],
+  [{ command: "mysql -psecret99 -u root" }, { command: `mysql -p${HIDDEN} -u root` }],
+])("%j is shown as %j", (args, want) => {
+  expect(sanitizeArgs(args)).toEqual(want);
+});
+
+test.each([
+  [{ key: "color", sort_key: "name", monkey: "banana", keyword: "rent" }],
+  [{ author: "Ann Lee", max_tokens: 100, next_page_token: "p2", passwordless: true }],
+  [{ secret: { name: "db-login", namespace: "payments" }, password: null, token: "" }],
+  [{ amount: 12, note: "the token is on the desk" }],
+  [[]],
+  ["plain"],
+])("nothing of %j is hidden", (args) => {
+  expect(sanitizeArgs(args)).toEqual(args as never);
+});
+
+test("the arguments themselves stay as they are", () => {
+  const args = { password: "hunter2" };
+  sanitizeArgs(args);
+  expect(args).toEqual({ password: "hunter2" });
+});
