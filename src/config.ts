@@ -4,7 +4,7 @@ import { approvals } from "./config/approvals.ts";
 import { auditExport } from "./config/export.ts";
 import { configFaults, configMessage, fieldOf } from "./config/faults.ts";
 import { GRPC_SIGNS, type GrpcSystemConfig, grpcSystem } from "./config/grpc.ts";
-import { type IssuerConfig, jwt } from "./config/jwt.ts";
+import { type IssuerConfig, jwt, withIssuerList } from "./config/jwt.ts";
 import { limits } from "./config/limits.ts";
 import { PLATFORM_SYSTEMS } from "./config/platform.ts";
 import { reload } from "./config/reload.ts";
@@ -221,6 +221,7 @@ function withOverrides(written: unknown, environment: Environment): unknown {
   const config: Record<string, unknown> = Object.fromEntries(
     Object.entries(written).filter(([, section]) => section !== null),
   );
+  if ("jwt" in config) config["jwt"] = withIssuerList(config["jwt"]);
   for (const { variable, path, read } of environmentOverrides) {
     const value = environment[variable];
     if (value === undefined || value === "") continue;

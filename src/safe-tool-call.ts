@@ -11,6 +11,7 @@ import { toAnthropic, toJson, toOpenAi } from "./core/tool-formats.ts";
 import type { Json, Tool } from "./core/types.ts";
 import type { Departure } from "./proxy/call-scope.ts";
 import type { CallRequest } from "./proxy/proxy.ts";
+import { sanitizeArgs } from "./redaction/sanitize-args.ts";
 import { type Reloaded, type Service, wire } from "./wiring.ts";
 
 export type { Reloaded };
@@ -105,7 +106,8 @@ export class SafeToolCall {
     };
     const refusal = fault ?? (sent instanceof Refusal ? sent : undefined);
     const { result } = await (refusal === undefined ? proxy.call(request) : proxy.turnAway(request, refusal));
-    return result;
+    if (result.status !== "pending") return result;
+    return { ...result, call: { tool: request.tool, args: sanitizeArgs(request.args) } };
   }
 
   /** The tools in the shape that an LLM's API takes. Tools from paths and from the configuration are there once `ready()` is through. */

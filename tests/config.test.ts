@@ -26,6 +26,7 @@ const rows: readonly (readonly [string, Record<string, unknown>, string])[] = [
   ["no tools", { tools: [] }, "tools"],
   ["a port that is none", { server: { port: 70_000 } }, "server.port"],
   ["an audit that is switched off", { audit: { dir: "./a", enabled: false } }, "audit.enabled"],
+  ["a key without its issuer", { jwt: { publicKey: "x" } }, "jwt.issuers[0].issuer"],
   ["no issuer", { jwt: { issuers: [] } }, "jwt.issuers"],
   ["an issuer without keys", { jwt: { issuers: [{ issuer: "x" }] } }, "jwt.issuers[0]"],
   ["an issuer with two sources of keys", { jwt: { issuers: [{ ...ISSUER, jwksFile: "x" }] } }, "jwt.issuers[0]"],
@@ -69,6 +70,14 @@ const rows: readonly (readonly [string, Record<string, unknown>, string])[] = [
     "systems.orders.endpoint",
   ],
 ];
+
+test("one issuer may be written without the list, and is asked for by name", () => {
+  expect(problemsOf({ jwt: { issuer: "https://idp.example", publicKeyFile: "./issuer.pem" } })).toEqual([]);
+  expect(problemsOf({ jwt: { publicKeyFile: "./issuer.pem" } })).toEqual([
+    "config.yaml: jwt.issuers[0].issuer: is missing: name the issuer (`iss`) of the tokens beside its key: { issuer, publicKey }",
+  ]);
+  expect(problemsOf({ jwt: { revocationFile: "./revoked.json" } })[0]).toContain("jwt.issuers: ");
+});
 
 test.each(rows)("%s is refused, with its field", (_title, changes, field) => {
   const problems = problemsOf(changes);

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { isTable } from "../core/json.ts";
 import { isLoopback } from "../core/loopback.ts";
 
 /** Whose tokens are good: every key and default of `jwt.issuers`. */
@@ -13,9 +14,12 @@ const ALGORITHMS = [
 
 const permission = z.string().regex(/^[\x21-\x7e]{1,128}$/, "must be a permission's name: visible ASCII, at most 128");
 
+/** A key alone says nothing about whose tokens it signs. */
+const ISSUER_MISSING = "is missing: name the issuer (`iss`) of the tokens beside its key: { issuer, publicKey }";
+
 const issuer = z
   .strictObject({
-    issuer: text,
+    issuer: z.string({ error: ({ input }) => (input === undefined ? ISSUER_MISSING : undefined) }).min(1),
     audience: text.default("safe-tool-call"),
     /** The kind of its tokens: `rfc9068` demands what an OAuth access token must hold, `kubernetes` a bound service-account token. */
     profile: z.enum(["generic", "rfc9068", "kubernetes"]).default("generic"),
@@ -114,5 +118,13 @@ export const jwt = section.superRefine(({ issuers, clientCertificates }, context
     }
   }
 });
+
+const KEYS = ["jwksUri", "jwksFile", "publicKeyFile", "jwks", "publicKey"];
+
+/** `jwt: { issuer, publicKey }`: one issuer, written without the list. */
+export function withIssuerList(written: unknown): unknown {
+  const isShort = isTable(written) && !("issuers" in written) && KEYS.some((key) => key in written);
+  return isShort ? { issuers: [written] } : written;
+}
 
 export type IssuerConfig = z.output<typeof issuer>;

@@ -56,6 +56,8 @@ export interface Pending {
     readonly options: readonly ("cancel" | "once" | "session")[];
     readonly message: string;
   };
+  /** In the library: the call that waits, as it may be shown to people. Secrets in its arguments are hidden. */
+  readonly call?: { readonly tool: string; readonly args: Json };
   readonly traceId: string;
   readonly secretsSent?: SecretsSent;
 }
@@ -110,6 +112,18 @@ export class ValidationError extends ToolCallError {
 /** A person is being asked. `details.approval` has the id to claim with. */
 export class ApprovalRequiredError extends ToolCallError {
   override readonly name = "ApprovalRequiredError";
+  readonly toolName: string | undefined;
+  /** For people to see: secrets are hidden. Make the call again with the arguments themselves. */
+  readonly toolArgs: Json | undefined;
+  /** What the person can answer. */
+  readonly options: Pending["approval"]["options"];
+
+  constructor(pending: Pending) {
+    super(asFailure(pending));
+    this.toolName = pending.call?.tool;
+    this.toolArgs = pending.call?.args;
+    this.options = pending.approval.options;
+  }
 }
 
 export class ApprovalDeniedError extends ToolCallError {
@@ -148,7 +162,7 @@ const BY_STAGE = {
  */
 export function unwrap<Result>(result: CallResult<Result>): Result {
   if (result.status === "success") return result.result;
-  if (result.status === "pending") throw new ApprovalRequiredError(asFailure(result));
+  if (result.status === "pending") throw new ApprovalRequiredError(result);
   throw new BY_STAGE[result.error.stage](result);
 }
 

@@ -42,6 +42,15 @@ const send = defineTool({
   },
 });
 
+const login = defineTool({
+  ...({ name: "login", description: "Logs in", classification: "write", category: "network" } as const),
+  permissions: { required: ["money:send"] },
+  input: z.strictObject({ user: z.string().max(20), password: z.string().max(20) }),
+  output: z.object({}),
+  outputPolicy: {},
+  handler: () => ({}),
+});
+
 const question = defineTool({
   ...({ name: "question", description: "Asks a person", classification: "read", category: "ask" } as const),
   permissions: { required: ["money:send"] },
@@ -64,7 +73,7 @@ async function world(
   runs += 1;
   const dir = join(folder, `audit-${runs}`);
   const stc = SafeToolCall.create({
-    tools: [send, question],
+    tools: [send, question, login],
     folder,
     audit: { dir },
     jwt: { issuers: issuers.profiles() as never },
@@ -250,6 +259,12 @@ describe("a store of its own", () => {
     const asked = await call("send", { amount: 5 });
     expect(asked.status).toBe("pending");
     expect(() => unwrap(asked)).toThrow(ApprovalRequiredError);
+    expect(() => unwrap(asked)).toThrow(
+      expect.objectContaining({
+        ...{ toolName: "send", toolArgs: { amount: 5 }, options: ["cancel", "once", "session"] },
+        message: expect.stringContaining("A person is asked whether send may run."),
+      }),
+    );
     const [pending] = await stc.pendingApprovals();
     const by = { issuer: "https://people.test", subject: "alice" };
     expect((await stc.decide({ id: pending?.id ?? "", by, decision: "approve" })).outcome).toBe("decided");
@@ -257,6 +272,14 @@ describe("a store of its own", () => {
     expect(codeOf(await call("send", { amount: 5 }, { approvalId }))).toBe("success");
     expect(codeOf(await call("send", { amount: 5 }, { approvalId }))).toBe("APPROVAL_CONSUMED");
     expect(deeds).toEqual([5]);
+  });
+
+  test("the error that says that an approval is missing shows no secret", async () => {
+    const { call } = await world(undefined, { store: "sqlite://./shown.sqlite" });
+    const asked = await call("login", { user: "ann", password: "hunter2" });
+    const toolArgs = { user: "ann", password: "[REDACTED]" };
+    expect(() => unwrap(asked)).toThrow(expect.objectContaining({ toolName: "login", toolArgs }));
+    expect(JSON.stringify(asked)).not.toContain("hunter2");
   });
 
   test("waits for the answer when it is asked to", async () => {

@@ -33,7 +33,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...["handlers/cli", "handlers/fs", "handlers/grpc", "handlers/inline", "reload"],
   ],
   "binary.ts": ["stc", "handlers/cli"],
-  "safe-tool-call.ts": ["core", "config.ts", "config", "approvals", "proxy", "wiring.ts"],
+  "safe-tool-call.ts": ["core", "config.ts", "config", "approvals", "proxy", "redaction", "wiring.ts"],
   "index.ts": ["core", "approvals", "handlers/cli", "messages", "safe-tool-call.ts"],
   "main.ts": ["core", "config.ts", "log", "proxy", "server", "wiring.ts"],
 };
