@@ -77,6 +77,7 @@ const POWERS: readonly Power[] = [
       "src/audit/journal/c-library.ts",
       "src/handlers/fs/c-library.ts",
       "src/handlers/cli/confinement/c-library.ts",
+      "src/handlers/cli/confinement/call-list.ts",
     ],
   },
   {

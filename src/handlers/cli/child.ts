@@ -5,7 +5,8 @@ import type { StderrMeaning, TargetStatus } from "../../core/types.ts";
 import { argvFault } from "./argv.ts";
 import { COMMAND_BYTES_MAX, type CommandMemory } from "./command-memory.ts";
 import type { Hold } from "./confinement/confinement.ts";
-import { yieldToService } from "./confinement/priority.ts";
+import type { Launched } from "./confinement/launchers.ts";
+import { yieldMemory, yieldProcessor } from "./confinement/priority.ts";
 import { killSession } from "./confinement/session.ts";
 import { endingOfAbort } from "./ending-cancelled.ts";
 import { exited } from "./ending-exited.ts";
@@ -24,6 +25,10 @@ import { killGroup, killStrays } from "./strays.ts";
 const NO_BYTES = new Uint8Array();
 /** The longest a timer can wait; it fires at once when asked for more. */
 const TIMER_MS_MAX = 2_147_483_647;
+/** How long a supervisor may take to end everybody before that is done without it. */
+const SUPERVISOR_WAIT_MS = 800;
+/** One byte, whatever it is. */
+const DRAINED = "d";
 /** How long a killed child may take to be gone. */
 const KILL_WAIT_MS = 300;
 /** How long the pipes may stay open after the child is gone, before and again after its group is killed. */
@@ -92,8 +97,9 @@ export async function runChild(order: ChildOrder): Promise<ChildResult> {
   } catch (cause) {
     return notStarted(spawnFailed(cause));
   }
-  const halt = haltOf(child.pid);
-  const unwatch = order.memory?.watch(child.pid, memoryBytesMax, () => halt.stop(memoryBound(memoryBytesMax)));
+  const halt = haltOf(child);
+  const watched = { session: child.pid, isLeaderCounted: child.supervisor === undefined, bytesMax: memoryBytesMax };
+  const unwatch = order.memory?.watch(watched, () => halt.stop(memoryBound(memoryBytesMax)));
   try {
     return await attend(child, order, halt);
   } finally {
@@ -101,12 +107,28 @@ export async function runChild(order: ChildOrder): Promise<ChildResult> {
   }
 }
 
-type Child = Pick<Bun.ReadableSubprocess, "pid" | "stdout" | "stderr" | "exited" | "exitCode" | "signalCode" | "unref">;
+type Child = Pick<
+  Bun.ReadableSubprocess,
+  "pid" | "stdout" | "stderr" | "exited" | "exitCode" | "signalCode" | "unref"
+> & {
+  /** Of the one that supervises the program and has its exit code; it ends when nobody is left. */
+  readonly supervisor?: Supervisor | undefined;
+};
+
+interface Supervisor {
+  /** Nobody waits for more output. */
+  drained(): void;
+  /** Ends the program and all that it has started. */
+  end(): void;
+}
 
 function spawn(order: ChildOrder, memoryBytesMax: number): Child {
   const { command, argv, cwd, environment: declared, marker, hold, timeoutMs } = order;
   const environment = { ...declared, [CALL_MARKER]: marker };
-  if (hold !== undefined) return hold.launch({ command, argv, cwd, environment }, { timeoutMs, memoryBytesMax });
+  if (hold !== undefined) {
+    const launched = hold.launch({ command, argv, cwd, environment }, { timeoutMs, memoryBytesMax });
+    return hold.isSupervised ? supervised(launched) : launched;
+  }
   const child = Bun.spawn({
     cmd: [command, ...argv],
     cwd,
@@ -116,8 +138,37 @@ function spawn(order: ChildOrder, memoryBytesMax: number): Child {
     stderr: "pipe",
     detached: true,
   });
-  yieldToService(child.pid);
+  yieldMemory(child.pid);
+  yieldProcessor(child.pid);
   return child;
+}
+
+function supervised(launched: Launched): Child {
+  const { pid, stdin, stdout, stderr, exited } = launched;
+  return {
+    ...{ pid, stdout, stderr, exited },
+    get exitCode() {
+      return launched.exitCode;
+    },
+    get signalCode() {
+      return launched.signalCode;
+    },
+    unref: () => launched.unref(),
+    // One that has ended already does not read.
+    supervisor: {
+      drained: () => void tell(stdin, DRAINED).catch(() => {}),
+      end: () => void endOf(stdin).catch(() => {}),
+    },
+  };
+}
+
+async function tell(stdin: Bun.FileSink, text: string): Promise<void> {
+  await stdin.write(text);
+  await stdin.flush();
+}
+
+async function endOf(stdin: Bun.FileSink): Promise<void> {
+  await stdin.end();
 }
 
 async function attend(child: Child, order: ChildOrder, halt: Halt): Promise<ChildResult> {
@@ -131,6 +182,7 @@ async function attend(child: Child, order: ChildOrder, halt: Halt): Promise<Chil
   const tail = order.keepsStderr === true ? stderrTail() : undefined;
   const onComplaint = tail?.add ?? onChunk;
   const err = readPipe(child.stderr, { keptBytesMax, onChunk: onComplaint }, onError);
+  if (child.supervisor !== undefined) Promise.all([out.ended, err.ended]).then(child.supervisor.drained, () => {});
   await Promise.race([child.exited, halt.stopped]);
   // What the child did before it was gone counts; what its pipes do afterwards is bounded by the grace alone.
   disarm();
@@ -166,11 +218,16 @@ interface Attendance {
 /** Waits for the pipes, then leaves nothing behind: not the group, not the strays, not a reader. Answers how many strays. */
 async function settle(child: Child, { out, err, halt, order }: Attendance): Promise<number> {
   const drained = Promise.all([out.ended, err.ended]);
+  if (child.supervisor !== undefined) await endedWithin(child.exited, SUPERVISOR_WAIT_MS);
   const isClean =
     halt.ending() === undefined && (await endedWithin(drained, PIPE_GRACE_MS)) && halt.ending() === undefined;
-  killGroup(child.pid);
+  const isGone = child.exitCode !== null || child.signalCode !== null;
+  // A supervisor that has ended has left nobody, and its number may be somebody else's.
+  if (child.supervisor === undefined || !isGone) killGroup(child.pid);
   if (isClean && !mayHaveLeft(order)) return 0;
-  const survivors = await (order.hold === undefined ? killStrays(order.marker, child.pid) : killSession(child.pid));
+  const survivors = await (order.hold === undefined
+    ? killStrays(order.marker, child.pid)
+    : killSession(child.pid, isGone));
   if (isClean) return survivors;
   // A descendant may still hold the pipes. When the output counts, it gets a last chance to come to its end.
   if (halt.ending() === undefined) await endedWithin(drained, PIPE_GRACE_MS);
@@ -183,7 +240,7 @@ async function settle(child: Child, { out, err, halt, order }: Attendance): Prom
 
 /** A confined child without a shell's rights cannot leave its group; with them, not its session. Nothing holds a script without. */
 function mayHaveLeft({ hold, mergesStderr }: ChildOrder): boolean {
-  return hold === undefined ? mergesStderr === true : hold.sweepsSession;
+  return hold === undefined ? mergesStderr === true : hold.isSupervised;
 }
 
 interface Halt {
@@ -193,14 +250,15 @@ interface Halt {
   readonly stopped: Promise<void>;
 }
 
-function haltOf(pid: number): Halt {
+function haltOf({ pid, supervisor }: Child): Halt {
   const { promise, resolve } = Promise.withResolvers<void>();
   let reason: Ending | undefined;
   return {
     stop(ending) {
       if (reason !== undefined) return;
       reason = ending;
-      killGroup(pid);
+      if (supervisor === undefined) killGroup(pid);
+      else supervisor.end();
       resolve();
     },
     ending: () => reason,

@@ -26,12 +26,17 @@ export interface CommandMemory {
    * Measures the processes of a session until the returned function is called. `onExceeded` is called once, when they use more
    * than `bytesMax`, or when the service's memory cgroup is nearly full and no other command uses more.
    */
-  watch(session: number, bytesMax: number, onExceeded: () => void): () => void;
+  watch(watched: Watched, onExceeded: () => void): () => void;
 }
 
-interface Watch {
+export interface Watched {
   readonly session: number;
+  /** Whether the first process of the session is a part of the command. */
+  readonly isLeaderCounted: boolean;
   readonly bytesMax: number;
+}
+
+interface Watch extends Watched {
   readonly onExceeded: () => void;
   bytes: number;
 }
@@ -72,7 +77,8 @@ export function commandMemory(configured?: number | undefined): CommandMemory {
     try {
       const members = membersOf(everybody, new Set([...watches].map(({ session }) => session)));
       for (const watch of [...watches]) {
-        const pids = members.get(watch.session) ?? [];
+        const all = members.get(watch.session) ?? [];
+        const pids = watch.isLeaderCounted ? all : all.filter((pid) => pid !== watch.session);
         watch.bytes = residentBytes(pids);
         if (watch.bytes > watch.bytesMax) watch.bytes = await proportionalBytes(pids);
         if (watch.bytes > watch.bytesMax) end(watch);
@@ -98,11 +104,10 @@ export function commandMemory(configured?: number | undefined): CommandMemory {
 
   return {
     bytesMax,
-    watch(session, limit, onExceeded) {
-      const watch = { session, bytesMax: limit, onExceeded, bytes: 0 };
+    watch(watched, onExceeded) {
+      const watch = { ...watched, onExceeded, bytes: 0 };
       watches.add(watch);
-      const delayMs = intervalFor(limit);
-      if (timer === undefined) schedule(delayMs);
+      if (timer === undefined) schedule(intervalFor(watched.bytesMax));
       return () => watches.delete(watch);
     },
   };

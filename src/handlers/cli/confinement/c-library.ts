@@ -21,6 +21,7 @@ const FUNCTIONS = {
   sigprocmask: { args: [i32, pointer, pointer], returns: i32 },
   execve: { args: [pointer, pointer, pointer], returns: i32 },
   signal: { args: [i32, u64], returns: u64 },
+  clone: { args: [pointer, pointer, i32, pointer], returns: i32 },
   kill: { args: [i32, i32], returns: i32 },
   __errno_location: { args: [], returns: pointer },
 } as const;
@@ -89,7 +90,7 @@ const held: unknown[] = [];
  * A pointer keeps nothing alive: what it points to is held here. For a process that becomes another or ends before that is much;
  * the service itself makes none.
  */
-export function pointerTo(bytes: Uint8Array | Uint32Array | BigUint64Array): Pointer {
+export function pointerTo(bytes: Uint8Array | Int32Array | Uint32Array | BigUint64Array): Pointer {
   held.push(bytes);
   return ptr(bytes);
 }

@@ -85,7 +85,8 @@ export interface HoldLimits {
 export interface Hold {
   /** Begins its standard error when it could not be started. */
   readonly token: string;
-  readonly sweepsSession: boolean;
+  /** Whether its launcher stays as its supervisor, because it may make process groups. */
+  readonly isSupervised: boolean;
   launch(program: Omit<Program, "kind">, limits: HoldLimits): Launched;
   /** Takes away what was made for it. */
   release(): Promise<void>;
@@ -216,7 +217,7 @@ function hold(tool: CliTool, confined: Confined, { launchers, newId }: Parts): H
   const token = newId();
   return {
     token,
-    sweepsSession: tool.target.cli.shell !== undefined,
+    isSupervised: tool.target.cli.shell !== undefined,
     launch(program, { timeoutMs, memoryBytesMax }) {
       const environment = {
         ...UNREADABLE_SETTINGS,
@@ -227,6 +228,7 @@ function hold(tool: CliTool, confined: Confined, { launchers, newId }: Parts): H
         ...rulesOf(tool, confined, { command: program.command, temporary: temporary?.path }),
         token,
         parent: process.pid,
+        isSupervised: tool.target.cli.shell !== undefined,
         cpuSeconds: Math.max(CPU_SECONDS_MIN, Math.ceil((timeoutMs / 1_000) * CPU_SECONDS_PER_SECOND)),
         dataBytes: Math.max(DATA_BYTES_MIN, DATA_PER_MEMORY * memoryBytesMax),
         act: { kind: "program", ...program, environment },

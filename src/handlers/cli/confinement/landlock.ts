@@ -1,5 +1,6 @@
 import { fstatSync } from "node:fs";
 import { type CLibrary, cString, must, pointerTo } from "./c-library.ts";
+import type { SystemCall } from "./call-list.ts";
 import type { Grant } from "./orders.ts";
 
 /** The rules about files, TCP ports, abstract sockets and signals that a process takes upon itself. */
@@ -19,6 +20,7 @@ const RULE_PATH = 1;
 const RULE_PORT = 2;
 const CONNECT_TCP = 2n;
 const O_PATH_CLOEXEC = 0o12000000;
+const OPEN = 2n;
 
 const EXECUTE = 1n << 0n;
 const WRITE_FILE = 1n << 1n;
@@ -32,6 +34,9 @@ const HANDLED_FILES = 0xffffn;
 /** Binding and connecting; abstract sockets and signals. */
 const HANDLED_PORTS = 3n;
 const HANDLED_SCOPES = 3n;
+
+/** Signals alone. */
+const SIGNAL_SCOPE = 2n;
 
 const RIGHTS = {
   read: READ_FILE | READ_DIRECTORY,
@@ -48,7 +53,16 @@ export function knowsLandlock(c: CLibrary): boolean {
   return errata >= 0 && (errata & ERRATUM_SIGNALS) !== 0;
 }
 
+/** From now on no signal leaves what this process starts. Nothing else is refused. */
+export function enterSignalScope(c: CLibrary): void {
+  const attributes = new BigUint64Array([0n, 0n, SIGNAL_SCOPE]);
+  const ruleset = must(c.createRuleset(CREATE_RULESET, pointerTo(attributes), 24n, 0), c.errno, "signal scope");
+  must(c.restrictSelf(RESTRICT_SELF, ruleset, 0), c.errno, "landlock_restrict_self for signals");
+  c.close(ruleset);
+}
+
 export interface Ruleset {
+  readonly descriptor: number;
   /** From now on, and for all that this process starts. */
   restrictSelf(): void;
   drop(): void;
@@ -68,6 +82,7 @@ export function buildRuleset(c: CLibrary, grants: readonly Grant[], ports: reado
     must(c.addRule(ADD_RULE, ruleset, RULE_PORT, pointerTo(rule), 0), c.errno, "landlock_add_rule for a port");
   }
   return {
+    descriptor: ruleset,
     restrictSelf() {
       must(c.restrictSelf(RESTRICT_SELF, ruleset, 0), c.errno, "landlock_restrict_self");
     },
@@ -90,4 +105,17 @@ function addPath(c: CLibrary, ruleset: number, { path, access, optional }: Grant
   const bytes = new Uint8Array(rule.buffer);
   must(c.addRule(ADD_RULE, ruleset, RULE_PATH, pointerTo(bytes), 0), c.errno, `landlock_add_rule for ${path}`);
   c.close(descriptor);
+}
+
+/** For another process: it may read what the system shows of itself, adds that to the rules, and takes them upon itself. */
+export function restrictCalls({ descriptor }: Ruleset, own: string): readonly [SystemCall, SystemCall, SystemCall] {
+  const rule = new BigUint64Array([RIGHTS.read, 0n]);
+  const ruleAt = BigInt(pointerTo(rule));
+  const ruleset = BigInt(descriptor);
+  return [
+    // The descriptor is the rule's second member.
+    { what: own, number: OPEN, args: [BigInt(cString(own)), BigInt(O_PATH_CLOEXEC)], resultAt: ruleAt + 8n },
+    { what: `landlock_add_rule for ${own}`, number: ADD_RULE, args: [ruleset, BigInt(RULE_PATH), ruleAt, 0n] },
+    { what: "landlock_restrict_self", number: RESTRICT_SELF, args: [ruleset, 0n] },
+  ];
 }

@@ -1,10 +1,13 @@
 import { readFileSync, readSync, writeSync } from "node:fs";
+import { getPriority } from "node:os";
 import { type CLibrary, cLibrary, cString, must, pointerTable, pointerTo } from "./c-library.ts";
+import type { SystemCall } from "./call-list.ts";
 import { type FilterOptions, filterProgram } from "./filter.ts";
-import { buildRuleset } from "./landlock.ts";
+import { buildRuleset, enterSignalScope, restrictCalls } from "./landlock.ts";
 import type { Orders, Program } from "./orders.ts";
-import { yieldToService } from "./priority.ts";
+import { PRIORITY, yieldMemory } from "./priority.ts";
 import { report } from "./probe.ts";
+import { supervise } from "./supervisor.ts";
 
 /**
  * A process that waits for its orders, takes limits, filter and rules upon itself, and then becomes the program. It is started
@@ -13,6 +16,7 @@ import { report } from "./probe.ts";
 
 const ORDERS_BYTES_MAX = 16_777_216;
 const CHUNK_BYTES = 65_536;
+const LINE_FEED = 0x0a;
 /** What a shell's caller would see when a program cannot be run. The token on stderr is what counts. */
 const CANNOT_RUN = 126;
 
@@ -35,27 +39,50 @@ const FILE_BYTES_MAX = 1_073_741_824;
 /** Of the user, the service's own threads among them. */
 const PROCESSES_MAX = 4_096;
 
+/** What the system shows of whoever looks: another process for the supervisor than for the program. */
+const OWN_PROCESS = "/proc/self";
+
 const CAPSET = 126n;
 const CAPABILITY_VERSION_3 = 0x20080522;
 const CAPABILITY_LAST = 63;
 /** Where the service is root: the files of other users stay open to it, within what is granted. All other powers go. */
 const CAP_DAC_OVERRIDE = 1;
 
+const SIGSTOP = 19n;
 const SIG_DFL = 0n;
 const SIG_SETMASK = 2;
 const SIGNAL_LAST = 64;
 const SIGNAL_SET_BYTES = 128;
+/** As the kernel takes them: an action, and a set. */
+const SIGNAL_ACTION_BYTES = 32;
+const SIGNAL_MASK_BYTES = 8n;
 const CLOSE_RANGE = 436n;
 const CLOSE_RANGE_CLOEXEC = 4n;
 const ALL_DESCRIPTORS = 0xffffffffn;
-const O_RDONLY = 0;
+const O_RDWR = 2;
+const RT_SIGACTION = 13n;
+const RT_SIGPROCMASK = 14n;
+const DUP2 = 33n;
+const EXECVE = 59n;
+const CHDIR = 80n;
+const SETPGID = 109n;
+const SETPRIORITY = 141n;
+const PRCTL = 157n;
+const PRLIMIT = 302n;
 const MADVISE = 28n;
 const MADV_DONTNEED = 4n;
 
-/** What needs no orders, done while nobody waits. Answers the filters by their options: to build one takes a millisecond. */
-function prepare(c: CLibrary): ReadonlyMap<string, Uint8Array> {
+interface Prepared {
+  /** By their options: to build one takes a millisecond. */
+  readonly filters: ReadonlyMap<string, Uint8Array>;
+  /** Of the program. A service that yields more than that cannot be overtaken. */
+  readonly priority: number;
+}
+
+/** What needs no orders, done while nobody waits. */
+function prepare(c: CLibrary): Prepared {
   must(c.prctl(PR_SET_PDEATHSIG, SIGKILL, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
-  yieldToService(0);
+  yieldMemory(0);
   limit(c, RLIMIT_CORE, 0);
   limit(c, RLIMIT_FSIZE, FILE_BYTES_MAX);
   limit(c, RLIMIT_NPROC, PROCESSES_MAX);
@@ -72,7 +99,7 @@ function prepare(c: CLibrary): ReadonlyMap<string, Uint8Array> {
       }
     }
   }
-  return filters;
+  return { filters, priority: Math.max(PRIORITY, getPriority()) };
 }
 
 function nameOf({ network, writes, groups }: FilterOptions): string {
@@ -93,35 +120,55 @@ function forgetCode(c: CLibrary): void {
 }
 
 /** Before there are orders, nobody knows who would read a complaint. */
-function receive(c: CLibrary): Orders {
+function receive(): Orders {
   const parts: Buffer[] = [];
   let bytes = 0;
   const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
-  for (let count = readSync(0, chunk); count > 0; count = readSync(0, chunk)) {
+  for (let isWhole = false; !isWhole; ) {
+    const count = readSync(0, chunk);
+    if (count === 0) break;
     parts.push(Buffer.from(chunk.subarray(0, count)));
     bytes += count;
+    isWhole = chunk[count - 1] === LINE_FEED;
     if (bytes > ORDERS_BYTES_MAX) process.exit(CANNOT_RUN);
   }
   // The service went away, or has no more use for it.
-  if (bytes === 0 || c.getppid() === 1) process.exit(0);
+  if (bytes === 0) process.exit(0);
   return JSON.parse(Buffer.concat(parts).toString("utf8")) as Orders;
 }
 
-function confine(c: CLibrary, orders: Orders, filters: ReadonlyMap<string, Uint8Array>): void {
+function confine(c: CLibrary, orders: Orders, { filters, priority }: Prepared): void {
   if (c.getppid() !== orders.parent) throw new Error("the service is gone");
-  must(c.dup2(must(c.open(cString("/dev/null"), O_RDONLY, 0), c.errno, "/dev/null"), 0), c.errno, "dup2");
+  c.numbers(SETPRIORITY, 0n, 0n, BigInt(priority), 0n, 0n, 0n);
+  must(c.dup2(openNull(c), 0), c.errno, "dup2");
   limit(c, RLIMIT_CPU, orders.cpuSeconds);
   const ruleset = buildRuleset(c, orders.grants, orders.ports);
-  const filter = filters.get(nameOf(orders.filter));
-  if (filter === undefined) throw new Error("there is no such filter");
-  installFilter(c, filter);
+  const filter = filterFor(orders, filters);
+  must(c.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter, 0n, 0n), c.errno, "seccomp");
   ruleset.restrictSelf();
 }
 
+function openNull(c: CLibrary): number {
+  return must(c.open(cString("/dev/null"), O_RDWR, 0), c.errno, "/dev/null");
+}
+
+/** Address of the filter as the kernel takes it. */
+function filterFor({ filter: options }: Orders, filters: ReadonlyMap<string, Uint8Array>): bigint {
+  const filter = filters.get(nameOf(options));
+  if (filter === undefined) throw new Error("there is no such filter");
+  const header = new DataView(new ArrayBuffer(16));
+  header.setUint16(0, filter.byteLength / 8, true);
+  header.setBigUint64(8, BigInt(pointerTo(filter)), true);
+  return BigInt(pointerTo(new Uint8Array(header.buffer)));
+}
+
 function limit(c: CLibrary, resource: number, value: number): void {
-  const both = new BigUint64Array([BigInt(value), BigInt(value)]);
   // A limit that is lower already cannot be raised, and need not be.
-  c.setrlimit(resource, pointerTo(both));
+  c.setrlimit(resource, pointerTo(limitOf(value)));
+}
+
+function limitOf(value: number): BigUint64Array {
+  return new BigUint64Array([BigInt(value), BigInt(value)]);
 }
 
 function dropPowers(c: CLibrary): void {
@@ -138,18 +185,15 @@ function dropPowers(c: CLibrary): void {
   must(c.capset(CAPSET, pointerTo(header), pointerTo(none)), c.errno, "capset");
 }
 
-function installFilter(c: CLibrary, program: Uint8Array): void {
-  const header = new DataView(new ArrayBuffer(16));
-  header.setUint16(0, program.byteLength / 8, true);
-  header.setBigUint64(8, BigInt(pointerTo(program)), true);
-  const bytes = new Uint8Array(header.buffer);
-  must(c.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, BigInt(pointerTo(bytes)), 0n, 0n), c.errno, "seccomp");
+/** What `execve` takes. */
+function imageOf({ command, argv, environment }: Program) {
+  const variables = Object.entries(environment).map(([name, value]) => `${name}=${value}`);
+  return { path: cString(command), tokens: pointerTable([command, ...argv]), variables: pointerTable(variables) };
 }
 
-function become(c: CLibrary, { command, argv, cwd, environment }: Program, dataBytes: number): never {
-  const path = cString(command);
-  const tokens = pointerTable([command, ...argv]);
-  const variables = pointerTable(Object.entries(environment).map(([name, value]) => `${name}=${value}`));
+function become(c: CLibrary, program: Program, dataBytes: number): never {
+  const { path, tokens, variables } = imageOf(program);
+  const { cwd } = program;
   must(c.chdir(cString(cwd)), c.errno, "the working directory cannot be entered");
   const mask = new Uint8Array(SIGNAL_SET_BYTES);
   // The runtime ignores SIGPIPE; a program that inherited that would write on when nobody reads.
@@ -162,13 +206,63 @@ function become(c: CLibrary, { command, argv, cwd, environment }: Program, dataB
   throw new Error(`execve (errno ${c.errno()})`);
 }
 
+/** The same as `confine` and `become`, in a process of its own; this one stays to end all that the program starts. */
+function stay(c: CLibrary, orders: Orders, { program, filters, priority }: Prepared & { program: Program }): never {
+  // It has to outlive the service, for a moment: the end of its standard input says that the service is gone.
+  must(c.prctl(PR_SET_PDEATHSIG, 0n, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
+  if (c.getppid() !== orders.parent) throw new Error("the service is gone");
+  const nothing = openNull(c);
+  const filter = filterFor(orders, filters);
+  const { path, tokens, variables } = imageOf(program);
+  const others = orders.grants.filter((grant) => grant.path !== OWN_PROCESS);
+  const ruleset = buildRuleset(c, others, orders.ports);
+  const plain = (what: string, number: bigint, ...args: readonly bigint[]): SystemCall => ({ what, number, args });
+  const bounded = (resource: number, value: number): SystemCall =>
+    plain("prlimit", PRLIMIT, 0n, BigInt(resource), BigInt(pointerTo(limitOf(value))), 0n);
+  const handlers = BigInt(pointerTo(new Uint8Array(SIGNAL_ACTION_BYTES)));
+  const signals = Array.from({ length: SIGNAL_LAST }, (_, index) => BigInt(index + 1)).filter(
+    (signal) => signal !== SIGKILL && signal !== SIGSTOP,
+  );
+  const noSignal = BigInt(pointerTo(new Uint8Array(SIGNAL_SET_BYTES)));
+  const [openOwn, addOwn, restrict] = restrictCalls(ruleset, OWN_PROCESS);
+  return supervise(c, {
+    control: 0,
+    enterDomain: () => enterSignalScope(c),
+    onStarted() {
+      ruleset.drop();
+      c.dup2(nothing, 1);
+      c.dup2(nothing, 2);
+    },
+    program: [
+      plain("PR_SET_PDEATHSIG", PRCTL, BigInt(PR_SET_PDEATHSIG), SIGKILL),
+      plain("setpgid", SETPGID, 0n, 0n),
+      plain("setpriority", SETPRIORITY, 0n, 0n, BigInt(priority)),
+      plain("dup2", DUP2, BigInt(nothing), 0n),
+      bounded(RLIMIT_CPU, orders.cpuSeconds),
+      bounded(RLIMIT_DATA, orders.dataBytes),
+      openOwn,
+      addOwn,
+      ...signals.map((signal) => plain("rt_sigaction", RT_SIGACTION, signal, handlers, 0n, SIGNAL_MASK_BYTES)),
+      plain("rt_sigprocmask", RT_SIGPROCMASK, BigInt(SIG_SETMASK), noSignal, 0n, SIGNAL_MASK_BYTES),
+      plain("close_range", CLOSE_RANGE, 3n, ALL_DESCRIPTORS, CLOSE_RANGE_CLOEXEC),
+      plain("seccomp", PRCTL, BigInt(PR_SET_SECCOMP), SECCOMP_MODE_FILTER, filter),
+      restrict,
+      plain("the working directory cannot be entered", CHDIR, BigInt(cString(program.cwd))),
+      plain("execve", EXECVE, BigInt(path), BigInt(tokens), BigInt(variables)),
+    ],
+  });
+}
+
 function launch(): void {
   const c = cLibrary();
-  const filters = prepare(c);
+  const prepared = prepare(c);
   forgetCode(c);
-  const orders = receive(c);
+  const orders = receive();
   try {
-    confine(c, orders, filters);
+    if (orders.act.kind === "program" && orders.isSupervised === true) {
+      stay(c, orders, { ...prepared, program: orders.act });
+    }
+    confine(c, orders, prepared);
     if (orders.act.kind === "program") become(c, orders.act, orders.dataBytes);
     writeSync(1, JSON.stringify(report(c, orders.act, orders.parent)));
     process.exit(0);

@@ -54,8 +54,8 @@ export function createLaunchers(waitingMax: number): Launchers {
       if (isClosed) throw new Error("the launchers are closed");
       const launcher = next();
       launcher.ref();
-      Promise.resolve(launcher.stdin.write(JSON.stringify(orders))).catch(() => {});
-      Promise.resolve(launcher.stdin.end()).catch(() => {});
+      // One that has ended already does not read; that it has ended is seen elsewhere.
+      give(launcher, orders).catch(() => {});
       launcher.exited.then(refill, refill);
       return launcher;
     },
@@ -64,6 +64,13 @@ export function createLaunchers(waitingMax: number): Launchers {
       for (const launcher of waiting.splice(0)) launcher.kill("SIGKILL");
     },
   };
+}
+
+/** A launcher reads one line. What a supervisor reads after it is the caller's to write. */
+async function give({ stdin }: Launched, orders: Orders): Promise<void> {
+  const written = stdin.write(`${JSON.stringify(orders)}\n`);
+  const ended = orders.isSupervised === true ? stdin.flush() : stdin.end();
+  await Promise.all([written, ended]);
 }
 
 function start() {

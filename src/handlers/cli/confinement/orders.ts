@@ -9,7 +9,7 @@ export interface Grant {
   readonly optional?: boolean;
 }
 
-/** What a launcher is to become: one line of JSON on its standard input. */
+/** What a launcher is to become: one line of JSON on its standard input. What follows it is the control of a supervisor. */
 export interface Orders {
   /** Begins what a launcher says when it fails. The program never sees it. */
   readonly token: string;
@@ -23,6 +23,8 @@ export interface Orders {
   readonly cpuSeconds: number;
   /** Private writable memory of one process, reserved memory included. */
   readonly dataBytes: number;
+  /** Whether the launcher stays as the program's supervisor (`supervisor.ts`). */
+  readonly isSupervised?: boolean;
   readonly act: Program | Probe;
 }
 

@@ -28,8 +28,10 @@ interface Search {
  * Ends everybody in the session of a child, and answers how many had left its group. A confined child cannot leave its session,
  * whatever it does to its environment. Bounded in time, and other work goes on meanwhile.
  */
-export async function killSession(session: number): Promise<number> {
+export async function killSession(session: number, isLeaderGone: boolean): Promise<number> {
   if (!Number.isSafeInteger(session) || session <= 1) return 0;
+  // While anybody is in the session its number is not given again: whoever has it now is somebody else.
+  if (isLeaderGone && cLibrary().getsid(session) !== -1) return 0;
   const search: Search = { session, ended: new Set(), left: 0, isOver: false };
   const timer = setTimeout(() => {
     search.isOver = true;

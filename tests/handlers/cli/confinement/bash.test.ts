@@ -53,6 +53,8 @@ describe.skipIf(skipped)(`what a script cannot do (${missing ?? "held"})`, () =>
     ["change a file's times", `touch -d 2001-01-01 ${open} && [ ${open} -ot ${secret} ]`],
     ["kill the service", `kill -9 ${process.pid}`],
     ["ask whether it lives", `kill -0 ${process.pid}`],
+    ["end its supervisor", "kill -9 $PPID"],
+    ["ask whether its supervisor lives", "kill -0 $PPID"],
     ["slow it down", `renice 19 ${process.pid}`],
     ["connect by TCP", "exec 3<>/dev/tcp/127.0.0.1/1"],
     ["send by UDP", "echo x > /dev/udp/127.0.0.1/9"],

@@ -5,7 +5,7 @@ import { missing } from "./stand.ts";
 const PROJECT = join(import.meta.dir, "../../../..");
 const NOBODY = 65_534;
 const TIMEOUT_MS = 60_000;
-const FILES = ["attacks", "bash", "git"].map((name) => join(import.meta.dir, `${name}.test.ts`));
+const FILES = ["attacks", "bash", "git", "temporary-directory"].map((name) => join(import.meta.dir, `${name}.test.ts`));
 
 const options = {
   cwd: PROJECT,

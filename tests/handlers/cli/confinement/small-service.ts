@@ -1,5 +1,3 @@
-import { mkdirSync } from "node:fs";
-import { join } from "node:path";
 import { Refusal } from "../../../../src/core/errors.ts";
 import { bash } from "../../../../tools/workspace/bash.ts";
 import { configFor } from "../../../tools/workspace/stand.ts";
@@ -10,8 +8,7 @@ import { confinedStand } from "./stand.ts";
  * A process that runs one script after the other as the tool `bash`, to be started where memory is short. Prints a line for each:
  * the answer, or the refusal's code and details.
  */
-const workspace = join(temporaryDirectory(), "project");
-mkdirSync(workspace);
+const workspace = process.env["STC_TEST_WORKSPACE"] ?? temporaryDirectory();
 const tool = bash.make(configFor(workspace));
 const stand = await confinedStand([tool]);
 for (const command of process.argv.slice(2)) {

@@ -46,6 +46,9 @@ export async function confinedStand(
   return {
     confinement,
     async call(tool, input = {}) {
+      // The service would not register it. Here it would run unconfined, and some of the tests' commands are attacks.
+      const why = confinement.withheld.get(tool.name);
+      if (why !== undefined) throw new Error(why);
       const binding = handler.bind(tool);
       const signal = new AbortController().signal;
       const plan = await binding.plan(input, { signal });

@@ -1,0 +1,110 @@
+import { type Pointer, read, toArrayBuffer } from "bun:ffi";
+import { type CLibrary, must, pointerTo } from "./c-library.ts";
+
+/**
+ * A new process that shares our memory and makes a list of system calls. JavaScript cannot run there: of the runtime's threads
+ * only one would go on. Linux on x86_64 alone.
+ */
+
+export interface SystemCall {
+  /** What it does, for the operator when it fails. */
+  readonly what: string;
+  readonly number: bigint;
+  readonly args: readonly bigint[];
+  /** Where its result is written, 8 bytes; by default where only `failure` looks. */
+  readonly resultAt?: bigint;
+}
+
+/** Eight words a call: the number, six arguments, and the address of the result. */
+const WORDS = 8;
+const WORD_BYTES = 8;
+const STACK_BYTES = 4_096;
+const STACK_ALIGNMENT = 16;
+const PAGE_BYTES = 4_096n;
+
+/** Makes the calls of the list at `rdi` one after the other. Ends the process when one fails. Uses no stack. */
+const CODE = [
+  ...[0x48, 0x89, 0xfb], //             mov rbx, rdi
+  ...[0x48, 0x8b, 0x03], //       next: mov rax, [rbx]
+  ...[0x48, 0x8b, 0x7b, 0x08], //       mov rdi, [rbx + 8]
+  ...[0x48, 0x8b, 0x73, 0x10], //       mov rsi, [rbx + 16]
+  ...[0x48, 0x8b, 0x53, 0x18], //       mov rdx, [rbx + 24]
+  ...[0x4c, 0x8b, 0x53, 0x20], //       mov r10, [rbx + 32]
+  ...[0x4c, 0x8b, 0x43, 0x28], //       mov r8, [rbx + 40]
+  ...[0x4c, 0x8b, 0x4b, 0x30], //       mov r9, [rbx + 48]
+  ...[0x0f, 0x05], //                   syscall
+  ...[0x48, 0x8b, 0x4b, 0x38], //       mov rcx, [rbx + 56]
+  ...[0x48, 0x89, 0x01], //             mov [rcx], rax
+  ...[0x48, 0x83, 0xc3, 0x40], //       add rbx, 64
+  ...[0x48, 0x85, 0xc0], //             test rax, rax
+  ...[0x79, 0xd3], //                   jns next
+  ...[0xbf, 0x7e, 0x00, 0x00, 0x00], // mov edi, 126
+  ...[0xb8, 0x3c, 0x00, 0x00, 0x00], // mov eax, 60 (exit)
+  ...[0x0f, 0x05], //                   syscall
+];
+
+const MMAP = 9n;
+const MPROTECT = 10n;
+const READ_WRITE = 3n;
+const READ_EXECUTE = 5n;
+const PRIVATE_ANONYMOUS = 0x22n;
+
+const CLONE_VM = 0x100;
+/** We go on when the new process has become a program, or ended. */
+const CLONE_VFORK = 0x4000;
+const SIGCHLD = 17;
+
+const SIG_SETMASK = 2;
+const SIGNAL_SET_BYTES = 128;
+
+export interface CallList {
+  /** Starts the process and waits until it has become a program or ended. */
+  startProgram(): number;
+  /** Starts it beside us. `wait` for any child does not see it. */
+  startBeside(): number;
+  /** What failed. */
+  failure(): string | undefined;
+}
+
+/** Built before anybody waits; code and list stay in memory. */
+export function callList(c: CLibrary, calls: readonly SystemCall[]): CallList {
+  const resultsAt = BigInt(pointerTo(new BigUint64Array(calls.length)));
+  const addresses = calls.map(({ resultAt }, index) => resultAt ?? resultsAt + BigInt(index * WORD_BYTES));
+  const words = new BigUint64Array(calls.length * WORDS);
+  for (const [index, { number, args }] of calls.entries()) {
+    words.set([number, ...args], index * WORDS);
+    words[index * WORDS + WORDS - 1] = addresses[index] ?? 0n;
+  }
+  const list = pointerTo(words);
+  const code = codeIn(c);
+  const stack = pointerTo(new Uint8Array(STACK_BYTES));
+  // The ABI wants it aligned.
+  const stackTop = stack + STACK_BYTES - ((stack + STACK_BYTES) % STACK_ALIGNMENT);
+  const start = (flags: number): number => {
+    const [every, former] = [new Uint8Array(SIGNAL_SET_BYTES).fill(0xff), new Uint8Array(SIGNAL_SET_BYTES)];
+    // Our handlers must not run in it: it shares our memory.
+    c.sigprocmask(SIG_SETMASK, pointerTo(every), pointerTo(former));
+    const pid = c.clone(code, stackTop as Pointer, flags, list);
+    const errno = c.errno();
+    c.sigprocmask(SIG_SETMASK, pointerTo(former), null);
+    return must(pid, () => errno, "clone");
+  };
+  return {
+    startProgram: () => start(CLONE_VM | CLONE_VFORK | SIGCHLD),
+    startBeside: () => start(CLONE_VM),
+    failure() {
+      const results = addresses.map((address) => read.i64(Number(address) as Pointer, 0));
+      const index = results.findIndex((result) => result < 0n);
+      return index === -1 ? undefined : `${calls[index]?.what} (errno ${-(results[index] ?? 0n)})`;
+    },
+  };
+}
+
+function codeIn(c: CLibrary): Pointer {
+  const page = c.numbers(MMAP, 0n, PAGE_BYTES, READ_WRITE, PRIVATE_ANONYMOUS, 0xffffffffffffffffn, 0n);
+  must(Number(page), c.errno, "mmap");
+  const at = Number(page) as Pointer;
+  new Uint8Array(toArrayBuffer(at, 0, CODE.length)).set(CODE);
+  must(Number(c.numbers(MPROTECT, BigInt(page), PAGE_BYTES, READ_EXECUTE, 0n, 0n, 0n)), c.errno, "mprotect");
+  return at;
+}

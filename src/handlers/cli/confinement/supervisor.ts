@@ -1,0 +1,185 @@
+import { type CLibrary, must, pointerTo } from "./c-library.ts";
+import { callList, type SystemCall } from "./call-list.ts";
+
+/**
+ * Starts a program and stays, to end everything that the program has started, at once. The supervisor takes a domain of its own upon
+ * itself, in which no signal leaves the domain; the program is in a second domain inside, from which no signal reaches the supervisor.
+ * So `kill(-1)` by the supervisor reaches what the program has started, wherever that has gone, and nobody else.
+ *
+ * Without the first domain `kill(-1)` ends every process of the machine: it is called only right after two processes outside have
+ * turned out to be out of reach.
+ */
+
+const SIGKILL = 9;
+const EPERM = 1;
+
+const READ = 0n;
+const POLL = 7n;
+const DUP2 = 33n;
+const EXIT = 60n;
+const WAIT4 = 61n;
+const SETSID = 112n;
+const EXIT_GROUP = 231n;
+const PIPE2 = 293n;
+const PIDFD_OPEN = 434n;
+const CLOSE_RANGE = 436n;
+const ALL_DESCRIPTORS = 0xffffffffn;
+const O_CLOEXEC = 0o2000000n;
+
+const PR_SET_CHILD_SUBREAPER = 36;
+const WNOHANG = 1n;
+const WALL = 0x40000000n;
+const POLLIN = 1;
+/** How often the dead are collected while the program runs. */
+const COLLECT_MS = 100;
+/** After the program's end: what it left may still write, as long as somebody reads. */
+const GRACE_TICK_MS = 5;
+const GRACE_TICKS = 40;
+/** How long those who were killed may take to be gone. */
+const GONE_TICKS = 200;
+const SIGNAL_BASE = 128;
+const SIGNAL_BITS = 0x7f;
+const SIG_DFL = 0n;
+
+export interface Supervised {
+  /** Takes the outer domain upon this process. */
+  enterDomain(): void;
+  /** Makes the new process the program, in the inner domain. */
+  readonly program: readonly SystemCall[];
+  /** A descriptor: a byte says that nobody waits for more output; its end says that everything is to end. */
+  readonly control: number;
+  /** Called when the program runs. */
+  onStarted(): void;
+}
+
+/** Ends as the program ended. Throws when the program could not be started. */
+export function supervise(c: CLibrary, { enterDomain, program, control, onStarted }: Supervised): never {
+  must(c.prctl(PR_SET_CHILD_SUBREAPER, 1n, 0n, 0n, 0n), c.errno, "PR_SET_CHILD_SUBREAPER");
+  const probe = startProbe(c);
+  enterDomain();
+  const list = callList(c, program);
+  if (isReadable(c, control)) exitAs(c, undefined);
+  const pid = list.startProgram();
+  const failure = list.failure();
+  if (failure !== undefined) {
+    release(c, probe);
+    throw new Error(failure);
+  }
+  onStarted();
+  const status = attend(c, pid, control);
+  endAll(c, { probe: probe.pid, group: pid });
+  collect(c);
+  release(c, probe);
+  return exitAs(c, status);
+}
+
+interface ProbeProcess {
+  readonly pid: number;
+  /** The probe ends when it is closed. */
+  readonly descriptor: number;
+}
+
+/** A process of the same user outside the domain. It reads a pipe that nobody writes to. */
+function startProbe(c: CLibrary): ProbeProcess {
+  const ends = new Int32Array(2);
+  const at = pointerTo(ends);
+  must(Number(c.numbers(PIPE2, BigInt(at), O_CLOEXEC, 0n, 0n, 0n, 0n)), c.errno, "pipe2");
+  const [reading = -1, writing = -1] = ends;
+  const buffer = BigInt(pointerTo(new Uint8Array(1)));
+  const list = callList(c, [
+    { what: "setsid", number: SETSID, args: [] },
+    { what: "dup2", number: DUP2, args: [BigInt(reading), 0n] },
+    { what: "close_range", number: CLOSE_RANGE, args: [1n, ALL_DESCRIPTORS, 0n] },
+    { what: "read", number: READ, args: [0n, buffer, 1n] },
+    { what: "exit", number: EXIT, args: [0n] },
+  ]);
+  const pid = list.startBeside();
+  c.close(reading);
+  return { pid, descriptor: writing };
+}
+
+function release(c: CLibrary, { pid, descriptor }: ProbeProcess): void {
+  c.close(descriptor);
+  c.numbers(WAIT4, BigInt(pid), 0n, WALL, 0n, 0n, 0n);
+}
+
+/** Waits for the program's end and for what writes on after it, or for the end of the control. Answers the program's status. */
+function attend(c: CLibrary, pid: number, control: number): number | undefined {
+  const ended = must(Number(c.numbers(PIDFD_OPEN, BigInt(pid), 0n, 0n, 0n, 0n, 0n)), c.errno, "pidfd_open");
+  const polled = new DataView(new ArrayBuffer(16));
+  polled.setInt32(0, control, true);
+  polled.setInt16(4, POLLIN, true);
+  polled.setInt16(12, POLLIN, true);
+  const polledAt = BigInt(pointerTo(new Uint8Array(polled.buffer)));
+  const byte = BigInt(pointerTo(new Uint8Array(1)));
+  let status: number | undefined;
+  let isDrained = false;
+  for (let ticks = 0; ticks < GRACE_TICKS; ) {
+    polled.setInt32(8, status === undefined ? ended : -1, true);
+    c.numbers(POLL, polledAt, 2n, BigInt(status === undefined ? COLLECT_MS : GRACE_TICK_MS), 0n, 0n, 0n);
+    if (polled.getInt16(6, true) !== 0) {
+      if (c.numbers(READ, BigInt(control), byte, 1n, 0n, 0n, 0n) <= 0n) return status;
+      isDrained = true;
+    }
+    const { statuses, hasMore } = reap(c);
+    status ??= statuses.get(pid);
+    if (status === undefined) continue;
+    if (isDrained || !hasMore) return status;
+    ticks += 1;
+  }
+  return status;
+}
+
+/** Before the program runs that means the end of the control: the call is over already. */
+function isReadable(c: CLibrary, control: number): boolean {
+  const polled = new Int32Array([control, POLLIN]);
+  return c.numbers(POLL, BigInt(pointerTo(polled)), 1n, 0n, 0n, 0n, 0n) > 0n;
+}
+
+interface Reaped {
+  readonly statuses: ReadonlyMap<number, number>;
+  /** Whether there are others that live. */
+  readonly hasMore: boolean;
+}
+
+function reap(c: CLibrary): Reaped {
+  const status = new Int32Array(1);
+  const at = BigInt(pointerTo(status));
+  const statuses = new Map<number, number>();
+  for (;;) {
+    const pid = Number(c.numbers(WAIT4, 0xffffffffffffffffn, at, WNOHANG, 0n, 0n, 0n));
+    if (pid <= 0) return { statuses, hasMore: pid === 0 };
+    statuses.set(pid, status[0] ?? 0);
+  }
+}
+
+/** Ends everything in the domain; or, where the domain does not hold, the program's own group. */
+export function endAll(c: CLibrary, { probe, group }: { readonly probe: number; readonly group: number }): void {
+  const isHeld = isOutOfReach(c, c.getppid()) && isOutOfReach(c, probe);
+  c.kill(isHeld ? -1 : -group, SIGKILL);
+}
+
+function isOutOfReach(c: CLibrary, pid: number): boolean {
+  if (pid <= 0) return false;
+  const result = c.kill(pid, 0);
+  const errno = c.errno();
+  return result === -1 && errno === EPERM;
+}
+
+function collect(c: CLibrary): void {
+  for (let tick = 0; tick < GONE_TICKS; tick += 1) {
+    if (!reap(c).hasMore) return;
+    c.numbers(POLL, 0n, 0n, BigInt(GRACE_TICK_MS), 0n, 0n, 0n);
+  }
+}
+
+function exitAs(c: CLibrary, status: number | undefined): never {
+  const signal = status === undefined ? SIGKILL : status & SIGNAL_BITS;
+  if (signal !== 0) {
+    c.signal(signal, SIG_DFL);
+    c.kill(process.pid, signal);
+  }
+  const code = signal === 0 ? ((status ?? 0) >> 8) & 0xff : SIGNAL_BASE + signal;
+  c.numbers(EXIT_GROUP, BigInt(code), 0n, 0n, 0n, 0n, 0n);
+  throw new Error("the supervisor has not ended");
+}

@@ -1,0 +1,74 @@
+import { afterEach, describe, expect, test } from "bun:test";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { until } from "../../../support/until.ts";
+import { gone } from "../stand.ts";
+import { temporaryDirectory } from "../temporary-directory.ts";
+import { COMMANDS, missing } from "./stand.ts";
+
+const SUPERVISOR = join(import.meta.dir, "unscoped.ts");
+const SERVICE = join(import.meta.dir, "small-service.ts");
+
+const NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc"];
+/** Only root makes PID namespaces everywhere. */
+const hasNamespace = process.getuid?.() === 0 && Bun.spawnSync([...NAMESPACE, "true"]).success;
+const isSkipped = missing !== undefined || !COMMANDS.has("bash") || Bun.which("setsid") === null;
+
+/** One process in the program's group, and one that has left it and its session. Both say that they live. */
+const SCRIPT = `setsid sh -c 'echo $$ > left; exec sleep 300' & sh -c 'echo $$ > stayed; exec sleep 300' & wait`;
+const children: Bun.Subprocess[] = [];
+afterEach(async () => {
+  for (const child of children.splice(0)) {
+    child.kill("SIGKILL");
+    await child.exited;
+  }
+});
+
+/** A supervisor and a bystander in a PID namespace; who lives after the control has ended, by the names of their files. */
+async function survivorsOf(how: "scoped" | "unscoped"): Promise<string> {
+  const folder = temporaryDirectory();
+  const alive = `for who in bystander left stayed; do [ -d /proc/$(cat $who) ] && ! grep -q '^State:.Z' /proc/$(cat $who)/status && echo $who; done`;
+  const script = `sleep 300 & echo $! > bystander
+    mkfifo control
+    ${process.execPath} ${SUPERVISOR} ${how} "$1" < control & supervisor=$!
+    exec 3> control
+    until [ -s left ] && [ -s stayed ]; do sleep 0.01; done
+    exec 3>&-
+    wait $supervisor
+    ${alive}`;
+  const cmd = [...NAMESPACE, "bash", "-c", script, "bash", SCRIPT];
+  const child = Bun.spawn({ cmd, cwd: folder, stdin: "ignore", stdout: "pipe", stderr: "inherit" });
+  children.push(child);
+  return child.stdout.text();
+}
+
+describe.skipIf(isSkipped || !hasNamespace)("the end of the control", () => {
+  test("ends everything that the program has started, and nobody else", async () => {
+    expect(await survivorsOf("scoped")).toBe("bystander\n");
+  });
+
+  test("without the signal scope, ends the program's own group, and nobody else", async () => {
+    expect(await survivorsOf("unscoped")).toBe("bystander\nleft\n");
+  });
+});
+
+test.skipIf(isSkipped)("what a command has started ends with a service that is killed", async () => {
+  const pids = temporaryDirectory();
+  const job = "(exec sleep 300 > /dev/null 2>&1) & echo $!";
+  const script = `set -m; { ${job}; ${job}; echo $$; } > pids; wait`;
+  const child = Bun.spawn({
+    cmd: [process.execPath, SERVICE, script],
+    env: { ...process.env, STC_TEST_WORKSPACE: pids },
+    stdout: "ignore",
+    stderr: "inherit",
+  });
+  children.push(child);
+  const file = join(pids, "pids");
+  const started = await until("three processes", () => {
+    const found = existsSync(file) ? readFileSync(file, "utf8").trim().split("\n").map(Number) : [];
+    return found.length === 3 ? found : undefined;
+  });
+  child.kill("SIGKILL");
+  await child.exited;
+  for (const pid of started) await gone(pid);
+});
