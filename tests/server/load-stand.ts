@@ -73,12 +73,11 @@ export async function openLoadStand({ limits = {}, server = {}, approvals = fals
     limits,
     log: { level: "silent" },
   };
-  const service = await startService(readConfig(written, { folder, environment: {}, origin: "test" })).catch(
-    (error: unknown) => {
-      rmSync(folder, { recursive: true, force: true });
-      throw error;
-    },
-  );
+  const service = await (async () =>
+    startService(readConfig(written, { folder, environment: {}, origin: "test" })))().catch((error: unknown) => {
+    rmSync(folder, { recursive: true, force: true });
+    throw error;
+  });
   const token = (sub = "agent-7", kind: TokenKind = "good"): Promise<string> =>
     issuers.token({ kind, sub, permissions: kind === "operator" ? ["metrics:read"] : ["load:run"] });
   return {
