@@ -228,7 +228,7 @@ const TERMS = [
   "Base(?:16|32|36|58|62|64|85)|Ascii85|Md[45]|MD[45]|S(?:ha|HA)(?:1|2|3|224|256|384|512)|B(?:lake|LAKE)[23]|A(?:es|ES)(?:128|192|256)",
   "R(?:sa|SA)(?:2048|3072|4096)|[EHPR][sS](?:256|384|512)|Ed25519|Ed448|X25519|X448|X509|Curve25519|Secp256|P(?:256|384|521)",
   "Argon2|P(?:bkdf|BKDF)2|P(?:bes|BES)2|P(?:kcs|KCS)(?:1|5|7|8|9|10|11|12)|A(?:sn|SN)1|OAuth[12]|Oauth[12]|Auth0|S(?:aml|AML)2|F(?:ido|IDO)2",
-  "H(?:ttp|TTP)[123]|[Ii][Pp][Vv]?[46]|S3|E(?:c|C)2|K8s?|W(?:in|IN)(?:32|64)|S(?:sh|SH)2|S(?:ql|QL)ite3|D(?:b|B)2|V[1-9]|I18n|L10n",
+  "H(?:ttp|TTP)[123]|[Ii][Pp][Vv]?[46]|S3|E(?:c|C)2|K8s|W(?:in|IN)(?:32|64)|S(?:sh|SH)2|S(?:ql|QL)ite3|D(?:b|B)2|I18n|L10n",
 ].join("|");
 
 const NUMBERED_TYPE = new RegExp(

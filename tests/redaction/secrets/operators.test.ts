@@ -81,7 +81,14 @@ test.each([
   expect(hide(text)).toBe(text);
 });
 
-const WORDS = ["CorrectHorse7Battery", "Welcome1Please", "Summer2024Rocks", "XmWobutF77BejTyfu", "BlueSky42Orange"];
+const WORDS = [
+  "CorrectHorse7Battery",
+  "Welcome1Please",
+  "Summer2024Rocks",
+  "XmWobutF77BejTyfu",
+  "XqbqItzV7IqhKnlxk",
+  "BlueSky42Orange",
+];
 
 test.each(WORDS)("a password of capitalized words and a number is hidden: %s", (word) => {
   for (const place of [
