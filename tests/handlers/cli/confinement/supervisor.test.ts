@@ -58,7 +58,8 @@ test.skipIf(isSkipped)("what a command has started ends with a service that is k
   const script = `set -m; { ${job}; ${job}; echo $$; } > pids; wait`;
   const child = Bun.spawn({
     cmd: [process.execPath, SERVICE, script],
-    env: { ...process.env, STC_TEST_WORKSPACE: pids },
+    // What the killed service leaves is removed with this folder.
+    env: { ...process.env, STC_TEST_WORKSPACE: pids, TMPDIR: temporaryDirectory() },
     stdout: "ignore",
     stderr: "inherit",
   });
