@@ -12,11 +12,11 @@ afterEach(() => world.end());
 test("APR-50: 4 processes claim 50 approvals of one file, each once", async () => {
   const claimed = await raceClaims(4, 50);
   expect(claimed.reduce((sum, count) => sum + count, 0)).toBe(50);
-}, 30_000);
+});
 
 test("APR-50: 4 processes vote on 20 questions in the same names: each has its yeses, no more and no fewer", async () => {
   await raceVotes({ processes: 4, approvals: 20, count: 2 });
-}, 30_000);
+});
 
 const KILLS: readonly (readonly [act: DyingAct, when: "journaling" | "answered", state: string])[] = [
   ["approve", "journaling", "pending"],

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
+import { afterEach, beforeEach, expect, test } from "bun:test";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -6,8 +6,6 @@ import { Exporter } from "../../src/audit/export/exporter.ts";
 import { readExportPlace } from "../../src/audit/export/place-files.ts";
 import { entryLine, writeDays } from "../support/audit-lines.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(30_000);
 
 const DAY = "2026-02-16";
 const CREDENTIAL = "Bearer only-for-the-far-side";

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
 import { startExporters } from "../../src/audit/export/exporters.ts";
@@ -11,8 +11,6 @@ import { found, keys, writeLog } from "../audit/support/chained-log.ts";
 import { createWorld, draftOf, outcomes, type World } from "../audit/support/open.ts";
 import { runStc } from "../support/stc.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(30_000);
 
 const LAST = "2026-02-19.jsonl";
 const AFTER = Date.parse("2026-02-19T13:00:00.000Z");

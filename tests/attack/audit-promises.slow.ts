@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,8 +13,6 @@ import { LiveIssuers } from "../support/live-tokens.ts";
 import { runStc } from "../support/stc.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
-
-setDefaultTimeout(60_000);
 
 /** What README says of the audit, by how each promise begins. */
 const PROMISES = [

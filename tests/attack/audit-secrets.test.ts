@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,8 +9,6 @@ import { type RunningService, startService } from "../../src/main.ts";
 import { filler } from "../redaction/secret-examples.ts";
 import { auditEntries, journalEntries } from "../support/audit-files.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
-
-setDefaultTimeout(30_000);
 
 /** A credential of a form that is known, another one for each place that it is put into. */
 let made = 0;

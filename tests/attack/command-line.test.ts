@@ -1,12 +1,10 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { environmentProblems } from "../../src/stc/configuration.ts";
 import { run, runStc } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
-
-setDefaultTimeout(30_000);
 
 /** What a terminal acts upon, line ends apart. */
 const STEERING = /[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]/;

@@ -1,8 +1,6 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { head, type LoadStand, openLoadStand, Wire, wholeCall } from "../server/load-stand.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(30_000);
 
 let stand: LoadStand;
 let token: string;

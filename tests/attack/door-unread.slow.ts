@@ -1,11 +1,9 @@
-import { expect, setDefaultTimeout, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Connections } from "../../src/server/connections/connections.ts";
 import { openLoadStand, Wire, wholeCall } from "../server/load-stand.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(60_000);
 
 const ANSWER_BYTES = 1_000_000;
 const ANSWERS = 120;

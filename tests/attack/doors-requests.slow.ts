@@ -1,11 +1,9 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { z } from "zod";
 import { defineTool } from "../../src/index.ts";
 import { head, Wire } from "../server/load-stand.ts";
 import { callHeaders, type IdentityStand, issuers, startIdentityService } from "../support/identity-service.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(30_000);
 
 /** Calls under way, each until it is let go. */
 const waiting: (() => void)[] = [];

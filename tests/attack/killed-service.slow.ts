@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
+import { afterEach, beforeEach, expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Receiver } from "../approvals/notify/receiver.ts";
@@ -6,8 +6,6 @@ import { auditEntries, journalEntries } from "../support/audit-files.ts";
 import { manifest, ReloadService } from "../support/reload-service.ts";
 import { RunningStc, runStc } from "../support/stc.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(90_000);
 
 /** A configuration, and the processes that serve it one after the other. */
 let world: ReloadService;

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
@@ -12,8 +12,6 @@ import {
 } from "../support/identity-service.ts";
 import { Authority } from "../support/tls-files.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(30_000);
 
 const MAX = 5;
 let stand: IdentityStand;

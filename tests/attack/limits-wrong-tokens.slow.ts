@@ -1,7 +1,5 @@
-import { afterEach, expect, setDefaultTimeout, test } from "bun:test";
+import { afterEach, expect, test } from "bun:test";
 import { type LoadStand, openLoadStand } from "../server/load-stand.ts";
-
-setDefaultTimeout(30_000);
 
 let open: LoadStand | undefined;
 afterEach(async () => {

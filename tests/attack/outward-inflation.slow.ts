@@ -1,10 +1,8 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { createGzip } from "node:zlib";
 import { post } from "../../src/audit/export/sender.ts";
 import { RemoteKeys } from "../../src/proxy/tokens/remote-keys.ts";
 import { FarSide } from "./outward-far-side.ts";
-
-setDefaultTimeout(120_000);
 
 const PIECE = Buffer.alloc(1_048_576);
 const PIECES = 1_024;

@@ -1,9 +1,7 @@
-import { expect, setDefaultTimeout, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { manifest, ReloadService } from "../support/reload-service.ts";
 import { environmentOf, STC } from "../support/stc.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(30_000);
 
 /** Of one file, in units of 1024 bytes: room for the start and a few reloads. */
 const FILE_KIB_MAX = 6;

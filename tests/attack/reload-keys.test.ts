@@ -1,9 +1,7 @@
-import { afterEach, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
+import { afterEach, beforeEach, expect, test } from "bun:test";
 import { type JwksServer, publish, startJwksServer } from "../support/jwks-server.ts";
 import { manifest, ReloadService } from "../support/reload-service.ts";
 import { makeSigningKey } from "../support/tokens.ts";
-
-setDefaultTimeout(30_000);
 
 /** An identity provider, and a service that fetches the agents' keys from it. */
 let provider: JwksServer;

@@ -1,8 +1,6 @@
-import { afterEach, expect, setDefaultTimeout, test } from "bun:test";
+import { afterEach, expect, test } from "bun:test";
 import { manifest, ReloadService } from "../support/reload-service.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(30_000);
 
 const running: ReloadService[] = [];
 afterEach(async () => {

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import {
   existsSync,
   mkdirSync,
@@ -13,8 +13,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Ended, run, STC } from "../support/stc.ts";
 import { FIRST, question, StandInApprovals } from "../support/terminal-approvals.ts";
-
-setDefaultTimeout(30_000);
 
 const LINES = 20_000;
 const FULL = "standard output cannot be written (ENOSPC)\n";

@@ -1,11 +1,9 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Ended, RunningStc, type RunOptions, runStc } from "../support/stc.ts";
 import { FIRST, question, SECOND, view } from "../support/terminal-approvals.ts";
-
-setDefaultTimeout(30_000);
 
 /** What a terminal acts upon, line ends apart. */
 const STEERING = /[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e007f}]/u;

@@ -1,11 +1,9 @@
-import { afterEach, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterEach, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { hasTerminals, TerminalStc } from "../support/terminal.ts";
 import { FIRST, question, SECOND, StandInApprovals, view } from "../support/terminal-approvals.ts";
-
-setDefaultTimeout(30_000);
 
 /** The blank at the end comes when the question takes answers. */
 const ARMED = "[n]o: ";

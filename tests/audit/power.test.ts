@@ -18,5 +18,4 @@ test.each(ENDINGS)(
     expect(faults).toEqual([]);
     expect(points).toBeGreaterThan(20);
   },
-  30_000,
 );

@@ -1,9 +1,7 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { Wire } from "../server/load-stand.ts";
 import { CALL, callHeaders, type IdentityStand, issuers, startIdentityService } from "../support/identity-service.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(30_000);
 
 let stand: IdentityStand;
 let authorization: string;

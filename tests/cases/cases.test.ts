@@ -22,7 +22,7 @@ let player: CasePlayer;
 
 beforeAll(async () => {
   player = await CasePlayer.open();
-}, 30_000);
+});
 
 afterAll(() => player?.close());
 

@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { readConfigFile } from "../../src/config/file.ts";
@@ -19,8 +19,6 @@ import {
   proxyOf,
   writtenDocuments,
 } from "./documents.ts";
-
-setDefaultTimeout(60_000);
 
 mkdirSync(join(PROJECT, "var"), { recursive: true });
 // Below the project, so that the types are found.

@@ -1,11 +1,9 @@
-import { afterAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { runStc } from "../support/stc.ts";
-
-setDefaultTimeout(30_000);
 
 const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-matrix-")));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -1,4 +1,4 @@
-import { expect, setDefaultTimeout, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { readConfig } from "../../src/config.ts";
@@ -8,8 +8,6 @@ import { MEANINGS } from "./configuration-meanings.ts";
 import { configurationReference, PAGE, withReference } from "./configuration-reference.ts";
 import { readPrometheusRule } from "./custom-resources.ts";
 import { PROJECT, writtenDocuments } from "./documents.ts";
-
-setDefaultTimeout(30_000);
 
 const page = readFileSync(PAGE, "utf8");
 const rows = [...configurationReference().matchAll(/^\| `([^`]+)` \| (.*) \| (.*) \| (.*) \|$/gm)].map(

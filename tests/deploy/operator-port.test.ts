@@ -1,4 +1,4 @@
-import { expect, setDefaultTimeout, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,8 +9,6 @@ import { defineTool } from "../../src/index.ts";
 import { startService } from "../../src/main.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(30_000);
 
 const issuers = new LiveIssuers();
 

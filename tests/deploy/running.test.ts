@@ -1,11 +1,9 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { REFUSALS } from "../../src/core/errors.ts";
 import type { RunningService } from "../../src/main.ts";
 import { readPrometheusRule } from "./custom-resources.ts";
 import { writtenDocuments } from "./documents.ts";
 import { Pod } from "./pod.ts";
-
-setDefaultTimeout(30_000);
 
 const CUSTOMER = "3f0c9a52-6b1e-4c77-9d3a-000000000001";
 

@@ -1,8 +1,6 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { ApprovalService } from "../support/approval-service.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(30_000);
 
 const service = new ApprovalService({ pendingPerCallerMax: 6 });
 

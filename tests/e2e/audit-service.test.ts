@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,8 +7,6 @@ import { type RunningService, startService } from "../../src/main.ts";
 import { journalEntries } from "../support/audit-files.ts";
 import { LiveIssuers, OPERATORS_ISSUER } from "../support/live-tokens.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(30_000);
 
 const MANIFEST = `
 import { defineTool } from "safe-tool-call";

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
@@ -7,8 +7,6 @@ import { LiveIssuers } from "../support/live-tokens.ts";
 import { freePortPair, RunningStc, run, runStc } from "../support/stc.ts";
 import { hasTerminals, TerminalStc } from "../support/terminal.ts";
 import { PROJECT } from "../support/world.ts";
-
-setDefaultTimeout(60_000);
 
 mkdirSync(join(PROJECT, "var"), { recursive: true });
 // It stands for the clone, in which readers paste: what is written there is not written into the real one.

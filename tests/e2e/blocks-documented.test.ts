@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
@@ -10,8 +10,6 @@ import { BLOCKS, type Block, blockNamed, PAGES } from "../support/documented.ts"
 import { run } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
 
-setDefaultTimeout(30_000);
-
 /** Blocks that another test pastes. That test reads the page, or the block by its name. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   "README.md: TOKEN=": "tests/e2e/blocks-documented.slow.ts",
@@ -20,18 +18,18 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "docs/approvals.md: export STC_URL=": "tests/e2e/blocks-documented.slow.ts",
   "docs/operating.md: stc check --matrix": "tests/e2e/blocks-documented.slow.ts",
   "docs/webhooks.md: stc approvals report": "tests/e2e/blocks-documented.slow.ts",
-  "docs/audit.md: stc audit query --sub": "tests/e2e/audit-guide.test.ts",
-  "docs/audit.md: stc audit query --classification": "tests/e2e/audit-guide.test.ts",
-  "docs/audit.md: stc audit show 0198d000-0000-7000-8000-000000000003": "tests/e2e/audit-guide.test.ts",
-  "docs/audit.md: stc audit show 0198d000-0000-7000-8000-0000000000aa": "tests/e2e/audit-guide.test.ts",
-  "docs/audit.md: stc audit stats --from": "tests/e2e/audit-guide.test.ts",
-  "docs/audit.md: stc audit query --stage": "tests/e2e/audit-guide.test.ts",
-  "docs/audit.md: stc audit query --code": "tests/e2e/audit-guide.test.ts",
-  "docs/audit.md: stc audit stats --tool": "tests/e2e/audit-guide.test.ts",
-  "docs/audit.md: stc audit query --trace-id": "tests/e2e/audit-guide.test.ts",
-  "docs/audit.md: stc audit tail": "tests/e2e/audit-guide.test.ts",
-  "docs/audit.md: stc audit export": "tests/e2e/audit-guide.test.ts",
-  "docs/audit.md: stc audit prune": "tests/e2e/audit-guide.test.ts",
+  "docs/audit.md: stc audit query --sub": "tests/e2e/audit-guide.slow.ts",
+  "docs/audit.md: stc audit query --classification": "tests/e2e/audit-guide.slow.ts",
+  "docs/audit.md: stc audit show 0198d000-0000-7000-8000-000000000003": "tests/e2e/audit-guide.slow.ts",
+  "docs/audit.md: stc audit show 0198d000-0000-7000-8000-0000000000aa": "tests/e2e/audit-guide.slow.ts",
+  "docs/audit.md: stc audit stats --from": "tests/e2e/audit-guide.slow.ts",
+  "docs/audit.md: stc audit query --stage": "tests/e2e/audit-guide.slow.ts",
+  "docs/audit.md: stc audit query --code": "tests/e2e/audit-guide.slow.ts",
+  "docs/audit.md: stc audit stats --tool": "tests/e2e/audit-guide.slow.ts",
+  "docs/audit.md: stc audit query --trace-id": "tests/e2e/audit-guide.slow.ts",
+  "docs/audit.md: stc audit tail": "tests/e2e/audit-guide.slow.ts",
+  "docs/audit.md: stc audit export": "tests/e2e/audit-guide.slow.ts",
+  "docs/audit.md: stc audit prune": "tests/e2e/audit-guide.slow.ts",
   "docs/audit.md: stc audit keys": "tests/e2e/evidence-documented.test.ts",
   "docs/audit.md: stc audit prove": "tests/e2e/evidence-documented.test.ts",
   "docs/audit.md: prev=": "tests/e2e/auditor.test.ts",
@@ -47,8 +45,8 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   "docs/first-service.md: ID=$(": "tests/e2e/first-service.slow.ts",
   "docs/first-service.md: STC_TOKEN=": "tests/e2e/first-service.slow.ts",
   "docs/first-service.md: import { SafeToolCall, unwrap }": "tests/e2e/first-service.slow.ts",
-  "docs/messages.md: openssl ": "tests/e2e/keys-documented.test.ts",
-  'docs/webhooks.md: echo "whsec_': "tests/e2e/keys-documented.test.ts",
+  "docs/messages.md: openssl ": "tests/e2e/keys-documented.slow.ts",
+  'docs/webhooks.md: echo "whsec_': "tests/e2e/keys-documented.slow.ts",
   "docs/redaction.md: stc filter": "tests/e2e/redaction.test.ts",
   "docs/redaction.md: FIELD ": "tests/e2e/redaction.test.ts",
   "docs/redaction.md: note: ": "tests/e2e/redaction.test.ts",

@@ -189,4 +189,4 @@ test("a service that is killed is told as unavailable; once it is back, so are i
     const { status } = await callTool("lab_inspect", {});
     return status === "success" ? status : undefined;
   });
-}, 30_000);
+});

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -14,8 +14,6 @@ import {
 import { Authority, type Pair, replaceFile } from "../support/tls-files.ts";
 import { AGENTS_AUDIENCE, AGENTS_ISSUER, type Claims, issueToken, makeSigningKey } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(30_000);
 
 async function status(url: string, headers: Readonly<Record<string, string>>): Promise<number> {
   return (await fetch(`${url}/call`, { method: "POST", headers, body: CALL })).status;

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "bun:test";
 import { mkdtempSync, realpathSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
@@ -7,8 +7,6 @@ import { journalEntries } from "../support/audit-files.ts";
 import { manifest } from "../support/reload-service.ts";
 import { until } from "../support/until.ts";
 import { openWorld, type World } from "../support/world.ts";
-
-setDefaultTimeout(20_000);
 
 let world: World;
 let folder: string;

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, realpathSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
@@ -26,8 +26,6 @@ import { destroy, write } from "../cases/tools/changes.ts";
 import { auditEntries } from "../support/audit-files.ts";
 import { until } from "../support/until.ts";
 import { openWorld, PROJECT, type World } from "../support/world.ts";
-
-setDefaultTimeout(20_000);
 
 let world: World;
 let stc: SafeToolCall;

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,8 +10,6 @@ import type { Loose } from "../support/asking-service.ts";
 import { auditEntries, dayFilesText } from "../support/audit-files.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { PROJECT } from "../support/world.ts";
-
-setDefaultTimeout(30_000);
 
 const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-bounds-")));
 mkdirSync(join(folder, "work"));

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,8 +13,6 @@ import { auditEntries, dayFilesText, journalEntries } from "../support/audit-fil
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { runStc } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
-
-setDefaultTimeout(30_000);
 
 const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-redaction-")));
 const issuers = new LiveIssuers();

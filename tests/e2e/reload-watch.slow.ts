@@ -1,10 +1,8 @@
-import { afterEach, expect, setDefaultTimeout, test } from "bun:test";
+import { afterEach, expect, test } from "bun:test";
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { manifest, ReloadService } from "../support/reload-service.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(40_000);
 
 const WATCH = { reload: { trigger: "watch", perMinuteMax: 6_000, importTimeoutMs: 300 } };
 const running: ReloadService[] = [];

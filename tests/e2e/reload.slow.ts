@@ -1,11 +1,9 @@
-import { afterEach, expect, setDefaultTimeout, test } from "bun:test";
+import { afterEach, expect, test } from "bun:test";
 import { readFileSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { manifest, ReloadService, type Reply } from "../support/reload-service.ts";
 import { makeSigningKey } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(30_000);
 
 const running: ReloadService[] = [];
 afterEach(async () => {

@@ -1,12 +1,10 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout } from "bun:test";
+import { afterAll, beforeAll, expect } from "bun:test";
 import { mkdirSync, mkdtempSync, readdirSync, realpathSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import { describe, test } from "../support/git-tests.ts";
 import { type Ended, freePortPair, RunningStc, runStc } from "../support/stc.ts";
 import { openWorld, PROJECT, type World } from "../support/world.ts";
-
-setDefaultTimeout(30_000);
 
 const ANSWERING = /listening/;
 const READER = ["--sub", "agent-7", "--permission", "customer-data:read", "platform:git:read"];

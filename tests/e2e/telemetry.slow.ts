@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import {
   mkdirSync,
   mkdtempSync,
@@ -16,8 +16,6 @@ import { LiveIssuers, type TokenKind } from "../support/live-tokens.ts";
 import type { HostOrder, HostReport } from "../support/service-host.ts";
 import { until } from "../support/until.ts";
 import { attributesOf, Collector, type ReceivedSpan } from "../telemetry/collector.ts";
-
-setDefaultTimeout(60_000);
 
 const SECRET = "hunter2-Xq91LmZp0Tt";
 const PERSON = "someone.private@example.com";

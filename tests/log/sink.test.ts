@@ -1,10 +1,8 @@
-import { afterAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, expect, test } from "bun:test";
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DescriptorSink } from "../../src/log/sink.ts";
-
-setDefaultTimeout(30_000);
 
 const folder = mkdtempSync(join(tmpdir(), "stc-log-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -1,11 +1,9 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { runStc } from "../support/stc.ts";
-
-setDefaultTimeout(30_000);
 
 const SECRET = "hunter2-Xq91LmZp0Tt";
 const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-faults-")));

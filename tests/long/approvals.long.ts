@@ -24,7 +24,7 @@ test("APR-50: 4 processes claim 500 approvals of one file, each once", async () 
   const claimed = await raceClaims(4, 500);
   expect(claimed.reduce((sum, count) => sum + count, 0)).toBe(500);
   expect(claimed.filter((count) => count > 0).length).toBeGreaterThan(1);
-}, 300_000);
+});
 
 test.each(KILLS)("kill -9 in %s, %s, leaves the state before or the state after, and a store that works", (act, when) =>
   expectKillSurvived(world, act, when),
@@ -45,7 +45,7 @@ test("kill -9 at any moment: nothing that was answered is lost, and nothing goes
     await endAll(store);
     await store.close();
   }
-}, 300_000);
+});
 
 /** What a killed process left waiting would fill the caller's bound for the next rounds. */
 async function endAll(store: Approvals): Promise<void> {
@@ -100,7 +100,7 @@ describe.skipIf(disk === undefined)("a full disk", () => {
     const next = await full.open(bounds);
     for (const id of asked) expect((await next.get(id))?.state).toBe("pending");
     await next.close();
-  }, 120_000);
+  });
 });
 
 /** A disk of 2 MiB, a part of it taken, where the machine lets us mount one. */

@@ -1,11 +1,9 @@
-import { afterAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { writeGeneratedDay } from "../support/audit-lines.ts";
 import { environmentOf, STC } from "../support/stc.ts";
-
-setDefaultTimeout(300_000);
 
 /** Long: reading a day of a million lines takes no more memory than reading one of fifty thousand. */
 const [FEW, MANY] = [50_000, 1_000_000];

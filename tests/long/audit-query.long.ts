@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,8 +7,6 @@ import { type Params, readQuery } from "../../src/audit/query/params.ts";
 import { search } from "../../src/audit/query/query.ts";
 import { readStats } from "../../src/audit/stats/stats.ts";
 import { generatedTraceId, writeGeneratedDay } from "../support/audit-lines.ts";
-
-setDefaultTimeout(300_000);
 
 const ENTRIES = 1_000_000;
 const DAY = "2026-02-16";

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import {
   chmodSync,
   chownSync,
@@ -26,8 +26,6 @@ const READY_MS_MAX = 300;
 const STARTS = 12;
 /** A user that this machine does not know. */
 const NOBODY = 64_999;
-
-setDefaultTimeout(60_000);
 
 const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-compile-")));
 const binary = join(folder, "bin", "stc");

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
+import { afterEach, beforeEach, expect, test } from "bun:test";
 import { connect } from "node:net";
 import { openAuditLog } from "../../src/audit/json-logger.ts";
 import { draftOf } from "../audit/support/open.ts";
@@ -8,8 +8,6 @@ import { runStc } from "../support/stc.ts";
 import { until } from "../support/until.ts";
 
 /** Long: services in processes of their own, ended in every way while all kinds of requests are under way. */
-setDefaultTimeout(120_000);
-
 const CALLERS = 24;
 const ENTRIES = 200_000;
 const RESTART_MS_MAX = 2_000;

@@ -47,7 +47,7 @@ test("100,000 gRPC calls leave memory flat", async () => {
   }
   const growths = sizes.slice(1).map((size, index) => size / (sizes[index] ?? size));
   expect(Math.min(...growths)).toBeLessThan(GROWTH_MAX);
-}, 300_000);
+});
 
 test("certificates are exchanged under load for long, and no call is lost", async () => {
   const { answered, refused, identities, events } = await rotateUnderLoad({
@@ -59,4 +59,4 @@ test("certificates are exchanged under load for long, and no call is lost", asyn
   expect(answered).toBe(20_000);
   expect(identities).toBe(events.length + 1);
   expect(events.length).toBeGreaterThan(5);
-}, 120_000);
+});

@@ -1,4 +1,4 @@
-import { afterAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { tmpdir } from "node:os";
@@ -14,8 +14,6 @@ import { findPostgres, type PostgresServer, startPostgres } from "../support/pos
 import { until } from "../support/until.ts";
 
 /** Long: ten thousand connections, a loop that is really late, replicas over a real database. */
-setDefaultTimeout(240_000);
-
 const IDLE_WANTED = 10_000;
 /** Of this process, for everything else. */
 const FILES_KEPT = 500;

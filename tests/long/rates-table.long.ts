@@ -1,9 +1,7 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { openRateTable } from "../../src/proxy/limits/rates-postgres.ts";
 import type { RateTable } from "../../src/proxy/limits/rates-shared.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
-
-setDefaultTimeout(60_000);
 
 const native = findPostgres();
 let server: PostgresServer;

@@ -1,10 +1,8 @@
-import { afterAll, afterEach, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, expect, test } from "bun:test";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
 import { ReloadService } from "../support/reload-service.ts";
 
 /** Long: two services and one real PostgreSQL, which go together and part by reloads. */
-setDefaultTimeout(120_000);
-
 const native = findPostgres();
 /** Some rounds in which replicas tell each other. */
 const ROUNDS_MS = 700;

@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,8 +8,6 @@ import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
 
 /** Long: hundreds of reloads of one process, from the sources and as the single binary; neither descriptors, children nor memory may grow. */
-setDefaultTimeout(300_000);
-
 const ROUNDS = 500;
 /** Until the heap has the size that this work wants. */
 const WARM_ROUNDS = 150;

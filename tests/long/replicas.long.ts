@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { auditEntries, journalEntries } from "../support/audit-files.ts";
 import { EndingWorld } from "../support/ending-world.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
@@ -8,8 +8,6 @@ import { AGENTS_ISSUER } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
 
 /** Long: two processes with an audit each and one real PostgreSQL, which are killed and parted from it. */
-setDefaultTimeout(120_000);
-
 const RATE = 20;
 const native = findPostgres();
 let server: PostgresServer;

@@ -1,12 +1,10 @@
-import { afterAll, beforeEach, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeEach, expect, test } from "bun:test";
 import { existsSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { awkReach } from "../../src/approvals/risk/shell/awk.ts";
 import { levelOf } from "../approvals/shell-level.ts";
-
-setDefaultTimeout(300_000);
 
 const RUNS = 10_000;
 const ENVIRONMENT = { PATH: "/usr/bin:/bin" };

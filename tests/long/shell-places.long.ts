@@ -1,11 +1,9 @@
-import { afterAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { levelOf } from "../approvals/shell-level.ts";
-
-setDefaultTimeout(300_000);
 
 const RUNS = 2_000;
 const root = realpathSync(mkdtempSync(join(tmpdir(), "stc-places-")));

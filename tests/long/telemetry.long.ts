@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,8 +8,6 @@ import { environmentOf, run } from "../support/stc.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
 import { Collector } from "../telemetry/collector.ts";
-
-setDefaultTimeout(120_000);
 
 /** Two seconds for the traces, and the rest of an end on a machine that does other things, too. */
 const END_MS_MAX = 5_000;

@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { Agent, request } from "node:http";
 import { tmpdir } from "node:os";
@@ -10,8 +10,6 @@ import { startService } from "../../src/main.ts";
 import { auditEntries } from "../support/audit-files.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(60_000);
 
 const CLIENTS = 16;
 const ROUNDS_BEFORE = 200;

@@ -1,10 +1,8 @@
-import { expect, setDefaultTimeout, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { QUERY_PARAMS } from "../../src/audit/query/params.ts";
 import { REFUSALS } from "../../src/core/errors.ts";
 import { OPERATIONS } from "../../src/server/routes/operations.ts";
 import { CALL, callHeaders, issuers, startIdentityService } from "../support/identity-service.ts";
-
-setDefaultTimeout(30_000);
 
 /** Doors that this configuration leaves shut. */
 const ELSEWHERE = ["POST /reload"];

@@ -1,8 +1,6 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { until } from "../support/until.ts";
 import { head, type LoadStand, openLoadStand, Wire, wholeCall } from "./load-stand.ts";
-
-setDefaultTimeout(30_000);
 
 const TRICKLE_MS = 20;
 let stand: LoadStand;

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { X509Certificate } from "node:crypto";
 import { mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { connect as connectPlain } from "node:net";
@@ -12,8 +12,6 @@ import { CALL, callHeaders, type IdentityStand, startIdentityService } from "../
 import { Authority, hence, type Pair, replaceFile } from "../support/tls-files.ts";
 import { AGENTS_ISSUER } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(30_000);
 
 const SPIFFE = "spiffe://prod.example/ns/agents/sa/runner";
 const uri = (value: string) => ({ names: [{ type: "url", value }] }) as const;

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,8 +10,6 @@ import { auditEntries } from "../support/audit-files.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { openClient, statusesIn } from "../support/sending-client.ts";
 import { Authority } from "../support/tls-files.ts";
-
-setDefaultTimeout(60_000);
 
 /** More than the buffers of a connection hold. */
 const BODY = Buffer.alloc(16_000_000, "a");

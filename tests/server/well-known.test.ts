@@ -1,8 +1,6 @@
-import { expect, setDefaultTimeout, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { CALL, callHeaders, issuers, startIdentityService } from "../support/identity-service.ts";
 import { AGENTS_ISSUER } from "../support/tokens.ts";
-
-setDefaultTimeout(30_000);
 
 const PAGE = "/.well-known/oauth-protected-resource";
 

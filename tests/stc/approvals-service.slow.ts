@@ -1,12 +1,10 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { decodeJwt } from "jose";
 import { ApprovalService } from "../support/approval-service.ts";
 import { type Ended, runStc } from "../support/stc.ts";
 import { hasTerminals, TerminalStc } from "../support/terminal.ts";
-
-setDefaultTimeout(30_000);
 
 const service = new ApprovalService();
 let operator: Readonly<Record<string, string>>;

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
@@ -7,8 +7,6 @@ import { certificateNotes } from "../../src/stc/certificate-notes.ts";
 import { KINDS_FOLDER } from "../handlers/grpc/support/kinds.ts";
 import { runStc } from "../support/stc.ts";
 import { openWorld, type World } from "../support/world.ts";
-
-setDefaultTimeout(30_000);
 
 const DAY_MS = 86_400_000;
 const NOW = Date.UTC(2026, 0, 15);

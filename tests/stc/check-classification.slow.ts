@@ -1,12 +1,10 @@
-import { afterAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { RunningStc, runStc } from "../support/stc.ts";
-
-setDefaultTimeout(60_000);
 
 const MANIFEST = `
   import { defineTool } from "safe-tool-call";

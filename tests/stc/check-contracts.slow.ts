@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
@@ -7,8 +7,6 @@ import { KINDS_FOLDER, KINDS_SET } from "../handlers/grpc/support/kinds.ts";
 import { knowing, type Reflecting, startReflecting } from "../handlers/grpc/support/reflecting.ts";
 import { runStc } from "../support/stc.ts";
 import { openWorld, type World } from "../support/world.ts";
-
-setDefaultTimeout(30_000);
 
 let world: World;
 beforeAll(async () => {

@@ -1,12 +1,10 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { existsSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { runStc } from "../support/stc.ts";
-
-setDefaultTimeout(30_000);
 
 const MANIFESTS = `
   import { cliCommand, defineTool, grpcMethod } from "safe-tool-call";

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,8 +7,6 @@ import { callHeaders, type IdentityStand, issuers, startIdentityService } from "
 import { type Ended, run, runStc, STC } from "../support/stc.ts";
 import { Authority } from "../support/tls-files.ts";
 import { AGENTS_ISSUER } from "../support/tokens.ts";
-
-setDefaultTimeout(60_000);
 
 const SPIFFE = "spiffe://prod.example/ns/agents/sa/runner";
 

@@ -1,11 +1,9 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Ended, runStc } from "../support/stc.ts";
 import { StandInApprovals } from "../support/terminal-approvals.ts";
-
-setDefaultTimeout(60_000);
 
 const folder = mkdtempSync(join(tmpdir(), "stc-exits-"));
 const path = (name: string): string => join(folder, name);

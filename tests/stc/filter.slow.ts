@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,8 +13,6 @@ import { type FilteredAnswer, filterAnswer, leftOutBySchema } from "../../src/st
 import { filler } from "../redaction/secret-examples.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { type Ended, runStc } from "../support/stc.ts";
-
-setDefaultTimeout(30_000);
 
 const TOKEN = `ghp_${filler(36)}`;
 

@@ -1,12 +1,10 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type IdentityStand, startIdentityService } from "../support/identity-service.ts";
 import { type Ended, runStc } from "../support/stc.ts";
 import { Authority } from "../support/tls-files.ts";
-
-setDefaultTimeout(60_000);
 
 /** `tls` shows a certificate that is in nobody's name here; `shut` asks for one, and has doors for its own machine. */
 const stands: Record<"plain" | "tls" | "shut", IdentityStand | undefined> = {

@@ -126,4 +126,4 @@ test("one caller's answers take so much room and no more, and old ones give it b
   world.now += DAY_MS;
   await store.sweep();
   expect(await run(100)).toBe("answered");
-}, 20_000);
+});

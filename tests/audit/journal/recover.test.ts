@@ -192,7 +192,7 @@ test("whatever is done to the youngest lines, nothing is written behind it", () 
     }),
     { numRuns: 150 },
   );
-}, 30_000);
+});
 
 describe("calls that a crash cut short", () => {
   /** As after `kill -9`: the directory at this moment, without what a close adds. */

@@ -237,7 +237,7 @@ test("whatever bit of whatever checkpoint is flipped, `verify` finds it", () => 
     ),
     { numRuns: 150 },
   );
-}, 30_000);
+});
 
 /** Any one thing that can be done to the lines of one file. */
 const mutation = fc.record({
@@ -280,4 +280,4 @@ test("whatever is done to a line, `verify` finds it", () => {
     }),
     { numRuns: 400 },
   );
-}, 30_000);
+});

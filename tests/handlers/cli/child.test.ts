@@ -157,7 +157,7 @@ test("a child sees its own list of variables and nothing of the service's", asyn
   expect([...variables.keys()].sort()).toEqual(["HOME", "LANG", "LC_ALL", "PATH", "STC_CALL_ID", "TZ"]);
   expect(variables.get("PATH")).toBe("/usr/local/bin:/usr/bin:/bin");
   expect(variables.get("TZ")).toBe("UTC");
-}, 20_000);
+});
 
 test("the marker is not in the plan: two plans of one input are equal", async () => {
   const tool = standTool({ command: "argv", argsBuilder: () => ["x"] });
@@ -194,4 +194,4 @@ test("many at once all get their own answers", async () => {
     ),
   );
   expect(answers).toEqual(Array.from({ length: 40 }, (_, index) => ({ text: `[${index}]\n` })));
-}, 20_000);
+});

@@ -232,7 +232,6 @@ describe.each(CONFINEMENTS.map((kind) => [kind] as const))("by %s", (confinement
       expect(readFileSync(join(stand.outside, "secret"), "utf8")).toBe("SECRET");
       expect(readdirSync(stand.folder).sort()).toEqual(["outside", "pkg", "project", "state"]);
     },
-    60_000,
   );
 
   test(`${NAMES.length} names are names`, async () => {
@@ -257,5 +256,5 @@ describe.each(CONFINEMENTS.map((kind) => [kind] as const))("by %s", (confinement
         path: below,
       });
     }
-  }, 60_000);
+  });
 });

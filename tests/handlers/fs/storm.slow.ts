@@ -18,5 +18,4 @@ test.each(CONFINEMENTS.map((kind) => [kind] as const))(
     expect(found.refused).toBeGreaterThan(0);
     expect(found.swaps).toBeGreaterThan(10);
   },
-  20_000,
 );

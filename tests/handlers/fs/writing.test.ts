@@ -235,5 +235,5 @@ describe("a run", () => {
     }
     const { entries } = await stand.call("fs_list", { path: "@project" });
     expect((entries as readonly { readonly name: string }[]).map(({ name }) => name)).toEqual(["a.txt"]);
-  }, 20_000);
+  });
 });

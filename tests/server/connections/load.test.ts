@@ -1,9 +1,7 @@
-import { afterEach, expect, setDefaultTimeout, test } from "bun:test";
+import { afterEach, expect, test } from "bun:test";
 import { LOOP_LOOK_EVERY_MS, Shedding } from "../../../src/proxy/limits/shedding.ts";
 import { until } from "../../support/until.ts";
 import { type LoadStand, openLoadStand, Wire, wholeCall } from "../load-stand.ts";
-
-setDefaultTimeout(30_000);
 
 let open: LoadStand | undefined;
 async function stand(written: Parameters<typeof openLoadStand>[0]): Promise<LoadStand> {

@@ -1,10 +1,8 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ApprovalService } from "../../support/approval-service.ts";
 import { runStc } from "../../support/stc.ts";
-
-setDefaultTimeout(30_000);
 
 let service: ApprovalService;
 beforeAll(async () => {

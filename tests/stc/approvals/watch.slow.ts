@@ -1,4 +1,4 @@
-import { describe, expect, setDefaultTimeout, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -6,8 +6,6 @@ import { runStc } from "../../support/stc.ts";
 import { hasTerminals, type TerminalOptions, TerminalStc } from "../../support/terminal.ts";
 import { FIRST, question, SECOND, StandInApprovals, view } from "../../support/terminal-approvals.ts";
 import { until } from "../../support/until.ts";
-
-setDefaultTimeout(30_000);
 
 /** The blank at the end comes when the question takes answers. */
 const ARMED = "[n]o: ";

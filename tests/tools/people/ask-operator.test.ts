@@ -1,12 +1,10 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ApprovalManager, SafeToolCall, type ToolApprovalResult } from "../../../src/index.ts";
 import { AskingWorld, codeOf } from "../../approvals/asking-world.ts";
 import { PROJECT } from "../../support/world.ts";
-
-setDefaultTimeout(30_000);
 
 const FOLDER = join(PROJECT, "tools/people");
 const QUORUM = { name: "two", when: { tools: ["ask_operator"] }, require: { count: 2 } };

@@ -158,30 +158,26 @@ function sprung({ config, attributes, hooks, arrange }: Trap, canary: Canary): T
 }
 
 describe("no program that a repository names ever runs", () => {
-  test.each(Object.entries(TRAPS))(
-    "%s",
-    async (_title, trap) => {
-      const canary = new Canary();
-      const { directory } = sprung(trap, canary);
-      const before = readdirSync(join(directory, ".git")).sort();
-      const calls = [
-        callTool(gitDiffBranches, directory, { base: "main", head: "main" }),
-        callTool(gitDiffBranches, directory, { base: await idOf(directory, 1), head: "main" }),
-        callTool(gitLog, directory, {}),
-        callTool(gitShowFile, directory, { ref: "main", path: "a.txt" }),
-        callTool(gitShowFile, directory, { ref: "main", path: "missing" }).catch(expectRefusal),
-      ];
-      const endings = await Promise.allSettled(calls);
-      expect(canary.sang()).toBe(false);
-      for (const ending of endings) {
-        if (ending.status === "fulfilled") continue;
-        expectRefusal(ending.reason);
-        expect(trap.mayRefuse).toBe(true);
-      }
-      expect(readdirSync(join(directory, ".git")).sort()).toEqual(before);
-    },
-    30_000,
-  );
+  test.each(Object.entries(TRAPS))("%s", async (_title, trap) => {
+    const canary = new Canary();
+    const { directory } = sprung(trap, canary);
+    const before = readdirSync(join(directory, ".git")).sort();
+    const calls = [
+      callTool(gitDiffBranches, directory, { base: "main", head: "main" }),
+      callTool(gitDiffBranches, directory, { base: await idOf(directory, 1), head: "main" }),
+      callTool(gitLog, directory, {}),
+      callTool(gitShowFile, directory, { ref: "main", path: "a.txt" }),
+      callTool(gitShowFile, directory, { ref: "main", path: "missing" }).catch(expectRefusal),
+    ];
+    const endings = await Promise.allSettled(calls);
+    expect(canary.sang()).toBe(false);
+    for (const ending of endings) {
+      if (ending.status === "fulfilled") continue;
+      expectRefusal(ending.reason);
+      expect(trap.mayRefuse).toBe(true);
+    }
+    expect(readdirSync(join(directory, ".git")).sort()).toEqual(before);
+  });
 
   test.each(Object.entries(TRAPS).filter(([, { plainly }]) => plainly !== undefined))(
     "the trap is real: %s",
@@ -195,7 +191,6 @@ describe("no program that a repository names ever runs", () => {
       }
       expect(canary.sang()).toBe(true);
     },
-    30_000,
   );
 });
 

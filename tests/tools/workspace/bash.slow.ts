@@ -1,7 +1,5 @@
-import { expect, setDefaultTimeout, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { bashStand } from "./stand.ts";
-
-setDefaultTimeout(200_000);
 
 const MORE_BYTES_MAX = 150_000_000;
 

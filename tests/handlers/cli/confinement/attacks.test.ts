@@ -57,27 +57,23 @@ afterAll(async () => {
 });
 
 describe.skipIf(missing !== undefined)(`a hostile program (${missing ?? "held"})`, () => {
-  test.each(PROFILES)(
-    "%s gets nowhere",
-    async (_title, tool) => {
-      const before = statSync(canary);
-      const { text } = z.object({ text: z.string() }).parse(await stand.call(tool));
-      const results = Object.entries(z.record(z.string(), z.number()).parse(JSON.parse(text)));
-      expect(results.length).toBeGreaterThan(55);
-      const leaks = results.filter(([name, result]) => !REFUSED.has(result) && !(result === 0 && QUIET.test(name)));
-      expect(leaks).toEqual([]);
-      expect(readFileSync(canary, "utf8")).toBe("the service's secret");
-      const { mode, uid, mtimeMs, ctimeMs, nlink } = statSync(canary);
-      expect({ mode, uid, mtimeMs, ctimeMs, nlink }).toEqual({
-        ...{
-          mode: before.mode,
-          uid: before.uid,
-          mtimeMs: before.mtimeMs,
-          ctimeMs: before.ctimeMs,
-          nlink: before.nlink,
-        },
-      });
-    },
-    30_000,
-  );
+  test.each(PROFILES)("%s gets nowhere", async (_title, tool) => {
+    const before = statSync(canary);
+    const { text } = z.object({ text: z.string() }).parse(await stand.call(tool));
+    const results = Object.entries(z.record(z.string(), z.number()).parse(JSON.parse(text)));
+    expect(results.length).toBeGreaterThan(55);
+    const leaks = results.filter(([name, result]) => !REFUSED.has(result) && !(result === 0 && QUIET.test(name)));
+    expect(leaks).toEqual([]);
+    expect(readFileSync(canary, "utf8")).toBe("the service's secret");
+    const { mode, uid, mtimeMs, ctimeMs, nlink } = statSync(canary);
+    expect({ mode, uid, mtimeMs, ctimeMs, nlink }).toEqual({
+      ...{
+        mode: before.mode,
+        uid: before.uid,
+        mtimeMs: before.mtimeMs,
+        ctimeMs: before.ctimeMs,
+        nlink: before.nlink,
+      },
+    });
+  });
 });

@@ -192,17 +192,13 @@ describe.skipIf(skipped)("what a script can do", () => {
   });
 
   // By their paths, whoever removed these would need minutes.
-  test.skipIf(!has("perl"))(
-    "nor does it hold the answer up, however deep it is",
-    async () => {
-      const name = "d".repeat(50);
-      const { output } = await run(
-        `cd "$TMPDIR"; echo "$TMPDIR"; perl -e 'for (1..6000) { mkdir "${name}"; chdir "${name}" }'`,
-      );
-      while (existsSync(output.trim())) await Bun.sleep(5);
-    },
-    30_000,
-  );
+  test.skipIf(!has("perl"))("nor does it hold the answer up, however deep it is", async () => {
+    const name = "d".repeat(50);
+    const { output } = await run(
+      `cd "$TMPDIR"; echo "$TMPDIR"; perl -e 'for (1..1500) { mkdir "${name}"; chdir "${name}" }'`,
+    );
+    while (existsSync(output.trim())) await Bun.sleep(5);
+  });
 
   test("nothing of its temporary directory stays", async () => {
     const { output } = await run('echo "$TMPDIR"; mkdir -p "$TMPDIR/a/b"; echo x > "$TMPDIR/a/b/c"');

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,8 +8,6 @@ import { readConfig } from "../../src/config.ts";
 import { defineTool, SafeToolCall, type ToolApprovalResult } from "../../src/index.ts";
 import { AskingWorld, codeOf, PEOPLE, recordingTool } from "../approvals/asking-world.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(30_000);
 
 const DECIDE = "approvals:decide";
 const TEAM = { permissions: ["approvals:team"] };

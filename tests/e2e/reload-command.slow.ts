@@ -1,11 +1,9 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { manifest, ReloadService } from "../support/reload-service.ts";
 import { RunningStc, runStc } from "../support/stc.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(30_000);
 
 const world = new ReloadService({ log: { level: "info" } });
 let served: RunningStc;

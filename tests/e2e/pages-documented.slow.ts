@@ -1,11 +1,9 @@
-import { describe, expect, setDefaultTimeout, test } from "bun:test";
+import { describe, expect, test } from "bun:test";
 import { existsSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { blocksOf, PAGES, textOf } from "../support/documented.ts";
 import { runStc } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
-
-setDefaultTimeout(30_000);
 
 /** The names under which a page's headings are linked to. */
 function anchorsOf(page: string): ReadonlySet<string> {

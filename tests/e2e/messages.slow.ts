@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
@@ -24,8 +24,6 @@ import { ApprovalService } from "../support/approval-service.ts";
 import { AGENTS_ISSUER, makeSigningKey } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
-
-setDefaultTimeout(30_000);
 
 const key = makeSigningKey("ES256", "receipts");
 const privateKey = String(key.privateKey.export({ type: "pkcs8", format: "pem" }));

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,8 +7,6 @@ import { freePortPair, RunningStc, runStc } from "../support/stc.ts";
 import { hasTerminals, TerminalStc } from "../support/terminal.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
-
-setDefaultTimeout(60_000);
 
 const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-approving-")));
 const port = freePortPair();

@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
 import {
   appendFileSync,
   existsSync,
@@ -15,8 +15,6 @@ import { join } from "node:path";
 import { entryLine, refusedLine, writeDays } from "../../support/audit-lines.ts";
 import { RunningStc, runStc } from "../../support/stc.ts";
 import { hasTerminals, TerminalStc } from "../../support/terminal.ts";
-
-setDefaultTimeout(30_000);
 
 const folder = mkdtempSync(join(tmpdir(), "stc-audit-commands-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

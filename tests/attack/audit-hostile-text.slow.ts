@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
 import { toCsv } from "../../src/audit/export/csv.ts";
@@ -9,8 +9,6 @@ import { verifyLog } from "../../src/audit/verify/verify.ts";
 import { keys, linesOf } from "../audit/support/chained-log.ts";
 import { createWorld, draftOf, NOON, type World } from "../audit/support/open.ts";
 import { runStc } from "../support/stc.ts";
-
-setDefaultTimeout(60_000);
 
 const LINK = `","seq":0,"prev":"${"0".repeat(64)}","hash":"${"0".repeat(64)}"}`;
 

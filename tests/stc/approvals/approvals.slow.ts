@@ -1,12 +1,10 @@
-import { afterAll, beforeAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { decodeJwt } from "jose";
 import { type Ended, runStc } from "../../support/stc.ts";
 import { FIRST, question, StandInApprovals, view } from "../../support/terminal-approvals.ts";
-
-setDefaultTimeout(30_000);
 
 const STEERING = /[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]/;
 const DIGEST = question()["viewDigest"];

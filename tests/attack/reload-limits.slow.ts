@@ -1,12 +1,10 @@
-import { afterEach, expect, setDefaultTimeout, test } from "bun:test";
+import { afterEach, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { readKeys, signMessage } from "../../src/approvals/notify/signature.ts";
 import { Receiver } from "../approvals/notify/receiver.ts";
 import { manifest, ReloadService, type Reply } from "../support/reload-service.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(30_000);
 
 const running: ReloadService[] = [];
 const receivers: Receiver[] = [];

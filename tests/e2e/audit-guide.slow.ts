@@ -1,12 +1,10 @@
-import { afterAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { entryLine, refusedLine, writeDays } from "../support/audit-lines.ts";
 import { type Ended, run, STC } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
-
-setDefaultTimeout(30_000);
 
 const YESTERDAY = "2026-02-15";
 const TODAY = "2026-02-16";

@@ -1,4 +1,4 @@
-import { afterAll, describe, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -6,8 +6,6 @@ import { stringify } from "yaml";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { run, runStc } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
-
-setDefaultTimeout(30_000);
 
 const folder = mkdtempSync(join(tmpdir(), "stc-keys-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -1,4 +1,4 @@
-import { expect, setDefaultTimeout, test } from "bun:test";
+import { expect, test } from "bun:test";
 import { spawnSync } from "node:child_process";
 import {
   existsSync,
@@ -23,8 +23,6 @@ import {
   startIdentityService,
 } from "../support/identity-service.ts";
 import { until } from "../support/until.ts";
-
-setDefaultTimeout(30_000);
 
 async function call(socket: string, headers: Readonly<Record<string, string>> = {}): Promise<Response> {
   return fetch("http://localhost/call", {
