@@ -62,7 +62,12 @@ async function runOnce(bun: string, { user, isBusy }: Kind, round: number): Prom
   const from = Date.now();
   const child = Bun.spawn([...drop, bun, "tests/run.ts", "quick"], {
     cwd: join(folder, user),
-    env: { ...process.env, HOME: join(folder, `${user} tmp`), TMPDIR: join(folder, `${user} tmp`) },
+    env: {
+      ...process.env,
+      PATH: `${folder}:${process.env["PATH"]}`,
+      HOME: join(folder, `${user} tmp`),
+      TMPDIR: join(folder, `${user} tmp`),
+    },
     stdio: ["ignore", "pipe", "pipe"],
   });
   const [out, err, code] = await Promise.all([

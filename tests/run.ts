@@ -7,6 +7,8 @@ import { join } from "node:path";
  * the run fails when they leave anything in it.
  */
 const ROOT = join(import.meta.dir, "..");
+/** Ends a test that hangs. No test may come near it, however busy the machine is. */
+const HANG_MS = 300_000;
 
 interface Suite {
   readonly files: string;
@@ -45,7 +47,7 @@ async function run({ options, isRandom, ...selection }: Suite): Promise<number> 
   if (isRandom) console.error(`seed ${seed}: STC_TEST_SEED=${seed} repeats this run`);
   try {
     const paths = chosen.length > 0 ? chosen : await filesOf(selection);
-    const child = Bun.spawn([process.execPath, "test", ...options, ...paths], {
+    const child = Bun.spawn([process.execPath, "test", `--timeout=${HANG_MS}`, ...options, ...paths], {
       cwd: ROOT,
       env: { ...process.env, TMPDIR: folder, STC_TEST_SEED: seed },
       stdio: ["ignore", "inherit", "inherit"],
