@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, realpathSync, rmSync } from "node:fs";
+import { chmodSync, mkdtempSync, readdirSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
@@ -43,6 +43,8 @@ process.exit(await run(suite));
 
 async function run({ options, isRandom, ...selection }: Suite): Promise<number> {
   const folder = mkdtempSync(join(realpathSync(tmpdir()), "stc-run-"));
+  // Tests start programs as other users.
+  chmodSync(folder, 0o755);
   const seed = process.env["STC_TEST_SEED"] ?? (isRandom ? String(crypto.getRandomValues(new Int32Array(1))[0]) : "1");
   if (isRandom) console.error(`seed ${seed}: STC_TEST_SEED=${seed} repeats this run`);
   try {
