@@ -12,13 +12,13 @@ const NOBODY = 65_534;
 const BUSY_LOOPS = 2;
 
 interface Kind {
-  readonly user: "root" | "ordinary user";
+  readonly user: "root" | "ordinary-user";
   readonly isBusy: boolean;
 }
 
 const isRoot = process.getuid?.() === 0;
 const rounds = Number(process.argv[2] ?? 5);
-const users = isRoot ? (["root", "ordinary user"] as const) : (["ordinary user"] as const);
+const users = isRoot ? (["root", "ordinary-user"] as const) : (["ordinary-user"] as const);
 const kinds = users.flatMap((user): readonly Kind[] => [
   { user, isBusy: false },
   { user, isBusy: true },
@@ -43,10 +43,10 @@ function prepare(): string {
   for (const user of users) {
     const copy = join(folder, user);
     cpSync(ROOT, copy, { recursive: true, verbatimSymlinks: true });
-    mkdirSync(join(folder, `${user} tmp`));
-    if (user === "ordinary user" && isRoot) {
+    mkdirSync(join(folder, `${user}-tmp`));
+    if (user === "ordinary-user" && isRoot) {
       Bun.spawnSync(["chown", "-R", `${NOBODY}:${NOBODY}`, copy]);
-      chownSync(join(folder, `${user} tmp`), NOBODY, NOBODY);
+      chownSync(join(folder, `${user}-tmp`), NOBODY, NOBODY);
     }
   }
   const bun = join(folder, "bun");
@@ -56,7 +56,7 @@ function prepare(): string {
 }
 
 async function runOnce(bun: string, { user, isBusy }: Kind, round: number): Promise<boolean> {
-  const asUser = user === "ordinary user" && isRoot;
+  const asUser = user === "ordinary-user" && isRoot;
   const drop = asUser ? ["setpriv", `--reuid=${NOBODY}`, `--regid=${NOBODY}`, "--clear-groups"] : [];
   const busy = Array.from({ length: isBusy ? BUSY_LOOPS : 0 }, () => Bun.spawn([bun, "-e", "for (;;);"]));
   const from = Date.now();
@@ -65,8 +65,8 @@ async function runOnce(bun: string, { user, isBusy }: Kind, round: number): Prom
     env: {
       ...process.env,
       PATH: `${folder}:${process.env["PATH"]}`,
-      HOME: join(folder, `${user} tmp`),
-      TMPDIR: join(folder, `${user} tmp`),
+      HOME: join(folder, `${user}-tmp`),
+      TMPDIR: join(folder, `${user}-tmp`),
     },
     stdio: ["ignore", "pipe", "pipe"],
   });
