@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
+import { setImmediate } from "node:timers/promises";
 import { cLibrary } from "./confinement/c-library.ts";
 import { processIds } from "./confinement/session.ts";
 import { type MemoryGroup, memoryGroup } from "./memory-group.ts";
@@ -16,8 +17,12 @@ const INTERVAL_MS_MAX = 100;
 const INTERVAL_MS_MIN = 10;
 /** Bytes that several processes together may allocate in a millisecond: how soon a limit can be reached. */
 const BYTES_PER_MS = 8 * MEBIBYTE;
-/** To wait for each process of the machine: to look at one takes a few microseconds. */
-const PAUSE_MS_PER_PROCESS = 0.05;
+/** How many times longer than a measurement the pause after it is, up to the longest interval. */
+const PAUSES_PER_MEASUREMENT = 4;
+/** Processes looked at between two turns of the event loop: about a millisecond. */
+const PROCESSES_PER_TURN = 64;
+/** How long shared pages of one command may be divided; what is left counts whole. */
+const DIVIDING_MS_MAX = 2_000;
 
 export interface CommandMemory {
   /** Limit of the next command: of the memory of all its processes together. */
@@ -64,12 +69,13 @@ export function commandMemory(configured?: number | undefined): CommandMemory {
   }
 
   async function measure(): Promise<void> {
-    const pids = processIds();
-    const groupLeft = await check(pids);
+    const start = performance.now();
+    const groupLeft = await check(processIds());
+    const took = performance.now() - start;
     timer = undefined;
     if (watches.size === 0) return;
     const left = Math.min(groupLeft, ...[...watches].map((watch) => watch.bytesMax - watch.bytes));
-    schedule(Math.max(intervalFor(left), Math.min(INTERVAL_MS_MAX, pids.length * PAUSE_MS_PER_PROCESS)));
+    schedule(Math.max(intervalFor(left), Math.min(INTERVAL_MS_MAX, took * PAUSES_PER_MEASUREMENT)));
   }
 
   /** Ends what exceeds its limit. Returns the bytes that the memory cgroup has left. */
@@ -79,8 +85,8 @@ export function commandMemory(configured?: number | undefined): CommandMemory {
       for (const watch of [...watches]) {
         const all = members.get(watch.session) ?? [];
         const pids = watch.isLeaderCounted ? all : all.filter((pid) => pid !== watch.session);
-        watch.bytes = residentBytes(pids);
-        if (watch.bytes > watch.bytesMax) watch.bytes = await proportionalBytes(pids);
+        const bytes = await residentBytes(pids);
+        watch.bytes = bytes > watch.bytesMax ? await proportionalBytes(pids) : bytes;
         if (watch.bytes > watch.bytesMax) end(watch);
       }
       return endLargestWhenFull(group);
@@ -131,33 +137,57 @@ function membersOf(pids: readonly number[], sessions: ReadonlySet<number>): Read
 }
 
 /** Quick to read. Counts a page that several processes share once for each. */
-function residentBytes(pids: readonly number[]): number {
-  return pids.reduce((sum, pid) => sum + residentBytesOf(pid), 0);
+export async function residentBytes(pids: readonly number[]): Promise<number> {
+  let bytes = 0;
+  for (const [index, pid] of pids.entries()) {
+    if (index % PROCESSES_PER_TURN === PROCESSES_PER_TURN - 1) await setImmediate();
+    const status = statusOf(pid);
+    bytes += residentIn(status) + pageTablesIn(status);
+  }
+  return bytes;
 }
 
-function residentBytesOf(pid: number): number {
+/**
+ * Slower: the kernel walks the page tables, off the event loop. A shared page is divided among those who share it. One process
+ * after the other, or the service's own files would wait until all are read.
+ */
+async function proportionalBytes(pids: readonly number[]): Promise<number> {
+  const end = performance.now() + DIVIDING_MS_MAX;
+  let bytes = 0;
+  for (const pid of pids) {
+    const status = statusOf(pid);
+    const resident = residentIn(status);
+    bytes += pageTablesIn(status) + (performance.now() < end ? await dividedBytesOf(pid, resident) : resident);
+  }
+  return bytes;
+}
+
+async function dividedBytesOf(pid: number, resident: number): Promise<number> {
   try {
-    const status = readFileSync(`/proc/${pid}/status`, "latin1");
-    return kilobytes(status, "RssAnon") + kilobytes(status, "RssShmem");
+    const rollup = await readFile(`/proc/${pid}/smaps_rollup`, "latin1");
+    return kilobytes(rollup, "Pss_Anon") + kilobytes(rollup, "Pss_Shmem");
   } catch {
-    return 0;
+    // The command made itself unreadable, or the kernel is older.
+    return resident;
   }
 }
 
-/** Slower: the kernel walks the page tables, off the event loop. A shared page is divided among those who share it. */
-async function proportionalBytes(pids: readonly number[]): Promise<number> {
-  const each = await Promise.all(
-    pids.map(async (pid) => {
-      try {
-        const rollup = await readFile(`/proc/${pid}/smaps_rollup`, "latin1");
-        return kilobytes(rollup, "Pss_Anon") + kilobytes(rollup, "Pss_Shmem");
-      } catch {
-        // The command made itself unreadable, or the kernel is older.
-        return residentBytesOf(pid);
-      }
-    }),
-  );
-  return each.reduce((sum, bytes) => sum + bytes, 0);
+/** Nothing of a process that has ended. */
+function statusOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/status`, "latin1");
+  } catch {
+    return "";
+  }
+}
+
+function residentIn(status: string): number {
+  return kilobytes(status, "RssAnon") + kilobytes(status, "RssShmem");
+}
+
+/** Of the kernel, for the process alone: it grows with the addresses that are read, even where nothing was ever written. */
+function pageTablesIn(status: string): number {
+  return kilobytes(status, "VmPTE");
 }
 
 function kilobytes(text: string, name: string): number {

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { z } from "zod";
-import { commandMemory } from "../../../src/handlers/cli/command-memory.ts";
+import { commandMemory, residentBytes } from "../../../src/handlers/cli/command-memory.ts";
 import { call, refusalFrom, stand, standTool } from "./stand.ts";
 
 const MEBIBYTE = 1_048_576;
@@ -58,3 +58,37 @@ test("the derived limit is at most 2 GiB; a configured one is taken as it is", (
   expect(commandMemory().bytesMax()).toBeGreaterThanOrEqual(32 * MEBIBYTE);
   expect(commandMemory(LIMIT).bytesMax()).toBe(LIMIT);
 });
+
+test("other work goes on while many processes are measured", async () => {
+  let turns = 0;
+  const isOver = { now: false };
+  const count = (): void => {
+    turns += 1;
+    if (!isOver.now) setImmediate(count);
+  };
+  setImmediate(count);
+  const bytes = await residentBytes(Array.from({ length: 1_000 }, () => process.pid));
+  isOver.now = true;
+  expect(bytes).toBeGreaterThan(1_000 * MEBIBYTE);
+  expect(turns).toBeGreaterThanOrEqual(10);
+});
+
+const PYTHON = Bun.which("python3");
+
+test.skipIf(PYTHON === null)(
+  "page tables count: reading far apart in memory that was never written takes them",
+  async () => {
+    const read = `import mmap, sys, time
+size = 128 << 30
+memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, mmap.PROT_READ)
+for at in range(0, size, 1 << 21): memory[at]
+print("read", flush=True)
+time.sleep(20)`;
+    const child = Bun.spawn([PYTHON ?? "", "-c", read], { stdout: "pipe", stderr: "inherit" });
+    for await (const _ of child.stdout) break;
+    const bytes = await residentBytes([child.pid]);
+    child.kill("SIGKILL");
+    await child.exited;
+    expect(bytes).toBeGreaterThan(256 * MEBIBYTE);
+  },
+);
