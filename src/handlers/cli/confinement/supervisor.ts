@@ -54,11 +54,11 @@ export interface Supervised {
 
 /** Ends as the program ended. Throws when the program could not be started. */
 export function supervise(c: CLibrary, { enterDomain, program, control, onStarted }: Supervised): never {
+  if (isReadable(c, control)) exitAs(c, undefined);
   must(c.prctl(PR_SET_CHILD_SUBREAPER, 1n, 0n, 0n, 0n), c.errno, "PR_SET_CHILD_SUBREAPER");
   const probe = startProbe(c);
   enterDomain();
   const list = callList(c, program);
-  if (isReadable(c, control)) exitAs(c, undefined);
   const pid = list.startProgram();
   const failure = list.failure();
   if (failure !== undefined) {
@@ -105,7 +105,8 @@ function release(c: CLibrary, { pid, descriptor }: ProbeProcess): void {
 
 /** Waits for the program's end and for what writes on after it, or for the end of the control. Answers the program's status. */
 function attend(c: CLibrary, pid: number, control: number): number | undefined {
-  const ended = must(Number(c.numbers(PIDFD_OPEN, BigInt(pid), 0n, 0n, 0n, 0n, 0n)), c.errno, "pidfd_open");
+  // Where it is refused, `poll` ignores the negative descriptor, and the end is seen when the dead are collected.
+  const ended = Number(c.numbers(PIDFD_OPEN, BigInt(pid), 0n, 0n, 0n, 0n, 0n));
   const polled = new DataView(new ArrayBuffer(16));
   polled.setInt32(0, control, true);
   polled.setInt16(4, POLLIN, true);
@@ -116,8 +117,10 @@ function attend(c: CLibrary, pid: number, control: number): number | undefined {
   let isDrained = false;
   for (let ticks = 0; ticks < GRACE_TICKS; ) {
     polled.setInt32(8, status === undefined ? ended : -1, true);
-    c.numbers(POLL, polledAt, 2n, BigInt(status === undefined ? COLLECT_MS : GRACE_TICK_MS), 0n, 0n, 0n);
-    if (polled.getInt16(6, true) !== 0) {
+    const waitMs = BigInt(status === undefined ? COLLECT_MS : GRACE_TICK_MS);
+    const ready = c.numbers(POLL, polledAt, 2n, waitMs, 0n, 0n, 0n);
+    // A wait that a signal has ended leaves the answer of the one before.
+    if (ready > 0n && polled.getInt16(6, true) !== 0) {
       if (c.numbers(READ, BigInt(control), byte, 1n, 0n, 0n, 0n) <= 0n) return status;
       isDrained = true;
     }

@@ -52,6 +52,13 @@ describe.skipIf(isSkipped || !hasNamespace)("the end of the control", () => {
   });
 });
 
+test.skipIf(isSkipped || !hasNamespace)("a program keeps its exit code where pidfd_open is refused", async () => {
+  const cmd = [...NAMESPACE, "bash", "-c", '"$@"; exit $?', "bash", process.execPath, SUPERVISOR, "no-pidfd", "exit 3"];
+  const child = Bun.spawn({ cmd, stdin: "pipe", stdout: "ignore", stderr: "inherit" });
+  children.push(child);
+  expect(await child.exited).toBe(3);
+});
+
 test.skipIf(isSkipped)("what a command has started ends with a service that is killed", async () => {
   const pids = temporaryDirectory();
   const job = "(exec sleep 300 > /dev/null 2>&1) & echo $!";
