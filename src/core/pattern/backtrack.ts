@@ -142,16 +142,21 @@ function groupMatch({ index, body }: Node<"group">, direction: Direction): Match
 }
 
 function referenceMatch({ groups, flags }: Node<"reference">, { backward }: Direction): Match {
-  return ({ text }, position, captures, follow) => {
+  return (attempt, position, captures, follow) => {
     const wanted = groups.map((group) => captures[group]).find((held) => held !== undefined) ?? "";
     const to = position + (backward ? -wanted.length : wanted.length);
-    const found = to < 0 ? "" : text.slice(Math.min(position, to), Math.max(position, to));
-    return isSame(wanted, found, flags) && follow(to, captures);
+    const found = to < 0 ? "" : attempt.text.slice(Math.min(position, to), Math.max(position, to));
+    if (wanted === found) return follow(to, captures);
+    if (!flags.includes("i") || wanted.length !== found.length) return false;
+    attempt.steps -= STEPS_PER_PATTERN + wanted.length;
+    return isSameInAnyCase(wanted, found, flags) && follow(to, captures);
   };
 }
 
-function isSame(wanted: string, found: string, flags: string): boolean {
-  if (!flags.includes("i") || wanted.length !== found.length) return wanted === found;
+/** What it takes to make a pattern of a captured text, apart from its length. */
+const STEPS_PER_PATTERN = 200;
+
+function isSameInAnyCase(wanted: string, found: string, flags: string): boolean {
   return new RegExp(`^(?:${RegExp.escape(wanted)})$`, flags.replace("m", "")).test(found);
 }
 

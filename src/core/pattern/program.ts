@@ -90,7 +90,12 @@ class Compiler {
       // Each further turn is inside the one before, so that leaving is one step wherever it happens.
       for (let turn = min; turn < max; turn += 1) start = this.emit(OPERATION.fork, this.add(body, start), next);
     }
-    for (let turn = 0; turn < min; turn += 1) start = this.add(body, start);
+    for (let turn = 0; turn < min; turn += 1) {
+      const before = start;
+      start = this.add(body, before);
+      // A turn of nothing is as good as any number of them.
+      if (start === before) break;
+    }
     return start;
   }
 

@@ -57,6 +57,8 @@ describe("the time grows no faster than the text", () => {
     [/^(?:\p{Extended_Pictographic}|\p{Emoji_Component})+$/u, `${"\u{1f9b0}".repeat(LONG)}x`],
     [/^(a+)+\1$/, `${"a".repeat(4_000)}!`],
     [/(a|b)*a(a|b){12}$/, `${"ab".repeat(LONG / 2)}c`],
+    [/(.+)b?\1\1x/iu, "ſs".repeat(2_000)],
+    [/(?:){4000000000}a*a*b/, "x"],
   ])("%p", (pattern, text) => {
     const matches = linearTest(pattern);
     expect(elapsedMs(() => answer(matches, text))).toBeLessThan(SLOW_MS);
