@@ -146,3 +146,28 @@ test.each([
 ])("what is no header stays: %s", (text) => {
   expect(hide(text)).toBe(text);
 });
+
+test.each([
+  "api_token = <<EOT\n@@\nEOT",
+  "  password = <<-EOT\n    @@\n  EOT\n}",
+  "PASSWORD = <<~'EOS'.strip\n  @@\nEOS\nputs 1",
+  "DB_PASSWORD=$(cat <<EOF\n@@\nEOF\n)",
+])("a here document is hidden to its end: %j", (place) => {
+  const write = (value: string) => place.replace("@@", value);
+  expect(hide(write("Zx9Qw4Rt7Yp2"))).toBe(write("[REDACTED]"));
+  expect(hide(write("Zx9Qw4\nRt7Yp2Lm5"))).toBe(write("[REDACTED]"));
+  expect(hide(write("${data.vault.password}"))).toBe(write("${data.vault.password}"));
+});
+
+test.each([
+  "PASSWORD=${PASSWORD:?must be set}",
+  'echo "${DB_PASSWORD:?DB_PASSWORD1 is required}"',
+  "curl ${TOKEN:+--header x-token2}",
+  "password <<EOT without an end",
+])("what a shell says of a variable stays: %s", (text) => {
+  expect(hide(text)).toBe(text);
+});
+
+test("a shell's default of a variable is hidden", () => {
+  expect(hide("echo ${DB_PASSWORD:-s3cretPa55}")).toBe("echo ${DB_PASSWORD:[REDACTED]}");
+});

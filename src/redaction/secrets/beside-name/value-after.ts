@@ -94,10 +94,31 @@ function unquotedBehind(text: string, name: Name, separator: Separator): Value |
   const { end, sign } = separator;
   if (sign === "==" || (sign === ">" && isOneOf(text, name.from - 2, ":"))) return undefined;
   if (sign === "!=") return wordOrVariable(text, end);
+  if (isMessage(text, name.from, end)) return undefined;
+  const document = hereDocument(text, end);
+  if (document !== undefined) return document;
   const inside = insideValue(text, end, name.from);
   if (inside !== undefined) return inside;
   return sign === ":" ? valueBehindColon(text, name, separator) : bareValue(text, name, separator);
 }
+
+/** `${NAME:?must be set}`, `${NAME:+set}` */
+function isMessage(text: string, from: number, at: number): boolean {
+  return isOneOf(text, at, "?+") && isOneOf(text, at - 1, ":") && text.startsWith("${", from - 2);
+}
+
+/** `<<-EOT` and lines below, up to the one that says `EOT`. */
+function hereDocument(text: string, at: number): Value | undefined {
+  if (!isOneOf(text, at, "<$")) return undefined;
+  const [head, , tag] = HERE.exec(text.slice(at, at + HERE_CHARS_MAX)) ?? [];
+  if (head === undefined) return undefined;
+  const start = runEnd(text, at + head.length, BLANK | LINE_END, at + head.length + GAP_CHARS_MAX);
+  const close = new RegExp(`[\\r\\n][ \\t]*${tag}(?!\\w)`).exec(text.slice(start, start + QUOTED_CHARS_MAX));
+  return close === null ? undefined : { start, end: start + close.index, style: "quoted", quote: "\n", inQuery: false };
+}
+
+const HERE = /^(?:\$\(cat )?<<[-~]?(["']?)([A-Za-z_]\w{0,31})\1[^\w\n]{0,16}\n/;
+const HERE_CHARS_MAX = 96;
 
 /** `!= …`, `<- …`: a word that is no variable's name, such as `password2`. */
 function wordOrVariable(text: string, at: number): Value | undefined {
