@@ -30,7 +30,9 @@ type Named = Pick<Tool, "name" | "description">;
  * verb of a name decides: `list_delete_requests` only looks.
  */
 export function changeWord({ name, description }: Named): string | undefined {
-  return wordOfName(name) ?? wordOfDescription(description);
+  const word = wordOfName(name) ?? wordOfDescription(description);
+  // `execute_query`, "Executes a read-only query": what is executed decides.
+  return (word === "execute" || word === "exec") && /\bread[- ]only\b/i.test(description) ? undefined : word;
 }
 
 function wordOfName(name: string): string | undefined {

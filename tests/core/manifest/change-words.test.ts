@@ -19,6 +19,13 @@ const COMMON = {
 const define = (changes: Record<string, unknown>): Tool =>
   defineTool({ ...COMMON, handler: () => ({ ok: true }), ...changes } as never) as unknown as Tool;
 
+test("what is executed may only read, where the description says so", () => {
+  expect(changeWord({ name: "execute_query", description: "Executes a read-only SQL query" })).toBeUndefined();
+  expect(changeWord({ name: "sql", description: "Execute a read-only query" })).toBeUndefined();
+  expect(changeWord({ name: "execute_sql", description: "Executes SQL" })).toBe("execute");
+  expect(changeWord({ name: "delete_rows", description: "Deletes rows of read-only tables" })).toBe("delete");
+});
+
 describe("a name that says change", () => {
   test.each([
     ["delete_everything", "delete"],
