@@ -9,6 +9,7 @@ import { defineTool } from "../../src/index.ts";
 import { startService } from "../../src/main.ts";
 import { auditEntries } from "../support/audit-files.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
+import { openClient, statusesIn } from "../support/sending-client.ts";
 import { until } from "../support/until.ts";
 
 const CLIENTS = 16;
@@ -44,8 +45,9 @@ async function start(way: "TCP" | "socket") {
   });
   const dir = join(folder, way);
   const socketPath = join(folder, `${way}.sock`);
-  const written = {
-    server: { port: 0, ...(way === "socket" && { socket: socketPath }) },
+  const config = {
+    // Longer than a test: a connection that does not end by itself fails it.
+    server: { port: 0, drainTimeoutMs: 600_000, ...(way === "socket" && { socket: socketPath }) },
     ...{
       tools: [slow, tool("quick", async () => ({}))],
       audit: { dir, durability: "write" },
@@ -53,7 +55,7 @@ async function start(way: "TCP" | "socket") {
     },
     jwt: { issuers: issuers.profiles() },
   };
-  const service = await startService(readConfig(written, { folder, environment: {}, origin: "test" }));
+  const service = await startService(readConfig(config, { folder, environment: {}, origin: "test" }));
   const authorization = await issuers.authorization({ kind: "good", sub: "agent-7", permissions: ["drain:test"] });
   const agent = new Agent({ keepAlive: true, maxSockets: CLIENTS });
   const { hostname, port } = new URL(service.url);
@@ -73,7 +75,13 @@ async function start(way: "TCP" | "socket") {
       sent.on("error", (error) => resolve("code" in error ? String(error.code) : String(error)));
       sent.end(JSON.stringify({ tool: name, args: {} }));
     });
-  return { service, call, started: started.promise, finish: () => finish.resolve(), dir };
+  const url = way === "socket" ? `unix:${socketPath}` : service.url;
+  const written = (name: string): string => {
+    const body = JSON.stringify({ tool: name, args: {} });
+    const type = `Content-Type: application/json\r\nContent-Length: ${body.length}`;
+    return `POST /call HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${authorization}\r\n${type}\r\n\r\n${body}`;
+  };
+  return { service, call, url, written, started: started.promise, finish: () => finish.resolve(), dir };
 }
 
 describe.each(["TCP", "socket"] as const)("over %s", (way) => {
@@ -92,6 +100,21 @@ describe.each(["TCP", "socket"] as const)("over %s", (way) => {
     expect(await underWay).toMatchObject({ status: 200, connection: "close" });
     await drained;
     expect(auditEntries(dir).map(({ error }) => error?.code)).toEqual([undefined, "SHUTTING_DOWN", undefined]);
+  });
+
+  test("a connection whose requests overtook each other does not hold the drain up", async () => {
+    const { service, url, written, started, finish, dir } = await start(way);
+    const client = await openClient(url);
+    await client.send(written("slow") + written("quick"));
+    const answers = client.read();
+    await started;
+    await until("the second answer", () => auditEntries(dir)[0]);
+    const drained = service.drain();
+    // Longer than idle connections stay.
+    await Bun.sleep(600);
+    finish();
+    await drained;
+    expect(statusesIn(await answers)).toEqual([200, 200]);
   });
 
   test("clients that keep their connections and call without a pause see answers, and no reset", async () => {

@@ -94,9 +94,9 @@ class CallDoors {
     // The HTTP server's own close ends what is idle of these, too.
     await this.#carried?.emptyWithin(IDLE_GRACE_MS);
     keepIdleConnections(this.#app.server);
-    const idle = setTimeout(() => this.#app.server.closeIdleConnections(), IDLE_GRACE_MS);
-    await Promise.all([this.#app.close(), this.#carried?.close()]);
-    clearTimeout(idle);
+    // Again and again: a connection with several requests under way may be idle after an answer that said nothing of the end.
+    const idle = setInterval(() => this.#app.server.closeIdleConnections(), IDLE_GRACE_MS);
+    await Promise.all([this.#app.close(), this.#carried?.close()]).finally(() => clearInterval(idle));
   }
 
   #cutOff(): void {
