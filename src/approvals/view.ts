@@ -31,8 +31,8 @@ export interface ViewFacts extends SecretsOf {
   readonly rules: readonly string[];
   /** The service's own remarks on the call. */
   readonly notes: readonly string[];
-  /** Whether a member's name alone says that its value is a secret. */
-  readonly namesSecret: (name: string) => boolean;
+  /** Whether a member's name alone says that its value is a secret; the value tells a secret from a count. */
+  readonly namesSecret: (name: string, value: unknown) => boolean;
 }
 
 export interface RenderedView {
@@ -131,16 +131,19 @@ function shown(value: unknown, showing: Showing): Json {
     // Two keys that are secrets read alike: neither may hide the other's value.
     if (members.has(label)) label = `${label} (member ${members.size + 1})`;
     while (members.has(label)) label += "'";
-    members.set(label, showing.namesSecret(key) ? hidden(inner, inside) : shown(inner, { ...inside, name: key }));
+    members.set(
+      label,
+      showing.namesSecret(key, inner) ? hidden(inner, inside) : shown(inner, { ...inside, name: key }),
+    );
   }
   return Object.fromEntries(members);
 }
 
-/** What the name says is a secret: a text, a number, or a list of them. What has members is looked through. */
+/** What the name says is a secret: a text, a number, bytes, or a list of them. What has members is looked through. */
 function hidden(value: unknown, showing: Showing): Json {
-  if (Array.isArray(value)) return value.map((item) => hidden(item, showing));
+  if (Array.isArray(value) || value instanceof Set) return [...value].map((item) => hidden(item, showing));
   const isText = typeof value === "string" || typeof value === "number" || typeof value === "bigint";
-  return isText && value !== "" ? REDACTED : shown(value, showing);
+  return (isText && value !== "") || value instanceof Uint8Array ? REDACTED : shown(value, showing);
 }
 
 /** Each word by itself; what follows an option is its value. */

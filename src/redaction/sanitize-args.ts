@@ -1,6 +1,6 @@
 import type { Json } from "../core/types.ts";
 import { redact, TooLarge } from "./redact.ts";
-import { secretKind } from "./secrets/names.ts";
+import { isOfSeveral, secretKind } from "./secrets/names.ts";
 import { REDACTED } from "./sensitive.ts";
 
 /** Deeper arguments are not shown at all. */
@@ -23,9 +23,11 @@ export function sanitizeArgs(args: unknown): Json {
 /**
  * Whether a name alone says that its value is a secret: `password`, `api_key`, `dbToken`. A name such as `sort_key` does not,
  * and neither does `max_tokens`; whether the value of a name that may mean either is a secret, the detectors say.
+ * `tokens: 500` says how many there are; a list of numbers holds the secrets themselves.
  */
-export function namesSecret(name: string): boolean {
+export function namesSecret(name: string, value?: unknown): boolean {
   if (name.length > NAME_CHARACTERS_MAX) return false;
+  if (typeof value === "number" && isOfSeveral(name)) return false;
   const kind = secretKind(name);
   return kind !== undefined && kind !== "key" && kind !== "basic";
 }
@@ -37,7 +39,7 @@ function withoutNamed(value: Json, depth: number): Json {
   return Object.fromEntries(
     Object.entries(value).map(([key, inner]) => [
       key,
-      namesSecret(key) ? hidden(inner, depth) : withoutNamed(inner, depth + 1),
+      namesSecret(key, inner) ? hidden(inner, depth + 1) : withoutNamed(inner, depth + 1),
     ]),
   );
 }
@@ -46,5 +48,6 @@ function withoutNamed(value: Json, depth: number): Json {
 function hidden(value: Json, depth: number): Json {
   if (typeof value === "string") return value === "" ? "" : REDACTED;
   if (typeof value === "number") return REDACTED;
-  return Array.isArray(value) ? value.map((item: Json) => hidden(item, depth)) : withoutNamed(value, depth + 1);
+  if (!Array.isArray(value)) return withoutNamed(value, depth);
+  return depth > DEPTH_MAX ? REDACTED : value.map((item: Json) => hidden(item, depth + 1));
 }

@@ -25,6 +25,7 @@ test.each([
   [{ author: "Ann Lee", max_tokens: 100, next_page_token: "p2", passwordless: true }],
   [{ secret: { name: "db-login", namespace: "payments" }, password: null, token: "" }],
   [{ amount: 12, note: "the token is on the desk" }],
+  [{ tokens: 500, refresh_tokens: 3 }],
   [[]],
   ["plain"],
 ])("nothing of %j is hidden", (args) => {
@@ -35,4 +36,13 @@ test("the arguments themselves stay as they are", () => {
   const args = { password: "hunter2" };
   sanitizeArgs(args);
   expect(args).toEqual({ password: "hunter2" });
+});
+
+test.each([
+  ["lists", (deep: unknown) => [deep]],
+  ["members", (deep: unknown) => ({ password: deep })],
+] as const)("arguments that are too deep are not shown, in %s as well", (_name, wrap) => {
+  let deep: unknown = "hunter2";
+  for (let depth = 0; depth < 200_000; depth += 1) deep = wrap(deep);
+  expect(JSON.stringify(sanitizeArgs({ password: deep })).length).toBeLessThan(2_000);
 });
