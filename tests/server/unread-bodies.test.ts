@@ -36,8 +36,9 @@ beforeAll(async () => {
   const { cert, key } = await (await Authority.create("servers")).issue("server");
   writeFileSync(join(folder, "server.pem"), cert);
   writeFileSync(join(folder, "server-key.pem"), key, { mode: 0o600 });
-  const start = async (name: string, server: Record<string, unknown>): Promise<string> => {
+  const start = async (name: string, server: Record<string, unknown>, concurrentCallsMax = 64): Promise<string> => {
     const written = {
+      limits: { concurrentCallsMax },
       ...{ server: { port: 0, ...server }, tools: [hello], audit: { dir: `./${name}` }, log: { level: "silent" } },
       jwt: { issuers: issuers.profiles() },
     };
@@ -48,6 +49,8 @@ beforeAll(async () => {
   urls["TCP"] = await start("tcp", {});
   const tls = { certFile: "./server.pem", keyFile: "./server-key.pem" };
   urls["TLS"] = await start("tls", { tls, socket: "./s.sock" });
+  // Two requests are at the door at most.
+  urls["a narrow door"] = await start("narrow", {}, 1);
   urls["the Unix socket"] = `unix:${join(folder, "s.sock")}`;
 });
 
@@ -123,4 +126,18 @@ test("other routes, too, answer a body that they did not want", async () => {
   await client.send(head(`Content-Length: ${BODY.length}`).replace("/call", "/nothing"));
   await client.send(BODY);
   expect(statusesIn(await client.read())).toEqual([404]);
+});
+
+test("bodies that were refused and are still coming keep nobody out", async () => {
+  const url = urls["a narrow door"] ?? "";
+  const refused = await Promise.all([1, 2, 3].map(() => openClient(url)));
+  const heads = refused.map(async ({ socket, send }) => {
+    await send(head(`Content-Length: ${BODY.length}`));
+    return new Promise<string>((resolve) => socket.once("data", (bytes) => resolve(bytes.toString("latin1"))).resume());
+  });
+  for (const answer of await Promise.all(heads)) expect(["413", "503"]).toContain(statusesIn(answer).join());
+  const client = await openClient(url);
+  await client.send(call("hello").replace("\r\n", "\r\nConnection: close\r\n"));
+  expect(statusesIn(await client.read())).toEqual([200]);
+  for (const { socket } of refused) socket.destroy();
 });

@@ -46,21 +46,37 @@ export function callRoute(app: FastifyInstance, routeOptions: CallRouteOptions):
   // Anything else goes to the server's own handler: a call that was walked must not be walked again.
   const errorHandler = async (error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
     if (!(error instanceof Error && "code" in error && error.code === "FST_ERR_CTP_INVALID_MEDIA_TYPE")) throw error;
-    await walk(request, reply, options);
+    const send = await walk(request, reply, options);
+    await send();
   };
   app.post("/call", { errorHandler }, async (request, reply) => {
     atTheDoor += 1;
+    let send: Send;
     try {
       const refusal = crowded(options, atTheDoor);
-      if (refusal !== undefined) {
-        const answer = await turnAway(new IncomingCall(request, reply), refusal, { request, ...options });
-        return passesOver(request) ? sendAnswer(reply, answer) : sendTurnedAway(reply, answer);
-      }
-      return await walk(request, reply, options);
+      send = await (refusal === undefined
+        ? walk(request, reply, options)
+        : refuse(refusal, { request, reply, options }));
     } finally {
       atTheDoor -= 1;
     }
+    // Waits for the rest of a refused body: it must not keep others out.
+    return send();
   });
+}
+
+/** Sends the answer that is ready. */
+type Send = () => FastifyReply;
+
+interface Refused {
+  readonly request: FastifyRequest;
+  readonly reply: FastifyReply;
+  readonly options: WalkOptions;
+}
+
+async function refuse(refusal: Refusal, { request, reply, options }: Refused): Promise<Send> {
+  const answer = await turnAway(new IncomingCall(request, reply), refusal, { request, ...options });
+  return () => (passesOver(request) ? sendAnswer(reply, answer) : sendTurnedAway(reply, answer));
 }
 
 interface WalkOptions extends CallRouteOptions {
@@ -79,7 +95,7 @@ function crowded(options: CallRouteOptions, atTheDoor: number): Refusal | undefi
   return new Refusal("OVERLOADED", "The service has more to do than time.", { retryAfterMs: RETRY_AFTER_MS });
 }
 
-async function walk(request: FastifyRequest, reply: FastifyReply, options: WalkOptions): Promise<FastifyReply> {
+async function walk(request: FastifyRequest, reply: FastifyReply, options: WalkOptions): Promise<Send> {
   const { readers } = options;
   const call = new IncomingCall(request, reply);
   try {
@@ -95,9 +111,11 @@ async function walk(request: FastifyRequest, reply: FastifyReply, options: WalkO
     if (call.body === undefined) reply.header("connection", "close");
     const refusal =
       error instanceof Refusal ? error : new Refusal("INTERNAL", "The request could not be read.", { cause: error });
-    return sendTurnedAway(reply, await turnAway(call, refusal, { request, ...options }));
+    const answer = await turnAway(call, refusal, { request, ...options });
+    return () => sendTurnedAway(reply, answer);
   }
-  return sendAnswer(reply, await options.proxy.call(call));
+  const answer = await options.proxy.call(call);
+  return () => sendAnswer(reply, answer);
 }
 
 interface TurningAway extends WalkOptions {
