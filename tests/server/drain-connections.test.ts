@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { Agent, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -104,11 +104,12 @@ describe.each(["TCP", "socket"] as const)("over %s", (way) => {
 
   test("a connection whose requests overtook each other does not hold the drain up", async () => {
     const { service, url, written, started, finish, dir } = await start(way);
+    const before = existsSync(dir) ? auditEntries(dir).length : 0;
     const client = await openClient(url);
     await client.send(written("slow") + written("quick"));
     const answers = client.read();
     await started;
-    await until("the second answer", () => auditEntries(dir)[0]);
+    await until("the second answer", () => auditEntries(dir)[before]);
     const drained = service.drain();
     // Longer than idle connections stay.
     await Bun.sleep(600);
