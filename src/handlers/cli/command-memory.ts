@@ -17,8 +17,10 @@ const INTERVAL_MS_MAX = 100;
 const INTERVAL_MS_MIN = 10;
 /** Bytes that several processes together may allocate in a millisecond: how soon a limit can be reached. */
 const BYTES_PER_MS = 8 * MEBIBYTE;
-/** How many times longer than a measurement the pause after it is, up to the longest interval. */
-const PAUSES_PER_MEASUREMENT = 4;
+/** To wait for each process of the machine: to look at one takes a few microseconds. */
+const PAUSE_MS_PER_PROCESS = 0.05;
+/** To wait for each process whose shared pages were divided. */
+const PAUSE_MS_PER_DIVIDED = 1;
 /** Processes looked at between two turns of the event loop: about a millisecond. */
 const PROCESSES_PER_TURN = 64;
 /** How long shared pages of one command may be divided; what is left counts whole. */
@@ -44,6 +46,8 @@ export interface Watched {
 interface Watch extends Watched {
   readonly onExceeded: () => void;
   bytes: number;
+  /** How many of its processes had their shared pages divided. */
+  divided: number;
 }
 
 /**
@@ -69,13 +73,14 @@ export function commandMemory(configured?: number | undefined): CommandMemory {
   }
 
   async function measure(): Promise<void> {
-    const start = performance.now();
-    const groupLeft = await check(processIds());
-    const took = performance.now() - start;
+    const pids = processIds();
+    const groupLeft = await check(pids);
     timer = undefined;
     if (watches.size === 0) return;
     const left = Math.min(groupLeft, ...[...watches].map((watch) => watch.bytesMax - watch.bytes));
-    schedule(Math.max(intervalFor(left), Math.min(INTERVAL_MS_MAX, took * PAUSES_PER_MEASUREMENT)));
+    const divided = [...watches].reduce((sum, watch) => sum + watch.divided, 0);
+    const pause = pids.length * PAUSE_MS_PER_PROCESS + divided * PAUSE_MS_PER_DIVIDED;
+    schedule(Math.max(intervalFor(left), Math.min(INTERVAL_MS_MAX, pause)));
   }
 
   /** Ends what exceeds its limit. Returns the bytes that the memory cgroup has left. */
@@ -86,7 +91,8 @@ export function commandMemory(configured?: number | undefined): CommandMemory {
         const all = members.get(watch.session) ?? [];
         const pids = watch.isLeaderCounted ? all : all.filter((pid) => pid !== watch.session);
         const bytes = await residentBytes(pids);
-        watch.bytes = bytes > watch.bytesMax ? await proportionalBytes(pids) : bytes;
+        watch.divided = bytes > watch.bytesMax ? pids.length : 0;
+        watch.bytes = watch.divided > 0 ? await proportionalBytes(pids) : bytes;
         if (watch.bytes > watch.bytesMax) end(watch);
       }
       return endLargestWhenFull(group);
@@ -111,7 +117,7 @@ export function commandMemory(configured?: number | undefined): CommandMemory {
   return {
     bytesMax,
     watch(watched, onExceeded) {
-      const watch = { ...watched, onExceeded, bytes: 0 };
+      const watch = { ...watched, onExceeded, bytes: 0, divided: 0 };
       watches.add(watch);
       if (timer === undefined) schedule(intervalFor(watched.bytesMax));
       return () => watches.delete(watch);
@@ -152,13 +158,17 @@ export async function residentBytes(pids: readonly number[]): Promise<number> {
  * after the other, or the service's own files would wait until all are read.
  */
 async function proportionalBytes(pids: readonly number[]): Promise<number> {
-  const end = performance.now() + DIVIDING_MS_MAX;
+  const limit = { isOver: false };
+  const timer = setTimeout(() => {
+    limit.isOver = true;
+  }, DIVIDING_MS_MAX);
   let bytes = 0;
   for (const pid of pids) {
     const status = statusOf(pid);
     const resident = residentIn(status);
-    bytes += pageTablesIn(status) + (performance.now() < end ? await dividedBytesOf(pid, resident) : resident);
+    bytes += pageTablesIn(status) + (limit.isOver ? resident : await dividedBytesOf(pid, resident));
   }
+  clearTimeout(timer);
   return bytes;
 }
 
