@@ -40,6 +40,6 @@ export function toToolResult(result: CallResult): ToolResult {
 function succeeded(data: Json, truncated: true | undefined): ToolResult {
   const marks = { ok: true, untrusted: true, ...(truncated && { truncated }) } as const;
   const isFlat = isTable(data) && !Object.hasOwn(data, "ok") && !Object.hasOwn(data, "untrusted");
-  const saysOtherwise = isFlat && truncated === true && (data["truncated"] ?? true) !== true;
+  const saysOtherwise = isFlat && truncated && Object.hasOwn(data, "truncated") && data["truncated"] !== true;
   return isFlat && !saysOtherwise ? { ...marks, ...data } : { ...marks, data };
 }

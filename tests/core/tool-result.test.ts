@@ -40,6 +40,11 @@ const rows: readonly (readonly [string, CallResult, ToolResult])[] = [
     { ok: true, untrusted: true, truncated: true, data: { truncated: "trunk" } },
   ],
   [
+    "a part that says nothing by it",
+    { status: "success", ...common, truncated: true, result: { truncated: null } },
+    { ok: true, untrusted: true, truncated: true, data: { truncated: null } },
+  ],
+  [
     "a result that is withheld",
     { status: "success", ...common, truncated: true, result: null },
     { ok: true, untrusted: true, truncated: true, data: null },
