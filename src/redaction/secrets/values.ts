@@ -70,6 +70,7 @@ const PROSE = wordSet(
 export function isSecretValue(written: string, kind: SecretKind, style: ValueStyle): boolean {
   const value = IN_PROGRAMS.has(style) ? withoutClosers(written) : written;
   if (isBlank(value) || isReference(value, closingOf(style)) || isTemplate(value)) return false;
+  if (KEY_FILE.test(value) || RULES.test(value)) return false;
   if (kind === "cookie" || kind === "authorization") return value.length >= TOKEN_CHARS_MIN && !isPlaceholder(value);
   if (value.length >= JUDGED_CHARS_MAX && !value.includes(" ")) return !isUrlOrPath(value);
   if (kind === "basic")
@@ -82,6 +83,11 @@ export function isSecretValue(written: string, kind: SecretKind, style: ValueSty
   if (kind === "password") return isPassword(value, style);
   return isToken(value, style);
 }
+
+/** `certs/server2.key` */
+const KEY_FILE = /^(?:[\w.-]{1,64}\/){1,8}[\w.-]{1,64}\.(?:pem|key|crt|cer|der|p12|pfx|jks|ppk)$/;
+/** `required|string|min:8`: what a form's field must be. */
+const RULES = /^(?:required|nullable|sometimes)(?:\|[a-z_]{2,32}(?::[\w,.-]{1,32})?){1,8}$/;
 
 function closingOf(style: ValueStyle): Closing {
   if (style === "assigned" || style === "quoted") return style;

@@ -171,3 +171,21 @@ test.each([
 test("a shell's default of a variable is hidden", () => {
   expect(hide("echo ${DB_PASSWORD:-s3cretPa55}")).toBe("echo ${DB_PASSWORD:[REDACTED]}");
 });
+
+test.each([
+  "private_key: certs/server2.key",
+  'private_key = "keys/prod-1/server.pem"',
+  "PRIVATE_KEY=keys/prod-1/server.pem",
+  "'password' => 'required|string|min:8',",
+  '"password": "nullable|confirmed"',
+])("the name of a key's file and the rules of a form stay: %s", (text) => {
+  expect(hide(text)).toBe(text);
+});
+
+test.each([
+  ["private_key: certs/aB3dE5fG7hJ9kL1", "private_key: [REDACTED]"],
+  ["password: 'required|Zx9Qw4Rt7Yp2'", "password: '[REDACTED]'"],
+  ["password: 'a1/b2!c3.pem'", "password: '[REDACTED]'"],
+])("what only looks like them is hidden: %s", (text, hidden) => {
+  expect(hide(text)).toBe(hidden);
+});
