@@ -48,6 +48,8 @@ interface Watch extends Watched {
   bytes: number;
   /** How many of its processes had their shared pages divided. */
   divided: number;
+  /** Stays until nothing of the command is left: until then it holds memory. */
+  isEnded: boolean;
 }
 
 /**
@@ -56,8 +58,7 @@ interface Watch extends Watched {
  *
  * @param configured bytes; without it, half of what the smallest memory cgroup around the service leaves beside it
  */
-export function commandMemory(configured?: number | undefined): CommandMemory {
-  const group = memoryGroup();
+export function commandMemory(configured?: number | undefined, group = memoryGroup()): CommandMemory {
   const watches = new Set<Watch>();
   let timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -106,18 +107,21 @@ export function commandMemory(configured?: number | undefined): CommandMemory {
     if (around === undefined) return Number.POSITIVE_INFINITY;
     const left = around.bytesMax * (1 - GROUP_KEPT_FREE) - around.usedBytes();
     const [largest] = [...watches].sort((a, b) => b.bytes - a.bytes);
-    if (left < 0 && largest !== undefined) end(largest);
+    const isEnding = [...watches].some((watch) => watch.isEnded);
+    if (left < 0 && !isEnding && largest !== undefined) end(largest);
     return left;
   }
 
   function end(watch: Watch): void {
-    if (watches.delete(watch)) watch.onExceeded();
+    if (watch.isEnded || !watches.has(watch)) return;
+    watch.isEnded = true;
+    watch.onExceeded();
   }
 
   return {
     bytesMax,
     watch(watched, onExceeded) {
-      const watch = { ...watched, onExceeded, bytes: 0, divided: 0 };
+      const watch = { ...watched, onExceeded, bytes: 0, divided: 0, isEnded: false };
       watches.add(watch);
       if (timer === undefined) schedule(intervalFor(watched.bytesMax));
       return () => watches.delete(watch);

@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import { z } from "zod";
 import { commandMemory, residentBytes } from "../../../src/handlers/cli/command-memory.ts";
+import { until } from "../../support/until.ts";
 import { call, refusalFrom, stand, standTool } from "./stand.ts";
 
 const MEBIBYTE = 1_048_576;
@@ -79,7 +80,7 @@ test.skipIf(PYTHON === null)(
   "page tables count: reading far apart in memory that was never written takes them",
   async () => {
     const read = `import mmap, sys, time
-size = 128 << 30
+size = 32 << 30
 memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, mmap.PROT_READ)
 for at in range(0, size, 1 << 21): memory[at]
 print("read", flush=True)
@@ -89,6 +90,31 @@ time.sleep(20)`;
     const bytes = await residentBytes([child.pid]);
     child.kill("SIGKILL");
     await child.exited;
-    expect(bytes).toBeGreaterThan(256 * MEBIBYTE);
+    expect(bytes).toBeGreaterThan(64 * MEBIBYTE);
   },
 );
+
+test("while a command is being ended, no other one is ended for the memory that it still holds", async () => {
+  const looked = { times: 0 };
+  const usedBytes = (): number => {
+    looked.times += 1;
+    return 1_024 * MEBIBYTE;
+  };
+  const memory = commandMemory(LIMIT, { bytesMax: 512 * MEBIBYTE, usedBytes });
+  const ended: number[] = [];
+  const children = [1, 2].map(() =>
+    Bun.spawn(["sleep", "60"], { detached: true, stdio: ["ignore", "ignore", "ignore"] }),
+  );
+  const releases = children.map(({ pid }, index) =>
+    memory.watch({ session: pid, isLeaderCounted: true, bytesMax: LIMIT }, () => ended.push(index)),
+  );
+  await until("five measurements", () => looked.times >= 5 || undefined);
+  expect(ended).toHaveLength(1);
+  releases[ended[0] ?? 0]?.();
+  await until("the other one is ended", () => ended.length === 2 || undefined);
+  for (const release of releases) release();
+  for (const child of children) {
+    child.kill("SIGKILL");
+    await child.exited;
+  }
+});
