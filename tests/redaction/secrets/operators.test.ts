@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import { filterSecrets } from "../../../src/redaction/secrets/secrets-filter.ts";
 
 const hide = (text: string) => filterSecrets(text).text;
+const $ = "$";
 
 const OPERATORS = [
   "=",
@@ -156,20 +157,20 @@ test.each([
   const write = (value: string) => place.replace("@@", value);
   expect(hide(write("Zx9Qw4Rt7Yp2"))).toBe(write("[REDACTED]"));
   expect(hide(write("Zx9Qw4\nRt7Yp2Lm5"))).toBe(write("[REDACTED]"));
-  expect(hide(write("${data.vault.password}"))).toBe(write("${data.vault.password}"));
+  expect(hide(write(`${$}{data.vault.password}`))).toBe(write(`${$}{data.vault.password}`));
 });
 
 test.each([
-  "PASSWORD=${PASSWORD:?must be set}",
-  'echo "${DB_PASSWORD:?DB_PASSWORD1 is required}"',
-  "curl ${TOKEN:+--header x-token2}",
+  `PASSWORD=${$}{PASSWORD:?must be set}`,
+  `echo "${$}{DB_PASSWORD:?DB_PASSWORD1 is required}"`,
+  `curl ${$}{TOKEN:+--header x-token2}`,
   "password <<EOT without an end",
 ])("what a shell says of a variable stays: %s", (text) => {
   expect(hide(text)).toBe(text);
 });
 
 test("a shell's default of a variable is hidden", () => {
-  expect(hide("echo ${DB_PASSWORD:-s3cretPa55}")).toBe("echo ${DB_PASSWORD:[REDACTED]}");
+  expect(hide(`echo ${$}{DB_PASSWORD:-s3cretPa55}`)).toBe(`echo ${$}{DB_PASSWORD:[REDACTED]}`);
 });
 
 test.each([

@@ -117,7 +117,7 @@ function hereDocument(text: string, at: number): Value | undefined {
   return close === null ? undefined : { start, end: start + close.index, style: "quoted", quote: "\n", inQuery: false };
 }
 
-const HERE = /^(?:\$\(cat )?<<[-~]?(["']?)([A-Za-z_]\w{0,31})\1[^\w\n]{0,16}\n/;
+const HERE = /^(?:\$\(cat )?<<[-~]?(["']?)([A-Za-z_]\w{0,31})\1(?!\w)[^\n]{0,32}\n/;
 const HERE_CHARS_MAX = 96;
 
 /** `!= …`, `<- …`: a word that is no variable's name, such as `password2`. */
