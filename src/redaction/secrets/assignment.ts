@@ -13,14 +13,7 @@ import {
   runStart,
   UPPER,
 } from "../views/characters.ts";
-import {
-  NAME_CHARS_MAX,
-  NextEnd,
-  QUOTED_CHARS_MAX,
-  type Value,
-  valueAfter,
-  WholeEnds,
-} from "./beside-name/value-after.ts";
+import { NAME_CHARS_MAX, NextEnd, type Value, valueAfter, WholeEnds } from "./beside-name/value-after.ts";
 import { SECOND_WORDS } from "./foreign-names.ts";
 import { header, headerEnd } from "./header-value.ts";
 import { isOfSeveral, type SecretKind, secretKind } from "./names.ts";
@@ -87,7 +80,7 @@ export class AssignmentReader {
     if (value.listEnd === undefined && isOfSeveral(name)) return undefined;
     this.#work.spend(STEPS_PER_VALUE);
     if (kind !== "cookie" && kind !== "authorization") return this.#judge(kind, value);
-    this.#work.spend(STEPS_PER_HEADER + (isOneOf(text, value.start, "[") ? QUOTED_CHARS_MAX : 0));
+    this.#work.spend(STEPS_PER_HEADER);
     const end = value.quote === "" ? this.#headerEnds.after(value.start) : this.#wholeEnds.of(value);
     return header(text, kind, { ...value, end });
   }

@@ -51,7 +51,7 @@ function listedHeader(text: string, kind: SecretKind, { start }: Value): Finding
   const mark = isQuoted ? text.charCodeAt(start + 1) : CLOSE;
   let end = from;
   while (
-    end < from + QUOTED_CHARS_MAX &&
+    end < from + PARAMETER_CHARS_MAX &&
     text.charCodeAt(end) !== mark &&
     !isA(text, end, LINE_END) &&
     end < text.length
