@@ -92,7 +92,7 @@ const NONE: readonly PiiFinding[] = [];
 
 /**
  * One in twenty-five rows of four-digit numbers passes for a card. In a table more such numbers stand beside it, or most lines
- * of as many numbers hold no card there.
+ * of as many numbers hold no card there. A blank line ends a table.
  */
 function isOfTable({ groups, work }: CardSearch, { first, last }: Window, cards: readonly Window[]): boolean {
   if (first === last) return false;
@@ -105,7 +105,8 @@ function isOfTable({ groups, work }: CardSearch, { first, last }: Window, cards:
     return true;
   let alike = 0;
   let others = 0;
-  for (let at = 0; at < groups.count; at = lineAround(groups, at).last + 1) {
+  const table = tableAround(groups, line);
+  for (let at = table.first; at <= table.last; at = lineAround(groups, at).last + 1) {
     if (at === line.first || lineAround(groups, at).last - at !== line.last - line.first) continue;
     alike += 1;
     if (isOther(at + first - line.first)) others += 1;
@@ -114,6 +115,18 @@ function isOfTable({ groups, work }: CardSearch, { first, last }: Window, cards:
 }
 
 const STEPS_PER_LINE_GROUP = 20;
+
+/** The groups of the lines around a line, up to a blank line. */
+function tableAround(groups: DigitGroups, line: Window): Window {
+  let { first, last } = line;
+  while (first > 0 && !followsBlankLine(groups, first)) first -= 1;
+  while (last + 1 < groups.count && !followsBlankLine(groups, last + 1)) last += 1;
+  return { first, last };
+}
+
+function followsBlankLine(groups: DigitGroups, group: number): boolean {
+  return groups.beginsLine(group) && groups.separatorBefore(group).split("\n").length > 2;
+}
 
 /** Whether a number of as many digits stands beside it, as far away as its own groups stand from each other. */
 function hasAlikeBeside(groups: DigitGroups, { first, last }: Window): boolean {
