@@ -186,14 +186,14 @@ async function attend(child: Child, order: ChildOrder, halt: Halt): Promise<Chil
   await Promise.race([child.exited, halt.stopped]);
   // What the child did before it was gone counts; what its pipes do afterwards is bounded by the grace alone.
   disarm();
-  const survivors = await settle(child, { out, err, halt, order });
+  const { survivors, isCut } = await settle(child, { out, err, halt, order });
   const complaint = complaintOf(err, order.hold);
   if (complaint !== undefined && halt.ending() === undefined) return notStarted(spawnFailed(complaint));
   return {
     ending: halt.ending() ?? endingOfExit(child),
     started: true,
     stdout: merged?.bytes() ?? out.text(),
-    truncated: merged?.isTruncated() ?? out.bytes() > outBytesMax,
+    truncated: isCut || (merged?.isTruncated() ?? out.bytes() > outBytesMax),
     stderrBytes: err.bytes(),
     stderrTail: tail?.lines() ?? NO_BYTES,
     stderrStatus: statusOfStderr(err.text(), order.stderrMeans),
@@ -215,8 +215,15 @@ interface Attendance {
   readonly order: ChildOrder;
 }
 
-/** Waits for the pipes, then leaves nothing behind: not the group, not the strays, not a reader. Answers how many strays. */
-async function settle(child: Child, { out, err, halt, order }: Attendance): Promise<number> {
+interface Settled {
+  /** Descendants that had left the group. */
+  readonly survivors: number;
+  /** Whether the pipes of a child that came to its own end could not be read to theirs. */
+  readonly isCut: boolean;
+}
+
+/** Waits for the pipes, then leaves nothing behind: not the group, not the strays, not a reader. */
+async function settle(child: Child, { out, err, halt, order }: Attendance): Promise<Settled> {
   const drained = Promise.all([out.ended, err.ended]);
   if (child.supervisor !== undefined) await endedWithin(child.exited, SUPERVISOR_WAIT_MS);
   const isClean =
@@ -224,18 +231,18 @@ async function settle(child: Child, { out, err, halt, order }: Attendance): Prom
   const isGone = child.exitCode !== null || child.signalCode !== null;
   // A supervisor that has ended has left nobody, and its number may be somebody else's.
   if (child.supervisor === undefined || !isGone) killGroup(child.pid);
-  if (isClean && !mayHaveLeft(order)) return 0;
+  if (isClean && !mayHaveLeft(order)) return { survivors: 0, isCut: false };
   const survivors = await (order.hold === undefined
     ? killStrays(order.marker, child.pid)
     : killSession(child.pid, isGone));
-  if (isClean) return survivors;
+  if (isClean) return { survivors, isCut: false };
   // A descendant may still hold the pipes. When the output counts, it gets a last chance to come to its end.
-  if (halt.ending() === undefined) await endedWithin(drained, PIPE_GRACE_MS);
+  const isCut = halt.ending() === undefined && !(await endedWithin(drained, PIPE_GRACE_MS));
   await endedWithin(child.exited, KILL_WAIT_MS);
   out.cancel();
   err.cancel();
   child.unref();
-  return survivors;
+  return { survivors, isCut };
 }
 
 /** A confined child without a shell's rights cannot leave its group; with them, not its session. Nothing holds a script without. */

@@ -259,9 +259,9 @@ async function runShell(bound: CliTool, parts: Parts, { plan: sealed, context }:
   return shellAnswer(tool, await parts.spawn({ tool, command, argv, cwd, environment, confinement, options }, limits));
 }
 
-/** A lookup's own no is an answer; a program that cannot run, or no time left, is not. */
+/** A lookup's own no is an answer; a program that could not run to its end is none. */
 function endsTheCall({ ending }: ChildResult): boolean {
-  return ["deadline", "cancelled", "memoryBound", "spawnError"].includes(ending.kind);
+  return ending.kind !== "exit";
 }
 
 function workingDirectory(cwd: string): string {

@@ -251,6 +251,17 @@ describe("lookups", () => {
     expect((await refusalFrom(call(tool, { input: { name: "x" } }))).code).toBe("INTERNAL");
   });
 
+  test("end the call when a signal ends their command: that is no answer", async () => {
+    const tool = standTool(
+      { command: "kill-itself", lookups: { fact: () => [{ args: [], answer: /.*/ }] }, argsBuilder: none },
+      undefined,
+      { classification: "write" },
+    );
+    const refusal = await refusalFrom(call(tool));
+    expect(refusal.code).toBe("TARGET_FAILED");
+    expect(refusal.message).toBe("The command was ended by a signal.");
+  });
+
   test("end with the scope, and as nothing has changed yet the deadline is certain", async () => {
     const pidFile = join(temporaryDirectory(), "pid");
     const tool = standTool(

@@ -1,4 +1,4 @@
-import { readFileSync, readSync, writeSync } from "node:fs";
+import { readdirSync, readFileSync, readSync, writeSync } from "node:fs";
 import { getPriority } from "node:os";
 import { type CLibrary, cLibrary, cString, must, pointerTable, pointerTo } from "./c-library.ts";
 import type { SystemCall } from "./call-list.ts";
@@ -72,6 +72,11 @@ const PRLIMIT = 302n;
 const MADVISE = 28n;
 const MADV_DONTNEED = 4n;
 
+const THREADS = "/proc/self/task";
+const THREADS_TICK_MS = 1;
+/** A launcher that cannot wait any longer goes on. */
+const THREADS_TICKS_MAX = 5_000;
+
 interface Prepared {
   /** By their options: to build one takes a millisecond. */
   readonly filters: ReadonlyMap<string, Uint8Array>;
@@ -116,6 +121,28 @@ function forgetCode(c: CLibrary): void {
     if (from === undefined || to === undefined) continue;
     const start = BigInt(`0x${from}`);
     c.numbers(MADVISE, start, BigInt(`0x${to}`) - start, MADV_DONTNEED, 0n, 0n, 0n);
+  }
+}
+
+/**
+ * Waits until the runtime's other threads have begun and sleep. On a busy machine one may not have run at all yet; it would
+ * begin when RLIMIT_DATA is set, could not allocate, and would abort the process.
+ */
+function awaitThreads(): void {
+  for (let tick = 0; tick < THREADS_TICKS_MAX && wakefulThreads() > 1; tick += 1) Bun.sleepSync(THREADS_TICK_MS);
+}
+
+/** Whoever counts is one of them. */
+function wakefulThreads(): number {
+  try {
+    return readdirSync(THREADS).filter((thread) => {
+      const stat = readFileSync(`${THREADS}/${thread}/stat`, "latin1");
+      // The name before it may hold anything.
+      return stat[stat.lastIndexOf(")") + 2] !== "S";
+    }).length;
+  } catch {
+    // One has ended meanwhile, or there is no /proc: then the program is tried at once.
+    return 1;
   }
 }
 
@@ -256,6 +283,7 @@ function stay(c: CLibrary, orders: Orders, { program, filters, priority }: Prepa
 function launch(): void {
   const c = cLibrary();
   const prepared = prepare(c);
+  awaitThreads();
   forgetCode(c);
   const orders = receive();
   try {

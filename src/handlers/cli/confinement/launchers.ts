@@ -5,6 +5,19 @@ const LAUNCHER = join(import.meta.dir, "launcher.ts");
 /** Nothing of a folder is read: no settings, no variables, no packages. */
 const OURSELVES = [process.execPath, "--no-env-file", "--config=/dev/null", "--no-install", LAUNCHER];
 
+/**
+ * Keeps the runtime from starting threads while it takes orders: one that begins after RLIMIT_DATA is set cannot allocate, and
+ * aborts the process. A launcher runs its code once, so nothing is lost without a compiler; no program inherits this.
+ */
+const RUNTIME_SETTINGS = {
+  BUN_FEATURE_FLAG_DISABLE_ASYNC_TRANSPILER: "1",
+  BUN_JSC_useConcurrentJIT: "0",
+  BUN_JSC_useConcurrentGC: "0",
+  BUN_JSC_numberOfGCMarkers: "1",
+  BUN_JSC_thresholdForJITAfterWarmUp: "1000000",
+  BUN_JSC_thresholdForJITSoon: "1000000",
+} as const;
+
 /** The answer of the call comes first. */
 const REFILL_AFTER_MS = 5;
 
@@ -77,7 +90,7 @@ function start() {
   const launcher = Bun.spawn({
     cmd: OURSELVES,
     cwd: "/",
-    env: {},
+    env: RUNTIME_SETTINGS,
     stdin: "pipe",
     stdout: "pipe",
     stderr: "pipe",
