@@ -138,10 +138,6 @@ function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance 
   app.addContentTypeParser("*", (_request, _payload, done) => done(null));
 
   const challenge = challenges(options);
-  app.addHook("onRequest", (request, reply, done) => {
-    if (!owed.isEnding(request.raw.socket)) return done();
-    reply.hijack();
-  });
   // With a callback: an async hook would put every answer off by a turn.
   app.addHook("onSend", (request, reply, payload, done) => {
     load?.answering(request, { reply, bytes: bytesOf(payload) });
@@ -149,7 +145,9 @@ function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance 
     reply.header("x-content-type-options", "nosniff");
     const isLate = endsLate(request);
     if (isLate || (options.draining() && owed.isLatest(request.raw))) reply.header("connection", "close");
-    if (reply.getHeader("connection") === "close") owed.endsWith(request.raw);
+    // A success closes nothing by itself, and to look at its headers takes time.
+    const mayClose = isLate || options.draining() || reply.statusCode >= 400;
+    if (mayClose && reply.getHeader("connection") === "close") owed.endsWith(request.raw);
     if (!isLate || typeof payload !== "string") return done();
     reply.header("content-length", String(Buffer.byteLength(payload)));
     done(null, answeredWhileSending(request.raw, payload));

@@ -17,11 +17,16 @@ export class AnswersOwed {
   /** Connections whose last answer has been announced. */
   readonly #ending = new WeakSet<Socket>();
 
+  /** Stands before the server's own listeners, which do not hear of what follows on a connection that is ending. */
   watch(server: HttpServer): void {
-    server.prependListener("request", (request: IncomingMessage, response: ServerResponse) => {
+    const listeners = server.listeners("request");
+    server.removeAllListeners("request");
+    server.on("request", (request: IncomingMessage, response: ServerResponse) => {
       const { socket } = request;
+      if (this.#ending.has(socket)) return;
       const last = this.#latest.get(socket)?.response;
       this.#latest.set(socket, { request, response, before: isOwed(last) ? last : undefined });
+      for (const listener of listeners) listener.call(server, request, response);
     });
   }
 
