@@ -7,6 +7,44 @@ export {
   DeniedError,
 } from "./approvals/embedded.ts";
 export {
+  type ApprovalRequestOptions,
+  type ChatAnswer,
+  toApprovalRequestMessage,
+  toApprovalResultMessage,
+} from "./approvals/messages/approval-messages.ts";
+export {
+  type ApprovalDecision,
+  type DecisionOptions,
+  type DecisionVerifier,
+  type ExtractedDecisions,
+  extractApprovalDecisions,
+  type RejectedDecision,
+} from "./approvals/messages/decisions.ts";
+export { type MessageFormat, MessageFormatError } from "./approvals/messages/message-format.ts";
+export { assertNoClientTools, type DroppedCall, type JudgedOutput } from "./approvals/messages/model-output.ts";
+export { prepareMessagesForLLM } from "./approvals/messages/prepare.ts";
+export {
+  type Resumed,
+  type ResumedCall,
+  type ResumedCallOptions,
+  type ResumeOptions,
+  resumeFromMessages,
+  type ToolCaller,
+} from "./approvals/messages/resume.ts";
+export {
+  type AnthropicCallMessage,
+  type AnthropicResultMessage,
+  type CallMessages,
+  type GoogleCallMessage,
+  type GoogleResultMessage,
+  type ModelCall,
+  type OpenAiCallMessage,
+  type OpenAiResultMessage,
+  type ResultMessages,
+  type Told,
+  toToolResultMessage,
+} from "./approvals/messages/written.ts";
+export {
   createReceiptVerifier,
   type ReceiptCheck,
   type ReceiptFault,
@@ -79,52 +117,14 @@ export type {
   ToolLimits,
   ToolPermissions,
 } from "./core/types.ts";
-export { type JsonLines, parseJsonLines } from "./handlers/cli/json-lines.ts";
-export { parseJson } from "./handlers/cli/parser.ts";
-export { type FittedLines, fitLines, type LineBudget, truncateText } from "./handlers/cli/truncation.ts";
-export { type DiffFile, type DiffHunk, parseUnifiedDiff, type UnifiedDiff } from "./handlers/cli/unified-diff.ts";
-export {
-  type ApprovalRequestOptions,
-  type ChatAnswer,
-  toApprovalRequestMessage,
-  toApprovalResultMessage,
-} from "./messages/approval-messages.ts";
-export {
-  type ApprovalDecision,
-  type DecisionOptions,
-  type DecisionVerifier,
-  type ExtractedDecisions,
-  extractApprovalDecisions,
-  type RejectedDecision,
-} from "./messages/decisions.ts";
-export { type MessageFormat, MessageFormatError } from "./messages/message-format.ts";
-export { assertNoClientTools, type DroppedCall, type JudgedOutput } from "./messages/model-output.ts";
-export { prepareMessagesForLLM } from "./messages/prepare.ts";
-export {
-  type Resumed,
-  type ResumedCall,
-  type ResumedCallOptions,
-  type ResumeOptions,
-  resumeFromMessages,
-  type ToolCaller,
-} from "./messages/resume.ts";
-export {
-  type AnthropicCallMessage,
-  type AnthropicResultMessage,
-  type CallMessages,
-  type GoogleCallMessage,
-  type GoogleResultMessage,
-  type ModelCall,
-  type OpenAiCallMessage,
-  type OpenAiResultMessage,
-  type ResultMessages,
-  type Told,
-  toToolResultMessage,
-} from "./messages/written.ts";
 export {
   type CallOptions,
   type Reloaded,
   SafeToolCall,
   type SafeToolCallOptions,
   type ToolFormat,
-} from "./safe-tool-call.ts";
+} from "./runtime/safe-tool-call.ts";
+export { type JsonLines, parseJsonLines } from "./targets/command/json-lines.ts";
+export { parseJson } from "./targets/command/parser.ts";
+export { type FittedLines, fitLines, type LineBudget, truncateText } from "./targets/command/truncation.ts";
+export { type DiffFile, type DiffHunk, parseUnifiedDiff, type UnifiedDiff } from "./targets/command/unified-diff.ts";

@@ -1,10 +1,10 @@
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import type { AuditEntry } from "../src/audit/entry.ts";
-import { readConfig } from "../src/config.ts";
+import { KNOWN_CUSTOMERS } from "../src/cli/development/customers.ts";
+import { startService } from "../src/cli/service.ts";
 import type { CallResult } from "../src/core/call-result.ts";
-import { KNOWN_CUSTOMERS } from "../src/dev/customers.ts";
-import { startService } from "../src/main.ts";
+import { readConfig } from "../src/runtime/config/config.ts";
 import { auditEntries } from "./support/audit-files.ts";
 import { openWorld, PROJECT, type World } from "./support/world.ts";
 

@@ -68,7 +68,7 @@ export interface RefusalOptions {
   readonly retryAfterMs?: number;
   /** For the operator: goes to the log and never leaves. */
   readonly cause?: unknown;
-  /** The target's own words, where its manifest lets them be heard. They leave only as `proxy/target-text.ts` lets them. */
+  /** The target's own words, where its manifest lets them be heard. They leave only as `pipeline/target-text.ts` lets them. */
   readonly said?: string | undefined;
   /** What a script had written when its time was over. It leaves only as the tool's output policy and redaction let it. */
   readonly outputSoFar?: PartialAnswer | undefined;

@@ -89,7 +89,7 @@ export type Released = Evidence<
 export type Receipt = Evidence<"receipt", { traceId: string }>;
 
 /**
- * Hands out evidence. A step may mint only its own kind; `tests/house/evidence.test.ts` holds the list of
+ * Hands out evidence. A step may mint only its own kind; `tests/architecture/evidence.test.ts` holds the list of
  * which file mints what.
  */
 export function mint<E extends Evidence<string, unknown>>(value: Omit<E, typeof earned>): E {

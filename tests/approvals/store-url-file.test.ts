@@ -2,9 +2,9 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { readConfig } from "../../src/config.ts";
-import { openStore } from "../../src/wiring/approvals.ts";
-import { ownPlaces } from "../../src/wiring/workspace.ts";
+import { openStore } from "../../src/runtime/composition/approvals.ts";
+import { ownPlaces } from "../../src/runtime/composition/workspace.ts";
+import { readConfig } from "../../src/runtime/config/config.ts";
 
 let folder: string;
 beforeEach(() => {

@@ -3,8 +3,8 @@ import fc from "fast-check";
 import { renderView, type ViewFacts } from "../../src/approvals/view.ts";
 import type { Json, Tool } from "../../src/core/types.ts";
 import { visible } from "../../src/core/visible.ts";
-import { namesSecret } from "../../src/redaction/sanitize-args.ts";
-import { filterSecrets } from "../../src/redaction/secrets/secrets-filter.ts";
+import { namesSecret } from "../../src/detection/sanitize-args.ts";
+import { filterSecrets } from "../../src/detection/secrets/secrets-filter.ts";
 
 const TOKEN = `ghp_${"aB3dE6gH9j".repeat(4).slice(0, 36)}`;
 const OTHER_TOKEN = `ghp_${"zY8xW5vU2t".repeat(4).slice(0, 36)}`;

@@ -4,12 +4,12 @@ import { dirname } from "node:path";
 import fc from "fast-check";
 import { z } from "zod";
 import { type Assessed, floorVerdict } from "../../src/approvals/mode.ts";
+import { readApproval } from "../../src/cli/approvals/answers.ts";
+import { approvalLines } from "../../src/cli/approvals/view.ts";
 import { defineTool } from "../../src/core/define-tool.ts";
 import type { Tool } from "../../src/core/types.ts";
-import { readApproval } from "../../src/stc/approvals/answers.ts";
-import { approvalLines } from "../../src/stc/approvals/view.ts";
 import { AskingWorld, codeOf, recordingTool } from "../approvals/asking-world.ts";
-import { EventClient } from "../server/event-reader.ts";
+import { EventClient } from "../http/event-reader.ts";
 import { Recorder } from "../support/recorder.ts";
 
 const recorder = new Recorder("deploy-tool");

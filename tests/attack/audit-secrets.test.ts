@@ -3,10 +3,10 @@ import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, statSync 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
-import { readConfig } from "../../src/config.ts";
+import { type RunningService, startService } from "../../src/cli/service.ts";
 import { defineTool } from "../../src/index.ts";
-import { type RunningService, startService } from "../../src/main.ts";
-import { filler } from "../redaction/secret-examples.ts";
+import { readConfig } from "../../src/runtime/config/config.ts";
+import { filler } from "../detection/secret-examples.ts";
 import { auditEntries, journalEntries } from "../support/audit-files.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 

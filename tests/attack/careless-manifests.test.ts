@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { z } from "zod";
 import { isTool } from "../../src/core/define-tool.ts";
-import { environmentFaults } from "../../src/handlers/cli/environment.ts";
 import { defineTool, ManifestError } from "../../src/index.ts";
+import { environmentFaults } from "../../src/targets/command/environment.ts";
 
 const sound = {
   name: "case_tool",

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { environmentProblems } from "../../src/stc/configuration.ts";
+import { environmentProblems } from "../../src/cli/configuration.ts";
 import { run, runStc } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { head, type LoadStand, openLoadStand, Wire, wholeCall } from "../server/load-stand.ts";
+import { head, type LoadStand, openLoadStand, Wire, wholeCall } from "../http/load-stand.ts";
 import { until } from "../support/until.ts";
 
 let stand: LoadStand;

@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { Connections } from "../../src/server/connections/connections.ts";
-import { openLoadStand, Wire, wholeCall } from "../server/load-stand.ts";
+import { Connections } from "../../src/http/connections/connections.ts";
+import { openLoadStand, Wire, wholeCall } from "../http/load-stand.ts";
 import { until } from "../support/until.ts";
 
 const ANSWER_BYTES = 1_000_000;

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { z } from "zod";
 import { defineTool } from "../../src/index.ts";
-import { head, Wire } from "../server/load-stand.ts";
+import { head, Wire } from "../http/load-stand.ts";
 import { callHeaders, type IdentityStand, issuers, startIdentityService } from "../support/identity-service.ts";
 import { until } from "../support/until.ts";
 

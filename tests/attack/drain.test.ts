@@ -3,9 +3,9 @@ import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
-import { readConfig } from "../../src/config.ts";
+import { startService } from "../../src/cli/service.ts";
 import { defineTool } from "../../src/index.ts";
-import { startService } from "../../src/main.ts";
+import { readConfig } from "../../src/runtime/config/config.ts";
 import { auditEntries, journalEntries } from "../support/audit-files.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 

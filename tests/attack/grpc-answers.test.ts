@@ -4,17 +4,17 @@ import { deflateSync, gzipSync } from "node:zlib";
 import { z } from "zod";
 import type { RefusalCode } from "../../src/core/errors.ts";
 import type { Classification } from "../../src/core/types.ts";
-import { type GrpcHandler, grpcHandler } from "../../src/handlers/grpc/handler.ts";
+import { type GrpcHandler, grpcHandler } from "../../src/targets/grpc/handler.ts";
 import {
   type AnsweringServer,
   answered,
   framed,
   GRPC_HEADERS,
   startAnswering,
-} from "../handlers/grpc/support/answering.ts";
-import { call, refusal } from "../handlers/grpc/support/calls.ts";
-import { labSystem } from "../handlers/grpc/support/lab.ts";
-import { labTool, runContext } from "../handlers/grpc/support/tool.ts";
+} from "../targets/grpc/support/answering.ts";
+import { call, refusal } from "../targets/grpc/support/calls.ts";
+import { labSystem } from "../targets/grpc/support/lab.ts";
+import { labTool, runContext } from "../targets/grpc/support/tool.ts";
 
 const SECRET = "hunter2-of-the-service";
 const EMPTY = Buffer.alloc(0);

@@ -1,12 +1,12 @@
 import { afterEach, expect, test } from "bun:test";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
-import type { CertificateSet } from "../../src/dev/make-certificates.ts";
-import { type GrpcHandler, type GrpcSystem, grpcHandler } from "../../src/handlers/grpc/handler.ts";
-import { makeAuthority } from "../handlers/grpc/support/authority.ts";
-import { call, refusal } from "../handlers/grpc/support/calls.ts";
-import { type Lab, labSystem, labTls, startLab } from "../handlers/grpc/support/lab.ts";
-import { labTool, runContext } from "../handlers/grpc/support/tool.ts";
+import type { CertificateSet } from "../../src/cli/development/make-certificates.ts";
+import { type GrpcHandler, type GrpcSystem, grpcHandler } from "../../src/targets/grpc/handler.ts";
 import { until } from "../support/until.ts";
+import { makeAuthority } from "../targets/grpc/support/authority.ts";
+import { call, refusal } from "../targets/grpc/support/calls.ts";
+import { type Lab, labSystem, labTls, startLab } from "../targets/grpc/support/lab.ts";
+import { labTool, runContext } from "../targets/grpc/support/tool.ts";
 
 /** Takes connections in a service's place: some it never answers, the others go through to the service. */
 interface Doorman {

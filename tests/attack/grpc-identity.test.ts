@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { type GrpcHandler, type GrpcSystem, grpcHandler } from "../../src/handlers/grpc/handler.ts";
-import { type Authority, makeAuthority } from "../handlers/grpc/support/authority.ts";
-import { refusal } from "../handlers/grpc/support/calls.ts";
-import { type Lab, labSystem, labTls, startLab } from "../handlers/grpc/support/lab.ts";
-import { labTool, runContext } from "../handlers/grpc/support/tool.ts";
+import { type GrpcHandler, type GrpcSystem, grpcHandler } from "../../src/targets/grpc/handler.ts";
 import { until } from "../support/until.ts";
+import { type Authority, makeAuthority } from "../targets/grpc/support/authority.ts";
+import { refusal } from "../targets/grpc/support/calls.ts";
+import { type Lab, labSystem, labTls, startLab } from "../targets/grpc/support/lab.ts";
+import { labTool, runContext } from "../targets/grpc/support/tool.ts";
 
 type Tls = NonNullable<GrpcSystem["tls"]>;
 

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { Readable } from "node:stream";
 import type { FastifyRequest } from "fastify";
-import { BodyReaders } from "../../src/server/body-readers.ts";
+import { BodyReaders } from "../../src/http/body-readers.ts";
 
 const LIMITS = { bodyBytesMax: 1_024, bodyDepthMax: 8, bodyKeysMax: 8, requestTimeoutMs: 60_000 };
 /** Of one source: the least that there is. */

@@ -2,9 +2,9 @@ import { expect, test } from "bun:test";
 import type { IncomingMessage } from "node:http";
 import { Refusal } from "../../src/core/errors.ts";
 import type { Caller } from "../../src/core/types.ts";
-import { Cancellations } from "../../src/proxy/limits/cancellations.ts";
-import { RequestPace } from "../../src/server/connections/request-pace.ts";
-import { WrongTokens } from "../../src/server/connections/wrong-tokens.ts";
+import { RequestPace } from "../../src/http/connections/request-pace.ts";
+import { WrongTokens } from "../../src/http/connections/wrong-tokens.ts";
+import { Cancellations } from "../../src/pipeline/limits/cancellations.ts";
 
 const caller: Caller = {
   ...{ issuer: "https://idp.test", subject: "agent-7", permissions: [], actors: [] },

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { Pace } from "../../src/proxy/limits/rates-pace.ts";
+import { Pace } from "../../src/pipeline/limits/rates-pace.ts";
 
 /** As many as are remembered for telling. */
 const KEYS_MAX = 50_000;

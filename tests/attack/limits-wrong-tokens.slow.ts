@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from "bun:test";
-import { type LoadStand, openLoadStand } from "../server/load-stand.ts";
+import { type LoadStand, openLoadStand } from "../http/load-stand.ts";
 
 let open: LoadStand | undefined;
 afterEach(async () => {

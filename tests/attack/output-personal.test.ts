@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { findSensitive, hideFindings } from "../../src/redaction/sensitive.ts";
+import { findSensitive, hideFindings } from "../../src/detection/sensitive.ts";
 
 const hide = (text: string) => hideFindings(text, findSensitive(text, "balanced"));
 

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
-import { redact } from "../../src/redaction/redact.ts";
-import { findSensitive, hideFindings } from "../../src/redaction/sensitive.ts";
-import { filler } from "../redaction/secret-examples.ts";
+import { redact } from "../../src/detection/redact.ts";
+import { findSensitive, hideFindings } from "../../src/detection/sensitive.ts";
+import { filler } from "../detection/secret-examples.ts";
 
 const HEX = "0a1b2c3d4e5f6789";
 const UUID = "7eb9b3c3-a38b-4e7c-aa35-38118f4f59d5";

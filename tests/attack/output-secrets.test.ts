@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
-import { redact } from "../../src/redaction/redact.ts";
-import { findSensitive, hideFindings } from "../../src/redaction/sensitive.ts";
-import { filler } from "../redaction/secret-examples.ts";
+import { redact } from "../../src/detection/redact.ts";
+import { findSensitive, hideFindings } from "../../src/detection/sensitive.ts";
+import { filler } from "../detection/secret-examples.ts";
 
 const hide = (text: string) => hideFindings(text, findSensitive(text, "secrets"));
 

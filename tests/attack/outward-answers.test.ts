@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { send } from "../../src/approvals/notify/sender.ts";
 import { post } from "../../src/audit/export/sender.ts";
-import { RemoteKeys } from "../../src/proxy/tokens/remote-keys.ts";
-import type { Span } from "../../src/telemetry/span.ts";
-import { SpanSender } from "../../src/telemetry/span-sender.ts";
+import { RemoteKeys } from "../../src/pipeline/identity/remote-keys.ts";
+import type { Span } from "../../src/runtime/telemetry/span.ts";
+import { SpanSender } from "../../src/runtime/telemetry/span-sender.ts";
 import { until } from "../support/until.ts";
 import { type Behaviour, drips, FarSide, forEver, OK } from "./outward-far-side.ts";
 

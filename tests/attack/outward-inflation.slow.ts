@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { createGzip } from "node:zlib";
 import { post } from "../../src/audit/export/sender.ts";
-import { RemoteKeys } from "../../src/proxy/tokens/remote-keys.ts";
+import { RemoteKeys } from "../../src/pipeline/identity/remote-keys.ts";
 import { FarSide } from "./outward-far-side.ts";
 
 const PIECE = Buffer.alloc(1_048_576);

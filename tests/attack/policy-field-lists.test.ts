@@ -3,7 +3,7 @@ import { z } from "zod";
 import { compilePolicy } from "../../src/core/policy/output-policy.ts";
 import { compileScan, type ScanPolicy } from "../../src/core/policy/scan-policy.ts";
 import type { OutputPolicy } from "../../src/core/types.ts";
-import { release } from "../../src/proxy/output-filter.ts";
+import { release } from "../../src/pipeline/output-filter.ts";
 
 const SECRET = "DB_PASSWORD=correct-horse";
 

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { compilePolicy } from "../../src/core/policy/output-policy.ts";
 import { compileScan } from "../../src/core/policy/scan-policy.ts";
 import type { Json, OutputPolicy } from "../../src/core/types.ts";
-import { release } from "../../src/proxy/output-filter.ts";
+import { release } from "../../src/pipeline/output-filter.ts";
 
 interface Let {
   readonly output: z.ZodType;

@@ -2,8 +2,8 @@ import { afterAll, expect, test } from "bun:test";
 import { generateKeyPairSync } from "node:crypto";
 import fs from "node:fs";
 import { join } from "node:path";
-import { readConfig } from "../../src/config.ts";
-import { readCheckpointKey } from "../../src/wiring/files.ts";
+import { readCheckpointKey } from "../../src/runtime/composition/files.ts";
+import { readConfig } from "../../src/runtime/config/config.ts";
 import { temporaryDirectory } from "./support/chained-log.ts";
 
 const folder = temporaryDirectory();

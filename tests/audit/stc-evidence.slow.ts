@@ -4,7 +4,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { temporaryDirectory, writeLog } from "./support/chained-log.ts";
 
-const STC = join(import.meta.dir, "../../src/stc/main.ts");
+const STC = join(import.meta.dir, "../../src/cli/main.ts");
 const folder = temporaryDirectory();
 const original = join(folder, "original");
 const dir = join(folder, "log");

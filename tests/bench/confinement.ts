@@ -1,10 +1,10 @@
 import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { runChild } from "../../src/handlers/cli/child.ts";
-import { type ChildConfinement, openConfinement } from "../../src/handlers/cli/confinement/confinement.ts";
-import type { Confined } from "../../src/handlers/cli/confinement/profile.ts";
-import { standTool } from "../handlers/cli/stand.ts";
+import { runChild } from "../../src/targets/command/child.ts";
+import { type ChildConfinement, openConfinement } from "../../src/targets/command/confinement/confinement.ts";
+import type { Confined } from "../../src/targets/command/confinement/profile.ts";
+import { standTool } from "../targets/command/stand.ts";
 
 /** What it costs to hold a command, with a launcher that waits: run by itself, `bun tests/bench/confinement.ts`. */
 const ROUNDS = 60;

@@ -2,12 +2,12 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Tool } from "../../src/core/types.ts";
-import { fsHandler } from "../../src/handlers/fs/handler.ts";
-import { openMounts } from "../../src/handlers/fs/mounts.ts";
-import { workflowRules } from "../../src/handlers/fs/workflow.ts";
+import { fsHandler } from "../../src/targets/files/handler.ts";
+import { openMounts } from "../../src/targets/files/mounts.ts";
+import { workflowRules } from "../../src/targets/files/workflow.ts";
 import { fsRead } from "../../tools/workspace/fs-read.ts";
 import { fsSearch } from "../../tools/workspace/fs-search.ts";
-import { LIMITS } from "../handlers/fs/stand-in.ts";
+import { LIMITS } from "../targets/files/stand-in.ts";
 
 /** What confinement costs: a small read beside the plain one, and a search beside ripgrep where that is installed. */
 const ROUNDS = 7;

@@ -1,11 +1,11 @@
 import { join } from "node:path";
 import { openApprovals } from "../../src/approvals/approvals.ts";
 import { createRiskRules } from "../../src/approvals/risk.ts";
-import { readConfig } from "../../src/config.ts";
 import { mint, type Planned } from "../../src/core/evidence.ts";
 import type { Tool } from "../../src/core/types.ts";
-import { type ApprovalGate, type Asking, createApprovalGate } from "../../src/proxy/approval-gate.ts";
-import { CallScope } from "../../src/proxy/call-scope.ts";
+import { type ApprovalGate, type Asking, createApprovalGate } from "../../src/pipeline/approval-gate.ts";
+import { CallScope } from "../../src/pipeline/call-scope.ts";
+import { readConfig } from "../../src/runtime/config/config.ts";
 import { changing } from "./tools/changing.ts";
 
 const ROUNDS = { pass: 20_000, grant: 500 } as const;

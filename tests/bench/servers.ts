@@ -1,8 +1,8 @@
 import fastify from "fastify";
-import { readConfig } from "../../src/config.ts";
-import { developmentCertificates } from "../../src/dev/certificates.ts";
-import { startCustomerMaster } from "../../src/dev/customer-master.ts";
-import { startService } from "../../src/main.ts";
+import { developmentCertificates } from "../../src/cli/development/certificates.ts";
+import { startCustomerMaster } from "../../src/cli/development/customer-master.ts";
+import { startService } from "../../src/cli/service.ts";
+import { readConfig } from "../../src/runtime/config/config.ts";
 
 /** One server a process, named by the first argument; prints its port and lives until it is killed. */
 const [which, folder = ""] = process.argv.slice(2);

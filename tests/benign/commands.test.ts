@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { z } from "zod";
-import { cliTool } from "../../src/handlers/cli/manifest.ts";
 import { cliCommand, defineTool } from "../../src/index.ts";
+import { cliTool } from "../../src/targets/command/manifest.ts";
 
 test("a command that is not allowed is named, with the setting that would allow it", () => {
   const tool = defineTool({

@@ -1,13 +1,13 @@
 import { describe, expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { readConfigFile } from "../../src/config/file.ts";
-import type { Config } from "../../src/config.ts";
 import { StartupError } from "../../src/core/errors.ts";
-import { inspectRepository } from "../../src/handlers/cli/git-repository.ts";
-import { readIssuers, readRepositories, resolveCommands } from "../../src/wiring/files.ts";
-import { temporaryDirectory } from "../handlers/cli/temporary-directory.ts";
+import { readIssuers, readRepositories, resolveCommands } from "../../src/runtime/composition/files.ts";
+import type { Config } from "../../src/runtime/config/config.ts";
+import { readConfigFile } from "../../src/runtime/config/file.ts";
+import { inspectRepository } from "../../src/targets/command/git-repository.ts";
 import { makeSigningKey } from "../support/tokens.ts";
+import { temporaryDirectory } from "../targets/command/temporary-directory.ts";
 
 const folder = temporaryDirectory();
 const file = join(folder, "stc.yaml");

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { Wire } from "../server/load-stand.ts";
+import { Wire } from "../http/load-stand.ts";
 import { CALL, callHeaders, type IdentityStand, issuers, startIdentityService } from "../support/identity-service.ts";
 import { until } from "../support/until.ts";
 

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { z } from "zod";
 import { ManifestError } from "../../src/core/errors.ts";
-import { type GrpcHandler, grpcHandler } from "../../src/handlers/grpc/handler.ts";
-import { type Lab, labSystem, startLab } from "../handlers/grpc/support/lab.ts";
-import { labTool, runContext, type ToolOptions } from "../handlers/grpc/support/tool.ts";
+import { type GrpcHandler, grpcHandler } from "../../src/targets/grpc/handler.ts";
+import { type Lab, labSystem, startLab } from "../targets/grpc/support/lab.ts";
+import { labTool, runContext, type ToolOptions } from "../targets/grpc/support/tool.ts";
 
 let lab: Lab;
 let handler: GrpcHandler;

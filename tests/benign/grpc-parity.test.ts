@@ -3,11 +3,11 @@ import { Client, credentials } from "@grpc/grpc-js";
 import { loadSync } from "@grpc/proto-loader";
 import fc from "fast-check";
 import { z } from "zod";
-import { type GrpcHandler, grpcHandler } from "../../src/handlers/grpc/handler.ts";
-import { type AnsweringServer, framed, GRPC_HEADERS, startAnswering } from "../handlers/grpc/support/answering.ts";
-import { call, refusal } from "../handlers/grpc/support/calls.ts";
-import { LAB_PROTO_FOLDER, type Lab, labSystem, startLab } from "../handlers/grpc/support/lab.ts";
-import { labTool } from "../handlers/grpc/support/tool.ts";
+import { type GrpcHandler, grpcHandler } from "../../src/targets/grpc/handler.ts";
+import { type AnsweringServer, framed, GRPC_HEADERS, startAnswering } from "../targets/grpc/support/answering.ts";
+import { call, refusal } from "../targets/grpc/support/calls.ts";
+import { LAB_PROTO_FOLDER, type Lab, labSystem, startLab } from "../targets/grpc/support/lab.ts";
+import { labTool } from "../targets/grpc/support/tool.ts";
 
 type Fields = Record<string, unknown>;
 

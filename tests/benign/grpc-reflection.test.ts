@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
-import { Contract } from "../../src/handlers/grpc/contract/contract.ts";
-import { withReflection } from "../../src/handlers/grpc/contract/reflected-systems.ts";
-import { fileDescriptor, oneMethodFile } from "../handlers/grpc/support/descriptors.ts";
-import { startReflecting } from "../handlers/grpc/support/reflecting.ts";
+import { Contract } from "../../src/targets/grpc/contract/contract.ts";
+import { withReflection } from "../../src/targets/grpc/contract/reflected-systems.ts";
+import { fileDescriptor, oneMethodFile } from "../targets/grpc/support/descriptors.ts";
+import { startReflecting } from "../targets/grpc/support/reflecting.ts";
 
 const TARGET = { system: "large", grpc: { package: "one", service: "S", method: "Do" } } as const;
 const MESSAGES = 5_000;

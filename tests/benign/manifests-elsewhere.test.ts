@@ -3,9 +3,9 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
 import { SafeToolCall } from "../../src/index.ts";
-import { temporaryDirectory } from "../handlers/cli/temporary-directory.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { runStc } from "../support/stc.ts";
+import { temporaryDirectory } from "../targets/command/temporary-directory.ts";
 
 const issuers = new LiveIssuers();
 

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { findSensitive } from "../../src/redaction/sensitive.ts";
-import { filler } from "../redaction/secret-examples.ts";
+import { findSensitive } from "../../src/detection/sensitive.ts";
+import { filler } from "../detection/secret-examples.ts";
 
 /** What programs, schemas, forms, manuals and messages write beside the name of a secret: types, references, calls, labels. */
 const TEXTS: readonly string[] = [

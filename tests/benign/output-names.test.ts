@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { findSensitive } from "../../src/redaction/sensitive.ts";
-import { filler } from "../redaction/secret-examples.ts";
+import { findSensitive } from "../../src/detection/sensitive.ts";
+import { filler } from "../detection/secret-examples.ts";
 
 const HEX = "0a1b2c3d4e5f6789";
 const UUID = "7eb9b3c3-a38b-4e7c-aa35-38118f4f59d5";

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { findSensitive } from "../../src/redaction/sensitive.ts";
-import { filler } from "../redaction/secret-examples.ts";
+import { findSensitive } from "../../src/detection/sensitive.ts";
+import { filler } from "../detection/secret-examples.ts";
 
 const HEX = "0a1b2c3d4e5f6789";
 

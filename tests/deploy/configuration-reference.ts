@@ -1,9 +1,9 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
-import { grpcSystem } from "../../src/config/grpc.ts";
-import { PLATFORM_SYSTEMS } from "../../src/config/platform.ts";
-import { configSchema, environmentOverrides } from "../../src/config.ts";
+import { configSchema, environmentOverrides } from "../../src/runtime/config/config.ts";
+import { grpcSystem } from "../../src/runtime/config/grpc.ts";
+import { PLATFORM_SYSTEMS } from "../../src/runtime/config/platform.ts";
 import { MEANINGS } from "./configuration-meanings.ts";
 import { PROJECT } from "./documents.ts";
 

@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { readConfig } from "../../src/config.ts";
-import { createMetrics } from "../../src/server/metrics.ts";
+import { createMetrics } from "../../src/http/metrics.ts";
+import { readConfig } from "../../src/runtime/config/config.ts";
 import { runStc } from "../support/stc.ts";
 import { MEANINGS } from "./configuration-meanings.ts";
 import { configurationReference, PAGE, withReference } from "./configuration-reference.ts";

@@ -3,10 +3,10 @@ import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
-import { readConfig } from "../../src/config.ts";
+import { startService } from "../../src/cli/service.ts";
 import { StartupError } from "../../src/core/errors.ts";
 import { defineTool } from "../../src/index.ts";
-import { startService } from "../../src/main.ts";
+import { readConfig } from "../../src/runtime/config/config.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { until } from "../support/until.ts";
 

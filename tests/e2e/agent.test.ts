@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { readConfig } from "../../src/config.ts";
-import { KNOWN_CUSTOMERS } from "../../src/dev/customers.ts";
-import { type RunningService, startService } from "../../src/main.ts";
+import { KNOWN_CUSTOMERS } from "../../src/cli/development/customers.ts";
+import { type RunningService, startService } from "../../src/cli/service.ts";
+import { readConfig } from "../../src/runtime/config/config.ts";
 import { auditEntries } from "../support/audit-files.ts";
 import { Recorder } from "../support/recorder.ts";
 import { openWorld, PROJECT, type World } from "../support/world.ts";

@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parse } from "yaml";
 import { z } from "zod";
-import { readConfig } from "../../src/config.ts";
 import { defineTool, SafeToolCall, type ToolApprovalResult } from "../../src/index.ts";
+import { readConfig } from "../../src/runtime/config/config.ts";
 import { AskingWorld, codeOf, PEOPLE, recordingTool } from "../approvals/asking-world.ts";
 import { until } from "../support/until.ts";
 

@@ -3,9 +3,9 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, 
 import { join } from "node:path";
 import { parse } from "yaml";
 import { z } from "zod";
-import { readConfig } from "../../src/config.ts";
 import { defineTool } from "../../src/core/define-tool.ts";
 import { parseFieldPattern } from "../../src/core/policy/field-path.ts";
+import { readConfig } from "../../src/runtime/config/config.ts";
 import { BLOCKS, type Block, blockNamed, PAGES } from "../support/documented.ts";
 import { run } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";

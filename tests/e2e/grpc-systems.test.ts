@@ -4,13 +4,13 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { decodeJwt, decodeProtectedHeader } from "jose";
-import { readConfig } from "../../src/config.ts";
-import { DEVELOPMENT_SERVER_NAME } from "../../src/dev/make-certificates.ts";
-import { type RunningService, startService } from "../../src/main.ts";
-import { type Authority, makeAuthority } from "../handlers/grpc/support/authority.ts";
-import { LAB_PROTO_FOLDER, type Lab, startLab } from "../handlers/grpc/support/lab.ts";
+import { DEVELOPMENT_SERVER_NAME } from "../../src/cli/development/make-certificates.ts";
+import { type RunningService, startService } from "../../src/cli/service.ts";
+import { readConfig } from "../../src/runtime/config/config.ts";
 import { LiveIssuers, type TokenKind } from "../support/live-tokens.ts";
 import { until } from "../support/until.ts";
+import { type Authority, makeAuthority } from "../targets/grpc/support/authority.ts";
+import { LAB_PROTO_FOLDER, type Lab, startLab } from "../targets/grpc/support/lab.ts";
 
 const MANIFESTS = `
 import { defineTool, grpcMethod } from "safe-tool-call";

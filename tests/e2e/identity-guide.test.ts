@@ -2,9 +2,9 @@ import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
-import { readConfig } from "../../src/config.ts";
-import { PROFILE_RULES, PROFILES } from "../../src/proxy/tokens/profiles.ts";
-import { readRevocations } from "../../src/proxy/tokens/revocations.ts";
+import { PROFILE_RULES, PROFILES } from "../../src/pipeline/identity/profiles.ts";
+import { readRevocations } from "../../src/pipeline/identity/revocations.ts";
+import { readConfig } from "../../src/runtime/config/config.ts";
 
 const guide = readFileSync(join(import.meta.dir, "../../docs/identity.md"), "utf8");
 

@@ -8,8 +8,8 @@ const map = readFileSync(join(SRC, "README.md"), "utf8");
 const [, drawing = ""] = /^```\n([\s\S]*?)^```/m.exec(map) ?? [];
 const steps = [...drawing.matchAll(/^ {3}([A-Z]+) +(\S+)/gm)].map(([, stage = "", file = ""]) => ({ stage, file }));
 
-test("the drawn road has the steps of proxy/proxy.ts, in their order", () => {
-  const text = readFileSync(join(SRC, "proxy/proxy.ts"), "utf8");
+test("the drawn road has the steps of pipeline/proxy.ts, in their order", () => {
+  const text = readFileSync(join(SRC, "pipeline/proxy.ts"), "utf8");
   const from = text.indexOf("async function decide(");
   const road = text.slice(from, text.indexOf("\n}\n", from));
   const walked = [...road.matchAll(/trail\.at\("([A-Z]+)"/g)].map(([, stage = ""]) => stage);

@@ -2,8 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parse } from "yaml";
-import { readConfig } from "../../src/config.ts";
-import { developmentSigningKey } from "../../src/dev/keys.ts";
+import { developmentSigningKey } from "../../src/cli/development/keys.ts";
 import {
   ApprovalRequiredError,
   ApprovalRequiredException,
@@ -18,8 +17,9 @@ import {
   toApprovalResultMessage,
   unwrap,
 } from "../../src/index.ts";
-import { type ModelTurn, RecordedModel } from "../messages/recorded-model.ts";
-import { FORMATS, WRITERS } from "../messages/writers.ts";
+import { readConfig } from "../../src/runtime/config/config.ts";
+import { type ModelTurn, RecordedModel } from "../approvals/messages/recorded-model.ts";
+import { FORMATS, WRITERS } from "../approvals/messages/writers.ts";
 import { ApprovalService } from "../support/approval-service.ts";
 import { AGENTS_ISSUER, makeSigningKey } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
@@ -202,7 +202,7 @@ test("the guide's configuration is one, and its codes are the code's", () => {
   };
   const { approvals } = readConfig(written as never, { folder: PROJECT, environment: {}, origin: "docs/messages.md" });
   expect(approvals.receiptKeyFile).toBe("./receipts.pem");
-  const sources = ["approvals/receipts/receipt-verifier.ts", "messages/decisions.ts"];
+  const sources = ["approvals/receipts/receipt-verifier.ts", "approvals/messages/decisions.ts"];
   const code = sources.map((file) => readFileSync(join(PROJECT, "src", file), "utf8")).join("");
   const [told, known] = [guide, code].map((text) => [
     ...new Set(text.match(/\b(?:RECEIPT|DECISION)_[A-Z]+\b|CALL_UNKNOWN/g)),

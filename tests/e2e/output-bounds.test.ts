@@ -4,12 +4,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
 import { type CallResult, defineTool, grpcMethod, SafeToolCall, toToolResult } from "../../src/index.ts";
-import { LAB_PROTO_FOLDER, type Lab, startLab } from "../handlers/grpc/support/lab.ts";
-import { filler } from "../redaction/secret-examples.ts";
+import { filler } from "../detection/secret-examples.ts";
 import type { Loose } from "../support/asking-service.ts";
 import { auditEntries, dayFilesText } from "../support/audit-files.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { PROJECT } from "../support/world.ts";
+import { LAB_PROTO_FOLDER, type Lab, startLab } from "../targets/grpc/support/lab.ts";
 
 const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-bounds-")));
 mkdirSync(join(folder, "work"));

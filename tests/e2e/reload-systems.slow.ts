@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
-import { LAB_PROTO_FOLDER, type Lab, startLab } from "../handlers/grpc/support/lab.ts";
 import { ReloadService } from "../support/reload-service.ts";
 import { until } from "../support/until.ts";
+import { LAB_PROTO_FOLDER, type Lab, startLab } from "../targets/grpc/support/lab.ts";
 
 const MANIFEST = `
 import { defineTool, grpcMethod } from "safe-tool-call";

@@ -11,11 +11,11 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { LAB_PROTO_FOLDER, type Lab, startLab } from "../handlers/grpc/support/lab.ts";
+import { attributesOf, Collector, type ReceivedSpan } from "../runtime/telemetry/collector.ts";
 import { LiveIssuers, type TokenKind } from "../support/live-tokens.ts";
 import type { HostOrder, HostReport } from "../support/service-host.ts";
 import { until } from "../support/until.ts";
-import { attributesOf, Collector, type ReceivedSpan } from "../telemetry/collector.ts";
+import { LAB_PROTO_FOLDER, type Lab, startLab } from "../targets/grpc/support/lab.ts";
 
 const SECRET = "hunter2-Xq91LmZp0Tt";
 const PERSON = "someone.private@example.com";

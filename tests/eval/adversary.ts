@@ -1,7 +1,7 @@
-import { TooLarge } from "../../src/redaction/bounds.ts";
-import { findSensitive, hideFindings } from "../../src/redaction/sensitive.ts";
-import { cleanText } from "../../src/redaction/views/clean-text.ts";
-import { filler } from "../redaction/secret-examples.ts";
+import { TooLarge } from "../../src/detection/bounds.ts";
+import { findSensitive, hideFindings } from "../../src/detection/sensitive.ts";
+import { cleanText } from "../../src/detection/views/clean-text.ts";
+import { filler } from "../detection/secret-examples.ts";
 import { microsecondsOf, timesAsLong } from "../support/processor-time.ts";
 import { machineText } from "./negatives.ts";
 

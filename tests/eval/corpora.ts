@@ -1,4 +1,4 @@
-import { filler, formatExamples } from "../redaction/secret-examples.ts";
+import { filler, formatExamples } from "../detection/secret-examples.ts";
 
 /** A generator that gives the same numbers each time. */
 export function numbers(seed: number): () => number {

@@ -1,6 +1,6 @@
 import type { Json } from "../../src/core/types.ts";
-import { redact } from "../../src/redaction/redact.ts";
-import { findSensitive } from "../../src/redaction/sensitive.ts";
+import { redact } from "../../src/detection/redact.ts";
+import { findSensitive } from "../../src/detection/sensitive.ts";
 import { KINDS, numbers, pick, plant } from "./corpora.ts";
 import { EVASIONS } from "./evasions.ts";
 import { machineText, ownText } from "./negatives.ts";

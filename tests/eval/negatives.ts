@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { ROOT, sources } from "../house/sources.ts";
+import { ROOT, sources } from "../architecture/sources.ts";
 import { type Next, numbers, pick } from "./corpora.ts";
 
 const HEX = "0123456789abcdef";

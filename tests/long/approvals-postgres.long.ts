@@ -6,7 +6,7 @@ import type { OpenedApprovals } from "../../src/approvals/approvals.ts";
 import { STEPS as POSTGRES_STEPS } from "../../src/approvals/store/postgres-schema.ts";
 import { STEPS as SQLITE_STEPS } from "../../src/approvals/store/sqlite-schema.ts";
 import type { Approvals } from "../../src/approvals/types.ts";
-import { makeCertificates } from "../../src/dev/make-certificates.ts";
+import { makeCertificates } from "../../src/cli/development/make-certificates.ts";
 import { ApprovalService } from "../support/approval-service.ts";
 import {
   AGENT,

@@ -106,7 +106,7 @@ test("commands are confined as they are when it runs from its sources", async ()
   const args = ["check", "--config", join(place, "stc.yaml"), "--json"];
   const [compiled, interpreted] = await Promise.all([
     run([binary, ...args]),
-    run([...fromSources, join(PROJECT, "src/stc/main.ts"), ...args]),
+    run([...fromSources, join(PROJECT, "src/cli/main.ts"), ...args]),
   ]);
   expect(JSON.parse(compiled.out)).toEqual(JSON.parse(interpreted.out));
 });

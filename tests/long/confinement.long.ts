@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
-import { crossings } from "../handlers/cli/confinement/crossings.ts";
-import { missing } from "../handlers/cli/confinement/stand.ts";
-import { temporaryDirectory } from "../handlers/cli/temporary-directory.ts";
+import { crossings } from "../targets/command/confinement/crossings.ts";
+import { missing } from "../targets/command/confinement/stand.ts";
+import { temporaryDirectory } from "../targets/command/temporary-directory.ts";
 
 const CALLS = 2_000;
 const TIMEOUT_MS = 600_000;

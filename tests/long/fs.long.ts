@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { CONFINEMENTS } from "../handlers/fs/stand.ts";
-import { storm } from "../handlers/fs/storm.ts";
+import { CONFINEMENTS } from "../targets/files/stand.ts";
+import { storm } from "../targets/files/storm.ts";
 
 /** Long: names are swapped for links out for this long while files are read and written, */
 const STORM_MS = 10_000;

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
-import { type GrpcHandler, grpcHandler } from "../../src/handlers/grpc/handler.ts";
-import { call } from "../handlers/grpc/support/calls.ts";
-import { type Lab, labSystem, startLab } from "../handlers/grpc/support/lab.ts";
-import { rotateUnderLoad } from "../handlers/grpc/support/rotation-load.ts";
-import { labTool } from "../handlers/grpc/support/tool.ts";
+import { type GrpcHandler, grpcHandler } from "../../src/targets/grpc/handler.ts";
+import { call } from "../targets/grpc/support/calls.ts";
+import { type Lab, labSystem, startLab } from "../targets/grpc/support/lab.ts";
+import { rotateUnderLoad } from "../targets/grpc/support/rotation-load.ts";
+import { labTool } from "../targets/grpc/support/tool.ts";
 
 /** Long: what only shows after many calls. */
 const CALLS = 100_000;

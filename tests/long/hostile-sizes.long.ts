@@ -1,16 +1,16 @@
 import { describe, expect, test } from "bun:test";
+import { extractApprovalDecisions } from "../../src/approvals/messages/decisions.ts";
 import { renderView } from "../../src/approvals/view.ts";
 import type { Json, Tool } from "../../src/core/types.ts";
-import { namedFiles } from "../../src/handlers/cli/shell-files.ts";
-import { unifiedDiff } from "../../src/handlers/fs/difference.ts";
-import { readIgnoreRules } from "../../src/handlers/fs/gitignore.ts";
-import { compilePattern } from "../../src/handlers/fs/search-pattern.ts";
-import { extractApprovalDecisions } from "../../src/messages/decisions.ts";
-import { withoutFrames } from "../../src/proxy/stack-frames.ts";
-import { withoutPlaces } from "../../src/proxy/target-places.ts";
-import { redact } from "../../src/redaction/redact.ts";
-import { namesSecret } from "../../src/redaction/sanitize-args.ts";
-import { filterSecrets } from "../../src/redaction/secrets/secrets-filter.ts";
+import { redact } from "../../src/detection/redact.ts";
+import { namesSecret } from "../../src/detection/sanitize-args.ts";
+import { filterSecrets } from "../../src/detection/secrets/secrets-filter.ts";
+import { withoutFrames } from "../../src/pipeline/stack-frames.ts";
+import { withoutPlaces } from "../../src/pipeline/target-places.ts";
+import { namedFiles } from "../../src/targets/command/shell-files.ts";
+import { unifiedDiff } from "../../src/targets/files/difference.ts";
+import { readIgnoreRules } from "../../src/targets/files/gitignore.ts";
+import { compilePattern } from "../../src/targets/files/search-pattern.ts";
 import { timesAsLong } from "../support/processor-time.ts";
 
 const TIMEOUT_MS = 120_000;

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { openRateTable } from "../../src/proxy/limits/rates-postgres.ts";
-import type { RateTable } from "../../src/proxy/limits/rates-shared.ts";
+import { openRateTable } from "../../src/pipeline/limits/rates-postgres.ts";
+import type { RateTable } from "../../src/pipeline/limits/rates-shared.ts";
 import { findPostgres, type PostgresServer, startPostgres } from "../support/postgres.ts";
 
 const native = findPostgres();

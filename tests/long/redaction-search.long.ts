@@ -1,10 +1,10 @@
 import { expect, test } from "bun:test";
-import { ANNOUNCEMENTS } from "../../src/redaction/pii/announced.ts";
-import { SECRET_RULES } from "../../src/redaction/secrets/rules.ts";
+import { ANNOUNCEMENTS } from "../../src/detection/pii/announced.ts";
+import { SECRET_RULES } from "../../src/detection/secrets/rules.ts";
+import { filler } from "../detection/secret-examples.ts";
 import { filled, microseconds, seen, timesClean, UNITS } from "../eval/adversary.ts";
 import { type Next, numbers, pick } from "../eval/corpora.ts";
 import { machineText } from "../eval/negatives.ts";
-import { filler } from "../redaction/secret-examples.ts";
 
 const UNIT_CHARS_MAX = 64;
 const TRIAL_CHARS = 2 ** 17;

@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
+import { filler } from "../detection/secret-examples.ts";
 import { filled, microseconds, seen, timesClean, UNITS } from "../eval/adversary.ts";
 import { evasionScores, falseAlarms, scores, survivors } from "../eval/measure.ts";
 import { machineText } from "../eval/negatives.ts";
-import { filler } from "../redaction/secret-examples.ts";
 
 const CHARS_MAX = 4 * 2 ** 20;
 const SMALL = CHARS_MAX / 8;

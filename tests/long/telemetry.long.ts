@@ -3,11 +3,11 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import manifest from "../../package.json";
+import { Collector } from "../runtime/telemetry/collector.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 import { environmentOf, run } from "../support/stc.ts";
 import { until } from "../support/until.ts";
 import { PROJECT } from "../support/world.ts";
-import { Collector } from "../telemetry/collector.ts";
 
 /** Two seconds for the traces, and the rest of an end on a machine that does other things, too. */
 const END_MS_MAX = 5_000;

@@ -1,5 +1,5 @@
-import { type DevelopmentCertificates, developmentCertificates } from "../../src/dev/certificates.ts";
-import { startCustomerMaster } from "../../src/dev/customer-master.ts";
+import { type DevelopmentCertificates, developmentCertificates } from "../../src/cli/development/certificates.ts";
+import { startCustomerMaster } from "../../src/cli/development/customer-master.ts";
 
 /** The customer master in a process of its own, so that it can be killed: `target.ts <folder of certificates> <port>`. */
 const [folder = "", port = "0"] = process.argv.slice(2);

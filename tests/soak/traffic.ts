@@ -1,4 +1,4 @@
-import { KNOWN_CUSTOMERS } from "../../src/dev/customers.ts";
+import { KNOWN_CUSTOMERS } from "../../src/cli/development/customers.ts";
 
 /** One kind of call: how often it is made, and the codes that are right for it when nothing is wrong. */
 interface Kind {

@@ -2,8 +2,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { AuditEntry } from "../../src/audit/entry.ts";
-import { readConfig } from "../../src/config.ts";
-import { type RunningService, startService } from "../../src/main.ts";
+import { type RunningService, startService } from "../../src/cli/service.ts";
+import { readConfig } from "../../src/runtime/config/config.ts";
 import { auditEntries, type JournalEntry, journalEntries } from "./audit-files.ts";
 import { LiveIssuers, type TokenOrder } from "./live-tokens.ts";
 

@@ -2,9 +2,9 @@ import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
-import { readConfig } from "../../src/config.ts";
+import { type RunningService, startService } from "../../src/cli/service.ts";
 import { defineTool } from "../../src/index.ts";
-import { type RunningService, startService } from "../../src/main.ts";
+import { readConfig } from "../../src/runtime/config/config.ts";
 import { LiveIssuers } from "./live-tokens.ts";
 
 export const issuers = new LiveIssuers();

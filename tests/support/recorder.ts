@@ -1,6 +1,6 @@
 import { copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { temporaryDirectory } from "../handlers/cli/temporary-directory.ts";
+import { temporaryDirectory } from "../targets/command/temporary-directory.ts";
 
 /** A program that prints what it is told and remembers how it was called. */
 export class Recorder {

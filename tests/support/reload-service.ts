@@ -1,9 +1,9 @@
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { readConfigFile } from "../../src/config/file.ts";
-import type { Config } from "../../src/config.ts";
-import { type RunningService, startService } from "../../src/main.ts";
+import { type RunningService, startService } from "../../src/cli/service.ts";
+import type { Config } from "../../src/runtime/config/config.ts";
+import { readConfigFile } from "../../src/runtime/config/file.ts";
 import { type JournalEntry, journalEntries } from "./audit-files.ts";
 import { LiveIssuers } from "./live-tokens.ts";
 

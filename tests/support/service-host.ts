@@ -1,5 +1,5 @@
-import { readConfig } from "../../src/config.ts";
-import { type RunningService, startService } from "../../src/main.ts";
+import { type RunningService, startService } from "../../src/cli/service.ts";
+import { readConfig } from "../../src/runtime/config/config.ts";
 
 /** What a host is asked: to start services from configurations, by name, and later to drain one. */
 export type HostOrder =

@@ -8,7 +8,7 @@ export const STC = [
   "--no-env-file",
   `--config=${join(PROJECT, "bunfig.toml")}`,
   "--no-install",
-  join(PROJECT, "src/stc/main.ts"),
+  join(PROJECT, "src/cli/main.ts"),
 ] as const;
 
 type Environment = Readonly<Record<string, string | undefined>>;

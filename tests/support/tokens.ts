@@ -1,6 +1,6 @@
 import { constants, generateKeyPairSync, type KeyObject, sign } from "node:crypto";
 import { type JWK, SignJWT } from "jose";
-import type { IssuerProfile } from "../../src/proxy/tokens/issuer-profile.ts";
+import type { IssuerProfile } from "../../src/pipeline/identity/issuer-profile.ts";
 
 /** The tests' time: seconds since 1970. */
 export const NOW_SECONDS = 1_800_000_000;

@@ -13,16 +13,16 @@ import type {
   Receipt,
   Released,
 } from "../../src/core/evidence.ts";
-import type { Admission } from "../../src/proxy/admission.ts";
-import { refused, succeeded } from "../../src/proxy/answer.ts";
-import type { ApprovalGate } from "../../src/proxy/approval-gate.ts";
-import type { Executor } from "../../src/proxy/executor.ts";
-import { release } from "../../src/proxy/output-filter.ts";
-import { authorize, elevate } from "../../src/proxy/permission-engine.ts";
-import { makePlan } from "../../src/proxy/planner.ts";
-import type { Registry } from "../../src/proxy/registry.ts";
-import { firstOrAgain } from "../../src/proxy/repeats.ts";
-import { parseInput } from "../../src/proxy/schema-validator.ts";
+import type { Admission } from "../../src/pipeline/admission.ts";
+import { refused, succeeded } from "../../src/pipeline/answer.ts";
+import type { ApprovalGate } from "../../src/pipeline/approval-gate.ts";
+import type { Executor } from "../../src/pipeline/executor.ts";
+import { release } from "../../src/pipeline/output-filter.ts";
+import { authorize, elevate } from "../../src/pipeline/permission-engine.ts";
+import { makePlan } from "../../src/pipeline/planner.ts";
+import type { Registry } from "../../src/pipeline/registry.ts";
+import { firstOrAgain } from "../../src/pipeline/repeats.ts";
+import { parseInput } from "../../src/pipeline/schema-validator.ts";
 
 /** Rows that must not compile: each leaves out a step of the road. The type checker is the test; this function never runs. */
 export function shortCuts(

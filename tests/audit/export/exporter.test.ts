@@ -15,7 +15,7 @@ import { Exporter, type ExporterTarget } from "../../../src/audit/export/exporte
 import { startExporters } from "../../../src/audit/export/exporters.ts";
 import { readHeaders } from "../../../src/audit/export/headers.ts";
 import { readExportPlace } from "../../../src/audit/export/place-files.ts";
-import { createMetrics } from "../../../src/server/metrics.ts";
+import { createMetrics } from "../../../src/http/metrics.ts";
 import { entryLine, refusedLine, writeDays } from "../../support/audit-lines.ts";
 import { until } from "../../support/until.ts";
 

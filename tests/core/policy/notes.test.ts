@@ -4,7 +4,7 @@ import { policyNotes } from "../../../src/core/policy/notes.ts";
 import { compilePolicy } from "../../../src/core/policy/output-policy.ts";
 import type { ScanPolicy } from "../../../src/core/policy/scan-policy.ts";
 import type { OutputPolicy } from "../../../src/core/types.ts";
-import { labelOf } from "../../../src/redaction/labels.ts";
+import { labelOf } from "../../../src/detection/labels.ts";
 import { getCustomer } from "../../../tools/customer-data/get-customer.ts";
 import { listCustomers } from "../../../tools/customer-data/list-customers.ts";
 

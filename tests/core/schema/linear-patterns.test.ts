@@ -5,7 +5,7 @@ import { ManifestError, Refusal } from "../../../src/core/errors.ts";
 import { compilePolicy } from "../../../src/core/policy/output-policy.ts";
 import { boundPatterns } from "../../../src/core/schema/linear-patterns.ts";
 import type { Tool } from "../../../src/core/types.ts";
-import { parseInput, parseOutput } from "../../../src/proxy/schema-validator.ts";
+import { parseInput, parseOutput } from "../../../src/pipeline/schema-validator.ts";
 
 /** This runtime's own matcher would look at this for longer than anybody waits. */
 const HOSTILE = `${"a".repeat(5_000)}!`;

@@ -1,4 +1,4 @@
-import { openLog } from "../../../src/log/log.ts";
+import { openLog } from "../../../src/runtime/log/log.ts";
 
 /** Logs so many lines; says on stderr how many found no room; ends when a byte comes in and the rest is out. */
 const lines = Number(process.argv[2]);

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { stand, standTool } from "../../handlers/cli/stand.ts";
+import { stand, standTool } from "../../targets/command/stand.ts";
 
 // Run with secrets in its own environment: prints what a child of the handler sees.
 const binding = stand().handler.bind(

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { JOHN_SMITH_LEGACY_ID, KNOWN_CUSTOMERS } from "../../../src/cli/development/customers.ts";
 import { Refusal } from "../../../src/core/errors.ts";
 import { compileInputPolicy, sanitizeInput } from "../../../src/core/manifest/input-policy.ts";
 import { applyPolicy, compilePolicy } from "../../../src/core/policy/output-policy.ts";
 import type { Json, Tool } from "../../../src/core/types.ts";
-import { JOHN_SMITH_LEGACY_ID, KNOWN_CUSTOMERS } from "../../../src/dev/customers.ts";
 import { createCustomer } from "../../../tools/customer-data/create-customer.ts";
 import { getCustomer } from "../../../tools/customer-data/get-customer.ts";
 import { getLegacyCustomer } from "../../../tools/customer-data/get-legacy-customer.ts";

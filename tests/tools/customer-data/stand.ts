@@ -1,7 +1,7 @@
+import { CUSTOMER_MASTER_PROTO_FOLDER, startCustomerMaster } from "../../../src/cli/development/customer-master.ts";
+import { DEVELOPMENT_SERVER_NAME, makeCertificates } from "../../../src/cli/development/make-certificates.ts";
 import type { Binding, RunContext, Tool } from "../../../src/core/types.ts";
-import { CUSTOMER_MASTER_PROTO_FOLDER, startCustomerMaster } from "../../../src/dev/customer-master.ts";
-import { DEVELOPMENT_SERVER_NAME, makeCertificates } from "../../../src/dev/make-certificates.ts";
-import { grpcHandler } from "../../../src/handlers/grpc/handler.ts";
+import { grpcHandler } from "../../../src/targets/grpc/handler.ts";
 
 const YEAR_2000 = new Date(946_684_800_000);
 const YEAR_2100 = new Date(4_102_444_800_000);

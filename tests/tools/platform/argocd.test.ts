@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, test } from "bun:test";
 import { withoutCredentials } from "../../../tools/platform/argocd.ts";
-import { refusalFrom } from "../../handlers/cli/stand.ts";
+import { refusalFrom } from "../../targets/command/stand.ts";
 import { PlatformStand } from "./platform-stand.ts";
 
 const stand = new PlatformStand();

@@ -5,8 +5,8 @@ import { Refusal } from "../../../src/core/errors.ts";
 import { gitDiffBranches } from "../../../tools/platform/git-diff-branches.ts";
 import { gitLog } from "../../../tools/platform/git-log.ts";
 import { gitShowFile } from "../../../tools/platform/git-show-file.ts";
-import { temporaryDirectory } from "../../handlers/cli/temporary-directory.ts";
 import { describe, test } from "../../support/git-tests.ts";
+import { temporaryDirectory } from "../../targets/command/temporary-directory.ts";
 import { Canary, callTool, TestRepository } from "./repositories.ts";
 
 interface Trap {

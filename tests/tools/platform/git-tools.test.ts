@@ -3,9 +3,9 @@ import type { ToolFactory } from "safe-tool-call";
 import { gitDiffBranches } from "../../../tools/platform/git-diff-branches.ts";
 import { gitLog } from "../../../tools/platform/git-log.ts";
 import { gitShowFile } from "../../../tools/platform/git-show-file.ts";
-import { refusalFrom } from "../../handlers/cli/stand.ts";
-import { temporaryDirectory } from "../../handlers/cli/temporary-directory.ts";
 import { describe, test } from "../../support/git-tests.ts";
+import { refusalFrom } from "../../targets/command/stand.ts";
+import { temporaryDirectory } from "../../targets/command/temporary-directory.ts";
 import { callTool, TestRepository } from "./repositories.ts";
 
 const BRANCHES = ["feature/x", "a+b", "fix#12", "user@host", "(topic)", "größe", "deadbee", "stash"];

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { readdirSync } from "node:fs";
-import { refusalFrom } from "../../handlers/cli/stand.ts";
 import { findKubectl } from "../../support/kubectl.ts";
 import { KubernetesApi } from "../../support/kubernetes-api.ts";
+import { refusalFrom } from "../../targets/command/stand.ts";
 import { PlatformStand, SYSTEMS } from "./platform-stand.ts";
 
 const KUBECTL = findKubectl();

@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { parseUnifiedDiff } from "safe-tool-call";
 import { stringify } from "yaml";
 import { resourceDiff } from "../../../tools/platform/manifest-diff.ts";
-import { temporaryDirectory } from "../../handlers/cli/temporary-directory.ts";
+import { temporaryDirectory } from "../../targets/command/temporary-directory.ts";
 
 const DIFF = Bun.which("diff");
 const folder = temporaryDirectory();

@@ -1,11 +1,11 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ToolFactory } from "safe-tool-call";
-import { readConfig } from "../../../src/config.ts";
 import { ManifestError } from "../../../src/core/errors.ts";
 import type { Tool } from "../../../src/core/types.ts";
-import { cliHandler } from "../../../src/handlers/cli/handler.ts";
-import { loadTools } from "../../../src/manifests/loader.ts";
+import { readConfig } from "../../../src/runtime/config/config.ts";
+import { loadTools } from "../../../src/runtime/manifests/loader.ts";
+import { cliHandler } from "../../../src/targets/command/handler.ts";
 import { argocdDiff } from "../../../tools/platform/argocd-diff.ts";
 import { argocdGetApp } from "../../../tools/platform/argocd-get-app.ts";
 import { argocdGetSyncStatus } from "../../../tools/platform/argocd-get-sync-status.ts";
@@ -13,8 +13,8 @@ import { k8sGetEvents } from "../../../tools/platform/k8s-get-events.ts";
 import { k8sGetLogs } from "../../../tools/platform/k8s-get-logs.ts";
 import { k8sGetPods } from "../../../tools/platform/k8s-get-pods.ts";
 import { queryLogs } from "../../../tools/platform/query-logs.ts";
-import { temporaryDirectory } from "../../handlers/cli/temporary-directory.ts";
 import { Recorder } from "../../support/recorder.ts";
+import { temporaryDirectory } from "../../targets/command/temporary-directory.ts";
 
 export const PLATFORM_TOOLS: readonly ToolFactory[] = [
   ...[argocdDiff, argocdGetApp, argocdGetSyncStatus, k8sGetEvents, k8sGetLogs, k8sGetPods, queryLogs],

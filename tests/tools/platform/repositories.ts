@@ -2,10 +2,10 @@ import { existsSync, mkdirSync, realpathSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ToolConfig, ToolFactory } from "safe-tool-call";
 import { z } from "zod";
-import { inspectRepository, repositoryFault } from "../../../src/handlers/cli/git-repository.ts";
-import { cliHandler } from "../../../src/handlers/cli/handler.ts";
-import { temporaryDirectory } from "../../handlers/cli/temporary-directory.ts";
+import { inspectRepository, repositoryFault } from "../../../src/targets/command/git-repository.ts";
+import { cliHandler } from "../../../src/targets/command/handler.ts";
 import { hasGit } from "../../support/git-tests.ts";
+import { temporaryDirectory } from "../../targets/command/temporary-directory.ts";
 
 const GIT = hasGit ? realpathSync(Bun.which("git") ?? "") : "";
 const ENVIRONMENT = {

@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, readFileSync, rmdirSync, symlinkSync, writeFile
 import { join } from "node:path";
 import { canonicalJson, sha256Hex } from "../../../src/core/digest.ts";
 import { Refusal } from "../../../src/core/errors.ts";
-import { gone, pidIn, refusalFrom } from "../../handlers/cli/stand.ts";
+import { gone, pidIn, refusalFrom } from "../../targets/command/stand.ts";
 import { bashStand } from "./stand.ts";
 
 const LIMITS = { depthMax: 8, nodesMax: 10_000, bytesMax: 1_048_576 };

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { FILE_REFUSALS } from "../../../src/handlers/fs/refusals.ts";
+import { FILE_REFUSALS } from "../../../src/targets/files/refusals.ts";
 
 const PROJECT = join(import.meta.dir, "../../..");
 const text = readFileSync(join(PROJECT, "docs/workspace.md"), "utf8");

@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { z } from "zod";
 import { renderView } from "../../../src/approvals/view.ts";
 import { type CallResult, defineTool, SafeToolCall, type SafeToolCallOptions } from "../../../src/index.ts";
-import { fsStand, temporaryFolder } from "../../handlers/fs/stand.ts";
 import { LiveIssuers } from "../../support/live-tokens.ts";
 import { AGENTS_AUDIENCE, AGENTS_ISSUER } from "../../support/tokens.ts";
+import { fsStand, temporaryFolder } from "../../targets/files/stand.ts";
 
 const TOOLS = join(import.meta.dir, "../../../tools/workspace");
 const issuers = new LiveIssuers();

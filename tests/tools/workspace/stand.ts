@@ -3,10 +3,10 @@ import type { ToolConfig } from "../../../src/core/define-tool.ts";
 import { compilePolicy } from "../../../src/core/policy/output-policy.ts";
 import { compileScan } from "../../../src/core/policy/scan-policy.ts";
 import type { ExecutionPlan, Tool } from "../../../src/core/types.ts";
-import { cliHandler } from "../../../src/handlers/cli/handler.ts";
-import { release } from "../../../src/proxy/output-filter.ts";
+import { release } from "../../../src/pipeline/output-filter.ts";
+import { cliHandler } from "../../../src/targets/command/handler.ts";
 import { bash } from "../../../tools/workspace/bash.ts";
-import { temporaryDirectory } from "../../handlers/cli/temporary-directory.ts";
+import { temporaryDirectory } from "../../targets/command/temporary-directory.ts";
 
 const BASH = Bun.which("bash") ?? "/bin/bash";
 

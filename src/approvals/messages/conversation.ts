@@ -1,0 +1,114 @@
+import { isTable } from "../../core/json.ts";
+import { anthropicShape } from "./anthropic.ts";
+import { googleShape } from "./google.ts";
+import {
+  type CallPart,
+  type MessageFormat,
+  MessageFormatError,
+  type ResultPart,
+  type Shape,
+  type Turn,
+} from "./message-format.ts";
+import { openAiShape } from "./openai.ts";
+
+const MESSAGES_MAX = 10_000;
+
+const SHAPES = { openai: openAiShape, anthropic: anthropicShape, google: googleShape } as const satisfies Record<
+  MessageFormat,
+  Shape
+>;
+
+/** @throws {MessageFormatError} */
+export function shapeOf(format: MessageFormat): Shape {
+  if (Object.hasOwn(SHAPES, format)) return SHAPES[format];
+  throw new MessageFormatError(`format must be one of ${Object.keys(SHAPES).join(", ")}`);
+}
+
+/**
+ * A copy of what is plain data: nothing that is done with it comes back to the one who keeps the original.
+ *
+ * @throws {MessageFormatError}
+ */
+export function copyOf<T>(value: T): T {
+  try {
+    return structuredClone(value);
+  } catch (cause) {
+    throw new MessageFormatError("messages must be plain data", { cause });
+  }
+}
+
+/** A result, and where it stood. */
+export interface Found {
+  readonly result: ResultPart;
+  readonly turn: Turn;
+}
+
+export interface Conversation {
+  readonly shape: Shape;
+  readonly turns: readonly Turn[];
+  /** Each call that was answered, with its answer: the first one that came after it. */
+  readonly answers: ReadonlyMap<CallPart, Found>;
+}
+
+/**
+ * Reads messages of which nothing is believed: a copy of them.
+ *
+ * @throws {MessageFormatError} when they are none
+ */
+export function readConversation(messages: readonly unknown[], format: MessageFormat): Conversation {
+  const shape = shapeOf(format);
+  if (!Array.isArray(messages)) throw new MessageFormatError("messages must be a list");
+  if (messages.length > MESSAGES_MAX) throw new MessageFormatError(`more than ${MESSAGES_MAX} messages`);
+  const turns = copyOf(messages).map((message: unknown, index) => {
+    if (!isTable(message)) throw new MessageFormatError(`message ${index} is not an object`);
+    return shape.read(message);
+  });
+  return { shape, turns, answers: pair(turns) };
+}
+
+/** Which result answers which call: by id; where there is none, by name and order. */
+function pair(turns: readonly Turn[]): ReadonlyMap<CallPart, Found> {
+  const answers = new Map<CallPart, Found>();
+  const byId = new Map<string, CallPart>();
+  const byName = new Queues();
+  const withoutId = new Queues();
+  for (const turn of turns) {
+    for (const result of turn.results) {
+      const { id, name } = result;
+      const named = id === undefined ? undefined : byId.get(id);
+      const isMeant = named !== undefined && (name === undefined || name === named.name);
+      const queue = id === undefined ? byName : withoutId;
+      const call = isMeant ? named : queue.next(name ?? "", answers);
+      if (call !== undefined && !answers.has(call)) answers.set(call, { result, turn });
+    }
+    for (const call of turn.calls) {
+      if (call.name === undefined) continue;
+      byName.add(call.name, call);
+      if (call.id === undefined) withoutId.add(call.name, call);
+      else byId.set(call.id, call);
+    }
+  }
+  return answers;
+}
+
+/** Calls by name, oldest first. */
+class Queues {
+  readonly #queues = new Map<string, { readonly calls: CallPart[]; at: number }>();
+
+  add(name: string, call: CallPart): void {
+    const queue = this.#queues.get(name) ?? { calls: [], at: 0 };
+    queue.calls.push(call);
+    this.#queues.set(name, queue);
+  }
+
+  /** The oldest without an answer. */
+  next(name: string, answers: ReadonlyMap<CallPart, Found>): CallPart | undefined {
+    const queue = this.#queues.get(name);
+    if (queue === undefined) return undefined;
+    for (let call = queue.calls[queue.at]; call !== undefined; call = queue.calls[queue.at]) {
+      if (!answers.has(call)) return call;
+      queue.at += 1;
+    }
+    return undefined;
+  }
+}

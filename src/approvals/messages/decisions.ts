@@ -1,0 +1,263 @@
+import { z } from "zod";
+import { canonicalJson, NotJsonError } from "../../core/digest.ts";
+import { ARGUMENT_LIMITS, isTable } from "../../core/json.ts";
+import { sanitizeArgs } from "../../detection/sanitize-args.ts";
+import { approvalIdOf } from "./approval-messages.ts";
+import { isApprovalRequest, isClientTool } from "./client-tools.ts";
+import { type Conversation, readConversation } from "./conversation.ts";
+import { type CallPart, type MessageFormat, MessageFormatError, membersOf } from "./message-format.ts";
+import type { ModelCall } from "./written.ts";
+
+/** Of one conversation, answered and waiting for their call at once. */
+const QUESTIONS_MAX = 100;
+/** To one question, in one conversation. */
+const ANSWERS_MAX = 10;
+const REQUEST_CHARACTERS_MAX = 1_048_576;
+const ANSWER_CHARACTERS_MAX = 16_384;
+const REASON_CHARACTERS_MAX = 500;
+
+/** What tells the service's word from anybody's: `createReceiptVerifier` makes one. */
+export interface DecisionVerifier {
+  verify(
+    receipt: unknown,
+    expected: { readonly approvalId: string },
+  ): Promise<
+    | {
+        readonly valid: true;
+        readonly receipt: { readonly decision: "approve" | "deny"; readonly scope: Scope | undefined };
+      }
+    | { readonly valid: false; readonly code: string; readonly message: string }
+  >;
+}
+
+type Scope = "once" | "session";
+
+export interface DecisionOptions {
+  readonly format: MessageFormat;
+  /** Without it every yes is turned away. */
+  readonly receipts?: DecisionVerifier | undefined;
+}
+
+/** A question in the conversation that was answered, and whose call was not made again yet. */
+export interface ApprovalDecision {
+  readonly approvalId: string;
+  readonly decision: "approve" | "deny";
+  /** Of a yes: what the service says it covers. */
+  readonly scope: Scope | undefined;
+  /** Of a no, in the chat client's words. */
+  readonly reason: string | undefined;
+  readonly call: ModelCall;
+}
+
+/** An answer that counts for nothing. `code`: DECISION_UNREADABLE, CALL_UNKNOWN, RECEIPT_MISSING, RECEIPT_UNVERIFIABLE, or the verifier's. */
+export interface RejectedDecision {
+  readonly approvalId: string;
+  readonly code: string;
+  readonly message: string;
+}
+
+export interface ExtractedDecisions {
+  readonly decisions: readonly ApprovalDecision[];
+  readonly rejected: readonly RejectedDecision[];
+}
+
+const request = z.object({
+  approvalId: z.string().optional(),
+  originalToolCall: z.object({
+    name: z.string().min(1).max(256),
+    args: z.unknown(),
+    id: z.string().min(1).max(256).optional(),
+  }),
+});
+
+const APPROVAL_ID = /^[\x21-\x7e]{1,128}$/;
+
+const answer = z.object({
+  decision: z.enum(["approve", "deny"]),
+  receipt: z.unknown().optional(),
+  /** Whatever stands here, a no is a no. */
+  reason: z.string().optional().catch(undefined),
+});
+
+/**
+ * What people decided, as far as the messages prove it: a yes counts with the service's receipt for this very question, a no
+ * always. Nothing that anybody says in words decides anything.
+ *
+ * @throws {MessageFormatError} when something in it is no message
+ */
+export async function extractApprovalDecisions(
+  messages: readonly object[],
+  { format, receipts }: DecisionOptions,
+): Promise<ExtractedDecisions> {
+  const questions = questionsOf(readConversation(messages, format));
+  const decisions: ApprovalDecision[] = [];
+  const rejected: RejectedDecision[] = [];
+  for (const { approvalId, call, answers } of questions) {
+    const judged = await Promise.all(answers.map((content) => judge(content, { approvalId, receipts })));
+    rejected.push(...judged.flatMap(({ why }) => (why === undefined ? [] : { approvalId, ...why })));
+    const { outcome, scope, reason } = strictest(judged);
+    if (outcome === "rejected") continue;
+    if (call === undefined) rejected.push({ approvalId, ...CALL_UNKNOWN });
+    else decisions.push({ approvalId, decision: outcome, scope, reason, call });
+  }
+  return { decisions, rejected };
+}
+
+const CALL_UNKNOWN = { code: "CALL_UNKNOWN", message: "The conversation holds no call that this was asked about." };
+
+/** A no beats a yes, whichever came first. */
+function strictest(judged: readonly Judged[]): Judged {
+  const find = (outcome: Judged["outcome"]): Judged | undefined => judged.find((one) => one.outcome === outcome);
+  return find("deny") ?? find("approve") ?? { outcome: "rejected" };
+}
+
+interface Question {
+  readonly approvalId: string;
+  /** Undefined: no call of the model's that it could be about. */
+  readonly call: ModelCall | undefined;
+  /** What the results of the question's calls hold. */
+  readonly answers: readonly unknown[];
+}
+
+/** The questions that were answered and whose call still waits. */
+function questionsOf(conversation: Conversation): readonly Question[] {
+  const { turns, answers } = conversation;
+  const contents = contentsById(conversation);
+  const questions = new Map<string, Question>();
+  const calls = new ModelCalls();
+  for (const { part, at } of turns.flatMap((turn, at) => turn.calls.map((part) => ({ part, at })))) {
+    const asked = isApprovalRequest(part.name) ? readRequest(part) : undefined;
+    calls.add(part);
+    const about = asked && calls.find(asked);
+    if (asked === undefined || (about !== undefined && answers.has(about))) continue;
+    const held = part.id === undefined ? undefined : contents.get(part.id);
+    const given = held === undefined ? [answers.get(part)?.result.content] : contentsAfter(held, at);
+    const { approvalId, tool, args } = asked;
+    // Whoever is asked twice answered both times.
+    const all = [...(questions.get(approvalId)?.answers ?? []), ...given.filter((content) => content !== undefined)];
+    if (all.length > ANSWERS_MAX) throw new MessageFormatError(`more than ${ANSWERS_MAX} answers to one question`);
+    const call = about?.id === undefined ? undefined : { tool, args: argsOf(about, args), callId: about.id };
+    if (all.length > 0) questions.set(approvalId, { approvalId, call, answers: all });
+    if (questions.size > QUESTIONS_MAX) throw new MessageFormatError(`more than ${QUESTIONS_MAX} answered questions`);
+  }
+  return [...questions.values()];
+}
+
+/** The model's own arguments, where the question shows them without their secrets; else the question's. */
+function argsOf({ args: own }: CallPart, asked: unknown): unknown {
+  const whole = jsonOf(own, REQUEST_CHARACTERS_MAX);
+  try {
+    const isShown = canonicalJson(sanitizeArgs(whole), ARGUMENT_LIMITS) === canonicalJson(asked, ARGUMENT_LIMITS);
+    return whole !== undefined && isShown ? whole : asked;
+  } catch (error) {
+    if (!(error instanceof NotJsonError)) throw error;
+    return asked;
+  }
+}
+
+interface Content {
+  readonly content: unknown;
+  /** Of the message it stands in. */
+  readonly at: number;
+}
+
+/** Every result that bears the id: a second one may be the no that counts. */
+function contentsById({ turns }: Conversation): ReadonlyMap<string, readonly Content[]> {
+  const contents = new Map<string, Content[]>();
+  for (const { at, id, content } of turns.flatMap((turn, at) => turn.results.map((result) => ({ at, ...result })))) {
+    if (id === undefined) continue;
+    const held = contents.get(id) ?? [];
+    if (content !== undefined) held.push({ content, at });
+    contents.set(id, held);
+  }
+  return contents;
+}
+
+/** Those of later messages, and one more than may be: as many calls as results may bear the same id. */
+function contentsAfter(held: readonly Content[], at: number): readonly unknown[] {
+  const first = Math.max(0, held.length - ANSWERS_MAX - 1);
+  return held.slice(first).flatMap((one) => (one.at > at ? [one.content] : []));
+}
+
+/** The model's own calls, as far as they have ids. */
+class ModelCalls {
+  readonly #byId = new Map<string, CallPart>();
+  readonly #latest = new Map<string, CallPart>();
+
+  add(part: CallPart): void {
+    if (part.name === undefined || part.id === undefined || isClientTool(part.name)) return;
+    this.#byId.set(part.id, part);
+    this.#latest.set(part.name, part);
+  }
+
+  /** The call that a question names, or else the last one of that tool before it. */
+  find({ callId, tool }: Asked): CallPart | undefined {
+    return callId === undefined ? this.#latest.get(tool) : this.#byId.get(callId);
+  }
+}
+
+interface Asked {
+  readonly approvalId: string;
+  readonly tool: string;
+  readonly args: unknown;
+  readonly callId: string | undefined;
+}
+
+function readRequest({ id, args }: CallPart): Asked | undefined {
+  const parsed = request.safeParse(jsonOf(args, REQUEST_CHARACTERS_MAX));
+  if (!parsed.success) return undefined;
+  const { name: tool, args: given, id: callId } = parsed.data.originalToolCall;
+  const approvalId = parsed.data.approvalId ?? approvalIdOf(id) ?? "";
+  return APPROVAL_ID.test(approvalId) ? { approvalId, tool, args: given, callId } : undefined;
+}
+
+interface Judged {
+  readonly outcome: "approve" | "deny" | "rejected";
+  readonly scope?: Scope | undefined;
+  readonly reason?: string | undefined;
+  readonly why?: Pick<RejectedDecision, "code" | "message">;
+}
+
+interface Asking {
+  readonly approvalId: string;
+  readonly receipts: DecisionVerifier | undefined;
+}
+
+async function judge(content: unknown, { approvalId, receipts }: Asking): Promise<Judged> {
+  const parsed = answer.safeParse(jsonOf(content, ANSWER_CHARACTERS_MAX));
+  if (!parsed.success)
+    return reject("DECISION_UNREADABLE", 'An answer is {"decision": "approve" or "deny", …}, not words.');
+  const { decision, receipt, reason } = parsed.data;
+  if (decision === "deny") return { outcome: "deny", reason: reason?.slice(0, REASON_CHARACTERS_MAX).toWellFormed() };
+  if (receipt === undefined) return reject("RECEIPT_MISSING", "A yes without the service's receipt is nobody's.");
+  if (receipts === undefined) return reject("RECEIPT_UNVERIFIABLE", "Nothing here can tell a receipt from a forgery.");
+  try {
+    const check = await receipts.verify(receipt, { approvalId });
+    if (!check.valid) return reject(check.code, check.message);
+    if (check.receipt.decision === "approve") return { outcome: "approve", scope: check.receipt.scope };
+    return reject("RECEIPT_MISMATCH", "The receipt tells of a no.");
+  } catch {
+    return reject("RECEIPT_UNVERIFIABLE", "The receipt could not be looked at.");
+  }
+}
+
+function reject(code: string, message: string): Judged {
+  return { outcome: "rejected", why: { code, message } };
+}
+
+/** What a call or a result holds: a value, its JSON text, or blocks of text that join to it. Undefined: nothing of the kind. */
+function jsonOf(content: unknown, charactersMax: number): unknown {
+  if (isTable(content)) return content;
+  const text = Array.isArray(content) ? content.map(textIn).join("") : content;
+  if (typeof text !== "string" || text.length > charactersMax) return undefined;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function textIn(block: unknown): string {
+  const { text } = membersOf(block);
+  return typeof text === "string" ? text : "";
+}

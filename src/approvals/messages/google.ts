@@ -1,0 +1,61 @@
+import { isTable } from "../../core/json.ts";
+import { blockShape } from "./block-shape.ts";
+import { listOf, type Members, membersOf, textOf } from "./message-format.ts";
+
+/** Google's contents: a `functionCall` answered by a `functionResponse`, often without ids: then the names and their order tell. */
+export const googleShape = blockShape({
+  list: "parts",
+  model: "model",
+  callOf(block) {
+    const call = callIn(block);
+    if (call === undefined) return undefined;
+    const { id, name, args } = call;
+    return { id: textOf(id), name: resultIn(block) === undefined ? textOf(name) : undefined, args, part: block };
+  },
+  resultOf(block) {
+    const result = resultIn(block);
+    if (result === undefined || callIn(block) !== undefined) return undefined;
+    const { id, name, response } = result;
+    return { id: textOf(id), name: textOf(name), content: response, part: block };
+  },
+  isSubstance({ thought, text }) {
+    return thought !== true && text !== "";
+  },
+  answers(output) {
+    const { role, candidates } = output;
+    if (candidates === undefined) return Array.isArray(output["parts"]) && isModel(role) ? [output] : undefined;
+    if (!Array.isArray(candidates)) return undefined;
+    // What was blocked or cut off may have no content, or one without parts.
+    const contents = candidates.map((candidate) => contentOf(membersOf(candidate)));
+    return contents.every(({ role: said, parts = [] }) => Array.isArray(parts) && isModel(said)) ? contents : undefined;
+  },
+  withAnswers(output, answers) {
+    const [first = output] = answers;
+    if (output["candidates"] === undefined) return first;
+    const candidates = listOf(output["candidates"]).map((candidate, index) => {
+      const members = membersOf(candidate);
+      return isTable(members["content"]) ? { ...members, content: answers[index] } : candidate;
+    });
+    return { ...output, candidates };
+  },
+});
+
+function callIn(block: Members): Members | undefined {
+  const call = block["functionCall"] ?? block["function_call"];
+  return call === undefined || call === null ? undefined : membersOf(call);
+}
+
+function resultIn(block: Members): Members | undefined {
+  const result = block["functionResponse"] ?? block["function_response"];
+  return result === undefined || result === null ? undefined : membersOf(result);
+}
+
+/** Content that is there and no object has no parts that could be read. */
+function contentOf({ content = {} }: Members): Members {
+  return isTable(content) ? content : { parts: content };
+}
+
+/** A model's own answer may leave its role out. */
+function isModel(role: unknown): boolean {
+  return role === undefined || role === "model";
+}

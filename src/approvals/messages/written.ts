@@ -1,0 +1,143 @@
+import type { CallResult } from "../../core/call-result.ts";
+import type { MessageFormat } from "./message-format.ts";
+
+// These are shaped as the providers' own packages declare what they take, and their lists are not readonly.
+
+/** An assistant message of OpenAI's chat completions with one call. */
+export interface OpenAiCallMessage {
+  role: "assistant";
+  content: null;
+  tool_calls: { id: string; type: "function"; function: { name: string; arguments: string } }[];
+}
+
+export interface OpenAiResultMessage {
+  role: "tool";
+  tool_call_id: string;
+  content: string;
+}
+
+/** An assistant message of Anthropic's messages with one call. */
+export interface AnthropicCallMessage {
+  role: "assistant";
+  content: { type: "tool_use"; id: string; name: string; input: Record<string, unknown> }[];
+}
+
+export interface AnthropicResultMessage {
+  role: "user";
+  content: { type: "tool_result"; tool_use_id: string; content: string; is_error?: boolean }[];
+}
+
+/** A content of Google's with one call. */
+export interface GoogleCallMessage {
+  role: "model";
+  parts: { functionCall: { id: string; name: string; args: Record<string, unknown> } }[];
+}
+
+export interface GoogleResultMessage {
+  role: "user";
+  parts: { functionResponse: { id: string; name: string; response: Record<string, unknown> } }[];
+}
+
+export interface CallMessages {
+  openai: OpenAiCallMessage;
+  anthropic: AnthropicCallMessage;
+  google: GoogleCallMessage;
+}
+
+export interface ResultMessages {
+  openai: OpenAiResultMessage;
+  anthropic: AnthropicResultMessage;
+  google: GoogleResultMessage;
+}
+
+export interface WrittenCall {
+  readonly id: string;
+  readonly name: string;
+  readonly args: Record<string, unknown>;
+}
+
+const WRITE_CALL: { readonly [Format in MessageFormat]: (call: WrittenCall) => CallMessages[Format] } = {
+  openai: ({ id, name, args }) => ({
+    role: "assistant",
+    content: null,
+    tool_calls: [{ id, type: "function", function: { name, arguments: JSON.stringify(args) } }],
+  }),
+  anthropic: ({ id, name, args }) => ({
+    role: "assistant",
+    content: [{ type: "tool_use", id, name, input: args }],
+  }),
+  google: ({ id, name, args }) => ({ role: "model", parts: [{ functionCall: { id, name, args } }] }),
+};
+
+export function writeCall<Format extends MessageFormat>(call: WrittenCall, format: Format): CallMessages[Format] {
+  return WRITE_CALL[format](call);
+}
+
+export interface WrittenResult {
+  readonly id: string;
+  readonly name: string;
+  readonly content: Record<string, unknown>;
+  /** What the other providers are told instead, as text. */
+  readonly text: string;
+  readonly isError: boolean;
+}
+
+const WRITE_RESULT: { readonly [Format in MessageFormat]: (result: WrittenResult) => ResultMessages[Format] } = {
+  openai: ({ id, text }) => ({ role: "tool", tool_call_id: id, content: text }),
+  anthropic: ({ id, text, isError }) => ({
+    role: "user",
+    content: [{ type: "tool_result", tool_use_id: id, content: text, ...(isError && { is_error: true }) }],
+  }),
+  google: ({ id, name, content }) => ({
+    role: "user",
+    parts: [{ functionResponse: { id, name, response: content } }],
+  }),
+};
+
+export function writeResult<Format extends MessageFormat>(
+  result: WrittenResult,
+  format: Format,
+): ResultMessages[Format] {
+  return WRITE_RESULT[format](result);
+}
+
+/** A call of the model, as the application took it out of its answer. */
+export interface ModelCall {
+  readonly tool: string;
+  readonly args: unknown;
+  /** The model's own id of it: where its result belongs. A call of Google's that comes without one gets one: `functionCall.id`. */
+  readonly callId: string;
+}
+
+export type Told = Pick<CallResult & { readonly status: "success" }, "status" | "result" | "truncated"> | ToldFailure;
+
+interface ToldFailure {
+  readonly status: "denied" | "error";
+  readonly error: { readonly code: string; readonly message: string };
+}
+
+/** What became of a call, as the message that the model reads: `{ untrusted: true, output }`, with `truncated: true` for a part, or `{ error }`. */
+export function toToolResultMessage<Format extends MessageFormat>(
+  { tool, callId }: Pick<ModelCall, "tool" | "callId">,
+  result: Told,
+  { format }: { readonly format: Format },
+): ResultMessages[Format] {
+  const isError = result.status !== "success";
+  const content = result.status === "success" ? outputOf(result) : { error: failureOf(result) };
+  return writeResult({ id: callId, name: tool, content, text: JSON.stringify(content), isError }, format);
+}
+
+function outputOf({ result, truncated }: Told & { readonly status: "success" }): Record<string, unknown> {
+  return { untrusted: true, ...(truncated && { truncated }), output: result };
+}
+
+/** What helps the model to mend its call; the rest is for the application. */
+function failureOf({ error }: ToldFailure): Record<string, unknown> {
+  const { code, message, details, retryAfterMs } = error as ToldFailure["error"] & Record<string, unknown>;
+  return {
+    code,
+    message,
+    ...(details !== undefined && { details }),
+    ...(retryAfterMs !== undefined && { retryAfterMs }),
+  };
+}

@@ -1,0 +1,125 @@
+import { AuditLogError } from "../../audit/audit-log-error.ts";
+import type { StreamName } from "../../audit/chain/chain.ts";
+import { dayProblems } from "../../audit/query/day-problems.ts";
+import { isAuditDir } from "../../audit/query/days.ts";
+import { IndexLookup } from "../../audit/query/index-lookup.ts";
+import { processEnvironment } from "../../runtime/config/file.ts";
+import { type Piece, print } from "../output.ts";
+
+/** Of the commands that read the audit. 0 is what was asked for, found. */
+export const EXIT = { nothing: 1, usage: 64, noDirectory: 66, cannotWrite: 73 } as const;
+
+const PROGRESS_EVERY_MS = 250;
+const MEGABYTE = 1_000_000;
+
+/** How long a command may go on for the next one's sake, after it has answered. */
+const INDEX_MS_MAX = 500;
+
+export interface AuditPlace {
+  readonly dir: string;
+  /** Milliseconds since 1970. */
+  readonly nowMs: number;
+  /** Colours are wanted. */
+  readonly isColoured: boolean;
+}
+
+/** The directory that was named, and the time; `undefined`, said and with its exit code, when there is none. */
+export function auditPlace(named: string | undefined): AuditPlace | undefined {
+  const environment = processEnvironment();
+  const dir = named ?? (environment["STC_AUDIT_DIR"] || "audit-logs");
+  if (!isAuditDir(dir)) {
+    print.error(`there is no audit directory ${dir}`);
+    process.exitCode = EXIT.noDirectory;
+    return undefined;
+  }
+  const isColoured = process.stdout.isTTY === true && !environment["NO_COLOR"] && environment["TERM"] !== "dumb";
+  return { dir, nowMs: Date.now(), isColoured };
+}
+
+/** Lends the look-up index of a large log, and goes on building it when the work is done. */
+export async function withIndex<T>(dir: string, work: (index: IndexLookup) => Promise<T>): Promise<T> {
+  const index = new IndexLookup(dir);
+  try {
+    const answer = await work(index);
+    const untilMs = Date.now() + INDEX_MS_MAX;
+    for (const _bytes of index.extend()) if (Date.now() >= untilMs) break;
+    return answer;
+  } finally {
+    index.close();
+  }
+}
+
+/** Says on standard error that lines may be missing from an answer, because a day's file is missing or has another day's name. */
+export function warnOfDays(dir: string, streams: readonly StreamName[] = ["calls"]): void {
+  for (const problem of streams.flatMap((stream) => dayProblems(dir, stream))) {
+    print.error(`warning: ${problem}: stc audit verify tells more`);
+  }
+}
+
+/** Runs a command; a file that cannot be read, written or deleted is said in one line. */
+export async function guarded(command: () => void | Promise<void>): Promise<void> {
+  try {
+    await command();
+  } catch (error) {
+    const isFileFault = error instanceof AuditLogError || (error instanceof Error && "syscall" in error);
+    if (!isFileFault) throw error;
+    print.error(error.message);
+    process.exitCode = error instanceof AuditLogError ? EXIT.noDirectory : EXIT.cannotWrite;
+  }
+}
+
+export const NO_CALLS = "no call matches";
+
+/** Says to a person that nothing was found. */
+export function noCalls(isJson: boolean): void {
+  if (!isJson) print.error(NO_CALLS);
+  process.exitCode = EXIT.nothing;
+}
+
+/** Says what is wrong with the options. */
+export function refuse(faults: readonly string[]): void {
+  for (const fault of faults) print.error(fault);
+  process.exitCode = EXIT.usage;
+}
+
+/** Tells a waiting person, and nobody else, how far long work is. */
+export class Progress {
+  readonly #isShown = process.stderr.isTTY === true;
+  #lastMs = Date.now();
+  #hasWritten = false;
+  #bytes = 0;
+  #pageBytes = 0;
+
+  /** For `mayGoOn` of a search: takes the bytes of the page so far, and always goes on. */
+  readonly heed = (pageBytes: number): boolean => {
+    this.#bytes += pageBytes < this.#pageBytes ? pageBytes : pageBytes - this.#pageBytes;
+    this.#pageBytes = pageBytes;
+    const nowMs = Date.now();
+    if (this.#isShown && nowMs - this.#lastMs >= PROGRESS_EVERY_MS) {
+      this.#lastMs = nowMs;
+      this.#hasWritten = true;
+      print.progress(`${Math.round(this.#bytes / MEGABYTE)} MB read`);
+    }
+    return true;
+  };
+
+  end(): void {
+    if (this.#hasWritten) print.progress("");
+    this.#hasWritten = false;
+  }
+}
+
+const COLOURS: Readonly<Record<string, Piece["colour"]>> = {
+  ALLOWED: "green",
+  DENIED: "yellow",
+  ERROR: "red",
+  PENDING: "cyan",
+};
+
+/** The colour of a decision, when colours are wanted. */
+export function colourOf(
+  decision: string | undefined,
+  { isColoured }: Pick<AuditPlace, "isColoured">,
+): Piece["colour"] {
+  return isColoured && decision !== undefined ? COLOURS[decision] : undefined;
+}

@@ -1,0 +1,233 @@
+import { isTable } from "../core/json.ts";
+import { processEnvironment } from "../runtime/config/file.ts";
+import { addressFault, over, routeOf, wayTo } from "./address.ts";
+import { clientTls, type TlsFileOptions } from "./client-tls.ts";
+import { tokenIn } from "./client-token.ts";
+import { print } from "./output.ts";
+import { printable } from "./printable.ts";
+
+export interface ClientOptions extends TlsFileOptions {
+  readonly url?: string;
+  readonly tokenFile?: string;
+  readonly json?: boolean;
+}
+
+/** How the commands that ask a service end: 0 done, 1 refused or failed, 2 not reached, 64 wrong usage. */
+export const EXIT = { refused: 1, unreachable: 2, usage: 64 } as const;
+
+export interface ServiceRequest {
+  readonly method: "GET" | "POST" | "PUT" | "DELETE";
+  readonly path: string;
+  /** JSON text. */
+  readonly body?: string;
+  /** After it the service counts as not reached. */
+  readonly timeoutMs?: number;
+  /** What people are told after a 404. */
+  readonly ifNotFound?: string;
+}
+
+export interface ServiceAnswer {
+  readonly status: number;
+  /** JSON as it came: nobody has looked at it yet. */
+  readonly body: unknown;
+  /** The service's clock, in milliseconds since 1970, to the second; undefined when it does not tell. */
+  readonly servedAt: number | undefined;
+}
+
+/** A running service and the token that is shown to it. */
+export interface Client {
+  readonly url: string;
+  /** That the latest request had no answer, and why, as far as it is known. */
+  noAnswer(): string;
+  /** That it may have reached the service all the same. */
+  mayHaveCome(): boolean;
+  /** Undefined: not reached, or what answered speaks no JSON. */
+  send(request: ServiceRequest): Promise<ServiceAnswer | undefined>;
+  /** Opens a stream that goes on. */
+  stream(path: string, headers: Readonly<Record<string, string>>, signal: AbortSignal): Promise<Response | undefined>;
+}
+
+const DEFAULT_URL = "http://127.0.0.1:8787";
+const ANSWER_BYTES_MAX = 67_108_864;
+const ISSUES_MAX = 5;
+const OPERATOR_REQUEST_TIMEOUT_MS = 30_000;
+
+/**
+ * The service that the options or the environment name. Without anything to show to it, or with certificates that cannot be
+ * used: undefined, and it has been said why.
+ */
+export function connect(options: ClientOptions): Client | undefined {
+  const environment = processEnvironment();
+  const tls = clientTls(options, environment);
+  if (typeof tls === "string") {
+    wrongUsage(tls);
+    return undefined;
+  }
+  const named = options.url ?? (environment["STC_URL"] || DEFAULT_URL);
+  const token = addressFault(named) ?? tokenIn(options.tokenFile ?? environment["STC_TOKEN_FILE"], tls.hasCertificate);
+  if (typeof token === "string") {
+    wrongUsage(token);
+    return undefined;
+  }
+  const way = wayTo(named);
+  let fault: unknown;
+  const request = (path: string, init: BunFetchRequestInit): Promise<Response> =>
+    fetch(routeOf(way, path), {
+      ...init,
+      ...over(way, tls.read()),
+      headers: { ...(init.headers as Record<string, string>), ...token.header() },
+      redirect: "error",
+    });
+  return {
+    url: named,
+    noAnswer: () => noAnswer(named, fault),
+    mayHaveCome: () => !NOT_SENT.test(codeOf(fault) ?? ""),
+    async send({ method, path, body, timeoutMs }) {
+      try {
+        const headers: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
+        const signal = timeoutMs === undefined ? null : AbortSignal.timeout(timeoutMs);
+        const response = await request(path, { method, headers, body: body ?? null, signal });
+        return await readAnswer(response);
+      } catch (error) {
+        fault = error;
+        return undefined;
+      }
+    },
+    async stream(path, headers, signal) {
+      try {
+        return await request(path, { headers: { ...headers }, signal });
+      } catch {
+        return undefined;
+      }
+    },
+  };
+}
+
+/** An answer that is none of this service's. */
+class ForeignAnswer extends Error {}
+
+/** How `fetch` ends before anything was sent. */
+const NOT_SENT =
+  /^(?:ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|EPROTO|.*(?:CERT|SSL|TLS|SIGNATURE).*)$/;
+
+/** For people: a name that the system or TLS has for what went wrong stands behind it. */
+export function noAnswer(url: string, fault: unknown): string {
+  if (fault instanceof ForeignAnswer) return `what answers at ${url} is not this service: ${fault.message}`;
+  if (fault instanceof Error && fault.name === "TimeoutError") return `no answer from ${url} in time`;
+  const code = codeOf(fault);
+  return `no answer from ${url}${code === undefined ? "" : ` (${code})`}`;
+}
+
+function codeOf(fault: unknown): string | undefined {
+  return fault instanceof Error && "code" in fault && typeof fault.code === "string" ? fault.code : undefined;
+}
+
+const UNKNOWN = "what was asked for may be done or not";
+/** Signals that end a program, and what it ends with. */
+const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
+
+/** One request: undefined when it had no answer, and it has been said. So has that a change may have come all the same. */
+export async function sendOnce(client: Client, request: ServiceRequest): Promise<ServiceAnswer | undefined> {
+  const isChange = request.method !== "GET";
+  const leaves = Object.entries(SIGNALS).map(([name, code]) => [name, () => leave(name, code)] as const);
+  if (isChange) for (const [name, leaving] of leaves) process.on(name, leaving);
+  const answer = await client.send(request);
+  for (const [name, leaving] of leaves) process.off(name, leaving);
+  if (answer !== undefined) return answer;
+  print.error(isChange && client.mayHaveCome() ? `${client.noAnswer()}: ${UNKNOWN}` : client.noAnswer());
+  process.exitCode = EXIT.unreachable;
+  return undefined;
+}
+
+function leave(signal: string, exitCode: number): void {
+  print.error(`${signal}: ${UNKNOWN}`);
+  process.exit(exitCode);
+}
+
+/** For the commands whose answer is a thing to print: undefined when there is none, and it has been said why. */
+export async function ask(
+  client: Client,
+  request: ServiceRequest,
+  { json }: ClientOptions,
+): Promise<ServiceAnswer | undefined> {
+  const answer = await sendOnce(client, { timeoutMs: OPERATOR_REQUEST_TIMEOUT_MS, ...request });
+  if (answer === undefined) return undefined;
+  if (answer.status < 400) return answer;
+  if (json === true) print.json(answer.body);
+  else print.error(problemOf(answer));
+  if (json !== true && answer.status === 404 && request.ifNotFound !== undefined) print.error(request.ifNotFound);
+  process.exitCode = EXIT.refused;
+  return undefined;
+}
+
+/** Why the service said no, for people. */
+export function problemOf({ status, body }: ServiceAnswer): string {
+  const error: unknown = typeof body === "object" && body !== null && "error" in body ? body.error : undefined;
+  if (typeof error !== "object" || error === null || !("code" in error) || !("message" in error)) {
+    return `the service answered ${status}`;
+  }
+  const details = "details" in error ? issuesOf(error.details) : "";
+  return `${printable(String(error.code))}: ${printable(String(error.message))}${details}`;
+}
+
+/** What of the request is wrong, where the service names it. */
+function issuesOf(details: unknown): string {
+  const issues: unknown = typeof details === "object" && details !== null && "issues" in details ? details.issues : [];
+  const named = (Array.isArray(issues) ? issues : []).slice(0, ISSUES_MAX).flatMap((issue: unknown) => {
+    if (typeof issue !== "object" || issue === null || !("path" in issue) || !("message" in issue)) return [];
+    return [`${printable(String(issue.path))}: ${printable(String(issue.message))}`];
+  });
+  return named.length === 0 ? "" : ` (${named.join("; ")})`;
+}
+
+export const NOT_UNDERSTOOD = "the service answered something that this stc does not understand";
+
+/** For an answer that is no refusal and not what was asked for either. */
+export function notUnderstood(): void {
+  print.error(NOT_UNDERSTOOD);
+  process.exitCode = EXIT.refused;
+}
+
+/** Whether an answer tells of the thing that a change was asked of. */
+export function isAbout(body: unknown, kind: "grant" | "session", id: string): boolean {
+  const told: unknown = isTable(body) ? body[kind] : undefined;
+  return isTable(told) && told["id"] === id;
+}
+
+export function wrongUsage(problem: string): void {
+  print.error(problem);
+  process.exitCode = EXIT.usage;
+}
+
+/**
+ * A name as one segment of a path. `.` and `..` would be another path, however they are escaped: undefined, and it has been
+ * said why.
+ */
+export function segment(name: string): string | undefined {
+  if (/^[\x21-\x7e]{1,132}$/.test(name) && name !== "." && name !== "..") return encodeURIComponent(name);
+  wrongUsage("that is no id: 1 to 132 visible characters");
+  return undefined;
+}
+
+/** @throws what is no JSON, or more than so much of it */
+export async function readAnswer(response: Response, bytesMax: number = ANSWER_BYTES_MAX): Promise<ServiceAnswer> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of response.body ?? []) {
+    bytes += chunk.length;
+    if (bytes > bytesMax) throw new ForeignAnswer(`more than ${bytesMax} bytes`);
+    chunks.push(chunk);
+  }
+  const { status } = response;
+  const servedAt = Date.parse(response.headers.get("date") ?? "");
+  const body = bytes === 0 && response.ok ? undefined : parsed(Buffer.concat(chunks), status);
+  return { status, body, servedAt: Number.isNaN(servedAt) ? undefined : servedAt };
+}
+
+function parsed(bytes: Buffer, status: number): unknown {
+  try {
+    return JSON.parse(bytes.toString("utf8"));
+  } catch {
+    throw new ForeignAnswer(`${status}, and no JSON`);
+  }
+}

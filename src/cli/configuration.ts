@@ -1,0 +1,68 @@
+import { StartupError } from "../core/errors.ts";
+import type { Config, Environment } from "../runtime/config/config.ts";
+import { processEnvironment, readConfigFile } from "../runtime/config/file.ts";
+import { isCompiled } from "../runtime/own-code.ts";
+
+/** What of development would have to be read from the repository. */
+export const NO_STAND = "development needs the repository: run stc from a clone of it; this is the single binary";
+
+export interface ConfigurationOptions {
+  readonly config?: string;
+  readonly dev?: boolean;
+}
+
+export interface Configured {
+  readonly config: Config;
+  /** Milliseconds since 1970, when it was read. */
+  readonly now: number;
+  /** Reads it anew. @throws {StartupError} */
+  readAgain(): Config;
+  /** Starts what only development brings along; resolves to the function that stops it. */
+  start(): Promise<() => Promise<void>>;
+}
+
+/** What of the environment would take the service over or disarm it. */
+const REFUSED_VARIABLES: readonly { readonly named: RegExp; readonly allowed?: string; readonly because: string }[] = [
+  { named: /^BUN_(OPTIONS|BE_BUN|INSPECT.*)$/, because: "it can run code inside the service" },
+  {
+    named: /^BUN_RUNTIME_TRANSPILER_CACHE_PATH$/,
+    allowed: "0",
+    because: "what lies there is run in place of the service",
+  },
+  {
+    named: /^NODE_TLS_REJECT_UNAUTHORIZED$/,
+    allowed: "1",
+    because: "it switches the verification of certificates off, and anybody could hand us an issuer's keys",
+  },
+];
+
+/** Names variables, never values. */
+export function environmentProblems(environment: Environment): readonly string[] {
+  return Object.entries(environment).flatMap(([variable, value]) => {
+    const row = REFUSED_VARIABLES.find(({ named }) => named.test(variable));
+    if (row === undefined || value === undefined || value === "" || value === row.allowed) return [];
+    return [`${variable} is set: ${row.because}`];
+  });
+}
+
+/**
+ * The configuration that the command line or STC_CONFIG names; there is no default, and development is never fallen into.
+ *
+ * @throws {StartupError}
+ */
+export async function configuration({ config, dev }: ConfigurationOptions): Promise<Configured> {
+  const environment = processEnvironment();
+  const now = Date.now();
+  const problems = environmentProblems(environment);
+  if (problems.length > 0) throw new StartupError(problems);
+  if (dev === true) {
+    if (isCompiled()) throw new StartupError([NO_STAND]);
+    const { developmentStand } = await import("./development/stand.ts");
+    const stand = await developmentStand(environment, now);
+    return { ...stand, now, readAgain: () => stand.config };
+  }
+  const file = config ?? environment["STC_CONFIG"];
+  if (!file) throw new StartupError(["no configuration: set STC_CONFIG, give --config FILE, or --dev for development"]);
+  const readAgain = (): Config => readConfigFile(file, environment);
+  return { config: readAgain(), readAgain, now, start: async () => async () => {} };
+}

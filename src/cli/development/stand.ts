@@ -1,0 +1,128 @@
+import { existsSync, lstatSync, mkdirSync, writeFileSync } from "node:fs";
+import { delimiter, dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { StartupError } from "../../core/errors.ts";
+import { type Config, type Environment, readConfig } from "../../runtime/config/config.ts";
+import { developmentCertificates } from "./certificates.ts";
+import { startCustomerMaster } from "./customer-master.ts";
+import { developmentKeys, developmentSigningKey } from "./keys.ts";
+import { DEVELOPMENT_SERVER_NAME } from "./make-certificates.ts";
+
+/** The project's own folder. */
+export const PROJECT = dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url)))));
+
+/** Where the development stand keeps its keys and certificates; git ignores it. */
+export const DEVELOPMENT_DIRECTORY = join(PROJECT, "certs", "dev");
+
+/** Of the platform's tools, those that need no cluster. */
+const GIT_TOOLS = ["diff-branches", "log", "show-file"].map((name) => join(PROJECT, `tools/platform/git-${name}.ts`));
+
+const LOOPBACK = ["127.0.0.1", "::1", "localhost"];
+const PORT = 8787;
+
+export interface Stand {
+  readonly config: Config;
+  /** Starts the stand-in gRPC service; resolves to the function that stops it. */
+  start(): Promise<() => Promise<void>>;
+}
+
+/**
+ * Development without any set-up: keys and certificates are made when they are missing, this repository is the git
+ * repository `self`, and a stand-in for the customer master service answers over mutual TLS. Loopback only.
+ *
+ * @throws {StartupError} when the environment asks for what only production has
+ */
+export async function developmentStand(environment: Environment, now: number): Promise<Stand> {
+  if (environment["STC_CONFIG"]) {
+    throw new StartupError(["STC_CONFIG is set: development (--dev) and production configuration exclude each other"]);
+  }
+  const host = environment["STC_HOST"] ?? "127.0.0.1";
+  if (!LOOPBACK.includes(host)) throw new StartupError([`STC_HOST: ${host}: development listens on loopback only`]);
+  const keys = await developmentKeys(DEVELOPMENT_DIRECTORY);
+  const certificates = await developmentCertificates(DEVELOPMENT_DIRECTORY, now);
+  const hasGit = ownsRepository() && finds("git", environment);
+  const port = Number(environment["STC_PORT"] || PORT);
+  // Beside the service's own port, so that plans and messages name the same endpoint every time.
+  const grpcPort = Number.isInteger(port) && port > 0 && port < 65_535 ? port + 1 : PORT + 1;
+  const written = {
+    server: { host, port: PORT },
+    tools: [
+      join(PROJECT, "tools/customer-data"),
+      ...GIT_TOOLS,
+      join(PROJECT, "tools/workspace"),
+      join(PROJECT, "tools/people"),
+    ],
+    audit: {
+      dir: join(PROJECT, "audit-logs"),
+      checkpointKeyFile: await developmentSigningKey(DEVELOPMENT_DIRECTORY, "checkpoints"),
+    },
+    approvals: {
+      store: `sqlite://${join(PROJECT, "var/approvals.sqlite")}`,
+      receiptKeyFile: await developmentSigningKey(DEVELOPMENT_DIRECTORY, "receipts"),
+    },
+    jwt: {
+      issuers: [
+        { ...keys.agents, algorithms: ["ES256"] },
+        { ...keys.operators, algorithms: ["ES256"], operators: true },
+      ],
+    },
+    systems: {
+      "customer-master-service": {
+        endpoint: `127.0.0.1:${grpcPort}`,
+        proto: join(PROJECT, "proto"),
+        tls: {
+          rootCert: certificates.paths.rootCert,
+          clientCert: certificates.paths.clientCert,
+          clientKey: certificates.paths.clientKey,
+          serverName: DEVELOPMENT_SERVER_NAME,
+        },
+      },
+      git: { repositories: hasGit ? { self: PROJECT } : {} },
+    },
+    commands: {
+      allowed: [...(hasGit ? ["git"] : []), ...(finds("bash", environment) ? ["bash"] : [])],
+      confinement: "prefer",
+      unconfinedBash: finds("bash", environment),
+    },
+    workspace: developmentWorkspace(),
+    reload: { trigger: "watch" },
+  };
+  return {
+    config: readConfig(written, { folder: PROJECT, environment, origin: "development stand" }),
+    async start() {
+      const stand = await startCustomerMaster({ certificates, port: grpcPort }).catch(() => {
+        throw new StartupError([
+          `127.0.0.1:${grpcPort} is in use: the stand-in service listens beside server.port; set STC_PORT to another port`,
+        ]);
+      });
+      return () => stand.close();
+    },
+  };
+}
+
+/** An archive of the project holds no repository, and a linked work tree or a shared clone borrows another's: neither can be served. */
+function ownsRepository(): boolean {
+  const git = join(PROJECT, ".git");
+  const isDirectory = lstatSync(git, { throwIfNoEntry: false })?.isDirectory() ?? false;
+  return isDirectory && !existsSync(join(git, "objects/info/alternates"));
+}
+
+function finds(program: string, { PATH = "" }: Environment): boolean {
+  return PATH.split(delimiter).some((folder) => existsSync(join(folder, program)));
+}
+
+const WORKSPACE_README = `# Workspace
+
+Commands of the tool \`bash\` work here, and the file tools know it as \`@project\`. Git ignores this folder: nothing in it is part of the project.
+`;
+
+/** Where the development stand's agents work: made when it is missing, never emptied. */
+function developmentWorkspace(): { readonly project: string; readonly pkg: string; readonly state: string } {
+  const [project = "", pkg = "", state = ""] = ["project", "pkg", "state"].map((name) =>
+    join(PROJECT, "workspace", name),
+  );
+  for (const folder of [project, pkg, state]) mkdirSync(folder, { recursive: true });
+  const readme = join(project, "README.md");
+  if (!existsSync(readme)) writeFileSync(readme, WORKSPACE_README);
+  return { project, pkg, state };
+}

@@ -1,0 +1,89 @@
+import { X509Certificate } from "node:crypto";
+import { request } from "node:https";
+import type { TLSSocket } from "node:tls";
+import { StartupError } from "../core/errors.ts";
+import type { Environment } from "../runtime/config/config.ts";
+import { processEnvironment, readServerPlace } from "../runtime/config/file.ts";
+import { readPlainFile } from "../runtime/config/plain-file.ts";
+import type { ServerPlace } from "../runtime/config/server-place.ts";
+import { addressFault, over, routeOf, wayTo } from "./address.ts";
+import { EXIT, noAnswer, wrongUsage } from "./client.ts";
+import { type ClientTls, clientTls, type TlsFileOptions } from "./client-tls.ts";
+import { print } from "./output.ts";
+
+const TIMEOUT_MS = 2_000;
+const PORT = "8787";
+
+export interface HealthCommandOptions extends TlsFileOptions {
+  readonly url?: string;
+  readonly config?: string;
+  /** Whether it takes calls, not only whether it lives. */
+  readonly ready?: boolean;
+}
+
+/** `stc health`: for images that hold no other client. Exit 0 when the service is well, 1 when it says no, 2 when nobody answers. */
+export async function health({ url, ready, config, ...files }: HealthCommandOptions): Promise<void> {
+  const environment = processEnvironment();
+  const tls = clientTls(files, environment);
+  if (typeof tls === "string") return wrongUsage(tls);
+  const named = url ?? (environment["STC_URL"] || undefined);
+  const place = named === undefined ? ownPlace(config, environment) : { url: named };
+  const fault = addressFault(place.url);
+  if (fault !== undefined) return wrongUsage(fault);
+  try {
+    const status = await asked(place, ready === true ? "/readyz" : "/healthz", tls.read());
+    if (status >= 200 && status < 300) return;
+    print.error(`the service answered ${status}`);
+    process.exitCode = EXIT.refused;
+  } catch (error) {
+    print.error(noAnswer(place.url, error));
+    process.exitCode = EXIT.unreachable;
+  }
+}
+
+/**
+ * Where the configuration says that the service is. A file that cannot be read is being changed: the service that runs does not
+ * know of it yet.
+ */
+function ownPlace(config: string | undefined, environment: Environment): ServerPlace {
+  const file = config ?? (environment["STC_CONFIG"] || undefined);
+  try {
+    const place = file === undefined ? undefined : readServerPlace(file, environment);
+    if (place !== undefined) return place;
+  } catch (error) {
+    if (!(error instanceof StartupError)) throw error;
+    for (const problem of error.problems) print.error(problem);
+  }
+  return { url: `http://127.0.0.1:${environment["STC_PORT"] || PORT}` };
+}
+
+async function asked({ url, certFile }: ServerPlace, path: string, tls: ClientTls): Promise<number> {
+  const signal = AbortSignal.timeout(TIMEOUT_MS);
+  if (certFile !== undefined && tls.ca === undefined)
+    return askedByCertificate(new URL(path, url), { certFile, tls, signal });
+  const way = wayTo(url);
+  const response = await fetch(routeOf(way, path), { ...over(way, tls), signal, redirect: "error" });
+  await response.body?.cancel();
+  return response.status;
+}
+
+interface Certified {
+  readonly certFile: string;
+  readonly tls: ClientTls;
+  readonly signal: AbortSignal;
+}
+
+/** Neither name nor authority is asked for: the service shows exactly the certificate that its configuration names, or it is another. */
+function askedByCertificate(place: URL, { certFile, tls: { cert, key }, signal }: Certified): Promise<number> {
+  const { fingerprint256 } = new X509Certificate(readPlainFile(certFile));
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  const shown = { ...(cert !== undefined && { cert }), ...(key !== undefined && { key }) };
+  const asking = request(place, { ...shown, signal, agent: false, rejectUnauthorized: false }, (response) => {
+    const peer = (response.socket as TLSSocket).getPeerX509Certificate();
+    response.destroy();
+    if (peer?.fingerprint256 === fingerprint256) resolve(response.statusCode ?? 0);
+    else reject(Object.assign(new Error("another certificate"), { code: "ANOTHER_CERTIFICATE" }));
+  });
+  asking.on("error", reject).end();
+  return promise;
+}

@@ -1,0 +1,50 @@
+import { randomUUID } from "node:crypto";
+import { subjectFault } from "../pipeline/identity/claims.ts";
+import { isCompiled } from "../runtime/own-code.ts";
+import { wrongUsage } from "./client.ts";
+import { NO_STAND } from "./configuration.ts";
+import { print } from "./output.ts";
+
+export interface TokenOptions {
+  readonly sub: string;
+  readonly permission?: readonly string[];
+  readonly operator?: boolean;
+  /** The agent's session; random when none is named. */
+  readonly session?: string;
+  /** Seconds. */
+  readonly ttl: number;
+}
+
+/** What the operator of a development stand may do, unless it is said otherwise. */
+const OPERATOR_PERMISSIONS = ["approvals:decide", "grants:manage", "modes:manage", "audit:read"] as const;
+
+/** What a session and a permission are named by. */
+const VISIBLE = /^[\x21-\x7e]{1,128}$/;
+
+/** `stc token`: a token of the development issuers; prints the token and nothing else. No other keys are ever used. */
+export async function token({ sub, permission, operator, session, ttl }: TokenOptions): Promise<void> {
+  const isOperator = operator === true;
+  if (isOperator && session !== undefined) return wrongUsage("an operator's token has no session");
+  if (session !== undefined && !VISIBLE.test(session)) {
+    return wrongUsage("a session is named by 1 to 128 visible characters");
+  }
+  const fault = subjectFault(sub);
+  if (fault !== undefined) return wrongUsage(`no service would accept this subject: ${fault}`);
+  if (permission?.some((name) => !VISIBLE.test(name)) === true) {
+    return wrongUsage("no service would accept this permission: 1 to 128 visible characters, no space");
+  }
+  if (isCompiled()) return wrongUsage(NO_STAND);
+  const { DEVELOPMENT_DIRECTORY } = await import("./development/stand.ts");
+  const { signDevelopmentToken } = await import("./development/keys.ts");
+  print.line(
+    await signDevelopmentToken({
+      directory: DEVELOPMENT_DIRECTORY,
+      operator: isOperator,
+      sub,
+      permissions: permission ?? (isOperator ? OPERATOR_PERMISSIONS : []),
+      session: isOperator ? undefined : (session ?? randomUUID()),
+      ttlSeconds: ttl,
+      now: Date.now(),
+    }),
+  );
+}

@@ -1,0 +1,46 @@
+import { Refusal } from "../../core/errors.ts";
+import type { Caller } from "../../core/types.ts";
+import { Pace, type Rate } from "../../pipeline/limits/rates-pace.ts";
+import { steady } from "../../pipeline/limits/steady-clock.ts";
+
+/** How often one caller may send what is no call: listings, sessions, questions and their answers, streams, queries. */
+export class RequestPace {
+  readonly #rate: () => Rate | "off";
+  readonly #clock: () => number;
+  #pace: Pace | undefined;
+
+  /** `rate`: of the moment; `clock`: milliseconds. */
+  constructor(rate: () => Rate | "off", clock: () => number) {
+    this.#rate = rate;
+    this.#clock = steady(clock);
+  }
+
+  /** @throws {Refusal} RATE_LIMITED */
+  take({ issuer, subject }: Caller): void {
+    const now = this.#clock();
+    const pace = this.#held(now);
+    if (pace === undefined) return;
+    const key = JSON.stringify([issuer, subject]);
+    const retryAfterMs = pace.waitMs(key, now);
+    if (retryAfterMs === 0) {
+      pace.charge(key, now);
+      return;
+    }
+    const { calls, seconds } = pace.rate;
+    throw new Refusal("RATE_LIMITED", `You have asked too often: ${calls} requests in ${seconds} s are yours.`, {
+      details: { limit: "requests", calls, seconds },
+      retryAfterMs,
+    });
+  }
+
+  #held(now: number): Pace | undefined {
+    const rate = this.#rate();
+    if (rate === "off") {
+      this.#pace = undefined;
+      return undefined;
+    }
+    this.#pace ??= new Pace(rate);
+    if (this.#pace.rate !== rate) this.#pace.change(rate, { now });
+    return this.#pace;
+  }
+}

@@ -1,0 +1,295 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import type { NotifiedApprovals } from "../approvals/notify/webhooks.ts";
+import type { EntryDraft } from "../audit/entry.ts";
+import type { ExportState } from "../audit/export/exporter.ts";
+import type { ConfigurationState } from "../runtime/reload/types.ts";
+import { watchApprovals } from "./approval-metrics.ts";
+import { createLoadMetrics, type LoadMetrics } from "./connections/load-metrics.ts";
+
+export interface AuditBatch {
+  readonly entries: number;
+  readonly syncMs: number;
+}
+
+export interface Gauges {
+  readonly callsInFlight: () => number;
+  /** Open gRPC channels per system. */
+  readonly channels: () => Iterable<{ readonly system: string; readonly state: string }>;
+  /** Until when our own certificate is valid, per system, in milliseconds since 1970. */
+  readonly certificates?: () => Iterable<{ readonly system: string; readonly notAfter: number }>;
+}
+
+export interface Metrics {
+  readonly contentType: string;
+  readonly load: LoadMetrics;
+  text(): Promise<string>;
+  observeCall(entry: EntryDraft): void;
+  observeBatch(batch: AuditBatch): void;
+  /** Descendants of a command that outlived the kill of its group. `command` is a name of the configuration. */
+  observeSurvivors(survivors: { readonly command: string; readonly count: number }): void;
+  /** Values that are asked for when somebody scrapes. */
+  watch(gauges: Gauges): void;
+  /** The same for the configuration. */
+  watchConfiguration(state: () => ConfigurationState | undefined): void;
+  /** The same for exporters of the audit. */
+  watchExports(states: () => readonly ExportState[]): void;
+  /** The same for the list of revocations; undefined where there is none. */
+  watchRevocations(state: () => Revocations | undefined): void;
+  /** The same for people's answers and those who are told of questions. */
+  watchApprovals(approvals: () => NotifiedApprovals | undefined): void;
+  /** What of each signal nobody will see: spans, lines of the log. */
+  watchDropped(signals: Readonly<Record<string, () => number>>): void;
+}
+
+export interface Revocations {
+  readonly status: "ok" | "stale";
+  readonly entries: number;
+}
+
+/** Upper bounds of the stages' buckets, in seconds. */
+const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+const SYNC_SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1];
+const BATCH_ENTRIES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
+
+/** Prometheus metrics. Labels are closed lists: unknown tools share one. */
+export function createMetrics(): Metrics {
+  const register = new Registry();
+  const registers = [register];
+  collectDefaultMetrics({ register });
+  /** Tool → refusal code, or OK → calls. A code has one decision. */
+  const calls = new Map<string, Map<string, { readonly decision: string; count: number }>>();
+  new Counter({
+    name: "stc_calls_total",
+    help: "Calls by tool, decision and refusal code",
+    labelNames: ["tool", "decision", "code"],
+    registers,
+    collect() {
+      this.reset();
+      for (const [tool, ends] of calls) {
+        for (const [code, { decision, count }] of ends) this.inc({ tool, decision, code }, count);
+      }
+    },
+  });
+  const stages = new StageTimes();
+  register.registerMetric(stages.metric());
+  const batchEntries = new Histogram({
+    name: "stc_audit_batch_entries",
+    help: "Audit lines that shared one sync",
+    buckets: BATCH_ENTRIES,
+    registers,
+  });
+  const syncSeconds = new Histogram({
+    name: "stc_audit_sync_seconds",
+    help: "Time of one audit sync",
+    buckets: SYNC_SECONDS,
+    registers,
+  });
+  const survivors = new Counter({
+    name: "stc_child_survivors_total",
+    help: "Descendants of commands that outlived the kill of their group and were killed one by one",
+    labelNames: ["command"],
+    registers,
+  });
+  const secretsSent = new Counter({
+    name: "stc_secrets_sent_total",
+    help: "Calls whose arguments held a secret",
+    labelNames: ["tool"],
+    registers,
+  });
+
+  return {
+    contentType: register.contentType,
+    load: createLoadMetrics(registers),
+    text: () => register.metrics(),
+    observeCall({ tool, decision, request, error, stages: times = {}, count = 1 }) {
+      const name = tool.classification === "unknown" ? "unknown" : tool.name;
+      const ends = ofKey(calls, name, () => new Map());
+      ofKey(ends, error?.code ?? "OK", () => ({ decision, count: 0 })).count += count;
+      if (request.secrets !== undefined) secretsSent.inc({ tool: name });
+      for (const stage in times) stages.observe(stage, times[stage] ?? 0);
+    },
+    observeBatch({ entries, syncMs }) {
+      batchEntries.observe(entries);
+      syncSeconds.observe(syncMs / 1000);
+    },
+    observeSurvivors: ({ command, count }) => survivors.inc({ command }, count),
+    watch: (gauges) => watch(gauges, registers),
+    watchConfiguration: (state) => watchConfiguration(state, registers),
+    watchExports: (states) => watchExports(states, registers),
+    watchRevocations: (state) => watchRevocations(state, registers),
+    watchApprovals: (approvals) => watchApprovals(approvals, registers),
+    watchDropped: (signals) => watchDropped(signals, registers),
+  };
+}
+
+function ofKey<Key, Value>(map: Map<Key, Value>, key: Key, make: () => Value): Value {
+  const known = map.get(key);
+  if (known !== undefined) return known;
+  const made = make();
+  map.set(key, made);
+  return made;
+}
+
+function watchConfiguration(state: () => ConfigurationState | undefined, registers: Registry[]): void {
+  new Gauge({
+    name: "stc_configuration_generation",
+    help: "Which reading of configuration, manifests and keys is in use, counted from 1 at the start",
+    registers,
+    collect() {
+      this.set(state()?.generation ?? 1);
+    },
+  });
+  new Gauge({
+    name: "stc_configuration_last_refused",
+    help: "When the last reload was refused, in seconds since 1970; 0 when it was not",
+    registers,
+    collect() {
+      const refused = state()?.lastRefused;
+      this.set(refused ? Date.parse(refused.at) / 1000 : 0);
+    },
+  });
+}
+
+const EXPORT_GAUGES = [
+  ["stc_audit_export_lag_bytes", "Bytes of the audit that an exporter has still to send", "bytesBehind"],
+  ["stc_audit_export_lag_seconds", "Age of the oldest line that an exporter has still to send", "secondsBehind"],
+  ["stc_audit_export_sent_lines", "Audit lines that the far side took since the start", "sentLines"],
+  ["stc_audit_export_dead_lines", "Audit lines that the far side refused for good since the start", "deadLines"],
+  ["stc_audit_export_failures", "Requests of an exporter that failed since the start", "failures"],
+] as const;
+
+function watchExports(states: () => readonly ExportState[], registers: Registry[]): void {
+  for (const [name, help, member] of EXPORT_GAUGES) {
+    new Gauge({
+      name,
+      help,
+      labelNames: ["exporter", "stream"],
+      registers,
+      collect() {
+        this.reset();
+        for (const { exporter, stream, [member]: value } of states()) this.set({ exporter, stream }, value);
+      },
+    });
+  }
+}
+
+function watchDropped(signals: Readonly<Record<string, () => number>>, registers: Registry[]): void {
+  new Counter({
+    name: "stc_telemetry_dropped_total",
+    help: "Spans of traces, and lines of the log, that were dropped: their queue was full, or nobody took them",
+    labelNames: ["signal"],
+    registers,
+    collect() {
+      this.reset();
+      for (const signal in signals) this.inc({ signal }, signals[signal]?.() ?? 0);
+    },
+  });
+}
+
+function watchRevocations(state: () => Revocations | undefined, registers: Registry[]): void {
+  new Gauge({
+    name: "stc_revocation_entries",
+    help: "Entries of the list of revocations that counts",
+    registers,
+    collect() {
+      this.set(state()?.entries ?? 0);
+    },
+  });
+  new Gauge({
+    name: "stc_revocation_list_stale",
+    help: "1 while the file of the revocations is broken or gone and the list before it counts",
+    registers,
+    collect() {
+      this.set(state()?.status === "stale" ? 1 : 0);
+    },
+  });
+}
+
+function watch({ callsInFlight, channels, certificates = () => [] }: Gauges, registers: Registry[]): void {
+  new Gauge({
+    name: "stc_certificate_expiry_timestamp_seconds",
+    help: "When our own certificate at a system expires, in seconds since 1970",
+    labelNames: ["system"],
+    registers,
+    collect() {
+      this.reset();
+      for (const { system, notAfter } of certificates()) this.set({ system }, notAfter / 1000);
+    },
+  });
+  new Gauge({
+    name: "stc_calls_in_flight",
+    help: "Calls under way",
+    registers,
+    collect() {
+      this.set(callsInFlight());
+    },
+  });
+  new Gauge({
+    name: "stc_grpc_channels",
+    help: "Open gRPC channels by system and connectivity state",
+    labelNames: ["system", "state"],
+    registers,
+    collect() {
+      this.reset();
+      for (const { system, state } of channels()) this.inc({ system, state });
+    },
+  });
+}
+
+/**
+ * One histogram, counted by ourselves and handed to prom-client when somebody scrapes: ten observations a call through its
+ * general interface cost more than the road.
+ */
+class StageTimes {
+  readonly #stages = new Map<string, { readonly counts: Float64Array; sumMs: number }>();
+
+  observe(stage: string, ms: number): void {
+    let times = this.#stages.get(stage);
+    if (times === undefined) {
+      times = { counts: new Float64Array(SECONDS.length + 1), sumMs: 0 };
+      this.#stages.set(stage, times);
+    }
+    times.sumMs += ms;
+    let bucket = 0;
+    while (bucket < SECONDS.length && ms > (SECONDS[bucket] ?? 0) * 1000) bucket += 1;
+    times.counts[bucket] = (times.counts[bucket] ?? 0) + 1;
+  }
+
+  metric(): Histogram {
+    const stages = this.#stages;
+    const name = "stc_call_stage_seconds";
+    const metric = new Histogram({
+      name,
+      help: "Time per stage of the road",
+      labelNames: ["stage"],
+      buckets: SECONDS,
+      registers: [],
+    });
+    const get = async () => ({
+      name,
+      help: "Time per stage of the road",
+      type: "histogram",
+      aggregator: "sum",
+      values: [...stages].flatMap(([stage, times]) => samples(name, stage, times)),
+    });
+    // Whoever prints them asks for the second one.
+    return Object.assign(metric, { get, getForPromString: get });
+  }
+}
+
+function samples(
+  name: string,
+  stage: string,
+  { counts, sumMs }: { readonly counts: Float64Array; readonly sumMs: number },
+) {
+  let cumulated = 0;
+  const buckets = Array.from(counts, (count, index) => {
+    cumulated += count;
+    return { metricName: `${name}_bucket`, labels: { stage, le: SECONDS[index] ?? "+Inf" }, value: cumulated };
+  });
+  return [
+    ...buckets,
+    { metricName: `${name}_sum`, labels: { stage }, value: sumMs / 1000 },
+    { metricName: `${name}_count`, labels: { stage }, value: cumulated },
+  ];
+}

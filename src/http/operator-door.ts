@@ -1,0 +1,287 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { z } from "zod";
+import type { JournalLine } from "../audit/journal/journal.ts";
+import { Refusal } from "../core/errors.ts";
+import type { Caller } from "../core/types.ts";
+import type { CallerContext, Door } from "../pipeline/caller-context.ts";
+import { BodyReaders } from "./body-readers.ts";
+import { certificateOf } from "./connections/listening-tls.ts";
+import type { RequestPace } from "./connections/request-pace.ts";
+import { checkBodyHeaders, checkPeerHeaders, type DoorOptions, parseBody } from "./door.ts";
+import { idOf } from "./path-ids.ts";
+import { Places } from "./places.ts";
+
+export interface OperatorDoorOptions extends DoorOptions {
+  readonly callers: CallerContext;
+  /** Milliseconds since 1970. */
+  readonly clock: () => number;
+  /** Requests at the door at once, before anybody knows whose they are. */
+  readonly concurrentRequestsMax: () => number;
+  /** Durable when resolved. */
+  readonly journal: (line: JournalLine) => Promise<void>;
+  readonly logError: (error: unknown) => void;
+  /** How often one caller may come; without it as often as it likes. */
+  readonly pace?: RequestPace | undefined;
+}
+
+export type OperatorPermission = "approvals:decide" | "grants:manage" | "modes:manage" | "service:reload";
+
+/** Who came, and through which of the two doors. */
+export interface Visitor {
+  readonly side: Door;
+  readonly caller: Caller;
+}
+
+/** What nobody does by mistake who may decide: an agent's token at the deciders' doors, a decision in one's own favour. */
+export type Forgery = "agents_token" | "own_question";
+
+/** Why an operator may not do what they tried. */
+type OperatorRefusal = { readonly id: string | undefined } & (
+  | { readonly reason: "permission_missing"; readonly permission: OperatorPermission }
+  | { readonly reason: "not_eligible" }
+);
+
+/** No body of these routes comes near it. */
+const BODY_BYTES_MAX = 65_536;
+/** Of one door; a long poll is one request. Agents who wait take no room from those who decide. */
+const REQUESTS_MAX = 1_024;
+const REQUESTS_PER_CALLER_MAX = 256;
+const ISSUES_MAX = 10;
+const ISSUE_CHARACTERS_MAX = 200;
+
+/**
+ * The way in to what is no call: questions, grants, sessions. Host and Origin, size, media type and JSON are judged as at
+ * `POST /call`; then the token says who it is, and agents and operators stay apart.
+ */
+export class OperatorDoor {
+  readonly #options: OperatorDoorOptions;
+  readonly #readers: BodyReaders;
+  readonly #places = {
+    agents: new Places({ totalMax: REQUESTS_MAX, perCallerMax: REQUESTS_PER_CALLER_MAX }),
+    operators: new Places({ totalMax: REQUESTS_MAX, perCallerMax: REQUESTS_PER_CALLER_MAX }),
+  } as const satisfies Record<Door, Places>;
+  /** Told when the service closes: whoever waits is answered then. */
+  readonly #waiting = new Set<() => void>();
+  #isClosing = false;
+
+  constructor(app: FastifyInstance, options: OperatorDoorOptions) {
+    this.#options = { ...options, bodyBytesMax: Math.min(options.bodyBytesMax, BODY_BYTES_MAX) };
+    this.#readers = new BodyReaders(options.concurrentRequestsMax);
+    app.addHook("preClose", (done) => {
+      this.#isClosing = true;
+      for (const end of [...this.#waiting]) end();
+      done();
+    });
+  }
+
+  /** For agents alone. */
+  async agent<T>(request: FastifyRequest, serve: (caller: Caller) => Promise<T>): Promise<T> {
+    checkPeerHeaders(request.raw, this.#options);
+    const { caller } = await this.#options.callers.verify(
+      request.headers.authorization,
+      "agents",
+      certificateOf(request.raw),
+    );
+    return this.#inPlace({ side: "agents", caller }, () => serve(caller));
+  }
+
+  /**
+   * For operators who hold the permission.
+   *
+   * @throws {Refusal} UNAUTHENTICATED, PERMISSION_DENIED
+   */
+  async operator<T>(
+    request: FastifyRequest,
+    permission: OperatorPermission,
+    serve: (caller: Caller) => Promise<T>,
+  ): Promise<T> {
+    checkPeerHeaders(request.raw, this.#options);
+    const visitor = await this.#identify(request);
+    return this.#inPlace(visitor, async () => {
+      if (visitor.side === "agents") {
+        await this.forged(visitor.caller, "agents_token", idOf(request));
+        throw lacks(permission);
+      }
+      await this.#assertHolds(visitor.caller, permission, request);
+      return serve(visitor.caller);
+    });
+  }
+
+  /** For agents, whose own things they are, and for operators who hold the permission. */
+  async either<T>(
+    request: FastifyRequest,
+    permission: OperatorPermission,
+    serve: (visitor: Visitor) => Promise<T>,
+  ): Promise<T> {
+    checkPeerHeaders(request.raw, this.#options);
+    const visitor = await this.#identify(request);
+    return this.#inPlace(visitor, async () => {
+      if (visitor.side === "operators") await this.#assertHolds(visitor.caller, permission, request);
+      return serve(visitor);
+    });
+  }
+
+  /**
+   * Reads the body by its schema. None at all counts as `{}`.
+   *
+   * @throws {Refusal} what the door of `POST /call` throws
+   */
+  async body<T>(request: FastifyRequest, reply: FastifyReply, schema: z.ZodType<T>): Promise<T> {
+    const bytes = await this.bytes(request, reply);
+    const parsed = schema.safeParse(bytes === undefined ? {} : this.parse(bytes));
+    if (parsed.success) return parsed.data;
+    throw malformed("The body is not what this route takes.", parsed.error);
+  }
+
+  /** The body as it came; nothing when there is none. */
+  async bytes(request: FastifyRequest, reply: FastifyReply): Promise<Uint8Array | undefined> {
+    try {
+      checkPeerHeaders(request.raw, this.#options);
+      if (request.headers["idempotency-key"] !== undefined) {
+        throw new Refusal("MALFORMED_REQUEST", "Idempotency-Key is for POST /call; send this without it.");
+      }
+      if (!hasBody(request)) return undefined;
+      checkBodyHeaders(request.headers, this.#options);
+      return await this.#readers.read(request, this.#options);
+    } catch (error) {
+      // The rest of a refused body is not read; the connection ends with the answer.
+      if (!request.raw.complete) reply.header("connection", "close");
+      throw error;
+    }
+  }
+
+  /** @throws {Refusal} MALFORMED_REQUEST */
+  parse(bytes: Uint8Array): unknown {
+    return parseBody(bytes, this.#options);
+  }
+
+  /** @throws {Refusal} MALFORMED_REQUEST */
+  query<T>(request: FastifyRequest, schema: z.ZodType<T>): T {
+    const parsed = schema.safeParse({ ...(request.query as object) });
+    if (parsed.success) return parsed.data;
+    throw malformed("The query is not what this route takes.", parsed.error);
+  }
+
+  /** @throws {Refusal} AUDIT_UNAVAILABLE: what cannot be recorded is not answered */
+  async record(line: JournalLine): Promise<void> {
+    try {
+      await this.#options.journal(line);
+    } catch (cause) {
+      throw new Refusal("AUDIT_UNAVAILABLE", "The request could not be recorded.", {
+        details: { outcome: "not_run" },
+        cause,
+      });
+    }
+  }
+
+  forged({ subject, issuer }: Caller, reason: Forgery, id?: string): Promise<void> {
+    return this.record({ type: "approval.forged", ...(id !== undefined && { id }), sub: subject, iss: issuer, reason });
+  }
+
+  /** Operators are known and honest: what they may not do is no forgery. */
+  refused({ subject, issuer }: Caller, { id, ...why }: OperatorRefusal): Promise<void> {
+    const isVote = why.reason === "not_eligible" || why.permission === "approvals:decide";
+    const type = isVote ? "approval.refused" : "operator.refused";
+    return this.record({ type, ...(id !== undefined && { id }), sub: subject, iss: issuer, ...why });
+  }
+
+  /** @throws {Refusal} APPROVAL_UNAVAILABLE when the store fails; the operators' log says why */
+  async store<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      if (error instanceof Refusal) throw error;
+      this.#options.logError(error);
+      throw new Refusal("APPROVAL_UNAVAILABLE", "Approvals cannot be reached at the moment: look again, then repeat.", {
+        cause: error,
+      });
+    }
+  }
+
+  /** How long the visitor's token still is good, in milliseconds. */
+  tokenLeftMs({ expiresAt }: Caller): number {
+    return Math.max(0, expiresAt * 1000 - this.#options.clock());
+  }
+
+  /**
+   * Looks at the token once more: it may have run out, or lost its key.
+   *
+   * @throws {Refusal} UNAUTHENTICATED, AUTH_UNAVAILABLE
+   */
+  async verifyAgain({ headers, raw }: FastifyRequest, door: Door): Promise<void> {
+    await this.#options.callers.verify(headers.authorization, door, certificateOf(raw));
+  }
+
+  /** Calls `end` once, when the client goes or the service closes; answers how to stop listening. */
+  untilEnd({ raw }: FastifyReply, end: () => void): () => void {
+    const stop = (): void => {
+      this.#waiting.delete(onEnd);
+      raw.removeListener("close", onEnd);
+    };
+    const onEnd = (): void => {
+      stop();
+      end();
+    };
+    this.#waiting.add(onEnd);
+    raw.once("close", onEnd);
+    if (raw.destroyed || this.#isClosing) onEnd();
+    return stop;
+  }
+
+  /** @throws {Refusal} UNAUTHENTICATED when a person whom an integration speaks for is no operator, or revoked */
+  assertOperator(person: Pick<Caller, "issuer" | "subject">): void {
+    this.#options.callers.assertOperator(person);
+  }
+
+  /** Milliseconds since 1970. */
+  now(): number {
+    return this.#options.clock();
+  }
+
+  async #identify({ headers: { authorization }, raw }: FastifyRequest): Promise<Visitor> {
+    const { callers } = this.#options;
+    const certificate = certificateOf(raw);
+    try {
+      return { side: "agents", caller: (await callers.verify(authorization, "agents", certificate)).caller };
+    } catch (error) {
+      if (!(error instanceof Refusal && error.code === "UNAUTHENTICATED")) throw error;
+    }
+    return { side: "operators", caller: (await callers.verify(authorization, "operators", certificate)).caller };
+  }
+
+  /** Who asks to change something without the right to leaves a line. */
+  async #assertHolds(caller: Caller, permission: OperatorPermission, request: FastifyRequest): Promise<void> {
+    if (caller.permissions.includes(permission)) return;
+    const id = idOf(request);
+    if (request.method !== "GET") await this.refused(caller, { reason: "permission_missing", permission, id });
+    throw lacks(permission);
+  }
+
+  async #inPlace<T>({ side, caller }: Visitor, serve: () => Promise<T>): Promise<T> {
+    this.#options.pace?.take(caller);
+    const leave = this.#places[side].take(caller);
+    try {
+      return await serve();
+    } finally {
+      leave();
+    }
+  }
+}
+
+function hasBody({ headers }: FastifyRequest): boolean {
+  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) !== 0;
+}
+
+function lacks(permission: OperatorPermission): Refusal {
+  return new Refusal("PERMISSION_DENIED", `This is for operators whose token holds ${permission}.`, {
+    details: { missingPermissions: [permission] },
+  });
+}
+
+function malformed(message: string, { issues }: z.core.$ZodError): Refusal {
+  const listed = issues.slice(0, ISSUES_MAX).map((issue) => ({
+    path: issue.path.map(String).join(".").slice(0, ISSUE_CHARACTERS_MAX) || "(whole)",
+    message: issue.message.slice(0, ISSUE_CHARACTERS_MAX),
+  }));
+  return new Refusal("MALFORMED_REQUEST", message, { details: { issues: listed } });
+}

@@ -1,0 +1,209 @@
+import type { KeyObject } from "node:crypto";
+import type { Socket } from "node:net";
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import type { Approvals } from "../approvals/types.ts";
+import type { JournalLine } from "../audit/journal/journal.ts";
+import { Refusal } from "../core/errors.ts";
+import type { Rate } from "../pipeline/limits/rates-pace.ts";
+import { AnswersOwed } from "./connections/answers-owed.ts";
+import { createLoadGuards, type LoadGuards, type LoadLimits } from "./connections/load.ts";
+import type { LoadMetrics } from "./connections/load-metrics.ts";
+import { answerNoRequest, refuseTunnel } from "./connections/raw-answer.ts";
+import { RequestPace } from "./connections/request-pace.ts";
+import { answeredWhileSending } from "./connections/rest-of-body.ts";
+import { sendJson, sendRefusal } from "./error-reply.ts";
+import { KnownRoutes } from "./known-routes.ts";
+import type { Metrics } from "./metrics.ts";
+import { OperatorDoor } from "./operator-door.ts";
+import { reportRoute } from "./routes/approval-report.ts";
+import { approvalRoutes } from "./routes/approvals.ts";
+import { auditRoutes } from "./routes/audit.ts";
+import { type CallRouteOptions, callRoute, PASSED_OVER_BYTES_MAX } from "./routes/call.ts";
+import { eventRoute } from "./routes/events.ts";
+import { type HealthOptions, healthRoutes } from "./routes/health.ts";
+import { openapiRoute } from "./routes/openapi.ts";
+import { pageRoute } from "./routes/pages.ts";
+import { type ReloadRouteOptions, reloadRoute } from "./routes/reload.ts";
+import { rpcRoute } from "./routes/rpc.ts";
+import { sessionRoutes } from "./routes/sessions.ts";
+import { type ToolRoutesOptions, toolRoutes } from "./routes/tools.ts";
+import { webhookRoutes } from "./routes/webhooks.ts";
+import { challenges, type ResourceOptions, wellKnownRoute } from "./routes/well-known.ts";
+
+/** What every listener has. */
+interface ListenerOptions extends ResourceOptions {
+  readonly headerBytesMax: number;
+  readonly headersTimeoutMs: number;
+  readonly requestTimeoutMs: number;
+  readonly draining: () => boolean;
+  readonly logError: (error: unknown) => void;
+  readonly metrics: Metrics;
+}
+
+export interface ServerOptions extends CallRouteOptions, ToolRoutesOptions, HealthOptions, ListenerOptions {
+  /** Where people are asked; without it there are no routes for it. */
+  readonly approvals?: Approvals | undefined;
+  /** What operators may read; without it there are no routes for it. */
+  readonly auditDir?: string | undefined;
+  /** The public key of the audit's checkpoints. */
+  readonly checkpointKey?: KeyObject | undefined;
+  /** Takes over what has changed; without it there is no route for it. */
+  readonly reload?: ReloadRouteOptions["reload"] | undefined;
+  /** How much the calls' door takes; without it as much as comes. */
+  readonly limits?: DoorLoadLimits | undefined;
+  /** How often one caller may send what is no call; made of the limits. */
+  readonly pace?: RequestPace | undefined;
+  /** Milliseconds since 1970. */
+  readonly clock: () => number;
+  /** Durable when resolved. */
+  readonly journal: (line: JournalLine) => Promise<void>;
+}
+
+interface DoorLoadLimits extends LoadLimits {
+  readonly rates: { readonly requests: Rate | "off" };
+}
+
+/** From an answer to the next request of the same connection. */
+export const KEEP_ALIVE_MS = 72_000;
+/** How often the runtime looks for requests that are over their time; by itself it does every 30 s. */
+const OVERDUE_LOOK_EVERY_MS = 500;
+
+/** The doors over HTTP. */
+export function createServer(options: ServerOptions): FastifyInstance {
+  const load = loadOf(options);
+  const app = listener(options, load);
+  load?.watch(app);
+  openapiRoute(app);
+  wellKnownRoute(app, options);
+  const guarded: ServerOptions = { ...options, ...load, pace: paceOf(options) };
+  callRoute(app, guarded);
+  toolRoutes(app, guarded);
+  healthRoutes(app, guarded);
+  if (options.reload !== undefined) reloadRoute(app, { reload: options.reload, door: new OperatorDoor(app, guarded) });
+  if (options.approvals !== undefined) openApprovalRoutes(app, options.approvals, guarded);
+  const { auditDir } = options;
+  if (auditDir !== undefined)
+    auditRoutes(app, { ...guarded, auditDir, journal: (line) => options.journal({ ...line }) });
+  return app;
+}
+
+function loadOf({ limits, metrics, callers, clock }: ServerOptions): LoadGuards | undefined {
+  return limits && createLoadGuards({ limits, metrics: metrics.load, callers, clock });
+}
+
+function paceOf({ limits, clock }: ServerOptions): RequestPace | undefined {
+  return limits && new RequestPace(() => limits.rates.requests, clock);
+}
+
+/** Health and metrics alone, for whoever knows the service by its address. Nothing here takes a call. */
+export function createOperatorServer(options: HealthOptions & ListenerOptions): FastifyInstance {
+  const app = listener(options);
+  healthRoutes(app, { ...options, anyHost: true });
+  return app;
+}
+
+/** Hooks size and time requests; none of them judges a call. */
+function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance {
+  const owed = new AnswersOwed();
+  const known = new KnownRoutes();
+  const { load: counted } = options.metrics;
+  const app = fastify({
+    logger: false,
+    http: {
+      maxHeaderSize: options.headerBytesMax,
+      connectionsCheckingInterval: OVERDUE_LOOK_EVERY_MS,
+      // Who sends no Host is told so by the door; the runtime's own answer has no words.
+      requireHostHeader: false,
+    },
+    requestTimeout: options.requestTimeoutMs + options.headersTimeoutMs,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    routerOptions: { maxParamLength: 160 },
+    exposeHeadRoutes: false,
+    return503OnClosing: false,
+    // What the router itself refuses (a broken escape, an endless parameter) is answered like any unknown route.
+    frameworkErrors: (_error, _request, reply) => void sendUnknownRoute(reply, { counted, known }),
+    clientErrorHandler: (error, socket) => {
+      const end = answerNoRequest(error, socket, owed);
+      if (end !== undefined) counted.ended(end);
+    },
+  });
+  app.server.headersTimeout = options.headersTimeoutMs;
+  owed.watch(app.server);
+  known.watch(app);
+  // What the runtime would refuse without a word is a request like any other; a tunnel is none.
+  app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
+  app.server.on("connect", (_request, socket: Socket) => refuseTunnel(socket, owed));
+  // Bodies are read by the route that wants one, within its own limits.
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser("*", (_request, _payload, done) => done(null));
+
+  const challenge = challenges(options);
+  // With a callback: an async hook would put every answer off by a turn.
+  app.addHook("onSend", (request, reply, payload, done) => {
+    load?.answering(request, { reply, bytes: bytesOf(payload) });
+    challenge(request, reply);
+    reply.header("x-content-type-options", "nosniff");
+    const isLate = endsLate(request);
+    if (isLate || (options.draining() && owed.isLatest(request.raw))) reply.header("connection", "close");
+    // A success closes nothing by itself, and to look at its headers takes time.
+    const mayClose = isLate || options.draining() || reply.statusCode >= 400;
+    if (mayClose && reply.getHeader("connection") === "close") owed.endsWith(request.raw);
+    if (!isLate || typeof payload !== "string") return done();
+    reply.header("content-length", String(Buffer.byteLength(payload)));
+    done(null, answeredWhileSending(request.raw, payload));
+  });
+  app.setErrorHandler((error, request, reply) => {
+    if (error instanceof Refusal) return sendRefusal(reply, error);
+    // The framework looks at the media type of what is for no route, too.
+    if (request.is404) return sendUnknownRoute(reply, { counted, known, target: request.raw.url });
+    if (error instanceof Error && "code" in error && error.code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") {
+      return sendRefusal(reply, new Refusal("UNSUPPORTED_MEDIA_TYPE", "Send Content-Type: application/json."));
+    }
+    options.logError(error);
+    return sendRefusal(reply, new Refusal("INTERNAL", "The request failed inside the service."));
+  });
+  app.setNotFoundHandler((request, reply) => sendUnknownRoute(reply, { counted, known, target: request.raw.url }));
+  return app;
+}
+
+/** Who was answered before its body was there must not go on sending one for as long as it likes. */
+function endsLate({ raw, headers }: FastifyRequest): boolean {
+  if (raw.complete) return false;
+  return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > PASSED_OVER_BYTES_MAX;
+}
+
+function openApprovalRoutes(app: FastifyInstance, approvals: Approvals, options: ServerOptions): void {
+  const routes = { approvals, door: new OperatorDoor(app, options) };
+  approvalRoutes(app, routes);
+  sessionRoutes(app, routes);
+  rpcRoute(app, routes);
+  eventRoute(app, routes);
+  reportRoute(app, routes);
+  webhookRoutes(app, routes);
+  pageRoute(app, options);
+}
+
+interface UnknownRoute {
+  readonly counted: LoadMetrics;
+  readonly known: KnownRoutes;
+  /** Undefined where it is no path. */
+  readonly target?: string | undefined;
+}
+
+function sendUnknownRoute(reply: FastifyReply, { counted, known, target }: UnknownRoute): FastifyReply {
+  counted.unknownRoute();
+  const allow = target === undefined ? "" : known.methodsOf(target).join(", ");
+  const stage = "REQUEST";
+  if (allow === "") {
+    const where = known.methodsOf("/openapi.json").length > 0 ? ": GET /openapi.json lists them" : "";
+    const error = { code: "ROUTE_NOT_FOUND", stage, message: `There is no such route${where}.`, retryable: false };
+    return sendJson(reply, 404, { status: "denied", error });
+  }
+  reply.header("allow", allow);
+  const error = { code: "METHOD_NOT_ALLOWED", stage, message: `This route takes ${allow}.`, retryable: false };
+  return sendJson(reply, 405, { status: "denied", error });
+}
+
+function bytesOf(payload: unknown): number {
+  return typeof payload === "string" ? Buffer.byteLength(payload) : 0;
+}

@@ -1,0 +1,312 @@
+import { answerFault } from "../approvals/answer.ts";
+import { type ApprovalCallback, askCallback } from "../approvals/callback.ts";
+import {
+  type Assessed,
+  floorVerdict,
+  isHigh,
+  type Verdict,
+  verdictAfterManifest,
+  verdictBeforeManifest,
+} from "../approvals/mode.ts";
+import type { Requirement } from "../approvals/policies/requirement.ts";
+import type { Approval, Approvals, Grant, Mode, Requester, Scope } from "../approvals/types.ts";
+import { renderView } from "../approvals/view.ts";
+import { Refusal } from "../core/errors.ts";
+import { type Approved, mint, type Planned } from "../core/evidence.ts";
+import type { ExecutionPlan, GivenAnswer, Tool } from "../core/types.ts";
+import { namesSecret } from "../detection/sanitize-args.ts";
+import { answerWantedBy, askManifest, askManifestInAnyMode, type ManifestAnswer } from "./approval-manifest.ts";
+import { approvalsUnavailable, claimRefusal, deniedRefusal, pendingRefusal, unanswered } from "./approval-refusals.ts";
+import type { CallScope } from "./call-scope.ts";
+import { SID } from "./identity/claims.ts";
+import { digestInAnySession } from "./planner.ts";
+import type { CallRequest } from "./proxy.ts";
+import { findSecrets } from "./redactor.ts";
+
+/** What the risk rules say of one call. */
+export interface Assessment extends Assessed {
+  /** Whether a session's yes may cover the call. */
+  readonly rememberable: boolean;
+  readonly notes: readonly string[];
+  /** What a yes needs by the policies of now; undefined: one decider. */
+  readonly requirement?: Requirement | undefined;
+}
+
+export interface GateOptions {
+  /** Where people are asked. Without it, and without a callback, what must ask is denied. */
+  readonly approvals?: Approvals | undefined;
+  readonly assess: (call: { readonly tool: Tool; readonly input: unknown; readonly plan: ExecutionPlan }) => Assessment;
+  /** Of sessions for which no operator set another. */
+  readonly mode: Mode;
+  /** The library's own way to ask. */
+  readonly onToolApprove?: ApprovalCallback | undefined;
+  readonly callbackTimeoutMs: number;
+  readonly filterSecrets: (text: string) => string;
+  /** UUIDs. */
+  readonly newId: () => string;
+}
+
+/** What the gate knows of a call beside its plan. */
+export interface Asking {
+  readonly request: CallRequest;
+  readonly traceId: string;
+  readonly scope: CallScope;
+  /** Walks other arguments from VALIDATION to PLAN. */
+  replan(args: unknown): Promise<Planned>;
+  /** Looks at the token once more. @throws {Refusal} UNAUTHENTICATED, AUTH_UNAVAILABLE */
+  verifyAgain(): Promise<unknown>;
+}
+
+/** Lets a plan through, or has somebody asked. */
+export interface ApprovalGate {
+  /**
+   * @throws {Refusal} POLICY_DENIED, APPROVAL_REQUIRED while a person is asked, APPROVAL_DENIED, another APPROVAL_… when
+   * `approval.id` is no yes to this plan
+   */
+  approve(planned: Planned, asking: Asking): Approved | Promise<Approved>;
+}
+
+/** Deny by default: whatever fails here, is late or is unknown asks, and a question without an answer is a no. */
+export function createApprovalGate(options: GateOptions): ApprovalGate {
+  return {
+    approve(planned, asking) {
+      const { tool, input, plan } = planned;
+      const assessment = options.assess({ tool, input, plan });
+      const floor = floorVerdict(tool, assessment);
+      const early = floor ?? verdictBeforeManifest(tool, "default");
+      if (early?.verdict === "allow" && asking.request.approvalId === undefined) return pass(planned, { by: early.by });
+      return consider(options, { planned, assessment, ...asking }, floor);
+    },
+  };
+}
+
+interface Call extends Asking {
+  readonly planned: Planned;
+  readonly assessment: Assessment;
+}
+
+async function consider(options: GateOptions, call: Call, floor: Verdict | undefined): Promise<Approved> {
+  const { planned, request } = call;
+  if (floor?.verdict === "deny") throw policyDenied(call.assessment);
+  const isFree = floor === undefined && request.approvalId === undefined;
+  // What the manifest lets through in every mode needs no mode: the store may be slow, or away.
+  const manifest = isFree && namedSession(options, call) ? await askManifestInAnyMode(planned) : undefined;
+  if (manifest === "passes") return pass(planned, { by: "needsApproval" });
+  const session = await guarded(() => sessionOf(options, call));
+  const requester = { ...identity(planned), session: session.id };
+  // A call that names its approval is that call, whatever else would let it through.
+  if (request.approvalId !== undefined) return claim(options, call, requester);
+  const verdict = floor ?? (await stepVerdict(call, { mode: session.mode, manifest }));
+  if (verdict.verdict === "allow") return pass(planned, { by: verdict.by });
+  const grant = await guarded(() => grantFor(options, call, requester));
+  if (grant !== undefined) return pass(planned, { by: `grant:${grant.id}` });
+  if (mayAskInProcess(options, call.assessment)) return askInProcess(options, call, requester);
+  return askPeople(options, call, { requester, by: verdict.by });
+}
+
+/** A policy that wants people to decide is not satisfied by a function, unless it says so itself. */
+function mayAskInProcess({ onToolApprove }: GateOptions, { requirement }: Assessment): boolean {
+  return onToolApprove !== undefined && (requirement === undefined || requirement.callback);
+}
+
+interface Known {
+  readonly mode: Mode;
+  /** What the manifest has said already. */
+  readonly manifest: ManifestAnswer | undefined;
+}
+
+/** Steps 1 to 4. */
+async function stepVerdict({ planned }: Call, { mode, manifest }: Known): Promise<Verdict> {
+  const { tool } = planned;
+  const before = verdictBeforeManifest(tool, mode);
+  if (before !== undefined) return before;
+  if ((manifest ?? (await askManifest(planned, mode))) === "passes") return { verdict: "allow", by: "needsApproval" };
+  return verdictAfterManifest(tool, mode) ?? { verdict: "ask", by: "default" };
+}
+
+interface TrustedSession {
+  /** Undefined: none that counts. One that the agent named itself carries neither mode nor grant. */
+  readonly id: string | undefined;
+  readonly mode: Mode;
+}
+
+/** Returns the session to look up; undefined where there is none, or no store that knows it. */
+function namedSession({ approvals }: GateOptions, { planned: { caller }, request }: Call): string | undefined {
+  if (approvals === undefined) return undefined;
+  return caller.session ?? (request.session?.startsWith(SID) ? undefined : request.session);
+}
+
+async function sessionOf(options: GateOptions, call: Call): Promise<TrustedSession> {
+  const { approvals, mode } = options;
+  const { caller } = call.planned;
+  const named = namedSession(options, call);
+  if (named === undefined || approvals === undefined) return { id: caller.session, mode };
+  const known = await approvals.findSession(named, caller);
+  return { id: known?.id ?? caller.session, mode: known?.modeSetBy === undefined ? mode : known.mode };
+}
+
+function identity({ caller }: Planned): Omit<Requester, "session"> {
+  return { issuer: caller.issuer, subject: caller.subject, actors: caller.actors };
+}
+
+async function claim({ approvals }: GateOptions, call: Call, requester: Requester): Promise<Approved> {
+  const { planned, request } = call;
+  const { tool, digest: planDigest } = planned;
+  const id = request.approvalId ?? "";
+  if (approvals === undefined) throw claimRefusal({ outcome: "not_found" }, tool);
+  // Whoever has gone away uses no yes up.
+  call.scope.assertOpen();
+  const requirementDigest = call.assessment.requirement?.digest;
+  const claimed = await guarded(() => approvals.claim({ id, requester, planDigest, requirementDigest }));
+  if (claimed.outcome !== "claimed") throw claimRefusal(claimed, tool);
+  const { approval } = claimed;
+  return pass(planned, { by: decidersOf(approval), approvalId: id, answer: givenIn(approval, planned) });
+}
+
+/** @throws Error for a yes without the answer that the manifest wants */
+function givenIn({ answer, decidedAt }: Approval, planned: Planned): GivenAnswer | undefined {
+  if (answer?.text !== undefined) return { text: answer.text, at: decidedAt ?? 0 };
+  if (answer === undefined && planned.tool.approval.answer === undefined) return undefined;
+  throw new Error("an approval holds no answer to its question");
+}
+
+/** Everybody whose yes was counted. */
+function decidersOf({ votes, decidedBy }: Approval): string {
+  const people = votes.length > 0 ? votes : [{ issuer: decidedBy?.issuer ?? "", subject: decidedBy?.subject ?? "" }];
+  return people.map(({ issuer, subject }) => `human:${issuer}|${subject}`).join(", ");
+}
+
+/** What a session's yes may cover is the very same plan of the same caller in that session. */
+function grantKeyOf({ planned, assessment }: Call): string | undefined {
+  const { tool, digest } = planned;
+  const isGrave = isHigh(assessment.risk) || tool.classification === "destructive" || tool.category === "ask";
+  const isOffered = tool.approval.scopes?.includes("session") ?? true;
+  return assessment.rememberable && !isGrave && isOffered ? digest : undefined;
+}
+
+async function grantFor({ approvals }: GateOptions, call: Call, requester: Requester): Promise<Grant | undefined> {
+  const grantKey = grantKeyOf(call);
+  if (approvals === undefined || grantKey === undefined || requester.session === undefined) return undefined;
+  return approvals.findGrant(requester, grantKey);
+}
+
+async function askInProcess(options: GateOptions, call: Call, requester: Requester): Promise<Approved> {
+  const { planned, request, scope } = call;
+  const { tool, input, digest: planDigest } = planned;
+  const { name, category } = tool;
+  const params = structuredClone(input) as Record<string, unknown>;
+  const use = {
+    name,
+    params,
+    approvalId: options.newId(),
+    callId: request.callId,
+    category,
+    sessionId: requester.session,
+  };
+  const callback = options.onToolApprove ?? (() => false);
+  const { callbackTimeoutMs: timeoutMs } = options;
+  // A person's time to think is not the tool's time to run.
+  const answer = await scope.hold((signal) => askCallback(callback, { ...use, planDigest }, { timeoutMs, signal }));
+  if (!answer.approved) {
+    // When the call itself is over, nobody said no.
+    scope.assertOpen();
+    throw answer.cause === undefined ? deniedRefusal(tool, answer) : unanswered(answer.cause);
+  }
+  // It may have run out, or been revoked, while somebody thought.
+  await call.verifyAgain();
+  if (answer.params === undefined) return pass(planned, { by: "callback", answer: saidBy(answer, planned, scope) });
+  const amended = await call.replan(answer.params);
+  const { plan, input: amendedInput } = amended;
+  const assessment = options.assess({ tool, input: amendedInput, plan });
+  if (floorVerdict(tool, assessment)?.verdict === "deny") throw policyDenied(assessment);
+  if (!mayAskInProcess(options, assessment))
+    throw unanswered(new Error("a policy wants people to decide on the changed arguments"));
+  return pass(amended, { by: "callback:amended", answer: saidBy(answer, amended, scope) });
+}
+
+interface Why {
+  readonly requester: Requester;
+  /** The rule that asks. */
+  readonly by: string;
+}
+
+async function askPeople(options: GateOptions, call: Call, { requester, by }: Why): Promise<never> {
+  const { approvals } = options;
+  const { planned, assessment, request, traceId } = call;
+  const { tool, digest: planDigest } = planned;
+  if (approvals === undefined) {
+    throw new Refusal("APPROVAL_DENIED", "This call needs a person's approval, and no approver is configured.", {
+      details: { rule: by },
+    });
+  }
+  const { risk, notes, requirement } = assessment;
+  const rules = [by, ...assessment.rules];
+  const { filterSecrets } = options;
+  const { plan, input } = planned;
+  const { reason } = request;
+  const secretsOf = { filterSecrets, findSecrets, namesSecret };
+  const rendered = renderView({ tool, plan, planDigest, input, requester, reason, risk, rules, notes, ...secretsOf });
+  if (rendered === undefined) {
+    throw new Refusal("APPROVAL_DENIED", "There is more in this call than a person can be shown. Send less at once.");
+  }
+  const grantKey = requester.session === undefined ? undefined : grantKeyOf(call);
+  const asked = await guarded(() =>
+    approvals.ask({
+      ...{ requester, tool: tool.name, category: tool.category, classification: tool.classification, risk, rules },
+      ...{
+        planDigest,
+        callDigest: digestInAnySession(planned),
+        ...rendered,
+        scopes: scopesOf(tool, grantKey),
+        grantKey,
+        traceId,
+        requirement,
+        answer: answerWantedBy(planned),
+      },
+    }),
+  );
+  if (asked.outcome === "asked") throw pendingRefusal(asked.approval);
+  const { retryAfterMs } = asked;
+  if (asked.outcome === "denied_before") {
+    const { id, decisionReason } = asked.approval;
+    throw deniedRefusal(tool, { reason: decisionReason, details: { approval: { id, state: "denied" } }, retryAfterMs });
+  }
+  throw new Refusal("RATE_LIMITED", "Too many of your questions wait for a person. Wait for their answers first.", {
+    details: { limit: "pendingApprovals", pendingApprovalsMax: asked.limit },
+    retryAfterMs,
+  });
+}
+
+function scopesOf(tool: Tool, grantKey: string | undefined): readonly Scope[] {
+  const offered = tool.approval.scopes ?? ["once", "session"];
+  return grantKey === undefined ? ["once"] : offered;
+}
+
+/** @throws {Refusal} a yes without the answer that the manifest wants is none */
+function saidBy({ answer: text }: { readonly answer?: string | undefined }, planned: Planned, scope: CallScope) {
+  const wanted = answerWantedBy(planned);
+  const fault = wanted && answerFault(wanted, text);
+  if (fault !== undefined) throw unanswered(new Error(`the callback's answer: ${fault}`));
+  return wanted === undefined || text === undefined ? undefined : { text, at: scope.now() };
+}
+
+type Passing = Pick<Approved, "by" | "approvalId" | "answer">;
+
+function pass(planned: Planned, passing: Passing): Approved {
+  return mint<Approved>({ ...planned, ...passing });
+}
+
+function policyDenied({ rules }: Assessment): Refusal {
+  return new Refusal("POLICY_DENIED", "A policy forbids this call, whoever asks. It cannot be approved.", {
+    details: { rules },
+  });
+}
+
+/** A store that fails never lets anything through. */
+async function guarded<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw error instanceof Refusal ? error : approvalsUnavailable(error);
+  }
+}

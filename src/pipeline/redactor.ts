@@ -1,0 +1,101 @@
+import { Refusal } from "../core/errors.ts";
+import { type CompiledPolicy, type Filtered, shownPath } from "../core/policy/output-policy.ts";
+import type { CompiledScan } from "../core/policy/scan-policy.ts";
+import type { Json } from "../core/types.ts";
+import type { Finding } from "../detection/finding.ts";
+import { type Redacted, type RedactOptions, redact, TooLarge } from "../detection/redact.ts";
+import { filterSecrets } from "../detection/secrets/secrets-filter.ts";
+
+const FILTERED_FIELDS_MAX = 1_000;
+
+export interface Looked {
+  readonly value: Json;
+  /** Sorted, with the paths in which something was hidden. */
+  readonly filteredFields: readonly string[];
+  /** How often each rule hid something; undefined when none did. */
+  readonly redactions: Readonly<Record<string, number>> | undefined;
+}
+
+/**
+ * The second net: what a policy lets out is looked through for what nobody meant to let out. Characters that a reader cannot
+ * see are taken out of it as well.
+ *
+ * @throws {Refusal} OUTPUT_TOO_LARGE: what cannot be looked through whole does not leave in part
+ */
+export function lookThrough(value: Json, scan: CompiledScan, filteredFields: readonly string[]): Looked {
+  return look({ result: value, filteredFields }, { level: scan, clean: true });
+}
+
+/**
+ * The same, of what a policy has just let out: where something was hidden is told as the policy tells where it took something away,
+ * without the keys that are data.
+ *
+ * @throws {Refusal} OUTPUT_TOO_LARGE
+ */
+export function lookThroughFields(filtered: Filtered, scan: CompiledScan, policy: CompiledPolicy): Looked {
+  return look(filtered, { level: scan, clean: true, pathOf: (steps) => shownPath(policy, steps) });
+}
+
+function look({ result, filteredFields }: Filtered, options: RedactOptions): Looked {
+  const { value, findings } = redacted(result, options);
+  if (findings.length === 0) return { value, filteredFields, redactions: undefined };
+  const found = findings.map(({ path }) => path);
+  return { value, filteredFields: listed(filteredFields, found), redactions: countByRule(findings) };
+}
+
+const CUT = "…";
+
+/** Sorted, each once. Ends in `…` when it was cut, now or before. */
+function listed(before: readonly string[], found: readonly string[]): readonly string[] {
+  const all = new Set([...before, ...found]);
+  const wasCut = before.at(-1) === CUT && all.delete(CUT);
+  const paths = [...all].sort();
+  return wasCut || paths.length > FILTERED_FIELDS_MAX ? [...paths.slice(0, FILTERED_FIELDS_MAX), CUT] : paths;
+}
+
+function redacted(value: Json, options: RedactOptions): Redacted {
+  try {
+    return redact(value, options);
+  } catch (error) {
+    if (!(error instanceof TooLarge)) throw error;
+    throw new Refusal("OUTPUT_TOO_LARGE", "The target's answer is too large to be looked through. Ask for less.", {
+      cause: error,
+    });
+  }
+}
+
+function countByRule(findings: Redacted["findings"]): Readonly<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  for (const { rule } of findings) counts[rule] = (counts[rule] ?? 0) + 1;
+  return counts;
+}
+
+export interface SafeInput {
+  readonly input: unknown;
+  /** Where the agent sent a secret. */
+  readonly secrets: readonly string[] | undefined;
+}
+
+const SECRETS_SHOWN_MAX = 32;
+
+/** Arguments as the audit may hold them: without secrets, whatever the tool's input policy says. */
+export function withoutSecrets(input: unknown): SafeInput {
+  if (input === undefined) return { input, secrets: undefined };
+  try {
+    const { value, findings } = redact(input as Json, { level: "secrets" });
+    if (findings.length === 0) return { input, secrets: undefined };
+    return { input: value, secrets: [...new Set(findings.map(({ path }) => path))].slice(0, SECRETS_SHOWN_MAX) };
+  } catch (error) {
+    if (!(error instanceof TooLarge)) throw error;
+    return { input: {}, secrets: undefined };
+  }
+}
+
+/** Where in a text secrets stand. */
+export function findSecrets(text: string): readonly Finding[] {
+  return filterSecrets(text).findings;
+}
+
+export function textWithoutSecrets(text: string | undefined): string | undefined {
+  return text === undefined ? undefined : filterSecrets(text).text;
+}

@@ -1,0 +1,116 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { openApprovals } from "../../approvals/approvals.ts";
+import { DecisionTally } from "../../approvals/notify/tally.ts";
+import type { NamedWebhooks } from "../../approvals/notify/webhooks.ts";
+import { createReceiptSigner, type ReceiptedApprovals, type ReceiptSigner } from "../../approvals/receipts/receipts.ts";
+import { createRiskRules, type RiskRules, riskRuleProblems } from "../../approvals/risk.ts";
+import { errorText } from "../../core/error-text.ts";
+import { StartupError } from "../../core/errors.ts";
+import { systemCode } from "../../core/system-code.ts";
+import type { Json } from "../../core/types.ts";
+import { type Config, pathFrom } from "../config/config.ts";
+import { readPlainFile } from "../config/plain-file.ts";
+import { attempt } from "./problems.ts";
+import { countingJournal, readWebhooks, type WithNotices, withNotices } from "./webhooks.ts";
+
+const SESSION_BYTES = 24;
+const SQLITE = "sqlite://";
+const POSTGRES = /^postgres(?:ql)?:\/\/\S+$/;
+
+/** What the approvals are judged and signed with. */
+export interface Judged {
+  readonly risk: RiskRules;
+  /** Signs the receipts of decisions; without a key there are none. */
+  readonly receiptOf: ReceiptSigner | undefined;
+  readonly webhooks: NamedWebhooks;
+}
+
+/** The table that says how bad a call can be, ours and the operators', and the key of the receipts. */
+export function readApprovals(config: Config, problems: string[]): Judged | undefined {
+  const { rules, policies, receiptKeyFile, storeUrlFile } = config.approvals;
+  const found = riskRuleProblems(rules).map((problem) => `approvals.rules${problem}`);
+  problems.push(...found);
+  const webhooks = readWebhooks(config, problems);
+  if (storeUrlFile !== undefined) attempt(problems, () => mustHoldUrl(config, storeUrlFile));
+  const receiptOf =
+    receiptKeyFile === undefined ? undefined : attempt(problems, () => readSigner(config, receiptKeyFile));
+  return found.length > 0 ? undefined : { risk: createRiskRules({ rules, policies }), receiptOf, webhooks };
+}
+
+export interface StoreParts {
+  readonly receiptOf?: ReceiptSigner | undefined;
+  readonly webhooks: NamedWebhooks;
+  readonly clock: () => number;
+  /** Durable when resolved. */
+  readonly journal: (line: { readonly type: string; readonly [member: string]: Json | undefined }) => Promise<void>;
+  readonly log: (message: string, cause: unknown) => void;
+}
+
+/**
+ * Opens the store that the configuration names.
+ *
+ * @throws {StartupError} when it cannot be opened
+ */
+export async function openStore(
+  config: Config,
+  parts: StoreParts,
+): Promise<(ReceiptedApprovals & WithNotices) | undefined> {
+  const { store, storeUrlFile, receiptKeyFile: _, ...limits } = config.approvals;
+  if (store === undefined && storeUrlFile === undefined) return undefined;
+  const field = store === undefined ? "approvals.storeUrlFile" : "approvals.store";
+  const tally = new DecisionTally();
+  try {
+    const approvals = await openApprovals({
+      url: storeUrlFile === undefined ? sqliteUrl(config, store ?? "") : postgresUrl(config, storeUrlFile),
+      now: parts.clock,
+      newId: randomUUID,
+      newToken: () => randomBytes(SESSION_BYTES).toString("base64url"),
+      journal: countingJournal(tally, parts.journal),
+      log: parts.log,
+      limits,
+    });
+    return { ...withNotices(approvals, { ...parts, tally }), receiptOf: parts.receiptOf };
+  } catch (error) {
+    throw new StartupError([`${field}: ${errorText(error)}`]);
+  }
+}
+
+function readSigner(config: Config, path: string): ReceiptSigner {
+  const { deployment } = config.approvals;
+  try {
+    return createReceiptSigner({ privateKey: readText(config, path), deployment });
+  } catch (error) {
+    throw new StartupError([`approvals.receiptKeyFile: ${path} ${errorText(error)}`]);
+  }
+}
+
+function mustHoldUrl(config: Config, path: string): void {
+  try {
+    postgresUrl(config, path);
+  } catch (error) {
+    throw new StartupError([`approvals.storeUrlFile: ${errorText(error)}`]);
+  }
+}
+
+function sqliteUrl(config: Config, store: string): string {
+  return `${SQLITE}${pathFrom(config, store.slice(SQLITE.length))}`;
+}
+
+/** What the file holds is never quoted: it is a password. */
+export function postgresUrl(config: Config, path: string): string {
+  try {
+    const url = readText(config, path).trim();
+    if (POSTGRES.test(url)) return url;
+  } catch (error) {
+    throw new Error(`${path} ${errorText(error)}`);
+  }
+  throw new Error(`${path} must hold a postgres:// URL and nothing else`);
+}
+
+function readText(config: Config, path: string): string {
+  try {
+    return readPlainFile(pathFrom(config, path)).toString("utf8");
+  } catch (error) {
+    throw new Error(`cannot be read (${systemCode(error)})`);
+  }
+}

@@ -1,0 +1,41 @@
+import type { ApprovalCallback } from "../../approvals/callback.ts";
+import type { Approvals } from "../../approvals/types.ts";
+import { filterSecrets } from "../../detection/secrets/secrets-filter.ts";
+import { createApprovalGate } from "../../pipeline/approval-gate.ts";
+import type { Config } from "../config/config.ts";
+import type { Reloadable } from "../reload/reload.ts";
+import type { Parts } from "./assembly.ts";
+
+/** What a reload exchanges as a whole. */
+export interface Joined extends Reloadable {
+  readonly parts: Parts;
+}
+
+export interface JoinOptions {
+  /** Outlives every generation. */
+  readonly approvals: Approvals | undefined;
+  /** The library's own way to ask. */
+  readonly onToolApprove?: ApprovalCallback | undefined;
+  /** Unguessable. */
+  readonly newId: () => string;
+  /** For the operators' log. */
+  readonly logFault?: ((message: string, cause: unknown) => void) | undefined;
+}
+
+/** Joins the parts of one reading of the configuration with what was there before and stays. */
+export function joinGeneration(config: Config, parts: Parts, options: JoinOptions): Joined {
+  const { approvals, onToolApprove, newId, logFault } = options;
+  const gate = createApprovalGate({
+    approvals,
+    assess: (call) => parts.risk.assess(call),
+    mode: config.approvals.mode,
+    onToolApprove,
+    callbackTimeoutMs: config.approvals.callbackTimeoutMs,
+    filterSecrets: (text) => filterSecrets(text).text,
+    newId,
+  });
+  const { registry, callers, loaded } = parts;
+  const close = (): Promise<void> =>
+    parts.close().catch((cause: unknown) => logFault?.("a former configuration could not be closed", cause));
+  return { config, parts, registry, callers, gate, modules: loaded.modules, close };
+}

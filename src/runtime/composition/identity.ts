@@ -1,0 +1,153 @@
+import { createPrivateKey, X509Certificate } from "node:crypto";
+import type { AuditLog } from "../../audit/json-logger.ts";
+import { errorText } from "../../core/error-text.ts";
+import { systemCode } from "../../core/system-code.ts";
+import type { CallerContextOptions } from "../../pipeline/caller-context.ts";
+import type { FetchCredentials } from "../../pipeline/identity/remote-keys.ts";
+import { type Config, type IssuerConfig, pathFrom } from "../config/config.ts";
+import { readPlainFile } from "../config/plain-file.ts";
+import { type RevocationEvent, RevocationFile } from "./revocation-file.ts";
+import { watchFiles } from "./watched-files.ts";
+
+/** Who may call beside what the issuers' profiles say. */
+export interface Identity {
+  readonly callers: Pick<CallerContextOptions, "revocations" | "certificateCallers">;
+  readonly revocations: RevocationFile | undefined;
+  /** Issuers that agents may get tokens from, as far as they are servers of OAuth: what the protected resource's page lists. */
+  readonly authorizationServers: readonly string[];
+}
+
+interface Listeners {
+  readonly journal: AuditLog["journal"];
+  readonly onRevocations?: (event: RevocationEvent) => void;
+}
+
+/** From now on a change of the list counts, and is told. */
+export function watchRevocations({ revocations }: Identity, { journal, onRevocations }: Listeners): void {
+  revocations?.watch((event) => {
+    journal({ ...event }).catch(() => {});
+    onRevocations?.(event);
+  });
+}
+
+/** The list of revocations and the table of certificates. What is wrong goes into `problems`. */
+export function readIdentity(config: Config, problems: string[]): Identity {
+  const { revocationFile, clientCertificates } = config.jwt;
+  if (clientCertificates.length > 0 && config.server.tls?.clientCaFile === undefined) {
+    problems.push("jwt.clientCertificates: nobody can show one: server.tls.clientCaFile is missing");
+  }
+  const callers = { certificateCallers: clientCertificates };
+  const known = { callers, revocations: undefined, authorizationServers: authorizationServers(config) };
+  if (revocationFile === undefined) return known;
+  const revocations = RevocationFile.open(pathFrom(config, revocationFile));
+  if (typeof revocations !== "string") {
+    return { ...known, callers: { ...callers, revocations: () => revocations.list() }, revocations };
+  }
+  problems.push(`jwt.revocationFile: ${revocationFile} ${revocations}`);
+  return known;
+}
+
+function authorizationServers({ jwt }: Config): readonly string[] {
+  return jwt.issuers
+    .filter(({ operators, profile, issuer }) => !operators && profile !== "kubernetes" && issuer.startsWith("https://"))
+    .map(({ issuer }) => issuer);
+}
+
+/** What the server of an issuer's keys is known by and asks for, tried once. */
+export function readKeyCredentials(
+  config: Config,
+  { caFile, tokenFile }: IssuerConfig,
+  { field, problems }: { readonly field: string; readonly problems: string[] },
+): FetchCredentials | undefined {
+  if (caFile === undefined && tokenFile === undefined) return undefined;
+  const text = (path: string | undefined): string | undefined =>
+    path === undefined ? undefined : readPlainFile(pathFrom(config, path)).toString("utf8").trim();
+  for (const [key, path] of Object.entries({ caFile, tokenFile })) {
+    try {
+      if (text(path) === "") problems.push(`${field}.${key}: ${path} is empty`);
+    } catch (error) {
+      problems.push(`${field}.${key}: ${path} cannot be read (${systemCode(error)})`);
+    }
+  }
+  return () => ({ ca: text(caFile), token: text(tokenFile) });
+}
+
+/** What a TLS door shows, and whom it believes. PEM. */
+interface TlsMaterial {
+  readonly cert: string;
+  readonly key: string;
+  readonly clientCa: string | undefined;
+}
+
+/** Where the doors are, with what they need of files. */
+export function readDoors(config: Config, problems: string[]) {
+  const { host, port, socket, socketMode, operator } = config.server;
+  return {
+    ...{ host, port, operator },
+    ...(socket !== undefined && {
+      socket: { path: pathFrom(config, socket), mode: Number.parseInt(socketMode, 8) },
+    }),
+    ...(config.server.tls !== undefined && { tls: readTls(config, config.server.tls, problems) }),
+  };
+}
+
+function readTls(config: Config, tls: NonNullable<Config["server"]["tls"]>, problems: string[]) {
+  const paths = {
+    cert: pathFrom(config, tls.certFile),
+    key: pathFrom(config, tls.keyFile),
+    clientCa: tls.clientCaFile === undefined ? undefined : pathFrom(config, tls.clientCaFile),
+  };
+  const read = (): TlsMaterial => readMaterial(paths);
+  try {
+    read();
+  } catch (error) {
+    problems.push(`server.tls: ${errorText(error)}`);
+  }
+  const files = Object.values(paths).filter((path) => path !== undefined);
+  return {
+    read,
+    watch: (onChange: () => void) => watchFiles(() => files, onChange),
+    requireCertificates: tls.clientCertificates === "require",
+  };
+}
+
+/** Throws when a file cannot be read, or the three do not belong together. */
+function readMaterial(paths: {
+  readonly cert: string;
+  readonly key: string;
+  readonly clientCa: string | undefined;
+}): TlsMaterial {
+  const cert = readPem(paths.cert);
+  const key = readPem(paths.key);
+  const clientCa = paths.clientCa === undefined ? undefined : readPem(paths.clientCa);
+  if (!certificateIn(paths.cert, cert).checkPrivateKey(privateKeyIn(paths.key, key))) {
+    throw new Error("keyFile is not the key of the first certificate in certFile");
+  }
+  if (paths.clientCa !== undefined && clientCa !== undefined) certificateIn(paths.clientCa, clientCa);
+  return { cert, key, clientCa };
+}
+
+function certificateIn(path: string, pem: string): X509Certificate {
+  try {
+    return new X509Certificate(pem);
+  } catch {
+    throw new Error(`${path} holds no certificate in PEM`);
+  }
+}
+
+/** What the file holds instead is nobody's business. */
+function privateKeyIn(path: string, pem: string): ReturnType<typeof createPrivateKey> {
+  try {
+    return createPrivateKey(pem);
+  } catch {
+    throw new Error(`${path} holds no private key in PEM`);
+  }
+}
+
+function readPem(path: string): string {
+  try {
+    return readPlainFile(path).toString("utf8");
+  } catch (error) {
+    throw new Error(`${path} cannot be read (${systemCode(error)})`);
+  }
+}

@@ -1,0 +1,154 @@
+import { mayConcern, requiredOf } from "../../approvals/policies/policies.ts";
+import { DECIDE, type KnownIssuer, type Shortage, shortageOf } from "../../approvals/policies/supply.ts";
+import type { Tool } from "../../core/types.ts";
+import type { Config } from "../config/config.ts";
+
+type Policy = Config["approvals"]["policies"][number];
+type Webhook = Config["approvals"]["webhooks"][number];
+
+/** Tools that a message names at most. */
+const NAMED_MAX = 5;
+
+export interface PolicyFindings {
+  /** Nobody could ever say yes: the service does not start so. */
+  readonly problems: readonly string[];
+  /** What starts, and is probably not what was meant. */
+  readonly notes: readonly string[];
+}
+
+interface Surroundings {
+  readonly tools: readonly Tool[];
+  /** Whoever embeds the library says itself who decides: issuers and store are its own business. */
+  readonly isEmbedded: boolean;
+}
+
+/** Whether the policies can be satisfied, as far as the configuration tells. */
+export function policyFindings({ approvals, jwt }: Config, { tools, isEmbedded }: Surroundings): PolicyFindings {
+  const { policies, rules } = approvals;
+  const issuers = withRelayed(jwt.issuers, approvals.webhooks);
+  const asking = tools.filter((tool) => rules.length > 0 || canAsk(tool));
+  const hasStore = approvals.store !== undefined || approvals.storeUrlFile !== undefined;
+  const problems =
+    policies.length > 0 && !hasStore && !isEmbedded
+      ? ["approvals.policies: nobody can be asked: approvals.store is not set"]
+      : [];
+  const notes = isEmbedded || !hasStore ? [] : [...plainNotes(asking, policies, issuers)];
+  for (const [index, policy] of policies.entries()) {
+    const field = `approvals.policies[${index}] (${policy.name})`;
+    const own = asking.filter((tool) => mayConcern(policy, tool));
+    if (own.length === 0) notes.push(`${field}: is about no tool that could ask`);
+    notes.push(
+      ...unknownTools(policy, tools).map((name) => `${field}.when.tools: ${name} is no tool that is registered`),
+    );
+    if (own.length === 0) continue;
+    const fault = certainFault(policy, isEmbedded ? undefined : issuers);
+    if (fault !== undefined) problems.push(`${field}: nobody can approve ${namesOf(own)}: ${fault}`);
+    else if (!isEmbedded) notes.push(...askersNotes(policy, own, issuers).map((note) => `${field}: ${note}`));
+    const stuck = own.filter(({ approval }) => approval.scopes?.every((scope) => !policy.scopes.includes(scope)));
+    if (stuck.length > 0) problems.push(`${field}.scopes: ${namesOf(stuck)} can be answered with none of them`);
+  }
+  return { problems, notes };
+}
+
+/** People for whom an integration speaks need nothing of what tokens hold: what they may do is in the integration's table. */
+function withRelayed(issuers: readonly KnownIssuer[], webhooks: readonly Webhook[]): readonly KnownIssuer[] {
+  const people = webhooks.flatMap(({ decisions }) => Object.values(decisions?.people ?? {}));
+  return issuers.map((profile) => {
+    if (!profile.operators || profile.subjectPermissions === undefined) return profile;
+    const held = new Map(Object.entries(profile.subjectPermissions));
+    for (const { issuer, subject, permissions } of people) {
+      if (issuer !== profile.issuer) continue;
+      held.set(subject, [...(held.get(subject) ?? []), DECIDE, ...permissions]);
+    }
+    return { ...profile, subjectPermissions: Object.fromEntries(held) };
+  });
+}
+
+/** One decider, whoever it is: what a question needs that no policy is about. */
+const PLAIN = { name: "", distinctPeople: true, stages: [{ name: "", count: 1, deciders: { permissions: [] } }] };
+
+/** That there are no operators at all is noted elsewhere. */
+function plainNotes(
+  asking: readonly Tool[],
+  policies: readonly Policy[],
+  issuers: readonly KnownIssuer[],
+): readonly string[] {
+  if (!issuers.some(({ operators }) => operators) || shortageOf(PLAIN, issuers) === undefined) return [];
+  const plain = asking.filter((tool) => !policies.some((policy) => isAlwaysAbout(policy, tool)));
+  if (plain.length === 0) return [];
+  return [
+    `approvals: nobody can approve ${namesOf(plain)}: jwt.issuers[].subjectPermissions gives no operator approvals:decide`,
+  ];
+}
+
+function isAlwaysAbout(policy: Policy, tool: Tool): boolean {
+  return mayConcern(policy, tool) && (policy.when.risk ?? "low") === "low";
+}
+
+function canAsk({ category, classification, approval }: Tool): boolean {
+  return category !== "read" || classification === "destructive" || approval.required === true || isRaised(approval);
+}
+
+function isRaised({ risk }: Tool["approval"]): boolean {
+  return risk === "high" || risk === "critical";
+}
+
+function unknownTools({ when }: Policy, tools: readonly Tool[]): readonly string[] {
+  const names = new Set(tools.map(({ name }) => name));
+  return (when.tools ?? []).filter((pattern) => !pattern.includes("*") && !names.has(pattern));
+}
+
+/** Without issuers only the people that the policy names itself are counted. */
+function certainFault(policy: Policy, issuers: readonly KnownIssuer[] | undefined): string | undefined {
+  const required = requiredOf(policy);
+  const { stages } = required;
+  const named = stages.flatMap(({ deciders }) => deciders.subjects ?? []);
+  if (issuers === undefined) return shortageText(shortageOf(required, embeddersOwn(named)));
+  if (!issuers.some(({ operators }) => operators)) return "no issuer in jwt.issuers is marked operators: true";
+  const strange = [...new Set(named.map(({ issuer }) => issuer))].filter(
+    (name) => !issuers.some(({ issuer, operators }) => operators && issuer === name),
+  );
+  const shortage = shortageText(shortageOf(required, issuers));
+  if (shortage === undefined || strange.length === 0) return shortage;
+  return `${shortage}; ${strange.join(", ")} is no issuer in jwt.issuers that is marked operators: true`;
+}
+
+function embeddersOwn(named: readonly { readonly issuer: string }[]): readonly KnownIssuer[] {
+  const issuers = new Set(["", ...named.map(({ issuer }) => issuer)]);
+  return [...issuers].map((issuer) => ({ issuer, operators: true }));
+}
+
+function shortageText(shortage: Shortage | undefined): string | undefined {
+  if (shortage === undefined) return undefined;
+  const { stage, needed, available } = shortage;
+  return `stage ${stage} needs ${needed}, and ${available} of those who may decide can be left for it`;
+}
+
+/** Callers who are needed as deciders of what they ask themselves. */
+function askersNotes(policy: Policy, tools: readonly Tool[], issuers: readonly KnownIssuer[]): readonly string[] {
+  return tools.flatMap((tool) => {
+    const stuck = callersOf(tool, issuers).filter(
+      (caller) => shortageOf(requiredOf(policy), issuers, [caller]) !== undefined,
+    );
+    if (stuck.length === 0) return [];
+    return [`nobody can approve ${tool.name} when ${listed(stuck)} asks: nobody decides on what they ask themselves`];
+  });
+}
+
+/** Of the agents' issuers whose tokens list nothing. */
+function callersOf({ permissions }: Tool, issuers: readonly KnownIssuer[]): readonly string[] {
+  return issuers
+    .filter(({ operators }) => !operators)
+    .flatMap(({ subjectPermissions = {} }) => Object.entries(subjectPermissions))
+    .filter(([, held]) => permissions.required.every((permission) => held.includes(permission)))
+    .map(([subject]) => subject);
+}
+
+function namesOf(tools: readonly Tool[]): string {
+  return listed(tools.map(({ name }) => name));
+}
+
+function listed(names: readonly string[]): string {
+  const more = names.length - NAMED_MAX;
+  return `${names.slice(0, NAMED_MAX).join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
+}

@@ -1,0 +1,96 @@
+import { hostname } from "node:os";
+import { readHeadersFile } from "../../audit/export/headers.ts";
+import type { Tracer } from "../../core/tracing.ts";
+import { findSensitive } from "../../detection/sensitive.ts";
+import { type Config, pathFrom } from "../config/config.ts";
+import { createTracer } from "../telemetry/tracer.ts";
+
+/** Where traces go, with the headers read. */
+export interface TraceTarget {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+export interface Tracing {
+  /** Undefined where nothing is traced. */
+  readonly tracer: Tracer | undefined;
+  /** Spans that nobody will see, since the start. */
+  dropped(): number;
+  /** Sends what is left, as long as there is time. */
+  close(): Promise<void>;
+}
+
+export interface TracingParts {
+  /** Milliseconds since 1970. */
+  readonly clock: () => number;
+  /** Milliseconds from any origin, never going back. */
+  readonly monotonic: () => number;
+  /** Fills the array with random bits. */
+  readonly fill: (words: BigUint64Array<ArrayBuffer>) => void;
+  /** For the operators' log. */
+  readonly logFault?: ((message: string, cause: unknown) => void) | undefined;
+}
+
+/** Where a collector takes traces when the address names no path. */
+const OTLP_TRACES_PATH = "/v1/traces";
+const CLOSE_TIMEOUT_MS = 2_000;
+const SPAN_IDS_AHEAD = 256;
+const SPAN_ID_DIGITS = 16;
+
+/** The collector that the configuration names, with its headers read; undefined where there is none. */
+export function readTraces(config: Config, problems: string[]): TraceTarget | undefined {
+  const { traces } = config.telemetry;
+  if (traces === undefined) return undefined;
+  const url = new URL(traces.endpoint);
+  if (url.pathname === "/") url.pathname = OTLP_TRACES_PATH;
+  const target = { url: url.href, headers: {} };
+  if (traces.headersFile === undefined) return target;
+  const headers = readHeadersFile(pathFrom(config, traces.headersFile));
+  if ("ok" in headers) return { ...target, headers: headers.ok };
+  problems.push(`telemetry.traces.headersFile: ${traces.headersFile}: ${headers.fault}`);
+  return undefined;
+}
+
+/** Traces calls, where the configuration asks for it: only then OpenTelemetry's packages are loaded. */
+export async function startTracing(
+  config: Config,
+  target: TraceTarget | undefined,
+  { clock, monotonic, fill, logFault }: TracingParts,
+): Promise<Tracing> {
+  const { serviceName, traces } = config.telemetry;
+  if (target === undefined || traces === undefined) {
+    return { tracer: undefined, dropped: () => 0, close: async () => {} };
+  }
+  const { SpanSender } = await import("../telemetry/span-sender.ts");
+  const sender = new SpanSender({
+    ...target,
+    resource: { "service.name": serviceName, "service.instance.id": hostname() },
+    sendEveryMs: traces.sendEveryMs,
+    report: logFault && ((message) => logFault(message, undefined)),
+  });
+  const tracer = createTracer({
+    sampleRatio: traces.sampleRatio,
+    ...{ clock, monotonic, newSpanId: spanIds(fill) },
+    isHarmless: (text) => findSensitive(text, "strict").length === 0,
+    add: (spans) => sender.add(spans),
+  });
+  return { tracer, dropped: () => sender.dropped, close: () => sender.close(CLOSE_TIMEOUT_MS) };
+}
+
+/** Random ids, made many at a time. */
+function spanIds(fill: TracingParts["fill"]): () => string {
+  const words = new BigUint64Array(SPAN_IDS_AHEAD);
+  let next = SPAN_IDS_AHEAD;
+  return () => {
+    for (;;) {
+      if (next === SPAN_IDS_AHEAD) {
+        fill(words);
+        next = 0;
+      }
+      const word = words[next] ?? 0n;
+      next += 1;
+      // All zero means none.
+      if (word !== 0n) return word.toString(16).padStart(SPAN_ID_DIGITS, "0");
+    }
+  };
+}

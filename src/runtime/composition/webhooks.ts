@@ -1,0 +1,138 @@
+import { randomUUID } from "node:crypto";
+import type { OpenedApprovals } from "../../approvals/approvals.ts";
+import { urlFault } from "../../approvals/notify/address.ts";
+import { readKeys, type WebhookKey } from "../../approvals/notify/signature.ts";
+import type { DecisionTally } from "../../approvals/notify/tally.ts";
+import type { WebhookTarget } from "../../approvals/notify/webhook.ts";
+import {
+  type Integration,
+  type LiveWebhooks,
+  type NamedWebhooks,
+  type NotifiedApprovals,
+  startWebhooks,
+} from "../../approvals/notify/webhooks.ts";
+import type { Config } from "../config/config.ts";
+import { readNamed } from "./files.ts";
+
+type WebhookConfig = Config["approvals"]["webhooks"][number];
+
+interface Place {
+  readonly config: Config;
+  /** The configuration's name for it. */
+  readonly field: string;
+  readonly problems: string[];
+  /** Where each key was seen. */
+  readonly seen: Map<string, string>;
+}
+
+/** Reads the keys and addresses of what `approvals.webhooks` names; what is wrong goes into `problems`. */
+export function readWebhooks(config: Config, problems: string[]): NamedWebhooks {
+  const { webhooks, store, storeUrlFile } = config.approvals;
+  if (webhooks.length > 0 && store === undefined && storeUrlFile === undefined) {
+    problems.push("approvals.webhooks: needs approvals.store (or storeUrlFile): without it nobody is asked");
+  }
+  const seen = new Map<string, string>();
+  const targets: WebhookTarget[] = [];
+  const integrations = new Map<string, Integration>();
+  for (const [index, webhook] of webhooks.entries()) {
+    const place = { config, problems, seen, field: `approvals.webhooks[${index}]` };
+    const target = readTarget(webhook, place);
+    if (target !== undefined) targets.push(target);
+    const integration = readIntegration(webhook, place);
+    if (integration !== undefined) integrations.set(webhook.name, integration);
+  }
+  return { targets, integrations };
+}
+
+function readTarget({ url, urlFile, secretFile, ...webhook }: WebhookConfig, place: Place): WebhookTarget | undefined {
+  if (secretFile === undefined) return undefined;
+  const field = `${place.field}.${urlFile === undefined ? "url" : "urlFile"}`;
+  const address =
+    urlFile === undefined
+      ? url
+      : readNamed(place.config, { path: urlFile, field }, place.problems)?.toString("utf8").trim();
+  const fault = address === undefined ? undefined : urlFault(address);
+  if (fault !== undefined) place.problems.push(`${field}: ${urlFile === undefined ? "" : `${urlFile} `}${fault}`);
+  const keys = readKeyFile(secretFile, { use: "sign", field: `${place.field}.secretFile` }, place);
+  if (address === undefined || keys === undefined) return undefined;
+  const { name, events, detail } = webhook;
+  const { deployment, publicUrl } = place.config.approvals;
+  return { name, events, detail, deployment, publicUrl, url: address, keys };
+}
+
+function readIntegration({ decisions }: WebhookConfig, place: Place): Integration | undefined {
+  if (decisions === undefined) return undefined;
+  const field = `${place.field}.decisions`;
+  const people = new Map(Object.entries(decisions.people));
+  const operators = new Set(place.config.jwt.issuers.flatMap(({ issuer, operators }) => (operators ? [issuer] : [])));
+  for (const [user, { issuer }] of people) {
+    if (!operators.has(issuer))
+      place.problems.push(`${field}.people.${user}.issuer: ${issuer} is no issuer that is marked operators: true`);
+  }
+  const keys = readKeyFile(decisions.secretFile, { use: "verify", field: `${field}.secretFile` }, place);
+  return keys && { keys, people };
+}
+
+interface KeyUse {
+  readonly use: "sign" | "verify";
+  readonly field: string;
+}
+
+/** Each key serves one purpose at one place: what one side signed must count nowhere else. */
+function readKeyFile(path: string, { use, field }: KeyUse, place: Place): readonly WebhookKey[] | undefined {
+  const text = readNamed(place.config, { path, field }, place.problems)?.toString("utf8");
+  if (text === undefined) return undefined;
+  const read = readKeys(text, use);
+  if ("fault" in read) {
+    place.problems.push(`${field}: ${path} ${read.fault}`);
+    return undefined;
+  }
+  for (const { fingerprint } of read.ok) {
+    const other = place.seen.get(fingerprint);
+    if (other !== undefined) place.problems.push(`${field}: ${path} holds a key that ${other} holds, too`);
+    place.seen.set(fingerprint, field);
+  }
+  return read.ok;
+}
+
+/** Counts decisions, and what the clock ends, as far as they happen in this process. */
+export function countingJournal<Line extends { readonly type: string }>(
+  tally: DecisionTally,
+  journal: (line: Line) => Promise<void>,
+): (line: Line) => Promise<void> {
+  return async (line) => {
+    await journal(line);
+    tally.noteLine(line);
+  };
+}
+
+/** Approvals whose webhooks can be exchanged. */
+export interface WithNotices extends NotifiedApprovals {
+  readonly webhooks: LiveWebhooks;
+}
+
+interface NoticeParts {
+  readonly webhooks: NamedWebhooks;
+  readonly tally: DecisionTally;
+  readonly clock: () => number;
+  readonly log: (message: string, cause: unknown) => void;
+}
+
+/** Begins to tell of what happens in the store, as far as the configuration asks for it, until the store is closed. */
+export function withNotices(opened: OpenedApprovals, { webhooks: named, tally, clock, log }: NoticeParts): WithNotices {
+  const approvals = { ...opened, ...tally.counted(opened) };
+  const report = (message: string): void => log(message, undefined);
+  const webhooks = startWebhooks({
+    ...named,
+    parts: { approvals, clock, random: Math.random, owner: randomUUID(), report },
+  });
+  return {
+    ...approvals,
+    tally,
+    webhooks,
+    async close() {
+      await webhooks.stop();
+      await opened.close();
+    },
+  };
+}

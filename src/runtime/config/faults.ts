@@ -1,0 +1,110 @@
+import type { z } from "zod";
+import { hint } from "../../core/nearest.ts";
+
+/** One mistake in the configuration: where it is, and how to mend it. */
+export interface ConfigFault {
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+}
+
+/** What Zod found, in the words of somebody who writes YAML and never saw the schema. */
+export function configFaults(issues: readonly z.core.$ZodIssue[]): readonly ConfigFault[] {
+  return issues.flatMap((issue) => faultsOf(issue));
+}
+
+function faultsOf(issue: z.core.$ZodIssue): readonly ConfigFault[] {
+  const { path } = issue;
+  switch (issue.code) {
+    case "invalid_type":
+      return [{ path, message: typeMessage(issue) }];
+    case "invalid_value":
+      return [{ path, message: own(issue) ?? `must be one of ${issue.values.map(String).join(", ")}` }];
+    case "invalid_key":
+      return [{ path, message: `is no good key here: it ${issue.issues[0]?.message ?? "is not allowed"}` }];
+    case "unrecognized_keys":
+      return unknownKeys(issue);
+    case "too_small":
+    case "too_big":
+      return [{ path, message: boundMessage(issue) }];
+    case "invalid_union":
+      return unionFaults(issue);
+    default:
+      return [{ path, message: issue.message }];
+  }
+}
+
+/**
+ * For `safeParse`: only here is it known which keys there are. Of several unknown ones each has its line.
+ */
+export function configMessage(issue: z.core.$ZodRawIssue): string | undefined {
+  if (issue.code !== "unrecognized_keys") return undefined;
+  const { shape = {} } = (issue.inst?._zod.def ?? {}) as { readonly shape?: object };
+  return issue.keys.map((key) => `is not a key that is known here${hint(key, Object.keys(shape))}`).join("\n");
+}
+
+function unknownKeys({ path, keys, message }: z.core.$ZodIssueUnrecognizedKeys): readonly ConfigFault[] {
+  const messages = message.split("\n");
+  return keys.map((key, at) => ({ path: [...path, key], message: messages[at] ?? message }));
+}
+
+const KINDS: Readonly<Record<string, string>> = {
+  array: "a list: [first, second], or lines that begin with -",
+  object: "a table of keys and values",
+  record: "a table of keys and values",
+  number: "a number, without quotes",
+  int: "a whole number",
+  boolean: "true or false, without quotes",
+  string: "text: put it in quotes",
+};
+
+function typeMessage(issue: z.core.$ZodIssueInvalidType): string {
+  const { message } = issue;
+  const kind = KINDS[issue.expected];
+  if (own(issue) !== undefined || kind === undefined) return message;
+  // Without the advice on quotes: nothing was written yet.
+  if (message.endsWith("received undefined")) return `is missing; it is ${kind.split(/, without|: put/, 1)[0]}`;
+  return `must be ${kind}${message.endsWith("received null") ? " (it is empty)" : ""}`;
+}
+
+/** One, and several. */
+const COUNTED: Readonly<Record<string, readonly [string, string]>> = {
+  string: ["character", "characters"],
+  array: ["entry", "entries"],
+};
+
+function boundMessage(issue: z.core.$ZodIssueTooSmall | z.core.$ZodIssueTooBig): string {
+  if (!issue.message.startsWith("Too ")) return issue.message;
+  const [words, count] = issue.code === "too_small" ? ["at least", issue.minimum] : ["at most", issue.maximum];
+  const units = COUNTED[issue.origin];
+  return units === undefined
+    ? `must be ${words} ${count}`
+    : `must have ${words} ${count} ${units[count === 1 ? 0 : 1]}`;
+}
+
+/** The message that the schema itself gives, if it is not one of Zod's. */
+function own({ message }: z.core.$ZodIssue): string | undefined {
+  return message.startsWith("Invalid ") ? undefined : message;
+}
+
+/** Of several shapes, the one that the value comes closest to: whose complaint lies deepest. */
+function unionFaults(issue: z.core.$ZodIssueInvalidUnion): readonly ConfigFault[] {
+  const shapes = issue.errors.map((errors) =>
+    configFaults(errors).map(({ path, message }) => ({ path: [...issue.path, ...path], message })),
+  );
+  const depth = (faults: readonly ConfigFault[]): number => Math.max(0, ...faults.map(({ path }) => path.length));
+  const [closest] = [...shapes].sort((a, b) => depth(b) - depth(a));
+  if (closest === undefined || depth(closest) <= issue.path.length) {
+    return [{ path: issue.path, message: own(issue) ?? "has the wrong shape: see the example in README.md" }];
+  }
+  return closest;
+}
+
+/** `jwt.issuers[0].jwksUri` */
+export function fieldOf(path: readonly PropertyKey[]): string {
+  const field = path.reduce<string>(
+    (before, part) =>
+      typeof part === "number" ? `${before}[${part}]` : `${before}${before === "" ? "" : "."}${String(part)}`,
+    "",
+  );
+  return field === "" ? "(top level)" : field;
+}

@@ -1,0 +1,130 @@
+import { z } from "zod";
+import { isTable } from "../../core/json.ts";
+import { isLoopback } from "../../core/loopback.ts";
+
+/** Whose tokens are good: every key and default of `jwt.issuers`. */
+
+const text = z.string().min(1);
+const LIFETIME_SECONDS_MAX = 86_400;
+
+const ALGORITHMS = [
+  ...(["ES256", "ES384", "ES512", "RS256", "RS384", "RS512"] as const),
+  ...(["PS256", "PS384", "PS512", "EdDSA", "Ed25519"] as const),
+] as const;
+
+const permission = z.string().regex(/^[\x21-\x7e]{1,128}$/, "must be a permission's name: visible ASCII, at most 128");
+
+/** A key alone says nothing about whose tokens it signs. */
+const ISSUER_MISSING = "is missing: name the issuer (`iss`) of the tokens beside its key: { issuer, publicKey }";
+
+const issuer = z
+  .strictObject({
+    issuer: z.string({ error: ({ input }) => (input === undefined ? ISSUER_MISSING : undefined) }).min(1),
+    audience: text.default("safe-tool-call"),
+    /** The kind of its tokens: `rfc9068` demands what an OAuth access token must hold, `kubernetes` a bound service-account token. */
+    profile: z.enum(["generic", "rfc9068", "kubernetes"]).default("generic"),
+    algorithms: z.array(z.enum(ALGORITHMS)).min(1).default(["ES256", "RS256", "EdDSA"]),
+    typ: text.optional(),
+    permissionsClaim: text.default("permissions"),
+    /** By `sub`, for issuers whose tokens list no permissions; what a token lists then counts for nothing. */
+    subjectPermissions: z.record(z.string().min(1).max(256), z.array(permission).max(256)).optional(),
+    /** The longest `exp − iat`: 3600 where nothing is said, 7200 for `kubernetes`. */
+    maxLifetimeSeconds: z.int().min(1).max(LIFETIME_SECONDS_MAX).optional(),
+    operators: z.boolean().default(false),
+    jwksUri: z.url({ protocol: /^https?$/, error: "must be a URL that begins with https://" }).optional(),
+    /** Certificates (PEM) that the server of `jwksUri` is known by, in place of the system's; read at every fetch. */
+    caFile: text.optional(),
+    /** A bearer token for the server of `jwksUri`, as an API server of Kubernetes asks for; read at every fetch. */
+    tokenFile: text.optional(),
+    jwksFile: text.optional(),
+    publicKeyFile: text.optional(),
+    /** Values instead of files, for the library. */
+    jwks: z.looseObject({ keys: z.array(z.looseObject({})) }).optional(),
+    publicKey: text.optional(),
+  })
+  .superRefine((profile, context) => {
+    const given = (["jwksUri", "jwksFile", "publicKeyFile", "jwks", "publicKey"] as const).filter(
+      (key) => profile[key] !== undefined,
+    );
+    if (given.length !== 1) {
+      context.addIssue({
+        code: "custom",
+        message: "needs exactly one of jwksUri, jwksFile, publicKeyFile (or, in the library, jwks, publicKey)",
+      });
+    }
+    for (const key of ["caFile", "tokenFile"] as const) {
+      if (profile[key] === undefined || profile.jwksUri !== undefined) continue;
+      context.addIssue({ code: "custom", path: [key], message: "is for the server of jwksUri, and there is none" });
+    }
+    const keys = URL.parse(profile.jwksUri ?? "");
+    if (keys?.protocol === "http:" && !isLoopback(keys.hostname)) {
+      context.addIssue({
+        code: "custom",
+        path: ["jwksUri"],
+        message: "must be https: keys over plain http can be replaced on the way",
+      });
+    }
+  });
+
+const SPIFFE_ID = /^spiffe:\/\/[a-z0-9._-]{1,255}\/[A-Za-z0-9._/-]{1,1792}$/;
+
+const clientCertificate = z.strictObject({
+  /** The certificate's only URI. */
+  spiffeId: z.string().regex(SPIFFE_ID, "must be a SPIFFE ID: spiffe://<trust domain>/<path>"),
+  /** The caller who shows it: the pair of issuer and subject, as in a token. */
+  issuer: text,
+  /** And its `sub`. */
+  subject: z.string().min(1).max(256),
+  permissions: z.array(permission).max(256).default([]),
+});
+
+const CERTIFICATE_CALLERS_MAX = 10_000;
+
+const section = z.strictObject({
+  issuers: z.array(issuer).min(1),
+  /** Tokens that are refused although nothing in themselves is wrong (JSON, docs/identity.md); what changes counts within a second. */
+  revocationFile: text.optional(),
+  /** Agents who show a client certificate and no token (`server.tls.clientCaFile`). */
+  clientCertificates: z.array(clientCertificate).max(CERTIFICATE_CALLERS_MAX).default([]),
+});
+
+export const jwt = section.superRefine(({ issuers, clientCertificates }, context) => {
+  for (const [index, { spiffeId, issuer: name }] of clientCertificates.entries()) {
+    const path = ["clientCertificates", index];
+    if (clientCertificates.findIndex((other) => other.spiffeId === spiffeId) < index) {
+      context.addIssue({ code: "custom", path: [...path, "spiffeId"], message: "stands twice: it is one caller" });
+    }
+    if (issuers.some((profile) => profile.operators && profile.issuer === name)) {
+      context.addIssue({ code: "custom", path: [...path, "issuer"], message: "is operators': they show tokens" });
+    }
+  }
+  for (const [index, profile] of issuers.entries()) {
+    if (issuers.findIndex((other) => other.issuer === profile.issuer) < index) {
+      context.addIssue({
+        code: "custom",
+        path: ["issuers", index, "issuer"],
+        message: "stands twice: an issuer has one profile",
+      });
+    }
+  }
+  const audiences = new Set(issuers.filter((profile) => profile.operators).map((profile) => profile.audience));
+  for (const [index, profile] of issuers.entries()) {
+    if (!profile.operators && audiences.has(profile.audience)) {
+      context.addIssue({
+        code: "custom",
+        path: ["issuers", index, "audience"],
+        message: "is also an operators' audience: agents and operators need different ones",
+      });
+    }
+  }
+});
+
+const KEYS = ["jwksUri", "jwksFile", "publicKeyFile", "jwks", "publicKey"];
+
+/** `jwt: { issuer, publicKey }`: one issuer, written without the list. */
+export function withIssuerList(written: unknown): unknown {
+  const isShort = isTable(written) && !("issuers" in written) && KEYS.some((key) => key in written);
+  return isShort ? { issuers: [written] } : written;
+}
+
+export type IssuerConfig = z.output<typeof issuer>;

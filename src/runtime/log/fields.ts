@@ -1,0 +1,72 @@
+import { inspect } from "node:util";
+import type { Json } from "../../core/types.ts";
+import { redact } from "../../detection/redact.ts";
+
+const DEPTH_MAX = 4;
+const MEMBERS_MAX = 64;
+const CAUSES_MAX = 4;
+/** UTF-16 units of one text that are looked through: more than are kept, so that no secret is cut before it is seen. */
+const LOOKED_CHARACTERS_MAX = 16_384;
+const KEPT_CHARACTERS_MAX = 8_192;
+const UNREADABLE = "[unreadable]";
+
+export type Fields = Readonly<Record<string, Json>>;
+
+/** What of a value may stand in the log: bounded, without secrets, whatever made it. Never throws. */
+export function loggable(value: unknown): Json {
+  try {
+    return cut(redact(plain(value, 0), { level: "secrets" }).value);
+  } catch {
+    return UNREADABLE;
+  }
+}
+
+/** What operators read of a cause: names and messages of errors, members of plain facts, no stacks. */
+export function causeText(cause: unknown): string {
+  const parts: string[] = [];
+  try {
+    let at = cause;
+    for (; at instanceof Error && parts.length < CAUSES_MAX; at = at.cause) parts.push(`${at.name}: ${at.message}`);
+    if (at !== undefined && !(at instanceof Error))
+      parts.push(typeof at === "object" ? inspect(at, { depth: 2, breakLength: Infinity }) : String(at));
+  } catch {
+    // What was thrown has members that throw, too.
+    parts.push(UNREADABLE);
+  }
+  return parts.join(" ← ");
+}
+
+function plain(value: unknown, depth: number): Json {
+  if (value === null || typeof value === "boolean" || typeof value === "number") return value;
+  if (typeof value === "string") return value.slice(0, LOOKED_CHARACTERS_MAX);
+  if (value instanceof Error || typeof value !== "object") return causeText(value).slice(0, LOOKED_CHARACTERS_MAX);
+  if (depth === DEPTH_MAX) return "[deeper]";
+  if (Array.isArray(value)) return value.slice(0, MEMBERS_MAX).map((item) => plain(item, depth + 1));
+  const members: Record<string, Json> = {};
+  for (const [name, member] of Object.entries(value).slice(0, MEMBERS_MAX)) {
+    if (member !== undefined) members[name] = plain(member, depth + 1);
+  }
+  return members;
+}
+
+function cut(value: Json): Json {
+  if (typeof value === "string") {
+    return value.length > KEPT_CHARACTERS_MAX ? `${value.slice(0, KEPT_CHARACTERS_MAX)}…` : value;
+  }
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map(cut);
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, cut(member)]));
+}
+
+/** Of an object the names of OpenTelemetry: W3C ids in `trace` become `trace_id` and `span_id`. */
+export function fieldsOf(value: Json): Fields {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return { fact: value };
+  const { trace, ...fields } = value as Fields;
+  if (typeof trace !== "object" || trace === null || Array.isArray(trace)) return value as Fields;
+  const { traceId, spanId } = trace as Fields;
+  return {
+    ...fields,
+    ...(traceId !== undefined && { trace_id: traceId }),
+    ...(spanId !== undefined && { span_id: spanId }),
+  };
+}

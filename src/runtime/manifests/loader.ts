@@ -1,0 +1,291 @@
+import { readdirSync, realpathSync, statSync } from "node:fs";
+import { basename, join, relative } from "node:path";
+import { z } from "zod";
+import { brokenTool, isTool, isToolFactory, type ToolConfig, type ToolFactory } from "../../core/define-tool.ts";
+import { ManifestError } from "../../core/errors.ts";
+import { isTable } from "../../core/json.ts";
+import { givenWithin } from "../../core/patience.ts";
+import { systemCode } from "../../core/system-code.ts";
+import type { Tool } from "../../core/types.ts";
+import { type Config, pathFrom, type SystemConfig } from "../config/config.ts";
+import { offerImports } from "./imports.ts";
+import { loadFaults } from "./load-faults.ts";
+import { importFresh, settleModules } from "./modules.ts";
+import { Sources } from "./sources.ts";
+
+const FILES_MAX = 10_000;
+const DEPTH_MAX = 16;
+
+export interface LoadedTools {
+  readonly tools: readonly Tool[];
+  /** Which file a tool came from, for messages. Tools that were given as values are not in it. */
+  readonly origins: ReadonlyMap<Tool, string>;
+  /** Tools that the configuration leaves nothing to do for, and why. */
+  readonly notRegistered: readonly string[];
+  /** Everything that is wrong, each line with file, tool and field. */
+  readonly problems: readonly string[];
+  /** The files as they were loaded. */
+  readonly sources: Sources;
+  /** What the runtime calls the modules that were loaded. */
+  readonly modules: ReadonlySet<string>;
+}
+
+/** A git repository that the configuration names, looked at and found sound. Absolute, links resolved. */
+export interface Repository {
+  readonly directory: string;
+  readonly gitDirectory: string;
+}
+
+/** A list that a manifest needs is empty or absent, so there is nothing the tool could reach. */
+class NothingToReach extends Error {}
+
+/**
+ * Loads every tool that the configuration names: each exported tool of each `*.ts` at or below the paths, and values as they
+ * are. One broken manifest does not hide the next. `filesFault` says why no file tool could work here.
+ */
+export async function loadTools(
+  config: Config,
+  repositories: ReadonlyMap<string, Repository>,
+  filesFault?: string,
+): Promise<LoadedTools> {
+  const load = new Load(toolConfig(config, repositories, filesFault), config);
+  for (const [index, source] of config.tools.entries()) {
+    if (typeof source === "string") await load.path(pathFrom(config, source), `tools[${index}]`);
+    else load.value(source, undefined, `tools[${index}]`);
+  }
+  return load;
+}
+
+class Load implements LoadedTools {
+  readonly tools: Tool[] = [];
+  readonly origins = new Map<Tool, string>();
+  readonly notRegistered: string[] = [];
+  readonly problems: string[] = [];
+  readonly sources = new Sources();
+  readonly modules = new Set<string>();
+  readonly #seen = new Set<unknown>();
+  readonly #files = new Set<string>();
+  /** Tools that stood somewhere, known or new. */
+  #met = 0;
+  readonly #names = new Map<string, string>();
+  readonly #toolConfig: ToolConfig;
+  readonly #folder: string;
+  readonly #timeoutMs: number;
+
+  constructor(offered: ToolConfig, { folder, reload }: Config) {
+    this.#toolConfig = offered;
+    this.#folder = folder;
+    this.#timeoutMs = reload.importTimeoutMs;
+  }
+
+  async path(path: string, field: string): Promise<void> {
+    let files: readonly string[];
+    let isFolder: boolean;
+    try {
+      isFolder = statSync(path).isDirectory();
+      files = isFolder ? manifestTree(path).files : [path];
+    } catch (error) {
+      this.problems.push(`${field}: ${path} cannot be read (${systemCode(error)})`);
+      return;
+    }
+    const before = this.#met + this.problems.length;
+    let isNew = files.length === 0;
+    for (const found of files) {
+      const file = realPath(found);
+      if (file === undefined) this.problems.push(`${field}: ${found} cannot be read`);
+      if (file === undefined || this.#files.has(file)) continue;
+      isNew = true;
+      this.#files.add(file);
+      await this.#file(file);
+    }
+    if (this.#met + this.problems.length > before || !isNew) return;
+    // A folder may be filled later; a file that was named was meant to be a manifest.
+    const list = isFolder ? this.notRegistered : this.problems;
+    list.push(`${field}: ${path} holds no tool: nothing there exports what defineTool returns`);
+  }
+
+  value(value: unknown, file: string | undefined, field: string): void {
+    if (isTool(value) || isToolFactory(value)) this.#met += 1;
+    if (this.#seen.has(value)) return;
+    this.#seen.add(value);
+    const where = file ?? field;
+    const broken = brokenTool(value);
+    try {
+      if (broken !== undefined) throw broken;
+      if (isTool(value)) this.#add(value, where, file);
+      else if (isToolFactory(value)) this.#add(this.#make(value), where, file);
+      else if (file === undefined) this.problems.push(`${field}: is neither a path nor made by defineTool`);
+    } catch (error) {
+      if (error instanceof NothingToReach) this.notRegistered.push(`${where}: ${error.message}`);
+      else this.#failed(where, error);
+    }
+  }
+
+  async #file(file: string): Promise<void> {
+    const shown = relative(this.#folder, file) || file;
+    try {
+      await offerImports(file);
+      const { module: loading, names } = importFresh(file, this.sources);
+      const module = await this.#ended(loading).catch((error: unknown) => {
+        settleModules(names, false);
+        throw error;
+      });
+      settleModules(names, true);
+      for (const name of names) this.modules.add(name);
+      for (const [name, exported] of Object.entries(module)) this.value(exported, shown, name);
+    } catch (error) {
+      this.#failed(shown, error);
+    }
+  }
+
+  /** A module that waits for what never comes would keep everything else waiting, too. */
+  #ended<T>(loading: Promise<T>): Promise<T> {
+    const timeoutMs = this.#timeoutMs;
+    return givenWithin(loading, timeoutMs, () => new Error(`its loading did not end within ${timeoutMs} ms`));
+  }
+
+  #make(factory: ToolFactory): Tool {
+    return factory.make(this.#toolConfig);
+  }
+
+  #add(tool: Tool, where: string, file: string | undefined): void {
+    const taken = this.#names.get(tool.name);
+    if (taken !== undefined) {
+      this.problems.push(`${where}: tool ${tool.name}: name: is already taken by ${taken}`);
+      return;
+    }
+    this.#names.set(tool.name, where);
+    this.tools.push(tool);
+    if (file !== undefined) this.origins.set(tool, file);
+  }
+
+  #failed(where: string, error: unknown): void {
+    try {
+      this.problems.push(...problemsOf(error).map((problem) => `${where}: ${problem}`));
+    } catch {
+      // What was thrown throws, too, when it is looked at.
+      this.problems.push(`${where}: cannot be loaded`);
+    }
+  }
+}
+
+/** What a manifest threw, in operators' words. */
+function problemsOf(error: unknown): readonly string[] {
+  if (!isManifestError(error)) return loadFaults(error).map((fault) => `cannot be loaded: ${fault}`);
+  return error.faults.map(({ field, message }) => `tool ${error.tool}: ${field}: ${message}`);
+}
+
+/** Undefined for a link that leads nowhere. */
+function realPath(path: string): string | undefined {
+  try {
+    return realpathSync(path);
+  } catch {
+    return undefined;
+  }
+}
+
+/** By name as well: a manifest may have loaded its own copy of the package. */
+function isManifestError(error: unknown): error is ManifestError {
+  return (
+    error instanceof ManifestError || (error instanceof Error && error.name === "ManifestError" && "faults" in error)
+  );
+}
+
+/** Every file at or below a folder that is taken for a manifest, in a fixed order, and the folders that they would lie in. */
+export function manifestTree(root: string): { readonly files: readonly string[]; readonly folders: readonly string[] } {
+  const files: string[] = [];
+  const folders: string[] = [];
+  const visit = (folder: string, depth: number): void => {
+    if (folders.length < FILES_MAX) folders.push(folder);
+    const entries = readdirSync(folder, { withFileTypes: true }).sort((a, b) => (a.name < b.name ? -1 : 1));
+    for (const entry of entries) {
+      if (entry.name.startsWith(".") || entry.name === "node_modules") continue;
+      const path = join(folder, entry.name);
+      if (entry.isDirectory() && depth < DEPTH_MAX) visit(path, depth + 1);
+      else if (/\.ts$/.test(entry.name) && !/\.(d|test|spec)\.ts$/.test(entry.name) && files.length < FILES_MAX)
+        files.push(path);
+    }
+  };
+  visit(root, 0);
+  return { files, folders };
+}
+
+/** What manifests may ask of the configuration. */
+function toolConfig(
+  config: Config,
+  repositories: ReadonlyMap<string, Repository>,
+  filesFault: string | undefined,
+): ToolConfig {
+  const names = (system: string, list: string): readonly string[] => listOf(config.systems[system], system, list);
+  const known = (name: string): Repository => {
+    const repository = repositories.get(name);
+    if (repository === undefined)
+      throw new NothingToReach(`not registered: systems.git.repositories.${name} is not usable`);
+    return repository;
+  };
+  return {
+    oneOf: (system, list) => z.enum(names(system, list) as [string, ...string[]]),
+    sample: (system, list) => names(system, list)[0] ?? "",
+    repository: (name) => known(name).directory,
+    gitDirectory: (name) => known(name).gitDirectory,
+    setting: (system, key) => settingOf(config.systems[system], system, key),
+    path: (system, key) => pathFrom(config, settingOf(config.systems[system], system, key)),
+    shellWorkspace: () => shellWorkspace(config),
+    workspaceMounts: (use) => workspaceMounts(config, use, filesFault),
+    has: (system, key) => saysAnything(memberOf(config.systems[system], key)),
+  };
+}
+
+function settingOf(system: SystemConfig | undefined, name: string, key: string): string {
+  const value = memberOf(system, key);
+  if (typeof value !== "string" || value === "") {
+    throw new NothingToReach(`not registered: systems.${name}.${key} is not set`);
+  }
+  return value;
+}
+
+function shellWorkspace(config: Config): string {
+  const { allowed, confinement, unconfinedBash } = config.commands;
+  if (!allowed.some((command) => basename(command) === "bash")) {
+    throw new NothingToReach("not registered: bash is not among commands.allowed");
+  }
+  // Whether the kernel can hold it is found out later, with everything else that starts a command.
+  if (confinement === "off" && !unconfinedBash) {
+    throw new NothingToReach("not registered: no confinement; commands.unconfinedBash: true lets it run without");
+  }
+  const { project } = config.workspace;
+  if (project === undefined) throw new NothingToReach("not registered: workspace.project is not set");
+  try {
+    return realpathSync(pathFrom(config, project));
+  } catch {
+    throw new Error(`workspace.project: there is no directory ${project}`);
+  }
+}
+
+/** `@pkg` is only read. */
+function workspaceMounts({ workspace }: Config, use: "read" | "write", fault: string | undefined): readonly string[] {
+  const mounts = (["project", "pkg", "state"] as const).filter(
+    (name) => workspace[name] !== undefined && (use === "read" || name !== "pkg"),
+  );
+  if (mounts.length === 0) throw new NothingToReach("not registered: workspace names no directory for it");
+  if (fault !== undefined) throw new NothingToReach(`not registered: ${fault}`);
+  return mounts.map((name) => `@${name}`);
+}
+
+function memberOf(system: SystemConfig | undefined, key: string): unknown {
+  return system !== undefined && Object.hasOwn(system, key) ? system[key as never] : undefined;
+}
+
+function saysAnything(value: unknown): boolean {
+  if (Array.isArray(value)) return value.length > 0;
+  return isTable(value) ? Object.keys(value).length > 0 : Boolean(value);
+}
+
+function listOf(system: SystemConfig | undefined, name: string, list: string): readonly string[] {
+  const value: unknown = system?.[list as never];
+  const found = isTable(value) ? Object.keys(value) : value;
+  if (!Array.isArray(found) || found.length === 0) {
+    throw new NothingToReach(`not registered: systems.${name}.${list} is empty`);
+  }
+  return found;
+}

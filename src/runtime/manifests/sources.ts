@@ -1,0 +1,86 @@
+import { statSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { sha256Hex } from "../../core/digest.ts";
+import { readPlainFile } from "../config/plain-file.ts";
+
+const FILES_MAX = 1_000;
+const typescript = new Bun.Transpiler({ loader: "ts" });
+
+/** A file that another imports by a relative path. */
+interface Import {
+  /** As it is written there. */
+  readonly named: string;
+  readonly path: string;
+}
+
+interface Source {
+  readonly sha256: string;
+  readonly imports: readonly Import[];
+}
+
+/** Manifests as they stood when each was first asked for: every file is read once. */
+export class Sources {
+  readonly #read = new Map<string, Source>();
+  readonly #digests = new Map<string, string>();
+
+  /** Hex SHA-256 over a file and every file that it imports by a relative path: what it says cannot change without it. */
+  digest(file: string): string {
+    const known = this.#digests.get(file);
+    if (known !== undefined) return known;
+    const digest = sha256Hex(
+      this.closure(file)
+        .map((path) => this.#source(path).sha256)
+        .join("\n"),
+    );
+    this.#digests.set(file, digest);
+    return digest;
+  }
+
+  /** The file, and every file that it imports by a relative path, however far away. */
+  closure(file: string): readonly string[] {
+    const found = new Set<string>();
+    const visit = (path: string): void => {
+      if (found.has(path) || found.size >= FILES_MAX) return;
+      found.add(path);
+      for (const imported of this.imports(path)) visit(imported.path);
+    };
+    visit(file);
+    return [...found];
+  }
+
+  imports(file: string): readonly Import[] {
+    return this.#source(file).imports;
+  }
+
+  #source(path: string): Source {
+    const known = this.#read.get(path);
+    if (known !== undefined) return known;
+    const code = readPlainFile(path).toString("utf8");
+    const imports = importsOf(path, code).flatMap((named) => {
+      const found = sourceAt(join(dirname(path), named));
+      return found === undefined ? [] : [{ named, path: found }];
+    });
+    const source = { sha256: sha256Hex(code), imports };
+    this.#read.set(path, source);
+    return source;
+  }
+}
+
+/** The file that a relative import means. */
+export function sourceAt(path: string): string | undefined {
+  return [path, `${path}.ts`, join(path, "index.ts"), path.replace(/\.js$/, ".ts")].find(isFile);
+}
+
+/** What cannot be read as code imports nothing: loading it says what is wrong with it. */
+function importsOf(path: string, code: string): readonly string[] {
+  if (!/\.[cm]?[jt]sx?$/.test(path)) return [];
+  try {
+    return typescript.scanImports(code).flatMap(({ path: named }) => (named.startsWith(".") ? [named] : []));
+  } catch {
+    return [];
+  }
+}
+
+function isFile(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false })?.isFile() ?? false;
+}

@@ -1,0 +1,164 @@
+import { isUtf8 } from "node:buffer";
+import { accessSync, constants } from "node:fs";
+import { type Document, isAlias, isCollection, isScalar, parseDocument, visit } from "yaml";
+import { isTable } from "../../core/json.ts";
+import { systemCode } from "../../core/system-code.ts";
+import { type Config, pathFrom } from "../config/config.ts";
+import { readPlainFile } from "../config/plain-file.ts";
+
+/** Settings files of the platform's commands, looked at before such a command runs with them. */
+
+const SETTINGS_BYTES_MAX = 4_194_304;
+const DEPTH_MAX = 64;
+
+/**
+ * The commands read YAML 1.1, where these end a line; and control characters and a byte order mark inside the text are not
+ * read by everybody in the same way. What one reader takes for a comment must not be settings to another.
+ */
+const READ_DIFFERENTLY = /\r(?!\n)|[\u0085\u2028\u2029]|\ufeff|[^\t\n\r\P{Cc}]/u;
+
+/** Through these keys a kubeconfig names a program that is run to make credentials. */
+const PLUGIN_KEYS = /^(?:exec|auth-?provider)$/i;
+
+/**
+ * What is wrong with the kubeconfig, or `undefined`. The file decides which cluster is reached, as whom, and whether programs
+ * run, so it must say so in one plain document.
+ */
+export function kubeconfigFault(path: string, { execPlugins }: { readonly execPlugins: boolean }): string | undefined {
+  const document = settingsOf(path);
+  if ("fault" in document) return document.fault;
+  const { "current-context": current, contexts, clusters } = document.settings;
+  if (typeof current !== "string" || current === "") return "names no current-context, so the cluster is not known";
+  const context = member(named(contexts, current), "context");
+  if (context === undefined) return `has no context ${JSON.stringify(current)}, which is its current-context`;
+  const cluster = member(named(clusters, member(context, "cluster")), "cluster");
+  const server = member(cluster, "server");
+  if (typeof server !== "string" || server === "") return "names no server for its current-context";
+  // Some versions of the command take a key in any letters, so "Users" counts as well.
+  if (!execPlugins && hasKey(document.settings, (key) => PLUGIN_KEYS.test(key))) {
+    return "names a program that makes credentials (exec or auth-provider); set systems.kubernetes.execPlugins: true to let it run";
+  }
+  return undefined;
+}
+
+/** What is wrong with argocd's settings, or `undefined`. In core mode argocd talks to the cluster itself, past its server. */
+export function argocdConfigFault(path: string): string | undefined {
+  const document = settingsOf(path);
+  if ("fault" in document) return document.fault;
+  const isCore = (key: string, value: unknown): boolean => key.toLowerCase() === "core" && value !== false;
+  return hasKey(document.settings, isCore) ? "switches to core mode, which reaches past the server" : undefined;
+}
+
+/** Files that the commands read on their own: a token, or whom to trust. */
+const PLAIN_FILES = [
+  ["loki", "bearerTokenFile"],
+  ["loki", "rootCert"],
+  ["argocd", "rootCert"],
+] as const;
+
+/** All of them, as the configuration names them, at start. */
+export function readPlatformFiles(config: Config, problems: string[]): PlatformFiles {
+  const checks = new Map<string, () => string | undefined>();
+  const systems = config.systems as Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+  const { kubernetes, argocd } = systems;
+  for (const [system, key] of PLAIN_FILES) {
+    const file = systems[system]?.[key];
+    if (typeof file !== "string") continue;
+    note(problems, `systems.${system}.${key}: ${file}`, readableFault(pathFrom(config, file)));
+  }
+  const kubeconfig = kubernetes?.["kubeconfig"];
+  if (typeof kubeconfig === "string") {
+    const execPlugins = kubernetes?.["execPlugins"] === true;
+    checks.set("kubectl", () => kubeconfigFault(pathFrom(config, kubeconfig), { execPlugins }));
+    note(problems, `systems.kubernetes.kubeconfig: ${kubeconfig}`, checks.get("kubectl")?.());
+  }
+  const configFile = argocd?.["configFile"];
+  if (typeof configFile === "string") {
+    checks.set("argocd", () => argocdConfigFault(pathFrom(config, configFile)));
+    note(problems, `systems.argocd.configFile: ${configFile}`, checks.get("argocd")?.());
+  }
+  return checks;
+}
+
+/** By command: looks again, before each call. The files are mounted, and what is mounted changes. */
+export type PlatformFiles = ReadonlyMap<string, () => string | undefined>;
+
+function readableFault(path: string): string | undefined {
+  try {
+    accessSync(path, constants.R_OK);
+    return undefined;
+  } catch (error) {
+    return unreadable(error);
+  }
+}
+
+function unreadable(error: unknown): string {
+  return `cannot be read (${systemCode(error)})`;
+}
+
+function note(problems: string[], field: string, fault: string | undefined): void {
+  if (fault !== undefined) problems.push(`${field}: ${fault}`);
+}
+
+type Settings = Readonly<Record<string, unknown>>;
+
+function settingsOf(path: string): { readonly settings: Settings } | { readonly fault: string } {
+  let bytes: Buffer;
+  try {
+    bytes = readPlainFile(path);
+  } catch (error) {
+    return { fault: unreadable(error) };
+  }
+  if (bytes.byteLength > SETTINGS_BYTES_MAX) return { fault: `is larger than ${SETTINGS_BYTES_MAX} bytes` };
+  if (!isUtf8(bytes)) return { fault: "is not UTF-8" };
+  const source = bytes.toString("utf8").replace(/^\ufeff/, "");
+  const different = READ_DIFFERENTLY.exec(source);
+  if (different !== null) return { fault: readDifferently(source, different) };
+  const document = parseDocument(source, { uniqueKeys: true });
+  // A tag that is not known here may mean something to the command.
+  if (document.errors.length + document.warnings.length > 0) return { fault: "is not one YAML document" };
+  const fault = unplainFault(document);
+  if (fault !== undefined) return { fault };
+  const settings: unknown = document.toJS({ maxAliasCount: 0 });
+  if (!isTable(settings)) return { fault: "is not a table of settings" };
+  if (hasKey(settings, (key) => key === "<<")) return { fault: "holds YAML merges (<<): write the values out" };
+  return { settings };
+}
+
+function readDifferently(source: string, { index, 0: found }: RegExpExecArray): string {
+  const line = source.slice(0, index).split("\n").length;
+  const character = `U+${(found.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
+  return `holds the character ${character} in line ${line}, which some YAML readers take for the end of a line, or refuse: remove it`;
+}
+
+/** What the command's own reader would have to take as ours does. */
+function unplainFault(document: Document): string | undefined {
+  let fault: string | undefined;
+  visit(document, (_key, node) => {
+    if (isAlias(node)) fault = "holds YAML aliases (*name): write the values out";
+    // `!!binary ZXhlYw==` is the key exec to some readers.
+    else if ((isScalar(node) || isCollection(node)) && node.tag !== undefined)
+      fault = "holds YAML tags (!name): remove them";
+    return fault === undefined ? undefined : visit.BREAK;
+  });
+  const { yaml, tags } = document.directives ?? {};
+  const hasDirectives = yaml?.explicit === true || Object.keys(tags ?? {}).some((handle) => handle !== "!!");
+  return hasDirectives ? "holds YAML directives (%): remove them" : fault;
+}
+
+function named(list: unknown, name: unknown): unknown {
+  return Array.isArray(list) ? list.find((item) => member(item, "name") === name) : undefined;
+}
+
+function member(value: unknown, key: string): unknown {
+  return isTable(value) && Object.hasOwn(value, key) ? value[key] : undefined;
+}
+
+/** Whether such a key stands anywhere; what is too deep to look at counts as yes. */
+function hasKey(value: unknown, isIt: (key: string, value: unknown) => boolean, depthLeft = DEPTH_MAX): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  if (depthLeft === 0) return true;
+  return Object.entries(value).some(
+    ([key, inner]) => (!Array.isArray(value) && isIt(key, inner)) || hasKey(inner, isIt, depthLeft - 1),
+  );
+}

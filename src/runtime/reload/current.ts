@@ -1,0 +1,26 @@
+import type { CallerContext } from "../../pipeline/caller-context.ts";
+import type { Generations } from "../../pipeline/generations.ts";
+import type { Registry } from "../../pipeline/registry.ts";
+
+/** The registry of the moment, for doors that outlive every generation. */
+export function currentRegistry(generations: Generations): Registry {
+  return {
+    find: (name) => generations.current().registry.find(name),
+    known: (found, admitted) => generations.current().registry.known(found, admitted),
+    list: () => generations.current().registry.list(),
+  };
+}
+
+/** The same of what tells who calls. */
+export function currentCallers(generations: Generations): CallerContext {
+  return {
+    verify: (...shown) => generations.current().callers.verify(...shown),
+    recall: (...shown) => generations.current().callers.recall(...shown),
+    verifyToken: (...shown) => generations.current().callers.verifyToken(...shown),
+    knows: (authorization) => generations.current().callers.knows(authorization),
+    assertOperator: (person) => generations.current().callers.assertOperator(person),
+    reload: (issuers) => generations.current().callers.reload(issuers),
+    clear: () => generations.current().callers.clear(),
+    fetchedKeys: (...named) => generations.current().callers.fetchedKeys(...named),
+  };
+}

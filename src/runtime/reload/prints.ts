@@ -1,0 +1,113 @@
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { isAbsolute, join } from "node:path";
+import { sha256Hex } from "../../core/digest.ts";
+import { namedPlaces } from "../composition/workspace.ts";
+import { type Config, pathFrom } from "../config/config.ts";
+import { manifestTree } from "../manifests/loader.ts";
+import { Sources } from "../manifests/sources.ts";
+import { isLive } from "./live-keys.ts";
+
+/** Everything that a generation is made of, as it lies on disk. */
+export interface Print {
+  /** Hex, over the three below. */
+  readonly sha256: string;
+  /** Of the values: defaults and overrides filled in. */
+  readonly configurationSha256: string;
+  /** Of the files that they name, manifests and certificates apart: those are exchanged by themselves. */
+  readonly filesSha256: string;
+  /** By what `tools` names: the files there and all that they import by a relative path. */
+  readonly manifests: readonly { readonly source: string; readonly sha256: string }[];
+  /** Of the files that are read at the start alone, by the key that names them. */
+  readonly fixed: ReadonlyMap<string, string>;
+  /** All files that were looked at. */
+  readonly files: readonly string[];
+}
+
+const DEPTH_MAX = 16;
+const FILES_MAX = 10_000;
+/** Of a larger one size and time have to do. */
+const FILE_BYTES_MAX = 16_777_216;
+/** What changes all the time (the audit, databases), or is followed file by file where it is used. */
+const NOT_LOOKED_AT =
+  /^(?:the configuration|tools\[.*|audit\.dir|approvals\.store|server\.tls\..*|.*\.(?:rootCert|clientCert|clientKey|revocationFile|caFile|tokenFile))$/;
+const READ_ONCE = /File$/;
+
+export function printOf(config: Config): Print {
+  const sources = new Sources();
+  const named = namedPlaces(config).filter(({ field }) => !NOT_LOOKED_AT.test(field));
+  const digests = named.map(({ field, path }) => ({ field, ...digestAt(path) }));
+  const paths = config.tools.filter((source) => typeof source === "string");
+  const sets = paths.map((source) => ({ source, ...manifestsAt(pathFrom(config, source), sources) }));
+  const { folder: _, origin, searchPath: __, tools: ___, ...values } = config;
+  const configurationSha256 = sha256Hex(JSON.stringify({ ...values, tools: paths }));
+  const filesSha256 = sha256Hex(digests.map(({ field, sha256 }) => `${field} ${sha256}`).join("\n"));
+  const manifests = sets.map(({ source, sha256 }) => ({ source, sha256 }));
+  const all = [configurationSha256, filesSha256, ...manifests.map(({ sha256 }) => sha256)];
+  const fixed = digests.filter(({ field }) => READ_ONCE.test(field) && !isLive(field));
+  return {
+    sha256: sha256Hex(all.join("\n")),
+    ...{ configurationSha256, filesSha256, manifests },
+    fixed: new Map(fixed.map(({ field, sha256 }) => [field, sha256])),
+    files: [
+      ...new Set([
+        ...(isAbsolute(origin) ? [origin] : []),
+        ...digests.flatMap(({ files }) => files),
+        ...sets.flatMap(({ files }) => files),
+      ]),
+    ],
+  };
+}
+
+/** What files that are read at the start alone hold now, and did not then. */
+export function fixedProblems(before: Print, after: Print): readonly string[] {
+  return [...after.fixed].flatMap(([field, sha256]) =>
+    before.fixed.has(field) && before.fixed.get(field) !== sha256
+      ? [`${field}: the file has changed, which needs a restart`]
+      : [],
+  );
+}
+
+interface Looked {
+  readonly sha256: string;
+  readonly files: readonly string[];
+}
+
+function manifestsAt(path: string, sources: Sources): Looked {
+  try {
+    const isFolder = statSync(path).isDirectory();
+    const { files: found, folders } = isFolder ? manifestTree(path) : { files: [path], folders: [] };
+    const rows = found.map((file) => `${file} ${tried(() => sources.digest(file))}`);
+    const files = found.flatMap((file) => tried(() => sources.closure(file)) ?? [file]);
+    return { sha256: sha256Hex(rows.join("\n")), files: [...folders, ...files] };
+  } catch {
+    return { sha256: "missing", files: [path] };
+  }
+}
+
+function digestAt(path: string): Looked {
+  const files = filesAt(path, 0).slice(0, FILES_MAX);
+  const digests = files.map((file) => `${file} ${tried(() => contentOf(file)) ?? "missing"}`);
+  return { sha256: sha256Hex(digests.join("\n")), files: [path, ...files] };
+}
+
+/** A pipe would be emptied, or waited for. */
+function contentOf(file: string): string {
+  const stat = statSync(file);
+  if (!stat.isFile()) return "no file";
+  return stat.size > FILE_BYTES_MAX ? `${stat.size} ${stat.mtimeMs}` : sha256Hex(readFileSync(file));
+}
+
+function filesAt(path: string, depth: number): readonly string[] {
+  if (tried(() => statSync(path).isDirectory()) !== true) return [path];
+  if (depth >= DEPTH_MAX) return [];
+  const names = tried(() => readdirSync(path).sort()) ?? [];
+  return names.filter((name) => !name.startsWith(".")).flatMap((name) => filesAt(join(path, name), depth + 1));
+}
+
+function tried<T>(look: () => T): T | undefined {
+  try {
+    return look();
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,211 @@
+import type { JournalLine } from "../../audit/journal/journal.ts";
+import { errorText } from "../../core/error-text.ts";
+import { StartupError } from "../../core/errors.ts";
+import type { Json } from "../../core/types.ts";
+import type { Config } from "../config/config.ts";
+import { forgetModules } from "../manifests/modules.ts";
+import { type Built, LINGERING_MAX, type LiveGenerations } from "./generations.ts";
+import { restartProblems } from "./live-keys.ts";
+import { fixedProblems, type Print, printOf } from "./prints.ts";
+import { ReloadRate } from "./rate.ts";
+import type { ConfigurationState, ReloadAsker, ReloadEvent, Reloaded } from "./types.ts";
+
+/** A generation with what a reload has to know of it. */
+export interface Reloadable extends Built {
+  readonly config: Config;
+}
+
+export interface ReloadOptions<Content extends Reloadable> {
+  readonly generations: LiveGenerations<Content>;
+  /** Of what the first generation was made of, taken before it was read. */
+  readonly print: Print;
+  /** @throws {StartupError} */
+  readonly read: () => Config | Promise<Config>;
+  /** A whole generation, beside the one in use. @throws {StartupError} with everything that is wrong */
+  readonly build: (config: Config, former: Content) => Promise<Content>;
+  /** Called when it is in use. */
+  readonly adopted: (content: Content) => void;
+  /** Durable when resolved. */
+  readonly journal: (line: JournalLine) => Promise<void>;
+  /** Milliseconds since 1970. */
+  readonly clock: () => number;
+  readonly perMinuteMax: number;
+  /** For the operators' log. */
+  readonly log: (event: ReloadEvent) => void;
+}
+
+const CLOSING_RETRY_MS = 1_000;
+const LINGERING_RETRY_MS = 10_000;
+/** Readings of files that go on changing. */
+const READINGS_MAX = 3;
+const MANIFESTS_TOLD_MAX = 32;
+
+/** Takes a changed configuration over, as a whole or not at all. Never rejects. */
+export class Reload<Content extends Reloadable> {
+  readonly #options: ReloadOptions<Content>;
+  readonly #rate: ReloadRate;
+  #print: Print;
+  #since: number;
+  #lastRefused: { readonly at: number; readonly problems: number } | undefined;
+  /** What was looked at last, taken or not. */
+  #looked: readonly string[];
+  /** What was refused last, as far as it could be read, and why. */
+  #refused: { readonly sha256: string | undefined; readonly problems: readonly string[] } | undefined;
+  #running: Promise<unknown> = Promise.resolve();
+  #waiting: Promise<Reloaded> | undefined;
+  #isClosed = false;
+
+  constructor(options: ReloadOptions<Content>) {
+    this.#options = options;
+    this.#rate = new ReloadRate(options);
+    this.#print = options.print;
+    this.#looked = this.#print.files;
+    this.#since = options.clock();
+  }
+
+  state(): ConfigurationState {
+    const { generations } = this.#options;
+    const refused = this.#lastRefused;
+    return {
+      generation: generations.number,
+      sha256: this.#print.sha256,
+      since: new Date(this.#since).toISOString(),
+      lastRefused: refused === undefined ? null : { ...refused, at: new Date(refused.at).toISOString() },
+    };
+  }
+
+  /** Files whose change is a reason to reload: of the configuration in use, and of one that was refused. */
+  files(): readonly string[] {
+    return [...new Set([...this.#print.files, ...this.#looked])];
+  }
+
+  /** One at a time; whoever comes while one runs shares the next, which sees what is there then. */
+  run(by: ReloadAsker): Promise<Reloaded> {
+    if (this.#waiting !== undefined) return this.#waiting;
+    const next = this.#running.then(() => {
+      this.#waiting = undefined;
+      return this.#attempt(by);
+    });
+    this.#waiting = next;
+    // Whatever became of it, the next one has its turn.
+    this.#running = next.catch(() => {});
+    return next;
+  }
+
+  /** From now on nothing is exchanged. */
+  close(): void {
+    this.#isClosed = true;
+  }
+
+  async #attempt(by: ReloadAsker): Promise<Reloaded> {
+    const { generations, read, clock } = this.#options;
+    if (this.#isClosed) return closing();
+    if (generations.lingering >= LINGERING_MAX) {
+      return { outcome: "busy", reason: "lingering", retryAfterMs: LINGERING_RETRY_MS };
+    }
+    const retryAfterMs = by === "watch" ? 0 : this.#rate.take(clock());
+    if (retryAfterMs > 0) return { outcome: "busy", reason: "rate", retryAfterMs };
+    const tried: { print?: Print } = {};
+    try {
+      for (let reading = 0; reading < READINGS_MAX; reading += 1) {
+        const config = await read();
+        tried.print = printOf(config);
+        const taken = await this.#take(config, tried.print, by);
+        if (taken !== undefined) return taken;
+      }
+      throw new StartupError(["reload: files go on changing while they are read"]);
+    } catch (error) {
+      const problems = error instanceof StartupError ? error.problems : [`reload: ${errorText(error)}`];
+      return this.#refuse(by, problems, tried.print?.sha256);
+    }
+  }
+
+  /** Undefined: the files changed while they were read. @throws {StartupError} */
+  async #take(config: Config, print: Print, by: ReloadAsker): Promise<Reloaded | undefined> {
+    const { generations, build, clock } = this.#options;
+    const former = generations.current();
+    const { sha256 } = print;
+    this.#looked = print.files;
+    if (by === "watch" && sha256 === this.#print.sha256) return this.#unchanged();
+    if (by === "watch" && sha256 === this.#refused?.sha256) throw new StartupError(this.#refused.problems);
+    // Looking costs little, and finds nothing most of the time: only what is built counts.
+    const retryAfterMs = by === "watch" ? this.#rate.take(clock()) : 0;
+    if (retryAfterMs > 0) return { outcome: "busy", reason: "rate", retryAfterMs };
+    const problems = [...restartProblems(former.config, config), ...fixedProblems(this.#print, print)];
+    if (problems.length > 0) throw new StartupError(problems);
+    const content = await build(config, former);
+    if (printOf(config).sha256 === sha256) return this.#adopt(content, print, by);
+    await this.#discard(content);
+    return undefined;
+  }
+
+  async #adopt(content: Content, print: Print, by: ReloadAsker): Promise<Reloaded> {
+    const { generations, adopted, journal, clock, log } = this.#options;
+    const generation = generations.number + 1;
+    // An end that comes while the line is written is met below: the line then tells of what nobody used any more.
+    if (this.#isClosed) return this.#tooLate(content);
+    try {
+      await journal({ type: "configuration.changed", generation, ...told(print), by: nameOf(by) });
+    } catch (cause) {
+      await this.#discard(content);
+      throw new StartupError([`reload: could not be recorded: ${errorText(cause)}`]);
+    }
+    if (this.#isClosed) return this.#tooLate(content);
+    const former = generations.current();
+    generations.exchange(content, () => this.#forget(former));
+    this.#print = print;
+    this.#since = clock();
+    this.#lastRefused = undefined;
+    this.#refused = undefined;
+    adopted(content);
+    log({ type: "configuration.changed", by: nameOf(by), generation });
+    return { outcome: "changed", generation, sha256: print.sha256 };
+  }
+
+  async #tooLate(content: Content): Promise<Reloaded> {
+    await this.#discard(content);
+    return closing();
+  }
+
+  #unchanged(): Reloaded {
+    // What was refused has been taken back.
+    this.#lastRefused = undefined;
+    this.#refused = undefined;
+    return { outcome: "unchanged", generation: this.#options.generations.number, sha256: this.#print.sha256 };
+  }
+
+  async #refuse(by: ReloadAsker, problems: readonly string[], sha256: string | undefined): Promise<Reloaded> {
+    const { generations, journal, clock, log } = this.#options;
+    const refused = { sha256, problems };
+    // Whoever watches comes again and again: once is enough.
+    if (by === "watch" && Bun.deepEquals(refused, this.#refused)) return { outcome: "refused", problems };
+    this.#refused = refused;
+    this.#lastRefused = { at: clock(), problems: problems.length };
+    log({ type: "configuration.refused", by: nameOf(by), generation: generations.number, problems });
+    const line = { type: "configuration.refused", problems: problems.length, sha256: sha256 ?? null, by: nameOf(by) };
+    await journal(line).catch(() => {});
+    return { outcome: "refused", problems };
+  }
+
+  async #discard(content: Content): Promise<void> {
+    await content.close();
+    this.#forget(content);
+  }
+
+  #forget({ modules }: Content): void {
+    forgetModules(modules, this.#options.generations.modules());
+  }
+}
+
+function closing(): Reloaded {
+  return { outcome: "busy", reason: "closing", retryAfterMs: CLOSING_RETRY_MS };
+}
+
+function told({ sha256, configurationSha256, filesSha256, manifests }: Print): Readonly<Record<string, Json>> {
+  const shown = manifests.slice(0, MANIFESTS_TOLD_MAX).map((set) => ({ ...set }));
+  return { sha256, configurationSha256, filesSha256, manifests: shown };
+}
+
+function nameOf(by: ReloadAsker): string {
+  return typeof by === "string" ? by : `${by.issuer}|${by.subject}`;
+}

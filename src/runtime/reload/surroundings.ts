@@ -1,0 +1,112 @@
+import { StartupError } from "../../core/errors.ts";
+
+/** What everything in the process shares. No manifest has a reason to change it, and a reload that is refused changes nothing. */
+const SHARED: Readonly<Record<string, object>> = {
+  "Object.prototype": Object.prototype,
+  "Function.prototype": Function.prototype,
+  "Array.prototype": Array.prototype,
+  "String.prototype": String.prototype,
+  "Number.prototype": Number.prototype,
+  "RegExp.prototype": RegExp.prototype,
+  "Promise.prototype": Promise.prototype,
+  "Map.prototype": Map.prototype,
+  "Set.prototype": Set.prototype,
+  "Date.prototype": Date.prototype,
+  "Error.prototype": Error.prototype,
+  "Uint8Array.prototype": Uint8Array.prototype,
+  ...{ Object, Array, Promise, Date, JSON, Math, Reflect, Buffer },
+};
+const GLOBALS = [
+  ...["Object", "Array", "String", "RegExp", "Promise", "Map", "Set", "Date", "Error", "JSON", "Math", "Reflect"],
+  ...["Buffer", "URL", "TextEncoder", "TextDecoder", "crypto", "fetch", "structuredClone", "queueMicrotask"],
+  ...["setTimeout", "clearTimeout", "setInterval", "clearInterval", "setImmediate", "process", "Bun"],
+] as const;
+
+type Sight = readonly {
+  readonly name: string;
+  readonly object: object;
+  readonly members: ReadonlyMap<string | symbol, PropertyDescriptor>;
+}[];
+
+/** Of all loadings that are under way, the one before them. */
+let exit: typeof process.exit | undefined;
+let loadings = 0;
+
+/**
+ * Does what runs code of manifests. An end of the process throws there instead, and a change to what everything shares is
+ * undone and told. Against mistakes: code that means harm has other ways.
+ *
+ * @throws {StartupError} when something was changed
+ */
+export async function unharmed<T extends { close(): Promise<void> }>(run: () => Promise<T>): Promise<T> {
+  const before = look();
+  try {
+    const made = await withoutExit(run);
+    const problems = restore(before);
+    if (problems.length === 0) return made;
+    await made.close();
+    throw new StartupError(problems);
+  } catch (error) {
+    const problems = restore(before);
+    if (problems.length === 0 || !(error instanceof StartupError)) throw error;
+    // What was changed may be the reason of all the rest.
+    throw new StartupError([...problems, ...error.problems]);
+  }
+}
+
+async function withoutExit<T>(run: () => Promise<T>): Promise<T> {
+  loadings += 1;
+  exit ??= process.exit;
+  process.exit = () => {
+    throw new Error("process.exit() was called");
+  };
+  try {
+    return await run();
+  } finally {
+    loadings -= 1;
+    if (loadings === 0 && exit !== undefined) {
+      process.exit = exit;
+      exit = undefined;
+    }
+  }
+}
+
+function look(): Sight {
+  const shared = Object.entries(SHARED).map(([name, object]) => ({ name, object, members: membersOf(object) }));
+  const globals = GLOBALS.flatMap((name) => {
+    const descriptor = Object.getOwnPropertyDescriptor(globalThis, name);
+    return descriptor === undefined ? [] : [[name, descriptor] as const];
+  });
+  return [...shared, { name: "globalThis", object: globalThis, members: new Map(globals) }];
+}
+
+function membersOf(object: object): Map<string | symbol, PropertyDescriptor> {
+  return new Map(Reflect.ownKeys(object).map((key) => [key, descriptorOf(object, key)]));
+}
+
+function descriptorOf(object: object, key: string | symbol): PropertyDescriptor {
+  return Object.getOwnPropertyDescriptor(object, key) ?? {};
+}
+
+/** Puts back what is another than then, and says what it was. */
+function restore(before: Sight): readonly string[] {
+  return before.flatMap(({ name, object, members }) => {
+    const changed = [...members].filter(([key, was]) => !isSame(was, descriptorOf(object, key)));
+    for (const [key, was] of changed) Reflect.defineProperty(object, key, was);
+    const added = object === globalThis ? [] : Reflect.ownKeys(object).filter((key) => !members.has(key));
+    const harmful = added.filter((key) => isHarmful(object, key));
+    for (const key of harmful) Reflect.deleteProperty(object, key);
+    return [...changed.map(([key]) => key), ...harmful].map(
+      (key) => `tools: a manifest changes ${name}.${String(key)}, which everything here shares`,
+    );
+  });
+}
+
+/** What a polyfill adds is seen by nobody who does not ask for it. */
+function isHarmful(object: object, key: string | symbol): boolean {
+  return object === Object.prototype || descriptorOf(object, key).enumerable === true;
+}
+
+function isSame(a: PropertyDescriptor, b: PropertyDescriptor): boolean {
+  return Object.is(a.value, b.value) && a.get === b.get && a.set === b.set;
+}

@@ -1,0 +1,275 @@
+import type { ApprovalCallback } from "../approvals/callback.ts";
+import type { Approval, Decided, Decision } from "../approvals/types.ts";
+import type { CallResult } from "../core/call-result.ts";
+import { type DefinedTool, isTool, type ToolFactory } from "../core/define-tool.ts";
+import { canonical, NotJsonError } from "../core/digest.ts";
+import { Refusal } from "../core/errors.ts";
+import { ARGUMENT_LIMITS } from "../core/json.ts";
+import { toAnthropic, toJson, toOpenAi } from "../core/tool-formats.ts";
+import type { Json, Tool } from "../core/types.ts";
+import { sanitizeArgs } from "../detection/sanitize-args.ts";
+import type { Departure } from "../pipeline/call-scope.ts";
+import type { CallRequest } from "../pipeline/proxy.ts";
+import { type Reloaded, type Service, wire } from "./composition/wiring.ts";
+import { type Config, type ConfigInput, readConfig } from "./config/config.ts";
+import { processEnvironment } from "./config/file.ts";
+
+export type { Reloaded };
+
+type JwtInput = ConfigInput["jwt"] | ConfigInput["jwt"]["issuers"][number];
+
+/** The configuration of the library: the service's, as an object. Values stand where the file has paths, or paths as there. */
+export interface SafeToolCallOptions
+  extends Pick<ConfigInput, "systems" | "audit" | "commands" | "workspace" | "limits" | "assertion" | "approvals"> {
+  /** Tools made by `defineTool`, or files and folders of manifests. */
+  readonly tools: readonly (Tool | ToolFactory | string)[];
+  /** One issuer profile, or `{ issuers: [...] }`. Keys as `jwks`, `publicKey` (PEM), `jwksUri`, `jwksFile` or `publicKeyFile`. */
+  readonly jwt: JwtInput;
+  /** Asked about every call that must ask. Only `true` and `{ approved: true }` are a yes. */
+  readonly onToolApprove?: ApprovalCallback;
+  /** Where relative paths are taken from; the working directory by default. */
+  readonly folder?: string;
+}
+
+export interface CallOptions {
+  /** Ends the call when the one who asked is gone. */
+  readonly signal?: AbortSignal;
+  readonly session?: string;
+  /** The model's own id of the call; stands in the audit. */
+  readonly callId?: string;
+  /** Of the question that a person said yes to (`approvals.store`). */
+  readonly approvalId?: string;
+  /** The same key and arguments again are the same call, and get its answer (`approvals.store`). */
+  readonly idempotencyKey?: string;
+  /** How long to wait for a person's answer before the result is `pending`. */
+  readonly waitMs?: number;
+  /** What the agent says it is doing; stands in the audit, untrusted. */
+  readonly reason?: string;
+  readonly traceparent?: string;
+}
+
+export type ToolFormat = keyof typeof FORMATS;
+
+const FORMATS = { json: toJson, openai: toOpenAi, anthropic: toAnthropic } as const;
+const CLOSE_GRACE_MS = 10_000;
+const PENDING_SHOWN_MAX = 200;
+const WAIT_MS_MAX = 3_600_000;
+
+/** The proxy as a library: the same road, audit included, without a port. */
+export class SafeToolCall {
+  readonly #config: Config;
+  #options: SafeToolCallOptions;
+  /** What a reload is to take over in their place. */
+  #wanted: Wanted | undefined;
+  #starting: Promise<Service> | undefined;
+  #service: Service | undefined;
+
+  private constructor(options: SafeToolCallOptions) {
+    this.#options = options;
+    this.#config = configOf(options, { folder: process.cwd(), searchPath: processEnvironment()["PATH"] ?? "" });
+  }
+
+  /**
+   * Reads the options. Nothing is opened yet: `ready()` does that, and the first call waits for it.
+   *
+   * @throws {StartupError} with every mistake in the options
+   */
+  static create(options: SafeToolCallOptions): SafeToolCall {
+    return new SafeToolCall(options);
+  }
+
+  /** Loads tools, keys and contracts, and opens the audit. @throws {StartupError} with everything that is wrong */
+  async ready(): Promise<void> {
+    await this.#start();
+  }
+
+  /** Runs a tool. A refusal is a result, not an exception: see `unwrap`. `jwt` is the bare token. */
+  call<Input, Output>(
+    tool: DefinedTool<Input, Output>,
+    args: Input,
+    jwt: string,
+    options?: CallOptions,
+  ): Promise<CallResult<Partial<Output>>>;
+  call(tool: string, args: unknown, jwt: string, options?: CallOptions): Promise<CallResult>;
+  async call(tool: string | DefinedTool, args: unknown, jwt: string, options?: CallOptions): Promise<CallResult> {
+    // Before anything is awaited: whoever holds the arguments may go on changing them.
+    const sent = readArguments(args);
+    const { said, fault } = options === undefined ? NOTHING_SAID : readOptions(options);
+    const { proxy } = await this.#start();
+    const request: CallRequest = {
+      ...said,
+      departure: options?.signal && departureOf(options.signal),
+      tool: nameOf(tool),
+      args: sent instanceof Refusal ? {} : sent,
+      authorization: typeof jwt === "string" && jwt !== "" ? `Bearer ${jwt}` : undefined,
+      source: "library",
+    };
+    const refusal = fault ?? (sent instanceof Refusal ? sent : undefined);
+    const { result } = await (refusal === undefined ? proxy.call(request) : proxy.turnAway(request, refusal));
+    if (result.status !== "pending") return result;
+    return { ...result, call: { tool: request.tool, args: sanitizeArgs(request.args) } };
+  }
+
+  /** The tools in the shape that an LLM's API takes. Tools from paths and from the configuration are there once `ready()` is through. */
+  listTools({ format = "openai" }: { readonly format?: ToolFormat } = {}): readonly Json[] {
+    const tools = this.#service?.registry.list().map(({ tool }) => tool) ?? this.#options.tools.filter(isTool);
+    return tools.map((tool) => FORMATS[format](tool) as unknown as Json);
+  }
+
+  /** The questions that wait for a person, newest first. For operators: it shows what every caller asks. */
+  async pendingApprovals(): Promise<readonly Approval[]> {
+    const { approvals } = await this.#start();
+    const page = await approvals?.list({ state: "pending", limit: PENDING_SHOWN_MAX });
+    return page?.approvals ?? [];
+  }
+
+  /** A person's answer. Whoever calls this vouches for who `by` is. */
+  async decide(decision: Decision): Promise<Decided> {
+    const { approvals } = await this.#start();
+    return approvals?.decide(decision) ?? { outcome: "not_pending", approval: undefined };
+  }
+
+  /**
+   * Takes options over that have changed, as a whole or not at all; without any, the files that those in use name. Calls under
+   * way finish on what they began with, and what was counted stays counted. What only a start reads (`audit`, the store, the
+   * folder) is refused; `onToolApprove` stays as it is. Never rejects once `ready()` is through. Of several at once the last
+   * one's options count, for all of them.
+   */
+  async reload(options?: Omit<SafeToolCallOptions, "onToolApprove">): Promise<Reloaded> {
+    const { reload } = await this.#start();
+    if (reload === undefined) throw new Error("there is no reload");
+    const wanted = options && { options };
+    // Another one that is on its way is not taken back.
+    this.#wanted = wanted ?? this.#wanted;
+    const reloaded = await reload("library");
+    if (this.#wanted === wanted) this.#wanted = undefined;
+    return reloaded;
+  }
+
+  /** Waits for calls under way, then closes targets and audit. */
+  async close(): Promise<void> {
+    const service = await this.#starting?.catch(() => undefined);
+    await service?.close(CLOSE_GRACE_MS);
+  }
+
+  #start(): Promise<Service> {
+    this.#starting ??= this.#wire().then((service) => {
+      this.#service = service;
+      return service;
+    });
+    return this.#starting;
+  }
+
+  #wire(): Promise<Service> {
+    // Where paths and programs are looked for stays, whatever becomes of the process's own.
+    const { folder, searchPath } = this.#config;
+    let read = this.#options;
+    return wire(this.#config, {
+      onToolApprove: this.#options.onToolApprove,
+      isEmbedded: true,
+      readAgain: () => {
+        read = this.#wanted?.options ?? this.#options;
+        return configOf(read, { folder, searchPath });
+      },
+      onReload: ({ type }) => {
+        if (type === "configuration.changed") this.#options = read;
+      },
+    });
+  }
+}
+
+interface Wanted {
+  readonly options: SafeToolCallOptions;
+}
+
+type Surroundings = Pick<Config, "folder" | "searchPath">;
+
+/** @throws {StartupError} with every mistake in the options */
+function configOf({ onToolApprove: _, jwt, ...rest }: SafeToolCallOptions, around: Surroundings): Config {
+  const { folder = around.folder, ...written } = rest;
+  const issuers = "issuers" in jwt ? jwt : { issuers: [jwt] };
+  return readConfig(
+    { ...written, tools: [...written.tools], jwt: issuers },
+    { folder, environment: { PATH: around.searchPath }, origin: "SafeToolCall.create" },
+  );
+}
+
+/** What has no name that can be read is no tool: it gets that answer, and its line. */
+function nameOf(tool: unknown): string {
+  if (typeof tool === "string") return tool;
+  try {
+    return String((tool as { readonly name?: unknown } | null | undefined)?.name);
+  } catch {
+    return "";
+  }
+}
+
+/**
+ * The arguments as JSON would carry them, copied: no getter, proxy or later change makes the audit tell of other arguments
+ * than those that ran. What is missing stays missing, for the tool's schema to refuse.
+ */
+function readArguments(args: unknown): unknown {
+  if (args === undefined) return undefined;
+  try {
+    return canonical(args, ARGUMENT_LIMITS).value;
+  } catch (cause) {
+    if (!(cause instanceof NotJsonError)) throw cause;
+    return new Refusal("MALFORMED_REQUEST", `The arguments are ${cause.message}: send plain JSON values.`, { cause });
+  }
+}
+
+type Said = Pick<
+  CallRequest,
+  "session" | "callId" | "reason" | "traceparent" | "approvalId" | "idempotencyKey" | "waitMs"
+>;
+type SaidText = Exclude<keyof Said, "waitMs">;
+
+/** The forms that `POST /call` takes them in. */
+const FORMS = {
+  session: /^[\x21-\x7e]{1,128}$/,
+  callId: /^[\x21-\x7e]{1,128}$/,
+  approvalId: /^[\x21-\x7e]{1,128}$/,
+  idempotencyKey: /^[\x21-\x7e]{1,255}$/,
+  reason: /^.{0,1000}$/s,
+  traceparent: /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/,
+} as const satisfies Record<SaidText, RegExp>;
+
+const FORM_LIST = Object.entries(FORMS);
+
+interface ReadOptions {
+  readonly said: Said;
+  readonly fault?: Refusal;
+}
+
+const NOTHING_SAID: ReadOptions = { said: {} };
+
+/** What may stand in the audit of it; a traceparent of another form is left out, as its specification asks. */
+function readOptions(options: CallOptions): ReadOptions {
+  const said: Record<string, string> = {};
+  let fault: Refusal | undefined;
+  for (const [name, form] of FORM_LIST) {
+    const value: unknown = options[name as SaidText];
+    if (value === undefined) continue;
+    if (typeof value === "string" && form.test(value)) said[name] = value;
+    else if (name !== "traceparent") {
+      fault ??= new Refusal("MALFORMED_REQUEST", `options.${name} does not have the form that POST /call takes.`);
+    }
+  }
+  const { waitMs } = options;
+  if (waitMs !== undefined && !(Number.isInteger(waitMs) && waitMs >= 0 && waitMs <= WAIT_MS_MAX)) {
+    fault ??= new Refusal("MALFORMED_REQUEST", `options.waitMs must be a whole number from 0 to ${WAIT_MS_MAX}.`);
+  }
+  return fault === undefined ? { said: { ...said, waitMs } } : { said, fault };
+}
+
+function departureOf(signal: AbortSignal): Departure {
+  return {
+    get gone() {
+      return signal.aborted;
+    },
+    listen(listener) {
+      signal.addEventListener("abort", listener, { once: true });
+      return () => signal.removeEventListener("abort", listener);
+    },
+  };
+}

@@ -1,0 +1,328 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import {
+  toApprovalRequestMessage,
+  toApprovalResultMessage,
+} from "../../../src/approvals/messages/approval-messages.ts";
+import { isClientTool } from "../../../src/approvals/messages/client-tools.ts";
+import { type MessageFormat, MessageFormatError } from "../../../src/approvals/messages/message-format.ts";
+import { prepareMessagesForLLM } from "../../../src/approvals/messages/prepare.ts";
+import { FORMATS, isConsistent, pairsIn, WRITERS } from "./writers.ts";
+
+const ID = "0f5e8d6e-2f1c-4b3a-9d8e-7c6b5a493827";
+const PENDING = {
+  status: "pending",
+  approval: {
+    ...{ id: ID, decideBy: "2026-11-22T02:10:00.000Z", statusUrl: `/approvals/${ID}` },
+    ...{ options: ["cancel", "once"] as const, message: "A person is asked whether bash may run." },
+  },
+  traceId: "t",
+} as const;
+
+/** The conversation as it is kept: a call that had to wait, the question, its answer, the result. */
+function kept(format: MessageFormat) {
+  const { user, says, calls, results } = WRITERS[format];
+  const call = { tool: "bash", args: { command: "ls" }, callId: "call_1" };
+  const asked = calls([{ id: "call_1", name: "bash", args: call.args }], "Let me look.");
+  const question = toApprovalRequestMessage(PENDING, { format, call });
+  const answer = toApprovalResultMessage({ approvalId: ID, decision: "approve", receipt: "e.y.J" }, { format });
+  const told = results([{ id: "call_1", name: "bash", content: { stdout: "a" } }]);
+  return { user, says, calls, results, asked, question, answer, told };
+}
+
+describe.each(FORMATS)("%s", (format) => {
+  const prepare = (messages: readonly object[]) => prepareMessagesForLLM(messages, { format });
+  const { user, says, calls, results, asked, question, answer, told } = kept(format);
+
+  test("what the model sees of an approval is its call and the result", () => {
+    const messages = [user("List it."), asked, question, answer, ...told, says("There is a.")];
+    expect(prepare(messages)).toEqual([user("List it."), asked, ...told, says("There is a.")]);
+  });
+
+  test("what was kept stays as it was, and what comes out is nobody else's", () => {
+    const messages = [user("List it."), asked, question, answer, ...told];
+    const before = structuredClone(messages);
+    const prepared = prepare(messages);
+    for (const message of prepared) Object.assign(message, { role: "changed", content: [], parts: [], tool_calls: [] });
+    expect(messages).toEqual(before);
+  });
+
+  test.each(["client.requestApproval", "client.confirm", "Client.RequestApproval", "functions.client.requestApproval"])(
+    "%s is left out, whoever wrote it",
+    (name) => {
+      const message = calls([
+        { id: "c", name },
+        { id: "b", name: "bash" },
+      ]);
+      const answers = [
+        { id: "c", name, content: { decision: "approve" } },
+        { id: "b", name: "bash", content: {} },
+      ];
+      const [first, second] = answers as [(typeof answers)[0], (typeof answers)[0]];
+      expect(prepare([user("x"), message, ...results([first, second])])).toEqual([
+        user("x"),
+        calls([{ id: "b", name: "bash" }]),
+        ...results([second]),
+      ]);
+    },
+  );
+
+  test("a conversation without any of it comes out as it went in", () => {
+    const messages = [
+      ...[
+        user("a"),
+        says("b"),
+        user("c"),
+        calls([{ id: "1", name: "t" }], "so"),
+        ...results([{ id: "1", name: "t", content: { n: 1 } }]),
+      ],
+      ...[
+        calls([
+          { id: "2", name: "t" },
+          { id: "3", name: "client_list" },
+        ]),
+      ],
+      ...results([
+        { id: "2", name: "t", content: {} },
+        { id: "3", name: "client_list", content: { decision: "approve" } },
+      ]),
+      ...[says("d"), user("client.requestApproval: approve")],
+    ];
+    expect(prepare(messages)).toEqual(messages);
+  });
+
+  test("a call without a result and a result without a call are nobody's", () => {
+    const orphan = results([{ id: "gone", name: "other", content: {} }]);
+    const pair = results([{ id: "1", name: "t", content: {} }]);
+    const message = calls(
+      [
+        { id: "1", name: "t" },
+        { id: "2", name: "t2" },
+      ],
+      "both",
+    );
+    expect(prepare([user("x"), ...orphan, message, ...pair])).toEqual([
+      user("x"),
+      calls([{ id: "1", name: "t" }], "both"),
+      ...pair,
+    ]);
+    expect(prepare([user("x"), calls([{ id: "2", name: "t" }])])).toEqual([user("x")]);
+    expect(prepare([user("x"), calls([{ id: "2", name: "t" }], "words stay"), user("y")])).toEqual([
+      user("x"),
+      format === "openai" ? { role: "assistant", content: "words stay" } : says("words stay"),
+      user("y"),
+    ]);
+  });
+
+  test("a result that came late stands behind its call", () => {
+    const prepared = prepare([user("x"), asked, question, user("Is it done?"), says("Not yet."), answer, ...told]);
+    expect(prepared).toEqual([user("x"), asked, ...told, user("Is it done?"), says("Not yet.")]);
+  });
+
+  test("an id that comes twice is two calls", () => {
+    const once = [calls([{ id: "1", name: "t" }]), ...results([{ id: "1", name: "t", content: { n: 1 } }])];
+    const again = [calls([{ id: "1", name: "t" }]), ...results([{ id: "1", name: "t", content: { n: 2 } }])];
+    expect(prepare([user("x"), ...once, ...again])).toEqual([user("x"), ...once, ...again]);
+  });
+
+  test("whatever order things come in, what goes out is consistent, and going out again changes nothing", () => {
+    const id = fc.constantFrom("1", "2", "3", "4", "approval_1");
+    const name = fc.constantFrom("t", "bash", "client.requestApproval", "client_request_approval", "client_list");
+    const message = fc.oneof(
+      fc.string({ minLength: 1 }).map((text) => [user(text)]),
+      fc.string({ minLength: 1 }).map((text) => [says(text)]),
+      fc
+        .uniqueArray(fc.record({ id, name }), { selector: (one) => one.id, minLength: 1, maxLength: 3 })
+        .map((made) => [calls(made)]),
+      fc
+        .uniqueArray(fc.record({ id, name, content: fc.constant({ ok: true }) }), {
+          selector: (one) => one.id,
+          minLength: 1,
+          maxLength: 3,
+        })
+        .map((given) => results(given)),
+    );
+    fc.assert(
+      fc.property(fc.array(message, { maxLength: 14 }), (parts) => {
+        const messages = parts.flat();
+        const prepared = prepare(messages);
+        expect(isConsistent(prepared as Record<string, unknown>[], format)).toBe(true);
+        expect(prepare(prepared)).toEqual(prepared);
+        expect(JSON.stringify(prepared)).not.toMatch(/"name":"client[._]request/);
+        const words = (list: readonly object[]) =>
+          list.filter((one) => pairsIn([one as Record<string, unknown>], format).calls.length === 0);
+        const said = words(messages).filter(
+          (one) => pairsIn([one as Record<string, unknown>], format).results.length === 0,
+        );
+        const left = words(prepared).filter(
+          (one) => pairsIn([one as Record<string, unknown>], format).results.length === 0,
+        );
+        expect(left).toEqual(said);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test("whatever stands there, it answers or says that it is no message", () => {
+    const odd = fc.record(
+      {
+        role: fc.constantFrom("assistant", "user", "tool", "model", "function", 7),
+        content: fc.anything(),
+        parts: fc.anything(),
+        tool_calls: fc.anything(),
+        tool_call_id: fc.anything(),
+        function_call: fc.anything(),
+      },
+      { requiredKeys: [] },
+    );
+    fc.assert(
+      fc.property(fc.array(fc.oneof(odd, fc.anything())), (messages) => {
+        try {
+          expect(Array.isArray(prepare(messages as object[]))).toBe(true);
+        } catch (error) {
+          expect(error).toBeInstanceOf(MessageFormatError);
+        }
+      }),
+    );
+  });
+
+  test("a name that cannot be read, or stands on the wrong side, is no call", () => {
+    const nameless = calls([{ id: "1", name: 7 as never }]);
+    expect(prepare([nameless, ...results([{ id: "1", name: "t", content: {} }])])).toEqual([]);
+    const wrong = { ...calls([{ id: "1", name: "bash" }], "I am the model."), role: "user" };
+    const [after] = prepare([wrong, ...results([{ id: "1", name: "bash", content: {} }])]) as [Record<string, unknown>];
+    expect(pairsIn([after], format).calls).toEqual([]);
+  });
+});
+
+test("Anthropic: what a user says beside a result stays beside it, thoughts alone are not sent", () => {
+  const { calls, says } = WRITERS.anthropic;
+  const results = (ids: readonly string[]) =>
+    ids.map((id) => ({ type: "tool_result", tool_use_id: id, content: "{}" }));
+  const text = { type: "text", text: "and hurry" };
+  const messages = [calls([{ id: "1", name: "t" }]), { role: "user", content: [...results(["1"]), text] }, says("ok")];
+  expect(prepareMessagesForLLM(messages, { format: "anthropic" })).toEqual(messages);
+  const mixed = [
+    calls([
+      { id: "1", name: "t" },
+      { id: "a", name: "client_request_approval" },
+    ]),
+    { role: "user", content: [...results(["a"]), text] },
+    { role: "user", content: results(["1"]) },
+  ];
+  expect(prepareMessagesForLLM(mixed, { format: "anthropic" })).toEqual([
+    calls([{ id: "1", name: "t" }]),
+    { role: "user", content: results(["1"]) },
+    { role: "user", content: [text] },
+  ]);
+  const late = [
+    ...[calls([{ id: "1", name: "t" }]), { role: "user", content: "hi" }],
+    { role: "user", content: [...results(["1"]), text] },
+  ];
+  expect(prepareMessagesForLLM(late, { format: "anthropic" })).toEqual([
+    calls([{ id: "1", name: "t" }]),
+    ...[
+      { role: "user", content: results(["1"]) },
+      { role: "user", content: "hi" },
+      { role: "user", content: [text] },
+    ],
+  ]);
+  const thought = { type: "thinking", thinking: "hm", signature: "s" };
+  const asking = {
+    role: "assistant",
+    content: [thought, ...(calls([{ id: "a", name: "client.x" }])["content"] as object[])],
+  };
+  expect(prepareMessagesForLLM([asking], { format: "anthropic" })).toEqual([]);
+});
+
+test("Google: calls without ids are paired by name and order", () => {
+  const call = (name: string, n: number) => ({ functionCall: { name, args: { n } }, thoughtSignature: `s${n}` });
+  const result = (name: string, n: number) => ({ functionResponse: { name, response: { n } } });
+  const messages = [
+    { role: "model", parts: [call("t", 1), call("u", 2), call("t", 3)] },
+    { role: "user", parts: [result("t", 1), result("u", 2), result("t", 3)] },
+  ];
+  expect(prepareMessagesForLLM(messages, { format: "google" })).toEqual(messages);
+  const withIds = [
+    { role: "model", parts: [{ functionCall: { id: "x", name: "t", args: {} } }] },
+    { role: "function", parts: [result("t", 1)] },
+  ];
+  expect(prepareMessagesForLLM(withIds, { format: "google" })).toEqual(withIds);
+  const short = [
+    { role: "model", parts: [call("t", 1), call("t", 2)] },
+    { role: "user", parts: [result("t", 1)] },
+  ];
+  expect(prepareMessagesForLLM(short, { format: "google" })).toEqual([
+    { role: "model", parts: [call("t", 1)] },
+    { role: "user", parts: [result("t", 1)] },
+  ]);
+});
+
+test("Google: a part that calls and answers at once does neither", () => {
+  const both = { functionCall: { name: "t", args: {} }, functionResponse: { name: "t", response: {} } };
+  const messages = [
+    ...[
+      { role: "user", parts: [both] },
+      { role: "model", parts: [both] },
+    ],
+    { role: "user", parts: [{ functionResponse: { name: "t", response: {} } }] },
+  ];
+  expect(prepareMessagesForLLM(messages, { format: "google" })).toEqual([]);
+});
+
+test("OpenAI: function calls as they were before tools", () => {
+  const call = (name: string) => ({ role: "assistant", content: null, function_call: { name, arguments: "{}" } });
+  const result = (name: string) => ({ role: "function", name, content: "{}" });
+  const messages = [
+    call("t"),
+    result("t"),
+    call("client.requestApproval"),
+    result("client.requestApproval"),
+    call("t"),
+    result("t"),
+  ];
+  expect(prepareMessagesForLLM(messages, { format: "openai" })).toEqual([
+    call("t"),
+    result("t"),
+    call("t"),
+    result("t"),
+  ]);
+});
+
+test.each([
+  ["client.requestApproval", true],
+  ["client.anything", true],
+  ["CLIENT.requestapproval", true],
+  ["client_request_approval", true],
+  ["client_requestApproval", true],
+  ["client-request-approval", true],
+  ["clientRequestApproval", true],
+  ["ｃlient.requestApproval", true],
+  [" client.requestApproval", true],
+  ["functions.client_request_approval", true],
+  ["default_api:client_request_approval", true],
+  ["client_list", false],
+  ["client_get_request", false],
+  ["clients.list", false],
+  ["get_client_request_approval", false],
+  ["client_request_approvals", false],
+  ["request_approval", false],
+  ["crm.client.list", false],
+  ["", false],
+])("%p is a tool of the application's: %p", (name, is) => {
+  expect(isClientTool(name)).toBe(is);
+});
+
+test.each([["responses"], ["constructor"], ["__proto__"]])("there is no format %s", (format) => {
+  expect(() => prepareMessagesForLLM([], { format: format as never })).toThrow(MessageFormatError);
+});
+
+test("a long conversation is read in one pass", () => {
+  const { calls, results } = WRITERS.openai;
+  const many = Array.from({ length: 4_900 }, (_, n) => [
+    calls([{ id: `${n}`, name: "t" }]),
+    ...results([{ id: `${n}`, name: "t", content: {} }]),
+  ]).flat();
+  expect(prepareMessagesForLLM(many, { format: "openai" })).toHaveLength(9_800);
+  expect(() => prepareMessagesForLLM([...many, ...many], { format: "openai" })).toThrow("more than 10000 messages");
+});

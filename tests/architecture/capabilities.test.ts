@@ -1,0 +1,140 @@
+import { expect, test } from "bun:test";
+import { sources } from "./sources.ts";
+
+interface Capability {
+  readonly name: string;
+  readonly sign: RegExp;
+  /** Files, or folders that end in `/`. */
+  readonly holders: readonly string[];
+}
+
+/** What can reach out of the process, and the only places that may. */
+const CAPABILITIES: readonly Capability[] = [
+  {
+    name: "spawning",
+    sign: /Bun\.spawn|child_process|\bnode:worker_threads|new Worker\(/,
+    holders: ["src/targets/command/child.ts", "src/targets/command/confinement/launchers.ts"],
+  },
+  {
+    name: "sockets",
+    sign: /from "node:(net|tls|http|https|http2|dgram|dns)"|\bfetch\(|= fetch\b|\?\? fetch\b|Bun\.(serve|connect|listen)|from "(fastify|@grpc\/grpc-js)"/,
+    holders: [
+      "src/targets/grpc/",
+      "src/http/",
+      "src/cli/client.ts",
+      "src/cli/health.ts",
+      "src/pipeline/identity/remote-keys.ts",
+      "src/audit/export/sender.ts",
+      "src/approvals/notify/address.ts",
+      "src/approvals/notify/sender.ts",
+      "src/runtime/telemetry/bounded-agent.ts",
+      "src/cli/development/",
+    ],
+  },
+  {
+    name: "files",
+    sign: /from "node:fs(\/promises)?"|Bun\.(file|write)\(/,
+    holders: [
+      ...[
+        "src/targets/command/",
+        "src/targets/files/",
+        "src/targets/grpc/contract/proto-files.ts",
+        "src/audit/",
+        "src/approvals/store/postgres.ts",
+        "src/approvals/store/sqlite.ts",
+        "src/cli/",
+        "src/cli/development/",
+      ],
+      ...[
+        "src/runtime/config/file.ts",
+        "src/runtime/config/plain-file.ts",
+        "src/runtime/manifests/sources.ts",
+        "src/runtime/reload/prints.ts",
+        "src/runtime/manifests/imports.ts",
+        "src/runtime/manifests/loader.ts",
+        "src/runtime/own-code.ts",
+        "src/runtime/composition/files.ts",
+        "src/runtime/composition/places.ts",
+        "src/runtime/composition/revocation-file.ts",
+        "src/runtime/composition/watched-files.ts",
+        "src/http/connections/listening-socket.ts",
+        "src/runtime/composition/workspace.ts",
+        "src/runtime/platform/files.ts",
+        "src/runtime/composition/confinement.ts",
+        "src/runtime/log/sink.ts",
+      ],
+    ],
+  },
+  {
+    name: "databases",
+    sign: /new Bun\.SQL\b|bun:sqlite/,
+    holders: ["src/approvals/store/postgres.ts", "src/approvals/store/sqlite.ts", "src/audit/query/index-file.ts"],
+  },
+  {
+    name: "foreign functions",
+    sign: /bun:ffi/,
+    holders: [
+      "src/audit/journal/c-library.ts",
+      "src/targets/files/c-library.ts",
+      "src/targets/command/confinement/c-library.ts",
+      "src/targets/command/confinement/call-list.ts",
+    ],
+  },
+  {
+    name: "environment",
+    sign: /process\.env|Bun\.env/,
+    holders: ["src/runtime/config/file.ts", "src/runtime/telemetry/hidden-variables.ts"],
+  },
+  {
+    name: "clock",
+    sign: /Date\.now|performance\.now|new Date\(\)|hrtime/,
+    holders: [
+      ...[
+        "src/runtime/composition/wiring.ts",
+        "src/cli/configuration.ts",
+        "src/cli/token.ts",
+        "src/cli/audit/place.ts",
+      ],
+      "src/cli/approvals/watch.ts",
+    ],
+  },
+  {
+    name: "randomness",
+    sign: /Math\.random|randomUUID|randomBytes|getRandomValues|generateKeyPair/,
+    holders: [
+      "src/runtime/composition/wiring.ts",
+      "src/runtime/composition/approvals.ts",
+      "src/runtime/composition/webhooks.ts",
+      "src/cli/development/",
+      "src/cli/token.ts",
+      "src/cli/audit/keys.ts",
+    ],
+  },
+  { name: "code from text", sign: /\beval\(|new Function\(|node:vm/, holders: [] },
+  { name: "the console", sign: /console\./, holders: [] },
+];
+
+function mayHold({ holders }: Capability, path: string): boolean {
+  return holders.some((holder) => (holder.endsWith("/") ? path.startsWith(holder) : path === holder));
+}
+
+test.each(CAPABILITIES.map((capability) => [capability.name, capability] as const))("only the listed files use %s", (_name, capability) => {
+  const users = sources("src").filter(({ code }) => capability.sign.test(code));
+  expect(users.filter(({ path }) => !mayHold(capability, path)).map(({ path }) => path)).toEqual([]);
+});
+
+test.each(CAPABILITIES.filter(({ holders }) => holders.length > 0).map((capability) => [capability.name, capability] as const))(
+  "every file listed for %s uses it",
+  (_name, capability) => {
+    const users = sources("src").filter(({ code }) => capability.sign.test(code));
+    const idle = capability.holders.filter(
+      (holder) => !users.some(({ path }) => mayHold({ ...capability, holders: [holder] }, path)),
+    );
+    expect(idle).toEqual([]);
+  },
+);
+
+test("manifests hold no capability at all", () => {
+  const users = sources("tools").filter(({ code }) => CAPABILITIES.some(({ sign }) => sign.test(code)));
+  expect(users.map(({ path }) => path)).toEqual([]);
+});

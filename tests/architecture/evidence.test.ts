@@ -1,0 +1,49 @@
+import { expect, test } from "bun:test";
+import { sources } from "./sources.ts";
+
+/** Which file may hand out which evidence. */
+const MINTS: Readonly<Record<string, readonly string[]>> = {
+  Found: ["src/pipeline/registry.ts"],
+  Verified: ["src/pipeline/caller-context.ts"],
+  Admitted: ["src/pipeline/admission.ts"],
+  Known: ["src/pipeline/registry.ts"],
+  Authorized: ["src/pipeline/permission-engine.ts"],
+  Paced: ["src/pipeline/admission.ts"],
+  Parsed: ["src/pipeline/schema-validator.ts"],
+  Elevated: ["src/pipeline/permission-engine.ts"],
+  Fresh: ["src/pipeline/repeats.ts"],
+  Planned: ["src/pipeline/planner.ts"],
+  Approved: ["src/pipeline/approval-gate.ts"],
+  Executed: ["src/pipeline/executor.ts"],
+  Released: ["src/pipeline/output-filter.ts", "src/pipeline/repeats.ts"],
+  Receipt: ["src/audit/json-logger.ts", "src/audit/strangers.ts"],
+};
+
+test("evidence is minted only by the step that earned it", () => {
+  const found = sources("src").flatMap(({ path, code }) =>
+    [...code.matchAll(/\bmint(?:<(\w+)>)?\(/g)].map(([, kind = "(untyped)"]) => [kind, path] as const),
+  );
+  const minted = Object.fromEntries(
+    Object.keys(MINTS).map((kind) => [
+      kind,
+      [...new Set(found.filter(([is]) => is === kind).map(([, path]) => path))].sort(),
+    ]),
+  );
+  expect(minted as typeof MINTS).toEqual(MINTS);
+  const strangers = found.filter(([kind, path]) => !(kind in MINTS) && path !== "src/core/evidence.ts");
+  expect(strangers).toEqual([]);
+});
+
+test("nobody casts into evidence", () => {
+  const kinds = Object.keys(MINTS).join("|");
+  const casts = sources("src").filter(({ code }) => new RegExp(`\\bas (unknown as )?(${kinds})\\b`).test(code));
+  expect(casts.map(({ path }) => path)).toEqual([]);
+});
+
+test("only the decoder of answers vouches for what it has made", () => {
+  const vouching = sources("src").filter(({ code }) => /\bvouchFor\(/.test(code));
+  expect(vouching.map(({ path }) => path).sort()).toEqual([
+    "src/core/digest.ts",
+    "src/targets/grpc/codec/answer-reader.ts",
+  ]);
+});

@@ -1,0 +1,100 @@
+import { expect, test } from "bun:test";
+import { importsOf, sources } from "./sources.ts";
+
+/** Which module may import which, inside `src`. A module is a folder, or a file in `src` or `src/runtime`. */
+const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  core: [],
+  detection: ["core"],
+  approvals: ["core"],
+  "approvals/messages": ["core", "detection"],
+  audit: ["core"],
+  "targets/command": ["core"],
+  "targets/grpc": ["core"],
+  "targets/files": ["core"],
+  "targets/function": ["core"],
+  pipeline: ["core", "approvals", "audit", "detection"],
+  "runtime/own-code.ts": [],
+  "runtime/config": ["core"],
+  "runtime/platform": ["core", "runtime/config"],
+  "runtime/manifests": ["core", "runtime/config", "index.ts"],
+  "runtime/telemetry": ["core"],
+  "runtime/log": ["core", "detection", "audit"],
+  "runtime/reload": ["core", "audit", "pipeline", "runtime/config", "runtime/manifests", "runtime/composition"],
+  "runtime/composition": [
+    ...["core", "runtime/config", "runtime/manifests", "runtime/own-code.ts", "runtime/platform", "runtime/reload"],
+    ...["runtime/telemetry", "pipeline", "approvals", "audit", "detection"],
+    ...["targets/command", "targets/files", "targets/grpc", "targets/function"],
+  ],
+  "runtime/safe-tool-call.ts": [
+    ...["core", "approvals", "detection", "pipeline", "runtime/composition", "runtime/config"],
+  ],
+  http: ["core", "pipeline", "approvals", "audit", "runtime/reload"],
+  cli: [
+    ...["core", "approvals", "audit", "detection", "http", "pipeline", "targets/command", "cli/development"],
+    ...["runtime/composition", "runtime/config", "runtime/log", "runtime/own-code.ts"],
+  ],
+  "cli/development": ["core", "runtime/config"],
+  "index.ts": ["core", "approvals", "approvals/messages", "targets/command", "runtime/safe-tool-call.ts"],
+};
+
+/** Packages by module; Node's own modules are judged by the capabilities. */
+const PACKAGES: Readonly<Record<string, readonly string[]>> = {
+  core: ["zod"],
+  detection: ["libphonenumber-js/metadata.max.json"],
+  approvals: ["jose", "unbash", "zod"],
+  "approvals/messages": ["zod"],
+  "targets/command": ["unbash", "zod"],
+  "targets/grpc": ["@grpc/grpc-js", "protobufjs", "cockatiel", "jose"],
+  "targets/files": ["re2js", "yaml", "zod"],
+  pipeline: ["zod", "jose"],
+  http: ["zod", "fastify", "prom-client"],
+  cli: ["commander", "fastify", "pino", "zod"],
+  "cli/development": ["@grpc/grpc-js", "@grpc/proto-loader", "@peculiar/x509", "reflect-metadata", "jose"],
+  "runtime/config": ["yaml", "zod"],
+  "runtime/manifests": ["zod"],
+  "runtime/platform": ["yaml"],
+  "runtime/telemetry": ["api", "core", "exporter-trace-otlp-http", "resources", "sdk-trace-base"].map(
+    (name) => `@opentelemetry/${name}`,
+  ),
+  "runtime/log": ["pino"],
+};
+
+/** The longest name in the table that the path begins with. */
+function moduleOf(path: string): string {
+  const [, first = "", second = ""] = path.split("/");
+  return Object.hasOwn(MAY_IMPORT, `${first}/${second}`) ? `${first}/${second}` : first;
+}
+
+const rows = sources("src").flatMap((source) => importsOf(source).map((name) => [source.path, name] as const));
+
+test("the table was compared with something", () => {
+  expect(rows.length).toBeGreaterThan(200);
+});
+
+test("every import is in the table", () => {
+  const strangers = rows.filter(([path, name]) => {
+    const own = moduleOf(path);
+    if (name.startsWith("node:") || name.startsWith("bun:")) return false;
+    // Data files of a package count as the package.
+    const bare = name.replace(/^(protobufjs)\/.*\.json$/, "$1");
+    if (!name.startsWith("src/")) return !(PACKAGES[own] ?? []).includes(bare);
+    return moduleOf(name) !== own && !(MAY_IMPORT[own] ?? []).includes(moduleOf(name));
+  });
+  expect(strangers).toEqual([]);
+});
+
+test("development is reached by `stc` alone, and only when it is asked for", () => {
+  const statics = sources("src").filter(
+    ({ path, code }) => !path.startsWith("src/cli/development/") && /from "\.\.?\/dev\//.test(code),
+  );
+  expect(statics.map(({ path }) => path)).toEqual([]);
+});
+
+test("manifests see the public door and zod, nothing else", () => {
+  const strangers = sources("tools").flatMap((source) =>
+    importsOf(source)
+      .filter((name) => name !== "safe-tool-call" && name !== "zod" && !name.startsWith("tools/"))
+      .map((name) => [source.path, name]),
+  );
+  expect(strangers).toEqual([]);
+});

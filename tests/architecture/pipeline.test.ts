@@ -1,0 +1,21 @@
+import { expect, test } from "bun:test";
+import { REFUSALS } from "../../src/core/errors.ts";
+import { sources } from "./sources.ts";
+
+test("every refusal code is thrown somewhere, and the README's table names them all", async () => {
+  const code = sources("src")
+    .filter(({ path }) => path !== "src/core/errors.ts")
+    .map((source) => source.code)
+    .join("\n");
+  const unused = Object.keys(REFUSALS).filter((name) => !code.includes(`"${name}"`));
+  expect(unused).toEqual([]);
+});
+
+test("the pipeline is on one screen", () => {
+  const [proxy] = sources("src/pipeline").filter(({ path }) => path === "src/pipeline/proxy.ts");
+  const text = proxy?.text ?? "";
+  const from = text.indexOf("async function decide(");
+  const pipeline = text.slice(from, text.indexOf("\n}\n", from)).split("\n");
+  expect(from).toBeGreaterThan(0);
+  expect(pipeline.length).toBeLessThan(30);
+});

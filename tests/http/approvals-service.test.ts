@@ -1,0 +1,126 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { z } from "zod";
+import { type RunningService, startService } from "../../src/cli/service.ts";
+import { defineTool } from "../../src/index.ts";
+import { readConfig } from "../../src/runtime/config/config.ts";
+import { LiveIssuers } from "../support/live-tokens.ts";
+import { type Members, membersOf } from "./approval-stand.ts";
+import { EventClient } from "./event-reader.ts";
+
+const change = defineTool({
+  name: "counter_set",
+  description: "Sets the counter",
+  classification: "write",
+  category: "network",
+  permissions: { required: ["counter:write"] },
+  input: z.strictObject({ to: z.int().min(0).max(9) }),
+  target: { system: "counter", handler: async () => ({ set: true }) },
+  output: z.strictObject({ set: z.boolean() }),
+  outputPolicy: { set: "allow" },
+  examples: { accepts: [{ to: 1 }], rejects: [{ to: 10 }] },
+});
+
+const folder = mkdtempSync(join(tmpdir(), "stc-approvals-"));
+const issuers = new LiveIssuers();
+let service: RunningService;
+let agent: string;
+let olga: string;
+
+async function start(name: string, approvals: Record<string, unknown>): Promise<RunningService> {
+  const written = {
+    ...{ server: { port: 0 }, log: { level: "silent" }, audit: { dir: join(folder, name) }, approvals },
+    tools: [change],
+    jwt: { issuers: issuers.profiles() },
+  };
+  return startService(readConfig(written, { folder, environment: { PATH: process.env["PATH"] }, origin: name }));
+}
+
+const startAsking = (name: string): Promise<RunningService> =>
+  start(name, { store: `sqlite://${join(folder, name)}.sqlite` });
+
+beforeAll(async () => {
+  service = await startAsking("asking");
+  const permissions = ["counter:write", "approvals:decide"];
+  agent = await issuers.token({ kind: "good", sub: "agent-1", permissions });
+  olga = await issuers.token({ kind: "operator", sub: "olga", permissions });
+});
+afterAll(async () => {
+  await service.drain();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+interface Answered {
+  readonly status: number;
+  readonly body: Members;
+}
+
+async function send(request: string, token: string, body?: unknown, at = service): Promise<Answered> {
+  const [method = "", path = ""] = request.split(" ");
+  const answer = await fetch(`${at.url}${path}`, {
+    method,
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+  return { status: answer.status, body: membersOf(await answer.json()) };
+}
+
+const call = (to: number, more: Members = {}): Members => ({ tool: "counter_set", args: { to }, ...more });
+const yes = { decision: "approve" };
+
+test("asked, awaited, decided, run, and seen by everybody whom it concerns", async () => {
+  const streams = await Promise.all([olga, agent].map((token) => EventClient.open(service.url, token)));
+  const asked = await send("POST /call", agent, call(1));
+  const { id } = membersOf(asked.body["approval"]);
+  expect([asked.status, asked.body["status"]]).toEqual([202, "pending"]);
+  const awaited = send(`GET /approvals/${id}?wait=55`, agent);
+  const read = membersOf((await send(`GET /approvals/${id}`, olga)).body["approval"]);
+  expect(membersOf(read["view"])).toMatchObject({ tool: "counter_set", arguments: { to: 1 } });
+  const decision = { ...yes, viewDigest: read["viewDigest"] };
+  expect((await send(`POST /approvals/${id}/decisions`, olga, decision)).status).toBe(200);
+  expect(membersOf((await awaited).body["approval"])["state"]).toBe("approved");
+  expect((await send("POST /call", agent, call(1, { approval: { id } }))).body["result"]).toEqual({ set: true });
+  expect(membersOf((await send(`GET /approvals/${id}`, agent)).body["approval"])["state"]).toBe("executed");
+  for (const stream of streams) {
+    const types = (await stream.take(4)).map(({ type }) => type);
+    expect(types).toEqual(["requested", "approved", "claimed", "executed"].map((what) => `approval.${what}`));
+  }
+});
+
+test("a token is good at one side: agents decide nothing, operators call nothing", async () => {
+  const asked = await send("POST /call", agent, call(2));
+  const { id } = membersOf(asked.body["approval"]);
+  expect((await send(`POST /approvals/${id}/decisions`, agent, yes)).status).toBe(403);
+  const params = { approvalId: id };
+  expect((await send("POST /rpc", agent, { jsonrpc: "2.0", id: 1, method: "exec.approve", params })).status).toBe(403);
+  for (const body of [call(2), call(2, { approval: { id } })]) {
+    expect((await send("POST /call", olga, body)).status).toBe(401);
+  }
+  const pending = await send("POST /call", agent, call(2, { approval: { id } }));
+  expect([pending.status, membersOf(pending.body["approval"])["id"]]).toEqual([202, id]);
+});
+
+test("a drain answers who waits and ends who follows", async () => {
+  const draining = await startAsking("draining");
+  const asked = await send("POST /call", agent, call(3), draining);
+  const { id } = membersOf(asked.body["approval"]);
+  const stream = await EventClient.open(draining.url, olga);
+  const awaited = send(`GET /approvals/${id}?wait=55`, agent, undefined, draining);
+  // Whatever was sent before it is in by the time that this is answered.
+  expect((await send("GET /approvals?state=pending", olga, undefined, draining)).status).toBe(200);
+  await draining.drain();
+  expect(membersOf((await awaited).body["approval"])["state"]).toBe("pending");
+  expect(await stream.rest()).toEqual([]);
+});
+
+test("where nobody can be asked there are no routes for it", async () => {
+  const silent = await start("silent", {});
+  const { url } = silent;
+  for (const path of ["/approvals", "/events", "/grants", "/sessions"]) {
+    const answer = await fetch(`${url}${path}`, { headers: { authorization: `Bearer ${olga}` } });
+    expect([path, answer.status]).toEqual([path, 404]);
+  }
+  await silent.drain();
+});

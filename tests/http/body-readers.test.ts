@@ -1,0 +1,62 @@
+import { heapStats } from "bun:jsc";
+import { expect, test } from "bun:test";
+import { Readable } from "node:stream";
+import fc from "fast-check";
+import type { FastifyRequest } from "fastify";
+import { BodyReaders } from "../../src/http/body-readers.ts";
+
+const BODY_BYTES_MAX = 200_000;
+const LIMITS = { bodyBytesMax: BODY_BYTES_MAX, bodyDepthMax: 8, bodyKeysMax: 8, requestTimeoutMs: 60_000 };
+
+interface Sending {
+  readonly raw: Readable;
+  readonly body: Promise<Uint8Array>;
+}
+
+function open(): Sending {
+  const raw = Object.assign(new Readable({ read() {} }), { socket: { remoteAddress: "192.0.2.1" } });
+  const request = { raw, ip: "192.0.2.1" } as unknown as FastifyRequest;
+  return { raw, body: new BodyReaders(() => 64).read(request, LIMITS) };
+}
+
+const outcome = (body: Promise<Uint8Array>): Promise<unknown> =>
+  body.then(
+    (bytes) => Buffer.from(bytes).toString("hex"),
+    (error: { readonly code?: unknown }) => error.code,
+  );
+
+test("a body is its pieces in a row, however it was cut, up to its maximum", async () => {
+  const piece = fc.oneof(fc.uint8Array({ maxLength: 3 }), fc.uint8Array({ minLength: 4_000, maxLength: 60_000 }));
+  await fc.assert(
+    fc.asyncProperty(fc.array(piece, { maxLength: 12 }), async (pieces) => {
+      const { raw, body } = open();
+      for (const one of pieces) raw.push(one);
+      raw.push(null);
+      const whole = Buffer.concat(pieces);
+      expect(await outcome(body)).toBe(whole.length > BODY_BYTES_MAX ? "PAYLOAD_TOO_LARGE" : whole.toString("hex"));
+    }),
+    { numRuns: 60 },
+  );
+});
+
+test.each([
+  [BODY_BYTES_MAX, "61".repeat(BODY_BYTES_MAX)],
+  [BODY_BYTES_MAX + 1, "PAYLOAD_TOO_LARGE"],
+])("%d pieces of a byte each", async (count, want) => {
+  const { raw, body } = open();
+  const read = outcome(body);
+  for (let sent = 0; sent < count; sent += 1) raw.push(Buffer.from("a"));
+  raw.push(null);
+  expect((await read) === want).toBe(true);
+});
+
+test("a body that has not ended holds its bytes, not its pieces", async () => {
+  const { raw, body } = open();
+  const read = outcome(body);
+  for (let sent = 0; sent < BODY_BYTES_MAX; sent += 1) raw.push(Buffer.from("a"));
+  while (raw.readableLength > 0) await new Promise((resolve) => setImmediate(resolve));
+  Bun.gc(true);
+  expect(heapStats().objectTypeCounts["Uint8Array"] ?? 0).toBeLessThan(BODY_BYTES_MAX / 10);
+  raw.push(null);
+  await read;
+});

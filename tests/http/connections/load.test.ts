@@ -1,0 +1,207 @@
+import { afterEach, expect, test } from "bun:test";
+import { LOOP_LOOK_EVERY_MS, Shedding } from "../../../src/pipeline/limits/shedding.ts";
+import { until } from "../../support/until.ts";
+import { type LoadStand, openLoadStand, Wire, wholeCall } from "../load-stand.ts";
+
+let open: LoadStand | undefined;
+async function stand(written: Parameters<typeof openLoadStand>[0]): Promise<LoadStand> {
+  open = await openLoadStand(written);
+  return open;
+}
+afterEach(async () => {
+  await open?.close();
+  open = undefined;
+});
+
+test("a caller that calls too often gets 429, the time to wait and its line; another is served", async () => {
+  const { call, token, audited } = await stand({ limits: { rates: { caller: { calls: 2, seconds: 3_600 } } } });
+  const [mine, other] = [await token("agent-1"), await token("agent-2")];
+  expect([(await call(mine)).status, (await call(mine)).status]).toEqual([200, 200]);
+  const refused = await call(mine);
+  expect(refused.status).toBe(429);
+  expect(refused.error).toMatchObject({
+    ...{ code: "RATE_LIMITED", stage: "LIMIT", retryable: true },
+    message: "You have called too often: 2 calls in 3600 s are yours.",
+    details: { limit: "caller", calls: 2, seconds: 3_600 },
+  });
+  const waitMs = Number(refused.error["retryAfterMs"]);
+  expect(waitMs).toBeGreaterThan(1_700_000);
+  expect(waitMs).toBeLessThanOrEqual(1_800_000);
+  expect(refused.headers.get("retry-after")).toBe(String(Math.ceil(waitMs / 1_000)));
+  expect((await call(other)).status).toBe(200);
+  expect(audited().filter(({ decision }) => decision === "DENIED")).toEqual([
+    expect.objectContaining({
+      caller: expect.objectContaining({ sub: "agent-1" }),
+      error: { code: "RATE_LIMITED" },
+      denial: expect.objectContaining({ stage: "LIMIT" }),
+    }) as Record<string, unknown>,
+  ]);
+});
+
+test("whoever waits as long as it is told is served", async () => {
+  const { call, token } = await stand({ limits: { rates: { caller: { calls: 20, seconds: 1, burst: 1 } } } });
+  const mine = await token();
+  for (let round = 0; round < 3; round += 1) {
+    expect((await call(mine)).status).toBe(200);
+    const { error } = await call(mine);
+    await Bun.sleep(Number(error["retryAfterMs"]));
+  }
+  expect((await call(mine)).status).toBe(200);
+});
+
+test("a tool's limit is nothing to those who may not know of the tool", async () => {
+  const { call, token } = await stand({ limits: { rates: { tool: { calls: 1, seconds: 3_600 } } } });
+  const mine = await token();
+  const secret = { tool: "load_secret", args: {} };
+  const none = { tool: "load_none", args: {} };
+  for (let made = 0; made < 3; made += 1) {
+    expect((await call(mine, secret)).error).toMatchObject({ code: "PERMISSION_DENIED" });
+    expect((await call(mine, none)).error).toMatchObject({ code: "TOOL_NOT_FOUND" });
+  }
+  expect((await call(mine)).status).toBe(200);
+  expect((await call(await token("agent-2"))).error).toMatchObject({
+    code: "RATE_LIMITED",
+    details: { limit: "tool" },
+  });
+});
+
+test("a bad token is UNAUTHENTICATED, whatever limit is reached", async () => {
+  const { call, token } = await stand({ limits: { rates: { service: { calls: 1, seconds: 3_600 } } } });
+  const mine = await token();
+  expect((await call(mine)).status).toBe(200);
+  expect((await call(mine)).error).toMatchObject({ code: "RATE_LIMITED", details: { limit: "service" } });
+  expect((await call(await token("agent-1", "expired"))).status).toBe(401);
+});
+
+test.each([
+  [
+    "a tool that is none",
+    { rates: { tools: { load_ecko: {} } } },
+    "limits.rates.tools.load_ecko: no tool of this name",
+  ],
+  ["replicas without a database", { shared: true }, "limits.shared: replicas count together in PostgreSQL"],
+  ["no calls at all", { rates: { caller: { calls: 0 } } }, "limits.rates.caller"],
+  ["a word that is not off", { rates: { service: "none" } }, "limits.rates.service"],
+])("%s is said at the start", async (_title, limits, message) => {
+  await expect(openLoadStand({ limits })).rejects.toThrow(message);
+});
+
+test("under the defaults a burst of many callers behind one address is served to the last", async () => {
+  const { port, token } = await stand({});
+  const tokens = await Promise.all(Array.from({ length: 8 }, (_, index) => token(`agent-${index}`)));
+  const wires = tokens.flatMap((mine) => Array.from({ length: 100 }, () => new Wire(port).send(wholeCall(mine))));
+  for (const wire of wires) await until("an answer", () => wire.statuses[0]);
+  expect(new Set(wires.map(({ statuses }) => statuses[0]))).toEqual(new Set([200]));
+  for (const wire of wires) wire.end();
+});
+
+test("connections over the limit of a source are told so and closed; the others go on, and who leaves makes room", async () => {
+  const { port, token, metrics } = await stand({ limits: { connectionsPerSourceMax: 3 } });
+  const mine = await token();
+  const wires = Array.from({ length: 2 }, () => new Wire(port).send(wholeCall(mine)));
+  for (const wire of wires) await until("an answer", () => wire.statuses[0]);
+  const [first, second] = wires;
+  expect(await metrics()).toContain("stc_connections 3\n");
+  const over = new Wire(port).send(wholeCall(mine));
+  await over.closed;
+  expect(over.statuses).toEqual([503]);
+  expect(over.received).toContain(
+    '"code":"OVERLOADED","stage":"LIMIT","message":"Too many connections from your address."',
+  );
+  expect(over.received).toContain("retry-after: 1\r\n");
+  first?.send(wholeCall(mine));
+  await until("the second answer", () => (first?.statuses.length === 2 ? true : undefined));
+  second?.end();
+  await until("room", async () => {
+    const wire = new Wire(port).send(`${wholeCall(mine)}`);
+    await until("an answer", () => wire.statuses[0] ?? (wire.isClosed ? 0 : undefined));
+    const served = wire.statuses[0] === 200;
+    wire.end();
+    return served ? true : undefined;
+  });
+  first?.end();
+});
+
+test("one source's connections are nothing to another", async () => {
+  const { port, token } = await stand({ limits: { connectionsPerSourceMax: 1 } });
+  const mine = await token();
+  const wires = [undefined, "127.0.0.2", "127.0.0.3"].map((localAddress) =>
+    new Wire(port, localAddress === undefined ? {} : { localAddress }).send(wholeCall(mine)),
+  );
+  for (const wire of wires) expect(await until("an answer", () => wire.statuses[0])).toBe(200);
+  for (const wire of wires) wire.end();
+});
+
+test("a connection over the limit of all is closed before its request is read", async () => {
+  const { port, token, audited } = await stand({ limits: { connectionsMax: 1 } });
+  const mine = await token();
+  const first = new Wire(port).send(wholeCall(mine));
+  await until("an answer", () => first.statuses[0]);
+  const over = new Wire(port, { localAddress: "127.0.0.2" }).send(wholeCall(mine));
+  await over.closed;
+  expect(over.statuses).toEqual([503]);
+  expect(over.received).toContain("Too many connections.");
+  expect(audited().length).toBe(1);
+  first.end();
+});
+
+/** A loop whose looks are late as the test says. */
+function loop(delayMsMax = 200) {
+  let now = 0;
+  const shedding = new Shedding({ delayMsMax, now: () => now });
+  const look = (delayMs: number, times = 1): void => {
+    for (let made = 0; made < times; made += 1) {
+      now += LOOP_LOOK_EVERY_MS + delayMs;
+      shedding.look();
+    }
+  };
+  /** Of a thousand calls that come one after another in the same turn, each of which takes so long. */
+  const taken = (callMs: number): number => {
+    let count = 0;
+    for (let made = 0; made < 1_000; made += 1) {
+      if (shedding.refuses()) continue;
+      count += 1;
+      now += callMs;
+    }
+    return count;
+  };
+  look(0);
+  return { look, taken };
+}
+
+test("a loop that is late again and again takes what it has time for, until it has been on time for a while", () => {
+  const { look, taken } = loop();
+  look(200, 4);
+  expect(taken(2)).toBe(1_000);
+  look(0, 30);
+  look(200, 5);
+  expect(taken(2)).toBe(125);
+  look(0, 19);
+  expect(taken(2)).toBe(125);
+  look(0, 21);
+  expect(taken(2)).toBe(1_000);
+});
+
+test.each([
+  ["one long stop", (look: (ms: number, times?: number) => void) => look(60_000)],
+  ["a loop that is late, but not by so much", (look) => look(199, 1_000)],
+  ["late and on time by turns", (look) => Array.from({ length: 100 }, () => [look(500, 4), look(0)])],
+  ["a clock that was set back", (look) => look(-3_600_000, 10)],
+])("%s sheds nothing", (_title, happen) => {
+  const { look, taken } = loop();
+  happen(look);
+  expect(taken(10)).toBe(1_000);
+});
+
+test("while shedding, some calls are taken however late it is, and half on time is not on time", () => {
+  const { look, taken } = loop();
+  look(200, 5);
+  look(100, 1_000);
+  expect(taken(1_000)).toBe(32);
+});
+
+test("who calls once in a while is not shed", () => {
+  const { look, taken } = loop();
+  look(10_000, 50);
+  expect(taken(0)).toBe(1_000);
+});

@@ -1,0 +1,141 @@
+import { afterAll, describe, expect, test } from "bun:test";
+import { existsSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { Agent, request } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { z } from "zod";
+import { startService } from "../../src/cli/service.ts";
+import { defineTool } from "../../src/index.ts";
+import { readConfig } from "../../src/runtime/config/config.ts";
+import { auditEntries } from "../support/audit-files.ts";
+import { LiveIssuers } from "../support/live-tokens.ts";
+import { openClient, statusesIn } from "../support/sending-client.ts";
+import { until } from "../support/until.ts";
+
+const CLIENTS = 16;
+const ROUNDS_BEFORE = 200;
+
+const folder = realpathSync(mkdtempSync(join(tmpdir(), "stc-drain-")));
+const issuers = new LiveIssuers();
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+interface Answer {
+  readonly status: number;
+  readonly connection: string | undefined;
+  readonly body: string;
+}
+
+/** A service with a tool that answers when the test says so, and a client of it that keeps its connections. */
+async function start(way: "TCP" | "socket") {
+  const started = Promise.withResolvers<void>();
+  const finish = Promise.withResolvers<void>();
+  const tool = (name: string, handler: () => Promise<Record<string, never>>) =>
+    defineTool({
+      ...({ name, description: "Does nothing", classification: "read" } as const),
+      permissions: { required: ["drain:test"] },
+      input: z.strictObject({}),
+      output: z.object({}),
+      outputPolicy: {},
+      handler,
+    });
+  const slow = tool("slow", async () => {
+    started.resolve();
+    await finish.promise;
+    return {};
+  });
+  const dir = join(folder, way);
+  const socketPath = join(folder, `${way}.sock`);
+  const config = {
+    // Longer than a test: a connection that does not end by itself fails it.
+    server: { port: 0, drainTimeoutMs: 600_000, ...(way === "socket" && { socket: socketPath }) },
+    ...{
+      tools: [slow, tool("quick", async () => ({}))],
+      audit: { dir, durability: "write" },
+      log: { level: "silent" },
+    },
+    jwt: { issuers: issuers.profiles() },
+  };
+  const service = await startService(readConfig(config, { folder, environment: {}, origin: "test" }));
+  const authorization = await issuers.authorization({ kind: "good", sub: "agent-7", permissions: ["drain:test"] });
+  const agent = new Agent({ keepAlive: true, maxSockets: CLIENTS });
+  const { hostname, port } = new URL(service.url);
+  const where = way === "socket" ? { socketPath } : { hostname, port };
+  const call = (name: string): Promise<Answer | string> =>
+    new Promise((resolve) => {
+      const headers = { host: "localhost", "content-type": "application/json", authorization: authorization ?? "" };
+      const sent = request({ ...where, path: "/call", method: "POST", agent, headers }, (response) => {
+        let body = "";
+        response.on("data", (bytes) => {
+          body += bytes;
+        });
+        const { statusCode: status = 0, headers } = response;
+        response.on("end", () => resolve({ status, connection: headers.connection, body }));
+        response.on("error", (error) => resolve(`answer cut: ${String(error)}`));
+      });
+      sent.on("error", (error) => resolve("code" in error ? String(error.code) : String(error)));
+      sent.end(JSON.stringify({ tool: name, args: {} }));
+    });
+  const url = way === "socket" ? `unix:${socketPath}` : service.url;
+  const written = (name: string): string => {
+    const body = JSON.stringify({ tool: name, args: {} });
+    const type = `Content-Type: application/json\r\nContent-Length: ${body.length}`;
+    return `POST /call HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${authorization}\r\n${type}\r\n\r\n${body}`;
+  };
+  return { service, call, url, written, started: started.promise, finish: () => finish.resolve(), dir };
+}
+
+describe.each(["TCP", "socket"] as const)("over %s", (way) => {
+  test("a drain answers what is under way, and requests on connections that are open", async () => {
+    const { service, call, started, finish, dir } = await start(way);
+    const underWay = call("slow");
+    await started;
+    expect(await call("quick")).toMatchObject({ status: 200, connection: "keep-alive" });
+    const drained = service.drain();
+    const late = await call("quick");
+    expect(late).toMatchObject({ status: 503, connection: "close" });
+    expect(JSON.parse((late as Answer).body).error).toMatchObject({
+      ...{ code: "SHUTTING_DOWN", message: "The service is shutting down.", retryable: true },
+    });
+    finish();
+    expect(await underWay).toMatchObject({ status: 200, connection: "close" });
+    await drained;
+    expect(auditEntries(dir).map(({ error }) => error?.code)).toEqual([undefined, "SHUTTING_DOWN", undefined]);
+  });
+
+  test("a connection whose requests overtook each other does not hold the drain up", async () => {
+    const { service, url, written, started, finish, dir } = await start(way);
+    const before = existsSync(dir) ? auditEntries(dir).length : 0;
+    const client = await openClient(url);
+    await client.send(written("slow") + written("quick"));
+    const answers = client.read();
+    await started;
+    await until("the second answer", () => auditEntries(dir)[before]);
+    const drained = service.drain();
+    // Longer than idle connections stay.
+    await Bun.sleep(600);
+    finish();
+    await drained;
+    expect(statusesIn(await answers)).toEqual([200, 200]);
+  });
+
+  test("clients that keep their connections and call without a pause see answers, and no reset", async () => {
+    const { service, call } = await start(way);
+    const seen = new Map<string, number>();
+    let rounds = 0;
+    const client = async (): Promise<void> => {
+      for (let last = ""; last !== "ECONNREFUSED" && last !== "ENOENT"; rounds += 1) {
+        const answer = await call("quick");
+        last = typeof answer === "string" ? answer : `${answer.status} ${answer.connection}`;
+        seen.set(last, (seen.get(last) ?? 0) + 1);
+        if (last === "503 close") return;
+      }
+    };
+    const clients = Array.from({ length: CLIENTS }, client);
+    await until("calls", () => (rounds >= ROUNDS_BEFORE ? true : undefined));
+    await service.drain();
+    await Promise.all(clients);
+    const others = [...seen.keys()].filter((answer) => !/^(200|503) /.test(answer));
+    expect(others).toEqual([]);
+    expect(seen.get("503 close") ?? 0).toBeGreaterThan(0);
+  });
+});

@@ -1,0 +1,315 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { Refusal } from "../../../src/core/errors.ts";
+import type { Authorized, Verified } from "../../../src/core/evidence.ts";
+import type { Caller } from "../../../src/core/types.ts";
+import { createAdmission } from "../../../src/pipeline/admission.ts";
+import { type RateRules, Rates } from "../../../src/pipeline/limits/rates.ts";
+import { Pace, type Rate } from "../../../src/pipeline/limits/rates-pace.ts";
+import { type RateTable, SharedRates } from "../../../src/pipeline/limits/rates-shared.ts";
+
+const caller = (subject: string, issuer = "https://idp.test"): Caller => ({ issuer, subject }) as Caller;
+const OFF: RateRules = { caller: "off", service: "off", callerAndTool: "off", tool: "off", tools: {} };
+
+function stand(rules: Partial<RateRules>) {
+  let now = 5_000.25;
+  const rates = new Rates({ rules: { ...OFF, ...rules }, now: () => now });
+  const refusal = (take: () => void): Refusal | undefined => {
+    try {
+      take();
+      return undefined;
+    } catch (error) {
+      if (error instanceof Refusal) return error;
+      throw error;
+    }
+  };
+  return {
+    call: (who: Caller) => refusal(() => rates.takeCall(who)),
+    tool: (who: Caller, name: string) => refusal(() => rates.takeTool(who, name)),
+    pass: (ms: number) => (now += ms),
+  };
+}
+
+const THREE: Rate = { calls: 3, seconds: 1 };
+
+describe("who is held to what", () => {
+  test.each([
+    ["a caller, whatever the tool", { caller: THREE }, "call", "a", "caller"],
+    ["everybody together", { service: THREE }, "call", "b", "service"],
+    ["a caller and a tool", { callerAndTool: THREE }, "tool", "a", "callerAndTool"],
+    ["a tool, whoever calls", { tool: THREE }, "tool", "b", "tool"],
+    ["the one tool that is named", { tools: { lookup: { tool: THREE } } }, "tool", "b", "tool"],
+    [
+      "a caller at the one tool that is named",
+      { tools: { lookup: { callerAndTool: THREE } } },
+      "tool",
+      "a",
+      "callerAndTool",
+    ],
+  ] as const)("%s", (_title, rules, step, fourth, limit) => {
+    const { call, tool } = stand(rules);
+    const take = (subject: string): Refusal | undefined =>
+      step === "call" ? call(caller(subject)) : tool(caller(subject), "lookup");
+    for (let made = 0; made < 3; made += 1) expect(take("a")).toBeUndefined();
+    const refusal = take(fourth);
+    expect(refusal).toMatchObject({ code: "RATE_LIMITED", retryAfterMs: 334, details: { limit } });
+    if (limit === "service" || limit === "tool") expect(Object.keys(refusal?.details ?? {})).toEqual(["limit"]);
+    else expect(refusal?.message).toContain("3 calls in 1 s");
+  });
+
+  test("another caller, the same subject of another issuer and another tool have buckets of their own", () => {
+    const { call, tool } = stand({ caller: THREE, callerAndTool: THREE, tool: { calls: 4, seconds: 1 } });
+    for (const who of [caller("a"), caller("b"), caller("a", "https://other.test")]) {
+      for (let made = 0; made < 3; made += 1) expect(call(who)).toBeUndefined();
+    }
+    for (let made = 0; made < 3; made += 1) expect(tool(caller("a"), "lookup")).toBeUndefined();
+    expect(tool(caller("a"), "lookup")).toBeDefined();
+    expect(tool(caller("a"), "other")).toBeUndefined();
+    expect(tool(caller("b"), "lookup")).toBeUndefined();
+    expect(tool(caller("b"), "lookup")?.details).toEqual({ limit: "tool" });
+  });
+
+  test("a named tool may be let off what holds for all, and an object's own members are no tools", () => {
+    const { tool } = stand({ callerAndTool: { calls: 1, seconds: 60 }, tools: { free: { callerAndTool: "off" } } });
+    for (let made = 0; made < 10; made += 1) expect(tool(caller("a"), "free")).toBeUndefined();
+    expect(tool(caller("a"), "constructor")).toBeUndefined();
+    expect(tool(caller("a"), "constructor")).toBeDefined();
+  });
+
+  test("what one limit refuses is charged to no other", () => {
+    const { call, pass } = stand({ caller: { calls: 1, seconds: 60 }, service: { calls: 3, seconds: 60 } });
+    expect(call(caller("a"))).toBeUndefined();
+    for (let made = 0; made < 50; made += 1) expect(call(caller("a"))?.details).toMatchObject({ limit: "caller" });
+    expect(call(caller("b"))).toBeUndefined();
+    expect(call(caller("c"))).toBeUndefined();
+    expect(call(caller("d"))?.details).toEqual({ limit: "service" });
+    pass(20_000);
+    expect(call(caller("d"))).toBeUndefined();
+  });
+
+  test("two tokens of one caller share its bucket", () => {
+    const { call } = stand({ caller: THREE });
+    const [first, second] = [caller("a"), caller("a")];
+    for (const who of [first, second, first]) expect(call(who)).toBeUndefined();
+    expect(call(second)).toBeDefined();
+  });
+});
+
+const rate = fc.record({
+  calls: fc.integer({ min: 1, max: 100_000 }),
+  seconds: fc.integer({ min: 1, max: 3_600 }),
+  burst: fc.option(fc.integer({ min: 1, max: 100 }), { nil: undefined }),
+});
+
+describe("the bucket", () => {
+  test("whoever waits as long as it is told is served, and a millisecond less would not do", () => {
+    fc.assert(
+      fc.property(rate, fc.array(fc.double({ min: 0, max: 5_000, noNaN: true }), { maxLength: 60 }), (limit, gaps) => {
+        const pace = new Pace(limit);
+        let now = 1_000.5;
+        for (const gap of gaps) {
+          now += gap;
+          const waitMs = pace.waitMs("k", now);
+          if (waitMs > 0) {
+            expect(pace.waitMs("k", now + waitMs - 1)).toBeGreaterThan(0);
+            now += waitMs;
+            expect(pace.waitMs("k", now)).toBe(0);
+          }
+          pace.charge("k", now);
+        }
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test("no stretch of time sees more than a burst and what drained in it", () => {
+    fc.assert(
+      fc.property(rate, fc.array(fc.integer({ min: 0, max: 300 }), { minLength: 1, maxLength: 200 }), (limit, gaps) => {
+        const pace = new Pace(limit);
+        const burst = limit.burst ?? limit.calls;
+        const perMs = limit.calls / (limit.seconds * 1_000);
+        let now = 0;
+        let served = 0;
+        for (const gap of gaps) {
+          now += gap;
+          if (pace.waitMs("k", now) > 0) continue;
+          pace.charge("k", now);
+          served += 1;
+        }
+        expect(served).toBeLessThanOrEqual(burst + now * perMs + 0.001);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  test("a clock that stands still lets no more than the burst through", () => {
+    const pace = new Pace({ calls: 1_000, seconds: 1, burst: 5 });
+    for (let made = 0; made < 5; made += 1) {
+      expect(pace.waitMs("k", 7)).toBe(0);
+      pace.charge("k", 7);
+    }
+    expect(pace.waitMs("k", 7)).toBe(1);
+  });
+
+  test("a million callers are not all remembered, and those of now are", () => {
+    const pace = new Pace({ calls: 1, seconds: 3_600 });
+    for (let made = 0; made < 1_000_000; made += 1) pace.charge(`caller ${made}`, 0);
+    expect(pace.size).toBeLessThanOrEqual(100_000);
+    expect(pace.waitMs("caller 999999", 0)).toBe(3_600_000);
+    expect(pace.waitMs("caller 950001", 0)).toBe(3_600_000);
+    expect(pace.waitMs("caller 0", 0)).toBe(0);
+  });
+
+  test("who keeps calling is remembered, whoever else comes by", () => {
+    const pace = new Pace({ calls: 1_000_000, seconds: 3_600, burst: 500 });
+    for (let made = 0; made < 300_000; made += 1) {
+      pace.charge(`passer-by ${made}`, 0);
+      if (made % 1_000 === 0) pace.charge("busy", 0);
+    }
+    for (let made = 0; made < 200; made += 1) pace.charge("busy", 0);
+    expect(pace.waitMs("busy", 0)).toBeGreaterThan(0);
+  });
+
+  test("what has drained is forgotten as time goes by", () => {
+    const pace = new Pace({ calls: 10, seconds: 1 });
+    for (let made = 0; made < 10_000; made += 1) pace.charge(`caller ${made}`, 0);
+    pace.charge("later", 2_100);
+    pace.charge("later", 4_300);
+    expect(pace.size).toBe(1);
+  });
+});
+
+describe("at admission", () => {
+  const admission = (rules: Partial<RateRules>) =>
+    createAdmission({
+      concurrentCallsMax: 10,
+      concurrentCallsPerCallerMax: 1,
+      auditReady: () => true,
+      rates: new Rates({ rules: { ...OFF, ...rules }, now: () => 0 }),
+    });
+  const verified = { caller: caller("a") } as Verified;
+
+  test("who is refused for something else is charged nothing", () => {
+    const { admit, leave } = admission({ caller: { calls: 2, seconds: 60 } });
+    const admitted = admit(verified);
+    for (let made = 0; made < 5; made += 1) expect(() => admit(verified)).toThrow("under way at once");
+    leave(admitted);
+    leave(admit(verified));
+    expect(() => admit(verified)).toThrow("called too often");
+  });
+
+  test("who is refused takes no place", () => {
+    const { admit, leave, inFlight } = admission({ caller: { calls: 1, seconds: 60 } });
+    leave(admit(verified));
+    expect(() => admit(verified)).toThrow("called too often");
+    expect(inFlight()).toBe(0);
+  });
+
+  test("a tool's own limits are asked about once the caller may use it", () => {
+    const { pace } = admission({ callerAndTool: { calls: 1, seconds: 60 } });
+    const authorized = { caller: caller("a"), tool: { name: "lookup" } } as Authorized;
+    expect(pace(authorized) as object).toBe(authorized);
+    expect(() => pace(authorized)).toThrow("called this tool too often");
+  });
+});
+
+/** Several replicas over one table, which keeps the buckets as the database does. */
+function fleet(count: number, rules: Partial<RateRules>) {
+  let now = 0;
+  const emptyAt = new Map<string, number>();
+  const world = { isAway: false, asked: 0, logged: [] as string[] };
+  const table: RateTable = {
+    async add(charges) {
+      world.asked += 1;
+      if (world.isAway) throw new Error("away");
+      return charges.map(({ bucket, addedMs }) => {
+        const until = Math.max(emptyAt.get(bucket) ?? 0, now) + addedMs;
+        emptyAt.set(bucket, until);
+        return until - now;
+      });
+    },
+    close: async () => {},
+  };
+  const replicas = Array.from({ length: count }, () => {
+    const rates = new Rates({ rules: { ...OFF, ...rules }, now: () => now, shared: true });
+    return { rates, shared: new SharedRates({ rates, table, now: () => now, log: (line) => world.logged.push(line) }) };
+  });
+  const take = (index: number, who = caller("a")): boolean => {
+    try {
+      replicas[index]?.rates.takeCall(who);
+      return true;
+    } catch {
+      return false;
+    }
+  };
+  return {
+    ...{ world, take, buckets: emptyAt, pass: (ms: number) => (now += ms) },
+    tell: async () => {
+      for (const { shared } of replicas) await shared.tell();
+    },
+    close: () => Promise.all(replicas.map(({ shared }) => shared.close())),
+  };
+}
+
+describe("several replicas", () => {
+  test("count together: what is served too much is what comes between two rounds", async () => {
+    const { take, tell, close } = fleet(3, { caller: { calls: 30, seconds: 3_600 } });
+    let served = 0;
+    for (let round = 0; round < 40; round += 1) {
+      for (const replica of [0, 1, 2]) served += Number(take(replica));
+      await tell();
+    }
+    expect(served).toBeGreaterThanOrEqual(30);
+    expect(served).toBeLessThanOrEqual(33);
+    await close();
+  });
+
+  test("go on by their own count while the table is away, and say so once", async () => {
+    const { take, tell, world, close } = fleet(2, { caller: { calls: 3, seconds: 60 } });
+    world.isAway = true;
+    for (let round = 0; round < 5; round += 1) {
+      await tell();
+      expect([take(0), take(1)]).toEqual([round < 3, round < 3]);
+    }
+    expect(world.logged).toEqual(Array.from({ length: 2 }, () => expect.stringContaining("away") as string));
+    await close();
+  });
+
+  test("nothing is counted twice when the table is back", async () => {
+    const { take, tell, world, pass, close } = fleet(1, { caller: { calls: 60, seconds: 60 } });
+    world.isAway = true;
+    for (let made = 0; made < 30; made += 1) take(0);
+    await tell();
+    world.isAway = false;
+    expect(take(0)).toBe(true);
+    await tell();
+    pass(1_000);
+    let served = 0;
+    while (take(0)) served += 1;
+    expect(served).toBe(30);
+    await close();
+  });
+
+  test("the table is not asked when nobody called, and learns no names", async () => {
+    const { take, tell, world, buckets, close } = fleet(1, { caller: THREE });
+    await tell();
+    expect(world.asked).toBe(0);
+    take(0, caller("jane@example.org"));
+    await tell();
+    expect([...buckets.keys()]).toEqual([expect.stringMatching(/^[\w-]{43}$/)]);
+    await close();
+  });
+
+  test("a bucket that somebody else filled with another rule keeps nobody out for longer than two bursts", async () => {
+    const { take, tell, buckets, pass, close } = fleet(1, { caller: { calls: 10, seconds: 10 } });
+    take(0);
+    await tell();
+    for (const bucket of buckets.keys()) buckets.set(bucket, 86_400_000);
+    take(0);
+    await tell();
+    expect(take(0)).toBe(false);
+    pass(11_001);
+    expect(take(0)).toBe(true);
+    await close();
+  });
+});

@@ -1,0 +1,23 @@
+import { expect, test } from "bun:test";
+import fc from "fast-check";
+import { compileScan } from "../../src/core/policy/scan-policy.ts";
+import { REDACTION_BOUNDS } from "../../src/detection/redact.ts";
+import { lookThrough } from "../../src/pipeline/redactor.ts";
+import { ownText } from "../eval/negatives.ts";
+import { noneSurvives } from "./planted-secrets.ts";
+
+test("any tree: at every place, as a value and as a key, with a new seed", () => {
+  const seed = Math.floor(Math.random() * 2 ** 31);
+  console.log(`any tree: seed ${seed}`);
+  const property = noneSurvives((tree) => lookThrough(tree, compileScan({}), []));
+  fc.assert(property, { numRuns: 100_000, seed });
+});
+
+test.each([4, 8])("source code of %d MiB comes through", (mebibytes) => {
+  const chars = Math.min(mebibytes * 2 ** 20, REDACTION_BOUNDS.charsMax);
+  const code = ownText()
+    .map(({ text }) => text)
+    .join("\n");
+  const text = code.repeat(Math.ceil(chars / code.length)).slice(0, chars);
+  expect(lookThrough(text, compileScan({ "*": "strict" }), []).value).toBeString();
+});

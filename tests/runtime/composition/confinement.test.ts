@@ -1,0 +1,78 @@
+import { describe, expect, test } from "bun:test";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { z } from "zod";
+import { defineTool } from "../../../src/core/define-tool.ts";
+import { StartupError } from "../../../src/core/errors.ts";
+import { assemble } from "../../../src/runtime/composition/wiring.ts";
+import { readConfig } from "../../../src/runtime/config/config.ts";
+import { missing } from "../../targets/command/confinement/stand.ts";
+import { temporaryDirectory } from "../../targets/command/temporary-directory.ts";
+
+const folder = temporaryDirectory();
+for (const name of ["audit", "audit/inner", "reports", "keys"]) mkdirSync(join(folder, name));
+writeFileSync(join(folder, "keys/assertion.pem"), "");
+
+function reader(reads: readonly string[]) {
+  return defineTool({
+    name: "reader",
+    description: "Reads",
+    classification: "read",
+    permissions: { required: ["test:read"] },
+    input: z.strictObject({}),
+    target: { system: "test", cli: { command: "true", argsBuilder: () => [], confinement: { reads } } },
+    output: z.strictObject({ text: z.string() }),
+    outputPolicy: { text: "allow" },
+    examples: { accepts: [{}], rejects: [{ x: 1 }] },
+  });
+}
+
+async function start(reads: readonly string[], commands: Readonly<Record<string, unknown>> = {}) {
+  const written = {
+    tools: [reader(reads)],
+    audit: { dir: "audit" },
+    jwt: { issuers: [{ issuer: "https://x", jwksUri: "https://x/jwks" }] },
+    commands: { allowed: ["true"], ...commands },
+  };
+  const environment = { PATH: process.env["PATH"] };
+  const parts = await assemble(readConfig(written, { folder, environment, origin: "config" }));
+  await parts.close();
+  return parts;
+}
+
+async function problems(reads: readonly string[]): Promise<readonly string[]> {
+  const error: unknown = await start(reads).catch((cause: unknown) => cause);
+  return error instanceof StartupError ? error.problems : [];
+}
+
+describe.skipIf(missing !== undefined)(`what a command is let into (${missing ?? "held"})`, () => {
+  test.each([
+    ["the audit itself", "audit", "audit"],
+    ["a folder that holds the audit", ".", "audit"],
+    ["a folder in the audit", "audit/inner", "audit"],
+  ])("%s is refused, with both paths", async (_title, granted, own) => {
+    const [problem, ...others] = await problems([join(folder, granted)]);
+    expect(problem).toContain(join(folder, granted));
+    expect(problem).toContain(`audit.dir: ${join(folder, own)}`);
+    expect(others).toEqual([]);
+  });
+
+  test("a folder of its own is not, and the plan says how it is held", async () => {
+    const { registry, confinement } = await start([join(folder, "reports")]);
+    expect(confinement).toEqual({ mode: "prefer", tools: { reader: "confined" }, faults: {} });
+    const plan = await registry.list()[0]?.binding.plan({}, { signal: new AbortController().signal });
+    expect(plan?.["confinement"]).toMatchObject({ level: "confined", reads: [join(folder, "reports")], network: null });
+  });
+
+  test.each([
+    ["require", [], { reader: expect.stringContaining("cannot be opened") }],
+    ["prefer", ["reader"], { reader: expect.stringContaining("cannot be opened") }],
+    ["off", ["reader"], {}],
+  ] as const)("%s: a tool that cannot be held", async (mode, registered, faults) => {
+    const { registry, loaded, confinement } = await start([join(folder, "gone")], { confinement: mode });
+    expect(registry.list().map(({ tool }) => tool.name)).toEqual([...registered]);
+    expect(loaded.notRegistered.length).toBe(1 - registered.length);
+    expect(confinement?.faults).toEqual(faults);
+    expect(confinement?.tools).toEqual(registered.length === 0 ? {} : { reader: "none" });
+  });
+});

@@ -1,0 +1,81 @@
+import { expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { parse } from "yaml";
+import { StartupError } from "../../../src/core/errors.ts";
+import { readConfig } from "../../../src/runtime/config/config.ts";
+
+function read(webhooks: unknown, more: Readonly<Record<string, unknown>> = {}) {
+  const written = {
+    tools: ["./tools"],
+    audit: { dir: "./audit-logs" },
+    jwt: { issuers: [{ issuer: "https://idp.test", jwksFile: "./jwks.json" }] },
+    approvals: { ...(webhooks !== undefined && { webhooks }), ...more },
+  };
+  return readConfig(written, { folder: "/srv", environment: {}, origin: "config.yaml" }).approvals;
+}
+
+function problemsOf(work: () => unknown): string {
+  try {
+    work();
+    return "";
+  } catch (error) {
+    if (error instanceof StartupError) return error.problems.join("\n");
+    throw error;
+  }
+}
+
+const OUT = { name: "chat", url: "https://hooks.example/x", secretFile: "./key" };
+const IN = { name: "chat", decisions: { secretFile: "./key", people: { U1: { issuer: "i", subject: "s" } } } };
+
+test("nobody is told unless it is asked for, and then a summary of new questions", () => {
+  expect(read(undefined).webhooks).toEqual([]);
+  expect(read([OUT]).webhooks).toEqual([{ ...OUT, events: ["approval.requested"], detail: "summary" }]);
+  expect(read([IN]).webhooks[0]?.decisions?.people["U1"]).toEqual({ issuer: "i", subject: "s", permissions: [] });
+});
+
+test.each([
+  ["https://stc.example/", "https://stc.example"],
+  ["https://example/tools/", "https://example/tools"],
+  ["http://127.0.0.1:8787", "http://127.0.0.1:8787"],
+])("links begin with %s", (publicUrl, want) => {
+  expect(read(undefined, { publicUrl }).publicUrl).toBe(want);
+});
+
+test.each([
+  [[{ ...OUT, name: "../x" }], "webhooks[0].name: must be of small letters, digits and dashes"],
+  [[{ ...OUT, url: undefined }], "webhooks[0].secretFile: signs what is sent: set url or urlFile, too"],
+  [[{ ...OUT, urlFile: "./u" }], "webhooks[0].urlFile: cannot be set together with url"],
+  [[{ ...OUT, secretFile: undefined }], "webhooks[0].secretFile: is missing: what is sent is signed"],
+  [[{ ...OUT, events: [] }], "webhooks[0].events"],
+  [[{ ...OUT, events: ["session.mode"] }], "webhooks[0].events[0]: must be one of approval.requested"],
+  [[{ ...OUT, detail: "arguments" }], "webhooks[0].detail: must be one of summary, view"],
+  [[{ ...OUT, secret: "whsec_x" }], "webhooks[0].secret: is not a key that is known here"],
+  [[{ name: "chat" }], "webhooks[0].url: is missing"],
+  [[OUT, OUT], "webhooks[1].name: stands twice"],
+  [[{ ...IN, decisions: { secretFile: "./key" } }], "webhooks[0].decisions.people"],
+  [[{ ...IN, decisions: { secretFile: "./key", people: { U1: { subject: "s" } } } }], "people.U1.issuer"],
+  [[{ ...IN, decisions: { secretFile: "./key", people: { "U 1": { issuer: "i", subject: "s" } } } }], "people"],
+])("%j is refused", (webhooks, message) => {
+  expect(problemsOf(() => read(webhooks))).toContain(message);
+});
+
+test.each([
+  "stc.example",
+  "ftp://stc.example",
+  "https://a:b@stc.example",
+  "https://stc.example/?x",
+  "javascript:alert(1)",
+])("links do not begin with %s", (publicUrl) => {
+  expect(problemsOf(() => read(undefined, { publicUrl }))).toContain("approvals.publicUrl: must ");
+});
+
+test("the examples of docs/webhooks.md are configurations", () => {
+  const page = readFileSync(join(import.meta.dir, "../../../docs/webhooks.md"), "utf8");
+  const blocks = [...page.matchAll(/^```yaml\n([\s\S]*?)^```/gm)].map(([, block = ""]) => parse(block).approvals);
+  expect(blocks).toHaveLength(2);
+  const [out, answers] = blocks.map(({ webhooks, ...more }) => read(webhooks, more));
+  expect(out?.webhooks[0]).toMatchObject({ name: "chat", events: ["approval.requested", "approval.denied"] });
+  expect(out?.publicUrl).toBe("https://stc.example");
+  expect(answers?.webhooks[0]?.decisions?.people["U03GHIJKL"]?.permissions).toEqual(["role:secops"]);
+});

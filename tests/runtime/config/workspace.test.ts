@@ -1,0 +1,55 @@
+import { describe, expect, test } from "bun:test";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { resolveCommands } from "../../../src/runtime/composition/files.ts";
+import { type Config, readConfig } from "../../../src/runtime/config/config.ts";
+import { loadTools } from "../../../src/runtime/manifests/loader.ts";
+import { temporaryDirectory } from "../../targets/command/temporary-directory.ts";
+
+const TOOLS = join(import.meta.dir, "../../../tools/workspace/bash.ts");
+
+function configOf(commands: object, workspace: object, folder: string): Config {
+  const jwt = { issuers: [{ issuer: "https://x", jwksUri: "https://x/jwks" }] };
+  const written = { tools: [TOOLS], audit: { dir: "audit" }, jwt, commands, workspace };
+  return readConfig(written, { folder, environment: { PATH: process.env["PATH"] }, origin: "config" });
+}
+
+describe("whether bash is registered", () => {
+  const folder = temporaryDirectory();
+  mkdirSync(join(folder, "project"));
+  const allowed = ["bash"];
+
+  test.each([
+    ["nothing is to be confined", { allowed, confinement: "off" }, { project: "project" }, "commands.unconfinedBash"],
+    ["no workspace is named", { allowed, unconfinedBash: true }, {}, "workspace.project is not set"],
+  ])("%s: not, and start-up says why", async (_title, commands, workspace, why) => {
+    const { tools, notRegistered, problems } = await loadTools(configOf(commands, workspace, folder), new Map());
+    expect({ tools, problems }).toEqual({ tools: [], problems: [] });
+    expect(notRegistered).toHaveLength(1);
+    expect(notRegistered[0]).toContain(why);
+  });
+
+  test("both are said: it is, and always asks", async () => {
+    const config = configOf({ allowed, unconfinedBash: true }, { project: "project" }, folder);
+    const { tools, problems } = await loadTools(config, new Map());
+    expect(problems).toEqual([]);
+    expect(tools.map(({ name, category, approval }) => [name, category, approval.required])).toEqual([
+      ["bash", "command", true],
+    ]);
+  });
+
+  test("a workspace that is not there is a mistake", async () => {
+    const config = configOf({ allowed, unconfinedBash: true }, { project: "missing" }, folder);
+    const { problems } = await loadTools(config, new Map());
+    expect(problems.join("\n")).toContain("workspace.project: there is no directory missing");
+  });
+
+  test.each([
+    [false, []],
+    [true, ["bash"]],
+  ])("with unconfinedBash %s the command is to be had: %j", (unconfinedBash, want) => {
+    const problems: string[] = [];
+    const commands = resolveCommands(configOf({ allowed, confinement: "off", unconfinedBash }, {}, folder), problems);
+    expect([[...commands.keys()], problems]).toEqual([want, []]);
+  });
+});

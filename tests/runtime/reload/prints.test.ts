@@ -1,0 +1,107 @@
+import { afterAll, beforeEach, expect, test } from "bun:test";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { readConfig } from "../../../src/runtime/config/config.ts";
+import { fixedProblems, type Print, printOf } from "../../../src/runtime/reload/prints.ts";
+
+const root = mkdtempSync(join(tmpdir(), "stc-prints-"));
+let folder: string;
+let count = 0;
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+function write(path: string, text: string): void {
+  mkdirSync(dirname(join(folder, path)), { recursive: true });
+  writeFileSync(join(folder, path), text);
+}
+
+function print(changes: Readonly<Record<string, unknown>> = {}): Print {
+  const written = {
+    tools: ["./tools", "./more/one.ts"],
+    audit: { dir: "./audit", hashKeyFile: "./hash.key" },
+    jwt: { issuers: [{ issuer: "https://x", jwksFile: "./jwks.json" }] },
+    systems: { lab: { endpoint: "h:1", proto: "./proto", tls: { rootCert: "./ca.pem" } } },
+    ...changes,
+  };
+  const origin = join(folder, "stc.yaml");
+  return printOf(readConfig(written, { folder, environment: {}, origin }));
+}
+
+beforeEach(() => {
+  count += 1;
+  folder = join(root, String(count));
+  write("tools/a.ts", 'import { b } from "./lib/b.ts";\nexport const a = b;\n');
+  write("tools/lib/b.ts", "export const b = 1;\n");
+  write("more/one.ts", 'import "../far/away.ts";\n');
+  write("far/away.ts", "export const far = 1;\n");
+  for (const path of ["hash.key", "jwks.json", "ca.pem", "proto/x.proto", "audit/2026.jsonl", "other"])
+    write(path, "one");
+});
+
+const PARTS = ["configurationSha256", "filesSha256", "manifests"] as const;
+
+test.each<readonly [string, string, readonly string[]]>([
+  ["a manifest", "tools/a.ts", ["manifests"]],
+  ["what it imports", "tools/lib/b.ts", ["manifests"]],
+  ["what lies beside the folders and is imported", "far/away.ts", ["manifests"]],
+  ["a new manifest", "tools/deep/new.ts", ["manifests"]],
+  ["a file that is no manifest", "tools/notes.txt", []],
+  ["a test beside the manifests", "tools/a.test.ts", []],
+  ["keys", "jwks.json", ["filesSha256"]],
+  ["a key that is read once", "hash.key", ["filesSha256"]],
+  ["a contract", "proto/x.proto", ["filesSha256"]],
+  ["a new part of the contract", "proto/deep/y.proto", ["filesSha256"]],
+  ["certificates, which are followed by themselves", "ca.pem", []],
+  ["the audit", "audit/2026.jsonl", []],
+  ["what nothing names", "other", []],
+])("%s: %s", (_title, path, changed) => {
+  const before = print();
+  write(path, "export const two = 2;\n");
+  const after = print();
+  expect(PARTS.filter((part) => JSON.stringify(after[part]) !== JSON.stringify(before[part]))).toEqual([
+    ...changed,
+  ] as never);
+  expect(after.sha256 === before.sha256).toBe(changed.length === 0);
+});
+
+test("the same configuration has the same print; another value is another one", () => {
+  expect(print().sha256).toBe(print().sha256);
+  const other = print({ limits: { concurrentCallsMax: 7 } });
+  expect(PARTS.filter((part) => JSON.stringify(other[part]) !== JSON.stringify(print()[part]))).toEqual([
+    "configurationSha256",
+  ]);
+});
+
+test("a file that is read once and has changed needs a restart; one that is named anew is the configuration's change", () => {
+  const before = print();
+  write("hash.key", "two");
+  write("jwks.json", "two");
+  expect(fixedProblems(before, print())).toEqual(["audit.hashKeyFile: the file has changed, which needs a restart"]);
+  expect(fixedProblems(before, print({ audit: { dir: "./audit" } }))).toEqual([]);
+});
+
+test("what is missing, loops or is no file has a print all the same", () => {
+  rmSync(join(folder, "jwks.json"));
+  rmSync(join(folder, "proto"), { recursive: true });
+  symlinkSync("proto", join(folder, "proto"));
+  rmSync(join(folder, "tools/lib/b.ts"));
+  symlinkSync("nowhere", join(folder, "tools/b.ts"));
+  symlinkSync("/dev/zero", join(folder, "jwks.json"));
+  expect(print().sha256).toMatch(/^[0-9a-f]{64}$/);
+});
+
+test("every file and folder that matters is named, for whoever watches", () => {
+  const wanted = [
+    "stc.yaml",
+    "tools",
+    "tools/lib",
+    "tools/a.ts",
+    "tools/lib/b.ts",
+    "far/away.ts",
+    "jwks.json",
+    "proto/x.proto",
+  ];
+  const { files } = print();
+  expect(wanted.filter((path) => !files.includes(join(folder, path)))).toEqual([]);
+  expect(files.filter((path) => /audit\/|ca\.pem/.test(path))).toEqual([]);
+});

@@ -1,0 +1,76 @@
+import { describe, expect, test } from "bun:test";
+import fc from "fast-check";
+import { argvFault, exposedTokens } from "../../../src/targets/command/argv.ts";
+
+const options = ["-c", "--quiet", "--format=", "--grep="];
+
+describe("the last check", () => {
+  const rows: readonly [string, readonly string[], boolean][] = [
+    ["declared, exactly", ["-c", "--quiet", "x"], true],
+    ["declared with a value", ["--format=%H", "--format="], true],
+    ["after --", ["x", "--", "--evil", "-rf", "--"], true],
+    ["nothing", [], true],
+    ["an empty token", [""], true],
+    ["a dash inside", ["a-b", "a--evil"], true],
+    ["not declared", ["--output=x"], false],
+    ["short, not declared", ["-o"], false],
+    ["a dash alone", ["-"], false],
+    ["a declared short one with more letters", ["-cx"], false],
+    ["a declared long one with a value that is not declared", ["--quiet=no"], false],
+    ["a value option without its value", ["--format"], false],
+    ["an abbreviation", ["--form=x"], false],
+    ["before --", ["--evil", "--", "x"], false],
+    ["NUL", ["a\0"], false],
+    ["NUL after --", ["--", "a\0"], false],
+    ["a lone surrogate after --", ["--", "\udc00"], false],
+    ["too many tokens", Array.from({ length: 257 }, () => "x"), false],
+    ["too long a token", ["x".repeat(131_072)], false],
+    ["too long a token in bytes", ["é".repeat(65_536)], false],
+    ["too long an argv", Array.from({ length: 9 }, () => "x".repeat(131_000)), false],
+  ];
+  test.each(rows)("%s", (_title, argv, sound) => {
+    expect(argvFault(argv, options) === undefined).toBe(sound);
+  });
+
+  test("a fault holds nothing of the token", () => {
+    expect(argvFault(["--secret"], [])).toBe(
+      'token 0 of the argv begins with "-" and is not named in target.cli.options',
+    );
+  });
+
+  test("whatever passes has no undeclared option before the first --", () => {
+    const token = fc.oneof(
+      fc.constantFrom("--", "-", ...options, "--evil", "--format=x"),
+      fc.string({ unit: "binary" }),
+    );
+    fc.assert(
+      fc.property(fc.array(token, { maxLength: 8 }), (argv) => {
+        if (argvFault(argv, options) !== undefined) return;
+        const end = argv.indexOf("--");
+        for (const exposed of end === -1 ? argv : argv.slice(0, end)) {
+          if (!exposed.startsWith("-")) continue;
+          expect(
+            options.some((option) => exposed === option || (option.endsWith("=") && exposed.startsWith(option))),
+          ).toBe(true);
+        }
+        for (const each of argv) expect(each.includes("\0") || !each.isWellFormed()).toBe(false);
+      }),
+    );
+  });
+});
+
+describe("what a program may take for an option", () => {
+  const rows: readonly [string, readonly string[], readonly string[]][] = [
+    ["nothing after --", ["log", "--", "TEXT"], ["log"]],
+    ["no declared value", ["--grep=TEXT"], []],
+    ["no declared value, whatever else it holds", ["--grep=^TEXT$", "x"], ["x"]],
+    ["a positional", ["log", "TEXT"], ["log", "TEXT"]],
+    ["the value of an option in a token of its own", ["-c", "TEXT"], ["-c", "TEXT"]],
+    ["an undeclared value", ["--output=TEXT"], ["--output=TEXT"]],
+    ["what is glued to a short option", ["-cTEXT"], ["-cTEXT"]],
+    ["what comes before --", ["TEXT", "--", "TEXT"], ["TEXT"]],
+  ];
+  test.each(rows)("%s", (_title, argv, exposed) => {
+    expect(exposedTokens(argv, options)).toEqual(exposed);
+  });
+});

@@ -1,0 +1,62 @@
+import { mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Tool } from "../../../../src/core/types.ts";
+import {
+  type ChildConfinement,
+  type ConfinementOptions,
+  openConfinement,
+} from "../../../../src/targets/command/confinement/confinement.ts";
+import { kernelFault } from "../../../../src/targets/command/confinement/kernel.ts";
+import { cliHandler } from "../../../../src/targets/command/handler.ts";
+
+/** Why nothing can be confined here; tests that need it are skipped then, and say so. */
+export const missing = kernelFault();
+
+/** The programs of these tests by name. */
+export const COMMANDS: ReadonlyMap<string, string> = new Map(
+  ["bash", "git", "true"].flatMap((name) => {
+    const found = Bun.which(name);
+    return found === null ? [] : [[name, realpathSync(found)] as const];
+  }),
+);
+
+export interface ConfinedStand {
+  readonly confinement: ChildConfinement;
+  call(tool: Tool, input?: Readonly<Record<string, unknown>>): Promise<unknown>;
+  close(): Promise<void>;
+}
+
+const caller = { issuer: "https://idp.test", subject: "agent", permissions: [], actors: [], expiresAt: 0 };
+const DEADLINE_MS = 20_000;
+
+/** Tools whose commands are really held, planned and run as the road does. The clock stands at 0. */
+export async function confinedStand(
+  tools: readonly Tool[],
+  options: Partial<ConfinementOptions> = {},
+): Promise<ConfinedStand> {
+  const commands = options.commands ?? COMMANDS;
+  const newId = (): string => crypto.randomUUID();
+  const confinement = await openConfinement(tools, {
+    ...{ mode: "require", unconfinedShell: false, launchersMax: 2, commands, reaches: new Map(), newId },
+    ...options,
+  });
+  const emptyDirectory = mkdtempSync(join(realpathSync(tmpdir()), "stc-test-"));
+  const handler = cliHandler({ commands, confinement, emptyDirectory, now: () => 0, newId });
+  return {
+    confinement,
+    async call(tool, input = {}) {
+      // The service would not register it. Here it would run unconfined, and some of the tests' commands are attacks.
+      const why = confinement.withheld.get(tool.name);
+      if (why !== undefined) throw new Error(why);
+      const binding = handler.bind(tool);
+      const signal = new AbortController().signal;
+      const plan = await binding.plan(input, { signal });
+      return binding.run(plan, { signal, deadline: DEADLINE_MS, traceId: "trace", caller });
+    },
+    async close() {
+      await handler.close();
+      rmSync(emptyDirectory, { recursive: true });
+    },
+  };
+}

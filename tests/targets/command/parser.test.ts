@@ -1,0 +1,61 @@
+import { describe, expect, test } from "bun:test";
+import type { Refusal } from "../../../src/core/errors.ts";
+import { decode, parseStdout } from "../../../src/targets/command/parser.ts";
+
+const bytes = (...values: readonly number[]) => Uint8Array.from(values);
+const reading = { parse: "text", textField: "text", input: undefined, exitCode: 0 } as const;
+
+describe("decode", () => {
+  test.each([
+    ["a byte order mark stays", bytes(0xef, 0xbb, 0xbf, 0x61), "\ufeffa"],
+    ["invalid UTF-8 is shown as such", bytes(0x61, 0xff, 0xfe, 0x62), "a\ufffd\ufffdb"],
+    ["an overlong form is not a character", bytes(0xc0, 0xaf), "\ufffd\ufffd"],
+    ["a surrogate is not a character", bytes(0xed, 0xa0, 0x80), "\ufffd\ufffd\ufffd"],
+    ["a cut sequence", bytes(0x61, 0xe2, 0x82), "a\ufffd"],
+  ])("%s", (_title, given, want) => {
+    expect(decode(given)).toBe(want);
+  });
+});
+
+describe("parseStdout", () => {
+  test("text keeps line ends", () => {
+    expect(parseStdout(Buffer.from("a\r\nb\n"), reading)).toEqual({ text: "a\r\nb\n" });
+  });
+
+  test("json after a byte order mark, in colour", () => {
+    const stdout = Buffer.from('\ufeff{"a":\u001b[32m1\u001b[0m}\n');
+    expect(parseStdout(stdout, { ...reading, parse: "json" })).toEqual({ a: 1 });
+  });
+
+  test("json keeps an own __proto__ key as data", () => {
+    const answer = parseStdout(Buffer.from('{"__proto__":{"polluted":true}}'), { ...reading, parse: "json" });
+    expect(Object.keys(answer as object)).toEqual(["__proto__"]);
+    expect(({} as Record<string, unknown>)["polluted"]).toBeUndefined();
+  });
+
+  test.each([
+    ["json", "json", "not JSON that can be read (SyntaxError; 21 bytes, exit code 0)"],
+    [
+      "the manifest's own",
+      (text: string) => JSON.parse(text) as unknown,
+      "the manifest's parse threw (SyntaxError; 21 bytes, exit code 0)",
+    ],
+  ] as const)("what cannot be read by %s is INVALID_OUTPUT, and its text stays out of the cause", (_, parse, says) => {
+    try {
+      parseStdout(Buffer.from('{"a": hunter2planted}'), { ...reading, parse });
+      expect.unreachable();
+    } catch (error) {
+      const { code, message, cause } = error as Refusal;
+      expect([code, message, String(cause)]).toEqual([
+        "INVALID_OUTPUT",
+        "The command's output could not be read.",
+        `Error: stdout: ${says}`,
+      ]);
+    }
+  });
+
+  test("escapes that spell a hidden character are joined before they are judged", () => {
+    const answer = parseStdout(Buffer.from('"\\udb40\\u0007\\udc41"'), { ...reading, parse: "json" });
+    expect(answer).toBe("\ufffd\ufffd");
+  });
+});

@@ -1,0 +1,157 @@
+import { afterEach, beforeEach, describe, expect, test } from "bun:test";
+import { credentials } from "@grpc/grpc-js";
+import { KEEPALIVE_DEFAULTS, Link } from "../../../src/targets/grpc/connection/link.ts";
+import { RESILIENCE_DEFAULTS, Resilience } from "../../../src/targets/grpc/connection/resilience.ts";
+import { notSent } from "../../../src/targets/grpc/status.ts";
+import { until } from "../../support/until.ts";
+
+const NAME_REST_MS = 30_000;
+
+const setTimer = globalThis.setTimeout;
+const random = Math.random;
+
+/** How long the timers of this file of the code were to wait; none of them does. */
+function record(file: string): number[] {
+  const waits: number[] = [];
+  globalThis.setTimeout = ((work: () => void, ms: number) => {
+    if (!(new Error().stack ?? "").includes(file)) return setTimer(work, ms);
+    if (ms > 0) waits.push(ms);
+    return setTimer(work, 0);
+  }) as typeof setTimeout;
+  return waits;
+}
+
+afterEach(() => {
+  globalThis.setTimeout = setTimer;
+  Math.random = random;
+});
+
+describe("connecting again", () => {
+  let port: number;
+  beforeEach(() => {
+    const listener = Bun.listen({ hostname: "127.0.0.1", port: 0, socket: { data: () => {} } });
+    port = listener.port;
+    listener.stop(true);
+  });
+
+  /** The waits between the first attempts to reach an address where nobody listens. */
+  async function waitsBetween(attempts: number, dice: number): Promise<readonly number[]> {
+    const waits = record("backoff-timeout");
+    // The library below throws its own dice.
+    Math.random = () => dice;
+    const endpoint = {
+      reach: {
+        servers: [{ address: `127.0.0.1:${port}` }],
+        credentials: credentials.createInsecure(),
+        tls: null,
+        clientCertificate: null,
+      },
+      maxMessageBytes: 1_000,
+      keepalive: KEEPALIVE_DEFAULTS,
+    };
+    const link = new Link(endpoint, "read");
+    try {
+      await until(`${attempts} attempts`, async () => {
+        await link.connect(new AbortController().signal);
+        return waits.length >= attempts ? true : undefined;
+      });
+    } finally {
+      link.close();
+    }
+    return waits.slice(0, attempts);
+  }
+
+  test.each([
+    ["the least", 0, 0.8],
+    ["the most", 1, 1.2],
+    ["in the middle", 0.5, 1],
+  ])(
+    "waits from 100 ms to 10 s, each time 1.6 times as long, a fifth more or less: %s",
+    async (_title, dice, factor) => {
+      // The name is looked up by a clock of its own, which rests for half a minute; its waits stand between the others.
+      const waits = (await waitsBetween(120, dice)).filter((ms) => ms !== NAME_REST_MS);
+      expect(Math.max(...waits)).toBeLessThanOrEqual(12_000);
+      expect(Math.min(...waits)).toBe(100);
+      let wanted = 100;
+      for (const ms of waits) if (Math.abs(ms - wanted) < 1e-6) wanted = Math.min(wanted * 1.6, 10_000) * factor;
+      expect(wanted).toBeCloseTo(Math.min(10_000, 10_000 * factor * 1.6) * factor, 3);
+    },
+  );
+});
+
+describe("repeating a call", () => {
+  const attempting = async (dice: number, limits: Partial<typeof RESILIENCE_DEFAULTS> = {}) => {
+    const waits = record("resilience.ts");
+    const resilience = new Resilience({ ...RESILIENCE_DEFAULTS, ...limits }, () => dice);
+    const { signal } = new AbortController();
+    let attempts = 0;
+    const attempt = async (): Promise<never> => {
+      attempts += 1;
+      throw notSent(signal);
+    };
+    const call = { system: "lab", path: "/a/B", safe: true, signal, attempt, connected: () => false };
+    await resilience.run(call).catch(() => {});
+    return { waits, attempts };
+  };
+
+  test.each([
+    ["the least", 0, [50, 200]],
+    ["in the middle", 0.5, [75, 300]],
+    ["the most", 1, [100, 400]],
+  ])("waits twice, the second time four times as long: %s", async (_title, dice, waits) => {
+    expect(await attempting(dice)).toEqual({ waits, attempts: 3 });
+  });
+
+  test("goes on until its bound, and not beyond", async () => {
+    const { waits, attempts } = await attempting(0, { retriesMax: 4 });
+    expect({ waits, attempts }).toEqual({ waits: [50, 200, 800, 3_200], attempts: 5 });
+  });
+});
+
+describe("the circuit counts what fails in a row", () => {
+  const { signal } = new AbortController();
+  const outcome = (resilience: Resilience, fails: boolean): Promise<unknown> => {
+    const attempt = async (): Promise<string> => {
+      if (fails) throw notSent(signal);
+      return "answer";
+    };
+    const call = { system: "lab", path: "/a/B", safe: false, signal, attempt, connected: () => true };
+    return resilience.run(call).catch((error: unknown) => error);
+  };
+  const circuitOf = () => new Resilience({ ...RESILIENCE_DEFAULTS, circuitFailuresMax: 3 }, () => 0);
+
+  test("an answer between the faults begins anew, however often", async () => {
+    const resilience = circuitOf();
+    for (let round = 0; round < 5; round += 1) {
+      for (const fails of [true, true, false]) await outcome(resilience, fails);
+      expect(resilience.circuit).toBe("closed");
+    }
+    for (const fails of [true, true, true]) await outcome(resilience, fails);
+    expect(resilience.circuit).toBe("open");
+    expect(await outcome(resilience, false)).toMatchObject({ code: "TARGET_UNAVAILABLE", retryAfterMs: 2_000 });
+  });
+
+  test("faults that come together count each, and an answer among them too", async () => {
+    const together = circuitOf();
+    await Promise.all([true, true, true].map((fails) => outcome(together, fails)));
+    expect(together.circuit).toBe("open");
+    const mixed = circuitOf();
+    await Promise.all([true, true, false, true, true].map((fails) => outcome(mixed, fails)));
+    expect(mixed.circuit).toBe("closed");
+  });
+});
+
+test("as many calls as there is room for, and one more is told to come back", async () => {
+  const resilience = new Resilience({ ...RESILIENCE_DEFAULTS, concurrentCallsMax: 2 }, () => 0);
+  const { signal } = new AbortController();
+  const { promise, resolve } = Promise.withResolvers<string>();
+  const call = { system: "lab", path: "/a/B", safe: true, signal, attempt: () => promise, connected: () => true };
+  const under = [resilience.run(call), resilience.run(call)];
+  expect(await resilience.run(call).catch((error: unknown) => error)).toMatchObject({
+    code: "OVERLOADED",
+    retryAfterMs: 1_000,
+  });
+  resolve("answer");
+  expect(await Promise.all(under)).toEqual(["answer", "answer"]);
+  expect(await resilience.run(call)).toBe("answer");
+});
