@@ -74,7 +74,11 @@ export {
   RequestError,
   type Success,
   ToolCallError,
+  type ToolError,
+  type ToolFailure,
   ToolNotFoundError,
+  type ToolResult,
+  toToolResult,
   unwrap,
   ValidationError,
 } from "./core/call-result.ts";
@@ -92,7 +96,6 @@ export {
 export { type Fault, ManifestError, type RefusalCode, type Stage, StartupError } from "./core/errors.ts";
 export type { ScanLevel, ScanPolicy } from "./core/policy/scan-policy.ts";
 export { freeText } from "./core/schema/bounds.ts";
-export { type ToolError, type ToolFailure, type ToolResult, toToolResult } from "./core/tool-result.ts";
 export type {
   ApprovalContext,
   Category,
@@ -124,7 +127,16 @@ export {
   type SafeToolCallOptions,
   type ToolFormat,
 } from "./runtime/safe-tool-call.ts";
-export { type JsonLines, parseJsonLines } from "./targets/command/json-lines.ts";
 export { parseJson } from "./targets/command/parser.ts";
-export { type FittedLines, fitLines, type LineBudget, truncateText } from "./targets/command/truncation.ts";
-export { type DiffFile, type DiffHunk, parseUnifiedDiff, type UnifiedDiff } from "./targets/command/unified-diff.ts";
+export {
+  type DiffFile,
+  type DiffHunk,
+  type FittedLines,
+  fitLines,
+  type JsonLines,
+  type LineBudget,
+  parseJsonLines,
+  parseUnifiedDiff,
+  truncateText,
+  type UnifiedDiff,
+} from "./targets/command/unified-diff.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { Refusal } from "../core/errors.ts";
-import { visible } from "../core/visible.ts";
+import { visible } from "../core/terminal-text.ts";
 
 /** UTF-16 units of an answer's text. */
 export const ANSWER_CHARACTERS_MAX = 4_000;

@@ -1,15 +1,11 @@
 import { type Inbox, inbox } from "./notify/inbox.ts";
 import { type Outbox, outbox } from "./notify/outbox.ts";
-import { type MakeReport, reports } from "./notify/report-rows.ts";
-import { claims } from "./store/claims.ts";
+import { type MakeReport, reports } from "./notify/report.ts";
 import { Database, type JournalLine, type View } from "./store/database.ts";
-import { decisions } from "./store/decisions.ts";
-import { events, eventsAfter, lastSeq } from "./store/events.ts";
 import { grants } from "./store/grants.ts";
 import { keys } from "./store/keys.ts";
-import { get, listing } from "./store/listing.ts";
 import { openPostgres } from "./store/postgres.ts";
-import { questions } from "./store/questions.ts";
+import { claims, decisions, events, eventsAfter, get, lastSeq, listing, questions } from "./store/questions.ts";
 import { sessions } from "./store/sessions.ts";
 import type { Dialect } from "./store/sql.ts";
 import { openSqlite } from "./store/sqlite.ts";

@@ -14,10 +14,8 @@ import { type JournalLine, type Stamp, serializeJournalLine } from "./journal/jo
 import { JOURNAL_DIR } from "./journal/line-files.ts";
 import { type Batch, type Durability, type Health, LineWriter } from "./journal/line-writer.ts";
 import { intentOf, OpenIntents, unknownOutcome } from "./journal/open-intents.ts";
-import { recover } from "./journal/recover.ts";
-import { resume } from "./journal/resume.ts";
+import { recover, resume } from "./journal/recover.ts";
 import { STATE_DIR } from "./journal/saved-place.ts";
-import { StampClock } from "./journal/stamp-clock.ts";
 import { DayStream } from "./query/day-stream.ts";
 
 /** It stands in every line, whose size is bounded. A host name has 253. */
@@ -303,5 +301,34 @@ class JsonLogger implements AuditLog {
     this.#lock.check();
     this.#streams.calls.check();
     this.#streams.journal.check();
+  }
+}
+
+/** The last millisecond of the year 9999: later ones have no four-digit year, and no day file. */
+const STAMP_MS_MAX = 253_402_300_799_999;
+
+/** Timestamps that never go backwards: a clock that is set back stands still until it has caught up. */
+class StampClock {
+  readonly #clock: () => number;
+  #lastMs: number;
+  #lastStamp: string;
+
+  /** No stamp will be earlier than `lastMs`, in milliseconds since 1970. */
+  constructor(clock: () => number, lastMs: number) {
+    this.#clock = clock;
+    this.#lastMs = lastMs;
+    this.#lastStamp = new Date(lastMs).toISOString();
+  }
+
+  next(): string {
+    const now = Math.floor(this.#clock());
+    if (!(now >= 0 && now <= STAMP_MS_MAX)) {
+      throw new AuditLogError(`the clock says ${now} ms since 1970: set it`);
+    }
+    if (now > this.#lastMs) {
+      this.#lastMs = now;
+      this.#lastStamp = new Date(now).toISOString();
+    }
+    return this.#lastStamp;
   }
 }

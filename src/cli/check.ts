@@ -4,11 +4,9 @@ import { policyNotes } from "../core/policy/notes.ts";
 import type { Tool } from "../core/types.ts";
 import { labelOf } from "../detection/labels.ts";
 import { assemble, type Parts } from "../runtime/composition/wiring.ts";
-import { approvalNotes } from "./approvals/notes.ts";
-import { certificateNotes } from "./certificate-notes.ts";
+import type { Config } from "../runtime/config/config.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
-import { type MatrixRow, matrixOf, matrixTable } from "./matrix.ts";
-import { print } from "./output.ts";
+import { print, table } from "./output.ts";
 
 const UNSIGNED =
   "audit.checkpointKeyFile is not set: the audit's chain shows damage, but who can write its directory can make it anew";
@@ -94,4 +92,93 @@ function notesOf({ registry, loaded, report, checkpointKey, confinement }: Parts
       },
     ),
   ];
+}
+
+/** What of the approvals starts, and may still not be what was meant. */
+function approvalNotes({ approvals, jwt }: Config, tools: readonly Tool[]): readonly string[] {
+  const canAsk = approvals.store !== undefined || approvals.storeUrlFile !== undefined;
+  const asking = tools.filter(({ classification }) => classification !== "read").map(({ name }) => name);
+  return [
+    ...(canAsk && !jwt.issuers.some(({ operators }) => operators)
+      ? ["approvals: nobody can decide: no issuer in jwt.issuers is marked operators: true"]
+      : []),
+    ...(!canAsk && asking.length > 0
+      ? [`approvals.store is not set: what must ask is refused; it may concern ${asking.join(", ")}`]
+      : []),
+    ...(approvals.mode === "default"
+      ? []
+      : [`approvals.mode: ${approvals.mode} holds for every session, without an end; stc mode sets one for a while`]),
+  ];
+}
+
+/** A certificate that expires within this is named. */
+const EXPIRES_SOON_MS = 14 * 86_400_000;
+
+interface Expiry {
+  readonly system: string;
+  /** Milliseconds since 1970. */
+  readonly notAfter: number;
+}
+
+/** Our own certificates that the services do not take any more, or soon will not. `now`: milliseconds since 1970. */
+export function certificateNotes(certificates: readonly Expiry[], now: number): readonly string[] {
+  return certificates.flatMap(({ system, notAfter }) => {
+    if (notAfter - now > EXPIRES_SOON_MS) return [];
+    const at = new Date(notAfter).toISOString();
+    const what = notAfter <= now ? `expired at ${at}` : `expires soon, at ${at}`;
+    return [`systems.${system}: its client certificate ${what}`];
+  });
+}
+
+/** Who may call a tool, as far as the configuration knows; what tokens list is known to their issuers alone. */
+interface MatrixRow {
+  readonly tool: string;
+  readonly system: string;
+  readonly classification: Tool["classification"];
+  readonly category: Tool["category"];
+  /** All of them are needed. */
+  readonly permissions: readonly string[];
+  /** Needed as well, for some inputs. */
+  readonly elevated: readonly string[];
+  /** Whether a call asks a person: in every mode, or as the session's mode and grants say. Rules of the operators can only add. */
+  readonly asks: "always" | "by mode" | "no";
+  /** Those to whom `jwt.issuers[].subjectPermissions` gives the permissions, elevated ones aside. */
+  readonly subjects: readonly string[];
+}
+
+/** Tool × permission × classification × category, by the tools' names. */
+function matrixOf(tools: readonly Tool[], { jwt }: Pick<Config, "jwt">): readonly MatrixRow[] {
+  const known = jwt.issuers
+    .filter(({ operators }) => !operators)
+    .flatMap(({ subjectPermissions = {} }) => Object.entries(subjectPermissions));
+  const rows = tools.map(({ name, target, classification, category, permissions, approval }) => ({
+    ...{ tool: name, system: target.system, classification, category },
+    permissions: permissions.required,
+    elevated: permissions.elevatedIf?.required ?? [],
+    asks: asks({ classification, category, approval }),
+    subjects: known
+      .filter(([, held]) => permissions.required.every((permission) => held.includes(permission)))
+      .map(([subject]) => subject)
+      .sort(),
+  }));
+  return rows.sort((a, b) => (a.tool < b.tool ? -1 : 1));
+}
+
+function asks({
+  classification,
+  category,
+  approval,
+}: Pick<Tool, "classification" | "category" | "approval">): MatrixRow["asks"] {
+  if (classification === "destructive" || category === "ask" || approval.required === true) return "always";
+  return category === "read" ? "no" : "by mode";
+}
+
+function matrixTable(rows: readonly MatrixRow[]): string {
+  const list = (names: readonly string[]): string => names.join(" ") || "-";
+  const heads = ["TOOL", "SYSTEM", "CLASSIFICATION", "CATEGORY", "ASKS", "PERMISSIONS", "ELEVATED", "SUBJECTS"];
+  const lines = rows.map((row) => [
+    ...[row.tool, row.system, row.classification, row.category, row.asks],
+    ...[list(row.permissions), list(row.elevated), list(row.subjects)],
+  ]);
+  return table([heads, ...lines]);
 }

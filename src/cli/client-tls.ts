@@ -1,6 +1,6 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { systemCode } from "../core/system-code.ts";
+import { systemCode } from "../core/error-text.ts";
 import type { Environment } from "../runtime/config/config.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 

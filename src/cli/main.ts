@@ -4,8 +4,7 @@ import { Argument, Command, InvalidArgumentError, Option } from "commander";
 import { readTime, TIME_HINT } from "../audit/query/time-range.ts";
 import { APPROVAL_STATES } from "../core/approval-states.ts";
 import { StartupError } from "../core/errors.ts";
-import { auditCommands } from "./audit/commands.ts";
-import { auditEvidenceCommands } from "./audit/evidence-commands.ts";
+import { auditCommands, auditEvidenceCommands } from "./audit/commands.ts";
 import { OutputError, print } from "./output.ts";
 
 /** The longest lifetime of a token that a service accepts unless it is configured otherwise. */

@@ -1,4 +1,4 @@
-import { escapeCodePoint } from "../core/visible.ts";
+import { escapeCodePoint } from "../core/terminal-text.ts";
 
 /** What is left as it is. Whatever this does not know, another Unicode version's characters too, is escaped. */
 const SHOWN = /^[\p{L}\p{N}\p{P}\p{S} ]$/u;

@@ -1,7 +1,18 @@
+import { ANSWER_CHARACTERS_MAX, type AnswerFault } from "../approvals/answer.ts";
+import { isAmongAskers } from "../approvals/askers.ts";
+import {
+  type Lacking,
+  lackingOf,
+  type Objection,
+  objectionToNo,
+  progressOf,
+  standingOf,
+} from "../approvals/policies/quorum.ts";
+import type { Stage, Vote } from "../approvals/policies/requirement.ts";
 import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
-import type { Approval, Decider, Grant, Session } from "../approvals/types.ts";
+import type { Approval, Decided, Decider, Grant, Session } from "../approvals/types.ts";
+import { Refusal, type RefusalCode } from "../core/errors.ts";
 import type { Caller, Json } from "../core/types.ts";
-import { quorumOf, rightsOf } from "./approval-quorum.ts";
 
 type Identity = Pick<Caller, "issuer" | "subject">;
 
@@ -115,11 +126,181 @@ export function sessionForOperator(session: Session): Json {
   };
 }
 
-function person({ subject, issuer }: Decider): Json {
+function person({ subject, issuer }: Pick<Decider, "subject" | "issuer">) {
   return { sub: subject, iss: issuer };
 }
 
 /** ISO 8601, UTC. */
 export function iso(ms: number): string {
   return new Date(ms).toISOString();
+}
+
+/** Why a question in this state takes no decision, cancellation or revocation. */
+const ENDED = {
+  pending: ["APPROVAL_MISMATCH", "Nobody has decided this yet: deny it instead."],
+  approved: ["APPROVAL_CONSUMED", "This was decided already."],
+  denied: ["APPROVAL_CONSUMED", "This was decided already."],
+  claimed: ["APPROVAL_CONSUMED", "This was decided already, and its call is running."],
+  executed: ["APPROVAL_CONSUMED", "This was decided already, and its call has run."],
+  failed: ["APPROVAL_CONSUMED", "This was decided already, and its call has failed."],
+  in_doubt: ["APPROVAL_CONSUMED", "This was decided already; whether its call has run is not known."],
+  expired: ["APPROVAL_EXPIRED", "The time of this question is over."],
+  cancelled: ["APPROVAL_CANCELLED", "Whoever asked this has cancelled it."],
+  revoked: ["APPROVAL_REVOKED", "The yes to this was taken back."],
+} as const satisfies Record<Approval["state"], readonly [RefusalCode, string]>;
+
+/** The same for ids that nobody has given out and for ids of others. */
+export function notFound(what = "approval"): Refusal {
+  return new Refusal("APPROVAL_NOT_FOUND", `There is no such ${what}.`);
+}
+
+/** Nothing can be done to it any more; unknown when there is none. */
+export function endedRefusal(approval: Approval | undefined): Refusal {
+  if (approval === undefined) return notFound();
+  const { id, state } = approval;
+  const [code, message] = ENDED[state];
+  return new Refusal(code, message, { details: { approval: { id, state } } });
+}
+
+type Untaken = Exclude<Decided, { readonly outcome: "decided" | "counted" }>;
+
+/** Why a decision was not taken. */
+export function decisionRefusal(decided: Untaken): Refusal {
+  switch (decided.outcome) {
+    case "not_pending":
+      return endedRefusal(decided.approval);
+    case "stale_view":
+      return new Refusal("APPROVAL_MISMATCH", "You were shown something else than what is asked: read it again.");
+    case "scope_not_offered":
+      return new Refusal("INVALID_INPUT", "This question does not offer that scope.", {
+        details: { offered: decided.offered },
+      });
+    case "reason_missing":
+      return new Refusal("INVALID_INPUT", "A policy wants to know why: send a reason with the decision.", {
+        details: { field: "reason" },
+      });
+    case "answer_refused":
+      return answerRefusal(decided);
+    case "own_question":
+      return new Refusal("PERMISSION_DENIED", OWN_QUESTION);
+    case "replayed":
+      return new Refusal("APPROVAL_CONSUMED", "This message was received before: it counts once.");
+    default:
+      return objectionRefusal(decided);
+  }
+}
+
+const ANSWERS = {
+  missing: "This question wants an answer: send it with the yes.",
+  not_wanted: "This takes no answer: send the decision without it.",
+  too_long: `The answer has more than ${ANSWER_CHARACTERS_MAX} characters.`,
+  no_choice: "The answer is none of those that the question offers.",
+  differs: "Another answer was given before: say yes to it without one of your own, or say no.",
+} as const satisfies Record<AnswerFault, string>;
+
+function answerRefusal({ fault, wanted }: Extract<Untaken, { readonly outcome: "answer_refused" }>): Refusal {
+  const offered = wanted?.choices === undefined ? {} : { offered: wanted.choices };
+  return new Refusal("INVALID_INPUT", ANSWERS[fault], { details: { field: "answer", ...offered } });
+}
+
+/** What a policy has against the one who decides. */
+function objectionRefusal(objection: Objection): Refusal {
+  const message = sentenceOf(objection);
+  if (objection.outcome === "already_voted") {
+    return new Refusal("APPROVAL_CONSUMED", message, { details: { missing: objection.lacking } });
+  }
+  const { policy, stage } = objection.lacking;
+  const { outcome } = objection;
+  const missing =
+    outcome === "not_eligible" ? { missingPermissions: objection.missingPermissions } : { yours: objection.stage };
+  return new Refusal("PERMISSION_DENIED", message, { details: { policy, stage, ...missing } });
+}
+
+/** Whether somebody of those who ask stands among those who would decide: a token that was handed on to the asker decides nothing. */
+export function isOwnQuestion({ requester }: Approval, { subject, actors }: Caller): boolean {
+  return isAmongAskers(requester, [subject, ...actors]);
+}
+
+/** What this operator may say to the question now, and why not. */
+interface Rights {
+  readonly approve: boolean;
+  readonly deny: boolean;
+  /** Of a yes that would not count. */
+  readonly because?: string | undefined;
+}
+
+export function rightsOf(approval: Approval, operator: Caller): Rights {
+  const { requirement, votes, state } = approval;
+  if (state !== "pending") return { approve: false, deny: false, because: `It is ${state}.` };
+  if (isOwnQuestion(approval, operator)) return { approve: false, deny: false, because: OWN_QUESTION };
+  if (requirement === undefined) return { approve: true, deny: true };
+  const standing = standingOf(requirement, votes, operator);
+  const deny = objectionToNo(requirement, votes, operator) === undefined;
+  if ("places" in standing) return { approve: true, deny };
+  return { approve: false, deny, because: sentenceOf(standing) };
+}
+
+const OWN_QUESTION = "Nobody decides what they ask themselves, or what is asked in their name.";
+
+/** Why somebody's answer does not count, in one sentence that says what would. */
+export function sentenceOf(objection: Objection): string {
+  if (objection.outcome === "already_voted") {
+    const { lacking } = objection;
+    return `You have said yes to this already.${lacking.length === 0 ? "" : ` It waits for others: ${lackingText(lacking)}.`}`;
+  }
+  const { policy, stage } = objection.lacking;
+  if (objection.outcome === "later_stage") {
+    return `Your stage (${objection.stage}) comes later: policy ${policy} waits for stage ${stage} first.`;
+  }
+  const { missingPermissions, isNotNamed } = objection;
+  const wants = [
+    ...(missingPermissions.length > 0 ? [`a token that holds ${missingPermissions.join(", ")}`] : []),
+    ...(isNotNamed ? ["one of the people that it names"] : []),
+  ];
+  return `Policy ${policy}, stage ${stage}, wants ${wants.join(" and ")}.`;
+}
+
+/** `prod-writes, team: 1 of 2`, and so on. */
+export function lackingText(lacking: readonly Lacking[]): string {
+  return lacking.map(({ policy, stage, have, needed }) => `${policy}, ${stage}: ${have} of ${needed}`).join("; ");
+}
+
+/** The policies of a question and how far each has come, for operators alone; where one is shown by itself, with who may decide. */
+function quorumOf({ requirement, votes }: Approval, { isWhole }: { readonly isWhole: boolean }): Json | undefined {
+  if (requirement === undefined) return undefined;
+  const progress = progressOf(requirement, votes);
+  return {
+    reasonRequired: requirement.reasonRequired,
+    policies: progress.map(({ policy: { name, distinctPeople, stages }, voters, open }) => ({
+      name,
+      distinctPeople,
+      stages: stages.map((stage, at) => stageShown(stage, { voters: voters[at] ?? [], at, open, isWhole })),
+    })),
+    missing: lackingOf(requirement, votes).map((lacking) => ({ ...lacking })),
+  };
+}
+
+interface StageProgress {
+  readonly voters: readonly Vote[];
+  readonly at: number;
+  readonly open: number | undefined;
+  readonly isWhole: boolean;
+}
+
+function stageShown({ name, count, deciders }: Stage, { voters, at, open, isWhole }: StageProgress): Json {
+  const state = open === undefined || at < open ? "complete" : "later";
+  const { permissions, subjects } = deciders;
+  return {
+    name,
+    state: at === open ? "open" : state,
+    have: voters.length,
+    needed: count,
+    ...(isWhole && { deciders: { permissions, ...(subjects !== undefined && { subjects: subjects.map(person) }) } }),
+    voters: voters.map((vote) => ({
+      ...person(vote),
+      at: new Date(vote.at).toISOString(),
+      scope: vote.scope,
+      ...(vote.reason !== undefined && { reason: vote.reason }),
+    })),
+  };
 }

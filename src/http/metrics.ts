@@ -1,17 +1,18 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import { DECISION_SECONDS, type Tally } from "../approvals/notify/report.ts";
+import type { WebhookState } from "../approvals/notify/webhook.ts";
 import type { NotifiedApprovals } from "../approvals/notify/webhooks.ts";
 import type { EntryDraft } from "../audit/entry.ts";
 import type { ExportState } from "../audit/export/exporter.ts";
 import type { ConfigurationState } from "../runtime/reload/types.ts";
-import { watchApprovals } from "./approval-metrics.ts";
-import { createLoadMetrics, type LoadMetrics } from "./connections/load-metrics.ts";
+import { createLoadMetrics, type LoadMetrics } from "./connections/load.ts";
 
-export interface AuditBatch {
+interface AuditBatch {
   readonly entries: number;
   readonly syncMs: number;
 }
 
-export interface Gauges {
+interface Gauges {
   readonly callsInFlight: () => number;
   /** Open gRPC channels per system. */
   readonly channels: () => Iterable<{ readonly system: string; readonly state: string }>;
@@ -41,7 +42,7 @@ export interface Metrics {
   watchDropped(signals: Readonly<Record<string, () => number>>): void;
 }
 
-export interface Revocations {
+interface Revocations {
   readonly status: "ok" | "stale";
   readonly entries: number;
 }
@@ -291,5 +292,70 @@ function samples(
     ...buckets,
     { metricName: `${name}_sum`, labels: { stage }, value: sumMs / 1000 },
     { metricName: `${name}_count`, labels: { stage }, value: cumulated },
+  ];
+}
+
+/** How people answer, and how those who are told of questions take it: asked for when somebody scrapes. */
+function watchApprovals(approvals: () => NotifiedApprovals | undefined, registers: Registry[]): void {
+  new Counter({
+    name: "stc_approvals_ended_total",
+    help: "Questions that were approved, denied, cancelled, revoked or have expired, through this process",
+    labelNames: ["outcome"],
+    registers,
+    collect() {
+      this.reset();
+      for (const [outcome, count] of approvals()?.tally?.ended ?? []) this.inc({ outcome }, count);
+    },
+  });
+  for (const register of registers) register.registerMetric(decisionTimes(() => approvals()?.tally));
+  for (const [name, help, read] of WEBHOOK_GAUGES) {
+    new Gauge({
+      name,
+      help,
+      labelNames: ["webhook"],
+      registers,
+      collect() {
+        this.reset();
+        for (const state of approvals()?.webhooks?.states() ?? []) this.set({ webhook: state.webhook }, read(state));
+      },
+    });
+  }
+}
+
+const WEBHOOK_GAUGES: readonly (readonly [string, string, (state: WebhookState) => number])[] = [
+  ["stc_webhook_sent", "Notifications that the far side took since the start", ({ sent }) => sent],
+  ["stc_webhook_failures", "Attempts that failed since the start", ({ failures }) => failures],
+  ["stc_webhook_dead", "Notifications that were given up since the start", ({ dead }) => dead],
+  ["stc_webhook_stale", "Questions that were over before they could be sent", ({ stale }) => stale],
+  ["stc_webhook_disabled", "1 when the far side has said that it is gone", ({ isDisabled }) => Number(isDisabled)],
+];
+
+const NAME = "stc_approval_decision_seconds";
+const HELP = "Time from the question to the decision";
+
+/** Counted by the tally; prom-client only prints it. */
+function decisionTimes(tally: () => Tally | undefined): Histogram {
+  const metric = new Histogram({ name: NAME, help: HELP, buckets: [...DECISION_SECONDS], registers: [] });
+  const get = async () => ({
+    name: NAME,
+    help: HELP,
+    type: "histogram",
+    aggregator: "sum",
+    values: decisionSamples(tally()),
+  });
+  // Whoever prints them asks for this one.
+  return Object.assign(metric, { get, getForPromString: get });
+}
+
+function decisionSamples(tally: Tally | undefined) {
+  let cumulated = 0;
+  const buckets = [...DECISION_SECONDS, "+Inf"].map((le, index) => {
+    cumulated += tally?.decisionCounts[index] ?? 0;
+    return { metricName: `${NAME}_bucket`, labels: { le }, value: cumulated };
+  });
+  return [
+    ...buckets,
+    { metricName: `${NAME}_sum`, labels: {}, value: tally?.decisionSecondsSum ?? 0 },
+    { metricName: `${NAME}_count`, labels: {}, value: cumulated },
   ];
 }

@@ -5,14 +5,12 @@ import type { Approvals } from "../approvals/types.ts";
 import type { JournalLine } from "../audit/journal/journal.ts";
 import { Refusal } from "../core/errors.ts";
 import type { Rate } from "../pipeline/limits/rates-pace.ts";
+import { answeredWhileSending } from "./body-readers.ts";
 import { AnswersOwed } from "./connections/answers-owed.ts";
-import { createLoadGuards, type LoadGuards, type LoadLimits } from "./connections/load.ts";
-import type { LoadMetrics } from "./connections/load-metrics.ts";
+import { createLoadGuards, type LoadGuards, type LoadLimits, type LoadMetrics } from "./connections/load.ts";
 import { answerNoRequest, refuseTunnel } from "./connections/raw-answer.ts";
 import { RequestPace } from "./connections/request-pace.ts";
-import { answeredWhileSending } from "./connections/rest-of-body.ts";
 import { sendJson, sendRefusal } from "./error-reply.ts";
-import { KnownRoutes } from "./known-routes.ts";
 import type { Metrics } from "./metrics.ts";
 import { OperatorDoor } from "./operator-door.ts";
 import { reportRoute } from "./routes/approval-report.ts";
@@ -206,4 +204,45 @@ function sendUnknownRoute(reply: FastifyReply, { counted, known, target }: Unkno
 
 function bytesOf(payload: unknown): number {
   return typeof payload === "string" ? Buffer.byteLength(payload) : 0;
+}
+
+interface KnownRoute {
+  readonly methods: readonly string[];
+  readonly segments: readonly string[];
+}
+
+/** What a route is called that is there for another method (RFC 9110, 15.5.6). */
+class KnownRoutes {
+  readonly #routes: KnownRoute[] = [];
+
+  /** Of every route that is declared from now on. */
+  watch(app: FastifyInstance): void {
+    app.addHook("onRoute", ({ method, url }) => {
+      this.#routes.push({ methods: [method].flat(), segments: url.split("/") });
+    });
+  }
+
+  /** Which methods the target's path is there for, in alphabetical order; none when there is no such route. */
+  methodsOf(target: string): readonly string[] {
+    const segments = pathOf(target).split("/").map(decoded);
+    const found = this.#routes.filter((route) => isOf(route, segments));
+    return [...new Set(found.flatMap(({ methods }) => methods))].sort();
+  }
+}
+
+/** Without the scheme and host of a target that is a whole URL, and without its query. */
+function pathOf(target: string): string {
+  return target.replace(/^[a-z]{1,8}:\/\/[^/?#]*/i, "").replace(/[?#].*$/s, "");
+}
+
+function isOf({ segments }: KnownRoute, asked: readonly (string | undefined)[]): boolean {
+  return segments.length === asked.length && segments.every((one, at) => one.startsWith(":") || one === asked[at]);
+}
+
+function decoded(segment: string): string | undefined {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return undefined;
+  }
 }

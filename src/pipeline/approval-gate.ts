@@ -1,4 +1,4 @@
-import { answerFault } from "../approvals/answer.ts";
+import { answerFault, type WantedAnswer, wantedAnswer } from "../approvals/answer.ts";
 import { type ApprovalCallback, askCallback } from "../approvals/callback.ts";
 import {
   type Assessed,
@@ -11,17 +11,18 @@ import {
 import type { Requirement } from "../approvals/policies/requirement.ts";
 import type { Approval, Approvals, Grant, Mode, Requester, Scope } from "../approvals/types.ts";
 import { renderView } from "../approvals/view.ts";
+import { copyOf } from "../core/copy.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Approved, mint, type Planned } from "../core/evidence.ts";
 import type { ExecutionPlan, GivenAnswer, Tool } from "../core/types.ts";
 import { namesSecret } from "../detection/sanitize-args.ts";
-import { answerWantedBy, askManifest, askManifestInAnyMode, type ManifestAnswer } from "./approval-manifest.ts";
 import { approvalsUnavailable, claimRefusal, deniedRefusal, pendingRefusal, unanswered } from "./approval-refusals.ts";
 import type { CallScope } from "./call-scope.ts";
 import { SID } from "./identity/claims.ts";
 import { digestInAnySession } from "./planner.ts";
 import type { CallRequest } from "./proxy.ts";
 import { findSecrets } from "./redactor.ts";
+import { deepFreeze } from "./schema-validator.ts";
 
 /** What the risk rules say of one call. */
 export interface Assessment extends Assessed {
@@ -32,7 +33,7 @@ export interface Assessment extends Assessed {
   readonly requirement?: Requirement | undefined;
 }
 
-export interface GateOptions {
+interface GateOptions {
   /** Where people are asked. Without it, and without a callback, what must ask is denied. */
   readonly approvals?: Approvals | undefined;
   readonly assess: (call: { readonly tool: Tool; readonly input: unknown; readonly plan: ExecutionPlan }) => Assessment;
@@ -308,5 +309,76 @@ async function guarded<T>(work: () => Promise<T>): Promise<T> {
     return await work();
   } catch (error) {
     throw error instanceof Refusal ? error : approvalsUnavailable(error);
+  }
+}
+
+/** How long a manifest may think about whether its call asks. */
+const NEEDS_APPROVAL_TIMEOUT_MS = 1_000;
+
+/** What a manifest's `needsApproval` says: only a plain `false` in time passes; a throw, silence or anything else asks. */
+type ManifestAnswer = "passes" | "asks";
+
+/** Asks the manifest whether the call passes in this mode. */
+async function askManifest(planned: Planned, mode: Mode): Promise<ManifestAnswer> {
+  return (await answerOf(planned, { mode, onModeRead: () => {} })) ? "passes" : "asks";
+}
+
+/** Returns the answer that holds in every mode; undefined when the manifest looked at the mode. */
+async function askManifestInAnyMode(planned: Planned): Promise<ManifestAnswer | undefined> {
+  let isModeRead = false;
+  const onModeRead = (): void => {
+    isModeRead = true;
+  };
+  const passes = await answerOf(planned, { mode: "default", onModeRead });
+  if (isModeRead) return undefined;
+  return passes ? "passes" : "asks";
+}
+
+interface ManifestQuestion {
+  readonly mode: Mode;
+  onModeRead(): void;
+}
+
+async function answerOf({ tool, input, caller }: Planned, { mode, onModeRead }: ManifestQuestion): Promise<boolean> {
+  const { needsApproval } = tool.approval;
+  if (needsApproval === undefined) return false;
+  const { issuer, subject, permissions } = caller;
+  const context = {
+    get mode() {
+      onModeRead();
+      return mode;
+    },
+    caller: { issuer, subject, permissions },
+  };
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  try {
+    const answer: unknown = needsApproval(deepFreeze(ownCopy(input)) as never, context);
+    if (!(answer instanceof Promise)) return answer === false;
+    const silence = new Promise((resolve) => {
+      timer = setTimeout(resolve, NEEDS_APPROVAL_TIMEOUT_MS);
+    });
+    return (await Promise.race([answer, silence])) === false;
+  } catch {
+    return false;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** What a person must answer for this call to run; undefined: a yes is enough. */
+function answerWantedBy({ tool, input }: Pick<Planned, "tool" | "input">): WantedAnswer | undefined {
+  const { answer } = tool.approval;
+  return answer && wantedAnswer(answer.choices?.(deepFreeze(ownCopy(input)) as never));
+}
+
+/**
+ * The plan is sealed by now, and dates cannot be frozen: whoever changes what they are asked about changes their own copy. What
+ * cannot be copied is in no function's plan.
+ */
+function ownCopy(input: unknown): unknown {
+  try {
+    return copyOf(input);
+  } catch {
+    return input;
   }
 }

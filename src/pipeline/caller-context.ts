@@ -1,3 +1,4 @@
+import { compactVerify } from "jose";
 import { StartupError } from "../core/errors.ts";
 import { mint, type Verified } from "../core/evidence.ts";
 import type { Caller } from "../core/types.ts";
@@ -8,7 +9,7 @@ import {
   type ClientCertificate,
   certificateCallerProblems,
 } from "./identity/binding.ts";
-import { TokenCache } from "./identity/cache.ts";
+import { digestOf, digestsOf, TokenCache } from "./identity/cache.ts";
 import { type ClaimRules, readBinding, readCaller, readOrigin } from "./identity/claims.ts";
 import { type IssuerKeys, staticKeys } from "./identity/issuer-keys.ts";
 import { type IssuerProfile, profileProblems } from "./identity/issuer-profile.ts";
@@ -17,8 +18,6 @@ import { assertTokenLength, bearerToken, type ReadToken, readToken } from "./ide
 import { authUnavailable, unauthenticated } from "./identity/refusal.ts";
 import { type Fetch, type FetchedKeys, RemoteKeys } from "./identity/remote-keys.ts";
 import { type Credential, credentialOf, type RevocationList } from "./identity/revocations.ts";
-import { assertSigned } from "./identity/signature.ts";
-import { digestOf, digestsOf } from "./identity/token-digests.ts";
 
 const DEFAULT_PERMISSIONS_CLAIM = "permissions";
 const DEFAULT_CACHE_ENTRIES_MAX = 10_000;
@@ -293,4 +292,20 @@ function joinIssuer(profile: IssuerProfile, keys: IssuerKeys): Issuer {
     maxLifetimeSeconds: profile.maxLifetimeSeconds ?? PROFILE_RULES[kind].maxLifetimeSeconds,
     keys,
   };
+}
+
+type SigningKeys = Awaited<ReturnType<IssuerKeys["candidates"]>>;
+
+/** Passes when one of the keys verifies the signature. @throws {Refusal} UNAUTHENTICATED */
+async function assertSigned(token: string, keys: SigningKeys, algorithms: readonly string[]): Promise<void> {
+  let cause: unknown = new Error("no key of the issuer fits the token's kid and alg");
+  for (const key of keys) {
+    try {
+      await compactVerify(token, key, { algorithms: [...algorithms] });
+      return;
+    } catch (error) {
+      cause = error;
+    }
+  }
+  throw unauthenticated("invalid", "signature: not verified", cause);
 }

@@ -1,4 +1,4 @@
-import type { Approvals } from "../approvals/types.ts";
+import type { Approvals, Decider } from "../approvals/types.ts";
 import { Refusal } from "../core/errors.ts";
 import type { Fresh, Paced, Planned, Receipt, Released, Verified } from "../core/evidence.ts";
 import type { HttpDoor } from "../core/tracing.ts";
@@ -12,12 +12,12 @@ import type { ClientCertificate } from "./identity/binding.ts";
 import { release } from "./output-filter.ts";
 import { authorize, elevate } from "./permission-engine.ts";
 import { makePlan } from "./planner.ts";
+import type { Registry } from "./registry.ts";
 import { amended, firstOrAgain } from "./repeats.ts";
 import { parseInput } from "./schema-validator.ts";
 import { settle } from "./settlement.ts";
 import type { Trail, Trails } from "./trail.ts";
 import type { WaitingRoom } from "./waiting-room.ts";
-import { voidCommandGrants } from "./written-workspace.ts";
 
 /** One request to run a tool, as it came through a door. Nothing in it is believed yet. */
 export interface CallRequest {
@@ -48,7 +48,7 @@ export interface CallRequest {
   readonly departure?: Departure | undefined;
 }
 
-export interface ProxyParts {
+interface ProxyParts {
   /** Tools, callers' keys and the rules of approval: what a reload exchanges. */
   readonly generations: Generations;
   readonly admission: Admission;
@@ -173,4 +173,21 @@ function asRefusal(error: unknown): Refusal {
   return new Refusal("INTERNAL", "The call failed inside the service. Quote the trace id to its operators.", {
     cause: error,
   });
+}
+
+/** Who takes the grants back, in the journal. */
+const BY: Decider = { issuer: "safe-tool-call", subject: "a write to the workspace" };
+
+/**
+ * A session's yes to a command was given for the workspace as it was: once a tool has written to it, the command may do something
+ * else, and asks again. The workspace is one for all, so that it does not matter who wrote, or in which session. Undefined for
+ * every other call.
+ */
+function voidCommandGrants(
+  trail: Trail,
+  { approvals, registry }: { readonly approvals: Approvals | undefined; readonly registry: Registry },
+): Promise<void> | undefined {
+  if (approvals === undefined || !trail.wroteFiles) return undefined;
+  const commands = registry.list().flatMap(({ tool }) => (tool.category === "command" ? [tool.name] : []));
+  return approvals.revokeGrantsFor(commands, BY).catch((error: unknown) => trail.logUnsettled(error));
 }

@@ -3,7 +3,7 @@ import { escapeName } from "../audit/escape.ts";
 import { REFUSALS, Refusal, type RefusalCode, type Stage } from "../core/errors.ts";
 import type { AnyEvidence, Receipt, Released, Verified } from "../core/evidence.ts";
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
-import type { CallTrace, Tracer } from "../core/tracing.ts";
+import type { CallTrace, TraceEnding, Tracer } from "../core/tracing.ts";
 import type { KeyUse, Tool } from "../core/types.ts";
 import { CallScope } from "./call-scope.ts";
 import {
@@ -19,10 +19,9 @@ import {
 import type { Execution } from "./executor.ts";
 import type { CallRequest } from "./proxy.ts";
 import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
-import { endTrace } from "./trace-end.ts";
 
 /** The stretches of road that are timed. PLAN counts as EXECUTION when it refuses. */
-export type Step = Stage | "PLAN";
+type Step = Stage | "PLAN";
 
 export interface TrailOptions {
   /** Milliseconds since 1970. */
@@ -324,4 +323,37 @@ export class Trail {
 /** Milliseconds to the microsecond. */
 function round(ms: number): number {
   return Math.round(ms * 1000) / 1000;
+}
+
+interface Recording {
+  readonly entry: EntryDraft;
+  readonly recording: Promise<Receipt>;
+  /** The clock that the steps are timed with. */
+  readonly monotonic: () => number;
+}
+
+const HTTP_OK = 200;
+
+/** Waits for the line of the call and ends its trace; a call without a line ends as its answer will say. */
+async function endTrace(trace: CallTrace, { entry, recording, monotonic }: Recording): Promise<Receipt> {
+  let receipt: Receipt;
+  try {
+    receipt = await recording;
+  } catch (error) {
+    const code = "AUDIT_UNAVAILABLE";
+    const { stage, decision, http } = REFUSALS[code];
+    end(trace, { call: { ...entry, decision, error: { code }, denial: { stage } }, http, at: monotonic() });
+    throw error;
+  }
+  const http = entry.error === undefined ? HTTP_OK : REFUSALS[entry.error.code].http;
+  end(trace, { call: entry, http, at: monotonic() });
+  return receipt;
+}
+
+function end(trace: CallTrace, ending: TraceEnding): void {
+  try {
+    trace.end(ending);
+  } catch {
+    // A call that is on record is not refused because its trace is broken.
+  }
 }

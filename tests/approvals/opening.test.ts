@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { dirname, join } from "node:path";
 import { openApprovals } from "../../src/approvals/approvals.ts";
 import type { Requirement } from "../../src/approvals/policies/requirement.ts";
-import { STEPS } from "../../src/approvals/store/sqlite-schema.ts";
+import { STEPS } from "../../src/approvals/store/sqlite.ts";
 import { AGENT, type ApprovalWorld, askFor, createApprovalWorld, LIMITS, OPERATOR } from "../support/approvals.ts";
 
 let world: ApprovalWorld;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { shownScript } from "../../src/approvals/shell-text.ts";
+import { shownScript } from "../../src/approvals/view.ts";
 import { filterSecrets } from "../../src/detection/secrets/secrets-filter.ts";
 
 const shown = (script: string): string =>

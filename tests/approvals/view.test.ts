@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { renderView, type ViewFacts } from "../../src/approvals/view.ts";
+import { visible } from "../../src/core/terminal-text.ts";
 import type { Json, Tool } from "../../src/core/types.ts";
-import { visible } from "../../src/core/visible.ts";
 import { namesSecret } from "../../src/detection/sanitize-args.ts";
 import { filterSecrets } from "../../src/detection/secrets/secrets-filter.ts";
 

@@ -27,7 +27,7 @@ const CAPABILITIES: readonly Capability[] = [
       "src/audit/export/sender.ts",
       "src/approvals/notify/address.ts",
       "src/approvals/notify/sender.ts",
-      "src/runtime/telemetry/bounded-agent.ts",
+      "src/runtime/telemetry/span-sender.ts",
       "src/cli/development/",
     ],
   },
@@ -50,14 +50,14 @@ const CAPABILITIES: readonly Capability[] = [
         "src/runtime/config/plain-file.ts",
         "src/runtime/manifests/sources.ts",
         "src/runtime/reload/prints.ts",
-        "src/runtime/manifests/imports.ts",
+        "src/runtime/manifests/loader.ts",
         "src/runtime/manifests/loader.ts",
         "src/runtime/own-code.ts",
         "src/runtime/composition/files.ts",
         "src/runtime/composition/places.ts",
         "src/runtime/composition/revocation-file.ts",
         "src/runtime/composition/watched-files.ts",
-        "src/http/connections/listening-socket.ts",
+        "src/http/connections/listening.ts",
         "src/runtime/composition/workspace.ts",
         "src/runtime/platform/files.ts",
         "src/runtime/composition/confinement.ts",
@@ -68,7 +68,7 @@ const CAPABILITIES: readonly Capability[] = [
   {
     name: "databases",
     sign: /new Bun\.SQL\b|bun:sqlite/,
-    holders: ["src/approvals/store/postgres.ts", "src/approvals/store/sqlite.ts", "src/audit/query/index-file.ts"],
+    holders: ["src/approvals/store/postgres.ts", "src/approvals/store/sqlite.ts", "src/audit/query/index-lookup.ts"],
   },
   {
     name: "foreign functions",
@@ -83,7 +83,7 @@ const CAPABILITIES: readonly Capability[] = [
   {
     name: "environment",
     sign: /process\.env|Bun\.env/,
-    holders: ["src/runtime/config/file.ts", "src/runtime/telemetry/hidden-variables.ts"],
+    holders: ["src/runtime/config/file.ts", "src/runtime/telemetry/span-sender.ts"],
   },
   {
     name: "clock",
@@ -118,21 +118,23 @@ function mayHold({ holders }: Capability, path: string): boolean {
   return holders.some((holder) => (holder.endsWith("/") ? path.startsWith(holder) : path === holder));
 }
 
-test.each(CAPABILITIES.map((capability) => [capability.name, capability] as const))("only the listed files use %s", (_name, capability) => {
-  const users = sources("src").filter(({ code }) => capability.sign.test(code));
-  expect(users.filter(({ path }) => !mayHold(capability, path)).map(({ path }) => path)).toEqual([]);
-});
-
-test.each(CAPABILITIES.filter(({ holders }) => holders.length > 0).map((capability) => [capability.name, capability] as const))(
-  "every file listed for %s uses it",
+test.each(CAPABILITIES.map((capability) => [capability.name, capability] as const))(
+  "only the listed files use %s",
   (_name, capability) => {
     const users = sources("src").filter(({ code }) => capability.sign.test(code));
-    const idle = capability.holders.filter(
-      (holder) => !users.some(({ path }) => mayHold({ ...capability, holders: [holder] }, path)),
-    );
-    expect(idle).toEqual([]);
+    expect(users.filter(({ path }) => !mayHold(capability, path)).map(({ path }) => path)).toEqual([]);
   },
 );
+
+test.each(
+  CAPABILITIES.filter(({ holders }) => holders.length > 0).map((capability) => [capability.name, capability] as const),
+)("every file listed for %s uses it", (_name, capability) => {
+  const users = sources("src").filter(({ code }) => capability.sign.test(code));
+  const idle = capability.holders.filter(
+    (holder) => !users.some(({ path }) => mayHold({ ...capability, holders: [holder] }, path)),
+  );
+  expect(idle).toEqual([]);
+});
 
 test("manifests hold no capability at all", () => {
   const users = sources("tools").filter(({ code }) => CAPABILITIES.some(({ sign }) => sign.test(code)));

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
-import { toCsv } from "../../src/audit/export/csv.ts";
+import { toCsv } from "../../src/audit/export/formats.ts";
 import { readQuery } from "../../src/audit/query/params.ts";
 import { search } from "../../src/audit/query/query.ts";
 import { viewOf } from "../../src/audit/query/view.ts";

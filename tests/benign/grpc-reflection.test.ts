@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { Contract } from "../../src/targets/grpc/contract/contract.ts";
-import { withReflection } from "../../src/targets/grpc/contract/reflected-systems.ts";
+import { withReflection } from "../../src/targets/grpc/contract/reflection.ts";
 import { fileDescriptor, oneMethodFile } from "../targets/grpc/support/descriptors.ts";
 import { startReflecting } from "../targets/grpc/support/reflecting.ts";
 

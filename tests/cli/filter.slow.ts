@@ -5,7 +5,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { stringify } from "yaml";
 import { z } from "zod";
-import { type FilteredAnswer, filterAnswer, leftOutBySchema } from "../../src/cli/filter-fields.ts";
+import { type FilteredAnswer, filterAnswer, leftOutBySchema } from "../../src/cli/filter.ts";
 import { applyPolicy, compilePolicy } from "../../src/core/policy/output-policy.ts";
 import { compileScan, type ScanPolicy } from "../../src/core/policy/scan-policy.ts";
 import type { FieldAction, Json, OutputPolicy } from "../../src/core/types.ts";

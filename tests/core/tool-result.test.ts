@@ -1,6 +1,5 @@
 import { expect, test } from "bun:test";
-import type { CallResult } from "../../src/core/call-result.ts";
-import { type ToolResult, toToolResult } from "../../src/core/tool-result.ts";
+import { type CallResult, type ToolResult, toToolResult } from "../../src/core/call-result.ts";
 
 const common = { traceId: "t", tool: "fs_read", untrusted: true, filteredFields: [], durationMs: 1 } as const;
 const refusal = {

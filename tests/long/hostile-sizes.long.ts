@@ -5,12 +5,11 @@ import type { Json, Tool } from "../../src/core/types.ts";
 import { redact } from "../../src/detection/redact.ts";
 import { namesSecret } from "../../src/detection/sanitize-args.ts";
 import { filterSecrets } from "../../src/detection/secrets/secrets-filter.ts";
-import { withoutFrames } from "../../src/pipeline/stack-frames.ts";
-import { withoutPlaces } from "../../src/pipeline/target-places.ts";
-import { namedFiles } from "../../src/targets/command/shell-files.ts";
-import { unifiedDiff } from "../../src/targets/files/difference.ts";
+import { withoutFrames, withoutPlaces } from "../../src/pipeline/target-text.ts";
+import { namedFiles } from "../../src/targets/command/shell.ts";
 import { readIgnoreRules } from "../../src/targets/files/gitignore.ts";
-import { compilePattern } from "../../src/targets/files/search-pattern.ts";
+import { compilePattern } from "../../src/targets/files/search.ts";
+import { unifiedDiff } from "../../src/targets/files/write-plan.ts";
 import { timesAsLong } from "../support/processor-time.ts";
 
 const TIMEOUT_MS = 120_000;

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { withoutFrames } from "../../src/pipeline/stack-frames.ts";
-import { wordsHeard } from "../../src/pipeline/target-text.ts";
+import { withoutFrames, wordsHeard } from "../../src/pipeline/target-text.ts";
 import { filler } from "../detection/secret-examples.ts";
 
 const heard = (said: string) => wordsHeard(said)?.message;

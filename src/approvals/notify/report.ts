@@ -1,8 +1,12 @@
-import type { ReportRow } from "./report-rows.ts";
-import { type Suggestion, suggestionsOf } from "./suggestions.ts";
+import { readVotes, type Vote } from "../policies/requirement.ts";
+import type { View } from "../store/database.ts";
+import { integer, optionalInteger, text } from "../store/rows.ts";
+import type { Row } from "../store/sql.ts";
+import type { Store } from "../store/store.ts";
+import type { Approvals } from "../types.ts";
 
 const HOUR_MS = 3_600_000;
-const SECOND_MS = 1_000;
+const MS_PER_SECOND = 1_000;
 /** Whoever answers sooner has not read the question. */
 const HASTY_MS = 2_000;
 const LISTED_MAX = 100;
@@ -10,7 +14,7 @@ const LISTED_MAX = 100;
 /** From here on a yes to everything, or in no time, says that questions are no longer read. Fewer decisions say nothing. */
 const ALERTS = { decidedMin: 20, approvalRateMax: 0.95, hastyShareMax: 0.5 } as const;
 
-export type Alert = "approval_rate" | "hasty_share";
+type Alert = "approval_rate" | "hasty_share";
 
 /** Shares are between 0 and 1; what nobody decided has none. */
 export interface Decisions {
@@ -24,13 +28,13 @@ export interface Decisions {
   readonly alerts: readonly Alert[];
 }
 
-export interface ToolReport extends Decisions {
+interface ToolReport extends Decisions {
   readonly tool: string;
   readonly asked: number;
   readonly expired: number;
 }
 
-export interface DeciderReport extends Decisions {
+interface DeciderReport extends Decisions {
   readonly issuer: string;
   readonly subject: string;
   /** Decisions in each hour of the clock in which there were any, and the most of one. */
@@ -55,7 +59,7 @@ export interface ApprovalReport extends Decisions {
   readonly suggestions: readonly Suggestion[];
 }
 
-export interface ReportFrame {
+interface ReportFrame {
   readonly from: number;
   readonly to: number;
   readonly isWhole: boolean;
@@ -127,9 +131,220 @@ function shareOf(part: number, whole: number): number | undefined {
 /** The smallest time that so large a share was decided within. */
 function secondsAt(sorted: readonly number[], share: number): number | undefined {
   const ms = sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)];
-  return ms === undefined ? undefined : rounded(ms / SECOND_MS);
+  return ms === undefined ? undefined : rounded(ms / MS_PER_SECOND);
 }
 
 function rounded(value: number): number {
   return Math.round(value * 100) / 100;
+}
+
+/** Of one report, the newest first: older ones are left out, and the report says so. */
+const ROWS_MAX = 10_000;
+/** Of one look: calls go on in between. */
+const PAGE_ROWS = 250;
+
+/** Milliseconds since 1970; `to` is no longer in it. */
+interface ReportRange {
+  readonly from: number;
+  readonly to: number;
+}
+
+export type MakeReport = (range: ReportRange) => Promise<ApprovalReport>;
+
+/** What became of one question, without what it was about. */
+export interface ReportRow {
+  readonly tool: string;
+  readonly category: string;
+  readonly classification: string;
+  readonly risk: string;
+  /** Empty: none that the service trusts. */
+  readonly session: string;
+  readonly requester: string;
+  readonly grantKey: string | undefined;
+  readonly offersSession: boolean;
+  readonly state: string;
+  readonly isYes: boolean;
+  readonly scope: string | undefined;
+  readonly createdAt: number;
+  readonly decidedAt: number | undefined;
+  readonly decider: { readonly issuer: string; readonly subject: string } | undefined;
+  /** Each yes on the way, where a policy wanted several; the last one is the decider's. */
+  readonly votes: readonly Pick<Vote, "issuer" | "subject" | "at">[];
+}
+
+export function reports({ database }: Pick<Store, "database">): MakeReport {
+  return async (range) => {
+    const rows: ReportRow[] = [];
+    let before: { readonly createdAt: number; readonly id: string } | undefined;
+    for (;;) {
+      const page: readonly Row[] = await database.read((view) => readPage(view, range, before));
+      rows.push(...page.map(toReportRow));
+      const last = page.at(-1);
+      if (last === undefined || page.length < PAGE_ROWS || rows.length > ROWS_MAX) break;
+      before = { createdAt: integer(last, "created_at"), id: text(last, "id") };
+    }
+    return reportOf(rows.slice(0, ROWS_MAX), { ...range, isWhole: rows.length <= ROWS_MAX });
+  };
+}
+
+async function readPage(
+  { sql }: View,
+  { from, to }: ReportRange,
+  before: { readonly createdAt: number; readonly id: string } | undefined,
+): Promise<readonly Row[]> {
+  const at = before?.createdAt ?? to;
+  return sql`
+    SELECT id, tool, category, classification, risk, session, issuer, subject, grant_key, scopes, state, scope,
+      created_at, decided_at, decided_issuer, decided_subject, votes
+    FROM approvals
+    WHERE created_at >= ${from} AND (created_at < ${at} OR (created_at = ${at} AND id < ${before?.id ?? ""}))
+    ORDER BY created_at DESC, id DESC LIMIT ${PAGE_ROWS}`;
+}
+
+function toReportRow(row: Row): ReportRow {
+  const decidedAt = optionalInteger(row, "decided_at");
+  const scope = row["scope"] === null ? undefined : text(row, "scope");
+  return {
+    ...{ tool: text(row, "tool"), category: text(row, "category"), classification: text(row, "classification") },
+    ...{ risk: text(row, "risk"), session: text(row, "session"), state: text(row, "state"), scope, decidedAt },
+    requester: JSON.stringify([text(row, "issuer"), text(row, "subject")]),
+    grantKey: row["grant_key"] === null ? undefined : text(row, "grant_key"),
+    offersSession: text(row, "scopes").includes('"session"'),
+    isYes: decidedAt !== undefined && text(row, "state") !== "denied",
+    createdAt: integer(row, "created_at"),
+    decider:
+      decidedAt === undefined || row["decided_issuer"] === null
+        ? undefined
+        : { issuer: text(row, "decided_issuer"), subject: text(row, "decided_subject") },
+    votes: row["votes"] === "[]" ? [] : (readVotes(JSON.parse(text(row, "votes"))) ?? []),
+  };
+}
+
+/** So often was the same asked, and never refused, before it is worth a rule. */
+const SAME_CALL_MIN = 3;
+const READ_TOOL_MIN = 5;
+const SESSION_WRITES_MIN = 10;
+const SUGGESTIONS_MAX = 20;
+
+/** A rule that would have spared people questions to which they always said yes. People decide whether it is a good one. */
+interface Suggestion {
+  /**
+   * `session_scope`: the very same call, in one session: approve it for the session. `read_tool`: a tool that only reads and is
+   * asked about: look at the rules that ask. `auto_edit`: one session's writes: set its mode to autoEdit for a while.
+   */
+  readonly kind: "session_scope" | "read_tool" | "auto_edit";
+  readonly tool: string | undefined;
+  /** Questions that would not have been asked. */
+  readonly prompts: number;
+}
+
+/** Never about what is high risk or destroys something: these always ask. */
+function suggestionsOf(rows: readonly ReportRow[]): readonly Suggestion[] {
+  const remembered = rows.filter(({ risk, classification }) => isOrdinary(risk) && classification !== "destructive");
+  return [...sameCalls(remembered), ...readTools(remembered), ...sessionWrites(remembered)]
+    .sort((a, b) => b.prompts - a.prompts)
+    .slice(0, SUGGESTIONS_MAX);
+}
+
+function isOrdinary(risk: string): boolean {
+  return risk === "low" || risk === "medium";
+}
+
+function sameCalls(rows: readonly ReportRow[]): readonly Suggestion[] {
+  const askable = rows.filter(
+    ({ grantKey, offersSession, session }) => grantKey !== undefined && offersSession && session !== "",
+  );
+  const groups = Map.groupBy(askable, ({ requester, session, grantKey }) =>
+    JSON.stringify([requester, session, grantKey]),
+  );
+  return byTool("session_scope", [...groups.values()].filter(alwaysYes(SAME_CALL_MIN)));
+}
+
+function readTools(rows: readonly ReportRow[]): readonly Suggestion[] {
+  const reads = rows.filter(({ classification }) => classification === "read");
+  const groups = Map.groupBy(reads, ({ tool }) => tool);
+  return [...groups]
+    .filter(([, own]) => alwaysYes(READ_TOOL_MIN)(own))
+    .map(([tool, own]) => ({ kind: "read_tool", tool, prompts: own.length }));
+}
+
+function sessionWrites(rows: readonly ReportRow[]): readonly Suggestion[] {
+  const writes = rows.filter(({ category, session }) => category === "write" && session !== "");
+  const groups = Map.groupBy(writes, ({ requester, session }) => JSON.stringify([requester, session]));
+  return [...groups.values()]
+    .filter(alwaysYes(SESSION_WRITES_MIN))
+    .map((own) => ({ kind: "auto_edit", tool: undefined, prompts: own.length }));
+}
+
+/** The first question of each group would have been asked all the same. */
+function byTool(kind: Suggestion["kind"], groups: readonly (readonly ReportRow[])[]): readonly Suggestion[] {
+  const tools = Map.groupBy(groups, ([first]) => first?.tool ?? "");
+  return [...tools].map(([tool, own]) => ({
+    ...{ kind, tool, prompts: own.reduce((sum, group) => sum + group.length - 1, 0) },
+  }));
+}
+
+/** One question that is open or that nobody answered is no yes. */
+function alwaysYes(min: number): (rows: readonly ReportRow[]) => boolean {
+  return (rows) => rows.length >= min && rows.every(({ isYes, scope }) => isYes && scope === "once");
+}
+
+/** Upper bounds of the times to decide, in seconds: two seconds are what nobody reads in. */
+export const DECISION_SECONDS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600] as const;
+
+/** What was decided through this process since it began. */
+export interface Tally {
+  /** `approved`, `denied`, `cancelled`, `revoked`, `expired`. */
+  readonly ended: ReadonlyMap<string, number>;
+  /** Decisions by the first bound that they did not pass; the last counts those that passed all. */
+  readonly decisionCounts: readonly number[];
+  readonly decisionSecondsSum: number;
+}
+
+/** Counts what passes through; what other replicas decide they count themselves. */
+export class DecisionTally implements Tally {
+  readonly ended = new Map<string, number>();
+  readonly decisionCounts: number[] = Array.from({ length: DECISION_SECONDS.length + 1 }, () => 0);
+  decisionSecondsSum = 0;
+
+  /** The part of the approvals through which people's answers go. */
+  counted({ decide, cancel, revoke }: Approvals): Pick<Approvals, "decide" | "cancel" | "revoke"> {
+    return {
+      decide: async (decision) => {
+        const decided = await decide(decision);
+        if (decided.outcome === "decided") {
+          const { createdAt, decidedAt = createdAt } = decided.approval;
+          this.#add(decision.decision === "approve" ? "approved" : "denied");
+          this.#observe((decidedAt - createdAt) / MS_PER_SECOND);
+        }
+        return decided;
+      },
+      cancel: async (id, requester) => {
+        const cancelled = await cancel(id, requester);
+        if (cancelled !== undefined) this.#add("cancelled");
+        return cancelled;
+      },
+      revoke: async (id, by) => {
+        const revoked = await revoke(id, by);
+        if (revoked !== undefined) this.#add("revoked");
+        return revoked;
+      },
+    };
+  }
+
+  /** Of a line that was journaled: the clock's endings have no other sign. */
+  noteLine({ type }: { readonly type: string }): void {
+    if (type === "approval.expired") this.#add("expired");
+  }
+
+  #add(outcome: string): void {
+    this.ended.set(outcome, (this.ended.get(outcome) ?? 0) + 1);
+  }
+
+  #observe(seconds: number): void {
+    const bucket = DECISION_SECONDS.findIndex((bound) => seconds <= bound);
+    const at = bucket === -1 ? DECISION_SECONDS.length : bucket;
+    this.decisionCounts[at] = (this.decisionCounts[at] ?? 0) + 1;
+    this.decisionSecondsSum += seconds;
+  }
 }

@@ -1,10 +1,8 @@
 import type { Approvals, Decider } from "../types.ts";
 import type { Inbox } from "./inbox.ts";
-import { NamedWebhook } from "./named-webhook.ts";
-import type { MakeReport } from "./report-rows.ts";
+import type { MakeReport, Tally } from "./report.ts";
 import type { WebhookKey } from "./signature.ts";
-import type { Tally } from "./tally.ts";
-import type { WebhookParts, WebhookState, WebhookTarget } from "./webhook.ts";
+import { Webhook, type WebhookCounts, type WebhookParts, type WebhookState, type WebhookTarget } from "./webhook.ts";
 
 /** Somebody whom an integration may speak for. */
 export interface Person extends Decider {
@@ -27,7 +25,7 @@ export interface NamedWebhooks {
 }
 
 /** Those who are told of approvals, and those who may answer, by name. */
-export interface Webhooks {
+interface Webhooks {
   /** Those of now. */
   readonly integrations: ReadonlyMap<string, Integration>;
   states(): readonly WebhookState[];
@@ -48,7 +46,7 @@ export interface NotifiedApprovals extends Approvals {
   readonly webhooks?: Webhooks | undefined;
 }
 
-export interface WebhooksOptions extends NamedWebhooks {
+interface WebhooksOptions extends NamedWebhooks {
   readonly parts: WebhookParts;
 }
 
@@ -80,4 +78,68 @@ export function startWebhooks({ parts, ...first }: WebhooksOptions): LiveWebhook
       await Promise.all([...byName.values()].map((webhook) => webhook.stop()));
     },
   };
+}
+
+/**
+ * Whom the configuration calls by one name, through its changes. The next one begins when the one before it has ended: the two
+ * have one place in the store.
+ */
+class NamedWebhook {
+  readonly #parts: WebhookParts;
+  readonly #counts: WebhookCounts = { sent: 0, failures: 0, dead: 0, stale: 0 };
+  /** Undefined: nobody is to be told. */
+  #target: WebhookTarget | undefined;
+  #webhook: Webhook | undefined;
+  #isRetiring = false;
+  #isStopped = false;
+
+  /** Begins at once. */
+  constructor(target: WebhookTarget, parts: WebhookParts) {
+    this.#target = target;
+    this.#parts = { ...parts, counts: this.#counts };
+    this.#begin();
+  }
+
+  /** Whether nobody is told, nor to be told. */
+  get isOver(): boolean {
+    return this.#webhook === undefined && this.#target === undefined;
+  }
+
+  states(): readonly WebhookState[] {
+    return this.#webhook === undefined ? [] : [this.#webhook.state()];
+  }
+
+  /** What is under way ends as it began; one that has stayed as it was goes on. */
+  turnTo(target: WebhookTarget | undefined): void {
+    const isSame = sameTarget(target, this.#target);
+    this.#target = target;
+    if (this.#isStopped || isSame) return;
+    if (this.#webhook === undefined) this.#begin();
+    else if (!this.#isRetiring) void this.#retire(this.#webhook);
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    await this.#webhook?.stop();
+  }
+
+  #begin(): void {
+    this.#webhook = this.#target && new Webhook(this.#target, this.#parts);
+  }
+
+  async #retire(webhook: Webhook): Promise<void> {
+    this.#isRetiring = true;
+    await webhook.retire();
+    this.#isRetiring = false;
+    if (!this.#isStopped) this.#begin();
+  }
+}
+
+function sameTarget(one: WebhookTarget | undefined, other: WebhookTarget | undefined): boolean {
+  return Bun.deepEquals(comparable(one), comparable(other), true);
+}
+
+/** Keys are told apart by their fingerprints. */
+function comparable(target: WebhookTarget | undefined): unknown {
+  return target && { ...target, keys: target.keys.map(({ scheme, fingerprint }) => `${scheme} ${fingerprint}`) };
 }

@@ -1,9 +1,31 @@
-import type { Approval, Approvals, Asked, Question, Scope } from "../types.ts";
+import { answerFault, isReadable } from "../answer.ts";
+import { isAmongAskers } from "../askers.ts";
+import type { Relay } from "../decision.ts";
+import { takeMessage } from "../notify/inbox.ts";
+import { objectionToNo, standingOf } from "../policies/quorum.ts";
+import type {
+  Approval,
+  ApprovalEvent,
+  ApprovalFilter,
+  ApprovalPage,
+  Approvals,
+  Asked,
+  Claim,
+  Claimed,
+  Decided,
+  Decider,
+  Decision,
+  Question,
+  Requester,
+  Scope,
+} from "../types.ts";
 import type { Tx, View } from "./database.ts";
-import { integer, toApproval } from "./rows.ts";
-import type { Owner } from "./session-rows.ts";
+import { createGrant, revokeGrantsFrom } from "./grants.ts";
+import { integer, toApproval, toEvent } from "./rows.ts";
+import { type Owner, sessionIsOver } from "./session-rows.ts";
 import { type ApprovalLimits, SECOND_MS, type Store } from "./store.ts";
-import { expire, noteApproval, sessionOf } from "./transitions.ts";
+import { expire, identity, moved, noteApproval, sessionOf, settledView } from "./transitions.ts";
+import { boundedReason, lackingIn, vote, voterOf } from "./votes.ts";
 
 /** Withdrawn questions count too until their time is over, so many for each that may wait: asking and withdrawing in turns is a flood. */
 const WITHDRAWN_PER_PENDING = 10;
@@ -125,4 +147,226 @@ function offered({ scopes, requester, grantKey, risk, requirement }: Question): 
   return scopes.filter(
     (scope) => (scope === "once" || rememberable) && (requirement === undefined || requirement.scopes.includes(scope)),
   );
+}
+
+export function claims({ database, limits }: Store): Pick<Approvals, "claim" | "settle"> {
+  return {
+    claim: (claim) => database.write((tx) => take(tx, claim, limits.claimLeaseSeconds * SECOND_MS)),
+    settle: (id, outcome) => database.write((tx) => settle(tx, id, outcome)),
+  };
+}
+
+/** One statement decides; what follows a miss only says why. */
+async function take(tx: Tx, claim: Claim, leaseMs: number): Promise<Claimed> {
+  const { id, requester, planDigest, requirementDigest = "" } = claim;
+  const rows = await tx.sql`
+    UPDATE approvals SET state = 'claimed', version = version + 1, lease_until = ${tx.now + leaseMs}
+    WHERE id = ${id} AND state = 'approved' AND execute_by > ${tx.now} AND plan_digest = ${planDigest}
+      AND requirement_digest = ${requirementDigest} AND issuer = ${requester.issuer} AND subject = ${requester.subject} AND session = ${sessionOf(requester)}
+    RETURNING *`;
+  const approval = moved(tx, rows, { event: "approval.claimed", journal: "approval.claimed" });
+  if (approval === undefined) return missed(tx, claim);
+  // An older release that still runs beside this one knows of no votes, and takes any one yes for enough.
+  if (lackingIn(approval).length > 0) throw new Error(`approval ${id} was approved by fewer than its policies want`);
+  return { outcome: "claimed", approval };
+}
+
+async function missed(tx: Tx, claim: Claim): Promise<Claimed> {
+  const { id, requester } = claim;
+  const [row] = await tx.sql`
+    SELECT * FROM approvals WHERE id = ${id} AND issuer = ${requester.issuer} AND subject = ${requester.subject}`;
+  if (row === undefined) return { outcome: "not_found" };
+  const found = (await settledView(tx, id)) ?? toApproval(row, tx.now);
+  return isOfThisCall(found, claim)
+    ? { outcome: "not_approved", approval: found }
+    : { outcome: "mismatch", approval: found };
+}
+
+/** The policies count, too: a yes by others than they want today is another yes. */
+function isOfThisCall(approval: Approval, { requester, planDigest, requirementDigest = "" }: Claim): boolean {
+  return (
+    approval.planDigest === planDigest &&
+    (approval.requirement?.digest ?? "") === requirementDigest &&
+    sessionOf(approval.requester) === sessionOf(requester)
+  );
+}
+
+/** Without a look at the lease: while the sweeper has not called it in doubt, the one who ran it knows better. */
+async function settle(tx: Tx, id: string, outcome: "executed" | "failed" | "in_doubt"): Promise<void> {
+  const rows = await tx.sql`
+    UPDATE approvals SET state = ${outcome}, version = version + 1, ended_at = ${tx.now}
+    WHERE id = ${id} AND state = 'claimed'
+    RETURNING *`;
+  moved(tx, rows, { event: `approval.${outcome}`, journal: "approval.settled", more: { outcome } });
+}
+
+export function decisions(store: Store): Pick<Approvals, "decide" | "cancel" | "revoke"> {
+  const { database } = store;
+  return {
+    decide: (decision) => database.write((tx) => decide(tx, decision, store)),
+    cancel: (id, requester) => database.write((tx) => cancel(tx, id, requester)),
+    revoke: (id, by) => database.write((tx) => revoke(tx, id, by)),
+  };
+}
+
+async function decide(tx: Tx, decision: Decision, store: Store): Promise<Decided> {
+  const { relay } = decision;
+  if (relay !== undefined && !(await takeMessage(tx, relay.webhook, relay.messageId))) return { outcome: "replayed" };
+  const approval = await settledView(tx, decision.id);
+  if (approval === undefined) return { outcome: "not_pending", approval };
+  if (relay !== undefined) noteRelay(tx, decision, { relay, approval });
+  const objection = await objectionTo(tx, decision, approval);
+  if (objection !== undefined) return objection;
+  const voted = await vote(tx, decision, { approval, limits: store.limits });
+  if (voted === undefined) return { outcome: "not_pending", approval };
+  if (voted.state === "pending") return { outcome: "counted", approval: voted, lacking: lackingIn(voted) };
+  if (voted.scope === "session") await createGrant(tx, voted, store);
+  return { outcome: "decided", approval: voted };
+}
+
+interface Relayed {
+  readonly relay: Relay;
+  readonly approval: Approval;
+}
+
+/** Whatever becomes of it: who says that somebody decided. */
+function noteRelay(tx: Tx, { by, decision }: Decision, { relay, approval }: Relayed): void {
+  const { id, planDigest } = approval;
+  const said = { id, decision, planDigest, sub: by.subject, iss: by.issuer };
+  tx.note({ event: undefined, journal: { type: "approval.relayed", ...relay, ...said } });
+}
+
+async function objectionTo(tx: Tx, decision: Decision, approval: Approval): Promise<Decided | undefined> {
+  if (isAmongAskers(approval.requester, [decision.by.subject, ...(decision.actors ?? [])]))
+    return { outcome: "own_question" };
+  if (approval.state !== "pending") return { outcome: "not_pending", approval };
+  if (decision.viewDigest !== undefined && decision.viewDigest !== approval.viewDigest)
+    return { outcome: "stale_view" };
+  const objection = objectionByPolicy(decision, approval) ?? objectionToAnswer(decision, approval);
+  if (objection !== undefined || decision.decision === "deny") return objection;
+  const offered = await offeredNow(tx, approval);
+  return offered.includes(decision.scope ?? "once") ? undefined : { outcome: "scope_not_offered", offered };
+}
+
+/** By what the policies wanted when it was asked: what they want today is for questions of today. */
+function objectionByPolicy(decision: Decision, { requirement, votes }: Approval): Decided | undefined {
+  if (requirement === undefined) return undefined;
+  const voter = voterOf(decision);
+  const isNo = decision.decision === "deny";
+  const standing = isNo ? objectionToNo(requirement, votes, voter) : standingOf(requirement, votes, voter);
+  if (standing !== undefined && "outcome" in standing) return standing;
+  const { reasonRequired } = requirement;
+  const wantsReason = reasonRequired === "always" || (isNo && reasonRequired === "deny");
+  return wantsReason && !isReadable(boundedReason(decision.reason)) ? { outcome: "reason_missing" } : undefined;
+}
+
+/** A no is a no, whatever is sent beside it; none of it is kept. */
+function objectionToAnswer(decision: Decision, { answer: wanted }: Approval): Decided | undefined {
+  if (decision.decision === "deny") return undefined;
+  // Through an integration nobody was shown what somebody else has answered.
+  const isBlind = decision.relay !== undefined && wanted !== undefined && decision.answer === undefined;
+  const fault = isBlind ? "missing" : answerFault(wanted, decision.answer);
+  return fault && { outcome: "answer_refused", fault, wanted };
+}
+
+/** The session may have ended since the question was asked. */
+async function offeredNow(tx: Tx, { scopes, requester }: Approval): Promise<readonly Scope[]> {
+  if (!scopes.includes("session") || !(await sessionIsOver(tx, requester))) return scopes;
+  return scopes.filter((scope) => scope !== "session");
+}
+
+async function cancel(tx: Tx, id: string, by: Pick<Requester, "issuer" | "subject">): Promise<Approval | undefined> {
+  const rows = await tx.sql`
+    UPDATE approvals SET state = 'cancelled', version = version + 1, ended_at = ${tx.now}
+    WHERE id = ${id} AND issuer = ${by.issuer} AND subject = ${by.subject}
+      AND ((state = 'pending' AND decide_by > ${tx.now}) OR (state = 'approved' AND execute_by > ${tx.now}))
+    RETURNING *`;
+  return moved(tx, rows, { event: "approval.cancelled", journal: "approval.cancelled" });
+}
+
+/** With what it is remembered for: a yes that is taken back lets nothing through any more. */
+async function revoke(tx: Tx, id: string, by: Decider): Promise<Approval | undefined> {
+  const rows = await tx.sql`
+    UPDATE approvals SET state = 'revoked', version = version + 1, ended_at = ${tx.now}
+    WHERE id = ${id} AND state = 'approved' AND execute_by > ${tx.now}
+    RETURNING *`;
+  const revoked = moved(tx, rows, {
+    event: "approval.revoked",
+    journal: "approval.revoked",
+    more: { decider: identity(by) },
+  });
+  if (revoked !== undefined) await revokeGrantsFrom(tx, id, by);
+  return revoked;
+}
+
+const PAGE_MAX = 200;
+/** When it was made and its id: what the order is by. */
+const CURSOR = /^([0-9]{1,16})\.([A-Za-z0-9_-]{1,64})$/;
+
+export function listing({ database }: Store): Pick<Approvals, "get" | "list"> {
+  return {
+    get: (id) => database.read((view) => get(view, id)),
+    list: (filter) => database.read((view) => list(view, filter)),
+  };
+}
+
+export async function get({ sql, now }: View, id: string): Promise<Approval | undefined> {
+  const [row] = await sql`SELECT * FROM approvals WHERE id = ${id}`;
+  return row === undefined ? undefined : toApproval(row, now);
+}
+
+async function list({ sql, now }: View, filter: ApprovalFilter): Promise<ApprovalPage> {
+  const from = positionOf(filter.cursor);
+  if (from === undefined) return { approvals: [], cursor: undefined };
+  const limit = Math.min(Math.max(Math.floor(filter.limit) || 1, 1), PAGE_MAX);
+  const { requester } = filter;
+  const whose =
+    requester === undefined ? sql`1 = 1` : sql`issuer = ${requester.issuer} AND subject = ${requester.subject}`;
+  const rows = await sql`
+    SELECT * FROM approvals
+    WHERE ${whose} AND ${stands({ sql, now }, filter.state)}
+      AND (created_at < ${from.createdAt} OR (created_at = ${from.createdAt} AND id < ${from.id}))
+    ORDER BY created_at DESC, id DESC LIMIT ${limit + 1}`;
+  const approvals = rows.slice(0, limit).map((row) => toApproval(row, now));
+  const last = approvals.at(-1);
+  const hasMore = rows.length > limit && last !== undefined;
+  return { approvals, cursor: hasMore ? `${last.createdAt}.${last.id}` : undefined };
+}
+
+/** As `toApproval` tells it: out of time is expired. */
+function stands({ sql, now }: View, state: ApprovalFilter["state"]): unknown {
+  if (state === undefined) return sql`1 = 1`;
+  if (state === "pending") return sql`state = 'pending' AND decide_by > ${now}`;
+  if (state === "approved") return sql`state = 'approved' AND execute_by > ${now}`;
+  if (state !== "expired") return sql`state = ${state}`;
+  return sql`(state = 'expired' OR (state = 'pending' AND decide_by <= ${now}) OR (state = 'approved' AND execute_by <= ${now}))`;
+}
+
+/** After everything for the first page; undefined for what is no cursor of ours, and nothing comes after that. */
+function positionOf(cursor: string | undefined): { readonly createdAt: number; readonly id: string } | undefined {
+  if (cursor === undefined) return { createdAt: Number.MAX_SAFE_INTEGER, id: "" };
+  const [, createdAt, id] = CURSOR.exec(cursor) ?? [];
+  return createdAt === undefined || id === undefined ? undefined : { createdAt: Number(createdAt), id };
+}
+
+const EVENTS_READ_MAX = 1_000;
+
+export function events({ database, wakes }: Store): Pick<Approvals, "eventsAfter" | "onEvents" | "lastSeq"> {
+  return {
+    eventsAfter: (seq, limit) => database.read((view) => eventsAfter(view, seq, limit)),
+    onEvents: (listener) => wakes.listen(listener),
+    lastSeq: () => database.read(lastSeq),
+  };
+}
+
+export async function eventsAfter({ sql }: View, seq: number, limit: number): Promise<readonly ApprovalEvent[]> {
+  const count = Math.min(Math.max(Math.floor(limit) || 1, 1), EVENTS_READ_MAX);
+  const rows = await sql`SELECT * FROM approval_events WHERE seq > ${Math.floor(seq) || 0} ORDER BY seq LIMIT ${count}`;
+  return rows.map(toEvent);
+}
+
+/** Of the counter, not of the events: old ones are forgotten. */
+export async function lastSeq({ sql }: View): Promise<number> {
+  const [row = {}] = await sql`SELECT value FROM approval_counters WHERE name = 'events'`;
+  return integer(row, "value");
 }

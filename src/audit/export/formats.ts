@@ -1,10 +1,162 @@
 import { escapeJson } from "../escape.ts";
 import type { Found } from "../query/scan.ts";
-import { CSV_HEADER, toCsv } from "./csv.ts";
-import { toOcsf } from "./ocsf.ts";
+import { type EntryView, type Members, membersOf, parseLine, textOf } from "../query/view.ts";
+
+/** What a spreadsheet takes for the beginning of a formula, full-width forms too; after blanks it may do so still. */
+const FORMULA = /^[\s\u00a0\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]/;
+const LEADING_CONTROL = /^[\t\r\n]/;
+
+const COLUMNS: readonly (readonly [
+  name: string,
+  read: (entry: EntryView, line: Members) => string | number | undefined,
+])[] = [
+  ["timestamp", ({ timestamp }) => timestamp],
+  ["traceId", ({ traceId }) => traceId],
+  ["sub", ({ sub }) => sub],
+  ["iss", ({ iss }) => iss],
+  ["tool", ({ tool }) => tool],
+  ["classification", ({ classification }) => classification],
+  ["system", ({ system }) => system],
+  ["decision", ({ decision }) => decision],
+  ["stage", ({ stage }) => stage],
+  ["code", ({ code }) => code],
+  ["reason", ({ reason }) => reason],
+  ["durationMs", ({ duration }) => duration],
+  ["count", ({ count }) => count],
+  ["args", (_entry, line) => jsonOf(membersOf(line["request"])?.["args"])],
+  ["argsHash", (_entry, line) => textOf(membersOf(line["request"])?.["argsHash"])],
+  ["filteredFields", (_entry, line) => listOf(membersOf(line["response"])?.["filteredFields"])],
+  ["approvedBy", ({ approvedBy }) => approvedBy],
+  ["approvalId", ({ approvalId }) => approvalId],
+  ["w3cTraceId", ({ wireTraceId }) => wireTraceId],
+  ["instance", (_entry, line) => textOf(line["instance"])],
+];
+
+const CSV_HEADER = COLUMNS.map(([name]) => name).join(",");
+
+export function toCsv({ entry, line }: Found): string {
+  const members = parseLine(line) ?? {};
+  return COLUMNS.map(([, read]) => cell(read(entry, members))).join(",");
+}
+
+/** Every text in quotes; what could be taken for a formula gets an apostrophe before it; nothing that steers anything stays in it. */
+function cell(value: string | number | undefined): string {
+  if (value === undefined) return "";
+  if (typeof value === "number") return String(value);
+  const isFormula = FORMULA.test(value) || LEADING_CONTROL.test(value);
+  const visible = escapeJson(value.replace(/[\x00-\x1f]/g, escapeControl));
+  return `"${isFormula ? "'" : ""}${visible.replaceAll('"', '""')}"`;
+}
+
+function escapeControl(control: string): string {
+  return `\\u${control.charCodeAt(0).toString(16).padStart(4, "0")}`;
+}
+
+function jsonOf(value: unknown): string | undefined {
+  return value === undefined ? undefined : JSON.stringify(value);
+}
+
+function listOf(value: unknown): string | undefined {
+  return Array.isArray(value) ? value.filter((one) => typeof one === "string").join(" ") : undefined;
+}
+
+const VERSION = "1.8.0";
+const CATEGORY = { category_uid: 6, category_name: "Application Activity" } as const;
+const CLASS = { class_uid: 6003, class_name: "API Activity" } as const;
+
+const ACTIVITIES: Readonly<Record<string, readonly [id: number, name: string]>> = {
+  read: [2, "Read"],
+  write: [3, "Update"],
+  destructive: [4, "Delete"],
+};
+const UNKNOWN_ACTIVITY = [0, "Unknown"] as const;
+
+const STATUSES: Readonly<Record<string, readonly [id: number, name: string]>> = {
+  ALLOWED: [1, "Success"],
+  DENIED: [2, "Failure"],
+  ERROR: [2, "Failure"],
+};
+const OTHER_STATUS = [99, "Other"] as const;
+
+const SEVERITIES: Readonly<Record<string, readonly [id: number, name: string]>> = {
+  DENIED: [2, "Low"],
+  ERROR: [3, "Medium"],
+};
+const INFORMATIONAL = [1, "Informational"] as const;
+
+/** One call as an OCSF event. What OCSF has no place for stands in `unmapped`; what is not known is left out. */
+function toOcsf({ entry, line }: Found): object {
+  const members = parseLine(line) ?? {};
+  const [activityId, activity] = ACTIVITIES[entry.classification ?? ""] ?? UNKNOWN_ACTIVITY;
+  const [statusId, status] = STATUSES[entry.decision ?? ""] ?? OTHER_STATUS;
+  const [severityId, severity] = SEVERITIES[entry.decision ?? ""] ?? INFORMATIONAL;
+  return {
+    ...{ activity_id: activityId, activity_name: activity, ...CATEGORY, ...CLASS },
+    ...{ type_uid: CLASS.class_uid * 100 + activityId, type_name: `${CLASS.class_name}: ${activity}` },
+    time: entry.timeMs,
+    ...{ severity_id: severityId, severity, status_id: statusId, status },
+    status_code: entry.code,
+    status_detail: entry.reason,
+    duration: entry.duration === undefined ? undefined : Math.round(entry.duration),
+    count: entry.count,
+    actor: actorOf(entry),
+    api: apiOf(entry),
+    // The log keeps no addresses: the caller is known by its token.
+    src_endpoint: { svc_name: entry.sub ?? "unknown" },
+    metadata: metadataOf(entry, members),
+    unmapped: unmappedOf(entry, members),
+  };
+}
+
+function actorOf({ sub, iss }: EntryView): object {
+  return { user: { uid: sub ?? "unknown", name: sub }, idp: iss === undefined ? undefined : { name: iss } };
+}
+
+function apiOf({ tool, system, traceId, code, reason }: EntryView): object {
+  return {
+    operation: tool ?? "unknown",
+    service: { name: system ?? "unknown" },
+    request: { uid: traceId ?? "unknown" },
+    response: code === undefined ? undefined : { error: code, error_message: reason },
+  };
+}
+
+function metadataOf({ traceId, timestamp, wireTraceId }: EntryView, members: Members): object {
+  const seq = members["seq"];
+  return {
+    version: VERSION,
+    product: { name: "Safe Tool Call", vendor_name: "Safe Tool Call" },
+    uid: traceId,
+    correlation_uid: wireTraceId,
+    original_time: timestamp,
+    log_name: "audit",
+    sequence: Number.isSafeInteger(seq) ? seq : undefined,
+    reporter: { name: textOf(members["instance"]) },
+  };
+}
+
+function unmappedOf({ decision, stage, classification, approvalId, approvedBy }: EntryView, members: Members): object {
+  const request = membersOf(members["request"]);
+  return {
+    decision,
+    stage,
+    classification,
+    permissions: membersOf(members["caller"])?.["permissions"],
+    act: membersOf(members["caller"])?.["act"],
+    args: request?.["args"],
+    args_hash: request?.["argsHash"],
+    args_hash_alg: request?.["hashAlg"],
+    filtered_fields: membersOf(members["response"])?.["filteredFields"],
+    output_hash: membersOf(members["response"])?.["outputHash"],
+    plan_digest: membersOf(members["plan"])?.["digest"],
+    approval_id: approvalId,
+    approved_by: approvedBy,
+    chain_hash: members["hash"],
+  };
+}
 
 /** What `stc audit export` writes: a header, if any, and each call as one line, without line ends. */
-export interface Format {
+interface Format {
   readonly header?: string;
   line(found: Found): string;
 }

@@ -1,7 +1,6 @@
 import fs from "node:fs";
 import { join } from "node:path";
-import { makeDirectory, syncDirectory } from "../journal/file-operations.ts";
-import { readSmallFile } from "../journal/small-file.ts";
+import { makeDirectory, readSmallFile, syncDirectory } from "../journal/file-operations.ts";
 import type { Position } from "../query/cursor.ts";
 import type { Stream } from "../query/days.ts";
 

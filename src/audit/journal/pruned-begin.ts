@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { readLink, type StreamName } from "../chain/chain.ts";
 import { ChainWalk, type Expected } from "../chain/chain-walk.ts";
 import { MerkleTree } from "../chain/merkle-tree.ts";
+import { readSmallFile } from "./file-operations.ts";
 import { type DayFile, visitLines } from "./line-files.ts";
-import { readSmallFile } from "./small-file.ts";
 
 /** What retention deleted, a line each. */
 export const RECORD_FILE = "pruned.jsonl";

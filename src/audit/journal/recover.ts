@@ -1,7 +1,7 @@
 import { createPublicKey, type KeyObject } from "node:crypto";
 import { join } from "node:path";
 import { AuditLogError } from "../audit-log-error.ts";
-import type { StreamName } from "../chain/chain.ts";
+import { readIntentSeq, type StreamName } from "../chain/chain.ts";
 import type { ChainWalk } from "../chain/chain-walk.ts";
 import { type Checkpoint, readCheckpoint } from "../chain/checkpoint.ts";
 import { cutTornNotes, readLastNotes } from "../chain/checkpoint-files.ts";
@@ -9,18 +9,18 @@ import { verifyNote } from "../chain/signed-note.ts";
 import type { StreamPlace } from "../query/day-stream.ts";
 import { type Damage, explainHalt, misnamedFile } from "../verify/damage.ts";
 import { endsChained, type Halt, startOf, walkFiles } from "../verify/file-walk.ts";
-import { collectIntents, type IntentFinder } from "./intent-finder.ts";
 import { type DayFile, dayFilesOf, type LineVisit } from "./line-files.ts";
-import type { Intent } from "./open-intents.ts";
+import { type Intent, intentOf } from "./open-intents.ts";
 import { walkFromBegin } from "./pruned-begin.ts";
 import { readPlace, type SavedPlace, type SavedStream } from "./saved-place.ts";
+import { cutTornTail, listDayFiles, readLastLine, type TornTail } from "./torn-tail.ts";
 
 /** What is read again at every start though it was read before: the youngest bytes are the likeliest to be damaged. */
 const CHECK_BYTES = 16 * 1024 * 1024;
 const REMEDY = "restore the directory from a copy, or move it away as a whole and start with an empty one";
 
 /** Where the log goes on. */
-export interface Recovered {
+interface Recovered {
   readonly places: Readonly<Record<StreamName, StreamPlace>>;
   /** The last checkpoint of each stream. */
   readonly notes: Readonly<Record<StreamName, string | undefined>>;
@@ -194,4 +194,114 @@ function lastNote(stream: StreamName, found: readonly Checkpoint[]): Checkpoint 
 
 function lost(path: string, claimed: number, lines: number): AuditLogError {
   return new AuditLogError(`${path}: the log held ${claimed} lines and ends after ${lines}, it was cut off: ${REMEDY}`);
+}
+
+const MARK = '"type":"intent"';
+
+interface Seen {
+  readonly seq: number;
+  readonly bytes: Buffer;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Gathers intents from the lines of the journal and takes those out whose entries stand among the calls. */
+interface IntentFinder {
+  look(stream: StreamName, line: Seen): void;
+  open(): readonly Intent[];
+}
+
+function collectIntents(known: readonly Intent[]): IntentFinder {
+  const open = new Map(known.map((intent) => [intent.seq, intent]));
+  return {
+    look(stream, { seq, bytes, from, to }) {
+      if (stream === "calls") {
+        const intentSeq = readIntentSeq(bytes, from, to);
+        if (intentSeq !== undefined) {
+          open.delete(intentSeq);
+        }
+        return;
+      }
+      const text = bytes.toString("utf8", from, to);
+      const intent = text.includes(MARK) ? parse(seq, text) : undefined;
+      if (intent !== undefined) {
+        open.set(seq, intent);
+      }
+    },
+    open: () => [...open.values()],
+  };
+}
+
+function parse(seq: number, text: string): Intent | undefined {
+  try {
+    return intentOf(seq, JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}
+
+/** How far the clock may be behind the log, in milliseconds. Stamps stand still that long; more is a wrong clock. */
+const CLOCK_BEHIND_MS_MAX = 24 * 60 * 60 * 1_000;
+
+interface Resumed {
+  /** Milliseconds since 1970 of the newest line in any stream, 0 when there is none. */
+  readonly lastMs: number;
+  readonly tornTails: readonly TornTail[];
+}
+
+/**
+ * Makes the files of a former run fit to be appended to, before anything is written. `folders` are the streams' folders
+ * below `dir`. Throws an `AuditLogError` when the end of the log cannot be read or is ahead of `now`.
+ */
+export function resume(dir: string, folders: readonly string[], now: number): Resumed {
+  const tornTails: TornTail[] = [];
+  let lastMs = 0;
+  for (const folder of folders) {
+    const names = listDayFiles(join(dir, folder));
+    for (const name of names) {
+      const tail = cutTornTail(dir, join(folder, name));
+      if (tail !== undefined) {
+        tornTails.push(tail);
+      }
+    }
+    lastMs = Math.max(lastMs, newestMs(join(dir, folder), names));
+  }
+  if (lastMs - now > CLOCK_BEHIND_MS_MAX) {
+    const [last, clock] = [new Date(lastMs).toISOString(), new Date(now).toISOString()];
+    throw new AuditLogError(
+      `${dir} holds a line of ${last}, but the clock says ${clock}: set the clock, or move the directory away as a whole`,
+    );
+  }
+  return { lastMs, tornTails };
+}
+
+/** A file may be empty: its creation and its first line are two steps. */
+function newestMs(dir: string, names: readonly string[]): number {
+  for (const name of names.toReversed()) {
+    const line = readLastLine(join(dir, name));
+    if (line !== undefined) {
+      return timestampOf(line, join(dir, name));
+    }
+  }
+  return 0;
+}
+
+function timestampOf(line: string, path: string): number {
+  const ms = Date.parse(stampIn(line) ?? "");
+  if (Number.isNaN(ms)) {
+    throw new AuditLogError(
+      `the last line of ${path} is not a line of this log: find out who wrote it, then move the file away`,
+    );
+  }
+  return ms;
+}
+
+function stampIn(line: string): string | undefined {
+  try {
+    const parsed: unknown = JSON.parse(line);
+    const hasStamp = typeof parsed === "object" && parsed !== null && "timestamp" in parsed;
+    return hasStamp && typeof parsed.timestamp === "string" ? parsed.timestamp : undefined;
+  } catch {
+    return undefined;
+  }
 }

@@ -3,8 +3,8 @@ import { join } from "node:path";
 import type { ChainHead, StreamName } from "../chain/chain.ts";
 import { MerkleTree } from "../chain/merkle-tree.ts";
 import type { StreamPlace } from "../query/day-stream.ts";
+import { readSmallFile } from "./file-operations.ts";
 import { type Intent, intentOf } from "./open-intents.ts";
-import { readSmallFile } from "./small-file.ts";
 
 /** What is derived from the log and can be lost: then the next start reads the whole log. */
 export const STATE_DIR = ".state";

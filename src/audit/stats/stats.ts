@@ -1,11 +1,12 @@
 import type { Filter } from "../query/filter.ts";
+import { FILTER_PARAMS, type Params, type Read, readFilter, unknownParams } from "../query/params.ts";
 import { type Places, type SearchOptions, search } from "../query/query.ts";
+import { DURATION_HINT, readDuration } from "../query/time-range.ts";
 import type { EntryView } from "../query/view.ts";
-import { Durations } from "./durations.ts";
 
 /** Different tools, callers or codes that are counted each for itself; those that come later are counted together. */
 const KEYS_MAX = 10_000;
-export const OTHERS = "(others)";
+const OTHERS = "(others)";
 const NONE = "(none)";
 const PAGE_LINES = 10_000;
 const PAGE_BYTES_MAX = 16 * 1_048_576;
@@ -13,7 +14,7 @@ const PAGE_BYTES_MAX = 16 * 1_048_576;
 /** Calls by name, the most frequent first. */
 export type Counts = readonly (readonly [name: string, calls: number])[];
 
-export interface DurationStats {
+interface DurationStats {
   readonly tool: string;
   readonly calls: number;
   /** Milliseconds. */
@@ -39,7 +40,7 @@ export interface Stats {
   readonly isPartial: boolean;
 }
 
-export interface StatsOptions {
+interface StatsOptions {
   readonly dir: string;
   readonly filter: Filter;
   readonly places?: Places | undefined;
@@ -135,4 +136,105 @@ function increase(counts: Map<string, number>, key: string, by: number): void {
 
 function ranked(counts: ReadonlyMap<string, number>): Counts {
   return [...counts].sort(([one, calls], [other, otherCalls]) => otherCalls - calls || (one < other ? -1 : 1));
+}
+
+/** Digits that are kept of a duration: percentiles are right to half a percent, whole numbers below a thousand exactly. */
+const DIGITS = 3;
+const DURATION_MS_MAX = 1e9;
+
+/** Durations by how often each occurred. Rounding bounds it to some ten thousand different ones, however many come. */
+export class Durations {
+  readonly #counts = new Map<number, number>();
+  total = 0;
+
+  add(ms: number, count: number): void {
+    const rounded = round(Math.min(ms, DURATION_MS_MAX));
+    this.#counts.set(rounded, (this.#counts.get(rounded) ?? 0) + count);
+    this.total += count;
+  }
+
+  /** The smallest duration that so many percent do not exceed (nearest rank); `undefined` when there is none. */
+  percentiles<const P extends readonly number[]>(percents: P): { readonly [At in keyof P]: number | undefined } {
+    const sorted = [...this.#counts].sort(([one], [other]) => one - other);
+    const at = (percent: number): number | undefined => {
+      const rank = Math.max(1, Math.ceil((percent / 100) * this.total));
+      let passed = 0;
+      for (const [ms, count] of sorted) {
+        passed += count;
+        if (passed >= rank) return ms;
+      }
+      return undefined;
+    };
+    return percents.map(at) as { readonly [At in keyof P]: number | undefined };
+  }
+}
+
+function round(ms: number): number {
+  if (ms < 0.001) return 0;
+  const step = 10 ** (Math.floor(Math.log10(ms)) + 1 - DIGITS);
+  // Divided at the end where it can be: 0.1 is no sum of tenths.
+  return step < 1 ? Math.round(ms / step) / Math.round(1 / step) : Math.round(ms / step) * step;
+}
+
+/** A refusal in the range that was asked for, and in the one before it. */
+export interface Change {
+  /** `code stage tool`. */
+  readonly refusal: string;
+  readonly before: number;
+  readonly now: number;
+}
+
+interface Comparison {
+  readonly now: Stats;
+  readonly before: Stats;
+  /** What rose most comes first, what fell most last; what stayed the same is left out. */
+  readonly changes: readonly Change[];
+}
+
+interface CompareOptions extends StatsOptions {
+  /** How much earlier the other range is, in milliseconds; as long as the range itself at least. */
+  readonly earlierMs: number;
+}
+
+/** The range of the filter, which needs both ends, against one of the same length that was earlier. */
+export async function compareStats({ earlierMs, ...options }: CompareOptions): Promise<Comparison> {
+  const { fromMs = 0, toMs = 0 } = options.filter;
+  const now = await readStats(options);
+  const filter = { ...options.filter, fromMs: fromMs - earlierMs, toMs: toMs - earlierMs };
+  const before = await readStats({ ...options, filter });
+  return { now, before, changes: changesOf(before.refusals, now.refusals) };
+}
+
+function changesOf(before: Counts, now: Counts): readonly Change[] {
+  const [then, today] = [new Map(before), new Map(now)];
+  const names = [...new Set([...then.keys(), ...today.keys()])].filter((name) => name !== OTHERS);
+  return names
+    .map((refusal) => ({ refusal, before: then.get(refusal) ?? 0, now: today.get(refusal) ?? 0 }))
+    .filter((change) => change.now !== change.before)
+    .sort((one, other) => other.now - other.before - (one.now - one.before) || (one.refusal < other.refusal ? -1 : 1));
+}
+
+interface StatsRange {
+  readonly filter: Filter;
+  /** Milliseconds; there when the range is to be compared with an earlier one. */
+  readonly earlierMs: number | undefined;
+}
+
+/**
+ * Reads the filters and `compare`: how much earlier the other range is. With it a missing end is now, and a missing
+ * beginning is that much before the end: `compare=1d` is the last day against the day before.
+ */
+export function readStatsRange(params: Params, nowMs: number): Read<StatsRange> {
+  const faults = unknownParams(params, [...FILTER_PARAMS, "compare"]);
+  const filter = readFilter(params, nowMs);
+  if ("faults" in filter) return { faults: [...faults, ...filter.faults] };
+  const { compare } = params;
+  const earlierMs = compare === undefined ? undefined : readDuration(compare);
+  if (compare === undefined) return faults.length > 0 ? { faults } : { ok: { filter: filter.ok, earlierMs } };
+  if (earlierMs === undefined) return { faults: [...faults, `compare must be ${DURATION_HINT}`] };
+  const toMs = filter.ok.toMs ?? nowMs;
+  const fromMs = filter.ok.fromMs ?? toMs - earlierMs;
+  if (fromMs >= toMs) faults.push("from must be earlier than to");
+  if (toMs - fromMs > earlierMs) faults.push("compare must be at least as long as the range, or the two would overlap");
+  return faults.length > 0 ? { faults } : { ok: { filter: { ...filter.ok, fromMs, toMs }, earlierMs } };
 }

@@ -12,9 +12,8 @@ import { OutputError, print } from "../output.ts";
 import { printable } from "../printable.ts";
 import { isViewOfDigest, readApproval, readApprovalPage, readEventSubject, type ShownApproval } from "./answers.ts";
 import { OTHER_VIEW } from "./approvals.ts";
-import { type Choice, choiceOf, furtherOf, HOW_TO_ANSWER, question, unclear } from "./choice.ts";
 import { followEvents, type Hint } from "./events.ts";
-import { HUNG_UP, Terminal } from "./terminal.ts";
+import { type Choice, choiceOf, furtherOf, HOW_TO_ANSWER, HUNG_UP, question, Terminal, unclear } from "./terminal.ts";
 import { type ApprovalParts, approvalParts, missingText } from "./view.ts";
 
 const REQUEST_TIMEOUT_MS = 30_000;

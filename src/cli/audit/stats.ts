@@ -1,8 +1,13 @@
 import { escapeName } from "../../audit/escape.ts";
 import type { Params } from "../../audit/query/params.ts";
-import { type Change, compareStats } from "../../audit/stats/compare.ts";
-import { readStatsRange } from "../../audit/stats/params.ts";
-import { type Counts, readStats, type Stats } from "../../audit/stats/stats.ts";
+import {
+  type Change,
+  type Counts,
+  compareStats,
+  readStats,
+  readStatsRange,
+  type Stats,
+} from "../../audit/stats/stats.ts";
 import { print, table } from "../output.ts";
 import { auditPlace, EXIT, Progress, refuse, warnOfDays } from "./place.ts";
 

@@ -3,13 +3,14 @@ import { errorText } from "../error-text.ts";
 import type { Fault } from "../errors.ts";
 import { isTable } from "../json.ts";
 import { hint } from "../nearest.ts";
+import { unmatchedPatterns } from "../policy/output-policy.ts";
 import { releaseFaults } from "../policy/policy-faults.ts";
+import { SCAN_LEVELS } from "../policy/scan-policy.ts";
 import { unboundedStrings } from "../schema/bounds.ts";
 import { jsonSchemaFaults } from "../schema/json-schema-faults.ts";
 import { boundPatterns } from "../schema/linear-patterns.ts";
 import { inputJsonSchema } from "../tool-formats.ts";
 import type { OutputPolicy } from "../types.ts";
-import { approvalFaults } from "./approval.ts";
 import {
   isSchema,
   isSynchronous,
@@ -21,7 +22,6 @@ import {
   unless,
   wholeNumber,
 } from "./checks.ts";
-import { inputPolicyShape, outputPolicyShape, policyFaults, scanShape } from "./policy-shape.ts";
 import { target } from "./target.ts";
 
 type Check = (manifest: Unread) => readonly Fault[];
@@ -292,4 +292,117 @@ function exportFaults<S extends z.ZodType>(
       : `cannot be exported as JSON Schema: ${reason}`;
     return [{ field, message }];
   }
+}
+
+const MESSAGE_CHARACTERS_MAX = 500;
+const SCOPES = ["once", "session"];
+const RISKS = ["medium", "high", "critical"];
+
+/** What is wrong with a manifest's `approval`. */
+function approvalFaults({ approval: declared, category, handler }: Unread): readonly Fault[] {
+  if (declared === undefined) return [];
+  if (!isTable(declared)) {
+    return [{ field: "approval", message: "must be { required?, needsApproval?, message?, scopes?, risk?, answer? }" }];
+  }
+  const { required, needsApproval, message, scopes, risk, answer } = declared;
+  return [
+    ...unknownKeys("approval", declared, ["required", "needsApproval", "message", "scopes", "risk", "answer"]),
+    ...unless(required === undefined || typeof required === "boolean", "approval.required", "must be a boolean"),
+    ...unless(
+      needsApproval === undefined || typeof needsApproval === "function",
+      "approval.needsApproval",
+      "must be a function of the input",
+    ),
+    ...unless(
+      message === undefined || (isText(message) && message !== "" && message.length <= MESSAGE_CHARACTERS_MAX),
+      "approval.message",
+      `must be a text of at most ${MESSAGE_CHARACTERS_MAX} characters`,
+    ),
+    ...unless(
+      scopes === undefined || (Array.isArray(scopes) && list(scopes).every((scope) => oneOf(SCOPES, scope))),
+      "approval.scopes",
+      `must be a list of ${SCOPES.join(", ")}`,
+    ),
+    ...unless(
+      risk === undefined || oneOf(RISKS, risk),
+      "approval.risk",
+      `must be one of ${RISKS.join(", ")}: a manifest raises a risk and never lowers it`,
+    ),
+    ...(answer === undefined ? [] : answerFaults(answer, category === "ask" && typeof handler === "function")),
+  ];
+}
+
+/** A person's answer goes to a function, which is all that such a tool is. */
+function answerFaults(answer: unknown, isQuestion: boolean): readonly Fault[] {
+  if (!isTable(answer)) return [{ field: "approval.answer", message: "must be { choices? }" }];
+  return [
+    ...unknownKeys("approval.answer", answer, ["choices"]),
+    ...unless(
+      answer["choices"] === undefined || typeof answer["choices"] === "function",
+      "approval.answer.choices",
+      "must be a function of the input",
+    ),
+    ...unless(isQuestion, "approval.answer", "is for a tool of category ask that is a function (handler)"),
+  ];
+}
+
+const ACTIONS = ["allow", "mask", "redact"];
+/** Characters of the reason of an `allow`. */
+const REASON_CHARS = { min: 10, max: 300 } as const;
+/** One line that a terminal shows as it is. */
+const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
+
+function outputPolicyShape({ outputPolicy }: Unread): readonly Fault[] {
+  return shape("outputPolicy", outputPolicy, (declared, field) =>
+    isTable(declared)
+      ? reasonFaults(declared, field)
+      : unless(oneOf(ACTIONS, declared), field, 'must be allow, mask, redact or { action: "allow", reason: "…" }'),
+  );
+}
+
+function inputPolicyShape({ inputPolicy }: Unread): readonly Fault[] {
+  if (inputPolicy === undefined) return [];
+  return shape("inputPolicy", inputPolicy, (declared, field) =>
+    unless(oneOf(ACTIONS, declared), field, "must be allow, mask or redact"),
+  );
+}
+
+function shape(
+  field: string,
+  policy: unknown,
+  faultsOf: (declared: unknown, field: string) => readonly Fault[],
+): readonly Fault[] {
+  if (!isTable(policy)) return [{ field, message: 'must map field paths to "allow", "mask" or "redact"' }];
+  return Object.entries(policy).flatMap(([path, declared]) => faultsOf(declared, `${field}["${path}"]`));
+}
+
+function reasonFaults(declared: Unread, field: string): readonly Fault[] {
+  const { action, reason } = declared;
+  const isSaid = isText(reason) && !CONTROLS.test(reason) && isLongEnough(reason.trim());
+  return [
+    ...unless(action === "allow", `${field}.action`, "must be allow: nothing else needs a reason"),
+    ...unless(
+      isSaid,
+      `${field}.reason`,
+      `must say in ${REASON_CHARS.min} to ${REASON_CHARS.max} characters, on one line, why this leaves`,
+    ),
+    ...unknownKeys(field, declared, ["action", "reason"]),
+  ];
+}
+
+function isLongEnough({ length }: string): boolean {
+  return length >= REASON_CHARS.min && length <= REASON_CHARS.max;
+}
+
+function scanShape({ scan }: Unread): readonly Fault[] {
+  if (scan === undefined) return [];
+  if (!isTable(scan)) return [{ field: "scan", message: `must map field paths to ${SCAN_LEVELS.join(", ")}` }];
+  return Object.entries(scan).flatMap(([path, level]) =>
+    unless(oneOf(SCAN_LEVELS, level), `scan["${path}"]`, `must be one of ${SCAN_LEVELS.join(", ")}`),
+  );
+}
+
+/** Patterns that are malformed or match no field. */
+function policyFaults(field: string, policy: unknown, schema: unknown): readonly Fault[] {
+  return unmatchedPatterns(policy as Record<string, never>, schema as z.ZodType).map((message) => ({ field, message }));
 }

@@ -1,8 +1,6 @@
 import type { Fault } from "../errors.ts";
 import { isTable } from "../json.ts";
 import { isSynchronous, isText, type Unread, unknownKeys, unless, wholeNumber } from "./checks.ts";
-import { confinementFaults } from "./confinement.ts";
-import { isDeclaredShell, shellFaults } from "./shell.ts";
 
 const COMMAND = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$/;
 
@@ -171,6 +169,93 @@ function cliFaults(cli: unknown, manifest: Unread): readonly Fault[] {
       parse === undefined || parse === "text" || parse === "json" || typeof parse === "function",
       "target.cli.parse",
       'must be "text", "json" or a function of stdout',
+    ),
+  ];
+}
+
+const FIELD = "target.cli.confinement";
+const KEYS = ["reads", "writes", "network", "runs", "temporaryDirectory"];
+const PORT_MAX = 65_535;
+
+/** What is wrong with a manifest's `target.cli.confinement`. One that is built from the input is looked at when it is built. */
+function confinementFaults(confinement: unknown): readonly Fault[] {
+  if (confinement === undefined) return [];
+  if (typeof confinement === "function") {
+    return unless(isSynchronous(confinement), FIELD, "must be a table, or a function of the input, and not async");
+  }
+  if (!isTable(confinement)) return [{ field: FIELD, message: "must be { reads?, writes?, network?, runs?, … }" }];
+  const { reads, writes, network, runs, temporaryDirectory } = confinement;
+  return [
+    ...unknownKeys(FIELD, confinement, KEYS),
+    ...unless(isPaths(reads), `${FIELD}.reads`, "must list absolute paths"),
+    ...unless(isPaths(writes), `${FIELD}.writes`, "must list absolute paths"),
+    ...unless(isNetwork(network), `${FIELD}.network`, `must be "system", or list TCP ports from 1 to ${PORT_MAX}`),
+    ...unless(
+      runs === undefined || runs === "command" || runs === "system",
+      `${FIELD}.runs`,
+      'must be "command" or "system"',
+    ),
+    ...unless(
+      temporaryDirectory === undefined || typeof temporaryDirectory === "boolean",
+      `${FIELD}.temporaryDirectory`,
+      "must be true or false",
+    ),
+  ];
+}
+
+function isPaths(paths: unknown): boolean {
+  if (paths === undefined) return true;
+  return Array.isArray(paths) && paths.every((path) => isText(path) && path.startsWith("/") && !path.includes("\0"));
+}
+
+function isNetwork(network: unknown): boolean {
+  if (network === undefined || network === "system") return true;
+  const isPort = (port: unknown): boolean => Number.isInteger(port) && Number(port) >= 1 && Number(port) <= PORT_MAX;
+  return Array.isArray(network) && network.every(isPort);
+}
+
+/** The one shell that a tool may run. */
+const SHELL = "bash";
+
+/**
+ * Whether a manifest may name a shell: it says so itself (`target.cli.shell`), and every call of it asks a person. Not a matter
+ * of the tool's name, and the configuration must allow the shell besides.
+ */
+function isDeclaredShell(cli: Unread, { approval, category, classification }: Unread): boolean {
+  return (
+    cli["command"] === SHELL &&
+    isTable(cli["shell"]) &&
+    isTable(approval) &&
+    approval["required"] === true &&
+    category === "command" &&
+    (classification === "write" || classification === "destructive")
+  );
+}
+
+/** What is wrong with a manifest's `target.cli.shell`. */
+function shellFaults(cli: Unread, manifest: Unread): readonly Fault[] {
+  const { shell, lookups } = cli;
+  if (shell === undefined) return [];
+  const field = "target.cli.shell";
+  if (!isTable(shell)) return [{ field, message: "must be { workspace, timeoutMs? }" }];
+  const { workspace, timeoutMs } = shell;
+  return [
+    ...unknownKeys(field, shell, ["workspace", "timeoutMs"]),
+    ...unless(
+      isDeclaredShell(cli, manifest),
+      field,
+      `is for ${SHELL} alone, category command, not read, and approval.required: true`,
+    ),
+    ...unless(isText(workspace) && workspace.startsWith("/"), `${field}.workspace`, "must be an absolute directory"),
+    ...unless(
+      timeoutMs === undefined || isSynchronous(timeoutMs),
+      `${field}.timeoutMs`,
+      "must be a function of the input, and not async",
+    ),
+    ...unless(
+      lookups === undefined,
+      "target.cli.lookups",
+      "are not for a shell: they would run before anybody was asked",
     ),
   ];
 }

@@ -1,14 +1,20 @@
 import type { z } from "zod";
-import type { Place } from "../schema/walk.ts";
-import { placesOf } from "../schema/walk.ts";
+import { type Place, type Places, placesOf } from "../schema/walk.ts";
 import type { FieldAction, Json, OutputPolicy } from "../types.ts";
-import { element, joinPath, otherKey, parseFieldPattern, type Step } from "./field-path.ts";
+import {
+  advance,
+  element,
+  type FieldPattern,
+  joinPath,
+  otherKey,
+  parseFieldPattern,
+  type Segment,
+  type Step,
+  startPosition,
+} from "./field-path.ts";
 import { ListedFields, newMemory, type PathMemory, type ShownPath } from "./listed-fields.ts";
-import { posesAs } from "./look-alike.ts";
 import { mask } from "./masks.ts";
-import { unreachable } from "./reach.ts";
-import type { PolicyRule, PolicyState } from "./state.ts";
-import { actionOf, policyStates, releases } from "./state.ts";
+import { actionOf, type PolicyRule, type PolicyState, policyStates, releases } from "./state.ts";
 
 /** A policy joined to its output schema: a table in which every decision is taken. Values never change it. */
 export interface CompiledPolicy {
@@ -238,4 +244,92 @@ function emptyLike(value: object): Json {
 
 function note({ listed, path }: Run, shown: string): void {
   listed.add(listed.below(path, shown));
+}
+
+/** Controls, formats, lone surrogates, and what else shows nothing: all that is taken out of the keys that an agent reads. */
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
+
+/** Where a terminal's sequence may begin, whose letters go with it. */
+const MARK = /[\x1b\x9b]/;
+
+/** Names that are tried for a key with a terminal's sequence; where there are more, it may be any of them. */
+const NAMES_TRIED_MAX = 64;
+
+/** Whether a key would be read as one of the names, once the characters that nobody sees are gone. */
+function posesAs(key: string, reserved: string, names: ReadonlyMap<string, unknown>): boolean {
+  if (isPlain(key)) return false;
+  if (MARK.test(key))
+    return names.size > NAMES_TRIED_MAX || [reserved, ...names.keys()].some((name) => isLeftOf(key, name));
+  const seen = key.replace(UNSEEN, "");
+  return seen !== key && (seen === reserved || names.has(seen));
+}
+
+/** Whether all of it is ASCII that can be seen, as in most keys. */
+function isPlain(key: string): boolean {
+  for (let at = 0; at < key.length; at += 1) {
+    const code = key.charCodeAt(at);
+    if (code < 0x20 || code > 0x7e) return false;
+  }
+  return true;
+}
+
+/** Whether a name may be what is left of a key when some of its characters go. */
+function isLeftOf(key: string, name: string): boolean {
+  let from = 0;
+  for (let at = 0; at < name.length; at += 1) {
+    from = key.indexOf(name.charAt(at), from) + 1;
+    if (from === 0) return false;
+  }
+  return true;
+}
+
+/** Why a pattern can match no value that the schema gives, with a hint where one helps; `undefined` when it can. */
+function unreachable(pattern: FieldPattern, places: Places): string | undefined {
+  if (isReachable(pattern, places)) return undefined;
+  const suggestion = suggest(pattern, places);
+  return `matches no field of the schema${suggestion === undefined ? "" : `; did you mean "${suggestion}"?`}`;
+}
+
+function isReachable(pattern: FieldPattern, places: Places): boolean {
+  const seen = new Set<string>();
+  const todo = [{ place: places.root, position: startPosition(pattern) }];
+  for (let from = todo.pop(); from !== undefined; from = todo.pop()) {
+    const { place, position } = from;
+    if (position === pattern.segments.length) return true;
+    const name = `${place.id}:${position}`;
+    if (seen.has(name)) continue;
+    seen.add(name);
+    for (const [step, next] of stepsFrom(places, place, pattern.segments[position])) {
+      for (const after of advance(pattern, position, step)) todo.push({ place: next, position: after });
+    }
+  }
+  return false;
+}
+
+/** The steps that a value can take from here, one for all the keys that no one spells out. */
+function stepsFrom(places: Places, place: Place, awaited: Segment | undefined): readonly (readonly [Step, Place])[] {
+  const keys = typeof awaited === "string" ? [...place.keys, awaited] : place.keys;
+  const found: (readonly [Step, Place | undefined])[] = keys.map((key) => [key, places.key(place, key)]);
+  found.push([otherKey, places.otherKey(place)], [element, places.element(place)]);
+  return found.filter((entry): entry is readonly [Step, Place] => entry[1] !== undefined);
+}
+
+/** The pattern with `[]` put in or left out where the schema has or lacks an array; `undefined` when that is no help. */
+function suggest(pattern: FieldPattern, places: Places): string | undefined {
+  if (pattern.hasWildcard) return undefined;
+  let place = places.root;
+  let text = "";
+  for (const segment of pattern.segments.filter((part) => typeof part === "string")) {
+    for (let inner = places.element(place); inner !== undefined && places.key(place, segment) === undefined; ) {
+      text += "[]";
+      place = inner;
+      inner = places.element(place);
+    }
+    const next = places.key(place, segment);
+    if (next === undefined) return undefined;
+    text += text === "" ? segment : `.${segment}`;
+    place = next;
+  }
+  if (pattern.segments.at(-1) === element && places.element(place) !== undefined) text += "[]";
+  return text === pattern.text ? undefined : text;
 }

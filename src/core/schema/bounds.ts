@@ -1,8 +1,16 @@
 import { z } from "zod";
 import type { Fault } from "../errors.ts";
 import { joinPath } from "../policy/field-path.ts";
-import type { Check } from "./string-bounds.ts";
-import { FREE_TEXT, isFreeText, keepsValue, maximumOf, REMEDY, REWRITTEN, stringFault } from "./string-bounds.ts";
+import {
+  type Check,
+  FREE_TEXT,
+  isFreeText,
+  keepsValue,
+  maximumOf,
+  REMEDY,
+  REWRITTEN,
+  stringFault,
+} from "./string-bounds.ts";
 import type { Schema } from "./walk.ts";
 import { defOf, lazySchema } from "./walk.ts";
 

@@ -6,17 +6,19 @@ import type { Approval, Decided } from "../../approvals/types.ts";
 import { APPROVAL_STATES } from "../../core/approval-states.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Caller, Json } from "../../core/types.ts";
-import { decisionRefusal, endedRefusal, notFound } from "../approval-endings.ts";
 import {
+  decisionRefusal,
+  endedRefusal,
   forDecider,
   forList,
   forRequester,
   identityOf,
+  isOwnQuestion,
   isSame,
+  notFound,
   versionForRequester,
   withReceipt,
 } from "../approval-json.ts";
-import { isOwnQuestion } from "../approval-quorum.ts";
 import { sendJson } from "../error-reply.ts";
 import type { OperatorDoor, Visitor } from "../operator-door.ts";
 import { idOf } from "../path-ids.ts";

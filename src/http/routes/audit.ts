@@ -1,19 +1,21 @@
-import type { FastifyInstance, FastifyReply } from "fastify";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { STREAMS, type StreamName } from "../../audit/chain/chain.ts";
+import type { Position } from "../../audit/query/cursor.ts";
 import { dayProblems } from "../../audit/query/day-problems.ts";
-import { readQuery, unknownParams } from "../../audit/query/params.ts";
+import { Matcher } from "../../audit/query/filter.ts";
+import { type DayLine, Follower } from "../../audit/query/follow.ts";
+import { IndexLookup } from "../../audit/query/index-lookup.ts";
+import { FILTER_PARAMS, readFilter, readQuery, unknownParams } from "../../audit/query/params.ts";
 import { search } from "../../audit/query/query.ts";
-import { DAY_MS } from "../../audit/query/time-range.ts";
+import { DAY_MS, dayOf } from "../../audit/query/time-range.ts";
 import { readTrail } from "../../audit/query/trail.ts";
-import { compareStats } from "../../audit/stats/compare.ts";
-import { readStatsRange } from "../../audit/stats/params.ts";
-import { readStats } from "../../audit/stats/stats.ts";
+import { parseLine, viewOf } from "../../audit/query/view.ts";
+import { compareStats, readStats, readStatsRange } from "../../audit/stats/stats.ts";
+import { LogVerifier } from "../../audit/verify/log-verifier.ts";
 import { sendJson } from "../error-reply.ts";
 import { Places } from "../places.ts";
+import { ServerSentEvents } from "../server-sent-events.ts";
 import { AuditDoor, type AuditDoorOptions, budget, checked, malformed, paramsOf } from "./audit-door.ts";
-import { AuditIndex } from "./audit-index.ts";
-import { auditTailRoute } from "./audit-tail.ts";
-import { auditVerifyRoute } from "./audit-verify.ts";
 
 const LIMIT = 100;
 const LIMIT_MAX = 1_000;
@@ -118,4 +120,164 @@ function sendUnknown(reply: FastifyReply): FastifyReply {
     retryable: false,
   };
   return sendJson(reply, 404, { status: "denied", error });
+}
+
+/** How much of the log one query indexes for the next ones: steps of some milliseconds, with room for calls between them. */
+const STEPS_MAX = 8;
+const PAUSE_MS = 50;
+
+/** The look-up index of a service: opened by its first query, built further behind each, never on the road of a call. */
+class AuditIndex {
+  readonly #dir: string;
+  #lookup: IndexLookup | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #isClosed = false;
+
+  constructor(dir: string) {
+    this.#dir = dir;
+  }
+
+  lend(): IndexLookup {
+    // A log that was small, or an index that was busy, may be neither by now.
+    if (this.#lookup?.isOpen !== true) this.#lookup = new IndexLookup(this.#dir);
+    if (this.#timer === undefined) this.#extend(this.#lookup.extend(), STEPS_MAX);
+    return this.#lookup;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+    this.#lookup?.close();
+  }
+
+  #extend(steps: Generator<number, void>, left: number): void {
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      if (this.#isClosed || steps.next().done === true || left <= 1) return;
+      this.#extend(steps, left - 1);
+    }, PAUSE_MS);
+    this.#timer.unref();
+  }
+}
+
+interface AuditVerifyOptions extends AuditDoorOptions {
+  readonly door: AuditDoor;
+  readonly places: Places;
+}
+
+/**
+ * `GET /audit/verify`: whether the log holds. What came since the last reading of the whole log is verified first, then a
+ * part of the next such reading; the answer to whoever asks meanwhile is the same.
+ */
+function auditVerifyRoute(app: FastifyInstance, options: AuditVerifyOptions): void {
+  const { auditDir: dir, checkpointKey, clock, door, places } = options;
+  const verifier = new LogVerifier({ dir, keys: checkpointKey === undefined ? [] : [checkpointKey], clock });
+
+  app.get("/audit/verify", (request, reply) =>
+    door.serve(request, places, async (caller) => {
+      const faults = unknownParams(paramsOf(request), []);
+      if (faults.length > 0) throw malformed(faults);
+      await door.record(caller, "verify", {});
+      return sendJson(reply, 200, await verifier.status(budget(clock)));
+    }),
+  );
+}
+
+interface AuditTailOptions extends AuditDoorOptions {
+  readonly door: AuditDoor;
+}
+
+const OPEN_STREAMS = { totalMax: 32, perCallerMax: 4 } as const;
+const LOOK_EVERY_MS = 200;
+const HEARTBEAT_MS = 15_000;
+/** How long a client may take none of what it was sent. */
+const PATIENCE_MS = 30_000;
+const EVENT_ID = /^(\d{4}-\d{2}-\d{2}):(\d{1,15})$/;
+
+/** `GET /audit/tail`: calls as they are written, as server-sent events; a client resumes with `Last-Event-ID`. Ends with the token. */
+function auditTailRoute(app: FastifyInstance, options: AuditTailOptions): void {
+  const { auditDir, clock, door } = options;
+  const places = new Places(OPEN_STREAMS);
+  const open = new Set<ServerSentEvents>();
+  let isClosing = false;
+  app.addHook("preClose", (done) => {
+    isClosing = true;
+    for (const stream of [...open]) stream.end();
+    done();
+  });
+
+  app.get("/audit/tail", (request, reply) =>
+    door.serve(request, places, async (caller) => {
+      const params = paramsOf(request);
+      const faults = unknownParams(params, FILTER_PARAMS);
+      if (faults.length > 0) throw malformed(faults);
+      const matcher = new Matcher(checked(readFilter(params, clock())));
+      const from = startOf(request, clock());
+      await door.record(caller, "tail", params);
+      reply.hijack();
+      const stream = new ServerSentEvents({
+        response: reply.raw,
+        tokenLeftMs: () => (isClosing ? 0 : Math.max(0, caller.expiresAt * 1000 - clock())),
+        verifyAgain: async () => void (await door.identify(request)),
+        heartbeatMs: HEARTBEAT_MS,
+        patienceMs: PATIENCE_MS,
+      });
+      const tail = new Tail(stream, { follower: new Follower(auditDir, from), matcher });
+      open.add(stream);
+      try {
+        await stream.run(() => tail.step());
+      } catch {
+        // A file that cannot be read: the client resumes, and hears so at its next query.
+      } finally {
+        open.delete(stream);
+      }
+      return reply;
+    }),
+  );
+}
+
+/**
+ * A day that is still to come is of another log: from now on, as without an id.
+ *
+ * @throws {Refusal} MALFORMED_REQUEST
+ */
+function startOf({ headers }: FastifyRequest, nowMs: number): Position | undefined {
+  const seen = headers["last-event-id"];
+  if (seen === undefined) return undefined;
+  const [, day, offset] = EVENT_ID.exec(typeof seen === "string" ? seen : "") ?? [];
+  if (day === undefined) throw malformed(["Last-Event-ID must be the id of an event"]);
+  return day > dayOf(nowMs) ? undefined : { day, offset: Number(offset) };
+}
+
+interface TailOptions {
+  readonly follower: Follower;
+  readonly matcher: Matcher;
+}
+
+/** What is written to the audit, for one client. It looks for more only when its client has taken what came before: nothing piles up. */
+class Tail {
+  readonly #stream: ServerSentEvents;
+  readonly #options: TailOptions;
+
+  constructor(stream: ServerSentEvents, options: TailOptions) {
+    this.#stream = stream;
+    this.#options = options;
+  }
+
+  async step(): Promise<void> {
+    const lines = this.#options.follower.look();
+    if (lines.length === 0) return this.#stream.pause(LOOK_EVERY_MS);
+    await this.#stream.send(lines.map((line) => this.#eventOf(line)).join(""));
+    // A client far behind whose filter lets nothing through waits for nothing: others must run all the same.
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+
+  #eventOf({ day, end, line }: DayLine): string {
+    const members = parseLine(line);
+    const entry = members && viewOf(members);
+    if (entry === undefined || !this.#options.matcher.accepts(entry, line)) return "";
+    // A line that the log has not written may hold line ends between its members.
+    const safe = /[\r\n]/.test(line) ? JSON.stringify(members) : line;
+    return `id: ${day}:${end}\nevent: entry\ndata: ${safe}\n\n`;
+  }
 }

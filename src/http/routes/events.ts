@@ -1,12 +1,12 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import type { Approvals } from "../../approvals/types.ts";
+import type { ApprovalEvent, Approvals } from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";
-import { isSame } from "../approval-json.ts";
-import { EventStream, EventTail } from "../event-stream.ts";
+import { iso, isSame } from "../approval-json.ts";
 import type { OperatorDoor, Visitor } from "../operator-door.ts";
 import { Places } from "../places.ts";
+import { ServerSentEvents, type ServerSentEventsOptions } from "../server-sent-events.ts";
 
-export interface EventRouteOptions {
+interface EventRouteOptions {
   readonly approvals: Approvals;
   readonly door: OperatorDoor;
 }
@@ -76,4 +76,104 @@ interface Following {
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
   readonly after: number;
+}
+
+/** Events of one read; a line of theirs is short, so a client is never owed more than some tens of kilobytes. */
+const PAGE_EVENTS = 100;
+
+/** Reads the store once for all streams that stand at the same event. */
+export class EventTail {
+  readonly #approvals: Approvals;
+  readonly #streams = new Set<() => void>();
+  #reads = new Map<number, Promise<readonly ApprovalEvent[]>>();
+  #unlisten: (() => void) | undefined;
+
+  constructor(approvals: Approvals) {
+    this.#approvals = approvals;
+  }
+
+  /** The events after `seq`, oldest first, at most a page. */
+  read(seq: number): Promise<readonly ApprovalEvent[]> {
+    const running = this.#reads.get(seq);
+    if (running !== undefined) return running;
+    const reads = this.#reads;
+    const read = this.#approvals.eventsAfter(seq, PAGE_EVENTS).finally(() => reads.delete(seq));
+    reads.set(seq, read);
+    return read;
+  }
+
+  /** Calls `wake` whenever there may be more; answers how to stop. */
+  join(wake: () => void): () => void {
+    this.#streams.add(wake);
+    this.#unlisten ??= this.#approvals.onEvents(() => this.#wakeAll());
+    return () => {
+      this.#streams.delete(wake);
+      if (this.#streams.size > 0) return;
+      this.#unlisten?.();
+      this.#unlisten = undefined;
+    };
+  }
+
+  #wakeAll(): void {
+    // A read that began before this may not have seen what it is about: nobody joins it any more.
+    this.#reads = new Map();
+    for (const wake of this.#streams) wake();
+  }
+}
+
+export interface EventStreamOptions extends ServerSentEventsOptions {
+  readonly tail: EventTail;
+  /** The first event that is sent is the one after it. */
+  readonly after: number;
+  readonly mayWatch: (event: ApprovalEvent) => boolean;
+}
+
+/** The approvals' events for one client. It reads the store as fast as its client takes what it has read: nothing is lost, nothing comes twice. */
+export class EventStream {
+  readonly #options: EventStreamOptions;
+  readonly #stream: ServerSentEvents;
+  #cursor: number;
+  #mayHaveMore = true;
+
+  constructor(options: EventStreamOptions) {
+    this.#options = options;
+    this.#stream = new ServerSentEvents(options);
+    this.#cursor = options.after;
+  }
+
+  /** Resolves when the stream is over: its token, its client, its service or the store has ended it. */
+  async run(): Promise<void> {
+    const leave = this.#options.tail.join(() => this.#wake());
+    try {
+      // A wake-up is a hint, and a hint may get lost: each heartbeat looks at the store.
+      await this.#stream.run(() => this.#step(), { id: this.#cursor, onBeat: () => this.#wake() });
+    } finally {
+      leave();
+    }
+  }
+
+  end(): void {
+    this.#stream.end();
+  }
+
+  async #step(): Promise<void> {
+    const { tail, mayWatch } = this.#options;
+    this.#mayHaveMore = false;
+    const page = await tail.read(this.#cursor);
+    await this.#stream.send(page.filter(mayWatch).map(eventText).join(""));
+    this.#cursor = page.at(-1)?.seq ?? this.#cursor;
+    // The store answers, and a client takes, without a turn of the event loop: others run between two pages.
+    if (page.length === PAGE_EVENTS) await new Promise((resolve) => setImmediate(resolve));
+    else if (!this.#mayHaveMore) await this.#stream.pause();
+  }
+
+  #wake(): void {
+    this.#mayHaveMore = true;
+    this.#stream.wake();
+  }
+}
+
+/** No arguments are in an event. JSON has no line end in it, so it is one line. */
+function eventText({ seq, type, id, tool, summary, at }: ApprovalEvent): string {
+  return `id: ${seq}\nevent: ${type}\ndata: ${JSON.stringify({ id, tool, summary, at: iso(at) })}\n\n`;
 }

@@ -2,8 +2,14 @@ import type { FastifyInstance } from "fastify";
 import { z } from "zod";
 import type { Approvals } from "../../approvals/types.ts";
 import type { Json } from "../../core/types.ts";
-import { notFound } from "../approval-endings.ts";
-import { grantForOperator, grantForOwner, identityOf, sessionForOperator, sessionForOwner } from "../approval-json.ts";
+import {
+  grantForOperator,
+  grantForOwner,
+  identityOf,
+  notFound,
+  sessionForOperator,
+  sessionForOwner,
+} from "../approval-json.ts";
 import { sendJson } from "../error-reply.ts";
 import type { OperatorDoor } from "../operator-door.ts";
 import { idOf, sessionIdOf } from "../path-ids.ts";

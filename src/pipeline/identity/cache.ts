@@ -1,3 +1,5 @@
+import { hash } from "node:crypto";
+
 /**
  * A bounded map that forgets what was not asked for lately: two generations, and when the young one is full the old
  * one is dropped. An exact LRU would move an entry at every hit; here a hit on the young generation only reads.
@@ -45,4 +47,35 @@ export class TokenCache<Entry> {
     this.#young = new Map();
     this.#old = new Map();
   }
+}
+
+/** Orders of the curves (SEC 2): of a signature (r, s) anybody can make (r, n - s), which is as good. */
+const ORDERS: ReadonlyMap<string, bigint> = new Map([
+  ["ES256", 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n],
+  ["ES384", 0xffffffffffffffffffffffffffffffffffffffffffffffffc7634d81f4372ddf581a0db248b0a77aecec196accc52973n],
+  [
+    "ES512",
+    0x01fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffa51868783bf2f966b7fcc0148f709a5d03bb5c9b8899c47aebb6fb71e91386409n,
+  ],
+]);
+
+/** SHA-256 of a whole token, base64. */
+export function digestOf(token: string): string {
+  return hash("sha256", token, "base64");
+}
+
+/** The same of each spelling of a token that verified: who is revoked by the one must not come back with the other. */
+export function digestsOf(token: string, alg: string): readonly string[] {
+  return [token, ...twinOf(token, alg)].map(digestOf);
+}
+
+function twinOf(token: string, alg: string): readonly string[] {
+  const order = ORDERS.get(alg);
+  if (order === undefined) return [];
+  const at = token.lastIndexOf(".") + 1;
+  const signature = Buffer.from(token.slice(at), "base64url").toString("hex");
+  const half = signature.length / 2;
+  const other = order - BigInt(`0x${signature.slice(half)}`);
+  const twin = signature.slice(0, half) + other.toString(16).padStart(half, "0");
+  return [token.slice(0, at) + Buffer.from(twin, "hex").toString("base64url")];
 }

@@ -1,12 +1,11 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { openApprovals } from "../../approvals/approvals.ts";
-import { DecisionTally } from "../../approvals/notify/tally.ts";
+import { DecisionTally } from "../../approvals/notify/report.ts";
 import type { NamedWebhooks } from "../../approvals/notify/webhooks.ts";
 import { createReceiptSigner, type ReceiptedApprovals, type ReceiptSigner } from "../../approvals/receipts/receipts.ts";
 import { createRiskRules, type RiskRules, riskRuleProblems } from "../../approvals/risk.ts";
-import { errorText } from "../../core/error-text.ts";
+import { errorText, systemCode } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
-import { systemCode } from "../../core/system-code.ts";
 import type { Json } from "../../core/types.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";

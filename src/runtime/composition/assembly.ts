@@ -4,7 +4,7 @@ import type { NamedWebhooks } from "../../approvals/notify/webhooks.ts";
 import type { ReceiptSigner } from "../../approvals/receipts/receipts.ts";
 import type { RiskRules } from "../../approvals/risk.ts";
 import { errorText } from "../../core/error-text.ts";
-import { StartupError } from "../../core/errors.ts";
+import { ManifestError, StartupError } from "../../core/errors.ts";
 import type { Tool } from "../../core/types.ts";
 import { type CallerContext, createCallerContext } from "../../pipeline/caller-context.ts";
 import { createRegistry, type Registry } from "../../pipeline/registry.ts";
@@ -13,11 +13,11 @@ import { cliHandler } from "../../targets/command/handler.ts";
 import { inlineHandler } from "../../targets/function/handler.ts";
 import { type AssertionSigner, assertionSigner } from "../../targets/grpc/assertion.ts";
 import { type ContractReport, contractReport } from "../../targets/grpc/contract/contract-report.ts";
-import type { GrpcHandler } from "../../targets/grpc/handler.ts";
+import type { GrpcHandler, GrpcSystem } from "../../targets/grpc/handler.ts";
 import { type Config, isGrpcSystem } from "../config/config.ts";
-import { identityOf } from "../manifests/digest.ts";
 import { type LoadedTools, loadTools } from "../manifests/loader.ts";
 import { forgetModules } from "../manifests/modules.ts";
+import { identityOf } from "../manifests/sources.ts";
 import { readPlatformFiles } from "../platform/files.ts";
 import { readApprovals } from "./approvals.ts";
 import { type ConfinementShown, holdCommands, shownConfinement } from "./confinement.ts";
@@ -32,13 +32,11 @@ import {
   readSystems,
   resolveCommands,
 } from "./files.ts";
-import { openGrpc } from "./grpc.ts";
 import { type Identity, readDoors, readIdentity } from "./identity.ts";
 import { limitProblems } from "./limits.ts";
 import { socketProblems } from "./places.ts";
-import { policyFindings } from "./policies.ts";
+import { policyFindings, ruleProblems } from "./policies.ts";
 import { attempt } from "./problems.ts";
-import { ruleProblems } from "./rules.ts";
 import { readTraces } from "./telemetry.ts";
 import { openWorkspace, type Workspace } from "./workspace.ts";
 
@@ -51,7 +49,7 @@ export interface InUse {
 }
 
 /** What is taken from outside, handed in. */
-export interface Powers extends InUse {
+interface Powers extends InUse {
   /** Milliseconds since 1970. */
   readonly now: () => number;
   /** Unguessable. */
@@ -213,3 +211,38 @@ function assertionOf(config: Config, { now, newId }: Powers, problems: string[])
     return undefined;
   }
 }
+
+interface GrpcParts {
+  readonly systems: ReadonlyMap<string, GrpcSystem>;
+  readonly tools: readonly Tool[];
+  readonly sign: AssertionSigner | undefined;
+  readonly random: () => number;
+}
+
+/** What reaches the gRPC systems. Its packages are the largest of all, and are loaded only where there is something to reach. */
+async function openGrpc(
+  { systems, tools, sign, random }: GrpcParts,
+  problems: string[],
+): Promise<GrpcHandler | undefined> {
+  if (systems.size === 0 && !tools.some(({ target }) => "grpc" in target)) return NO_GRPC;
+  const [{ withReflection }, { grpcHandler }] = await Promise.all([
+    import("../../targets/grpc/contract/reflection.ts"),
+    import("../../targets/grpc/handler.ts"),
+  ]);
+  const described = await withReflection(systems, tools, problems);
+  return described && attempt(problems, () => grpcHandler({ systems: described, sign, random }));
+}
+
+/** Where no system is configured and no tool wants one. */
+const NO_GRPC: GrpcHandler = {
+  bind: ({ name, target }) => {
+    throw new ManifestError(name, [{ field: "target.system", message: `${target.system} is not configured` }]);
+  },
+  close: async () => {},
+  states: () => [],
+  certificates: () => [],
+  metadataKeys: () => [],
+  contracts: () => [],
+  status: async () => ({}),
+  watch: () => {},
+};

@@ -5,7 +5,7 @@ import { SYSTEM_DIRECTORIES } from "../../targets/command/confinement/profile.ts
 import type { Config } from "../config/config.ts";
 import type { LoadedTools, Repository } from "../manifests/loader.ts";
 import { ownCode } from "../own-code.ts";
-import { platformReaches } from "../platform/reach.ts";
+import { platformReaches } from "../platform/files.ts";
 import { ownPlaces, type Place } from "./workspace.ts";
 
 /** How the commands of the tools are held, and what is shown of it. */

@@ -2,18 +2,19 @@ import { createPrivateKey, type KeyObject } from "node:crypto";
 import { accessSync, constants, lstatSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, delimiter, isAbsolute, join } from "node:path";
-import { systemCode } from "../../core/system-code.ts";
+import { systemCode } from "../../core/error-text.ts";
 import { staticKeys } from "../../pipeline/identity/issuer-keys.ts";
 import type { IssuerProfile, KeySource } from "../../pipeline/identity/issuer-profile.ts";
 import { inspectRepository } from "../../targets/command/git-repository.ts";
+import type { CertificateSource } from "../../targets/grpc/connection/rotation.ts";
 import type { ProtoSource } from "../../targets/grpc/contract/contract.ts";
 import type { GrpcSystem } from "../../targets/grpc/handler.ts";
 import { type Config, type GrpcSystemConfig, type IssuerConfig, isGrpcSystem, pathFrom } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 import type { Repository } from "../manifests/loader.ts";
-import { certificateFiles } from "./certificate-files.ts";
 import { readKeyCredentials } from "./identity.ts";
 import { auditPlaceProblems } from "./places.ts";
+import { watchFiles } from "./watched-files.ts";
 
 /** Reads the files that the configuration names. What is wrong goes into `problems`, with its field, and reading goes on. */
 
@@ -282,4 +283,29 @@ function isExecutable(path: string): boolean {
   } catch {
     return false;
   }
+}
+
+/** Absolute paths of PEM files. */
+interface CertificatePaths {
+  readonly rootCert: string;
+  readonly clientCert?: string;
+  readonly clientKey?: string;
+  readonly serverName?: string;
+}
+
+/** Certificates in files, as they stand there: a mounted secret is exchanged at any time. */
+export function certificateFiles({ rootCert, clientCert, clientKey, serverName }: CertificatePaths): CertificateSource {
+  const paths = [rootCert, clientCert, clientKey].filter((path) => path !== undefined);
+  return {
+    read: () => ({
+      rootCert: readPlainFile(rootCert),
+      ...(clientCert !== undefined && { clientCert: readPlainFile(clientCert) }),
+      ...(clientKey !== undefined && { clientKey: readPlainFile(clientKey) }),
+      ...(serverName !== undefined && { serverName }),
+    }),
+    watch(changed) {
+      const watching = watchFiles(() => paths, changed);
+      return () => watching.close();
+    },
+  };
 }

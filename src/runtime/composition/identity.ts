@@ -1,7 +1,6 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import type { AuditLog } from "../../audit/json-logger.ts";
-import { errorText } from "../../core/error-text.ts";
-import { systemCode } from "../../core/system-code.ts";
+import { errorText, systemCode } from "../../core/error-text.ts";
 import type { CallerContextOptions } from "../../pipeline/caller-context.ts";
 import type { FetchCredentials } from "../../pipeline/identity/remote-keys.ts";
 import { type Config, type IssuerConfig, pathFrom } from "../config/config.ts";

@@ -1,6 +1,6 @@
 import { lstatSync, statSync } from "node:fs";
 import { dirname } from "node:path";
-import { systemCode } from "../../core/system-code.ts";
+import { systemCode } from "../../core/error-text.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 
 /** Looks at where the service is to put things, and makes none of them. */

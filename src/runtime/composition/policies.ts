@@ -1,7 +1,10 @@
 import { mayConcern, requiredOf } from "../../approvals/policies/policies.ts";
 import { DECIDE, type KnownIssuer, type Shortage, shortageOf } from "../../approvals/policies/supply.ts";
+import { type OperatorRule, readOperatorRules } from "../../approvals/risk/operators.ts";
+import { hint, listed } from "../../core/nearest.ts";
 import type { Tool } from "../../core/types.ts";
 import type { Config } from "../config/config.ts";
+import type { LoadedTools } from "../manifests/loader.ts";
 
 type Policy = Config["approvals"]["policies"][number];
 type Webhook = Config["approvals"]["webhooks"][number];
@@ -9,7 +12,7 @@ type Webhook = Config["approvals"]["webhooks"][number];
 /** Tools that a message names at most. */
 const NAMED_MAX = 5;
 
-export interface PolicyFindings {
+interface PolicyFindings {
   /** Nobody could ever say yes: the service does not start so. */
   readonly problems: readonly string[];
   /** What starts, and is probably not what was meant. */
@@ -131,7 +134,7 @@ function askersNotes(policy: Policy, tools: readonly Tool[], issuers: readonly K
       (caller) => shortageOf(requiredOf(policy), issuers, [caller]) !== undefined,
     );
     if (stuck.length === 0) return [];
-    return [`nobody can approve ${tool.name} when ${listed(stuck)} asks: nobody decides on what they ask themselves`];
+    return [`nobody can approve ${tool.name} when ${firstOf(stuck)} asks: nobody decides on what they ask themselves`];
   });
 }
 
@@ -145,10 +148,41 @@ function callersOf({ permissions }: Tool, issuers: readonly KnownIssuer[]): read
 }
 
 function namesOf(tools: readonly Tool[]): string {
-  return listed(tools.map(({ name }) => name));
+  return firstOf(tools.map(({ name }) => name));
 }
 
-function listed(names: readonly string[]): string {
+function firstOf(names: readonly string[]): string {
   const more = names.length - NAMED_MAX;
   return `${names.slice(0, NAMED_MAX).join(", ")}${more > 0 ? ` and ${more} more` : ""}`;
+}
+
+type Loaded = Pick<LoadedTools, "tools" | "notRegistered" | "problems">;
+
+/**
+ * A rule about a misspelt tool or argument would never hold. Where tools were left out for want of something to reach, or could
+ * not be read, a name may be one of theirs.
+ */
+export function ruleProblems({ approvals }: Config, { tools, notRegistered, problems }: Loaded): readonly string[] {
+  const { rules, problems: unread } = readOperatorRules(approvals.rules);
+  if (unread.length > 0) return [];
+  const known = new Map(tools.map((tool) => [tool.name, tool]));
+  const areAllKnown = notRegistered.length === 0 && problems.length === 0;
+  return rules.flatMap(({ when }, index) => {
+    const field = `approvals.rules[${index}].when`;
+    if (when.tool === undefined) return [];
+    const tool = known.get(when.tool);
+    if (tool !== undefined) return argumentProblems(when, tool).map((problem) => `${field}.args.${problem}`);
+    return areAllKnown ? [`${field}.tool: no tool is called ${when.tool}${hint(when.tool, known.keys())}`] : [];
+  });
+}
+
+/** A field is looked for as it is written and by its path: the first step of that is known where the input takes nothing else. */
+function argumentProblems({ args = {} }: OperatorRule["when"], { name, input }: Tool): readonly string[] {
+  if (input.def.catchall?._zod.def.type !== "never") return [];
+  const own = Object.keys(input.shape);
+  return Object.keys(args).flatMap((field) => {
+    const [first = field] = field.split(".", 1);
+    if (own.includes(field) || own.includes(first)) return [];
+    return [`${field}: ${name} has no such argument; it has ${listed(own)}${hint(first, own)}`];
+  });
 }

@@ -6,13 +6,14 @@ import {
   LOW_DISK_SOURCES_MAX,
   STRANGER_SOURCES_MAX,
   StrangerLimit,
+  type StrangerSum,
+  sumEntry,
 } from "../../audit/strangers.ts";
 import { createTrails, type TrailLog, type TrailOptions, type Trails } from "../../pipeline/trail.ts";
 import type { Config } from "../config/config.ts";
 import { hashArgs, record } from "./audit.ts";
-import { StrangerSums } from "./stranger-sums.ts";
 
-export interface RecordingParts extends Pick<TrailOptions, "clock" | "monotonic" | "ids" | "tracer"> {
+interface RecordingParts extends Pick<TrailOptions, "clock" | "monotonic" | "ids" | "tracer"> {
   readonly audit: AuditLog;
   /** Those of the moment. */
   readonly limits: Config["limits"];
@@ -51,4 +52,69 @@ export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, .
     record: (entry, request) => record(audit, { strangers, callers }, { entry, request, now: clock() }),
   });
   return { trails, stop: async () => void (await Promise.all(sums.map((sum) => sum.stop()))) };
+}
+
+/** A crash loses what strangers' sums have grown by since. */
+const ROUND_EVERY_MS = 10_000;
+/** Sums of the running minute that are written in a round; those of further sources wait for its end. */
+const UNFINISHED_MAX = 10;
+/** Sums that wait for the disk at once: the audit's queue is for calls. */
+const AT_ONCE_MAX = 64;
+
+interface StrangerSumsParts {
+  readonly strangers: StrangerLimit;
+  readonly audit: Pick<AuditLog, "append">;
+  /** Of the lines. */
+  readonly ids: () => string;
+  /** The line of a sum. */
+  readonly entryOf?: typeof sumEntry;
+  /** Milliseconds since 1970. */
+  readonly clock: () => number;
+}
+
+/** Writes the lines that strangers are summed up in, one round at a time. A sum that the audit does not take is tried again. */
+export class StrangerSums {
+  readonly #parts: StrangerSumsParts;
+  readonly #timer: NodeJS.Timeout;
+  #running: Promise<void> | undefined;
+
+  constructor(parts: StrangerSumsParts) {
+    this.#parts = parts;
+    this.#timer = setInterval(() => void this.write(), ROUND_EVERY_MS);
+    this.#timer.unref();
+  }
+
+  /** A round that the disk holds up is not overtaken. Never rejects. */
+  write(): Promise<void> {
+    const { strangers, clock } = this.#parts;
+    this.#running ??= this.#writeAll([...strangers.drain(clock()), ...strangers.drainLargest(UNFINISHED_MAX)]).finally(
+      () => {
+        this.#running = undefined;
+      },
+    );
+    return this.#running;
+  }
+
+  /** Writes what is left, as far as the audit takes any of it. Never rejects. */
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#running;
+    for (let before = Number.POSITIVE_INFINITY; ; ) {
+      const left = this.#parts.strangers.drain(Number.POSITIVE_INFINITY);
+      if (left.length === 0 || left.length >= before) return;
+      before = left.length;
+      await this.#writeAll(left);
+    }
+  }
+
+  async #writeAll(sums: readonly StrangerSum[]): Promise<void> {
+    for (let begin = 0; begin < sums.length; begin += AT_ONCE_MAX) {
+      await Promise.all(sums.slice(begin, begin + AT_ONCE_MAX).map((sum) => this.#write(sum)));
+    }
+  }
+
+  async #write(sum: StrangerSum): Promise<void> {
+    const { strangers, audit, ids, entryOf = sumEntry } = this.#parts;
+    await audit.append(entryOf(sum, ids())).catch(() => strangers.giveBack(sum));
+  }
 }

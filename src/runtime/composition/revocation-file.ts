@@ -1,5 +1,5 @@
 import { readFileSync, statSync } from "node:fs";
-import { systemCode } from "../../core/system-code.ts";
+import { systemCode } from "../../core/error-text.ts";
 import { REVOCATION_BYTES_MAX, type RevocationList, readRevocations } from "../../pipeline/identity/revocations.ts";
 import { watchFiles } from "./watched-files.ts";
 

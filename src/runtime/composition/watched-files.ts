@@ -1,5 +1,5 @@
 import { stat } from "node:fs/promises";
-import { systemCode } from "../../core/system-code.ts";
+import { systemCode } from "../../core/error-text.ts";
 
 /** Well below the second within which a change has to count. */
 const LOOK_EVERY_MS = 250;

@@ -11,7 +11,7 @@ import { createExecutor } from "../../pipeline/executor.ts";
 import { createProxy, type ToolProxy } from "../../pipeline/proxy.ts";
 import type { Registry } from "../../pipeline/registry.ts";
 import type { TrailLog } from "../../pipeline/trail.ts";
-import { createWaitingRoom } from "../../pipeline/waiting-room.ts";
+import { createWaitingRoom, type WaitingRoom } from "../../pipeline/waiting-room.ts";
 import type { CertificateEvent, GrpcHandler } from "../../targets/grpc/handler.ts";
 import type { Config } from "../config/config.ts";
 import { currentCallers, currentRegistry } from "../reload/current.ts";
@@ -21,15 +21,14 @@ import type { ConfigurationState, ReloadAsker, ReloadEvent, Reloaded } from "../
 import { openStore } from "./approvals.ts";
 import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts";
 import { auditState, intend, openAudit } from "./audit.ts";
-import { closeAll } from "./closing.ts";
 import type { ConfinementShown } from "./confinement.ts";
 import { startExports } from "./exports.ts";
 import { joinGeneration } from "./generation.ts";
 import { openLimits } from "./limits.ts";
-import { openRecording } from "./recording.ts";
+import { openRecording, type Recording } from "./recording.ts";
 import { startReloading } from "./reloading.ts";
 import type { RevocationEvent, RevocationState } from "./revocation-file.ts";
-import { startTracing } from "./telemetry.ts";
+import { startTracing, type Tracing } from "./telemetry.ts";
 import type { Workspace } from "./workspace.ts";
 
 export type { Parts, Reloaded };
@@ -214,4 +213,41 @@ async function openStores(config: Config, hooks: Hooks, { checkpointKey, receipt
     await audit.close();
     throw error;
   }
+}
+
+const POLL_MS = 20;
+
+interface Closing {
+  readonly audit: AuditLog;
+  readonly approvals: Approvals | undefined;
+  readonly close: () => Promise<void>;
+  readonly monotonic: () => number;
+  readonly admission: Admission;
+  readonly waitingRoom: WaitingRoom;
+  readonly exporters: ReturnType<typeof startExports>;
+  readonly tracing: Tracing;
+  readonly recording: Recording;
+}
+
+/** Nobody comes in; whoever waits for a person goes with what they have; the rest has its time; the audit is closed last. */
+async function closeAll(
+  { admission, recording, waitingRoom, approvals, audit, exporters, tracing, close, monotonic }: Closing,
+  graceMs: number,
+): Promise<void> {
+  admission.drain();
+  waitingRoom.empty();
+  await idle(admission, monotonic, graceMs);
+  recording.trails.shutDown();
+  await close();
+  await idle(admission, monotonic, graceMs);
+  await recording.stop();
+  await approvals?.close();
+  await Promise.all([exporters.stop(), tracing.close()]);
+  await audit.journal({ type: "service.stopped" }).catch(() => {});
+  await audit.close();
+}
+
+async function idle(admission: Admission, monotonic: () => number, graceMs: number): Promise<void> {
+  const until = monotonic() + graceMs;
+  while (admission.inFlight() > 0 && monotonic() < until) await new Promise((resolve) => setTimeout(resolve, POLL_MS));
 }

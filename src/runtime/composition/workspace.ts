@@ -1,13 +1,11 @@
 import { mkdirSync, realpathSync, statSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
-import { errorText } from "../../core/error-text.ts";
+import { errorText, systemCode } from "../../core/error-text.ts";
 import { isBelow } from "../../core/paths.ts";
-import { systemCode } from "../../core/system-code.ts";
 import type { Handler } from "../../core/types.ts";
 import type { ConfinementKind } from "../../targets/files/confinement.ts";
 import { fsHandler, noFsHandler } from "../../targets/files/handler.ts";
-import type { MountName } from "../../targets/files/mount-path.ts";
-import { type Mounts, openMounts } from "../../targets/files/mounts.ts";
+import { type MountName, type Mounts, openMounts } from "../../targets/files/mounts.ts";
 import { workflowRules } from "../../targets/files/workflow.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import { ownCode } from "../own-code.ts";

@@ -2,14 +2,11 @@ import { isAbsolute, resolve } from "node:path";
 import { z } from "zod";
 import { StartupError } from "../../core/errors.ts";
 import { approvals } from "./approvals.ts";
-import { auditExport } from "./export.ts";
+import { auditExport, collectorFaults } from "./export.ts";
 import { configFaults, configMessage, fieldOf } from "./faults.ts";
 import { GRPC_SIGNS, type GrpcSystemConfig, grpcSystem } from "./grpc.ts";
 import { type IssuerConfig, jwt, withIssuerList } from "./jwt.ts";
-import { limits } from "./limits.ts";
 import { PLATFORM_SYSTEMS } from "./platform.ts";
-import { reload } from "./reload.ts";
-import { telemetry } from "./telemetry.ts";
 import { checkDoors, doors } from "./tls.ts";
 import { commands, workspace } from "./workspace.ts";
 
@@ -99,6 +96,116 @@ const log = z
   .strictObject({ level: z.enum(["debug", "info", "warn", "error", "silent"]).default("info") })
   .prefault({});
 
+/** How the service takes over a configuration, manifests and keys that have changed. */
+const reload = z
+  .strictObject({
+    /** `request`: on SIGHUP, `POST /reload` and `stc reload`. `watch`: besides, when a file changes, so that whoever may write a manifest may run it. `off`: never. */
+    trigger: z.enum(["request", "watch", "off"]).default("request"),
+    /** Reloads a minute, refused ones too; a change that comes too soon is taken over later. */
+    perMinuteMax: z.int().min(1).max(6_000).default(30),
+    /** For one manifest to finish loading, at the start too; one that computes without an end is not stopped by it. */
+    importTimeoutMs: z.int().min(1).max(120_000).default(10_000),
+  })
+  .prefault({});
+
+const URL_CHARACTERS_MAX = 2_048;
+
+const traces = z
+  .strictObject({
+    /** Of a collector that takes OTLP over HTTP. Without a path the usual one: /v1/traces. */
+    endpoint: z
+      .url({ protocol: /^https?$/, error: "must be a URL that begins with https:// or http://" })
+      .max(URL_CHARACTERS_MAX),
+    /** Lines of `Name: value`, such as credentials. */
+    headersFile: z.string().min(1).optional(),
+    /** Which share of the traces that begin here is recorded; a request that belongs to a trace is recorded where that one is. */
+    sampleRatio: z
+      .number("must be a number from 0 to 1")
+      .min(0, "must be a number from 0 to 1")
+      .max(1, "must be a number from 0 to 1")
+      .default(1),
+    /** Between two requests to the collector; each carries what has ended since. Sooner when 512 spans wait. */
+    sendEveryMs: z.int().min(10).max(60_000).default(1_000),
+  })
+  .superRefine(({ endpoint, headersFile }, context) => {
+    for (const message of collectorFaults(endpoint, headersFile)) {
+      context.addIssue({ code: "custom", path: ["endpoint"], message });
+    }
+  });
+
+/** `telemetry`: nothing leaves unless it stands here. */
+const telemetry = z
+  .strictObject({
+    /** What the service is called among the traces of others. */
+    serviceName: z
+      .string()
+      .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, "must be a name of letters, digits, dot, dash, underscore")
+      .default("safe-tool-call"),
+    /** Where the traces of calls are sent. Without the section there are none. */
+    traces: traces.optional(),
+  })
+  .prefault({});
+
+const CALLS_MAX = 100_000_000;
+const WINDOW_SECONDS_MAX = 86_400;
+const TOOLS_MAX = 1_000;
+
+const rate = z.strictObject({
+  calls: z.int().min(1).max(CALLS_MAX),
+  seconds: z.int().min(1).max(WINDOW_SECONDS_MAX),
+  burst: z.int().min(1).max(CALLS_MAX).optional(),
+});
+
+const rateOrOff = z.union([z.literal("off"), rate], "must be { calls: 100, seconds: 60 }, or off");
+
+const toolRates = z.strictObject({ callerAndTool: rateOrOff.optional(), tool: rateOrOff.optional() });
+
+/** How often. What is beyond is refused with the time to wait. */
+const rates = z
+  .strictObject({
+    /** Of one caller, all tools together: `{ calls, seconds, burst }`, so many in so many seconds, and up to `burst` of them at once (as many as `calls` when left out); or `off`. The default is more than one process serves: no agent meets it. Lower it to what yours do. */
+    caller: rateOrOff.default({ calls: 1_800_000, seconds: 60 }),
+    /** Of one caller and one tool. */
+    callerAndTool: rateOrOff.default("off"),
+    /** Of one tool, all callers together: what its target can bear is for its operators to say. */
+    tool: rateOrOff.default("off"),
+    /** Of all calls together. */
+    service: rateOrOff.default("off"),
+    /** By the tool's name, in place of `callerAndTool` and `tool`. */
+    tools: z
+      .record(z.string().min(1).max(64), toolRates)
+      .refine((tools) => Object.keys(tools).length <= TOOLS_MAX, `names more than ${TOOLS_MAX} tools`)
+      .default({}),
+    /** Of one caller's requests that are no calls: listings, sessions, questions and their answers, streams, audit queries. */
+    requests: rateOrOff.default({ calls: 60_000, seconds: 60 }),
+  })
+  .prefault({});
+
+/** How much at once, and how often. */
+const limits = z
+  .strictObject({
+    concurrentCallsMax: count(1_024, 100_000),
+    concurrentCallsPerCallerMax: count(256, 100_000),
+    /** How often a minute one caller may start a call and go away before its answer. */
+    cancellationsPerMinuteMax: count(120, 100_000),
+    /** Refusals of unauthenticated peers that get a line of their own, per source and minute. */
+    strangerLinesPerMinute: count(60, 100_000),
+    rates,
+    /** Whether replicas count `rates` together, in the PostgreSQL of `approvals.storeUrlFile`: each counts for itself first and tells the others every 100 ms, so that no call waits for the database, and each goes on with its own count while the database is away. */
+    shared: z.boolean().default(false),
+    /** Tokens of one source address that were refused, a minute and at once; beyond it tokens that were not verified before are RATE_LIMITED there, unlooked at. */
+    wrongTokensPerMinuteMax: count(30_000, 10_000_000),
+    /** How late the event loop may be, five times in a row, before calls are shed: from then on those that come when it is so late again are OVERLOADED, before their body is read, until it has been on time for a second. */
+    loopDelayMsMax: count(500, 60_000),
+    /** Connections that have sent a request. One that has sent none is closed after `server.headersTimeoutMs`; keep the process's limit of open files above both. */
+    connectionsMax: count(50_000, 1_000_000),
+    /** The same of one source address; of IPv6, of one /64. */
+    connectionsPerSourceMax: count(20_000, 1_000_000),
+    /** How long a client may take to accept an answer whole; then its connection is closed. Streams have patience of their own. */
+    answerTimeoutMs: count(60_000, 3_600_000),
+  })
+  .prefault({});
+
 const sections = z.strictObject({
   server,
   /** Files or folders of manifests. */
@@ -137,7 +244,8 @@ export const configSchema = sections.superRefine(({ assertion: own, jwt: { issue
 });
 
 export type { GrpcSystemConfig, IssuerConfig };
-export type ListSystemConfig = z.output<typeof listSystem>;
+
+type ListSystemConfig = z.output<typeof listSystem>;
 export type SystemConfig = GrpcSystemConfig | ListSystemConfig;
 
 /** The configuration, read once and frozen. `tools` holds paths, or in the library also tools themselves. */
@@ -168,7 +276,7 @@ export const environmentOverrides = [
   { variable: "STC_LOG_LEVEL", path: ["log", "level"], read: (value: string): unknown => value },
 ] as const;
 
-export interface ReadOptions {
+interface ReadOptions {
   readonly folder: string;
   readonly environment: Environment;
   /** What to call the configuration in messages. */

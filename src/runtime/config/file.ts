@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { parseDocument, type YAMLParseError } from "yaml";
+import { systemCode } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
-import { systemCode } from "../../core/system-code.ts";
 import { type Config, type Environment, readConfig, readServer } from "./config.ts";
 import { placeOf, type ServerPlace } from "./server-place.ts";
 

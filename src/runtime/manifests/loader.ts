@@ -1,15 +1,21 @@
-import { readdirSync, realpathSync, statSync } from "node:fs";
-import { basename, join, relative } from "node:path";
+import { existsSync, readdirSync, realpathSync, statSync } from "node:fs";
+import { basename, dirname, join, relative } from "node:path";
+import * as zod from "zod";
 import { z } from "zod";
-import { brokenTool, isTool, isToolFactory, type ToolConfig, type ToolFactory } from "../../core/define-tool.ts";
+import {
+  brokenTool,
+  defineToolInFile,
+  isTool,
+  isToolFactory,
+  type ToolConfig,
+  type ToolFactory,
+} from "../../core/define-tool.ts";
+import { errorText, systemCode } from "../../core/error-text.ts";
 import { ManifestError } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
 import { givenWithin } from "../../core/patience.ts";
-import { systemCode } from "../../core/system-code.ts";
 import type { Tool } from "../../core/types.ts";
 import { type Config, pathFrom, type SystemConfig } from "../config/config.ts";
-import { offerImports } from "./imports.ts";
-import { loadFaults } from "./load-faults.ts";
 import { importFresh, settleModules } from "./modules.ts";
 import { Sources } from "./sources.ts";
 
@@ -288,4 +294,47 @@ function listOf(system: SystemConfig | undefined, name: string, list: string): r
     throw new NothingToReach(`not registered: systems.${name}.${list} is empty`);
   }
   return found;
+}
+
+const FAULTS_MAX = 5;
+
+/** Why a module did not load. The runtime says of code that is none where that is, and tells several faults in one error. */
+function loadFaults(error: unknown): readonly string[] {
+  const faults: readonly unknown[] = error instanceof AggregateError ? error.errors.slice(0, FAULTS_MAX) : [];
+  return (faults.length === 0 ? [error] : faults).map((fault) => placeOf(fault) + errorText(fault));
+}
+
+/** `file.ts:3:14: `, or nothing where none is told. */
+function placeOf(fault: unknown): string {
+  const position = isTable(fault) ? fault["position"] : undefined;
+  if (!isTable(position)) return "";
+  const { file, line, column } = position;
+  return typeof file === "string" && typeof line === "number" ? `${basename(file)}:${line}:${String(column)}: ` : "";
+}
+
+/** Names that this process answers itself from now on. A registration lasts for the life of the process. */
+const answered = new Set<string>();
+
+/**
+ * Makes `safe-tool-call` and `zod` importable for a manifest wherever it lies, without a package install. The first is
+ * always this very package. A `zod` that the manifest's own folder has stays the one it gets.
+ *
+ * Rejected: `onResolve`, which this runtime does not ask about bare names.
+ */
+async function offerImports(manifest: string): Promise<void> {
+  if (!answered.has("safe-tool-call")) {
+    answer("safe-tool-call", { ...(await import("../../index.ts")), defineTool: defineToolInFile });
+  }
+  if (!answered.has("zod") && !hasPackage(dirname(manifest), "zod")) answer("zod", zod);
+}
+
+function answer(name: string, exports: Record<string, unknown>): void {
+  answered.add(name);
+  Bun.plugin({ name, setup: (build) => void build.module(name, () => ({ loader: "object", exports })) });
+}
+
+function hasPackage(folder: string, name: string): boolean {
+  if (existsSync(join(folder, "node_modules", name, "package.json"))) return true;
+  const above = dirname(folder);
+  return above !== folder && hasPackage(above, name);
 }

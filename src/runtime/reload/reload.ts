@@ -7,7 +7,6 @@ import { forgetModules } from "../manifests/modules.ts";
 import { type Built, LINGERING_MAX, type LiveGenerations } from "./generations.ts";
 import { restartProblems } from "./live-keys.ts";
 import { fixedProblems, type Print, printOf } from "./prints.ts";
-import { ReloadRate } from "./rate.ts";
 import type { ConfigurationState, ReloadAsker, ReloadEvent, Reloaded } from "./types.ts";
 
 /** A generation with what a reload has to know of it. */
@@ -15,7 +14,7 @@ export interface Reloadable extends Built {
   readonly config: Config;
 }
 
-export interface ReloadOptions<Content extends Reloadable> {
+interface ReloadOptions<Content extends Reloadable> {
   readonly generations: LiveGenerations<Content>;
   /** Of what the first generation was made of, taken before it was read. */
   readonly print: Print;
@@ -208,4 +207,26 @@ function told({ sha256, configurationSha256, filesSha256, manifests }: Print): R
 
 function nameOf(by: ReloadAsker): string {
   return typeof by === "string" ? by : `${by.issuer}|${by.subject}`;
+}
+
+const MINUTE_MS = 60_000;
+
+/** So many a minute, and at once. */
+export class ReloadRate {
+  readonly #perMinuteMax: number;
+  /** Milliseconds since 1970, oldest first. */
+  #taken: readonly number[] = [];
+
+  constructor({ perMinuteMax }: { readonly perMinuteMax: number }) {
+    this.#perMinuteMax = perMinuteMax;
+  }
+
+  /** 0 takes a place; else how long until there is one. A clock that goes back gives none away. */
+  take(now: number): number {
+    this.#taken = this.#taken.filter((at) => Math.abs(now - at) < MINUTE_MS);
+    const [oldest] = this.#taken;
+    if (oldest !== undefined && this.#taken.length >= this.#perMinuteMax) return MINUTE_MS - Math.abs(now - oldest);
+    this.#taken = [...this.#taken, now];
+    return 0;
+  }
 }

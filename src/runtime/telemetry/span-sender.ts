@@ -1,12 +1,13 @@
+import { Agent, type ClientRequest } from "node:http";
+import { Agent as TlsAgent } from "node:https";
+import { DiagLogLevel, diag } from "@opentelemetry/api";
+import { type ExportResult, ExportResultCode } from "@opentelemetry/core";
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import { type Resource, resourceFromAttributes } from "@opentelemetry/resources";
-import { BatchSpanProcessor } from "@opentelemetry/sdk-trace-base";
+import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from "@opentelemetry/sdk-trace-base";
+import { boundInterimAnswers } from "../../core/interim-answers.ts";
 import { endedWithin } from "../../core/patience.ts";
-import { boundedAgent } from "./bounded-agent.ts";
-import { CountedExporter } from "./counted-exporter.ts";
-import { diagnostics } from "./diagnostics.ts";
 import { FinishedSpan, SCHEMA_URL } from "./finished-span.ts";
-import { hidingVariables } from "./hidden-variables.ts";
 import type { Span } from "./span.ts";
 
 export interface SpanSenderOptions {
@@ -83,5 +84,234 @@ export class SpanSender {
     await endedWithin(this.#exporter.settle(), timeoutMs);
     this.#exporter.abandon();
     this.#processor.shutdown().catch(() => {});
+  }
+}
+
+/**
+ * Runs `make` as if the environment had no variable that begins so: what the environment says is read in one place, and
+ * OpenTelemetry's exporter would add headers of the environment to ours, and open files that it names. `make` is synchronous,
+ * so that nobody else sees them missing.
+ */
+function hidingVariables<T>(prefix: string, make: () => T): T {
+  const hidden = Object.entries(process.env).filter(([name]) => name.startsWith(prefix));
+  for (const [name] of hidden) delete process.env[name];
+  try {
+    return make();
+  } finally {
+    Object.assign(process.env, Object.fromEntries(hidden));
+  }
+}
+
+declare module "node:http" {
+  interface Agent {
+    /** Where every request that uses the agent passes. */
+    addRequest(request: ClientRequest, options: object): void;
+  }
+}
+
+/**
+ * An agent whose requests end in time, whatever the far side does: the exporter's own deadline begins anew with every byte, and
+ * a request that never ends keeps its place among those that may be under way.
+ */
+function boundedAgent(protocol: string, timeoutMs: number): Agent {
+  // Said outright: a variable of the environment could switch it off.
+  const options = { keepAlive: true, rejectUnauthorized: true };
+  const agent = protocol === "https:" ? new TlsAgent(options) : new Agent(options);
+  const add = agent.addRequest.bind(agent);
+  agent.addRequest = (request, target) => {
+    bound(request, timeoutMs);
+    add(request, target);
+  };
+  return agent;
+}
+
+function bound(request: ClientRequest, timeoutMs: number): void {
+  boundInterimAnswers(request);
+  // Nobody asked for another protocol, and the runtime tells of no error.
+  request.on("upgrade", (_response, socket) => {
+    socket.destroy();
+    request.emit("error", new Error("another protocol"));
+  });
+  const deadline = setTimeout(() => request.destroy(new Error(`no whole answer within ${timeoutMs} ms`)), timeoutMs);
+  deadline.unref();
+  request.once("close", () => clearTimeout(deadline));
+}
+
+interface CountedExporterOptions {
+  readonly spansMax: number;
+  /** For one batch, with every attempt. */
+  readonly timeoutMs: number;
+  /** What went wrong, for the operators' log; once for each time that it begins, and once a minute at most. */
+  readonly report: (message: string) => void;
+  /** Of the batch whose success has just been told: how many spans the collector rejected. */
+  readonly takeRejected: () => number;
+}
+
+type Inner = Pick<SpanExporter, "export" | "shutdown">;
+
+const REASON_CHARACTERS_MAX = 200;
+/** Between two texts for the log: a collector may fail and recover with every batch. */
+const REPORT_EVERY_MS = 60_000;
+
+/** An exporter that knows how many spans wait for it, bounds them, and counts those that nobody will see. */
+class CountedExporter implements SpanExporter {
+  readonly #inner: Inner;
+  readonly #options: CountedExporterOptions;
+  readonly #underWay = new Set<Promise<void>>();
+  /** Spans that were admitted and of which nobody knows yet what became of them. */
+  #waiting = 0;
+  #dropped = 0;
+  /** Whether the operators know that it fails now. */
+  #isTold = false;
+  #isQuiet = false;
+  #isEnding = false;
+  #isAbandoned = false;
+
+  constructor(inner: Inner, options: CountedExporterOptions) {
+    this.#inner = inner;
+    this.#options = options;
+  }
+
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  /** Whether there is room for all of these; without room they are counted and gone. */
+  admit(count: number): boolean {
+    if (this.#isEnding || this.#waiting + count > this.#options.spansMax) {
+      this.#dropped += count;
+      return false;
+    }
+    this.#waiting += count;
+    return true;
+  }
+
+  /** Always tells the processor of a success: what fails is counted and told here, and the processor could only log it again. */
+  export(spans: ReadableSpan[], done: (result: ExportResult) => void): void {
+    const delivery = this.#deliver(spans).then((lost) => {
+      this.#underWay.delete(delivery);
+      if (!this.#isAbandoned) {
+        this.#waiting -= spans.length;
+        this.#dropped += lost;
+      }
+      done({ code: ExportResultCode.SUCCESS });
+    });
+    this.#underWay.add(delivery);
+  }
+
+  /** From now on nothing is admitted. Ends when everything that was handed over by now has gone or is lost. */
+  async settle(): Promise<void> {
+    this.#isEnding = true;
+    await Promise.all(this.#underWay);
+  }
+
+  /** What still waits is lost, whatever becomes of it. */
+  abandon(): void {
+    this.#isAbandoned = true;
+    this.#dropped += this.#waiting;
+    this.#waiting = 0;
+  }
+
+  shutdown(): Promise<void> {
+    return this.#inner.shutdown();
+  }
+
+  /** How many were lost. Never rejects. */
+  async #deliver(spans: ReadableSpan[]): Promise<number> {
+    // The call that filled the batch does not wait until it is written.
+    await new Promise((resolve) => setImmediate(resolve));
+    const { promise, resolve } = Promise.withResolvers<number>();
+    const fail = (reason: string): void => {
+      this.#fail(reason);
+      resolve(spans.length);
+    };
+    // The exporter's own deadlines begin anew with every byte of an answer.
+    const { timeoutMs } = this.#options;
+    const timer = setTimeout(() => fail(`no answer within ${timeoutMs} ms`), timeoutMs);
+    timer.unref();
+    try {
+      this.#inner.export(spans, (result) => {
+        if (result.code !== ExportResultCode.SUCCESS) return fail(reasonOf(result.error));
+        this.#isTold = false;
+        resolve(Math.min(this.#options.takeRejected(), spans.length));
+      });
+    } catch (error) {
+      fail(reasonOf(error));
+    }
+    return promise.finally(() => clearTimeout(timer));
+  }
+
+  #fail(reason: string): void {
+    if (this.#isTold || this.#isQuiet) return;
+    this.#isTold = true;
+    this.#isQuiet = true;
+    const silence = setTimeout(() => {
+      this.#isQuiet = false;
+    }, REPORT_EVERY_MS);
+    silence.unref();
+    this.#options.report(`traces are not taken: ${reason}`);
+  }
+}
+
+/** The words beside a status are the far side's. */
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return "unknown";
+  if ("code" in error && typeof error.code === "number") return `status ${error.code}`;
+  return error.message.slice(0, REASON_CHARACTERS_MAX);
+}
+
+const PARTIAL_SUCCESS = "Received Partial Success response:";
+const TEXT_CHARACTERS_MAX = 200;
+const TEXTS_MAX = 32;
+
+/**
+ * What OpenTelemetry's packages say about themselves. They have one place a process to say it, and say only there that a
+ * collector took a request but not all of its spans.
+ */
+class Diagnostics {
+  #rejected = 0;
+  readonly #told = new Set<string>();
+  #report: (message: string) => void = () => {};
+
+  /** `report` gets each warning once, without what stands behind a colon: those are texts of others. */
+  listen(report: (message: string) => void): void {
+    this.#report = report;
+    const [silent, warn] = [() => {}, (...said: unknown[]) => this.#hear(said)];
+    diag.setLogger(
+      { error: warn, warn, info: silent, debug: silent, verbose: silent },
+      { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true },
+    );
+  }
+
+  /** Of the request whose success is told next: how many of its spans were rejected. */
+  takeRejected(): number {
+    const rejected = this.#rejected;
+    this.#rejected = 0;
+    return rejected;
+  }
+
+  #hear(said: readonly unknown[]): void {
+    const [first, second] = said;
+    if (first === PARTIAL_SUCCESS) {
+      this.#rejected = rejectedSpans(second);
+      return;
+    }
+    const words = said.slice(0, 2).filter((text) => typeof text === "string");
+    const text = words.map((each) => each.split(":", 1)[0]?.slice(0, TEXT_CHARACTERS_MAX)).join(": ");
+    if (text === "" || this.#told.has(text) || this.#told.size === TEXTS_MAX) return;
+    this.#told.add(text);
+    this.#report(`OpenTelemetry: ${text}`);
+  }
+}
+
+const diagnostics = new Diagnostics();
+
+function rejectedSpans(partialSuccess: unknown): number {
+  try {
+    const parsed = JSON.parse(String(partialSuccess)) as { readonly rejectedSpans?: unknown } | null;
+    const rejected = Number(parsed?.rejectedSpans ?? 0);
+    return rejected > 0 ? Math.trunc(rejected) : 0;
+  } catch {
+    return 0;
   }
 }

@@ -1,9 +1,11 @@
+import type { StderrMeaning, TargetStatus } from "../../core/types.ts";
+
 /** From here on a stream is read no faster than this many bytes per pause: a flood must not keep the service busy. */
 const PACED_FROM_BYTES = 4_194_304;
 const PACED_BYTES = 262_144;
 const PAUSE_MS = 1;
 
-export interface PipeLimits {
+interface PipeLimits {
   /** Bytes that are kept; what comes after is read and dropped. */
   readonly keptBytesMax: number;
   /** Is handed everything as it comes. */
@@ -66,6 +68,80 @@ export function readPipe(
     cancel() {
       isCancelled = true;
       reader.cancel().catch(() => {});
+    },
+  };
+}
+
+/** Two streams as one text, in the order in which they came; what is over the bound is dropped, and counts as truncated. */
+interface MergedOutput {
+  readonly add: (chunk: Uint8Array) => void;
+  bytes(): Uint8Array;
+  isTruncated(): boolean;
+}
+
+export function mergedOutput(bytesMax: number): MergedOutput {
+  const chunks: Uint8Array[] = [];
+  let room = bytesMax;
+  let isTruncated = false;
+  return {
+    add(chunk) {
+      isTruncated ||= chunk.byteLength > room;
+      if (room > 0) chunks.push(chunk.subarray(0, room));
+      room -= Math.min(room, chunk.byteLength);
+    },
+    bytes: () => Buffer.concat(chunks),
+    isTruncated: () => isTruncated,
+  };
+}
+
+/** Bytes of stderr that are looked at, from its beginning. */
+export const STDERR_HEAD_BYTES = 4_096;
+
+/**
+ * What a program's stderr means by the manifest's literals, the first that matches; nothing else of the text is used. A literal
+ * that `starts` a line, or that the text `contains`, as it is: no pattern, so that no text can make it slow.
+ */
+export function statusOfStderr(head: Uint8Array, meanings: readonly StderrMeaning[]): TargetStatus | undefined {
+  if (meanings.length === 0 || head.byteLength === 0) return undefined;
+  const text = `\n${Buffer.from(head.buffer, head.byteOffset, head.byteLength).toString("latin1")}`;
+  const found = meanings.find(({ starts, contains }) => {
+    if (starts !== undefined) return text.includes(`\n${starts}`);
+    return contains !== undefined && text.includes(contains);
+  });
+  return found?.means;
+}
+
+const LINE_FEED = 0x0a;
+
+/** Bytes of stderr that are kept, from its end: several times what is let out, so that a filter sees what stands around it. */
+const STDERR_TAIL_BYTES = 16_384;
+
+/** The end of a stream, as it comes. */
+interface Tail {
+  add(chunk: Uint8Array): void;
+  /** The lines that were kept whole. Nothing, when the last line is longer than what is kept. */
+  lines(): Uint8Array;
+}
+
+export function stderrTail(): Tail {
+  const chunks: Uint8Array[] = [];
+  let kept = 0;
+  let isCut = false;
+  return {
+    add(chunk) {
+      chunks.push(chunk);
+      kept += chunk.byteLength;
+      while (kept - (chunks[0]?.byteLength ?? 0) >= STDERR_TAIL_BYTES) {
+        kept -= chunks.shift()?.byteLength ?? 0;
+        isCut = true;
+      }
+    },
+    lines() {
+      const all = Buffer.concat(chunks);
+      const cut = Math.max(0, all.byteLength - STDERR_TAIL_BYTES);
+      if (cut === 0 && !isCut) return all;
+      const end = all.indexOf(LINE_FEED, cut);
+      return end === -1 ? new Uint8Array() : all.subarray(end + 1);
     },
   };
 }

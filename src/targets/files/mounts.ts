@@ -3,7 +3,6 @@ import { Refusal } from "../../core/errors.ts";
 import { O_DIRECTORY, O_PATH } from "./c-library.ts";
 import { type Confinement, type ConfinementKind, chooseConfinement, READING } from "./confinement.ts";
 import { type Identity, identify, idOf } from "./identity.ts";
-import { MOUNT_NAMES, type MountName, readMountPath } from "./mount-path.ts";
 import { ELOOP, ENOENT, errnoRefusal, fileRefusal, notRegular } from "./refusals.ts";
 import { type Walked, walk } from "./walk.ts";
 
@@ -24,7 +23,7 @@ export interface Mounts {
   close(): void;
 }
 
-export interface MountOptions {
+interface MountOptions {
   /** Real, absolute directories. */
   readonly directories: ReadonlyMap<MountName, string>;
   /** Real, absolute files and directories that no path may reach through any mount; those that do not exist are left out. */
@@ -74,7 +73,7 @@ function idsOf(paths: readonly string[]): ReadonlySet<string> {
 }
 
 /** A path of an agent, with the mount that it names. */
-export interface Aimed {
+interface Aimed {
   readonly mount: Mount;
   readonly relative: string;
 }
@@ -87,7 +86,7 @@ export function aim({ names, byName }: Mounts, path: string): Aimed {
   return { mount, relative };
 }
 
-export interface Opened {
+interface Opened {
   readonly fd: number;
   readonly identity: Identity;
 }
@@ -135,4 +134,41 @@ function openByWalk(mounts: Mounts, aimed: Aimed): number {
 
 export function walkTo({ confinement }: Mounts, { mount, relative }: Aimed): Walked {
   return walk(confinement, mount, relative);
+}
+
+/** Where agents' paths begin. */
+const MOUNT_NAMES = ["project", "pkg", "state"] as const;
+export type MountName = (typeof MOUNT_NAMES)[number];
+
+interface MountPath {
+  readonly mount: MountName;
+  /** Below the mount, as it was written: "" for the mount itself, else without the first slash. */
+  readonly relative: string;
+}
+
+const PATH_CHARACTERS_MAX = 4_096;
+
+/**
+ * Reads `@mount/relative`. The mount's name counts exactly; nothing is decoded, normalised or trimmed, so that what is checked
+ * is what is opened.
+ *
+ * @throws {Refusal} E_SANDBOX_VIOLATION for any other form
+ */
+function readMountPath(path: string, mounted: readonly MountName[]): MountPath {
+  const mount = mounted.find((name) => path === `@${name}` || path.startsWith(`@${name}/`));
+  if (mount === undefined) {
+    const names = mounted.map((name) => `@${name}`);
+    throw fileRefusal("E_SANDBOX_VIOLATION", { details: { mounts: names } });
+  }
+  if (path.includes("\0") || !path.isWellFormed()) {
+    throw fileRefusal("E_SANDBOX_VIOLATION", { message: "A path holds neither NUL nor lone surrogates." });
+  }
+  if (path.length > PATH_CHARACTERS_MAX) throw fileRefusal("ENAMETOOLONG");
+  // Slashes in a row are one, also behind the mount's name: nothing below is ever taken from the root of the machine.
+  return { mount, relative: path.slice(mount.length + 2).replace(/^\/+/, "") };
+}
+
+/** The path by which agents know what lies there. */
+export function mountPath(mount: MountName, components: readonly string[]): string {
+  return [`@${mount}`, ...components].join("/");
 }

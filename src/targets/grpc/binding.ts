@@ -1,10 +1,10 @@
-import type { Metadata } from "@grpc/grpc-js";
+import type { ClientReadableStream, Metadata } from "@grpc/grpc-js";
 import { Refusal } from "../../core/errors.ts";
 import { PartialAnswer } from "../../core/partial-answer.ts";
+import { defOf, type Schema } from "../../core/schema/walk.ts";
 import type { RequestSpan, TargetRequest } from "../../core/tracing.ts";
 import type { Binding, ExecutionPlan, GrpcTarget, Json, RunContext, Tool } from "../../core/types.ts";
 import type { AssertionSigner } from "./assertion.ts";
-import { absentFieldsLeftOut } from "./codec/absent-fields.ts";
 import type { EncodedMessage } from "./codec/codec.ts";
 import type { Difference } from "./codec/message-difference.ts";
 import type { Channels } from "./connection/channels.ts";
@@ -12,9 +12,9 @@ import type { Link, ToolClass } from "./connection/link.ts";
 import type { GuardedCall } from "./connection/resilience.ts";
 import { isIdentity } from "./connection/tls-identity.ts";
 import type { Method } from "./contract/contract.ts";
+import { elementsOf, fieldOf, shapesOf, takesNull } from "./contract/schema-shapes.ts";
 import { metadataOf } from "./metadata.ts";
-import { AttemptFailed, type FailedCall, notSent, refusalOf } from "./status.ts";
-import { collect, type StreamedList } from "./stream.ts";
+import { AttemptFailed, attemptFailed, type Begun, begunBy, type FailedCall, notSent, refusalOf } from "./status.ts";
 import type { PreparedSystem } from "./system.ts";
 
 interface BindingParts {
@@ -199,4 +199,141 @@ export class GrpcBinding implements Binding {
       `The arguments make a message of ${bytes.length} bytes; at most ${max} are sent.`,
     );
   }
+}
+
+/** Fields whose declarations are remembered, of all places of one schema together: the keys of a map are the service's. */
+const REMEMBERED_MAX = 4_000;
+
+/** What the output schema declares at one place of the answer. */
+interface Place {
+  readonly shapes: readonly Schema[];
+  readonly isMap: boolean;
+  readonly fields: Map<string, Field>;
+  elements: Place | undefined;
+}
+
+interface Field {
+  readonly place: Place;
+  /** Whether the field is left out when it is null. */
+  readonly omitsNull: boolean;
+}
+
+type Fields = Record<string, unknown>;
+
+/**
+ * A message field that the service did not set comes out of the decoder as null. Where the output schema takes no null there, the
+ * field is left out instead, as the protobuf JSON mapping has it: so `.nullable()` and `.optional()` both mean "may be unset".
+ * What it answers changes the answer it is given, which nobody else may hold yet.
+ */
+function absentFieldsLeftOut(output: Schema): (answer: unknown) => void {
+  const memory = new Memory();
+  const root = placeOf([output]);
+  return (answer) => memory.fit(answer, root);
+}
+
+class Memory {
+  #remembered = 0;
+
+  fit(value: unknown, place: Place): void {
+    if (typeof value !== "object" || value === null || place.shapes.length === 0) return;
+    if (Array.isArray(value)) {
+      place.elements ??= placeOf(place.shapes.flatMap((shape) => elementsOf(shape)));
+      if (place.elements.shapes.length > 0) for (const item of value) this.fit(item, place.elements);
+      return;
+    }
+    const fields = value as Fields;
+    for (const key of Object.keys(fields)) {
+      const inner = fields[key];
+      // Only what is null, or may hold it, is looked at.
+      if (typeof inner !== "object") continue;
+      const field = place.fields.get(key) ?? this.#read(place, key);
+      if (inner !== null) this.fit(inner, field.place);
+      else if (field.omitsNull) delete fields[key];
+    }
+  }
+
+  #read(place: Place, key: string): Field {
+    const declared = place.shapes.flatMap((shape) => fieldOf(shape, key));
+    // The values of a map are never unset: null there is a value.
+    const omitsNull = declared.length > 0 && !place.isMap && !declared.some(takesNull);
+    const field = { place: placeOf(declared), omitsNull };
+    if (this.#remembered < REMEMBERED_MAX) {
+      this.#remembered += 1;
+      place.fields.set(key, field);
+    }
+    return field;
+  }
+}
+
+function placeOf(declared: readonly Schema[]): Place {
+  const shapes = shapesOf(declared, "in");
+  return {
+    shapes,
+    isMap: shapes.some((shape) => defOf(shape).type === "record"),
+    fields: new Map(),
+    elements: undefined,
+  };
+}
+
+/** How much of a server's stream is taken. */
+interface StreamBounds {
+  readonly itemsMax: number;
+  /** Bytes of all messages together, as they came over the wire. */
+  readonly bytesMax: number;
+}
+
+interface StreamedList {
+  readonly items: readonly Buffer[];
+  /** Whether the stream was cancelled at a bound, so that there was more, or may have been. */
+  readonly truncated: boolean;
+}
+
+/** For so long a stream that has filled its bound may still end by itself, and so be known to be whole. */
+const END_GRACE_MS = 250;
+
+/**
+ * A stream as a list, cancelled at the first bound it meets. Rejects with `AttemptFailed` when it ends with a status of its
+ * own before that: what came until then is not given out as if it were all.
+ */
+function collect(
+  stream: ClientReadableStream<Buffer>,
+  { itemsMax, bytesMax, signal }: StreamBounds & { readonly signal: AbortSignal },
+): Promise<StreamedList> {
+  return new Promise((resolve, reject) => {
+    const items: Buffer[] = [];
+    let bytes = 0;
+    let begun: Begun = "not";
+    let isOver = false;
+    let grace: ReturnType<typeof setTimeout> | undefined;
+    const cancel = (): void => stream.cancel();
+    const end = (settle: () => void): void => {
+      if (isOver) return;
+      isOver = true;
+      clearTimeout(grace);
+      signal.removeEventListener("abort", cancel);
+      settle();
+    };
+    const cutOff = (): void => {
+      end(() => resolve({ items, truncated: true }));
+      stream.cancel();
+    };
+    const take = (message: Buffer): void => {
+      if (isOver) return;
+      if (items.length >= itemsMax || bytes + message.length > bytesMax) {
+        cutOff();
+        return;
+      }
+      items.push(message);
+      bytes += message.length;
+      if (items.length === itemsMax) grace = setTimeout(cutOff, END_GRACE_MS);
+    };
+    signal.addEventListener("abort", cancel, { once: true });
+    stream.once("metadata", (headers: Metadata) => {
+      begun = begunBy(headers);
+    });
+    stream.on("data", take);
+    // A status other than OK comes as an error, before the end; the status of our own cancellation comes when all is over.
+    stream.on("error", (error: unknown) => end(() => reject(attemptFailed(error, begun))));
+    stream.on("end", () => end(() => resolve({ items, truncated: false })));
+  });
 }

@@ -1,7 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import type { OpenedApprovals } from "../../../src/approvals/approvals.ts";
-import { reportOf } from "../../../src/approvals/notify/report.ts";
-import type { ReportRow } from "../../../src/approvals/notify/report-rows.ts";
+import { type ReportRow, reportOf } from "../../../src/approvals/notify/report.ts";
 import type { Question } from "../../../src/approvals/types.ts";
 import { AGENT, type ApprovalWorld, askFor, createApprovalWorld, OPERATOR } from "../../support/approvals.ts";
 

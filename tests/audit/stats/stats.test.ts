@@ -2,10 +2,7 @@ import { afterAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { compareStats } from "../../../src/audit/stats/compare.ts";
-import { Durations } from "../../../src/audit/stats/durations.ts";
-import { readStatsRange } from "../../../src/audit/stats/params.ts";
-import { readStats } from "../../../src/audit/stats/stats.ts";
+import { compareStats, Durations, readStats, readStatsRange } from "../../../src/audit/stats/stats.ts";
 import { entryLine, refusedLine, writeDays } from "../../support/audit-lines.ts";
 
 const NOW = Date.parse("2026-02-17T00:00:00.000Z");

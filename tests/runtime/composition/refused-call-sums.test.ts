@@ -10,7 +10,7 @@ import {
   type StrangerLimit,
 } from "../../../src/audit/strangers.ts";
 import { record } from "../../../src/runtime/composition/audit.ts";
-import { StrangerSums } from "../../../src/runtime/composition/stranger-sums.ts";
+import { StrangerSums } from "../../../src/runtime/composition/recording.ts";
 import { createWorld, draftOf, type World } from "../../audit/support/open.ts";
 
 const CALLS = "2026-02-16.jsonl";

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import type { AuditLog } from "../../../src/audit/json-logger.ts";
 import { StrangerLimit } from "../../../src/audit/strangers.ts";
-import { StrangerSums } from "../../../src/runtime/composition/stranger-sums.ts";
+import { StrangerSums } from "../../../src/runtime/composition/recording.ts";
 import { createWorld, errorWith, playDisk, type World } from "../../audit/support/open.ts";
 
 const MINUTE_MS = 60_000;

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { readConfig } from "../../../src/runtime/config/config.ts";
-import { platformReaches } from "../../../src/runtime/platform/reach.ts";
+import { platformReaches } from "../../../src/runtime/platform/files.ts";
 import { temporaryDirectory } from "../../targets/command/temporary-directory.ts";
 
 const folder = temporaryDirectory();

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { ReloadRate } from "../../../src/runtime/reload/rate.ts";
+import { ReloadRate } from "../../../src/runtime/reload/reload.ts";
 
 const MINUTE_MS = 60_000;
 

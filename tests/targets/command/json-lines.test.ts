@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { parseJsonLines } from "../../../src/targets/command/json-lines.ts";
+import { parseJsonLines } from "../../../src/targets/command/unified-diff.ts";
 
 test.each([
   ["nothing", "", [], 0],

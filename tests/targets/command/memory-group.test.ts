@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { memoryGroup } from "../../../src/targets/command/memory-group.ts";
+import { memoryGroup } from "../../../src/targets/command/command-memory.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
 
 const V2 = "30 24 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n";

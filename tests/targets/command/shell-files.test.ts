@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { namedFiles } from "../../../src/targets/command/shell-files.ts";
+import { namedFiles } from "../../../src/targets/command/shell.ts";
 import { temporaryDirectory } from "./temporary-directory.ts";
 
 const SCRIPT_CHARACTERS_MAX = 8_192;

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { fitLines, truncateText } from "../../../src/targets/command/truncation.ts";
+import { fitLines, truncateText } from "../../../src/targets/command/unified-diff.ts";
 
 test.each([
   ["abc", 3, "abc"],

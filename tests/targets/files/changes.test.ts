@@ -2,9 +2,9 @@ import { describe, expect, test } from "bun:test";
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
-import { unifiedDiff } from "../../../src/targets/files/difference.ts";
 import { changeFrontmatter, readFrontmatter } from "../../../src/targets/files/frontmatter.ts";
 import { applyPatch } from "../../../src/targets/files/patch.ts";
+import { unifiedDiff } from "../../../src/targets/files/write-plan.ts";
 import { codeOf, fsStand, refusalOf, type StandOptions } from "./stand.ts";
 
 const codeOfCall = (work: () => unknown): Promise<string> => codeOf(Promise.resolve().then(work));

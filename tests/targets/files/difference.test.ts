@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { unifiedDiff } from "../../../src/targets/files/difference.ts";
 import { applyPatch } from "../../../src/targets/files/patch.ts";
+import { unifiedDiff } from "../../../src/targets/files/write-plan.ts";
 import { codeOf } from "./stand.ts";
 
 const MEGABYTE = 1_048_576;

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
-import { LineWindow } from "../../../src/targets/files/line-window.ts";
+import { LineWindow } from "../../../src/targets/files/read.ts";
 import { filler } from "../../detection/secret-examples.ts";
 import { codeOf, fsStand } from "./stand.ts";
 

@@ -2,9 +2,8 @@ import { describe, expect, test } from "bun:test";
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import fc from "fast-check";
-import { isIgnored, readIgnoreRules } from "../../../src/targets/files/gitignore.ts";
-import { compileName, matchesName } from "../../../src/targets/files/glob.ts";
-import { compilePattern } from "../../../src/targets/files/search-pattern.ts";
+import { compileName, isIgnored, matchesName, readIgnoreRules } from "../../../src/targets/files/gitignore.ts";
+import { compilePattern } from "../../../src/targets/files/search.ts";
 import { codeOf, type FsStand, fsStand, type StandOptions } from "./stand.ts";
 
 function tree(files: Readonly<Record<string, string | Uint8Array>>, options: StandOptions = {}): FsStand {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { closeSync, mkdirSync, openSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { readEntries } from "../../../src/targets/files/entries.ts";
 import { identify, idOf } from "../../../src/targets/files/identity.ts";
+import { readEntries } from "../../../src/targets/files/list.ts";
 import { search } from "../../../src/targets/files/search.ts";
 import { CONFINEMENTS, codeOf, fsStand, refusalOf } from "./stand.ts";
 import { LIMITS } from "./stand-in.ts";

@@ -1,9 +1,14 @@
+import { mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { Refusal } from "../../../core/errors.ts";
 import type { CliTarget, Tool } from "../../../core/types.ts";
+import { cLibrary } from "./c-library.ts";
 import type { FilterOptions } from "./filter.ts";
-import { kernelFault } from "./kernel.ts";
+import { knowsLandlock } from "./landlock.ts";
 import { createLaunchers, type Launched, type Launchers } from "./launchers.ts";
-import type { Program } from "./orders.ts";
+import type { Orders, Program } from "./orders.ts";
+import type { ProbeReport } from "./probe.ts";
 import {
   type Confined,
   confinedBy,
@@ -16,7 +21,6 @@ import {
   UNCONFINED,
   type Unconfined,
 } from "./profile.ts";
-import { confinementFault, type Trial } from "./self-test.ts";
 import { makeTemporaryDirectory, removeAbandoned, type TemporaryDirectory } from "./temporary-directory.ts";
 
 /** Over all threads and children that are waited for: programs use more than one processor. */
@@ -69,13 +73,13 @@ export interface ChildConfinement {
   close(): void;
 }
 
-export interface Granted {
+interface Granted {
   readonly tool: string;
   readonly command: string;
   readonly paths: readonly string[];
 }
 
-export interface HoldLimits {
+interface HoldLimits {
   readonly timeoutMs: number;
   /** Of all its processes together. */
   readonly memoryBytesMax: number;
@@ -247,4 +251,78 @@ function temporaryDirectory(): TemporaryDirectory {
   } catch (cause) {
     throw new Refusal("TARGET_UNAVAILABLE", "The command could not be run.", { cause });
   }
+}
+
+const PR_GET_DUMPABLE = 3;
+const PR_SET_DUMPABLE = 4;
+
+/**
+ * Why no child can be confined here, or `undefined`. Makes the process non-dumpable on the way, so that others of its user can
+ * neither trace it nor read its memory and environment; nothing keeps root from that.
+ */
+export function kernelFault(): string | undefined {
+  if (process.platform !== "linux" || process.arch !== "x64") return "it is built for Linux on x86_64";
+  try {
+    const c = cLibrary();
+    if (!knowsLandlock(c)) return "the kernel has no Landlock of ABI 6 or later";
+    c.prctl(PR_SET_DUMPABLE, 0n, 0n, 0n, 0n);
+    const isDumpable = c.prctl(PR_GET_DUMPABLE, 0n, 0n, 0n, 0n) !== 0;
+    return isDumpable && c.getuid() !== 0 ? "the service can be traced by others of its user" : undefined;
+  } catch (error) {
+    return error instanceof Error ? error.message : "the C library cannot be used";
+  }
+}
+
+/** For a launcher to start, and to try everything. */
+const TIMEOUT_MS = 10_000;
+const CPU_SECONDS = 10;
+const DATA_BYTES = 1_073_741_824;
+/** Discard: nobody listens there, and no profile should name it. */
+const UNLISTENED_PORTS = [9, 11, 13];
+
+type Trial = Pick<Orders, "grants" | "ports" | "filter">;
+
+/**
+ * Takes these rules upon a process and lets it try what must not work. Answers what is wrong with them, or nothing: then a child
+ * under them is confined, on this machine, now.
+ */
+async function confinementFault(
+  launchers: Launchers,
+  { grants, ports, filter }: Trial,
+  token: string,
+): Promise<string | undefined> {
+  const folder = realpathSync(mkdtempSync(join(tmpdir(), "safe-tool-call-canary-")));
+  try {
+    const canary = join(folder, "canary");
+    writeFileSync(canary, "not to be read", { mode: 0o600 });
+    const port = UNLISTENED_PORTS.find((other) => !ports.includes(other)) ?? 1;
+    const act = { kind: "probe", canary, port, readable: process.execPath } as const;
+    const readable = { path: process.execPath, access: "read" } as const;
+    const rules = { grants: [...grants, readable], ports, filter };
+    const child = launchers.launch({
+      ...rules,
+      token,
+      parent: process.pid,
+      cpuSeconds: CPU_SECONDS,
+      dataBytes: DATA_BYTES,
+      act,
+    });
+    const timer = setTimeout(() => child.kill("SIGKILL"), TIMEOUT_MS);
+    const [told, complaint] = await Promise.all([new Response(child.stdout).text(), new Response(child.stderr).text()]);
+    clearTimeout(timer);
+    await child.exited;
+    return faultOf(told, complaint, filter.network);
+  } catch (error) {
+    return error instanceof Error ? error.message : "it could not be tried";
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+function faultOf(told: string, complaint: string, wantsNetwork: boolean): string | undefined {
+  if (told === "") return complaint.slice(complaint.indexOf(" ") + 1).slice(0, 256) || "it ended without a word";
+  const { leaks, missing, network } = JSON.parse(told) as ProbeReport;
+  if (leaks.length > 0) return `it lets through: ${leaks.join(", ")}`;
+  if (missing.length > 0) return `it refuses too much: ${missing.join(", ")}`;
+  return network === wantsNetwork ? undefined : `sockets can${network ? "" : "not"} be made`;
 }

@@ -1,9 +1,18 @@
-import { type ChannelCredentials, type ChannelOptions, Client, logVerbosity, setLogVerbosity } from "@grpc/grpc-js";
-import { HandshakeDeadline } from "./handshake-deadline.ts";
+import type { Socket } from "node:net";
+import {
+  ChannelCredentials,
+  type ChannelInterface,
+  type ChannelOptions,
+  Client,
+  connectivityState,
+  type experimental,
+  logVerbosity,
+  setLogVerbosity,
+} from "@grpc/grpc-js";
 
 export const CONNECT_TIMEOUT_MS = 5_000;
 
-export interface ClientOptions {
+interface ClientOptions {
   readonly address: string;
   readonly credentials: ChannelCredentials;
   readonly channel: ChannelOptions;
@@ -19,4 +28,109 @@ export function makeClient({ address, credentials, channel }: ClientOptions): Cl
     channel,
   );
   return client;
+}
+
+type SecureConnector = ReturnType<ChannelCredentials["_createSecureConnector"]>;
+
+interface HandshakeOptions {
+  /** What secures the connections. */
+  readonly credentials: ChannelCredentials;
+  /** The channel that they are for; asked for only once it connects. */
+  readonly channel: () => ChannelInterface;
+  /** For TLS and HTTP/2 together, from the moment that the peer has taken the connection. */
+  readonly timeoutMs: number;
+}
+
+/**
+ * Credentials whose connections are cut when the peer takes them and then says nothing: grpc-js waits for it without end, and
+ * makes no other connection meanwhile, so that a service that hung once would be out of reach for good.
+ */
+class HandshakeDeadline extends ChannelCredentials {
+  readonly #credentials: ChannelCredentials;
+  readonly #handshakes: Handshakes;
+
+  constructor({ credentials, channel, timeoutMs }: HandshakeOptions) {
+    super();
+    this.#credentials = credentials;
+    this.#handshakes = new Handshakes(channel, timeoutMs);
+  }
+
+  override _isSecure(): boolean {
+    return this.#credentials._isSecure();
+  }
+
+  override _equals(other: ChannelCredentials): boolean {
+    return this === other;
+  }
+
+  override _createSecureConnector(...parts: Parameters<ChannelCredentials["_createSecureConnector"]>): SecureConnector {
+    const inner = this.#credentials._createSecureConnector(...parts);
+    return {
+      connect: (socket) => this.#connect(socket, inner),
+      waitForReady: () => inner.waitForReady(),
+      getCallCredentials: () => inner.getCallCredentials(),
+      destroy: () => inner.destroy(),
+    };
+  }
+
+  #connect(socket: Socket, inner: SecureConnector): Promise<experimental.SecureConnectResult> {
+    return new Promise((resolve, reject) => {
+      let secured: Socket | undefined;
+      this.#handshakes.begin(() => {
+        reject(new Error("no handshake in time"));
+        secured?.destroy();
+        socket.destroy();
+      });
+      inner.connect(socket).then((result) => {
+        secured = result.socket;
+        resolve(result);
+      }, reject);
+    });
+  }
+}
+
+/** Those of one channel that are not known to have ended. */
+class Handshakes {
+  readonly #channel: () => ChannelInterface;
+  readonly #timeoutMs: number;
+  /** How each is cut, and when that will be. */
+  readonly #timers = new Map<() => void, ReturnType<typeof setTimeout>>();
+  /** A watch on a channel cannot be taken back, so there is one for all. */
+  #isWatching = false;
+
+  constructor(channel: () => ChannelInterface, timeoutMs: number) {
+    this.#channel = channel;
+    this.#timeoutMs = timeoutMs;
+  }
+
+  begin(cut: () => void): void {
+    const late = (): void => {
+      this.#timers.delete(cut);
+      cut();
+    };
+    const timer = setTimeout(late, this.#timeoutMs);
+    timer.unref();
+    this.#timers.set(cut, timer);
+    if (!this.#isWatching) this.#look();
+  }
+
+  #look(): void {
+    this.#isWatching = false;
+    const channel = this.#channel();
+    const state = channel.getConnectivityState(false);
+    if (state === connectivityState.READY) this.#end();
+    else if (state === connectivityState.SHUTDOWN) for (const cut of this.#end()) cut();
+    else if (this.#timers.size > 0) {
+      this.#isWatching = true;
+      channel.watchConnectivityState(state, Number.POSITIVE_INFINITY, () => this.#look());
+    }
+  }
+
+  /** Forgets all; what they were. */
+  #end(): readonly (() => void)[] {
+    const cuts = [...this.#timers.keys()];
+    for (const timer of this.#timers.values()) clearTimeout(timer);
+    this.#timers.clear();
+    return cuts;
+  }
 }

@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
-import { errorText } from "../../../core/error-text.ts";
+import { errorText, systemCode } from "../../../core/error-text.ts";
 import { StartupError } from "../../../core/errors.ts";
-import { systemCode } from "../../../core/system-code.ts";
 import type { GrpcTls, Reach } from "./tls-identity.ts";
 
 /** Where the certificates of one system come from, and how to hear that they have changed. */

@@ -1,9 +1,14 @@
 import { type ChannelOptions, type Client, type ClientDuplexStream, type Metadata, status } from "@grpc/grpc-js";
 import protobuf from "protobufjs";
+import { errorText } from "../../../core/error-text.ts";
+import { StartupError } from "../../../core/errors.ts";
 import { listed, nearest } from "../../../core/nearest.ts";
-import { CountedReader, type ReadBudget } from "../codec/counted-reader.ts";
+import type { Tool } from "../../../core/types.ts";
+import { StrictReader } from "../codec/strict-reader.ts";
 import { makeClient } from "../connection/client.ts";
-import type { Reach, ServerAddress } from "../connection/tls-identity.ts";
+import { type Reach, reach, type ServerAddress } from "../connection/tls-identity.ts";
+import { systemMetadata } from "../metadata.ts";
+import { type ProtoSource, serviceOf } from "./contract.ts";
 import { DESCRIPTOR_BYTES_MAX, DESCRIPTOR_FILES_MAX, readFileDescriptor } from "./file-descriptors.ts";
 
 /** The bound of one answer: a file with all that it imports. */
@@ -61,7 +66,7 @@ interface Answer {
   readonly errorResponse?: { readonly errorCode?: number };
 }
 
-export interface ReflectionOptions {
+interface ReflectionOptions {
   readonly reach: Pick<Reach, "servers" | "credentials">;
   readonly metadata: Metadata;
   /** Full names of the services whose contracts are wanted. */
@@ -240,4 +245,65 @@ class Conversation {
       .map(({ name = "" }) => name);
     return new ReflectionFailed(`has no service ${service}; it has ${listed(nearest(service, names))}`);
   }
+}
+
+/** How many tags and lengths may still be read. */
+interface ReadBudget {
+  left: number;
+  /** What is thrown when none are. */
+  readonly spent: () => Error;
+}
+
+/** Two bytes make a message, and each costs a hundred times that once it is read: what is made of them is counted. */
+class CountedReader extends StrictReader {
+  readonly #budget: ReadBudget;
+
+  constructor(bytes: Uint8Array, budget: ReadBudget) {
+    super(bytes);
+    this.#budget = budget;
+  }
+
+  override uint32(): number {
+    this.#budget.left -= 1;
+    if (this.#budget.left < 0) throw this.#budget.spent();
+    return super.uint32();
+  }
+}
+
+type ReachOptions = Parameters<typeof reach>[1];
+
+/** What of a system is needed to ask it for its contract. */
+export type ReflectingSystem = ProtoSource & ReachOptions & { readonly metadata?: Readonly<Record<string, string>> };
+
+/**
+ * The systems, those with `reflection` together with what their servers tell of the services that the tools name. A system
+ * that no tool names is not asked. What goes wrong goes into `problems`, and the result is undefined.
+ */
+export async function withReflection<System extends ReflectingSystem>(
+  systems: ReadonlyMap<string, System>,
+  tools: readonly Pick<Tool, "target">[],
+  problems: string[],
+): Promise<ReadonlyMap<string, System> | undefined> {
+  const before = problems.length;
+  const asked = [...systems].map(async ([name, system]): Promise<readonly [string, System]> => {
+    if (system.reflection !== true) return [name, system];
+    const targets = tools.flatMap(({ target }) => ("grpc" in target && target.system === name ? [target.grpc] : []));
+    const services = [...new Set(targets.map(serviceOf))];
+    if (services.length === 0) return [name, { ...system, reflected: [] }];
+    try {
+      const options = { reach: reach(name, system), metadata: systemMetadata(name, system.metadata), services };
+      return [name, { ...system, reflected: await reflectedFiles(options) }];
+    } catch (error) {
+      if (error instanceof StartupError) problems.push(...error.problems);
+      else problems.push(`systems.${name}.reflection: the service ${textOf(error)}`);
+      return [name, system];
+    }
+  });
+  const all = new Map(await Promise.all(asked));
+  return problems.length > before ? undefined : all;
+}
+
+function textOf(error: unknown): string {
+  const text = errorText(error);
+  return `${text}; where it cannot be asked at a start, name a descriptorSet file instead`;
 }

@@ -5,9 +5,9 @@ import type { Tool } from "../../../../src/core/types.ts";
 import {
   type ChildConfinement,
   type ConfinementOptions,
+  kernelFault,
   openConfinement,
 } from "../../../../src/targets/command/confinement/confinement.ts";
-import { kernelFault } from "../../../../src/targets/command/confinement/kernel.ts";
 import { cliHandler } from "../../../../src/targets/command/handler.ts";
 
 /** Why nothing can be confined here; tests that need it are skipped then, and say so. */

@@ -13,7 +13,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DEVELOPMENT_SERVER_NAME, type PemPair } from "../../../../src/cli/development/make-certificates.ts";
-import { certificateFiles } from "../../../../src/runtime/composition/certificate-files.ts";
+import { certificateFiles } from "../../../../src/runtime/composition/files.ts";
 import { type CertificateEvent, type GrpcHandler, grpcHandler } from "../../../../src/targets/grpc/handler.ts";
 import { until } from "../../../support/until.ts";
 import { makeAuthority } from "../support/authority.ts";

@@ -4,8 +4,7 @@ import { makeCertificates } from "../../../../src/cli/development/make-certifica
 import type { Tool } from "../../../../src/core/types.ts";
 import { reach } from "../../../../src/targets/grpc/connection/tls-identity.ts";
 import { Contract, type ProtoSource } from "../../../../src/targets/grpc/contract/contract.ts";
-import { withReflection } from "../../../../src/targets/grpc/contract/reflected-systems.ts";
-import { reflectedFiles } from "../../../../src/targets/grpc/contract/reflection.ts";
+import { reflectedFiles, withReflection } from "../../../../src/targets/grpc/contract/reflection.ts";
 import { fileDescriptor, filesOf, oneMethodFile } from "../support/descriptors.ts";
 import { KINDS_PROTO, KINDS_SET, kindsTarget } from "../support/kinds.ts";
 import { labTls } from "../support/lab.ts";

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DEVELOPMENT_SERVER_NAME, type PemPair } from "../../../../src/cli/development/make-certificates.ts";
-import { certificateFiles } from "../../../../src/runtime/composition/certificate-files.ts";
+import { certificateFiles } from "../../../../src/runtime/composition/files.ts";
 import { grpcHandler } from "../../../../src/targets/grpc/handler.ts";
 import { makeAuthority } from "./authority.ts";
 import { call } from "./calls.ts";
