@@ -20,6 +20,9 @@ const TIMER_MS_MAX = 2_147_483_647;
 const SUPERVISOR_WAIT_MS = 800;
 /** One byte, whatever it is. */
 const DRAINED = "d";
+/** How often, and after which time again, a child is told to yield its memory: at the very start of a program it may not take that. */
+const YIELD_ATTEMPTS_MAX = 50;
+const YIELD_PAUSE_MS = 2;
 /** How long a killed child may take to be gone. */
 const KILL_WAIT_MS = 300;
 /** How long the pipes may stay open after the child is gone, before and again after its group is killed. */
@@ -129,9 +132,14 @@ function spawn(order: ChildOrder, memoryBytesMax: number): Child {
     stderr: "pipe",
     detached: true,
   });
-  yieldMemory(child.pid);
   yieldProcessor(child.pid);
+  yieldMemorySoon(child, YIELD_ATTEMPTS_MAX);
   return child;
+}
+
+function yieldMemorySoon(child: Pick<Bun.Subprocess, "pid" | "exitCode" | "signalCode">, attempts: number): void {
+  if (attempts === 0 || child.exitCode !== null || child.signalCode !== null || yieldMemory(child.pid)) return;
+  setTimeout(() => yieldMemorySoon(child, attempts - 1), YIELD_PAUSE_MS).unref();
 }
 
 function supervised(launched: Launched): Child {
