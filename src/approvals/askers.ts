@@ -1,4 +1,4 @@
-import type { Requester } from "./types.ts";
+import type { Requester } from "./identities.ts";
 
 /**
  * Whether one of the names is of those who ask. By name, whatever the issuer: one person may have accounts at two, which may

@@ -2,8 +2,9 @@ import { forEachChild, parse, type SyntaxNode } from "unbash";
 import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { visible } from "../core/terminal-text.ts";
 import type { ExecutionPlan, Json, Tool } from "../core/types.ts";
+import type { Requester } from "./identities.ts";
 import { shellCommandOf } from "./risk.ts";
-import type { Requester, Risk } from "./types.ts";
+import type { Risk } from "./types.ts";
 
 const REASON_CHARACTERS_MAX = 500;
 /** A longer text is shown in part, and says so, with its length and hash. */

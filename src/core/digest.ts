@@ -1,15 +1,6 @@
 import { createHmac, hash } from "node:crypto";
-import { isList } from "./json.ts";
+import { isList, type JsonLimits } from "./json.ts";
 import type { Json } from "./types.ts";
-
-export interface JsonLimits {
-  /** Containers within containers. */
-  readonly depthMax: number;
-  /** UTF-8 bytes of the canonical text. */
-  readonly bytesMax: number;
-  /** Values of any kind. */
-  readonly nodesMax: number;
-}
 
 /** `throws`: a getter or proxy threw. `type`: something that JSON has no word for. */
 export type NotJsonReason = "cyclic" | "depth" | "size" | "type" | "throws";

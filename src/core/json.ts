@@ -1,4 +1,3 @@
-import type { JsonLimits } from "./digest.ts";
 import type { Json } from "./types.ts";
 
 /** What a call's arguments may hold wherever they are copied or hashed: more than any door lets in. */
@@ -16,4 +15,13 @@ export function isList(value: Json): value is readonly Json[] {
 /** An object that is no list, of which nothing else is known yet. */
 export function isTable(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export interface JsonLimits {
+  /** Containers within containers. */
+  readonly depthMax: number;
+  /** UTF-8 bytes of the canonical text. */
+  readonly bytesMax: number;
+  /** Values of any kind. */
+  readonly nodesMax: number;
 }

@@ -1,25 +1,4 @@
-import type { Classification } from "./types.ts";
-
-/** One request that a handler sends to its target. */
-export interface TargetRequest {
-  /** `/package.Service/Method`. */
-  readonly path: string;
-  /** Where it goes, as the configuration names it. */
-  readonly server: string;
-}
-
-/** A request under way. */
-export interface RequestSpan {
-  /** Goes with the request. */
-  readonly traceparent: string;
-  /** `status`: the name of a gRPC status. */
-  end(status: string): void;
-}
-
-/** Where a handler tells of the requests that it sends. */
-export interface RequestTracer {
-  begin(request: TargetRequest): RequestSpan;
-}
+import type { Classification, RequestTracer } from "./types.ts";
 
 /** What a trace may know of a call that has ended: facts of its line in the audit, never its arguments or its answer. */
 export interface TracedCall {

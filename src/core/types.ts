@@ -1,6 +1,5 @@
 import type { z } from "zod";
 import type { ScanPolicy } from "./policy/scan-policy.ts";
-import type { RequestTracer } from "./tracing.ts";
 
 /** A JSON value: what plans, arguments and answers are made of. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
@@ -290,4 +289,25 @@ export interface Binding {
 export interface Handler {
   bind(tool: Tool): Binding;
   close(): Promise<void>;
+}
+
+/** Where a handler tells of the requests that it sends. */
+export interface RequestTracer {
+  begin(request: TargetRequest): RequestSpan;
+}
+
+/** One request that a handler sends to its target. */
+export interface TargetRequest {
+  /** `/package.Service/Method`. */
+  readonly path: string;
+  /** Where it goes, as the configuration names it. */
+  readonly server: string;
+}
+
+/** A request under way. */
+export interface RequestSpan {
+  /** Goes with the request. */
+  readonly traceparent: string;
+  /** `status`: the name of a gRPC status. */
+  end(status: string): void;
 }

@@ -63,3 +63,19 @@ function isSettled(findings: readonly Finding[]): boolean {
   }
   return true;
 }
+
+/**
+ * How much of a text is hidden. `secrets`: credentials. `balanced`: personal data that its shape, checksum or context gives
+ * away, too. `strict`: also what only may be personal data, such as private addresses and national telephone numbers.
+ */
+export type RedactionLevel = "off" | "secrets" | "balanced" | "strict";
+
+export type ActiveLevel = Exclude<RedactionLevel, "off">;
+
+export interface SensitiveFinding extends Finding {
+  readonly kind: "secret" | "pii";
+  /** 1 for secrets. */
+  readonly confidence: number;
+  /** The word beside it that says what it is. */
+  readonly context?: string | undefined;
+}

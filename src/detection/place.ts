@@ -1,6 +1,6 @@
+import type { RedactionLevel } from "./finding.ts";
 import { type Label, labelOf, plainName } from "./labels.ts";
 import { isPrivateMember } from "./secrets/jwk.ts";
-import type { RedactionLevel } from "./sensitive.ts";
 
 /** Keys from the root; `[]` steps into an array. A key that is called so is `"[]"` here, which no field pattern can name either. */
 export type RedactionPath = readonly string[];

@@ -1,6 +1,6 @@
 import { Anchors, type AnchorVisitor } from "./anchors.ts";
 import type { Work } from "./bounds.ts";
-import type { Finding } from "./finding.ts";
+import type { ActiveLevel, Finding, SensitiveFinding } from "./finding.ts";
 import { ANNOUNCEMENTS, type Reading } from "./pii/announced.ts";
 import { findEmail } from "./pii/email.ts";
 import type { PiiFinding } from "./pii/finding.ts";
@@ -12,7 +12,6 @@ import { InsertReader } from "./secrets/insert-values.ts";
 import { FOOTER, NextOccurrence } from "./secrets/private-key.ts";
 import { type Readers, SECRET_RULES } from "./secrets/rules.ts";
 import { TableReader } from "./secrets/tables.ts";
-import type { ActiveLevel, SensitiveFinding } from "./sensitive.ts";
 
 const CONFIDENCE_MIN = { secrets: Number.POSITIVE_INFINITY, balanced: 0.5, strict: 0.2 } as const;
 

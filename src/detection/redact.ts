@@ -2,10 +2,11 @@ import { isList } from "../core/json.ts";
 import { element, otherKey, type Step } from "../core/policy/field-path.ts";
 import type { Json } from "../core/types.ts";
 import { REDACTION_BOUNDS, TooLarge, Work } from "./bounds.ts";
+import type { RedactionLevel, SensitiveFinding } from "./finding.ts";
 import { type Fields, flagBefore, Neighbours } from "./named-elsewhere.ts";
 import { KEPT_MAX, type LevelOf, Place } from "./place.ts";
 import { isSecretValue } from "./secrets/values.ts";
-import { findSensitive, hideFindings, type RedactionLevel, replacementOf, type SensitiveFinding } from "./sensitive.ts";
+import { findSensitive, hideFindings, replacementOf } from "./sensitive.ts";
 import { cleanText } from "./views/clean-text.ts";
 import { sequenceStart } from "./views/terminal-sequences.ts";
 

@@ -1,23 +1,15 @@
 import { TooLarge, Work } from "./bounds.ts";
-import { type Finding, mergeFindings, replaceFindings } from "./finding.ts";
+import {
+  type ActiveLevel,
+  mergeFindings,
+  type RedactionLevel,
+  replaceFindings,
+  type SensitiveFinding,
+} from "./finding.ts";
 import { scanPlain } from "./plain-scan.ts";
 import { decodedView } from "./views/decoded-view.ts";
 import { encodedSegments, type Segment } from "./views/encoded-segments.ts";
 import { inOriginal } from "./views/view.ts";
-
-/**
- * How much of a text is hidden. `secrets`: credentials. `balanced`: personal data that its shape, checksum or context gives
- * away, too. `strict`: also what only may be personal data, such as private addresses and national telephone numbers.
- */
-export type RedactionLevel = "off" | "secrets" | "balanced" | "strict";
-
-export interface SensitiveFinding extends Finding {
-  readonly kind: "secret" | "pii";
-  /** 1 for secrets. */
-  readonly confidence: number;
-  /** The word beside it that says what it is. */
-  readonly context?: string | undefined;
-}
 
 /** The shortest that any rule takes for something: `pw=abc`, `a@b.co`. UTF-16 units. */
 const CHARS_MIN = 6;
@@ -58,8 +50,6 @@ export function hideFindings(text: string, findings: readonly SensitiveFinding[]
 export function replacementOf({ kind, rule }: SensitiveFinding): string {
   return kind === "secret" ? REDACTED : `[REDACTED:${rule}]`;
 }
-
-export type ActiveLevel = Exclude<RedactionLevel, "off">;
 
 const NOTHING: readonly SensitiveFinding[] = [];
 const NO_SEGMENTS: readonly Segment[] = [];

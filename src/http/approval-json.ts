@@ -1,5 +1,6 @@
 import { ANSWER_CHARACTERS_MAX, type AnswerFault } from "../approvals/answer.ts";
 import { isAmongAskers } from "../approvals/askers.ts";
+import type { Decider } from "../approvals/identities.ts";
 import {
   type Lacking,
   lackingOf,
@@ -10,7 +11,7 @@ import {
 } from "../approvals/policies/quorum.ts";
 import type { Stage, Vote } from "../approvals/policies/requirement.ts";
 import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
-import type { Approval, Decided, Decider, Grant, Session } from "../approvals/types.ts";
+import type { Approval, Decided, Grant, Session } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import type { Caller, Json } from "../core/types.ts";
 

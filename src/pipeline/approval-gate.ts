@@ -1,5 +1,6 @@
 import { answerFault, type WantedAnswer, wantedAnswer } from "../approvals/answer.ts";
 import { type ApprovalCallback, askCallback } from "../approvals/callback.ts";
+import type { Requester, Scope } from "../approvals/identities.ts";
 import {
   type Assessed,
   floorVerdict,
@@ -9,7 +10,7 @@ import {
   verdictBeforeManifest,
 } from "../approvals/mode.ts";
 import type { Requirement } from "../approvals/policies/requirement.ts";
-import type { Approval, Approvals, Grant, Mode, Requester, Scope } from "../approvals/types.ts";
+import type { Approval, Approvals, Grant, Mode } from "../approvals/types.ts";
 import { renderView } from "../approvals/view.ts";
 import { copyOf } from "../core/copy.ts";
 import { Refusal } from "../core/errors.ts";
@@ -17,10 +18,10 @@ import { type Approved, mint, type Planned } from "../core/evidence.ts";
 import type { ExecutionPlan, GivenAnswer, Tool } from "../core/types.ts";
 import { namesSecret } from "../detection/sanitize-args.ts";
 import { approvalsUnavailable, claimRefusal, deniedRefusal, pendingRefusal, unanswered } from "./approval-refusals.ts";
+import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
 import { SID } from "./identity/claims.ts";
 import { digestInAnySession } from "./planner.ts";
-import type { CallRequest } from "./proxy.ts";
 import { findSecrets } from "./redactor.ts";
 import { deepFreeze } from "./schema-validator.ts";
 

@@ -1,8 +1,7 @@
 import type { Announced } from "../audit/entry.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import { type Approved, type Executed, mint } from "../core/evidence.ts";
-import type { RequestTracer } from "../core/tracing.ts";
-import type { Caller, GivenAnswer, RunContext, Tool } from "../core/types.ts";
+import type { Caller, GivenAnswer, RequestTracer, RunContext, Tool } from "../core/types.ts";
 import type { CallScope } from "./call-scope.ts";
 import { keepOutputSoFar } from "./output-so-far.ts";
 

@@ -1,6 +1,7 @@
-import { canonicalJson, type JsonLimits, NotJsonError, sha256Hex } from "../core/digest.ts";
+import { canonicalJson, NotJsonError, sha256Hex } from "../core/digest.ts";
 import { Refusal } from "../core/errors.ts";
 import { type Fresh, mint, type Planned } from "../core/evidence.ts";
+import type { JsonLimits } from "../core/json.ts";
 import type { ExecutionPlan } from "../core/types.ts";
 import type { CallScope } from "./call-scope.ts";
 

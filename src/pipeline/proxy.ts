@@ -1,14 +1,14 @@
-import type { Approvals, Decider } from "../approvals/types.ts";
+import type { Decider } from "../approvals/identities.ts";
+import type { Approvals } from "../approvals/types.ts";
 import { Refusal } from "../core/errors.ts";
 import type { Fresh, Paced, Planned, Receipt, Released, Verified } from "../core/evidence.ts";
-import type { HttpDoor } from "../core/tracing.ts";
 import type { Admission } from "./admission.ts";
 import { type Answer, refused, succeeded, unrecorded } from "./answer.ts";
-import type { CallScope, Departure } from "./call-scope.ts";
+import type { CallRequest } from "./call-request.ts";
+import type { CallScope } from "./call-scope.ts";
 import type { CallerContext } from "./caller-context.ts";
 import type { Executor } from "./executor.ts";
 import type { Generations } from "./generations.ts";
-import type { ClientCertificate } from "./identity/binding.ts";
 import { release } from "./output-filter.ts";
 import { authorize, elevate } from "./permission-engine.ts";
 import { makePlan } from "./planner.ts";
@@ -18,35 +18,6 @@ import { parseInput } from "./schema-validator.ts";
 import { settle } from "./settlement.ts";
 import type { Trail, Trails } from "./trail.ts";
 import type { WaitingRoom } from "./waiting-room.ts";
-
-/** One request to run a tool, as it came through a door. Nothing in it is believed yet. */
-export interface CallRequest {
-  readonly tool: string;
-  readonly args: unknown;
-  /** The value of the `Authorization` header; the only place a token is looked for. */
-  readonly authorization: string | undefined;
-  /** What the client of its connection has proved to hold. */
-  readonly certificate?: ClientCertificate | undefined;
-  readonly session?: string | undefined;
-  readonly callId?: string | undefined;
-  readonly reason?: string | undefined;
-  /** Of the question that a person said yes to. */
-  readonly approvalId?: string | undefined;
-  /** How long the caller would wait for a person's answer. */
-  readonly waitMs?: number | undefined;
-  readonly idempotencyKey?: string | undefined;
-  /** W3C trace context; the door has checked its form. */
-  readonly traceparent?: string | undefined;
-  readonly tracestate?: string | undefined;
-  /** The door that it came through, when that speaks HTTP. */
-  readonly http?: HttpDoor | undefined;
-  /** Where the request came from: a peer address, or the name of the door. */
-  readonly source: string;
-  /** The body as it came, when the door had one to read; hashed when it is not a call. */
-  readonly body?: Uint8Array | undefined;
-  /** Tells when the client is gone. */
-  readonly departure?: Departure | undefined;
-}
 
 interface ProxyParts {
   /** Tools, callers' keys and the rules of approval: what a reload exchanges. */

@@ -4,7 +4,7 @@ import { Refusal } from "../core/errors.ts";
 import { type Elevated, type Fresh, mint, type Released } from "../core/evidence.ts";
 import { ARGUMENT_LIMITS } from "../core/json.ts";
 import { approvalsUnavailable } from "./approval-refusals.ts";
-import type { CallRequest } from "./proxy.ts";
+import type { CallRequest } from "./call-request.ts";
 
 const RETRY_AFTER_MS = 1_000;
 

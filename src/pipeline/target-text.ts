@@ -1,6 +1,6 @@
 import { plainText } from "../core/terminal-text.ts";
-import { replaceFindings } from "../detection/finding.ts";
-import { findSensitive, REDACTED, replacementOf, type SensitiveFinding } from "../detection/sensitive.ts";
+import { replaceFindings, type SensitiveFinding } from "../detection/finding.ts";
+import { findSensitive, REDACTED, replacementOf } from "../detection/sensitive.ts";
 import { cleanText } from "../detection/views/clean-text.ts";
 
 /** UTF-16 units that are looked at, from the end. */

@@ -5,6 +5,7 @@ import type { AnyEvidence, Receipt, Released, Verified } from "../core/evidence.
 import { sanitizeInput } from "../core/manifest/input-policy.ts";
 import type { CallTrace, TraceEnding, Tracer } from "../core/tracing.ts";
 import type { KeyUse, Tool } from "../core/types.ts";
+import type { CallRequest } from "./call-request.ts";
 import { CallScope } from "./call-scope.ts";
 import {
   approvalFacts,
@@ -17,7 +18,6 @@ import {
   wireTrace,
 } from "./entry-facts.ts";
 import type { Execution } from "./executor.ts";
-import type { CallRequest } from "./proxy.ts";
 import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 
 /** The stretches of road that are timed. PLAN counts as EXECUTION when it refuses. */

@@ -1,7 +1,7 @@
 import type { Approvals } from "../approvals/types.ts";
 import { Refusal } from "../core/errors.ts";
 import type { Released } from "../core/evidence.ts";
-import type { CallRequest } from "./proxy.ts";
+import type { CallRequest } from "./call-request.ts";
 
 /** Calls held open for a person's answer (`Prefer: wait`). Over it a call gets its 202 at once. */
 const WAITERS_MAX = 1_000;

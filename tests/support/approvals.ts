@@ -2,7 +2,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type ApprovalLimits, type OpenedApprovals, openApprovals } from "../../src/approvals/approvals.ts";
-import type { Approval, Approvals, Claim, Decider, Question, Requester } from "../../src/approvals/types.ts";
+import type { Decider, Requester } from "../../src/approvals/identities.ts";
+import type { Approval, Approvals, Claim, Question } from "../../src/approvals/types.ts";
 import type { Json } from "../../src/core/types.ts";
 
 export const LIMITS: ApprovalLimits = {

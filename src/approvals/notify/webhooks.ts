@@ -1,4 +1,5 @@
-import type { Approvals, Decider } from "../types.ts";
+import type { Decider } from "../identities.ts";
+import type { Approvals } from "../types.ts";
 import type { Inbox } from "./inbox.ts";
 import type { MakeReport, Tally } from "./report.ts";
 import type { WebhookKey } from "./signature.ts";

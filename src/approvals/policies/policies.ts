@@ -1,6 +1,7 @@
 import { canonicalJson, sha256Hex } from "../../core/digest.ts";
 import type { Category, Classification, Tool } from "../../core/types.ts";
-import type { Risk, Scope } from "../types.ts";
+import type { Scope } from "../identities.ts";
+import type { Risk } from "../types.ts";
 import type { Deciders, ReasonRequired, RequiredPolicy, Requirement, Stage } from "./requirement.ts";
 
 /** Which questions a policy is about. Everything that is named must hold; of a list, one of its members. */

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Scope } from "../types.ts";
+import type { Scope } from "../identities.ts";
 
 /** Whose yes counts. Everything that is named must hold; a table that names nothing means whoever holds `approvals:decide`. */
 export interface Deciders {

@@ -1,7 +1,7 @@
 import { createPublicKey, type KeyObject } from "node:crypto";
 import { errors, type JWK, jwtVerify } from "jose";
 import { z } from "zod";
-import type { Requester } from "../types.ts";
+import type { Requester } from "../identities.ts";
 import {
   type DecisionReceipt,
   RECEIPT_TYPE,

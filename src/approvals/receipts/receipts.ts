@@ -1,6 +1,7 @@
 import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
 import { calculateJwkThumbprint, type JWK, SignJWT } from "jose";
-import type { Approval, Approvals, Requester, Scope } from "../types.ts";
+import type { Requester, Scope } from "../identities.ts";
+import type { Approval, Approvals } from "../types.ts";
 
 /** The `typ` of a decision's receipt; no door of ours takes it for a token. */
 export const RECEIPT_TYPE = "stc-decision+jwt";

@@ -1,8 +1,8 @@
 import { names } from "./names.ts";
-import { banned, isOne, type ShellRule } from "./rule.ts";
+import { banned, type ShellRule } from "./rule.ts";
 import { DECLARERS } from "./shell/environment.ts";
 import { findStarts, removesMet } from "./shell/find.ts";
-import { has, type Invocation, operandsOf, surelyHas } from "./shell/invocation.ts";
+import { has, type Invocation, isOne, operandsOf, surelyHas } from "./shell/invocation.ts";
 import { INTERPRETERS, opensReverseShell, reachesMetadata, runsWhatIsFetched } from "./shell/network.ts";
 import { isCatastrophic, isDisk, isProtected, reachOf } from "./shell/place.ts";
 import { writtenBy } from "./shell/writes.ts";

@@ -1,11 +1,11 @@
 import { isMaker } from "./banned.ts";
 import { names } from "./names.ts";
 import { isReading, isVersion } from "./reads.ts";
-import { high, isOne, type ShellRule } from "./rule.ts";
+import { high, type ShellRule } from "./rule.ts";
 import { awkReach } from "./shell/awk.ts";
 import { choosesLoading } from "./shell/environment.ts";
 import { removesMet } from "./shell/find.ts";
-import { has, type Invocation, operandsOf } from "./shell/invocation.ts";
+import { has, type Invocation, isOne, operandsOf } from "./shell/invocation.ts";
 import { isForeign, isStartedFrom, reachOf } from "./shell/place.ts";
 import { namedBy, opensSecrets, takesSecrets } from "./shell/secret-readers.ts";
 import { sedReach } from "./shell/sed.ts";

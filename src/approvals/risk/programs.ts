@@ -1,8 +1,8 @@
 import { looksOnly } from "./looks.ts";
 import { names, words } from "./names.ts";
 import { asksInstaller, isVersion, JOURNAL_CHANGES, setsClock } from "./reads.ts";
-import { high, isOne, type ShellRule } from "./rule.ts";
-import { has, type Invocation, operandsOf } from "./shell/invocation.ts";
+import { high, type ShellRule } from "./rule.ts";
+import { has, type Invocation, isOne, operandsOf } from "./shell/invocation.ts";
 import { INTERPRETERS, isShell, NETWORK, opensSocket, PRINTERS } from "./shell/network.ts";
 import { UNKNOWN } from "./shell/word.ts";
 

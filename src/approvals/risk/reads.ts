@@ -1,9 +1,8 @@
 import { readsOnlyGit } from "./git-call.ts";
 import { looksOnly } from "./looks.ts";
 import { byName, names, words } from "./names.ts";
-import { isOne } from "./rule.ts";
 import { awkReach } from "./shell/awk.ts";
-import { has, type Invocation, operandsOf } from "./shell/invocation.ts";
+import { has, type Invocation, isOne, operandsOf } from "./shell/invocation.ts";
 import { isShell } from "./shell/network.ts";
 import { type Options, optionsOf } from "./shell/options.ts";
 import { sedReach } from "./shell/sed.ts";

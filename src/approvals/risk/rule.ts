@@ -35,8 +35,3 @@ export function high(row: Row): ShellRule {
 export function medium(row: Row): ShellRule {
   return { risk: "medium", verdict: "none", rememberable: true, ...row };
 }
-
-/** Whether the program, with or without a version at its end, is one of these. */
-export function isOne({ program, family }: Invocation, set: ReadonlySet<string>): boolean {
-  return set.has(program) || set.has(family);
-}

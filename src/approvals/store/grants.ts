@@ -1,4 +1,5 @@
-import type { Approval, Approvals, Decider, Grant, Requester } from "../types.ts";
+import type { Decider, Requester } from "../identities.ts";
+import type { Approval, Approvals, Grant } from "../types.ts";
 import type { Tx, View } from "./database.ts";
 import { text, toGrant } from "./rows.ts";
 import { insertSession, type Owner } from "./session-rows.ts";

@@ -1,6 +1,6 @@
 import { answerFault, isReadable } from "../answer.ts";
 import { isAmongAskers } from "../askers.ts";
-import type { Relay } from "../decision.ts";
+import type { Decider, Requester, Scope } from "../identities.ts";
 import { takeMessage } from "../notify/inbox.ts";
 import { objectionToNo, standingOf } from "../policies/quorum.ts";
 import type {
@@ -13,11 +13,9 @@ import type {
   Claim,
   Claimed,
   Decided,
-  Decider,
   Decision,
   Question,
-  Requester,
-  Scope,
+  Relay,
 } from "../types.ts";
 import type { Tx, View } from "./database.ts";
 import { createGrant, revokeGrantsFrom } from "./grants.ts";

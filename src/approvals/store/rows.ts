@@ -1,18 +1,8 @@
 import type { Category, Classification, Json } from "../../core/types.ts";
 import { readAnswer, type WantedAnswer } from "../answer.ts";
+import type { Decider, Scope } from "../identities.ts";
 import { type Requirement, readRequirement, readVotes, type Vote } from "../policies/requirement.ts";
-import type {
-  Approval,
-  ApprovalEvent,
-  ApprovalState,
-  Decider,
-  Grant,
-  Mode,
-  Risk,
-  Scope,
-  Session,
-  StoredAnswer,
-} from "../types.ts";
+import type { Approval, ApprovalEvent, ApprovalState, Grant, Mode, Risk, Session, StoredAnswer } from "../types.ts";
 import type { Row } from "./sql.ts";
 
 export const STATES = [

@@ -1,4 +1,4 @@
-import type { Requester } from "../types.ts";
+import type { Requester } from "../identities.ts";
 import type { Tx, View } from "./database.ts";
 import { sessionOf } from "./transitions.ts";
 

@@ -1,4 +1,5 @@
-import type { Approvals, Decider, Session } from "../types.ts";
+import type { Decider } from "../identities.ts";
+import type { Approvals, Session } from "../types.ts";
 import type { Tx, View } from "./database.ts";
 import { revokeGrantsOf } from "./grants.ts";
 import { integer, text, toSession } from "./rows.ts";

@@ -1,5 +1,6 @@
 import type { Json } from "../../core/types.ts";
-import type { Approval, ApprovalEvent, Decider, Requester } from "../types.ts";
+import type { Decider, Requester } from "../identities.ts";
+import type { Approval, ApprovalEvent } from "../types.ts";
 import type { Tx } from "./database.ts";
 import { toApproval } from "./rows.ts";
 import type { Row } from "./sql.ts";

@@ -1,8 +1,9 @@
 import { sha256Hex } from "../../core/digest.ts";
 import type { Json } from "../../core/types.ts";
+import type { Scope } from "../identities.ts";
 import { type Lacking, lackingOf, standingOf, type Voter } from "../policies/quorum.ts";
 import type { Vote } from "../policies/requirement.ts";
-import type { Approval, Decision, Scope } from "../types.ts";
+import type { Approval, Decision } from "../types.ts";
 import type { Tx } from "./database.ts";
 import { type ApprovalLimits, SECOND_MS } from "./store.ts";
 import { identity, moved } from "./transitions.ts";

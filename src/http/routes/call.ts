@@ -2,10 +2,11 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Refusal } from "../../core/errors.ts";
 import type { HttpDoor } from "../../core/tracing.ts";
 import type { Answer } from "../../pipeline/answer.ts";
+import type { CallRequest } from "../../pipeline/call-request.ts";
 import type { Departure } from "../../pipeline/call-scope.ts";
 import type { ClientCertificate } from "../../pipeline/identity/binding.ts";
 import type { Shedding } from "../../pipeline/limits/shedding.ts";
-import type { CallRequest, ToolProxy } from "../../pipeline/proxy.ts";
+import type { ToolProxy } from "../../pipeline/proxy.ts";
 import { BodyReaders } from "../body-readers.ts";
 import { certificateOf } from "../connections/listening-tls.ts";
 import {

@@ -1,7 +1,6 @@
 import type { KeyObject } from "node:crypto";
 import { subjectFault } from "./claims.ts";
 import { serviceAccountOf, type TokenProfile } from "./profiles.ts";
-import type { FetchCredentials } from "./remote-keys.ts";
 
 /** Where an issuer's public keys come from. Files are read by the caller; only the URL is fetched here. */
 export type KeySource =
@@ -128,3 +127,6 @@ function uriProblems(at: string, uri: string): string[] {
   if (url.protocol === "http:" && LOOPBACK_HOSTS.includes(url.hostname)) return [];
   return [`${at}.jwksUri: must be https (http is for the loopback interface alone)`];
 }
+
+/** What the server of the keys asks for, read anew for every fetch. Throws when it cannot be read. */
+export type FetchCredentials = () => { readonly ca?: string | undefined; readonly token?: string | undefined };

@@ -1,6 +1,7 @@
 import { gunzipSync } from "node:zlib";
 import type { CryptoKey } from "jose";
 import { type IssuerKeys, type KeySet, remoteKeySet, type WantedKey } from "./issuer-keys.ts";
+import type { FetchCredentials } from "./issuer-profile.ts";
 import { authUnavailable } from "./refusal.ts";
 
 /** A key withdrawn at the URL stops working within this time. */
@@ -16,9 +17,6 @@ const KEYS_STALE_MAX_MS = 86_400_000;
 const BODY_BYTES_MAX = 1_048_576;
 
 export type Fetch = (url: string, init: BunFetchRequestInit) => Promise<Response>;
-
-/** What the server of the keys asks for, read anew for every fetch. Throws when it cannot be read. */
-export type FetchCredentials = () => { readonly ca?: string | undefined; readonly token?: string | undefined };
 
 /** What a URL published, and when it was fetched in milliseconds since 1970. */
 export interface FetchedKeys {

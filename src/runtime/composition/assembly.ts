@@ -15,9 +15,9 @@ import { type AssertionSigner, assertionSigner } from "../../targets/grpc/assert
 import { type ContractReport, contractReport } from "../../targets/grpc/contract/contract-report.ts";
 import type { GrpcHandler, GrpcSystem } from "../../targets/grpc/handler.ts";
 import { type Config, isGrpcSystem } from "../config/config.ts";
-import { type LoadedTools, loadTools } from "../manifests/loader.ts";
+import { loadTools } from "../manifests/loader.ts";
 import { forgetModules } from "../manifests/modules.ts";
-import { identityOf } from "../manifests/sources.ts";
+import { identityOf, type LoadedTools } from "../manifests/sources.ts";
 import { readPlatformFiles } from "../platform/files.ts";
 import { readApprovals } from "./approvals.ts";
 import { type ConfinementShown, holdCommands, shownConfinement } from "./confinement.ts";

@@ -2,7 +2,7 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import type { AuditLog } from "../../audit/json-logger.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
 import type { CallerContextOptions } from "../../pipeline/caller-context.ts";
-import type { FetchCredentials } from "../../pipeline/identity/remote-keys.ts";
+import type { FetchCredentials } from "../../pipeline/identity/issuer-profile.ts";
 import { type Config, type IssuerConfig, pathFrom } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 import { type RevocationEvent, RevocationFile } from "./revocation-file.ts";

@@ -3,7 +3,7 @@ import { Rates } from "../../pipeline/limits/rates.ts";
 import { openRateTable } from "../../pipeline/limits/rates-postgres.ts";
 import { SharedRates } from "../../pipeline/limits/rates-shared.ts";
 import type { Config } from "../config/config.ts";
-import type { LoadedTools } from "../manifests/loader.ts";
+import type { LoadedTools } from "../manifests/sources.ts";
 import { postgresUrl } from "./approvals.ts";
 
 /** What the limits of calls are taken from. */

@@ -4,7 +4,7 @@ import { type OperatorRule, readOperatorRules } from "../../approvals/risk/opera
 import { hint, listed } from "../../core/nearest.ts";
 import type { Tool } from "../../core/types.ts";
 import type { Config } from "../config/config.ts";
-import type { LoadedTools } from "../manifests/loader.ts";
+import type { LoadedTools } from "../manifests/sources.ts";
 
 type Policy = Config["approvals"]["policies"][number];
 type Webhook = Config["approvals"]["webhooks"][number];

@@ -1,6 +1,6 @@
 import { errorText } from "../../core/error-text.ts";
 import { ManifestError, StartupError } from "../../core/errors.ts";
-import type { LoadedTools } from "../manifests/loader.ts";
+import type { LoadedTools } from "../manifests/sources.ts";
 
 /** Adds what goes wrong to the list, in operators' words, and goes on. */
 export function attempt<T>(problems: string[], make: () => T, loaded?: LoadedTools): T | undefined {

@@ -17,24 +17,10 @@ import { givenWithin } from "../../core/patience.ts";
 import type { Tool } from "../../core/types.ts";
 import { type Config, pathFrom, type SystemConfig } from "../config/config.ts";
 import { importFresh, settleModules } from "./modules.ts";
-import { Sources } from "./sources.ts";
+import { type LoadedTools, Sources } from "./sources.ts";
 
 const FILES_MAX = 10_000;
 const DEPTH_MAX = 16;
-
-export interface LoadedTools {
-  readonly tools: readonly Tool[];
-  /** Which file a tool came from, for messages. Tools that were given as values are not in it. */
-  readonly origins: ReadonlyMap<Tool, string>;
-  /** Tools that the configuration leaves nothing to do for, and why. */
-  readonly notRegistered: readonly string[];
-  /** Everything that is wrong, each line with file, tool and field. */
-  readonly problems: readonly string[];
-  /** The files as they were loaded. */
-  readonly sources: Sources;
-  /** What the runtime calls the modules that were loaded. */
-  readonly modules: ReadonlySet<string>;
-}
 
 /** A git repository that the configuration names, looked at and found sound. Absolute, links resolved. */
 export interface Repository {

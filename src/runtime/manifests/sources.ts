@@ -5,7 +5,6 @@ import { toJson } from "../../core/tool-formats.ts";
 import type { Tool } from "../../core/types.ts";
 import type { Config } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
-import type { LoadedTools } from "./loader.ts";
 
 const FILES_MAX = 1_000;
 const typescript = new Bun.Transpiler({ loader: "ts" });
@@ -118,4 +117,18 @@ function valueDigest(tool: Tool): string {
   const { classification, category, permissions, outputPolicy } = tool;
   const said = { classification, category, required: permissions.required, outputPolicy, functions };
   return sha256Hex(canonicalJson({ tool: toJson(tool), ...said }, LIMITS));
+}
+
+export interface LoadedTools {
+  readonly tools: readonly Tool[];
+  /** Which file a tool came from, for messages. Tools that were given as values are not in it. */
+  readonly origins: ReadonlyMap<Tool, string>;
+  /** Tools that the configuration leaves nothing to do for, and why. */
+  readonly notRegistered: readonly string[];
+  /** Everything that is wrong, each line with file, tool and field. */
+  readonly problems: readonly string[];
+  /** The files as they were loaded. */
+  readonly sources: Sources;
+  /** What the runtime calls the modules that were loaded. */
+  readonly modules: ReadonlySet<string>;
 }

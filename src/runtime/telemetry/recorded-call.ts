@@ -1,14 +1,6 @@
 import { type TraceContext, writeTraceparent } from "../../core/trace-context.ts";
-import type {
-  CallStart,
-  CallTrace,
-  HttpDoor,
-  RequestSpan,
-  RequestTracer,
-  TargetRequest,
-  TracedCall,
-  TraceEnding,
-} from "../../core/tracing.ts";
+import type { CallStart, CallTrace, HttpDoor, TracedCall, TraceEnding } from "../../core/tracing.ts";
+import type { RequestSpan, RequestTracer, TargetRequest } from "../../core/types.ts";
 import { isInShare } from "./sampling.ts";
 import type { AttributeValue, Span } from "./span.ts";
 

@@ -1,14 +1,23 @@
 import { isAbsolute } from "node:path";
 import { Refusal } from "../../core/errors.ts";
 import { endedWithin } from "../../core/patience.ts";
-import type { StderrMeaning, TargetStatus } from "../../core/types.ts";
+import type { StderrMeaning } from "../../core/types.ts";
 import { argvFault } from "./argv.ts";
 import { COMMAND_BYTES_MAX, type CommandMemory } from "./command-memory.ts";
 import type { Hold } from "./confinement/confinement.ts";
 import type { Launched } from "./confinement/launchers.ts";
 import { yieldMemory, yieldProcessor } from "./confinement/priority.ts";
 import { killSession } from "./confinement/session.ts";
-import { type Ending, endingOfAbort, exited, memoryBound, signalled, spawnFailed, TIMED_OUT } from "./endings.ts";
+import {
+  type ChildResult,
+  type Ending,
+  endingOfAbort,
+  exited,
+  memoryBound,
+  signalled,
+  spawnFailed,
+  TIMED_OUT,
+} from "./endings.ts";
 import { CALL_MARKER } from "./environment.ts";
 import { mergedOutput, type Pipe, readPipe, STDERR_HEAD_BYTES, statusOfStderr, stderrTail } from "./pipe.ts";
 import { killGroup, killStrays } from "./strays.ts";
@@ -51,23 +60,6 @@ export interface ChildOrder {
   readonly hold?: Hold | undefined;
   /** Limits the memory of the child and of all that it starts. */
   readonly memory?: CommandMemory | undefined;
-}
-
-export interface ChildResult {
-  readonly ending: Ending;
-  /** Whether the program ever ran. */
-  readonly started: boolean;
-  readonly stdout: Uint8Array;
-  /** Whether `stdout` is only the beginning of what it wrote. */
-  readonly truncated: boolean;
-  /** How much it said on stderr. What it said is dropped unless the order says otherwise: nobody may hand it on unlooked at. */
-  readonly stderrBytes: number;
-  /** The whole last lines of it, where the order keeps them. */
-  readonly stderrTail: Uint8Array;
-  /** What its stderr means by the order's literals. */
-  readonly stderrStatus: TargetStatus | undefined;
-  /** Descendants that had left its group, and so outlived the kill of it. */
-  readonly survivors: number;
 }
 
 /**

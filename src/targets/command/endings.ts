@@ -1,7 +1,6 @@
 import { Refusal, type RefusalOptions } from "../../core/errors.ts";
 import type { PartialAnswer } from "../../core/partial-answer.ts";
 import type { ExitMeaning, TargetStatus, Tool } from "../../core/types.ts";
-import type { ChildResult } from "./child.ts";
 
 /** Every way in which a child ends; each has a file. */
 export type Ending = Exited | Signalled | TimedOut | Cancelled | MemoryBound | SpawnFailed;
@@ -199,4 +198,21 @@ export function spawnFailed(cause: unknown): SpawnFailed {
 function spawnFailedRefusal(told: Told): Refusal {
   const { cause } = told;
   return unlessUnknown(told, () => new Refusal("TARGET_UNAVAILABLE", "The command could not be run.", { cause }));
+}
+
+export interface ChildResult {
+  readonly ending: Ending;
+  /** Whether the program ever ran. */
+  readonly started: boolean;
+  readonly stdout: Uint8Array;
+  /** Whether `stdout` is only the beginning of what it wrote. */
+  readonly truncated: boolean;
+  /** How much it said on stderr. What it said is dropped unless the order says otherwise: nobody may hand it on unlooked at. */
+  readonly stderrBytes: number;
+  /** The whole last lines of it, where the order keeps them. */
+  readonly stderrTail: Uint8Array;
+  /** What its stderr means by the order's literals. */
+  readonly stderrStatus: TargetStatus | undefined;
+  /** Descendants that had left its group, and so outlived the kill of it. */
+  readonly survivors: number;
 }

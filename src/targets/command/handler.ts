@@ -15,11 +15,11 @@ import type {
 } from "../../core/types.ts";
 import { argvFault, refuseTooLong } from "./argv.ts";
 import { binarySha256 } from "./binary-identity.ts";
-import { type ChildResult, runChild } from "./child.ts";
+import { runChild } from "./child.ts";
 import { commandMemory } from "./command-memory.ts";
 import type { ChildConfinement, Hold } from "./confinement/confinement.ts";
 import type { Confined, Unconfined } from "./confinement/profile.ts";
-import { isAnswer, refusalOf } from "./endings.ts";
+import { type ChildResult, isAnswer, refusalOf } from "./endings.ts";
 import { childEnvironment, environmentFaults } from "./environment.ts";
 import { type Build, isFreeTextSafe } from "./examples.ts";
 import { LOOKUP_BYTES_MAX, lookUp } from "./lookups.ts";

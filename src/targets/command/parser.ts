@@ -3,7 +3,7 @@ import { Refusal } from "../../core/errors.ts";
 import { CUT_MARGIN_BYTES, type CutText } from "../../core/partial-answer.ts";
 import { plainText } from "../../core/terminal-text.ts";
 import type { Json, StdoutParser } from "../../core/types.ts";
-import type { ChildResult } from "./child.ts";
+import type { ChildResult } from "./endings.ts";
 
 /** Levels of arrays and objects in a JSON answer. */
 const JSON_DEPTH_MAX = 128;

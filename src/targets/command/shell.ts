@@ -9,7 +9,7 @@ import { isBelow } from "../../core/paths.ts";
 import { plainText } from "../../core/terminal-text.ts";
 import type { Json, Tool } from "../../core/types.ts";
 import { refuseTooLong, tokenFault } from "./argv.ts";
-import type { ChildResult } from "./child.ts";
+import type { ChildResult } from "./endings.ts";
 import { refusalOf } from "./endings.ts";
 import { childEnvironment } from "./environment.ts";
 import type { CliTool } from "./manifest.ts";

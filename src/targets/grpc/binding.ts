@@ -2,8 +2,16 @@ import type { ClientReadableStream, Metadata } from "@grpc/grpc-js";
 import { Refusal } from "../../core/errors.ts";
 import { PartialAnswer } from "../../core/partial-answer.ts";
 import { defOf, type Schema } from "../../core/schema/walk.ts";
-import type { RequestSpan, TargetRequest } from "../../core/tracing.ts";
-import type { Binding, ExecutionPlan, GrpcTarget, Json, RunContext, Tool } from "../../core/types.ts";
+import type {
+  Binding,
+  ExecutionPlan,
+  GrpcTarget,
+  Json,
+  RequestSpan,
+  RunContext,
+  TargetRequest,
+  Tool,
+} from "../../core/types.ts";
 import type { AssertionSigner } from "./assertion.ts";
 import type { EncodedMessage } from "./codec/codec.ts";
 import type { Difference } from "./codec/message-difference.ts";

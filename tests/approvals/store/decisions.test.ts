@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import type { Approval, Approvals, Claim, Decider, Decision, Question } from "../../../src/approvals/types.ts";
+import type { Decider } from "../../../src/approvals/identities.ts";
+import type { Approval, Approvals, Claim, Decision, Question } from "../../../src/approvals/types.ts";
 import {
   AGENT,
   type ApprovalWorld,

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
-import type { Approvals, Requester } from "../../../src/approvals/types.ts";
+import type { Requester } from "../../../src/approvals/identities.ts";
+import type { Approvals } from "../../../src/approvals/types.ts";
 import {
   AGENT,
   type ApprovalWorld,

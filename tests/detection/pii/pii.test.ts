@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { findSensitive, hideFindings, type RedactionLevel } from "../../../src/detection/sensitive.ts";
+import type { RedactionLevel } from "../../../src/detection/finding.ts";
+import { findSensitive, hideFindings } from "../../../src/detection/sensitive.ts";
 import { numbers, pick } from "../../eval/corpora.ts";
 
 type Row = readonly [rule: string, text: string, leaves: string];

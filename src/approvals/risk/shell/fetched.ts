@@ -1,6 +1,5 @@
 import { names, words } from "../names.ts";
-import { isOne } from "../rule.ts";
-import { has, type Invocation, operandsOf, valuesOf } from "./invocation.ts";
+import { has, type Invocation, isOne, operandsOf, valuesOf } from "./invocation.ts";
 import { globMatches, plainPath, type Standing } from "./place.ts";
 import { namedBy } from "./secret-readers.ts";
 import { UNKNOWN } from "./word.ts";

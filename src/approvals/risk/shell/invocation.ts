@@ -115,3 +115,8 @@ export function valuesOf(args: readonly string[], ...names: readonly string[]): 
     }),
   );
 }
+
+/** Whether the program, with or without a version at its end, is one of these. */
+export function isOne({ program, family }: Invocation, set: ReadonlySet<string>): boolean {
+  return set.has(program) || set.has(family);
+}

@@ -1,7 +1,6 @@
 import { names } from "../names.ts";
-import { isOne } from "../rule.ts";
 import { FETCHERS, filesRun, isFetched } from "./fetched.ts";
-import { type Invocation, operandsOf } from "./invocation.ts";
+import { type Invocation, isOne, operandsOf } from "./invocation.ts";
 import type { ShellScript } from "./script.ts";
 import { UNKNOWN } from "./word.ts";
 

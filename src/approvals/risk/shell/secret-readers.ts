@@ -1,7 +1,6 @@
 import { names, words } from "../names.ts";
-import { isOne } from "../rule.ts";
 import { findStarts } from "./find.ts";
-import { has, type Invocation, operandsOf, valuesOf } from "./invocation.ts";
+import { has, type Invocation, isOne, operandsOf, valuesOf } from "./invocation.ts";
 import { type Options, optionsOf } from "./options.ts";
 import { reachOf } from "./place.ts";
 import { findsSecret, isSecretFolder, isSecretPlace } from "./secret-places.ts";

@@ -1,8 +1,7 @@
 import { BLANK, classesIn, isA, isOneOf, LINE_END, LOWER, QUOTE, runEnd } from "../../views/characters.ts";
 import { PLACEHOLDERS } from "../placeholders.ts";
 import { behindQuote } from "../stretches.ts";
-import { behindPrefix } from "./string-ends.ts";
-import { tagEnd } from "./without-sign.ts";
+import { behindPrefix, tagEnd } from "./string-ends.ts";
 
 /** Between a name and its value, and between a name and `value:` on the next line. UTF-16 units. */
 const GAP_CHARS_MAX = 64;

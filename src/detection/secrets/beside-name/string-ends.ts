@@ -37,3 +37,13 @@ function isOddOnLine(text: string, quote: number): boolean {
 export function behindPrefix(text: string, at: number): number {
   return isOneOf(text, at, "NEbBrRuU") && isA(text, at + 1, QUOTE) ? at + 1 : at;
 }
+
+const TAG_CHARS_MAX = 64;
+
+/** Behind the tag that begins at `at`; -1 when none does. */
+export function tagEnd(text: string, at: number): number {
+  if (!isOneOf(text, at, "<")) return -1;
+  let end = at + 1;
+  while (end < at + TAG_CHARS_MAX && !isOneOf(text, end, "<>") && end < text.length) end += 1;
+  return isOneOf(text, end, ">") ? end + 1 : -1;
+}

@@ -21,7 +21,7 @@ import { bare, blanksEnd, type Name, type Stated } from "./bare-word.ts";
 import { told } from "./in-sentence.ts";
 import { formPart, isSettingPair } from "./markup.ts";
 import { compoundEnd } from "./separators.ts";
-import { behindPrefix } from "./string-ends.ts";
+import { behindPrefix, tagEnd } from "./string-ends.ts";
 import { valueBefore } from "./value-before.ts";
 
 /** UTF-16 units. */
@@ -145,7 +145,6 @@ const CONFIGURES_CHARS_MAX = 96;
 /** A table's cell begins, with two words at most before the name. */
 const CELL = /\|[ \t`]{0,16}(?:[A-Za-z]{1,16} ){0,2}$/;
 const CELL_CHARS_MAX = 48;
-const TAG_CHARS_MAX = 64;
 
 /** A quoted word, or one without quotation marks. */
 function word(text: string, at: number, style: ValueStyle = "told"): Stated | undefined {
@@ -158,14 +157,6 @@ function cell(text: string, at: number): Stated | undefined {
   const open = close === -1 ? -1 : runEnd(text, close, BLANK | LINE_END, close + GAP_CHARS_MAX);
   const value = open === -1 || isOneOf(text, open + 1, "/") ? -1 : tagEnd(text, open);
   return value === -1 ? undefined : bare(text, value, isSettingPair(text, at, open) ? "line" : "told");
-}
-
-/** Behind the tag that begins at `at`; -1 when none does. */
-export function tagEnd(text: string, at: number): number {
-  if (!isOneOf(text, at, "<")) return -1;
-  let end = at + 1;
-  while (end < at + TAG_CHARS_MAX && !isOneOf(text, end, "<>") && end < text.length) end += 1;
-  return isOneOf(text, end, ">") ? end + 1 : -1;
 }
 
 /** Settings that have nothing but a blank before their value. */
