@@ -40,28 +40,23 @@ interface Row {
 /** Where each section's keys and their comments stand. */
 const SECTIONS: readonly { readonly at: string; readonly schema: z.ZodType; readonly file: string }[] = [
   { at: "", schema: configSchema, file: "config" },
-  { at: "systems.<grpc>", schema: grpcSystem, file: "config/grpc" },
-  { at: "systems.kubernetes", schema: PLATFORM_SYSTEMS.kubernetes, file: "config/platform" },
-  { at: "systems.loki", schema: PLATFORM_SYSTEMS.loki, file: "config/platform" },
-  { at: "systems.argocd", schema: PLATFORM_SYSTEMS.argocd, file: "config/platform" },
+  { at: "systems.<grpc>", schema: grpcSystem, file: "grpc" },
+  { at: "systems.kubernetes", schema: PLATFORM_SYSTEMS.kubernetes, file: "platform" },
+  { at: "systems.loki", schema: PLATFORM_SYSTEMS.loki, file: "platform" },
+  { at: "systems.argocd", schema: PLATFORM_SYSTEMS.argocd, file: "platform" },
 ];
 /** Keys whose schema stands in a file of its own. */
 const FILES: Readonly<Record<string, string>> = {
-  approvals: "config/approvals",
-  "approvals.webhooks": "config/webhooks",
-  "approvals.policies": "config/policies",
-  "audit.export": "config/export",
-  commands: "config/workspace",
-  limits: "config/limits",
-  reload: "config/reload",
-  workspace: "config/workspace",
-  jwt: "config/jwt",
+  approvals: "approvals",
+  "audit.export": "export",
+  commands: "workspace",
+  workspace: "workspace",
+  jwt: "jwt",
   ...Object.fromEntries(
     ["port", "socket", "socketMode", "tls", "allowedHosts", "allowedOrigins", "resource", "resourceScopes"].map(
-      (key) => [`server.${key}`, "config/tls"],
+      (key) => [`server.${key}`, "tls"],
     ),
   ),
-  telemetry: "config/telemetry",
 };
 
 export function configurationReference(): string {
@@ -143,7 +138,7 @@ function meaningOf(key: string, file: string): string {
 
 /** In a file, what stands over `key:` inside the constant that is named as its section, or in a part of it. */
 function commentsOf(file: string): ReadonlyMap<string, string> {
-  const source = readFileSync(join(PROJECT, "src", `${file}.ts`), "utf8");
+  const source = readFileSync(join(PROJECT, "src/runtime/config", `${file}.ts`), "utf8");
   const found = new Map<string, string>();
   let block = "";
   for (const [, constant, comment, key] of source.matchAll(

@@ -8,45 +8,54 @@ const map = readFileSync(join(SRC, "README.md"), "utf8");
 const [, drawing = ""] = /^```\n([\s\S]*?)^```/m.exec(map) ?? [];
 const steps = [...drawing.matchAll(/^ {3}([A-Z]+) +(\S+)/gm)].map(([, stage = "", file = ""]) => ({ stage, file }));
 
-test("the drawn road has the steps of pipeline/proxy.ts, in their order", () => {
+test("the drawing has the stages of pipeline/proxy.ts, in their order", () => {
   const text = readFileSync(join(SRC, "pipeline/proxy.ts"), "utf8");
   const from = text.indexOf("async function decide(");
-  const road = text.slice(from, text.indexOf("\n}\n", from));
-  const walked = [...road.matchAll(/trail\.at\("([A-Z]+)"/g)].map(([, stage = ""]) => stage);
-  expect(walked.length).toBeGreaterThan(10);
-  expect(steps.map(({ stage }) => stage)).toEqual(walked);
+  const decide = text.slice(from, text.indexOf("\n}\n", from));
+  const passed = [...decide.matchAll(/trail\.at\("([A-Z]+)"/g)].map(([, stage = ""]) => stage);
+  expect(passed.length).toBeGreaterThan(10);
+  expect(steps.map(({ stage }) => stage)).toEqual(passed);
 });
 
 test("each step's file is there", () => {
-  const files = new Set(readdirSync(join(SRC, "proxy")));
+  const files = new Set(readdirSync(join(SRC, "pipeline")));
   expect(steps.filter(({ file }) => !files.has(file) && !files.has(`${file}.ts`))).toEqual([]);
-  const ends = [...drawing.matchAll(/\b((?:server|proxy)\/[\w/-]+\.ts)/g)].map(([, file = ""]) => file);
+  const ends = [...drawing.matchAll(/\b((?:http|pipeline)\/[\w/-]+\.ts)/g)].map(([, file = ""]) => file);
   expect(ends.length).toBeGreaterThan(3);
   expect(ends.filter((file) => !existsSync(join(SRC, file)))).toEqual([]);
 });
 
-/** The rooms and what stands in them: the first two columns of the table. */
-const rows = [...map.matchAll(/^\| (`.*?) \| (.*?) \|/gm)].map(([, rooms = "", holds = ""]) => ({
-  rooms: [...rooms.matchAll(/`([^`]+)`/g)].map(([, room = ""]) => room.replace("<kind>/", "")),
-  inside: [...holds.matchAll(/`([\w-]+(?:\/|\.ts))`/g)].map(([, name = ""]) => name),
-}));
+/** Top-level entries and what is in them: the two columns of the table of layers. */
+const [, layers = ""] = map.split("\n## Layers\n");
+const rows = [...layers.slice(0, layers.indexOf("\n## ")).matchAll(/^\| `([^`]+)` +\| (.*) \|$/gm)].map(
+  ([, entry = "", contents = ""]) => ({
+    entry: entry.replace(/\/$/, ""),
+    inside: [...contents.matchAll(/`([\w-]+(?:\/|\.ts))`/g)].map(([, name = ""]) => name),
+  }),
+);
 
-test("every room of the source has its row, and every row its room", () => {
-  const written = rows.flatMap(({ rooms }) => rooms.map((room) => room.replace(/\/$/, ""))).sort();
-  expect(written).toEqual(
+test("every entry of the source has its row, and every row its entry", () => {
+  expect(rows.map(({ entry }) => entry).sort()).toEqual(
     readdirSync(SRC)
       .filter((name) => name !== "README.md")
       .sort(),
   );
 });
 
-test("what a room is said to hold is there", () => {
-  const missing = rows.flatMap(({ rooms: [room = ""], inside }) =>
-    inside
-      .map((name) => join(room, name))
-      .filter((path) => !path.startsWith("handlers/") && !existsSync(join(SRC, path))),
+test("what a row says a folder contains is there", () => {
+  const missing = rows.flatMap(({ entry, inside }) =>
+    inside.map((name) => join(entry, name)).filter((path) => !existsSync(join(SRC, path))),
   );
+  expect(rows.flatMap(({ inside }) => inside).length).toBeGreaterThan(25);
   expect(missing).toEqual([]);
+});
+
+test("the files to change are there", () => {
+  const [, changes = ""] = map.split("\n## Where do I change …\n");
+  const table = changes.slice(0, changes.indexOf("\n## "));
+  const named = [...table.matchAll(/`([a-z]+\/[\w/-]*(?:\.ts)?)`/g)].map(([, path = ""]) => path);
+  expect(named.length).toBeGreaterThan(12);
+  expect(named.filter((path) => !existsSync(join(SRC, path)))).toEqual([]);
 });
 
 test("the files of the decisions are there", () => {

@@ -68,7 +68,7 @@ export function ownText(): readonly { readonly path: string; readonly text: stri
   const documents = ["README.md", "src/README.md", "tools/README.md", "biome.json", "tsconfig.json", "package.json"];
   // Left out: the detectors' comments give examples, and the stand-in service and its tools have customers.
   const code = [...sources("src"), ...sources("tools")].filter(
-    ({ path }) => !/^(src\/redaction|tools\/customer-data)\/|^src\/dev\/customer/.test(path),
+    ({ path }) => !/^(src\/detection|tools\/customer-data)\/|^src\/cli\/development\/customer/.test(path),
   );
   return [...code, ...documents.map((path) => ({ path, text: readFileSync(join(ROOT, path), "utf8") }))];
 }
