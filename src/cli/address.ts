@@ -1,3 +1,4 @@
+import { isLoopback } from "../core/loopback.ts";
 import type { ClientTls } from "./client-tls.ts";
 import { printable } from "./printable.ts";
 
@@ -9,7 +10,6 @@ const SOCKET = "unix:";
  * machine's own services.
  */
 const DIRECT = { proxy: false } as const satisfies BunFetchRequestInit;
-const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/;
 
 /** Where a service's URL leads: over the network, or through a Unix socket for `unix:<path>`. */
 interface Way {
@@ -32,7 +32,7 @@ export function over({ base, unix }: Way, tls: ClientTls): BunFetchRequestInit {
   if (unix !== undefined) return { unix, ...DIRECT };
   const { protocol, hostname } = new URL(base);
   if (protocol !== "https:") return DIRECT;
-  return { tls: { ...tls }, ...(LOOPBACK.test(hostname) && DIRECT) };
+  return { tls: { ...tls }, ...(isLoopback(hostname) && DIRECT) };
 }
 
 /** Why this is no address of a service, or undefined. Never repeats a password. */

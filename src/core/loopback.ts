@@ -1,4 +1,4 @@
-/** Whether a URL's host, as `URL.hostname` writes it, is this machine itself. */
+/** Returns whether a host is this machine: `localhost`, 127.0.0.0/8, or ::1 with or without brackets. In lower case, without a port. */
 export function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "[::1]" || /^127(\.\d{1,3}){3}$/.test(host);
+  return /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\]|::1)$/.test(host);
 }

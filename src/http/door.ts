@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { z } from "zod";
 import { Refusal } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
+import { isLoopback } from "../core/loopback.ts";
 import { parseTracestate } from "../core/trace-context.ts";
 import type { WrongTokens } from "./connections/wrong-tokens.ts";
 import { parseStrictJson, StrictJsonError } from "./strict-json.ts";
@@ -55,9 +56,6 @@ const SINGLE_HEADERS: ReadonlyMap<string, number> = new Map(
     ],
   ),
 );
-
-/** Host names that are this machine, whatever it is called. */
-const LOOPBACK = /^(localhost|127\.0\.0\.1|\[::1\])$/;
 
 /**
  * Host and Origin: a page in somebody's browser can send requests here (DNS rebinding, cross-site forms), but not with our name in `Host` or
@@ -210,7 +208,7 @@ function repeatedHeader(rawHeaders: readonly string[]): string | undefined {
 function namesUs(host: string, { allowedHosts }: PeerLimits): boolean {
   const name = host.replace(/:\d{0,5}$/, "").toLowerCase();
   const bare = name.replace(/([^.])\.$/, "$1");
-  return LOOPBACK.test(bare) || allowedHosts.includes(name) || allowedHosts.includes(bare);
+  return isLoopback(bare) || allowedHosts.includes(name) || allowedHosts.includes(bare);
 }
 
 /** `host:port` of a URL, with whatever it says of a user: that is no name of ours. */

@@ -1,3 +1,5 @@
+import { isLoopback } from "../../core/loopback.ts";
+
 /** Where a server is and who we are there. */
 export interface PostgresPlace {
   readonly hostname: string;
@@ -21,7 +23,6 @@ type Parameters = Readonly<Partial<Record<(typeof PARAMETERS)[number], string>>>
 
 const DEFAULT_PORT = 5432;
 const URL_LENGTH_MAX = 4_096;
-const LOOPBACK = /^(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])$/;
 
 /**
  * Reads `postgres://user:password@host:port/database?sslmode=…`. Everything is taken from the URL and nothing from the
@@ -63,7 +64,7 @@ function parametersOf(search: URLSearchParams): Parameters {
 }
 
 function modeOf(written: string | undefined, hostname: string): SslMode {
-  if (written === undefined) return LOOPBACK.test(hostname) ? "disable" : "verify-full";
+  if (written === undefined) return isLoopback(hostname) ? "disable" : "verify-full";
   const mode = SSL_MODES.find((known) => known === written);
   if (mode === undefined) throw misfit(`must have an sslmode of ${SSL_MODES.join(", ")}`);
   return mode;

@@ -2,6 +2,7 @@ import { existsSync, lstatSync, mkdirSync, writeFileSync } from "node:fs";
 import { delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { StartupError } from "../../core/errors.ts";
+import { isLoopback } from "../../core/loopback.ts";
 import { type Config, type Environment, readConfig } from "../../runtime/config/config.ts";
 import { developmentCertificates } from "./certificates.ts";
 import { startCustomerMaster } from "./customer-master.ts";
@@ -17,7 +18,6 @@ export const DEVELOPMENT_DIRECTORY = join(PROJECT, "certs", "dev");
 /** Of the platform's tools, those that need no cluster. */
 const GIT_TOOLS = ["diff-branches", "log", "show-file"].map((name) => join(PROJECT, `tools/platform/git-${name}.ts`));
 
-const LOOPBACK = ["127.0.0.1", "::1", "localhost"];
 const PORT = 8787;
 
 export interface Stand {
@@ -37,7 +37,7 @@ export async function developmentStand(environment: Environment, now: number): P
     throw new StartupError(["STC_CONFIG is set: development (--dev) and production configuration exclude each other"]);
   }
   const host = environment["STC_HOST"] ?? "127.0.0.1";
-  if (!LOOPBACK.includes(host)) throw new StartupError([`STC_HOST: ${host}: development listens on loopback only`]);
+  if (!isLoopback(host)) throw new StartupError([`STC_HOST: ${host}: development listens on loopback only`]);
   const keys = await developmentKeys(DEVELOPMENT_DIRECTORY);
   const certificates = await developmentCertificates(DEVELOPMENT_DIRECTORY, now);
   const hasGit = ownsRepository() && finds("git", environment);

@@ -1,4 +1,5 @@
 import type { KeyObject } from "node:crypto";
+import { isLoopback } from "../../core/loopback.ts";
 import { subjectFault } from "./claims.ts";
 import { serviceAccountOf, type TokenProfile } from "./profiles.ts";
 
@@ -47,7 +48,6 @@ export const KEY_KINDS: Readonly<Record<string, { readonly kty: string; readonly
 };
 
 const SUBJECT_PERMISSIONS_MAX = 10_000;
-const LOOPBACK_HOSTS = ["localhost", "127.0.0.1", "[::1]"];
 
 /** All that is wrong with the profiles, keys apart, each with the field to mend. */
 export function profileProblems(profiles: readonly IssuerProfile[]): readonly string[] {
@@ -124,7 +124,7 @@ function uriProblems(at: string, uri: string): string[] {
   if (url.username !== "" || url.password !== "") return [`${at}.jwksUri: must not hold a user name or a password`];
   if (url.protocol === "https:") return [];
   // Whoever can answer a plain http request in our stead can make us trust any key.
-  if (url.protocol === "http:" && LOOPBACK_HOSTS.includes(url.hostname)) return [];
+  if (url.protocol === "http:" && isLoopback(url.hostname)) return [];
   return [`${at}.jwksUri: must be https (http is for the loopback interface alone)`];
 }
 

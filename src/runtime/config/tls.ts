@@ -1,10 +1,10 @@
 import { z } from "zod";
+import { isLoopback } from "../../core/loopback.ts";
 
 /** How the doors listen beside a plain port: every key and default of `server.socket*`, `server.tls` and `server.resource*`. */
 
 const text = z.string().min(1);
 const SCOPES_MAX = 256;
-const LOOPBACK = /^http:\/\/(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?(?:\/|$)/;
 
 const tls = z
   .strictObject({
@@ -26,7 +26,10 @@ function hasUser(url: string): boolean {
 
 const resource = z
   .url({ protocol: /^https?$/, error: "must be a URL that begins with https://" })
-  .refine((url) => url.startsWith("https://") || LOOPBACK.test(url), "must be https: tokens are sent there")
+  .refine(
+    (url) => url.startsWith("https://") || isLoopback(URL.parse(url)?.hostname ?? ""),
+    "must be https: tokens are sent there",
+  )
   .refine((url) => !/[?#"\\\s]/.test(url), "must have neither a query nor a fragment")
   // Anybody may read it.
   .refine((url) => !hasUser(url), "must not hold a user name or a password")

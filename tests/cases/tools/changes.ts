@@ -38,7 +38,7 @@ export const writeDeaf = defineTool({
   name: "case_write_deaf",
   description: "Begin a change and never answer",
   handler: () => new Promise<Record<string, never>>(() => {}),
-  timeoutMs: 50,
+  timeoutMs: 2_000, // The intent has to be on disk before: a busy disk takes a while.
 });
 
 export const writeThrows = defineTool({
