@@ -74,6 +74,7 @@ const CAPABILITIES: readonly Capability[] = [
     name: "foreign functions",
     sign: /bun:ffi/,
     holders: [
+      "src/runtime/c-library.ts",
       "src/audit/journal/c-library.ts",
       "src/targets/files/c-library.ts",
       "src/targets/command/confinement/c-library.ts",

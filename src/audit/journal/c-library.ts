@@ -1,35 +1,31 @@
-import { dlopen, FFIType, read } from "bun:ffi";
+import { FFIType } from "bun:ffi";
 import { errorText } from "../../core/error-text.ts";
+import { bindCLibrary } from "../../runtime/c-library.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 
-/** The two calls of the C library that the runtime does not offer. */
-
 const isMac = process.platform === "darwin";
-/** The errno of a lock that somebody else holds. */
+/** The errno of a lock that another process holds. */
 export const WOULD_BLOCK = isMac ? 35 : 11;
 
-const muslName = process.arch === "arm64" ? "aarch64" : "x86_64";
-const LIBRARIES = isMac
-  ? ["libSystem.B.dylib", "/usr/lib/libSystem.B.dylib"]
-  : ["libc.so.6", `libc.musl-${muslName}.so.1`, `/lib/ld-musl-${muslName}.so.1`];
-
-/** `undefined` when done, else the errno. */
-type Flock = (fd: number, operation: number) => number | undefined;
+const FLOCK = { args: [FFIType.i32, FFIType.i32], returns: FFIType.i32 } as const;
+const ALLOCATE = { args: [FFIType.i32, FFIType.i64, FFIType.i64], returns: FFIType.i32 } as const;
 
 interface Loaded {
-  readonly flock: Flock;
+  /** Returns undefined when done, else the errno. */
+  flock(fd: number, operation: number): number | undefined;
+  /** Undefined where the system has no such function. */
   readonly allocate: ((fd: number, bytes: number) => number) | undefined;
 }
 
 let loaded: Loaded | undefined;
 
-/** `flock(2)`: `undefined` when done, else the errno. The library is opened at the first call and stays. */
+/** `flock(2)`: returns undefined when done, else the errno. The library is opened at the first call and stays. */
 export function flock(fd: number, operation: number): number | undefined {
   loaded ??= load();
   return loaded.flock(fd, operation);
 }
 
-/** `posix_fallocate(3)`: gives the file so many bytes of the disk, without writing them. Throws when it cannot. */
+/** `posix_fallocate(3)`: reserves this many bytes of the disk for the file, without writing them. Throws when it cannot. */
 export function allocate(fd: number, bytes: number): void {
   loaded ??= load();
   const errno = loaded.allocate?.(fd, bytes);
@@ -39,42 +35,22 @@ export function allocate(fd: number, bytes: number): void {
 }
 
 function load(): Loaded {
-  const problems: string[] = [];
-  for (const library of LIBRARIES) {
-    try {
-      return isMac ? loadMac(library) : loadLinux(library);
-    } catch (error) {
-      problems.push(`${library}: ${errorText(error)}`);
-    }
+  try {
+    const { functions, errno } = bindCLibrary({ flock: FLOCK });
+    return {
+      flock(fd, operation) {
+        const result = functions.flock(fd, operation);
+        const code = errno();
+        return result === 0 ? undefined : code;
+      },
+      allocate: isMac ? undefined : loadAllocate(),
+    };
+  } catch (error) {
+    throw new AuditLogError(`the audit directory cannot be locked: ${errorText(error)}`);
   }
-  throw new AuditLogError(`no C library to lock the audit directory with: ${problems.join("; ")}`);
 }
 
-const FLOCK = { args: [FFIType.i32, FFIType.i32], returns: FFIType.i32 } as const;
-const ERRNO = { args: [], returns: FFIType.ptr } as const;
-const ALLOCATE = { args: [FFIType.i32, FFIType.i64, FFIType.i64], returns: FFIType.i32 } as const;
-
-function loadLinux(library: string): Loaded {
-  const { symbols } = dlopen(library, { flock: FLOCK, posix_fallocate: ALLOCATE, __errno_location: ERRNO });
-  const { posix_fallocate: posixAllocate } = symbols;
-  return {
-    flock: checked(symbols.flock, symbols.__errno_location()),
-    allocate: (fd, bytes) => posixAllocate(fd, 0, bytes),
-  };
-}
-
-function loadMac(library: string): Loaded {
-  const { symbols } = dlopen(library, { flock: FLOCK, __error: ERRNO });
-  return { flock: checked(symbols.flock, symbols.__error()), allocate: undefined };
-}
-
-type ErrnoPointer = ReturnType<ReturnType<typeof dlopen<{ errno: typeof ERRNO }>>["symbols"]["errno"]>;
-
-/** errno is read in the very next statement: anything in between may change it. */
-function checked(lock: (fd: number, operation: number) => number, errnoAt: ErrnoPointer): Flock {
-  return (fd, operation) => {
-    const result = lock(fd, operation);
-    const errno = errnoAt === null ? 0 : read.i32(errnoAt, 0);
-    return result === 0 ? undefined : errno;
-  };
+function loadAllocate(): NonNullable<Loaded["allocate"]> {
+  const { posix_fallocate: posixAllocate } = bindCLibrary({ posix_fallocate: ALLOCATE }).functions;
+  return (fd, bytes) => posixAllocate(fd, 0, bytes);
 }

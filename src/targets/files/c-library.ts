@@ -1,12 +1,10 @@
-import { dlopen, FFIType, type Pointer, ptr, read } from "bun:ffi";
+import { FFIType, type Pointer, ptr } from "bun:ffi";
+import { bindCLibrary } from "../../runtime/c-library.ts";
 
 /** The calls on descriptors that the runtime does not offer. Linux alone: elsewhere there is nothing to confine paths with. */
 
 const X64 = { openat2: 437, renameat2: 316, getdents64: 217 } as const;
 const ARM64 = { openat2: 437, renameat2: 276, getdents64: 61 } as const;
-
-const MUSL_NAME = process.arch === "arm64" ? "aarch64" : "x86_64";
-const LIBRARIES = ["libc.so.6", `libc.musl-${MUSL_NAME}.so.1`, `/lib/ld-musl-${MUSL_NAME}.so.1`];
 
 /** Flags of open(2). O_DIRECTORY and O_NOFOLLOW differ on ARM. */
 const isArm = process.arch === "arm64";
@@ -79,35 +77,28 @@ const CALLS = {
   mkdirat: { args: [i32, pointer, u32], returns: i32 },
   unlinkat: { args: [i32, pointer, i32], returns: i32 },
   flock: { args: [i32, i32], returns: i32 },
-  __errno_location: { args: [], returns: pointer },
 } as const;
 
 /** The library, or undefined where there is none that could be used. */
 export function loadCLibrary(): CLibrary | undefined {
   if (process.platform !== "linux" || !["x64", "arm64"].includes(process.arch)) return undefined;
-  for (const name of LIBRARIES) {
-    try {
-      return load(name);
-    } catch {
-      // The next name, or none: then the tools are not registered, and start-up says so.
-    }
+  try {
+    return load();
+  } catch {
+    // The tools are not registered, and start-up says so.
+    return undefined;
   }
-  return undefined;
 }
 
-function load(library: string): CLibrary {
-  const { symbols: c } = dlopen(library, CALLS);
-  // Variadic: one binding for each signature.
-  const { syscall: open } = dlopen(library, { syscall: SYSCALL_OPEN }).symbols;
-  const { syscall: rename } = dlopen(library, { syscall: SYSCALL_RENAME }).symbols;
-  const { syscall: entries } = dlopen(library, { syscall: SYSCALL_ENTRIES }).symbols;
+function load(): CLibrary {
+  const { functions: c, bind, errno } = bindCLibrary(CALLS);
+  const { syscall: open } = bind({ syscall: SYSCALL_OPEN });
+  const { syscall: rename } = bind({ syscall: SYSCALL_RENAME });
+  const { syscall: entries } = bind({ syscall: SYSCALL_ENTRIES });
   const numbers = isArm ? ARM64 : X64;
-  const errnoAt = c.__errno_location();
-  if (errnoAt === null) throw new Error("no errno");
-  // errno is read in the very next statement: anything in between may change it.
   const failed = (result: number): number => {
-    const errno = read.i32(errnoAt, 0);
-    return result >= 0 ? result : -errno;
+    const code = errno();
+    return result >= 0 ? result : -code;
   };
   const [path, other, how, target] = [
     new CText(),

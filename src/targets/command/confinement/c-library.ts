@@ -1,8 +1,7 @@
-import { dlopen, FFIType, type Pointer, ptr, read } from "bun:ffi";
+import { FFIType, type Pointer, ptr } from "bun:ffi";
+import { bindCLibrary } from "../../../runtime/c-library.ts";
 
 /** What the runtime does not offer of the C library, and the system calls that have no function in it. Linux alone. */
-
-const LIBRARIES = ["libc.so.6", "libc.musl-x86_64.so.1"];
 
 const { i32, u32, i64, u64, ptr: pointer } = FFIType;
 
@@ -23,7 +22,6 @@ const FUNCTIONS = {
   signal: { args: [i32, u64], returns: u64 },
   clone: { args: [pointer, pointer, i32, pointer], returns: i32 },
   kill: { args: [i32, i32], returns: i32 },
-  __errno_location: { args: [], returns: pointer },
 } as const;
 
 /** `syscall(2)` takes any number of arguments, a binding only these: by the call that is made with it. */
@@ -50,31 +48,17 @@ export function cLibrary(): CLibrary {
 }
 
 function load() {
-  const problems: unknown[] = [];
-  for (const library of LIBRARIES) {
-    try {
-      return bind(library);
-    } catch (error) {
-      problems.push(error);
-    }
-  }
-  throw new AggregateError(problems, "there is no C library that is known");
-}
-
-function bind(library: string) {
-  const { symbols } = dlopen(library, FUNCTIONS);
-  const system = <Name extends keyof typeof SYSTEM_CALLS>(name: Name) =>
-    dlopen(library, SYSTEM_CALLS[name]).symbols.syscall;
-  const errnoAt = symbols.__errno_location();
+  const { functions, bind, errno } = bindCLibrary(FUNCTIONS);
+  const system = <Name extends keyof typeof SYSTEM_CALLS>(name: Name) => bind(SYSTEM_CALLS[name]).syscall;
   return {
-    ...symbols,
+    ...functions,
     createRuleset: system("createRuleset"),
     addRule: system("addRule"),
     restrictSelf: system("restrictSelf"),
     capset: system("capset"),
     numbers: system("numbers"),
     /** Right only in the very next statement after a call that failed. */
-    errno: (): number => (errnoAt === null ? 0 : read.i32(errnoAt, 0)),
+    errno,
   };
 }
 
