@@ -1,7 +1,7 @@
 import { type Inbox, inbox } from "./notify/inbox.ts";
 import { type Outbox, outbox } from "./notify/outbox.ts";
 import { type MakeReport, reports } from "./notify/report.ts";
-import { Database, type JournalLine, type View } from "./store/database.ts";
+import { type ApprovalJournalLine, Database, type ReadTransaction } from "./store/database.ts";
 import { grants } from "./store/grants.ts";
 import { keys } from "./store/keys.ts";
 import { openPostgres } from "./store/postgres.ts";
@@ -30,7 +30,7 @@ export interface ApprovalsOptions {
   /** Ids of sessions, which nobody may guess: `[A-Za-z0-9_-]{22,64}`. */
   readonly newToken: () => string;
   /** Durable when it resolves; when it rejects, what it announced does not happen. */
-  readonly journal: (line: JournalLine) => Promise<void>;
+  readonly journal: (line: ApprovalJournalLine) => Promise<void>;
   readonly limits: ApprovalLimits;
   readonly log?: (message: string, cause: unknown) => void;
 }
@@ -104,7 +104,7 @@ function openDialect({ url, now, log = () => {} }: ApprovalsOptions): Promise<Di
   return openSqlite(path, now);
 }
 
-async function readAt(view: View, id: string) {
+async function readAt(view: ReadTransaction, id: string) {
   return { approval: await get(view, id), now: view.now };
 }
 

@@ -4,7 +4,7 @@ import type { ExecutionPlan, Tool } from "../core/types.ts";
 import { type ApprovalPolicy, createApprovalPolicies } from "./policies/policies.ts";
 import type { Requirement } from "./policies/requirement.ts";
 import { concerns, matchesArgs, type OperatorRule, readOperatorRules } from "./risk/operators.ts";
-import type { Standing } from "./risk/shell/place.ts";
+import type { ShellDirectories } from "./risk/shell/place.ts";
 import { judgeShell, SHELL_RULES } from "./risk/shell/shell.ts";
 import type { Risk } from "./types.ts";
 
@@ -172,7 +172,7 @@ function judgedShell(command: string, plan: ExecutionPlan): RiskAssessment {
 }
 
 /** The workspace is the home of what runs in it. */
-function standingOf({ cwd, environment }: ExecutionPlan): Standing {
+function standingOf({ cwd, environment }: ExecutionPlan): ShellDirectories {
   const home: unknown = (environment as Readonly<Record<string, unknown>> | undefined)?.["HOME"];
   return { cwd: typeof cwd === "string" ? cwd : undefined, home: typeof home === "string" ? home : undefined };
 }

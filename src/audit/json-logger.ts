@@ -12,7 +12,7 @@ import { DiskReserve } from "./journal/disk-reserve.ts";
 import { diskFiles, type FileOperations, makeDirectory } from "./journal/file-operations.ts";
 import { type JournalLine, type Stamp, serializeJournalLine } from "./journal/journal.ts";
 import { JOURNAL_DIR } from "./journal/line-files.ts";
-import { type Batch, type Durability, type Health, LineWriter } from "./journal/line-writer.ts";
+import { type AuditHealth, type Durability, LineWriter, type WrittenBatch } from "./journal/line-writer.ts";
 import { intentOf, OpenIntents, unknownOutcome } from "./journal/open-intents.ts";
 import { recover, resume } from "./journal/recover.ts";
 import { STATE_DIR } from "./journal/saved-place.ts";
@@ -32,7 +32,7 @@ export interface AuditLogOptions {
   readonly durability: Durability;
   /** Lines that may wait for the disk; bytes are bounded by `QUEUE_BYTES_MAX`. */
   readonly queueEntriesMax: number;
-  readonly onBatch?: (batch: Batch) => void;
+  readonly onBatch?: (batch: WrittenBatch) => void;
   /** Milliseconds for measuring; without it the clock measures. */
   readonly monotonic?: () => number;
   readonly files?: FileOperations;
@@ -53,7 +53,7 @@ export interface AuditLog {
   /** One line beside the calls. Durable when resolved: an intent is awaited before what it announces. */
   journal(line: JournalLine): Promise<void>;
   /** For operators and readiness: the reason names files. */
-  health(): Health;
+  health(): AuditHealth;
   /** Whether a call that starts now may count on its lines being taken. */
   hasRoom(): boolean;
   /** Whether lines are still written, on the last part of the disk. */
@@ -221,7 +221,7 @@ class JsonLogger implements AuditLog {
     });
   }
 
-  health(): Health {
+  health(): AuditHealth {
     this.#resumeWhenFree();
     const health = this.#writer.health();
     if (health.status === "failing") {

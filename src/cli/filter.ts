@@ -11,7 +11,7 @@ import { lookThrough, lookThroughFields } from "../pipeline/redactor.ts";
 import { assemble } from "../runtime/composition/wiring.ts";
 import { wrongUsage } from "./client.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
-import { OutputError, print, table } from "./output.ts";
+import { print, StdoutError, table } from "./output.ts";
 import { printableCell } from "./printable.ts";
 
 export interface FilterOptions extends ConfigurationOptions {
@@ -68,7 +68,7 @@ export async function filter(name: string, { sample, json, ...options }: FilterO
     if (json === true) print.json({ tool: name, ok: true, ...answer, uncovered: uncoveredIn(answer) });
     else show(answer);
   } catch (error) {
-    if (error instanceof OutputError) throw error;
+    if (error instanceof StdoutError) throw error;
     process.exitCode = error instanceof SampleError ? NO_SAMPLE : 1;
     if (json === true && error instanceof Withheld) {
       print.json({ tool: name, ok: false, code: error.code, issues: error.issues });

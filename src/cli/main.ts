@@ -5,7 +5,7 @@ import { readTime, TIME_HINT } from "../audit/query/time-range.ts";
 import { APPROVAL_STATES } from "../core/approval-states.ts";
 import { StartupError } from "../core/errors.ts";
 import { auditCommands, auditEvidenceCommands } from "./audit/commands.ts";
-import { OutputError, print } from "./output.ts";
+import { print, StdoutError } from "./output.ts";
 
 /** The longest lifetime of a token that a service accepts unless it is configured otherwise. */
 const TOKEN_SECONDS_MAX = 3_600;
@@ -239,7 +239,7 @@ const EX_CONFIG = 78;
 try {
   await program.parseAsync();
 } catch (error) {
-  if (error instanceof OutputError) {
+  if (error instanceof StdoutError) {
     if (!error.isReaderGone) print.error(error.message);
     process.exit(error.exitCode);
   }

@@ -7,7 +7,7 @@ const RETRY_MS = 5;
 const EXIT = { readerGone: 141, cannotWrite: 73 } as const;
 
 /** Standard output takes nothing more. */
-export class OutputError extends Error {
+export class StdoutError extends Error {
   /** Nobody reads any more: no fault, and nothing to be said. */
   readonly isReaderGone: boolean;
 
@@ -29,7 +29,7 @@ function write(descriptor: number, text: string): void {
       rest = rest.subarray(writeSync(descriptor, rest));
     } catch (error) {
       const code = error instanceof Error && "code" in error ? String(error.code) : "unknown error";
-      if (code !== "EAGAIN") throw new OutputError(code);
+      if (code !== "EAGAIN") throw new StdoutError(code);
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_MS);
     }
   }
@@ -40,7 +40,7 @@ function writeError(text: string): void {
   try {
     write(2, text);
   } catch (error) {
-    if (!(error instanceof OutputError)) throw error;
+    if (!(error instanceof StdoutError)) throw error;
   }
 }
 
@@ -49,7 +49,7 @@ export function tell(say: () => void): void {
   try {
     say();
   } catch (error) {
-    if (!(error instanceof OutputError)) throw error;
+    if (!(error instanceof StdoutError)) throw error;
     if (error.isReaderGone) return;
     print.error(`it is done, but ${error.message}`);
     process.exitCode = error.exitCode;
@@ -68,12 +68,12 @@ function escapeControl(control: string): string {
 
 const COLOURS = { red: 31, green: 32, yellow: 33, cyan: 36 } as const;
 
-export interface Piece {
+export interface StyledText {
   readonly text: string;
   readonly colour?: keyof typeof COLOURS | undefined;
 }
 
-function paint({ text, colour }: Piece): string {
+function paint({ text, colour }: StyledText): string {
   return colour === undefined ? steerless(text) : `\u001b[${COLOURS[colour]}m${steerless(text)}\u001b[0m`;
 }
 
@@ -85,7 +85,7 @@ export const print = {
   errorPart: (text: string): void => writeError(steerless(text)),
   json: (value: unknown, indent?: number): void => write(1, `${steerless(JSON.stringify(value, null, indent))}\n`),
   /** A line of pieces, some in colour; whoever gives a colour has looked whether it is wanted. */
-  pieces: (pieces: readonly Piece[]): void => write(1, `${pieces.map(paint).join("")}\n`),
+  pieces: (pieces: readonly StyledText[]): void => write(1, `${pieces.map(paint).join("")}\n`),
   /** Over the line that stands there, on the terminal of the errors; the empty text takes it away. */
   progress: (text: string): void => writeError(`\r${steerless(text)}\u001b[K`),
   /** Takes back what was typed last. */

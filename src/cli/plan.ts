@@ -5,7 +5,7 @@ import type { ExecutionPlan } from "../core/types.ts";
 import { assemble, type Parts } from "../runtime/composition/wiring.ts";
 import { wrongUsage } from "./client.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
-import { OutputError, print } from "./output.ts";
+import { print, StdoutError } from "./output.ts";
 import { printable } from "./printable.ts";
 
 const PLAN_TIMEOUT_MS = 30_000;
@@ -31,7 +31,7 @@ export async function plan(
     if (options.json === true) print.json(made);
     else print.json(made, 2);
   } catch (error) {
-    if (error instanceof OutputError) throw error;
+    if (error instanceof StdoutError) throw error;
     print.error(problem(error));
     process.exitCode = 1;
   } finally {

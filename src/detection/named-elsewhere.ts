@@ -1,35 +1,35 @@
 import type { Json } from "../core/types.ts";
 import { type Label, labelOf, plainName } from "./labels.ts";
-import type { Place } from "./place.ts";
+import type { ValuePosition } from "./place.ts";
 import { isJwk, isPrivateMember } from "./secrets/jwk.ts";
 
-export interface Fields {
+export interface JsonFields {
   readonly [key: string]: Json;
 }
 
 /** The very same object when its keys are plain, as most are. */
-function withPlainKeys(fields: Fields): Fields {
+function withPlainKeys(fields: JsonFields): JsonFields {
   const keys = Object.keys(fields);
   if (keys.every((key) => plainName(key) === key)) return fields;
   return Object.fromEntries(keys.map((key) => [plainName(key), fields[key] as Json]));
 }
 
 interface Around {
-  readonly above: Place;
-  readonly below: Place;
+  readonly above: ValuePosition;
+  readonly below: ValuePosition;
 }
 
 /** What stands beside each other in one object: the name of a value may. Names are read as they are seen, each of them once. */
 export class Neighbours {
-  readonly #fields: Fields;
+  readonly #fields: JsonFields;
   readonly #labels = new Map<string, Label>();
 
-  constructor(fields: Fields) {
+  constructor(fields: JsonFields) {
     this.#fields = withPlainKeys(fields);
   }
 
   /** Where the value of a field stands that may have another name than its key: a part of a key, or a value whose name is beside or above it. */
-  placeOf(written: string, { above, below }: Around): Place {
+  placeOf(written: string, { above, below }: Around): ValuePosition {
     const key = plainName(written);
     const fields = this.#fields;
     if (isPrivateMember(key)) return isJwk(fields) ? below.called("private_key") : below;
@@ -60,7 +60,7 @@ const VALUE_CHARS = "value".length;
 const NAME_KEYS = ["name", "Name", "key", "Key", "variable", "Variable", "field", "header", "_name", "_key"];
 
 /** `{name: "DB_PASSWORD", value: "…"}`, `{ParameterKey: "DbPassword", ParameterValue: "…"}`: the name that the value has. */
-function nameBeside(fields: Fields, prefix: string): string | undefined {
+function nameBeside(fields: JsonFields, prefix: string): string | undefined {
   const stem = prefix.endsWith("_") ? prefix.slice(0, -1) : prefix;
   for (const end of NAME_KEYS) {
     const name = Object.hasOwn(fields, stem + end) ? fields[stem + end] : undefined;

@@ -39,13 +39,13 @@ interface PlaceFacts {
 }
 
 /** Roots of the levels that tell paths apart. */
-const roots = new WeakMap<object, Place>();
+const roots = new WeakMap<object, ValuePosition>();
 
 /**
  * Where in a tree a value stands. What is asked of a place is worked out once for all values that stand there; of the fields
  * that most values share also for the values to come.
  */
-export class Place {
+export class ValuePosition {
   readonly depth: number;
   /** Whether the name of a value here may stand beside or above its key. */
   readonly isNamedElsewhere: boolean;
@@ -54,15 +54,15 @@ export class Place {
   /** The key as it may be shown. */
   readonly shown: string;
   readonly #holdsSecrets: boolean;
-  readonly #above: Place | undefined;
+  readonly #above: ValuePosition | undefined;
   readonly #step: string;
   readonly #tree: Tree | undefined;
   #level: RedactionLevel | undefined;
   #path: string | undefined;
-  #elements: Place | undefined;
-  #kept: Map<string, Place> | undefined;
+  #elements: ValuePosition | undefined;
+  #kept: Map<string, ValuePosition> | undefined;
 
-  private constructor(above: Place | undefined, step: string, facts: PlaceFacts) {
+  private constructor(above: ValuePosition | undefined, step: string, facts: PlaceFacts) {
     this.#above = above;
     this.#step = step;
     this.#tree = facts.tree;
@@ -75,11 +75,11 @@ export class Place {
   }
 
   /** The same one whenever the same levels are asked for, until it is full: mostly of keys that are data, and do not come again. */
-  static rootOf(levels: LevelOf): Place {
+  static rootOf(levels: LevelOf): ValuePosition {
     const key = typeof levels === "string" ? SINGLE[levels] : levels;
     const known = roots.get(key);
     if (known !== undefined && hasRoom(known.#tree)) return known;
-    const root = new Place(undefined, "", { shown: "", label: undefined, tree: { count: 0 } });
+    const root = new ValuePosition(undefined, "", { shown: "", label: undefined, tree: { count: 0 } });
     roots.set(key, root);
     return root;
   }
@@ -90,41 +90,41 @@ export class Place {
   }
 
   /** Where the elements of an array that stands here stand. */
-  get elements(): Place {
-    this.#elements ??= new Place(this, ELEMENT, { shown: ELEMENT, label: this.label, tree: this.#tree });
+  get elements(): ValuePosition {
+    this.#elements ??= new ValuePosition(this, ELEMENT, { shown: ELEMENT, label: this.label, tree: this.#tree });
     return this.#elements;
   }
 
   /** A place below that was kept. */
-  kept(key: string): Place | undefined {
+  kept(key: string): ValuePosition | undefined {
     return this.#kept?.get(key);
   }
 
   /** Where the value of a key stands, which may be shown as `shown`. Whoever may not last is not kept by a place that does. */
-  below(key: string, { shown, lasts }: { readonly shown: string; readonly lasts: boolean }): Place {
+  below(key: string, { shown, lasts }: { readonly shown: string; readonly lasts: boolean }): ValuePosition {
     this.#kept ??= new Map();
     const tree = lasts && hasRoom(this.#tree) ? this.#tree : undefined;
     const name = plainName(key);
     const isNamedElsewhere = VALUE_KEY.test(name) || isPrivateMember(name);
     const label = this.#holdsSecrets ? SECRET : labelOf(name);
-    const place = new Place(this, stepOf(key), { shown, label, tree, isNamedElsewhere });
+    const place = new ValuePosition(this, stepOf(key), { shown, label, tree, isNamedElsewhere });
     if (place.lasts || (!this.lasts && this.#kept.size < KEPT_MAX)) this.#kept.set(key, place);
     return place;
   }
 
   /** This place, for a value that has its name beside it: `{name: "DB_PASSWORD", value: "…"}`. */
-  called(name: string): Place {
-    return new Place(this.#above, this.#step, { shown: this.shown, label: labelOf(name) });
+  called(name: string): ValuePosition {
+    return new ValuePosition(this.#above, this.#step, { shown: this.shown, label: labelOf(name) });
   }
 
   /** This place, for a value whose name stands above it: `{db_password: {value: "…"}}`. */
-  labelled(label: Label): Place {
-    return new Place(this.#above, this.#step, { shown: this.shown, label });
+  labelled(label: Label): ValuePosition {
+    return new ValuePosition(this.#above, this.#step, { shown: this.shown, label });
   }
 
   /** This place, of which each key's value is a secret. */
-  secretBelow(): Place {
-    return new Place(this.#above, this.#step, { shown: this.shown, label: this.label, holdsSecrets: true });
+  secretBelow(): ValuePosition {
+    return new ValuePosition(this.#above, this.#step, { shown: this.shown, label: this.label, holdsSecrets: true });
   }
 
   level(levels: LevelOf): RedactionLevel {
@@ -154,7 +154,7 @@ export class Place {
 
   #steps(): readonly string[] {
     const steps: string[] = [];
-    for (let at: Place = this; at.#above !== undefined; at = at.#above) steps.push(at.#step);
+    for (let at: ValuePosition = this; at.#above !== undefined; at = at.#above) steps.push(at.#step);
     return steps.reverse();
   }
 }

@@ -1,7 +1,7 @@
 import { Anchors, type AnchorVisitor } from "./anchors.ts";
 import type { Work } from "./bounds.ts";
 import type { ActiveLevel, Finding, SensitiveFinding } from "./finding.ts";
-import { ANNOUNCEMENTS, type Reading } from "./pii/announced.ts";
+import { ANNOUNCEMENTS, type PiiReading } from "./pii/announced.ts";
 import { findEmail } from "./pii/email.ts";
 import type { PiiFinding } from "./pii/finding.ts";
 import { NextDigit } from "./pii/next-digit.ts";
@@ -54,7 +54,7 @@ class PlainScan implements AnchorVisitor {
   readonly #confidenceMin: number;
   /** Most texts hold no anchor at all: what reads on from one is made when there is one. */
   #readers: Readers | undefined;
-  #reading: Reading | undefined;
+  #reading: PiiReading | undefined;
   #numbers: NumberReader | undefined;
   /** By rule: nothing of it begins before here. */
   #nothingBefore: Map<number, number> | undefined;

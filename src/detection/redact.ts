@@ -3,8 +3,8 @@ import { element, otherKey, type Step } from "../core/policy/field-path.ts";
 import type { Json } from "../core/types.ts";
 import { REDACTION_BOUNDS, TooLarge, Work } from "./bounds.ts";
 import type { RedactionLevel, SensitiveFinding } from "./finding.ts";
-import { type Fields, flagBefore, Neighbours } from "./named-elsewhere.ts";
-import { KEPT_MAX, type LevelOf, Place } from "./place.ts";
+import { flagBefore, type JsonFields, Neighbours } from "./named-elsewhere.ts";
+import { KEPT_MAX, type LevelOf, ValuePosition } from "./place.ts";
 import { isSecretValue } from "./secrets/values.ts";
 import { findSensitive, hideFindings, replacementOf } from "./sensitive.ts";
 import { cleanText } from "./views/clean-text.ts";
@@ -35,7 +35,7 @@ export interface Redacted {
 /** Looks through all strings, keys and long numbers of a tree. Untouched parts come back as they are; throws `TooLarge`. */
 export function redact(value: Json, options: RedactOptions): Redacted {
   const walk = new Walk(options);
-  return { value: walk.visit(value, Place.rootOf(options.level)), findings: walk.findings };
+  return { value: walk.visit(value, ValuePosition.rootOf(options.level)), findings: walk.findings };
 }
 
 /** Of a value or a key, of a key that was not met before, and of a text that is looked through. */
@@ -78,7 +78,7 @@ class Walk {
   readonly #options: RedactOptions;
   readonly #work = new Work();
   /** Places by key, by the place above them, that are not kept from value to value. */
-  #passing: Map<Place, Map<string, Place>> | undefined;
+  #passing: Map<ValuePosition, Map<string, ValuePosition>> | undefined;
   /** From the top to where the walk stands. */
   readonly #steps: Step[] = [];
   #nodes = 0;
@@ -88,7 +88,7 @@ class Walk {
     this.#options = options;
   }
 
-  visit(value: Json, place: Place): Json {
+  visit(value: Json, place: ValuePosition): Json {
     this.#nodes += 1;
     if (this.#nodes > REDACTION_BOUNDS.nodesMax) throw new TooLarge("nodesMax");
     if (typeof value === "string") return this.#string(value, place);
@@ -98,7 +98,7 @@ class Walk {
     return isList(value) ? this.#array(value, place) : this.#object(value, place);
   }
 
-  #array(values: readonly Json[], above: Place): Json {
+  #array(values: readonly Json[], above: ValuePosition): Json {
     const inside = above.elements;
     let changed: Json[] | undefined;
     this.#steps.push(element);
@@ -113,7 +113,7 @@ class Walk {
     return changed ?? values;
   }
 
-  #object(fields: Fields, above: Place): Json {
+  #object(fields: JsonFields, above: ValuePosition): Json {
     const keys = Object.keys(fields);
     let changed: [string, Json][] | undefined;
     let isRenamed = false;
@@ -137,7 +137,7 @@ class Walk {
     return Object.fromEntries(isRenamed ? apart(changed, keys) : changed);
   }
 
-  #below(key: string, above: Place): Place {
+  #below(key: string, above: ValuePosition): ValuePosition {
     this.#count(key.length);
     const kept = above.kept(key) ?? (above.lasts ? this.#passing?.get(above)?.get(key) : undefined);
     // A key that holds something is found, and counted, wherever it stands.
@@ -150,14 +150,14 @@ class Walk {
   }
 
   /** Keeps a place for the rest of this value. */
-  #pass(key: string, above: Place, place: Place): void {
+  #pass(key: string, above: ValuePosition, place: ValuePosition): void {
     this.#passing ??= new Map();
-    const beside = this.#passing.get(above) ?? new Map<string, Place>();
+    const beside = this.#passing.get(above) ?? new Map<string, ValuePosition>();
     if (beside.size < KEPT_MAX) beside.set(key, place);
     this.#passing.set(above, beside);
   }
 
-  #key(key: string, level: RedactionLevel, above: Place): string {
+  #key(key: string, level: RedactionLevel, above: ValuePosition): string {
     if (isHarmless(key, level)) return key;
     const path = (): string => this.#pathOfKeys(above);
     const hidden = this.#text(key, level, path);
@@ -168,7 +168,7 @@ class Walk {
     return shown;
   }
 
-  #string(value: string, place: Place): string {
+  #string(value: string, place: ValuePosition): string {
     this.#count(value.length);
     const level = place.level(this.#options.level);
     if (level === "off") return value;
@@ -178,7 +178,7 @@ class Walk {
     return seen === hidden ? seen : this.#cleaned(this.#hidden(seen, level, place));
   }
 
-  #hidden(value: string, level: RedactionLevel, place: Place): string {
+  #hidden(value: string, level: RedactionLevel, place: ValuePosition): string {
     const { label } = place;
     if (label?.secret !== undefined && isSecretValue(value, label.secret, "quoted")) {
       return this.#whole(value, place, { kind: "secret", rule: `${label.secret}-field` });
@@ -188,7 +188,7 @@ class Walk {
     return isLabelled ? this.#labelled(value, level, place) : this.#text(value, level, () => this.#pathOf(place));
   }
 
-  #number(value: number, place: Place): Json {
+  #number(value: number, place: ValuePosition): Json {
     const level = place.level(this.#options.level);
     if (level === "off" || !Number.isInteger(value) || Math.abs(value) < 100) return value;
     const digits = String(value);
@@ -209,7 +209,7 @@ class Walk {
   }
 
   /** With its field's name before it, as a person would read it. */
-  #labelled(text: string, level: RedactionLevel, place: Place): string {
+  #labelled(text: string, level: RedactionLevel, place: ValuePosition): string {
     this.#work.spend(STEPS_PER_TEXT);
     const prefix = `${place.label?.words ?? ""}: `;
     const found = findSensitive(prefix + text, level, this.#work)
@@ -237,17 +237,17 @@ class Walk {
     return hideFindings(text, whole);
   }
 
-  #whole(text: string, place: Place, { kind, rule }: Pick<SensitiveFinding, "kind" | "rule">): string {
+  #whole(text: string, place: ValuePosition, { kind, rule }: Pick<SensitiveFinding, "kind" | "rule">): string {
     this.#work.find();
     this.findings.push({ kind, rule, start: 0, end: text.length, confidence: 1, path: this.#pathOf(place) });
     return replacementOf({ kind, rule, start: 0, end: 0, confidence: 1 });
   }
 
-  #pathOf(place: Place): string {
+  #pathOf(place: ValuePosition): string {
     return this.#options.pathOf?.(this.#steps) ?? place.path;
   }
 
-  #pathOfKeys(above: Place): string {
+  #pathOfKeys(above: ValuePosition): string {
     return this.#options.pathOf?.([...this.#steps, otherKey]) ?? above.pathOfKeys;
   }
 

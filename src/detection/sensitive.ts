@@ -8,7 +8,7 @@ import {
 } from "./finding.ts";
 import { scanPlain } from "./plain-scan.ts";
 import { decodedView } from "./views/decoded-view.ts";
-import { encodedSegments, type Segment } from "./views/encoded-segments.ts";
+import { type EncodedSegment, encodedSegments } from "./views/encoded-segments.ts";
 import { inOriginal } from "./views/view.ts";
 
 /** The shortest that any rule takes for something: `pw=abc`, `a@b.co`. UTF-16 units. */
@@ -52,7 +52,7 @@ export function replacementOf({ kind, rule }: SensitiveFinding): string {
 }
 
 const NOTHING: readonly SensitiveFinding[] = [];
-const NO_SEGMENTS: readonly Segment[] = [];
+const NO_SEGMENTS: readonly EncodedSegment[] = [];
 
 function findInViews(text: string, level: ActiveLevel, work: Work): readonly SensitiveFinding[] {
   if (text.length < CHARS_MIN) return NOTHING;

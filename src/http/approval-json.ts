@@ -9,7 +9,7 @@ import {
   progressOf,
   standingOf,
 } from "../approvals/policies/quorum.ts";
-import type { Stage, Vote } from "../approvals/policies/requirement.ts";
+import type { PolicyStage, Vote } from "../approvals/policies/requirement.ts";
 import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
 import type { Approval, Decided, Grant, Session } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
@@ -288,7 +288,7 @@ interface StageProgress {
   readonly isWhole: boolean;
 }
 
-function stageShown({ name, count, deciders }: Stage, { voters, at, open, isWhole }: StageProgress): Json {
+function stageShown({ name, count, deciders }: PolicyStage, { voters, at, open, isWhole }: StageProgress): Json {
   const state = open === undefined || at < open ? "complete" : "later";
   const { permissions, subjects } = deciders;
   return {

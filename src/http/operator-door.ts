@@ -9,7 +9,7 @@ import { certificateOf } from "./connections/listening-tls.ts";
 import type { RequestPace } from "./connections/request-pace.ts";
 import { checkBodyHeaders, checkPeerHeaders, type DoorOptions, parseBody } from "./door.ts";
 import { idOf } from "./path-ids.ts";
-import { Places } from "./places.ts";
+import { ConcurrencyLimit } from "./places.ts";
 
 export interface OperatorDoorOptions extends DoorOptions {
   readonly callers: CallerContext;
@@ -57,9 +57,9 @@ export class OperatorDoor {
   readonly #options: OperatorDoorOptions;
   readonly #readers: BodyReaders;
   readonly #places = {
-    agents: new Places({ totalMax: REQUESTS_MAX, perCallerMax: REQUESTS_PER_CALLER_MAX }),
-    operators: new Places({ totalMax: REQUESTS_MAX, perCallerMax: REQUESTS_PER_CALLER_MAX }),
-  } as const satisfies Record<Door, Places>;
+    agents: new ConcurrencyLimit({ totalMax: REQUESTS_MAX, perCallerMax: REQUESTS_PER_CALLER_MAX }),
+    operators: new ConcurrencyLimit({ totalMax: REQUESTS_MAX, perCallerMax: REQUESTS_PER_CALLER_MAX }),
+  } as const satisfies Record<Door, ConcurrencyLimit>;
   /** Told when the service closes: whoever waits is answered then. */
   readonly #waiting = new Set<() => void>();
   #isClosing = false;

@@ -9,7 +9,7 @@ export interface PlacesOptions {
 }
 
 /** Room for so many at once, and for so many of one caller. */
-export class Places {
+export class ConcurrencyLimit {
   readonly #options: PlacesOptions;
   readonly #byCaller = new Map<string, number>();
   #taken = 0;

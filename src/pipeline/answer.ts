@@ -3,7 +3,7 @@ import { REFUSALS, Refusal, type Stage } from "../core/errors.ts";
 import type { Receipt, Released } from "../core/evidence.ts";
 import { outputShown } from "./output-so-far.ts";
 import { wordsHeard } from "./target-text.ts";
-import type { Trail } from "./trail.ts";
+import type { CallRecord } from "./trail.ts";
 
 /** A result and the HTTP status that goes with it. */
 export interface Answer {
@@ -11,7 +11,7 @@ export interface Answer {
   readonly result: CallResult;
 }
 
-export function succeeded(receipt: Receipt, released: Released, trail: Trail): Answer {
+export function succeeded(receipt: Receipt, released: Released, trail: CallRecord): Answer {
   const { result, filteredFields, truncated } = released;
   return {
     http: 200,
@@ -29,7 +29,7 @@ export function succeeded(receipt: Receipt, released: Released, trail: Trail): A
   };
 }
 
-export function refused(receipt: Receipt, refusal: Refusal, trail: Trail): Answer {
+export function refused(receipt: Receipt, refusal: Refusal, trail: CallRecord): Answer {
   const { http, result } =
     refusal.code === "APPROVAL_REQUIRED"
       ? pending(receipt, refusal)
@@ -38,7 +38,7 @@ export function refused(receipt: Receipt, refusal: Refusal, trail: Trail): Answe
 }
 
 /** Whoever sends a secret should hear of it, whatever becomes of the call. */
-function warned({ secretsSent }: Trail): { readonly secretsSent?: readonly string[] } {
+function warned({ secretsSent }: CallRecord): { readonly secretsSent?: readonly string[] } {
   return secretsSent === undefined ? {} : { secretsSent };
 }
 
@@ -52,7 +52,7 @@ function pending({ traceId }: Receipt, { message, details }: Refusal): Answer {
  * The one answer without a receipt: the audit could not be written. Nothing of the call's result is in it, and it says whether
  * anything may have run.
  */
-export function unrecorded(trail: Trail, cause: unknown): Answer {
+export function unrecorded(trail: CallRecord, cause: unknown): Answer {
   const outcome = trail.ran ? "unknown" : "not_run";
   trail.logUnrecorded(cause);
   return {

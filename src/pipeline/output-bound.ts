@@ -16,7 +16,7 @@ export interface Fitted {
   readonly textBytesMax: number;
 }
 
-export interface Bounds {
+export interface OutputBounds {
   readonly bytesMax: number;
   /** What was cut off already. */
   readonly cutText?: CutText | undefined;
@@ -28,7 +28,7 @@ type Part = string | readonly Json[];
  * Makes an answer fit. Only texts and lists that are in no list are cut; those that are small stay whole, and the larger ones
  * share what is left. Undefined when the answer cannot be cut to `bytesMax`.
  */
-export function fit(whole: Json, jsonText: string, { bytesMax, cutText }: Bounds): Fitted | undefined {
+export function fit(whole: Json, jsonText: string, { bytesMax, cutText }: OutputBounds): Fitted | undefined {
   const textBytesMax = shareOf(whole, Buffer.byteLength(jsonText), bytesMax);
   if (textBytesMax === undefined) return undefined;
   const isCut = textBytesMax !== Number.POSITIVE_INFINITY;

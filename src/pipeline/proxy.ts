@@ -16,7 +16,7 @@ import type { Registry } from "./registry.ts";
 import { amended, firstOrAgain } from "./repeats.ts";
 import { parseInput } from "./schema-validator.ts";
 import { settle } from "./settlement.ts";
-import type { Trail, Trails } from "./trail.ts";
+import type { CallRecord, CallRecords } from "./trail.ts";
 import type { WaitingRoom } from "./waiting-room.ts";
 
 interface ProxyParts {
@@ -27,7 +27,7 @@ interface ProxyParts {
   /** Where people are asked and keys are remembered; not every deployment has one. */
   readonly approvals: Approvals | undefined;
   readonly executor: Executor;
-  readonly trails: Trails;
+  readonly trails: CallRecords;
 }
 
 export interface ToolProxy {
@@ -53,7 +53,7 @@ export function createProxy(parts: ProxyParts): ToolProxy {
 }
 
 /** The road. Each step takes what the previous one earned; a step left out does not compile. */
-async function decide(parts: ProxyParts, request: CallRequest, trail: Trail): Promise<Released> {
+async function decide(parts: ProxyParts, request: CallRequest, trail: CallRecord): Promise<Released> {
   const { admission, executor } = parts;
   const { registry, callers, gate, leave } = parts.generations.enter();
   trail.atEnd(leave);
@@ -86,7 +86,7 @@ function whoCalls(callers: CallerContext, { authorization, certificate }: CallRe
 
 interface Amending {
   readonly request: CallRequest;
-  readonly trail: Trail;
+  readonly trail: CallRecord;
   readonly paced: Paced;
   readonly fresh: Fresh;
   readonly scope: CallScope;
@@ -105,7 +105,7 @@ interface Asked {
 }
 
 /** Waits for the person's answer, as long as the caller would; then the whole road again, token and permissions included. */
-async function afterAnswer(parts: ProxyParts, trail: Trail, asked: Asked): Promise<Released | Refusal> {
+async function afterAnswer(parts: ProxyParts, trail: CallRecord, asked: Asked): Promise<Released | Refusal> {
   const { ending, request } = asked;
   if (!(ending instanceof Refusal) || ending.code !== "APPROVAL_REQUIRED") return ending;
   await settle(parts.approvals, trail, ending);
@@ -122,7 +122,7 @@ function isCrowd({ code }: Refusal): boolean {
 }
 
 /** No receipt, no reply. */
-async function conclude(parts: ProxyParts, trail: Trail, ending: Released | Refusal): Promise<Answer> {
+async function conclude(parts: ProxyParts, trail: CallRecord, ending: Released | Refusal): Promise<Answer> {
   // First: whatever comes of the rest, files may have changed by now.
   const voiding = voidCommandGrants(trail, { ...parts.generations.current(), approvals: parts.approvals });
   if (voiding !== undefined) await voiding;
@@ -155,7 +155,7 @@ const BY: Decider = { issuer: "safe-tool-call", subject: "a write to the workspa
  * every other call.
  */
 function voidCommandGrants(
-  trail: Trail,
+  trail: CallRecord,
   { approvals, registry }: { readonly approvals: Approvals | undefined; readonly registry: Registry },
 ): Promise<void> | undefined {
   if (approvals === undefined || !trail.wroteFiles) return undefined;

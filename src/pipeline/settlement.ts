@@ -1,7 +1,7 @@
 import type { Approvals } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import type { Released } from "../core/evidence.ts";
-import type { Trail, Used } from "./trail.ts";
+import type { CallRecord, Used } from "./trail.ts";
 
 /** Ends of a run after which it is known that nothing was changed. */
 const UNCHANGED: ReadonlySet<RefusalCode> = new Set([
@@ -19,7 +19,7 @@ const UNCHANGED: ReadonlySet<RefusalCode> = new Set([
  */
 export function settle(
   approvals: Approvals | undefined,
-  trail: Trail,
+  trail: CallRecord,
   ending: Released | Refusal | "unrecorded",
 ): Promise<void> | undefined {
   // Most calls use up neither, and wait for nothing here.
@@ -28,7 +28,7 @@ export function settle(
 }
 
 interface Settling extends Used {
-  readonly trail: Trail;
+  readonly trail: CallRecord;
   readonly ending: Released | Refusal | "unrecorded";
 }
 
@@ -51,7 +51,7 @@ async function tell(approvals: Approvals, { approvalId, keyUse, trail, ending }:
 type End = "done" | "not_run" | "unknown";
 
 /** A changing call whose answer was lost or withheld did change something, as far as anybody knows. */
-function endOf(trail: Trail, ending: Released | Refusal | "unrecorded"): End {
+function endOf(trail: CallRecord, ending: Released | Refusal | "unrecorded"): End {
   if (!trail.ran) return "not_run";
   if (isReleased(ending)) return "done";
   if (!trail.changes) return "not_run";

@@ -23,7 +23,7 @@ import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 /** The stretches of road that are timed. PLAN counts as EXECUTION when it refuses. */
 type Step = Stage | "PLAN";
 
-export interface TrailOptions {
+export interface CallRecordOptions {
   /** Milliseconds since 1970. */
   readonly clock: () => number;
   /** Milliseconds from any origin, never going back. */
@@ -62,16 +62,16 @@ export interface Used {
   readonly keyUse: KeyUse | undefined;
 }
 
-export interface Trails {
-  start(request: CallRequest): Trail;
+export interface CallRecords {
+  start(request: CallRequest): CallRecord;
   /** Ends every call that has begun to plan or run. */
   shutDown(): void;
 }
 
-export function createTrails(options: TrailOptions): Trails {
+export function createTrails(options: CallRecordOptions): CallRecords {
   const open = new Set<CallScope>();
   return {
-    start: (request) => new Trail(options, request, open),
+    start: (request) => new CallRecord(options, request, open),
     shutDown: () => {
       for (const scope of open) scope.shutDown();
     },
@@ -79,12 +79,12 @@ export function createTrails(options: TrailOptions): Trails {
 }
 
 /** What happened to one call: times the steps, keeps what they earned, and writes the one line. It decides nothing. */
-export class Trail {
+export class CallRecord {
   readonly traceId: string;
   readonly request: CallRequest;
   /** Arguments in which a secret stood; known once the line is written. */
   secretsSent: readonly string[] | undefined;
-  readonly #options: TrailOptions;
+  readonly #options: CallRecordOptions;
   readonly #startedAt: number;
   readonly #stages: Partial<Record<Step, number>> = {};
   readonly #endings: (() => void)[] = [];
@@ -100,7 +100,7 @@ export class Trail {
   readonly #open: Set<CallScope>;
   readonly #trace: CallTrace | undefined;
 
-  constructor(options: TrailOptions, request: CallRequest, open: Set<CallScope>) {
+  constructor(options: CallRecordOptions, request: CallRequest, open: Set<CallScope>) {
     this.#open = open;
     this.#options = options;
     this.request = request;

@@ -25,3 +25,15 @@ test("no default exports, no enums, no `any`, no suppressed checks", () => {
     ),
   ).toEqual([]);
 });
+
+test("no two exported types have the same name", () => {
+  const names = sources("src").flatMap(({ path, code }) =>
+    [...code.matchAll(/^export (?:declare )?(?:abstract )?(?:interface|type|class) (\w+)/gm)].map(([, name = ""]) => ({
+      name,
+      path,
+    })),
+  );
+  const twice = names.filter(({ name, path }) => names.some((other) => other.name === name && other.path !== path));
+  expect(names.length).toBeGreaterThan(300);
+  expect(twice).toEqual([]);
+});

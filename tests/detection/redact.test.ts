@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import type { Json } from "../../src/core/types.ts";
-import { Place, type RedactionPath } from "../../src/detection/place.ts";
+import { type RedactionPath, ValuePosition } from "../../src/detection/place.ts";
 import { REDACTION_BOUNDS, redact, TooLarge } from "../../src/detection/redact.ts";
 import { filler } from "./secret-examples.ts";
 
@@ -170,15 +170,15 @@ test("keys that are data, ever new ones, leave room for those that come again", 
   const levels = levelsAnew();
   for (let at = 0; at < 10_000; at += 1) redact({ users: { [`user${at}`]: 1 }, [`top${at}`]: 1 }, { level: levels });
   for (const _ of [1, 2]) redact({ late: { field: "x" } }, { level: levels });
-  expect(Place.rootOf(levels).kept("late")?.kept("field")?.lasts).toBe(true);
+  expect(ValuePosition.rootOf(levels).kept("late")?.kept("field")?.lasts).toBe(true);
 });
 
 test("a long key is not kept, whatever it is looked through for", () => {
   for (const level of ["off", "secrets"] as const) {
     const levels = () => level;
     redact({ ["k ".repeat(40)]: 1, short: 1 }, { level: levels });
-    expect(Place.rootOf(levels).kept("k ".repeat(40))).toBeUndefined();
-    expect(Place.rootOf(levels).kept("short")?.lasts).toBe(true);
+    expect(ValuePosition.rootOf(levels).kept("k ".repeat(40))).toBeUndefined();
+    expect(ValuePosition.rootOf(levels).kept("short")?.lasts).toBe(true);
   }
 });
 

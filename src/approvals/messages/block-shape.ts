@@ -1,5 +1,12 @@
 import { isTable } from "../../core/json.ts";
-import { type CallPart, listOf, type Members, membersOf, type ResultPart, type Shape } from "./message-format.ts";
+import {
+  type CallPart,
+  listOf,
+  type MessageMembers,
+  membersOf,
+  type ResultPart,
+  type Shape,
+} from "./message-format.ts";
 
 /** How a provider writes the blocks that its messages are lists of. */
 export interface Blocks {
@@ -8,11 +15,11 @@ export interface Blocks {
   /** The model's role. */
   readonly model: string;
   /** Undefined: not a call. */
-  callOf(block: Members): CallPart | undefined;
+  callOf(block: MessageMembers): CallPart | undefined;
   /** Undefined: not a result. */
-  resultOf(block: Members): ResultPart | undefined;
+  resultOf(block: MessageMembers): ResultPart | undefined;
   /** Whether it is worth sending when nothing else is left of its message. */
-  isSubstance(block: Members): boolean;
+  isSubstance(block: MessageMembers): boolean;
   answers: Shape["answers"];
   withAnswers: Shape["withAnswers"];
 }
@@ -20,7 +27,7 @@ export interface Blocks {
 /** Messages that are lists of blocks: a message may hold calls, results and text at once. */
 export function blockShape(blocks: Blocks): Shape {
   const { list, model } = blocks;
-  const blocksOf = (message: Members): readonly Members[] => listOf(message[list]).map(membersOf);
+  const blocksOf = (message: MessageMembers): readonly MessageMembers[] => listOf(message[list]).map(membersOf);
   return {
     modelRole: model,
 

@@ -38,7 +38,7 @@ export function copyOf<T>(value: T): T {
 }
 
 /** A result, and where it stood. */
-export interface Found {
+export interface FoundResult {
   readonly result: ResultPart;
   readonly turn: Turn;
 }
@@ -47,7 +47,7 @@ export interface Conversation {
   readonly shape: Shape;
   readonly turns: readonly Turn[];
   /** Each call that was answered, with its answer: the first one that came after it. */
-  readonly answers: ReadonlyMap<CallPart, Found>;
+  readonly answers: ReadonlyMap<CallPart, FoundResult>;
 }
 
 /**
@@ -67,8 +67,8 @@ export function readConversation(messages: readonly unknown[], format: MessageFo
 }
 
 /** Which result answers which call: by id; where there is none, by name and order. */
-function pair(turns: readonly Turn[]): ReadonlyMap<CallPart, Found> {
-  const answers = new Map<CallPart, Found>();
+function pair(turns: readonly Turn[]): ReadonlyMap<CallPart, FoundResult> {
+  const answers = new Map<CallPart, FoundResult>();
   const byId = new Map<string, CallPart>();
   const byName = new Queues();
   const withoutId = new Queues();
@@ -102,7 +102,7 @@ class Queues {
   }
 
   /** The oldest without an answer. */
-  next(name: string, answers: ReadonlyMap<CallPart, Found>): CallPart | undefined {
+  next(name: string, answers: ReadonlyMap<CallPart, FoundResult>): CallPart | undefined {
     const queue = this.#queues.get(name);
     if (queue === undefined) return undefined;
     for (let call = queue.calls[queue.at]; call !== undefined; call = queue.calls[queue.at]) {

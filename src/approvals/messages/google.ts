@@ -1,6 +1,6 @@
 import { isTable } from "../../core/json.ts";
 import { blockShape } from "./block-shape.ts";
-import { listOf, type Members, membersOf, textOf } from "./message-format.ts";
+import { listOf, type MessageMembers, membersOf, textOf } from "./message-format.ts";
 
 /** Google's contents: a `functionCall` answered by a `functionResponse`, often without ids: then the names and their order tell. */
 export const googleShape = blockShape({
@@ -40,18 +40,18 @@ export const googleShape = blockShape({
   },
 });
 
-function callIn(block: Members): Members | undefined {
+function callIn(block: MessageMembers): MessageMembers | undefined {
   const call = block["functionCall"] ?? block["function_call"];
   return call === undefined || call === null ? undefined : membersOf(call);
 }
 
-function resultIn(block: Members): Members | undefined {
+function resultIn(block: MessageMembers): MessageMembers | undefined {
   const result = block["functionResponse"] ?? block["function_response"];
   return result === undefined || result === null ? undefined : membersOf(result);
 }
 
 /** Content that is there and no object has no parts that could be read. */
-function contentOf({ content = {} }: Members): Members {
+function contentOf({ content = {} }: MessageMembers): MessageMembers {
   return isTable(content) ? content : { parts: content };
 }
 

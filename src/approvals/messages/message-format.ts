@@ -9,9 +9,9 @@ export class MessageFormatError extends Error {
 }
 
 /** A JSON object of which nothing is known yet. */
-export type Members = Readonly<Record<string, unknown>>;
+export type MessageMembers = Readonly<Record<string, unknown>>;
 
-export function membersOf(value: unknown): Members {
+export function membersOf(value: unknown): MessageMembers {
   return isTable(value) ? value : {};
 }
 
@@ -43,7 +43,7 @@ export interface ResultPart {
 
 /** One message, read. Only the model's side calls, only the other side answers. */
 export interface Turn {
-  readonly message: Members;
+  readonly message: MessageMembers;
   readonly calls: readonly CallPart[];
   readonly results: readonly ResultPart[];
 }
@@ -51,16 +51,16 @@ export interface Turn {
 /** How one provider writes calls and their answers. */
 export interface Shape {
   readonly modelRole: string;
-  read(message: Members): Turn;
+  read(message: MessageMembers): Turn;
   /** The message without its results and without those of its calls that do not stay; the same object when all of it stays. */
-  keep(turn: Turn, staying: ReadonlySet<CallPart>): Members;
+  keep(turn: Turn, staying: ReadonlySet<CallPart>): MessageMembers;
   /** Whether a message has nothing in it that a model would read. */
-  isEmpty(message: Members): boolean;
+  isEmpty(message: MessageMembers): boolean;
   /** Messages that carry these results. `like` is the message that one of them stood in. */
-  carry(results: readonly ResultPart[], like: Members): readonly Members[];
+  carry(results: readonly ResultPart[], like: MessageMembers): readonly MessageMembers[];
   /** Puts what else stood in the message of the results behind them; undefined where results stand alone. */
-  join(carried: Members, rest: Members): Members | undefined;
+  join(carried: MessageMembers, rest: MessageMembers): MessageMembers | undefined;
   /** The messages of a model's answer, undefined when it is none, and how to put others in their place. */
-  answers(output: Members): readonly Members[] | undefined;
-  withAnswers(output: Members, answers: readonly Members[]): Members;
+  answers(output: MessageMembers): readonly MessageMembers[] | undefined;
+  withAnswers(output: MessageMembers, answers: readonly MessageMembers[]): MessageMembers;
 }

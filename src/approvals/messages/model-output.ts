@@ -1,7 +1,7 @@
 import { isTable } from "../../core/json.ts";
 import { isClientTool } from "./client-tools.ts";
 import { copyOf, shapeOf } from "./conversation.ts";
-import { type Members, type MessageFormat, MessageFormatError } from "./message-format.ts";
+import { type MessageFormat, MessageFormatError, type MessageMembers } from "./message-format.ts";
 
 /** A call that the model must not make, as it made it. */
 export interface DroppedCall {
@@ -42,5 +42,5 @@ export function assertNoClientTools<Output extends object>(
     return gone.length === 0 ? message : shape.keep({ ...turn, message }, staying);
   });
   // Members of the output that came in, less some.
-  return { output: shape.withAnswers(output, kept as readonly Members[]) as unknown as Output, dropped };
+  return { output: shape.withAnswers(output, kept as readonly MessageMembers[]) as unknown as Output, dropped };
 }

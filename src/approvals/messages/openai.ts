@@ -2,7 +2,7 @@ import { isTable } from "../../core/json.ts";
 import {
   type CallPart,
   listOf,
-  type Members,
+  type MessageMembers,
   membersOf,
   type ResultPart,
   type Shape,
@@ -66,11 +66,11 @@ export const openAiShape: Shape = {
   },
 };
 
-function isResult({ role }: Members): boolean {
+function isResult({ role }: MessageMembers): boolean {
   return role === "tool" || role === "function";
 }
 
-function callsOf(message: Members): Turn["calls"] {
+function callsOf(message: MessageMembers): Turn["calls"] {
   const { role, tool_calls: calls, function_call: legacy } = message;
   const found = listOf(calls).map((part): CallPart => {
     const { id, function: called, custom } = membersOf(part);
@@ -83,7 +83,7 @@ function callsOf(message: Members): Turn["calls"] {
   return [...found, { id: legacyId(name), name: role === "assistant" ? textOf(name) : undefined, args, part: legacy }];
 }
 
-function resultsOf(message: Members): readonly ResultPart[] {
+function resultsOf(message: MessageMembers): readonly ResultPart[] {
   const { tool_calls: _, function_call: __, ...part } = message;
   const { role, tool_call_id: id, name, content } = message;
   if (role === "tool") return [{ id: textOf(id) ?? "", name: undefined, content, part }];

@@ -1,6 +1,6 @@
 import { isClientTool } from "./client-tools.ts";
-import { type Conversation, type Found, readConversation } from "./conversation.ts";
-import type { CallPart, Members, MessageFormat, Turn } from "./message-format.ts";
+import { type Conversation, type FoundResult, readConversation } from "./conversation.ts";
+import type { CallPart, MessageFormat, MessageMembers, Turn } from "./message-format.ts";
 
 /**
  * The conversation as a model may see it, in copies: without the application's own calls and their results, without calls that
@@ -20,7 +20,7 @@ export function prepareMessagesForLLM<Message extends object>(
 }
 
 class Prepared {
-  readonly messages: Members[] = [];
+  readonly messages: MessageMembers[] = [];
   readonly #conversation: Conversation;
   /** Whose results stand in the last message, while nothing stands behind it. */
   #sources: ReadonlySet<Turn> = new Set();
@@ -38,7 +38,7 @@ class Prepared {
   }
 
   /** What stood beside the results stays beside them. */
-  #put(kept: Members, turn: Turn): void {
+  #put(kept: MessageMembers, turn: Turn): void {
     const last = this.messages.at(-1);
     const joined = last !== undefined && this.#sources.has(turn) && this.#conversation.shape.join(last, kept);
     if (joined) this.messages[this.messages.length - 1] = joined;
@@ -46,7 +46,7 @@ class Prepared {
     this.#sources = new Set();
   }
 
-  #carry(found: readonly Found[]): void {
+  #carry(found: readonly FoundResult[]): void {
     const [first] = found;
     if (first === undefined) return;
     const results = found.map(({ result }) => result);

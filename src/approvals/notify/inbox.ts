@@ -1,4 +1,4 @@
-import type { Tx } from "../store/database.ts";
+import type { WriteTransaction } from "../store/database.ts";
 import type { Store } from "../store/store.ts";
 
 /** Longer than a message's time may be from ours, both ways. */
@@ -16,7 +16,7 @@ export function inbox({ database }: Pick<Store, "database">): Inbox {
 }
 
 /** False when it was taken before. */
-export async function takeMessage({ sql, now }: Tx, webhook: string, id: string): Promise<boolean> {
+export async function takeMessage({ sql, now }: WriteTransaction, webhook: string, id: string): Promise<boolean> {
   await sql`
     DELETE FROM approval_messages WHERE (webhook, id) IN (
       SELECT webhook, id FROM approval_messages WHERE received_at <= ${now - REMEMBERED_MS}

@@ -1,4 +1,4 @@
-import type { Tx, View } from "../store/database.ts";
+import type { ReadTransaction, WriteTransaction } from "../store/database.ts";
 import { integer, optionalInteger, text, toEvent } from "../store/rows.ts";
 import type { Store } from "../store/store.ts";
 import type { ApprovalEvent } from "../types.ts";
@@ -33,7 +33,7 @@ export interface Wanted {
 }
 
 /** One event that is to be sent now. */
-export interface Piece {
+export interface OutboxItem {
   readonly event: ApprovalEvent;
   /** Before this one. */
   readonly attempts: number;
@@ -45,7 +45,7 @@ interface GivenUp {
 }
 
 /** `stale`: nobody is to be told any more. */
-export type Outcome = Delivery | { readonly kind: "stale" };
+export type DeliveryOutcome = Delivery | { readonly kind: "stale" };
 
 /** What the outcome meant; `lost`: another replica has taken over meanwhile. */
 export type Settled = "done" | "again" | "dead" | "disabled" | "lost";
@@ -57,9 +57,13 @@ export interface Outbox {
   /** A look: nothing is changed and nobody waits. */
   look(wanted: Wanted): Promise<"work" | "nothing" | "disabled">;
   /** Takes the next event for this process alone, for a minute. */
-  begin(wanted: Wanted): Promise<Piece | GivenUp | undefined>;
+  begin(wanted: Wanted): Promise<OutboxItem | GivenUp | undefined>;
   /** `jitter`: at least 0, below 1. */
-  settle(wanted: Wanted, piece: Piece, end: { readonly outcome: Outcome; readonly jitter: number }): Promise<Settled>;
+  settle(
+    wanted: Wanted,
+    piece: OutboxItem,
+    end: { readonly outcome: DeliveryOutcome; readonly jitter: number },
+  ): Promise<Settled>;
   /** Lets another process go on at once. */
   release(wanted: Wanted): Promise<void>;
 }
@@ -77,7 +81,7 @@ export function outbox({ database }: Pick<Store, "database">): Outbox {
   };
 }
 
-async function register({ sql }: Tx, webhook: string): Promise<void> {
+async function register({ sql }: WriteTransaction, webhook: string): Promise<void> {
   await sql`
     INSERT INTO approval_webhooks (name, seq, failures, paused_until, disabled_at, lease_owner, lease_until)
     SELECT CAST(${webhook} AS TEXT), value, 0, 0, NULL, '', 0 FROM approval_counters WHERE name = 'events'
@@ -99,7 +103,7 @@ interface Found {
 
 const NOTHING = { fresh: undefined, late: [], passed: 0, behind: 0, due: undefined } as const;
 
-async function find({ sql, now }: View, { webhook, types, owner }: Wanted): Promise<Found> {
+async function find({ sql, now }: ReadTransaction, { webhook, types, owner }: Wanted): Promise<Found> {
   const [row] = await sql`SELECT * FROM approval_webhooks WHERE name = ${webhook}`;
   if (row === undefined) return { state: "waits", ...NOTHING };
   if (optionalInteger(row, "disabled_at") !== undefined) return { state: "disabled", ...NOTHING };
@@ -121,7 +125,7 @@ async function find({ sql, now }: View, { webhook, types, owner }: Wanted): Prom
   };
 }
 
-async function look(view: View, wanted: Wanted): Promise<"work" | "nothing" | "disabled"> {
+async function look(view: ReadTransaction, wanted: Wanted): Promise<"work" | "nothing" | "disabled"> {
   const { state, fresh, late, due, behind } = await find(view, wanted);
   if (state === "disabled") return state;
   const isWork = fresh !== undefined || late.length > 0 || due !== undefined || behind >= BEHIND_MAX;
@@ -129,7 +133,7 @@ async function look(view: View, wanted: Wanted): Promise<"work" | "nothing" | "d
 }
 
 /** What is new goes first: it may be a question that somebody waits with. */
-async function begin(tx: Tx, wanted: Wanted): Promise<Piece | GivenUp | undefined> {
+async function begin(tx: WriteTransaction, wanted: Wanted): Promise<OutboxItem | GivenUp | undefined> {
   const { sql, now } = tx;
   const { state, fresh, late, passed, due } = await find(tx, wanted);
   if (state !== "open") return undefined;
@@ -148,12 +152,12 @@ async function begin(tx: Tx, wanted: Wanted): Promise<Piece | GivenUp | undefine
 }
 
 interface End {
-  readonly piece: Piece;
-  readonly outcome: Outcome;
+  readonly piece: OutboxItem;
+  readonly outcome: DeliveryOutcome;
   readonly jitter: number;
 }
 
-async function settle(tx: Tx, wanted: Wanted, { piece, outcome, jitter }: End): Promise<Settled> {
+async function settle(tx: WriteTransaction, wanted: Wanted, { piece, outcome, jitter }: End): Promise<Settled> {
   const { sql, now } = tx;
   const { webhook, owner } = wanted;
   const [row] = await sql`SELECT * FROM approval_webhooks WHERE name = ${webhook} AND lease_owner = ${owner}`;
@@ -176,7 +180,7 @@ async function settle(tx: Tx, wanted: Wanted, { piece, outcome, jitter }: End): 
   return again(tx, wanted, { piece, outcome, jitter });
 }
 
-async function again(tx: Tx, wanted: Wanted, { piece, outcome, jitter }: End): Promise<Settled> {
+async function again(tx: WriteTransaction, wanted: Wanted, { piece, outcome, jitter }: End): Promise<Settled> {
   const { sql, now } = tx;
   const { webhook } = wanted;
   const { seq } = piece.event;
@@ -194,7 +198,7 @@ async function again(tx: Tx, wanted: Wanted, { piece, outcome, jitter }: End): P
   return "again";
 }
 
-async function bury(tx: Tx, wanted: Wanted, { piece, outcome }: End): Promise<Settled> {
+async function bury(tx: WriteTransaction, wanted: Wanted, { piece, outcome }: End): Promise<Settled> {
   const { event, attempts } = piece;
   const reason = outcome.kind === "later" ? outcome.reason : outcome.kind;
   await forget(tx, wanted, event.seq);
@@ -202,7 +206,11 @@ async function bury(tx: Tx, wanted: Wanted, { piece, outcome }: End): Promise<Se
   return "dead";
 }
 
-function noteDead(tx: Tx, { webhook }: Wanted, { event, ...facts }: Piece & { readonly reason: string }): void {
+function noteDead(
+  tx: WriteTransaction,
+  { webhook }: Wanted,
+  { event, ...facts }: OutboxItem & { readonly reason: string },
+): void {
   const about = { webhook, event: event.type, id: event.id };
   tx.note({ event: undefined, journal: { type: "webhook.dead", ...about, ...facts } });
 }
@@ -213,7 +221,7 @@ function isToBeTold({ type }: ApprovalEvent): boolean {
 }
 
 /** The receiver has said that it is gone: whoever wants it back starts the service again. */
-async function disable(tx: Tx, { webhook }: Wanted, { event }: Piece): Promise<Settled> {
+async function disable(tx: WriteTransaction, { webhook }: Wanted, { event }: OutboxItem): Promise<Settled> {
   const { sql, now } = tx;
   await sql`UPDATE approval_webhooks SET disabled_at = ${now} WHERE name = ${webhook}`;
   await sql`DELETE FROM approval_deliveries WHERE webhook = ${webhook}`;
@@ -221,12 +229,12 @@ async function disable(tx: Tx, { webhook }: Wanted, { event }: Piece): Promise<S
   return "disabled";
 }
 
-async function forget({ sql }: Tx, { webhook }: Wanted, seq: number): Promise<void> {
+async function forget({ sql }: WriteTransaction, { webhook }: Wanted, seq: number): Promise<void> {
   await sql`DELETE FROM approval_deliveries WHERE webhook = ${webhook} AND seq = ${seq}`;
 }
 
 /** What the receiver asks for. */
-function retryAfterMs(outcome: Outcome): number {
+function retryAfterMs(outcome: DeliveryOutcome): number {
   return outcome.kind === "later" ? Math.min(outcome.retryAfterMs ?? 0, RETRY_AFTER_MS_MAX) : 0;
 }
 

@@ -1,5 +1,5 @@
 import { readVotes, type Vote } from "../policies/requirement.ts";
-import type { View } from "../store/database.ts";
+import type { ReadTransaction } from "../store/database.ts";
 import { integer, optionalInteger, text } from "../store/rows.ts";
 import type { Row } from "../store/sql.ts";
 import type { Store } from "../store/store.ts";
@@ -188,7 +188,7 @@ export function reports({ database }: Pick<Store, "database">): MakeReport {
 }
 
 async function readPage(
-  { sql }: View,
+  { sql }: ReadTransaction,
   { from, to }: ReportRange,
   before: { readonly createdAt: number; readonly id: string } | undefined,
 ): Promise<readonly Row[]> {

@@ -3,7 +3,7 @@ import { errorText } from "../../core/error-text.ts";
 import { endedWithin } from "../../core/patience.ts";
 import type { Json } from "../../core/types.ts";
 import type { Approval, ApprovalEvent, Approvals } from "../types.ts";
-import type { Outbox, Outcome, Piece, Wanted } from "./outbox.ts";
+import type { DeliveryOutcome, Outbox, OutboxItem, Wanted } from "./outbox.ts";
 import { send } from "./sender.ts";
 import { signMessage, type WebhookKey } from "./signature.ts";
 
@@ -148,7 +148,7 @@ export class Webhook {
     return true;
   }
 
-  async #attempt({ event }: Piece): Promise<Outcome> {
+  async #attempt({ event }: OutboxItem): Promise<DeliveryOutcome> {
     const { approvals, clock, timeoutMs = TIMEOUT_MS } = this.#parts;
     const { url, keys } = this.#target;
     const nowMs = clock();
@@ -165,7 +165,7 @@ export class Webhook {
     return send(message.body, { url, headers, nowMs, timeoutMs, signal: this.#stopping.signal });
   }
 
-  #count(outcome: Outcome, isDead: boolean): void {
+  #count(outcome: DeliveryOutcome, isDead: boolean): void {
     if (isDead) this.counts.dead += 1;
     if (outcome.kind === "stale") this.counts.stale += 1;
     if (outcome.kind === "later") this.#fail(outcome.reason);

@@ -2,7 +2,7 @@ import { canonicalJson, sha256Hex } from "../../core/digest.ts";
 import type { Category, Classification, Tool } from "../../core/types.ts";
 import type { Scope } from "../identities.ts";
 import type { Risk } from "../types.ts";
-import type { Deciders, ReasonRequired, RequiredPolicy, Requirement, Stage } from "./requirement.ts";
+import type { Deciders, PolicyStage, ReasonRequired, RequiredPolicy, Requirement } from "./requirement.ts";
 
 /** Which questions a policy is about. Everything that is named must hold; of a list, one of its members. */
 export interface PolicyConditions {
@@ -30,7 +30,7 @@ export interface ApprovalPolicy {
   readonly require: {
     readonly deciders?: WrittenDeciders | undefined;
     readonly count?: number | undefined;
-    readonly stages?: readonly (Omit<Stage, "deciders"> & { readonly deciders: WrittenDeciders })[] | undefined;
+    readonly stages?: readonly (Omit<PolicyStage, "deciders"> & { readonly deciders: WrittenDeciders })[] | undefined;
   };
   readonly distinctPeople: boolean;
   readonly reasonRequired: ReasonRequired;

@@ -1,9 +1,17 @@
 import { isAmongAskers } from "../askers.ts";
-import type { Deciders, Identity, Place, RequiredPolicy, Requirement, Stage, Vote } from "./requirement.ts";
+import type {
+  ApproverIdentity,
+  Deciders,
+  PolicyStage,
+  RequiredPolicy,
+  Requirement,
+  Vote,
+  VotePosition,
+} from "./requirement.ts";
 import { type KnownIssuer, shortageOf } from "./supply.ts";
 
 /** Who votes: verified, with what the token holds. */
-export interface Voter extends Identity {
+export interface Voter extends ApproverIdentity {
   readonly permissions: readonly string[];
   /** Of the token's `act` chain. */
   readonly actors: readonly string[];
@@ -31,10 +39,10 @@ export type Objection =
   | { readonly outcome: "already_voted"; readonly lacking: readonly Lacking[] };
 
 /** Where a yes of the voter would count, or why it would not. */
-export type Standing = { readonly places: readonly Place[] } | Objection;
+export type VoteResult = { readonly places: readonly VotePosition[] } | Objection;
 
 /** How far one policy has come. */
-export interface Progress {
+export interface PolicyProgress {
   readonly policy: RequiredPolicy;
   /** Of each stage, in order. */
   readonly voters: readonly (readonly Vote[])[];
@@ -51,7 +59,7 @@ function isSamePerson(a: Named, b: Named): boolean {
 
 type Named = Pick<Voter, "subject" | "actors">;
 
-export function progressOf(requirement: Requirement, votes: readonly Vote[]): readonly Progress[] {
+export function progressOf(requirement: Requirement, votes: readonly Vote[]): readonly PolicyProgress[] {
   return requirement.policies.map((policy, at) => {
     const voters = policy.stages.map((_, stage) =>
       votes.filter(({ places }) => places.some((place) => place.policy === at && place.stage === stage)),
@@ -66,14 +74,14 @@ export function lackingOf(requirement: Requirement, votes: readonly Vote[]): rea
   return progressOf(requirement, votes).flatMap((progress) => lackingIn(progress) ?? []);
 }
 
-function lackingIn({ policy, voters, open }: Progress): Lacking | undefined {
+function lackingIn({ policy, voters, open }: PolicyProgress): Lacking | undefined {
   const stage = open === undefined ? undefined : policy.stages[open];
   if (open === undefined || stage === undefined) return undefined;
   return { policy: policy.name, stage: stage.name, have: voters[open]?.length ?? 0, needed: stage.count };
 }
 
 /** Where the yes counts: in the open stage of each policy that takes this voter, unless a later one cannot do without them. */
-export function standingOf(requirement: Requirement, votes: readonly Vote[], voter: Voter): Standing {
+export function standingOf(requirement: Requirement, votes: readonly Vote[], voter: Voter): VoteResult {
   const mine = votes.filter((vote) => isSamePerson(vote, voter));
   const progress = progressOf(requirement, votes);
   const places = progress.flatMap((one, policy) => {
@@ -86,7 +94,11 @@ export function standingOf(requirement: Requirement, votes: readonly Vote[], vot
   return places.length > 0 ? { places } : objectionTo(progress, voter, mine.length > 0);
 }
 
-function hasCounted(mine: readonly Vote[], { distinctPeople }: RequiredPolicy, { policy, stage }: Place): boolean {
+function hasCounted(
+  mine: readonly Vote[],
+  { distinctPeople }: RequiredPolicy,
+  { policy, stage }: VotePosition,
+): boolean {
   return mine.some(({ places }) =>
     places.some((place) => place.policy === policy && (distinctPeople || place.stage === stage)),
   );
@@ -102,7 +114,11 @@ interface Counting {
  * Whether a later stage would lack this very person, once they are counted in the open one: of people who are named there may
  * be just enough. Who holds what cannot be known here, so that only names count.
  */
-function isNeededLater({ policy, voters, open }: Progress, votes: readonly Vote[], { at, voter }: Counting): boolean {
+function isNeededLater(
+  { policy, voters, open }: PolicyProgress,
+  votes: readonly Vote[],
+  { at, voter }: Counting,
+): boolean {
   const later = policy.stages.slice((open ?? 0) + 1);
   if (!policy.distinctPeople || open === undefined || later.every(({ deciders }) => deciders.subjects === undefined))
     return false;
@@ -113,7 +129,7 @@ function isNeededLater({ policy, voters, open }: Progress, votes: readonly Vote[
     count: stage.count - (index === 0 ? (voters[open]?.length ?? 0) : 0),
   }));
   const after = left.map((stage, index) => ({ ...stage, count: stage.count - (index === 0 ? 1 : 0) }));
-  const isShort = (stages: readonly Stage[], names: readonly string[]): boolean =>
+  const isShort = (stages: readonly PolicyStage[], names: readonly string[]): boolean =>
     shortageOf({ ...policy, stages }, issuers, names) !== undefined;
   return isShort(after, [...counted, ...namesOf(voter)]) && !isShort(left, counted);
 }
@@ -128,7 +144,7 @@ function namedIn({ stages }: RequiredPolicy): readonly KnownIssuer[] {
   return [...new Set(["", ...named])].map((issuer) => ({ issuer, operators: true }));
 }
 
-function objectionTo(progress: readonly Progress[], voter: Voter, hasVoted: boolean): Objection {
+function objectionTo(progress: readonly PolicyProgress[], voter: Voter, hasVoted: boolean): Objection {
   const waiting = progress.flatMap((one) => {
     const lacking = lackingIn(one);
     return lacking === undefined ? [] : [{ ...one, lacking }];
@@ -147,7 +163,7 @@ function objectionTo(progress: readonly Progress[], voter: Voter, hasVoted: bool
   return notEligible(first.lacking, first.policy.stages[first.open ?? 0], voter);
 }
 
-function notEligible(lacking: Lacking, stage: Stage | undefined, voter: Voter): Objection {
+function notEligible(lacking: Lacking, stage: PolicyStage | undefined, voter: Voter): Objection {
   const { permissions = [], subjects } = stage?.deciders ?? {};
   return {
     outcome: "not_eligible",
@@ -171,6 +187,6 @@ export function isEligible({ permissions, subjects }: Deciders, voter: Voter): b
   );
 }
 
-function isNamed(subjects: readonly Identity[], { issuer, subject }: Identity): boolean {
+function isNamed(subjects: readonly ApproverIdentity[], { issuer, subject }: ApproverIdentity): boolean {
   return subjects.some((named) => named.issuer === issuer && named.subject === subject);
 }

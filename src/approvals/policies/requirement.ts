@@ -6,16 +6,16 @@ export interface Deciders {
   /** The operator's token must hold all of them. */
   readonly permissions: readonly string[];
   /** The operator must be one of them, letter by letter. */
-  readonly subjects?: readonly Identity[] | undefined;
+  readonly subjects?: readonly ApproverIdentity[] | undefined;
 }
 
-export interface Identity {
+export interface ApproverIdentity {
   readonly issuer: string;
   readonly subject: string;
 }
 
 /** One step of a policy: so many people, of those. */
-export interface Stage {
+export interface PolicyStage {
   readonly name: string;
   readonly deciders: Deciders;
   readonly count: number;
@@ -28,7 +28,7 @@ export interface RequiredPolicy {
   readonly name: string;
   /** Whether one person counts in one stage alone; within a stage a person counts once in any case. */
   readonly distinctPeople: boolean;
-  readonly stages: readonly Stage[];
+  readonly stages: readonly PolicyStage[];
 }
 
 /** What must come together for a yes: every policy of it. It is kept with the question, and counts as it was then. */
@@ -47,13 +47,13 @@ export interface Requirement {
 }
 
 /** Where a yes counts: which policy of the requirement, and which stage of it. */
-export interface Place {
+export interface VotePosition {
   readonly policy: number;
   readonly stage: number;
 }
 
 /** A yes on the way to an approval. */
-export interface Vote extends Identity {
+export interface Vote extends ApproverIdentity {
   /** Of the token's `act` chain. */
   readonly actors: readonly string[];
   /** Milliseconds since 1970. */
@@ -63,7 +63,7 @@ export interface Vote extends Identity {
   /** What the voter was shown, and the approval's version then. */
   readonly viewDigest: string;
   readonly version: number;
-  readonly places: readonly Place[];
+  readonly places: readonly VotePosition[];
 }
 
 const identity = z.strictObject({ issuer: z.string(), subject: z.string() });

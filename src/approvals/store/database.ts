@@ -10,28 +10,28 @@ const BUSY_RETRY_MS_MAX = 20;
 /** What a closing store waits for transactions under way; those that are later are rolled back. */
 const CLOSE_MS_MAX = 5_000;
 
-export interface JournalLine {
+export interface ApprovalJournalLine {
   readonly type: string;
   readonly [member: string]: Json | undefined;
 }
 
 /** What happened, for those who watch (not everything is an event) and for the journal. */
-export interface Change {
+export interface ApprovalChange {
   readonly event: Omit<ApprovalEvent, "seq" | "at"> | undefined;
-  readonly journal: JournalLine;
+  readonly journal: ApprovalJournalLine;
 }
 
 /** A transaction that looks. */
-export interface View {
+export interface ReadTransaction {
   readonly sql: Sql;
   /** When it began. */
   readonly now: number;
 }
 
 /** A transaction that changes something. */
-export interface Tx extends View {
+export interface WriteTransaction extends ReadTransaction {
   /** Its event is committed with the change, and its journal line is on disk before the commit. */
-  note(change: Change): void;
+  note(change: ApprovalChange): void;
 }
 
 /** The numbers of the events that one transaction made, and what they are of. */
@@ -42,7 +42,7 @@ export interface Committed {
 
 interface DatabaseOptions {
   readonly dialect: Dialect;
-  readonly journal: (line: JournalLine) => Promise<void>;
+  readonly journal: (line: ApprovalJournalLine) => Promise<void>;
   readonly onCommit: (committed: Committed) => void;
   readonly log: (message: string, cause: unknown) => void;
 }
@@ -63,11 +63,11 @@ export class Database {
     this.#options = options;
   }
 
-  read<T>(work: (view: View) => Promise<T>): Promise<T> {
+  read<T>(work: (view: ReadTransaction) => Promise<T>): Promise<T> {
     return this.#track(() => this.#begin("read", work));
   }
 
-  async write<T>(work: (tx: Tx) => Promise<T>): Promise<T> {
+  async write<T>(work: (tx: WriteTransaction) => Promise<T>): Promise<T> {
     if (this.#changes >= CHANGES_MAX) {
       throw new Error(`${CHANGES_MAX} changes of approvals already wait for the disk or the journal`);
     }
@@ -87,12 +87,12 @@ export class Database {
   }
 
   async #run<T>(
-    view: View,
-    work: (tx: Tx) => Promise<T>,
+    view: ReadTransaction,
+    work: (tx: WriteTransaction) => Promise<T>,
     progress: Progress,
   ): Promise<{ value: T; committed: Committed | undefined }> {
     const { dialect, journal } = this.#options;
-    const changes: Change[] = [];
+    const changes: ApprovalChange[] = [];
     const value = await work({ ...view, note: (change) => changes.push(change) });
     const committed = await insertEvents(view, changes);
     if (committed !== undefined) await dialect.announce(view.sql);
@@ -102,7 +102,7 @@ export class Database {
     return { value, committed };
   }
 
-  async #begin<T>(kind: "read" | "write", run: (view: View, progress: Progress) => Promise<T>): Promise<T> {
+  async #begin<T>(kind: "read" | "write", run: (view: ReadTransaction, progress: Progress) => Promise<T>): Promise<T> {
     const { dialect, log } = this.#options;
     for (let attempt = 1; ; attempt += 1) {
       const progress: Progress = { stage: "begun" };
@@ -135,7 +135,10 @@ export class Database {
 }
 
 /** The one row of the counter puts the numbers into the order of commits, on databases with many writers too. */
-async function insertEvents({ sql, now }: View, changes: readonly Change[]): Promise<Committed | undefined> {
+async function insertEvents(
+  { sql, now }: ReadTransaction,
+  changes: readonly ApprovalChange[],
+): Promise<Committed | undefined> {
   const events = changes.flatMap(({ event }) => (event === undefined ? [] : [event]));
   if (events.length === 0) return undefined;
   const [counter]: readonly Row[] =

@@ -1,6 +1,6 @@
 import type { Decider, Requester } from "../identities.ts";
 import type { Approval, Approvals, Grant } from "../types.ts";
-import type { Tx, View } from "./database.ts";
+import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { text, toGrant } from "./rows.ts";
 import { insertSession, type Owner } from "./session-rows.ts";
 import type { Row } from "./sql.ts";
@@ -28,7 +28,7 @@ export function grants({ database }: Store): GrantParts {
 }
 
 /** The session's yes, remembered; an older one for the same call goes, so that revoking the grant leaves none. */
-export async function createGrant(tx: Tx, approval: Approval, { limits, newId }: Store): Promise<void> {
+export async function createGrant(tx: WriteTransaction, approval: Approval, { limits, newId }: Store): Promise<void> {
   const { id: approvalId, requester, tool, grantKey, summary, decidedBy } = approval;
   const { issuer, subject, session } = requester;
   if (grantKey === undefined || session === undefined || decidedBy === undefined) return;
@@ -58,7 +58,11 @@ export async function createGrant(tx: Tx, approval: Approval, { limits, newId }:
 }
 
 /** Those of one session, when it ends. `by` is undefined when its time was over. */
-export async function revokeGrantsOf(tx: Tx, owner: Owner & { readonly id: string }, by?: Decider): Promise<void> {
+export async function revokeGrantsOf(
+  tx: WriteTransaction,
+  owner: Owner & { readonly id: string },
+  by?: Decider,
+): Promise<void> {
   const revoked = await tx.sql`
     UPDATE approval_grants SET revoked_at = ${tx.now}
     WHERE issuer = ${owner.issuer} AND subject = ${owner.subject} AND session = ${owner.id} AND revoked_at IS NULL
@@ -68,7 +72,7 @@ export async function revokeGrantsOf(tx: Tx, owner: Owner & { readonly id: strin
 }
 
 /** Those that one approval gave. */
-export async function revokeGrantsFrom(tx: Tx, approvalId: string, by: Decider): Promise<void> {
+export async function revokeGrantsFrom(tx: WriteTransaction, approvalId: string, by: Decider): Promise<void> {
   const revoked = await tx.sql`
     UPDATE approval_grants SET revoked_at = ${tx.now}
     WHERE approval_id = ${approvalId} AND revoked_at IS NULL AND expires_at > ${tx.now}
@@ -76,7 +80,7 @@ export async function revokeGrantsFrom(tx: Tx, approvalId: string, by: Decider):
   noteRevoked(tx, revoked, by);
 }
 
-async function find({ sql, now }: View, requester: Requester, grantKey: string): Promise<Grant | undefined> {
+async function find({ sql, now }: ReadTransaction, requester: Requester, grantKey: string): Promise<Grant | undefined> {
   const [row] = await sql`
     SELECT * FROM approval_grants AS held
     WHERE issuer = ${requester.issuer} AND subject = ${requester.subject} AND session = ${requester.session}
@@ -85,14 +89,14 @@ async function find({ sql, now }: View, requester: Requester, grantKey: string):
 }
 
 /** A session that no row speaks of is a token's `sid`, and lives as long as its tokens. */
-function sessionLives(sql: View["sql"], now: number): unknown {
+function sessionLives(sql: ReadTransaction["sql"], now: number): unknown {
   return sql`NOT EXISTS (
     SELECT 1 FROM approval_sessions AS held_in
     WHERE held_in.issuer = held.issuer AND held_in.subject = held.subject AND held_in.id = held.session
       AND (held_in.ended_at IS NOT NULL OR (held_in.minted = 1 AND held_in.expires_at <= ${now})))`;
 }
 
-async function list({ sql, now }: View, owner: Owner | undefined): Promise<readonly Grant[]> {
+async function list({ sql, now }: ReadTransaction, owner: Owner | undefined): Promise<readonly Grant[]> {
   const whose = owner === undefined ? sql`1 = 1` : sql`issuer = ${owner.issuer} AND subject = ${owner.subject}`;
   const rows = await sql`
     SELECT * FROM approval_grants AS held
@@ -101,13 +105,13 @@ async function list({ sql, now }: View, owner: Owner | undefined): Promise<reado
   return rows.map(toGrant);
 }
 
-async function grantedTools({ sql, now }: View): Promise<ReadonlySet<string>> {
+async function grantedTools({ sql, now }: ReadTransaction): Promise<ReadonlySet<string>> {
   const rows = await sql`
     SELECT DISTINCT tool FROM approval_grants WHERE revoked_at IS NULL AND expires_at > ${now}`;
   return new Set(rows.map((row) => text(row, "tool")));
 }
 
-async function revokeFor(tx: Tx, tools: readonly string[], by: Decider): Promise<void> {
+async function revokeFor(tx: WriteTransaction, tools: readonly string[], by: Decider): Promise<void> {
   for (const tool of tools) {
     const revoked = await tx.sql`
       UPDATE approval_grants SET revoked_at = ${tx.now}
@@ -117,7 +121,7 @@ async function revokeFor(tx: Tx, tools: readonly string[], by: Decider): Promise
   }
 }
 
-async function revokeOne(tx: Tx, id: string, by: Decider): Promise<boolean> {
+async function revokeOne(tx: WriteTransaction, id: string, by: Decider): Promise<boolean> {
   const rows = await tx.sql`
     UPDATE approval_grants SET revoked_at = ${tx.now}
     WHERE id = ${id} AND revoked_at IS NULL AND expires_at > ${tx.now}
@@ -126,7 +130,7 @@ async function revokeOne(tx: Tx, id: string, by: Decider): Promise<boolean> {
   return rows.length > 0;
 }
 
-function noteRevoked(tx: Tx, rows: readonly Row[], by: Decider | undefined): void {
+function noteRevoked(tx: WriteTransaction, rows: readonly Row[], by: Decider | undefined): void {
   for (const { id, tool, summary, issuer, subject, session, grantKey } of rows.map(toGrant)) {
     tx.note({
       event: { type: "grant.revoked", id, tool, summary, issuer, subject },

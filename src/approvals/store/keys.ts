@@ -1,5 +1,5 @@
 import type { Approvals, KeyEnd, KeyState, KeyUse, StoredAnswer } from "../types.ts";
-import type { Tx } from "./database.ts";
+import type { WriteTransaction } from "./database.ts";
 import { integer, text, toAnswer } from "./rows.ts";
 import type { Row } from "./sql.ts";
 import { SECOND_MS, type Store } from "./store.ts";
@@ -24,7 +24,7 @@ interface Times {
   readonly keepMs: number;
 }
 
-async function begin(tx: Tx, use: KeyUse, times: Times): Promise<KeyState> {
+async function begin(tx: WriteTransaction, use: KeyUse, times: Times): Promise<KeyState> {
   const { issuer, subject, tool, keyHash } = use;
   await forgetIfOld(tx, use);
   if ((await insert(tx, use, times)) || (await beginAgain(tx, use, times))) return { outcome: "begin" };
@@ -43,7 +43,7 @@ function stateOf(row: Row, use: KeyUse, now: number): KeyState {
   return state === "running" && integer(row, "lease_until") > now ? { outcome: "running" } : { outcome: "unknown" };
 }
 
-async function insert(tx: Tx, use: KeyUse, { leaseMs, keepMs }: Times): Promise<boolean> {
+async function insert(tx: WriteTransaction, use: KeyUse, { leaseMs, keepMs }: Times): Promise<boolean> {
   const { issuer, subject, tool, keyHash, argsHash } = use;
   const leaseUntil = tx.now + leaseMs;
   const rows = await tx.sql`
@@ -60,7 +60,7 @@ async function insert(tx: Tx, use: KeyUse, { leaseMs, keepMs }: Times): Promise<
 }
 
 /** After a use that ran nothing. */
-async function beginAgain(tx: Tx, use: KeyUse, { leaseMs, keepMs }: Times): Promise<boolean> {
+async function beginAgain(tx: WriteTransaction, use: KeyUse, { leaseMs, keepMs }: Times): Promise<boolean> {
   const { issuer, subject, tool, keyHash, argsHash } = use;
   const leaseUntil = tx.now + leaseMs;
   const rows = await tx.sql`
@@ -77,7 +77,7 @@ interface End {
   readonly keepMs: number;
 }
 
-async function finish(tx: Tx, use: KeyUse, { end, unkept, keepMs }: End): Promise<void> {
+async function finish(tx: WriteTransaction, use: KeyUse, { end, unkept, keepMs }: End): Promise<void> {
   const { issuer, subject, tool, keyHash, argsHash } = use;
   const told =
     typeof end === "string" ? end : keepable(end, unkept, Math.min(ANSWER_BYTES_MAX, await roomFor(tx, use)));
@@ -99,13 +99,13 @@ function keepable(answer: StoredAnswer, unkept: KeyEnd, bytesMax: number): Store
   return { result: null, filteredFields: ["*"], truncated: true, outputHash: answer.outputHash };
 }
 
-async function roomFor(tx: Tx, { issuer, subject }: KeyUse): Promise<number> {
+async function roomFor(tx: WriteTransaction, { issuer, subject }: KeyUse): Promise<number> {
   const [row] = await tx.sql`
     SELECT held_bytes FROM approval_key_totals WHERE issuer = ${issuer} AND subject = ${subject}`;
   return ANSWER_BYTES_PER_CALLER_MAX - (row === undefined ? 0 : integer(row, "held_bytes"));
 }
 
-async function forgetIfOld(tx: Tx, use: KeyUse): Promise<void> {
+async function forgetIfOld(tx: WriteTransaction, use: KeyUse): Promise<void> {
   const { issuer, subject, tool, keyHash } = use;
   const rows = await tx.sql`
     DELETE FROM approval_keys
@@ -116,7 +116,7 @@ async function forgetIfOld(tx: Tx, use: KeyUse): Promise<void> {
 }
 
 /** Of rows that were deleted. */
-export async function subtract(tx: Tx, rows: readonly Row[]): Promise<void> {
+export async function subtract(tx: WriteTransaction, rows: readonly Row[]): Promise<void> {
   for (const row of rows) {
     const owner = { issuer: text(row, "issuer"), subject: text(row, "subject") };
     await addToTotals(tx, owner, { keys: -1, bytes: -integer(row, "answer_bytes") });
@@ -129,7 +129,7 @@ interface Amount {
 }
 
 async function addToTotals(
-  tx: Tx,
+  tx: WriteTransaction,
   { issuer, subject }: Pick<KeyUse, "issuer" | "subject">,
   { keys: count, bytes }: Amount,
 ): Promise<{ readonly heldKeys: number }> {

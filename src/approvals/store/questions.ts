@@ -17,7 +17,7 @@ import type {
   Question,
   Relay,
 } from "../types.ts";
-import type { Tx, View } from "./database.ts";
+import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { createGrant, revokeGrantsFrom } from "./grants.ts";
 import { integer, toApproval, toEvent } from "./rows.ts";
 import { type Owner, sessionIsOver } from "./session-rows.ts";
@@ -36,7 +36,7 @@ export function questions(store: Store): Pick<Approvals, "ask"> {
   return { ask: (question) => store.database.write((tx) => ask(tx, question, store)) };
 }
 
-async function ask(tx: Tx, question: Question, store: Store): Promise<Asked> {
+async function ask(tx: WriteTransaction, question: Question, store: Store): Promise<Asked> {
   const { limits } = store;
   const denied = await deniedBefore(tx, question, limits.coolDownSeconds * SECOND_MS);
   if (denied !== undefined) return denied;
@@ -58,7 +58,11 @@ async function ask(tx: Tx, question: Question, store: Store): Promise<Asked> {
   return { outcome: "asked", approval, joined: false };
 }
 
-async function deniedBefore({ sql, now }: Tx, question: Question, coolDownMs: number): Promise<Asked | undefined> {
+async function deniedBefore(
+  { sql, now }: WriteTransaction,
+  question: Question,
+  coolDownMs: number,
+): Promise<Asked | undefined> {
   const { requester, planDigest, callDigest = "" } = question;
   const [row] = await sql`
     SELECT * FROM approvals
@@ -71,7 +75,10 @@ async function deniedBefore({ sql, now }: Tx, question: Question, coolDownMs: nu
   return { outcome: "denied_before", approval, retryAfterMs: Math.min(restMs, coolDownMs) };
 }
 
-async function pendingTwin({ sql, now }: Tx, { requester, planDigest }: Question): Promise<Approval | undefined> {
+async function pendingTwin(
+  { sql, now }: WriteTransaction,
+  { requester, planDigest }: Question,
+): Promise<Approval | undefined> {
   const [row] = await sql`
     SELECT * FROM approvals
     WHERE issuer = ${requester.issuer} AND subject = ${requester.subject} AND session = ${sessionOf(requester)}
@@ -79,7 +86,11 @@ async function pendingTwin({ sql, now }: Tx, { requester, planDigest }: Question
   return row === undefined ? undefined : toApproval(row, now);
 }
 
-async function backlogOf({ sql, now }: Tx, { requester }: Question, { limits }: Store): Promise<Asked | undefined> {
+async function backlogOf(
+  { sql, now }: WriteTransaction,
+  { requester }: Question,
+  { limits }: Store,
+): Promise<Asked | undefined> {
   const session = sessionOf(requester);
   const [row = {}] = await sql`
     SELECT COUNT(*) AS of_caller, COALESCE(MIN(decide_by), 0) AS caller_next,
@@ -96,7 +107,11 @@ async function backlogOf({ sql, now }: Tx, { requester }: Question, { limits }: 
   return withdrawnTooOften({ sql, now }, requester, limits);
 }
 
-async function withdrawnTooOften({ sql, now }: View, owner: Owner, limits: ApprovalLimits): Promise<Asked | undefined> {
+async function withdrawnTooOften(
+  { sql, now }: ReadTransaction,
+  owner: Owner,
+  limits: ApprovalLimits,
+): Promise<Asked | undefined> {
   const max = limits.pendingPerCallerMax * WITHDRAWN_PER_PENDING;
   const [row = {}] = await sql`
     SELECT COUNT(*) AS withdrawn, COALESCE(MIN(decide_by), 0) AS next FROM approvals
@@ -110,7 +125,7 @@ function backlog(limit: number, restMs: number): Asked {
   return { outcome: "backlog", limit, retryAfterMs: Math.max(restMs, SECOND_MS) };
 }
 
-async function insert({ sql, now }: Tx, question: Question, { limits, newId }: Store): Promise<Approval> {
+async function insert({ sql, now }: WriteTransaction, question: Question, { limits, newId }: Store): Promise<Approval> {
   const { requester, tool, category, classification, risk, planDigest, viewDigest, summary, traceId } = question;
   const { requirement } = question;
   const view = bounded("view", question.view, VIEW_LENGTH_MAX);
@@ -155,7 +170,7 @@ export function claims({ database, limits }: Store): Pick<Approvals, "claim" | "
 }
 
 /** One statement decides; what follows a miss only says why. */
-async function take(tx: Tx, claim: Claim, leaseMs: number): Promise<Claimed> {
+async function take(tx: WriteTransaction, claim: Claim, leaseMs: number): Promise<Claimed> {
   const { id, requester, planDigest, requirementDigest = "" } = claim;
   const rows = await tx.sql`
     UPDATE approvals SET state = 'claimed', version = version + 1, lease_until = ${tx.now + leaseMs}
@@ -169,7 +184,7 @@ async function take(tx: Tx, claim: Claim, leaseMs: number): Promise<Claimed> {
   return { outcome: "claimed", approval };
 }
 
-async function missed(tx: Tx, claim: Claim): Promise<Claimed> {
+async function missed(tx: WriteTransaction, claim: Claim): Promise<Claimed> {
   const { id, requester } = claim;
   const [row] = await tx.sql`
     SELECT * FROM approvals WHERE id = ${id} AND issuer = ${requester.issuer} AND subject = ${requester.subject}`;
@@ -190,7 +205,7 @@ function isOfThisCall(approval: Approval, { requester, planDigest, requirementDi
 }
 
 /** Without a look at the lease: while the sweeper has not called it in doubt, the one who ran it knows better. */
-async function settle(tx: Tx, id: string, outcome: "executed" | "failed" | "in_doubt"): Promise<void> {
+async function settle(tx: WriteTransaction, id: string, outcome: "executed" | "failed" | "in_doubt"): Promise<void> {
   const rows = await tx.sql`
     UPDATE approvals SET state = ${outcome}, version = version + 1, ended_at = ${tx.now}
     WHERE id = ${id} AND state = 'claimed'
@@ -207,7 +222,7 @@ export function decisions(store: Store): Pick<Approvals, "decide" | "cancel" | "
   };
 }
 
-async function decide(tx: Tx, decision: Decision, store: Store): Promise<Decided> {
+async function decide(tx: WriteTransaction, decision: Decision, store: Store): Promise<Decided> {
   const { relay } = decision;
   if (relay !== undefined && !(await takeMessage(tx, relay.webhook, relay.messageId))) return { outcome: "replayed" };
   const approval = await settledView(tx, decision.id);
@@ -228,13 +243,13 @@ interface Relayed {
 }
 
 /** Whatever becomes of it: who says that somebody decided. */
-function noteRelay(tx: Tx, { by, decision }: Decision, { relay, approval }: Relayed): void {
+function noteRelay(tx: WriteTransaction, { by, decision }: Decision, { relay, approval }: Relayed): void {
   const { id, planDigest } = approval;
   const said = { id, decision, planDigest, sub: by.subject, iss: by.issuer };
   tx.note({ event: undefined, journal: { type: "approval.relayed", ...relay, ...said } });
 }
 
-async function objectionTo(tx: Tx, decision: Decision, approval: Approval): Promise<Decided | undefined> {
+async function objectionTo(tx: WriteTransaction, decision: Decision, approval: Approval): Promise<Decided | undefined> {
   if (isAmongAskers(approval.requester, [decision.by.subject, ...(decision.actors ?? [])]))
     return { outcome: "own_question" };
   if (approval.state !== "pending") return { outcome: "not_pending", approval };
@@ -268,12 +283,16 @@ function objectionToAnswer(decision: Decision, { answer: wanted }: Approval): De
 }
 
 /** The session may have ended since the question was asked. */
-async function offeredNow(tx: Tx, { scopes, requester }: Approval): Promise<readonly Scope[]> {
+async function offeredNow(tx: WriteTransaction, { scopes, requester }: Approval): Promise<readonly Scope[]> {
   if (!scopes.includes("session") || !(await sessionIsOver(tx, requester))) return scopes;
   return scopes.filter((scope) => scope !== "session");
 }
 
-async function cancel(tx: Tx, id: string, by: Pick<Requester, "issuer" | "subject">): Promise<Approval | undefined> {
+async function cancel(
+  tx: WriteTransaction,
+  id: string,
+  by: Pick<Requester, "issuer" | "subject">,
+): Promise<Approval | undefined> {
   const rows = await tx.sql`
     UPDATE approvals SET state = 'cancelled', version = version + 1, ended_at = ${tx.now}
     WHERE id = ${id} AND issuer = ${by.issuer} AND subject = ${by.subject}
@@ -283,7 +302,7 @@ async function cancel(tx: Tx, id: string, by: Pick<Requester, "issuer" | "subjec
 }
 
 /** With what it is remembered for: a yes that is taken back lets nothing through any more. */
-async function revoke(tx: Tx, id: string, by: Decider): Promise<Approval | undefined> {
+async function revoke(tx: WriteTransaction, id: string, by: Decider): Promise<Approval | undefined> {
   const rows = await tx.sql`
     UPDATE approvals SET state = 'revoked', version = version + 1, ended_at = ${tx.now}
     WHERE id = ${id} AND state = 'approved' AND execute_by > ${tx.now}
@@ -308,12 +327,12 @@ export function listing({ database }: Store): Pick<Approvals, "get" | "list"> {
   };
 }
 
-export async function get({ sql, now }: View, id: string): Promise<Approval | undefined> {
+export async function get({ sql, now }: ReadTransaction, id: string): Promise<Approval | undefined> {
   const [row] = await sql`SELECT * FROM approvals WHERE id = ${id}`;
   return row === undefined ? undefined : toApproval(row, now);
 }
 
-async function list({ sql, now }: View, filter: ApprovalFilter): Promise<ApprovalPage> {
+async function list({ sql, now }: ReadTransaction, filter: ApprovalFilter): Promise<ApprovalPage> {
   const from = positionOf(filter.cursor);
   if (from === undefined) return { approvals: [], cursor: undefined };
   const limit = Math.min(Math.max(Math.floor(filter.limit) || 1, 1), PAGE_MAX);
@@ -332,7 +351,7 @@ async function list({ sql, now }: View, filter: ApprovalFilter): Promise<Approva
 }
 
 /** As `toApproval` tells it: out of time is expired. */
-function stands({ sql, now }: View, state: ApprovalFilter["state"]): unknown {
+function stands({ sql, now }: ReadTransaction, state: ApprovalFilter["state"]): unknown {
   if (state === undefined) return sql`1 = 1`;
   if (state === "pending") return sql`state = 'pending' AND decide_by > ${now}`;
   if (state === "approved") return sql`state = 'approved' AND execute_by > ${now}`;
@@ -357,14 +376,18 @@ export function events({ database, wakes }: Store): Pick<Approvals, "eventsAfter
   };
 }
 
-export async function eventsAfter({ sql }: View, seq: number, limit: number): Promise<readonly ApprovalEvent[]> {
+export async function eventsAfter(
+  { sql }: ReadTransaction,
+  seq: number,
+  limit: number,
+): Promise<readonly ApprovalEvent[]> {
   const count = Math.min(Math.max(Math.floor(limit) || 1, 1), EVENTS_READ_MAX);
   const rows = await sql`SELECT * FROM approval_events WHERE seq > ${Math.floor(seq) || 0} ORDER BY seq LIMIT ${count}`;
   return rows.map(toEvent);
 }
 
 /** Of the counter, not of the events: old ones are forgotten. */
-export async function lastSeq({ sql }: View): Promise<number> {
+export async function lastSeq({ sql }: ReadTransaction): Promise<number> {
   const [row = {}] = await sql`SELECT value FROM approval_counters WHERE name = 'events'`;
   return integer(row, "value");
 }

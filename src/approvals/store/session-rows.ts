@@ -1,12 +1,12 @@
 import type { Requester } from "../identities.ts";
-import type { Tx, View } from "./database.ts";
+import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { sessionOf } from "./transitions.ts";
 
 /** Whose a session is: its id means nothing without its owner. */
 export type Owner = Pick<Requester, "issuer" | "subject">;
 
 /** Ended, or minted here and out of time. A token's `sid` ends with the tokens, unless somebody ended it here. */
-export async function sessionIsOver({ sql, now }: View, requester: Requester): Promise<boolean> {
+export async function sessionIsOver({ sql, now }: ReadTransaction, requester: Requester): Promise<boolean> {
   const [row] = await sql`
     SELECT ended_at FROM approval_sessions
     WHERE issuer = ${requester.issuer} AND subject = ${requester.subject} AND id = ${sessionOf(requester)}
@@ -22,7 +22,7 @@ interface NewSession {
 }
 
 /** Does nothing when it is there already. */
-export async function insertSession(tx: Tx, { id, owner, minted, expiresAt }: NewSession): Promise<void> {
+export async function insertSession(tx: WriteTransaction, { id, owner, minted, expiresAt }: NewSession): Promise<void> {
   const { issuer, subject } = owner;
   const rows = await tx.sql`
     INSERT INTO approval_sessions (issuer, subject, id, minted, mode, created_at, expires_at)

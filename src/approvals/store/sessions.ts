@@ -1,6 +1,6 @@
 import type { Decider } from "../identities.ts";
 import type { Approvals, Session } from "../types.ts";
-import type { Tx, View } from "./database.ts";
+import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { revokeGrantsOf } from "./grants.ts";
 import { integer, text, toSession } from "./rows.ts";
 import { insertSession, type Owner } from "./session-rows.ts";
@@ -25,7 +25,7 @@ export function sessions(
   };
 }
 
-async function open(tx: Tx, owner: Owner, { limits, newToken }: Store): Promise<Session> {
+async function open(tx: WriteTransaction, owner: Owner, { limits, newToken }: Store): Promise<Session> {
   const surplus = await tx.sql`
     SELECT * FROM approval_sessions
     WHERE issuer = ${owner.issuer} AND subject = ${owner.subject} AND minted = 1 AND ended_at IS NULL
@@ -40,7 +40,7 @@ async function open(tx: Tx, owner: Owner, { limits, newToken }: Store): Promise<
   return session;
 }
 
-async function find({ sql, now }: View, id: string, owner: Owner): Promise<Session | undefined> {
+async function find({ sql, now }: ReadTransaction, id: string, owner: Owner): Promise<Session | undefined> {
   const [row] = await sql`
     SELECT * FROM approval_sessions
     WHERE issuer = ${owner.issuer} AND subject = ${owner.subject} AND id = ${id} AND ended_at IS NULL
@@ -48,14 +48,14 @@ async function find({ sql, now }: View, id: string, owner: Owner): Promise<Sessi
   return row === undefined ? undefined : toSession(row, now);
 }
 
-async function list({ sql, now }: View): Promise<readonly Session[]> {
+async function list({ sql, now }: ReadTransaction): Promise<readonly Session[]> {
   const rows = await sql`
     SELECT * FROM approval_sessions WHERE ended_at IS NULL AND expires_at > ${now}
     ORDER BY created_at DESC, id DESC LIMIT ${SESSIONS_LISTED_MAX}`;
   return rows.map((row) => toSession(row, now));
 }
 
-async function setMode(tx: Tx, change: ModeChange, { limits }: Store): Promise<Session | undefined> {
+async function setMode(tx: WriteTransaction, change: ModeChange, { limits }: Store): Promise<Session | undefined> {
   const owner = change.requester ?? (await onlyOwner(tx, change.id));
   if (owner === undefined) return undefined;
   const asked = Math.min(Math.floor(change.until), tx.now + limits.modeSecondsMax * SECOND_MS);
@@ -75,7 +75,7 @@ async function setMode(tx: Tx, change: ModeChange, { limits }: Store): Promise<S
 }
 
 /** Of the one session with this id; two callers' `sid`s may be the same. */
-async function onlyOwner({ sql, now }: View, id: string): Promise<Owner | undefined> {
+async function onlyOwner({ sql, now }: ReadTransaction, id: string): Promise<Owner | undefined> {
   const rows = await sql`
     SELECT issuer, subject FROM approval_sessions
     WHERE id = ${id} AND ended_at IS NULL AND expires_at > ${now} LIMIT 2`;
@@ -84,7 +84,7 @@ async function onlyOwner({ sql, now }: View, id: string): Promise<Owner | undefi
 }
 
 /** Whoever has one of this name, or had, ends that one alone: two callers' `sid`s may be the same. */
-async function endById(tx: Tx, id: string, by: Owner): Promise<boolean> {
+async function endById(tx: WriteTransaction, id: string, by: Owner): Promise<boolean> {
   const rows = await tx.sql`SELECT * FROM approval_sessions WHERE id = ${id}`;
   const live = rows.filter((row) => row["ended_at"] === null && integer(row, "expires_at") > tx.now);
   const isTheirs = (row: Row): boolean => row["issuer"] === by.issuer && row["subject"] === by.subject;
@@ -94,7 +94,7 @@ async function endById(tx: Tx, id: string, by: Owner): Promise<boolean> {
 }
 
 /** `by` is undefined when its time was over. */
-export async function end(tx: Tx, row: Row, by?: Decider): Promise<boolean> {
+export async function end(tx: WriteTransaction, row: Row, by?: Decider): Promise<boolean> {
   const { issuer, subject } = ownerOf(row);
   const id = text(row, "id");
   const ended = await tx.sql`
@@ -117,7 +117,7 @@ interface ModeNote {
   readonly decider: { readonly issuer: string; readonly subject: string } | undefined;
 }
 
-export function noteMode(tx: Tx, row: Row, { mode, until, decider }: ModeNote): void {
+export function noteMode(tx: WriteTransaction, row: Row, { mode, until, decider }: ModeNote): void {
   const { issuer, subject } = ownerOf(row);
   const id = text(row, "id");
   tx.note({

@@ -1,4 +1,4 @@
-import type { Tx } from "./database.ts";
+import type { WriteTransaction } from "./database.ts";
 import { subtract } from "./keys.ts";
 import { toApproval } from "./rows.ts";
 import { end, noteMode } from "./sessions.ts";
@@ -12,7 +12,7 @@ const BATCH_MAX = 100;
 const BATCHES_MAX = 200;
 const EVENTS_KEPT_MAX = 100_000;
 
-type Step = (tx: Tx, store: Store) => Promise<readonly Row[]>;
+type Step = (tx: WriteTransaction, store: Store) => Promise<readonly Row[]>;
 
 const STEPS: readonly Step[] = [
   ...[expireQuestions, expireYeses, doubtLostLeases, endModes, endSessions],
@@ -31,7 +31,7 @@ export async function sweep(store: Store): Promise<void> {
   }
 }
 
-async function expireQuestions(tx: Tx): Promise<readonly Row[]> {
+async function expireQuestions(tx: WriteTransaction): Promise<readonly Row[]> {
   const rows = await tx.sql`
     UPDATE approvals SET state = 'expired', version = version + 1, ended_at = ${tx.now}
     WHERE state = 'pending' AND decide_by <= ${tx.now} AND id IN (
@@ -40,7 +40,7 @@ async function expireQuestions(tx: Tx): Promise<readonly Row[]> {
   return noteExpired(tx, rows);
 }
 
-async function expireYeses(tx: Tx): Promise<readonly Row[]> {
+async function expireYeses(tx: WriteTransaction): Promise<readonly Row[]> {
   const rows = await tx.sql`
     UPDATE approvals SET state = 'expired', version = version + 1, ended_at = ${tx.now}
     WHERE state = 'approved' AND execute_by <= ${tx.now} AND id IN (
@@ -49,7 +49,7 @@ async function expireYeses(tx: Tx): Promise<readonly Row[]> {
   return noteExpired(tx, rows);
 }
 
-function noteExpired(tx: Tx, rows: readonly Row[]): readonly Row[] {
+function noteExpired(tx: WriteTransaction, rows: readonly Row[]): readonly Row[] {
   for (const row of rows) {
     noteApproval(tx, toApproval(row, tx.now), { event: "approval.expired", journal: "approval.expired" });
   }
@@ -57,7 +57,7 @@ function noteExpired(tx: Tx, rows: readonly Row[]): readonly Row[] {
 }
 
 /** Whoever claimed it is gone, or hangs: nobody knows what it did. */
-async function doubtLostLeases(tx: Tx): Promise<readonly Row[]> {
+async function doubtLostLeases(tx: WriteTransaction): Promise<readonly Row[]> {
   const rows = await tx.sql`
     UPDATE approvals SET state = 'in_doubt', version = version + 1, ended_at = ${tx.now}
     WHERE state = 'claimed' AND lease_until <= ${tx.now} AND id IN (
@@ -70,7 +70,7 @@ async function doubtLostLeases(tx: Tx): Promise<readonly Row[]> {
   return rows;
 }
 
-async function endModes(tx: Tx): Promise<readonly Row[]> {
+async function endModes(tx: WriteTransaction): Promise<readonly Row[]> {
   const rows = await tx.sql`
     UPDATE approval_sessions SET mode = 'default', mode_until = NULL, mode_issuer = NULL, mode_subject = NULL
     WHERE (issuer, subject, id) IN (
@@ -81,21 +81,21 @@ async function endModes(tx: Tx): Promise<readonly Row[]> {
   return rows;
 }
 
-async function endSessions(tx: Tx): Promise<readonly Row[]> {
+async function endSessions(tx: WriteTransaction): Promise<readonly Row[]> {
   const rows = await tx.sql`
     SELECT * FROM approval_sessions WHERE minted = 1 AND ended_at IS NULL AND expires_at <= ${tx.now} LIMIT ${BATCH_MAX}`;
   for (const row of rows) await end(tx, row);
   return rows;
 }
 
-async function forgetApprovals(tx: Tx, { limits }: Store): Promise<readonly Row[]> {
+async function forgetApprovals(tx: WriteTransaction, { limits }: Store): Promise<readonly Row[]> {
   const before = tx.now - limits.retentionDays * DAY_MS;
   return tx.sql`
     DELETE FROM approvals WHERE id IN (SELECT id FROM approvals WHERE ended_at <= ${before} LIMIT ${BATCH_MAX})
     RETURNING id`;
 }
 
-async function forgetGrants(tx: Tx, { limits }: Store): Promise<readonly Row[]> {
+async function forgetGrants(tx: WriteTransaction, { limits }: Store): Promise<readonly Row[]> {
   const before = tx.now - limits.retentionDays * DAY_MS;
   return tx.sql`
     DELETE FROM approval_grants
@@ -104,7 +104,7 @@ async function forgetGrants(tx: Tx, { limits }: Store): Promise<readonly Row[]> 
 }
 
 /** The row of an ended session keeps the grants of that session from coming back; by then they have all expired. */
-async function forgetSessions(tx: Tx, { limits }: Store): Promise<readonly Row[]> {
+async function forgetSessions(tx: WriteTransaction, { limits }: Store): Promise<readonly Row[]> {
   const before = tx.now - limits.retentionDays * DAY_MS;
   return tx.sql`
     DELETE FROM approval_sessions WHERE (issuer, subject, id) IN (
@@ -112,7 +112,7 @@ async function forgetSessions(tx: Tx, { limits }: Store): Promise<readonly Row[]
     RETURNING id`;
 }
 
-async function forgetKeys(tx: Tx): Promise<readonly Row[]> {
+async function forgetKeys(tx: WriteTransaction): Promise<readonly Row[]> {
   const rows = await tx.sql`
     DELETE FROM approval_keys WHERE (issuer, subject, tool, key_hash) IN (
       SELECT issuer, subject, tool, key_hash FROM approval_keys WHERE expires_at <= ${tx.now} LIMIT ${BATCH_MAX})
@@ -121,7 +121,7 @@ async function forgetKeys(tx: Tx): Promise<readonly Row[]> {
   return rows;
 }
 
-async function forgetEvents(tx: Tx, { limits }: Store): Promise<readonly Row[]> {
+async function forgetEvents(tx: WriteTransaction, { limits }: Store): Promise<readonly Row[]> {
   const before = tx.now - limits.retentionDays * DAY_MS;
   return tx.sql`
     DELETE FROM approval_events WHERE seq IN (

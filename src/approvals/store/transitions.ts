@@ -1,7 +1,7 @@
 import type { Json } from "../../core/types.ts";
 import type { Decider, Requester } from "../identities.ts";
 import type { Approval, ApprovalEvent } from "../types.ts";
-import type { Tx } from "./database.ts";
+import type { WriteTransaction } from "./database.ts";
 import { toApproval } from "./rows.ts";
 import type { Row } from "./sql.ts";
 
@@ -24,7 +24,11 @@ export function identity({ issuer, subject }: Decider): { readonly issuer: strin
 }
 
 /** Never the arguments, never the view. */
-export function noteApproval(tx: Tx, approval: Approval, { event, journal, more, ...noted }: Noted): void {
+export function noteApproval(
+  tx: WriteTransaction,
+  approval: Approval,
+  { event, journal, more, ...noted }: Noted,
+): void {
   const { id, tool, requester, planDigest } = approval;
   const { summary = approval.summary } = noted;
   const { issuer, subject, session } = requester;
@@ -35,7 +39,7 @@ export function noteApproval(tx: Tx, approval: Approval, { event, journal, more,
 }
 
 /** The row after its one conditional update, or undefined when the condition did not hold. */
-export function moved(tx: Tx, rows: readonly Row[], noted: Noted): Approval | undefined {
+export function moved(tx: WriteTransaction, rows: readonly Row[], noted: Noted): Approval | undefined {
   const [row] = rows;
   if (row === undefined) return undefined;
   const approval = toApproval(row, tx.now);
@@ -44,7 +48,7 @@ export function moved(tx: Tx, rows: readonly Row[], noted: Noted): Approval | un
 }
 
 /** Writes down that the time is over, so that no clock set back revives what somebody was told has expired. */
-export async function expire(tx: Tx, id: string): Promise<Approval | undefined> {
+export async function expire(tx: WriteTransaction, id: string): Promise<Approval | undefined> {
   const rows = await tx.sql`
     UPDATE approvals SET state = 'expired', version = version + 1, ended_at = ${tx.now}
     WHERE id = ${id} AND ((state = 'pending' AND decide_by <= ${tx.now}) OR (state = 'approved' AND execute_by <= ${tx.now}))
@@ -53,7 +57,7 @@ export async function expire(tx: Tx, id: string): Promise<Approval | undefined> 
 }
 
 /** The approval as it stands, its expiry written down; undefined when there is none. */
-export async function settledView(tx: Tx, id: string): Promise<Approval | undefined> {
+export async function settledView(tx: WriteTransaction, id: string): Promise<Approval | undefined> {
   const expired = await expire(tx, id);
   if (expired !== undefined) return expired;
   const [row] = await tx.sql`SELECT * FROM approvals WHERE id = ${id}`;

@@ -4,7 +4,7 @@ import type { Scope } from "../identities.ts";
 import { type Lacking, lackingOf, standingOf, type Voter } from "../policies/quorum.ts";
 import type { Vote } from "../policies/requirement.ts";
 import type { Approval, Decision } from "../types.ts";
-import type { Tx } from "./database.ts";
+import type { WriteTransaction } from "./database.ts";
 import { type ApprovalLimits, SECOND_MS } from "./store.ts";
 import { identity, moved } from "./transitions.ts";
 
@@ -23,7 +23,11 @@ interface Voting {
  * One statement counts the vote, and ends the question when it is the one that was missing. It counts on what was seen: whatever
  * has changed since then leaves it uncounted, so that no two can fill one place.
  */
-export async function vote(tx: Tx, decision: Decision, { approval, limits }: Voting): Promise<Approval | undefined> {
+export async function vote(
+  tx: WriteTransaction,
+  decision: Decision,
+  { approval, limits }: Voting,
+): Promise<Approval | undefined> {
   const { id, by } = decision;
   const counted = countedWith(decision, approval, tx.now);
   const { state, votes, scope } = counted;

@@ -1,5 +1,13 @@
 import type { Hash } from "node:crypto";
-import { type ChainHead, followingHash, genesisOf, type Link, logIdOf, readLink, type StreamName } from "./chain.ts";
+import {
+  type ChainHead,
+  type ChainLink,
+  followingHash,
+  genesisOf,
+  logIdOf,
+  readLink,
+  type StreamName,
+} from "./chain.ts";
 import { leafHash, MerkleTree } from "./merkle-tree.ts";
 
 /** What the next line must say. */
@@ -91,7 +99,7 @@ export class ChainWalk {
     return link && (this.expected ?? this.#pinned ?? link);
   }
 
-  #step({ seq, prev, hash }: Link): void {
+  #step({ seq, prev, hash }: ChainLink): void {
     if (seq === 0) {
       this.logId = logIdOf(hash);
     }

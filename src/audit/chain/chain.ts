@@ -49,14 +49,14 @@ export function chainBytes(seq: number): number {
 }
 
 /** What a line says of its place in the chain. */
-export interface Link {
+export interface ChainLink {
   readonly seq: number;
   readonly prev: string;
   readonly hash: string;
 }
 
 /** The link at the end of the line `bytes[from, to)`; `undefined` when it has none. Whether `hash` is right is `ownHash`'s to say. */
-export function readLink(bytes: Buffer, from: number, to: number): Link | undefined {
+export function readLink(bytes: Buffer, from: number, to: number): ChainLink | undefined {
   if (
     to - from <= PREV_LABEL_AT ||
     bytes.toString("latin1", to - END.length, to) !== END ||

@@ -2,7 +2,7 @@ import type { KeyObject } from "node:crypto";
 import { AuditLogError } from "../audit-log-error.ts";
 import { dayFilesOf } from "../journal/line-files.ts";
 import { walkFiles } from "../verify/file-walk.ts";
-import { type Link, readLink } from "./chain.ts";
+import { type ChainLink, readLink } from "./chain.ts";
 import { type Checkpoint, readCheckpoint } from "./checkpoint.ts";
 import { readLastNotes } from "./checkpoint-files.ts";
 import { DIGEST_BYTES, leafHash, MerkleTree, nodeHash } from "./merkle-tree.ts";
@@ -47,7 +47,7 @@ export function prove(dir: string, id: string): Proof {
 
 function findLine(dir: string, id: string): { readonly line: string; readonly seq: number } {
   const needle = Buffer.from(JSON.stringify(id));
-  let found: { line: string; link: Link } | undefined;
+  let found: { line: string; link: ChainLink } | undefined;
   walkFiles(dayFilesOf(dir, "calls"), { index: 0, offset: 0 }, (bytes, from, to) => {
     // Within the line alone: what follows it would be searched again for every line.
     const link = bytes.subarray(from, to).includes(needle) ? readLink(bytes, from, to) : undefined;

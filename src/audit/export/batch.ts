@@ -5,8 +5,8 @@ import { LINE_BYTES_MAX } from "../entry.ts";
 import type { Position } from "../query/cursor.ts";
 import { isOfOtherDay } from "../query/day-bounds.ts";
 import { daysIn, type Stream, streamDir, withDay } from "../query/days.ts";
-import { type Chunk, type DayFile, linesOf, readChunk } from "../query/scan.ts";
-import { type EntryView, type Members, parseLine, viewOf } from "../query/view.ts";
+import { type Chunk, linesOf, type OpenDayFile, readChunk } from "../query/scan.ts";
+import { type EntryView, type LineMembers, parseLine, viewOf } from "../query/view.ts";
 
 const LINE_END = 0x0a;
 /** What one request carries at most. One line is sent whatever its size. */
@@ -19,12 +19,12 @@ export interface ExportLine {
   readonly offset: number;
   readonly line: string;
   /** Missing when somebody else wrote the line: then it is sent as it is, under the time of its day. */
-  readonly members: Members;
+  readonly members: LineMembers;
   readonly entry: EntryView | undefined;
   readonly timeMs: number;
 }
 
-export interface Batch {
+export interface ExportBatch {
   readonly lines: readonly ExportLine[];
   /** Behind its last line. */
   readonly next: Position;
@@ -45,7 +45,7 @@ interface Place {
 }
 
 /** The lines that come next, oldest first; `undefined` when there are none yet. */
-export function readBatch(place: Place): Batch | undefined {
+export function readBatch(place: Place): ExportBatch | undefined {
   return readNext(place, BATCH);
 }
 
@@ -54,7 +54,7 @@ export function readNextLine(place: Place): ExportLine | undefined {
   return readNext(place, PEEK)?.lines[0];
 }
 
-function readNext({ dir, stream, from }: Place, limits: BatchLimits): Batch | undefined {
+function readNext({ dir, stream, from }: Place, limits: BatchLimits): ExportBatch | undefined {
   const folder = streamDir(dir, stream);
   for (const day of daysIn(folder).filter((one) => one >= (from?.day ?? ""))) {
     const offset = from?.day === day ? from.offset : 0;
@@ -65,9 +65,9 @@ function readNext({ dir, stream, from }: Place, limits: BatchLimits): Batch | un
 }
 
 function readLines(
-  file: DayFile,
+  file: OpenDayFile,
   { stream, from, linesMax, bytesMax }: BatchLimits & { readonly stream: Stream; readonly from: number },
-): Batch {
+): ExportBatch {
   const { day } = file;
   let at = from;
   while (at < file.size) {

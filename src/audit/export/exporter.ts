@@ -4,7 +4,7 @@ import { errorText } from "../../core/error-text.ts";
 import { makeDirectory } from "../journal/file-operations.ts";
 import type { Position } from "../query/cursor.ts";
 import type { Stream } from "../query/days.ts";
-import { type Batch, bytesBehind, type ExportLine, readBatch, readNextLine } from "./batch.ts";
+import { bytesBehind, type ExportBatch, type ExportLine, readBatch, readNextLine } from "./batch.ts";
 import { LOKI_PATH, toLoki } from "./loki.ts";
 import { OTLP_PATH, rejectedByOtlp, toOtlp } from "./otlp.ts";
 import { EXPORT_DIR, readExportPlace, writeExportPlace } from "./place-files.ts";
@@ -135,7 +135,7 @@ export class Exporter {
   }
 
   /** Whatever becomes of the rest, what is behind it is not sent again. */
-  async #deliverWhole(batch: Batch): Promise<void> {
+  async #deliverWhole(batch: ExportBatch): Promise<void> {
     const { dir, stream, target } = this.#options;
     const before = this.#position;
     try {
@@ -148,7 +148,7 @@ export class Exporter {
   }
 
   /** `false` when it was stopped before all of it was taken. */
-  async #deliver({ lines, next }: Batch): Promise<boolean> {
+  async #deliver({ lines, next }: ExportBatch): Promise<boolean> {
     const { target, send } = this.#options;
     const { encode, rejected, readsAnswer } = ENCODERS[target.type];
     const request = {
@@ -180,7 +180,7 @@ export class Exporter {
   }
 
   /** One bad line spoils a whole batch: it is halved until it stands alone. */
-  async #refused({ lines, next }: Batch, reason: string): Promise<boolean> {
+  async #refused({ lines, next }: ExportBatch, reason: string): Promise<boolean> {
     const middle = Math.ceil(lines.length / 2);
     const after = lines[middle];
     if (after === undefined) {

@@ -1,6 +1,6 @@
 import { escapeJson } from "../escape.ts";
-import type { Found } from "../query/scan.ts";
-import { type EntryView, type Members, membersOf, parseLine, textOf } from "../query/view.ts";
+import type { FoundLine } from "../query/scan.ts";
+import { type EntryView, type LineMembers, membersOf, parseLine, textOf } from "../query/view.ts";
 
 /** What a spreadsheet takes for the beginning of a formula, full-width forms too; after blanks it may do so still. */
 const FORMULA = /^[\s\u00a0\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]/;
@@ -8,7 +8,7 @@ const LEADING_CONTROL = /^[\t\r\n]/;
 
 const COLUMNS: readonly (readonly [
   name: string,
-  read: (entry: EntryView, line: Members) => string | number | undefined,
+  read: (entry: EntryView, line: LineMembers) => string | number | undefined,
 ])[] = [
   ["timestamp", ({ timestamp }) => timestamp],
   ["traceId", ({ traceId }) => traceId],
@@ -34,7 +34,7 @@ const COLUMNS: readonly (readonly [
 
 const CSV_HEADER = COLUMNS.map(([name]) => name).join(",");
 
-export function toCsv({ entry, line }: Found): string {
+export function toCsv({ entry, line }: FoundLine): string {
   const members = parseLine(line) ?? {};
   return COLUMNS.map(([, read]) => cell(read(entry, members))).join(",");
 }
@@ -85,7 +85,7 @@ const SEVERITIES: Readonly<Record<string, readonly [id: number, name: string]>> 
 const INFORMATIONAL = [1, "Informational"] as const;
 
 /** One call as an OCSF event. What OCSF has no place for stands in `unmapped`; what is not known is left out. */
-function toOcsf({ entry, line }: Found): object {
+function toOcsf({ entry, line }: FoundLine): object {
   const members = parseLine(line) ?? {};
   const [activityId, activity] = ACTIVITIES[entry.classification ?? ""] ?? UNKNOWN_ACTIVITY;
   const [statusId, status] = STATUSES[entry.decision ?? ""] ?? OTHER_STATUS;
@@ -121,7 +121,7 @@ function apiOf({ tool, system, traceId, code, reason }: EntryView): object {
   };
 }
 
-function metadataOf({ traceId, timestamp, wireTraceId }: EntryView, members: Members): object {
+function metadataOf({ traceId, timestamp, wireTraceId }: EntryView, members: LineMembers): object {
   const seq = members["seq"];
   return {
     version: VERSION,
@@ -135,7 +135,10 @@ function metadataOf({ traceId, timestamp, wireTraceId }: EntryView, members: Mem
   };
 }
 
-function unmappedOf({ decision, stage, classification, approvalId, approvedBy }: EntryView, members: Members): object {
+function unmappedOf(
+  { decision, stage, classification, approvalId, approvedBy }: EntryView,
+  members: LineMembers,
+): object {
   const request = membersOf(members["request"]);
   return {
     decision,
@@ -158,7 +161,7 @@ function unmappedOf({ decision, stage, classification, approvalId, approvedBy }:
 /** What `stc audit export` writes: a header, if any, and each call as one line, without line ends. */
 interface Format {
   readonly header?: string;
-  line(found: Found): string;
+  line(found: FoundLine): string;
 }
 
 export const FORMATS = {

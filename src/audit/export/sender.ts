@@ -1,7 +1,7 @@
 import { endedWithin } from "../../core/patience.ts";
 
 /** What became of one request. */
-export type Outcome =
+export type SendOutcome =
   | { readonly kind: "taken"; readonly answer: string }
   /** The far side will never take this body. */
   | { readonly kind: "refused"; readonly reason: string }
@@ -31,7 +31,7 @@ const RETRY_AFTER_SECONDS_MAX = 300;
 const LATER_STATUSES = new Set([401, 403, 404, 405, 407, 408, 421, 425, 429]);
 
 /** One POST of JSON. Never rejects. No redirect is followed: credentials go to the address that was configured and nowhere else. */
-export async function post(body: string, options: SenderOptions): Promise<Outcome> {
+export async function post(body: string, options: SenderOptions): Promise<SendOutcome> {
   const { url, headers, timeoutMs, readsAnswer, signal, send } = options;
   const sendTo = send ?? fetch;
   try {
@@ -61,7 +61,7 @@ function faultOf(error: unknown): string {
   return code === undefined ? error.name : `${error.name} ${code}`;
 }
 
-function outcomeOf({ ok, status, headers }: Response): Outcome {
+function outcomeOf({ ok, status, headers }: Response): SendOutcome {
   if (ok) return { kind: "taken", answer: "" };
   const reason = `status ${status}`;
   const isFinal = status >= 400 && status < 500 && !LATER_STATUSES.has(status);

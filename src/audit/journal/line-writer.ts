@@ -1,6 +1,6 @@
 import { errorText } from "../../core/error-text.ts";
 import { AuditLogError, DiskFullError } from "../audit-log-error.ts";
-import type { DayStream, Line } from "../query/day-stream.ts";
+import type { DayStream, QueuedJson } from "../query/day-stream.ts";
 
 /** Bytes of lines that are not yet on disk. */
 export const QUEUE_BYTES_MAX = 16 * 1024 * 1024;
@@ -12,16 +12,16 @@ const BATCH_MS_MAX = 2_000;
 /** `fdatasync`: acknowledged means on disk. `write`: acknowledged means handed to the kernel, which a power cut may lose. */
 export type Durability = "fdatasync" | "write";
 
-export type Health = { readonly status: "ok" } | { readonly status: "failing"; readonly reason: string };
+export type AuditHealth = { readonly status: "ok" } | { readonly status: "failing"; readonly reason: string };
 
 /** Lines of one file that became durable together. */
-export interface Batch {
+export interface WrittenBatch {
   readonly entries: number;
   readonly bytes: number;
   readonly syncMs: number;
 }
 
-export interface QueuedLine extends Line {
+export interface QueuedLine extends QueuedJson {
   /** `YYYY-MM-DD`; never earlier than that of the line queued before. */
   readonly day: string;
   /** The first call counts: without an error when the line is durable. */
@@ -37,7 +37,7 @@ export interface LineWriterOptions {
   readonly monotonic: () => number;
   /** Throws when the files under us are not ours any more. */
   readonly check: () => void;
-  readonly onBatch: (batch: Batch) => void;
+  readonly onBatch: (batch: WrittenBatch) => void;
   /** The disk is full: makes room, if there is some to make, and then the batch is tried once more. */
   readonly makeRoom: () => boolean;
   /** Queued lines were refused: their positions in the chain are free again. */
@@ -96,7 +96,7 @@ export class LineWriter {
     return this.#refusal() === undefined && !this.#isStalled();
   }
 
-  health(): Health {
+  health(): AuditHealth {
     if (this.#failure !== undefined) {
       return { status: "failing", reason: this.#failure.message };
     }

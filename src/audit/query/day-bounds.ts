@@ -1,10 +1,10 @@
 import { readSync } from "node:fs";
 import { AuditLogError } from "../audit-log-error.ts";
-import { type Link, readLink } from "../chain/chain.ts";
+import { type ChainLink, readLink } from "../chain/chain.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
 import { withDay } from "./days.ts";
 import type { Filter } from "./filter.ts";
-import { type DayFile, stampAt } from "./scan.ts";
+import { type OpenDayFile, stampAt } from "./scan.ts";
 import { dayOf } from "./time-range.ts";
 import { parseLine, viewOf } from "./view.ts";
 
@@ -29,12 +29,12 @@ export function isOfOtherDay(day: string, bytes: Buffer, [from, to]: readonly [f
 export interface Bound {
   /** Milliseconds since 1970; `undefined` when the line has no time. */
   readonly timeMs: number | undefined;
-  readonly link: Link | undefined;
+  readonly link: ChainLink | undefined;
   /** `YYYY-MM-DD`, when it is not the day in the file's name and the line is chained. */
   readonly otherDay: string | undefined;
 }
 
-export interface Bounds {
+export interface DayBounds {
   readonly first: Bound;
   readonly last: Bound;
 }
@@ -45,14 +45,14 @@ const READ_BYTES = [4_096, LINE_BYTES_MAX + 2] as const;
 const buffer = Buffer.allocUnsafe(LINE_BYTES_MAX + 2);
 
 /** The first and the last whole line of a day's file; lines are in the order of time. `undefined` without a file or a whole line. */
-export function boundsOf(dir: string, day: string): Bounds | undefined {
+export function boundsOf(dir: string, day: string): DayBounds | undefined {
   return withDay(dir, day, (file) => {
     const first = boundOf(file, "first");
     return first && { first, last: boundOf(file, "last") ?? first };
   });
 }
 
-function boundOf({ day, fd, size }: DayFile, which: "first" | "last"): Bound | undefined {
+function boundOf({ day, fd, size }: OpenDayFile, which: "first" | "last"): Bound | undefined {
   for (const length of READ_BYTES) {
     const bytes = buffer.subarray(
       0,
@@ -80,7 +80,7 @@ function timeIn(bytes: Buffer, from: number, to: number): number | undefined {
 }
 
 /** The day that the lines of a misnamed file are of. `undefined` when the name is right, or the file has no whole line. */
-export function otherDayOf(bounds: Bounds | undefined): string | undefined {
+export function otherDayOf(bounds: DayBounds | undefined): string | undefined {
   return bounds?.first.otherDay ?? bounds?.last.otherDay;
 }
 
@@ -98,7 +98,7 @@ export function holdsOwnDay(dir: string, day: string): boolean {
 }
 
 /** `undefined` also when the file cannot be read. */
-export function readableBounds(dir: string, day: string): Bounds | undefined {
+export function readableBounds(dir: string, day: string): DayBounds | undefined {
   try {
     return boundsOf(dir, day);
   } catch (error) {

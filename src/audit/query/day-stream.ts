@@ -9,7 +9,7 @@ import type { FileOperations } from "../journal/file-operations.ts";
 const CHUNK_BYTES = 2 * LINE_BYTES_MAX;
 
 /** One line as JSON, still without its link, and the bytes that it will have with link and line end. */
-export interface Line {
+export interface QueuedJson {
   readonly line: string;
   readonly bytes: number;
 }
@@ -73,7 +73,7 @@ export class DayStream {
   }
 
   /** Appends whole lines to the file of `day` (`YYYY-MM-DD`). On failure what was written of them is cut off again, if the disk lets us. */
-  async write(day: string, lines: readonly Line[]): Promise<void> {
+  async write(day: string, lines: readonly QueuedJson[]): Promise<void> {
     const file = this.#open?.day === day ? this.#open : await this.#openDay(day);
     const before = file.size;
     this.#isDirty = true;
@@ -142,7 +142,7 @@ export class DayStream {
   }
 
   /** The chunk's first byte is lent to the hash of the first line. */
-  #writeLines(file: OpenFile, lines: readonly Line[]): void {
+  #writeLines(file: OpenFile, lines: readonly QueuedJson[]): void {
     let filled = 1;
     for (const { line, bytes } of lines) {
       if (filled + bytes > CHUNK_BYTES) {

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { errorText } from "../../core/error-text.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 import type { Filter } from "./filter.ts";
-import { closeDay, type DayFile, openDay, readChunk, stampAt } from "./scan.ts";
+import { closeDay, type OpenDayFile, openDay, readChunk, stampAt } from "./scan.ts";
 import { dayOf, withinYears } from "./time-range.ts";
 
 /** Lines of one file are in the order of their stamps; those that are not are found as long as they are no further than this, in bytes, from their place. */
@@ -55,7 +55,7 @@ export function daysWithin(
  *
  * @throws {AuditLogError} when it cannot be read
  */
-export function withDay<T>(dir: string, day: string, use: (file: DayFile) => T): T | undefined {
+export function withDay<T>(dir: string, day: string, use: (file: OpenDayFile) => T): T | undefined {
   const file = openDay(join(dir, `${day}.jsonl`), day);
   if (file === undefined) return undefined;
   try {
@@ -66,7 +66,7 @@ export function withDay<T>(dir: string, day: string, use: (file: DayFile) => T):
 }
 
 /** The bytes of a file outside of which no line of this time begins. */
-export function timeRange(file: DayFile, { fromMs, toMs }: Pick<Filter, "fromMs" | "toMs">): Range {
+export function timeRange(file: OpenDayFile, { fromMs, toMs }: Pick<Filter, "fromMs" | "toMs">): Range {
   if (file.size < SEEK_BYTES_MIN) return { from: 0, to: file.size };
   const from = fromMs === undefined ? 0 : seek(file, fromMs).from;
   const to = toMs === undefined ? file.size : seek(file, toMs).to;
@@ -79,7 +79,7 @@ export interface Range {
 }
 
 /** Halves the file until the first line of that time is known to begin in `[from, to)`; no halving where a line has no stamp. */
-function seek(file: DayFile, ms: number): Range {
+function seek(file: OpenDayFile, ms: number): Range {
   const wanted = new Date(withinYears(ms)).toISOString();
   let [from, to] = [0, file.size];
   while (to - from > DISORDER_BYTES) {
@@ -92,7 +92,7 @@ function seek(file: DayFile, ms: number): Range {
   return { from, to };
 }
 
-function firstStamp(file: DayFile, at: number): string | undefined {
+function firstStamp(file: OpenDayFile, at: number): string | undefined {
   const { bytes, first, last } = readChunk(file, { from: at, to: at + 1 }, Buffer.alloc(0));
   // The line that begins next, wherever that is.
   const begin = first < last ? first : bytes.indexOf(0x0a) + 1;

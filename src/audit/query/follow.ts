@@ -1,7 +1,7 @@
 import type { Position } from "./cursor.ts";
 import { holdsOwnDay } from "./day-bounds.ts";
 import { daysIn, withDay } from "./days.ts";
-import { type DayFile, endOfLines, linesOf, type RawLine, readChunk } from "./scan.ts";
+import { endOfLines, linesOf, type OpenDayFile, type RawLine, readChunk } from "./scan.ts";
 
 /** Bytes that one look reads of one file: what is left comes with the next look. */
 const LOOK_BYTES_MAX = 1_048_576;
@@ -56,7 +56,7 @@ export class Follower {
   }
 
   /** Whether more stands there than one look takes. */
-  #read(file: DayFile, lines: DayLine[]): boolean {
+  #read(file: OpenDayFile, lines: DayLine[]): boolean {
     const { day, ino, size } = file;
     const seen = this.#seen.get(day);
     const from = seen === undefined || seen.ino !== ino || seen.offset > size ? 0 : seen.offset;
@@ -72,13 +72,13 @@ export class Follower {
   }
 }
 
-function beginOf(file: DayFile, from: Position | undefined): number {
+function beginOf(file: OpenDayFile, from: Position | undefined): number {
   if (from === undefined || file.day < from.day) return endOf(file);
   return file.day === from.day ? Math.min(from.offset, endOf(file)) : 0;
 }
 
 /** Where the last whole line ends. */
-function endOf(file: DayFile): number {
+function endOf(file: OpenDayFile): number {
   let to = file.size;
   while (to > 0) {
     const from = Math.max(0, to - BACK_BYTES);
@@ -103,7 +103,7 @@ export function lastLines(dir: string, ends: ReadonlyMap<string, number>, count:
   return days.toReversed().flat();
 }
 
-function lastOf(file: DayFile, end: number, count: number): readonly string[] {
+function lastOf(file: OpenDayFile, end: number, count: number): readonly string[] {
   const pieces: (readonly string[])[] = [];
   let [to, found] = [end, 0];
   while (to > 0 && found < count) {

@@ -4,8 +4,8 @@ import { closeSync, constants, existsSync, fchmodSync, openSync, rmSync, statSyn
 import { join } from "node:path";
 import { daysIn, type Range, withDay } from "./days.ts";
 import type { Field, Filter, Matcher } from "./filter.ts";
-import type { Places } from "./query.ts";
-import { type DayFile, linesOf, readChunk } from "./scan.ts";
+import type { LineIndex } from "./query.ts";
+import { linesOf, type OpenDayFile, readChunk } from "./scan.ts";
 import { type EntryView, parseLine, viewOf } from "./view.ts";
 
 /** The index says in which block of a file a line begins. */
@@ -25,7 +25,7 @@ const HASHED_BYTES = 512;
  * indexed is read whole, so is what was written since, and every line that comes of it was compared with the filter. When the
  * index is missing, busy or broken, everything is read.
  */
-export class IndexLookup implements Places {
+export class IndexLookup implements LineIndex {
   readonly #dir: string;
   #file: IndexFile | undefined;
   #isRenewed = false;
@@ -35,7 +35,7 @@ export class IndexLookup implements Places {
     this.#file = this.#open();
   }
 
-  narrow(file: DayFile, range: Range, { filter }: Matcher): readonly Range[] {
+  narrow(file: OpenDayFile, range: Range, { filter }: Matcher): readonly Range[] {
     const keys = keysWanted(filter);
     const index = this.#file;
     if (index === undefined || keys.length === 0) return [range];
@@ -95,7 +95,7 @@ export class IndexLookup implements Places {
   }
 
   /** Bytes that were indexed; 0 when there is nothing to do, or nothing can be done. */
-  #step(file: DayFile): number {
+  #step(file: OpenDayFile): number {
     const index = this.#file;
     if (index === undefined) return 0;
     try {
@@ -166,20 +166,20 @@ function isBusy(error: unknown): boolean {
 }
 
 /** `undefined` when the index does not know this file, or knows another one of its name. */
-function knownDay(index: IndexFile, file: DayFile): IndexedDay | undefined {
+function knownDay(index: IndexFile, file: OpenDayFile): IndexedDay | undefined {
   const known = index.day(file.day);
   if (known === undefined || known.ino !== file.ino || known.indexed > file.size) return undefined;
   return lastLineHash(file, known.indexed) === known.line ? known : undefined;
 }
 
 /** Of the last bytes before `end`: with the chain's hash among them, two files that share them share everything before. */
-function lastLineHash(file: DayFile, end: number): string {
+function lastLineHash(file: OpenDayFile, end: number): string {
   const from = Math.max(0, end - HASHED_BYTES);
   const { base, bytes } = readChunk(file, { from, to: end }, Buffer.alloc(0));
   return hash("sha256", bytes.subarray(from - base, end - base));
 }
 
-function readStep(file: DayFile, before: number): Addition | undefined {
+function readStep(file: OpenDayFile, before: number): Addition | undefined {
   const chunk = readChunk(file, { from: before, to: before + STEP_BYTES }, Buffer.alloc(0));
   const places = new Set<number>();
   const firstBlock = Math.floor(before / BLOCK_BYTES);

@@ -27,10 +27,10 @@ export interface QueryLimits {
   readonly nowMs: number;
 }
 
-export type Read<T> = { readonly ok: T } | { readonly faults: readonly string[] };
+export type ReadResult<T> = { readonly ok: T } | { readonly faults: readonly string[] };
 
 /** Reads the filters. What is unknown or wrong is a fault: a filter that were passed over in silence would answer another question. */
-export function readFilter(params: Params, nowMs: number): Read<Filter> {
+export function readFilter(params: Params, nowMs: number): ReadResult<Filter> {
   const faults: string[] = [];
   const exact: Partial<Record<Field, string>> = {};
   for (const field of FIELD_NAMES) {
@@ -50,7 +50,7 @@ export function readFilter(params: Params, nowMs: number): Read<Filter> {
   return faults.length > 0 ? { faults } : { ok: { exact, fromMs, toMs, text } };
 }
 
-export function readQuery(params: Params, limits: QueryLimits): Read<Query> {
+export function readQuery(params: Params, limits: QueryLimits): ReadResult<Query> {
   const faults = unknownParams(params, QUERY_PARAMS);
   const filter = readFilter(params, limits.nowMs);
   if ("faults" in filter) faults.push(...filter.faults);

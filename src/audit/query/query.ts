@@ -4,7 +4,7 @@ import { holdsTime } from "./day-bounds.ts";
 import { daysIn, daysWithin, type Range, type Stream, streamDir, timeRange, withDay } from "./days.ts";
 import { type Filter, Matcher } from "./filter.ts";
 import type { Query } from "./params.ts";
-import { type DayFile, endOfLines, type Found, findIn, readChunk } from "./scan.ts";
+import { endOfLines, type FoundLine, findIn, type OpenDayFile, readChunk } from "./scan.ts";
 
 const CHUNK_BYTES_MIN = 131_072;
 /** Between two chunks others run: where every line has to be parsed one takes some milliseconds. */
@@ -12,8 +12,8 @@ const CHUNK_BYTES_MAX = 1_048_576;
 const CHUNK_GROWTH = 4;
 
 /** Where in a file the lines of a filter can begin; what it does not know is left in. */
-export interface Places {
-  narrow(file: DayFile, range: Range, matcher: Matcher): readonly Range[];
+export interface LineIndex {
+  narrow(file: OpenDayFile, range: Range, matcher: Matcher): readonly Range[];
 }
 
 export interface SearchOptions {
@@ -22,15 +22,15 @@ export interface SearchOptions {
   readonly stream?: Stream;
   readonly query: Query;
   /** A look-up index; without it everything is read. */
-  readonly places?: Places | undefined;
+  readonly places?: LineIndex | undefined;
   /** Bytes of lines in one page. The line that exceeds them is still in it. */
   readonly pageBytesMax: number;
   /** Asked after each chunk, with the bytes of this page so far: `false` ends it early. */
   readonly mayGoOn?: (bytesRead: number) => boolean;
 }
 
-export interface Page {
-  readonly found: readonly Found[];
+export interface QueryPage {
+  readonly found: readonly FoundLine[];
   /** Where the next page begins. None when newest first everything was seen; oldest first it is there for the lines to come. */
   readonly cursor: string | undefined;
   /** The same place, for who asks from within. */
@@ -41,7 +41,7 @@ export interface Page {
 }
 
 /** Yields after each chunk. No file is open while it waits. */
-function* pageOf(options: SearchOptions): Generator<number, Page> {
+function* pageOf(options: SearchOptions): Generator<number, QueryPage> {
   const { query } = options;
   const page = new PageBuilder(options);
   const dir = streamDir(options.dir, options.stream ?? "calls");
@@ -79,7 +79,7 @@ function* searchDay(dir: string, day: string, page: PageBuilder): Generator<numb
 class PageBuilder {
   readonly #options: SearchOptions;
   readonly #matcher: Matcher;
-  readonly #found: Found[] = [];
+  readonly #found: FoundLine[] = [];
   #buffer = Buffer.alloc(0);
   #foundBytes = 0;
   #position: Position | undefined;
@@ -94,14 +94,14 @@ class PageBuilder {
   }
 
   /** What of the file is to be read, in the order of the query, in pieces of a chunk each. */
-  ranges(file: DayFile): readonly Range[] {
+  ranges(file: OpenDayFile): readonly Range[] {
     const { query, places } = this.#options;
     this.#scope = afterCursor(timeRange(file, query.filter), file.day, query);
     const narrowed = places?.narrow(file, this.#scope, this.#matcher) ?? [this.#scope];
     return pieces(narrowed, query.order);
   }
 
-  read(file: DayFile, range: Range): void {
+  read(file: OpenDayFile, range: Range): void {
     const { query, mayGoOn = () => true } = this.#options;
     const chunk = readChunk(file, range, this.#bufferFor(range));
     this.bytesRead += chunk.bytes.length;
@@ -127,7 +127,7 @@ class PageBuilder {
     else if (!isReadTo) this.#position = { day, offset: this.#scope.to };
   }
 
-  end(): Page {
+  end(): QueryPage {
     const { query } = this.#options;
     const hasCursor = this.isEnded || query.order === "oldest";
     const position = this.#position;
@@ -176,7 +176,7 @@ function pieces(ranges: readonly Range[], order: Order): readonly Range[] {
 }
 
 /** One page. Others run between its chunks. */
-export async function search(options: SearchOptions): Promise<Page> {
+export async function search(options: SearchOptions): Promise<QueryPage> {
   const steps = pageOf(options);
   for (;;) {
     const step = steps.next();

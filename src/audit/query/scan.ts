@@ -13,7 +13,7 @@ const STAMP_MEMBER = '{"timestamp":"';
 const STAMP_CHARACTERS = "YYYY-MM-DDTHH:mm:ss.sssZ".length;
 
 /** One line that was asked for. */
-export interface Found {
+export interface FoundLine {
   /** `YYYY-MM-DD`. */
   readonly day: string;
   /** Where the line begins, and where the next one does, in bytes. */
@@ -24,7 +24,7 @@ export interface Found {
   readonly entry: EntryView;
 }
 
-export interface DayFile {
+export interface OpenDayFile {
   readonly day: string;
   readonly fd: number;
   readonly ino: number;
@@ -36,7 +36,7 @@ export interface DayFile {
  * `undefined` when there is no such file. Throws an `AuditLogError` when there is one that cannot be read: an answer that left
  * its lines out in silence would be another answer.
  */
-export function openDay(path: string, day: string): DayFile | undefined {
+export function openDay(path: string, day: string): OpenDayFile | undefined {
   const fd = tryOpen(path);
   if (fd === undefined) return undefined;
   const facts = fstatSync(fd);
@@ -54,7 +54,7 @@ function tryOpen(path: string): number | undefined {
   }
 }
 
-export function closeDay({ fd }: DayFile): void {
+export function closeDay({ fd }: OpenDayFile): void {
   closeSync(fd);
 }
 
@@ -70,7 +70,11 @@ export interface Chunk {
 }
 
 /** Reads into `buffer` when it is large enough; the chunk is good until that is used again. */
-export function readChunk(file: DayFile, range: { readonly from: number; readonly to: number }, buffer: Buffer): Chunk {
+export function readChunk(
+  file: OpenDayFile,
+  range: { readonly from: number; readonly to: number },
+  buffer: Buffer,
+): Chunk {
   const base = Math.max(0, range.from - 1);
   const to = Math.min(range.to, file.size);
   const length = Math.max(0, Math.min(file.size, to + LINE_BYTES_MAX + 1) - base);
@@ -95,7 +99,7 @@ function readAt(fd: number, position: number, into: Buffer): Buffer {
  * Where the lines after `[from, to)` begin: at its end, or before a line that is still being written. A line that is longer
  * than any of ours is passed over.
  */
-export function endOfLines({ bytes, base, first }: Chunk, to: number, { size }: DayFile): number {
+export function endOfLines({ bytes, base, first }: Chunk, to: number, { size }: OpenDayFile): number {
   if (to + LINE_BYTES_MAX < size) return to;
   return Math.min(to, base + Math.max(first, bytes.lastIndexOf(LINE_END) + 1));
 }
@@ -118,8 +122,8 @@ export function* linesOf({ bytes, base, first, last }: Chunk): Generator<RawLine
 }
 
 /** The lines of the chunk that the matcher accepts, in the order of the file. Only what can match is parsed. */
-export function findIn(chunk: Chunk, matcher: Matcher): readonly Found[] {
-  const found: Found[] = [];
+export function findIn(chunk: Chunk, matcher: Matcher): readonly FoundLine[] {
+  const found: FoundLine[] = [];
   for (const { begin, end } of candidates(chunk, matcher)) {
     const line = chunk.bytes.toString("utf8", begin, end);
     const members = parseLine(line);

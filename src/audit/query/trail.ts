@@ -1,7 +1,7 @@
 import type { Stream } from "./days.ts";
 import type { Filter } from "./filter.ts";
-import { type Places, type SearchOptions, search } from "./query.ts";
-import type { Found } from "./scan.ts";
+import { type LineIndex, type SearchOptions, search } from "./query.ts";
+import type { FoundLine } from "./scan.ts";
 import { DAY_MS } from "./time-range.ts";
 import { membersOf, parseLine, textOf } from "./view.ts";
 
@@ -13,24 +13,24 @@ const PAGE_BYTES_MAX = 8 * 1_048_576;
 /** How far from its calls the journal is looked through: a question lives minutes, what came of it may be revoked days later. */
 const AROUND_MS = 7 * DAY_MS;
 
-export interface TrailOptions {
+export interface HistoryOptions {
   readonly dir: string;
   /** A trace id (ours or W3C), or the id of an approval. */
   readonly id: string;
-  readonly places?: Places | undefined;
+  readonly places?: LineIndex | undefined;
   readonly mayGoOn?: SearchOptions["mayGoOn"];
 }
 
 /** What is known of one id: its calls, and what the journal says of them, each oldest first. */
-export interface Trail {
-  readonly calls: readonly Found[];
-  readonly journal: readonly Found[];
+export interface CallHistory {
+  readonly calls: readonly FoundLine[];
+  readonly journal: readonly FoundLine[];
   /** Something ended the reading early: there may be more. */
   readonly isPartial: boolean;
 }
 
 /** Follows an id to its calls, from them to their approvals, and to what the journal holds of either. */
-export async function readTrail(options: TrailOptions): Promise<Trail> {
+export async function readTrail(options: HistoryOptions): Promise<CallHistory> {
   const trail = new TrailReader(options);
   for (const id of trail.ids) await trail.followCalls(id);
   const asked = trail.ids.size;
@@ -42,12 +42,12 @@ export async function readTrail(options: TrailOptions): Promise<Trail> {
 
 class TrailReader {
   readonly ids: Set<string>;
-  readonly #options: TrailOptions;
-  readonly #calls = new Map<string, Found>();
-  readonly #journal = new Map<string, Found>();
+  readonly #options: HistoryOptions;
+  readonly #calls = new Map<string, FoundLine>();
+  readonly #journal = new Map<string, FoundLine>();
   #isPartial = false;
 
-  constructor(options: TrailOptions) {
+  constructor(options: HistoryOptions) {
     this.#options = options;
     this.ids = new Set([/^[0-9A-Fa-f-]{1,64}$/.test(options.id) ? options.id.toLowerCase() : options.id]);
   }
@@ -74,7 +74,7 @@ class TrailReader {
     }
   }
 
-  end(): Trail {
+  end(): CallHistory {
     return { calls: inOrder(this.#calls), journal: inOrder(this.#journal), isPartial: this.#isPartial };
   }
 
@@ -82,7 +82,7 @@ class TrailReader {
     if (id !== undefined && this.ids.size < IDS_MAX) this.ids.add(id);
   }
 
-  async #search(stream: Stream, filter: Filter): Promise<readonly Found[]> {
+  async #search(stream: Stream, filter: Filter): Promise<readonly FoundLine[]> {
     const { dir, places, mayGoOn } = this.#options;
     const page = await search({
       dir,
@@ -107,7 +107,7 @@ function idsIn(line: string): readonly string[] {
   return ids.flatMap((id) => textOf(id) ?? []);
 }
 
-function inOrder(found: ReadonlyMap<string, Found>): readonly Found[] {
+function inOrder(found: ReadonlyMap<string, FoundLine>): readonly FoundLine[] {
   return [...found.values()].sort((one, other) =>
     one.day === other.day ? one.offset - other.offset : one.day.localeCompare(other.day),
   );

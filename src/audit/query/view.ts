@@ -26,13 +26,13 @@ export interface EntryView {
   readonly approvedBy: string | undefined;
 }
 
-export type Members = Readonly<Record<string, unknown>>;
+export type LineMembers = Readonly<Record<string, unknown>>;
 
 /** What `JSON.parse` throws for costs ten times as much as what it reads: a line of none of ours mostly shows in its beginning. */
 const BEGINS_OBJECT = /^[\t\r ]*\{/;
 
 /** A line of JSON that is an object, else `undefined`. */
-export function parseLine(line: string): Members | undefined {
+export function parseLine(line: string): LineMembers | undefined {
   if (!BEGINS_OBJECT.test(line)) return undefined;
   try {
     return membersOf(JSON.parse(line));
@@ -42,7 +42,7 @@ export function parseLine(line: string): Members | undefined {
 }
 
 /** `undefined` when the line has no time: it is none of this log. */
-export function viewOf(line: Members): EntryView | undefined {
+export function viewOf(line: LineMembers): EntryView | undefined {
   const timestamp = textOf(line["timestamp"]);
   const timeMs = Date.parse(timestamp ?? "");
   if (timestamp === undefined || Number.isNaN(timeMs)) return undefined;
@@ -74,7 +74,7 @@ export function viewOf(line: Members): EntryView | undefined {
   };
 }
 
-export function membersOf(value: unknown): Members | undefined {
+export function membersOf(value: unknown): LineMembers | undefined {
   return isTable(value) ? value : undefined;
 }
 

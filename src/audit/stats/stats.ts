@@ -1,6 +1,6 @@
 import type { Filter } from "../query/filter.ts";
-import { FILTER_PARAMS, type Params, type Read, readFilter, unknownParams } from "../query/params.ts";
-import { type Places, type SearchOptions, search } from "../query/query.ts";
+import { FILTER_PARAMS, type Params, type ReadResult, readFilter, unknownParams } from "../query/params.ts";
+import { type LineIndex, type SearchOptions, search } from "../query/query.ts";
 import { DURATION_HINT, readDuration } from "../query/time-range.ts";
 import type { EntryView } from "../query/view.ts";
 
@@ -43,7 +43,7 @@ export interface Stats {
 interface StatsOptions {
   readonly dir: string;
   readonly filter: Filter;
-  readonly places?: Places | undefined;
+  readonly places?: LineIndex | undefined;
   readonly mayGoOn?: SearchOptions["mayGoOn"];
 }
 
@@ -177,7 +177,7 @@ function round(ms: number): number {
 }
 
 /** A refusal in the range that was asked for, and in the one before it. */
-export interface Change {
+export interface RefusalChange {
   /** `code stage tool`. */
   readonly refusal: string;
   readonly before: number;
@@ -188,7 +188,7 @@ interface Comparison {
   readonly now: Stats;
   readonly before: Stats;
   /** What rose most comes first, what fell most last; what stayed the same is left out. */
-  readonly changes: readonly Change[];
+  readonly changes: readonly RefusalChange[];
 }
 
 interface CompareOptions extends StatsOptions {
@@ -205,7 +205,7 @@ export async function compareStats({ earlierMs, ...options }: CompareOptions): P
   return { now, before, changes: changesOf(before.refusals, now.refusals) };
 }
 
-function changesOf(before: Counts, now: Counts): readonly Change[] {
+function changesOf(before: Counts, now: Counts): readonly RefusalChange[] {
   const [then, today] = [new Map(before), new Map(now)];
   const names = [...new Set([...then.keys(), ...today.keys()])].filter((name) => name !== OTHERS);
   return names
@@ -224,7 +224,7 @@ interface StatsRange {
  * Reads the filters and `compare`: how much earlier the other range is. With it a missing end is now, and a missing
  * beginning is that much before the end: `compare=1d` is the last day against the day before.
  */
-export function readStatsRange(params: Params, nowMs: number): Read<StatsRange> {
+export function readStatsRange(params: Params, nowMs: number): ReadResult<StatsRange> {
   const faults = unknownParams(params, [...FILTER_PARAMS, "compare"]);
   const filter = readFilter(params, nowMs);
   if ("faults" in filter) return { faults: [...faults, ...filter.faults] };

@@ -1,5 +1,5 @@
 import { dirname } from "node:path";
-import { type Link, ownHash, readLink } from "../chain/chain.ts";
+import { type ChainLink, ownHash, readLink } from "../chain/chain.ts";
 import type { ChainWalk, Expected } from "../chain/chain-walk.ts";
 import { type DayFile, visitLines } from "../journal/line-files.ts";
 import { boundsOf } from "../query/day-bounds.ts";
@@ -164,8 +164,8 @@ function damageAt({ files, expected }: BrokenChain, { index, line }: LinePlace, 
 }
 
 /** The link of the line at a place, when the line agrees with itself. */
-export function linkAt(files: readonly DayFile[], { index, offset }: LinePlace): Link | undefined {
-  let link: Link | undefined;
+export function linkAt(files: readonly DayFile[], { index, offset }: LinePlace): ChainLink | undefined {
+  let link: ChainLink | undefined;
   visitLines(files[index]?.path ?? "", offset, (bytes, from, to) => {
     link = soundLink(bytes, from, to);
     return false;
@@ -173,14 +173,14 @@ export function linkAt(files: readonly DayFile[], { index, offset }: LinePlace):
   return link;
 }
 
-function soundLink(bytes: Buffer, from: number, to: number): Link | undefined {
+function soundLink(bytes: Buffer, from: number, to: number): ChainLink | undefined {
   const link = readLink(bytes, from, to);
   return link !== undefined && ownHash(bytes, from, to) === link.hash ? link : undefined;
 }
 
 /** Looks for the expected line after the bad one. */
-function findNext(files: readonly DayFile[], at: LinePlace, { seq, prev }: Expected): Link | undefined {
-  let found: Link | undefined;
+function findNext(files: readonly DayFile[], at: LinePlace, { seq, prev }: Expected): ChainLink | undefined {
+  let found: ChainLink | undefined;
   let isFirst = true;
   for (const [index, { path }] of files.entries()) {
     if (index < at.index || found !== undefined) {

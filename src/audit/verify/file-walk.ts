@@ -12,7 +12,7 @@ const STEP_BYTES = 1_048_576;
 const LINE_END = 0x0a;
 
 /** Where a walk begins. */
-export interface Start {
+export interface ChainStart {
   /** Of the file, among the stream's. */
   readonly index: number;
   readonly offset: number;
@@ -34,7 +34,7 @@ export function endsChained(files: readonly DayFile[]): boolean {
 }
 
 /** From the saved place on, or from farther back when less than `bytesMin` stand behind it; without one, from the begin. */
-export function startOf(files: readonly DayFile[], { fromBegin, saved, bytesMin }: StartQuery): Start {
+export function startOf(files: readonly DayFile[], { fromBegin, saved, bytesMin }: StartQuery): ChainStart {
   const index = files.findIndex(({ day, size }) => day === saved?.day && size >= (saved?.size ?? 0));
   if (saved === undefined || saved.head.seq === 0 || index === -1) {
     return { index: 0, offset: 0, walk: fromBegin() };
@@ -79,7 +79,7 @@ export interface Halt {
 }
 
 /** Where a walk starts, and whether it halts at a chained line whose timestamp is not of its file's day. */
-export interface WalkStart extends Pick<Start, "index" | "offset"> {
+export interface WalkStart extends Pick<ChainStart, "index" | "offset"> {
   readonly checksDays?: true;
 }
 
@@ -90,7 +90,7 @@ export interface TornEnd {
   readonly bytes: number;
 }
 
-export interface Walked {
+export interface WalkResult {
   readonly halt: Halt | undefined;
   readonly torn: readonly TornEnd[];
   /** Behind the last line that was taken. */
@@ -98,7 +98,7 @@ export interface Walked {
 }
 
 /** Shows the lines of all files from a place on; tells where `visit` said `false`. */
-export function walkFiles(files: readonly DayFile[], start: WalkStart, visit: LineVisit): Walked {
+export function walkFiles(files: readonly DayFile[], start: WalkStart, visit: LineVisit): WalkResult {
   return runToEnd(walkInSteps(files, start, visit));
 }
 
@@ -107,7 +107,7 @@ export function* walkInSteps(
   files: readonly DayFile[],
   { index: first, offset: begin, checksDays }: WalkStart,
   visit: LineVisit,
-): Generator<number, Walked> {
+): Generator<number, WalkResult> {
   const torn: TornEnd[] = [];
   let before: LinePlace | undefined;
   let end = { index: first, offset: begin };

@@ -1,6 +1,6 @@
 import type { KeyObject } from "node:crypto";
 import { errorText } from "../../core/error-text.ts";
-import { bytesToVerify, type Verified, type VerifyReport, verifyInSteps } from "./verify.ts";
+import { bytesToVerify, type VerifiedLog, type VerifyReport, verifyInSteps } from "./verify.ts";
 
 export interface LogVerifierOptions {
   /** The audit directory. */
@@ -27,7 +27,7 @@ export interface LogStatus extends Partial<VerifyReport> {
 }
 
 interface Reading {
-  readonly steps: Generator<number, Verified>;
+  readonly steps: Generator<number, VerifiedLog>;
   readonly bytesInAll: number;
   bytes: number;
 }
@@ -45,7 +45,7 @@ export class LogVerifier {
   #whole: { readonly report: VerifyReport; readonly verifiedAt: string } | undefined;
   #since: VerifyReport | undefined;
   /** `undefined` when there is nothing sound to go on from. */
-  #places: Verified["places"];
+  #places: VerifiedLog["places"];
   #running: Promise<LogStatus> | undefined;
 
   constructor(options: LogVerifierOptions) {
@@ -94,7 +94,7 @@ export class LogVerifier {
     this.#since = undefined;
   }
 
-  #begin(since?: Verified["places"]): Reading {
+  #begin(since?: VerifiedLog["places"]): Reading {
     const { dir, keys } = this.#options;
     const steps = verifyInSteps({ dir, keys, since });
     return { steps, bytes: 0, bytesInAll: bytesToVerify({ dir, keys }) };
@@ -116,7 +116,7 @@ export class LogVerifier {
 
 interface Piece {
   readonly bytes: number;
-  readonly verified: Verified | undefined;
+  readonly verified: VerifiedLog | undefined;
 }
 
 /** Goes on until the end, or until it may not; at least one step. */

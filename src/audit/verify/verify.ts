@@ -1,14 +1,14 @@
 import type { KeyObject } from "node:crypto";
 import fs from "node:fs";
 import { basename, join } from "node:path";
-import { type ChainHead, type Link, readIntentSeq, readLink, STREAMS, type StreamName } from "../chain/chain.ts";
+import { type ChainHead, type ChainLink, readIntentSeq, readLink, STREAMS, type StreamName } from "../chain/chain.ts";
 import { ChainWalk } from "../chain/chain-walk.ts";
 import { NoteCursor, type SignedSize } from "../chain/note-cursor.ts";
 import { type DayFile, dayFilesOf, folderOf } from "../journal/line-files.ts";
 import { RECORD_FILE, walkFromBegin } from "../journal/pruned-begin.ts";
 import { readPlace } from "../journal/saved-place.ts";
 import { type Damage, explainHalt, type LinePlace, linkAt, misnamedFile } from "./damage.ts";
-import { type Halt, runToEnd, type Start, type TornEnd, walkFiles, walkInSteps } from "./file-walk.ts";
+import { type ChainStart, type Halt, runToEnd, type TornEnd, walkFiles, walkInSteps } from "./file-walk.ts";
 import { type CheckpointsReport, lostNote, type StreamNotes, verifyCheckpoints } from "./verify-checkpoints.ts";
 
 export interface VerifyOptions {
@@ -45,7 +45,7 @@ export interface VerifyReport {
   readonly checkpoints: CheckpointsReport;
 }
 
-export interface Verified {
+export interface VerifiedLog {
   readonly report: VerifyReport;
   /** Where to go on; `undefined` when something is wrong, or when the streams were not followed from their begin. */
   readonly places: Readonly<Record<StreamName, VerifiedPlace>> | undefined;
@@ -57,7 +57,7 @@ export function verifyLog(options: VerifyOptions): VerifyReport {
 }
 
 /** The same with a pause after some milliseconds of work, in which no file is open. Yields the bytes of lines of each step. */
-export function* verifyInSteps(options: VerifyOptions): Generator<number, Verified> {
+export function* verifyInSteps(options: VerifyOptions): Generator<number, VerifiedLog> {
   const { dir, keys, since } = options;
   // Before the lines: what is written meanwhile must not look as if lines were missing.
   const saved = readPlace(dir);
@@ -99,7 +99,7 @@ function placesOf(
   { streams, checkpoints }: VerifyReport,
   calls: VerifiedPlace | undefined,
   journal: VerifiedPlace | undefined,
-): Verified["places"] {
+): VerifiedLog["places"] {
   const isSound = [...streams, checkpoints].every(({ damage }) => damage === undefined || damage.isTornEnd === true);
   return isSound && calls !== undefined && journal !== undefined ? { calls, journal } : undefined;
 }
@@ -162,7 +162,7 @@ function* verifyStream(options: VerifyOptions, task: StreamTask): Generator<numb
 }
 
 /** Where the reading begins, and what its first line must say. */
-function beginOf({ dir, from, since }: VerifyOptions, stream: StreamName, files: readonly DayFile[]): Start {
+function beginOf({ dir, from, since }: VerifyOptions, stream: StreamName, files: readonly DayFile[]): ChainStart {
   const place = since?.[stream];
   if (place !== undefined) {
     const { seq, prev, tree, logId } = place.head;
@@ -355,7 +355,7 @@ function mismatch({ files, walk }: WalkFacts, at: LinePlace, { note, first }: Mi
   return { kind: "checkpoint mismatch", ...place, seq: first, message };
 }
 
-function lineAfter(files: readonly DayFile[], { index, offset }: LinePlace): Link | undefined {
+function lineAfter(files: readonly DayFile[], { index, offset }: LinePlace): ChainLink | undefined {
   let seen = 0;
   const { halt } = walkFiles(files, { index, offset }, () => {
     seen += 1;

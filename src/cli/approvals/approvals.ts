@@ -114,7 +114,7 @@ function printView({ approval, answer }: Found): void {
   print.line(approvalLines(approval, { columns: columnsOf(process.stdout), now: answer.servedAt }).join("\n"));
 }
 
-export interface DecisionOptions extends ClientOptions {
+export interface DecideOptions extends ClientOptions {
   readonly reason?: string;
   readonly session?: boolean;
   /** To a question that wants one. */
@@ -124,7 +124,7 @@ export interface DecisionOptions extends ClientOptions {
 }
 
 /** `stc approvals approve <id>`: the yes is to one view, which is printed. */
-export async function approve(id: string, options: DecisionOptions): Promise<void> {
+export async function approve(id: string, options: DecideOptions): Promise<void> {
   if (!isReason(options.reason)) return;
   let { viewDigest } = options;
   if (viewDigest === undefined) {
@@ -144,7 +144,7 @@ export async function approve(id: string, options: DecisionOptions): Promise<voi
 }
 
 /** `stc approvals deny <id>`. */
-export async function deny(id: string, options: DecisionOptions): Promise<void> {
+export async function deny(id: string, options: DecideOptions): Promise<void> {
   if (!isReason(options.reason)) return;
   await change(id, options, { to: "/decisions", body: { decision: "deny", reason: options.reason } });
 }

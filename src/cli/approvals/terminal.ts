@@ -1,4 +1,4 @@
-import { OutputError, print } from "../output.ts";
+import { print, StdoutError } from "../output.ts";
 import { isAscii, printable } from "../printable.ts";
 import type { ShownApproval } from "./answers.ts";
 import { isGrave, timeLeft } from "./view.ts";
@@ -144,7 +144,7 @@ export class Terminal {
     try {
       say();
     } catch (error) {
-      if (!(error instanceof OutputError)) throw error;
+      if (!(error instanceof StdoutError)) throw error;
       this.#leave(HUNG_UP);
     }
   }

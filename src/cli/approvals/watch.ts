@@ -8,7 +8,7 @@ import {
   type ServiceAnswer,
   wrongUsage,
 } from "../client.ts";
-import { OutputError, print } from "../output.ts";
+import { print, StdoutError } from "../output.ts";
 import { printable } from "../printable.ts";
 import { isViewOfDigest, readApproval, readApprovalPage, readEventSubject, type ShownApproval } from "./answers.ts";
 import { OTHER_VIEW } from "./approvals.ts";
@@ -43,7 +43,7 @@ export async function watchApprovals(options: ClientOptions): Promise<void> {
   try {
     process.exitCode = await new Watch(client, terminal).run();
   } catch (error) {
-    if (!(error instanceof OutputError)) throw error;
+    if (!(error instanceof StdoutError)) throw error;
     // The terminal is gone, with whoever would read on.
     process.exit(HUNG_UP);
   } finally {

@@ -4,7 +4,7 @@ import { dayProblems } from "../../audit/query/day-problems.ts";
 import { isAuditDir } from "../../audit/query/days.ts";
 import { IndexLookup } from "../../audit/query/index-lookup.ts";
 import { processEnvironment } from "../../runtime/config/file.ts";
-import { type Piece, print } from "../output.ts";
+import { print, type StyledText } from "../output.ts";
 
 /** Of the commands that read the audit. 0 is what was asked for, found. */
 export const EXIT = { nothing: 1, usage: 64, noDirectory: 66, cannotWrite: 73 } as const;
@@ -83,7 +83,7 @@ export function refuse(faults: readonly string[]): void {
 }
 
 /** Tells a waiting person, and nobody else, how far long work is. */
-export class Progress {
+export class ProgressLine {
   readonly #isShown = process.stderr.isTTY === true;
   #lastMs = Date.now();
   #hasWritten = false;
@@ -109,7 +109,7 @@ export class Progress {
   }
 }
 
-const COLOURS: Readonly<Record<string, Piece["colour"]>> = {
+const COLOURS: Readonly<Record<string, StyledText["colour"]>> = {
   ALLOWED: "green",
   DENIED: "yellow",
   ERROR: "red",
@@ -120,6 +120,6 @@ const COLOURS: Readonly<Record<string, Piece["colour"]>> = {
 export function colourOf(
   decision: string | undefined,
   { isColoured }: Pick<AuditPlace, "isColoured">,
-): Piece["colour"] {
+): StyledText["colour"] {
   return isColoured && decision !== undefined ? COLOURS[decision] : undefined;
 }

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { checkProof, type Proof, type ProofVerdict, prove, readProof } from "../../audit/chain/proof.ts";
 import { errorText } from "../../core/error-text.ts";
-import { OutputError, print } from "../output.ts";
+import { print, StdoutError } from "../output.ts";
 import { auditPlace, EXIT, refuse } from "./place.ts";
 import { readKey } from "./verify.ts";
 
@@ -17,7 +17,7 @@ export function auditProve(id: string, { dir }: { readonly dir?: string }): void
   try {
     print.json(prove(place.dir, id), 2);
   } catch (error) {
-    if (error instanceof OutputError) throw error;
+    if (error instanceof StdoutError) throw error;
     print.error(errorText(error));
     process.exitCode = EXIT.nothing;
   }
@@ -45,7 +45,7 @@ export function auditVerifyProof(file: string, { key, json }: VerifyProofOptions
       print.line(proof.line);
     } else print.error(`not proved: ${verdict.reason}`);
   } catch (error) {
-    if (error instanceof OutputError) throw error;
+    if (error instanceof StdoutError) throw error;
     print.error(errorText(error));
     process.exitCode = UNREADABLE;
   }

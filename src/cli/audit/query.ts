@@ -1,9 +1,9 @@
 import type { Cursor } from "../../audit/query/cursor.ts";
 import { type Params, type Query, readQuery } from "../../audit/query/params.ts";
-import { type Page, type Places, search } from "../../audit/query/query.ts";
-import type { Found } from "../../audit/query/scan.ts";
+import { type LineIndex, type QueryPage, search } from "../../audit/query/query.ts";
+import type { FoundLine } from "../../audit/query/scan.ts";
 import { print } from "../output.ts";
-import { type AuditPlace, auditPlace, noCalls, Progress, refuse, warnOfDays, withIndex } from "./place.ts";
+import { type AuditPlace, auditPlace, noCalls, ProgressLine, refuse, warnOfDays, withIndex } from "./place.ts";
 import { printEntry, printHeader } from "./rows.ts";
 
 const LIMIT = 50;
@@ -41,18 +41,18 @@ export async function auditQuery({ dir, json, params }: AuditQueryOptions): Prom
   });
 }
 
-function show({ line, entry }: Found, place: AuditPlace, isJson: boolean): void {
+function show({ line, entry }: FoundLine, place: AuditPlace, isJson: boolean): void {
   if (isJson) print.line(line);
   else printEntry(entry, place);
 }
 
 interface SearchPlace extends Pick<AuditPlace, "dir"> {
-  readonly places?: Places | undefined;
+  readonly places?: LineIndex | undefined;
 }
 
 /** Page after page, until the query's limit or the end of the log. */
-export async function* pages(place: SearchPlace, query: Query): AsyncGenerator<Page, void> {
-  const progress = new Progress();
+export async function* pages(place: SearchPlace, query: Query): AsyncGenerator<QueryPage, void> {
+  const progress = new ProgressLine();
   let [left, cursor]: [number, Cursor | undefined] = [query.limit, query.cursor];
   while (left > 0) {
     const limit = Math.min(left, PAGE_LINES);

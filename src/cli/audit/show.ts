@@ -1,10 +1,10 @@
 import { STREAMS } from "../../audit/chain/chain.ts";
 import { escapeName } from "../../audit/escape.ts";
-import type { Found } from "../../audit/query/scan.ts";
+import type { FoundLine } from "../../audit/query/scan.ts";
 import { readTrail } from "../../audit/query/trail.ts";
-import { type Members, membersOf, parseLine, textOf } from "../../audit/query/view.ts";
+import { type LineMembers, membersOf, parseLine, textOf } from "../../audit/query/view.ts";
 import { print, table } from "../output.ts";
-import { auditPlace, EXIT, Progress, refuse, warnOfDays, withIndex } from "./place.ts";
+import { auditPlace, EXIT, ProgressLine, refuse, warnOfDays, withIndex } from "./place.ts";
 
 const ID = /^[\x21-\x7e]{1,128}$/;
 
@@ -17,7 +17,7 @@ export async function auditShow(
   if (place === undefined) return;
   if (!ID.test(id)) return refuse(["the id must be 1 to 128 printable characters"]);
   warnOfDays(place.dir, STREAMS);
-  const progress = new Progress();
+  const progress = new ProgressLine();
   const trail = await withIndex(place.dir, async (places) => {
     const read = await readTrail({ dir: place.dir, id, places, mayGoOn: progress.heed });
     progress.end();
@@ -51,7 +51,7 @@ function isDeeper(value: unknown, depthMax: number): boolean {
 }
 
 /** A journal line says what it is by its type, a call by its decision. */
-function rowOf({ line, entry }: Found): readonly string[] {
+function rowOf({ line, entry }: FoundLine): readonly string[] {
   const members = parseLine(line) ?? {};
   const type = textOf(members["type"]);
   const what = type ?? ["call", entry.decision, entry.code].filter((part) => part !== undefined).join(" ");
@@ -62,6 +62,6 @@ function rowOf({ line, entry }: Found): readonly string[] {
 }
 
 /** Whoever did it: a decider before the one who asked, whom every line of a question names. */
-function whoOf(members: Members): string | undefined {
+function whoOf(members: LineMembers): string | undefined {
   return textOf(members["sub"]) ?? textOf(membersOf(members["decider"])?.["subject"]) ?? textOf(members["subject"]);
 }

@@ -1,15 +1,15 @@
 import { escapeName } from "../../audit/escape.ts";
 import type { Params } from "../../audit/query/params.ts";
 import {
-  type Change,
   type Counts,
   compareStats,
+  type RefusalChange,
   readStats,
   readStatsRange,
   type Stats,
 } from "../../audit/stats/stats.ts";
 import { print, table } from "../output.ts";
-import { auditPlace, EXIT, Progress, refuse, warnOfDays } from "./place.ts";
+import { auditPlace, EXIT, ProgressLine, refuse, warnOfDays } from "./place.ts";
 
 /** Rows of each table; `--json` has them all. */
 const ROWS_MAX = 20;
@@ -28,7 +28,7 @@ export async function auditStats({ dir, json, params }: AuditStatsOptions): Prom
   if ("faults" in range) return refuse(range.faults);
   warnOfDays(place.dir);
   const { filter, earlierMs } = range.ok;
-  const progress = new Progress();
+  const progress = new ProgressLine();
   const options = { dir: place.dir, filter, mayGoOn: progress.heed };
   if (earlierMs === undefined) {
     const stats = await readStats(options);
@@ -67,7 +67,7 @@ function printCounts(title: string, counts: Counts): void {
 /** A caller is two names. */
 const NAME_CHARACTERS_MAX = 512;
 
-function printChanges(changes: readonly Change[], [before, now]: readonly [number, number]): void {
+function printChanges(changes: readonly RefusalChange[], [before, now]: readonly [number, number]): void {
   print.line(`${before} calls before, ${now} now`);
   if (changes.length === 0) {
     print.line("no refusal became more or less frequent");

@@ -14,7 +14,7 @@ import {
   verifyLog,
 } from "../../audit/verify/verify.ts";
 import { errorText } from "../../core/error-text.ts";
-import { OutputError, print } from "../output.ts";
+import { print, StdoutError } from "../output.ts";
 import { auditPlace, refuse } from "./place.ts";
 
 export interface AuditVerifyOptions {
@@ -58,7 +58,7 @@ export function auditVerify({ dir, key, from, to, json }: AuditVerifyOptions): v
     if (json === true) print.json({ ok: process.exitCode === 0, ...report, isUnsigned, notRead });
     else for (const line of readable(report, { hasKeys: keys.length > 0, isUnsigned, notRead })) print.line(line);
   } catch (error) {
-    if (error instanceof OutputError) throw error;
+    if (error instanceof StdoutError) throw error;
     print.error(errorText(error));
     process.exitCode = UNREADABLE;
   }

@@ -19,7 +19,7 @@ export interface ListQuery {
   readonly status: string;
 }
 
-export interface Page {
+export interface CustomerPage {
   readonly customers: readonly CustomerRecord[];
   readonly nextPageToken: string;
 }
@@ -79,7 +79,7 @@ export class CustomerStore {
     return found;
   }
 
-  list(query: ListQuery): Page {
+  list(query: ListQuery): CustomerPage {
     if (query.pageSize < 0 || query.pageSize > PAGE_SIZE_MAX) {
       throw new ServiceFault(status.INVALID_ARGUMENT, `page_size must be between 1 and ${PAGE_SIZE_MAX}`);
     }

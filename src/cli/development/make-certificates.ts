@@ -15,12 +15,12 @@ export interface CertificateSet {
   readonly client: PemPair;
 }
 
-export interface Validity {
+export interface ValidityDates {
   readonly notBefore: Date;
   readonly notAfter: Date;
 }
 
-interface Authority extends Validity {
+interface Authority extends ValidityDates {
   readonly x509: X509;
   readonly name: string;
   readonly keys: CryptoKeyPair;
@@ -78,7 +78,7 @@ async function makeLeaf(authority: Authority, subject: string, extensions: reado
 }
 
 /** A new authority, with one server and one client certificate. */
-export async function makeCertificates(validity: Validity): Promise<CertificateSet> {
+export async function makeCertificates(validity: ValidityDates): Promise<CertificateSet> {
   const x509 = await loadX509();
   const name = "CN=Safe Tool Call development CA";
   const authority: Authority = { ...validity, x509, name, keys: await makeKeys() };

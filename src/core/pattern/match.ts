@@ -1,7 +1,7 @@
 import { backtrackingTest, hasReference } from "./backtrack.ts";
 import { type Assertion, type PatternNode, parsePattern } from "./parse.ts";
 import { characterAfter, characterBefore, isBoundary, isEdge, lengthOf } from "./position.ts";
-import { type CharacterTest, characterTest, compile, OPERATION, type Program } from "./program.ts";
+import { type Automaton, type CharacterTest, characterTest, compile, OPERATION } from "./program.ts";
 
 /** Instructions looked at for one text beyond what is remembered; an ordinary pattern needs a few hundred in its life. */
 const STEPS_MAX = 5_000_000;
@@ -61,7 +61,7 @@ interface Reached {
 type Holds = (position: number) => boolean;
 
 class Matcher {
-  readonly #program: Program;
+  readonly #program: Automaton;
   readonly #options: MatcherOptions;
   readonly #isWord: ReadonlyMap<Assertion, CharacterTest>;
   readonly #looks: ReadonlyMap<Assertion, Matcher>;

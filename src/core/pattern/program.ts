@@ -9,7 +9,7 @@ const ASSERTIONS_MAX = 24;
 export const OPERATION = { character: 0, fork: 1, assertion: 2, accept: 3 } as const;
 
 /** A pattern as a nondeterministic automaton. */
-export interface Program {
+export interface Automaton {
   readonly operations: readonly number[];
   /** Of a character or an assertion, its index; of a fork, one way. */
   readonly first: readonly number[];
@@ -27,7 +27,7 @@ export type CharacterTest = (code: number) => boolean;
  * @param backward for a run from the end of the text to its start
  * @throws {UnfitPattern} when it is too large
  */
-export function compile(pattern: PatternNode, { backward }: { readonly backward: boolean }): Program {
+export function compile(pattern: PatternNode, { backward }: { readonly backward: boolean }): Automaton {
   const compiler = new Compiler(backward);
   const start = compiler.add(pattern, compiler.emit(OPERATION.accept, 0, 0));
   return { ...compiler, start, characters: compiler.characters, assertions: compiler.assertions };

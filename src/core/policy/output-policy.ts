@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { type Place, type Places, placesOf } from "../schema/walk.ts";
+import { placesOf, type SchemaMap, type SchemaNode } from "../schema/walk.ts";
 import type { FieldAction, Json, OutputPolicy } from "../types.ts";
 import {
   advance,
@@ -81,7 +81,7 @@ export function compilePolicy(policy: OutputPolicy, output: z.ZodType): Compiled
   const nodes = new Map<string, PolicyNode>();
   const unfinished: (() => void)[] = [];
 
-  const nodeOf = (state: PolicyState, place: Place = places.nothing): PolicyNode => {
+  const nodeOf = (state: PolicyState, place: SchemaNode = places.nothing): PolicyNode => {
     const name = `${place.id}/${state.id}`;
     const known = nodes.get(name);
     if (known !== undefined) return known;
@@ -284,13 +284,13 @@ function isLeftOf(key: string, name: string): boolean {
 }
 
 /** Why a pattern can match no value that the schema gives, with a hint where one helps; `undefined` when it can. */
-function unreachable(pattern: FieldPattern, places: Places): string | undefined {
+function unreachable(pattern: FieldPattern, places: SchemaMap): string | undefined {
   if (isReachable(pattern, places)) return undefined;
   const suggestion = suggest(pattern, places);
   return `matches no field of the schema${suggestion === undefined ? "" : `; did you mean "${suggestion}"?`}`;
 }
 
-function isReachable(pattern: FieldPattern, places: Places): boolean {
+function isReachable(pattern: FieldPattern, places: SchemaMap): boolean {
   const seen = new Set<string>();
   const todo = [{ place: places.root, position: startPosition(pattern) }];
   for (let from = todo.pop(); from !== undefined; from = todo.pop()) {
@@ -307,15 +307,19 @@ function isReachable(pattern: FieldPattern, places: Places): boolean {
 }
 
 /** The steps that a value can take from here, one for all the keys that no one spells out. */
-function stepsFrom(places: Places, place: Place, awaited: Segment | undefined): readonly (readonly [Step, Place])[] {
+function stepsFrom(
+  places: SchemaMap,
+  place: SchemaNode,
+  awaited: Segment | undefined,
+): readonly (readonly [Step, SchemaNode])[] {
   const keys = typeof awaited === "string" ? [...place.keys, awaited] : place.keys;
-  const found: (readonly [Step, Place | undefined])[] = keys.map((key) => [key, places.key(place, key)]);
+  const found: (readonly [Step, SchemaNode | undefined])[] = keys.map((key) => [key, places.key(place, key)]);
   found.push([otherKey, places.otherKey(place)], [element, places.element(place)]);
-  return found.filter((entry): entry is readonly [Step, Place] => entry[1] !== undefined);
+  return found.filter((entry): entry is readonly [Step, SchemaNode] => entry[1] !== undefined);
 }
 
 /** The pattern with `[]` put in or left out where the schema has or lacks an array; `undefined` when that is no help. */
-function suggest(pattern: FieldPattern, places: Places): string | undefined {
+function suggest(pattern: FieldPattern, places: SchemaMap): string | undefined {
   if (pattern.hasWildcard) return undefined;
   let place = places.root;
   let text = "";

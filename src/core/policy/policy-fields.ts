@@ -47,14 +47,18 @@ export function followSteps(root: PolicyNode, steps: readonly Step[]): PolicyNod
   }, root);
 }
 
-export interface Line {
+export interface PolicyLine {
   /** The way to what has the telling name. */
   readonly prefix: readonly Step[];
   readonly action: FieldAction;
 }
 
 /** The path to write a line for: all that the name holds where that wins over what is written, else the field alone. */
-export function pathToWrite({ outputPolicy, output }: Described, field: PolicyField, { prefix, action }: Line): string {
+export function pathToWrite(
+  { outputPolicy, output }: Described,
+  field: PolicyField,
+  { prefix, action }: PolicyLine,
+): string {
   const wide = pathOf(prefix);
   const wins = (path: string): boolean => {
     try {

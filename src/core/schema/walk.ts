@@ -15,7 +15,7 @@ export function lazySchema(schema: Schema): Schema {
 }
 
 /** A place in a schema: every container that can stand at one path. Places are made once, so `===` compares them. */
-export interface Place {
+export interface SchemaNode {
   readonly id: number;
   /** Keys that the schema spells out here. */
   readonly keys: readonly string[];
@@ -24,14 +24,14 @@ export interface Place {
 }
 
 /** A map of a schema's output. A step to where no value can be gives `undefined`; a scalar is a place without steps. */
-export interface Places {
-  readonly root: Place;
+export interface SchemaMap {
+  readonly root: SchemaNode;
   /** The place of a scalar, and of everything outside the schema. */
-  readonly nothing: Place;
-  key(place: Place, name: string): Place | undefined;
+  readonly nothing: SchemaNode;
+  key(place: SchemaNode, name: string): SchemaNode | undefined;
   /** The place below a key that the schema does not spell out. */
-  otherKey(place: Place): Place | undefined;
-  element(place: Place): Place | undefined;
+  otherKey(place: SchemaNode): SchemaNode | undefined;
+  element(place: SchemaNode): SchemaNode | undefined;
 }
 
 /** What stands at the keys of a loose record that its key schema refuses. */
@@ -46,12 +46,12 @@ interface Container {
   readonly keysAreData: boolean;
 }
 
-interface KnownPlace extends Place {
+interface KnownPlace extends SchemaNode {
   readonly containers: readonly Container[];
 }
 
 /** Maps what a schema can give. Throws a RangeError when it never ends (a `z.lazy` that builds new schemas each time). */
-export function placesOf(output: Schema): Places {
+export function placesOf(output: Schema): SchemaMap {
   const containers = new Map<Schema, { readonly id: number; readonly container: Container }>();
   const known = new Map<string, KnownPlace>();
   const steps = new Map<string, KnownPlace | undefined>();
@@ -74,7 +74,7 @@ export function placesOf(output: Schema): Places {
     known.set(name, place);
     return place;
   };
-  const step = (place: Place, name: string, targets: (container: Container) => readonly Schema[]) => {
+  const step = (place: SchemaNode, name: string, targets: (container: Container) => readonly Schema[]) => {
     const memo = `${place.id} ${name}`;
     if (steps.has(memo)) return steps.get(memo);
     const schemas = (place as KnownPlace).containers

@@ -16,7 +16,7 @@ const ID_CHARS_MAX = 24;
 const ID_CHARS_MIN = 7;
 
 /** What the detectors of one text share. */
-export interface Reading {
+export interface PiiReading {
   readonly digits: NextDigit;
   readonly work: Work;
 }
@@ -24,7 +24,7 @@ export interface Reading {
 /** A word in the text that says what the value behind it is. */
 export interface Announcement {
   readonly word: string;
-  find(text: string, start: number, end: number, reading: Reading): PiiFinding | undefined;
+  find(text: string, start: number, end: number, reading: PiiReading): PiiFinding | undefined;
 }
 
 const BIRTH_WORDS = [
@@ -90,7 +90,7 @@ const STEPS_PER_LOOK = 220;
 const STEPS_PER_PLACE = 40;
 
 /** Where a digit stands near enough behind a word; -1 when it does not. */
-function digitNear(end: number, { digits, work }: Reading): number {
+function digitNear(end: number, { digits, work }: PiiReading): number {
   work.spend(STEPS);
   const at = digits.after(end);
   if (at - end > REACH_CHARS_MAX) return -1;
@@ -101,21 +101,21 @@ function digitNear(end: number, { digits, work }: Reading): number {
 export const ANNOUNCEMENTS: readonly Announcement[] = [
   ...BIRTH_WORDS.map((word) => ({
     word,
-    find: (text: string, _start: number, end: number, reading: Reading) => {
+    find: (text: string, _start: number, end: number, reading: PiiReading) => {
       const digit = digitNear(end, reading);
       return digit === -1 ? undefined : findBirthDate(text, { start: digit, end, word }, reading);
     },
   })),
   ...PHONE_WORDS.map((word) => ({
     word,
-    find: (text: string, start: number, end: number, reading: Reading) =>
+    find: (text: string, start: number, end: number, reading: PiiReading) =>
       isPhoneWord(text, { start, end, word }) && digitNear(end, reading) !== -1
         ? findAnnouncedPhone(text, { start, end, word }, reading)
         : undefined,
   })),
   ...SPELLED_AT.map((word) => ({
     word,
-    find: (text: string, start: number, end: number, { work }: Reading) => {
+    find: (text: string, start: number, end: number, { work }: PiiReading) => {
       work.spend(STEPS_PER_LOOK);
       return findSpelledEmail(text, start, end, work);
     },
@@ -123,7 +123,7 @@ export const ANNOUNCEMENTS: readonly Announcement[] = [
   ...NATIONAL_IDS.flatMap((id) =>
     id.words.map((word) => ({
       word,
-      find: (text: string, start: number, end: number, reading: Reading) => {
+      find: (text: string, start: number, end: number, reading: PiiReading) => {
         const digit = isA(text, start - 1, LETTER) ? -1 : digitNear(end, reading);
         return digit === -1 ? undefined : findNationalId(text, { start: digit, end, word }, { id, reading });
       },
@@ -140,7 +140,7 @@ export const announcingWords: readonly string[] = ANNOUNCEMENTS.map(({ word }) =
 const MONTH_CHARS_MAX = 14;
 
 /** `start` is the first digit behind the word. */
-function findBirthDate(text: string, { start, end, word }: Word, { work }: Reading): PiiFinding | undefined {
+function findBirthDate(text: string, { start, end, word }: Word, { work }: PiiReading): PiiFinding | undefined {
   for (let at = Math.max(end, start - MONTH_CHARS_MAX); at <= start; at += 1) {
     if (isA(text, at - 1, ALPHANUMERIC) || !isA(text, at, ALPHANUMERIC)) continue;
     work.spend(STEPS_PER_PLACE * 6);
@@ -161,7 +161,7 @@ function isPhoneWord(text: string, { start, end, word }: Word): boolean {
   return JOINED_PHONE_WORDS.has(word) || !(isA(text, start - 1, LETTER) || isA(text, end, LETTER));
 }
 
-function findAnnouncedPhone(text: string, { end, word }: Word, { work }: Reading): PiiFinding | undefined {
+function findAnnouncedPhone(text: string, { end, word }: Word, { work }: PiiReading): PiiFinding | undefined {
   const at = behindFillers(text, end);
   if (at === -1 || findIpv4(text, at) !== undefined) return undefined;
   const groups = new DigitGroups(text);
@@ -195,7 +195,7 @@ const ID_LETTERS_MAX = 6;
 
 interface IdSearch {
   readonly id: NationalId;
-  readonly reading: Reading;
+  readonly reading: PiiReading;
 }
 
 /** `start` is the first digit behind the word: the id is the word that it stands in, or that comes before it. */

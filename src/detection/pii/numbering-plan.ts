@@ -65,10 +65,10 @@ function whole(pattern: string): RegExp {
 }
 
 /** What a number in the international form comes to. `possible`: as long as its country's numbers are. */
-export type Validity = "valid" | "possible" | "none";
+export type NumberValidity = "valid" | "possible" | "none";
 
 /** Of `digits` that begin with a country's calling code. */
-export function internationalValidity(digits: string): Validity {
+export function internationalValidity(digits: string): NumberValidity {
   for (let length = 1; length <= CALLING_CODE_DIGITS_MAX; length += 1) {
     const code = digits.slice(0, length);
     const regions = table().country_calling_codes[code] ?? (table().nonGeographic[code] === undefined ? [] : [code]);
@@ -77,7 +77,7 @@ export function internationalValidity(digits: string): Validity {
   return "none";
 }
 
-function validityIn(regions: readonly string[], national: string): Validity {
+function validityIn(regions: readonly string[], national: string): NumberValidity {
   if (regions.some((region) => isGiven(national, planOf(region)))) return "valid";
   const { trunk, lengths } = planOf(regions[0] ?? "");
   // `+44 (0)20 …`: what is dialled inside the country was written, too.

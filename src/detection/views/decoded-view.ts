@@ -2,7 +2,7 @@ import type { Work } from "../bounds.ts";
 import { ALPHANUMERIC, isA } from "./characters.ts";
 import { CodeReader, NOTHING } from "./escapes.ts";
 import { isPlain, plainForm, plainUnit } from "./plain-characters.ts";
-import { compose, type View, ViewWriter } from "./view.ts";
+import { compose, type DecodedText, ViewWriter } from "./view.ts";
 
 /** How often a text is decoded: `%2540` takes two. */
 const DEPTH_MAX = 3;
@@ -18,9 +18,9 @@ const NOT_PLAIN = /[^\t\n\r\x20-\x7e]/;
  * The text with compatibility forms, digits of other scripts, invisible characters, percent and HTML encoding, the escapes of
  * programs and the quotation of shells undone, again when it takes that. Undefined when that changes nothing.
  */
-export function decodedView(text: string, work: Work): View | undefined {
+export function decodedView(text: string, work: Work): DecodedText | undefined {
   if (isVerbatim(text)) return undefined;
-  let view: View | undefined;
+  let view: DecodedText | undefined;
   for (let depth = 0; depth < DEPTH_MAX; depth += 1) {
     const current = view?.text ?? text;
     const first = firstCoded(current);
@@ -51,7 +51,7 @@ class Decoding {
   }
 
   /** Undefined when nothing changes from `first` on. */
-  from(first: number): View | undefined {
+  from(first: number): DecodedText | undefined {
     const text = this.#text;
     let isSame = true;
     let at = first;

@@ -2,13 +2,13 @@ import type { Work } from "../bounds.ts";
 import { ALPHANUMERIC, BASE64, BASE64URL, classOf, EQUALS, HEX, isA, LINE_END, runEnd } from "./characters.ts";
 
 /** Base64 or hex of a text. */
-export interface Segment {
+export interface EncodedSegment {
   readonly start: number;
   readonly end: number;
   readonly text: string;
 }
 
-const NONE: readonly Segment[] = [];
+const NONE: readonly EncodedSegment[] = [];
 
 const BASE64_CHARS_MIN = 12;
 const HEX_CHARS_MIN = 12;
@@ -38,7 +38,7 @@ const STEPS_PER_SEGMENT = 500;
 const STEPS_PER_SAMPLE = 300;
 
 /** What a text's base64 and hex say, when it is text. A run is read as a whole, and from each `/` and `-` on which it could begin. */
-export function encodedSegments(text: string, work: Work): readonly Segment[] {
+export function encodedSegments(text: string, work: Work): readonly EncodedSegment[] {
   // Most texts have no run that is long enough.
   let run: Run | undefined;
   const { length } = text;
@@ -81,7 +81,7 @@ function wrappedEnd(text: string, start: number, end: number): number {
 
 interface Run {
   end: number;
-  readonly segments: Segment[];
+  readonly segments: EncodedSegment[];
   readonly work: Work;
 }
 
@@ -111,7 +111,7 @@ function nextStart(text: string, from: number, end: number): number {
   return at + 1;
 }
 
-function decodeFrom(text: string, from: number, { end, work }: Pick<Run, "end" | "work">): Segment | undefined {
+function decodeFrom(text: string, from: number, { end, work }: Pick<Run, "end" | "work">): EncodedSegment | undefined {
   const hex = mayBeHex(text, from) ? runEnd(text, from, HEX, end) : from;
   if (hex - from >= HEX_CHARS_MIN && !isA(text, hex, BASE64URL) && (hex - from) % 2 === 0) {
     const decoded = readable(text, { start: from, end: hex, encoding: "hex", work });

@@ -1,5 +1,5 @@
 /** A text as a reader or a program would take it, and where each of its characters came from. */
-export interface View {
+export interface DecodedText {
   readonly text: string;
   /** Where the original of the character at `at` begins, */
   startOf(at: number): number;
@@ -13,7 +13,7 @@ const BYTE_MAX = 0xff;
  * Grows a view from left to right. Stretches that stay as they are cost one entry, however long they are; so does a stretch that
  * stands for another one.
  */
-export class ViewWriter implements View {
+export class ViewWriter implements DecodedText {
   readonly #original: string;
   /** One byte a character while that is enough. */
   #codes: Uint8Array | Uint16Array;
@@ -52,7 +52,7 @@ export class ViewWriter implements View {
     for (let at = 0; at < text.length; at += 1) this.#push(text.charCodeAt(at));
   }
 
-  finish(): View {
+  finish(): DecodedText {
     const codes = this.#codes.subarray(0, this.#length);
     const bytes = Buffer.from(codes.buffer, codes.byteOffset, codes.byteLength);
     this.#text = bytes.toString(codes instanceof Uint8Array ? "latin1" : "utf16le");
@@ -123,7 +123,7 @@ export class ViewWriter implements View {
 }
 
 /** A view of a view, told in the original's offsets. */
-export function compose(inner: View, outer: View): View {
+export function compose(inner: DecodedText, outer: DecodedText): DecodedText {
   return {
     text: outer.text,
     startOf: (at) => inner.startOf(outer.startOf(at)),
@@ -133,7 +133,7 @@ export function compose(inner: View, outer: View): View {
 
 /** What was found in a view, in the original's offsets. */
 export function inOriginal<Found extends { readonly start: number; readonly end: number }>(
-  view: View,
+  view: DecodedText,
   found: Found,
 ): Found {
   return { ...found, start: view.startOf(found.start), end: view.endOf(found.end - 1) };

@@ -8,7 +8,7 @@ import type { Json } from "../../core/types.ts";
 import { iso } from "../approval-json.ts";
 import { sendJson } from "../error-reply.ts";
 import type { OperatorDoor } from "../operator-door.ts";
-import { Places } from "../places.ts";
+import { ConcurrencyLimit } from "../places.ts";
 
 export interface ReportRouteOptions {
   readonly approvals: NotifiedApprovals;
@@ -27,7 +27,7 @@ export const reportQuery = z.strictObject({ from: time, to: time });
 export function reportRoute(app: FastifyInstance, { approvals, door }: ReportRouteOptions): void {
   const { report } = approvals;
   if (report === undefined) return;
-  const places = new Places({ totalMax: REPORTS_MAX, perCallerMax: 1 });
+  const places = new ConcurrencyLimit({ totalMax: REPORTS_MAX, perCallerMax: 1 });
   app.get("/approvals/report", (request, reply) =>
     door.operator(request, "approvals:decide", async (operator) => {
       const asked = door.query(request, reportQuery);

@@ -1,13 +1,13 @@
 import type { KeyObject } from "node:crypto";
 import type { FastifyRequest } from "fastify";
-import type { Params, Read } from "../../audit/query/params.ts";
+import type { Params, ReadResult } from "../../audit/query/params.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Caller } from "../../core/types.ts";
 import type { CallerContext } from "../../pipeline/caller-context.ts";
 import { certificateOf } from "../connections/listening-tls.ts";
 import type { RequestPace } from "../connections/request-pace.ts";
 import { checkPeerHeaders, type PeerLimits } from "../door.ts";
-import type { Places } from "../places.ts";
+import type { ConcurrencyLimit } from "../places.ts";
 
 export interface AuditDoorOptions extends PeerLimits {
   /** The audit directory. No part of a request ever becomes part of a path. */
@@ -48,7 +48,11 @@ export class AuditDoor {
   }
 
   /** @throws {Refusal} UNAUTHENTICATED, PERMISSION_DENIED, RATE_LIMITED */
-  async serve<T>(request: FastifyRequest, places: Places, answer: (caller: Caller) => Promise<T>): Promise<T> {
+  async serve<T>(
+    request: FastifyRequest,
+    places: ConcurrencyLimit,
+    answer: (caller: Caller) => Promise<T>,
+  ): Promise<T> {
     checkPeerHeaders(request.raw, this.#options);
     const caller = await this.identify(request);
     this.#options.pace?.take(caller);
@@ -101,7 +105,7 @@ export function paramsOf({ query }: FastifyRequest): Params {
 }
 
 /** @throws {Refusal} MALFORMED_REQUEST naming every fault */
-export function checked<T>(read: Read<T>): T {
+export function checked<T>(read: ReadResult<T>): T {
   if ("faults" in read) throw malformed(read.faults);
   return read.ok;
 }

@@ -13,7 +13,7 @@ import { parseLine, viewOf } from "../../audit/query/view.ts";
 import { compareStats, readStats, readStatsRange } from "../../audit/stats/stats.ts";
 import { LogVerifier } from "../../audit/verify/log-verifier.ts";
 import { sendJson } from "../error-reply.ts";
-import { Places } from "../places.ts";
+import { ConcurrencyLimit } from "../places.ts";
 import { ServerSentEvents } from "../server-sent-events.ts";
 import { AuditDoor, type AuditDoorOptions, budget, checked, malformed, paramsOf } from "./audit-door.ts";
 
@@ -29,7 +29,7 @@ const ID = /^[\x21-\x7e]{1,128}$/;
 /** `GET /audit…`: for operators who hold `audit:read`. Every query is in the journal before it is answered. */
 export function auditRoutes(app: FastifyInstance, options: AuditDoorOptions): void {
   const { auditDir: dir, clock } = options;
-  const queries = new Places(QUERIES);
+  const queries = new ConcurrencyLimit(QUERIES);
   const door = new AuditDoor(options);
   const index = new AuditIndex(dir);
   app.addHook("onClose", (_app, done) => {
@@ -162,7 +162,7 @@ class AuditIndex {
 
 interface AuditVerifyOptions extends AuditDoorOptions {
   readonly door: AuditDoor;
-  readonly places: Places;
+  readonly places: ConcurrencyLimit;
 }
 
 /**
@@ -197,7 +197,7 @@ const EVENT_ID = /^(\d{4}-\d{2}-\d{2}):(\d{1,15})$/;
 /** `GET /audit/tail`: calls as they are written, as server-sent events; a client resumes with `Last-Event-ID`. Ends with the token. */
 function auditTailRoute(app: FastifyInstance, options: AuditTailOptions): void {
   const { auditDir, clock, door } = options;
-  const places = new Places(OPEN_STREAMS);
+  const places = new ConcurrencyLimit(OPEN_STREAMS);
   const open = new Set<ServerSentEvents>();
   let isClosing = false;
   app.addHook("preClose", (done) => {

@@ -3,7 +3,7 @@ import type { ApprovalEvent, Approvals } from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";
 import { iso, isSame } from "../approval-json.ts";
 import type { OperatorDoor, Visitor } from "../operator-door.ts";
-import { Places } from "../places.ts";
+import { ConcurrencyLimit } from "../places.ts";
 import { ServerSentEvents, type ServerSentEventsOptions } from "../server-sent-events.ts";
 
 interface EventRouteOptions {
@@ -20,7 +20,7 @@ const SEQ = /^\d{1,15}$/;
 /** `GET /events`: what happens, as it happens. Operators see all of it, agents what is theirs; a client resumes with `Last-Event-ID`. */
 export function eventRoute(app: FastifyInstance, { approvals, door }: EventRouteOptions): void {
   const tail = new EventTail(approvals);
-  const places = new Places({ totalMax: EVENT_STREAMS_MAX, perCallerMax: EVENT_STREAMS_PER_CALLER_MAX });
+  const places = new ConcurrencyLimit({ totalMax: EVENT_STREAMS_MAX, perCallerMax: EVENT_STREAMS_PER_CALLER_MAX });
 
   app.get("/events", (request, reply) =>
     door.either(request, "approvals:decide", async (visitor) => {

@@ -32,7 +32,7 @@ import {
   readSystems,
   resolveCommands,
 } from "./files.ts";
-import { type Identity, readDoors, readIdentity } from "./identity.ts";
+import { type IdentityParts, readDoors, readIdentity } from "./identity.ts";
 import { limitProblems } from "./limits.ts";
 import { socketProblems } from "./places.ts";
 import { policyFindings, ruleProblems } from "./policies.ts";
@@ -79,7 +79,7 @@ export interface Parts {
   /** Signs the audit's checkpoints; without it the chain stands by itself. */
   readonly checkpointKey: KeyObject | undefined;
   readonly workspace: Workspace;
-  readonly identity: Identity;
+  readonly identity: IdentityParts;
   /** Where the doors are to be. */
   readonly doors: ReturnType<typeof readDoors>;
   readonly exports: ReturnType<typeof readExports>;

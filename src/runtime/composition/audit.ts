@@ -1,7 +1,7 @@
 import type { KeyObject } from "node:crypto";
 import { hostname } from "node:os";
 import type { Announced, EntryDraft } from "../../audit/entry.ts";
-import type { Batch } from "../../audit/journal/line-writer.ts";
+import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
 import { intentLine } from "../../audit/journal/open-intents.ts";
 import { type AuditLog, openAuditLog } from "../../audit/json-logger.ts";
 import { callerSource, type StrangerLimit } from "../../audit/strangers.ts";
@@ -18,7 +18,7 @@ interface AuditParts {
   readonly monotonic: () => number;
   readonly ids: () => string;
   readonly checkpointKey: KeyObject | undefined;
-  readonly onBatch?: ((batch: Batch) => void) | undefined;
+  readonly onBatch?: ((batch: WrittenBatch) => void) | undefined;
 }
 
 /** @throws {StartupError} when the directory cannot be written or does not verify */

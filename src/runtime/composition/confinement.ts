@@ -7,7 +7,7 @@ import type { Repository } from "../manifests/loader.ts";
 import type { LoadedTools } from "../manifests/sources.ts";
 import { ownCode } from "../own-code.ts";
 import { platformReaches } from "../platform/files.ts";
-import { ownPlaces, type Place } from "./workspace.ts";
+import { type ConfiguredPath, ownPlaces } from "./workspace.ts";
 
 /** How the commands of the tools are held, and what is shown of it. */
 export interface CommandConfinement {
@@ -24,7 +24,7 @@ export interface ConfinementShown {
   readonly faults: Readonly<Record<string, string>>;
 }
 
-export interface Commands {
+export interface CommandParts {
   readonly commands: ReadonlyMap<string, string>;
   readonly repositories: ReadonlyMap<string, Repository>;
   /** Unguessable. */
@@ -34,7 +34,7 @@ export interface Commands {
 /** Tries every tool's confinement, and drops the tools that must not run without. */
 export async function holdCommands(
   config: Config,
-  { loaded, commands, repositories, newId }: Commands & { readonly loaded: LoadedTools },
+  { loaded, commands, repositories, newId }: CommandParts & { readonly loaded: LoadedTools },
   problems: string[],
 ): Promise<CommandConfinement> {
   const { confinement: mode, unconfinedBash, launchers } = config.commands;
@@ -90,13 +90,13 @@ function overlaps(
   return [...new Set([...found, ...system])];
 }
 
-function clashes(directory: Place, own: readonly Place[]): readonly string[] {
+function clashes(directory: ConfiguredPath, own: readonly ConfiguredPath[]): readonly string[] {
   return own
     .filter(({ path }) => isBelow(path, directory.path) || (isBelow(directory.path, path) && isDirectory(path)))
     .map((place) => clash(directory, place));
 }
 
-function clash(directory: Place, place: Place): string {
+function clash(directory: ConfiguredPath, place: ConfiguredPath): string {
   return `${directory.field}: may use ${directory.path}, and ${place.field}: ${place.path} lies in it or around it`;
 }
 

@@ -9,7 +9,7 @@ import { type RevocationEvent, RevocationFile } from "./revocation-file.ts";
 import { watchFiles } from "./watched-files.ts";
 
 /** Who may call beside what the issuers' profiles say. */
-export interface Identity {
+export interface IdentityParts {
   readonly callers: Pick<CallerContextOptions, "revocations" | "certificateCallers">;
   readonly revocations: RevocationFile | undefined;
   /** Issuers that agents may get tokens from, as far as they are servers of OAuth: what the protected resource's page lists. */
@@ -22,7 +22,7 @@ interface Listeners {
 }
 
 /** From now on a change of the list counts, and is told. */
-export function watchRevocations({ revocations }: Identity, { journal, onRevocations }: Listeners): void {
+export function watchRevocations({ revocations }: IdentityParts, { journal, onRevocations }: Listeners): void {
   revocations?.watch((event) => {
     journal({ ...event }).catch(() => {});
     onRevocations?.(event);
@@ -30,7 +30,7 @@ export function watchRevocations({ revocations }: Identity, { journal, onRevocat
 }
 
 /** The list of revocations and the table of certificates. What is wrong goes into `problems`. */
-export function readIdentity(config: Config, problems: string[]): Identity {
+export function readIdentity(config: Config, problems: string[]): IdentityParts {
   const { revocationFile, clientCertificates } = config.jwt;
   if (clientCertificates.length > 0 && config.server.tls?.clientCaFile === undefined) {
     problems.push("jwt.clientCertificates: nobody can show one: server.tls.clientCaFile is missing");

@@ -9,11 +9,11 @@ import {
   type StrangerSum,
   sumEntry,
 } from "../../audit/strangers.ts";
-import { createTrails, type TrailLog, type TrailOptions, type Trails } from "../../pipeline/trail.ts";
+import { type CallRecordOptions, type CallRecords, createTrails, type TrailLog } from "../../pipeline/trail.ts";
 import type { Config } from "../config/config.ts";
 import { hashArgs, record } from "./audit.ts";
 
-interface RecordingParts extends Pick<TrailOptions, "clock" | "monotonic" | "ids" | "tracer"> {
+interface RecordingParts extends Pick<CallRecordOptions, "clock" | "monotonic" | "ids" | "tracer"> {
   readonly audit: AuditLog;
   /** Those of the moment. */
   readonly limits: Config["limits"];
@@ -24,7 +24,7 @@ interface RecordingParts extends Pick<TrailOptions, "clock" | "monotonic" | "ids
 }
 
 export interface Recording {
-  readonly trails: Trails;
+  readonly trails: CallRecords;
   /** Writes what strangers were summed up to; from now on the clock writes nothing. Never rejects. */
   stop(): Promise<void>;
 }

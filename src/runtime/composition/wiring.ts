@@ -3,7 +3,7 @@ import type { ApprovalCallback } from "../../approvals/callback.ts";
 import type { Approvals } from "../../approvals/types.ts";
 import type { EntryDraft } from "../../audit/entry.ts";
 import type { JournalLine } from "../../audit/journal/journal.ts";
-import type { Batch } from "../../audit/journal/line-writer.ts";
+import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
 import type { AuditLog } from "../../audit/json-logger.ts";
 import type { Admission } from "../../pipeline/admission.ts";
 import type { CallerContext } from "../../pipeline/caller-context.ts";
@@ -36,7 +36,7 @@ export type { Parts, Reloaded };
 /** What the surroundings want to hear. The library may leave all of it out. */
 export interface Hooks {
   readonly observe?: (entry: EntryDraft) => void;
-  readonly onBatch?: (batch: Batch) => void;
+  readonly onBatch?: (batch: WrittenBatch) => void;
   readonly log?: (line: TrailLog) => void;
   readonly onCertificates?: (event: CertificateEvent) => void;
   /** The library's own way to ask. */

@@ -46,7 +46,7 @@ function without(fault: string): Workspace {
 
 function tryToOpen(
   directories: ReadonlyMap<MountName, string>,
-  own: readonly Place[],
+  own: readonly ConfiguredPath[],
   problems: string[],
 ): Mounts | undefined {
   try {
@@ -92,7 +92,7 @@ function makeDirectory(path: string): void {
   }
 }
 
-export interface Place {
+export interface ConfiguredPath {
   /** The configuration's name for it. */
   readonly field: string;
   /** Absolute; of `ownPlaces` real, or as real as it is as long as it does not exist. */
@@ -104,13 +104,13 @@ const PATH_KEY = /^(?:dir|socket|proto|descriptorSet|kubeconfig|rootCert|clientC
 const SQLITE = /^sqlite:(?:\/\/)?/;
 
 /** Everything of the service's own that agents must not reach: configuration, manifests, contracts, keys, audit, stores. */
-export function ownPlaces(config: Config): readonly Place[] {
+export function ownPlaces(config: Config): readonly ConfiguredPath[] {
   return namedPlaces(config).map(({ field, path }) => ({ field, path: realPlace(path) }));
 }
 
 /** The same, absolute and as the configuration names them: links are not resolved. */
-export function namedPlaces(config: Config): readonly Place[] {
-  const places: Place[] = [];
+export function namedPlaces(config: Config): readonly ConfiguredPath[] {
+  const places: ConfiguredPath[] = [];
   const add = (field: string, path: string): void => {
     places.push({ field, path: pathFrom(config, path) });
   };
@@ -131,7 +131,7 @@ export function namedPlaces(config: Config): readonly Place[] {
 }
 
 /** A directory and a mount, one below the other, or two mounts of which one could be written through the other. */
-function overlaps(directories: ReadonlyMap<MountName, string>, own: readonly Place[]): readonly string[] {
+function overlaps(directories: ReadonlyMap<MountName, string>, own: readonly ConfiguredPath[]): readonly string[] {
   const mounts = [...directories].map(([name, path]) => ({ name, field: `workspace.${name}`, path }));
   const withOwn = mounts.flatMap((mount) =>
     own

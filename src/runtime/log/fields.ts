@@ -10,7 +10,7 @@ const LOOKED_CHARACTERS_MAX = 16_384;
 const KEPT_CHARACTERS_MAX = 8_192;
 const UNREADABLE = "[unreadable]";
 
-export type Fields = Readonly<Record<string, Json>>;
+export type LogFields = Readonly<Record<string, Json>>;
 
 /** What of a value may stand in the log: bounded, without secrets, whatever made it. Never throws. */
 export function loggable(value: unknown): Json {
@@ -59,11 +59,11 @@ function cut(value: Json): Json {
 }
 
 /** Of an object the names of OpenTelemetry: W3C ids in `trace` become `trace_id` and `span_id`. */
-export function fieldsOf(value: Json): Fields {
+export function fieldsOf(value: Json): LogFields {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return { fact: value };
-  const { trace, ...fields } = value as Fields;
-  if (typeof trace !== "object" || trace === null || Array.isArray(trace)) return value as Fields;
-  const { traceId, spanId } = trace as Fields;
+  const { trace, ...fields } = value as LogFields;
+  if (typeof trace !== "object" || trace === null || Array.isArray(trace)) return value as LogFields;
+  const { traceId, spanId } = trace as LogFields;
   return {
     ...fields,
     ...(traceId !== undefined && { trace_id: traceId }),

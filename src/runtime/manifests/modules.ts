@@ -20,7 +20,7 @@ const spent = new Set<string>();
 const importers = new Map<string, Sources>();
 let isAsked = false;
 
-export interface Fresh {
+export interface FreshImport {
   /** What it exports, once it has loaded. */
   readonly module: Promise<Record<string, unknown>>;
   /** Names of all its modules, for `forgetModules`; not to be used of one that did not load: its name is taken for good. */
@@ -28,7 +28,7 @@ export interface Fresh {
 }
 
 /** Loads a manifest as it stands now. @throws when what it imports cannot be loaded anew */
-export function importFresh(file: string, sources: Sources): Fresh {
+export function importFresh(file: string, sources: Sources): FreshImport {
   const names = sources.closure(file).map((path) => {
     importers.set(path, sources);
     return nameOf(path, sources);

@@ -44,7 +44,7 @@ const RENAME_NOREPLACE = 1;
 const LOCK_EX_NB = 2 | 4;
 
 /** Every call answers a negative errno when it fails. */
-export interface CLibrary {
+export interface FileSystemCalls {
   /** openat2(2): a descriptor of what lies at `path` below the directory, within the bounds that `resolve` sets. */
   openBeneath(directory: number, path: string, how: OpenHow): number;
   /** openat(2) without following a link in the last component; `name` must be one plain name. */
@@ -80,7 +80,7 @@ const CALLS = {
 } as const;
 
 /** The library, or undefined where there is none that could be used. */
-export function loadCLibrary(): CLibrary | undefined {
+export function loadCLibrary(): FileSystemCalls | undefined {
   if (process.platform !== "linux" || !["x64", "arm64"].includes(process.arch)) return undefined;
   try {
     return load();
@@ -90,7 +90,7 @@ export function loadCLibrary(): CLibrary | undefined {
   }
 }
 
-function load(): CLibrary {
+function load(): FileSystemCalls {
   const { functions: c, bind, errno } = bindCLibrary(CALLS);
   const { syscall: open } = bind({ syscall: SYSCALL_OPEN });
   const { syscall: rename } = bind({ syscall: SYSCALL_RENAME });

@@ -1,7 +1,7 @@
 import { closeSync, readFileSync } from "node:fs";
 import {
-  type CLibrary,
   EXACT,
+  type FileSystemCalls,
   FOLLOW,
   loadCLibrary,
   O_DIRECTORY,
@@ -14,9 +14,9 @@ import {
 /** What keeps paths below their directory: the kernel in one call, or a walk that opens one plain name at a time. */
 export type ConfinementKind = "openat2" | "walk";
 
-export interface Confinement {
+export interface PathConfinement {
   readonly kind: ConfinementKind;
-  readonly library: CLibrary;
+  readonly library: FileSystemCalls;
   /** Opens one plain name of a directory, never through a link; a descriptor, or a negative errno. */
   step(directory: number, name: string, flags: number, mode?: number): number;
   /** The whole path in one call, links followed within the directory. Undefined where the kernel cannot keep to it. */
@@ -35,14 +35,14 @@ const EXDEV = 18;
  *
  * @returns undefined where neither way works: then there are no file tools
  */
-export function chooseConfinement(probe: number, only?: ConfinementKind): Confinement | undefined {
+export function chooseConfinement(probe: number, only?: ConfinementKind): PathConfinement | undefined {
   const library = loadCLibrary();
   if (library === undefined) return undefined;
   const candidates = [kernel(library), walking(library)].filter(({ kind }) => only === undefined || kind === only);
   return candidates.find((candidate) => holds(candidate, probe));
 }
 
-function kernel(library: CLibrary): Confinement {
+function kernel(library: FileSystemCalls): PathConfinement {
   return {
     kind: "openat2",
     library,
@@ -51,7 +51,7 @@ function kernel(library: CLibrary): Confinement {
   };
 }
 
-function walking(library: CLibrary): Confinement {
+function walking(library: FileSystemCalls): PathConfinement {
   return {
     kind: "walk",
     library,
@@ -82,7 +82,7 @@ function mountOf(fd: number): string | undefined {
 }
 
 /** For the walk "..", like any name with a slash, is nothing that it would ever be asked to open; only the kernel can be. */
-function holds({ kind, step, openBeneath }: Confinement, probe: number): boolean {
+function holds({ kind, step, openBeneath }: PathConfinement, probe: number): boolean {
   const self = step(probe, ".", O_PATH | O_DIRECTORY);
   if (self < 0) return false;
   closeSync(self);

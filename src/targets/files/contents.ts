@@ -7,7 +7,7 @@ const CHUNK_BYTES = 262_144;
 /** Most files are small: their buffer comes from the pool. */
 const SMALL_BYTES = 16_384;
 
-export interface Reading {
+export interface ReadingOptions {
   /** A file with more is refused. */
   readonly bytesMax: number;
   readonly signal: AbortSignal;
@@ -21,7 +21,11 @@ export interface Reading {
  * @returns hex SHA-256 of all of it
  * @throws {Refusal} E_READ_LIMIT
  */
-export async function readThrough(fd: number, size: number, { bytesMax, signal, onChunk }: Reading): Promise<string> {
+export async function readThrough(
+  fd: number,
+  size: number,
+  { bytesMax, signal, onChunk }: ReadingOptions,
+): Promise<string> {
   if (size > bytesMax) throw tooLarge(bytesMax);
   const hash = createHash("sha256");
   const chunk = Buffer.allocUnsafe(size < SMALL_BYTES ? SMALL_BYTES : CHUNK_BYTES);
@@ -43,7 +47,7 @@ export async function readThrough(fd: number, size: number, { bytesMax, signal, 
 export async function readWhole(
   fd: number,
   size: number,
-  limits: Omit<Reading, "onChunk">,
+  limits: Omit<ReadingOptions, "onChunk">,
 ): Promise<{ readonly sha256: string; readonly bytes: Buffer }> {
   const parts: Buffer[] = [];
   const sha256 = await readThrough(fd, size, { ...limits, onChunk: (part) => parts.push(Buffer.from(part)) });

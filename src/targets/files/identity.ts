@@ -1,7 +1,7 @@
 import { type BigIntStats, fstatSync } from "node:fs";
 
 /** What a descriptor stands for. */
-export interface Identity {
+export interface FileIdentity {
   readonly kind: "file" | "directory" | "link" | "other";
   /** `device:inode`: what a file is, whatever it is called. */
   readonly id: string;
@@ -14,7 +14,7 @@ export interface Identity {
   readonly version: string;
 }
 
-export function identify(fd: number): Identity {
+export function identify(fd: number): FileIdentity {
   const stat = fstatSync(fd, { bigint: true });
   return {
     kind: kindOf(stat),
@@ -31,7 +31,7 @@ export function idOf({ dev, ino }: Pick<BigIntStats, "dev" | "ino">): string {
   return `${dev}:${ino}`;
 }
 
-function kindOf(stat: BigIntStats): Identity["kind"] {
+function kindOf(stat: BigIntStats): FileIdentity["kind"] {
   if (stat.isFile()) return "file";
   if (stat.isDirectory()) return "directory";
   return stat.isSymbolicLink() ? "link" : "other";

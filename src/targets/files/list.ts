@@ -1,7 +1,7 @@
 import { closeSync } from "node:fs";
 import type { Json } from "../../core/types.ts";
-import { type CLibrary, O_NOFOLLOW, O_PATH } from "./c-library.ts";
-import { type Identity, identify } from "./identity.ts";
+import { type FileSystemCalls, O_NOFOLLOW, O_PATH } from "./c-library.ts";
+import { type FileIdentity, identify } from "./identity.ts";
 import { aim, type Mounts, openForReading } from "./mounts.ts";
 import { errnoRefusal, fileRefusal } from "./refusals.ts";
 
@@ -43,7 +43,7 @@ function described({ confinement }: Mounts, directory: number, { name, kind }: E
   if (kind === "directory" || kind === "link" || kind === "other") return [{ name, type: kind }];
   const fd = confinement.step(directory, name, O_PATH | O_NOFOLLOW);
   if (fd < 0) return [];
-  let found: Identity;
+  let found: FileIdentity;
   try {
     found = identify(fd);
   } finally {
@@ -77,7 +77,7 @@ const NAME_AT = 19;
 const KINDS: Readonly<Record<number, EntryKind>> = { 0: "unknown", 4: "directory", 8: "file", 10: "link" };
 
 /** Reads a directory from a descriptor that was opened for it and nothing else: reading moves its place. */
-export function readEntries(library: CLibrary, directory: number, entriesMax: number): Entries {
+export function readEntries(library: FileSystemCalls, directory: number, entriesMax: number): Entries {
   const buffer = Buffer.alloc(BUFFER_BYTES);
   const entries: Entry[] = [];
   let unreadable = 0;

@@ -1,10 +1,10 @@
 import { closeSync, constants, openSync, statSync } from "node:fs";
 import { Refusal } from "../../core/errors.ts";
 import { O_DIRECTORY, O_PATH } from "./c-library.ts";
-import { type Confinement, type ConfinementKind, chooseConfinement, READING } from "./confinement.ts";
-import { type Identity, identify, idOf } from "./identity.ts";
+import { type ConfinementKind, chooseConfinement, type PathConfinement, READING } from "./confinement.ts";
+import { type FileIdentity, identify, idOf } from "./identity.ts";
 import { ELOOP, ENOENT, errnoRefusal, fileRefusal, notRegular } from "./refusals.ts";
-import { type Walked, walk } from "./walk.ts";
+import { type WalkedPath, walk } from "./walk.ts";
 
 export interface Mount {
   readonly name: MountName;
@@ -15,7 +15,7 @@ export interface Mount {
 }
 
 export interface Mounts {
-  readonly confinement: Confinement;
+  readonly confinement: PathConfinement;
   readonly names: readonly MountName[];
   readonly byName: ReadonlyMap<MountName, Mount>;
   /** `device:inode` of the service's own files and directories, wherever a path meets them. */
@@ -88,7 +88,7 @@ export function aim({ names, byName }: Mounts, path: string): Aimed {
 
 interface Opened {
   readonly fd: number;
-  readonly identity: Identity;
+  readonly identity: FileIdentity;
 }
 
 /**
@@ -132,7 +132,7 @@ function openByWalk(mounts: Mounts, aimed: Aimed): number {
   return fd;
 }
 
-export function walkTo({ confinement }: Mounts, { mount, relative }: Aimed): Walked {
+export function walkTo({ confinement }: Mounts, { mount, relative }: Aimed): WalkedPath {
   return walk(confinement, mount, relative);
 }
 

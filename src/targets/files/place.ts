@@ -1,11 +1,11 @@
 import { closeSync } from "node:fs";
 import { Refusal } from "../../core/errors.ts";
 import { O_NOFOLLOW, O_PATH } from "./c-library.ts";
-import type { Identity } from "./identity.ts";
+import type { FileIdentity } from "./identity.ts";
 import { aim, type Mount, type Mounts, mountPath, walkTo } from "./mounts.ts";
 import { foldName, isGitInternal } from "./protected-names.ts";
 import { fileRefusal, notRegular } from "./refusals.ts";
-import { DIRECTORIES_MAX, type Walked } from "./walk.ts";
+import { DIRECTORIES_MAX, type WalkedPath } from "./walk.ts";
 
 const WORKFLOW = "workflow.md";
 
@@ -20,7 +20,7 @@ const GIT_SHAPES = [
 ] as const;
 
 /** Where a write would land: a held directory and one plain name in it. */
-export interface Place {
+export interface WriteTarget {
   readonly mount: Mount;
   /** Held until `close`. When `missing` is not empty: the last one that exists. */
   readonly directory: number;
@@ -29,7 +29,7 @@ export interface Place {
   /** Directories that would have to be made between the two. */
   readonly missing: readonly string[];
   /** The file that has the name now. */
-  readonly found: Identity | undefined;
+  readonly found: FileIdentity | undefined;
   /** By real names: no link, no dots. */
   readonly path: string;
   /** Whether this is the workflow of `@state`, by whatever path it was reached. */
@@ -43,7 +43,7 @@ export interface Place {
  * @throws {Refusal} E_SANDBOX_VIOLATION for a read-only mount, another mount's directory, Git's own files, files of the service,
  * hard links and what is no regular file; EISDIR
  */
-export function locate(mounts: Mounts, path: string): Place {
+export function locate(mounts: Mounts, path: string): WriteTarget {
   const aimed = aim(mounts, path);
   const { mount } = aimed;
   // One directory may have several mounts' names: the strictest counts.
@@ -77,7 +77,7 @@ function checkNames(names: readonly string[]): void {
   if (names.some(isGitInternal)) throw forbidden("Git's own files are not to be written.");
 }
 
-function checkLengths({ directories, missing }: Walked, names: readonly string[]): void {
+function checkLengths({ directories, missing }: WalkedPath, names: readonly string[]): void {
   const isTooLong =
     directories.length + missing.length > DIRECTORIES_MAX ||
     names.some((name) => Buffer.byteLength(name) > NAME_BYTES_MAX) ||
@@ -85,7 +85,7 @@ function checkLengths({ directories, missing }: Walked, names: readonly string[]
   if (isTooLong) throw fileRefusal("ENAMETOOLONG");
 }
 
-interface Way extends Walked {
+interface Way extends WalkedPath {
   /** What the path names in the last of the directories. */
   readonly below: string;
 }
@@ -110,7 +110,7 @@ function isGitDirectory({ confinement }: Mounts, directory: number, coming: stri
   return GIT_SHAPES.some((shape) => shape.every((name) => name === coming || holds(name)));
 }
 
-function checkFile(mounts: Mounts, found: Identity | undefined): void {
+function checkFile(mounts: Mounts, found: FileIdentity | undefined): void {
   if (found === undefined) return;
   if (found.kind !== "file") throw notRegular();
   if (mounts.protectedIds.has(found.id)) throw forbidden("The service's own files are not to be reached.");
@@ -118,7 +118,7 @@ function checkFile(mounts: Mounts, found: Identity | undefined): void {
   if (found.links > 1) throw forbidden("The file has several names (hard links) and is not to be written.");
 }
 
-function isWorkflow(mounts: Mounts, state: Mount, { directories, name = "", found, missing }: Walked): boolean {
+function isWorkflow(mounts: Mounts, state: Mount, { directories, name = "", found, missing }: WalkedPath): boolean {
   const directory = directories.at(-1)?.id;
   if (missing.length === 0 && directory === state.id && foldName(name) === WORKFLOW) return true;
   const workflow = endOfWorkflow(mounts, state);

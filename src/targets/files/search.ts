@@ -3,7 +3,7 @@ import { setImmediate } from "node:timers/promises";
 import { RE2JS } from "re2js";
 import { lineWithin } from "../../core/partial-answer.ts";
 import type { Json } from "../../core/types.ts";
-import { type CLibrary, O_DIRECTORY, O_NOFOLLOW } from "./c-library.ts";
+import { type FileSystemCalls, O_DIRECTORY, O_NOFOLLOW } from "./c-library.ts";
 import { READING } from "./confinement.ts";
 import { type IgnoreFile, isIgnored, readIgnoreRules } from "./gitignore.ts";
 import { identify } from "./identity.ts";
@@ -158,7 +158,7 @@ class Search {
   }
 
   /** None, of a directory that is gone by now. */
-  #entriesOf(library: CLibrary, directory: number): readonly Entry[] {
+  #entriesOf(library: FileSystemCalls, directory: number): readonly Entry[] {
     try {
       return readEntries(library, directory, DIRECTORY_ENTRIES_MAX).entries;
     } catch {

@@ -1,7 +1,7 @@
 import { closeSync } from "node:fs";
 import { O_NOFOLLOW, O_PATH } from "./c-library.ts";
-import type { Confinement } from "./confinement.ts";
-import { type Identity, identify } from "./identity.ts";
+import type { PathConfinement } from "./confinement.ts";
+import { type FileIdentity, identify } from "./identity.ts";
 import { ENOENT, errnoRefusal, fileRefusal } from "./refusals.ts";
 
 const LINKS_MAX = 40;
@@ -18,13 +18,13 @@ interface Visited {
 }
 
 /** Where a path leads, by real names and held descriptors. */
-export interface Walked {
+export interface WalkedPath {
   /** From the mount's own directory to the last one that the path enters. */
   readonly directories: readonly Visited[];
   /** The name in the last directory; undefined when the path leads to that directory itself. */
   readonly name: string | undefined;
   /** What has that name, links followed; undefined when nothing has. */
-  readonly found: Identity | undefined;
+  readonly found: FileIdentity | undefined;
   /** Names that would have to come between the last directory and `name`, and do not exist. */
   readonly missing: readonly string[];
   /** Lets the descriptors go; the mount's own stays. */
@@ -37,7 +37,7 @@ export interface Walked {
  *
  * @throws {Refusal} ENOTDIR, E_SANDBOX_VIOLATION …
  */
-export function walk(confinement: Confinement, root: Omit<Visited, "name">, path: string): Walked {
+export function walk(confinement: PathConfinement, root: Omit<Visited, "name">, path: string): WalkedPath {
   const walker = new Walker(confinement, root, path);
   try {
     return walker.follow();
@@ -48,20 +48,20 @@ export function walk(confinement: Confinement, root: Omit<Visited, "name">, path
 }
 
 class Walker {
-  readonly #confinement: Confinement;
+  readonly #confinement: PathConfinement;
   readonly #directories: Visited[];
   /** Names still to go, the next one last. */
   readonly #pending: string[];
   #links = 0;
   #names = 0;
 
-  constructor(confinement: Confinement, root: Omit<Visited, "name">, path: string) {
+  constructor(confinement: PathConfinement, root: Omit<Visited, "name">, path: string) {
     this.#confinement = confinement;
     this.#directories = [{ ...root, name: "" }];
     this.#pending = path.split("/").reverse();
   }
 
-  follow(): Walked {
+  follow(): WalkedPath {
     for (let name = this.#pending.pop(); name !== undefined; name = this.#pending.pop()) {
       this.#names += 1;
       if (this.#names > NAMES_MAX) throw fileRefusal("ENAMETOOLONG");
@@ -86,7 +86,7 @@ class Walker {
   }
 
   /** Takes one name; answers when the path ends with it. */
-  #enter(name: string): Walked | undefined {
+  #enter(name: string): WalkedPath | undefined {
     const here = this.#directories.at(-1)?.fd ?? -1;
     const fd = this.#confinement.step(here, name, O_PATH | O_NOFOLLOW);
     if (fd === -ENOENT) return this.#missing(name);
@@ -122,7 +122,7 @@ class Walker {
   }
 
   /** Nothing has this name: what comes after it can only be new. */
-  #missing(name: string): Walked {
+  #missing(name: string): WalkedPath {
     const rest = this.#pending.reverse();
     const names = [name, ...rest.filter((part) => part !== "" && part !== ".")];
     const last = rest.at(-1);
@@ -130,7 +130,7 @@ class Walker {
     return this.#ending({ name: names.pop(), found: undefined, missing: names });
   }
 
-  #ending(end: Pick<Walked, "name" | "found" | "missing">): Walked {
+  #ending(end: Pick<WalkedPath, "name" | "found" | "missing">): WalkedPath {
     return { ...end, directories: this.#directories, close: () => this.close() };
   }
 }

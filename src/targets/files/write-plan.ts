@@ -8,7 +8,7 @@ import { readWhole, textOf } from "./contents.ts";
 import { identify } from "./identity.ts";
 import { linesOf } from "./lines.ts";
 import type { Mounts } from "./mounts.ts";
-import { locate, type Place } from "./place.ts";
+import { locate, type WriteTarget } from "./place.ts";
 import { errnoRefusal, fileRefusal } from "./refusals.ts";
 import { checkWorkflow, type WorkflowRules } from "./workflow.ts";
 
@@ -92,7 +92,7 @@ interface Current {
   readonly text: string | undefined;
 }
 
-async function readCurrent(mounts: Mounts, place: Place, limits: WriteLimits): Promise<Current | undefined> {
+async function readCurrent(mounts: Mounts, place: WriteTarget, limits: WriteLimits): Promise<Current | undefined> {
   if (place.found === undefined) return undefined;
   const { fd, version } = openCurrent(mounts, place);
   try {
@@ -112,7 +112,7 @@ async function readCurrent(mounts: Mounts, place: Place, limits: WriteLimits): P
  */
 export function openCurrent(
   { confinement }: Mounts,
-  { directory, name, found }: Pick<Place, "directory" | "name" | "found">,
+  { directory, name, found }: Pick<WriteTarget, "directory" | "name" | "found">,
 ): { readonly fd: number; readonly version: string } {
   const fd = confinement.step(directory, name, READING | O_RDWR);
   if (fd < 0) throw errnoRefusal(fd, "open");

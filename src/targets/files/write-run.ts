@@ -5,9 +5,9 @@ import type { Json } from "../../core/types.ts";
 import { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_PATH, O_WRONLY } from "./c-library.ts";
 import { READING } from "./confinement.ts";
 import { readThrough } from "./contents.ts";
-import { type Identity, identify } from "./identity.ts";
+import { type FileIdentity, identify } from "./identity.ts";
 import type { Mounts } from "./mounts.ts";
-import { locate, type Place } from "./place.ts";
+import { locate, type WriteTarget } from "./place.ts";
 import { EEXIST, EINVAL, ENOENT, errnoRefusal, fileRefusal, thrownRefusal } from "./refusals.ts";
 import { openCurrent, type WritePlan } from "./write-plan.ts";
 
@@ -52,7 +52,7 @@ export async function runWrite(mounts: Mounts, plan: WritePlan, context: WriteCo
 }
 
 /** The directory of the file, opened for its lock and for `fsync`; those that are missing are made. */
-function makeDirectories({ confinement }: Mounts, place: Place, planned: readonly string[]): number {
+function makeDirectories({ confinement }: Mounts, place: WriteTarget, planned: readonly string[]): number {
   if (place.missing.join("/") !== planned.join("/")) throw fileRefusal("E_PRECONDITION_FAILED");
   const { step, library } = confinement;
   let here = step(place.directory, ".", READING | O_DIRECTORY);
@@ -88,9 +88,9 @@ interface Running {
 /** The file as it must be, hashed under the lock; undefined when there must be none. */
 async function verify(
   mounts: Mounts,
-  { directory, name, found }: Pick<Place, "directory" | "name" | "found">,
+  { directory, name, found }: Pick<WriteTarget, "directory" | "name" | "found">,
   { plan, context }: Running,
-): Promise<Identity | undefined> {
+): Promise<FileIdentity | undefined> {
   if ((found === undefined) !== (plan.currentSha256 === null)) throw fileRefusal("E_PRECONDITION_FAILED");
   if (found === undefined) return undefined;
   const { fd } = openCurrent(mounts, { directory, name, found });
@@ -108,7 +108,7 @@ async function verify(
 interface Target {
   readonly directory: number;
   readonly name: string;
-  readonly current: Identity | undefined;
+  readonly current: FileIdentity | undefined;
 }
 
 async function replace(mounts: Mounts, target: Target, { plan, context }: Running): Promise<void> {
@@ -146,7 +146,7 @@ function writeAll(fd: number, bytes: Buffer): void {
 }
 
 /** Modes and owners stay; where only the superuser could keep an owner, the service's own user becomes it. */
-function keepOwner(fd: number, { mode, owner }: Identity): void {
+function keepOwner(fd: number, { mode, owner }: FileIdentity): void {
   const now = identify(fd);
   if (now.owner.uid !== owner.uid || now.owner.gid !== owner.gid) {
     try {

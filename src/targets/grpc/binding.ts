@@ -16,7 +16,7 @@ import type { AssertionSigner } from "./assertion.ts";
 import type { EncodedMessage } from "./codec/codec.ts";
 import type { Difference } from "./codec/message-difference.ts";
 import type { Channels } from "./connection/channels.ts";
-import type { Link, ToolClass } from "./connection/link.ts";
+import type { SystemConnections, ToolClass } from "./connection/link.ts";
 import type { GuardedCall } from "./connection/resilience.ts";
 import { isIdentity } from "./connection/tls-identity.ts";
 import type { Method } from "./contract/contract.ts";
@@ -35,7 +35,7 @@ interface BindingParts {
 
 /** One attempt at one call. */
 interface Attempt {
-  readonly link: Link;
+  readonly link: SystemConnections;
   readonly bytes: Buffer;
   readonly context: RunContext;
 }

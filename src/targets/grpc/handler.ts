@@ -2,8 +2,8 @@ import { type Fault, ManifestError } from "../../core/errors.ts";
 import type { GrpcTarget, Handler, Tool } from "../../core/types.ts";
 import type { AssertionSigner } from "./assertion.ts";
 import { GrpcBinding } from "./binding.ts";
-import { type ChannelState, Channels } from "./connection/channels.ts";
-import type { Health } from "./connection/health.ts";
+import { Channels, type SystemChannelState } from "./connection/channels.ts";
+import type { TargetHealth } from "./connection/health.ts";
 import type { ChannelState as Connectivity } from "./connection/link.ts";
 import type { Circuit } from "./connection/resilience.ts";
 import { type CertificateEvent, CertificateRotation } from "./connection/rotation.ts";
@@ -21,7 +21,7 @@ export interface SystemStatus {
   readonly state: Connectivity;
   readonly circuit: Circuit;
   /** What its health service says; null when it is not asked. */
-  readonly health: Health | null;
+  readonly health: TargetHealth | null;
   /** ISO 8601, of our own certificate there; null without one. */
   readonly certificateExpiresAt: string | null;
 }
@@ -41,7 +41,7 @@ export interface WatchOptions {
 
 export interface GrpcHandler extends Handler {
   /** The channels opened so far, for metrics. */
-  states(): readonly ChannelState[];
+  states(): readonly SystemChannelState[];
   /** Until when our own certificates are valid, of the systems that have one. */
   certificates(): readonly CertificateExpiry[];
   /** Names of the metadata that a call to this system carries, sorted; those that depend on the call end in `?`. */

@@ -4,7 +4,7 @@ import { type HealthCheck, HealthProbe } from "./connection/health.ts";
 import { type Endpoint, KEEPALIVE_DEFAULTS, type Keepalive } from "./connection/link.ts";
 import { RESILIENCE_DEFAULTS, Resilience, type ResilienceLimits } from "./connection/resilience.ts";
 import type { CertificateSource } from "./connection/rotation.ts";
-import { type GrpcTls, type Reach, type ReachOptions, reach } from "./connection/tls-identity.ts";
+import { type GrpcTls, type ReachOptions, reach, type SystemEndpoints } from "./connection/tls-identity.ts";
 import { Contract, type ProtoSource } from "./contract/contract.ts";
 import { systemMetadata } from "./metadata.ts";
 
@@ -27,15 +27,15 @@ export interface PreparedSystem {
   readonly name: string;
   readonly maxMessageBytes: number;
   /** As it was at the start: certificates may have been exchanged since. */
-  readonly reach: Reach;
+  readonly reach: SystemEndpoints;
   readonly contract: Contract;
   readonly metadata: Metadata;
   readonly resilience: Resilience;
   readonly health: HealthProbe | undefined;
   /** How it is reached with these certificates. */
-  endpoint(reached: Reach): Endpoint;
+  endpoint(reached: SystemEndpoints): Endpoint;
   readonly rotation:
-    | { readonly tls: GrpcTls; readonly source: CertificateSource; readonly read: (tls: GrpcTls) => Reach }
+    | { readonly tls: GrpcTls; readonly source: CertificateSource; readonly read: (tls: GrpcTls) => SystemEndpoints }
     | undefined;
 }
 
@@ -44,7 +44,7 @@ function prepare(name: string, system: GrpcSystem, random: () => number): Prepar
   if (!Number.isSafeInteger(maxMessageBytes) || maxMessageBytes < 1) {
     throw new StartupError([`systems.${name}.maxMessageBytes: must be a positive integer`]);
   }
-  const read = (renewed: GrpcTls): Reach => reach(name, { ...system, tls: renewed });
+  const read = (renewed: GrpcTls): SystemEndpoints => reach(name, { ...system, tls: renewed });
   return {
     name,
     maxMessageBytes,

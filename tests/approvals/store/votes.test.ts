@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import type { Requirement, Stage } from "../../../src/approvals/policies/requirement.ts";
+import type { PolicyStage, Requirement } from "../../../src/approvals/policies/requirement.ts";
 import type { Approval, Approvals, Decision } from "../../../src/approvals/types.ts";
 import { AGENT, type ApprovalWorld, askFor, claimOf, createApprovalWorld } from "../../support/approvals.ts";
 
@@ -12,10 +12,10 @@ beforeEach(async () => {
 afterEach(() => world.end());
 
 const PEOPLE = "https://people.example";
-const TEAM: Stage = { name: "team", count: 2, deciders: { permissions: ["team"] } };
-const SECOPS: Stage = { name: "secops", count: 1, deciders: { permissions: ["secops"] } };
+const TEAM: PolicyStage = { name: "team", count: 2, deciders: { permissions: ["team"] } };
+const SECOPS: PolicyStage = { name: "secops", count: 1, deciders: { permissions: ["secops"] } };
 
-function needing(stages: readonly Stage[], more: Partial<Requirement> = {}): Requirement {
+function needing(stages: readonly PolicyStage[], more: Partial<Requirement> = {}): Requirement {
   return {
     ...{ digest: "r".repeat(64), reasonRequired: "never", scopes: ["once", "session"], callback: false },
     policies: [{ name: "prod", distinctPeople: true, stages }],

@@ -3,11 +3,11 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { FORMATS, type FormatName } from "../../../src/audit/export/formats.ts";
-import type { Found } from "../../../src/audit/query/scan.ts";
+import type { FoundLine } from "../../../src/audit/query/scan.ts";
 import { parseLine, viewOf } from "../../../src/audit/query/view.ts";
 import { entryLine, refusedLine } from "../../support/audit-lines.ts";
 
-function foundOf(line: string): Found {
+function foundOf(line: string): FoundLine {
   const entry = viewOf(parseLine(line) ?? {});
   if (entry === undefined) throw new Error("no entry");
   return { day: "2026-02-16", offset: 0, end: line.length + 1, line, entry };

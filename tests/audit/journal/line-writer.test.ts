@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { AuditLogError } from "../../../src/audit/audit-log-error.ts";
 import type { AuditEntry } from "../../../src/audit/entry.ts";
-import { type Batch, QUEUE_BYTES_MAX } from "../../../src/audit/journal/line-writer.ts";
+import { QUEUE_BYTES_MAX, type WrittenBatch } from "../../../src/audit/journal/line-writer.ts";
 import { createWorld, draftOf, outcomes, playDisk, playGate, type World } from "../support/open.ts";
 
 const CALLS = "2026-02-16.jsonl";
@@ -52,7 +52,7 @@ describe("group commit", () => {
   });
 
   test("callers that one batch woke share the next", async () => {
-    const batches: Batch[] = [];
+    const batches: WrittenBatch[] = [];
     const log = world.open({ onBatch: (batch) => batches.push(batch) });
     const caller = async () => {
       for (let turn = 0; turn < 5; turn += 1) {
@@ -67,7 +67,7 @@ describe("group commit", () => {
 
   test("a batch of more than one chunk is written in order, whole, and synced once", async () => {
     const { files, calls } = playDisk({});
-    const batches: Batch[] = [];
+    const batches: WrittenBatch[] = [];
     const log = world.open({ files, onBatch: (batch) => batches.push(batch) });
     const texts = Array.from({ length: 12 }, (_, index) => "ü".repeat(index * 2_000));
     await Promise.all(texts.map((text, index) => log.append(draftOf(`t-${index}`, argumentsOf(text)))));

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { credentials } from "@grpc/grpc-js";
-import { KEEPALIVE_DEFAULTS, Link } from "../../../src/targets/grpc/connection/link.ts";
+import { KEEPALIVE_DEFAULTS, SystemConnections } from "../../../src/targets/grpc/connection/link.ts";
 import { RESILIENCE_DEFAULTS, Resilience } from "../../../src/targets/grpc/connection/resilience.ts";
 import { notSent } from "../../../src/targets/grpc/status.ts";
 import { until } from "../../support/until.ts";
@@ -49,7 +49,7 @@ describe("connecting again", () => {
       maxMessageBytes: 1_000,
       keepalive: KEEPALIVE_DEFAULTS,
     };
-    const link = new Link(endpoint, "read");
+    const link = new SystemConnections(endpoint, "read");
     try {
       await until(`${attempts} attempts`, async () => {
         await link.connect(new AbortController().signal);

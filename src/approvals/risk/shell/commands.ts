@@ -1,14 +1,14 @@
 import type { Command, Redirection, SyntaxNode } from "unbash";
 import { names } from "../names.ts";
 import { alike, type Ends, either, inChild, movedBy, type State } from "./flow.ts";
-import { type Invocation, invocationOf, type Start } from "./invocation.ts";
+import { type Invocation, type InvocationContext, invocationOf } from "./invocation.ts";
 import type { Opaque } from "./opacity.ts";
 import { settingsAfter, withParameters } from "./parameters.ts";
 import { isInput, type Redirected, readRedirects } from "./redirects.ts";
 import { wordFields } from "./said-text.ts";
-import type { Scope } from "./scope.ts";
+import type { ShellScope } from "./scope.ts";
 import type { Wrapped } from "./unwrap.ts";
-import { HOME, isLiteral, type Lookup, UNKNOWN } from "./word.ts";
+import { HOME, isLiteral, UNKNOWN, type VariableLookup } from "./word.ts";
 import { wrappedBy } from "./wrappers.ts";
 
 /** Programs that one script may start. */
@@ -28,32 +28,32 @@ function isEnd(signal: string): boolean {
 
 /** What the reader of the syntax does for a command. */
 interface Reader {
-  each(node: SyntaxNode, scope: Scope): void;
+  each(node: SyntaxNode, scope: ShellScope): void;
   /** A text that the shell itself runs. */
-  text(text: string, scope: Scope): void;
+  text(text: string, scope: ShellScope): void;
   /** A text that the shell runs when something happens. */
-  trap(text: string, scope: Scope, isAtEnd: boolean): void;
+  trap(text: string, scope: ShellScope, isAtEnd: boolean): void;
   /** A text that another shell runs. */
-  shell(text: string, scope: Scope): void;
+  shell(text: string, scope: ShellScope): void;
   isFunction(name: string): boolean;
   /** What calls of the function have started. */
   startedBy(name: string): Iterable<Invocation>;
 }
 
 /** A command as it comes out: its words, and what is set for it alone. */
-export interface Reading {
+export interface CommandReading {
   readonly argv: readonly string[];
   readonly variables: readonly string[];
 }
 
 interface Read {
-  readonly readings: readonly Reading[];
+  readonly readings: readonly CommandReading[];
   /** What stands around it, with what its own redirections bring. */
-  readonly scope: Scope;
+  readonly scope: ShellScope;
 }
 
 /** Collects what simple commands start: words evaluated, wrappers taken off. */
-export class Commands {
+export class CommandCollector {
   readonly invocations: Invocation[] = [];
   readonly opaque = new Set<Opaque>();
   /** What holds where the script has come to. */
@@ -69,7 +69,7 @@ export class Commands {
   }
 
   /** Records what a command starts; says how it reads, first with everything resolved, then with nothing guessed. */
-  read(node: Command, scope: Scope): Read {
+  read(node: Command, scope: ShellScope): Read {
     const program = node.name?.value ?? "";
     const fed = this.programs(() => this.#reader.each(node, { ...scope, feeds: program === "" ? [] : [program] }));
     const { opened, input } = this.open(node.redirects, scope);
@@ -96,12 +96,12 @@ export class Commands {
   }
 
   /** What variables are worth here: taking what nobody sets for empty, and taking it for anything. */
-  lookups({ lookup, cautious, zero, isGiven }: Scope): readonly [Lookup, Lookup] {
+  lookups({ lookup, cautious, zero, isGiven }: ShellScope): readonly [VariableLookup, VariableLookup] {
     const { places, parameters } = this.state;
     const isHere = (name: string, value: string) => name === "PWD" && value !== UNKNOWN;
     const at = (place = places[0]) => place?.at ?? UNKNOWN;
     const here =
-      (read: Lookup, place: string): Lookup =>
+      (read: VariableLookup, place: string): VariableLookup =>
       (name) => {
         const value = read(name);
         return isHere(name, value) ? place : value;
@@ -118,7 +118,7 @@ export class Commands {
   }
 
   /** What holds behind a command that is no function. */
-  endsOf(readings: readonly Reading[], scope: Scope): Ends {
+  endsOf(readings: readonly CommandReading[], scope: ShellScope): Ends {
     const [resolved, plain = resolved] = readings.map(({ argv }) => argv);
     if (resolved === undefined || plain === undefined) return alike(this.state);
     const settings = settingsAfter(resolved, this.state);
@@ -133,7 +133,7 @@ export class Commands {
   }
 
   /** One for each place where it may run. */
-  add(argv: readonly string[], start: Start, { places } = this.state): Invocation {
+  add(argv: readonly string[], start: InvocationContext, { places } = this.state): Invocation {
     const isKnown = start.inside !== undefined || this.#reader.isFunction(argv[0] ?? "");
     const [first, ...others] = places.map(({ at }, index) => {
       const standing = { ...start.standing, cwd: at };
@@ -145,12 +145,12 @@ export class Commands {
     return made;
   }
 
-  start({ home, fedBy, readsInput, inside, background, pipe, input }: Scope): Start {
+  start({ home, fedBy, readsInput, inside, background, pipe, input }: ShellScope): InvocationContext {
     const place = { standing: { cwd: undefined, home }, mayCallFunction: true };
     return { ...place, variables: [], opened: [], fedBy, readsInput, inside, background, pipe, input };
   }
 
-  open(redirects: readonly Redirection[], scope: Scope): Redirected {
+  open(redirects: readonly Redirection[], scope: ShellScope): Redirected {
     const read = readRedirects(redirects, this.lookups(scope));
     if (!read.isWhole) this.opaque.add("syntax");
     return read;
@@ -174,7 +174,7 @@ export class Commands {
   }
 
   /** Takes the wrappers off, one after the other. */
-  #run(argv: readonly string[], start: Start, scope: Scope): void {
+  #run(argv: readonly string[], start: InvocationContext, scope: ShellScope): void {
     this.#words += argv.length * this.state.places.length;
     if (scope.depth > DEPTH_MAX || this.invocations.length > INVOCATIONS_MAX || this.#words > WORDS_MAX) {
       this.opaque.add("too large");
@@ -200,7 +200,7 @@ export class Commands {
     } else this.#script(wrapped, { made, start, scope });
   }
 
-  #at(path: string, scope: Scope, look: () => void): void {
+  #at(path: string, scope: ShellScope, look: () => void): void {
     this.state = movedBy([["cd", path]], this.state, scope.home).ok ?? this.state;
     look();
   }
@@ -214,7 +214,7 @@ export class Commands {
     else this.#child(text, wrapped.words, scope);
   }
 
-  #child(text: string, words: readonly string[] | undefined, scope: Scope): void {
+  #child(text: string, words: readonly string[] | undefined, scope: ShellScope): void {
     const [zero = UNKNOWN, ...parameters] = words ?? [];
     const isGiven = words !== undefined;
     this.apart(() => {
@@ -234,11 +234,11 @@ export class Commands {
 
 interface Behind {
   readonly made: Invocation;
-  readonly start: Start;
-  readonly scope: Scope;
+  readonly start: InvocationContext;
+  readonly scope: ShellScope;
 }
 
-function readingOf(node: Command, lookup: Lookup): Reading {
+function readingOf(node: Command, lookup: VariableLookup): CommandReading {
   const words = node.suffix.filter((part) => part.type === "Word" || part.type === "Assignment");
   return {
     argv: [...(node.name === undefined ? [] : [node.name]), ...words].flatMap((word) => wordFields(word, lookup)),

@@ -11,12 +11,12 @@ import {
   type While,
 } from "unbash";
 import { alike, anyOf, type Ends, either, isSame, NEVER, type State, widened } from "./flow.ts";
-import type { Scope } from "./scope.ts";
+import type { ShellScope } from "./scope.ts";
 
 /** Rounds of a loop that are told apart. */
 const ROUNDS_MAX = 3;
 
-type Visit = (node: SyntaxNode, scope: Scope) => Ends;
+type Visit = (node: SyntaxNode, scope: ShellScope) => Ends;
 
 /** Lists, branches and loops: which of their parts runs after which, and with what. */
 export class Control {
@@ -45,13 +45,13 @@ export class Control {
     return state === undefined ? NEVER : ends;
   }
 
-  list(commands: readonly Statement[], scope: Scope): Ends {
+  list(commands: readonly Statement[], scope: ShellScope): Ends {
     let ends = alike(this.#at.state);
     for (const command of commands) ends = this.#visit(command, scope);
     return ends;
   }
 
-  andOr({ commands, operators }: AndOr, scope: Scope): Ends {
+  andOr({ commands, operators }: AndOr, scope: ShellScope): Ends {
     let ends = alike(this.#at.state);
     for (const [index, command] of commands.entries()) {
       const inner = { ...scope, isTested: scope.isTested || index < operators.length };
@@ -69,7 +69,7 @@ export class Control {
     return ends;
   }
 
-  if(node: If, scope: Scope): Ends {
+  if(node: If, scope: ShellScope): Ends {
     const tested = { ...scope, isTested: true };
     const first = this.#visit(node.clause, tested);
     const done = [this.#from(first.ok, () => this.#visit(node.then, scope))];
@@ -84,7 +84,7 @@ export class Control {
     return anyOf(done);
   }
 
-  case({ word, items }: Case, scope: Scope): Ends {
+  case({ word, items }: Case, scope: ShellScope): Ends {
     this.#visit(word, scope);
     const before = this.#at.state;
     const done = [alike(before)];
@@ -97,7 +97,7 @@ export class Control {
     return anyOf(done);
   }
 
-  while({ kind, clause, body }: While, scope: Scope): Ends {
+  while({ kind, clause, body }: While, scope: ShellScope): Ends {
     return this.#rounds(() => {
       const { ok, failed } = this.#visit(clause, { ...scope, isTested: true, isLoop: true });
       this.#from(kind === "while" ? ok : failed, () => this.#visit(body, { ...scope, isLoop: true }));
@@ -105,7 +105,7 @@ export class Control {
     });
   }
 
-  for(node: For | Select | ArithmeticFor, scope: Scope): Ends {
+  for(node: For | Select | ArithmeticFor, scope: ShellScope): Ends {
     forEachChild(node, (child) => {
       if (child !== node.body) this.#visit(child, scope);
     });

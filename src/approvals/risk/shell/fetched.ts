@@ -1,6 +1,6 @@
 import { names, words } from "../names.ts";
 import { has, type Invocation, isOne, operandsOf, valuesOf } from "./invocation.ts";
-import { globMatches, plainPath, type Standing } from "./place.ts";
+import { globMatches, plainPath, type ShellDirectories } from "./place.ts";
 import { namedBy } from "./secret-readers.ts";
 import { UNKNOWN } from "./word.ts";
 import { writtenBy } from "./writes.ts";
@@ -41,7 +41,7 @@ export function fetchedBy(invocations: readonly Invocation[], bodies: Bodies): F
 }
 
 /** Whether the path names one of the files; a pattern, any that it matches. */
-export function isFetched(path: string, standing: Standing, { files }: Fetched): boolean {
+export function isFetched(path: string, standing: ShellDirectories, { files }: Fetched): boolean {
   if (path === "" || files.size === 0) return false;
   const plain = plainPath(path, standing);
   if (files.has(plain)) return true;

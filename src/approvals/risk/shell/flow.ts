@@ -1,10 +1,10 @@
-import { moveOf, NOWHERE, type Place } from "./moves.ts";
+import { type DirectoryState, moveOf, NOWHERE } from "./moves.ts";
 import type { Parameters } from "./parameters.ts";
 
 /** What holds when a script comes to a command. */
 export interface State {
   /** Where it may stand; first where it stands when all went well. */
-  readonly places: readonly Place[];
+  readonly places: readonly DirectoryState[];
   /** `$1` and so on; `undefined` when not even their number is known. */
   readonly parameters: Parameters;
   /** `set -e`. */
@@ -71,10 +71,10 @@ export function movedBy(argvs: readonly (readonly string[])[], state: State, hom
   };
 }
 
-function unique(places: readonly Place[]): readonly Place[] {
+function unique(places: readonly DirectoryState[]): readonly DirectoryState[] {
   return [...new Map(places.map((place) => [JSON.stringify(place), place])).values()];
 }
 
-function limited(places: readonly Place[]): readonly Place[] {
+function limited(places: readonly DirectoryState[]): readonly DirectoryState[] {
   return places.length > PLACES_MAX ? [...places.slice(0, 1), NOWHERE] : places;
 }

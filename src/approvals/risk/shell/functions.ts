@@ -1,13 +1,13 @@
 import type { SyntaxNode } from "unbash";
 import type { Ends, State } from "./flow.ts";
 import type { Invocation } from "./invocation.ts";
-import { NOWHERE, type Place } from "./moves.ts";
-import type { Scope } from "./scope.ts";
+import { type DirectoryState, NOWHERE } from "./moves.ts";
+import type { ShellScope } from "./scope.ts";
 
 /** A function as it was defined. */
 export interface Definition {
   readonly body: SyntaxNode;
-  readonly scope: Scope;
+  readonly scope: ShellScope;
   readonly state: State;
 }
 
@@ -79,5 +79,5 @@ export function entryOf(name: string, words: readonly string[], { state, calls }
 
 interface Caller {
   readonly state: State;
-  readonly calls: ReadonlyMap<string, readonly Place[]>;
+  readonly calls: ReadonlyMap<string, readonly DirectoryState[]>;
 }

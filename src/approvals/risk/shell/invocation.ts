@@ -1,4 +1,4 @@
-import type { Standing } from "./place.ts";
+import type { ShellDirectories } from "./place.ts";
 import { UNKNOWN } from "./word.ts";
 
 /** A file that a redirection opens. */
@@ -25,7 +25,7 @@ export interface Invocation {
   readonly readsInput: boolean;
   /** Texts that come in there, where they are known. */
   readonly input: readonly string[];
-  readonly standing: Standing;
+  readonly standing: ShellDirectories;
   /** Whether a function of the script could be what is called: not from behind a wrapper, nor before it is defined. */
   readonly mayCallFunction: boolean;
   /** The function whose body it stands in. */
@@ -36,10 +36,10 @@ export interface Invocation {
   readonly pipe: number | undefined;
 }
 
-export type Start = Omit<Invocation, "program" | "family" | "args" | "spelled">;
+export type InvocationContext = Omit<Invocation, "program" | "family" | "args" | "spelled">;
 
 /** Names a program by its fields. */
-export function invocationOf([spelled = "", ...args]: readonly string[], start: Start): Invocation {
+export function invocationOf([spelled = "", ...args]: readonly string[], start: InvocationContext): Invocation {
   const program = spelled.slice(spelled.lastIndexOf("/") + 1).toLowerCase();
   return { ...start, spelled, program, family: withoutVersion(program), args };
 }

@@ -4,7 +4,7 @@ import { mayClimb, partsOf } from "./place.ts";
 import { HOME, UNKNOWN } from "./word.ts";
 
 /** Where a script may stand. Paths are absolute, or `undefined` when nobody knows. */
-export interface Place {
+export interface DirectoryState {
   readonly at: string | undefined;
   /** Where it stood before: `cd -`. */
   readonly before: string | undefined;
@@ -12,10 +12,10 @@ export interface Place {
   readonly stack: readonly (string | undefined)[];
 }
 
-export const NOWHERE: Place = { at: undefined, before: undefined, stack: [] };
+export const NOWHERE: DirectoryState = { at: undefined, before: undefined, stack: [] };
 
 export interface Move {
-  readonly to: Place;
+  readonly to: DirectoryState;
   /** Whether it cannot fail. */
   readonly isSure: boolean;
 }
@@ -24,7 +24,11 @@ const PATH_CHARACTERS_MAX = 4_096;
 const STACK_MAX = 16;
 
 /** Where a command leads from here when it succeeds; `undefined` when it leads nowhere. */
-export function moveOf([program, ...args]: readonly string[], from: Place, home: string | undefined): Move | undefined {
+export function moveOf(
+  [program, ...args]: readonly string[],
+  from: DirectoryState,
+  home: string | undefined,
+): Move | undefined {
   switch (program) {
     case "command":
     case "builtin":
@@ -46,7 +50,7 @@ function behindOptions(args: readonly string[]): readonly string[] {
   return args[at] === "--" ? args.slice(at + 1) : args.slice(at);
 }
 
-function changed(target: string, from: Place, home: string | undefined): Move {
+function changed(target: string, from: DirectoryState, home: string | undefined): Move {
   const at = target === "-" ? from.before : pathOf(target, from.at, home);
   return { to: { at, before: from.at, stack: from.stack }, isSure: ALWAYS_THERE.test(target) };
 }
@@ -54,7 +58,7 @@ function changed(target: string, from: Place, home: string | undefined): Move {
 /** The root, home, and what stands above any place. */
 const ALWAYS_THERE = /^(?:\/|\u0001\/?|(?:\.{1,2}\/{0,4}){1,64})$/;
 
-function pushed(args: readonly string[], from: Place, home: string | undefined): Move {
+function pushed(args: readonly string[], from: DirectoryState, home: string | undefined): Move {
   const operands = args[0] === "--" ? args.slice(1) : args;
   const [target] = operands;
   if (target === undefined) {
@@ -69,7 +73,7 @@ function pushed(args: readonly string[], from: Place, home: string | undefined):
   return { to: isFull ? NOWHERE : { ...to, stack: [from.at, ...from.stack] }, isSure: false };
 }
 
-function popped(from: Place): Place {
+function popped(from: DirectoryState): DirectoryState {
   const [top, ...below] = from.stack;
   return from.stack.length === 0 ? from : { at: top, before: from.at, stack: below };
 }

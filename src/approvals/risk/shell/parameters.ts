@@ -1,4 +1,4 @@
-import { FIELD, type Lookup, UNKNOWN } from "./word.ts";
+import { FIELD, UNKNOWN, type VariableLookup } from "./word.ts";
 
 /** `$1`, `$2` and so on; `undefined` when not even their number is known. */
 export type Parameters = readonly string[] | undefined;
@@ -7,7 +7,7 @@ export type Parameters = readonly string[] | undefined;
 const PARAMETERS_MAX = 32;
 
 /** What a script is told of itself. */
-export interface Given {
+export interface GivenParameters {
   readonly parameters: Parameters;
   /** `$0`. */
   readonly zero: string;
@@ -18,7 +18,10 @@ export interface Given {
 }
 
 /** Reads parameters by their numbers; all other names are the other lookup's. */
-export function withParameters(lookup: Lookup, { parameters, zero, unset, isCautious }: Given): Lookup {
+export function withParameters(
+  lookup: VariableLookup,
+  { parameters, zero, unset, isCautious }: GivenParameters,
+): VariableLookup {
   return (name) => {
     if (name === "0") return zero;
     if (!/^(?:[1-9][0-9]{0,3}|[@*#])$/.test(name)) return lookup(name);

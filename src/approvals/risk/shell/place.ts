@@ -2,7 +2,7 @@ import { words } from "../names.ts";
 import { HOME, INSIDE, UNKNOWN } from "./word.ts";
 
 /** Where a script stands and lives. Absolute paths, or `undefined` when that is not known. */
-export interface Standing {
+export interface ShellDirectories {
   readonly cwd: string | undefined;
   readonly home: string | undefined;
 }
@@ -16,7 +16,7 @@ const SYSTEM = words(
 ).map((path) => path.split("/").filter((part) => part !== ""));
 
 /** The parts of a path from the root, `.` and `..` taken out; `undefined` when it is not known where it is. */
-export function partsOf(path: string, { cwd, home }: Standing): readonly string[] | undefined {
+export function partsOf(path: string, { cwd, home }: ShellDirectories): readonly string[] | undefined {
   const absolute = absoluteOf(path, cwd, home);
   if (absolute === undefined) return undefined;
   const parts: string[] = [];
@@ -40,7 +40,7 @@ function absoluteOf(path: string, cwd: string | undefined, home: string | undefi
  * Whether removing or opening up all of this is a catastrophe: the root, a system directory, a home, all that such a directory
  * holds, or what stands above the place that the script was given.
  */
-export function isCatastrophic(path: string, standing: Standing): boolean {
+export function isCatastrophic(path: string, standing: ShellDirectories): boolean {
   if (isHome(path)) return true;
   const parts = partsOf(path, standing);
   if (parts === undefined) return false;
@@ -61,21 +61,21 @@ function isHome(path: string): boolean {
   return /^~[A-Za-z0-9_.+-]*$/.test(name) && name !== "~" && below.every((part) => part === "" || isAnything(part));
 }
 
-function homeOf({ home }: Standing): readonly string[] | undefined {
+function homeOf({ home }: ShellDirectories): readonly string[] | undefined {
   return home === undefined ? undefined : partsOf(home, { cwd: undefined, home: undefined });
 }
 
-function isHomeOf(parts: readonly string[], standing: Standing): boolean {
+function isHomeOf(parts: readonly string[], standing: ShellDirectories): boolean {
   const own = homeOf(standing);
   return own !== undefined && own.length > 0 && matches(parts, own);
 }
 
 /** `rm -rf *` where the script works: bad enough to ask, and what a build does. */
-function isWorkspaceGlob(path: string, above: readonly string[], standing: Standing): boolean {
+function isWorkspaceGlob(path: string, above: readonly string[], standing: ShellDirectories): boolean {
   return !path.startsWith("/") && isHomeOf(above, standing);
 }
 
-function isAbove(parts: readonly string[], standing: Standing): boolean {
+function isAbove(parts: readonly string[], standing: ShellDirectories): boolean {
   const own = homeOf(standing);
   if (own === undefined || parts.length >= own.length) return false;
   return matches(parts, own.slice(0, parts.length));
@@ -147,7 +147,7 @@ const ACCOUNTS =
 const CRON = /^\/var\/spool\/cron(?:\/|$)/;
 const LOGIN = /(?:^|\/)\.ssh\/(?:authorized_keys2?|rc|environment)$/;
 
-export function plainPath(path: string, standing: Standing): string {
+export function plainPath(path: string, standing: ShellDirectories): string {
   const parts = partsOf(path, standing);
   return parts === undefined ? path : `/${parts.join("/")}`;
 }
@@ -161,18 +161,18 @@ const STARTED_FROM = [
 ];
 
 /** Whether something is written there that is run when nobody looks. */
-export function isStartedFrom(path: string, standing: Standing): boolean {
+export function isStartedFrom(path: string, standing: ShellDirectories): boolean {
   const plain = plainPath(path, standing).replaceAll(INSIDE, "x");
   return STARTED_FROM.some((place) => place.test(plain));
 }
 
 /** A block device or the machine's memory. */
-export function isDisk(path: string, standing: Standing): boolean {
+export function isDisk(path: string, standing: ShellDirectories): boolean {
   return DISK.test(plainPath(path, standing));
 }
 
 /** What is the machine's own to write: kernel settings, accounts, who may log in. */
-export function isProtected(path: string, standing: Standing): boolean {
+export function isProtected(path: string, standing: ShellDirectories): boolean {
   const plain = plainPath(path, standing);
   return [DISK, KERNEL, ACCOUNTS, CRON, LOGIN].some((place) => place.test(plain));
 }
@@ -181,10 +181,10 @@ const HARMLESS = /^\/dev\/(?:null|zero|full|tty|stdin|stdout|stderr|fd\/(?:[0-9]
 const SCRATCH = /^\/(?:tmp|var\/tmp|dev\/shm|private\/tmp)\/./;
 
 /** Where something is written, in the order of harm. */
-export type Reach = "harmless" | "workspace" | "scratch" | "outside";
+export type WriteReach = "harmless" | "workspace" | "scratch" | "outside";
 
 /** What cannot be known to lie inside counts as outside. */
-export function reachOf(path: string, standing: Standing): Reach {
+export function reachOf(path: string, standing: ShellDirectories): WriteReach {
   if (HARMLESS.test(path)) return "harmless";
   if (path.includes(UNKNOWN)) return "outside";
   if (/^~[A-Za-z0-9_.+-]+(?:\/|$)/.test(path)) return "outside";
@@ -201,7 +201,7 @@ export function reachOf(path: string, standing: Standing): Reach {
 }
 
 /** Whether a path surely leads to a part of the system, to another's home, or above the workspace: no mere `/api/users`. */
-export function isForeign(path: string, standing: Standing): boolean {
+export function isForeign(path: string, standing: ShellDirectories): boolean {
   if (reachOf(path, standing) !== "outside" || path.includes(UNKNOWN)) return false;
   const parts = partsOf(path, standing);
   if (parts !== undefined && isHomeOf(parts, standing)) return false;

@@ -1,6 +1,6 @@
 import type { Redirection, Word } from "unbash";
 import type { Opened } from "./invocation.ts";
-import { type Lookup, textOf, UNKNOWN } from "./word.ts";
+import { textOf, UNKNOWN, type VariableLookup } from "./word.ts";
 
 /** What redirections open, and the texts that come in through them. */
 export interface Redirected {
@@ -11,7 +11,7 @@ export interface Redirected {
 }
 
 /** Each target is read with every one of the lookups. */
-export function readRedirects(redirects: readonly Redirection[], lookups: readonly Lookup[]): Redirected {
+export function readRedirects(redirects: readonly Redirection[], lookups: readonly VariableLookup[]): Redirected {
   const opened: Opened[] = [];
   const input: string[] = [];
   let isWhole = true;

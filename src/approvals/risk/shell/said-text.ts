@@ -1,9 +1,9 @@
 import type { Command, CommandNode } from "unbash";
 import { isInput, readRedirects } from "./redirects.ts";
-import { fieldsOf, type Lookup, textOf, UNKNOWN } from "./word.ts";
+import { fieldsOf, textOf, UNKNOWN, type VariableLookup } from "./word.ts";
 
 /** The fields that a word becomes; an assignment stays one. */
-export function wordFields(part: Command["suffix"][number], lookup: Lookup): readonly string[] {
+export function wordFields(part: Command["suffix"][number], lookup: VariableLookup): readonly string[] {
   if (part.type === "Word") return fieldsOf(part, lookup);
   if (part.type !== "Assignment") return [];
   const index = part.index === undefined ? "" : "[]";
@@ -11,7 +11,7 @@ export function wordFields(part: Command["suffix"][number], lookup: Lookup): rea
 }
 
 /** What `echo`, `printf` or a bare `cat` hands to the next program of a pipeline, when that can be told. */
-export function said(node: CommandNode, lookup: Lookup): readonly string[] {
+export function said(node: CommandNode, lookup: VariableLookup): readonly string[] {
   if (node.type !== "Command") return [];
   if (node.name?.value === "cat" && node.suffix.every((part) => part.type !== "Word")) {
     return readRedirects(node.redirects, [lookup]).input;

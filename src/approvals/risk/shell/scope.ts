@@ -1,11 +1,11 @@
-import type { Place } from "./moves.ts";
-import type { Lookup } from "./word.ts";
+import type { DirectoryState } from "./moves.ts";
+import type { VariableLookup } from "./word.ts";
 
 /** What stands around a command. What changes from command to command is a `State`. */
-export interface Scope {
+export interface ShellScope {
   readonly home: string | undefined;
-  readonly lookup: Lookup;
-  readonly cautious: Lookup;
+  readonly lookup: VariableLookup;
+  readonly cautious: VariableLookup;
   /** `$0`. */
   readonly zero: string;
   /** Whether parameters that are not given are surely empty: in functions, and behind a `-c` with words. */
@@ -26,5 +26,5 @@ export interface Scope {
   /** Whether another shell runs it, which does not know the functions of this one. */
   readonly isChild: boolean;
   /** Functions that are being called, and where that began. */
-  readonly calls: ReadonlyMap<string, readonly Place[]>;
+  readonly calls: ReadonlyMap<string, readonly DirectoryState[]>;
 }

@@ -2,7 +2,7 @@ import { bombsIn } from "./bombs.ts";
 import { type Fetched, fetchedBy } from "./fetched.ts";
 import type { Invocation } from "./invocation.ts";
 import type { Opaque } from "./opacity.ts";
-import type { Standing } from "./place.ts";
+import type { ShellDirectories } from "./place.ts";
 import { Walk } from "./walk.ts";
 import { NOTHING_KNOWN, UNKNOWN } from "./word.ts";
 
@@ -18,7 +18,7 @@ export interface ShellScript {
 }
 
 /** Reads a script as the shell would and lists what it starts. Never throws; what it cannot read, it says. */
-export function readScript(text: string, { cwd, home }: Standing): ShellScript {
+export function readScript(text: string, { cwd, home }: ShellDirectories): ShellScript {
   const walk = new Walk(cwd);
   try {
     walk.whole(text, { ...OUTERMOST, home });

@@ -1,5 +1,5 @@
 import { names, words } from "../names.ts";
-import { globMatches, partsOf, type Standing } from "./place.ts";
+import { globMatches, partsOf, type ShellDirectories } from "./place.ts";
 import { UNKNOWN } from "./word.ts";
 
 /** Where keys and other people's secrets usually lie: parts of the end of a path, or with `/` in front of a whole one. */
@@ -34,7 +34,7 @@ function placeOf(path: string): SecretPlace {
   return { isWhole: path.startsWith("/"), parts: path.split("/").filter((part) => part !== "") };
 }
 
-export function isSecretPlace(path: string, standing: Standing): boolean {
+export function isSecretPlace(path: string, standing: ShellDirectories): boolean {
   const parts = plainParts(path, standing);
   const [last = ""] = parts.slice(-1);
   if (FOLDERS.some((folder) => isBelow(parts, folder))) return true;
@@ -53,12 +53,12 @@ export function findsSecret(pattern: string): boolean {
 }
 
 /** A folder of which a part or all is secret. */
-export function isSecretFolder(path: string, standing: Standing): boolean {
+export function isSecretFolder(path: string, standing: ShellDirectories): boolean {
   const parts = plainParts(path, standing);
   return [...HOLDERS, ...FOLDERS].some((folder) => endsWith(parts, folder));
 }
 
-function plainParts(path: string, standing: Standing): readonly string[] {
+function plainParts(path: string, standing: ShellDirectories): readonly string[] {
   const parts = partsOf(path, standing) ?? path.split("/").filter((part) => part !== "" && part !== ".");
   return parts.map(readPart);
 }

@@ -6,7 +6,7 @@ import { isReading, isVersion } from "../reads.ts";
 import { medium, type ShellRule } from "../rule.ts";
 import { isOne } from "./invocation.ts";
 import { INTERPRETERS, isShell } from "./network.ts";
-import type { Standing } from "./place.ts";
+import type { ShellDirectories } from "./place.ts";
 import { reachOf } from "./place.ts";
 import { readScript, type ShellScript } from "./script.ts";
 import { writtenBy } from "./writes.ts";
@@ -62,7 +62,7 @@ export interface ShellFindings {
 }
 
 /** All rows that a command matches, with what cannot be told about it. */
-export function judgeShell(command: string, standing: Standing): ShellFindings {
+export function judgeShell(command: string, standing: ShellDirectories): ShellFindings {
   const script = readScript(command, standing);
   const rules = SHELL_RULES.filter((rule) => applies(rule, script));
   const opaque = [...script.opaque].map((reason) => `Cannot be classified: ${reason}.`);

@@ -1,25 +1,25 @@
 import { type CommandNode, forEachChild, type Redirection, type SyntaxNode } from "unbash";
-import type { Commands } from "./commands.ts";
+import type { CommandCollector } from "./commands.ts";
 import { alike, type Ends } from "./flow.ts";
 import { isInput } from "./redirects.ts";
 import { said } from "./said-text.ts";
-import type { Scope } from "./scope.ts";
+import type { ShellScope } from "./scope.ts";
 
-type Visit = (node: SyntaxNode, scope: Scope) => Ends;
+type Visit = (node: SyntaxNode, scope: ShellScope) => Ends;
 
 /** Pipes, redirections and substitutions: who reads what whom writes. */
 export class Streams {
-  readonly #commands: Commands;
+  readonly #commands: CommandCollector;
   readonly #visit: Visit;
   #pipes = 0;
 
-  constructor(commands: Commands, visit: Visit) {
+  constructor(commands: CommandCollector, visit: Visit) {
     this.#commands = commands;
     this.#visit = visit;
   }
 
   /** Each reads what the one before it writes. */
-  joined(commands: readonly CommandNode[], scope: Scope): void {
+  joined(commands: readonly CommandNode[], scope: ShellScope): void {
     this.#pipes += 1;
     const pipe = this.#pipes;
     let { fedBy, input } = scope;
@@ -31,7 +31,7 @@ export class Streams {
     }
   }
 
-  substitution(node: SyntaxNode, scope: Scope): void {
+  substitution(node: SyntaxNode, scope: ShellScope): void {
     const isFed = node.type === "ProcessSubstitution" && node.operator === ">";
     const fed = isFed ? { fedBy: [...scope.fedBy, ...scope.feeds], readsInput: true } : {};
     const alone = { background: false, pipe: undefined, isLoop: false };
@@ -43,8 +43,8 @@ export class Streams {
   }
 
   /** What it reads from is looked at before, what it writes to behind it. */
-  redirected(redirects: readonly Redirection[], command: SyntaxNode, scope: Scope): Ends {
-    const look = (some: readonly Redirection[], around: Scope) =>
+  redirected(redirects: readonly Redirection[], command: SyntaxNode, scope: ShellScope): Ends {
+    const look = (some: readonly Redirection[], around: ShellScope) =>
       this.#commands.programs(() => {
         for (const redirect of some) this.#visit(redirect, around);
       });

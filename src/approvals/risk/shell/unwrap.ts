@@ -18,9 +18,9 @@ export function asScript(script: string): Wrapped {
   return { script, dialect: "bash" };
 }
 
-export type Unwrap = (args: readonly string[], given: Given) => readonly Wrapped[];
+export type Unwrap = (args: readonly string[], given: GivenInput) => readonly Wrapped[];
 
-export interface Given {
+export interface GivenInput {
   /** Texts that come in on standard input: here-documents, here-strings, what `echo` says. */
   readonly input: readonly string[];
 }
@@ -122,7 +122,7 @@ export function shell(dialect: "bash" | "other"): Unwrap {
 }
 
 /** Behind `:::` stand command lines of their own where no program is named; else they come in, or nobody sees them. */
-export function parallelLines(args: readonly string[], { input }: Given): readonly Wrapped[] {
+export function parallelLines(args: readonly string[], { input }: GivenInput): readonly Wrapped[] {
   const marker = args.findIndex((arg) => /^:::?:?\+?$/.test(arg));
   const before = marker === -1 ? args : args.slice(0, marker);
   if (prefix(PARALLEL)(before, { input: [] }).length > 0) return [];
@@ -148,7 +148,7 @@ export function joined(options: Prefix): Unwrap {
 }
 
 /** `sudo -s` and `sudo -i` start a shell on what comes in. */
-export function loginShell(args: readonly string[], { input }: Given): readonly Wrapped[] {
+export function loginShell(args: readonly string[], { input }: GivenInput): readonly Wrapped[] {
   const isShell = args.some((arg) => /^-[a-zA-Z]*[si]|^--(?:shell|login)$/.test(arg));
   return isShell ? input.map(asScript) : [];
 }
@@ -181,7 +181,7 @@ const STARTS_PROGRAMS = /system|exec|spawn|popen|subprocess|shell|qx|`/i;
 const TEXTS_MAX = 32;
 
 /** In code that starts programs, its texts may be their command lines. */
-export function textsOfCode(args: readonly string[], { input }: Given): readonly Wrapped[] {
+export function textsOfCode(args: readonly string[], { input }: GivenInput): readonly Wrapped[] {
   const code = [...args, ...input].filter((text) => STARTS_PROGRAMS.test(text));
   return code.flatMap(textsIn).slice(0, TEXTS_MAX).map(asScript);
 }
@@ -249,7 +249,7 @@ export const xargs = forEachItem(XARGS);
 export const parallel = forEachItem(PARALLEL);
 
 /** The program gets the words of its input at its end or where the sign stands; mostly nobody sees them here. */
-function withItems(wrapped: readonly Wrapped[], sign: string, given: Given): readonly Wrapped[] {
+function withItems(wrapped: readonly Wrapped[], sign: string, given: GivenInput): readonly Wrapped[] {
   const words = [[UNKNOWN], ...given.input.map((text) => text.split(/\s+/, WORDS_MAX).filter((word) => word !== ""))];
   return wrapped.flatMap((found) => {
     if (!("argv" in found)) return [found];
@@ -270,13 +270,13 @@ const ENV: Prefix = {
 const SPLITS = /^--s(?:p(?:l(?:i(?:t[a-z-]{0,8})?)?)?)?(?:=|$)/;
 
 /** `env -S 'text'` splits a text into words; everything else is a prefix. */
-export function env(args: readonly string[], given: Given): readonly Wrapped[] {
+export function env(args: readonly string[], given: GivenInput): readonly Wrapped[] {
   const [at] = valuesOf(args, "-C", "--chdir");
   const found = behindEnv(args, given);
   return at === undefined ? found : found.map((one) => ("argv" in one ? { ...one, at } : one));
 }
 
-function behindEnv(args: readonly string[], given: Given): readonly Wrapped[] {
+function behindEnv(args: readonly string[], given: GivenInput): readonly Wrapped[] {
   const split = args.findIndex((arg) => /^-[a-zA-Z]*S/.test(arg) || SPLITS.test(arg));
   if (split === -1) {
     // A dash alone leaves the environment empty; behind the program's name it is the program's own.

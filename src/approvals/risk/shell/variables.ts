@@ -1,7 +1,7 @@
 import { type Assignment, type Command, forEachChild, type SyntaxNode, type Word, type WordPart } from "unbash";
 import { names } from "../names.ts";
 import { readEarly } from "./certainty.ts";
-import { HOME, INSIDE, isLiteral, type Lookup, NEW_FILE, NOTHING_KNOWN, textOf, UNKNOWN } from "./word.ts";
+import { HOME, INSIDE, isLiteral, NEW_FILE, NOTHING_KNOWN, textOf, UNKNOWN, type VariableLookup } from "./word.ts";
 
 /** Variables that the shell or the service sets: their values are not read here. */
 const SET_ELSEWHERE =
@@ -13,9 +13,9 @@ const SETTERS = names("read mapfile readarray getopts printf let unset declare t
 /** What variables hold. */
 export interface Variables {
   /** Taking those that nobody sets for empty, as they are. */
-  readonly resolved: Lookup;
+  readonly resolved: VariableLookup;
   /** Taking those for anything, and those that may not be set where they are read: believed beside the other, so that a wrong guess hides nothing. */
-  readonly cautious: Lookup;
+  readonly cautious: VariableLookup;
 }
 
 /** What can be told from the text: plain texts that are always the same, and what loops over the files of the place meet. */

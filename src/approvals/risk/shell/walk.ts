@@ -1,12 +1,12 @@
 import { type Command, forEachChild, type Pipeline, parse, type SyntaxNode, type Word } from "unbash";
-import { Commands, DEPTH_MAX, INVOCATIONS_MAX, type Reading } from "./commands.ts";
+import { CommandCollector, type CommandReading, DEPTH_MAX, INVOCATIONS_MAX } from "./commands.ts";
 import { Control } from "./control.ts";
 import { alike, anyOf, type Ends, either, NEVER, type State, widened } from "./flow.ts";
 import { entryOf, Functions } from "./functions.ts";
 import type { Invocation } from "./invocation.ts";
 import { movesIn, NOWHERE } from "./moves.ts";
 import { defersCode, hidesText, type Opaque, opacityOf } from "./opacity.ts";
-import type { Scope } from "./scope.ts";
+import type { ShellScope } from "./scope.ts";
 import { setBeside } from "./set-beside.ts";
 import { Streams } from "./streams.ts";
 import { variablesOf } from "./variables.ts";
@@ -19,7 +19,7 @@ const NODES_MAX = 8_192;
 
 /** Follows a script through its syntax, as control may go: each command is looked at with what may hold where it stands. */
 export class Walk {
-  readonly #commands: Commands;
+  readonly #commands: CommandCollector;
   readonly #control: Control;
   readonly #streams: Streams;
   readonly #functions = new Functions();
@@ -29,13 +29,13 @@ export class Walk {
   #returned: State | undefined;
   /** Whether there is anything that could move the script. */
   #moves = false;
-  #traps: { readonly text: string; readonly scope: Scope }[] = [];
+  #traps: { readonly text: string; readonly scope: ShellScope }[] = [];
   #nodes = 0;
   #characters = 0;
 
   constructor(cwd: string | undefined) {
     const start = { places: [{ ...NOWHERE, at: cwd }], parameters: [], stopsAtFailure: false };
-    this.#commands = new Commands(start, {
+    this.#commands = new CommandCollector(start, {
       each: (node, scope) => this.#each(node, scope),
       shell: (text, scope) => this.#shell(text, scope),
       text: (text, scope) => this.#script(text, scope),
@@ -49,7 +49,7 @@ export class Walk {
       isFunction: (name) => this.#functions.has(name),
       startedBy: (name) => this.#functions.bodies.get(name) ?? [],
     });
-    const visit = (node: SyntaxNode, scope: Scope) => this.#visit(node, scope);
+    const visit = (node: SyntaxNode, scope: ShellScope) => this.#visit(node, scope);
     this.#control = new Control(this.#commands, visit);
     this.#streams = new Streams(this.#commands, visit);
   }
@@ -72,7 +72,7 @@ export class Walk {
   }
 
   /** A script with what it traps, and the functions that it never called. */
-  whole(text: string, scope: Scope): void {
+  whole(text: string, scope: ShellScope): void {
     this.#shell(text, scope);
     for (let next = this.#functions.uncalled(); next !== undefined; next = this.#functions.uncalled()) {
       const [name, { body, scope: around, state }] = next;
@@ -82,7 +82,7 @@ export class Walk {
   }
 
   /** What is trapped runs where the script stands by then. */
-  #shell(text: string, scope: Scope): void {
+  #shell(text: string, scope: ShellScope): void {
     const outer = this.#traps;
     this.#traps = [];
     this.#script(text, scope);
@@ -90,7 +90,7 @@ export class Walk {
     this.#traps = outer;
   }
 
-  #script(text: string, scope: Scope): void {
+  #script(text: string, scope: ShellScope): void {
     this.#characters += text.length;
     if (this.#characters > SCRIPT_CHARACTERS_MAX || scope.depth > DEPTH_MAX) {
       this.opaque.add("too large");
@@ -107,7 +107,7 @@ export class Walk {
     this.#visit(tree, { ...scope, lookup: resolved, cautious });
   }
 
-  #visit(node: SyntaxNode, scope: Scope): Ends {
+  #visit(node: SyntaxNode, scope: ShellScope): Ends {
     this.#nodes += 1;
     if (this.#nodes > NODES_MAX || this.invocations.length > INVOCATIONS_MAX) {
       this.opaque.add("too large");
@@ -121,7 +121,7 @@ export class Walk {
     return ends;
   }
 
-  #follow(node: SyntaxNode, scope: Scope): Ends {
+  #follow(node: SyntaxNode, scope: ShellScope): Ends {
     switch (node.type) {
       case "Script":
       case "CompoundList":
@@ -168,13 +168,13 @@ export class Walk {
   }
 
   /** Variables that are set in passing. */
-  #note(names: readonly string[], scope: Scope): void {
+  #note(names: readonly string[], scope: ShellScope): void {
     if (names.length === 0) return;
     const variables = names.map((name) => `${name}=${UNKNOWN}`);
     this.#commands.add([""], { ...this.#commands.start(scope), variables });
   }
 
-  #each(node: SyntaxNode, scope: Scope): void {
+  #each(node: SyntaxNode, scope: ShellScope): void {
     forEachChild(node, (child) => this.#visit(child, scope));
   }
 
@@ -183,7 +183,7 @@ export class Walk {
     return alike(this.#commands.state);
   }
 
-  #pipeline({ commands, prefixes }: Pipeline, scope: Scope): Ends {
+  #pipeline({ commands, prefixes }: Pipeline, scope: ShellScope): Ends {
     const negations = prefixes.filter(({ type }) => type === "Negation").length;
     const inner = negations === 0 ? scope : { ...scope, isTested: true };
     const [only] = commands;
@@ -196,7 +196,7 @@ export class Walk {
   }
 
   /** Paths from the root or from home in the list of a loop are taken for read: its body has only the variable. */
-  #choices(name: string, words: readonly Word[], scope: Scope): void {
+  #choices(name: string, words: readonly Word[], scope: ShellScope): void {
     const [lookup] = this.#commands.lookups(scope);
     const paths = words.flatMap((word) => fieldsOf(word, lookup)).filter((field) => /^[/\u0001]/.test(field));
     const opened = paths.map((path) => ({ path, writes: false }));
@@ -204,7 +204,7 @@ export class Walk {
   }
 
   /** A function that may be none there leaves the builtin or the program of its name. */
-  #command(node: Command, scope: Scope): Ends {
+  #command(node: Command, scope: ShellScope): Ends {
     const { readings, scope: inner } = this.#commands.read(node, scope);
     const [name = ""] = readings[0]?.argv ?? [];
     const before = this.#commands.state;
@@ -215,7 +215,7 @@ export class Walk {
     return isSure ? called : anyOf([called, this.#own(node, readings, scope)]);
   }
 
-  #own(node: Command, readings: readonly Reading[], scope: Scope): Ends {
+  #own(node: Command, readings: readonly CommandReading[], scope: ShellScope): Ends {
     const [name = "", ...words] = readings[0]?.argv ?? [];
     if (readings.length > 1 || node.redirects.length > 0 || !isPlainStatus(node, words)) {
       return this.#commands.endsOf(readings, scope);
@@ -231,7 +231,7 @@ export class Walk {
     return this.#commands.endsOf(readings, scope);
   }
 
-  #define(name: string, body: SyntaxNode, scope: Scope): Ends {
+  #define(name: string, body: SyntaxNode, scope: ShellScope): Ends {
     // What a program of that name prints is believed.
     if (name === "mktemp") this.opaque.add("indirection");
     const alone = { background: false, pipe: undefined, isTested: false, isLoop: false, isGiven: true };
@@ -240,7 +240,7 @@ export class Walk {
     return alike(this.#commands.state);
   }
 
-  #call(name: string, words: readonly string[], scope: Scope): Ends {
+  #call(name: string, words: readonly string[], scope: ShellScope): Ends {
     const before = this.#commands.state;
     if (scope.depth > DEPTH_MAX) {
       this.opaque.add("too large");
@@ -261,7 +261,7 @@ export class Walk {
     return { ok: back(ok), failed: back(failed) };
   }
 
-  #body(name: string, body: SyntaxNode, scope: Scope): Ends {
+  #body(name: string, body: SyntaxNode, scope: ShellScope): Ends {
     const outer = this.#returned;
     const from = this.invocations.length;
     this.#returned = undefined;

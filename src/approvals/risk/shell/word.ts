@@ -18,9 +18,9 @@ const FIELD_CHARACTERS_MAX = 16_384;
 const CLIMBS = /(?:^|[|(])[.?*@+()]{0,64}\.[.?*@+()]{0,64}(?:$|[|)])/;
 
 /** What an expansion is worth: a text that is known, or `UNKNOWN`. */
-export type Lookup = (name: string) => string;
+export type VariableLookup = (name: string) => string;
 
-export const NOTHING_KNOWN: Lookup = () => UNKNOWN;
+export const NOTHING_KNOWN: VariableLookup = () => UNKNOWN;
 
 /** Whether a word says what it is by itself: no expansion, glob or brace in it. */
 export function isLiteral({ parts }: Word): boolean {
@@ -42,7 +42,7 @@ function isLiteralPart(part: WordPart): boolean {
 }
 
 /** The fields that a word becomes: one, unless an unquoted expansion of a known text or a brace makes several. */
-export function fieldsOf(word: Word, lookup: Lookup): readonly string[] {
+export function fieldsOf(word: Word, lookup: VariableLookup): readonly string[] {
   if (word.parts === undefined) return [withHome(word.text, word.value)];
   const pieces: Piece[] = word.parts.map((part, index) => pieceOf(part, { lookup, isFirst: index === 0 }));
   return limited(splitFields(pieces));
@@ -58,7 +58,7 @@ function limitedText(text: string): string {
 }
 
 /** The word as one text, as an assignment or a redirection takes it. */
-export function textOf(word: Word, lookup: Lookup): string {
+export function textOf(word: Word, lookup: VariableLookup): string {
   if (word.parts === undefined) return withHome(word.text, word.value);
   const texts = word.parts.map((part, index) => {
     const { choices } = pieceOf(part, { lookup, isFirst: index === 0 });
@@ -75,7 +75,7 @@ interface Piece {
 }
 
 interface PieceContext {
-  readonly lookup: Lookup;
+  readonly lookup: VariableLookup;
   readonly isFirst: boolean;
 }
 
@@ -104,7 +104,7 @@ function pieceOf(part: WordPart, { lookup, isFirst }: PieceContext): Piece {
   }
 }
 
-function expansionOf(part: DoubleQuotedChild, lookup: Lookup): string {
+function expansionOf(part: DoubleQuotedChild, lookup: VariableLookup): string {
   switch (part.type) {
     case "Literal":
       return part.value;
@@ -122,7 +122,7 @@ function expansionOf(part: DoubleQuotedChild, lookup: Lookup): string {
 /** A file or folder that is made for the script, where such things lie. */
 export const NEW_FILE = /^"?\$\(mktemp(?: -d)?\)"?$/;
 
-function parameterOf({ parameter, prefix, index, operation }: ParameterExpansionPart, lookup: Lookup): string {
+function parameterOf({ parameter, prefix, index, operation }: ParameterExpansionPart, lookup: VariableLookup): string {
   if (prefix !== undefined || index !== undefined) return UNKNOWN;
   const value = lookup(parameter);
   if (operation === undefined) return value;

@@ -9,7 +9,7 @@ import {
   asScript,
   commandOption,
   env,
-  type Given,
+  type GivenInput,
   joined,
   loginShell,
   named,
@@ -267,7 +267,7 @@ const UNWRAP = byName<readonly Unwrap[]>([
 ]);
 
 /** What a program would start besides itself. */
-export function wrappedBy(program: string, args: readonly string[], given: Given): readonly Wrapped[] {
+export function wrappedBy(program: string, args: readonly string[], given: GivenInput): readonly Wrapped[] {
   // To bash `time` is a word of its own, to others a program with these options.
   if (program.startsWith("-")) return TIMED([program, ...args], given);
   return (UNWRAP.get(program) ?? []).flatMap((unwrap) => unwrap(args, given));

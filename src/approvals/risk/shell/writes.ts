@@ -1,12 +1,12 @@
 import { writtenByGit } from "../git-call.ts";
 import { byName } from "../names.ts";
 import { has, type Invocation, operandsOf, valuesOf } from "./invocation.ts";
-import { isForeign, partsOf, type Standing } from "./place.ts";
+import { isForeign, partsOf, type ShellDirectories } from "./place.ts";
 import { sedCall } from "./sed.ts";
 import { tarOptions } from "./starters.ts";
 import { UNKNOWN } from "./word.ts";
 
-type Written = (args: readonly string[], standing: Standing) => readonly string[];
+type Written = (args: readonly string[], standing: ShellDirectories) => readonly string[];
 
 const TARGET_DIRECTORY = ["-t", "--target-directory"];
 
@@ -58,7 +58,7 @@ function installed(args: readonly string[]): readonly string[] {
 }
 
 /** What is written through a link goes where it leads. */
-function linked(args: readonly string[], standing: Standing): readonly string[] {
+function linked(args: readonly string[], standing: ShellDirectories): readonly string[] {
   const all = operandsOf(args, [...TARGET_DIRECTORY, "-S", "--suffix"]);
   const [named] = valuesOf(args, ...TARGET_DIRECTORY);
   const leads = named === undefined ? all.slice(0, Math.max(1, all.length - 1)) : all;
@@ -69,7 +69,7 @@ function linked(args: readonly string[], standing: Standing): readonly string[] 
   return [...destination(args), ...ends.filter((path) => isRoot(path, standing) || isForeign(path, standing))];
 }
 
-function isRoot(path: string, standing: Standing): boolean {
+function isRoot(path: string, standing: ShellDirectories): boolean {
   return partsOf(path, standing)?.length === 0;
 }
 

@@ -4,20 +4,20 @@ import { join } from "node:path";
 import { Refusal } from "../../../core/errors.ts";
 import type { CliTarget, Tool } from "../../../core/types.ts";
 import { cLibrary } from "./c-library.ts";
-import type { FilterOptions } from "./filter.ts";
+import type { SeccompOptions } from "./filter.ts";
 import { knowsLandlock } from "./landlock.ts";
 import { createLaunchers, type Launched, type Launchers } from "./launchers.ts";
-import type { Orders, Program } from "./orders.ts";
+import type { Orders, ProgramOrder } from "./orders.ts";
 import type { ProbeReport } from "./probe.ts";
 import {
+  type CommandPaths,
   type Confined,
   confinedBy,
   declaredProfile,
   grantsOf,
-  type Place,
   portsOf,
   profileFaults,
-  type Reach,
+  type SystemAccess,
   UNCONFINED,
   type Unconfined,
 } from "./profile.ts";
@@ -50,7 +50,7 @@ export interface ConfinementOptions {
   /** By command name, absolute. */
   readonly commands: ReadonlyMap<string, string>;
   /** By system. */
-  readonly reaches: ReadonlyMap<string, Reach>;
+  readonly reaches: ReadonlyMap<string, SystemAccess>;
   readonly newId: () => string;
 }
 
@@ -91,7 +91,7 @@ export interface Hold {
   readonly token: string;
   /** Whether its launcher stays as its supervisor, because it may make process groups. */
   readonly isSupervised: boolean;
-  launch(program: Omit<Program, "kind">, limits: HoldLimits): Launched;
+  launch(program: Omit<ProgramOrder, "kind">, limits: HoldLimits): Launched;
   /** Takes away what was made for it. */
   release(): Promise<void>;
 }
@@ -197,8 +197,8 @@ function grantedTo(tool: CliTool, options: ConfinementOptions): Granted {
   return { tool: tool.name, command: tool.target.cli.command, paths: [...reads, ...writes] };
 }
 
-function rulesOf({ target }: CliTool, confined: Confined, place: Place): Trial {
-  const filter: FilterOptions = {
+function rulesOf({ target }: CliTool, confined: Confined, place: CommandPaths): Trial {
+  const filter: SeccompOptions = {
     network: confined.network !== null,
     writes: confined.writes.length > 0 || confined.temporaryDirectory,
     groups: target.cli.shell !== undefined,

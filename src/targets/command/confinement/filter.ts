@@ -1,6 +1,6 @@
 /** The seccomp filter of a child: classic BPF over the number and the arguments of each system call, for x86_64 alone. */
 
-export interface FilterOptions {
+export interface SeccompOptions {
   /** Whether TCP and UDP sockets exist for it. Without, there is no `socket(2)` at all. */
   readonly network: boolean;
   /** Whether times and modes of files may be changed through an open descriptor. By a path never: no rule can say which. */
@@ -131,7 +131,7 @@ const SENDS = [
 const MSG_FASTOPEN = 0x20000000;
 
 /** The whole program, as the kernel takes it: 8 bytes an instruction. */
-export function filterProgram(options: FilterOptions): Uint8Array {
+export function filterProgram(options: SeccompOptions): Uint8Array {
   const { network, writes, groups } = options;
   const refused = [...NEVER, ...ATTRIBUTES_BY_PATH, ...(writes ? [] : ATTRIBUTES_BY_DESCRIPTOR)];
   const byPath = writes ? UNANSWERED : answer(EPERM);

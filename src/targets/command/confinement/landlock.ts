@@ -1,7 +1,7 @@
 import { fstatSync } from "node:fs";
 import { type CLibrary, cString, must, pointerTo } from "./c-library.ts";
 import type { SystemCall } from "./call-list.ts";
-import type { Grant } from "./orders.ts";
+import type { PathGrant } from "./orders.ts";
 
 /** The rules about files, TCP ports, abstract sockets and signals that a process takes upon itself. */
 
@@ -43,7 +43,7 @@ const RIGHTS = {
   run: READ_FILE | READ_DIRECTORY | EXECUTE,
   device: READ_FILE | WRITE_FILE,
   write: READ_FILE | READ_DIRECTORY | EXECUTE | WRITE_FILE | TRUNCATE | CHANGE_DIRECTORY,
-} as const satisfies Record<Grant["access"], bigint>;
+} as const satisfies Record<PathGrant["access"], bigint>;
 const RIGHTS_OF_FILES = READ_FILE | WRITE_FILE | EXECUTE | TRUNCATE;
 
 /** Whether the kernel knows what we build on. Negative errnos, as on kernels without, are a no. */
@@ -69,7 +69,7 @@ export interface Ruleset {
 }
 
 /** Throws when a path that is needed is missing. */
-export function buildRuleset(c: CLibrary, grants: readonly Grant[], ports: readonly number[]): Ruleset {
+export function buildRuleset(c: CLibrary, grants: readonly PathGrant[], ports: readonly number[]): Ruleset {
   const attributes = new BigUint64Array([HANDLED_FILES, HANDLED_PORTS, HANDLED_SCOPES]);
   const ruleset = must(
     c.createRuleset(CREATE_RULESET, pointerTo(attributes), 24n, 0),
@@ -92,7 +92,7 @@ export function buildRuleset(c: CLibrary, grants: readonly Grant[], ports: reado
   };
 }
 
-function addPath(c: CLibrary, ruleset: number, { path, access, optional }: Grant): void {
+function addPath(c: CLibrary, ruleset: number, { path, access, optional }: PathGrant): void {
   const descriptor = c.open(cString(path), O_PATH_CLOEXEC, 0);
   if (descriptor < 0) {
     if (optional === true) return;

@@ -2,9 +2,9 @@ import { readdirSync, readFileSync, readSync, writeSync } from "node:fs";
 import { getPriority } from "node:os";
 import { type CLibrary, cLibrary, cString, must, pointerTable, pointerTo } from "./c-library.ts";
 import type { SystemCall } from "./call-list.ts";
-import { type FilterOptions, filterProgram } from "./filter.ts";
+import { filterProgram, type SeccompOptions } from "./filter.ts";
 import { buildRuleset, enterSignalScope, restrictCalls } from "./landlock.ts";
-import type { Orders, Program } from "./orders.ts";
+import type { Orders, ProgramOrder } from "./orders.ts";
 import { PRIORITY, yieldMemory } from "./priority.ts";
 import { report } from "./probe.ts";
 import { supervise } from "./supervisor.ts";
@@ -107,7 +107,7 @@ function prepare(c: CLibrary): Prepared {
   return { filters, priority: Math.max(PRIORITY, getPriority()) };
 }
 
-function nameOf({ network, writes, groups }: FilterOptions): string {
+function nameOf({ network, writes, groups }: SeccompOptions): string {
   return `${network} ${writes} ${groups}`;
 }
 
@@ -213,12 +213,12 @@ function dropPowers(c: CLibrary): void {
 }
 
 /** What `execve` takes. */
-function imageOf({ command, argv, environment }: Program) {
+function imageOf({ command, argv, environment }: ProgramOrder) {
   const variables = Object.entries(environment).map(([name, value]) => `${name}=${value}`);
   return { path: cString(command), tokens: pointerTable([command, ...argv]), variables: pointerTable(variables) };
 }
 
-function become(c: CLibrary, program: Program, dataBytes: number): never {
+function become(c: CLibrary, program: ProgramOrder, dataBytes: number): never {
   const { path, tokens, variables } = imageOf(program);
   const { cwd } = program;
   must(c.chdir(cString(cwd)), c.errno, "the working directory cannot be entered");
@@ -234,7 +234,11 @@ function become(c: CLibrary, program: Program, dataBytes: number): never {
 }
 
 /** The same as `confine` and `become`, in a process of its own; this one stays to end all that the program starts. */
-function stay(c: CLibrary, orders: Orders, { program, filters, priority }: Prepared & { program: Program }): never {
+function stay(
+  c: CLibrary,
+  orders: Orders,
+  { program, filters, priority }: Prepared & { program: ProgramOrder },
+): never {
   // It has to outlive the service, for a moment: the end of its standard input says that the service is gone.
   must(c.prctl(PR_SET_PDEATHSIG, 0n, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
   if (c.getppid() !== orders.parent) throw new Error("the service is gone");

@@ -1,7 +1,7 @@
-import type { FilterOptions } from "./filter.ts";
+import type { SeccompOptions } from "./filter.ts";
 
 /** Something of the file system that a child may use: a file, or a directory with everything below it. */
-export interface Grant {
+export interface PathGrant {
   /** Absolute; links are followed when the child starts. */
   readonly path: string;
   readonly access: "read" | "run" | "write" | "device";
@@ -15,20 +15,20 @@ export interface Orders {
   readonly token: string;
   /** Of the service: a launcher whose parent is another one has been orphaned. */
   readonly parent: number;
-  readonly grants: readonly Grant[];
+  readonly grants: readonly PathGrant[];
   /** TCP ports that may be connected to. */
   readonly ports: readonly number[];
-  readonly filter: FilterOptions;
+  readonly filter: SeccompOptions;
   /** Of processor time, over all of a process's threads. */
   readonly cpuSeconds: number;
   /** Private writable memory of one process, reserved memory included. */
   readonly dataBytes: number;
   /** Whether the launcher stays as the program's supervisor (`supervisor.ts`). */
   readonly isSupervised?: boolean;
-  readonly act: Program | Probe;
+  readonly act: ProgramOrder | ProbeOrder;
 }
 
-export interface Program {
+export interface ProgramOrder {
   readonly kind: "program";
   readonly command: string;
   readonly argv: readonly string[];
@@ -37,7 +37,7 @@ export interface Program {
 }
 
 /** Tries what must not work, and reports. */
-export interface Probe {
+export interface ProbeOrder {
   readonly kind: "probe";
   /** A file of the service's that is not granted. */
   readonly canary: string;

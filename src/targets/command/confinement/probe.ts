@@ -1,5 +1,5 @@
 import { type CLibrary, cString, pointerTo } from "./c-library.ts";
-import type { Probe } from "./orders.ts";
+import type { ProbeOrder } from "./orders.ts";
 
 /** What a confined process tries, to see for itself that it cannot. */
 
@@ -51,7 +51,7 @@ export interface ProbeReport {
 }
 
 /** Tries it all. `parent` is the service. */
-export function report(c: CLibrary, { canary, port, readable }: Probe, parent: number): ProbeReport {
+export function report(c: CLibrary, { canary, port, readable }: ProbeOrder, parent: number): ProbeReport {
   const service = BigInt(parent);
   const path = (text: string): bigint => BigInt(cString(text));
   const call = (number: bigint, ...given: readonly bigint[]): number => {

@@ -2,14 +2,14 @@ import { isAbsolute } from "node:path";
 import type { Fault } from "../../../core/errors.ts";
 import type { CliTarget, Confinement, Json, Tool } from "../../../core/types.ts";
 import { tokenFault } from "../argv.ts";
-import type { Grant } from "./orders.ts";
+import type { PathGrant } from "./orders.ts";
 
 const PATHS_MAX = 64;
 const PORTS_MAX = 64;
 const PORT_MAX = 65_535;
 
 /** What the configuration says of a system: the files that its command reads of itself, and the ports that it is reached on. */
-export interface Reach {
+export interface SystemAccess {
   readonly reads: readonly string[];
   readonly ports: readonly number[];
 }
@@ -36,7 +36,7 @@ export const UNCONFINED: Unconfined = { level: "none" };
 
 export interface ProfileFacts {
   readonly tool: Tool;
-  readonly reaches: ReadonlyMap<string, Reach>;
+  readonly reaches: ReadonlyMap<string, SystemAccess>;
 }
 
 /** What the manifest declares for this input; a tool that declares nothing gets nothing but the system's programs. */
@@ -118,14 +118,17 @@ const NETWORK_FILES = [
 /** Names of hosts, when an answer is too long for UDP. */
 const DNS_PORT = 53;
 
-export interface Place {
+export interface CommandPaths {
   readonly command: string;
   /** The one that was made for this child. */
   readonly temporary: string | undefined;
 }
 
 /** Everything that the rules let through. */
-export function grantsOf({ reads, writes, network, runs }: Confined, { command, temporary }: Place): readonly Grant[] {
+export function grantsOf(
+  { reads, writes, network, runs }: Confined,
+  { command, temporary }: CommandPaths,
+): readonly PathGrant[] {
   const optional = true;
   return [
     ...SYSTEM_DIRECTORIES.map((path) => ({ path, access: runs === "system" ? "run" : "read", optional }) as const),

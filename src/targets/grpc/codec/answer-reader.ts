@@ -3,7 +3,7 @@ import { VOUCHED_LIMITS, vouchFor } from "../../../core/digest.ts";
 import type { Json } from "../../../core/types.ts";
 import type { FieldShape, MessageShape, ValueShape } from "../contract/message-shape.ts";
 import { ANY, specialOf, type WellKnown } from "../contract/well-known.ts";
-import { type Read, WIRE, WIRE_SCALARS, WireCursor, type WireScalar } from "./wire-cursor.ts";
+import { type ReadValue, WIRE, WIRE_SCALARS, WireCursor, type WireScalar } from "./wire-cursor.ts";
 
 /** How the messages are read that a message holds. */
 interface Mode {
@@ -185,7 +185,7 @@ export class AnswerReader {
     };
   }
 
-  #valueReader(value: ValueShape, field: protobuf.Field | undefined): Read {
+  #valueReader(value: ValueShape, field: protobuf.Field | undefined): ReadValue {
     if (value.kind === "scalar") return WIRE_SCALARS[value.proto].read;
     // Those of the request's codec: where several names have one number, it has chosen.
     const names = (field?.resolvedType as protobuf.Enum | null | undefined)?.valuesById ?? {};
@@ -232,7 +232,7 @@ interface Field {
   /** Of each of its values; a map's are entries. */
   readonly wireType: number;
   /** Gives `undefined` for a number that a closed enum does not have: the field counts as not set. */
-  readonly read: Read;
+  readonly read: ReadValue;
   /** Of a field whose values are messages. */
   readonly merge: Merge | undefined;
   /** Of a map's entries. */

@@ -245,11 +245,11 @@ function tooShort(): RangeError {
 }
 
 /** Gives the JSON form of the value at which the cursor stands. */
-export type Read = (cursor: WireCursor) => unknown;
+export type ReadValue = (cursor: WireCursor) => unknown;
 
 export interface WireScalar {
   readonly wireType: number;
-  readonly read: Read;
+  readonly read: ReadValue;
   /** Its JSON form where the wire does not say. */
   readonly zero: unknown;
 }

@@ -1,7 +1,7 @@
 import { Refusal } from "../../../core/errors.ts";
-import { type ChannelState as Connectivity, type Endpoint, Link, type ToolClass } from "./link.ts";
+import { type ChannelState as Connectivity, type Endpoint, SystemConnections, type ToolClass } from "./link.ts";
 
-export interface ChannelState {
+export interface SystemChannelState {
   readonly system: string;
   readonly toolClass: ToolClass;
   readonly state: Connectivity;
@@ -10,7 +10,7 @@ export interface ChannelState {
 interface Opened {
   readonly system: string;
   readonly toolClass: ToolClass;
-  readonly link: Link;
+  readonly link: SystemConnections;
 }
 
 const WORST_FIRST = ["SHUTDOWN", "TRANSIENT_FAILURE", "CONNECTING", "IDLE", "READY"] as const;
@@ -32,12 +32,12 @@ export class Channels {
     return endpoint;
   }
 
-  link(system: string, toolClass: ToolClass): Link {
+  link(system: string, toolClass: ToolClass): SystemConnections {
     if (this.#closed) throw new Refusal("SHUTTING_DOWN", "The service is shutting down.");
     const key = `${toolClass} ${system}`;
     const known = this.#opened.get(key);
     if (known !== undefined) return known.link;
-    const link = new Link(this.endpoint(system), toolClass);
+    const link = new SystemConnections(this.endpoint(system), toolClass);
     this.#opened.set(key, { system, toolClass, link });
     return link;
   }
@@ -65,7 +65,7 @@ export class Channels {
     return WORST_FIRST.find((state) => states.includes(state)) ?? "IDLE";
   }
 
-  states(): readonly ChannelState[] {
+  states(): readonly SystemChannelState[] {
     return [...this.#opened.values()].map(({ system, toolClass, link }) => ({
       system,
       toolClass,
@@ -79,8 +79,8 @@ export class Channels {
     for (const { link } of this.#opened.values()) link.close();
   }
 
-  async #exchange(links: readonly Link[], endpoint: Endpoint): Promise<boolean> {
-    const pairs = links.map((link) => ({ link, successor: new Link(endpoint, link.toolClass) }));
+  async #exchange(links: readonly SystemConnections[], endpoint: Endpoint): Promise<boolean> {
+    const pairs = links.map((link) => ({ link, successor: new SystemConnections(endpoint, link.toolClass) }));
     const work = pairs.map(async ({ link, successor }) => (await successor.connectAll()) >= link.readyCount());
     const isAsGood = (await Promise.all(work)).every((good) => good);
     for (const { link, successor } of pairs) {
@@ -90,7 +90,7 @@ export class Channels {
     return isAsGood && !this.#closed;
   }
 
-  #linksOf(system: string): readonly Link[] {
+  #linksOf(system: string): readonly SystemConnections[] {
     return [...this.#opened.values()].filter((opened) => opened.system === system).map(({ link }) => link);
   }
 }

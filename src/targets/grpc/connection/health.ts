@@ -1,9 +1,9 @@
 import protobuf from "protobufjs";
 import { AttemptFailed } from "../status.ts";
-import type { Link } from "./link.ts";
+import type { SystemConnections } from "./link.ts";
 
 /** What `grpc.health.v1` says of a service; UNREACHABLE and UNIMPLEMENTED when it says nothing. */
-export type Health = "SERVING" | "NOT_SERVING" | "SERVICE_UNKNOWN" | "UNKNOWN" | "UNIMPLEMENTED" | "UNREACHABLE";
+export type TargetHealth = "SERVING" | "NOT_SERVING" | "SERVICE_UNKNOWN" | "UNKNOWN" | "UNIMPLEMENTED" | "UNREACHABLE";
 
 export interface HealthCheck {
   /** The name that the health service knows it by; empty for the server as a whole. */
@@ -17,18 +17,18 @@ const FRESH_MS = 5_000;
 const ANSWER_BYTES_MAX = 1_024;
 
 /** `ServingStatus` of grpc.health.v1 by number. */
-const SERVING_STATUS: readonly Health[] = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
+const SERVING_STATUS: readonly TargetHealth[] = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
 
 /** Asks one system how it is, when somebody wants to know: many who ask share one question. */
 export class HealthProbe {
   readonly #check: HealthCheck;
-  #latest: Promise<Health> | undefined;
+  #latest: Promise<TargetHealth> | undefined;
 
   constructor(check: HealthCheck) {
     this.#check = check;
   }
 
-  ask(link: Link): Promise<Health> {
+  ask(link: SystemConnections): Promise<TargetHealth> {
     if (this.#latest !== undefined) return this.#latest;
     const asked = ask(link, this.#check);
     this.#latest = asked;
@@ -40,7 +40,7 @@ export class HealthProbe {
   }
 }
 
-async function ask(link: Link, { service }: HealthCheck): Promise<Health> {
+async function ask(link: SystemConnections, { service }: HealthCheck): Promise<TargetHealth> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   const bytes = Buffer.from(service === "" ? [] : protobuf.Writer.create().uint32(10).string(service).finish());
   try {
@@ -51,16 +51,16 @@ async function ask(link: Link, { service }: HealthCheck): Promise<Health> {
   }
 }
 
-function healthOf({ origin, status }: AttemptFailed): Health {
+function healthOf({ origin, status }: AttemptFailed): TargetHealth {
   if (origin !== "service") return "UNREACHABLE";
   if (status === "NOT_FOUND") return "SERVICE_UNKNOWN";
   return status === "UNIMPLEMENTED" ? "UNIMPLEMENTED" : "UNKNOWN";
 }
 
 /** The `status` (field 1, enum) of a HealthCheckResponse; UNKNOWN for anything else. */
-export function readHealth(answer: Uint8Array): Health {
+export function readHealth(answer: Uint8Array): TargetHealth {
   if (answer.length > ANSWER_BYTES_MAX) return "UNKNOWN";
-  let health: Health = "UNKNOWN";
+  let health: TargetHealth = "UNKNOWN";
   try {
     const reader = protobuf.Reader.create(answer);
     while (reader.pos < reader.len) {

@@ -10,7 +10,7 @@ import {
 } from "@grpc/grpc-js";
 import { attemptFailed, type Begun, begunBy, notOneAnswer } from "../status.ts";
 import { CONNECT_TIMEOUT_MS, makeClient } from "./client.ts";
-import type { Reach, ServerAddress } from "./tls-identity.ts";
+import type { ServerAddress, SystemEndpoints } from "./tls-identity.ts";
 
 /** HTTP/2 pings that find a dead connection. */
 export interface Keepalive {
@@ -24,7 +24,7 @@ export const KEEPALIVE_DEFAULTS: Keepalive = { intervalMs: 310_000, timeoutMs: 2
 
 /** One system as its connections need it. */
 export interface Endpoint {
-  readonly reach: Reach;
+  readonly reach: SystemEndpoints;
   readonly maxMessageBytes: number;
   readonly keepalive: Keepalive;
 }
@@ -113,7 +113,7 @@ function stateOf(client: Client, connect = false): connectivityState {
 }
 
 /** The connections to one system, one for each of its endpoints, made at the first call and kept. */
-export class Link {
+export class SystemConnections {
   #clients: readonly Client[];
   #attempt: Promise<boolean> | undefined;
   /** Whose turn it is. */
@@ -173,7 +173,7 @@ export class Link {
   }
 
   /** Takes over the connections of another link and closes its own, whose calls end as they will. */
-  becomes(other: Link): void {
+  becomes(other: SystemConnections): void {
     const old = this.#clients;
     this.#clients = other.#clients;
     this.#attempt = undefined;

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { errorText, systemCode } from "../../../core/error-text.ts";
 import { StartupError } from "../../../core/errors.ts";
-import type { GrpcTls, Reach } from "./tls-identity.ts";
+import type { GrpcTls, SystemEndpoints } from "./tls-identity.ts";
 
 /** Where the certificates of one system come from, and how to hear that they have changed. */
 export interface CertificateSource {
@@ -27,11 +27,11 @@ export interface RotationOptions {
   readonly system: string;
   readonly source: CertificateSource;
   /** The set that is in use at the start. */
-  readonly current: { readonly tls: GrpcTls; readonly reach: Reach };
+  readonly current: { readonly tls: GrpcTls; readonly reach: SystemEndpoints };
   /** What these certificates amount to. Throws where they contradict themselves. */
-  readonly read: (tls: GrpcTls) => Reach;
+  readonly read: (tls: GrpcTls) => SystemEndpoints;
   /** Connects with it and takes it into use; false when no connection can be made with it. */
-  readonly adopt: (reach: Reach) => Promise<boolean>;
+  readonly adopt: (reach: SystemEndpoints) => Promise<boolean>;
   /** Milliseconds since 1970. */
   readonly now: () => number;
   readonly report: (event: CertificateEvent) => void;
@@ -56,7 +56,7 @@ export class CertificateRotation {
   #again: ReturnType<typeof setTimeout> | undefined;
   #looking = false;
   #isClosed = false;
-  #inUse: { readonly print: string; readonly reach: Reach };
+  #inUse: { readonly print: string; readonly reach: SystemEndpoints };
   #expiryTold = false;
   /** The last set that was not taken, and whether it was seen before: files may be caught half exchanged. */
   #refused: { readonly print: string; readonly reported: boolean } | undefined;
@@ -142,7 +142,7 @@ export class CertificateRotation {
     }
   }
 
-  #understood(tls: GrpcTls, print: string): Reach | undefined {
+  #understood(tls: GrpcTls, print: string): SystemEndpoints | undefined {
     try {
       const reach = this.#options.read(tls);
       const fault = timeFault(reach, this.#options.now());
@@ -155,7 +155,15 @@ export class CertificateRotation {
   }
 
   /** Reported when it is seen a second time, and then not again. */
-  #refuse({ print, reason, reach }: { readonly print: string; readonly reason: string; readonly reach?: Reach }): void {
+  #refuse({
+    print,
+    reason,
+    reach,
+  }: {
+    readonly print: string;
+    readonly reason: string;
+    readonly reach?: SystemEndpoints;
+  }): void {
     if (this.#refused?.print !== print) {
       this.#refused = { print, reported: false };
       this.#settle();
@@ -165,7 +173,7 @@ export class CertificateRotation {
     }
   }
 
-  #report(type: CertificateEvent["type"], reach: Reach | undefined, reason?: string): void {
+  #report(type: CertificateEvent["type"], reach: SystemEndpoints | undefined, reason?: string): void {
     const end = reach?.clientCertificate?.notAfter;
     this.#options.report({
       type,
@@ -177,7 +185,7 @@ export class CertificateRotation {
   }
 }
 
-function timeFault({ clientCertificate }: Reach, now: number): string | undefined {
+function timeFault({ clientCertificate }: SystemEndpoints, now: number): string | undefined {
   if (clientCertificate === null) return undefined;
   if (now >= clientCertificate.notAfter) return "the client certificate has expired";
   return now < clientCertificate.notBefore ? "the client certificate is not valid yet" : undefined;

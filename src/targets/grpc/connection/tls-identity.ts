@@ -39,17 +39,17 @@ export interface ServerAddress {
   readonly serverName?: string;
 }
 
-export interface Reach {
+export interface SystemEndpoints {
   readonly servers: readonly ServerAddress[];
   readonly credentials: ChannelCredentials;
   /** Null on a connection in plain text, which the configuration has asked for by name. */
   readonly tls: TlsIdentity | null;
   /** Our own certificate, when the service demands one. */
-  readonly clientCertificate: Validity | null;
+  readonly clientCertificate: CertificateValidity | null;
 }
 
 /** Milliseconds since 1970. */
-export interface Validity {
+export interface CertificateValidity {
   readonly notBefore: number;
   readonly notAfter: number;
 }
@@ -101,7 +101,7 @@ function readRoots(pem: Buffer): Roots {
 }
 
 /** The shortest validity in the client's chain: the first of its certificates to end makes it useless. */
-function clientValidity({ clientCert, clientKey }: GrpcTls): Validity | null {
+function clientValidity({ clientCert, clientKey }: GrpcTls): CertificateValidity | null {
   if (clientCert === undefined && clientKey === undefined) return null;
   if (clientCert === undefined || clientKey === undefined) {
     throw new Error("tls.clientCert and tls.clientKey belong together; one is missing");
@@ -139,7 +139,7 @@ function serversOf({ endpoint, endpoints, tls }: ReachOptions): readonly ServerA
   return all.map((each) => serverOf(each, tls));
 }
 
-function reachOf(options: ReachOptions): Reach {
+function reachOf(options: ReachOptions): SystemEndpoints {
   const { tls, plaintext } = options;
   const servers = serversOf(options);
   if (tls !== undefined && plaintext === true) throw new Error("tls and plaintext exclude each other");
@@ -161,7 +161,7 @@ function reachOf(options: ReachOptions): Reach {
 }
 
 /** How a system is reached and recognised. Throws a `StartupError` when its settings cannot work or contradict themselves. */
-export function reach(system: string, options: ReachOptions): Reach {
+export function reach(system: string, options: ReachOptions): SystemEndpoints {
   try {
     return reachOf(options);
   } catch (error) {

@@ -6,7 +6,7 @@ import { listed, nearest } from "../../../core/nearest.ts";
 import type { Tool } from "../../../core/types.ts";
 import { StrictReader } from "../codec/strict-reader.ts";
 import { makeClient } from "../connection/client.ts";
-import { type Reach, reach, type ServerAddress } from "../connection/tls-identity.ts";
+import { reach, type ServerAddress, type SystemEndpoints } from "../connection/tls-identity.ts";
 import { systemMetadata } from "../metadata.ts";
 import { type ProtoSource, serviceOf } from "./contract.ts";
 import { DESCRIPTOR_BYTES_MAX, DESCRIPTOR_FILES_MAX, readFileDescriptor } from "./file-descriptors.ts";
@@ -67,7 +67,7 @@ interface Answer {
 }
 
 interface ReflectionOptions {
-  readonly reach: Pick<Reach, "servers" | "credentials">;
+  readonly reach: Pick<SystemEndpoints, "servers" | "credentials">;
   readonly metadata: Metadata;
   /** Full names of the services whose contracts are wanted. */
   readonly services: readonly string[];

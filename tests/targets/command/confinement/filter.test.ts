@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { assert, bigInt, boolean, constantFrom, integer, property, record, tuple } from "fast-check";
-import { type FilterOptions, filterProgram } from "../../../../src/targets/command/confinement/filter.ts";
+import { filterProgram, type SeccompOptions } from "../../../../src/targets/command/confinement/filter.ts";
 
 const X86_64 = 0xc000003e;
 const ALLOW = 0x7fff0000;
@@ -14,7 +14,7 @@ interface Call {
 }
 
 /** What the kernel's interpreter would answer; throws where the program runs past its end. */
-function verdict(options: FilterOptions, { number, arch = X86_64, given = [] }: Call): number {
+function verdict(options: SeccompOptions, { number, arch = X86_64, given = [] }: Call): number {
   const bytes = filterProgram(options);
   const program = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const memory = new DataView(new ArrayBuffer(64));
@@ -37,7 +37,7 @@ function verdict(options: FilterOptions, { number, arch = X86_64, given = [] }: 
   throw new Error("it ran past its end");
 }
 
-const NONE: FilterOptions = { network: false, writes: false, groups: false };
+const NONE: SeccompOptions = { network: false, writes: false, groups: false };
 const options = record({ network: boolean(), writes: boolean(), groups: boolean() });
 
 describe("the filter", () => {

@@ -5,17 +5,17 @@ import {
   type CertificateSet,
   DEVELOPMENT_SERVER_NAME,
   type PemPair,
-  type Validity,
+  type ValidityDates,
 } from "../../../../src/cli/development/make-certificates.ts";
 
 const ECDSA = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" } as const;
-const VALID: Validity = { notBefore: new Date(946_684_800_000), notAfter: new Date(4_102_444_800_000) };
+const VALID: ValidityDates = { notBefore: new Date(946_684_800_000), notAfter: new Date(4_102_444_800_000) };
 
 /** A certificate authority that goes on signing. */
 export interface Authority {
   readonly rootCert: string;
-  client(validity?: Validity): Promise<PemPair>;
-  server(validity?: Validity): Promise<PemPair>;
+  client(validity?: ValidityDates): Promise<PemPair>;
+  server(validity?: ValidityDates): Promise<PemPair>;
   set(): Promise<CertificateSet>;
 }
 
@@ -32,7 +32,7 @@ export async function makeAuthority(commonName: string): Promise<Authority> {
     signingAlgorithm: ECDSA,
     extensions: [new x509.BasicConstraintsExtension(true, 0, true)],
   });
-  const leaf = async (subject: string, validity: Validity): Promise<PemPair> => {
+  const leaf = async (subject: string, validity: ValidityDates): Promise<PemPair> => {
     const own = await makeKeys();
     const certificate = await x509.X509CertificateGenerator.create({
       subject: `CN=${subject}`,
