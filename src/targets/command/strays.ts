@@ -1,9 +1,12 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { setImmediate } from "node:timers/promises";
+import { systemCode } from "../../core/error-text.ts";
 import { CALL_MARKER } from "./environment.ts";
 
 /** Rounds over the process table: a stray may fork while it is being looked for. */
 const SWEEP_ROUNDS_MAX = 3;
+/** Until a process that became another program can be read. */
+const UNCERTAIN_PAUSE_MS = 2;
 /** Processes looked at in one round. */
 const PROCESSES_MAX = 8_192;
 /** Processes looked at between two turns of the event loop. */
@@ -25,26 +28,31 @@ export async function killStrays(marker: string, group: number): Promise<number>
   const survivors = new Set<number>();
   for (let round = 0; round < SWEEP_ROUNDS_MAX; round += 1) {
     const strays: number[] = [];
+    let isUncertain = false;
     for (const [index, pid] of processes().entries()) {
       if (index % PROCESSES_PER_TURN === PROCESSES_PER_TURN - 1) await setImmediate();
-      if (carries(pid, needle)) strays.push(pid);
+      const belongs = carries(pid, needle);
+      if (belongs === true) strays.push(pid);
+      isUncertain ||= belongs === undefined;
     }
-    if (strays.length === 0) break;
     for (const pid of strays) {
-      if (groupOf(pid) !== group) survivors.add(pid);
+      const own = groupOf(pid);
+      if (own !== undefined && own !== group) survivors.add(pid);
       kill(pid);
     }
+    if (strays.length === 0 && !isUncertain) break;
+    if (isUncertain) await Bun.sleep(UNCERTAIN_PAUSE_MS);
   }
   return survivors.size;
 }
 
-/** The process group, from `pid (name) state ppid pgrp …`; a name may hold anything. One that is gone counts as its own. */
-function groupOf(pid: number): number {
+/** Returns the process group, from `pid (name) state ppid pgrp …`, where a name may hold anything; undefined when it has ended. */
+function groupOf(pid: number): number | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
     return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ", 3)[2]);
   } catch {
-    return pid;
+    return undefined;
   }
 }
 
@@ -60,9 +68,20 @@ function processes(): readonly number[] {
   }
 }
 
-function carries(pid: number, needle: Buffer): boolean {
+/** Undefined when a process of our own user cannot be read: for a moment that is so while it becomes another program. */
+function carries(pid: number, needle: Buffer): boolean | undefined {
   try {
     return Buffer.concat([Buffer.of(0), readFileSync(`/proc/${pid}/environ`)]).includes(needle);
+  } catch (error) {
+    return systemCode(error) === "EACCES" && isOurs(pid) ? undefined : false;
+  }
+}
+
+/** Whether a process that runs belongs to our user. */
+function isOurs(pid: number): boolean {
+  try {
+    const status = readFileSync(`/proc/${pid}/status`, "latin1");
+    return new RegExp(`^Uid:\\t${process.getuid?.()}\\t`, "m").test(status) && !/^State:\t[ZX]/m.test(status);
   } catch {
     return false;
   }
