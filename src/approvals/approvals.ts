@@ -4,15 +4,15 @@ import { type MakeReport, reports } from "./notify/report.ts";
 import { type ApprovalJournalLine, Database, type ReadTransaction } from "./store/database.ts";
 import { grants } from "./store/grants.ts";
 import { keys } from "./store/keys.ts";
+import { Notifier } from "./store/notifier.ts";
 import { openPostgres } from "./store/postgres.ts";
-import { claims, decisions, events, eventsAfter, get, lastSeq, listing, questions } from "./store/questions.ts";
+import { claims, decisions, events, eventsAfter, get, lastSeq, listing, questions } from "./store/requests.ts";
 import { sessions } from "./store/sessions.ts";
 import type { Dialect } from "./store/sql.ts";
 import { openSqlite } from "./store/sqlite.ts";
 import { type ApprovalLimits, SECOND_MS, type Store } from "./store/store.ts";
 import { sweep } from "./store/sweeping.ts";
 import { waiting } from "./store/waiting.ts";
-import { Wakes } from "./store/wakes.ts";
 import type { Approvals } from "./types.ts";
 
 export type { ApprovalLimits } from "./store/store.ts";
@@ -55,7 +55,7 @@ export async function openApprovals(options: ApprovalsOptions): Promise<OpenedAp
     onCommit: (committed) => wakes.committed(committed),
     log,
   });
-  const wakes = new Wakes({
+  const wakes = new Notifier({
     pollMs: dialect.pollMs,
     eventsAfter: (seq, limit) => database.read((view) => eventsAfter(view, seq, limit)),
     lastSeq: () => database.read(lastSeq),

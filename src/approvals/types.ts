@@ -14,7 +14,7 @@ export type Mode = "default" | "autoEdit" | "yolo";
 export type Risk = "low" | "medium" | "high" | "critical";
 
 /** What the gate asks. Everything in it was computed by the service; only `reason` is the agent's word. */
-export interface Question {
+export interface NewApproval {
   readonly requester: Requester;
   readonly tool: string;
   readonly category: Category;
@@ -202,7 +202,7 @@ export type KeyEnd = "not_run" | "unknown";
 
 /** Who said yes, durably. Everything that can be decided twice is decided by one conditional statement of the store. */
 export interface Approvals {
-  ask(question: Question): Promise<Asked>;
+  ask(question: NewApproval): Promise<Asked>;
   decide(decision: Decision): Promise<Decided>;
   claim(claim: Claim): Promise<Claimed>;
   /** The end of a claimed one. A no-op when the lease was lost already. */

@@ -5,7 +5,7 @@ import { StartupError } from "../core/errors.ts";
 import type { Environment } from "../runtime/config/config.ts";
 import { processEnvironment, readServerPlace } from "../runtime/config/file.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
-import type { ServerPlace } from "../runtime/config/server-place.ts";
+import type { ServerAddresses } from "../runtime/config/server-address.ts";
 import { addressFault, over, routeOf, wayTo } from "./address.ts";
 import { EXIT, noAnswer, wrongUsage } from "./client.ts";
 import { type ClientTls, clientTls, type TlsFileOptions } from "./client-tls.ts";
@@ -45,7 +45,7 @@ export async function health({ url, ready, config, ...files }: HealthCommandOpti
  * Where the configuration says that the service is. A file that cannot be read is being changed: the service that runs does not
  * know of it yet.
  */
-function ownPlace(config: string | undefined, environment: Environment): ServerPlace {
+function ownPlace(config: string | undefined, environment: Environment): ServerAddresses {
   const file = config ?? (environment["STC_CONFIG"] || undefined);
   try {
     const place = file === undefined ? undefined : readServerPlace(file, environment);
@@ -57,7 +57,7 @@ function ownPlace(config: string | undefined, environment: Environment): ServerP
   return { url: `http://127.0.0.1:${environment["STC_PORT"] || PORT}` };
 }
 
-async function asked({ url, certFile }: ServerPlace, path: string, tls: ClientTls): Promise<number> {
+async function asked({ url, certFile }: ServerAddresses, path: string, tls: ClientTls): Promise<number> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   if (certFile !== undefined && tls.ca === undefined)
     return askedByCertificate(new URL(path, url), { certFile, tls, signal });

@@ -1,11 +1,11 @@
 import type { Logger } from "pino";
 import { classificationNotes } from "../core/manifest/change-words.ts";
-import { endedWithin } from "../core/patience.ts";
+import { endedWithin } from "../core/time-limits.ts";
 import { openDoors } from "../http/connections/listening.ts";
 import { createMetrics, type Metrics } from "../http/metrics.ts";
 import type { NotReady } from "../http/routes/health.ts";
 import type { ServerOptions } from "../http/server.ts";
-import type { TrailLog } from "../pipeline/trail.ts";
+import type { CallRecordLog } from "../pipeline/call-record.ts";
 import { type Hooks, type Service, wire } from "../runtime/composition/wiring.ts";
 import { type Config, pathFrom } from "../runtime/config/config.ts";
 import { causeText } from "../runtime/log/fields.ts";
@@ -158,7 +158,7 @@ function hooksOf(log: Logger, metrics: Metrics): Hooks {
     },
     onRevocations: ({ type, ...event }) => log[type === "revocations.refused" ? "error" : "info"](event, type),
     onCertificates: ({ type, ...event }) => log[CERTIFICATE_LEVELS[type]](event, type),
-    log: ({ level, cause, ...line }: TrailLog) => log[level]({ ...line, cause: causeText(cause) }, "call refused"),
+    log: ({ level, cause, ...line }: CallRecordLog) => log[level]({ ...line, cause: causeText(cause) }, "call refused"),
   };
 }
 

@@ -39,7 +39,7 @@ export type Known = Evidence<"known", RegisteredTool & { caller: Caller }>;
 export type Authorized = Evidence<"authorized", RegisteredTool & { caller: Caller }>;
 
 /** The caller calls this tool no oftener than it may. */
-export type Paced = Evidence<"paced", RegisteredTool & { caller: Caller }>;
+export type WithinRate = Evidence<"paced", RegisteredTool & { caller: Caller }>;
 
 /** The arguments passed the tool's schema; `input` is the schema's output and the raw arguments are not used again. */
 export type Parsed = Evidence<"parsed", RegisteredTool & { caller: Caller; input: unknown }>;

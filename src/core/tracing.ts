@@ -16,7 +16,7 @@ export interface TracedCall {
 }
 
 /** A door over HTTP. */
-export interface HttpDoor {
+export interface HttpRequestFacts {
   readonly route: string;
   readonly scheme: string;
 }
@@ -48,7 +48,7 @@ export interface CallStart {
   /** The call's own id, a UUID. */
   readonly callId: string;
   /** `traceparent` as it came; `http` is undefined for a call of the library. */
-  readonly request: { readonly traceparent?: string | undefined; readonly http?: HttpDoor | undefined };
+  readonly request: { readonly traceparent?: string | undefined; readonly http?: HttpRequestFacts | undefined };
   /** Milliseconds on the clock that the steps are timed with. */
   readonly at: number;
 }

@@ -1,7 +1,7 @@
 import type { Json } from "../core/types.ts";
 import { type Label, labelOf, plainName } from "./labels.ts";
-import type { ValuePosition } from "./place.ts";
 import { isJwk, isPrivateMember } from "./secrets/jwk.ts";
+import type { ValuePosition } from "./value-position.ts";
 
 export interface JsonFields {
   readonly [key: string]: Json;

@@ -4,9 +4,9 @@ import type { Json } from "../core/types.ts";
 import { REDACTION_BOUNDS, TooLarge, Work } from "./bounds.ts";
 import type { RedactionLevel, SensitiveFinding } from "./finding.ts";
 import { flagBefore, type JsonFields, Neighbours } from "./named-elsewhere.ts";
-import { KEPT_MAX, type LevelOf, ValuePosition } from "./place.ts";
 import { isSecretValue } from "./secrets/values.ts";
 import { findSensitive, hideFindings, replacementOf } from "./sensitive.ts";
+import { KEPT_MAX, type LevelOf, ValuePosition } from "./value-position.ts";
 import { cleanText } from "./views/clean-text.ts";
 import { sequenceStart } from "./views/terminal-sequences.ts";
 

@@ -1,5 +1,4 @@
 import { ANSWER_CHARACTERS_MAX, type AnswerFault } from "../approvals/answer.ts";
-import { isAmongAskers } from "../approvals/askers.ts";
 import type { Decider } from "../approvals/identities.ts";
 import {
   type Lacking,
@@ -11,6 +10,7 @@ import {
 } from "../approvals/policies/quorum.ts";
 import type { PolicyStage, Vote } from "../approvals/policies/requirement.ts";
 import type { ReceiptedApprovals } from "../approvals/receipts/receipts.ts";
+import { isAmongAskers } from "../approvals/requesters.ts";
 import type { Approval, Decided, Grant, Session } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import type { Caller, Json } from "../core/types.ts";

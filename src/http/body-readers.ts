@@ -2,9 +2,9 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { Readable } from "node:stream";
 import type { FastifyRequest } from "fastify";
-import { networkOf } from "../audit/strangers.ts";
+import { networkOf } from "../audit/unauthenticated.ts";
 import { Refusal } from "../core/errors.ts";
-import { type DoorLimits, tooLarge } from "./door.ts";
+import { type BodyLimits, tooLarge } from "./request-guard.ts";
 
 /** One address, or one /64 of IPv6, may hold this part of the door with bodies that do not come to an end. */
 const SHARE_PER_SOURCE = 1 / 8;
@@ -26,7 +26,7 @@ export class BodyReaders {
    * CANCELLED. A body that came whole with its head is taken however many others of its source are not: who sends at once is
    * not kept out by a neighbour who does not.
    */
-  read({ raw }: FastifyRequest, { bodyBytesMax, requestTimeoutMs }: DoorLimits): Promise<Uint8Array> {
+  read({ raw }: FastifyRequest, { bodyBytesMax, requestTimeoutMs }: BodyLimits): Promise<Uint8Array> {
     const source = this.#sourceOf(raw.socket);
     const reading = this.#reading.get(source) ?? 0;
     const perSourceMax = Math.max(PER_SOURCE_MIN, Math.floor(this.#concurrentRequestsMax() * SHARE_PER_SOURCE));

@@ -4,15 +4,15 @@ import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import type { Approvals } from "../approvals/types.ts";
 import type { JournalLine } from "../audit/journal/journal.ts";
 import { Refusal } from "../core/errors.ts";
-import type { Rate } from "../pipeline/limits/rates-pace.ts";
+import type { Rate } from "../pipeline/limits/rate-limiter.ts";
 import { answeredWhileSending } from "./body-readers.ts";
 import { AnswersOwed } from "./connections/answers-owed.ts";
 import { createLoadGuards, type LoadGuards, type LoadLimits, type LoadMetrics } from "./connections/load.ts";
 import { answerNoRequest, refuseTunnel } from "./connections/raw-answer.ts";
-import { RequestPace } from "./connections/request-pace.ts";
+import { RequestRateLimiter } from "./connections/request-rate.ts";
 import { sendJson, sendRefusal } from "./error-reply.ts";
 import type { Metrics } from "./metrics.ts";
-import { OperatorDoor } from "./operator-door.ts";
+import { OperatorGuard } from "./operator-guard.ts";
 import { reportRoute } from "./routes/approval-report.ts";
 import { approvalRoutes } from "./routes/approvals.ts";
 import { auditRoutes } from "./routes/audit.ts";
@@ -50,7 +50,7 @@ export interface ServerOptions extends CallRouteOptions, ToolRoutesOptions, Heal
   /** How much the calls' door takes; without it as much as comes. */
   readonly limits?: DoorLoadLimits | undefined;
   /** How often one caller may send what is no call; made of the limits. */
-  readonly pace?: RequestPace | undefined;
+  readonly pace?: RequestRateLimiter | undefined;
   /** Milliseconds since 1970. */
   readonly clock: () => number;
   /** Durable when resolved. */
@@ -77,7 +77,7 @@ export function createServer(options: ServerOptions): FastifyInstance {
   callRoute(app, guarded);
   toolRoutes(app, guarded);
   healthRoutes(app, guarded);
-  if (options.reload !== undefined) reloadRoute(app, { reload: options.reload, door: new OperatorDoor(app, guarded) });
+  if (options.reload !== undefined) reloadRoute(app, { reload: options.reload, door: new OperatorGuard(app, guarded) });
   if (options.approvals !== undefined) openApprovalRoutes(app, options.approvals, guarded);
   const { auditDir } = options;
   if (auditDir !== undefined)
@@ -89,8 +89,8 @@ function loadOf({ limits, metrics, callers, clock }: ServerOptions): LoadGuards 
   return limits && createLoadGuards({ limits, metrics: metrics.load, callers, clock });
 }
 
-function paceOf({ limits, clock }: ServerOptions): RequestPace | undefined {
-  return limits && new RequestPace(() => limits.rates.requests, clock);
+function paceOf({ limits, clock }: ServerOptions): RequestRateLimiter | undefined {
+  return limits && new RequestRateLimiter(() => limits.rates.requests, clock);
 }
 
 /** Health and metrics alone, for whoever knows the service by its address. Nothing here takes a call. */
@@ -171,7 +171,7 @@ function endsLate({ raw, headers }: FastifyRequest): boolean {
 }
 
 function openApprovalRoutes(app: FastifyInstance, approvals: Approvals, options: ServerOptions): void {
-  const routes = { approvals, door: new OperatorDoor(app, options) };
+  const routes = { approvals, door: new OperatorGuard(app, options) };
   approvalRoutes(app, routes);
   sessionRoutes(app, routes);
   rpcRoute(app, routes);

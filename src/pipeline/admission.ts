@@ -1,5 +1,5 @@
 import { Refusal } from "../core/errors.ts";
-import { type Admitted, type Authorized, mint, type Paced, type Verified } from "../core/evidence.ts";
+import { type Admitted, type Authorized, mint, type Verified, type WithinRate } from "../core/evidence.ts";
 import { type CancellationLimit, Cancellations } from "./limits/cancellations.ts";
 import type { Rates } from "./limits/rates.ts";
 
@@ -22,7 +22,7 @@ export interface Admission {
   /** @throws {Refusal} SHUTTING_DOWN, AUDIT_UNAVAILABLE, OVERLOADED, RATE_LIMITED */
   admit(verified: Verified): Admitted;
   /** Once the caller may know that the tool exists: how often it may be called. @throws {Refusal} RATE_LIMITED */
-  pace(authorized: Authorized): Paced;
+  pace(authorized: Authorized): WithinRate;
   /** Gives the place back. Every admitted call leaves exactly once; `abandoned`: its client was gone before the answer. */
   leave(admitted: Admitted, abandoned?: boolean): void;
   /** From now on nobody is admitted. */
@@ -84,7 +84,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
     },
     pace(authorized) {
       options.rates?.takeTool(authorized.caller, authorized.tool.name);
-      return mint<Paced>(authorized);
+      return mint<WithinRate>(authorized);
     },
     leave({ caller }, abandoned = false) {
       if (abandoned) cancellations?.count(caller);

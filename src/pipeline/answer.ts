@@ -1,9 +1,9 @@
 import type { CallResult, Pending } from "../core/call-result.ts";
 import { REFUSALS, Refusal, type Stage } from "../core/errors.ts";
 import type { Receipt, Released } from "../core/evidence.ts";
+import type { CallRecord } from "./call-record.ts";
 import { outputShown } from "./output-so-far.ts";
 import { wordsHeard } from "./target-text.ts";
-import type { CallRecord } from "./trail.ts";
 
 /** A result and the HTTP status that goes with it. */
 export interface Answer {

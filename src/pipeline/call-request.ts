@@ -1,5 +1,5 @@
-import type { HttpDoor } from "../core/tracing.ts";
-import type { Departure } from "./call-scope.ts";
+import type { HttpRequestFacts } from "../core/tracing.ts";
+import type { Disconnect } from "./call-scope.ts";
 import type { ClientCertificate } from "./identity/binding.ts";
 
 /** One request to run a tool, as it came through a door. Nothing in it is believed yet. */
@@ -22,11 +22,11 @@ export interface CallRequest {
   readonly traceparent?: string | undefined;
   readonly tracestate?: string | undefined;
   /** The door that it came through, when that speaks HTTP. */
-  readonly http?: HttpDoor | undefined;
+  readonly http?: HttpRequestFacts | undefined;
   /** Where the request came from: a peer address, or the name of the door. */
   readonly source: string;
   /** The body as it came, when the door had one to read; hashed when it is not a call. */
   readonly body?: Uint8Array | undefined;
   /** Tells when the client is gone. */
-  readonly departure?: Departure | undefined;
+  readonly departure?: Disconnect | undefined;
 }

@@ -2,7 +2,7 @@ import { Refusal } from "../core/errors.ts";
 import type { PlanContext } from "../core/types.ts";
 
 /** The client's end of the line. */
-export interface Departure {
+export interface Disconnect {
   /** Whether it is gone already. */
   readonly gone: boolean;
   /** Calls `listener` once when it goes; answers how to stop listening. */
@@ -38,7 +38,7 @@ export class CallScope implements PlanContext {
   constructor(options: {
     readonly timeoutMs: number;
     readonly now: () => number;
-    readonly departure?: Departure | undefined;
+    readonly departure?: Disconnect | undefined;
   }) {
     this.#now = options.now;
     this.#deadline = options.now() + options.timeoutMs;

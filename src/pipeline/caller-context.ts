@@ -28,7 +28,7 @@ const VERIFICATIONS_IN_FLIGHT_MAX = 10_000;
 const OVERLOAD_RETRY_MS = 1_000;
 
 /** Agents call tools; operators decide, query and configure. A token is good at one of the two. */
-export type Door = "agents" | "operators";
+export type Audience = "agents" | "operators";
 
 export interface CallerContextOptions {
   readonly issuers: readonly IssuerProfile[];
@@ -51,15 +51,19 @@ export interface CallerContextOptions {
 /** Tells who calls, from the token and nothing else. Every no is a Refusal: UNAUTHENTICATED or AUTH_UNAVAILABLE. */
 export interface CallerContext {
   /** Takes the raw `Authorization` header, and what the connection's client has proved to hold. */
-  verify(authorization: string | undefined, door: Door, certificate?: ClientCertificate | undefined): Promise<Verified>;
+  verify(
+    authorization: string | undefined,
+    door: Audience,
+    certificate?: ClientCertificate | undefined,
+  ): Promise<Verified>;
   /** The same at once, for a token that was verified before and is still remembered; undefined for any other. */
   recall(
     authorization: string | undefined,
-    door: Door,
+    door: Audience,
     certificate?: ClientCertificate | undefined,
   ): Verified | undefined;
   /** Takes the bare token. */
-  verifyToken(token: string, door: Door, certificate?: ClientCertificate | undefined): Promise<Verified>;
+  verifyToken(token: string, door: Audience, certificate?: ClientCertificate | undefined): Promise<Verified>;
   /** Whether this header's token was verified before and is still remembered: then looking at it again costs nothing. */
   knows(authorization: string | undefined): boolean;
   /** Whether a person whom an integration speaks for, without a token, could be an operator now: of an issuer of theirs, and not revoked. */
@@ -112,7 +116,7 @@ class TokenVerifier implements CallerContext {
 
   async verify(
     authorization: string | undefined,
-    door: Door,
+    door: Audience,
     certificate?: ClientCertificate | undefined,
   ): Promise<Verified> {
     const known = authorization === undefined && certificate !== undefined && door === "agents";
@@ -122,13 +126,13 @@ class TokenVerifier implements CallerContext {
     );
   }
 
-  async verifyToken(token: string, door: Door, certificate?: ClientCertificate | undefined): Promise<Verified> {
+  async verifyToken(token: string, door: Audience, certificate?: ClientCertificate | undefined): Promise<Verified> {
     assertTokenLength(token);
     const digest = digestOf(token);
     return this.#admit(this.#recall(digest) ?? (await this.#verifyOnce(token, digest)), door, certificate);
   }
 
-  recall(authorization: string | undefined, door: Door, certificate?: ClientCertificate | undefined) {
+  recall(authorization: string | undefined, door: Audience, certificate?: ClientCertificate | undefined) {
     const finding = this.#find(authorization);
     return finding && this.#admit(finding, door, certificate);
   }
@@ -173,7 +177,7 @@ class TokenVerifier implements CallerContext {
   }
 
   /** @throws {Refusal} UNAUTHENTICATED for a token that is genuine, but not for this door or client, or revoked */
-  #admit(finding: Finding, door: Door, certificate: ClientCertificate | undefined): Verified {
+  #admit(finding: Finding, door: Audience, certificate: ClientCertificate | undefined): Verified {
     if (finding.boundTo !== undefined) assertBound(finding.boundTo, certificate, this.#options.clock());
     this.#options.revocations?.().assertGood(finding.credential);
     // Last: where both doors are tried, whoever is refused for something else hears of that.

@@ -1,14 +1,14 @@
 import type { Decider } from "../approvals/identities.ts";
 import type { Approvals } from "../approvals/types.ts";
 import { Refusal } from "../core/errors.ts";
-import type { Fresh, Paced, Planned, Receipt, Released, Verified } from "../core/evidence.ts";
+import type { Fresh, Planned, Receipt, Released, Verified, WithinRate } from "../core/evidence.ts";
 import type { Admission } from "./admission.ts";
 import { type Answer, refused, succeeded, unrecorded } from "./answer.ts";
+import type { CallRecord, CallRecords } from "./call-record.ts";
 import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
 import type { CallerContext } from "./caller-context.ts";
 import type { Executor } from "./executor.ts";
-import type { Generations } from "./generations.ts";
 import { release } from "./output-filter.ts";
 import { authorize, elevate } from "./permission-engine.ts";
 import { makePlan } from "./planner.ts";
@@ -16,12 +16,12 @@ import type { Registry } from "./registry.ts";
 import { amended, firstOrAgain } from "./repeats.ts";
 import { parseInput } from "./schema-validator.ts";
 import { settle } from "./settlement.ts";
-import type { CallRecord, CallRecords } from "./trail.ts";
+import type { Snapshots } from "./snapshots.ts";
 import type { WaitingRoom } from "./waiting-room.ts";
 
 interface ProxyParts {
   /** Tools, callers' keys and the rules of approval: what a reload exchanges. */
-  readonly generations: Generations;
+  readonly generations: Snapshots;
   readonly admission: Admission;
   readonly waitingRoom: WaitingRoom;
   /** Where people are asked and keys are remembered; not every deployment has one. */
@@ -87,7 +87,7 @@ function whoCalls(callers: CallerContext, { authorization, certificate }: CallRe
 interface Amending {
   readonly request: CallRequest;
   readonly trail: CallRecord;
-  readonly paced: Paced;
+  readonly paced: WithinRate;
   readonly fresh: Fresh;
   readonly scope: CallScope;
 }

@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import { Refusal } from "../core/errors.ts";
-import { mint, type Paced, type Parsed } from "../core/evidence.ts";
+import { mint, type Parsed, type WithinRate } from "../core/evidence.ts";
 import { element } from "../core/policy/field-path.ts";
 import { type CompiledPolicy, shownPath } from "../core/policy/output-policy.ts";
 import { type PlainRead, plainReader, unread } from "../core/schema/plain-reader.ts";
@@ -21,7 +21,7 @@ interface Issue {
  *
  * @throws {Refusal} INVALID_INPUT naming each field
  */
-export function parseInput(paced: Paced, args: unknown): Parsed {
+export function parseInput(paced: WithinRate, args: unknown): Parsed {
   const plain = readPlain(paced.tool, "input", args as Json);
   if (plain !== unread) return mint<Parsed>({ ...paced, input: deepFreeze(plain) });
   const parsed = parse(paced.tool.input, args);

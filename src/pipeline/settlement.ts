@@ -1,7 +1,7 @@
 import type { Approvals } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import type { Released } from "../core/evidence.ts";
-import type { CallRecord, Used } from "./trail.ts";
+import type { CallRecord, Used } from "./call-record.ts";
 
 /** Ends of a run after which it is known that nothing was changed. */
 const UNCHANGED: ReadonlySet<RefusalCode> = new Set([

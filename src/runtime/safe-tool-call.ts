@@ -9,7 +9,7 @@ import { toAnthropic, toJson, toOpenAi } from "../core/tool-formats.ts";
 import type { Json, Tool } from "../core/types.ts";
 import { sanitizeArgs } from "../detection/sanitize-args.ts";
 import type { CallRequest } from "../pipeline/call-request.ts";
-import type { Departure } from "../pipeline/call-scope.ts";
+import type { Disconnect } from "../pipeline/call-scope.ts";
 import { type Reloaded, type Service, wire } from "./composition/wiring.ts";
 import { type Config, type ConfigInput, readConfig } from "./config/config.ts";
 import { processEnvironment } from "./config/file.ts";
@@ -262,7 +262,7 @@ function readOptions(options: CallOptions): ReadOptions {
   return fault === undefined ? { said: { ...said, waitMs } } : { said, fault };
 }
 
-function departureOf(signal: AbortSignal): Departure {
+function departureOf(signal: AbortSignal): Disconnect {
   return {
     get gone() {
       return signal.aborted;

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
-import type { Approvals, Question } from "../../src/approvals/types.ts";
+import type { Approvals, NewApproval } from "../../src/approvals/types.ts";
 import {
   AGENT,
   type ApprovalWorld,
@@ -21,7 +21,7 @@ beforeEach(async () => {
 });
 afterEach(() => world.end());
 
-const SESSION_QUESTION: Partial<Question> = { requester: { ...AGENT, session: "sid-1" } };
+const SESSION_QUESTION: Partial<NewApproval> = { requester: { ...AGENT, session: "sid-1" } };
 
 /** Prepares, then answers what to do while the journal fails. */
 type Act = () => Promise<() => Promise<unknown>>;

@@ -8,13 +8,13 @@ import type { Classification } from "../../src/core/types.ts";
 import { createAdmission } from "../../src/pipeline/admission.ts";
 import type { Answer } from "../../src/pipeline/answer.ts";
 import { type ApprovalGate, createApprovalGate } from "../../src/pipeline/approval-gate.ts";
+import { createTrails } from "../../src/pipeline/call-record.ts";
 import type { CallRequest } from "../../src/pipeline/call-request.ts";
-import type { Departure } from "../../src/pipeline/call-scope.ts";
-import { createCallerContext, type Door } from "../../src/pipeline/caller-context.ts";
+import type { Disconnect } from "../../src/pipeline/call-scope.ts";
+import { type Audience, createCallerContext } from "../../src/pipeline/caller-context.ts";
 import { createExecutor } from "../../src/pipeline/executor.ts";
 import { createProxy, type ToolProxy } from "../../src/pipeline/proxy.ts";
 import { createRegistry } from "../../src/pipeline/registry.ts";
-import { createTrails } from "../../src/pipeline/trail.ts";
 import { createWaitingRoom, type WaitingRoom } from "../../src/pipeline/waiting-room.ts";
 import { inlineHandler } from "../../src/targets/function/handler.ts";
 import { type ApprovalWorld, createApprovalWorld, OPERATOR } from "../support/approvals.ts";
@@ -30,7 +30,7 @@ type StoreAct = (typeof STORE_ACTS)[number];
 const key = makeSigningKey("ES256", "agents-1");
 
 /** A client that a test sends away. */
-export class Client implements Departure {
+export class Client implements Disconnect {
   gone = false;
   readonly #listeners = new Set<() => void>();
 
@@ -82,12 +82,12 @@ export class MomentsRoad {
       registry: createRegistry([this.#tool(classification)], { inline: inlineHandler } as never, ({ name }) => name),
       callers: {
         ...callers,
-        recall: (authorization: string | undefined, door: Door) => {
+        recall: (authorization: string | undefined, door: Audience) => {
           const verified = callers.recall(authorization, door);
           if (verified !== undefined) this.at("verify");
           return verified;
         },
-        verify: async (authorization: string | undefined, door: Door) => {
+        verify: async (authorization: string | undefined, door: Audience) => {
           const verified = await callers.verify(authorization, door);
           this.at("verify");
           return verified;

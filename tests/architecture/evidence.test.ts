@@ -8,7 +8,7 @@ const MINTS: Readonly<Record<string, readonly string[]>> = {
   Admitted: ["src/pipeline/admission.ts"],
   Known: ["src/pipeline/registry.ts"],
   Authorized: ["src/pipeline/permission-engine.ts"],
-  Paced: ["src/pipeline/admission.ts"],
+  WithinRate: ["src/pipeline/admission.ts"],
   Parsed: ["src/pipeline/schema-validator.ts"],
   Elevated: ["src/pipeline/permission-engine.ts"],
   Fresh: ["src/pipeline/repeats.ts"],
@@ -16,7 +16,7 @@ const MINTS: Readonly<Record<string, readonly string[]>> = {
   Approved: ["src/pipeline/approval-gate.ts"],
   Executed: ["src/pipeline/executor.ts"],
   Released: ["src/pipeline/output-filter.ts", "src/pipeline/repeats.ts"],
-  Receipt: ["src/audit/json-logger.ts", "src/audit/strangers.ts"],
+  Receipt: ["src/audit/audit-log.ts", "src/audit/unauthenticated.ts"],
 };
 
 test("evidence is minted only by the step that earned it", () => {

@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Exporter } from "../../src/audit/export/exporter.ts";
-import { readExportPlace } from "../../src/audit/export/place-files.ts";
+import { readExportPlace } from "../../src/audit/export/position-files.ts";
 import { entryLine, writeDays } from "../support/audit-lines.ts";
 import { until } from "../support/until.ts";
 

@@ -2,8 +2,8 @@ import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
 import { startExporters } from "../../src/audit/export/exporters.ts";
-import { readExportPlaces, writeExportPlace } from "../../src/audit/export/place-files.ts";
-import { placePath } from "../../src/audit/journal/saved-place.ts";
+import { readExportPlaces, writeExportPlace } from "../../src/audit/export/position-files.ts";
+import { placePath } from "../../src/audit/journal/saved-position.ts";
 import { IndexLookup } from "../../src/audit/query/index-lookup.ts";
 import { readQuery } from "../../src/audit/query/params.ts";
 import { search } from "../../src/audit/query/query.ts";
@@ -86,7 +86,7 @@ describe("before a start", () => {
       process.execPath,
       "-e",
       `
-      import { openAuditLog } from ${JSON.stringify(join(import.meta.dir, "../../src/audit/json-logger.ts"))};
+      import { openAuditLog } from ${JSON.stringify(join(import.meta.dir, "../../src/audit/audit-log.ts"))};
       try { openAuditLog({ dir: process.argv[1], instance: "x", clock: () => ${AFTER}, durability: "write", queueEntriesMax: 9 }); }
       catch (error) { console.log(error.message); }`,
       world.dir,

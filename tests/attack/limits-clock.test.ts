@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import type { IncomingMessage } from "node:http";
 import { Refusal } from "../../src/core/errors.ts";
 import type { Caller } from "../../src/core/types.ts";
-import { RequestPace } from "../../src/http/connections/request-pace.ts";
+import { RequestRateLimiter } from "../../src/http/connections/request-rate.ts";
 import { WrongTokens } from "../../src/http/connections/wrong-tokens.ts";
 import { Cancellations } from "../../src/pipeline/limits/cancellations.ts";
 
@@ -23,7 +23,7 @@ interface Limited {
 const RATE = { calls: MAX, seconds: 60 };
 
 function ofRequests(clock: () => number): Limited {
-  const pace = new RequestPace(() => RATE, clock);
+  const pace = new RequestRateLimiter(() => RATE, clock);
   return {
     take: () => pace.take(caller),
     waitMs: () => {

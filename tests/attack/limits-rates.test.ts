@@ -1,12 +1,12 @@
 import { expect, test } from "bun:test";
-import { Pace } from "../../src/pipeline/limits/rates-pace.ts";
+import { RateLimiter } from "../../src/pipeline/limits/rate-limiter.ts";
 
 /** As many as are remembered for telling. */
 const KEYS_MAX = 50_000;
 const STEP_MS = 60_000;
 
 test("whoever was one too many to be told of is told of when it calls again", () => {
-  const pace = new Pace({ calls: 1_000, seconds: 60_000 }, { tells: true });
+  const pace = new RateLimiter({ calls: 1_000, seconds: 60_000 }, { tells: true });
   for (let index = 0; index <= KEYS_MAX; index += 1) pace.charge(`caller ${index}`, 0);
   const last = `caller ${KEYS_MAX}`;
   const told = pace.takeUntold(2 * KEYS_MAX, 0);

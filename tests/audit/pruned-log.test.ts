@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
 import { type Aged, agedFiles, pruneFiles } from "../../src/audit/export/prune.ts";
-import { placePath } from "../../src/audit/journal/saved-place.ts";
+import { placePath } from "../../src/audit/journal/saved-position.ts";
 import { DAY_MS } from "../../src/audit/query/time-range.ts";
 import { verifyLog } from "../../src/audit/verify/verify.ts";
 import { CALLS_A_DAY, found, keys, linesOf, writeLines, writeLog } from "./support/chained-log.ts";

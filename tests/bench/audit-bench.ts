@@ -2,7 +2,7 @@ import { generateKeyPairSync } from "node:crypto";
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openAuditLog } from "../../src/audit/json-logger.ts";
+import { openAuditLog } from "../../src/audit/audit-log.ts";
 import { verifyLog } from "../../src/audit/verify/verify.ts";
 import { draftOf } from "../audit/support/open.ts";
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import type { Json } from "../../src/core/types.ts";
-import { type RedactionPath, ValuePosition } from "../../src/detection/place.ts";
 import { REDACTION_BOUNDS, redact, TooLarge } from "../../src/detection/redact.ts";
+import { type RedactionPath, ValuePosition } from "../../src/detection/value-position.ts";
 import { filler } from "./secret-examples.ts";
 
 const ROWS: readonly (readonly [title: string, given: Json, want: Json])[] = [

@@ -2,8 +2,8 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { openAuditLog } from "../../src/audit/audit-log.ts";
 import { stampEntry } from "../../src/audit/entry.ts";
-import { openAuditLog } from "../../src/audit/json-logger.ts";
 import { run } from "../support/stc.ts";
 import { PROJECT } from "../support/world.ts";
 

@@ -3,7 +3,7 @@ import { cpSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
-import { readTrail } from "../../src/audit/query/trail.ts";
+import { readTrail } from "../../src/audit/query/call-history.ts";
 import { defineTool, SafeToolCall, type SafeToolCallOptions } from "../../src/index.ts";
 import { LiveIssuers } from "../support/live-tokens.ts";
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { FastifyInstance } from "fastify";
 import { openApprovals } from "../../src/approvals/approvals.ts";
 import type { NotifiedApprovals } from "../../src/approvals/notify/webhooks.ts";
-import type { Approval, Approvals, Question } from "../../src/approvals/types.ts";
+import type { Approval, Approvals, NewApproval } from "../../src/approvals/types.ts";
 import { sha256Hex } from "../../src/core/digest.ts";
 import { createMetrics } from "../../src/http/metrics.ts";
 import { createServer } from "../../src/http/server.ts";
@@ -163,7 +163,7 @@ export class ApprovalStand {
   }
 
   /** Asks another question every time, in the name of agent-7 unless told otherwise. */
-  async ask(changes: Partial<Question> = {}): Promise<Approval> {
+  async ask(changes: Partial<NewApproval> = {}): Promise<Approval> {
     this.#questions += 1;
     const planDigest = sha256Hex(`plan ${this.#questions}`);
     const asked = await this.approvals.ask({

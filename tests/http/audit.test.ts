@@ -6,7 +6,7 @@ import fastify, { type FastifyInstance } from "fastify";
 import { Refusal } from "../../src/core/errors.ts";
 import { sendRefusal } from "../../src/http/error-reply.ts";
 import { auditRoutes } from "../../src/http/routes/audit.ts";
-import type { AuditQueried } from "../../src/http/routes/audit-door.ts";
+import type { AuditQueried } from "../../src/http/routes/audit-guard.ts";
 import { createCallerContext } from "../../src/pipeline/caller-context.ts";
 import { entryLine, refusedLine, writeDays } from "../support/audit-lines.ts";
 import { OPERATORS_AUDIENCE, OPERATORS_ISSUER } from "../support/live-tokens.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { Refusal } from "../../src/core/errors.ts";
-import { checkBodyHeaders } from "../../src/http/door.ts";
+import { checkBodyHeaders } from "../../src/http/request-guard.ts";
 
 const LIMITS = { bodyBytesMax: 1_024, bodyDepthMax: 8, bodyKeysMax: 8, requestTimeoutMs: 1_000 };
 const HEADER_CHARACTERS = 65_536;

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { openAuditLog } from "../../src/audit/json-logger.ts";
+import { openAuditLog } from "../../src/audit/audit-log.ts";
 import { verifyLog } from "../../src/audit/verify/verify.ts";
 import { keys } from "../audit/support/chained-log.ts";
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import { connect } from "node:net";
-import { openAuditLog } from "../../src/audit/json-logger.ts";
+import { openAuditLog } from "../../src/audit/audit-log.ts";
 import { draftOf } from "../audit/support/open.ts";
 import { auditEntries, journalEntries } from "../support/audit-files.ts";
 import { EndingWorld, type Told } from "../support/ending-world.ts";

@@ -1,7 +1,7 @@
 import { afterAll, expect, test } from "bun:test";
 import fs from "node:fs";
+import { openAuditLog } from "../../src/audit/audit-log.ts";
 import { prove } from "../../src/audit/chain/proof.ts";
-import { openAuditLog } from "../../src/audit/json-logger.ts";
 import { Matcher } from "../../src/audit/query/filter.ts";
 import { type Chunk, findIn } from "../../src/audit/query/scan.ts";
 import { verifyLog } from "../../src/audit/verify/verify.ts";

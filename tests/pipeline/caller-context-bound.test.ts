@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { Refusal } from "../../src/core/errors.ts";
-import { type CallerContextOptions, createCallerContext, type Door } from "../../src/pipeline/caller-context.ts";
+import { type Audience, type CallerContextOptions, createCallerContext } from "../../src/pipeline/caller-context.ts";
 import type { ClientCertificate } from "../../src/pipeline/identity/binding.ts";
 import { readRevocations } from "../../src/pipeline/identity/revocations.ts";
 import {
@@ -90,7 +90,7 @@ describe("a caller who shows a certificate and no token", () => {
     string,
     Partial<CallerContextOptions>,
     ClientCertificate | undefined,
-    Door,
+    Audience,
     string,
   ])[] = [
     ["whom the table knows", { certificateCallers: [runner] }, certificate(), "agents", "runner"],

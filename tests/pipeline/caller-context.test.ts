@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { Refusal } from "../../src/core/errors.ts";
-import { createCallerContext, type Door } from "../../src/pipeline/caller-context.ts";
+import { type Audience, createCallerContext } from "../../src/pipeline/caller-context.ts";
 import {
   AGENTS_AUDIENCE,
   AGENTS_ISSUER,
@@ -228,7 +228,7 @@ describe("doors", () => {
     expect(verified.caller).toMatchObject({ issuer: PEOPLE_ISSUER, subject: "ann" });
   });
 
-  const wrong: readonly (readonly [string, () => Promise<string>, Door])[] = [
+  const wrong: readonly (readonly [string, () => Promise<string>, Audience])[] = [
     ["an operator's token at the agents' door", () => issueToken(people, peopleClaims), "agents"],
     ["an agent's token at the operators' door", () => issueToken(es256), "operators"],
     [

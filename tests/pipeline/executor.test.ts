@@ -2,10 +2,10 @@ import { describe, expect, test } from "bun:test";
 import { Refusal } from "../../src/core/errors.ts";
 import type { Approved } from "../../src/core/evidence.ts";
 import type { RunContext } from "../../src/core/types.ts";
-import { CallScope, type Departure } from "../../src/pipeline/call-scope.ts";
+import { CallScope, type Disconnect } from "../../src/pipeline/call-scope.ts";
 import { createExecutor } from "../../src/pipeline/executor.ts";
 
-class Client implements Departure {
+class Client implements Disconnect {
   gone = false;
   readonly #listeners = new Set<() => void>();
 

@@ -1,6 +1,6 @@
 import { expect } from "bun:test";
 import fc from "fast-check";
-import type { Approval, ApprovalState, Approvals, Question } from "../../src/approvals/types.ts";
+import type { Approval, ApprovalState, Approvals, NewApproval } from "../../src/approvals/types.ts";
 import { AGENT, type ApprovalWorld, createApprovalWorld, LIMITS, OPERATOR, questionOf } from "./approvals.ts";
 
 /** Few callers and plans, so that they meet; bounds that a short walk reaches. */
@@ -224,7 +224,7 @@ function requesterOf(by: number) {
   return { ...AGENT, subject: `agent-${by}`, session: `sid-${by}` };
 }
 
-function question(by: number, plan: number): Question {
+function question(by: number, plan: number): NewApproval {
   return questionOf({ requester: requesterOf(by), planDigest: `plan-${plan}`, grantKey: `call-${plan}` });
 }
 

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type ApprovalLimits, type OpenedApprovals, openApprovals } from "../../src/approvals/approvals.ts";
 import type { Decider, Requester } from "../../src/approvals/identities.ts";
-import type { Approval, Approvals, Claim, Question } from "../../src/approvals/types.ts";
+import type { Approval, Approvals, Claim, NewApproval } from "../../src/approvals/types.ts";
 import type { Json } from "../../src/core/types.ts";
 
 export const LIMITS: ApprovalLimits = {
@@ -121,7 +121,7 @@ export const AGENT: Requester = {
 
 export const OPERATOR: Decider = { issuer: "https://people.example", subject: "ann" };
 
-export function questionOf(more: Partial<Question> = {}): Question {
+export function questionOf(more: Partial<NewApproval> = {}): NewApproval {
   return {
     requester: AGENT,
     tool: "deploy",
@@ -141,7 +141,7 @@ export function questionOf(more: Partial<Question> = {}): Question {
 }
 
 /** The approval of a question that must be asked anew, or be joined. */
-export async function askFor(store: Approvals, more: Partial<Question> = {}): Promise<Approval> {
+export async function askFor(store: Approvals, more: Partial<NewApproval> = {}): Promise<Approval> {
   const asked = await store.ask(questionOf(more));
   if (asked.outcome !== "asked") throw new Error(`not asked but ${asked.outcome}`);
   return asked.approval;
@@ -152,7 +152,7 @@ export function claimOf({ id, requester, planDigest }: Approval, more: Partial<C
 }
 
 /** Asked and approved. */
-export async function approvedBy(store: Approvals, more: Partial<Question> = {}): Promise<Approval> {
+export async function approvedBy(store: Approvals, more: Partial<NewApproval> = {}): Promise<Approval> {
   const { id } = await askFor(store, more);
   const decided = await store.decide({ id, by: OPERATOR, decision: "approve" });
   if (decided.outcome !== "decided") throw new Error(`not decided but ${decided.outcome}`);
@@ -160,7 +160,7 @@ export async function approvedBy(store: Approvals, more: Partial<Question> = {})
 }
 
 /** Asked, approved and claimed. */
-export async function claimedFrom(store: Approvals, more: Partial<Question> = {}): Promise<Approval> {
+export async function claimedFrom(store: Approvals, more: Partial<NewApproval> = {}): Promise<Approval> {
   const claimed = await store.claim(claimOf(await approvedBy(store, more)));
   if (claimed.outcome !== "claimed") throw new Error(`not claimed but ${claimed.outcome}`);
   return claimed.approval;

@@ -1,6 +1,6 @@
 import { sha256Hex } from "../../core/digest.ts";
 import { errorText } from "../../core/error-text.ts";
-import { endedWithin } from "../../core/patience.ts";
+import { endedWithin } from "../../core/time-limits.ts";
 import type { Json } from "../../core/types.ts";
 import type { Approval, ApprovalEvent, Approvals } from "../types.ts";
 import type { DeliveryOutcome, Outbox, OutboxItem, Wanted } from "./outbox.ts";

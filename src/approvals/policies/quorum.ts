@@ -1,4 +1,4 @@
-import { isAmongAskers } from "../askers.ts";
+import { isAmongAskers } from "../requesters.ts";
 import type {
   ApproverIdentity,
   Deciders,

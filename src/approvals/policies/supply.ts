@@ -1,4 +1,4 @@
-import { folded } from "../askers.ts";
+import { folded } from "../requesters.ts";
 import type { Deciders, RequiredPolicy } from "./requirement.ts";
 
 /** An issuer, as far as it matters who may decide. */

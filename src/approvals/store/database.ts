@@ -1,4 +1,4 @@
-import { endedWithin } from "../../core/patience.ts";
+import { endedWithin } from "../../core/time-limits.ts";
 import type { Json } from "../../core/types.ts";
 import type { ApprovalEvent } from "../types.ts";
 import type { Dialect, Row, Sql } from "./sql.ts";

@@ -1,7 +1,7 @@
 import { isLoopback } from "../../core/loopback.ts";
 
 /** Where a server is and who we are there. */
-export interface PostgresPlace {
+export interface PostgresAddress {
   readonly hostname: string;
   readonly port: number;
   readonly database: string;
@@ -29,7 +29,7 @@ const URL_LENGTH_MAX = 4_096;
  * environment; another machine's certificate is checked unless the URL says otherwise.
  * @throws Error that says what is wrong without quoting the URL: it holds a password
  */
-export function parsePostgresUrl(text: string): PostgresPlace {
+export function parsePostgresUrl(text: string): PostgresAddress {
   const url = text.length > URL_LENGTH_MAX ? null : URL.parse(text);
   if (url === null || !/^postgres(?:ql)?:$/.test(url.protocol)) {
     throw misfit("is not a postgres:// URL: in a password # % / : ? @ are written %23 %25 %2F %3A %3F %40");
@@ -75,7 +75,7 @@ function filesOf({
   sslrootcert,
   sslcert,
   sslkey,
-}: Parameters): Pick<PostgresPlace, "rootCert" | "cert" | "key"> {
+}: Parameters): Pick<PostgresAddress, "rootCert" | "cert" | "key"> {
   const files = [sslrootcert, sslcert, sslkey];
   if (files.some((path) => path !== undefined && !path.startsWith("/"))) {
     throw misfit("must name sslrootcert, sslcert and sslkey by absolute paths");

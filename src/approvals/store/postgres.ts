@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { errorText } from "../../core/error-text.ts";
-import { givenWithin } from "../../core/patience.ts";
+import { givenWithin } from "../../core/time-limits.ts";
 import { NOTIFY_POSTGRES } from "../notify/schema.ts";
-import { type PostgresPlace, parsePostgresUrl } from "./postgres-url.ts";
+import { type PostgresAddress, parsePostgresUrl } from "./postgres-url.ts";
 import { integer } from "./rows.ts";
 import { type Dialect, type Row, type Sql, transact } from "./sql.ts";
 
@@ -94,7 +94,7 @@ async function clockOf(sql: Sql): Promise<number> {
   return integer(row, "now");
 }
 
-export function connect({ hostname, port, database, username, password, ...place }: PostgresPlace): Bun.SQL {
+export function connect({ hostname, port, database, username, password, ...place }: PostgresAddress): Bun.SQL {
   // Every member is given: for what is left out, the environment would be asked.
   return new Bun.SQL({
     url: `postgres://host/?sslmode=${place.sslMode}`,
@@ -115,7 +115,7 @@ export function connect({ hostname, port, database, username, password, ...place
 type Tls = NonNullable<Bun.SQL.PostgresOrMySQLOptions["tls"]>;
 
 /** Files are read for each connection: they may have been renewed. */
-function tlsOf({ sslMode, rootCert, cert, key }: Pick<PostgresPlace, "sslMode" | "rootCert" | "cert" | "key">): Tls {
+function tlsOf({ sslMode, rootCert, cert, key }: Pick<PostgresAddress, "sslMode" | "rootCert" | "cert" | "key">): Tls {
   if (sslMode === "disable") return "disable";
   return {
     rejectUnauthorized: sslMode !== "require",

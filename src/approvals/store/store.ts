@@ -1,5 +1,5 @@
 import type { Database } from "./database.ts";
-import type { Wakes } from "./wakes.ts";
+import type { Notifier } from "./notifier.ts";
 
 /** Every bound of the approvals. The configuration has the defaults. */
 export interface ApprovalLimits {
@@ -26,7 +26,7 @@ export interface ApprovalLimits {
 /** What each part of the store works with. */
 export interface Store {
   readonly database: Database;
-  readonly wakes: Wakes;
+  readonly wakes: Notifier;
   readonly limits: ApprovalLimits;
   readonly newId: () => string;
   readonly newToken: () => string;

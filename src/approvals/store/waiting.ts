@@ -1,4 +1,4 @@
-import { endedWithin } from "../../core/patience.ts";
+import { endedWithin } from "../../core/time-limits.ts";
 import type { Approval, Approvals } from "../types.ts";
 import type { Store } from "./store.ts";
 

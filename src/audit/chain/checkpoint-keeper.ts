@@ -3,15 +3,15 @@ import { join } from "node:path";
 import { errorText } from "../../core/error-text.ts";
 import type { FileOperations } from "../journal/file-operations.ts";
 import type { Intent } from "../journal/open-intents.ts";
-import { placePath, savedStream, serializePlace } from "../journal/saved-place.ts";
-import type { StreamPlace } from "../query/day-stream.ts";
+import { placePath, savedStream, serializePlace } from "../journal/saved-position.ts";
+import type { StreamPosition } from "../query/day-stream.ts";
 import { STREAMS, type StreamName } from "./chain.ts";
 import { CHECKPOINT_DIR, readCheckpoint, signCheckpoint } from "./checkpoint.ts";
 
 /** How long after a line the next checkpoint comes, in milliseconds. */
 export const CHECKPOINT_INTERVAL_MS = 1_000;
 
-type Places = Readonly<Record<StreamName, StreamPlace>>;
+type Places = Readonly<Record<StreamName, StreamPosition>>;
 
 export interface CheckpointKeeperOptions {
   readonly dir: string;
@@ -38,7 +38,7 @@ export class CheckpointKeeper {
   readonly #notes: Record<StreamName, string | undefined>;
   readonly #signed: Record<StreamName, number>;
   /** Ends of days that are not signed yet. */
-  #ended: { readonly stream: StreamName; readonly place: StreamPlace }[] = [];
+  #ended: { readonly stream: StreamName; readonly place: StreamPosition }[] = [];
   #timer: ReturnType<typeof setTimeout> | undefined;
   #running: Promise<void> | undefined;
   #failure: string | undefined;
@@ -67,7 +67,7 @@ export class CheckpointKeeper {
     }
   }
 
-  dayEnded(stream: StreamName, place: StreamPlace): void {
+  dayEnded(stream: StreamName, place: StreamPosition): void {
     this.#ended.push({ stream, place });
     this.touch();
   }
@@ -115,7 +115,7 @@ export class CheckpointKeeper {
   }
 
   /** A note for each place that is not covered yet, in the file of the day of its last line. */
-  async #sign(due: readonly { readonly stream: StreamName; readonly place: StreamPlace }[]): Promise<void> {
+  async #sign(due: readonly { readonly stream: StreamName; readonly place: StreamPosition }[]): Promise<void> {
     const { key } = this.#options;
     for (const { stream, place } of due) {
       const { head, day } = place;

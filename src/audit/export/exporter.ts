@@ -7,7 +7,7 @@ import type { Stream } from "../query/days.ts";
 import { bytesBehind, type ExportBatch, type ExportLine, readBatch, readNextLine } from "./batch.ts";
 import { LOKI_PATH, toLoki } from "./loki.ts";
 import { OTLP_PATH, rejectedByOtlp, toOtlp } from "./otlp.ts";
-import { EXPORT_DIR, readExportPlace, writeExportPlace } from "./place-files.ts";
+import { EXPORT_DIR, readExportPlace, writeExportPlace } from "./position-files.ts";
 import { post, type Send } from "./sender.ts";
 
 export interface ExporterTarget {

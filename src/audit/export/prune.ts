@@ -6,7 +6,7 @@ import { readLastNotes } from "../chain/checkpoint-files.ts";
 import { MerkleTree } from "../chain/merkle-tree.ts";
 import { syncDirectory } from "../journal/file-operations.ts";
 import { type DayFile, dayFilesOf } from "../journal/line-files.ts";
-import { type Cut, recordPruned, walkFromBegin } from "../journal/pruned-begin.ts";
+import { type Cut, recordPruned, walkFromBegin } from "../journal/pruned-start.ts";
 import { readLastLine } from "../journal/torn-tail.ts";
 import { boundsOf, otherDayOf } from "../query/day-bounds.ts";
 import { daysIn, type Stream, streamDir } from "../query/days.ts";
@@ -14,7 +14,7 @@ import { stampAt } from "../query/scan.ts";
 import { dayOf } from "../query/time-range.ts";
 import { parseLine } from "../query/view.ts";
 import { walkInSteps } from "../verify/file-walk.ts";
-import { type ExportPlace, readExportPlaces } from "./place-files.ts";
+import { type ExportPosition, readExportPlaces } from "./position-files.ts";
 
 /** Ends the reasons that somebody has to look into. */
 export const SEE_VERIFY = "stc audit verify tells more";
@@ -151,7 +151,7 @@ function rulesOf({ dir, exporters = [] }: PruneOptions, stream: Stream): Rule {
   };
 }
 
-function hasPassed({ position }: ExportPlace, day: string, bytes: number): boolean {
+function hasPassed({ position }: ExportPosition, day: string, bytes: number): boolean {
   if (position === undefined) return false;
   return position.day > day || (position.day === day && position.offset >= bytes);
 }

@@ -1,4 +1,4 @@
-import { endedWithin } from "../../core/patience.ts";
+import { endedWithin } from "../../core/time-limits.ts";
 
 /** What became of one request. */
 export type SendOutcome =

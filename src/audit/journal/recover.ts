@@ -6,13 +6,13 @@ import type { ChainWalk } from "../chain/chain-walk.ts";
 import { type Checkpoint, readCheckpoint } from "../chain/checkpoint.ts";
 import { cutTornNotes, readLastNotes } from "../chain/checkpoint-files.ts";
 import { verifyNote } from "../chain/signed-note.ts";
-import type { StreamPlace } from "../query/day-stream.ts";
+import type { StreamPosition } from "../query/day-stream.ts";
 import { type Damage, explainHalt, misnamedFile } from "../verify/damage.ts";
 import { endsChained, type Halt, startOf, walkFiles } from "../verify/file-walk.ts";
 import { type DayFile, dayFilesOf, type LineVisit } from "./line-files.ts";
 import { type Intent, intentOf } from "./open-intents.ts";
-import { walkFromBegin } from "./pruned-begin.ts";
-import { readPlace, type SavedPlace, type SavedStream } from "./saved-place.ts";
+import { walkFromBegin } from "./pruned-start.ts";
+import { readPlace, type SavedPosition, type SavedStream } from "./saved-position.ts";
 import { cutTornTail, listDayFiles, readLastLine, type TornTail } from "./torn-tail.ts";
 
 /** What is read again at every start though it was read before: the youngest bytes are the likeliest to be damaged. */
@@ -21,7 +21,7 @@ const REMEDY = "restore the directory from a copy, or move it away as a whole an
 
 /** Where the log goes on. */
 interface Recovered {
-  readonly places: Readonly<Record<StreamName, StreamPlace>>;
+  readonly places: Readonly<Record<StreamName, StreamPosition>>;
   /** The last checkpoint of each stream. */
   readonly notes: Readonly<Record<StreamName, string | undefined>>;
   /** Calls that were begun and have no entry: their end is unknown. */
@@ -52,7 +52,7 @@ interface Trust {
 }
 
 /** A saved place counts only when the last checkpoint that we signed says the same; else everything is read. */
-function credible(saved: SavedPlace | undefined, { key, hasNotes }: Trust): SavedPlace | undefined {
+function credible(saved: SavedPosition | undefined, { key, hasNotes }: Trust): SavedPosition | undefined {
   if (saved === undefined || key === undefined) {
     return saved;
   }
@@ -82,7 +82,7 @@ interface StreamQuery {
 }
 
 interface RecoveredStream {
-  readonly place: StreamPlace;
+  readonly place: StreamPosition;
   readonly note: string | undefined;
 }
 

@@ -1,7 +1,7 @@
 import type { StreamName } from "../chain/chain.ts";
 import { dayFilesOf } from "../journal/line-files.ts";
-import { walkFromBegin } from "../journal/pruned-begin.ts";
-import { readPlace } from "../journal/saved-place.ts";
+import { walkFromBegin } from "../journal/pruned-start.ts";
+import { readPlace } from "../journal/saved-position.ts";
 import { otherDayOf, readableBounds } from "./day-bounds.ts";
 import { daysIn, streamDir } from "./days.ts";
 

@@ -15,7 +15,7 @@ export interface QueuedJson {
 }
 
 /** How far a stream has come: what of it is durable. */
-export interface StreamPlace {
+export interface StreamPosition {
   readonly head: ChainHead;
   /** The newest day file, and its bytes; `undefined` before the first line. */
   readonly day: string | undefined;
@@ -26,9 +26,9 @@ export interface DayStreamOptions {
   readonly dir: string;
   readonly files: FileOperations;
   /** Where the stream goes on. */
-  readonly place: StreamPlace;
+  readonly place: StreamPosition;
   /** The stream goes over to another day; what it held of the former one is durable. */
-  readonly onDayEnd?: (place: StreamPlace) => void;
+  readonly onDayEnd?: (place: StreamPosition) => void;
 }
 
 interface OpenFile {
@@ -49,7 +49,7 @@ export class DayStream {
   /** Encoded into and written from, again and again: joining the lines of a batch cost more than writing them. */
   readonly #chunk = Buffer.alloc(CHUNK_BYTES);
   #open: OpenFile | undefined;
-  #place: StreamPlace;
+  #place: StreamPosition;
   /** Written, and not yet synced. */
   #isDirty = false;
   /** The latest sync, which may be under way. */
@@ -63,7 +63,7 @@ export class DayStream {
   }
 
   /** What is acknowledged. */
-  get place(): StreamPlace {
+  get place(): StreamPosition {
     return this.#place;
   }
 

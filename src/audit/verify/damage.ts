@@ -31,7 +31,7 @@ export interface Damage {
 }
 
 /** A line by its file (its index among the stream's), byte offset and number. */
-export interface LinePlace {
+export interface LinePosition {
   readonly index: number;
   readonly offset: number;
   readonly line: number;
@@ -39,7 +39,7 @@ export interface LinePlace {
 
 /** What is known where a walk halted. */
 export interface HaltFacts {
-  readonly halt: { readonly at: LinePlace; readonly before: LinePlace | undefined; readonly isOfOtherDay?: true };
+  readonly halt: { readonly at: LinePosition; readonly before: LinePosition | undefined; readonly isOfOtherDay?: true };
   readonly walk: ChainWalk;
   /** The greatest number of lines that a checkpoint of a day covers, by day. */
   readonly sizesByDay: ReadonlyMap<string, number>;
@@ -48,9 +48,9 @@ export interface HaltFacts {
 interface BrokenChain {
   readonly files: readonly DayFile[];
   /** The line that does not follow. */
-  readonly at: LinePlace;
+  readonly at: LinePosition;
   /** The one before it; `undefined` when it is the first of the walk. */
-  readonly before: LinePlace | undefined;
+  readonly before: LinePosition | undefined;
   readonly expected: Expected;
   /** `prev` of the line before. */
   readonly lastPrev: string | undefined;
@@ -118,7 +118,7 @@ export function misnamedFile(files: readonly DayFile[], index = 0): Damage | und
   return undefined;
 }
 
-function wrongDay(files: readonly DayFile[], { index, line }: LinePlace, seq: number): Damage {
+function wrongDay(files: readonly DayFile[], { index, line }: LinePosition, seq: number): Damage {
   const { file, day } = files[index] ?? { file: "", day: "" };
   const message = `the line is not of ${day}: the file was renamed or copied, or the line moved here from another file`;
   return { kind: "wrong day", file, line, seq, message };
@@ -158,13 +158,13 @@ function damage(broken: BrokenChain, kind: DamageKind, message: string): Damage 
   return { ...damageAt(broken, broken.at, kind), message };
 }
 
-function damageAt({ files, expected }: BrokenChain, { index, line }: LinePlace, kind: DamageKind): Damage {
+function damageAt({ files, expected }: BrokenChain, { index, line }: LinePosition, kind: DamageKind): Damage {
   const message = "was put in: the chain goes on past it";
   return { kind, file: files[index]?.file ?? "", line, seq: expected.seq, message };
 }
 
 /** The link of the line at a place, when the line agrees with itself. */
-export function linkAt(files: readonly DayFile[], { index, offset }: LinePlace): ChainLink | undefined {
+export function linkAt(files: readonly DayFile[], { index, offset }: LinePosition): ChainLink | undefined {
   let link: ChainLink | undefined;
   visitLines(files[index]?.path ?? "", offset, (bytes, from, to) => {
     link = soundLink(bytes, from, to);
@@ -179,7 +179,7 @@ function soundLink(bytes: Buffer, from: number, to: number): ChainLink | undefin
 }
 
 /** Looks for the expected line after the bad one. */
-function findNext(files: readonly DayFile[], at: LinePlace, { seq, prev }: Expected): ChainLink | undefined {
+function findNext(files: readonly DayFile[], at: LinePosition, { seq, prev }: Expected): ChainLink | undefined {
   let found: ChainLink | undefined;
   let isFirst = true;
   for (const [index, { path }] of files.entries()) {

@@ -2,10 +2,10 @@ import fs from "node:fs";
 import { readLink } from "../chain/chain.ts";
 import { ChainWalk } from "../chain/chain-walk.ts";
 import { type DayFile, type LineVisit, visitLines } from "../journal/line-files.ts";
-import type { SavedStream } from "../journal/saved-place.ts";
+import type { SavedStream } from "../journal/saved-position.ts";
 import { readLastLine } from "../journal/torn-tail.ts";
 import { isOfOtherDay } from "../query/day-bounds.ts";
-import type { LinePlace } from "./damage.ts";
+import type { LinePosition } from "./damage.ts";
 
 /** What a walk that pauses reads between two pauses: some milliseconds of hashing. */
 const STEP_BYTES = 1_048_576;
@@ -72,8 +72,8 @@ function nextLine(path: string, offset: number): number {
 
 /** The line at which a visit ended, and the one before it. */
 export interface Halt {
-  readonly at: LinePlace;
-  readonly before: LinePlace | undefined;
+  readonly at: LinePosition;
+  readonly before: LinePosition | undefined;
   /** The line was taken, but its timestamp is not of the day in the file's name. */
   readonly isOfOtherDay?: true;
 }
@@ -94,7 +94,7 @@ export interface WalkResult {
   readonly halt: Halt | undefined;
   readonly torn: readonly TornEnd[];
   /** Behind the last line that was taken. */
-  readonly end: Pick<LinePlace, "index" | "offset">;
+  readonly end: Pick<LinePosition, "index" | "offset">;
 }
 
 /** Shows the lines of all files from a place on; tells where `visit` said `false`. */
@@ -109,7 +109,7 @@ export function* walkInSteps(
   visit: LineVisit,
 ): Generator<number, WalkResult> {
   const torn: TornEnd[] = [];
-  let before: LinePlace | undefined;
+  let before: LinePosition | undefined;
   let end = { index: first, offset: begin };
   for (let index = first; index < files.length; index += 1) {
     const { path, day } = files[index] ?? { path: "", day: "" };
@@ -142,7 +142,7 @@ export function runToEnd<T>(steps: Generator<number, T>): T {
 interface FileWalkStart {
   readonly index: number;
   readonly offset: number;
-  readonly before: LinePlace | undefined;
+  readonly before: LinePosition | undefined;
   readonly day: string | undefined;
 }
 
@@ -151,8 +151,8 @@ class FileWalk {
   readonly #index: number;
   /** `undefined` when dates are not checked. */
   readonly #day: string | undefined;
-  before: LinePlace | undefined;
-  haltedAt: LinePlace | undefined;
+  before: LinePosition | undefined;
+  haltedAt: LinePosition | undefined;
   isOfOtherDay = false;
   offset: number;
   lines = 0;
@@ -198,7 +198,7 @@ class FileWalk {
 /** Line numbers count from 1 and from the file's begin, which the walk may not have seen. */
 function numbered(files: readonly DayFile[], halt: Halt, { first, begin }: { first: number; begin: number }): Halt {
   const skipped = begin === 0 ? 0 : lineEnds(files[first]?.path ?? "", begin);
-  const number = (place: LinePlace): LinePlace => ({
+  const number = (place: LinePosition): LinePosition => ({
     ...place,
     line: place.line + 1 + (place.index === first ? skipped : 0),
   });

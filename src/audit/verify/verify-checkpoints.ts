@@ -3,7 +3,7 @@ import { STREAMS, type StreamName } from "../chain/chain.ts";
 import { CHECKPOINT_DIR, originOf, readCheckpoint } from "../chain/checkpoint.ts";
 import { eachNote, type FoundNote, type TornNotes } from "../chain/checkpoint-files.ts";
 import { isUnsigned, verifyNote } from "../chain/signed-note.ts";
-import type { SavedPlace } from "../journal/saved-place.ts";
+import type { SavedPosition } from "../journal/saved-position.ts";
 import type { Damage, DamageKind } from "./damage.ts";
 
 /** Notes that are looked at between two pauses: each may take a signature's time. */
@@ -134,7 +134,7 @@ function tornDamage(torn: readonly TornNotes[]): Damage | undefined {
 }
 
 /** The saved place holds the last checkpoint that was signed: it must still be among the others. */
-export function lostNote({ streams }: NotesFacts, saved: SavedPlace | undefined): Damage | undefined {
+export function lostNote({ streams }: NotesFacts, saved: SavedPosition | undefined): Damage | undefined {
   for (const stream of STREAMS) {
     const last = readCheckpoint(saved?.streams[stream].note ?? "");
     const { newest } = streams[stream];

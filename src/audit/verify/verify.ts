@@ -5,9 +5,9 @@ import { type ChainHead, type ChainLink, readIntentSeq, readLink, STREAMS, type 
 import { ChainWalk } from "../chain/chain-walk.ts";
 import { NoteCursor, type SignedSize } from "../chain/note-cursor.ts";
 import { type DayFile, dayFilesOf, folderOf } from "../journal/line-files.ts";
-import { RECORD_FILE, walkFromBegin } from "../journal/pruned-begin.ts";
-import { readPlace } from "../journal/saved-place.ts";
-import { type Damage, explainHalt, type LinePlace, linkAt, misnamedFile } from "./damage.ts";
+import { RECORD_FILE, walkFromBegin } from "../journal/pruned-start.ts";
+import { readPlace } from "../journal/saved-position.ts";
+import { type Damage, explainHalt, type LinePosition, linkAt, misnamedFile } from "./damage.ts";
 import { type ChainStart, type Halt, runToEnd, type TornEnd, walkFiles, walkInSteps } from "./file-walk.ts";
 import { type CheckpointsReport, lostNote, type StreamNotes, verifyCheckpoints } from "./verify-checkpoints.ts";
 
@@ -343,7 +343,7 @@ function lineCount({ files }: WalkFacts): number {
 }
 
 /** The chain holds, and yet it is not what was signed: it was made anew from some line on. */
-function mismatch({ files, walk }: WalkFacts, at: LinePlace, { note, first }: Mismatched): Damage {
+function mismatch({ files, walk }: WalkFacts, at: LinePosition, { note, first }: Mismatched): Damage {
   const { size } = note.checkpoint;
   const next = lineAfter(files, at);
   if (next?.seq === size && next.prev !== walk.expected?.prev) {
@@ -355,7 +355,7 @@ function mismatch({ files, walk }: WalkFacts, at: LinePlace, { note, first }: Mi
   return { kind: "checkpoint mismatch", ...place, seq: first, message };
 }
 
-function lineAfter(files: readonly DayFile[], { index, offset }: LinePlace): ChainLink | undefined {
+function lineAfter(files: readonly DayFile[], { index, offset }: LinePosition): ChainLink | undefined {
   let seen = 0;
   const { halt } = walkFiles(files, { index, offset }, () => {
     seen += 1;

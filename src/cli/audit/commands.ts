@@ -82,7 +82,7 @@ export function auditCommands(audit: Command, readCount: (text: string) => numbe
 }
 
 async function run(command: () => Promise<void>): Promise<void> {
-  const { guarded } = await import("./place.ts");
+  const { guarded } = await import("./directory.ts");
   await guarded(command);
 }
 

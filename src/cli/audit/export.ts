@@ -3,7 +3,7 @@ import { FORMATS, type FormatName } from "../../audit/export/formats.ts";
 import { type Params, readQuery } from "../../audit/query/params.ts";
 import { errorText } from "../../core/error-text.ts";
 import { print } from "../output.ts";
-import { auditPlace, EXIT, noCalls, refuse, warnOfDays } from "./place.ts";
+import { auditPlace, EXIT, noCalls, refuse, warnOfDays } from "./directory.ts";
 import { pages } from "./query.ts";
 
 export interface AuditExportOptions {

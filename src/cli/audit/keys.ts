@@ -4,7 +4,7 @@ import { eachNote } from "../../audit/chain/checkpoint-files.ts";
 import { verifierKeyOf } from "../../audit/chain/signed-note.ts";
 import { errorText } from "../../core/error-text.ts";
 import { print, tell } from "../output.ts";
-import { auditPlace, EXIT, guarded } from "./place.ts";
+import { auditPlace, EXIT, guarded } from "./directory.ts";
 
 export interface AuditKeysOptions {
   /** A file to make: a fresh private key. */

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { checkProof, type Proof, type ProofVerdict, prove, readProof } from "../../audit/chain/proof.ts";
 import { errorText } from "../../core/error-text.ts";
 import { print, StdoutError } from "../output.ts";
-import { auditPlace, EXIT, refuse } from "./place.ts";
+import { auditPlace, EXIT, refuse } from "./directory.ts";
 import { readKey } from "./verify.ts";
 
 /** The proof, or a key, cannot be read. */

@@ -1,7 +1,7 @@
 import { type Aged, agedFiles, pruneFiles } from "../../audit/export/prune.ts";
 import { DURATION_HINT, readDuration } from "../../audit/query/time-range.ts";
 import { print, table } from "../output.ts";
-import { auditPlace, EXIT, refuse } from "./place.ts";
+import { auditPlace, EXIT, refuse } from "./directory.ts";
 
 export interface AuditPruneOptions {
   readonly dir?: string;

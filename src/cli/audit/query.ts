@@ -3,7 +3,7 @@ import { type Params, type Query, readQuery } from "../../audit/query/params.ts"
 import { type LineIndex, type QueryPage, search } from "../../audit/query/query.ts";
 import type { FoundLine } from "../../audit/query/scan.ts";
 import { print } from "../output.ts";
-import { type AuditPlace, auditPlace, noCalls, ProgressLine, refuse, warnOfDays, withIndex } from "./place.ts";
+import { type AuditDirectory, auditPlace, noCalls, ProgressLine, refuse, warnOfDays, withIndex } from "./directory.ts";
 import { printEntry, printHeader } from "./rows.ts";
 
 const LIMIT = 50;
@@ -41,12 +41,12 @@ export async function auditQuery({ dir, json, params }: AuditQueryOptions): Prom
   });
 }
 
-function show({ line, entry }: FoundLine, place: AuditPlace, isJson: boolean): void {
+function show({ line, entry }: FoundLine, place: AuditDirectory, isJson: boolean): void {
   if (isJson) print.line(line);
   else printEntry(entry, place);
 }
 
-interface SearchPlace extends Pick<AuditPlace, "dir"> {
+interface SearchPlace extends Pick<AuditDirectory, "dir"> {
   readonly places?: LineIndex | undefined;
 }
 

@@ -1,7 +1,7 @@
 import { escapeName } from "../../audit/escape.ts";
 import { type EntryView, parseLine, viewOf } from "../../audit/query/view.ts";
 import { print } from "../output.ts";
-import { type AuditPlace, colourOf } from "./place.ts";
+import { type AuditDirectory, colourOf } from "./directory.ts";
 
 /** Widths of the columns; what is longer pushes the rest of its line, and nothing is cut off. */
 const COLUMNS = ["TIME", "DECISION", "TOOL", "CALLER", "DURATION", "TRACE"] as const;
@@ -9,7 +9,7 @@ const WIDTHS = [24, 26, 24, 20, 12, 36] as const;
 const DECISION = 1;
 
 /** One call as a line of a table: who wrote into that directory is not known here, so all of it is escaped. */
-export function printEntry(entry: EntryView, place: Pick<AuditPlace, "isColoured">): void {
+export function printEntry(entry: EntryView, place: Pick<AuditDirectory, "isColoured">): void {
   const { count, decision = "" } = entry;
   printCells(
     [
@@ -29,7 +29,7 @@ export function printHeader(): void {
 }
 
 /** The same for a line that may be anything. */
-export function printLine(line: string, place: Pick<AuditPlace, "isColoured">): void {
+export function printLine(line: string, place: Pick<AuditDirectory, "isColoured">): void {
   const members = parseLine(line);
   const entry = members && viewOf(members);
   if (entry === undefined) print.line(`(not a line of the audit) ${escapeName(line)}`);

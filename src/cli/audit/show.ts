@@ -1,10 +1,10 @@
 import { STREAMS } from "../../audit/chain/chain.ts";
 import { escapeName } from "../../audit/escape.ts";
+import { readTrail } from "../../audit/query/call-history.ts";
 import type { FoundLine } from "../../audit/query/scan.ts";
-import { readTrail } from "../../audit/query/trail.ts";
 import { type LineMembers, membersOf, parseLine, textOf } from "../../audit/query/view.ts";
 import { print, table } from "../output.ts";
-import { auditPlace, EXIT, ProgressLine, refuse, warnOfDays, withIndex } from "./place.ts";
+import { auditPlace, EXIT, ProgressLine, refuse, warnOfDays, withIndex } from "./directory.ts";
 
 const ID = /^[\x21-\x7e]{1,128}$/;
 

@@ -9,7 +9,7 @@ import {
   type Stats,
 } from "../../audit/stats/stats.ts";
 import { print, table } from "../output.ts";
-import { auditPlace, EXIT, ProgressLine, refuse, warnOfDays } from "./place.ts";
+import { auditPlace, EXIT, ProgressLine, refuse, warnOfDays } from "./directory.ts";
 
 /** Rows of each table; `--json` has them all. */
 const ROWS_MAX = 20;

@@ -5,7 +5,7 @@ import { type Params, readFilter } from "../../audit/query/params.ts";
 import { search } from "../../audit/query/query.ts";
 import { parseLine, viewOf } from "../../audit/query/view.ts";
 import { print } from "../output.ts";
-import { auditPlace, NO_CALLS, refuse, warnOfDays } from "./place.ts";
+import { auditPlace, NO_CALLS, refuse, warnOfDays } from "./directory.ts";
 import { printLine } from "./rows.ts";
 
 export interface AuditTailOptions {

@@ -15,7 +15,7 @@ import {
 } from "../../audit/verify/verify.ts";
 import { errorText } from "../../core/error-text.ts";
 import { print, StdoutError } from "../output.ts";
-import { auditPlace, refuse } from "./place.ts";
+import { auditPlace, refuse } from "./directory.ts";
 
 export interface AuditVerifyOptions {
   readonly dir?: string;

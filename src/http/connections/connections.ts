@@ -1,6 +1,6 @@
 import type { Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { networkOf } from "../../audit/strangers.ts";
+import { networkOf } from "../../audit/unauthenticated.ts";
 import { type RawEnd, rawAnswer } from "./raw-answer.ts";
 
 export interface ConnectionLimits {

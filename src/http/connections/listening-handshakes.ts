@@ -1,5 +1,5 @@
 import type { Socket } from "node:net";
-import { networkOf } from "../../audit/strangers.ts";
+import { networkOf } from "../../audit/unauthenticated.ts";
 
 /** Handshakes of TLS under way at once; each takes some 40 kB until it is over or its time is. */
 export const HANDSHAKES_MAX = 8_192;

@@ -22,7 +22,7 @@ export interface TlsSource {
   readonly requireCertificates: boolean;
 }
 
-export interface TlsOptionsOfDoor {
+export interface ListenerTlsOptions {
   readonly source: TlsSource;
   readonly handshakeTimeoutMs: number;
   readonly handshakes: HandshakeLimits;
@@ -43,7 +43,7 @@ export function certificateOf({ socket }: IncomingMessage): ClientCertificate | 
  */
 export function tlsServer(
   carried: CarriedConnections,
-  { source, handshakeTimeoutMs, handshakes: limits, logError }: TlsOptionsOfDoor,
+  { source, handshakeTimeoutMs, handshakes: limits, logError }: ListenerTlsOptions,
 ): { readonly server: Server; close(): void } {
   let material = source.read();
   const handshakes = new Handshakes(limits);

@@ -1,9 +1,9 @@
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
-import { networkOf } from "../../audit/strangers.ts";
+import { networkOf } from "../../audit/unauthenticated.ts";
 import { Refusal } from "../../core/errors.ts";
-import { Pace } from "../../pipeline/limits/rates-pace.ts";
-import { steady } from "../../pipeline/limits/steady-clock.ts";
+import { steady } from "../../pipeline/limits/monotonic-clock.ts";
+import { RateLimiter } from "../../pipeline/limits/rate-limiter.ts";
 
 const MINUTE_SECONDS = 60;
 
@@ -23,7 +23,7 @@ export interface WrongTokensOptions {
  */
 export class WrongTokens {
   readonly #options: WrongTokensOptions;
-  readonly #pace: Pace;
+  readonly #pace: RateLimiter;
   readonly #clock: () => number;
   /** Asking a socket for its peer is dear; connections are kept alive. */
   readonly #sources = new WeakMap<Socket, string>();
@@ -31,7 +31,7 @@ export class WrongTokens {
   constructor(options: WrongTokensOptions) {
     this.#options = options;
     this.#clock = steady(options.clock);
-    this.#pace = new Pace({ calls: options.perMinuteMax, seconds: MINUTE_SECONDS });
+    this.#pace = new RateLimiter({ calls: options.perMinuteMax, seconds: MINUTE_SECONDS });
   }
 
   /** @throws {Refusal} RATE_LIMITED */
@@ -65,7 +65,7 @@ export class WrongTokens {
     if (!this.#options.knows(request.headers.authorization)) this.count(request);
   }
 
-  #held(now: number): Pace {
+  #held(now: number): RateLimiter {
     const { perMinuteMax: calls } = this.#options;
     if (this.#pace.rate.calls !== calls) this.#pace.change({ calls, seconds: MINUTE_SECONDS }, { now });
     return this.#pace;

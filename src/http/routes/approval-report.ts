@@ -6,13 +6,13 @@ import { readTime, TIME_HINT } from "../../audit/query/time-range.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Json } from "../../core/types.ts";
 import { iso } from "../approval-json.ts";
+import { ConcurrencyLimit } from "../concurrency-limit.ts";
 import { sendJson } from "../error-reply.ts";
-import type { OperatorDoor } from "../operator-door.ts";
-import { ConcurrencyLimit } from "../places.ts";
+import type { OperatorGuard } from "../operator-guard.ts";
 
 export interface ReportRouteOptions {
   readonly approvals: NotifiedApprovals;
-  readonly door: OperatorDoor;
+  readonly door: OperatorGuard;
 }
 
 const DEFAULT_RANGE = "7d";

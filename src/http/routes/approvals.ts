@@ -20,12 +20,12 @@ import {
   withReceipt,
 } from "../approval-json.ts";
 import { sendJson } from "../error-reply.ts";
-import type { OperatorDoor, Visitor } from "../operator-door.ts";
+import type { OperatorGuard, OperatorRequest } from "../operator-guard.ts";
 import { idOf } from "../path-ids.ts";
 
 export interface ApprovalRoutesOptions {
   readonly approvals: ReceiptedApprovals;
-  readonly door: OperatorDoor;
+  readonly door: OperatorGuard;
 }
 
 const PAGE_MAX = 200;
@@ -143,7 +143,7 @@ interface Exchange {
 
 async function list(
   { approvals, door }: ApprovalRoutesOptions,
-  { side, caller }: Visitor,
+  { side, caller }: OperatorRequest,
   { request, reply }: Exchange,
 ): Promise<FastifyReply> {
   const { limit = PAGE_DEFAULT, ...filter } = door.query(request, listQuery);
@@ -161,7 +161,7 @@ async function list(
 /** @throws {Refusal} APPROVAL_NOT_FOUND: unknown, or somebody else's */
 async function find(
   { approvals, door }: ApprovalRoutesOptions,
-  { side, caller }: Visitor,
+  { side, caller }: OperatorRequest,
   id: string | undefined,
 ): Promise<Approval> {
   const approval = id === undefined ? undefined : await door.store(() => approvals.get(id));
@@ -179,7 +179,7 @@ interface Waiting extends Exchange {
 /** Waits for the answer, but no longer than the visitor's token is good, the client listens and the service is open. */
 async function awaitAnswer(
   { approvals, door }: ApprovalRoutesOptions,
-  { side, caller }: Visitor,
+  { side, caller }: OperatorRequest,
   { request, reply, found, wait }: Waiting,
 ): Promise<Approval> {
   if (found.state !== "pending") return found;
@@ -200,7 +200,7 @@ async function awaitAnswer(
 /** A view that is shown to an operator is in the journal first. Only the one who asked is handed the receipt. */
 async function shown(
   { approvals, door }: ApprovalRoutesOptions,
-  { side, caller }: Visitor,
+  { side, caller }: OperatorRequest,
   approval: Approval,
 ): Promise<Json> {
   if (side === "agents") return withReceipt(forRequester(approval), approval, approvals);

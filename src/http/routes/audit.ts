@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { STREAMS, type StreamName } from "../../audit/chain/chain.ts";
+import { readTrail } from "../../audit/query/call-history.ts";
 import type { Position } from "../../audit/query/cursor.ts";
 import { dayProblems } from "../../audit/query/day-problems.ts";
 import { Matcher } from "../../audit/query/filter.ts";
@@ -8,14 +9,13 @@ import { IndexLookup } from "../../audit/query/index-lookup.ts";
 import { FILTER_PARAMS, readFilter, readQuery, unknownParams } from "../../audit/query/params.ts";
 import { search } from "../../audit/query/query.ts";
 import { DAY_MS, dayOf } from "../../audit/query/time-range.ts";
-import { readTrail } from "../../audit/query/trail.ts";
 import { parseLine, viewOf } from "../../audit/query/view.ts";
 import { compareStats, readStats, readStatsRange } from "../../audit/stats/stats.ts";
 import { LogVerifier } from "../../audit/verify/log-verifier.ts";
+import { ConcurrencyLimit } from "../concurrency-limit.ts";
 import { sendJson } from "../error-reply.ts";
-import { ConcurrencyLimit } from "../places.ts";
 import { ServerSentEvents } from "../server-sent-events.ts";
-import { AuditDoor, type AuditDoorOptions, budget, checked, malformed, paramsOf } from "./audit-door.ts";
+import { AuditGuard, type AuditGuardOptions, budget, checked, malformed, paramsOf } from "./audit-guard.ts";
 
 const LIMIT = 100;
 const LIMIT_MAX = 1_000;
@@ -27,10 +27,10 @@ const STATS_RANGE_MS = DAY_MS;
 const ID = /^[\x21-\x7e]{1,128}$/;
 
 /** `GET /audit…`: for operators who hold `audit:read`. Every query is in the journal before it is answered. */
-export function auditRoutes(app: FastifyInstance, options: AuditDoorOptions): void {
+export function auditRoutes(app: FastifyInstance, options: AuditGuardOptions): void {
   const { auditDir: dir, clock } = options;
   const queries = new ConcurrencyLimit(QUERIES);
-  const door = new AuditDoor(options);
+  const door = new AuditGuard(options);
   const index = new AuditIndex(dir);
   app.addHook("onClose", (_app, done) => {
     index.close();
@@ -160,8 +160,8 @@ class AuditIndex {
   }
 }
 
-interface AuditVerifyOptions extends AuditDoorOptions {
-  readonly door: AuditDoor;
+interface AuditVerifyOptions extends AuditGuardOptions {
+  readonly door: AuditGuard;
   readonly places: ConcurrencyLimit;
 }
 
@@ -183,8 +183,8 @@ function auditVerifyRoute(app: FastifyInstance, options: AuditVerifyOptions): vo
   );
 }
 
-interface AuditTailOptions extends AuditDoorOptions {
-  readonly door: AuditDoor;
+interface AuditTailOptions extends AuditGuardOptions {
+  readonly door: AuditGuard;
 }
 
 const OPEN_STREAMS = { totalMax: 32, perCallerMax: 4 } as const;

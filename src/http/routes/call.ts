@@ -1,29 +1,29 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { Refusal } from "../../core/errors.ts";
-import type { HttpDoor } from "../../core/tracing.ts";
+import type { HttpRequestFacts } from "../../core/tracing.ts";
 import type { Answer } from "../../pipeline/answer.ts";
 import type { CallRequest } from "../../pipeline/call-request.ts";
-import type { Departure } from "../../pipeline/call-scope.ts";
+import type { Disconnect } from "../../pipeline/call-scope.ts";
 import type { ClientCertificate } from "../../pipeline/identity/binding.ts";
 import type { Shedding } from "../../pipeline/limits/shedding.ts";
 import type { ToolProxy } from "../../pipeline/proxy.ts";
 import { BodyReaders } from "../body-readers.ts";
 import { certificateOf } from "../connections/listening-tls.ts";
+import { sendAnswer } from "../error-reply.ts";
+import type { Metrics } from "../metrics.ts";
 import {
   checkBodyHeaders,
   checkPeerHeaders,
-  type DoorOptions,
   parseBody,
   parseEnvelope,
+  type RequestGuardOptions,
   readIdempotencyKey,
   readTraceparent,
   readTracestate,
   readWaitMs,
-} from "../door.ts";
-import { sendAnswer } from "../error-reply.ts";
-import type { Metrics } from "../metrics.ts";
+} from "../request-guard.ts";
 
-export interface CallRouteOptions extends DoorOptions {
+export interface CallRouteOptions extends RequestGuardOptions {
   readonly proxy: ToolProxy;
   /** Requests at the door at once, before anybody knows whose they are. */
   readonly concurrentRequestsMax: () => number;
@@ -150,7 +150,7 @@ class IncomingCall implements CallRequest {
   readonly certificate: ClientCertificate | undefined;
   readonly traceparent: string | undefined;
   readonly tracestate: string | undefined;
-  readonly departure: Departure;
+  readonly departure: Disconnect;
   readonly #request: FastifyRequest;
 
   constructor(request: FastifyRequest, reply: FastifyReply) {
@@ -164,7 +164,7 @@ class IncomingCall implements CallRequest {
     this.#request = request;
   }
 
-  get http(): HttpDoor {
+  get http(): HttpRequestFacts {
     return { route: "/call", scheme: this.#request.protocol };
   }
 
@@ -200,7 +200,7 @@ function sendTurnedAway(reply: FastifyReply, answer: Answer): FastifyReply {
 }
 
 /** The client is gone when its connection closes before its answer is out. */
-class Connection implements Departure {
+class Connection implements Disconnect {
   readonly #raw: FastifyReply["raw"];
 
   constructor(reply: FastifyReply) {

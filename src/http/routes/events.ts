@@ -2,13 +2,13 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { ApprovalEvent, Approvals } from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";
 import { iso, isSame } from "../approval-json.ts";
-import type { OperatorDoor, Visitor } from "../operator-door.ts";
-import { ConcurrencyLimit } from "../places.ts";
+import { ConcurrencyLimit } from "../concurrency-limit.ts";
+import type { OperatorGuard, OperatorRequest } from "../operator-guard.ts";
 import { ServerSentEvents, type ServerSentEventsOptions } from "../server-sent-events.ts";
 
 interface EventRouteOptions {
   readonly approvals: Approvals;
-  readonly door: OperatorDoor;
+  readonly door: OperatorGuard;
 }
 
 const EVENT_STREAMS_MAX = 100;
@@ -49,7 +49,7 @@ export function eventRoute(app: FastifyInstance, { approvals, door }: EventRoute
     return seen === undefined ? last : Math.min(Number(seen), last);
   }
 
-  async function follow({ side, caller }: Visitor, { request, reply, after }: Following): Promise<void> {
+  async function follow({ side, caller }: OperatorRequest, { request, reply, after }: Following): Promise<void> {
     reply.hijack();
     const stream = new EventStream({
       tail,

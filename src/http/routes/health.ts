@@ -2,9 +2,9 @@ import type { FastifyInstance, FastifyRequest } from "fastify";
 import { Refusal } from "../../core/errors.ts";
 import type { CallerContext } from "../../pipeline/caller-context.ts";
 import { certificateOf } from "../connections/listening-tls.ts";
-import { checkPeerHeaders, type PeerLimits } from "../door.ts";
 import { sendJson } from "../error-reply.ts";
 import type { Metrics } from "../metrics.ts";
+import { checkPeerHeaders, type PeerLimits } from "../request-guard.ts";
 
 /** Why the service would not take a call right now. Names of parts only. */
 export type NotReady = "draining" | "audit_unavailable";

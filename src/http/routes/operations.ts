@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { FILTER_PARAMS, QUERY_PARAMS } from "../../audit/query/params.ts";
-import { envelope } from "../door.ts";
+import { envelope } from "../request-guard.ts";
 import { reportQuery } from "./approval-report.ts";
 import { decisionBody, listQuery, showQuery } from "./approvals.ts";
 import { rpcRequest } from "./rpc.ts";

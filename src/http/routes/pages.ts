@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { FastifyInstance } from "fastify";
-import { checkPeerHeaders, type PeerLimits } from "../door.ts";
 import { idOf } from "../path-ids.ts";
+import { checkPeerHeaders, type PeerLimits } from "../request-guard.ts";
 
 const STYLE =
   "body{font:1rem/1.5 system-ui,sans-serif;max-width:44rem;margin:3rem auto;padding:0 1rem}" +

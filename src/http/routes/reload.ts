@@ -3,11 +3,11 @@ import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
 import type { BusyReason, ReloadAsker, Reloaded } from "../../runtime/reload/types.ts";
 import { sendJson } from "../error-reply.ts";
-import type { OperatorDoor } from "../operator-door.ts";
+import type { OperatorGuard } from "../operator-guard.ts";
 
 export interface ReloadRouteOptions {
   readonly reload: (by: ReloadAsker) => Promise<Reloaded>;
-  readonly door: OperatorDoor;
+  readonly door: OperatorGuard;
 }
 
 /** Of one answer; the log holds them all. */

@@ -6,13 +6,13 @@ import { Refusal } from "../../core/errors.ts";
 import type { Caller, Json } from "../../core/types.ts";
 import { decisionRefusal, iso, lackingText, rightsOf, sentenceOf } from "../approval-json.ts";
 import { sendJson } from "../error-reply.ts";
-import type { OperatorDoor } from "../operator-door.ts";
+import type { OperatorGuard } from "../operator-guard.ts";
 import { isId } from "../path-ids.ts";
 import { decide } from "./approvals.ts";
 
 export interface RpcRouteOptions {
   readonly approvals: Approvals;
-  readonly door: OperatorDoor;
+  readonly door: OperatorGuard;
 }
 
 /** The numbers of JSON-RPC 2.0. */
@@ -125,13 +125,13 @@ async function serve(options: RpcRouteOptions, operator: Caller, bytes: Uint8Arr
 }
 
 /** @throws {RpcError} parse error, invalid request */
-function readRequest(door: OperatorDoor, bytes: Uint8Array): z.output<typeof rpcRequest> {
+function readRequest(door: OperatorGuard, bytes: Uint8Array): z.output<typeof rpcRequest> {
   const parsed = rpcRequest.safeParse(parse(door, bytes));
   if (parsed.success) return parsed.data;
   throw new RpcError(INVALID_REQUEST, "one request {jsonrpc?, id?, method, params?} is expected");
 }
 
-function parse(door: OperatorDoor, bytes: Uint8Array): unknown {
+function parse(door: OperatorGuard, bytes: Uint8Array): unknown {
   try {
     return door.parse(bytes);
   } catch (error) {

@@ -11,12 +11,12 @@ import {
   sessionForOwner,
 } from "../approval-json.ts";
 import { sendJson } from "../error-reply.ts";
-import type { OperatorDoor } from "../operator-door.ts";
+import type { OperatorGuard } from "../operator-guard.ts";
 import { idOf, sessionIdOf } from "../path-ids.ts";
 
 export interface SessionRoutesOptions {
   readonly approvals: Approvals;
-  readonly door: OperatorDoor;
+  readonly door: OperatorGuard;
 }
 
 /** Of one listing; `truncated` says that there are more. */

@@ -6,15 +6,15 @@ import type { CallerContext } from "../../pipeline/caller-context.ts";
 import { couldUse } from "../../pipeline/permission-engine.ts";
 import type { Registry } from "../../pipeline/registry.ts";
 import { certificateOf } from "../connections/listening-tls.ts";
-import type { RequestPace } from "../connections/request-pace.ts";
-import { checkPeerHeaders, type PeerLimits } from "../door.ts";
+import type { RequestRateLimiter } from "../connections/request-rate.ts";
 import { sendJson } from "../error-reply.ts";
+import { checkPeerHeaders, type PeerLimits } from "../request-guard.ts";
 
 export interface ToolRoutesOptions extends PeerLimits {
   readonly registry: Registry;
   readonly callers: CallerContext;
   /** How often one caller may ask; without it as often as it likes. */
-  readonly pace?: RequestPace | undefined;
+  readonly pace?: RequestRateLimiter | undefined;
   /** Durable before the listing is answered. */
   readonly journal: (line: {
     readonly type: "tools.listed";

@@ -5,16 +5,16 @@ import type { Inbox } from "../../approvals/notify/inbox.ts";
 import { type Unverified, verifyMessage } from "../../approvals/notify/signature.ts";
 import type { Integration, NotifiedApprovals, Person } from "../../approvals/notify/webhooks.ts";
 import type { Approval, Decided } from "../../approvals/types.ts";
-import { StrangerLimit } from "../../audit/strangers.ts";
+import { UnauthenticatedLimit } from "../../audit/unauthenticated.ts";
 import { Refusal } from "../../core/errors.ts";
 import { decisionRefusal, notFound } from "../approval-json.ts";
 import { sendJson } from "../error-reply.ts";
-import type { OperatorDoor } from "../operator-door.ts";
+import type { OperatorGuard } from "../operator-guard.ts";
 import { isId } from "../path-ids.ts";
 
 interface WebhookRoutesOptions {
   readonly approvals: NotifiedApprovals;
-  readonly door: OperatorDoor;
+  readonly door: OperatorGuard;
 }
 
 const MINUTE_MS = 60_000;
@@ -77,7 +77,7 @@ function nameOf({ params }: FastifyRequest): string | undefined {
 interface Arrival {
   readonly integration: Integration | undefined;
   readonly name: string | undefined;
-  readonly door: OperatorDoor;
+  readonly door: OperatorGuard;
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
 }
@@ -122,7 +122,7 @@ async function receive({ integration, name, door, request, reply }: Arrival, flo
   return { webhook: name, messageId: verified.id, message: parsed.data, person };
 }
 
-function assertMayDecide(person: Person, door: OperatorDoor): void {
+function assertMayDecide(person: Person, door: OperatorGuard): void {
   try {
     door.assertOperator(person);
   } catch (error) {
@@ -132,7 +132,7 @@ function assertMayDecide(person: Person, door: OperatorDoor): void {
   }
 }
 
-function parsedBody(door: OperatorDoor, body: Uint8Array): unknown {
+function parsedBody(door: OperatorGuard, body: Uint8Array): unknown {
   try {
     return door.parse(body);
   } catch (error) {
@@ -250,10 +250,10 @@ interface Attempted {
 
 /** Every message that decided nothing leaves a line, as far as nobody fills the journal with them. */
 class RefusedMessages {
-  readonly #door: OperatorDoor;
-  readonly #limit = new StrangerLimit({ linesPerMinuteMax: LINES_PER_MINUTE_MAX });
+  readonly #door: OperatorGuard;
+  readonly #limit = new UnauthenticatedLimit({ linesPerMinuteMax: LINES_PER_MINUTE_MAX });
 
-  constructor(door: OperatorDoor) {
+  constructor(door: OperatorGuard) {
     this.#door = door;
   }
 

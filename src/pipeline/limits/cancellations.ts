@@ -1,5 +1,5 @@
 import type { Caller } from "../../core/types.ts";
-import { steady } from "./steady-clock.ts";
+import { steady } from "./monotonic-clock.ts";
 
 /** Callers whose cancellations are remembered at once; beyond it, those that cancelled longest ago are forgotten. */
 const CALLERS_MAX = 10_000;

@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
-import { givenWithin } from "../../core/patience.ts";
+import { givenWithin } from "../../core/time-limits.ts";
+import type { RateLimiter } from "./rate-limiter.ts";
 import type { Rates } from "./rates.ts";
-import type { Pace } from "./rates-pace.ts";
 
 /** How often replicas hear of each other; what they admit too much is at most what comes in this time, and a call each. */
 const TELL_EVERY_MS = 100;
@@ -104,7 +104,7 @@ export class SharedRates {
 }
 
 interface Told {
-  readonly pace: Pace;
+  readonly pace: RateLimiter;
   readonly key: string;
   readonly charge: SharedCharge;
 }

@@ -1,6 +1,6 @@
 import { Refusal } from "../../core/errors.ts";
 import type { Caller } from "../../core/types.ts";
-import { Pace, type Rate } from "./rates-pace.ts";
+import { type Rate, RateLimiter } from "./rate-limiter.ts";
 
 type RateOrOff = Rate | "off";
 
@@ -35,8 +35,8 @@ export interface RatesChange extends RatesInForce {
 
 /** The limits of one tool. */
 interface ToolPaces {
-  readonly callerAndTool: Pace | undefined;
-  readonly tool: Pace | undefined;
+  readonly callerAndTool: RateLimiter | undefined;
+  readonly tool: RateLimiter | undefined;
 }
 
 const EVERYBODY = "*";
@@ -45,10 +45,10 @@ const EVERYBODY = "*";
 export class Rates {
   readonly #now: () => number;
   #inForce: RatesInForce;
-  #caller: Pace | undefined;
-  #service: Pace | undefined;
+  #caller: RateLimiter | undefined;
+  #service: RateLimiter | undefined;
   readonly #tools = new Map<string, ToolPaces>();
-  readonly #paces = new Map<string, Pace>();
+  readonly #paces = new Map<string, RateLimiter>();
   /** Whoever shows the same token again is the same object. */
   readonly #keys = new WeakMap<Caller, string>();
 
@@ -102,7 +102,7 @@ export class Rates {
   }
 
   /** Every limit in force, by a name that it has in all replicas. */
-  get paces(): ReadonlyMap<string, Pace> {
+  get paces(): ReadonlyMap<string, RateLimiter> {
     return this.#paces;
   }
 
@@ -138,13 +138,13 @@ export class Rates {
     for (const name of paceNames(tool)) this.#paces.delete(name);
   }
 
-  #hold(name: string, rate: RateOrOff | undefined): Pace | undefined {
+  #hold(name: string, rate: RateOrOff | undefined): RateLimiter | undefined {
     if (rate === undefined || rate === "off") {
       this.#paces.delete(name);
       return undefined;
     }
     const tells = this.#inForce.shared === true;
-    const pace = this.#paces.get(name) ?? new Pace(rate, { tells });
+    const pace = this.#paces.get(name) ?? new RateLimiter(rate, { tells });
     pace.change(rate, { tells, now: this.#now() });
     this.#paces.set(name, pace);
     return pace;
@@ -158,39 +158,39 @@ function paceNames(tool: string): readonly [string, string] {
 
 interface Asking {
   readonly now: number;
-  readonly refuse: (pace: Pace, retryAfterMs: number) => Refusal;
+  readonly refuse: (pace: RateLimiter, retryAfterMs: number) => Refusal;
 }
 
 /** @throws {Refusal} RATE_LIMITED */
-function assertRoom(pace: Pace | undefined, key: string, { now, refuse }: Asking): void {
+function assertRoom(pace: RateLimiter | undefined, key: string, { now, refuse }: Asking): void {
   if (pace === undefined) return;
   const retryAfterMs = pace.waitMs(key, now);
   if (retryAfterMs > 0) throw refuse(pace, retryAfterMs);
 }
 
 /** A caller's own limits are told in full; of those that it shares with others only that they are reached. */
-function tooManyOfCaller({ rate: { calls, seconds } }: Pace, retryAfterMs: number): Refusal {
+function tooManyOfCaller({ rate: { calls, seconds } }: RateLimiter, retryAfterMs: number): Refusal {
   return new Refusal("RATE_LIMITED", `You have called too often: ${calls} calls in ${seconds} s are yours.`, {
     details: { limit: "caller", calls, seconds },
     retryAfterMs,
   });
 }
 
-function tooManyOfCallerAndTool({ rate: { calls, seconds } }: Pace, retryAfterMs: number): Refusal {
+function tooManyOfCallerAndTool({ rate: { calls, seconds } }: RateLimiter, retryAfterMs: number): Refusal {
   return new Refusal("RATE_LIMITED", `You have called this tool too often: ${calls} calls in ${seconds} s are yours.`, {
     details: { limit: "callerAndTool", calls, seconds },
     retryAfterMs,
   });
 }
 
-function tooManyOfTool(_pace: Pace, retryAfterMs: number): Refusal {
+function tooManyOfTool(_pace: RateLimiter, retryAfterMs: number): Refusal {
   return new Refusal("RATE_LIMITED", "This tool takes no more calls at the moment.", {
     details: { limit: "tool" },
     retryAfterMs,
   });
 }
 
-function tooManyOfService(_pace: Pace, retryAfterMs: number): Refusal {
+function tooManyOfService(_pace: RateLimiter, retryAfterMs: number): Refusal {
   return new Refusal("RATE_LIMITED", "The service takes no more calls at the moment.", {
     details: { limit: "service" },
     retryAfterMs,

@@ -34,7 +34,7 @@ import {
 } from "./files.ts";
 import { type IdentityParts, readDoors, readIdentity } from "./identity.ts";
 import { limitProblems } from "./limits.ts";
-import { socketProblems } from "./places.ts";
+import { socketProblems } from "./own-paths.ts";
 import { policyFindings, ruleProblems } from "./policies.ts";
 import { attempt } from "./problems.ts";
 import { readTraces } from "./telemetry.ts";

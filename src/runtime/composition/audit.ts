@@ -1,10 +1,10 @@
 import type { KeyObject } from "node:crypto";
 import { hostname } from "node:os";
+import { type AuditLog, openAuditLog } from "../../audit/audit-log.ts";
 import type { Announced, EntryDraft } from "../../audit/entry.ts";
 import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
 import { intentLine } from "../../audit/journal/open-intents.ts";
-import { type AuditLog, openAuditLog } from "../../audit/json-logger.ts";
-import { callerSource, type StrangerLimit } from "../../audit/strangers.ts";
+import { callerSource, type UnauthenticatedLimit } from "../../audit/unauthenticated.ts";
 import { canonicalJson, hmacSha256Hex, NotJsonError, sha256Hex } from "../../core/digest.ts";
 import { errorText } from "../../core/error-text.ts";
 import { Refusal, StartupError } from "../../core/errors.ts";
@@ -60,8 +60,8 @@ interface Recorded {
 }
 
 interface Summed {
-  readonly strangers: StrangerLimit;
-  readonly callers: StrangerLimit;
+  readonly strangers: UnauthenticatedLimit;
+  readonly callers: UnauthenticatedLimit;
 }
 
 /**

@@ -1,7 +1,7 @@
+import type { AuditLog } from "../../audit/audit-log.ts";
 import type { ExporterTarget } from "../../audit/export/exporter.ts";
 import { type Exporters, startExporters } from "../../audit/export/exporters.ts";
 import { readHeadersFile } from "../../audit/export/headers.ts";
-import type { AuditLog } from "../../audit/json-logger.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 
 interface ExportParts {

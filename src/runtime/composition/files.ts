@@ -13,7 +13,7 @@ import { type Config, type GrpcSystemConfig, type IssuerConfig, isGrpcSystem, pa
 import { readPlainFile } from "../config/plain-file.ts";
 import type { Repository } from "../manifests/loader.ts";
 import { readKeyCredentials } from "./identity.ts";
-import { auditPlaceProblems } from "./places.ts";
+import { auditPlaceProblems } from "./own-paths.ts";
 import { watchFiles } from "./watched-files.ts";
 
 /** Reads the files that the configuration names. What is wrong goes into `problems`, with its field, and reading goes on. */

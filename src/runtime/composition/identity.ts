@@ -1,5 +1,5 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
-import type { AuditLog } from "../../audit/json-logger.ts";
+import type { AuditLog } from "../../audit/audit-log.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
 import type { CallerContextOptions } from "../../pipeline/caller-context.ts";
 import type { FetchCredentials } from "../../pipeline/identity/issuer-profile.ts";

@@ -1,15 +1,20 @@
+import type { AuditLog } from "../../audit/audit-log.ts";
 import type { EntryDraft } from "../../audit/entry.ts";
-import type { AuditLog } from "../../audit/json-logger.ts";
 import {
   callerSumEntry,
   createCallerLimit,
   LOW_DISK_SOURCES_MAX,
   STRANGER_SOURCES_MAX,
-  StrangerLimit,
-  type StrangerSum,
   sumEntry,
-} from "../../audit/strangers.ts";
-import { type CallRecordOptions, type CallRecords, createTrails, type TrailLog } from "../../pipeline/trail.ts";
+  UnauthenticatedLimit,
+  type UnauthenticatedSum,
+} from "../../audit/unauthenticated.ts";
+import {
+  type CallRecordLog,
+  type CallRecordOptions,
+  type CallRecords,
+  createTrails,
+} from "../../pipeline/call-record.ts";
 import type { Config } from "../config/config.ts";
 import { hashArgs, record } from "./audit.ts";
 
@@ -20,7 +25,7 @@ interface RecordingParts extends Pick<CallRecordOptions, "clock" | "monotonic" |
   /** Of the argument hashes; without it they are plain. */
   readonly hashKey: Uint8Array | undefined;
   readonly observe?: ((entry: EntryDraft) => void) | undefined;
-  readonly log?: ((line: TrailLog) => void) | undefined;
+  readonly log?: ((line: CallRecordLog) => void) | undefined;
 }
 
 export interface Recording {
@@ -32,7 +37,7 @@ export interface Recording {
 /** Every call's way into the audit. */
 export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, ...parts }: RecordingParts): Recording {
   const { limits, observe = () => {}, log = () => {} } = parts;
-  const strangers = new StrangerLimit({
+  const strangers = new UnauthenticatedLimit({
     get linesPerMinuteMax() {
       return audit.isDiskLow() ? 0 : limits.strangerLinesPerMinute;
     },
@@ -42,8 +47,8 @@ export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, .
   });
   const callers = createCallerLimit();
   const sums = [
-    new StrangerSums({ strangers, audit, ids, clock }),
-    new StrangerSums({ strangers: callers, audit, ids, clock, entryOf: callerSumEntry }),
+    new UnauthenticatedSums({ strangers, audit, ids, clock }),
+    new UnauthenticatedSums({ strangers: callers, audit, ids, clock, entryOf: callerSumEntry }),
   ];
   const trails = createTrails({
     ...{ clock, monotonic, ids, tracer, observe, log },
@@ -62,7 +67,7 @@ const UNFINISHED_MAX = 10;
 const AT_ONCE_MAX = 64;
 
 interface StrangerSumsParts {
-  readonly strangers: StrangerLimit;
+  readonly strangers: UnauthenticatedLimit;
   readonly audit: Pick<AuditLog, "append">;
   /** Of the lines. */
   readonly ids: () => string;
@@ -73,7 +78,7 @@ interface StrangerSumsParts {
 }
 
 /** Writes the lines that strangers are summed up in, one round at a time. A sum that the audit does not take is tried again. */
-export class StrangerSums {
+export class UnauthenticatedSums {
   readonly #parts: StrangerSumsParts;
   readonly #timer: NodeJS.Timeout;
   #running: Promise<void> | undefined;
@@ -107,13 +112,13 @@ export class StrangerSums {
     }
   }
 
-  async #writeAll(sums: readonly StrangerSum[]): Promise<void> {
+  async #writeAll(sums: readonly UnauthenticatedSum[]): Promise<void> {
     for (let begin = 0; begin < sums.length; begin += AT_ONCE_MAX) {
       await Promise.all(sums.slice(begin, begin + AT_ONCE_MAX).map((sum) => this.#write(sum)));
     }
   }
 
-  async #write(sum: StrangerSum): Promise<void> {
+  async #write(sum: UnauthenticatedSum): Promise<void> {
     const { strangers, audit, ids, entryOf = sumEntry } = this.#parts;
     await audit.append(entryOf(sum, ids())).catch(() => strangers.giveBack(sum));
   }

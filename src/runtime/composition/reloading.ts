@@ -1,24 +1,24 @@
-import type { AuditLog } from "../../audit/json-logger.ts";
+import type { AuditLog } from "../../audit/audit-log.ts";
 import { StartupError } from "../../core/errors.ts";
 import { filterSecrets } from "../../detection/secrets/secrets-filter.ts";
 import type { CertificateEvent } from "../../targets/grpc/handler.ts";
 import type { Config } from "../config/config.ts";
 import { isPipe } from "../config/plain-file.ts";
-import type { LiveGenerations } from "../reload/generations.ts";
-import type { Print } from "../reload/prints.ts";
+import type { Fingerprint } from "../reload/fingerprints.ts";
 import { Reload } from "../reload/reload.ts";
+import type { LiveSnapshots } from "../reload/snapshots.ts";
 import { unharmed } from "../reload/surroundings.ts";
 import type { ConfigurationState, ReloadAsker, ReloadEvent, Reloaded } from "../reload/types.ts";
 import { watchReload } from "../reload/watch.ts";
 import type { Parts } from "./assembly.ts";
-import type { Joined } from "./generation.ts";
 import { watchRevocations } from "./identity.ts";
 import type { RevocationEvent } from "./revocation-file.ts";
+import type { Joined } from "./snapshot.ts";
 
 export interface ReloadingParts {
-  readonly generations: LiveGenerations<Joined>;
+  readonly generations: LiveSnapshots<Joined>;
   /** Of the files, taken before the first reading; with `readAgain`. */
-  readonly print: Print | undefined;
+  readonly print: Fingerprint | undefined;
   /** @throws {StartupError} with everything that is wrong at once */
   readonly build: (config: Config, former: Joined) => Promise<Joined>;
   /** Called when it is in use, before anything enters it. Never fails. */

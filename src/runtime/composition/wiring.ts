@@ -1,33 +1,33 @@
 import { createPublicKey, type KeyObject, randomUUID } from "node:crypto";
 import type { ApprovalCallback } from "../../approvals/callback.ts";
 import type { Approvals } from "../../approvals/types.ts";
+import type { AuditLog } from "../../audit/audit-log.ts";
 import type { EntryDraft } from "../../audit/entry.ts";
 import type { JournalLine } from "../../audit/journal/journal.ts";
 import type { WrittenBatch } from "../../audit/journal/line-writer.ts";
-import type { AuditLog } from "../../audit/json-logger.ts";
 import type { Admission } from "../../pipeline/admission.ts";
+import type { CallRecordLog } from "../../pipeline/call-record.ts";
 import type { CallerContext } from "../../pipeline/caller-context.ts";
 import { createExecutor } from "../../pipeline/executor.ts";
 import { createProxy, type ToolProxy } from "../../pipeline/proxy.ts";
 import type { Registry } from "../../pipeline/registry.ts";
-import type { TrailLog } from "../../pipeline/trail.ts";
 import { createWaitingRoom, type WaitingRoom } from "../../pipeline/waiting-room.ts";
 import type { CertificateEvent, GrpcHandler } from "../../targets/grpc/handler.ts";
 import type { Config } from "../config/config.ts";
 import { currentCallers, currentRegistry } from "../reload/current.ts";
-import { LiveGenerations } from "../reload/generations.ts";
-import { type Print, printOf } from "../reload/prints.ts";
+import { type Fingerprint, printOf } from "../reload/fingerprints.ts";
+import { LiveSnapshots } from "../reload/snapshots.ts";
 import type { ConfigurationState, ReloadAsker, ReloadEvent, Reloaded } from "../reload/types.ts";
 import { openStore } from "./approvals.ts";
 import { assemble as assembleParts, type InUse, type Parts } from "./assembly.ts";
 import { auditState, intend, openAudit } from "./audit.ts";
 import type { ConfinementShown } from "./confinement.ts";
 import { startExports } from "./exports.ts";
-import { joinGeneration } from "./generation.ts";
 import { openLimits } from "./limits.ts";
 import { openRecording, type Recording } from "./recording.ts";
 import { startReloading } from "./reloading.ts";
 import type { RevocationEvent, RevocationState } from "./revocation-file.ts";
+import { joinGeneration } from "./snapshot.ts";
 import { startTracing, type Tracing } from "./telemetry.ts";
 import type { Workspace } from "./workspace.ts";
 
@@ -37,7 +37,7 @@ export type { Parts, Reloaded };
 export interface Hooks {
   readonly observe?: (entry: EntryDraft) => void;
   readonly onBatch?: (batch: WrittenBatch) => void;
-  readonly log?: (line: TrailLog) => void;
+  readonly log?: (line: CallRecordLog) => void;
   readonly onCertificates?: (event: CertificateEvent) => void;
   /** The library's own way to ask. */
   readonly onToolApprove?: ApprovalCallback | undefined;
@@ -128,7 +128,7 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
   });
   const join = (read: Config, joined: Parts) =>
     joinGeneration(read, joined, { approvals, newId: randomUUID, ...hooks });
-  const generations = new LiveGenerations(join(config, parts), { lingerMs: LINGER_MS });
+  const generations = new LiveSnapshots(join(config, parts), { lingerMs: LINGER_MS });
   const limits = openLimits(config, { clock, monotonic, audit: auditState(audit), log: hooks.logFault });
   const { admission, inForce } = limits;
   const executor = createExecutor({ intend: (announced) => intend(audit, announced) });
@@ -190,7 +190,7 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
   };
 }
 
-function started({ registry }: Parts, print: Print | undefined): JournalLine {
+function started({ registry }: Parts, print: Fingerprint | undefined): JournalLine {
   const configuration = print && { configuration: print.sha256 };
   return { type: "service.started", tools: registry.list().length, pid: process.pid, ...configuration };
 }

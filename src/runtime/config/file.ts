@@ -4,7 +4,7 @@ import { parseDocument, type YAMLParseError } from "yaml";
 import { systemCode } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
 import { type Config, type Environment, readConfig, readServer } from "./config.ts";
-import { placeOf, type ServerPlace } from "./server-place.ts";
+import { placeOf, type ServerAddresses } from "./server-address.ts";
 
 /** What variables the process was started with; the one place that reads them. */
 export function processEnvironment(): Environment {
@@ -27,7 +27,7 @@ export function readConfigFile(path: string, environment: Environment): Config {
  *
  * @throws {StartupError}
  */
-export function readServerPlace(path: string, environment: Environment): ServerPlace | undefined {
+export function readServerPlace(path: string, environment: Environment): ServerAddresses | undefined {
   const file = resolve(path);
   return placeOf(readServer(readWritten(file), { folder: dirname(file), environment, origin: file }), dirname(file));
 }

@@ -13,7 +13,7 @@ import {
 import { errorText, systemCode } from "../../core/error-text.ts";
 import { ManifestError } from "../../core/errors.ts";
 import { isTable } from "../../core/json.ts";
-import { givenWithin } from "../../core/patience.ts";
+import { givenWithin } from "../../core/time-limits.ts";
 import type { Tool } from "../../core/types.ts";
 import { type Config, pathFrom, type SystemConfig } from "../config/config.ts";
 import { importFresh, settleModules } from "./modules.ts";

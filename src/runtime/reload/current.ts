@@ -1,9 +1,9 @@
 import type { CallerContext } from "../../pipeline/caller-context.ts";
-import type { Generations } from "../../pipeline/generations.ts";
 import type { Registry } from "../../pipeline/registry.ts";
+import type { Snapshots } from "../../pipeline/snapshots.ts";
 
 /** The registry of the moment, for doors that outlive every generation. */
-export function currentRegistry(generations: Generations): Registry {
+export function currentRegistry(generations: Snapshots): Registry {
   return {
     find: (name) => generations.current().registry.find(name),
     known: (found, admitted) => generations.current().registry.known(found, admitted),
@@ -12,7 +12,7 @@ export function currentRegistry(generations: Generations): Registry {
 }
 
 /** The same of what tells who calls. */
-export function currentCallers(generations: Generations): CallerContext {
+export function currentCallers(generations: Snapshots): CallerContext {
   return {
     verify: (...shown) => generations.current().callers.verify(...shown),
     recall: (...shown) => generations.current().callers.recall(...shown),

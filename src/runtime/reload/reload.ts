@@ -4,9 +4,9 @@ import { StartupError } from "../../core/errors.ts";
 import type { Json } from "../../core/types.ts";
 import type { Config } from "../config/config.ts";
 import { forgetModules } from "../manifests/modules.ts";
-import { type Built, LINGERING_MAX, type LiveGenerations } from "./generations.ts";
+import { type Fingerprint, fixedProblems, printOf } from "./fingerprints.ts";
 import { restartProblems } from "./live-keys.ts";
-import { fixedProblems, type Print, printOf } from "./prints.ts";
+import { type Built, LINGERING_MAX, type LiveSnapshots } from "./snapshots.ts";
 import type { ConfigurationState, ReloadAsker, ReloadEvent, Reloaded } from "./types.ts";
 
 /** A generation with what a reload has to know of it. */
@@ -15,9 +15,9 @@ export interface Reloadable extends Built {
 }
 
 interface ReloadOptions<Content extends Reloadable> {
-  readonly generations: LiveGenerations<Content>;
+  readonly generations: LiveSnapshots<Content>;
   /** Of what the first generation was made of, taken before it was read. */
-  readonly print: Print;
+  readonly print: Fingerprint;
   /** @throws {StartupError} */
   readonly read: () => Config | Promise<Config>;
   /** A whole generation, beside the one in use. @throws {StartupError} with everything that is wrong */
@@ -43,7 +43,7 @@ const MANIFESTS_TOLD_MAX = 32;
 export class Reload<Content extends Reloadable> {
   readonly #options: ReloadOptions<Content>;
   readonly #rate: ReloadRate;
-  #print: Print;
+  #print: Fingerprint;
   #since: number;
   #lastRefused: { readonly at: number; readonly problems: number } | undefined;
   /** What was looked at last, taken or not. */
@@ -104,7 +104,7 @@ export class Reload<Content extends Reloadable> {
     }
     const retryAfterMs = by === "watch" ? 0 : this.#rate.take(clock());
     if (retryAfterMs > 0) return { outcome: "busy", reason: "rate", retryAfterMs };
-    const tried: { print?: Print } = {};
+    const tried: { print?: Fingerprint } = {};
     try {
       for (let reading = 0; reading < READINGS_MAX; reading += 1) {
         const config = await read();
@@ -120,7 +120,7 @@ export class Reload<Content extends Reloadable> {
   }
 
   /** Undefined: the files changed while they were read. @throws {StartupError} */
-  async #take(config: Config, print: Print, by: ReloadAsker): Promise<Reloaded | undefined> {
+  async #take(config: Config, print: Fingerprint, by: ReloadAsker): Promise<Reloaded | undefined> {
     const { generations, build, clock } = this.#options;
     const former = generations.current();
     const { sha256 } = print;
@@ -138,7 +138,7 @@ export class Reload<Content extends Reloadable> {
     return undefined;
   }
 
-  async #adopt(content: Content, print: Print, by: ReloadAsker): Promise<Reloaded> {
+  async #adopt(content: Content, print: Fingerprint, by: ReloadAsker): Promise<Reloaded> {
     const { generations, adopted, journal, clock, log } = this.#options;
     const generation = generations.number + 1;
     // An end that comes while the line is written is met below: the line then tells of what nobody used any more.
@@ -200,7 +200,7 @@ function closing(): Reloaded {
   return { outcome: "busy", reason: "closing", retryAfterMs: CLOSING_RETRY_MS };
 }
 
-function told({ sha256, configurationSha256, filesSha256, manifests }: Print): Readonly<Record<string, Json>> {
+function told({ sha256, configurationSha256, filesSha256, manifests }: Fingerprint): Readonly<Record<string, Json>> {
   const shown = manifests.slice(0, MANIFESTS_TOLD_MAX).map((set) => ({ ...set }));
   return { sha256, configurationSha256, filesSha256, manifests: shown };
 }

@@ -1,5 +1,5 @@
 import { type TraceContext, writeTraceparent } from "../../core/trace-context.ts";
-import type { CallStart, CallTrace, HttpDoor, TracedCall, TraceEnding } from "../../core/tracing.ts";
+import type { CallStart, CallTrace, HttpRequestFacts, TracedCall, TraceEnding } from "../../core/tracing.ts";
 import type { RequestSpan, RequestTracer, TargetRequest } from "../../core/types.ts";
 import { isInShare } from "./sampling.ts";
 import type { AttributeValue, Span } from "./span.ts";
@@ -114,7 +114,7 @@ export class RecordedCall implements CallTrace, RequestTracer {
     return !isInShare(this.traceId, this.#options.sampleRatio);
   }
 
-  #serverSpan(ending: TraceEnding, door: HttpDoor, spanId: string): Span {
+  #serverSpan(ending: TraceEnding, door: HttpRequestFacts, spanId: string): Span {
     return {
       ...this.#above(),
       spanId,
@@ -258,7 +258,7 @@ function toolAttributes(
   };
 }
 
-function serverAttributes({ call, http }: TraceEnding, { route, scheme }: HttpDoor): Attributes {
+function serverAttributes({ call, http }: TraceEnding, { route, scheme }: HttpRequestFacts): Attributes {
   return {
     "http.request.method": "POST",
     "http.route": route,

@@ -6,7 +6,7 @@ import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import { type Resource, resourceFromAttributes } from "@opentelemetry/resources";
 import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from "@opentelemetry/sdk-trace-base";
 import { boundInterimAnswers } from "../../core/interim-answers.ts";
-import { endedWithin } from "../../core/patience.ts";
+import { endedWithin } from "../../core/time-limits.ts";
 import { FinishedSpan, SCHEMA_URL } from "./finished-span.ts";
 import type { Span } from "./span.ts";
 

@@ -1,6 +1,6 @@
 import { isAbsolute } from "node:path";
 import { Refusal } from "../../core/errors.ts";
-import { endedWithin } from "../../core/patience.ts";
+import { endedWithin } from "../../core/time-limits.ts";
 import type { StderrMeaning } from "../../core/types.ts";
 import { argvFault } from "./argv.ts";
 import { COMMAND_BYTES_MAX, type CommandMemory } from "./command-memory.ts";

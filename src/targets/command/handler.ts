@@ -2,7 +2,7 @@ import { statSync } from "node:fs";
 import { isAbsolute } from "node:path";
 import { Refusal } from "../../core/errors.ts";
 import { CUT_MARGIN_BYTES, PartialAnswer } from "../../core/partial-answer.ts";
-import { endedWithin } from "../../core/patience.ts";
+import { endedWithin } from "../../core/time-limits.ts";
 import type {
   Binding,
   ExecutionPlan,

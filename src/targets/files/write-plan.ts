@@ -8,9 +8,9 @@ import { readWhole, textOf } from "./contents.ts";
 import { identify } from "./identity.ts";
 import { linesOf } from "./lines.ts";
 import type { Mounts } from "./mounts.ts";
-import { locate, type WriteTarget } from "./place.ts";
 import { errnoRefusal, fileRefusal } from "./refusals.ts";
 import { checkWorkflow, type WorkflowRules } from "./workflow.ts";
+import { locate, type WriteTarget } from "./write-target.ts";
 
 /** Everything that will be written, for an approval to show and to bind to. */
 export interface WritePlan extends ExecutionPlan {

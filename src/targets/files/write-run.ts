@@ -7,9 +7,9 @@ import { READING } from "./confinement.ts";
 import { readThrough } from "./contents.ts";
 import { type FileIdentity, identify } from "./identity.ts";
 import type { Mounts } from "./mounts.ts";
-import { locate, type WriteTarget } from "./place.ts";
 import { EEXIST, EINVAL, ENOENT, errnoRefusal, fileRefusal, thrownRefusal } from "./refusals.ts";
 import { openCurrent, type WritePlan } from "./write-plan.ts";
+import { locate, type WriteTarget } from "./write-target.ts";
 
 export interface WriteContext {
   readonly fileBytesMax: number;

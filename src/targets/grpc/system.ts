@@ -4,12 +4,12 @@ import { type HealthCheck, HealthProbe } from "./connection/health.ts";
 import { type Endpoint, KEEPALIVE_DEFAULTS, type Keepalive } from "./connection/link.ts";
 import { RESILIENCE_DEFAULTS, Resilience, type ResilienceLimits } from "./connection/resilience.ts";
 import type { CertificateSource } from "./connection/rotation.ts";
-import { type GrpcTls, type ReachOptions, reach, type SystemEndpoints } from "./connection/tls-identity.ts";
+import { type GrpcTls, reach, type SystemEndpoints, type SystemEndpointsOptions } from "./connection/tls-identity.ts";
 import { Contract, type ProtoSource } from "./contract/contract.ts";
 import { systemMetadata } from "./metadata.ts";
 
 /** One gRPC service as the configuration names it. */
-export interface GrpcSystem extends ProtoSource, ReachOptions {
+export interface GrpcSystem extends ProtoSource, SystemEndpointsOptions {
   /** Where `tls` was read from, for noticing when it changes. */
   readonly certificates?: CertificateSource;
   /** Sent with every call to this system. */

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import type { OpenedApprovals } from "../../../src/approvals/approvals.ts";
 import { type ReportRow, reportOf } from "../../../src/approvals/notify/report.ts";
-import type { Question } from "../../../src/approvals/types.ts";
+import type { NewApproval } from "../../../src/approvals/types.ts";
 import { AGENT, type ApprovalWorld, askFor, createApprovalWorld, OPERATOR } from "../../support/approvals.ts";
 
 const HOUR_MS = 3_600_000;
@@ -16,7 +16,7 @@ beforeEach(async () => {
 });
 afterEach(() => world.end());
 
-interface Answered extends Partial<Question> {
+interface Answered extends Partial<NewApproval> {
   readonly by?: typeof OPERATOR;
   readonly decision?: "approve" | "deny";
   readonly afterMs?: number;

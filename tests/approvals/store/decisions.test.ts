@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import type { Decider } from "../../../src/approvals/identities.ts";
-import type { Approval, Approvals, Claim, Decision, Question } from "../../../src/approvals/types.ts";
+import type { Approval, Approvals, Claim, Decision, NewApproval } from "../../../src/approvals/types.ts";
 import {
   AGENT,
   type ApprovalWorld,
@@ -80,7 +80,7 @@ test("APR-10: who saw something else decides nothing", async () => {
 
 const SCOPES: readonly (readonly [
   title: string,
-  more: Partial<Question>,
+  more: Partial<NewApproval>,
   scope: "once" | "session" | undefined,
   ok: boolean,
 ])[] = [

@@ -14,7 +14,7 @@ import { join } from "node:path";
 import { Exporter, type ExporterTarget } from "../../../src/audit/export/exporter.ts";
 import { startExporters } from "../../../src/audit/export/exporters.ts";
 import { readHeaders } from "../../../src/audit/export/headers.ts";
-import { readExportPlace } from "../../../src/audit/export/place-files.ts";
+import { readExportPlace } from "../../../src/audit/export/position-files.ts";
 import { createMetrics } from "../../../src/http/metrics.ts";
 import { entryLine, refusedLine, writeDays } from "../../support/audit-lines.ts";
 import { until } from "../../support/until.ts";

@@ -4,7 +4,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { intentLine } from "../../../src/audit/journal/open-intents.ts";
-import { placePath } from "../../../src/audit/journal/saved-place.ts";
+import { placePath } from "../../../src/audit/journal/saved-position.ts";
 import { found, keys, linesOf, rehashed, temporaryDirectory, writeLines, writeLog } from "../support/chained-log.ts";
 import { createWorld, draftOf, outcomes, type World } from "../support/open.ts";
 

@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from "node:crypto";
 import { writeSync } from "node:fs";
-import { openAuditLog } from "../../../src/audit/json-logger.ts";
+import { openAuditLog } from "../../../src/audit/audit-log.ts";
 import { draftOf } from "./open.ts";
 
 // Announces and appends calls to the log of its first argument, with as many callers as its second says, until it is

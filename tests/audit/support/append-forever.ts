@@ -1,5 +1,5 @@
 import { writeSync } from "node:fs";
-import { openAuditLog } from "../../../src/audit/json-logger.ts";
+import { openAuditLog } from "../../../src/audit/audit-log.ts";
 import { draftOf, NOON } from "./open.ts";
 
 // Appends to the log of its first argument until it is killed, and prints every trace id once it has the receipt.

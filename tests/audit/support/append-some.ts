@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from "node:crypto";
 import { writeSync } from "node:fs";
-import { type AuditLog, openAuditLog } from "../../../src/audit/json-logger.ts";
+import { type AuditLog, openAuditLog } from "../../../src/audit/audit-log.ts";
 import { draftOf } from "./open.ts";
 
 // Appends to the log of its first argument, opening it again whenever it fails, and prints every trace id once it has the

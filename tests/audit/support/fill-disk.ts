@@ -1,6 +1,6 @@
 import fs from "node:fs";
 import { join } from "node:path";
-import { openAuditLog } from "../../../src/audit/json-logger.ts";
+import { openAuditLog } from "../../../src/audit/audit-log.ts";
 import { draftOf } from "./open.ts";
 
 // Fills the small file system on which its first argument lies, frees it again, and prints what the log made of it.

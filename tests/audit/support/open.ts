@@ -1,9 +1,9 @@
 import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { type AuditLog, type AuditLogOptions, openAuditLog } from "../../../src/audit/audit-log.ts";
 import type { AuditEntry, EntryDraft } from "../../../src/audit/entry.ts";
 import { diskFiles, type FileOperations } from "../../../src/audit/journal/file-operations.ts";
-import { type AuditLog, type AuditLogOptions, openAuditLog } from "../../../src/audit/json-logger.ts";
 
 export const NOON = Date.parse("2026-02-16T12:00:00.000Z");
 export const MIDNIGHT = Date.parse("2026-02-17T00:00:00.000Z");

@@ -1,8 +1,8 @@
 import fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { openAuditLog } from "../../../src/audit/audit-log.ts";
 import { diskFiles, type FileOperations } from "../../../src/audit/journal/file-operations.ts";
-import { openAuditLog } from "../../../src/audit/json-logger.ts";
 import { verifyLog } from "../../../src/audit/verify/verify.ts";
 import { keys } from "./chained-log.ts";
 import { draftOf, readLines } from "./open.ts";

@@ -1,10 +1,10 @@
 import { afterAll, beforeEach, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
+import { openAuditLog } from "../../../src/audit/audit-log.ts";
 import { readBatch } from "../../../src/audit/export/batch.ts";
 import { startExporters } from "../../../src/audit/export/exporters.ts";
 import { agedFiles, pruneFiles } from "../../../src/audit/export/prune.ts";
-import { openAuditLog } from "../../../src/audit/json-logger.ts";
 import { dayProblems } from "../../../src/audit/query/day-problems.ts";
 import { Follower } from "../../../src/audit/query/follow.ts";
 import { search } from "../../../src/audit/query/query.ts";

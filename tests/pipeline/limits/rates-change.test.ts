@@ -2,21 +2,21 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import type { Caller } from "../../../src/core/types.ts";
 import { Cancellations } from "../../../src/pipeline/limits/cancellations.ts";
+import { RateLimiter } from "../../../src/pipeline/limits/rate-limiter.ts";
 import { type RateRules, Rates } from "../../../src/pipeline/limits/rates.ts";
-import { Pace } from "../../../src/pipeline/limits/rates-pace.ts";
 
 const OFF: RateRules = { caller: "off", service: "off", callerAndTool: "off", tool: "off", tools: {} };
 const ANN = { issuer: "https://idp.test", subject: "ann" } as Caller;
 const NOW = 5_000.25;
 const TOOLS = new Set(["read", "write"]);
 
-function charged(pace: Pace, times: number): Pace {
+function charged(pace: RateLimiter, times: number): RateLimiter {
   for (let made = 0; made < times; made += 1) pace.charge("k", NOW);
   return pace;
 }
 
 /** How many more calls are served at once. */
-function left(pace: Pace, now = NOW): number {
+function left(pace: RateLimiter, now = NOW): number {
   let served = 0;
   while (pace.waitMs("k", now) === 0 && served < 10_000) {
     pace.charge("k", now);
@@ -35,7 +35,7 @@ describe("a bucket whose limit changes", () => {
     ["the same one", 100, { calls: 100, seconds: 60 }, 0, 600],
     ["a key that was never charged", 0, { calls: 3, seconds: 60 }, 3, 20_000],
   ])("%s", (_title, used, rate, more, waitMs) => {
-    const pace = charged(new Pace({ calls: 100, seconds: 60 }), used);
+    const pace = charged(new RateLimiter({ calls: 100, seconds: 60 }), used);
     pace.change(rate, { now: NOW });
     expect(left(pace)).toBe(more);
     expect(pace.waitMs("k", NOW)).toBe(waitMs);
@@ -53,7 +53,7 @@ describe("a bucket whose limit changes", () => {
     fc.assert(
       fc.property(fc.array(rate, { minLength: 2, maxLength: 12 }), fc.integer({ min: 0, max: 100 }), (rates, used) => {
         const [first = { calls: 1, seconds: 1, burst: undefined }, ...further] = rates;
-        const pace = new Pace(first);
+        const pace = new RateLimiter(first);
         const served = Math.min(used, first.burst ?? first.calls);
         charged(pace, served);
         for (const next of further) pace.change(next, { now: NOW });
@@ -67,14 +67,14 @@ describe("a bucket whose limit changes", () => {
   });
 
   test("what has not drained under the new limit is not forgotten", () => {
-    const pace = charged(new Pace({ calls: 2, seconds: 1 }), 2);
+    const pace = charged(new RateLimiter({ calls: 2, seconds: 1 }), 2);
     pace.change({ calls: 2, seconds: 3_600 }, { now: NOW });
     for (let second = 0; second < 60; second += 1) pace.charge(`passer-by ${second}`, NOW + second * 1_000);
     expect(pace.waitMs("k", NOW + 60_000)).toBeGreaterThan(1_700_000);
   });
 
   test("what replicas were not told is told in the new limit's measure, and nothing once they count alone", () => {
-    const pace = charged(new Pace({ calls: 100, seconds: 60 }, { tells: true }), 10);
+    const pace = charged(new RateLimiter({ calls: 100, seconds: 60 }, { tells: true }), 10);
     pace.change({ calls: 10, seconds: 60 }, { now: NOW, tells: true });
     expect(pace.takeUntold(10, NOW)).toEqual([{ key: "k", addedMs: 60_000 }]);
     pace.charge("k", NOW);

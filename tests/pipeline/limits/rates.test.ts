@@ -4,8 +4,8 @@ import { Refusal } from "../../../src/core/errors.ts";
 import type { Authorized, Verified } from "../../../src/core/evidence.ts";
 import type { Caller } from "../../../src/core/types.ts";
 import { createAdmission } from "../../../src/pipeline/admission.ts";
+import { type Rate, RateLimiter } from "../../../src/pipeline/limits/rate-limiter.ts";
 import { type RateRules, Rates } from "../../../src/pipeline/limits/rates.ts";
-import { Pace, type Rate } from "../../../src/pipeline/limits/rates-pace.ts";
 import { type RateTable, SharedRates } from "../../../src/pipeline/limits/rates-shared.ts";
 
 const caller = (subject: string, issuer = "https://idp.test"): Caller => ({ issuer, subject }) as Caller;
@@ -105,7 +105,7 @@ describe("the bucket", () => {
   test("whoever waits as long as it is told is served, and a millisecond less would not do", () => {
     fc.assert(
       fc.property(rate, fc.array(fc.double({ min: 0, max: 5_000, noNaN: true }), { maxLength: 60 }), (limit, gaps) => {
-        const pace = new Pace(limit);
+        const pace = new RateLimiter(limit);
         let now = 1_000.5;
         for (const gap of gaps) {
           now += gap;
@@ -125,7 +125,7 @@ describe("the bucket", () => {
   test("no stretch of time sees more than a burst and what drained in it", () => {
     fc.assert(
       fc.property(rate, fc.array(fc.integer({ min: 0, max: 300 }), { minLength: 1, maxLength: 200 }), (limit, gaps) => {
-        const pace = new Pace(limit);
+        const pace = new RateLimiter(limit);
         const burst = limit.burst ?? limit.calls;
         const perMs = limit.calls / (limit.seconds * 1_000);
         let now = 0;
@@ -143,7 +143,7 @@ describe("the bucket", () => {
   });
 
   test("a clock that stands still lets no more than the burst through", () => {
-    const pace = new Pace({ calls: 1_000, seconds: 1, burst: 5 });
+    const pace = new RateLimiter({ calls: 1_000, seconds: 1, burst: 5 });
     for (let made = 0; made < 5; made += 1) {
       expect(pace.waitMs("k", 7)).toBe(0);
       pace.charge("k", 7);
@@ -152,7 +152,7 @@ describe("the bucket", () => {
   });
 
   test("a million callers are not all remembered, and those of now are", () => {
-    const pace = new Pace({ calls: 1, seconds: 3_600 });
+    const pace = new RateLimiter({ calls: 1, seconds: 3_600 });
     for (let made = 0; made < 1_000_000; made += 1) pace.charge(`caller ${made}`, 0);
     expect(pace.size).toBeLessThanOrEqual(100_000);
     expect(pace.waitMs("caller 999999", 0)).toBe(3_600_000);
@@ -161,7 +161,7 @@ describe("the bucket", () => {
   });
 
   test("who keeps calling is remembered, whoever else comes by", () => {
-    const pace = new Pace({ calls: 1_000_000, seconds: 3_600, burst: 500 });
+    const pace = new RateLimiter({ calls: 1_000_000, seconds: 3_600, burst: 500 });
     for (let made = 0; made < 300_000; made += 1) {
       pace.charge(`passer-by ${made}`, 0);
       if (made % 1_000 === 0) pace.charge("busy", 0);
@@ -171,7 +171,7 @@ describe("the bucket", () => {
   });
 
   test("what has drained is forgotten as time goes by", () => {
-    const pace = new Pace({ calls: 10, seconds: 1 });
+    const pace = new RateLimiter({ calls: 10, seconds: 1 });
     for (let made = 0; made < 10_000; made += 1) pace.charge(`caller ${made}`, 0);
     pace.charge("later", 2_100);
     pace.charge("later", 4_300);

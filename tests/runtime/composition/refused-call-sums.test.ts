@@ -1,16 +1,16 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
+import type { AuditLog } from "../../../src/audit/audit-log.ts";
 import { diskFiles } from "../../../src/audit/journal/file-operations.ts";
-import type { AuditLog } from "../../../src/audit/json-logger.ts";
 import {
   callerSumEntry,
   createCallerLimit,
-  StrangerLimit as Limit,
-  type StrangerLimit,
-} from "../../../src/audit/strangers.ts";
+  UnauthenticatedLimit as Limit,
+  type UnauthenticatedLimit,
+} from "../../../src/audit/unauthenticated.ts";
 import { record } from "../../../src/runtime/composition/audit.ts";
-import { StrangerSums } from "../../../src/runtime/composition/recording.ts";
+import { UnauthenticatedSums } from "../../../src/runtime/composition/recording.ts";
 import { createWorld, draftOf, type World } from "../../audit/support/open.ts";
 
 const CALLS = "2026-02-16.jsonl";
@@ -18,8 +18,8 @@ const MINUTE_MS = 60_000;
 
 let world: World;
 let audit: AuditLog;
-let callers: StrangerLimit;
-let sums: StrangerSums;
+let callers: UnauthenticatedLimit;
+let sums: UnauthenticatedSums;
 beforeEach(() => {
   world = createWorld();
   // The disk is below its reserve.
@@ -27,7 +27,7 @@ beforeEach(() => {
   audit = world.open({ files, durability: "write", queueEntriesMax: 5_000 });
   callers = createCallerLimit();
   const clock = () => world.now;
-  sums = new StrangerSums({ strangers: callers, audit, ids: () => "t-sum", clock, entryOf: callerSumEntry });
+  sums = new UnauthenticatedSums({ strangers: callers, audit, ids: () => "t-sum", clock, entryOf: callerSumEntry });
 });
 afterEach(async () => {
   await sums.stop();

@@ -55,7 +55,7 @@ export interface CertificateValidity {
 }
 
 /** Exactly one of `endpoint` and `endpoints`, and of `tls` and `plaintext: true`. */
-export interface ReachOptions {
+export interface SystemEndpointsOptions {
   /** `host:port`, the host a DNS name, or an IP address when `tls.serverName` or `plaintext` is set. */
   readonly endpoint?: string;
   /** Several of the same kind: calls go to each in turn. */
@@ -130,7 +130,7 @@ function serverOf(endpoint: string, tls: GrpcTls | undefined): ServerAddress {
   return { address: endpoint, serverName: tls.serverName ?? host };
 }
 
-function serversOf({ endpoint, endpoints, tls }: ReachOptions): readonly ServerAddress[] {
+function serversOf({ endpoint, endpoints, tls }: SystemEndpointsOptions): readonly ServerAddress[] {
   if (endpoint !== undefined && endpoints !== undefined) throw new Error("endpoint and endpoints exclude each other");
   const all = endpoints ?? (endpoint === undefined ? [] : [endpoint]);
   if (all.length === 0) throw new Error("endpoint is missing: host:port, or endpoints with several");
@@ -139,7 +139,7 @@ function serversOf({ endpoint, endpoints, tls }: ReachOptions): readonly ServerA
   return all.map((each) => serverOf(each, tls));
 }
 
-function reachOf(options: ReachOptions): SystemEndpoints {
+function reachOf(options: SystemEndpointsOptions): SystemEndpoints {
   const { tls, plaintext } = options;
   const servers = serversOf(options);
   if (tls !== undefined && plaintext === true) throw new Error("tls and plaintext exclude each other");
@@ -161,7 +161,7 @@ function reachOf(options: ReachOptions): SystemEndpoints {
 }
 
 /** How a system is reached and recognised. Throws a `StartupError` when its settings cannot work or contradict themselves. */
-export function reach(system: string, options: ReachOptions): SystemEndpoints {
+export function reach(system: string, options: SystemEndpointsOptions): SystemEndpoints {
   try {
     return reachOf(options);
   } catch (error) {

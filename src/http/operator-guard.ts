@@ -3,15 +3,15 @@ import type { z } from "zod";
 import type { JournalLine } from "../audit/journal/journal.ts";
 import { Refusal } from "../core/errors.ts";
 import type { Caller } from "../core/types.ts";
-import type { CallerContext, Door } from "../pipeline/caller-context.ts";
+import type { Audience, CallerContext } from "../pipeline/caller-context.ts";
 import { BodyReaders } from "./body-readers.ts";
+import { ConcurrencyLimit } from "./concurrency-limit.ts";
 import { certificateOf } from "./connections/listening-tls.ts";
-import type { RequestPace } from "./connections/request-pace.ts";
-import { checkBodyHeaders, checkPeerHeaders, type DoorOptions, parseBody } from "./door.ts";
+import type { RequestRateLimiter } from "./connections/request-rate.ts";
 import { idOf } from "./path-ids.ts";
-import { ConcurrencyLimit } from "./places.ts";
+import { checkBodyHeaders, checkPeerHeaders, parseBody, type RequestGuardOptions } from "./request-guard.ts";
 
-export interface OperatorDoorOptions extends DoorOptions {
+export interface OperatorGuardOptions extends RequestGuardOptions {
   readonly callers: CallerContext;
   /** Milliseconds since 1970. */
   readonly clock: () => number;
@@ -21,14 +21,14 @@ export interface OperatorDoorOptions extends DoorOptions {
   readonly journal: (line: JournalLine) => Promise<void>;
   readonly logError: (error: unknown) => void;
   /** How often one caller may come; without it as often as it likes. */
-  readonly pace?: RequestPace | undefined;
+  readonly pace?: RequestRateLimiter | undefined;
 }
 
 export type OperatorPermission = "approvals:decide" | "grants:manage" | "modes:manage" | "service:reload";
 
 /** Who came, and through which of the two doors. */
-export interface Visitor {
-  readonly side: Door;
+export interface OperatorRequest {
+  readonly side: Audience;
   readonly caller: Caller;
 }
 
@@ -53,18 +53,18 @@ const ISSUE_CHARACTERS_MAX = 200;
  * The way in to what is no call: questions, grants, sessions. Host and Origin, size, media type and JSON are judged as at
  * `POST /call`; then the token says who it is, and agents and operators stay apart.
  */
-export class OperatorDoor {
-  readonly #options: OperatorDoorOptions;
+export class OperatorGuard {
+  readonly #options: OperatorGuardOptions;
   readonly #readers: BodyReaders;
   readonly #places = {
     agents: new ConcurrencyLimit({ totalMax: REQUESTS_MAX, perCallerMax: REQUESTS_PER_CALLER_MAX }),
     operators: new ConcurrencyLimit({ totalMax: REQUESTS_MAX, perCallerMax: REQUESTS_PER_CALLER_MAX }),
-  } as const satisfies Record<Door, ConcurrencyLimit>;
+  } as const satisfies Record<Audience, ConcurrencyLimit>;
   /** Told when the service closes: whoever waits is answered then. */
   readonly #waiting = new Set<() => void>();
   #isClosing = false;
 
-  constructor(app: FastifyInstance, options: OperatorDoorOptions) {
+  constructor(app: FastifyInstance, options: OperatorGuardOptions) {
     this.#options = { ...options, bodyBytesMax: Math.min(options.bodyBytesMax, BODY_BYTES_MAX) };
     this.#readers = new BodyReaders(options.concurrentRequestsMax);
     app.addHook("preClose", (done) => {
@@ -111,7 +111,7 @@ export class OperatorDoor {
   async either<T>(
     request: FastifyRequest,
     permission: OperatorPermission,
-    serve: (visitor: Visitor) => Promise<T>,
+    serve: (visitor: OperatorRequest) => Promise<T>,
   ): Promise<T> {
     checkPeerHeaders(request.raw, this.#options);
     const visitor = await this.#identify(request);
@@ -208,7 +208,7 @@ export class OperatorDoor {
    *
    * @throws {Refusal} UNAUTHENTICATED, AUTH_UNAVAILABLE
    */
-  async verifyAgain({ headers, raw }: FastifyRequest, door: Door): Promise<void> {
+  async verifyAgain({ headers, raw }: FastifyRequest, door: Audience): Promise<void> {
     await this.#options.callers.verify(headers.authorization, door, certificateOf(raw));
   }
 
@@ -238,7 +238,7 @@ export class OperatorDoor {
     return this.#options.clock();
   }
 
-  async #identify({ headers: { authorization }, raw }: FastifyRequest): Promise<Visitor> {
+  async #identify({ headers: { authorization }, raw }: FastifyRequest): Promise<OperatorRequest> {
     const { callers } = this.#options;
     const certificate = certificateOf(raw);
     try {
@@ -257,7 +257,7 @@ export class OperatorDoor {
     throw lacks(permission);
   }
 
-  async #inPlace<T>({ side, caller }: Visitor, serve: () => Promise<T>): Promise<T> {
+  async #inPlace<T>({ side, caller }: OperatorRequest, serve: () => Promise<T>): Promise<T> {
     this.#options.pace?.take(caller);
     const leave = this.#places[side].take(caller);
     try {

@@ -19,7 +19,7 @@ interface Level {
 }
 
 /** What one key was charged since the others heard of it last. */
-export interface Untold {
+export interface UnsharedCounts {
   readonly key: string;
   /** What those charges fill the bucket by, in milliseconds. */
   readonly addedMs: number;
@@ -31,7 +31,7 @@ export interface Untold {
  * `KEYS_MAX` those that were charged longest ago. Rejected: rate-limiter-flexible, which counts fixed windows, keeps a timer
  * and 580 bytes for every key without a bound, and answers by promise: 180 ns a limit where this takes 20.
  */
-export class Pace {
+export class RateLimiter {
   #rate: Rate;
   #steps: Steps;
   #tells: boolean;
@@ -100,8 +100,8 @@ export class Pace {
   }
 
   /** Takes what was charged and not told, of at most `max` keys. What has drained since is nobody's concern any more. */
-  takeUntold(max: number, now: number): readonly Untold[] {
-    const taken: Untold[] = [];
+  takeUntold(max: number, now: number): readonly UnsharedCounts[] {
+    const taken: UnsharedCounts[] = [];
     for (const [key, level] of this.#untold) {
       if (taken.length >= max) break;
       this.#untold.delete(key);

@@ -8,7 +8,7 @@ import { Sources } from "../manifests/sources.ts";
 import { isLive } from "./live-keys.ts";
 
 /** Everything that a generation is made of, as it lies on disk. */
-export interface Print {
+export interface Fingerprint {
   /** Hex, over the three below. */
   readonly sha256: string;
   /** Of the values: defaults and overrides filled in. */
@@ -32,7 +32,7 @@ const NOT_LOOKED_AT =
   /^(?:the configuration|tools\[.*|audit\.dir|approvals\.store|server\.tls\..*|.*\.(?:rootCert|clientCert|clientKey|revocationFile|caFile|tokenFile))$/;
 const READ_ONCE = /File$/;
 
-export function printOf(config: Config): Print {
+export function printOf(config: Config): Fingerprint {
   const sources = new Sources();
   const named = namedPlaces(config).filter(({ field }) => !NOT_LOOKED_AT.test(field));
   const digests = named.map(({ field, path }) => ({ field, ...digestAt(path) }));
@@ -59,7 +59,7 @@ export function printOf(config: Config): Print {
 }
 
 /** What files that are read at the start alone hold now, and did not then. */
-export function fixedProblems(before: Print, after: Print): readonly string[] {
+export function fixedProblems(before: Fingerprint, after: Fingerprint): readonly string[] {
   return [...after.fixed].flatMap(([field, sha256]) =>
     before.fixed.has(field) && before.fixed.get(field) !== sha256
       ? [`${field}: the file has changed, which needs a restart`]

@@ -15,7 +15,7 @@ const MEGABYTE = 1_000_000;
 /** How long a command may go on for the next one's sake, after it has answered. */
 const INDEX_MS_MAX = 500;
 
-export interface AuditPlace {
+export interface AuditDirectory {
   readonly dir: string;
   /** Milliseconds since 1970. */
   readonly nowMs: number;
@@ -24,7 +24,7 @@ export interface AuditPlace {
 }
 
 /** The directory that was named, and the time; `undefined`, said and with its exit code, when there is none. */
-export function auditPlace(named: string | undefined): AuditPlace | undefined {
+export function auditPlace(named: string | undefined): AuditDirectory | undefined {
   const environment = processEnvironment();
   const dir = named ?? (environment["STC_AUDIT_DIR"] || "audit-logs");
   if (!isAuditDir(dir)) {
@@ -119,7 +119,7 @@ const COLOURS: Readonly<Record<string, StyledText["colour"]>> = {
 /** The colour of a decision, when colours are wanted. */
 export function colourOf(
   decision: string | undefined,
-  { isColoured }: Pick<AuditPlace, "isColoured">,
+  { isColoured }: Pick<AuditDirectory, "isColoured">,
 ): StyledText["colour"] {
   return isColoured && decision !== undefined ? COLOURS[decision] : undefined;
 }

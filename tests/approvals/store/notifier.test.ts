@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
-import { Wakes } from "../../../src/approvals/store/wakes.ts";
+import { Notifier } from "../../../src/approvals/store/notifier.ts";
 
 test("a listener that comes before the first look is told after it: what was changed in between rings no more", async () => {
   const look = Promise.withResolvers<number>();
-  const wakes = new Wakes({
+  const wakes = new Notifier({
     pollMs: 60_000,
     eventsAfter: async () => [],
     lastSeq: () => look.promise,

@@ -15,7 +15,7 @@ import { JOURNAL_DIR } from "./journal/line-files.ts";
 import { type AuditHealth, type Durability, LineWriter, type WrittenBatch } from "./journal/line-writer.ts";
 import { intentOf, OpenIntents, unknownOutcome } from "./journal/open-intents.ts";
 import { recover, resume } from "./journal/recover.ts";
-import { STATE_DIR } from "./journal/saved-place.ts";
+import { STATE_DIR } from "./journal/saved-position.ts";
 import { DayStream } from "./query/day-stream.ts";
 
 /** It stands in every line, whose size is bounded. A host name has 253. */

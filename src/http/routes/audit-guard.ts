@@ -4,17 +4,17 @@ import type { Params, ReadResult } from "../../audit/query/params.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Caller } from "../../core/types.ts";
 import type { CallerContext } from "../../pipeline/caller-context.ts";
+import type { ConcurrencyLimit } from "../concurrency-limit.ts";
 import { certificateOf } from "../connections/listening-tls.ts";
-import type { RequestPace } from "../connections/request-pace.ts";
-import { checkPeerHeaders, type PeerLimits } from "../door.ts";
-import type { ConcurrencyLimit } from "../places.ts";
+import type { RequestRateLimiter } from "../connections/request-rate.ts";
+import { checkPeerHeaders, type PeerLimits } from "../request-guard.ts";
 
-export interface AuditDoorOptions extends PeerLimits {
+export interface AuditGuardOptions extends PeerLimits {
   /** The audit directory. No part of a request ever becomes part of a path. */
   readonly auditDir: string;
   readonly callers: CallerContext;
   /** How often one caller may come; without it as often as it likes. */
-  readonly pace?: RequestPace | undefined;
+  readonly pace?: RequestRateLimiter | undefined;
   /** Public: verifies the checkpoints. Without it their signatures are not judged. */
   readonly checkpointKey?: KeyObject | undefined;
   /** Milliseconds since 1970. */
@@ -40,10 +40,10 @@ const FAULTS_MAX = 10;
 const MESSAGE_CHARACTERS_MAX = 300;
 
 /** The way in to the audit: operators who hold `audit:read`, so many at once, each query recorded before it is answered. */
-export class AuditDoor {
-  readonly #options: AuditDoorOptions;
+export class AuditGuard {
+  readonly #options: AuditGuardOptions;
 
-  constructor(options: AuditDoorOptions) {
+  constructor(options: AuditGuardOptions) {
     this.#options = options;
   }
 

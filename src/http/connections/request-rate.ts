@@ -1,13 +1,13 @@
 import { Refusal } from "../../core/errors.ts";
 import type { Caller } from "../../core/types.ts";
-import { Pace, type Rate } from "../../pipeline/limits/rates-pace.ts";
-import { steady } from "../../pipeline/limits/steady-clock.ts";
+import { steady } from "../../pipeline/limits/monotonic-clock.ts";
+import { type Rate, RateLimiter } from "../../pipeline/limits/rate-limiter.ts";
 
 /** How often one caller may send what is no call: listings, sessions, questions and their answers, streams, queries. */
-export class RequestPace {
+export class RequestRateLimiter {
   readonly #rate: () => Rate | "off";
   readonly #clock: () => number;
-  #pace: Pace | undefined;
+  #pace: RateLimiter | undefined;
 
   /** `rate`: of the moment; `clock`: milliseconds. */
   constructor(rate: () => Rate | "off", clock: () => number) {
@@ -33,13 +33,13 @@ export class RequestPace {
     });
   }
 
-  #held(now: number): Pace | undefined {
+  #held(now: number): RateLimiter | undefined {
     const rate = this.#rate();
     if (rate === "off") {
       this.#pace = undefined;
       return undefined;
     }
-    this.#pace ??= new Pace(rate);
+    this.#pace ??= new RateLimiter(rate);
     if (this.#pace.rate !== rate) this.#pace.change(rate, { now });
     return this.#pace;
   }

@@ -1,14 +1,14 @@
-import type { Entered, Generation, Generations } from "../../pipeline/generations.ts";
+import type { Entered, Snapshot, Snapshots } from "../../pipeline/snapshots.ts";
 
 /** A generation with what it holds open. */
-export interface Built extends Generation {
+export interface Built extends Snapshot {
   /** Names of the modules that its manifests are. */
   readonly modules: ReadonlySet<string>;
   /** Ends its channels, launchers and mounts. Never rejects. */
   close(): Promise<void>;
 }
 
-export interface LiveGenerationsOptions {
+export interface LiveSnapshotsOptions {
   /** For the last call of an exchanged generation to end; then its targets are closed all the same. */
   readonly lingerMs: number;
 }
@@ -17,13 +17,13 @@ export interface LiveGenerationsOptions {
 export const LINGERING_MAX = 8;
 
 /** The generation that calls enter, and those before it that some calls have not left yet. */
-export class LiveGenerations<Content extends Built> implements Generations {
+export class LiveSnapshots<Content extends Built> implements Snapshots {
   readonly #lingerMs: number;
   readonly #lingering = new Set<Hold<Content>>();
   #hold: Hold<Content>;
   #number = 1;
 
-  constructor(first: Content, { lingerMs }: LiveGenerationsOptions) {
+  constructor(first: Content, { lingerMs }: LiveSnapshotsOptions) {
     this.#lingerMs = lingerMs;
     this.#hold = new Hold(first);
   }

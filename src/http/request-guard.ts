@@ -8,7 +8,7 @@ import type { WrongTokens } from "./connections/wrong-tokens.ts";
 import { parseStrictJson, StrictJsonError } from "./strict-json.ts";
 
 /** What the door lets in, each bound with its unit. */
-export interface DoorLimits {
+export interface BodyLimits {
   readonly bodyBytesMax: number;
   readonly bodyDepthMax: number;
   readonly bodyKeysMax: number;
@@ -25,7 +25,7 @@ export interface PeerLimits {
   readonly wrongTokens?: WrongTokens | undefined;
 }
 
-export interface DoorOptions extends DoorLimits, PeerLimits {}
+export interface RequestGuardOptions extends BodyLimits, PeerLimits {}
 
 const TOOL_CHARACTERS_MAX = 256;
 
@@ -94,7 +94,7 @@ export function checkPeerHeaders(request: IncomingMessage, options: PeerLimits):
  *
  * @throws {Refusal} PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, MALFORMED_REQUEST
  */
-export function checkBodyHeaders(headers: IncomingHttpHeaders, { bodyBytesMax }: DoorLimits): void {
+export function checkBodyHeaders(headers: IncomingHttpHeaders, { bodyBytesMax }: BodyLimits): void {
   if (Number(headers["content-length"] ?? 0) > bodyBytesMax) throw tooLarge(bodyBytesMax);
   const coding = headers["transfer-encoding"];
   if (coding !== undefined && coding.toLowerCase() !== "chunked") {
@@ -143,7 +143,7 @@ export function readWaitMs({ prefer }: IncomingHttpHeaders): number {
  *
  * @throws {Refusal} MALFORMED_REQUEST
  */
-export function parseBody(body: Uint8Array, limits: DoorLimits): unknown {
+export function parseBody(body: Uint8Array, limits: BodyLimits): unknown {
   try {
     return parseStrictJson(body, {
       depthMax: limits.bodyDepthMax,

@@ -1,8 +1,8 @@
 import { answerFault, isReadable } from "../answer.ts";
-import { isAmongAskers } from "../askers.ts";
 import type { Decider, Requester, Scope } from "../identities.ts";
 import { takeMessage } from "../notify/inbox.ts";
 import { objectionToNo, standingOf } from "../policies/quorum.ts";
+import { isAmongAskers } from "../requesters.ts";
 import type {
   Approval,
   ApprovalEvent,
@@ -14,7 +14,7 @@ import type {
   Claimed,
   Decided,
   Decision,
-  Question,
+  NewApproval,
   Relay,
 } from "../types.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
@@ -36,7 +36,7 @@ export function questions(store: Store): Pick<Approvals, "ask"> {
   return { ask: (question) => store.database.write((tx) => ask(tx, question, store)) };
 }
 
-async function ask(tx: WriteTransaction, question: Question, store: Store): Promise<Asked> {
+async function ask(tx: WriteTransaction, question: NewApproval, store: Store): Promise<Asked> {
   const { limits } = store;
   const denied = await deniedBefore(tx, question, limits.coolDownSeconds * SECOND_MS);
   if (denied !== undefined) return denied;
@@ -60,7 +60,7 @@ async function ask(tx: WriteTransaction, question: Question, store: Store): Prom
 
 async function deniedBefore(
   { sql, now }: WriteTransaction,
-  question: Question,
+  question: NewApproval,
   coolDownMs: number,
 ): Promise<Asked | undefined> {
   const { requester, planDigest, callDigest = "" } = question;
@@ -77,7 +77,7 @@ async function deniedBefore(
 
 async function pendingTwin(
   { sql, now }: WriteTransaction,
-  { requester, planDigest }: Question,
+  { requester, planDigest }: NewApproval,
 ): Promise<Approval | undefined> {
   const [row] = await sql`
     SELECT * FROM approvals
@@ -88,7 +88,7 @@ async function pendingTwin(
 
 async function backlogOf(
   { sql, now }: WriteTransaction,
-  { requester }: Question,
+  { requester }: NewApproval,
   { limits }: Store,
 ): Promise<Asked | undefined> {
   const session = sessionOf(requester);
@@ -125,7 +125,11 @@ function backlog(limit: number, restMs: number): Asked {
   return { outcome: "backlog", limit, retryAfterMs: Math.max(restMs, SECOND_MS) };
 }
 
-async function insert({ sql, now }: WriteTransaction, question: Question, { limits, newId }: Store): Promise<Approval> {
+async function insert(
+  { sql, now }: WriteTransaction,
+  question: NewApproval,
+  { limits, newId }: Store,
+): Promise<Approval> {
   const { requester, tool, category, classification, risk, planDigest, viewDigest, summary, traceId } = question;
   const { requirement } = question;
   const view = bounded("view", question.view, VIEW_LENGTH_MAX);
@@ -155,7 +159,7 @@ function bounded(name: string, value: unknown, lengthMax: number): string {
  * A yes can be remembered only for a session that is known and a call that can be named again, and never when it is risky. The
  * policies narrow what is left.
  */
-function offered({ scopes, requester, grantKey, risk, requirement }: Question): readonly Scope[] {
+function offered({ scopes, requester, grantKey, risk, requirement }: NewApproval): readonly Scope[] {
   const rememberable = sessionOf(requester) !== "" && grantKey !== undefined && risk !== "high" && risk !== "critical";
   return scopes.filter(
     (scope) => (scope === "once" || rememberable) && (requirement === undefined || requirement.scopes.includes(scope)),

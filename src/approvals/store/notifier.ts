@@ -16,7 +16,7 @@ interface WakesOptions {
  * the newest event, when they are announced and now and then besides, only while somebody waits or listens. A ring is
  * a hint: whoever hears it reads again.
  */
-export class Wakes {
+export class Notifier {
   readonly #options: WakesOptions;
   readonly #waiting = new Map<string, Set<() => void>>();
   readonly #listeners = new Set<() => void>();

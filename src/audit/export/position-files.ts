@@ -13,7 +13,7 @@ const PLACE_BYTES_MAX = 1_024;
 const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_TRUNC, O_WRONLY } = fs.constants;
 
 /** How far an exporter is in a stream: everything before it has been taken by the far side. */
-export interface ExportPlace {
+export interface ExportPosition {
   readonly exporter: string;
   readonly stream: Stream;
   /** `undefined` when nothing was taken yet, or nobody can read how far it was. */
@@ -21,7 +21,7 @@ export interface ExportPlace {
 }
 
 /** Of every exporter that ever ran here. */
-export function readExportPlaces(dir: string): readonly ExportPlace[] {
+export function readExportPlaces(dir: string): readonly ExportPosition[] {
   const folder = join(dir, EXPORT_DIR);
   const names = fs.existsSync(folder) ? fs.readdirSync(folder).sort() : [];
   return names.flatMap((name) => {
@@ -31,12 +31,12 @@ export function readExportPlaces(dir: string): readonly ExportPlace[] {
   });
 }
 
-export function readExportPlace(dir: string, exporter: string, stream: Stream): ExportPlace {
+export function readExportPlace(dir: string, exporter: string, stream: Stream): ExportPosition {
   return { exporter, stream, position: readPosition(join(dir, EXPORT_DIR, `${exporter}.${stream}.json`)) };
 }
 
 /** Durable when it returns, and whole at every moment: it is written beside and moved into place. */
-export function writeExportPlace(dir: string, { exporter, stream, position }: ExportPlace): void {
+export function writeExportPlace(dir: string, { exporter, stream, position }: ExportPosition): void {
   const folder = join(dir, EXPORT_DIR);
   makeDirectory(folder);
   const path = join(folder, `${exporter}.${stream}.json`);

@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import { join } from "node:path";
 import type { ChainHead, StreamName } from "../chain/chain.ts";
 import { MerkleTree } from "../chain/merkle-tree.ts";
-import type { StreamPlace } from "../query/day-stream.ts";
+import type { StreamPosition } from "../query/day-stream.ts";
 import { readSmallFile } from "./file-operations.ts";
 import { type Intent, intentOf } from "./open-intents.ts";
 
@@ -24,7 +24,7 @@ export interface SavedStream {
 }
 
 /** How far both streams had come at one moment, so that the next start need not read what lies before. */
-export interface SavedPlace {
+export interface SavedPosition {
   readonly streams: Readonly<Record<StreamName, SavedStream>>;
   readonly intents: readonly Intent[];
 }
@@ -33,11 +33,11 @@ export function placePath(dir: string): string {
   return join(dir, STATE_DIR, PLACE_FILE);
 }
 
-export function savedStream({ head, day, size }: StreamPlace, note: string | undefined): SavedStream {
+export function savedStream({ head, day, size }: StreamPosition, note: string | undefined): SavedStream {
   return { head, day, size, note };
 }
 
-export function serializePlace({ streams, intents }: SavedPlace): Buffer {
+export function serializePlace({ streams, intents }: SavedPosition): Buffer {
   const place = JSON.stringify({
     version: VERSION,
     calls: streamFields(streams.calls),
@@ -53,7 +53,7 @@ function streamFields({ head, day, size, note }: SavedStream): object {
 }
 
 /** `undefined` when there is none, or none that can be believed. */
-export function readPlace(dir: string): SavedPlace | undefined {
+export function readPlace(dir: string): SavedPosition | undefined {
   try {
     const [place = "", sum] = (readSmallFile(placePath(dir), PLACE_BYTES_MAX) ?? "").split("\n");
     return hash("sha256", place, "hex") === sum ? parsePlace(JSON.parse(place)) : undefined;
@@ -62,7 +62,7 @@ export function readPlace(dir: string): SavedPlace | undefined {
   }
 }
 
-function parsePlace(value: unknown): SavedPlace | undefined {
+function parsePlace(value: unknown): SavedPosition | undefined {
   const fields = asRecord(value);
   const calls = parseStream(fields["calls"]);
   const journal = parseStream(fields["journal"]);

@@ -38,14 +38,14 @@ export interface CallRecordOptions {
   /** Metrics; sees every entry that was recorded. */
   readonly observe: (entry: EntryDraft) => void;
   /** For operators: what a refusal's cause says. */
-  readonly log: (line: TrailLog) => void;
+  readonly log: (line: CallRecordLog) => void;
   readonly tracer?: Tracer | undefined;
 }
 
 /** What the caller brings about: a file that is not there, an argument that the target does not take, a disconnect. */
 const OF_THE_CALLER: ReadonlySet<RefusalCode> = new Set(["TARGET_REFUSED", "CANCELLED"]);
 
-export interface TrailLog {
+export interface CallRecordLog {
   /** What strangers are refused is no operator's concern, unless it is looked for. */
   readonly level: "debug" | "info" | "error";
   readonly traceId: string;
@@ -216,7 +216,7 @@ export class CallRecord {
     return receipt;
   }
 
-  #levelOf({ code }: Refusal): TrailLog["level"] {
+  #levelOf({ code }: Refusal): CallRecordLog["level"] {
     if (REFUSALS[code].decision === "ERROR" && !OF_THE_CALLER.has(code)) return "error";
     return this.#fact("caller") === undefined ? "debug" : "info";
   }
@@ -229,7 +229,7 @@ export class CallRecord {
     this.#log("error", "AUDIT_UNAVAILABLE", cause);
   }
 
-  #log(level: TrailLog["level"], code: string, cause: unknown): void {
+  #log(level: CallRecordLog["level"], code: string, cause: unknown): void {
     const trace = this.#trace ?? wireTrace(this.traceId, this.request.traceparent);
     this.#options.log({ level, traceId: this.traceId, trace, tool: this.#tool?.name ?? "unknown", code, cause });
   }

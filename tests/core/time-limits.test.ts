@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { endedWithin, givenWithin } from "../../src/core/patience.ts";
+import { endedWithin, givenWithin } from "../../src/core/time-limits.ts";
 
 const LONG_MS = 60_000;
 const never = new Promise<never>(() => {});

@@ -1,23 +1,23 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
-import type { AuditLog } from "../../../src/audit/json-logger.ts";
-import { StrangerLimit } from "../../../src/audit/strangers.ts";
-import { StrangerSums } from "../../../src/runtime/composition/recording.ts";
+import type { AuditLog } from "../../../src/audit/audit-log.ts";
+import { UnauthenticatedLimit } from "../../../src/audit/unauthenticated.ts";
+import { UnauthenticatedSums } from "../../../src/runtime/composition/recording.ts";
 import { createWorld, errorWith, playDisk, type World } from "../../audit/support/open.ts";
 
 const MINUTE_MS = 60_000;
 const CODE = "UNAUTHENTICATED" as const;
 
 let world: World;
-let strangers: StrangerLimit;
+let strangers: UnauthenticatedLimit;
 
 beforeEach(() => {
   world = createWorld();
-  strangers = new StrangerLimit({ linesPerMinuteMax: 0 });
+  strangers = new UnauthenticatedLimit({ linesPerMinuteMax: 0 });
 });
 afterEach(() => world.end());
 
-function sumsInto(audit: AuditLog): StrangerSums {
-  return new StrangerSums({ strangers, audit, ids: () => Bun.randomUUIDv7(), clock: () => world.now });
+function sumsInto(audit: AuditLog): UnauthenticatedSums {
+  return new UnauthenticatedSums({ strangers, audit, ids: () => Bun.randomUUIDv7(), clock: () => world.now });
 }
 
 /** Each source as often as its place in the row says. */

@@ -1,5 +1,10 @@
 import { describe, expect, test } from "bun:test";
-import { FURTHER_SOURCES, StrangerLimit, type StrangerSum, sumEntry } from "../../src/audit/strangers.ts";
+import {
+  FURTHER_SOURCES,
+  sumEntry,
+  UnauthenticatedLimit,
+  type UnauthenticatedSum,
+} from "../../src/audit/unauthenticated.ts";
 import { NOON } from "./support/open.ts";
 
 const MINUTE = 60_000;
@@ -7,7 +12,7 @@ const CODE = "UNAUTHENTICATED" as const;
 
 /** Knocks `times` times and returns how many knocks get a line of their own. */
 function knock(
-  limit: StrangerLimit,
+  limit: UnauthenticatedLimit,
   source: string,
   options: { readonly times: number; readonly now: number },
 ): number {
@@ -20,23 +25,23 @@ function knock(
 
 describe("StrangerLimit", () => {
   test.each([
-    [1, 1, [] as StrangerSum[]],
+    [1, 1, [] as UnauthenticatedSum[]],
     [60, 60, []],
     [61, 60, [{ source: "a", code: CODE, count: 1 }]],
     [1_000, 60, [{ source: "a", code: CODE, count: 940 }]],
   ])("of %d refusals in a minute %d get a line of their own", (times, lines, sums) => {
-    const limit = new StrangerLimit();
+    const limit = new UnauthenticatedLimit();
     expect(knock(limit, "a", { times, now: NOON })).toBe(lines);
     expect(limit.drain(NOON + MINUTE)).toEqual(sums);
   });
 
   test("a summed refusal has a receipt for its own trace", () => {
-    const limit = new StrangerLimit({ linesPerMinuteMax: 0 });
+    const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 0 });
     expect(limit.sumUp({ source: "a", code: CODE, traceId: "t-7" }, NOON)).toEqual({ traceId: "t-7" } as never);
   });
 
   test("sources are told apart, and each minute starts anew", () => {
-    const limit = new StrangerLimit({ linesPerMinuteMax: 2 });
+    const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 2 });
     expect(knock(limit, "a", { times: 5, now: NOON })).toBe(2);
     expect(knock(limit, "b", { times: 3, now: NOON })).toBe(2);
     expect(knock(limit, "a", { times: 5, now: NOON + MINUTE })).toBe(2);
@@ -47,7 +52,7 @@ describe("StrangerLimit", () => {
   });
 
   test("a sum is due when its minute is over, and is handed out once", () => {
-    const limit = new StrangerLimit({ linesPerMinuteMax: 1 });
+    const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 1 });
     knock(limit, "a", { times: 4, now: NOON });
     expect(limit.drain(NOON + MINUTE - 1)).toEqual([]);
     expect(limit.drain(NOON + MINUTE)).toEqual([{ source: "a", code: CODE, count: 3 }]);
@@ -55,20 +60,20 @@ describe("StrangerLimit", () => {
   });
 
   test("at the end what is left of the running minute can be fetched", () => {
-    const limit = new StrangerLimit({ linesPerMinuteMax: 1 });
+    const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 1 });
     knock(limit, "a", { times: 4, now: NOON });
     expect(limit.drain(Number.POSITIVE_INFINITY)).toEqual([{ source: "a", code: CODE, count: 3 }]);
   });
 
   test("a clock that is set back loses nothing and goes on counting", () => {
-    const limit = new StrangerLimit({ linesPerMinuteMax: 1 });
+    const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 1 });
     knock(limit, "a", { times: 3, now: NOON });
     knock(limit, "a", { times: 4, now: NOON - 10 * MINUTE });
     expect(limit.drain(NOON - 9 * MINUTE)).toEqual([{ source: "a", code: CODE, count: 5 }]);
   });
 
   test("above the bound of sources all further ones share one bucket, and no refusal is lost", () => {
-    const limit = new StrangerLimit({ linesPerMinuteMax: 1, sourcesMax: 3 });
+    const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 1, sourcesMax: 3 });
     let lines = 0;
     for (let source = 0; source < 100; source += 1) {
       lines += knock(limit, `source ${source}`, { times: 2, now: NOON });
@@ -80,7 +85,7 @@ describe("StrangerLimit", () => {
   });
 
   test("the largest sums of the running minute can be fetched before it is over, each refusal once", () => {
-    const limit = new StrangerLimit({ linesPerMinuteMax: 1 });
+    const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 1 });
     for (const [source, times] of [
       ["a", 3],
       ["b", 9],
@@ -100,7 +105,7 @@ describe("StrangerLimit", () => {
   });
 
   test("a sum that was given back is due at once, together with what has come since", () => {
-    const limit = new StrangerLimit({ linesPerMinuteMax: 0, sourcesMax: 2 });
+    const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 0, sourcesMax: 2 });
     knock(limit, "a", { times: 4, now: NOON });
     for (const sum of limit.drainLargest(10)) limit.giveBack(sum);
     expect(limit.drain(NOON)).toEqual([{ source: "a", code: CODE, count: 4 }]);
@@ -110,14 +115,14 @@ describe("StrangerLimit", () => {
 
   test("the lines a minute are those of the moment", () => {
     const options = { linesPerMinuteMax: 1 };
-    const limit = new StrangerLimit(options);
+    const limit = new UnauthenticatedLimit(options);
     expect(knock(limit, "a", { times: 3, now: NOON })).toBe(1);
     options.linesPerMinuteMax = 5;
     expect(knock(limit, "a", { times: 3, now: NOON })).toBe(2);
   });
 
   test("sums that nobody fetches are bounded too", () => {
-    const limit = new StrangerLimit({ linesPerMinuteMax: 0, sourcesMax: 3 });
+    const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 0, sourcesMax: 3 });
     for (let minute = 0; minute < 50; minute += 1) {
       knock(limit, `source ${minute}`, { times: 1, now: NOON + minute * MINUTE });
     }
@@ -128,7 +133,7 @@ describe("StrangerLimit", () => {
 });
 
 test("what was refused is summed apart, and the line says it", () => {
-  const limit = new StrangerLimit({ linesPerMinuteMax: 1 });
+  const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 1 });
   for (const code of ["UNAUTHENTICATED", "UNAUTHENTICATED", "AUTH_UNAVAILABLE", "MALFORMED_REQUEST"] as const) {
     limit.sumUp({ source: "a", code, traceId: "t" }, NOON);
   }
@@ -147,7 +152,7 @@ test.each([
   ["::ffff:192.0.2.1", "::ffff:192.0.2.2", 1],
   ["192.0.2.1", "192.0.2.2", 1],
 ])("%s and %s count as one peer: %d", (one, other, together) => {
-  const limit = new StrangerLimit({ linesPerMinuteMax: 0 });
+  const limit = new UnauthenticatedLimit({ linesPerMinuteMax: 0 });
   for (const source of [one, other]) limit.sumUp({ source, code: CODE, traceId: "t" }, NOON);
   expect(limit.drain(NOON + MINUTE)[0]?.count).toBe(together);
 });

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
-import type { Approvals, Question } from "../../../src/approvals/types.ts";
+import type { Approvals, NewApproval } from "../../../src/approvals/types.ts";
 import {
   AGENT,
   type ApprovalWorld,
@@ -35,7 +35,7 @@ test("neither the journal nor the events hold the view", async () => {
   expect(told).not.toContain("in the view");
 });
 
-const OTHERS: readonly (readonly [title: string, other: Partial<Question>])[] = [
+const OTHERS: readonly (readonly [title: string, other: Partial<NewApproval>])[] = [
   ["plan", { planDigest: "d".repeat(64) }],
   ["session", { requester: { ...AGENT, session: "sid-2" } }],
   ["no session", { requester: { ...AGENT, session: undefined } }],
@@ -138,7 +138,7 @@ test("APR-61: a clock set back does not stretch the cool-down", async () => {
   expect(await store.ask(questionOf())).toMatchObject({ outcome: "denied_before", retryAfterMs: 10 * MINUTE_MS });
 });
 
-const SCOPES: readonly (readonly [title: string, more: Partial<Question>, offered: readonly string[]])[] = [
+const SCOPES: readonly (readonly [title: string, more: Partial<NewApproval>, offered: readonly string[]])[] = [
   ["a session and a key", {}, ["once", "session"]],
   ["no session", { requester: { ...AGENT, session: undefined } }, ["once"]],
   ["an empty session", { requester: { ...AGENT, session: "" } }, ["once"]],

@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import type { Config } from "./config.ts";
 
 /** Where a service is asked how it is, from its own machine. */
-export interface ServerPlace {
+export interface ServerAddresses {
   /** `http://…`, `https://…` or `unix:<path>`. */
   readonly url: string;
   /** The certificate that answers there, PEM: the name in it is another than the address. */
@@ -16,7 +16,7 @@ const AT_HOME: Readonly<Record<string, string>> = { "0.0.0.0": "127.0.0.1", "::"
 export function placeOf(
   { operator, host, port, tls, socket }: Config["server"],
   folder: string,
-): ServerPlace | undefined {
+): ServerAddresses | undefined {
   if (operator !== undefined && operator.port !== 0)
     return { url: `http://${addressOf(operator.host, operator.port)}` };
   const isPlain = port !== "off" && port !== 0 && tls === undefined;

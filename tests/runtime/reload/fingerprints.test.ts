@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { readConfig } from "../../../src/runtime/config/config.ts";
-import { fixedProblems, type Print, printOf } from "../../../src/runtime/reload/prints.ts";
+import { type Fingerprint, fixedProblems, printOf } from "../../../src/runtime/reload/fingerprints.ts";
 
 const root = mkdtempSync(join(tmpdir(), "stc-prints-"));
 let folder: string;
@@ -15,7 +15,7 @@ function write(path: string, text: string): void {
   writeFileSync(join(folder, path), text);
 }
 
-function print(changes: Readonly<Record<string, unknown>> = {}): Print {
+function print(changes: Readonly<Record<string, unknown>> = {}): Fingerprint {
   const written = {
     tools: ["./tools", "./more/one.ts"],
     audit: { dir: "./audit", hashKeyFile: "./hash.key" },

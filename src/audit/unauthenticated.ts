@@ -13,7 +13,7 @@ const MINUTE_MS = 60_000;
 const SOURCE_CHARACTERS_MAX = 128;
 
 /** What one refused stranger brings. */
-export interface Stranger {
+export interface UnauthenticatedClient {
   /** A peer address. IPv6 peers count by their /64: one machine has as many addresses in it as it likes. */
   readonly source: string;
   readonly code: RefusalCode;
@@ -21,13 +21,13 @@ export interface Stranger {
 }
 
 /** Refusals of one source and code that got no line of their own: one entry with `count` is to be written for them. */
-export interface StrangerSum {
+export interface UnauthenticatedSum {
   readonly source: string;
   readonly code: RefusalCode;
   readonly count: number;
 }
 
-export interface StrangerLimitOptions {
+export interface UnauthenticatedLimitOptions {
   /** Read at each refusal. */
   readonly linesPerMinuteMax?: number;
   /** Read at each refusal. */
@@ -40,17 +40,17 @@ export interface StrangerLimitOptions {
  * The one exception to a line per call: whoever knocks without a valid token and too often is summed up, so that
  * strangers cannot fill the disk. `now` is in milliseconds since 1970.
  */
-export class StrangerLimit {
-  readonly #options: StrangerLimitOptions;
+export class UnauthenticatedLimit {
+  readonly #options: UnauthenticatedLimitOptions;
   /** Refusals of this minute by source, lines of their own included. */
   #seen = new Map<string, number>();
   /** Those of this minute without a line, by source and code. */
-  #unwritten = new Map<string, StrangerSum>();
+  #unwritten = new Map<string, UnauthenticatedSum>();
   /** Sums that nobody fetched yet, of past minutes or given back. */
-  #due = new Map<string, StrangerSum>();
+  #due = new Map<string, UnauthenticatedSum>();
   #minute = Number.NEGATIVE_INFINITY;
 
-  constructor(options: StrangerLimitOptions = {}) {
+  constructor(options: UnauthenticatedLimitOptions = {}) {
     this.#options = options;
   }
 
@@ -59,7 +59,7 @@ export class StrangerLimit {
   }
 
   /** Counts one refusal. `undefined`: it gets its own line. Else it is summed up, and this is the receipt to answer with. */
-  sumUp({ source, code, traceId }: Stranger, now: number): Receipt | undefined {
+  sumUp({ source, code, traceId }: UnauthenticatedClient, now: number): Receipt | undefined {
     this.#turnTo(now);
     const { groupOf = addressGroup } = this.#options;
     const group = groupOf(source);
@@ -72,7 +72,7 @@ export class StrangerLimit {
   }
 
   /** The sums of the minutes that are over at `now`, each handed out once. At the end, `Infinity` fetches what is left. */
-  drain(now: number): readonly StrangerSum[] {
+  drain(now: number): readonly UnauthenticatedSum[] {
     this.#turnTo(now);
     const due = this.#due;
     this.#due = new Map();
@@ -80,14 +80,14 @@ export class StrangerLimit {
   }
 
   /** Takes the largest sums of the running minute, so that a crash loses no more of them than came since; what is left goes on growing. */
-  drainLargest(max: number): readonly StrangerSum[] {
+  drainLargest(max: number): readonly UnauthenticatedSum[] {
     const largest = [...this.#unwritten.values()].sort((one, other) => other.count - one.count).slice(0, max);
     for (const sum of largest) this.#unwritten.delete(keyOf(sum));
     return largest;
   }
 
   /** A sum that was taken and could not be written: it is due again. */
-  giveBack(sum: StrangerSum): void {
+  giveBack(sum: UnauthenticatedSum): void {
     const isKnown = this.#due.has(keyOf(sum)) || this.#due.size < this.#sourcesMax;
     add(this.#due, isKnown ? sum : { ...sum, source: FURTHER_SOURCES });
   }
@@ -103,12 +103,12 @@ export class StrangerLimit {
   }
 }
 
-function add(sums: Map<string, StrangerSum>, sum: StrangerSum): void {
+function add(sums: Map<string, UnauthenticatedSum>, sum: UnauthenticatedSum): void {
   const key = keyOf(sum);
   sums.set(key, { ...sum, count: (sums.get(key)?.count ?? 0) + sum.count });
 }
 
-function keyOf({ source, code }: StrangerSum): string {
+function keyOf({ source, code }: UnauthenticatedSum): string {
   return `${code} ${source}`;
 }
 
@@ -131,7 +131,7 @@ export function networkOf(source: string): string {
 }
 
 /** The line of a sum. It stands for `count` calls, so it has no arguments and no duration of its own. */
-export function sumEntry({ source, code, count }: StrangerSum, traceId: string): EntryDraft {
+export function sumEntry({ source, code, count }: UnauthenticatedSum, traceId: string): EntryDraft {
   const { stage, decision } = REFUSALS[code];
   return {
     traceId,
@@ -152,8 +152,8 @@ const CALLER_LINES_PER_MINUTE_MAX = 10;
 export const LOW_DISK_SOURCES_MAX = 100;
 
 /** Sums calls of authenticated callers that were refused because the audit takes none: their lines would use up the last of the disk. */
-export function createCallerLimit(): StrangerLimit {
-  return new StrangerLimit({
+export function createCallerLimit(): UnauthenticatedLimit {
+  return new UnauthenticatedLimit({
     linesPerMinuteMax: CALLER_LINES_PER_MINUTE_MAX,
     sourcesMax: LOW_DISK_SOURCES_MAX,
     groupOf: (source) => source,
@@ -166,7 +166,7 @@ export function callerSource({ sub, iss }: EntryDraft["caller"]): string {
 }
 
 /** The line of a sum of a caller's calls. */
-export function callerSumEntry(sum: StrangerSum, traceId: string): EntryDraft {
+export function callerSumEntry(sum: UnauthenticatedSum, traceId: string): EntryDraft {
   const entry = sumEntry(sum, traceId);
   const { stage } = REFUSALS[sum.code];
   const reason = "refused while the audit could take no calls, too often for a line each";

@@ -3,18 +3,18 @@ import type { Caller } from "../core/types.ts";
 
 const RETRY_AFTER_MS = 1_000;
 
-export interface PlacesOptions {
+export interface ConcurrencyLimitOptions {
   readonly totalMax: number;
   readonly perCallerMax: number;
 }
 
 /** Room for so many at once, and for so many of one caller. */
 export class ConcurrencyLimit {
-  readonly #options: PlacesOptions;
+  readonly #options: ConcurrencyLimitOptions;
   readonly #byCaller = new Map<string, number>();
   #taken = 0;
 
-  constructor(options: PlacesOptions) {
+  constructor(options: ConcurrencyLimitOptions) {
     this.#options = options;
   }
 

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { type Built, LiveGenerations } from "../../../src/runtime/reload/generations.ts";
+import { type Built, LiveSnapshots } from "../../../src/runtime/reload/snapshots.ts";
 import { until } from "../../support/until.ts";
 
 const LONG_MS = 60_000;
@@ -12,7 +12,7 @@ function generation(name: string, closed: string[]): Built {
 test("an exchanged generation is closed when its last call has left, and not before", async () => {
   const closed: string[] = [];
   const ended: string[] = [];
-  const live = new LiveGenerations(generation("a", closed), { lingerMs: LONG_MS });
+  const live = new LiveSnapshots(generation("a", closed), { lingerMs: LONG_MS });
   const [first, second] = [live.enter(), live.enter()];
   live.exchange(generation("b", closed), () => void ended.push("a"));
   expect([live.number, live.lingering, [...live.modules()].sort()]).toEqual([2, 1, ["a", "b"]]);
@@ -29,7 +29,7 @@ test("an exchanged generation is closed when its last call has left, and not bef
 
 test("one that nobody is in is closed at once; the one in use stays when its calls leave", async () => {
   const closed: string[] = [];
-  const live = new LiveGenerations(generation("a", closed), { lingerMs: LONG_MS });
+  const live = new LiveSnapshots(generation("a", closed), { lingerMs: LONG_MS });
   live.enter().leave();
   expect(closed).toEqual([]);
   live.exchange(generation("b", closed), () => {});
@@ -38,7 +38,7 @@ test("one that nobody is in is closed at once; the one in use stays when its cal
 
 test("a call that never ends does not keep its generation open for ever, and its end changes nothing more", async () => {
   const closed: string[] = [];
-  const live = new LiveGenerations(generation("a", closed), { lingerMs: 1 });
+  const live = new LiveSnapshots(generation("a", closed), { lingerMs: 1 });
   const stuck = live.enter();
   live.exchange(generation("b", closed), () => {});
   await until("the end of its patience", () => (closed.length > 0 ? true : undefined));
@@ -49,7 +49,7 @@ test("a call that never ends does not keep its generation open for ever, and its
 
 test("closing ends all of them, each once", async () => {
   const closed: string[] = [];
-  const live = new LiveGenerations(generation("a", closed), { lingerMs: LONG_MS });
+  const live = new LiveSnapshots(generation("a", closed), { lingerMs: LONG_MS });
   const call = live.enter();
   live.exchange(generation("b", closed), () => {});
   await live.close();
