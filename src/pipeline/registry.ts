@@ -15,10 +15,13 @@ export interface Registry {
   list(): readonly RegisteredTool[];
 }
 
-export function targetKind(tool: Tool): TargetKind {
-  if ("grpc" in tool.target) return "grpc";
-  if ("fs" in tool.target) return "fs";
-  return "cli" in tool.target ? "cli" : "inline";
+/** @throws {ManifestError} when this build knows no such target: it never counts as another kind */
+function targetKind({ name, target }: Tool): TargetKind {
+  if ("grpc" in target) return "grpc";
+  if ("cli" in target) return "cli";
+  if ("fs" in target) return "fs";
+  if ("handler" in target) return "inline";
+  throw new ManifestError(name, [{ field: "target", message: "is of no kind that this build has" }]);
 }
 
 /** Other spellings under which a tool may be called; it is listed under its own name alone. */
