@@ -18,53 +18,66 @@ import { recover, resume } from "./journal/recover.ts";
 import { STATE_DIR } from "./journal/saved-position.ts";
 import { DayStream } from "./query/day-stream.ts";
 
-/** It stands in every line, whose size is bounded. A host name has 253. */
+/**
+ * Limit for the instance name, because it is part of every line and lines have a maximum size. A host name has at most
+ * 253 characters.
+ */
 const INSTANCE_CHARACTERS_MAX = 256;
 const DISK_RESERVE_BYTES = 67_108_864;
 
 export interface AuditLogOptions {
-  /** Created, for us alone, when missing. On a local file system. */
+  /** Created with access for this user only when missing. Must be on a local file system. */
   readonly dir: string;
-  /** Which replica writes; stands in every line. At most 256 characters. */
+  /** The replica that writes; part of every line. At most 256 characters. */
   readonly instance: string;
-  /** Milliseconds since 1970. */
+  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
   readonly durability: Durability;
-  /** Lines that may wait for the disk; bytes are bounded by `QUEUE_BYTES_MAX`. */
+  /** Maximum number of lines that wait for the disk; their bytes are limited by `QUEUE_BYTES_MAX`. */
   readonly queueEntriesMax: number;
   readonly onBatch?: (batch: WrittenBatch) => void;
-  /** Milliseconds for measuring; without it the clock measures. */
+  /** Monotonic clock in milliseconds, for measuring durations. Defaults to `clock`. */
   readonly monotonic?: () => number;
   readonly files?: FileOperations;
-  /** Of each entry; without them entries have no `id`. */
+  /** Returns the `id` of each entry. Without it, entries have no `id`. */
   readonly ids?: () => string;
-  /** Ed25519, private: signs the checkpoints. Without it the chain stands by itself. */
+  /** Ed25519 private key that signs the checkpoints. Without it the chain has no signatures. */
   readonly checkpointKey?: KeyObject | undefined;
-  /** Milliseconds from a line to the checkpoint that covers it. */
+  /** Milliseconds between a line and the checkpoint that covers it. */
   readonly checkpointIntervalMs?: number;
-  /** With less than this free, new calls are refused; 64 MiB by default, and never more than a sixteenth of the disk. */
+  /**
+   * New calls are refused when fewer bytes than this are free. Default: 64 MiB, and never more than a sixteenth of the
+   * disk.
+   */
   readonly diskReserveBytes?: number;
 }
 
-/** The only door to the log. Everything that fails here is an `AuditLogError`. */
+/** The only interface to the log. Every failure is an `AuditLogError`. */
 export interface AuditLog {
-  /** One call's line. Resolves when it is on disk; rejects when it is not, and then the call may not be answered. */
+  /**
+   * Writes the line of one call. Resolves when the line is acknowledged (see `Durability`). If it rejects, the call
+   * must not be answered.
+   */
   append(entry: EntryDraft): Promise<Receipt>;
-  /** One line beside the calls. Durable when resolved: an intent is awaited before what it announces. */
+  /** Writes one journal line. Durable when resolved: await an intent before running the call that it announces. */
   journal(line: JournalLine): Promise<void>;
-  /** For operators and readiness: the reason names files. */
+  /** Returns the health for operators and the readiness check: the reason names files. */
   health(): AuditHealth;
-  /** Whether a call that starts now may count on its lines being taken. */
+  /** Returns true when a call that starts now can rely on its lines being accepted. */
   hasRoom(): boolean;
-  /** Whether lines are still written, on the last part of the disk. */
+  /** Returns true when the disk is nearly full but lines are still written. */
   isDiskLow(): boolean;
-  /** Writes what waits, refuses what comes, frees the directory. Never rejects; may be called again. */
+  /**
+   * Writes the queued lines, refuses new ones and unlocks the directory. Never rejects; may be called more than once.
+   */
   close(): Promise<void>;
 }
 
 /**
- * Locks the directory, takes torn ends out of its files and opens it for appending. Throws an `AuditLogError` that says
- * what to mend when the directory is in use, cannot be written, or does not go with the clock.
+ * Locks the directory, removes incomplete lines from the ends of its files and opens it for appending.
+ *
+ * @throws AuditLogError that says what to fix when the directory is in use, cannot be written to, or has lines that are
+ * too far ahead of the clock.
  */
 export function openAuditLog(options: AuditLogOptions): AuditLog {
   if (options.instance.length > INSTANCE_CHARACTERS_MAX) {
@@ -90,9 +103,12 @@ interface NewLine {
   readonly name: StreamName;
   readonly serialize: (stamp: Stamp) => string;
   readonly settle: (error?: AuditLogError) => void;
-  /** The line has its place in the chain: it will be written, or nothing any more. */
+  /**
+   * Called when the line has its position in the chain: from here on, either this line is written or no line is written
+   * any more.
+   */
   readonly queued?: (seq: number) => void;
-  /** Not bounded by the queue: a former run's calls must get their entries. */
+  /** Skips the queue limit: calls of a former run must get their entries. */
   readonly always?: boolean;
 }
 
@@ -102,13 +118,13 @@ class JsonLogger implements AuditLog {
   readonly #lock: DirectoryLock;
   readonly #stamps: StampClock;
   readonly #streams: Readonly<Record<StreamName, DayStream>>;
-  /** `seq` of the next line that is queued. */
+  /** `seq` of the next line to be queued. */
   readonly #next: Record<StreamName, number>;
   readonly #intents = new OpenIntents();
   readonly #writer: LineWriter;
   readonly #keeper: CheckpointKeeper;
   readonly #reserve: DiskReserve;
-  /** Intents whose calls ended while the disk was full: their entries are still to be written. */
+  /** Intents whose calls ended while the disk was full: their entries must still be written. */
   readonly #owed = new Set<number>();
   #isResuming = false;
   #closed: Promise<void> | undefined;
@@ -162,7 +178,7 @@ class JsonLogger implements AuditLog {
       },
       onDrained: (isSound) => this.#keeper.close(isSound),
     });
-    // Should one of them fail, so does every line after it, and `health` says why.
+    // If one of these lines fails, every later line fails too, and `health` reports the reason.
     for (const tail of tornTails) {
       this.journal({ type: "torn_tail", ...tail }).catch(() => undefined);
     }
@@ -242,7 +258,10 @@ class JsonLogger implements AuditLog {
     return this.#writer.health().status !== "failing" && this.#reserve.isLow();
   }
 
-  /** After a full disk a line of the journal tries whether there is room again. Until it is durable no call is taken. */
+  /**
+   * After the disk was full, writes a journal line to test whether there is room again. No call is accepted until that
+   * line is durable.
+   */
   #resumeWhenFree(): void {
     if (this.#closed !== undefined || !this.#writer.isFull || this.#isResuming || this.#reserve.isLow()) return;
     this.#isResuming = true;
@@ -255,7 +274,7 @@ class JsonLogger implements AuditLog {
       });
   }
 
-  /** Nobody was told how these calls ended. */
+  /** Writes the missing entries of calls that ended while the disk was full: no client received their results. */
   #writeOwed(): void {
     const owed = this.#intents.list(Number.POSITIVE_INFINITY).filter(({ seq }) => this.#owed.has(seq));
     this.#owed.clear();
@@ -304,16 +323,19 @@ class JsonLogger implements AuditLog {
   }
 }
 
-/** The last millisecond of the year 9999: later ones have no four-digit year, and no day file. */
+/** Last millisecond of the year 9999: later timestamps have no four-digit year and therefore no day file. */
 const STAMP_MS_MAX = 253_402_300_799_999;
 
-/** Timestamps that never go backwards: a clock that is set back stands still until it has caught up. */
+/**
+ * Source of timestamps that never decrease: when the clock is set back, it repeats the last timestamp until the clock
+ * has caught up.
+ */
 class StampClock {
   readonly #clock: () => number;
   #lastMs: number;
   #lastStamp: string;
 
-  /** No stamp will be earlier than `lastMs`, in milliseconds since 1970. */
+  /** No timestamp will be earlier than `lastMs` (milliseconds since 1970). */
   constructor(clock: () => number, lastMs: number) {
     this.#clock = clock;
     this.#lastMs = lastMs;

@@ -3,28 +3,28 @@ import type { Classification } from "../core/types.ts";
 import { CHAIN_BYTES_MAX } from "./chain/chain.ts";
 import { escapeJson } from "./escape.ts";
 
-/** Bytes of one line without its line end. Readers may count on it. */
+/** Maximum bytes of one line, without its line end. Readers may rely on this limit. */
 export const LINE_BYTES_MAX = 65_535;
-/** Of them, those that the chain leaves to the line's own members. */
+/** Maximum bytes of the line's own members: the rest of the line is reserved for the chain. */
 const BODY_BYTES_MAX = LINE_BYTES_MAX - CHAIN_BYTES_MAX;
 
-/** What is kept of a list and of a text when an entry is over the bound even without its arguments. */
+/** Maximum length of a list and of a string when an entry exceeds the limit even without its arguments. */
 const REDUCED_ITEMS_MAX = 8;
 const REDUCED_CHARACTERS_MAX = 128;
 
-/** One line of `audit-logs/YYYY-MM-DD.jsonl`: one call. What is `undefined` is not in the line. */
+/** One call: one line of `audit-logs/YYYY-MM-DD.jsonl`. Members that are `undefined` are left out of the line. */
 export interface AuditEntry {
-  /** ISO 8601, UTC, milliseconds; never earlier than the line before it in the file. */
+  /** ISO 8601, UTC, with milliseconds; never earlier than the timestamp of the previous line in the file. */
   readonly timestamp: string;
-  /** Of this line alone: UUIDv7. */
+  /** UUIDv7, unique to this line. */
   readonly id?: string | undefined;
   readonly traceId: string;
   readonly caller: {
-    /** From a verified token, else `"anonymous"`. */
+    /** The subject of a verified token; otherwise `"anonymous"`. */
     readonly sub: string;
     readonly permissions: readonly string[];
     readonly iss?: string;
-    /** `sub`s of the `act` chain, outermost first. */
+    /** The `sub` values of the `act` chain, outermost first. */
     readonly act?: readonly string[] | undefined;
   };
   readonly tool: {
@@ -33,18 +33,18 @@ export interface AuditEntry {
     readonly targetSystem: string;
   };
   readonly request: {
-    /** Only what the tool's `inputPolicy` lets into the log. */
+    /** Only the arguments that the tool's `inputPolicy` allows in the log. */
     readonly args: Readonly<Record<string, unknown>>;
-    /** Hex, over all arguments. */
+    /** Hex hash of all arguments. */
     readonly argsHash: string;
     readonly hashAlg: string;
     readonly session?: string | undefined;
     readonly callId?: string | undefined;
-    /** What the agent says about itself: untrusted. */
+    /** The agent's own statement: untrusted. */
     readonly reason?: string | undefined;
-    /** Argument paths in which the agent sent a secret. */
+    /** Paths of the arguments in which the agent sent a secret. */
     readonly secrets?: readonly string[] | undefined;
-    /** The entry was over `LINE_BYTES_MAX`: `args`, and if need be lists and texts, are not all here. */
+    /** The entry exceeded `LINE_BYTES_MAX`: `args`, and if necessary lists and strings, are incomplete. */
     readonly truncated?: true;
   };
   readonly decision: "ALLOWED" | "DENIED" | "ERROR" | "PENDING";
@@ -53,36 +53,38 @@ export interface AuditEntry {
   readonly response?:
     | {
         readonly filteredFields: readonly string[];
-        /** Only a part of what the target answered was released. */
+        /** Only part of the target's response was released. */
         readonly truncated?: true | undefined;
         readonly outputHash: string;
-        /** How often each rule of redaction hid something. */
+        /** Number of redactions per redaction rule. */
         readonly redactions?: Readonly<Record<string, number>> | undefined;
       }
     | undefined;
   /** Milliseconds. */
   readonly duration: number;
-  /** The rule or the person that decided; `id` joins the asking call and the one that ran. */
+  /** The rule or person that decided. `id` links the call that requested approval to the call that ran. */
   readonly approval?: { readonly by: string; readonly id?: string | undefined } | undefined;
   /** `confinement` of a command: `confined` or `none`. */
   readonly plan?: { readonly digest: string; readonly confinement?: string | undefined } | undefined;
-  /** Milliseconds per step of the road. */
+  /** Milliseconds per pipeline stage. */
   readonly stages?: Readonly<Record<string, number>> | undefined;
-  /** W3C ids: hex. `parentSpanId` is the span that called us. */
+  /** W3C trace context ids, in hex. `parentSpanId` is the span that called this service. */
   readonly trace?: { readonly traceId: string; readonly spanId?: string; readonly parentSpanId?: string } | undefined;
-  /** Which replica wrote the line. */
+  /** The replica that wrote the line. */
   readonly instance: string;
-  /** Calls that this line sums up; one when left out. */
+  /** Number of calls that this line summarizes; 1 when missing. */
   readonly count?: number | undefined;
-  /** `seq` of the journal line that announced the call. */
+  /** `seq` of the journal line that holds the call's intent. */
   readonly intentSeq?: number | undefined;
-  /** The line's place in the chain of its stream; see `chain.ts`. Lines from before the chain have none. */
+  /**
+   * The line's position in the chain of its stream; see `chain.ts`. Lines written before the chain existed have none.
+   */
   readonly seq?: number;
   readonly prev?: string;
   readonly hash?: string;
 }
 
-/** What the log knows of a line. */
+/** The members that the log adds to an entry. */
 export interface EntryStamp {
   readonly timestamp: string;
   readonly instance: string;
@@ -92,15 +94,18 @@ export interface EntryStamp {
 
 type LinkMember = "seq" | "prev" | "hash";
 
-/** What a call brings to its entry; the log adds the rest. */
+/** The part of an entry that the call provides; the log adds the rest. */
 export type EntryDraft = Omit<AuditEntry, keyof EntryStamp | LinkMember>;
 
-/** What of a draft is known before the call runs. */
+/** The part of a draft that is known before the call runs. */
 export type Announced = Pick<EntryDraft, "traceId" | "caller" | "tool" | "request" | "approval" | "plan" | "trace">;
 
 type Members = { readonly [Member in keyof Omit<Required<AuditEntry>, LinkMember>]: AuditEntry[Member] };
 
-/** The draft with its stamp. Every member is named, for a spread after `timestamp` costs five times as much; the type misses none. */
+/**
+ * Combines a draft and its stamp. Names every member, because a spread after `timestamp` takes five times as long. The
+ * type ensures that no member is missing.
+ */
 export function stampEntry(draft: EntryDraft, { timestamp, instance, id, intentSeq }: EntryStamp): AuditEntry {
   const entry: Members = {
     timestamp,
@@ -126,8 +131,9 @@ export function stampEntry(draft: EntryDraft, { timestamp, instance, id, intentS
 }
 
 /**
- * The entry as one line of JSON, without the line end, of at most `LINE_BYTES_MAX` bytes. JSON is never cut: an entry
- * over the bound, or with arguments that are no JSON, loses its arguments; one still over it loses details and the ends of lists and texts.
+ * Serializes the entry as one line of JSON, without the line end, of at most `LINE_BYTES_MAX` bytes. JSON is never cut
+ * in the middle. An entry that exceeds the limit, or whose arguments cannot be serialized, loses its arguments. If it
+ * still exceeds the limit, it loses its denial details and the ends of its lists and strings.
  */
 export function serializeEntry(entry: AuditEntry): string {
   return serializeWithin(entry) ?? serializeWithin(withoutArguments(entry)) ?? escapeJson(reduce(entry));
@@ -141,11 +147,14 @@ function serializeWithin(entry: AuditEntry): string | undefined {
   }
 }
 
-/** Escaped JSON, or `undefined` when it is over the bound. Escaping only adds, so what is too long before is not escaped at all. */
+/**
+ * Returns escaped JSON, or `undefined` when it exceeds the limit. Escaping only adds bytes, so JSON that is already too
+ * long is not escaped.
+ */
 export function toLine(value: object): string | undefined {
   const json = JSON.stringify(value);
   const line = json.length <= BODY_BYTES_MAX ? escapeJson(json) : json;
-  // A text of n UTF-16 units has n to 3n bytes: most lines need not be measured.
+  // A string of n UTF-16 units has n to 3n bytes, so most lines need no measuring.
   const fits = line.length * 3 <= BODY_BYTES_MAX || Buffer.byteLength(line) <= BODY_BYTES_MAX;
   return fits ? line : undefined;
 }
@@ -154,7 +163,9 @@ function withoutArguments(entry: AuditEntry): AuditEntry {
   return { ...entry, request: { ...entry.request, args: {}, truncated: true } };
 }
 
-/** Every member is bounded here, so the line is too: about 25 texts, 3 lists and the stages, six bytes a character at worst. */
+/**
+ * Bounds every member, and so the line: about 25 strings, 3 lists and the stages, at six bytes per character at worst.
+ */
 function reduce(entry: AuditEntry): string {
   const { denial, stages, ...rest } = withoutArguments(entry);
   const kept = {
@@ -163,7 +174,7 @@ function reduce(entry: AuditEntry): string {
     ...(stages === undefined ? {} : { stages: Object.fromEntries(Object.entries(stages).slice(0, REDUCED_ITEMS_MAX)) }),
   };
   return JSON.stringify(kept, (key, value: unknown) => {
-    // Names of members are ours, but for those of a table that somebody else filled.
+    // The service chooses the member names, except in tables that others filled.
     if (key.length > REDUCED_CHARACTERS_MAX) {
       return undefined;
     }

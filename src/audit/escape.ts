@@ -1,32 +1,38 @@
-/** Characters of an unknown tool's name that stand in the log. */
+/** Maximum characters of an unknown tool's name in the log. */
 const NAME_CHARACTERS_MAX = 128;
 
-/** One class, no repetition: linear, so the engine cannot give up on it. */
+/** One character class without repetition: matching is linear, so the regex engine cannot exceed a limit. */
 const BEYOND_PLAIN_ASCII = /[^\x20-\x7e]/;
 
 /**
- * Whatever is not a letter, mark, number, punctuation, symbol or the plain space: controls, line separators, bidi and
- * other format characters, lone surrogates, private and unassigned code points. And what is one of these but invisible
- * (`DI`: fillers, joiners, variation selectors, tags). A list of the dangerous ones would miss the next Unicode version.
+ * Matches every character that is not a letter, mark, number, punctuation, symbol or plain space: controls, line
+ * separators, bidi and other format characters, lone surrogates, private-use and unassigned code points. Also matches
+ * characters of the allowed kinds that are invisible (`DI`: fillers, joiners, variation selectors, tags). A list of
+ * dangerous characters would miss those of the next Unicode version.
  */
 const MISLEADING = /[^\p{L}\p{M}\p{N}\p{P}\p{S} ]|\p{DI}/gu;
 
 /**
- * JSON text on one line, in which no character can mislead a reader. The parsed value stays the same: outside of
- * strings `JSON.stringify` writes plain ASCII only, and inside a `\u` escape stands for the character itself.
+ * Escapes JSON text so that it is one line without characters that can mislead a reader. The parsed value stays the
+ * same: outside strings, `JSON.stringify` writes only plain ASCII; inside strings, a `\u` escape represents the
+ * character itself.
  */
 export function escapeJson(json: string): string {
   return isPlainAscii(json) ? json : json.replace(MISLEADING, escapeUnits);
 }
 
-/** As many bytes as characters is ASCII, found ten times faster than by a search; of its controls `JSON.stringify` leaves DEL alone. */
+/**
+ * Returns true when the text is plain ASCII: it then has as many bytes as characters, a test ten times faster than a
+ * search. Of the ASCII controls, `JSON.stringify` leaves only DEL unescaped.
+ */
 function isPlainAscii(json: string): boolean {
   return Buffer.byteLength(json) === json.length && !json.includes("\x7f");
 }
 
 /**
- * A name that somebody made up, in plain ASCII, so that look-alike letters show. A backslash is doubled, so that a
- * spelled-out escape is not taken for a real one. At most `charactersMax` characters, no escape cut in two.
+ * Escapes an untrusted name to plain ASCII, so that look-alike characters become visible. Doubles backslashes, so that
+ * a literal `\u…` in the name is not mistaken for an escape. Returns at most `charactersMax` characters and never cuts
+ * an escape in two.
  */
 export function escapeName(text: string, charactersMax: number = NAME_CHARACTERS_MAX): string {
   let name = "";

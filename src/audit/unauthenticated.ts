@@ -2,25 +2,30 @@ import { REFUSALS, type RefusalCode } from "../core/errors.ts";
 import { mint, type Receipt } from "../core/evidence.ts";
 import type { EntryDraft } from "./entry.ts";
 
-/** Unauthenticated refusals of one source that get a line of their own, each minute. */
+/** Maximum number of log lines per source and minute for unauthenticated refusals. */
 const STRANGER_LINES_PER_MINUTE_MAX = 60;
-/** Sources that are told apart within a minute; all further ones count as one. */
+/** Maximum number of sources that are counted separately within a minute; all further sources count as one. */
 export const STRANGER_SOURCES_MAX = 10_000;
-/** The source that stands for all further ones. */
+/** The source under which all further sources are counted. */
 export const FURTHER_SOURCES = "(further sources)";
 
 const MINUTE_MS = 60_000;
 const SOURCE_CHARACTERS_MAX = 128;
 
-/** What one refused stranger brings. */
+/** One refused request of an unauthenticated client. */
 export interface UnauthenticatedClient {
-  /** A peer address. IPv6 peers count by their /64: one machine has as many addresses in it as it likes. */
+  /**
+   * A peer address. IPv6 addresses are grouped by /64, because one machine can use any number of addresses within it.
+   */
   readonly source: string;
   readonly code: RefusalCode;
   readonly traceId: string;
 }
 
-/** Refusals of one source and code that got no line of their own: one entry with `count` is to be written for them. */
+/**
+ * Number of refusals of one source and code that got no line of their own: one entry with `count` must be written for
+ * them.
+ */
 export interface UnauthenticatedSum {
   readonly source: string;
   readonly code: RefusalCode;
@@ -32,21 +37,21 @@ export interface UnauthenticatedLimitOptions {
   readonly linesPerMinuteMax?: number;
   /** Read at each refusal. */
   readonly sourcesMax?: number;
-  /** What of a source counts as one; by default the network of a peer address. */
+  /** Returns the group under which a source is counted. Default: the network of a peer address. */
   readonly groupOf?: (source: string) => string;
 }
 
 /**
- * The one exception to a line per call: whoever knocks without a valid token and too often is summed up, so that
- * strangers cannot fill the disk. `now` is in milliseconds since 1970.
+ * The only exception to one line per call: when a source sends too many requests without a valid token, they are summed
+ * up, so that unauthenticated clients cannot fill the disk. `now` is in milliseconds since 1970.
  */
 export class UnauthenticatedLimit {
   readonly #options: UnauthenticatedLimitOptions;
-  /** Refusals of this minute by source, lines of their own included. */
+  /** Refusals of the current minute by source, including those with a line of their own. */
   #seen = new Map<string, number>();
-  /** Those of this minute without a line, by source and code. */
+  /** Refusals of the current minute without a line of their own, by source and code. */
   #unwritten = new Map<string, UnauthenticatedSum>();
-  /** Sums that nobody fetched yet, of past minutes or given back. */
+  /** Sums of past minutes, or given back, that were not fetched yet. */
   #due = new Map<string, UnauthenticatedSum>();
   #minute = Number.NEGATIVE_INFINITY;
 
@@ -58,7 +63,10 @@ export class UnauthenticatedLimit {
     return this.#options.sourcesMax ?? STRANGER_SOURCES_MAX;
   }
 
-  /** Counts one refusal. `undefined`: it gets its own line. Else it is summed up, and this is the receipt to answer with. */
+  /**
+   * Counts one refusal. Returns `undefined` when the refusal gets a line of its own; otherwise it is summed up, and the
+   * result is the receipt to answer with.
+   */
   sumUp({ source, code, traceId }: UnauthenticatedClient, now: number): Receipt | undefined {
     this.#turnTo(now);
     const { groupOf = addressGroup } = this.#options;
@@ -71,7 +79,10 @@ export class UnauthenticatedLimit {
     return mint<Receipt>({ traceId });
   }
 
-  /** The sums of the minutes that are over at `now`, each handed out once. At the end, `Infinity` fetches what is left. */
+  /**
+   * Returns the sums of the minutes that have ended at `now`, each once. At shutdown, `Infinity` fetches all that are
+   * left.
+   */
   drain(now: number): readonly UnauthenticatedSum[] {
     this.#turnTo(now);
     const due = this.#due;
@@ -79,20 +90,26 @@ export class UnauthenticatedLimit {
     return [...due.values()];
   }
 
-  /** Takes the largest sums of the running minute, so that a crash loses no more of them than came since; what is left goes on growing. */
+  /**
+   * Removes and returns the largest sums of the current minute, so that a crash loses at most what was counted since.
+   * The other sums keep growing.
+   */
   drainLargest(max: number): readonly UnauthenticatedSum[] {
     const largest = [...this.#unwritten.values()].sort((one, other) => other.count - one.count).slice(0, max);
     for (const sum of largest) this.#unwritten.delete(keyOf(sum));
     return largest;
   }
 
-  /** A sum that was taken and could not be written: it is due again. */
+  /** Takes back a sum that could not be written: it is due again. */
   giveBack(sum: UnauthenticatedSum): void {
     const isKnown = this.#due.has(keyOf(sum)) || this.#due.size < this.#sourcesMax;
     add(this.#due, isKnown ? sum : { ...sum, source: FURTHER_SOURCES });
   }
 
-  /** Any other minute is a new one, an earlier one too: a clock that was set back must not stop the counting. */
+  /**
+   * Switches to the minute of `now`. An earlier minute counts as a new one too: a clock that was set back must not stop
+   * the counting.
+   */
   #turnTo(now: number): void {
     const minute = Math.floor(now / MINUTE_MS);
     if (minute === this.#minute) return;
@@ -116,7 +133,7 @@ function addressGroup(source: string): string {
   return networkOf(source.slice(0, SOURCE_CHARACTERS_MAX));
 }
 
-/** The first 64 bits of an IPv6 address; anything else as it is. */
+/** Returns the first 64 bits of an IPv6 address; any other source unchanged. */
 export function networkOf(source: string): string {
   if (!source.includes(":") || source.startsWith("::ffff:")) return source;
   const [head = "", tail] = source.split("::");
@@ -130,7 +147,7 @@ export function networkOf(source: string): string {
   return `${whole.slice(0, 4).join(":")}::/64`;
 }
 
-/** The line of a sum. It stands for `count` calls, so it has no arguments and no duration of its own. */
+/** Returns the entry of a sum. It represents `count` calls, so it has no arguments and no duration of its own. */
 export function sumEntry({ source, code, count }: UnauthenticatedSum, traceId: string): EntryDraft {
   const { stage, decision } = REFUSALS[code];
   return {
@@ -146,12 +163,18 @@ export function sumEntry({ source, code, count }: UnauthenticatedSum, traceId: s
   };
 }
 
-/** Refused calls of one caller that get a line of their own, each minute, while the audit takes no calls. */
+/** Maximum number of log lines per caller and minute for refused calls while the audit log accepts no calls. */
 const CALLER_LINES_PER_MINUTE_MAX = 10;
-/** Callers that are told apart within a minute, and strangers too while the disk is nearly full. */
+/**
+ * Maximum number of callers that are counted separately within a minute; applies to unauthenticated clients too while
+ * the disk is nearly full.
+ */
 export const LOW_DISK_SOURCES_MAX = 100;
 
-/** Sums calls of authenticated callers that were refused because the audit takes none: their lines would use up the last of the disk. */
+/**
+ * Creates the limit for calls of authenticated callers that were refused because the audit log accepts none: their
+ * lines would use up the last of the disk.
+ */
 export function createCallerLimit(): UnauthenticatedLimit {
   return new UnauthenticatedLimit({
     linesPerMinuteMax: CALLER_LINES_PER_MINUTE_MAX,
@@ -160,12 +183,12 @@ export function createCallerLimit(): UnauthenticatedLimit {
   });
 }
 
-/** The source that a caller is. */
+/** Returns the source under which a caller is counted. */
 export function callerSource({ sub, iss }: EntryDraft["caller"]): string {
   return JSON.stringify([sub, iss ?? null]);
 }
 
-/** The line of a sum of a caller's calls. */
+/** Returns the entry of a sum of one caller's calls. */
 export function callerSumEntry(sum: UnauthenticatedSum, traceId: string): EntryDraft {
   const entry = sumEntry(sum, traceId);
   const { stage } = REFUSALS[sum.code];

@@ -10,29 +10,29 @@ import {
 } from "./chain.ts";
 import { leafHash, MerkleTree } from "./merkle-tree.ts";
 
-/** What the next line must say. */
+/** The expected link of the next line. */
 export interface Expected {
   readonly seq: number;
   readonly prev: string;
 }
 
-/** Follows a chain line by line. It stops at the first line that does not follow; why is for `damage.ts` to say. */
+/** Follows a chain line by line and stops at the first line that does not follow. `damage.ts` determines the reason. */
 export class ChainWalk {
-  /** `undefined`: the first line with a link is believed. */
+  /** When `undefined`, the first line with a link is trusted. */
   #expected: Expected | undefined;
-  /** What the first line with a link must say, where lines without one may stand before it. */
+  /** The expected link of the first line with a link, when lines without one may come before it. */
   #pinned: Expected | undefined;
-  /** Over the lines from before the chain, until its first line. */
+  /** Hash of the lines written before the chain existed, until its first line. */
   #genesis: Hash | undefined;
-  /** Grows with the lines while there is one. */
+  /** Grows with the lines; `undefined` when the hashes of earlier lines are not known. */
   tree: MerkleTree | undefined;
-  /** `prev` of the last line, for telling an insertion from a change. */
+  /** `prev` of the last line, to distinguish an insertion from a change. */
   lastPrev: string | undefined;
   logId: string | undefined;
-  /** Lines before the first one with a link. */
+  /** Number of lines before the first one with a link. */
   linesBefore = 0;
   lines = 0;
-  /** A line did not follow. */
+  /** True when a line did not follow. */
   isBroken = false;
 
   private constructor(expected: Expected | undefined, tree: MerkleTree | undefined) {
@@ -40,41 +40,49 @@ export class ChainWalk {
     this.tree = tree;
   }
 
-  /** From a stream's first byte on. */
+  /** Returns a walk from the first byte of a stream. */
   static fromBegin(stream: StreamName): ChainWalk {
     const walk = new ChainWalk(undefined, new MerkleTree());
     walk.#genesis = genesisOf(stream);
     return walk;
   }
 
-  /** From within: with `expected`, or believing the first line that has a link. */
+  /**
+   * Returns a walk that starts in the middle of a stream: from `expected`, or trusting the first line that has a link.
+   */
   static fromWithin(expected?: Expected, tree?: MerkleTree, logId?: string): ChainWalk {
     const walk = new ChainWalk(expected, tree);
     walk.logId = logId;
     return walk;
   }
 
-  /** Behind lines that retention deleted: lines without a link may go on as long as the chain had not begun. */
+  /**
+   * Returns a walk that starts after lines deleted by retention. Lines without a link may continue if the chain had not
+   * started yet.
+   */
   static behindPruned(next: Expected, tree?: MerkleTree, logId?: string): ChainWalk {
     const walk = ChainWalk.fromWithin(next.seq === 0 ? undefined : next, tree, logId);
     walk.#pinned = next;
     return walk;
   }
 
-  /** What the next line must say; before any line of a chain that is not known from its begin, `undefined`. */
+  /** The expected link of the next line; `undefined` before the first line when the start of the chain is not known. */
   get expected(): Expected | undefined {
     return this.#genesis === undefined
       ? (this.#expected ?? this.#pinned)
       : { seq: 0, prev: this.#genesis.copy().digest("hex") };
   }
 
-  /** The chain so far; `undefined` without a tree. */
+  /** Returns the end of the chain so far; `undefined` without a tree. */
   head(): ChainHead | undefined {
     const { tree, logId, expected } = this;
     return tree && expected && { ...expected, tree, logId };
   }
 
-  /** Whether the line follows the one before. Lines without a link may stand before the chain's first line only. */
+  /**
+   * Returns true when the line follows the previous one. Lines without a link may only come before the chain's first
+   * line.
+   */
   take(bytes: Buffer, from: number, to: number): boolean {
     const expected = this.#expected ?? this.#first(bytes, from, to);
     if (expected === undefined) {
@@ -93,7 +101,7 @@ export class ChainWalk {
     return true;
   }
 
-  /** What the chain's first line must say; `undefined` while there is no line with a link. */
+  /** Returns the expected link of the chain's first line; `undefined` when this line has no link. */
   #first(bytes: Buffer, from: number, to: number): Expected | undefined {
     const link = readLink(bytes, from, to);
     return link && (this.expected ?? this.#pinned ?? link);

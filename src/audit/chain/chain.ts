@@ -1,13 +1,14 @@
 import { createHash, type Hash, hash } from "node:crypto";
 import { leafHash, type MerkleTree } from "./merkle-tree.ts";
 
-/** The two streams of a log, each with a chain of its own. */
+/** The two streams of a log, each with its own chain. */
 export const STREAMS = ["calls", "journal"] as const;
 export type StreamName = (typeof STREAMS)[number];
 
 /**
- * Every line ends with `,"seq":N,"prev":"…","hash":"…"}`. `hash` is the hex SHA-256 of the line's bytes before `,"hash"`,
- * and `prev` the `hash` of the line before, so nobody has to parse or to write JSON again to check a line.
+ * Every line ends with `,"seq":N,"prev":"…","hash":"…"}`. `hash` is the hex SHA-256 of the line's bytes before
+ * `,"hash"`, and `prev` is the `hash` of the previous line. A line can therefore be checked without parsing or
+ * serializing JSON.
  */
 const SEQ = ',"seq":';
 const PREV = ',"prev":"';
@@ -15,17 +16,17 @@ const HASH = '","hash":"';
 const END = '"}';
 const HEX = 64;
 
-/** Where the members begin, counted from the end of the line. */
+/** Positions of the members, counted from the end of the line. */
 const HASH_AT = HEX + END.length;
 const HASH_LABEL_AT = HASH_AT + HASH.length;
 const PREV_AT = HASH_LABEL_AT + HEX;
 const PREV_LABEL_AT = PREV_AT + PREV.length;
-/** The quote that ends `prev` is still hashed. */
+/** The closing quote of `prev` is part of the hashed bytes. */
 const HASHED_TO = HASH_LABEL_AT - 1;
 const SEQ_DIGITS_MAX = 16;
 const INTENT_SEQ = ',"intentSeq":';
 
-/** What the chain can add to a line: three members. */
+/** Maximum bytes that the chain adds to a line: three members. */
 export const CHAIN_BYTES_MAX = SEQ.length + SEQ_DIGITS_MAX + PREV_LABEL_AT;
 
 const LOG_ID_CHARACTERS = 32;
@@ -33,29 +34,35 @@ const ZERO = 0x30;
 const NINE = 0x39;
 const LINE_END = 0x0a;
 
-/** `prev` of a stream's first line, once the bytes of all lines from before the chain have been added. */
+/**
+ * Returns the hash that yields `prev` of a stream's first line, once the bytes of all lines written before the chain
+ * existed have been added.
+ */
 export function genesisOf(stream: StreamName): Hash {
   return createHash("sha256").update(`stc-audit/1\n${stream}\n`);
 }
 
-/** Names one log for good: taken from the hash of its first line. */
+/** Returns the permanent id of a log, derived from the hash of its first line. */
 export function logIdOf(firstHash: string): string {
   return firstHash.slice(0, LOG_ID_CHARACTERS);
 }
 
-/** Bytes that the chain adds to line `seq`. */
+/** Returns the number of bytes that the chain adds to line `seq`. */
 export function chainBytes(seq: number): number {
   return SEQ.length + String(seq).length + PREV_LABEL_AT - 1;
 }
 
-/** What a line says of its place in the chain. */
+/** A line's position in the chain, as stored in the line. */
 export interface ChainLink {
   readonly seq: number;
   readonly prev: string;
   readonly hash: string;
 }
 
-/** The link at the end of the line `bytes[from, to)`; `undefined` when it has none. Whether `hash` is right is `ownHash`'s to say. */
+/**
+ * Returns the link at the end of the line `bytes[from, to)`; `undefined` when it has none. Does not check `hash`;
+ * `ownHash` does.
+ */
 export function readLink(bytes: Buffer, from: number, to: number): ChainLink | undefined {
   if (
     to - from <= PREV_LABEL_AT ||
@@ -73,7 +80,10 @@ export function readLink(bytes: Buffer, from: number, to: number): ChainLink | u
   return { seq, prev, hash: bytes.toString("latin1", to - HASH_AT, to - END.length) };
 }
 
-/** The `hash` of the line `bytes[from, to)` when it is line `seq` after the line with the hash `prev`, and its own is right. */
+/**
+ * Returns the `hash` of the line `bytes[from, to)` when it is line `seq`, its predecessor's hash is `prev` and its own
+ * hash is correct; otherwise `undefined`.
+ */
 export function followingHash(
   bytes: Buffer,
   { from, to, seq, prev }: { readonly from: number; readonly to: number; readonly seq: number; readonly prev: string },
@@ -87,12 +97,12 @@ export function followingHash(
   return bytes.toString("latin1", to - HASH_AT, to) === own + END ? own : undefined;
 }
 
-/** What the `hash` of the line `bytes[from, to)` must be. */
+/** Returns the correct `hash` of the line `bytes[from, to)`. */
 export function ownHash(bytes: Buffer, from: number, to: number): string {
   return hash("sha256", bytes.subarray(from, to - HASHED_TO), "hex");
 }
 
-/** The `intentSeq` of a call's line: the member before the link. */
+/** Returns the `intentSeq` of a call's line, which is the member before the link. */
 export function readIntentSeq(bytes: Buffer, from: number, to: number): number | undefined {
   let end = to - PREV_LABEL_AT;
   while (end > from && isDigit(bytes[end - 1])) {
@@ -107,7 +117,7 @@ interface Member {
   readonly label: string;
 }
 
-/** The whole number, as JSON writes it, that stands between `label` and `to`. */
+/** Returns the integer in JSON notation between `label` and `to`. */
 function numberBefore(bytes: Buffer, { from, to, label }: Member): number | undefined {
   let at = to;
   while (at > from && to - at < SEQ_DIGITS_MAX && isDigit(bytes[at - 1])) {
@@ -125,19 +135,19 @@ function isDigit(byte: number | undefined): boolean {
   return byte !== undefined && byte >= ZERO && byte <= NINE;
 }
 
-/** How far a chain has come. */
+/** The end of a chain. */
 export interface ChainHead {
-  /** Of the next line; so many lines there are. */
+  /** `seq` of the next line, and the number of lines so far. */
   readonly seq: number;
   /** `hash` of the last line. */
   readonly prev: string;
-  /** Over the lines' exact bytes. */
+  /** Merkle tree over the lines' exact bytes. */
   readonly tree: MerkleTree;
   /** `undefined` before the first line. */
   readonly logId: string | undefined;
 }
 
-/** Ties lines to one another as they are written. */
+/** Adds links to lines as they are written. */
 export class LineChain {
   #head: ChainHead;
 
@@ -145,19 +155,20 @@ export class LineChain {
     this.#head = { ...head, tree: head.tree.copy() };
   }
 
-  /** Does not change when the chain goes on. */
+  /** Returns a copy, which later lines do not change. */
   head(): ChainHead {
     return { ...this.#head, tree: this.#head.tree.copy() };
   }
 
-  /** Back to a former head: what came after it was not written. */
+  /** Returns to an earlier head because the lines after it were not written. */
   rewind(head: ChainHead): void {
     this.#head = { ...head, tree: head.tree.copy() };
   }
 
   /**
-   * Writes `body`, the line as JSON, with its link and its line end into `bytes` at `from`, before which one byte must be
-   * free. Returns where the next line begins. There must be room: `Buffer.byteLength(body) + chainBytes(seq) + 1`.
+   * Writes `body`, the line as JSON, with its link and line end into `bytes` at `from`. The byte before `from` must be
+   * free. Returns the position of the next line. `bytes` must have room for `Buffer.byteLength(body) + chainBytes(seq)
+   * + 1` bytes.
    */
   seal(body: string, bytes: Buffer, from: number): number {
     const { seq, prev, tree, logId } = this.#head;

@@ -4,36 +4,42 @@ import { STREAMS } from "./chain.ts";
 import { CHECKPOINT_DIR, type Checkpoint, type FiledNote, readCheckpoint, splitNotes } from "./checkpoint.ts";
 
 const NOTES_FILE = /^\d{4}-\d{2}-\d{2}\.txt$/;
-/** Of the newest file, what a start looks at. */
+/** Bytes at the end of a file that a start reads first. */
 const TAIL_BYTES = 65_536;
-/** Files whose last note a crash may have cut: one stream may still be in yesterday. */
+/** Number of newest files whose last note a crash may have cut: one stream may still be writing to yesterday's file. */
 const UNFINISHED_FILES_MAX = 2;
-/** A day of two checkpoints a second has not half of it. */
+/** Maximum size of a file: a day with two checkpoints a second takes less than half of it. */
 const FILE_BYTES_MAX = 268_435_456;
 
-/** A note, and where it was found. `checkpoint` is missing when the note is none of ours. */
+/** A note and its location. `checkpoint` is `undefined` when the note is not one of this service's checkpoints. */
 export interface FoundNote extends FiledNote {
   readonly file: string;
   readonly day: string;
   readonly checkpoint: Checkpoint | undefined;
 }
 
-/** Names of the files of checkpoints, oldest first. */
+/** Returns the names of the checkpoint files, oldest first. */
 function listNotes(dir: string): readonly string[] {
   const folder = join(dir, CHECKPOINT_DIR);
   const names = fs.existsSync(folder) ? fs.readdirSync(folder) : [];
   return names.filter((name) => NOTES_FILE.test(name)).sort();
 }
 
-/** A file that does not end with a whole note. A crash cuts one of the newest, and the next start mends it. */
+/**
+ * A file that does not end with a complete note. A crash can do this to one of the newest files only, and the next
+ * start fixes it.
+ */
 export interface TornNotes {
   readonly file: string;
-  /** Of its last whole note. */
+  /** Line number of its last complete note. */
   readonly line: number;
   readonly mayBeCrash: boolean;
 }
 
-/** All notes from those of a day on, oldest first, of which one file's are held at a time; at the end, the files that are torn. */
+/**
+ * Yields all notes from day `from` on, oldest first, with only one file's notes in memory at a time. Returns the torn
+ * files.
+ */
 export function* eachNote(dir: string, from = ""): Generator<FoundNote, readonly TornNotes[]> {
   const torn: TornNotes[] = [];
   const names = listNotes(dir);
@@ -55,12 +61,12 @@ export function* eachNote(dir: string, from = ""): Generator<FoundNote, readonly
   return torn;
 }
 
-/** The last notes of a log, oldest first: the newest one of each stream that has one is among them. */
+/** Returns the last notes of a log, oldest first. They include the newest note of each stream that has one. */
 export function readLastNotes(dir: string): readonly FoundNote[] {
   let notes: readonly FoundNote[] = [];
   for (const name of listNotes(dir).toReversed()) {
     const tail = readNotes(dir, name, TAIL_BYTES);
-    // A stream that rests may have its last note far before the others' last ones.
+    // The last note of an idle stream may be far before the last notes of the other stream.
     const found = hasEach([...tail, ...notes]) ? tail : readNotes(dir, name, FILE_BYTES_MAX);
     notes = [...found, ...notes];
     if (hasEach(notes)) {
@@ -74,16 +80,16 @@ function hasEach(notes: readonly FoundNote[]): boolean {
   return STREAMS.every((stream) => notes.some(({ checkpoint }) => checkpoint?.stream === stream));
 }
 
-/** The whole notes in the last bytes of a file. */
+/** Returns the complete notes in the last bytes of a file. */
 function readNotes(dir: string, name: string, bytesMax: number): readonly FoundNote[] {
   const bytes = readFile(join(dir, CHECKPOINT_DIR, name), bytesMax);
-  // A note's own texts hold no empty line but the one in its middle, behind which a signature begins.
+  // A note contains only one empty line: the one in its middle, before the signatures.
   const text = bytes.toString("utf8");
   const begin = bytes.length < bytesMax ? 0 : text.indexOf("\n\nsafe-tool-call/") + 2;
   return Array.from(splitNotes(text.slice(begin)), (note) => located(note, name));
 }
 
-/** Takes what stands after the last whole note off the newest files: a crash cut its writing short. */
+/** Cuts incomplete notes off the newest files: a crash interrupted the writing. */
 export function cutTornNotes(dir: string): void {
   for (const name of listNotes(dir).slice(-UNFINISHED_FILES_MAX)) {
     cutTornNote(join(dir, CHECKPOINT_DIR, name));
@@ -101,7 +107,7 @@ function cutTornNote(path: string): void {
   }
 }
 
-/** Whether the last empty line is the one between a note's text and its signatures. */
+/** Returns true when the last empty line is the one between a note's text and its signatures. */
 function endsInMiddle(bytes: Buffer, end: number): boolean {
   const before = bytes.subarray(0, Math.max(0, end - 2));
   const lastLine = before.subarray(before.lastIndexOf("\n") + 1).toString("utf8");
@@ -113,7 +119,7 @@ function located(note: FiledNote, name: string): FoundNote {
   return { ...note, file: join(CHECKPOINT_DIR, name), day, checkpoint: readCheckpoint(note.note) };
 }
 
-/** The last `bytesMax` bytes of a file; all of them by default, and then no more than a bound. */
+/** Reads the last `bytesMax` bytes of a file. Without `bytesMax` it reads the whole file, up to `FILE_BYTES_MAX`. */
 function readFile(path: string, bytesMax?: number): Buffer {
   const fd = fs.openSync(path, fs.constants.O_RDONLY | fs.constants.O_NOFOLLOW | fs.constants.O_NONBLOCK);
   try {

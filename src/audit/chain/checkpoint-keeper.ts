@@ -8,7 +8,7 @@ import type { StreamPosition } from "../query/day-stream.ts";
 import { STREAMS, type StreamName } from "./chain.ts";
 import { CHECKPOINT_DIR, readCheckpoint, signCheckpoint } from "./checkpoint.ts";
 
-/** How long after a line the next checkpoint comes, in milliseconds. */
+/** Time from a line to the next checkpoint, in milliseconds. */
 export const CHECKPOINT_INTERVAL_MS = 1_000;
 
 type Places = Readonly<Record<StreamName, StreamPosition>>;
@@ -16,22 +16,25 @@ type Places = Readonly<Record<StreamName, StreamPosition>>;
 export interface CheckpointKeeperOptions {
   readonly dir: string;
   readonly files: FileOperations;
-  /** Ed25519, private. Without it nothing is signed; the place is saved all the same. */
+  /** Ed25519 private key. Without it nothing is signed, but the position is still saved. */
   readonly key: KeyObject | undefined;
-  /** Milliseconds. */
+  /** Time from a line to the next checkpoint, in milliseconds. */
   readonly intervalMs: number;
   /** The last checkpoint of each stream, from a former run. */
   readonly notes: Readonly<Record<StreamName, string | undefined>>;
-  /** What is written of both streams, and the intents among it. Taken in one moment. */
+  /**
+   * Returns the acknowledged positions of both streams. `intents` returns the open intents among them. Both are read at
+   * the same moment.
+   */
   readonly places: () => Places;
   readonly intents: (journalLines: number) => readonly Intent[];
-  /** Makes what was written durable, where that was not waited for. */
+  /** Makes written lines durable when their acknowledgement did not wait for that. */
   readonly sync: () => Promise<void>;
 }
 
 /**
- * Signs what is durable: a second after a line, at the end of a day and at the end of the run; and saves the place, so that
- * the next start finds it. A checkpoint that cannot be written is tried again; `failure` tells of it meanwhile.
+ * Signs durable lines: one second after a line, at the end of a day and at the end of the run. Also saves the position
+ * for the next start. A checkpoint that cannot be written is retried; until then, `failure` reports it.
  */
 export class CheckpointKeeper {
   readonly #options: CheckpointKeeperOptions;
@@ -44,7 +47,7 @@ export class CheckpointKeeper {
   #failure: string | undefined;
   #lastDay = "";
   #isClosed = false;
-  /** Lines came since the last checkpoint was begun. */
+  /** True when lines were written since the start of the last checkpoint. */
   #isBehind = false;
 
   constructor(options: CheckpointKeeperOptions) {
@@ -58,7 +61,7 @@ export class CheckpointKeeper {
     return this.#failure;
   }
 
-  /** Lines became durable. */
+  /** Schedules a checkpoint because lines became durable. */
   touch(): void {
     this.#isBehind = true;
     if (this.#timer === undefined && !this.#isClosed) {
@@ -72,7 +75,10 @@ export class CheckpointKeeper {
     this.touch();
   }
 
-  /** With the last checkpoint, when the log is sound. Does not throw: what is acknowledged is safe without it. */
+  /**
+   * Writes the last checkpoint when `isSound` is true, then stops. Does not throw: acknowledged lines are safe without
+   * the checkpoint.
+   */
   async close(isSound: boolean): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#timer);
@@ -86,7 +92,7 @@ export class CheckpointKeeper {
     this.#running = this.#keep().finally(() => {
       this.#running = undefined;
       this.#timer = undefined;
-      // What came meanwhile armed no timer.
+      // Lines that were written in the meantime did not start a timer.
       if (this.#isBehind || this.#failure !== undefined) {
         this.touch();
       }
@@ -114,7 +120,7 @@ export class CheckpointKeeper {
     }
   }
 
-  /** A note for each place that is not covered yet, in the file of the day of its last line. */
+  /** Appends a note for each position that is not covered yet, to the file of the day of its last line. */
   async #sign(due: readonly { readonly stream: StreamName; readonly place: StreamPosition }[]): Promise<void> {
     const { key } = this.#options;
     for (const { stream, place } of due) {

@@ -3,14 +3,14 @@ import { type ChainHead, STREAMS, type StreamName } from "./chain.ts";
 import { DIGEST_BYTES } from "./merkle-tree.ts";
 import { type Note, signNote } from "./signed-note.ts";
 
-/** Folder of the checkpoints below the audit directory; a file a day. */
+/** Folder of the checkpoints in the audit directory, with one file per day. */
 export const CHECKPOINT_DIR = "checkpoints";
 
 const ORIGIN = "safe-tool-call/audit";
 const LOG_ID = /^[0-9a-f]{32}$/;
 const SIZE = /^(0|[1-9][0-9]{0,15})$/;
 
-/** What a signer says of one stream: so many lines, under this root (c2sp.org/tlog-checkpoint). */
+/** A signed statement about one stream: its number of lines and their root (c2sp.org/tlog-checkpoint). */
 export interface Checkpoint extends Note {
   readonly origin: string;
   readonly stream: StreamName;
@@ -22,13 +22,15 @@ export function originOf(stream: StreamName, logId: string): string {
   return `${ORIGIN}/${stream}/${logId}`;
 }
 
-/** The signed checkpoint of a chain that has at least one line. */
+/** Returns the signed checkpoint of a chain that has at least one line. */
 export function signCheckpoint(stream: StreamName, { logId, seq, tree }: ChainHead, key: KeyObject): string {
   const origin = originOf(stream, logId ?? "");
   return signNote(`${origin}\n${seq}\n${tree.root().toString("base64")}\n`, origin, key);
 }
 
-/** One note, as it stands in a file of them or by itself. `undefined` when it is no checkpoint of a stream. */
+/**
+ * Reads one note, as stored in a checkpoint file or alone. Returns `undefined` when it is not a checkpoint of a stream.
+ */
 export function readCheckpoint(note: string): Checkpoint | undefined {
   const [body = "", signatures = "", ...rest] = note.split("\n\n");
   const [origin = "", size = "", encoded = "", ...extensions] = body.split("\n");
@@ -50,16 +52,16 @@ export function readCheckpoint(note: string): Checkpoint | undefined {
   return { text, signatures: signatures.replace(/\n$/, ""), origin, stream, size: Number(size), root };
 }
 
-/** A note of a file of notes, each of which ends with an empty line. */
+/** A note in a file of notes, each of which ends with an empty line. */
 export interface FiledNote {
-  /** Where it begins, from 1. */
+  /** Line number of the note's start, from 1. */
   readonly line: number;
   readonly note: string;
-  /** Bytes from the file's begin to the note's end. */
+  /** Bytes from the start of the file to the end of the note. */
   readonly end: number;
 }
 
-/** The notes of a file's text. What stands behind the last whole one is not among them: `end` of the last note tells. */
+/** Yields the complete notes in a file's text. The last note's `end` shows where incomplete text starts. */
 export function* splitNotes(text: string): Generator<FiledNote, void> {
   let at = 0;
   let line = 1;

@@ -1,14 +1,17 @@
 import { hash } from "node:crypto";
 
-/** SHA-256: bytes of a leaf, a node or a root. */
+/** Bytes of a leaf, a node or a root: SHA-256. */
 export const DIGEST_BYTES = 32;
 
 const LEAF = 0;
 const NODE = 1;
-/** Of a node: a mark and two hashes. Filled and hashed at once, so it can be shared. */
+/** Input of a node's hash: a prefix and two hashes. Filled and hashed synchronously, so one buffer can be shared. */
 const node = Buffer.alloc(1 + 2 * DIGEST_BYTES, NODE);
 
-/** The RFC 6962 hash of the leaf `bytes[from, to)`. The byte before `from` must exist; it is lent for the mark and given back. */
+/**
+ * Returns the RFC 6962 hash of the leaf `bytes[from, to)`. The byte before `from` must exist: it temporarily holds the
+ * leaf prefix and is then restored.
+ */
 export function leafHash(bytes: Buffer, from: number, to: number): Buffer {
   const before = bytes[from - 1] ?? LEAF;
   bytes[from - 1] = LEAF;
@@ -17,7 +20,7 @@ export function leafHash(bytes: Buffer, from: number, to: number): Buffer {
   return digest;
 }
 
-/** The RFC 6962 hash of two neighbours. */
+/** Returns the RFC 6962 hash of two neighboring nodes. */
 export function nodeHash(left: Uint8Array, right: Uint8Array): Buffer {
   node.set(left, 1);
   node.set(right, 1 + DIGEST_BYTES);
@@ -25,15 +28,15 @@ export function nodeHash(left: Uint8Array, right: Uint8Array): Buffer {
 }
 
 /**
- * An RFC 6962 tree that only grows. Of n leaves it holds log n hashes: the roots of the full subtrees from which every
- * later root can be computed.
+ * An RFC 6962 tree that only grows. For n leaves it holds log n hashes: the roots of the full subtrees, from which
+ * every later root can be computed.
  */
 export class MerkleTree {
   #size = 0;
-  /** By height; `undefined` where the size has no such power of two. */
+  /** Roots by height; `undefined` where the size does not contain that power of two. */
   #subtrees: (Buffer | undefined)[] = [];
 
-  /** `hashes` as `hashes()` gave them. `undefined` when they do not go with the size. */
+  /** Restores a tree from the result of `hashes()`. Returns `undefined` when the hashes do not match the size. */
   static from(size: number, hashes: readonly Buffer[]): MerkleTree | undefined {
     const tree = new MerkleTree();
     tree.#size = size;
@@ -74,7 +77,7 @@ export class MerkleTree {
     return root ?? hash("sha256", "", "buffer");
   }
 
-  /** The roots of the full subtrees, from the largest to the smallest. */
+  /** Returns the roots of the full subtrees, from the largest to the smallest. */
   hashes(): readonly Buffer[] {
     return this.#subtrees.filter((subtree) => subtree !== undefined).reverse();
   }

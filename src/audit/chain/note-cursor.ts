@@ -2,25 +2,28 @@ import type { StreamName } from "./chain.ts";
 import type { Checkpoint } from "./checkpoint.ts";
 import { eachNote, type FoundNote } from "./checkpoint-files.ts";
 
-/** A note of ours, with where it stands. */
+/** A checkpoint note of this service and its location. */
 export interface SignedSize extends Omit<FoundNote, "checkpoint"> {
   readonly checkpoint: Checkpoint;
 }
 
-/** Hands out the notes of one stream as its lines go by: both are in the order of their sizes, so no more than one is looked at. */
+/**
+ * Returns the notes of one stream as its lines pass. Notes and lines are both ordered by size, so only one note is
+ * examined at a time.
+ */
 export class NoteCursor {
   readonly #stream: StreamName;
   readonly #notes: Iterator<FoundNote>;
   #next: SignedSize | undefined;
   #size = -1;
 
-  /** Begins with the files of day `from`. */
+  /** Starts with the files of day `from`. */
   constructor(dir: string, stream: StreamName, from?: string) {
     this.#stream = stream;
     this.#notes = eachNote(dir, from);
   }
 
-  /** The next note that covers just so many lines; `undefined` when there is none, or no further one. */
+  /** Returns the next note that covers exactly this number of lines; `undefined` when there is no further one. */
   at(size: number): SignedSize | undefined {
     while (this.#size < size) this.#step();
     const found = this.#size === size ? this.#next : undefined;

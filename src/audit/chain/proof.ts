@@ -9,25 +9,26 @@ import { DIGEST_BYTES, leafHash, MerkleTree, nodeHash } from "./merkle-tree.ts";
 import { isUnsigned, verifyNote } from "./signed-note.ts";
 
 const TYPE = "safe-tool-call/audit-proof/1";
-/** A tree of 2^53 lines is not higher. */
+/** Maximum length of a path: the height of a tree of 2^53 lines. */
 const HASHES_MAX = 53;
 
-/** That one line stands in a log, to be checked with the log's public key and nothing else. */
+/** Proof that a log contains one line. It can be checked with only the log's public key. */
 export interface Proof {
   readonly type: typeof TYPE;
-  /** The line exactly as it stands in the file. */
+  /** The line exactly as it is in the file. */
   readonly line: string;
   /** Its `seq`. */
   readonly index: number;
-  /** Base64, from the leaf's neighbour up (RFC 6962). */
+  /** Hashes in base64, from the leaf's sibling upward (RFC 6962). */
   readonly hashes: readonly string[];
   /** The signed note. */
   readonly checkpoint: string;
 }
 
 /**
- * Proves the call with that `traceId` or `id`, under the newest checkpoint. Reads the whole stream. Throws an `AuditLogError`
- * when there is no such line, or no checkpoint covers it.
+ * Proves the call with this `traceId` or `id` with the newest checkpoint. Reads the whole stream.
+ *
+ * @throws AuditLogError when there is no such line, or no checkpoint covers it.
  */
 export function prove(dir: string, id: string): Proof {
   const note = readLastNotes(dir).findLast(({ checkpoint }) => checkpoint?.stream === "calls");
@@ -49,7 +50,7 @@ function findLine(dir: string, id: string): { readonly line: string; readonly se
   const needle = Buffer.from(JSON.stringify(id));
   let found: { line: string; link: ChainLink } | undefined;
   walkFiles(dayFilesOf(dir, "calls"), { index: 0, offset: 0 }, (bytes, from, to) => {
-    // Within the line alone: what follows it would be searched again for every line.
+    // Search only within the line: otherwise the rest of the buffer would be searched again for every line.
     const link = bytes.subarray(from, to).includes(needle) ? readLink(bytes, from, to) : undefined;
     const line = link === undefined ? "" : bytes.toString("utf8", from, to);
     if (link !== undefined && isNamed(line, id)) {
@@ -78,7 +79,10 @@ interface Span {
   readonly to: number;
 }
 
-/** The subtrees beside the way from leaf `index` to the root of `span`, from the leaf up (RFC 6962, 2.1.1). */
+/**
+ * Returns the sibling subtrees on the path from leaf `index` to the root of `span`, from the leaf upward (RFC 6962,
+ * 2.1.1).
+ */
 function neighbours(index: number, span: Span): readonly Span[] {
   const { from, to } = span;
   if (to - from <= 1) {
@@ -119,7 +123,11 @@ function pathTo(dir: string, index: number, size: number): readonly Buffer[] {
   return spans.map(({ tree }) => tree.root());
 }
 
-/** Reads a proof that somebody hands in. Throws an `AuditLogError` when it is none. */
+/**
+ * Reads an untrusted proof.
+ *
+ * @throws AuditLogError when the text is not a proof.
+ */
 export function readProof(text: string): Proof {
   let value: unknown;
   try {
@@ -153,7 +161,7 @@ const NOTE_FAULTS = {
   "bad signature": "its checkpoint's signature is wrong",
 } as const;
 
-/** Whether the line stands in the log that `keys` sign for. Needs nothing but what it is given. */
+/** Checks that the log signed by `keys` contains the line. Needs only its arguments. */
 export function checkProof({ line, index, hashes, checkpoint: note }: Proof, keys: readonly KeyObject[]): ProofVerdict {
   const checkpoint = readCheckpoint(note);
   if (checkpoint === undefined) {
@@ -174,7 +182,7 @@ export function checkProof({ line, index, hashes, checkpoint: note }: Proof, key
     : { ok: false, reason: "the line is not in the log that its checkpoint speaks of", isSignature: false };
 }
 
-/** The root that a leaf and its path lead to (RFC 9162, 2.1.3.2). */
+/** Returns the root that results from a leaf and its path (RFC 9162, 2.1.3.2). */
 function rootOf(
   leaf: Buffer,
   { path, index, size }: { readonly path: readonly Buffer[]; readonly index: number; readonly size: number },

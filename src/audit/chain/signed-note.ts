@@ -2,7 +2,7 @@ import { createHash, createPublicKey, type KeyObject, sign, verify } from "node:
 import { errorText } from "../../core/error-text.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 
-/** Signed notes as C2SP defines them (c2sp.org/signed-note), with Ed25519. */
+/** Format of signed notes as C2SP defines them (c2sp.org/signed-note), with Ed25519. */
 const ED25519 = 1;
 const KEY_ID_BYTES = 4;
 const KEY_BYTES = 32;
@@ -11,7 +11,7 @@ const SIGNATURE_LINE = "— ";
 const KEY_BEGIN = "-----BEGIN";
 const NOTE_SIGNATURES_MAX = 16;
 
-/** The note: a text, an empty line, the signature of `name` over the text. */
+/** Returns the note: the text, an empty line, and the signature of `name` over the text. */
 export function signNote(text: string, name: string, key: KeyObject): string {
   const id = keyId(name, createPublicKey(key));
   const signature = sign(null, Buffer.from(text), key);
@@ -20,12 +20,15 @@ export function signNote(text: string, name: string, key: KeyObject): string {
 
 export type NoteVerdict = "valid" | "unknown key" | "bad signature";
 
-/** Whether the note has no signature line at all, of anybody. */
+/** Returns true when the note has no signature line of any signer. */
 export function isUnsigned({ signatures }: Note): boolean {
   return !signatures.split("\n").some((line) => line.startsWith(SIGNATURE_LINE));
 }
 
-/** Whether one of `keys` signed `text` under `name`. A signature that says so and is wrong spoils the note. */
+/**
+ * Checks whether one of `keys` signed the note's text under `name`. A wrong signature that claims one of these keys
+ * makes the note invalid.
+ */
 export function verifyNote(note: Note, name: string, keys: readonly KeyObject[]): NoteVerdict {
   const lines = note.signatures.split("\n").slice(0, NOTE_SIGNATURES_MAX);
   let verdict: NoteVerdict = "unknown key";
@@ -35,7 +38,7 @@ export function verifyNote(note: Note, name: string, keys: readonly KeyObject[])
     if (mark !== SIGNATURE_LINE.trim() || bytes.toString("base64") !== encoded) {
       return "bad signature";
     }
-    // Others, such as witnesses, may have signed too.
+    // Other signers, such as witnesses, may have signed too.
     const key =
       signer === name
         ? keys.find((candidate) => keyId(name, candidate).equals(bytes.subarray(0, KEY_ID_BYTES)))
@@ -53,21 +56,23 @@ export function verifyNote(note: Note, name: string, keys: readonly KeyObject[])
   return verdict;
 }
 
-/** `text` ends with a line end; `signatures` are its lines without the last line end. */
+/** A note. `text` ends with a line end; `signatures` holds the signature lines without the last line end. */
 export interface Note {
   readonly text: string;
   readonly signatures: string;
 }
 
-/** The verifier key, as other tools take it: `name+id+key`. */
+/** Returns the verifier key in the form that other tools accept: `name+id+key`. */
 export function verifierKeyOf(name: string, publicKey: KeyObject): string {
   const key = Buffer.concat([Buffer.of(ED25519), rawKey(publicKey)]).toString("base64");
   return `${name}+${keyId(name, publicKey).toString("hex")}+${key}`;
 }
 
 /**
- * A public key from PEM or from a verifier key. Of a verifier key the name does not bind: one key signs both streams.
- * Throws an `AuditLogError` when it is none.
+ * Reads a public key from PEM or from a verifier key. The name of a verifier key is not checked against the stream,
+ * because one key signs both streams.
+ *
+ * @throws AuditLogError when the text is not a public key.
  */
 export function readPublicKey(text: string): KeyObject {
   try {
@@ -89,7 +94,7 @@ function fromPem(text: string): KeyObject {
 }
 
 function fromVerifierKey(text: string): KeyObject {
-  // Of the three parts the last, in base64, may hold a plus itself.
+  // The last of the three parts is base64 and may contain a plus.
   const [name = "", id = "", ...rest] = text.split("+");
   const bytes = Buffer.from(rest.join("+"), "base64");
   if (bytes.length !== 1 + KEY_BYTES || bytes[0] !== ED25519) {

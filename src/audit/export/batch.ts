@@ -9,7 +9,7 @@ import { type Chunk, linesOf, type OpenDayFile, readChunk } from "../query/scan.
 import { type EntryView, type LineMembers, parseLine, viewOf } from "../query/view.ts";
 
 const LINE_END = 0x0a;
-/** What one request carries at most. One line is sent whatever its size. */
+/** Limits for one request. A single line is sent whatever its size. */
 const BATCH_LINES_MAX = 500;
 const BATCH_BYTES_MAX = 1_048_576;
 
@@ -18,7 +18,10 @@ export interface ExportLine {
   readonly day: string;
   readonly offset: number;
   readonly line: string;
-  /** Missing when somebody else wrote the line: then it is sent as it is, under the time of its day. */
+  /**
+   * Empty when the line is not a JSON object. A line that the service did not write is sent unchanged, with the start
+   * of its day as its time.
+   */
   readonly members: LineMembers;
   readonly entry: EntryView | undefined;
   readonly timeMs: number;
@@ -26,7 +29,7 @@ export interface ExportLine {
 
 export interface ExportBatch {
   readonly lines: readonly ExportLine[];
-  /** Behind its last line. */
+  /** Position after the last line. */
   readonly next: Position;
 }
 
@@ -44,12 +47,12 @@ interface Place {
   readonly from: Position | undefined;
 }
 
-/** The lines that come next, oldest first; `undefined` when there are none yet. */
+/** Returns the next lines, oldest first; `undefined` when there are none yet. */
 export function readBatch(place: Place): ExportBatch | undefined {
   return readNext(place, BATCH);
 }
 
-/** The first of them. */
+/** Returns the next line; `undefined` when there is none yet. */
 export function readNextLine(place: Place): ExportLine | undefined {
   return readNext(place, PEEK)?.lines[0];
 }
@@ -82,14 +85,14 @@ function readLines(
     }
     if (lines.length > 0) checkDay(day, chunk);
     if (lines.length > 0) return { lines, next: { day, offset: end } };
-    // What begins there is longer than any line of ours, or still being written.
+    // The next line is longer than the log ever writes, or is still being written.
     if (to + LINE_BYTES_MAX >= file.size) break;
     at = to;
   }
   return { lines: [], next: { day, offset: from } };
 }
 
-/** A misnamed file would move the place to a day behind which the lines of other days are not looked for. */
+/** Rejects a misnamed file: it would move the position to a day after which the lines of earlier days are not read. */
 function checkDay(day: string, { bytes, first }: Chunk): void {
   const to = bytes.indexOf(LINE_END, first);
   if (isOfOtherDay(day, bytes, [first, to])) {
@@ -106,7 +109,7 @@ function lineOf(
   return { stream, day, offset, line, members, entry, timeMs: entry?.timeMs ?? Date.parse(`${day}T00:00:00Z`) };
 }
 
-/** Bytes that stand behind a place. */
+/** Returns the number of bytes after a position. */
 export function bytesBehind({ dir, stream, from }: Place): number {
   const folder = streamDir(dir, stream);
   let bytes = 0;

@@ -11,7 +11,7 @@ import { EXPORT_DIR, readExportPlace, writeExportPlace } from "./position-files.
 import { post, type Send } from "./sender.ts";
 
 export interface ExporterTarget {
-  /** Names its files. */
+  /** Part of the names of its files. */
   readonly name: string;
   readonly type: "otlp" | "loki";
   readonly url: string;
@@ -23,25 +23,27 @@ interface ExporterOptions {
   readonly dir: string;
   readonly stream: Stream;
   readonly target: ExporterTarget;
-  /** Milliseconds since 1970. */
+  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
-  /** At least 0, below 1. */
+  /** Returns a number of at least 0 and below 1. */
   readonly random: () => number;
-  /** What went wrong, for the operators' log; once for each time that it begins, and once a minute at most. */
+  /** Writes a problem to the operators' log: once each time the problem starts, and at most once a minute. */
   readonly report: (message: string) => void;
   readonly send?: Send | undefined;
-  /** Milliseconds between looks at a log that has nothing new, and after a first failure. */
+  /**
+   * `pollMs` is the pause when the log has no new lines, `backoffMs` the pause after a first failure; in milliseconds.
+   */
   readonly pollMs?: number;
   readonly backoffMs?: number;
 }
 
-/** How one exporter of one stream is doing. */
+/** The status of one exporter for one stream. */
 export interface ExportState {
   readonly exporter: string;
   readonly stream: Stream;
-  /** Not a number while the log cannot be read, and so the seconds. */
+  /** NaN while the log cannot be read, as is `secondsBehind`. */
   readonly bytesBehind: number;
-  /** Of the oldest line that was not taken yet; 0 when there is none. */
+  /** Age of the oldest line that was not accepted yet; 0 when there is none. */
   readonly secondsBehind: number;
   readonly sentLines: number;
   readonly deadLines: number;
@@ -52,7 +54,7 @@ const POLL_MS = 500;
 const BACKOFF_MS = 1_000;
 const BACKOFF_MS_MAX = 60_000;
 const TIMEOUT_MS = 15_000;
-/** Between two texts for the log of one kind: a far side may fail, or refuse a line, with every batch. */
+/** Minimum time between two reports of one kind: a receiver may fail, or refuse a line, with every batch. */
 const REPORT_EVERY_MS = 60_000;
 
 const ENCODERS = {
@@ -61,9 +63,9 @@ const ENCODERS = {
 } as const;
 
 /**
- * Sends one stream of the log to one far side, batch after batch, in order, at least once: the place is moved on only
- * behind lines that were taken, or are kept among the dead letters because they never will be. It reads files; the road of
- * a call knows nothing of it.
+ * Sends one stream of the log to one receiver, in batches, in order, at least once. The position moves only past lines
+ * that were accepted, or that are kept as dead letters because they never will be accepted. The exporter reads files
+ * and is independent of the call pipeline.
  */
 export class Exporter {
   readonly #options: ExporterOptions;
@@ -71,7 +73,7 @@ export class Exporter {
   readonly #counts = { sentLines: 0, deadLines: 0, failures: 0 };
   #position: Position | undefined;
   readonly #stopping = new AbortController();
-  /** Whether the operators know that it fails now. */
+  /** True when the current failure was reported to the operators. */
   #isTold = false;
   #toldAtMs = Number.NEGATIVE_INFINITY;
   #buriedUntold = 0;
@@ -79,7 +81,7 @@ export class Exporter {
   #wake: () => void = () => {};
   readonly #done: Promise<void>;
 
-  /** Begins at once. */
+  /** Starts immediately. */
   constructor(options: ExporterOptions) {
     this.#options = options;
     const { dir, stream, target } = options;
@@ -95,7 +97,7 @@ export class Exporter {
     return { exporter: target.name, stream, ...this.#lag(), ...this.#counts };
   }
 
-  /** Breaks off the request under way. What was not taken, as far as we know, is sent after the next start. */
+  /** Aborts the running request. Lines that were not confirmed as accepted are sent after the next start. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     this.#wake();
@@ -111,7 +113,7 @@ export class Exporter {
       const secondsBehind = next === undefined ? 0 : Math.max(0, (clock() - next.timeMs) / 1_000);
       return { bytesBehind: bytesBehind(place), secondsBehind };
     } catch {
-      // A log that cannot be read: the exporter itself says why.
+      // The log cannot be read; the exporter reports the reason itself.
       return { bytesBehind: Number.NaN, secondsBehind: Number.NaN };
     }
   }
@@ -134,7 +136,7 @@ export class Exporter {
     }
   }
 
-  /** Whatever becomes of the rest, what is behind it is not sent again. */
+  /** Delivers a batch. Saves the position even on failure, so that lines before it are not sent again. */
   async #deliverWhole(batch: ExportBatch): Promise<void> {
     const { dir, stream, target } = this.#options;
     const before = this.#position;
@@ -147,7 +149,7 @@ export class Exporter {
     }
   }
 
-  /** `false` when it was stopped before all of it was taken. */
+  /** Delivers a batch. Returns `false` when the exporter was stopped before everything was accepted. */
   async #deliver({ lines, next }: ExportBatch): Promise<boolean> {
     const { target, send } = this.#options;
     const { encode, rejected, readsAnswer } = ENCODERS[target.type];
@@ -179,7 +181,10 @@ export class Exporter {
     return false;
   }
 
-  /** One bad line spoils a whole batch: it is halved until it stands alone. */
+  /**
+   * Splits a refused batch in half until a bad line is alone, because one bad line makes the receiver refuse the whole
+   * batch.
+   */
   async #refused({ lines, next }: ExportBatch, reason: string): Promise<boolean> {
     const middle = Math.ceil(lines.length / 2);
     const after = lines[middle];
@@ -218,7 +223,10 @@ export class Exporter {
     report(`${target.name} does not take the audit's ${stream}: ${reason}`);
   }
 
-  /** A clock that was set back makes it due. */
+  /**
+   * Returns true when a report is due. Uses the absolute difference, so that a clock that was set back does not
+   * suppress reports.
+   */
   #isDue(toldAtMs: number): boolean {
     return Math.abs(this.#options.clock() - toldAtMs) >= REPORT_EVERY_MS;
   }
@@ -239,7 +247,10 @@ export class Exporter {
   }
 }
 
-/** Of one exporter's dead letters. Full, they stop it: what nobody wants and nobody can keep would be lost. */
+/**
+ * Maximum bytes of one exporter's dead letters. A full file stops the exporter: lines that are neither accepted nor
+ * kept would be lost.
+ */
 const FILE_BYTES_MAX = 67_108_864;
 const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_WRONLY } = fs.constants;
 
@@ -250,7 +261,8 @@ interface DeadLetters {
 }
 
 /**
- * Keeps lines that the far side refused for good in `export/<name>.dead.jsonl`, durably. The audit itself still holds them.
+ * Durably stores lines that the receiver refused for good in `export/<name>.dead.jsonl`. The audit log itself still
+ * contains them.
  *
  * @throws when the file is full or cannot be written
  */

@@ -8,21 +8,21 @@ export interface ExportersOptions {
   /** The audit directory. */
   readonly dir: string;
   readonly targets: readonly ExporterTarget[];
-  /** Without it nothing is ever deleted. */
+  /** When `undefined`, nothing is ever deleted. */
   readonly retentionDays: number | undefined;
-  /** Milliseconds since 1970. */
+  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
-  /** At least 0, below 1. */
+  /** Returns a number of at least 0 and below 1. */
   readonly random: () => number;
-  /** For the operators' log. */
+  /** Writes to the operators' log. */
   readonly report: (message: string) => void;
-  /** Durable when resolved. */
+  /** Writes a journal line; durable when resolved. */
   readonly journal: (line: { readonly type: "audit.pruned"; readonly [member: string]: Json }) => Promise<void>;
   readonly send?: Send | undefined;
   readonly pruneEveryMs?: number;
 }
 
-/** What sends the log on and takes old files away, beside the service. */
+/** The running exporters and the periodic deletion of old files, which work alongside the service. */
 export interface Exporters {
   states(): readonly ExportState[];
   stop(): Promise<void>;
@@ -68,7 +68,7 @@ class Pruning {
     await this.#running;
   }
 
-  /** What goes is in the journal before it goes. */
+  /** Deletes old files. Each deletion is in the journal before it happens. */
   async #prune(): Promise<void> {
     const { dir, targets, retentionDays, clock, journal } = this.#options;
     if (retentionDays === undefined) return;

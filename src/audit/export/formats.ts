@@ -2,7 +2,7 @@ import { escapeJson } from "../escape.ts";
 import type { FoundLine } from "../query/scan.ts";
 import { type EntryView, type LineMembers, membersOf, parseLine, textOf } from "../query/view.ts";
 
-/** What a spreadsheet takes for the beginning of a formula, full-width forms too; after blanks it may do so still. */
+/** Matches text that a spreadsheet may treat as a formula, including full-width characters and leading whitespace. */
 const FORMULA = /^[\s\u00a0\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20|%]/;
 const LEADING_CONTROL = /^[\t\r\n]/;
 
@@ -39,7 +39,10 @@ export function toCsv({ entry, line }: FoundLine): string {
   return COLUMNS.map(([, read]) => cell(read(entry, members))).join(",");
 }
 
-/** Every text in quotes; what could be taken for a formula gets an apostrophe before it; nothing that steers anything stays in it. */
+/**
+ * Returns one cell. Strings are quoted, possible formulas are prefixed with an apostrophe, and control characters are
+ * escaped.
+ */
 function cell(value: string | number | undefined): string {
   if (value === undefined) return "";
   if (typeof value === "number") return String(value);
@@ -84,7 +87,9 @@ const SEVERITIES: Readonly<Record<string, readonly [id: number, name: string]>> 
 };
 const INFORMATIONAL = [1, "Informational"] as const;
 
-/** One call as an OCSF event. What OCSF has no place for stands in `unmapped`; what is not known is left out. */
+/**
+ * Returns one call as an OCSF event. Members without an OCSF attribute are in `unmapped`; unknown values are left out.
+ */
 function toOcsf({ entry, line }: FoundLine): object {
   const members = parseLine(line) ?? {};
   const [activityId, activity] = ACTIVITIES[entry.classification ?? ""] ?? UNKNOWN_ACTIVITY;
@@ -101,7 +106,7 @@ function toOcsf({ entry, line }: FoundLine): object {
     count: entry.count,
     actor: actorOf(entry),
     api: apiOf(entry),
-    // The log keeps no addresses: the caller is known by its token.
+    // The log stores no addresses: the caller is identified by its token.
     src_endpoint: { svc_name: entry.sub ?? "unknown" },
     metadata: metadataOf(entry, members),
     unmapped: unmappedOf(entry, members),
@@ -158,16 +163,16 @@ function unmappedOf(
   };
 }
 
-/** What `stc audit export` writes: a header, if any, and each call as one line, without line ends. */
+/** An output format of `stc audit export`: an optional header, and one line per call, both without line ends. */
 interface Format {
   readonly header?: string;
   line(found: FoundLine): string;
 }
 
 export const FORMATS = {
-  /** The lines as they are. */
+  /** The lines unchanged. */
   jsonl: { line: ({ line }) => line },
-  /** For spreadsheets: commas, every text in quotes. */
+  /** For spreadsheets: separated by commas, every string quoted. */
   csv: { header: CSV_HEADER, line: toCsv },
   /** OCSF 1.8.0, class API Activity (6003). */
   ocsf: { line: (found) => escapeJson(JSON.stringify(toOcsf(found))) },

@@ -3,12 +3,12 @@ import { readFileSync, statSync } from "node:fs";
 const HEADERS_MAX = 32;
 const NAME = /^[A-Za-z0-9-]{1,64}$/;
 const VALUE = /^[\x20-\x7e]{1,8192}$/;
-/** Ours to say. */
+/** Headers that the service sets itself. */
 const RESERVED = new Set(["content-type", "content-length", "host", "connection", "transfer-encoding"]);
 
 /**
- * The headers of a file, a line each, `Name: value`; empty lines and those that begin with `#` do not count. What is wrong is
- * said by line number: values are secrets.
+ * Reads headers from the text of a file, one `Name: value` per line. Ignores empty lines and lines that start with `#`.
+ * Reports errors by line number only, because values are secrets.
  */
 export function readHeaders(
   text: string,
@@ -31,7 +31,7 @@ export function readHeaders(
 
 export function readHeadersFile(path: string): ReturnType<typeof readHeaders> {
   try {
-    // It would be waited for, and with it everything else.
+    // Reading a pipe would block the whole process.
     if (statSync(path).isFIFO()) return { fault: "is a pipe" };
     return readHeaders(readFileSync(path, "utf8"));
   } catch {

@@ -2,12 +2,15 @@ import { textOf } from "../query/view.ts";
 import type { ExportLine } from "./batch.ts";
 import { nanosOf } from "./otlp.ts";
 
-/** Where Loki takes lines when the address names no path. */
+/** Path of Loki's push API, used when the URL has no path. */
 export const LOKI_PATH = "/loki/api/v1/push";
 
 const LABEL_CHARACTERS_MAX = 128;
 
-/** A push in JSON. Labels have few values each: a stream per caller or trace would be Loki's end; those are in the line. */
+/**
+ * Returns a push request in JSON. Labels have few distinct values: one stream per caller or trace would overload Loki,
+ * so callers and traces are only in the line.
+ */
 export function toLoki(lines: readonly ExportLine[]): string {
   const streams = new Map<string, { readonly stream: Labels; readonly values: (readonly [string, string])[] }>();
   for (const line of lines) {
@@ -30,7 +33,7 @@ function labelsOf({ stream, members, entry }: ExportLine): Labels {
     type: stream === "journal" ? textOf(members["type"]) : undefined,
     decision: entry?.decision,
     classification: entry?.classification,
-    // Names of unknown tools are strangers' to choose.
+    // Clients can choose the names of unknown tools freely.
     tool: entry?.classification === "unknown" ? "unknown" : entry?.tool,
   };
   const given = Object.entries(labels).filter((entry): entry is [string, string] => entry[1] !== undefined);

@@ -1,7 +1,7 @@
 import { textOf } from "../query/view.ts";
 import type { ExportLine } from "./batch.ts";
 
-/** Where a collector takes logs when the address names no path. */
+/** Path of a collector's logs endpoint, used when the URL has no path. */
 export const OTLP_PATH = "/v1/logs";
 
 const W3C_TRACE = /^[0-9a-f]{32}$/;
@@ -12,7 +12,10 @@ const SEVERITIES: Readonly<Record<string, readonly [number: number, text: string
 };
 const INFO = [9, "INFO"] as const;
 
-/** An `ExportLogsServiceRequest` in the JSON encoding of OTLP: the body is the line as it is, the attributes are for searching. */
+/**
+ * Returns an `ExportLogsServiceRequest` in OTLP's JSON encoding. The body is the unchanged line; the attributes are for
+ * searching.
+ */
 export function toOtlp(lines: readonly ExportLine[]): string {
   return JSON.stringify({
     resourceLogs: [
@@ -35,7 +38,7 @@ function recordOf({ stream, day, offset, line, members, entry, timeMs }: ExportL
     body: { stringValue: line },
     attributes: attributes({
       "stc.stream": stream,
-      // The same for a line that is sent twice: receivers may drop the second.
+      // Identical when a line is sent twice, so that receivers can drop the duplicate.
       "stc.place": `${day}:${offset}`,
       "service.instance.id": textOf(members["instance"]),
       "stc.type": textOf(members["type"]),
@@ -57,12 +60,15 @@ function attributes(values: Readonly<Record<string, string | undefined>>): reado
   );
 }
 
-/** Milliseconds to nanoseconds as text: the number would not be exact. */
+/** Converts milliseconds to nanoseconds as a string: a number would not be exact. */
 export function nanosOf(ms: number): string {
   return `${Math.max(0, Math.trunc(ms))}000000`;
 }
 
-/** Records that a collector took the request for, but not them; it must not be sent again. */
+/**
+ * Returns the number of records that the collector rejected although it accepted the request, which must not be sent
+ * again.
+ */
 export function rejectedByOtlp(answer: string): number {
   try {
     const parsed = JSON.parse(answer) as { readonly partialSuccess?: { readonly rejectedLogRecords?: unknown } } | null;

@@ -4,7 +4,7 @@ import { makeDirectory, readSmallFile, syncDirectory } from "../journal/file-ope
 import type { Position } from "../query/cursor.ts";
 import type { Stream } from "../query/days.ts";
 
-/** Folder below the audit directory in which exporters keep how far they are, and what nobody wanted. */
+/** Folder in the audit directory in which exporters store their positions and the lines that were refused for good. */
 export const EXPORT_DIR = "export";
 
 const PLACE_FILE = /^([a-z0-9][a-z0-9-]{0,63})\.(calls|journal)\.json$/;
@@ -12,15 +12,15 @@ const DAY = /^\d{4}-\d{2}-\d{2}$/;
 const PLACE_BYTES_MAX = 1_024;
 const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_TRUNC, O_WRONLY } = fs.constants;
 
-/** How far an exporter is in a stream: everything before it has been taken by the far side. */
+/** The position of an exporter in a stream: the receiver has accepted every line before it. */
 export interface ExportPosition {
   readonly exporter: string;
   readonly stream: Stream;
-  /** `undefined` when nothing was taken yet, or nobody can read how far it was. */
+  /** `undefined` when nothing was accepted yet, or the stored position cannot be read. */
   readonly position: Position | undefined;
 }
 
-/** Of every exporter that ever ran here. */
+/** Returns the positions of every exporter that has ever run on this log. */
 export function readExportPlaces(dir: string): readonly ExportPosition[] {
   const folder = join(dir, EXPORT_DIR);
   const names = fs.existsSync(folder) ? fs.readdirSync(folder).sort() : [];
@@ -35,7 +35,10 @@ export function readExportPlace(dir: string, exporter: string, stream: Stream): 
   return { exporter, stream, position: readPosition(join(dir, EXPORT_DIR, `${exporter}.${stream}.json`)) };
 }
 
-/** Durable when it returns, and whole at every moment: it is written beside and moved into place. */
+/**
+ * Writes a position. It is durable on return, and the file is complete at every moment: a new file is written and
+ * renamed over the old one.
+ */
 export function writeExportPlace(dir: string, { exporter, stream, position }: ExportPosition): void {
   const folder = join(dir, EXPORT_DIR);
   makeDirectory(folder);

@@ -16,7 +16,7 @@ import { parseLine } from "../query/view.ts";
 import { walkInSteps } from "../verify/file-walk.ts";
 import { type ExportPosition, readExportPlaces } from "./position-files.ts";
 
-/** Ends the reasons that somebody has to look into. */
+/** Ending of the reasons that an operator has to investigate. */
 export const SEE_VERIFY = "stc audit verify tells more";
 
 const STREAMS = ["calls", "journal"] as const;
@@ -25,13 +25,16 @@ interface PruneOptions {
   readonly dir: string;
   /** Milliseconds since 1970. */
   readonly nowMs: number;
-  /** Files of days that ended so long ago, in milliseconds, may go. */
+  /** Files of days that ended at least this many milliseconds ago may be deleted. */
   readonly keepMs: number;
-  /** Exporters that must have passed a file even if they never ran; those that ever ran must in any case. */
+  /**
+   * Exporters that must have passed a file before it is deleted, even if they never ran. Exporters that have ever run
+   * must always have passed it.
+   */
   readonly exporters?: readonly string[];
 }
 
-/** One file that is older than it must be, and why it stays if it does. */
+/** One file beyond the retention time, and the reason if it is kept. */
 export interface Aged {
   readonly stream: Stream;
   readonly day: string;
@@ -40,7 +43,10 @@ export interface Aged {
   readonly keptBecause: string | undefined;
 }
 
-/** What may go, oldest first. A stream is cut from its begin only: behind a file that stays every other stays too. */
+/**
+ * Returns the files beyond the retention time, oldest first. A stream is only cut from its start: after a file that is
+ * kept, all later files are kept too.
+ */
 export function agedFiles(options: PruneOptions): readonly Aged[] {
   const before = dayOf(options.nowMs - options.keepMs);
   const today = dayOf(options.nowMs);
@@ -65,13 +71,14 @@ export function agedFiles(options: PruneOptions): readonly Aged[] {
 }
 
 interface PruneSteps {
-  /** Before a file goes, and awaited. */
+  /** Called and awaited before a file is deleted. */
   readonly announce?: (file: Aged) => Promise<void>;
 }
 
 /**
- * Deletes what may go; each file is on the record, durably, before, with what the rest of its chain has to follow from. A
- * file that does not verify is evidence: it stays, and so does what is behind it. Others run while the lines are read.
+ * Deletes the files that may be deleted. Before each deletion, a durable record stores the state of the chain from
+ * which the remaining lines can be verified. A file that does not verify is evidence: it and all later files are kept.
+ * Other work runs while the lines are read.
  */
 export async function pruneFiles(
   aged: readonly Aged[],
@@ -93,7 +100,8 @@ export async function pruneFiles(
       await announce?.(file);
       recordPruned(dir, { timestamp: new Date(nowMs).toISOString(), stream, day, bytes, cut: cuts.get(day) });
       fs.unlinkSync(path);
-      // Names that go in another order than they were taken away would leave a gap.
+      // Makes each deletion durable before the next one: deletions that became durable in a different order would leave
+      // a gap.
       syncDirectory(dirname(path));
       settled.push(file);
     }
@@ -114,7 +122,7 @@ function reasonToKeep(facts: fs.Stats, isNewest: boolean, young: () => string | 
   return young() ?? (isNewest ? "the log goes on from its newest file" : undefined);
 }
 
-/** The day whose file has the youngest last line, whatever the names say. */
+/** Returns the day whose file has the most recent last line, whatever the file names say. */
 function newestOf(dir: string, days: readonly string[]): string | undefined {
   let newest: { readonly day: string; readonly timeMs: number } | undefined;
   for (const day of days) {
@@ -125,7 +133,10 @@ function newestOf(dir: string, days: readonly string[]): string | undefined {
   return newest?.day;
 }
 
-/** A file is as old as its lines, whatever its name says. */
+/**
+ * Returns the reason to keep a file because of its lines: the age of a file is that of its lines, whatever its name
+ * says.
+ */
 function youngLines(dir: string, day: string, before: string): string | undefined {
   const bounds = boundsOf(dir, day);
   const otherDay = otherDayOf(bounds);
@@ -156,7 +167,7 @@ function hasPassed({ position }: ExportPosition, day: string, bytes: number): bo
   return position.day > day || (position.day === day && position.offset >= bytes);
 }
 
-/** How many lines of the stream are under a checkpoint; `undefined` when this log has none. */
+/** Returns the number of lines of the stream that a checkpoint covers; `undefined` when the log has no checkpoints. */
 function coveredLines(dir: string, stream: Stream): number | undefined {
   const notes = readLastNotes(dir);
   if (notes.length === 0) return undefined;
@@ -171,25 +182,25 @@ function seqOf(value: unknown): number | undefined {
   return Number.isSafeInteger(value) ? (value as number) : undefined;
 }
 
-/** By day: where the chain can be cut behind its file; `undefined` when no line of the stream has a link. */
+/** State of the chain after each day's file, by day; `undefined` when no line of the stream has a link. */
 type Cuts = ReadonlyMap<string, Cut | undefined>;
 
 interface Going {
   readonly days: readonly string[];
-  /** Only lines of days before this one may go. */
+  /** Only lines of days before this one may be deleted. */
   readonly before: string;
 }
 
 /**
- * Follows the chain through the files of these days, which are the oldest. Files from the first fault on are not among the
- * cuts: a line that does not follow, is not of its file's day, or is too young to go.
+ * Follows the chain through the files of these days, which are the oldest. The cuts end before the first file with a
+ * problem: a line that does not follow, belongs to another day than the file, or is too recent to be deleted.
  */
 function* readCuts(dir: string, stream: StreamName, { days, before }: Going): Generator<number, Cuts> {
   const files = dayFilesOf(dir, stream);
   const reader = new CutReader(walkFromBegin(dir, stream, files), before);
   for (const file of days.length === 0 ? [] : files) {
     const isGoing = days.includes(file.day);
-    // Whether a chain begins behind lines without links is told by its first line alone, wherever that is.
+    // Only the first chained line, in whatever file it is, shows that a chain starts after lines without links.
     if (!isGoing && reader.hasChain) break;
     const isSound = yield* reader.read(file);
     if (!isSound) break;
@@ -205,7 +216,7 @@ class CutReader {
   readonly #unchained: string[] = [];
   readonly #before: string;
   #firstPrev: string | undefined;
-  /** No line so far is of the day from which on lines are kept. */
+  /** True while every line is older than the days to keep. */
   isOld = true;
 
   constructor(walk: ChainWalk, before: string) {
@@ -217,7 +228,7 @@ class CutReader {
     return (this.#walk.expected?.seq ?? 0) > 0;
   }
 
-  /** `false` when a line does not follow, or has no end. */
+  /** Reads one file. Returns `false` when a line does not follow, or has no line end. */
   *read(file: DayFile): Generator<number, boolean> {
     const start = { index: 0, offset: 0, checksDays: true } as const;
     const { halt, torn } = yield* walkInSteps([file], start, (bytes, from, to) => {

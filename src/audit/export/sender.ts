@@ -1,11 +1,11 @@
 import { endedWithin } from "../../core/time-limits.ts";
 
-/** What became of one request. */
+/** The outcome of one request. */
 export type SendOutcome =
   | { readonly kind: "taken"; readonly answer: string }
-  /** The far side will never take this body. */
+  /** The receiver will never accept this body. */
   | { readonly kind: "refused"; readonly reason: string }
-  /** It may take it later, or when somebody has mended its credentials or its address. */
+  /** The receiver may accept the body later, or after an operator has fixed its credentials or address. */
   | { readonly kind: "later"; readonly reason: string; readonly retryAfterMs: number | undefined };
 
 export type Send = (url: string, init: BunFetchRequestInit) => Promise<Response>;
@@ -13,24 +13,27 @@ export type Send = (url: string, init: BunFetchRequestInit) => Promise<Response>
 export interface SenderOptions {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
-  /** Of the whole request, up to the status of its answer. */
+  /** Limit for the whole request until the response status, in milliseconds. */
   readonly timeoutMs: number;
-  /** Whether a yes says more than that. */
+  /** True when the body of a success response must be read. */
   readonly readsAnswer: boolean;
-  /** Ends a request that is under way. */
+  /** Aborts a running request. */
   readonly signal: AbortSignal;
-  /** The platform's own by default. */
+  /** Default: the platform's `fetch`. */
   readonly send?: Send | undefined;
 }
 
 const ANSWER_BYTES_MAX = 65_536;
-/** What stands behind a yes comes with it or counts for nothing. */
+/** Time limit for the body of a success response. Only the part that arrives in time is used. */
 const ANSWER_TIMEOUT_MS = 2_000;
 const RETRY_AFTER_SECONDS_MAX = 300;
-/** 4xx that say nothing about the body: credentials, address, time, rate. */
+/** 4xx statuses that are not about the body: credentials, address, time, rate. */
 const LATER_STATUSES = new Set([401, 403, 404, 405, 407, 408, 421, 425, 429]);
 
-/** One POST of JSON. Never rejects. No redirect is followed: credentials go to the address that was configured and nowhere else. */
+/**
+ * Sends one POST request with a JSON body. Never rejects. Does not follow redirects: credentials are sent only to the
+ * configured address.
+ */
 export async function post(body: string, options: SenderOptions): Promise<SendOutcome> {
   const { url, headers, timeoutMs, readsAnswer, signal, send } = options;
   const sendTo = send ?? fetch;
@@ -38,12 +41,12 @@ export async function post(body: string, options: SenderOptions): Promise<SendOu
     const response = await sendTo(url, {
       method: "POST",
       headers: { ...headers, "content-type": "application/json", "accept-encoding": "identity" },
-      // A small answer may inflate to gigabytes, before anybody counts them.
+      // A small response could decompress to gigabytes before its size is checked.
       decompress: false,
       body,
       redirect: "manual",
       signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
-      // Said outright: a variable of the environment could switch it off.
+      // Set explicitly, because an environment variable could disable the check.
       tls: { rejectUnauthorized: true },
     });
     if (response.ok && readsAnswer) return { kind: "taken", answer: await readBounded(response) };
@@ -54,7 +57,7 @@ export async function post(body: string, options: SenderOptions): Promise<SendOu
   }
 }
 
-/** Never the address, which the runtime's messages may quote: it may hold a secret. */
+/** Describes an error without the address, which may contain a secret and which the runtime's messages may quote. */
 function faultOf(error: unknown): string {
   if (!(error instanceof Error)) return "failed";
   const code = "code" in error && typeof error.code === "string" ? error.code : undefined;
@@ -74,7 +77,10 @@ function retryAfterOf(header: string | null): number | undefined {
   return Math.min(Number(header), RETRY_AFTER_SECONDS_MAX) * 1_000;
 }
 
-/** As much of it as there is in time. Never rejects: whatever becomes of the rest, the lines were taken. */
+/**
+ * Reads the part of the body that arrives in time. Never rejects: the lines were accepted, whatever happens to the rest
+ * of the response.
+ */
 async function readBounded({ body }: Response): Promise<string> {
   if (body === null) return "";
   const reader = body.getReader();

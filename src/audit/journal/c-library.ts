@@ -4,28 +4,34 @@ import { bindCLibrary } from "../../runtime/c-library.ts";
 import { AuditLogError } from "../audit-log-error.ts";
 
 const isMac = process.platform === "darwin";
-/** The errno of a lock that another process holds. */
+/** The errno that `flock` sets when another process holds the lock. */
 export const WOULD_BLOCK = isMac ? 35 : 11;
 
 const FLOCK = { args: [FFIType.i32, FFIType.i32], returns: FFIType.i32 } as const;
 const ALLOCATE = { args: [FFIType.i32, FFIType.i64, FFIType.i64], returns: FFIType.i32 } as const;
 
 interface Loaded {
-  /** Returns undefined when done, else the errno. */
+  /** Returns `undefined` on success, otherwise the errno. */
   flock(fd: number, operation: number): number | undefined;
-  /** Undefined where the system has no such function. */
+  /** `undefined` on systems without this function. */
   readonly allocate: ((fd: number, bytes: number) => number) | undefined;
 }
 
 let loaded: Loaded | undefined;
 
-/** `flock(2)`: returns undefined when done, else the errno. The library is opened at the first call and stays. */
+/**
+ * Calls `flock(2)`. Returns `undefined` on success, otherwise the errno. The first call opens the C library, which
+ * stays open.
+ */
 export function flock(fd: number, operation: number): number | undefined {
   loaded ??= load();
   return loaded.flock(fd, operation);
 }
 
-/** `posix_fallocate(3)`: reserves this many bytes of the disk for the file, without writing them. Throws when it cannot. */
+/**
+ * Calls `posix_fallocate(3)`: reserves this many bytes of disk space for the file without writing them. Throws on
+ * failure.
+ */
 export function allocate(fd: number, bytes: number): void {
   loaded ??= load();
   const errno = loaded.allocate?.(fd, bytes);

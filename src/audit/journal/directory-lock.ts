@@ -8,20 +8,22 @@ const LOCK_FILE = ".lock";
 const LOCK_FILE_MODE = 0o600;
 const LOCK_EX_NB = 2 | 4;
 const LOCK_UN = 8;
-/** A lock file that is swapped again and again while we lock it is an attack, not bad luck. */
+/** A lock file that is replaced this often while it is being locked indicates an attack, not bad luck. */
 const ATTEMPTS_MAX = 8;
 const HOLDER_CHARACTERS_MAX = 128;
 
-/** The sole right to write into a directory, held until `release` or the end of the process, however it ends. */
+/** The exclusive right to write to a directory, held until `release` or until the process ends, however it ends. */
 export interface DirectoryLock {
-  /** Throws when the lock file was deleted or replaced: another process may hold its successor. */
+  /** Throws when the lock file was deleted or replaced, because another process may hold a lock on the new file. */
   check(): void;
   release(): void;
 }
 
 /**
- * `flock` on `.lock`: the kernel frees it at the end of the process, so there are no stale locks to judge by age or
- * process id. Throws an `AuditLogError` when somebody else, in this process too, holds it.
+ * Locks `.lock` with `flock`. The kernel releases the lock when the process ends, so no stale lock has to be judged by
+ * age or process id.
+ *
+ * @throws AuditLogError when another holder, in this process or another one, has the lock.
  */
 export function lockDirectory(dir: string, holder: string): DirectoryLock {
   const path = join(dir, LOCK_FILE);
@@ -47,7 +49,7 @@ function heldLock(fd: number, path: string, holder: string): DirectoryLock {
     release() {
       if (held) {
         held = false;
-        // Closing alone is not enough: a child that is just being started still has a copy of the descriptor.
+        // Closing is not enough: a child process that is just starting still has a copy of the descriptor.
         flock(fd, LOCK_UN);
         fs.closeSync(fd);
       }
@@ -55,13 +57,16 @@ function heldLock(fd: number, path: string, holder: string): DirectoryLock {
   };
 }
 
-/** For the message to others only: on a full disk the lock is held all the same. */
+/**
+ * Writes the holder's name, which is only used in other processes' error messages: on a full disk the lock is held
+ * without it.
+ */
 function nameHolder(fd: number, holder: string): void {
   try {
     fs.ftruncateSync(fd, 0);
     fs.writeSync(fd, holder, 0);
   } catch {
-    // The message will not say who it is.
+    // The error message will not name the holder.
   }
 }
 
@@ -80,7 +85,7 @@ function openAndLock(path: string, dir: string): number {
   }
 }
 
-/** The errno chooses the words only: whatever it is, there is no lock. */
+/** Returns the error message. The errno affects only its wording: in every case there is no lock. */
 function refusalText(errno: number, fd: number, dir: string): string {
   if (errno !== WOULD_BLOCK) {
     return `${dir} cannot be locked (errno ${errno}): the audit directory must be on a local file system`;

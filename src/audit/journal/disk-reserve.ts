@@ -2,20 +2,23 @@ import { join } from "node:path";
 import type { FileOperations } from "./file-operations.ts";
 
 const RESERVE_FILE = "reserve";
-/** A small disk is not reserved away: at most this part of it is. */
+/** Maximum part of the disk that is reserved, so that a small disk stays usable. */
 const DISK_PART = 1 / 16;
-/** The part of the reserve that a file holds, so that it is there when the disk is full. */
+/** The part of the reserve that a file occupies, so that it is available when the disk is full. */
 const FILE_PART = 1 / 4;
-/** So much more than the reserve must be free before calls are taken again, or the answer would flutter. */
+/**
+ * Hysteresis: this much more than the reserve must be free before calls are accepted again. It avoids flipping between
+ * accepting and refusing.
+ */
 const HYSTERESIS_PART = 1 / 4;
-/** How often, at most, the disk is asked, in milliseconds. */
+/** Minimum time between two queries of the free space, in milliseconds. */
 const LOOK_INTERVAL_MS = 1_000;
 const PAGE_BYTES = 4_096;
 
 export interface DiskReserveOptions {
-  /** Where the reserve file lies: on the log's disk. */
+  /** Directory of the reserve file, on the same disk as the log. */
   readonly dir: string;
-  /** With less than this free, new calls are refused; never more than a sixteenth of the disk. */
+  /** New calls are refused when fewer bytes than this are free. Never more than a sixteenth of the disk. */
   readonly bytes: number;
   readonly files: FileOperations;
   /** Milliseconds. */
@@ -23,8 +26,8 @@ export interface DiskReserveOptions {
 }
 
 /**
- * Room for the lines of refusals when the disk runs full. While less than the reserve is free, no new call is taken; a
- * quarter of the reserve is held by a file, which is given up when a write finds no room at all.
+ * Keeps room for the log lines of refusals when the disk fills up. While less than the reserve is free, no new call is
+ * accepted. A file occupies a quarter of the reserve; it is removed when a write finds no room at all.
  */
 export class DiskReserve {
   readonly #options: DiskReserveOptions;
@@ -36,11 +39,11 @@ export class DiskReserve {
   constructor(options: DiskReserveOptions) {
     this.#options = options;
     this.#path = join(options.dir, RESERVE_FILE);
-    // A run that was killed left its own behind, of whatever size.
+    // A run that was killed left its reserve file, whatever its size.
     this.#remove();
   }
 
-  /** Whether new calls must be refused. Asks the disk at most once a second. */
+  /** Returns true when new calls must be refused. Queries the disk at most once a second. */
   isLow(): boolean {
     const now = this.#options.monotonic();
     if (Math.abs(now - this.#lookedAt) >= LOOK_INTERVAL_MS) {
@@ -50,7 +53,7 @@ export class DiskReserve {
     return this.#isLow;
   }
 
-  /** The disk is full: gives the reserve file up. `false` when there was none: then there is nothing left to give. */
+  /** Removes the reserve file because the disk is full. Returns `false` when there was no file to remove. */
   giveUp(): boolean {
     this.#isLow = true;
     this.#lookedAt = this.#options.monotonic();
@@ -61,7 +64,7 @@ export class DiskReserve {
     return this.#remove();
   }
 
-  /** Before the process ends: a log that is closed needs no room. */
+  /** Removes the reserve file before the process ends: a closed log needs no room. */
   close(): void {
     this.giveUp();
   }
@@ -81,7 +84,7 @@ export class DiskReserve {
     try {
       space = files.space(dir);
     } catch {
-      // The next write will tell more than we could.
+      // The next write will report a more precise error.
       return this.#isLow;
     }
     const reserve = Math.min(bytes, Math.floor(space.total * DISK_PART));
@@ -94,7 +97,7 @@ export class DiskReserve {
     return false;
   }
 
-  /** Where the disk cannot promise room, the limit alone must do. */
+  /** Creates the reserve file. Where the file system cannot reserve space, only the limit on free space applies. */
   #occupy(bytes: number): boolean {
     try {
       this.#options.files.occupy(this.#path, bytes);

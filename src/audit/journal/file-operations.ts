@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { dirname, resolve } from "node:path";
 import { allocate } from "./c-library.ts";
 
-/** What is known of a file: where it is, how long it is. */
+/** Identity and size of a file. */
 interface FileFacts {
   readonly dev: number;
   readonly ino: number;
@@ -10,32 +10,35 @@ interface FileFacts {
   isFile(): boolean;
 }
 
-/** What the writer does to files; handed in, so that a failing disk can be played. Everything throws, or rejects, on failure. */
+/**
+ * File operations of the writer; injected, so that tests can simulate a failing disk. Every operation throws or rejects
+ * on failure.
+ */
 export interface FileOperations {
-  /** Opens for appending, creates (mode 0600) when missing, follows no link. */
+  /** Opens a file for appending; creates it (mode 0600) when missing; does not follow links. */
   openAppend(path: string): number;
-  /** May write less than it was given. Returns the bytes written. */
+  /** May write fewer bytes than given. Returns the number of bytes written. */
   write(fd: number, bytes: Uint8Array, offset: number): number;
   /** Runs on the thread pool. */
   fdatasync(fd: number): Promise<void>;
-  /** Makes the names in a directory durable. */
+  /** Makes the file names in a directory durable. */
   syncDirectory(path: string): Promise<void>;
   truncate(fd: number, length: number): void;
   factsOf(fd: number): FileFacts;
-  /** `undefined` when there is nothing under that name. */
+  /** Returns `undefined` when no file has that name. */
   factsAt(path: string): FileFacts | undefined;
   close(fd: number): void;
-  /** Puts a whole file under a name, durably, in the place of the former one. */
+  /** Atomically replaces the file at `path` with one that holds `bytes`. The bytes are synced before the rename. */
   replace(path: string, bytes: Uint8Array): Promise<void>;
-  /** What is free on the disk for us, and what the disk holds in all; bytes. */
+  /** Returns the disk space that is available to this user and the total size of the disk, in bytes. */
   space(dir: string): { readonly free: number; readonly total: number };
-  /** A file of our own that does nothing but hold so much of the disk. */
+  /** Creates a file that only occupies this many bytes of the disk. */
   occupy(path: string, bytes: number): void;
   remove(path: string): void;
 }
 
 const { O_APPEND, O_CREAT, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY } = fs.constants;
-/** Without `O_NONBLOCK` the opening of a named pipe would wait for its other end. */
+/** Without `O_NONBLOCK`, opening a named pipe would wait for its other end. */
 const APPEND = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK;
 const AFRESH = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK;
 const DIRECTORY = O_RDONLY | O_DIRECTORY;
@@ -88,7 +91,10 @@ async function replaceFile(path: string, bytes: Uint8Array): Promise<void> {
   fs.renameSync(fresh, path);
 }
 
-/** Creates a directory, and what is missing above it, for us alone; durable. One that exists is left as it is. */
+/**
+ * Creates a directory and its missing parents, durably, with access for this user only. An existing directory is not
+ * changed.
+ */
 export function makeDirectory(path: string): void {
   const first = fs.mkdirSync(path, { recursive: true, mode: PRIVATE_DIRECTORY_MODE });
   if (first === undefined) {
@@ -102,7 +108,7 @@ export function makeDirectory(path: string): void {
   }
 }
 
-/** For the start, where nobody waits. */
+/** Syncs a directory synchronously: for startup, where nothing else is waiting. */
 export function syncDirectory(path: string): void {
   const fd = fs.openSync(path, DIRECTORY);
   try {
@@ -122,8 +128,8 @@ function syncDirectoryOnPool(path: string): Promise<void> {
 const READ = fs.constants.O_RDONLY | fs.constants.O_NOFOLLOW | fs.constants.O_NONBLOCK;
 
 /**
- * The text of a file beside the log, which the log can do without: `undefined` when it is missing, larger than `bytesMax`, or
- * no regular file. A named pipe in its place is not waited for.
+ * Returns the text of an auxiliary file that the log can do without; `undefined` when the file is missing, larger than
+ * `bytesMax`, or not a regular file. Does not block on a named pipe.
  */
 export function readSmallFile(path: string, bytesMax: number): string | undefined {
   let fd: number;

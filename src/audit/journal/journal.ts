@@ -2,13 +2,16 @@ import type { Json } from "../../core/types.ts";
 import { toLine } from "../entry.ts";
 import { escapeJson } from "../escape.ts";
 
-/** What is kept of a journal line that is over the bound of a line. */
+/** Limits for the members that a journal line keeps when it exceeds the maximum line length. */
 const REDUCED_MEMBERS_MAX = 32;
 const REDUCED_MEMBER_CHARACTERS_MAX = 512;
-/** The chain writes these itself; a line's own would stand there twice. */
+/** Removes members that the chain itself writes, so that they do not appear twice. */
 const NO_LINK = { seq: undefined, prev: undefined, hash: undefined } as const;
 
-/** One line of `audit-logs/journal/YYYY-MM-DD.jsonl` (an intent, a start, a listing …); the log adds `timestamp` and `instance`. */
+/**
+ * One line of `audit-logs/journal/YYYY-MM-DD.jsonl` (an intent, a start, a listing …). The log adds `timestamp` and
+ * `instance`.
+ */
 export interface JournalLine {
   readonly type: string;
   readonly [member: string]: Json | undefined;
@@ -19,7 +22,10 @@ export interface Stamp {
   readonly instance: string;
 }
 
-/** One line of JSON, without the line end, within the bound of a line: over it the large members are left out and `truncated` says so. */
+/**
+ * Serializes a journal line as one line of JSON, without the line end. A line that exceeds the maximum length loses its
+ * large members and gets `truncated: true`.
+ */
 export function serializeJournalLine(line: JournalLine, stamp: Stamp): string {
   const { timestamp, instance } = stamp;
   const whole = toLine(Object.assign({ timestamp, type: line.type }, line, stamp, NO_LINK));

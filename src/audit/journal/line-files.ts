@@ -4,30 +4,36 @@ import { AuditLogError } from "../audit-log-error.ts";
 import type { StreamName } from "../chain/chain.ts";
 import { listDayFiles } from "./torn-tail.ts";
 
-/** Folder of the journal below the audit directory. */
+/** Folder of the journal in the audit directory. */
 export const JOURNAL_DIR = "journal";
-/** What is read at once. A longer line is none of ours: it is shown in pieces, which do not fit into a chain. */
+/**
+ * Bytes that are read at a time. The log never writes a longer line; such a line is passed on in pieces, which do not
+ * fit into the chain.
+ */
 const BLOCK_BYTES = 1_048_576;
 const LINE_END = 0x0a;
-/** A line that is being written right now is whole a moment later. */
+/** A line that is being written is complete a moment later, so the end of the file is read this many times. */
 const LOOKS_AT_END_MAX = 4;
 const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = fs.constants;
 
-/** The day files of a stream, oldest first. */
+/** One day file of a stream. */
 export interface DayFile {
-  /** From the audit directory: `journal/2026-02-16.jsonl`. */
+  /** Relative to the audit directory: `journal/2026-02-16.jsonl`. */
   readonly file: string;
   readonly path: string;
   readonly day: string;
   readonly size: number;
 }
 
-/** Where a stream's files lie, from the audit directory. */
+/** Returns the folder of a stream's files, relative to the audit directory. */
 export function folderOf(stream: StreamName): string {
   return stream === "journal" ? JOURNAL_DIR : "";
 }
 
-/** None when there is no such folder: a log from before the journal has none. */
+/**
+ * Returns the day files of a stream, oldest first. Returns none when the folder is missing: a log written before the
+ * journal existed has none.
+ */
 export function dayFilesOf(dir: string, stream: StreamName): readonly DayFile[] {
   const folder = folderOf(stream);
   const names = fs.existsSync(join(dir, folder)) ? listDayFiles(join(dir, folder)) : [];
@@ -37,10 +43,13 @@ export function dayFilesOf(dir: string, stream: StreamName): readonly DayFile[] 
   });
 }
 
-/** One line, `bytes[from, to)`, without its end. `bytes` is used again for the next ones; the byte before `from` may be lent. `false` ends the visit. */
+/**
+ * Receives one line, `bytes[from, to)`, without its line end. The buffer is reused for later lines; the visitor may
+ * temporarily overwrite the byte before `from`. Returning `false` stops the visit.
+ */
 export type LineVisit = (bytes: Buffer, from: number, to: number) => boolean;
 
-/** Shows the whole lines from byte `offset` on, in order. Returns the bytes that stand after the last line end. */
+/** Visits the complete lines from byte `offset` on, in order. Returns the number of bytes after the last line end. */
 export function visitLines(path: string, offset: number, visit: LineVisit): number {
   const fd = fs.openSync(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
   try {

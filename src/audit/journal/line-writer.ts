@@ -2,14 +2,17 @@ import { errorText } from "../../core/error-text.ts";
 import { AuditLogError, DiskFullError } from "../audit-log-error.ts";
 import type { DayStream, QueuedJson } from "../query/day-stream.ts";
 
-/** Bytes of lines that are not yet on disk. */
+/** Maximum bytes of lines that are not yet on disk. */
 export const QUEUE_BYTES_MAX = 16 * 1024 * 1024;
-/** How often, at most, the files under us are looked at, in milliseconds. */
+/** Minimum time between two checks that the files are still the writer's own, in milliseconds. */
 const CHECK_INTERVAL_MS = 1_000;
-/** A batch that takes longer than this means a disk that does not answer, in milliseconds. */
+/** The disk counts as not responding when a batch takes longer than this, in milliseconds. */
 const BATCH_MS_MAX = 2_000;
 
-/** `fdatasync`: acknowledged means on disk. `write`: acknowledged means handed to the kernel, which a power cut may lose. */
+/**
+ * `fdatasync`: an acknowledged line is on disk. `write`: an acknowledged line was handed to the kernel; a power failure
+ * can lose it.
+ */
 export type Durability = "fdatasync" | "write";
 
 export type AuditHealth = { readonly status: "ok" } | { readonly status: "failing"; readonly reason: string };
@@ -22,35 +25,41 @@ export interface WrittenBatch {
 }
 
 export interface QueuedLine extends QueuedJson {
-  /** `YYYY-MM-DD`; never earlier than that of the line queued before. */
+  /** `YYYY-MM-DD`; never earlier than the day of the line queued before. */
   readonly day: string;
-  /** The first call counts: without an error when the line is durable. */
+  /** Called without an error when the line is durable. Only the first call counts. */
   readonly settle: (error?: AuditLogError) => void;
 }
 
 export interface LineWriterOptions {
-  /** In the order in which a batch reaches them: what stands in an earlier one is on disk before a later one is written. */
+  /**
+   * The order in which a batch is written: lines of an earlier stream are on disk before lines of a later stream are
+   * written.
+   */
   readonly streams: readonly DayStream[];
   readonly durability: Durability;
   readonly queueEntriesMax: number;
-  /** Milliseconds; measures how long things take. */
+  /** Monotonic clock in milliseconds. */
   readonly monotonic: () => number;
-  /** Throws when the files under us are not ours any more. */
+  /** Throws when the open files were deleted or replaced. */
   readonly check: () => void;
   readonly onBatch: (batch: WrittenBatch) => void;
-  /** The disk is full: makes room, if there is some to make, and then the batch is tried once more. */
+  /** Called when the disk is full. Returns true when it made room; the batch is then tried once more. */
   readonly makeRoom: () => boolean;
-  /** Queued lines were refused: their positions in the chain are free again. */
+  /** Called when queued lines were refused: their positions in the chain are free again. */
   readonly onRefused: () => void;
-  /** Nothing more will be written; the files are still open. Not sound: the last lines may not be on disk. */
+  /**
+   * Called when nothing more will be written, while the files are still open. When `isSound` is false, the last lines
+   * may not be on disk.
+   */
   readonly onDrained: (isSound: boolean) => Promise<void>;
 }
 
 /**
- * Group commit: one loop takes all lines that are queued, writes them, syncs once and settles them; what arrives
- * meanwhile is the next batch. No timer: an idle writer writes at once, a busy one fills batches by itself.
- * After a failure every waiting and every later line is refused. A failure is final, for after it nobody knows what the disk
- * holds; only a full disk can be tried again, when nothing of the batch is on it (`resume`).
+ * Group commit: one loop takes all queued lines, writes them, syncs once and settles them. Lines that arrive meanwhile
+ * form the next batch. No timer is needed: an idle writer writes immediately, and a busy one fills batches by itself.
+ * After a failure, every waiting and every later line is refused. A failure is final, because the contents of the disk
+ * are unknown after it. The exception is a full disk when nothing of the batch was written: `resume` tries again.
  */
 export class LineWriter {
   readonly #options: LineWriterOptions;
@@ -68,7 +77,7 @@ export class LineWriter {
     this.#queues = new Map(options.streams.map((stream) => [stream, []]));
   }
 
-  /** Queues a line, or throws when it will never be written. `always`: however many wait already. */
+  /** Queues a line, or throws when it will never be written. `always` ignores the queue limits. */
   enqueue(stream: DayStream, queued: QueuedLine, always = false): void {
     const queue = this.#queues.get(stream);
     const reason = always ? this.#failure : this.#refusal();
@@ -78,16 +87,16 @@ export class LineWriter {
     queue.push(queued);
     this.#pendingEntries += 1;
     this.#pendingBytes += queued.bytes;
-    // After the code that runs now: callers that a batch woke together share the next one.
+    // Runs after the current code, so that callers resumed by the same batch share the next one.
     this.#running ??= Promise.resolve().then(() => this.#run());
   }
 
-  /** Whether lines are refused because the disk is full, and nothing else is wrong. */
+  /** True when lines are refused only because the disk is full. */
   get isFull(): boolean {
     return this.#failure instanceof DiskFullError;
   }
 
-  /** There may be room again: lines are taken, and the next write tells. */
+  /** Accepts lines again after the disk was full; the next write shows whether there is room. */
   resume(): void {
     if (this.isFull) this.#failure = undefined;
   }
@@ -109,7 +118,10 @@ export class LineWriter {
     return { status: "ok" };
   }
 
-  /** Writes what is queued, takes no more, closes the files. Does not throw: a line that could not be written was refused by itself. */
+  /**
+   * Writes the queued lines, accepts no more and closes the files. Does not throw: a line that could not be written was
+   * rejected individually.
+   */
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#running;
@@ -148,7 +160,8 @@ export class LineWriter {
       } catch (error) {
         this.#fail(error, taken);
       }
-      // Whom this batch woke may have another line at once: one turn of the loop lets a busy batch fill.
+      // Callers resumed by this batch may queue another line immediately: one turn of the event loop lets a busy batch
+      // fill.
       if (this.#pendingEntries > 1) await new Promise<void>((resolve) => setImmediate(resolve));
     }
     this.#running = undefined;
@@ -170,7 +183,7 @@ export class LineWriter {
     }
   }
 
-  /** Takes out what became durable. */
+  /** Commits the lines. Removes lines from `taken` as they become durable. */
   async #commit(taken: Map<DayStream, QueuedLine[]>): Promise<void> {
     for (const [stream, lines] of taken) {
       while (lines.length > 0) {
@@ -181,7 +194,7 @@ export class LineWriter {
     }
   }
 
-  /** The lines are of one day. */
+  /** Commits lines that all belong to the same day. */
   async #commitDay(stream: DayStream, lines: readonly QueuedLine[]): Promise<void> {
     const { durability, monotonic, onBatch } = this.#options;
     const day = lines[0]?.day ?? "";
@@ -203,7 +216,7 @@ export class LineWriter {
     onBatch({ entries: lines.length, bytes, syncMs });
   }
 
-  /** A write that found no room and left nothing behind may be tried again; a sync never. */
+  /** Retries a write that found no room and left nothing in the file. A sync is never retried. */
   async #write(stream: DayStream, day: string, lines: readonly QueuedLine[]): Promise<void> {
     try {
       await stream.write(day, lines);
@@ -215,16 +228,16 @@ export class LineWriter {
     }
   }
 
-  /** For what else harms the files: no line is taken any more. */
+  /** Stops the writer after an error outside it that affects the files: no more lines are accepted. */
   stop(error: unknown): void {
     this.#fail(error, new Map());
   }
 
-  /** Refuses what was taken and is not durable, and what is queued. */
+  /** Refuses the taken lines that are not durable, and the queued lines. */
   #fail(error: unknown, taken: ReadonlyMap<DayStream, readonly QueuedLine[]>): void {
     const failure =
       error instanceof AuditLogError ? error : new AuditLogError(`the audit writer broke: ${errorText(error)}`);
-    // A final failure stays, whatever a batch under way meets after it.
+    // A final failure stays, whatever error a batch in progress reports afterwards.
     if (this.#failure === undefined || this.isFull) this.#failure = failure;
     this.#batchStartedAt = undefined;
     this.#pendingEntries = 0;

@@ -5,25 +5,25 @@ import { AuditLogError } from "../audit-log-error.ts";
 import type { Announced, EntryDraft } from "../entry.ts";
 import type { JournalLine } from "./journal.ts";
 
-/** Intents whose calls have no entry yet: calls under way. */
+/** Maximum number of intents whose calls have no entry yet (calls in progress). */
 const INTENTS_MAX = 100_000;
 const LIST_MAX = 256;
 
-/** One intent of the journal. */
+/** One intent in the journal. */
 export interface Intent {
-  /** Of its journal line. */
+  /** `seq` of its journal line. */
   readonly seq: number;
   readonly traceId: string;
-  /** The journal line's other members, as they were written. */
+  /** The other members of the journal line, as written. */
   readonly facts: Readonly<Record<string, unknown>>;
 }
 
-/** Which intents still wait for their call's entry. */
+/** Intents that still wait for the entry of their call. */
 export class OpenIntents {
   readonly #bySeq = new Map<number, Intent>();
   readonly #seqs = new Map<string, number>();
 
-  /** Throws when no further intent may be opened. */
+  /** Throws when the maximum number of open intents is reached. */
   checkRoom(): void {
     if (this.#bySeq.size >= INTENTS_MAX) {
       throw new AuditLogError(
@@ -37,12 +37,12 @@ export class OpenIntents {
     this.#seqs.set(intent.traceId, intent.seq);
   }
 
-  /** The journal line of a call's intent. */
+  /** Returns the `seq` of the journal line that holds the call's intent. */
   seqOf(traceId: string): number | undefined {
     return this.#seqs.get(traceId);
   }
 
-  /** The call's entry is durable. */
+  /** Closes an intent because the call's entry is durable. */
   close(seq: number): void {
     const intent = this.#bySeq.get(seq);
     this.#bySeq.delete(seq);
@@ -51,15 +51,16 @@ export class OpenIntents {
     }
   }
 
-  /** Those among the first `journalLines` lines of the journal. */
+  /** Returns the open intents among the first `journalLines` lines of the journal. */
   list(journalLines: number): readonly Intent[] {
     return [...this.#bySeq.values()].filter(({ seq }) => seq < journalLines);
   }
 }
 
 /**
- * The journal line of a call that is about to change something: all that its entry would say, should nobody live to write it.
- * Members are flat, because a line over its bound loses the large ones (`serializeJournalLine`).
+ * Returns the journal line of a call that is about to change something. It holds everything that the call's entry would
+ * hold, in case the process ends before the entry is written. Members are flat, because a line that exceeds its maximum
+ * length loses its large members (`serializeJournalLine`).
  */
 export function intentLine({ traceId, caller, tool, request, approval, plan, trace }: Announced): JournalLine {
   const { args, argsHash, hashAlg, session, callId, reason, secrets } = request;
@@ -83,7 +84,7 @@ export function intentLine({ traceId, caller, tool, request, approval, plan, tra
   };
 }
 
-/** The intent that a journal line holds, if it holds one. */
+/** Returns the intent that a journal line holds, or `undefined` when it holds none. */
 export function intentOf(seq: number, line: Readonly<Record<string, unknown>>): Intent | undefined {
   const { type, traceId, ...facts } = line;
   return type === "intent" && typeof traceId === "string" ? { seq, traceId, facts } : undefined;
@@ -91,7 +92,10 @@ export function intentOf(seq: number, line: Readonly<Record<string, unknown>>): 
 
 const CLASSIFICATIONS: readonly string[] = ["read", "write", "destructive"] satisfies readonly Classification[];
 
-/** The entry of a call that was begun and whose end nobody saw. An intent of version 0.1.0 says less, and so does its entry. */
+/**
+ * Returns the entry of a call that started and whose outcome was not observed. An intent written by version 0.1.0 has
+ * fewer members, and so does its entry.
+ */
 export function unknownOutcome({ traceId, facts }: Intent): EntryDraft {
   const { stage, decision } = REFUSALS.OUTCOME_UNKNOWN;
   const { classification } = facts;
@@ -134,7 +138,7 @@ export function unknownOutcome({ traceId, facts }: Intent): EntryDraft {
   };
 }
 
-/** A long list of approvers may have been left out of the journal's line. */
+/** Returns the approval. A long list of approvers may be missing from the journal line. */
 function approvalOf(by: string | undefined, id: string | undefined): EntryDraft["approval"] {
   return by === undefined && id === undefined ? undefined : { by: by ?? "unknown", id };
 }

@@ -6,22 +6,22 @@ import { MerkleTree } from "../chain/merkle-tree.ts";
 import { readSmallFile } from "./file-operations.ts";
 import { type DayFile, visitLines } from "./line-files.ts";
 
-/** What retention deleted, a line each. */
+/** File that records what retention deleted, one line per deletion. */
 export const RECORD_FILE = "pruned.jsonl";
 const RECORD_BYTES_MAX = 16_777_216;
 const SHA256_HEX = /^[0-9a-f]{64}$/;
 const LOG_ID = /^[0-9a-f]{32}$/;
 
-/** The chain at the end of a file that goes, so that what stays can be followed from there. */
+/** State of the chain at the end of a deleted file, from which the remaining lines can be verified. */
 export interface Cut {
-  /** What the next line with a link must say. */
+  /** Expected link of the next line that has one. */
   readonly next: Expected;
-  /** Missing when lines before were deleted without a record of it. */
+  /** `undefined` when earlier lines were deleted without a record. */
   readonly tree: MerkleTree | undefined;
   readonly logId: string | undefined;
 }
 
-/** A deletion, as it is put on record. */
+/** A deletion, as it is recorded. */
 export interface Pruned {
   readonly timestamp: string;
   readonly stream: StreamName;
@@ -31,7 +31,9 @@ export interface Pruned {
   readonly cut: Cut | undefined;
 }
 
-/** Writes the record of a deletion; durable when it returns. A line that a crash cut short is left to itself. */
+/**
+ * Records a deletion; the record is durable on return. An incomplete line left by a crash stays on a line of its own.
+ */
 export function recordPruned(dir: string, { timestamp, stream, day, bytes, cut }: Pruned): void {
   const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDWR } = fs.constants;
   const fd = fs.openSync(join(dir, RECORD_FILE), O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0o600);
@@ -48,7 +50,10 @@ export function recordPruned(dir: string, { timestamp, stream, day, bytes, cut }
   }
 }
 
-/** `hashes` are the roots of the full subtrees, from the largest to the smallest: with them later roots can be computed. */
+/**
+ * Returns the members that describe the cut. `hashes` are the roots of the full subtrees, from the largest to the
+ * smallest; later roots can be computed from them.
+ */
 function cutMembers(cut: Cut | undefined): object {
   if (cut === undefined) return {};
   const { next, tree, logId } = cut;
@@ -57,8 +62,9 @@ function cutMembers(cut: Cut | undefined): object {
 }
 
 /**
- * The walk over all that is left of a stream: from its first line, or from behind what retention deleted and recorded. When
- * the record holds no hashes there is no tree: checkpoints speak of lines that are gone.
+ * Returns a walk over everything that is left of a stream: from its first line, or from the first line after those that
+ * retention deleted and recorded. When the record holds no hashes, the walk has no tree: checkpoints then cover lines
+ * that were deleted.
  */
 export function walkFromBegin(dir: string, stream: StreamName, files: readonly DayFile[]): ChainWalk {
   const first = files.find(({ size }) => size > 0);
@@ -66,7 +72,10 @@ export function walkFromBegin(dir: string, stream: StreamName, files: readonly D
   return cut === undefined ? ChainWalk.fromBegin(stream) : ChainWalk.behindPruned(cut.next, cut.tree, cut.logId);
 }
 
-/** Where the chain was cut before the first file that is left; `undefined` when nothing before it is known to be gone. */
+/**
+ * Returns the state of the chain before the first remaining file; `undefined` when no earlier file is known to be
+ * deleted.
+ */
 function cutBefore(dir: string, stream: StreamName, first: DayFile): Cut | undefined {
   const seq = firstSeq(first);
   const records = readRecords(dir).filter((record) => record["stream"] === stream);
@@ -74,7 +83,7 @@ function cutBefore(dir: string, stream: StreamName, first: DayFile): Cut | undef
     return cutOf(records.findLast((record) => nextSeqOf(record) === seq));
   }
   const before = records.filter(({ day }) => String(day) < first.day);
-  // Without a link it is from before the chain, or nobody of ours wrote it.
+  // A first line without a link was written before the chain existed, or not by this service.
   return cutOf(seq === undefined ? before.at(-1) : before.findLast((record) => nextSeqOf(record) === 0));
 }
 
@@ -89,7 +98,7 @@ function firstSeq(first: DayFile): number | undefined {
 
 type PrunedRecord = Readonly<Record<string, unknown>>;
 
-/** Records of former versions have the last line instead of the next one. */
+/** Returns the `seq` of the next line. Records of former versions hold the `seq` of the last line instead. */
 function nextSeqOf({ nextSeq, lastSeq }: PrunedRecord): unknown {
   return nextSeq ?? (typeof lastSeq === "number" ? lastSeq + 1 : undefined);
 }

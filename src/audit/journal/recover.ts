@@ -15,22 +15,28 @@ import { walkFromBegin } from "./pruned-start.ts";
 import { readPlace, type SavedPosition, type SavedStream } from "./saved-position.ts";
 import { cutTornTail, listDayFiles, readLastLine, type TornTail } from "./torn-tail.ts";
 
-/** What is read again at every start though it was read before: the youngest bytes are the likeliest to be damaged. */
+/**
+ * Bytes that are read again at every start although they were read before: the most recent bytes are the most likely to
+ * be damaged.
+ */
 const CHECK_BYTES = 16 * 1024 * 1024;
 const REMEDY = "restore the directory from a copy, or move it away as a whole and start with an empty one";
 
-/** Where the log goes on. */
+/** The positions at which the log continues. */
 interface Recovered {
   readonly places: Readonly<Record<StreamName, StreamPosition>>;
   /** The last checkpoint of each stream. */
   readonly notes: Readonly<Record<StreamName, string | undefined>>;
-  /** Calls that were begun and have no entry: their end is unknown. */
+  /** Calls that started and have no entry: their outcome is unknown. */
   readonly intents: readonly Intent[];
 }
 
 /**
- * Finds where both chains end, reading the lines since the last saved place and at least the last 16 MiB of each. Throws
- * an `AuditLogError` that names file, line and remedy when a whole line does not fit: such a log is not written to.
+ * Finds the ends of both chains. Reads the lines after the last saved position, and at least the last 16 MiB of each
+ * stream.
+ *
+ * @throws AuditLogError that names file, line and remedy when a complete line does not fit into the chain: the service
+ * does not write to such a log.
  */
 export function recover(dir: string, key: KeyObject | undefined): Recovered {
   cutTornNotes(dir);
@@ -51,7 +57,10 @@ interface Trust {
   readonly hasNotes: boolean;
 }
 
-/** A saved place counts only when the last checkpoint that we signed says the same; else everything is read. */
+/**
+ * Returns the saved position when it can be trusted; otherwise everything is read. With a key, the last checkpoint
+ * signed by this service must confirm the position.
+ */
 function credible(saved: SavedPosition | undefined, { key, hasNotes }: Trust): SavedPosition | undefined {
   if (saved === undefined || key === undefined) {
     return saved;
@@ -69,7 +78,7 @@ function isCovered({ head, note }: SavedStream, publicKey: KeyObject, hasNotes: 
   if (checkpoint === undefined || checkpoint.size !== head.seq || !checkpoint.root.equals(head.tree.root())) {
     return false;
   }
-  // Another key is the former one: its checkpoints are for those who hold its public half.
+  // A different key is a former key: only holders of its public half can verify its checkpoints.
   return verifyNote(checkpoint, checkpoint.origin, [publicKey]) !== "bad signature";
 }
 
@@ -154,7 +163,7 @@ interface Finished {
 }
 
 function finished({ dir, stream, saved, found }: StreamQuery, { walk, files, claimed }: Finished): RecoveredStream {
-  // An empty file says nothing, whatever day is in its name.
+  // Ignores empty files, whatever day their names contain.
   const newest = files.findLast(({ size }) => size > 0);
   const head = walk.head();
   const lines = head?.seq ?? 0;
@@ -171,7 +180,10 @@ function finished({ dir, stream, saved, found }: StreamQuery, { walk, files, cla
   return { place: { head, day: newest?.day, size: newest?.size ?? 0 }, note: text };
 }
 
-/** The tree begins to grow where its saved part ends. `false` when the lines up to there are not those that were saved. */
+/**
+ * Starts growing the tree at the saved position. Returns `false` when the lines before it are not the ones that were
+ * saved.
+ */
 function joinSaved(walk: ChainWalk, saved: SavedStream | undefined): boolean {
   const { seq, prev } = walk.expected ?? {};
   if (saved === undefined || seq !== saved.head.seq || walk.lines === 0) {
@@ -182,7 +194,7 @@ function joinSaved(walk: ChainWalk, saved: SavedStream | undefined): boolean {
   return prev === saved.head.prev;
 }
 
-/** Whether the lines so far are what a checkpoint says, where one speaks of them. */
+/** Returns false when a checkpoint exists for this number of lines and its root differs from the tree's. */
 function isRoot(walk: ChainWalk, roots: ReadonlyMap<number, Buffer>): boolean {
   const root = roots.get(walk.expected?.seq ?? 0);
   return root === undefined || walk.tree === undefined || walk.lines === 0 || walk.tree.root().equals(root);
@@ -205,7 +217,7 @@ interface Seen {
   readonly to: number;
 }
 
-/** Gathers intents from the lines of the journal and takes those out whose entries stand among the calls. */
+/** Collects intents from the journal lines and removes those whose calls have an entry. */
 interface IntentFinder {
   look(stream: StreamName, line: Seen): void;
   open(): readonly Intent[];
@@ -240,18 +252,23 @@ function parse(seq: number, text: string): Intent | undefined {
   }
 }
 
-/** How far the clock may be behind the log, in milliseconds. Stamps stand still that long; more is a wrong clock. */
+/**
+ * How far the clock may be behind the log, in milliseconds. For that time, timestamps repeat the last one; a larger
+ * difference means that the clock is wrong.
+ */
 const CLOCK_BEHIND_MS_MAX = 24 * 60 * 60 * 1_000;
 
 interface Resumed {
-  /** Milliseconds since 1970 of the newest line in any stream, 0 when there is none. */
+  /** Timestamp of the newest line in any stream, in milliseconds since 1970; 0 when there is none. */
   readonly lastMs: number;
   readonly tornTails: readonly TornTail[];
 }
 
 /**
- * Makes the files of a former run fit to be appended to, before anything is written. `folders` are the streams' folders
- * below `dir`. Throws an `AuditLogError` when the end of the log cannot be read or is ahead of `now`.
+ * Prepares the files of a former run for appending, before anything is written. `folders` are the folders of the
+ * streams in `dir`.
+ *
+ * @throws AuditLogError when the end of the log cannot be read or is too far ahead of `now`.
  */
 export function resume(dir: string, folders: readonly string[], now: number): Resumed {
   const tornTails: TornTail[] = [];
@@ -275,7 +292,10 @@ export function resume(dir: string, folders: readonly string[], now: number): Re
   return { lastMs, tornTails };
 }
 
-/** A file may be empty: its creation and its first line are two steps. */
+/**
+ * Returns the timestamp of the newest line, or 0. Skips empty files: a crash between creating a file and writing its
+ * first line leaves one.
+ */
 function newestMs(dir: string, names: readonly string[]): number {
   for (const name of names.toReversed()) {
     const line = readLastLine(join(dir, name));

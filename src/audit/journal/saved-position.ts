@@ -6,16 +6,19 @@ import type { StreamPosition } from "../query/day-stream.ts";
 import { readSmallFile } from "./file-operations.ts";
 import { type Intent, intentOf } from "./open-intents.ts";
 
-/** What is derived from the log and can be lost: then the next start reads the whole log. */
+/** Folder of data that is derived from the log. If it is lost, the next start reads the whole log. */
 export const STATE_DIR = ".state";
 const PLACE_FILE = "place.json";
-/** As many open intents as there may be, each of a line's length, have not half of it. */
+/**
+ * Maximum size of the file. The maximum number of open intents, each as long as a line can be, takes less than half of
+ * it.
+ */
 const PLACE_BYTES_MAX = 268_435_456;
 const VERSION = 1;
 const SHA256_HEX = /^[0-9a-f]{64}$/;
 const DAY = /^\d{4}-\d{2}-\d{2}$/;
 
-/** One stream at one moment, and the last checkpoint that was signed for it. */
+/** The position of one stream at one moment, and the last checkpoint signed for it. */
 export interface SavedStream {
   readonly head: ChainHead;
   readonly day: string | undefined;
@@ -23,7 +26,7 @@ export interface SavedStream {
   readonly note: string | undefined;
 }
 
-/** How far both streams had come at one moment, so that the next start need not read what lies before. */
+/** The positions of both streams at one moment, so that the next start need not read the lines before them. */
 export interface SavedPosition {
   readonly streams: Readonly<Record<StreamName, SavedStream>>;
   readonly intents: readonly Intent[];
@@ -52,7 +55,7 @@ function streamFields({ head, day, size, note }: SavedStream): object {
   return { seq, prev, logId, day, size, hashes: tree.hashes().map((digest) => digest.toString("base64")), note };
 }
 
-/** `undefined` when there is none, or none that can be believed. */
+/** Returns `undefined` when there is no saved position, or none that can be trusted. */
 export function readPlace(dir: string): SavedPosition | undefined {
   try {
     const [place = "", sum] = (readSmallFile(placePath(dir), PLACE_BYTES_MAX) ?? "").split("\n");

@@ -8,9 +8,9 @@ import { QUEUE_BYTES_MAX } from "./line-writer.ts";
 
 const QUARANTINE = ".quarantine";
 const QUARANTINE_FILE_MODE = 0o600;
-/** Tails of one day's file that may be in quarantine. */
+/** Maximum number of torn tails of one day file in quarantine. */
 const TAILS_MAX = 1_000;
-/** A tail is a part of one batch; more is not of our making. */
+/** A torn tail is part of one batch; the service never writes a longer one. */
 const TAIL_BYTES_MAX = QUEUE_BYTES_MAX;
 const READ_BYTES = LINE_BYTES_MAX;
 const DAY_FILE = /^\d{4}-\d{2}-\d{2}\.jsonl$/;
@@ -20,7 +20,7 @@ const READ = O_RDONLY | O_NONBLOCK;
 const READ_WRITE = O_RDWR | O_NONBLOCK;
 const CREATE = O_WRONLY | O_CREAT | O_EXCL;
 
-/** What was cut off the end of a file: the part of a line whose writing a crash cut short. */
+/** Bytes that were cut off the end of a file: an incomplete line that a crash left. */
 export interface TornTail {
   readonly file: string;
   readonly bytes: number;
@@ -28,7 +28,7 @@ export interface TornTail {
   readonly quarantine: string;
 }
 
-/** Names of the day files of a directory, oldest first. */
+/** Returns the names of the day files in a directory, oldest first. */
 export function listDayFiles(dir: string): readonly string[] {
   return fs
     .readdirSync(dir)
@@ -37,8 +37,9 @@ export function listDayFiles(dir: string): readonly string[] {
 }
 
 /**
- * Takes what stands after the last line end into quarantine, durably, then cuts it off. Nobody was ever told that it was
- * written; left in place, the next line would be glued to it. `undefined` when the file ends well.
+ * Copies the bytes after the last line end to quarantine, durably, then cuts them off. They were never acknowledged,
+ * and if they stayed, the next line would be appended to them. Returns `undefined` when the file ends with a complete
+ * line.
  */
 export function cutTornTail(auditDir: string, file: string): TornTail | undefined {
   const path = join(auditDir, file);
@@ -59,7 +60,10 @@ export function cutTornTail(auditDir: string, file: string): TornTail | undefine
   return { file, bytes: found.tail.length, sha256, quarantine };
 }
 
-/** The last line of a file that ends well, without its end; `undefined` when the file is empty. */
+/**
+ * Returns the last line of a file that ends with a complete line, without its line end; `undefined` when the file is
+ * empty.
+ */
 export function readLastLine(path: string): string | undefined {
   return withFile(path, READ, (fd) => {
     const { size } = fs.fstatSync(fd);

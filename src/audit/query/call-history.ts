@@ -5,37 +5,40 @@ import type { FoundLine } from "./scan.ts";
 import { DAY_MS } from "./time-range.ts";
 import { membersOf, parseLine, textOf } from "./view.ts";
 
-/** Lines of one trail, in each stream. */
+/** Maximum lines of one call history per stream. */
 const LINES_MAX = 200;
-/** Ids that are followed from one to the next. */
+/** Maximum number of ids that are followed from one to the next. */
 const IDS_MAX = 16;
 const PAGE_BYTES_MAX = 8 * 1_048_576;
-/** How far from its calls the journal is looked through: a question lives minutes, what came of it may be revoked days later. */
+/**
+ * Time before and after the calls in which the journal is searched: an approval request lives for minutes, but the
+ * resulting approval may be revoked days later.
+ */
 const AROUND_MS = 7 * DAY_MS;
 
 export interface HistoryOptions {
   readonly dir: string;
-  /** A trace id (ours or W3C), or the id of an approval. */
+  /** A trace id (this service's or W3C), or the id of an approval. */
   readonly id: string;
   readonly places?: LineIndex | undefined;
   readonly mayGoOn?: SearchOptions["mayGoOn"];
 }
 
-/** What is known of one id: its calls, and what the journal says of them, each oldest first. */
+/** The calls and journal lines of one id, each oldest first. */
 export interface CallHistory {
   readonly calls: readonly FoundLine[];
   readonly journal: readonly FoundLine[];
-  /** Something ended the reading early: there may be more. */
+  /** True when reading ended early: there may be more lines. */
   readonly isPartial: boolean;
 }
 
-/** Follows an id to its calls, from them to their approvals, and to what the journal holds of either. */
+/** Follows an id to its calls, from the calls to their approvals, and to the journal lines of both. */
 export async function readTrail(options: HistoryOptions): Promise<CallHistory> {
   const trail = new TrailReader(options);
   for (const id of trail.ids) await trail.followCalls(id);
   const asked = trail.ids.size;
   for (const id of trail.ids) await trail.followJournal(id);
-  // The journal may have named an approval that another call claimed.
+  // The journal may name an approval that another call used.
   for (const id of [...trail.ids].slice(asked)) await trail.followCalls(id);
   return trail.end();
 }
@@ -97,7 +100,10 @@ class TrailReader {
   }
 }
 
-/** The ids that a journal line carries. A query that somebody made names ids too, but is no part of what happened to them. */
+/**
+ * Returns the ids in a journal line. Ignores the record of an audit query: it names ids, but is not part of their
+ * history.
+ */
 function idsIn(line: string): readonly string[] {
   const members = parseLine(line) ?? {};
   const type = textOf(members["type"]) ?? "";

@@ -1,4 +1,4 @@
-/** Characters of a cursor. */
+/** Maximum characters of a cursor. */
 const CURSOR_CHARACTERS_MAX = 512;
 const VERSION = 1;
 const DAY = /^\d{4}-\d{2}-\d{2}$/;
@@ -6,19 +6,28 @@ const DIGEST = /^[0-9a-f]{16}$/;
 
 export type Order = "newest" | "oldest";
 
-/** Where a query goes on. Lines are never moved, so neither new ones nor a new day shift it; a day that is gone is passed over. */
+/**
+ * Position at which a query continues. Lines never move, so neither new lines nor a new day changes it; a deleted day
+ * is skipped.
+ */
 export interface Position {
   readonly day: string;
-  /** Bytes. Oldest first: lines that begin here or later are still to come; newest first: those that begin before. */
+  /**
+   * Byte offset. With the oldest first, the remaining lines start here or later; with the newest first, they start
+   * before it.
+   */
   readonly offset: number;
 }
 
-/** What a cursor keeps, so that `3h` on the second page means the three hours of the first. */
+/**
+ * The contents of a cursor. The times are stored, so that `3h` on the second page means the same three hours as on the
+ * first.
+ */
 export interface Cursor extends Position {
   readonly order: Order;
   readonly fromMs: number | undefined;
   readonly toMs: number | undefined;
-  /** Of the filters: a cursor belongs to one query. */
+  /** Digest of the filters: a cursor belongs to one query. */
   readonly digest: string;
 }
 
@@ -27,7 +36,7 @@ export function writeCursor({ order, day, offset, fromMs, toMs, digest }: Cursor
   return Buffer.from(JSON.stringify(members)).toString("base64url");
 }
 
-/** `undefined` when it is none of ours. */
+/** Returns `undefined` when the text is not a cursor of this service. */
 export function readCursor(text: string): Cursor | undefined {
   if (text.length > CURSOR_CHARACTERS_MAX || !/^[A-Za-z0-9_-]+$/.test(text)) return undefined;
   const members = parse(Buffer.from(text, "base64url").toString());
@@ -51,7 +60,7 @@ function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
-/** Within what a `Date` can hold. */
+/** Returns true for `null` and for times in the range of `Date`. */
 function isTime(value: unknown): value is number | null {
   return value === null || (Number.isInteger(value) && Math.abs(value as number) <= 8.64e15);
 }

@@ -9,9 +9,10 @@ import { dayOf } from "./time-range.ts";
 import { parseLine, viewOf } from "./view.ts";
 
 /**
- * Each line goes into the file of the day in its own timestamp, which is the moment of the append (UTC). A chained line of
- * another day shows that a file was renamed, swapped or copied. Lines without a link are from before the chain, and lines
- * that do not begin with the writer's timestamp are not the writer's: neither is judged.
+ * Each line is written to the file of the day in its own timestamp, which is the time of the append (UTC). A chained
+ * line of another day shows that a file was renamed, swapped or copied. Lines without a link were written before the
+ * chain existed, and lines that do not start with the writer's timestamp were not written by the service: neither are
+ * checked.
  */
 
 const STAMP_MEMBER = '{"timestamp":"';
@@ -19,18 +20,18 @@ const DAY_CHARACTERS = "YYYY-MM-DD".length;
 const DAY_AT = STAMP_MEMBER.length;
 const LINE_END = 0x0a;
 
-/** Whether the chained line `bytes[from, to)` belongs into the file of another day than `day`. */
+/** Returns true when the chained line `bytes[from, to)` belongs to the file of a day other than `day`. */
 export function isOfOtherDay(day: string, bytes: Buffer, [from, to]: readonly [from: number, to: number]): boolean {
   if (bytes.toString("latin1", from + DAY_AT, from + DAY_AT + DAY_CHARACTERS) === day) return false;
   return stampAt(bytes, from) !== undefined && readLink(bytes, from, to) !== undefined;
 }
 
-/** What the first or the last whole line of a file says. */
+/** Facts from the first or last complete line of a file. */
 export interface Bound {
-  /** Milliseconds since 1970; `undefined` when the line has no time. */
+  /** Milliseconds since 1970; `undefined` when the line has no valid timestamp. */
   readonly timeMs: number | undefined;
   readonly link: ChainLink | undefined;
-  /** `YYYY-MM-DD`, when it is not the day in the file's name and the line is chained. */
+  /** The day of a chained line (`YYYY-MM-DD`) when it differs from the day in the file's name. */
   readonly otherDay: string | undefined;
 }
 
@@ -39,12 +40,15 @@ export interface DayBounds {
   readonly last: Bound;
 }
 
-/** Most lines are shorter than the first of these; none is longer than the second. */
+/** Most lines are shorter than the first length; none is longer than the second. */
 const READ_BYTES = [4_096, LINE_BYTES_MAX + 2] as const;
-/** Shared by all readings: none of them waits. */
+/** Shared by all reads, because they are synchronous. */
 const buffer = Buffer.allocUnsafe(LINE_BYTES_MAX + 2);
 
-/** The first and the last whole line of a day's file; lines are in the order of time. `undefined` without a file or a whole line. */
+/**
+ * Returns the bounds of the first and last complete lines of a day file, whose lines are in chronological order;
+ * `undefined` without a file or a complete line.
+ */
 export function boundsOf(dir: string, day: string): DayBounds | undefined {
   return withDay(dir, day, (file) => {
     const first = boundOf(file, "first");
@@ -79,25 +83,31 @@ function timeIn(bytes: Buffer, from: number, to: number): number | undefined {
   return members && viewOf(members)?.timeMs;
 }
 
-/** The day that the lines of a misnamed file are of. `undefined` when the name is right, or the file has no whole line. */
+/**
+ * Returns the day to which the lines of a misnamed file belong; `undefined` when the name is correct or the file has no
+ * complete line.
+ */
 export function otherDayOf(bounds: DayBounds | undefined): string | undefined {
   return bounds?.first.otherDay ?? bounds?.last.otherDay;
 }
 
-/** Whether a file holds lines of this time, whatever its name says. A file that cannot be read is judged by its name alone. */
+/**
+ * Returns true when a file holds lines of this time range, whatever its name is. Returns false for an unreadable file,
+ * which is judged by its name alone.
+ */
 export function holdsTime(dir: string, day: string, { fromMs, toMs }: Pick<Filter, "fromMs" | "toMs">): boolean {
   const { first, last } = readableBounds(dir, day) ?? {};
   if (first?.timeMs === undefined || last?.timeMs === undefined) return false;
   return (toMs === undefined || first.timeMs < toMs) && (fromMs === undefined || last.timeMs >= fromMs);
 }
 
-/** Whether the log may go on after the lines of this file: it is neither empty nor under the name of another day. */
+/** Returns true when the log may continue in this file: it is neither empty nor named after another day. */
 export function holdsOwnDay(dir: string, day: string): boolean {
   const bounds = readableBounds(dir, day);
   return bounds !== undefined && otherDayOf(bounds) === undefined;
 }
 
-/** `undefined` also when the file cannot be read. */
+/** Returns the bounds; `undefined` also when the file cannot be read. */
 export function readableBounds(dir: string, day: string): DayBounds | undefined {
   try {
     return boundsOf(dir, day);

@@ -6,16 +6,16 @@ import { otherDayOf, readableBounds } from "./day-bounds.ts";
 import { daysIn, streamDir } from "./days.ts";
 
 /**
- * What is wrong with the day files of a stream, as far as their names and their first and last lines show it: one sentence
- * each. For readers, whose answer may miss lines; `verify` reads everything.
+ * Returns problems with the day files of a stream, one sentence each, as far as file names and first and last lines
+ * show them. For readers, whose results may miss lines; `verify` reads everything.
  */
 export function dayProblems(dir: string, stream: StreamName): readonly string[] {
-  // Before the files: the log only grows.
+  // Read before the files, because the log only grows.
   const claimed = readPlace(dir)?.streams[stream].head.seq ?? 0;
   const problems: string[] = [];
   let next = firstSeq(dir, stream);
   for (const day of daysIn(streamDir(dir, stream))) {
-    // Who reads a file that cannot be read says why; who does not misses its lines.
+    // A query that reads an unreadable file reports the reason; a query that does not read it misses its lines.
     const bounds = readableBounds(streamDir(dir, stream), day);
     const otherDay = otherDayOf(bounds);
     if (otherDay !== undefined) problems.push(`${day}.jsonl of ${stream} holds lines of ${otherDay}`);
@@ -29,12 +29,12 @@ export function dayProblems(dir: string, stream: StreamName): readonly string[] 
   return problems;
 }
 
-/** Of the first line that is left. */
+/** Returns the `seq` of the first line that is left. */
 function firstSeq(dir: string, stream: StreamName): number {
   try {
     return walkFromBegin(dir, stream, dayFilesOf(dir, stream)).expected?.seq ?? 0;
   } catch {
-    // The reading of the file itself says why.
+    // Reading the file itself reports the reason.
     return 0;
   }
 }

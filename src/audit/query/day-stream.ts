@@ -5,19 +5,19 @@ import { type ChainHead, LineChain } from "../chain/chain.ts";
 import { LINE_BYTES_MAX } from "../entry.ts";
 import type { FileOperations } from "../journal/file-operations.ts";
 
-/** What is handed to the kernel at once. The longest line fits into it. */
+/** Bytes that are written in one call. The longest line fits. */
 const CHUNK_BYTES = 2 * LINE_BYTES_MAX;
 
-/** One line as JSON, still without its link, and the bytes that it will have with link and line end. */
+/** One line as JSON, without its link, and the number of bytes that it will have with link and line end. */
 export interface QueuedJson {
   readonly line: string;
   readonly bytes: number;
 }
 
-/** How far a stream has come: what of it is durable. */
+/** The acknowledged end of a stream. */
 export interface StreamPosition {
   readonly head: ChainHead;
-  /** The newest day file, and its bytes; `undefined` before the first line. */
+  /** The newest day file and its size in bytes; `undefined` before the first line. */
   readonly day: string | undefined;
   readonly size: number;
 }
@@ -25,9 +25,9 @@ export interface StreamPosition {
 export interface DayStreamOptions {
   readonly dir: string;
   readonly files: FileOperations;
-  /** Where the stream goes on. */
+  /** Position at which the stream continues. */
   readonly place: StreamPosition;
-  /** The stream goes over to another day; what it held of the former one is durable. */
+  /** Called when the stream switches to another day. Lines of the former day are durable. */
   readonly onDayEnd?: (place: StreamPosition) => void;
 }
 
@@ -37,22 +37,28 @@ interface OpenFile {
   readonly fd: number;
   readonly dev: number;
   readonly ino: number;
-  /** Bytes of the file after our last write. */
+  /** Size of the file after the last write, in bytes. */
   size: number;
 }
 
-/** The day files of one directory, of which at most one is open. Not safe for two callers at a time: the writer's loop is the only one. */
+/**
+ * The day files of one directory, of which at most one is open. Not safe for concurrent callers: the writer's loop is
+ * the only caller.
+ */
 export class DayStream {
   readonly #options: DayStreamOptions;
   readonly #files: FileOperations;
   readonly #chain: LineChain;
-  /** Encoded into and written from, again and again: joining the lines of a batch cost more than writing them. */
+  /**
+   * Buffer in which lines are encoded and from which they are written, reused for every batch: joining the lines of a
+   * batch took longer than writing them.
+   */
   readonly #chunk = Buffer.alloc(CHUNK_BYTES);
   #open: OpenFile | undefined;
   #place: StreamPosition;
-  /** Written, and not yet synced. */
+  /** True when written lines are not synced yet. */
   #isDirty = false;
-  /** The latest sync, which may be under way. */
+  /** The latest sync, which may still be running. */
   #syncing: Promise<void> = Promise.resolve();
 
   constructor(options: DayStreamOptions) {
@@ -62,17 +68,20 @@ export class DayStream {
     this.#place = options.place;
   }
 
-  /** What is acknowledged. */
+  /** The acknowledged end of the stream. */
   get place(): StreamPosition {
     return this.#place;
   }
 
-  /** What was written is acknowledged. */
+  /** Marks everything written as acknowledged. */
   settle(): void {
     this.#place = { head: this.#chain.head(), day: this.#open?.day, size: this.#open?.size ?? 0 };
   }
 
-  /** Appends whole lines to the file of `day` (`YYYY-MM-DD`). On failure what was written of them is cut off again, if the disk lets us. */
+  /**
+   * Appends complete lines to the file of `day` (`YYYY-MM-DD`). On failure, cuts off what was written of them, if the
+   * disk allows it.
+   */
   async write(day: string, lines: readonly QueuedJson[]): Promise<void> {
     const file = this.#open?.day === day ? this.#open : await this.#openDay(day);
     const before = file.size;
@@ -90,12 +99,15 @@ export class DayStream {
     }
   }
 
-  /** After a failure the pages may be dropped and the next sync may falsely succeed: it must not be tried again. */
+  /**
+   * Syncs the open file. Must not be retried after a failure: the kernel may have dropped the pages, so the next sync
+   * could falsely succeed.
+   */
   async sync(): Promise<void> {
     if (this.#open === undefined || !this.#isDirty) {
       return this.#syncing;
     }
-    // Lines that are written meanwhile have to be synced again.
+    // Lines that are written during the sync must be synced again.
     this.#isDirty = false;
     this.#syncing = this.#syncFile(this.#open);
     return this.#syncing;
@@ -109,7 +121,7 @@ export class DayStream {
     }
   }
 
-  /** Throws when the open file is no longer the one under its name, or has lost bytes. */
+  /** Throws when the open file no longer has its name, or was shortened. */
   check(): void {
     if (this.#open === undefined) {
       return;
@@ -128,7 +140,7 @@ export class DayStream {
     }
   }
 
-  /** What was acknowledged is safe already, so a close that fails takes nothing away. */
+  /** Closes the file. Ignores errors, because acknowledged lines are already safe. */
   close(): void {
     const file = this.#open;
     this.#open = undefined;
@@ -137,11 +149,11 @@ export class DayStream {
         this.#files.close(file.fd);
       }
     } catch {
-      // The descriptor is gone all the same.
+      // The descriptor is released anyway.
     }
   }
 
-  /** The chunk's first byte is lent to the hash of the first line. */
+  /** Writes lines in chunks. The first byte of the chunk is reserved for hashing the first line. */
   #writeLines(file: OpenFile, lines: readonly QueuedJson[]): void {
     let filled = 1;
     for (const { line, bytes } of lines) {
@@ -189,14 +201,16 @@ export class DayStream {
     } catch (error) {
       const text = `cannot open ${path}: ${errorText(error)}`;
       this.close();
-      // A directory whose sync failed is not tried again.
+      // After a failed directory sync there is no retry.
       throw fd === undefined && isDiskFull(error)
         ? new DiskFullError(`${text}: free some of the disk`)
         : new AuditLogError(`${text}: fix it and restart the service`);
     }
   }
 
-  /** Where lines are acknowledged without a sync, a day is synced before it is left. */
+  /**
+   * Closes the current day. With durability `write`, lines are acknowledged without a sync, so the day is synced first.
+   */
   async #leaveDay(): Promise<void> {
     if (this.#open !== undefined) {
       await this.sync();
@@ -205,7 +219,10 @@ export class DayStream {
     }
   }
 
-  /** Counts back from the end the file has now: a line that somebody else added must not shift the cut into ours. */
+  /**
+   * Cuts off the last `written` bytes. Counts back from the current end of the file: a line that another process
+   * appended must not move the cut into this log's lines.
+   */
   #cutOff(file: OpenFile, written: number): { readonly isClean: boolean; readonly text: string } {
     if (written === 0) {
       return { isClean: true, text: "nothing of the batch is in it" };

@@ -6,18 +6,21 @@ import type { Filter } from "./filter.ts";
 import { closeDay, type OpenDayFile, openDay, readChunk, stampAt } from "./scan.ts";
 import { dayOf, withinYears } from "./time-range.ts";
 
-/** Lines of one file are in the order of their stamps; those that are not are found as long as they are no further than this, in bytes, from their place. */
+/**
+ * Lines of one file are ordered by timestamp. A line out of order is still found if it is at most this many bytes from
+ * its proper position.
+ */
 const DISORDER_BYTES = 1_048_576;
-/** A file below this is read whole, in whatever order it is. */
+/** A smaller file is read completely, whatever its order. */
 const SEEK_BYTES_MIN = 4 * DISORDER_BYTES;
 
 const DAY_FILE = /^\d{4}-\d{2}-\d{2}\.jsonl$/;
 const NAME_CHARACTERS = "YYYY-MM-DD".length;
 
-/** The log's two streams; the journal is a folder of it. */
+/** The two streams of the log; the journal is a folder in the audit directory. */
 export type Stream = "calls" | "journal";
 
-/** Where the files of a stream lie. */
+/** Returns the folder of a stream's files. */
 export function streamDir(dir: string, stream: Stream): string {
   return stream === "calls" ? dir : join(dir, stream);
 }
@@ -27,9 +30,9 @@ export function isAuditDir(dir: string): boolean {
 }
 
 /**
- * Days (`YYYY-MM-DD`) that have a file, oldest first; none when there is no such directory.
+ * Returns the days (`YYYY-MM-DD`) that have a file, oldest first; none when the directory does not exist.
  *
- * @throws {AuditLogError} when there is one that cannot be read
+ * @throws {AuditLogError} when the directory cannot be read
  */
 export function daysIn(dir: string): readonly string[] {
   try {
@@ -51,9 +54,9 @@ export function daysWithin(
 }
 
 /**
- * Hands the file of a day to `use` and closes it. `undefined` when there is none.
+ * Opens the file of a day, passes it to `use` and closes it. Returns `undefined` when there is no file.
  *
- * @throws {AuditLogError} when it cannot be read
+ * @throws {AuditLogError} when the file cannot be read
  */
 export function withDay<T>(dir: string, day: string, use: (file: OpenDayFile) => T): T | undefined {
   const file = openDay(join(dir, `${day}.jsonl`), day);
@@ -65,7 +68,7 @@ export function withDay<T>(dir: string, day: string, use: (file: OpenDayFile) =>
   }
 }
 
-/** The bytes of a file outside of which no line of this time begins. */
+/** Returns the range of a file outside which no line of this time range starts. */
 export function timeRange(file: OpenDayFile, { fromMs, toMs }: Pick<Filter, "fromMs" | "toMs">): Range {
   if (file.size < SEEK_BYTES_MIN) return { from: 0, to: file.size };
   const from = fromMs === undefined ? 0 : seek(file, fromMs).from;
@@ -78,7 +81,10 @@ export interface Range {
   readonly to: number;
 }
 
-/** Halves the file until the first line of that time is known to begin in `[from, to)`; no halving where a line has no stamp. */
+/**
+ * Searches the file by bisection until the first line of that time is known to start in `[from, to)`; stops at a line
+ * without a timestamp.
+ */
 function seek(file: OpenDayFile, ms: number): Range {
   const wanted = new Date(withinYears(ms)).toISOString();
   let [from, to] = [0, file.size];
@@ -94,7 +100,7 @@ function seek(file: OpenDayFile, ms: number): Range {
 
 function firstStamp(file: OpenDayFile, at: number): string | undefined {
   const { bytes, first, last } = readChunk(file, { from: at, to: at + 1 }, Buffer.alloc(0));
-  // The line that begins next, wherever that is.
+  // The start of the next line, wherever it is.
   const begin = first < last ? first : bytes.indexOf(0x0a) + 1;
   return begin === 0 && at > 0 ? undefined : stampAt(bytes, begin);
 }

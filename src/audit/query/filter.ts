@@ -2,23 +2,23 @@ import { REFUSALS } from "../../core/errors.ts";
 import { escapeJson } from "../escape.ts";
 import type { EntryView } from "./view.ts";
 
-/** Characters of a filter's value. */
+/** Maximum characters of a filter value. */
 export const VALUE_CHARACTERS_MAX = 512;
 
-/** Shorter ones stand in nearly every line. */
+/** Minimum length of a search anchor: shorter strings occur in nearly every line. */
 const ANCHOR_CHARACTERS_MIN = 3;
 
 interface FieldRow {
-  /** The only values there are; any text when left out. */
+  /** The allowed values; any string when missing. */
   readonly values?: readonly string[];
-  /** Written with either case, kept in lower case. */
+  /** True when the value is accepted in either case and stored in lowercase. */
   readonly isHex?: true;
   is(entry: EntryView, value: string): boolean;
 }
 
 const refusals = Object.entries(REFUSALS);
 
-/** What a query may ask for exactly, the most selective first: in that order the bytes are searched. */
+/** Fields that a query can match exactly, most selective first: the bytes are searched in that order. */
 export const FIELDS = {
   traceId: { isHex: true, is: (entry, value) => entry.traceId === value || entry.wireTraceId === value },
   approval: { isHex: true, is: ({ approvalId }, value) => approvalId === value },
@@ -43,16 +43,16 @@ const FIELD_ROWS: Readonly<Record<Field, FieldRow>> = FIELDS;
 const FIELD_NAMES = Object.keys(FIELDS) as readonly Field[];
 
 export interface Filter {
-  /** Milliseconds since 1970: the first that counts. */
+  /** Start of the time range, inclusive, in milliseconds since 1970. */
   readonly fromMs?: number | undefined;
-  /** Milliseconds since 1970: the first that no longer counts. */
+  /** End of the time range, exclusive, in milliseconds since 1970. */
   readonly toMs?: number | undefined;
   readonly exact: Readonly<Partial<Record<Field, string>>>;
-  /** Stands anywhere in the line as it is written; ASCII letters in either case. */
+  /** Text anywhere in the line as written; ASCII letters match in either case. */
   readonly text?: string | undefined;
 }
 
-/** The value as it is searched for, or what is wrong with it. */
+/** Returns the normalized value, or the problem with it. */
 export function readField(field: Field, value: string): { readonly value: string } | { readonly fault: string } {
   const { values, isHex } = FIELD_ROWS[field];
   if (value === "" || value.length > VALUE_CHARACTERS_MAX) {
@@ -62,12 +62,12 @@ export function readField(field: Field, value: string): { readonly value: string
   return { value: isHex === true && /^[0-9A-Fa-f-]{1,64}$/.test(value) ? value.toLowerCase() : value };
 }
 
-/** Tells which lines a filter lets through, and by which bytes to look for them. */
+/** Decides which lines match a filter, and provides the bytes by which to search for them. */
 export class Matcher {
   readonly filter: Filter;
-  /** Every line that matches holds all of them. */
+  /** Byte strings that every matching line contains. */
   readonly needles: readonly Buffer[];
-  /** To be looked for where letters are in lower case, when there is no needle. */
+  /** Searched in the lowercase copy of the bytes when there is no needle. */
   readonly folded: Buffer | undefined;
   readonly #exact: readonly (readonly [FieldRow, string])[];
   readonly #text: string | undefined;
@@ -95,12 +95,12 @@ export class Matcher {
   }
 }
 
-/** How the writer spells the value. */
+/** Returns the value as the writer serializes it. */
 function needleOf(value: string): Buffer {
   return Buffer.from(escapeJson(JSON.stringify(value)));
 }
 
-/** The longest part of the text that is the same in either case. */
+/** Returns the longest part of the text that is the same in either case. */
 function anchorOf(text: string): string | undefined {
   const parts = text.split(/[A-Za-z]/).sort((one, other) => other.length - one.length);
   return parts.find((part) => part.length >= ANCHOR_CHARACTERS_MIN || part === text);

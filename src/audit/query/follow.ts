@@ -3,7 +3,7 @@ import { holdsOwnDay } from "./day-bounds.ts";
 import { daysIn, withDay } from "./days.ts";
 import { endOfLines, linesOf, type OpenDayFile, type RawLine, readChunk } from "./scan.ts";
 
-/** Bytes that one look reads of one file: what is left comes with the next look. */
+/** Maximum bytes that one look reads from one file: the next look reads the rest. */
 const LOOK_BYTES_MAX = 1_048_576;
 const BACK_BYTES = 131_072;
 
@@ -16,16 +16,19 @@ interface Seen {
   readonly ino: number;
 }
 
-/** Follows a stream's folder, across midnight. A file that was exchanged for another under its name is read from its beginning. */
+/**
+ * Follows the folder of a stream, across midnight. A file that was replaced by another one of the same name is read
+ * from its start.
+ */
 export class Follower {
   readonly #dir: string;
   readonly #seen = new Map<string, Seen>();
-  /** Files of days before it have come to their end. */
+  /** Files of earlier days have been read to their end. */
   #oldestDay: string;
-  /** Of the newest line that came: the name of a file alone does not say that the log goes on in it. */
+  /** Day of the newest line that was read: a file's name alone does not show that the log continues in it. */
   #newestDay: string;
 
-  /** Begins behind the last whole line, or at `from`. */
+  /** Starts after the last complete line, or at `from`. */
   constructor(dir: string, from?: Position) {
     this.#dir = dir;
     const days = daysIn(dir);
@@ -36,18 +39,18 @@ export class Follower {
     }
   }
 
-  /** Where the reading of each day goes on, oldest first. */
+  /** Returns the read position in each day file, oldest first. */
   ends(): ReadonlyMap<string, number> {
     return new Map([...this.#seen].map(([day, { offset }]) => [day, offset]));
   }
 
-  /** The whole lines that have come since the last look, in their order, at most some two megabytes. */
+  /** Returns the complete lines written since the last look, in order, at most about two megabytes. */
   look(): readonly DayLine[] {
     const days = daysIn(this.#dir).filter((day) => day >= this.#oldestDay);
     const lines: DayLine[] = [];
     for (const day of days) {
       const isBehind = withDay(this.#dir, day, (file) => this.#read(file, lines)) ?? false;
-      // Before the next day begins this one has to be read to its end.
+      // This day must be read to its end before the next day starts.
       if (isBehind) return lines;
     }
     if (lines.length === 0) this.#oldestDay = this.#newestDay;
@@ -55,7 +58,7 @@ export class Follower {
     return lines;
   }
 
-  /** Whether more stands there than one look takes. */
+  /** Returns true when the file has more data than one look reads. */
   #read(file: OpenDayFile, lines: DayLine[]): boolean {
     const { day, ino, size } = file;
     const seen = this.#seen.get(day);
@@ -77,7 +80,7 @@ function beginOf(file: OpenDayFile, from: Position | undefined): number {
   return file.day === from.day ? Math.min(from.offset, endOf(file)) : 0;
 }
 
-/** Where the last whole line ends. */
+/** Returns the end of the last complete line. */
 function endOf(file: OpenDayFile): number {
   let to = file.size;
   while (to > 0) {
@@ -90,7 +93,7 @@ function endOf(file: OpenDayFile): number {
   return 0;
 }
 
-/** The last lines before these ends, oldest first, whatever they hold. */
+/** Returns the last lines before these ends, oldest first, whatever their content. */
 export function lastLines(dir: string, ends: ReadonlyMap<string, number>, count: number): readonly string[] {
   const days: (readonly string[])[] = [];
   let left = count;

@@ -8,22 +8,22 @@ import type { LineIndex } from "./query.ts";
 import { linesOf, type OpenDayFile, readChunk } from "./scan.ts";
 import { type EntryView, parseLine, viewOf } from "./view.ts";
 
-/** The index says in which block of a file a line begins. */
+/** Size of a block: the index stores the block of a file in which a line starts. */
 const BLOCK_BYTES = 262_144;
-/** What is indexed in one transaction. */
+/** Bytes that are indexed in one transaction. */
 const STEP_BYTES = 8 * BLOCK_BYTES;
-/** A shorter end of a file is read as it is. */
+/** A shorter end of a file is not indexed but read directly. */
 const STEP_BYTES_MIN = BLOCK_BYTES;
-/** Blocks in which the lines of one step can begin. */
+/** Maximum number of blocks in which the lines of one step can start. */
 const BLOCKS_MAX = 16;
-/** Of all days together. */
+/** Minimum size of a large log: all days together, in bytes. */
 const LARGE_BYTES_MIN = 67_108_864;
 const HASHED_BYTES = 512;
 
 /**
- * Narrows a search to the blocks in which its values stand. It is never trusted: a day whose file is not the one that was
- * indexed is read whole, so is what was written since, and every line that comes of it was compared with the filter. When the
- * index is missing, busy or broken, everything is read.
+ * Narrows a search to the blocks that contain its values. The index is never trusted: a day whose file is not the
+ * indexed one is read completely, so are lines written since, and every line found is compared with the filter. When
+ * the index is missing, busy or broken, everything is read.
  */
 export class IndexLookup implements LineIndex {
   readonly #dir: string;
@@ -51,8 +51,8 @@ export class IndexLookup implements LineIndex {
   }
 
   /**
-   * Indexes what is not indexed yet, newest day first, a step at a time. Yields the bytes of each step; whoever drives it
-   * decides how long.
+   * Indexes what is not indexed yet, newest day first, one step at a time. Yields the bytes of each step; the caller
+   * decides when to stop.
    */
   *extend(): Generator<number, void> {
     const days = readableDays(this.#dir);
@@ -66,7 +66,7 @@ export class IndexLookup implements LineIndex {
     }
   }
 
-  /** Whether there is anything to look up in. */
+  /** True when there is an index to search. */
   get isOpen(): boolean {
     return this.#file !== undefined;
   }
@@ -76,7 +76,7 @@ export class IndexLookup implements LineIndex {
     this.#file = undefined;
   }
 
-  /** Files that were deleted need no index. */
+  /** Removes the index entries of deleted files. */
   #forgetAllBut(days: readonly string[]): void {
     try {
       for (const day of this.#file?.days() ?? []) if (!days.includes(day)) this.#file?.forget(day);
@@ -85,7 +85,7 @@ export class IndexLookup implements LineIndex {
     }
   }
 
-  /** What cannot be read is not indexed; who asks for it hears why. */
+  /** Indexes one step of a day. Skips an unreadable file: a query that needs it reports the reason. */
   #stepOf(day: string): number {
     try {
       return withDay(this.#dir, day, (file) => this.#step(file)) ?? 0;
@@ -94,7 +94,7 @@ export class IndexLookup implements LineIndex {
     }
   }
 
-  /** Bytes that were indexed; 0 when there is nothing to do, or nothing can be done. */
+  /** Returns the number of bytes that were indexed; 0 when there is nothing to index or indexing fails. */
   #step(file: OpenDayFile): number {
     const index = this.#file;
     if (index === undefined) return 0;
@@ -130,7 +130,7 @@ export class IndexLookup implements LineIndex {
     }
   }
 
-  /** A busy index is done without this time; a broken one is taken away and begun anew, once. */
+  /** Handles an index error. A busy index is not used this time; a broken one is deleted and created again, once. */
   #fail(error: unknown): void {
     if (isBusy(error)) return;
     try {
@@ -144,7 +144,7 @@ export class IndexLookup implements LineIndex {
   }
 }
 
-/** What cannot be read is not indexed. */
+/** Returns the days to index; none when the directory cannot be read. */
 function readableDays(dir: string): readonly string[] {
   try {
     return daysIn(dir);
@@ -153,7 +153,10 @@ function readableDays(dir: string): readonly string[] {
   }
 }
 
-/** A small log is read as fast without, and a directory that is only looked at stays as it is. */
+/**
+ * Returns true when the log is large enough for an index. A small log is as fast to read without one, and a directory
+ * that is only read stays unchanged.
+ */
 function isLarge(dir: string): boolean {
   let bytes = 0;
   for (const day of readableDays(dir))
@@ -165,14 +168,17 @@ function isBusy(error: unknown): boolean {
   return error instanceof Error && "code" in error && String(error.code).startsWith("SQLITE_BUSY");
 }
 
-/** `undefined` when the index does not know this file, or knows another one of its name. */
+/** Returns `undefined` when the index has no entry for this file, or was built from another file of the same name. */
 function knownDay(index: IndexFile, file: OpenDayFile): IndexedDay | undefined {
   const known = index.day(file.day);
   if (known === undefined || known.ino !== file.ino || known.indexed > file.size) return undefined;
   return lastLineHash(file, known.indexed) === known.line ? known : undefined;
 }
 
-/** Of the last bytes before `end`: with the chain's hash among them, two files that share them share everything before. */
+/**
+ * Returns a hash of the last bytes before `end`. They include the chain's hash, so two files with the same last bytes
+ * have the same contents before them.
+ */
 function lastLineHash(file: OpenDayFile, end: number): string {
   const from = Math.max(0, end - HASHED_BYTES);
   const { base, bytes } = readChunk(file, { from, to: end }, Buffer.alloc(0));
@@ -201,14 +207,16 @@ function readStep(file: OpenDayFile, before: number): Addition | undefined {
   return { before, places: pairs, after: { ino: file.ino, indexed, line: lastLineHash(file, indexed) } };
 }
 
-/** Blocks that stand in every list. */
+/** Returns the blocks that are in every list. */
 function common(lists: readonly (readonly number[])[]): readonly number[] {
   const [first = [], ...others] = [...lists].sort((one, other) => one.length - other.length);
   const sets = others.map((list) => new Set(list));
   return first.filter((block) => sets.every((set) => set.has(block)));
 }
 
-/** The blocks, neighbours joined, and what the index does not know; all of it within the range. */
+/**
+ * Returns the ranges to read within `range`: the blocks, with adjacent ones joined, and everything that is not indexed.
+ */
 function narrowed(range: Range, blocks: readonly number[], indexed: number): readonly Range[] {
   const ranges: Range[] = [];
   const add = (from: number, to: number): void => {
@@ -223,10 +231,13 @@ function narrowed(range: Range, blocks: readonly number[], indexed: number): rea
   return ranges;
 }
 
-/** Fields that are indexed. Two values may share a key: it only says where to look, and what is found there is compared in full. */
+/**
+ * Indexed fields. Two values may share a key: the key only determines where to look, and the lines found there are
+ * compared in full.
+ */
 const KEYED = ["traceId", "approval", "sub", "code", "tool", "system"] as const satisfies readonly Field[];
 
-/** The keys of one line. */
+/** Returns the keys of one line. */
 function keysOf(entry: EntryView): readonly number[] {
   const { traceId, wireTraceId, approvalId, sub, code, tool, system } = entry;
   return [
@@ -240,7 +251,7 @@ function keysOf(entry: EntryView): readonly number[] {
   ];
 }
 
-/** Every line that the filter lets through has all of them. */
+/** Returns the keys that every line matching the filter has. */
 function keysWanted({ exact }: Filter): readonly number[] {
   return KEYED.flatMap((field) => keyOf(field, exact[field]));
 }
@@ -249,15 +260,18 @@ function keyOf(field: (typeof KEYED)[number], value: string | undefined): readon
   return value === undefined ? [] : [Bun.hash.xxHash32(`${field} ${value}`)];
 }
 
-/** Name of the index in the audit directory. It is made of the log alone: deleting it loses nothing but time. */
+/** Name of the index file in the audit directory. It is derived from the log alone: deleting it only costs time. */
 const INDEX_FILE = "index.sqlite";
 const VERSION = 1;
-/** Both readers and the log wait for nobody: an index that is busy is done without. */
+/** Neither readers nor the log wait longer for the index: a busy index is not used. */
 const BUSY_MS = 50;
 const PRIVATE_FILE_MODE = 0o600;
 const { O_CREAT, O_NOFOLLOW, O_RDWR } = constants;
 
-/** What is added at once is a segment of its own: keys are random, and one tree of all of them would be rewritten with every addition. */
+/**
+ * Each addition is a segment of its own: keys are random, and a single tree of all keys would be rewritten with every
+ * addition.
+ */
 const SCHEMA = `
   CREATE TABLE IF NOT EXISTS days (
     day TEXT PRIMARY KEY, ino INTEGER NOT NULL, indexed INTEGER NOT NULL, line TEXT NOT NULL
@@ -270,20 +284,27 @@ const SCHEMA = `
   PRAGMA user_version = ${VERSION};
 `;
 
-/** How far the index knows a day's file. */
+/** The indexed part of a day file. */
 interface IndexedDay {
   readonly ino: number;
-  /** Bytes: the end of the last line that it knows. */
+  /** End of the last indexed line, in bytes. */
   readonly indexed: number;
-  /** Hash of that line: the file must still hold it there. */
+  /** Hash of the bytes before that end: the file must still contain them there. */
   readonly line: string;
 }
 
-/** In which blocks of which day a key stands. Everything throws when the file is busy or broken; who uses it does without then. */
+/**
+ * Stores which blocks of which day contain a key. Every method throws when the file is busy or broken; callers then
+ * work without the index.
+ */
 class IndexFile {
   readonly #db: Database;
 
-  /** Makes the file, for us alone, when it is missing or of another version. */
+  /**
+   * Opens the index file. Creates it, with access for this user only, when it is missing.
+   *
+   * @throws when the file has another version
+   */
   constructor(dir: string) {
     this.#db = openCurrent(join(dir, INDEX_FILE));
   }
@@ -299,7 +320,7 @@ class IndexFile {
     return rows.map(({ day }) => day);
   }
 
-  /** Ascending. */
+  /** Returns the blocks in ascending order. */
   blocks(key: number, day: string): readonly number[] {
     const rows = this.#db.query<{ readonly block: number }, [number, string]>(
       "SELECT b.block FROM segments s CROSS JOIN blocks b ON b.segment = s.id AND b.key = ? WHERE s.day = ? ORDER BY b.block",
@@ -307,7 +328,7 @@ class IndexFile {
     return rows.all(key, day).map(({ block }) => block);
   }
 
-  /** All or nothing, and only when nobody else was faster. */
+  /** Adds the keys of one step in one transaction. Does nothing when another process has indexed the step already. */
   add(day: string, { before, after, places }: Addition): void {
     const insert = this.#db.query("INSERT INTO blocks VALUES (?, ?, ?)");
     this.#db
@@ -338,10 +359,10 @@ class IndexFile {
 }
 
 interface Addition {
-  /** What the day's `indexed` must be right now. */
+  /** Expected current value of the day's `indexed`. */
   readonly before: number;
   readonly after: IndexedDay;
-  /** Each once, ascending: so they are appended. */
+  /** Without duplicates and in ascending order, so that inserts append. */
   readonly places: readonly (readonly [key: number, block: number])[];
 }
 
@@ -349,13 +370,13 @@ function hasIndex(dir: string): boolean {
   return existsSync(join(dir, INDEX_FILE));
 }
 
-/** Takes a broken index, or one of another version, away. For who opens it anew. */
+/** Deletes an index that is broken or of another version, so that it can be created again. */
 function removeIndex(dir: string): void {
   for (const suffix of ["", "-wal", "-shm"]) rmSync(join(dir, `${INDEX_FILE}${suffix}`), { force: true });
 }
 
 function openCurrent(path: string): Database {
-  // Made by us, so that it is nobody else's to read from its first byte on.
+  // Creates the file with private permissions before SQLite opens it, so that no other user can ever read it.
   const fd = openSync(path, O_RDWR | O_CREAT | O_NOFOLLOW, PRIVATE_FILE_MODE);
   try {
     fchmodSync(fd, PRIVATE_FILE_MODE);

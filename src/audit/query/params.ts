@@ -5,7 +5,7 @@ import { readTime, TIME_HINT } from "./time-range.ts";
 
 const FIELD_NAMES = Object.keys(FIELDS) as readonly Field[];
 
-/** Everything that a query may be asked by, in the words of the command line and of HTTP. */
+/** All query parameters, by the names that the command line and HTTP use. */
 export const FILTER_PARAMS = ["from", "to", "text", ...FIELD_NAMES] as const;
 export const QUERY_PARAMS = [...FILTER_PARAMS, "order", "limit", "cursor"] as const;
 
@@ -16,7 +16,7 @@ export interface Query {
   readonly order: Order;
   readonly limit: number;
   readonly cursor: Cursor | undefined;
-  /** Of all that a cursor of this query must agree with. */
+  /** Digest of the filters: a cursor must have the same one. */
   readonly digest: string;
 }
 
@@ -29,7 +29,10 @@ export interface QueryLimits {
 
 export type ReadResult<T> = { readonly ok: T } | { readonly faults: readonly string[] };
 
-/** Reads the filters. What is unknown or wrong is a fault: a filter that were passed over in silence would answer another question. */
+/**
+ * Reads the filters. Reports unknown or invalid values as errors: ignoring a filter silently would return the result of
+ * a different query.
+ */
 export function readFilter(params: Params, nowMs: number): ReadResult<Filter> {
   const faults: string[] = [];
   const exact: Partial<Record<Field, string>> = {};
@@ -70,7 +73,7 @@ export function readQuery(params: Params, limits: QueryLimits): ReadResult<Query
   return { ok: { filter: { ...filter.ok, ...times }, order, limit, cursor, digest } };
 }
 
-/** Names that nobody knows, as faults. */
+/** Returns an error for each unknown parameter. */
 export function unknownParams(params: Params, known: readonly string[]): string[] {
   const names = Object.keys(params).filter((name) => !known.includes(name));
   return names.slice(0, FAULTS_MAX).map((name) => `${printableName(name)} is not a parameter here`);
@@ -101,7 +104,7 @@ function readLimit(text: string | undefined, { limit, limitMax }: QueryLimits): 
   return read >= 1 && read <= limitMax ? read : undefined;
 }
 
-/** As they were written: `3h` stays the same question while the clock goes on. */
+/** Returns the digest of the parameters as written: `3h` stays the same query while time passes. */
 function digestOf(params: Params): string {
   return hash("sha256", JSON.stringify(FILTER_PARAMS.map((name) => params[name] ?? null))).slice(0, 16);
 }

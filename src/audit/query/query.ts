@@ -7,11 +7,17 @@ import type { Query } from "./params.ts";
 import { endOfLines, type FoundLine, findIn, type OpenDayFile, readChunk } from "./scan.ts";
 
 const CHUNK_BYTES_MIN = 131_072;
-/** Between two chunks others run: where every line has to be parsed one takes some milliseconds. */
+/**
+ * Maximum size of a chunk. Other work runs between two chunks: one takes some milliseconds when every line must be
+ * parsed.
+ */
 const CHUNK_BYTES_MAX = 1_048_576;
 const CHUNK_GROWTH = 4;
 
-/** Where in a file the lines of a filter can begin; what it does not know is left in. */
+/**
+ * Narrows a range to the parts of a file in which lines that match a filter can start. Keeps the parts that are not
+ * indexed.
+ */
 export interface LineIndex {
   narrow(file: OpenDayFile, range: Range, matcher: Matcher): readonly Range[];
 }
@@ -21,26 +27,29 @@ export interface SearchOptions {
   readonly dir: string;
   readonly stream?: Stream;
   readonly query: Query;
-  /** A look-up index; without it everything is read. */
+  /** Index for looking up lines; without it everything is read. */
   readonly places?: LineIndex | undefined;
-  /** Bytes of lines in one page. The line that exceeds them is still in it. */
+  /** Maximum bytes of lines in one page. The line that exceeds the limit is still included. */
   readonly pageBytesMax: number;
-  /** Asked after each chunk, with the bytes of this page so far: `false` ends it early. */
+  /** Called after each chunk with the number of bytes read for this page. Returning `false` ends the page early. */
   readonly mayGoOn?: (bytesRead: number) => boolean;
 }
 
 export interface QueryPage {
   readonly found: readonly FoundLine[];
-  /** Where the next page begins. None when newest first everything was seen; oldest first it is there for the lines to come. */
+  /**
+   * Start of the next page. `undefined` when a search with the newest first has seen everything; a search with the
+   * oldest first always continues with future lines.
+   */
   readonly cursor: string | undefined;
-  /** The same place, for who asks from within. */
+  /** The same position, for callers within the service. */
   readonly position: Position | undefined;
-  /** Not everything was looked at. */
+  /** True when not everything was read. */
   readonly more: boolean;
   readonly bytesRead: number;
 }
 
-/** Yields after each chunk. No file is open while it waits. */
+/** Yields after each chunk. No file is open while it is suspended. */
 function* pageOf(options: SearchOptions): Generator<number, QueryPage> {
   const { query } = options;
   const page = new PageBuilder(options);
@@ -53,7 +62,7 @@ function* pageOf(options: SearchOptions): Generator<number, QueryPage> {
   return page.end();
 }
 
-/** Days whose files are of this time by their names, or by their first and last lines. */
+/** Returns the days whose files match the time range by name, or by their first and last lines. */
 function daysHolding(dir: string, filter: Filter): readonly string[] {
   const days = daysIn(dir);
   const named = new Set(daysWithin(days, filter));
@@ -68,7 +77,7 @@ function isAhead(day: string, { cursor, order }: Query): boolean {
 function* searchDay(dir: string, day: string, page: PageBuilder): Generator<number, void> {
   const ranges = withDay(dir, day, (file) => page.ranges(file));
   for (const range of ranges ?? []) {
-    // Opened anew for each chunk, so that no descriptor is held while others run.
+    // Opened again for each chunk, so that no descriptor is held while other work runs.
     withDay(dir, day, (file) => page.read(file, range));
     yield page.bytesRead;
     if (page.isEnded) return;
@@ -93,7 +102,7 @@ class PageBuilder {
     this.#position = options.query.cursor;
   }
 
-  /** What of the file is to be read, in the order of the query, in pieces of a chunk each. */
+  /** Returns the ranges of the file to read, in the order of the query, each at most one chunk long. */
   ranges(file: OpenDayFile): readonly Range[] {
     const { query, places } = this.#options;
     this.#scope = afterCursor(timeRange(file, query.filter), file.day, query);
@@ -120,7 +129,7 @@ class PageBuilder {
     this.isEnded = !mayGoOn(this.bytesRead);
   }
 
-  /** All of the day was seen, or an index knew that nothing is there. */
+  /** Moves the position past a day that was read completely, or in which the index found nothing. */
   passed(day: string): void {
     const isReadTo = this.#position?.day === day;
     if (this.#options.query.order === "newest") this.#position = { day, offset: 0 };
@@ -157,7 +166,7 @@ function afterCursor(range: Range, day: string, { cursor, order }: Query): Range
     : { from: Math.min(range.from, cursor.offset), to: Math.min(range.to, cursor.offset) };
 }
 
-/** Small pieces first: whoever asks for the latest few lines need not wait for more. */
+/** Splits ranges into pieces that grow in size: a request for the latest few lines does not wait for more. */
 function pieces(ranges: readonly Range[], order: Order): readonly Range[] {
   const cut: Range[] = [];
   let bytes = CHUNK_BYTES_MIN;
@@ -175,7 +184,7 @@ function pieces(ranges: readonly Range[], order: Order): readonly Range[] {
   return cut;
 }
 
-/** One page. Others run between its chunks. */
+/** Returns one page. Other work runs between its chunks. */
 export async function search(options: SearchOptions): Promise<QueryPage> {
   const steps = pageOf(options);
   for (;;) {

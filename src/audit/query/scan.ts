@@ -7,19 +7,19 @@ import { type EntryView, parseLine, viewOf } from "./view.ts";
 
 const LINE_END = 0x0a;
 const QUOTE = 0x22;
-/** A named pipe in place of a day's file would be waited for without it. */
+/** Without `O_NONBLOCK`, opening a named pipe in place of a day file would block. */
 const READ = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW;
 const STAMP_MEMBER = '{"timestamp":"';
 const STAMP_CHARACTERS = "YYYY-MM-DDTHH:mm:ss.sssZ".length;
 
-/** One line that was asked for. */
+/** One line that matches a query. */
 export interface FoundLine {
   /** `YYYY-MM-DD`. */
   readonly day: string;
-  /** Where the line begins, and where the next one does, in bytes. */
+  /** Start of the line and start of the next line, in bytes. */
   readonly offset: number;
   readonly end: number;
-  /** As it stands in the file, without its end. */
+  /** The line as it is in the file, without its line end. */
   readonly line: string;
   readonly entry: EntryView;
 }
@@ -28,13 +28,15 @@ export interface OpenDayFile {
   readonly day: string;
   readonly fd: number;
   readonly ino: number;
-  /** Bytes when it was opened. Files only grow; what comes later is not looked at. */
+  /** Size in bytes when the file was opened. Files only grow; later bytes are ignored. */
   readonly size: number;
 }
 
 /**
- * `undefined` when there is no such file. Throws an `AuditLogError` when there is one that cannot be read: an answer that left
- * its lines out in silence would be another answer.
+ * Opens the file of a day; returns `undefined` when it does not exist.
+ *
+ * @throws AuditLogError when the file exists but cannot be read: a result that silently left out its lines would be
+ * wrong.
  */
 export function openDay(path: string, day: string): OpenDayFile | undefined {
   const fd = tryOpen(path);
@@ -58,18 +60,18 @@ export function closeDay({ fd }: OpenDayFile): void {
   closeSync(fd);
 }
 
-/** The lines of a file that begin in `[from, to)`, with their bytes. */
+/** The lines of a file that start in `[from, to)`, with their bytes. */
 export interface Chunk {
   readonly day: string;
   readonly bytes: Buffer;
-  /** Where `bytes` begins in the file. */
+  /** Position of `bytes` in the file. */
   readonly base: number;
-  /** In `bytes`: where the first line begins, and before where the last one does. */
+  /** Positions in `bytes`: `first` is the start of the first line; every line starts before `last`. */
   readonly first: number;
   readonly last: number;
 }
 
-/** Reads into `buffer` when it is large enough; the chunk is good until that is used again. */
+/** Reads a chunk. Uses `buffer` when it is large enough; the chunk is then valid until `buffer` is reused. */
 export function readChunk(
   file: OpenDayFile,
   range: { readonly from: number; readonly to: number },
@@ -81,7 +83,7 @@ export function readChunk(
   const bytes = readAt(file.fd, base, length <= buffer.length ? buffer.subarray(0, length) : Buffer.alloc(length));
   const last = to - base;
   const first = range.from === 0 ? 0 : bytes.indexOf(LINE_END) + 1;
-  // A line that is longer than all that was read begins before and ends behind it: none begins here.
+  // A line that is longer than everything read starts before it and ends after it: no line starts here.
   return { day: file.day, bytes, base, first: range.from > 0 && first === 0 ? last : first, last };
 }
 
@@ -96,8 +98,8 @@ function readAt(fd: number, position: number, into: Buffer): Buffer {
 }
 
 /**
- * Where the lines after `[from, to)` begin: at its end, or before a line that is still being written. A line that is longer
- * than any of ours is passed over.
+ * Returns the position at which the lines after `[from, to)` start: `to`, or the start of a line that is still being
+ * written. Skips a line that is longer than the log ever writes.
  */
 export function endOfLines({ bytes, base, first }: Chunk, to: number, { size }: OpenDayFile): number {
   if (to + LINE_BYTES_MAX < size) return to;
@@ -110,7 +112,7 @@ export interface RawLine {
   readonly line: string;
 }
 
-/** Every whole line of the chunk. */
+/** Yields every complete line of the chunk. */
 export function* linesOf({ bytes, base, first, last }: Chunk): Generator<RawLine, void> {
   let begin = first;
   while (begin < last) {
@@ -121,7 +123,7 @@ export function* linesOf({ bytes, base, first, last }: Chunk): Generator<RawLine
   }
 }
 
-/** The lines of the chunk that the matcher accepts, in the order of the file. Only what can match is parsed. */
+/** Returns the lines of the chunk that the matcher accepts, in file order. Parses only lines that can match. */
 export function findIn(chunk: Chunk, matcher: Matcher): readonly FoundLine[] {
   const found: FoundLine[] = [];
   for (const { begin, end } of candidates(chunk, matcher)) {
@@ -169,7 +171,10 @@ function holds(bytes: Buffer, { begin, end }: Span, needle: Buffer): boolean {
   return bytes.subarray(begin, end).includes(needle);
 }
 
-/** Without anything to search for the stamp decides, as the writer spells it; a line that begins in another way is parsed. */
+/**
+ * Yields the lines that can be in the filter's time range, when there is no text to search for. Decides by the
+ * timestamp as the writer spells it; yields every line that starts differently, so that it is parsed.
+ */
 function* inTime({ bytes, first, last }: Chunk, { filter }: Matcher): Generator<Span, void> {
   const [from, to] = [stampOf(filter.fromMs), stampOf(filter.toMs)];
   let begin = first;
@@ -190,7 +195,10 @@ function stampOf(ms: number | undefined): string | undefined {
   return stamp.length === STAMP_CHARACTERS ? stamp : undefined;
 }
 
-/** Of the line that begins there; `undefined` when the writer would have written it in another way. */
+/**
+ * Returns the timestamp of the line that starts at `begin`; `undefined` when the line does not start as the writer
+ * starts lines.
+ */
 export function stampAt(bytes: Buffer, begin: number): string | undefined {
   const from = begin + STAMP_MEMBER.length;
   const to = from + STAMP_CHARACTERS;
@@ -201,17 +209,20 @@ export function stampAt(bytes: Buffer, begin: number): string | undefined {
 
 const HIGH_BITS = 0x80808080;
 const LOW_BITS = 0x7f7f7f7f;
-/** Added to a byte below 128: the high bit says that it is at least "A", or above "Z". */
+/** Added to a byte below 128, they set its high bit when the byte is at least "A", or above "Z". */
 const FROM_A = 0x3f3f3f3f;
 const ABOVE_Z = 0x25252525;
-/** From the high bit to the one that tells small letters from capital ones. */
+/** Shift from the high bit to the bit that distinguishes lowercase from uppercase. */
 const TO_CASE_BIT = 2;
 const WORD_BYTES = 4;
 
-/** Filled anew by each call: it is good until the next one. */
+/** Reused by each call: the contents are valid until the next one. */
 let words = new Int32Array(0);
 
-/** The bytes with ASCII letters in lower case, four at a time. The answer shares its memory with that of the next call. */
+/**
+ * Returns the bytes with ASCII letters in lowercase, converting four bytes at a time. The result shares its memory with
+ * that of the next call.
+ */
 export function foldBytes(bytes: Buffer): Buffer {
   const length = Math.ceil(bytes.length / WORD_BYTES);
   if (words.length < length) words = new Int32Array(length);

@@ -14,11 +14,11 @@ const DURATION = /^(\d{1,6})([smhdw])$/;
 const DATE = /^(\d{4})-(\d{2})-(\d{2})$/;
 const TIME = /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?(Z|[+-]\d{2}:\d{2})?$/;
 
-/** What a person may write where a time is asked for. */
+/** Descriptions of the accepted times and durations, for messages. */
 export const TIME_HINT = "a time such as 30m, 3h, 7d, today, yesterday, 2026-02-16 or 2026-02-16T12:30:00Z (UTC)";
 export const DURATION_HINT = "a duration such as 30m, 3h, 7d or 2w";
 
-/** Milliseconds of `30s`, `30m`, `3h`, `7d`, `2w`; `undefined` for anything else. */
+/** Returns the milliseconds of `30s`, `30m`, `3h`, `7d` or `2w`; `undefined` for any other text. */
 export function readDuration(text: string): number | undefined {
   const [, amount, unit = ""] = DURATION.exec(text) ?? [];
   const ms = Number(amount) * (UNITS_MS[unit] ?? Number.NaN);
@@ -26,8 +26,9 @@ export function readDuration(text: string): number | undefined {
 }
 
 /**
- * Milliseconds since 1970. A duration counts back from `nowMs`; `today`, `yesterday` and a date are the first moment of
- * that day. Everything is UTC unless it says its own offset, as the log is. `undefined` when it is no time.
+ * Reads a time and returns milliseconds since 1970. A duration counts back from `nowMs`; `today`, `yesterday` and a
+ * date are the first moment of that day. Like the log, times are UTC unless they have an offset of their own. Returns
+ * `undefined` when the text is not a valid time.
  */
 export function readTime(text: string, nowMs: number): number | undefined {
   const ago = readDuration(text);
@@ -41,12 +42,15 @@ export function startOfDay(ms: number): number {
   return Math.floor(ms / DAY_MS) * DAY_MS;
 }
 
-/** `YYYY-MM-DD` of a moment: the name of the day's file. Moments outside of the years 0 to 9999 count as their ends. */
+/**
+ * Returns the day of a moment as `YYYY-MM-DD`, which is the name of the day file. Limits moments outside the years 0 to
+ * 9999 to that range.
+ */
 export function dayOf(ms: number): string {
   return new Date(withinYears(ms)).toISOString().slice(0, "YYYY-MM-DD".length);
 }
 
-/** The nearest moment that has a year of four digits, so that stamps are compared as texts. */
+/** Returns the nearest moment that has a four-digit year, so that timestamps can be compared as strings. */
 export function withinYears(ms: number): number {
   return Math.min(Math.max(ms, YEAR_0_MS), YEAR_9999_END_MS);
 }
@@ -54,7 +58,7 @@ export function withinYears(ms: number): number {
 const YEAR_0_MS = -62_167_219_200_000;
 const YEAR_9999_END_MS = 253_402_300_799_999;
 
-/** The first moment of `YYYY-MM-DD`; `undefined` for a day that no calendar has. */
+/** Returns the first moment of `YYYY-MM-DD`; `undefined` for a date that does not exist. */
 export function readDate(text: string): number | undefined {
   const [, year, month, day] = DATE.exec(text) ?? [];
   if (year === undefined) return undefined;
@@ -72,7 +76,7 @@ function readInstant(text: string): number | undefined {
   return date + clock + Number(fraction.slice(0, 3).padEnd(3, "0")) - offset;
 }
 
-/** `undefined` for a day that no calendar has: the built-in reader would take 30 February for 2 March. */
+/** Returns `undefined` for a date that does not exist: the built-in parser would read 30 February as 2 March. */
 function dateMs(year: number, month: number, day: number): number | undefined {
   const date = new Date(0);
   date.setUTCFullYear(year, month - 1, day);

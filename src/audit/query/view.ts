@@ -1,11 +1,14 @@
 import { isTable } from "../../core/json.ts";
-/** What queries, tables and statistics read of one line. Nothing is taken for granted: members that are missing or of another type are `undefined`. */
+/**
+ * The members of one line that queries, tables and statistics use. Members that are missing or of an unexpected type
+ * are `undefined`.
+ */
 export interface EntryView {
   readonly timestamp: string;
   /** Milliseconds since 1970. */
   readonly timeMs: number;
   readonly traceId: string | undefined;
-  /** W3C, hex. */
+  /** W3C trace id, in hex. */
   readonly wireTraceId: string | undefined;
   readonly wireSpanId: string | undefined;
   readonly sub: string | undefined;
@@ -17,10 +20,10 @@ export interface EntryView {
   readonly stage: string | undefined;
   readonly reason: string | undefined;
   readonly code: string | undefined;
-  /** Milliseconds; of a sum nothing that was measured. */
+  /** Milliseconds. Not a measured value in a line that sums up calls. */
   readonly duration: number | undefined;
   readonly isSum: boolean;
-  /** Calls that the line sums up. */
+  /** Number of calls that the line represents. */
   readonly count: number;
   readonly approvalId: string | undefined;
   readonly approvedBy: string | undefined;
@@ -28,10 +31,13 @@ export interface EntryView {
 
 export type LineMembers = Readonly<Record<string, unknown>>;
 
-/** What `JSON.parse` throws for costs ten times as much as what it reads: a line of none of ours mostly shows in its beginning. */
+/**
+ * Quick check for an object: an exception of `JSON.parse` costs ten times as much as parsing, and most foreign lines
+ * are recognizable by their first characters.
+ */
 const BEGINS_OBJECT = /^[\t\r ]*\{/;
 
-/** A line of JSON that is an object, else `undefined`. */
+/** Parses a line of JSON; returns `undefined` when it is not an object. */
 export function parseLine(line: string): LineMembers | undefined {
   if (!BEGINS_OBJECT.test(line)) return undefined;
   try {
@@ -41,7 +47,7 @@ export function parseLine(line: string): LineMembers | undefined {
   }
 }
 
-/** `undefined` when the line has no time: it is none of this log. */
+/** Returns `undefined` when the line has no valid timestamp: it does not belong to this log. */
 export function viewOf(line: LineMembers): EntryView | undefined {
   const timestamp = textOf(line["timestamp"]);
   const timeMs = Date.parse(timestamp ?? "");

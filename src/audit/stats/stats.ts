@@ -4,14 +4,14 @@ import { type LineIndex, type SearchOptions, search } from "../query/query.ts";
 import { DURATION_HINT, readDuration } from "../query/time-range.ts";
 import type { EntryView } from "../query/view.ts";
 
-/** Different tools, callers or codes that are counted each for itself; those that come later are counted together. */
+/** Maximum number of distinct tools, callers or codes that are counted separately; later ones are counted together. */
 const KEYS_MAX = 10_000;
 const OTHERS = "(others)";
 const NONE = "(none)";
 const PAGE_LINES = 10_000;
 const PAGE_BYTES_MAX = 16 * 1_048_576;
 
-/** Calls by name, the most frequent first. */
+/** Number of calls by name, most frequent first. */
 export type Counts = readonly (readonly [name: string, calls: number])[];
 
 interface DurationStats {
@@ -23,7 +23,7 @@ interface DurationStats {
   readonly p99: number | undefined;
 }
 
-/** Of the calls that a filter lets through. A line that sums up many counts as many. */
+/** Statistics of the calls that match a filter. A line that sums up several calls counts as that many. */
 export interface Stats {
   readonly calls: number;
   readonly byDecision: Counts;
@@ -32,11 +32,11 @@ export interface Stats {
   readonly byTool: Counts;
   /** `sub (iss)`. */
   readonly byCaller: Counts;
-  /** `code stage tool` of what was denied or failed; a question that waits is no refusal. */
+  /** Denied and failed calls by `code stage tool`. A call that waits for approval does not count. */
   readonly refusals: Counts;
-  /** Over all tools first, then of each. */
+  /** All tools together first, then each tool. */
   readonly durations: readonly DurationStats[];
-  /** Something ended the reading early. */
+  /** True when reading ended early. */
   readonly isPartial: boolean;
 }
 
@@ -111,7 +111,7 @@ class Tally {
     };
   }
 
-  /** Of single calls only: a line that sums up many has no duration of theirs. */
+  /** Adds the duration of a single call: a line that sums up several calls has no duration of theirs. */
   #time(tool: string, ms: number): void {
     this.#allDurations.add(ms, 1);
     const name = this.#durations.has(tool) || this.#durations.size < TIMED_TOOLS_MAX ? tool : OTHERS;
@@ -121,7 +121,9 @@ class Tally {
   }
 }
 
-/** Tools whose durations are kept apart: names of unknown tools are strangers' to choose. */
+/**
+ * Maximum number of tools whose durations are counted separately: clients can choose the names of unknown tools freely.
+ */
 const TIMED_TOOLS_MAX = 500;
 
 function durationsOf(tool: string, durations: Durations): DurationStats {
@@ -138,11 +140,16 @@ function ranked(counts: ReadonlyMap<string, number>): Counts {
   return [...counts].sort(([one, calls], [other, otherCalls]) => otherCalls - calls || (one < other ? -1 : 1));
 }
 
-/** Digits that are kept of a duration: percentiles are right to half a percent, whole numbers below a thousand exactly. */
+/**
+ * Significant digits of a duration: percentiles are accurate to half a percent, and integers below a thousand are
+ * exact.
+ */
 const DIGITS = 3;
 const DURATION_MS_MAX = 1e9;
 
-/** Durations by how often each occurred. Rounding bounds it to some ten thousand different ones, however many come. */
+/**
+ * Counts of durations. Rounding limits the number of distinct durations to some ten thousand, however many are added.
+ */
 export class Durations {
   readonly #counts = new Map<number, number>();
   total = 0;
@@ -153,7 +160,10 @@ export class Durations {
     this.total += count;
   }
 
-  /** The smallest duration that so many percent do not exceed (nearest rank); `undefined` when there is none. */
+  /**
+   * Returns, for each percentage, the smallest duration that this percentage of calls does not exceed (nearest rank);
+   * `undefined` when there are no durations.
+   */
   percentiles<const P extends readonly number[]>(percents: P): { readonly [At in keyof P]: number | undefined } {
     const sorted = [...this.#counts].sort(([one], [other]) => one - other);
     const at = (percent: number): number | undefined => {
@@ -172,11 +182,11 @@ export class Durations {
 function round(ms: number): number {
   if (ms < 0.001) return 0;
   const step = 10 ** (Math.floor(Math.log10(ms)) + 1 - DIGITS);
-  // Divided at the end where it can be: 0.1 is no sum of tenths.
+  // Divides by an integer where possible, because multiplying by a step such as 0.1 is not exact.
   return step < 1 ? Math.round(ms / step) / Math.round(1 / step) : Math.round(ms / step) * step;
 }
 
-/** A refusal in the range that was asked for, and in the one before it. */
+/** Number of refusals of one kind in the requested range and in the earlier one. */
 export interface RefusalChange {
   /** `code stage tool`. */
   readonly refusal: string;
@@ -187,16 +197,16 @@ export interface RefusalChange {
 interface Comparison {
   readonly now: Stats;
   readonly before: Stats;
-  /** What rose most comes first, what fell most last; what stayed the same is left out. */
+  /** Largest increase first, largest decrease last; unchanged refusals are left out. */
   readonly changes: readonly RefusalChange[];
 }
 
 interface CompareOptions extends StatsOptions {
-  /** How much earlier the other range is, in milliseconds; as long as the range itself at least. */
+  /** How much earlier the other range is, in milliseconds; at least the length of the range. */
   readonly earlierMs: number;
 }
 
-/** The range of the filter, which needs both ends, against one of the same length that was earlier. */
+/** Compares the range of the filter, which needs both ends, with an earlier range of the same length. */
 export async function compareStats({ earlierMs, ...options }: CompareOptions): Promise<Comparison> {
   const { fromMs = 0, toMs = 0 } = options.filter;
   const now = await readStats(options);
@@ -216,13 +226,13 @@ function changesOf(before: Counts, now: Counts): readonly RefusalChange[] {
 
 interface StatsRange {
   readonly filter: Filter;
-  /** Milliseconds; there when the range is to be compared with an earlier one. */
+  /** Milliseconds; set when the range is compared with an earlier one. */
   readonly earlierMs: number | undefined;
 }
 
 /**
- * Reads the filters and `compare`: how much earlier the other range is. With it a missing end is now, and a missing
- * beginning is that much before the end: `compare=1d` is the last day against the day before.
+ * Reads the filters and `compare`, which is how much earlier the other range is. With `compare`, a missing end is now,
+ * and a missing start is that much before the end: `compare=1d` compares the last day with the day before.
  */
 export function readStatsRange(params: Params, nowMs: number): ReadResult<StatsRange> {
   const faults = unknownParams(params, [...FILTER_PARAMS, "compare"]);

@@ -4,7 +4,7 @@ import type { ChainWalk, Expected } from "../chain/chain-walk.ts";
 import { type DayFile, visitLines } from "../journal/line-files.ts";
 import { boundsOf } from "../query/day-bounds.ts";
 
-/** What may be wrong with a log. */
+/** The kinds of damage to a log. */
 export type DamageKind =
   | "changed"
   | "removed"
@@ -17,27 +17,27 @@ export type DamageKind =
   | "bad signature"
   | "not signed";
 
-/** The first thing that is wrong in a stream. */
+/** The first problem found in a stream. */
 export interface Damage {
   readonly kind: DamageKind;
-  /** From the audit directory. */
+  /** Relative to the audit directory. */
   readonly file: string;
-  /** From 1. */
+  /** Line number, from 1. */
   readonly line: number;
   readonly seq?: number | undefined;
   readonly message: string;
-  /** Only bytes without a line end: a crash cut a line short, or one is being written. */
+  /** Set when the only problem is bytes without a line end: a crash cut a line short, or a line is being written. */
   readonly isTornEnd?: true;
 }
 
-/** A line by its file (its index among the stream's), byte offset and number. */
+/** Position of a line: index of its file among the stream's files, byte offset and line number. */
 export interface LinePosition {
   readonly index: number;
   readonly offset: number;
   readonly line: number;
 }
 
-/** What is known where a walk halted. */
+/** The facts known at the line where a walk stopped. */
 export interface HaltFacts {
   readonly halt: { readonly at: LinePosition; readonly before: LinePosition | undefined; readonly isOfOtherDay?: true };
   readonly walk: ChainWalk;
@@ -49,18 +49,21 @@ interface BrokenChain {
   readonly files: readonly DayFile[];
   /** The line that does not follow. */
   readonly at: LinePosition;
-  /** The one before it; `undefined` when it is the first of the walk. */
+  /** The previous line; `undefined` when the line is the first of the walk. */
   readonly before: LinePosition | undefined;
   readonly expected: Expected;
-  /** `prev` of the line before. */
+  /** `prev` of the previous line. */
   readonly lastPrev: string | undefined;
-  /** Lines without a link before the first one that has one. */
+  /** Number of lines without a link before the first one that has one. */
   readonly linesBefore: number;
   /** The greatest number of lines that a checkpoint of a day covers, by day. */
   readonly sizesByDay: ReadonlyMap<string, number>;
 }
 
-/** Why a walk halted: at a line that does not follow, or at one that does but is of another day, or not what was signed or saved. */
+/**
+ * Returns the reason why a walk stopped: at a line that does not follow, or at a line that follows but belongs to
+ * another day or differs from what was signed or saved.
+ */
 export function explainHalt(files: readonly DayFile[], { halt, walk, sizesByDay }: HaltFacts): Damage {
   const { at, before } = halt;
   const expected = walk.expected ?? { seq: 0, prev: "" };
@@ -76,7 +79,7 @@ export function explainHalt(files: readonly DayFile[], { halt, walk, sizesByDay 
   return explain({ files, at, before, expected, lastPrev, linesBefore, sizesByDay });
 }
 
-/** Reads on from the line that does not follow, and says what was done to the log. */
+/** Reads on from the line that does not follow, and determines how the log was changed. */
 function explain(broken: BrokenChain): Damage {
   const { files, at, expected } = broken;
   const bad = linkAt(files, at);
@@ -107,7 +110,10 @@ function explain(broken: BrokenChain): Damage {
   return missingLines(broken, bad.seq);
 }
 
-/** The first file from `index` on whose first line is genuine, but not of the day in the file's name. */
+/**
+ * Returns the damage for the first file from `index` on whose first line is genuine but does not belong to the day in
+ * the file's name.
+ */
 export function misnamedFile(files: readonly DayFile[], index = 0): Damage | undefined {
   for (const [at, { path, day }] of files.entries()) {
     const place = { index: at, offset: 0, line: 1 };
@@ -124,7 +130,10 @@ function wrongDay(files: readonly DayFile[], { index, line }: LinePosition, seq:
   return { kind: "wrong day", file, line, seq, message };
 }
 
-/** The bad line is genuine, but names another line as the one before: that one was changed, with a hash of its own that fits. */
+/**
+ * Handles a genuine line that names a different previous line: the actual previous line was changed and its hash
+ * recalculated.
+ */
 function alteredBefore(broken: BrokenChain): Damage {
   const { before, at } = broken;
   return before === undefined
@@ -163,7 +172,7 @@ function damageAt({ files, expected }: BrokenChain, { index, line }: LinePositio
   return { kind, file: files[index]?.file ?? "", line, seq: expected.seq, message };
 }
 
-/** The link of the line at a place, when the line agrees with itself. */
+/** Returns the link of the line at a position when the line matches its own hash. */
 export function linkAt(files: readonly DayFile[], { index, offset }: LinePosition): ChainLink | undefined {
   let link: ChainLink | undefined;
   visitLines(files[index]?.path ?? "", offset, (bytes, from, to) => {
@@ -178,7 +187,7 @@ function soundLink(bytes: Buffer, from: number, to: number): ChainLink | undefin
   return link !== undefined && ownHash(bytes, from, to) === link.hash ? link : undefined;
 }
 
-/** Looks for the expected line after the bad one. */
+/** Searches for the expected line after the bad one. */
 function findNext(files: readonly DayFile[], at: LinePosition, { seq, prev }: Expected): ChainLink | undefined {
   let found: ChainLink | undefined;
   let isFirst = true;

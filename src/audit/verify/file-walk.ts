@@ -7,33 +7,36 @@ import { readLastLine } from "../journal/torn-tail.ts";
 import { isOfOtherDay } from "../query/day-bounds.ts";
 import type { LinePosition } from "./damage.ts";
 
-/** What a walk that pauses reads between two pauses: some milliseconds of hashing. */
+/** Bytes that are read between two pauses: some milliseconds of hashing. */
 const STEP_BYTES = 1_048_576;
 const LINE_END = 0x0a;
 
-/** Where a walk begins. */
+/** The position at which a walk starts. */
 export interface ChainStart {
-  /** Of the file, among the stream's. */
+  /** Index of the file among the stream's files. */
   readonly index: number;
   readonly offset: number;
   readonly walk: ChainWalk;
 }
 
 interface StartQuery {
-  /** A walk over all that there is. */
+  /** Returns a walk over the whole stream. */
   readonly fromBegin: () => ChainWalk;
   readonly saved: SavedStream | undefined;
   readonly bytesMin: number;
 }
 
-/** Whether the newest line has a link, so that there is a chain to go on with. */
+/** Returns true when the newest line has a link, so that there is a chain to continue. */
 export function endsChained(files: readonly DayFile[]): boolean {
   const newest = files.findLast(({ size }) => size > 0);
   const line = Buffer.from(newest === undefined ? "" : (readLastLine(newest.path) ?? ""));
   return readLink(line, 0, line.length) !== undefined;
 }
 
-/** From the saved place on, or from farther back when less than `bytesMin` stand behind it; without one, from the begin. */
+/**
+ * Returns the start of a walk: the saved position, or an earlier one when fewer than `bytesMin` bytes follow it.
+ * Without a saved position it is the start of the stream.
+ */
 export function startOf(files: readonly DayFile[], { fromBegin, saved, bytesMin }: StartQuery): ChainStart {
   const index = files.findIndex(({ day, size }) => day === saved?.day && size >= (saved?.size ?? 0));
   if (saved === undefined || saved.head.seq === 0 || index === -1) {
@@ -48,7 +51,7 @@ export function startOf(files: readonly DayFile[], { fromBegin, saved, bytesMin 
   return { ...back, walk: isBegin ? fromBegin() : ChainWalk.fromWithin() };
 }
 
-/** The begin of the first line that stands at most `bytes` before the end of the last file. */
+/** Returns the start of the first line that is at most `bytes` before the end of the last file. */
 function stepBack(files: readonly DayFile[], bytes: number): { readonly index: number; readonly offset: number } {
   let left = bytes;
   for (let index = files.length - 1; index >= 0; index -= 1) {
@@ -70,20 +73,23 @@ function nextLine(path: string, offset: number): number {
   return next;
 }
 
-/** The line at which a visit ended, and the one before it. */
+/** The line at which a walk stopped, and the line before it. */
 export interface Halt {
   readonly at: LinePosition;
   readonly before: LinePosition | undefined;
-  /** The line was taken, but its timestamp is not of the day in the file's name. */
+  /** Set when the line follows, but its timestamp does not belong to the day in the file's name. */
   readonly isOfOtherDay?: true;
 }
 
-/** Where a walk starts, and whether it halts at a chained line whose timestamp is not of its file's day. */
+/**
+ * The position at which a walk starts, and whether the walk stops at a chained line whose timestamp belongs to another
+ * day than the file.
+ */
 export interface WalkStart extends Pick<ChainStart, "index" | "offset"> {
   readonly checksDays?: true;
 }
 
-/** What stands after the last line end of a file. */
+/** Bytes after the last line end of a file. */
 export interface TornEnd {
   readonly index: number;
   readonly line: number;
@@ -93,16 +99,19 @@ export interface TornEnd {
 export interface WalkResult {
   readonly halt: Halt | undefined;
   readonly torn: readonly TornEnd[];
-  /** Behind the last line that was taken. */
+  /** Position after the last accepted line. */
   readonly end: Pick<LinePosition, "index" | "offset">;
 }
 
-/** Shows the lines of all files from a place on; tells where `visit` said `false`. */
+/** Visits the lines of all files from a position on. Returns where `visit` returned `false`. */
 export function walkFiles(files: readonly DayFile[], start: WalkStart, visit: LineVisit): WalkResult {
   return runToEnd(walkInSteps(files, start, visit));
 }
 
-/** The same with a pause after each step, in which no file is open. Yields the bytes of the step. */
+/**
+ * Does the same as `walkFiles`, with a pause after each step, during which no file is open. Yields the bytes of each
+ * step.
+ */
 export function* walkInSteps(
   files: readonly DayFile[],
   { index: first, offset: begin, checksDays }: WalkStart,
@@ -129,7 +138,7 @@ export function* walkInSteps(
   return { halt: undefined, torn, end };
 }
 
-/** Takes all steps at once. */
+/** Runs all steps without a pause. */
 export function runToEnd<T>(steps: Generator<number, T>): T {
   for (;;) {
     const step = steps.next();
@@ -149,7 +158,7 @@ interface FileWalkStart {
 /** One file of a walk. */
 class FileWalk {
   readonly #index: number;
-  /** `undefined` when dates are not checked. */
+  /** `undefined` when days are not checked. */
   readonly #day: string | undefined;
   before: LinePosition | undefined;
   haltedAt: LinePosition | undefined;
@@ -166,13 +175,13 @@ class FileWalk {
     this.before = before;
   }
 
-  /** Lines of a step's bytes, at least one. Returns the bytes. */
+  /** Visits the lines of one step, at least one. Returns their bytes. */
   step(path: string, visit: LineVisit): number {
     const begin = this.offset;
     let isPause = false;
     this.rest = visitLines(path, begin, (bytes, start, end) => {
       isPause = this.offset - begin >= STEP_BYTES;
-      // A line that is longer than any of ours comes in pieces, of which the last alone has a line end.
+      // A line that is longer than the log ever writes arrives in pieces, of which only the last has a line end.
       if (isPause) return false;
       const isTaken = visit(bytes, start, end);
       this.isOfOtherDay = isTaken && this.#day !== undefined && isOfOtherDay(this.#day, bytes, [start, end]);
@@ -195,7 +204,7 @@ class FileWalk {
   }
 }
 
-/** Line numbers count from 1 and from the file's begin, which the walk may not have seen. */
+/** Adds line numbers, which count from 1 at the start of the file. The walk may have started later in the file. */
 function numbered(files: readonly DayFile[], halt: Halt, { first, begin }: { first: number; begin: number }): Halt {
   const skipped = begin === 0 ? 0 : lineEnds(files[first]?.path ?? "", begin);
   const number = (place: LinePosition): LinePosition => ({

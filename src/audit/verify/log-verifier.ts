@@ -5,24 +5,29 @@ import { bytesToVerify, type VerifiedLog, type VerifyReport, verifyInSteps } fro
 export interface LogVerifierOptions {
   /** The audit directory. */
   readonly dir: string;
-  /** Public keys of checkpoints. Without any, signatures are not judged. */
+  /** Public keys that verify checkpoints. When empty, signatures are not checked. */
   readonly keys: readonly KeyObject[];
-  /** Milliseconds since 1970. */
+  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
 }
 
-/** What is known of the log now. */
+/** The current verification status of the log. */
 export interface LogStatus extends Partial<VerifyReport> {
-  /** Nothing is wrong, neither in the last reading of the whole log nor in what came since. Missing before the first one ended. */
+  /**
+   * True when neither the last complete reading of the log nor the reading of later lines found a problem. Missing
+   * before the first complete reading has ended.
+   */
   readonly ok?: boolean;
-  /** ISO 8601: when the last reading of the whole log ended; `streams` and `checkpoints` are its report. */
+  /**
+   * Time at which the last complete reading of the log ended (ISO 8601). `streams` and `checkpoints` are its report.
+   */
   readonly verifiedAt?: string;
-  /** The same of the lines and checkpoints that came since. */
+  /** The report on lines and checkpoints written since then. */
   readonly since?: VerifyReport;
-  /** A reading of the whole log is under way, and goes on when it is asked for again. */
+  /** True while a complete reading of the log is in progress; the next request continues it. */
   readonly more: boolean;
   readonly progress?: { readonly bytes: number; readonly bytesInAll: number };
-  /** A file that cannot be read. */
+  /** Error for a file that cannot be read. */
   readonly fault?: string;
 }
 
@@ -33,18 +38,18 @@ interface Reading {
 }
 
 /**
- * Verifies a log beside the service that writes it, a piece at a time: first what came since the last reading of all of it,
- * then the next part of another such reading. However many ask, one piece of work is done, and all get its answer.
+ * Verifies a log in pieces, alongside the service that writes it: first the lines since the last complete reading, then
+ * the next part of another complete reading. Concurrent requests share one piece of work and its result.
  */
 export class LogVerifier {
   readonly #options: LogVerifierOptions;
-  /** Of the whole log. */
+  /** Reading of the complete log. */
   #reading: Reading | undefined;
-  /** Of what came since the last one of the whole log. */
+  /** Reading of what was written since the last complete reading. */
   #ahead: Reading | undefined;
   #whole: { readonly report: VerifyReport; readonly verifiedAt: string } | undefined;
   #since: VerifyReport | undefined;
-  /** `undefined` when there is nothing sound to go on from. */
+  /** Positions from which to continue; `undefined` when there is no sound position. */
   #places: VerifiedLog["places"];
   #running: Promise<LogStatus> | undefined;
 
@@ -52,7 +57,7 @@ export class LogVerifier {
     this.#options = options;
   }
 
-  /** Asks `mayGoOn` after some milliseconds of work each, with the bytes read so far; others run in between. */
+  /** Calls `mayGoOn` with the bytes read so far after every few milliseconds of work; other work runs in between. */
   status(mayGoOn: (bytes: number) => boolean): Promise<LogStatus> {
     this.#running ??= this.#run(mayGoOn).finally(() => {
       this.#running = undefined;
@@ -67,7 +72,7 @@ export class LogVerifier {
     } catch (error) {
       this.#ahead = undefined;
       this.#reading = undefined;
-      // Retention took a file away between two pieces: the next reading begins behind it.
+      // Retention deleted a file between two pieces: the next reading starts after it.
       if (error instanceof Error && "code" in error && error.code === "ENOENT")
         return { ...this.#status(), more: true };
       return { ...this.#status(), ok: false, fault: errorText(error).replaceAll(`${this.#options.dir}/`, "") };
@@ -119,7 +124,7 @@ interface Piece {
   readonly verified: VerifiedLog | undefined;
 }
 
-/** Goes on until the end, or until it may not; at least one step. */
+/** Runs until the end, or until `mayGoOn` returns `false`; at least one step. */
 async function inPieces(reading: Reading, mayGoOn: (bytes: number) => boolean): Promise<Piece> {
   let bytes = 0;
   do {
@@ -132,7 +137,9 @@ async function inPieces(reading: Reading, mayGoOn: (bytes: number) => boolean): 
   return { bytes, verified: undefined };
 }
 
-/** Only bytes without a line end are a line that is being written. */
+/**
+ * Returns true when there is no damage. Bytes without a line end do not count: they are a line that is being written.
+ */
 function isSound({ streams, checkpoints }: VerifyReport): boolean {
   return [...streams, checkpoints].every(({ damage }) => damage === undefined || damage.isTornEnd === true);
 }

@@ -6,41 +6,41 @@ import { isUnsigned, verifyNote } from "../chain/signed-note.ts";
 import type { SavedPosition } from "../journal/saved-position.ts";
 import type { Damage, DamageKind } from "./damage.ts";
 
-/** Notes that are looked at between two pauses: each may take a signature's time. */
+/** Number of notes that are checked between two pauses: each may need a signature verification. */
 const STEP_NOTES = 64;
 
-/** What the files of checkpoints say, and what is wrong with them by themselves. */
+/** The result of checking the checkpoint files on their own. */
 export interface CheckpointsReport {
   readonly checkpoints: number;
-  /** Those whose signature one of the given keys made. */
+  /** Number of checkpoints signed by one of the given keys. */
   readonly signed: number;
   readonly damage: Damage | undefined;
 }
 
-/** What the lines of one stream are compared with; of the notes themselves no more is kept. */
+/** The part of one stream's notes with which its lines are compared; nothing else of the notes is kept. */
 export interface StreamNotes {
   readonly newest: FoundNote | undefined;
-  /** The greatest number of lines that a note of a day's file covers. */
+  /** The largest number of lines that a note in each day's file covers. */
   readonly sizesByDay: ReadonlyMap<string, number>;
 }
 
 export interface NotesFacts extends CheckpointsReport {
   readonly streams: Readonly<Record<StreamName, StreamNotes>>;
-  /** A note that speaks of another log than the lines do. */
+  /** Returns the damage when a note belongs to a different log than the lines. */
   foreign(logIds: Readonly<Record<StreamName, string | undefined>>): Damage | undefined;
 }
 
 export interface NotesOptions {
   readonly dir: string;
-  /** Without any, signatures are not judged. */
+  /** When empty, signatures are not checked. */
   readonly keys: readonly KeyObject[];
-  /** Only the files of this day and later ones. */
+  /** Only the files of this day and later days are read. */
   readonly from?: string | undefined;
   /** Notes up to these sizes were verified before. */
   readonly verified: Readonly<Record<StreamName, number>>;
 }
 
-/** Looks at the notes alone: form, signature, order. Yields the notes of each step. */
+/** Checks the notes without the lines: format, signature, order. Yields the number of notes of each step. */
 export function* verifyCheckpoints(options: NotesOptions): Generator<number, NotesFacts> {
   const reader = new NotesReader(options);
   const notes = eachNote(options.dir, options.from);
@@ -57,7 +57,7 @@ export function* verifyCheckpoints(options: NotesOptions): Generator<number, Not
 class StreamReader {
   first: FoundNote | undefined;
   newest: FoundNote | undefined;
-  /** The first one of another log than the first note's. */
+  /** First note that belongs to a different log than the first note. */
   stranger: FoundNote | undefined;
   size = 0;
   readonly sizesByDay = new Map<string, number>();
@@ -133,7 +133,10 @@ function tornDamage(torn: readonly TornNotes[]): Damage | undefined {
   return { kind: "cut off", file, line, message: "ends amid a note", ...(mayBeCrash && { isTornEnd: true }) };
 }
 
-/** The saved place holds the last checkpoint that was signed: it must still be among the others. */
+/**
+ * Returns the damage when the last signed checkpoint, which is stored in the saved position, is missing from the
+ * checkpoint files.
+ */
 export function lostNote({ streams }: NotesFacts, saved: SavedPosition | undefined): Damage | undefined {
   for (const stream of STREAMS) {
     const last = readCheckpoint(saved?.streams[stream].note ?? "");

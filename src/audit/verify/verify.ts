@@ -13,29 +13,29 @@ import { type CheckpointsReport, lostNote, type StreamNotes, verifyCheckpoints }
 
 export interface VerifyOptions {
   readonly dir: string;
-  /** Public keys of checkpoints. Without any, signatures are not judged. */
+  /** Public keys that verify checkpoints. When empty, signatures are not checked. */
   readonly keys: readonly KeyObject[];
-  /** Days, `YYYY-MM-DD`, both included. A part of the log is checked by its chain alone. */
+  /** First and last day to verify (`YYYY-MM-DD`), inclusive. A part of the log is verified by its chain alone. */
   readonly from?: string | undefined;
   readonly to?: string | undefined;
-  /** What was verified before, as a former report told it: only what came since is read. */
+  /** The verified positions from an earlier result: only later lines are read. */
   readonly since?: Readonly<Record<StreamName, VerifiedPlace>> | undefined;
 }
 
 export interface StreamReport {
   readonly stream: StreamName;
   readonly files: number;
-  /** With a link that holds, up to the damage if there is any. */
+  /** Number of lines with a valid link, up to the damage if there is any. */
   readonly lines: number;
-  /** Without a link: from before the chain. */
+  /** Number of lines without a link, which were written before the chain existed. */
   readonly linesBefore: number;
-  /** Of the last line that holds. */
+  /** `seq` of the last valid line. */
   readonly lastSeq: number | undefined;
-  /** The lines before this one were deleted by retention. */
+  /** The lines before this `seq` were deleted by retention. */
   readonly prunedTo: number | undefined;
-  /** Checkpoints whose root was compared with the lines. */
+  /** Number of checkpoints whose root was compared with the lines. */
   readonly compared: number;
-  /** Bytes after the last line end: what a crash cut short, or what is being written right now. */
+  /** Bytes after the last line end: left by a crash, or being written right now. */
   readonly tornBytes: number;
   readonly damage: Damage | undefined;
 }
@@ -47,19 +47,25 @@ export interface VerifyReport {
 
 export interface VerifiedLog {
   readonly report: VerifyReport;
-  /** Where to go on; `undefined` when something is wrong, or when the streams were not followed from their begin. */
+  /**
+   * Positions from which to continue; `undefined` when there is a problem, or when the streams were not followed from
+   * their start.
+   */
   readonly places: Readonly<Record<StreamName, VerifiedPlace>> | undefined;
 }
 
-/** Reads the whole log, or the named days of it, and reports the first thing that is wrong in each stream. */
+/** Reads the whole log, or the requested days, and reports the first problem in each stream. */
 export function verifyLog(options: VerifyOptions): VerifyReport {
   return runToEnd(verifyInSteps(options)).report;
 }
 
-/** The same with a pause after some milliseconds of work, in which no file is open. Yields the bytes of lines of each step. */
+/**
+ * Does the same as `verifyLog`, with a pause after every few milliseconds of work, during which no file is open. Yields
+ * the bytes of lines of each step.
+ */
 export function* verifyInSteps(options: VerifyOptions): Generator<number, VerifiedLog> {
   const { dir, keys, since } = options;
-  // Before the lines: what is written meanwhile must not look as if lines were missing.
+  // Read before the lines: otherwise lines written in the meantime would look as if they were missing.
   const saved = readPlace(dir);
   const verified = { calls: since?.calls.head.seq ?? 0, journal: since?.journal.head.seq ?? 0 };
   const noteSteps = verifyCheckpoints({ dir, keys, from: notesFrom(options), verified });
@@ -81,7 +87,7 @@ export function* verifyInSteps(options: VerifyOptions): Generator<number, Verifi
   return { report, places: placesOf(report, calls?.place, journal?.place) };
 }
 
-/** Notes are no bytes of lines. */
+/** Runs the steps and yields 0 bytes for each, because notes are not bytes of lines. */
 function* silently<T>(steps: Generator<number, T>): Generator<number, T> {
   for (;;) {
     const step = steps.next();
@@ -90,7 +96,7 @@ function* silently<T>(steps: Generator<number, T>): Generator<number, T> {
   }
 }
 
-/** The day of the file in which the first note stands that was not looked at before. */
+/** Returns the day of the file that contains the first note that was not checked before. */
 function notesFrom({ since }: VerifyOptions): string | undefined {
   return since && [since.calls.day, since.journal.day].sort()[0];
 }
@@ -107,7 +113,7 @@ function placesOf(
 interface Walked {
   readonly report: StreamReport;
   readonly logId: string | undefined;
-  /** The greatest `intentSeq` of a line. */
+  /** The largest `intentSeq` of a line. */
   readonly lastIntentSeq: number;
   readonly place: VerifiedPlace | undefined;
 }
@@ -143,7 +149,7 @@ function* verifyStream(options: VerifyOptions, task: StreamTask): Generator<numb
   });
   const facts = { files, walk, halt, torn, mismatched };
   const found = shortened(options.since?.[stream], files) ?? damageOf(task, facts, options.to === undefined);
-  // A file that left the named days by another name is not theirs to miss, but its name is wrong.
+  // A file renamed to a day outside the requested ones is not reported as missing, but its wrong name is reported.
   const damage = found ?? misnamedFile(others);
   const lines = walk.lines - (mismatched === undefined && halt?.isOfOtherDay === undefined ? 0 : 1);
   const tornBytes = torn.find(({ index }) => index === files.length - 1)?.bytes ?? 0;
@@ -161,7 +167,7 @@ function* verifyStream(options: VerifyOptions, task: StreamTask): Generator<numb
   };
 }
 
-/** Where the reading begins, and what its first line must say. */
+/** Returns where reading starts, and the expected link of the first line. */
 function beginOf({ dir, from, since }: VerifyOptions, stream: StreamName, files: readonly DayFile[]): ChainStart {
   const place = since?.[stream];
   if (place !== undefined) {
@@ -175,7 +181,7 @@ function beginOf({ dir, from, since }: VerifyOptions, stream: StreamName, files:
   return { index: 0, offset: 0, walk };
 }
 
-/** A call that names an intent which the journal does not hold: the journal lost its end. */
+/** Adds the damage when a call names an intent that the journal does not contain: the end of the journal is missing. */
 function withIntents(report: StreamReport, announced: number, options: VerifyOptions): StreamReport {
   const lines = (report.lastSeq ?? -1) + 1;
   if (report.damage !== undefined || announced < lines || !isWhole(options)) {
@@ -190,7 +196,7 @@ function isWhole({ from, to, since }: VerifyOptions): boolean {
   return from === undefined && to === undefined && since === undefined;
 }
 
-/** The files of the named days, and those of other days. */
+/** Splits the files into those of the requested days and those of other days. */
 function partsOf(
   files: readonly DayFile[],
   options: VerifyOptions,
@@ -202,13 +208,13 @@ function isWithin(day: string, { from, to }: VerifyOptions): boolean {
   return (from === undefined || day >= from) && (to === undefined || day <= to);
 }
 
-/** What is to be read. */
+/** Returns the number of bytes to read. */
 export function bytesToVerify(options: VerifyOptions): number {
   const files = STREAMS.flatMap((stream) => dayFilesOf(options.dir, stream));
   return files.filter(({ day }) => isWithin(day, options)).reduce((sum, { size }) => sum + size, 0);
 }
 
-/** Names in the folders of a log that look like files of lines and are none: what they hold is not read. */
+/** Returns the names in the log's folders that look like day files but are not: their contents are not read. */
 export function unreadNames(dir: string): readonly string[] {
   return STREAMS.flatMap((stream) => {
     const folder = folderOf(stream);
@@ -220,7 +226,10 @@ export function unreadNames(dir: string): readonly string[] {
 
 const LOOKS_LIKE_LINES = /\d{4}-?\d{2}-?\d{2}|\.jsonl/i;
 
-/** What a program may conclude: 0 sound, 1 tampered, 2 only a torn end, 3 lines missing, 4 signature, 5 is left for "cannot be read". */
+/**
+ * Returns the exit code: 0 sound, 1 tampered, 2 only a torn end, 3 lines missing, 4 signature problem. 5 is reserved
+ * for "cannot be read".
+ */
 export function exitCodeOf({ streams, checkpoints }: VerifyReport): 0 | 1 | 2 | 3 | 4 {
   const codes = [...streams.map(({ damage }) => damage), checkpoints.damage].map(codeOf);
   return ([1, 4, 3, 2] as const).find((code) => codes.includes(code)) ?? 0;
@@ -241,27 +250,30 @@ function codeOf(damage: Damage | undefined): 0 | 1 | 2 | 3 | 4 {
   return MISSING.includes(damage.kind) ? 3 : 1;
 }
 
-/** A torn end is told only when there is nothing worse. */
+/** Returns the more serious damage: a torn end is reported only when there is nothing worse. */
 function worst(first: Damage | undefined, other: Damage | undefined): Damage | undefined {
   return first === undefined || (first.isTornEnd === true && other !== undefined) ? other : first;
 }
 
-/** How far a stream was found sound. */
+/** The position up to which a stream was verified. */
 interface VerifiedPlace {
   readonly head: ChainHead;
   readonly day: string;
   readonly offset: number;
 }
 
-/** One stream, and what is known of it beside its lines. */
+/** One stream, and the facts about it that are not in its lines. */
 interface StreamTask {
   readonly stream: StreamName;
   readonly notes: StreamNotes;
-  /** Lines that the saved place speaks of. */
+  /** Number of lines according to the saved position. */
   readonly claimed: number;
 }
 
-/** What was verified before must still be there, or lines after it: whether it is the same is for a reading of the whole log to say. */
+/**
+ * Returns the damage when the log ends before the verified position. Only a reading of the whole log shows whether the
+ * lines before it are unchanged.
+ */
 function shortened(place: VerifiedPlace | undefined, files: readonly DayFile[]): Damage | undefined {
   if (place === undefined || files.some(({ day }) => day > place.day)) {
     return undefined;
@@ -274,7 +286,10 @@ function shortened(place: VerifiedPlace | undefined, files: readonly DayFile[]):
   return { kind: "cut off", file: newest?.file ?? place.day, line: 0, seq: place.head.seq, message };
 }
 
-/** A checkpoint that does not agree with the lines up to its size; those before `first` are what another one says. */
+/**
+ * A checkpoint whose root does not match the lines up to its size; an earlier checkpoint confirms the lines before
+ * `first`.
+ */
 interface Mismatched {
   readonly note: SignedSize;
   readonly first: number;
@@ -288,7 +303,7 @@ interface WalkFacts {
   readonly mismatched: Mismatched | undefined;
 }
 
-/** What is wrong in a stream, after it was walked through; `isToEnd` when the walk was to come to the end of the log. */
+/** Returns the damage of a stream after a walk. `isToEnd` is true when the walk should reach the end of the log. */
 function damageOf(task: StreamTask, facts: WalkFacts, isToEnd: boolean): Damage | undefined {
   const { files, walk, halt, torn, mismatched } = facts;
   if (halt !== undefined && mismatched !== undefined) {
@@ -306,7 +321,7 @@ function damageOf(task: StreamTask, facts: WalkFacts, isToEnd: boolean): Damage 
   return isToEnd ? endDamage(task, facts) : undefined;
 }
 
-/** Whether the end is where it should be. */
+/** Returns the damage when the log does not end where it should. */
 function endDamage({ stream, notes, claimed }: StreamTask, facts: WalkFacts): Damage | undefined {
   const { files, walk, torn } = facts;
   const lines = walk.expected?.seq ?? 0;
@@ -329,7 +344,7 @@ function tornDamage({ files, walk }: WalkFacts, { index, line, bytes }: TornEnd)
   return { kind: "cut off", file: files[index]?.file ?? "", line, seq, message: `${bytes} bytes without a line end` };
 }
 
-/** Lines of the last file, all of which hold. */
+/** Returns the number of lines in the last file, all of which are valid. */
 function lineCount({ files }: WalkFacts): number {
   let count = 0;
   const index = files.length - 1;
@@ -342,7 +357,10 @@ function lineCount({ files }: WalkFacts): number {
   return count;
 }
 
-/** The chain holds, and yet it is not what was signed: it was made anew from some line on. */
+/**
+ * Returns the damage of a chain that is consistent but differs from what was signed: it was rewritten from some line
+ * on.
+ */
 function mismatch({ files, walk }: WalkFacts, at: LinePosition, { note, first }: Mismatched): Damage {
   const { size } = note.checkpoint;
   const next = lineAfter(files, at);
@@ -364,7 +382,7 @@ function lineAfter(files: readonly DayFile[], { index, offset }: LinePosition): 
   return halt && linkAt(files, halt.at);
 }
 
-/** Where line `seq` of the chain stands. */
+/** Returns the file and line number of line `seq` of the chain. */
 function placeOf(files: readonly DayFile[], seq: number): { readonly file: string; readonly line: number } | undefined {
   const { halt } = walkFiles(
     files,
