@@ -1,4 +1,4 @@
-/** The library: what a manifest author and an embedder may use. Nothing else is public. */
+/** The public API, for authors of manifests and for programs that embed the library. Nothing else is public. */
 export type { ApprovalCallback, ToolApprovalResult, ToolUse } from "./approvals/callback.ts";
 export {
   ApprovalManager,

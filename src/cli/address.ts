@@ -2,16 +2,16 @@ import { isLoopback } from "../core/loopback.ts";
 import type { ClientTls } from "./client-tls.ts";
 import { printable } from "./printable.ts";
 
-/** In front of the path of a service's Unix socket. */
+/** Prefix of a service URL that names the path of a Unix socket. */
 const SOCKET = "unix:";
 
 /**
- * Past the proxies that the environment names: one would read the token where there is no TLS, and none knows the way to this
- * machine's own services.
+ * Bypasses the proxies from the environment: without TLS, a proxy could read the token, and no proxy can access services on this
+ * machine.
  */
 const DIRECT = { proxy: false } as const satisfies BunFetchRequestInit;
 
-/** Where a service's URL leads: over the network, or through a Unix socket for `unix:<path>`. */
+/** Connection to a service URL: over the network, or through a Unix socket for `unix:<path>`. */
 interface Way {
   readonly base: string;
   readonly unix?: string;
@@ -21,13 +21,13 @@ export function wayTo(url: string): Way {
   return url.startsWith(SOCKET) ? { base: "http://localhost", unix: url.slice(SOCKET.length) } : { base: url };
 }
 
-/** A route of the service, behind the path under which a gateway may offer it. */
+/** Returns the URL of a route, below the path under which a gateway may offer the service. */
 export function routeOf({ base }: Way, path: string): URL {
   const { origin, pathname } = new URL(base);
   return new URL(`${pathname.replace(/\/$/, "")}${path}`, origin);
 }
 
-/** What `fetch` is told to take this way. */
+/** Returns the `fetch` options for this connection. */
 export function over({ base, unix }: Way, tls: ClientTls): BunFetchRequestInit {
   if (unix !== undefined) return { unix, ...DIRECT };
   const { protocol, hostname } = new URL(base);
@@ -35,7 +35,7 @@ export function over({ base, unix }: Way, tls: ClientTls): BunFetchRequestInit {
   return { tls: { ...tls }, ...(isLoopback(hostname) && DIRECT) };
 }
 
-/** Why this is no address of a service, or undefined. Never repeats a password. */
+/** Returns why the text is not a valid service address, or undefined when it is valid. Never repeats a password. */
 export function addressFault(named: string): string | undefined {
   const { base, unix } = wayTo(named);
   const url = URL.parse(base);

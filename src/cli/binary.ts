@@ -1,8 +1,9 @@
 import { join } from "node:path";
 
 /**
- * Where the single binary begins. Confined commands are started through our own executable, told which file of ours to run
- * (`targets/command/confinement/launchers.ts`); inside a binary no file can be told, so the name decides what it becomes.
+ * Entry point of the single binary. Confined commands are started through our own executable, which is given the file of ours to
+ * run (`targets/command/confinement/launchers.ts`). A binary cannot be given a file to run, so the name in the last argument
+ * selects the entry point.
  */
 const LAUNCHER = join(import.meta.dir, "launcher.ts");
 

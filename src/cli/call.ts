@@ -1,7 +1,10 @@
 import { type ClientOptions, connect, EXIT, notUnderstood, sendOnce, wrongUsage } from "./client.ts";
 import { print, tell } from "./output.ts";
 
-/** `stc call`: one call of a running service. Exit 0 success, 1 refused, failed or waiting for a person, 2 not reached, 64 wrong usage. */
+/**
+ * `stc call`: sends one call to a running service. Exit code: 0 success; 1 refused, failed or waiting for an approval; 2 service
+ * not reached; 64 wrong usage.
+ */
 export async function call(
   tool: string,
   args: string,
@@ -23,7 +26,7 @@ function envelope(tool: string, args: string, approval: string | undefined): str
     const parsed: unknown = JSON.parse(args);
     if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) return undefined;
     const claim = approval === undefined ? "" : `,"approval":{"id":${JSON.stringify(approval)}}`;
-    // As typed: what the service refuses (a key twice, a number too large) must reach it unmended.
+    // Sent as typed: input that the service rejects (a duplicate key, a number that is too large) must arrive unchanged.
     return `{"tool":${JSON.stringify(tool)},"args":${args}${claim}}`;
   } catch {
     return undefined;

@@ -14,11 +14,14 @@ const NOTHING = { tools: [], notRegistered: [], contracts: [], notes: [] } as co
 
 interface CheckOptions extends ConfigurationOptions {
   readonly json?: boolean;
-  /** Who can call what, in place of the report. */
+  /** Prints who can call which tool instead of the report. */
   readonly matrix?: boolean;
 }
 
-/** `stc check`: everything that would keep the service from starting, at once. Exit 0 when it would start, else 78. */
+/**
+ * `stc check`: reports everything that would prevent the service from starting, all at once. Exit code: 0 when it would start,
+ * otherwise 78.
+ */
 export async function check(options: CheckOptions): Promise<void> {
   try {
     const { config, now } = await configuration(options);
@@ -55,13 +58,13 @@ function showMatrix(matrix: readonly MatrixRow[], { json }: CheckOptions): void 
   else print.line(matrixTable(matrix));
 }
 
-/** A builder's mistake is found by an example, or else by an agent. */
+/** Returns a note when no example exercises the argv builder: a mistake in it is otherwise first found by an agent. */
 function untried({ name, target, examples }: Tool): readonly { tool: string; field: string; message: string }[] {
   if (!("cli" in target) || examples.accepts.length > 0) return [];
   return [{ tool: name, field: "examples.accepts", message: "is empty: the argv was never tried" }];
 }
 
-/** What starts, and may still not be what was meant. */
+/** Returns notes about settings that allow the service to start but may not be intended. */
 function notesOf({ registry, loaded, report, checkpointKey, confinement }: Parts): readonly string[] {
   const fileOf = new Map(loaded.tools.map((tool) => [tool.name, loaded.origins.get(tool)]));
   const namesSecret = (name: string): boolean => labelOf(name).secret !== undefined;
@@ -94,7 +97,7 @@ function notesOf({ registry, loaded, report, checkpointKey, confinement }: Parts
   ];
 }
 
-/** What of the approvals starts, and may still not be what was meant. */
+/** Returns notes about approval settings that allow the service to start but may not be intended. */
 function approvalNotes({ approvals, jwt }: Config, tools: readonly Tool[]): readonly string[] {
   const canAsk = approvals.store !== undefined || approvals.storeUrlFile !== undefined;
   const asking = tools.filter(({ classification }) => classification !== "read").map(({ name }) => name);
@@ -111,16 +114,18 @@ function approvalNotes({ approvals, jwt }: Config, tools: readonly Tool[]): read
   ];
 }
 
-/** A certificate that expires within this is named. */
+/** A certificate that expires within this time is reported. */
 const EXPIRES_SOON_MS = 14 * 86_400_000;
 
 interface Expiry {
   readonly system: string;
-  /** Milliseconds since 1970. */
+  /** Milliseconds since the Unix epoch. */
   readonly notAfter: number;
 }
 
-/** Our own certificates that the services do not take any more, or soon will not. `now`: milliseconds since 1970. */
+/**
+ * Returns notes about our client certificates that have expired or expire soon. `now` is in milliseconds since the Unix epoch.
+ */
 export function certificateNotes(certificates: readonly Expiry[], now: number): readonly string[] {
   return certificates.flatMap(({ system, notAfter }) => {
     if (notAfter - now > EXPIRES_SOON_MS) return [];
@@ -130,23 +135,25 @@ export function certificateNotes(certificates: readonly Expiry[], now: number): 
   });
 }
 
-/** Who may call a tool, as far as the configuration knows; what tokens list is known to their issuers alone. */
+/** Who may call a tool, according to the configuration. Permissions listed in tokens are known only to the token issuers. */
 interface MatrixRow {
   readonly tool: string;
   readonly system: string;
   readonly classification: Tool["classification"];
   readonly category: Tool["category"];
-  /** All of them are needed. */
+  /** The caller needs all of them. */
   readonly permissions: readonly string[];
-  /** Needed as well, for some inputs. */
+  /** Also needed for some inputs. */
   readonly elevated: readonly string[];
-  /** Whether a call asks a person: in every mode, or as the session's mode and grants say. Rules of the operators can only add. */
+  /**
+   * When a call needs an approval: always, or depending on the session's mode and grants. Operator rules can only add approvals.
+   */
   readonly asks: "always" | "by mode" | "no";
-  /** Those to whom `jwt.issuers[].subjectPermissions` gives the permissions, elevated ones aside. */
+  /** Subjects that receive the permissions, not counting elevated ones, from `jwt.issuers[].subjectPermissions`. */
   readonly subjects: readonly string[];
 }
 
-/** Tool × permission × classification × category, by the tools' names. */
+/** Returns one row for each tool, sorted by tool name. */
 function matrixOf(tools: readonly Tool[], { jwt }: Pick<Config, "jwt">): readonly MatrixRow[] {
   const known = jwt.issuers
     .filter(({ operators }) => !operators)

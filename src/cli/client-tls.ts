@@ -4,18 +4,18 @@ import { systemCode } from "../core/error-text.ts";
 import type { Environment } from "../runtime/config/config.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 
-/** Files in PEM. What is not given is taken from `STC_CA_FILE`, `STC_CLIENT_CERT_FILE` and `STC_CLIENT_KEY_FILE`. */
+/** PEM files. Defaults: `STC_CA_FILE`, `STC_CLIENT_CERT_FILE` and `STC_CLIENT_KEY_FILE`. */
 export interface TlsFileOptions {
   readonly caFile?: string;
   readonly clientCertFile?: string;
   readonly clientKeyFile?: string;
 }
 
-/** Whom a service behind TLS must be vouched for by, and what it is shown. PEM. */
+/** Certificate authorities to trust and the client certificate to present for a service behind TLS. PEM. */
 export interface ClientTls {
-  /** Said each time: the environment can switch it off for whoever does not. */
+  /** Always set explicitly, because the environment can turn verification off for clients that do not set it. */
   readonly rejectUnauthorized: true;
-  /** In place of the system's authorities. */
+  /** Replaces the system's certificate authorities. */
   readonly ca?: string;
   readonly cert?: string;
   readonly key?: string;
@@ -23,21 +23,21 @@ export interface ClientTls {
 
 interface ClientTlsFiles {
   readonly hasCertificate: boolean;
-  /** As the files stand now; as they stood before while they do not fit. */
+  /** Returns the current content of the files, or the last valid content while the files do not match. */
   read(): ClientTls;
 }
 
 type Part = "ca" | "cert" | "key";
 type Read = (path: string) => Buffer;
 
-/** A text says what is wrong. */
+/** Reads the TLS files. A returned string describes the error. */
 export function clientTls(options: TlsFileOptions, environment: Environment): ClientTlsFiles | string {
   const paths: Readonly<Record<Part, string | undefined>> = {
     ca: options.caFile || environment["STC_CA_FILE"] || undefined,
     cert: options.clientCertFile || environment["STC_CLIENT_CERT_FILE"] || undefined,
     key: options.clientKeyFile || environment["STC_CLIENT_KEY_FILE"] || undefined,
   };
-  // A pipe that a shell has made for this command is read to its end, once.
+  // The first read uses `readFileSync`: a pipe that a shell created for this command can be read to its end only once.
   const first = readTls(paths, readFileSync);
   if (typeof first === "string") return first;
   let current = first;

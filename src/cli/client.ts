@@ -13,7 +13,7 @@ export interface ClientOptions extends TlsFileOptions {
   readonly json?: boolean;
 }
 
-/** How the commands that ask a service end: 0 done, 1 refused or failed, 2 not reached, 64 wrong usage. */
+/** Exit codes of the commands that query a service: 0 done, 1 refused or failed, 2 service not reached, 64 wrong usage. */
 export const EXIT = { refused: 1, unreachable: 2, usage: 64 } as const;
 
 interface ServiceRequest {
@@ -21,30 +21,30 @@ interface ServiceRequest {
   readonly path: string;
   /** JSON text. */
   readonly body?: string;
-  /** After it the service counts as not reached. */
+  /** After this time the service counts as not reached. */
   readonly timeoutMs?: number;
-  /** What people are told after a 404. */
+  /** Hint printed for people after a 404. */
   readonly ifNotFound?: string;
 }
 
 export interface ServiceAnswer {
   readonly status: number;
-  /** JSON as it came: nobody has looked at it yet. */
+  /** Unvalidated JSON. */
   readonly body: unknown;
-  /** The service's clock, in milliseconds since 1970, to the second; undefined when it does not tell. */
+  /** Server time in milliseconds since the Unix epoch, with a resolution of one second; undefined without a valid Date header. */
   readonly servedAt: number | undefined;
 }
 
-/** A running service and the token that is shown to it. */
+/** A running service and the token to present to it. */
 export interface Client {
   readonly url: string;
-  /** That the latest request had no answer, and why, as far as it is known. */
+  /** Returns a message that the latest request got no answer, with the reason when it is known. */
   noAnswer(): string;
-  /** That it may have reached the service all the same. */
+  /** Returns whether the latest request may have reached the service although it got no answer. */
   mayHaveCome(): boolean;
-  /** Undefined: not reached, or what answered speaks no JSON. */
+  /** Returns undefined when the service was not reached or the answer is not JSON. */
   send(request: ServiceRequest): Promise<ServiceAnswer | undefined>;
-  /** Opens a stream that goes on. */
+  /** Opens a stream that stays open. */
   stream(path: string, headers: Readonly<Record<string, string>>, signal: AbortSignal): Promise<Response | undefined>;
 }
 
@@ -54,8 +54,8 @@ const ISSUES_MAX = 5;
 const OPERATOR_REQUEST_TIMEOUT_MS = 30_000;
 
 /**
- * The service that the options or the environment name. Without anything to show to it, or with certificates that cannot be
- * used: undefined, and it has been said why.
+ * Returns a client for the service that the options or the environment name. Returns undefined, after printing the reason, when
+ * there is neither a token nor a certificate to present or the certificates are unusable.
  */
 export function connect(options: ClientOptions): Client | undefined {
   const environment = processEnvironment();
@@ -104,14 +104,14 @@ export function connect(options: ClientOptions): Client | undefined {
   };
 }
 
-/** An answer that is none of this service's. */
+/** The answer did not come from this service. */
 class ForeignAnswer extends Error {}
 
-/** How `fetch` ends before anything was sent. */
+/** Error codes of `fetch` that mean nothing was sent. */
 const NOT_SENT =
   /^(?:ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|EPROTO|.*(?:CERT|SSL|TLS|SIGNATURE).*)$/;
 
-/** For people: a name that the system or TLS has for what went wrong stands behind it. */
+/** Returns a message for people, followed by the error code of the system or of TLS when there is one. */
 export function noAnswer(url: string, fault: unknown): string {
   if (fault instanceof ForeignAnswer) return `what answers at ${url} is not this service: ${fault.message}`;
   if (fault instanceof Error && fault.name === "TimeoutError") return `no answer from ${url} in time`;
@@ -124,10 +124,13 @@ function codeOf(fault: unknown): string | undefined {
 }
 
 const UNKNOWN = "what was asked for may be done or not";
-/** Signals that end a program, and what it ends with. */
+/** Signals that end a program, and the exit code for each. */
 const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 
-/** One request: undefined when it had no answer, and it has been said. So has that a change may have come all the same. */
+/**
+ * Sends one request. Returns undefined, after printing an error, when there was no answer; the error says when a change may still
+ * have been applied.
+ */
 export async function sendOnce(client: Client, request: ServiceRequest): Promise<ServiceAnswer | undefined> {
   const isChange = request.method !== "GET";
   const leaves = Object.entries(SIGNALS).map(([name, code]) => [name, () => leave(name, code)] as const);
@@ -145,7 +148,10 @@ function leave(signal: string, exitCode: number): void {
   process.exit(exitCode);
 }
 
-/** For the commands whose answer is a thing to print: undefined when there is none, and it has been said why. */
+/**
+ * Sends a request for a command that prints the answer. Returns undefined, after printing the reason, when there is nothing to
+ * print.
+ */
 export async function ask(
   client: Client,
   request: ServiceRequest,
@@ -161,7 +167,7 @@ export async function ask(
   return undefined;
 }
 
-/** Why the service said no, for people. */
+/** Returns why the service refused, for people. */
 export function problemOf({ status, body }: ServiceAnswer): string {
   const error: unknown = typeof body === "object" && body !== null && "error" in body ? body.error : undefined;
   if (typeof error !== "object" || error === null || !("code" in error) || !("message" in error)) {
@@ -171,7 +177,7 @@ export function problemOf({ status, body }: ServiceAnswer): string {
   return `${printable(String(error.code))}: ${printable(String(error.message))}${details}`;
 }
 
-/** What of the request is wrong, where the service names it. */
+/** Returns the problems in the request that the service named. */
 function issuesOf(details: unknown): string {
   const issues: unknown = typeof details === "object" && details !== null && "issues" in details ? details.issues : [];
   const named = (Array.isArray(issues) ? issues : []).slice(0, ISSUES_MAX).flatMap((issue: unknown) => {
@@ -183,13 +189,13 @@ function issuesOf(details: unknown): string {
 
 export const NOT_UNDERSTOOD = "the service answered something that this stc does not understand";
 
-/** For an answer that is no refusal and not what was asked for either. */
+/** Reports an answer that is neither an error nor what was requested. */
 export function notUnderstood(): void {
   print.error(NOT_UNDERSTOOD);
   process.exitCode = EXIT.refused;
 }
 
-/** Whether an answer tells of the thing that a change was asked of. */
+/** Returns whether the answer describes the resource that the change was requested for. */
 export function isAbout(body: unknown, kind: "grant" | "session", id: string): boolean {
   const told: unknown = isTable(body) ? body[kind] : undefined;
   return isTable(told) && told["id"] === id;
@@ -201,8 +207,8 @@ export function wrongUsage(problem: string): void {
 }
 
 /**
- * A name as one segment of a path. `.` and `..` would be another path, however they are escaped: undefined, and it has been
- * said why.
+ * Returns the name as one path segment. Returns undefined, after printing the reason, for a name that cannot be used: `.` and
+ * `..` would change the path however they are escaped.
  */
 export function segment(name: string): string | undefined {
   if (/^[\x21-\x7e]{1,132}$/.test(name) && name !== "." && name !== "..") return encodeURIComponent(name);
@@ -210,7 +216,7 @@ export function segment(name: string): string | undefined {
   return undefined;
 }
 
-/** @throws what is no JSON, or more than so much of it */
+/** @throws {ForeignAnswer} when the body is not JSON or is larger than `bytesMax` */
 export async function readAnswer(response: Response, bytesMax: number = ANSWER_BYTES_MAX): Promise<ServiceAnswer> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
@@ -233,18 +239,19 @@ function parsed(bytes: Buffer, status: number): unknown {
   }
 }
 
-/** More than any token, and than any service takes in a header. */
+/** Larger than any token, and than any service accepts in a header. */
 const TOKEN_BYTES_MAX = 65_536;
 const VISIBLE = /^[\x21-\x7e]+$/;
 
 interface ShownToken {
-  /** As the file stands now; as it stood before while it holds no token. */
+  /** Returns the header with the current token of the file, or with the last valid token while the file holds none. */
   header(): Readonly<Record<string, string>>;
 }
 
 /**
- * What is shown to the service beside a certificate, read anew each time: tokens are short-lived, and whoever watches for hours
- * puts fresh ones into the file. A certificate may stand for its caller alone. A text says what is wrong.
+ * Reads the token that is presented to the service along with a certificate. The file is read again for each request: tokens are
+ * short-lived, and someone who watches for hours puts fresh tokens into the file. The token is optional when a certificate
+ * identifies the caller. A returned string describes the error.
  */
 function tokenIn(file: string | undefined, isOptional: boolean): ShownToken | string {
   if (!file) return isOptional ? { header: () => ({}) } : "no token: set STC_TOKEN_FILE or give --token-file";
@@ -254,7 +261,7 @@ function tokenIn(file: string | undefined, isOptional: boolean): ShownToken | st
   let current = first;
   return {
     header() {
-      // A pipe that a shell has made for this command was read to its end.
+      // A pipe that a shell created for this command has already been read to its end.
       const now = file === "-" ? undefined : read(() => readPlainFile(file));
       if (now !== undefined && isToken(now)) current = now;
       return { authorization: `Bearer ${current}` };
@@ -274,7 +281,7 @@ function read(bytesOf: () => Buffer): string | undefined {
   }
 }
 
-/** Of a file that may be a pipe, and may have no end. */
+/** Reads a file that may be a pipe and may never end. */
 function readBounded(file: string): Buffer {
   if (file === "-") return readFileSync(0);
   const descriptor = openSync(file, "r");

@@ -3,7 +3,7 @@ import type { Config, Environment } from "../runtime/config/config.ts";
 import { processEnvironment, readConfigFile } from "../runtime/config/file.ts";
 import { isCompiled } from "../runtime/own-code.ts";
 
-/** What of development would have to be read from the repository. */
+/** Error for development mode in the single binary: it needs files from the repository. */
 export const NO_STAND = "development needs the repository: run stc from a clone of it; this is the single binary";
 
 export interface ConfigurationOptions {
@@ -13,15 +13,19 @@ export interface ConfigurationOptions {
 
 export interface Configured {
   readonly config: Config;
-  /** Milliseconds since 1970, when it was read. */
+  /** When the configuration was read, in milliseconds since the Unix epoch. */
   readonly now: number;
-  /** Reads it anew. @throws {StartupError} */
+  /**
+   * Reads the configuration again.
+   *
+   * @throws {StartupError}
+   */
   readAgain(): Config;
-  /** Starts what only development brings along; resolves to the function that stops it. */
+  /** Starts the services that exist only in development; resolves to the function that stops them. */
   start(): Promise<() => Promise<void>>;
 }
 
-/** What of the environment would take the service over or disarm it. */
+/** Environment variables that would let someone take over the service or disable its protection. */
 const REFUSED_VARIABLES: readonly { readonly named: RegExp; readonly allowed?: string; readonly because: string }[] = [
   { named: /^BUN_(OPTIONS|BE_BUN|INSPECT.*)$/, because: "it can run code inside the service" },
   {
@@ -36,7 +40,7 @@ const REFUSED_VARIABLES: readonly { readonly named: RegExp; readonly allowed?: s
   },
 ];
 
-/** Names variables, never values. */
+/** Returns one problem for each dangerous variable. Names variables, never their values. */
 export function environmentProblems(environment: Environment): readonly string[] {
   return Object.entries(environment).flatMap(([variable, value]) => {
     const row = REFUSED_VARIABLES.find(({ named }) => named.test(variable));
@@ -46,7 +50,8 @@ export function environmentProblems(environment: Environment): readonly string[]
 }
 
 /**
- * The configuration that the command line or STC_CONFIG names; there is no default, and development is never fallen into.
+ * Reads the configuration that the command line or STC_CONFIG names. There is no default, and development mode is never a
+ * fallback.
  *
  * @throws {StartupError}
  */

@@ -19,16 +19,16 @@ export interface FilterOptions extends ConfigurationOptions {
   readonly json?: boolean;
 }
 
-/** The most that any tool may answer, and some room for how a file is written. */
+/** Larger than any tool answer may be, with room for the formatting of the file. */
 const SAMPLE_BYTES_MAX = 2 * 67_108_864;
-/** As for an answer: containers within containers, values. */
+/** The limits for a tool answer: nesting depth and number of values. */
 const ANSWER_LIMITS = { depthMax: 64, nodesMax: 500_000 } as const;
 const ISSUES_MAX = 20;
 const LEFT_OUT_MAX = 100;
 const CELL_CHARS_MAX = 72;
 
 interface ShownAnswer extends FilteredAnswer {
-  /** Whether only a part of it would leave. */
+  /** Set when only a part of the answer would be returned. */
   readonly truncated?: boolean;
 }
 
@@ -37,12 +37,12 @@ interface Issue {
   readonly message: string;
 }
 
-/** sysexits.h: there is nothing to be read. */
+/** sysexits.h EX_NOINPUT: the sample cannot be read. */
 const NO_SAMPLE = 66;
 
 class SampleError extends Error {}
 
-/** The tool would withhold such an answer. */
+/** The tool would withhold this answer. */
 class Withheld extends Error {
   readonly code: string;
   readonly issues: readonly Issue[];
@@ -55,8 +55,9 @@ class Withheld extends Error {
 }
 
 /**
- * `stc filter`: what an agent would see of an answer, and why. The sample is what the tool's output schema reads: a gRPC message as
- * JSON, what a command's parser returns. Nothing runs. Exit 0, 1 when the tool would withhold the answer, 64 no such tool, 66 no such sample.
+ * `stc filter`: shows what an agent would see of an answer, and why. The sample is the input of the tool's output schema: a gRPC
+ * message as JSON, or the value that a command's parser returns. Nothing runs. Exit code: 0 done; 1 the tool would withhold the
+ * answer; 64 unknown tool; 66 the sample cannot be read.
  */
 export async function filter(name: string, { sample, json, ...options }: FilterOptions): Promise<void> {
   const { config } = await configuration(options);
@@ -88,7 +89,7 @@ function readSample(file: string): unknown {
   }
 }
 
-/** The same steps as for every answer: plain JSON → tool's bound → output schema → output policy → redaction. */
+/** Runs the same steps as for every answer: plain JSON → the tool's size limit → output schema → output policy → redaction. */
 function filterSample({ tool, outputPolicy, scan }: RegisteredTool, sample: unknown): ShownAnswer {
   const { outputBytesMax } = tool.limits;
   try {
@@ -135,13 +136,13 @@ function shownPath(path: readonly PropertyKey[]): string {
   return text === "" ? "(answer)" : text;
 }
 
-/** The pattern that decided, and the manifest's reason where it gives one. */
+/** Returns the pattern that decided, and the manifest's reason when it gives one. */
 function by({ pattern, reason }: FilteredField): string {
   if (pattern === undefined) return "no pattern";
   return printableCell(reason === undefined ? `"${pattern}"` : `"${pattern}", because: ${reason}`);
 }
 
-/** Fields that the policy says nothing of. */
+/** Returns the paths of the fields that no pattern of the policy covers. */
 function uncoveredIn({ fields }: FilteredAnswer): readonly string[] {
   return fields.filter(({ fate }) => fate === "stripped").map(({ path }) => path);
 }
@@ -172,25 +173,25 @@ function clipped(text: string): string {
   return text.length > CELL_CHARS_MAX ? `${text.slice(0, CELL_CHARS_MAX)}…` : text;
 }
 
-/** What becomes of one value. `stripped`: no pattern covers it; `hidden` and `cleaned`: by what was found in its text. */
+/** The treatment of one value. `stripped`: no pattern covers it; `hidden` and `cleaned`: decided by findings in its text. */
 type Fate = "allow" | "mask" | "redact" | "stripped" | "hidden" | "cleaned" | "not in the schema";
 
 interface FilteredField {
   readonly path: string;
   readonly fate: Fate;
-  /** The pattern of the output policy that decided; undefined: none. */
+  /** The pattern of the output policy that decided, or undefined when none matched. */
   readonly pattern: string | undefined;
-  /** Why that pattern allows, when the manifest says so. */
+  /** The manifest's reason why that pattern allows the value. */
   readonly reason?: string | undefined;
-  /** What was found in it, by rule. */
+  /** Rules that matched in the value. */
   readonly rules: readonly string[];
-  /** As the agent sees it; undefined: not at all. */
+  /** The value as the agent sees it, or undefined when the agent does not see it. */
   readonly value: Json | undefined;
 }
 
 export interface FilteredAnswer {
   readonly fields: readonly FilteredField[];
-  /** Fields that are not listed. */
+  /** Number of fields that are not listed. */
   readonly omitted: number;
   readonly result: Json;
   readonly filteredFields: readonly string[];
@@ -205,11 +206,11 @@ interface Protection {
 
 const FIELDS_MAX = 1_000;
 
-/** Short enough to stand beside a value as its name. UTF-16 units. */
+/** Longest sibling text that may be the name of a value (UTF-16 units). */
 const NEIGHBOUR_CHARS_MAX = 256;
 
 /**
- * What an agent would get of an answer that its schema has read, and why, field by field.
+ * Returns what an agent would get of an answer that the schema has parsed, and why, field by field.
  *
  * @throws {Refusal} OUTPUT_TOO_LARGE
  */
@@ -227,7 +228,7 @@ export function filterAnswer({ policy, compiled, scan }: Protection, answer: Jso
   };
 }
 
-/** What the schema leaves out of an answer: keys that it does not return, as paths. At most so many. */
+/** Returns the paths of the keys that the schema leaves out of an answer, at most `fieldsMax`. */
 export function leftOutBySchema(raw: Json, parsed: unknown, fieldsMax: number): readonly string[] {
   const found: string[] = [];
   const compare = (before: unknown, after: unknown, path: string): void => {
@@ -251,7 +252,7 @@ function isContainer(value: unknown): value is object {
   return typeof value === "object" && value !== null;
 }
 
-/** Finds in what an agent sees the values that a policy let out. */
+/** Finds the values that a policy allowed in the answer that the agent sees. */
 class Sight {
   readonly #filtered: Json;
   readonly #seen: Json;
@@ -265,7 +266,7 @@ class Sight {
     this.#scan = scan;
   }
 
-  /** The field, and before it each key on the way that the agent sees otherwise, once. */
+  /** Returns the field, preceded by each key on its path that the agent sees differently. Each such key is returned once. */
   of({ path, action, pattern, reason, at }: ExplainedField): readonly FilteredField[] {
     if (at === undefined) {
       const fate = action === "redact" ? "redact" : "stripped";
@@ -294,7 +295,7 @@ class Sight {
     return [{ path, fate: rules.length > 0 ? "hidden" : "cleaned", pattern, rules, value: name }];
   }
 
-  /** How the key at the end of a path is called where the agent sees it. */
+  /** Returns the name under which the agent sees the last key of a path. */
   #nameOf(before: Json, after: Json, at: ValuePath): string {
     const key = String(at.at(-1));
     if (before === after || !isContainer(before) || !isContainer(after)) return key;
@@ -303,7 +304,10 @@ class Sight {
     return known.get(key) ?? key;
   }
 
-  /** Keys keep their order, unless some are indexes: then each is looked at by itself. */
+  /**
+   * Maps keys to the names that the agent sees. Keys keep their order unless some are array indexes; then each key is scanned
+   * alone.
+   */
   #names(before: object, after: object, at: ValuePath): ReadonlyMap<string, string> {
     const [keys, names] = [Object.keys(before), Object.keys(after)];
     if (![...keys, ...names].some((key) => INDEX.test(key))) return inOrder(keys, names);
@@ -311,14 +315,14 @@ class Sight {
     return new Map(keys.map((key) => [key, takeName(free, this.#alone([...at, key]), names.length)]));
   }
 
-  /** A key as it would be called if there were no others. */
+  /** Returns the name that a key would get if it were the only one. */
   #alone(at: ValuePath): string {
     let seen = lookThrough(only(at, null), this.#scan, []).value;
     for (const _ of at.slice(0, -1)) seen = Object.values(seen ?? {})[0] ?? null;
     return Object.keys(seen ?? {})[0] ?? "";
   }
 
-  /** What is found in a value beyond what is found around it. */
+  /** Returns the rules that match in the value itself, not counting those that match in its surroundings. */
   #rulesAt(at: ValuePath): readonly string[] {
     return added(this.#found(alone(this.#filtered, at)), this.#found(alone(this.#filtered, at, null)));
   }
@@ -338,7 +342,7 @@ function inOrder(before: readonly string[], after: readonly string[]): ReadonlyM
   return new Map(before.map((key, at) => [key, after[at] ?? key]));
 }
 
-/** Keys that come to be called alike are numbered in their order. */
+/** Takes a name from the free ones. Keys that get the same name are numbered in their order. */
 function takeName(free: Set<string>, name: string, countMax: number): string {
   let taken = name;
   for (let count = 2; !free.has(taken) && count <= countMax; count += 1) taken = `${name}#${count}`;
@@ -346,12 +350,14 @@ function takeName(free: Set<string>, name: string, countMax: number): string {
   return taken;
 }
 
-/** A value at the end of a path on which nothing else stands. */
+/** Returns a structure that contains only this path, with the value at its end. */
 function only(at: ValuePath, value: Json): Json {
   return at.reduceRight<Json>((inner, step) => (typeof step === "number" ? [inner] : { [step]: inner }), value);
 }
 
-/** One value where it stands, or another in its place: of lists nothing else, of objects what may be a name beside it. */
+/**
+ * Returns the value, or `instead`, at its path. Lists keep no other elements; objects keep only siblings that may name the value.
+ */
 function alone(value: Json, at: ValuePath, instead?: Json): Json {
   const [step, ...below] = at;
   if (step === undefined) return instead === undefined ? value : instead;
@@ -365,7 +371,7 @@ function isShortText(value: Json): boolean {
   return typeof value === "string" && value.length <= NEIGHBOUR_CHARS_MAX;
 }
 
-/** The rules that one count has more of than the other. */
+/** Returns the rules that have a higher count in `counts` than in `without`. */
 function added(counts: Readonly<Record<string, number>>, without: Readonly<Record<string, number>>): readonly string[] {
   return Object.keys(counts)
     .filter((rule) => (counts[rule] ?? 0) > (without[rule] ?? 0))

@@ -4,7 +4,7 @@ import { printListing } from "./listing.ts";
 import { print, tell } from "./output.ts";
 import { printable, printableCell } from "./printable.ts";
 
-/** `stc grants list`: what was approved for a session and still counts. */
+/** `stc grants list`: lists the approvals that are still valid for a session. */
 export async function listGrants(options: ClientOptions): Promise<void> {
   const client = connect(options);
   const answer = client && (await ask(client, { method: "GET", path: "/grants" }, options));

@@ -17,11 +17,14 @@ const PORT = "8787";
 export interface HealthCommandOptions extends TlsFileOptions {
   readonly url?: string;
   readonly config?: string;
-  /** Whether it takes calls, not only whether it lives. */
+  /** Checks whether the service accepts calls, not only whether it is alive. */
   readonly ready?: boolean;
 }
 
-/** `stc health`: for images that hold no other client. Exit 0 when the service is well, 1 when it says no, 2 when nobody answers. */
+/**
+ * `stc health`: checks a service from images that contain no other client. Exit code: 0 the service is healthy; 1 it reports a
+ * problem; 2 it does not answer.
+ */
 export async function health({ url, ready, config, ...files }: HealthCommandOptions): Promise<void> {
   const environment = processEnvironment();
   const tls = clientTls(files, environment);
@@ -42,8 +45,8 @@ export async function health({ url, ready, config, ...files }: HealthCommandOpti
 }
 
 /**
- * Where the configuration says that the service is. A file that cannot be read is being changed: the service that runs does not
- * know of it yet.
+ * Returns the service address from the configuration. A file that cannot be read is being changed, and the running service does
+ * not use it yet: its problems are printed, and the default address is used.
  */
 function ownPlace(config: string | undefined, environment: Environment): ServerAddresses {
   const file = config ?? (environment["STC_CONFIG"] || undefined);
@@ -73,7 +76,10 @@ interface Certified {
   readonly signal: AbortSignal;
 }
 
-/** Neither name nor authority is asked for: the service shows exactly the certificate that its configuration names, or it is another. */
+/**
+ * Queries the service without checking its host name or certificate authority: the service must present exactly the certificate
+ * that its configuration names.
+ */
 function askedByCertificate(place: URL, { certFile, tls: { cert, key }, signal }: Certified): Promise<number> {
   const { fingerprint256 } = new X509Certificate(readPlainFile(certFile));
   const { promise, resolve, reject } = Promise.withResolvers<number>();

@@ -7,12 +7,12 @@ import { StartupError } from "../core/errors.ts";
 import { auditCommands, auditEvidenceCommands } from "./audit/commands.ts";
 import { print, StdoutError } from "./output.ts";
 
-/** The longest lifetime of a token that a service accepts unless it is configured otherwise. */
+/** The longest token lifetime that a service accepts by default. */
 const TOKEN_SECONDS_MAX = 3_600;
-/** The longest time for which a session may be set to ask less. */
+/** The longest time for which a session's mode may be changed. */
 const MODE_SECONDS_MAX = 86_400;
 
-/** sysexits.h: what was typed is the reason. Never the 1 or 2 that says something of the log or of a service. */
+/** sysexits.h EX_USAGE: the command line is wrong. Differs from 1 and 2, which report the state of the log or of a service. */
 const EX_USAGE = 64;
 
 const SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600 };
@@ -32,7 +32,7 @@ const WATCH_EXITS = `
 Exit: 0 left by Ctrl-D, 1 refused, 64 wrong usage, 128 and its number for a signal: 130 Ctrl-C, 129 the terminal is gone`;
 const HEALTH_EXITS = "\nExit: 0 well, 1 not, 2 no answer, 64 wrong usage";
 
-/** The command line. Each command is a file, read when it is asked for; here they get their names and options. */
+/** The command line. Each command has its own file, loaded on demand; this file defines the names and options. */
 const program = new Command("stc")
   .description("Safe Tool Call: the governed tool-call proxy")
   .version("0.1.0")
@@ -55,7 +55,7 @@ function configured(name: string, description: string): Command {
     });
 }
 
-/** For a service behind TLS. */
+/** Adds the options for a service behind TLS. */
 function overTls(command: Command): Command {
   return command
     .option("--ca-file <file>", "who vouches for it, PEM (default: STC_CA_FILE, else the system's authorities)")
@@ -109,7 +109,7 @@ program
   .addHelpText("after", TOKEN_EXITS)
   .action(async (options) => (await import("./token.ts")).token(options));
 
-/** A command that asks a running service. */
+/** Defines a command that queries a running service. */
 function client(parent: Command, name: string, description: string): Command {
   const command = parent
     .command(name)
@@ -218,7 +218,7 @@ function duration(secondsMax: number): (text: string) => number {
 }
 
 function time(text: string): string {
-  // Only whether it is one: the service reads it by its own clock.
+  // Checks only the syntax: the service evaluates the time with its own clock.
   if (readTime(text, 0) === undefined) throw new InvalidArgumentError(`must be ${TIME_HINT}`);
   return text;
 }
@@ -233,7 +233,7 @@ function wholeNumber(text: string): number {
   return Number(text);
 }
 
-/** sysexits.h: the configuration is the reason. */
+/** sysexits.h EX_CONFIG: the configuration is wrong. */
 const EX_CONFIG = 78;
 
 try {
@@ -243,7 +243,7 @@ try {
     if (!error.isReaderGone) print.error(error.message);
     process.exit(error.exitCode);
   }
-  // Whoever wrote the message: addresses with passwords, headers and what manifests throw come this way.
+  // Filters every message, whoever wrote it: addresses with passwords, headers and errors from manifests all end up here.
   const { filterSecrets } = await import("../detection/secrets/secrets-filter.ts");
   const isMistake = error instanceof StartupError;
   print.error(filterSecrets(isMistake ? error.message : inspect(error)).text);

@@ -4,7 +4,7 @@ import { printListing } from "./listing.ts";
 import { print, tell } from "./output.ts";
 import { printable, printableCell } from "./printable.ts";
 
-/** `stc mode list`: the sessions that the service knows, and how much each of them asks. */
+/** `stc mode list`: lists the sessions that the service knows, with the mode of each. */
 export async function listModes(options: ClientOptions): Promise<void> {
   const client = connect(options);
   const answer = client && (await ask(client, { method: "GET", path: "/sessions" }, options));
@@ -28,7 +28,7 @@ export interface ModeOptions extends ClientOptions {
 
 const UNSEEN = "note: a session that has made no call yet is set with --subject and --issuer: whose token will name it";
 
-/** `stc mode set <session> <mode> --for 30m`. Whose a session is must be said when the service has not seen it yet. */
+/** `stc mode set <session> <mode> --for 30m`. The session's owner is required when the service has not seen the session yet. */
 export async function setMode(session: string, mode: string, options: ModeOptions): Promise<void> {
   const { subject, issuer } = options;
   if ((subject === undefined) !== (issuer === undefined)) return wrongUsage("--subject and --issuer go together");
@@ -45,7 +45,7 @@ export async function setMode(session: string, mode: string, options: ModeOption
   tell(() => (options.json === true ? print.json(answer.body) : print.line(set)));
 }
 
-/** `stc mode end <session>`: its mode and its grants end with it. */
+/** `stc mode end <session>`: ends the session together with its mode and its grants. */
 export async function endSession(session: string, options: ClientOptions): Promise<void> {
   const name = segment(session);
   const client = name === undefined ? undefined : connect(options);

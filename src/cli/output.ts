@@ -3,12 +3,12 @@ import { escapeJson } from "../audit/escape.ts";
 
 const RETRY_MS = 5;
 
-/** How a command ends that cannot say what it has to: as if a signal had told it that its reader is gone; or by sysexits.h. */
+/** Exit codes when standard output fails: as if SIGPIPE had ended the command, or EX_CANTCREAT of sysexits.h. */
 const EXIT = { readerGone: 141, cannotWrite: 73 } as const;
 
-/** Standard output takes nothing more. */
+/** Standard output accepts no more data. */
 export class StdoutError extends Error {
-  /** Nobody reads any more: no fault, and nothing to be said. */
+  /** True when the reader closed the pipe: not an error, so nothing is reported. */
   readonly isReaderGone: boolean;
 
   constructor(code: string) {
@@ -21,7 +21,7 @@ export class StdoutError extends Error {
   }
 }
 
-/** Writes to a terminal or a pipe, whole: a slow reader makes us wait, not lose lines. */
+/** Writes the whole text to a terminal or a pipe. Waits for a slow reader instead of losing lines. */
 function write(descriptor: number, text: string): void {
   let rest: Uint8Array = Buffer.from(text);
   while (rest.length > 0) {
@@ -35,7 +35,7 @@ function write(descriptor: number, text: string): void {
   }
 }
 
-/** Whoever closes the errors' way wants none of them: the exit code still says what was. */
+/** Writes to standard error. Ignores a closed standard error: the exit code still reports the result. */
 function writeError(text: string): void {
   try {
     write(2, text);
@@ -44,7 +44,7 @@ function writeError(text: string): void {
   }
 }
 
-/** For what is said after a change: that it cannot be said takes nothing of it back. */
+/** Reports a completed change. A report that cannot be written does not undo the change. */
 export function tell(say: () => void): void {
   try {
     say();
@@ -56,7 +56,7 @@ export function tell(say: () => void): void {
   }
 }
 
-/** Everything that is printed goes through here: what could steer a terminal is escaped, line ends apart. */
+/** Escapes everything that could control a terminal, except line ends. All printed text goes through here. */
 function steerless(text: string): string {
   const visible = text.replace(/[\x00-\x09\x0b-\x1f]/g, escapeControl);
   return visible.split("\n").map(escapeJson).join("\n");
@@ -80,19 +80,19 @@ function paint({ text, colour }: StyledText): string {
 export const print = {
   line: (text: string): void => write(1, `${steerless(text)}\n`),
   error: (text: string): void => writeError(`${steerless(text)}\n`),
-  /** A piece of a line, or text that brings its own line ends. */
+  /** Prints a part of a line, or text that contains its own line ends. */
   part: (text: string): void => write(1, steerless(text)),
   errorPart: (text: string): void => writeError(steerless(text)),
   json: (value: unknown, indent?: number): void => write(1, `${steerless(JSON.stringify(value, null, indent))}\n`),
-  /** A line of pieces, some in colour; whoever gives a colour has looked whether it is wanted. */
+  /** Prints a line of pieces, some in colour. The caller has checked whether colour is wanted. */
   pieces: (pieces: readonly StyledText[]): void => write(1, `${pieces.map(paint).join("")}\n`),
-  /** Over the line that stands there, on the terminal of the errors; the empty text takes it away. */
+  /** Overwrites the current line on standard error; the empty text clears it. */
   progress: (text: string): void => writeError(`\r${steerless(text)}\u001b[K`),
-  /** Takes back what was typed last. */
+  /** Erases the characters typed last. */
   erase: (characters: number): void => write(1, "\b \b".repeat(characters)),
 };
 
-/** Columns as wide as their widest cell. */
+/** Formats rows as columns; each column is as wide as its widest cell. */
 export function table(rows: readonly (readonly string[])[]): string {
   const widths = (rows[0] ?? []).map((_, column) =>
     rows.reduce((width, row) => Math.max(width, row[column]?.length ?? 0), 0),

@@ -11,9 +11,9 @@ import { printable } from "./printable.ts";
 const PLAN_TIMEOUT_MS = 30_000;
 
 /**
- * `stc plan`: the exact argv or gRPC message of a call, and the names of the metadata that would go with it: their values are
- * secrets, or known only when somebody calls. Looks at what planning looks at, and runs nothing. Exit 0, 1 when it cannot be
- * planned, 64 wrong usage.
+ * `stc plan`: prints the exact argv or gRPC message of a call and the names of the metadata sent with it. Metadata values are not
+ * printed: they are secrets, or known only at call time. Runs the lookups that planning needs, but not the call. Exit code: 0
+ * done; 1 the call cannot be planned; 64 wrong usage.
  */
 export async function plan(
   tool: string,
@@ -39,7 +39,7 @@ export async function plan(
   }
 }
 
-/** No JSON is undefined. */
+/** Parses the arguments. Returns undefined for invalid JSON. */
 function parsed(args: string): unknown {
   try {
     return JSON.parse(args);
@@ -48,7 +48,7 @@ function parsed(args: string): unknown {
   }
 }
 
-/** Undefined: there is no such tool. */
+/** Returns undefined when there is no such tool. */
 async function makePlan({ registry, grpc }: Parts, name: string, args: unknown): Promise<ExecutionPlan | undefined> {
   const found = registry.list().find(({ tool }) => tool.name === name);
   if (found === undefined) return undefined;

@@ -2,10 +2,12 @@ import { type ClientOptions, connect, EXIT, notUnderstood, problemOf, sendOnce }
 import { print, tell } from "./output.ts";
 import { printable } from "./printable.ts";
 
-/** Reading everything anew takes as long as a start. */
+/** Reading the whole configuration again takes as long as a start. */
 const TIMEOUT_MS = 180_000;
 
-/** `stc reload`: has a running service take over what has changed. Exit 1 when it refuses, with every problem. */
+/**
+ * `stc reload`: makes a running service apply changed configuration. Exit code 1, with every problem, when the service refuses.
+ */
 export async function reload(options: ClientOptions): Promise<void> {
   const client = connect(options);
   if (client === undefined) return;

@@ -2,15 +2,18 @@ import { type ConfigurationOptions, configuration } from "./configuration.ts";
 import { print, tell } from "./output.ts";
 import { type RunningService, startService } from "./service.ts";
 
-/** Signals that come together are one: a supervisor tells every process of a group, and a script's runner passes its own on. */
+/**
+ * Signals within this time count as one: a supervisor signals every process of a group, and a script runner forwards its own
+ * signal.
+ */
 const SAME_STOP_MS = 1_000;
 
-/** `stc serve`: runs until SIGTERM or SIGINT, then drains; a later signal ends it at once. */
+/** `stc serve`: runs until SIGTERM or SIGINT, then drains; a later signal ends the process immediately. */
 export async function serve(options: ConfigurationOptions): Promise<void> {
-  // While manifests are loaded anew, the process's own throws.
+  // Saved because `process.exit` throws while manifests are loaded again.
   const exit: (code: number) => never = process.exit.bind(process);
   let running: RunningService | undefined;
-  // Of a terminal that is closed the signal says so: development ends with it. A service goes on, also where it takes nothing over.
+  // SIGHUP also reports a closed terminal: development ends then. A service keeps running, even when it cannot reload.
   if (options.dev !== true) process.on("SIGHUP", () => void running?.reload?.("signal"));
   const { config, readAgain, start } = await configuration(options);
   const stop = await start();
@@ -29,7 +32,8 @@ export async function serve(options: ConfigurationOptions): Promise<void> {
     const auditDir = config.audit.dir;
     tell(() => print.line(welcome({ url, auditDir, hasGit: hasGit === true, hasBash: hasBash === true })));
   }
-  // A tool's forgotten promise must not end everybody's service; what breaks synchronously leaves a state nobody knows.
+  // A promise that a tool forgot must not end the service for everyone. A synchronous exception does end it: the state is
+  // unknown.
   process.on("unhandledRejection", service.logFault);
   let isEnding = false;
   let mayHurry = false;

@@ -13,19 +13,21 @@ import { openLog } from "../runtime/log/log.ts";
 
 /** A service that listens. */
 export interface RunningService {
-  /** `http://host:port`, as it is really listened on. */
+  /** `http://host:port` of the actual listener. */
   readonly url: string;
-  /** The same of the operators' own listener, where the configuration has one. */
+  /** The same for the operators' own listener, when the configuration has one. */
   readonly operatorUrl: string | undefined;
   readonly notRegistered: readonly string[];
-  /** Takes over what has changed, as a whole or not at all. Undefined where nothing can be read again, or is to be. */
+  /**
+   * Applies a changed configuration completely or not at all. Undefined when nothing can be reloaded or reloading is turned off.
+   */
   readonly reload: Service["reload"];
-  /** For what nobody caught: the operator's log gets it, the service goes on. */
+  /** Writes an uncaught error to the operator's log; the service keeps running. */
   readonly logFault: (error: unknown) => void;
   /**
-   * Ends in order: stop admitting, answer what is under way, close targets, close the audit. Whoever still waits after
-   * `drainTimeoutMs` is cut off: a read ends as CANCELLED, with its line, before the platform's patience is over. May be
-   * called twice.
+   * Shuts down in order: stop admitting calls, answer the calls in progress, close targets, close the audit. Calls that still
+   * wait after `drainTimeoutMs` are cut off: a read ends as CANCELLED, with its audit line, before the platform kills the
+   * process. May be called twice.
    */
   drain(): Promise<void>;
 }
@@ -36,16 +38,16 @@ const CERTIFICATE_LEVELS = {
   "certificates.expired": "error",
 } as const;
 
-/** How long calls that were cut off have to end. */
+/** Time that cut-off calls have to end. */
 const ENDING_MS = 1_000;
 
-/** How long the last lines of the log have to be read. */
+/** Time to write the last lines of the log. */
 const LOG_FLUSH_MS = 1_000;
 
 /**
- * The service: configuration → wiring → listen. What a reload takes over, `readAgain` reads.
+ * Starts the service: configuration → wiring → listen. A reload reads the changed configuration with `readAgain`.
  *
- * @throws {StartupError} with everything that keeps it from starting
+ * @throws {StartupError} with everything that prevents the start
  */
 export async function startService(config: Config, readAgain?: Hooks["readAgain"]): Promise<RunningService> {
   const output = openLog(config.log);
@@ -100,7 +102,7 @@ export async function startService(config: Config, readAgain?: Hooks["readAgain"
     await service.close(0);
     await endedWithin(closed, ENDING_MS);
     doors.cutOff();
-    // Last, so that until then probes are told that it drains.
+    // Closed last, so that probes see the draining state until then.
     await doors.closeOperators();
     log.info("stopped");
     await output.flush(LOG_FLUSH_MS);
@@ -118,7 +120,7 @@ export async function startService(config: Config, readAgain?: Hooks["readAgain"
   };
 }
 
-/** What of the service the doors open on. */
+/** Returns the parts of the service that the listeners use. */
 function doorOptions(config: Config, service: Service) {
   return {
     ...config.server,
@@ -162,7 +164,7 @@ function hooksOf(log: Logger, metrics: Metrics): Hooks {
   };
 }
 
-/** An address that means every interface is nobody's name: a page may spell it too. */
+/** Returns the host as an allowed name. A wildcard address is not a name: a web page can use it too. */
 function ownNames(host: string): readonly string[] {
   return host === "0.0.0.0" || host === "::" ? [] : [host.includes(":") ? `[${host}]` : host.toLowerCase()];
 }

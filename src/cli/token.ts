@@ -9,19 +9,19 @@ export interface TokenOptions {
   readonly sub: string;
   readonly permission?: readonly string[];
   readonly operator?: boolean;
-  /** The agent's session; random when none is named. */
+  /** The agent's session; random by default. */
   readonly session?: string;
-  /** Seconds. */
+  /** Token lifetime in seconds. */
   readonly ttl: number;
 }
 
-/** What the operator of a development stand may do, unless it is said otherwise. */
+/** Default permissions of the operator in a development environment. */
 const OPERATOR_PERMISSIONS = ["approvals:decide", "grants:manage", "modes:manage", "audit:read"] as const;
 
-/** What a session and a permission are named by. */
+/** Allowed names of sessions and permissions. */
 const VISIBLE = /^[\x21-\x7e]{1,128}$/;
 
-/** `stc token`: a token of the development issuers; prints the token and nothing else. No other keys are ever used. */
+/** `stc token`: prints a token of the development issuers and nothing else. Never uses other keys. */
 export async function token({ sub, permission, operator, session, ttl }: TokenOptions): Promise<void> {
   const isOperator = operator === true;
   if (isOperator && session !== undefined) return wrongUsage("an operator's token has no session");

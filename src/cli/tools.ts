@@ -3,7 +3,7 @@ import { assemble } from "../runtime/composition/wiring.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
 import { print, table } from "./output.ts";
 
-/** `stc tools`: what the service would offer, and to whom. */
+/** `stc tools`: lists the tools that the service would offer, with the permissions that each needs. */
 export async function tools(options: ConfigurationOptions & { readonly json?: boolean }): Promise<void> {
   const { config } = await configuration(options);
   const parts = await assemble(config);

@@ -1,19 +1,19 @@
-/** What is told of a text while it is read. */
+/** Receives the matches of a scan. */
 export interface AnchorVisitor {
-  /** A word stands from `start` to `end`. In the order of their ends; at one end the longest first. */
+  /** Reports a word from `start` to `end`. Words arrive in the order of their ends; words with the same end, longest first. */
   word(index: number, start: number, end: number): void;
-  /** A marked character stands at `at`. The next one that is told stands at the answer or later. */
+  /** Reports a marked character. Returns the offset at or after which the next marked character is reported. */
   mark(at: number): number;
 }
 
 interface Tables {
-  /** By UTF-16 unit: the character's column; 0 for all that occur in no word. Marks have the last columns. */
+  /** Column of each UTF-16 unit; 0 for characters that occur in no word. Marks have the last columns. */
   readonly classes: Uint8Array;
   readonly marksFrom: number;
-  /** By state and column. A state is its row's offset; states at which words end come last. */
+  /** Next state by state and column. A state is the offset of its row; states at which words end come last. */
   readonly next: Uint32Array;
   readonly endsFrom: number;
-  /** By state, from `endsFrom` on: the words that end there, longest first. */
+  /** Words that end at each state, from `endsFrom` on, longest first. */
   readonly ends: readonly (readonly number[])[];
   readonly width: number;
 }
@@ -21,15 +21,15 @@ interface Tables {
 const UNITS = 0x10000;
 
 /**
- * Finds all words of a set in one pass, whatever the text: an Aho-Corasick automaton, letters in any case. Marked characters
- * are told on the way. The tables are made when the first text is read.
+ * Finds all words of a set in one pass over any text: an Aho-Corasick automaton that ignores case. The same pass reports marked
+ * characters. The tables are built when the first text is read.
  */
 export class Anchors {
   readonly #words: () => readonly string[];
   readonly #marks: string;
   #made: { readonly lengths: readonly number[]; readonly tables: Tables } | undefined;
 
-  /** `words` in lower case. */
+  /** @param words - returns the words in lower case */
   constructor(words: () => readonly string[], marks = "") {
     this.#words = words;
     this.#marks = marks;
@@ -51,17 +51,17 @@ export class Anchors {
     }
   }
 
-  /** Whether any word occurs. */
+  /** Returns whether any word occurs. */
   occursIn(text: string): boolean {
     return this.#occurs(text, Number.POSITIVE_INFINITY);
   }
 
-  /** Whether `scan` would tell of anything. */
+  /** Returns whether `scan` would report anything. */
   occursOrMarkIn(text: string): boolean {
     return this.#occurs(text, this.#make().tables.marksFrom);
   }
 
-  /** Whether any word occurs, or any character whose column is `markFrom` or a later one. */
+  /** Returns whether any word occurs, or any character whose column is `markFrom` or higher. */
   #occurs(text: string, markFrom: number): boolean {
     const { classes, next, endsFrom } = this.#make().tables;
     let state = 0;
@@ -116,7 +116,10 @@ function plant(words: readonly string[], { classes, width }: { classes: Uint8Arr
   return { next, ends };
 }
 
-/** Breadth first: a missing edge leads where the longest proper suffix leads, and its words end here too. */
+/**
+ * Links the states breadth first: a missing edge leads where the longest proper suffix leads, and the words of that suffix end
+ * here too.
+ */
 function link({ next, ends }: Trie, width: number): void {
   const fallbacks = new Uint32Array(ends.length);
   const queue: number[] = [];
@@ -138,7 +141,10 @@ function link({ next, ends }: Trie, width: number): void {
   }
 }
 
-/** States at which words end go last, so that one comparison tells them; a state's number becomes its row's offset. */
+/**
+ * Moves states at which words end to the back, so that one comparison identifies them. A state's number becomes the offset of its
+ * row.
+ */
 function inOrder({ next, ends }: Trie, width: number): Pick<Tables, "next" | "ends" | "endsFrom"> {
   const states = [...ends.keys()];
   const order = [

@@ -1,19 +1,19 @@
 export const REDACTION_BOUNDS = {
-  /** Containers inside one another. */
+  /** Maximum nesting depth of containers. */
   depthMax: 64,
-  /** Values of a tree. */
+  /** Maximum number of values in a tree. */
   nodesMax: 500_000,
-  /** UTF-16 units of all strings and keys. */
+  /** Total UTF-16 units of all strings and keys. */
   charsMax: 8 * 1_024 * 1_024,
-  /** What is found in all strings and keys, and in what they encode. */
+  /** Findings in all strings and keys, and in the text that they encode. */
   findingsMax: 250_000,
-  /** Steps of all detectors, of about a nanosecond each, for a value of any size; */
+  /** Steps of all detectors that a value of any size may take; a step takes about a nanosecond. */
   stepsMax: 170_000_000,
-  /** for a larger one so many for each UTF-16 unit. Source code takes up to 45, plain logs 10 to 30. */
+  /** Steps per UTF-16 unit for a larger value. Source code takes up to 45, plain logs 10 to 30. */
   stepsPerCharMax: 60,
 } as const;
 
-/** A value exceeds what is looked through. Nothing of it may be released. */
+/** The value is too large to be scanned. No part of it may be released. */
 export class TooLarge extends Error {
   override readonly name = "TooLarge";
   readonly bound: keyof typeof REDACTION_BOUNDS;
@@ -25,35 +25,36 @@ export class TooLarge extends Error {
 }
 
 /**
- * What one look-through may still do. It is counted, not timed: the same value always has the same end. Whoever reads text
- * tells beforehand how many steps that takes at most; over the bound nothing is looked at further, and so nothing leaves.
+ * The remaining work budget of one scan. Work is counted instead of timed, so that the same value always gives the same result.
+ * Detectors report the maximum number of steps before they read text. When the budget is exceeded, the scan stops and nothing is
+ * released.
  */
 export class Work {
-  /** How many encodings deep is still read: base64 of base64 is, what lies deeper is not. */
+  /** Levels of encoding that are still decoded: base64 within base64 is decoded, deeper levels are not. */
   encodings = 2;
   #chars = 0;
   #steps: number = REDACTION_BOUNDS.stepsMax;
   #findings: number = REDACTION_BOUNDS.findingsMax;
 
-  /** For text of a known length that is looked through. UTF-16 units. */
+  /** @param chars - length of the text to scan, in UTF-16 units */
   constructor(chars = 0) {
     this.allow(chars);
   }
 
-  /** Counts in more text. */
+  /** Adds the budget for more text. */
   allow(chars: number): void {
     const before = stepsFor(this.#chars);
     this.#chars += chars;
     this.#steps += stepsFor(this.#chars) - before;
   }
 
-  /** @throws {TooLarge} when no more may be done */
+  /** @throws {TooLarge} when the step budget is used up */
   spend(steps: number): void {
     this.#steps -= steps;
     if (this.#steps < 0) throw new TooLarge("stepsMax");
   }
 
-  /** @throws {TooLarge} when no more may be found */
+  /** @throws {TooLarge} when the findings budget is used up */
   find(): void {
     this.#findings -= 1;
     if (this.#findings < 0) throw new TooLarge("findingsMax");

@@ -1,15 +1,15 @@
-/** Where something was found: offsets of the original text, in UTF-16 units, `end` exclusive. */
+/** A match in a text. Offsets refer to the original text, in UTF-16 units; `end` is exclusive. */
 export interface Finding {
-  /** A rule's name: a secret's format, or a kind of personal data in capitals. */
+  /** Name of the rule: the format of a secret, or a kind of personal data in capitals. */
   readonly rule: string;
   readonly start: number;
   readonly end: number;
 }
 
-/** Of looking around a word: what was found, or that nothing is found that begins before an offset. */
+/** Result of matching around a word: findings, or an offset before which no finding can start. */
 export type Matched = Finding | readonly Finding[] | number | undefined;
 
-/** In order, without overlaps: what touches the same characters becomes one finding under the first and longest one's rule. */
+/** Sorts findings and merges overlapping ones into one finding, with the rule of the first and longest. */
 export function mergeFindings<Found extends Finding>(findings: readonly Found[]): readonly Found[] {
   if (isSettled(findings)) return findings;
   const merged: Found[] = [];
@@ -26,10 +26,13 @@ export function mergeFindings<Found extends Finding>(findings: readonly Found[])
   return merged;
 }
 
-/** A start and an index in one number: text and findings are too short to reach its 53 bits. */
+/** Multiplier that packs a start and an index into one number; texts and findings are too small to exceed its 53 bits. */
 const INDICES = 2 ** 24;
 
-/** By start, and as they were found. Numbers are sorted many times as fast as objects. */
+/**
+ * Yields findings by start, and in their original order for the same start. Sorting numbers is many times faster than sorting
+ * objects.
+ */
 function* inOrder<Found extends Finding>(findings: readonly Found[]): Generator<Found> {
   const keys = Float64Array.from(findings, ({ start }, index) => start * INDICES + index).sort();
   for (const key of keys) {
@@ -38,7 +41,7 @@ function* inOrder<Found extends Finding>(findings: readonly Found[]): Generator<
   }
 }
 
-/** `findings` must come from `mergeFindings`. The same string when there are none. */
+/** Replaces findings that `mergeFindings` returned. Returns the same string when there are none. */
 export function replaceFindings<Found extends Finding>(
   text: string,
   findings: readonly Found[],
@@ -65,8 +68,10 @@ function isSettled(findings: readonly Finding[]): boolean {
 }
 
 /**
- * How much of a text is hidden. `secrets`: credentials. `balanced`: personal data that its shape, checksum or context gives
- * away, too. `strict`: also what only may be personal data, such as private addresses and national telephone numbers.
+ * Redaction level of a text.
+ * - `secrets`: credentials.
+ * - `balanced`: also personal data that is identified by its shape, checksum or context.
+ * - `strict`: also text that may be personal data, such as private addresses and national telephone numbers.
  */
 export type RedactionLevel = "off" | "secrets" | "balanced" | "strict";
 
@@ -76,6 +81,6 @@ export interface SensitiveFinding extends Finding {
   readonly kind: "secret" | "pii";
   /** 1 for secrets. */
   readonly confidence: number;
-  /** The word beside it that says what it is. */
+  /** The nearby word that identifies the finding. */
   readonly context?: string | undefined;
 }

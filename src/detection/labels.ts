@@ -5,32 +5,32 @@ import { NAME_ANCHORS, type SecretKind, secretKind } from "./secrets/names.ts";
 import { cleanText } from "./views/clean-text.ts";
 import { decodedView } from "./views/decoded-view.ts";
 
-/** What a field's name says about its value. */
+/** The meaning of a field name for the field's value. */
 export interface Label {
-  /** The name in words, when they announce personal data: `date of birth`. Else empty. */
+  /** The name as separate words when it announces personal data, such as `date of birth`; otherwise empty. */
   readonly words: string;
   readonly secret: SecretKind | undefined;
 }
 
-/** A longer name says nothing. UTF-16 units. */
+/** Longer names are ignored. UTF-16 units. */
 const NAME_CHARS_MAX = 96;
 
 const NOTHING: Label = { words: "", secret: undefined };
 
 const ANNOUNCING = new Anchors(() => announcingWords);
 
-/** A name in which none of these occurs says nothing; `pat` stands for a token only as a word of its own, `auth` for credentials. */
+/** A name needs one of these to have a meaning. `pat` means a token only as a separate word; `auth` means credentials. */
 const TELLING = new Anchors(() => [...NAME_ANCHORS, "pat", "auth", ...announcingWords.map(longestWord)]);
 
 function longestWord(announcing: string): string {
   return announcing.split(" ").reduce((longest, word) => (word.length > longest.length ? word : longest), "");
 }
 
-/** Names that were read once: most are a schema's, the same in every value. */
+/** Cache of names: most belong to a schema and are the same in every value. */
 const known = new Map<string, Label>();
 const KNOWN_MAX = 4_096;
 
-/** A name as a reader or a program takes it: characters that cannot be seen are no part of it. */
+/** Returns the name as a reader or a program understands it, without invisible characters. */
 export function plainName(name: string): string {
   const seen = cleanText(name);
   return decodedView(seen, new Work())?.text ?? seen;
@@ -51,7 +51,7 @@ function read(name: string): Label {
   return { words: ANNOUNCING.occursIn(words) ? words : "", secret: secretKind(name) };
 }
 
-/** `dateOfBirth`, `date_of_birth` and `date-of-birth` are all `date of birth`. */
+/** Splits a name into words: `dateOfBirth`, `date_of_birth` and `date-of-birth` all become `date of birth`. */
 function inWords(name: string): string {
   return name
     .replace(/[_.\-[\]]/g, " ")

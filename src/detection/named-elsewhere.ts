@@ -7,7 +7,7 @@ export interface JsonFields {
   readonly [key: string]: Json;
 }
 
-/** The very same object when its keys are plain, as most are. */
+/** Returns the same object when its keys are already plain, as most are. */
 function withPlainKeys(fields: JsonFields): JsonFields {
   const keys = Object.keys(fields);
   if (keys.every((key) => plainName(key) === key)) return fields;
@@ -19,7 +19,7 @@ interface Around {
   readonly below: ValuePosition;
 }
 
-/** What stands beside each other in one object: the name of a value may. Names are read as they are seen, each of them once. */
+/** The fields of one object, one of which may name the value of another. Each name is read once, without invisible characters. */
 export class Neighbours {
   readonly #fields: JsonFields;
   readonly #labels = new Map<string, Label>();
@@ -28,7 +28,10 @@ export class Neighbours {
     this.#fields = withPlainKeys(fields);
   }
 
-  /** Where the value of a field stands that may have another name than its key: a part of a key, or a value whose name is beside or above it. */
+  /**
+   * Returns the position of a field whose name may not be its key: the name is part of the key, or is in a sibling field or the
+   * parent key.
+   */
   placeOf(written: string, { above, below }: Around): ValuePosition {
     const key = plainName(written);
     const fields = this.#fields;
@@ -50,16 +53,18 @@ export class Neighbours {
   }
 }
 
-/** Members that only a cookie has: its name may be anything. */
+/** Members that only a cookie has. A cookie may have any name. */
 const OF_COOKIES = ["httpOnly", "sameSite", "hostOnly", "HttpOnly", "SameSite"];
 
-/** Of a Kubernetes secret: all below is secret, however it is called. */
+/** Fields of a Kubernetes Secret: everything below is secret, whatever its name. */
 const DATA = /^(?:data|stringData)$/;
 
 const VALUE_CHARS = "value".length;
 const NAME_KEYS = ["name", "Name", "key", "Key", "variable", "Variable", "field", "header", "_name", "_key"];
 
-/** `{name: "DB_PASSWORD", value: "…"}`, `{ParameterKey: "DbPassword", ParameterValue: "…"}`: the name that the value has. */
+/**
+ * Returns the name in a sibling field: `{name: "DB_PASSWORD", value: "…"}`, `{ParameterKey: "DbPassword", ParameterValue: "…"}`.
+ */
 function nameBeside(fields: JsonFields, prefix: string): string | undefined {
   const stem = prefix.endsWith("_") ? prefix.slice(0, -1) : prefix;
   for (const end of NAME_KEYS) {
@@ -69,14 +74,14 @@ function nameBeside(fields: JsonFields, prefix: string): string | undefined {
   return undefined;
 }
 
-/** UTF-16 units, as it is seen and as it is written. */
+/** Maximum length in UTF-16 units, after and before decoding. */
 const FLAG_CHARS_MAX = 64;
 const WRITTEN_CHARS_MAX = 1_024;
 
-/** A hyphen, or what may stand for one or for nothing. One character: linear. */
+/** Matches a hyphen, or a character that may decode to a hyphen or to nothing. Linear, because it reads one character. */
 const MAY_BEGIN_FLAG = /^[-%&\\"']|^[^\x20-\x7e]/;
 
-/** `["--password", "…"]`: the flag that a program's argument follows. */
+/** Returns the flag before a program argument, as in `["--password", "…"]`. */
 export function flagBefore(values: readonly Json[], index: number): string | undefined {
   const before = index === 0 ? undefined : values[index - 1];
   if (typeof before !== "string" || before.length > WRITTEN_CHARS_MAX || !MAY_BEGIN_FLAG.test(before)) return undefined;

@@ -15,11 +15,11 @@ import { TableReader } from "./secrets/tables.ts";
 
 const CONFIDENCE_MIN = { secrets: Number.POSITIVE_INFINITY, balanced: 0.5, strict: 0.2 } as const;
 
-/** Of the pass over each character, and of a finding that is noted. */
+/** Steps for reading one character, and for recording one finding. */
 const STEPS_PER_CHAR = 3;
 const STEPS_PER_FINDING = 250;
 
-/** Longer ones mostly hold one. UTF-16 units. */
+/** Longer texts usually contain an anchor. UTF-16 units. */
 const SHORT_CHARS_MAX = 256;
 
 const NOTHING: readonly SensitiveFinding[] = [];
@@ -27,16 +27,19 @@ const NOTHING: readonly SensitiveFinding[] = [];
 const COLON = 0x3a;
 const AT = 0x40;
 
-/** Words first, in the order in which two that end at one place are asked: a key's id must not hide the secret behind it. */
+/**
+ * Words and marks. The order decides between words that end at the same offset: the id of a key must not hide the secret after
+ * it.
+ */
 const ANCHORS = new Anchors(
   () => [...SECRET_RULES.map(({ word }) => word), ...ANNOUNCEMENTS.map(({ word }) => word)],
   "0123456789:@",
 );
 
-/** What is sensitive in a text as it stands, in no order, with overlaps. One pass; linear, whatever the text holds. */
+/** Finds sensitive text without decoding, in no order and with overlaps. One pass; linear for any text. */
 export function scanPlain(text: string, level: ActiveLevel, work: Work): readonly SensitiveFinding[] {
   work.spend(text.length * STEPS_PER_CHAR);
-  // Most short texts hold no anchor, and need nothing that reads on from one.
+  // Most short texts contain no anchor and need no reader.
   if (text.length <= SHORT_CHARS_MAX && isSilent(text, level)) return NOTHING;
   const scan = new PlainScan(text, level, work);
   ANCHORS.scan(text, scan);
@@ -52,15 +55,15 @@ class PlainScan implements AnchorVisitor {
   readonly #text: string;
   readonly #work: Work;
   readonly #confidenceMin: number;
-  /** Most texts hold no anchor at all: what reads on from one is made when there is one. */
+  /** Created on the first anchor, because most texts contain none. */
   #readers: Readers | undefined;
   #reading: PiiReading | undefined;
   #numbers: NumberReader | undefined;
-  /** By rule: nothing of it begins before here. */
+  /** Offset, by rule, before which no finding of the rule starts. */
   #nothingBefore: Map<number, number> | undefined;
-  /** By rule: its last finding. A rule is not asked again inside its own finding, which keeps dense anchors linear. */
+  /** Last finding by rule. A rule does not run again inside its own finding, which keeps texts with many anchors linear. */
   #lastFound: Map<number, Finding> | undefined;
-  /** The finding that reaches farthest. What lies inside it is hidden already and is not listed. */
+  /** Range of the finding with the largest end. Secrets inside it are already hidden and are not listed. */
   #coveredFrom = 0;
   #coveredTo = 0;
 
@@ -108,7 +111,7 @@ class PlainScan implements AnchorVisitor {
   #noteFound(index: number, found: Finding | readonly Finding[]): void {
     const last = "rule" in found ? found : found.at(-1);
     if (last === undefined) return;
-    // Each rule reads a stretch once, but many rules may read the same one.
+    // Each rule reads a range only once, but many rules may read the same range.
     this.#work.spend(last.end - last.start);
     this.#lastFound ??= new Map();
     this.#lastFound.set(index, last);

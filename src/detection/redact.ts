@@ -13,17 +13,20 @@ import { sequenceStart } from "./views/terminal-sequences.ts";
 export { REDACTION_BOUNDS, TooLarge } from "./bounds.ts";
 
 export interface RedactOptions {
-  /** For all fields, or by field: `off` leaves a field as it is. */
+  /** One level for all fields, or a level by field. `off` leaves a field unchanged. */
   readonly level: LevelOf;
-  /** Whether characters that cannot be seen are taken out, too: for what an agent will read. */
+  /** True removes invisible characters too; set for text that an agent reads. */
   readonly clean?: boolean;
-  /** How findings tell a path; otherwise with the keys as they may be shown. */
+  /** Formats the path of a finding; the default is the path of redacted keys. */
   readonly pathOf?: (steps: readonly Step[]) => string;
 }
 
-/** Holds no text of the value. `start` and `end` are the string's own, or of what was left once it was cleaned; of a whole value 0 and its length. */
+/**
+ * A finding without any text of the value. `start` and `end` are offsets in the string, or in the cleaned string; for a finding
+ * that covers the whole value, they are 0 and its length.
+ */
 export interface FieldFinding extends SensitiveFinding {
-  /** As a dotted path, itself redacted: `customer.notes[]`. */
+  /** Dotted path, itself redacted: `customer.notes[]`. */
   readonly path: string;
 }
 
@@ -32,26 +35,30 @@ export interface Redacted {
   readonly findings: readonly FieldFinding[];
 }
 
-/** Looks through all strings, keys and long numbers of a tree. Untouched parts come back as they are; throws `TooLarge`. */
+/**
+ * Redacts all strings, keys and long numbers of a tree. Unchanged parts are returned as the same objects.
+ *
+ * @throws {TooLarge} when the value exceeds `REDACTION_BOUNDS`
+ */
 export function redact(value: Json, options: RedactOptions): Redacted {
   const walk = new Walk(options);
   return { value: walk.visit(value, ValuePosition.rootOf(options.level)), findings: walk.findings };
 }
 
-/** Of a value or a key, of a key that was not met before, and of a text that is looked through. */
+/** Steps for a value or key, for a key that is not cached, and for a text that is scanned. */
 const STEPS_PER_NODE = 50;
 const STEPS_PER_PLACE = 700;
 const STEPS_PER_TEXT = 250;
 
-/** Numbers shorter than this are personal data beside a name only. */
+/** Shorter numbers count as personal data only with a field name. */
 const NUMBER_DIGITS_MIN = 12;
 
-/** Longer text is read without its field's name: it announces itself. UTF-16 units. */
+/** Longer text is scanned without its field's name, because it contains its own context. UTF-16 units. */
 const LABELLED_CHARS_MAX = 256;
 
 /**
- * Keys in which nothing was found, by level: most are names of a schema, the same in every value. When they are too many, all
- * go: the names come again, keys that are data do not.
+ * Cache, by level, of keys without findings: most are names of a schema, the same in every value. A full cache is cleared: schema
+ * names are added again, while keys that are data do not recur.
  */
 const harmlessKeys = { secrets: new Set<string>(), balanced: new Set<string>(), strict: new Set<string>() };
 const HARMLESS_KEYS_MAX = 4_096;
@@ -68,7 +75,7 @@ function noteHarmless(key: string, level: RedactionLevel): void {
   known.add(key);
 }
 
-/** Whether its place may be kept from value to value, and the key with it. */
+/** Returns whether the key and its position may be cached across values. */
 function mayLast(key: string, level: RedactionLevel): boolean {
   return key.length <= HARMLESS_KEY_CHARS_MAX && isHarmless(key, level);
 }
@@ -77,9 +84,9 @@ class Walk {
   readonly findings: FieldFinding[] = [];
   readonly #options: RedactOptions;
   readonly #work = new Work();
-  /** Places by key, by the place above them, that are not kept from value to value. */
+  /** Positions by parent position and key that are not cached across values. */
   #passing: Map<ValuePosition, Map<string, ValuePosition>> | undefined;
-  /** From the top to where the walk stands. */
+  /** Path from the root to the current position. */
   readonly #steps: Step[] = [];
   #nodes = 0;
   #chars = 0;
@@ -140,7 +147,7 @@ class Walk {
   #below(key: string, above: ValuePosition): ValuePosition {
     this.#count(key.length);
     const kept = above.kept(key) ?? (above.lasts ? this.#passing?.get(above)?.get(key) : undefined);
-    // A key that holds something is found, and counted, wherever it stands.
+    // A key with a finding is scanned and counted each time it occurs.
     if (kept !== undefined && kept.shown === key) return kept;
     this.#work.spend(STEPS_PER_PLACE);
     const level = above.levelBelow(key, this.#options.level);
@@ -149,7 +156,7 @@ class Walk {
     return place;
   }
 
-  /** Keeps a place for the rest of this value. */
+  /** Caches a position until the end of this value. */
   #pass(key: string, above: ValuePosition, place: ValuePosition): void {
     this.#passing ??= new Map();
     const beside = this.#passing.get(above) ?? new Map<string, ValuePosition>();
@@ -163,7 +170,7 @@ class Walk {
     const hidden = this.#text(key, level, path);
     const seen = this.#cleaned(hidden);
     const shown = seen === hidden ? seen : this.#cleaned(this.#text(seen, level, path));
-    // Whether or not this value's texts are cleaned: those of the next one may be.
+    // Checks the cleaned key even when this call does not clean: the next call may.
     if (shown === key && cleanText(key) === key) noteHarmless(key, level);
     return shown;
   }
@@ -174,7 +181,7 @@ class Walk {
     if (level === "off") return value;
     const hidden = this.#hidden(value, level, place);
     const seen = this.#cleaned(hidden);
-    // Looked through as it leaves, too: what was taken out may have kept apart what belongs together.
+    // Scans the cleaned text again: removed characters may have separated parts that belong together.
     return seen === hidden ? seen : this.#cleaned(this.#hidden(seen, level, place));
   }
 
@@ -208,7 +215,7 @@ class Walk {
     return this.#hide(text, findSensitive(text, level, this.#work), path);
   }
 
-  /** With its field's name before it, as a person would read it. */
+  /** Scans the text after its field's name, as a person would read it. */
   #labelled(text: string, level: RedactionLevel, place: ValuePosition): string {
     this.#work.spend(STEPS_PER_TEXT);
     const prefix = `${place.label?.words ?? ""}: `;
@@ -260,8 +267,8 @@ class Walk {
 }
 
 /**
- * Two keys that are hidden stay two. Each name is numbered on from where it was last, however many share it. What was called so
- * before keeps its name.
+ * Keeps keys distinct that have the same name after redaction, by adding a number. Each name continues from its last number,
+ * however many keys share it. A key that is unchanged keeps its name.
  */
 function apart(entries: readonly [string, Json][], keys: readonly string[]): readonly [string, Json][] {
   const taken = new Set(keys.filter((key, index) => entries[index]?.[0] === key));

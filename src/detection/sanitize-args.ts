@@ -3,13 +3,13 @@ import { redact, TooLarge } from "./redact.ts";
 import { isOfSeveral, secretKind } from "./secrets/names.ts";
 import { REDACTED } from "./sensitive.ts";
 
-/** Deeper arguments are not shown at all. */
+/** Arguments nested deeper are not shown. */
 const DEPTH_MAX = 64;
 const NAME_CHARACTERS_MAX = 256;
 
 /**
- * Returns the arguments as people may see them: a value whose name says that it is a secret is hidden whatever it looks like,
- * and so is whatever looks like a secret. For showing alone: the call is made with the arguments themselves.
+ * Returns the arguments for display: hides every value whose name identifies a secret, whatever it looks like, and every value
+ * that looks like a secret. For display only: the call uses the original arguments.
  */
 export function sanitizeArgs(args: unknown): Json {
   try {
@@ -21,9 +21,9 @@ export function sanitizeArgs(args: unknown): Json {
 }
 
 /**
- * Whether a name alone says that its value is a secret: `password`, `api_key`, `dbToken`. A name such as `sort_key` does not,
- * and neither does `max_tokens`; whether the value of a name that may mean either is a secret, the detectors say.
- * `tokens: 500` says how many there are; a list of numbers holds the secrets themselves.
+ * Returns whether a name alone identifies a secret: `password`, `api_key` or `dbToken`, but not `sort_key` or `max_tokens`. For
+ * ambiguous names, the detectors decide by the value. A number under a plural name is a count (`tokens: 500`); a list of numbers
+ * contains the secrets themselves.
  */
 export function namesSecret(name: string, value?: unknown): boolean {
   if (name.length > NAME_CHARACTERS_MAX) return false;
@@ -44,7 +44,7 @@ function withoutNamed(value: Json, depth: number): Json {
   );
 }
 
-/** A text, a number, or a list of them; what has members may be a description of a secret, and is looked through. */
+/** Hides a text, a number, or a list of them. An object may describe a secret, so its members are examined instead. */
 function hidden(value: Json, depth: number): Json {
   if (typeof value === "string") return value === "" ? "" : REDACTED;
   if (typeof value === "number") return REDACTED;

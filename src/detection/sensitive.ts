@@ -11,15 +11,15 @@ import { decodedView } from "./views/decoded-view.ts";
 import { type EncodedSegment, encodedSegments } from "./views/encoded-segments.ts";
 import { inOriginal } from "./views/view.ts";
 
-/** The shortest that any rule takes for something: `pw=abc`, `a@b.co`. UTF-16 units. */
+/** Length of the shortest text that any rule matches: `pw=abc`, `a@b.co`. UTF-16 units. */
 const CHARS_MIN = 6;
 
 export const REDACTED = "[REDACTED]";
 
 /**
- * All that is sensitive, in order, without overlaps, in the text's own offsets. Linear, whatever the text.
+ * Returns all sensitive ranges in order and without overlaps, as offsets in the text. Linear for any text.
  *
- * @throws {TooLarge} when there is more to do or to hide than `work` allows
+ * @throws {TooLarge} when the scan exceeds the budget of `work`
  */
 export function findSensitive(
   text: string,
@@ -31,7 +31,9 @@ export function findSensitive(
   return found.length < 2 ? found : mergeFindings(found);
 }
 
-/** As `findSensitive`, for a text that stands alone: more than may be done or found is one finding, the text as a whole. */
+/**
+ * Same as `findSensitive` for a single text. When the scan exceeds its budget, returns one finding that covers the whole text.
+ */
 export function findOrWhole(text: string, level: RedactionLevel): readonly SensitiveFinding[] {
   try {
     return findSensitive(text, level);
@@ -41,12 +43,12 @@ export function findOrWhole(text: string, level: RedactionLevel): readonly Sensi
   }
 }
 
-/** The very same string when nothing is found. */
+/** Replaces the findings. Returns the same string when there are none. */
 export function hideFindings(text: string, findings: readonly SensitiveFinding[]): string {
   return replaceFindings(text, findings, replacementOf);
 }
 
-/** `[REDACTED]` for a secret, `[REDACTED:EMAIL]` for personal data. */
+/** Returns `[REDACTED]` for a secret, `[REDACTED:EMAIL]` for personal data. */
 export function replacementOf({ kind, rule }: SensitiveFinding): string {
   return kind === "secret" ? REDACTED : `[REDACTED:${rule}]`;
 }

@@ -2,18 +2,21 @@ import type { RedactionLevel } from "./finding.ts";
 import { type Label, labelOf, plainName } from "./labels.ts";
 import { isPrivateMember } from "./secrets/jwk.ts";
 
-/** Keys from the root; `[]` steps into an array. A key that is called so is `"[]"` here, which no field pattern can name either. */
+/**
+ * Keys from the root; `[]` represents an array element. A key that is literally `[]` is written `"[]"`, which no field pattern
+ * can name either.
+ */
 export type RedactionPath = readonly string[];
 
 export type LevelOf = RedactionLevel | ((path: RedactionPath) => RedactionLevel);
 
-/** Places kept for one value, below one place: a schema's, and not all of a table's whose keys are data. */
+/** Maximum number of cached child positions: enough for a schema, but not for a table whose keys are data. */
 export const KEPT_MAX = 256;
 
-/** Places that are kept from value to value, below one root. A root that has as many makes way for a new one. */
+/** Maximum number of positions that one root caches across values. A full root is replaced by a new one. */
 const LASTING_MAX = 2_048;
 
-/** Of a path as it is told, UTF-16 units: keys may be data, and each of many findings tells its path. */
+/** Maximum length of a reported path (UTF-16 units): keys may be data, and each of many findings reports its path. */
 const PATH_CHARS_MAX = 512;
 
 const VALUE_KEY = /value$|^(?:data|stringData)$/i;
@@ -21,7 +24,7 @@ const VALUE_KEY = /value$|^(?:data|stringData)$/i;
 const ELEMENT = "[]";
 const KEY_LIKE_ELEMENT = '"[]"';
 
-/** A root's places that last. */
+/** Counts the positions of a root that are cached across values. */
 interface Tree {
   count: number;
 }
@@ -38,18 +41,18 @@ interface PlaceFacts {
   readonly holdsSecrets?: boolean;
 }
 
-/** Roots of the levels that tell paths apart. */
+/** Roots by level function or by the marker of a single level. */
 const roots = new WeakMap<object, ValuePosition>();
 
 /**
- * Where in a tree a value stands. What is asked of a place is worked out once for all values that stand there; of the fields
- * that most values share also for the values to come.
+ * The position of a value in a tree. Facts about a position are computed once for all values at that position; positions of
+ * fields that most values share are also kept for later values.
  */
 export class ValuePosition {
   readonly depth: number;
-  /** Whether the name of a value here may stand beside or above its key. */
+  /** True when the name of a value here may be in a sibling field or in the parent key instead of its own key. */
   readonly isNamedElsewhere: boolean;
-  /** Of the nearest key above. */
+  /** Label of the nearest key above. */
   readonly label: Label | undefined;
   /** The key as it may be shown. */
   readonly shown: string;
@@ -74,7 +77,10 @@ export class ValuePosition {
     if (facts.tree !== undefined) facts.tree.count += 1;
   }
 
-  /** The same one whenever the same levels are asked for, until it is full: mostly of keys that are data, and do not come again. */
+  /**
+   * Returns the same root for the same levels until that root is full. Most of its positions are then data keys that do not
+   * recur.
+   */
   static rootOf(levels: LevelOf): ValuePosition {
     const key = typeof levels === "string" ? SINGLE[levels] : levels;
     const known = roots.get(key);
@@ -84,23 +90,26 @@ export class ValuePosition {
     return root;
   }
 
-  /** Whether it is kept from value to value. */
+  /** True when the position is cached across values. */
   get lasts(): boolean {
     return this.#tree !== undefined;
   }
 
-  /** Where the elements of an array that stands here stand. */
+  /** Returns the position of the elements of an array at this position. */
   get elements(): ValuePosition {
     this.#elements ??= new ValuePosition(this, ELEMENT, { shown: ELEMENT, label: this.label, tree: this.#tree });
     return this.#elements;
   }
 
-  /** A place below that was kept. */
+  /** Returns a cached child position. */
   kept(key: string): ValuePosition | undefined {
     return this.#kept?.get(key);
   }
 
-  /** Where the value of a key stands, which may be shown as `shown`. Whoever may not last is not kept by a place that does. */
+  /**
+   * Returns the position of a key's value; `shown` is the key for display. A cached position does not cache a child that must not
+   * last.
+   */
   below(key: string, { shown, lasts }: { readonly shown: string; readonly lasts: boolean }): ValuePosition {
     this.#kept ??= new Map();
     const tree = lasts && hasRoom(this.#tree) ? this.#tree : undefined;
@@ -112,17 +121,17 @@ export class ValuePosition {
     return place;
   }
 
-  /** This place, for a value that has its name beside it: `{name: "DB_PASSWORD", value: "…"}`. */
+  /** Returns this position for a value whose name is in a sibling field: `{name: "DB_PASSWORD", value: "…"}`. */
   called(name: string): ValuePosition {
     return new ValuePosition(this.#above, this.#step, { shown: this.shown, label: labelOf(name) });
   }
 
-  /** This place, for a value whose name stands above it: `{db_password: {value: "…"}}`. */
+  /** Returns this position for a value whose name is in the parent key: `{db_password: {value: "…"}}`. */
   labelled(label: Label): ValuePosition {
     return new ValuePosition(this.#above, this.#step, { shown: this.shown, label });
   }
 
-  /** This place, of which each key's value is a secret. */
+  /** Returns this position for an object in which every value is a secret. */
   secretBelow(): ValuePosition {
     return new ValuePosition(this.#above, this.#step, { shown: this.shown, label: this.label, holdsSecrets: true });
   }
@@ -132,12 +141,12 @@ export class ValuePosition {
     return this.#level;
   }
 
-  /** What a key is looked through for that stands below this place and is not kept. */
+  /** Returns the redaction level for scanning a key below this position that is not cached. */
   levelBelow(key: string, levels: LevelOf): RedactionLevel {
     return typeof levels === "string" ? levels : levels([...this.#steps(), stepOf(key)]);
   }
 
-  /** As a dotted path, itself redacted: `customer.notes[]`. Ends in `…` when it was cut. */
+  /** Dotted path, itself redacted: `customer.notes[]`. Ends in `…` when it was truncated. */
   get path(): string {
     if (this.#path === undefined) {
       const before = this.#above?.path ?? "";
@@ -147,7 +156,7 @@ export class ValuePosition {
     return this.#path;
   }
 
-  /** The path of one of this place's keys, when the key itself is what was found. */
+  /** Path for a finding in one of this position's keys. */
   get pathOfKeys(): string {
     return this.path === "" ? "*" : bounded(`${this.path}.*`);
   }
@@ -159,7 +168,7 @@ export class ValuePosition {
   }
 }
 
-/** By a level that is the same everywhere: what its root is known by. */
+/** Marker objects for the roots of levels that are the same for all fields. */
 const SINGLE: Readonly<Record<RedactionLevel, object>> = { off: {}, secrets: {}, balanced: {}, strict: {} };
 
 const SECRET: Label = { words: "", secret: "password" };

@@ -7,7 +7,7 @@ const party = z.object({ iss: z.string(), sub: z.string() });
 
 const lacking = z.object({ policy: z.string(), stage: z.string(), have: z.number(), needed: z.number() });
 
-/** How far the policies of a question have come. */
+/** Progress of the policies of an approval request. */
 const quorum = z.object({
   reasonRequired: z.string().default("never"),
   policies: z
@@ -26,13 +26,13 @@ const quorum = z.object({
   missing: z.array(lacking).default([]),
 });
 
-/** More than a service shows. */
+/** Larger than any view that a service shows. */
 const VIEW_LIMITS = { depthMax: 64, nodesMax: 300_000, bytesMax: 2_097_152 } as const;
 
 const view = z.unknown().transform((shown, context): Json => {
   try {
     canonicalJson(shown, VIEW_LIMITS);
-    // In the order in which the service shows it.
+    // Not the canonical text: keeps the order in which the service shows the view.
     return shown as Json;
   } catch (error) {
     if (!(error instanceof NotJsonError)) throw error;
@@ -41,7 +41,7 @@ const view = z.unknown().transform((shown, context): Json => {
   }
 });
 
-/** One approval as the service tells it. An agent is told less than an operator. */
+/** One approval as the service returns it. Agents receive fewer fields than operators. */
 const approval = z.object({
   id: z.string().regex(/^[\w-]{1,128}$/),
   state: z.string(),
@@ -74,7 +74,7 @@ const one = z.object({ approval });
 const page = z.object({ approvals: z.array(approval), cursor: z.string().nullish() });
 const event = z.object({ id: z.string() });
 
-/** Whether the view is the one that its digest, and with it a decision, stands for. */
+/** Returns whether the view matches its digest. A decision applies to the digest. */
 export function isViewOfDigest({ view, viewDigest, planDigest }: ShownApproval): boolean {
   const limits = { ...VIEW_LIMITS, depthMax: VIEW_LIMITS.depthMax + 1 };
   if (view === undefined) return true;
@@ -82,7 +82,7 @@ export function isViewOfDigest({ view, viewDigest, planDigest }: ShownApproval):
   return sha256Hex(canonicalJson({ t: "stc/view/v1", planDigest, view }, limits)) === viewDigest;
 }
 
-/** Undefined: not what this version understands. */
+/** Returns undefined when this version does not understand the body. */
 export function readApproval(body: unknown): ShownApproval | undefined {
   return one.safeParse(body).data?.approval;
 }
@@ -91,7 +91,7 @@ export function readApprovalPage(body: unknown): z.output<typeof page> | undefin
   return page.safeParse(body).data;
 }
 
-/** The approval, grant or session that an event is about. */
+/** Returns the id of the approval, grant or session that an event is about. */
 export function readEventSubject(data: string): string | undefined {
   try {
     return event.safeParse(JSON.parse(data)).data?.id;

@@ -15,14 +15,14 @@ import { isViewOfDigest, readApproval, readApprovalPage, type ShownApproval } fr
 import { approvalLines, missingText, timeLeft } from "./view.ts";
 
 const PAGE_APPROVALS = 200;
-/** What `list` prints at most, in pages. */
+/** Maximum number of pages that `list` prints. */
 const PAGES_MAX = 50;
 const REASON_CHARACTERS_MAX = 500;
-/** Nobody decides about what they are not shown. */
+/** A view that does not match its digest is never decided on, because it is not what the approver was shown. */
 export const OTHER_VIEW =
   "the view that the service shows is not the one that its digest stands for: nothing is decided";
 
-/** `stc approvals list`: newest first. */
+/** `stc approvals list`: lists approvals, newest first. */
 export async function listApprovals(options: ClientOptions & { readonly state?: string }): Promise<void> {
   const client = connect(options);
   if (client === undefined) return;
@@ -62,7 +62,7 @@ function row(approval: ShownApproval, now: number | undefined): readonly string[
   return [id, state, risk ?? "-", tool, requester?.sub ?? "-", left, summary].map(printableCell);
 }
 
-/** One more column, where policies want more than one yes. */
+/** Adds a column when policies require more than one approval. */
 function withMissing(rows: readonly (readonly string[])[], missing: readonly string[]): readonly (readonly string[])[] {
   if (missing.every((text) => text === "")) return rows;
   const cells = ["MISSING", ...missing.map((text) => printableCell(text || "-"))];
@@ -95,7 +95,7 @@ async function fetchApproval(id: string, options: ClientOptions): Promise<Found 
   return undefined;
 }
 
-/** @throws {OutputError} after it has been said that nothing is decided */
+/** @throws {StdoutError} after reporting that nothing is decided */
 function shownOrNot(show: () => void): void {
   try {
     show();
@@ -117,13 +117,13 @@ function printView({ approval, answer }: Found): void {
 export interface DecideOptions extends ClientOptions {
   readonly reason?: string;
   readonly session?: boolean;
-  /** To a question that wants one. */
+  /** Answer to a request that requires one. */
   readonly answer?: string;
-  /** What was shown before; without it the view of this moment is shown and approved. */
+  /** Digest of the view that was shown earlier. Without it, the current view is printed and approved. */
   readonly viewDigest?: string;
 }
 
-/** `stc approvals approve <id>`: the yes is to one view, which is printed. */
+/** `stc approvals approve <id>`: approves exactly one view, which is printed. */
 export async function approve(id: string, options: DecideOptions): Promise<void> {
   if (!isReason(options.reason)) return;
   let { viewDigest } = options;
@@ -149,7 +149,7 @@ export async function deny(id: string, options: DecideOptions): Promise<void> {
   await change(id, options, { to: "/decisions", body: { decision: "deny", reason: options.reason } });
 }
 
-/** `stc approvals revoke <id>`: takes a yes back that was not used yet. */
+/** `stc approvals revoke <id>`: revokes an approval that has not been used yet. */
 export async function revoke(id: string, options: ClientOptions): Promise<void> {
   await change(id, options, { to: "/revoke", body: {} });
 }

@@ -1,31 +1,31 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { type Client, readAnswer, type ServiceAnswer } from "../client.ts";
 
-/** One event of a stream as HTML's "server-sent events" writes them. */
+/** One event of a stream in the server-sent events format of the HTML standard. */
 export interface StreamEvent {
   readonly type: string;
   readonly data: string;
 }
 
 export type Hint =
-  /** The stream is open; what happened before it was may have gone unseen. */
+  /** The stream is open; events from before that may have been missed. */
   | { readonly kind: "connected" }
   | { readonly kind: "event"; readonly event: StreamEvent }
-  /** It broke, or could not be opened; it is tried again. */
+  /** The stream broke or could not be opened; the client connects again. */
   | { readonly kind: "lost" }
-  /** The service says no, and would say so again. */
+  /** The service refuses the stream, and would refuse it again. */
   | { readonly kind: "refused"; readonly answer: ServiceAnswer };
 
 const EVENT_CHARACTERS_MAX = 65_536;
 const REFUSAL_BYTES_MAX = 65_536;
-/** Three heartbeats of the service. */
+/** Three heartbeat intervals of the service. */
 const SILENCE_MS_MAX = 45_000;
 const BACKOFF_MS = { first: 500, most: 15_000 } as const;
 const EVENT_ID = /^\d{1,20}$/;
 
-/** Reads events out of text that comes in any pieces. */
+/** Parses events from text that arrives in arbitrary pieces. */
 export class EventReader {
-  /** Of the latest whole event that named one. */
+  /** Id of the latest complete event that had one. */
   lastId: string | undefined;
   #text = "";
   #data: string[] = [];
@@ -33,7 +33,7 @@ export class EventReader {
   #id: string | undefined;
   #size = 0;
 
-  /** @throws {RangeError} when an event has no end */
+  /** @throws {RangeError} when an event is too long */
   read(piece: string): readonly StreamEvent[] {
     this.#text += piece;
     const events: StreamEvent[] = [];
@@ -77,7 +77,7 @@ interface LineEnd {
   readonly next: number;
 }
 
-/** A carriage return that stands last may be half of a line's end. */
+/** Finds the end of a line. A carriage return at the end of the text may be the first half of a line end. */
 function lineEnd(text: string, from: number): LineEnd | undefined {
   const offset = text.slice(from).search(/[\r\n]/);
   if (offset === -1) return undefined;
@@ -87,7 +87,7 @@ function lineEnd(text: string, from: number): LineEnd | undefined {
   return { at, next: text[at + 1] === "\n" ? at + 2 : at + 1 };
 }
 
-/** Follows the service's events until the signal says so, across breaks, from where it left off. */
+/** Follows the service's events until the signal aborts. After a disconnect, continues from the last event. */
 export async function* followEvents(client: Client, signal: AbortSignal): AsyncGenerator<Hint, void> {
   let backoffMs: number = BACKOFF_MS.first;
   let lastId: string | undefined;
@@ -118,12 +118,12 @@ export async function* followEvents(client: Client, signal: AbortSignal): AsyncG
 
 interface Link {
   readonly signal: AbortSignal;
-  /** Something came: it is alive. */
+  /** Records received data: the connection is alive. */
   heard(): void;
   close(): void;
 }
 
-/** A connection that is given up when it says nothing for too long. */
+/** Opens a connection that is aborted when it stays silent for too long. */
 function openLink(signal: AbortSignal): Link {
   const controller = new AbortController();
   const give = (): void => controller.abort();
@@ -143,7 +143,7 @@ function openLink(signal: AbortSignal): Link {
   };
 }
 
-/** Ends when the stream does, for whatever reason. */
+/** Ends when the stream ends, for any reason. */
 async function* readEvents(
   body: ReadableStream<Uint8Array>,
   reader: EventReader,
@@ -156,11 +156,11 @@ async function* readEvents(
       yield reader.read(decoder.decode(chunk, { stream: true }));
     }
   } catch {
-    // Broken, silent for too long, or not a stream of events: the next connection goes on from the last whole event.
+    // Broken, silent for too long, or not an event stream: the next connection continues from the last complete event.
   }
 }
 
-/** Not what passes by itself: too many requests, a service that starts or drains. */
+/** Returns whether a refusal is permanent. Temporary errors: too many requests, or a service that starts or drains. */
 function isFinal(status: number): boolean {
   return status >= 400 && status < 500 && status !== 408 && status !== 429;
 }

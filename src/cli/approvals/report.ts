@@ -38,7 +38,7 @@ export interface ReportOptions extends ClientOptions {
   readonly until?: string;
 }
 
-/** `stc approvals report`: how people answered, and which rules would spare them questions. */
+/** `stc approvals report`: reports how people decided, and which rules would avoid approval requests. */
 export async function reportApprovals(options: ReportOptions): Promise<void> {
   const client = connect(options);
   if (client === undefined) return;

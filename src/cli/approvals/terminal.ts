@@ -5,50 +5,51 @@ import { isGrave, timeLeft } from "./view.ts";
 
 type Reply =
   | { readonly kind: "line"; readonly text: string }
-  /** The question was taken back before it was answered. */
+  /** The request was withdrawn before it was answered. */
   | { readonly kind: "withdrawn" }
   | { readonly kind: "left" };
 
 interface Question {
-  /** Called each time that the prompt is shown. */
+  /** Called each time the prompt is shown. */
   readonly prompt: () => string;
   readonly settle: (reply: Reply) => void;
   line: string;
   isArmed: boolean;
-  /** Looks in a row at which nothing had been typed. */
+  /** Number of consecutive checks without a key press. */
   quietLooks: number;
-  /** Something was typed too early. */
+  /** True when something was typed too early. */
   wasHasty: boolean;
 }
 
 const LOOK_EVERY_MS = 100;
-/** Half a second without a key: nobody reads a question and answers it faster. */
+/** Half a second without a key press: nobody reads and answers a request faster. */
 const QUIET_LOOKS_MIN = 5;
 const LINE_CHARACTERS_MAX = 240;
 
-/** Looked for before anything is decoded. */
+/** Key codes that end the program; checked before decoding. */
 const LEAVING = { interrupt: 3, end: 4 } as const;
 const KEY = { backspace: "\b", erase: "\u0015", delete: "\u007f" } as const;
 
-/** As if the signal had ended it. */
+/** Exit code as if SIGHUP had ended the program. */
 export const HUNG_UP = 129;
 
-/** Signals that end a program; by Ctrl-C none comes, since the terminal hands over every key. */
+/** Signals that end the program. Ctrl-C sends no signal, because raw mode delivers every key. */
 const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: HUNG_UP } as const;
 
 /**
- * A terminal that answers questions, one at a time. Keys are read all the time and count only once a question stands on the
- * screen and the keyboard has been quiet: what was typed ahead, pasted or meant for another program answers nothing.
+ * A terminal that asks one approval request at a time. Keys are always read, but they count only after the request is on the
+ * screen and the keyboard has been quiet: text that was typed ahead, pasted or meant for another program does not answer a
+ * request.
  */
 export class Terminal {
-  /** Why the operator leaves: an exit code. */
+  /** Exit code that matches the reason why the operator left. */
   exitCode = 0;
   #question: Question | undefined;
   #looks: ReturnType<typeof setInterval> | undefined;
   readonly #decoder = new TextDecoder();
   readonly #leaving = new AbortController();
   readonly #onKeys = (keys: Uint8Array): void => this.#take(keys);
-  /** Ctrl-D comes as a key. */
+  /** End of input means a hang-up: Ctrl-D arrives as a key. */
   readonly #onEnd = (): void => this.#leave(HUNG_UP);
   readonly #onSignals = Object.entries(SIGNALS).map(([name, code]) => [name, () => this.#leave(code)] as const);
 
@@ -58,7 +59,7 @@ export class Terminal {
     for (const [name, leave] of this.#onSignals) process.on(name, leave);
   }
 
-  /** Aborts when the operator leaves: Ctrl-C, Ctrl-D, a hang-up. */
+  /** Aborts when the operator leaves: Ctrl-C, Ctrl-D or a hang-up. */
   get leaving(): AbortSignal {
     return this.#leaving.signal;
   }
@@ -71,7 +72,7 @@ export class Terminal {
     return process.stdout.rows || 24;
   }
 
-  /** Puts the question on the screen and waits for a whole line, or until the signal takes the question back. */
+  /** Prints the prompt and waits for a whole line, or until the signal withdraws the request. */
   async ask(prompt: () => string, withdrawal: AbortSignal): Promise<Reply> {
     if (this.leaving.aborted) return { kind: "left" };
     if (withdrawal.aborted) return { kind: "withdrawn" };
@@ -100,13 +101,15 @@ export class Terminal {
     try {
       process.stdin.setRawMode(false);
     } catch {
-      // A terminal that hung up has no mode any more.
+      // A terminal that hung up has no mode to reset.
     }
     process.stdin.pause();
     process.stdin.unref();
   }
 
-  /** One timer would not do: after the process was stopped it would come before the keys that were typed meanwhile. */
+  /**
+   * Checks repeatedly. A single timer would fire too early after the process was stopped: before the keys typed in the meantime.
+   */
   #look(question: Question): void {
     if (question.isArmed) return;
     question.quietLooks += 1;
@@ -119,7 +122,7 @@ export class Terminal {
   #take(keys: Uint8Array): void {
     if (keys.includes(LEAVING.interrupt)) this.#leave(SIGNALS.SIGINT);
     if (keys.includes(LEAVING.end)) this.#leave(0);
-    // Decoded even where nobody asks: the rest of a character belongs to its beginning.
+    // Decoded even when nothing is asked: the decoder needs every byte of a character.
     const characters = this.#decoder.decode(keys, { stream: true });
     const question = this.#question;
     if (question === undefined) return;
@@ -130,7 +133,7 @@ export class Terminal {
     }
     for (const character of characters) {
       if (character === "\r" || character === "\n") {
-        // What came behind the line end was typed before the next question was read.
+        // Anything after the line end was typed before the next request was read.
         this.#question = undefined;
         question.settle({ kind: "line", text: question.line });
         return;
@@ -139,7 +142,7 @@ export class Terminal {
     }
   }
 
-  /** A terminal that takes nothing more has hung up. */
+  /** Prints. A terminal that accepts no more output has hung up. */
   #say(say: () => void): void {
     try {
       say();
@@ -165,19 +168,19 @@ function edit(question: Question, key: string): void {
     return;
   }
   if (question.line.length >= LINE_CHARACTERS_MAX) return;
-  // What cannot be seen shows as a question mark, and keeps the line from being an approval.
+  // An invisible character becomes a question mark, so that the line cannot count as an approval.
   const character = isAscii(key) || printable(key) === key ? key : "?";
   question.line += character;
   print.part(character);
 }
 
-/** What a key takes off the end of the line; undefined: it takes nothing off. */
+/** Returns the text that a key deletes from the end of the line, or undefined when it deletes nothing. */
 function erasedBy({ line }: Question, key: string): string | undefined {
   if (key === KEY.erase) return line;
   return key === KEY.backspace || key === KEY.delete ? ([...line].at(-1) ?? "") : undefined;
 }
 
-/** What an operator answers, as it is sent. */
+/** The operator's decision as it is sent to the service. */
 export type Choice = (
   | { readonly decision: "deny" }
   | { readonly decision: "approve"; readonly scope: "once" | "session" }
@@ -188,20 +191,20 @@ export type Choice = (
 
 const ONCE: ReadonlySet<string> = new Set(["y", "yes"]);
 const SESSION: ReadonlySet<string> = new Set(["s", "session"]);
-/** A denial, and the reason that may follow it. */
+/** Matches a denial and the optional reason after it. */
 const DENIAL = /^no?(?:[\s,;:.-]+(.*))?$/is;
 
 /** Shown once, before the first prompt. */
 export const HOW_TO_ANSWER = 'A denial may carry a reason, which the agent reads: "n use the staging cluster".';
 
-/** The line that asks. */
+/** Returns the prompt for a decision. */
 export function question(approval: ShownApproval, now: number | undefined): string {
   const left = `${printable(approval.tool)}, ${timeLeft(approval.decideBy, now)}`;
   if (isGrave(approval)) return `[${left}] Approve? type "yes" / [n]o:`;
   return `[${left}] Approve? [y]es / ${offersSession(approval) ? "[s]ession / " : ""}[n]o:`;
 }
 
-/** Undefined: neither clearly an approval nor clearly a denial. */
+/** Returns undefined when the text is neither clearly an approval nor clearly a denial. */
 export function choiceOf(approval: ShownApproval, text: string): Choice | undefined {
   const word = text.trim();
   const denial = DENIAL.exec(word);
@@ -215,7 +218,7 @@ export function choiceOf(approval: ShownApproval, text: string): Choice | undefi
   return undefined;
 }
 
-/** What to type, after an answer that was not clear. */
+/** Returns what to type, after an unclear answer. */
 export function unclear(approval: ShownApproval, text: string): string {
   const typed = text.trim() === "" ? "an empty line" : `"${printable(text.trim())}"`;
   const isWhole = isGrave(approval);
@@ -227,10 +230,10 @@ function offersSession({ options }: ShownApproval): boolean {
   return options.includes("session");
 }
 
-/** What else an answer needs. */
+/** Additional input that a decision needs. */
 interface Further {
   readonly prompt: string;
-  /** Undefined: not an answer to the prompt, which is shown again. */
+  /** Returns undefined when the text does not answer the prompt, which is then shown again. */
   add(choice: Choice, text: string): Choice | undefined;
 }
 
@@ -239,7 +242,7 @@ const WHY: Further = {
   add: (choice, text) => (text.trim() === "" ? undefined : { ...choice, reason: text.trim() }),
 };
 
-/** Asked one after the other, once the choice is made. */
+/** Returns the additional prompts, which are asked one after the other once the decision is made. */
 export function furtherOf(approval: ShownApproval, { decision, reason }: Choice): readonly Further[] {
   const { quorum, answer } = approval;
   const wantsReason = quorum?.reasonRequired === "always" || (quorum?.reasonRequired === "deny" && decision === "deny");
@@ -247,7 +250,7 @@ export function furtherOf(approval: ShownApproval, { decision, reason }: Choice)
   return [...(wantsAnswer ? [answering(answer.choices)] : []), ...(wantsReason && reason === undefined ? [WHY] : [])];
 }
 
-/** A choice may be named by its number, unless one of them is a number itself: then none has one. */
+/** Returns the prompt for an answer. Choices are numbered unless one of them is itself a number. */
 function answering(choices: readonly string[] | undefined): Further {
   const isNumbered = choices?.every((choice) => Number.isNaN(Number(choice.normalize("NFKC").trim()))) ?? false;
   const offered = choices?.map((choice, at) => `${isNumbered ? `${at + 1}) ` : ""}${quoted(choice)}`).join(" ") ?? "";
@@ -261,7 +264,7 @@ function answering(choices: readonly string[] | undefined): Further {
   };
 }
 
-/** What stands between the quotes is the choice, and not a further one. */
+/** Quotes a choice. Quotes inside are escaped, so that one choice cannot look like two. */
 function quoted(choice: string): string {
   return `"${printable(choice).replaceAll('"', "\\u{22}")}"`;
 }

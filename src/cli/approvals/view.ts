@@ -5,50 +5,50 @@ import { isAscii, isMisreadable, printable, printableAscii } from "../printable.
 import type { ShownApproval } from "./answers.ts";
 
 export interface ViewOptions {
-  /** Of the terminal; Infinity: lines are not broken. */
+  /** Width of the terminal; Infinity means that lines are not wrapped. */
   readonly columns: number;
-  /** The service's clock, in milliseconds since 1970. */
+  /** The service's clock, in milliseconds since the Unix epoch. */
   readonly now: number | undefined;
-  /** Whether a prompt follows that shows the remaining time. */
+  /** True when a prompt follows that shows the remaining time. */
   readonly isAsked?: boolean;
 }
 
-/** The lines of an approval request: everything else first, what a decision is about last. */
+/** The lines of an approval request: the details first, the subject of the decision last. */
 export interface ApprovalParts {
   readonly details: readonly string[];
-  /** What would run, where, and the risk: the last lines before a prompt. */
+  /** The action, its location and the risk: the last lines before the prompt. */
   readonly subject: readonly string[];
 }
 
 const LABEL_COLUMNS = 15;
-/** Deeper than this a value stands on one line. */
+/** A value nested deeper than this is printed on one line. */
 const DEPTH_MAX = 16;
 const COLUMNS_MIN = 20;
-/** Every line that is not the first of its field begins so: no text can pose as a field. */
+/** Prefix of every continuation line of a field, so that no text can pose as a field. */
 const GUTTER = "    | ";
 const LINE_END = "\\u{a}";
 
-/** What is decided by looking at it letter by letter; here anything but ASCII is spelled out too. */
+/** Fields that must be checked character by character; their text is also printed in ASCII when it is not plain ASCII. */
 const EXACT: ReadonlySet<string> = new Set(["command", "workingDir", "environment", "files", "target"]);
-/** In this order; whatever else a view holds comes after. */
+/** Order of the fields; all other fields of a view follow. */
 const ORDER = ["environment", "files", "message", "arguments", "target", "confinement"];
-/** Shown at the head, in their own box, or as the subject. */
+/** Fields that are shown in the header, in their own box, or as the subject. */
 const ELSEWHERE: ReadonlySet<string> = new Set(
   "tool description classification category risk rules notes requester reason command workingDir".split(" "),
 );
 
 type JsonObject = Readonly<Record<string, Json>>;
 
-/** Stands for a value that the target shows; compared by identity, so that no text can pose as it. */
+/** Marks a value that is already shown in the target. Compared by identity, so that no text can pose as the mark. */
 const AS_IN_TARGET: JsonObject = {};
 
-/** All of an approval, on lines that fit the terminal. Nothing is left out. */
+/** Returns all of an approval as lines that fit the terminal. Nothing is left out. */
 export function approvalLines(approval: ShownApproval, options: ViewOptions): readonly string[] {
   const { details, subject } = approvalParts(approval, options);
   return [...details, ...subject];
 }
 
-/** The same in two parts: what a prompt follows is not divided. */
+/** Returns the same in two parts, so that the subject before the prompt is not split across pages. */
 export function approvalParts(approval: ShownApproval, options: ViewOptions): ApprovalParts {
   const view = isTable(approval.view) ? approval.view : {};
   const { members, isOfTarget } = subjectOf(view);
@@ -76,7 +76,7 @@ interface Subject {
   readonly isOfTarget: boolean;
 }
 
-/** The command and its directory; else the change of a file, the message or the arguments. */
+/** Returns the subject: the command and its directory; otherwise the change of a file, the message or the arguments. */
 function subjectOf(view: JsonObject): Subject {
   const { target = null } = view;
   const isCommand = Object.hasOwn(view, "command") || Object.hasOwn(view, "workingDir");
@@ -94,7 +94,9 @@ function withoutMembers(view: JsonObject, members: JsonObject): JsonObject {
   return Object.fromEntries(Object.entries(view).filter(([key]) => !Object.hasOwn(members, key)));
 }
 
-/** The difference is the subject; a value that arguments and target both hold, such as the content, is shown in one of them. */
+/**
+ * Removes the diff, which is the subject. A value in both arguments and target, such as the content, is shown only in the target.
+ */
 function withoutChange(view: JsonObject): JsonObject {
   const { target = null, arguments: given = null } = view;
   if (!isTable(target)) return view;
@@ -126,7 +128,7 @@ function head(approval: ShownApproval, view: JsonObject, { now, isAsked }: ViewO
   ];
 }
 
-/** Each stage on a line of its own, with who has said yes. */
+/** Returns one line for each stage, with the names of those who approved. */
 function quorumLines({ quorum, canDecide, state }: ShownApproval): readonly string[] {
   const stages = (quorum?.policies ?? []).flatMap(({ name: policy, stages }) =>
     stages.map(({ name, state: stands, have, needed, voters }) => {
@@ -143,7 +145,7 @@ function quorumLines({ quorum, canDecide, state }: ShownApproval): readonly stri
   ];
 }
 
-/** Choices that the arguments hold are shown there, and by the prompt. */
+/** Returns the lines about the answer. Choices that the arguments contain are already shown there and in the prompt. */
 function answerLines({ answer }: ShownApproval, { arguments: given }: JsonObject): readonly string[] {
   if (answer === undefined) return [];
   if (answer.text !== undefined) return section("answer", answer.text);
@@ -153,7 +155,7 @@ function answerLines({ answer }: ShownApproval, { arguments: given }: JsonObject
     : section("answer with", answer.choices);
 }
 
-/** `prod, team: 1 of 2`: what is missing, in short. */
+/** Returns what is missing in short form: `prod, team: 1 of 2`. */
 export function missingText({ quorum }: ShownApproval): string {
   return (quorum?.missing ?? [])
     .map(({ policy, stage, have, needed }) => `${printable(policy)}, ${printable(stage)}: ${have} of ${needed}`)
@@ -167,7 +169,7 @@ function party(requester: ShownApproval["requester"]): readonly string[] {
   return section("requester", asked);
 }
 
-/** The worse of what the service says twice; a risk that nobody names is the worst. */
+/** Returns whether the higher of the two reported risks is above medium. An unknown risk counts as the highest. */
 export function isGrave({ risk, view }: ShownApproval): boolean {
   const said = isTable(view) ? [risk, view["risk"]] : [risk];
   return said.some((word) => word !== "low" && word !== "medium");
@@ -178,7 +180,7 @@ function riskOf(approval: ShownApproval): string {
   return isGrave(approval) ? named.toUpperCase() : named;
 }
 
-/** Whole minutes and seconds; undefined when the service's clock is not known. */
+/** Returns the time left in whole minutes and seconds, or the deadline when the service's clock is unknown. */
 export function timeLeft(until: number, now: number | undefined): string {
   if (now === undefined) return `until ${new Date(until).toISOString()}`;
   const seconds = Math.floor((until - now) / 1_000);
@@ -228,7 +230,7 @@ function tree(value: Json, { indent, depth, isExact }: TreeOptions): readonly st
   });
 }
 
-/** One token, one line: what stands between the first and the last quote is the text. */
+/** Prints a text on one line: everything between the first and the last quote is the text. */
 function stringLines(indent: string, text: string, isExact: boolean): readonly string[] {
   const isClear = isExact ? isAscii(text) : !isMisreadable(text);
   return [`${indent}${quoted(text)}`, ...(isClear ? [] : [`${indent}  in ASCII: "${printableAscii(text)}"`])];
@@ -238,12 +240,14 @@ function quoted(text: string): string {
   return `"${printable(text)}"`;
 }
 
-/** Labels are ours, keys are somebody's: one that could be read as more than a name is quoted. */
+/** Returns a name for a field. Keys are untrusted, unlike labels: a key that could be read as more than a name is quoted. */
 function name(key: string): string {
   return /^[\w. -]{1,64}$/.test(key) ? key : `"${printable(key).replaceAll('"', "\\u{22}")}"`;
 }
 
-/** Breaks a line where the terminal would, and after the line ends in a text, so that all but its beginning stands behind the gutter. */
+/**
+ * Breaks a line at the terminal's width and after the line ends in a text. Every line except the first starts with the gutter.
+ */
 export function wrap(line: string, columns: number): readonly string[] {
   if (columns === Number.POSITIVE_INFINITY) return [line];
   const room = Math.max(columns, COLUMNS_MIN) - 1;
@@ -251,7 +255,7 @@ export function wrap(line: string, columns: number): readonly string[] {
   let current = "";
   let width = 0;
   for (const character of line) {
-    // Terminals do not agree on widths; the widest of the answers is safe.
+    // Terminals disagree about character widths; the larger width is safe.
     const own = isAscii(character) ? 1 : 2;
     if (width + own > room || endsLine(current, character)) {
       lines.push(current);
@@ -264,7 +268,7 @@ export function wrap(line: string, columns: number): readonly string[] {
   return [...lines, current];
 }
 
-/** The quote that closes the text stays with it. */
+/** Returns whether a line ends here. The quote that closes a text stays on the line. */
 function endsLine(current: string, next: string): boolean {
   return next !== '"' && current.endsWith(LINE_END);
 }

@@ -18,19 +18,19 @@ import { type ApprovalParts, approvalParts, missingText } from "./view.ts";
 
 const REQUEST_TIMEOUT_MS = 30_000;
 const PENDING_PATH = "/approvals?state=pending&limit=200";
-/** The service's `Date` has whole seconds. */
+/** Resolution of the service's `Date` header: whole seconds. */
 const CLOCK_GRAIN_MS = 1_000;
 const RETRY_MS = 5_000;
 const NOT_AN_ANSWER = "That is not an answer; nothing is decided.";
 const TIMER_MS_MAX = 2_147_483_647;
-/** Of a page: what goes on, and the line that says so. */
+/** Lines of a page that are kept free for the prompt that continues and for the line about waiting requests. */
 const PAGE_ROWS_SPARE = 3;
 const PAGE_ROWS_MIN = 5;
 
-/** Events after which a question may be one for whoever watches. */
+/** Events after which a new approval request may need an answer. */
 const ASK_AGAIN: ReadonlySet<string> = new Set(["approval.requested", "approval.voted"]);
 
-/** `stc approvals watch`: shows each question as it comes and sends what the operator answers. */
+/** `stc approvals watch`: shows each approval request as it arrives and sends the operator's decision. */
 export async function watchApprovals(options: ClientOptions): Promise<void> {
   if (!process.stdin.isTTY || !process.stdout.isTTY) {
     return wrongUsage("watch asks people: standard input and output must be a terminal");
@@ -44,14 +44,14 @@ export async function watchApprovals(options: ClientOptions): Promise<void> {
     process.exitCode = await new Watch(client, terminal).run();
   } catch (error) {
     if (!(error instanceof StdoutError)) throw error;
-    // The terminal is gone, with whoever would read on.
+    // The terminal is gone, and with it the operator.
     process.exit(HUNG_UP);
   } finally {
     terminal.close();
   }
 }
 
-/** What is on the screen. */
+/** The approval request on the screen. */
 interface Open {
   readonly id: string;
   readonly withdrawal: AbortController;
@@ -62,18 +62,18 @@ interface Asking {
   readonly approval: ShownApproval;
   /** Aborts when the request is over. */
   readonly signal: AbortSignal;
-  /** The service's clock; undefined when the service does not say. */
+  /** The service's clock; undefined when the service does not report its time. */
   readonly clock: () => number | undefined;
 }
 
 interface Reading<T> {
-  /** Undefined: not an answer. */
+  /** Returns undefined when the text is not an answer. */
   readonly read: (text: string) => T | undefined;
-  /** What is printed then. */
+  /** Returns the message for such a text. */
   readonly unclear: (text: string) => string;
 }
 
-/** The list says what is pending; events only say when to look again, and when a question on the screen is over. */
+/** Decides what to ask from the list of pending approvals. Events only trigger a new look, or end the request on the screen. */
 class Watch {
   readonly #client: Client;
   readonly #terminal: Terminal;
@@ -81,7 +81,7 @@ class Watch {
   #exitCode = 0;
   #wake = Promise.withResolvers<void>();
   #open: Open | undefined;
-  /** Not asked about again while they stay pending. */
+  /** Requests that are not asked again while they stay pending. */
   #settled: ReadonlySet<string> = new Set();
   /** Requests that wait after the one on the screen. */
   #waiting = 0;
@@ -100,7 +100,7 @@ class Watch {
     const following = this.#follow();
     while (!this.#over.signal.aborted) {
       await this.#wake.promise;
-      // Before the list is read: what happens from here on is looked at again.
+      // Replaced before the list is read, so that events from now on trigger another look.
       this.#wake = Promise.withResolvers<void>();
       for (let next = await this.#next(); next !== undefined; next = await this.#next()) {
         if (!(await this.#decide(next))) break;
@@ -132,12 +132,12 @@ class Watch {
     if (hint.kind === "connected") {
       if (this.#isLost && this.#open === undefined) print.line("connected again");
       this.#isLost = false;
-      // Its end may have come while nobody listened.
+      // The request on the screen may have ended while the connection was down.
       return this.#open === undefined ? undefined : this.#lookAgain(this.#open);
     }
     const { type, data } = hint.event;
     const id = readEventSubject(data);
-    // Another stage may be open now, and ask the same person.
+    // The next stage may be open now and may need a decision from the same person.
     if (type === "approval.voted" && id !== undefined) return this.#unsettle(id);
     const isOver = type.startsWith("approval.") && !ASK_AGAIN.has(type);
     if (isOver && this.#open?.id === id) this.#open?.withdrawal.abort(`${type.slice("approval.".length)} elsewhere`);
@@ -160,7 +160,7 @@ class Watch {
     if (state !== undefined && state !== "pending") open.withdrawal.abort(`${state} elsewhere`);
   }
 
-  /** The pending one that has the least time left. */
+  /** Returns the id of the pending approval that has the least time left. */
   async #next(): Promise<string | undefined> {
     if (this.#over.signal.aborted) return undefined;
     const answer = await this.#get(PENDING_PATH);
@@ -177,7 +177,7 @@ class Watch {
     return open.sort((one, other) => one.decideBy - other.decideBy)[0]?.id;
   }
 
-  /** Shows one and sends the answer; false when the service is not to be had now. */
+  /** Shows one approval and sends the decision. Returns false when the service is not available now. */
   async #decide(id: string): Promise<boolean> {
     const open = { id, withdrawal: new AbortController() };
     this.#open = open;
@@ -189,7 +189,7 @@ class Watch {
       }
       this.#settle(id);
       const approval = answer.status < 400 ? readApproval(answer.body) : undefined;
-      // A decision goes to the id that was shown, so the two must be one.
+      // The decision is sent to the id that was shown, so the answer must have that id.
       if (approval?.id === id && !isViewOfDigest(approval)) print.line(`not shown: ${id}: ${OTHER_VIEW}`);
       else if (approval?.id === id && approval.state === "pending") await this.#ask(approval, open, answer.servedAt);
       else if (approval?.id !== id) print.line(`not shown: ${id}: ${problemOf(answer)}`);
@@ -215,13 +215,15 @@ class Watch {
     print.line(`withdrawn: ${open.id}: ${printable(String(withdrawal.signal.reason))}`);
   }
 
-  /** The events may be well while the rest is not. */
+  /** Schedules another look: requests may fail although the event stream works. */
   #lookLater(): undefined {
     clearTimeout(this.#retry);
     this.#retry = setTimeout(() => this.#wake.resolve(), RETRY_MS);
   }
 
-  /** The whole view, in pages, and then the question: who has not seen the end cannot answer. Undefined: no answer came. */
+  /**
+   * Shows the whole view in pages, then asks: nobody can answer without seeing the end. Returns undefined when no answer came.
+   */
   async #choose(asking: Asking): Promise<Choice | undefined> {
     const { approval, clock } = asking;
     if (!(await this.#showPages(asking))) return undefined;
@@ -240,7 +242,7 @@ class Watch {
     return choice;
   }
 
-  /** False: the operator did not reach the end. */
+  /** Returns false when the operator did not page to the end. */
   async #showPages({ approval, signal, clock }: Asking): Promise<boolean> {
     const shown = approvalParts(approval, { columns: this.#terminal.columns, now: clock(), isAsked: true });
     const pages = pagesOf(shown, Math.max(this.#terminal.rows - PAGE_ROWS_SPARE, PAGE_ROWS_MIN));
@@ -254,7 +256,7 @@ class Watch {
     return true;
   }
 
-  /** Asks until an answer is clear. Undefined: none came. */
+  /** Asks until an answer is clear. Returns undefined when none came. */
   async #read<T>({ signal }: Asking, prompt: () => string, { read, unclear }: Reading<T>): Promise<T | undefined> {
     for (;;) {
       const reply = await this.#terminal.ask(prompt, signal);
@@ -293,7 +295,7 @@ class Watch {
   }
 }
 
-/** What the service made of an answer, by its own word. */
+/** Returns the result of a decision as the service reports it. */
 function outcome(choice: Choice, { id }: ShownApproval, after: ShownApproval | undefined): string {
   if (after?.id !== id) return `${NOT_UNDERSTOOD}: ${id} may be decided or not`;
   if (after.state !== "pending")
@@ -303,13 +305,13 @@ function outcome(choice: Choice, { id }: ShownApproval, after: ShownApproval | u
     : `counted: ${id} still needs ${missingText(after)}`;
 }
 
-/** The service's time at an answer, and this machine's clock from then on. */
+/** Returns a clock that starts at the service's time and advances with this machine's clock. */
 function clockFrom(servedAt: number | undefined): () => number | undefined {
   const aheadMs = servedAt === undefined ? undefined : servedAt - Date.now();
   return () => (aheadMs === undefined ? undefined : Date.now() + aheadMs);
 }
 
-/** The subject of the decision is not divided while it fits a page. */
+/** Splits the lines into pages. Keeps the subject of the decision on one page when it fits. */
 function pagesOf({ details, subject }: ApprovalParts, rows: number): readonly (readonly string[])[] {
   const pages = chunked(details, rows);
   const last = pages.at(-1) ?? [];
@@ -327,12 +329,15 @@ function expiry(decideBy: number, now: number | undefined, end: () => void): Ret
 }
 
 const MENDABLE: ReadonlySet<unknown> = new Set(["APPROVAL_MISMATCH", "INVALID_INPUT"]);
-/** Too many requests, a fault, a service that starts or drains: worth another try. */
+/**
+ * Returns whether the error is temporary and worth another try: too many requests, a server error, or a service that starts or
+ * drains.
+ */
 function isPassing({ status }: ServiceAnswer): boolean {
   return status === 408 || status === 429 || status >= 500;
 }
 
-/** Another view, a reason that is missing: worth showing again. */
+/** Returns whether showing the request again can fix the error: the view changed, or a reason is missing. */
 function isMendable(body: unknown): boolean {
   const error: unknown = typeof body === "object" && body !== null && "error" in body ? body.error : undefined;
   return typeof error === "object" && error !== null && "code" in error && MENDABLE.has(error.code);

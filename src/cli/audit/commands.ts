@@ -3,7 +3,7 @@ import { FIELDS } from "../../audit/query/filter.ts";
 import { FILTER_PARAMS, type Params, QUERY_PARAMS } from "../../audit/query/params.ts";
 import { DURATION_HINT, TIME_HINT } from "../../audit/query/time-range.ts";
 
-/** What the filters mean, as help; the names are those of HTTP. */
+/** Help texts of the filters. The names are those of the HTTP parameters. */
 const HELP: Readonly<Record<(typeof FILTER_PARAMS)[number], string>> = {
   from: TIME_HINT,
   to: "the same; calls at that time and later are left out",
@@ -37,7 +37,7 @@ const OTHER_EXITS: ReadonlyMap<string, string> = new Map([
 
 type Options = Readonly<Record<string, unknown>>;
 
-/** `stc audit …`: each command is a file, read when it is asked for. */
+/** Defines `stc audit …`. Each command has its own file, loaded on demand. */
 export function auditCommands(audit: Command, readCount: (text: string) => number): void {
   reader(audit, "query", "List the calls that the filters let through, newest first")
     .option("--order <order>", "newest or oldest first", "newest")
@@ -133,7 +133,7 @@ const PROOF_EXITS =
   "\nExit: 0 proved, 1 not in the log, 4 a signature that no given key made, 5 unreadable, 64 wrong usage";
 const KEYS_EXITS = "\nExit: 0 done, 64 wrong usage, 66 no such key, 73 the file cannot be made";
 
-/** The commands that show whether the log can be believed. */
+/** Defines the commands that prove the integrity of the log. */
 export function auditEvidenceCommands(audit: Command): void {
   audit
     .command("verify")

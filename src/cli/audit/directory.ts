@@ -6,24 +6,27 @@ import { IndexLookup } from "../../audit/query/index-lookup.ts";
 import { processEnvironment } from "../../runtime/config/file.ts";
 import { print, type StyledText } from "../output.ts";
 
-/** Of the commands that read the audit. 0 is what was asked for, found. */
+/** Exit codes of the commands that read the audit. 0 means that the result was found. */
 export const EXIT = { nothing: 1, usage: 64, noDirectory: 66, cannotWrite: 73 } as const;
 
 const PROGRESS_EVERY_MS = 250;
 const MEGABYTE = 1_000_000;
 
-/** How long a command may go on for the next one's sake, after it has answered. */
+/** Time that a command may spend after its answer on extending the index for the next command. */
 const INDEX_MS_MAX = 500;
 
 export interface AuditDirectory {
   readonly dir: string;
-  /** Milliseconds since 1970. */
+  /** Milliseconds since the Unix epoch. */
   readonly nowMs: number;
-  /** Colours are wanted. */
+  /** True when the output is coloured. */
   readonly isColoured: boolean;
 }
 
-/** The directory that was named, and the time; `undefined`, said and with its exit code, when there is none. */
+/**
+ * Returns the audit directory and the current time. Returns undefined, after printing an error and setting the exit code, when
+ * the directory does not exist.
+ */
 export function auditPlace(named: string | undefined): AuditDirectory | undefined {
   const environment = processEnvironment();
   const dir = named ?? (environment["STC_AUDIT_DIR"] || "audit-logs");
@@ -36,7 +39,7 @@ export function auditPlace(named: string | undefined): AuditDirectory | undefine
   return { dir, nowMs: Date.now(), isColoured };
 }
 
-/** Lends the look-up index of a large log, and goes on building it when the work is done. */
+/** Passes the look-up index of a large log to the work, and extends the index afterwards for a limited time. */
 export async function withIndex<T>(dir: string, work: (index: IndexLookup) => Promise<T>): Promise<T> {
   const index = new IndexLookup(dir);
   try {
@@ -49,14 +52,14 @@ export async function withIndex<T>(dir: string, work: (index: IndexLookup) => Pr
   }
 }
 
-/** Says on standard error that lines may be missing from an answer, because a day's file is missing or has another day's name. */
+/** Warns on standard error that lines may be missing from an answer, because a day's file is missing or named for another day. */
 export function warnOfDays(dir: string, streams: readonly StreamName[] = ["calls"]): void {
   for (const problem of streams.flatMap((stream) => dayProblems(dir, stream))) {
     print.error(`warning: ${problem}: stc audit verify tells more`);
   }
 }
 
-/** Runs a command; a file that cannot be read, written or deleted is said in one line. */
+/** Runs a command. Reports a file that cannot be read, written or deleted in one line. */
 export async function guarded(command: () => void | Promise<void>): Promise<void> {
   try {
     await command();
@@ -70,19 +73,19 @@ export async function guarded(command: () => void | Promise<void>): Promise<void
 
 export const NO_CALLS = "no call matches";
 
-/** Says to a person that nothing was found. */
+/** Reports that nothing was found; as JSON, only the exit code says so. */
 export function noCalls(isJson: boolean): void {
   if (!isJson) print.error(NO_CALLS);
   process.exitCode = EXIT.nothing;
 }
 
-/** Says what is wrong with the options. */
+/** Prints what is wrong with the options. */
 export function refuse(faults: readonly string[]): void {
   for (const fault of faults) print.error(fault);
   process.exitCode = EXIT.usage;
 }
 
-/** Tells a waiting person, and nobody else, how far long work is. */
+/** Shows the progress of long work, only when a person is waiting at a terminal. */
 export class ProgressLine {
   readonly #isShown = process.stderr.isTTY === true;
   #lastMs = Date.now();
@@ -90,7 +93,7 @@ export class ProgressLine {
   #bytes = 0;
   #pageBytes = 0;
 
-  /** For `mayGoOn` of a search: takes the bytes of the page so far, and always goes on. */
+  /** Callback for `mayGoOn` of a search: counts the bytes of the page so far, and always continues. */
   readonly heed = (pageBytes: number): boolean => {
     this.#bytes += pageBytes < this.#pageBytes ? pageBytes : pageBytes - this.#pageBytes;
     this.#pageBytes = pageBytes;
@@ -116,7 +119,7 @@ const COLOURS: Readonly<Record<string, StyledText["colour"]>> = {
   PENDING: "cyan",
 };
 
-/** The colour of a decision, when colours are wanted. */
+/** Returns the colour of a decision, or undefined when the output is not coloured. */
 export function colourOf(
   decision: string | undefined,
   { isColoured }: Pick<AuditDirectory, "isColoured">,

@@ -9,12 +9,15 @@ import { pages } from "./query.ts";
 export interface AuditExportOptions {
   readonly dir?: string;
   readonly to: string;
-  /** A file that is made anew; without it the lines are printed. */
+  /** A new file; without it the lines are printed. */
   readonly output?: string;
   readonly params: Params;
 }
 
-/** `stc audit export`: all calls that the filters let through, oldest first, as `jsonl`, `csv` or `ocsf`. Exit 0, 1 none, 64 wrong usage, 66 no directory, 73 the file cannot be made. */
+/**
+ * `stc audit export`: writes all calls that match the filters, oldest first, as `jsonl`, `csv` or `ocsf`. Exit code: 0 done; 1 no
+ * calls; 64 wrong usage; 66 no directory; 73 the file cannot be created.
+ */
 export async function auditExport({ dir, to, output, params }: AuditExportOptions): Promise<void> {
   const place = auditPlace(dir);
   if (place === undefined) return;
@@ -45,11 +48,11 @@ export async function auditExport({ dir, to, output, params }: AuditExportOption
 interface Sink {
   line(text: string): void;
   end(): void;
-  /** Half an export must not pass for a whole one. */
+  /** Discards the output: a partial export must not pass for a complete one. */
   giveUp(): void;
 }
 
-/** `undefined`, said and with its exit code, when the file is there already or cannot be made. */
+/** Returns undefined, after printing an error and setting the exit code, when the file exists already or cannot be created. */
 function sinkOf(output: string | undefined): Sink | undefined {
   if (output === undefined) return { line: print.line, end: () => {}, giveUp: () => {} };
   try {

@@ -7,17 +7,20 @@ import { print, tell } from "../output.ts";
 import { auditPlace, EXIT, guarded } from "./directory.ts";
 
 export interface AuditKeysOptions {
-  /** A file to make: a fresh private key. */
+  /** File to create for a new private key. */
   readonly new?: string;
-  /** A file that holds a private or a public key. */
+  /** File that contains a private or a public key. */
   readonly key?: string;
-  /** Prints the verifier keys of this log's streams too. */
+  /** Also prints the verifier keys of this log's streams. */
   readonly dir?: string;
 }
 
 const PRIVATE_FILE_MODE = 0o600;
 
-/** `stc audit keys`: makes a key for `audit.checkpointKeyFile`, or prints what auditors need of one. Exit 64 wrong usage, 66 no key, 73 none can be made. */
+/**
+ * `stc audit keys`: creates a key for `audit.checkpointKeyFile`, or prints the parts of a key that auditors need. Exit code: 64
+ * wrong usage; 66 no key; 73 the key cannot be created.
+ */
 export async function auditKeys({ new: fresh, key, dir }: AuditKeysOptions): Promise<void> {
   if ((fresh === undefined) === (key === undefined)) {
     print.error("give --new FILE to make a key, or --key FILE to see its public half");
@@ -50,7 +53,7 @@ function madeKey(file: string): KeyObject | undefined {
   }
 }
 
-/** Never over a key that exists: what it signed could not be added to any more. */
+/** Never overwrites an existing key: a log that it signed could not be continued. */
 function makeKey(file: string): KeyObject {
   const { privateKey, publicKey } = generateKeyPairSync("ed25519");
   writeFileSync(file, privateKey.export({ type: "pkcs8", format: "pem" }), { mode: PRIVATE_FILE_MODE, flag: "wx" });
@@ -64,7 +67,7 @@ function publicHalf(file: string): KeyObject {
   return key;
 }
 
-/** A verifier key carries the name of its log: one for each stream. */
+/** Prints one verifier key for each stream, because a verifier key contains the name of its log. */
 function printVerifierKeys(dir: string, publicKey: KeyObject): void {
   const place = auditPlace(dir);
   if (place === undefined) return;

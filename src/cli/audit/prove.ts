@@ -5,12 +5,12 @@ import { print, StdoutError } from "../output.ts";
 import { auditPlace, EXIT, refuse } from "./directory.ts";
 import { readKey } from "./verify.ts";
 
-/** The proof, or a key, cannot be read. */
+/** The proof or a key cannot be read. */
 const UNREADABLE = 5;
 const NOT_IN_LOG = 1;
 const NOT_SIGNED = 4;
 
-/** `stc audit prove`: prints a proof that a call stands in the log. Exit 0, 1 when there is none to give, 66 no directory. */
+/** `stc audit prove`: prints a proof that the log contains a call. Exit code: 0 done; 1 no proof available; 66 no directory. */
 export function auditProve(id: string, { dir }: { readonly dir?: string }): void {
   const place = auditPlace(dir);
   if (place === undefined) return;
@@ -28,7 +28,10 @@ export interface VerifyProofOptions {
   readonly json?: boolean;
 }
 
-/** `stc audit verify-proof`: needs the file and the public key, no log. Exit 0 proved, 1 not in the log, 4 signature, 5 unreadable. */
+/**
+ * `stc audit verify-proof`: checks a proof with the file and the public key, without the log. Exit code: 0 proved; 1 not in the
+ * log; 4 invalid signature; 5 unreadable.
+ */
 export function auditVerifyProof(file: string, { key, json }: VerifyProofOptions): void {
   if (key.length === 0) {
     refuse(["a proof is checked with the public key of the checkpoints: give --key FILE"]);
@@ -40,7 +43,7 @@ export function auditVerifyProof(file: string, { key, json }: VerifyProofOptions
     if (!verdict.ok) process.exitCode = verdict.isSignature ? NOT_SIGNED : NOT_IN_LOG;
     if (json === true) print.json(answer(proof, verdict));
     else if (verdict.ok) {
-      // The proof counts from 0, as RFC 6962 does; people count lines from 1.
+      // The proof counts lines from 0, as RFC 6962 does; people count from 1.
       print.line(`proved: line ${proof.index + 1} of ${verdict.checkpoint.size} in ${verdict.checkpoint.origin}`);
       print.line(proof.line);
     } else print.error(`not proved: ${verdict.reason}`);

@@ -10,7 +10,10 @@ export interface AuditPruneOptions {
   readonly json?: boolean;
 }
 
-/** `stc audit prune`: deletes files of days that are older than asked for. Exit 0 something went (or would), 1 nothing, 64 wrong usage, 66 no directory. */
+/**
+ * `stc audit prune`: deletes the files of days older than requested. Exit code: 0 files were (or would be) deleted; 1 none; 64
+ * wrong usage; 66 no directory.
+ */
 export async function auditPrune({ dir, keep, dryRun, json }: AuditPruneOptions): Promise<void> {
   const place = auditPlace(dir);
   if (place === undefined) return;

@@ -8,7 +8,7 @@ import { printEntry, printHeader } from "./rows.ts";
 
 const LIMIT = 50;
 const LIMIT_MAX = 1_000_000;
-/** Lines that are held at a time. */
+/** Number of lines in memory at a time. */
 const PAGE_LINES = 1_000;
 const PAGE_BYTES_MAX = 8 * 1_048_576;
 
@@ -18,7 +18,7 @@ export interface AuditQueryOptions {
   readonly params: Params;
 }
 
-/** `stc audit query`: the calls that the filters let through. Exit 0 found, 1 none, 64 wrong usage, 66 no directory. */
+/** `stc audit query`: lists the calls that match the filters. Exit code: 0 found; 1 none; 64 wrong usage; 66 no directory. */
 export async function auditQuery({ dir, json, params }: AuditQueryOptions): Promise<void> {
   const place = auditPlace(dir);
   if (place === undefined) return;
@@ -50,7 +50,7 @@ interface SearchPlace extends Pick<AuditDirectory, "dir"> {
   readonly places?: LineIndex | undefined;
 }
 
-/** Page after page, until the query's limit or the end of the log. */
+/** Yields page after page until the query's limit or the end of the log. */
 export async function* pages(place: SearchPlace, query: Query): AsyncGenerator<QueryPage, void> {
   const progress = new ProgressLine();
   let [left, cursor]: [number, Cursor | undefined] = [query.limit, query.cursor];

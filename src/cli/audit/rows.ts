@@ -3,12 +3,12 @@ import { type EntryView, parseLine, viewOf } from "../../audit/query/view.ts";
 import { print } from "../output.ts";
 import { type AuditDirectory, colourOf } from "./directory.ts";
 
-/** Widths of the columns; what is longer pushes the rest of its line, and nothing is cut off. */
+/** Column widths. A longer cell moves the rest of its line; nothing is cut off. */
 const COLUMNS = ["TIME", "DECISION", "TOOL", "CALLER", "DURATION", "TRACE"] as const;
 const WIDTHS = [24, 26, 24, 20, 12, 36] as const;
 const DECISION = 1;
 
-/** One call as a line of a table: who wrote into that directory is not known here, so all of it is escaped. */
+/** Prints one call as a table row. Everything is escaped, because it is unknown who wrote to the directory. */
 export function printEntry(entry: EntryView, place: Pick<AuditDirectory, "isColoured">): void {
   const { count, decision = "" } = entry;
   printCells(
@@ -28,7 +28,7 @@ export function printHeader(): void {
   printCells(COLUMNS, undefined);
 }
 
-/** The same for a line that may be anything. */
+/** Prints a line that may have any content. */
 export function printLine(line: string, place: Pick<AuditDirectory, "isColoured">): void {
   const members = parseLine(line);
   const entry = members && viewOf(members);

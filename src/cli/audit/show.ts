@@ -8,7 +8,10 @@ import { auditPlace, EXIT, ProgressLine, refuse, warnOfDays, withIndex } from ".
 
 const ID = /^[\x21-\x7e]{1,128}$/;
 
-/** `stc audit show`: a call with its intent and its approvals, in the order of time. Exit 0 found, 1 unknown, 64, 66. */
+/**
+ * `stc audit show`: prints a call with its intent and its approvals in chronological order. Exit code: 0 found; 1 unknown; 64
+ * wrong usage; 66 no directory.
+ */
 export async function auditShow(
   id: string,
   options: { readonly dir?: string; readonly json?: boolean },
@@ -37,7 +40,7 @@ export async function auditShow(
   for (const { line } of trail.calls) print.line(`\n${indented(line)}`);
 }
 
-/** What lies deeper is none of our lines; indented, it would be as long as the square of its depth. */
+/** Deeper lines were not written by this service. Indenting them would grow with the square of the depth. */
 const DEPTH_MAX = 300;
 
 function indented(line: string): string {
@@ -50,7 +53,7 @@ function isDeeper(value: unknown, depthMax: number): boolean {
   return depthMax === 0 || Object.values(value).some((member) => isDeeper(member, depthMax - 1));
 }
 
-/** A journal line says what it is by its type, a call by its decision. */
+/** Returns a table row. A journal line is described by its type, a call by its decision. */
 function rowOf({ line, entry }: FoundLine): readonly string[] {
   const members = parseLine(line) ?? {};
   const type = textOf(members["type"]);
@@ -61,7 +64,9 @@ function rowOf({ line, entry }: FoundLine): readonly string[] {
   return [entry.timestamp, what, tool, who, id].map((cell) => escapeName(cell ?? "-"));
 }
 
-/** Whoever did it: a decider before the one who asked, whom every line of a question names. */
+/**
+ * Returns who acted: the approver if there is one, otherwise the requester, who is named in every line of an approval request.
+ */
 function whoOf(members: LineMembers): string | undefined {
   return textOf(members["sub"]) ?? textOf(membersOf(members["decider"])?.["subject"]) ?? textOf(members["subject"]);
 }

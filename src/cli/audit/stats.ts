@@ -11,7 +11,7 @@ import {
 import { print, table } from "../output.ts";
 import { auditPlace, EXIT, ProgressLine, refuse, warnOfDays } from "./directory.ts";
 
-/** Rows of each table; `--json` has them all. */
+/** Rows of each table; `--json` prints all of them. */
 const ROWS_MAX = 20;
 
 export interface AuditStatsOptions {
@@ -20,7 +20,10 @@ export interface AuditStatsOptions {
   readonly params: Params;
 }
 
-/** `stc audit stats`: how many, by what, how long; with `--compare` what changed. Exit 0, 1 no calls, 64 wrong usage, 66 no directory. */
+/**
+ * `stc audit stats`: counts calls and refusals by group, with durations; with `--compare`, prints the changes. Exit code: 0 done;
+ * 1 no calls; 64 wrong usage; 66 no directory.
+ */
 export async function auditStats({ dir, json, params }: AuditStatsOptions): Promise<void> {
   const place = auditPlace(dir);
   if (place === undefined) return;
@@ -64,7 +67,7 @@ function printCounts(title: string, counts: Counts): void {
   if (counts.length > ROWS_MAX) print.line(`… and ${counts.length - ROWS_MAX} more (--json has them all)`);
 }
 
-/** A caller is two names. */
+/** Allows for a caller, which consists of two names. */
 const NAME_CHARACTERS_MAX = 512;
 
 function printChanges(changes: readonly RefusalChange[], [before, now]: readonly [number, number]): void {

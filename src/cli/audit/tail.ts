@@ -19,7 +19,9 @@ export interface AuditTailOptions {
 const FOLLOW_EVERY_MS = 100;
 const PAGE_BYTES_MAX = 16 * 1_048_576;
 
-/** `stc audit tail`: the latest calls, across days; with `-f` also those to come. Reads the files, asks no service. */
+/**
+ * `stc audit tail`: prints the latest calls across days, and with `-f` also new ones. Reads the files without asking a service.
+ */
 export async function auditTail(options: AuditTailOptions): Promise<void> {
   const place = auditPlace(options.dir);
   if (place === undefined) return;
@@ -28,7 +30,7 @@ export async function auditTail(options: AuditTailOptions): Promise<void> {
   warnOfDays(place.dir);
   const show = (line: string): void => (options.json === true ? print.line(line) : printLine(line, place));
   const isWanted = wantedBy(filter.ok, options.filters);
-  // One look at where the files end, for both: a line written in between must not be lost, nor shown twice.
+  // Determines the ends of the files once, for both steps: a line written in between must not be lost or shown twice.
   const follower = new Follower(place.dir);
   const ends = follower.ends();
   const latest =
@@ -46,7 +48,7 @@ export async function auditTail(options: AuditTailOptions): Promise<void> {
   }
 }
 
-/** `undefined` when nothing was asked for: then every line is shown, even one that is none of the audit. */
+/** Returns undefined when no filter was given: then every line is shown, even one that is not an audit line. */
 function wantedBy(filter: Filter, asked: Params): ((line: string) => boolean) | undefined {
   if (Object.values(asked).every((value) => value === undefined)) return undefined;
   const matcher = new Matcher(filter);

@@ -19,22 +19,22 @@ import { auditPlace, refuse } from "./directory.ts";
 
 export interface AuditVerifyOptions {
   readonly dir?: string;
-  /** Files of public keys (PEM), or verifier keys. */
+  /** Files with public keys (PEM), or verifier keys. */
   readonly key: readonly string[];
   readonly from?: string;
   readonly to?: string;
   readonly json?: boolean;
 }
 
-/** Something of the log, or a key, cannot be read. */
+/** A part of the log, or a key, cannot be read. */
 const UNREADABLE = 5;
-/** A key was given, and there is nothing that it could have signed. */
+/** A key was given, but the log contains nothing to check with it. */
 const NOT_SIGNED = 4;
 const PER_CENT = 100;
 
 /**
- * `stc audit verify`: reads the log and says the first thing that is wrong. Exit 0 sound, 1 tampered, 2 only a torn end,
- * 3 lines missing, 4 not signed or by no given key, 5 unreadable, 64 wrong usage, 66 no directory.
+ * `stc audit verify`: reads the log and reports the first problem. Exit code: 0 sound; 1 tampered; 2 only an incomplete last
+ * line; 3 lines missing; 4 not signed, or not by a given key; 5 unreadable; 64 wrong usage; 66 no directory.
  */
 export function auditVerify({ dir, key, from, to, json }: AuditVerifyOptions): void {
   const place = auditPlace(dir);
@@ -64,13 +64,13 @@ export function auditVerify({ dir, key, from, to, json }: AuditVerifyOptions): v
   }
 }
 
-/** A public key from a file, or a verifier key as it is. */
+/** Reads a public key from a file, or a verifier key given as text. */
 export function readKey(named: string): ReturnType<typeof readPublicKey> {
   if (named.includes("+") && !named.includes("\n")) {
     try {
       return readPublicKey(named);
     } catch {
-      // A file may have a plus in its name.
+      // Not a verifier key: a file name may contain a plus.
     }
   }
   try {
@@ -102,7 +102,7 @@ function isUncompared(checkpoints: number): (stream: StreamReport) => boolean {
   return ({ prunedTo, compared, lines }) => prunedTo !== undefined && compared === 0 && lines > 0 && checkpoints > 0;
 }
 
-/** A log without a chained line has nothing to sign. */
+/** Returns whether the log is signed. A log without a chained line has nothing to sign. */
 function isSigned({ streams, checkpoints }: VerifyReport): boolean {
   return checkpoints.checkpoints > 0 || streams.every(({ lastSeq }) => lastSeq === undefined);
 }

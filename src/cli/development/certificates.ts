@@ -8,12 +8,12 @@ export interface KeyAndCertificate {
   readonly key: Buffer;
 }
 
-/** PEM texts of a private authority and what it has signed. */
+/** PEM texts of a private certificate authority and of the certificates that it signed. */
 export interface DevelopmentCertificates {
   readonly rootCert: Buffer;
   readonly server: KeyAndCertificate;
   readonly client: KeyAndCertificate;
-  /** Where the files stand, for a configuration. */
+  /** Paths of the files, for a configuration. */
   readonly paths: Readonly<Record<keyof typeof FILE_NAMES, string>>;
 }
 
@@ -28,7 +28,7 @@ const FILE_NAMES = {
 const DAY_MS = 86_400_000;
 const VALID_MS = 90 * DAY_MS;
 const RENEW_BEFORE_MS = DAY_MS;
-// A clock that runs a little behind must not find the certificates not yet valid.
+// A clock that runs slightly slow must not reject the certificates as not yet valid.
 const BACKDATE_MS = 3_600_000;
 
 async function makeFiles(now: number): Promise<Files> {
@@ -67,8 +67,8 @@ function readCertificates(files: Files, folder: string, now: number): Developmen
 }
 
 /**
- * The development stand's certificates, in `<directory>/tls`, mode 0600. Kept while they hold for another day, else made
- * anew with a new authority. `now` is in milliseconds since 1970.
+ * Returns the certificates of the development environment, from `<directory>/tls`, mode 0600. Keeps them while they are valid for
+ * another day; otherwise creates them again with a new authority. `now` is in milliseconds since the Unix epoch.
  */
 export function developmentCertificates(directory: string, now: number): Promise<DevelopmentCertificates> {
   const folder = join(directory, "tls");

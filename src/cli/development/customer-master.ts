@@ -17,17 +17,17 @@ import { type CustomerRecord, KNOWN_CUSTOMERS } from "./customers.ts";
 
 export interface CustomerMasterOptions {
   readonly certificates: Pick<DevelopmentCertificates, "rootCert" | "server">;
-  /** 0 takes any free port. */
+  /** 0 selects any free port. */
   readonly port: number;
 }
 
 export interface CustomerMaster {
   readonly port: number;
-  /** Ends every call at once. */
+  /** Ends every call immediately. */
   close(): Promise<void>;
 }
 
-/** The folder of the contract that this service answers to. */
+/** The folder of the contract that this service implements. */
 export const CUSTOMER_MASTER_PROTO_FOLDER = fileURLToPath(new URL("../../../proto", import.meta.url));
 
 const SERVICE = "org.finca.threesixone.customerdata.customermasterservice.proto.v1.CustomerMasterService";
@@ -38,12 +38,12 @@ const LEAK =
 
 type Request = Readonly<Record<string, unknown>> & { readonly customerId?: string };
 
-/** A customer that the contract forbids: no id, no status. */
+/** Returns a customer that violates the contract: without id and status. */
 function brokenCustomer(store: CustomerStore): unknown {
   return { ...store.get(KNOWN_CUSTOMERS.johnSmith), customerId: "", status: "CUSTOMER_STATUS_UNSPECIFIED" };
 }
 
-/** The ids that make any method misbehave, and how. */
+/** Customer ids that make any method misbehave, with the misbehaviour. */
 const MISBEHAVIOURS: Readonly<Record<string, (store: CustomerStore) => unknown>> = {
   [KNOWN_CUSTOMERS.unavailable]: () => {
     throw new ServiceFault(status.UNAVAILABLE, "the database is being moved");
@@ -57,7 +57,7 @@ const MISBEHAVIOURS: Readonly<Record<string, (store: CustomerStore) => unknown>>
   [KNOWN_CUSTOMERS.breaksContract]: (store) => ({ customer: brokenCustomer(store) }),
 };
 
-/** The fields of an update that were set: proto-loader leaves unset optional fields out, and unset messages null. */
+/** Returns the fields of an update that were set. proto-loader omits unset optional fields and sets unset messages to null. */
 function changesOf(request: Request): CustomerChanges {
   const { customerId: _, ...rest } = request;
   const set = Object.entries(rest).filter(([key, value]) => value !== null && !key.startsWith("_"));
@@ -80,7 +80,7 @@ const METHODS: Readonly<Record<string, Method>> = {
 function unary(store: CustomerStore, method: Method): handleUnaryCall<Request, unknown> {
   return ({ request }, callback) => {
     const { customerId = "" } = request;
-    // Never answered: it ends when the caller cancels or its deadline passes.
+    // Never answers: the call ends when the caller cancels it or its deadline passes.
     if (customerId === KNOWN_CUSTOMERS.hangs) return;
     try {
       const misbehave = Object.hasOwn(MISBEHAVIOURS, customerId) ? MISBEHAVIOURS[customerId] : undefined;
@@ -110,7 +110,7 @@ function findService(): ServiceClientConstructor["service"] {
 }
 
 /**
- * A stand-in for the real customer master, on 127.0.0.1: a true gRPC server that demands a client certificate, with
+ * Starts a stand-in for the real customer master on 127.0.0.1: a real gRPC server that requires a client certificate, with
  * customers in memory. Some of `KNOWN_CUSTOMERS` make it misbehave.
  */
 export function startCustomerMaster({ certificates, port }: CustomerMasterOptions): Promise<CustomerMaster> {
@@ -126,7 +126,7 @@ export function startCustomerMaster({ certificates, port }: CustomerMasterOption
   const { rootCert, server: own } = certificates;
   const credentials = ServerCredentials.createSsl(rootCert, [{ cert_chain: own.cert, private_key: own.key }], true);
   return new Promise((resolve, reject) => {
-    // grpc-js would print a line of its own about a port that is taken, beside the one that says what to do.
+    // Suppresses the line that grpc-js prints about a port in use, because our own message says what to do.
     setLogVerbosity(logVerbosity.NONE);
     server.bindAsync(`127.0.0.1:${port}`, credentials, (error, boundPort) => {
       setLogVerbosity(logVerbosity.ERROR);

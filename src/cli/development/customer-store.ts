@@ -1,7 +1,7 @@
 import { status } from "@grpc/grpc-js";
 import { type CustomerRecord, type CustomerStatus, customerIdOf, initialCustomers } from "./customers.ts";
 
-/** A no of the service, as gRPC tells it. */
+/** An error of the service with its gRPC status code. */
 export class ServiceFault extends Error {
   override readonly name = "ServiceFault";
   readonly code: status;
@@ -24,7 +24,7 @@ export interface CustomerPage {
   readonly nextPageToken: string;
 }
 
-/** What of a customer callers may set. */
+/** The fields of a customer that callers may set. */
 export type CustomerChanges = {
   readonly [Key in Exclude<
     keyof CustomerRecord,
@@ -61,12 +61,12 @@ function tokenOf(offset: number): string {
   return Buffer.from(`after-${offset}`, "latin1").toString("base64url");
 }
 
-/** The customers in memory. Writes last as long as the process; ids and times are counted, so that runs are alike. */
+/** Stores customers in memory until the process ends. Ids and times are counters, so that every run gives the same results. */
 export class CustomerStore {
   readonly #customers = new Map(initialCustomers().map((customer) => [customer.customerId, customer]));
   #writes = 0;
 
-  /** UUIDs are read in either case (RFC 9562, 4). */
+  /** Accepts a UUID in upper or lower case (RFC 9562, section 4). */
   get(customerId: string): CustomerRecord {
     const found = this.#customers.get(customerId.toLowerCase());
     if (found === undefined) throw new ServiceFault(status.NOT_FOUND, `no customer ${customerId}`);

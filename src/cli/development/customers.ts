@@ -1,4 +1,4 @@
-/** The statuses of a customer that the contract names, without the unspecified one. */
+/** Customer statuses of the contract, without the unspecified one. */
 export type CustomerStatus = "ACTIVE" | "PENDING" | "DORMANT" | "BLOCKED" | "OFFBOARDED";
 
 export interface Address {
@@ -26,7 +26,7 @@ export interface Instant {
   readonly nanos: number;
 }
 
-/** A customer as the wire carries it. Messages that are not set are null. */
+/** A customer in the wire format. Unset messages are null. */
 export interface CustomerRecord {
   readonly customerId: string;
   readonly legacyId: string;
@@ -78,7 +78,7 @@ const ID_PREFIX = "3f0c9a52-6b1e-4c77-9d3a-";
 const FIRST_CREATED_SECONDS = 1_704_067_200;
 const DAY_SECONDS = 86_400;
 
-/** The id of the customer with this number: stable from run to run. Numbers from 1. */
+/** Returns the id of a customer by its number, which starts at 1. Ids are the same in every run. */
 export function customerIdOf(number: number): string {
   return `${ID_PREFIX}${number.toString(16).padStart(12, "0")}`;
 }
@@ -90,7 +90,10 @@ const LEAKS_AS_INTERNAL = 0xbad4;
 const BREAKS_CONTRACT = 0xbad5;
 const MISSING = 0xdead;
 
-/** Ids to try things with. Those from `unavailable` on are in no list: asking for one by its id makes the service misbehave. */
+/**
+ * Customer ids for trying things out. The ids from `unavailable` on are not in any list; requesting one makes the service
+ * misbehave.
+ */
 export const KNOWN_CUSTOMERS = {
   johnSmith: customerIdOf(1),
   pending: customerIdOf(3),
@@ -101,13 +104,13 @@ export const KNOWN_CUSTOMERS = {
   missing: customerIdOf(MISSING),
   /** Answers UNAVAILABLE. */
   unavailable: customerIdOf(UNAVAILABLE),
-  /** Answers when the call is cancelled, and not before. */
+  /** Never answers; the call ends when it is cancelled. */
   hangs: customerIdOf(HANGS),
-  /** Answers FAILED_PRECONDITION with a text full of personal data. */
+  /** Answers FAILED_PRECONDITION with a text that contains personal data. */
   leaksAsPrecondition: customerIdOf(LEAKS_AS_PRECONDITION),
   /** Answers INTERNAL with the same text. */
   leaksAsInternal: customerIdOf(LEAKS_AS_INTERNAL),
-  /** Answers a customer without id and with an unspecified status. */
+  /** Answers with a customer that has no id and an unspecified status. */
   breaksContract: customerIdOf(BREAKS_CONTRACT),
 } as const;
 
@@ -162,7 +165,7 @@ function recordOf(row: Row, index: number): CustomerRecord {
   };
 }
 
-/** The customers that a stand starts with, oldest first; John Smith is the first. */
+/** Returns the customers of a new development environment, oldest first, beginning with John Smith. */
 export function initialCustomers(): readonly CustomerRecord[] {
   return ROWS.map(recordOf);
 }

@@ -1,13 +1,13 @@
 import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 
-/** File name to content. */
+/** Maps file names to contents. */
 export type Files = Readonly<Record<string, string>>;
 
 export interface InstallOptions<Value> {
   readonly folder: string;
   readonly fileNames: readonly string[];
-  /** The value that these files hold, or undefined when they must be made anew. */
+  /** Returns the value that these files contain, or undefined when they must be created again. */
   read(files: Files): Value | undefined;
   make(): Promise<Files>;
 }
@@ -51,8 +51,8 @@ async function renameIfFree(from: string, to: string): Promise<boolean> {
 }
 
 /**
- * The value that a folder's files hold together; they are made when they are missing or no longer good. The folder is
- * moved into place whole, so that of two processes at once one wins and the other reads the winner's files.
+ * Returns the value that the files of a folder contain together. Creates the files when they are missing or no longer valid. The
+ * folder is moved into its final path as a whole: of two concurrent processes, one wins and the other reads the winner's files.
  */
 export async function installFolder<Value>(options: InstallOptions<Value>): Promise<Value> {
   const { folder } = options;
@@ -68,7 +68,7 @@ export async function installFolder<Value>(options: InstallOptions<Value>): Prom
         await writeFile(join(fresh, name), text, { mode: PRIVATE_FILE });
       }
       if (await renameIfFree(fresh, folder)) continue;
-      // Looked at again: another process may have put good files there meanwhile.
+      // Reads again: another process may have installed valid files in the meantime.
       const winner = await readValue(options);
       if (winner !== undefined) return winner;
       await renameIfFree(folder, spent);

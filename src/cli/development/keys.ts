@@ -3,11 +3,11 @@ import { join } from "node:path";
 import { calculateJwkThumbprint, importJWK, type JWK, SignJWT } from "jose";
 import { type Files, installFolder } from "./install-folder.ts";
 
-/** One of the two who issue tokens on a development stand. */
+/** One of the two token issuers of a development environment. */
 export interface DevelopmentIssuer {
   readonly issuer: string;
   readonly audience: string;
-  /** The public keys, for the configuration's `jwksFile`. */
+  /** Path of the public keys, for `jwksFile` of the configuration. */
   readonly jwksFile: string;
 }
 
@@ -18,14 +18,14 @@ export interface DevelopmentKeys {
 
 export interface DevelopmentTokenOptions {
   readonly directory: string;
-  /** Whether the token opens the operators' doors; it then opens none of the agents'. */
+  /** True for a token of the operators' endpoints, which is not valid for the agents' endpoints. */
   readonly operator: boolean;
   readonly sub: string;
   readonly permissions: readonly string[];
-  /** The claim `sid`: what a session's approvals are remembered for. */
+  /** The claim `sid`: the session for which approvals are remembered. */
   readonly session?: string | undefined;
   readonly ttlSeconds: number;
-  /** Milliseconds since 1970. */
+  /** Milliseconds since the Unix epoch. */
   readonly now: number;
 }
 
@@ -76,7 +76,9 @@ function privateJwkOf(directory: string, name: IssuerName): Promise<JWK & { read
   });
 }
 
-/** The development issuers, with their key pairs in `<directory>/issuers`, mode 0600; made at the first use and kept. */
+/**
+ * Returns the development issuers. Their key pairs are in `<directory>/issuers`, mode 0600; created on first use and then kept.
+ */
 export async function developmentKeys(directory: string): Promise<DevelopmentKeys> {
   await Promise.all([privateJwkOf(directory, "agents"), privateJwkOf(directory, "operators")]);
   const issuer = (name: IssuerName): DevelopmentIssuer => ({
@@ -86,7 +88,7 @@ export async function developmentKeys(directory: string): Promise<DevelopmentKey
   return { agents: issuer("agents"), operators: issuer("operators") };
 }
 
-/** A private key for what the stand signs, and the public one to check it with: PEM files in `<directory>/<purpose>`. */
+/** Returns the path of a private signing key. The private and public keys are PEM files in `<directory>/<purpose>`. */
 export async function developmentSigningKey(directory: string, purpose: "checkpoints" | "receipts"): Promise<string> {
   const folder = join(directory, purpose);
   await installFolder({
@@ -104,7 +106,7 @@ export async function developmentSigningKey(directory: string, purpose: "checkpo
   return join(folder, "private.pem");
 }
 
-/** A token signed by a development key: for the stand on one's own machine and nowhere else. */
+/** Signs a token with a development key, for use only with a development environment on the same machine. */
 export async function signDevelopmentToken(options: DevelopmentTokenOptions): Promise<string> {
   const name: IssuerName = options.operator ? "operators" : "agents";
   const jwk = await privateJwkOf(options.directory, name);

@@ -8,7 +8,7 @@ export interface PemPair {
   readonly key: string;
 }
 
-/** PEM texts. The authority's own key is thrown away once it has signed. */
+/** PEM texts. The authority's private key is discarded after it has signed. */
 export interface CertificateSet {
   readonly rootCert: string;
   readonly server: PemPair;
@@ -26,12 +26,15 @@ interface Authority extends ValidityDates {
   readonly keys: CryptoKeyPair;
 }
 
-/** The name in the development server's certificate, beside `localhost`. */
+/** Host name in the development server's certificate, along with `localhost`. */
 export const DEVELOPMENT_SERVER_NAME = "customer-master-service.local";
 
 const ECDSA = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" } as const;
 
-/** The library looks for its polyfill when it is evaluated, which Bun does before an importing file's own code. */
+/**
+ * Loads the polyfill first: the library looks for it during evaluation, and Bun evaluates a static import before the importing
+ * file's own code.
+ */
 async function loadX509(): Promise<X509> {
   await import("reflect-metadata");
   return import("@peculiar/x509");
@@ -77,7 +80,7 @@ async function makeLeaf(authority: Authority, subject: string, extensions: reado
   return { cert: leaf.toString("pem"), key: key.toString() };
 }
 
-/** A new authority, with one server and one client certificate. */
+/** Creates a new authority with one server certificate and one client certificate. */
 export async function makeCertificates(validity: ValidityDates): Promise<CertificateSet> {
   const x509 = await loadX509();
   const name = "CN=Safe Tool Call development CA";

@@ -9,13 +9,13 @@ import { startCustomerMaster } from "./customer-master.ts";
 import { developmentKeys, developmentSigningKey } from "./keys.ts";
 import { DEVELOPMENT_SERVER_NAME } from "./make-certificates.ts";
 
-/** The project's own folder. */
+/** The project's root folder. */
 export const PROJECT = dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url)))));
 
-/** Where the development stand keeps its keys and certificates; git ignores it. */
+/** Folder of the development environment's keys and certificates; ignored by git. */
 export const DEVELOPMENT_DIRECTORY = join(PROJECT, "certs", "dev");
 
-/** Of the platform's tools, those that need no cluster. */
+/** The platform tools that need no cluster. */
 const GIT_TOOLS = ["diff-branches", "log", "show-file"].map((name) => join(PROJECT, `tools/platform/git-${name}.ts`));
 
 const PORT = 8787;
@@ -27,10 +27,10 @@ export interface Stand {
 }
 
 /**
- * Development without any set-up: keys and certificates are made when they are missing, this repository is the git
+ * Returns a development environment that needs no set-up: missing keys and certificates are created, this repository is the git
  * repository `self`, and a stand-in for the customer master service answers over mutual TLS. Loopback only.
  *
- * @throws {StartupError} when the environment asks for what only production has
+ * @throws {StartupError} when the environment asks for features of production only
  */
 export async function developmentStand(environment: Environment, now: number): Promise<Stand> {
   if (environment["STC_CONFIG"]) {
@@ -42,7 +42,7 @@ export async function developmentStand(environment: Environment, now: number): P
   const certificates = await developmentCertificates(DEVELOPMENT_DIRECTORY, now);
   const hasGit = ownsRepository() && finds("git", environment);
   const port = Number(environment["STC_PORT"] || PORT);
-  // Beside the service's own port, so that plans and messages name the same endpoint every time.
+  // Next to the service's own port, so that plans and messages always name the same endpoint.
   const grpcPort = Number.isInteger(port) && port > 0 && port < 65_535 ? port + 1 : PORT + 1;
   const written = {
     server: { host, port: PORT },
@@ -100,7 +100,10 @@ export async function developmentStand(environment: Environment, now: number): P
   };
 }
 
-/** An archive of the project holds no repository, and a linked work tree or a shared clone borrows another's: neither can be served. */
+/**
+ * Returns whether the project folder is a complete repository that can be served. An archive of the project contains no
+ * repository; a linked work tree or a shared clone depends on the objects of another repository.
+ */
 function ownsRepository(): boolean {
   const git = join(PROJECT, ".git");
   const isDirectory = lstatSync(git, { throwIfNoEntry: false })?.isDirectory() ?? false;
@@ -116,7 +119,7 @@ const WORKSPACE_README = `# Workspace
 Commands of the tool \`bash\` work here, and the file tools know it as \`@project\`. Git ignores this folder: nothing in it is part of the project.
 `;
 
-/** Where the development stand's agents work: made when it is missing, never emptied. */
+/** Returns the working folders of the agents; creates missing folders and never empties them. */
 function developmentWorkspace(): { readonly project: string; readonly pkg: string; readonly state: string } {
   const [project = "", pkg = "", state = ""] = ["project", "pkg", "state"].map((name) =>
     join(PROJECT, "workspace", name),

@@ -1,6 +1,6 @@
 import { KNOWN_CUSTOMERS } from "./customers.ts";
 
-/** One call to paste, and what it shows. */
+/** A call to paste, with a description of what it shows. */
 export interface Sample {
   readonly shows: string;
   readonly tool: string;
@@ -9,7 +9,7 @@ export interface Sample {
 
 const PERMISSIONS = ["customer-data:read", "platform:git:read", "workspace:fs:read", "workspace:bash"];
 
-/** What a newcomer should see first: one masked, one plain, one refused by permission, one refused by validation. */
+/** First calls for a new user: one with masked data, one plain, one refused by permission, one refused by validation. */
 export const SAMPLES: readonly Sample[] = [
   {
     shows: "allowed, and only what the policy lets out: the name masked, the rest of the personal data gone",
@@ -34,13 +34,13 @@ const STC = "npx -y bun@1.4.5 run --silent stc";
 export interface WelcomeOptions {
   readonly url: string;
   readonly auditDir: string;
-  /** Whether this folder is a git repository that the stand serves; else what shows one is left out. */
+  /** True when this folder is a git repository that the service offers; otherwise samples that use git are left out. */
   readonly hasGit: boolean;
-  /** Whether there is a bash to ask for. */
+  /** True when bash is available for the approval sample. */
   readonly hasBash: boolean;
 }
 
-/** What `stc serve --dev` says once it listens. */
+/** Returns the text that `stc serve --dev` prints once it listens. */
 export function welcome({ url, auditDir, hasGit, hasBash }: WelcomeOptions): string {
   const samples = SAMPLES.filter(({ tool }) => hasGit || !tool.startsWith("git_"));
   const token = [STC, "token --sub demo-agent", ...PERMISSIONS.map((permission) => `--permission ${permission}`)].join(
@@ -65,7 +65,7 @@ export function welcome({ url, auditDir, hasGit, hasBash }: WelcomeOptions): str
   ].join("\n");
 }
 
-/** A call that waits for a person's answer, and where the person sits. */
+/** Returns the instructions for a call that waits for approval, and for approving it. */
 function asking(url: string): readonly string[] {
   return [
     "",

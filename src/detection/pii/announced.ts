@@ -9,19 +9,19 @@ import { NATIONAL_IDS, type NationalId } from "./national-id.ts";
 import type { NextDigit } from "./next-digit.ts";
 import { isPhoneAbroad, isPhoneSomewhere } from "./phone.ts";
 
-/** How far behind its word a value may stand. UTF-16 units. */
+/** Maximum distance between a word and its value. UTF-16 units. */
 const REACH_CHARS_MAX = 40;
 
 const ID_CHARS_MAX = 24;
 const ID_CHARS_MIN = 7;
 
-/** What the detectors of one text share. */
+/** State that the detectors of one text share. */
 export interface PiiReading {
   readonly digits: NextDigit;
   readonly work: Work;
 }
 
-/** A word in the text that says what the value behind it is. */
+/** A word that identifies the value after it. */
 export interface Announcement {
   readonly word: string;
   find(text: string, start: number, end: number, reading: PiiReading): PiiFinding | undefined;
@@ -40,10 +40,10 @@ const BIRTH_WORDS = [
   "bday",
 ];
 const PHONE_WORDS = ["phone", "tel", "mobile", "cell", "call", "fax", "whatsapp", "sms", "contact", "msisdn", "handy"];
-/** These may be parts of longer words: `telephoneNumber`, `mobileNo`. */
+/** Words that may be parts of longer words: `telephoneNumber`, `mobileNo`. */
 const JOINED_PHONE_WORDS: ReadonlySet<string> = new Set(["phone", "mobile", "whatsapp", "msisdn"]);
 
-/** What may stand between such a word and its number. */
+/** Words that may occur between a phone word and its number. */
 const FILLERS: ReadonlySet<string> = new Set([
   ...[
     "number",
@@ -84,12 +84,14 @@ const FILLER_CHARS_MAX = 10;
 
 const SPELLED_AT = ["[at]", "(at)", "{at}"];
 
-/** Of a word whose value is too far away, of a look at what may be its value, and of each place where that may begin. */
+/**
+ * Steps for a word whose value is too far away, for examining a possible value, and for each offset where the value may start.
+ */
 const STEPS = 15;
 const STEPS_PER_LOOK = 220;
 const STEPS_PER_PLACE = 40;
 
-/** Where a digit stands near enough behind a word; -1 when it does not. */
+/** Returns the offset of the next digit when it is close enough to the word; otherwise -1. */
 function digitNear(end: number, { digits, work }: PiiReading): number {
   work.spend(STEPS);
   const at = digits.after(end);
@@ -131,15 +133,15 @@ export const ANNOUNCEMENTS: readonly Announcement[] = [
   ),
 ];
 
-/** What a field's name may say about its value. */
+/** Words in a field name that identify the field's value. */
 export const announcingWords: readonly string[] = ANNOUNCEMENTS.map(({ word }) => word).filter(
   (word) => !SPELLED_AT.includes(word),
 );
 
-/** A month in words may stand this far before the first digit. UTF-16 units. */
+/** Maximum distance from a month in words to the first digit after it. UTF-16 units. */
 const MONTH_CHARS_MAX = 14;
 
-/** `start` is the first digit behind the word. */
+/** Finds a date of birth; `start` is the first digit after the word. */
 function findBirthDate(text: string, { start, end, word }: Word, { work }: PiiReading): PiiFinding | undefined {
   for (let at = Math.max(end, start - MONTH_CHARS_MAX); at <= start; at += 1) {
     if (isA(text, at - 1, ALPHANUMERIC) || !isA(text, at, ALPHANUMERIC)) continue;
@@ -156,7 +158,7 @@ interface Word {
   readonly word: string;
 }
 
-/** No part of a longer word, unless it may be. */
+/** Returns whether the word is separate, or may be part of a longer word. */
 function isPhoneWord(text: string, { start, end, word }: Word): boolean {
   return JOINED_PHONE_WORDS.has(word) || !(isA(text, start - 1, LETTER) || isA(text, end, LETTER));
 }
@@ -175,7 +177,7 @@ function findAnnouncedPhone(text: string, { end, word }: Word, { work }: PiiRead
   return { rule: "PHONE", start: from, end: stop, confidence: LIKELY, context: word };
 }
 
-/** Where the first digit stands, when nothing but signs and filling words come before it; else -1. */
+/** Returns the offset of the first digit when only punctuation and filler words come before it; otherwise -1. */
 function behindFillers(text: string, from: number): number {
   const limit = Math.min(text.length, from + REACH_CHARS_MAX);
   let at = from;
@@ -190,7 +192,7 @@ function behindFillers(text: string, from: number): number {
   return -1;
 }
 
-/** Letters of an id may stand this far before its first digit. UTF-16 units. */
+/** Maximum distance from the first letter of an id to its first digit. UTF-16 units. */
 const ID_LETTERS_MAX = 6;
 
 interface IdSearch {
@@ -198,7 +200,10 @@ interface IdSearch {
   readonly reading: PiiReading;
 }
 
-/** `start` is the first digit behind the word: the id is the word that it stands in, or that comes before it. */
+/**
+ * Finds an id; `start` is the first digit after the word. The id starts with the alphanumeric run that contains the digit, or
+ * with a run before it.
+ */
 function findNationalId(text: string, { start, end, word }: Word, { id, reading }: IdSearch): PiiFinding | undefined {
   for (let at = Math.max(end, start - ID_LETTERS_MAX); at <= start; at += 1) {
     if (!isA(text, at, ALPHANUMERIC) || isA(text, at - 1, ALPHANUMERIC)) continue;
@@ -210,10 +215,13 @@ function findNationalId(text: string, { start, end, word }: Word, { id, reading 
 
 const ID_DIGITS_MIN = 5;
 
-/** Of asking whether a stretch is such an id: some multiply. */
+/** Steps for checking whether a range is such an id; some checks multiply. */
 const STEPS_PER_ID = 300;
 
-/** The longest stretch from `at` that is such an id, blanks, dashes and dots apart. A word ends it. */
+/**
+ * Returns the end of the longest range from `at` that is such an id, ignoring spaces, dashes, dots and slashes. A new word ends
+ * the search.
+ */
 function idEnd(text: string, at: number, { id, reading }: IdSearch): number {
   reading.work.spend(STEPS_PER_PLACE * 6);
   let compact = "";

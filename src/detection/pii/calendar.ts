@@ -1,7 +1,7 @@
 import { BLANK, DIGIT, isA, isOneOf, LETTER, runEnd } from "../views/characters.ts";
 
 const MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-/** Months of other languages that begin otherwise. */
+/** Months of other languages with other first letters. */
 const OTHER_MONTHS = [
   "mai",
   "mär",
@@ -29,7 +29,7 @@ const MONTH_CHARS_MAX = 12;
 const YEAR_MIN = 1880;
 const YEAR_MAX = 2100;
 
-/** Where the date that begins at `at` ends; -1 when none does. In digits, or with the month in words. */
+/** Returns the end of the date that starts at `at`, in digits or with the month in words; -1 when there is none. */
 export function dateEnd(text: string, at: number): number {
   if (isA(text, at, LETTER)) return wordsEnd(text, at);
   const first = runEnd(text, at, DIGIT, at + 9);
@@ -43,7 +43,7 @@ function isCompact(digits: string): boolean {
   return isDay(Number(digits.slice(0, 4)), Number(digits.slice(4, 6)), Number(digits.slice(6)));
 }
 
-/** `1985-03-12`, `12.03.1985`, `3/12/85`. */
+/** Reads `1985-03-12`, `12.03.1985` or `3/12/85`. */
 function numericEnd(text: string, at: number, first: number): number {
   const separator = text[first] ?? "";
   if (!"-/. ".includes(separator) || separator === "") return -1;
@@ -65,7 +65,7 @@ function isDay(year: number, month: number, day: number): boolean {
   return year >= YEAR_MIN && year <= YEAR_MAX && month >= 1 && month <= 12 && day >= 1 && day <= 31;
 }
 
-/** `12 March 1985`, `12th of March, 1985`: behind the day. */
+/** Reads `12 March 1985` or `12th of March, 1985`, from the end of the day. */
 function dayFirstEnd(text: string, day: number): number {
   const ordinal = ["st", "nd", "rd", "th", "."].find((ending) => text.startsWith(ending, day)) ?? "";
   let at = skip(text, day + ordinal.length);
@@ -75,7 +75,7 @@ function dayFirstEnd(text: string, day: number): number {
   return month === -1 ? -1 : yearEnd(text, month);
 }
 
-/** `March 12, 1985`. */
+/** Reads `March 12, 1985`. */
 function wordsEnd(text: string, at: number): number {
   const month = monthEnd(text, at);
   if (month === -1) return -1;

@@ -6,7 +6,7 @@ import { CERTAIN, type PiiFinding } from "./finding.ts";
 const DIGITS_MIN = 13;
 const DIGITS_MAX = 19;
 
-/** Issuers' first digits, as a range of numbers of equal length, and how long their numbers are. */
+/** First digits of an issuer's numbers, as a range of numbers of equal length, and the possible lengths of its card numbers. */
 type Issuer = readonly [from: number, to: number, lengths: readonly number[]];
 
 const ISSUERS: readonly Issuer[] = [
@@ -33,7 +33,7 @@ const ISSUERS: readonly Issuer[] = [
   [67, 67, [16, 18, 19]],
 ];
 
-/** Sizes of groups in which cards are written. */
+/** Group sizes in which card numbers are written. */
 const GROUPINGS: ReadonlySet<string> = new Set([
   ...[
     "4,4,4,4",
@@ -53,18 +53,18 @@ const GROUPINGS: ReadonlySet<string> = new Set([
   ...["4,5,6", "4,4,4,3", "6,6,4", "6,4,6", "12,4", "4,4,4,4,2", "4,4,4,4,1"],
 ]);
 
-/** Of a stretch that is as long as a card, and of a group from which none could go on. */
+/** Steps for a range with the length of a card number, and for a group that cannot start one. */
 const STEPS_PER_STRETCH = 60;
 const STEPS_PER_GROUP = 6;
 
-/** What the cards of a text are looked for with. */
+/** Input for the search for card numbers. */
 export interface CardSearch {
   readonly text: string;
   readonly groups: DigitGroups;
   readonly work: Work;
 }
 
-/** Cards among the groups, whole groups only. */
+/** Returns the card numbers that consist of whole groups. */
 export function findCards(search: CardSearch): readonly PiiFinding[] {
   const { groups, work } = search;
   if (groups.digits < DIGITS_MIN) return NONE;
@@ -91,13 +91,14 @@ export function findCards(search: CardSearch): readonly PiiFinding[] {
 const NONE: readonly PiiFinding[] = [];
 
 /**
- * One in twenty-five rows of four-digit numbers passes for a card. In a table more such numbers stand beside it, or most lines
- * of as many numbers hold no card there. A blank line ends a table.
+ * Returns whether the number belongs to a table. One in 25 rows of four-digit numbers passes for a card number. In a table,
+ * similar numbers are next to it, or most lines with the same number of groups contain no card number at that position. An empty
+ * line ends a table.
  */
 function isOfTable({ groups, work }: CardSearch, { first, last }: Window, cards: readonly Window[]): boolean {
   if (first === last) return false;
   work.spend(groups.count * STEPS_PER_LINE_GROUP);
-  // What goes on where the reader gave up, or before it began, is read with its other groups.
+  // A number at the group limit, or after groups that were read before, is read again together with its other groups.
   if ((first === 0 && !groups.beginsLine(0)) || (groups.isCut && last === groups.count - 1)) return true;
   const isOther = (group: number) => !cards.some((card) => group >= card.first && group <= card.last);
   const line = lineAround(groups, first);
@@ -116,7 +117,7 @@ function isOfTable({ groups, work }: CardSearch, { first, last }: Window, cards:
 
 const STEPS_PER_LINE_GROUP = 20;
 
-/** The groups of the lines around a line, up to a blank line. */
+/** Returns the groups of the lines around a line, up to an empty line. */
 function tableAround(groups: DigitGroups, line: Window): Window {
   let { first, last } = line;
   while (first > 0 && !followsBlankLine(groups, first)) first -= 1;
@@ -128,7 +129,7 @@ function followsBlankLine(groups: DigitGroups, group: number): boolean {
   return groups.beginsLine(group) && groups.separatorBefore(group).split("\n").length > 2;
 }
 
-/** Whether a number of as many digits stands beside it, as far away as its own groups stand from each other. */
+/** Returns whether a group of the same size is next to it, with the same separator as between its own groups. */
 function hasAlikeBeside(groups: DigitGroups, { first, last }: Window): boolean {
   const gap = groups.separatorBefore(last);
   const isBefore =
@@ -140,7 +141,7 @@ function hasAlikeBeside(groups: DigitGroups, { first, last }: Window): boolean {
   );
 }
 
-/** Whether all stands in one line, and beside the card one number of four digits at most: when it expires. */
+/** Returns whether all groups are on one line with at most one other four-digit number, which may be the expiry date. */
 function hasYearAtMost(groups: DigitGroups, { first, last }: Window): boolean {
   let others = 0;
   for (let group = 0; group < groups.count; group += 1) {
@@ -155,7 +156,7 @@ function hasAny({ first, last }: Window, isIt: (group: number) => boolean): bool
   return false;
 }
 
-/** The groups of the line in which a group stands. */
+/** Returns the groups of the line that contains a group. */
 function lineAround(groups: DigitGroups, group: number): Window {
   let first = group;
   while (first > 0 && !groups.beginsLine(first)) first -= 1;
@@ -164,12 +165,15 @@ function lineAround(groups: DigitGroups, group: number): Window {
   return { first, last };
 }
 
-/** Issuers print four digits first, or more; other groups are a card's only when they are all that a line holds. */
+/**
+ * Returns whether a card number may start here. Issuers print four or more digits first; smaller groups must fill a whole line,
+ * so they must start one.
+ */
 function mayBegin(groups: DigitGroups, first: number): boolean {
   return groups.sizeOf(first) >= PREFIX_DIGITS || groups.beginsLine(first);
 }
 
-/** The last group of the card that begins with this group; -1 when none does. */
+/** Returns the last group of the card number that starts with this group; -1 when there is none. */
 function cardEnd({ text, groups, work }: CardSearch, first: number): number {
   const lengths = lengthsFor(leadingDigits(text, groups, first));
   if (lengths === 0) return -1;
@@ -186,7 +190,7 @@ function cardEnd({ text, groups, work }: CardSearch, first: number): number {
   return found;
 }
 
-/** Groups, from the first to the last. */
+/** A range of groups; both ends are inclusive. */
 interface Window {
   readonly first: number;
   readonly last: number;
@@ -194,7 +198,7 @@ interface Window {
 
 const PREFIX_DIGITS = 4;
 
-/** The first four digits from this group on, as a number; -1 when there are fewer. */
+/** Returns the first four digits from this group on as a number; -1 when there are fewer. */
 function leadingDigits(text: string, groups: DigitGroups, first: number): number {
   let value = 0;
   let count = 0;
@@ -209,7 +213,7 @@ function leadingDigits(text: string, groups: DigitGroups, first: number): number
   return -1;
 }
 
-/** By the first four digits: the lengths that occur, as bits. Made when the first number is met. */
+/** Possible lengths by the first four digits, as bits. Computed on the first number. */
 let lengthsByPrefix: Uint32Array | undefined;
 
 function lengthsFor(four: number): number {
@@ -228,7 +232,7 @@ function lengthBits(four: number): number {
 
 const GROUPS_PRINTED_MAX = 5;
 
-/** So many groups are a card's only when they are all that a line holds. */
+/** Returns whether the groups may be a card number. More groups than issuers print must fill a whole line. */
 function mayBePrinted(groups: DigitGroups, { first, last }: Window): boolean {
   return last - first < GROUPS_PRINTED_MAX || isWholeLine(groups, { first, last });
 }
@@ -238,7 +242,7 @@ function isWholeLine(groups: DigitGroups, { first, last }: Window): boolean {
   return endsLine && groups.beginsLine(first);
 }
 
-/** One in a thousand UUIDs has a card's digits in its midst. */
+/** Returns whether the digits are inside a UUID. One in a thousand UUIDs contains the digits of a card number. */
 function isInUuid(text: string, groups: DigitGroups, { first, last }: Window): boolean {
   const start = runStart(text, groups.startOf(first), HEX | DASH, groups.startOf(first) - UUID_CHARS);
   const end = runEnd(text, groups.endOf(last), HEX | DASH, start + UUID_CHARS + 1);
@@ -248,7 +252,10 @@ function isInUuid(text: string, groups: DigitGroups, { first, last }: Window): b
 const UUID_CHARS = 36;
 const UUID_DASHES = [8, 13, 18, 23];
 
-/** In one piece, in groups that issuers print, or, when nothing else stands around, in groups of one size. */
+/**
+ * Returns whether the digits are in one piece, in groups that issuers print, or, when they fill a whole line, in groups of one
+ * size.
+ */
 function isGrouped(text: string, groups: DigitGroups, { first, last }: Window): boolean {
   const count = last - first + 1;
   if (count === 1) return true;
@@ -265,14 +272,17 @@ function isGrouped(text: string, groups: DigitGroups, { first, last }: Window): 
   return isEven(sizes) && hasOneSeparator(separators, count - 1);
 }
 
-/** Words stand before it in its first line, and words or nothing behind it: a sentence, and no columns. */
+/**
+ * Returns whether a number that spans two lines is part of a sentence: other text is before it on its first line, and no line
+ * end follows it directly.
+ */
 function isWrapped(text: string, groups: DigitGroups, { first, last }: Window): boolean {
   const before = runStart(text, groups.startOf(first), BLANK) - 1;
   const behind = runEnd(text, groups.endOf(last), BLANK);
   return before >= 0 && !isA(text, before, LINE_END) && !isA(text, behind, LINE_END);
 }
 
-/** `4111 11`, line end, `11 1111 1111`: the line end is taken out. */
+/** Returns whether the groups form a printed grouping after the line end is removed: `4111 11`, line end, `11 1111 1111`. */
 function isPrintedAcrossLines(groups: DigitGroups, sizes: readonly number[], first: number): boolean {
   const joined: number[] = [];
   for (const [group, size] of sizes.entries()) {
@@ -283,7 +293,7 @@ function isPrintedAcrossLines(groups: DigitGroups, sizes: readonly number[], fir
   return joined.length > 2 && GROUPINGS.has(joined.join(","));
 }
 
-/** `0.4111111111111111`. */
+/** Returns whether the digits are a decimal fraction: `0.4111111111111111`. */
 function isFraction(text: string, groups: DigitGroups, { first, last }: Window): boolean {
   const start = groups.startOf(first);
   return first === last && first > 0 && isOneOf(text, start - 1, ".") && start - 1 === groups.endOf(first - 1);
@@ -299,7 +309,10 @@ function hasOneSeparator(separators: string, count: number): boolean {
   return separators === one.repeat(count);
 }
 
-/** An issuer's number, whose first digits and length were looked at: its check digit, and not one digit alone, over and over. */
+/**
+ * Returns whether the check digit is valid and the digits are not all the same. The caller has checked the first digits and the
+ * length.
+ */
 function isCard(text: string, groups: DigitGroups, { first, last }: Window): boolean {
   const leading = text.charCodeAt(groups.startOf(first));
   let sum = 0;
@@ -319,7 +332,7 @@ function isCard(text: string, groups: DigitGroups, { first, last }: Window): boo
 
 const ZERO = 0x30;
 
-/** What a digit adds, by its place from the right. */
+/** Returns what a digit adds to the Luhn sum; `place` counts from the right. */
 function luhnTerm(digit: number, place: number): number {
   if (place % 2 === 0) return digit;
   return digit > 4 ? digit * 2 - 9 : digit * 2;

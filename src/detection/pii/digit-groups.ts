@@ -9,28 +9,31 @@ const CLOSING = 0x29;
 const GROUPS_MAX = 40;
 const SEPARATOR_CHARS_MAX = 3;
 
-/** A line's indentation may follow its end. UTF-16 units. */
+/** Maximum length of the indentation after a line end. UTF-16 units. */
 const INDENTATION_MAX = 16;
 
 const PLAIN = BLANK | DASH | DOT | UNDERSCORE;
 
-/** Groups of digits with separators between them: `4111 1111 1111 1111`, `(415) 555-2671`. One object reads all of a text's. */
+/**
+ * Groups of digits with separators between them: `4111 1111 1111 1111`, `(415) 555-2671`. One object is reused for all groups of
+ * a text.
+ */
 export class DigitGroups {
   readonly #text: string;
   readonly #starts = new Int32Array(GROUPS_MAX);
   readonly #ends = new Int32Array(GROUPS_MAX);
-  /** By group: 1 where a line ends before it. */
+  /** Flag for each group: 1 when a line ends before it. */
   readonly #lines = new Uint8Array(GROUPS_MAX);
   count = 0;
   digits = 0;
-  /** Whether a tab stands behind one of them: they may be columns of a table. */
+  /** True when a tab follows one of the groups: they may be columns of a table. */
   hasTabs = false;
 
   constructor(text: string) {
     this.#text = text;
   }
 
-  /** Reads the groups that begin with the digit at `from`; `beginsLine` says whether nothing that belongs to them comes before. */
+  /** Reads the groups that start with the digit at `from`. `beginsLine` is true when no group of the same line comes before. */
   read(from: number, beginsLine = true): void {
     const text = this.#text;
     this.count = 0;
@@ -52,7 +55,7 @@ export class DigitGroups {
     }
   }
 
-  /** Forgets the groups from this one on. */
+  /** Drops the groups from this one on. */
   cut(group: number): void {
     while (this.count > group) {
       this.count -= 1;
@@ -60,35 +63,35 @@ export class DigitGroups {
     }
   }
 
-  /** Whether the reader gave up before the groups ended. */
+  /** True when the limit was reached before the groups ended. */
   get isCut(): boolean {
     return this.count === GROUPS_MAX;
   }
 
-  /** Line ends among the separators from group `first` to group `last`. */
+  /** Returns the number of separators with a line end from group `first` to group `last`. */
   lineEnds(first = 0, last = this.count - 1): number {
     let found = 0;
     for (let group = first + 1; group <= last; group += 1) if (this.beginsLine(group)) found += 1;
     return found;
   }
 
-  /** Whether a line ends before this group, or nothing stands before it. */
+  /** Returns whether a line ends before this group, or nothing comes before it. */
   beginsLine(group: number): boolean {
     return this.#lines[group] === 1;
   }
 
-  /** Whether a tab or more than one blank stands before this group, as between the columns of a table. */
+  /** Returns whether a tab or more than one space is before this group, as between the columns of a table. */
   beginsColumn(group: number): boolean {
     const gap = this.separatorBefore(group);
     return gap.includes("\t") || gap.includes("  ");
   }
 
-  /** Whether a bracket opens before this group. */
+  /** Returns whether the separator before this group contains an opening bracket. */
   opensAt(group: number): boolean {
     return this.#stands(group, (code) => code === OPENING);
   }
 
-  /** Whether a blank stands before this group. */
+  /** Returns whether the separator before this group contains a space or tab. */
   isSpacedAt(group: number): boolean {
     return this.#stands(group, (code) => (classOf(code) & BLANK) !== 0);
   }
@@ -100,7 +103,7 @@ export class DigitGroups {
     return false;
   }
 
-  /** Groups `first` to `last`, on their own. */
+  /** Returns a copy with only the groups `first` to `last`. */
   part(first: number, last: number): DigitGroups {
     const part = new DigitGroups(this.#text);
     for (let group = first; group <= last; group += 1) {
@@ -133,19 +136,19 @@ export class DigitGroups {
     return this.endOf(group) - this.startOf(group);
   }
 
-  /** What stands between a group and the one before it. */
+  /** Returns the text between a group and the previous one. */
   separatorBefore(group: number): string {
     return this.#text.slice(this.endOf(group - 1), this.startOf(group));
   }
 
-  /** All separators from group `first` to group `last`, joined. */
+  /** Returns all separators from group `first` to group `last`, joined. */
   separators(first = 0, last = this.count - 1): string {
     let joined = "";
     for (let group = first + 1; group <= last; group += 1) joined += this.separatorBefore(group);
     return joined;
   }
 
-  /** The digits alone of groups `first` to `last`. */
+  /** Returns only the digits of the groups `first` to `last`. */
   digitsOf(first: number, last: number): string {
     let joined = "";
     for (let group = first; group <= last; group += 1)
@@ -154,7 +157,10 @@ export class DigitGroups {
   }
 }
 
-/** Whether more digits may follow those that end at `end`: not, when no separator does, or one and a letter. */
+/**
+ * Returns whether more digits may follow those that end at `end`: a separator must follow, and after it a digit or another
+ * separator.
+ */
 export function mayGoOn(text: string, end: number): boolean {
   return isSeparator(text.charCodeAt(end)) && (isDigit(text, end + 1) || isSeparator(text.charCodeAt(end + 1)));
 }

@@ -21,12 +21,12 @@ const DOMAIN_CHARS_MAX = 253;
 const LOCAL = ALPHANUMERIC | DOT | DASH | UNDERSCORE | PERCENT;
 const DOMAIN = ALPHANUMERIC | DOT | DASH;
 const FULL_STOP = 0x2e;
-/** Without those that addresses may hold and never do, and that divide what texts hold: `/|?&*{}`. */
+/** Special characters of a local part. Excludes `/|?&*{}`, which are valid but never used, and which separate other content. */
 const LOCAL_MARKS = "+'!#$=^~";
-/** Of a variable or field before its value. */
+/** Characters in the name of a variable or field before its value. */
 const NAME = WORD | DOT;
 
-/** Last labels of names that are no domains: files, units of systemd, images' sizes. */
+/** Last labels of names that are not domains: files, systemd units, image sizes. */
 const NO_DOMAINS: ReadonlySet<string> = new Set([
   ...[
     "png",
@@ -88,14 +88,14 @@ const NO_DOMAINS: ReadonlySet<string> = new Set([
   ...["service", "socket", "target", "timer", "mount", "slice", "scope", "device", "path", "swap", "x", "latest"],
 ]);
 
-/** Accounts of version control over SSH: `git@host:path` is an address of a repository. */
+/** Accounts of version control over SSH: `git@host:path` is a repository address. */
 const ACCOUNTS: ReadonlySet<string> = new Set(["git", "hg", "svn", "gitea", "gerrit"]);
 
 const STEPS = 40;
 const STEPS_PER_CHAR = 2;
 const STEPS_PER_LABEL = 500;
 
-/** The address around the `@` at `at`. */
+/** Returns the e-mail address around the `@` at `at`. */
 export function findEmail(text: string, at: number, work: Work): PiiFinding | undefined {
   const end = domainEnd(text, at + 1);
   work.spend(STEPS);
@@ -107,7 +107,7 @@ export function findEmail(text: string, at: number, work: Work): PiiFinding | un
   return { rule: "EMAIL", start, end, confidence: CERTAIN };
 }
 
-/** Where the local part begins; `at` when there is none. */
+/** Returns the start of the local part; `at` when there is none. */
 function localStart(text: string, at: number): number {
   if (isOneOf(text, at - 1, '"')) return quotedStart(text, at);
   let start = at;
@@ -115,7 +115,7 @@ function localStart(text: string, at: number): number {
   const isUnspaced = text.charCodeAt(at - 1) >= UNSPACED;
   while (start > limit && start > 0 && isLocal(text, start - 1, isUnspaced)) start -= 1;
   const name = runEnd(text, start, NAME);
-  // `user=ann@…`: a name and its value; `bounce+ann=…` is all of an address.
+  // `user=ann@…` is a name and its value; `bounce+ann=…` is part of an address.
   if (name > start && name < at && isOneOf(text, name, "=")) start = name + 1;
   const isEscape = isOneOf(text, start - 1, "\\") && start + 1 < at && isOneOf(text, start, "nrt");
   if (isEscape) start += 1;
@@ -123,10 +123,10 @@ function localStart(text: string, at: number): number {
   return start;
 }
 
-/** From here on scripts are written without blanks between words, and pictures stand. */
+/** First code point of scripts without spaces between words; emoji follow too. */
 const UNSPACED = 0x2e80;
 
-/** `isUnspaced`: such letters may belong to the address, as its last one does. */
+/** @param isUnspaced - letters of such scripts may belong to the address, because its last letter is one */
 function isLocal(text: string, at: number, isUnspaced: boolean): boolean {
   const code = text.charCodeAt(at);
   if (code > 0x7f) return isForeignLetter(code) && (isUnspaced || code < UNSPACED);
@@ -137,7 +137,7 @@ function isForeignLetter(code: number): boolean {
   return code > 0xbf && (code < 0x2000 || code > 0x2bff) && (code < 0x3000 || code > 0x303f) && code < 0xff00;
 }
 
-/** `"john doe"@example.com`. */
+/** Returns the start of a quoted local part: `"john doe"@example.com`. */
 function quotedStart(text: string, at: number): number {
   for (let start = at - 2; start >= 0 && start > at - LOCAL_CHARS_MAX; start -= 1) {
     if (isOneOf(text, start, '"')) return start;
@@ -146,7 +146,7 @@ function quotedStart(text: string, at: number): number {
   return at;
 }
 
-/** -1 when no domain begins here. */
+/** Returns the end of the domain; -1 when no domain starts here. */
 function domainEnd(text: string, from: number): number {
   const limit = from + DOMAIN_CHARS_MAX;
   let end = from;
@@ -155,7 +155,7 @@ function domainEnd(text: string, from: number): number {
   for (; end < limit; end += 1) {
     const code = text.charCodeAt(end);
     if (code === FULL_STOP) {
-      // An empty label ends the name: `a@b..c`.
+      // An empty label ends the domain: `a@b..c`.
       if (end === label) break;
       labels += 1;
       label = end + 1;
@@ -168,7 +168,7 @@ function domainEnd(text: string, from: number): number {
   if (labels < 2) return -1;
   const last = text.lastIndexOf(".", end - 1) + 1;
   if (isTopLevel(text, last, end)) return end;
-  // `ann@example.com` with a script behind it that writes no blanks.
+  // The address may be followed directly by a script without spaces: `ann@example.com` and then text.
   const ascii = runEnd(text, last, LETTER, end);
   return text.charCodeAt(ascii) >= UNSPACED && isTopLevel(text, last, ascii) ? ascii : -1;
 }
@@ -180,7 +180,7 @@ function isTopLevel(text: string, from: number, to: number): boolean {
   return name.startsWith("xn--") || (isOfLetters(name) && !NO_DOMAINS.has(name));
 }
 
-/** Look-alike letters of alphabets among them: `cоm` with a Cyrillic `о`. */
+/** Returns whether the label consists of letters, including look-alike letters of other alphabets: `cоm` with a Cyrillic `о`. */
 function isOfLetters(name: string): boolean {
   for (let at = 0; at < name.length; at += 1) {
     const code = name.charCodeAt(at);
@@ -190,10 +190,10 @@ function isOfLetters(name: string): boolean {
 }
 
 const DOTS = ["[dot]", "(dot)", "{dot}", " dot "];
-/** Of a dot, and of one behind a blank. */
+/** First characters of a written dot, and of one after a space. */
 const DOTS_FIRST = "[({ dD";
 
-/** `john [at] example [dot] com`: the word for `@` stands from `start` to `end`. */
+/** Finds `john [at] example [dot] com`; the word for `@` is from `start` to `end`. */
 export function findSpelledEmail(text: string, start: number, end: number, work: Work): PiiFinding | undefined {
   const before = runStart(text, start, BLANK, start - 3);
   const from = runStart(text, before, LOCAL, before - LOCAL_CHARS_MAX);

@@ -1,9 +1,12 @@
 import type { Finding } from "../finding.ts";
 
-/** How sure a detector is, from 0 to 1: a checksum or a shape that nothing else has is 0.9, a shape that other things have 0.3. */
+/**
+ * A finding with a confidence from 0 to 1: `CERTAIN` for a checksum or a unique shape, `POSSIBLE` for a shape that other values
+ * share.
+ */
 export interface PiiFinding extends Finding {
   readonly confidence: number;
-  /** The word beside it that says what it is. */
+  /** The nearby word that identifies the finding. */
   readonly context?: string | undefined;
 }
 

@@ -1,7 +1,7 @@
 import { ALPHANUMERIC, BLANK, beginsWord, DASH, DIGIT, isA, isOneOf, LETTER, runEnd } from "../views/characters.ts";
 import { CERTAIN, type PiiFinding } from "./finding.ts";
 
-/** By country: the account's parts after the check digits: digits (n), capitals (a), both (c). From the SWIFT registry. */
+/** Account structure by country, after the check digits: digits (n), upper-case letters (a), both (c). From SWIFT's registry. */
 const STRUCTURES: Readonly<Record<string, string>> = {
   ...{ AD: "8n12c", AE: "19n", AL: "8n16c", AT: "16n", AZ: "4a20c", BA: "16n", BE: "12n", BG: "4a6n8c", BH: "4a14c" },
   ...{
@@ -34,7 +34,7 @@ const STRUCTURES: Readonly<Record<string, string>> = {
   ...{ ST: "21n", SV: "4a20n", TL: "19n", TN: "20n", TR: "6n16c", UA: "6n19c", VA: "18n", VG: "4a16n", XK: "16n" },
 };
 
-/** Each country's account, one letter a character. Made when the first one is met. */
+/** Account structure by country, with one letter for each character. Created on the first lookup. */
 let shapes: ReadonlyMap<string, string> | undefined;
 
 function shapeOf(country: string): string | undefined {
@@ -49,7 +49,7 @@ function shapeOf(country: string): string | undefined {
 
 const SEPARATORS_MAX = 3;
 
-/** The account whose country stands at `start`. Blanks, dashes and line ends may stand between its characters. */
+/** Returns the IBAN whose country code is at `start`. Spaces, dashes and line ends may separate its characters. */
 export function findIban(text: string, start: number): PiiFinding | undefined {
   const shape = shapeOf(text.slice(start, start + 2));
   if (shape === undefined || !beginsWord(text, start)) return undefined;
@@ -70,7 +70,7 @@ export function findIban(text: string, start: number): PiiFinding | undefined {
     if (at - last >= SEPARATORS_MAX || !isSeparator(text, at)) return undefined;
     at += 1;
   }
-  // Country and check digits go last.
+  // The country code and the check digits are appended last.
   for (let index = start; index < check; index += 1) rest = appended(rest, text.charCodeAt(index));
   return rest === 1 && !isA(text, last, ALPHANUMERIC)
     ? { rule: "IBAN", start, end: last, confidence: CERTAIN }
@@ -90,7 +90,7 @@ const NINE = 0x39;
 const ZERO = 0x30;
 const LETTER_BITS = 31;
 
-/** The remainder by 97 of a number when one more character is written behind it; A is 10 and Z is 35. */
+/** Returns the remainder modulo 97 after appending one character; A counts as 10 and Z as 35. */
 function appended(rest: number, code: number): number {
   return code > NINE ? (rest * 100 + (code & LETTER_BITS) + 9) % 97 : (rest * 10 + code - ZERO) % 97;
 }

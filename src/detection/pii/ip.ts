@@ -9,17 +9,17 @@ const ZERO = 0x30;
 const IPV6_CHARS_MAX = 45;
 const IPV6_GROUPS = 8;
 
-/** Of reading an address that has enough colons. */
+/** Steps for reading an address that has enough colons. */
 const STEPS_PER_IPV6 = 150;
 
-/** Four parts behind these words are a version. */
+/** After these words, four parts are a version. */
 const VERSION_WORDS = ["version", "release", "build", "ver ", "ver:", ">= ", "=="];
 const BEFORE_CHARS_MAX = 16;
 
-/** Four small parts are an address behind these words, else likelier a version. */
+/** After these words, four small parts are an address; otherwise they are more likely a version. */
 const ADDRESS_WORDS = ["ip", "client", "host", "addr", "from", "remote", "peer", "src", "dst", "forwarded", "connect"];
 
-/** The address whose first digit stands at `start`. */
+/** Returns the address whose first digit is at `start`. */
 export function findIpv4(text: string, start: number): PiiFinding | undefined {
   const address = readIpv4(text, start);
   if (address === undefined) return undefined;
@@ -53,11 +53,11 @@ function readIpv4(text: string, start: number): Ipv4 | undefined {
   return { parts, end: at - 1 };
 }
 
-/** `Chrome/120.0.6099.71`, `version 1.2.3.4`, `v1.2.3.4`, `lib-1.2.3.4`. */
+/** Returns whether the number is a version: `Chrome/120.0.6099.71`, `version 1.2.3.4`, `v1.2.3.4`, `lib-1.2.3.4`. */
 function isVersion(text: string, start: number): boolean {
   const before = text[start - 1] ?? " ";
   if (before === "/" && isA(text, start - 2, ALPHANUMERIC)) return true;
-  // A line's first dash is a diff's or a list's.
+  // A dash at the start of a line belongs to a diff or a list.
   if (before === "-" && (start === 1 || isA(text, start - 2, LINE_END))) return false;
   if (before === "." || before === "-" || before === "_" || isA(text, start - 1, ALPHANUMERIC)) return true;
   return hasWordBefore(text, start, VERSION_WORDS);
@@ -68,7 +68,10 @@ function hasWordBefore(text: string, start: number, words: readonly string[]): b
   return words.some((word) => before.includes(word));
 }
 
-/** Anybody's on the network: certain. A private network's: possible. This machine's, groups', nobody's: none. */
+/**
+ * Returns the confidence by address range: certain for public addresses; possible for private, link-local, shared and protocol
+ * addresses; 0 for unspecified, loopback, multicast and reserved addresses.
+ */
 function reachOfIpv4([first = 0, second = 0, third = 0]: readonly number[]): number {
   if (first === 0 || first === 127 || first >= 224) return 0;
   const isPrivate = first === 10 || (first === 192 && second === 168) || (first === 172 && second >= 16 && second < 32);
@@ -77,7 +80,7 @@ function reachOfIpv4([first = 0, second = 0, third = 0]: readonly number[]): num
   return isPrivate || isLocal || isForProtocols ? POSSIBLE : CERTAIN;
 }
 
-/** The address around the colon at `at`, and where to look on. */
+/** Returns the address around the colon at `at`, and the offset to continue from. */
 export function findIpv6(text: string, at: number, work: Work): { readonly end: number; readonly found?: PiiFinding } {
   const start = runStart(text, at, HEX, at - 5);
   const limit = start + IPV6_CHARS_MAX + 1;
@@ -90,7 +93,7 @@ export function findIpv6(text: string, at: number, work: Work): { readonly end: 
       if (text.charCodeAt(end + 1) === COLON) isShortened = true;
     } else if (!isA(text, end, HEX | DOT)) break;
   }
-  // `01:43:21`, `key:a`: most colons are no address's.
+  // Most colons do not belong to an address: `01:43:21`, `key:a`.
   if (end === limit || (!isShortened && colons < IPV6_GROUPS - 1)) return { end };
   if (isA(text, start - 1, ALPHANUMERIC) || goesOnBefore(text, start) || isA(text, end, ALPHANUMERIC)) return { end };
   work.spend(STEPS_PER_IPV6);
@@ -101,7 +104,7 @@ export function findIpv6(text: string, at: number, work: Work): { readonly end: 
   return confidence === 0 ? { end } : { end, found: { rule: "IP", start, end: stop, confidence } };
 }
 
-/** Whether a colon stands before that is the address's own: one behind a word (`host:2001:…`) is not. */
+/** Returns whether the colon before `start` belongs to the address. A colon after a word (`host:2001:…`) does not. */
 function goesOnBefore(text: string, start: number): boolean {
   if (!isOneOf(text, start - 1, ":")) return false;
   const word = runStart(text, start - 1, ALPHANUMERIC, start - 6);
@@ -119,9 +122,9 @@ function reachOfIpv6(address: string): number {
 interface Ipv6 {
   readonly groups: number;
   readonly isShortened: boolean;
-  /** Groups of one to four digits, and one `::` at most. */
+  /** True when all groups have one to four digits and there is at most one `::`. */
   readonly isWhole: boolean;
-  /** The first group; -1 when `::` stands first. */
+  /** The first group; -1 when the address starts with `::`. */
   readonly first: number;
 }
 
@@ -139,7 +142,7 @@ function readIpv6(address: string): Ipv6 {
     } else if (end < address.length) shortenings += 1;
     at = end + 1;
   }
-  // A `::` that stands first is two empty groups.
+  // A leading `::` counts as two empty groups.
   const isWhole = shortenings <= (address.startsWith("::") ? 2 : 1) && !(address[0] === ":" && address[1] !== ":");
   return { groups, isShortened: shortenings > 0, isWhole, first };
 }

@@ -1,24 +1,26 @@
 import { passesLuhn } from "./card.ts";
 
-/** A country's number for a person. It is looked for behind its words; a shape of its own is found without them. */
+/**
+ * A country's number for a person. It is searched for after its words; only a number with a unique shape is found without them.
+ */
 export interface NationalId {
   readonly rule: string;
-  /** Lower case; what announces it. */
+  /** Words that announce the number, in lower case. */
   readonly words: readonly string[];
-  /** `compact` has separators taken off and letters in capitals. */
+  /** Returns whether the text is such a number; `compact` has no separators and upper-case letters. */
   matches(compact: string): boolean;
 }
 
-/** How US social security numbers are issued. */
+/** Returns whether the digits follow the rules for issuing US social security numbers. */
 export function isSocialSecurityNumber(digits: string): boolean {
   if (digits.length !== 9) return false;
   const area = digits.slice(0, 3);
   if (area === "000" || area === "666" || digits.slice(3, 5) === "00" || digits.slice(5) === "0000") return false;
-  // 9xx with these groups are taxpayers' numbers, given to those who have no other.
+  // 9xx with these groups is a taxpayer number for people without a social security number.
   return area < "900" || (digits.slice(3, 5) >= "50" && digits.slice(3, 5) <= "99");
 }
 
-/** Brazil: two check digits. */
+/** Checks a Brazilian CPF: two check digits. */
 export function isCpf(digits: string): boolean {
   if (digits.length !== 11 || new Set(digits).size === 1) return false;
   return [9, 10].every((length) => {
@@ -48,7 +50,7 @@ function isBsn(digits: string): boolean {
   return /^\d{9}$/.test(digits) && weighted(digits, (at) => (at === 8 ? -1 : 9 - at)) % 11 === 0;
 }
 
-/** Germany's tax number: ISO 7064 MOD 11,10. */
+/** Checks a German tax number: ISO 7064 MOD 11,10. */
 function isSteuerId(digits: string): boolean {
   if (!/^[1-9]\d{10}$/.test(digits)) return false;
   let product = 10;
@@ -61,7 +63,7 @@ function isSteuerId(digits: string): boolean {
 
 const DNI_LETTERS = "TRWAGMYFPDXBNJZSQVHLCKE";
 
-/** Spain, also for foreigners (X, Y or Z first). */
+/** Checks a Spanish number, including numbers of foreigners (first character X, Y or Z). */
 function isDni(compact: string): boolean {
   if (!/^[XYZ\d]\d{7}[A-Z]$/.test(compact)) return false;
   const first = "XYZ".indexOf(compact[0] ?? "");
@@ -69,7 +71,7 @@ function isDni(compact: string): boolean {
   return DNI_LETTERS[number % 23] === compact[8];
 }
 
-/** France: 13 digits (2A and 2B for Corsica) and the rest to 97. */
+/** Checks a French number: 13 digits (2A and 2B for Corsica) and a key, which is 97 minus the remainder modulo 97. */
 function isNir(compact: string): boolean {
   if (!/^[12]\d{4}(?:\d{2}|2[AB])\d{8}$/.test(compact)) return false;
   const body = compact.slice(0, 13).replace("2A", "19").replace("2B", "18");
@@ -99,7 +101,7 @@ const VERHOEFF_SHIFT = [
   "7046913258",
 ];
 
-/** India: twelve digits with Verhoeff's check digit. */
+/** Checks an Indian number: twelve digits with a Verhoeff check digit. */
 function isAadhaar(digits: string): boolean {
   if (!/^[2-9]\d{11}$/.test(digits)) return false;
   let check = 0;

@@ -1,6 +1,6 @@
 import { DIGIT, isA } from "../views/characters.ts";
 
-/** Where a digit stands next. Asked in a text's order it reads the text once. */
+/** Finds the next digit. Queries in text order read the text only once. */
 export class NextDigit {
   readonly #text: string;
   #at = -1;
@@ -9,7 +9,7 @@ export class NextDigit {
     this.#text = text;
   }
 
-  /** At `from` or later; the text's length when nowhere. */
+  /** Returns the offset of the first digit at or after `from`; the text's length when there is none. */
   after(from: number): number {
     if (this.#at >= from) return this.#at;
     let at = from;

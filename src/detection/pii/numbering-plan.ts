@@ -1,4 +1,4 @@
-/** A country's row in the library's table, by its positions in version 4. */
+/** Positions in a country's row of the library's table, version 4. */
 const NATIONAL_PATTERN = 2;
 const LENGTHS = 3;
 const NATIONAL_PREFIX = 5;
@@ -14,13 +14,13 @@ interface Metadata {
   readonly nonGeographic: Readonly<Record<string, Row>>;
 }
 
-/** How numbers of one country are made. All expressions are applied to a telephone number's digits alone. */
+/** Numbering plan of one country. All expressions are applied to the digits of a number only. */
 interface Plan {
   readonly general: RegExp;
   readonly types: RegExp;
   readonly trunk: string;
   readonly lengths: readonly number[];
-  /** What is dialled before a number inside the country, and what a number becomes that begins so. */
+  /** Prefix that is dialled before a number inside the country, and the replacement for it. */
   readonly prefix: RegExp | undefined;
   readonly transform: string | undefined;
 }
@@ -30,7 +30,7 @@ const CALLING_CODE_DIGITS_MAX = 3;
 let metadata: Metadata | undefined;
 const plans = new Map<string, Plan>();
 
-/** Read when the first number is met: it is large, and most processes meet none. */
+/** Loads the table on the first number: it is large, and most processes never need it. */
 function table(): Metadata {
   metadata ??= require("libphonenumber-js/metadata.max.json") as Metadata;
   return metadata;
@@ -64,10 +64,10 @@ function whole(pattern: string): RegExp {
   return new RegExp(`^(?:${pattern})$`);
 }
 
-/** What a number in the international form comes to. `possible`: as long as its country's numbers are. */
+/** Validity of a number in the international form. `possible`: only its length fits its country. */
 export type NumberValidity = "valid" | "possible" | "none";
 
-/** Of `digits` that begin with a country's calling code. */
+/** Returns the validity of `digits`, which start with a country's calling code. */
 export function internationalValidity(digits: string): NumberValidity {
   for (let length = 1; length <= CALLING_CODE_DIGITS_MAX; length += 1) {
     const code = digits.slice(0, length);
@@ -80,7 +80,7 @@ export function internationalValidity(digits: string): NumberValidity {
 function validityIn(regions: readonly string[], national: string): NumberValidity {
   if (regions.some((region) => isGiven(national, planOf(region)))) return "valid";
   const { trunk, lengths } = planOf(regions[0] ?? "");
-  // `+44 (0)20 …`: what is dialled inside the country was written, too.
+  // `+44 (0)20 …` also contains the prefix that is dialled inside the country.
   if (trunk !== "" && national.startsWith(trunk) && isGiven(national.slice(trunk.length), planOf(regions[0] ?? "")))
     return "valid";
   return lengths.includes(national.length) ? "possible" : "none";
@@ -90,11 +90,11 @@ function isGiven(national: string, { general, types }: Plan): boolean {
   return general.test(national) && types.test(national);
 }
 
-/** Whether `digits` are a number of this country, with or without what is dialled before it there. */
+/** Returns whether `digits` are a number of this country, with or without its national prefix. */
 export function isNationalNumber(digits: string, region: string): boolean {
   const plan = planOf(region);
   const own = withoutPrefix(digits, plan);
-  // The prefix belongs to the number when only with it it is one.
+  // The prefix belongs to the number when the digits are valid only with it.
   return isGiven(plan.general.test(digits) && !plan.general.test(own) ? digits : own, plan);
 }
 

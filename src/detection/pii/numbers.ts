@@ -8,23 +8,23 @@ import { findIpv4, findIpv6 } from "./ip.ts";
 import { isCpf, isSocialSecurityNumber, US_SSN } from "./national-id.ts";
 import { findPhone } from "./phone.ts";
 
-/** A card written digit by digit. */
+/** Number of groups of a card number that is written digit by digit. */
 const CARD_GROUPS_MAX = 19;
 
-/** Fewer digits are nothing. */
+/** Fewer digits are never reported. */
 const DIGITS_MIN = 7;
 
-/** Of telephone numbers and of ids that their punctuation gives away. */
+/** Digits of telephone numbers and of ids that are recognized by their punctuation. */
 const OTHER_DIGITS_MIN = 9;
 const OTHER_DIGITS_MAX = 15;
 
-/** Fewer groups are one number, or none. */
+/** Fewer groups form at most one number. */
 const PARTED_GROUPS_MIN = 4;
 
-/** Of a card. */
+/** Fewest digits of a card number. */
 const CARD_DIGITS_MIN = 13;
 
-/** Of a stretch of digits, of groups of them, of one among them, of something with colons and of an account. */
+/** Steps for a run of digits, a row of groups, each group, a part of the groups, an IP address, a colon, and an IBAN. */
 const STEPS = 15;
 const STEPS_PER_READ = 30;
 const STEPS_PER_GROUP = 12;
@@ -42,14 +42,17 @@ const BACKSLASH = 0x5c;
 const ZERO = 0x30;
 const NINE = 0x39;
 
-/** Finds what digits alone give away: cards, accounts, addresses, telephone numbers, formatted ids. Asked in a text's order. */
+/**
+ * Finds numbers that are recognized by their digits: cards, IBANs, IP addresses, telephone numbers, formatted ids. Must be called
+ * in text order.
+ */
 export class NumberReader {
   readonly #text: string;
   readonly #work: Work;
   readonly #tell: (found: PiiFinding) => void;
-  /** Where groups are read again from the midst of their line. */
+  /** Offset where groups are read again from the middle of their line. */
   #midway = -1;
-  /** Most texts hold no number of several groups. */
+  /** Created on demand: most texts contain no number of several groups. */
   #made: DigitGroups | undefined;
 
   constructor(text: string, work: Work, tell: (found: PiiFinding) => void) {
@@ -63,13 +66,13 @@ export class NumberReader {
     return this.#made;
   }
 
-  /** Reads what begins with the digit at `at`, and says where to go on. */
+  /** Reads the number that starts with the digit at `at`. Returns the offset to continue from. */
   digit(at: number): number {
     this.#work.spend(STEPS);
     const text = this.#text;
     const end = digitsEnd(text, at);
     if (isA(text, at - 1, LETTER)) return this.#afterLetter(at, end);
-    // Of hexadecimal text, the rest: no group of digits in it is a number.
+    // Skips the rest of hexadecimal text: none of its digit groups is a number.
     if (isA(text, end, LETTER)) return isA(text, end, HEX) ? runEnd(text, end, ALPHANUMERIC) : end;
     if (end - at < 4 && text.charCodeAt(end) === FULL_STOP && isDigit(text.charCodeAt(end + 1))) {
       this.#work.spend(STEPS_PER_ADDRESS);
@@ -83,7 +86,7 @@ export class NumberReader {
     return isAlone && (end - at < DIGITS_MIN || !hasMark(text, at)) ? end : this.#groupsFrom(at);
   }
 
-  /** Reads what the colon at `at` may stand in. */
+  /** Reads the address that may contain the colon at `at`. Returns the offset to continue from. */
   colon(at: number): number {
     const next = this.#text.charCodeAt(at + 1);
     if (next !== COLON && (classOf(next) & HEX) === 0) return at + 1;
@@ -109,14 +112,14 @@ export class NumberReader {
     if (groups.digits < DIGITS_MIN) return end;
     const cards = this.#all(groups);
     if (!groups.isCut) return end;
-    // A card may go on behind the cut: of its groups, those that no finding holds are read again.
+    // A card number may continue after the limit: the last groups that no finding contains are read again.
     const again = groups.count - CARD_GROUPS_MAX;
     const next = Math.max(groups.startOf(again), cards.at(-1)?.end ?? 0);
     if (!groups.beginsLine(again)) this.#midway = next;
     return next;
   }
 
-  /** Which group begins an address of the network, as behind a time or a status: `12:34:56 203.0.113.7`; -1 when none does. */
+  /** Returns the group that starts an IP address, as after a time or a status: `12:34:56 203.0.113.7`; -1 when there is none. */
   #addressAmong(groups: DigitGroups): number {
     for (let group = 1; group + 3 < groups.count; group += 1) {
       const at = groups.startOf(group);
@@ -140,7 +143,7 @@ export class NumberReader {
     return cards;
   }
 
-  /** What stands alone, or on a line of its own, or between blanks. */
+  /** Reads other numbers: all groups together, those of one line, or those between spaces. */
   #others(groups: DigitGroups): void {
     if (!groups.hasTabs && ((!groups.isCut && this.#other(groups)) || groups.count < PARTED_GROUPS_MIN)) return;
     this.#parts(
@@ -155,7 +158,7 @@ export class NumberReader {
     );
   }
 
-  /** Reads the groups part by part. Of groups that were cut off the last part may go on. */
+  /** Reads the groups part by part. The last part may continue when the groups were cut off. */
   #parts(groups: DigitGroups, { isCut, begins }: Parting, read: (part: DigitGroups, isCut: boolean) => void): void {
     let first = 0;
     let digits = 0;
@@ -188,7 +191,9 @@ export class NumberReader {
     return findPhone({ text, groups, work: this.#work });
   }
 
-  /** Behind letters: an account that begins with its country, or a long number right behind a word or an escape. */
+  /**
+   * Reads digits after letters: an IBAN, which starts with its country code, or a long number directly after a word or an escape.
+   */
   #afterLetter(at: number, end: number): number {
     const text = this.#text;
     if (end - at >= 2 && isA(text, at - 2, LETTER)) {
@@ -204,25 +209,31 @@ export class NumberReader {
     if (!isLong && !(isEscape && isOneOf(text, at - 1, "nrt"))) return runEnd(text, end, ALPHANUMERIC);
     this.#groups.read(at);
     this.#work.spend(STEPS_PER_READ + this.#groups.count * STEPS_PER_GROUP);
-    // What follows the first stretch is no part of the word: it is read on its own.
+    // Digits after the first run do not belong to the word and are read separately.
     return this.#cards().find(({ start }) => start === at)?.end ?? end;
   }
 }
 
 const FULL_STOPS_MAX = 2;
 
-/** Of a drawing's coordinates, which are written as close as can be, four may look like an address: `1.52-.87 2.83-2.12 3.51.98.32`. */
+/**
+ * Returns whether decimal fractions come before. Four coordinates of a drawing, written compactly, can look like an address:
+ * `1.52-.87 2.83-2.12 3.51.98.32`.
+ */
 function followsFractions(groups: DigitGroups, group: number): boolean {
   return groups.separators(0, group).split(".").length - 1 > FULL_STOPS_MAX;
 }
 
-/** A telephone number may begin here. */
+/** Returns whether a `+` or an opening bracket is before the number: a telephone number may start here. */
 function hasMark(text: string, at: number): boolean {
   const before = text.charCodeAt(at - 1);
   return before === PLUS || before === OPENING;
 }
 
-/** Where a number of a row may begin: at its bracket, when any has one, else behind a blank. */
+/**
+ * Returns a function that decides at which group a number in a row may start: at an opening bracket when any group has one,
+ * otherwise after a space.
+ */
 function startsInRow(groups: DigitGroups): (group: number) => boolean {
   let hasBracket = false;
   for (let group = 1; group < groups.count; group += 1) if (groups.opensAt(group)) hasBracket = true;
@@ -238,7 +249,7 @@ function isDigit(code: number): boolean {
   return code >= ZERO && code <= NINE;
 }
 
-/** Numbers that their punctuation gives away: `123-45-6789`, `123.456.789-09`. */
+/** Finds numbers that are recognized by their punctuation: `123-45-6789`, `123.456.789-09`. */
 function findFormatted(text: string, groups: DigitGroups): PiiFinding | undefined {
   const { start, end, digits, count } = groups;
   const isSsn = digits === 9 && count === 3 && groups.sizeOf(0) === 3 && groups.sizeOf(1) === 2;
@@ -256,7 +267,10 @@ function findFormatted(text: string, groups: DigitGroups): PiiFinding | undefine
 
 const PARTS = "-_/.";
 
-/** A part of no longer word: a full stop may end its sentence. A line's first dash is a diff's or a list's. */
+/**
+ * Returns whether the number is not part of a longer word. A full stop may end its sentence; a dash at the start of a line
+ * belongs to a diff or a list.
+ */
 function isApart(text: string, start: number, end: number): boolean {
   const isSign = isOneOf(text, start - 1, "-") && (start === 1 || isA(text, start - 2, LINE_END));
   return (

@@ -4,15 +4,18 @@ import type { DigitGroups } from "./digit-groups.ts";
 import { CERTAIN, LIKELY, type PiiFinding, POSSIBLE } from "./finding.ts";
 import { internationalValidity, isNationalNumber } from "./numbering-plan.ts";
 
-/** Of asking one country's plan. */
+/** Steps for checking the plan of one country. */
 const STEPS_PER_PLAN = 200;
-/** Some calling codes have twenty countries. */
+/** Some calling codes are shared by twenty countries. */
 const STEPS_PER_INTERNATIONAL = 600;
 
 const DIGITS_MIN = 7;
 const DIGITS_MAX = 15;
 
-/** Where numbers without a country are looked up: beside a word that announces one, or, when strict, on their own. */
+/**
+ * Regions in which numbers without a calling code are looked up: next to a word that announces one or, at level `strict`, on
+ * their own.
+ */
 const REGIONS: readonly string[] = [
   "US",
   "CA",
@@ -48,20 +51,20 @@ const PHONE_SEPARATORS: ReadonlySet<string> = new Set([
   " () ",
 ]);
 
-/** What the telephone numbers of a text are looked for with. */
+/** Input for the search for telephone numbers. */
 export interface PhoneSearch {
   readonly text: string;
   readonly groups: DigitGroups;
   readonly work: Work;
 }
 
-/** Of the groups that were read, the first of which may follow a `+` or a bracket. */
+/** Finds a telephone number that consists of the groups. A `+` or a bracket may come before the first group. */
 export function findPhone({ text, groups, work }: PhoneSearch): PiiFinding | undefined {
   if (groups.digits < DIGITS_MIN || groups.lineEnds() > 0) return undefined;
   const { start: from, end } = groups;
   const hasBracket = isOneOf(text, from - 1, "(");
   const start = hasBracket ? from - 1 : from;
-  // Before a bracket, a `+` at a line's beginning is a diff's.
+  // A `+` at the start of a line and before a bracket belongs to a diff.
   const isSign = isOneOf(text, start - 1, "+") && !(hasBracket && beginsLine(text, start - 1));
   const plus = isSign ? start - 1 : start;
   const northAmerican = isNorthAmerican(text, groups, { hasBracket, hasPlus: plus < start });
@@ -69,7 +72,7 @@ export function findPhone({ text, groups, work }: PhoneSearch): PiiFinding | und
   return plus < start ? international({ text, groups, work }, plus) : national({ text, groups, work }, start);
 }
 
-/** With a `+`: given to somebody. In a diff, a `+` may stand for an added line. */
+/** Finds a number with a `+` that is assigned in its country. In a diff, a `+` may mark an added line. */
 function international({ text, groups, work }: PhoneSearch, start: number): PiiFinding | undefined {
   if (groups.digits > DIGITS_MAX || isOneOf(text, groups.start, "0")) return undefined;
   const digits = groups.digitsOf(0, groups.count - 1);
@@ -77,7 +80,7 @@ function international({ text, groups, work }: PhoneSearch, start: number): PiiF
   const found = { rule: "PHONE", start, end: groups.end, confidence: CERTAIN };
   const validity = internationalValidity(digits);
   if (validity === "valid") return found;
-  // Long enough for a number, but of no range that its country has given out: examples, and ranges that are new.
+  // Numbers with a possible length outside the assigned ranges: examples, or numbers of new ranges.
   const mayBeAdded = beginsLine(text, start);
   return groups.digits > 9 && !mayBeAdded && validity === "possible" ? { ...found, confidence: LIKELY } : undefined;
 }
@@ -91,7 +94,10 @@ interface Marks {
   readonly hasPlus: boolean;
 }
 
-/** `(415) 555-2671`, `415-555-2671`, `+1 415 555 2671`; with blanks alone only behind a `+`. 555 is everybody's example. */
+/**
+ * Matches `(415) 555-2671`, `415-555-2671`, `+1 415 555 2671`; only spaces as separators require a `+`. Area code 555 is common
+ * in examples.
+ */
 function isNorthAmerican(text: string, groups: DigitGroups, { hasBracket, hasPlus }: Marks): boolean {
   const { count, digits } = groups;
   if (digits < 10 || digits > 11 || count < 3 || count > 4) return false;
@@ -105,7 +111,7 @@ function isNorthAmerican(text: string, groups: DigitGroups, { hasBracket, hasPlu
   return hasBracket || PHONE_SEPARATORS.has(groups.separators());
 }
 
-/** Inside a country, with the zero that is dialled there. */
+/** Finds a number inside a country, with the leading zero of its national prefix. */
 function national({ text, groups, work }: PhoneSearch, start: number): PiiFinding | undefined {
   if (!isOneOf(text, groups.start, "0") || start < groups.start || groups.count < 2) return undefined;
   if (groups.digits > 12 || groups.digits < 9) return undefined;
@@ -114,13 +120,13 @@ function national({ text, groups, work }: PhoneSearch, start: number): PiiFindin
   return isPhoneSomewhere(digits, work) ? { rule: "PHONE", start, end: groups.end, confidence: POSSIBLE } : undefined;
 }
 
-/** With a country's calling code. */
+/** Returns whether the digits are a number with a country's calling code. */
 export function isPhoneAbroad(digits: string, work: Work): boolean {
   work.spend(STEPS_PER_INTERNATIONAL);
   return internationalValidity(digits) === "valid";
 }
 
-/** Beside a word that announces one: whatever could be a number in one of the regions. */
+/** Returns whether the digits could be a number in one of the regions, or a number with a calling code. */
 export function isPhoneSomewhere(digits: string, work: Work): boolean {
   if (digits.startsWith("00")) return isPhoneAbroad(digits.slice(2), work);
   if (digits.length > 10 && isPhoneAbroad(digits, work)) return true;

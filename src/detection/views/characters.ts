@@ -1,8 +1,8 @@
-/** Classes of ASCII characters, to be joined with `|`. */
+/** Classes of ASCII characters, to be combined with `|`. */
 export const DIGIT = 1;
 export const LOWER = 2;
 export const UPPER = 4;
-/** The letters of hexadecimal numbers, in both cases. */
+/** Letters of hexadecimal numbers, upper and lower case. */
 export const HEX_LETTER = 8;
 export const DASH = 16;
 export const UNDERSCORE = 32;
@@ -16,7 +16,7 @@ export const DOLLAR = 2048;
 export const BLANK = 4096;
 export const LINE_END = 8192;
 export const QUOTE = 16384;
-/** What ends a value that is not in quotes, apart from blanks, line ends and quotes: `,;<>|`. */
+/** Characters that end an unquoted value, in addition to `BLANK`, `LINE_END` and `QUOTE`: `,;<>|`. */
 export const STOP = 32768;
 export const COLON = 65536;
 
@@ -25,7 +25,7 @@ export const ALPHANUMERIC = LETTER | DIGIT;
 export const HEX = DIGIT | HEX_LETTER;
 export const WORD = ALPHANUMERIC | UNDERSCORE;
 export const BASE64URL = WORD | DASH;
-/** Of variables, fields, headers and settings. */
+/** Characters in names of variables, fields, headers and settings. */
 export const NAME = WORD | DASH | DOT;
 export const BASE64 = ALPHANUMERIC | PLUS_SLASH;
 
@@ -61,7 +61,7 @@ function makeClasses(): Uint32Array {
   return classes;
 }
 
-/** The classes of a UTF-16 unit; 0 for `NaN` and for all that is not ASCII. */
+/** Returns the classes of a UTF-16 unit; 0 for `NaN` and for non-ASCII units. */
 export function classOf(code: number): number {
   return code < ASCII_CODES ? (CLASSES[code] ?? 0) : 0;
 }
@@ -71,19 +71,22 @@ export function isA(text: string, at: number, classes: number): boolean {
   return code < ASCII_CODES && ((CLASSES[code] ?? 0) & classes) !== 0;
 }
 
-/** Whether one of these characters stands there. Indexing would make a string of each character beyond Latin-1. */
+/**
+ * Returns whether one of these characters is at this offset. Indexing the text would allocate a string for each character beyond
+ * Latin-1.
+ */
 export function isOneOf(text: string, at: number, characters: string): boolean {
   const code = text.charCodeAt(at);
   for (let index = 0; index < characters.length; index += 1) if (characters.charCodeAt(index) === code) return true;
   return false;
 }
 
-/** A line end written out: `\n`, `\r`. */
+/** Returns whether an escaped line end is at this offset: `\n` or `\r` as two characters. */
 export function isWrittenEnd(text: string, at: number): boolean {
   return isOneOf(text, at, "\\") && isOneOf(text, at + 1, "nr");
 }
 
-/** Where the characters of these classes end: at `limit` at the latest. */
+/** Returns the end of the run of characters of these classes, at most `limit`. */
 export function runEnd(text: string, from: number, classes: number, limit: number = text.length): number {
   const end = Math.min(limit, text.length);
   let at = from;
@@ -91,7 +94,7 @@ export function runEnd(text: string, from: number, classes: number, limit: numbe
   return at;
 }
 
-/** Where the first character of these classes stands; `limit` or the text's end when none does before it. */
+/** Returns the offset of the first character of these classes; `limit` or the end of the text when there is none before it. */
 export function endBefore(text: string, from: number, classes: number, limit: number = text.length): number {
   const end = Math.min(limit, text.length);
   let at = from;
@@ -99,14 +102,14 @@ export function endBefore(text: string, from: number, classes: number, limit: nu
   return at;
 }
 
-/** Where the characters of these classes that end before `to` begin: at `limit` at the earliest. */
+/** Returns the start of the run of characters of these classes that ends before `to`, at least `limit`. */
 export function runStart(text: string, to: number, classes: number, limit = 0): number {
   let at = to;
   while (at > limit && (classOf(text.charCodeAt(at - 1)) & classes) !== 0) at -= 1;
   return at;
 }
 
-/** The classes that occur in a stretch, joined. */
+/** Returns the combined classes of the characters in a range. */
 export function classesIn(text: string, start: number, end: number): number {
   let seen = 0;
   for (let at = start; at < end; at += 1) seen |= classOf(text.charCodeAt(at));
@@ -116,7 +119,9 @@ export function classesIn(text: string, start: number, end: number): number {
 const BACKSLASH = 0x5c;
 const ESCAPE_LETTERS = "nrtbf";
 
-/** Whether a word can begin here: no letter or digit stands before, unless it belongs to an escape such as `\n`. */
+/**
+ * Returns whether a word can start here: the previous character is not a letter or digit, or belongs to an escape such as `\n`.
+ */
 export function beginsWord(text: string, at: number): boolean {
   if (!isA(text, at - 1, ALPHANUMERIC)) return true;
   return text.charCodeAt(at - 2) === BACKSLASH && ESCAPE_LETTERS.includes(text[at - 1] ?? "");

@@ -1,11 +1,11 @@
 import { withoutSequences } from "./terminal-sequences.ts";
 
-/** Anything that cannot be seen, or could carry what cannot be seen. A character class alone: linear. */
+/** Invisible characters, and characters that can carry invisible ones. A single character class, so linear. */
 const SUSPECT = /[\p{Cf}\p{Default_Ignorable_Code_Point}\0-\x08\v\f\x0e-\x1f\x7f-\x9f]/u;
 
 const PICTOGRAPH = /[\p{Extended_Pictographic}\p{Emoji_Modifier}]/u;
 
-/** Scripts whose letters take another shape beside a joiner. */
+/** Scripts whose letters change shape next to a joiner. */
 const JOINING =
   /[\p{Script=Arabic}\p{Script=Syriac}\p{Script=Devanagari}\p{Script=Bengali}\p{Script=Tamil}\p{Script=Telugu}\p{Script=Kannada}\p{Script=Malayalam}\p{Script=Gujarati}\p{Script=Gurmukhi}\p{Script=Oriya}\p{Script=Sinhala}\p{Script=Mongolian}\p{Script=Khmer}]/u;
 
@@ -18,25 +18,25 @@ const HASH = 0x23;
 const ASTERISK = 0x2a;
 const ZERO = 0x30;
 
-/** Where a terminal's sequence may begin. */
+/** First character of a terminal sequence. */
 const MARK = /[\x1b\x9b]/;
 
 /**
- * Without characters that a reader cannot see but a program or a model can: zero-width characters, tags, variation selectors,
- * controls of writing direction and of terminals, soft hyphens, byte order marks. What emoji and joining scripts need stays. The very same
- * string when there is nothing to take out; idempotent.
+ * Removes characters that are invisible to a reader but not to a program or a model: zero-width characters, tags, variation
+ * selectors, controls of writing direction and of terminals, soft hyphens, byte order marks. Keeps those that emoji and joining
+ * scripts need. Returns the same string when there is nothing to remove; idempotent.
  */
 export function cleanText(text: string): string {
   if (isPrintable(text)) return text;
   const seen = MARK.test(text) ? withoutSequences(text) : text;
   if (!SUSPECT.test(seen)) return seen;
-  // Halves of a character, which could become a whole one when what stands between them goes, are none from here on.
+  // Replaces lone surrogates first: removing the characters between two halves could join them into a character.
   const clean = withoutInvisible(seen.toWellFormed());
-  // A character that cannot be seen may have stood in the midst of a sequence.
+  // Removing an invisible character may have completed a sequence.
   return MARK.test(clean) ? withoutSequences(clean) : clean;
 }
 
-/** Whether all of it is ASCII that can be seen, as in most texts. */
+/** Returns whether the text contains only visible ASCII characters and whitespace, as most texts do. */
 function isPrintable(text: string): boolean {
   for (let at = 0; at < text.length; at += 1) {
     const code = text.charCodeAt(at);
@@ -72,10 +72,10 @@ const UNKNOWN = 0;
 const SEEN = 1;
 const HIDDEN = 2;
 
-/** By UTF-16 unit, filled as it is asked. A cache: the answers never change. */
+/** Cache by UTF-16 unit, filled on demand; entries never change. */
 const SUSPECTED = new Uint8Array(BMP_POINTS);
 
-/** How many units the invisible character that stands here has; 0 when none does. */
+/** Returns the length of the invisible character at this offset in UTF-16 units; 0 when the character is visible. */
 function suspectWidth(text: string, at: number): number {
   const code = text.charCodeAt(at);
   if (code < 0x7f && (code > 0x1f || code === 0x0a || code === 0x09 || code === 0x0d)) return 0;
@@ -84,12 +84,12 @@ function suspectWidth(text: string, at: number): number {
   return SUSPECTED[code] === HIDDEN ? 1 : 0;
 }
 
-/** First halves of the invisible characters beyond the basic plane; the tags are the last four. */
+/** High surrogates of the invisible characters beyond the basic plane; the last four are those of the tags. */
 const HIGH_HALVES: ReadonlySet<number> = new Set([0xd804, 0xd80d, 0xd82f, 0xd834, 0xdb40, 0xdb41, 0xdb42, 0xdb43]);
 
 const NO_POINT = -1;
 
-/** What was kept so far, as code points: the last character, and the one before it when the last one was doubtful. */
+/** The last kept code point, and the one before it when the last one was a suspect character. */
 interface Kept {
   readonly last: number;
   readonly second: number;
@@ -102,7 +102,7 @@ function pointBefore(text: string, at: number): number {
   return point >= BMP_POINTS ? point : text.charCodeAt(at - 1);
 }
 
-/** One at a time, where its neighbours give it something to do. */
+/** Returns whether an invisible character must stay because it affects its neighbours. */
 function isNeeded(code: number, { last, second }: Kept, next: number): boolean {
   switch (code) {
     case ZERO_WIDTH_JOINER: {
@@ -127,7 +127,7 @@ function isKeycapSign(point: number): boolean {
 const PICTOGRAPHIC = 1;
 const JOINS = 2;
 
-/** By code point, as far as it was asked. A cache: the answers never change. */
+/** Cache by code point, filled on demand; entries never change. */
 const kinds = new Map<number, number>();
 const KINDS_MAX = 4_096;
 

@@ -4,19 +4,20 @@ import { CodeReader, NOTHING } from "./escapes.ts";
 import { isPlain, plainForm, plainUnit } from "./plain-characters.ts";
 import { compose, type DecodedText, ViewWriter } from "./view.ts";
 
-/** How often a text is decoded: `%2540` takes two. */
+/** Maximum number of decoding passes; `%2540` takes two. */
 const DEPTH_MAX = 3;
 
-/** Of a character that is passed, of one that stands for another. */
+/** Steps for a character that is copied, and for one that is decoded. */
 const STEPS_PER_CHAR = 3;
 const STEPS_PER_CODE = 30;
 
-/** Anything that a reader or a program would take for something else than it is. Trivially linear. */
+/** Characters that a reader or a program may take for something else. A single character class, so linear. */
 const NOT_PLAIN = /[^\t\n\r\x20-\x7e]/;
 
 /**
- * The text with compatibility forms, digits of other scripts, invisible characters, percent and HTML encoding, the escapes of
- * programs and the quotation of shells undone, again when it takes that. Undefined when that changes nothing.
+ * Returns the text after decoding: compatibility forms, digits of other scripts, invisible characters, percent and HTML encoding,
+ * escapes of programming languages, and shell quoting. Decodes repeatedly when needed. Returns undefined when decoding changes
+ * nothing.
  */
 export function decodedView(text: string, work: Work): DecodedText | undefined {
   if (isVerbatim(text)) return undefined;
@@ -28,7 +29,7 @@ export function decodedView(text: string, work: Work): DecodedText | undefined {
     const next = new Decoding(current, work).from(first);
     if (next === undefined) return view;
     view = view === undefined ? next : compose(view, next);
-    // What has no more codes in it is plain by now.
+    // A text without codes is completely decoded after one pass.
     if (firstCode(current) === -1) return view;
   }
   return view;
@@ -39,7 +40,7 @@ class Decoding {
   readonly #work: Work;
   readonly #codes: CodeReader;
   readonly #writer: ViewWriter;
-  /** What comes before is written. */
+  /** End of the part that has been written. */
   #done = 0;
 
   constructor(text: string, work: Work) {
@@ -50,7 +51,7 @@ class Decoding {
     work.spend(text.length * STEPS_PER_CHAR);
   }
 
-  /** Undefined when nothing changes from `first` on. */
+  /** Returns undefined when nothing changes from `first` on. */
   from(first: number): DecodedText | undefined {
     const text = this.#text;
     let isSame = true;
@@ -70,12 +71,12 @@ class Decoding {
     return this.#writer.finish();
   }
 
-  /** Where what was decoded ends; negative when the character stays as it is. */
+  /** Returns the end of the decoded code; negative, with the offset to continue from, when the character is unchanged. */
   #coded(at: number, code: number): number {
     return this.#codes.read(at, code) ? this.#replace(at, this.#codes.end, this.#codes.point) : -(at + 1);
   }
 
-  /** A control, or a character that is not ASCII. */
+  /** Handles a control or a non-ASCII character. */
   #foreign(at: number, code: number): number {
     if (code === 0x0a || code === 0x09 || code === 0x0d) return -(at + 1);
     const unit = code > 0x7e ? plainUnit(code) : -1;
@@ -99,27 +100,30 @@ class Decoding {
   }
 }
 
-/** Blanks; and the escape character, with which a sequence may begin that the next pass takes out. */
+/**
+ * Returns whether a control is kept: whitespace, and the escape character, because it may start a sequence that the next pass
+ * removes.
+ */
 function isKept(code: number): boolean {
   return code === 0x0a || code === 0x09 || code === 0x0d || code === 0x1b;
 }
 
 const PLAIN = 1;
 
-/** By ASCII code: what stands for itself wherever it stands. */
+/** ASCII codes of characters that never need decoding. */
 const STANDING = Uint8Array.from({ length: 0x7f }, (_, code) =>
   (code >= 0x20 || code === 0x09 || code === 0x0a || code === 0x0d) && !`%&\\"'`.includes(String.fromCharCode(code))
     ? PLAIN
     : 0,
 );
 
-/** Whether nothing in it could stand for anything else: most texts are so, and one look at each character tells. */
+/** Returns whether nothing in the text needs decoding. This is true for most texts and needs only one look at each character. */
 function isVerbatim(text: string): boolean {
   for (let at = 0; at < text.length; at += 1) if (STANDING[text.charCodeAt(at)] !== PLAIN) return false;
   return true;
 }
 
-/** Where anything coded or foreign could stand first; -1 when nowhere. */
+/** Returns the offset of the first character that may need decoding; -1 when there is none. */
 function firstCoded(text: string): number {
   return earliest(earliest(firstCode(text), text.search(NOT_PLAIN)), firstEmptyQuotes(text));
 }
@@ -128,7 +132,7 @@ function firstCode(text: string): number {
   return earliest(earliest(text.indexOf("%"), text.indexOf("&")), text.indexOf("\\"));
 }
 
-/** Two quotation marks inside a word; elsewhere they are an empty text, which is in every other JSON. */
+/** Returns the offset of two quotes inside a word. Elsewhere they are an empty string, which is common in JSON. */
 function firstEmptyQuotes(text: string): number {
   return earliest(firstInWord(text, '""'), firstInWord(text, "''"));
 }

@@ -1,7 +1,7 @@
 import type { Work } from "../bounds.ts";
 import { ALPHANUMERIC, BASE64, BASE64URL, classOf, EQUALS, HEX, isA, LINE_END, runEnd } from "./characters.ts";
 
-/** Base64 or hex of a text. */
+/** A part of a text that is base64 or hex, with its decoded text. */
 export interface EncodedSegment {
   readonly start: number;
   readonly end: number;
@@ -13,16 +13,16 @@ const NONE: readonly EncodedSegment[] = [];
 const BASE64_CHARS_MIN = 12;
 const HEX_CHARS_MIN = 12;
 
-/** Lines of wrapped base64 are at least this long. UTF-16 units. */
+/** Minimum length of a line of wrapped base64. UTF-16 units. */
 const WRAPPED_CHARS_MIN = 40;
 
-/** Bytes by which a text is told from something else. */
+/** Number of bytes that are sampled to distinguish text from other data. */
 const SAMPLE_BYTES = 24;
 
-/** Of 16 bytes of text, as many can be read. */
+/** Minimum number of readable bytes in 16 sampled bytes of text. */
 const READABLE_OF_16 = 13;
 
-/** Of the bytes that are read by hand. */
+/** Maximum number of unreadable bytes in the check before decoding. */
 const HIDDEN_BYTES_MAX = 2;
 
 const ASCII_CODES = 128;
@@ -31,21 +31,24 @@ const IS_ENCODED = Uint8Array.from({ length: ASCII_CODES }, (_, code) =>
   (classOf(code) & (BASE64URL | BASE64)) === 0 ? 0 : 1,
 );
 
-/** Of the pass over a text, of a run that is looked at, of a text that was encoded. */
+/** Steps for reading one character, for a run that is examined, for a decoded segment, and for a sample. */
 const STEPS_PER_CHAR = 2;
 const STEPS_PER_RUN = 30;
 const STEPS_PER_SEGMENT = 500;
 const STEPS_PER_SAMPLE = 300;
 
-/** What a text's base64 and hex say, when it is text. A run is read as a whole, and from each `/` and `-` on which it could begin. */
+/**
+ * Decodes base64 and hex segments that contain text. A run is tried as a whole, and after each `/` and `-` where encoded text
+ * could start.
+ */
 export function encodedSegments(text: string, work: Work): readonly EncodedSegment[] {
-  // Most texts have no run that is long enough.
+  // Created on demand: most texts contain no run that is long enough.
   let run: Run | undefined;
   const { length } = text;
   work.spend(length * STEPS_PER_CHAR);
   let start = 0;
   while (start + BASE64_CHARS_MIN <= length) {
-    // A run that holds this character is long enough only when all before it from `start` on belong to it.
+    // A run that contains this character is long enough only when all characters from `start` up to it belong to the run.
     let last = start + BASE64_CHARS_MIN - 1;
     while (last >= start && isEncoded(text.charCodeAt(last))) last -= 1;
     if (last >= start) {
@@ -65,7 +68,7 @@ function isEncoded(code: number): boolean {
   return code < ASCII_CODES && IS_ENCODED[code] === 1;
 }
 
-/** Where a run that is wrapped into lines ends. */
+/** Returns the end of a run that is wrapped into lines. */
 function wrappedEnd(text: string, start: number, end: number): number {
   if (end - start < WRAPPED_CHARS_MIN) return end;
   let last = end;
@@ -85,7 +88,7 @@ interface Run {
   readonly work: Work;
 }
 
-/** Where what comes behind the run begins. All of it has been read, each start once. */
+/** Returns the offset after the run. Reads the whole run, and each possible start once. */
 function readRun(text: string, start: number, run: Run): number {
   const { end, segments, work } = run;
   let from = start;
@@ -104,7 +107,7 @@ function readRun(text: string, start: number, run: Run): number {
   return Math.max(from, end + 1);
 }
 
-/** Behind the next character that could as well stand before an encoded text. */
+/** Returns the offset after the next character that could also precede an encoded text. */
 function nextStart(text: string, from: number, end: number): number {
   let at = from;
   while (at < end && isA(text, at, ALPHANUMERIC)) at += 1;
@@ -130,7 +133,7 @@ interface Encoded {
   readonly work: Work;
 }
 
-/** The text that was encoded; undefined when it was none. */
+/** Returns the encoded text, or undefined when the bytes are not text. */
 function readable(text: string, { start, end, encoding, work }: Encoded): string | undefined {
   work.spend(STEPS_PER_SAMPLE);
   const sample = Buffer.from(text.slice(start, Math.min(end, start + SAMPLE_BYTES * 2)), encoding);
@@ -142,7 +145,7 @@ function readable(text: string, { start, end, encoding, work }: Encoded): string
   return Buffer.from(text.slice(start, end), encoding).toString("utf8");
 }
 
-/** By character: its six bits, or 64. */
+/** Six-bit value by character code. */
 const SIXES = Uint8Array.from({ length: 128 }, (_, code) => sixBits(String.fromCharCode(code)));
 
 function sixBits(character: string): number {
@@ -151,12 +154,12 @@ function sixBits(character: string): number {
   return character === "-" ? 62 : 63;
 }
 
-/** Reads the first nine bytes by hand: most runs are words and paths, and end here. */
+/** Checks the first nine bytes without decoding: most runs are words and paths, which this check rejects. */
 function mayBeBase64(text: string, start: number): boolean {
   let hidden = 0;
   for (let at = start; at < start + BASE64_CHARS_MIN; at += 4) {
     const one = six(text, at);
-    // Above 31 the first byte is no ASCII character; so are half of all letters and digits.
+    // Above 31, the first byte is not ASCII; this is true for half of all letters and digits.
     if (one > 31) hidden += 1;
     if (hidden > HIDDEN_BYTES_MAX) return false;
     const two = six(text, at + 1);
@@ -173,12 +176,12 @@ function six(text: string, at: number): number {
   return SIXES[text.charCodeAt(at)] ?? 0;
 }
 
-/** UTF-16 has a zero beside each character. */
+/** Returns whether the byte can be part of text. UTF-16 has a zero byte next to each ASCII character. */
 function mayBeSeen(byte: number): boolean {
   return byte === 0 || isVisible(byte);
 }
 
-/** The first digit of a character's two is 2 to 7. */
+/** Checks the first digit of each byte: readable characters begin with 2 to 7. */
 function mayBeHex(text: string, start: number): boolean {
   let hidden = 0;
   for (let at = start; at < start + HEX_CHARS_MIN; at += 2) {

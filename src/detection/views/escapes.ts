@@ -16,7 +16,7 @@ const OCTAL_DIGITS = 3;
 const POINT_MAX = 0x10ffff;
 const REPLACEMENT = 0xfffd;
 
-/** What was read stands for no character. */
+/** The code stands for no character. */
 export const NOTHING = -1;
 
 const ENTITIES: ReadonlyMap<string, string> = new Map([
@@ -83,24 +83,24 @@ const ESCAPES: ReadonlyMap<string, string> = new Map([
   ...["/", '"', "'", "\\", "`", "$", "@", ":", "=", "-", "_", ".", " ", "&", "#"].map((sign) => [sign, sign] as const),
 ]);
 
-/** By ASCII code: where a code may begin. */
+/** ASCII codes of the characters that can start a code. */
 const BEGINS = Uint8Array.from({ length: 128 }, (_, code) =>
   [PERCENT, AMPERSAND, BACKSLASH, ESCAPE, QUOTATION, APOSTROPHE].includes(code) ? 1 : 0,
 );
 
-/** Reads what stands for one character, or for none: percent and HTML codes, the escapes of programs, quotation of shells. */
+/** Reads codes for one character or for none: percent and HTML codes, escapes of programming languages, shell quoting. */
 export class CodeReader {
   readonly #text: string;
   /** The code point that was read, or `NOTHING`. */
   point = NOTHING;
-  /** Where what was read ends. */
+  /** End of the code that was read. */
   end = 0;
 
   constructor(text: string) {
     this.#text = text;
   }
 
-  /** Whether a code stands at `at`, whose character is `code`. */
+  /** Returns whether a code starts at `at`; `code` is the character code at `at`. */
   read(at: number, code: number): boolean {
     if (BEGINS[code] !== 1) return false;
     switch (code) {
@@ -123,7 +123,7 @@ export class CodeReader {
     return true;
   }
 
-  /** `%40`, or the bytes of one character: `%EF%BC%A0`. */
+  /** Reads `%40`, or the UTF-8 bytes of one character: `%EF%BC%A0`. */
   #percent(at: number): boolean {
     const first = byteAt(this.#text, at);
     if (first === -1) return false;
@@ -138,7 +138,7 @@ export class CodeReader {
     return this.#is(point > POINT_MAX ? REPLACEMENT : point, at + length * 3);
   }
 
-  /** `&#64;`, `&#x40;`, `&commat;`. */
+  /** Reads `&#64;`, `&#x40;` or `&commat;`. */
   #entity(at: number): boolean {
     const text = this.#text;
     if (text[at + 1] !== "#") {
@@ -153,7 +153,7 @@ export class CodeReader {
     return end > from && point <= POINT_MAX && this.#is(point, text[end] === ";" ? end + 1 : end);
   }
 
-  /** `\u0040`, `\u{40}`, `\x40`, `\100`, `\n`, `\"`; and a letter or a line's end that a shell would have behind it. */
+  /** Reads `\u0040`, `\u{40}`, `\x40`, `\100`, `\n`, `\"`; also a backslash that a shell removes. */
   #escape(at: number): boolean {
     const text = this.#text;
     const letter = text[at + 1] ?? "";
@@ -182,7 +182,7 @@ export class CodeReader {
     return point <= POINT_MAX && this.#is(point, end + close.length);
   }
 
-  /** `pass''word`: to a shell one word. */
+  /** Reads empty quotes inside a word: `pass''word` is one word to a shell. */
   #emptyQuotes(at: number, code: number): boolean {
     const isPair = this.#text.charCodeAt(at + 1) === code;
     if (!isPair || !isA(this.#text, at - 1, ALPHANUMERIC) || !isA(this.#text, at + 2, ALPHANUMERIC)) return false;
@@ -190,7 +190,7 @@ export class CodeReader {
   }
 }
 
-/** The byte of `%40`; -1 when there is none. */
+/** Returns the byte of a code such as `%40`; -1 when there is none. */
 function byteAt(text: string, at: number): number {
   if (text.charCodeAt(at) !== PERCENT) return -1;
   const high = digitOf(text.charCodeAt(at + 1));
@@ -203,7 +203,7 @@ function utf8Length(first: number): number {
   return first < 0xf0 ? 3 : UTF8_BYTES_MAX;
 }
 
-/** Of a digit in any base up to 16; 16 for all else. */
+/** Returns the value of a digit in any base up to 16; 16 for any other character. */
 function digitOf(code: number): number {
   if (code >= ZERO && code <= ZERO + 9) return code - ZERO;
   const letter = (code | 0x20) - 0x61;

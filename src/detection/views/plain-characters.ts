@@ -1,18 +1,21 @@
-/** A code point's entry: not asked yet, nothing visible, or several characters. */
+/** Cache entries of a code point: unknown, nothing visible, or several characters. */
 const UNKNOWN = 0;
 const NOTHING = 1;
 const SEVERAL = 2;
 
 const BMP_POINTS = 0x10000;
 
-/** By code point of the basic plane, filled as it is asked. A cache: the answers never change. */
+/** Cache by code point of the basic plane, filled on demand; entries never change. */
 const PLAIN = new Uint16Array(BMP_POINTS);
 
 const INVISIBLE = /^[\p{Cf}\p{Cc}\p{Default_Ignorable_Code_Point}]$/u;
 const DIGIT = /^\p{Nd}$/u;
 const BLANK = /^\p{Zs}$/u;
 
-/** What one UTF-16 unit of the basic plane is to a reader when that is one unit or none; else -1. */
+/**
+ * Returns the plain form of a UTF-16 unit when it is one unit; 0 when it is empty; -1 when it is longer or the unit is a
+ * surrogate.
+ */
 export function plainUnit(code: number): number {
   const known = PLAIN[code] ?? UNKNOWN;
   if (known > SEVERAL) return known;
@@ -23,14 +26,14 @@ export function plainUnit(code: number): number {
   return known === NOTHING ? 0 : -1;
 }
 
-/** Beyond the basic plane, as far as it was asked. A cache: the answers never change. */
+/** Cache of plain forms, filled on demand; entries never change. */
 const ASTRAL = new Map<number, string>();
 const ASTRAL_MAX = 8_192;
 
-/** Beyond the basic plane, by code point: 1 stays as it is, 2 does not, 0 was not asked yet. */
+/** Cache for code points beyond the basic plane: 0 unknown, 1 the plain form is the character itself, 2 it differs. */
 const STAYS = new Uint8Array(0x110000 - BMP_POINTS);
 
-/** Whether a character beyond the basic plane is its own plain form. */
+/** Returns whether a character beyond the basic plane is its own plain form. */
 export function isPlain(point: number): boolean {
   const at = point - BMP_POINTS;
   if (STAYS[at] === 0) STAYS[at] = compute(point) === String.fromCodePoint(point) ? 1 : 2;
@@ -38,8 +41,8 @@ export function isPlain(point: number): boolean {
 }
 
 /**
- * What a character is to a reader: its compatibility form (NFKC), ASCII digits for those of other scripts, a plain blank for
- * all blanks, nothing when it cannot be seen.
+ * Returns a character as a reader sees it: its compatibility form (NFKC), an ASCII digit for a digit of another script, a plain
+ * space for any space, and the empty string for an invisible character.
  */
 export function plainForm(point: number): string {
   const known = ASTRAL.get(point);
@@ -69,7 +72,7 @@ const DASHES: ReadonlySet<number> = new Set([
   0x2010, 0x2011, 0x2012, 0x2013, 0x2014, 0x2015, 0x2212, 0xfe58, 0xfe63, 0xff0d, 0x2043,
 ]);
 
-/** Digits of a script stand in tens: how many of them come before this one. */
+/** Returns the ASCII digit. The digits of a script are in groups of ten, so the value is the number of digits before this one. */
 function digitOf(point: number): string {
   const compatible = String.fromCodePoint(point).normalize("NFKC");
   if (compatible >= "0" && compatible <= "9") return compatible;

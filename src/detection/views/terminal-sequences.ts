@@ -1,18 +1,18 @@
 import { isA, LINE_END } from "./characters.ts";
 
 const ESCAPE = 0x1b;
-/** Stands for an escape character and a bracket. */
+/** C1 control character that is equivalent to an escape character and a bracket. */
 const CONTROL = 0x9b;
 const BELL = 0x07;
 
-/** UTF-16 units. */
+/** Maximum lengths in UTF-16 units. */
 const SEQUENCE_CHARS_MAX = 64;
 const STRING_CHARS_MAX = 256;
 
-/** Taking one out may join another one; deeper nesting is nobody's but an attacker's. */
+/** Removing a sequence may create another one. Only an attacker nests sequences deeper. */
 const PASSES_MAX = 8;
 
-/** Where the sequence ends that begins at `at`, or the character alone with which it would. */
+/** Returns the end of the sequence that starts at `at`; the end of its first character when the sequence is incomplete. */
 export function sequenceEnd(text: string, at: number): number {
   if (text.charCodeAt(at) === CONTROL) return controlEnd(text, at + 1) ?? at + 1;
   const kind = text[at + 1] ?? "";
@@ -22,8 +22,8 @@ export function sequenceEnd(text: string, at: number): number {
 }
 
 /**
- * Where the control sequence begins in which `at` stands, or which a bracket at `at` would make; `at` when there is none. What is
- * put there must not be taken for a part of it.
+ * Returns the start of the control sequence that contains `at`, or that a bracket at `at` would complete; `at` when there is
+ * none. A replacement is inserted there, so that it is not taken for a part of the sequence.
  */
 export function sequenceStart(text: string, at: number): number {
   let start = at;
@@ -44,7 +44,7 @@ function openedBefore(text: string, at: number): number {
   return text[from - 1] === "[" && text.charCodeAt(from - 2) === ESCAPE ? from - 2 : at;
 }
 
-/** Behind the letter that ends the parameters which begin at `from`. */
+/** Returns the offset after the final letter of a control sequence whose parameters start at `from`. */
 function controlEnd(text: string, from: number): number | undefined {
   let end = from;
   while (end < from + SEQUENCE_CHARS_MAX && text.charCodeAt(end) >= 0x20 && text.charCodeAt(end) < 0x40) end += 1;
@@ -52,7 +52,7 @@ function controlEnd(text: string, from: number): number | undefined {
   return final >= 0x40 && final <= 0x7e ? end + 1 : undefined;
 }
 
-/** A title or a link: what it says stays hidden behind a bell or `ESC \`. */
+/** Returns the end of a title or a link. Its text is invisible up to a bell or `ESC \`. */
 function stringEnd(text: string, from: number): number | undefined {
   for (let end = from; end < from + STRING_CHARS_MAX && end < text.length; end += 1) {
     const code = text.charCodeAt(end);
@@ -64,8 +64,8 @@ function stringEnd(text: string, from: number): number | undefined {
 }
 
 /**
- * Without what colours a terminal or moves its cursor. Sequences that are written out (`\u001b[31m`) are text, such as a
- * script's source: they stay. The very same string when there is none; idempotent.
+ * Removes terminal sequences, which set colours or move the cursor. Escaped sequences (`\u001b[31m`), as in the source of a
+ * script, are text and stay. Returns the same string when there is none; idempotent.
  */
 export function withoutSequences(text: string): string {
   let before = text;
@@ -77,7 +77,7 @@ export function withoutSequences(text: string): string {
   return withoutOnce(before, true);
 }
 
-/** `onlyMark`: takes the escape character alone, so that nothing can be joined. */
+/** @param onlyMark - removes only the escape character, so that no new sequence can form */
 function withoutOnce(text: string, onlyMark: boolean): string {
   const parts: string[] = [];
   let from = 0;

@@ -1,25 +1,24 @@
-/** A text as a reader or a program would take it, and where each of its characters came from. */
+/** A text after decoding, with the original range of each of its characters. */
 export interface DecodedText {
   readonly text: string;
-  /** Where the original of the character at `at` begins, */
+  /** Returns the start of the original of the character at `at`. */
   startOf(at: number): number;
-  /** and where it ends. */
+  /** Returns the end of the original of the character at `at`. */
   endOf(at: number): number;
 }
 
 const BYTE_MAX = 0xff;
 
 /**
- * Grows a view from left to right. Stretches that stay as they are cost one entry, however long they are; so does a stretch that
- * stands for another one.
+ * Builds a view from left to right. An unchanged range takes one entry, whatever its length; so does a range that is replaced.
  */
 export class ViewWriter implements DecodedText {
   readonly #original: string;
-  /** One byte a character while that is enough. */
+  /** Character codes; one byte each as long as that is sufficient. */
   #codes: Uint8Array | Uint16Array;
   #length = 0;
   #text = "";
-  /** By entry: where it begins in the view, where in the original; and where the original ends, 0 when it stays as it is. */
+  /** Three numbers for each entry: start in the view, start in the original, end in the original (0 for an unchanged range). */
   #entries = new Uint32Array(96);
   #count = 0;
 
@@ -32,20 +31,20 @@ export class ViewWriter implements DecodedText {
     return this.#text;
   }
 
-  /** The original's characters from `start` to `end`, as they are. */
+  /** Copies the original's characters from `start` to `end`. */
   copy(start: number, end: number): void {
     if (start === end) return;
     this.#enter(start, 0);
     for (let at = start; at < end; at += 1) this.#push(this.#original.charCodeAt(at));
   }
 
-  /** A character stands for the original's stretch. */
+  /** Writes a character that replaces a range of the original. */
   put(code: number, start: number, end: number): void {
     this.#enter(start, end);
     this.#push(code);
   }
 
-  /** All characters of `text` stand for the original's stretch; none may. */
+  /** Writes a text that replaces a range of the original. An empty text removes the range. */
   putText(text: string, start: number, end: number): void {
     if (text === "") return;
     this.#enter(start, end);
@@ -83,7 +82,7 @@ export class ViewWriter implements DecodedText {
     return this.#entries[entry * 3 + 2] === 0;
   }
 
-  /** The last entry that begins at `at` or before. */
+  /** Returns the last entry that starts at or before `at`. */
   #entryAt(at: number): number {
     let low = 0;
     let high = this.#count - 1;
@@ -122,7 +121,7 @@ export class ViewWriter implements DecodedText {
   }
 }
 
-/** A view of a view, told in the original's offsets. */
+/** Returns a view of a view, with offsets in the original. */
 export function compose(inner: DecodedText, outer: DecodedText): DecodedText {
   return {
     text: outer.text,
@@ -131,7 +130,7 @@ export function compose(inner: DecodedText, outer: DecodedText): DecodedText {
   };
 }
 
-/** What was found in a view, in the original's offsets. */
+/** Returns a finding in a view with offsets in the original. */
 export function inOriginal<Found extends { readonly start: number; readonly end: number }>(
   view: DecodedText,
   found: Found,
