@@ -4,28 +4,31 @@ import { type CancellationLimit, Cancellations } from "./limits/cancellations.ts
 import type { Rates } from "./limits/rates.ts";
 
 export interface AdmissionOptions {
-  /** Calls in flight, all callers together. */
+  /** Maximum number of calls in flight, over all callers. */
   readonly concurrentCallsMax: number;
-  /** Calls in flight of one (issuer, subject). */
+  /** Maximum number of calls in flight per caller (issuer and subject). */
   readonly concurrentCallsPerCallerMax: number;
-  /** Whether the audit can take one more call; without it nothing runs. */
+  /** Returns whether the audit can take another call; otherwise no call runs. */
   readonly auditReady: () => boolean;
-  /** Why it cannot, for operators. */
+  /** Returns why the audit cannot take a call, for operators. */
   readonly auditFault?: (() => string | undefined) | undefined;
-  /** How often one caller may start a call and go away; without it as often as it likes. */
+  /** Limits how often one caller may start a call and disconnect. Undefined: no limit. */
   readonly cancellations?: CancellationLimit | undefined;
-  /** How often callers may call; without it as often as they like. */
+  /** Rate limits for callers and tools. Undefined: no limits. */
   readonly rates?: Rates | undefined;
 }
 
 export interface Admission {
   /** @throws {Refusal} SHUTTING_DOWN, AUDIT_UNAVAILABLE, OVERLOADED, RATE_LIMITED */
   admit(verified: Verified): Admitted;
-  /** Once the caller may know that the tool exists: how often it may be called. @throws {Refusal} RATE_LIMITED */
+  /**
+   * Applies the rate limit of the tool. Comes after the check that the caller may know the tool.
+   * @throws {Refusal} RATE_LIMITED
+   */
   pace(authorized: Authorized): WithinRate;
-  /** Gives the place back. Every admitted call leaves exactly once; `abandoned`: its client was gone before the answer. */
+  /** Releases the slot. Every admitted call leaves exactly once. `abandoned`: its client disconnected before the answer. */
   leave(admitted: Admitted, abandoned?: boolean): void;
-  /** From now on nobody is admitted. */
+  /** Stops admitting calls. */
   drain(): void;
   inFlight(): number;
 }
@@ -33,7 +36,7 @@ export interface Admission {
 const RETRY_AFTER_MS = 1_000;
 
 export function createAdmission(options: AdmissionOptions): Admission {
-  /** Issuer → subject → calls under way; the two together are the caller. */
+  /** Maps issuer → subject → calls in flight. Issuer and subject together identify the caller. */
   const perCaller = new Map<string, Map<string, number>>();
   const cancellations = options.cancellations && new Cancellations(options.cancellations);
   let total = 0;
@@ -76,7 +79,7 @@ export function createAdmission(options: AdmissionOptions): Admission {
           },
         );
       }
-      // Last: who is refused for something else is charged nothing.
+      // This comes last: a call that is refused for another reason does not count against the rate limit.
       options.rates?.takeCall(caller);
       perCaller.set(caller.issuer, ofIssuer.set(caller.subject, mine + 1));
       total += 1;

@@ -5,7 +5,7 @@ import type { CallRecord } from "./call-record.ts";
 import { outputShown } from "./output-so-far.ts";
 import { wordsHeard } from "./target-text.ts";
 
-/** A result and the HTTP status that goes with it. */
+/** A result and its HTTP status. */
 export interface Answer {
   readonly http: number;
   readonly result: CallResult;
@@ -37,20 +37,20 @@ export function refused(receipt: Receipt, refusal: Refusal, trail: CallRecord): 
   return { http, result: { ...result, ...warned(trail) } };
 }
 
-/** Whoever sends a secret should hear of it, whatever becomes of the call. */
+/** Returns the warning about secrets in the arguments. The sender of a secret is warned whatever the result of the call. */
 function warned({ secretsSent }: CallRecord): { readonly secretsSent?: readonly string[] } {
   return secretsSent === undefined ? {} : { secretsSent };
 }
 
-/** A question is no answer yet, and no refusal either. */
+/** Builds the answer for an open approval request, which is neither a result nor a refusal. */
 function pending({ traceId }: Receipt, { message, details }: Refusal): Answer {
   const approval = { ...(details?.["approval"] as Omit<Pending["approval"], "message">), message };
   return { http: REFUSALS.APPROVAL_REQUIRED.http, result: { status: "pending", approval, traceId } };
 }
 
 /**
- * The one answer without a receipt: the audit could not be written. Nothing of the call's result is in it, and it says whether
- * anything may have run.
+ * Builds the only answer without a receipt: the audit could not be written. The answer contains nothing of the call's result, and
+ * it says whether anything may have run.
  */
 export function unrecorded(trail: CallRecord, cause: unknown): Answer {
   const outcome = trail.ran ? "unknown" : "not_run";
@@ -77,7 +77,7 @@ export function unrecorded(trail: CallRecord, cause: unknown): Answer {
 interface FailureContext {
   readonly traceId: string;
   readonly stage: Stage;
-  /** Whether the tool reads or is idempotent. */
+  /** True when the tool only reads or is idempotent. */
   readonly safe: boolean;
 }
 

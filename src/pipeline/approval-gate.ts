@@ -25,50 +25,56 @@ import { digestInAnySession } from "./planner.ts";
 import { findSecrets } from "./redactor.ts";
 import { deepFreeze } from "./schema-validator.ts";
 
-/** What the risk rules say of one call. */
+/** The result of the risk rules for one call. */
 export interface Assessment extends Assessed {
-  /** Whether a session's yes may cover the call. */
+  /** True when a session's approval may cover the call. */
   readonly rememberable: boolean;
   readonly notes: readonly string[];
-  /** What a yes needs by the policies of now; undefined: one decider. */
+  /** The approvals needed under the current policies. Undefined: one approver. */
   readonly requirement?: Requirement | undefined;
 }
 
 interface GateOptions {
-  /** Where people are asked. Without it, and without a callback, what must ask is denied. */
+  /** Stores approval requests. Without it and without a callback, a call that needs an approval is denied. */
   readonly approvals?: Approvals | undefined;
   readonly assess: (call: { readonly tool: Tool; readonly input: unknown; readonly plan: ExecutionPlan }) => Assessment;
-  /** Of sessions for which no operator set another. */
+  /** The mode of sessions for which no operator has set another. */
   readonly mode: Mode;
-  /** The library's own way to ask. */
+  /** The library's own callback for approvals. */
   readonly onToolApprove?: ApprovalCallback | undefined;
   readonly callbackTimeoutMs: number;
   readonly filterSecrets: (text: string) => string;
-  /** UUIDs. */
+  /** Returns UUIDs. */
   readonly newId: () => string;
 }
 
-/** What the gate knows of a call beside its plan. */
+/** The gate's facts about a call, in addition to its plan. */
 export interface Asking {
   readonly request: CallRequest;
   readonly traceId: string;
   readonly scope: CallScope;
-  /** Walks other arguments from VALIDATION to PLAN. */
+  /** Runs other arguments through the stages from VALIDATION to PLAN. */
   replan(args: unknown): Promise<Planned>;
-  /** Looks at the token once more. @throws {Refusal} UNAUTHENTICATED, AUTH_UNAVAILABLE */
+  /**
+   * Verifies the token again.
+   * @throws {Refusal} UNAUTHENTICATED, AUTH_UNAVAILABLE
+   */
   verifyAgain(): Promise<unknown>;
 }
 
-/** Lets a plan through, or has somebody asked. */
+/** Decides whether a plan may run, or requests an approval for it. */
 export interface ApprovalGate {
   /**
-   * @throws {Refusal} POLICY_DENIED, APPROVAL_REQUIRED while a person is asked, APPROVAL_DENIED, another APPROVAL_… when
-   * `approval.id` is no yes to this plan
+   * @throws {Refusal} POLICY_DENIED, APPROVAL_REQUIRED while an approver is asked, APPROVAL_DENIED, or another APPROVAL_… code
+   * when `approvalId` does not approve this plan
    */
   approve(planned: Planned, asking: Asking): Approved | Promise<Approved>;
 }
 
-/** Deny by default: whatever fails here, is late or is unknown asks, and a question without an answer is a no. */
+/**
+ * Creates a gate that denies by default: anything that fails, is late or is unknown needs an approval, and an approval request
+ * without an answer is a denial.
+ */
 export function createApprovalGate(options: GateOptions): ApprovalGate {
   return {
     approve(planned, asking) {
@@ -91,12 +97,12 @@ async function consider(options: GateOptions, call: Call, floor: Verdict | undef
   const { planned, request } = call;
   if (floor?.verdict === "deny") throw policyDenied(call.assessment);
   const isFree = floor === undefined && request.approvalId === undefined;
-  // What the manifest lets through in every mode needs no mode: the store may be slow, or away.
+  // A call that the manifest passes in every mode needs no mode, so it does not depend on a slow or unavailable store.
   const manifest = isFree && namedSession(options, call) ? await askManifestInAnyMode(planned) : undefined;
   if (manifest === "passes") return pass(planned, { by: "needsApproval" });
   const session = await guarded(() => sessionOf(options, call));
   const requester = { ...identity(planned), session: session.id };
-  // A call that names its approval is that call, whatever else would let it through.
+  // A call that names an approval claims that approval, even if another rule would allow the call.
   if (request.approvalId !== undefined) return claim(options, call, requester);
   const verdict = floor ?? (await stepVerdict(call, { mode: session.mode, manifest }));
   if (verdict.verdict === "allow") return pass(planned, { by: verdict.by });
@@ -106,18 +112,18 @@ async function consider(options: GateOptions, call: Call, floor: Verdict | undef
   return askPeople(options, call, { requester, by: verdict.by });
 }
 
-/** A policy that wants people to decide is not satisfied by a function, unless it says so itself. */
+/** Returns whether the callback may decide. A policy that requires people accepts the callback only if the policy says so. */
 function mayAskInProcess({ onToolApprove }: GateOptions, { requirement }: Assessment): boolean {
   return onToolApprove !== undefined && (requirement === undefined || requirement.callback);
 }
 
 interface Known {
   readonly mode: Mode;
-  /** What the manifest has said already. */
+  /** The manifest's answer, if it was asked already. */
   readonly manifest: ManifestAnswer | undefined;
 }
 
-/** Steps 1 to 4. */
+/** Runs steps 1 to 4 of the approval rules. */
 async function stepVerdict({ planned }: Call, { mode, manifest }: Known): Promise<Verdict> {
   const { tool } = planned;
   const before = verdictBeforeManifest(tool, mode);
@@ -127,12 +133,12 @@ async function stepVerdict({ planned }: Call, { mode, manifest }: Known): Promis
 }
 
 interface TrustedSession {
-  /** Undefined: none that counts. One that the agent named itself carries neither mode nor grant. */
+  /** Undefined: no trusted session. A session that the agent named itself has neither mode nor grants. */
   readonly id: string | undefined;
   readonly mode: Mode;
 }
 
-/** Returns the session to look up; undefined where there is none, or no store that knows it. */
+/** Returns the session to look up; undefined without a session or without a store that knows it. */
 function namedSession({ approvals }: GateOptions, { planned: { caller }, request }: Call): string | undefined {
   if (approvals === undefined) return undefined;
   return caller.session ?? (request.session?.startsWith(SID) ? undefined : request.session);
@@ -156,7 +162,7 @@ async function claim({ approvals }: GateOptions, call: Call, requester: Requeste
   const { tool, digest: planDigest } = planned;
   const id = request.approvalId ?? "";
   if (approvals === undefined) throw claimRefusal({ outcome: "not_found" }, tool);
-  // Whoever has gone away uses no yes up.
+  // A disconnected caller consumes no approval.
   call.scope.assertOpen();
   const requirementDigest = call.assessment.requirement?.digest;
   const claimed = await guarded(() => approvals.claim({ id, requester, planDigest, requirementDigest }));
@@ -165,20 +171,20 @@ async function claim({ approvals }: GateOptions, call: Call, requester: Requeste
   return pass(planned, { by: decidersOf(approval), approvalId: id, answer: givenIn(approval, planned) });
 }
 
-/** @throws Error for a yes without the answer that the manifest wants */
+/** @throws {Error} when an approval lacks the answer that the manifest requires */
 function givenIn({ answer, decidedAt }: Approval, planned: Planned): GivenAnswer | undefined {
   if (answer?.text !== undefined) return { text: answer.text, at: decidedAt ?? 0 };
   if (answer === undefined && planned.tool.approval.answer === undefined) return undefined;
   throw new Error("an approval holds no answer to its question");
 }
 
-/** Everybody whose yes was counted. */
+/** Returns everybody whose approval was counted. */
 function decidersOf({ votes, decidedBy }: Approval): string {
   const people = votes.length > 0 ? votes : [{ issuer: decidedBy?.issuer ?? "", subject: decidedBy?.subject ?? "" }];
   return people.map(({ issuer, subject }) => `human:${issuer}|${subject}`).join(", ");
 }
 
-/** What a session's yes may cover is the very same plan of the same caller in that session. */
+/** Returns the key of a session grant: it covers only the identical plan of the same caller in that session. */
 function grantKeyOf({ planned, assessment }: Call): string | undefined {
   const { tool, digest } = planned;
   const isGrave = isHigh(assessment.risk) || tool.classification === "destructive" || tool.category === "ask";
@@ -207,14 +213,14 @@ async function askInProcess(options: GateOptions, call: Call, requester: Request
   };
   const callback = options.onToolApprove ?? (() => false);
   const { callbackTimeoutMs: timeoutMs } = options;
-  // A person's time to think is not the tool's time to run.
+  // An approver's time to think does not count as the tool's run time.
   const answer = await scope.hold((signal) => askCallback(callback, { ...use, planDigest }, { timeoutMs, signal }));
   if (!answer.approved) {
-    // When the call itself is over, nobody said no.
+    // When the call itself is over, no approver has denied it.
     scope.assertOpen();
     throw answer.cause === undefined ? deniedRefusal(tool, answer) : unanswered(answer.cause);
   }
-  // It may have run out, or been revoked, while somebody thought.
+  // The token may have expired or been revoked while the approver decided.
   await call.verifyAgain();
   if (answer.params === undefined) return pass(planned, { by: "callback", answer: saidBy(answer, planned, scope) });
   const amended = await call.replan(answer.params);
@@ -228,7 +234,7 @@ async function askInProcess(options: GateOptions, call: Call, requester: Request
 
 interface Why {
   readonly requester: Requester;
-  /** The rule that asks. */
+  /** The rule that requires the approval. */
   readonly by: string;
 }
 
@@ -284,7 +290,7 @@ function scopesOf(tool: Tool, grantKey: string | undefined): readonly Scope[] {
   return grantKey === undefined ? ["once"] : offered;
 }
 
-/** @throws {Refusal} a yes without the answer that the manifest wants is none */
+/** @throws {Refusal} when an approval lacks the answer that the manifest requires */
 function saidBy({ answer: text }: { readonly answer?: string | undefined }, planned: Planned, scope: CallScope) {
   const wanted = answerWantedBy(planned);
   const fault = wanted && answerFault(wanted, text);
@@ -304,7 +310,7 @@ function policyDenied({ rules }: Assessment): Refusal {
   });
 }
 
-/** A store that fails never lets anything through. */
+/** Runs work on the store. A store failure never approves a call. */
 async function guarded<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
@@ -313,10 +319,13 @@ async function guarded<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** How long a manifest may think about whether its call asks. */
+/** How long a manifest may take to decide whether its call needs an approval. */
 const NEEDS_APPROVAL_TIMEOUT_MS = 1_000;
 
-/** What a manifest's `needsApproval` says: only a plain `false` in time passes; a throw, silence or anything else asks. */
+/**
+ * The result of a manifest's `needsApproval`. Only `false`, returned in time, passes; an exception, a timeout or any other value
+ * asks.
+ */
 type ManifestAnswer = "passes" | "asks";
 
 /** Asks the manifest whether the call passes in this mode. */
@@ -324,7 +333,7 @@ async function askManifest(planned: Planned, mode: Mode): Promise<ManifestAnswer
   return (await answerOf(planned, { mode, onModeRead: () => {} })) ? "passes" : "asks";
 }
 
-/** Returns the answer that holds in every mode; undefined when the manifest looked at the mode. */
+/** Returns the answer that holds in every mode; undefined when the manifest read the mode. */
 async function askManifestInAnyMode(planned: Planned): Promise<ManifestAnswer | undefined> {
   let isModeRead = false;
   const onModeRead = (): void => {
@@ -366,15 +375,15 @@ async function answerOf({ tool, input, caller }: Planned, { mode, onModeRead }: 
   }
 }
 
-/** What a person must answer for this call to run; undefined: a yes is enough. */
+/** Returns what an approver must answer for this call to run. Undefined: an approval is enough. */
 function answerWantedBy({ tool, input }: Pick<Planned, "tool" | "input">): WantedAnswer | undefined {
   const { answer } = tool.approval;
   return answer && wantedAnswer(answer.choices?.(deepFreeze(ownCopy(input)) as never));
 }
 
 /**
- * The plan is sealed by now, and dates cannot be frozen: whoever changes what they are asked about changes their own copy. What
- * cannot be copied is in no function's plan.
+ * Returns a copy for a manifest function. The plan is sealed by now, and dates cannot be frozen: a function that changes its
+ * argument changes only its own copy. An input that cannot be copied is not in the plan of any function.
  */
 function ownCopy(input: unknown): unknown {
   try {

@@ -4,7 +4,7 @@ import type { Tool } from "../core/types.ts";
 
 const POLL_AFTER_MS = 2_000;
 
-/** How each state that is no yes is told to the one who asked. */
+/** The refusal for each state that is not an approval. */
 const STATES = {
   denied: ["APPROVAL_DENIED", "A person said no to this call."],
   expired: ["APPROVAL_EXPIRED", "The time of this approval is over. Make the call again without it to ask anew."],
@@ -16,7 +16,7 @@ const STATES = {
   in_doubt: ["APPROVAL_CONSUMED", "This approval was used already; whether the change happened is not known."],
 } as const satisfies Partial<Record<Approval["state"], readonly [RefusalCode, string]>>;
 
-/** A person is being asked: what the agent needs to wait and to come back. */
+/** Returns the refusal for an open approval request, with what the agent needs to wait and to claim the approval. */
 export function pendingRefusal(approval: Approval): Refusal {
   const { id, decideBy, scopes, tool } = approval;
   return new Refusal("APPROVAL_REQUIRED", `A person is asked whether ${tool} may run. ${HOW_TO_GO_ON}`, {
@@ -35,7 +35,7 @@ export function pendingRefusal(approval: Approval): Refusal {
 const HOW_TO_GO_ON =
   "Look at statusUrl until its state is approved, then make the same call again with approval.id. Do not ask again meanwhile.";
 
-/** Why an approval is no yes to this call. */
+/** Returns the refusal for a call whose approval could not be claimed. */
 export function claimRefusal(claimed: Exclude<Claimed, { outcome: "claimed" }>, tool: Tool): Refusal {
   if (claimed.outcome === "not_found") return approvalNotFound();
   if (claimed.outcome === "mismatch") {
@@ -48,7 +48,7 @@ export function claimRefusal(claimed: Exclude<Claimed, { outcome: "claimed" }>, 
   return stateRefusal(claimed.approval, tool);
 }
 
-/** What became of a question that is not a yes. */
+/** Returns the refusal for an approval request that is not an approval, by its state. */
 export function stateRefusal(approval: Approval, tool: Pick<Tool, "category">): Refusal {
   const { state, decisionReason } = approval;
   if (state === "pending" || state === "approved") return pendingRefusal(approval);
@@ -57,7 +57,7 @@ export function stateRefusal(approval: Approval, tool: Pick<Tool, "category">): 
     const because = decisionReason === undefined ? undefined : { reason: decisionReason };
     return deniedRefusal(tool, { ...because, details: { ...details, ...because } });
   }
-  // What was said with a yes is no reason for its end.
+  // The reason given with an approval does not explain why the approval ended.
   const [code, message] = STATES[state];
   return new Refusal(code, message, { details });
 }
@@ -73,7 +73,7 @@ export function deniedRefusal(tool: Pick<Tool, "category">, { reason, ...options
   return new Refusal("APPROVAL_DENIED", reason ? `${what}: ${reason}` : `${what}.`, options);
 }
 
-/** The embedder's callback failed, or said nothing in time: no answer is a no. */
+/** Returns the refusal when the embedder's callback failed or did not answer in time: no answer is a denial. */
 export function unanswered(cause: unknown): Refusal {
   return new Refusal("APPROVAL_DENIED", "Nobody answered whether this call may run.", { cause });
 }
@@ -82,7 +82,7 @@ export function approvalNotFound(): Refusal {
   return new Refusal("APPROVAL_NOT_FOUND", "There is no such approval of yours.");
 }
 
-/** Nothing is allowed because it could not be asked. */
+/** Returns the refusal for an unavailable store: a call is not allowed because its approval could not be requested. */
 export function approvalsUnavailable(cause: unknown): Refusal {
   return new Refusal("APPROVAL_UNAVAILABLE", "Nobody can be asked at the moment. The call was not run.", {
     retryAfterMs: POLL_AFTER_MS,

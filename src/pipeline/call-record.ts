@@ -20,43 +20,43 @@ import {
 import type { Execution } from "./executor.ts";
 import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 
-/** The stretches of road that are timed. PLAN counts as EXECUTION when it refuses. */
+/** The stages that are timed. PLAN counts as EXECUTION when it refuses. */
 type Step = Stage | "PLAN";
 
 export interface CallRecordOptions {
-  /** Milliseconds since 1970. */
+  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
-  /** Milliseconds from any origin, never going back. */
+  /** Returns milliseconds from an arbitrary origin, never decreasing. */
   readonly monotonic: () => number;
-  /** UUIDv7s. */
+  /** Returns UUIDv7s. */
   readonly ids: () => string;
-  /** The hash of what was sent, and the name of the algorithm. */
+  /** Returns the hash of what was sent. `hashAlg` names the algorithm. */
   readonly hashArgs: (sent: unknown) => string;
   readonly hashAlg: string;
-  /** Makes the entry durable. */
+  /** Makes the entry durable, and returns its receipt. */
   readonly record: (entry: EntryDraft, request: CallRequest) => Promise<Receipt>;
-  /** Metrics; sees every entry that was recorded. */
+  /** Updates the metrics; receives every recorded entry. */
   readonly observe: (entry: EntryDraft) => void;
-  /** For operators: what a refusal's cause says. */
+  /** Logs the cause of a refusal for operators. */
   readonly log: (line: CallRecordLog) => void;
   readonly tracer?: Tracer | undefined;
 }
 
-/** What the caller brings about: a file that is not there, an argument that the target does not take, a disconnect. */
+/** Refusals that the caller causes: a missing file, an argument that the target rejects, a disconnect. */
 const OF_THE_CALLER: ReadonlySet<RefusalCode> = new Set(["TARGET_REFUSED", "CANCELLED"]);
 
 export interface CallRecordLog {
-  /** What strangers are refused is no operator's concern, unless it is looked for. */
+  /** "debug" for refused unauthenticated clients, because operators need those lines only when they look for them. */
   readonly level: "debug" | "info" | "error";
   readonly traceId: string;
-  /** The same in W3C ids, for other logs and traces. */
+  /** The W3C ids of the call, for other logs and traces. */
   readonly trace: { readonly traceId: string; readonly spanId?: string | undefined };
   readonly tool: string;
   readonly code: string;
   readonly cause: unknown;
 }
 
-/** A yes that was claimed, an `Idempotency-Key` that was begun. */
+/** The approval and the idempotency key that a call has consumed. */
 export interface Used {
   readonly approvalId: string | undefined;
   readonly keyUse: KeyUse | undefined;
@@ -64,7 +64,7 @@ export interface Used {
 
 export interface CallRecords {
   start(request: CallRequest): CallRecord;
-  /** Ends every call that has begun to plan or run. */
+  /** Ends every call that is being planned or executed. */
   shutDown(): void;
 }
 
@@ -78,24 +78,24 @@ export function createTrails(options: CallRecordOptions): CallRecords {
   };
 }
 
-/** What happened to one call: times the steps, keeps what they earned, and writes the one line. It decides nothing. */
+/** The record of one call: times the stages, keeps their evidence and writes the audit entry. It makes no decisions. */
 export class CallRecord {
   readonly traceId: string;
   readonly request: CallRequest;
-  /** Arguments in which a secret stood; known once the line is written. */
+  /** Names of the arguments that contained a secret; known once the audit entry is written. */
   secretsSent: readonly string[] | undefined;
   readonly #options: CallRecordOptions;
   readonly #startedAt: number;
   readonly #stages: Partial<Record<Step, number>> = {};
   readonly #endings: (() => void)[] = [];
-  /** What the steps earned, latest last. */
+  /** The evidence of the stages, latest last. */
   readonly #earned: AnyEvidence[] = [];
-  /** How much of it was earned before the call last stepped aside. */
+  /** Number of items in `#earned` when the call last waited. */
   #settled = 0;
   #step: Step = "REQUEST";
   #stepAt: number;
   #duration = 0;
-  /** Kept from the intent, so that a change's arguments are hashed and looked through once. */
+  /** Kept from the intent, so that the arguments of a changing call are hashed and searched for secrets only once. */
   #requestFacts: EntryDraft["request"] | undefined;
   readonly #open: Set<CallScope>;
   readonly #trace: CallTrace | undefined;
@@ -109,7 +109,7 @@ export class CallRecord {
     this.#trace = options.tracer?.begin({ callId: this.traceId, request, at: this.#startedAt });
   }
 
-  /** Takes one step of the road and keeps what it earned. */
+  /** Runs one stage of the pipeline and keeps its evidence. */
   at<E extends AnyEvidence | Promise<AnyEvidence>>(step: Step, take: () => E): E {
     this.#enter(step);
     const earned = take();
@@ -117,12 +117,12 @@ export class CallRecord {
     return earned;
   }
 
-  /** Runs when the call ends, however it ends. */
+  /** Registers a function that runs when the call ends, whatever the result. */
   atEnd(ending: () => void): void {
     this.#endings.push(ending);
   }
 
-  /** The time this call has, from now on. */
+  /** Starts the time limit of this call. */
   openScope(timeoutMs: number): CallScope {
     const scope = new CallScope({ timeoutMs, now: this.#options.clock, departure: this.request.departure });
     this.#open.add(scope);
@@ -142,17 +142,17 @@ export class CallRecord {
     };
   }
 
-  /** Names the caller of a request that was turned away, when its token happens to be good. */
+  /** Names the caller of a rejected request when its token happens to be valid. */
   async identify(verify: () => Verified | Promise<Verified>): Promise<void> {
     if (this.request.authorization === undefined && this.request.certificate === undefined) return;
     try {
       this.keep(await verify());
     } catch {
-      // The request is refused already; who sent it stays "anonymous".
+      // The request is already refused; its sender stays "anonymous".
     }
   }
 
-  /** Whether anything may have run. */
+  /** True when anything may have run. */
   get ran(): boolean {
     return this.#stages.EXECUTION !== undefined || this.#step === "EXECUTION";
   }
@@ -166,7 +166,7 @@ export class CallRecord {
     return this.#tool?.classification !== "read";
   }
 
-  /** What of the store this call has used up since it last stepped aside. */
+  /** Returns the approval and the idempotency key that this call has consumed since it last waited. */
   used(): Used | undefined {
     let approvalId: string | undefined;
     let keyUse: KeyUse | undefined;
@@ -178,12 +178,12 @@ export class CallRecord {
     return approvalId === undefined && keyUse === undefined ? undefined : { approvalId, keyUse };
   }
 
-  /** Whether the call changed files of the workspace, or may have. */
+  /** True when the call changed files of the workspace, or may have changed them. */
   get wroteFiles(): boolean {
     return this.ran && this.changes && this.#fact("plan")?.kind === "fs";
   }
 
-  /** Gives its place on the road to others while somebody is asked. */
+  /** Releases the call's capacity to other calls while an approver is asked. */
   stepAside(): void {
     for (const end of this.#endings.splice(0)) end();
     this.#settled = this.#earned.length;
@@ -198,7 +198,7 @@ export class CallRecord {
     return this.#step === "PLAN" ? "EXECUTION" : this.#step;
   }
 
-  /** Writes the call's line. Resolves when it is on disk. */
+  /** Writes the call's audit entry. Resolves when it is on disk. */
   async close(ending: Released | Refusal): Promise<Receipt> {
     const step = this.#step;
     this.#enter("AUDIT");
@@ -242,13 +242,13 @@ export class CallRecord {
     this.#trace?.enter(step, now);
   }
 
-  /** Keeps what a step earned later; once, when it was there at once and `at` has kept it already. */
+  /** Keeps evidence that a stage delivered later. Evidence that `at` has kept already is not kept twice. */
   keep<E extends AnyEvidence>(evidence: E): E {
     if (this.#earned.at(-1) !== evidence) this.#earned.push(evidence);
     return evidence;
   }
 
-  /** The latest word of any step about one fact. */
+  /** Returns the latest value that any stage delivered for one fact. */
   #fact<Name extends keyof Facts>(name: Name): Facts[Name] | undefined {
     for (let index = this.#earned.length - 1; index >= 0; index -= 1) {
       const earned = this.#earned[index] as unknown as Partial<Facts>;
@@ -261,7 +261,7 @@ export class CallRecord {
     return this.#fact("registered")?.tool;
   }
 
-  /** What the entry will say of the call, as far as it is known before the call runs. */
+  /** Returns what the audit entry will say about the call, as far as it is known before the call runs. */
   #announced(): Announced {
     this.#requestFacts = this.#requestOf(undefined);
     return {
@@ -320,7 +320,7 @@ export class CallRecord {
   }
 }
 
-/** Milliseconds to the microsecond. */
+/** Rounds milliseconds to the microsecond. */
 function round(ms: number): number {
   return Math.round(ms * 1000) / 1000;
 }
@@ -328,13 +328,13 @@ function round(ms: number): number {
 interface Recording {
   readonly entry: EntryDraft;
   readonly recording: Promise<Receipt>;
-  /** The clock that the steps are timed with. */
+  /** The clock that times the stages. */
   readonly monotonic: () => number;
 }
 
 const HTTP_OK = 200;
 
-/** Waits for the line of the call and ends its trace; a call without a line ends as its answer will say. */
+/** Waits for the audit entry and ends the call's trace. A call without an entry ends with the error that its answer reports. */
 async function endTrace(trace: CallTrace, { entry, recording, monotonic }: Recording): Promise<Receipt> {
   let receipt: Receipt;
   try {
@@ -354,6 +354,6 @@ function end(trace: CallTrace, ending: TraceEnding): void {
   try {
     trace.end(ending);
   } catch {
-    // A call that is on record is not refused because its trace is broken.
+    // A recorded call is not refused because its trace is broken.
   }
 }

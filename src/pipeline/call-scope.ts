@@ -1,11 +1,11 @@
 import { Refusal } from "../core/errors.ts";
 import type { PlanContext } from "../core/types.ts";
 
-/** The client's end of the line. */
+/** The connection state of the client. */
 export interface Disconnect {
-  /** Whether it is gone already. */
+  /** True when the client has already disconnected. */
   readonly gone: boolean;
-  /** Calls `listener` once when it goes; answers how to stop listening. */
+  /** Calls `listener` once when the client disconnects. Returns a function that removes the listener. */
   listen(listener: () => void): () => void;
 }
 
@@ -18,8 +18,8 @@ const REASONS = {
 } as const;
 
 /**
- * How long a call may go on: until its tool's timeout, or until the client is gone. One scope spans planning and running.
- * Whoever works under it is told through `signal`; whoever does not listen is left behind.
+ * The time limit of a call: it ends at its tool's timeout or when the client disconnects. One scope spans planning and execution.
+ * Work under the scope is notified through `signal`; the call does not wait for work that ignores the signal.
  */
 export class CallScope implements PlanContext {
   /** Milliseconds since 1970. */
@@ -30,7 +30,7 @@ export class CallScope implements PlanContext {
   readonly #now: () => number;
   #timer: ReturnType<typeof setTimeout>;
   readonly #unlisten: (() => void) | undefined;
-  /** Made when somebody asks for the signal: most work is over before anybody would. */
+  /** Created on the first use of `signal`: most work ends before anybody reads it. */
   #controller: AbortController | undefined;
   #ended: EndReason | undefined;
   #leaveWaiting: ((refusal: Refusal) => void) | undefined;
@@ -47,7 +47,7 @@ export class CallScope implements PlanContext {
     else this.#unlisten = options.departure?.listen(() => this.#end("departure"));
   }
 
-  /** Milliseconds since 1970. */
+  /** Returns milliseconds since 1970. */
   now(): number {
     return this.#now();
   }
@@ -60,20 +60,20 @@ export class CallScope implements PlanContext {
     return this.#controller.signal;
   }
 
-  /** From here on the client's absence no longer ends the call: a change under way is followed to its outcome. */
+  /** Ignores a disconnect of the client from now on: a change that has started is followed to its result. */
   followThrough(): void {
     this.#unlisten?.();
   }
 
-  /** @throws {Refusal} DEADLINE_EXCEEDED or CANCELLED when there is no time left to begin anything */
+  /** @throws {Refusal} DEADLINE_EXCEEDED, CANCELLED or SHUTTING_DOWN when the scope has ended, so that no new work may start */
   assertOpen(): void {
     if (this.#ended !== undefined) throw refusalOf(this.#ended);
   }
 
   /**
-   * Waits for `work`, but not beyond the scope. `ended` is told when the work itself has ended, however late.
+   * Waits for `work`, but not beyond the end of the scope. Calls `ended` when the work itself has ended, however late.
    *
-   * @throws {Refusal} DEADLINE_EXCEEDED or CANCELLED when the scope ends first; else whatever `work` throws
+   * @throws {Refusal} DEADLINE_EXCEEDED, CANCELLED or SHUTTING_DOWN when the scope ends first; otherwise whatever `work` throws
    */
   within<T>(work: Promise<T>, ended?: () => void): Promise<T> {
     return new Promise<T>((resolve, reject) => {
@@ -92,7 +92,10 @@ export class CallScope implements PlanContext {
     });
   }
 
-  /** Stops the clock while somebody else thinks: the time that was left is left afterwards. The signal tells of the other endings. */
+  /**
+   * Pauses the deadline while an approver decides: the time that was left is left afterwards. The signal still reports a
+   * disconnect and a shutdown.
+   */
   async hold<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const left = this.#deadline - this.#now();
     clearTimeout(this.#timer);
@@ -104,7 +107,10 @@ export class CallScope implements PlanContext {
     }
   }
 
-  /** The service ends: whoever still works under it is left behind, and the call gets its line. */
+  /**
+   * Ends the scope because the service shuts down: the call does not wait for its work any longer, and its audit entry is
+   * written.
+   */
   shutDown(): void {
     this.#end("shutdown");
   }

@@ -22,57 +22,66 @@ import { type Credential, credentialOf, type RevocationList } from "./identity/r
 const DEFAULT_PERMISSIONS_CLAIM = "permissions";
 const DEFAULT_CACHE_ENTRIES_MAX = 10_000;
 const DEFAULT_KEYS_TIMEOUT_MS = 5_000;
-/** The longest that a token is believed without looking at the keys again. */
+/** Longest time that a token is accepted from the cache before its signature is checked again. */
 const REVERIFY_AFTER_MS = 300_000;
 const VERIFICATIONS_IN_FLIGHT_MAX = 10_000;
 const OVERLOAD_RETRY_MS = 1_000;
 
-/** Agents call tools; operators decide, query and configure. A token is good at one of the two. */
+/** Agents call tools; operators decide, query and configure. A token is valid for one of the two. */
 export type Audience = "agents" | "operators";
 
 export interface CallerContextOptions {
   readonly issuers: readonly IssuerProfile[];
-  /** Milliseconds since 1970. */
+  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
   readonly cacheEntriesMax?: number;
   readonly fetch?: Fetch;
-  /** For one fetch of a JWKS URL, body included. */
+  /** Time limit for one fetch of a JWKS URL, body included. */
   readonly keysTimeoutMs?: number;
-  /** Called with the issuer whose JWKS URL brought other keys. */
+  /** Called with the issuer whose JWKS URL delivered changed keys. */
   readonly onKeysChanged?: (issuer: string) => void;
-  /** What is revoked at the moment; asked at every call, cached tokens included. */
+  /** Returns the current revocations. Read at every call, for cached tokens too. */
   readonly revocations?: (() => RevocationList) | undefined;
-  /** Callers who show a certificate and no token. */
+  /** Callers that present a certificate and no token. */
   readonly certificateCallers?: readonly CertificateCaller[] | undefined;
-  /** Whose place this one takes: the keys it fetched count until they are fetched anew, which a server that is down delays. */
+  /**
+   * The caller context that this one replaces: the keys it fetched stay valid until they are fetched again, because the server
+   * may be down.
+   */
   readonly former?: Pick<CallerContext, "fetchedKeys"> | undefined;
 }
 
-/** Tells who calls, from the token and nothing else. Every no is a Refusal: UNAUTHENTICATED or AUTH_UNAVAILABLE. */
+/**
+ * Identifies the caller by token or client certificate and nothing else. Every failure is a Refusal: UNAUTHENTICATED or
+ * AUTH_UNAVAILABLE.
+ */
 export interface CallerContext {
-  /** Takes the raw `Authorization` header, and what the connection's client has proved to hold. */
+  /** Verifies the raw `Authorization` header and the certificate whose key the connection's client has proved to hold. */
   verify(
     authorization: string | undefined,
     door: Audience,
     certificate?: ClientCertificate | undefined,
   ): Promise<Verified>;
-  /** The same at once, for a token that was verified before and is still remembered; undefined for any other. */
+  /** Returns the same as `verify`, synchronously, for a token that is still in the cache; undefined for any other. */
   recall(
     authorization: string | undefined,
     door: Audience,
     certificate?: ClientCertificate | undefined,
   ): Verified | undefined;
-  /** Takes the bare token. */
+  /** Verifies a token without the `Bearer` scheme. */
   verifyToken(token: string, door: Audience, certificate?: ClientCertificate | undefined): Promise<Verified>;
-  /** Whether this header's token was verified before and is still remembered: then looking at it again costs nothing. */
+  /** Returns whether this header's token is still in the cache: then checking it again costs nothing. */
   knows(authorization: string | undefined): boolean;
-  /** Whether a person whom an integration speaks for, without a token, could be an operator now: of an issuer of theirs, and not revoked. */
+  /**
+   * Checks that a person for whom an integration acts without a token could be an operator now: the issuer is an operators'
+   * issuer, and the person is not revoked.
+   */
   assertOperator(person: Pick<Caller, "issuer" | "subject">): void;
-  /** Takes other issuers from now on and forgets every token. On a StartupError the old ones stay. */
+  /** Replaces the issuers and clears the token cache. On a StartupError the old issuers stay. */
   reload(issuers: readonly IssuerProfile[]): void;
-  /** Forgets every verified token; the next sight of each is a full verification. */
+  /** Clears the token cache: the next use of each token is verified in full. */
   clear(): void;
-  /** What of an issuer's keys was fetched from this URL. */
+  /** Returns the keys of an issuer that were fetched from this URL. */
   fetchedKeys(issuer: string, uri: string): FetchedKeys | undefined;
 }
 
@@ -82,18 +91,18 @@ interface Issuer extends ClaimRules {
   readonly keys: IssuerKeys;
 }
 
-/** What was found out about one token, good from `fromMs` to before `untilMs`. */
+/** The result of verifying one token, valid from `fromMs` (inclusive) to `untilMs` (exclusive). */
 interface Finding {
   readonly verified: Verified;
   readonly credential: Credential;
-  /** The certificate without which the token is no good. */
+  /** The certificate to which the token is bound; the token is invalid without it. */
   readonly boundTo: string | undefined;
   readonly operators: boolean;
   readonly fromMs: number;
   readonly untilMs: number;
 }
 
-/** Throws a StartupError that names each field to mend. */
+/** @throws {StartupError} naming each field to fix */
 export function createCallerContext(options: CallerContextOptions): CallerContext {
   return new TokenVerifier(options);
 }
@@ -104,7 +113,7 @@ class TokenVerifier implements CallerContext {
   readonly #certificateCallers: CertificateCallers;
   #inFlight = new Map<string, Promise<Finding>>();
   #issuers: ReadonlyMap<string, Issuer>;
-  /** Counts how often everything was forgotten: a verification begun before must not fill the cache after. */
+  /** Counts how often the cache was cleared: a verification that started earlier must not fill the cache afterwards. */
   #epoch = 0;
 
   constructor(options: CallerContextOptions) {
@@ -167,7 +176,7 @@ class TokenVerifier implements CallerContext {
     this.#inFlight = new Map();
   }
 
-  /** The caller whom the configuration knows by this certificate; undefined where it knows none. */
+  /** Returns the caller configured for this certificate; undefined when there is none. */
   #verifyCertificate(certificate: ClientCertificate): Verified | undefined {
     const caller = this.#certificateCallers.find(certificate, this.#options.clock());
     if (caller === undefined) return undefined;
@@ -176,11 +185,11 @@ class TokenVerifier implements CallerContext {
     return mint<Verified>({ caller });
   }
 
-  /** @throws {Refusal} UNAUTHENTICATED for a token that is genuine, but not for this door or client, or revoked */
+  /** @throws {Refusal} UNAUTHENTICATED for a genuine token that is for another audience or client, or is revoked */
   #admit(finding: Finding, door: Audience, certificate: ClientCertificate | undefined): Verified {
     if (finding.boundTo !== undefined) assertBound(finding.boundTo, certificate, this.#options.clock());
     this.#options.revocations?.().assertGood(finding.credential);
-    // Last: where both doors are tried, whoever is refused for something else hears of that.
+    // This comes last: when both audiences are tried, a token that fails another check gets that error.
     if (finding.operators !== (door === "operators")) {
       throw unauthenticated("notMeant", `the token's issuer is not for the ${door}' door`);
     }
@@ -207,7 +216,7 @@ class TokenVerifier implements CallerContext {
     return undefined;
   }
 
-  /** All who bring the same new token at once wait for one verification. */
+  /** Verifies a token once for all concurrent callers that present it. */
   #verifyOnce(token: string, digest: string): Promise<Finding> {
     const inFlight = this.#inFlight;
     const running = inFlight.get(digest);
@@ -241,7 +250,7 @@ class TokenVerifier implements CallerContext {
     return finding;
   }
 
-  /** The unverified `iss` selects whose rules to apply, and does nothing else. */
+  /** Selects the issuer's rules by the unverified `iss`, which is used for nothing else. */
   #issuerOf(token: ReadToken): Issuer {
     const iss = token.claims.get("iss");
     const issuer = typeof iss === "string" ? this.#issuers.get(iss) : undefined;
@@ -300,7 +309,10 @@ function joinIssuer(profile: IssuerProfile, keys: IssuerKeys): Issuer {
 
 type SigningKeys = Awaited<ReturnType<IssuerKeys["candidates"]>>;
 
-/** Passes when one of the keys verifies the signature. @throws {Refusal} UNAUTHENTICATED */
+/**
+ * Returns when one of the keys verifies the signature.
+ * @throws {Refusal} UNAUTHENTICATED
+ */
 async function assertSigned(token: string, keys: SigningKeys, algorithms: readonly string[]): Promise<void> {
   let cause: unknown = new Error("no key of the issuer fits the token's kid and alg");
   for (const key of keys) {

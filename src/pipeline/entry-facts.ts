@@ -6,7 +6,7 @@ import type { Caller, ExecutionPlan, KeyUse } from "../core/types.ts";
 import { outputReleasedWith } from "./output-so-far.ts";
 import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 
-/** What the audit wants to know of what the steps earned. */
+/** The facts that the audit entry takes from the evidence of the stages. */
 export interface Facts {
   readonly registered: RegisteredTool;
   readonly caller: Caller;
@@ -18,7 +18,7 @@ export interface Facts {
   readonly keyUse: KeyUse;
 }
 
-/** Who let the call through, or which question it met. */
+/** Returns who approved the call, or which approval request it created. */
 export function approvalFacts(
   refusal: Refusal | undefined,
   by: string | undefined,
@@ -35,7 +35,7 @@ export function denialFacts(refusal: Refusal, stage: Stage): NonNullable<AuditEn
   return { reason, stage, details: withoutSecrets(refusal.details).input };
 }
 
-/** What left, and what was hidden of it. */
+/** Returns which part of the result was released, and what was hidden in it. */
 export function responseFacts(ending: Released | Refusal): AuditEntry["response"] {
   const released = ending instanceof Refusal ? outputReleasedWith(ending) : ending;
   if (released === undefined) return undefined;
@@ -43,7 +43,7 @@ export function responseFacts(ending: Released | Refusal): AuditEntry["response"
   return { filteredFields, truncated, outputHash, redactions };
 }
 
-/** What was to run, and how it was held. */
+/** Returns the plan's digest and the confinement of the run. */
 export function planFacts(digest: string | undefined, plan: ExecutionPlan | undefined): AuditEntry["plan"] {
   if (digest === undefined) return undefined;
   const confinement = plan?.["confinement"];
@@ -51,7 +51,7 @@ export function planFacts(digest: string | undefined, plan: ExecutionPlan | unde
   return isHeld ? { digest, confinement: String(confinement["level"]) } : { digest };
 }
 
-/** The facts of callers who are known: the same in all their entries. */
+/** Caches the facts of each caller: they are the same in all entries of that caller. */
 const factsOfCallers = new WeakMap<Caller, AuditEntry["caller"]>();
 
 export function callerFacts(caller: Caller | undefined): AuditEntry["caller"] {
@@ -59,7 +59,7 @@ export function callerFacts(caller: Caller | undefined): AuditEntry["caller"] {
   let facts = factsOfCallers.get(caller);
   if (facts === undefined) {
     const { subject, issuer, permissions, actors } = caller;
-    // Copies: JSON.stringify of anything that holds a frozen list takes three times as long.
+    // Copies, because JSON.stringify takes three times as long for an object that holds a frozen list.
     facts = {
       sub: subject,
       permissions: [...permissions],
@@ -71,7 +71,7 @@ export function callerFacts(caller: Caller | undefined): AuditEntry["caller"] {
   return facts;
 }
 
-/** `00-<trace id>-<parent span id>-<flags>` */
+/** Reads `00-<trace id>-<parent span id>-<flags>`. */
 export function traceFacts(traceparent: string | undefined, trace: CallTrace | undefined): AuditEntry["trace"] {
   const ours = trace?.spanId === undefined ? undefined : { traceId: trace.traceId, spanId: trace.spanId };
   if (traceparent === undefined) return ours;
@@ -79,7 +79,7 @@ export function traceFacts(traceparent: string | undefined, trace: CallTrace | u
   return ours?.traceId === traceId ? { ...ours, parentSpanId } : (ours ?? { traceId, parentSpanId });
 }
 
-/** The W3C id of a call that nobody traces: that of the trace it came from, else its own. */
+/** Returns the W3C trace id of a call that is not traced: the id of the incoming trace, otherwise its own. */
 export function wireTrace(callId: string, traceparent: string | undefined): { readonly traceId: string } {
   return { traceId: traceparent?.split("-")[1] ?? callId.replaceAll("-", "") };
 }

@@ -5,19 +5,19 @@ import type { Caller, GivenAnswer, RequestTracer, RunContext, Tool } from "../co
 import type { CallScope } from "./call-scope.ts";
 import { keepOutputSoFar } from "./output-so-far.ts";
 
-/** What one execution knows beside the plan. */
+/** The context of one execution, in addition to the plan. */
 export interface Execution {
   readonly scope: CallScope;
   readonly traceId: string;
   readonly traceparent: string | undefined;
   readonly tracestate?: string | undefined;
   readonly requests?: RequestTracer | undefined;
-  /** What the audit will say of the call, as far as it is known before the call runs. */
+  /** Returns what the audit entry will say about the call, as far as it is known before the call runs. */
   readonly announced: () => Announced;
 }
 
 export interface ExecutorOptions {
-  /** Makes the intent durable. Awaited before anything that changes something runs. */
+  /** Makes the intent durable. Awaited before a changing call runs. */
   readonly intend: (announced: Announced) => Promise<void>;
 }
 
@@ -25,7 +25,7 @@ export interface Executor {
   execute(approved: Approved, execution: Execution): Promise<Executed>;
 }
 
-/** Endings after which nobody knows whether a change happened. */
+/** Refusals after which it is unknown whether a change happened. */
 const INDEFINITE: ReadonlySet<RefusalCode> = new Set([
   "DEADLINE_EXCEEDED",
   "CANCELLED",
@@ -34,7 +34,7 @@ const INDEFINITE: ReadonlySet<RefusalCode> = new Set([
   "INTERNAL",
 ]);
 
-/** Runs plans and nothing else: the plan is all it hands on, and what comes back stays `unknown`. */
+/** Creates an executor that runs plans and nothing else: it passes on only the plan, and the result stays `unknown`. */
 export function createExecutor({ intend }: ExecutorOptions): Executor {
   const running = new Map<string, number>();
 
@@ -57,7 +57,7 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
         throw error;
       }
       try {
-        // A handler that does not listen to its signal keeps its place until it ends: what still runs still counts.
+        // A handler that ignores its signal keeps its slot until it ends: work that still runs still counts.
         return mint<Executed>({ ...approved, raw: await scope.within(work, leave) });
       } catch (error) {
         if (error instanceof Refusal) keepOutputSoFar(approved, error);
@@ -67,7 +67,7 @@ export function createExecutor({ intend }: ExecutorOptions): Executor {
   };
 }
 
-/** What a handler is told beside the plan. The signal is made only if it is looked at. */
+/** The context that a handler receives in addition to the plan. The signal is created only when it is read. */
 class ScopedRun implements RunContext {
   readonly deadline: number;
   readonly traceId: string;
@@ -103,7 +103,7 @@ function enter(running: Map<string, number>, tool: Tool): () => void {
   return () => void running.set(tool.name, (running.get(tool.name) ?? 1) - 1);
 }
 
-/** What a run's failure is called. A changing call without a definite answer is OUTCOME_UNKNOWN, never retryable. */
+/** Returns the error for a failed run. A changing call without a definite result is OUTCOME_UNKNOWN, never retryable. */
 function ending(tool: Tool, error: unknown): unknown {
   const code = error instanceof Refusal ? error.code : "INTERNAL";
   if (tool.classification === "read" || !INDEFINITE.has(code)) return error;

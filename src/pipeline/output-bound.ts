@@ -2,31 +2,31 @@ import { isList, isTable } from "../core/json.ts";
 import { CUT_MARGIN_BYTES, type CutText, textWithin } from "../core/partial-answer.ts";
 import type { Json } from "../core/types.ts";
 
-/** A text or list is never cut below this, or a quarter of the bound: many small ones cut short would be of use to nobody. */
+/** A text or list is never cut below this size or a quarter of the bound, whichever is smaller: many tiny pieces are useless. */
 const SHARE_BYTES_MIN = 1_024;
 
 /** An answer within its tool's bound. */
 export interface Fitted {
-  /** Whether anything of it was over the bound, or cut off before. */
+  /** True when the answer was over the bound or was cut off before. */
   readonly isCut: boolean;
   readonly value: Json;
-  /** The same, where texts go on a little longer: for redaction to see what the cut goes through. */
+  /** The value with slightly longer texts, so that redaction sees a secret that the cut goes through. */
   readonly beyond: Json;
-  /** UTF-8 bytes of each text outside lists; infinity when nothing was over the bound. */
+  /** Maximum UTF-8 bytes of each text outside lists; infinity when the answer was within the bound. */
   readonly textBytesMax: number;
 }
 
 export interface OutputBounds {
   readonly bytesMax: number;
-  /** What was cut off already. */
+  /** The text that was cut off already. */
   readonly cutText?: CutText | undefined;
 }
 
 type Part = string | readonly Json[];
 
 /**
- * Makes an answer fit. Only texts and lists that are in no list are cut; those that are small stay whole, and the larger ones
- * share what is left. Undefined when the answer cannot be cut to `bytesMax`.
+ * Cuts an answer to `bytesMax`. Only texts and lists outside other lists are cut; small ones stay whole, and the larger ones
+ * share what is left. Returns undefined when the answer cannot be cut to `bytesMax`.
  */
 export function fit(whole: Json, jsonText: string, { bytesMax, cutText }: OutputBounds): Fitted | undefined {
   const textBytesMax = shareOf(whole, Buffer.byteLength(jsonText), bytesMax);
@@ -45,8 +45,8 @@ export function fit(whole: Json, jsonText: string, { bytesMax, cutText }: Output
 }
 
 /**
- * What two redacted forms of an answer agree on, text by text, from the beginning. Where a cut goes through a secret, the longer
- * text hides it and the shorter one does not: there they part.
+ * Returns the common beginning of each text in two redacted forms of an answer. Where the cut goes through a secret, the longer
+ * text hides it and the shorter one does not, so they differ from there on.
  */
 export function agreed(value: Json, beyond: Json, textBytesMax: number): Json {
   if (typeof value === "string") return typeof beyond === "string" ? commonBeginning(value, beyond, textBytesMax) : "";
@@ -62,19 +62,22 @@ export function agreed(value: Json, beyond: Json, textBytesMax: number): Json {
 function commonBeginning(one: string, other: string, bytesMax: number): string {
   let end = 0;
   while (end < one.length && one.charCodeAt(end) === other.charCodeAt(end)) end += 1;
-  // Half of a surrogate pair is no character.
+  // Half of a surrogate pair is not a character.
   if (end > 0 && !one.slice(end - 1, end).isWellFormed() && one.slice(end - 1, end + 1).isWellFormed()) end -= 1;
   return textWithin(one.slice(0, end), bytesMax);
 }
 
-/** Replaces the texts and lists that are in no list. */
+/** Replaces the texts and lists outside other lists. */
 function mapParts(value: Json, replace: (part: Part) => Json): Json {
   if (typeof value === "string" || isList(value)) return replace(value);
   if (!isTable(value)) return value;
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, mapParts(inner as Json, replace)]));
 }
 
-/** The most that each text and list may have so that all fit; infinity when they do as they are, undefined when they cannot. */
+/**
+ * Returns the maximum size of each text and list at which the answer fits; infinity when it fits uncut, undefined when it cannot
+ * be cut to fit.
+ */
 function shareOf(whole: Json, jsonBytes: number, bytesMax: number): number | undefined {
   if (jsonBytes <= bytesMax) return Number.POSITIVE_INFINITY;
   const sizes: number[] = [];
@@ -89,7 +92,7 @@ function shareOf(whole: Json, jsonBytes: number, bytesMax: number): number | und
   return otherBytes > bytesMax || share < Math.min(SHARE_BYTES_MIN, bytesMax / 4) ? undefined : share;
 }
 
-/** The size to which the larger ones are cut so that the sum is within the budget. */
+/** Returns the size to which the larger items are cut so that the sum is within the budget. */
 function levelOf(sizes: readonly number[], budget: number): number {
   const ascending = sizes.toSorted((one, other) => one - other);
   let left = budget;

@@ -12,12 +12,12 @@ import { parseOutput } from "./schema-validator.ts";
 
 const DEPTH_MAX = 64;
 const NODES_MAX = 500_000;
-/** UTF-8 bytes of JSON of an answer that is cut to its tool's bound; a larger one is not looked at. */
+/** Largest answer, in UTF-8 bytes of JSON, that is cut to its tool's bound; a larger answer is not processed. */
 const CUT_FROM_BYTES_MAX = 33_554_432;
 
 /**
- * Lets out what the policy lets out: answer → plain JSON → tool's bound → output schema → output policy → redaction → cut texts. The
- * raw answer is not used again.
+ * Releases what the policy permits: answer → plain JSON → tool's bound → output schema → output policy → redaction → cut texts.
+ * The raw answer is not used after that.
  *
  * @throws {Refusal} OUTPUT_TOO_LARGE for a tool that reads, INVALID_OUTPUT
  */
@@ -27,12 +27,12 @@ export function release(executed: Executed): Released {
   } catch (error) {
     const isTooLarge = error instanceof Refusal && error.code === "OUTPUT_TOO_LARGE";
     if (!isTooLarge || executed.tool.classification === "read") throw error;
-    // The change has happened: its outcome is not lost to a bound, only its result is.
+    // The change has happened: the bound withholds its output, but the call still succeeds.
     return mint<Released>(WITHHELD);
   }
 }
 
-/** What may leave of the output of a run that was cut off. Undefined when nothing may. */
+/** Returns what may be released of the output of a run that was cut off; undefined when nothing may. */
 export function releaseOutputSoFar(registered: RegisteredTool, soFar: PartialAnswer): Released | undefined {
   try {
     return mint<Released>(shown(registered, soFar));
@@ -69,7 +69,7 @@ function looked({ outputPolicy, scan }: RegisteredTool, parsed: unknown) {
   return { result: value, ...hidden };
 }
 
-/** An answer that no longer fits its schema once it is cut cannot be cut. */
+/** Parses a part of an answer. An answer that no longer fits its schema after the cut is refused as too large. */
 function parsePart({ tool, outputPolicy }: RegisteredTool, { isCut }: Fitted, part: Json): unknown {
   const value = marked(tool, part);
   if (!isCut) return parseOutput(tool, value, outputPolicy);
@@ -80,7 +80,7 @@ function parsePart({ tool, outputPolicy }: RegisteredTool, { isCut }: Fitted, pa
   }
 }
 
-/** Says in the answer itself that it was cut, where the schema declares `truncated`. */
+/** Sets `truncated` in the answer itself, when the schema declares that field. */
 function marked(tool: Tool, value: Json): Json {
   if (!isTable(value)) return value;
   const { def } = tool.output._zod;

@@ -2,9 +2,9 @@ import { Refusal } from "../core/errors.ts";
 import { type Authorized, type Elevated, type Known, mint, type Parsed } from "../core/evidence.ts";
 
 /**
- * The caller must hold every required permission: exact strings, no prefixes, no wildcards.
+ * Checks that the caller holds every required permission: exact strings, no prefixes, no wildcards.
  *
- * @throws {Refusal} PERMISSION_DENIED naming what is missing
+ * @throws {Refusal} PERMISSION_DENIED naming the missing permissions
  */
 export function authorize(known: Known): Authorized {
   demand(known, known.tool.permissions.required);
@@ -12,9 +12,9 @@ export function authorize(known: Known): Authorized {
 }
 
 /**
- * Judges `elevatedIf` on the parsed input, so that neither spelling nor type dodges it. Whatever is not a plain `false` elevates.
+ * Evaluates `elevatedIf` on the parsed input, so that neither spelling nor type evades it. Any result except `false` elevates.
  *
- * @throws {Refusal} PERMISSION_DENIED naming what these arguments need beyond the tool's own permissions
+ * @throws {Refusal} PERMISSION_DENIED naming the missing permissions that these arguments need in addition to the tool's own
  */
 export function elevate(parsed: Parsed): Elevated {
   const { elevatedIf } = parsed.tool.permissions;
@@ -22,7 +22,10 @@ export function elevate(parsed: Parsed): Elevated {
   return mint<Elevated>(parsed);
 }
 
-/** Whether the tool may be shown to a caller: the elevated permissions depend on arguments that nobody sent yet. */
+/**
+ * Returns whether the tool may be listed for a caller. Elevated permissions are ignored, because they depend on arguments that
+ * nobody has sent yet.
+ */
 export function couldUse(permissions: readonly string[], required: readonly string[]): boolean {
   return required.every((permission) => permissions.includes(permission));
 }

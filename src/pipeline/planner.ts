@@ -8,10 +8,10 @@ import type { CallScope } from "./call-scope.ts";
 const PLAN_LIMITS = { depthMax: 64, nodesMax: 100_000, bytesMax: 8_388_608 } as const;
 
 /**
- * Settles what will run and seals it: the digest covers tool, plan, arguments, caller, the actors it acts through and session, so
- * that another plan, or the same plan for or through somebody else, is another digest.
+ * Makes the plan that will run and seals it. The digest covers tool, plan, arguments, caller, the caller's actors and session, so
+ * that another plan, or the same plan for another caller or through other actors, has another digest.
  *
- * @throws {Refusal} what the handler's look at the world met, or DEADLINE_EXCEEDED, CANCELLED
+ * @throws {Refusal} when the handler's inspection of the target fails, or DEADLINE_EXCEEDED, CANCELLED
  */
 export function makePlan(fresh: Fresh, scope: CallScope, session: string | undefined): Planned | Promise<Planned> {
   const plan = fresh.binding.plan(fresh.input, scope);
@@ -25,7 +25,10 @@ function sealed(fresh: Fresh, plan: ExecutionPlan, session: string): Planned {
   return mint<Planned>({ ...fresh, plan, digest: seal({ identity, input, caller, plan }, session) });
 }
 
-/** The same call in whatever session its caller names or opens: hex SHA-256. Sessions that the issuer names stay apart. */
+/**
+ * Returns the digest of the call (hex SHA-256) for any session that its caller names or opens. Sessions that the issuer names
+ * have different digests.
+ */
 export function digestInAnySession(planned: Planned): string {
   return seal(planned, planned.caller.session ?? "");
 }
@@ -33,12 +36,12 @@ export function digestInAnySession(planned: Planned): string {
 type Sealed = Pick<Planned, "identity" | "input" | "caller" | "plan">;
 
 /**
- * The JCS of `{act, args, iss, plan, session, sub, t, tool}`, `act` only where there are actors; written out, since only plan
- * and arguments have a shape of their own.
+ * Hashes the JCS of `{act, args, iss, plan, session, sub, t, tool}`, with `act` only if there are actors. The object is written
+ * out by hand, because only plan and arguments vary in shape.
  */
 function seal({ identity, input, caller, plan }: Sealed, session: string): string {
   try {
-    // A function's plan is its arguments.
+    // The plan of an inline function is its arguments.
     const args = plan.kind === "inline" ? "null" : argumentsOf(input);
     const what = textOf(plan);
     const act = caller.actors.length === 0 ? "" : `"act":${JSON.stringify(caller.actors)},`;
@@ -51,7 +54,7 @@ function seal({ identity, input, caller, plan }: Sealed, session: string): strin
   }
 }
 
-/** Of a function's plan, too, which is whatever the schema made of the arguments. */
+/** Returns the canonical text of a plan. The plan of an inline function may hold any value that the schema produced. */
 function textOf(plan: ExecutionPlan): string {
   try {
     return canonicalJson(plan, PLAN_LIMITS);
@@ -61,7 +64,10 @@ function textOf(plan: ExecutionPlan): string {
   }
 }
 
-/** A schema may make of the arguments what is no JSON (a date, a set): then the plan, which always is, stands for them. */
+/**
+ * Returns the canonical text of the arguments. A schema may produce values that are not JSON (a date, a set): then "null" is
+ * used, and the plan, which always has a text, represents the arguments.
+ */
 function argumentsOf(input: unknown): string {
   try {
     return canonicalJson(input, PLAN_LIMITS);
@@ -74,10 +80,10 @@ function argumentsOf(input: unknown): string {
 const quote = (text: string): string => JSON.stringify(text);
 
 /**
- * The text of what a schema made of arguments when JSON has no word for it: sets, maps, large numbers, bytes. Every container says
- * what it is, so that no two values have the same text.
+ * Returns the text of schema-produced values that JSON cannot express: sets, maps, large numbers, bytes. Every container names
+ * its type, so that no two values have the same text.
  *
- * @throws NotJsonError for anything else
+ * @throws {NotJsonError} for any other value
  */
 function sealedText(value: unknown, limits: JsonLimits): string {
   return canonicalJson(worded(value), limits);
@@ -91,7 +97,7 @@ function worded(value: unknown): unknown {
   if (value instanceof Map) return { map: [...value].map(([key, inner]) => [worded(key), worded(inner)]) };
   if (value instanceof Uint8Array) return { bytes: Buffer.from(value).toString("base64") };
   if (value instanceof Date) return { date: value };
-  // What instances of other classes hide would be lost in silence.
+  // Instances of other classes may have hidden state, which the text would silently omit.
   if (Object.getPrototypeOf(value) !== Object.prototype) return value;
   return { table: Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, worded(inner)])) };
 }

@@ -20,11 +20,11 @@ import type { Snapshots } from "./snapshots.ts";
 import type { WaitingRoom } from "./waiting-room.ts";
 
 interface ProxyParts {
-  /** Tools, callers' keys and the rules of approval: what a reload exchanges. */
+  /** Provides the tools, the agents' keys and the approval rules: everything that a reload replaces. */
   readonly generations: Snapshots;
   readonly admission: Admission;
   readonly waitingRoom: WaitingRoom;
-  /** Where people are asked and keys are remembered; not every deployment has one. */
+  /** Stores approvals and idempotency keys. Undefined in deployments without approvals. */
   readonly approvals: Approvals | undefined;
   readonly executor: Executor;
   readonly trails: CallRecords;
@@ -32,11 +32,11 @@ interface ProxyParts {
 
 export interface ToolProxy {
   call(request: CallRequest): Promise<Answer>;
-  /** For a request that a door refuses before it could become a call: it leaves its line in the audit all the same. */
+  /** Refuses a request that an endpoint rejects before it becomes a call. The audit gets an entry all the same. */
   turnAway(request: CallRequest, refusal: Refusal): Promise<Answer>;
 }
 
-/** Every call ends here: in an answer, and in one line of the audit that was on disk before the answer. */
+/** Creates the proxy that ends every call with an answer and with one audit entry, which is on disk before the answer is sent. */
 export function createProxy(parts: ProxyParts): ToolProxy {
   return {
     async call(request) {
@@ -52,7 +52,7 @@ export function createProxy(parts: ProxyParts): ToolProxy {
   };
 }
 
-/** The road. Each step takes what the previous one earned; a step left out does not compile. */
+/** Runs the pipeline. Each stage takes the evidence of the previous stage, so that a skipped stage does not compile. */
 async function decide(parts: ProxyParts, request: CallRequest, trail: CallRecord): Promise<Released> {
   const { admission, executor } = parts;
   const { registry, callers, gate, leave } = parts.generations.enter();
@@ -79,7 +79,7 @@ async function decide(parts: ProxyParts, request: CallRequest, trail: CallRecord
   return trail.at("OUTPUT", () => release(executed));
 }
 
-/** Most tokens were seen before. */
+/** Verifies the token. Most tokens are already in the cache. */
 function whoCalls(callers: CallerContext, { authorization, certificate }: CallRequest): Verified | Promise<Verified> {
   return callers.recall(authorization, "agents", certificate) ?? callers.verify(authorization, "agents", certificate);
 }
@@ -92,7 +92,7 @@ interface Amending {
   readonly scope: CallScope;
 }
 
-/** Other arguments for a call under way, in an approver's words: they walk the same stretch again. */
+/** Replaces the arguments of a running call with the approver's: they pass VALIDATION, PERMISSION and PLAN again. */
 async function amend({ request, trail, paced, fresh, scope }: Amending, args: unknown): Promise<Planned> {
   const parsed = trail.at("VALIDATION", () => parseInput(paced, args));
   const elevated = trail.at("PERMISSION", () => elevate(parsed));
@@ -104,7 +104,10 @@ interface Asked {
   readonly request: CallRequest;
 }
 
-/** Waits for the person's answer, as long as the caller would; then the whole road again, token and permissions included. */
+/**
+ * Waits for the approver's answer up to the caller's `waitMs`, then runs the whole pipeline again, token and permissions
+ * included.
+ */
 async function afterAnswer(parts: ProxyParts, trail: CallRecord, asked: Asked): Promise<Released | Refusal> {
   const { ending, request } = asked;
   if (!(ending instanceof Refusal) || ending.code !== "APPROVAL_REQUIRED") return ending;
@@ -113,7 +116,7 @@ async function afterAnswer(parts: ProxyParts, trail: CallRecord, asked: Asked): 
   const claiming = await parts.waitingRoom.untilAnswered(ending, request);
   if (claiming === undefined) return ending;
   const answered = await decide(parts, claiming, trail).catch(asRefusal);
-  // No room for it now: the caller has to learn of its question, whose yes can be claimed later.
+  // No capacity now: the caller must learn of its approval request, because it can claim the approval later.
   return answered instanceof Refusal && isCrowd(answered) && trail.used()?.approvalId === undefined ? ending : answered;
 }
 
@@ -121,9 +124,9 @@ function isCrowd({ code }: Refusal): boolean {
   return code === "RATE_LIMITED" || code === "OVERLOADED" || code === "SHUTTING_DOWN";
 }
 
-/** No receipt, no reply. */
+/** Writes the audit entry and builds the answer. Without a receipt there is no result. */
 async function conclude(parts: ProxyParts, trail: CallRecord, ending: Released | Refusal): Promise<Answer> {
-  // First: whatever comes of the rest, files may have changed by now.
+  // This comes first: whatever happens next, files may have changed by now.
   const voiding = voidCommandGrants(trail, { ...parts.generations.current(), approvals: parts.approvals });
   if (voiding !== undefined) await voiding;
   let receipt: Receipt;
@@ -138,7 +141,7 @@ async function conclude(parts: ProxyParts, trail: CallRecord, ending: Released |
   return ending instanceof Refusal ? refused(receipt, ending, trail) : succeeded(receipt, ending, trail);
 }
 
-/** Whatever is not a refusal is our own fault, and says nothing about itself to the agent. */
+/** Turns an error that is not a refusal into INTERNAL: it is the service's own error, and the agent learns nothing about it. */
 function asRefusal(error: unknown): Refusal {
   if (error instanceof Refusal) return error;
   return new Refusal("INTERNAL", "The call failed inside the service. Quote the trace id to its operators.", {
@@ -146,13 +149,13 @@ function asRefusal(error: unknown): Refusal {
   });
 }
 
-/** Who takes the grants back, in the journal. */
+/** The approver that the journal names for revoked grants. */
 const BY: Decider = { issuer: "safe-tool-call", subject: "a write to the workspace" };
 
 /**
- * A session's yes to a command was given for the workspace as it was: once a tool has written to it, the command may do something
- * else, and asks again. The workspace is one for all, so that it does not matter who wrote, or in which session. Undefined for
- * every other call.
+ * Revokes the grants for commands after a tool has written to the workspace. A session's approval of a command was given for the
+ * workspace as it was: after a write, the command may do something else and must be approved again. All sessions share the
+ * workspace, so it does not matter who wrote or in which session. Returns undefined for every other call.
  */
 function voidCommandGrants(
   trail: CallRecord,

@@ -10,25 +10,25 @@ const FILTERED_FIELDS_MAX = 1_000;
 
 export interface Looked {
   readonly value: Json;
-  /** Sorted, with the paths in which something was hidden. */
+  /** Sorted; includes the paths at which something was hidden. */
   readonly filteredFields: readonly string[];
   /** How often each rule hid something; undefined when none did. */
   readonly redactions: Readonly<Record<string, number>> | undefined;
 }
 
 /**
- * The second net: what a policy lets out is looked through for what nobody meant to let out. Characters that a reader cannot
- * see are taken out of it as well.
+ * Searches the policy's output for secrets and personal data that were not meant to be released, as a second safeguard. Also
+ * removes invisible characters.
  *
- * @throws {Refusal} OUTPUT_TOO_LARGE: what cannot be looked through whole does not leave in part
+ * @throws {Refusal} OUTPUT_TOO_LARGE: an output that cannot be searched completely is not released in part
  */
 export function lookThrough(value: Json, scan: CompiledScan, filteredFields: readonly string[]): Looked {
   return look({ result: value, filteredFields }, { level: scan, clean: true });
 }
 
 /**
- * The same, of what a policy has just let out: where something was hidden is told as the policy tells where it took something away,
- * without the keys that are data.
+ * Searches like `lookThrough`, directly after a policy. Paths of hidden values are reported in the policy's form, without keys
+ * that are data.
  *
  * @throws {Refusal} OUTPUT_TOO_LARGE
  */
@@ -45,7 +45,7 @@ function look({ result, filteredFields }: Filtered, options: RedactOptions): Loo
 
 const CUT = "…";
 
-/** Sorted, each once. Ends in `…` when it was cut, now or before. */
+/** Returns the paths sorted and without duplicates. The list ends in `…` when it was cut, now or before. */
 function listed(before: readonly string[], found: readonly string[]): readonly string[] {
   const all = new Set([...before, ...found]);
   const wasCut = before.at(-1) === CUT && all.delete(CUT);
@@ -72,13 +72,13 @@ function countByRule(findings: Redacted["findings"]): Readonly<Record<string, nu
 
 export interface SafeInput {
   readonly input: unknown;
-  /** Where the agent sent a secret. */
+  /** Paths at which the agent sent a secret. */
   readonly secrets: readonly string[] | undefined;
 }
 
 const SECRETS_SHOWN_MAX = 32;
 
-/** Arguments as the audit may hold them: without secrets, whatever the tool's input policy says. */
+/** Returns arguments as the audit may hold them: without secrets, whatever the tool's input policy permits. */
 export function withoutSecrets(input: unknown): SafeInput {
   if (input === undefined) return { input, secrets: undefined };
   try {
@@ -91,7 +91,7 @@ export function withoutSecrets(input: unknown): SafeInput {
   }
 }
 
-/** Where in a text secrets stand. */
+/** Returns the positions of secrets in a text. */
 export function findSecrets(text: string): readonly Finding[] {
   return filterSecrets(text).findings;
 }

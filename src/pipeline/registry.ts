@@ -5,17 +5,17 @@ import { compilePolicy } from "../core/policy/output-policy.ts";
 import { compileScan } from "../core/policy/scan-policy.ts";
 import type { Handler, TargetKind, Tool } from "../core/types.ts";
 
-/** How each kind of target is reached. The proxy is handed this table and knows no handler by name. */
+/** The handler for each kind of target. The proxy receives this table and knows no handler by name. */
 export type HandlerTable = Readonly<Record<TargetKind, Handler>>;
 
 export interface Registry {
-  /** Never refuses: whether the tool exists is said only to callers who proved who they are. */
+  /** Never refuses: only authenticated callers learn whether a tool exists. */
   find(name: string): Found;
   known(found: Found, admitted: Admitted): Known;
   list(): readonly RegisteredTool[];
 }
 
-/** @throws {ManifestError} when this build knows no such target: it never counts as another kind */
+/** @throws {ManifestError} when this build does not know the kind of target; an unknown target never counts as another kind */
 function targetKind({ name, target }: Tool): TargetKind {
   if ("grpc" in target) return "grpc";
   if ("cli" in target) return "cli";
@@ -24,7 +24,7 @@ function targetKind({ name, target }: Tool): TargetKind {
   throw new ManifestError(name, [{ field: "target", message: "is of no kind that this build has" }]);
 }
 
-/** Other spellings under which a tool may be called; it is listed under its own name alone. */
+/** Alternative names under which a tool may be called. The tool is listed only under its own name. */
 const ALIASES: ReadonlyMap<string, string> = new Map([
   ["fs.list", "fs_list"],
   ["fs.read", "fs_read"],
@@ -34,9 +34,9 @@ const ALIASES: ReadonlyMap<string, string> = new Map([
 ]);
 
 /**
- * Joins every tool to its handler and compiles its policies, once.
+ * Binds every tool to its handler and compiles its policies, once.
  *
- * @throws {AggregateError} of one `ManifestError` per tool that cannot work here
+ * @throws {AggregateError} with one `ManifestError` per tool that cannot be registered
  */
 export function createRegistry(
   tools: readonly Tool[],

@@ -9,10 +9,10 @@ import type { CallRequest } from "./call-request.ts";
 const RETRY_AFTER_MS = 1_000;
 
 /**
- * A call with an `Idempotency-Key` runs once: the same call again gets the answer of the first, as it was released then.
+ * Runs a call with an `Idempotency-Key` only once: the same call again gets the first answer, as it was released then.
  *
- * @throws {Refusal} IDEMPOTENCY_CONFLICT for other arguments, CALL_IN_PROGRESS, OUTCOME_UNKNOWN when the first call's end is
- * not known, MALFORMED_REQUEST where nothing is stored
+ * @throws {Refusal} IDEMPOTENCY_CONFLICT for other arguments, CALL_IN_PROGRESS, OUTCOME_UNKNOWN when the result of the first call
+ * is unknown, MALFORMED_REQUEST without a store
  */
 export function firstOrAgain(
   elevated: Elevated,
@@ -33,7 +33,7 @@ export function firstOrAgain(
   });
 }
 
-/** The same call with the arguments that an approver gave it. */
+/** Returns the same call with the arguments that an approver gave it. */
 export function amended({ keyUse }: Fresh, elevated: Elevated): Fresh {
   return mint<Fresh>({ ...elevated, keyUse });
 }

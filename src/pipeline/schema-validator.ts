@@ -10,14 +10,15 @@ const ISSUES_MAX = 20;
 const PATH_CHARACTERS_MAX = 128;
 const MESSAGE_CHARACTERS_MAX = 240;
 
-/** What is wrong where, without the value that was sent. */
+/** The path and description of a violation, without the value that was sent. */
 interface Issue {
   readonly path: string;
   readonly message: string;
 }
 
 /**
- * Reads the arguments, plain JSON as every door makes them, with the tool's input schema. Only what the schema returns travels on.
+ * Parses the arguments with the tool's input schema. Every endpoint delivers plain JSON. Later stages see only what the schema
+ * returns.
  *
  * @throws {Refusal} INVALID_INPUT naming each field
  */
@@ -39,7 +40,7 @@ export function parseInput(paced: WithinRate, args: unknown): Parsed {
 }
 
 /**
- * Reads what the handler answered with the output schema. The agent learns only that it did not fit.
+ * Parses the handler's answer with the output schema. The agent learns only that the answer did not fit.
  *
  * @throws {Refusal} INVALID_OUTPUT with the fields in the cause
  */
@@ -54,13 +55,13 @@ export function parseOutput(tool: Tool, answer: Json, policy: CompiledPolicy): u
   });
 }
 
-/** The kind of what it threw: its text may quote the value. */
+/** The class of the exception only: its message may quote the value. */
 interface Threw {
   readonly success: false;
   readonly threw: string;
 }
 
-/** A schema that throws, such as an intersection whose sides do not meet, has refused the value. */
+/** Parses a value. A schema that throws, such as an intersection whose sides conflict, has rejected the value. */
 function parse(schema: z.ZodType, value: unknown): z.ZodSafeParseResult<unknown> | Threw {
   try {
     return schema.safeParse(value);
@@ -69,7 +70,10 @@ function parse(schema: z.ZodType, value: unknown): z.ZodSafeParseResult<unknown>
   }
 }
 
-/** For the operator: each field, what was expected and what kind of value came. Never the value, nor a key that is data. */
+/**
+ * Describes each unfit field for the operator: what was expected and what kind of value came. Contains neither the value nor a
+ * key that is data.
+ */
 function unfitFields(error: z.ZodError, answer: Json, policy: CompiledPolicy): string {
   const unfit = error.issues.slice(0, ISSUES_MAX).map((issue) => {
     const steps = issue.path.map((part) => (typeof part === "number" ? element : String(part)));
@@ -80,7 +84,7 @@ function unfitFields(error: z.ZodError, answer: Json, policy: CompiledPolicy): s
   return unfit.join("; ");
 }
 
-/** In the words of the schema: an issue's own message may be the manifest's, and quote the value. */
+/** Describes the expectation in the schema's terms: an issue's own message may come from the manifest and quote the value. */
 function expectation(issue: z.core.$ZodIssue): string {
   switch (issue.code) {
     case "invalid_type":
@@ -113,10 +117,10 @@ interface PlainReads {
   readonly output: PlainRead | undefined;
 }
 
-/** Of the schemas that do nothing but look. */
+/** Fast readers of the schemas that only check and never transform. */
 const plainReads = new WeakMap<Tool, PlainReads>();
 
-/** What the schema gives for the value; `unread` where it has to be asked itself. */
+/** Returns the schema's result for the value; `unread` when the schema itself must parse it. */
 function readPlain(tool: Tool, side: keyof PlainReads, value: Json): Json | typeof unread {
   let reads = plainReads.get(tool);
   if (reads === undefined) {
@@ -126,7 +130,7 @@ function readPlain(tool: Tool, side: keyof PlainReads, value: Json): Json | type
   try {
     return reads[side]?.(value) ?? unread;
   } catch {
-    // A pattern gives up on a text that needs too many steps: the schema does, too, and is asked where that is caught.
+    // A pattern throws when a text needs too many steps. The schema would throw too; `parse` handles that.
     return unread;
   }
 }
@@ -138,10 +142,13 @@ function describe(error: z.ZodError): readonly Issue[] {
   }));
 }
 
-/** JSON's zeros are one number, and a yes to the one is a yes to the other: no handler is given a minus zero. */
+/**
+ * Freezes a value deeply and replaces -0 by 0. JSON knows only one zero, so an approval of 0 also approves -0: no handler
+ * receives -0.
+ */
 export function deepFreeze<T>(value: T): T {
   if (typeof value !== "object" || value === null || Object.isFrozen(value)) return value;
-  // Bytes cannot be frozen: to try is an error.
+  // Freezing an array of bytes throws.
   if (ArrayBuffer.isView(value)) return value;
   for (const key of Object.keys(value)) {
     const inner: unknown = value[key as keyof typeof value];

@@ -3,7 +3,7 @@ import { Refusal, type RefusalCode } from "../core/errors.ts";
 import type { Released } from "../core/evidence.ts";
 import type { CallRecord, Used } from "./call-record.ts";
 
-/** Ends of a run after which it is known that nothing was changed. */
+/** Refusals of a run after which it is known that nothing was changed. */
 const UNCHANGED: ReadonlySet<RefusalCode> = new Set([
   "TARGET_REFUSED",
   "TARGET_UNAVAILABLE",
@@ -14,15 +14,15 @@ const UNCHANGED: ReadonlySet<RefusalCode> = new Set([
 ]);
 
 /**
- * Tells the store how a call ended that used up a yes or an `Idempotency-Key`. Should that fail, the lease ends it as "in doubt":
- * neither is ever usable twice.
+ * Reports to the store how a call ended that consumed an approval or an `Idempotency-Key`. If that fails, the lease ends it as
+ * "in doubt": neither can ever be used twice.
  */
 export function settle(
   approvals: Approvals | undefined,
   trail: CallRecord,
   ending: Released | Refusal | "unrecorded",
 ): Promise<void> | undefined {
-  // Most calls use up neither, and wait for nothing here.
+  // Most calls consume neither and do not wait here.
   const used = approvals && trail.used();
   return used && tell(approvals, { ...used, trail, ending });
 }
@@ -50,7 +50,7 @@ async function tell(approvals: Approvals, { approvalId, keyUse, trail, ending }:
 
 type End = "done" | "not_run" | "unknown";
 
-/** A changing call whose answer was lost or withheld did change something, as far as anybody knows. */
+/** Returns how the run ended. A changing call whose answer was lost or withheld counts as a possible change. */
 function endOf(trail: CallRecord, ending: Released | Refusal | "unrecorded"): End {
   if (!trail.ran) return "not_run";
   if (isReleased(ending)) return "done";
@@ -60,7 +60,10 @@ function endOf(trail: CallRecord, ending: Released | Refusal | "unrecorded"): En
   return hadNoIntent || UNCHANGED.has(ending.code) ? "not_run" : "unknown";
 }
 
-/** A target that said that it failed is no doubt, though the change may have been made in part. */
+/**
+ * Returns the outcome of the approval. A target that reported a failure is not in doubt, although the change may have been made
+ * in part.
+ */
 function outcomeOf(ending: Released | Refusal | "unrecorded", end: End): "executed" | "failed" | "in_doubt" {
   if (end === "done") return "executed";
   const isDoubtful =

@@ -2,21 +2,21 @@ import type { ApprovalGate } from "./approval-gate.ts";
 import type { CallerContext } from "./caller-context.ts";
 import type { Registry } from "./registry.ts";
 
-/** What is made of one reading of configuration, manifests and keys. A reload exchanges it as a whole. */
+/** The result of reading configuration, manifests and keys once. A reload replaces it as a whole. */
 export interface Snapshot {
   readonly registry: Registry;
   readonly callers: CallerContext;
   readonly gate: ApprovalGate;
 }
 
-/** One that a call keeps to from here on, whatever is exchanged meanwhile. */
+/** The snapshot that a call keeps using, whatever a reload replaces meanwhile. */
 export interface Entered extends Snapshot {
-  /** Every call leaves exactly once: the last one of an exchanged generation closes its targets. */
+  /** Every call leaves exactly once: the last call to leave a replaced snapshot closes its targets. */
   leave(): void;
 }
 
 export interface Snapshots {
-  /** For what is no call. */
+  /** Returns the current snapshot for work that is not a call. */
   current(): Snapshot;
   enter(): Entered;
 }

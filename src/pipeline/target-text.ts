@@ -3,24 +3,25 @@ import { replaceFindings, type SensitiveFinding } from "../detection/finding.ts"
 import { findSensitive, REDACTED, replacementOf } from "../detection/sensitive.ts";
 import { cleanText } from "../detection/views/clean-text.ts";
 
-/** UTF-16 units that are looked at, from the end. */
+/** UTF-16 units of the text that are processed, counted from the end. */
 const SAID_CHARS_MAX = 16_384;
-/** Bytes that leave, as UTF-8. */
+/** Maximum UTF-8 bytes of the text that is released. */
 const HEARD_BYTES_MAX = 2_048;
-/** From here on it is personal data, and not only what may look like it. */
+/** A finding with at least this confidence counts as personal data; below it, the text only resembles personal data. */
 const PERSONAL_CONFIDENCE_MIN = 0.5;
 const WITHHELD = "[withheld: personal data stood in it]";
 
-/** A target's own words in an answer's `error.details`. */
+/** A target's own text in an answer's `error.details`. */
 interface Heard {
   readonly message: string;
-  /** It is data: nobody's instruction. */
+  /** The text is data, never an instruction. */
   readonly untrusted: true;
 }
 
 /**
- * What an agent may hear of what a target said: its last whole lines, up to 2 KiB, without secrets, stack frames, paths, addresses
- * and characters that cannot be seen. Where personal data stands, names stand that have no shape: then nothing of it is heard.
+ * Returns the part of a target's text that an agent may see: its last whole lines, up to 2 KiB, without secrets, stack frames,
+ * paths, addresses and invisible characters. A text with personal data is withheld completely, because it may also contain names,
+ * which no pattern finds.
  */
 export function wordsHeard(said: string | undefined): Heard | undefined {
   if (said === undefined) return undefined;
@@ -50,12 +51,12 @@ function readable(text: string): readonly string[] {
   return lines.map((line) => cleanText(withoutPlaces(line)).trimEnd()).filter((line) => line.trim() !== "");
 }
 
-/** Of a key or certificate whose beginning was cut off, nothing but this tells. */
+/** Recognizes a line of a key or certificate whose beginning was cut off: only this form identifies it. */
 function isEncoded(line: string): boolean {
   return /^[A-Za-z0-9+/=_-]{40,}$/.test(line) || line.startsWith("-----");
 }
 
-/** Whole lines from the end; of a line that is longer by itself, its beginning. */
+/** Returns the last whole lines within the bound. A single line over the bound is cut at its end. */
 function bounded(lines: readonly string[]): string {
   const kept: string[] = [];
   let bytes = 0;
@@ -70,11 +71,11 @@ function bounded(lines: readonly string[]): string {
 function beginning(line: string): string {
   const room = HEARD_BYTES_MAX - Buffer.byteLength("…");
   const cut = Buffer.from(line).subarray(0, room).toString("utf8");
-  // A character that was cut in two is no character.
+  // A character that was cut in two decodes to U+FFFD.
   return `${cut.replace(/\uFFFD+$/, "")}…`;
 }
 
-/** Lines that come out of a program's inside and mean something to its authors alone. */
+/** Lines of stack traces and crash dumps, which only the program's authors understand. */
 const WHOLE: readonly RegExp[] = [
   // JavaScript, Java, .NET, Scala: `at Object.run (/app/x.js:1:2)`, `at a.b.C.d(C.java:12)`, `at X.Y() in C:\x.cs:line 3`.
   /^at [^ ].*[:(]/,
@@ -97,21 +98,21 @@ const WHOLE: readonly RegExp[] = [
   /^from [^ ]+:\d+:in /,
   /^[^ ]+\.rb:\d+:in /,
   /^thrown in .* on line \d+$/,
-  // Node's own
+  // Node.js itself
   /^node:internal\//,
   /^Node\.js v\d/,
 ];
 
-/** What Go shows of arguments. */
+/** The forms in which Go prints arguments. */
 const GO_ARGUMENT = /0x[0-9a-f]|\{|\.\.\.|\?/;
 
-/** All of it, up to the next empty line. */
+/** The start of a goroutine dump; everything up to the next empty line belongs to it. */
 const GOROUTINE = /^goroutine \d+ \[/;
 
-/** A line longer than this is no frame, and costs too much to look at so often. UTF-16 units. */
+/** A line longer than this is not a frame, and matching it against every pattern is too expensive. UTF-16 units. */
 const FRAME_CHARS_MAX = 1_024;
 
-/** Without the frames of stack traces. What a program printed of its source below a frame goes with it. */
+/** Returns the lines without stack frames and without the source excerpts that a program printed below a frame. */
 export function withoutFrames(lines: readonly string[]): readonly string[] {
   let follows = false;
   let isRoutine = false;
@@ -128,7 +129,7 @@ function isFrame(line: string): boolean {
   return line.length <= FRAME_CHARS_MAX && (WHOLE.some((pattern) => pattern.test(line)) || isGoCall(line));
 }
 
-/** `main.run(0xc000012345, {0x4, ...})`: no blank before the first argument that shows it, and its list ends the line. */
+/** Recognizes `main.run(0xc000012345, {0x4, ...})`: no space before the first recognized argument, and the list ends the line. */
 function isGoCall(line: string): boolean {
   const open = line.indexOf("(", 1);
   if (open === -1 || !line.endsWith(")")) return false;
@@ -140,14 +141,14 @@ function isGoCall(line: string): boolean {
 const PATH = "[path]";
 const ADDRESS = "[address]";
 
-/** Ends of names that are files, where a number after a colon is a line: `deploy.yaml:12`. */
+/** File extensions after which a colon and a number mean a line: `deploy.yaml:12`. */
 const FILE_ENDINGS: ReadonlySet<string> = new Set(
   "c cc conf cpp cs css csv diff env go gradle h hcl html ini java js json jsonnet jsx kt lock log lua md mjs php pl proto py rb rs rst scala sh sql swift tf toml ts tsx txt xml yaml yml".split(
     " ",
   ),
 );
 
-/** What stands before a colon and a number without being a host. */
+/** Words before a colon and a number that are not hosts. */
 const LABELS: ReadonlySet<string> = new Set(
   "at attempt char code col column count error errno exit http id item job length limit line lines max min number offset page pid port position release revision row signal size status step total version".split(
     " ",
@@ -158,7 +159,10 @@ const INTERNAL_ENDINGS = [
   ...[".local", ".internal", ".svc", ".lan", ".corp", ".intranet", ".localdomain", ".home.arpa", ".private", ".consul"],
 ];
 
-/** Quoted, with whatever stands in it. Each pattern here is runs of one class: linear, and its text is bounded. */
+/**
+ * A quoted path, with any characters. Every pattern here repeats single character classes, so it is linear, and its text is
+ * bounded.
+ */
 const QUOTED_PATH = /(["'`])(?:file:\/\/|~?\/|[A-Za-z]:[\\/]|\\\\)[^"'`\n]*\1/g;
 const URL_OF_A_FILE = /\b[A-Za-z][A-Za-z0-9+.-]{0,31}:\/\/\/[^\s"'`<>|;]*/g;
 const URL = /\b([A-Za-z][A-Za-z0-9+.-]{0,31}:\/\/)([^\s/"'`<>|;?#,)\]}]+)/g;
@@ -175,7 +179,7 @@ const HOST_AND_PORT = /(?<![\w.-])([A-Za-z0-9_][A-Za-z0-9_.-]*):\d{1,5}(?![\w.]*
 const PORT_LEFT_OVER = /\[address\]:\d{1,5}/g;
 const HOST = /(?<![\w.-])[A-Za-z0-9_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+)*/g;
 
-/** Without absolute paths, and without addresses that only mean something inside: IP addresses, hosts with a port, private domains. */
+/** Returns the line without absolute paths and without internal addresses: IP addresses, hosts with a port, private domains. */
 export function withoutPlaces(line: string): string {
   return withoutPaths(withoutUrls(line))
     .replace(IPV6, ADDRESS)
@@ -201,7 +205,7 @@ function withoutPaths(line: string): string {
     .replace(UNIX_PATH, PATH);
 }
 
-/** A name with a dot that is nobody's private one, without port or user. */
+/** Returns whether the authority is a public name: it has a dot, no private ending, no port and no user. */
 function isPublic(authority: string): boolean {
   return (
     /^[A-Za-z0-9.-]+$/.test(authority) &&
@@ -221,12 +225,12 @@ function isInternal(host: string): boolean {
 function isHostWithPort(host: string): boolean {
   const labels = host.toLowerCase().split(".");
   const last = labels.at(-1) ?? "";
-  // A time, a version, a count.
+  // Numbers with colons: a time, a version, a count.
   if (!/[a-z]/.test(last)) return false;
   return labels.length > 1 ? !FILE_ENDINGS.has(last) : !LABELS.has(last);
 }
 
-/** At least two colons, and a figure or letter: `::` alone separates names. */
+/** Returns whether the text has at least two colons and a hex digit: `::` alone separates names. */
 function isIpv6(text: string): boolean {
   return (
     text.split(":").length > 2 && /[0-9A-Fa-f]/.test(text) && (text.includes("::") || text.split(":").length === 8)

@@ -3,14 +3,17 @@ import { Refusal } from "../core/errors.ts";
 import type { Released } from "../core/evidence.ts";
 import type { CallRequest } from "./call-request.ts";
 
-/** Calls held open for a person's answer (`Prefer: wait`). Over it a call gets its 202 at once. */
+/** Maximum number of calls held open for an approver's answer (`Prefer: wait`). Beyond it, a call gets its 202 immediately. */
 const WAITERS_MAX = 1_000;
 
-/** Holds calls whose question is open. It decides nothing: after an answer the call walks the road again, with its approval's id. */
+/**
+ * Holds calls whose approval request is open. It makes no decisions: after an answer, the call runs the pipeline again with the
+ * id of its approval.
+ */
 export interface WaitingRoom {
-  /** The request to walk with again, or undefined: nobody answered in time, or nobody listens any more. */
+  /** Returns the request to run again; undefined when nobody answered in time or the client disconnected. */
   untilAnswered(ending: Released | Refusal, request: CallRequest): Promise<CallRequest | undefined>;
-  /** Sends everybody out with the answer that they have. */
+  /** Releases all waiting calls with the answer that they have. */
   empty(): void;
 }
 
@@ -52,7 +55,7 @@ function askedId(ending: Released | Refusal): string | undefined {
   return typeof id === "string" ? id : undefined;
 }
 
-/** Named one by one: a request may be an object whose members are read when they are asked for. */
+/** Copies members by name: a request may be an object with lazy getters. */
 function claimOf(request: CallRequest): CallRequest {
   const { tool, args, authorization, session, callId, reason, traceparent, source, body, departure } = request;
   const { idempotencyKey, certificate } = request;

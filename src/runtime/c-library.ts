@@ -3,7 +3,7 @@ import { errorText } from "../core/error-text.ts";
 
 const IS_MAC = process.platform === "darwin";
 const MUSL_NAME = process.arch === "arm64" ? "aarch64" : "x86_64";
-/** glibc, and musl under both of its names. */
+/** File names of the C library: glibc, and musl under both of its names. */
 const LIBRARIES = IS_MAC
   ? ["libSystem.B.dylib", "/usr/lib/libSystem.B.dylib"]
   : ["libc.so.6", `libc.musl-${MUSL_NAME}.so.1`, `/lib/ld-musl-${MUSL_NAME}.so.1`];
@@ -18,12 +18,12 @@ export interface CFunctions<S extends Signatures> {
   readonly functions: Bound<S>;
   /** Binds further signatures: a variadic function such as `syscall` needs one binding for each. */
   bind<T extends Signatures>(signatures: T): Bound<T>;
-  /** Returns the error number of the call before. Read it in the very next statement: anything in between may change it. */
+  /** Returns the error number of the previous call. Read it in the very next statement: anything in between may change it. */
   errno(): number;
 }
 
 /**
- * Opens the C library and binds these functions of it.
+ * Opens the C library and binds the given functions.
  *
  * @throws {Error} with the reason for each library that was tried
  */

@@ -1,15 +1,15 @@
 import { realpathSync } from "node:fs";
 import { dirname } from "node:path";
 
-/** The folder that the runtime shows to code inside a compiled binary; no file system holds it. */
+/** The virtual folder that the runtime shows to code inside a compiled binary; it does not exist in any file system. */
 const EMBEDDED = "/$bunfs/";
 
-/** Whether this runs as the single binary. */
+/** Returns whether this process runs as the single binary. */
 export function isCompiled(): boolean {
   return import.meta.dir.startsWith(EMBEDDED);
 }
 
-/** Where the service's own code lies, links resolved: its folder, or the single binary. */
+/** Returns the path of the service's own code, links resolved: its folder, or the single binary. */
 export function ownCode(): string {
   return realpathSync(isCompiled() ? process.execPath : dirname(import.meta.dir));
 }

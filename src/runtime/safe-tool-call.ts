@@ -18,32 +18,35 @@ export type { Reloaded };
 
 type JwtInput = ConfigInput["jwt"] | ConfigInput["jwt"]["issuers"][number];
 
-/** The configuration of the library: the service's, as an object. Values stand where the file has paths, or paths as there. */
+/**
+ * The configuration of the library: the service's configuration as an object. Where the file has paths, the object may have
+ * values or paths.
+ */
 export interface SafeToolCallOptions
   extends Pick<ConfigInput, "systems" | "audit" | "commands" | "workspace" | "limits" | "assertion" | "approvals"> {
   /** Tools made by `defineTool`, or files and folders of manifests. */
   readonly tools: readonly (Tool | ToolFactory | string)[];
   /** One issuer profile, or `{ issuers: [...] }`. Keys as `jwks`, `publicKey` (PEM), `jwksUri`, `jwksFile` or `publicKeyFile`. */
   readonly jwt: JwtInput;
-  /** Asked about every call that must ask. Only `true` and `{ approved: true }` are a yes. */
+  /** Called for every call that needs an approval. Only `true` and `{ approved: true }` approve. */
   readonly onToolApprove?: ApprovalCallback;
-  /** Where relative paths are taken from; the working directory by default. */
+  /** The base of relative paths; the working directory by default. */
   readonly folder?: string;
 }
 
 export interface CallOptions {
-  /** Ends the call when the one who asked is gone. */
+  /** Ends the call when the requester has disconnected. */
   readonly signal?: AbortSignal;
   readonly session?: string;
-  /** The model's own id of the call; stands in the audit. */
+  /** The model's own id of the call; recorded in the audit. */
   readonly callId?: string;
-  /** Of the question that a person said yes to (`approvals.store`). */
+  /** Identifies the approval request that was approved (`approvals.store`). */
   readonly approvalId?: string;
-  /** The same key and arguments again are the same call, and get its answer (`approvals.store`). */
+  /** A repetition with the same key and arguments is the same call and gets its answer (`approvals.store`). */
   readonly idempotencyKey?: string;
-  /** How long to wait for a person's answer before the result is `pending`. */
+  /** How long to wait for an approver's answer before the result is `pending`. */
   readonly waitMs?: number;
-  /** What the agent says it is doing; stands in the audit, untrusted. */
+  /** The agent's stated reason for the call; recorded in the audit, untrusted. */
   readonly reason?: string;
   readonly traceparent?: string;
 }
@@ -55,11 +58,11 @@ const CLOSE_GRACE_MS = 10_000;
 const PENDING_SHOWN_MAX = 200;
 const WAIT_MS_MAX = 3_600_000;
 
-/** The proxy as a library: the same road, audit included, without a port. */
+/** The proxy as a library: the same pipeline, audit included, without a port. */
 export class SafeToolCall {
   readonly #config: Config;
   #options: SafeToolCallOptions;
-  /** What a reload is to take over in their place. */
+  /** Options that the next reload adopts in place of `#options`. */
   #wanted: Wanted | undefined;
   #starting: Promise<Service> | undefined;
   #service: Service | undefined;
@@ -70,7 +73,7 @@ export class SafeToolCall {
   }
 
   /**
-   * Reads the options. Nothing is opened yet: `ready()` does that, and the first call waits for it.
+   * Reads the options. Nothing is opened yet: `ready()` opens it, and the first call waits for that.
    *
    * @throws {StartupError} with every mistake in the options
    */
@@ -78,12 +81,15 @@ export class SafeToolCall {
     return new SafeToolCall(options);
   }
 
-  /** Loads tools, keys and contracts, and opens the audit. @throws {StartupError} with everything that is wrong */
+  /**
+   * Loads tools, keys and contracts, and opens the audit.
+   * @throws {StartupError} with all problems
+   */
   async ready(): Promise<void> {
     await this.#start();
   }
 
-  /** Runs a tool. A refusal is a result, not an exception: see `unwrap`. `jwt` is the bare token. */
+  /** Runs a tool. A refusal is a result, not an exception: see `unwrap`. `jwt` is the token without the `Bearer` scheme. */
   call<Input, Output>(
     tool: DefinedTool<Input, Output>,
     args: Input,
@@ -92,7 +98,7 @@ export class SafeToolCall {
   ): Promise<CallResult<Partial<Output>>>;
   call(tool: string, args: unknown, jwt: string, options?: CallOptions): Promise<CallResult>;
   async call(tool: string | DefinedTool, args: unknown, jwt: string, options?: CallOptions): Promise<CallResult> {
-    // Before anything is awaited: whoever holds the arguments may go on changing them.
+    // Copied before the first await: the owner of the arguments may still change them.
     const sent = readArguments(args);
     const { said, fault } = options === undefined ? NOTHING_SAID : readOptions(options);
     const { proxy } = await this.#start();
@@ -110,43 +116,46 @@ export class SafeToolCall {
     return { ...result, call: { tool: request.tool, args: sanitizeArgs(request.args) } };
   }
 
-  /** The tools in the shape that an LLM's API takes. Tools from paths and from the configuration are there once `ready()` is through. */
+  /**
+   * Lists the tools in the format of an LLM's API. Tools from paths and from the configuration are included once `ready()` has
+   * resolved.
+   */
   listTools({ format = "openai" }: { readonly format?: ToolFormat } = {}): readonly Json[] {
     const tools = this.#service?.registry.list().map(({ tool }) => tool) ?? this.#options.tools.filter(isTool);
     return tools.map((tool) => FORMATS[format](tool) as unknown as Json);
   }
 
-  /** The questions that wait for a person, newest first. For operators: it shows what every caller asks. */
+  /** Lists the open approval requests, newest first. For operators: the list contains the requests of every caller. */
   async pendingApprovals(): Promise<readonly Approval[]> {
     const { approvals } = await this.#start();
     const page = await approvals?.list({ state: "pending", limit: PENDING_SHOWN_MAX });
     return page?.approvals ?? [];
   }
 
-  /** A person's answer. Whoever calls this vouches for who `by` is. */
+  /** Records an approver's answer. The code that calls this vouches for the identity of `by`. */
   async decide(decision: Decision): Promise<Decided> {
     const { approvals } = await this.#start();
     return approvals?.decide(decision) ?? { outcome: "not_pending", approval: undefined };
   }
 
   /**
-   * Takes options over that have changed, as a whole or not at all; without any, the files that those in use name. Calls under
-   * way finish on what they began with, and what was counted stays counted. What only a start reads (`audit`, the store, the
-   * folder) is refused; `onToolApprove` stays as it is. Never rejects once `ready()` is through. Of several at once the last
-   * one's options count, for all of them.
+   * Adopts changed options, as a whole or not at all; without options, reads the files named by the current ones again. Running
+   * calls finish with their old snapshot, and counts are kept. Changes to settings that are read only at startup (`audit`, the
+   * store, the folder) are refused; `onToolApprove` stays as it is. Never rejects once `ready()` has resolved. Of several
+   * concurrent reloads, the options of the last one apply to all.
    */
   async reload(options?: Omit<SafeToolCallOptions, "onToolApprove">): Promise<Reloaded> {
     const { reload } = await this.#start();
     if (reload === undefined) throw new Error("there is no reload");
     const wanted = options && { options };
-    // Another one that is on its way is not taken back.
+    // A reload without options keeps the options of a concurrent reload.
     this.#wanted = wanted ?? this.#wanted;
     const reloaded = await reload("library");
     if (this.#wanted === wanted) this.#wanted = undefined;
     return reloaded;
   }
 
-  /** Waits for calls under way, then closes targets and audit. */
+  /** Waits for running calls, then closes targets and audit. */
   async close(): Promise<void> {
     const service = await this.#starting?.catch(() => undefined);
     await service?.close(CLOSE_GRACE_MS);
@@ -161,7 +170,7 @@ export class SafeToolCall {
   }
 
   #wire(): Promise<Service> {
-    // Where paths and programs are looked for stays, whatever becomes of the process's own.
+    // The folder and the search path stay the same, even if those of the process change.
     const { folder, searchPath } = this.#config;
     let read = this.#options;
     return wire(this.#config, {
@@ -194,7 +203,7 @@ function configOf({ onToolApprove: _, jwt, ...rest }: SafeToolCallOptions, aroun
   );
 }
 
-/** What has no name that can be read is no tool: it gets that answer, and its line. */
+/** Returns the name of a tool. A value without a readable name is not a tool: its call gets a refusal and an audit entry. */
 function nameOf(tool: unknown): string {
   if (typeof tool === "string") return tool;
   try {
@@ -205,8 +214,8 @@ function nameOf(tool: unknown): string {
 }
 
 /**
- * The arguments as JSON would carry them, copied: no getter, proxy or later change makes the audit tell of other arguments
- * than those that ran. What is missing stays missing, for the tool's schema to refuse.
+ * Returns a copy of the arguments as JSON: no getter, proxy or later change can make the audit record other arguments than those
+ * that ran. Missing arguments stay missing, and the tool's schema refuses them.
  */
 function readArguments(args: unknown): unknown {
   if (args === undefined) return undefined;
@@ -224,7 +233,7 @@ type Said = Pick<
 >;
 type SaidText = Exclude<keyof Said, "waitMs">;
 
-/** The forms that `POST /call` takes them in. */
+/** The formats that `POST /call` accepts. */
 const FORMS = {
   session: /^[\x21-\x7e]{1,128}$/,
   callId: /^[\x21-\x7e]{1,128}$/,
@@ -243,7 +252,7 @@ interface ReadOptions {
 
 const NOTHING_SAID: ReadOptions = { said: {} };
 
-/** What may stand in the audit of it; a traceparent of another form is left out, as its specification asks. */
+/** Reads the options that may be recorded in the audit. A malformed traceparent is ignored, as its specification requires. */
 function readOptions(options: CallOptions): ReadOptions {
   const said: Record<string, string> = {};
   let fault: Refusal | undefined;

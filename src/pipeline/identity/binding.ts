@@ -2,18 +2,18 @@ import type { Caller } from "../../core/types.ts";
 import { subjectFault } from "./claims.ts";
 import { unauthenticated } from "./refusal.ts";
 
-/** The certificate that a connection's client has proved to hold, under a CA that the configuration names. */
+/** The certificate whose key a connection's client has proved to hold, issued under a CA that the configuration names. */
 export interface ClientCertificate {
-  /** SHA-256 of its DER bytes, base64url: what a token's `cnf.x5t#S256` names. */
+  /** SHA-256 of the certificate's DER bytes, base64url: the value that a token's `cnf.x5t#S256` names. */
   readonly thumbprint: string;
-  /** Its only URI, when that is a SPIFFE ID. */
+  /** The certificate's only URI, when that is a SPIFFE ID. */
   readonly spiffeId: string | undefined;
   /** Milliseconds since 1970. */
   readonly notBeforeMs: number;
   readonly notAfterMs: number;
 }
 
-/** A caller who needs no token where this certificate is shown. */
+/** A caller who needs no token on a connection with this certificate. */
 export interface CertificateCaller {
   readonly spiffeId: string;
   readonly issuer: string;
@@ -21,7 +21,9 @@ export interface CertificateCaller {
   readonly permissions: readonly string[];
 }
 
-/** What is wrong with the table, each with the field to mend: a certificate stands for whom a token could name. */
+/**
+ * Returns the problems of the table, each with the field to fix. A certificate must represent a subject that a token could name.
+ */
 export function certificateCallerProblems(callers: readonly CertificateCaller[]): readonly string[] {
   return callers.flatMap(({ subject }, index) => {
     const fault = subjectFault(subject);
@@ -31,7 +33,7 @@ export function certificateCallerProblems(callers: readonly CertificateCaller[])
   });
 }
 
-/** A token that is bound to a certificate is good on connections of that certificate alone (RFC 8705, 3). */
+/** Checks a token that is bound to a certificate: it is valid only on connections with that certificate (RFC 8705, 3). */
 export function assertBound(
   thumbprint: string | undefined,
   certificate: ClientCertificate | undefined,
@@ -44,12 +46,12 @@ export function assertBound(
   if (certificate.thumbprint !== thumbprint) throw unauthenticated("unbound", "cnf: another certificate's");
 }
 
-/** Certificates may outlive their time on a connection that stays open. */
+/** Returns whether the certificate is valid now: it may expire while its connection stays open. */
 function isValid({ notBeforeMs, notAfterMs }: ClientCertificate, nowMs: number): boolean {
   return nowMs >= notBeforeMs && nowMs < notAfterMs;
 }
 
-/** The callers whom the configuration knows by their certificate. */
+/** The callers that the configuration identifies by their certificate. */
 export class CertificateCallers {
   readonly #bySpiffeId: ReadonlyMap<string, CertificateCaller>;
 

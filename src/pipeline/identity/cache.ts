@@ -1,15 +1,15 @@
 import { hash } from "node:crypto";
 
 /**
- * A bounded map that forgets what was not asked for lately: two generations, and when the young one is full the old
- * one is dropped. An exact LRU would move an entry at every hit; here a hit on the young generation only reads.
+ * A bounded map that drops entries that were not used recently. It keeps two maps; when the young one is full, the old one is
+ * dropped. An exact LRU would move an entry at every hit; here a hit in the young map only reads.
  */
 export class TokenCache<Entry> {
   readonly #generationMax: number;
   #young = new Map<string, Entry>();
   #old = new Map<string, Entry>();
 
-  /** Holds at most `entriesMax` entries, at least half of them the latest. 0 keeps nothing. */
+  /** Holds at most `entriesMax` entries, at least half of them the latest. 0 stores nothing. */
   constructor(entriesMax: number) {
     this.#generationMax = Math.floor(entriesMax / 2);
   }
@@ -49,7 +49,7 @@ export class TokenCache<Entry> {
   }
 }
 
-/** Orders of the curves (SEC 2): of a signature (r, s) anybody can make (r, n - s), which is as good. */
+/** Orders of the curves (SEC 2): from a signature (r, s), anybody can make (r, n - s), which is also valid. */
 const ORDERS: ReadonlyMap<string, bigint> = new Map([
   ["ES256", 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n],
   ["ES384", 0xffffffffffffffffffffffffffffffffffffffffffffffffc7634d81f4372ddf581a0db248b0a77aecec196accc52973n],
@@ -59,12 +59,12 @@ const ORDERS: ReadonlyMap<string, bigint> = new Map([
   ],
 ]);
 
-/** SHA-256 of a whole token, base64. */
+/** Returns the SHA-256 of a whole token, base64. */
 export function digestOf(token: string): string {
   return hash("sha256", token, "base64");
 }
 
-/** The same of each spelling of a token that verified: who is revoked by the one must not come back with the other. */
+/** Returns the digest of each spelling of a verified token: revoking one spelling must revoke the other too. */
 export function digestsOf(token: string, alg: string): readonly string[] {
   return [token, ...twinOf(token, alg)].map(digestOf);
 }

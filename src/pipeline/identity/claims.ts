@@ -10,31 +10,36 @@ const ACTORS_MAX = 10;
 const AUDIENCES_MAX = 64;
 const ISSUER_CHARACTERS_MAX = 512;
 
-/** Before the sessions that tokens name. */
+/** Prefix of sessions that tokens name. */
 export const SID = "sid:";
 const SESSION = /^[\x21-\x7e]{1,128}$/;
 const THUMBPRINT = /^[A-Za-z0-9_-]{43}$/;
 const PERMISSION = /^[\x21-\x7e]{1,128}$/;
-/** Controls, formats (bidi, tags, zero width), lone surrogates, separators, blank letters, spaces other than U+0020. */
+/**
+ * Controls, format characters (bidi, tags, zero width), lone surrogates, separators, invisible letters, spaces other than U+0020.
+ */
 const UNPRINTABLE =
   /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]/u;
-/** The audit's own name for a caller without a valid token. */
+/** The audit's name for a caller without a valid token. */
 const RESERVED_SUBJECT = "anonymous";
 
-/** The rules of one issuer's tokens that do not concern keys. */
+/** The rules for one issuer's tokens, except those for keys. */
 export interface ClaimRules {
   readonly issuer: string;
   readonly audience: string;
   readonly profile: TokenProfile;
-  /** In place of the types that the profile takes. */
+  /** Replaces the types that the profile accepts. */
   readonly typ: string | undefined;
   readonly permissionsClaim: string;
-  /** In place of the claim. */
+  /** Replaces the permissions claim. */
   readonly subjectPermissions: ReadonlyMap<string, readonly string[]> | undefined;
   readonly maxLifetimeSeconds: number;
 }
 
-/** The caller that a token with a good signature names. Throws UNAUTHENTICATED. */
+/**
+ * Returns the caller named by a token whose signature is valid.
+ * @throws {Refusal} UNAUTHENTICATED
+ */
 export function readCaller(token: ReadToken, rules: ClaimRules, nowSeconds: number): Caller {
   const { claims } = token;
   assertType(token.typ, rules);
@@ -61,7 +66,7 @@ function invalid(reason: string) {
   return unauthenticated("invalid", reason);
 }
 
-/** Media types compare without case, and `application/` may be left out (RFC 7515, 4.1.9). */
+/** Checks the media type. Media types are case-insensitive, and `application/` may be omitted (RFC 7515, 4.1.9). */
 function assertType(typ: string | undefined, { typ: required, profile }: ClaimRules): void {
   const accepted = required === undefined ? PROFILE_RULES[profile].types : [fullType(required)];
   if (!accepted.includes(typ === undefined ? undefined : fullType(typ))) {
@@ -83,7 +88,7 @@ function assertAudience(aud: unknown, ours: string): void {
   if (!audiences.includes(ours)) throw unauthenticated("notMeant", "aud: our audience is not in it");
 }
 
-/** Checks `exp`, `iat` and `nbf`; returns `exp`. Milliseconds fail by themselves: they lie far in the future. */
+/** Checks `exp`, `iat` and `nbf`; returns `exp`. Times in milliseconds fail these checks: they are far in the future. */
 function assertTimes(claims: ReadonlyMap<string, unknown>, rules: ClaimRules, nowSeconds: number): number {
   const expiresAt = readTime(claims, "exp");
   const issuedAt = readTime(claims, "iat");
@@ -112,7 +117,7 @@ function readSubject(name: string, value: unknown): string {
   return value;
 }
 
-/** Why no token may name such a subject. Subjects are compared as they are written, code unit by code unit. */
+/** Returns why no token may name this subject. Subjects are compared as written, code unit by code unit. */
 export function subjectFault(subject: string): string | undefined {
   if (subject === "") return "empty";
   if (Array.from(subject).length > SUBJECT_CHARACTERS_MAX) return "too long";
@@ -122,7 +127,7 @@ export function subjectFault(subject: string): string | undefined {
   return subject.toLowerCase() === RESERVED_SUBJECT ? "reserved" : undefined;
 }
 
-/** OpenID Connect's session id, marked as such: a session that is named in a request cannot be taken for it. */
+/** Returns the OpenID Connect session id with a prefix, so that a session named in a request cannot be mistaken for it. */
 function readSession(claims: ReadonlyMap<string, unknown>): string | undefined {
   const sid = claims.get("sid");
   if (sid === undefined) return undefined;
@@ -149,7 +154,7 @@ function checkPermissions(claim: string, value: unknown): string[] {
   });
 }
 
-/** The `sub`s of the RFC 8693 `act` chain, outermost first. Each may name an issuer of its own. */
+/** Returns the `sub` values of the RFC 8693 `act` chain, outermost first. Each actor may name its own issuer. */
 function readActors(claims: ReadonlyMap<string, unknown>): string[] {
   const actors: string[] = [];
   let holder = claims;
@@ -169,8 +174,8 @@ function assertIssuer(iss: unknown): void {
 }
 
 /**
- * The SHA-256 thumbprint of the certificate that a token is bound to (RFC 8705, 3.1), as base64url; undefined for a token
- * that whoever holds it may use. A binding of another kind cannot be checked here, and what is not checked is refused.
+ * Returns the SHA-256 thumbprint (base64url) of the certificate to which a token is bound (RFC 8705, 3.1); undefined for a bearer
+ * token. A binding of another kind cannot be checked here, so it is refused.
  */
 export function readBinding({ claims }: ReadToken): string | undefined {
   if (!claims.has("cnf")) return undefined;
@@ -182,11 +187,11 @@ export function readBinding({ claims }: ReadToken): string | undefined {
   return thumbprint;
 }
 
-/** What tells one token of a caller from another. */
+/** The values that distinguish one token of a caller from another. */
 interface Origin {
   readonly jti: string | undefined;
   readonly issuedAtMs: number;
-  /** Of the one who acts, where the token says that it is another than its own. */
+  /** The actor's issuer, when the token says that it differs from the token's own. */
   readonly actorIssuer: string | undefined;
 }
 

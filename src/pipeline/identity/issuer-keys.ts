@@ -2,14 +2,14 @@ import { createPublicKey, KeyObject } from "node:crypto";
 import { type CryptoKey, createLocalJWKSet, errors, type JWK } from "jose";
 import { KEY_KINDS, type KeySource } from "./issuer-profile.ts";
 
-/** A token without `kid` may fit several keys during a rotation; this many are tried. */
+/** Maximum number of keys to try for a token without `kid`: several may match during a rotation. */
 const CANDIDATES_MAX = 4;
 const RSA_BITS_MIN = 2048;
 const RSA_EXPONENT_MIN = 3n;
 const KEYS_MAX = 256;
 const PRIVATE_MEMBERS = ["d", "p", "q", "dp", "dq", "qi", "oth", "k", "priv"];
 
-/** What a token's header says about its key. */
+/** The key properties from a token's header. */
 export interface WantedKey {
   readonly alg: string;
   readonly kid: string | undefined;
@@ -17,19 +17,22 @@ export interface WantedKey {
 
 /** The public keys of one issuer. */
 export interface IssuerKeys {
-  /** Keys that may have signed such a token; empty when the issuer has none. Throws AUTH_UNAVAILABLE. */
+  /**
+   * Returns the keys that may have signed the token; empty when the issuer has none.
+   * @throws {Refusal} AUTH_UNAVAILABLE
+   */
   candidates(wanted: WantedKey): Promise<readonly CryptoKey[]>;
-  /** Milliseconds since 1970 until which what `candidates` said need not be asked again. */
+  /** Returns the time until which the result of `candidates` stays valid. Milliseconds since 1970. */
   freshUntilMs(): number;
 }
 
-/** Keys that fit no other purpose than verifying, ready to be chosen from. */
+/** A set of keys that only verify, with selection by header. */
 export interface KeySet {
   readonly keys: readonly JWK[];
   select(wanted: WantedKey): Promise<readonly CryptoKey[]>;
 }
 
-/** Keys that were handed over and do not change; else the faults that make them unusable. */
+/** Returns the keys of a fixed source; otherwise the problems that make them unusable. */
 export function staticKeys(
   source: Exclude<KeySource, { kind: "jwksUri" }>,
   algorithms: readonly string[],
@@ -52,7 +55,10 @@ export function staticKeys(
   };
 }
 
-/** The key set in a parsed JWKS document; keys that we must not or cannot use are left out. Throws on another shape. */
+/**
+ * Returns the key set in a parsed JWKS document without the forbidden and unusable keys.
+ * @throws {Error} on a document of another shape
+ */
 export function remoteKeySet(document: unknown): KeySet {
   const read = readJwks(document);
   if (typeof read === "string") throw new Error(read);
@@ -104,7 +110,7 @@ function readPublicKey(key: KeyObject | string): readonly JWK[] | string {
   }
 }
 
-/** Why a key must not stand in an issuer's set. A key for another purpose, or of a kind we do not know, is no fault. */
+/** Returns why a key must not be in an issuer's set. A key for another purpose or of an unknown kind is not a problem. */
 function keyFault(jwk: JWK): string | undefined {
   if (jwk.kty === "oct") return "a symmetric key: whoever can verify with it could sign";
   if (PRIVATE_MEMBERS.some((member) => Object.hasOwn(jwk, member)))

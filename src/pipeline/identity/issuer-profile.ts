@@ -3,36 +3,36 @@ import { isLoopback } from "../../core/loopback.ts";
 import { subjectFault } from "./claims.ts";
 import { serviceAccountOf, type TokenProfile } from "./profiles.ts";
 
-/** Where an issuer's public keys come from. Files are read by the caller; only the URL is fetched here. */
+/** The source of an issuer's public keys. The caller of this module reads files; only the URL is fetched here. */
 export type KeySource =
   | { readonly kind: "jwksUri"; readonly uri: string; readonly credentials?: FetchCredentials | undefined }
   /** A parsed JSON Web Key Set. */
   | { readonly kind: "jwks"; readonly jwks: unknown }
-  /** A public key or certificate; a string is PEM. It verifies whatever `kid` a token names. */
+  /** A public key or certificate; a string is PEM. It verifies tokens with any `kid`. */
   | { readonly kind: "publicKey"; readonly key: KeyObject | string };
 
-/** Which tokens of one issuer are good, and at which door. */
+/** The rules that decide which tokens of one issuer are valid, and for which audience. */
 export interface IssuerProfile {
   readonly issuer: string;
   readonly audience: string;
   /** Asymmetric JWS algorithms. */
   readonly algorithms: readonly string[];
-  /** `true`: good at the operators' door alone; `false`: at the agents' alone. */
+  /** True when the tokens are valid only for operators; false when they are valid only for agents. */
   readonly operators: boolean;
-  /** The kind of its tokens; `generic` by default. */
+  /** The kind of the issuer's tokens; `generic` by default. */
   readonly profile?: TokenProfile;
-  /** The `typ` header that is demanded, of generic tokens alone. Without it: absent, `JWT` or `at+jwt`. */
+  /** The required `typ` header, for generic tokens only. Without it, `typ` may be absent, `JWT` or `at+jwt`. */
   readonly typ?: string;
   /** The claim that lists permissions; `permissions` by default. */
   readonly permissionsClaim?: string;
-  /** By `sub`, in place of what the token says: a subject that is not here has none. */
+  /** Permissions by `sub`, which replace the permissions in the token: a subject that is missing here has none. */
   readonly subjectPermissions?: Readonly<Record<string, readonly string[]>> | undefined;
-  /** The longest `exp - iat`; the profile's own by default. */
+  /** Maximum `exp - iat`; the profile's own maximum by default. */
   readonly maxLifetimeSeconds?: number | undefined;
   readonly keys: KeySource;
 }
 
-/** Which keys an algorithm works with. HMAC is not here, and so can never be configured. */
+/** The key type for each algorithm. HMAC is missing, so it can never be configured. */
 export const KEY_KINDS: Readonly<Record<string, { readonly kty: string; readonly crv?: string }>> = {
   RS256: { kty: "RSA" },
   RS384: { kty: "RSA" },
@@ -49,7 +49,7 @@ export const KEY_KINDS: Readonly<Record<string, { readonly kty: string; readonly
 
 const SUBJECT_PERMISSIONS_MAX = 10_000;
 
-/** All that is wrong with the profiles, keys apart, each with the field to mend. */
+/** Returns all problems of the profiles except those of keys, each with the field to fix. */
 export function profileProblems(profiles: readonly IssuerProfile[]): readonly string[] {
   const seen = new Set<string>();
   return profiles.flatMap((profile, index) => {
@@ -79,7 +79,7 @@ function textProblems(at: string, profile: IssuerProfile): string[] {
     .map(([field]) => `${at}.${field}: must be a text that is not empty`);
 }
 
-/** What contradicts the kind of tokens. */
+/** Returns the settings that contradict the kind of tokens. */
 function kindProblems(at: string, { profile = "generic", typ, issuer, subjectPermissions }: IssuerProfile): string[] {
   const problems: string[] = [];
   if (profile !== "generic" && typ !== undefined) problems.push(`${at}.typ: the profile ${profile} says it already`);
@@ -87,13 +87,16 @@ function kindProblems(at: string, { profile = "generic", typ, issuer, subjectPer
   if (subjectPermissions === undefined) {
     problems.push(`${at}.subjectPermissions: is missing: the tokens of service accounts carry no permissions`);
   }
-  // The issuer of tokens from Secrets is called kubernetes/serviceaccount: they have neither an end nor an audience.
+  // Tokens from Secrets have the issuer kubernetes/serviceaccount: they have neither an expiry time nor an audience.
   if (!/^https:\/\/[^?#]+$/.test(issuer))
     problems.push(`${at}.issuer: must be the https URL that the cluster issues under`);
   return problems;
 }
 
-/** Subjects and permissions are compared as written: what could never be met, or looks like a pattern, is a mistake. */
+/**
+ * Returns the problems of subjects and permissions. Both are compared as written: an entry that can never match, or that looks
+ * like a pattern, is a mistake.
+ */
 function subjectProblems(at: string, { profile, subjectPermissions = {} }: IssuerProfile): string[] {
   const subjects = Object.entries(subjectPermissions);
   if (subjects.length > SUBJECT_PERMISSIONS_MAX) {
@@ -123,10 +126,13 @@ function uriProblems(at: string, uri: string): string[] {
   if (url === null) return [`${at}.jwksUri: not a URL`];
   if (url.username !== "" || url.password !== "") return [`${at}.jwksUri: must not hold a user name or a password`];
   if (url.protocol === "https:") return [];
-  // Whoever can answer a plain http request in our stead can make us trust any key.
+  // An attacker who can answer a plain http request for the issuer can make us trust any key.
   if (url.protocol === "http:" && isLoopback(url.hostname)) return [];
   return [`${at}.jwksUri: must be https (http is for the loopback interface alone)`];
 }
 
-/** What the server of the keys asks for, read anew for every fetch. Throws when it cannot be read. */
+/**
+ * Returns the credentials that the key server requires, read again for every fetch.
+ * @throws {Error} when they cannot be read
+ */
 export type FetchCredentials = () => { readonly ca?: string | undefined; readonly token?: string | undefined };

@@ -1,31 +1,34 @@
 import { unauthenticated } from "./refusal.ts";
 
-/** Kinds of tokens, each with rules of its own that no token of another kind meets by accident. */
+/** Kinds of tokens. The rules of each kind are such that no token of another kind satisfies them by accident. */
 export const PROFILES = ["generic", "rfc9068", "kubernetes"] as const;
 
 export type TokenProfile = (typeof PROFILES)[number];
 
 interface ProfileRules {
-  /** The `typ` headers that are good; `undefined` stands for none at all. */
+  /** The accepted `typ` headers; `undefined` means that the header is absent. */
   readonly types: readonly (string | undefined)[];
   readonly maxLifetimeSeconds: number;
-  /** Whether the token says what its subject may do; else the table of the configuration does. */
+  /** True when the token lists its subject's permissions; otherwise the configuration's table does. */
   readonly carriesPermissions: boolean;
-  /** What a token of this kind must hold besides the claims that all must. Throws UNAUTHENTICATED. */
+  /**
+   * Checks the claims that only this kind of token must have.
+   * @throws {Refusal} UNAUTHENTICATED
+   */
   readonly check: (claims: Claims) => void;
 }
 
 type Claims = ReadonlyMap<string, unknown>;
 
 const NAME_CHARACTERS_MAX = 256;
-/** A token's or client's name: what can be seen, with spaces inside. */
+/** The name of a token or client: visible characters, with spaces inside. */
 const NAME = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
 const UID = /^[A-Za-z0-9-]{1,64}$/;
-/** RFC 1123, as Kubernetes has it: a namespace is a label, the name of anything else a subdomain. */
+/** RFC 1123 as Kubernetes uses it: a namespace is a label, the name of any other object is a subdomain. */
 const NAMESPACE = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
 const RESOURCE = /^[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$/;
 const SERVICE_ACCOUNT = "system:serviceaccount:";
-/** Of tokens that lived in Secrets, without end and without audience. */
+/** Prefix of claims in tokens from Secrets, which have neither an expiry time nor an audience. */
 const LEGACY_CLAIM = "kubernetes.io/serviceaccount/";
 
 export const PROFILE_RULES: Readonly<Record<TokenProfile, ProfileRules>> = {
@@ -46,21 +49,21 @@ export const PROFILE_RULES: Readonly<Record<TokenProfile, ProfileRules>> = {
   },
   kubernetes: {
     types: [undefined, "application/jwt"],
-    // The kubelet asks for 3607 seconds where a pod does not say otherwise.
+    // The kubelet requests 3607 seconds unless the pod specifies another lifetime.
     maxLifetimeSeconds: 7_200,
     carriesPermissions: false,
     check: assertServiceAccount,
   },
 };
 
-/** The namespace and name of a service account's `sub`; undefined when it is none. */
+/** Returns the namespace and name of a service account's `sub`; undefined for any other subject. */
 export function serviceAccountOf(subject: string): { readonly namespace: string; readonly name: string } | undefined {
   if (!subject.startsWith(SERVICE_ACCOUNT)) return undefined;
   const [namespace = "", name = "", ...rest] = subject.slice(SERVICE_ACCOUNT.length).split(":");
   return rest.length === 0 && NAMESPACE.test(namespace) && RESOURCE.test(name) ? { namespace, name } : undefined;
 }
 
-/** `sub` and the `kubernetes.io` claim must name the same account, and what a token is bound to must be whole. */
+/** Checks that `sub` and the `kubernetes.io` claim name the same account, and that every bound object is complete. */
 function assertServiceAccount(claims: Claims): void {
   for (const claim of claims.keys()) {
     if (claim.startsWith(LEGACY_CLAIM)) throw invalid(`${LEGACY_CLAIM}*: a token from a Secret, which nothing ends`);
@@ -79,7 +82,7 @@ function assertServiceAccount(claims: Claims): void {
     const named = members(`kubernetes.io.${object}`, bound.get(object));
     const name = named.get("name");
     if (typeof name !== "string" || !RESOURCE.test(name)) throw invalid(`kubernetes.io.${object}.name: not a name`);
-    // The node of a pod is only named when the API server could not find it.
+    // A pod's node is listed without a uid when the API server could not find the node.
     if (object !== "node" || named.has("uid")) assertUid(`kubernetes.io.${object}`, named);
   }
 }

@@ -1,24 +1,24 @@
 import { unauthenticated } from "./refusal.ts";
 
-/** Characters of a compact token. */
+/** Maximum length of a compact token in characters. */
 export const TOKEN_LENGTH_MAX = 8192;
 
 const SCHEME = "bearer ";
 const COMPACT_JWS = /^([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)$/;
-/** `crit` and `b64` change what is verified; `enc` announces a JWE. */
+/** `crit` and `b64` change what is verified; `enc` means a JWE. */
 const REFUSED_HEADERS = ["crit", "b64", "enc"];
 const NESTED_CONTENT_TYPES = ["jwt", "application/jwt"];
 
-/** A token as written: nothing in it is believed before its signature is checked. */
+/** A parsed token. Nothing in it is trusted before its signature is checked. */
 export interface ReadToken {
   readonly alg: string;
   readonly kid: string | undefined;
   readonly typ: string | undefined;
-  /** A Map, so that a claim named like a member of Object.prototype is just a name. */
+  /** A Map, so that a claim named like a member of Object.prototype is an ordinary name. */
   readonly claims: ReadonlyMap<string, unknown>;
 }
 
-/** The token of an `Authorization` header: the scheme in any case, one space, the token. */
+/** Returns the token of an `Authorization` header: the scheme in upper or lower case, one space, the token. */
 export function bearerToken(authorization: string | undefined): string {
   if (typeof authorization !== "string" || authorization === "")
     throw unauthenticated("missing", "no Authorization header");
@@ -38,7 +38,7 @@ function tooLong() {
   return unauthenticated("malformed", `the token is longer than ${TOKEN_LENGTH_MAX} characters`);
 }
 
-/** Reads a compact JWS: strict base64url, strict UTF-8, JSON objects without duplicate keys, no header we must refuse. */
+/** Reads a compact JWS: strict base64url, strict UTF-8, JSON objects without duplicate keys, no forbidden header. */
 export function readToken(token: string): ReadToken {
   const parts = COMPACT_JWS.exec(token);
   if (parts === null) throw unauthenticated("malformed", "not a compact JWS of three base64url parts");
@@ -65,7 +65,9 @@ function textMember(header: ReadonlyMap<string, unknown>, name: string): string 
   return value;
 }
 
-/** `undefined` when the text is not the one spelling of its bytes: else many tokens would be the same token. */
+/**
+ * Returns the bytes; `undefined` when the text is not their canonical spelling: otherwise one token would have many spellings.
+ */
 function decodeBase64url(text: string): Buffer | undefined {
   const bytes = Buffer.from(text, "base64url");
   return bytes.toString("base64url") === text ? bytes : undefined;
@@ -93,12 +95,12 @@ function readJson(part: string, bytes: Uint8Array): { text: string; value: unkno
   }
 }
 
-/** Whether JSON.parse, which gave `value` for `text`, let a later member of an object win over an earlier one. */
+/** Returns whether the JSON text has duplicate keys. `value` is what JSON.parse returned for `text`. */
 export function hasDuplicateKeys(text: string, value: unknown): boolean {
   return keysWritten(text) !== keysKept(value);
 }
 
-/** Members in the text of a valid JSON value: its colons outside strings. */
+/** Counts the members in the text of a valid JSON value: its colons outside strings. */
 function keysWritten(text: string): number {
   let count = 0;
   let inString = false;
@@ -111,7 +113,7 @@ function keysWritten(text: string): number {
   return count;
 }
 
-/** Members in the parsed value: fewer than were written when JSON.parse let a later duplicate win. */
+/** Counts the members in the parsed value: fewer than written when JSON.parse dropped an earlier duplicate. */
 function keysKept(value: unknown): number {
   let count = 0;
   const open: unknown[] = [value];

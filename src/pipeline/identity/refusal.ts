@@ -1,6 +1,6 @@
 import { Refusal } from "../../core/errors.ts";
 
-/** What the agent is told: fixed texts, so that nothing received and nothing of a key can leave. */
+/** The messages for agents. The texts are fixed, so that no received value and no part of a key can leak. */
 const TOKEN_MESSAGES = {
   missing: "A token is missing: send the header Authorization: Bearer <token>.",
   malformed: "The token is malformed: send exactly one signed JWT, as Authorization: Bearer <token>.",
@@ -13,7 +13,10 @@ const TOKEN_MESSAGES = {
 
 export type TokenFault = keyof typeof TOKEN_MESSAGES;
 
-/** `reason` is for the operator: which rule failed, without values. `details` are for the agent and the audit too. */
+/**
+ * Builds an UNAUTHENTICATED refusal. `reason` names the violated rule for the operator, without values. `details` go to the agent
+ * and the audit too.
+ */
 export function unauthenticated(
   fault: TokenFault,
   reason: string,

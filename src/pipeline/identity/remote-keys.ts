@@ -4,21 +4,21 @@ import { type IssuerKeys, type KeySet, remoteKeySet, type WantedKey } from "./is
 import type { FetchCredentials } from "./issuer-profile.ts";
 import { authUnavailable } from "./refusal.ts";
 
-/** A key withdrawn at the URL stops working within this time. */
+/** A key that is withdrawn at the URL stops working within this time. */
 const KEYS_FRESH_MS = 300_000;
-/** They are fetched anew from then on, while nobody has to wait for it. */
+/** From this age on, the keys are fetched again in the background while the known keys are still valid. */
 const KEYS_RENEW_MS = 240_000;
-/** Between fetches that an unknown `kid` or an outage asks for, while keys are known. */
+/** Minimum time between fetches for an unknown `kid` or during an outage, while keys are known. */
 const REFETCH_COOLDOWN_MS = 30_000;
-/** Between attempts while no key is known. */
+/** Minimum time between attempts while no key is known. */
 const FIRST_KEYS_RETRY_MS = 2_000;
-/** How long an outage may last before the last known keys are given up. */
+/** How long an outage may last before the last known keys are discarded. */
 const KEYS_STALE_MAX_MS = 86_400_000;
 const BODY_BYTES_MAX = 1_048_576;
 
 export type Fetch = (url: string, init: BunFetchRequestInit) => Promise<Response>;
 
-/** What a URL published, and when it was fetched in milliseconds since 1970. */
+/** The keys that a URL published. `atMs` is the time of the fetch in milliseconds since 1970. */
 export interface FetchedKeys {
   readonly set: KeySet;
   readonly atMs: number;
@@ -26,21 +26,21 @@ export interface FetchedKeys {
 
 export interface RemoteKeysOptions {
   readonly uri: string;
-  /** What was fetched from the same URL before: the first use fetches anew, and these count when that fails. */
+  /** Keys fetched from the same URL before: the first use fetches again, and these keys are used when that fails. */
   readonly known?: FetchedKeys | undefined;
   readonly credentials?: FetchCredentials | undefined;
-  /** Milliseconds since 1970. */
+  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
-  /** The platform's own by default. */
+  /** The platform's `fetch` by default. */
   readonly fetch: Fetch | undefined;
   readonly timeoutMs: number;
-  /** Called when a fetch brought other keys than the one before. */
+  /** Called when a fetch returned other keys than the previous one. */
   readonly onChange: () => void;
 }
 
 /**
- * The keys behind a JWKS URL. jose's own createRemoteJWKSet was not taken: it reads the wall clock, does not bound
- * the answer, and gives known keys up when the URL fails after ten minutes.
+ * The keys at a JWKS URL. Rejected: jose's createRemoteJWKSet, which reads the wall clock, does not bound the response, and
+ * discards known keys when the URL fails after ten minutes.
  */
 export class RemoteKeys implements IssuerKeys {
   readonly #options: RemoteKeysOptions;
@@ -60,7 +60,7 @@ export class RemoteKeys implements IssuerKeys {
     return this.#options.uri;
   }
 
-  /** For whoever takes its place. */
+  /** Returns the fetched keys for the object that replaces this one. */
   fetched(): FetchedKeys | undefined {
     return this.#set && { set: this.#set, atMs: this.#fetchedAtMs };
   }
@@ -68,7 +68,7 @@ export class RemoteKeys implements IssuerKeys {
   async candidates(wanted: WantedKey): Promise<readonly CryptoKey[]> {
     if (this.#isDue(this.#refreshIntervalMs())) {
       const refreshing = this.#refresh();
-      // Known keys count while they are fresh, and in an outage: nobody has to wait for a server that may be hanging.
+      // Known keys are used while they are fresh and during an outage: no call waits for a server that may hang.
       const isOld = this.#failure === undefined && this.#isDue(KEYS_FRESH_MS);
       if (isOld || !this.#isKnown()) await refreshing;
     }
@@ -76,7 +76,7 @@ export class RemoteKeys implements IssuerKeys {
     if (known.length > 0) return known;
     if (this.#isDue(REFETCH_COOLDOWN_MS)) await this.#refresh();
     const found = await this.#knownKeys().select(wanted);
-    // While the URL fails nobody can say whether the key is wrong or only new.
+    // While the URL fails, it is unknown whether the key is wrong or just new.
     if (found.length === 0 && this.#failure !== undefined) throw this.#unavailable();
     return found;
   }
@@ -91,7 +91,10 @@ export class RemoteKeys implements IssuerKeys {
     return this.#set === undefined ? FIRST_KEYS_RETRY_MS : REFETCH_COOLDOWN_MS;
   }
 
-  /** A clock that was set back makes a fetch due: else the keys would never age until it has caught up. */
+  /**
+   * Returns whether the interval has passed. A clock that was set back makes a fetch due: otherwise the keys would not age until
+   * the clock has caught up.
+   */
   #isDue(intervalMs: number): boolean {
     const ageMs = this.#options.clock() - this.#attemptedAtMs;
     return ageMs < 0 || ageMs >= intervalMs;
@@ -112,7 +115,7 @@ export class RemoteKeys implements IssuerKeys {
     return authUnavailable("the issuer's keys could not be fetched", retryAfterMs, this.#failure);
   }
 
-  /** One fetch at a time, shared by all who wait. Never throws: the outcome is in the fields. */
+  /** Runs one fetch at a time, shared by all waiting calls. Never throws: the result is in the fields. */
   async #refresh(): Promise<void> {
     this.#pending ??= this.#load().finally(() => {
       this.#pending = undefined;
@@ -137,7 +140,7 @@ export class RemoteKeys implements IssuerKeys {
   }
 }
 
-/** For operators who have several issuers; without what may be a secret in it. */
+/** Returns the URL without parts that may be secret, so that operators can tell issuers apart. */
 function placeOf(uri: string): string {
   const { origin, pathname } = new URL(uri);
   return `${origin}${pathname}`;
@@ -153,13 +156,13 @@ async function fetchJson(options: RemoteKeysOptions): Promise<unknown> {
       "accept-encoding": "identity",
       ...(token !== undefined && { authorization: `Bearer ${token}` }),
     },
-    // A small answer may inflate to gigabytes, before anybody counts them.
+    // A small response may inflate to gigabytes before its size is checked.
     decompress: false,
-    // A pooled connection would be minutes old, and dead.
+    // A pooled connection would be minutes old and closed.
     keepalive: false,
     redirect: "manual",
     signal: AbortSignal.timeout(options.timeoutMs),
-    // Said outright: a variable of the environment could switch it off.
+    // Set explicitly, because an environment variable could disable it.
     tls: { rejectUnauthorized: true, ...(ca !== undefined && { ca }) },
   });
   if (response.status !== 200) {

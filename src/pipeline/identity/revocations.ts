@@ -3,7 +3,7 @@ import type { Caller } from "../../core/types.ts";
 import { hasDuplicateKeys } from "./reader.ts";
 import { unauthenticated } from "./refusal.ts";
 
-/** Of the file. */
+/** Maximum size of the revocation file. */
 export const REVOCATION_BYTES_MAX = 2_097_152;
 const ENTRIES_MAX = 10_000;
 const FAULTS_MAX = 5;
@@ -13,25 +13,25 @@ const note = z.string().max(512).optional();
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/, "must be a SHA-256 in lower-case hex");
 const instant = z.iso.datetime({ offset: true, error: "must be a time such as 2026-05-01T12:00:00Z" });
 
-/** Things that are not good any more. Which one an entry is, its keys say; `note` is for people. */
+/** Revoked tokens and subjects. The keys of an entry determine its kind; `note` is for people. */
 const byJti = z.strictObject({ issuer: text, jti: text, note });
 const bySubject = z.strictObject({ issuer: text, subject: text, before: instant.optional(), note });
 const byToken = z.strictObject({ tokenSha256: sha256, note });
 
 const document = z.strictObject({ revoked: z.array(z.unknown()).max(ENTRIES_MAX) });
 
-/** What is known of one token, or of a certificate that stands for its caller. */
+/** The properties of one token, or of a certificate that identifies its caller. */
 interface Origin {
-  /** SHA-256 of the whole token, base64, in each of its spellings; none of a certificate. */
+  /** SHA-256 of the whole token in each of its spellings, base64; empty for a certificate. */
   readonly digests: readonly string[];
   readonly jti: string | undefined;
   /** Milliseconds since 1970. */
   readonly issuedAtMs: number;
-  /** Of the one who acts, where it is another than the caller's. */
+  /** The actor's issuer, when it differs from the caller's. */
   readonly actorIssuer?: string | undefined;
 }
 
-/** The same, in the words that a list is looked up by: made once, asked at every call. */
+/** The properties of a credential as lookup keys of a list: built once, used at every call. */
 export interface Credential {
   readonly tokens: readonly string[];
   readonly jti: string | undefined;
@@ -39,21 +39,27 @@ export interface Credential {
   readonly issuedAtMs: number;
 }
 
-/** Whoever is revoked does not act for others either; who acted before the present actor is history (RFC 8693, 4.1). */
+/**
+ * Returns the lookup keys. A revoked subject cannot act for others either; actors before the current one are only history (RFC
+ * 8693, 4.1).
+ */
 export function credentialOf({ issuer, subject, actors }: Caller, origin: Origin): Credential {
   const { digests, jti, issuedAtMs, actorIssuer = issuer } = origin;
   const subjects = [pair(issuer, subject), ...actors.slice(0, 1).map((name) => pair(actorIssuer, name))];
   return { tokens: digests, jti: jti === undefined ? undefined : pair(issuer, jti), subjects, issuedAtMs };
 }
 
-/** Which tokens are refused although nothing in themselves is wrong. */
+/** The tokens that are refused although they are valid in themselves. */
 export interface RevocationList {
   readonly entries: number;
-  /** @throws {Refusal} UNAUTHENTICATED naming the kind of entry that was met */
+  /** @throws {Refusal} UNAUTHENTICATED naming the kind of the matching entry */
   assertGood(credential: Credential): void;
 }
 
-/** The list in a file's bytes; else why there is none, in operators' words. A list with one mistake is no list. */
+/**
+ * Reads the list from a file's bytes; otherwise returns why the file is unusable, for operators. One invalid entry makes the list
+ * invalid.
+ */
 export function readRevocations(bytes: Uint8Array): RevocationList | { readonly fault: string } {
   if (bytes.length > REVOCATION_BYTES_MAX) return { fault: `is over ${REVOCATION_BYTES_MAX} bytes` };
   const parsed = document.safeParse(parseJson(bytes));
@@ -67,7 +73,7 @@ function parseJson(bytes: Uint8Array): unknown {
   try {
     const written = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
     const value: unknown = JSON.parse(written);
-    // The later of two would win, and what stands in the earlier would not be revoked.
+    // JSON.parse keeps the later duplicate: the entries of the earlier one would not be revoked.
     return hasDuplicateKeys(written, value) ? undefined : value;
   } catch {
     return undefined;
@@ -84,7 +90,7 @@ type Rule = "jti" | "subject" | "token";
 class Revoked implements RevocationList {
   readonly #tokens = new Set<string>();
   readonly #jtis = new Set<string>();
-  /** Until when, in milliseconds since 1970, a token of the subject must not have been issued. */
+  /** Maps a subject to a time in milliseconds since 1970: tokens issued before it are revoked. */
   readonly #subjects = new Map<string, number>();
   #entries = 0;
 
@@ -92,7 +98,7 @@ class Revoked implements RevocationList {
     return this.#entries;
   }
 
-  /** `false` when it is no entry. */
+  /** Returns false when the value is not a valid entry. */
   add(entry: unknown): boolean {
     this.#entries += 1;
     if (typeof entry !== "object" || entry === null) return false;
@@ -127,7 +133,10 @@ class Revoked implements RevocationList {
     return data !== undefined;
   }
 
-  /** Of several times for one subject the latest counts; without one, no token is good. */
+  /**
+   * Adds an entry for a subject. Of several times for one subject, the latest applies; an entry without a time revokes all
+   * tokens.
+   */
   #addSubject(entry: object): boolean {
     const { data } = bySubject.safeParse(entry);
     if (data === undefined) return false;
@@ -138,7 +147,7 @@ class Revoked implements RevocationList {
   }
 }
 
-/** The length in front keeps two pairs from being spelled alike. */
+/** Returns a key for a pair. The length prefix prevents two pairs from having the same key. */
 function pair(issuer: string, name: string): string {
   return `${issuer.length}:${issuer}${name}`;
 }

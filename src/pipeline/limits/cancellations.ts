@@ -1,31 +1,34 @@
 import type { Caller } from "../../core/types.ts";
 import { steady } from "./monotonic-clock.ts";
 
-/** Callers whose cancellations are remembered at once; beyond it, those that cancelled longest ago are forgotten. */
+/** Maximum number of callers whose cancellations are counted; beyond it, those that cancelled longest ago are dropped. */
 const CALLERS_MAX = 10_000;
 const MINUTE_MS = 60_000;
 
 export interface CancellationLimit {
-  /** How many of one (issuer, subject) a minute, and at once. Read whenever one is counted or asked about. */
+  /**
+   * How many cancellations one caller (issuer and subject) may make per minute, and in one burst. Read at each count and each
+   * query.
+   */
   readonly perMinuteMax: number;
-  /** Milliseconds since 1970. */
+  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
 }
 
 interface Level {
-  /** Cancellations that have not drained away yet. */
+  /** Cancellations that have not drained yet. */
   readonly count: number;
   readonly at: number;
 }
 
 /**
- * Counts the calls that one caller starts and abandons: each costs the target its work, and on a shared connection a storm of
- * them makes the target's server drop everybody's calls. A bucket per caller, which drains evenly.
+ * Counts the calls that one caller starts and abandons. Each costs the target its work, and a storm of them on a shared
+ * connection makes the target's server drop everybody's calls. One evenly draining bucket per caller.
  */
 export class Cancellations {
   readonly #limit: CancellationLimit;
   readonly #clock: () => number;
-  /** In the order of the last cancellation. */
+  /** Levels in the order of the last cancellation. */
   readonly #levels = new Map<string, Level>();
 
   constructor(limit: CancellationLimit) {
@@ -44,9 +47,9 @@ export class Cancellations {
     if (oldest !== undefined) this.#levels.delete(oldest);
   }
 
-  /** How long until the caller may call again; 0 when it may. */
+  /** Returns how long the caller must wait before its next call; 0 when it may call now. */
   retryAfterMs(caller: Caller): number {
-    // Nearly nobody has cancelled anything.
+    // Fast path: almost no caller has cancelled anything.
     if (this.#levels.size === 0) return 0;
     const key = keyOf(caller);
     const over = this.#levelOf(key, this.#clock()) - this.#limit.perMinuteMax;
@@ -58,7 +61,7 @@ export class Cancellations {
     if (level === undefined) return 0;
     const { perMinuteMax } = this.#limit;
     const drained = ((now - level.at) * perMinuteMax) / MINUTE_MS;
-    // The limit may have been a higher one when they were counted.
+    // The limit may have been higher when the cancellations were counted.
     const count = Math.min(level.count, perMinuteMax * 2);
     if (drained < count) return count - drained;
     this.#levels.delete(key);

@@ -1,6 +1,6 @@
 /**
- * The same clock; where it is set back, it goes on from where it was. What was to be waited for stays as far away as it was told,
- * and nobody is held to a future that is no more.
+ * Wraps a clock so that it never goes back: when the clock is set back, the result continues from the last time. Waiting times
+ * that were already reported stay correct, and nobody waits for a time that the clock has left.
  */
 export function steady(clock: () => number): () => number {
   let latest = Number.NEGATIVE_INFINITY;

@@ -1,35 +1,35 @@
-/** So many in so many seconds; up to `burst` of them at once, or as many as `calls` when it is left out. */
+/** A rate of `calls` in `seconds`; up to `burst` of them at once, by default as many as `calls`. */
 export interface Rate {
   readonly calls: number;
   readonly seconds: number;
   readonly burst?: number | undefined;
 }
 
-/** Keys of one generation; at most twice as many are remembered. 100,000 of them take about 15 MB. */
+/** Maximum number of keys in each of the two maps. 100,000 keys take about 15 MB. */
 const KEYS_MAX = 50_000;
-/** What a floating-point clock may be off by, in milliseconds. */
+/** The rounding error of a floating-point clock, in milliseconds. */
 const CLOCK_STEP_MS = 0.001;
 
-/** How full one key's bucket is. */
+/** The fill level of one key's bucket. */
 interface Level {
-  /** When it has drained, on the clock that `now` is of. */
+  /** When the bucket has drained, on the clock of `now`. */
   emptyAt: number;
-  /** Charges that other replicas have not heard of. */
+  /** Charges not yet shared with other replicas. */
   untold: number;
 }
 
-/** What one key was charged since the others heard of it last. */
+/** The charges of one key since they were last shared. */
 export interface UnsharedCounts {
   readonly key: string;
-  /** What those charges fill the bucket by, in milliseconds. */
+  /** How much those charges fill the bucket, in milliseconds. */
   readonly addedMs: number;
 }
 
 /**
- * One limit, kept for each key: a bucket that drains evenly (GCRA), so that whoever waits as long as it is told is served,
- * and nobody gets two windows' worth at a window's edge. Two numbers a key; keys that have drained are forgotten, and beyond
- * `KEYS_MAX` those that were charged longest ago. Rejected: rate-limiter-flexible, which counts fixed windows, keeps a timer
- * and 580 bytes for every key without a bound, and answers by promise: 180 ns a limit where this takes 20.
+ * One rate limit with a bucket per key that drains evenly (GCRA): a caller that waits as long as it was asked to is served, and
+ * nobody gets two windows' worth at the edge of a window. Each key takes two numbers. Drained keys are dropped, and beyond
+ * `KEYS_MAX` those charged longest ago. Rejected: rate-limiter-flexible, which counts fixed windows, keeps a timer and 580 bytes
+ * for every key without a bound, and answers by promise: 180 ns per limit instead of 20.
  */
 export class RateLimiter {
   #rate: Rate;
@@ -51,8 +51,8 @@ export class RateLimiter {
   }
 
   /**
-   * Another limit from now on. What a key was charged and has not drained counts on, call by call; whoever has had more than
-   * the new limit gives at once waits as if it had just used that up.
+   * Changes the limit. Charges that have not drained still count, call by call; a caller that exceeds the new burst waits as if
+   * it had just used it up.
    */
   change(rate: Rate, { now, tells = false }: { readonly now: number; readonly tells?: boolean | undefined }): void {
     if (tells === this.#tells && isSame(rate, this.#rate)) return;
@@ -69,16 +69,16 @@ export class RateLimiter {
       }
     }
     if (!tells) this.#untold.clear();
-    // What has not drained by then is not forgotten.
+    // Delays the next turn, so that charges that have not drained by then are kept.
     this.#turnedAt = now;
   }
 
-  /** Whole milliseconds until one more may be charged; 0 when it may be now. */
+  /** Returns the whole milliseconds until one more call may be charged; 0 when it may be charged now. */
   waitMs(key: string, now: number): number {
     const level = this.#young.get(key) ?? this.#old.get(key);
     if (level === undefined) return 0;
     const { fullestMs, toleranceMs } = this.#steps;
-    // Fuller than it can be: the clock was set back.
+    // A level above the maximum means that the clock was set back.
     level.emptyAt = Math.min(level.emptyAt, now + fullestMs);
     const over = level.emptyAt - now - toleranceMs;
     return over <= CLOCK_STEP_MS ? 0 : Math.ceil(over - CLOCK_STEP_MS);
@@ -94,12 +94,12 @@ export class RateLimiter {
     if (level.untold === 1) this.#untold.set(key, level);
   }
 
-  /** Keys that are remembered. */
+  /** The number of keys in memory. */
   get size(): number {
     return this.#young.size + this.#old.size;
   }
 
-  /** Takes what was charged and not told, of at most `max` keys. What has drained since is nobody's concern any more. */
+  /** Takes the unshared charges of at most `max` keys. Charges that have drained since are dropped. */
   takeUntold(max: number, now: number): readonly UnsharedCounts[] {
     const taken: UnsharedCounts[] = [];
     for (const [key, level] of this.#untold) {
@@ -113,8 +113,8 @@ export class RateLimiter {
   }
 
   /**
-   * What all replicas together have filled a key's bucket to, in milliseconds. It is never emptier for it, and never so full
-   * that another configuration elsewhere could keep callers out for longer than two bursts take to drain.
+   * Adopts the level, in milliseconds, to which all replicas together have filled a key's bucket. The level never decreases, and
+   * it never rises so far that another configuration elsewhere could block callers for longer than two bursts take to drain.
    */
   adopt(key: string, filledMs: number, now: number): void {
     const level = this.#young.get(key) ?? this.#old.get(key);
@@ -131,7 +131,7 @@ export class RateLimiter {
     return level;
   }
 
-  /** What no turn touched for as long as a bucket takes to drain has drained. */
+  /** Starts a new young map. Keys that were not charged for as long as a bucket takes to drain have drained. */
   #turn(now: number): void {
     this.#old = this.#young;
     this.#young = new Map();
@@ -143,15 +143,15 @@ function isSame(one: Rate, other: Rate): boolean {
   return one.calls === other.calls && one.seconds === other.seconds && one.burst === other.burst;
 }
 
-/** A rate as times, in milliseconds. */
+/** A rate expressed in milliseconds. */
 interface Steps {
-  /** What one charge fills a bucket by. */
+  /** How much one charge fills a bucket. */
   readonly stepMs: number;
-  /** How full it may be for one more charge. */
+  /** How full a bucket may be for one more charge. */
   readonly toleranceMs: number;
-  /** What a full one takes to drain. */
+  /** How long a full bucket takes to drain. */
   readonly drainMs: number;
-  /** Replicas that have not heard of each other fill a bucket further than one could. */
+  /** The highest level: replicas that have not shared yet can together fill a bucket further than one alone. */
   readonly fullestMs: number;
 }
 

@@ -3,15 +3,15 @@ import { parsePostgresUrl } from "../../approvals/store/postgres-url.ts";
 import type { RateTable, SharedCharge } from "./rates-shared.ts";
 
 const US_PER_MS = 1_000;
-/** One statement in so many also forgets buckets that are long empty. */
+/** Every n-th statement also deletes buckets that have long been empty. */
 const SWEEP_EVERY_STATEMENTS = 600;
 const FORGET_AFTER_SECONDS = 86_400;
 
 /**
- * Buckets in a table of their own, which holds no names and survives no crash of the server: an empty bucket harms nobody. The
- * clock is the server's. Made when it is missing, at the first use: until then, and whenever it fails, replicas count for
- * themselves. Rejected: rate-limiter-flexible's PostgreSQL store, which wants another client, counts fixed windows and asks
- * the database in every call.
+ * Opens the buckets in a table of their own, which holds no names. The table does not survive a crash of the server, because an
+ * empty bucket is harmless. The clock is the server's. The table is created on first use if it is missing; until then, and
+ * whenever the database fails, each replica counts for itself. Rejected: rate-limiter-flexible's PostgreSQL store, which needs
+ * another client, counts fixed windows and queries the database in every call.
  */
 export function openRateTable(url: string): RateTable {
   const place = parsePostgresUrl(url);
@@ -41,8 +41,8 @@ export function openRateTable(url: string): RateTable {
 }
 
 /**
- * Several replicas may try at once: then all but one may fail, and find it made at their next try. Where it is there a role will
- * do that may not make tables: `IF NOT EXISTS` alone would ask for that right.
+ * Creates the table. If several replicas try at once, all but one may fail and find the table at their next try. When the table
+ * exists, a role without the right to create tables is enough: `IF NOT EXISTS` alone would require that right.
  */
 async function make(sql: Bun.SQL): Promise<void> {
   const [found]: readonly { readonly made: boolean }[] =
@@ -59,7 +59,7 @@ async function sweep(sql: Bun.SQL): Promise<void> {
     WHERE empty_at < (extract(epoch FROM statement_timestamp()) - ${FORGET_AFTER_SECONDS}::int) * 1000000`;
 }
 
-/** In the order of the buckets: two replicas that lock the same rows must not wait for each other. */
+/** Adds all charges, ordered by bucket: two replicas that lock the same rows must not deadlock. */
 async function addAll(sql: Bun.SQL, charges: readonly SharedCharge[]): Promise<readonly number[]> {
   const rows = charges.map(({ bucket, addedMs }) => ({ bucket, added: Math.ceil(addedMs * US_PER_MS) }));
   const filled: readonly { readonly bucket: string; readonly filled: unknown }[] = await sql`

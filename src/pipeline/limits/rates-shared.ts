@@ -3,41 +3,41 @@ import { givenWithin } from "../../core/time-limits.ts";
 import type { RateLimiter } from "./rate-limiter.ts";
 import type { Rates } from "./rates.ts";
 
-/** How often replicas hear of each other; what they admit too much is at most what comes in this time, and a call each. */
+/** How often replicas share their charges. They admit at most the calls of this interval too many, plus one call each. */
 const TELL_EVERY_MS = 100;
-/** Buckets that are told of at once; the others a moment later. */
+/** Maximum number of buckets shared in one round; the others follow in the next. */
 const BUCKETS_MAX = 1_000;
-/** For one answer of the table. No call waits for it. */
+/** Time limit for one answer of the table. No call waits for it. */
 const ANSWER_MS_MAX = 1_000;
 
-/** What one replica adds to a bucket that all of them have. */
+/** The charge of one replica to a bucket shared by all. */
 export interface SharedCharge {
   readonly bucket: string;
   readonly addedMs: number;
 }
 
-/** Where buckets are kept that all replicas have. */
+/** Stores buckets shared by all replicas. */
 export interface RateTable {
-  /** Adds to the buckets and answers, in their order, how full each is then, in milliseconds. */
+  /** Adds to the buckets and returns, in their order, how full each is afterwards, in milliseconds. */
   add(charges: readonly SharedCharge[]): Promise<readonly number[]>;
-  /** Ends what is under way and connects anew at the next use. */
+  /** Aborts running statements and reconnects at the next use. */
   close(): Promise<void>;
 }
 
 export interface SharedRatesOptions {
   readonly rates: Rates;
   readonly table: RateTable;
-  /** The clock of the rates. */
+  /** The clock of the rate limits. */
   readonly now: () => number;
-  /** Told when the table is lost, and when it is back. */
+  /** Called when the table becomes unavailable and when it is available again. */
   readonly log: (message: string, cause?: unknown) => void;
 }
 
 /**
- * Joins the limits of several replicas: each admits by its own buckets, tells the table what it charged, and takes over how
- * full the table says they are. So a call never waits for the database, and while it is away every replica holds callers to
- * its own count. What was not heard then is not told later: whether a statement without an answer was carried out is not
- * known, and nothing is to be counted twice.
+ * Combines the rate limits of several replicas: each admits by its own buckets, sends its charges to the table, and adopts the
+ * levels that the table returns. A call never waits for the database, and while the database is unavailable every replica
+ * enforces its own count. Charges whose statement failed are not sent again: it is unknown whether a statement without an answer
+ * was executed, and no charge may count twice.
  */
 export class SharedRates {
   readonly #options: SharedRatesOptions;
@@ -51,7 +51,7 @@ export class SharedRates {
     this.#timer.unref();
   }
 
-  /** One round. Rounds do not overlap. */
+  /** Runs one round. Rounds do not overlap. */
   tell(): Promise<void> {
     this.#telling ??= this.#exchange().finally(() => {
       this.#telling = undefined;
@@ -76,7 +76,7 @@ export class SharedRates {
       this.#note(false);
     } catch (error) {
       this.#note(true, error);
-      // What does not answer is not asked again: the next round has a connection of its own.
+      // A connection that does not answer is not reused: the next round opens its own.
       await table.close().catch(() => {});
     }
   }
@@ -85,7 +85,7 @@ export class SharedRates {
     const told: Told[] = [];
     for (const [name, pace] of this.#options.rates.paces) {
       for (const { key, addedMs } of pace.takeUntold(BUCKETS_MAX - told.length, now)) {
-        // Who calls is nobody's business in a database, and a subject may be long.
+        // The hash keeps callers' identities out of the database and bounds the length of the key.
         const bucket = hash("sha256", `${name}\n${key}`, "base64url");
         told.push({ pace, key, charge: { bucket, addedMs } });
       }

@@ -4,7 +4,7 @@ import { type Rate, RateLimiter } from "./rate-limiter.ts";
 
 type RateOrOff = Rate | "off";
 
-/** What one tool is held to. */
+/** The rate limits of one tool. */
 interface ToolRates {
   readonly callerAndTool?: RateOrOff | undefined;
   readonly tool?: RateOrOff | undefined;
@@ -13,27 +13,27 @@ interface ToolRates {
 export interface RateRules extends ToolRates {
   readonly caller: RateOrOff;
   readonly service: RateOrOff;
-  /** By name; in place of what stands for all tools. */
+  /** Limits by tool name; they replace the limits for all tools. */
   readonly tools: Readonly<Record<string, ToolRates>>;
 }
 
 export interface RatesInForce {
   readonly rules: RateRules;
-  /** Whether other replicas will ask what was charged here. */
+  /** True when charges are shared with other replicas. */
   readonly shared?: boolean | undefined;
 }
 
 export interface RatesOptions extends RatesInForce {
-  /** Milliseconds from any origin, never going back. */
+  /** Returns milliseconds from an arbitrary origin, never decreasing. */
   readonly now: () => number;
 }
 
 export interface RatesChange extends RatesInForce {
-  /** Names of the tools that there are now: what was counted for others is forgotten. */
+  /** Names of the current tools: the counts of all others are dropped. */
   readonly tools: ReadonlySet<string>;
 }
 
-/** The limits of one tool. */
+/** The rate limiters of one tool. */
 interface ToolPaces {
   readonly callerAndTool: RateLimiter | undefined;
   readonly tool: RateLimiter | undefined;
@@ -41,7 +41,7 @@ interface ToolPaces {
 
 const EVERYBODY = "*";
 
-/** How often callers may call. A call that one of several limits refuses is charged to none of them. */
+/** Enforces how often callers may call. A call that one of several limits refuses is charged to none of them. */
 export class Rates {
   readonly #now: () => number;
   #inForce: RatesInForce;
@@ -49,7 +49,7 @@ export class Rates {
   #service: RateLimiter | undefined;
   readonly #tools = new Map<string, ToolPaces>();
   readonly #paces = new Map<string, RateLimiter>();
-  /** Whoever shows the same token again is the same object. */
+  /** Keys by caller object: the same token always yields the same object. */
   readonly #keys = new WeakMap<Caller, string>();
 
   constructor({ now, ...inForce }: RatesOptions) {
@@ -58,7 +58,7 @@ export class Rates {
     this.#holdAll();
   }
 
-  /** Holds callers to other limits from now on. What was counted stays counted where there was a limit and still is. */
+  /** Changes the limits. Counts are kept for every limit that existed before and still exists. */
   change({ tools, ...inForce }: RatesChange): void {
     this.#inForce = inForce;
     this.#holdAll();
@@ -69,7 +69,7 @@ export class Rates {
   }
 
   /**
-   * Before anything is done for the caller.
+   * Charges a call to the caller's and the service's limit, before any work is done for the caller.
    *
    * @throws {Refusal} RATE_LIMITED
    */
@@ -86,7 +86,7 @@ export class Rates {
   }
 
   /**
-   * Only for callers who may know that the tool exists.
+   * Charges a call to the tool's limits. Only for callers that may know that the tool exists.
    *
    * @throws {Refusal} RATE_LIMITED
    */
@@ -101,7 +101,7 @@ export class Rates {
     shared?.charge(EVERYBODY, now);
   }
 
-  /** Every limit in force, by a name that it has in all replicas. */
+  /** All limits in force, by a name that is the same in all replicas. */
   get paces(): ReadonlyMap<string, RateLimiter> {
     return this.#paces;
   }
@@ -120,7 +120,7 @@ export class Rates {
     this.#service = this.#hold("service", service);
   }
 
-  /** Tools are those of the registry: there are only so many. */
+  /** Creates the limiters of a tool. All tools come from the registry, so their number is bounded. */
   #holdTool(tool: string): ToolPaces {
     const { rules } = this.#inForce;
     const own = Object.hasOwn(rules.tools, tool) ? rules.tools[tool] : undefined;
@@ -151,7 +151,7 @@ export class Rates {
   }
 }
 
-/** Limits of one tool, by names that they have in all replicas. */
+/** Returns the names of one tool's limits, which are the same in all replicas. */
 function paceNames(tool: string): readonly [string, string] {
   return [`callerAndTool ${tool}`, `tool ${tool}`];
 }
@@ -168,7 +168,7 @@ function assertRoom(pace: RateLimiter | undefined, key: string, { now, refuse }:
   if (retryAfterMs > 0) throw refuse(pace, retryAfterMs);
 }
 
-/** A caller's own limits are told in full; of those that it shares with others only that they are reached. */
+/** Reports the caller's own limits in full. For shared limits, only the fact that they are reached is reported. */
 function tooManyOfCaller({ rate: { calls, seconds } }: RateLimiter, retryAfterMs: number): Refusal {
   return new Refusal("RATE_LIMITED", `You have called too often: ${calls} calls in ${seconds} s are yours.`, {
     details: { limit: "caller", calls, seconds },

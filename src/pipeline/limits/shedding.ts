@@ -1,25 +1,32 @@
-/** How often the loop's lateness is looked at. */
+/** How often the delay of the event loop is measured. */
 export const LOOP_LOOK_EVERY_MS = 50;
-/** Looks in a row: a single long stop (a collection of garbage, a neighbour) is over when it is seen, and refusing helps nobody. */
+/**
+ * Consecutive late measurements before shedding starts: a single long stop (garbage collection, a noisy neighbour) is over when
+ * it is measured, and refusing calls would not help.
+ */
 const LATE_LOOKS = 5;
 const CALM_LOOKS = 20;
-/** Calls that are taken between two looks however late the second is: with fewer it is not calls that make the loop late. */
+/**
+ * Calls that are always accepted between two measurements, however late the second is: with fewer, calls are not the cause of the
+ * delay.
+ */
 const CALLS_MIN = 32;
 
 export interface SheddingOptions {
-  /** How late the loop may be. */
+  /** Maximum accepted delay of the event loop. */
   readonly delayMsMax: number;
-  /** Milliseconds from any origin. */
+  /** Returns milliseconds from an arbitrary origin. */
   readonly now: () => number;
-  /** Told of every look. */
+  /** Receives every measured delay. */
   readonly observe?: ((delayMs: number) => void) | undefined;
 }
 
 /**
- * Whether to take more work. What waits for the loop waits unseen, in the sockets: the loop's own lateness tells of it. While it is
- * late again and again, calls are taken until the next look is overdue, and those behind them are told to come again, so that
- * what is answered is answered in time. Rejected: a bound of the calls in flight, of which there may be few in a loop that takes one
- * after the other; failing `/readyz`, with which the load of one replica would take all of them away.
+ * Decides whether to accept more work. Work that waits for the event loop waits unseen in the sockets; the delay of the loop
+ * reveals it. While the loop is repeatedly late, calls are accepted until the next measurement is overdue, and later calls are
+ * asked to retry, so that accepted calls are answered in time. Rejected: a bound on calls in flight, because a loop that takes
+ * one call after the other may have few of them; failing `/readyz`, because the load of one replica would then take all replicas
+ * out of service.
  */
 export class Shedding {
   readonly #options: SheddingOptions;
@@ -33,7 +40,7 @@ export class Shedding {
     this.#options = options;
   }
 
-  /** To be called every `LOOP_LOOK_EVERY_MS`. */
+  /** Measures the delay. Call it every `LOOP_LOOK_EVERY_MS`. */
   look(): void {
     const { delayMsMax, now, observe } = this.#options;
     const at = now();
@@ -47,7 +54,7 @@ export class Shedding {
     observe?.(delayMs);
   }
 
-  /** Asked once for each call. */
+  /** Returns whether to refuse a call. Call it once per call. */
   refuses(): boolean {
     this.#taken += 1;
     if (!this.#isShedding || this.#taken <= CALLS_MIN) return false;

@@ -16,15 +16,15 @@ const SESSION_BYTES = 24;
 const SQLITE = "sqlite://";
 const POSTGRES = /^postgres(?:ql)?:\/\/\S+$/;
 
-/** What the approvals are judged and signed with. */
+/** The rules, keys and webhooks of approvals. */
 export interface Judged {
   readonly risk: RiskRules;
-  /** Signs the receipts of decisions; without a key there are none. */
+  /** Signs the receipts of decisions; without a key there are no receipts. */
   readonly receiptOf: ReceiptSigner | undefined;
   readonly webhooks: NamedWebhooks;
 }
 
-/** The table that says how bad a call can be, ours and the operators', and the key of the receipts. */
+/** Reads the risk rules (built-in and operators'), the webhooks and the receipt key. */
 export function readApprovals(config: Config, problems: string[]): Judged | undefined {
   const { rules, policies, receiptKeyFile, storeUrlFile } = config.approvals;
   const found = riskRuleProblems(rules).map((problem) => `approvals.rules${problem}`);
@@ -40,7 +40,7 @@ export interface StoreParts {
   readonly receiptOf?: ReceiptSigner | undefined;
   readonly webhooks: NamedWebhooks;
   readonly clock: () => number;
-  /** Durable when resolved. */
+  /** Writes a journal line; the line is durable when the promise resolves. */
   readonly journal: (line: { readonly type: string; readonly [member: string]: Json | undefined }) => Promise<void>;
   readonly log: (message: string, cause: unknown) => void;
 }
@@ -95,7 +95,7 @@ function sqliteUrl(config: Config, store: string): string {
   return `${SQLITE}${pathFrom(config, store.slice(SQLITE.length))}`;
 }
 
-/** What the file holds is never quoted: it is a password. */
+/** Reads the URL. Errors never quote the file's content, because it contains a password. */
 export function postgresUrl(config: Config, path: string): string {
   try {
     const url = readText(config, path).trim();

@@ -40,29 +40,32 @@ import { attempt } from "./problems.ts";
 import { readTraces } from "./telemetry.ts";
 import { openWorkspace, type Workspace } from "./workspace.ts";
 
-/** What a reading has to know of those before it. */
+/** Facts about earlier readings that a reading of the configuration needs. */
 export interface InUse {
-  /** Names of the manifests' modules that others use: what a reading that fails has loaded besides is let go. */
+  /**
+   * Returns the names of manifest modules used by other snapshots: all other modules that a failed reading has loaded are
+   * released.
+   */
   readonly modulesInUse?: (() => ReadonlySet<string>) | undefined;
-  /** Whose place the callers' verifier takes. */
+  /** The caller context that the new one replaces. */
   readonly formerCallers?: CallerContext | undefined;
 }
 
-/** What is taken from outside, handed in. */
+/** External capabilities, passed in. */
 interface Powers extends InUse {
-  /** Milliseconds since 1970. */
+  /** Returns milliseconds since 1970. */
   readonly now: () => number;
-  /** Unguessable. */
+  /** Returns unguessable ids. */
   readonly newId: () => string;
-  /** From 0 to 1. */
+  /** Returns a number from 0 to 1. */
   readonly random: () => number;
-  /** Processes that a command left behind, and that were killed. */
+  /** Called when processes that a command left running were killed. */
   readonly onSurvivors?: ((survivors: { readonly command: string; readonly count: number }) => void) | undefined;
-  /** Whether whoever embeds the library says who decides. */
+  /** True when the embedder of the library determines the approvers. */
   readonly isEmbedded?: boolean | undefined;
 }
 
-/** What is joined before the audit is opened: enough to check a configuration and to plan a call. */
+/** The parts that are built before the audit is opened: enough to check a configuration and to plan a call. */
 export interface Parts {
   readonly registry: Registry;
   readonly callers: CallerContext;
@@ -70,30 +73,30 @@ export interface Parts {
   readonly loaded: LoadedTools;
   readonly report: ContractReport;
   readonly risk: RiskRules;
-  /** Signs the receipts of decisions; without it there are none. */
+  /** Signs the receipts of decisions; undefined: no receipts. */
   readonly receiptOf: ReceiptSigner | undefined;
-  /** Who is told of approvals, and through whom people may answer. */
+  /** The webhooks that are notified of approvals, and the integrations through which people may answer. */
   readonly webhooks: NamedWebhooks;
-  /** Of the argument hashes; without it they are plain. */
+  /** The key of the argument hashes; undefined: plain hashes. */
   readonly hashKey: Uint8Array | undefined;
-  /** Signs the audit's checkpoints; without it the chain stands by itself. */
+  /** Signs the audit's checkpoints; undefined: the chain has no signatures. */
   readonly checkpointKey: KeyObject | undefined;
   readonly workspace: Workspace;
   readonly identity: IdentityParts;
-  /** Where the doors are to be. */
+  /** The settings of the listeners. */
   readonly doors: ReturnType<typeof readDoors>;
   readonly exports: ReturnType<typeof readExports>;
   readonly traces: ReturnType<typeof readTraces>;
   readonly confinement: ConfinementShown | undefined;
-  /** What of the approvals' policies starts, and is probably not what was meant. */
+  /** Approval policies that are accepted but probably not what was meant. */
   readonly policyNotes: readonly string[];
   close(): Promise<void>;
 }
 
 /**
- * Reads everything the configuration names and joins it, without opening the audit: what `stc check` and `stc plan` need.
+ * Reads and joins everything that the configuration names, without opening the audit: what `stc check` and `stc plan` need.
  *
- * @throws {StartupError} with everything that is wrong at once
+ * @throws {StartupError} with all problems at once
  */
 export async function assemble(config: Config, powers: Powers): Promise<Parts> {
   const opened: Opened = { modules: new Set(), closings: [] };
@@ -106,7 +109,7 @@ export async function assemble(config: Config, powers: Powers): Promise<Parts> {
   }
 }
 
-/** What there is to close, whether or not the rest of it comes about. */
+/** Resources to close, even if the rest of the assembly fails. */
 interface Opened {
   modules: ReadonlySet<string>;
   readonly closings: (() => unknown)[];
@@ -187,7 +190,10 @@ interface Reached {
   readonly problems: readonly string[];
 }
 
-/** Without the tools whose system or program is configured and broken: that is said already, and nothing starts so. */
+/**
+ * Returns the tools without those whose system or program is configured but broken: that problem is already reported, and it
+ * prevents the start.
+ */
 function reachableTools(config: Config, { tools, systems, commands, problems }: Reached): readonly Tool[] {
   if (problems.length === 0) return tools;
   const grpcSystems = Object.entries(config.systems).filter(([, system]) => isGrpcSystem(system));
@@ -200,7 +206,7 @@ function reachableTools(config: Config, { tools, systems, commands, problems }: 
   });
 }
 
-/** Signs for the services who calls, where the configuration names a key. */
+/** Returns a signer of the caller's identity for services, if the configuration names a key. */
 function assertionOf(config: Config, { now, newId }: Powers, problems: string[]): AssertionSigner | undefined {
   const read = readAssertion(config, problems);
   if (read === undefined) return undefined;
@@ -219,7 +225,10 @@ interface GrpcParts {
   readonly random: () => number;
 }
 
-/** What reaches the gRPC systems. Its packages are the largest of all, and are loaded only where there is something to reach. */
+/**
+ * Opens the handler of the gRPC systems. Its packages are the largest of all, so they are loaded only when there is a system to
+ * call.
+ */
 async function openGrpc(
   { systems, tools, sign, random }: GrpcParts,
   problems: string[],
@@ -233,7 +242,7 @@ async function openGrpc(
   return described && attempt(problems, () => grpcHandler({ systems: described, sign, random }));
 }
 
-/** Where no system is configured and no tool wants one. */
+/** Used when no system is configured and no tool needs one. */
 const NO_GRPC: GrpcHandler = {
   bind: ({ name, target }) => {
     throw new ManifestError(name, [{ field: "target.system", message: `${target.system} is not configured` }]);

@@ -41,7 +41,7 @@ export function openAudit(config: Config, { clock, monotonic, ids, checkpointKey
   }
 }
 
-/** Whether a line can be written, and why not. */
+/** Returns functions that say whether the audit accepts an entry, and why not. */
 export function auditState(audit: AuditLog): Pick<AdmissionOptions, "auditReady" | "auditFault"> {
   return {
     auditReady: () => audit.hasRoom(),
@@ -65,8 +65,8 @@ interface Summed {
 }
 
 /**
- * Unauthenticated clients that come too often are summed up, and so are callers that go on calling while the audit takes no
- * calls; everybody else gets a line.
+ * Records a call. Entries of unauthenticated clients that call too often are summed up, and so are entries of callers that keep
+ * calling while the audit accepts no calls; every other call gets its own entry.
  */
 export function record(
   audit: AuditLog,
@@ -82,12 +82,12 @@ export function record(
   return receipt === undefined ? audit.append(entry) : Promise.resolve(receipt);
 }
 
-/** Refused at the door, before anything was planned or an approval was used. */
+/** Returns whether the call was refused at admission, before anything was planned or an approval was consumed. */
 function isNotAdmitted({ error, plan, approval }: EntryDraft): boolean {
   return error?.code === "AUDIT_UNAVAILABLE" && plan === undefined && approval === undefined;
 }
 
-/** @throws {Refusal} AUDIT_UNAVAILABLE: without its intent on disk a change does not run */
+/** @throws {Refusal} AUDIT_UNAVAILABLE: a change does not run unless its intent is on disk */
 export async function intend(audit: AuditLog, announced: Announced): Promise<void> {
   try {
     await audit.journal(intentLine(announced));
@@ -99,7 +99,7 @@ export async function intend(audit: AuditLog, announced: Announced): Promise<voi
   }
 }
 
-/** Of the JCS of what was sent, or of the bytes when they were no JSON. */
+/** Hashes the JCS of what was sent, or the bytes when they were not JSON. */
 export function hashArgs(sent: unknown, key: Uint8Array | undefined): string {
   const bytes = sent instanceof Uint8Array ? sent : canonical(sent);
   return key === undefined ? sha256Hex(bytes) : hmacSha256Hex(key, bytes);

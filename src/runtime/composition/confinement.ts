@@ -9,29 +9,29 @@ import { ownCode } from "../own-code.ts";
 import { platformReaches } from "../platform/files.ts";
 import { type ConfiguredPath, ownPlaces } from "./workspace.ts";
 
-/** How the commands of the tools are held, and what is shown of it. */
+/** The confinement of the tools' commands, and what is shown of it. */
 export interface CommandConfinement {
   readonly confinement: ChildConfinement;
-  /** Without the tools that may not run as this machine is. */
+  /** The tools without those that may not run on this machine. */
   readonly loaded: LoadedTools;
 }
 
 export interface ConfinementShown {
   readonly mode: "require" | "prefer" | "off";
-  /** By tool: `confined` or `none`. */
+  /** Maps each tool to `confined` or `none`. */
   readonly tools: Readonly<Record<string, string>>;
-  /** By tool: what was wrong with its confinement. */
+  /** Maps each tool to the problem with its confinement. */
   readonly faults: Readonly<Record<string, string>>;
 }
 
 export interface CommandParts {
   readonly commands: ReadonlyMap<string, string>;
   readonly repositories: ReadonlyMap<string, Repository>;
-  /** Unguessable. */
+  /** Returns unguessable ids. */
   readonly newId: () => string;
 }
 
-/** Tries every tool's confinement, and drops the tools that must not run without. */
+/** Tries every tool's confinement and drops the tools that must not run without it. */
 export async function holdCommands(
   config: Config,
   { loaded, commands, repositories, newId }: CommandParts & { readonly loaded: LoadedTools },
@@ -54,7 +54,7 @@ export async function holdCommands(
   };
 }
 
-/** Undefined where no tool starts a command. */
+/** Returns the confinement to show; undefined when no tool starts a command. */
 export function shownConfinement(config: Config, { levels, faults }: ChildConfinement): ConfinementShown | undefined {
   if (levels.size + faults.size === 0) return undefined;
   return {
@@ -64,7 +64,7 @@ export function shownConfinement(config: Config, { levels, faults }: ChildConfin
   };
 }
 
-/** What belongs to the service and could be read, or changed, by a command that was let into a directory. */
+/** Returns the service's own files and directories that a command could read or change in its granted directories. */
 function overlaps(
   config: Config,
   { granted }: ChildConfinement,
@@ -80,7 +80,7 @@ function overlaps(
     })),
   ].filter(({ path }) => isDirectory(path));
   const found = directories.flatMap((directory) => clashes({ ...directory, path: real(directory.path) }, own));
-  // Code and contracts may lie where the system keeps its programs: they are no secrets.
+  // Code and contracts may be in the system's program directories: they are not secret.
   const secret = ownPlaces(config).filter(({ field }) => !/^tools\[|\.(?:proto|descriptorSet|rootCert)$/.test(field));
   const system = SYSTEM_DIRECTORIES.filter((path) => granted.length > 0 && isDirectory(path)).flatMap((path) =>
     secret

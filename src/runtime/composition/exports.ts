@@ -7,12 +7,12 @@ import { type Config, pathFrom } from "../config/config.ts";
 interface ExportParts {
   readonly clock: () => number;
   readonly random: () => number;
-  /** For the operators' log. */
+  /** Writes to the operators' log. */
   readonly logFault?: ((message: string, cause: unknown) => void) | undefined;
   readonly journal: AuditLog["journal"];
 }
 
-/** The far sides that the configuration names, with their headers read. */
+/** Returns the export targets that the configuration names, with their headers read. */
 export function readExports(config: Config, problems: string[]): readonly ExporterTarget[] {
   return config.audit.export.flatMap(({ name, type, url, headersFile }, index) => {
     if (headersFile === undefined) return [{ name, type, url, headers: {} }];
@@ -24,7 +24,7 @@ export function readExports(config: Config, problems: string[]): readonly Export
   });
 }
 
-/** Sends the log on and takes old files away, as far as the configuration asks for it. */
+/** Exports the log and deletes old files, as configured. */
 export function startExports(
   config: Config,
   targets: readonly ExporterTarget[],

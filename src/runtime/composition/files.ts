@@ -16,11 +16,11 @@ import { readKeyCredentials } from "./identity.ts";
 import { auditPlaceProblems } from "./own-paths.ts";
 import { watchFiles } from "./watched-files.ts";
 
-/** Reads the files that the configuration names. What is wrong goes into `problems`, with its field, and reading goes on. */
+/** Reads the files that the configuration names. Problems are added to `problems` with their field, and reading continues. */
 
 const HASH_KEY_BYTES_MIN = 16;
 
-/** Base commands to absolute binaries, found once. */
+/** Maps base commands to absolute paths of binaries, resolved once. */
 export function resolveCommands(config: Config, problems: string[]): ReadonlyMap<string, string> {
   const commands = new Map<string, string>();
   for (const [index, allowed] of config.commands.allowed.entries()) {
@@ -35,7 +35,7 @@ export function resolveCommands(config: Config, problems: string[]): ReadonlyMap
       problems.push(`${field}: ${allowed} must be a plain program name such as git, or an absolute path`);
       continue;
     }
-    // A shell that is not confined runs only where that was said in so many words.
+    // A shell without confinement runs only if the configuration explicitly permits it.
     if (basename(allowed) === "bash" && config.commands.confinement === "off" && !config.commands.unconfinedBash)
       continue;
     const binary = candidates.find(isExecutable);
@@ -46,7 +46,7 @@ export function resolveCommands(config: Config, problems: string[]): ReadonlyMap
   return commands;
 }
 
-/** `systems.git.repositories`: each looked at before anything runs in it. */
+/** Reads `systems.git.repositories`: each repository is inspected before anything runs in it. */
 export function readRepositories(config: Config, problems: string[]): ReadonlyMap<string, Repository> {
   const repositories = new Map<string, Repository>();
   const declared: unknown = config.systems["git"]?.["repositories" as never];
@@ -65,7 +65,7 @@ export function readRepositories(config: Config, problems: string[]): ReadonlyMa
   return repositories;
 }
 
-/** The gRPC systems with their certificates read. */
+/** Reads the gRPC systems with their certificates. */
 export function readSystems(config: Config, problems: string[]): ReadonlyMap<string, GrpcSystem> {
   const systems = new Map<string, GrpcSystem>();
   for (const [name, system] of Object.entries(config.systems)) {
@@ -122,7 +122,7 @@ function connectionSettings(system: GrpcSystemConfig): Omit<GrpcSystem, "maxMess
   };
 }
 
-/** The key that caller assertions are signed with. */
+/** Reads the key that signs caller assertions. */
 export function readAssertion(
   config: Config,
   problems: string[],
@@ -133,7 +133,7 @@ export function readAssertion(
   return privateKey === undefined ? undefined : { issuer, privateKey };
 }
 
-/** The issuers with their keys read, or nothing when one of them could not be. */
+/** Reads the issuers with their keys; returns undefined when a key could not be read. */
 export function readIssuers(config: Config, problems: string[]): readonly IssuerProfile[] | undefined {
   const profiles = config.jwt.issuers.map((issuer, index) => {
     const keys = keySource(config, issuer, { field: `jwt.issuers[${index}]`, problems });
@@ -153,7 +153,7 @@ export function readIssuers(config: Config, problems: string[]): readonly Issuer
   return profiles.every((profile) => profile !== undefined) ? profiles : undefined;
 }
 
-/** Looks at where the audit is to lie, and reads the key of its hashes. The directory itself is opened later. */
+/** Checks the audit's path and reads the key of its hashes. The directory itself is opened later. */
 export function readAuditPlace(config: Config, problems: string[]): Uint8Array | undefined {
   problems.push(...auditPlaceProblems(config));
   if (config.audit.hashKeyFile === undefined) return undefined;
@@ -164,7 +164,7 @@ export function readAuditPlace(config: Config, problems: string[]): Uint8Array |
   return key;
 }
 
-/** The key that signs the audit's checkpoints. */
+/** Reads the key that signs the audit's checkpoints. */
 export function readCheckpointKey(config: Config, problems: string[]): KeyObject | undefined {
   const path = config.audit.checkpointKeyFile;
   const field = "audit.checkpointKeyFile";
@@ -174,18 +174,18 @@ export function readCheckpointKey(config: Config, problems: string[]): KeyObject
     const key = createPrivateKey(pem);
     if (key.asymmetricKeyType === "ed25519") return key;
   } catch {
-    // Said below: what the file holds is nobody's business.
+    // Reported below, without the error: it must not reveal the file's content.
   }
   problems.push(`${field}: ${path} holds no Ed25519 private key (PEM, PKCS8): make one with stc audit keys --new FILE`);
   return undefined;
 }
 
 /**
- * Working directory and home of commands: private, empty, and the same at every start, so that plans are too. Whoever else
- * made something of that name first only makes us take another.
+ * Returns the working directory and home of commands: private, empty, and the same at every start, so that plans are the same
+ * too. If another user has created that path first, another directory is used.
  */
 export function privateEmptyDirectory(): string {
-  // Not userInfo(): in a container the user need not have a name.
+  // Not userInfo(): in a container, the user may have no name.
   const uid = process.getuid?.();
   const path = join(realpathSync(tmpdir()), `safe-tool-call-${uid}-empty`);
   try {
@@ -215,7 +215,7 @@ function keySource(config: Config, issuer: IssuerConfig, place: KeyPlace): KeySo
   const text = readNamed(config, { path, field }, place.problems)?.toString("utf8");
   if (text === undefined) return undefined;
   const source = isPem ? ({ kind: "publicKey", key: text } as const) : jwksOf(text);
-  // Looked at here too, where it is known which file the keys came from.
+  // Checked here too, because only here the file of the keys is known.
   const keys = source === undefined ? [notJwks(text)] : staticKeys(source, issuer.algorithms);
   if (!Array.isArray(keys)) return source;
   place.problems.push(...keys.map((fault) => `${field}: ${path}: ${fault}`));
@@ -248,7 +248,7 @@ function contractSource(
 }
 
 function protoSource(path: string): Pick<GrpcSystem, "protoDirs" | "protoFiles"> {
-  // What cannot be looked at is told when it is read.
+  // A path that cannot be inspected is reported when it is read.
   const isFile = realPath(path) !== undefined && statSync(path, { throwIfNoEntry: false })?.isFile() === true;
   return isFile ? { protoDirs: [join(path, "..")], protoFiles: [path] } : { protoDirs: [path] };
 }
@@ -258,7 +258,7 @@ interface NamedFile {
   readonly field: string;
 }
 
-/** Undefined, and a problem that names field and file, when it cannot be read. */
+/** Reads a file. If it cannot be read, returns undefined and adds a problem with field and file. */
 export function readNamed(config: Config, { path, field }: NamedFile, problems: string[]): Buffer | undefined {
   try {
     return readPlainFile(pathFrom(config, path));
@@ -293,7 +293,7 @@ interface CertificatePaths {
   readonly serverName?: string;
 }
 
-/** Certificates in files, as they stand there: a mounted secret is exchanged at any time. */
+/** Returns a source that reads the certificate files each time: a mounted secret may be replaced at any time. */
 export function certificateFiles({ rootCert, clientCert, clientKey, serverName }: CertificatePaths): CertificateSource {
   const paths = [rootCert, clientCert, clientKey].filter((path) => path !== undefined);
   return {

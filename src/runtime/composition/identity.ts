@@ -8,11 +8,11 @@ import { readPlainFile } from "../config/plain-file.ts";
 import { type RevocationEvent, RevocationFile } from "./revocation-file.ts";
 import { watchFiles } from "./watched-files.ts";
 
-/** Who may call beside what the issuers' profiles say. */
+/** The callers and credentials defined outside the issuers' profiles. */
 export interface IdentityParts {
   readonly callers: Pick<CallerContextOptions, "revocations" | "certificateCallers">;
   readonly revocations: RevocationFile | undefined;
-  /** Issuers that agents may get tokens from, as far as they are servers of OAuth: what the protected resource's page lists. */
+  /** OAuth servers from which agents may get tokens: the list in the protected resource's metadata. */
   readonly authorizationServers: readonly string[];
 }
 
@@ -21,7 +21,7 @@ interface Listeners {
   readonly onRevocations?: (event: RevocationEvent) => void;
 }
 
-/** From now on a change of the list counts, and is told. */
+/** Starts watching the revocation list: from now on a change takes effect and is reported. */
 export function watchRevocations({ revocations }: IdentityParts, { journal, onRevocations }: Listeners): void {
   revocations?.watch((event) => {
     journal({ ...event }).catch(() => {});
@@ -29,7 +29,7 @@ export function watchRevocations({ revocations }: IdentityParts, { journal, onRe
   });
 }
 
-/** The list of revocations and the table of certificates. What is wrong goes into `problems`. */
+/** Reads the revocation list and the table of certificates. Problems are added to `problems`. */
 export function readIdentity(config: Config, problems: string[]): IdentityParts {
   const { revocationFile, clientCertificates } = config.jwt;
   if (clientCertificates.length > 0 && config.server.tls?.clientCaFile === undefined) {
@@ -52,7 +52,7 @@ function authorizationServers({ jwt }: Config): readonly string[] {
     .map(({ issuer }) => issuer);
 }
 
-/** What the server of an issuer's keys is known by and asks for, tried once. */
+/** Returns the CA and token for the server of an issuer's keys. The files are read once as a check. */
 export function readKeyCredentials(
   config: Config,
   { caFile, tokenFile }: IssuerConfig,
@@ -71,14 +71,14 @@ export function readKeyCredentials(
   return () => ({ ca: text(caFile), token: text(tokenFile) });
 }
 
-/** What a TLS door shows, and whom it believes. PEM. */
+/** The certificate and key that a TLS listener presents, and the CA that it trusts. PEM. */
 interface TlsMaterial {
   readonly cert: string;
   readonly key: string;
   readonly clientCa: string | undefined;
 }
 
-/** Where the doors are, with what they need of files. */
+/** Reads the settings of the listeners, with the files that they need. */
 export function readDoors(config: Config, problems: string[]) {
   const { host, port, socket, socketMode, operator } = config.server;
   return {
@@ -110,7 +110,7 @@ function readTls(config: Config, tls: NonNullable<Config["server"]["tls"]>, prob
   };
 }
 
-/** Throws when a file cannot be read, or the three do not belong together. */
+/** @throws {Error} when a file cannot be read, or when the three files do not belong together */
 function readMaterial(paths: {
   readonly cert: string;
   readonly key: string;
@@ -134,7 +134,7 @@ function certificateIn(path: string, pem: string): X509Certificate {
   }
 }
 
-/** What the file holds instead is nobody's business. */
+/** Parses the private key. The error never quotes the file's content. */
 function privateKeyIn(path: string, pem: string): ReturnType<typeof createPrivateKey> {
   try {
     return createPrivateKey(pem);

@@ -6,11 +6,11 @@ import type { Config } from "../config/config.ts";
 import type { LoadedTools } from "../manifests/sources.ts";
 import { postgresUrl } from "./approvals.ts";
 
-/** What the limits of calls are taken from. */
+/** The dependencies of the limits on calls. */
 export interface LimitParts {
-  /** Milliseconds since 1970. */
+  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
-  /** Milliseconds from any origin, never going back. */
+  /** Returns milliseconds from an arbitrary origin, never decreasing. */
   readonly monotonic: () => number;
   readonly audit: Pick<AdmissionOptions, "auditReady" | "auditFault">;
   readonly log?: ((message: string, cause: unknown) => void) | undefined;
@@ -18,9 +18,9 @@ export interface LimitParts {
 
 export interface Limits {
   readonly admission: Admission;
-  /** Those of the moment, each read when it is asked for. */
+  /** The current limits; every property is read at the time of access. */
   readonly inForce: Config["limits"];
-  /** Holds calls to those of this reading from now on; what was counted stays counted. Never fails. */
+  /** Applies the limits of a new configuration; counts are kept. Never fails. */
   change(config: Config, tools: LoadedTools["tools"]): void;
   close(): Promise<void>;
 }
@@ -28,8 +28,8 @@ export interface Limits {
 type Loaded = Pick<LoadedTools, "tools" | "notRegistered">;
 
 /**
- * A misspelt name would hold nobody to anything. Where tools were left out for want of something to reach, a name may be one of
- * theirs: the same configuration serves machines that have it.
+ * Reports limits that would have no effect, such as one for a misspelt tool name. When tools were not registered because their
+ * target is missing, the name may be one of theirs: the same configuration also serves machines that have the target.
  */
 export function limitProblems({ limits, approvals }: Config, { tools, notRegistered }: Loaded): readonly string[] {
   const names = new Set(tools.map(({ name }) => name));
@@ -41,7 +41,7 @@ export function limitProblems({ limits, approvals }: Config, { tools, notRegiste
   ];
 }
 
-/** How many calls there may be, and how often. */
+/** Opens the limits on the number and rate of calls. */
 export function openLimits(config: Config, { clock, monotonic, audit, log }: LimitParts): Limits {
   let { limits } = config;
   const { storeUrlFile } = config.approvals;
@@ -70,14 +70,14 @@ export function openLimits(config: Config, { clock, monotonic, audit, log }: Lim
   let shared = share();
   return {
     admission,
-    // Another object than the frozen one, which would have to keep its values.
+    // The target is a copy: a proxy of the frozen object would have to return its original values.
     inForce: new Proxy({ ...limits }, { get: (_first, name) => Reflect.get(limits, name) }),
     change(next, tools) {
       const wasShared = limits.shared;
       limits = next.limits;
       rates.change({ rules: limits.rates, shared: limits.shared, tools: new Set(tools.map(({ name }) => name)) });
       if (limits.shared === wasShared) return;
-      // Whoever ended it hears nothing of it any more.
+      // Errors are ignored: sharing was turned off.
       shared?.close().catch(() => {});
       shared = share();
     },

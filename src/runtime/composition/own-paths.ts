@@ -3,9 +3,9 @@ import { dirname } from "node:path";
 import { systemCode } from "../../core/error-text.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 
-/** Looks at where the service is to put things, and makes none of them. */
+/** Checks the paths at which the service will create files, without creating them. */
 
-/** Why the audit cannot lie where it is to, as far as looking tells. */
+/** Returns why the audit directory cannot be used, as far as inspection shows. */
 export function auditPlaceProblems(config: Config): readonly string[] {
   const dir = pathFrom(config, config.audit.dir);
   try {
@@ -16,7 +16,10 @@ export function auditPlaceProblems(config: Config): readonly string[] {
   }
 }
 
-/** Why the socket cannot be made, in the words of the door. Whose it is, and whether it is in use, only the service can tell. */
+/**
+ * Returns why the socket cannot be created, in the listener's words. Only the service can determine its owner and whether it is
+ * in use.
+ */
 export function socketProblems(config: Config): readonly string[] {
   const { socket } = config.server;
   if (socket === undefined) return [];

@@ -9,23 +9,23 @@ import type { LoadedTools } from "../manifests/sources.ts";
 type Policy = Config["approvals"]["policies"][number];
 type Webhook = Config["approvals"]["webhooks"][number];
 
-/** Tools that a message names at most. */
+/** Maximum number of tools that a message names. */
 const NAMED_MAX = 5;
 
 interface PolicyFindings {
-  /** Nobody could ever say yes: the service does not start so. */
+  /** Policies that nobody could ever satisfy: the service does not start. */
   readonly problems: readonly string[];
-  /** What starts, and is probably not what was meant. */
+  /** Policies that are accepted but probably not what was meant. */
   readonly notes: readonly string[];
 }
 
 interface Surroundings {
   readonly tools: readonly Tool[];
-  /** Whoever embeds the library says itself who decides: issuers and store are its own business. */
+  /** True when the embedder of the library determines the approvers: its issuers and store are unknown here. */
   readonly isEmbedded: boolean;
 }
 
-/** Whether the policies can be satisfied, as far as the configuration tells. */
+/** Returns whether the policies can be satisfied, as far as the configuration tells. */
 export function policyFindings({ approvals, jwt }: Config, { tools, isEmbedded }: Surroundings): PolicyFindings {
   const { policies, rules } = approvals;
   const issuers = withRelayed(jwt.issuers, approvals.webhooks);
@@ -53,7 +53,10 @@ export function policyFindings({ approvals, jwt }: Config, { tools, isEmbedded }
   return { problems, notes };
 }
 
-/** People for whom an integration speaks need nothing of what tokens hold: what they may do is in the integration's table. */
+/**
+ * Adds people on whose behalf an integration decides: they need no permissions in tokens, because the integration's table lists
+ * their permissions.
+ */
 function withRelayed(issuers: readonly KnownIssuer[], webhooks: readonly Webhook[]): readonly KnownIssuer[] {
   const people = webhooks.flatMap(({ decisions }) => Object.values(decisions?.people ?? {}));
   return issuers.map((profile) => {
@@ -67,10 +70,10 @@ function withRelayed(issuers: readonly KnownIssuer[], webhooks: readonly Webhook
   });
 }
 
-/** One decider, whoever it is: what a question needs that no policy is about. */
+/** Any single approver: the requirement for an approval request that no policy covers. */
 const PLAIN = { name: "", distinctPeople: true, stages: [{ name: "", count: 1, deciders: { permissions: [] } }] };
 
-/** That there are no operators at all is noted elsewhere. */
+/** Returns notes on tools without a policy that nobody can approve. A configuration without any operators is noted elsewhere. */
 function plainNotes(
   asking: readonly Tool[],
   policies: readonly Policy[],
@@ -101,7 +104,7 @@ function unknownTools({ when }: Policy, tools: readonly Tool[]): readonly string
   return (when.tools ?? []).filter((pattern) => !pattern.includes("*") && !names.has(pattern));
 }
 
-/** Without issuers only the people that the policy names itself are counted. */
+/** Returns why a policy can never be satisfied. Without issuers, only the people that the policy itself names count. */
 function certainFault(policy: Policy, issuers: readonly KnownIssuer[] | undefined): string | undefined {
   const required = requiredOf(policy);
   const { stages } = required;
@@ -127,7 +130,7 @@ function shortageText(shortage: Shortage | undefined): string | undefined {
   return `stage ${stage} needs ${needed}, and ${available} of those who may decide can be left for it`;
 }
 
-/** Callers who are needed as deciders of what they ask themselves. */
+/** Returns notes on callers that would be needed as approvers of their own requests. */
 function askersNotes(policy: Policy, tools: readonly Tool[], issuers: readonly KnownIssuer[]): readonly string[] {
   return tools.flatMap((tool) => {
     const stuck = callersOf(tool, issuers).filter(
@@ -138,7 +141,7 @@ function askersNotes(policy: Policy, tools: readonly Tool[], issuers: readonly K
   });
 }
 
-/** Of the agents' issuers whose tokens list nothing. */
+/** Returns the possible callers of a tool: subjects in the permission tables of the agents' issuers. */
 function callersOf({ permissions }: Tool, issuers: readonly KnownIssuer[]): readonly string[] {
   return issuers
     .filter(({ operators }) => !operators)
@@ -159,8 +162,8 @@ function firstOf(names: readonly string[]): string {
 type Loaded = Pick<LoadedTools, "tools" | "notRegistered" | "problems">;
 
 /**
- * A rule about a misspelt tool or argument would never hold. Where tools were left out for want of something to reach, or could
- * not be read, a name may be one of theirs.
+ * Reports rules about misspelt tools or arguments, which would never match. When tools were not registered because their target
+ * is missing, or could not be read, the name may be one of theirs.
  */
 export function ruleProblems({ approvals }: Config, { tools, notRegistered, problems }: Loaded): readonly string[] {
   const { rules, problems: unread } = readOperatorRules(approvals.rules);
@@ -176,7 +179,10 @@ export function ruleProblems({ approvals }: Config, { tools, notRegistered, prob
   });
 }
 
-/** A field is looked for as it is written and by its path: the first step of that is known where the input takes nothing else. */
+/**
+ * Returns the unknown arguments of a rule. A field is matched literally or by path: the first step of the path can be checked
+ * when the input allows no other keys.
+ */
 function argumentProblems({ args = {} }: OperatorRule["when"], { name, input }: Tool): readonly string[] {
   if (input.def.catchall?._zod.def.type !== "never") return [];
   const own = Object.keys(input.shape);

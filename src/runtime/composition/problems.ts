@@ -2,7 +2,7 @@ import { errorText } from "../../core/error-text.ts";
 import { ManifestError, StartupError } from "../../core/errors.ts";
 import type { LoadedTools } from "../manifests/sources.ts";
 
-/** Adds what goes wrong to the list, in operators' words, and goes on. */
+/** Runs `make`. Errors are added to the list, in operators' terms, and undefined is returned. */
 export function attempt<T>(problems: string[], make: () => T, loaded?: LoadedTools): T | undefined {
   try {
     return make();

@@ -20,9 +20,9 @@ import { hashArgs, record } from "./audit.ts";
 
 interface RecordingParts extends Pick<CallRecordOptions, "clock" | "monotonic" | "ids" | "tracer"> {
   readonly audit: AuditLog;
-  /** Those of the moment. */
+  /** The current limits. */
   readonly limits: Config["limits"];
-  /** Of the argument hashes; without it they are plain. */
+  /** The key of the argument hashes; undefined: plain hashes. */
   readonly hashKey: Uint8Array | undefined;
   readonly observe?: ((entry: EntryDraft) => void) | undefined;
   readonly log?: ((line: CallRecordLog) => void) | undefined;
@@ -30,11 +30,11 @@ interface RecordingParts extends Pick<CallRecordOptions, "clock" | "monotonic" |
 
 export interface Recording {
   readonly trails: CallRecords;
-  /** Writes what strangers were summed up to; from now on the clock writes nothing. Never rejects. */
+  /** Writes the sums of unauthenticated clients and stops the timer. Never rejects. */
   stop(): Promise<void>;
 }
 
-/** Every call's way into the audit. */
+/** Opens the call records that every call writes to the audit. */
 export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, ...parts }: RecordingParts): Recording {
   const { limits, observe = () => {}, log = () => {} } = parts;
   const strangers = new UnauthenticatedLimit({
@@ -59,25 +59,28 @@ export function openRecording({ clock, monotonic, ids, tracer, audit, hashKey, .
   return { trails, stop: async () => void (await Promise.all(sums.map((sum) => sum.stop()))) };
 }
 
-/** A crash loses what strangers' sums have grown by since. */
+/** How often sums are written: a crash loses what the sums have grown by since. */
 const ROUND_EVERY_MS = 10_000;
-/** Sums of the running minute that are written in a round; those of further sources wait for its end. */
+/** How many sums of the current minute are written per round; those of further sources wait for the end of the minute. */
 const UNFINISHED_MAX = 10;
-/** Sums that wait for the disk at once: the audit's queue is for calls. */
+/** Maximum number of sums that wait for the disk at once: the audit's queue is for calls. */
 const AT_ONCE_MAX = 64;
 
 interface StrangerSumsParts {
   readonly strangers: UnauthenticatedLimit;
   readonly audit: Pick<AuditLog, "append">;
-  /** Of the lines. */
+  /** Returns ids of entries. */
   readonly ids: () => string;
-  /** The line of a sum. */
+  /** Builds the entry of a sum. */
   readonly entryOf?: typeof sumEntry;
-  /** Milliseconds since 1970. */
+  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
 }
 
-/** Writes the lines that strangers are summed up in, one round at a time. A sum that the audit does not take is tried again. */
+/**
+ * Writes the entries with the sums of unauthenticated clients, one round at a time. A sum that the audit does not accept is tried
+ * again.
+ */
 export class UnauthenticatedSums {
   readonly #parts: StrangerSumsParts;
   readonly #timer: NodeJS.Timeout;
@@ -89,7 +92,7 @@ export class UnauthenticatedSums {
     this.#timer.unref();
   }
 
-  /** A round that the disk holds up is not overtaken. Never rejects. */
+  /** Runs one round; while a round waits for the disk, returns that round. Never rejects. */
   write(): Promise<void> {
     const { strangers, clock } = this.#parts;
     this.#running ??= this.#writeAll([...strangers.drain(clock()), ...strangers.drainLargest(UNFINISHED_MAX)]).finally(
@@ -100,7 +103,7 @@ export class UnauthenticatedSums {
     return this.#running;
   }
 
-  /** Writes what is left, as far as the audit takes any of it. Never rejects. */
+  /** Writes the remaining sums, as long as the audit accepts any of them. Never rejects. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     await this.#running;

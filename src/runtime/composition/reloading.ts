@@ -17,36 +17,39 @@ import type { Joined } from "./snapshot.ts";
 
 export interface ReloadingParts {
   readonly generations: LiveSnapshots<Joined>;
-  /** Of the files, taken before the first reading; with `readAgain`. */
+  /** Fingerprint of the files, taken before the first reading; defined together with `readAgain`. */
   readonly print: Fingerprint | undefined;
-  /** @throws {StartupError} with everything that is wrong at once */
+  /** @throws {StartupError} with all problems at once */
   readonly build: (config: Config, former: Joined) => Promise<Joined>;
-  /** Called when it is in use, before anything enters it. Never fails. */
+  /** Called when the new snapshot is in use, before any call enters it. Never fails. */
   readonly adopted: (content: Joined) => void;
-  /** Durable when resolved. */
+  /** Writes a journal line; the line is durable when the promise resolves. */
   readonly journal: AuditLog["journal"];
-  /** Milliseconds since 1970. */
+  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
-  /** Reads the configuration anew; without it there is no reload. @throws {StartupError} */
+  /**
+   * Reads the configuration again; undefined: no reload.
+   * @throws {StartupError}
+   */
   readonly readAgain?: (() => Config | Promise<Config>) | undefined;
-  /** In somebody else's process what all share is theirs to change, at any time. */
+  /** True inside another process, which may change the shared globals at any time. */
   readonly isEmbedded?: boolean | undefined;
-  /** What became of a reload, and the configuration that is in use after it. */
+  /** Receives the result of a reload and the configuration that is in use after it. */
   readonly onReload?: ((event: ReloadEvent, config: Config) => void) | undefined;
   readonly onCertificates?: ((event: CertificateEvent) => void) | undefined;
   readonly onRevocations?: (event: RevocationEvent) => void;
 }
 
 export interface Reloading {
-  /** Undefined where nothing can be read again. */
+  /** Returns the state; undefined when nothing can be read again. */
   state(): ConfigurationState | undefined;
-  /** Undefined there too, and where nothing is to be. */
+  /** Runs a reload. Undefined when nothing can be read again or reloading is turned off. */
   readonly reload: ((by: ReloadAsker) => Promise<Reloaded>) | undefined;
-  /** From now on everything stays as it is. */
+  /** Stops watching and reloading. */
   stop(): void;
 }
 
-/** Keeps what is in use up to date, as far as the configuration wants it. */
+/** Keeps the current snapshot up to date, as configured. */
 export function startReloading({ reload: { trigger, perMinuteMax } }: Config, parts: ReloadingParts): Reloading {
   const { generations, print, build, journal, clock, readAgain, onReload, isEmbedded } = parts;
   followFiles(generations.current().parts, parts);
@@ -78,13 +81,16 @@ export function startReloading({ reload: { trigger, perMinuteMax } }: Config, pa
   };
 }
 
-/** Addresses with passwords, and what manifests throw, come this way. */
+/** Redacts secrets in problems, which may contain URLs with passwords and exceptions thrown by manifests. */
 function withoutSecrets(reloaded: Reloaded): Reloaded {
   if (reloaded.outcome !== "refused") return reloaded;
   return { ...reloaded, problems: reloaded.problems.map((problem) => filterSecrets(problem).text) };
 }
 
-/** What is followed file by file, until the generation is closed. One that was exchanged says nothing any more. */
+/**
+ * Watches the revocation file and the certificates until the configuration snapshot is closed. A replaced snapshot reports
+ * nothing more.
+ */
 function followFiles(followed: Parts, { generations, journal, clock, ...listeners }: ReloadingParts): void {
   const isInUse = (): boolean => generations.current().parts === followed;
   watchRevocations(followed.identity, {

@@ -3,21 +3,21 @@ import { systemCode } from "../../core/error-text.ts";
 import { REVOCATION_BYTES_MAX, type RevocationList, readRevocations } from "../../pipeline/identity/revocations.ts";
 import { watchFiles } from "./watched-files.ts";
 
-/** What operators are shown of the list. */
+/** The state of the revocation list, for operators. */
 export interface RevocationState {
-  /** `stale`: the file is broken or gone, and the list before it counts. */
+  /** `stale`: the file is broken or missing, and the previous list applies. */
   readonly status: "ok" | "stale";
   readonly entries: number;
-  /** Why it is stale. */
+  /** Why the list is stale. */
   readonly reason?: string;
 }
 
-/** Once for every change. */
+/** Reported once per change. */
 export type RevocationEvent =
   | { readonly type: "revocations.loaded"; readonly entries: number }
   | { readonly type: "revocations.refused"; readonly reason: string };
 
-/** The list of revocations in a file, as it stands: a change counts within a second, a broken one changes nothing. */
+/** The current revocation list of a file: a change takes effect within a second; a broken file changes nothing. */
 export class RevocationFile {
   readonly #path: string;
   #bytes: Buffer;
@@ -31,7 +31,7 @@ export class RevocationFile {
     this.#list = list;
   }
 
-  /** Reads the file; a text says why that was not possible. */
+  /** Reads the file; returns a text with the reason when that fails. */
   static open(path: string): RevocationFile | string {
     const loaded = load(path);
     return typeof loaded === "string" ? loaded : new RevocationFile(path, loaded);
@@ -81,7 +81,7 @@ interface Loaded {
 function load(path: string): Loaded | string {
   try {
     const found = statSync(path);
-    // A pipe would be waited for, and with it every call.
+    // Reading a pipe would block, and every call with it.
     if (!found.isFile()) return "is not a file";
     if (found.size > REVOCATION_BYTES_MAX) return `is over ${REVOCATION_BYTES_MAX} bytes`;
     const bytes = readFileSync(path);

@@ -6,23 +6,23 @@ import type { Config } from "../config/config.ts";
 import type { Reloadable } from "../reload/reload.ts";
 import type { Parts } from "./assembly.ts";
 
-/** What a reload exchanges as a whole. */
+/** A configuration snapshot: everything that a reload replaces as a whole. */
 export interface Joined extends Reloadable {
   readonly parts: Parts;
 }
 
 export interface JoinOptions {
-  /** Outlives every generation. */
+  /** Shared by all configuration snapshots. */
   readonly approvals: Approvals | undefined;
-  /** The library's own way to ask. */
+  /** The library's own callback for approvals. */
   readonly onToolApprove?: ApprovalCallback | undefined;
-  /** Unguessable. */
+  /** Returns unguessable ids. */
   readonly newId: () => string;
-  /** For the operators' log. */
+  /** Writes to the operators' log. */
   readonly logFault?: ((message: string, cause: unknown) => void) | undefined;
 }
 
-/** Joins the parts of one reading of the configuration with what was there before and stays. */
+/** Joins the parts of one reading of the configuration with the parts that outlive a reload. */
 export function joinGeneration(config: Config, parts: Parts, options: JoinOptions): Joined {
   const { approvals, onToolApprove, newId, logFault } = options;
   const gate = createApprovalGate({

@@ -5,39 +5,39 @@ import { findSensitive } from "../../detection/sensitive.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import { createTracer } from "../telemetry/tracer.ts";
 
-/** Where traces go, with the headers read. */
+/** The target of traces, with the headers read. */
 export interface TraceTarget {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
 }
 
 export interface Tracing {
-  /** Undefined where nothing is traced. */
+  /** Undefined when calls are not traced. */
   readonly tracer: Tracer | undefined;
-  /** Spans that nobody will see, since the start. */
+  /** Returns the number of spans lost since the start. */
   dropped(): number;
-  /** Sends what is left, as long as there is time. */
+  /** Sends the remaining spans, up to a time limit. */
   close(): Promise<void>;
 }
 
 export interface TracingParts {
-  /** Milliseconds since 1970. */
+  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
-  /** Milliseconds from any origin, never going back. */
+  /** Returns milliseconds from an arbitrary origin, never decreasing. */
   readonly monotonic: () => number;
   /** Fills the array with random bits. */
   readonly fill: (words: BigUint64Array<ArrayBuffer>) => void;
-  /** For the operators' log. */
+  /** Writes to the operators' log. */
   readonly logFault?: ((message: string, cause: unknown) => void) | undefined;
 }
 
-/** Where a collector takes traces when the address names no path. */
+/** The collector's default path, when the endpoint has none. */
 const OTLP_TRACES_PATH = "/v1/traces";
 const CLOSE_TIMEOUT_MS = 2_000;
 const SPAN_IDS_AHEAD = 256;
 const SPAN_ID_DIGITS = 16;
 
-/** The collector that the configuration names, with its headers read; undefined where there is none. */
+/** Reads the collector that the configuration names, with its headers; returns undefined when there is none. */
 export function readTraces(config: Config, problems: string[]): TraceTarget | undefined {
   const { traces } = config.telemetry;
   if (traces === undefined) return undefined;
@@ -51,7 +51,7 @@ export function readTraces(config: Config, problems: string[]): TraceTarget | un
   return undefined;
 }
 
-/** Traces calls, where the configuration asks for it: only then OpenTelemetry's packages are loaded. */
+/** Starts tracing if the configuration asks for it: OpenTelemetry's packages are loaded only then. */
 export async function startTracing(
   config: Config,
   target: TraceTarget | undefined,
@@ -77,7 +77,7 @@ export async function startTracing(
   return { tracer, dropped: () => sender.dropped, close: () => sender.close(CLOSE_TIMEOUT_MS) };
 }
 
-/** Random ids, made many at a time. */
+/** Returns a generator of random ids, which are created in batches. */
 function spanIds(fill: TracingParts["fill"]): () => string {
   const words = new BigUint64Array(SPAN_IDS_AHEAD);
   let next = SPAN_IDS_AHEAD;
@@ -89,7 +89,7 @@ function spanIds(fill: TracingParts["fill"]): () => string {
       }
       const word = words[next] ?? 0n;
       next += 1;
-      // All zero means none.
+      // All zeros means no id.
       if (word !== 0n) return word.toString(16).padStart(SPAN_ID_DIGITS, "0");
     }
   };

@@ -1,24 +1,24 @@
 import { stat } from "node:fs/promises";
 import { systemCode } from "../../core/error-text.ts";
 
-/** Well below the second within which a change has to count. */
+/** Well below one second, the time within which a change must take effect. */
 const LOOK_EVERY_MS = 250;
-/** Of the pause between two looks, for every file: however many there are, looking at them takes little. */
+/** Minimum pause between two checks per watched file, so that checking stays cheap for any number of files. */
 const PAUSE_PER_FILE_MS = 2;
 
 interface WatchOptions {
   /**
-   * For so many looks in a row nothing is told while the files still change, so that what is half written, or half exchanged,
-   * is left alone. 0 when it is not given: every change is told as soon as it is seen.
+   * Maximum number of checks in a row for which a change is held back while the files still change, so that half-written or
+   * half-replaced files are not read. Default 0: every change is reported immediately.
    */
   readonly looksToRestMax?: number;
 }
 
 /**
- * Looks at files from time to time and tells when one is another than before. Asked of the paths, not of the files behind
- * them: Kubernetes and editors put another file in a file's place, and a watch on the old one, or on a folder that is removed
- * and made anew, would hear nothing. A file that is gone counts as changed, once. The first look counts too: what changed
- * before it, nobody has heard of. Which files they are is asked before every look.
+ * Checks files periodically and reports when one has changed. It checks paths, not open files: Kubernetes and editors replace a
+ * file with another, and a watch on the old file, or on a folder that is removed and created again, would report nothing. A
+ * missing file counts as changed, once. The first check also reports, because nobody knows of changes before it. The list of
+ * files is requested before every check.
  */
 export function watchFiles(
   files: () => readonly string[],
@@ -52,14 +52,14 @@ export function watchFiles(
   };
 }
 
-/** One after the other: thousands at once would stand before what the audit writes. */
+/** Reads the state of one file after the other: thousands at once would delay the audit's writes. */
 async function sightOfAll(paths: readonly string[]): Promise<string> {
   const sights: string[] = [];
   for (const path of paths) sights.push(`${path} ${await sightOf(path)}`);
   return sights.join("\n");
 }
 
-/** What differs when the file does, however quickly it was exchanged. */
+/** Returns values that differ when the file differs, however quickly it was replaced. */
 async function sightOf(path: string): Promise<string> {
   try {
     const { dev, ino, size, mtimeNs, ctimeNs } = await stat(path, { bigint: true });

@@ -18,14 +18,14 @@ type WebhookConfig = Config["approvals"]["webhooks"][number];
 
 interface Place {
   readonly config: Config;
-  /** The configuration's name for it. */
+  /** The name of the webhook in the configuration. */
   readonly field: string;
   readonly problems: string[];
-  /** Where each key was seen. */
+  /** Maps each key's fingerprint to the field where it was seen. */
   readonly seen: Map<string, string>;
 }
 
-/** Reads the keys and addresses of what `approvals.webhooks` names; what is wrong goes into `problems`. */
+/** Reads the keys and URLs of `approvals.webhooks`; problems are added to `problems`. */
 export function readWebhooks(config: Config, problems: string[]): NamedWebhooks {
   const { webhooks, store, storeUrlFile } = config.approvals;
   if (webhooks.length > 0 && store === undefined && storeUrlFile === undefined) {
@@ -78,7 +78,7 @@ interface KeyUse {
   readonly field: string;
 }
 
-/** Each key serves one purpose at one place: what one side signed must count nowhere else. */
+/** Reads keys and checks that each serves only one purpose in one field: a signature of one side must not be valid elsewhere. */
 function readKeyFile(path: string, { use, field }: KeyUse, place: Place): readonly WebhookKey[] | undefined {
   const text = readNamed(place.config, { path, field }, place.problems)?.toString("utf8");
   if (text === undefined) return undefined;
@@ -95,7 +95,7 @@ function readKeyFile(path: string, { use, field }: KeyUse, place: Place): readon
   return read.ok;
 }
 
-/** Counts decisions, and what the clock ends, as far as they happen in this process. */
+/** Counts the decisions and expirations that happen in this process. */
 export function countingJournal<Line extends { readonly type: string }>(
   tally: DecisionTally,
   journal: (line: Line) => Promise<void>,
@@ -106,7 +106,7 @@ export function countingJournal<Line extends { readonly type: string }>(
   };
 }
 
-/** Approvals whose webhooks can be exchanged. */
+/** Approvals whose webhooks can be replaced. */
 export interface WithNotices extends NotifiedApprovals {
   readonly webhooks: LiveWebhooks;
 }
@@ -118,7 +118,7 @@ interface NoticeParts {
   readonly log: (message: string, cause: unknown) => void;
 }
 
-/** Begins to tell of what happens in the store, as far as the configuration asks for it, until the store is closed. */
+/** Starts the configured notifications about the store. They run until the store is closed. */
 export function withNotices(opened: OpenedApprovals, { webhooks: named, tally, clock, log }: NoticeParts): WithNotices {
   const approvals = { ...opened, ...tally.counted(opened) };
   const report = (message: string): void => log(message, undefined);

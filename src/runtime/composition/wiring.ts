@@ -33,67 +33,70 @@ import type { Workspace } from "./workspace.ts";
 
 export type { Parts, Reloaded };
 
-/** What the surroundings want to hear. The library may leave all of it out. */
+/** Callbacks for the surrounding program. The library may omit all of them. */
 export interface Hooks {
   readonly observe?: (entry: EntryDraft) => void;
   readonly onBatch?: (batch: WrittenBatch) => void;
   readonly log?: (line: CallRecordLog) => void;
   readonly onCertificates?: (event: CertificateEvent) => void;
-  /** The library's own way to ask. */
+  /** The library's own callback for approvals. */
   readonly onToolApprove?: ApprovalCallback | undefined;
-  /** Whether whoever embeds the library says who decides. */
+  /** True when the embedder of the library determines the approvers. */
   readonly isEmbedded?: boolean;
-  /** Processes that a command left behind, and that were killed. */
+  /** Called when processes that a command left running were killed. */
   readonly onSurvivors?: (survivors: { readonly command: string; readonly count: number }) => void;
   readonly onRevocations?: (event: RevocationEvent) => void;
-  /** Reads the configuration anew; without it there is no reload. @throws {StartupError} */
+  /**
+   * Reads the configuration again; undefined: no reload.
+   * @throws {StartupError}
+   */
   readonly readAgain?: (() => Config | Promise<Config>) | undefined;
-  /** What became of a reload, and the configuration that is in use after it. */
+  /** Receives the result of a reload and the configuration that is in use after it. */
   readonly onReload?: (event: ReloadEvent, config: Config) => void;
-  /** What fails beside the calls. */
+  /** Receives failures outside the calls. */
   readonly logFault?: (message: string, cause: unknown) => void;
 }
 
-/** Every part, joined. What the doors need and nothing else. */
+/** The whole service, with only what the listeners need. */
 export interface Service {
   readonly proxy: ToolProxy;
   readonly registry: Registry;
   readonly callers: CallerContext;
   readonly admission: Admission;
-  /** Those of the moment, each read when it is asked for. */
+  /** The current limits; every property is read at the time of access. */
   readonly limits: Config["limits"];
-  /** Where people are asked; undefined when the configuration names no store. */
+  /** Stores approval requests; undefined when the configuration names no store. */
   readonly approvals: Approvals | undefined;
   readonly clock: () => number;
   readonly journal: AuditLog["journal"];
   readonly auditHealth: AuditLog["health"];
-  /** Its public half: what the audit's checkpoints are verified with. */
+  /** The public key that verifies the audit's checkpoints. */
   readonly checkpointKey: KeyObject | undefined;
   readonly exports: ReturnType<typeof startExports>["states"];
-  /** Spans of traces that nobody will see, since the start. */
+  /** Returns the number of spans lost since the start. */
   readonly droppedSpans: () => number;
   readonly channels: GrpcHandler["states"];
   readonly systems: GrpcHandler["status"];
   readonly certificates: GrpcHandler["certificates"];
-  /** What is in use, and what was refused last. */
+  /** Returns the state of the configuration in use and of the last refusal. */
   readonly configuration: () => ConfigurationState | undefined;
-  /** Takes over what has changed, as a whole or not at all. Undefined where nothing can be read again. */
+  /** Adopts changes, as a whole or not at all. Undefined when nothing can be read again. */
   readonly reload: ((by: ReloadAsker) => Promise<Reloaded>) | undefined;
-  /** How the commands of the tools in use are held. */
+  /** Returns the confinement of the current tools' commands. */
   readonly confinement: () => ConfinementShown | undefined;
-  /** Where the doors are to be. */
+  /** The settings of the listeners. */
   readonly doors: Parts["doors"];
-  /** How the list of revocations stands; undefined where there is none. */
+  /** Returns the state of the revocation list; undefined when there is none. */
   readonly revocations: () => RevocationState | undefined;
-  /** Where agents may get tokens, as URLs. */
+  /** Returns the URLs from which agents may get tokens. */
   readonly authorizationServers: () => readonly string[];
-  /** Tools that the configuration leaves nothing to do for, and why. */
+  /** Tools whose target is not configured, with the reason. */
   readonly notRegistered: readonly string[];
-  /** What keeps file tools inside their mounts; undefined where there are none. */
+  /** The mechanism that confines file tools to their mounts; undefined when there are no mounts. */
   readonly fileConfinement: Workspace["confinement"];
-  /** From now on nobody is admitted and nothing is reloaded; calls that wait for a person get their 202. */
+  /** Stops admitting and reloading; calls that wait for an approver get their 202. */
   drain(): void;
-  /** Stops admitting, waits for calls under way up to `graceMs`, ends the rest, closes the audit. */
+  /** Stops admitting, waits up to `graceMs` for running calls, ends the rest and closes the audit. */
   close(graceMs: number): Promise<void>;
 }
 
@@ -101,13 +104,13 @@ const clock = (): number => Date.now();
 const monotonic = (): number => performance.now();
 const fill = (words: BigUint64Array<ArrayBuffer>): void => void crypto.getRandomValues(words);
 const ids = (): string => Bun.randomUUIDv7();
-/** Longer than nearly every call; what then still runs of an exchanged configuration loses its target. */
+/** Longer than nearly every call. A call that then still runs on a replaced configuration snapshot loses its target. */
 const LINGER_MS = 900_000;
 
 /**
- * Reads everything the configuration names and joins it, without opening the audit: what `stc check` and `stc plan` need.
+ * Reads and joins everything that the configuration names, without opening the audit: what `stc check` and `stc plan` need.
  *
- * @throws {StartupError} with everything that is wrong at once
+ * @throws {StartupError} with all problems at once
  */
 export function assemble(config: Config, hooks: Hooks = {}, inUse: InUse = {}): Promise<Parts> {
   return assembleParts(config, { now: clock, newId: randomUUID, random: Math.random, ...hooks, ...inUse });
@@ -116,7 +119,7 @@ export function assemble(config: Config, hooks: Hooks = {}, inUse: InUse = {}): 
 /**
  * Builds the whole service from its configuration.
  *
- * @throws {StartupError} with everything that is wrong at once
+ * @throws {StartupError} with all problems at once
  */
 export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> {
   const print = hooks.readAgain === undefined ? undefined : printOf(config);
@@ -229,7 +232,10 @@ interface Closing {
   readonly recording: Recording;
 }
 
-/** Nobody comes in; whoever waits for a person goes with what they have; the rest has its time; the audit is closed last. */
+/**
+ * Closes in order: stops admitting; releases calls that wait for an approver with their current answer; gives running calls their
+ * time; closes the audit last.
+ */
 async function closeAll(
   { admission, recording, waitingRoom, approvals, audit, exporters, tracing, close, monotonic }: Closing,
   graceMs: number,

@@ -10,13 +10,13 @@ import { workflowRules } from "../../targets/files/workflow.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import { ownCode } from "../own-code.ts";
 
-/** The workspace's directories, looked at before agents come near them. What is wrong goes into `problems`. */
+/** The workspace's directories, checked before agents can access them. Problems are added to `problems`. */
 
 export interface Workspace {
   readonly handler: Handler;
   /** Why no file tool can work here. */
   readonly fault: string | undefined;
-  /** What keeps paths inside their mounts; undefined where there are none. */
+  /** The mechanism that confines paths to their mounts; undefined when there are no mounts. */
   readonly confinement: ConfinementKind | undefined;
 }
 
@@ -83,32 +83,34 @@ function mountDirectories(config: Config, problems: string[]): ReadonlyMap<Mount
   return directories;
 }
 
-/** Where it cannot be made there is none, and that is what the problem says. */
+/** Creates the directory. A failure leaves it missing, and the caller reports that. */
 function makeDirectory(path: string): void {
   try {
     mkdirSync(path, { recursive: true, mode: 0o700 });
   } catch {
-    // Said by whoever looks for it next.
+    // Reported by the next check of the directory.
   }
 }
 
 export interface ConfiguredPath {
-  /** The configuration's name for it. */
+  /** The configuration's name for the path. */
   readonly field: string;
-  /** Absolute; of `ownPlaces` real, or as real as it is as long as it does not exist. */
+  /** Absolute. From `ownPlaces`: the real path, or its existing part resolved when the file does not exist yet. */
   readonly path: string;
 }
 
-/** Keys of the configuration whose values are files or directories of the service's own. */
+/** Configuration keys whose values are the service's own files or directories. */
 const PATH_KEY = /^(?:dir|socket|proto|descriptorSet|kubeconfig|rootCert|clientCert|clientKey|[a-zA-Z]*(?:File|Dir))$/;
 const SQLITE = /^sqlite:(?:\/\/)?/;
 
-/** Everything of the service's own that agents must not reach: configuration, manifests, contracts, keys, audit, stores. */
+/**
+ * Returns all of the service's own paths that agents must not access: configuration, manifests, contracts, keys, audit, stores.
+ */
 export function ownPlaces(config: Config): readonly ConfiguredPath[] {
   return namedPlaces(config).map(({ field, path }) => ({ field, path: realPlace(path) }));
 }
 
-/** The same, absolute and as the configuration names them: links are not resolved. */
+/** Returns the same paths, absolute and as the configuration names them: links are not resolved. */
 export function namedPlaces(config: Config): readonly ConfiguredPath[] {
   const places: ConfiguredPath[] = [];
   const add = (field: string, path: string): void => {
@@ -130,7 +132,10 @@ export function namedPlaces(config: Config): readonly ConfiguredPath[] {
   return places;
 }
 
-/** A directory and a mount, one below the other, or two mounts of which one could be written through the other. */
+/**
+ * Returns overlaps: a mount and one of the service's own paths, one below the other, or two mounts of which one could be written
+ * through the other.
+ */
 function overlaps(directories: ReadonlyMap<MountName, string>, own: readonly ConfiguredPath[]): readonly string[] {
   const mounts = [...directories].map(([name, path]) => ({ name, field: `workspace.${name}`, path }));
   const withOwn = mounts.flatMap((mount) =>
@@ -147,7 +152,7 @@ function overlaps(directories: ReadonlyMap<MountName, string>, own: readonly Con
   return [...withOwn, ...withMounts];
 }
 
-/** The real path of the nearest directory that exists, and the names below it that do not yet. */
+/** Returns the real path of the nearest existing directory, with the names below it that do not exist yet appended. */
 function realPlace(path: string): string {
   const absolute = resolve(path);
   try {

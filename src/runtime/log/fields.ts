@@ -5,14 +5,16 @@ import { redact } from "../../detection/redact.ts";
 const DEPTH_MAX = 4;
 const MEMBERS_MAX = 64;
 const CAUSES_MAX = 4;
-/** UTF-16 units of one text that are looked through: more than are kept, so that no secret is cut before it is seen. */
+/**
+ * Maximum UTF-16 units of a text that are searched for secrets: more than are kept, so that no secret is cut before it is found.
+ */
 const LOOKED_CHARACTERS_MAX = 16_384;
 const KEPT_CHARACTERS_MAX = 8_192;
 const UNREADABLE = "[unreadable]";
 
 export type LogFields = Readonly<Record<string, Json>>;
 
-/** What of a value may stand in the log: bounded, without secrets, whatever made it. Never throws. */
+/** Returns the loggable part of a value: bounded and without secrets, whatever its source. Never throws. */
 export function loggable(value: unknown): Json {
   try {
     return cut(redact(plain(value, 0), { level: "secrets" }).value);
@@ -21,7 +23,7 @@ export function loggable(value: unknown): Json {
   }
 }
 
-/** What operators read of a cause: names and messages of errors, members of plain facts, no stacks. */
+/** Returns the text of a cause for operators: names and messages of errors, members of plain facts, no stacks. */
 export function causeText(cause: unknown): string {
   const parts: string[] = [];
   try {
@@ -30,7 +32,7 @@ export function causeText(cause: unknown): string {
     if (at !== undefined && !(at instanceof Error))
       parts.push(typeof at === "object" ? inspect(at, { depth: 2, breakLength: Infinity }) : String(at));
   } catch {
-    // What was thrown has members that throw, too.
+    // The thrown value has members that throw too.
     parts.push(UNREADABLE);
   }
   return parts.join(" ← ");
@@ -58,7 +60,7 @@ function cut(value: Json): Json {
   return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, cut(member)]));
 }
 
-/** Of an object the names of OpenTelemetry: W3C ids in `trace` become `trace_id` and `span_id`. */
+/** Returns the fields of an object under OpenTelemetry's names: the W3C ids in `trace` become `trace_id` and `span_id`. */
 export function fieldsOf(value: Json): LogFields {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return { fact: value };
   const { trace, ...fields } = value as LogFields;

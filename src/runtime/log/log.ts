@@ -5,7 +5,7 @@ import { DescriptorSink, logDescriptor, type Sink } from "./sink.ts";
 
 export interface Log extends Pick<Sink, "flush"> {
   readonly logger: Logger;
-  /** Lines that nobody will read, since the start. */
+  /** Returns the number of lines lost since the start. */
   dropped(): number;
 }
 
@@ -16,8 +16,8 @@ export interface LogOptions {
 }
 
 /**
- * The operational log: a JSON object a line. Secrets are taken out of every text of every line, whoever wrote it, and no line
- * waits for a reader.
+ * Opens the operational log: one JSON object per line. Secrets are removed from every text of every line, whatever its source,
+ * and no line waits for a reader.
  */
 export function openLog({ level, sink = standardOutput() }: LogOptions): Log {
   const logger = pino(
@@ -34,7 +34,7 @@ export function openLog({ level, sink = standardOutput() }: LogOptions): Log {
         },
       },
     },
-    // What could steer a terminal stands as an escape: lines are read there, and causes hold other people's text.
+    // Characters that control a terminal are escaped: operators read the log in terminals, and causes contain foreign text.
     { write: (line: string) => sink.write(`${escapeJson(line.trimEnd())}\n`) },
   );
   return { logger, dropped: () => sink.dropped, flush: (timeoutMs) => sink.flush(timeoutMs) };
@@ -42,7 +42,7 @@ export function openLog({ level, sink = standardOutput() }: LogOptions): Log {
 
 let sharedSink: Sink | undefined;
 
-/** A process has one, however many services it runs. */
+/** Returns the sink of standard output. A process has only one, however many services it runs. */
 function standardOutput(): Sink {
   sharedSink ??= new DescriptorSink(logDescriptor(), {
     gap: (dropped) => `${JSON.stringify({ severity: "WARN", msg: "lines of the log were dropped", dropped })}\n`,

@@ -1,18 +1,18 @@
 import { constants, fstatSync, openSync, writeSync } from "node:fs";
 
-/** Where the lines of the log go. */
+/** The destination of the log's lines. */
 export interface Sink {
   write(line: string): void;
-  /** Lines that found no room, since the start. */
+  /** Number of lines dropped since the start: the queue was full, or the write failed. */
   readonly dropped: number;
-  /** Waits until what is queued is out, at most this long. */
+  /** Waits until the queue is written, up to this time. */
   flush(timeoutMs: number): Promise<void>;
 }
 
 export interface SinkOptions {
   readonly queueBytesMax?: number;
   readonly retryEveryMs?: number;
-  /** The line that stands where lines are missing. */
+  /** Builds the line that replaces missing lines. */
   readonly gap: (dropped: number) => string;
 }
 
@@ -20,8 +20,8 @@ const QUEUE_BYTES_MAX = 1_048_576;
 const RETRY_EVERY_MS = 50;
 
 /**
- * Writes at once where there is room, so that no line is lost when the process ends. Where there is none, since nobody reads,
- * lines wait in a bounded queue and are then counted and gone: the log never holds up a call.
+ * Writes immediately when possible, so that no line is lost when the process ends. While nobody reads, lines wait in a bounded
+ * queue; lines beyond it are counted and dropped: the log never delays a call.
  */
 export class DescriptorSink implements Sink {
   readonly #descriptor: number;
@@ -29,7 +29,7 @@ export class DescriptorSink implements Sink {
   #queue: Uint8Array[] = [];
   #queuedBytes = 0;
   #dropped = 0;
-  /** Of them, those that no line tells of yet. */
+  /** Dropped lines that no gap line has reported yet. */
   #untold = 0;
   #timer: ReturnType<typeof setInterval> | undefined;
 
@@ -52,7 +52,7 @@ export class DescriptorSink implements Sink {
     }
     this.#queue.push(bytes);
     this.#queuedBytes += bytes.length;
-    // While others wait it is not its turn.
+    // Earlier lines are still waiting.
     if (this.#queue.length === 1) this.#drain();
   }
 
@@ -62,7 +62,7 @@ export class DescriptorSink implements Sink {
     }
   }
 
-  /** Whether everything is out. */
+  /** Writes the queue. Returns whether it is empty. */
   #drain(): boolean {
     for (let head = this.#queue[0]; head !== undefined; head = this.#queue[0]) {
       const written = this.#attempt(head);
@@ -80,13 +80,13 @@ export class DescriptorSink implements Sink {
     return true;
   }
 
-  /** Bytes that were taken; undefined when there is no room now. */
+  /** Returns the number of bytes written; undefined when the descriptor would block. */
   #attempt(bytes: Uint8Array): number | undefined {
     try {
       return writeSync(this.#descriptor, bytes);
     } catch (error) {
       if (error instanceof Error && "code" in error && error.code === "EAGAIN") return undefined;
-      // Nobody will ever read it, or the disk is full.
+      // The reader has closed the descriptor, or the disk is full.
       this.#dropped += 1;
       return bytes.length;
     }
@@ -109,9 +109,9 @@ export class DescriptorSink implements Sink {
 const STANDARD_OUTPUT = 1;
 
 /**
- * Standard output as a descriptor that does not block. A pipe is opened anew, so that whoever else holds it notices nothing;
- * where that is not allowed, and for sockets, the runtime's own stream is asked for, which makes the shared one not block.
- * Files do not block, and a terminal belongs to somebody who looks at it.
+ * Returns standard output as a descriptor that does not block. A pipe is opened again, so that other holders of it are not
+ * affected. When that is not allowed, and for sockets, the runtime's own stream is used, which makes the shared descriptor
+ * non-blocking. Files do not block, and a terminal has a reader.
  */
 export function logDescriptor(): number {
   const kind = fstatSync(STANDARD_OUTPUT);

@@ -22,18 +22,18 @@ import { type LoadedTools, Sources } from "./sources.ts";
 const FILES_MAX = 10_000;
 const DEPTH_MAX = 16;
 
-/** A git repository that the configuration names, looked at and found sound. Absolute, links resolved. */
+/** A git repository that the configuration names, after a successful inspection. Paths are absolute, links resolved. */
 export interface Repository {
   readonly directory: string;
   readonly gitDirectory: string;
 }
 
-/** A list that a manifest needs is empty or absent, so there is nothing the tool could reach. */
+/** Thrown when a list that a manifest needs is empty or missing, so that its tool would have no target. */
 class NothingToReach extends Error {}
 
 /**
- * Loads every tool that the configuration names: each exported tool of each `*.ts` at or below the paths, and values as they
- * are. One broken manifest does not hide the next. `filesFault` says why no file tool could work here.
+ * Loads every tool that the configuration names: each exported tool of each `*.ts` at or below the paths, and tools given as
+ * values. One broken manifest does not hide problems of the next. `filesFault` says why no file tool can work here.
  */
 export async function loadTools(
   config: Config,
@@ -57,7 +57,7 @@ class Load implements LoadedTools {
   readonly modules = new Set<string>();
   readonly #seen = new Set<unknown>();
   readonly #files = new Set<string>();
-  /** Tools that stood somewhere, known or new. */
+  /** Number of tools found, known or new. */
   #met = 0;
   readonly #names = new Map<string, string>();
   readonly #toolConfig: ToolConfig;
@@ -91,7 +91,7 @@ class Load implements LoadedTools {
       await this.#file(file);
     }
     if (this.#met + this.problems.length > before || !isNew) return;
-    // A folder may be filled later; a file that was named was meant to be a manifest.
+    // A folder may be filled later; a named file must be a manifest.
     const list = isFolder ? this.notRegistered : this.problems;
     list.push(`${field}: ${path} holds no tool: nothing there exports what defineTool returns`);
   }
@@ -130,7 +130,7 @@ class Load implements LoadedTools {
     }
   }
 
-  /** A module that waits for what never comes would keep everything else waiting, too. */
+  /** Limits the loading time: a module that never finishes would block everything else. */
   #ended<T>(loading: Promise<T>): Promise<T> {
     const timeoutMs = this.#timeoutMs;
     return givenWithin(loading, timeoutMs, () => new Error(`its loading did not end within ${timeoutMs} ms`));
@@ -155,19 +155,19 @@ class Load implements LoadedTools {
     try {
       this.problems.push(...problemsOf(error).map((problem) => `${where}: ${problem}`));
     } catch {
-      // What was thrown throws, too, when it is looked at.
+      // The thrown value throws again when it is inspected.
       this.problems.push(`${where}: cannot be loaded`);
     }
   }
 }
 
-/** What a manifest threw, in operators' words. */
+/** Returns the problems of a thrown value, in operators' terms. */
 function problemsOf(error: unknown): readonly string[] {
   if (!isManifestError(error)) return loadFaults(error).map((fault) => `cannot be loaded: ${fault}`);
   return error.faults.map(({ field, message }) => `tool ${error.tool}: ${field}: ${message}`);
 }
 
-/** Undefined for a link that leads nowhere. */
+/** Returns undefined for a dangling link. */
 function realPath(path: string): string | undefined {
   try {
     return realpathSync(path);
@@ -176,14 +176,14 @@ function realPath(path: string): string | undefined {
   }
 }
 
-/** By name as well: a manifest may have loaded its own copy of the package. */
+/** Checks the name too: a manifest may have loaded its own copy of the package. */
 function isManifestError(error: unknown): error is ManifestError {
   return (
     error instanceof ManifestError || (error instanceof Error && error.name === "ManifestError" && "faults" in error)
   );
 }
 
-/** Every file at or below a folder that is taken for a manifest, in a fixed order, and the folders that they would lie in. */
+/** Returns every manifest file at or below a folder, in a fixed order, and the folders that may contain one. */
 export function manifestTree(root: string): { readonly files: readonly string[]; readonly folders: readonly string[] } {
   const files: string[] = [];
   const folders: string[] = [];
@@ -202,7 +202,7 @@ export function manifestTree(root: string): { readonly files: readonly string[];
   return { files, folders };
 }
 
-/** What manifests may ask of the configuration. */
+/** Builds what manifests may ask of the configuration. */
 function toolConfig(
   config: Config,
   repositories: ReadonlyMap<string, Repository>,
@@ -241,7 +241,7 @@ function shellWorkspace(config: Config): string {
   if (!allowed.some((command) => basename(command) === "bash")) {
     throw new NothingToReach("not registered: bash is not among commands.allowed");
   }
-  // Whether the kernel can hold it is found out later, with everything else that starts a command.
+  // Whether the kernel can confine it is checked later, together with all other command tools.
   if (confinement === "off" && !unconfinedBash) {
     throw new NothingToReach("not registered: no confinement; commands.unconfinedBash: true lets it run without");
   }
@@ -254,7 +254,7 @@ function shellWorkspace(config: Config): string {
   }
 }
 
-/** `@pkg` is only read. */
+/** Returns the mounts for file tools. `@pkg` is read-only. */
 function workspaceMounts({ workspace }: Config, use: "read" | "write", fault: string | undefined): readonly string[] {
   const mounts = (["project", "pkg", "state"] as const).filter(
     (name) => workspace[name] !== undefined && (use === "read" || name !== "pkg"),
@@ -284,13 +284,16 @@ function listOf(system: SystemConfig | undefined, name: string, list: string): r
 
 const FAULTS_MAX = 5;
 
-/** Why a module did not load. The runtime says of code that is none where that is, and tells several faults in one error. */
+/**
+ * Returns why a module did not load. For invalid code, the runtime reports the position, and may report several problems in one
+ * error.
+ */
 function loadFaults(error: unknown): readonly string[] {
   const faults: readonly unknown[] = error instanceof AggregateError ? error.errors.slice(0, FAULTS_MAX) : [];
   return (faults.length === 0 ? [error] : faults).map((fault) => placeOf(fault) + errorText(fault));
 }
 
-/** `file.ts:3:14: `, or nothing where none is told. */
+/** Returns `file.ts:3:14: `; an empty text without a position. */
 function placeOf(fault: unknown): string {
   const position = isTable(fault) ? fault["position"] : undefined;
   if (!isTable(position)) return "";
@@ -298,14 +301,14 @@ function placeOf(fault: unknown): string {
   return typeof file === "string" && typeof line === "number" ? `${basename(file)}:${line}:${String(column)}: ` : "";
 }
 
-/** Names that this process answers itself from now on. A registration lasts for the life of the process. */
+/** Module names that this process resolves itself. A registration lasts for the life of the process. */
 const answered = new Set<string>();
 
 /**
- * Makes `safe-tool-call` and `zod` importable for a manifest wherever it lies, without a package install. The first is
- * always this very package. A `zod` that the manifest's own folder has stays the one it gets.
+ * Makes `safe-tool-call` and `zod` importable for a manifest anywhere, without installed packages. `safe-tool-call` is always
+ * this package itself. A `zod` in the manifest's own folder takes precedence.
  *
- * Rejected: `onResolve`, which this runtime does not ask about bare names.
+ * Rejected: `onResolve`, which this runtime does not call for bare names.
  */
 async function offerImports(manifest: string): Promise<void> {
   if (!answered.has("safe-tool-call")) {

@@ -3,31 +3,40 @@ import { pathToFileURL } from "node:url";
 import { type Sources, sourceAt } from "./sources.ts";
 
 /**
- * The runtime keeps every module that it has loaded, under its path, for the life of the process. A file that has changed since is
- * therefore loaded under its path and its digest, and so is what it imports by a relative path.
+ * The runtime keeps every loaded module under its path for the life of the process. A file that has changed since is therefore
+ * loaded under its path and its digest, and so are its relative imports.
  *
- * Rejected: taking a module out of the runtime's table to load it again, which never ends after a module that never ended.
+ * Rejected: removing a module from the runtime's table to load it again, because that never finishes after a module that never
+ * finished.
  */
 const DIGEST = "?v=";
 
-/** Files that were loaded under their plain path, and with what digest. Lasts as long as the runtime's table does. */
+/** Maps files that were loaded under their plain path to their digest. Lives as long as the runtime's table. */
 const plain = new Map<string, string>();
-/** Names under which some module has loaded. */
+/** Names under which a module has loaded. */
 const loaded = new Set<string>();
-/** Names under which one did not, and the runtime would say so for ever: what it lacked may be there by the next time. */
+/**
+ * Names under which a module failed to load. The runtime would report the same failure forever, although the cause may be fixed
+ * by the next time.
+ */
 const spent = new Set<string>();
-/** Whoever imports by a relative path, and whose imports are looked at. */
+/** Maps modules with relative imports to the sources that resolve those imports. */
 const importers = new Map<string, Sources>();
 let isAsked = false;
 
 export interface FreshImport {
-  /** What it exports, once it has loaded. */
+  /** The exports, once the module has loaded. */
   readonly module: Promise<Record<string, unknown>>;
-  /** Names of all its modules, for `forgetModules`; not to be used of one that did not load: its name is taken for good. */
+  /**
+   * Names of all its modules, for `forgetModules`. Do not use the names of a module that failed to load: they are taken forever.
+   */
   readonly names: readonly string[];
 }
 
-/** Loads a manifest as it stands now. @throws when what it imports cannot be loaded anew */
+/**
+ * Loads the current version of a manifest.
+ * @throws when one of its imports cannot be loaded again
+ */
 export function importFresh(file: string, sources: Sources): FreshImport {
   const names = sources.closure(file).map((path) => {
     importers.set(path, sources);
@@ -39,7 +48,7 @@ export function importFresh(file: string, sources: Sources): FreshImport {
   return { names, module: import(name === file ? pathToFileURL(file).href : name) };
 }
 
-/** Says that such a manifest has loaded, or did not: the next one to want it anew then loads it anew. */
+/** Records whether the modules have loaded. After a failure, the next import uses a new name. */
 export function settleModules(names: readonly string[], hasLoaded: boolean): void {
   for (const name of names) {
     if (hasLoaded) loaded.add(name);
@@ -47,7 +56,7 @@ export function settleModules(names: readonly string[], hasLoaded: boolean): voi
   }
 }
 
-/** Lets those modules go that nothing in `used` needs any more. */
+/** Drops the modules that nothing in `used` needs. */
 export function forgetModules(names: Iterable<string>, used: ReadonlySet<string>): void {
   const usedPaths = new Set([...used].map(pathOf));
   for (const name of names) {
@@ -60,7 +69,10 @@ export function forgetModules(names: Iterable<string>, used: ReadonlySet<string>
   }
 }
 
-/** The runtime does not ask about an import without an extension, and would give what it has. */
+/**
+ * @throws {Error} when a changed file is imported without an extension: the runtime does not call the resolver for such an import
+ * and would return the old module
+ */
 function assertAsked(file: string, sources: Sources): void {
   for (const importer of sources.closure(file)) {
     for (const { named, path } of sources.imports(importer)) {
@@ -87,7 +99,7 @@ function nameOf(path: string, sources: Sources): string {
   return unspent;
 }
 
-/** From the first file that has changed on, the runtime asks which file a relative import means. */
+/** Registers a resolver for relative imports. Needed as soon as the first file has changed. */
 function askAboutImports(): void {
   if (isAsked) return;
   isAsked = true;

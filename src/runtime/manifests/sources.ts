@@ -11,7 +11,7 @@ const typescript = new Bun.Transpiler({ loader: "ts" });
 
 /** A file that another imports by a relative path. */
 interface Import {
-  /** As it is written there. */
+  /** As written in the import. */
   readonly named: string;
   readonly path: string;
 }
@@ -21,12 +21,15 @@ interface Source {
   readonly imports: readonly Import[];
 }
 
-/** Manifests as they stood when each was first asked for: every file is read once. */
+/** The manifests as of their first access: every file is read once. */
 export class Sources {
   readonly #read = new Map<string, Source>();
   readonly #digests = new Map<string, string>();
 
-  /** Hex SHA-256 over a file and every file that it imports by a relative path: what it says cannot change without it. */
+  /**
+   * Returns the hex SHA-256 over a file and all its direct and indirect relative imports: the digest changes when any of them
+   * does.
+   */
   digest(file: string): string {
     const known = this.#digests.get(file);
     if (known !== undefined) return known;
@@ -39,7 +42,7 @@ export class Sources {
     return digest;
   }
 
-  /** The file, and every file that it imports by a relative path, however far away. */
+  /** Returns the file and all its direct and indirect relative imports. */
   closure(file: string): readonly string[] {
     const found = new Set<string>();
     const visit = (path: string): void => {
@@ -69,12 +72,12 @@ export class Sources {
   }
 }
 
-/** The file that a relative import means. */
+/** Returns the file that a relative import resolves to. */
 export function sourceAt(path: string): string | undefined {
   return [path, `${path}.ts`, join(path, "index.ts"), path.replace(/\.js$/, ".ts")].find(isFile);
 }
 
-/** What cannot be read as code imports nothing: loading it says what is wrong with it. */
+/** Returns the relative imports of a file. Invalid code has none here: loading it reports the problem. */
 function importsOf(path: string, code: string): readonly string[] {
   if (!/\.[cm]?[jt]sx?$/.test(path)) return [];
   try {
@@ -91,7 +94,10 @@ function isFile(path: string): boolean {
 const LIMITS = { depthMax: 256, nodesMax: 1_000_000, bytesMax: 67_108_864 } as const;
 const IDENTITY_LIMITS = { depthMax: 4, nodesMax: 16, bytesMax: 65_536 } as const;
 
-/** What must not change between a yes and its run, whatever the plan says: deployment, manifest, policy. */
+/**
+ * Returns the digest of everything besides the plan that must not change between an approval and its run: deployment, manifest,
+ * policy.
+ */
 export function identityOf(
   tool: Tool,
   { config, loaded, policy }: { readonly config: Config; readonly loaded: LoadedTools; readonly policy: string },
@@ -103,7 +109,7 @@ export function identityOf(
   return sha256Hex(canonicalJson({ t: "stc/tool/v1", deployment, name, version, manifest, policy }, IDENTITY_LIMITS));
 }
 
-/** Of a tool that came as a value: what can be said of it as JSON, and the text of its functions. */
+/** Returns the digest of a tool given as a value: its JSON form and the source text of its functions. */
 function valueDigest(tool: Tool): string {
   const target = "cli" in tool.target ? tool.target.cli : tool.target;
   const functions = [
@@ -121,14 +127,14 @@ function valueDigest(tool: Tool): string {
 
 export interface LoadedTools {
   readonly tools: readonly Tool[];
-  /** Which file a tool came from, for messages. Tools that were given as values are not in it. */
+  /** Maps a tool to its file, for messages. Tools given as values are missing. */
   readonly origins: ReadonlyMap<Tool, string>;
-  /** Tools that the configuration leaves nothing to do for, and why. */
+  /** Tools whose target is not configured, with the reason. */
   readonly notRegistered: readonly string[];
-  /** Everything that is wrong, each line with file, tool and field. */
+  /** All problems, each with file, tool and field. */
   readonly problems: readonly string[];
   /** The files as they were loaded. */
   readonly sources: Sources;
-  /** What the runtime calls the modules that were loaded. */
+  /** The runtime's names of the loaded modules. */
   readonly modules: ReadonlySet<string>;
 }

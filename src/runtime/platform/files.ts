@@ -7,23 +7,23 @@ import { isTable } from "../../core/json.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 
-/** Settings files of the platform's commands, looked at before such a command runs with them. */
+/** Settings files of the platform's commands, checked before such a command runs with them. */
 
 const SETTINGS_BYTES_MAX = 4_194_304;
 const DEPTH_MAX = 64;
 
 /**
- * The commands read YAML 1.1, where these end a line; and control characters and a byte order mark inside the text are not
- * read by everybody in the same way. What one reader takes for a comment must not be settings to another.
+ * Characters that YAML readers interpret differently. The commands read YAML 1.1, in which some of these end a line; control
+ * characters and a byte order mark inside the text are ambiguous too. One reader's comment must not be another reader's setting.
  */
 const READ_DIFFERENTLY = /\r(?!\n)|[\u0085\u2028\u2029]|\ufeff|[^\t\n\r\P{Cc}]/u;
 
-/** Through these keys a kubeconfig names a program that is run to make credentials. */
+/** Keys through which a kubeconfig names a program that creates credentials. */
 const PLUGIN_KEYS = /^(?:exec|auth-?provider)$/i;
 
 /**
- * What is wrong with the kubeconfig, or `undefined`. The file decides which cluster is reached, as whom, and whether programs
- * run, so it must say so in one plain document.
+ * Returns the problem of the kubeconfig, or `undefined`. The file decides which cluster is called, as which user, and whether
+ * programs run, so it must say so in one plain document.
  */
 export function kubeconfigFault(path: string, { execPlugins }: { readonly execPlugins: boolean }): string | undefined {
   const document = settingsOf(path);
@@ -35,14 +35,17 @@ export function kubeconfigFault(path: string, { execPlugins }: { readonly execPl
   const cluster = member(named(clusters, member(context, "cluster")), "cluster");
   const server = member(cluster, "server");
   if (typeof server !== "string" || server === "") return "names no server for its current-context";
-  // Some versions of the command take a key in any letters, so "Users" counts as well.
+  // Some versions of the command ignore the case of keys, so "Users" counts too.
   if (!execPlugins && hasKey(document.settings, (key) => PLUGIN_KEYS.test(key))) {
     return "names a program that makes credentials (exec or auth-provider); set systems.kubernetes.execPlugins: true to let it run";
   }
   return undefined;
 }
 
-/** What is wrong with argocd's settings, or `undefined`. In core mode argocd talks to the cluster itself, past its server. */
+/**
+ * Returns the problem of argocd's settings, or `undefined`. In core mode, argocd calls the cluster directly and bypasses its
+ * server.
+ */
 export function argocdConfigFault(path: string): string | undefined {
   const document = settingsOf(path);
   if ("fault" in document) return document.fault;
@@ -50,14 +53,14 @@ export function argocdConfigFault(path: string): string | undefined {
   return hasKey(document.settings, isCore) ? "switches to core mode, which reaches past the server" : undefined;
 }
 
-/** Files that the commands read on their own: a token, or whom to trust. */
+/** Files that the commands read themselves: a token or a trusted certificate. */
 const PLAIN_FILES = [
   ["loki", "bearerTokenFile"],
   ["loki", "rootCert"],
   ["argocd", "rootCert"],
 ] as const;
 
-/** All of them, as the configuration names them, at start. */
+/** Checks all files that the configuration names, at start. */
 export function readPlatformFiles(config: Config, problems: string[]): PlatformFiles {
   const checks = new Map<string, () => string | undefined>();
   const systems = config.systems as Readonly<Record<string, Readonly<Record<string, unknown>>>>;
@@ -81,7 +84,7 @@ export function readPlatformFiles(config: Config, problems: string[]): PlatformF
   return checks;
 }
 
-/** By command: looks again, before each call. The files are mounted, and what is mounted changes. */
+/** Maps each command to a check that runs before each call: mounted files may change. */
 type PlatformFiles = ReadonlyMap<string, () => string | undefined>;
 
 function readableFault(path: string): string | undefined {
@@ -116,7 +119,7 @@ function settingsOf(path: string): { readonly settings: Settings } | { readonly 
   const different = READ_DIFFERENTLY.exec(source);
   if (different !== null) return { fault: readDifferently(source, different) };
   const document = parseDocument(source, { uniqueKeys: true });
-  // A tag that is not known here may mean something to the command.
+  // A tag that is unknown here may have a meaning for the command.
   if (document.errors.length + document.warnings.length > 0) return { fault: "is not one YAML document" };
   const fault = unplainFault(document);
   if (fault !== undefined) return { fault };
@@ -132,12 +135,12 @@ function readDifferently(source: string, { index, 0: found }: RegExpExecArray): 
   return `holds the character ${character} in line ${line}, which some YAML readers take for the end of a line, or refuse: remove it`;
 }
 
-/** What the command's own reader would have to take as ours does. */
+/** Returns the YAML features that the command's own reader might interpret differently. */
 function unplainFault(document: Document): string | undefined {
   let fault: string | undefined;
   visit(document, (_key, node) => {
     if (isAlias(node)) fault = "holds YAML aliases (*name): write the values out";
-    // `!!binary ZXhlYw==` is the key exec to some readers.
+    // Some readers take `!!binary ZXhlYw==` for the key exec.
     else if ((isScalar(node) || isCollection(node)) && node.tag !== undefined)
       fault = "holds YAML tags (!name): remove them";
     return fault === undefined ? undefined : visit.BREAK;
@@ -155,7 +158,7 @@ function member(value: unknown, key: string): unknown {
   return isTable(value) && Object.hasOwn(value, key) ? value[key] : undefined;
 }
 
-/** Whether such a key stands anywhere; what is too deep to look at counts as yes. */
+/** Returns whether such a key occurs anywhere; true as well when the value is too deep to search. */
 function hasKey(value: unknown, isIt: (key: string, value: unknown) => boolean, depthLeft = DEPTH_MAX): boolean {
   if (typeof value !== "object" || value === null) return false;
   if (depthLeft === 0) return true;
@@ -164,19 +167,19 @@ function hasKey(value: unknown, isIt: (key: string, value: unknown) => boolean, 
   );
 }
 
-/** What the platform's commands reach, as the configuration says: files that they read of themselves, and ports. */
+/** The files that the platform's commands read themselves and the ports that they connect to, from the configuration. */
 
 const HTTPS_PORT = 443;
 const HTTP_PORT = 80;
 
 interface Reach {
-  /** Absolute. */
+  /** Absolute paths. */
   readonly reads: readonly string[];
-  /** TCP. */
+  /** TCP ports. */
   readonly ports: readonly number[];
 }
 
-/** By system. What cannot be read is left out here: whoever checks these files says what is wrong with them. */
+/** Returns files and ports by system. Unreadable files are omitted here: the check of these files reports them. */
 export function platformReaches(config: Config): ReadonlyMap<string, Reach> {
   const systems = config.systems as Readonly<Record<string, Settings>>;
   const { kubernetes = {}, loki = {}, argocd = {} } = systems;
@@ -195,7 +198,7 @@ export function platformReaches(config: Config): ReadonlyMap<string, Reach> {
   ]);
 }
 
-/** The kubeconfig, what it names, and where its clusters are. */
+/** Returns the kubeconfig, the files that it names, and the ports of its clusters. */
 function kubernetesReach([kubeconfig]: readonly string[]): Reach {
   const settings = kubeconfig === undefined ? undefined : readSettings(kubeconfig);
   if (kubeconfig === undefined || settings === undefined) return { reads: [], ports: [] };

@@ -2,7 +2,7 @@ import type { CallerContext } from "../../pipeline/caller-context.ts";
 import type { Registry } from "../../pipeline/registry.ts";
 import type { Snapshots } from "../../pipeline/snapshots.ts";
 
-/** The registry of the moment, for doors that outlive every generation. */
+/** Returns a registry that always uses the current configuration snapshot, for listeners that outlive all snapshots. */
 export function currentRegistry(generations: Snapshots): Registry {
   return {
     find: (name) => generations.current().registry.find(name),
@@ -11,7 +11,7 @@ export function currentRegistry(generations: Snapshots): Registry {
   };
 }
 
-/** The same of what tells who calls. */
+/** Returns a caller context that always uses the current configuration snapshot. */
 export function currentCallers(generations: Snapshots): CallerContext {
   return {
     verify: (...shown) => generations.current().callers.verify(...shown),

@@ -7,27 +7,27 @@ import { manifestTree } from "../manifests/loader.ts";
 import { Sources } from "../manifests/sources.ts";
 import { isLive } from "./live-keys.ts";
 
-/** Everything that a generation is made of, as it lies on disk. */
+/** The fingerprint of all inputs of a configuration snapshot, as they are on disk. */
 export interface Fingerprint {
-  /** Hex, over the three below. */
+  /** Hex, over the three digests below. */
   readonly sha256: string;
-  /** Of the values: defaults and overrides filled in. */
+  /** Digest of the configuration values, with defaults and overrides applied. */
   readonly configurationSha256: string;
-  /** Of the files that they name, manifests and certificates apart: those are exchanged by themselves. */
+  /** Digest of the files that they name, without manifests and without certificates, which are replaced separately. */
   readonly filesSha256: string;
-  /** By what `tools` names: the files there and all that they import by a relative path. */
+  /** One digest for each path in `tools`: its files and all their relative imports. */
   readonly manifests: readonly { readonly source: string; readonly sha256: string }[];
-  /** Of the files that are read at the start alone, by the key that names them. */
+  /** Digests of the files that are read only at startup, by configuration key. */
   readonly fixed: ReadonlyMap<string, string>;
-  /** All files that were looked at. */
+  /** All files that were read. */
   readonly files: readonly string[];
 }
 
 const DEPTH_MAX = 16;
 const FILES_MAX = 10_000;
-/** Of a larger one size and time have to do. */
+/** Maximum size of a file whose content is hashed; for a larger file, size and modification time are used. */
 const FILE_BYTES_MAX = 16_777_216;
-/** What changes all the time (the audit, databases), or is followed file by file where it is used. */
+/** Files that change all the time (the audit, databases) or that are watched individually where they are used. */
 const NOT_LOOKED_AT =
   /^(?:the configuration|tools\[.*|audit\.dir|approvals\.store|server\.tls\..*|.*\.(?:rootCert|clientCert|clientKey|revocationFile|caFile|tokenFile))$/;
 const READ_ONCE = /File$/;
@@ -58,7 +58,7 @@ export function printOf(config: Config): Fingerprint {
   };
 }
 
-/** What files that are read at the start alone hold now, and did not then. */
+/** Returns the problems of files that are read only at startup and have changed since. */
 export function fixedProblems(before: Fingerprint, after: Fingerprint): readonly string[] {
   return [...after.fixed].flatMap(([field, sha256]) =>
     before.fixed.has(field) && before.fixed.get(field) !== sha256
@@ -90,7 +90,7 @@ function digestAt(path: string): Looked {
   return { sha256: sha256Hex(digests.join("\n")), files: [path, ...files] };
 }
 
-/** A pipe would be emptied, or waited for. */
+/** Returns a digest of the content. A pipe is not read: that would empty it or block. */
 function contentOf(file: string): string {
   const stat = statSync(file);
   if (!stat.isFile()) return "no file";

@@ -2,7 +2,7 @@ import { isTable } from "../../core/json.ts";
 import type { Config } from "../config/config.ts";
 import { fieldOf } from "../config/faults.ts";
 
-/** Keys that a reload takes over, with all below them. Every other key is read at the start alone. */
+/** Configuration keys that a reload adopts, with everything below them. Every other key is read only at startup. */
 export const LIVE_KEYS = [
   "tools",
   "jwt",
@@ -24,7 +24,7 @@ export function isLive(key: string): boolean {
   return LIVE_KEYS.some((live) => key === live || key.startsWith(`${live}.`) || key.startsWith(`${live}[`));
 }
 
-/** What of the configuration has changed that only a restart takes over, a line each. */
+/** Returns the changed keys that need a restart, one message each. */
 export function restartProblems(before: Config, after: Config): readonly string[] {
   return changedKeys(before, after, [])
     .filter((key) => !isLive(key))

@@ -9,46 +9,52 @@ import { restartProblems } from "./live-keys.ts";
 import { type Built, LINGERING_MAX, type LiveSnapshots } from "./snapshots.ts";
 import type { ConfigurationState, ReloadAsker, ReloadEvent, Reloaded } from "./types.ts";
 
-/** A generation with what a reload has to know of it. */
+/** A configuration snapshot with the configuration that it was built from. */
 export interface Reloadable extends Built {
   readonly config: Config;
 }
 
 interface ReloadOptions<Content extends Reloadable> {
   readonly generations: LiveSnapshots<Content>;
-  /** Of what the first generation was made of, taken before it was read. */
+  /** Fingerprint of the first snapshot's inputs, taken before they were read. */
   readonly print: Fingerprint;
-  /** @throws {StartupError} */
+  /**
+   * Reads the configuration again.
+   * @throws {StartupError}
+   */
   readonly read: () => Config | Promise<Config>;
-  /** A whole generation, beside the one in use. @throws {StartupError} with everything that is wrong */
+  /**
+   * Builds a complete snapshot in addition to the one in use.
+   * @throws {StartupError} with all problems
+   */
   readonly build: (config: Config, former: Content) => Promise<Content>;
-  /** Called when it is in use. */
+  /** Called when the snapshot is in use. */
   readonly adopted: (content: Content) => void;
-  /** Durable when resolved. */
+  /** Writes a journal line; the line is durable when the promise resolves. */
   readonly journal: (line: JournalLine) => Promise<void>;
-  /** Milliseconds since 1970. */
+  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
   readonly perMinuteMax: number;
-  /** For the operators' log. */
+  /** Writes to the operators' log. */
   readonly log: (event: ReloadEvent) => void;
 }
 
 const CLOSING_RETRY_MS = 1_000;
 const LINGERING_RETRY_MS = 10_000;
-/** Readings of files that go on changing. */
+/** Maximum number of attempts while files keep changing. */
 const READINGS_MAX = 3;
 const MANIFESTS_TOLD_MAX = 32;
 
-/** Takes a changed configuration over, as a whole or not at all. Never rejects. */
+/** Adopts a changed configuration, as a whole or not at all. Never rejects. */
 export class Reload<Content extends Reloadable> {
   readonly #options: ReloadOptions<Content>;
   readonly #rate: ReloadRate;
   #print: Fingerprint;
   #since: number;
   #lastRefused: { readonly at: number; readonly problems: number } | undefined;
-  /** What was looked at last, taken or not. */
+  /** The files of the last attempt, adopted or not. */
   #looked: readonly string[];
-  /** What was refused last, as far as it could be read, and why. */
+  /** The fingerprint of the last refused configuration, as far as it could be read, and the problems. */
   #refused: { readonly sha256: string | undefined; readonly problems: readonly string[] } | undefined;
   #running: Promise<unknown> = Promise.resolve();
   #waiting: Promise<Reloaded> | undefined;
@@ -73,12 +79,14 @@ export class Reload<Content extends Reloadable> {
     };
   }
 
-  /** Files whose change is a reason to reload: of the configuration in use, and of one that was refused. */
+  /** Returns the files whose change triggers a reload: those of the configuration in use and of a refused one. */
   files(): readonly string[] {
     return [...new Set([...this.#print.files, ...this.#looked])];
   }
 
-  /** One at a time; whoever comes while one runs shares the next, which sees what is there then. */
+  /**
+   * Runs one reload at a time. Requests that arrive during a reload share the next one, which reads the files as they are then.
+   */
   run(by: ReloadAsker): Promise<Reloaded> {
     if (this.#waiting !== undefined) return this.#waiting;
     const next = this.#running.then(() => {
@@ -86,12 +94,12 @@ export class Reload<Content extends Reloadable> {
       return this.#attempt(by);
     });
     this.#waiting = next;
-    // Whatever became of it, the next one has its turn.
+    // Whatever the result, the next reload runs.
     this.#running = next.catch(() => {});
     return next;
   }
 
-  /** From now on nothing is exchanged. */
+  /** Stops replacing snapshots. */
   close(): void {
     this.#isClosed = true;
   }
@@ -119,7 +127,10 @@ export class Reload<Content extends Reloadable> {
     }
   }
 
-  /** Undefined: the files changed while they were read. @throws {StartupError} */
+  /**
+   * Adopts one reading. Returns undefined when the files changed while they were read.
+   * @throws {StartupError}
+   */
   async #take(config: Config, print: Fingerprint, by: ReloadAsker): Promise<Reloaded | undefined> {
     const { generations, build, clock } = this.#options;
     const former = generations.current();
@@ -127,7 +138,7 @@ export class Reload<Content extends Reloadable> {
     this.#looked = print.files;
     if (by === "watch" && sha256 === this.#print.sha256) return this.#unchanged();
     if (by === "watch" && sha256 === this.#refused?.sha256) throw new StartupError(this.#refused.problems);
-    // Looking costs little, and finds nothing most of the time: only what is built counts.
+    // Checking is cheap and usually finds nothing, so only builds count against the rate limit.
     const retryAfterMs = by === "watch" ? this.#rate.take(clock()) : 0;
     if (retryAfterMs > 0) return { outcome: "busy", reason: "rate", retryAfterMs };
     const problems = [...restartProblems(former.config, config), ...fixedProblems(this.#print, print)];
@@ -141,7 +152,7 @@ export class Reload<Content extends Reloadable> {
   async #adopt(content: Content, print: Fingerprint, by: ReloadAsker): Promise<Reloaded> {
     const { generations, adopted, journal, clock, log } = this.#options;
     const generation = generations.number + 1;
-    // An end that comes while the line is written is met below: the line then tells of what nobody used any more.
+    // A shutdown while the entry is written is handled below: the entry then names a snapshot that was never used.
     if (this.#isClosed) return this.#tooLate(content);
     try {
       await journal({ type: "configuration.changed", generation, ...told(print), by: nameOf(by) });
@@ -167,7 +178,7 @@ export class Reload<Content extends Reloadable> {
   }
 
   #unchanged(): Reloaded {
-    // What was refused has been taken back.
+    // The refused change has been reverted.
     this.#lastRefused = undefined;
     this.#refused = undefined;
     return { outcome: "unchanged", generation: this.#options.generations.number, sha256: this.#print.sha256 };
@@ -176,7 +187,7 @@ export class Reload<Content extends Reloadable> {
   async #refuse(by: ReloadAsker, problems: readonly string[], sha256: string | undefined): Promise<Reloaded> {
     const { generations, journal, clock, log } = this.#options;
     const refused = { sha256, problems };
-    // Whoever watches comes again and again: once is enough.
+    // The watcher tries again and again: report a refusal only once.
     if (by === "watch" && Bun.deepEquals(refused, this.#refused)) return { outcome: "refused", problems };
     this.#refused = refused;
     this.#lastRefused = { at: clock(), problems: problems.length };
@@ -211,7 +222,7 @@ function nameOf(by: ReloadAsker): string {
 
 const MINUTE_MS = 60_000;
 
-/** So many a minute, and at once. */
+/** Limits the number of reloads per minute, with a burst of the same size. */
 export class ReloadRate {
   readonly #perMinuteMax: number;
   /** Milliseconds since 1970, oldest first. */
@@ -221,7 +232,10 @@ export class ReloadRate {
     this.#perMinuteMax = perMinuteMax;
   }
 
-  /** 0 takes a place; else how long until there is one. A clock that goes back gives none away. */
+  /**
+   * Takes a slot and returns 0; otherwise returns the milliseconds until a slot is free. A clock that is set back by less than a
+   * minute frees no slot.
+   */
   take(now: number): number {
     this.#taken = this.#taken.filter((at) => Math.abs(now - at) < MINUTE_MS);
     const [oldest] = this.#taken;

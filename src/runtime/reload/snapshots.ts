@@ -1,22 +1,22 @@
 import type { Entered, Snapshot, Snapshots } from "../../pipeline/snapshots.ts";
 
-/** A generation with what it holds open. */
+/** A configuration snapshot with its open resources. */
 export interface Built extends Snapshot {
-  /** Names of the modules that its manifests are. */
+  /** Module names of its manifests. */
   readonly modules: ReadonlySet<string>;
-  /** Ends its channels, launchers and mounts. Never rejects. */
+  /** Closes its channels, launchers and mounts. Never rejects. */
   close(): Promise<void>;
 }
 
 export interface LiveSnapshotsOptions {
-  /** For the last call of an exchanged generation to end; then its targets are closed all the same. */
+  /** Maximum time for the last call of a replaced snapshot to end; then its targets are closed anyway. */
   readonly lingerMs: number;
 }
 
-/** Exchanged generations whose calls have not ended: each holds channels and launchers of its own. */
+/** Maximum number of replaced snapshots with running calls: each holds its own channels and launchers. */
 export const LINGERING_MAX = 8;
 
-/** The generation that calls enter, and those before it that some calls have not left yet. */
+/** The snapshot that new calls enter, and the earlier ones that some calls have not left yet. */
 export class LiveSnapshots<Content extends Built> implements Snapshots {
   readonly #lingerMs: number;
   readonly #lingering = new Set<Hold<Content>>();
@@ -28,12 +28,12 @@ export class LiveSnapshots<Content extends Built> implements Snapshots {
     this.#hold = new Hold(first);
   }
 
-  /** Counted from 1 since the start. */
+  /** The number of the current snapshot, counted from 1 at the start. */
   get number(): number {
     return this.#number;
   }
 
-  /** Exchanged ones that some calls have not left. */
+  /** The number of replaced snapshots that some calls have not left. */
   get lingering(): number {
     return this.#lingering.size;
   }
@@ -42,12 +42,12 @@ export class LiveSnapshots<Content extends Built> implements Snapshots {
     return this.#hold.content;
   }
 
-  /** Everything that some call may still use. */
+  /** Returns all snapshots that some call may still use. */
   all(): readonly Content[] {
     return [this.#hold, ...this.#lingering].map(({ content }) => content);
   }
 
-  /** Names of the modules that the manifests of all these are. */
+  /** Returns the module names of all these snapshots' manifests. */
   modules(): ReadonlySet<string> {
     return new Set(this.all().flatMap(({ modules }) => [...modules]));
   }
@@ -58,7 +58,7 @@ export class LiveSnapshots<Content extends Built> implements Snapshots {
     return hold.entered;
   }
 
-  /** Later calls enter `next`. `ended` is called when the former one is closed. */
+  /** Replaces the snapshot: later calls enter `next`. `ended` is called when the previous one is closed. */
   exchange(next: Content, ended: () => void): void {
     const former = this.#hold;
     this.#hold = new Hold(next);
@@ -77,7 +77,7 @@ export class LiveSnapshots<Content extends Built> implements Snapshots {
   }
 }
 
-/** One generation and how many calls are in it. */
+/** One snapshot and the number of calls in it. */
 class Hold<Content extends Built> {
   readonly content: Content;
   readonly entered: Entered;
@@ -91,7 +91,7 @@ class Hold<Content extends Built> {
     this.entered = { registry, callers, gate, leave: () => this.#leave() };
   }
 
-  /** `end` is called once: when the last call has left, or after `lingerMs`. */
+  /** Calls `end` once: when the last call has left, or after `lingerMs`. */
   retire(lingerMs: number, end: () => void): void {
     this.#end = end;
     this.#timer = setTimeout(() => this.#finish(), lingerMs);

@@ -1,6 +1,6 @@
 import { StartupError } from "../../core/errors.ts";
 
-/** What everything in the process shares. No manifest has a reason to change it, and a reload that is refused changes nothing. */
+/** Objects shared by the whole process. No manifest has a reason to change them, and a refused reload must change nothing. */
 const SHARED: Readonly<Record<string, object>> = {
   "Object.prototype": Object.prototype,
   "Function.prototype": Function.prototype,
@@ -28,13 +28,13 @@ type Sight = readonly {
   readonly members: ReadonlyMap<string | symbol, PropertyDescriptor>;
 }[];
 
-/** Of all loadings that are under way, the one before them. */
+/** The original `process.exit`, saved while any loading is under way. */
 let exit: typeof process.exit | undefined;
 let loadings = 0;
 
 /**
- * Does what runs code of manifests. An end of the process throws there instead, and a change to what everything shares is
- * undone and told. Against mistakes: code that means harm has other ways.
+ * Runs code that loads manifests. During that, `process.exit()` throws, and changes to shared objects are undone and reported.
+ * This protects against mistakes: malicious code has other ways.
  *
  * @throws {StartupError} when something was changed
  */
@@ -49,7 +49,7 @@ export async function unharmed<T extends { close(): Promise<void> }>(run: () => 
   } catch (error) {
     const problems = restore(before);
     if (problems.length === 0 || !(error instanceof StartupError)) throw error;
-    // What was changed may be the reason of all the rest.
+    // Listed first, because the change may have caused the other problems.
     throw new StartupError([...problems, ...error.problems]);
   }
 }
@@ -88,7 +88,7 @@ function descriptorOf(object: object, key: string | symbol): PropertyDescriptor 
   return Object.getOwnPropertyDescriptor(object, key) ?? {};
 }
 
-/** Puts back what is another than then, and says what it was. */
+/** Restores every changed member and returns a problem for each. */
 function restore(before: Sight): readonly string[] {
   return before.flatMap(({ name, object, members }) => {
     const changed = [...members].filter(([key, was]) => !isSame(was, descriptorOf(object, key)));
@@ -102,7 +102,7 @@ function restore(before: Sight): readonly string[] {
   });
 }
 
-/** What a polyfill adds is seen by nobody who does not ask for it. */
+/** Returns whether an added member can affect other code. A polyfill's members are seen only by code that asks for them. */
 function isHarmful(object: object, key: string | symbol): boolean {
   return object === Object.prototype || descriptorOf(object, key).enumerable === true;
 }

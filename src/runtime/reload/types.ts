@@ -1,33 +1,33 @@
-/** Who asks: `watch` looked at the files and wants nothing when they say what they said; `library` is whoever embeds us. */
+/** The requester of a reload. `watch` does nothing when the files have not changed; `library` is the embedder. */
 export type ReloadAsker = "watch" | "signal" | "library" | { readonly issuer: string; readonly subject: string };
 
 export type Reloaded =
   | { readonly outcome: "changed" | "unchanged"; readonly generation: number; readonly sha256: string }
   /** Nothing has changed; each problem names its file or field. */
   | { readonly outcome: "refused"; readonly problems: readonly string[] }
-  /** Nothing was looked at, or taken. */
+  /** Nothing was read or adopted. */
   | { readonly outcome: "busy"; readonly reason: BusyReason; readonly retryAfterMs: number };
 
-/** Too many a minute; too many exchanged configurations that calls have not left; the service ends. */
+/** Too many reloads per minute; too many replaced snapshots with running calls; the service is shutting down. */
 export type BusyReason = "rate" | "lingering" | "closing";
 
-/** What is in use, for operators. */
+/** The configuration in use, for operators. */
 export interface ConfigurationState {
-  /** Counted from 1 since the start. */
+  /** Counted from 1 at the start. */
   readonly generation: number;
   /** Hex, over configuration, manifests and the files that they name. */
   readonly sha256: string;
   /** ISO 8601. */
   readonly since: string;
-  /** The last reload, when it was refused; `at` in ISO 8601. */
+  /** The last reload, if it was refused; `at` in ISO 8601. */
   readonly lastRefused: { readonly at: string; readonly problems: number } | null;
 }
 
-/** What became of a reload, for the operators' log. */
+/** The result of a reload, for the operators' log. */
 export interface ReloadEvent {
   readonly type: "configuration.changed" | "configuration.refused";
   readonly by: string;
-  /** The one that is in use. */
+  /** The number of the snapshot in use. */
   readonly generation: number;
   readonly problems?: readonly string[];
 }

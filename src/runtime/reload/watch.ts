@@ -1,18 +1,18 @@
 import { watchFiles } from "../composition/watched-files.ts";
 import type { Reloaded } from "./types.ts";
 
-/** What is watched for, and what it is told. */
+/** The files to watch and the reload that their changes trigger. */
 export interface Watched {
-  /** The files and folders that matter now: asked before every look. */
+  /** Returns the current files and folders. Called before every check. */
   files(): readonly string[];
-  /** Takes over what has changed, and never rejects. One that comes while another runs sees what is there after it. */
+  /** Adopts changes; never rejects. A run requested during another one reads the files after that one. */
   run(by: "watch"): Promise<Reloaded>;
 }
 
-/** Files that never come to rest are read as they are. */
+/** Files that keep changing are read after this number of checks. */
 const LOOKS_TO_REST_MAX = 40;
 
-/** Follows the files of the configuration from now on; answers how to stop. */
+/** Starts watching the configuration's files. Returns a function that stops it. */
 export function watchReload(watched: Watched): () => void {
   let again: ReturnType<typeof setTimeout> | undefined;
   let isClosed = false;

@@ -11,7 +11,7 @@ import type { Resource } from "@opentelemetry/resources";
 import type { ReadableSpan } from "@opentelemetry/sdk-trace-base";
 import type { Span } from "./span.ts";
 
-/** The names that we use are those of semantic conventions 1.41.0; of RPC also the older ones, as its `rpc/dup` asks. */
+/** The attribute names are those of semantic conventions 1.41.0; for RPC the older names are sent too, as its `rpc/dup` asks. */
 export const SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0";
 const SCOPE = { name: "safe-tool-call", schemaUrl: SCHEMA_URL };
 const KINDS = { internal: SpanKind.INTERNAL, server: SpanKind.SERVER, client: SpanKind.CLIENT } as const;
@@ -19,7 +19,7 @@ const MICROS_PER_SECOND = 1_000_000;
 const NANOS_PER_MICRO = 1_000;
 const NONE: never[] = [];
 
-/** A span of ours as OpenTelemetry reads spans. What it says is made when it is sent: the call that it tells of has gone by then. */
+/** A finished span in OpenTelemetry's format. Its values are computed when it is sent, after the call has ended. */
 export class FinishedSpan implements ReadableSpan {
   readonly resource: Resource;
   readonly parentSpanContext?: SpanContext;
@@ -100,7 +100,7 @@ function contextOf(traceId: string, spanId: string): SpanContext {
   return { traceId, spanId, traceFlags: TraceFlags.SAMPLED };
 }
 
-/** Seconds and nanoseconds, to the microsecond: the number of nanoseconds would not be exact. */
+/** Returns seconds and nanoseconds, rounded to the microsecond: a single number of nanoseconds would not be exact. */
 function timeOf(ms: number): HrTime {
   const micros = Math.max(0, Math.round(ms * 1_000));
   return [Math.floor(micros / MICROS_PER_SECOND), (micros % MICROS_PER_SECOND) * NANOS_PER_MICRO];

@@ -5,17 +5,17 @@ import { isInShare } from "./sampling.ts";
 import type { AttributeValue, Span } from "./span.ts";
 
 export interface TracerOptions {
-  /** From 0 to 1: of the traces that begin here. */
+  /** The share of traces started here that is recorded, from 0 to 1. */
   readonly sampleRatio: number;
-  /** Milliseconds since 1970. */
+  /** Returns milliseconds since 1970. */
   readonly clock: () => number;
-  /** The clock that the steps are timed with, in milliseconds. */
+  /** The clock that times the stages, in milliseconds. */
   readonly monotonic: () => number;
-  /** 16 random hex digits, not all zero. */
+  /** Returns 16 random hex digits, not all zero. */
   readonly newSpanId: () => string;
-  /** Whether a text of the agent's may be shown: no secret, no personal data. */
+  /** Returns whether a text from the agent may be sent: it contains no secret and no personal data. */
   readonly isHarmless: (text: string) => boolean;
-  /** Takes the spans of one call. Must not throw and must not wait. */
+  /** Takes the spans of one call. Must not throw or block. */
   readonly add: (spans: readonly Span[]) => void;
 }
 
@@ -25,11 +25,14 @@ interface RecordedStart {
   readonly traceId: string;
 }
 
-/** A call takes some ten; one whose arguments were changed on the way, or that waited for a person, takes some of them again. */
+/**
+ * Maximum number of stages. A call has about ten; a call that waited for an approver, or whose arguments were changed, repeats
+ * some of them.
+ */
 const STEPS_MAX = 64;
 const REQUESTS_MAX = 8;
 
-/** The steps that get a span of their own; the others are over before they could be seen. */
+/** The stages with their own span; the others are too short to be visible. */
 const STEP_SPANS: Readonly<Record<string, string>> = {
   PLAN: "plan",
   APPROVAL: "approval",
@@ -40,18 +43,18 @@ const STEP_SPANS: Readonly<Record<string, string>> = {
 interface StepTime {
   readonly step: string;
   readonly at: number;
-  /** Made when a request is sent in it. */
+  /** Set when a request is sent during the stage. */
   spanId: string | undefined;
 }
 
-/** Remembers when the call took which step, and makes the spans when it has ended. */
+/** Records when the call entered each stage, and creates the spans when the call has ended. */
 export class RecordedCall implements CallTrace, RequestTracer {
   readonly traceId: string;
   readonly spanId: string;
   readonly #options: TracerOptions;
   readonly #start: CallStart;
   readonly #parent: TraceContext | undefined;
-  /** From the clock of the steps to milliseconds since 1970. */
+  /** Offset from the stages' clock to milliseconds since 1970. */
   readonly #epochMs: number;
   readonly #steps: StepTime[] = [];
   readonly #requests: SentRequest[] = [];
@@ -93,7 +96,7 @@ export class RecordedCall implements CallTrace, RequestTracer {
     const { at } = ending;
     const { http } = this.#start.request;
     const spans: Span[] = [];
-    // What a door turned away never became the call of a tool.
+    // A request that an endpoint rejected never became a tool call.
     const isTool = http === undefined || this.#steps.some(({ step }) => step !== "AUDIT");
     const serverSpanId = isTool ? this.#options.newSpanId() : this.spanId;
     if (http !== undefined) spans.push(this.#serverSpan(ending, http, serverSpanId));
@@ -108,7 +111,10 @@ export class RecordedCall implements CallTrace, RequestTracer {
     this.#options.add(spans);
   }
 
-  /** A stranger cannot have itself recorded: without a caller, what the header says about it does not count. */
+  /**
+   * Returns whether to drop the trace of an unauthenticated client: it cannot force recording, because the sampling flag in its
+   * header does not count.
+   */
   #isStrangers({ call }: TraceEnding): boolean {
     if (this.#parent === undefined || call.caller.sub !== "anonymous") return false;
     return !isInShare(this.traceId, this.#options.sampleRatio);
@@ -154,7 +160,10 @@ export class RecordedCall implements CallTrace, RequestTracer {
     };
   }
 
-  /** A refusal belongs to the step in which it was met: the last, or where the line could not be written, the writing. */
+  /**
+   * Returns the error of a stage. A refusal belongs to the stage that raised it: the last one, or AUDIT when the entry could not
+   * be written.
+   */
   #stepError({ call }: TraceEnding, index: number): string | undefined {
     if (call.error === undefined || call.decision === "PENDING") return undefined;
     const isRecording = this.#steps[index]?.step === "AUDIT";
@@ -163,7 +172,7 @@ export class RecordedCall implements CallTrace, RequestTracer {
     return isLast ? call.error.code : undefined;
   }
 
-  /** What the call came from. */
+  /** Returns the parent of the call. */
   #above(): Pick<Span, "traceId" | "parentSpanId" | "isRemoteParent"> {
     const parent = this.#parent;
     return { traceId: this.traceId, parentSpanId: parent?.spanId, isRemoteParent: parent !== undefined };
@@ -178,7 +187,7 @@ interface RequestPlace {
   readonly traceId: string;
   readonly spanId: string;
   readonly parentSpanId: string;
-  /** Milliseconds since 1970. */
+  /** Returns milliseconds since 1970. */
   readonly now: () => number;
 }
 
@@ -202,7 +211,7 @@ class SentRequest implements RequestSpan {
     this.#ended ??= { ms: this.#place.now(), status };
   }
 
-  /** One that has not ended when its call has is left behind. */
+  /** Returns the span of the request. A request still running when its call has ended counts as cancelled. */
   span(callEndMs: number): Span {
     const { traceId, spanId, parentSpanId } = this.#place;
     const { ms, status } = this.#ended ?? { ms: callEndMs, status: "CANCELLED" };
@@ -222,10 +231,10 @@ class SentRequest implements RequestSpan {
 
 type Attributes = Readonly<Record<string, AttributeValue | undefined>>;
 
-/** An identifier that a model's provider makes; anything else that an agent writes there stays where it is. */
+/** The form of ids that model providers generate. Any other text from the agent in that field is not sent. */
 const TOOL_CALL_ID = /^[A-Za-z][A-Za-z0-9_-]{0,127}$/;
 
-/** What every span that stands for a call says of it. */
+/** Returns the attributes of every span that represents a call. */
 function callAttributes({ decision, error, denial, approval }: TracedCall): Attributes {
   return {
     "stc.decision": decision,
@@ -236,7 +245,7 @@ function callAttributes({ decision, error, denial, approval }: TracedCall): Attr
   };
 }
 
-/** Of the span `execute_tool`: the name of a tool that does not exist is the agent's text, and is not told. */
+/** Returns the attributes of the span `execute_tool`. The name of an unknown tool is the agent's text and is not sent. */
 function toolAttributes(
   call: TracedCall,
   traceId: string,
@@ -270,7 +279,7 @@ function serverAttributes({ call, http }: TraceEnding, { route, scheme }: HttpRe
   };
 }
 
-/** The current names, and those of before 1.38 that backends still look for. */
+/** Returns the current attribute names and those from before 1.38, which some backends still query. */
 function clientAttributes({ path, server }: TargetRequest, status: string): Attributes {
   const [, service = ""] = path.split("/");
   return {
@@ -284,7 +293,7 @@ function clientAttributes({ path, server }: TargetRequest, status: string): Attr
   };
 }
 
-/** Of several servers the list as it is: which of them it was, only the connection knows. */
+/** Returns the server's address. A list of several servers is sent unchanged: only the connection knows which one was used. */
 function addressOf(server: string): Attributes {
   const [, address, port] = /^([^,]{1,253}):(\d{1,5})$/.exec(server) ?? [];
   if (address === undefined || port === undefined) return { "server.address": server };

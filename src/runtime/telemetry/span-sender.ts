@@ -11,30 +11,33 @@ import { FinishedSpan, SCHEMA_URL } from "./finished-span.ts";
 import type { Span } from "./span.ts";
 
 export interface SpanSenderOptions {
-  /** Of a collector that takes OTLP over HTTP, with its path. */
+  /** URL of a collector that accepts OTLP over HTTP, with its path. */
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
-  /** What is told of the service; nothing is found out besides. */
+  /** Attributes of the service; no others are detected. */
   readonly resource: Readonly<Record<string, string>>;
   readonly sendEveryMs: number;
-  /** For the operators' log. Without it OpenTelemetry's packages are not listened to, whose process this is not. */
+  /**
+   * Writes to the operators' log. If undefined, the messages of OpenTelemetry's packages are ignored, because their logger
+   * belongs to the embedding process.
+   */
   readonly report?: ((message: string) => void) | undefined;
   readonly queueSpansMax?: number;
-  /** For one batch, with every attempt. */
+  /** Time limit for one batch with all attempts. */
   readonly timeoutMs?: number;
 }
 
 const QUEUE_SPANS_MAX = 8_192;
 const BATCH_SPANS_MAX = 512;
-/** At the end the whole queue is sent at once. */
+/** At shutdown, the whole queue is sent at once. */
 const REQUESTS_MAX = 32;
-/** The five further attempts that the exporter makes take some 13 s. */
+/** The exporter's five retries take about 13 s. */
 const TIMEOUT_MS = 15_000;
 const VARIABLES = "OTEL_";
 
 /**
- * Sends spans on through OpenTelemetry's processor and exporter, which nothing is registered with. A call adds its spans to a
- * bounded queue and never waits: what finds it full is counted and gone. Loaded only where traces are configured.
+ * Sends spans through OpenTelemetry's processor and exporter, without registering them globally. A call adds its spans to a
+ * bounded queue and never waits: spans that do not fit are counted and dropped. Loaded only when traces are configured.
  */
 export class SpanSender {
   readonly #exporter: CountedExporter;
@@ -60,26 +63,26 @@ export class SpanSender {
       maxQueueSize: queueSpansMax,
       maxExportBatchSize: Math.min(BATCH_SPANS_MAX, queueSpansMax),
       scheduledDelayMillis: sendEveryMs,
-      // Never comes: the exporter above has ended by then.
+      // Never reached: the exporter above has ended by then.
       exportTimeoutMillis: timeoutMs * 2,
     });
     this.#resource = resourceFromAttributes(resource, { schemaUrl: SCHEMA_URL });
   }
 
-  /** Spans that nobody will see, since the start. */
+  /** Spans lost since the start. */
   get dropped(): number {
     return this.#exporter.dropped;
   }
 
-  /** The spans of one call: all of them, or none. */
+  /** Adds the spans of one call: all of them or none. */
   add(spans: readonly Span[]): void {
     if (!this.#exporter.admit(spans.length)) return;
     for (const span of spans) this.#processor.onEnd(new FinishedSpan(span, this.#resource));
   }
 
-  /** Sends what is left, for at most this long. */
+  /** Sends the remaining spans, up to this time. */
   async close(timeoutMs: number): Promise<void> {
-    // What is left is handed over before this returns; its promise would not wait for what is under way.
+    // Hands over the remaining spans synchronously. Its promise is not used: it does not wait for running exports.
     this.#processor.forceFlush().catch(() => {});
     await endedWithin(this.#exporter.settle(), timeoutMs);
     this.#exporter.abandon();
@@ -88,9 +91,9 @@ export class SpanSender {
 }
 
 /**
- * Runs `make` as if the environment had no variable that begins so: what the environment says is read in one place, and
- * OpenTelemetry's exporter would add headers of the environment to ours, and open files that it names. `make` is synchronous,
- * so that nobody else sees them missing.
+ * Runs `make` with all environment variables of this prefix hidden. The environment is read in one module only, and
+ * OpenTelemetry's exporter would add the environment's headers to ours and open files that it names. `make` is synchronous, so
+ * that no other code sees them missing.
  */
 function hidingVariables<T>(prefix: string, make: () => T): T {
   const hidden = Object.entries(process.env).filter(([name]) => name.startsWith(prefix));
@@ -104,17 +107,17 @@ function hidingVariables<T>(prefix: string, make: () => T): T {
 
 declare module "node:http" {
   interface Agent {
-    /** Where every request that uses the agent passes. */
+    /** Called for every request that uses the agent. */
     addRequest(request: ClientRequest, options: object): void;
   }
 }
 
 /**
- * An agent whose requests end in time, whatever the far side does: the exporter's own deadline begins anew with every byte, and
- * a request that never ends keeps its place among those that may be under way.
+ * Returns an agent whose requests end in time, whatever the server does: the exporter's own deadline restarts with every byte,
+ * and a request that never ends would occupy a slot forever.
  */
 function boundedAgent(protocol: string, timeoutMs: number): Agent {
-  // Said outright: a variable of the environment could switch it off.
+  // Set explicitly, because an environment variable could disable it.
   const options = { keepAlive: true, rejectUnauthorized: true };
   const agent = protocol === "https:" ? new TlsAgent(options) : new Agent(options);
   const add = agent.addRequest.bind(agent);
@@ -127,7 +130,7 @@ function boundedAgent(protocol: string, timeoutMs: number): Agent {
 
 function bound(request: ClientRequest, timeoutMs: number): void {
   boundInterimAnswers(request);
-  // Nobody asked for another protocol, and the runtime tells of no error.
+  // An upgrade is never requested, and the runtime reports no error for it.
   request.on("upgrade", (_response, socket) => {
     socket.destroy();
     request.emit("error", new Error("another protocol"));
@@ -139,29 +142,29 @@ function bound(request: ClientRequest, timeoutMs: number): void {
 
 interface CountedExporterOptions {
   readonly spansMax: number;
-  /** For one batch, with every attempt. */
+  /** Time limit for one batch with all attempts. */
   readonly timeoutMs: number;
-  /** What went wrong, for the operators' log; once for each time that it begins, and once a minute at most. */
+  /** Reports a failure to the operators' log: once each time failures start, and at most once a minute. */
   readonly report: (message: string) => void;
-  /** Of the batch whose success has just been told: how many spans the collector rejected. */
+  /** Returns how many spans of the batch that has just succeeded the collector rejected. */
   readonly takeRejected: () => number;
 }
 
 type Inner = Pick<SpanExporter, "export" | "shutdown">;
 
 const REASON_CHARACTERS_MAX = 200;
-/** Between two texts for the log: a collector may fail and recover with every batch. */
+/** Minimum time between two reports: a collector may fail and recover with every batch. */
 const REPORT_EVERY_MS = 60_000;
 
-/** An exporter that knows how many spans wait for it, bounds them, and counts those that nobody will see. */
+/** An exporter that counts the waiting spans, bounds them, and counts lost spans. */
 class CountedExporter implements SpanExporter {
   readonly #inner: Inner;
   readonly #options: CountedExporterOptions;
   readonly #underWay = new Set<Promise<void>>();
-  /** Spans that were admitted and of which nobody knows yet what became of them. */
+  /** Admitted spans whose result is not known yet. */
   #waiting = 0;
   #dropped = 0;
-  /** Whether the operators know that it fails now. */
+  /** True when the current failure was reported to the operators. */
   #isTold = false;
   #isQuiet = false;
   #isEnding = false;
@@ -176,7 +179,7 @@ class CountedExporter implements SpanExporter {
     return this.#dropped;
   }
 
-  /** Whether there is room for all of these; without room they are counted and gone. */
+  /** Returns whether there is room for all of these spans; otherwise they are counted and dropped. */
   admit(count: number): boolean {
     if (this.#isEnding || this.#waiting + count > this.#options.spansMax) {
       this.#dropped += count;
@@ -186,7 +189,10 @@ class CountedExporter implements SpanExporter {
     return true;
   }
 
-  /** Always tells the processor of a success: what fails is counted and told here, and the processor could only log it again. */
+  /**
+   * Exports a batch. Always reports success to the processor: failures are counted and reported here, and the processor could
+   * only log them again.
+   */
   export(spans: ReadableSpan[], done: (result: ExportResult) => void): void {
     const delivery = this.#deliver(spans).then((lost) => {
       this.#underWay.delete(delivery);
@@ -199,13 +205,13 @@ class CountedExporter implements SpanExporter {
     this.#underWay.add(delivery);
   }
 
-  /** From now on nothing is admitted. Ends when everything that was handed over by now has gone or is lost. */
+  /** Stops admitting. Resolves when everything handed over by now has been sent or lost. */
   async settle(): Promise<void> {
     this.#isEnding = true;
     await Promise.all(this.#underWay);
   }
 
-  /** What still waits is lost, whatever becomes of it. */
+  /** Counts all waiting spans as lost, whatever happens to them. */
   abandon(): void {
     this.#isAbandoned = true;
     this.#dropped += this.#waiting;
@@ -216,16 +222,16 @@ class CountedExporter implements SpanExporter {
     return this.#inner.shutdown();
   }
 
-  /** How many were lost. Never rejects. */
+  /** Returns the number of lost spans. Never rejects. */
   async #deliver(spans: ReadableSpan[]): Promise<number> {
-    // The call that filled the batch does not wait until it is written.
+    // The call that filled the batch does not wait for its serialization.
     await new Promise((resolve) => setImmediate(resolve));
     const { promise, resolve } = Promise.withResolvers<number>();
     const fail = (reason: string): void => {
       this.#fail(reason);
       resolve(spans.length);
     };
-    // The exporter's own deadlines begin anew with every byte of an answer.
+    // The exporter's own deadlines restart with every byte of a response.
     const { timeoutMs } = this.#options;
     const timer = setTimeout(() => fail(`no answer within ${timeoutMs} ms`), timeoutMs);
     timer.unref();
@@ -253,7 +259,7 @@ class CountedExporter implements SpanExporter {
   }
 }
 
-/** The words beside a status are the far side's. */
+/** Returns the reason of a failure. The text that comes with a status is the server's, so it is omitted. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return "unknown";
   if ("code" in error && typeof error.code === "number") return `status ${error.code}`;
@@ -265,15 +271,15 @@ const TEXT_CHARACTERS_MAX = 200;
 const TEXTS_MAX = 32;
 
 /**
- * What OpenTelemetry's packages say about themselves. They have one place a process to say it, and say only there that a
- * collector took a request but not all of its spans.
+ * Receives the diagnostic messages of OpenTelemetry's packages. There is one logger per process, and only it learns that a
+ * collector accepted a request but not all of its spans.
  */
 class Diagnostics {
   #rejected = 0;
   readonly #told = new Set<string>();
   #report: (message: string) => void = () => {};
 
-  /** `report` gets each warning once, without what stands behind a colon: those are texts of others. */
+  /** Starts listening. `report` receives each warning once, without the text after a colon, which is foreign. */
   listen(report: (message: string) => void): void {
     this.#report = report;
     const [silent, warn] = [() => {}, (...said: unknown[]) => this.#hear(said)];
@@ -283,7 +289,7 @@ class Diagnostics {
     );
   }
 
-  /** Of the request whose success is told next: how many of its spans were rejected. */
+  /** Returns how many spans were rejected in the request whose success is reported next. */
   takeRejected(): number {
     const rejected = this.#rejected;
     this.#rejected = 0;

@@ -5,7 +5,7 @@ export interface Span {
   readonly traceId: string;
   readonly spanId: string;
   readonly parentSpanId: string | undefined;
-  /** Whether the parent is a span of another process. */
+  /** True when the parent is a span of another process. */
   readonly isRemoteParent?: boolean;
   readonly name: string;
   readonly kind: "internal" | "server" | "client";
@@ -13,6 +13,6 @@ export interface Span {
   readonly startMs: number;
   readonly endMs: number;
   readonly attributes: Readonly<Record<string, AttributeValue | undefined>>;
-  /** What went wrong, in a word of ours; undefined when nothing did. */
+  /** The error, as one of our fixed terms; undefined without an error. */
   readonly error?: string | undefined;
 }

@@ -4,8 +4,8 @@ import { RecordedCall, type TracerOptions } from "./recorded-call.ts";
 import { isInShare } from "./sampling.ts";
 
 /**
- * Follows calls. A request that belongs to a trace goes on in it, and is recorded where that one is; else its own id, whose
- * digits are a trace id as they are, begins one.
+ * Creates a tracer. A request that belongs to a trace continues it, and is recorded if that trace is. Any other request starts a
+ * trace whose id is the call's own id.
  */
 export function createTracer(options: TracerOptions): Tracer {
   const { sampleRatio, newSpanId } = options;
@@ -19,7 +19,7 @@ export function createTracer(options: TracerOptions): Tracer {
   };
 }
 
-/** A call that nobody records: its targets learn of the trace, and that they need not record it either. */
+/** A call that is not recorded: its targets receive the trace id and the flag that they need not record it either. */
 class PassedCall implements CallTrace {
   readonly traceId: string;
   readonly spanId = undefined;
