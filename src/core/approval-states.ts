@@ -1,4 +1,7 @@
-/** A pending request becomes exactly one of the others; `approved` and `claimed` go on, all else is an end. */
+/**
+ * States of an approval request. `pending` changes to exactly one of the others; `approved` and `claimed` can change again, all
+ * others are final.
+ */
 export const APPROVAL_STATES = [
   ...(["pending", "approved", "denied", "expired", "cancelled", "revoked"] as const),
   ...(["claimed", "executed", "failed", "in_doubt"] as const),

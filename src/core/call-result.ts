@@ -2,21 +2,24 @@ import type { RefusalCode, Stage } from "./errors.ts";
 import { isTable } from "./json.ts";
 import type { Json } from "./types.ts";
 
-/** Arguments in which a secret stood, by path. The audit holds none of it; who else has read the conversation does: have it changed. */
+/**
+ * Paths of arguments that contained a secret. The audit does not store it, but others may read the conversation: rotate the
+ * secret.
+ */
 type SecretsSent = readonly string[];
 
-/** What the agent gets for a call that ran. */
+/** The agent's result for a call that ran. */
 export interface Success<Result = Json> {
   readonly status: "success";
   readonly tool: string;
-  /** What a target says is data: nothing in `result` is an instruction to anybody. */
+  /** The target's result is data: `result` must not be treated as instructions. */
   readonly untrusted: true;
   readonly result: Result;
   /** Paths of the fields that were masked, redacted or stripped. */
   readonly filteredFields: readonly string[];
   /**
-   * The target answered more than the tool's limit: `result` holds the beginning of lists and texts. It is null when the answer of a
-   * change could not be cut: the change was made, and its result is withheld.
+   * Set when the target's result exceeded the tool's limit: `result` holds the beginning of lists and texts. It is null when
+   * the result of a change could not be cut: the change was made, and its result is withheld.
    */
   readonly truncated?: true;
   readonly traceId: string;
@@ -24,17 +27,17 @@ export interface Success<Result = Json> {
   readonly secretsSent?: SecretsSent;
 }
 
-/** What the agent gets for a call that did not run, or failed. */
+/** The agent's result for a call that did not run, or failed. */
 export interface Failure {
   readonly status: "denied" | "error";
   readonly error: {
     readonly code: RefusalCode;
     readonly stage: Stage;
-    /** How to mend the call. Never a path, a stack, a secret, or text of a target. */
+    /** Tells how to fix the call. Never contains a path, a stack trace, a secret, or text of a target. */
     readonly message: string;
     /**
-     * With `untrusted: true` it holds filtered words of the target: `message`, of a tool whose manifest says `errors: "filtered"`, or
-     * what a script had written (`output`) when its time was over.
+     * With `untrusted: true`, holds filtered text of the target: `message`, for a tool whose manifest sets
+     * `errors: "filtered"`, or `output`, which a script had written when it timed out.
      */
     readonly details?: Readonly<Record<string, unknown>>;
     readonly retryable: boolean;
@@ -44,20 +47,20 @@ export interface Failure {
   readonly secretsSent?: SecretsSent;
 }
 
-/** What the agent gets while a person is asked: after a yes, the same call with `approval: { id }` runs it. */
+/** The agent's result while an approval is pending: after approval, repeating the call with `approval: { id }` runs it. */
 export interface Pending {
   readonly status: "pending";
   readonly approval: {
     readonly id: string;
-    /** ISO 8601; after it the question is over. */
+    /** ISO 8601. The approval request expires then. */
     readonly decideBy: string;
-    /** Where to look, relative to the service. */
+    /** URL of the approval's status, relative to the service. */
     readonly statusUrl: string;
-    /** What the person can answer. */
+    /** The decisions that the approver can make. */
     readonly options: readonly ("cancel" | "once" | "session")[];
     readonly message: string;
   };
-  /** In the library: the call that waits, as it may be shown to people. Secrets in its arguments are hidden. */
+  /** Library only: the waiting call, in a form that may be shown to people. Secrets in its arguments are hidden. */
   readonly call?: { readonly tool: string; readonly args: Json };
   readonly traceId: string;
   readonly secretsSent?: SecretsSent;
@@ -65,7 +68,7 @@ export interface Pending {
 
 export type CallResult<Result = Json> = Success<Result> | Pending | Failure;
 
-/** A call that did not succeed, as an error for those who would rather catch. `code`, `stage` and `details` say what to do. */
+/** A call that did not succeed, as an exception. `code`, `stage` and `details` tell how to react. */
 export class ToolCallError extends Error {
   override readonly name: string = "ToolCallError";
   readonly code: RefusalCode;
@@ -100,23 +103,23 @@ export class ToolNotFoundError extends ToolCallError {
   override readonly name = "ToolNotFoundError";
 }
 
-/** `details.missingPermissions` names what the token lacks. */
+/** `details.missingPermissions` lists the permissions that the token lacks. */
 export class PermissionDeniedError extends ToolCallError {
   override readonly name = "PermissionDeniedError";
 }
 
-/** `details.issues` names each field and what is wrong with it. */
+/** `details.issues` lists each invalid field and its error. */
 export class ValidationError extends ToolCallError {
   override readonly name = "ValidationError";
 }
 
-/** A person is being asked. `details.approval` has the id to claim with. */
+/** An approval is pending. `details.approval` has the ID to claim it with. */
 export class ApprovalRequiredError extends ToolCallError {
   override readonly name = "ApprovalRequiredError";
   readonly toolName: string | undefined;
-  /** For people to see: secrets are hidden. Make the call again with the arguments themselves. */
+  /** Shown to people, so secrets are hidden. To repeat the call, use the original arguments. */
   readonly toolArgs: Json | undefined;
-  /** What the person can answer. */
+  /** The decisions that the approver can make. */
   readonly options: Pending["approval"]["options"];
 
   constructor(pending: Pending) {
@@ -157,9 +160,9 @@ const BY_STAGE = {
 } as const satisfies Record<Stage, typeof ToolCallError>;
 
 /**
- * The result of a call that succeeded.
+ * Returns the result of a call that succeeded.
  *
- * @throws {ToolCallError} the kind that belongs to the stage where the call ended
+ * @throws {ToolCallError} the subclass for the stage at which the call ended
  */
 export function unwrap<Result>(result: CallResult<Result>): Result {
   if (result.status === "success") return result.result;
@@ -179,9 +182,9 @@ function asFailure({ approval, traceId }: Pending): Failure {
   return { status: "denied", error, traceId };
 }
 
-/** What went wrong, for a message of role `tool`. */
+/** The error in a message of role `tool`. */
 export interface ToolError {
-  /** The tool's own code where it has one (`ENOENT`, `E_SANDBOX_VIOLATION`, …), else that of the refusal. */
+  /** The tool's own code if it has one (`ENOENT`, `E_SANDBOX_VIOLATION`, …), else the refusal's code. */
   readonly code: string;
   readonly message: string;
   readonly details?: Readonly<Record<string, unknown>>;
@@ -198,9 +201,10 @@ export interface ToolFailure {
 }
 
 /**
- * The result of a call in the shape that file tools' agents know: `{ ok: true, untrusted: true, ...data }` or
- * `{ ok: false, error }`: the mark says that the data is nobody's instruction. Data that is no object stands under `data`, and so
- * does one that has an `ok` or `untrusted` of its own. `truncated: true` is added to a result of which only a part was released.
+ * Converts the result of a call to the shape that agents know from file tools: `{ ok: true, untrusted: true, ...data }` or
+ * `{ ok: false, error }`. `untrusted` marks the data as data, not instructions. `truncated: true` is added when only part of
+ * the result was released. Data is nested under `data` when it is not an object, or when a field of its own conflicts with
+ * these marks.
  */
 export function toToolResult(result: CallResult): ToolResult {
   if (result.status === "success") return succeeded(result.result, result.truncated);

@@ -1,7 +1,8 @@
 /**
- * Whoever gets it may do with it what they like; what it was made of stays. `structuredClone` takes ten times as long for plain JSON.
+ * Returns a deep copy that the recipient may change without affecting the original. `structuredClone` takes ten times as long
+ * for plain JSON.
  *
- * @throws {DOMException} for what `structuredClone` does not take
+ * @throws {DOMException} for values that `structuredClone` does not accept
  */
 export function copyOf(value: unknown): unknown {
   if (typeof value !== "object" || value === null) return value;

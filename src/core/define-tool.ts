@@ -20,36 +20,49 @@ import type {
   ToolPermissions,
 } from "./types.ts";
 
-/** What the configuration offers to manifests that need it: closed lists and the places behind their names. */
+/**
+ * The configuration values that manifests may depend on: closed lists, settings, and the paths behind configured names.
+ */
 export interface ToolConfig {
-  /** An enum of the names in `systems.<system>.<list>`. An empty or absent list: the tool is not registered. */
+  /**
+   * Returns an enum of the names in `systems.<system>.<list>`. If the list is empty or absent, the tool is not registered.
+   */
   oneOf(system: string, list: string): z.ZodType<string, string>;
-  /** The first name of that list, for examples. */
+  /** Returns the first name of that list, for examples. */
   sample(system: string, list: string): string;
-  /** The absolute directory of the repository with that name: its work tree, or itself when it is bare. */
+  /**
+   * Returns the absolute directory of the repository with that name: its work tree, or the repository itself if it is bare.
+   */
   repository(name: string): string;
-  /** The absolute directory that git calls GIT_DIR. */
+  /** Returns the absolute directory that git calls GIT_DIR. */
   gitDirectory(name: string): string;
-  /** The text in `systems.<system>.<key>`. Absent: the tool is not registered. */
+  /** Returns the text in `systems.<system>.<key>`. If it is absent, the tool is not registered. */
   setting(system: string, key: string): string;
-  /** The absolute path that `systems.<system>.<key>` names, from the configuration's folder. Absent: the tool is not registered. */
+  /**
+   * Returns the absolute path in `systems.<system>.<key>`, resolved from the configuration's folder. If it is absent, the tool
+   * is not registered.
+   */
   path(system: string, key: string): string;
-  /** The absolute directory in which a shell may work. The tool is not registered where the configuration allows no shell. */
+  /**
+   * Returns the absolute directory in which a shell may work. If the configuration allows no shell, the tool is not registered.
+   */
   shellWorkspace(): string;
-  /** The mounts that file tools reach, such as `@project`. The tool is not registered where there is none that it could use. */
+  /**
+   * Returns the mounts that file tools can access, such as `@project`. If there is no usable mount, the tool is not registered.
+   */
   workspaceMounts(use: "read" | "write"): readonly string[];
-  /** Whether `systems.<system>.<key>` says anything: a text, a list with something in it, `true`. */
+  /** Returns whether `systems.<system>.<key>` has a value: a text, a non-empty list, or `true`. */
   has(system: string, key: string): boolean;
 }
 
-/** What `defineTool` takes. `I` and `O` are inferred from the Zod schemas, `N` from the keys of `lookups`. */
+/** The argument of `defineTool`. `I` and `O` are inferred from the Zod schemas, `N` from the keys of `lookups`. */
 export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodType, N extends string = string> {
   /** `[a-z][a-z0-9_]{0,63}` */
   readonly name: string;
   readonly description: string;
   readonly version?: string;
   readonly classification: Classification;
-  /** Defaults by classification and target: `read`, `command` (cli), `write` (fs), `network` (grpc). */
+  /** Default by classification and target: `read`, `command` (cli), `write` (fs), `network` (grpc). */
   readonly category?: Category;
   readonly permissions: ToolPermissions<z.output<I>>;
   readonly input: I;
@@ -57,12 +70,13 @@ export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodType, N ex
   readonly outputPolicy: OutputPolicy;
   readonly inputPolicy?: InputPolicy;
   /**
-   * How closely released text is looked through, by field pattern: `secrets` (the default) hides credentials, `balanced` also
-   * personal data that its shape or context gives away, `strict` also what may only look like it, `off` nothing.
+   * How strictly released text is scanned, by field pattern: `secrets` (the default) hides credentials, `balanced` also hides
+   * personal data recognizable by its format or context, `strict` also hides text that may only look like personal data, `off`
+   * hides nothing.
    */
   readonly scan?: ScanPolicy;
   readonly approval?: ToolApproval<z.output<I>>;
-  /** Whether an agent hears what a gRPC or cli target says of its own failure; default `withheld`. */
+  /** Controls whether an agent receives the text of a gRPC or CLI target's own failure; default `withheld`. */
   readonly errors?: TargetErrors;
   readonly target?:
     | GrpcTarget
@@ -70,14 +84,14 @@ export interface ToolDefinition<I extends z.ZodObject, O extends z.ZodType, N ex
     | FsTarget
     | InlineTarget<z.output<I>>
     | { readonly system: string };
-  /** An inline tool in short: the same as `target: { system: "inline", handler }`. */
+  /** Shorthand for an inline tool: the same as `target: { system: "inline", handler }`. */
   readonly handler?: (input: z.output<I>, context: InlineContext) => z.input<O> | Promise<z.input<O>>;
   /** Milliseconds for planning and running together; default 30,000. */
   readonly timeoutMs?: number;
   readonly limits?: ToolLimits;
-  /** Whether the same call may be sent twice without harm. */
+  /** True when repeating the same call does no harm. */
   readonly idempotent?: boolean;
-  /** Run at load: `accepts` must pass the input schema, `rejects` must not. */
+  /** Checked at load: `accepts` must pass the input schema, `rejects` must fail it. */
   readonly examples?: { readonly accepts?: readonly z.input<I>[]; readonly rejects?: readonly unknown[] };
 }
 
@@ -86,28 +100,28 @@ const FACTORY = Symbol.for("safe-tool-call.tool-factory");
 
 declare const types: unique symbol;
 
-/** A tool that remembers, for the type checker, what goes in and what comes out. */
+/** A tool that carries its input and output types for the type checker. */
 export interface DefinedTool<Input = unknown, Output = unknown> extends Tool {
   readonly [types]?: { readonly input: Input; readonly output: Output };
 }
 
-/** A tool that is made once the configuration is known. */
+/** Creates a tool once the configuration is known. */
 export interface ToolFactory {
   readonly make: (config: ToolConfig) => Tool;
 }
 
-/** What callers of the tool send. */
+/** The input type that callers of the tool send. */
 export type InputOf<T> = T extends DefinedTool<infer Input, unknown> ? Input : never;
 
-/** What the tool's output schema yields, before the output policy. */
+/** The output type of the tool's output schema, before the output policy is applied. */
 export type OutputOf<T> = T extends DefinedTool<unknown, infer Output> ? Output : never;
 
 type Definition<I extends z.ZodObject, O extends z.ZodType, N extends string> = ToolDefinition<I, O, N>;
 
 /**
- * Declares a tool. Give a function when the manifest depends on the configuration (closed lists of repositories, namespaces …).
+ * Declares a tool. Pass a function when the manifest depends on the configuration (closed lists of repositories, namespaces …).
  *
- * @throws {ManifestError} listing everything in the manifest that contradicts itself
+ * @throws {ManifestError} listing every error in the manifest
  */
 export function defineTool<I extends z.ZodObject, O extends z.ZodType, N extends string = never>(
   manifest: (config: ToolConfig) => Definition<I, O, N>,
@@ -127,8 +141,8 @@ export function defineTool<I extends z.ZodObject, O extends z.ZodType, N extends
 const BROKEN = Symbol("safe-tool-call.broken-tool");
 
 /**
- * `defineTool` for files of manifests: what is wrong with a tool is kept in its place, so that the tools after it in the same
- * file are looked at, too. What it returns then is not a tool.
+ * Works like `defineTool`, for manifest files: an invalid tool is returned as a placeholder that holds its errors, so that the
+ * remaining tools in the same file are still checked. The placeholder is not a tool.
  */
 export function defineToolInFile(manifest: Definition<z.ZodObject, z.ZodType, string>): unknown {
   try {
@@ -139,12 +153,15 @@ export function defineToolInFile(manifest: Definition<z.ZodObject, z.ZodType, st
   }
 }
 
-/** What is wrong with what was to be a tool in a file. */
+/** Returns the errors of an invalid tool in a manifest file. */
 export function brokenTool(value: unknown): ManifestError | undefined {
   return typeof value === "object" && value !== null && BROKEN in value ? (value[BROKEN] as ManifestError) : undefined;
 }
 
-/** Branded by `Symbol.for`, so it does not matter through which path the package was loaded. */
+/**
+ * Returns whether a value is a tool. The brand uses `Symbol.for`, so the path through which the package was loaded does not
+ * matter.
+ */
 export function isTool(value: unknown): value is Tool {
   return typeof value === "object" && value !== null && Object.hasOwn(value, TOOL);
 }
@@ -153,7 +170,9 @@ export function isToolFactory(value: unknown): value is ToolFactory {
   return typeof value === "object" && value !== null && Object.hasOwn(value, FACTORY);
 }
 
-/** A gRPC target. `service` is the full name: `package.Service`. `stream` bounds what is taken of a server-streaming method. */
+/**
+ * Creates a gRPC target. `service` is the full name: `package.Service`. `stream` limits how much of a server stream is read.
+ */
 export function grpcMethod(
   system: string,
   service: string,
@@ -165,7 +184,7 @@ export function grpcMethod(
   return { system, grpc: { ...names, ...options } };
 }
 
-/** A command target; the system is the command unless it says otherwise. */
+/** Creates a command target; the system defaults to the command's name. */
 export function cliCommand<Input, Names extends string = never>(
   command: CliTarget<Input, Names>["cli"] & { readonly system?: string },
 ): CliTarget<Input, Names> {
@@ -205,7 +224,7 @@ function complete<I extends z.ZodObject, O extends z.ZodType, N extends string>(
     examples: { accepts: manifest.examples?.accepts ?? [], rejects: manifest.examples?.rejects ?? [] },
   };
   Object.defineProperty(tool, TOOL, { value: true });
-  // The schemas join here: from now on the input is whatever `tool.input` returned, which is what these functions take.
+  // The schema types meet here: from now on the input is what `tool.input` returned, which is what these functions take.
   return Object.freeze(tool) as unknown as DefinedTool<z.input<I>, z.output<O>>;
 }
 
@@ -226,7 +245,7 @@ function targetOf<I extends z.ZodObject, O extends z.ZodType, N extends string>(
 function defaultCategory(manifest: Pick<Tool, "name" | "description" | "classification">, target: AnyTarget): Category {
   const isRead = manifest.classification === "read";
   if (isRead && changeWord(manifest) === undefined) return "read";
-  // A contradiction asks in the mode autoEdit too.
+  // A read tool whose name or description contains a change word needs approval in the autoEdit mode too.
   if ("fs" in target && !isRead) return "write";
   return "cli" in target ? "command" : "network";
 }

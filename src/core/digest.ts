@@ -2,10 +2,10 @@ import { createHmac, hash } from "node:crypto";
 import { isList, type JsonLimits } from "./json.ts";
 import type { Json } from "./types.ts";
 
-/** `throws`: a getter or proxy threw. `type`: something that JSON has no word for. */
+/** Reason why a value is not JSON. `throws`: a getter or proxy threw. `type`: a value that JSON cannot represent. */
 export type NotJsonReason = "cyclic" | "depth" | "size" | "type" | "throws";
 
-/** A value is not JSON, or too much of it. `path` shows where, with `*` for every key: keys are data. */
+/** A value is not JSON or exceeds the limits. `path` locates the problem, with `*` for every key because keys are data. */
 export class NotJsonError extends Error {
   override readonly name = "NotJsonError";
   readonly reason: NotJsonReason;
@@ -25,36 +25,36 @@ interface Walk {
   nodes: number;
   /** UTF-16 units of strings and keys so far: never more than the bytes of the text. */
   units: number;
-  /** Whether some object has a key that objects keep in an order of their own. */
+  /** True when an object has an index-like key: objects keep such keys in an order of their own. */
   hasIndexKeys: boolean;
 }
 
-/** At most so much is in a tree that its maker vouches for. */
+/** Size limits of a tree passed to `vouchFor`. */
 export const VOUCHED_LIMITS = { depthMax: 32, nodesMax: 450_000 } as const;
 
-/** Trees that are as a copy of them would be. */
+/** Trees that are identical to their canonical copy. */
 const vouched = new WeakSet<object>();
 
 /**
- * Spares a tree its copy in `canonical`, once. Only for a decoder of ours that has just made it, of nothing but plain objects and
- * arrays, texts, finite numbers without a minus zero, booleans and null; whose keys stand in their order, none of which begins
- * with a digit; within `VOUCHED_LIMITS`; and that nobody else holds.
+ * Lets `canonical` skip copying a tree, once. Only for this codebase's own decoders, and only for a tree that they have just
+ * created: it consists of plain objects and arrays, strings, finite numbers other than minus zero, booleans and null; its keys
+ * are sorted and none begins with a digit; it is within `VOUCHED_LIMITS`; and no other code holds a reference to it.
  */
 export function vouchFor(tree: object): void {
   vouched.add(tree);
 }
 
-/** A value's text, and the value that the text spells: plain, and nobody else's. */
+/** A value's canonical text, and the value that the text represents: plain, and shared with no other code. */
 export interface Canonical {
   readonly text: string;
   readonly value: Json;
 }
 
 /**
- * The RFC 8785 (JCS) text of a value: plain objects and arrays, strings, finite numbers, booleans, null, and dates as
- * ISO strings. `undefined` and holes are dropped from objects and null in arrays, as JSON.stringify does; lone
- * surrogates are escaped as it does; `toJSON` is not called. Every property is read once. Instances of other classes
- * are refused: what they hide would be lost in silence.
+ * Returns the RFC 8785 (JCS) text of a value: plain objects and arrays, strings, finite numbers, booleans, null, and dates as
+ * ISO strings. `undefined` and holes are dropped from objects and become null in arrays, as in JSON.stringify; lone surrogates
+ * are escaped likewise; `toJSON` is not called. Every property is read once. Instances of other classes are rejected because
+ * their hidden state would be lost silently.
  * @throws NotJsonError
  */
 export function canonical(value: unknown, limits: JsonLimits): Canonical {
@@ -67,7 +67,7 @@ export function canonical(value: unknown, limits: JsonLimits): Canonical {
     throw error instanceof NotJsonError ? error : notJson(walk, "throws");
   }
   if (copied === undefined) throw notJson(walk, "type");
-  // The copy's keys stand in their order, so that the engine's own writer spells them in it.
+  // The copy's keys are sorted, so JSON.stringify writes them in order.
   return spelled(copied, walk.hasIndexKeys ? write(copied) : JSON.stringify(copied), limits);
 }
 
@@ -82,7 +82,7 @@ function spelled(value: Json, text: string, { bytesMax }: JsonLimits): Canonical
 }
 
 /**
- * The text of `canonical`.
+ * Returns only the text of `canonical`.
  * @throws NotJsonError
  */
 export function canonicalJson(value: unknown, limits: JsonLimits): string {
@@ -97,7 +97,7 @@ function notJson(walk: Walk, reason: NotJsonReason): NotJsonError {
   return new NotJsonError(reason, steps.join(""));
 }
 
-/** `Array.isArray` throws for a revoked proxy. */
+/** Works like `Array.isArray`, but returns false for a revoked proxy instead of throwing. */
 function isArray(value: object): boolean {
   try {
     return Array.isArray(value);
@@ -106,7 +106,7 @@ function isArray(value: object): boolean {
   }
 }
 
-/** `undefined` when the value is `undefined`. */
+/** Returns a JSON copy; `undefined` when the value is `undefined`. */
 function copy(walk: Walk, value: unknown): Json | undefined {
   walk.nodes += 1;
   if (walk.nodes > walk.limits.nodesMax) throw notJson(walk, "size");
@@ -152,7 +152,7 @@ function copyContainer(walk: Walk, value: object): Json {
   throw notJson(walk, "type");
 }
 
-/** Plain: made by a literal, `JSON.parse` or `Object.create(null)`, in this realm or another. */
+/** Returns whether an object was made by a literal, `JSON.parse` or `Object.create(null)`, in this realm or another. */
 function isPlain(value: object): boolean {
   const prototype: unknown = Object.getPrototypeOf(value);
   return prototype === Object.prototype || prototype === null || Object.getPrototypeOf(prototype) === null;
@@ -165,7 +165,7 @@ function enter(walk: Walk, value: object): void {
   ancestors.push(value);
 }
 
-/** Before they are sorted or copied: a million keys take a second. */
+/** Checks the node limit before keys are sorted or copied: a million keys take a second. */
 function assertRoom(walk: Walk, count: number): void {
   if (walk.nodes + count > walk.limits.nodesMax) throw notJson(walk, "size");
 }
@@ -195,7 +195,7 @@ function copyObject(walk: Walk, value: object): Json {
   return copied;
 }
 
-/** Most objects come with their keys in order: decoders sort them, and so does this module. */
+/** Sorts keys in place, unless they are sorted already. Most are: decoders sort them, and so does this module. */
 function sort(keys: string[]): readonly string[] {
   for (let index = 1; index < keys.length; index += 1) {
     if ((keys[index - 1] ?? "") > (keys[index] ?? "")) return keys.sort();
@@ -203,7 +203,7 @@ function sort(keys: string[]): readonly string[] {
   return keys;
 }
 
-/** An assignment would set the prototype. */
+/** Defines an own property; an assignment to `__proto__` would set the prototype. */
 function own(target: object, key: string, value: Json): void {
   Object.defineProperty(target, key, { value, writable: true, enumerable: true, configurable: true });
 }
@@ -213,7 +213,7 @@ function isIndexLike(key: string): boolean {
   return code >= 0x30 && code <= 0x39;
 }
 
-/** The text of a copy whose keys the engine does not keep in their order. */
+/** Returns the text of a copy with keys that the engine does not keep in sorted order. */
 function write(value: Json): string {
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
   if (isList(value)) return `[${value.map(write).join()}]`;
@@ -221,7 +221,7 @@ function write(value: Json): string {
   return `{${fields.join()}}`;
 }
 
-/** Lone surrogates in text hash as U+FFFD: escape them first (`canonicalJson` does). */
+/** Returns a SHA-256 in hex. Lone surrogates in text hash as U+FFFD: escape them first (`canonicalJson` does). */
 export function sha256Hex(content: string | Uint8Array): string {
   return hash("sha256", content, "hex");
 }

@@ -1,6 +1,6 @@
 import type { PartialAnswer } from "./partial-answer.ts";
 
-/** Where on the road a call ended. The audit's `denial.stage`. */
+/** The pipeline stage at which a call ended. Recorded in the audit as `denial.stage`. */
 export type Stage =
   | "REQUEST"
   | "AUTH"
@@ -17,11 +17,11 @@ interface RefusalRow {
   readonly stage: Stage;
   readonly decision: "DENIED" | "ERROR" | "PENDING";
   readonly http: number;
-  /** Whether the same call may succeed later; `"if-safe"`: only for tools that read or are idempotent. */
+  /** True when the same call may succeed later; `"if-safe"`: only for read tools and idempotent tools. */
   readonly retryable: boolean | "if-safe";
 }
 
-/** Every way a call can end early. Code, stage, decision and HTTP status stand here and nowhere else. */
+/** Every way a call can end early: the only definition of each code's stage, decision and HTTP status. */
 export const REFUSALS = {
   MALFORMED_REQUEST: { stage: "REQUEST", decision: "DENIED", http: 400, retryable: false },
   UNSUPPORTED_MEDIA_TYPE: { stage: "REQUEST", decision: "DENIED", http: 415, retryable: false },
@@ -63,27 +63,29 @@ export const REFUSALS = {
 export type RefusalCode = keyof typeof REFUSALS;
 
 export interface RefusalOptions {
-  /** For the agent: which fields, permissions or status. Never text of a target, a path or a secret. */
+  /** Details for the agent: the fields, permissions or status concerned. Never a target's text, a path or a secret. */
   readonly details?: Readonly<Record<string, unknown>>;
   readonly retryAfterMs?: number;
-  /** For the operator: goes to the log and never leaves. */
+  /** Cause for the operator: written to the log, never sent to the client. */
   readonly cause?: unknown;
-  /** The target's own words, where its manifest lets them be heard. They leave only as `pipeline/target-text.ts` lets them. */
+  /**
+   * The target's own text, when its manifest allows releasing it. Released only after filtering by `pipeline/target-text.ts`.
+   */
   readonly said?: string | undefined;
-  /** What a script had written when its time was over. It leaves only as the tool's output policy and redaction let it. */
+  /** Output that a script had written when it timed out. Released only after the tool's output policy and redaction. */
   readonly outputSoFar?: PartialAnswer | undefined;
 }
 
 /**
- * A coded no: the only expected way for a call to end early. `message` tells the agent how to mend the call,
- * `cause` tells the operator what happened.
+ * A refusal with a code: the only expected way for a call to end early. `message` tells the agent how to fix the call, `cause`
+ * tells the operator what happened.
  */
 export class Refusal extends Error {
   override readonly name = "Refusal";
   readonly code: RefusalCode;
   readonly details: Readonly<Record<string, unknown>> | undefined;
   readonly retryAfterMs: number | undefined;
-  /** Private, so that nothing that writes an error down writes it. */
+  /** Private so that code that serializes or logs the error does not include it. */
   readonly #said: string | undefined;
   readonly #outputSoFar: PartialAnswer | undefined;
 
@@ -96,24 +98,24 @@ export class Refusal extends Error {
     this.#outputSoFar = options.outputSoFar;
   }
 
-  /** The target's own words, unfiltered. */
+  /** Returns the target's own text, unfiltered. */
   static wordsOf(refusal: Refusal): string | undefined {
     return #said in refusal ? refusal.#said : undefined;
   }
 
-  /** What the target had written, unfiltered. */
+  /** Returns the output that the target had written, unfiltered. */
   static outputSoFarOf(refusal: Refusal): PartialAnswer | undefined {
     return #said in refusal ? refusal.#outputSoFar : undefined;
   }
 }
 
-/** One thing that is wrong in a manifest or a configuration, with the place to mend it. */
+/** One error in a manifest or a configuration, with the field to fix. */
 export interface Fault {
   readonly field: string;
   readonly message: string;
 }
 
-/** All that is wrong with one tool's manifest. */
+/** All errors in one tool's manifest. */
 export class ManifestError extends Error {
   override readonly name = "ManifestError";
   readonly tool: string;
@@ -126,7 +128,7 @@ export class ManifestError extends Error {
   }
 }
 
-/** All that keeps the service from starting: each line names file, field and remedy. */
+/** All problems that prevent the service from starting; each line names the file, the field and the fix. */
 export class StartupError extends Error {
   override readonly name = "StartupError";
   readonly problems: readonly string[];

@@ -7,50 +7,52 @@ type Counts = Readonly<Record<string, number>>;
 
 declare const earned: unique symbol;
 
-/** A value that only one step of the road may hand out. The brand exists for the type checker alone. */
+/** A value that only one pipeline stage may create. The brand exists only for the type checker. */
 export type Evidence<Step extends string, Value> = Readonly<Value> & { readonly [earned]: Step };
 
 export type AnyEvidence = Evidence<string, object>;
 
-/** A tool in the registry: joined to its handler, its policies compiled. */
+/** A tool in the registry, bound to its handler, with compiled policies. */
 export interface RegisteredTool {
   readonly tool: Tool;
   readonly binding: Binding;
   readonly outputPolicy: CompiledPolicy;
   readonly inputPolicy: CompiledInputPolicy;
   readonly scan: CompiledScan;
-  /** Hex SHA-256 over all that the tool is here: deployment, manifest, policy. Part of every plan's digest. */
+  /** Hex SHA-256 over everything that identifies the tool: deployment, manifest, policy. Part of every plan's digest. */
   readonly identity: string;
 }
 
-/** The name was looked up. Says nothing to anybody yet: a stranger must not learn which tools exist. */
+/**
+ * The name was looked up. The result is not disclosed yet: an unauthenticated client must not learn which tools exist.
+ */
 export type Found = Evidence<"found", { name: string; registered: RegisteredTool | undefined }>;
 
-/** The token is genuine, in time, and meant for us. */
+/** The token is genuine, currently valid, and issued for this service. */
 export type Verified = Evidence<"verified", { caller: Caller }>;
 
-/** There is room for this call. */
+/** The service has capacity for this call. */
 export type Admitted = Evidence<"admitted", { caller: Caller }>;
 
-/** The tool exists, and who asks is known. */
+/** The tool exists and the caller is authenticated. */
 export type Known = Evidence<"known", RegisteredTool & { caller: Caller }>;
 
 /** The caller holds every permission that the tool requires. */
 export type Authorized = Evidence<"authorized", RegisteredTool & { caller: Caller }>;
 
-/** The caller calls this tool no oftener than it may. */
+/** The call is within the caller's rate limit for this tool. */
 export type WithinRate = Evidence<"paced", RegisteredTool & { caller: Caller }>;
 
 /** The arguments passed the tool's schema; `input` is the schema's output and the raw arguments are not used again. */
 export type Parsed = Evidence<"parsed", RegisteredTool & { caller: Caller; input: unknown }>;
 
-/** The caller also holds what these very arguments demand. */
+/** The caller also holds the permissions that these arguments require. */
 export type Elevated = Evidence<"elevated", RegisteredTool & { caller: Caller; input: unknown }>;
 
-/** The call is not one that ran already; `keyUse` says by which `Idempotency-Key` it will be known again. */
+/** The call has not run before; `keyUse` holds the `Idempotency-Key` use that identifies a repetition. */
 export type Fresh = Evidence<"fresh", RegisteredTool & { caller: Caller; input: unknown; keyUse?: KeyUse | undefined }>;
 
-/** What will run is settled; `digest` is the hex SHA-256 that seals it. */
+/** The plan is final; `digest` is the hex SHA-256 that seals it. */
 export type Planned = Evidence<
   "planned",
   RegisteredTool & { caller: Caller; input: unknown; plan: ExecutionPlan; digest: string }
@@ -62,22 +64,24 @@ interface Passed {
   readonly answer?: GivenAnswer | undefined;
 }
 
-/** The gate let exactly this plan through; `by` says which rule or who, `approvalId` which question was claimed. */
+/**
+ * The approval gate let exactly this plan through; `by` names the rule or approver, `approvalId` the claimed approval request.
+ */
 export type Approved = Evidence<
   "approved",
   RegisteredTool & Passed & { caller: Caller; plan: ExecutionPlan; digest: string }
 >;
 
-/** What the handler answered: unknown until the output schema has read it. */
+/** The handler's raw result, untrusted until the output schema has parsed it. */
 export type Executed = Evidence<"executed", RegisteredTool & { raw: unknown }>;
 
-/** What may leave: parsed, filtered by the policy, bounded. */
+/** The result that may be released: parsed, filtered by the policy, bounded in size. */
 export type Released = Evidence<
   "released",
   {
     result: Json;
     filteredFields: readonly string[];
-    /** Whether only a part of the answer was read or released. */
+    /** Set when only part of the result was read or released. */
     truncated?: true | undefined;
     outputHash: string;
     by?: string;
@@ -85,12 +89,14 @@ export type Released = Evidence<
   }
 >;
 
-/** The entry of this call is on disk (or summed up, for strangers who knock too often). Without it there is no answer. */
+/**
+ * The audit entry of this call is on disk (or aggregated, for unauthenticated clients that send too many requests). No answer
+ * is sent without it.
+ */
 export type Receipt = Evidence<"receipt", { traceId: string }>;
 
 /**
- * Hands out evidence. A step may mint only its own kind; `tests/architecture/evidence.test.ts` holds the list of
- * which file mints what.
+ * Creates evidence. A stage may create only its own kind; `tests/architecture/evidence.test.ts` lists which file creates which.
  */
 export function mint<E extends Evidence<string, unknown>>(value: Omit<E, typeof earned>): E {
   return value as E;

@@ -1,7 +1,7 @@
-/** Answers before the answer (1xx). Each takes time of the whole process, and no bound of the runtime's counts them. */
+/** Maximum interim responses (1xx) per request. Each one takes time from the whole process, and no runtime limit counts them. */
 const INTERIM_ANSWERS_MAX = 16;
 
-/** What is needed of a request over HTTP. */
+/** The part of an HTTP request that this module uses. */
 interface Sent {
   on(event: "information", listener: () => void): unknown;
   destroy(error: Error): unknown;
@@ -15,7 +15,7 @@ export class InterimAnswers extends Error {
   }
 }
 
-/** Ends a request whose far side goes on without coming to its answer. */
+/** Aborts a request whose server keeps sending interim responses and never the final one. */
 export function boundInterimAnswers(request: Sent): void {
   let count = 0;
   request.on("information", () => {

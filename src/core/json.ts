@@ -1,24 +1,24 @@
 import type { Json } from "./types.ts";
 
-/** What a call's arguments may hold wherever they are copied or hashed: more than any door lets in. */
+/** Limits for a call's arguments wherever they are copied or hashed: higher than the limit of any endpoint. */
 export const ARGUMENT_LIMITS: JsonLimits = Object.freeze({
   depthMax: 256,
   nodesMax: 1_000_000,
   bytesMax: 67_108_864,
 });
 
-/** `Array.isArray`, which does not narrow a readonly list. */
+/** Works like `Array.isArray`, which does not narrow a readonly list. */
 export function isList(value: Json): value is readonly Json[] {
   return Array.isArray(value);
 }
 
-/** An object that is no list, of which nothing else is known yet. */
+/** Returns whether a value is an object and not a list. Nothing else is known about its content. */
 export function isTable(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 export interface JsonLimits {
-  /** Containers within containers. */
+  /** Levels of nested containers. */
   readonly depthMax: number;
   /** UTF-8 bytes of the canonical text. */
   readonly bytesMax: number;

@@ -1,14 +1,14 @@
 const NAMES_SHOWN_MAX = 10;
-/** Of a name that is looked at; nobody's name is longer. */
+/** Longest part of a name that is compared (UTF-16 units). Real names are shorter. */
 const LOOKED_AT_CHARS_MAX = 256;
 
-/** Pieces of three letters, the same in any case. */
+/** Returns the three-character pieces of a text, in lower case. */
 function pieces(text: string): ReadonlySet<string> {
   const lower = text.slice(0, LOOKED_AT_CHARS_MAX).toLowerCase();
   return new Set([...lower].map((_, at) => lower.slice(at, at + 3)));
 }
 
-/** Those that share most three-letter pieces with the name come first. */
+/** Returns the known names, most similar first: those that share the most three-character pieces with `name`. */
 export function nearest(name: string, known: Iterable<string>): readonly string[] {
   const wanted = pieces(name);
   const score = (other: string) => [...pieces(other)].filter((piece) => wanted.has(piece)).length / (other.length + 1);
@@ -16,11 +16,11 @@ export function nearest(name: string, known: Iterable<string>): readonly string[
 }
 
 const NAME_CHARS_MAX = 64;
-/** From how many letters on a name may have one slip, and two. */
+/** Minimum lengths of a name in which one typo, and two typos, are tolerated. */
 const ONE_SLIP_CHARS = 3;
 const TWO_SLIPS_CHARS = 10;
 
-/** The one name that was probably meant: another spelling of the same words, or a slip of the hand, in a long one two. */
+/** Returns the one name that was probably meant: another spelling of the same words, or one with a typo (two in a long name). */
 export function meant(name: string, known: Iterable<string>): string | undefined {
   const plain = (text: string): string => text.toLowerCase().replaceAll(/[_-]/g, "");
   const names = [...known].filter((other) => other.length <= NAME_CHARS_MAX);
@@ -31,13 +31,13 @@ export function meant(name: string, known: Iterable<string>): string | undefined
   return near.sort((left, right) => left.slips - right.slips)[0]?.other;
 }
 
-/** The end of a message about a name that is not known; empty where nothing like it is. */
+/** Returns the end of a message about an unknown name; empty when no known name is similar. */
 export function hint(name: string, known: Iterable<string>): string {
   const like = meant(name, known);
   return like === undefined ? "" : `; did you mean ${like}?`;
 }
 
-/** How many letters must be added, taken away, changed or swapped with their neighbour. */
+/** Returns how many characters must be added, removed, replaced or swapped with their neighbor. */
 function slips(from: string, to: string): number {
   let before: readonly number[] = [];
   let row: readonly number[] = Array.from({ length: to.length + 1 }, (_, at) => at);
@@ -56,7 +56,7 @@ function slips(from: string, to: string): number {
   return row[to.length] ?? 0;
 }
 
-/** The first few, for a message. */
+/** Returns the first names as text for a message, with the number of those left out. */
 export function listed(names: readonly string[]): string {
   if (names.length === 0) return "none";
   const more = names.length > NAMES_SHOWN_MAX ? `, and ${names.length - NAMES_SHOWN_MAX} more` : "";

@@ -1,20 +1,22 @@
-/** UTF-8 bytes that are read of a text beyond its bound: a secret that begins before the bound is then seen whole. */
+/** UTF-8 bytes read beyond a text's limit, so that a secret that begins before the limit is seen whole. */
 export const CUT_MARGIN_BYTES = 16_384;
 
 /** A text that was cut off while it was read. */
 export interface CutText {
-  /** Name of the answer's member. */
+  /** Name of the result's field. */
   readonly field: string;
-  /** UTF-8 bytes of its beginning that may leave. What follows may end with the first half of a secret, which nothing recognizes. */
+  /**
+   * UTF-8 bytes of its beginning that may be released. The text after them may end in half a secret, which no rule recognizes.
+   */
   readonly bytesMax: number;
 }
 
-/** A handler's answer when the target said more than is taken: the rest was read and thrown away. */
+/** A handler's result when the target returned more than the limit: the rest was read and discarded. */
 export class PartialAnswer {
-  /** The beginning, in the shape of a whole answer. Undefined when nothing of it can be shown. */
+  /** The beginning, in the shape of a complete result. Undefined when none of it can be shown. */
   readonly kept: unknown;
   readonly cutText: CutText | undefined;
-  /** Makes it known without a look at the prototype: that of a target's value may be a trap. */
+  /** Identifies an instance without reading the prototype: the prototype of a target's value may be a trap. */
   readonly #isPartial = true;
 
   constructor(kept: unknown, cutText?: CutText) {
@@ -27,7 +29,7 @@ export class PartialAnswer {
   }
 }
 
-/** The beginning of a text, of at most so many UTF-8 bytes; no character is cut in two. */
+/** Returns the beginning of a text, at most `bytesMax` UTF-8 bytes; no character is split. */
 export function textWithin(text: string, bytesMax: number): string {
   if (text.length * 3 <= bytesMax) return text;
   const bytes = Buffer.from(text);
@@ -37,12 +39,12 @@ export function textWithin(text: string, bytesMax: number): string {
   return bytes.toString("utf8", 0, end);
 }
 
-/** The longest word that a line loses to a cut. UTF-16 units. */
+/** Longest word that is dropped from a line when the cut splits it (UTF-16 units). */
 const WORD_CHARS_MAX = 256;
 
 /**
- * The beginning of a line that is cut before redaction: without the word that the cut goes through, since the first half of a
- * secret is not recognized. A longer word is cut.
+ * Returns the beginning of a line that is cut before redaction, without the word that the cut splits: redaction does not
+ * recognize the first half of a secret. A word longer than `WORD_CHARS_MAX` is split.
  */
 export function lineWithin(line: string, charactersMax: number): string {
   if (line.length <= charactersMax) return line;

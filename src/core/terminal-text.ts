@@ -7,7 +7,7 @@ const CANCEL = 0x18;
 const SUBSTITUTE = 0x1a;
 const STRING_TERMINATOR = 0x9c;
 
-/** By code, what is shown in their place. */
+/** The visible replacement of each bidirectional control, by its code. */
 const BIDI_CONTROLS: ReadonlyMap<number, string> = new Map(
   [0x61c, 0x200e, 0x200f, 0x202a, 0x202b, 0x202c, 0x202d, 0x202e, 0x2066, 0x2067, 0x2068, 0x2069].map((code) => [
     code,
@@ -16,10 +16,10 @@ const BIDI_CONTROLS: ReadonlyMap<number, string> = new Map(
 );
 
 /**
- * Text that a terminal, a reader or a model takes for what it is: terminal control sequences (CSI, OSC, DCS, SOS, PM, APC, in
- * 7 and 8 bits), C0 apart from tab and line end, DEL and C1 are removed; controls of writing direction become visible as
- * `[U+202E]`; tag characters and runs of variation selectors, which can spell invisible text, are removed.
- * One pass, linear, idempotent. A sequence that never ends swallows at most its own line.
+ * Removes or reveals everything that could mislead a terminal, a reader or a model: terminal control sequences (CSI, OSC, DCS,
+ * SOS, PM, APC, in 7 and 8 bits), C0 except tab and line end, DEL and C1 are removed; bidirectional controls become visible as
+ * `[U+202E]`; tag characters and runs of variation selectors, which can spell invisible text, are removed. One pass, linear,
+ * idempotent. An unterminated sequence swallows at most its own line.
  */
 export function plainText(hostile: string): string {
   const text = hostile.toWellFormed();
@@ -55,7 +55,7 @@ interface Special {
   readonly shown: string;
 }
 
-/** Nearly everything there is: decided on one code unit. */
+/** Returns whether one code unit is enough to keep the character; true for nearly all text. */
 function isOrdinary(code: number): boolean {
   if (code < 0x300) return (code >= 0x20 && code < 0x7f) || code === LINE_FEED || code === TAB || code > 0x9f;
   return code < 0x61c || (code > 0x2069 && code < 0xd800) || (code > 0xdfff && code < 0xfe00);
@@ -63,7 +63,7 @@ function isOrdinary(code: number): boolean {
 
 interface Place {
   readonly code: number;
-  /** Whether the last character that was kept is a variation selector. */
+  /** True when the last character that was kept is a variation selector. */
   readonly followsSelector: boolean;
 }
 
@@ -87,7 +87,7 @@ function escapeEnd(text: string, at: number): number {
   return code >= 0x30 && code <= 0x7e ? final + 1 : final;
 }
 
-/** `introducer` is the letter that follows ESC in the 7-bit form. */
+/** Returns the end of a control sequence. `introducer` is the character that follows ESC in the 7-bit form. */
 function sequenceEnd(text: string, at: number, introducer: number): number {
   switch (String.fromCharCode(introducer)) {
     case "[": {
@@ -122,7 +122,7 @@ function skip(text: string, at: number, from: number, to: number): number {
   return end;
 }
 
-/** Tag characters, and variation selectors after the first in a row, which no writing system uses. */
+/** Removes tag characters, and variation selectors after the first in a row, which no writing system uses. */
 function invisible(point: number, at: number, followsSelector: boolean): Special | undefined {
   const isHidden = isTag(point) || (followsSelector && isVariationSelector(point));
   return isHidden ? { end: at + (point > 0xffff ? 2 : 1), shown: "" } : undefined;
@@ -136,22 +136,19 @@ function isVariationSelector(point: number): boolean {
   return (point >= 0xfe00 && point <= 0xfe0f) || (point >= 0xe0100 && point <= 0xe01ef);
 }
 
-/** Controls, formats (bidi, zero width, tags), separators, private use, lone surrogates, and what is invisible besides. */
+/** Controls, formats (bidi, zero width, tags), separators, private use, lone surrogates, and other invisible characters. */
 const INVISIBLE =
   /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}\p{Cn}\p{Default_Ignorable_Code_Point}\u2800\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]/gu;
 
 /** A spelled-out escape must not be taken for a real one. */
 const SPELLED_OUT = /\\u\{/g;
 
-/**
- * Text in which a person sees every character: whatever moves a cursor, turns the writing direction or shows nothing stands as
- * `\u{…}`.
- */
+/** Makes every character visible: one that moves a cursor, changes the writing direction or shows nothing becomes `\u{…}`. */
 export function visible(text: string): string {
   return text.replace(SPELLED_OUT, "\\\\u{").replace(INVISIBLE, escapeCodePoint);
 }
 
-/** A character by its number, as people and tools write it. */
+/** Returns a character's code point in the `\u{…}` notation that people and tools use. */
 export function escapeCodePoint(character: string): string {
   return `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
 }

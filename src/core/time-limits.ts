@@ -1,4 +1,4 @@
-/** Waits until `work` has ended, well or badly, but no longer than this; whether it has. */
+/** Waits until `work` settles, but at most `timeoutMs`; returns whether it settled. */
 export async function endedWithin(work: Promise<unknown>, timeoutMs: number): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>();
   const timer = setTimeout(() => resolve(false), timeoutMs);
@@ -9,7 +9,10 @@ export async function endedWithin(work: Promise<unknown>, timeoutMs: number): Pr
   return hasEnded;
 }
 
-/** What `work` gives; when that takes longer than this, `tooLate` is thrown in its place, and it goes on unheard. */
+/**
+ * Returns the result of `work`. If that takes longer than `timeoutMs`, throws the error from `tooLate`; `work` then continues,
+ * and its result is ignored.
+ */
 export async function givenWithin<T>(work: Promise<T>, timeoutMs: number, tooLate: () => Error): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>();
   const timer = setTimeout(() => reject(tooLate()), timeoutMs);

@@ -4,22 +4,22 @@ import type { Json, Tool } from "./types.ts";
 
 type JsonObject = { readonly [key: string]: Json };
 
-/** Longer patterns cost a model more than they tell it. */
+/** Longer patterns are left out: they cost a model more than they help it. */
 const PATTERN_CHARS_MAX = 100;
 const SCHEMA_DEPTH_MAX = 64;
 const SCHEMA_PARTS_MAX = 10_000;
 
-/** Formats that OpenAI and Anthropic know. */
+/** Formats that OpenAI and Anthropic support. */
 const FORMATS: ReadonlySet<string> = new Set(
   ["date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"], //
 );
 
-/** Keywords that both providers accept as they stand. */
+/** Keywords that both providers accept unchanged. */
 const PLAIN_KEYWORDS: ReadonlySet<string> = new Set(
   "type description enum const required minimum maximum exclusiveMinimum exclusiveMaximum multipleOf".split(" "),
 );
 
-/** A tool as `GET /tools` shows it: who may meet it knows its class and its full input schema. */
+/** A tool as `GET /tools` returns it: callers who may see a tool also see its classification and its full input schema. */
 export interface JsonTool {
   readonly name: string;
   readonly description: string;
@@ -56,8 +56,8 @@ export function toAnthropic({ name, description, input }: Tool): AnthropicTool {
 }
 
 /**
- * The draft-7 JSON Schema of what a tool takes: flat (no `$ref`), its top an object with named properties.
- * @throws Error when the schema is recursive, has no JSON Schema (dates, bigints, transforms …), or its top is a choice.
+ * Returns the draft-7 JSON Schema of a tool's input: flat (no `$ref`), its top level an object with named properties.
+ * @throws Error when the schema is recursive, has no JSON Schema (dates, bigints, transforms …), or its top level is a choice.
  */
 export function inputJsonSchema(schema: z.ZodType): JsonObject {
   const exported = z.toJSONSchema(schema, { io: "input", target: "draft-7", cycles: "throw", reused: "inline" });
@@ -75,7 +75,7 @@ export function inputJsonSchema(schema: z.ZodType): JsonObject {
 
 interface Inlining {
   readonly definitions: JsonObject;
-  /** References being replaced right now: meeting one again means recursion. */
+  /** References that are being replaced: finding one of them again means recursion. */
   readonly open: readonly string[];
   readonly parts: { left: number };
 }
@@ -94,8 +94,8 @@ function inline(node: Json, context: Inlining): Json {
 }
 
 /**
- * The part of a JSON Schema that function calling understands everywhere. What is left out only widens the schema:
- * the arguments are parsed by the tool's own schema anyway.
+ * Returns the part of a JSON Schema that every function-calling API supports. Leaving keywords out only widens the schema: the
+ * arguments are parsed by the tool's own schema anyway.
  */
 function plainSchema(schema: JsonObject, depth = 0): JsonObject {
   if (depth > SCHEMA_DEPTH_MAX) return {};
@@ -119,7 +119,10 @@ function plainSchema(schema: JsonObject, depth = 0): JsonObject {
   };
 }
 
-/** A tuple as a list: providers know no places in a list, so each may hold what any of them may, the rest too. */
+/**
+ * Converts a tuple to a list. Providers do not support positional items, so each item may match any of the tuple's schemas,
+ * including the rest.
+ */
 function anyItem(items: readonly Json[], { additionalItems: rest }: JsonObject, recurse: (part: Json) => Json): Json {
   const all = [...items, ...(isTable(rest) ? [rest] : [])];
   return all.length === 0 ? {} : { anyOf: all.map(recurse) };
@@ -129,7 +132,7 @@ function allowsObject(type: Json | undefined): boolean {
   return type === "object" || (isArray(type) && type.includes("object"));
 }
 
-/** Joins the parts of an `allOf`, which providers refuse; of two that differ on a keyword the first stays. */
+/** Merges the parts of an `allOf`, which providers refuse; when two parts differ on a keyword, the first one wins. */
 function mergeAllOf(schema: JsonObject): JsonObject {
   const { allOf, ...own } = schema;
   if (!isArray(allOf)) return schema;

@@ -1,21 +1,23 @@
-/** W3C Trace Context: the two headers that join the spans of many services. Agents write them, so nothing in them is believed. */
+/**
+ * W3C Trace Context: the two headers that join the spans of many services. Agents write them, so their content is not trusted.
+ */
 export interface TraceContext {
   /** 32 hex digits, not all zero. */
   readonly traceId: string;
   /** 16 hex digits, not all zero. */
   readonly spanId: string;
-  /** Whether whoever sent it records its trace. */
+  /** True when the sender records its trace. */
   readonly sampled: boolean;
 }
 
-/** Version 00 is these four parts and nothing else; later versions may add parts behind a dash. */
+/** Version 00 has exactly these four parts; later versions may add parts after a dash. */
 const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[!-~]*)?$/;
 const TRACEPARENT_CHARACTERS_MAX = 256;
 const NO_TRACE = "0".repeat(32);
 const NO_SPAN = "0".repeat(16);
 const SAMPLED = 1;
 
-/** Nothing for a header of another form: a malformed one is ignored, as its specification asks. */
+/** Parses a `traceparent` header. Returns undefined for a malformed one: the specification requires ignoring it. */
 export function parseTraceparent(header: string | undefined): TraceContext | undefined {
   if (header === undefined || header.length > TRACEPARENT_CHARACTERS_MAX) return undefined;
   const [, version = "ff", traceId = NO_TRACE, spanId = NO_SPAN, flags = "", more] = TRACEPARENT.exec(header) ?? [];
@@ -31,10 +33,13 @@ export function writeTraceparent({ traceId, spanId, sampled }: TraceContext): st
 const TRACESTATE_CHARACTERS_MAX = 512;
 const TRACESTATE_MEMBERS_MAX = 32;
 const TRACESTATE_KEY = /^(?:[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})$/;
-/** Printable ASCII without comma and equals sign, which does not end in a space. */
+/** Printable ASCII without comma and equals sign, not ending in a space. */
 const TRACESTATE_VALUE = /^[ !-+\--<>-~]{0,255}[!-+\--<>-~]$/;
 
-/** The members of the header as it may be passed on; nothing when it is malformed, or longer than everybody must take. */
+/**
+ * Returns the `tracestate` members to pass on; undefined for a malformed header, or one longer than every recipient must
+ * accept.
+ */
 export function parseTracestate(header: string | undefined): string | undefined {
   if (header === undefined || header.length > TRACESTATE_CHARACTERS_MAX) return undefined;
   const keys = new Set<string>();

@@ -1,6 +1,6 @@
 import type { Classification, RequestTracer } from "./types.ts";
 
-/** What a trace may know of a call that has ended: facts of its line in the audit, never its arguments or its answer. */
+/** The facts of a finished call that a trace may contain: fields of its audit entry, never its arguments or its result. */
 export interface TracedCall {
   readonly caller: { readonly sub: string };
   readonly tool: {
@@ -15,41 +15,41 @@ export interface TracedCall {
   readonly approval?: { readonly id?: string | undefined } | undefined;
 }
 
-/** A door over HTTP. */
+/** The traced facts of an HTTP request. */
 export interface HttpRequestFacts {
   readonly route: string;
   readonly scheme: string;
 }
 
-/** How it ended at the door. */
+/** The end of a traced call. */
 export interface TraceEnding {
   readonly call: TracedCall;
-  /** The HTTP status of the answer. */
+  /** HTTP status of the response. */
   readonly http: number;
-  /** Milliseconds on the clock that the steps are timed with. */
+  /** Milliseconds, on the clock that times the stages. */
   readonly at: number;
 }
 
-/** Follows one call along the road. It decides nothing, and nothing that it does can end the call. */
+/** Follows one call through the pipeline. It makes no decisions, and nothing that it does can end the call. */
 export interface CallTrace {
-  /** W3C: of the trace that the call belongs to. */
+  /** W3C trace ID of the trace that the call belongs to. */
   readonly traceId: string;
-  /** Of the span that stands for the call; undefined when it is not recorded. */
+  /** ID of the call's span; undefined when the call is not recorded. */
   readonly spanId: string | undefined;
-  /** Undefined when the call is not recorded: its requests then carry `traceparent`. */
+  /** Undefined when the call is not recorded: its requests to targets then carry `traceparent`. */
   readonly requests: RequestTracer | undefined;
   readonly traceparent: string;
-  /** The call takes a step of the road, `at` that time. */
+  /** Records that the call enters a pipeline stage at the time `at`. */
   enter(step: string, at: number): void;
   end(ending: TraceEnding): void;
 }
 
 export interface CallStart {
-  /** The call's own id, a UUID. */
+  /** The call's own ID, a UUID. */
   readonly callId: string;
-  /** `traceparent` as it came; `http` is undefined for a call of the library. */
+  /** `traceparent` as received; `http` is undefined for a library call. */
   readonly request: { readonly traceparent?: string | undefined; readonly http?: HttpRequestFacts | undefined };
-  /** Milliseconds on the clock that the steps are timed with. */
+  /** Milliseconds, on the clock that times the stages. */
   readonly at: number;
 }
 

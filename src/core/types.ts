@@ -1,56 +1,58 @@
 import type { z } from "zod";
 import type { ScanPolicy } from "./policy/scan-policy.ts";
 
-/** A JSON value: what plans, arguments and answers are made of. */
+/** A JSON value. Plans, arguments and results consist of these. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
-/** How much a tool can change. Decides whether an intent is written first and how the approval gate starts. */
+/**
+ * The extent to which a tool can change state. Determines whether an intent is written first and how the approval gate starts.
+ */
 export type Classification = "read" | "write" | "destructive";
 
-/** What kind of act a tool is, for the approval gate. `ask` is a question to a person and is never auto-approved. */
+/** The kind of action a tool performs, for the approval gate. `ask` puts a question to a person and is never auto-approved. */
 export type Category = "read" | "write" | "command" | "network" | "ask";
 
-/** What happens to an output field. Fields that no pattern names are stripped. */
+/** The action applied to an output field. Fields that match no pattern are stripped. */
 export type FieldAction = "allow" | "mask" | "redact";
 
 /**
- * An `allow` that says why: for a field whose name says that personal data stands in it, and that must leave all the same. The
- * reason is one line of 10 to 300 characters, shown by `stc check` and `stc filter`.
+ * An `allow` with a reason, for a field that must be released although its name indicates personal data. The reason is one line
+ * of 10 to 300 characters, shown by `stc check` and `stc filter`.
  */
 export interface ReasonedAllow {
   readonly action: "allow";
   readonly reason: string;
 }
 
-/** Field patterns (`customer.email`, `items[].email`, `customer.*`, `*.email`, `*`) to actions. */
+/** Maps field patterns (`customer.email`, `items[].email`, `customer.*`, `*.email`, `*`) to actions. */
 export type OutputPolicy = Readonly<Record<string, FieldAction | ReasonedAllow>>;
 
 /**
- * Argument patterns to actions: what of the arguments may stand in the audit. Arguments that no pattern names appear as
- * `"[not logged]"`; enums, booleans, bounded numbers and uuids are logged unless a pattern says otherwise.
+ * Maps argument patterns to actions: which arguments the audit may contain. Arguments that match no pattern appear as
+ * `"[not logged]"`; enums, booleans, bounded numbers and UUIDs are logged unless a pattern says otherwise.
  */
 export type InputPolicy = Readonly<Record<string, FieldAction>>;
 
 /**
- * Who calls, from a verified token and nowhere else. The pair (issuer, subject) is the identity.
- * `actors` are the `sub`s of the RFC 8693 `act` chain, outermost first.
+ * The authenticated caller, taken only from a verified token. The pair (issuer, subject) is the identity. `actors` are the `sub`
+ * values of the RFC 8693 `act` chain, outermost first.
  */
 export interface Caller {
   readonly issuer: string;
   readonly subject: string;
   readonly permissions: readonly string[];
   readonly actors: readonly string[];
-  /** `sid:` and the token's `sid`: the one name of a session that a caller cannot choose. */
+  /** `sid:` followed by the token's `sid`: the only session name that a caller cannot choose. */
   readonly session?: string | undefined;
-  /** Seconds since 1970, from `exp`. */
+  /** Seconds since the Unix epoch, from the `exp` claim. */
   readonly expiresAt: number;
 }
 
-/** The caller must hold every permission in `required`, and every one of `elevatedIf.required` when `when` says so. */
+/** The caller must hold every permission in `required`; also those in `elevatedIf.required` when `when` elevates the call. */
 export interface ToolPermissions<Input = never> {
   readonly required: readonly string[];
   readonly elevatedIf?: {
-    /** Judged on the parsed input. Anything but `false` elevates; a throw refuses the call. */
+    /** Evaluated on the parsed input. Any result except `false` elevates; an exception refuses the call. */
     when(input: Input): boolean;
     readonly required: readonly string[];
   };
@@ -62,7 +64,9 @@ export interface GrpcTarget {
     readonly package: string;
     readonly service: string;
     readonly method: string;
-    /** Of a server-streaming method: the answer is `{ items, truncated }`, and the stream is cancelled at the first bound. */
+    /**
+     * Set for a server-streaming method: the result is `{ items, truncated }`, and the stream is cancelled at the first limit.
+     */
     readonly stream?: { readonly itemsMax: number; readonly bytesMax: number };
   };
 }
@@ -74,40 +78,44 @@ export interface LookupAttempt {
 }
 
 /**
- * Attempts in order; the first whose command exits 0 with a matching answer wins. Lookups run in the order in which they are
- * declared, and `found` holds the answers of those before.
+ * Returns attempts in order; the first whose command exits 0 with a matching answer wins. Lookups run in declaration order, and
+ * `found` holds the answers of the earlier lookups.
  */
 export type Lookup<Input = never> = (input: Input, found: Readonly<Record<string, string>>) => readonly LookupAttempt[];
 
-/** gRPC status names an exit code may be declared to mean; `"OK"` counts the exit as success. */
+/** gRPC status names that an exit code may be mapped to; `"OK"` counts the exit as success. */
 export type ExitMeaning = "OK" | TargetStatus;
 
 /**
- * What a failure means where the exit code cannot tell: a literal that starts a line of stderr, or stands in it, within its
- * first 4 KB. It is compared as it is, and nothing of what stderr says goes any further. Take words that no argument can
+ * Maps a failure to a status when the exit code is ambiguous: a literal that starts a line of stderr, or occurs anywhere in it,
+ * within its first 4 KB. The literal is compared verbatim, and no stderr text is passed on. Choose words that no argument can
  * put there.
  */
 export type StderrMeaning =
   | { readonly starts: string; readonly contains?: never; readonly means: TargetStatus }
   | { readonly contains: string; readonly starts?: never; readonly means: TargetStatus };
 
-/** How stdout becomes the handler's answer. `text` fills the output schema's only string field. */
+/** Turns stdout into the handler's result. `text` fills the output schema's only string field. */
 export type StdoutParser = "text" | "json" | ((stdout: string, input: unknown, exitCode: number) => unknown);
 
-/** What a command may do, held by the kernel. What is not named is refused: files, network, other programs' processes. */
+/**
+ * The access a command needs, enforced by the kernel. Access not listed is refused: files, network, other programs' processes.
+ */
 export interface Confinement {
-  /** Absolute files, and directories with everything below them, that may be read. */
+  /** Absolute paths of files and directories (including everything below them) that may be read. */
   readonly reads?: readonly string[] | undefined;
-  /** The same, that may be read, changed and run. */
+  /**
+   * Absolute paths of files and directories (including everything below them) that may be read, changed and executed.
+   */
   readonly writes?: readonly string[] | undefined;
   /**
-   * TCP ports, of any host; UDP comes with them. `"system"`: the ports, and the files, that the configuration names for the
-   * tool's system. Without it there are no sockets.
+   * TCP ports on any host; UDP is then allowed too. `"system"`: the ports and files that the configuration lists for the tool's
+   * system. Without this field the command cannot use sockets.
    */
   readonly network?: readonly number[] | "system" | undefined;
-  /** `"command"`: no program but the command itself can be started. Default: every program of the system. */
+  /** `"command"`: no program except the command itself can be started. Default: every program of the system. */
   readonly runs?: "command" | "system" | undefined;
-  /** A private directory, named by TMPDIR and gone after the call. */
+  /** Provides a private directory, set as TMPDIR and deleted after the call. */
   readonly temporaryDirectory?: boolean | undefined;
 }
 
@@ -118,104 +126,113 @@ export interface CliTarget<Input = never, Names extends string = string> {
     readonly command: string;
     /** Absolute working directory. Without it the child runs in an empty private directory. */
     cwd?(input: Input): string;
-    /** Every token of the argv that may begin with `-`: exact, or `--name=` for `--name=value`. */
+    /** Every argv token that may begin with `-`: exact, or `--name=` for `--name=value`. */
     readonly options?: readonly string[];
     /** Facts looked up with the same command before the argv is built. */
     readonly lookups?: Readonly<Record<Names, Lookup<Input>>>;
-    /** The argv after the command. Pure. */
+    /** Returns the argv after the command. Must be pure. */
     argsBuilder(input: Input, lookups: Readonly<Record<Names, string>>): readonly string[];
-    /** Further variables of the child's environment: fixed, or built from the input. Names that could inject code are refused. */
+    /**
+     * Additional environment variables for the child: fixed, or built from the input. Names that could inject code are refused.
+     */
     readonly environment?: Readonly<Record<string, string>> | ((input: Input) => Readonly<Record<string, string>>);
     readonly parse?: StdoutParser;
     readonly exitCodes?: Readonly<Record<number, ExitMeaning>>;
     readonly stderrMeans?: readonly StderrMeaning[];
-    /** What the command needs; without it, nothing but the system's programs. Fixed, or by the input. */
+    /**
+     * The access the command needs, fixed or computed from the input. Without it, only the system's programs are accessible.
+     */
     readonly confinement?: Confinement | ((input: Input) => Confinement);
     /**
-     * Says that the command is bash and that its one free argument is a script. `cwd` is then relative to the workspace, HOME is
-     * the workspace, the script's files are part of the plan, and the answer is `{ output, exitCode, truncated }`.
+     * Declares that the command is bash and that its one free argument is a script. `cwd` is then relative to the workspace,
+     * HOME is the workspace, the script's files are part of the plan, and the result is `{ output, exitCode, truncated }`.
      */
     readonly shell?: {
-      /** Absolute. */
+      /** Absolute path. */
       readonly workspace: string;
-      /** For this call; never more than the tool's own. */
+      /** Returns the time limit for this call; cannot exceed the tool's own `timeoutMs`. */
       timeoutMs?(input: Input): number;
     };
   };
 }
 
-/** What the person who was asked has said. It comes after the plan, and stands in none. */
+/** The answer given by the person who was asked. It is given after planning and is never part of a plan. */
 export interface GivenAnswer {
   readonly text: string;
-  /** Milliseconds since 1970. */
+  /** Milliseconds since the Unix epoch. */
   readonly at: number;
 }
 
-/** What an inline tool is handed beside its input. */
+/** The second argument of an inline tool's handler. */
 export interface InlineContext {
   readonly signal: AbortSignal;
   readonly traceId: string;
-  /** Where the manifest's `approval.answer` wants one. */
+  /** Present when the manifest declares `approval.answer`. */
   readonly answer?: GivenAnswer | undefined;
   readonly caller: Pick<Caller, "issuer" | "subject" | "permissions">;
 }
 
-/** A function as target: for the library and for tests. What it returns is parsed like any other answer. */
+/** A function as target, for library use and tests. Its return value is parsed like any other result. */
 export interface InlineTarget<Input = never> {
   readonly system: string;
   handler(input: Input, context: InlineContext): unknown;
 }
 
-/** What is done to the workspace's files. */
+/** An operation on the workspace's files. */
 export type FsOperation = "list" | "read" | "search" | "write" | "apply_patch";
 
-/** The files of the workspace's mounts: the handler knows the arguments and answers of each operation. */
+/** Targets the files of the workspace's mounts. The handler defines the arguments and results of each operation. */
 export interface FsTarget {
   readonly system: string;
   readonly fs: { readonly operation: FsOperation };
 }
 
-/** The statuses a target's own "no" may have; the names are gRPC's. */
+/** The statuses with which a target may refuse a call; the names are gRPC's. */
 export type TargetStatus = "NOT_FOUND" | "ALREADY_EXISTS" | "INVALID_ARGUMENT" | "FAILED_PRECONDITION" | "OUT_OF_RANGE";
 
 /**
- * What becomes of a target's own words when it fails, its gRPC status message or the end of its stderr. `withheld`: they go
- * nowhere. `filtered`: the agent gets them as `error.details.message`, looked through at `strict`, without places of the machine.
+ * Handling of a failing target's own text: its gRPC status message or the end of its stderr. `withheld`: the text is discarded.
+ * `filtered`: the agent receives it as `error.details.message`, scanned at level `strict`, without local paths and addresses.
  */
 export type TargetErrors = "withheld" | "filtered";
 
 export interface ToolLimits {
-  /** Bytes of the handler's answer, or of stdout. Over it lists and texts are cut; what cannot be cut is OUTPUT_TOO_LARGE. */
+  /**
+   * Bytes of the handler's result, or of stdout. Longer lists and texts are cut; a result that cannot be cut is
+   * OUTPUT_TOO_LARGE.
+   */
   readonly outputBytesMax?: number;
-  /** Calls of this tool in flight at once. */
+  /** Maximum number of concurrent calls of this tool. */
   readonly concurrentCallsMax?: number;
 }
 
-/** What `needsApproval` is told beside the input. */
+/** The second argument of `needsApproval`. */
 export interface ApprovalContext {
   readonly mode: "default" | "autoEdit" | "yolo";
   readonly caller: Pick<Caller, "issuer" | "subject" | "permissions">;
 }
 
 export interface ToolApproval<Input = never> {
-  /** `true`: every call asks a person, whatever the mode. */
+  /** `true`: every call needs a person's approval, in every mode. */
   readonly required?: boolean;
-  /** Whether this call asks. Only `false` means no; a throw, or no answer within a second, means yes. */
+  /** Returns whether this call needs approval. Only `false` means no; an exception, or no result within a second, means yes. */
   needsApproval?(input: Input, context: ApprovalContext): boolean | Promise<boolean>;
-  /** For the one who is asked: what a yes does, in the manifest's words. */
+  /** Text for the approver: what approving the call does, in the manifest's words. */
   readonly message?: string;
-  /** What a yes may cover; both by default. A session's yes never covers another call than the very same. */
+  /**
+   * Scopes an approval may have; both by default. A session approval covers only calls identical to the approved one.
+   */
   readonly scopes?: readonly ("once" | "session")[];
-  /** Raises the risk of every call; it never lowers it. High and critical always ask. */
+  /** Raises the risk of every call; never lowers it. High and critical risk always need approval. */
   readonly risk?: "medium" | "high" | "critical";
   /**
-   * Of a function of category `ask`: a person's yes is nothing without an answer, which the function is handed as
-   * `context.answer`. With `choices`, up to 10, it is one of them.
+   * For tools of category `ask`: an approval is valid only with an answer, which the handler receives as `context.answer`. With
+   * `choices` (at most 10), the answer must be one of them.
    */
   readonly answer?: { choices?(input: Input): readonly string[] | undefined };
 }
 
-/** A tool after `defineTool`: checked, completed with defaults, frozen. */
+/** A tool returned by `defineTool`: validated, completed with defaults, frozen. */
 export interface Tool {
   readonly name: string;
   readonly description: string;
@@ -237,12 +254,12 @@ export interface Tool {
   readonly examples: { readonly accepts: readonly unknown[]; readonly rejects: readonly unknown[] };
 }
 
-/** Which handler reaches the target. */
+/** Selects the handler that calls the target. */
 export type TargetKind = "grpc" | "cli" | "fs" | "inline";
 
 /**
- * Exactly what will run. JSON and deterministic: the same input against an unchanged world gives the same plan,
- * so no trace id, deadline, token or clock is in it.
+ * Exactly what will run. JSON and deterministic: the same input against unchanged state gives the same plan, so a plan contains
+ * no trace ID, deadline, token or timestamp.
  */
 export interface ExecutionPlan {
   readonly kind: TargetKind;
@@ -255,16 +272,18 @@ export interface PlanContext {
 
 export interface RunContext {
   readonly signal: AbortSignal;
-  /** Milliseconds since 1970. */
+  /** Milliseconds since the Unix epoch. */
   readonly deadline: number;
   readonly traceId: string;
-  /** W3C trace context, as requests to the target carry it on. */
+  /** W3C trace context to send with requests to the target. */
   readonly traceparent?: string | undefined;
   readonly tracestate?: string | undefined;
-  /** Is told of requests to the target, and then says what they carry; undefined when nobody traces them. */
+  /**
+   * Receives each request to the target and supplies the trace headers it carries; undefined when requests are not traced.
+   */
   readonly requests?: RequestTracer | undefined;
   readonly caller: Caller;
-  /** What the person has said whose yes let the call through. */
+  /** The answer of the person who approved the call. */
   readonly answer?: GivenAnswer | undefined;
 }
 
@@ -273,25 +292,28 @@ export interface KeyUse {
   readonly issuer: string;
   readonly subject: string;
   readonly tool: string;
-  /** Hex SHA-256 of the header's value: the value itself is not kept. */
+  /** Hex SHA-256 of the header's value; the value itself is not stored. */
   readonly keyHash: string;
   /** Hash of the parsed arguments. */
   readonly argsHash: string;
 }
 
-/** One tool joined to its handler, made once at start. `plan` may look and changes nothing; `run` takes the plan alone. */
+/**
+ * A tool bound to its handler, created once at startup. `plan` may read state but must not change it; `run` receives only the
+ * plan and its context.
+ */
 export interface Binding {
   plan(input: unknown, context: PlanContext): ExecutionPlan | Promise<ExecutionPlan>;
   run(plan: ExecutionPlan, context: RunContext): Promise<unknown>;
 }
 
-/** How one kind of target is reached. `bind` throws a `ManifestError` when the tool can never work here. */
+/** Calls one kind of target. `bind` throws a `ManifestError` when the tool can never work with this configuration. */
 export interface Handler {
   bind(tool: Tool): Binding;
   close(): Promise<void>;
 }
 
-/** Where a handler tells of the requests that it sends. */
+/** Receives the requests that a handler sends. */
 export interface RequestTracer {
   begin(request: TargetRequest): RequestSpan;
 }
@@ -300,13 +322,13 @@ export interface RequestTracer {
 export interface TargetRequest {
   /** `/package.Service/Method`. */
   readonly path: string;
-  /** Where it goes, as the configuration names it. */
+  /** The server's address, as the configuration names it. */
   readonly server: string;
 }
 
-/** A request under way. */
+/** A request in progress. */
 export interface RequestSpan {
-  /** Goes with the request. */
+  /** The `traceparent` header to send with the request. */
   readonly traceparent: string;
   /** `status`: the name of a gRPC status. */
   end(status: string): void;

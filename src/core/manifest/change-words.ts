@@ -10,7 +10,7 @@ const CHANGES = wordSet(
   "restart restore revoke rollback scale send shell shutdown start stop terminate transfer truncate uninstall update upload",
   "wipe write",
 );
-/** Those that are nouns too: `update_history` and "Update history of a case" only look. */
+/** Change verbs that are nouns too: `update_history` and "Update history of a case" are read-only. */
 const NOUNS = wordSet(
   "deploy drain drop edit flush grant install kill move patch provision push purge reboot refund reset restart restore scale",
   "shell start stop transfer update upload write",
@@ -26,12 +26,12 @@ const DETERMINERS = wordSet("a all an any each every everything its one some tha
 type Named = Pick<Tool, "name" | "description">;
 
 /**
- * Returns the verb by which a tool's name, or the first word of its description, says that it changes something. The first
- * verb of a name decides: `list_delete_requests` only looks.
+ * Returns the verb by which a tool's name, or the first word of its description, says that it changes something. The first verb
+ * of a name decides: `list_delete_requests` is read-only.
  */
 export function changeWord({ name, description }: Named): string | undefined {
   const word = wordOfName(name) ?? wordOfDescription(description);
-  // `execute_query`, "Executes a read-only query": what is executed decides.
+  // For `execute_query`, "Executes a read-only query", the executed thing decides.
   return (word === "execute" || word === "exec") && /\bread[- ]only\b/i.test(description) ? undefined : word;
 }
 
@@ -56,7 +56,9 @@ function wordOfDescription(description: string): string | undefined {
   return verb !== undefined && (!NOUNS.has(verb) || DETERMINERS.has(next.toLowerCase())) ? verb : undefined;
 }
 
-/** What to write in place of a classification that contradicts the tool's own words. A stated category `read` is the answer. */
+/**
+ * Returns advice for a classification that contradicts the tool's words. Declaring category `read` resolves the contradiction.
+ */
 export function classificationNotes(tool: Named & Pick<Tool, "classification" | "category">): readonly Fault[] {
   if (tool.classification !== "read" || tool.category === "read" || tool.category === "ask") return [];
   const word = changeWord(tool);

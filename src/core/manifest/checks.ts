@@ -3,7 +3,7 @@ import type { Fault } from "../errors.ts";
 import { isTable } from "../json.ts";
 import { hint } from "../nearest.ts";
 
-/** A manifest before anything about it is believed: TypeScript's word does not reach hand-written JavaScript. */
+/** A manifest before validation: TypeScript does not check hand-written JavaScript. */
 export type Unread = Readonly<Record<string, unknown>>;
 
 export function unless(sound: boolean, field: string, message: string): readonly Fault[] {
@@ -32,14 +32,14 @@ export function wholeNumber(value: unknown, max: number): boolean {
   return typeof value === "number" && Number.isInteger(value) && value >= 1 && value <= max;
 }
 
-/** By shape, not by `instanceof`: a manifest may carry its own copy of zod. */
+/** Returns whether a value is a Zod schema. Checks the shape, not `instanceof`: a manifest may carry its own copy of zod. */
 export function isSchema(value: unknown): value is z.ZodType {
   return isTable(value) && isTable(value["_zod"]) && typeof (value as unknown as z.ZodType).safeParse === "function";
 }
 
 /**
- * A function whose answer is taken at once. One that is `async` would answer with a promise: never the plain value that is
- * asked for, and the end of the process when it is rejected, since nobody waits for it.
+ * Returns whether a value is a function that is not `async`. An async function would return a promise instead of the plain
+ * value, and a rejection would end the process because nothing awaits it.
  */
 export function isSynchronous(value: unknown): boolean {
   return typeof value === "function" && !/^Async/.test(value.constructor.name);

@@ -34,17 +34,17 @@ const TIMEOUT_MS_MAX = 600_000;
 const OUTPUT_BYTES_MAX = 67_108_864;
 const DESCRIPTION_CHARACTERS_MAX = 4_096;
 
-/** Permissions that only operators hold; a tool that required one would teach agents to carry it. */
+/** Permissions that only operators hold; a tool that required one would make agents carry it. */
 const OPERATOR_PERMISSIONS = /^(approvals|audit|modes|grants|metrics|service):/;
 
-/** Everything in a manifest that contradicts itself or the rules, each with its field. Empty: the tool may load. */
+/** Returns all errors in a manifest, each with its field. Empty: the tool may load. */
 export function manifestFaults(manifest: unknown): readonly Fault[] {
   if (typeof manifest !== "object" || manifest === null) return [{ field: "(manifest)", message: "must be an object" }];
   const unread = manifest as Unread;
   const faults = CHECKS.flatMap((check) => check(unread));
-  // Schemas are only walked, and examples only run, when the parts they are made of are sound.
+  // Schemas are visited, and examples run, only when the parts that they consist of are valid.
   if (faults.length > 0) return faults;
-  // Patterns come first: some of the checks after them try the schemas on texts.
+  // Patterns come first: some of the later checks run the schemas on texts.
   const unbounded = [
     ...boundPatterns("input", unread["input"] as z.ZodType),
     ...boundPatterns("output", unread["output"] as z.ZodType),
@@ -121,7 +121,7 @@ function errors({ errors: declared, target: aimed }: Unread): readonly Fault[] {
   );
 }
 
-/** What leaves is looked at once every pattern is known to lead somewhere. */
+/** Checks what the policy releases, once every pattern is known to match a field. */
 function outputPolicyFaults({ outputPolicy, output }: Unread): readonly Fault[] {
   const unmatched = policyFaults("outputPolicy", outputPolicy, output);
   if (unmatched.length > 0) return unmatched;
@@ -243,7 +243,7 @@ function examples({ examples: declared, input, permissions: needs, approval: gat
   return [...accepts, ...rejects, ...unknownKeys("examples", declared, ["accepts", "rejects"])];
 }
 
-/** The outcome, or why there is none: a refinement that throws or is asynchronous. */
+/** Returns the result, or an error when there is none: a refinement that throws or is asynchronous. */
 function parse(schema: z.ZodObject, example: unknown): z.ZodSafeParseResult<unknown> | Error {
   try {
     return schema.safeParse(example);
@@ -259,7 +259,7 @@ const EXAMPLE_CONTEXT = Object.freeze({
   caller: Object.freeze({ issuer: "https://example", subject: "example", permissions: Object.freeze([]) }),
 });
 
-/** What it answers is known when it is asked in earnest. */
+/** Returns whether a predicate is asynchronous. Such a predicate is not called on examples, only in real calls. */
 function waits(predicate: unknown): boolean {
   return typeof predicate === "function" && !isSynchronous(predicate);
 }
@@ -268,7 +268,7 @@ function answersBoolean(field: string, predicate: unknown, input: unknown): read
   if (typeof predicate !== "function") return [];
   try {
     const answer: unknown = predicate(input, EXAMPLE_CONTEXT);
-    // Nobody waits for it; rejected, it would end the process instead of being reported here.
+    // The promise is not awaited; if it were rejected, it would end the process instead of being reported here.
     if (answer instanceof Promise) answer.catch(() => {});
     return unless(typeof answer === "boolean", field, "must answer true or false");
   } catch {
@@ -298,7 +298,7 @@ const MESSAGE_CHARACTERS_MAX = 500;
 const SCOPES = ["once", "session"];
 const RISKS = ["medium", "high", "critical"];
 
-/** What is wrong with a manifest's `approval`. */
+/** Returns the errors in a manifest's `approval`. */
 function approvalFaults({ approval: declared, category, handler }: Unread): readonly Fault[] {
   if (declared === undefined) return [];
   if (!isTable(declared)) {
@@ -332,7 +332,7 @@ function approvalFaults({ approval: declared, category, handler }: Unread): read
   ];
 }
 
-/** A person's answer goes to a function, which is all that such a tool is. */
+/** Returns the errors in `approval.answer`. The person's answer goes to a function, so the tool must be one. */
 function answerFaults(answer: unknown, isQuestion: boolean): readonly Fault[] {
   if (!isTable(answer)) return [{ field: "approval.answer", message: "must be { choices? }" }];
   return [
@@ -347,9 +347,9 @@ function answerFaults(answer: unknown, isQuestion: boolean): readonly Fault[] {
 }
 
 const ACTIONS = ["allow", "mask", "redact"];
-/** Characters of the reason of an `allow`. */
+/** Length limits of the reason for an `allow` (UTF-16 units). */
 const REASON_CHARS = { min: 10, max: 300 } as const;
-/** One line that a terminal shows as it is. */
+/** Characters that a reason must not contain: it is one line that terminals show unchanged. */
 const CONTROLS = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}]/u;
 
 function outputPolicyShape({ outputPolicy }: Unread): readonly Fault[] {
@@ -402,7 +402,7 @@ function scanShape({ scan }: Unread): readonly Fault[] {
   );
 }
 
-/** Patterns that are malformed or match no field. */
+/** Returns the patterns that are malformed or match no field. */
 function policyFaults(field: string, policy: unknown, schema: unknown): readonly Fault[] {
   return unmatchedPatterns(policy as Record<string, never>, schema as z.ZodType).map((message) => ({ field, message }));
 }

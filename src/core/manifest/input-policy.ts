@@ -5,31 +5,37 @@ import { mask } from "../policy/masks.ts";
 import { type CompiledPolicy, compilePolicy } from "../policy/output-policy.ts";
 import type { InputPolicy, Json } from "../types.ts";
 
-/** What of the arguments may stand in the audit, compiled once per tool. */
+/** The arguments that the audit may contain, compiled once per tool. */
 export interface CompiledInputPolicy {
   readonly policy: CompiledPolicy;
 }
 
-/** Stands where a value is that the audit may not hold. */
+/** Replaces a value that the audit must not contain. */
 export const NOT_LOGGED = "[not logged]";
 
-/** A number from so small a range says no more than a choice from a list. */
+/** A number from a range this small reveals no more than a choice from a list. */
 const NUMBER_RANGE_MAX = 1_000_000;
 
 /** Schemas that only wrap another one. */
 const WRAPPERS = new Set(["optional", "nullable", "default", "prefault", "readonly", "nonoptional", "catch"]);
 
-/** Schemas below whose values nothing stands. */
+/** Schemas whose values have no parts. */
 const SCALARS = new Set(["string", "template_literal", "number", "bigint", "boolean", "enum", "literal", "null"]);
 
-/** @throws {TypeError} for a malformed pattern */
+/**
+ * Compiles the declared policy together with the defaults.
+ *
+ * @throws {TypeError} for a malformed pattern
+ */
 export function compileInputPolicy(declared: InputPolicy, input: z.ZodType): CompiledInputPolicy {
   const { root } = compilePolicy(declared, input);
   const unsaid = Object.entries(defaultsOf(input)).filter(([path]) => nodeAt(root, path).action === undefined);
   return { policy: compilePolicy({ ...Object.fromEntries(unsaid), ...declared }, input) };
 }
 
-/** The parsed arguments as the audit may show them: every field is there, values only where a rule or a harmless type says so. */
+/**
+ * Returns the parsed arguments for the audit: every field is present, values only where a rule or a harmless type allows them.
+ */
 export function sanitizeInput({ policy }: CompiledInputPolicy, input: unknown): Record<string, Json> {
   const shown = show(policy.root, input as Json);
   return typeof shown === "object" && shown !== null && !Array.isArray(shown) ? (shown as Record<string, Json>) : {};
@@ -51,7 +57,7 @@ function show(node: PolicyNode, value: Json): Json {
   return shown;
 }
 
-/** Where a path of plain names and `[]` leads. */
+/** Returns the node that a path of plain names and `[]` leads to. */
 function nodeAt(root: PolicyNode, path: string): PolicyNode {
   return stepsOf(path).reduce<PolicyNode>(
     (node, step) => (step === "[]" ? node.element.node : (node.keys.get(step) ?? node.other).node),
@@ -65,13 +71,13 @@ function stepsOf(path: string): readonly string[] {
 
 interface Leaves {
   readonly isHarmless: Map<string, boolean>;
-  /** Where anything may stand below, but for the keys that are spelled out. */
+  /** Paths below which any value may occur, except at the listed keys. */
   readonly open: Map<string, ReadonlySet<string>>;
 }
 
 /**
- * Leaves whose type alone makes them harmless are shown; where shapes differ, in all of them. A pattern covers all below it, so what
- * else may stand below such a leaf is closed by a pattern of its own.
+ * Allows leaves that are harmless by their type; where shapes differ, in all of them. A pattern covers everything below it, so
+ * every other value that may occur below such a leaf gets a closing pattern of its own.
  */
 function defaultsOf(input: z.ZodType): InputPolicy {
   const leaves: Leaves = { isHarmless: new Map(), open: new Map() };
@@ -94,12 +100,12 @@ function defaultsOf(input: z.ZodType): InputPolicy {
   ]);
 }
 
-/** Whether something else than what is spelled out may stand at a path. */
+/** Returns whether a path may hold a value that the schema does not list. */
 function isInOpen(path: string, { open }: Leaves): boolean {
   return above(path).some((place) => open.get(place.path)?.has(place.next) === false);
 }
 
-/** The paths above a path, each with its step towards it. */
+/** Returns the paths above a path, each with its next step towards it. */
 function above(path: string): readonly { readonly path: string; readonly next: string }[] {
   let before = "";
   return stepsOf(path).map((next) => {
@@ -129,7 +135,7 @@ type Definition = z.core.$ZodTypeDef & Readonly<Record<string, unknown>>;
 
 type Part = readonly [path: string, schema: z.core.$ZodType];
 
-/** What a schema is made of, or nothing when it is a leaf. */
+/** Returns the parts of a schema; `undefined` when it is a leaf. */
 function partsOf(def: Definition, path: string): readonly Part[] | undefined {
   if (WRAPPERS.has(def.type)) return [[path, def["innerType"] as z.core.$ZodType]];
   if (def.type === "array") return [[`${path}[]`, def["element"] as z.core.$ZodType]];
@@ -140,14 +146,14 @@ function partsOf(def: Definition, path: string): readonly Part[] | undefined {
     .map(([key, part]) => [path === "" ? key : `${path}.${key}`, part]);
 }
 
-/** A name that is no plain word cannot be said in a pattern, and stays closed. */
+/** A name of another form cannot be written in a pattern, and stays closed. */
 const PLAIN_WORD = /^[A-Za-z_$][\w$-]*$/;
 
 function shapeOf(def: Definition): Readonly<Record<string, z.core.$ZodType>> {
   return def["shape"] as Readonly<Record<string, z.core.$ZodType>>;
 }
 
-/** Whether a pattern can name each key that an object may have. */
+/** Returns whether a pattern can name each key that an object may have. */
 function isDescribed(def: Definition): boolean {
   const catchall = def["catchall"] as z.core.$ZodType | undefined;
   const isClosed = catchall === undefined || catchall._zod.def.type === "never";

@@ -1,7 +1,7 @@
 /**
- * Why a pattern does not keep `-` from the front of a string, or does not speak of the whole string; `undefined` when
- * it does both. Only patterns that begin with one plain element are understood: `^`, then a character, an escape or a
- * class that cannot be `-` and must occur.
+ * Returns why a pattern does not keep `-` from the front of a string, or does not match the whole string; `undefined` when it
+ * does both. Only patterns that begin with one plain element are understood: `^`, then a character, an escape or a class that
+ * cannot be `-` and must occur.
  */
 export function leadingDashFault(pattern: RegExp): string | undefined {
   const { source, flags } = pattern;
@@ -38,7 +38,7 @@ function hasTopLevelChoice(source: string, nestedClasses: boolean): boolean {
   return false;
 }
 
-/** The length of the character class at the front of `source`. */
+/** Returns the length of the character class at the front of `source`. */
 export function classLength(source: string, nestedClasses: boolean): number {
   let depth = 0;
   for (let at = 0; at < source.length; at += 1) {
@@ -53,14 +53,14 @@ export function classLength(source: string, nestedClasses: boolean): number {
 
 const SYNTAX = "^$.*+?()|{}]";
 
-/** The text of the first element; `undefined` when it is not a plain character, escape or class. */
+/** Returns the text of the first element; `undefined` when it is not a plain character, escape or class. */
 function firstElement(source: string, flags: string): string | undefined {
   const [char = ""] = flags.includes("u") || flags.includes("v") ? source : source.split("", 1);
   if (char === "" || SYNTAX.includes(char)) return undefined;
   if (char === "\\") return firstEscape(source, flags.includes("u") || flags.includes("v"));
   if (char !== "[") return char;
   const text = source.slice(0, classLength(source, flags.includes("v")));
-  // \q{…} holds whole strings, of which one may begin with -.
+  // \q{…} holds whole strings, and one of them may begin with -.
   return text.includes("\\q") ? undefined : text;
 }
 
@@ -74,12 +74,12 @@ function firstEscape(source: string, unicode: boolean): string | undefined {
   const long =
     HEX.exec(source) ?? UNICODE.exec(source) ?? CONTROL.exec(source) ?? (unicode ? BRACED.exec(source) : null);
   if (long !== null) return long[0];
-  // Word boundaries match nothing, and digits and names may be back references to nothing.
+  // Word boundaries match no character; digits and names may be back references to an empty match.
   if ("bBkc0123456789".includes(kind)) return undefined;
   return source.slice(0, 2);
 }
 
-/** Whether what follows an element lets it occur zero times. */
+/** Returns whether the text after an element lets the element occur zero times. */
 function mayBeAbsent(rest: string): boolean {
   if (rest.startsWith("?") || rest.startsWith("*")) return true;
   const least = /^\{(\d+)(?:,\d*)?\}/.exec(rest)?.[1];

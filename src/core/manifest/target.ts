@@ -8,7 +8,10 @@ const SYSTEM = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/;
 
 const OPTION = /^--?[A-Za-z0-9][^\s\0]*$/;
 
-/** Programs whose arguments are programs: shells, interpreters, and what starts another program. The argv rules mean nothing to them. */
+/**
+ * Programs whose arguments are programs: shells, interpreters, launchers of other programs. The argv rules cannot restrict
+ * them.
+ */
 const INTERPRETERS: ReadonlySet<string> = new Set([
   ..."sh bash rbash dash ash zsh ksh mksh yash posh fish csh tcsh nu xonsh elvish busybox toybox git-shell".split(" "),
   ..."env xargs parallel sudo doas su runuser pkexec gosu su-exec ssh rsh sshpass nohup setsid timeout time nice".split(
@@ -26,12 +29,12 @@ const INTERPRETERS: ReadonlySet<string> = new Set([
   ..."java jshell groovy scala r rscript julia erl elixir iex ghci guile ocaml vi vim nvim emacs ed ex".split(" "),
 ]);
 
-/** `python3.12`, `Rscript` and `bash5` are what they are without version and case. */
+/** Returns whether a command is an interpreter. Version and case are ignored: `python3.12`, `Rscript` and `bash5` count. */
 function isInterpreter(command: string): boolean {
   return INTERPRETERS.has(command.toLowerCase().replace(/[0-9.]*$/, ""));
 }
 
-/** What is wrong with where a tool points: exactly one target, and each part of it of the right kind. */
+/** Returns the errors in a tool's target: exactly one target must be given, and each part of it must be valid. */
 export function target(manifest: Unread): readonly Fault[] {
   const { target: aimed, handler } = manifest;
   if (handler !== undefined) {
@@ -177,7 +180,7 @@ const FIELD = "target.cli.confinement";
 const KEYS = ["reads", "writes", "network", "runs", "temporaryDirectory"];
 const PORT_MAX = 65_535;
 
-/** What is wrong with a manifest's `target.cli.confinement`. One that is built from the input is looked at when it is built. */
+/** Returns the errors in a manifest's `target.cli.confinement`. One that is built from the input is checked when it is built. */
 function confinementFaults(confinement: unknown): readonly Fault[] {
   if (confinement === undefined) return [];
   if (typeof confinement === "function") {
@@ -214,12 +217,12 @@ function isNetwork(network: unknown): boolean {
   return Array.isArray(network) && network.every(isPort);
 }
 
-/** The one shell that a tool may run. */
+/** The only shell that a tool may run. */
 const SHELL = "bash";
 
 /**
- * Whether a manifest may name a shell: it says so itself (`target.cli.shell`), and every call of it asks a person. Not a matter
- * of the tool's name, and the configuration must allow the shell besides.
+ * Returns whether a manifest may use a shell: it must declare `target.cli.shell`, and every call must need approval. The tool's
+ * name does not matter, and the configuration must allow the shell as well.
  */
 function isDeclaredShell(cli: Unread, { approval, category, classification }: Unread): boolean {
   return (
@@ -232,7 +235,7 @@ function isDeclaredShell(cli: Unread, { approval, category, classification }: Un
   );
 }
 
-/** What is wrong with a manifest's `target.cli.shell`. */
+/** Returns the errors in a manifest's `target.cli.shell`. */
 function shellFaults(cli: Unread, manifest: Unread): readonly Fault[] {
   const { shell, lookups } = cli;
   if (shell === undefined) return [];

@@ -2,15 +2,15 @@ import type { PatternNode } from "./parse.ts";
 import { characterAfter, characterBefore, isBoundary, isEdge, lengthOf } from "./position.ts";
 import { characterTest } from "./program.ts";
 
-/** Nothing bounds the time of a pattern with a back reference but this. */
+/** The only bound on the time of a pattern with a back reference. */
 const STEPS_MAX = 1_000_000;
-/** UTF-16 units of a text that is tried at all. */
+/** Longest text that is tried at all (UTF-16 units). */
 const TEXT_LENGTH_MAX = 4_096;
 
-/** What each group holds, by its number. */
+/** The text captured by each group, by group number. */
 type Captures = readonly (string | undefined)[];
 type Continue = (position: number, captures: Captures) => boolean;
-/** Tries to match at a position, and what follows after that. */
+/** Tries to match at a position, and then to match what follows. */
 type Match = (attempt: Attempt, position: number, captures: Captures, follow: Continue) => boolean;
 
 interface Attempt {
@@ -23,7 +23,7 @@ interface Direction {
   readonly backward: boolean;
 }
 
-/** Whether a pattern looks at what a group matched. */
+/** Returns whether a pattern refers to the text that a group captured. */
 export function hasReference(node: PatternNode): boolean {
   if (node.kind === "reference") return true;
   if (node.kind === "sequence") return node.parts.some(hasReference);
@@ -32,8 +32,8 @@ export function hasReference(node: PatternNode): boolean {
 }
 
 /**
- * Matches as the language's specification says, one way after the other, and gives up with a `RangeError` on texts that are too
- * long or need too many steps.
+ * Returns a test that matches as the language specification says, one alternative after the other, and throws a `RangeError`
+ * for texts that are too long or need too many steps.
  */
 export function backtrackingTest(
   tree: PatternNode,
@@ -121,7 +121,7 @@ function repeatMatch({ body, min, max, lazy }: Node<"repeat">, direction: Direct
       const leave = (): boolean => turns >= min && follow(position, captures);
       const stay = (): boolean =>
         turns < max &&
-        // A turn forgets what the one before captured; one that matched nothing leads nowhere.
+        // Each iteration forgets the captures of the previous one; an iteration that matched no text is not continued.
         turn(attempt, position, without(captures, inside), (after, captured) =>
           turns >= min && after === position ? false : again(turns + 1, after, captured),
         );
@@ -153,7 +153,7 @@ function referenceMatch({ groups, flags }: Node<"reference">, { backward }: Dire
   };
 }
 
-/** What it takes to make a pattern of a captured text, apart from its length. */
+/** Steps charged for making a pattern from a captured text, in addition to the text's length. */
 const STEPS_PER_PATTERN = 200;
 
 function isSameInAnyCase(wanted: string, found: string, flags: string): boolean {

@@ -3,20 +3,20 @@ import { type Assertion, type PatternNode, parsePattern } from "./parse.ts";
 import { characterAfter, characterBefore, isBoundary, isEdge, lengthOf } from "./position.ts";
 import { type Automaton, type CharacterTest, characterTest, compile, OPERATION } from "./program.ts";
 
-/** Instructions looked at for one text beyond what is remembered; an ordinary pattern needs a few hundred in its life. */
+/** Maximum uncached instructions visited for one text; an ordinary pattern needs a few hundred in its lifetime. */
 const STEPS_MAX = 5_000_000;
-/** Instructions in what is remembered of one pattern. */
+/** Maximum cached instructions of one pattern. */
 const REMEMBERED_MAX = 100_000;
 
-/** Whether a text holds a match. @throws {RangeError} for a text that needs too many steps */
+/** Returns whether a text contains a match. @throws {RangeError} for a text that needs too many steps */
 type LinearTest = (text: string) => boolean;
 
 /**
- * Tells what `pattern.test` would, in time that grows no faster than the text: all ways of matching are followed at once, one
- * character at a time, and what was found out about a set of ways is remembered. A pattern with a back reference has a number of
- * steps instead. Flags g and y have no memory here.
+ * Returns a test with the result of `pattern.test`, in time that grows no faster than the text: it follows all alternatives at
+ * once, one character at a time, and caches what it learned about each set of alternatives. A pattern with a back reference has
+ * a step limit instead. The flags g and y keep no state between calls.
  *
- * @throws {UnfitPattern} for a pattern that cannot be matched so
+ * @throws {UnfitPattern} for a pattern that cannot be matched in this way
  */
 export function linearTest(pattern: RegExp): LinearTest {
   const tree = parsePattern(pattern);
@@ -34,7 +34,7 @@ export function linearTest(pattern: RegExp): LinearTest {
 interface MatcherOptions {
   readonly isUnicode: boolean;
   readonly backward: boolean;
-  /** Whether a match may begin at every position, or only at the first. */
+  /** True when a match may begin at every position; false: only at the first. */
   readonly anywhere: boolean;
 }
 
@@ -42,14 +42,14 @@ interface Budget {
   steps: number;
 }
 
-/** Instructions that are reached together. */
+/** A set of instructions that are reached together. */
 interface State {
   readonly instructions: readonly number[];
-  /** By the values of the assertions. */
+  /** Results by the values of the assertions. */
   readonly reached: Map<number, Reached>;
 }
 
-/** What a state comes to at a position. */
+/** The result of a state at a position. */
 interface Reached {
   readonly accepts: boolean;
   /** The instructions that wait for a character. */
@@ -57,7 +57,7 @@ interface Reached {
   readonly after: Map<number, State>;
 }
 
-/** Of an assertion, at a position of one text. */
+/** Returns whether an assertion holds at a position of one text. */
 type Holds = (position: number) => boolean;
 
 class Matcher {
@@ -79,7 +79,8 @@ class Matcher {
     this.#isWord = new Map(
       assertions.flatMap((node) => (node.kind === "boundary" ? [[node, characterTest("\\w", node.flags)]] : [])),
     );
-    // Where a lookahead holds is found from the end of the text: every position that some match of its body begins at.
+    // The positions where a lookahead holds are found from the end of the text: all positions at which a match of its body
+    // begins.
     this.#looks = new Map(
       assertions.flatMap((node) =>
         node.kind === "look"
@@ -89,7 +90,7 @@ class Matcher {
     );
   }
 
-  /** The first position at which a match ends; `everyEnd` is told each and hears no end. */
+  /** Returns the first position at which a match ends. With `everyEnd`, reports every end instead and continues. */
   run(text: string, budget: Budget, everyEnd?: (position: number) => void): number | undefined {
     const { backward, isUnicode } = this.#options;
     const assertions = this.#program.assertions.map((node) => this.#holds(node, text, budget));
@@ -126,7 +127,7 @@ class Matcher {
     return state;
   }
 
-  /** What was remembered is let go of when it is too much: the states that a run holds stay good. */
+  /** Clears the cache when it is too large; states that a run in progress holds stay valid. */
   #remember(size: number, budget: Budget): void {
     budget.steps -= size + 1;
     if (budget.steps < 0) throw new RangeError("the pattern takes too many steps for this text");
@@ -206,14 +207,15 @@ class Matcher {
   }
 }
 
-/** Ways through a pattern that a backtracking matcher may try: each costs at most the pattern's length, written out. */
+/** Maximum alternatives that a backtracking matcher may try: each costs at most the length of the written-out pattern. */
 const WAYS_MAX = 512;
-/** The same where each may cost the text's length. */
+/** Maximum alternatives where each may cost the length of the text. */
 const LONG_WAYS_MAX = 8;
 
 /**
- * Whether a backtracking matcher is plainly fast, too: the match begins at the text's first character, and nothing is repeated
- * without end but one character, right before the text's end. Most patterns of names and numbers are so.
+ * Returns whether a backtracking matcher is clearly fast too: the match begins at the text's first character, and the only
+ * unbounded repetition is one of a single character right before the text's end. Most patterns for names and numbers are of
+ * this kind.
  */
 function isPlainlyLinear(pattern: PatternNode): boolean {
   const options = pattern.kind === "choice" ? pattern.options : [pattern];
@@ -264,7 +266,7 @@ function ways(node: PatternNode): number {
   }
 }
 
-/** Every number of turns from `min` to `max`, each turn in every way. */
+/** Returns the number of alternatives for every count of repetitions from `min` to `max`, each repetition in every way. */
 function repeated(body: number, min: number, max: number): number {
   if (max > WAYS_MAX) return Number.POSITIVE_INFINITY;
   let sum = 0;

@@ -1,6 +1,9 @@
 import { classLength } from "../manifest/leading-dash.ts";
 
-/** A regular expression as a tree. What one character may be stays in the runtime's own syntax, and so in its own meaning. */
+/**
+ * A regular expression as a tree. Single characters and classes stay in the runtime's own syntax, and so keep their exact
+ * meaning.
+ */
 export type PatternNode =
   | { readonly kind: "character"; readonly source: string; readonly flags: string }
   | { readonly kind: "sequence"; readonly parts: readonly PatternNode[] }
@@ -16,7 +19,7 @@ export type PatternNode =
   | { readonly kind: "reference"; readonly groups: readonly number[]; readonly flags: string }
   | Assertion;
 
-/** Matches no character, and looks at where it is. */
+/** Matches no character, but tests the position. */
 export type Assertion =
   | Edge
   | { readonly kind: "boundary"; readonly negated: boolean; readonly flags: string }
@@ -32,7 +35,11 @@ export class UnfitPattern extends Error {}
 
 const STRINGS_IN_CLASS = /\\q\{|\\[pP]\{(?:Basic_Emoji|Emoji_Keycap_Sequence|RGI_)/;
 
-/** @throws {UnfitPattern} for `\q{…}` and properties of strings, which are more than one character */
+/**
+ * Parses a pattern.
+ *
+ * @throws {UnfitPattern} for `\q{…}` and properties of strings, which are more than one character
+ */
 export function parsePattern({ source, flags }: RegExp): PatternNode {
   return new Parser(source, flags).parse();
 }
@@ -41,7 +48,7 @@ class Parser {
   readonly #source: string;
   readonly #isUnicode: boolean;
   readonly #hasNestedClasses: boolean;
-  /** Names and numbers of all groups: a reference may come before its group. */
+  /** Names of all groups by number: a reference may come before its group. */
   readonly #names: readonly (string | undefined)[];
   #at = 0;
   #groups = 0;
@@ -160,7 +167,7 @@ class Parser {
     if (this.#isUnicode && unicode !== null) return unicode[0].length;
     const long = /^\\(?:x[\da-fA-F]{2}|u[\da-fA-F]{4}|c[A-Za-z]|[0-3][0-7]{0,2}|[4-7][0-7]?)/.exec(rest);
     if (long !== null) return long[0].length;
-    // A backslash before `c` that is no control character is a plain backslash.
+    // A backslash before a `c` that does not form a control character is a literal backslash.
     return rest.startsWith("\\c") ? 1 : 2;
   }
 
@@ -178,14 +185,14 @@ class Parser {
   }
 }
 
-/** The source of one element, so that it is the same where nothing else is around it. */
+/** Returns the source of one element, written so that it has the same meaning on its own. */
 function plain(text: string): string {
   if (text === "\\") return "\\\\";
   if (text.length === 1 && "{}]/".includes(text)) return `\\${text}`;
   return text.length === 1 && !text.isWellFormed() ? `\\u${text.charCodeAt(0).toString(16)}` : text;
 }
 
-/** By number; the first is the whole pattern. */
+/** Returns the names of the groups by number; the first entry is the whole pattern. */
 function groupNames(source: string, hasNestedClasses: boolean): readonly (string | undefined)[] {
   const names: (string | undefined)[] = [undefined];
   for (let at = 0; at < source.length; at += 1) {

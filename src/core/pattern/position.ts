@@ -1,11 +1,14 @@
 import type { Edge } from "./parse.ts";
 
-/** The code of the character that begins at a position; a UTF-16 unit where the pattern knows no code points. */
+/**
+ * Returns the code of the character that begins at a position: a code point if the pattern is Unicode-aware, else a UTF-16
+ * unit.
+ */
 export function characterAfter(text: string, position: number, isUnicode: boolean): number | undefined {
   return isUnicode ? text.codePointAt(position) : unit(text, position);
 }
 
-/** The code of the character that ends at a position. */
+/** Returns the code of the character that ends at a position. */
 export function characterBefore(text: string, position: number, isUnicode: boolean): number | undefined {
   const last = unit(text, position - 1);
   if (!isUnicode || last === undefined || last < 0xdc00 || last > 0xdfff) return last;
@@ -13,7 +16,7 @@ export function characterBefore(text: string, position: number, isUnicode: boole
   return pair !== undefined && pair > 0xffff ? pair : last;
 }
 
-/** UTF-16 units of a character. */
+/** Returns the UTF-16 units of a character. */
 export function lengthOf(code: number): number {
   return code > 0xffff ? 2 : 1;
 }
@@ -23,7 +26,7 @@ export function isEdge({ kind, everyLine }: Edge, text: string, position: number
   return everyLine && /[\n\r\u2028\u2029]/.test(text[kind === "start" ? position - 1 : position] ?? "");
 }
 
-/** Whether one side of a position is a word's and the other is not. */
+/** Returns whether exactly one side of a position is a word character. */
 export function isBoundary(text: string, position: number, isWord: (code: number) => boolean): boolean {
   const [left, right] = [unit(text, position - 1), unit(text, position)];
   return (left !== undefined && isWord(left)) !== (right !== undefined && isWord(right));

@@ -1,29 +1,31 @@
 import { type Assertion, type PatternNode, UnfitPattern } from "./parse.ts";
 
-/** Instructions of one pattern: `{2,4}` is written out. */
+/** Maximum instructions of one pattern: `{2,4}` is written out. */
 const INSTRUCTIONS_MAX = 262_144;
-/** Different assertions of one pattern: their values at a position are the bits of a number. */
+/** Maximum different assertions of one pattern: their values at a position are the bits of a number. */
 const ASSERTIONS_MAX = 24;
 
-/** What an instruction does: its two operands are the instructions that follow, or an index and the one that follows. */
+/** Instruction codes. The two operands are the two following instructions, or an index and the following instruction. */
 export const OPERATION = { character: 0, fork: 1, assertion: 2, accept: 3 } as const;
 
 /** A pattern as a nondeterministic automaton. */
 export interface Automaton {
   readonly operations: readonly number[];
-  /** Of a character or an assertion, its index; of a fork, one way. */
+  /** The index of a character or an assertion; for a fork, one of its two branches. */
   readonly first: readonly number[];
-  /** What comes next; of a fork, the other way. */
+  /** The next instruction; for a fork, the other branch. */
   readonly next: readonly number[];
   readonly start: number;
   readonly characters: readonly CharacterTest[];
   readonly assertions: readonly Assertion[];
 }
 
-/** Whether one character, by its code, is meant. */
+/** Tests one character by its code. */
 export type CharacterTest = (code: number) => boolean;
 
 /**
+ * Compiles a pattern to an automaton.
+ *
  * @param backward for a run from the end of the text to its start
  * @throws {UnfitPattern} when it is too large
  */
@@ -57,7 +59,7 @@ class Compiler {
     return this.operations.length - 1;
   }
 
-  /** Built from its end: answers where the node begins when `next` follows it. */
+  /** Builds from the end: returns the first instruction of the node when `next` follows it. */
   add(node: PatternNode, next: number): number {
     switch (node.kind) {
       case "character":
@@ -87,13 +89,13 @@ class Compiler {
       start = this.emit(OPERATION.fork, next, next);
       this.first[start] = this.add(body, start);
     } else {
-      // Each further turn is inside the one before, so that leaving is one step wherever it happens.
+      // Each further repetition is nested in the previous one, so that leaving takes one step from anywhere.
       for (let turn = min; turn < max; turn += 1) start = this.emit(OPERATION.fork, this.add(body, start), next);
     }
     for (let turn = 0; turn < min; turn += 1) {
       const before = start;
       start = this.add(body, before);
-      // A turn of nothing is as good as any number of them.
+      // One empty repetition is equivalent to any number of them.
       if (start === before) break;
     }
     return start;
@@ -122,7 +124,7 @@ class Compiler {
 const ASCII = 128;
 const UNKNOWN = 2;
 
-/** Asks the runtime about one character, so that classes, escapes and flags mean what they mean to it. */
+/** Returns a test that asks the runtime about one character, so that classes, escapes and flags keep their exact meaning. */
 export function characterTest(source: string, flags: string): CharacterTest {
   const pattern = new RegExp(`^(?:${source})$`, flags.replace("m", ""));
   const known = new Uint8Array(ASCII).fill(UNKNOWN);

@@ -6,24 +6,24 @@ import { actionOf, reasonOf, releases } from "./state.ts";
 /** Keys and array indexes from the top. */
 export type ValuePath = readonly (string | number)[];
 
-/** What a policy does to one value of an answer, and why. */
+/** The effect of a policy on one value, and the reason for it. */
 export interface ExplainedField {
-  /** For people: `items[0].email`. */
+  /** Display form: `items[0].email`. */
   readonly path: string;
-  /** What the winning pattern says; undefined: no pattern covers it, so it is stripped. */
+  /** Action of the winning pattern; undefined when no pattern covers the value, so that it is stripped. */
   readonly action: FieldAction | undefined;
-  /** The pattern that decided, as it is written. */
+  /** The pattern that decided, as written. */
   readonly pattern: string | undefined;
-  /** Why it allows, in the manifest's words. */
+  /** The reason for an `allow`, in the manifest's words. */
   readonly reason?: string | undefined;
-  /** Where it stands in what `applyPolicy` returns, whose lists close up; undefined: nowhere. */
+  /** Path in the result of `applyPolicy`, whose lists close up; undefined when the value is not in it. */
   readonly at: ValuePath | undefined;
 }
 
 export interface Explained {
-  /** Scalars, empty containers and those that stay empty, in the value's order. */
+  /** Scalars, empty containers, and containers that stay although nothing is left in them; in the value's order. */
   readonly fields: readonly ExplainedField[];
-  /** How many more there are. */
+  /** Number of fields beyond the limit. */
   readonly omitted: number;
 }
 
@@ -35,7 +35,7 @@ export interface ExplainedPolicy {
 type PolicyNode = CompiledPolicy["root"];
 type PolicyEdge = PolicyNode["element"];
 
-/** As in `applyPolicy`: what lies deeper is stripped. */
+/** The same limit as in `applyPolicy`: deeper values are stripped. */
 const DEPTH_MAX = 128;
 
 interface Run {
@@ -52,8 +52,8 @@ interface Spot {
 }
 
 /**
- * Says of every scalar of a value, and of every container that is empty or left so, what `applyPolicy` does to it. The decisions are the compiled policy's
- * own; only which pattern took them is worked out here, slowly.
+ * Explains what `applyPolicy` does to every scalar of a value, and to every container that is empty or left empty. The
+ * decisions are the compiled policy's own; only the pattern that took each decision is worked out here, slowly.
  */
 export function explainPolicy({ policy, compiled }: ExplainedPolicy, value: Json, fieldsMax: number): Explained {
   const run: Run = { policy, fields: [], fieldsMax, omitted: 0 };
@@ -67,7 +67,7 @@ export function explainPolicy({ policy, compiled }: ExplainedPolicy, value: Json
   return { fields: run.fields, omitted: run.omitted };
 }
 
-/** The pattern by which `action` is what happens at a path; undefined when there is none. */
+/** Returns the pattern that makes `action` apply at a path; undefined when there is none. */
 export function decidingPattern(policy: OutputPolicy, steps: readonly Step[], action: FieldAction): string | undefined {
   let best: Claim | undefined;
   for (const [text, says] of Object.entries(policy)) {
@@ -90,7 +90,7 @@ function isStronger(claim: Claim, best: Claim | undefined): boolean {
   return claim.isExact && !best.isExact;
 }
 
-/** What a pattern has to say about a path: that it, or a container that it stands in, is named. */
+/** Returns a pattern's claim on a path: the pattern names the path, or a container above it. */
 function claimOf(text: string, steps: readonly Step[]): Claim | undefined {
   const pattern = parseFieldPattern(text);
   if ("fault" in pattern) return undefined;
@@ -105,7 +105,7 @@ function claimOf(text: string, steps: readonly Step[]): Claim | undefined {
   return { text, literals: pattern.literals, isExact: !pattern.hasWildcard && positions.includes(end) };
 }
 
-/** Whether anything of it stays. */
+/** Returns whether any part of the value stays. */
 function explainField(run: Run, edge: PolicyEdge, value: unknown, spot: Spot): boolean {
   const { node } = edge;
   if (value === undefined) return false;

@@ -4,7 +4,7 @@ export const element = Symbol("[]");
 /** One or more steps of any kind, written `*`. */
 export const wildcard = Symbol("*");
 
-/** The step to a key that no pattern and no schema spells out. */
+/** The step to a key that no pattern and no schema lists. */
 export const otherKey = Symbol("other key");
 
 /** A literal key, `[]` or `*`. Keys are strings and the rest symbols, so no key can pose as either. */
@@ -16,7 +16,7 @@ export type Step = string | typeof element | typeof otherKey;
 export interface FieldPattern {
   readonly text: string;
   readonly segments: readonly Segment[];
-  /** How many segments are literal keys: the first measure of how specific a pattern is. */
+  /** Number of segments that are literal keys: the first measure of how specific a pattern is. */
   readonly literals: number;
   readonly hasWildcard: boolean;
 }
@@ -25,9 +25,9 @@ const PATTERN_CHARS_MAX = 512;
 const PATTERN_SEGMENTS_MAX = 64;
 
 /**
- * Reads a field pattern: segments joined by `.`; `[]` after a segment (or at the very start) steps into the elements
- * of an array, so `items[].email`, `matrix[][].x`, `[].name`; a segment `*` stands for one or more steps, array steps
- * included, and a leading `*.` for zero or more. Returns what is wrong instead when the text is malformed.
+ * Reads a field pattern: segments joined by `.`; `[]` after a segment (or at the very start) steps into the elements of an
+ * array, as in `items[].email`, `matrix[][].x`, `[].name`; a segment `*` matches one or more steps, array steps included, and a
+ * leading `*.` matches zero or more. Returns the error instead when the text is malformed.
  */
 export function parseFieldPattern(text: string): FieldPattern | { readonly fault: string } {
   if (text.length > PATTERN_CHARS_MAX) return { fault: `longer than ${PATTERN_CHARS_MAX} characters` };
@@ -57,14 +57,14 @@ function readPart(part: string, index: number, segments: Segment[]): string | un
   return undefined;
 }
 
-/** Where a match begins: how many segments are already behind. A leading `*.` may stand for nothing. */
+/** Returns the position at which a match begins: the number of segments already matched. A leading `*.` may match nothing. */
 export function startPosition(pattern: FieldPattern): number {
   return pattern.segments[0] === wildcard && pattern.segments.length > 1 ? 1 : 0;
 }
 
 /**
- * The positions one step further; none when the pattern does not go this way. A `*` is behind as soon as it has taken
- * one step, and takes further ones while the next segment waits.
+ * Returns the positions after one more step; none when the pattern does not match it. A `*` is complete after one step, and
+ * matches further steps as long as the next segment is not matched.
  */
 export function advance(pattern: FieldPattern, position: number, step: Step): readonly number[] {
   const stays = position > 0 && pattern.segments[position - 1] === wildcard;

@@ -1,20 +1,20 @@
 import { joinPath } from "./field-path.ts";
 
-/** A path as it is shown. Those that were written once are kept: they are few, and the same in every answer. */
+/** A path as it is shown. Paths are cached after their first use: they are few, and the same in every result. */
 export interface ShownPath {
   readonly text: string;
   readonly below: Map<string, ShownPath>;
   readonly isKept: boolean;
-  /** The list that it was put on last. */
+  /** Number of the list that the path was added to last. */
   listedBy: number;
 }
 
-/** What is kept of the paths of one policy, from answer to answer. */
+/** The paths of one policy that are cached between results. */
 export interface PathMemory {
   readonly top: ShownPath;
   kept: number;
   lists: number;
-  /** What was listed last, and its texts sorted: most answers of a tool lose the same fields. */
+  /** The last list, and its sorted texts: most results of a tool lose the same fields. */
   listed: readonly ShownPath[];
   sorted: readonly string[];
 }
@@ -30,14 +30,14 @@ function newPath(text: string, isKept: boolean): ShownPath {
   return { text, below: new Map(), isKept, listedBy: 0 };
 }
 
-/** The fields of one answer that were hidden or removed. */
+/** The fields of one result that were hidden or removed. */
 export class ListedFields {
   readonly #memory: PathMemory;
-  /** Tells it from the lists before. */
+  /** Distinguishes this list from earlier ones. */
   readonly #number: number;
-  /** In the order of arrival, to take the last ones back. */
+  /** In insertion order, so that the last ones can be taken back. */
   readonly #arrivals: ShownPath[] = [];
-  /** Texts of the listed paths that are not kept. */
+  /** Texts of the listed paths that are not cached. */
   #loose: Set<string> | undefined;
   #isCut = false;
 
@@ -76,7 +76,7 @@ export class ListedFields {
     this.#arrivals.push(field);
   }
 
-  /** Forgets the fields of a container that is removed itself, but for those that an earlier one had listed. */
+  /** Removes the fields of a container that is itself removed, except those that an earlier container had listed. */
   takeBack(length: number): void {
     if (this.#arrivals.length === length) return;
     for (const field of this.#arrivals.splice(length)) {
@@ -85,7 +85,7 @@ export class ListedFields {
     }
   }
 
-  /** Each text once. Ends in `…` when it was cut. */
+  /** Returns the sorted texts, each once. Ends in `…` when the list was cut. */
   sorted(): readonly string[] {
     const memory = this.#memory;
     const arrivals = this.#arrivals;
@@ -96,7 +96,7 @@ export class ListedFields {
       memory.listed = arrivals;
       memory.sorted = [...new Set(arrivals.map(({ text }) => text))].sort();
     }
-    // A copy: whoever gets it may change it.
+    // A copy, because the recipient may change it.
     return this.#isCut ? [...memory.sorted, "…"] : memory.sorted.slice();
   }
 }

@@ -1,10 +1,10 @@
-/** Longer text is masked up to here, and one `…` stands for the rest. UTF-16 units. */
+/** Longer text is masked up to this length, and one `…` replaces the rest (UTF-16 units). */
 const MASKED_CHARS_MAX = 1_024;
 
-/** Longer grapheme clusters lend themselves to smuggling; of those only the first code point is kept. UTF-16 units. */
+/** Longer grapheme clusters can be used to smuggle text, so only their first code point is kept (UTF-16 units). */
 const GRAPHEME_CHARS_MAX = 16;
 
-/** A longer last label of a domain is no top-level domain, and not kept. */
+/** A longer last label of a domain is not a top-level domain, and is not kept. */
 const TLD_CHARS_MAX = 10;
 
 const LONG_DIGITS = { from: 8, kept: 4 } as const;
@@ -28,10 +28,10 @@ type Clusters = ArrayLike<string>;
 const graphemes = new Intl.Segmenter("en", { granularity: "grapheme" });
 
 /**
- * Shows what kind of value stands here and little of the value. Words keep their first letter (`John Smith` →
- * `J*** S****`); an e-mail address the first letter of each part and its top-level domain (`j***@e******.com`); digit
- * strings, separators kept, their last four digits when they have eight or more, their last two when they have five
- * to seven; numbers and booleans nothing (`***`); null stays null. A visible value never comes back unchanged.
+ * Shows the kind of a value and little of its content. Words keep their first letter (`John Smith` → `J*** S****`); an e-mail
+ * address keeps the first letter of each part and its top-level domain (`j***@e******.com`); digit strings keep their
+ * separators, and their last four digits when they have eight or more, their last two when they have five to seven; numbers and
+ * booleans become `***`; null stays null. A visible value is never returned unchanged.
  */
 export function mask(value: string | number | boolean | null): string | null {
   if (value === null) return null;
@@ -46,7 +46,7 @@ function maskText(text: string): string {
   return maskEmail(text) ?? maskDigits(clusters) ?? maskWords(clusters);
 }
 
-/** User-perceived characters. A text of ASCII is the list of its own. */
+/** Splits a text into user-perceived characters. An ASCII text serves as the list of its own characters. */
 function split(text: string): Clusters {
   if (isAscii(text)) return text;
   return Array.from(graphemes.segment(text), ({ segment }) => segment);
@@ -68,7 +68,7 @@ function maskWords(clusters: Clusters): string {
   return masked + maskWord(clusters, start, clusters.length);
 }
 
-/** Keeps the first character when it is a letter or a pictograph and others follow. */
+/** Masks a word, keeping its first character when that is a letter or a pictograph and others follow. */
 function maskWord(clusters: Clusters, start = 0, end = clusters.length): string {
   const first = clusters[start] ?? "";
   if (!isKeepable(first) || !hidesSomething(clusters, start + 1, end)) return "*".repeat(end - start);
@@ -90,7 +90,7 @@ function isBlank(cluster: string): boolean {
     : cluster.trim() === "";
 }
 
-// What is ASCII needs no regular expression.
+// ASCII characters are classified without a regular expression.
 function isDigit(cluster: string): boolean {
   const code = cluster.charCodeAt(0);
   return code < ASCII_CODES ? code >= 0x30 && code <= 0x39 : DIGIT.test(cluster);
@@ -110,7 +110,7 @@ function firstCharacter(cluster: string): string {
   return String.fromCodePoint(cluster.codePointAt(0) ?? 0x2a);
 }
 
-/** `undefined` when the text is not one e-mail address. */
+/** Returns `undefined` when the text is not one e-mail address. */
 function maskEmail(text: string): string | undefined {
   const at = text.indexOf("@");
   if (at < 1 || at !== text.lastIndexOf("@") || /\s/.test(text)) return undefined;
@@ -121,7 +121,7 @@ function maskEmail(text: string): string | undefined {
   return `${maskWord(split(text.slice(0, at)))}@${[...labels.map((label) => maskWord(split(label))), tld].join(".")}`;
 }
 
-/** `undefined` when digits are not the greater part of the text, separators apart. */
+/** Returns `undefined` when digits are not more than half of the text, separators not counted. */
 function maskDigits(clusters: Clusters): string | undefined {
   let digits = 0;
   let others = 0;

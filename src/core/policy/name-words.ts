@@ -1,12 +1,12 @@
-/** A longer name says nothing. UTF-16 units. */
+/** Longer names are not read (UTF-16 units). */
 const NAME_CHARS_MAX = 96;
-/** A longer run of letters is not taken apart. UTF-16 units. */
+/** Longer runs of letters are not split into words (UTF-16 units). */
 const RUN_CHARS_MAX = 40;
 
 /**
- * The ways in which a field's name can be read as words, in lower case and the singular, digits at a word's end taken off:
- * `primaryEmails`, `primary_email`, `Primary-EMAIL2` and `primaryemail` all give `primary email`. `vocabulary`: words of which a
- * run without separators may be made.
+ * Returns the ways in which a field's name can be read as words, in lower case and singular, without digits at the end of a
+ * word: `primaryEmails`, `primary_email`, `Primary-EMAIL2` and `primaryemail` all give `primary email`. `vocabulary`: the words
+ * into which a run without separators may be split.
  */
 export function readings(name: string, vocabulary: ReadonlySet<string>): readonly (readonly string[])[] {
   if (name.length > NAME_CHARS_MAX) return [];
@@ -18,7 +18,7 @@ export function readings(name: string, vocabulary: ReadonlySet<string>): readonl
   return distinct(found.map((words) => words.flatMap((word) => takenApart(word, vocabulary))));
 }
 
-/** Whether the name says that there are several: `emails`, `phone_numbers`. */
+/** Returns whether a name is plural: `emails`, `phone_numbers`. */
 export function isPlural(name: string): boolean {
   const last = name.replace(/[^\p{L}]+$/u, "").toLowerCase();
   return last.endsWith("s") && singular(last) !== last;
@@ -32,7 +32,7 @@ function wordsIn(text: string): readonly string[] {
     .filter((word) => word !== "");
 }
 
-/** `address`, `status`, `diagnosis`: there is one of it. */
+/** Endings of singular words such as `address`, `status`, `diagnosis`. */
 const ONE = /(?:ss|us|is)$/;
 
 function singular(word: string): string {
@@ -40,10 +40,10 @@ function singular(word: string): string {
   return word.length > 3 && word.endsWith("s") && !ONE.test(word) ? word.slice(0, -1) : word;
 }
 
-/** The words that a run of letters is made of, when they are all known; else the run. */
+/** Splits a run of letters into words that are all in the vocabulary; returns the run when that is not possible. */
 function takenApart(run: string, vocabulary: ReadonlySet<string>): readonly string[] {
   if (vocabulary.has(run) || run.length > RUN_CHARS_MAX) return [run];
-  /** By where they end: the fewest words that lead there. */
+  /** The fewest words that lead to each end position. */
   const ways: (readonly string[] | undefined)[] = [[]];
   for (let end = 1; end <= run.length; end += 1) {
     for (let start = 0; start < end; start += 1) {

@@ -17,16 +17,16 @@ import {
 import { compileScan } from "./scan-policy.ts";
 import { actionOf, reasonOf } from "./state.ts";
 
-/** Fields for which a line to write is worked out: there may be several to one line. */
+/** Maximum fields for which a line to write is worked out: several fields may lead to the same line. */
 const TELLING_MAX = 100;
 
 type Described = Pick<Tool, "output" | "outputPolicy" | "scan">;
 type NamesSecret = (name: string) => boolean;
 
 /**
- * What of a tool's output protection does what it says and may still not be what was meant, each with what to write; and what
- * leaves for a stated reason. Empty when there is nothing to say. `namesSecret`: whether a field's name says that a credential
- * stands in it.
+ * Returns notes on a tool's output protection: parts that work as written but may not be intended, each with what to write, and
+ * fields that are released for a stated reason. Empty when there is nothing to report. `namesSecret` returns whether a field's
+ * name indicates that it holds a credential.
  */
 export function policyNotes(tool: Described, namesSecret: NamesSecret): readonly Fault[] {
   const fields = policyFields(tool);
@@ -65,12 +65,15 @@ function uncovered(fields: readonly PolicyField[]): readonly Fault[] {
   return [inPolicy(message)];
 }
 
-/** From the shortest to the path itself. */
+/** Returns the path's prefixes, from the shortest to the path itself. */
 function prefixes(steps: readonly Step[]): readonly string[] {
   return steps.map((_, index) => pathOf(steps.slice(0, index + 1)));
 }
 
-/** Lines that protect a name wherever it stands, and do not where a line with more names says something milder of what it stands in. */
+/**
+ * Reports lines that protect a name in every position, but are overridden where a line with more names sets a milder action for
+ * a container of that name.
+ */
 function outvoted({ outputPolicy }: Described, fields: readonly PolicyField[]): readonly Fault[] {
   const messages = Object.entries(outputPolicy).flatMap(([text, declared]) => {
     const name = nameAnywhere(text);
@@ -89,7 +92,7 @@ function outvoted({ outputPolicy }: Described, fields: readonly PolicyField[]): 
   return bounded(messages).map(inPolicy);
 }
 
-/** The name with which a pattern with a `*` ends. */
+/** Returns the name at the end of a pattern that contains a `*`. */
 function nameAnywhere(text: string): string | undefined {
   const pattern = parseFieldPattern(text);
   if ("fault" in pattern || !pattern.hasWildcard) return undefined;
@@ -118,11 +121,11 @@ function sensitive(tool: Described, fields: readonly PolicyField[], namesSecret:
 
 interface Told {
   readonly what: "is a secret" | "may be personal data";
-  /** Where among the steps. */
+  /** Index among the steps. */
   readonly at: number;
 }
 
-/** What is certainly personal data never gets here without a reason: see `releaseFaults`. */
+/** Certain personal data is never released without a reason, so it does not occur here: see `releaseFaults`. */
 function toldBy({ steps, kind }: PolicyField, namesSecret: NamesSecret): Told | undefined {
   const names = namesOf(steps);
   const secret = kind === "number" ? undefined : names.find(({ name }) => namesSecret(name));

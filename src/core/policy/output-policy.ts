@@ -16,7 +16,7 @@ import { ListedFields, newMemory, type PathMemory, type ShownPath } from "./list
 import { mask } from "./masks.ts";
 import { actionOf, type PolicyRule, type PolicyState, policyStates, releases } from "./state.ts";
 
-/** A policy joined to its output schema: a table in which every decision is taken. Values never change it. */
+/** A policy compiled for its output schema: a table that contains every decision. Values never change it. */
 export interface CompiledPolicy {
   readonly root: PolicyNode;
   readonly paths: PathMemory;
@@ -24,23 +24,23 @@ export interface CompiledPolicy {
 
 export interface Filtered {
   readonly result: Json;
-  /** Sorted, each path once, in pattern notation; keys that are data stand as `*`. Ends in `…` when it was cut. */
+  /** Sorted, each path once, in pattern notation; keys that are data appear as `*`. Ends in `…` when the list was cut. */
   readonly filteredFields: readonly string[];
 }
 
 interface PolicyNode {
-  /** What happens to a scalar here; `undefined`: no rule covers it, so it is stripped. */
+  /** Action for a scalar here; `undefined`: no rule covers it, so it is stripped. */
   readonly action: FieldAction | undefined;
-  /** Whether a container stays here when nothing is left in it. */
+  /** True when a container stays here although nothing is left in it. */
   readonly stays: boolean;
-  /** Whether nothing here or below can be released, so that nobody needs to look. */
+  /** True when nothing here or below can be released, so the content need not be visited. */
   readonly barren: boolean;
   readonly keys: ReadonlyMap<string, Edge>;
   readonly other: Edge;
   readonly element: Edge;
 }
 
-/** A step down, and how `filteredFields` shows it. */
+/** A step down, with its text in `filteredFields`. */
 interface Edge {
   readonly shown: string;
   readonly node: PolicyNode;
@@ -48,7 +48,7 @@ interface Edge {
 
 const POLICY_NODES_MAX = 10_000;
 
-/** Levels of nesting that are looked at; what lies deeper is stripped. */
+/** Levels of nesting that are visited; deeper values are stripped. */
 const POLICY_DEPTH_MAX = 128;
 
 const PROTOTYPE = "__proto__";
@@ -70,9 +70,9 @@ const NOWHERE: Edge = {
 };
 
 /**
- * Takes every decision of a policy once. Which rule wins at a path: the one with more literal keys (`[]` and `*` do
- * not count); else the one that names the path exactly, without `*` and not through a container above; else the
- * stricter. A rule on a container covers all below it. What no rule covers is stripped.
+ * Compiles a policy, so that every decision is taken only once. The rule that wins at a path is the one with more literal keys
+ * (`[]` and `*` do not count); else the one that names the path exactly, without `*` and not through a container above; else
+ * the stricter one. A rule on a container covers everything below it. Values that no rule covers are stripped.
  * @throws TypeError for a malformed pattern or action, RangeError for a policy or schema too large to compile.
  */
 export function compilePolicy(policy: OutputPolicy, output: z.ZodType): CompiledPolicy {
@@ -115,8 +115,7 @@ function readRule([text, declared]: readonly [string, unknown], index: number): 
 }
 
 /**
- * What is wrong with a policy: one line for every pattern that is malformed or can match no field of the schema's
- * output. Empty when all is well.
+ * Returns the errors of a policy: one line for every pattern that is malformed or can match no field of the schema's output.
  * @throws RangeError for a schema that never ends.
  */
 export function unmatchedPatterns(policy: OutputPolicy, output: z.ZodType): readonly string[] {
@@ -130,18 +129,19 @@ export function unmatchedPatterns(policy: OutputPolicy, output: z.ZodType): read
 
 interface Run {
   readonly listed: ListedFields;
-  /** Where the walk stands, as shown in `filteredFields`. */
+  /** Current path, as shown in `filteredFields`. */
   path: ShownPath;
   depth: number;
 }
 
 /**
- * Copies what the policy lets through. A scalar is kept, masked or removed by its own path's decision; array elements
- * that are removed close up. A container with nothing left in it stays, empty, when a rule allows or masks the
- * container itself, or spells out the way through it (without `*`) to a field that it allows or masks; else it goes
- * too, and is listed instead of its content. The outermost container always stays; an
- * outermost scalar, which no pattern can name, becomes null. Keys stay readable under a mask; an own `__proto__` is
- * always removed, and so is a key that only characters which nobody sees tell from a name that is spelled out. Linear in the value, which is not changed and shares nothing with the copy.
+ * Copies the parts of a value that the policy releases. A scalar is kept, masked or removed by the decision for its own path;
+ * lists close up over removed elements. A container with nothing left in it stays, empty, when a rule allows or masks the
+ * container itself, or names the path through it (without `*`) to a field that it allows or masks; otherwise the container is
+ * removed too, and is listed instead of its content. The outermost container always stays; an outermost scalar, which no
+ * pattern can name, becomes null. Keys stay readable under a mask. An own `__proto__` is always removed, and so is a key that
+ * differs from a listed name only by invisible characters. Takes linear time; the value is not changed and shares nothing with
+ * the copy.
  */
 export function applyPolicy(compiled: CompiledPolicy, value: Json): Filtered {
   const { paths } = compiled;
@@ -152,13 +152,13 @@ export function applyPolicy(compiled: CompiledPolicy, value: Json): Filtered {
   return { result, filteredFields: run.listed.sorted() };
 }
 
-/** The step to a key. What leads to `__proto__`, or to what would be read as a name that is spelled out here, leads nowhere. */
+/** Returns the step to a key. `__proto__` leads nowhere, and neither does a key that would be read as a name listed here. */
 export function edgeOf(node: PolicyNode, key: string): Edge {
   if (key === PROTOTYPE) return NOWHERE;
   return node.keys.get(key) ?? (posesAs(key, PROTOTYPE, node.keys) ? NOWHERE : node.other);
 }
 
-/** A path as `filteredFields` shows it: keys that are data stand as `*`. */
+/** Returns a path as `filteredFields` shows it: keys that are data appear as `*`. */
 export function shownPath({ root }: CompiledPolicy, steps: readonly Step[]): string {
   let node = root;
   let path = "";
@@ -211,7 +211,7 @@ function filterContainer(run: Run, edge: Edge, value: object): Json | undefined 
   return undefined;
 }
 
-/** The filtered copy, or `undefined` when nothing is left. */
+/** Returns the filtered copy, or `undefined` when nothing is left. */
 function filterContent(run: Run, node: PolicyNode, value: object): Json | undefined {
   return Array.isArray(value) ? filterElements(run, node.element, value) : filterKeys(run, node, value);
 }
@@ -246,16 +246,16 @@ function note({ listed, path }: Run, shown: string): void {
   listed.add(listed.below(path, shown));
 }
 
-/** Controls, formats, lone surrogates, and what else shows nothing: all that is taken out of the keys that an agent reads. */
+/** Controls, formats, lone surrogates and other invisible characters: all are removed from the keys that an agent reads. */
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
 
-/** Where a terminal's sequence may begin, whose letters go with it. */
+/** Characters that may begin a terminal sequence; the letters of the sequence are removed with it. */
 const MARK = /[\x1b\x9b]/;
 
-/** Names that are tried for a key with a terminal's sequence; where there are more, it may be any of them. */
+/** Maximum names compared with a key that contains a terminal sequence. With more names, the key is treated as posing as one. */
 const NAMES_TRIED_MAX = 64;
 
-/** Whether a key would be read as one of the names, once the characters that nobody sees are gone. */
+/** Returns whether a key would be read as one of the names once its invisible characters are removed. */
 function posesAs(key: string, reserved: string, names: ReadonlyMap<string, unknown>): boolean {
   if (isPlain(key)) return false;
   if (MARK.test(key))
@@ -264,7 +264,7 @@ function posesAs(key: string, reserved: string, names: ReadonlyMap<string, unkno
   return seen !== key && (seen === reserved || names.has(seen));
 }
 
-/** Whether all of it is ASCII that can be seen, as in most keys. */
+/** Returns whether a key is entirely visible ASCII, as most keys are. */
 function isPlain(key: string): boolean {
   for (let at = 0; at < key.length; at += 1) {
     const code = key.charCodeAt(at);
@@ -273,7 +273,7 @@ function isPlain(key: string): boolean {
   return true;
 }
 
-/** Whether a name may be what is left of a key when some of its characters go. */
+/** Returns whether a name may remain when some characters of a key are removed. */
 function isLeftOf(key: string, name: string): boolean {
   let from = 0;
   for (let at = 0; at < name.length; at += 1) {
@@ -283,7 +283,7 @@ function isLeftOf(key: string, name: string): boolean {
   return true;
 }
 
-/** Why a pattern can match no value that the schema gives, with a hint where one helps; `undefined` when it can. */
+/** Returns why a pattern can match no value of the schema, with a suggestion if one helps; `undefined` when it can match. */
 function unreachable(pattern: FieldPattern, places: SchemaMap): string | undefined {
   if (isReachable(pattern, places)) return undefined;
   const suggestion = suggest(pattern, places);
@@ -306,7 +306,7 @@ function isReachable(pattern: FieldPattern, places: SchemaMap): boolean {
   return false;
 }
 
-/** The steps that a value can take from here, one for all the keys that no one spells out. */
+/** Returns the steps that a value can take from here, with one step for all keys that are not listed. */
 function stepsFrom(
   places: SchemaMap,
   place: SchemaNode,
@@ -318,7 +318,7 @@ function stepsFrom(
   return found.filter((entry): entry is readonly [Step, SchemaNode] => entry[1] !== undefined);
 }
 
-/** The pattern with `[]` put in or left out where the schema has or lacks an array; `undefined` when that is no help. */
+/** Returns the pattern with `[]` added or removed where the schema has or lacks an array; `undefined` when that does not help. */
 function suggest(pattern: FieldPattern, places: SchemaMap): string | undefined {
   if (pattern.hasWildcard) return undefined;
   let place = places.root;

@@ -1,22 +1,23 @@
 import { readings } from "./name-words.ts";
 
-/** `certain`: a person's own particulars stand there; `likely`: they may, and so may something else. */
+/** `certain`: the value is a person's own data; `likely`: it may be, or may be something else. */
 type Certainty = "certain" | "likely";
 
-/** What names say of the value that they lead to. */
+/** The conclusion drawn from the names that lead to a value. */
 interface PersonalName {
-  /** Which of the names says it. */
+  /** Index of the name that indicates personal data. */
   readonly at: number;
   readonly certainty: Certainty;
-  /** Whether a number could be such a value: a telephone number can, an e-mail address cannot. */
+  /** True when a number could be such a value: a telephone number can, an e-mail address cannot. */
   readonly takesNumber: boolean;
 }
 
 const COMPOUND_WORDS_MAX = 3;
 
 /**
- * Whether the names that lead to a field, from the top and lists left out, say that personal data stands there. A name's last words
- * decide, with those of the name above it: an `emailTemplate` is a template, a `pod.name` no person's.
+ * Returns whether the names that lead to a field, from the top and without lists, indicate personal data, and which name does.
+ * The last words of a name decide, together with those of the name above it: an `emailTemplate` is a template, and a `pod.name`
+ * is not a person's name.
  */
 export function personalName(names: readonly string[]): PersonalName | undefined {
   const read = names.map((name) => readings(name, VOCABULARY));
@@ -96,9 +97,9 @@ function tails(words: readonly string[]): readonly string[] {
   return Array.from({ length: COMPOUND_WORDS_MAX }, (_, at) => words.slice(-at - 1).join(" "));
 }
 
-/** Tables of words, all in lower case and the singular. `personal-names.ts` says how they are read. */
+/** Tables of words, all in lower case and singular. The functions above define how they are read. */
 
-/** What a field that is called so holds, whatever stands before it: `contactEmail`, `customer_msisdn`. */
+/** Words that indicate personal data whatever precedes them: `contactEmail`, `customer_msisdn`. */
 const HEADS: ReadonlySet<string> = listed(
   "email, phone, telephone, cellphone, msisdn, birthday, birthdate, birthplace, dob, ssn, nino, cpf, bsn",
   "aadhaar, passport, iban, cvv, cvc, salary, surname, forename, firstname, lastname, middlename",
@@ -108,7 +109,7 @@ const HEADS: ReadonlySet<string> = listed(
 
 const MAYBE_HEADS: ReadonlySet<string> = listed("mail, mobile, fax, whatsapp, pan, postcode, zipcode, diagnosis");
 
-/** Heads of two words and more. */
+/** Heads of two or more words. */
 const COMPOUNDS: ReadonlySet<string> = listed(
   "e mail, cell phone, phone number, mobile number, mobile phone, fax number, whatsapp number",
   "date of birth, place of birth, birth date, birth day, birth place, birth name, do b, next of kin",
@@ -125,18 +126,18 @@ const MAYBE_COMPOUNDS: ReadonlySet<string> = listed(
   "medical record, health insurance",
 );
 
-/** Certain when they are said to be numbers: a `tax` may be an amount. */
+/** Certain when the name says that the value is a number: a `tax` may be an amount. */
 const NUMBERED: ReadonlySet<string> = listed(
   "tax, card, bank account, medical record, pan, mobile, fax, nhs, identity, id card, medicare",
 );
 
-/** Whose `name` and `address` are a person's. */
+/** Persons: their `name` and `address` are personal data. */
 const PERSONS: ReadonlySet<string> = listed(
   "customer, patient, employee, cardholder, contact, person, people, applicant, beneficiary",
   "passenger, student, buyer, payer, payee, spouse, kin, guardian, citizen",
 );
 
-/** Things, not persons: what is named or addressed so is theirs. */
+/** Things, not persons: their names and addresses are not personal data. */
 const THINGS: ReadonlySet<string> = listed(
   "repo, repository, branch, file, image, resource, chart, job, class, method, function, package, module",
   "pod, host, bucket, project, workflow, service, server, endpoint, node, container, cluster, deployment",
@@ -145,32 +146,32 @@ const THINGS: ReadonlySet<string> = listed(
   "artifact, pipeline, task, group, column, field",
 );
 
-/** Whose mailbox or telephone is nobody's own. */
+/** Organizations and roles, whose mailbox or telephone is not a person's own. */
 const OFFICES: ReadonlySet<string> = listed(
   "support, service, noreply, reply, helpdesk, system, bot, company, business, organization, organisation",
   "org, store, shop, hotline, vendor, supplier, abuse, postmaster, webmaster",
 );
 
-/** Ends of a name that say of which kind or in what form. */
+/** Words at the end of a name that give the kind or the form of the value. */
 const TRAILERS: ReadonlySet<string> = listed(
   "number, no, nr, num, value, text, raw, primary, secondary, home, work, private, line, last",
 );
 
 const NUMBER_WORDS: ReadonlySet<string> = listed("number, no, nr, num");
 
-/** Words that say that it is hidden already, and words in front that make it a question. */
+/** Words that mark a value as hidden already. `ASKING` lists first words that turn the name into a yes-or-no question. */
 const HIDDEN: ReadonlySet<string> = listed("masked, hashed, redacted, hidden, anonymized, anonymised");
 
 const ASKING: ReadonlySet<string> = listed("has, is, can, should, was, did, needs, requires, allows");
 
-/** What is told of such a thing without telling the thing: `email.template`, `phone.model`, `billingAddress.country`. */
+/** Properties of such a value that do not reveal it: `email.template`, `phone.model`, `billingAddress.country`. */
 const ASIDES: ReadonlySet<string> = listed(
   "template, model, verified, enabled, type, kind, status, state, provider, version, id, count, format",
   "domain, subject, at, label, carrier, country, code, city, region, currency, locale, language, source",
   "strategy, priority, timezone, vendor, brand, os, platform, policy, folder",
 );
 
-/** Heads that are written in figures. */
+/** Heads whose values are written in digits. */
 const IN_FIGURES: ReadonlySet<string> = listed(
   "phone, telephone, cellphone, msisdn, mobile, fax, whatsapp, birthday, birthdate, birth, dob, ssn, nino",
   "cpf, bsn, aadhaar, passport, iban, cvv, cvc, salary, pan, id, security, card, insurance, license",
@@ -178,18 +179,18 @@ const IN_FIGURES: ReadonlySet<string> = listed(
   "telefono, pesel, geburtsdatum, nhs, identity, medicare",
 );
 
-/** Parts of an address or a name that stand below it: `address.street`, `name.first`. */
+/** Parts of an address or a name that appear as keys below it: `address.street`, `name.first`. */
 const PARTS: Readonly<Record<string, ReadonlySet<string>>> = {
   address: listed("street, line, street line, address line, postcode, postal code, zip, zip code"),
   name: listed("first, last, middle, given, family, maiden"),
 };
 
-/** Names that only hold others together: `customer.profile.name` is a customer's. */
+/** Names that only group others: `customer.profile.name` is a customer's name. */
 const WRAPPERS: ReadonlySet<string> = listed(
   "profile, detail, data, info, information, attribute, personal, record, payload, result, item, value, property, propertie",
 );
 
-/** A run of letters without separators is read when it is made of these. */
+/** Words into which a run of letters without separators may be split. */
 const VOCABULARY: ReadonlySet<string> = new Set(
   [
     ...[HEADS, MAYBE_HEADS, COMPOUNDS, MAYBE_COMPOUNDS, NUMBERED, PERSONS, TRAILERS].flatMap((words) => [...words]),

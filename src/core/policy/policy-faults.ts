@@ -28,16 +28,15 @@ import {
 } from "./policy-fields.ts";
 import { actionOf, reasonOf } from "./state.ts";
 
-/** Fields for which a line to write is worked out: there may be several to one line. */
+/** Maximum fields for which a line to write is worked out: several fields may lead to the same line. */
 const TELLING_MAX = 100;
-/** Fields that are named as what may be written in a glob's place. */
+/** Maximum fields that are suggested in place of a glob. */
 const INSTEAD_MAX = 10;
 
 /**
- * What a tool's policy lets out without anybody having said so: all of a part that the schema does not describe, and personal data
- * by its name without a reason. Such a tool does not load. Each fault ends in the line to write.
- *
- * @throws {TypeError | RangeError} for a policy or schema that cannot be compiled
+ * Returns an error for each unintended release by a tool's policy: all content of a part that the schema does not describe, or
+ * a field that is personal data by its name and has no reason. A tool with such an error does not load. Each error ends with
+ * the line to write.
  */
 export function releaseFaults(tool: Described): readonly Fault[] {
   const fields = policyFields(tool);
@@ -46,7 +45,7 @@ export function releaseFaults(tool: Described): readonly Fault[] {
   return messages.map((message) => ({ field: "outputPolicy", message }));
 }
 
-/** Places that a pattern reaches though no schema spells them out. */
+/** Returns the positions that a pattern matches although the schema does not list them. */
 function undescribed(tool: Described, fields: readonly PolicyField[]): readonly PolicyField[] {
   const { root } = compilePolicy(tool.outputPolicy, tool.output);
   const open = new Undescribed(fields);
@@ -61,7 +60,7 @@ function undescribed(tool: Described, fields: readonly PolicyField[]): readonly 
 
 interface Fields {
   readonly fields: readonly PolicyField[];
-  /** With those that no schema spells out. */
+  /** Includes the positions that the schema does not list. */
   readonly all: readonly PolicyField[];
 }
 
@@ -74,7 +73,7 @@ function loose(tool: Described, { fields, all }: Fields): readonly string[] {
     if (pattern === undefined) continue;
     const { length } = loosePlace(steps, kind === "open");
     const beside = steps.findIndex((step, at) => step === otherKey && containers.has(pathOf(steps.slice(0, at))));
-    // To name what holds keys that are spelled out and keys that are not is no more than a glob.
+    // Naming a container that holds both listed and unlisted keys is as broad as a glob.
     if (!takesAll(pattern, steps, beside === -1 ? length - 1 : Math.max(beside, length))) continue;
     byPattern.set(pattern, (byPattern.get(pattern) ?? new Set()).add(pathOf(steps)));
   }
@@ -86,12 +85,12 @@ function loose(tool: Described, { fields, all }: Fields): readonly string[] {
   });
 }
 
-/** The containers on the way that have a key which is spelled out. */
+/** Returns the containers on the path that have a listed key. */
 function containersThatSpell(steps: readonly Step[]): readonly string[] {
   return steps.flatMap((step, at) => (typeof step === "string" ? [pathOf(steps.slice(0, at))] : []));
 }
 
-/** What has to be named for its content to leave: the first part on the way whose keys or values nobody describes. */
+/** Returns the path that a pattern must name to release its content: up to the first part with undescribed keys or values. */
 function loosePlace(steps: readonly Step[], isOpen: boolean): readonly Step[] {
   const first = steps.indexOf(otherKey);
   let end = isOpen || first === -1 ? steps.length : first;
@@ -99,7 +98,9 @@ function loosePlace(steps: readonly Step[], isOpen: boolean): readonly Step[] {
   return steps.slice(0, end);
 }
 
-/** Whether a pattern lets all of a loose place out without naming the place: it is behind within so many steps. */
+/**
+ * Returns whether a pattern releases all of an undescribed part without naming it: it is complete after at most `within` steps.
+ */
 function takesAll(text: string, steps: readonly Step[], within: number): boolean {
   const pattern = parseFieldPattern(text);
   if ("fault" in pattern || pattern.segments.at(-1) === wildcard) return true;
@@ -111,7 +112,7 @@ function takesAll(text: string, steps: readonly Step[], within: number): boolean
   return false;
 }
 
-/** Described fields that the pattern lets out, and that may be named in its place. */
+/** Returns the described fields that the pattern releases and that may be named in its place. */
 function insteadOf({ outputPolicy }: Described, pattern: string, fields: readonly PolicyField[]): readonly string[] {
   const paths = fields.flatMap(({ steps, kind, node, path }) => {
     if (kind === "open" || node.action !== "allow" || isPersonal(steps)) return [];
@@ -142,13 +143,13 @@ function personal(tool: Described, fields: readonly PolicyField[]): readonly str
 
 interface Told {
   readonly name: string;
-  /** Where among the steps. */
+  /** Index among the steps. */
   readonly at: number;
-  /** Whether the keys below are the personal data: no mask covers keys. */
+  /** True when the keys below are the personal data: a mask does not cover keys. */
   readonly inKeys: boolean;
 }
 
-/** Which name on the way to a field that leaves says for certain that personal data stands there. */
+/** Returns the name on the path to a released field that certainly indicates personal data. */
 function toldBy({ steps, kind, node }: PolicyField): Told | undefined {
   if (node.action !== "allow" && node.action !== "mask") return undefined;
   const names = namesOf(steps);
@@ -163,7 +164,7 @@ function toldBy({ steps, kind, node }: PolicyField): Told | undefined {
   return isCount ? undefined : { ...told, inKeys };
 }
 
-/** Whether the line that lets the field out names it and says why. */
+/** Returns whether the line that releases the field names it and gives a reason. */
 function isReasoned({ outputPolicy }: Described, { steps, node }: PolicyField, name: string): boolean {
   const text = node.action === "allow" ? decidingPattern(outputPolicy, steps, "allow") : undefined;
   if (text === undefined || reasonOf(outputPolicy[text]) === undefined) return false;
@@ -171,7 +172,7 @@ function isReasoned({ outputPolicy }: Described, { steps, node }: PolicyField, n
   return !("fault" in pattern) && pattern.segments.includes(name);
 }
 
-/** The lines of a policy that let something out for a reason. */
+/** Returns the lines of a policy that release a field for a stated reason. */
 export function reasonedLines({
   outputPolicy,
 }: Pick<Described, "outputPolicy">): readonly (readonly [string, string])[] {
@@ -186,10 +187,10 @@ interface Place {
   readonly kind: FieldKind;
 }
 
-/** Steps of all searches together. */
+/** Maximum steps of all searches together. */
 const SEARCH_STEPS_MAX = 10_000_000;
 
-/** Finds where patterns lead in what a schema leaves undescribed. */
+/** Finds the positions that patterns match in the parts that a schema does not describe. */
 class Undescribed {
   readonly #open: readonly Place[];
   readonly #spelled: ReadonlySet<string>;
@@ -201,9 +202,10 @@ class Undescribed {
   }
 
   /**
-   * Places that the pattern names though the schema does not: `email` of a loose object, `payload.email` of an unknown payload.
+   * Returns the positions that the pattern names although the schema does not: `email` in a loose object, `payload.email` in an
+   * unknown payload.
    *
-   * @throws {RangeError} when there is too much to search: what is not found cannot be judged
+   * @throws {RangeError} when there is too much to search: positions that are not found cannot be judged
    */
   reachedBy(pattern: FieldPattern): readonly Place[] {
     const found = new Map<string, Place>();
@@ -247,7 +249,7 @@ interface Reached {
   readonly taken: readonly Step[];
 }
 
-/** Whether no other key was taken on the way than the place's own. */
+/** Returns whether every key that was taken is the position's own. */
 function isSame(taken: readonly Step[], steps: readonly Step[]): boolean {
   return taken.every((step, at) => step === steps[at]);
 }

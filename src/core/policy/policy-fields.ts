@@ -3,20 +3,24 @@ import type { FieldAction, Tool } from "../types.ts";
 import { element, joinPath, otherKey, type Step } from "./field-path.ts";
 import { type CompiledPolicy, compilePolicy } from "./output-policy.ts";
 
-/** Of each kind of fault or note; the rest is counted. */
+/** Maximum entries listed for each kind of error or note; the rest is counted. */
 const NAMED_MAX = 10;
 
 export type Described = Pick<Tool, "output" | "outputPolicy">;
 type PolicyNode = CompiledPolicy["root"];
 
-/** A place at which an answer can hold something, and what the policy does there. */
+/** A position at which a result can hold a value, with the policy's decision for it. */
 export interface PolicyField extends SchemaField {
   /** In pattern notation. */
   readonly path: string;
   readonly node: PolicyNode;
 }
 
-/** @throws {TypeError | RangeError} for a policy or schema that cannot be compiled */
+/**
+ * Returns the fields of a tool's output, each with the policy's decision.
+ *
+ * @throws {TypeError | RangeError} for a policy or schema that cannot be compiled
+ */
 export function policyFields({ output, outputPolicy }: Described): readonly PolicyField[] {
   const { root } = compilePolicy(outputPolicy, output);
   return schemaFields(output).map((field) => ({
@@ -35,7 +39,7 @@ export function shownStep(step: Step): string {
   return step === otherKey ? "*" : String(step);
 }
 
-/** The keys on the way to a field that are spelled out, and where among its steps each stands. */
+/** Returns the listed keys on the path to a field, each with its index among the steps. */
 export function namesOf(steps: readonly Step[]): readonly { readonly name: string; readonly at: number }[] {
   return steps.flatMap((name, at) => (typeof name === "string" ? [{ name, at }] : []));
 }
@@ -48,12 +52,15 @@ export function followSteps(root: PolicyNode, steps: readonly Step[]): PolicyNod
 }
 
 export interface PolicyLine {
-  /** The way to what has the telling name. */
+  /** The path to the part with the telling name. */
   readonly prefix: readonly Step[];
   readonly action: FieldAction;
 }
 
-/** The path to write a line for: all that the name holds where that wins over what is written, else the field alone. */
+/**
+ * Returns the path to write a line for: the whole part with the name if that line would win over the existing ones, else the
+ * field alone.
+ */
 export function pathToWrite(
   { outputPolicy, output }: Described,
   field: PolicyField,
@@ -65,7 +72,7 @@ export function pathToWrite(
       const { root } = compilePolicy({ ...outputPolicy, [path]: action }, output);
       return followSteps(root, field.steps).action === action;
     } catch {
-      // A key that no pattern can spell, or one pattern too many.
+      // No pattern can spell the key, or the line would be one pattern too many.
       return false;
     }
   };
@@ -78,7 +85,7 @@ export function listed(paths: readonly string[]): string {
   return all.slice(0, NAMED_MAX).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }
 
-/** As many messages as a person reads, and how many more there are. */
+/** Returns as many messages as a person reads, and the number of further ones. */
 export function bounded(messages: readonly string[]): readonly string[] {
   const all = [...new Set(messages)];
   const more = all.length - NAMED_MAX;

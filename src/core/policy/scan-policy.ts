@@ -1,9 +1,9 @@
 import { advance, element, type FieldPattern, parseFieldPattern, startPosition } from "./field-path.ts";
 
-/** How closely the text of a field is looked through before it leaves: see `ToolDefinition.scan`. */
+/** Strictness with which a field's text is scanned before it is released: see `ToolDefinition.scan`. */
 export type ScanLevel = "off" | "secrets" | "balanced" | "strict";
 
-/** Field patterns to levels. Text that no pattern names is looked through for secrets. */
+/** Maps field patterns to levels. Text that matches no pattern is scanned for secrets. */
 export type ScanPolicy = Readonly<Record<string, ScanLevel>>;
 
 /** From the mildest to the strictest. */
@@ -11,10 +11,10 @@ export const SCAN_LEVELS: readonly ScanLevel[] = ["off", "secrets", "balanced", 
 
 const OTHERWISE: ScanLevel = "secrets";
 const PATHS_KEPT_MAX = 10_000;
-/** UTF-16 units. Keys may be data, of any length. */
+/** Longest path that is cached (UTF-16 units): keys may be data, of any length. */
 const PATH_KEPT_CHARS_MAX = 512;
 
-/** The level of each path; a single one when no pattern tells paths apart. */
+/** The level of each path; a single level when no pattern distinguishes paths. */
 export type CompiledScan = ScanLevel | ((path: readonly string[]) => ScanLevel);
 
 interface ScanRule {
@@ -23,8 +23,8 @@ interface ScanRule {
 }
 
 /**
- * Which level wins at a path: that of the pattern with more literal keys; else of the one without `*`; else the stricter. A
- * pattern on a container covers all below it.
+ * Compiles a scan policy. The level that wins at a path is that of the pattern with more literal keys; else of the one without
+ * `*`; else the stricter one. A pattern on a container covers everything below it.
  *
  * @throws {TypeError} for a malformed pattern
  */
@@ -46,7 +46,7 @@ export function compileScan(declared: ScanPolicy): CompiledScan {
   };
 }
 
-/** Another one for every path, whatever the keys hold. */
+/** Returns a different name for every path, whatever the keys contain. */
 function nameOf(path: readonly string[]): string {
   return path.map((step) => `${step.length}:${step}`).join("");
 }

@@ -5,22 +5,22 @@ import { advance, otherKey, startPosition, wildcard } from "./field-path.ts";
 const POLICY_STATES_MAX = 4_000;
 
 export interface PolicyRule {
-  /** The place in the policy; it only tells rules apart. */
+  /** Index in the policy; it only distinguishes rules. */
   readonly index: number;
   readonly pattern: FieldPattern;
   readonly action: FieldAction;
 }
 
-/** How far every rule has come along one path, and who wins there. States of one table that decide alike are one. */
+/** The progress of every rule along one path, and the action that wins. States of one table that decide alike are one object. */
 export interface PolicyState {
   readonly id: number;
-  /** What the winning rule does here; `undefined`: no rule covers this path. */
+  /** Action of the winning rule here; `undefined`: no rule covers this path. */
   readonly action: FieldAction | undefined;
-  /** The keys for which some rule waits here. */
+  /** The keys that a rule expects as its next segment. */
   readonly awaited: ReadonlySet<string>;
-  /** Whether a rule spells out the way to here, without a `*`, and goes on to something that it releases. */
+  /** True when a rule names the path to here, without a `*`, and continues to a field that it releases. */
   readonly isSpelledOut: boolean;
-  /** Whether nothing here or below can be released. */
+  /** True when nothing here or below can be released. */
   readonly isBarren: boolean;
 }
 
@@ -46,17 +46,17 @@ interface Position {
   readonly at: number;
 }
 
-/** A rule's say about a path. */
+/** A rule's claim on a path. */
 interface Claim {
   readonly literals: number;
-  /** The pattern has no `*` and names this very path. */
+  /** True when the pattern has no `*` and names exactly this path. */
   readonly exact: boolean;
   readonly action: FieldAction;
 }
 
 const STRICTNESS: Readonly<Record<FieldAction, number>> = { allow: 0, mask: 1, redact: 2 };
 
-/** What a policy's line says to do, whether or not it says why; undefined when it says nothing that is known. */
+/** Returns the action of a policy's line, with or without a reason; undefined when the action is unknown. */
 export function actionOf(declared: unknown): FieldAction | undefined {
   if (typeof declared === "object" && declared !== null && "action" in declared && declared.action === "allow") {
     return "allow";
@@ -64,7 +64,7 @@ export function actionOf(declared: unknown): FieldAction | undefined {
   return isFieldAction(declared) ? declared : undefined;
 }
 
-/** Why a policy's line allows, when it says so. */
+/** Returns the reason of a policy's line, if it gives one. */
 export function reasonOf(declared: OutputPolicy[string] | undefined): string | undefined {
   return typeof declared === "object" ? declared.reason : undefined;
 }
@@ -77,7 +77,11 @@ export function releases(action: FieldAction | undefined): boolean {
   return action === "allow" || action === "mask";
 }
 
-/** @throws RangeError, from `next` too, when patterns with `*` multiply. */
+/**
+ * Creates the states of a policy.
+ *
+ * @throws RangeError, from `next` too, when patterns with `*` multiply.
+ */
 export function policyStates(rules: readonly PolicyRule[]): PolicyStates {
   const known = new Map<string, KnownState>();
   const stateOf = (progress: Progress): KnownState => {
@@ -93,7 +97,7 @@ export function policyStates(rules: readonly PolicyRule[]): PolicyStates {
     start: stateOf(progressOf(starts, undefined)),
     next: (from, step) => {
       const state = from as KnownState;
-      // A key that no rule waits for is like any other such key.
+      // Keys that no rule expects all lead to the same state.
       const sameStep = typeof step === "string" && !state.awaited.has(step) ? otherKey : step;
       const found = state.steps.get(sameStep) ?? stateOf(follow(state.progress, sameStep));
       state.steps.set(sameStep, found);
@@ -114,7 +118,7 @@ function newState(id: number, progress: Progress): KnownState {
   return { id, action: winner?.action, awaited: new Set(awaited), isSpelledOut, isBarren, progress, steps: new Map() };
 }
 
-/** Equal for what decides alike here and everywhere below. */
+/** Returns a name that is equal for all progress that decides alike here and everywhere below. */
 function nameOf({ live, inherited, winner }: Progress): string {
   const positions = live.map(({ rule, at }) => `${rule.index}:${at}`).sort();
   return `${positions.join()}|${inherited?.literals}${inherited?.action}|${winner?.action}`;
@@ -142,7 +146,7 @@ function progressOf(positions: readonly Position[], above: Claim | undefined): P
   return { live: [...live.values()], inherited, winner };
 }
 
-/** Most specific wins: more literal keys, then the exact one, then the stricter. */
+/** Returns the more specific claim: more literal keys, then the exact one, then the stricter one. */
 function stronger(a: Claim | undefined, b: Claim): Claim {
   if (a === undefined) return b;
   if (a.literals !== b.literals) return a.literals > b.literals ? a : b;

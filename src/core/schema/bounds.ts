@@ -17,8 +17,8 @@ import { defOf, lazySchema } from "./walk.ts";
 const VISITS_MAX = 10_000;
 
 /**
- * A string that may hold anything but NUL and lone surrogates, for what cannot have a pattern: a search phrase, a
- * commit message. An argv may carry it only after `--` or as the value of `--name=`. `max` counts code points.
+ * Returns a string schema that accepts any text except NUL and lone surrogates, for values that cannot have a pattern: a search
+ * phrase, a commit message. An argv may carry it only after `--` or as the value of `--name=`. `max` counts code points.
  */
 export function freeText(max: number): z.ZodString {
   if (!Number.isSafeInteger(max) || max < 1) throw new RangeError("freeText needs a maximum of at least 1 character");
@@ -30,15 +30,15 @@ export function freeText(max: number): z.ZodString {
 }
 
 /**
- * Where an argv tool's input lets a string through that is unbounded or may begin with `-`. Fields are paths as in
- * output policies, `""` for the whole input; every message says what to write.
+ * Returns the positions where a command tool's input accepts a string that is unbounded or may begin with `-`. Fields are paths
+ * as in output policies, `""` for the whole input; every message says what to write.
  * @throws RangeError for a schema that never ends.
  */
 export function unboundedStrings(input: z.ZodType): readonly Fault[] {
   return findingsOf(input).filter((finding) => "message" in finding);
 }
 
-/** The paths at which the input holds declared free text: keys, `[]` for array elements, `*` for values of a record. */
+/** Returns the paths at which the input holds declared free text: keys, `[]` for array elements, `*` for values of a record. */
 export function freeTextFields(input: z.ZodType): readonly string[] {
   const fields = findingsOf(input).flatMap((finding) => ("freeText" in finding ? [finding.freeText] : []));
   return [...new Set(fields)];

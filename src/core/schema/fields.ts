@@ -3,12 +3,12 @@ import { element, otherKey, type Step } from "../policy/field-path.ts";
 import { ANYTHING, defOf, innerSchemas, type Schema } from "./walk.ts";
 
 /**
- * What a field can hold. `text`: prose; `format`: text that is none; `closed`: a listed value, a boolean, a time; `open`: anything,
- * described nowhere.
+ * The kind of value a field can hold. `text`: prose; `format`: text that cannot be prose; `closed`: a listed value, a boolean,
+ * a time; `open`: any value, not described by the schema.
  */
 export type FieldKind = "text" | "format" | "number" | "closed" | "open";
 
-/** A place at which an output schema can give a scalar, or anything. */
+/** A position at which the output can hold a scalar, or any value. */
 export interface SchemaField {
   readonly steps: readonly Step[];
   readonly kind: FieldKind;
@@ -24,9 +24,10 @@ interface Walk {
 }
 
 /**
- * The fields of a schema's output, in its order; `otherKey` stands for keys that it does not spell out. A place may come twice.
+ * Returns the fields of a schema's output in schema order; `otherKey` represents the keys that the schema does not list. A
+ * position may occur twice.
  *
- * @throws {RangeError} for a schema with very many: what is not looked at cannot be judged
+ * @throws {RangeError} for a schema with too many parts: parts that are not visited cannot be judged
  */
 export function schemaFields(output: Schema): readonly SchemaField[] {
   const walk: Walk = { open: new Set(), fields: [], visits: 0 };
@@ -38,7 +39,7 @@ function visit(walk: Walk, schema: Schema, steps: readonly Step[]): void {
   walk.visits += 1;
   if (walk.visits > VISITS_MAX) throw new RangeError(`the schema has more than ${VISITS_MAX} parts`);
   if (walk.open.has(schema)) {
-    // It goes on in itself for ever: `z.json()` describes nothing.
+    // The schema contains itself without end: `z.json()` describes nothing.
     walk.fields.push({ steps, kind: "open" });
     return;
   }
@@ -49,7 +50,7 @@ function visit(walk: Walk, schema: Schema, steps: readonly Step[]): void {
   if (kind !== undefined) walk.fields.push({ steps, kind });
 }
 
-/** What stands below a schema, or inside it without a step. */
+/** Returns the schemas one step below a schema, and those inside it without a step. */
 function partsOf(schema: Schema): readonly (readonly [Step | undefined, Schema])[] {
   const def = defOf(schema);
   switch (def.type) {
@@ -74,7 +75,9 @@ const CLOSED: ReadonlySet<string> = new Set(["boolean", "enum", "literal", "date
 const NUMBERS: ReadonlySet<string> = new Set(["number", "int", "bigint"]);
 const OPEN: ReadonlySet<string> = new Set(["any", "unknown", "custom"]);
 
-/** Undefined for what is no scalar itself, or nothing at all. What a transform makes counts as text: nobody knows. */
+/**
+ * Returns the kind of a scalar or open schema, else undefined. A transform's result counts as text because its type is unknown.
+ */
 function kindOf(schema: Schema): FieldKind | undefined {
   const { type } = defOf(schema);
   if (CLOSED.has(type)) return "closed";
@@ -85,7 +88,7 @@ function kindOf(schema: Schema): FieldKind | undefined {
   return undefined;
 }
 
-/** What a pattern, a format or a bound would have to let through for a field to hold prose. */
+/** Sample texts: a field whose pattern, format and length limits accept one of them can hold prose. */
 const WORDS: readonly string[] = [
   "a few words",
   "a few words, many times. ".repeat(4),

@@ -2,7 +2,7 @@ import { z } from "zod";
 import type { Fault } from "../errors.ts";
 import { joinPath } from "../policy/field-path.ts";
 
-/** What JSON cannot carry, by Zod's name for it, and what to write instead. */
+/** Zod types that JSON cannot represent, with what to write instead. */
 const UNFIT: Readonly<Record<string, string>> = {
   date: "JSON has no dates: write z.iso.datetime() or z.iso.date()",
   bigint: "JSON has no bigints: write z.int(), or z.string().regex(/^-?[0-9]{1,19}$/) for 64 bits",
@@ -21,7 +21,7 @@ const UNFIT: Readonly<Record<string, string>> = {
 };
 
 /**
- * The places of a schema that have no JSON Schema, or that no JSON value ever fits, each with what to write instead.
+ * Returns the positions in a schema that have no JSON Schema, or that no JSON value can match, each with what to write instead.
  * Fields are paths as in output policies, below `top`.
  */
 export function jsonSchemaFaults(top: "input" | "output", schema: z.ZodType): readonly Fault[] {
@@ -45,7 +45,7 @@ function waits({ _zod: { def } }: z.core.$ZodCheck): boolean {
 
 interface Visit {
   readonly zodSchema: z.core.$ZodType;
-  /** In the JSON Schema: `["properties", "from"]`. */
+  /** Path in the JSON Schema: `["properties", "from"]`. */
   readonly path: readonly (string | number)[];
 }
 

@@ -7,19 +7,19 @@ import { defOf, lazySchema, type Schema } from "./walk.ts";
 
 const VISITS_MAX = 50_000;
 
-/** A schema, or a check: both have their pattern in their definition. */
+/** A schema or a check: both keep their pattern in their definition. */
 interface Declared {
   readonly _zod: { readonly def: Record<string, unknown>; pattern?: RegExp };
 }
 
-/** One pattern may be in many schemas; what was made of it remembers much. */
+/** Bounded copies by pattern. One pattern may occur in many schemas, and its matcher remembers much. */
 const made = new WeakMap<RegExp, RegExp>();
 
 /**
- * Gives every pattern that a schema declares a `test` whose time grows no faster than the text, whoever wrote the text: this
- * runtime's own takes exponential time for `^(a+)+$`. The pattern means what it meant.
+ * Gives every pattern that a schema declares a `test` method whose time grows no faster than the text, whoever wrote the text:
+ * the runtime's own takes exponential time for `^(a+)+$`. The meaning of the pattern does not change.
  *
- * @returns the patterns for which there is no such test
+ * @returns an error for each pattern that cannot have such a `test`
  */
 export function boundPatterns(top: string, schema: Schema): readonly Fault[] {
   const faults: Fault[] = [];
@@ -39,7 +39,7 @@ export function boundPatterns(top: string, schema: Schema): readonly Fault[] {
   return faults;
 }
 
-/** What is wrong with the patterns of this one schema or check. */
+/** Replaces the patterns of this one schema or check. Returns an error text when that is not possible. */
 function boundOwn({ _zod }: Declared): string | undefined {
   const { def } = _zod;
   try {
@@ -47,7 +47,7 @@ function boundOwn({ _zod }: Declared): string | undefined {
       if (!(value instanceof RegExp)) continue;
       const pattern = bounded(value);
       def[key] = pattern;
-      // A format that was made of a pattern asks a function that asks the pattern.
+      // A custom format made from a pattern has an `fn` that calls the original pattern.
       if (def["check"] === "string_format" && key === "pattern" && "fn" in def) {
         def["fn"] = (text: string) => pattern.test(text);
       }
@@ -59,7 +59,11 @@ function boundOwn({ _zod }: Declared): string | undefined {
   }
 }
 
-/** @throws {Error} naming the pattern and what is wrong with it */
+/**
+ * Returns a copy of the pattern with a bounded `test`.
+ *
+ * @throws {Error} naming the pattern and what is wrong with it
+ */
 function bounded(pattern: RegExp): RegExp {
   const known = made.get(pattern);
   if (known !== undefined) return known;
@@ -76,7 +80,7 @@ function bounded(pattern: RegExp): RegExp {
   return copy;
 }
 
-/** Everything in a definition that has a definition, with the path of keys that leads to it. */
+/** Returns the schemas and checks inside a definition, each with the path of keys that leads to it. */
 function innerOf(node: Declared, path: string): readonly { readonly node: Declared; readonly path: string }[] {
   const { def } = node._zod;
   if (def["type"] === "lazy") return [{ node: lazySchema(node as unknown as Schema) as unknown as Declared, path }];
@@ -93,7 +97,9 @@ function isDeclared(value: unknown): value is Declared {
   return typeof value === "object" && value !== null && "_zod" in value;
 }
 
-/** A getter in a shape builds a new schema, with a new pattern, whenever it is read: from now on it is the one that was read. */
+/**
+ * Replaces each getter in a shape with the schema it returned: a getter builds a new schema, with a new pattern, at every read.
+ */
 function settleShape(schema: Schema): void {
   const { shape } = defOf(schema) as z.core.$ZodObjectDef;
   for (const [key, { get }] of Object.entries(Object.getOwnPropertyDescriptors(shape))) {

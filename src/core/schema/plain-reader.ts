@@ -3,12 +3,12 @@ import { isList } from "../json.ts";
 import type { Json } from "../types.ts";
 import { defOf, type Schema } from "./walk.ts";
 
-/** The schema itself has to read the value: it may refuse it, and says why. */
+/** Returned when the schema itself must read the value: the schema may refuse the value, and then gives the reason. */
 export const unread = Symbol("unread");
 
 export type PlainRead = (value: Json) => Json | typeof unread;
 
-/** What was made of each schema so far: one may stand in many places. Of one that is being made, nothing. */
+/** Readers created so far, by schema: one schema may occur in many positions. Undefined while a reader is being created. */
 type Made = Map<Schema, PlainRead | undefined>;
 
 interface Field {
@@ -19,7 +19,7 @@ interface Field {
 
 const CONTEXT = Object.freeze({ async: false });
 
-/** Checks that only look. The others run code of the manifest's author, or change the value. */
+/** Checks that only inspect the value. All other checks run code of the manifest's author, or change the value. */
 const LOOKING_CHECKS: ReadonlySet<string> = new Set([
   "string_format",
   "number_format",
@@ -32,8 +32,9 @@ const LOOKING_CHECKS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * A reader of plain JSON for schemas that do nothing but look: objects, lists, scalars and choices of scalars. It gives what
- * the schema gives, without the two lists and the record that Zod makes for every value. `undefined` for all other schemas.
+ * Returns a reader of plain JSON for schemas that only inspect: objects, lists, scalars and choices of scalars. It returns what
+ * the schema returns, without the two lists and the record that Zod creates for every value. Returns `undefined` for all other
+ * schemas.
  */
 export function plainReader(schema: Schema): PlainRead | undefined {
   return readerOf(schema, new Map());
@@ -41,7 +42,7 @@ export function plainReader(schema: Schema): PlainRead | undefined {
 
 function readerOf(schema: Schema, made: Made): PlainRead | undefined {
   if (made.has(schema)) return made.get(schema);
-  // Where it contains itself it has no plain reader, and so has none that holds it.
+  // A schema that contains itself has no plain reader, and neither has a schema that contains it.
   made.set(schema, undefined);
   const read = makeReader(schema, made);
   made.set(schema, read);
@@ -102,7 +103,7 @@ interface Lengths {
   readonly max: number;
 }
 
-/** What bounds the length of a list; `undefined` when it is asked for something else. */
+/** Returns the length limits of a list; `undefined` when it has any other check. */
 function lengthsOf(checks: readonly z.core.$ZodCheck<never>[]): Lengths | undefined {
   let min = 0;
   let max = Number.POSITIVE_INFINITY;
@@ -131,7 +132,7 @@ function listReader(read: PlainRead | undefined, lengths: Lengths | undefined): 
   };
 }
 
-/** `undefined` when one of them has no plain reader, or a name that every object seems to have. */
+/** Returns the readers of all fields; `undefined` when a field has no plain reader, or a name that every object inherits. */
 function fieldsOf(shape: Readonly<Record<string, Schema>>, made: Made): readonly Field[] | undefined {
   const fields: Field[] = [];
   if (Object.getOwnPropertySymbols(shape).length > 0) return undefined;

@@ -5,12 +5,12 @@ import { characterTest } from "../pattern/program.ts";
 
 export type Check = z.core.$ZodCheck;
 
-/** Bytes of one argument of a command: Linux takes 131,072 with the closing NUL. */
+/** Maximum bytes of one command argument: Linux accepts 131,072 including the terminating NUL. */
 export const ARGUMENT_BYTES_MAX = 131_071;
-/** Of one code point, which is what a maximum counts. */
+/** Maximum bytes of one code point, the unit in which string lengths are limited. */
 const UTF8_BYTES_MAX = 4;
 
-/** Marks the check that `freeText` adds; a copy of the schema carries it along. */
+/** Marks the check that `freeText` adds; copies of the schema keep the mark. */
 export const FREE_TEXT = Symbol.for("safe-tool-call.free-text");
 
 export const REMEDY =
@@ -19,7 +19,7 @@ export const REMEDY =
 export const REWRITTEN =
   "must not be rewritten after it was checked: put .trim() and the like first, and write .refine() instead of .check() or .superRefine()";
 
-/** What the checks have in their definitions, as far as it is read here. */
+/** The properties of a check's definition that are read here. */
 interface CheckDef {
   readonly check: string;
   readonly format?: string;
@@ -31,7 +31,7 @@ interface CheckDef {
   readonly [FREE_TEXT]?: boolean;
 }
 
-/** What tells two patterns of one format apart. */
+/** Options that distinguish patterns of the same format. */
 interface FormatOptions {
   readonly version?: string;
   readonly precision?: number | null;
@@ -41,7 +41,7 @@ interface FormatOptions {
 
 const { regexes } = z;
 
-/** The formats that are short and cannot begin with `-`, with the pattern that Zod has for each. */
+/** Formats that are short and cannot begin with `-`, with Zod's pattern for each. */
 const BOUNDED_FORMATS: ReadonlyMap<string, (options: FormatOptions) => RegExp> = new Map([
   ["uuid", ({ version }: FormatOptions) => regexes.uuid(version === undefined ? undefined : Number(version.slice(1)))],
   ["guid", () => regexes.guid],
@@ -67,14 +67,16 @@ export function isFreeText(check: Check): boolean {
   return defOf(check)[FREE_TEXT] === true;
 }
 
-/** Whether a check can only say no. `.check(fn)` and `.superRefine(fn)` may replace the value, and URLs are trimmed. */
+/**
+ * Returns whether a check can only reject. `.check(fn)` and `.superRefine(fn)` may replace the value; the URL format trims it.
+ */
 export function keepsValue(check: Check): boolean {
   const def = defOf(check);
   if (def.check === "custom") return def.fn !== undefined;
   return def.check !== "overwrite" && def.format !== "url";
 }
 
-/** The most elements or characters that pass; `undefined` when there is no bound. */
+/** Returns the maximum number of elements or characters; `undefined` when there is no limit. */
 export function maximumOf(checks: readonly Check[]): number | undefined {
   const maxima = checks.map(defOf).map((def) => {
     if (def.check === "max_length") return def.maximum ?? Number.POSITIVE_INFINITY;
@@ -84,7 +86,7 @@ export function maximumOf(checks: readonly Check[]): number | undefined {
   return Number.isSafeInteger(least) ? least : undefined;
 }
 
-/** What keeps these checks from bounding a string; `undefined` when they do. */
+/** Returns why these checks do not bound a string; `undefined` when they do. */
 export function stringFault(checks: readonly Check[]): string | undefined {
   if (checks.some(isBoundedFormat)) return undefined;
   if (!checks.some(isFreeText)) {
@@ -112,7 +114,7 @@ function soundPattern(check: Check): RegExp | undefined {
   return kind === "string_format" && format === "regex" && when === undefined ? pattern : undefined;
 }
 
-/** `undefined` when one pattern keeps `-` from the front. */
+/** Returns why `-` may come first; `undefined` when one pattern prevents that. */
 function patternFault(checks: readonly Check[]): string | undefined {
   const faults: string[] = [];
   for (const pattern of checks.map(soundPattern)) {
@@ -127,7 +129,7 @@ function patternFault(checks: readonly Check[]): string | undefined {
 function isBoundedFormat(check: Check): boolean {
   const { check: kind, format = "", pattern, ...options } = defOf(check);
   const known = kind === "string_format" ? BOUNDED_FORMATS.get(format) : undefined;
-  // A format of the same name may have been given another pattern.
+  // A format of the same name may have been given a different pattern.
   return known !== undefined && known(options as FormatOptions).source === pattern?.source;
 }
 
@@ -135,7 +137,7 @@ const ASCII = 0x80;
 const UNIT_LAST = 0xffff;
 const CODE_POINT_LAST = 0x10ffff;
 
-/** Whether no character that a pattern matches is beyond ASCII. Asks about every character that there is: for rare cases. */
+/** Returns whether a pattern matches ASCII characters only. Tests every character that exists: use it for rare cases only. */
 function matchesOnlyAscii(pattern: RegExp): boolean {
   const last = /[uv]/.test(pattern.flags) ? CODE_POINT_LAST : UNIT_LAST;
   const kinds = new Map(charactersOf(parsePattern(pattern)).map((node) => [`${node.flags} ${node.source}`, node]));
@@ -152,6 +154,6 @@ function charactersOf(node: PatternNode): readonly Character[] {
   if (node.kind === "character") return [node];
   if (node.kind === "sequence") return node.parts.flatMap(charactersOf);
   if (node.kind === "choice") return node.options.flatMap(charactersOf);
-  // A lookahead lets nothing through that the rest does not.
+  // A lookahead accepts nothing that the rest of the pattern rejects.
   return node.kind === "repeat" || node.kind === "group" ? charactersOf(node.body) : [];
 }

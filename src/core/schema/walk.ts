@@ -2,39 +2,39 @@ import { z } from "zod";
 
 export type Schema = z.core.$ZodType;
 
-/** The definition of any Zod schema, told apart by `type`. */
+/** The definition of any Zod schema, discriminated by `type`. */
 type SchemaDef = z.core.$ZodTypes["_zod"]["def"];
 
 export function defOf(schema: Schema): SchemaDef {
   return schema._zod.def as SchemaDef;
 }
 
-/** What a `z.lazy` stands for, always the same: its getter may build a new schema at every call. */
+/** Returns the schema inside a `z.lazy`, always the same one: its getter may build a new schema at every call. */
 export function lazySchema(schema: Schema): Schema {
   return (schema as z.core.$ZodLazy)._zod.innerType;
 }
 
-/** A place in a schema: every container that can stand at one path. Places are made once, so `===` compares them. */
+/** A position in a schema: every container that a value at one path can be. Each node is created once, so `===` compares them. */
 export interface SchemaNode {
   readonly id: number;
-  /** Keys that the schema spells out here. */
+  /** Keys that the schema lists here. */
   readonly keys: readonly string[];
-  /** Whether keys here are data: a record whose keys are not a closed list. */
+  /** True when keys here are data: a record whose keys are not a closed list. */
   readonly keysAreData: boolean;
 }
 
-/** A map of a schema's output. A step to where no value can be gives `undefined`; a scalar is a place without steps. */
+/** A map of a schema's output. A step to a position that holds no value returns `undefined`; a scalar is a node without steps. */
 export interface SchemaMap {
   readonly root: SchemaNode;
-  /** The place of a scalar, and of everything outside the schema. */
+  /** The node of a scalar, and of every position outside the schema. */
   readonly nothing: SchemaNode;
   key(place: SchemaNode, name: string): SchemaNode | undefined;
-  /** The place below a key that the schema does not spell out. */
+  /** Returns the node below a key that the schema does not list. */
   otherKey(place: SchemaNode): SchemaNode | undefined;
   element(place: SchemaNode): SchemaNode | undefined;
 }
 
-/** What stands at the keys of a loose record that its key schema refuses. */
+/** The schema of the values at those keys of a loose record that its key schema rejects. */
 export const ANYTHING: Schema = z.unknown();
 
 const PLACES_MAX = 5_000;
@@ -50,7 +50,11 @@ interface KnownPlace extends SchemaNode {
   readonly containers: readonly Container[];
 }
 
-/** Maps what a schema can give. Throws a RangeError when it never ends (a `z.lazy` that builds new schemas each time). */
+/**
+ * Maps the values a schema can return.
+ *
+ * @throws {RangeError} when the schema never ends (a `z.lazy` that builds new schemas each time)
+ */
 export function placesOf(output: Schema): SchemaMap {
   const containers = new Map<Schema, { readonly id: number; readonly container: Container }>();
   const known = new Map<string, KnownPlace>();
@@ -103,7 +107,7 @@ function newPlace(id: number, containers: readonly Container[]): KnownPlace {
   return { id, containers, keys, keysAreData: containers.some((container) => container.keysAreData) };
 }
 
-/** The schemas of containers that a value may have here, wrappers and choices taken off. Scalars have NO_STEPS. */
+/** Returns the schemas of the containers that a value here can be, with wrappers and choices removed. Scalars are left out. */
 function containersIn(schemas: readonly Schema[]): ReadonlySet<Schema> {
   const seen = new Set<Schema>();
   const found = new Set<Schema>();
@@ -119,10 +123,10 @@ function containersIn(schemas: readonly Schema[]): ReadonlySet<Schema> {
   return found;
 }
 
-/** Which end of a pipe counts: what a schema is given, or what it makes of that. */
+/** The end of a pipe that counts: the value that a schema is given, or the value that it returns. */
 export type End = "in" | "out";
 
-/** What a wrapper or a choice stands for; `undefined` when the schema is neither. */
+/** Returns the schemas inside a wrapper or a choice; `undefined` when the schema is neither. */
 export function innerSchemas(schema: Schema, end: End): readonly Schema[] | undefined {
   const def = defOf(schema);
   switch (def.type) {
@@ -158,7 +162,7 @@ function isContainer(schema: Schema): boolean {
 
 const NO_STEPS: Container = { keys: new Map(), otherKey: undefined, elements: [], keysAreData: false };
 
-/** Read once per schema: getters in a shape build new schemas every time they are read. */
+/** Reads a schema's container. Called once per schema: getters in a shape build new schemas every time they are read. */
 function readContainer(schema: Schema): Container {
   const def = defOf(schema);
   switch (def.type) {
