@@ -45,7 +45,8 @@ export function writeExportPlace(dir: string, { exporter, stream, position }: Ex
   const path = join(folder, `${exporter}.${stream}.json`);
   const fd = fs.openSync(`${path}.new`, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0o600);
   try {
-    fs.writeSync(fd, `${JSON.stringify(position)}\n`);
+    // Unlike `writeSync`, this goes on after a short write.
+    fs.writeFileSync(fd, `${JSON.stringify(position)}\n`);
     fs.fsyncSync(fd);
   } finally {
     fs.closeSync(fd);
