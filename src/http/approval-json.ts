@@ -17,7 +17,7 @@ import type { Caller, Json } from "../core/types.ts";
 
 type Identity = Pick<Caller, "issuer" | "subject">;
 
-/** Issuer and subject: who somebody is, and nothing else of the token. */
+/** Returns issuer and subject, which identify a caller, and nothing else of the token. */
 export function identityOf({ issuer, subject }: Caller): Identity {
   return { issuer, subject };
 }
@@ -26,7 +26,7 @@ export function isSame(a: Identity, b: Identity): boolean {
   return a.issuer === b.issuer && a.subject === b.subject;
 }
 
-/** What the caller who asked is told: how it stands, and nothing about who decides. */
+/** Returns what the requester may see: the state of the approval, and nothing about who decides. */
 export function forRequester(approval: Approval): Json {
   const { id, state, tool, summary, decideBy, executeBy, scope, decisionReason, scopes, createdAt } = approval;
   return {
@@ -43,13 +43,13 @@ export function forRequester(approval: Approval): Json {
   };
 }
 
-/** What tells a requester's copies apart: the votes on the way, which requesters are not told of, do not count in it. */
+/** Returns the version that requesters see. It does not count votes before the final one, which requesters are not shown. */
 export function versionForRequester({ version, votes, decidedBy, state }: Approval): number {
   const hasLastVote = votes.length > 0 && decidedBy !== undefined && state !== "denied";
   return version - votes.length + (hasLastVote ? 1 : 0);
 }
 
-/** What a list shows operators: everything but the view, which is shown one at a time and leaves a line. */
+/** Returns what a list shows operators: everything but the view, which is shown one at a time and recorded in the journal. */
 export function forList(approval: Approval, operator: Caller): Record<string, Json> {
   const { version, risk, rules, requester, classification, category, planDigest, viewDigest, traceId } = approval;
   const { decidedAt, decidedBy } = approval;
@@ -84,7 +84,7 @@ function answerShown({ choices, text }: NonNullable<Approval["answer"]>): Json {
   return { ...(choices !== undefined && { choices }), ...(text !== undefined && { text }) };
 }
 
-/** What was decided, for whoever may carry it on: beside the approval, where the service signs receipts. */
+/** Adds the receipt to a decided approval when the service signs receipts, for a client that may pass it on. */
 export async function withReceipt(
   shown: Json,
   approval: Approval,
@@ -94,13 +94,13 @@ export async function withReceipt(
   return { approval: shown, ...(receipt !== undefined && { receipt }) };
 }
 
-/** What a decider reads before deciding. */
+/** Returns what an approver reads before deciding. */
 export function forDecider(approval: Approval, operator: Caller): Json {
   const quorum = quorumOf(approval, { isWhole: true });
   return { ...forList(approval, operator), ...(quorum !== undefined && { quorum }), view: approval.view };
 }
 
-/** A remembered yes. Whose it is stands in it; who gave it is for operators. */
+/** Returns a remembered approval as its owner sees it; only operators see who granted it. */
 export function grantForOwner(grant: Grant): Json {
   const { id, issuer, subject, session, tool, summary, approvalId, createdAt, expiresAt } = grant;
   const times = { createdAt: iso(createdAt), expiresAt: iso(expiresAt) };
@@ -131,12 +131,12 @@ function person({ subject, issuer }: Pick<Decider, "subject" | "issuer">) {
   return { sub: subject, iss: issuer };
 }
 
-/** ISO 8601, UTC. */
+/** Formats the time as ISO 8601 in UTC. */
 export function iso(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** Why a question in this state takes no decision, cancellation or revocation. */
+/** Refusal code and message for each state in which an approval cannot be decided, cancelled or revoked. */
 const ENDED = {
   pending: ["APPROVAL_MISMATCH", "Nobody has decided this yet: deny it instead."],
   approved: ["APPROVAL_CONSUMED", "This was decided already."],
@@ -150,12 +150,12 @@ const ENDED = {
   revoked: ["APPROVAL_REVOKED", "The yes to this was taken back."],
 } as const satisfies Record<Approval["state"], readonly [RefusalCode, string]>;
 
-/** The same for ids that nobody has given out and for ids of others. */
+/** Returns the same refusal for unknown ids and for ids of other callers. */
 export function notFound(what = "approval"): Refusal {
   return new Refusal("APPROVAL_NOT_FOUND", `There is no such ${what}.`);
 }
 
-/** Nothing can be done to it any more; unknown when there is none. */
+/** Refuses an action on an approval that has ended; `undefined` is an unknown approval. */
 export function endedRefusal(approval: Approval | undefined): Refusal {
   if (approval === undefined) return notFound();
   const { id, state } = approval;
@@ -165,7 +165,7 @@ export function endedRefusal(approval: Approval | undefined): Refusal {
 
 type Untaken = Exclude<Decided, { readonly outcome: "decided" | "counted" }>;
 
-/** Why a decision was not taken. */
+/** Returns the refusal for a decision that was not accepted. */
 export function decisionRefusal(decided: Untaken): Refusal {
   switch (decided.outcome) {
     case "not_pending":
@@ -204,7 +204,7 @@ function answerRefusal({ fault, wanted }: Extract<Untaken, { readonly outcome: "
   return new Refusal("INVALID_INPUT", ANSWERS[fault], { details: { field: "answer", ...offered } });
 }
 
-/** What a policy has against the one who decides. */
+/** Returns the refusal for a policy's objection to the approver. */
 function objectionRefusal(objection: Objection): Refusal {
   const message = sentenceOf(objection);
   if (objection.outcome === "already_voted") {
@@ -217,16 +217,19 @@ function objectionRefusal(objection: Objection): Refusal {
   return new Refusal("PERMISSION_DENIED", message, { details: { policy, stage, ...missing } });
 }
 
-/** Whether somebody of those who ask stands among those who would decide: a token that was handed on to the asker decides nothing. */
+/**
+ * Returns true when the operator, or an actor in their token, is among the requesters: a token that was passed on to the
+ * requester must not decide.
+ */
 export function isOwnQuestion({ requester }: Approval, { subject, actors }: Caller): boolean {
   return isAmongAskers(requester, [subject, ...actors]);
 }
 
-/** What this operator may say to the question now, and why not. */
+/** Decisions that an operator may make on an approval request now, and the reason for a missing one. */
 interface Rights {
   readonly approve: boolean;
   readonly deny: boolean;
-  /** Of a yes that would not count. */
+  /** Reason why an approval would not count. */
   readonly because?: string | undefined;
 }
 
@@ -243,7 +246,7 @@ export function rightsOf(approval: Approval, operator: Caller): Rights {
 
 const OWN_QUESTION = "Nobody decides what they ask themselves, or what is asked in their name.";
 
-/** Why somebody's answer does not count, in one sentence that says what would. */
+/** Explains in one sentence why a vote does not count and what would. */
 export function sentenceOf(objection: Objection): string {
   if (objection.outcome === "already_voted") {
     const { lacking } = objection;
@@ -261,12 +264,15 @@ export function sentenceOf(objection: Objection): string {
   return `Policy ${policy}, stage ${stage}, wants ${wants.join(" and ")}.`;
 }
 
-/** `prod-writes, team: 1 of 2`, and so on. */
+/** Formats the missing votes, such as `prod-writes, team: 1 of 2`. */
 export function lackingText(lacking: readonly Lacking[]): string {
   return lacking.map(({ policy, stage, have, needed }) => `${policy}, ${stage}: ${have} of ${needed}`).join("; ");
 }
 
-/** The policies of a question and how far each has come, for operators alone; where one is shown by itself, with who may decide. */
+/**
+ * Returns the policies of an approval request and their progress, for operators only. With `isWhole`, includes who may
+ * decide.
+ */
 function quorumOf({ requirement, votes }: Approval, { isWhole }: { readonly isWhole: boolean }): Json | undefined {
   if (requirement === undefined) return undefined;
   const progress = progressOf(requirement, votes);

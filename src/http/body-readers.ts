@@ -6,15 +6,15 @@ import { networkOf } from "../audit/unauthenticated.ts";
 import { Refusal } from "../core/errors.ts";
 import { type BodyLimits, tooLarge } from "./request-guard.ts";
 
-/** One address, or one /64 of IPv6, may hold this part of the door with bodies that do not come to an end. */
+/** One address, or one IPv6 /64, may use this share of the concurrent requests for incomplete bodies. */
 const SHARE_PER_SOURCE = 1 / 8;
 const PER_SOURCE_MIN = 16;
 
-/** Reads bodies, and sees to it that no single peer fills the door with slow ones. */
+/** Reads bodies and prevents a single peer from occupying all slots with slow ones. */
 export class BodyReaders {
   readonly #concurrentRequestsMax: () => number;
   readonly #reading = new Map<string, number>();
-  /** Asking a socket for its peer is dear; connections are kept alive. */
+  /** Caches sources: reading a socket's peer address is expensive, and connections are kept alive. */
   readonly #sources = new WeakMap<Socket, string>();
 
   constructor(concurrentRequestsMax: () => number) {
@@ -22,9 +22,9 @@ export class BodyReaders {
   }
 
   /**
-   * The body whole, within its size and its time. Rejects with a `Refusal`: RATE_LIMITED, PAYLOAD_TOO_LARGE, REQUEST_TIMEOUT,
-   * CANCELLED. A body that came whole with its head is taken however many others of its source are not: who sends at once is
-   * not kept out by a neighbour who does not.
+   * Reads the whole body within its size and time limits. Rejects with a `Refusal`: RATE_LIMITED, PAYLOAD_TOO_LARGE,
+   * REQUEST_TIMEOUT, CANCELLED. A body that arrives together with its headers is accepted regardless of the source's other
+   * incomplete bodies, so that a slow neighbor does not lock out a fast client.
    */
   read({ raw }: FastifyRequest, { bodyBytesMax, requestTimeoutMs }: BodyLimits): Promise<Uint8Array> {
     const source = this.#sourceOf(raw.socket);
@@ -43,7 +43,7 @@ export class BodyReaders {
           resolve(body.bytes);
           return;
         }
-        // The request lives on until its rest was read and thrown away; what came of it need not.
+        // The request object lives until the rest of the body was read and discarded; the bytes received so far need not.
         body.drop();
         reject(refusal());
       };
@@ -78,12 +78,12 @@ export class BodyReaders {
 const GROWN_BYTES_MIN = 4_096;
 const NOTHING = Buffer.alloc(0);
 
-/** Pieces in a row, in the memory of their bytes: kept each for itself, pieces of one byte would take a hundred times as much. */
+/** Collects chunks in one buffer: kept separately, chunks of one byte would take a hundred times as much memory. */
 class GrowingBytes {
   #room: Buffer = NOTHING;
   size = 0;
 
-  /** What came in one piece is that piece. */
+  /** Returns the bytes; a body that arrived in one chunk is not copied. */
   get bytes(): Buffer {
     return this.size === this.#room.length ? this.#room : this.#room.subarray(0, this.size);
   }
@@ -116,17 +116,17 @@ const tooMany = (): Refusal =>
     retryAfterMs: 1_000,
   });
 
-/** Of a body that nobody wants; more is cut off. */
+/** Maximum size of a discarded body; beyond this, the connection is cut. */
 const BYTES_MAX = 268_435_456;
-/** From the answer to the end of the body. */
+/** Maximum time from the answer to the end of the body. */
 const TOTAL_MS = 10_000;
-/** Between two pieces of the body: a client that waits for its answer sends none. */
+/** Maximum time between two chunks of the body: a client that waits for its answer sends none. */
 const SILENCE_MS = 2_000;
 
 /**
- * An answer to a request whose body is still on its way: it is sent at once, and ends, and with it the connection, when the rest
- * of the body was read and thrown away. Many clients read nothing before they have sent everything, and closing a connection
- * with unread bytes resets it: they would lose the answer. The rest is bounded in bytes and time.
+ * Answers a request whose body is still arriving: sends the answer at once, and ends it, and thereby the connection, after
+ * the rest of the body was read and discarded. Many clients read nothing until they have sent everything, and closing a
+ * connection with unread bytes resets it, so they would lose the answer. The rest is limited in bytes and time.
  */
 export function answeredWhileSending(request: IncomingMessage, answer: string): Readable {
   const answering = new Readable({ read() {} });

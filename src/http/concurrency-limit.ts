@@ -8,7 +8,7 @@ export interface ConcurrencyLimitOptions {
   readonly perCallerMax: number;
 }
 
-/** Room for so many at once, and for so many of one caller. */
+/** Limits concurrent requests, in total and per caller. */
 export class ConcurrencyLimit {
   readonly #options: ConcurrencyLimitOptions;
   readonly #byCaller = new Map<string, number>();
@@ -19,7 +19,7 @@ export class ConcurrencyLimit {
   }
 
   /**
-   * Answers how to leave, once.
+   * Takes a slot. Returns a function that releases it, to be called once.
    *
    * @throws {Refusal} RATE_LIMITED
    */

@@ -3,10 +3,10 @@ import type { Failure } from "../core/call-result.ts";
 import { REFUSALS, type Refusal } from "../core/errors.ts";
 import type { Answer } from "../pipeline/answer.ts";
 
-/** How often an agent should look at its question; `?wait=` is better. */
+/** Suggested polling interval for a pending approval; a long poll with `?wait=` is better. */
 const POLL_AFTER_SECONDS = "2";
 
-/** Sends an answer of the road, with the headers that its code asks for. */
+/** Sends an answer of the pipeline, with the headers that its code requires. */
 export function sendAnswer(reply: FastifyReply, { http, result }: Answer): FastifyReply {
   if (result.status === "pending") {
     reply.header("location", result.approval.statusUrl).header("retry-after", POLL_AFTER_SECONDS);
@@ -16,7 +16,7 @@ export function sendAnswer(reply: FastifyReply, { http, result }: Answer): Fasti
   return sendJson(reply, http, result);
 }
 
-/** Sends a refusal that is not a call's: listings, metrics, unknown routes. */
+/** Sends a refusal outside of a call: listings, metrics, unknown routes. */
 export function sendRefusal(reply: FastifyReply, refusal: Refusal): FastifyReply {
   const { stage, decision, http, retryable } = REFUSALS[refusal.code];
   const error = {

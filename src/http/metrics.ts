@@ -14,9 +14,9 @@ interface AuditBatch {
 
 interface Gauges {
   readonly callsInFlight: () => number;
-  /** Open gRPC channels per system. */
+  /** Returns the open gRPC channels per system. */
   readonly channels: () => Iterable<{ readonly system: string; readonly state: string }>;
-  /** Until when our own certificate is valid, per system, in milliseconds since 1970. */
+  /** Returns when the service's own certificate for each system expires, in milliseconds since 1970. */
   readonly certificates?: () => Iterable<{ readonly system: string; readonly notAfter: number }>;
 }
 
@@ -26,19 +26,21 @@ export interface Metrics {
   text(): Promise<string>;
   observeCall(entry: EntryDraft): void;
   observeBatch(batch: AuditBatch): void;
-  /** Descendants of a command that outlived the kill of its group. `command` is a name of the configuration. */
+  /**
+   * Counts descendants of a command that survived the kill of its process group. `command` is a name from the configuration.
+   */
   observeSurvivors(survivors: { readonly command: string; readonly count: number }): void;
-  /** Values that are asked for when somebody scrapes. */
+  /** Registers gauges whose values are read at each scrape. */
   watch(gauges: Gauges): void;
-  /** The same for the configuration. */
+  /** Registers the gauges of the configuration. */
   watchConfiguration(state: () => ConfigurationState | undefined): void;
-  /** The same for exporters of the audit. */
+  /** Registers the gauges of the audit exporters. */
   watchExports(states: () => readonly ExportState[]): void;
-  /** The same for the list of revocations; undefined where there is none. */
+  /** Registers the gauges of the revocation list; `state` returns undefined when there is none. */
   watchRevocations(state: () => Revocations | undefined): void;
-  /** The same for people's answers and those who are told of questions. */
+  /** Registers the metrics of approvals and webhooks. */
   watchApprovals(approvals: () => NotifiedApprovals | undefined): void;
-  /** What of each signal nobody will see: spans, lines of the log. */
+  /** Registers a counter of dropped telemetry per signal: spans, log lines. */
   watchDropped(signals: Readonly<Record<string, () => number>>): void;
 }
 
@@ -47,17 +49,17 @@ interface Revocations {
   readonly entries: number;
 }
 
-/** Upper bounds of the stages' buckets, in seconds. */
+/** Upper bounds of the buckets for stage times, in seconds. */
 const SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 const SYNC_SECONDS = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1];
 const BATCH_ENTRIES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 
-/** Prometheus metrics. Labels are closed lists: unknown tools share one. */
+/** Creates the Prometheus metrics. Label values come from closed lists: all unknown tools share one. */
 export function createMetrics(): Metrics {
   const register = new Registry();
   const registers = [register];
   collectDefaultMetrics({ register });
-  /** Tool → refusal code, or OK → calls. A code has one decision. */
+  /** Tool → refusal code or OK → number of calls. Each code has exactly one decision. */
   const calls = new Map<string, Map<string, { readonly decision: string; count: number }>>();
   new Counter({
     name: "stc_calls_total",
@@ -238,8 +240,8 @@ function watch({ callsInFlight, channels, certificates = () => [] }: Gauges, reg
 }
 
 /**
- * One histogram, counted by ourselves and handed to prom-client when somebody scrapes: ten observations a call through its
- * general interface cost more than the road.
+ * Counts stage times itself and converts them for prom-client at each scrape: ten observations per call through prom-client's
+ * general interface cost more than the pipeline.
  */
 class StageTimes {
   readonly #stages = new Map<string, { readonly counts: Float64Array; sumMs: number }>();
@@ -273,7 +275,7 @@ class StageTimes {
       aggregator: "sum",
       values: [...stages].flatMap(([stage, times]) => samples(name, stage, times)),
     });
-    // Whoever prints them asks for the second one.
+    // prom-client calls `getForPromString` when it prints the metrics.
     return Object.assign(metric, { get, getForPromString: get });
   }
 }
@@ -295,7 +297,7 @@ function samples(
   ];
 }
 
-/** How people answer, and how those who are told of questions take it: asked for when somebody scrapes. */
+/** Registers metrics of decisions and of webhook deliveries, whose values are read at each scrape. */
 function watchApprovals(approvals: () => NotifiedApprovals | undefined, registers: Registry[]): void {
   new Counter({
     name: "stc_approvals_ended_total",
@@ -333,7 +335,7 @@ const WEBHOOK_GAUGES: readonly (readonly [string, string, (state: WebhookState) 
 const NAME = "stc_approval_decision_seconds";
 const HELP = "Time from the question to the decision";
 
-/** Counted by the tally; prom-client only prints it. */
+/** Returns a histogram that the tally counts and prom-client only prints. */
 function decisionTimes(tally: () => Tally | undefined): Histogram {
   const metric = new Histogram({ name: NAME, help: HELP, buckets: [...DECISION_SECONDS], registers: [] });
   const get = async () => ({
@@ -343,7 +345,7 @@ function decisionTimes(tally: () => Tally | undefined): Histogram {
     aggregator: "sum",
     values: decisionSamples(tally()),
   });
-  // Whoever prints them asks for this one.
+  // prom-client calls `getForPromString` when it prints the metrics.
   return Object.assign(metric, { get, getForPromString: get });
 }
 

@@ -13,45 +13,45 @@ import { checkBodyHeaders, checkPeerHeaders, parseBody, type RequestGuardOptions
 
 export interface OperatorGuardOptions extends RequestGuardOptions {
   readonly callers: CallerContext;
-  /** Milliseconds since 1970. */
+  /** Returns the current time in milliseconds since 1970. */
   readonly clock: () => number;
-  /** Requests at the door at once, before anybody knows whose they are. */
+  /** Maximum number of concurrent requests that have not been authenticated yet. */
   readonly concurrentRequestsMax: () => number;
-  /** Durable when resolved. */
+  /** Resolves when the line is durable. */
   readonly journal: (line: JournalLine) => Promise<void>;
   readonly logError: (error: unknown) => void;
-  /** How often one caller may come; without it as often as it likes. */
+  /** Rate limit per caller; without it, requests are not rate-limited. */
   readonly pace?: RequestRateLimiter | undefined;
 }
 
 export type OperatorPermission = "approvals:decide" | "grants:manage" | "modes:manage" | "service:reload";
 
-/** Who came, and through which of the two doors. */
+/** An authenticated caller and the audience, agents or operators, that their token is for. */
 export interface OperatorRequest {
   readonly side: Audience;
   readonly caller: Caller;
 }
 
-/** What nobody does by mistake who may decide: an agent's token at the deciders' doors, a decision in one's own favour. */
+/** Attempts that never happen by mistake: an agent's token at an approver's endpoint, or a decision on one's own request. */
 export type Forgery = "agents_token" | "own_question";
 
-/** Why an operator may not do what they tried. */
+/** Reason why an operator may not do what they tried. */
 type OperatorRefusal = { readonly id: string | undefined } & (
   | { readonly reason: "permission_missing"; readonly permission: OperatorPermission }
   | { readonly reason: "not_eligible" }
 );
 
-/** No body of these routes comes near it. */
+/** Body limit of these routes; none of their bodies comes near it. */
 const BODY_BYTES_MAX = 65_536;
-/** Of one door; a long poll is one request. Agents who wait take no room from those who decide. */
+/** Concurrent requests per audience; a long poll counts as one. Waiting agents take no slots from approvers. */
 const REQUESTS_MAX = 1_024;
 const REQUESTS_PER_CALLER_MAX = 256;
 const ISSUES_MAX = 10;
 const ISSUE_CHARACTERS_MAX = 200;
 
 /**
- * The way in to what is no call: questions, grants, sessions. Host and Origin, size, media type and JSON are judged as at
- * `POST /call`; then the token says who it is, and agents and operators stay apart.
+ * Guards all routes other than calls: approval requests, grants, sessions. Checks Host and Origin, size, media type and JSON
+ * as `POST /call` does, then verifies the token; agents and operators are kept apart.
  */
 export class OperatorGuard {
   readonly #options: OperatorGuardOptions;
@@ -60,7 +60,7 @@ export class OperatorGuard {
     agents: new ConcurrencyLimit({ totalMax: REQUESTS_MAX, perCallerMax: REQUESTS_PER_CALLER_MAX }),
     operators: new ConcurrencyLimit({ totalMax: REQUESTS_MAX, perCallerMax: REQUESTS_PER_CALLER_MAX }),
   } as const satisfies Record<Audience, ConcurrencyLimit>;
-  /** Told when the service closes: whoever waits is answered then. */
+  /** Callbacks that run when the service closes, so that waiting requests are answered then. */
   readonly #waiting = new Set<() => void>();
   #isClosing = false;
 
@@ -74,7 +74,7 @@ export class OperatorGuard {
     });
   }
 
-  /** For agents alone. */
+  /** Serves agents only. */
   async agent<T>(request: FastifyRequest, serve: (caller: Caller) => Promise<T>): Promise<T> {
     checkPeerHeaders(request.raw, this.#options);
     const { caller } = await this.#options.callers.verify(
@@ -86,7 +86,7 @@ export class OperatorGuard {
   }
 
   /**
-   * For operators who hold the permission.
+   * Serves operators who hold the permission.
    *
    * @throws {Refusal} UNAUTHENTICATED, PERMISSION_DENIED
    */
@@ -107,7 +107,7 @@ export class OperatorGuard {
     });
   }
 
-  /** For agents, whose own things they are, and for operators who hold the permission. */
+  /** Serves agents, for their own items, and operators who hold the permission. */
   async either<T>(
     request: FastifyRequest,
     permission: OperatorPermission,
@@ -122,9 +122,9 @@ export class OperatorGuard {
   }
 
   /**
-   * Reads the body by its schema. None at all counts as `{}`.
+   * Reads the body and validates it against the schema. A missing body counts as `{}`.
    *
-   * @throws {Refusal} what the door of `POST /call` throws
+   * @throws {Refusal} the same codes as the request guard of `POST /call`
    */
   async body<T>(request: FastifyRequest, reply: FastifyReply, schema: z.ZodType<T>): Promise<T> {
     const bytes = await this.bytes(request, reply);
@@ -133,7 +133,7 @@ export class OperatorGuard {
     throw malformed("The body is not what this route takes.", parsed.error);
   }
 
-  /** The body as it came; nothing when there is none. */
+  /** Returns the raw body; undefined when there is none. */
   async bytes(request: FastifyRequest, reply: FastifyReply): Promise<Uint8Array | undefined> {
     try {
       checkPeerHeaders(request.raw, this.#options);
@@ -144,7 +144,7 @@ export class OperatorGuard {
       checkBodyHeaders(request.headers, this.#options);
       return await this.#readers.read(request, this.#options);
     } catch (error) {
-      // The rest of a refused body is not read; the connection ends with the answer.
+      // The rest of a refused body is not read; the connection closes after the answer.
       if (!request.raw.complete) reply.header("connection", "close");
       throw error;
     }
@@ -162,7 +162,7 @@ export class OperatorGuard {
     throw malformed("The query is not what this route takes.", parsed.error);
   }
 
-  /** @throws {Refusal} AUDIT_UNAVAILABLE: what cannot be recorded is not answered */
+  /** @throws {Refusal} AUDIT_UNAVAILABLE when the line cannot be recorded: the request is then not answered */
   async record(line: JournalLine): Promise<void> {
     try {
       await this.#options.journal(line);
@@ -178,14 +178,14 @@ export class OperatorGuard {
     return this.record({ type: "approval.forged", ...(id !== undefined && { id }), sub: subject, iss: issuer, reason });
   }
 
-  /** Operators are known and honest: what they may not do is no forgery. */
+  /** Records a refused operator. Operators are known and trusted, so a missing permission is not recorded as a forgery. */
   refused({ subject, issuer }: Caller, { id, ...why }: OperatorRefusal): Promise<void> {
     const isVote = why.reason === "not_eligible" || why.permission === "approvals:decide";
     const type = isVote ? "approval.refused" : "operator.refused";
     return this.record({ type, ...(id !== undefined && { id }), sub: subject, iss: issuer, ...why });
   }
 
-  /** @throws {Refusal} APPROVAL_UNAVAILABLE when the store fails; the operators' log says why */
+  /** @throws {Refusal} APPROVAL_UNAVAILABLE when the store fails; the operators' log has the cause */
   async store<T>(work: () => Promise<T>): Promise<T> {
     try {
       return await work();
@@ -198,13 +198,13 @@ export class OperatorGuard {
     }
   }
 
-  /** How long the visitor's token still is good, in milliseconds. */
+  /** Returns the remaining validity of the caller's token in milliseconds. */
   tokenLeftMs({ expiresAt }: Caller): number {
     return Math.max(0, expiresAt * 1000 - this.#options.clock());
   }
 
   /**
-   * Looks at the token once more: it may have run out, or lost its key.
+   * Verifies the token again: it may have expired, or its key may have been removed.
    *
    * @throws {Refusal} UNAUTHENTICATED, AUTH_UNAVAILABLE
    */
@@ -212,7 +212,7 @@ export class OperatorGuard {
     await this.#options.callers.verify(headers.authorization, door, certificateOf(raw));
   }
 
-  /** Calls `end` once, when the client goes or the service closes; answers how to stop listening. */
+  /** Calls `end` once, when the client disconnects or the service closes. Returns a function that stops listening. */
   untilEnd({ raw }: FastifyReply, end: () => void): () => void {
     const stop = (): void => {
       this.#waiting.delete(onEnd);
@@ -228,12 +228,12 @@ export class OperatorGuard {
     return stop;
   }
 
-  /** @throws {Refusal} UNAUTHENTICATED when a person whom an integration speaks for is no operator, or revoked */
+  /** @throws {Refusal} UNAUTHENTICATED when the person for whom an integration acts is not an operator, or is revoked */
   assertOperator(person: Pick<Caller, "issuer" | "subject">): void {
     this.#options.callers.assertOperator(person);
   }
 
-  /** Milliseconds since 1970. */
+  /** Returns the current time in milliseconds since 1970. */
   now(): number {
     return this.#options.clock();
   }
@@ -249,7 +249,7 @@ export class OperatorGuard {
     return { side: "operators", caller: (await callers.verify(authorization, "operators", certificate)).caller };
   }
 
-  /** Who asks to change something without the right to leaves a line. */
+  /** Checks the permission. An attempt to change something without it is recorded. */
   async #assertHolds(caller: Caller, permission: OperatorPermission, request: FastifyRequest): Promise<void> {
     if (caller.permissions.includes(permission)) return;
     const id = idOf(request);

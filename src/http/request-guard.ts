@@ -7,7 +7,7 @@ import { parseTracestate } from "../core/trace-context.ts";
 import type { WrongTokens } from "./connections/wrong-tokens.ts";
 import { parseStrictJson, StrictJsonError } from "./strict-json.ts";
 
-/** What the door lets in, each bound with its unit. */
+/** Limits on a request's body and duration. */
 export interface BodyLimits {
   readonly bodyBytesMax: number;
   readonly bodyDepthMax: number;
@@ -15,13 +15,13 @@ export interface BodyLimits {
   readonly requestTimeoutMs: number;
 }
 
-/** Whom the door speaks to, beside loopback names and clients that send no Origin. */
+/** Hosts and origins that are accepted, in addition to loopback names and clients that send no Origin. */
 export interface PeerLimits {
-  /** Any name will do: where nothing is served but to a token's holder, and to probes. */
+  /** Accepts any Host: for listeners that serve only token holders and probes. */
   readonly anyHost?: boolean;
   readonly allowedHosts: readonly string[];
   readonly allowedOrigins: readonly string[];
-  /** Whose tokens are not looked at any more; without it everybody's are. */
+  /** Tracks sources that sent too many wrong tokens: their tokens are no longer verified. Without it, every token is. */
   readonly wrongTokens?: WrongTokens | undefined;
 }
 
@@ -29,7 +29,7 @@ export interface RequestGuardOptions extends BodyLimits, PeerLimits {}
 
 const TOOL_CHARACTERS_MAX = 256;
 
-/** The body of `POST /call`. Fields that this version does not know are refused: nobody should believe they did something. */
+/** The body of `POST /call`. Unknown fields are refused, so that nobody believes that they had an effect. */
 export const envelope = z.strictObject({
   tool: z.string().min(1).max(TOOL_CHARACTERS_MAX),
   args: z.custom<Readonly<Record<string, unknown>>>(isTable, "must be an object").meta({ type: "object" }).default({}),
@@ -47,7 +47,10 @@ export const envelope = z.strictObject({
 
 export type Envelope = z.output<typeof envelope>;
 
-/** Headers that must not come twice: which of the two would count? In the usual spellings; others are found in lower case. */
+/**
+ * Headers that must not be repeated, because two readers could use different ones. Usual spellings only; others match in
+ * lower case.
+ */
 const SINGLE_HEADERS: ReadonlyMap<string, number> = new Map(
   ["Host", "Origin", "Authorization", "Content-Type", "Content-Length", "Content-Encoding", "Idempotency-Key"].flatMap(
     (name, index) => [
@@ -58,8 +61,9 @@ const SINGLE_HEADERS: ReadonlyMap<string, number> = new Map(
 );
 
 /**
- * Host and Origin: a page in somebody's browser can send requests here (DNS rebinding, cross-site forms), but not with our name in `Host` or
- * without its own in `Origin`. A target that is a whole URL names a host too, which counts before `Host` (RFC 9112, 3.2.2): then both are asked.
+ * Checks Host and Origin. A web page can make its visitor's browser send requests here (DNS rebinding, cross-site forms), but
+ * not with the service's name in `Host` or without the page's own `Origin`. A request target that is a whole URL also names a
+ * host, which takes precedence over `Host` (RFC 9112, 3.2.2): then both are checked.
  *
  * @throws {Refusal} HOST_NOT_ALLOWED, MALFORMED_REQUEST, RATE_LIMITED
  */
@@ -90,7 +94,7 @@ export function checkPeerHeaders(request: IncomingMessage, options: PeerLimits):
 }
 
 /**
- * What the headers say about the body, before any of it is read.
+ * Checks what the headers declare about the body, before any of it is read.
  *
  * @throws {Refusal} PAYLOAD_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, MALFORMED_REQUEST
  */
@@ -115,7 +119,7 @@ export function checkBodyHeaders(headers: IncomingHttpHeaders, { bodyBytesMax }:
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
 
 /**
- * The caller's name for this very call: the same name and arguments again are the same call.
+ * Reads the caller's idempotency key: the same key with the same arguments is the same call.
  *
  * @throws {Refusal} MALFORMED_REQUEST
  */
@@ -128,7 +132,7 @@ export function readIdempotencyKey({ "idempotency-key": header }: IncomingHttpHe
 const WAIT_SECONDS_MAX = 55;
 const PREFER_CHARACTERS_MAX = 256;
 
-/** `Prefer: wait=N` (RFC 7240), in milliseconds, at most 55 s. What is no such wish is ignored, as its specification asks. */
+/** Reads `Prefer: wait=N` (RFC 7240) in milliseconds, at most 55 s. Ignores anything else, as the RFC requires. */
 export function readWaitMs({ prefer }: IncomingHttpHeaders): number {
   if (typeof prefer !== "string" || prefer.length > PREFER_CHARACTERS_MAX) return 0;
   for (const wish of prefer.split(/[,;]/)) {
@@ -139,7 +143,7 @@ export function readWaitMs({ prefer }: IncomingHttpHeaders): number {
 }
 
 /**
- * Parses the body strictly: what was checked is what will run, so JSON that two readers could read differently is refused.
+ * Parses the body strictly: what was checked must be what runs, so ambiguous JSON is refused.
  *
  * @throws {Refusal} MALFORMED_REQUEST
  */
@@ -170,7 +174,7 @@ export function parseEnvelope(body: unknown): Envelope {
   });
 }
 
-/** `{tool, args}` and nothing else, which is what most calls are: there is nothing in it that the schema would change. */
+/** Recognizes `{tool, args}` without further fields, the form of most calls, which the schema would not change. */
 function isPlainEnvelope(body: unknown): body is Envelope {
   if (!isTable(body)) return false;
   const { tool, args } = body;
@@ -180,7 +184,7 @@ function isPlainEnvelope(body: unknown): body is Envelope {
 
 const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}$/;
 
-/** The W3C trace context, or nothing: a malformed one is ignored, as its specification asks. */
+/** Reads the W3C trace context; ignores a malformed one, as its specification requires. */
 export function readTraceparent(header: string | string[] | undefined): string | undefined {
   if (typeof header !== "string") return undefined;
   const [, version, traceId, parentId] = TRACEPARENT.exec(header) ?? [];
@@ -204,25 +208,28 @@ function repeatedHeader(rawHeaders: readonly string[]): string | undefined {
   return undefined;
 }
 
-/** The port does not count: the name is what an attacker's page cannot forge. With a dot at its end it is the same name. */
+/**
+ * Returns true when the host is allowed. Ignores the port, since an attacker's page cannot forge the name, and a trailing
+ * dot.
+ */
 function namesUs(host: string, { allowedHosts }: PeerLimits): boolean {
   const name = host.replace(/:\d{0,5}$/, "").toLowerCase();
   const bare = name.replace(/([^.])\.$/, "$1");
   return isLoopback(bare) || allowedHosts.includes(name) || allowedHosts.includes(bare);
 }
 
-/** `host:port` of a URL, with whatever it says of a user: that is no name of ours. */
+/** Returns `host:port` of a URL, including any user info, which never matches an allowed name. */
 function authorityOf(url: string): string {
   const [, authority = ""] = /^[a-z]{1,8}:\/\/([^/?#]*)/i.exec(url) ?? [];
   return authority;
 }
 
-/** The only media type, and what most clients send, letter by letter. */
+/** The only accepted media type, in the spelling that most clients send. */
 const JSON_TYPE = "application/json";
-/** `name=value` or `name="value"` (RFC 9110, 5.6.6). */
+/** Matches `name=value` or `name="value"` (RFC 9110, 5.6.6). */
 const PARAMETER = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+)|"([^"\\]*)")$/;
 
-/** JSON has no parameters, so that those which stand there mean nothing (RFC 8259, 11); but a charset must not claim another one. */
+/** Accepts JSON with any parameters, which have no meaning (RFC 8259, 11), except a charset other than UTF-8. */
 function isJson(contentType: string | undefined): boolean {
   if (contentType === JSON_TYPE) return true;
   const [type = "", ...parameters] = contentType?.split(";").map(withoutBlanks) ?? [];
@@ -236,7 +243,7 @@ function meansNothing(parameter: string): boolean {
   return !/^charset/i.test(name) || /^utf-?8$/i.test(token ?? quoted);
 }
 
-/** Spaces and tabs alone, which are all that a header may hold around its parts; not by an expression, whose work would be their square. */
+/** Removes spaces and tabs, the only whitespace around a header's parts. A regular expression would take quadratic time. */
 function withoutBlanks(text: string): string {
   let start = 0;
   let end = text.length;

@@ -2,21 +2,24 @@ import type { ServerResponse } from "node:http";
 
 export interface ServerSentEventsOptions {
   readonly response: ServerResponse;
-  /** How long the token still is good, in milliseconds. */
+  /** Returns the remaining validity of the token in milliseconds. */
   readonly tokenLeftMs: () => number;
-  /** Rejects when the token is good no more. */
+  /** Rejects when the token is no longer valid. */
   readonly verifyAgain: () => Promise<void>;
   readonly heartbeatMs: number;
-  /** How long a client may take none of what it was sent. */
+  /** Maximum time during which a client reads nothing of what was sent. */
   readonly patienceMs: number;
 }
 
-/** One client's stream of server-sent events. It ends with its token, its client or its service; a slow client is waited for, in patience. */
+/**
+ * One client's stream of server-sent events. It ends with the token, the client or the service, or when a slow client exceeds
+ * `patienceMs`.
+ */
 export class ServerSentEvents {
   readonly #options: ServerSentEventsOptions;
   #isEnded = false;
   #isBlocked = false;
-  /** Ends what the stream waits for now. */
+  /** Ends the current wait of the stream. */
   #resume: () => void = () => {};
 
   constructor(options: ServerSentEventsOptions) {
@@ -28,10 +31,10 @@ export class ServerSentEvents {
   }
 
   /**
-   * Takes step after step until the stream ends, and resolves then.
+   * Runs `step` repeatedly until the stream ends, and resolves then.
    *
-   * @param id where a client resumes that is cut off before its first event
-   * @param onBeat after each heartbeat that a client can take
+   * @param id the event id from which a client resumes that is cut off before its first event
+   * @param onBeat called after each heartbeat that the client can receive
    */
   async run(step: () => Promise<void>, { id, onBeat }: { id?: number; onBeat?: () => void } = {}): Promise<void> {
     const { tokenLeftMs, heartbeatMs } = this.#options;
@@ -52,12 +55,12 @@ export class ServerSentEvents {
     this.#isEnded = true;
     this.#resume();
     const { response } = this.#options;
-    // What a slow client has not taken by now it will not get.
+    // Data that a slow client has not read by now is discarded.
     if (this.#isBlocked) response.destroy();
     else response.end();
   }
 
-  /** Resolves when the client can take more. */
+  /** Resolves when the client can receive more. */
   async send(text: string): Promise<void> {
     const { response, tokenLeftMs, patienceMs } = this.#options;
     if (this.#isEnded || text === "") return;
@@ -74,7 +77,7 @@ export class ServerSentEvents {
     this.#isBlocked = false;
   }
 
-  /** For so long at most: `wake` and the end of the stream cut it short. */
+  /** Waits at most `ms`; `wake` and the end of the stream cut the wait short. */
   async pause(ms?: number): Promise<void> {
     if (this.#isEnded) return;
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -84,7 +87,7 @@ export class ServerSentEvents {
     clearTimeout(timer);
   }
 
-  /** Ends a pause. A stream whose client is slow is woken by the client. */
+  /** Ends a pause. A stream that waits for a slow client continues when the client reads. */
   wake(): void {
     if (!this.#isBlocked) this.#resume();
   }
@@ -92,7 +95,7 @@ export class ServerSentEvents {
   #open(id: number | undefined): void {
     const { response } = this.#options;
     response.once("close", () => this.end());
-    // Written to after its client has gone.
+    // Writing after the client disconnected raises an error.
     response.on("error", () => this.end());
     response.writeHead(200, {
       "content-type": "text/event-stream; charset=utf-8",

@@ -28,7 +28,7 @@ import { type ToolRoutesOptions, toolRoutes } from "./routes/tools.ts";
 import { webhookRoutes } from "./routes/webhooks.ts";
 import { challenges, type ResourceOptions, wellKnownRoute } from "./routes/well-known.ts";
 
-/** What every listener has. */
+/** Options that every listener has. */
 interface ListenerOptions extends ResourceOptions {
   readonly headerBytesMax: number;
   readonly headersTimeoutMs: number;
@@ -39,21 +39,21 @@ interface ListenerOptions extends ResourceOptions {
 }
 
 export interface ServerOptions extends CallRouteOptions, ToolRoutesOptions, HealthOptions, ListenerOptions {
-  /** Where people are asked; without it there are no routes for it. */
+  /** Store of approval requests; without it, the approval routes do not exist. */
   readonly approvals?: Approvals | undefined;
-  /** What operators may read; without it there are no routes for it. */
+  /** Audit directory that operators may query; without it, the audit routes do not exist. */
   readonly auditDir?: string | undefined;
-  /** The public key of the audit's checkpoints. */
+  /** Public key that verifies the audit's checkpoints. */
   readonly checkpointKey?: KeyObject | undefined;
-  /** Takes over what has changed; without it there is no route for it. */
+  /** Adopts changed configuration; without it, `POST /reload` does not exist. */
   readonly reload?: ReloadRouteOptions["reload"] | undefined;
-  /** How much the calls' door takes; without it as much as comes. */
+  /** Load limits of the call listener; without them, its load is not limited. */
   readonly limits?: DoorLoadLimits | undefined;
-  /** How often one caller may send what is no call; made of the limits. */
+  /** Rate limit per caller for requests other than calls; derived from `limits`. */
   readonly pace?: RequestRateLimiter | undefined;
-  /** Milliseconds since 1970. */
+  /** Returns the current time in milliseconds since 1970. */
   readonly clock: () => number;
-  /** Durable when resolved. */
+  /** Resolves when the line is durable. */
   readonly journal: (line: JournalLine) => Promise<void>;
 }
 
@@ -61,12 +61,12 @@ interface DoorLoadLimits extends LoadLimits {
   readonly rates: { readonly requests: Rate | "off" };
 }
 
-/** From an answer to the next request of the same connection. */
+/** Time from an answer to the next request on the same connection. */
 export const KEEP_ALIVE_MS = 72_000;
-/** How often the runtime looks for requests that are over their time; by itself it does every 30 s. */
+/** Interval of the runtime's check for requests that have timed out; its own default is 30 s. */
 const OVERDUE_LOOK_EVERY_MS = 500;
 
-/** The doors over HTTP. */
+/** Creates the HTTP listener for calls, with all its routes. */
 export function createServer(options: ServerOptions): FastifyInstance {
   const load = loadOf(options);
   const app = listener(options, load);
@@ -93,14 +93,14 @@ function paceOf({ limits, clock }: ServerOptions): RequestRateLimiter | undefine
   return limits && new RequestRateLimiter(() => limits.rates.requests, clock);
 }
 
-/** Health and metrics alone, for whoever knows the service by its address. Nothing here takes a call. */
+/** Creates the listener for health and metrics only, under any host name. It accepts no calls. */
 export function createOperatorServer(options: HealthOptions & ListenerOptions): FastifyInstance {
   const app = listener(options);
   healthRoutes(app, { ...options, anyHost: true });
   return app;
 }
 
-/** Hooks size and time requests; none of them judges a call. */
+/** Creates a listener whose hooks limit the size and duration of requests; none of them authorizes a call. */
 function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance {
   const owed = new AnswersOwed();
   const known = new KnownRoutes();
@@ -110,7 +110,7 @@ function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance 
     http: {
       maxHeaderSize: options.headerBytesMax,
       connectionsCheckingInterval: OVERDUE_LOOK_EVERY_MS,
-      // Who sends no Host is told so by the door; the runtime's own answer has no words.
+      // The request guard rejects a missing Host with a message; the runtime's own answer has no body.
       requireHostHeader: false,
     },
     requestTimeout: options.requestTimeoutMs + options.headersTimeoutMs,
@@ -118,7 +118,7 @@ function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance 
     routerOptions: { maxParamLength: 160 },
     exposeHeadRoutes: false,
     return503OnClosing: false,
-    // What the router itself refuses (a broken escape, an endless parameter) is answered like any unknown route.
+    // A request that the router itself rejects (an invalid escape, an overlong parameter) is answered like any unknown route.
     frameworkErrors: (_error, _request, reply) => void sendUnknownRoute(reply, { counted, known }),
     clientErrorHandler: (error, socket) => {
       const end = answerNoRequest(error, socket, owed);
@@ -128,22 +128,22 @@ function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance 
   app.server.headersTimeout = options.headersTimeoutMs;
   owed.watch(app.server);
   known.watch(app);
-  // What the runtime would refuse without a word is a request like any other; a tunnel is none.
+  // The runtime would reject an unknown Expect header without a body: handle it as an ordinary request. CONNECT is refused.
   app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
   app.server.on("connect", (_request, socket: Socket) => refuseTunnel(socket, owed));
-  // Bodies are read by the route that wants one, within its own limits.
+  // Each route that takes a body reads it, within its own limits.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (_request, _payload, done) => done(null));
 
   const challenge = challenges(options);
-  // With a callback: an async hook would put every answer off by a turn.
+  // Uses a callback: an async hook would delay every answer by a turn of the event loop.
   app.addHook("onSend", (request, reply, payload, done) => {
     load?.answering(request, { reply, bytes: bytesOf(payload) });
     challenge(request, reply);
     reply.header("x-content-type-options", "nosniff");
     const isLate = endsLate(request);
     if (isLate || (options.draining() && owed.isLatest(request.raw))) reply.header("connection", "close");
-    // A success closes nothing by itself, and to look at its headers takes time.
+    // A successful answer never sets `Connection: close` on its own, and reading its headers takes time.
     const mayClose = isLate || options.draining() || reply.statusCode >= 400;
     if (mayClose && reply.getHeader("connection") === "close") owed.endsWith(request.raw);
     if (!isLate || typeof payload !== "string") return done();
@@ -152,7 +152,7 @@ function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance 
   });
   app.setErrorHandler((error, request, reply) => {
     if (error instanceof Refusal) return sendRefusal(reply, error);
-    // The framework looks at the media type of what is for no route, too.
+    // The framework checks the media type of requests for unknown routes, too.
     if (request.is404) return sendUnknownRoute(reply, { counted, known, target: request.raw.url });
     if (error instanceof Error && "code" in error && error.code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") {
       return sendRefusal(reply, new Refusal("UNSUPPORTED_MEDIA_TYPE", "Send Content-Type: application/json."));
@@ -164,7 +164,10 @@ function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance 
   return app;
 }
 
-/** Who was answered before its body was there must not go on sending one for as long as it likes. */
+/**
+ * Returns true when a large or chunked body is incomplete: a client that was answered early must not keep sending
+ * indefinitely.
+ */
 function endsLate({ raw, headers }: FastifyRequest): boolean {
   if (raw.complete) return false;
   return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > PASSED_OVER_BYTES_MAX;
@@ -184,7 +187,7 @@ function openApprovalRoutes(app: FastifyInstance, approvals: Approvals, options:
 interface UnknownRoute {
   readonly counted: LoadMetrics;
   readonly known: KnownRoutes;
-  /** Undefined where it is no path. */
+  /** Undefined when the request target is not a valid path. */
   readonly target?: string | undefined;
 }
 
@@ -211,18 +214,18 @@ interface KnownRoute {
   readonly segments: readonly string[];
 }
 
-/** What a route is called that is there for another method (RFC 9110, 15.5.6). */
+/** Paths and methods of all routes, to tell an unknown route from a wrong method (RFC 9110, 15.5.6). */
 class KnownRoutes {
   readonly #routes: KnownRoute[] = [];
 
-  /** Of every route that is declared from now on. */
+  /** Records every route that is declared from now on. */
   watch(app: FastifyInstance): void {
     app.addHook("onRoute", ({ method, url }) => {
       this.#routes.push({ methods: [method].flat(), segments: url.split("/") });
     });
   }
 
-  /** Which methods the target's path is there for, in alphabetical order; none when there is no such route. */
+  /** Returns the methods of the target's path in alphabetical order; empty when there is no such route. */
   methodsOf(target: string): readonly string[] {
     const segments = pathOf(target).split("/").map(decoded);
     const found = this.#routes.filter((route) => isOf(route, segments));
@@ -230,7 +233,7 @@ class KnownRoutes {
   }
 }
 
-/** Without the scheme and host of a target that is a whole URL, and without its query. */
+/** Returns the target's path: without its query, and without scheme and host when the target is a whole URL. */
 function pathOf(target: string): string {
   return target.replace(/^[a-z]{1,8}:\/\/[^/?#]*/i, "").replace(/[?#].*$/s, "");
 }

@@ -1,7 +1,7 @@
 import type { Json } from "../core/types.ts";
 
 export interface StrictJsonLimits {
-  /** Arrays and objects inside one another; the outermost counts as 1. Never more than `DEPTH_CEILING`. */
+  /** Nesting depth of arrays and objects; the outermost counts as 1. At most `DEPTH_CEILING`. */
   readonly depthMax: number;
   /** Object members in the whole body. */
   readonly keysMax: number;
@@ -9,15 +9,15 @@ export interface StrictJsonLimits {
   readonly elementsMax: number;
 }
 
-/** The reader calls itself once a level; deeper than this it could exhaust the stack. */
+/** The parser recurses once per level; deeper input could exhaust the stack. */
 const DEPTH_CEILING = 512;
 const PATH_CHARACTERS_MAX = 120;
 
-/** A body that is not JSON as we read it. Tells the place and the fault, never a value. */
+/** Error for a body that is not acceptable JSON. Names the position and the problem, never a value. */
 export class StrictJsonError extends Error {
   override readonly name = "StrictJsonError";
   readonly reason: string;
-  /** Characters from the start of the body; undefined when the bytes are no text at all. */
+  /** UTF-16 offset in the body; undefined when the bytes are not valid text. */
   readonly position: number | undefined;
   /** Key path of the innermost value that was being read, `""` at the top; escaped to printable ASCII. */
   readonly path: string;
@@ -31,14 +31,16 @@ export class StrictJsonError extends Error {
   }
 }
 
-// ignoreBOM keeps a byte order mark in the text, where it is seen and refused; without it the mark would vanish.
+// ignoreBOM keeps a byte order mark in the text, so that it is detected and refused; otherwise it would be dropped silently.
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /**
- * Reads one JSON text. Accepts what JSON.parse accepts and gives equal values, except for what two readers may
- * understand in two ways or what reaches for a prototype: duplicate keys, a key `__proto__`, a `constructor` that
- * holds a `prototype`, numbers that are not finite or whose integer value is beyond ±(2^53−1) in any spelling,
- * lone surrogates, a byte order mark, invalid UTF-8. Throws `StrictJsonError` and nothing else.
+ * Parses one JSON text. Accepts what JSON.parse accepts and returns equal values, but refuses input that two parsers may read
+ * differently or that touches a prototype: duplicate keys, a key `__proto__`, a `constructor` that contains a `prototype`,
+ * numbers that are not finite or whose integer value is beyond ±(2^53−1) in any spelling, lone surrogates, a byte order mark,
+ * invalid UTF-8.
+ *
+ * @throws {StrictJsonError} and nothing else
  */
 export function parseStrictJson(bytes: Uint8Array, limits: StrictJsonLimits): Json {
   return new Reader(decode(bytes), limits).document();
@@ -90,7 +92,7 @@ class Reader {
     return value;
   }
 
-  /** Skips white space; the code of the character that now stands at the cursor, NaN at the end. */
+  /** Skips whitespace and returns the character code at the cursor, NaN at the end. */
   #next(): number {
     for (;;) {
       const code = this.#text.charCodeAt(this.#at);
@@ -165,7 +167,7 @@ class Reader {
     }
   }
 
-  /** Reads a key and leaves the cursor on its colon. `__proto__` never gets as far as an assignment. */
+  /** Reads a key and leaves the cursor at its colon. Refuses `__proto__` before any assignment. */
   #key(first: number, members: Record<string, Json>): string {
     this.#path.length = this.#depth - 1;
     if (first !== QUOTE) throw this.#unexpected();
@@ -207,7 +209,7 @@ class Reader {
     } catch {
       throw this.#fault("a wrong escape in a string", start);
     }
-    // Raw text is well-formed, being decoded UTF-8; only an escape can bring in half a pair.
+    // Raw text is well-formed because it is decoded UTF-8; only an escape can introduce a lone surrogate.
     if (typeof value !== "string" || !value.isWellFormed()) throw this.#fault("a lone surrogate", start);
     return value;
   }
@@ -228,7 +230,7 @@ class Reader {
     }
     const value = Number(this.#text.slice(start, this.#at));
     if (!Number.isFinite(value)) throw this.#fault("a number beyond the range of a double", start);
-    // By value, not by spelling: 9007199254740993.0 and 9.007199254740993e15 lose their last digit just the same.
+    // Checks the value, not the spelling: 9007199254740993.0 and 9.007199254740993e15 lose their last digit, too.
     if (Number.isInteger(value) && !Number.isSafeInteger(value)) throw this.#fault("an integer beyond 2^53-1", start);
     return value;
   }
@@ -264,7 +266,7 @@ function holdsPrototype(value: Json): boolean {
   return typeof value === "object" && value !== null && !Array.isArray(value) && Object.hasOwn(value, "prototype");
 }
 
-/** `args.items[3]["odd key"]`, escaped and cut, since the keys are the sender's text. */
+/** Renders `args.items[3]["odd key"]`, escaped and truncated, because the keys are the sender's text. */
 function renderPath(path: readonly (string | number)[]): string {
   let text = "";
   for (const step of path) {

@@ -1,7 +1,7 @@
 import type { Server as HttpServer, IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 
-/** The latest request of a connection, and the answer before its own when that was still owed then. */
+/** The latest request of a connection, its response, and the response before it if that was still unfinished. */
 interface Owed {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
@@ -9,15 +9,17 @@ interface Owed {
 }
 
 /**
- * Which answers a connection still waits for. What is no request may follow one that runs: said at once, its refusal would
- * be taken for the answer to that.
+ * Tracks the answers that a connection still waits for. Bytes that are not a valid request may follow a request that is still
+ * running: an immediate refusal would be taken for that request's answer.
  */
 export class AnswersOwed {
   readonly #latest = new WeakMap<Socket, Owed>();
-  /** Connections whose last answer has been announced. */
+  /** Connections whose last answer has been announced with `Connection: close`. */
   readonly #ending = new WeakSet<Socket>();
 
-  /** Stands before the server's own listeners, which do not hear of what follows on a connection that is ending. */
+  /**
+   * Runs before the server's own listeners, which are not notified of requests that follow on a connection that is ending.
+   */
   watch(server: HttpServer): void {
     const listeners = server.listeners("request");
     server.removeAllListeners("request");
@@ -30,12 +32,14 @@ export class AnswersOwed {
     });
   }
 
-  /** Whether no later request came on the same connection: only then may its answer be the last. */
+  /** Returns true when no later request arrived on the same connection: only then may its answer be the last. */
   isLatest(request: IncomingMessage): boolean {
     return this.#latest.get(request.socket)?.request === request;
   }
 
-  /** This answer says `Connection: close`: nothing that follows on the connection is read as a request or answered (RFC 9112, 9.6). */
+  /**
+   * Records that this answer says `Connection: close`: anything that follows on the connection is ignored (RFC 9112, 9.6).
+   */
   endsWith({ socket }: IncomingMessage): void {
     this.#ending.add(socket);
   }
@@ -44,10 +48,10 @@ export class AnswersOwed {
     return this.#ending.has(socket);
   }
 
-  /** Calls back when all that came whole over the connection is answered: at once when it is. */
+  /** Calls back when all complete requests on the connection are answered; immediately if they already are. */
   settled(socket: Socket, then: () => void): void {
     const latest = this.#latest.get(socket);
-    // A request that is not whole is the one that broke off: its answer is what waits here.
+    // An incomplete request is the one that failed to parse: its answer is the one waiting here.
     const last = latest?.request.complete === false ? latest.before : latest?.response;
     if (isOwed(last)) last.once("close", then);
     else then();

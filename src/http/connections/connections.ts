@@ -4,30 +4,36 @@ import { networkOf } from "../../audit/unauthenticated.ts";
 import { type RawEnd, rawAnswer } from "./raw-answer.ts";
 
 export interface ConnectionLimits {
-  /** That have sent a request: this runtime tells of no others. */
+  /** Connections that have sent a request; the runtime does not report others. */
   readonly connectionsMax: number;
   readonly connectionsPerSourceMax: number;
-  /** For a client to accept an answer whole. */
+  /** Time that a client has to accept a whole answer. */
   readonly answerTimeoutMs: number;
 }
 
-/** Why we ended a connection. */
+/** Reason why the service ended a connection. */
 export type ConnectionEnd = "total" | "source" | "slow_reader" | RawEnd;
 
 const SWEEP_EVERY_MS = 1_000;
 const RETRY_AFTER_SECONDS = 1;
-/** Of answers that one connection has not taken, when it is more than one: requests need not wait for the answers before them. */
+/**
+ * Unread answer bytes per connection with more than one unread answer: a client can send requests before it reads the
+ * answers.
+ */
 const OWED_BYTES_PER_CONNECTION_MAX = 32 * 1_048_576;
-/** Of all connections together; beyond it those that take nothing are ended, the longest debts first. */
+/**
+ * Unread answer bytes of all connections together; beyond this, stalled connections are ended, those with the most bytes
+ * first.
+ */
 const OWED_BYTES_MAX = 256 * 1_048_576;
 
 interface Connection {
   readonly source: string;
-  /** The latest; one is answered after the other. */
+  /** The latest response; a connection's responses are sent one after the other. */
   response: ServerResponse | undefined;
-  /** Sweeps that found it written and not taken. */
+  /** Consecutive sweeps that found the response written but not fully read by the client. */
   stuckSweeps: number;
-  /** Answers that are on their way, and their bytes. */
+  /** Number of answers that are being sent, and their bytes. */
   owedAnswers: number;
   owedBytes: number;
 }
@@ -38,8 +44,8 @@ interface Leaving {
 }
 
 /**
- * How many clients there may be, and how slowly one may read. Requests that come too slowly are the runtime's to end
- * (`headersTimeout`, `requestTimeout`), bodies those of `BodyReaders`.
+ * Limits how many clients are connected and how slowly one may read. The runtime ends requests that arrive too slowly
+ * (`headersTimeout`, `requestTimeout`); `BodyReaders` ends slow bodies.
  */
 export class Connections {
   readonly #limits: ConnectionLimits;
@@ -57,7 +63,7 @@ export class Connections {
     return this.#open.size;
   }
 
-  /** From now on. */
+  /** Starts to limit the server's connections. */
   guard(server: Server): void {
     server.on("connection", (socket: Socket) => this.#take(socket));
     const sweep = setInterval(() => this.sweep(), SWEEP_EVERY_MS);
@@ -65,7 +71,7 @@ export class Connections {
     server.once("close", () => clearInterval(sweep));
   }
 
-  /** This answer is on its way. */
+  /** Records that this answer is being sent. */
   answering(socket: Socket, { response, bytes }: Leaving): void {
     const connection = this.#open.get(socket);
     if (connection === undefined) return;
@@ -75,7 +81,10 @@ export class Connections {
     if (connection.owedAnswers > 1 && connection.owedBytes > OWED_BYTES_PER_CONNECTION_MAX) this.#end(socket);
   }
 
-  /** Ends connections whose client has not taken its answer in time, or too many bytes of answers. */
+  /**
+   * Ends connections whose clients have not read their answer in time, and stalled ones when too many answer bytes are
+   * unread.
+   */
   sweep(): void {
     for (const [socket, connection] of this.#open) {
       const { response } = connection;

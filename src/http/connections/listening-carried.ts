@@ -4,20 +4,20 @@ import { endedWithin } from "../../core/time-limits.ts";
 import { HANDSHAKES_MAX } from "./listening-handshakes.ts";
 
 export interface CarriedOptions {
-  /** From the connection, or the last answer's first silence, to the whole of a request's headers. */
+  /** Time from connecting until the headers of the first request are complete. */
   readonly headersTimeoutMs: number;
-  /** From an answer to the next request. */
+  /** Time from an answer to the next request. */
   readonly keepAliveMs: number;
-  /** Beyond them, clients that are still shaking hands. Read at each connection. */
+  /** Maximum number of connections, not counting clients that are still in a TLS handshake. Read at each connection. */
   readonly connectionsMax?: number | undefined;
 }
 
 const DEFAULT_CONNECTIONS_MAX = 8_192;
 
 /**
- * Connections that another server than the HTTP server itself has taken, handed on to it. This runtime shows a client's
- * certificate, and exchanges the server's own, only on such connections; and on them it keeps none of the HTTP server's
- * deadlines. So each stands under one of ours: a connection has until then for its next request, whatever it sends meanwhile.
+ * Connections that a server other than the HTTP server has accepted and handed to it. Only on such connections does the
+ * runtime expose client certificates and replace the server's own certificate; but it applies none of the HTTP server's
+ * deadlines to them. So each has a deadline here: the next request must be complete by then, whatever the client sends.
  */
 export class CarriedConnections {
   readonly #http: HttpServer;
@@ -34,7 +34,7 @@ export class CarriedConnections {
     });
   }
 
-  /** The same server, which now holds only so many connections at once, whoever counts them before. */
+  /** Limits the server's concurrent connections, in addition to any other count, and returns the server. */
   bounded<S extends Server>(server: S): S {
     const bound = (): void => {
       server.maxConnections = (this.#options.connectionsMax ?? DEFAULT_CONNECTIONS_MAX) + HANDSHAKES_MAX;
@@ -57,14 +57,14 @@ export class CarriedConnections {
     this.#http.emit("connection", socket);
   }
 
-  /** Takes no request more on any connection; resolves when the last is closed. */
+  /** Accepts no further requests on any connection; resolves when the last connection is closed. */
   async close(): Promise<void> {
     this.#isClosing = true;
     this.retireAll();
     await this.#empty();
   }
 
-  /** Resolves when no connection is open, or when the time is over. */
+  /** Resolves when no connection is open or the time has passed. */
   async emptyWithin(ms: number): Promise<void> {
     await endedWithin(this.#empty(), ms);
   }
@@ -76,7 +76,7 @@ export class CarriedConnections {
     return promise;
   }
 
-  /** Every connection that is open ends with its answer, or at once where none is owed. */
+  /** Ends every open connection after its pending answers, or at once when there are none. */
   retireAll(): void {
     for (const carried of this.#open.values()) carried.retire();
   }
@@ -90,7 +90,7 @@ export class CarriedConnections {
   }
 }
 
-/** One connection: how many answers are owed on it, and until when the next request has to be there. */
+/** One connection: counts its pending answers and keeps the deadline for its next request. */
 class Carried {
   readonly #socket: Socket;
   readonly #keepAliveMs: number;
@@ -111,7 +111,7 @@ class Carried {
       this.#owed -= 1;
       if (this.#owed > 0) return;
       if (this.#isRetired) this.#socket.end();
-      // Retired or not: a client that never closes its half does not stay.
+      // Applies to retired connections too: a client that never closes its side is cut off.
       this.#await(this.#keepAliveMs);
     });
   }

@@ -1,19 +1,19 @@
 import type { Socket } from "node:net";
 import { networkOf } from "../../audit/unauthenticated.ts";
 
-/** Handshakes of TLS under way at once; each takes some 40 kB until it is over or its time is. */
+/** Maximum number of concurrent TLS handshakes; each takes about 40 kB until it completes or times out. */
 export const HANDSHAKES_MAX = 8_192;
-/** A fleet behind one proxy may come back all at once; nobody may take every place. */
+/** A fleet behind one proxy may reconnect all at once, but no single source may take every slot. */
 const HANDSHAKES_PER_SOURCE_MAX = 2_048;
 
 export interface HandshakeLimits {
-  /** Of one source, when that is less. Read at each. */
+  /** Limit per source, when it is lower than the default. Read at each handshake. */
   readonly perSourceMax?: number | undefined;
-  /** Told of each that was one too many. */
+  /** Called for each handshake that exceeds a limit. */
   readonly refused: (why: "total" | "source") => void;
 }
 
-/** Clients that have connected and not yet proved anything. Once they have, they are counted among the connections. */
+/** Counts clients that have connected but not completed the TLS handshake. After it, `Connections` counts them. */
 export class Handshakes {
   readonly #limits: HandshakeLimits;
   readonly #underWay = new Map<Socket, string>();

@@ -6,19 +6,19 @@ import type { ClientCertificate } from "../../pipeline/identity/binding.ts";
 import type { CarriedConnections } from "./listening-carried.ts";
 import { type HandshakeLimits, Handshakes } from "./listening-handshakes.ts";
 
-/** PEM: what a door shows, and whose clients it believes. */
+/** PEM texts: the certificate and key that a listener presents, and the CA certificates that it trusts for clients. */
 export interface TlsMaterial {
   readonly cert: string;
   readonly key: string;
   readonly clientCa: string | undefined;
 }
 
-/** Where it comes from. */
+/** Source of the TLS material. */
 export interface TlsSource {
-  /** As it stands now. Throws when it cannot be used. */
+  /** Reads the current material. Throws when it cannot be used. */
   read(): TlsMaterial;
   watch(onChange: () => void): { close(): void };
-  /** Clients without a certificate do not get as far as a request. */
+  /** True when a client without a certificate is rejected before it can send a request. */
   readonly requireCertificates: boolean;
 }
 
@@ -29,17 +29,19 @@ export interface ListenerTlsOptions {
   readonly logError: (error: unknown) => void;
 }
 
-/** What the clients of open connections have proved to hold. */
+/** Verified client certificates of open connections. */
 const certificates = new WeakMap<Socket, ClientCertificate>();
 
-/** The certificate of the request's client; undefined where none was shown, or none that the configuration believes. */
+/**
+ * Returns the certificate of the request's client; undefined when it presented none, or none that the configuration trusts.
+ */
 export function certificateOf({ socket }: IncomingMessage): ClientCertificate | undefined {
   return certificates.get(socket);
 }
 
 /**
- * TLS in front of the HTTP server. Certificates that change are shown from the next handshake on; connections that are open
- * stay, but for a change of the clients' roots: who was believed under the old ones comes again.
+ * Creates a TLS server in front of the HTTP server. Changed certificates apply from the next handshake on. Open connections
+ * stay, except when the client CA changes: clients that were trusted under the old one must reconnect.
  */
 export function tlsServer(
   carried: CarriedConnections,
@@ -54,7 +56,7 @@ export function tlsServer(
     carried.take(socket);
   });
   server.on("connection", (socket: Socket) => handshakes.begin(socket));
-  // A handshake that fails or never ends leaves its socket open on this runtime.
+  // This runtime leaves the socket open after a handshake that fails or never completes.
   server.on("tlsClientError", (_error, socket) => socket.destroy());
   const renew = (): void => {
     try {
@@ -87,7 +89,7 @@ function provenBy(socket: TLSSocket): ClientCertificate | undefined {
   const { subjectAltName = "", ca, validFrom, validTo } = new X509Certificate(raw);
   return Object.freeze({
     thumbprint: createHash("sha256").update(raw).digest("base64url"),
-    // One that may sign others is nobody's own (X.509-SVID, 4.1).
+    // A certificate that can sign others does not identify a workload (X.509-SVID, 4.1).
     spiffeId: ca ? undefined : spiffeIdIn(subjectAltName),
     notBeforeMs: Date.parse(validFrom),
     notAfterMs: Date.parse(validTo),
@@ -95,8 +97,8 @@ function provenBy(socket: TLSSocket): ClientCertificate | undefined {
 }
 
 /**
- * The SPIFFE ID among a certificate's names: its one URI (X.509-SVID, 2). The runtime writes a comma inside a name as an escape,
- * so that no name can pass for two; tests hold it to that.
+ * Returns the SPIFFE ID of a certificate: its only URI name (X.509-SVID, 2). The runtime escapes a comma within a name, so
+ * that one name cannot pass for two; tests verify this.
  */
 export function spiffeIdIn(subjectAltName: string): string | undefined {
   const uris = subjectAltName.split(", ").filter((name) => name.startsWith(URI));

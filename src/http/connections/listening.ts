@@ -7,10 +7,12 @@ import { createOperatorServer, createServer, KEEP_ALIVE_MS, type ServerOptions }
 import { CarriedConnections } from "./listening-carried.ts";
 import { type TlsSource, tlsServer } from "./listening-tls.ts";
 
-/** How long idle connections stay when the service ends: a client that sends its next request meanwhile gets an answer, not a reset. */
+/**
+ * Time that idle connections stay open at shutdown: a request that arrives in this time gets an answer instead of a reset.
+ */
 const IDLE_GRACE_MS = 500;
 
-/** Where a door is. */
+/** Address of a listener. */
 interface Place {
   readonly host: string;
   readonly port: number;
@@ -19,29 +21,30 @@ interface Place {
 interface DoorPlaces {
   readonly host: string;
   readonly port: number | "off";
-  /** Of the port. */
+  /** TLS for the port. */
   readonly tls?: TlsSource | undefined;
   readonly socket?: SocketPlace | undefined;
-  /** Of health and metrics alone. */
+  /** Address of the listener for health and metrics only. */
   readonly operator?: Place | undefined;
 }
 
-/** Doors that are open. */
+/** Listeners that are open. */
 interface Listening {
-  /** `http://host:port`, as it is really listened on; `unix:path` where there is the socket alone. */
+  /** `http://host:port` with the actual port, or `unix:path` when there is only the socket. */
   readonly url: string;
   readonly operatorUrl: string | undefined;
-  /** Takes nobody more at the calls' doors; resolves when those who are there have been answered. */
+  /** Stops accepting connections for calls; resolves when open requests have been answered. */
   close(): Promise<void>;
-  /** Ends what is still open there. */
+  /** Ends the connections that are still open on the call listeners. */
   cutOff(): void;
   closeOperators(): Promise<void>;
 }
 
 /**
- * The doors of the calls first: who is told by the operators' that calls are taken may send one.
+ * Opens the call listeners before the operator listener: a client that the operator listener reports as ready may call at
+ * once.
  *
- * @throws {StartupError} when a place is taken; whatever was opened is closed by then
+ * @throws {StartupError} when an address is taken; every listener that was opened is closed by then
  */
 export async function openDoors(options: ServerOptions, places: DoorPlaces): Promise<Listening> {
   const app = createServer(options);
@@ -65,7 +68,10 @@ async function closeAtOnce(app: FastifyInstance): Promise<void> {
   await app.close();
 }
 
-/** A plain port is the HTTP server's own; TLS and the socket are servers of their own that hand their connections on. */
+/**
+ * Listeners for calls. The HTTP server itself listens on a plain port; TLS and the Unix socket have their own servers, which
+ * hand their connections to it.
+ */
 class CallDoors {
   readonly #app: FastifyInstance;
   readonly #options: ServerOptions;
@@ -89,13 +95,13 @@ class CallDoors {
     return { url, close: () => this.close(), cutOff: () => this.#cutOff() };
   }
 
-  /** For a moment, requests on connections that are open are still answered, with `Connection: close`. */
+  /** Stops accepting connections. For a moment, requests on open connections are still answered, with `Connection: close`. */
   async close(): Promise<void> {
     for (const close of this.#closings.splice(0)) close();
-    // The HTTP server's own close ends what is idle of these, too.
+    // Closing the HTTP server would also end idle connections among these, so wait for them first.
     await this.#carried?.emptyWithin(IDLE_GRACE_MS);
     keepIdleConnections(this.#app.server);
-    // Again and again: a connection with several requests under way may be idle after an answer that said nothing of the end.
+    // Repeats, because a connection with several open requests may become idle after an answer without `Connection: close`.
     const idle = setInterval(() => this.#app.server.closeIdleConnections(), IDLE_GRACE_MS);
     await Promise.all([this.#app.close(), this.#carried?.close()]).finally(() => clearInterval(idle));
   }
@@ -149,8 +155,8 @@ class CallDoors {
 }
 
 /**
- * Takes from the HTTP server's `close()` what this runtime adds to it: it closes idle connections at once, and so resets the
- * requests that are on their way to them. The method that it calls for that is on an object of the runtime's own.
+ * Removes what this runtime adds to the HTTP server's `close()`: it closes idle connections at once, which resets requests
+ * that are on their way. The method that `close()` calls for this is on an internal object of the runtime.
  */
 function keepIdleConnections(server: object): void {
   for (const symbol of Object.getOwnPropertySymbols(server)) {
@@ -170,7 +176,7 @@ function listeningPort(server: Server, { host, port }: Place): Promise<number> {
   return promise;
 }
 
-/** `field` is the configuration's name for the place. */
+/** Listens on the address; `field` is the name of its configuration section. */
 async function listen(app: FastifyInstance, place: Place, field: string): Promise<string> {
   try {
     return await app.listen({ ...place });
@@ -179,7 +185,7 @@ async function listen(app: FastifyInstance, place: Place, field: string): Promis
   }
 }
 
-/** What the system says no to is a matter of the configuration. */
+/** Turns a system error into a configuration error. */
 function refused(error: unknown, field: string, { host, port }: Place): unknown {
   if (!(error instanceof Error && "code" in error)) return error;
   if (error.code === "EADDRINUSE") return new StartupError([`${field}.port: ${port} is in use`]);
@@ -191,21 +197,21 @@ function refused(error: unknown, field: string, { host, port }: Place): unknown 
 }
 
 interface SocketPlace {
-  /** Absolute. */
+  /** Absolute path. */
   readonly path: string;
   readonly mode: number;
 }
 
-/** The kernel takes 107 bytes; the socket is made under a longer name first. */
+/** The kernel accepts 107 bytes, and the socket is created under a longer name first. */
 const PATH_BYTES_MAX = 90;
 const FIELD = "server.socket";
 
 /**
- * Listens at the path. A socket that nobody listens at any more is replaced; anything else that stands there is not ours to
- * take away. The socket is made under another name and moved into its place with its mode, so that it never stands there with
- * another one, and so that closing the server, which deletes the name it was made under, cannot delete what stands there then.
+ * Listens at the path. Replaces a socket that no process listens on; refuses any other existing file. The socket is created
+ * under another name and renamed once its mode is set, so that it never exists at `path` with another mode, and so that
+ * closing the server, which deletes the name it was created under, cannot delete whatever is at `path` by then.
  *
- * @returns how to take it away
+ * @returns a function that removes the socket
  * @throws {StartupError}
  */
 async function listenAt(server: Server, { path, mode }: SocketPlace, pid: number): Promise<() => void> {
@@ -234,7 +240,7 @@ async function assertFree(path: string): Promise<void> {
   throw new StartupError([`${FIELD}: ${path} is in use${answer === "taken" ? "" : ` (${answer})`}`]);
 }
 
-/** `taken` when somebody listens; else the system's code. */
+/** Returns `taken` when a process listens at the path; otherwise the system's error code. */
 function knock(path: string): Promise<string> {
   return new Promise((resolve) => {
     const socket = connect(path, () => {
@@ -245,7 +251,7 @@ function knock(path: string): Promise<string> {
   });
 }
 
-/** What an earlier process of the same number left behind when it died between two steps. */
+/** Removes a socket that an earlier process with the same id left when it died between creating and renaming it. */
 function removeStale(made: string): void {
   const found = lstatSync(made, { throwIfNoEntry: false });
   if (found === undefined) return;
@@ -253,7 +259,7 @@ function removeStale(made: string): void {
   unlinkSync(made);
 }
 
-/** Bound at once, and so under this mask: nobody else can connect before the mode is set. */
+/** Binds synchronously, and so under this umask: no other user can connect before the mode is set. */
 function listening(server: Server, path: string): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   server.once("error", (error) => reject(new StartupError([`${FIELD}: cannot be made (${systemCode(error)})`])));

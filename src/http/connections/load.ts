@@ -5,11 +5,11 @@ import { LOOP_LOOK_EVERY_MS, Shedding } from "../../pipeline/limits/shedding.ts"
 import { type ConnectionEnd, type ConnectionLimits, Connections } from "./connections.ts";
 import { WrongTokens } from "./wrong-tokens.ts";
 
-/** Each is read when it is needed: it may change. */
+/** Load limits. Each is read whenever it is needed, because it may change. */
 export interface LoadLimits extends ConnectionLimits {
-  /** How late the event loop may be before work is shed. */
+  /** Maximum delay of the event loop; above it, calls are shed. */
   readonly loopDelayMsMax: number;
-  /** Of one source. */
+  /** Limit per source. */
   readonly wrongTokensPerMinuteMax: number;
 }
 
@@ -17,23 +17,23 @@ interface LoadOptions {
   readonly limits: LoadLimits;
   readonly metrics: LoadMetrics;
   readonly callers: CallerContext;
-  /** In milliseconds. */
+  /** Returns the current time in milliseconds. */
   readonly clock: () => number;
 }
 
 interface LeavingAnswer {
   readonly reply: FastifyReply;
-  /** Of its body. */
+  /** Size of its body. */
   readonly bytes: number;
 }
 
-/** What keeps the load of a door within bounds. */
+/** Guards that limit the load of a listener. */
 export interface LoadGuards {
   readonly shedding: Shedding;
   readonly wrongTokens: WrongTokens;
-  /** Bounds the connections of the door, and watches whether the event loop keeps up. */
+  /** Limits the listener's connections and watches the delay of the event loop. */
   watch(app: FastifyInstance): void;
-  /** Told of every answer that is about to be sent. */
+  /** Called for every answer that is about to be sent. */
   answering(request: FastifyRequest, answer: LeavingAnswer): void;
 }
 
@@ -74,12 +74,12 @@ export function createLoadGuards({ limits, metrics, callers, clock }: LoadOption
 }
 
 export interface LoadMetrics {
-  /** The event loop was so late, in milliseconds. */
+  /** Records how late the event loop was. */
   delayed(ms: number): void;
-  /** A call was refused before its body was read. */
+  /** Records a call that was refused before its body was read. */
   shed(reason: "loop_delay" | "requests"): void;
   ended(reason: ConnectionEnd): void;
-  /** A request for a route, or with a method, that there is none of. */
+  /** Records a request for an unknown route, or with a method that the route does not support. */
   unknownRoute(): void;
   watchConnections(count: () => number): void;
 }

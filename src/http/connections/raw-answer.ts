@@ -2,16 +2,16 @@ import type { Socket } from "node:net";
 import type { RefusalCode } from "../../core/errors.ts";
 import type { AnswersOwed } from "./answers-owed.ts";
 
-/** Why what came was no request. */
+/** Reason why the received bytes are not a request. */
 export type RawEnd = "malformed" | "headers_too_large" | "timeout";
 
-/** An answer to what is no request yet. */
+/** An answer that is written to the socket directly, because no request was parsed. */
 export interface RawAnswer {
   readonly status: keyof typeof REASONS;
   readonly code: RefusalCode | "METHOD_NOT_ALLOWED";
   readonly message: string;
   readonly retryAfterSeconds?: number;
-  /** The methods that are taken. */
+  /** Value of the Allow header. */
   readonly allow?: string;
 }
 
@@ -29,7 +29,10 @@ const ENDS: Readonly<Record<RawEnd, RawAnswer>> = {
   timeout: { status: 408, code: "REQUEST_TIMEOUT", message: "The request was not complete in time." },
 };
 
-/** For the runtime's parser: what it refuses is answered like any refusal, in its turn, and the connection ends. */
+/**
+ * Handles bytes that the runtime's parser rejects: answers like any refusal, after the pending answers, and ends the
+ * connection.
+ */
 export function answerNoRequest(error: Error, socket: Socket, owed: AnswersOwed): RawEnd | undefined {
   const code = "code" in error ? error.code : undefined;
   if (code === "ECONNRESET" || !socket.writable) {
@@ -49,7 +52,7 @@ const NO_TUNNEL = {
   allow: "",
 } as const satisfies RawAnswer;
 
-/** For `CONNECT`, whose client waits for a tunnel and not for an answer of a route. */
+/** Refuses `CONNECT`, whose client expects a tunnel and not the answer of a route. */
 export function refuseTunnel(socket: Socket, owed: AnswersOwed): void {
   socket.on("error", () => socket.destroy());
   owed.settled(socket, () => socket.end(rawAnswer(NO_TUNNEL)));

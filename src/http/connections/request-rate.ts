@@ -3,13 +3,16 @@ import type { Caller } from "../../core/types.ts";
 import { steady } from "../../pipeline/limits/monotonic-clock.ts";
 import { type Rate, RateLimiter } from "../../pipeline/limits/rate-limiter.ts";
 
-/** How often one caller may send what is no call: listings, sessions, questions and their answers, streams, queries. */
+/**
+ * Limits how often one caller may send requests other than calls: listings, sessions, approval requests and decisions,
+ * streams, queries.
+ */
 export class RequestRateLimiter {
   readonly #rate: () => Rate | "off";
   readonly #clock: () => number;
   #pace: RateLimiter | undefined;
 
-  /** `rate`: of the moment; `clock`: milliseconds. */
+  /** `rate` returns the current limit, `clock` the time in milliseconds. */
   constructor(rate: () => Rate | "off", clock: () => number) {
     this.#rate = rate;
     this.#clock = steady(clock);

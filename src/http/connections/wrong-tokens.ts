@@ -8,24 +8,24 @@ import { RateLimiter } from "../../pipeline/limits/rate-limiter.ts";
 const MINUTE_SECONDS = 60;
 
 export interface WrongTokensOptions {
-  /** Of one source a minute, and at once. Read whenever one is counted or asked about. */
+  /** Wrong tokens per source and minute, also the maximum burst. Read each time a token is counted or checked. */
   readonly perMinuteMax: number;
-  /** Whether a token was verified already and still is good. */
+  /** Returns true when the token was verified before and is still valid. */
   readonly knows: (authorization: string | undefined) => boolean;
-  /** In milliseconds. */
+  /** Returns the current time in milliseconds. */
   readonly clock: () => number;
 }
 
 /**
- * What strangers may make us compute: looking at a token's signature is the dear part of refusing it. A source that has shown
- * too many wrong tokens is asked to wait, unlooked at; a token that was verified before passes, so that nobody behind the same
- * address is locked out of work.
+ * Limits the work that unauthenticated clients can cause: verifying a signature is the expensive part of refusing a token. A
+ * source that has sent too many wrong tokens must wait, without its tokens being verified. A token that was verified before
+ * passes, so that legitimate clients behind the same address can go on working.
  */
 export class WrongTokens {
   readonly #options: WrongTokensOptions;
   readonly #pace: RateLimiter;
   readonly #clock: () => number;
-  /** Asking a socket for its peer is dear; connections are kept alive. */
+  /** Caches sources: reading a socket's peer address is expensive, and connections are kept alive. */
   readonly #sources = new WeakMap<Socket, string>();
 
   constructor(options: WrongTokensOptions) {
@@ -44,23 +44,23 @@ export class WrongTokens {
     });
   }
 
-  /** Until this request's token may be looked at; 0 when it may be now, or was before. */
+  /** Returns the time until this request's token may be verified; 0 when it may be now, or was verified before. */
   waitMs({ headers, socket }: IncomingMessage): number {
-    // Nearly always nobody has shown a wrong one.
+    // Nearly always, no source has sent a wrong token.
     if (this.#pace.size === 0 || headers.authorization === undefined) return 0;
     const now = this.#clock();
     const waitMs = this.#held(now).waitMs(this.#sourceOf(socket), now);
     return waitMs > 0 && !this.#options.knows(headers.authorization) ? waitMs : 0;
   }
 
-  /** This request's token was wrong. */
+  /** Counts this request's token as wrong. */
   count({ headers, socket }: IncomingMessage): void {
     if (headers.authorization === undefined) return;
     const now = this.#clock();
     this.#held(now).charge(this.#sourceOf(socket), now);
   }
 
-  /** This request was refused for something else, and its token was looked at all the same. */
+  /** Counts the token of a request that was refused for another reason, because it was verified nevertheless. */
   countUnverified(request: IncomingMessage): void {
     if (!this.#options.knows(request.headers.authorization)) this.count(request);
   }

@@ -17,13 +17,13 @@ export interface ReportRouteOptions {
 
 const DEFAULT_RANGE = "7d";
 const TIME_CHARACTERS_MAX = 64;
-/** Each reads thousands of rows. */
+/** Limit of concurrent reports: each reads thousands of rows. */
 const REPORTS_MAX = 2;
 
 const time = z.string().min(1).max(TIME_CHARACTERS_MAX).optional();
 export const reportQuery = z.strictObject({ from: time, to: time });
 
-/** `GET /approvals/report?from=7d&to=`: how people answered. For those who decide; a line says who looked. */
+/** Declares `GET /approvals/report?from=7d&to=`: how people decided. For approvers; each request is recorded. */
 export function reportRoute(app: FastifyInstance, { approvals, door }: ReportRouteOptions): void {
   const { report } = approvals;
   if (report === undefined) return;
@@ -32,7 +32,7 @@ export function reportRoute(app: FastifyInstance, { approvals, door }: ReportRou
     door.operator(request, "approvals:decide", async (operator) => {
       const asked = door.query(request, reportQuery);
       const now = door.now();
-      // What is asked in this very moment is in it.
+      // Includes approval requests from this very millisecond.
       const range = { from: readMoment(asked.from ?? DEFAULT_RANGE, now), to: readMoment(asked.to, now) ?? now + 1 };
       if (range.from === undefined || range.from >= range.to) throw unreadable();
       const { from, to } = { ...range, from: range.from };
@@ -77,7 +77,7 @@ function shown({ from, to, tools, deciders, suggestions, ...report }: ApprovalRe
   };
 }
 
-/** `null` where nobody has decided anything. */
+/** Formats the decisions; values are `null` where nobody has decided anything. */
 function decisionsShown(decisions: Decisions): Record<string, Json> {
   const { approved, denied, approvalRate, medianSeconds, p90Seconds, hastyShare, alerts } = decisions;
   return {

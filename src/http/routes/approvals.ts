@@ -30,14 +30,14 @@ export interface ApprovalRoutesOptions {
 
 const PAGE_MAX = 200;
 const PAGE_DEFAULT = 50;
-/** Below a minute, after which clients and proxies lose patience. */
+/** Less than a minute, after which clients and proxies time out. */
 const WAIT_SECONDS_MAX = 55;
 const REASON_CHARACTERS_MAX = 500;
 
 export const listQuery = z.strictObject({
   state: z.enum(APPROVAL_STATES).optional(),
   limit: wholeNumber(1, PAGE_MAX).optional(),
-  /** As a page gave it: what is none would look like the end of the list. */
+  /** Cursor that an earlier page returned: an invalid one would look like the end of the list. */
   cursor: z
     .string()
     .regex(/^[0-9]{1,16}\.[A-Za-z0-9_-]{1,64}$/, "must be the cursor of a page before")
@@ -59,7 +59,7 @@ export const decisionBody = z.strictObject({
 
 const noBody = z.strictObject({});
 
-/** The questions: agents see, await and cancel their own; operators read and decide them. */
+/** Declares the approval routes: agents see, await and cancel their own approval requests; operators read and decide them. */
 export function approvalRoutes(app: FastifyInstance, options: ApprovalRoutesOptions): void {
   const { approvals, door } = options;
 
@@ -109,13 +109,13 @@ export function approvalRoutes(app: FastifyInstance, options: ApprovalRoutesOpti
   });
 }
 
-/** A decision as it is asked for, through whichever route. */
+/** A decision as requested, through whichever route. */
 export interface AskedDecision extends z.output<typeof decisionBody> {
-  /** Undefined when what was sent cannot be one. */
+  /** Undefined when the id in the request cannot be valid. */
   readonly id: string | undefined;
 }
 
-/** Decides in the operator's name. Who decides what is asked in their own name, or is for others, leaves a line. */
+/** Decides as the operator. Records an attempt to decide one's own request or one that is for other approvers. */
 export async function decide(
   { approvals, door }: ApprovalRoutesOptions,
   operator: Caller,
@@ -158,7 +158,7 @@ async function list(
   });
 }
 
-/** @throws {Refusal} APPROVAL_NOT_FOUND: unknown, or somebody else's */
+/** @throws {Refusal} APPROVAL_NOT_FOUND when it is unknown or belongs to another caller */
 async function find(
   { approvals, door }: ApprovalRoutesOptions,
   { side, caller }: OperatorRequest,
@@ -176,7 +176,7 @@ interface Waiting extends Exchange {
   readonly wait: number;
 }
 
-/** Waits for the answer, but no longer than the visitor's token is good, the client listens and the service is open. */
+/** Waits for the decision, but only while the caller's token is valid, the client is connected and the service is open. */
 async function awaitAnswer(
   { approvals, door }: ApprovalRoutesOptions,
   { side, caller }: OperatorRequest,
@@ -197,7 +197,7 @@ async function awaitAnswer(
   }
 }
 
-/** A view that is shown to an operator is in the journal first. Only the one who asked is handed the receipt. */
+/** Returns the approval. A view that is shown to an operator is journaled first. Only the requester receives the receipt. */
 async function shown(
   { approvals, door }: ApprovalRoutesOptions,
   { side, caller }: OperatorRequest,
@@ -209,7 +209,7 @@ async function shown(
   return { approval: forDecider(approval, caller) };
 }
 
-/** What stands in a query is text. */
+/** Parses a whole number from a query parameter, which is always text. */
 function wholeNumber(min: number, max: number): z.ZodType<number> {
   return z
     .string()

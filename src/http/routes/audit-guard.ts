@@ -13,17 +13,17 @@ export interface AuditGuardOptions extends PeerLimits {
   /** The audit directory. No part of a request ever becomes part of a path. */
   readonly auditDir: string;
   readonly callers: CallerContext;
-  /** How often one caller may come; without it as often as it likes. */
+  /** Rate limit per caller; without it, requests are not rate-limited. */
   readonly pace?: RequestRateLimiter | undefined;
-  /** Public: verifies the checkpoints. Without it their signatures are not judged. */
+  /** Public key that verifies the checkpoints. Without it, their signatures are not verified. */
   readonly checkpointKey?: KeyObject | undefined;
-  /** Milliseconds since 1970. */
+  /** Returns the current time in milliseconds since 1970. */
   readonly clock: () => number;
-  /** Durable when resolved. */
+  /** Resolves when the line is durable. */
   readonly journal: (line: AuditQueried) => Promise<void>;
 }
 
-/** Who looked at what. */
+/** Journal line that records who queried what. */
 export interface AuditQueried {
   readonly type: "audit.queried";
   readonly sub: string;
@@ -33,13 +33,16 @@ export interface AuditQueried {
 }
 
 const PERMISSION = "audit:read";
-/** What one request may cost. An answer that reaches it ends early, and says so. */
+/** Limits of one request. An answer that reaches them ends early and says so. */
 const BUDGET_MS = 1_000;
 const BUDGET_BYTES = 1_073_741_824;
 const FAULTS_MAX = 10;
 const MESSAGE_CHARACTERS_MAX = 300;
 
-/** The way in to the audit: operators who hold `audit:read`, so many at once, each query recorded before it is answered. */
+/**
+ * Guards the audit routes: admits operators who hold `audit:read`, limits concurrent requests, and records each query before
+ * it is answered.
+ */
 export class AuditGuard {
   readonly #options: AuditGuardOptions;
 
@@ -73,7 +76,7 @@ export class AuditGuard {
     });
   }
 
-  /** @throws {Refusal} AUDIT_UNAVAILABLE: what cannot be recorded is not answered */
+  /** @throws {Refusal} AUDIT_UNAVAILABLE when the query cannot be recorded: it is then not answered */
   async record({ subject, issuer }: Caller, route: AuditQueried["route"], params: Params): Promise<void> {
     const filters = Object.fromEntries(
       Object.entries(params).filter((entry): entry is [string, string] => entry[1] !== undefined),
@@ -89,13 +92,13 @@ export class AuditGuard {
   }
 }
 
-/** Whether the work of one request may go on; counts over all of its pages. */
+/** Returns a function that is true while one request may continue; it counts over all of the request's pages. */
 export function budget(clock: () => number): (bytesRead: number) => boolean {
   const untilMs = clock() + BUDGET_MS;
   return (bytesRead) => clock() < untilMs && bytesRead < BUDGET_BYTES;
 }
 
-/** @throws {Refusal} MALFORMED_REQUEST: a parameter that stands twice would mean either */
+/** @throws {Refusal} MALFORMED_REQUEST for a repeated parameter, which would be ambiguous */
 export function paramsOf({ query }: FastifyRequest): Params {
   const entries: readonly (readonly [string, unknown])[] =
     typeof query === "object" && query !== null ? Object.entries(query) : [];
@@ -104,7 +107,7 @@ export function paramsOf({ query }: FastifyRequest): Params {
   return Object.fromEntries(texts);
 }
 
-/** @throws {Refusal} MALFORMED_REQUEST naming every fault */
+/** @throws {Refusal} MALFORMED_REQUEST naming every error */
 export function checked<T>(read: ReadResult<T>): T {
   if ("faults" in read) throw malformed(read.faults);
   return read.ok;

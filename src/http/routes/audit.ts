@@ -19,14 +19,14 @@ import { AuditGuard, type AuditGuardOptions, budget, checked, malformed, paramsO
 
 const LIMIT = 100;
 const LIMIT_MAX = 1_000;
-/** Of the lines in one answer. */
+/** Maximum size of the lines in one answer. */
 const PAGE_BYTES_MAX = 4 * 1_048_576;
 const QUERIES = { totalMax: 4, perCallerMax: 2 } as const;
-/** Of statistics whose beginning nobody named. */
+/** Default range of statistics when the query names no start. */
 const STATS_RANGE_MS = DAY_MS;
 const ID = /^[\x21-\x7e]{1,128}$/;
 
-/** `GET /audit…`: for operators who hold `audit:read`. Every query is in the journal before it is answered. */
+/** Declares the `GET /audit…` routes for operators who hold `audit:read`. Every query is journaled before it is answered. */
 export function auditRoutes(app: FastifyInstance, options: AuditGuardOptions): void {
   const { auditDir: dir, clock } = options;
   const queries = new ConcurrencyLimit(QUERIES);
@@ -90,13 +90,13 @@ export function auditRoutes(app: FastifyInstance, options: AuditGuardOptions): v
   );
 }
 
-/** Why lines may be missing from an answer: a day's file is missing, or has another day's name. */
+/** Returns why lines may be missing from an answer: the file of a day is missing or has the name of another day. */
 function warnings(dir: string, streams: readonly StreamName[] = ["calls"]): { readonly warnings?: readonly string[] } {
   const problems = streams.flatMap((stream) => dayProblems(dir, stream));
   return problems.length === 0 ? {} : { warnings: problems };
 }
 
-/** Lines go out as they stand in the files: each was read as an object of JSON, so the whole is JSON too. */
+/** Sends lines as they are stored in the files: each was parsed as a JSON object, so the whole body is valid JSON. */
 function sendLines(
   reply: FastifyReply,
   lists: Readonly<Record<string, readonly string[]>>,
@@ -122,11 +122,14 @@ function sendUnknown(reply: FastifyReply): FastifyReply {
   return sendJson(reply, 404, { status: "denied", error });
 }
 
-/** How much of the log one query indexes for the next ones: steps of some milliseconds, with room for calls between them. */
+/**
+ * Number of steps by which one query extends the index for later queries; each takes some milliseconds, with pauses for
+ * calls.
+ */
 const STEPS_MAX = 8;
 const PAUSE_MS = 50;
 
-/** The look-up index of a service: opened by its first query, built further behind each, never on the road of a call. */
+/** The service's lookup index: opened by the first query, extended after each query, never in the pipeline of a call. */
 class AuditIndex {
   readonly #dir: string;
   #lookup: IndexLookup | undefined;
@@ -138,7 +141,7 @@ class AuditIndex {
   }
 
   lend(): IndexLookup {
-    // A log that was small, or an index that was busy, may be neither by now.
+    // A log that was small may have grown, and an index that was busy may be free by now: open it again.
     if (this.#lookup?.isOpen !== true) this.#lookup = new IndexLookup(this.#dir);
     if (this.#timer === undefined) this.#extend(this.#lookup.extend(), STEPS_MAX);
     return this.#lookup;
@@ -166,8 +169,8 @@ interface AuditVerifyOptions extends AuditGuardOptions {
 }
 
 /**
- * `GET /audit/verify`: whether the log holds. What came since the last reading of the whole log is verified first, then a
- * part of the next such reading; the answer to whoever asks meanwhile is the same.
+ * Declares `GET /audit/verify`, which reports whether the log is intact. Verifies first what was added since the last reading
+ * of the whole log, then a part of the next such reading; concurrent requests get the same answer.
  */
 function auditVerifyRoute(app: FastifyInstance, options: AuditVerifyOptions): void {
   const { auditDir: dir, checkpointKey, clock, door, places } = options;
@@ -190,11 +193,14 @@ interface AuditTailOptions extends AuditGuardOptions {
 const OPEN_STREAMS = { totalMax: 32, perCallerMax: 4 } as const;
 const LOOK_EVERY_MS = 200;
 const HEARTBEAT_MS = 15_000;
-/** How long a client may take none of what it was sent. */
+/** Maximum time during which a client reads nothing of what was sent. */
 const PATIENCE_MS = 30_000;
 const EVENT_ID = /^(\d{4}-\d{2}-\d{2}):(\d{1,15})$/;
 
-/** `GET /audit/tail`: calls as they are written, as server-sent events; a client resumes with `Last-Event-ID`. Ends with the token. */
+/**
+ * Declares `GET /audit/tail`: calls as they are written, as server-sent events. A client resumes with `Last-Event-ID`. The
+ * stream ends with the token.
+ */
 function auditTailRoute(app: FastifyInstance, options: AuditTailOptions): void {
   const { auditDir, clock, door } = options;
   const places = new ConcurrencyLimit(OPEN_STREAMS);
@@ -227,7 +233,7 @@ function auditTailRoute(app: FastifyInstance, options: AuditTailOptions): void {
       try {
         await stream.run(() => tail.step());
       } catch {
-        // A file that cannot be read: the client resumes, and hears so at its next query.
+        // A file cannot be read: the client resumes, and its next query reports the error.
       } finally {
         open.delete(stream);
       }
@@ -237,7 +243,8 @@ function auditTailRoute(app: FastifyInstance, options: AuditTailOptions): void {
 }
 
 /**
- * A day that is still to come is of another log: from now on, as without an id.
+ * Returns the position from which a stream starts; undefined means now. An id with a future day belongs to another log and is
+ * ignored.
  *
  * @throws {Refusal} MALFORMED_REQUEST
  */
@@ -254,7 +261,10 @@ interface TailOptions {
   readonly matcher: Matcher;
 }
 
-/** What is written to the audit, for one client. It looks for more only when its client has taken what came before: nothing piles up. */
+/**
+ * Follows the audit for one client. It reads on only after its client has received the previous lines, so nothing
+ * accumulates.
+ */
 class Tail {
   readonly #stream: ServerSentEvents;
   readonly #options: TailOptions;
@@ -268,7 +278,8 @@ class Tail {
     const lines = this.#options.follower.look();
     if (lines.length === 0) return this.#stream.pause(LOOK_EVERY_MS);
     await this.#stream.send(lines.map((line) => this.#eventOf(line)).join(""));
-    // A client far behind whose filter lets nothing through waits for nothing: others must run all the same.
+    // The client may be far behind, with a filter that matches nothing, so that no read ever waits: yield, so that others can
+    // run.
     await new Promise((resolve) => setImmediate(resolve));
   }
 
@@ -276,7 +287,7 @@ class Tail {
     const members = parseLine(line);
     const entry = members && viewOf(members);
     if (entry === undefined || !this.#options.matcher.accepts(entry, line)) return "";
-    // A line that the log has not written may hold line ends between its members.
+    // A line that the service did not write may contain line breaks between its members.
     const safe = /[\r\n]/.test(line) ? JSON.stringify(members) : line;
     return `id: ${day}:${end}\nevent: entry\ndata: ${safe}\n\n`;
   }

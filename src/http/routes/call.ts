@@ -25,26 +25,30 @@ import {
 
 export interface CallRouteOptions extends RequestGuardOptions {
   readonly proxy: ToolProxy;
-  /** Requests at the door at once, before anybody knows whose they are. */
+  /** Maximum number of concurrent requests that have not been authenticated yet. */
   readonly concurrentRequestsMax: () => number;
-  /** Whether work has to be shed; without it none is. */
+  /** Decides when calls are shed; without it, none are. */
   readonly shedding?: Shedding | undefined;
   readonly metrics: Metrics;
-  /** Whether there is anybody to wait for. */
+  /** Set when there are approvers to wait for. */
   readonly approvals?: unknown;
 }
 
 const RETRY_AFTER_MS = 1_000;
-/** Of a body that nobody reads, when its connection is to stay. */
+/** Largest refused body that is discarded so that its connection can stay open. */
 export const PASSED_OVER_BYTES_MAX = 65_536;
 
-/** `POST /call`: Host and Origin → size → media type → JSON → the road. Whatever the door refuses is audited too. */
+/**
+ * Declares `POST /call`: Host and Origin → size → media type → JSON → the pipeline. Requests refused before the pipeline are
+ * audited too.
+ */
 export function callRoute(app: FastifyInstance, routeOptions: CallRouteOptions): void {
   const options = { ...routeOptions, readers: new BodyReaders(routeOptions.concurrentRequestsMax) };
   let atTheDoor = 0;
 
-  // Fastify reads the media type before the handler and fails on one that is none: the road's own check says it, with a line.
-  // Anything else goes to the server's own handler: a call that was walked must not be walked again.
+  // Fastify parses the media type before the handler and fails on an invalid one: the pipeline's own check then refuses it,
+  // with an audit entry. Any other error goes to the server's handler, because a call must not run through the pipeline
+  // twice.
   const errorHandler = async (error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
     if (!(error instanceof Error && "code" in error && error.code === "FST_ERR_CTP_INVALID_MEDIA_TYPE")) throw error;
     const send = await walk(request, reply, options);
@@ -61,12 +65,12 @@ export function callRoute(app: FastifyInstance, routeOptions: CallRouteOptions):
     } finally {
       atTheDoor -= 1;
     }
-    // Waits for the rest of a refused body: it must not keep others out.
+    // Waits for the rest of a refused body, after the slot is free: it must not keep other requests out.
     return send();
   });
 }
 
-/** Sends the answer that is ready. */
+/** Sends the prepared answer. */
 type Send = () => FastifyReply;
 
 interface Refused {
@@ -84,7 +88,7 @@ interface WalkOptions extends CallRouteOptions {
   readonly readers: BodyReaders;
 }
 
-/** Health, metrics and what people decide are other routes: they are never shed. */
+/** Decides whether to shed this call. Health, metrics and approvals are separate routes and are never shed. */
 function crowded(options: CallRouteOptions, atTheDoor: number): Refusal | undefined {
   const { concurrentRequestsMax, shedding, metrics } = options;
   if (atTheDoor > concurrentRequestsMax()) {
@@ -108,7 +112,7 @@ async function walk(request: FastifyRequest, reply: FastifyReply, options: WalkO
     call.body = await readers.read(request, options);
     call.fill(parseBody(call.body, options));
   } catch (error) {
-    // Nothing is read from a connection any more on which two readers may not agree where the next request begins.
+    // Two readers might disagree on where the next request starts: read nothing more from this connection.
     if (call.body === undefined) reply.header("connection", "close");
     const refusal =
       error instanceof Refusal ? error : new Refusal("INTERNAL", "The request could not be read.", { cause: error });
@@ -123,7 +127,7 @@ interface TurningAway extends WalkOptions {
   readonly request: FastifyRequest;
 }
 
-/** The token is verified for the line in the audit, which costs as much as refusing it: so it counts as much, too. */
+/** Verifies the token for the audit entry, which costs as much as refusing it, so it counts as much against the source. */
 async function turnAway(
   call: IncomingCall,
   refusal: Refusal,
@@ -135,7 +139,7 @@ async function turnAway(
   return answer;
 }
 
-/** A call as it comes in: first its headers, then its body, then what stands in it. */
+/** A call as it arrives: first its headers, then its body, then the body's fields. */
 class IncomingCall implements CallRequest {
   tool = "unknown";
   args: unknown = {};
@@ -158,7 +162,7 @@ class IncomingCall implements CallRequest {
     this.authorization = headers.authorization;
     this.certificate = certificateOf(request.raw);
     this.traceparent = readTraceparent(headers["traceparent"]);
-    // It means nothing without the trace that it belongs to. `baggage` goes nowhere: nobody says what is in it.
+    // `tracestate` means nothing without its `traceparent`. `baggage` is not forwarded: its content is not specified.
     this.tracestate = this.traceparent === undefined ? undefined : readTracestate(headers["tracestate"]);
     this.departure = new Connection(reply);
     this.#request = request;
@@ -169,11 +173,11 @@ class IncomingCall implements CallRequest {
   }
 
   get source(): string {
-    // A peer at the Unix socket has no address.
+    // A peer on the Unix socket has no address.
     return this.#request.ip || "socket";
   }
 
-  /** @throws {Refusal} MALFORMED_REQUEST; the name that was asked for is kept even then */
+  /** @throws {Refusal} MALFORMED_REQUEST; the requested tool name is kept even then */
   fill(parsed: unknown): void {
     const asked = typeof parsed === "object" && parsed !== null && "tool" in parsed ? parsed.tool : undefined;
     if (typeof asked === "string") this.tool = asked;
@@ -186,20 +190,20 @@ class IncomingCall implements CallRequest {
   }
 }
 
-/** A short body is let run by, so that its connection can stay: to connect anew would cost both sides more. */
+/** Discards a short body, so that the connection can stay open: a new connection would cost both sides more. */
 function passesOver({ raw, headers }: FastifyRequest): boolean {
   const isShort = Number(headers["content-length"]) <= PASSED_OVER_BYTES_MAX;
   if (isShort) raw.resume();
   return isShort;
 }
 
-/** The rest of a refused body is not read; the connection ends with the answer. */
+/** Sends the answer and closes the connection; the rest of a refused body is not read. */
 function sendTurnedAway(reply: FastifyReply, answer: Answer): FastifyReply {
   if (!reply.request.raw.complete) reply.header("connection", "close");
   return sendAnswer(reply, answer);
 }
 
-/** The client is gone when its connection closes before its answer is out. */
+/** Reports a disconnect when the connection closes before the answer is sent. */
 class Connection implements Disconnect {
   readonly #raw: FastifyReply["raw"];
 

@@ -17,7 +17,10 @@ const HEARTBEAT_MS = 15_000;
 const PATIENCE_MS = 30_000;
 const SEQ = /^\d{1,15}$/;
 
-/** `GET /events`: what happens, as it happens. Operators see all of it, agents what is theirs; a client resumes with `Last-Event-ID`. */
+/**
+ * Declares `GET /events`: approval events as they happen. Operators see all of them, agents their own; a client resumes with
+ * `Last-Event-ID`.
+ */
 export function eventRoute(app: FastifyInstance, { approvals, door }: EventRouteOptions): void {
   const tail = new EventTail(approvals);
   const places = new ConcurrencyLimit({ totalMax: EVENT_STREAMS_MAX, perCallerMax: EVENT_STREAMS_PER_CALLER_MAX });
@@ -39,7 +42,10 @@ export function eventRoute(app: FastifyInstance, { approvals, door }: EventRoute
     }),
   );
 
-  /** From what the client has seen, or from now. An id that was never given out is of another store: from now, too. */
+  /**
+   * Returns the last event that the client has seen, or the latest one. An id that was never issued belongs to another store
+   * and counts as the latest.
+   */
   async function startOf({ headers }: FastifyRequest): Promise<number> {
     const seen = headers["last-event-id"];
     if (seen !== undefined && (typeof seen !== "string" || !SEQ.test(seen))) {
@@ -65,7 +71,7 @@ export function eventRoute(app: FastifyInstance, { approvals, door }: EventRoute
     try {
       await door.store(() => stream.run());
     } catch {
-      // The store's fault is in the log by now; the client resumes where it was cut off.
+      // The store's error was logged already; the client resumes where it was cut off.
     } finally {
       stop();
     }
@@ -78,10 +84,10 @@ interface Following {
   readonly after: number;
 }
 
-/** Events of one read; a line of theirs is short, so a client is never owed more than some tens of kilobytes. */
+/** Events per read. An event's line is short, so at most some tens of kilobytes wait for a client. */
 const PAGE_EVENTS = 100;
 
-/** Reads the store once for all streams that stand at the same event. */
+/** Reads the store once for all streams that are at the same event. */
 export class EventTail {
   readonly #approvals: Approvals;
   readonly #streams = new Set<() => void>();
@@ -92,7 +98,7 @@ export class EventTail {
     this.#approvals = approvals;
   }
 
-  /** The events after `seq`, oldest first, at most a page. */
+  /** Returns the events after `seq`, oldest first, at most one page. */
   read(seq: number): Promise<readonly ApprovalEvent[]> {
     const running = this.#reads.get(seq);
     if (running !== undefined) return running;
@@ -102,7 +108,7 @@ export class EventTail {
     return read;
   }
 
-  /** Calls `wake` whenever there may be more; answers how to stop. */
+  /** Calls `wake` whenever there may be more events. Returns a function that stops this. */
   join(wake: () => void): () => void {
     this.#streams.add(wake);
     this.#unlisten ??= this.#approvals.onEvents(() => this.#wakeAll());
@@ -115,7 +121,7 @@ export class EventTail {
   }
 
   #wakeAll(): void {
-    // A read that began before this may not have seen what it is about: nobody joins it any more.
+    // A read that started before this notification may have missed the event: no stream may join it any more.
     this.#reads = new Map();
     for (const wake of this.#streams) wake();
   }
@@ -123,12 +129,15 @@ export class EventTail {
 
 export interface EventStreamOptions extends ServerSentEventsOptions {
   readonly tail: EventTail;
-  /** The first event that is sent is the one after it. */
+  /** Sequence number of the last event that is not sent. */
   readonly after: number;
   readonly mayWatch: (event: ApprovalEvent) => boolean;
 }
 
-/** The approvals' events for one client. It reads the store as fast as its client takes what it has read: nothing is lost, nothing comes twice. */
+/**
+ * The approval events for one client. It reads the store as fast as its client reads the stream: no event is lost or
+ * repeated.
+ */
 export class EventStream {
   readonly #options: EventStreamOptions;
   readonly #stream: ServerSentEvents;
@@ -141,11 +150,11 @@ export class EventStream {
     this.#cursor = options.after;
   }
 
-  /** Resolves when the stream is over: its token, its client, its service or the store has ended it. */
+  /** Resolves when the token, the client, the service or the store has ended the stream. */
   async run(): Promise<void> {
     const leave = this.#options.tail.join(() => this.#wake());
     try {
-      // A wake-up is a hint, and a hint may get lost: each heartbeat looks at the store.
+      // A wake-up is a hint that may get lost: each heartbeat looks at the store, too.
       await this.#stream.run(() => this.#step(), { id: this.#cursor, onBeat: () => this.#wake() });
     } finally {
       leave();
@@ -162,7 +171,7 @@ export class EventStream {
     const page = await tail.read(this.#cursor);
     await this.#stream.send(page.filter(mayWatch).map(eventText).join(""));
     this.#cursor = page.at(-1)?.seq ?? this.#cursor;
-    // The store answers, and a client takes, without a turn of the event loop: others run between two pages.
+    // Neither store nor client may need a turn of the event loop: yield between two pages, so that others can run.
     if (page.length === PAGE_EVENTS) await new Promise((resolve) => setImmediate(resolve));
     else if (!this.#mayHaveMore) await this.#stream.pause();
   }
@@ -173,7 +182,7 @@ export class EventStream {
   }
 }
 
-/** No arguments are in an event. JSON has no line end in it, so it is one line. */
+/** Formats an event, which holds no arguments. JSON contains no line breaks, so the data is one line. */
 function eventText({ seq, type, id, tool, summary, at }: ApprovalEvent): string {
   return `id: ${seq}\nevent: ${type}\ndata: ${JSON.stringify({ id, tool, summary, at: iso(at) })}\n\n`;
 }

@@ -6,31 +6,31 @@ import { sendJson } from "../error-reply.ts";
 import type { Metrics } from "../metrics.ts";
 import { checkPeerHeaders, type PeerLimits } from "../request-guard.ts";
 
-/** Why the service would not take a call right now. Names of parts only. */
+/** Reasons why the service does not accept calls now. Names of components only. */
 export type NotReady = "draining" | "audit_unavailable";
 
 export interface HealthOptions extends PeerLimits {
   readonly notReady: () => readonly NotReady[];
-  /** How the services behind the tools are doing. */
+  /** Returns the state of the systems that tools use. */
   readonly systems: () => Promise<unknown>;
-  /** Whether lines can be written, and why not. */
+  /** Returns whether audit lines can be written, and if not, why. */
   readonly audit?: (() => unknown) | undefined;
-  /** How the tools' commands are held. */
+  /** Returns how the tools' commands are confined. */
   readonly confinement?: (() => unknown) | undefined;
-  /** What configuration is in use, and what was refused last. */
+  /** Returns the configuration that is in use and the last one that was refused. */
   readonly configuration?: (() => unknown) | undefined;
-  /** How the list of revocations stands; undefined where there is none. */
+  /** Returns the state of the revocation list; undefined when there is none. */
   readonly revocations?: (() => unknown) | undefined;
   readonly callers: CallerContext;
   readonly metrics: Metrics;
 }
 
-/** Some probers ask for the headers alone. */
+/** Some probes send HEAD requests. */
 const PROBE = { exposeHeadRoute: true } as const;
 
 /**
- * `/healthz` lives as long as the process; `/readyz` says whether calls are taken, and operators how each system is doing; `/metrics` is for operators. Probes are answered
- * whatever name the prober used for us.
+ * Declares `/healthz`, which answers as long as the process lives; `/readyz`, which says whether calls are accepted and shows
+ * operators the state of each system; and `/metrics` for operators. Probes are answered under any host name.
  */
 export function healthRoutes(app: FastifyInstance, options: HealthOptions): void {
   const { notReady, callers, metrics } = options;
@@ -53,7 +53,7 @@ export function healthRoutes(app: FastifyInstance, options: HealthOptions): void
       : sendJson(reply, 503, { status: "not_ready", reasons, ...systems });
   });
 
-  /** Whether details may be told: to anybody else the answer is the one that probes get. */
+  /** Returns true when the client may see details; all others get the same answer as probes. */
   async function isOperator({ raw, headers }: FastifyRequest): Promise<boolean> {
     if (headers.authorization === undefined) return false;
     try {

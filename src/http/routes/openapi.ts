@@ -3,20 +3,22 @@ import { z } from "zod";
 import { REFUSALS, type RefusalCode, type Stage } from "../../core/errors.ts";
 import { OPERATIONS, type Operation, type Side } from "./operations.ts";
 
-/** What the doors refuse with: the table's, and three more for what is no route, or not with this method, and no entry of the audit. */
+/**
+ * Refusal codes of all routes: those of the table, and three for an unknown route, a wrong method and a missing audit entry.
+ */
 const CODES = [
   ...(Object.keys(REFUSALS) as RefusalCode[]),
   ...(["ROUTE_NOT_FOUND", "METHOD_NOT_ALLOWED", "ENTRY_NOT_FOUND"] as const),
 ] as const;
 const STAGES: readonly Stage[] = [...new Set(Object.values(REFUSALS).map(({ stage }) => stage))];
-/** Where a request for anything but a call can end. */
+/** Stages at which a request other than a call can end. */
 const DOOR_STAGES: readonly Stage[] = ["REQUEST", "AUTH", "LIMIT", "REGISTRY", "PERMISSION", "APPROVAL", "AUDIT"];
-/** A client that is gone is told nothing. */
+/** HTTP status of a disconnected client, which is never sent. */
 const NOT_SENT = 499;
 
 /**
- * `/openapi.json`: the doors of this service as OpenAPI 3.1, made of the routes that are really there and the schemas that they
- * read bodies with. No tool's name and no path of a file stands in it.
+ * Serves `/openapi.json`: this service's routes as OpenAPI 3.1, generated from the declared routes and from the schemas that
+ * parse their bodies. It contains no tool names and no file paths.
  */
 export function openapiRoute(app: FastifyInstance): void {
   const routes: Route[] = [];
@@ -103,7 +105,7 @@ function securityOf(side: Side = "either"): { readonly security?: readonly Recor
   return { security: (side === "either" ? ["agents", "operators"] : [side]).map((scheme) => ({ [scheme]: [] })) };
 }
 
-/** One answer for each HTTP status, with the codes that come with it. */
+/** Returns one response for each HTTP status, with the refusal codes that use it. */
 function refusalsOf(stages: readonly Stage[], missing: Operation["missing"]): Record<string, unknown> {
   const byStatus = new Map<number, string[]>(missing === undefined ? [] : [[404, [missing]]]);
   for (const [code, { http, decision, stage }] of Object.entries(REFUSALS)) {

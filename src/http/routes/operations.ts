@@ -8,7 +8,7 @@ import { modeBody } from "./sessions.ts";
 import { FORMATS } from "./tools.ts";
 import { decisionMessage } from "./webhooks.ts";
 
-/** Who may ask: nobody in particular, agents, operators, either of them with a token of their own, or who signs the body. */
+/** Authentication of a request: none, an agent's or an operator's token, either of these, or a signature over the body. */
 export type Side = "anybody" | "agents" | "operators" | "either" | "signers";
 
 export interface Operation {
@@ -17,13 +17,13 @@ export interface Operation {
   readonly body?: z.ZodType;
   readonly query?: z.ZodObject;
   readonly headers?: readonly string[];
-  /** What has gone well is answered with; 200 when left out. */
+  /** Status of a successful answer; 200 when omitted. */
   readonly success?: 201;
-  /** Of what has gone well; JSON when left out. */
+  /** Media type of a successful answer; JSON when omitted. */
   readonly produces?: "text/html" | "text/event-stream" | "text/plain";
-  /** What has gone well may have nothing to say: 204. */
+  /** True when a successful request may have no answer: 204. */
   readonly empty?: true;
-  /** A 404 of its own. */
+  /** Error code of a 404 that is specific to this route. */
   readonly missing?: "ENTRY_NOT_FOUND";
 }
 
@@ -32,12 +32,14 @@ const SIGNED_HEADERS = ["webhook-id", "webhook-timestamp", "webhook-signature"] 
 const RESUME = ["Last-Event-ID"] as const;
 const FORMAT = z.object({ format: z.enum(Object.keys(FORMATS)).optional() });
 
-/** Parameters that are read one by one, where they are known. */
+/** Builds a schema for parameters that are parsed individually elsewhere. */
 function named(names: readonly string[]): z.ZodObject {
   return z.object(Object.fromEntries(names.map((name) => [name, z.string().optional()])));
 }
 
-/** What is said of each door. Every route is described, one that has no row too; a test keeps rows and routes together. */
+/**
+ * Descriptions of the routes. A route without an entry appears in the document, too; a test keeps entries and routes in step.
+ */
 export const OPERATIONS: Readonly<Record<string, Operation>> = {
   "POST /call": { summary: "Call a tool.", side: "agents", body: envelope, headers: CALL_HEADERS },
   "GET /tools": { summary: "The tools that this caller could use.", side: "agents", query: FORMAT },

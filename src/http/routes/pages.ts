@@ -7,7 +7,7 @@ const STYLE =
   "body{font:1rem/1.5 system-ui,sans-serif;max-width:44rem;margin:3rem auto;padding:0 1rem}" +
   "code,pre{font-family:ui-monospace,monospace}pre{border:1px solid;padding:.75rem;overflow-x:auto}";
 
-/** Nothing but the text and its style: no script, no form, no frame, nothing fetched, nobody told where the reader came from. */
+/** Allows only the text and its style: no scripts, forms, frames or fetched resources, and no referrer. */
 const HEADERS = {
   "content-type": "text/html; charset=utf-8",
   "cache-control": "no-store",
@@ -24,8 +24,9 @@ const HEADERS = {
 } as const;
 
 /**
- * `GET /approvals/:id/page`: where links in notifications lead. It says how to decide and decides nothing; the store is not
- * asked, so that it is the same page for every id, and a mail scanner that follows the link changes and learns nothing.
+ * Declares `GET /approvals/:id/page`, the target of links in notifications. The page says how to decide and decides nothing.
+ * The store is not queried, so the page is the same for every id, and a mail scanner that follows the link changes and learns
+ * nothing.
  */
 export function pageRoute(app: FastifyInstance, limits: PeerLimits): void {
   app.route({
@@ -44,7 +45,7 @@ export function pageRoute(app: FastifyInstance, limits: PeerLimits): void {
 
 const NO_PAGE = htmlOf("No such approval", "<p>This is no address of an approval.</p>");
 
-/** The id has the form of ours: hexadecimal digits and dashes. */
+/** Renders the page. The id was checked: it holds only hexadecimal digits and dashes. */
 function pageOf(id: string): string {
   return htmlOf(
     "A call waits for a decision",

@@ -10,7 +10,7 @@ export interface ReloadRouteOptions {
   readonly door: OperatorGuard;
 }
 
-/** Of one answer; the log holds them all. */
+/** Limits of one answer; the log has every problem. */
 const PROBLEMS_MAX = 100;
 const PROBLEM_CHARACTERS_MAX = 1_000;
 
@@ -22,7 +22,9 @@ const BUSY = {
   closing: ["SHUTTING_DOWN", "The service is shutting down."],
 } as const satisfies Record<BusyReason, readonly [string, string]>;
 
-/** Takes over what has changed of configuration, manifests and keys. For operators who hold `service:reload`. */
+/**
+ * Declares `POST /reload`, which adopts changed configuration, manifests and keys, for operators who hold `service:reload`.
+ */
 export function reloadRoute(app: FastifyInstance, { reload, door }: ReloadRouteOptions): void {
   app.post("/reload", async (request, reply) => {
     await door.body(request, reply, noBody);

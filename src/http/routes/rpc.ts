@@ -15,13 +15,13 @@ export interface RpcRouteOptions {
   readonly door: OperatorGuard;
 }
 
-/** The numbers of JSON-RPC 2.0. */
+/** Error codes of JSON-RPC 2.0. */
 const PARSE_ERROR = -32_700;
 const INVALID_REQUEST = -32_600;
 const METHOD_NOT_FOUND = -32_601;
 const INVALID_PARAMS = -32_602;
 
-/** The newest ones. */
+/** Only the newest approvals are listed. */
 const LISTED_MAX = 200;
 const ID_CHARACTERS_MAX = 128;
 const REASON_CHARACTERS_MAX = 500;
@@ -29,7 +29,7 @@ const REASON_CHARACTERS_MAX = 500;
 const requestId = z.union([z.string().max(ID_CHARACTERS_MAX), z.number(), z.null()]);
 
 export const rpcRequest = z.strictObject({
-  /** Left out by older clients: their answers have none either. */
+  /** Omitted by older clients; their answers omit it, too. */
   jsonrpc: z.literal("2.0").optional(),
   id: requestId.optional(),
   method: z.string(),
@@ -87,7 +87,10 @@ const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
   ],
 ]);
 
-/** `POST /rpc`, JSON-RPC 2.0 for operators: the names that terminals know. Its faults are told in its own manner, tokens are not. */
+/**
+ * Declares `POST /rpc`, JSON-RPC 2.0 for operators, with the method names that terminals use. Reports its own errors as
+ * JSON-RPC errors, but token errors as HTTP errors.
+ */
 export function rpcRoute(app: FastifyInstance, options: RpcRouteOptions): void {
   const { door } = options;
 
@@ -103,7 +106,7 @@ export function rpcRoute(app: FastifyInstance, options: RpcRouteOptions): void {
 
 interface Served {
   readonly jsonrpc: "2.0" | undefined;
-  /** Undefined for a notification: nobody waits for its answer. */
+  /** Undefined for a notification, which gets no answer. */
   readonly id: z.output<typeof requestId> | undefined;
   readonly result?: Json;
   readonly error?: { readonly code: number; readonly message: string };

@@ -19,9 +19,9 @@ export interface SessionRoutesOptions {
   readonly door: OperatorGuard;
 }
 
-/** Of one listing; `truncated` says that there are more. */
+/** Limit of one listing; `truncated` marks a longer one. */
 const LISTED_MAX = 500;
-/** The configuration may allow less. */
+/** Upper bound; the configuration may allow less. */
 const MODE_SECONDS_MAX = 604_800;
 /** UTF-16 units; a subject has at most 256 characters. */
 const NAME_LENGTH_MAX = 512;
@@ -39,7 +39,10 @@ export const modeBody = z
 
 const noBody = z.strictObject({});
 
-/** What a yes is remembered for, and how much a session asks. Operators set both; agents see and end their own. */
+/**
+ * Declares the routes for grants (remembered approvals) and for sessions and their modes. Operators manage both; agents see
+ * their own grants and open and end their own sessions.
+ */
 export function sessionRoutes(app: FastifyInstance, options: SessionRoutesOptions): void {
   grantRoutes(app, options);
   const { approvals, door } = options;

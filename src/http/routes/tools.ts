@@ -13,9 +13,9 @@ import { checkPeerHeaders, type PeerLimits } from "../request-guard.ts";
 export interface ToolRoutesOptions extends PeerLimits {
   readonly registry: Registry;
   readonly callers: CallerContext;
-  /** How often one caller may ask; without it as often as it likes. */
+  /** Rate limit per caller; without it, requests are not rate-limited. */
   readonly pace?: RequestRateLimiter | undefined;
-  /** Durable before the listing is answered. */
+  /** Resolves when the line is durable; the listing is answered only then. */
   readonly journal: (line: {
     readonly type: "tools.listed";
     readonly sub: string;
@@ -25,7 +25,7 @@ export interface ToolRoutesOptions extends PeerLimits {
 
 export const FORMATS = { json: toJson, openai: toOpenAi, anthropic: toAnthropic } as const;
 
-/** `GET /tools` and `GET /tools/:name`: only the tools that this caller could use. */
+/** Declares `GET /tools` and `GET /tools/:name`, which show only the tools that this caller could use. */
 export function toolRoutes(app: FastifyInstance, options: ToolRoutesOptions): void {
   const { registry, callers, journal } = options;
 

@@ -18,7 +18,7 @@ interface WebhookRoutesOptions {
 }
 
 const MINUTE_MS = 60_000;
-/** Of one integration, signed: what comes beyond it is refused. */
+/** Signed messages per integration and minute; further ones are refused. */
 const MESSAGES_PER_MINUTE_MAX = 300;
 const REASON_CHARACTERS_MAX = 500;
 const NAME = /^[a-z0-9][a-z0-9-]{0,63}$/;
@@ -31,18 +31,18 @@ export const decisionMessage = z.strictObject({
   decision: z.enum(["approve", "deny"]),
   scope: z.enum(["once", "session"]).optional(),
   reason: z.string().max(REASON_CHARACTERS_MAX).optional(),
-  /** To a question that wants one, with a yes. */
+  /** Answer to an approval request that asks for one; only with an approval. */
   answer: z.string().max(ANSWER_CHARACTERS_MAX).optional(),
-  /** The integration's own name for the person. What it stands for is the configuration's to say. */
+  /** The integration's own name for the person; the configuration maps it to an operator. */
   decidedBy: z.strictObject({ user: z.string().regex(/^[\x21-\x7e]{1,128}$/) }),
 });
 
 type Message = z.output<typeof decisionMessage>;
 
 /**
- * `POST /webhooks/:name/decisions`: what people decided in some other program, signed by it. Who they are is not in its
- * word but in the configuration's table; what they saw is named by its digest; each message counts once. A decider's own
- * token is not taken here: whoever has one uses `POST /approvals/:id/decisions`.
+ * Declares `POST /webhooks/:name/decisions`: what people decided in another program, which signs the message. The
+ * configuration's table, not the message, says who these people are; a digest names what they saw; each message counts once.
+ * An approver's own token is not accepted here: with a token, use `POST /approvals/:id/decisions`.
  */
 export function webhookRoutes(app: FastifyInstance, { approvals, door }: WebhookRoutesOptions): void {
   const { webhooks, inbox } = approvals;
@@ -82,7 +82,7 @@ interface Arrival {
   readonly reply: FastifyReply;
 }
 
-/** A message that an integration signed, about somebody whom it may speak for. */
+/** A message that an integration signed, from a person for whom it may act. */
 interface Received {
   readonly webhook: string;
   readonly messageId: string;
@@ -90,7 +90,7 @@ interface Received {
   readonly person: Person;
 }
 
-/** Size, signature, time, form, person: in this order, so that strangers learn nothing. */
+/** Checks size, signature, time, form and person, in this order, so that unauthenticated clients learn nothing. */
 async function receive({ integration, name, door, request, reply }: Arrival, flow: Flow): Promise<Received> {
   const body = (await door.bytes(request, reply)) ?? new Uint8Array();
   const { headers } = request;
@@ -144,7 +144,7 @@ interface RelayOptions extends WebhookRoutesOptions {
   readonly inbox: Inbox;
 }
 
-/** Carries a person's word to the store, once. */
+/** Passes a person's decision to the store, once. */
 class Relay {
   readonly #options: RelayOptions;
 
@@ -170,7 +170,7 @@ class Relay {
     throw outcome === "own_question" || outcome === "replayed" ? new Unheard(outcome, refusal) : refusal;
   }
 
-  /** A message that names no question is used up as well. */
+  /** Uses up a message that names an unknown approval or another plan, and returns the reason. */
   async #usedUp({ webhook, messageId }: Pick<Received, "webhook" | "messageId">, found: unknown): Promise<Unheard> {
     const { inbox, door } = this.#options;
     if (!(await door.store(() => inbox.receive(webhook, messageId))))
@@ -181,7 +181,7 @@ class Relay {
   }
 }
 
-/** How many messages of each integration passed within the minute. */
+/** Counts each integration's messages within the current minute. */
 class Flow {
   #minute = 0;
   readonly #passed = new Map<string, number>();
@@ -196,10 +196,10 @@ class Flow {
   }
 }
 
-/** Refused messages of one source that get a line of their own; the others are summed up. */
+/** Refused messages per source and minute that are recorded individually; the others are summed up. */
 const LINES_PER_MINUTE_MAX = 10;
 
-/** Why a message decided nothing. */
+/** Reason why a message decided nothing. */
 type Reason =
   | Unverified
   | "unreadable"
@@ -210,7 +210,7 @@ type Reason =
   | "unknown_approval"
   | "other_plan";
 
-/** What somebody tries who may not decide; all else may happen to an honest integration. */
+/** Reasons that indicate an attempt to decide without authority; all others may happen to an honest integration. */
 const FORGED: ReadonlySet<string> = new Set<Reason | "own_question">([
   ...([
     "unsigned",
@@ -224,13 +224,13 @@ const FORGED: ReadonlySet<string> = new Set<Reason | "own_question">([
   ] as const),
 ]);
 
-/** What is journaled of a refusal beside its code. */
+/** Facts that the journal records of a refusal in addition to its code. */
 interface Refused {
   readonly reason: Reason | "own_question" | "refused";
   readonly refusal: unknown;
 }
 
-/** A refusal, and what the journal calls it. */
+/** A refusal with its reason for the journal. */
 class Unheard extends Error {
   readonly reason: Reason | "own_question";
   readonly refusal: Refusal;
@@ -243,12 +243,12 @@ class Unheard extends Error {
 }
 
 interface Attempted {
-  /** Undefined when there is none of that name: what a stranger calls it is not written down. */
+  /** Undefined when no integration has that name: a name from an unauthenticated client is not recorded. */
   readonly name: string | undefined;
   readonly request: FastifyRequest;
 }
 
-/** Every message that decided nothing leaves a line, as far as nobody fills the journal with them. */
+/** Records every message that decided nothing, with a limit so that nobody can fill the journal. */
 class RefusedMessages {
   readonly #door: OperatorGuard;
   readonly #limit = new UnauthenticatedLimit({ linesPerMinuteMax: LINES_PER_MINUTE_MAX });

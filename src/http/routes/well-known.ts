@@ -1,25 +1,25 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 
-/** What the service tells anybody about the tokens that it takes. */
+/** Facts that the service publishes about the tokens that it accepts. */
 export interface ResourceOptions {
-  /** The URL under which agents know the service; without it nothing is told. */
+  /** The URL under which agents know the service; without it, nothing is published. */
   readonly resource?: string | undefined;
-  /** Scopes that are worth asking for. */
+  /** Scopes that agents should request. */
   readonly resourceScopes?: readonly string[] | undefined;
-  /** Issuers whose tokens agents may get, as URLs. */
+  /** Returns the issuers from which agents may get tokens, as URLs. */
   readonly authorizationServers?: (() => readonly string[]) | undefined;
   readonly tls?: { readonly clientCaFile?: string | undefined } | undefined;
 }
 
 const WELL_KNOWN = "/.well-known/oauth-protected-resource";
 const REALM = 'realm="safe-tool-call"';
-/** Some ask for the headers alone. */
+/** Some clients send HEAD requests. */
 const READ = { exposeHeadRoute: true } as const;
 const CACHE = "public, max-age=300";
 
 /**
- * The metadata of a protected resource (RFC 9728): where an agent gets a token for this service, and nothing of its tools. It
- * stands at the path that the RFC makes of the resource's own, and at the plain one.
+ * Serves the metadata of a protected resource (RFC 9728): where an agent gets a token for this service, and nothing about its
+ * tools. It is served at the path that the RFC derives from the resource's own path, and at the plain one.
  */
 export function wellKnownRoute(app: FastifyInstance, options: ResourceOptions): void {
   const { resource, resourceScopes } = options;
@@ -40,11 +40,11 @@ export function wellKnownRoute(app: FastifyInstance, options: ResourceOptions): 
   };
   app.get(WELL_KNOWN, READ, send);
   const below = pathOf(resource);
-  // An exact path, never a pattern: what the router would read as one is not served there.
+  // Only a literal path: one that the router would read as a pattern is not served.
   if (below !== "" && !/[:*()]/.test(below)) app.get(`${WELL_KNOWN}${below}`, READ, send);
 }
 
-/** Where the metadata stands (RFC 9728, 3.1): the well-known path comes between the host and the resource's own path. */
+/** Returns the URL of the metadata: the well-known path goes between the host and the resource's path (RFC 9728, 3.1). */
 function metadataUrl(resource: string): string {
   return `${new URL(resource).origin}${WELL_KNOWN}${pathOf(resource)}`;
 }
@@ -54,8 +54,8 @@ function pathOf(resource: string): string {
 }
 
 /**
- * `WWW-Authenticate` of a 401 (RFC 6750, 3): a token that was shown is called invalid; who showed none is only told what is
- * expected. With it, where to learn who issues tokens (RFC 9728, 5.1); a 403 that names scopes says that too.
+ * Sets `WWW-Authenticate` on a 401 (RFC 6750, 3): a token that was sent is called invalid; a request without one only learns
+ * what is expected. Adds where the metadata is (RFC 9728, 5.1), also to a 403 that names scopes.
  */
 export function challenges({ resource }: ResourceOptions): (request: FastifyRequest, reply: FastifyReply) => void {
   const where = resource === undefined ? "" : `, resource_metadata="${metadataUrl(resource)}"`;

@@ -3,39 +3,39 @@ import { calculateJwkThumbprint, type JWK, SignJWT } from "jose";
 import { sha256Hex } from "../../core/digest.ts";
 import type { Caller } from "../../core/types.ts";
 
-/** The `typ` of a caller assertion; no door of ours takes it. */
+/** The `typ` of a caller assertion; no listener of the proxy accepts such a token. */
 export const ASSERTION_TYPE = "stc-assertion+jwt";
 const LIFETIME_SECONDS = 60;
 
-/** What a service is assured of: who calls, by which tool, and with which message. */
+/** The facts that an assertion signs: who calls, by which tool, and with which message. */
 export interface AssertedCall {
-  /** The audience. */
+  /** The `aud` claim. */
   readonly system: string;
   readonly caller: Caller;
   readonly tool: string;
   /** The HTTP/2 path: `/package.Service/Method`. */
   readonly method: string;
-  /** The request message as it goes over the wire. */
+  /** The request message as it is sent. */
   readonly message: Uint8Array;
   readonly traceId: string;
 }
 
-/** Makes the compact JWT for one attempt at one call. */
+/** Signs a compact JWT for one attempt at one call. */
 export type AssertionSigner = (call: AssertedCall) => Promise<string>;
 
 export interface AssertionOptions {
-  /** Its `iss`. */
+  /** The `iss` claim. */
   readonly issuer: string;
   /** PEM of a private key: P-256 signs ES256, Ed25519 signs EdDSA. */
   readonly privateKey: string | Buffer;
-  /** Milliseconds since 1970. */
+  /** Returns the current time in milliseconds since 1970. */
   readonly now: () => number;
   readonly newId: () => string;
 }
 
 type Actor = { readonly sub: string; readonly act?: Actor };
 
-/** RFC 8693: the outermost actor holds those before it. */
+/** Nests the actors as in RFC 8693: the outermost contains those before it. */
 function actorChain(actors: readonly string[]): Actor | undefined {
   return actors
     .toReversed()
@@ -58,9 +58,9 @@ function readKey(pem: string | Buffer): KeyObject {
 }
 
 /**
- * Signs caller assertions. The header's `kid` is the RFC 7638 thumbprint of the public key.
+ * Creates a signer of caller assertions. The header's `kid` is the RFC 7638 thumbprint of the public key.
  *
- * @throws Error that says what is wrong with the key
+ * @throws {Error} that says what is wrong with the key
  */
 export function assertionSigner({ issuer, privateKey, now, newId }: AssertionOptions): AssertionSigner {
   const key = readKey(privateKey);

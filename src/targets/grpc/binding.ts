@@ -58,7 +58,7 @@ function toolClassOf(tool: Tool, { grpc }: GrpcTarget): ToolClass {
   return tool.classification === "read" ? "read" : "change";
 }
 
-/** One tool's way to its method. */
+/** Binds one tool to its gRPC method. */
 export class GrpcBinding implements Binding {
   readonly #tool: Tool;
   readonly #parts: BindingParts;
@@ -68,7 +68,7 @@ export class GrpcBinding implements Binding {
   readonly #leaveOutAbsent: (answer: unknown) => void;
   readonly #metadata: (context: RunContext) => Metadata;
   readonly #traced: TargetRequest;
-  /** Of the plans made here and not forgotten yet: what was planned is what is sent, and it is not encoded twice. */
+  /** Encoded requests of plans that still exist: exactly what was planned is sent, and nothing is encoded twice. */
   readonly #encoded = new WeakMap<ExecutionPlan, Buffer>();
 
   constructor(tool: Tool, parts: BindingParts) {
@@ -134,7 +134,7 @@ export class GrpcBinding implements Binding {
 
   #attempt(attempt: Attempt): Promise<Buffer | StreamedList> {
     const { link, context } = attempt;
-    // Asked apart from the call, so that a failure to connect is known to have changed nothing.
+    // Connects before the call, so that a failure to connect is known to have changed nothing.
     const connecting = link.connect(context.signal);
     if (connecting === true && this.#parts.sign === undefined && !context.signal.aborted) {
       return this.#send(attempt, this.#metadata(context));
@@ -153,7 +153,7 @@ export class GrpcBinding implements Binding {
       const { name: tool } = this.#tool;
       const asserted = { system: system.name, caller, tool, method: method.path, message: bytes, traceId };
       metadata.set("x-caller-assertion", await sign(asserted));
-      // A signal that fired meanwhile would not be heard any more.
+      // A signal that fired meanwhile would go unnoticed.
       if (signal.aborted) throw notSent(signal);
     }
     return this.#send(attempt, metadata);
@@ -173,7 +173,7 @@ export class GrpcBinding implements Binding {
 
   #read(answer: Buffer | StreamedList, call: FailedCall): unknown {
     const isOne = Buffer.isBuffer(answer);
-    // Where changes may have larger answers than are read, so that their status is known.
+    // A change may receive an answer that is too large to be read, so that its status is known.
     if (isOne && answer.length > this.#parts.system.maxMessageBytes) return new PartialAnswer(undefined);
     try {
       const { response } = this.#parts.method;
@@ -182,7 +182,7 @@ export class GrpcBinding implements Binding {
       return !isOne && answer.truncated ? new PartialAnswer(decoded) : decoded;
     } catch (error) {
       const bytes = isOne ? answer.length : answer.items.reduce((sum, { length }) => sum + length, 0);
-      // The readers' own words, which hold no value of the answer.
+      // A RangeError comes from our own readers, and its message contains no value of the answer.
       const because = error instanceof RangeError ? error.message : "malformed";
       throw new Refusal("INVALID_OUTPUT", "The service's answer is not what its contract declares.", {
         cause: { system: call.system, path: call.path, answerBytes: bytes, because },
@@ -190,7 +190,10 @@ export class GrpcBinding implements Binding {
     }
   }
 
-  /** Arguments that the schema took and the contract does not: the agent can mend them, and is told which. */
+  /**
+   * Refuses arguments that the schema accepts and the contract does not. The agent can fix them, so the message names the
+   * field.
+   */
   #unfit({ field, reason }: Difference): Refusal {
     const path = field.slice(0, FIELD_CHARACTERS_MAX) || "(arguments)";
     return new Refusal("INVALID_INPUT", `The arguments do not fit the service's contract: ${path} ${reason}.`, {
@@ -209,10 +212,10 @@ export class GrpcBinding implements Binding {
   }
 }
 
-/** Fields whose declarations are remembered, of all places of one schema together: the keys of a map are the service's. */
+/** Maximum number of remembered fields over all positions of one schema: the keys of a map come from the service. */
 const REMEMBERED_MAX = 4_000;
 
-/** What the output schema declares at one place of the answer. */
+/** One position of the answer, with what the output schema declares there. */
 interface Place {
   readonly shapes: readonly Schema[];
   readonly isMap: boolean;
@@ -222,16 +225,17 @@ interface Place {
 
 interface Field {
   readonly place: Place;
-  /** Whether the field is left out when it is null. */
+  /** True when the field is left out if it is null. */
   readonly omitsNull: boolean;
 }
 
 type Fields = Record<string, unknown>;
 
 /**
- * A message field that the service did not set comes out of the decoder as null. Where the output schema takes no null there, the
- * field is left out instead, as the protobuf JSON mapping has it: so `.nullable()` and `.optional()` both mean "may be unset".
- * What it answers changes the answer it is given, which nobody else may hold yet.
+ * Returns a function that removes unset fields from an answer, which it changes in place and nothing else may refer to yet. A
+ * message field that the service did not set is null in the decoder's output. Where the output schema does not accept null,
+ * the field is left out instead, as in the protobuf JSON mapping: so `.nullable()` and `.optional()` both mean "may be
+ * unset".
  */
 function absentFieldsLeftOut(output: Schema): (answer: unknown) => void {
   const memory = new Memory();
@@ -252,7 +256,7 @@ class Memory {
     const fields = value as Fields;
     for (const key of Object.keys(fields)) {
       const inner = fields[key];
-      // Only what is null, or may hold it, is looked at.
+      // Only null, or a value that may contain null, matters.
       if (typeof inner !== "object") continue;
       const field = place.fields.get(key) ?? this.#read(place, key);
       if (inner !== null) this.fit(inner, field.place);
@@ -262,7 +266,7 @@ class Memory {
 
   #read(place: Place, key: string): Field {
     const declared = place.shapes.flatMap((shape) => fieldOf(shape, key));
-    // The values of a map are never unset: null there is a value.
+    // The values of a map are never unset: null is a value there.
     const omitsNull = declared.length > 0 && !place.isMap && !declared.some(takesNull);
     const field = { place: placeOf(declared), omitsNull };
     if (this.#remembered < REMEMBERED_MAX) {
@@ -283,25 +287,25 @@ function placeOf(declared: readonly Schema[]): Place {
   };
 }
 
-/** How much of a server's stream is taken. */
+/** Limits on how much of a server's stream is read. */
 interface StreamBounds {
   readonly itemsMax: number;
-  /** Bytes of all messages together, as they came over the wire. */
+  /** Total size of all messages, as received. */
   readonly bytesMax: number;
 }
 
 interface StreamedList {
   readonly items: readonly Buffer[];
-  /** Whether the stream was cancelled at a bound, so that there was more, or may have been. */
+  /** True when the stream was cancelled at a limit, so that it had more messages, or may have had. */
   readonly truncated: boolean;
 }
 
-/** For so long a stream that has filled its bound may still end by itself, and so be known to be whole. */
+/** Time that a stream with `itemsMax` messages gets to end by itself, which shows that it is complete. */
 const END_GRACE_MS = 250;
 
 /**
- * A stream as a list, cancelled at the first bound it meets. Rejects with `AttemptFailed` when it ends with a status of its
- * own before that: what came until then is not given out as if it were all.
+ * Collects a stream into a list and cancels it at the first limit. Rejects with `AttemptFailed` when the stream ends with an
+ * error status before that: the messages received until then are not returned as if they were all.
  */
 function collect(
   stream: ClientReadableStream<Buffer>,
@@ -340,7 +344,8 @@ function collect(
       begun = begunBy(headers);
     });
     stream.on("data", take);
-    // A status other than OK comes as an error, before the end; the status of our own cancellation comes when all is over.
+    // A status other than OK arrives as an error, before the end. After a cut-off, the promise is settled before the status
+    // of our own cancellation arrives.
     stream.on("error", (error: unknown) => end(() => reject(attemptFailed(error, begun))));
     stream.on("end", () => end(() => resolve({ items, truncated: false })));
   });

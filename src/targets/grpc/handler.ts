@@ -16,17 +16,17 @@ import { type GrpcSystem, type PreparedSystem, prepareAll } from "./system.ts";
 export type { CertificateEvent } from "./connection/rotation.ts";
 export type { GrpcSystem } from "./system.ts";
 
-/** How one system is doing, for operators. */
+/** State of one system, for operators. */
 export interface SystemStatus {
   readonly state: Connectivity;
   readonly circuit: Circuit;
-  /** What its health service says; null when it is not asked. */
+  /** Answer of its health service; null when the health service is not asked. */
   readonly health: TargetHealth | null;
-  /** ISO 8601, of our own certificate there; null without one. */
+  /** Expiry of the proxy's own certificate for this system, in ISO 8601; null without one. */
   readonly certificateExpiresAt: string | null;
 }
 
-/** Of our own certificate at one system. */
+/** Expiry of the proxy's own certificate for one system. */
 export interface CertificateExpiry {
   readonly system: string;
   /** Milliseconds since 1970. */
@@ -34,31 +34,33 @@ export interface CertificateExpiry {
 }
 
 export interface WatchOptions {
-  /** Milliseconds since 1970. */
+  /** Returns the current time in milliseconds since 1970. */
   readonly now: () => number;
   readonly report: (event: CertificateEvent) => void;
 }
 
 export interface GrpcHandler extends Handler {
-  /** The channels opened so far, for metrics. */
+  /** Returns the channels opened so far, for metrics. */
   states(): readonly SystemChannelState[];
-  /** Until when our own certificates are valid, of the systems that have one. */
+  /** Returns when the proxy's own certificates expire, for the systems that have one. */
   certificates(): readonly CertificateExpiry[];
-  /** Names of the metadata that a call to this system carries, sorted; those that depend on the call end in `?`. */
+  /**
+   * Returns the sorted names of the metadata that a call to this system carries; those that depend on the call end in `?`.
+   */
   metadataKeys(system: string): readonly string[];
-  /** The contracts of all systems. */
+  /** Returns the contracts of all systems. */
   contracts(): readonly Contract[];
-  /** Every system by name. Asks those that have a health service. */
+  /** Returns the state of every system by name. Asks the health services of those that have one. */
   status(): Promise<Readonly<Record<string, SystemStatus>>>;
-  /** From now on follows the certificate files. */
+  /** Starts to follow the certificate files. */
   watch(options: WatchOptions): void;
 }
 
 export interface GrpcHandlerOptions {
   readonly systems: ReadonlyMap<string, GrpcSystem>;
-  /** Signs who calls, for the services. */
+  /** Signs caller assertions for the services. */
   readonly sign?: AssertionSigner | undefined;
-  /** From 0 to 1: spreads repeats, so that many callers do not come back at the same instant. */
+  /** Returns a number from 0 to 1 that spreads retries, so that many callers do not retry at the same instant. */
   readonly random?: () => number;
 }
 
@@ -76,7 +78,7 @@ function at(place: string, field: string): string {
   return field.startsWith("[") ? `${place}${field}` : `${place}.${field}`;
 }
 
-/** What of the input schema or its examples the request message cannot carry. */
+/** Returns the parts of the input schema or its examples that the request message cannot carry. */
 function inputFaults(tool: Tool, method: Method): readonly Fault[] {
   const faults: Fault[] = [...inputSchemaFaults(tool.input, method.requestShape)];
   tool.examples.accepts.forEach((example, index) => {
@@ -98,7 +100,9 @@ function inputFaults(tool: Tool, method: Method): readonly Fault[] {
   return faults;
 }
 
-/** What of the output schema the answer can never fit: the message, or for a stream the list of them. */
+/**
+ * Returns the parts of the output schema that the answer can never match: the message, or for a stream the list of messages.
+ */
 function outputFaults(tool: Tool, method: Method): readonly Fault[] {
   if (!method.responseStream) return outputSchemaFaults(tool.output, method.responseShape);
   const lists = shapesOf([tool.output], "in").flatMap((shape) => fieldOf(shape, "items"));
@@ -141,8 +145,10 @@ function methodOf(tool: Tool, target: GrpcTarget, { contract }: PreparedSystem):
 }
 
 /**
- * Reaches gRPC services. Reads proto files and checks addresses and certificates at once, and throws a `StartupError`
- * with all that is wrong; connects at the first call.
+ * Creates the handler for gRPC services. Reads proto files and checks addresses and certificates at once; connects at the
+ * first call.
+ *
+ * @throws {StartupError} with all problems
  */
 export function grpcHandler({ systems: declared, sign, random = () => 0.5 }: GrpcHandlerOptions): GrpcHandler {
   const systems = prepareAll(declared, random);

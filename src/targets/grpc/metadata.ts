@@ -6,14 +6,14 @@ import type { Caller, RunContext } from "../../core/types.ts";
 const KEY = /^[a-z0-9_.-]{1,64}$/;
 const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
-/** Set by the proxy on every call; a configuration may not set them, or a service could not trust them. */
+/** Keys that the proxy sets on every call. A configuration must not set them, or a service could not trust them. */
 const OWN_KEYS: ReadonlySet<string> = new Set(
   ["x-caller-sub", "x-caller-iss", "x-caller-assertion", "x-tool", "x-trace-id", "traceparent", "tracestate"].flatMap(
     (key) => [key, `${key}-bin`],
   ),
 );
 
-/** Printable ASCII without a space at either end, which HTTP would trim. */
+/** Returns true for printable ASCII without a leading or trailing space, which HTTP would trim. */
 function isPlain(value: string): boolean {
   if (value === "" || value.startsWith(" ") || value.endsWith(" ")) return false;
   for (let at = 0; at < value.length; at += 1) {
@@ -23,7 +23,11 @@ function isPlain(value: string): boolean {
   return true;
 }
 
-/** The fixed metadata of a system. Throws a `StartupError` on a key or value that gRPC cannot carry or that is ours. */
+/**
+ * Returns the fixed metadata of a system.
+ *
+ * @throws {StartupError} for a key or value that gRPC cannot carry, or a key that the proxy sets
+ */
 export function systemMetadata(system: string, entries: Readonly<Record<string, string>> = {}): Metadata {
   const metadata = new Metadata();
   const problems: string[] = [];
@@ -40,21 +44,21 @@ export function systemMetadata(system: string, entries: Readonly<Record<string, 
   return metadata;
 }
 
-/** A value that a header cannot carry as it is goes into the binary key of the same name, as UTF-8. */
+/** Sets a text value. A value that a header cannot carry goes into the binary key of the same name, as UTF-8. */
 function setText(metadata: Metadata, key: string, value: string): void {
   if (isPlain(value)) metadata.set(key, value);
   else metadata.set(`${key}-bin`, Buffer.from(value, "utf8"));
 }
 
-/** The names alone, sorted. One with `?` is sent where the request that came in had it. */
+/** Returns only the names, sorted. A name with `?` is sent when the incoming request had it. */
 export function metadataKeys(base: Metadata, isSigned: boolean): readonly string[] {
   const own = ["x-caller-sub", "x-caller-iss", "x-tool", "x-trace-id", "traceparent?", "tracestate?"];
   return [...Object.keys(base.getMap()), ...own, ...(isSigned ? ["x-caller-assertion"] : [])].sort();
 }
 
 /**
- * What the service is told about a call of one tool: trace, caller and tool. Never the agent's token, nothing from its
- * arguments. What is the same in all calls of a caller is written once.
+ * Returns a function that builds the metadata for a call of one tool: trace, caller and tool. It never contains the agent's
+ * token or anything from the arguments. The part that is the same for all calls of a caller is built once.
  */
 export function metadataOf(base: Metadata, tool: string): (context: RunContext) => Metadata {
   const ofCallers = new WeakMap<Caller, Metadata>();

@@ -2,14 +2,14 @@ import { status } from "@grpc/grpc-js";
 import { Refusal, type RefusalCode } from "../../core/errors.ts";
 import type { TargetErrors } from "../../core/types.ts";
 
-/** What decides how a failed call is told. */
+/** Facts that decide how a failed call is reported. */
 export interface FailedCall {
   readonly system: string;
   readonly path: string;
-  /** Whether doing the call twice is the same as once: a tool that reads, or one declared idempotent. */
+  /** True when running the call twice has the same effect as once: the tool reads, or is declared idempotent. */
   readonly safe: boolean;
   readonly signal: AbortSignal;
-  /** Whether the agent may hear, filtered, what the service says of its failure. */
+  /** Set when the agent may see the service's own error text, filtered. */
   readonly errors?: TargetErrors | undefined;
 }
 
@@ -18,21 +18,25 @@ export type StatusName = keyof typeof status;
 type Meaning = "refused" | "failed" | "unavailable" | "late" | "cancelled";
 
 /**
- * Who ended an attempt: the service with a status of its own, the connection below it, or we ourselves (deadline, a caller
- * that left, an answer that is none). grpc-js reports faults of the connection under statuses that services use for faults of their own.
+ * The party that ended an attempt: the service with its own status, the connection, or the proxy itself (deadline,
+ * disconnected caller, invalid answer). grpc-js reports connection errors with statuses that services also use for their own
+ * errors.
  */
 export type Origin = "service" | "transport" | "local";
 
-/** An attempt that brought no answer. */
+/** An attempt that returned no answer. */
 export class AttemptFailed extends Error {
   override readonly name = "AttemptFailed";
   readonly origin: Origin;
   readonly status: StatusName;
-  /** The service's own text. Unless its tool's manifest says otherwise it goes nowhere: only what kind of text it is, and its length. */
+  /**
+   * The service's own text. Unless the tool's manifest allows it, it is not passed on: only its origin and length are
+   * recorded.
+   */
   readonly text: string;
-  /** Whether anything of an answer was received: such an attempt is not made again. */
+  /** True when any part of an answer was received: such an attempt is not repeated. */
   readonly begun: boolean;
-  /** Whether the request may have left. */
+  /** True when the request may have been sent. */
   readonly sent: boolean;
 
   constructor(facts: Pick<AttemptFailed, "origin" | "status" | "begun" | "sent"> & { readonly text?: string }) {
@@ -45,7 +49,7 @@ export class AttemptFailed extends Error {
   }
 }
 
-/** What each gRPC status means for the call. */
+/** Meaning of each gRPC status for the call. */
 export const STATUS_MEANINGS = {
   OK: "failed",
   CANCELLED: "cancelled",
@@ -82,7 +86,7 @@ function nameOf(code: unknown): StatusName {
   return name !== undefined && name in STATUS_MEANINGS ? (name as StatusName) : "UNKNOWN";
 }
 
-/** The texts of grpc-js for a connection that broke. */
+/** Error texts of grpc-js for a broken connection. */
 const TRANSPORT_TEXTS = [
   "RST_STREAM",
   "Session closed",
@@ -90,20 +94,23 @@ const TRANSPORT_TEXTS = [
   "Connection dropped",
   "Protocol not secure enough",
 ] as const;
-/** Its text for an answer without a gRPC status: an intermediary spoke in the service's place, or the answer was cut. */
+/**
+ * Error text of grpc-js for an answer without a gRPC status: an intermediary answered instead of the service, or the answer
+ * was cut.
+ */
 const HTTP_STATUS_TEXT = "Received HTTP status code";
-/** Its texts for a message that came and could not be taken. */
+/** Error texts of grpc-js for a message that arrived but could not be accepted. */
 const OVERSIZE_TEXTS = ["Received message larger than max", "Received message that decompresses to a size"] as const;
 const UNREADABLE_TEXT = "Failed to decompress";
 
-/** What of an answer had come: nothing, headers of a gRPC service, or those of something else. */
+/** The part of an answer that has arrived: nothing, headers of a gRPC service, or headers of something else. */
 export type Begun = "not" | "service" | "stranger";
 
 interface Headers {
   get(key: string): readonly unknown[];
 }
 
-/** Whose the headers are, by the content type that every gRPC service names. */
+/** Returns whose headers these are, by the content type that every gRPC service sends. */
 export function begunBy(headers: Headers): Begun {
   return String(headers.get("content-type")[0] ?? "").startsWith("application/grpc") ? "service" : "stranger";
 }
@@ -111,10 +118,10 @@ export function begunBy(headers: Headers): Begun {
 interface Reported {
   readonly status: StatusName;
   readonly text: string;
-  /** Whether the status came with headers, as a service's answer that is nothing but a status does. */
+  /** True when the status arrived together with headers, as in a service's answer that consists only of a status. */
   readonly hasHeaders: boolean;
   readonly begun: Begun;
-  /** Whether there is a status that can be read: grpc-js gives none for a message whose compression it does not know. */
+  /** True when there is a readable status: grpc-js reports none for a message with an unknown compression. */
   readonly isTold: boolean;
 }
 
@@ -130,7 +137,7 @@ function originOf({ status: name, text, hasHeaders, begun, isTold }: Reported): 
   return isBroken ? "transport" : "service";
 }
 
-/** What grpc-js reported, and whose fault it was. */
+/** Converts an error of grpc-js into a failure with its origin. */
 export function attemptFailed(error: unknown, begun: Begun): AttemptFailed {
   const { code, details, metadata } = error as {
     readonly code?: unknown;
@@ -149,12 +156,12 @@ export function attemptFailed(error: unknown, begun: Begun): AttemptFailed {
   });
 }
 
-/** The service ended the call well, but not with the one answer that its contract promises. */
+/** Returns the failure of a call that the service ended with OK, but not with the one answer that its contract promises. */
 export function notOneAnswer(): AttemptFailed {
   return new AttemptFailed({ origin: "local", status: "UNIMPLEMENTED", begun: true, sent: true });
 }
 
-/** Nothing was sent: no connection could be made, or the call was over before there was one. */
+/** Returns the failure of an attempt that sent nothing: no connection was made, or the call ended before there was one. */
 export function notSent(signal: AbortSignal): AttemptFailed {
   if (signal.aborted) return new AttemptFailed({ origin: "local", status: "CANCELLED", begun: false, sent: false });
   return new AttemptFailed({ origin: "transport", status: "UNAVAILABLE", begun: false, sent: false });
@@ -166,9 +173,9 @@ function isOversize(name: StatusName, text: string): boolean {
 
 function codeOf({ origin, status: name, text }: AttemptFailed, call: FailedCall): RefusalCode {
   if (call.signal.aborted) return abortCode(call);
-  // What we make of an answer ourselves says nothing of what the service has done.
+  // A failure in our handling of the answer says nothing about what the service has done.
   if (origin === "local" && !call.safe) return "OUTCOME_UNKNOWN";
-  // A service says the same of a request that is too large for it: that is its own failure.
+  // A service uses the same status when a request is too large for it: that is the service's own failure.
   if (origin === "local" && isOversize(name, text)) return "OUTPUT_TOO_LARGE";
   const meaning = origin === "transport" ? "unavailable" : STATUS_MEANINGS[name];
   if (meaning === "refused") return "TARGET_REFUSED";
@@ -178,7 +185,7 @@ function codeOf({ origin, status: name, text }: AttemptFailed, call: FailedCall)
   return meaning === "late" ? "DEADLINE_EXCEEDED" : "TARGET_UNAVAILABLE";
 }
 
-/** The signal's own reason decides: a `TimeoutError` is the deadline, all else is a caller that left. */
+/** Returns the code for a fired signal: a `TimeoutError` as its reason is the deadline, any other a disconnected caller. */
 function abortCode({ safe, signal }: Pick<FailedCall, "safe" | "signal">): RefusalCode {
   if (!isTimeout(signal)) return "CANCELLED";
   return safe ? "DEADLINE_EXCEEDED" : "OUTCOME_UNKNOWN";
@@ -194,8 +201,8 @@ function textFor(code: RefusalCode): string {
 }
 
 /**
- * The refusal that a failed attempt becomes. The agent learns the status name, and of the service's text what the proxy leaves of it
- * where the manifest says so; the operator learns its length.
+ * Returns the refusal for a failed attempt. The agent receives the status name and, where the manifest allows it, the
+ * filtered text of the service; the operator receives the text's length.
  */
 export function refusalOf(failed: AttemptFailed, call: FailedCall): Refusal {
   if (!failed.sent) return call.signal.aborted ? abortedBeforeSending(call) : unreachable(call);
@@ -209,7 +216,7 @@ export function refusalOf(failed: AttemptFailed, call: FailedCall): Refusal {
   });
 }
 
-/** The system has failed too often just now: nothing was sent. */
+/** Returns the refusal when the system's circuit is open because its last calls failed: nothing was sent. */
 export function circuitOpen(call: FailedCall, retryAfterMs: number): Refusal {
   return new Refusal("TARGET_UNAVAILABLE", textFor("TARGET_UNAVAILABLE"), {
     details: { status: "UNAVAILABLE" },
@@ -218,7 +225,7 @@ export function circuitOpen(call: FailedCall, retryAfterMs: number): Refusal {
   });
 }
 
-/** As many calls of this system are under way as its configuration allows: nothing was sent. */
+/** Returns the refusal when the system already has as many open calls as its configuration allows: nothing was sent. */
 export function systemBusy(call: FailedCall, retryAfterMs: number): Refusal {
   return new Refusal("OVERLOADED", "Too many calls to this tool's service are under way.", {
     retryAfterMs,
@@ -226,13 +233,13 @@ export function systemBusy(call: FailedCall, retryAfterMs: number): Refusal {
   });
 }
 
-/** The refusal of a call that was ended before anything was sent. A change that ran out of time did not happen. */
+/** Returns the refusal of a call that ended before anything was sent. A change that ran out of time did not happen. */
 function abortedBeforeSending(call: FailedCall): Refusal {
   if (!isTimeout(call.signal)) return new Refusal("CANCELLED", textFor("CANCELLED"));
   return call.safe ? new Refusal("DEADLINE_EXCEEDED", textFor("DEADLINE_EXCEEDED")) : unreachable(call);
 }
 
-/** No connection could be made: nothing was sent, so the outcome is known. */
+/** Returns the refusal when no connection could be made: nothing was sent, so the outcome is known. */
 function unreachable(call: FailedCall): Refusal {
   return new Refusal("TARGET_UNAVAILABLE", textFor("TARGET_UNAVAILABLE"), {
     details: { status: "UNAVAILABLE" },

@@ -8,17 +8,17 @@ import { type GrpcTls, reach, type SystemEndpoints, type SystemEndpointsOptions 
 import { Contract, type ProtoSource } from "./contract/contract.ts";
 import { systemMetadata } from "./metadata.ts";
 
-/** One gRPC service as the configuration names it. */
+/** One gRPC service as the configuration describes it. */
 export interface GrpcSystem extends ProtoSource, SystemEndpointsOptions {
-  /** Where `tls` was read from, for noticing when it changes. */
+  /** Source of `tls`, to notice when it changes. */
   readonly certificates?: CertificateSource;
-  /** Sent with every call to this system. */
+  /** Metadata that is sent with every call to this system. */
   readonly metadata?: Readonly<Record<string, string>>;
-  /** Bound of one message, both ways. */
+  /** Maximum size of one message, in both directions. */
   readonly maxMessageBytes: number;
   readonly keepalive?: Keepalive;
   readonly resilience?: Partial<ResilienceLimits>;
-  /** Whether its health is asked for, and by which name. */
+  /** Set when its health is checked, with the name to ask for. */
   readonly health?: HealthCheck;
 }
 
@@ -26,13 +26,13 @@ export interface GrpcSystem extends ProtoSource, SystemEndpointsOptions {
 export interface PreparedSystem {
   readonly name: string;
   readonly maxMessageBytes: number;
-  /** As it was at the start: certificates may have been exchanged since. */
+  /** Endpoints and certificates at the start; the certificates may have been replaced since. */
   readonly reach: SystemEndpoints;
   readonly contract: Contract;
   readonly metadata: Metadata;
   readonly resilience: Resilience;
   readonly health: HealthProbe | undefined;
-  /** How it is reached with these certificates. */
+  /** Returns the endpoint with these certificates. */
   endpoint(reached: SystemEndpoints): Endpoint;
   readonly rotation:
     | { readonly tls: GrpcTls; readonly source: CertificateSource; readonly read: (tls: GrpcTls) => SystemEndpoints }
@@ -58,7 +58,11 @@ function prepare(name: string, system: GrpcSystem, random: () => number): Prepar
   };
 }
 
-/** Reads proto files and checks addresses and certificates; throws one `StartupError` with all that is wrong. */
+/**
+ * Reads proto files and checks addresses and certificates.
+ *
+ * @throws {StartupError} one error with all problems
+ */
 export function prepareAll(
   systems: ReadonlyMap<string, GrpcSystem>,
   random: () => number,

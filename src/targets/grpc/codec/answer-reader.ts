@@ -5,54 +5,60 @@ import type { FieldShape, MessageShape, ValueShape } from "../contract/message-s
 import { ANY, specialOf, type WellKnown } from "../contract/well-known.ts";
 import { type ReadValue, WIRE, WIRE_SCALARS, WireCursor, type WireScalar } from "./wire-cursor.ts";
 
-/** How the messages are read that a message holds. */
+/** Settings for reading the messages inside a message. */
 interface Mode {
   readonly plans: Map<MessageShape, Plan>;
-  /** Whether messages with a JSON form of their own are turned into it. */
+  /** True when messages that have a JSON form of their own are converted to it. */
   readonly isJson: boolean;
 }
 
-/** Unset fields are filled in: a proto3 sender leaves zeros out. What is not JSON, such as NaN, becomes a text. */
+/**
+ * Fills in unset fields, because a proto3 sender omits zeros. Values that JSON does not have, such as NaN, become strings.
+ */
 const TO_ANSWER = { longs: String, enums: String, bytes: String, oneofs: true, defaults: true, json: true } as const;
 
-/** Messages that hold each other, and whose form is made of them all at once. */
+/** Messages that contain each other and whose JSON form is made from all of them at once. */
 const STRUCTURES: ReadonlySet<string> = new Set(
   ["Struct", "Value", "ListValue"].map((name) => `google.protobuf.${name}`),
 );
 
-/** Two bytes make a message, and each of its fields is a value of the answer. */
+/**
+ * Limits on answers that are passed to `vouchFor`: two bytes can be a message, each of whose fields is a value of the answer.
+ */
 const VOUCHED_BYTES_MAX = 8_192;
 const VOUCHED_FIELDS_MAX = 100;
-/** Messages within messages; each may stand in a list. */
+/** Maximum nesting depth of messages; each may be in a list, which is a further level. */
 const VOUCHED_MESSAGES_MAX = VOUCHED_LIMITS.depthMax / 2;
 
-/** A length of zero: a message of which nothing is set; of an enum the zero. */
+/** A length of zero, which is a message without set fields; for an enum, the value zero. */
 const NOTHING = Buffer.alloc(1);
 
-/** Fields of an answer once the unset ones are filled in: two bytes on the wire can be a message of many. */
+/**
+ * Maximum number of fields in an answer, including filled-in ones: two bytes on the wire can be a message with many fields.
+ */
 const ANSWER_FIELDS_MAX = 2_000_000;
 
 /**
- * Reads a message's bytes into its JSON form, in one pass: fields that are not set come as their zeros, 64-bit integers,
- * bytes and enums as texts, well-known messages as their own forms. The keys of messages stand in their order, so that
- * nobody has to sort them again. Rejected: a decoder of the library's, whose messages are walked once more and thrown away.
+ * Converts a message's bytes into its JSON form in one pass: unset fields become their zeros; 64-bit integers, bytes and
+ * enums become strings; well-known messages take their own forms. Keys are created in sorted order, so that nothing has to
+ * sort them again. Rejected alternative: the library's decoder, whose messages would be traversed once more and discarded.
  */
 export class AnswerReader {
   readonly #typeOf: (shape: MessageShape) => protobuf.Type;
   readonly #any: WellKnown | undefined;
   readonly #json: Mode = { plans: new Map(), isJson: true };
   readonly #raw: Mode = { plans: new Map(), isJson: false };
-  /** Of the answer that is being read, all that it is made of; undefined when none is. */
+  /** Fields that the current answer may still have, nested ones included; undefined when no answer is being read. */
   #fieldsLeft: number | undefined;
 
-  /** @param any how a google.protobuf.Any is read; without it only its type's name is */
+  /** @param any converts a google.protobuf.Any; without it, only the type's name is read */
   constructor(typeOf: (shape: MessageShape) => protobuf.Type, any: WellKnown | undefined) {
     this.#typeOf = typeOf;
     this.#any = any;
   }
 
   read(bytes: Buffer, shape: MessageShape): Json {
-    // What an Any holds is read in the midst of the answer that it is in.
+    // The content of an Any is read while the answer that contains it is being read.
     const isInner = this.#fieldsLeft !== undefined;
     this.#fieldsLeft ??= ANSWER_FIELDS_MAX;
     try {
@@ -65,7 +71,7 @@ export class AnswerReader {
     }
   }
 
-  /** The messages of one answer: their fields are counted together. */
+  /** Reads the messages of one answer, whose fields are counted together. */
   readAll(messages: readonly Buffer[], shape: MessageShape): readonly Json[] {
     this.#fieldsLeft = ANSWER_FIELDS_MAX;
     try {
@@ -75,7 +81,7 @@ export class AnswerReader {
     }
   }
 
-  /** Reads the message that ends where the cursor does. */
+  /** Reads the message that ends at the cursor's `end`. */
   #message(cursor: WireCursor, plan: Plan): unknown {
     const members = this.#start(plan);
     this.#add(cursor, plan, members);
@@ -132,7 +138,7 @@ export class AnswerReader {
     const collections = [...fields.values()].filter(({ label }) => label !== "single");
     return {
       names,
-      // What must be there has no zero, nor has what is made anew for each message.
+      // A required field has no zero, and collections are created for each message.
       zeros: names.map((name, slot) =>
         required.includes(slot) || collections.some((field) => field.slot === slot) ? undefined : zeros[name],
       ),
@@ -168,7 +174,7 @@ export class AnswerReader {
   }
 
   #merge(message: MessageShape, mode: Mode): Merge {
-    // Looked up at the first value: a message may contain itself.
+    // Looked up at the first value, because a message may contain itself.
     let plan: Plan | undefined;
     return {
       add: (cursor, before) => {
@@ -187,7 +193,7 @@ export class AnswerReader {
 
   #valueReader(value: ValueShape, field: protobuf.Field | undefined): ReadValue {
     if (value.kind === "scalar") return WIRE_SCALARS[value.proto].read;
-    // Those of the request's codec: where several names have one number, it has chosen.
+    // Uses the names of the request codec, which has chosen one where several names share a number.
     const names = (field?.resolvedType as protobuf.Enum | null | undefined)?.valuesById ?? {};
     const isClosed = value.kind === "enum" && value.isClosed;
     return (cursor) => {
@@ -203,11 +209,14 @@ function wireTypeOf(value: ValueShape): number {
   return value.kind === "message" ? WIRE.bytes : WIRE.varint;
 }
 
-/** How many messages stand inside one another; infinity with maps, whose keys are the service's, and with what holds anything. */
+/**
+ * Returns how deeply messages nest; infinity for maps, whose keys come from the service, and for messages that can hold
+ * anything.
+ */
 function heightOf(shape: MessageShape, heights: Map<MessageShape, number>): number {
   const known = heights.get(shape);
   if (known !== undefined) return known;
-  // Until it is known: where it contains itself.
+  // Applies until the height is known: a message that contains itself has an infinite height.
   heights.set(shape, Number.POSITIVE_INFINITY);
   const { fullName, fields, oneofs } = shape;
   const isOpen = STRUCTURES.has(fullName) || fullName === ANY || fields.size + oneofs.size > VOUCHED_FIELDS_MAX;
@@ -222,36 +231,38 @@ function heightOf(shape: MessageShape, heights: Map<MessageShape, number>): numb
 
 type Fields = Record<string, unknown>;
 
-/** An entry's value before any was read. */
+/** Value of an entry before one was read. */
 const NO_VALUE = Symbol("no value");
 
 interface Field {
   readonly label: FieldShape["label"];
-  /** Its place among the members. */
+  /** Index in the array of members. */
   readonly slot: number;
-  /** Of each of its values; a map's are entries. */
+  /** Wire type of each value of the field; the values of a map are its entries. */
   readonly wireType: number;
-  /** Gives `undefined` for a number that a closed enum does not have: the field counts as not set. */
+  /** Returns `undefined` for a number that a closed enum does not have: the field counts as not set. */
   readonly read: ReadValue;
-  /** Of a field whose values are messages. */
+  /** Set when the field's values are messages. */
   readonly merge: Merge | undefined;
-  /** Of a map's entries. */
+  /** Type of the keys of a map's entries. */
   readonly key: WireScalar;
   readonly valueWireType: number;
-  /** The value of an entry that has none. */
+  /** Returns the value of an entry that omits it. */
   readonly missing: () => unknown;
-  /** Of the oneof that it is in: where the name of the member that is set stands, this member's, and where each stands. */
+  /**
+   * Set for a member of a oneof: the slot with the name of the member that is set, this member's name, and all slots by name.
+   */
   readonly choice: Choice | undefined;
 }
 
 /**
- * Reads one message in parts: a sender may write the field several times, and the reader merges what it wrote. The message
- * keeps its members in an array of its own until all parts are read.
+ * Reads one message in parts: a sender may write the field several times, and the reader merges the parts. The message keeps
+ * its members in an array of its own until all parts are read.
  */
 interface Merge {
-  /** Adds the part at the cursor to the members of the parts before it; anything but an array counts as no part. */
+  /** Adds the part at the cursor to the members of the earlier parts; anything but an array counts as no earlier part. */
   readonly add: (cursor: WireCursor, before: unknown) => unknown[];
-  /** Turns the members into the JSON form of the message. */
+  /** Converts the members into the JSON form of the message. */
   readonly finish: (members: unknown[]) => unknown;
 }
 
@@ -261,23 +272,23 @@ interface Choice {
   readonly slots: ReadonlyMap<string, number>;
 }
 
-/** How one message is read. */
+/** Describes how one message is read. */
 interface Plan {
-  /** Of the JSON's members, in the order of their UTF-16 units, which is the order of the canonical text. */
+  /** Names of the JSON members in the order of their UTF-16 units, which is the order of the canonical text. */
   readonly names: readonly string[];
-  /** What a member is when the message does not say; `undefined`: it goes without. */
+  /** Value of a member that the message does not set; `undefined` omits the member. */
   readonly zeros: readonly unknown[];
   readonly fields: ReadonlyMap<number, Field>;
   readonly collections: readonly Field[];
-  /** Fields of one message each, whose members wait for the end of this message. */
+  /** Fields with a single message, whose members are kept as arrays until the end of this message. */
   readonly messages: readonly Field[];
   readonly required: readonly number[];
   readonly special: WellKnown | undefined;
-  /** Whether all that it holds is small in number and in the order of its keys, whatever the service says. */
+  /** True when everything it contains is small in number and has sorted keys, whatever the service sends. */
   readonly isFlat: boolean;
 }
 
-/** Puts the value at the cursor among the members; false when it is none of this field: it has another wire type. */
+/** Stores the value at the cursor in the members. Returns false when its wire type is not the field's. */
 function take(cursor: WireCursor, field: Field, members: unknown[]): boolean {
   const { wireType } = cursor;
   const { label, slot, choice } = field;
@@ -305,7 +316,10 @@ function take(cursor: WireCursor, field: Field, members: unknown[]): boolean {
   return true;
 }
 
-/** The last member on the wire counts: the one before it goes. One look, however many there are to choose from. */
+/**
+ * Sets the chosen member of a oneof: the last one on the wire counts, and the earlier one is removed. One lookup, however
+ * many members the oneof has.
+ */
 function choose({ slot, name, slots }: Choice, members: unknown[]): void {
   const before = members[slot];
   if (before === name) return;
@@ -323,7 +337,7 @@ function append(items: unknown[], value: unknown): void {
   if (value !== undefined) items.push(value);
 }
 
-/** An entry is a message of a key and a value, each of which may be left out or written several times. */
+/** Reads a map entry: a message with a key and a value, each of which may be missing or repeated. */
 function readEntry(cursor: WireCursor, field: Field, entries: Fields): void {
   const { merge } = field;
   const before = cursor.enter();
@@ -340,14 +354,18 @@ function readEntry(cursor: WireCursor, field: Field, entries: Fields): void {
   const name = String(key ?? field.key.zero);
   if (value === NO_VALUE) value = field.missing();
   else if (merge !== undefined && Array.isArray(value)) value = merge.finish(value);
-  // Of a closed enum: the whole entry counts as not sent.
+  // A number that a closed enum does not have: the whole entry counts as not sent.
   if (value === undefined) return;
   if (name === "__proto__") {
     Object.defineProperty(entries, name, { value, writable: true, enumerable: true, configurable: true });
   } else entries[name] = value;
 }
 
-/** The members by their names, with what is made anew for each message. */
+/**
+ * Returns the members by name; finishes merged messages and creates empty collections.
+ *
+ * @throws {RangeError} when a required field is missing
+ */
 function named({ names, collections, messages, required }: Plan, members: unknown[]): Fields {
   for (const { slot, merge } of messages) {
     const parts = members[slot];

@@ -6,7 +6,7 @@ import { compareMessage, type Difference, unlike } from "./message-difference.ts
 
 export type { Difference } from "./message-difference.ts";
 
-/** The compiled codec of one message type. It is lenient: what does not fit is dropped or becomes a zero. */
+/** The compiled codec of one message type. It is lenient: values that do not fit are dropped or become zero. */
 export interface Serializer {
   serialize(message: object): Buffer;
   deserialize(bytes: Buffer): object;
@@ -22,7 +22,7 @@ type Fields = Record<string, unknown>;
 
 type Change = (value: unknown, message: MessageShape, path: string) => unknown;
 
-/** A field whose JSON form, or that of something below it, differs from what the serializer takes and gives. */
+/** A field whose JSON form, or that of a message below it, differs from what the serializer takes and returns. */
 interface DifferingField {
   readonly name: string;
   readonly field: FieldShape;
@@ -51,10 +51,10 @@ function changeField(value: unknown, field: FieldShape, apply: (value: unknown, 
   return field.label === "single" ? apply(value, "") : value;
 }
 
-/** The only message of which null is a value: elsewhere it says that the field is not set. */
+/** The only message for which null is a value: for all others, null means that the field is not set. */
 const ANY_JSON = "google.protobuf.Value";
 
-/** Applies `change` to every message in `fields` that has another JSON form. What does not fit is left for the comparison. */
+/** Applies `change` to every message in `fields` that has another JSON form. The comparison finds values that do not fit. */
 function changeFields(
   fields: Fields,
   shape: MessageShape,
@@ -82,7 +82,7 @@ class Misplaced extends Error {
 function toWire(any: WellKnown | undefined): Change {
   const change: Change = (value, message, path) => {
     const special = specialOf(message, any);
-    // A copy: the caller's object is not ours to change.
+    // Copies, because the caller's object must not be changed.
     if (special === undefined) return isTable(value) ? changeFields({ ...value }, message, { change, path }) : value;
     try {
       return special.toMessage(value);
@@ -93,7 +93,7 @@ function toWire(any: WellKnown | undefined): Change {
   return change;
 }
 
-/** Changes the decoder's own object, which nobody else holds. */
+/** Changes the decoder's object in place, since nothing else refers to it. */
 function fromWire(any: WellKnown | undefined): Change {
   const change: Change = (value, message, path) => {
     if (!isTable(value)) return value;
@@ -105,7 +105,7 @@ function fromWire(any: WellKnown | undefined): Change {
   return change;
 }
 
-/** Whether the decoder's object is already the JSON form, so that no copy is needed. */
+/** Returns true when the decoder's object already is the JSON form, so that no copy is needed. */
 function isVerbatim(shape: MessageShape): boolean {
   return [...reachable(shape)].every(
     (message) => !WELL_KNOWN.has(message.fullName) && message.impliedOneofs.size === 0,
@@ -113,8 +113,9 @@ function isVerbatim(shape: MessageShape): boolean {
 }
 
 /**
- * Turns JSON into the request's bytes and refuses whatever the wire would lose or change: unknown keys, wrong types,
- * unknown enum names, numbers out of range, two members of one oneof. The serializer alone lets all of these pass as zeros.
+ * Encodes JSON as the request's bytes and refuses everything that the wire would lose or change: unknown keys, wrong types,
+ * unknown enum names, numbers out of range, two members of one oneof. The serializer alone would turn all of these into
+ * zeros.
  */
 export class RequestCodec {
   readonly #shape: MessageShape;
@@ -124,9 +125,9 @@ export class RequestCodec {
   readonly #fromWire: Change;
 
   /**
-   * The serializer must decode without defaults, so that what was not set stays unset.
+   * The serializer must decode without defaults, so that unset fields stay unset.
    *
-   * @param any how a google.protobuf.Any is written; without it none may be set
+   * @param any converts a google.protobuf.Any; without it, none may be set
    */
   constructor(shape: MessageShape, serializer: Serializer, any?: WellKnown) {
     this.#shape = shape;
@@ -151,12 +152,12 @@ export class RequestCodec {
     }
   }
 
-  /** The bytes of a message that `encode` once gave out. */
+  /** Returns the bytes of a message that `encode` has returned. */
   bytes(message: unknown): Buffer {
     return this.#serialize(this.#verbatim ? message : this.#toWire(message, this.#shape, ""));
   }
 
-  /** The JSON form of bytes that `bytes` made. */
+  /** Returns the JSON form of bytes that `bytes` has returned. */
   decode(bytes: Buffer): Json {
     const got = this.#serializer.deserialize(bytes);
     return (this.#verbatim ? got : this.#fromWire(got, this.#shape, "")) as Json;
@@ -167,7 +168,7 @@ export class RequestCodec {
     return this.#serializer.serialize(message);
   }
 
-  /** The encoder's own text may quote values, so the field is found by encoding one at a time. */
+  /** Finds the field by encoding one at a time, since the encoder's own message may quote values. */
   #culprit(input: unknown): string {
     if (!isTable(input)) return "";
     const culprit = Object.keys(input).find((key) => {

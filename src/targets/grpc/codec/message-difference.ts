@@ -1,11 +1,11 @@
 import { isTable } from "../../../core/json.ts";
 import type { FieldShape, MessageShape, Scalar, ValueShape } from "../contract/message-shape.ts";
 
-/** The first field that the wire would lose or change. Holds no value: values may be personal data. */
+/** The first field that the wire would lose or change. Contains no value, since values may be personal data. */
 export interface Difference {
   readonly field: string;
   readonly reason: string;
-  /** Of a field that is none: the message's full name. It is the service's own, and for operators. */
+  /** Full name of the message, for an unknown field. The name is internal to the service and only for operators. */
   readonly message?: string;
 }
 
@@ -20,14 +20,14 @@ function under(key: string | number, difference: Difference | undefined): Differ
 
 export const unlike = (reason: string): Difference => ({ field: "", reason });
 
-/** Whether a JSON value and what came back from the wire are the same value of this scalar type. */
+/** Compares a JSON value with the value that came back from the wire, for each scalar type. */
 const SAME_SCALAR: Readonly<Record<Scalar, (sent: unknown, got: unknown) => boolean>> = {
   string: (sent, got) => typeof sent === "string" && sent === got,
   bool: (sent, got) => typeof sent === "boolean" && sent === got,
   bytes: (sent, got) => typeof sent === "string" && sent === got,
   int32: (sent, got) => typeof sent === "number" && sent === got,
   int64: (sent, got) => (typeof sent === "string" ? sent === got : Number.isSafeInteger(sent) && `${sent}` === got),
-  // A float holds about seven digits by contract; only a value that leaves its range is lost.
+  // A float has about seven digits by contract; only a value outside its range is lost.
   float: (sent, got) => typeof sent === "number" && Number.isFinite(got) && Math.fround(sent) === got,
   double: (sent, got) => typeof sent === "number" && Number.isFinite(sent) && sent === got,
 };
@@ -52,7 +52,7 @@ function compareValue(sent: unknown, got: unknown, shape: ValueShape): Differenc
     return SAME_SCALAR[shape.scalar](sent, got) ? undefined : unlike(SCALAR_REASONS[shape.scalar]);
   }
   if (shape.kind === "message") return compareMessage(sent, got, shape.message);
-  // A number that the enum does not have comes back as a number; it is as unknown as an unknown name.
+  // A number that the enum does not have comes back as a number; it is treated like an unknown name.
   const number = typeof got === "string" ? enumNumber(got, shape.numbers) : undefined;
   const same = number !== undefined && enumNumber(sent, shape.numbers) === number;
   return same ? undefined : unlike("must be a value of its enum, by name or number");
@@ -76,7 +76,7 @@ function compareMap(sent: unknown, got: unknown, shape: ValueShape): Difference 
   if (keys.length !== Object.keys(back).length) return unlike("loses entries on the wire");
   for (const key of keys) {
     const difference = Object.hasOwn(back, key) ? compareValue(sent[key], back[key], shape) : unlike("loses a key");
-    // Map keys are the caller's values and stay out of the text.
+    // Map keys are the caller's values and are kept out of the message.
     if (difference !== undefined) return under("{entry}", difference);
   }
   return undefined;
@@ -100,26 +100,26 @@ function compareKnown(sent: Fields, got: Fields, shape: MessageShape): Differenc
       if (difference !== undefined) return under(key, difference);
       continue;
     }
-    // A oneof's name may tell which member is set, if it tells the truth.
+    // A oneof's name may state which member is set, if that is true.
     if (shape.oneofs.has(key) && Object.hasOwn(got, key) && got[key] === value) continue;
     return under(key, { ...unlike("is no field of its message"), message: shape.fullName });
   }
   return undefined;
 }
 
-/** As the protobuf JSON mapping has it: null is no value of a field, but says that it has none. */
+/** Treats null as not set, as the protobuf JSON mapping does. */
 function isUnset(value: unknown): boolean {
   return value === undefined || value === null;
 }
 
-/** Compares a message as it was meant with the same message after the wire; fields left out on both sides are fine. */
+/** Compares a message as it was meant with the same message after the wire. Fields that are unset on both sides are equal. */
 export function compareMessage(sent: unknown, got: unknown, shape: MessageShape): Difference | undefined {
   if (!isTable(sent) || !isTable(got)) return unlike("must be an object");
   const difference = compareKnown(sent, got, shape);
   if (difference !== undefined) return difference;
   for (const key of Object.keys(got)) {
     if (isUnset(sent[key]) && shape.fields.has(key)) return under(key, unlike("is required by the contract"));
-    // The wire keeps both members of a oneof, and the reader keeps the last: its name is the one told.
+    // The wire keeps both members of a oneof, and the reader the last one: the error names that one.
     const oneof = shape.oneofOf.get(key);
     if (oneof !== undefined && got[oneof] !== key) return under(key, unlike(`is not the only member of ${oneof}`));
   }

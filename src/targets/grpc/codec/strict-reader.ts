@@ -1,6 +1,6 @@
 import protobuf from "protobufjs";
 
-/** The library's own reader takes a text that ends after its message for one that ends with it. */
+/** Rejects a string that extends past the end of its message; the library's own reader accepts it, cut off at the end. */
 export class StrictReader extends protobuf.BufferReader {
   constructor(bytes: Uint8Array) {
     super(Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length));

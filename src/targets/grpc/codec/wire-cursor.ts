@@ -3,30 +3,33 @@ import type { ProtoScalar } from "../contract/declarations.ts";
 /** Wire types of the protobuf encoding. */
 export const WIRE = { varint: 0, fixed64: 1, bytes: 2, groupStart: 3, groupEnd: 4, fixed32: 5 } as const;
 
-/** As protoc's own parsers have it. */
+/** Maximum nesting depth, the same as in protoc's own parsers. */
 const NESTED_MAX = 100;
 
-/** A text of a message is a part of the message's, read at once; a longer message would be kept alive by each of them. */
+/**
+ * Up to this size, a message is decoded to one string and its text fields are slices of it; each slice keeps the whole string
+ * alive.
+ */
 const SHARED_BYTES_MAX = 8_192;
 
 const VARINT_BYTES_MAX = 10;
-/** Of a tag or a length, as protoc's own parsers have it. */
+/** Maximum size of a tag or a length, the same as in protoc's own parsers. */
 const SHORT_BYTES_MAX = 5;
 const TWO_32 = 4_294_967_296;
 const HIGH_EXACT_MAX = 0x1f_ffff;
 
-/** Reads a message's bytes from the front. Throws where they end too early or mean nothing. */
+/** Reads a message's bytes from the front. Throws when they end too early or are invalid. */
 export class WireCursor {
   position = 0;
-  /** Of the field whose tag was read last. */
+  /** Wire type of the tag that was read last. */
   wireType: number = WIRE.varint;
-  /** Where the message that is being read ends. */
+  /** Position at which the current message ends. */
   end: number;
   readonly #bytes: Buffer;
   #text: string | undefined;
-  /** Messages and groups inside one another, here. */
+  /** Current nesting depth of messages and groups. */
   #depth = 0;
-  /** Of the 64 bits that were read last. */
+  /** Halves of the 64-bit value that was read last. */
   #low = 0;
   #high = 0;
 
@@ -35,7 +38,7 @@ export class WireCursor {
     this.end = bytes.length;
   }
 
-  /** The number of the field that begins here. */
+  /** Reads a tag and returns its field number. */
   tag(): number {
     const tag = this.#short();
     const field = tag >>> 3;
@@ -44,7 +47,7 @@ export class WireCursor {
     return field;
   }
 
-  /** Reads an unsigned value of 32 bits: the lower ones of a longer varint. */
+  /** Reads an unsigned 32-bit value: the lower 32 bits of a longer varint. */
   uint32(): number {
     const bytes = this.#bytes;
     let value = 0;
@@ -68,7 +71,7 @@ export class WireCursor {
     return (this.#low | this.#high) !== 0;
   }
 
-  /** In decimal. */
+  /** Reads a 64-bit value and returns it in decimal. */
   int64(): string {
     this.#varint64();
     return this.#signed();
@@ -115,7 +118,7 @@ export class WireCursor {
     return this.#bytes.toString("base64", start, start + length);
   }
 
-  /** What is not well-formed becomes U+FFFD. */
+  /** Reads a string; bytes that are not well-formed UTF-8 become U+FFFD. */
   string(): string {
     const length = this.#short();
     const start = this.#step(length);
@@ -128,7 +131,7 @@ export class WireCursor {
     return this.#text.slice(start, start + length);
   }
 
-  /** Narrows the cursor to what the length that stands here bounds; answers where that ended before, for `leave`. */
+  /** Reads a length and narrows the cursor to it. Returns the previous end, for `leave`. */
   enter(): number {
     const length = this.#short();
     const before = this.end;
@@ -142,7 +145,7 @@ export class WireCursor {
     this.end = before;
   }
 
-  /** Into a message or group inside another, until `ascend`. */
+  /** Counts entering a nested message or group, until `ascend`. */
   descend(): void {
     this.#depth += 1;
     if (this.#depth > NESTED_MAX) throw new RangeError(`more than ${NESTED_MAX} messages inside one another`);
@@ -152,7 +155,7 @@ export class WireCursor {
     this.#depth -= 1;
   }
 
-  /** Skips the value of the field, whose tag was read last. */
+  /** Skips the value of the field whose tag was read last. */
   skip(field: number): void {
     const { wireType } = this;
     if (wireType === WIRE.varint) this.#varint64();
@@ -171,11 +174,11 @@ export class WireCursor {
     this.ascend();
   }
 
-  /** Reads a tag or a length. Unlike a value it may not have more than 32 bits: the lower ones would be another tag. */
+  /** Reads a tag or a length. Unlike a value, it must not exceed 32 bits: the lower ones would be another tag. */
   #short(): number {
     const start = this.position;
     const first = this.#bytes[start] ?? 0x80;
-    // Most have one byte or two.
+    // Most tags and lengths have one byte or two.
     if (first < 0x80 && start < this.end) {
       this.position = start + 1;
       return first;
@@ -194,7 +197,7 @@ export class WireCursor {
     return value;
   }
 
-  /** Passes so many bytes; answers where they begin. */
+  /** Advances by this many bytes and returns where they start. */
   #step(bytes: number): number {
     const start = this.position;
     if (bytes > this.end - start) throw tooShort();
@@ -244,17 +247,17 @@ function tooShort(): RangeError {
   return new RangeError("a message ends in the midst of a field");
 }
 
-/** Gives the JSON form of the value at which the cursor stands. */
+/** Returns the JSON form of the value at the cursor. */
 export type ReadValue = (cursor: WireCursor) => unknown;
 
 export interface WireScalar {
   readonly wireType: number;
   readonly read: ReadValue;
-  /** Its JSON form where the wire does not say. */
+  /** JSON form of a value that the wire omits. */
   readonly zero: unknown;
 }
 
-/** What JSON has no number for becomes a text; and it has no minus zero. */
+/** Returns a string for a number that JSON does not have, and 0 for minus zero. */
 function finite(value: number): unknown {
   if (value === 0) return 0;
   return Number.isFinite(value) ? value : String(value);
@@ -262,7 +265,7 @@ function finite(value: number): unknown {
 
 const { varint, fixed32, fixed64, bytes } = WIRE;
 
-/** How each scalar type of the proto language stands on the wire, and what it is in JSON. */
+/** Wire type, reader and JSON zero of each scalar type of the proto language. */
 export const WIRE_SCALARS: Readonly<Record<ProtoScalar, WireScalar>> = {
   string: { wireType: bytes, read: (cursor) => cursor.string(), zero: "" },
   bytes: { wireType: bytes, read: (cursor) => cursor.base64(), zero: "" },

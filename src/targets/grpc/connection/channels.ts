@@ -25,7 +25,7 @@ export class Channels {
     this.#endpoints = new Map(endpoints);
   }
 
-  /** How the system is reached now. */
+  /** Returns how the system is reached now. */
   endpoint(system: string): Endpoint {
     const endpoint = this.#endpoints.get(system);
     if (endpoint === undefined) throw new Error(`no system ${system}`);
@@ -43,15 +43,15 @@ export class Channels {
   }
 
   /**
-   * Reaches the system by another endpoint from now on: connects anew beside the old connections, and only when that has
-   * worked lets new calls go there and closes the old ones, whose calls end as they will. False, and nothing is changed,
-   * when the old connections work and the new ones do not.
+   * Switches the system to another endpoint. Opens new connections while the old ones stay, and only when that has succeeded
+   * directs new calls to them and closes the old ones, whose calls run to their end. Returns false, and changes nothing, when
+   * fewer of the new connections than of the old ones are ready, or when the channels are closed.
    */
   async replace(system: string, endpoint: Endpoint): Promise<boolean> {
     const before = this.#linksOf(system);
     if (!(await this.#exchange(before, endpoint))) return false;
     this.#endpoints.set(system, endpoint);
-    // Opened while the others connected, with the endpoint of before.
+    // Links that were opened during the exchange still use the old endpoint.
     await this.#exchange(
       this.#linksOf(system).filter((link) => !before.includes(link)),
       endpoint,
@@ -59,7 +59,7 @@ export class Channels {
     return true;
   }
 
-  /** The state of the worse of the system's channels; IDLE before the first call. */
+  /** Returns the worst state of the system's channels; IDLE before the first call. */
   state(system: string): Connectivity {
     const states = this.#linksOf(system).map((link) => link.state());
     return WORST_FIRST.find((state) => states.includes(state)) ?? "IDLE";
@@ -73,7 +73,7 @@ export class Channels {
     }));
   }
 
-  /** Calls in flight end as they will; new ones are refused. */
+  /** Open calls run to their end; new ones are refused. */
   close(): void {
     this.#closed = true;
     for (const { link } of this.#opened.values()) link.close();

@@ -18,9 +18,9 @@ interface ClientOptions {
   readonly channel: ChannelOptions;
 }
 
-/** A client whose connections are made in time or not at all. */
+/** Creates a client whose connections are cut when the handshake takes too long. */
 export function makeClient({ address, credentials, channel }: ClientOptions): Client {
-  // The library prints headers that it cannot take on stderr, with their values: what a service says stands in no log.
+  // grpc-js prints headers that it cannot accept to stderr, with their values: nothing that a service sends may be logged.
   setLogVerbosity(logVerbosity.NONE);
   const client: Client = new Client(
     address,
@@ -33,17 +33,17 @@ export function makeClient({ address, credentials, channel }: ClientOptions): Cl
 type SecureConnector = ReturnType<ChannelCredentials["_createSecureConnector"]>;
 
 interface HandshakeOptions {
-  /** What secures the connections. */
+  /** Credentials that secure the connections. */
   readonly credentials: ChannelCredentials;
-  /** The channel that they are for; asked for only once it connects. */
+  /** Returns the channel of the connections; called only once it connects. */
   readonly channel: () => ChannelInterface;
-  /** For TLS and HTTP/2 together, from the moment that the peer has taken the connection. */
+  /** Time limit for the TLS and HTTP/2 handshakes together, from the moment when the peer has accepted the connection. */
   readonly timeoutMs: number;
 }
 
 /**
- * Credentials whose connections are cut when the peer takes them and then says nothing: grpc-js waits for it without end, and
- * makes no other connection meanwhile, so that a service that hung once would be out of reach for good.
+ * Credentials that cut a connection when the peer accepts it and then sends nothing: grpc-js would wait forever and make no
+ * other connection meanwhile, so that a service that hung once would stay unreachable.
  */
 class HandshakeDeadline extends ChannelCredentials {
   readonly #credentials: ChannelCredentials;
@@ -89,13 +89,13 @@ class HandshakeDeadline extends ChannelCredentials {
   }
 }
 
-/** Those of one channel that are not known to have ended. */
+/** Handshakes of one channel that are not known to have ended. */
 class Handshakes {
   readonly #channel: () => ChannelInterface;
   readonly #timeoutMs: number;
-  /** How each is cut, and when that will be. */
+  /** Functions that cut a handshake, with their timers. */
   readonly #timers = new Map<() => void, ReturnType<typeof setTimeout>>();
-  /** A watch on a channel cannot be taken back, so there is one for all. */
+  /** A watch on a channel cannot be cancelled, so there is one for all handshakes. */
   #isWatching = false;
 
   constructor(channel: () => ChannelInterface, timeoutMs: number) {
@@ -126,7 +126,7 @@ class Handshakes {
     }
   }
 
-  /** Forgets all; what they were. */
+  /** Forgets all handshakes and returns the functions that cut them. */
   #end(): readonly (() => void)[] {
     const cuts = [...this.#timers.keys()];
     for (const timer of this.#timers.values()) clearTimeout(timer);

@@ -2,24 +2,24 @@ import protobuf from "protobufjs";
 import { AttemptFailed } from "../status.ts";
 import type { SystemConnections } from "./link.ts";
 
-/** What `grpc.health.v1` says of a service; UNREACHABLE and UNIMPLEMENTED when it says nothing. */
+/** The `grpc.health.v1` state of a service; UNREACHABLE and UNIMPLEMENTED when there is no health answer. */
 export type TargetHealth = "SERVING" | "NOT_SERVING" | "SERVICE_UNKNOWN" | "UNKNOWN" | "UNIMPLEMENTED" | "UNREACHABLE";
 
 export interface HealthCheck {
-  /** The name that the health service knows it by; empty for the server as a whole. */
+  /** The service name in the health check; empty for the server as a whole. */
   readonly service: string;
 }
 
 const PATH = "/grpc.health.v1.Health/Check";
 const TIMEOUT_MS = 1_000;
-/** For so long an answer is given again. */
+/** Time for which an answer is reused. */
 const FRESH_MS = 5_000;
 const ANSWER_BYTES_MAX = 1_024;
 
-/** `ServingStatus` of grpc.health.v1 by number. */
+/** `ServingStatus` of grpc.health.v1, by number. */
 const SERVING_STATUS: readonly TargetHealth[] = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
 
-/** Asks one system how it is, when somebody wants to know: many who ask share one question. */
+/** Asks one system for its health on demand; concurrent callers share one request. */
 export class HealthProbe {
   readonly #check: HealthCheck;
   #latest: Promise<TargetHealth> | undefined;
@@ -57,7 +57,7 @@ function healthOf({ origin, status }: AttemptFailed): TargetHealth {
   return status === "UNIMPLEMENTED" ? "UNIMPLEMENTED" : "UNKNOWN";
 }
 
-/** The `status` (field 1, enum) of a HealthCheckResponse; UNKNOWN for anything else. */
+/** Reads the `status` (field 1, enum) of a HealthCheckResponse; returns UNKNOWN for anything else. */
 export function readHealth(answer: Uint8Array): TargetHealth {
   if (answer.length > ANSWER_BYTES_MAX) return "UNKNOWN";
   let health: TargetHealth = "UNKNOWN";

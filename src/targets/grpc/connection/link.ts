@@ -19,10 +19,10 @@ export interface Keepalive {
   readonly withoutCalls: boolean;
 }
 
-// Servers of the gRPC family by default drop a client that pings more often than every five minutes.
+// By default, gRPC servers drop a client that pings more often than every five minutes.
 export const KEEPALIVE_DEFAULTS: Keepalive = { intervalMs: 310_000, timeoutMs: 20_000, withoutCalls: false };
 
-/** One system as its connections need it. */
+/** Settings for the connections to one system. */
 export interface Endpoint {
   readonly reach: SystemEndpoints;
   readonly maxMessageBytes: number;
@@ -30,12 +30,12 @@ export interface Endpoint {
 }
 
 /**
- * A cancel storm on one channel resets the innocent calls beside it, so calls that change have a channel of their own, and
- * so have streams, which are cancelled at their bounds every day.
+ * A burst of cancellations on one channel resets unrelated calls on it. So changes have a channel of their own, and so have
+ * streams, which are routinely cancelled at their limits.
  */
 export type ToolClass = "read" | "change" | "stream";
 
-/** The answer of a change is received up to this size, though not read: the status that follows it says what has happened. */
+/** The answer of a change is received up to this size, though not read: the status that follows it says what happened. */
 const CHANGE_ANSWER_BYTES_MAX = 16_777_216;
 
 const RECONNECT_BACKOFF_MIN_MS = 100;
@@ -51,7 +51,7 @@ const STATE_NAMES = {
 
 export type ChannelState = (typeof STATE_NAMES)[connectivityState];
 
-/** Of several connections the first of these that one of them is in. */
+/** Order of precedence: several connections together have the first of these states that one of them is in. */
 const BEST_FIRST = [
   connectivityState.READY,
   connectivityState.CONNECTING,
@@ -60,14 +60,17 @@ const BEST_FIRST = [
   connectivityState.SHUTDOWN,
 ] as const;
 
-/** The states that end an attempt to connect. */
+/** States that end an attempt to connect. */
 const SETTLED: ReadonlySet<connectivityState> = new Set([
   connectivityState.READY,
   connectivityState.TRANSIENT_FAILURE,
   connectivityState.SHUTDOWN,
 ]);
 
-/** Where there are several endpoints, every address that their names have is used; else the first that answers. */
+/**
+ * Load balancing for several endpoints: uses every address that their names resolve to. With one, the first to answer is
+ * used.
+ */
 const ROUND_ROBIN = JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] });
 
 const asIs = (bytes: Buffer): Buffer => bytes;
@@ -105,18 +108,18 @@ function clientOf(endpoint: Endpoint, toolClass: ToolClass, { address, serverNam
   return makeClient({ address, credentials, channel: channelOptions(endpoint, toolClass, serverName) });
 }
 
-/** A closed channel that is told to connect does: for nobody, and without end. */
+/** Reads the state and optionally connects. Do not make a closed channel connect: grpc-js would reconnect forever. */
 function stateOf(client: Client, connect = false): connectivityState {
   const channel = client.getChannel();
   const state = channel.getConnectivityState(false);
   return connect && state !== connectivityState.SHUTDOWN ? channel.getConnectivityState(true) : state;
 }
 
-/** The connections to one system, one for each of its endpoints, made at the first call and kept. */
+/** The connections to one system, one per endpoint, created at the first call and kept. */
 export class SystemConnections {
   #clients: readonly Client[];
   #attempt: Promise<boolean> | undefined;
-  /** Whose turn it is. */
+  /** Index of the connection that is next in turn. */
   #turn = 0;
   readonly toolClass: ToolClass;
 
@@ -135,8 +138,8 @@ export class SystemConnections {
   }
 
   /**
-   * Whether there is a connection; connects where there is none, and waits until one attempt has succeeded or all have
-   * failed, the connect timeout has passed or the signal fires.
+   * Returns true when there is a connection. Otherwise connects, and waits until one attempt succeeds, all have failed, the
+   * connect timeout has passed or the signal fires.
    */
   connect(signal: AbortSignal): boolean | Promise<boolean> {
     let isReady = false;
@@ -145,20 +148,23 @@ export class SystemConnections {
       else stateOf(client, true);
     }
     if (isReady) return true;
-    // One attempt for all waiting calls: a watch on a channel cannot be taken back.
+    // One attempt for all waiting calls, because a watch on a channel cannot be cancelled.
     this.#attempt ??= this.#try();
-    // Looked at again: the connections may have been exchanged meanwhile.
+    // Checks again, because the connections may have been replaced meanwhile.
     return within(this.#attempt, signal).then((isConnected) => isConnected || this.readyCount() > 0);
   }
 
-  /** Connects to every endpoint; how many have a connection once all attempts have ended, or the connect timeout has passed. */
+  /**
+   * Connects to every endpoint. Returns how many are connected after all attempts have ended or the connect timeout has
+   * passed.
+   */
   async connectAll(): Promise<number> {
     const all = Promise.all(this.#clients.map(settled)).then(() => true);
     await within(all, new AbortController().signal);
     return this.readyCount();
   }
 
-  /** The answer's bytes. Rejects with `AttemptFailed`. */
+  /** Returns the answer's bytes. Rejects with `AttemptFailed`. */
   unary(request: LinkRequest): Promise<Buffer> {
     return unaryCall(this.#next().getChannel(), request);
   }
@@ -172,7 +178,7 @@ export class SystemConnections {
     return this.#next().makeServerStreamRequest(path, asIs, asIs, bytes, metadata, { deadline });
   }
 
-  /** Takes over the connections of another link and closes its own, whose calls end as they will. */
+  /** Takes over the connections of another link and closes its own, whose calls run to their end. */
   becomes(other: SystemConnections): void {
     const old = this.#clients;
     this.#clients = other.#clients;
@@ -191,7 +197,7 @@ export class SystemConnections {
     return attempt;
   }
 
-  /** The next that has a connection, in turn; the next one where none has. */
+  /** Returns the next client in turn that has a connection; the next client when none has. */
   #next(): Client {
     const clients = this.#clients;
     const [only] = clients;
@@ -221,7 +227,7 @@ function settled(client: Client): Promise<boolean> {
   });
 }
 
-/** True as soon as one is connected, false when all have failed. */
+/** Resolves to true as soon as one is connected, to false when all have failed. */
 function anySettles(clients: readonly Client[]): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const all = clients.map((client) =>
@@ -233,7 +239,7 @@ function anySettles(clients: readonly Client[]): Promise<boolean> {
   });
 }
 
-/** What `attempt` says; false when it takes too long or the signal fires first. */
+/** Returns the result of `attempt`; false when it takes too long or the signal fires first. */
 function within(attempt: Promise<boolean>, signal: AbortSignal): Promise<boolean> {
   if (signal.aborted) return Promise.resolve(false);
   return new Promise((resolve, reject) => {
@@ -261,8 +267,8 @@ interface LinkRequest {
 type Call = ReturnType<ChannelInterface["createCall"]>;
 
 /**
- * One request, one answer: its bytes. Rejects with `AttemptFailed`. Drives the channel's own call, since the client above it
- * spends more on interceptors, emitters and stack traces, which nobody here has, than on the call.
+ * Sends one request and returns the bytes of its one answer. Rejects with `AttemptFailed`. Uses the channel's call directly:
+ * the client above it spends more on interceptors, emitters and stack traces, none of which is used here, than on the call.
  */
 function unaryCall(channel: ChannelInterface, request: LinkRequest): Promise<Buffer> {
   return new Promise((resolve, reject) => {
@@ -281,7 +287,7 @@ interface Settling {
   readonly resolve: (answer: Buffer) => void;
   readonly reject: (error: unknown) => void;
   readonly signal: AbortSignal;
-  /** What listens to the signal until the end. */
+  /** Listener on the signal, which is removed at the end. */
   readonly cancel: () => void;
 }
 
@@ -305,7 +311,7 @@ class OneAnswer implements InterceptingListener {
   onReceiveMessage(message: Buffer): void {
     if (this.#answer === undefined) {
       this.#answer = message;
-      // A second one that nobody asks for would hold back the end of the call.
+      // Without another read, a second message would hold back the end of the call.
       this.#call.startRead();
       return;
     }

@@ -1,15 +1,15 @@
 import { BrokenCircuitError, CircuitState, ConsecutiveBreaker, circuitBreaker, handleWhen } from "cockatiel";
 import { AttemptFailed, circuitOpen, type FailedCall, systemBusy } from "../status.ts";
 
-/** How much one system's trouble may cost. */
+/** Limits on the cost of one system's failures. */
 export interface ResilienceLimits {
-  /** Calls to the system under way at once, of all tools together. */
+  /** Maximum number of concurrent calls to the system, over all tools. */
   readonly concurrentCallsMax: number;
-  /** Further attempts at a call that is safe to repeat. */
+  /** Maximum number of retries of a call that is safe to repeat. */
   readonly retriesMax: number;
-  /** Faults of the connection in a row that open the circuit. */
+  /** Number of consecutive connection errors that opens the circuit. */
   readonly circuitFailuresMax: number;
-  /** How long an open circuit lets nothing through. */
+  /** Time for which an open circuit rejects calls. */
   readonly circuitOpenMs: number;
 }
 
@@ -25,7 +25,7 @@ export type Circuit = "closed" | "open" | "half-open";
 const BACKOFF_FIRST_MS = 100;
 const BACKOFF_FACTOR = 4;
 const BUSY_RETRY_AFTER_MS = 1_000;
-/** A tenth of the calls may be repeated; this many repeats are saved up at most. */
+/** Retry budget: one retry per ten calls, of which at most this many are saved up. */
 const BUDGET_TOKENS_MAX = 10;
 const BUDGET_TOKENS_PER_CALL = 0.1;
 
@@ -37,9 +37,9 @@ const CIRCUITS: Readonly<Record<CircuitState, Circuit>> = {
 };
 
 export interface GuardedCall<T> extends FailedCall {
-  /** One try. Rejects with `AttemptFailed` where there was no answer. */
+  /** Makes one attempt. Rejects with `AttemptFailed` when there is no answer. */
   attempt(): Promise<T>;
-  /** Whether there is a connection now. */
+  /** Returns true when there is a connection now. */
   connected(): boolean;
 }
 
@@ -51,7 +51,7 @@ export class Resilience {
   readonly #random: () => number;
   readonly #circuit;
   #underWay = 0;
-  /** Whether a fault has been seen and no answer since. Only then does the circuit need to see every attempt. */
+  /** True when an error has occurred and no answer since. Only then does the circuit need to see every attempt. */
   #isTroubled = false;
   #faults = 0;
   #tokens = BUDGET_TOKENS_MAX;
@@ -59,7 +59,7 @@ export class Resilience {
   constructor(limits: ResilienceLimits, random: () => number) {
     this.#limits = limits;
     this.#random = random;
-    // Only faults of the connection count: a service that answers, whatever it answers, is there.
+    // Only connection errors count: a service that answers, with whatever status, is available.
     this.#circuit = circuitBreaker(
       handleWhen((error) => error instanceof AttemptFailed && error.origin === "transport"),
       { halfOpenAfter: limits.circuitOpenMs, breaker: new ConsecutiveBreaker(limits.circuitFailuresMax) },
@@ -70,7 +70,7 @@ export class Resilience {
     return CIRCUITS[this.#circuit.state];
   }
 
-  /** The answer. Rejects with the last `AttemptFailed`, or a `Refusal` where nothing was tried. */
+  /** Returns the answer. Rejects with the last `AttemptFailed`, or with a `Refusal` when nothing was attempted. */
   async run<T>(call: GuardedCall<T>): Promise<T> {
     if (this.#underWay >= this.#limits.concurrentCallsMax) throw systemBusy(call, BUSY_RETRY_AFTER_MS);
     this.#underWay += 1;
@@ -83,7 +83,7 @@ export class Resilience {
           if ("answer" in outcome) return outcome.answer;
           last = outcome.failed;
         } else {
-          // While all is well the circuit is told of an attempt's end only where that says something new.
+          // While there are no errors, the end of an attempt is reported to the circuit only when it changes something.
           try {
             const answer = await call.attempt();
             if (this.#isTroubled) await this.#tell(undefined);
@@ -101,11 +101,11 @@ export class Resilience {
     }
   }
 
-  /** How an attempt failed that the circuit did not see. */
+  /** Records how an attempt failed that did not go through the circuit. */
   async #noted(error: unknown): Promise<AttemptFailed> {
     if (!(error instanceof AttemptFailed)) throw error;
     if (error.origin === "transport") {
-      // At once: an answer that comes before the circuit has heard of this must be told to it, too.
+      // Set before the circuit is notified: an answer that arrives in between must be reported to it, too.
       this.#isTroubled = true;
       this.#faults += 1;
       await this.#tell(error);
@@ -114,14 +114,14 @@ export class Resilience {
   }
 
   async #tell(fault: AttemptFailed | undefined): Promise<void> {
-    // What began before it opened says nothing about whether it may close.
+    // An attempt that started before the circuit opened says nothing about whether it may close.
     if (this.#circuit.state !== CircuitState.Closed) return;
     await this.#watched(async () => {
       if (fault !== undefined) throw fault;
     }).catch(() => {});
   }
 
-  /** Through the circuit. */
+  /** Runs the work through the circuit. */
   async #watched<T>(work: () => Promise<T>): Promise<T> {
     let faults = this.#faults;
     try {
@@ -139,10 +139,11 @@ export class Resilience {
     }
   }
 
-  /** One attempt, through the circuit. Where the circuit refuses a repeat, what failed before it is told. */
+  /** Makes one attempt through the circuit. When the circuit rejects a retry, throws the failure before it. */
   async #through<T>(call: GuardedCall<T>, before: AttemptFailed | undefined): Promise<Outcome<T>> {
     try {
-      // While one call tries a circuit out, the others do not wait for it: with a connection they need no circuit.
+      // While one call probes a half-open circuit, other calls do not wait for it: with a connection, they bypass the
+      // circuit.
       if (this.#circuit.state !== CircuitState.HalfOpen) return await this.#watched(() => outcomeOf(call));
       if (call.connected()) return await outcomeOf(call);
     } catch (error) {
@@ -165,7 +166,7 @@ export class Resilience {
   }
 }
 
-/** A service's own no is an outcome; only what is nobody's answer is thrown, for the circuit to see. */
+/** Returns a service's own error as an outcome; throws only when the service did not answer, for the circuit to see. */
 async function outcomeOf<T>(call: GuardedCall<T>): Promise<Outcome<T>> {
   try {
     return { answer: await call.attempt() };

@@ -3,23 +3,23 @@ import { errorText, systemCode } from "../../../core/error-text.ts";
 import { StartupError } from "../../../core/errors.ts";
 import type { GrpcTls, SystemEndpoints } from "./tls-identity.ts";
 
-/** Where the certificates of one system come from, and how to hear that they have changed. */
+/** Source of one system's certificates, with notification of changes. */
 export interface CertificateSource {
-  /** Reads them as they stand now, without waiting. Throws when one cannot be read. */
+  /** Reads the current certificates synchronously. Throws when one cannot be read. */
   read(): GrpcTls;
-  /** Calls `changed` when they are others than before, and once at the beginning; answers how to stop. */
+  /** Calls `changed` whenever they have changed, and once at the start. Returns a function that stops this. */
   watch(changed: () => void): () => void;
 }
 
-/** What happened to the certificates of one system, for the journal and the operators' log. */
+/** A change to the certificates of one system, for the journal and the operators' log. */
 export interface CertificateEvent {
   readonly type: "certificates.changed" | "certificates.refused" | "certificates.expired";
   readonly system: string;
-  /** ISO 8601, of our own certificate. */
+  /** Expiry of the proxy's own certificate, in ISO 8601. */
   readonly expiresAt: string | null;
   /** Hex SHA-256 of each root certificate (DER). */
   readonly rootSha256: readonly string[];
-  /** Why the new set is not used. */
+  /** Reason why the new set is not used. */
   readonly reason?: string;
 }
 
@@ -28,25 +28,27 @@ export interface RotationOptions {
   readonly source: CertificateSource;
   /** The set that is in use at the start. */
   readonly current: { readonly tls: GrpcTls; readonly reach: SystemEndpoints };
-  /** What these certificates amount to. Throws where they contradict themselves. */
+  /** Builds endpoints from these certificates. Throws when they contradict each other. */
   readonly read: (tls: GrpcTls) => SystemEndpoints;
-  /** Connects with it and takes it into use; false when no connection can be made with it. */
+  /** Connects with the new set and puts it into use; false when no connection can be made with it. */
   readonly adopt: (reach: SystemEndpoints) => Promise<boolean>;
-  /** Milliseconds since 1970. */
+  /** Returns the current time in milliseconds since 1970. */
   readonly now: () => number;
   readonly report: (event: CertificateEvent) => void;
 }
 
-/** The files of one set do not change at the same instant. */
+/** Delay after a change, because the files of one set do not change at the same instant. */
 const SETTLE_MS = 250;
-/** A certificate comes to its end without a change to its file. */
+/** Interval of regular checks, because a certificate expires without a change to its file. */
 const LOOK_EVERY_MS = 60_000;
-/** A set that makes no connection yet may do so soon: the service's own certificates are exchanged at about the same time. */
+/**
+ * Delay before another attempt with a set that could not connect: the service's own certificates may be exchanged soon after.
+ */
 const CONNECT_AGAIN_MS = 5_000;
 
 /**
- * Keeps the certificates of one system up to date with their files. A set that is expired, contradicts itself or makes no
- * connection is refused and reported once; the one in use goes on.
+ * Keeps the certificates of one system up to date with their files. A set that is expired, contradicts itself or cannot
+ * connect is refused and reported once; the current set stays in use.
  */
 export class CertificateRotation {
   readonly #options: RotationOptions;
@@ -58,7 +60,7 @@ export class CertificateRotation {
   #isClosed = false;
   #inUse: { readonly print: string; readonly reach: SystemEndpoints };
   #expiryTold = false;
-  /** The last set that was not taken, and whether it was seen before: files may be caught half exchanged. */
+  /** The last set that was refused, and whether that was reported: files may be read half exchanged. */
   #refused: { readonly print: string; readonly reported: boolean } | undefined;
 
   constructor(options: RotationOptions) {
@@ -154,7 +156,7 @@ export class CertificateRotation {
     return undefined;
   }
 
-  /** Reported when it is seen a second time, and then not again. */
+  /** Reports a refused set when it is seen a second time, and then not again. */
   #refuse({
     print,
     reason,

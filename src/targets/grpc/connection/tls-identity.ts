@@ -6,24 +6,24 @@ import { StartupError } from "../../../core/errors.ts";
 import { isTable } from "../../../core/json.ts";
 import type { Json } from "../../../core/types.ts";
 
-/** PEM texts, already read, that say who the service must be and who we are. */
+/** PEM texts, already read, with the trusted roots of the service and the proxy's own certificate. */
 export interface GrpcTls {
   readonly rootCert: Buffer;
   readonly clientCert?: Buffer;
   readonly clientKey?: Buffer;
-  /** The name that the service's certificate must carry, when it is not the endpoint's host. */
+  /** The name that the service's certificate must contain, when it is not the endpoint's host. */
   readonly serverName?: string;
 }
 
-/** What binds an approval to the service: its name and the roots that may vouch for it. */
+/** Binds an approval to the service: its name and the root certificates that may vouch for it. */
 export interface TlsIdentity {
-  /** The name that its certificate must carry; several, where endpoints have names of their own, are joined by commas. */
+  /** The name that its certificate must contain; several names, when endpoints have their own, are joined by commas. */
   readonly serverName: string;
   /** Hex SHA-256 of each root certificate (DER), sorted. */
   readonly rootSha256: readonly string[];
 }
 
-/** Whether what a plan says is this identity. */
+/** Returns true when the identity in a plan is this one. */
 export function isIdentity(planned: Json | undefined, tls: TlsIdentity | null): boolean {
   if (tls === null || !isTable(planned)) return planned === tls;
   const { serverName, rootSha256 } = planned;
@@ -35,16 +35,16 @@ export function isIdentity(planned: Json | undefined, tls: TlsIdentity | null): 
 export interface ServerAddress {
   /** `host:port` */
   readonly address: string;
-  /** The name that its certificate must carry; absent on a connection in plain text. */
+  /** The name that its certificate must contain; absent on a plaintext connection. */
   readonly serverName?: string;
 }
 
 export interface SystemEndpoints {
   readonly servers: readonly ServerAddress[];
   readonly credentials: ChannelCredentials;
-  /** Null on a connection in plain text, which the configuration has asked for by name. */
+  /** Null on a plaintext connection, which the configuration must request explicitly. */
   readonly tls: TlsIdentity | null;
-  /** Our own certificate, when the service demands one. */
+  /** Validity of the proxy's own certificate, when the service requires one. */
   readonly clientCertificate: CertificateValidity | null;
 }
 
@@ -54,11 +54,11 @@ export interface CertificateValidity {
   readonly notAfter: number;
 }
 
-/** Exactly one of `endpoint` and `endpoints`, and of `tls` and `plaintext: true`. */
+/** Options of which exactly one of `endpoint` and `endpoints`, and one of `tls` and `plaintext: true`, must be set. */
 export interface SystemEndpointsOptions {
-  /** `host:port`, the host a DNS name, or an IP address when `tls.serverName` or `plaintext` is set. */
+  /** `host:port`; the host is a DNS name, or an IP address when `tls.serverName` or `plaintext` is set. */
   readonly endpoint?: string;
-  /** Several of the same kind: calls go to each in turn. */
+  /** Several endpoints of the same form: calls go to each in turn. */
   readonly endpoints?: readonly string[];
   readonly tls?: GrpcTls;
   readonly plaintext?: boolean;
@@ -75,7 +75,7 @@ function splitEndpoint(endpoint: string): { readonly host: string; readonly port
   const host = address.slice(0, colon).replace(/^\[/, "").replace(/\]$/, "");
   const port = Number(address.slice(colon + 1));
   if (colon < 1 || !Number.isInteger(port) || port < 1 || port > PORT_MAX) return undefined;
-  // A slash or a second scheme would be read by the resolver as something else than a host.
+  // The resolver would not read a name with a slash or a second scheme as a host.
   if (isIP(host) === 0 && !/^[A-Za-z0-9._-]+$/.test(host)) return undefined;
   return { host, port };
 }
@@ -90,7 +90,10 @@ interface Roots {
   readonly sha256: readonly string[];
 }
 
-/** Written anew from what was read: a bundle without line ends between its parts would otherwise break the connection. */
+/**
+ * Reads the root certificates and serializes them again: a bundle without line breaks between its parts would break the
+ * connection.
+ */
 function readRoots(pem: Buffer): Roots {
   const roots = certificatesOf(pem);
   if (roots.length === 0) throw new Error("tls.rootCert holds no PEM certificate");
@@ -100,7 +103,7 @@ function readRoots(pem: Buffer): Roots {
   };
 }
 
-/** The shortest validity in the client's chain: the first of its certificates to end makes it useless. */
+/** Returns the shortest validity in the client's chain: the chain is unusable once one of its certificates expires. */
 function clientValidity({ clientCert, clientKey }: GrpcTls): CertificateValidity | null {
   if (clientCert === undefined && clientKey === undefined) return null;
   if (clientCert === undefined || clientKey === undefined) {
@@ -160,7 +163,11 @@ function reachOf(options: SystemEndpointsOptions): SystemEndpoints {
   return { servers, credentials: credentials.createInsecure(), tls: null, clientCertificate: null };
 }
 
-/** How a system is reached and recognised. Throws a `StartupError` when its settings cannot work or contradict themselves. */
+/**
+ * Returns how a system is reached and identified.
+ *
+ * @throws {StartupError} when its settings cannot work or contradict each other
+ */
 export function reach(system: string, options: SystemEndpointsOptions): SystemEndpoints {
   try {
     return reachOf(options);

@@ -6,7 +6,7 @@ import { Unfit, WELL_KNOWN, type WellKnown } from "./well-known.ts";
 import type { ResponseCodec, WireTypes } from "./wire-types.ts";
 
 const TYPE_PREFIX = "type.googleapis.com/";
-/** Each level of an Any inside an Any is copied once more. */
+/** Maximum nesting: each level of an Any inside an Any is copied once more. */
 const NESTED_MAX = 4;
 
 interface Codecs {
@@ -20,9 +20,9 @@ interface Parts {
   readonly wire: WireTypes;
 }
 
-/** The messages that a google.protobuf.Any may hold, by full name. Nothing else is ever packed or unpacked. */
+/** Codecs for the messages that a google.protobuf.Any may hold, by full name. No other message is packed or unpacked. */
 export class AnyTypes {
-  /** Names that the contract does not declare, or cannot carry. */
+  /** Messages and fields that the contract does not declare or this version cannot carry. */
   readonly problems: readonly string[];
   readonly #names: readonly string[];
   readonly #parts: Parts;
@@ -43,13 +43,13 @@ export class AnyTypes {
     return this.#names.flatMap((name) => this.#parts.shapes.find(name) ?? []);
   }
 
-  /** How an Any of a request is written, and read back. */
+  /** Writes an Any of a request, and reads it back. */
   readonly sent: WellKnown = {
     toMessage: (json) => this.#pack(json),
     toJson: (message) => this.#unpack(message, ({ request }, bytes) => request.decode(bytes)),
   };
 
-  /** How an Any of an answer is read. Of a message that is not declared only the type's name is told. */
+  /** Reads an Any of an answer. For a message that is not declared, only the type's name is returned. */
   readonly received: WellKnown = {
     toMessage: this.sent.toMessage,
     toJson: (message) => this.#unpack(message, ({ response }, bytes) => response.decode(bytes)),
@@ -112,7 +112,7 @@ function isSpecial({ fullName }: MessageShape): boolean {
   return WELL_KNOWN.has(fullName);
 }
 
-/** What has a JSON form of its own stands under `value`. */
+/** Returns the content of an Any: a message with a JSON form of its own is under `value`. */
 function contentOf(fields: Readonly<Record<string, unknown>>, shape: MessageShape): unknown {
   if (!isSpecial(shape)) return fields;
   if (Object.keys(fields).some((key) => key !== "value"))

@@ -4,16 +4,16 @@ import type { Contract, ContractOrigin, Method } from "./contract.ts";
 import type { MessageShape } from "./message-shape.ts";
 import { listShape, outputSchemaNotes } from "./schema-faults.ts";
 
-/** The contract of one system, as far as tools use it. */
+/** The part of one system's contract that tools use. */
 export interface ContractState {
   readonly system: string;
   readonly origin: ContractOrigin;
-  /** Hex, of the part that the bound tools use. */
+  /** Hex SHA-256 of the part that the bound tools use. */
   readonly sha256: string;
   readonly isPinned: boolean;
 }
 
-/** Nothing wrong, but good to know. */
+/** An observation that is not an error. */
 export interface ContractNote {
   readonly tool: string;
   readonly field: string;
@@ -23,11 +23,11 @@ export interface ContractNote {
 export interface ContractReport {
   readonly contracts: readonly ContractState[];
   readonly notes: readonly ContractNote[];
-  /** Contracts that are not the ones the configuration has pinned. */
+  /** Contracts that differ from the ones that the configuration pins. */
   readonly problems: readonly string[];
 }
 
-/** What the contracts are and how the tools fit them. To be asked for once all tools are bound: only what they use counts. */
+/** Reports the contracts and how well the tools fit them. Call it once all tools are bound: only what they use counts. */
 export function contractReport(contracts: readonly Contract[], tools: readonly Tool[]): ContractReport {
   const bySystem = new Map(contracts.map((contract) => [contract.system, contract]));
   const states = contracts.map((contract) => ({ contract, sha256: contract.sha256() }));

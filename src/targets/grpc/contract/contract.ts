@@ -11,25 +11,25 @@ import { type FieldShape, type MessageShape, MessageShapes, reachable, type Valu
 import { readProtoFiles } from "./proto-files.ts";
 import { type ResponseCodec, WireTypes } from "./wire-types.ts";
 
-/** What one system's contract is read from: proto files, a descriptor set, or what its reflection service has told. */
+/** Source of one system's contract: proto files, a descriptor set, or the answers of its reflection service. */
 export interface ProtoSource {
-  /** Folders that imports are searched in. Every `.proto` below them is loaded when `protoFiles` is left out. */
+  /** Folders in which imports are searched. Every `.proto` file below them is loaded when `protoFiles` is omitted. */
   readonly protoDirs?: readonly string[];
   /** The files to load, absolute or relative to one of the folders. */
   readonly protoFiles?: readonly string[];
-  /** A serialized `FileDescriptorSet` with all imports, and the file it came from. */
+  /** A serialized `FileDescriptorSet` with all imports, and the file that it came from. */
   readonly descriptorSet?: { readonly bytes: Uint8Array; readonly path: string };
-  /** To be asked for before the contract is made; what was told stands in `reflected`. */
+  /** True when the server must be asked before the contract is created; its answers are in `reflected`. */
   readonly reflection?: boolean;
   /** Serialized `FileDescriptorProto`s. */
   readonly reflected?: readonly Uint8Array[];
-  /** What `Contract.sha256()` must be once all tools are bound. */
+  /** The expected value of `Contract.sha256()` once all tools are bound. */
   readonly contractSha256?: string;
   /** Full names of the messages that a google.protobuf.Any may hold. */
   readonly anyTypes?: readonly string[];
 }
 
-/** One method, ready to be called: one request, and one answer or a stream of them. */
+/** One callable method: one request, and one answer or a stream of answers. */
 export interface Method {
   /** The HTTP/2 path: `/package.Service/Method`. */
   readonly path: string;
@@ -40,14 +40,14 @@ export interface Method {
   readonly response: ResponseCodec;
 }
 
-/** How a contract is known, for the operator. */
+/** Source of a contract, for the operator. */
 export type ContractOrigin = "proto files" | "descriptor set" | "reflection";
 
-/** The contract of one system. A method that this version cannot call is told as a text. */
+/** The contract of one system. For a method that this version cannot call, it returns the reason as text. */
 export class Contract {
   readonly system: string;
   readonly origin: ContractOrigin;
-  /** The hash that the configuration demands. */
+  /** The hash that the configuration requires. */
   readonly pin: string | undefined;
   readonly #declarations: Declarations;
   readonly #shapes: MessageShapes;
@@ -56,7 +56,11 @@ export class Contract {
   readonly #methods = new Map<string, Method | string>();
   readonly #used = new Map<string, UsedMethod>();
 
-  /** Reads and parses the source. Throws a `StartupError` that names the system and the file. */
+  /**
+   * Reads and parses the source.
+   *
+   * @throws {StartupError} that names the system and the file
+   */
   constructor(system: string, source: ProtoSource) {
     this.system = system;
     this.origin = originOf(source);
@@ -69,7 +73,7 @@ export class Contract {
     if (problems.length > 0) throw new StartupError(problems.map((text) => `systems.${system}.anyTypes: ${text}`));
   }
 
-  /** The method, or why it cannot be called. */
+  /** Returns the method, or the reason why it cannot be called. */
   method({ grpc }: GrpcTarget): Method | string {
     const service = serviceOf(grpc);
     const path = `/${service}/${grpc.method}`;
@@ -80,7 +84,7 @@ export class Contract {
     return made;
   }
 
-  /** Of the methods that were asked for so far. */
+  /** Returns the hash of the contract, as far as it is used by the methods requested so far. */
   sha256(): string {
     return contractSha256(this.#used.values(), this.#anyTypes.shapes());
   }
@@ -120,7 +124,7 @@ export class Contract {
   }
 }
 
-/** The full name of the service. */
+/** Returns the full name of the service. */
 export function serviceOf(grpc: GrpcTarget["grpc"]): string {
   return grpc.package === "" ? grpc.service : `${grpc.package}.${grpc.service}`;
 }
@@ -151,7 +155,7 @@ function placeOf({ protoDirs = [], protoFiles, descriptorSet, reflection }: Prot
   return `proto (${(protoFiles ?? protoDirs).join(", ")})`;
 }
 
-/** Raised when the same contract would give another hash. */
+/** Version of the hashed form; raised when the same contract would produce another hash. */
 const FORM = "stc/grpc-contract/v1";
 
 /** A method that some tool calls. */
@@ -163,9 +167,9 @@ interface UsedMethod {
 }
 
 /**
- * Hex SHA-256 of the part of a contract that is used: the methods, and every message and enum that can occur in them. What
- * it was read from, the order of its parts, comments, options and other methods make no difference. Packing makes none
- * either, since a reader takes both forms.
+ * Returns the hex SHA-256 of the used part of a contract: the methods, and every message and enum that can occur in them. The
+ * source, the order of its parts, comments, options and other methods make no difference; neither does packing, since a
+ * reader accepts both forms.
  *
  * @param anyTypes the messages that an Any may hold
  */

@@ -21,19 +21,19 @@ export type TypeDeclaration =
   | { readonly kind: "enum" | "message"; readonly fullName: string };
 
 export interface FieldDeclaration {
-  /** The name in JSON: lowerCamelCase, or what `json_name` says. */
+  /** The name in JSON: lowerCamelCase, or the value of `json_name`. */
   readonly name: string;
   readonly number: number;
   readonly label: "single" | "repeated" | "map";
-  /** Of a map. */
+  /** Type of a map's keys. */
   readonly key?: ProtoScalar;
-  /** Of the field, its elements or the map's values. */
+  /** Type of the field, of its elements or of the map's values. */
   readonly type: TypeDeclaration;
-  /** Told apart on the wire: unset, and set to its zero. Declared with `optional`, or so in every proto2 field. */
+  /** True when the wire distinguishes unset from set to zero: fields declared `optional`, and every proto2 field. */
   readonly presence: boolean;
   readonly required: boolean;
   readonly packed: boolean;
-  /** The oneof it is declared in. */
+  /** The oneof that declares it. */
   readonly oneof?: string;
 }
 
@@ -46,9 +46,9 @@ export interface MessageDeclaration {
 
 export interface EnumDeclaration {
   readonly fullName: string;
-  /** In the order of the contract; of several names for one number the first is the one that is printed. */
+  /** In the order of the contract; the first of several names for one number is the one that is printed. */
   readonly values: readonly (readonly [name: string, number: number])[];
-  /** A reader treats a field with any other number as not set; the enums of proto2 are closed. */
+  /** True when a reader treats a field with an unknown number as not set; proto2 enums are closed. */
   readonly isClosed: boolean;
 }
 
@@ -61,34 +61,36 @@ export interface MethodDeclaration {
   readonly responseStream: boolean;
 }
 
-/** What a contract declares, whatever it was read from: everything by its full name, without a leading dot. */
+/** The declarations of a contract, regardless of its source: everything by its full name, without a leading dot. */
 export interface Declarations {
   readonly messages: ReadonlyMap<string, MessageDeclaration>;
   readonly enums: ReadonlyMap<string, EnumDeclaration>;
-  /** Methods by name, by service. */
+  /** Service name → method name → method. */
   readonly services: ReadonlyMap<string, ReadonlyMap<string, MethodDeclaration>>;
 }
 
-/** A field that was read, or why it cannot be carried. */
+/** A field that was read, or the reason why it cannot be carried. */
 export type ReadField = FieldDeclaration | { readonly name: string; readonly because: string };
 
 const PLAIN_NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const NAME_CHARS_MAX = 256;
 
-/** The JSON name that protoc gives a field: underscores go, and the letter after each is raised. */
+/** Returns the JSON name that protoc gives a field: underscores are removed, and the letter after each becomes upper case. */
 export function jsonNameOf(name: string): string {
   return name.replace(/_+([^_]|$)/g, (_, next: string) => next.toUpperCase());
 }
 
-/** Why no field can have this name in JSON; `undefined` when it can. */
+/** Returns why no field can have this name in JSON; `undefined` when it can. */
 function nameFault(name: string): string | undefined {
-  // Every plain object seems to have these, so that they could not be told from a value.
+  // Every plain object seems to have these names, so they could not be distinguished from a value.
   if (name in Object.prototype) return `has the name ${name} in JSON, which every JavaScript object has already`;
   if (!PLAIN_NAME.test(name) || name.length > NAME_CHARS_MAX) return "has a JSON name that is not a plain identifier";
   return undefined;
 }
 
-/** A message of the fields that can be carried. The others are told, for a call must not lose them unseen. */
+/**
+ * Returns a message with the fields that can be carried. The others are listed, because a call must not lose them silently.
+ */
 export function messageOf(fullName: string, read: readonly ReadField[]): MessageDeclaration {
   const fields: FieldDeclaration[] = [];
   const unsupported: string[] = [];

@@ -55,7 +55,7 @@ interface MethodDescriptor {
   readonly serverStreaming?: boolean;
 }
 
-/** A `FileDescriptorProto`, as far as it is read. */
+/** A `FileDescriptorProto`, with the fields that are read. */
 interface FileDescriptor extends Options {
   readonly name?: string;
   readonly package?: string;
@@ -71,13 +71,13 @@ const descriptors = protobuf.Root.fromJSON(descriptorJson);
 const FILE = descriptors.lookupType("google.protobuf.FileDescriptorProto");
 const FILE_SET = descriptors.lookupType("google.protobuf.FileDescriptorSet");
 
-/** Reads one serialized `FileDescriptorProto`. Throws when the bytes are none. */
+/** Reads one serialized `FileDescriptorProto`. Throws when the bytes are not valid. */
 export function readFileDescriptor(bytes: Uint8Array, reader = new StrictReader(bytes)): FileDescriptor {
-  // The decoder gives what descriptor.proto declares, and nothing that was not set.
+  // The decoder returns only what descriptor.proto declares and what was set.
   return FILE.toObject(FILE.decode(reader), { enums: String });
 }
 
-/** Reads a serialized `FileDescriptorSet`. Throws when the bytes are none, or hold nothing. */
+/** Reads a serialized `FileDescriptorSet`. Throws when the bytes are not valid, or hold no file. */
 export function readDescriptorSet(bytes: Uint8Array): readonly FileDescriptor[] {
   if (bytes.length > DESCRIPTOR_BYTES_MAX) throw new Error(`more than ${DESCRIPTOR_BYTES_MAX} bytes`);
   const set: { readonly file?: readonly FileDescriptor[] } = FILE_SET.toObject(
@@ -91,7 +91,7 @@ export function readDescriptorSet(bytes: Uint8Array): readonly FileDescriptor[] 
   return files;
 }
 
-/** What the files declare, all names resolved. A name declared twice is an error. */
+/** Returns the declarations of the files, with all names resolved. A name that is declared twice is an error. */
 export function declarationsOf(files: readonly FileDescriptor[]): Declarations {
   if (files.length > DESCRIPTOR_FILES_MAX) throw new Error(`more than ${DESCRIPTOR_FILES_MAX} files`);
   const reader = new Reader();
@@ -216,7 +216,7 @@ class Reader {
     const names = candidates(typeName, scope);
     const ofEnum = names.find((name) => this.#enums.has(name));
     const ofMessage = names.find((name) => this.#messages.has(name));
-    // A sender that leaves names relative may leave out which of the two kinds it means, too.
+    // A sender that leaves names relative may also leave out whether it means an enum or a message.
     if (ofEnum !== undefined && field.type !== "TYPE_MESSAGE") return { kind: "enum", fullName: ofEnum };
     if (ofMessage !== undefined && field.type !== "TYPE_ENUM") return { kind: "message", fullName: ofMessage };
     return `has the unknown type ${typeName}`;
@@ -239,7 +239,7 @@ class Reader {
   }
 }
 
-/** Names of descriptor.proto to those of the language. */
+/** Type names of descriptor.proto → type names of the proto language. */
 const SCALARS: ReadonlyMap<string, ProtoScalar> = new Map(
   (
     [
@@ -272,7 +272,10 @@ function setOnce<Value>(known: Map<string, Value>, fullName: string, value: Valu
   known.set(fullName, value);
 }
 
-/** A name with a leading dot is whole; any other is looked for from the inside out. */
+/**
+ * Returns the full names to try: a name with a leading dot is complete; any other is looked up from the innermost scope
+ * outward.
+ */
 function candidates(typeName: string, scope: string): readonly string[] {
   if (typeName.startsWith(".")) return [typeName.slice(1)];
   const parts = scope === "" ? [] : scope.split(".");
@@ -298,7 +301,7 @@ const PROTO2: Features = {
 const EDITION: Features = { ...PROTO2, repeatedFieldEncoding: "PACKED", enumType: "OPEN" };
 const PROTO3: Features = { ...EDITION, fieldPresence: "IMPLICIT" };
 
-/** Editions whose features are known here; those after them have kept these. */
+/** Supported editions; 2024 kept the features of 2023. */
 const EDITIONS: ReadonlySet<string> = new Set(["EDITION_2023", "EDITION_2024"]);
 
 interface File {
@@ -308,7 +311,7 @@ interface File {
   readonly options?: { readonly features?: FeatureSet };
 }
 
-/** Throws for a syntax or an edition that is not known. */
+/** Returns the features of a file. Throws for an unknown syntax or edition. */
 function featuresOfFile({ name, syntax = "proto2", edition, options }: File): Features {
   if (syntax === "proto3") return PROTO3;
   if (syntax === "proto2") return PROTO2;
@@ -318,7 +321,7 @@ function featuresOfFile({ name, syntax = "proto2", edition, options }: File): Fe
   return featuresIn(EDITION, options?.features);
 }
 
-/** The features around, and what is set here in their place. */
+/** Returns the enclosing features, overridden by those that are set here. */
 function featuresIn(around: Features, own: FeatureSet | undefined): Features {
   return own === undefined ? around : { ...around, ...own };
 }

@@ -7,7 +7,7 @@ import type {
 } from "./declarations.ts";
 import { ANY } from "./well-known.ts";
 
-/** The scalar kinds that differ in what JSON they take; the 32-bit and 64-bit integers count as one kind each. */
+/** Scalar kinds that differ in the JSON they accept; the 32-bit and the 64-bit integers count as one kind each. */
 export type Scalar = "string" | "bool" | "bytes" | "int32" | "int64" | "float" | "double";
 
 export type ValueShape =
@@ -23,26 +23,26 @@ export type ValueShape =
 export interface FieldShape {
   readonly label: "single" | "repeated" | "map";
   readonly number: number;
-  /** Of a map. */
+  /** Type of a map's keys. */
   readonly key?: ProtoScalar;
   readonly value: ValueShape;
-  /** Whether unset and set to its zero are two things. */
+  /** True when unset differs from set to zero. */
   readonly presence: boolean;
 }
 
-/** A message as the contract declares it. Field names are those of its JSON; recursive messages refer to themselves. */
+/** A message as the contract declares it. Field names are the JSON names; recursive messages refer to themselves. */
 export interface MessageShape {
   readonly fullName: string;
   readonly fields: ReadonlyMap<string, FieldShape>;
-  /** Field name to the name of its oneof. */
+  /** Field name → name of its oneof. */
   readonly oneofOf: ReadonlyMap<string, string>;
-  /** The oneofs a contract declares, without those made up for fields that know whether they are set. */
+  /** Oneofs that the contract declares, without the implied ones. */
   readonly oneofs: ReadonlySet<string>;
-  /** Those made-up ones. */
+  /** Oneofs that are generated for fields with presence. */
   readonly impliedOneofs: ReadonlySet<string>;
-  /** Fields this version cannot carry, with the reason. */
+  /** Fields that this version cannot carry, with the reason. */
   readonly unsupported: readonly string[];
-  /** Of google.protobuf.Any: the full names of the messages that it may hold. */
+  /** Full names of the messages that it may hold; only set for google.protobuf.Any. */
   readonly anyTypes?: readonly string[];
 }
 
@@ -69,14 +69,14 @@ export function scalarOf(proto: ProtoScalar): Scalar {
 }
 
 /**
- * The oneof of a field, for the serializer: a field that knows whether it is set stands in one of its own, so that it is
- * left out when it is not. No name of a contract holds a `$`.
+ * Returns the oneof of a field for the serializer: a field with presence gets a oneof of its own, so that it is omitted when
+ * it is not set. No name in a contract contains a `$`.
  */
 export function serializedOneof({ name, oneof, presence }: FieldDeclaration): string | undefined {
   return oneof ?? (presence ? `${name}$` : undefined);
 }
 
-/** Every message of a contract by its full name; built once, on demand, per message. */
+/** The messages of a contract by full name; each is built once, on demand. */
 export class MessageShapes {
   readonly #declarations: Declarations;
   readonly #shapes = new Map<string, MessageShape>();
@@ -88,7 +88,7 @@ export class MessageShapes {
     this.#anyTypes = anyTypes;
   }
 
-  /** The shape of a message by full name; undefined when the contract has none of that name. */
+  /** Returns the shape of a message by full name; undefined when the contract does not declare it. */
   find(fullName: string): MessageShape | undefined {
     const known = this.#shapes.get(fullName);
     if (known !== undefined) return known;
@@ -110,7 +110,7 @@ export class MessageShapes {
     const impliedOneofs = new Set([...oneofOf.values()].filter((oneof) => !oneofs.has(oneof)));
     const holds = fullName === ANY ? { anyTypes: this.#anyTypes } : {};
     const shape: MessageShape = { fullName, fields, oneofOf, oneofs, impliedOneofs, unsupported, ...holds };
-    // Registered before its fields are read, so that a message may contain itself.
+    // Registered before its fields are read, because a message may contain itself.
     this.#shapes.set(fullName, shape);
     for (const { name, number, label, key, type, presence } of declared.fields) {
       const value = this.#value(type);
@@ -133,7 +133,7 @@ export class MessageShapes {
   }
 }
 
-/** Every message that can occur inside these, themselves included. */
+/** Returns every message that can occur inside these, including themselves. */
 export function reachable(...shapes: readonly MessageShape[]): ReadonlySet<MessageShape> {
   const seen = new Set<MessageShape>(shapes);
   for (const message of seen) {

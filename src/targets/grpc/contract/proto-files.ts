@@ -21,7 +21,7 @@ import {
 const PROTO_FILES_MAX = 2_000;
 const PROTO_DEPTH_MAX = 32;
 
-/** Google's own files that protobufjs holds but does not offer to imports by itself. */
+/** Google's own files that protobufjs bundles but does not offer to imports by itself. */
 const BUNDLED = [
   ["google/protobuf/api.proto", apiJson],
   ["google/protobuf/descriptor.proto", descriptorJson],
@@ -30,9 +30,9 @@ const BUNDLED = [
 ] as const;
 for (const [name, json] of BUNDLED) protobuf.common(name, json);
 
-/** Where proto files stand. */
+/** Locations of proto files. */
 export interface ProtoFiles {
-  /** Folders that imports are searched in. Every `.proto` below them is read when `protoFiles` is left out. */
+  /** Folders in which imports are searched. Every `.proto` file below them is read when `protoFiles` is omitted. */
   readonly protoDirs: readonly string[];
   /** The files to read, absolute or relative to one of the folders. */
   readonly protoFiles?: readonly string[];
@@ -63,7 +63,9 @@ const OTHER_PARSER =
   "if protoc accepts the file, make a descriptorSet of it and name that instead: " +
   "the parser for proto files does not know every construct, such as a group in an extend block";
 
-/** protobufjs names the file in some of its messages only; while it reads one, it has its name at hand. */
+/**
+ * Adds the file name to an error: protobufjs includes it in some messages only, but keeps the name of the file it is parsing.
+ */
 function placed(error: unknown): Error {
   const { parse } = protobuf as unknown as { readonly parse: { filename: string | null } };
   const { filename } = parse;
@@ -79,7 +81,7 @@ function isFile(path: string): boolean {
 
 function filesBelow(folder: string, depth = 0): readonly string[] {
   if (depth > PROTO_DEPTH_MAX) throw new Error(`${folder}: folders nest deeper than ${PROTO_DEPTH_MAX}`);
-  // Names with a leading dot are left out: a mounted ConfigMap keeps a second copy of each file in such a folder.
+  // Skips names with a leading dot: a mounted ConfigMap keeps a second copy of each file in such a folder.
   const names = readdirSync(folder).filter((name) => !name.startsWith("."));
   return names.sort().flatMap((name) => {
     const path = join(folder, name);
@@ -89,7 +91,7 @@ function filesBelow(folder: string, depth = 0): readonly string[] {
   });
 }
 
-/** What a parsed and resolved tree declares. Field names must be those of the proto files (`keepCase`). */
+/** Returns the declarations of a parsed and resolved tree. Field names must be those of the proto files (`keepCase`). */
 function declarationsOf(root: protobuf.NamespaceBase): Declarations {
   const messages = new Map<string, MessageDeclaration>();
   const enums = new Map<string, EnumDeclaration>();
@@ -108,7 +110,7 @@ function declarationsOf(root: protobuf.NamespaceBase): Declarations {
   return { messages, enums, services };
 }
 
-/** protobufjs resolves the features of an enum as it does those of a field, but does not declare them. */
+/** Reads the resolved features of an enum, which protobufjs has at run time but does not declare in its types. */
 function isClosed(declared: protobuf.Enum): boolean {
   const { _features } = declared as unknown as { readonly _features: { readonly enum_type?: string } };
   return _features.enum_type === "CLOSED";
@@ -119,12 +121,12 @@ function nameOf(object: protobuf.ReflectionObject): string {
 }
 
 function fieldOf(field: protobuf.Field): readonly ReadField[] {
-  // An extension: carried as if the message did not have it.
+  // Extensions are ignored, as if the message did not have them.
   if (field.declaringField) return [];
   const named: unknown = field.getOption("json_name");
   const name = typeof named === "string" ? named : jsonNameOf(field.name);
   const type = typeOf(field);
-  // A map has the features of its file too, and stays length-prefixed with its values.
+  // A map inherits the features of its file, but it and its values stay length-prefixed.
   if (field.delimited && !field.map) return [{ name, because: "is a group, which this version cannot carry" }];
   const label = labelOf(field);
   const isOptional = field.getOption("proto3_optional") === true;

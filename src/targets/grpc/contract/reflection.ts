@@ -11,14 +11,14 @@ import { systemMetadata } from "../metadata.ts";
 import { type ProtoSource, serviceOf } from "./contract.ts";
 import { DESCRIPTOR_BYTES_MAX, DESCRIPTOR_FILES_MAX, readFileDescriptor } from "./file-descriptors.ts";
 
-/** The bound of one answer: a file with all that it imports. */
+/** Maximum size of one answer: a file with everything that it imports. */
 const ANSWER_BYTES_MAX = 16_777_216;
-/** Tags and lengths in all answers of one server: some hundred megabytes once they are read. */
+/** Maximum number of tags and lengths in all answers of one server: some hundred megabytes once they are decoded. */
 const READS_MAX = 2_000_000;
 const TIMEOUT_MS = 15_000;
 const SERVICES_LISTED_MAX = 1_000;
 
-/** Asked in this order; the second is what servers spoke before the first was made. */
+/** Reflection services, tried in this order; v1alpha is what servers offered before v1 existed. */
 const PATHS = [
   "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
   "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
@@ -69,13 +69,13 @@ interface Answer {
 interface ReflectionOptions {
   readonly reach: Pick<SystemEndpoints, "servers" | "credentials">;
   readonly metadata: Metadata;
-  /** Full names of the services whose contracts are wanted. */
+  /** Full names of the services whose contracts are needed. */
   readonly services: readonly string[];
-  /** For one server, all its answers together. */
+  /** Time limit for all answers of one server together. */
   readonly timeoutMs?: number;
 }
 
-/** What went wrong, with the gRPC status if the server gave one. Its text is the operator's alone. */
+/** A failed reflection, with the gRPC status if the server sent one. The message is only for the operator. */
 class ReflectionFailed extends Error {
   override readonly name = "ReflectionFailed";
   readonly code: number | undefined;
@@ -87,8 +87,8 @@ class ReflectionFailed extends Error {
 }
 
 /**
- * Asks a server's reflection service (v1, else v1alpha) for the files that declare these services, and for all that they
- * import. Bounded by files, bytes and time.
+ * Asks a server's reflection service (v1, else v1alpha) for the files that declare these services, and for all files that
+ * they import. Limited in files, bytes and time.
  *
  * @returns serialized `FileDescriptorProto`s
  * @throws {Error} which says what the server lacks, or that it cannot be reached
@@ -100,7 +100,7 @@ export async function reflectedFiles(options: ReflectionOptions): Promise<readon
       return await fromServer(server, options);
     } catch (error) {
       failure = error instanceof Error ? error : new Error(String(error));
-      // Another endpoint is the same service: it is asked only where this one could not be.
+      // Another endpoint serves the same service: it is asked only when this one could not be reached.
       if (!(error instanceof ReflectionFailed) || error.code !== status.UNAVAILABLE) break;
     }
   }
@@ -176,12 +176,12 @@ function explained(code: number | undefined): string {
   return `ended with ${status[code] ?? code}`;
 }
 
-/** One question after the other, on one stream. */
+/** Sends requests one after the other, on one stream. */
 class Conversation {
   readonly #stream: Stream;
   readonly #answers: AsyncIterator<Buffer>;
   readonly #files = new Map<string, Uint8Array>();
-  /** Names of files that others import, in the order in which they were met. */
+  /** Names of imported files, in the order in which they were found. */
   readonly #wanted = new Set<string>();
   readonly #budget: ReadBudget = {
     left: READS_MAX,
@@ -191,7 +191,7 @@ class Conversation {
 
   constructor(stream: Stream) {
     this.#stream = stream;
-    // An error that comes while nothing is read would end the process.
+    // Without a listener, an error that arrives while nothing is being read would end the process.
     stream.on("error", () => {});
     this.#answers = stream[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
   }
@@ -202,13 +202,14 @@ class Conversation {
     }
     for (const name of this.#wanted) {
       if (this.#files.has(name)) continue;
-      // Many a server lacks a file that only options need; what a message needs is missed when it is read.
+      // Many servers lack a file that only options need; a missing file that a message needs is detected when the message is
+      // read.
       await this.#add({ fileByFilename: name });
     }
     return [...this.#files.values()];
   }
 
-  /** Whether the server had it. */
+  /** Returns true when the server had the file. */
   async #add(question: Question): Promise<boolean> {
     const answer = await this.#ask(question);
     const files = answer.fileDescriptorResponse?.fileDescriptorProto ?? [];
@@ -247,14 +248,14 @@ class Conversation {
   }
 }
 
-/** How many tags and lengths may still be read. */
+/** Number of tags and lengths that may still be read. */
 interface ReadBudget {
   left: number;
-  /** What is thrown when none are. */
+  /** Returns the error to throw when none are left. */
   readonly spent: () => Error;
 }
 
-/** Two bytes make a message, and each costs a hundred times that once it is read: what is made of them is counted. */
+/** Counts what is decoded: two bytes can be a message, which takes a hundred times as much memory once decoded. */
 class CountedReader extends StrictReader {
   readonly #budget: ReadBudget;
 
@@ -272,12 +273,12 @@ class CountedReader extends StrictReader {
 
 type ReachOptions = Parameters<typeof reach>[1];
 
-/** What of a system is needed to ask it for its contract. */
+/** The part of a system that is needed to ask it for its contract. */
 export type ReflectingSystem = ProtoSource & ReachOptions & { readonly metadata?: Readonly<Record<string, string>> };
 
 /**
- * The systems, those with `reflection` together with what their servers tell of the services that the tools name. A system
- * that no tool names is not asked. What goes wrong goes into `problems`, and the result is undefined.
+ * Returns the systems; those with `reflection` get the files for the services that the tools name. A system that no tool
+ * names is not asked. Errors are added to `problems`, and the result is then undefined.
  */
 export async function withReflection<System extends ReflectingSystem>(
   systems: ReadonlyMap<string, System>,

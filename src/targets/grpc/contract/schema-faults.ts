@@ -9,13 +9,13 @@ import { ANY, WELL_KNOWN } from "./well-known.ts";
 const FINDINGS_MAX = 50;
 const DEPTH_MAX = 16;
 
-/** By the style guide the end of the name of what is not set: left out of schemas on purpose. */
+/** Suffix that the style guide prescribes for the enum value of an unset field; schemas omit it on purpose. */
 const UNSPECIFIED = "_UNSPECIFIED";
 
-/** Schemas of nothing: a choice that holds one besides is judged by the rest. */
+/** Types without values: a choice that includes one is judged by its other members. */
 const EMPTY: ReadonlySet<string> = new Set(["null", "undefined", "void", "never"]);
 
-/** What the contract says these schemas can never send, or never receive. Examples find the rest. */
+/** Returns what the contract can never carry of the input schema. Examples find the rest. */
 export function inputSchemaFaults(input: Schema, request: MessageShape): readonly Fault[] {
   return new Comparison("input").of(input, request).faults;
 }
@@ -24,12 +24,15 @@ export function outputSchemaFaults(output: Schema, response: MessageShape): read
   return new Comparison("output").of(output, response).faults;
 }
 
-/** Fields of the answer that the output schema leaves out, and enum values it does not take: nothing wrong, but good to know. */
+/**
+ * Returns notes, which are not errors: fields of the answer that the output schema omits, and enum values that it does not
+ * accept.
+ */
 export function outputSchemaNotes(output: Schema, response: MessageShape): readonly Fault[] {
   return new Comparison("output").of(output, response).notes;
 }
 
-/** What a tool gets of a method that answers with a stream: a list of its messages, and whether it was cut off. */
+/** Returns the shape that a tool gets from a streaming method: a list of its messages, and whether it was cut off. */
 export function listShape(response: MessageShape): MessageShape {
   return {
     fullName: `the list of ${response.fullName}`,
@@ -56,7 +59,7 @@ class Comparison {
   readonly faults: Fault[] = [];
   readonly notes: Fault[] = [];
   readonly #side: Side;
-  /** What an input schema makes goes out; what an output schema is given came in. */
+  /** An input schema is compared by what it produces, an output schema by what it is given. */
   readonly #end: End;
 
   constructor(side: Side) {
@@ -83,7 +86,7 @@ class Comparison {
 
   #message(schema: Schema, message: MessageShape, { path, depth }: Place): void {
     const [shape, ...others] = this.#shapes(schema);
-    // Of a choice one may fit while the others do not.
+    // In a choice, one member may fit while the others do not.
     if (shape === undefined || others.length > 0 || depth > DEPTH_MAX) return;
     const def = defOf(shape);
     if (isAny(message)) this.#any(shape, message, path);
@@ -105,13 +108,13 @@ class Comparison {
     message: MessageShape,
     at: { readonly path: string; readonly key: string; readonly declared: readonly string[] },
   ): void {
-    // A oneof's name may tell which of its members is set.
+    // A oneof's name may state which of its members is set.
     if (message.oneofs.has(at.key) || this.#shapes(declared).length === 0) return;
     const names = [...message.fields.keys()];
     const like = meant(at.key, names);
     const hint = like === undefined ? "" : `; did you mean ${like}?`;
     const text = `${message.fullName} has no such field; it has ${listed(names)}${hint}`;
-    // A field that may be missing may be one that the service is still to get, unless it looks like one that it has.
+    // An optional output field may be one that the service will add later, unless its name resembles an existing field.
     const isSlip = like !== undefined && !at.declared.includes(like);
     const mayBeMissing = this.#side === "output" && declared._zod.optin === "optional" && !isSlip;
     if (mayBeMissing) this.#note(at.path, text);
@@ -124,7 +127,7 @@ class Comparison {
     else this.#inner(declared, field, place);
   }
 
-  /** The elements of a list, or the values of a map. */
+  /** Compares the elements of a list, or the values of a map. */
   #inner(declared: Schema, field: FieldShape, place: Place): void {
     const inner = this.#shapes(declared).flatMap((shape) => {
       const def = defOf(shape);
@@ -140,7 +143,7 @@ class Comparison {
     }
   }
 
-  /** Whether some choice of the schema can be what the contract has here. */
+  /** Returns true when some member of the schema's choice can be what the contract declares here. */
   #fits(
     declared: Schema,
     at: { readonly kinds: readonly string[] | undefined; readonly field: FieldShape; readonly path: string },
@@ -177,7 +180,7 @@ class Comparison {
       this.#fault(path, `${value.fullName} has no value ${foreign.map(String).join(", ")}; ${hint}`);
     }
     if (this.#side === "input") return;
-    // Of several names for one number the first is the one that comes.
+    // For several names of one number, the service sends the first.
     const told = names.filter((name, at) => names.findIndex((one) => isAlias(value, one, name)) === at);
     const missing = told.filter((name) => !allowed.has(name) && !name.endsWith(UNSPECIFIED));
     if (!told.some((name) => allowed.has(name))) {
@@ -219,15 +222,18 @@ function isAlias({ numbers }: ValueShape & { readonly kind: "enum" }, one: strin
   return numbers.get(one) === numbers.get(other);
 }
 
-/** What a JSON value can be, and by its own name what never is one. */
+/** Type of a JSON value, or of a value that never occurs in JSON (bigint, Date, Map, Set). */
 type Kind = "string" | "number" | "boolean" | "list" | "object" | "bigint" | "Date" | "Map" | "Set";
 
 type Side = "input" | "output";
 
-/** What a value of the contract is in JSON; `undefined` when it may be anything. */
+/** JSON types of a value in the contract; `undefined` when it may be anything. */
 type Kinds = readonly Kind[] | undefined;
 
-/** The same both ways, the 64-bit integers apart: they come as texts, for a number would lose digits. */
+/**
+ * JSON types of the scalars in both directions, except 64-bit integers in answers: these are strings, as a number would lose
+ * digits.
+ */
 const OF_SCALAR: Readonly<Record<Scalar, readonly Kind[]>> = {
   string: ["string"],
   bytes: ["string"],
@@ -262,22 +268,22 @@ function isWide(value: ValueShape): boolean {
   return value.kind === "message" && /^google\.protobuf\.U?Int64Value$/.test(value.message.fullName);
 }
 
-/** What one value of the field is in JSON: an element of a list, a value of a map. */
+/** Returns the JSON types of one value of the field: an element of a list, a value of a map. */
 function kindsOf(value: ValueShape, side: Side): Kinds {
   if (side === "output" && isWide(value)) return ["string"];
   if (value.kind === "scalar") return OF_SCALAR[value.scalar];
-  // An unknown number in an answer stays a number; it is a rare one, and no schema should count on it.
+  // An unknown number in an answer stays a number; this is rare, and no schema should rely on it.
   if (value.kind === "enum") return side === "input" ? ["string", "number"] : ["string"];
   return OF_WELL_KNOWN.has(value.message.fullName) ? OF_WELL_KNOWN.get(value.message.fullName) : ["object"];
 }
 
-/** What the whole field is in JSON. */
+/** Returns the JSON types of the whole field. */
 function kindsOfField({ label, value }: FieldShape, side: Side): Kinds {
   if (label === "repeated") return ["list"];
   return label === "map" ? ["object"] : kindsOf(value, side);
 }
 
-/** How the contract calls it, for a message. */
+/** Returns the contract's name for the field's type, for a message. */
 function describe({ label, value, key }: FieldShape): string {
   const type = nameOf(value);
   if (label === "repeated") return `repeated ${type}`;
@@ -293,10 +299,10 @@ function isAny(message: MessageShape): boolean {
   return message.fullName === ANY;
 }
 
-/** What a schema takes or makes; `undefined` when that cannot be told. */
+/** Returns the types that a schema accepts or produces; `undefined` when they are unknown. */
 function kindsOfSchema(shape: Schema, end: End): readonly Kind[] | undefined {
   const def = defOf(shape);
-  // What coerces takes nearly anything, and makes what it is named for.
+  // A coercing schema accepts nearly anything, and produces the type that it is named for.
   if (end === "in" && "coerce" in def && def.coerce === true) return undefined;
   switch (def.type) {
     case "string":
@@ -336,7 +342,7 @@ function kindsOfValues(values: readonly unknown[]): readonly Kind[] | undefined 
   return kinds.size === 0 ? undefined : [...kinds];
 }
 
-/** The texts and numbers a closed schema allows; `undefined` for an open one. */
+/** Returns the strings and numbers that a closed schema allows; `undefined` for an open one. */
 function closedValues(shape: Schema): readonly unknown[] | undefined {
   const def = defOf(shape);
   if (def.type === "enum") return Object.values(def.entries);

@@ -1,6 +1,6 @@
 import { defOf, type End, innerSchemas, type Schema } from "../../../core/schema/walk.ts";
 
-/** What an object or a record declares for a key. */
+/** Returns the schemas that an object or a record declares for a key. */
 export function fieldOf(shape: Schema, key: string): readonly Schema[] {
   const def = defOf(shape);
   if (def.type === "record") return [def.valueType];
@@ -9,7 +9,7 @@ export function fieldOf(shape: Schema, key: string): readonly Schema[] {
   return declared === undefined ? [] : [declared];
 }
 
-/** What a list declares for its elements. */
+/** Returns the schemas that a list declares for its elements. */
 export function elementsOf(shape: Schema): readonly Schema[] {
   const def = defOf(shape);
   if (def.type === "array") return [def.element];
@@ -22,7 +22,7 @@ const known = {
   out: new WeakMap<Schema, readonly Schema[]>(),
 } as const satisfies Record<End, unknown>;
 
-/** What these schemas stand for, wrappers and choices taken off. */
+/** Returns the schemas with wrappers removed and choices expanded. */
 export function shapesOf(schemas: readonly Schema[], end: End): readonly Schema[] {
   const [only] = schemas;
   if (only === undefined || schemas.length > 1) return schemas.flatMap((schema) => shapesOf([schema], end));
@@ -42,18 +42,18 @@ export function shapesOf(schemas: readonly Schema[], end: End): readonly Schema[
   return [...shapes];
 }
 
-/** Types that never take null. Of the others (any, unknown, custom …) nothing is known, so null is left to them. */
+/** Types that never accept null. Nothing is known about the others (any, unknown, custom …), so these may accept it. */
 const NEVER_NULL: ReadonlySet<string> = new Set(
   ["string", "number", "int", "boolean", "enum", "object", "record", "array", "tuple", "template_literal", "never"], //
 );
 
-/** Whether null may be given, as far as the schema's own shape tells. */
+/** Returns true when the schema may accept null, as far as its own shape shows. */
 export function takesNull(schema: Schema): boolean {
   const def = defOf(schema);
   if (def.type === "nullable" || def.type === "catch") return true;
   if (def.type === "intersection") return takesNull(def.left) && takesNull(def.right);
   if (def.type === "literal") return def.values.includes(null);
-  // What coerces makes something of null.
+  // A coercing schema converts null.
   if ("coerce" in def && def.coerce === true) return true;
   const inner = innerSchemas(schema, "in") ?? [];
   return inner.length === 0 ? !NEVER_NULL.has(def.type) : inner.some(takesNull);

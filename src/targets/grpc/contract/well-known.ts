@@ -1,15 +1,15 @@
 import { isTable } from "../../../core/json.ts";
 import type { Json } from "../../../core/types.ts";
 
-/** Thrown when a value does not fit; `reason` names no value, for values may be personal data. */
+/** Thrown when a value does not fit; its message contains no value, since values may be personal data. */
 export class Unfit extends Error {
   override readonly name = "Unfit";
 }
 
 export interface WellKnown {
-  /** From the JSON form to the message's own fields. */
+  /** Converts the JSON form to the message's own fields. */
   toMessage(json: unknown): unknown;
-  /** From the message's own fields to the JSON form. */
+  /** Converts the message's own fields to the JSON form. */
   toJson(message: Readonly<Record<string, unknown>>): Json;
 }
 
@@ -29,7 +29,7 @@ function nanosOf(fraction: string | undefined): number {
   return Number((fraction ?? "").padEnd(NANOS_PER_SECOND_DIGITS, "0"));
 }
 
-/** 0, 3, 6 or 9 digits, as the protobuf JSON mapping prints them. */
+/** Formats 0, 3, 6 or 9 digits, as the protobuf JSON mapping does. */
 function fractionOf(nanos: number): string {
   if (nanos === 0) return "";
   const digits = String(nanos).padStart(NANOS_PER_SECOND_DIGITS, "0");
@@ -52,7 +52,7 @@ function timestampToMessage(json: unknown): unknown {
   const date = new Date(0);
   date.setUTCFullYear(Number(year), Number(month) - 1, Number(day));
   date.setUTCHours(Number(hour), Number(minute), Number(second));
-  // An impossible date or hour rolls over: it is refused rather than moved.
+  // `Date` moves an impossible date or hour to the next possible one: such a value is refused instead.
   if (date.toISOString().slice(0, 19) !== `${year}-${month}-${day}T${hour}:${minute}:${second}`) {
     throw new Unfit("is not a date and time that exists");
   }
@@ -78,7 +78,7 @@ function durationToMessage(json: unknown): unknown {
   const [, sign, whole, fraction] = match;
   const factor = sign === "-" ? -1 : 1;
   const seconds = integerIn(whole, { min: 0, max: DURATION_SECONDS_MAX }, "the duration");
-  // `|| 0`: minus zero would not be seen as the zero that comes back.
+  // `|| 0`: minus zero would not equal the zero that comes back.
   return { seconds: String(seconds * factor || 0), nanos: nanosOf(fraction) * factor || 0 };
 }
 
@@ -153,7 +153,7 @@ function valueToJson(message: Readonly<Record<string, unknown>>): Json {
   const { stringValue, numberValue, boolValue, structValue, listValue } = message;
   if (typeof stringValue === "string") return stringValue;
   if (typeof numberValue === "number") return numberValue;
-  // NaN and the infinities come as texts, and would pass for one here.
+  // NaN and the infinities arrive as strings and would pass for strings here.
   if (typeof numberValue === "string") throw new Unfit("holds a number that JSON does not have");
   if (typeof boolValue === "boolean") return boolValue;
   if (isTable(structValue)) return structToJson(structValue);
@@ -161,7 +161,7 @@ function valueToJson(message: Readonly<Record<string, unknown>>): Json {
 }
 
 const WRAPPER: WellKnown = {
-  // Null is the JSON of a wrapper that is not set.
+  // Null is the JSON form of a wrapper that is not set.
   toMessage: (json) => (json === null ? undefined : { value: json }),
   // The decoder has checked the value against the wrapper's own scalar type.
   toJson: (message) => (message["value"] ?? null) as Json,
@@ -174,7 +174,7 @@ const UNDECLARED_ANY: WellKnown = {
   toJson: ({ typeUrl }): Json => (typeof typeUrl === "string" && typeUrl !== "" ? { "@type": typeUrl } : {}),
 };
 
-/** The messages whose JSON form is not an object of their fields, by full name. */
+/** Messages whose JSON form is not an object of their fields, by full name. */
 export const WELL_KNOWN: ReadonlyMap<string, WellKnown> = new Map<string, WellKnown>([
   ["google.protobuf.Timestamp", { toMessage: timestampToMessage, toJson: timestampToJson }],
   ["google.protobuf.Duration", { toMessage: durationToMessage, toJson: durationToJson }],
@@ -188,7 +188,7 @@ export const WELL_KNOWN: ReadonlyMap<string, WellKnown> = new Map<string, WellKn
   ),
 ]);
 
-/** The form of its own that a message has; `any` is that of a google.protobuf.Any. */
+/** Returns the special JSON form of a message, if it has one; `any` is the form of a google.protobuf.Any. */
 export function specialOf(
   { fullName }: { readonly fullName: string },
   any: WellKnown | undefined,

@@ -17,15 +17,15 @@ import type { WellKnown } from "./well-known.ts";
 const TO_OBJECT = { longs: String, enums: String, bytes: String, oneofs: true } as const;
 
 export interface ResponseCodec {
-  /** Throws when the bytes are no such message. */
+  /** Throws when the bytes are not a valid message of the type. */
   decode(bytes: Buffer): Json;
-  /** Of a stream. What is too much for one message is too much for all of them. */
+  /** Decodes the messages of a stream. The limits of one message apply to all of them together. */
   decodeAll(messages: readonly Buffer[]): readonly Json[];
 }
 
 /**
- * The compiled codecs of a contract. Each message and enum has a number for a name there: code is made from these, and a
- * contract that came over the network must have no say in it.
+ * The compiled codecs of a contract. Each message and enum has a generated name here: protobufjs generates code from these
+ * names, and a contract that came over the network must not influence that code.
  */
 export class WireTypes {
   readonly #declarations: Declarations;
@@ -39,7 +39,7 @@ export class WireTypes {
     for (const fullName of declarations.enums.keys()) this.#names.set(fullName, `E${this.#names.size}`);
   }
 
-  /** Leaves what is unset unset, both ways. */
+  /** Returns a codec that leaves unset fields unset in both directions. */
   request(shape: MessageShape): Serializer {
     const type = this.#type(shape.fullName);
     const serialize = (message: object): Buffer => {
@@ -54,7 +54,10 @@ export class WireTypes {
     };
   }
 
-  /** Reads an answer into its JSON form. What is unset is filled in, and unknown fields are ignored, as proto3 evolution wants. */
+  /**
+   * Returns a codec that reads an answer into its JSON form. Unset fields are filled in, and unknown fields are ignored, as
+   * proto3 evolution requires.
+   */
   response(shape: MessageShape, any?: WellKnown): ResponseCodec {
     const reader = this.#readerWith(any);
     return {
@@ -63,7 +66,7 @@ export class WireTypes {
     };
   }
 
-  /** One for all answers, so that what an Any holds is counted with the answer that it is in. */
+  /** Returns one reader for all answers, so that the content of an Any is counted with the answer that contains it. */
   #readerWith(any: WellKnown | undefined): AnswerReader {
     const known = this.#readers.get(any);
     if (known !== undefined) return known;
@@ -104,7 +107,7 @@ export class WireTypes {
       oneofs.set(oneof, members);
     }
     return {
-      // Every field says all that an edition would decide.
+      // Every field states explicitly what an edition would decide.
       edition: "2023",
       fields: Object.fromEntries(carried.map((field) => [field.name, this.#field(field)])),
       oneofs: Object.fromEntries(oneofs),
@@ -116,7 +119,7 @@ export class WireTypes {
     const whenRequired = required ? "LEGACY_REQUIRED" : undefined;
     return {
       id: number,
-      // With the dot, so that a field of such a name is not taken for the type.
+      // With a leading dot, so that a field of the same name is not taken for the type.
       type: type.kind === "scalar" ? type.scalar : `.${this.#nameOf(type.fullName)}`,
       ...(label === "repeated" && { rule: "repeated" }),
       ...(key !== undefined && { keyType: key }),
@@ -130,7 +133,10 @@ export class WireTypes {
   }
 }
 
-/** Of several names for one number the first is printed: protobufjs keeps the last that it is given. */
+/**
+ * Orders the names so that the first of several names for one number is printed: protobufjs keeps the last one that it is
+ * given.
+ */
 function enumJson({ values }: EnumDeclaration): protobuf.IEnum & { readonly edition: string } {
   const names = new Map<number, string[]>();
   for (const [name, number] of values) names.set(number, [name, ...(names.get(number) ?? [])]);
@@ -143,7 +149,7 @@ type Fields = Readonly<Record<string, unknown>>;
 const HASH_CHARS = 8;
 const UNSIGNED: ReadonlySet<ProtoScalar> = new Set(["uint64", "fixed64"]);
 
-/** Whether some map in the message has keys that protobufjs keeps in a form of its own. */
+/** Returns true when some map in the message has keys for which protobufjs uses a form of its own. */
 function hasAwkwardKeys(shape: MessageShape): boolean {
   return [...reachable(shape)].some((message) => [...message.fields.values()].some(isAwkward));
 }
@@ -152,17 +158,20 @@ function isAwkward({ key }: FieldShape): boolean {
   return key === "bool" || (key !== undefined && scalarOf(key) === "int64");
 }
 
-/** As the encoder wants them: it takes any key but the empty one for true. */
+/** Renames boolean keys for the encoder, which takes any key but the empty one for true. */
 function truthKeys(message: object, shape: MessageShape): object {
   return walk(message as Fields, shape, (key, type) => (type === "bool" && key === "false" ? "" : key));
 }
 
-/** As JSON has them. */
+/** Converts map keys from the decoder's form to their JSON form. */
 function decimalKeys(message: object, shape: MessageShape): object {
   return walk(message as Fields, shape, (key, type) => mapKeyReader(type)(key));
 }
 
-/** The JSON form of a decoded map's keys: the decoder gives 64-bit keys as eight characters, one for each byte. */
+/**
+ * Returns a function that converts a decoded map key to JSON: the decoder returns 64-bit keys as eight characters, one per
+ * byte.
+ */
 function mapKeyReader(type: ProtoScalar | undefined): (key: string) => string {
   if (type === undefined || scalarOf(type) !== "int64") return (key) => key;
   const isUnsigned = UNSIGNED.has(type);
