@@ -7,28 +7,28 @@ export const ANSWER_CHARACTERS_MAX = 4_000;
 const CHOICES_MAX = 10;
 const CHOICE_CHARACTERS_MAX = 200;
 
-/** What a question wants to hear beside the yes, and what it has heard. */
+/** Answer that a request wants along with the approval, and the answer given so far. */
 export interface WantedAnswer {
-  /** One of these; without them, any text. */
+  /** Allowed answers; when absent, any text is allowed. */
   readonly choices?: readonly string[] | undefined;
-  /** Of the first whose yes was counted: who says yes after them says yes to it. */
+  /** Answer of the first approver whose vote was counted; later approvers approve this answer. */
   readonly text?: string | undefined;
 }
 
-/** What is wrong with an answer. `differs`: somebody's yes to another one was counted already. */
+/** Problem with an answer. `differs`: a vote with another answer was already counted. */
 export type AnswerFault = "missing" | "not_wanted" | "too_long" | "no_choice" | "differs";
 
 const stored = z.strictObject({ choices: z.array(z.string()).optional(), text: z.string().optional() });
 
-/** Undefined: damaged. */
+/** Reads a stored answer; undefined when it is corrupt. */
 export function readAnswer(value: unknown): WantedAnswer | undefined {
   return stored.safeParse(value).data;
 }
 
 /**
- * What a manifest asks for, in the words of one call.
+  * Returns the answer that a request wants, with the choices that the tool's manifest returned for a call.
  *
- * @throws {Refusal} INVALID_INPUT when it is no list of choices
+ * @throws {Refusal} INVALID_INPUT when `choices` is not a valid list
  */
 export function wantedAnswer(choices: unknown): WantedAnswer {
   if (choices === undefined) return {};
@@ -39,7 +39,7 @@ export function wantedAnswer(choices: unknown): WantedAnswer {
   throw new Refusal("INVALID_INPUT", "The choices must be a few short texts that a person can read.");
 }
 
-/** Why a yes with this answer does not count; undefined: it does. */
+/** Returns why an approval with this answer does not count; undefined when it counts. */
 export function answerFault(wanted: WantedAnswer | undefined, given: string | undefined): AnswerFault | undefined {
   if (wanted === undefined) return given === undefined ? undefined : "not_wanted";
   const { choices, text } = wanted;
@@ -50,7 +50,7 @@ export function answerFault(wanted: WantedAnswer | undefined, given: string | un
   return text === undefined || text === given ? undefined : "differs";
 }
 
-/** Whether somebody can see anything in it. */
+/** Returns whether the text has at least one visible character. */
 export function isReadable(text: unknown): text is string {
   if (typeof text !== "string") return false;
   return [...text].some((character) => character.trim() !== "" && visible(character) === character);

@@ -19,23 +19,23 @@ export type { ApprovalLimits } from "./store/store.ts";
 
 export interface ApprovalsOptions {
   /**
-   * `sqlite:///absolute/path.sqlite`: the path as it is, nothing decoded; made for us alone when it is missing. Or
-   * `postgres://user:password@host:port/database`, with what `postgres-url.ts` takes after a `?`.
+   * `sqlite:///absolute/path.sqlite`: the path is used without decoding; a missing file is created with access for this user
+   * only. Or `postgres://user:password@host:port/database`, with the parameters that `postgres-url.ts` accepts.
    */
   readonly url: string;
-  /** Milliseconds since 1970; a PostgreSQL server has a clock of its own, which counts for all its clients. */
+  /** Returns Unix milliseconds. Used for SQLite only: with PostgreSQL, the server's clock counts for all clients. */
   readonly now: () => number;
-  /** UUIDs: of approvals and grants. */
+  /** Returns a UUID for an approval or grant. */
   readonly newId: () => string;
-  /** Ids of sessions, which nobody may guess: `[A-Za-z0-9_-]{22,64}`. */
+  /** Returns an unguessable session id: `[A-Za-z0-9_-]{22,64}`. */
   readonly newToken: () => string;
-  /** Durable when it resolves; when it rejects, what it announced does not happen. */
+  /** Writes a journal line. The line is durable when the promise resolves; when it rejects, the announced change is not made. */
   readonly journal: (line: ApprovalJournalLine) => Promise<void>;
   readonly limits: ApprovalLimits;
   readonly log?: (message: string, cause: unknown) => void;
 }
 
-/** Approvals with what the store keeps beside them. */
+/** Approvals, along with the other parts of the store. */
 export interface OpenedApprovals extends Approvals {
   readonly outbox: Outbox;
   readonly inbox: Inbox;
@@ -43,7 +43,7 @@ export interface OpenedApprovals extends Approvals {
 }
 
 /**
- * Opens the store, or makes it, and ends what the clock has ended meanwhile.
+ * Opens or creates the store, and expires what has passed its deadline meanwhile.
  * @throws Error that names the file or the server, and what to do
  */
 export async function openApprovals(options: ApprovalsOptions): Promise<OpenedApprovals> {
@@ -97,7 +97,7 @@ export async function openApprovals(options: ApprovalsOptions): Promise<OpenedAp
 function openDialect({ url, now, log = () => {} }: ApprovalsOptions): Promise<Dialect> {
   if (/^postgres(?:ql)?:/.test(url)) return openPostgres(url, log);
   const path = /^sqlite:\/\/(\/[^\0?#]+)$/.exec(url)?.[1];
-  // The URL may hold a password: it is not quoted.
+  // The error does not quote the URL, which may contain a password.
   if (path === undefined) {
     throw new Error("the approvals store must be named as sqlite:///absolute/path.sqlite or postgres://…");
   }

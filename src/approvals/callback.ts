@@ -2,31 +2,31 @@ import { canonical } from "../core/digest.ts";
 import { isTable } from "../core/json.ts";
 import type { Category } from "../core/types.ts";
 
-/** A call that an embedder's own callback is asked about. */
+/** A call that the embedder's approval callback decides. */
 export interface ToolUse {
   readonly name: string;
   /** The parsed arguments; a copy. */
   readonly params: Readonly<Record<string, unknown>>;
-  /** A UUID: which question this is. */
+  /** UUID of the approval request. */
   readonly approvalId: string;
-  /** The model's own id of the call, when it gave one. */
+  /** Id that the model gave the call, if any. */
   readonly callId: string | undefined;
   readonly category: Category;
   readonly sessionId: string | undefined;
   /** Hex SHA-256 of exactly what will run. */
   readonly planDigest: string;
-  /** Fires when nobody waits for the answer any more. */
+  /** Fires when the caller no longer waits for the decision. */
   readonly signal: AbortSignal;
 }
 
-/** `params` replace the arguments whole, and walk the road again before anything runs. */
+/** A decision of the callback. `params` replace all arguments, and run the pipeline again before anything runs. */
 export type ToolApprovalResult =
   | boolean
   | {
       readonly approved: boolean;
       readonly params?: Readonly<Record<string, unknown>>;
       readonly denyReason?: string;
-      /** To a question that wants one (`approval.answer`): without it the yes is none. */
+      /** Required when the request wants an answer (`approval.answer`): without it the approval does not count. */
       readonly answer?: string;
     };
 
@@ -44,8 +44,8 @@ const REASON_CHARACTERS_MAX = 500;
 const PARAMS_LIMITS = { depthMax: 256, nodesMax: 1_000_000, bytesMax: 67_108_864 } as const;
 
 /**
- * Asks, until the time is over. Only `true` and `{ approved: true }` are a yes: a throw, silence, and whatever else comes back
- * are a no.
+ * Calls the callback and waits until the timeout. Only `true` and `{ approved: true }` approve: an exception, a timeout and
+ * any other value deny.
  */
 export async function askCallback(
   callback: ApprovalCallback,
@@ -72,7 +72,7 @@ export async function askCallback(
   }
 }
 
-/** In a promise, so that a callback that throws at once is told like one that rejects. */
+/** Is async, so that a callback that throws synchronously is handled like one that rejects. */
 async function ask(callback: ApprovalCallback, use: ToolUse): Promise<unknown> {
   return callback(use);
 }
@@ -88,7 +88,7 @@ function read(answer: unknown): CallbackAnswer {
   return isTable(params) ? { approved: true, params: copyOf(params), ...answered } : { approved: false };
 }
 
-/** Whoever answered may go on changing what they gave. @throws {NotJsonError} */
+/** Copies the parameters, because the callback may change its object later. @throws {NotJsonError} */
 function copyOf(params: object): Readonly<Record<string, unknown>> {
   return JSON.parse(canonical(params, PARAMS_LIMITS).text) as Record<string, unknown>;
 }

@@ -1,15 +1,15 @@
 import type { ApprovalCallback, ToolUse } from "./callback.ts";
 
-/** A question to whoever embeds the library. */
+/** An approval request to the application that embeds the library. */
 export interface ApprovalRequest {
-  /** A UUID. */
+  /** UUID. */
   readonly approvalId: string;
   readonly command: string;
   readonly workingDir?: string | undefined;
   readonly sessionKey?: string | undefined;
 }
 
-/** The person said no. */
+/** The request was denied. */
 export class DeniedError extends Error {
   override readonly name = "DeniedError";
 
@@ -19,7 +19,7 @@ export class DeniedError extends Error {
 }
 
 export interface ApprovalManagerOptions {
-  /** Told of each question that `onToolApprove` asks; answer it with `resolve` or `reject`. */
+  /** Called for each request of `onToolApprove`; decide it with `resolve` or `reject`. */
   readonly onRequest?: (request: ApprovalRequest, use: ToolUse) => void | Promise<void>;
 }
 
@@ -32,8 +32,8 @@ interface Waiter {
 }
 
 /**
- * Questions inside one process: a promise each, settled by whoever holds the id. A question lives as long as the call that asked
- * it; questions that must outlive a process are asked through a store (`approvals.store`).
+ * Keeps approval requests inside one process: each is a promise that is settled by its id. A request lives as long as its call;
+ * for requests that must outlive the process, use a store (`approvals.store`).
  */
 export class ApprovalManager {
   readonly #pending = new Map<string, Waiter>();
@@ -43,7 +43,10 @@ export class ApprovalManager {
     this.#options = options;
   }
 
-  /** Resolves on a yes, to the answer that came with it. Rejects with a DeniedError on a no, and when the signal says that nobody waits any more. */
+  /**
+   * Waits for a decision. Resolves on an approval to the answer that came with it. Rejects with a DeniedError on a denial and
+   * when the signal fires.
+   */
   request(request: ApprovalRequest, { signal }: { readonly signal?: AbortSignal } = {}): Promise<string | undefined> {
     const { approvalId } = request;
     if (!UUID.test(approvalId)) return Promise.reject(new TypeError("approvalId must be a UUID"));
@@ -60,14 +63,14 @@ export class ApprovalManager {
     });
   }
 
-  /** Says yes, with an answer to a question that wants one. False when no such question is pending. */
+  /** Approves a request, with an answer when the request wants one. Returns false when no such request is pending. */
   resolve(approvalId: string, answer?: string): boolean {
     const waiter = this.#take(approvalId);
     waiter?.resolve(answer);
     return waiter !== undefined;
   }
 
-  /** Says no. False when no such question is pending. */
+  /** Denies a request. Returns false when no such request is pending. */
   reject(approvalId: string, reason?: string): boolean {
     const waiter = this.#take(approvalId);
     waiter?.reject(new DeniedError(reason));
@@ -78,7 +81,7 @@ export class ApprovalManager {
     return this.#pending.has(approvalId);
   }
 
-  /** For `SafeToolCall.create({ onToolApprove: manager.onToolApprove })`. */
+  /** Callback to pass as `SafeToolCall.create({ onToolApprove: manager.onToolApprove })`. */
   readonly onToolApprove: ApprovalCallback = async (use) => {
     const { command, workingDir } = use.params;
     const request: ApprovalRequest = {
@@ -89,7 +92,7 @@ export class ApprovalManager {
     };
     const answer = this.request(request, { signal: use.signal });
     try {
-      // It may go on after its question was answered; that it fails counts only before.
+      // `onRequest` may still run after the decision; its failure counts only before the decision.
       const told = this.#tell(request, use);
       const said = await Promise.race([answer, told.then(() => answer)]);
       return said === undefined ? true : { approved: true, answer: said };
@@ -104,7 +107,7 @@ export class ApprovalManager {
     await this.#options.onRequest?.(request, use);
   }
 
-  /** An answer counts once. */
+  /** Removes the waiter, so that a request is decided once. */
   #take(approvalId: string): Waiter | undefined {
     const waiter = this.#pending.get(approvalId);
     this.#pending.delete(approvalId);

@@ -1,7 +1,7 @@
-/** What a yes covers: this call, or the same call again in the same session. */
+/** Coverage of an approval: this call only, or also the same call again in the same session. */
 export type Scope = "once" | "session";
 
-/** Who asks. The pair (issuer, subject) is the identity; `session` is one that the service trusts, or undefined. */
+/** The caller of a tool. Its identity is the pair (issuer, subject); `session` is set only when the service trusts it. */
 export interface Requester {
   readonly issuer: string;
   readonly subject: string;
@@ -10,7 +10,7 @@ export interface Requester {
   readonly session: string | undefined;
 }
 
-/** Who decides: an operators' token with `approvals:decide`. */
+/** The approver: holder of an operator token with `approvals:decide`. */
 export interface Decider {
   readonly issuer: string;
   readonly subject: string;

@@ -1,16 +1,16 @@
 import type { Tool } from "../core/types.ts";
 import type { Mode, Risk } from "./types.ts";
 
-/** What the risk rules found in a call. */
+/** Result of the risk rules for a call. */
 export interface Assessed {
   readonly risk: Risk;
   /** Names of the rules that matched. */
   readonly rules: readonly string[];
-  /** The strictest word of them all. */
+  /** Strictest verdict of the matched rules. */
   readonly verdict: "deny" | "ask" | "none";
 }
 
-/** deny > ask > allow. `by` is recorded in the audit: which rule decided. */
+/** A verdict; deny > ask > allow. `by` names the rule that decided, for the audit log. */
 export interface Verdict {
   readonly verdict: "allow" | "ask" | "deny";
   readonly by: string;
@@ -19,7 +19,7 @@ export interface Verdict {
 type FloorRow = (tool: Tool, assessed: Assessed) => Verdict | undefined;
 type StepRow = (tool: Tool, mode: Mode) => Verdict | undefined;
 
-/** Step 0: no mode, manifest, grant or callback softens what one of these says. The deny comes first: deny wins. */
+/** Step 0: no mode, manifest, grant or callback weakens these rules. The deny rule comes first, so that deny wins. */
 const FLOOR: readonly FloorRow[] = [
   (_tool, { verdict, rules }) => (verdict === "deny" ? { verdict: "deny", by: `floor:${rules.join(",")}` } : undefined),
   (_tool, { verdict, rules }) => (verdict === "ask" ? { verdict: "ask", by: `floor:${rules.join(",")}` } : undefined),
@@ -29,13 +29,13 @@ const FLOOR: readonly FloorRow[] = [
   (_tool, { risk }) => (isHigh(risk) ? { verdict: "ask", by: `floor:risk:${risk}` } : undefined),
 ];
 
-/** Steps 1 and 2. `read` does not depend on the mode, so that a read need not look its session up. */
+/** Steps 1 and 2. The rule for `read` ignores the mode, so that a read does not need a session lookup. */
 const BEFORE_MANIFEST: readonly StepRow[] = [
   ({ category }) => (category === "read" ? { verdict: "allow", by: "category:read" } : undefined),
   (_tool, mode) => (mode === "yolo" ? { verdict: "allow", by: "mode:yolo" } : undefined),
 ];
 
-/** Step 4; what the manifest itself says (step 3) comes between. */
+/** Step 4. The manifest's own setting is step 3. */
 const AFTER_MANIFEST: readonly StepRow[] = [
   ({ category }, mode) =>
     mode === "autoEdit" && category === "write" ? { verdict: "allow", by: "mode:autoEdit" } : undefined,
@@ -53,7 +53,7 @@ export function verdictAfterManifest(tool: Tool, mode: Mode): Verdict | undefine
   return first(AFTER_MANIFEST, (row) => row(tool, mode));
 }
 
-/** High and critical always ask, and a yes to them is not remembered. */
+/** Returns whether calls of this risk always need an approval, which is not remembered. */
 export function isHigh(risk: Risk): boolean {
   return risk === "high" || risk === "critical";
 }

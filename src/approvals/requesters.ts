@@ -1,8 +1,8 @@
 import type { Requester } from "./identities.ts";
 
 /**
- * Whether one of the names is of those who ask. By name, whatever the issuer: one person may have accounts at two, which may
- * write the name in another case or compose its letters in another way.
+ * Returns whether one of the names belongs to the requester or its actors. Ignores the issuer: one person may have accounts at
+ * two issuers, which may differ in the case or the Unicode composition of the name.
  */
 export function isAmongAskers(
   { subject, actors }: Pick<Requester, "subject" | "actors">,
@@ -12,12 +12,12 @@ export function isAmongAskers(
   return names.some((name) => asking.has(folded(name)));
 }
 
-/** What shows nothing: no two people's names differ by it. */
+/** Invisible characters, which do not distinguish names. */
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]/gu;
 
 /**
- * Names that one person may go by are the same. Through the capitals of the small letters, since some letters have one capital
- * only: `ß` and `ẞ` are `ss` then, a `ς` at the end a `σ`, and all i are one.
+ * Folds a name so that variants of one person's name are equal. Converts to lower, upper and lower case again, because some
+ * letters share a capital: `ß` and `ẞ` become `ss`, a final `ς` becomes `σ`, and all forms of i become one.
  */
 export function folded(name: string): string {
   const plain = name.normalize("NFKC").replace(UNSEEN, "");

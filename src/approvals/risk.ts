@@ -8,10 +8,10 @@ import type { ShellDirectories } from "./risk/shell/place.ts";
 import { judgeShell, SHELL_RULES } from "./risk/shell/shell.ts";
 import type { Risk } from "./types.ts";
 
-/** One call, as it was planned. */
+/** A planned call. */
 export interface RiskRequest {
   readonly tool: Tool;
-  /** Parsed. */
+  /** Parsed arguments. */
   readonly input: unknown;
   readonly plan: ExecutionPlan;
 }
@@ -20,20 +20,20 @@ export interface RiskAssessment {
   readonly risk: Risk;
   /** Names of the rules that matched. */
   readonly rules: readonly string[];
-  /** The strictest of all rules that matched: deny > ask > none. */
+  /** Strictest verdict of the matched rules: deny > ask > none. */
   readonly verdict: "deny" | "ask" | "none";
-  /** Whether a session's yes may cover the call. */
+  /** True when an approval for the session may cover the call. */
   readonly rememberable: boolean;
-  /** For the one who decides: short, and in our own words alone. */
+  /** Short remarks for the approver, written by the service only. */
   readonly notes: readonly string[];
-  /** What a yes to it needs, when it asks; undefined: one decider. */
+  /** Requirement when the call needs an approval; undefined when one approver is enough. */
   readonly requirement?: Requirement | undefined;
 }
 
 export interface RiskRules {
-  /** Hex SHA-256 over our table and the operators' rules. */
+  /** Hex SHA-256 over the built-in rules and the operators' rules. */
   readonly version: string;
-  /** The same with the policies that may be about the tool. */
+  /** Returns `version`, extended by the version of the policies that may apply to the tool. */
   versionFor(tool: Tool): string;
   assess(request: RiskRequest): RiskAssessment;
 }
@@ -43,7 +43,7 @@ const VERDICTS = ["none", "ask", "deny"] as const;
 const CLASSIFIED = { read: "low", write: "medium", destructive: "high" } as const;
 const VERSION_LIMITS = { depthMax: 64, nodesMax: 1_000_000, bytesMax: 67_108_864 } as const;
 
-/** What is wrong with the operators' rules, each with where it is: `[0].examples.matches[1]: …`. */
+/** Returns the problems in the operators' rules, each with its path: `[0].examples.matches[1]: …`. */
 export function riskRuleProblems(rules: readonly unknown[]): readonly string[] {
   return readOperatorRules(rules).problems;
 }
@@ -54,8 +54,8 @@ export interface RiskRulesOptions {
 }
 
 /**
- * Our table and the operators' rules as one judge. Every rule is asked each time and the strictest wins, so that no rule can
- * soften another.
+ * Combines the built-in rules and the operators' rules. Every rule is evaluated each time and the strictest wins, so that no
+ * rule can weaken another.
  *
  * @throws {StartupError} when a rule cannot be read, or its own examples contradict it
  */
@@ -87,7 +87,7 @@ export function createRiskRules({ rules: written, policies = [] }: RiskRulesOpti
   };
 }
 
-/** What is known of a tool before any call, and the rules that depend on its arguments. */
+/** The part of the assessment that a tool alone determines, and the rules that depend on the arguments. */
 interface Standpoint {
   readonly settled: RiskAssessment;
   readonly open: readonly OperatorRule[];
@@ -122,7 +122,7 @@ function fromOperator({ name, verdict, risk }: OperatorRule): RiskAssessment {
   return { risk: risk ?? "low", rules: [`operator:${name}`], verdict, rememberable: true, notes: [] };
 }
 
-/** Joins assessments; commutative, and never softer than any of them. High and critical are never remembered. */
+/** Joins assessments; commutative, and never weaker than any of them. High and critical risk is never rememberable. */
 function strictest(all: readonly RiskAssessment[]): RiskAssessment {
   const risk = RISKS[Math.max(...all.map((one) => RISKS.indexOf(one.risk)))] ?? "critical";
   return Object.freeze({
@@ -134,7 +134,7 @@ function strictest(all: readonly RiskAssessment[]): RiskAssessment {
   });
 }
 
-/** `bash --noprofile --norc -c -- COMMAND`: the one form in which a tool may start a shell. */
+/** Arguments of `bash --noprofile --norc -c -- COMMAND`, the only form in which a tool may start a shell. */
 const SHELL_ARGV = ["--noprofile", "--norc", "-c", "--"];
 
 export function shellCommandOf({ kind, argv }: ExecutionPlan): string | undefined {
@@ -171,7 +171,7 @@ function judgedShell(command: string, plan: ExecutionPlan): RiskAssessment {
   ]);
 }
 
-/** The workspace is the home of what runs in it. */
+/** Returns the working directory and the home directory of a plan: a process in the workspace has the workspace as home. */
 function standingOf({ cwd, environment }: ExecutionPlan): ShellDirectories {
   const home: unknown = (environment as Readonly<Record<string, unknown>> | undefined)?.["HOME"];
   return { cwd: typeof cwd === "string" ? cwd : undefined, home: typeof home === "string" ? home : undefined };

@@ -7,45 +7,51 @@ import type { Requirement, Vote } from "./policies/requirement.ts";
 
 export type { ApprovalState, KeyUse };
 
-/** How much a session asks. Set by operators, for a session, until a time. */
+/** How readily calls of a session run without an approval. An operator sets the mode for one session, until a given time. */
 export type Mode = "default" | "autoEdit" | "yolo";
 
-/** How bad a call can be. High and critical always ask and are never remembered. */
+/** Harm that a call can do. Calls of high and critical risk always need an approval, which is never remembered. */
 export type Risk = "low" | "medium" | "high" | "critical";
 
-/** What the gate asks. Everything in it was computed by the service; only `reason` is the agent's word. */
+/** A new approval request of the gate. The service computed every member; only the reason in `view` is the agent's word. */
 export interface NewApproval {
   readonly requester: Requester;
   readonly tool: string;
   readonly category: Category;
   readonly classification: Classification;
   readonly risk: Risk;
-  /** Which rules made it ask. */
+  /** Names of the rules that matched the call. */
   readonly rules: readonly string[];
-  /** Hex SHA-256: exactly what will run, for whom. */
+  /** Hex SHA-256 of exactly what will run and for whom. */
   readonly planDigest: string;
-  /** The same in every session that the caller may name or open; after a no it is not asked again for a while in any of them. */
+  /**
+   * Identifies the call across all sessions of the caller. After a denial, the same call is not requested again for a while in
+   * any of these sessions.
+   */
   readonly callDigest?: string | undefined;
-  /** What the decider is shown, escaped and bounded; `viewDigest` is the hex SHA-256 of its JCS with the plan's digest. */
+  /** Shown to the approver, escaped and bounded. `viewDigest` is the hex SHA-256 of its JCS together with the plan digest. */
   readonly view: Json;
   readonly viewDigest: string;
-  /** One line for lists and events: no arguments in it. */
+  /** One line for lists and events, without arguments. */
   readonly summary: string;
   readonly scopes: readonly Scope[];
-  /** What a session's yes would cover: hex SHA-256 over tool, manifest, arguments and target; absent when it covers nothing. */
+  /**
+   * Identifies the calls that an approval for the session covers: hex SHA-256 over tool, manifest, arguments and target.
+   * Undefined when the call cannot be approved for a session.
+   */
   readonly grantKey: string | undefined;
   readonly traceId: string;
-  /** What a yes needs; without it one decider is enough. */
+  /** Requirement of the policies; when absent, one approver is enough. */
   readonly requirement?: Requirement | undefined;
-  /** What a yes must answer; without it a yes is enough. */
+  /** Answer that an approval must carry; when absent, no answer is expected. */
   readonly answer?: WantedAnswer | undefined;
 }
 
-/** One question and what became of it. Times in milliseconds since 1970. */
+/** An approval request and its outcome. Times are in Unix milliseconds. */
 export interface Approval {
   readonly id: string;
   readonly state: ApprovalState;
-  /** Counts its changes of state, and the votes on the way. */
+  /** Incremented by each change of state and each vote. */
   readonly version: number;
   readonly requester: Requester;
   readonly tool: string;
@@ -60,50 +66,50 @@ export interface Approval {
   readonly scopes: readonly Scope[];
   readonly grantKey: string | undefined;
   readonly traceId: string;
-  /** What it needs, as the policies were when it was asked; undefined: one decider. */
+  /** Requirement by the policies at the time of the request; undefined when one approver is enough. */
   readonly requirement: Requirement | undefined;
-  /** Every yes that was counted, in order; none where one decider is enough. */
+  /** All counted votes for approval, in order; empty when one approver is enough. */
   readonly votes: readonly Vote[];
-  /** What a yes must answer, and what was answered. */
+  /** Answer that an approval must carry, and the answer given so far. */
   readonly answer?: WantedAnswer | undefined;
   readonly createdAt: number;
   readonly decideBy: number;
-  /** Set by a yes. */
+  /** Set when the request is approved. */
   readonly executeBy: number | undefined;
   readonly decidedAt: number | undefined;
-  /** Who ended it: with the no, or with the yes that was missing. */
+  /** Approver who ended the request: with a denial, or with the last vote that was missing. */
   readonly decidedBy: Decider | undefined;
   readonly scope: Scope | undefined;
-  /** What the decider said to the agent. */
+  /** The approver's message to the agent. */
   readonly decisionReason: string | undefined;
 }
 
 export type Asked =
-  /** A new question, or the identical one that already waits. */
+  /** A new approval request, or the identical one that is already pending. */
   | { readonly outcome: "asked"; readonly approval: Approval; readonly joined: boolean }
-  /** The same call was denied a moment ago. */
+  /** The same call was denied recently. */
   | { readonly outcome: "denied_before"; readonly approval: Approval; readonly retryAfterMs: number }
-  /** Too many questions of this caller or session wait. */
+  /** Too many requests of this caller or session are pending, or the caller has withdrawn too many. */
   | { readonly outcome: "backlog"; readonly limit: number; readonly retryAfterMs: number };
 
 export interface Claim {
   readonly id: string;
   readonly requester: Requester;
   readonly planDigest: string;
-  /** Of what the call needs by the policies of now; empty when no policy is about it. */
+  /** Digest of what the current policies require of the call; empty when no policy applies. */
   readonly requirementDigest?: string | undefined;
 }
 
 export type Claimed =
   | { readonly outcome: "claimed"; readonly approval: Approval }
-  /** Unknown, or somebody else's. */
+  /** The approval is unknown or belongs to another caller. */
   | { readonly outcome: "not_found" }
-  /** Another call than the one that was asked about. */
+  /** The call differs from the one in the approval request. */
   | { readonly outcome: "mismatch"; readonly approval: Approval }
-  /** Not approved (any more, or yet): `approval.state` says what it is. */
+  /** Not yet or no longer approved: `approval.state` has the state. */
   | { readonly outcome: "not_approved"; readonly approval: Approval };
 
-/** A remembered yes: this caller, in this session, may make exactly this call until then. */
+/** A remembered approval: until `expiresAt`, this caller may make exactly this call in this session. */
 export interface Grant {
   readonly id: string;
   readonly issuer: string;
@@ -112,34 +118,34 @@ export interface Grant {
   readonly tool: string;
   readonly grantKey: string;
   readonly summary: string;
-  /** The approval it came from. */
+  /** Approval that created the grant. */
   readonly approvalId: string;
   readonly grantedBy: Decider;
   readonly createdAt: number;
   readonly expiresAt: number;
 }
 
-/** A session that the service knows: minted here, or a token's `sid` that an operator has set a mode for. */
+/** A session that the service knows: created by the service, or a token's `sid`, stored when it first gets a mode or grant. */
 export interface Session {
   readonly id: string;
   readonly issuer: string;
   readonly subject: string;
   readonly mode: Mode;
-  /** When the mode falls back to `default`. */
+  /** Time at which the mode falls back to `default`. */
   readonly modeUntil: number | undefined;
   readonly modeSetBy: Decider | undefined;
   readonly createdAt: number;
   readonly expiresAt: number;
 }
 
-/** What happened to an approval, grant or session, in order. Never holds arguments. */
+/** A change of an approval, grant or session. Never contains arguments. */
 export interface ApprovalEvent {
-  /** Grows by the order of commits; the `id` of a server-sent event. */
+  /** Increases in commit order; used as the `id` of a server-sent event. */
   readonly seq: number;
   readonly at: number;
   readonly type:
     | "approval.requested"
-    /** A yes that is not enough yet. For operators: who asks is not told who looks at it. */
+    /** A vote after which others are still missing. Shown to operators only: requesters do not learn who reviews the call. */
     | "approval.voted"
     | "approval.approved"
     | "approval.denied"
@@ -154,22 +160,22 @@ export interface ApprovalEvent {
     | "grant.revoked"
     | "session.mode"
     | "session.ended";
-  /** Of the approval, grant or session. */
+  /** Id of the approval, grant or session. */
   readonly id: string;
   readonly tool: string | undefined;
   readonly summary: string | undefined;
-  /** Whose it is: for showing callers their own alone. */
+  /** Owner: callers see only their own events. */
   readonly issuer: string;
   readonly subject: string;
 }
 
 export interface ApprovalFilter {
   readonly state?: ApprovalState | undefined;
-  /** Only those of this caller. */
+  /** Restricts the list to approvals of this caller. */
   readonly requester?: Pick<Requester, "issuer" | "subject"> | undefined;
   /** At most 200. */
   readonly limit: number;
-  /** Of the page before. */
+  /** Cursor that the previous page returned. */
   readonly cursor?: string | undefined;
 }
 
@@ -179,7 +185,7 @@ export interface ApprovalPage {
   readonly cursor: string | undefined;
 }
 
-/** The answer of a call that may be sent twice, as it was released. */
+/** The released result of a call that has an idempotency key. */
 export interface StoredAnswer {
   readonly result: Json;
   readonly filteredFields: readonly string[];
@@ -188,32 +194,35 @@ export interface StoredAnswer {
 }
 
 export type KeyState =
-  /** First use, or the use before ended without running: go on. */
+  /** First use of the key, or nothing ran in the previous use: the call may run. */
   | { readonly outcome: "begin" }
   | { readonly outcome: "answered"; readonly answer: StoredAnswer }
-  /** The key came with other arguments before. */
+  /** The key was used with other arguments before. */
   | { readonly outcome: "other_args" }
-  /** The first call is still under way. */
+  /** The first call is still running. */
   | { readonly outcome: "running" }
-  /** The first call changed something, or not: nobody knows. */
+  /** It is not known whether the first call changed anything. */
   | { readonly outcome: "unknown" };
 
 export type KeyEnd = "not_run" | "unknown";
 
-/** Who said yes, durably. Everything that can be decided twice is decided by one conditional statement of the store. */
+/** Durable approvals. One conditional SQL statement settles each transition, so that no transition can happen twice. */
 export interface Approvals {
   ask(question: NewApproval): Promise<Asked>;
   decide(decision: Decision): Promise<Decided>;
   claim(claim: Claim): Promise<Claimed>;
-  /** The end of a claimed one. A no-op when the lease was lost already. */
+  /** Records the outcome of a claimed approval. Does nothing when the approval is no longer claimed. */
   settle(id: string, outcome: "executed" | "failed" | "in_doubt"): Promise<void>;
-  /** By the caller who asked, while pending or approved; undefined: unknown, not the caller's, or too late. */
+  /**
+   * Withdraws a pending or approved request for the caller who made it. Returns undefined when the request is unknown, belongs
+   * to another caller, or has already ended.
+   */
   cancel(id: string, requester: Pick<Requester, "issuer" | "subject">): Promise<Approval | undefined>;
-  /** By an operator, after a yes and before the claim. */
+  /** Takes back an approval for an operator, before the approval is claimed. */
   revoke(id: string, by: Decider): Promise<Approval | undefined>;
   get(id: string): Promise<Approval | undefined>;
   list(filter: ApprovalFilter): Promise<ApprovalPage>;
-  /** Waits until the approval is no longer pending, the time is over, or the signal says so; then tells how it stands. */
+  /** Waits until the approval is no longer pending, the timeout passes or the signal fires; then returns the current state. */
   wait(
     id: string,
     options: { readonly timeoutMs: number; readonly signal?: AbortSignal },
@@ -222,89 +231,95 @@ export interface Approvals {
   findGrant(requester: Requester, grantKey: string): Promise<Grant | undefined>;
   listGrants(filter: { readonly requester?: Pick<Requester, "issuer" | "subject"> }): Promise<readonly Grant[]>;
   revokeGrant(id: string, by: Decider): Promise<boolean>;
-  /** All that let calls of these tools through, whoever's they are. */
+  /** Revokes the grants of all callers for these tools. */
   revokeGrantsFor(tools: readonly string[], by: Decider): Promise<void>;
 
-  /** A new random session of this caller. */
+  /** Creates a session with a random id for this caller. */
   openSession(requester: Pick<Requester, "issuer" | "subject">): Promise<Session>;
-  /** Undefined when it is unknown, ended, or somebody else's. */
+  /** Returns undefined when the session is unknown, has ended, or belongs to another caller. */
   findSession(id: string, requester: Pick<Requester, "issuer" | "subject">): Promise<Session | undefined>;
-  /** Sets a mode until a time; for a token's `sid` the session is made when it is not known. */
+  /** Sets a mode until a given time. With `requester`, creates the session when it is not known yet. */
   setMode(change: {
     readonly id: string;
-    /** Needed for a `sid` that the service has not seen. */
+    /** Required for a `sid` that the service has not stored yet. */
     readonly requester?: Pick<Requester, "issuer" | "subject"> | undefined;
     readonly mode: Mode;
     readonly until: number;
     readonly by: Decider;
   }): Promise<Session | undefined>;
   listSessions(): Promise<readonly Session[]>;
-  /** Its mode and its grants end with it. By its owner (agent) or by an operator. */
+  /** Ends a session with its mode and grants, for its owner (an agent) or for an operator. */
   endSession(id: string, by: Pick<Requester, "issuer" | "subject"> | Decider): Promise<boolean>;
 
   beginKey(use: KeyUse): Promise<KeyState>;
   /**
-   * What became of a begun key: its answer, nothing ran, or nobody knows. Of an answer that is too large to keep, only that there
-   * was one is kept, and its result is withheld from the repeated call; with `unkept: "not_run"` that call runs again.
+   * Records the end of a use that `beginKey` started: an answer, `not_run` or `unknown`. Of an answer that is too large to keep,
+   * the store records only that it exists, and a repeated call gets no result; with `unkept: "not_run"` the call runs again.
    */
   endKey(use: KeyUse, end: StoredAnswer | KeyEnd, unkept?: KeyEnd): Promise<void>;
 
-  /** Events after `seq`, oldest first, at most `limit`. */
+  /** Returns at most `limit` events after `seq`, oldest first. */
   eventsAfter(seq: number, limit: number): Promise<readonly ApprovalEvent[]>;
-  /** Called after each commit that made events, and now and then besides; answers how to stop. A hint: read `eventsAfter`. */
+  /**
+   * Calls `listener` after each commit that made events, and sometimes without one. The call is a hint: read `eventsAfter`.
+   * @returns a function that removes the listener
+   */
   onEvents(listener: () => void): () => void;
-  /** Of the newest event. */
+  /** Returns the sequence number of the newest event. */
   lastSeq(): Promise<number>;
 
-  /** Ends what is out of time and forgets what is old. Runs by itself; callable for tests and at start. */
+  /** Expires what is past its deadline and deletes old rows. Runs regularly; also callable at startup and in tests. */
   sweep(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** The message that carries a decision: a program says who made it. Each counts once, in the very transaction of its decision. */
+/**
+ * A message in which an integration reports somebody's decision. Each message counts once: it is recorded in the transaction of
+ * its decision.
+ */
 export interface Relay {
   readonly webhook: string;
   readonly messageId: string;
-  /** The program's own name for the decider. */
+  /** The integration's own name for the approver. */
   readonly user: string;
 }
 
-/** A decision as it came in; the decider is verified already. */
+/** A received decision of an approver who is already authenticated. */
 export interface Decision {
   readonly id: string;
   readonly by: Decider;
-  /** What the decider's token holds; without it, nothing that a policy could ask for. */
+  /** Permissions in the approver's token; when absent, none that a policy could require. */
   readonly permissions?: readonly string[] | undefined;
-  /** `sub`s of its `act` chain: whoever holds somebody's token is that person here, and themselves. */
+  /** `sub`s of the token's `act` chain: whoever holds another person's token counts as both persons. */
   readonly actors?: readonly string[] | undefined;
   readonly decision: "approve" | "deny";
   readonly scope?: Scope | undefined;
   readonly reason?: string | undefined;
-  /** To a question that wants one, with a yes. */
+  /** Sent with an approval when the request wants an answer. */
   readonly answer?: string | undefined;
-  /** What the decider saw. When given it must be what is stored. */
+  /** Digest of the view that the approver saw; must match the stored one when given. */
   readonly viewDigest?: string | undefined;
-  /** Where no token came with it. */
+  /** Set when an integration sent the decision instead of an approver with a token. */
   readonly relay?: Relay | undefined;
 }
 
 export type Decided =
   | { readonly outcome: "decided"; readonly approval: Approval }
-  /** The yes was counted, and others are still missing. */
+  /** The vote was counted, and others are still missing. */
   | { readonly outcome: "counted"; readonly approval: Approval; readonly lacking: readonly Lacking[] }
-  /** A policy does not take this decider, or not now, or has counted this person. */
+  /** A policy does not accept this approver, does not accept the vote yet, or has already counted this person. */
   | Objection
-  /** A policy wants to know why. */
+  /** A policy requires a reason. */
   | { readonly outcome: "reason_missing" }
-  /** The question wants an answer, and not this one; or none at all. */
+  /** The answer is missing, not acceptable, or not wanted by the request. */
   | { readonly outcome: "answer_refused"; readonly fault: AnswerFault; readonly wanted: WantedAnswer | undefined }
-  /** Unknown, or no longer pending. */
+  /** The request is unknown or no longer pending. */
   | { readonly outcome: "not_pending"; readonly approval: Approval | undefined }
-  /** The decider asked it, or stands in the asker's `act` chain. */
+  /** The approver made the request, or is in the requester's `act` chain. */
   | { readonly outcome: "own_question" }
-  /** The message that carries it was received before. */
+  /** The message that carries the decision was received before. */
   | { readonly outcome: "replayed" }
-  /** The decider saw something else. */
+  /** The approver saw a view that differs from the stored one. */
   | { readonly outcome: "stale_view" }
   /** The scope was not offered. */
   | { readonly outcome: "scope_not_offered"; readonly offered: readonly Scope[] };

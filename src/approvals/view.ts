@@ -7,15 +7,15 @@ import { shellCommandOf } from "./risk.ts";
 import type { Risk } from "./types.ts";
 
 const REASON_CHARACTERS_MAX = 500;
-/** A longer text is shown in part, and says so, with its length and hash. */
+/** A longer text is shown in part and marked as shortened, with its length and hash. */
 const TEXT_CHARACTERS_MAX = 16_384;
 const SHOWN_OF_LONG_TEXT = 4_096;
 const DEPTH_MAX = 64;
-/** More than this nobody reads; `ask` takes no more. */
+/** A larger view is not shown: nobody would read it, and `ask` would reject it. */
 const VIEW_LIMITS = { depthMax: DEPTH_MAX + 4, nodesMax: 200_000, bytesMax: 1_048_576 } as const;
-/** A longer value is no secret for its name alone: those of its shapes are found in it all the same. */
+/** A longer value is not hidden because of its name alone; secrets with a known shape are still found in it. */
 const NAMED_SECRET_CHARACTERS_MAX = 4_096;
-/** A longer key names nothing: it would be read once for each text of its value. */
+/** A longer member name is not checked for a secret's name: it would be scanned again for each text in its value. */
 const NAME_CHARACTERS_MAX = 256;
 const REDACTED = "[REDACTED]";
 
@@ -23,16 +23,16 @@ export interface ViewFacts extends SecretsOf {
   readonly tool: Tool;
   readonly plan: ExecutionPlan;
   readonly planDigest: string;
-  /** The parsed arguments. */
+  /** Parsed arguments. */
   readonly input: unknown;
   readonly requester: Requester;
-  /** What the agent says it wants. Shown as its word, and believed by nobody. */
+  /** Purpose that the agent states. Shown as untrusted text. */
   readonly reason: string | undefined;
   readonly risk: Risk;
   readonly rules: readonly string[];
-  /** The service's own remarks on the call. */
+  /** Remarks of the service on the call. */
   readonly notes: readonly string[];
-  /** Whether a member's name alone says that its value is a secret; the value tells a secret from a count. */
+  /** Returns whether a member's name marks its value as a secret; the value distinguishes a secret from a count. */
   readonly namesSecret: (name: string, value: unknown) => boolean;
 }
 
@@ -43,12 +43,12 @@ interface RenderedView {
   readonly summary: string;
 }
 
-/** What of a plan is named in the view; everything else of it stands under `target`. */
+/** Maps members of a plan to members of the view; the view shows all other members under `target`. */
 const NAMED = { argv: "command", cwd: "workingDir", environment: "environment", files: "files", message: "message" };
 
 /**
- * What a decider is shown: made from the plan that will run, not from what anybody says about it. Every text is free of secrets
- * and of characters that a person cannot see. Undefined: there is more in it than a person can be shown.
+ * Renders what the approver sees. Uses the plan that will run, not anybody's description of it. Removes secrets and invisible
+ * characters from every text. Returns undefined when the view is too large to show to a person.
  */
 export function renderView(facts: ViewFacts): RenderedView | undefined {
   const { tool, planDigest, risk } = facts;
@@ -68,7 +68,7 @@ function viewOf({ filterSecrets, findSecrets, namesSecret, ...facts }: ViewFacts
   const showing = { filterSecrets, findSecrets, namesSecret, script: shellCommandOf(plan), depth: 0 };
   const show = (value: unknown): Json => shown(value, showing);
   const { argv, command, ...rest } = plan;
-  // A function's plan is its arguments, which are shown once.
+  // The plan of an inline function is its arguments, which are shown under `arguments`.
   const members = Object.entries(rest).filter(
     ([key]) => key !== "kind" && !(plan.kind === "inline" && key === "input"),
   );
@@ -100,7 +100,7 @@ function viewOf({ filterSecrets, findSecrets, namesSecret, ...facts }: ViewFacts
   };
 }
 
-/** In one word; what it lets through stands under `target`. */
+/** Returns the confinement level; its details are shown under `target`. */
 function levelOf(confinement: Json | undefined): Json {
   const isTable = typeof confinement === "object" && confinement !== null && "level" in confinement;
   return isTable ? visible(String(confinement["level"])) : "none";
@@ -108,13 +108,13 @@ function levelOf(confinement: Json | undefined): Json {
 
 interface Showing extends SecretsOf, Pick<ViewFacts, "namesSecret"> {
   readonly depth: number;
-  /** The shell's command, wherever it stands. */
+  /** Shell command of the plan, recognized wherever it appears. */
   readonly script: string | undefined;
-  /** Of the member that the value stands in. */
+  /** Name of the member that contains the value. */
   readonly name?: string | undefined;
 }
 
-/** Plans are JSON by now; a schema may have made something else of the arguments. */
+/** Converts a value to JSON for the view. A plan is already JSON; a schema may have put other types into the arguments. */
 function shown(value: unknown, showing: Showing): Json {
   if (typeof value === "string") return shownText(value, showing);
   if (value === null || typeof value === "boolean" || typeof value === "number") return value;
@@ -129,7 +129,7 @@ function shown(value: unknown, showing: Showing): Json {
   for (const [key, inner] of Object.entries(value)) {
     if (inner === undefined) continue;
     let label = visible(showing.filterSecrets(key));
-    // Two keys that are secrets read alike: neither may hide the other's value.
+    // Redacted keys may be equal: neither may hide the other's value.
     if (members.has(label)) label = `${label} (member ${members.size + 1})`;
     while (members.has(label)) label += "'";
     members.set(
@@ -140,14 +140,14 @@ function shown(value: unknown, showing: Showing): Json {
   return Object.fromEntries(members);
 }
 
-/** What the name says is a secret: a text, a number, bytes, or a list of them. What has members is looked through. */
+/** Redacts a value whose name marks it as a secret: a text, a number, bytes, or a list of them. Searches objects further. */
 function hidden(value: unknown, showing: Showing): Json {
   if (Array.isArray(value) || value instanceof Set) return [...value].map((item) => hidden(item, showing));
   const isText = typeof value === "string" || typeof value === "number" || typeof value === "bigint";
   return (isText && value !== "") || value instanceof Uint8Array ? REDACTED : shown(value, showing);
 }
 
-/** Each word by itself; what follows an option is its value. */
+/** Shows each word separately, and a word after an option as the value of that option. */
 function shownCommand(words: readonly unknown[], showing: Showing): Json {
   return words.map((word, index) => {
     const before = words[index - 1];
@@ -156,7 +156,7 @@ function shownCommand(words: readonly unknown[], showing: Showing): Json {
   });
 }
 
-/** Nothing is left out in silence. */
+/** Shows a text. One that is too long is marked as shortened. */
 function shownText(text: string, showing: Showing): Json {
   const filtered = text === showing.script ? shownScript(text, showing) : withoutSecrets(text, showing);
   if (filtered.length <= TEXT_CHARACTERS_MAX) return visible(filtered);
@@ -169,7 +169,7 @@ function shownText(text: string, showing: Showing): Json {
   };
 }
 
-/** What a secret's name stands beside is one, though it has no shape of its own. */
+/** Removes secrets from a text, and redacts it when it is the value of a secret's name without looking like a secret itself. */
 function withoutSecrets(text: string, { name, ...secretsOf }: Showing): string {
   const { filterSecrets } = secretsOf;
   const filtered = shownLines(text, secretsOf);
@@ -179,46 +179,46 @@ function withoutSecrets(text: string, { name, ...secretsOf }: Showing): string {
   return filterSecrets(line) === line || filterSecrets(name) !== name ? text : REDACTED;
 }
 
-/** Texts inside texts that the shell might be handed as scripts. */
+/** Levels of nested texts that are read as possible scripts. */
 const LEVELS_MAX = 6;
-/** UTF-16 units of a script that is parsed; what is longer is cut at every operator. */
+/** UTF-16 units of a script that is parsed; a longer script is cut at every operator. */
 const PARSED_CHARACTERS_MAX = 65_536;
-/** Nested deeper, a script is cut at every operator: the parser reads what stands inside anew at each depth. */
+/** Statements nested deeper are cut at every operator, because the parser parses nested text again at each level. */
 const STATEMENTS_DEPTH_MAX = 64;
-/** What has the form of a key's line, which a shell would start only if somebody had named a program so. */
+/** Matches a line of a key block. A shell would run such a line only if a program had that name. */
 const KEY_LINE = /^(?=.*[a-z])(?=.*[A-Z])(?=.*\d)[A-Za-z0-9+/=]+$/;
-/** Of a line that may be anything, and of one that surely is a command. UTF-16 units. */
+/** Minimum length of a redacted key line (UTF-16 units): for any line, and for a line that the shell certainly runs. */
 const KEY_LINE_CHARACTERS_MIN = 24;
 const STARTED_KEY_LINE_CHARACTERS_MIN = 60;
 const OPERATOR = /[;&|<>()`\n]/g;
-/** Means itself here, and more to whatever reads the text again: `eval`, another shell. */
+/** Escaped operators: literal here, but operators when `eval` or another shell reads the text again. */
 const ESCAPED_OPERATOR = /\\[;&|<>()`$\n]/g;
 const LINE_END = /[\n\r]/g;
-/** What they are given are assignments. */
+/** Commands whose arguments are assignments. */
 const DECLARING = ["export", "readonly", "local", "declare", "typeset"];
 
-/** Offsets, `end` exclusive. */
+/** A range of UTF-16 offsets; `end` is exclusive. */
 interface Stretch {
   readonly start: number;
   readonly end: number;
 }
 
 interface SecretsOf {
-  /** Where secrets stand, in order, without overlaps. */
+  /** Returns the ranges of secrets, in order, without overlaps. */
   readonly findSecrets: (text: string) => readonly Stretch[];
   readonly filterSecrets: (text: string) => string;
 }
 
 /**
- * A shell's command without its secrets, and with everything that the shell would start: what looks like the rest of a secret is
- * none when it is another command, a substitution or a redirection, however close it stands.
+ * Returns a shell command without its secrets, but with everything that the shell would run: text that looks like the rest of a
+ * secret is kept when it is another command, a substitution or a redirection, even without a space in between.
  */
 export function shownScript(text: string, secretsOf: SecretsOf): string {
   const scripts = new Scripts(text);
   return shownSecrets(text, secretsOf, (secret) => scripts.cutsIn(secret));
 }
 
-/** Any other text without its secrets: of what begins like a key and goes on over several lines, those that are none stand there. */
+/** Returns any other text without its secrets. In a match over several lines, keeps the later lines that are not key lines. */
 function shownLines(text: string, secretsOf: SecretsOf): string {
   return shownSecrets(
     text,
@@ -228,7 +228,7 @@ function shownLines(text: string, secretsOf: SecretsOf): string {
   );
 }
 
-/** Where a secret is over, and whether what stands there surely is started. */
+/** Returns the offsets at which a secret is cut, and whether the shell certainly runs the text from there. */
 type Cuts = (secret: Stretch) => ReadonlyMap<number, boolean>;
 
 function shownSecrets(text: string, { findSecrets, filterSecrets }: SecretsOf, cutsIn: Cuts): string {
@@ -252,7 +252,7 @@ function shownPart(part: string, isStarted: boolean, filterSecrets: SecretsOf["f
   return isLong && KEY_LINE.test(line) ? part.replace(line, REDACTED) : filterSecrets(part);
 }
 
-/** A script and the texts inside it that may be scripts; each is read once, when a secret stands in it. */
+/** A script and the nested texts that may be scripts. Each is parsed once, when a secret is found in it. */
 class Scripts {
   readonly #text: string;
   readonly #read = new Map<string, Script>();
@@ -261,14 +261,14 @@ class Scripts {
     this.#text = text;
   }
 
-  /** Where a secret that begins here is over, whatever it looks like. */
+  /** Returns the offsets at which a secret in this range is cut, and whether the shell certainly runs the text from there. */
   cutsIn({ start, end }: Stretch): ReadonlyMap<number, boolean> {
     const cuts = new Map<number, boolean>();
     let whole: Stretch | undefined = { start: 0, end: this.#text.length };
     for (let level = 0; whole !== undefined && level < LEVELS_MAX; level += 1) {
       const from: number = whole.start;
       const script = this.#scriptIn(whole, level === 0);
-      // What a text in quotes begins with may be a value: its first part is hidden.
+      // A quoted text may start with a value: hide its first part.
       const first = level === 0 ? start : Math.max(start, from + 1);
       for (const cut of between(script.words, start + 1 - from, end - from)) cuts.set(from + cut, false);
       for (const cut of between(script.starts, first - from, end - from))
@@ -289,7 +289,7 @@ class Scripts {
   }
 }
 
-/** Of offsets in their order. */
+/** Returns the offsets from `from` (inclusive) to `to` (exclusive); `offsets` is sorted. */
 function between(offsets: readonly number[], from: number, to: number): readonly number[] {
   let low = 0;
   let high = offsets.length;
@@ -303,15 +303,15 @@ function between(offsets: readonly number[], from: number, to: number): readonly
   return offsets.slice(low, end);
 }
 
-/** A text as the shell would read it. What it cannot read is cut at every operator. */
+/** A text parsed as a shell script. A text that cannot be parsed is cut at every operator. */
 class Script {
-  /** Where something is started, or read or written, and where it is over. */
+  /** Start and end offsets of commands, expansions, redirections and functions. */
   readonly starts: number[] = [];
-  /** Where words begin and end. */
+  /** Start and end offsets of words. */
   readonly words: number[] = [];
-  /** What stands in quotes, and here-documents: perhaps scripts. */
+  /** Quoted texts and here-documents, which may be scripts. */
   readonly texts: Stretch[] = [];
-  /** In a text that may be no script at all, blanks separate nothing. */
+  /** False for nested texts: they may not be scripts, so that whitespace does not separate words in them. */
   readonly #isOutermost: boolean;
   readonly #text: string;
 
@@ -323,7 +323,7 @@ class Script {
       if (tree !== undefined) this.#visit(tree, false);
       if (tree === undefined || (tree.errors?.length ?? 0) > 0) this.#cutAt(OPERATOR, text);
     } catch (error) {
-      // The parser's own faults and an exhausted stack.
+      // The parser failed or exhausted the stack.
       if (!(error instanceof Error)) throw error;
       this.#cutAt(OPERATOR, text);
     }
@@ -331,7 +331,7 @@ class Script {
     this.words.sort((a, b) => a - b);
   }
 
-  /** `isValue`: of a variable, which nothing runs where it is given. */
+  /** Visits a node. `isValue`: the node is in a variable's value, which the assignment does not run. */
   #visit(node: SyntaxNode, isValue: boolean, depth = 0): void {
     if (depth > STATEMENTS_DEPTH_MAX) {
       this.#cutAt(OPERATOR, this.#text.slice(node.pos, node.end), node.pos);
@@ -362,7 +362,7 @@ class Script {
         this.starts.push(node.pos, node.end);
         break;
       case "Word":
-        // A value keeps its name: without it nothing says what it is.
+        // Do not cut a value off its name: only the name shows that it is a secret.
         if (isValue) break;
         if (this.#isOutermost) this.words.push(node.pos, node.end);
         this.#cutAt(ESCAPED_OPERATOR, node.text, node.pos);

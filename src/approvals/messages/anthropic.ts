@@ -3,7 +3,7 @@ import { textOf } from "./message-format.ts";
 
 const THOUGHTS: readonly unknown[] = ["thinking", "redacted_thinking"];
 
-/** Anthropic's messages: `tool_use` answered by `tool_result` at the head of the next user message. */
+/** Anthropic messages: `tool_result` blocks at the start of the next user message answer `tool_use` blocks. */
 export const anthropicShape = blockShape({
   list: "content",
   model: "assistant",

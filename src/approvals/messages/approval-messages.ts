@@ -4,18 +4,19 @@ import { APPROVAL_TOOL } from "./client-tools.ts";
 import type { MessageFormat } from "./message-format.ts";
 import { type CallMessages, type ModelCall, type ResultMessages, writeCall, writeResult } from "./written.ts";
 
-/** Of the application's own calls, and of nobody else's. */
+/** Prefix of the ids of the application's own calls. */
 const CALL_ID = "approval_";
 
 export interface ApprovalRequestOptions<Format extends MessageFormat> {
   readonly format: Format;
-  /** The model's call that has to wait: made again after a yes. */
+  /** The model's call that waits, and is made again after an approval. */
   readonly call: ModelCall;
 }
 
 /**
- * The question as a call that the application makes of its chat client: append it to what is kept, never send it to a model
- * (`prepareMessagesForLLM` leaves it out). Secrets in the arguments are hidden in it; after a yes the model's own call is made again.
+ * Returns the approval request as a call by the application to its chat client. Append it to the stored messages, and never
+ * send it to a model (`prepareMessagesForLLM` removes it). Secrets in its arguments are hidden; after an approval, the model's
+ * own call is made again.
  */
 export function toApprovalRequestMessage<Format extends MessageFormat>(
   { approval }: Pending,
@@ -34,17 +35,17 @@ export function toApprovalRequestMessage<Format extends MessageFormat>(
   return writeCall({ id: `${CALL_ID}${id}`, name: APPROVAL_TOOL, args: request }, format);
 }
 
-/** What a person answered in the chat client. */
+/** A person's decision in the chat client. */
 export interface ChatAnswer {
   readonly approvalId: string;
   readonly decision: "approve" | "deny";
-  /** The service's word that an authenticated person decided; without it a yes counts for nothing. */
+  /** The service's proof that an authenticated person decided; an approval does not count without it. */
   readonly receipt?: string | undefined;
-  /** Of a no. */
+  /** Reason of a denial. */
   readonly reason?: string | undefined;
 }
 
-/** The answer as the result of the application's call: what the chat client appends. */
+/** Returns the decision as the result of the application's call, which the chat client appends. */
 export function toApprovalResultMessage<Format extends MessageFormat>(
   { approvalId, decision, receipt, reason }: ChatAnswer,
   { format }: { readonly format: Format },
@@ -54,7 +55,7 @@ export function toApprovalResultMessage<Format extends MessageFormat>(
   return writeResult({ id, name: APPROVAL_TOOL, content, text: JSON.stringify(content), isError: false }, format);
 }
 
-/** The id of the question that a call of the application asks, when the call itself does not say it. */
+/** Returns the approval id in a call id of the application, for a call whose arguments do not contain it. */
 export function approvalIdOf(callId: string | undefined): string | undefined {
   return callId?.startsWith(CALL_ID) ? callId.slice(CALL_ID.length) : undefined;
 }

@@ -8,23 +8,23 @@ import {
   type Shape,
 } from "./message-format.ts";
 
-/** How a provider writes the blocks that its messages are lists of. */
+/** A provider's format for messages that are lists of blocks. */
 export interface Blocks {
-  /** The message's member that holds them. */
+  /** Member of the message that contains the blocks. */
   readonly list: "content" | "parts";
-  /** The model's role. */
+  /** Role name of the model. */
   readonly model: string;
-  /** Undefined: not a call. */
+  /** Reads a call; undefined when the block is not a call. */
   callOf(block: MessageMembers): CallPart | undefined;
-  /** Undefined: not a result. */
+  /** Reads a result; undefined when the block is not a result. */
   resultOf(block: MessageMembers): ResultPart | undefined;
-  /** Whether it is worth sending when nothing else is left of its message. */
+  /** Returns whether a message with only this block is worth sending. */
   isSubstance(block: MessageMembers): boolean;
   answers: Shape["answers"];
   withAnswers: Shape["withAnswers"];
 }
 
-/** Messages that are lists of blocks: a message may hold calls, results and text at once. */
+/** Creates a shape for messages that are lists of blocks: one message may contain calls, results and text. */
 export function blockShape(blocks: Blocks): Shape {
   const { list, model } = blocks;
   const blocksOf = (message: MessageMembers): readonly MessageMembers[] => listOf(message[list]).map(membersOf);
@@ -38,7 +38,7 @@ export function blockShape(blocks: Blocks): Shape {
       const results = held.flatMap((block) => blocks.resultOf(block) ?? []);
       return {
         message,
-        // Nobody but the model calls, and it answers nothing itself: what stands elsewhere is kept from it.
+        // Only the model makes calls, and it returns no results: drop calls and results in other places.
         calls: isModel ? calls : calls.map((call) => ({ ...call, name: undefined })),
         results: isModel ? [] : results,
       };

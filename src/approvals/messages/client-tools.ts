@@ -1,27 +1,27 @@
-/** The tool that a chat client runs: it shows a person the question. Its name fits every provider's pattern. */
+/** Tool that a chat client runs to show a person the approval request. Its name fits the pattern of every provider. */
 export const APPROVAL_TOOL = "client_request_approval";
 
-/** A namespace that no governed tool can be in: their names hold no dots. */
+/** Namespace of client tools. Governed tools cannot be in it: their names contain no dots. */
 const NAMESPACE = "client.";
-/** What models put before a name that they were given without it. */
+/** Prefixes that models add to tool names. */
 const WRAPPERS = ["functions.", "default_api.", "default_api:"];
 const NAME_CHARACTERS_MAX = 256;
 
-/** `client_request_approval` in any spelling: `client.requestApproval`, `client-request-approval`, `ClientRequestApproval`. */
+/** Matches all spellings: `client.requestApproval`, `client-request-approval`, `ClientRequestApproval`. */
 const APPROVAL_LETTERS = "clientrequestapproval";
 
-/** Whether a name is one that only the application may call, never the model. */
+/** Returns whether only the application may call this tool, never the model. */
 export function isClientTool(name: string): boolean {
   const plain = plainName(name);
   return plain.startsWith(NAMESPACE) || lettersOf(plain) === APPROVAL_LETTERS;
 }
 
-/** The spellings that the application writes. */
+/** Returns whether the name is one that the application itself writes. */
 export function isApprovalRequest(name: string | undefined): boolean {
   return name === APPROVAL_TOOL || name === "client.requestApproval";
 }
 
-/** As whoever reads names carelessly would take it. */
+/** Normalizes a name the way a lenient parser would read it. */
 function plainName(name: string): string {
   const folded = name.slice(0, NAME_CHARACTERS_MAX).normalize("NFKC").toLowerCase().trim();
   const wrapper = WRAPPERS.find((prefix) => folded.startsWith(prefix));

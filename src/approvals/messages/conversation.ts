@@ -18,16 +18,20 @@ const SHAPES = { openai: openAiShape, anthropic: anthropicShape, google: googleS
   Shape
 >;
 
-/** @throws {MessageFormatError} */
+/**
+ * Returns the shape of a format.
+ *
+ * @throws {MessageFormatError} when the format is unknown
+ */
 export function shapeOf(format: MessageFormat): Shape {
   if (Object.hasOwn(SHAPES, format)) return SHAPES[format];
   throw new MessageFormatError(`format must be one of ${Object.keys(SHAPES).join(", ")}`);
 }
 
 /**
- * A copy of what is plain data: nothing that is done with it comes back to the one who keeps the original.
+ * Copies plain data, so that changes do not affect the caller's original.
  *
- * @throws {MessageFormatError}
+ * @throws {MessageFormatError} when the value is not plain data
  */
 export function copyOf<T>(value: T): T {
   try {
@@ -37,7 +41,7 @@ export function copyOf<T>(value: T): T {
   }
 }
 
-/** A result, and where it stood. */
+/** A result and the message that contains it. */
 export interface FoundResult {
   readonly result: ResultPart;
   readonly turn: Turn;
@@ -46,14 +50,14 @@ export interface FoundResult {
 export interface Conversation {
   readonly shape: Shape;
   readonly turns: readonly Turn[];
-  /** Each call that was answered, with its answer: the first one that came after it. */
+  /** Answered calls, each with the first result that came after it. */
   readonly answers: ReadonlyMap<CallPart, FoundResult>;
 }
 
 /**
- * Reads messages of which nothing is believed: a copy of them.
+ * Parses a copy of untrusted messages.
  *
- * @throws {MessageFormatError} when they are none
+ * @throws {MessageFormatError} when they are not messages
  */
 export function readConversation(messages: readonly unknown[], format: MessageFormat): Conversation {
   const shape = shapeOf(format);
@@ -66,7 +70,7 @@ export function readConversation(messages: readonly unknown[], format: MessageFo
   return { shape, turns, answers: pair(turns) };
 }
 
-/** Which result answers which call: by id; where there is none, by name and order. */
+/** Pairs results with calls by id, or by name and order when there is no id. */
 function pair(turns: readonly Turn[]): ReadonlyMap<CallPart, FoundResult> {
   const answers = new Map<CallPart, FoundResult>();
   const byId = new Map<string, CallPart>();
@@ -101,7 +105,7 @@ class Queues {
     this.#queues.set(name, queue);
   }
 
-  /** The oldest without an answer. */
+  /** Returns the oldest unanswered call. */
   next(name: string, answers: ReadonlyMap<CallPart, FoundResult>): CallPart | undefined {
     const queue = this.#queues.get(name);
     if (queue === undefined) return undefined;

@@ -8,15 +8,15 @@ import { type Conversation, readConversation } from "./conversation.ts";
 import { type CallPart, type MessageFormat, MessageFormatError, membersOf } from "./message-format.ts";
 import type { ModelCall } from "./written.ts";
 
-/** Of one conversation, answered and waiting for their call at once. */
+/** Limit per conversation for answered requests whose call still waits. */
 const QUESTIONS_MAX = 100;
-/** To one question, in one conversation. */
+/** Limit of answers to one request in a conversation. */
 const ANSWERS_MAX = 10;
 const REQUEST_CHARACTERS_MAX = 1_048_576;
 const ANSWER_CHARACTERS_MAX = 16_384;
 const REASON_CHARACTERS_MAX = 500;
 
-/** What tells the service's word from anybody's: `createReceiptVerifier` makes one. */
+/** Verifies receipts of the service; created by `createReceiptVerifier`. */
 export interface DecisionVerifier {
   verify(
     receipt: unknown,
@@ -34,22 +34,25 @@ type Scope = "once" | "session";
 
 export interface DecisionOptions {
   readonly format: MessageFormat;
-  /** Without it every yes is turned away. */
+  /** Required for approvals: without it, every approval is rejected. */
   readonly receipts?: DecisionVerifier | undefined;
 }
 
-/** A question in the conversation that was answered, and whose call was not made again yet. */
+/** A decision on a request in the conversation, whose call was not made again yet. */
 export interface ApprovalDecision {
   readonly approvalId: string;
   readonly decision: "approve" | "deny";
-  /** Of a yes: what the service says it covers. */
+  /** Scope of an approval, from the receipt. */
   readonly scope: Scope | undefined;
-  /** Of a no, in the chat client's words. */
+  /** Reason of a denial, as the chat client reported it. */
   readonly reason: string | undefined;
   readonly call: ModelCall;
 }
 
-/** An answer that counts for nothing. `code`: DECISION_UNREADABLE, CALL_UNKNOWN, RECEIPT_MISSING, RECEIPT_UNVERIFIABLE, or the verifier's. */
+/**
+ * A rejected answer. `code` is DECISION_UNREADABLE, CALL_UNKNOWN, RECEIPT_MISSING, RECEIPT_UNVERIFIABLE, RECEIPT_MISMATCH, or a
+ * code of the verifier.
+ */
 export interface RejectedDecision {
   readonly approvalId: string;
   readonly code: string;
@@ -75,15 +78,15 @@ const APPROVAL_ID = /^[\x21-\x7e]{1,128}$/;
 const answer = z.object({
   decision: z.enum(["approve", "deny"]),
   receipt: z.unknown().optional(),
-  /** Whatever stands here, a no is a no. */
+  /** An invalid reason is ignored, so that a denial still counts. */
   reason: z.string().optional().catch(undefined),
 });
 
 /**
- * What people decided, as far as the messages prove it: a yes counts with the service's receipt for this very question, a no
- * always. Nothing that anybody says in words decides anything.
+ * Extracts people's decisions from the messages. An approval counts only with the service's receipt for this very request; a
+ * denial always counts. Plain text never decides anything.
  *
- * @throws {MessageFormatError} when something in it is no message
+ * @throws {MessageFormatError} when an item is not a valid message
  */
 export async function extractApprovalDecisions(
   messages: readonly object[],
@@ -105,7 +108,7 @@ export async function extractApprovalDecisions(
 
 const CALL_UNKNOWN = { code: "CALL_UNKNOWN", message: "The conversation holds no call that this was asked about." };
 
-/** A no beats a yes, whichever came first. */
+/** Returns the strictest judgment: a denial overrides an approval, whichever came first. */
 function strictest(judged: readonly Judged[]): Judged {
   const find = (outcome: Judged["outcome"]): Judged | undefined => judged.find((one) => one.outcome === outcome);
   return find("deny") ?? find("approve") ?? { outcome: "rejected" };
@@ -113,13 +116,13 @@ function strictest(judged: readonly Judged[]): Judged {
 
 interface Question {
   readonly approvalId: string;
-  /** Undefined: no call of the model's that it could be about. */
+  /** Undefined when the conversation contains no matching call of the model. */
   readonly call: ModelCall | undefined;
-  /** What the results of the question's calls hold. */
+  /** Contents of the results of the request's calls. */
   readonly answers: readonly unknown[];
 }
 
-/** The questions that were answered and whose call still waits. */
+/** Returns the answered requests whose call still waits. */
 function questionsOf(conversation: Conversation): readonly Question[] {
   const { turns, answers } = conversation;
   const contents = contentsById(conversation);
@@ -133,7 +136,7 @@ function questionsOf(conversation: Conversation): readonly Question[] {
     const held = part.id === undefined ? undefined : contents.get(part.id);
     const given = held === undefined ? [answers.get(part)?.result.content] : contentsAfter(held, at);
     const { approvalId, tool, args } = asked;
-    // Whoever is asked twice answered both times.
+    // The same request may have been shown twice: collect all its answers.
     const all = [...(questions.get(approvalId)?.answers ?? []), ...given.filter((content) => content !== undefined)];
     if (all.length > ANSWERS_MAX) throw new MessageFormatError(`more than ${ANSWERS_MAX} answers to one question`);
     const call = about?.id === undefined ? undefined : { tool, args: argsOf(about, args), callId: about.id };
@@ -143,7 +146,7 @@ function questionsOf(conversation: Conversation): readonly Question[] {
   return [...questions.values()];
 }
 
-/** The model's own arguments, where the question shows them without their secrets; else the question's. */
+/** Returns the model's own arguments when the request shows them with hidden secrets; otherwise the arguments in the request. */
 function argsOf({ args: own }: CallPart, asked: unknown): unknown {
   const whole = jsonOf(own, REQUEST_CHARACTERS_MAX);
   try {
@@ -157,11 +160,11 @@ function argsOf({ args: own }: CallPart, asked: unknown): unknown {
 
 interface Content {
   readonly content: unknown;
-  /** Of the message it stands in. */
+  /** Index of the message. */
   readonly at: number;
 }
 
-/** Every result that bears the id: a second one may be the no that counts. */
+/** Returns all results by id: a second result with the same id may be the denial that counts. */
 function contentsById({ turns }: Conversation): ReadonlyMap<string, readonly Content[]> {
   const contents = new Map<string, Content[]>();
   for (const { at, id, content } of turns.flatMap((turn, at) => turn.results.map((result) => ({ at, ...result })))) {
@@ -173,13 +176,16 @@ function contentsById({ turns }: Conversation): ReadonlyMap<string, readonly Con
   return contents;
 }
 
-/** Those of later messages, and one more than may be: as many calls as results may bear the same id. */
+/**
+ * Returns the contents in later messages, at most one more than allowed. The bound limits the work when many calls and many
+ * results have the same id.
+ */
 function contentsAfter(held: readonly Content[], at: number): readonly unknown[] {
   const first = Math.max(0, held.length - ANSWERS_MAX - 1);
   return held.slice(first).flatMap((one) => (one.at > at ? [one.content] : []));
 }
 
-/** The model's own calls, as far as they have ids. */
+/** Calls of the model that have ids. */
 class ModelCalls {
   readonly #byId = new Map<string, CallPart>();
   readonly #latest = new Map<string, CallPart>();
@@ -190,7 +196,7 @@ class ModelCalls {
     this.#latest.set(part.name, part);
   }
 
-  /** The call that a question names, or else the last one of that tool before it. */
+  /** Returns the call that a request names by id; without an id, the latest earlier call of that tool. */
   find({ callId, tool }: Asked): CallPart | undefined {
     return callId === undefined ? this.#latest.get(tool) : this.#byId.get(callId);
   }
@@ -245,7 +251,7 @@ function reject(code: string, message: string): Judged {
   return { outcome: "rejected", why: { code, message } };
 }
 
-/** What a call or a result holds: a value, its JSON text, or blocks of text that join to it. Undefined: nothing of the kind. */
+/** Reads the JSON in a call or result: an object, JSON text, or text blocks that contain JSON text. Undefined when invalid. */
 function jsonOf(content: unknown, charactersMax: number): unknown {
   if (isTable(content)) return content;
   const text = Array.isArray(content) ? content.map(textIn).join("") : content;

@@ -2,7 +2,7 @@ import { isTable } from "../../core/json.ts";
 import { blockShape } from "./block-shape.ts";
 import { listOf, type MessageMembers, membersOf, textOf } from "./message-format.ts";
 
-/** Google's contents: a `functionCall` answered by a `functionResponse`, often without ids: then the names and their order tell. */
+/** Google contents: a `functionResponse` answers a `functionCall`. Often without ids: names and order then pair them. */
 export const googleShape = blockShape({
   list: "parts",
   model: "model",
@@ -25,7 +25,7 @@ export const googleShape = blockShape({
     const { role, candidates } = output;
     if (candidates === undefined) return Array.isArray(output["parts"]) && isModel(role) ? [output] : undefined;
     if (!Array.isArray(candidates)) return undefined;
-    // What was blocked or cut off may have no content, or one without parts.
+    // A blocked or truncated candidate may have no content, or content without parts.
     const contents = candidates.map((candidate) => contentOf(membersOf(candidate)));
     return contents.every(({ role: said, parts = [] }) => Array.isArray(parts) && isModel(said)) ? contents : undefined;
   },
@@ -50,12 +50,12 @@ function resultIn(block: MessageMembers): MessageMembers | undefined {
   return result === undefined || result === null ? undefined : membersOf(result);
 }
 
-/** Content that is there and no object has no parts that could be read. */
+/** Returns a candidate's content; content that is not an object is passed on as its `parts`. */
 function contentOf({ content = {} }: MessageMembers): MessageMembers {
   return isTable(content) ? content : { parts: content };
 }
 
-/** A model's own answer may leave its role out. */
+/** Returns whether the role is the model's; model output may omit the role. */
 function isModel(role: unknown): boolean {
   return role === undefined || role === "model";
 }

@@ -1,14 +1,14 @@
 import { isTable } from "../../core/json.ts";
 
-/** Whose messages: OpenAI's chat completions, Anthropic's messages, Google's contents. */
+/** Message format: OpenAI chat completions, Anthropic messages, or Google contents. */
 export type MessageFormat = "openai" | "anthropic" | "google";
 
-/** What stands where messages should is none of that format: nothing in it can be judged. */
+/** The input is not in the given message format, so that it cannot be checked. */
 export class MessageFormatError extends Error {
   override readonly name = "MessageFormatError";
 }
 
-/** A JSON object of which nothing is known yet. */
+/** An unvalidated JSON object. */
 export type MessageMembers = Readonly<Record<string, unknown>>;
 
 export function membersOf(value: unknown): MessageMembers {
@@ -23,17 +23,17 @@ export function listOf(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** A call that stands in a message. */
+/** A tool call in a message. */
 export interface CallPart {
   readonly id: string | undefined;
-  /** Undefined: it cannot be read. */
+  /** Undefined when the name cannot be read, or the call is not valid in this message. */
   readonly name: string | undefined;
-  /** JSON text, or the value itself. */
+  /** Arguments as JSON text or as a value. */
   readonly args: unknown;
   readonly part: unknown;
 }
 
-/** The answer to a call. */
+/** The result of a tool call. */
 export interface ResultPart {
   readonly id: string | undefined;
   readonly name: string | undefined;
@@ -41,26 +41,26 @@ export interface ResultPart {
   readonly part: unknown;
 }
 
-/** One message, read. Only the model's side calls, only the other side answers. */
+/** A parsed message. Only the model makes calls, and only other roles return results. */
 export interface Turn {
   readonly message: MessageMembers;
   readonly calls: readonly CallPart[];
   readonly results: readonly ResultPart[];
 }
 
-/** How one provider writes calls and their answers. */
+/** Adapter for one provider's format of calls and results. */
 export interface Shape {
   readonly modelRole: string;
   read(message: MessageMembers): Turn;
-  /** The message without its results and without those of its calls that do not stay; the same object when all of it stays. */
+  /** Returns the message without its results and without calls not in `staying`; the same object when nothing is removed. */
   keep(turn: Turn, staying: ReadonlySet<CallPart>): MessageMembers;
-  /** Whether a message has nothing in it that a model would read. */
+  /** Returns whether a message contains nothing for the model to read. */
   isEmpty(message: MessageMembers): boolean;
-  /** Messages that carry these results. `like` is the message that one of them stood in. */
+  /** Returns messages that contain these results. `like` is the message that one of them came from. */
   carry(results: readonly ResultPart[], like: MessageMembers): readonly MessageMembers[];
-  /** Puts what else stood in the message of the results behind them; undefined where results stand alone. */
+  /** Appends the rest of the results' original message; undefined when each result is a separate message. */
   join(carried: MessageMembers, rest: MessageMembers): MessageMembers | undefined;
-  /** The messages of a model's answer, undefined when it is none, and how to put others in their place. */
+  /** Returns the messages of a model's output; undefined when it is not one. `withAnswers` replaces these messages. */
   answers(output: MessageMembers): readonly MessageMembers[] | undefined;
   withAnswers(output: MessageMembers, answers: readonly MessageMembers[]): MessageMembers;
 }

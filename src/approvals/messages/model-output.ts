@@ -3,25 +3,25 @@ import { isClientTool } from "./client-tools.ts";
 import { copyOf, shapeOf } from "./conversation.ts";
 import { type MessageFormat, MessageFormatError, type MessageMembers } from "./message-format.ts";
 
-/** A call that the model must not make, as it made it. */
+/** A call that was removed because the model must not make it. */
 export interface DroppedCall {
   readonly id: string | undefined;
-  /** Undefined: it could not be read. */
+  /** Undefined when the name could not be read. */
   readonly name: string | undefined;
 }
 
 export interface JudgedOutput<Output> {
-  /** A copy without the calls that were dropped. */
+  /** Copy of the output without the dropped calls. */
   readonly output: Output;
-  /** Not empty: the model tried what only the application may do. Worth a line in its log. */
+  /** Dropped calls, which only the application may make. Log them when there are any. */
   readonly dropped: readonly DroppedCall[];
 }
 
 /**
- * Takes out of a model's answer the calls of the application's own tools, which a model has no business with: it would be asking
- * a person in the application's name. Takes a whole answer or its assistant message; of a stream, what it came to.
+ * Removes calls of client tools from a model's output: with such a call, the model could ask a person in the application's
+ * name. Accepts a complete response or its assistant message; for a stream, pass the assembled message.
  *
- * @throws {MessageFormatError} when it is no answer of that format: what cannot be judged does not pass
+ * @throws {MessageFormatError} when the output is not in the format: unreadable output must not pass unchecked
  */
 export function assertNoClientTools<Output extends object>(
   modelOutput: Output,
@@ -41,6 +41,6 @@ export function assertNoClientTools<Output extends object>(
     for (const { id, name } of gone) dropped.push({ id, name });
     return gone.length === 0 ? message : shape.keep({ ...turn, message }, staying);
   });
-  // Members of the output that came in, less some.
+  // The copy has the members of the input, except for the dropped calls.
   return { output: shape.withAnswers(output, kept as readonly MessageMembers[]) as unknown as Output, dropped };
 }

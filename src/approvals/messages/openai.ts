@@ -10,7 +10,7 @@ import {
   textOf,
 } from "./message-format.ts";
 
-/** OpenAI's chat completions: `tool_calls` answered by messages of the role `tool`; `function_call` and `function` before that. */
+/** OpenAI chat completions: `tool_calls` and messages with the role `tool`, or the older `function_call` and `function`. */
 export const openAiShape: Shape = {
   modelRole: "assistant",
 
@@ -75,7 +75,7 @@ function callsOf(message: MessageMembers): Turn["calls"] {
   const found = listOf(calls).map((part): CallPart => {
     const { id, function: called, custom } = membersOf(part);
     const { name, arguments: args, input } = membersOf(called ?? custom);
-    // Nobody but the model calls: what stands elsewhere is kept from it.
+    // Only the model makes calls: drop calls in messages of other roles.
     return { id: textOf(id), name: role === "assistant" ? textOf(name) : undefined, args: args ?? input, part };
   });
   if (legacy === undefined || legacy === null) return found;
@@ -90,7 +90,7 @@ function resultsOf(message: MessageMembers): readonly ResultPart[] {
   return role === "function" ? [{ id: legacyId(name), name: undefined, content, part }] : [];
 }
 
-/** Calls had no ids then: the next message of the role `function` with that name was the answer. */
+/** Returns an id for a legacy call, which has none: the next message with the role `function` and that name answers it. */
 function legacyId(name: unknown): string {
   return `function:${String(name)}`;
 }

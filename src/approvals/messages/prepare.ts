@@ -3,10 +3,10 @@ import { type Conversation, type FoundResult, readConversation } from "./convers
 import type { CallPart, MessageFormat, MessageMembers, Turn } from "./message-format.ts";
 
 /**
- * The conversation as a model may see it, in copies: without the application's own calls and their results, without calls that
- * nobody answered and results that nobody asked for. What answers a call stands right behind it.
+ * Returns a copy of the conversation for a model: without the application's own calls and their results, without unanswered
+ * calls, and without results that belong to no call. Puts results directly after their call.
  *
- * @throws {MessageFormatError} when something in it is no message
+ * @throws {MessageFormatError} when an item is not a valid message
  */
 export function prepareMessagesForLLM<Message extends object>(
   messages: readonly Message[],
@@ -15,14 +15,14 @@ export function prepareMessagesForLLM<Message extends object>(
   const conversation = readConversation(messages, format);
   const prepared = new Prepared(conversation);
   for (const turn of conversation.turns) prepared.add(turn);
-  // Members of the messages that came in, less some.
+  // The copies have the members of the input messages, except for the removed parts.
   return prepared.messages as unknown as Message[];
 }
 
 class Prepared {
   readonly messages: MessageMembers[] = [];
   readonly #conversation: Conversation;
-  /** Whose results stand in the last message, while nothing stands behind it. */
+  /** Messages whose results are in the last prepared message, while that message is still the last one. */
   #sources: ReadonlySet<Turn> = new Set();
 
   constructor(conversation: Conversation) {
@@ -37,7 +37,7 @@ class Prepared {
     if (staying.length > 0) this.#carry(staying.flatMap((call) => answers.get(call) ?? []));
   }
 
-  /** What stood beside the results stays beside them. */
+  /** Adds a message. Other content of a message with results stays together with these results. */
   #put(kept: MessageMembers, turn: Turn): void {
     const last = this.messages.at(-1);
     const joined = last !== undefined && this.#sources.has(turn) && this.#conversation.shape.join(last, kept);

@@ -8,7 +8,7 @@ import {
 import type { MessageFormat } from "./message-format.ts";
 import { type ResultMessages, type Told, toToolResultMessage } from "./written.ts";
 
-/** Whatever makes calls: the library with its token, or something that posts to `/call`. */
+/** Makes tool calls: the library with its token, or an HTTP client of `/call`. */
 export interface ToolCaller {
   call(tool: string, args: unknown, options: ResumedCallOptions): Promise<CallResult>;
 }
@@ -18,18 +18,18 @@ export interface ResumedCallOptions {
   readonly callId: string;
 }
 
-/** What became of one decision. */
+/** Outcome of one decision. */
 export interface ResumedCall {
   readonly decision: ApprovalDecision;
-  /** Undefined after a no, and when there was no answer. */
+  /** Undefined after a denial, and when the call threw an error. */
   readonly result: CallResult | undefined;
-  /** What the caller threw: whether the call ran is not known. The next time it is made again, and runs at most once. */
+  /** Error of the caller: it is not known whether the call ran. The next resume makes it again, and it runs at most once. */
   readonly error?: unknown;
 }
 
 export interface Resumed<Format extends MessageFormat> {
   readonly calls: readonly ResumedCall[];
-  /** Results of the model's calls, to append; none for a call that still waits or has no answer. */
+  /** Results of the model's calls, to append; none for a call that is still pending or has no result. */
   readonly messages: readonly ResultMessages[Format][];
   readonly rejected: readonly RejectedDecision[];
 }
@@ -39,10 +39,10 @@ export interface ResumeOptions<Format extends MessageFormat> extends DecisionOpt
 }
 
 /**
- * Goes on where a conversation waits for people: makes each call again that somebody said yes to, one after the other, and tells
- * the model of each no. The service has the last word on a yes: it runs once, by the one who asked, as it was asked.
+ * Resumes a conversation that waits for decisions: makes each approved call again, one after the other, and reports each denial
+ * to the model. The service enforces the approval: the call runs once, for the requester, exactly as requested.
  *
- * @throws {MessageFormatError} when something in the conversation is no message
+ * @throws {MessageFormatError} when an item of the conversation is not a valid message
  */
 export async function resumeFromMessages<Format extends MessageFormat>(
   client: ToolCaller,
@@ -59,7 +59,7 @@ export async function resumeFromMessages<Format extends MessageFormat>(
   return { calls, messages: told, rejected };
 }
 
-/** A call that fails to come back must not take the answers of the others with it. */
+/** Makes the call again. Catches errors, so that one failing call does not lose the results of the others. */
 async function resume(client: ToolCaller, decision: ApprovalDecision): Promise<ResumedCall> {
   if (decision.decision === "deny") return { decision, result: undefined };
   const { approvalId, call } = decision;
@@ -71,7 +71,7 @@ async function resume(client: ToolCaller, decision: ApprovalDecision): Promise<R
   }
 }
 
-/** What the model is told; undefined while there is nothing to tell. */
+/** Returns the result for the model; undefined while there is none. */
 function outcomeOf({ decision, result }: ResumedCall): Told | undefined {
   if (decision.decision === "deny") {
     const { reason } = decision;
@@ -82,7 +82,7 @@ function outcomeOf({ decision, result }: ResumedCall): Told | undefined {
   return result.status !== "success" && isUnused(result) ? undefined : result;
 }
 
-/** The yes is still there: what was in the way may be gone the next time. */
+/** Returns whether the failure left the approval unused, so that a later attempt may succeed. */
 function isUnused({ error }: Failure): boolean {
   return error.stage === "AUTH" || (error.retryable && (error.stage === "LIMIT" || error.stage === "APPROVAL"));
 }

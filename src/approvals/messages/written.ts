@@ -1,9 +1,9 @@
 import type { CallResult } from "../../core/call-result.ts";
 import type { MessageFormat } from "./message-format.ts";
 
-// These are shaped as the providers' own packages declare what they take, and their lists are not readonly.
+// These types match the parameter types of the providers' own packages, whose lists are not readonly.
 
-/** An assistant message of OpenAI's chat completions with one call. */
+/** An assistant message of OpenAI chat completions with one call. */
 export interface OpenAiCallMessage {
   role: "assistant";
   content: null;
@@ -16,7 +16,7 @@ export interface OpenAiResultMessage {
   content: string;
 }
 
-/** An assistant message of Anthropic's messages with one call. */
+/** An assistant message of Anthropic with one call. */
 export interface AnthropicCallMessage {
   role: "assistant";
   content: { type: "tool_use"; id: string; name: string; input: Record<string, unknown> }[];
@@ -27,7 +27,7 @@ export interface AnthropicResultMessage {
   content: { type: "tool_result"; tool_use_id: string; content: string; is_error?: boolean }[];
 }
 
-/** A content of Google's with one call. */
+/** A Google content with one call. */
 export interface GoogleCallMessage {
   role: "model";
   parts: { functionCall: { id: string; name: string; args: Record<string, unknown> } }[];
@@ -77,7 +77,7 @@ export interface WrittenResult {
   readonly id: string;
   readonly name: string;
   readonly content: Record<string, unknown>;
-  /** What the other providers are told instead, as text. */
+  /** The content as text, for OpenAI and Anthropic. */
   readonly text: string;
   readonly isError: boolean;
 }
@@ -101,11 +101,11 @@ export function writeResult<Format extends MessageFormat>(
   return WRITE_RESULT[format](result);
 }
 
-/** A call of the model, as the application took it out of its answer. */
+/** A call of the model, as the application read it from the model's output. */
 export interface ModelCall {
   readonly tool: string;
   readonly args: unknown;
-  /** The model's own id of it: where its result belongs. A call of Google's that comes without one gets one: `functionCall.id`. */
+  /** Id of the model's call, which its result refers to. Give a Google call without an id one, in `functionCall.id`. */
   readonly callId: string;
 }
 
@@ -116,7 +116,10 @@ interface ToldFailure {
   readonly error: { readonly code: string; readonly message: string };
 }
 
-/** What became of a call, as the message that the model reads: `{ untrusted: true, output }`, with `truncated: true` for a part, or `{ error }`. */
+/**
+ * Returns the result of a call as a message for the model: `{ untrusted: true, output }`, with `truncated: true` when the output
+ * is partial, or `{ error }`.
+ */
 export function toToolResultMessage<Format extends MessageFormat>(
   { tool, callId }: Pick<ModelCall, "tool" | "callId">,
   result: Told,
@@ -131,7 +134,7 @@ function outputOf({ result, truncated }: Told & { readonly status: "success" }):
   return { untrusted: true, ...(truncated && { truncated }), output: result };
 }
 
-/** What helps the model to mend its call; the rest is for the application. */
+/** Returns the parts of an error that help the model to fix its call; the rest is for the application. */
 function failureOf({ error }: ToldFailure): Record<string, unknown> {
   const { code, message, details, retryAfterMs } = error as ToldFailure["error"] & Record<string, unknown>;
   return {

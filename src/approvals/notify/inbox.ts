@@ -1,13 +1,13 @@
 import type { WriteTransaction } from "../store/database.ts";
 import type { Store } from "../store/store.ts";
 
-/** Longer than a message's time may be from ours, both ways. */
+/** Longer than twice the accepted clock difference of a message. */
 const REMEMBERED_MS = 3_600_000;
 const FORGOTTEN_AT_ONCE_MAX = 200;
 
-/** Which messages came in: each counts once, whichever replica it reaches. One that decides is taken with its decision. */
+/** Received messages. Each counts once across all replicas. A message with a decision is recorded in that transaction. */
 export interface Inbox {
-  /** False when a message of this id was received before. */
+  /** Records a message. Returns false when a message with this id was received before. */
   receive(webhook: string, id: string): Promise<boolean>;
 }
 
@@ -15,7 +15,7 @@ export function inbox({ database }: Pick<Store, "database">): Inbox {
   return { receive: (webhook, id) => database.write((tx) => takeMessage(tx, webhook, id)) };
 }
 
-/** False when it was taken before. */
+/** Records a message. Returns false when it was recorded before. */
 export async function takeMessage({ sql, now }: WriteTransaction, webhook: string, id: string): Promise<boolean> {
   await sql`
     DELETE FROM approval_messages WHERE (webhook, id) IN (

@@ -6,65 +6,65 @@ import type { Delivery } from "./sender.ts";
 
 const SECOND_MS = 1_000;
 const HOUR_MS = 3_600_000;
-/** An event is sent again for so long after its first attempt, and never when it is older than that. */
+/** Retries of an event end this long after its first attempt; an event that is older before its first attempt is not sent. */
 const RETRY_FOR_MS = 24 * HOUR_MS;
 const RETRY_MS = 5 * SECOND_MS;
 const RETRY_MS_MAX = HOUR_MS;
-/** Whoever asks for more, or for ever by mistake, would lose what is meant for it. */
+/** Limit for `Retry-After`: a longer delay, perhaps set by mistake, would lose notifications. */
 const RETRY_AFTER_MS_MAX = 6 * HOUR_MS;
-/** After a failure nothing at all is sent there for a while; longer after each further one. */
+/** Pause of the whole webhook after a failure; longer after each further failure. */
 const PAUSE_MS = SECOND_MS;
 const PAUSE_MS_MAX = 60 * SECOND_MS;
 const DOUBLINGS_MAX = 16;
-/** How long one replica has to itself what it sends: longer than an attempt may take. */
+/** Time that one replica owns a webhook: longer than an attempt may take. */
 const LEASE_MS = 60 * SECOND_MS;
-/** Events of one webhook that wait for another attempt; beyond it they are given up. */
+/** Events of one webhook that wait for a retry; further failed events are given up. */
 const WAITING_MAX = 1_000;
-/** Events that one look passes over. */
+/** Events that one look reads. */
 const LOOKED_AT_MAX = 200;
-/** Events that nobody wants are passed over in writing only now and then. */
+/** Number of skipped events after which the new position is stored. */
 const BEHIND_MAX = 100;
 
-/** Which events a webhook is for, and which process asks. */
+/** Events that a webhook wants, and the process that sends them. */
 export interface Wanted {
   readonly webhook: string;
   readonly types: ReadonlySet<string>;
   readonly owner: string;
 }
 
-/** One event that is to be sent now. */
+/** An event to send now. */
 export interface OutboxItem {
   readonly event: ApprovalEvent;
-  /** Before this one. */
+  /** Number of earlier attempts. */
   readonly attempts: number;
 }
 
-/** Events that nobody was told of within a day: their turn never came. */
+/** Number of events that were given up because they could not be sent within a day. */
 interface GivenUp {
   readonly givenUp: number;
 }
 
-/** `stale`: nobody is to be told any more. */
+/** Outcome of an attempt. `stale`: the notification is no longer needed. */
 export type DeliveryOutcome = Delivery | { readonly kind: "stale" };
 
-/** What the outcome meant; `lost`: another replica has taken over meanwhile. */
+/** Result of storing an outcome. `lost`: another replica has taken over meanwhile. */
 export type Settled = "done" | "again" | "dead" | "disabled" | "lost";
 
-/** Which events each webhook was told. One row a webhook says how far it has come, one more each event that failed. */
+/** Delivery state of the webhooks: one row per webhook with its position, and one per failed event that waits for a retry. */
 export interface Outbox {
-  /** Begins with the next event; one that has stood there goes on where it was, one that was disabled is tried again. */
+  /** Registers a webhook. A new or disabled webhook starts with the next event; a known one continues where it was. */
   register(webhook: string): Promise<void>;
-  /** A look: nothing is changed and nobody waits. */
+  /** Checks for work without a write transaction. */
   look(wanted: Wanted): Promise<"work" | "nothing" | "disabled">;
-  /** Takes the next event for this process alone, for a minute. */
+  /** Takes the next event; this process owns the webhook for a minute. */
   begin(wanted: Wanted): Promise<OutboxItem | GivenUp | undefined>;
-  /** `jitter`: at least 0, below 1. */
+  /** Stores the outcome of an attempt. `jitter`: at least 0, below 1. */
   settle(
     wanted: Wanted,
     piece: OutboxItem,
     end: { readonly outcome: DeliveryOutcome; readonly jitter: number },
   ): Promise<Settled>;
-  /** Lets another process go on at once. */
+  /** Lets another process take over at once. */
   release(wanted: Wanted): Promise<void>;
 }
 
@@ -91,13 +91,13 @@ async function register({ sql }: WriteTransaction, webhook: string): Promise<voi
 
 interface Found {
   readonly state: "open" | "disabled" | "waits";
-  /** An event that was never sent, and all before it that nobody wants. */
+  /** Next wanted event that was never sent. */
   readonly fresh: ApprovalEvent | undefined;
-  /** Before it, and too old. */
+  /** Wanted events before `fresh` that are too old to send. */
   readonly late: readonly ApprovalEvent[];
   readonly passed: number;
   readonly behind: number;
-  /** One that failed before, and its turn has come. */
+  /** Failed event whose retry is due. */
   readonly due: { readonly seq: number; readonly attempts: number } | undefined;
 }
 
@@ -132,7 +132,7 @@ async function look(view: ReadTransaction, wanted: Wanted): Promise<"work" | "no
   return isWork ? "work" : "nothing";
 }
 
-/** What is new goes first: it may be a question that somebody waits with. */
+/** Takes new events first: one may be an approval request that somebody waits for. */
 async function begin(tx: WriteTransaction, wanted: Wanted): Promise<OutboxItem | GivenUp | undefined> {
   const { sql, now } = tx;
   const { state, fresh, late, passed, due } = await find(tx, wanted);
@@ -146,7 +146,7 @@ async function begin(tx: WriteTransaction, wanted: Wanted): Promise<OutboxItem |
   if (due === undefined) return undefined;
   const [row] = await sql`SELECT * FROM approval_events WHERE seq = ${due.seq}`;
   if (row !== undefined) return { event: toEvent(row), attempts: due.attempts };
-  // Events that are old, or too many, are forgotten.
+  // The event was deleted, because it is old or there are too many.
   await forget(tx, wanted, due.seq);
   return undefined;
 }
@@ -215,12 +215,12 @@ function noteDead(
   tx.note({ event: undefined, journal: { type: "webhook.dead", ...about, ...facts } });
 }
 
-/** Nobody is asked what is over by now. */
+/** Returns whether an event that is too old counts as given up. An approval request does not: it has ended by then. */
 function isToBeTold({ type }: ApprovalEvent): boolean {
   return type !== "approval.requested";
 }
 
-/** The receiver has said that it is gone: whoever wants it back starts the service again. */
+/** Disables a webhook whose receiver answered 410 (Gone), until the webhook is registered again. */
 async function disable(tx: WriteTransaction, { webhook }: Wanted, { event }: OutboxItem): Promise<Settled> {
   const { sql, now } = tx;
   await sql`UPDATE approval_webhooks SET disabled_at = ${now} WHERE name = ${webhook}`;
@@ -233,12 +233,12 @@ async function forget({ sql }: WriteTransaction, { webhook }: Wanted, seq: numbe
   await sql`DELETE FROM approval_deliveries WHERE webhook = ${webhook} AND seq = ${seq}`;
 }
 
-/** What the receiver asks for. */
+/** Returns the delay that the receiver requests, up to the limit. */
 function retryAfterMs(outcome: DeliveryOutcome): number {
   return outcome.kind === "later" ? Math.min(outcome.retryAfterMs ?? 0, RETRY_AFTER_MS_MAX) : 0;
 }
 
-/** Doubles with each failure; somewhere in its upper half, so that many do not come at once. */
+/** Returns a delay that doubles with each failure, randomized in its upper half so that retries do not coincide. */
 function spread(
   firstMs: number,
   maxMs: number,

@@ -7,23 +7,23 @@ import type { Approvals } from "../types.ts";
 
 const HOUR_MS = 3_600_000;
 const MS_PER_SECOND = 1_000;
-/** Whoever answers sooner has not read the question. */
+/** An approver who decides sooner has not read the request. */
 const HASTY_MS = 2_000;
 const LISTED_MAX = 100;
 
-/** From here on a yes to everything, or in no time, says that questions are no longer read. Fewer decisions say nothing. */
+/** Thresholds beyond which approvers probably no longer read requests. Fewer decisions than `decidedMin` raise no alert. */
 const ALERTS = { decidedMin: 20, approvalRateMax: 0.95, hastyShareMax: 0.5 } as const;
 
 type Alert = "approval_rate" | "hasty_share";
 
-/** Shares are between 0 and 1; what nobody decided has none. */
+/** Statistics of decisions. Rates and shares are from 0 to 1; undefined without decisions. */
 export interface Decisions {
   readonly approved: number;
   readonly denied: number;
   readonly approvalRate: number | undefined;
   readonly medianSeconds: number | undefined;
   readonly p90Seconds: number | undefined;
-  /** Decided in less than two seconds. */
+  /** Share of decisions made in less than two seconds. */
   readonly hastyShare: number | undefined;
   readonly alerts: readonly Alert[];
 }
@@ -37,23 +37,23 @@ interface ToolReport extends Decisions {
 interface DeciderReport extends Decisions {
   readonly issuer: string;
   readonly subject: string;
-  /** Decisions in each hour of the clock in which there were any, and the most of one. */
+  /** Average number of decisions per clock hour, counting only hours with decisions; and the highest number in one hour. */
   readonly perHour: number;
   readonly busiestHour: number;
 }
 
-/** How people answered. Times in milliseconds since 1970. */
+/** Report on the decisions of a period. Times are in Unix milliseconds. */
 export interface ApprovalReport extends Decisions {
   readonly from: number;
   readonly to: number;
-  /** False: older questions of this time are not in it. */
+  /** False when older requests of the period are left out. */
   readonly isWhole: boolean;
   readonly asked: number;
   readonly pending: number;
-  /** Nobody answered. */
+  /** Requests that nobody decided in time. */
   readonly expired: number;
   readonly cancelled: number;
-  /** Those with most questions first. */
+  /** Tools with the most requests first. */
   readonly tools: readonly ToolReport[];
   readonly deciders: readonly DeciderReport[];
   readonly suggestions: readonly Suggestion[];
@@ -96,7 +96,7 @@ function deciderReports(rows: readonly ReportRow[]): readonly DeciderReport[] {
   });
 }
 
-/** Who says yes before the last one has read it, or not, as well. */
+/** Returns every person's decision: the votes, and the final decision when it is not one of the votes. */
 function decisionsIn(row: ReportRow): readonly ReportRow[] {
   const yeses = row.votes.map(({ at, ...decider }) => ({ ...row, decider, decidedAt: at, isYes: true }));
   const isAmongThem = row.decider === undefined || (row.isYes && yeses.length > 0);
@@ -128,7 +128,7 @@ function shareOf(part: number, whole: number): number | undefined {
   return whole === 0 ? undefined : part / whole;
 }
 
-/** The smallest time that so large a share was decided within. */
+/** Returns the smallest time, in seconds, within which the given share was decided. */
 function secondsAt(sorted: readonly number[], share: number): number | undefined {
   const ms = sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)];
   return ms === undefined ? undefined : rounded(ms / MS_PER_SECOND);
@@ -138,12 +138,12 @@ function rounded(value: number): number {
   return Math.round(value * 100) / 100;
 }
 
-/** Of one report, the newest first: older ones are left out, and the report says so. */
+/** Rows of one report, newest first; older rows are left out, and the report says so. */
 const ROWS_MAX = 10_000;
-/** Of one look: calls go on in between. */
+/** Rows per read transaction: calls can proceed in between. */
 const PAGE_ROWS = 250;
 
-/** Milliseconds since 1970; `to` is no longer in it. */
+/** Unix milliseconds; `to` is exclusive. */
 interface ReportRange {
   readonly from: number;
   readonly to: number;
@@ -151,13 +151,13 @@ interface ReportRange {
 
 export type MakeReport = (range: ReportRange) => Promise<ApprovalReport>;
 
-/** What became of one question, without what it was about. */
+/** An approval request and its outcome, without its contents. */
 export interface ReportRow {
   readonly tool: string;
   readonly category: string;
   readonly classification: string;
   readonly risk: string;
-  /** Empty: none that the service trusts. */
+  /** Empty when there is no trusted session. */
   readonly session: string;
   readonly requester: string;
   readonly grantKey: string | undefined;
@@ -168,7 +168,7 @@ export interface ReportRow {
   readonly createdAt: number;
   readonly decidedAt: number | undefined;
   readonly decider: { readonly issuer: string; readonly subject: string } | undefined;
-  /** Each yes on the way, where a policy wanted several; the last one is the decider's. */
+  /** All votes when a policy required several; after an approval, the last one is that of `decider`. */
   readonly votes: readonly Pick<Vote, "issuer" | "subject" | "at">[];
 }
 
@@ -220,25 +220,25 @@ function toReportRow(row: Row): ReportRow {
   };
 }
 
-/** So often was the same asked, and never refused, before it is worth a rule. */
+/** Number of requests, all approved, from which a suggestion is made. */
 const SAME_CALL_MIN = 3;
 const READ_TOOL_MIN = 5;
 const SESSION_WRITES_MIN = 10;
 const SUGGESTIONS_MAX = 20;
 
-/** A rule that would have spared people questions to which they always said yes. People decide whether it is a good one. */
+/** A suggested rule that would have avoided requests that were always approved. People decide whether to adopt it. */
 interface Suggestion {
   /**
-   * `session_scope`: the very same call, in one session: approve it for the session. `read_tool`: a tool that only reads and is
-   * asked about: look at the rules that ask. `auto_edit`: one session's writes: set its mode to autoEdit for a while.
+   * `session_scope`: the same call was repeated in one session; approve it for the session. `read_tool`: a read-only tool needed
+   * approvals; review the rules that require them. `auto_edit`: many writes in one session; set its mode to autoEdit for a while.
    */
   readonly kind: "session_scope" | "read_tool" | "auto_edit";
   readonly tool: string | undefined;
-  /** Questions that would not have been asked. */
+  /** Number of approval requests that would not have been made. */
   readonly prompts: number;
 }
 
-/** Never about what is high risk or destroys something: these always ask. */
+/** Ignores high-risk and destructive calls, which always need an approval. */
 function suggestionsOf(rows: readonly ReportRow[]): readonly Suggestion[] {
   const remembered = rows.filter(({ risk, classification }) => isOrdinary(risk) && classification !== "destructive");
   return [...sameCalls(remembered), ...readTools(remembered), ...sessionWrites(remembered)]
@@ -276,7 +276,7 @@ function sessionWrites(rows: readonly ReportRow[]): readonly Suggestion[] {
     .map((own) => ({ kind: "auto_edit", tool: undefined, prompts: own.length }));
 }
 
-/** The first question of each group would have been asked all the same. */
+/** Counts all requests of each group but the first, which would still have been needed. */
 function byTool(kind: Suggestion["kind"], groups: readonly (readonly ReportRow[])[]): readonly Suggestion[] {
   const tools = Map.groupBy(groups, ([first]) => first?.tool ?? "");
   return [...tools].map(([tool, own]) => ({
@@ -284,30 +284,30 @@ function byTool(kind: Suggestion["kind"], groups: readonly (readonly ReportRow[]
   }));
 }
 
-/** One question that is open or that nobody answered is no yes. */
+/** Returns a filter for groups in which every request was approved with scope `once`; pending and expired ones fail it. */
 function alwaysYes(min: number): (rows: readonly ReportRow[]) => boolean {
   return (rows) => rows.length >= min && rows.every(({ isYes, scope }) => isYes && scope === "once");
 }
 
-/** Upper bounds of the times to decide, in seconds: two seconds are what nobody reads in. */
+/** Bucket bounds for the time to decide, in seconds. The bound 2 separates decisions made without reading. */
 export const DECISION_SECONDS = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600] as const;
 
-/** What was decided through this process since it began. */
+/** Decisions made through this process since it started. */
 export interface Tally {
-  /** `approved`, `denied`, `cancelled`, `revoked`, `expired`. */
+  /** Counts by outcome: `approved`, `denied`, `cancelled`, `revoked`, `expired`. */
   readonly ended: ReadonlyMap<string, number>;
-  /** Decisions by the first bound that they did not pass; the last counts those that passed all. */
+  /** Decisions per bucket of `DECISION_SECONDS`; the last bucket is unbounded. */
   readonly decisionCounts: readonly number[];
   readonly decisionSecondsSum: number;
 }
 
-/** Counts what passes through; what other replicas decide they count themselves. */
+/** Counts decisions of this process. Other replicas count their own. */
 export class DecisionTally implements Tally {
   readonly ended = new Map<string, number>();
   readonly decisionCounts: number[] = Array.from({ length: DECISION_SECONDS.length + 1 }, () => 0);
   decisionSecondsSum = 0;
 
-  /** The part of the approvals through which people's answers go. */
+  /** Wraps the methods through which people decide. */
   counted({ decide, cancel, revoke }: Approvals): Pick<Approvals, "decide" | "cancel" | "revoke"> {
     return {
       decide: async (decision) => {
@@ -332,7 +332,7 @@ export class DecisionTally implements Tally {
     };
   }
 
-  /** Of a line that was journaled: the clock's endings have no other sign. */
+  /** Counts expirations from journal lines, the only place that reports them. */
   noteLine({ type }: { readonly type: string }): void {
     if (type === "approval.expired") this.#add("expired");
   }

@@ -1,6 +1,6 @@
 /**
- * How far each webhook has come, what it has to be told again, and which messages were received. A step that was released
- * never changes; the two say the same in either dialect.
+ * Migration for the webhook tables: position of each webhook, deliveries to retry, and received messages. A released step
+ * never changes. Keep the two dialects equivalent.
  */
 export const NOTIFY_SQLITE = `
 CREATE TABLE approval_webhooks (

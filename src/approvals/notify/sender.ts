@@ -6,19 +6,19 @@ import { boundInterimAnswers } from "../../core/interim-answers.ts";
 import { isForbiddenAddress, literalAddress } from "./address.ts";
 import type { SignatureHeaders } from "./signature.ts";
 
-/** What became of one attempt. */
+/** Result of one attempt. */
 export type Delivery =
   | { readonly kind: "taken" }
-  /** The receiver wants nothing more, ever. */
+  /** The receiver permanently refuses notifications. */
   | { readonly kind: "gone" }
   | { readonly kind: "later"; readonly reason: string; readonly retryAfterMs: number | undefined };
 
 export interface SendOptions {
   readonly url: string;
   readonly headers: SignatureHeaders;
-  /** Milliseconds since 1970. */
+  /** Unix milliseconds. */
   readonly nowMs: number;
-  /** Of the whole exchange: name, connection, answer. */
+  /** Limit for the whole exchange: name lookup, connection and response. */
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
 }
@@ -28,8 +28,8 @@ const WAIT_STATUSES = new Set([429, 503]);
 const SECOND_MS = 1_000;
 
 /**
- * One POST. Never rejects. No redirect is followed: what is signed goes to the address that was configured and nowhere else.
- * Of the answer only the status counts; its body is not read.
+ * Sends one POST request. Never rejects. Does not follow redirects: a signed message goes only to the configured address.
+ * Reads only the status and the `Retry-After` header of the response, not the body.
  */
 export async function send(body: string, { url, headers, nowMs, timeoutMs, signal }: SendOptions): Promise<Delivery> {
   const ended = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
@@ -50,8 +50,8 @@ interface Post {
 }
 
 /**
- * Rejected: `fetch`, which looks the name up once more by itself, and lets a variable of the environment send everything to a
- * proxy, to loopback too.
+ * Posts with `node:http(s)`. Rejected: `fetch`, which resolves the name again itself, and lets an environment variable redirect
+ * all requests to a proxy, even those to loopback.
  */
 function post(body: string, { url, headers, ended }: Post): Promise<IncomingMessage> {
   const literal = literalAddress(url.hostname);
@@ -68,7 +68,7 @@ function post(body: string, { url, headers, ended }: Post): Promise<IncomingMess
         "content-length": Buffer.byteLength(body),
         "user-agent": "safe-tool-call",
       },
-      // Said outright: a variable of the environment could switch it off.
+      // Set explicitly: an environment variable could disable it.
       rejectUnauthorized: true,
     },
     (response) => {
@@ -87,7 +87,7 @@ function post(body: string, { url, headers, ended }: Post): Promise<IncomingMess
   return promise;
 }
 
-/** The connection goes to an address that was looked at: the name may have been pointed elsewhere, between a look and the next too. */
+/** Resolves the name and checks exactly the addresses that the connection uses, to prevent DNS rebinding. */
 const lookUp: LookupFunction = (hostname, { family, hints }, callback) => {
   lookup(hostname, { all: true, ...(family !== undefined && { family }), ...(hints !== undefined && { hints }) })
     .then((addresses) => {
@@ -121,7 +121,7 @@ function deliveryOf({ statusCode: status = 0, headers }: IncomingMessage, nowMs:
   return { kind: "later", reason: `status ${status}`, retryAfterMs };
 }
 
-/** Seconds, or a date (RFC 9110, 10.2.3). */
+/** Reads `Retry-After`, in seconds or as a date (RFC 9110, 10.2.3). Returns milliseconds. */
 export function readRetryAfter(header: string | undefined, nowMs: number): number | undefined {
   if (header === undefined || header.length > 64) return undefined;
   if (/^\d{1,9}$/.test(header)) return Number(header) * SECOND_MS;
@@ -129,7 +129,7 @@ export function readRetryAfter(header: string | undefined, nowMs: number): numbe
   return Number.isNaN(at) ? undefined : Math.max(0, at - nowMs);
 }
 
-/** Never the URL, which may be a secret: the runtime's messages may quote it. */
+/** Returns the error's name and code only: the runtime's messages may quote the URL, which may be a secret. */
 function faultOf(error: unknown): string {
   if (!(error instanceof Error)) return "failed";
   const code = "code" in error && typeof error.code === "string" ? error.code : undefined;

@@ -9,29 +9,29 @@ import {
 } from "node:crypto";
 import { sha256Hex } from "../../core/digest.ts";
 
-/** How far the time of a message may be from ours, either way. */
+/** Accepted difference between a message's time and the local clock, in either direction. */
 const TOLERANCE_SECONDS = 300;
 const SECRET_BYTES_MIN = 24;
 const SECRET_BYTES_MAX = 64;
 const ED25519_BYTES = 32;
 const KEYS_MAX = 4;
-/** Of one message: each key is tried on each. */
+/** Signatures checked per message: each key is tried on each signature. */
 const SIGNATURES_MAX = 8;
 const SIGNATURE_CHARACTERS_MAX = 2_048;
 const SECOND_MS = 1_000;
 
-/** Without a dot: it would move the borders of what is signed. */
+/** Excludes dots, which separate the parts of the signed content. */
 const ID = /^[A-Za-z0-9_-]{1,128}$/;
 const TIMESTAMP = /^\d{1,12}$/;
 const BASE64 = /^[A-Za-z0-9+/]{1,512}={0,2}$/;
 
-/** What signs or verifies messages: a shared secret (`v1`), or one half of an Ed25519 pair (`v1a`). */
+/** A key that signs or verifies messages: a shared secret (`v1`), or one half of an Ed25519 key pair (`v1a`). */
 export type WebhookKey = { readonly fingerprint: string } & (
   | { readonly scheme: "v1"; readonly secret: Uint8Array }
   | { readonly scheme: "v1a"; readonly key: KeyObject }
 );
 
-/** The headers of Standard Webhooks, as they are sent. */
+/** Headers of Standard Webhooks. */
 export interface SignatureHeaders {
   readonly "webhook-id": string;
   readonly "webhook-timestamp": string;
@@ -41,8 +41,8 @@ export interface SignatureHeaders {
 export type ReadKeys = { readonly ok: readonly WebhookKey[] } | { readonly fault: string };
 
 /**
- * Keys, one a line: `whsec_…` both ways, `whsk_…` for signing, `whpk_…` for verifying. The first is the newest; all sign, any
- * verifies, so that one can be changed for another. What is wrong is said by line: the text is secret.
+ * Reads keys, one per line: `whsec_…` for signing and verifying, `whsk_…` for signing, `whpk_…` for verifying. The first key is
+ * the newest. All keys sign and any key verifies, so that keys can be rotated. Errors name the line only: the text is secret.
  */
 export function readKeys(text: string, use: "sign" | "verify"): ReadKeys {
   const lines = text.split("\n").map((line) => line.trim());
@@ -79,16 +79,16 @@ function bytesOf(encoded: string): Buffer | undefined {
   return bytes.toString("base64") === encoded ? bytes : undefined;
 }
 
-/** Of the public half, so that both halves of a pair have one: they are one key at two places. */
+/** Returns the fingerprint of the public half, so that both halves of a key pair have the same one. */
 function pairFingerprint(key: KeyObject): string {
   const half = key.type === "private" ? createPublicKey(key) : key;
   return sha256Hex(Buffer.from(half.export({ format: "jwk" }).x ?? "", "base64url"));
 }
 
-/** PKCS8 around the seed of an Ed25519 key (RFC 8410). */
+/** PKCS #8 prefix of an Ed25519 seed (RFC 8410). */
 const PKCS8 = Buffer.from("302e020100300506032b657004220420", "hex");
 
-/** The seed alone, or the seed and the public half. */
+/** Reads a seed, or a seed followed by the public half. */
 function signingKey(bytes: Buffer): KeyObject | undefined {
   if (bytes.length !== ED25519_BYTES && bytes.length !== 2 * ED25519_BYTES) return undefined;
   const der = Buffer.concat([PKCS8, bytes.subarray(0, ED25519_BYTES)]);
@@ -101,7 +101,7 @@ function verifyingKey(bytes: Buffer): KeyObject | undefined {
   return createPublicKey({ key, format: "jwk" });
 }
 
-/** The headers of one attempt. `nowMs` is when it is made; the id stays the same however often it is. */
+/** Returns the headers of one attempt made at `nowMs`. All attempts for a message have the same id. */
 export function signMessage(
   { id, body }: { readonly id: string; readonly body: string },
   { keys, nowMs }: { readonly keys: readonly WebhookKey[]; readonly nowMs: number },
@@ -112,7 +112,7 @@ export function signMessage(
   return { "webhook-id": id, "webhook-timestamp": timestamp, "webhook-signature": signatures.join(" ") };
 }
 
-/** Why a message counts for nothing. */
+/** Reason why a message is rejected. */
 export type Unverified = "unsigned" | "late" | "signature";
 
 export interface ReceivedMessage {
@@ -122,7 +122,7 @@ export interface ReceivedMessage {
   readonly body: Uint8Array;
 }
 
-/** The id of a message that one of the keys signed, within five minutes of now; else why it is none. */
+/** Returns the id of a message that one of the keys signed within five minutes of `nowMs`; otherwise the reason for rejection. */
 export function verifyMessage(
   { id, timestamp, signature, body }: ReceivedMessage,
   { keys, nowMs }: { readonly keys: readonly WebhookKey[]; readonly nowMs: number },

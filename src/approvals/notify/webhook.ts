@@ -7,7 +7,7 @@ import type { DeliveryOutcome, Outbox, OutboxItem, Wanted } from "./outbox.ts";
 import { send } from "./sender.ts";
 import { signMessage, type WebhookKey } from "./signature.ts";
 
-/** Where one webhook sends what. */
+/** Receiver of a webhook, and the events that it wants. */
 export interface WebhookTarget extends PayloadOptions {
   readonly url: string;
   readonly keys: readonly WebhookKey[];
@@ -16,23 +16,23 @@ export interface WebhookTarget extends PayloadOptions {
 
 export interface WebhookParts {
   readonly approvals: Approvals & { readonly outbox: Outbox };
-  /** Milliseconds since 1970. */
+  /** Returns Unix milliseconds. */
   readonly clock: () => number;
-  /** At least 0, below 1. */
+  /** Returns a number from 0 (inclusive) to 1 (exclusive). */
   readonly random: () => number;
-  /** Names this process among those of one store. */
+  /** Identifies this process among all processes of the store. */
   readonly owner: string;
-  /** What went wrong, for the operators' log; once for each time that it begins, and once a minute at most. */
+  /** Reports a problem to the operators' log: once per outage, and at most once a minute. */
   readonly report: (message: string) => void;
-  /** Milliseconds between looks. */
+  /** Poll interval, in milliseconds. */
   readonly pollMs?: number;
-  /** Of one attempt. */
+  /** Timeout of one attempt. */
   readonly timeoutMs?: number;
-  /** What was counted under this name before: it is counted on. */
+  /** Earlier counts of the webhook with this name, which are continued. */
   readonly counts?: WebhookCounts;
 }
 
-/** Since this process began. */
+/** Counts since this process started. */
 export interface WebhookCounts {
   sent: number;
   failures: number;
@@ -40,28 +40,28 @@ export interface WebhookCounts {
   stale: number;
 }
 
-/** How one webhook is doing, since this process began. */
+/** State of a webhook, with counts since this process started. */
 export interface WebhookState {
   readonly webhook: string;
   readonly sent: number;
   readonly failures: number;
-  /** Given up after a day. */
+  /** Events that were given up. */
   readonly dead: number;
-  /** Questions that were over before they could be sent. */
+  /** Approval requests that ended before they could be sent. */
   readonly stale: number;
   readonly isDisabled: boolean;
 }
 
 const POLL_MS = 1_000;
 const TIMEOUT_MS = 10_000;
-/** Between two texts for the log of failures: a receiver may fail and recover with every message. */
+/** Minimum interval between failure reports: a receiver may fail and recover with every message. */
 const REPORT_EVERY_MS = 60_000;
-/** What an end waits for a store that does not answer. */
+/** Time that `stop` waits for a store that does not respond. */
 const STOP_MS_MAX = 2_000;
 
 /**
- * Tells one far side what happens to approvals, at least once each, beside the road of a call: it reads the store's events
- * and waits for nobody but its receiver.
+ * Sends each approval event to one receiver at least once. Runs outside of the call pipeline: it reads the store's events and
+ * waits only for its receiver.
  */
 export class Webhook {
   readonly #target: WebhookTarget;
@@ -71,14 +71,14 @@ export class Webhook {
   readonly #stopping = new AbortController();
   #isRetired = false;
   #isDisabled = false;
-  /** Whether the operators know that it fails now. */
+  /** True when the current outage was reported. */
   #isTold = false;
   #toldAtMs = Number.NEGATIVE_INFINITY;
   #isRung = false;
   #wake: () => void = () => {};
   readonly #done: Promise<void>;
 
-  /** Begins at once. */
+  /** Starts immediately. */
   constructor(target: WebhookTarget, parts: WebhookParts) {
     this.#target = target;
     this.#parts = parts;
@@ -91,14 +91,14 @@ export class Webhook {
     return { webhook: this.#target.name, ...this.counts, isDisabled: this.#isDisabled };
   }
 
-  /** Breaks off the attempt under way. What was not taken, as far as we know, is sent after the next start. */
+  /** Aborts the running attempt. An event whose delivery was not confirmed is sent after the next start. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     this.#wake();
     await endedWithin(this.#done, STOP_MS_MAX);
   }
 
-  /** Ends the attempt under way as it began, and sends nothing more. Never rejects. */
+  /** Lets the running attempt finish, and sends nothing more. Never rejects. */
   async retire(): Promise<void> {
     this.#isRetired = true;
     this.#wake();
@@ -125,7 +125,7 @@ export class Webhook {
     await approvals.outbox.release(this.#wanted).catch(() => {});
   }
 
-  /** Whether there may be more to do at once. */
+  /** Sends the next event. Returns whether there may be more to do immediately. */
   async #sendNext(): Promise<boolean> {
     const { outbox } = this.#parts.approvals;
     const found = await outbox.look(this.#wanted);
@@ -156,7 +156,7 @@ export class Webhook {
     try {
       approval = await approvals.get(event.id);
     } catch {
-      // Should only this one be unreadable, the others do not wait for it; where the store is away, the end of the attempt fails too.
+      // If only this approval is unreadable, the others do not wait for it. If the store is unavailable, `settle` fails too.
       return { kind: "later", reason: "the approval cannot be read", retryAfterMs: undefined };
     }
     if (isStale(event, approval, nowMs)) return { kind: "stale" };
@@ -204,21 +204,21 @@ export class Webhook {
   }
 }
 
-/** A question whose time is over asks nobody any more. */
+/** Returns whether the event is an approval request that has expired or no longer exists. */
 function isStale({ type }: ApprovalEvent, approval: Approval | undefined, nowMs: number): boolean {
   if (type !== "approval.requested") return false;
   return approval === undefined || approval.state === "expired" || approval.decideBy <= nowMs;
 }
 
-/** What a channel is told: that there is something, and where; or also what the deciders' list and page show. */
+/** Contents of a message: `summary` has a summary and a link; `view` adds what approvers see in their list and on the page. */
 type Detail = "summary" | "view";
 
 interface PayloadOptions {
-  /** The webhook's name. */
+  /** Name of the webhook. */
   readonly name: string;
   readonly deployment: string;
   readonly detail: Detail;
-  /** What links begin with; without it they are paths. */
+  /** Prefix of links; when undefined, links are paths. */
   readonly publicUrl: string | undefined;
 }
 
@@ -227,11 +227,11 @@ interface Message {
   readonly body: string;
 }
 
-/** A larger view is left out, and said to be. */
+/** A larger view is left out and replaced by `viewLeftOut`. */
 const VIEW_CHARACTERS_MAX = 262_144;
 const ID_CHARACTERS = 32;
 
-/** The same event has the same id at each attempt, and another at each webhook. */
+/** Builds the message. An event has the same id in each attempt, and a different one for each webhook. */
 function messageOf(event: ApprovalEvent, approval: Approval | undefined, options: PayloadOptions): Message {
   const { type, at, seq, id } = event;
   const digest = sha256Hex(JSON.stringify(["stc/webhook/v1", options.deployment, options.name, seq, at, type, id]));
@@ -250,7 +250,7 @@ function dataOf({ id, tool, summary }: ApprovalEvent, approval: Approval | undef
   return { ...told, ...stands, ...wants, link, ...(options.detail === "view" && detailOf(approval)) };
 }
 
-/** For channels that the operator trusts with it. Its secrets were filtered when it was made. */
+/** Returns the details for receivers that the operator trusts with them. The view was rendered without secrets. */
 function detailOf(approval: Approval): Record<string, Json> {
   const { requester, rules, category, classification, traceId, view, answer } = approval;
   const { issuer, subject, actors } = requester;
@@ -263,7 +263,7 @@ function detailOf(approval: Approval): Record<string, Json> {
   };
 }
 
-/** ISO 8601, UTC. */
+/** Formats Unix milliseconds as ISO 8601 in UTC. */
 function iso(ms: number): string {
   return new Date(ms).toISOString();
 }

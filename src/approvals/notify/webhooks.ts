@@ -5,41 +5,41 @@ import type { MakeReport, Tally } from "./report.ts";
 import type { WebhookKey } from "./signature.ts";
 import { Webhook, type WebhookCounts, type WebhookParts, type WebhookState, type WebhookTarget } from "./webhook.ts";
 
-/** Somebody whom an integration may speak for. */
+/** A person for whom an integration may report decisions. */
 export interface Person extends Decider {
-  /** What policies may ask for; an integration shows no token. */
+  /** Permissions that policies check; configured here because an integration sends no token of the person. */
   readonly permissions: readonly string[];
 }
 
-/** An integration through which people decide. */
+/** A program through which people decide. */
 export interface Integration {
-  /** Verify what it sends. */
+  /** Keys that verify its messages. */
   readonly keys: readonly WebhookKey[];
-  /** By its own names for them. Whoever is not there decides nothing. */
+  /** People by the integration's own names for them; nobody else can decide. */
   readonly people: ReadonlyMap<string, Person>;
 }
 
-/** Those who are told, and those who may answer, as the configuration names them. */
+/** Configured receivers of events, and integrations by name. */
 export interface NamedWebhooks {
   readonly targets: readonly WebhookTarget[];
   readonly integrations: ReadonlyMap<string, Integration>;
 }
 
-/** Those who are told of approvals, and those who may answer, by name. */
+/** Running webhooks, and integrations by name. */
 interface Webhooks {
-  /** Those of now. */
+  /** Current integrations. */
   readonly integrations: ReadonlyMap<string, Integration>;
   states(): readonly WebhookState[];
   stop(): Promise<void>;
 }
 
-/** Those that a reload exchanges. */
+/** Webhooks that a configuration reload replaces. */
 export interface LiveWebhooks extends Webhooks {
-  /** Goes on with these; what has stayed as it was is left alone. Never fails. */
+  /** Switches to a new configuration; unchanged webhooks keep running. Never fails. */
   change(named: NamedWebhooks): void;
 }
 
-/** Approvals with what stands beside the decisions: reports, counts, and the ways out and in. */
+/** Approvals, along with reports, counts, and the webhooks in both directions. */
 export interface NotifiedApprovals extends Approvals {
   readonly inbox?: Inbox | undefined;
   readonly report?: MakeReport | undefined;
@@ -51,7 +51,7 @@ interface WebhooksOptions extends NamedWebhooks {
   readonly parts: WebhookParts;
 }
 
-/** Begins to send at once. */
+/** Starts the webhooks. */
 export function startWebhooks({ parts, ...first }: WebhooksOptions): LiveWebhooks {
   let { integrations } = first;
   const byName = new Map<string, NamedWebhook>();
@@ -82,26 +82,26 @@ export function startWebhooks({ parts, ...first }: WebhooksOptions): LiveWebhook
 }
 
 /**
- * Whom the configuration calls by one name, through its changes. The next one begins when the one before it has ended: the two
- * have one place in the store.
+ * The webhook with one name across configuration changes. A successor starts only after its predecessor has ended, because both
+ * use the same row in the store.
  */
 class NamedWebhook {
   readonly #parts: WebhookParts;
   readonly #counts: WebhookCounts = { sent: 0, failures: 0, dead: 0, stale: 0 };
-  /** Undefined: nobody is to be told. */
+  /** Undefined when the webhook is no longer configured. */
   #target: WebhookTarget | undefined;
   #webhook: Webhook | undefined;
   #isRetiring = false;
   #isStopped = false;
 
-  /** Begins at once. */
+  /** Starts immediately. */
   constructor(target: WebhookTarget, parts: WebhookParts) {
     this.#target = target;
     this.#parts = { ...parts, counts: this.#counts };
     this.#begin();
   }
 
-  /** Whether nobody is told, nor to be told. */
+  /** True when the webhook neither runs nor is configured. */
   get isOver(): boolean {
     return this.#webhook === undefined && this.#target === undefined;
   }
@@ -110,7 +110,7 @@ class NamedWebhook {
     return this.#webhook === undefined ? [] : [this.#webhook.state()];
   }
 
-  /** What is under way ends as it began; one that has stayed as it was goes on. */
+  /** Switches to another target. A running attempt finishes with the old target; an unchanged webhook keeps running. */
   turnTo(target: WebhookTarget | undefined): void {
     const isSame = sameTarget(target, this.#target);
     this.#target = target;
@@ -140,7 +140,7 @@ function sameTarget(one: WebhookTarget | undefined, other: WebhookTarget | undef
   return Bun.deepEquals(comparable(one), comparable(other), true);
 }
 
-/** Keys are told apart by their fingerprints. */
+/** Replaces keys by scheme and fingerprint, for the comparison. */
 function comparable(target: WebhookTarget | undefined): unknown {
   return target && { ...target, keys: target.keys.map(({ scheme, fingerprint }) => `${scheme} ${fingerprint}`) };
 }

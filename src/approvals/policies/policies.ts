@@ -4,15 +4,15 @@ import type { Scope } from "../identities.ts";
 import type { Risk } from "../types.ts";
 import type { Deciders, PolicyStage, ReasonRequired, RequiredPolicy, Requirement } from "./requirement.ts";
 
-/** Which questions a policy is about. Everything that is named must hold; of a list, one of its members. */
+/** Conditions under which a policy applies to a request. All given conditions must hold; a list holds when one member matches. */
 export interface PolicyConditions {
-  /** Names, in which a star stands for any letters. */
+  /** Tool names; `*` matches any characters. */
   readonly tools?: readonly string[] | undefined;
   readonly categories?: readonly Category[] | undefined;
   readonly systems?: readonly string[] | undefined;
-  /** At least. */
+  /** Minimum risk. */
   readonly risk?: Risk | undefined;
-  /** That the tool requires of its callers. */
+  /** Permissions that the tool requires of its callers. */
   readonly permissions?: readonly string[] | undefined;
   readonly classifications?: readonly Classification[] | undefined;
 }
@@ -22,11 +22,11 @@ interface WrittenDeciders {
   readonly subjects?: Deciders["subjects"];
 }
 
-/** Who decides, as operators write it. It makes no call ask, and lets none through. */
+/** A policy about who approves, as operators write it. It neither makes a call need an approval nor allows a call. */
 export interface ApprovalPolicy {
   readonly name: string;
   readonly when: PolicyConditions;
-  /** `stages`, or one stage in short. */
+  /** Either `stages`, or the short form with `deciders` and `count` for a single stage. */
   readonly require: {
     readonly deciders?: WrittenDeciders | undefined;
     readonly count?: number | undefined;
@@ -41,21 +41,21 @@ export interface ApprovalPolicy {
 }
 
 export interface ApprovalPolicies {
-  /** What the question needs; undefined: no policy is about it, and one decider is enough. */
+  /** Returns what a request needs; undefined when no policy applies, and one approver is enough. */
   requirementFor(call: { readonly tool: Tool; readonly risk: Risk }): Requirement | undefined;
-  /** Hex SHA-256 over the policies that may be about the tool; empty when none is. */
+  /** Returns the hex SHA-256 over the policies that may apply to the tool; empty when there are none. */
   versionFor(tool: Tool): string;
 }
 
-/** Of a policy that names one stage only in short. */
+/** Stage name for a policy in the short form. */
 const ONLY_STAGE = "deciders";
 const RISKS: readonly Risk[] = ["low", "medium", "high", "critical"];
 const REASONS: readonly ReasonRequired[] = ["never", "deny", "always"];
 const LIMITS = { depthMax: 16, nodesMax: 200_000, bytesMax: 4_194_304 } as const;
 
 /**
- * Every policy that is about a question must have what it wants, so that none softens another and their order means nothing. A
- * person's one yes counts in each of them that takes it.
+ * Compiles the policies. All policies that apply to a request must be satisfied, so that none weakens another and their order
+ * does not matter. One vote of a person counts in every policy that accepts that person.
  */
 export function createApprovalPolicies(policies: readonly ApprovalPolicy[]): ApprovalPolicies {
   const known = new WeakMap<Tool, ToolPolicies>();
@@ -102,7 +102,7 @@ function joined(policies: readonly ApprovalPolicy[]): Requirement {
   return { digest: digestOf("stc/requirement/v1", wanted), ...wanted };
 }
 
-/** What a policy wants, whichever way it was written. */
+/** Returns the stages of a policy, from the short or the long form. */
 export function requiredOf({ name, distinctPeople, require }: ApprovalPolicy): RequiredPolicy {
   const { deciders = {}, count = 1, stages = [{ name: ONLY_STAGE, deciders, count }] } = require;
   return {
@@ -124,7 +124,7 @@ function digestOf(t: string, wanted: unknown): string {
   return sha256Hex(canonicalJson({ t, wanted }, LIMITS));
 }
 
-/** Whether the policy is about the tool, as far as no call is needed to know it. */
+/** Returns whether the policy may apply to the tool, as far as that is known without a call. */
 export function mayConcern({ when }: Pick<ApprovalPolicy, "when">, tool: Tool): boolean {
   const { tools, categories, systems, permissions, classifications } = when;
   return (
@@ -136,12 +136,12 @@ export function mayConcern({ when }: Pick<ApprovalPolicy, "when">, tool: Tool): 
   );
 }
 
-/** Those that only some arguments need are counted in: the policy holds for all of the tool's calls. */
+/** Returns the tool's permissions, including those that only some arguments need: the policy applies to all calls of the tool. */
 function permissionsOf({ permissions }: Tool): readonly string[] {
   return [...permissions.required, ...(permissions.elevatedIf?.required ?? [])];
 }
 
-/** In time of the name's length times the pattern's: each part takes its first place. */
+/** Matches a tool name. Takes the first occurrence of each part: the time is at most name length times pattern length. */
 export function matchesToolName(pattern: string, name: string): boolean {
   const [head = "", ...rest] = pattern.split("*");
   const tail = rest.pop();

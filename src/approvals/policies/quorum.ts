@@ -10,14 +10,14 @@ import type {
 } from "./requirement.ts";
 import { type KnownIssuer, shortageOf } from "./supply.ts";
 
-/** Who votes: verified, with what the token holds. */
+/** An authenticated approver who votes, with the permissions of the token. */
 export interface Voter extends ApproverIdentity {
   readonly permissions: readonly string[];
-  /** Of the token's `act` chain. */
+  /** `sub`s of the token's `act` chain. */
   readonly actors: readonly string[];
 }
 
-/** A stage that still lacks somebody. */
+/** A stage that still needs votes. */
 export interface Lacking {
   readonly policy: string;
   readonly stage: string;
@@ -25,33 +25,34 @@ export interface Lacking {
   readonly needed: number;
 }
 
-/** Why somebody's answer does not count. */
+/** Reason why a vote or a denial does not count. */
 export type Objection =
   | {
       readonly outcome: "not_eligible";
       readonly lacking: Lacking;
       readonly missingPermissions: readonly string[];
-      /** Whether the stage names people, and not this one. */
+      /** True when the stage names people, and this voter is not one of them. */
       readonly isNotNamed: boolean;
     }
-  /** The voter's stage comes after one that still lacks somebody. */
+  /** The voter's stage comes after one that still needs votes. */
   | { readonly outcome: "later_stage"; readonly lacking: Lacking; readonly stage: string }
   | { readonly outcome: "already_voted"; readonly lacking: readonly Lacking[] };
 
-/** Where a yes of the voter would count, or why it would not. */
+/** Stages in which the vote counts, or the reason why it does not count. */
 export type VoteResult = { readonly places: readonly VotePosition[] } | Objection;
 
-/** How far one policy has come. */
+/** Progress of one policy. */
 export interface PolicyProgress {
   readonly policy: RequiredPolicy;
-  /** Of each stage, in order. */
+  /** Votes of each stage, in order. */
   readonly voters: readonly (readonly Vote[])[];
-  /** The stage that votes are counted in now; undefined when the policy has what it wants. */
+  /** Index of the stage that currently takes votes; undefined when the policy is satisfied. */
   readonly open: number | undefined;
 }
 
 /**
- * By name, whatever the issuer, as askers are: one person may have accounts at two, or hold the token of another, and counts once.
+ * Compares people by name and ignores the issuer, as for requesters: one person may have accounts at two issuers, or hold
+ * another person's token, and counts once.
  */
 function isSamePerson(a: Named, b: Named): boolean {
   return isAmongAskers(a, [b.subject, ...b.actors]);
@@ -69,7 +70,7 @@ export function progressOf(requirement: Requirement, votes: readonly Vote[]): re
   });
 }
 
-/** What is missing for a yes; nothing when there is enough. */
+/** Returns the stages that still need votes; empty when all policies are satisfied. */
 export function lackingOf(requirement: Requirement, votes: readonly Vote[]): readonly Lacking[] {
   return progressOf(requirement, votes).flatMap((progress) => lackingIn(progress) ?? []);
 }
@@ -80,7 +81,7 @@ function lackingIn({ policy, voters, open }: PolicyProgress): Lacking | undefine
   return { policy: policy.name, stage: stage.name, have: voters[open]?.length ?? 0, needed: stage.count };
 }
 
-/** Where the yes counts: in the open stage of each policy that takes this voter, unless a later one cannot do without them. */
+/** Returns where the vote counts: the open stage of each policy that accepts the voter, unless a later stage needs the voter. */
 export function standingOf(requirement: Requirement, votes: readonly Vote[], voter: Voter): VoteResult {
   const mine = votes.filter((vote) => isSamePerson(vote, voter));
   const progress = progressOf(requirement, votes);
@@ -105,14 +106,14 @@ function hasCounted(
 }
 
 interface Counting {
-  /** Which policy. */
+  /** Index of the policy. */
   readonly at: number;
   readonly voter: Voter;
 }
 
 /**
- * Whether a later stage would lack this very person, once they are counted in the open one: of people who are named there may
- * be just enough. Who holds what cannot be known here, so that only names count.
+ * Returns whether counting the voter in the open stage would leave a later stage short: that stage may name just enough
+ * people. Looks at names only, because other people's permissions are not known here.
  */
 function isNeededLater(
   { policy, voters, open }: PolicyProgress,
@@ -138,7 +139,7 @@ function namesOf({ subject, actors }: Named): readonly string[] {
   return [subject, ...actors];
 }
 
-/** Anybody of these may come; the one without a name stands for stages that name nobody. */
+/** Returns the issuers of all named people; the empty one represents stages that name nobody. */
 function namedIn({ stages }: RequiredPolicy): readonly KnownIssuer[] {
   const named = stages.flatMap(({ deciders }) => deciders.subjects ?? []).map(({ issuer }) => issuer);
   return [...new Set(["", ...named])].map((issuer) => ({ issuer, operators: true }));
@@ -151,14 +152,14 @@ function objectionTo(progress: readonly PolicyProgress[], voter: Voter, hasVoted
   });
   if (hasVoted) return { outcome: "already_voted", lacking: waiting.map(({ lacking }) => lacking) };
   for (const { policy, open = 0, lacking } of waiting) {
-    // Who may vote here and is not counted is spared for what comes after.
+    // A voter who is eligible in the open stage but was not counted is reserved for a later stage.
     const [own, ...rest] = policy.stages.slice(open);
     const isSpared = own !== undefined && isEligible(own.deciders, voter);
     const later = rest.find(({ deciders }) => isEligible(deciders, voter)) ?? (isSpared ? rest[0] : undefined);
     if (later !== undefined) return { outcome: "later_stage", lacking, stage: later.name };
   }
   const [first] = waiting;
-  // A question that lacks nobody is pending no more.
+  // Cannot happen for a pending request: one that needs no more votes is no longer pending.
   if (first === undefined) return { outcome: "already_voted", lacking: [] };
   return notEligible(first.lacking, first.policy.stages[first.open ?? 0], voter);
 }
@@ -173,7 +174,7 @@ function notEligible(lacking: Lacking, stage: PolicyStage | undefined, voter: Vo
   };
 }
 
-/** A no ends the question whenever it comes: it is for whoever may say yes in any stage. */
+/** Returns why the voter may not deny. Anybody eligible in any stage may deny at any time, which ends the request. */
 export function objectionToNo(requirement: Requirement, votes: readonly Vote[], voter: Voter): Objection | undefined {
   const stages = requirement.policies.flatMap((policy) => policy.stages);
   if (stages.some(({ deciders }) => isEligible(deciders, voter))) return undefined;

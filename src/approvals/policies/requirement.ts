@@ -1,11 +1,11 @@
 import { z } from "zod";
 import type { Scope } from "../identities.ts";
 
-/** Whose yes counts. Everything that is named must hold; a table that names nothing means whoever holds `approvals:decide`. */
+/** Eligible approvers. All given conditions must hold; without any, everybody with `approvals:decide` is eligible. */
 export interface Deciders {
-  /** The operator's token must hold all of them. */
+  /** The approver's token must have all of them. */
   readonly permissions: readonly string[];
-  /** The operator must be one of them, letter by letter. */
+  /** The approver must be one of them, compared exactly. */
   readonly subjects?: readonly ApproverIdentity[] | undefined;
 }
 
@@ -14,7 +14,7 @@ export interface ApproverIdentity {
   readonly subject: string;
 }
 
-/** One step of a policy: so many people, of those. */
+/** A step of a policy: `count` people from `deciders` must approve. */
 export interface PolicyStage {
   readonly name: string;
   readonly deciders: Deciders;
@@ -23,44 +23,44 @@ export interface PolicyStage {
 
 export type ReasonRequired = "never" | "deny" | "always";
 
-/** What one policy wants of a question. Its stages follow each other. */
+/** Requirement of one policy. Its stages are completed in order. */
 export interface RequiredPolicy {
   readonly name: string;
-  /** Whether one person counts in one stage alone; within a stage a person counts once in any case. */
+  /** True when a person counts in one stage only. Within a stage, a person counts once in any case. */
   readonly distinctPeople: boolean;
   readonly stages: readonly PolicyStage[];
 }
 
-/** What must come together for a yes: every policy of it. It is kept with the question, and counts as it was then. */
+/** Requirement for an approval: all its policies. Stored with the request; later changes of the policies do not affect it. */
 export interface Requirement {
-  /** Hex SHA-256 over all that decides; compared at the claim. */
+  /** Hex SHA-256 over the other members; compared when the approval is claimed. */
   readonly digest: string;
   readonly policies: readonly RequiredPolicy[];
   readonly reasonRequired: ReasonRequired;
-  /** What is offered, of what the tool offers. */
+  /** Scopes that may be offered, out of those that the tool offers. */
   readonly scopes: readonly Scope[];
-  /** Shorter than those of the store, when given. */
+  /** Applied when shorter than the limit of the store. */
   readonly decideBySeconds?: number | undefined;
   readonly executeBySeconds?: number | undefined;
-  /** Whether the library's own callback may answer. */
+  /** True when the library's approval callback may decide. */
   readonly callback: boolean;
 }
 
-/** Where a yes counts: which policy of the requirement, and which stage of it. */
+/** Indexes of the policy and the stage in which a vote counts. */
 export interface VotePosition {
   readonly policy: number;
   readonly stage: number;
 }
 
-/** A yes on the way to an approval. */
+/** A counted vote for an approval. */
 export interface Vote extends ApproverIdentity {
-  /** Of the token's `act` chain. */
+  /** `sub`s of the token's `act` chain. */
   readonly actors: readonly string[];
-  /** Milliseconds since 1970. */
+  /** Unix milliseconds. */
   readonly at: number;
   readonly scope: Scope;
   readonly reason?: string | undefined;
-  /** What the voter was shown, and the approval's version then. */
+  /** Digest of the view that the voter saw, and the approval's version at that time. */
   readonly viewDigest: string;
   readonly version: number;
   readonly places: readonly VotePosition[];
@@ -109,7 +109,7 @@ const votes = z.array(
   }),
 );
 
-/** As the store holds it; undefined: it was damaged, and what it wanted is not known. */
+/** Reads a stored requirement; undefined when it is corrupt. */
 export function readRequirement(stored: unknown): Requirement | undefined {
   return requirement.safeParse(stored).data;
 }

@@ -1,31 +1,31 @@
 import { folded } from "../requesters.ts";
 import type { Deciders, RequiredPolicy } from "./requirement.ts";
 
-/** An issuer, as far as it matters who may decide. */
+/** The settings of an issuer that determine who may approve. */
 export interface KnownIssuer {
   readonly issuer: string;
   readonly operators: boolean;
-  /** Everybody who holds anything, when its tokens list nothing. */
+  /** Permissions by subject; set when the issuer's tokens do not list permissions. */
   readonly subjectPermissions?: Readonly<Record<string, readonly string[]>> | undefined;
 }
 
-/** What every decider's token holds. */
+/** Permission that every approver's token has. */
 export const DECIDE = "approvals:decide";
 
-/** Who could ever decide: everybody that the configuration knows of, by name, or `anybody` when tokens alone can say. */
+/** Possible approvers: the names in the configuration, or `anybody` when only tokens determine who may approve. */
 type Supply = ReadonlySet<string> | "anybody";
 
-/** A stage that can never have all its people. */
+/** A stage that can never get enough people. */
 export interface Shortage {
   readonly stage: string;
   readonly needed: number;
-  /** How many there are, the others that the policy needs left aside. */
+  /** Number of people left for the stage, without those that other stages of the policy need. */
   readonly available: number;
 }
 
 /**
- * Why a policy can never be satisfied, whoever comes: its stages want more people than there can be. `without` are names that may
- * not decide, since they ask. Undefined: it may be satisfied.
+ * Returns the stage for which a policy can never be satisfied, because its stages need more people than exist; undefined when
+ * it can be. `without` lists the requesters, who may not approve.
  */
 export function shortageOf(
   { stages, distinctPeople }: RequiredPolicy,
@@ -49,14 +49,14 @@ export function shortageOf(
 }
 
 interface Seating {
-  /** Of each stage; undefined where nobody knows who comes. */
+  /** Possible approvers of each stage; undefined when they are not known. */
   readonly supplies: readonly (readonly string[] | undefined)[];
-  /** The stage that each person sits in. */
+  /** Stage that each person is assigned to. */
   readonly seats: Map<string, number>;
   readonly tried: Set<string>;
 }
 
-/** One more person for the stage: one who sits nowhere, or whom another can replace. */
+/** Assigns one more person to the stage: an unassigned one, or one whom another person can replace (augmenting path). */
 function seatOne(at: number, seating: Seating): boolean {
   const { supplies, seats, tried } = seating;
   for (const person of supplies[at] ?? []) {

@@ -10,29 +10,29 @@ import {
   receiptAudience,
 } from "./receipts.ts";
 
-/** No receipt of ours comes near it. */
+/** Far longer than any receipt of the service. */
 const RECEIPT_CHARACTERS_MAX = 4_096;
 const KEYS_MAX = 16;
-/** As long as a configuration lets a yes count. */
+/** Longest validity of an approval that a configuration allows. */
 const LIFETIME_SECONDS_MAX = 86_400;
 const SECOND_MS = 1_000;
 
-/** Why a receipt counts for nothing. */
+/** Reason why a receipt is invalid. */
 export type ReceiptFault =
-  /** No signed statement of ours: not a compact JWS, or one that says something else. */
+  /** Not a compact JWS, or one with other contents. */
   | "RECEIPT_MALFORMED"
-  /** Signed, but as something else. */
+  /** Signed, but with another `typ`. */
   | "RECEIPT_TYPE"
-  /** Not signed at all, or in a way that proves nothing. */
+  /** Not signed, or signed with an algorithm that is not accepted. */
   | "RECEIPT_ALGORITHM"
-  /** Changed, or signed by somebody else. */
+  /** Modified, or signed with another key. */
   | "RECEIPT_SIGNATURE"
-  /** Of another deployment. */
+  /** Issued by another deployment. */
   | "RECEIPT_ISSUER"
-  /** For another caller. */
+  /** Issued to another caller. */
   | "RECEIPT_AUDIENCE"
   | "RECEIPT_EXPIRED"
-  /** Of another question. */
+  /** Issued for another approval request. */
   | "RECEIPT_MISMATCH";
 
 export type ReceiptCheck =
@@ -40,20 +40,20 @@ export type ReceiptCheck =
   | { readonly valid: false; readonly code: ReceiptFault; readonly message: string };
 
 export interface ReceiptVerifierOptions {
-  /** PEM or JWK of the service's receipt key, public part only. */
+  /** Public part of the service's receipt key, as PEM or JWK. */
   readonly publicKey?: string | JWK;
-  /** Several, while keys change: each with its `kid` (RFC 7638, as the service writes it) when there is more than one. */
+  /** Several keys, for key rotation. Each of several keys needs its `kid` (RFC 7638, as the service writes it). */
   readonly jwks?: { readonly keys: readonly JWK[] };
   /** `approvals.deployment` of the service. */
   readonly deployment: string;
-  /** In whose name the agent calls: issuer and subject of its token. */
+  /** Issuer and subject of the agent's token. */
   readonly requester: Pick<Requester, "issuer" | "subject">;
-  /** Milliseconds since 1970. */
+  /** Returns Unix milliseconds. */
   readonly now: () => number;
 }
 
 export interface ReceiptVerifier {
-  /** Never throws for a bad receipt. With `approvalId` it must be that question's. */
+  /** Verifies a receipt; never throws for an invalid one. With `approvalId`, the receipt must be for that approval request. */
   verify(receipt: unknown, expected?: { readonly approvalId?: string | undefined }): Promise<ReceiptCheck>;
 }
 
@@ -79,7 +79,7 @@ interface Key {
 }
 
 /**
- * Tells the service's receipts from what anybody may write.
+ * Creates a verifier of the service's receipts.
  *
  * @throws Error that says what is wrong with the keys
  */
@@ -127,7 +127,7 @@ function readKeys({ publicKey, jwks }: ReceiptVerifierOptions): readonly Key[] {
   return keys;
 }
 
-/** What could sign is not to lie where receipts are only read, and a shared secret would let the reader sign. */
+/** Accepts public keys only: a verifier must not hold a private key or a shared secret, with which it could sign. */
 function readKey(given: string | JWK): Omit<Key, "kid"> {
   const isPrivate = typeof given === "string" ? given.includes("PRIVATE KEY") : given.d !== undefined;
   if (isPrivate) throw new Error("the receipt key must be the public one: this one is private");
@@ -145,7 +145,7 @@ function attempt<T>(make: () => T): T | undefined {
   }
 }
 
-/** A key signs in its own way alone, whatever the header says. */
+/** Selects the key. A key is used only with its own algorithm, whatever the header says. */
 function keyFor(keys: readonly Key[], { kid, alg }: { readonly kid?: string; readonly alg?: string }): KeyObject {
   const found = keys.find((key) => key.alg === alg && (key.kid === undefined || key.kid === kid));
   if (found === undefined) throw new errors.JWKSNoMatchingKey();

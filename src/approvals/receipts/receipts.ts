@@ -3,58 +3,58 @@ import { calculateJwkThumbprint, type JWK, SignJWT } from "jose";
 import type { Requester, Scope } from "../identities.ts";
 import type { Approval, Approvals } from "../types.ts";
 
-/** The `typ` of a decision's receipt; no door of ours takes it for a token. */
+/** The `typ` of a decision receipt; no endpoint of the service accepts it as a token. */
 export const RECEIPT_TYPE = "stc-decision+jwt";
 
-/** A no runs nothing, so that nothing says how long it counts. */
+/** Lifetime of a denial's receipt: a denial has no execution deadline of its own. */
 const DENIAL_SECONDS = 600;
 const SECOND_MS = 1_000;
 
-/** What a receipt says. Never who decided: the one who asked is not told. */
+/** Contents of a receipt. Does not name the approver: the requester must not learn it. */
 export interface DecisionReceipt {
   readonly approvalId: string;
-  /** Hex SHA-256 of what was decided on. */
+  /** Hex SHA-256 of the plan that was decided. */
   readonly planDigest: string;
   readonly decision: "approve" | "deny";
-  /** Of a yes. */
+  /** Set for an approval. */
   readonly scope: Scope | undefined;
-  /** Milliseconds since 1970. */
+  /** Unix milliseconds. */
   readonly decidedAt: number;
-  /** Milliseconds since 1970; never later than the approval's `executeBy`. */
+  /** Unix milliseconds; for an approval, never later than its `executeBy`. */
   readonly expiresAt: number;
 }
 
 export interface ReceiptSignerOptions {
-  /** PEM: P-256 signs ES256, Ed25519 signs EdDSA. A key of its own, which signs nothing else. */
+  /** PEM: P-256 signs ES256, Ed25519 signs EdDSA. Use a dedicated key that signs nothing else. */
   readonly privateKey: string | Uint8Array;
-  /** `approvals.deployment`; the receipts' `iss`. */
+  /** `approvals.deployment`, the `iss` of receipts. */
   readonly deployment: string;
 }
 
-/** Puts a decision that was taken into a compact JWS. Undefined: none was, or what it let happen is over. */
+/** Signs a decision as a compact JWS. Returns undefined when the request is undecided, or its approval is no longer usable. */
 export type ReceiptSigner = (approval: Approval) => Promise<string | undefined>;
 
-/** A store whose decisions can be shown to others. */
+/** Approvals whose decisions can be proven to others. */
 export interface ReceiptedApprovals extends Approvals {
   readonly receiptOf?: ReceiptSigner | undefined;
 }
 
 export type ReceiptAlgorithm = "ES256" | "EdDSA";
 
-/** Undefined: no key that signs receipts. */
+/** Returns the algorithm for a key; undefined when the key cannot sign receipts. */
 export function receiptAlgorithm({ asymmetricKeyType, asymmetricKeyDetails }: KeyObject): ReceiptAlgorithm | undefined {
   if (asymmetricKeyType === "ed25519") return "EdDSA";
   return asymmetricKeyType === "ec" && asymmetricKeyDetails?.namedCurve === "prime256v1" ? "ES256" : undefined;
 }
 
-/** Issuer and subject as one URI, which no other pair has. */
+/** Returns issuer and subject as one URI, unique for the pair. */
 export function receiptAudience({ issuer, subject }: Pick<Requester, "issuer" | "subject">): string {
   const [first, second] = [issuer, subject].map((name) => encodeURIComponent(name.toWellFormed()));
   return `urn:stc:caller:${first}:${second}`;
 }
 
 /**
- * Signs what was decided, for the one who asked. The same decision has the same `jti` however often it is signed.
+ * Creates a signer of decisions for the requester. The same decision has the same `jti` however often it is signed.
  *
  * @throws Error that says what is wrong with the key
  */

@@ -3,11 +3,11 @@ import type { Json } from "../../core/types.ts";
 import type { ApprovalEvent } from "../types.ts";
 import type { Dialect, Row, Sql } from "./sql.ts";
 
-/** Changes under way or queued: more means that the disk or the journal does not answer. */
+/** Running and queued write transactions; more means that the disk or the journal does not respond. */
 const CHANGES_MAX = 2_000;
-/** How long a transaction sleeps at most before it is tried again. */
+/** Longest delay before a transaction is retried. */
 const BUSY_RETRY_MS_MAX = 20;
-/** What a closing store waits for transactions under way; those that are later are rolled back. */
+/** Time that `close` waits for running transactions; later ones are rolled back. */
 const CLOSE_MS_MAX = 5_000;
 
 export interface ApprovalJournalLine {
@@ -15,26 +15,26 @@ export interface ApprovalJournalLine {
   readonly [member: string]: Json | undefined;
 }
 
-/** What happened, for those who watch (not everything is an event) and for the journal. */
+/** A change, for event listeners (not every change is an event) and for the journal. */
 export interface ApprovalChange {
   readonly event: Omit<ApprovalEvent, "seq" | "at"> | undefined;
   readonly journal: ApprovalJournalLine;
 }
 
-/** A transaction that looks. */
+/** A read-only transaction. */
 export interface ReadTransaction {
   readonly sql: Sql;
-  /** When it began. */
+  /** Start of the transaction, in Unix milliseconds. */
   readonly now: number;
 }
 
-/** A transaction that changes something. */
+/** A read-write transaction. */
 export interface WriteTransaction extends ReadTransaction {
-  /** Its event is committed with the change, and its journal line is on disk before the commit. */
+  /** Adds a change: its event is committed with the transaction, and its journal line is on disk before the commit. */
   note(change: ApprovalChange): void;
 }
 
-/** The numbers of the events that one transaction made, and what they are of. */
+/** Events of one transaction: the first sequence number, and the ids of their approvals, grants or sessions. */
 export interface Committed {
   readonly firstSeq: number;
   readonly ids: readonly string[];
@@ -47,12 +47,12 @@ interface DatabaseOptions {
   readonly log: (message: string, cause: unknown) => void;
 }
 
-/** How far a transaction has come. */
+/** Progress of a transaction. */
 interface Progress {
   stage: "begun" | "journaling" | "journaled";
 }
 
-/** Nothing is tried again once its lines are on their way to the journal. */
+/** Runs transactions. A transaction is not retried once its lines are being written to the journal. */
 export class Database {
   readonly #options: DatabaseOptions;
   readonly #underWay = new Set<Promise<unknown>>();
@@ -134,7 +134,7 @@ export class Database {
   }
 }
 
-/** The one row of the counter puts the numbers into the order of commits, on databases with many writers too. */
+/** Inserts the events. Locking the single counter row numbers them in commit order, even with several writers. */
 async function insertEvents(
   { sql, now }: ReadTransaction,
   changes: readonly ApprovalChange[],

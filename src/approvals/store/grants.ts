@@ -21,13 +21,13 @@ export function grants({ database }: Store): GrantParts {
     async revokeGrantsFor(tools, by) {
       const granted = await database.read(grantedTools);
       const held = tools.filter((tool) => granted.has(tool));
-      // Mostly there are none, and nobody has to wait for the right to write.
+      // Usually there are none, and no write transaction is needed.
       if (held.length > 0) await database.write((tx) => revokeFor(tx, held, by));
     },
   };
 }
 
-/** The session's yes, remembered; an older one for the same call goes, so that revoking the grant leaves none. */
+/** Remembers an approval for the session. Revokes an older grant for the same call, so that at most one exists. */
 export async function createGrant(tx: WriteTransaction, approval: Approval, { limits, newId }: Store): Promise<void> {
   const { id: approvalId, requester, tool, grantKey, summary, decidedBy } = approval;
   const { issuer, subject, session } = requester;
@@ -57,7 +57,7 @@ export async function createGrant(tx: WriteTransaction, approval: Approval, { li
   });
 }
 
-/** Those of one session, when it ends. `by` is undefined when its time was over. */
+/** Revokes the grants of a session that ends. `by` is undefined when the session has expired. */
 export async function revokeGrantsOf(
   tx: WriteTransaction,
   owner: Owner & { readonly id: string },
@@ -71,7 +71,7 @@ export async function revokeGrantsOf(
   noteRevoked(tx, revoked, by);
 }
 
-/** Those that one approval gave. */
+/** Revokes the grants that one approval created. */
 export async function revokeGrantsFrom(tx: WriteTransaction, approvalId: string, by: Decider): Promise<void> {
   const revoked = await tx.sql`
     UPDATE approval_grants SET revoked_at = ${tx.now}
@@ -88,7 +88,7 @@ async function find({ sql, now }: ReadTransaction, requester: Requester, grantKe
   return row === undefined ? undefined : toGrant(row);
 }
 
-/** A session that no row speaks of is a token's `sid`, and lives as long as its tokens. */
+/** Returns the condition that the grant's session is live. A session without a row is a `sid`, live as long as its tokens. */
 function sessionLives(sql: ReadTransaction["sql"], now: number): unknown {
   return sql`NOT EXISTS (
     SELECT 1 FROM approval_sessions AS held_in

@@ -4,9 +4,9 @@ import { integer, text, toAnswer } from "./rows.ts";
 import type { Row } from "./sql.ts";
 import { SECOND_MS, type Store } from "./store.ts";
 
-/** UTF-8 bytes of one stored answer's JSON. The result of a larger one is not kept. */
+/** UTF-8 bytes of one stored answer's JSON. The result of a larger answer is not stored. */
 const ANSWER_BYTES_MAX = 1_048_576;
-/** What is kept for one caller: over it, new keys are refused, and answers are kept no more (as if they were too large). */
+/** Limits per caller: beyond them, new keys are refused, and answers are treated as too large. */
 const KEYS_PER_CALLER_MAX = 100_000;
 const ANSWER_BYTES_PER_CALLER_MAX = 67_108_864;
 
@@ -39,7 +39,7 @@ function stateOf(row: Row, use: KeyUse, now: number): KeyState {
   if (text(row, "args_hash") !== use.argsHash) return { outcome: "other_args" };
   const state = text(row, "state");
   if (state === "answered") return { outcome: "answered", answer: toAnswer(row) };
-  // Whoever ran it is gone, or too late to be believed.
+  // After the lease, the process that ran the call has crashed, or its answer comes too late to be trusted.
   return state === "running" && integer(row, "lease_until") > now ? { outcome: "running" } : { outcome: "unknown" };
 }
 
@@ -59,7 +59,7 @@ async function insert(tx: WriteTransaction, use: KeyUse, { leaseMs, keepMs }: Ti
   return true;
 }
 
-/** After a use that ran nothing. */
+/** Starts a key again whose last use ran nothing. */
 async function beginAgain(tx: WriteTransaction, use: KeyUse, { leaseMs, keepMs }: Times): Promise<boolean> {
   const { issuer, subject, tool, keyHash, argsHash } = use;
   const leaseUntil = tx.now + leaseMs;
@@ -92,7 +92,7 @@ async function finish(tx: WriteTransaction, use: KeyUse, { end, unkept, keepMs }
   if (rows.length > 0 && kept > 0) await addToTotals(tx, use, { keys: 0, bytes: kept });
 }
 
-/** What is kept of an answer. Of one that is too large: that the call was made, unless it may as well be made again. */
+/** Returns what to store. For an answer that is too large: only that the call was made, or `not_run` when it may run again. */
 function keepable(answer: StoredAnswer, unkept: KeyEnd, bytesMax: number): StoredAnswer | KeyEnd {
   if (Buffer.byteLength(JSON.stringify(answer)) <= bytesMax) return answer;
   if (unkept === "not_run") return unkept;
@@ -115,7 +115,7 @@ async function forgetIfOld(tx: WriteTransaction, use: KeyUse): Promise<void> {
   await subtract(tx, rows);
 }
 
-/** Of rows that were deleted. */
+/** Subtracts deleted rows from the callers' totals. */
 export async function subtract(tx: WriteTransaction, rows: readonly Row[]): Promise<void> {
   for (const row of rows) {
     const owner = { issuer: text(row, "issuer"), subject: text(row, "subject") };

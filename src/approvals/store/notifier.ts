@@ -4,7 +4,7 @@ import type { Committed } from "./database.ts";
 const POLLED_EVENTS_MAX = 500;
 
 interface WakesOptions {
-  /** How often to look for changes by other processes, in milliseconds. */
+  /** Poll interval for changes by other processes, in milliseconds. */
   readonly pollMs: number;
   readonly eventsAfter: (seq: number, limit: number) => Promise<readonly ApprovalEvent[]>;
   readonly lastSeq: () => Promise<number>;
@@ -12,20 +12,20 @@ interface WakesOptions {
 }
 
 /**
- * Who waits for what. This process's commits ring at once; those of others on the same store are found by looking at
- * the newest event, when they are announced and now and then besides, only while somebody waits or listens. A ring is
- * a hint: whoever hears it reads again.
+ * Notifies waiters and listeners of changes. Commits of this process notify at once. Commits of other processes are found by
+ * reading new events, after an announcement and at a poll interval, only while there are waiters or listeners. A notification
+ * is a hint: the receiver reads the store again.
  */
 export class Notifier {
   readonly #options: WakesOptions;
   readonly #waiting = new Map<string, Set<() => void>>();
   readonly #listeners = new Set<() => void>();
   #timer: NodeJS.Timeout | undefined;
-  /** Every event up to this one has rung. */
+  /** Sequence number up to which all events have been notified. */
   #seen = 0;
   #started: Promise<void> | undefined;
   #looking = false;
-  /** Something was announced while we looked, perhaps too late to be seen. */
+  /** Set when an announcement came during a read, perhaps too late for that read. */
   #lookAgain = false;
   #failing = false;
   #closed = false;
@@ -38,7 +38,7 @@ export class Notifier {
     return this.#closed;
   }
 
-  /** Rings for each change of `id` after `ready` has resolved; answers how to stop. */
+  /** Calls `ring` for each change of `id` after `ready` has resolved. Returns a function that unsubscribes. */
   subscribe(id: string, ring: () => void): () => void {
     const rings = this.#waiting.get(id) ?? new Set();
     this.#waiting.set(id, rings.add(ring));
@@ -49,7 +49,7 @@ export class Notifier {
     };
   }
 
-  /** Rings for each change after the call, though perhaps only when `ready` has resolved. */
+  /** Notifies `listener` of changes after this call, perhaps only once `ready` has resolved. Returns how to remove it. */
   listen(listener: () => void): () => void {
     this.#listeners.add(listener);
     this.ready().catch((cause) => this.#options.log("approval events cannot be watched", cause));
@@ -59,7 +59,7 @@ export class Notifier {
     };
   }
 
-  /** Resolves when no later change can be missed. */
+  /** Resolves when no further change can be missed. */
   ready(): Promise<void> {
     if (this.#closed) return Promise.resolve();
     if (this.#timer === undefined) {
@@ -71,12 +71,12 @@ export class Notifier {
   }
 
   committed({ firstSeq, ids }: Committed): void {
-    // Only when nothing lies between: an event of another process would be skipped.
+    // Advance only without a gap: otherwise events of other processes would be skipped.
     if (this.#seen === firstSeq - 1) this.#seen += ids.length;
     this.#ring(ids);
   }
 
-  /** Others have changed something, or may have. */
+  /** Handles a hint that other processes may have made changes. */
   announced(): void {
     if (this.#timer === undefined || this.#closed) return;
     this.#lookAgain = true;
@@ -97,7 +97,7 @@ export class Notifier {
       this.#started = undefined;
       throw error;
     }
-    // What another process changed before this look, and after a listener's own, rings for nobody any more.
+    // Changes by other processes between a listener's own read and this one would otherwise be missed.
     this.#tellAll();
   }
 
@@ -116,11 +116,11 @@ export class Notifier {
         this.#lookAgain = false;
         await this.#ringNew();
       } while (this.#lookAgain && !this.#closed);
-      // Whoever could not read meanwhile reads now.
+      // Notify waiters whose reads failed while the store was unavailable.
       if (this.#failing) this.#ring([...this.#waiting.keys()]);
       this.#failing = false;
     } catch (error) {
-      // Once for each time that the store is away.
+      // Log once per outage.
       if (!this.#closed && !this.#failing) this.#options.log("approval events cannot be read", error);
       this.#failing = true;
     } finally {

@@ -1,6 +1,6 @@
 import { isLoopback } from "../../core/loopback.ts";
 
-/** Where a server is and who we are there. */
+/** Address and credentials of a PostgreSQL server. */
 export interface PostgresAddress {
   readonly hostname: string;
   readonly port: number;
@@ -8,13 +8,13 @@ export interface PostgresAddress {
   readonly username: string;
   readonly password: string;
   readonly sslMode: SslMode;
-  /** PEM files of absolute paths: who signs the server's certificate, and our own. */
+  /** Absolute paths of PEM files: the CA of the server's certificate, and the client certificate with its key. */
   readonly rootCert: string | undefined;
   readonly cert: string | undefined;
   readonly key: string | undefined;
 }
 
-/** Those that fall back to an open connection (`allow`, `prefer`) are not taken: whoever sits between could choose it. */
+/** Excludes `allow` and `prefer`, which fall back to plain text: a man in the middle could force that. */
 const SSL_MODES = ["disable", "require", "verify-ca", "verify-full"] as const;
 type SslMode = (typeof SSL_MODES)[number];
 
@@ -25,9 +25,9 @@ const DEFAULT_PORT = 5432;
 const URL_LENGTH_MAX = 4_096;
 
 /**
- * Reads `postgres://user:password@host:port/database?sslmode=…`. Everything is taken from the URL and nothing from the
- * environment; another machine's certificate is checked unless the URL says otherwise.
- * @throws Error that says what is wrong without quoting the URL: it holds a password
+ * Reads `postgres://user:password@host:port/database?sslmode=…`. Ignores the environment. The certificate of a remote server is
+ * verified unless the URL says otherwise.
+ * @throws Error that says what is wrong without quoting the URL, which contains a password
  */
 export function parsePostgresUrl(text: string): PostgresAddress {
   const url = text.length > URL_LENGTH_MAX ? null : URL.parse(text);

@@ -6,12 +6,12 @@ import { type PostgresAddress, parsePostgresUrl } from "./postgres-url.ts";
 import { integer } from "./rows.ts";
 import { type Dialect, type Row, type Sql, transact } from "./sql.ts";
 
-/** Connections of one process: writers take turns in the whole fleet, so that one is enough; and one more listens. */
+/** Connections per process, plus one that listens. One writer is enough: writers of all replicas take turns. */
 const WRITERS = 1;
 const READERS = 4;
 const CONNECT_SECONDS_MAX = 5;
 const IDLE_SECONDS_MAX = 300;
-/** What the server itself ends, in milliseconds: a statement, a wait for the right to write, and a process that stopped amidst. */
+/** Limits that the server enforces, in milliseconds: a statement, a lock wait, and an idle transaction of a stalled process. */
 const STATEMENT_MS_MAX = 5_000;
 const LOCK_MS_MAX = 4_000;
 const IDLE_IN_TRANSACTION_MS_MAX = 10_000;
@@ -21,17 +21,17 @@ const READ = "ISOLATION LEVEL READ COMMITTED READ ONLY";
 
 const CHANNEL = "stc_approvals";
 const LISTEN_RETRY_MS = 1_000;
-/** Announcements are lost with their connection, and nobody is told of a connection that is only silent. */
+/** Poll interval, in milliseconds: notifications are lost with their connection, and a silent connection raises no error. */
 const POLL_MS = 1_000;
 
-/** "stc-appr" in ASCII: whoever brings the tables up to date holds this advisory lock. */
+/** Advisory lock held during a migration: "stc-appr" in ASCII. */
 const MIGRATION_LOCK = "8319383458219585650";
-/** PostgreSQL 13. */
+/** Minimum `server_version_num`: PostgreSQL 13. */
 const SERVER_VERSION_MIN = 130_000;
 
 /**
- * SQLSTATE: another transaction was in the way, and this one changed nothing. Ours take turns: it is an operator's, or a
- * newer release's, which has added a column since a statement was prepared.
+ * SQLSTATEs after which a transaction may be retried, because it changed nothing. The service's own transactions take turns,
+ * so the conflict comes from an operator, or from a newer release that added a column after a statement was prepared.
  */
 const BUSY = new Set(["40001", "40P01", "0A000"]);
 const BUSY_ATTEMPTS_MAX = 3;
@@ -39,7 +39,7 @@ const BUSY_ATTEMPTS_MAX = 3;
 type Log = (message: string, cause: unknown) => void;
 
 /**
- * Opens, or makes, the tables in the schema that is first on the user's search path. The clock is the server's.
+ * Opens or creates the tables in the first schema of the user's search path. Uses the server's clock.
  * @throws Error that names the server and what to do, never the user or the password
  */
 export async function openPostgres(url: string, log: Log): Promise<Dialect> {
@@ -75,9 +75,10 @@ export async function openPostgres(url: string, log: Log): Promise<Dialect> {
 }
 
 /**
- * The right to write, as on SQLite: the bounds are a count and then an insert, and events are numbered in the order of
- * commits. Rejected: serializable isolation, which fails commits whose lines are in the journal. The clock is looked at
- * when the row is held, not before.
+ * Gets the exclusive right to write, as on SQLite: limits are checked by a count before an insert, and events are numbered in
+ * commit order. Rejected: serializable isolation, which fails commits whose lines are already in the journal. Reads the clock
+ * after the row lock is acquired, not before.
+ * @returns Unix time in milliseconds
  */
 async function takeTurn(sql: Sql): Promise<number> {
   const [row = {}] = await sql`
@@ -86,7 +87,7 @@ async function takeTurn(sql: Sql): Promise<number> {
   return integer(row, "now");
 }
 
-/** A standby may not know yet that a yes was taken back. */
+/** Returns the server's Unix time in milliseconds. Rejects a standby: it may not know yet that an approval was revoked. */
 async function clockOf(sql: Sql): Promise<number> {
   const [row = {}] = await sql`
     SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now, pg_is_in_recovery() AS standby`;
@@ -95,7 +96,7 @@ async function clockOf(sql: Sql): Promise<number> {
 }
 
 export function connect({ hostname, port, database, username, password, ...place }: PostgresAddress): Bun.SQL {
-  // Every member is given: for what is left out, the environment would be asked.
+  // Set every option: Bun reads omitted ones from the environment.
   return new Bun.SQL({
     url: `postgres://host/?sslmode=${place.sslMode}`,
     ...{ adapter: "postgres", hostname, port, database, username, password, tls: tlsOf(place) },
@@ -114,7 +115,7 @@ export function connect({ hostname, port, database, username, password, ...place
 
 type Tls = NonNullable<Bun.SQL.PostgresOrMySQLOptions["tls"]>;
 
-/** Files are read for each connection: they may have been renewed. */
+/** Reads the files for each connection: they may have been renewed. */
 function tlsOf({ sslMode, rootCert, cert, key }: Pick<PostgresAddress, "sslMode" | "rootCert" | "cert" | "key">): Tls {
   if (sslMode === "disable") return "disable";
   return {
@@ -141,13 +142,16 @@ async function prepareDatabase(sql: Bun.SQL): Promise<void> {
   if ((await transact(sql, READ, versionOf)) === SCHEMA_VERSION) return;
   await sql.begin(WRITE, async (tx) => {
     await tx`SELECT pg_advisory_xact_lock(${MIGRATION_LOCK}::bigint)`;
-    // Another process may have done it while we waited.
+    // Another process may have migrated the tables while this one waited for the lock.
     for (const step of STEPS.slice(await versionOf(tx))) await tx.unsafe(step);
     await tx`UPDATE approval_schema SET version = ${SCHEMA_VERSION} WHERE version < ${SCHEMA_VERSION}`;
   });
 }
 
-/** 0 for a database without our tables. Looked for in the catalogue's rows: `to_regclass` may answer from before a wait. */
+/**
+ * Returns the schema version; 0 for a database without the service's tables. Queries the catalog because `to_regclass` may
+ * return a state from before a lock wait.
+ */
 async function versionOf(sql: Sql): Promise<number> {
   const tables = await sql`
     SELECT tablename AS name FROM pg_tables
@@ -169,7 +173,7 @@ async function versionOf(sql: Sql): Promise<number> {
   return version;
 }
 
-/** One connection that hears what is announced. The runtime connects it again, and says so each time. */
+/** A connection that listens for notifications. The runtime reconnects it and calls back each time. */
 class Listener {
   readonly #sql: Bun.SQL;
   readonly #log: Log;
@@ -217,15 +221,15 @@ function stateOf(error: unknown): string {
   return error instanceof Bun.SQL.PostgresError ? (error.errno ?? "") : "";
 }
 
-/** From its beginning to its end; the server gives up its own part of it sooner. Then the connection is cut. */
+/** Limit for a whole transaction, after which the connection is closed; the server's own limits are shorter. */
 const TRANSACTION_MS_MAX = 12_000;
-/** Who waits longer for a connection is told that there is none. */
+/** Longest wait for a connection; after it the transaction fails. */
 const QUEUE_MS_MAX = 10_000;
 const QUEUED_MAX = 5_000;
 
 /**
- * A few connections, each for one transaction at a time. Rejected: the runtime's own pool, which waits for a silent server
- * without an end, and hands out connections of which it does not know that they are broken.
+ * A connection pool; each connection runs one transaction at a time. Rejected: the runtime's own pool, which waits for a silent
+ * server indefinitely and hands out broken connections.
  */
 class Lanes {
   readonly #free: Lane[];
@@ -270,7 +274,7 @@ class Lanes {
   }
 }
 
-/** One connection at most, made when it is needed and thrown away after any fault that is not the work's own. */
+/** At most one connection, opened on demand and discarded after any database or connection error. */
 class Lane {
   readonly #connect: () => Bun.SQL;
   #sql: Bun.SQL | undefined;
@@ -290,7 +294,7 @@ class Lane {
     try {
       return await this.#once(mode, noted);
     } catch (error) {
-      // Between two transactions the server had ended the connection, or was restarted: of this one nothing was sent.
+      // The server closed the connection or restarted between two transactions: this transaction has not sent anything.
       if (!wasOpen || progress.isBegun || !(error instanceof Bun.SQL.SQLError)) throw error;
     }
     return this.#once(mode, noted);
@@ -313,7 +317,7 @@ class Lane {
     }
   }
 
-  /** At once: what is under way on it is rolled back. */
+  /** Closes the connection immediately; the server rolls back an open transaction. */
   async #drop(): Promise<void> {
     const sql = this.#sql;
     this.#sql = undefined;
@@ -321,7 +325,7 @@ class Lane {
   }
 }
 
-/** The server, or the way to it. */
+/** The server is unavailable or unreachable. */
 class StoreAway extends Error {
   override readonly name = "StoreAway";
 
@@ -335,8 +339,8 @@ function isFault(error: unknown): boolean {
 }
 
 /**
- * Step n brings a database of version n to n + 1; a step that was released never changes. Text compares by its bytes, as
- * on SQLite: a collation of the system's would let its next update damage the indexes.
+ * Migrations: step n takes a database from version n to n + 1. A released step never changes. Text compares by bytes, as on
+ * SQLite: with a collation of the operating system, an update of that system could corrupt the indexes.
  */
 export const STEPS: readonly string[] = [
   `

@@ -25,11 +25,14 @@ import { type ApprovalLimits, SECOND_MS, type Store } from "./store.ts";
 import { expire, identity, moved, noteApproval, sessionOf, settledView } from "./transitions.ts";
 import { boundedReason, lackingIn, vote, voterOf } from "./votes.ts";
 
-/** Withdrawn questions count too until their time is over, so many for each that may wait: asking and withdrawing in turns is a flood. */
+/**
+  * Withdrawn requests allowed for each request that may be pending. They count until their deadline, so that a caller cannot
+  * flood approvers by requesting and withdrawing in turns.
+ */
 const WITHDRAWN_PER_PENDING = 10;
-/** UTF-16 units of the view's JSON; the gate bounds what it shows far below. */
+/** UTF-16 units of the view's JSON; the gate's own limit is far lower. */
 const VIEW_LENGTH_MAX = 1_048_576;
-/** The same of what the policies want, which the configuration bounds below. */
+/** UTF-16 units of the requirement's JSON; the configuration's own limit is lower. */
 const REQUIREMENT_LENGTH_MAX = 1_048_576;
 
 export function questions(store: Store): Pick<Approvals, "ask"> {
@@ -42,7 +45,7 @@ async function ask(tx: WriteTransaction, question: NewApproval, store: Store): P
   if (denied !== undefined) return denied;
   const twin = await pendingTwin(tx, question);
   if (twin?.state === "pending") return { outcome: "asked", approval: twin, joined: true };
-  // Its time is over, but it still holds the place of the one identical question.
+  // Past its deadline, but still in the unique index of pending requests.
   if (twin !== undefined) await expire(tx, twin.id);
   const backlog = await backlogOf(tx, question, store);
   if (backlog !== undefined) return backlog;
@@ -120,7 +123,7 @@ async function withdrawnTooOften(
   return integer(row, "withdrawn") < max ? undefined : backlog(max, integer(row, "next") - now);
 }
 
-/** The oldest question is decided or expires by then. */
+/** Refuses the request. `restMs` is the time after which the first of the counted requests no longer counts. */
 function backlog(limit: number, restMs: number): Asked {
   return { outcome: "backlog", limit, retryAfterMs: Math.max(restMs, SECOND_MS) };
 }
@@ -156,8 +159,8 @@ function bounded(name: string, value: unknown, lengthMax: number): string {
 }
 
 /**
- * A yes can be remembered only for a session that is known and a call that can be named again, and never when it is risky. The
- * policies narrow what is left.
+ * Returns the scopes to offer. An approval can be remembered only in a trusted session, for a call with a grant key, and not at
+ * high or critical risk. The policies restrict the scopes further.
  */
 function offered({ scopes, requester, grantKey, risk, requirement }: NewApproval): readonly Scope[] {
   const rememberable = sessionOf(requester) !== "" && grantKey !== undefined && risk !== "high" && risk !== "critical";
@@ -173,7 +176,7 @@ export function claims({ database, limits }: Store): Pick<Approvals, "claim" | "
   };
 }
 
-/** One statement decides; what follows a miss only says why. */
+/** Claims the approval in one conditional statement. The queries after a miss only find the reason. */
 async function take(tx: WriteTransaction, claim: Claim, leaseMs: number): Promise<Claimed> {
   const { id, requester, planDigest, requirementDigest = "" } = claim;
   const rows = await tx.sql`
@@ -183,7 +186,7 @@ async function take(tx: WriteTransaction, claim: Claim, leaseMs: number): Promis
     RETURNING *`;
   const approval = moved(tx, rows, { event: "approval.claimed", journal: "approval.claimed" });
   if (approval === undefined) return missed(tx, claim);
-  // An older release that still runs beside this one knows of no votes, and takes any one yes for enough.
+  // An older release that runs at the same time does not know votes and accepts a single approval.
   if (lackingIn(approval).length > 0) throw new Error(`approval ${id} was approved by fewer than its policies want`);
   return { outcome: "claimed", approval };
 }
@@ -199,7 +202,7 @@ async function missed(tx: WriteTransaction, claim: Claim): Promise<Claimed> {
     : { outcome: "mismatch", approval: found };
 }
 
-/** The policies count, too: a yes by others than they want today is another yes. */
+/** Compares the requirement too: approvers whom the current policies do not accept have approved something else. */
 function isOfThisCall(approval: Approval, { requester, planDigest, requirementDigest = "" }: Claim): boolean {
   return (
     approval.planDigest === planDigest &&
@@ -208,7 +211,7 @@ function isOfThisCall(approval: Approval, { requester, planDigest, requirementDi
   );
 }
 
-/** Without a look at the lease: while the sweeper has not called it in doubt, the one who ran it knows better. */
+/** Ignores the lease: until the sweep marks the approval as in doubt, the process that ran the call knows the outcome. */
 async function settle(tx: WriteTransaction, id: string, outcome: "executed" | "failed" | "in_doubt"): Promise<void> {
   const rows = await tx.sql`
     UPDATE approvals SET state = ${outcome}, version = version + 1, ended_at = ${tx.now}
@@ -246,7 +249,7 @@ interface Relayed {
   readonly approval: Approval;
 }
 
-/** Whatever becomes of it: who says that somebody decided. */
+/** Journals which integration reported the decision, whether or not the decision is accepted. */
 function noteRelay(tx: WriteTransaction, { by, decision }: Decision, { relay, approval }: Relayed): void {
   const { id, planDigest } = approval;
   const said = { id, decision, planDigest, sub: by.subject, iss: by.issuer };
@@ -265,7 +268,7 @@ async function objectionTo(tx: WriteTransaction, decision: Decision, approval: A
   return offered.includes(decision.scope ?? "once") ? undefined : { outcome: "scope_not_offered", offered };
 }
 
-/** By what the policies wanted when it was asked: what they want today is for questions of today. */
+/** Checks the requirement stored with the request; current policies apply to new requests only. */
 function objectionByPolicy(decision: Decision, { requirement, votes }: Approval): Decided | undefined {
   if (requirement === undefined) return undefined;
   const voter = voterOf(decision);
@@ -277,16 +280,16 @@ function objectionByPolicy(decision: Decision, { requirement, votes }: Approval)
   return wantsReason && !isReadable(boundedReason(decision.reason)) ? { outcome: "reason_missing" } : undefined;
 }
 
-/** A no is a no, whatever is sent beside it; none of it is kept. */
+/** Accepts every denial, whatever answer comes with it; that answer is not stored. */
 function objectionToAnswer(decision: Decision, { answer: wanted }: Approval): Decided | undefined {
   if (decision.decision === "deny") return undefined;
-  // Through an integration nobody was shown what somebody else has answered.
+  // An integration does not show the approver what an earlier approver answered.
   const isBlind = decision.relay !== undefined && wanted !== undefined && decision.answer === undefined;
   const fault = isBlind ? "missing" : answerFault(wanted, decision.answer);
   return fault && { outcome: "answer_refused", fault, wanted };
 }
 
-/** The session may have ended since the question was asked. */
+/** Drops the session scope when the session has ended since the request was made. */
 async function offeredNow(tx: WriteTransaction, { scopes, requester }: Approval): Promise<readonly Scope[]> {
   if (!scopes.includes("session") || !(await sessionIsOver(tx, requester))) return scopes;
   return scopes.filter((scope) => scope !== "session");
@@ -305,7 +308,7 @@ async function cancel(
   return moved(tx, rows, { event: "approval.cancelled", journal: "approval.cancelled" });
 }
 
-/** With what it is remembered for: a yes that is taken back lets nothing through any more. */
+/** Revokes an approval with its grants, so that it allows no further calls. */
 async function revoke(tx: WriteTransaction, id: string, by: Decider): Promise<Approval | undefined> {
   const rows = await tx.sql`
     UPDATE approvals SET state = 'revoked', version = version + 1, ended_at = ${tx.now}
@@ -321,7 +324,7 @@ async function revoke(tx: WriteTransaction, id: string, by: Decider): Promise<Ap
 }
 
 const PAGE_MAX = 200;
-/** When it was made and its id: what the order is by. */
+/** Creation time and id of the last approval on a page: the sort key. */
 const CURSOR = /^([0-9]{1,16})\.([A-Za-z0-9_-]{1,64})$/;
 
 export function listing({ database }: Store): Pick<Approvals, "get" | "list"> {
@@ -354,7 +357,7 @@ async function list({ sql, now }: ReadTransaction, filter: ApprovalFilter): Prom
   return { approvals, cursor: hasMore ? `${last.createdAt}.${last.id}` : undefined };
 }
 
-/** As `toApproval` tells it: out of time is expired. */
+/** Filters by state as `toApproval` reports it: past its deadline means expired. */
 function stands({ sql, now }: ReadTransaction, state: ApprovalFilter["state"]): unknown {
   if (state === undefined) return sql`1 = 1`;
   if (state === "pending") return sql`state = 'pending' AND decide_by > ${now}`;
@@ -363,7 +366,7 @@ function stands({ sql, now }: ReadTransaction, state: ApprovalFilter["state"]): 
   return sql`(state = 'expired' OR (state = 'pending' AND decide_by <= ${now}) OR (state = 'approved' AND execute_by <= ${now}))`;
 }
 
-/** After everything for the first page; undefined for what is no cursor of ours, and nothing comes after that. */
+/** Returns where the page starts: at the newest approval without a cursor; undefined (an empty page) for an invalid cursor. */
 function positionOf(cursor: string | undefined): { readonly createdAt: number; readonly id: string } | undefined {
   if (cursor === undefined) return { createdAt: Number.MAX_SAFE_INTEGER, id: "" };
   const [, createdAt, id] = CURSOR.exec(cursor) ?? [];
@@ -390,7 +393,7 @@ export async function eventsAfter(
   return rows.map(toEvent);
 }
 
-/** Of the counter, not of the events: old ones are forgotten. */
+/** Reads the counter, not the events table: old events are deleted. */
 export async function lastSeq({ sql }: ReadTransaction): Promise<number> {
   const [row = {}] = await sql`SELECT value FROM approval_counters WHERE name = 'events'`;
   return integer(row, "value");

@@ -20,7 +20,7 @@ const EVENTS = [
 ].map((name) => `approval.${name}` as const);
 const EVENT_TYPES = [...EVENTS, "grant.created", "grant.revoked", "session.mode", "session.ended"] as const;
 
-/** As it stands at `now`: a question or a yes whose time is over has expired, whether or not that was written down. */
+/** Returns the approval as of `now`: one past its deadline is expired, whether or not the row already says so. */
 export function toApproval(row: Row, now: number): Approval {
   const approval = storedApproval(row);
   const isOver =
@@ -82,7 +82,7 @@ export function toGrant(row: Row): Grant {
   };
 }
 
-/** As it stands at `now`: a mode whose time is over is `default`. */
+/** Returns the session as of `now`: a mode past its end is `default`. */
 export function toSession(row: Row, now: number): Session {
   const modeUntil = optionalInteger(row, "mode_until");
   const isOver = modeUntil !== undefined && modeUntil <= now;
@@ -111,7 +111,7 @@ export function toEvent(row: Row): ApprovalEvent {
   };
 }
 
-/** The service wrote it itself, whole. */
+/** Trusts the stored JSON: the service itself wrote it. */
 export function toAnswer(row: Row): StoredAnswer {
   return json(row, "answer") as unknown as StoredAnswer;
 }
@@ -123,7 +123,7 @@ export function text(row: Row, column: string): string {
 }
 
 export function integer(row: Row, column: string): number {
-  // PostgreSQL gives 64-bit integers as text.
+  // PostgreSQL returns 64-bit integers as text.
   const value = Number(row[column] ?? Number.NaN);
   if (!Number.isSafeInteger(value)) throw misfit(column);
   return value;
@@ -142,7 +142,7 @@ function decider(row: Row, prefix: "decided" | "mode"): Decider | undefined {
   return issuer === undefined ? undefined : { issuer, subject: text(row, `${prefix}_subject`) };
 }
 
-/** What cannot be read is not taken for nothing: one decider must not be enough for it. */
+/** Throws when the requirement is unreadable: ignoring it would let one approver be enough. */
 function requirement(row: Row): Requirement | undefined {
   if (row["requirement"] === null && row["requirement_digest"] === "") return undefined;
   const read = row["requirement"] === null ? undefined : readRequirement(json(row, "requirement"));
@@ -179,7 +179,7 @@ function json(row: Row, column: string): Json {
   return JSON.parse(text(row, column)) as Json;
 }
 
-/** The column's name alone: what stands in it may be an agent's. */
+/** Names the column only: its content may come from an agent. */
 function misfit(column: string): Error {
   return new Error(`the approval store holds something unreadable in ${column}`);
 }

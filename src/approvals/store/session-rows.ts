@@ -2,10 +2,10 @@ import type { Requester } from "../identities.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
 import { sessionOf } from "./transitions.ts";
 
-/** Whose a session is: its id means nothing without its owner. */
+/** Owner of a session: a session id is unique only per owner. */
 export type Owner = Pick<Requester, "issuer" | "subject">;
 
-/** Ended, or minted here and out of time. A token's `sid` ends with the tokens, unless somebody ended it here. */
+/** Returns whether the session was ended, or was created by the service and has expired. A `sid` expires with its tokens. */
 export async function sessionIsOver({ sql, now }: ReadTransaction, requester: Requester): Promise<boolean> {
   const [row] = await sql`
     SELECT ended_at FROM approval_sessions
@@ -21,7 +21,7 @@ interface NewSession {
   readonly expiresAt: number;
 }
 
-/** Does nothing when it is there already. */
+/** Inserts a session; does nothing when it already exists. */
 export async function insertSession(tx: WriteTransaction, { id, owner, minted, expiresAt }: NewSession): Promise<void> {
   const { issuer, subject } = owner;
   const rows = await tx.sql`

@@ -74,7 +74,7 @@ async function setMode(tx: WriteTransaction, change: ModeChange, { limits }: Sto
   return toSession(row, tx.now);
 }
 
-/** Of the one session with this id; two callers' `sid`s may be the same. */
+/** Returns the owner when exactly one live session has this id: two callers may have the same `sid`. */
 async function onlyOwner({ sql, now }: ReadTransaction, id: string): Promise<Owner | undefined> {
   const rows = await sql`
     SELECT issuer, subject FROM approval_sessions
@@ -83,7 +83,10 @@ async function onlyOwner({ sql, now }: ReadTransaction, id: string): Promise<Own
   return row === undefined || rows.length > 1 ? undefined : ownerOf(row);
 }
 
-/** Whoever has one of this name, or had, ends that one alone: two callers' `sid`s may be the same. */
+/**
+ * Ends the session with this id. An owner who has or had one ends only that one, since two callers may have the same `sid`;
+ * anybody else (an operator) ends the only live one.
+ */
 async function endById(tx: WriteTransaction, id: string, by: Owner): Promise<boolean> {
   const rows = await tx.sql`SELECT * FROM approval_sessions WHERE id = ${id}`;
   const live = rows.filter((row) => row["ended_at"] === null && integer(row, "expires_at") > tx.now);
@@ -93,7 +96,7 @@ async function endById(tx: WriteTransaction, id: string, by: Owner): Promise<boo
   return target !== undefined && (await end(tx, target, by));
 }
 
-/** `by` is undefined when its time was over. */
+/** Ends the session and its grants. `by` is undefined when the session has expired. */
 export async function end(tx: WriteTransaction, row: Row, by?: Decider): Promise<boolean> {
   const { issuer, subject } = ownerOf(row);
   const id = text(row, "id");

@@ -4,20 +4,21 @@ import { errorText } from "../../core/error-text.ts";
 import { NOTIFY_SQLITE } from "../notify/schema.ts";
 import { type Dialect, type Row, type Sql, transact } from "./sql.ts";
 
-/** How long SQLite itself waits for a lock, in milliseconds: the whole process stands still meanwhile. */
+/** Time that SQLite itself waits for a lock, in milliseconds: it blocks the whole process meanwhile. */
 const BUSY_TIMEOUT_MS = 10;
 const OPEN_ATTEMPTS_MAX = 200;
 const OPEN_RETRY_MS = 10;
-/** How often a transaction asks for the right to write that another process holds: for about ten seconds. */
+/** Attempts of a transaction to get the write lock while another process holds it: about ten seconds in total. */
 const BUSY_ATTEMPTS_MAX = 500;
-/** How soon a change by another process is noticed, in milliseconds. */
+/** Interval for detecting changes by other processes, in milliseconds. */
 const POLL_MS = 200;
 const FILE_MODE = 0o600;
 const DIRECTORY_MODE = 0o700;
 const OTHERS = 0o077;
 
 /**
- * Opens, or makes, the file for us alone. The clock is this process's: every process of one file is on one machine.
+ * Opens or creates the file, accessible to this user only. Uses the clock of this process: all processes that share the file
+ * run on one machine.
  * @throws Error that names the file and what to do
  */
 export async function openSqlite(path: string, now: () => number): Promise<Dialect> {
@@ -46,11 +47,11 @@ export async function openSqlite(path: string, now: () => number): Promise<Diale
   }
 }
 
-/** SQLite gives `-wal` and `-shm` the file's mode; it would make the file itself readable for all. */
+/** Makes the file private: SQLite would create it readable for all. New `-wal` and `-shm` files inherit its mode. */
 function prepareFile(path: string): void {
   const directory = dirname(path);
   fs.mkdirSync(directory, { recursive: true, mode: DIRECTORY_MODE });
-  // Never opened when it exists: closing any descriptor of the file drops the locks of this process's connections.
+  // Do not open an existing file: closing any descriptor of it drops the locks of this process's connections.
   if (createFile(path)) syncDirectory(directory);
   const { mode } = regularFile(path);
   if ((mode & OTHERS) === 0) return;
@@ -91,7 +92,7 @@ async function connect(path: string, opened: Bun.SQL[]): Promise<Bun.SQL> {
   return sql;
 }
 
-/** Looks before it changes anything: a file of somebody else stays as it was. */
+/** Checks the file before it changes anything, so that a foreign file stays as it is. */
 async function prepareDatabase(sql: Bun.SQL, path: string): Promise<void> {
   await versionOf(sql);
   const [mode]: readonly Row[] = await sql.unsafe("PRAGMA journal_mode = WAL");
@@ -108,7 +109,7 @@ async function prepareDatabase(sql: Bun.SQL, path: string): Promise<void> {
   regularFile(path);
 }
 
-/** 0 for an empty file. */
+/** Returns the schema version; 0 for an empty file. */
 async function versionOf(sql: Sql): Promise<number> {
   const tables = await sql`SELECT name FROM sqlite_master WHERE type = 'table'`;
   if (tables.length === 0) return 0;
@@ -152,7 +153,7 @@ function isBusy(error: unknown): boolean {
   return code.startsWith("SQLITE_BUSY") || code.startsWith("SQLITE_LOCKED");
 }
 
-/** Other processes may be opening, recovering or closing the same file. */
+/** Retries while the file is busy: other processes may be opening, recovering or closing it. */
 async function patiently<T>(act: () => PromiseLike<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
     try {
@@ -168,7 +169,7 @@ async function closeAll(connections: readonly Bun.SQL[]): Promise<void> {
   await Promise.allSettled(connections.map((connection) => connection.close()));
 }
 
-/** Step n brings a file of version n to n + 1. A step that was released never changes. */
+/** Migrations: step n takes a file from version n to n + 1. A released step never changes. */
 export const STEPS: readonly string[] = [
   `
 CREATE TABLE approval_schema (version INTEGER NOT NULL) STRICT;

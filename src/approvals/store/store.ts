@@ -1,29 +1,29 @@
 import type { Database } from "./database.ts";
 import type { Notifier } from "./notifier.ts";
 
-/** Every bound of the approvals. The configuration has the defaults. */
+/** Limits of the approvals. The configuration has the defaults. */
 export interface ApprovalLimits {
   readonly decideBySeconds: number;
-  /** After the yes. */
+  /** Counted from the approval. */
   readonly executeBySeconds: number;
-  /** How long a claimed one may run before it is in doubt: longer than any tool's timeout. */
+  /** Time that a claimed approval may run before it is in doubt: longer than any tool's timeout. */
   readonly claimLeaseSeconds: number;
   readonly pendingPerCallerMax: number;
   readonly pendingPerSessionMax: number;
-  /** After a no the same call is not asked again for so long. */
+  /** Time after a denial in which the same call is not requested again. */
   readonly coolDownSeconds: number;
   readonly grantSeconds: number;
   readonly sessionSeconds: number;
-  /** One more ends the caller's oldest. */
+  /** One session more ends the caller's oldest session. */
   readonly sessionsPerCallerMax: number;
   readonly modeSecondsMax: number;
-  /** Of approvals that have ended, and of events. */
+  /** Applies to ended approvals, grants and sessions, and to events. */
   readonly retentionDays: number;
   readonly idempotencySeconds: number;
   readonly sweepEverySeconds: number;
 }
 
-/** What each part of the store works with. */
+/** Dependencies of each part of the store. */
 export interface Store {
   readonly database: Database;
   readonly wakes: Notifier;

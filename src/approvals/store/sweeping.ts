@@ -6,9 +6,9 @@ import type { Row } from "./sql.ts";
 import { DAY_MS, type Store } from "./store.ts";
 import { noteApproval } from "./transitions.ts";
 
-/** Rows that one transaction changes, so that nobody waits long for it. */
+/** Rows that one transaction changes: keeps other writers' waits short. */
 const BATCH_MAX = 100;
-/** Batches of one step in one sweep; the next sweep goes on. */
+/** Batches of one step per sweep; the next sweep continues. */
 const BATCHES_MAX = 200;
 const EVENTS_KEPT_MAX = 100_000;
 
@@ -19,7 +19,7 @@ const STEPS: readonly Step[] = [
   ...[forgetApprovals, forgetGrants, forgetSessions, forgetKeys, forgetEvents],
 ];
 
-/** Writes down what the clock has ended and forgets what is old. Any process may do it, at any time. */
+/** Records expirations and deletes old rows. Any process may run it at any time. */
 export async function sweep(store: Store): Promise<void> {
   for (const step of STEPS) {
     let batches = 0;
@@ -56,7 +56,7 @@ function noteExpired(tx: WriteTransaction, rows: readonly Row[]): readonly Row[]
   return rows;
 }
 
-/** Whoever claimed it is gone, or hangs: nobody knows what it did. */
+/** Marks claims with an expired lease as in doubt: the process crashed or hangs, and the outcome of the call is unknown. */
 async function doubtLostLeases(tx: WriteTransaction): Promise<readonly Row[]> {
   const rows = await tx.sql`
     UPDATE approvals SET state = 'in_doubt', version = version + 1, ended_at = ${tx.now}
@@ -103,7 +103,7 @@ async function forgetGrants(tx: WriteTransaction, { limits }: Store): Promise<re
     RETURNING id`;
 }
 
-/** The row of an ended session keeps the grants of that session from coming back; by then they have all expired. */
+/** Deletes sessions. The row of an ended session disables its grants; when it is deleted, all of them have expired. */
 async function forgetSessions(tx: WriteTransaction, { limits }: Store): Promise<readonly Row[]> {
   const before = tx.now - limits.retentionDays * DAY_MS;
   return tx.sql`

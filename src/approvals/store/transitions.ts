@@ -8,22 +8,22 @@ import type { Row } from "./sql.ts";
 interface Noted {
   readonly event: ApprovalEvent["type"];
   readonly journal: string;
-  /** For those who watch; the approval's own when left out. */
+  /** Summary for event listeners; defaults to the approval's summary. */
   readonly summary?: string | undefined;
   readonly more?: Readonly<Record<string, Json | undefined>>;
 }
 
-/** How a session stands in a row: the empty text is none. */
+/** Returns the `session` column; empty when there is no session. */
 export function sessionOf(requester: Pick<Requester, "session">): string {
   return requester.session ?? "";
 }
 
-/** The pair alone, as it stands in the journal. */
+/** Returns only issuer and subject, as the journal records them. */
 export function identity({ issuer, subject }: Decider): { readonly issuer: string; readonly subject: string } {
   return { issuer, subject };
 }
 
-/** Never the arguments, never the view. */
+/** Notes the event and the journal line, without the arguments and the view. */
 export function noteApproval(
   tx: WriteTransaction,
   approval: Approval,
@@ -38,7 +38,7 @@ export function noteApproval(
   });
 }
 
-/** The row after its one conditional update, or undefined when the condition did not hold. */
+/** Notes the change and returns the updated approval, or undefined when the conditional update matched no row. */
 export function moved(tx: WriteTransaction, rows: readonly Row[], noted: Noted): Approval | undefined {
   const [row] = rows;
   if (row === undefined) return undefined;
@@ -47,7 +47,7 @@ export function moved(tx: WriteTransaction, rows: readonly Row[], noted: Noted):
   return approval;
 }
 
-/** Writes down that the time is over, so that no clock set back revives what somebody was told has expired. */
+/** Records the expiry, so that an approval reported as expired does not become valid again when the clock is set back. */
 export async function expire(tx: WriteTransaction, id: string): Promise<Approval | undefined> {
   const rows = await tx.sql`
     UPDATE approvals SET state = 'expired', version = version + 1, ended_at = ${tx.now}
@@ -56,7 +56,7 @@ export async function expire(tx: WriteTransaction, id: string): Promise<Approval
   return moved(tx, rows, { event: "approval.expired", journal: "approval.expired" });
 }
 
-/** The approval as it stands, its expiry written down; undefined when there is none. */
+/** Returns the current approval after recording its expiry; undefined when it does not exist. */
 export async function settledView(tx: WriteTransaction, id: string): Promise<Approval | undefined> {
   const expired = await expire(tx, id);
   if (expired !== undefined) return expired;

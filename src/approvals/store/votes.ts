@@ -20,8 +20,8 @@ interface Voting {
 }
 
 /**
- * One statement counts the vote, and ends the question when it is the one that was missing. It counts on what was seen: whatever
- * has changed since then leaves it uncounted, so that no two can fill one place.
+ * Counts the vote in one conditional statement, and ends the request when it was the last missing vote. Returns undefined when
+ * the approval has changed since it was read: two votes cannot fill the same slot.
  */
 export async function vote(
   tx: WriteTransaction,
@@ -57,7 +57,7 @@ export async function vote(
       scope: decision.decision === "approve" ? (decision.scope ?? "once") : undefined,
       viewDigest: approval.viewDigest,
       reason,
-      // What it says may be a secret; which one it was can be shown.
+      // The answer may be a secret; its hash shows which one it was.
       ...(decision.decision === "approve" &&
         decision.answer !== undefined && { answerHash: sha256Hex(decision.answer) }),
       ...placesOf(approval, votes, state),
@@ -65,7 +65,7 @@ export async function vote(
   });
 }
 
-/** As it stands in the row after this vote. */
+/** Returns the `answer` column after this vote. */
 function answerWith({ decision, answer }: Decision, { answer: wanted }: Approval): string | null {
   if (wanted === undefined) return null;
   const text =
@@ -76,7 +76,7 @@ function answerWith({ decision, answer }: Decision, { answer: wanted }: Approval
 interface Counted {
   readonly state: "pending" | "approved" | "denied";
   readonly votes: readonly Vote[];
-  /** The narrowest of all that said yes. */
+  /** Narrowest scope of all votes. */
   readonly scope: Scope | null;
 }
 
@@ -98,14 +98,14 @@ export function lackingIn({ requirement, votes }: Approval): readonly Lacking[] 
   return requirement === undefined ? [] : lackingOf(requirement, votes);
 }
 
-/** For those who watch: no name, no argument. */
+/** Returns the progress for event listeners, without names of people or arguments. */
 function progressLine({ summary, requirement }: Approval, votes: readonly Vote[]): string {
   const lacking = requirement === undefined ? [] : lackingOf(requirement, votes);
   const parts = lacking.map(({ policy, stage, have, needed }) => `${policy}, ${stage}: ${have} of ${needed}`);
   return `${summary}; ${parts.join("; ")}`;
 }
 
-/** Where the vote counted, and what is missing after it. */
+/** Returns the stages in which the vote counted, and what is missing after it. */
 function placesOf(
   { requirement }: Approval,
   votes: readonly Vote[],
@@ -119,7 +119,7 @@ function placesOf(
   return { counted, lacking: lackingOf(requirement, votes).map((one) => ({ ...one })) };
 }
 
-/** By the first so many characters, none of them half of one, and without NUL, which no column takes everywhere. */
+/** Truncates the reason, and replaces lone surrogates and NUL, which not every database can store. */
 export function boundedReason(reason: string | undefined): string | undefined {
   return reason?.slice(0, REASON_CHARACTERS_MAX).toWellFormed().replaceAll("\0", "\u{fffd}");
 }

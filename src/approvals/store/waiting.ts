@@ -2,20 +2,20 @@ import { endedWithin } from "../../core/time-limits.ts";
 import type { Approval, Approvals } from "../types.ts";
 import type { Store } from "./store.ts";
 
-/** More than these at once are told at once how it stands. */
+/** Beyond this number of waiters, a wait returns the current state immediately. */
 const WAITS_MAX = 10_000;
-/** Longer than any door lets a caller wait; a timer's longest is 24 days. */
+/** Longer than any endpoint lets a caller wait, and below the maximum of a timer (24 days). */
 const WAIT_MS_MAX = 3_600_000;
 
-/** What a closing store waits for the first looks of those who have just come. */
+/** Time that a closing store waits for the first reads of new waiters. */
 const CLOSE_MS_MAX = 5_000;
 
-/** A store that did not answer is asked again after so long, when no ring says before that it is back. */
+/** Delay before a failed read is retried, unless a notification comes first. */
 const RETRY_MS = 10_000;
 
 interface Clocked {
   readonly approval: Approval | undefined;
-  /** When the database was looked at, by its clock. */
+  /** Time of the read, by the database's clock. */
   readonly now: number;
 }
 
@@ -25,13 +25,13 @@ interface WaitingOptions {
 }
 
 export interface Waiting extends Pick<Approvals, "wait"> {
-  /** Between the last ring and the end of the database: whoever has not looked yet looks, and is told how it stands. */
+  /** Lets new waiters finish their first read. Call it after the notifier is closed and before the database is closed. */
   lastLooks(): Promise<void>;
 }
 
 /**
- * Subscribes first, then reads, then waits: a decision between the reading and the waiting rings too. Who waits goes on
- * waiting while the store is away.
+ * Implements long polling. Subscribes before it reads, so that a decision made after the read still ends the wait. Waiters keep
+ * waiting while the store is unavailable.
  */
 export function waiting({ read, wakes }: WaitingOptions): Waiting {
   let waits = 0;
@@ -95,7 +95,7 @@ function restOf({ approval, now }: Clocked): number {
   return Math.min((approval?.decideBy ?? now) - now, WAIT_MS_MAX);
 }
 
-/** Rings as often as it likes; who asks for the next ring hears every one after the asking. */
+/** A resettable signal: the promise of `next` resolves at the first ring after the call. */
 class Bell {
   #ring = Promise.withResolvers<void>();
   #over = false;
@@ -108,7 +108,7 @@ class Bell {
     this.#ring.resolve();
   };
 
-  /** The last ring. */
+  /** Rings for the last time. */
   readonly end = (): void => {
     this.#over = true;
     this.ring();
