@@ -34,7 +34,8 @@ export const googleShape = blockShape({
     if (output["candidates"] === undefined) return first;
     const candidates = listOf(output["candidates"]).map((candidate, index) => {
       const members = membersOf(candidate);
-      return isTable(members["content"]) ? { ...members, content: answers[index] } : candidate;
+      if (isTable(members["content"])) return { ...members, content: answers[index] };
+      return Array.isArray(members["content"]) ? { ...members, content: answers[index]?.["parts"] } : candidate;
     });
     return { ...output, candidates };
   },

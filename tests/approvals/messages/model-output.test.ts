@@ -61,6 +61,13 @@ test("a model that says it is somebody else is judged all the same", () => {
   expect(assertNoClientTools({ candidates: [{ content: { parts } }] }, { format: "google" }).dropped).toHaveLength(1);
 });
 
+test("google: content that is a list loses the dropped calls, too", () => {
+  const parts = [{ text: "Wait." }, { functionCall: { name: "client.requestApproval", args: {} } }];
+  const judged = assertNoClientTools({ candidates: [{ content: parts }] }, { format: "google" });
+  expect(judged.dropped).toEqual([{ id: undefined, name: "client.requestApproval" }]);
+  expect(judged.output as unknown).toEqual({ candidates: [{ content: [{ text: "Wait." }] }] });
+});
+
 test("answers that were blocked or cut off pass", () => {
   const blocked = {
     candidates: [{ finishReason: "SAFETY" }, { content: { role: "model" }, finishReason: "MAX_TOKENS" }],
