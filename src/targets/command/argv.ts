@@ -1,13 +1,13 @@
 import { Refusal } from "../../core/errors.ts";
 import { ARGUMENT_BYTES_MAX } from "../../core/schema/string-bounds.ts";
 
-/** Tokens in one argv. */
+/** Maximum tokens in one argv. */
 const ARGV_TOKENS_MAX = 256;
-/** Bytes of argv and environment together, well below what the kernel has for both. */
+/** Maximum bytes of argv and environment together, well below the kernel's limit for both. */
 const ARGV_BYTES_MAX = 1_048_576;
 
 /**
- * Refuses a call whose arguments a manifest allows one by one and the kernel does not take together.
+ * Refuses a call whose arguments the manifest allows one by one, but which are too long for the kernel together.
  *
  * @throws {Refusal} TARGET_REFUSED with status OUT_OF_RANGE
  */
@@ -22,9 +22,9 @@ export function refuseTooLong(argv: readonly unknown[], environment: Readonly<Re
 }
 
 /**
- * The last check before a command runs: what is wrong with this argv, or `undefined`. A token that begins with `-` must be
- * declared in `options` (exactly, or as `--name=` for `--name=value`) unless it stands after the first `--`.
- * The answer is for the operator; it holds no token.
+ * Makes the last check before a command runs: returns what is wrong with this argv, or `undefined`. A token that starts with `-`
+ * must be declared in `options` (exactly, or as `--name=` for `--name=value`) unless it comes after the first `--`. The result is
+ * for the operator and contains no token.
  */
 export function argvFault(argv: readonly string[], options: readonly string[]): string | undefined {
   if (argv.length > ARGV_TOKENS_MAX) return `the argv has more than ${ARGV_TOKENS_MAX} tokens`;
@@ -43,14 +43,17 @@ export function argvFault(argv: readonly string[], options: readonly string[]): 
   return undefined;
 }
 
-/** The tokens that a program may take for an option: those before the first `--` that are not the value of a declared `--name=`. */
+/**
+ * Returns the tokens that a program may take for an option: those before the first `--` that are not the value of a declared
+ * `--name=`.
+ */
 export function exposedTokens(argv: readonly string[], options: readonly string[]): readonly string[] {
   const end = argv.indexOf("--");
   const exposed = end === -1 ? argv : argv.slice(0, end);
   return exposed.filter((token) => !options.some((option) => takesValue(option) && token.startsWith(option)));
 }
 
-/** What keeps a text from being handed to a program, or `undefined`. */
+/** Returns why a text cannot be passed to a program, or `undefined`. */
 export function tokenFault(token: unknown): string | undefined {
   if (typeof token !== "string") return "is not a string";
   if (token.includes("\0")) return "contains NUL";

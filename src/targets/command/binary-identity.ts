@@ -4,7 +4,7 @@ import { closeSync, openSync, readSync, statSync } from "node:fs";
 const CHUNK_BYTES = 1_048_576;
 
 interface Known {
-  /** What the file looked like when it was hashed. */
+  /** State of the file when it was hashed. */
   readonly stamp: string;
   readonly sha256: string;
 }
@@ -12,8 +12,9 @@ interface Known {
 const known = new Map<string, Known>();
 
 /**
- * Hex SHA-256 of a program, so that a plan names the very binary that will run. Hashed again only when the file has changed: by
- * device, inode, size and both times, of which nobody sets the last. Empty when it cannot be read; then it cannot run either.
+ * Returns the hex SHA-256 of a program, so that a plan names the exact binary that will run. Hashes again only when the file has
+ * changed: by device, inode, size, mtime and ctime, of which nobody can set the last. Empty when the file cannot be read; then it
+ * cannot run either.
  */
 export function binarySha256(path: string): string {
   try {

@@ -23,48 +23,48 @@ import { mergedOutput, type Pipe, readPipe, STDERR_HEAD_BYTES, statusOfStderr, s
 import { killGroup, killStrays } from "./strays.ts";
 
 const NO_BYTES = new Uint8Array();
-/** The longest a timer can wait; it fires at once when asked for more. */
+/** Longest delay of a timer; a timer with a longer delay fires at once. */
 const TIMER_MS_MAX = 2_147_483_647;
-/** How long a supervisor may take to end everybody before that is done without it. */
+/** Longest wait for a supervisor to end all its processes; after it, they are killed without the supervisor. */
 const SUPERVISOR_WAIT_MS = 800;
-/** One byte, whatever it is. */
+/** Sent to a supervisor once the output has been read. Any byte works. */
 const DRAINED = "d";
-/** How often, and after which time again, a child is told to yield its memory: at the very start of a program it may not take that. */
+/** Number of attempts to raise a child's OOM score, and the pause between them: just after a program starts, it may fail. */
 const YIELD_ATTEMPTS_MAX = 50;
 const YIELD_PAUSE_MS = 2;
-/** How long a killed child may take to be gone. */
+/** Longest wait for a killed child to end. */
 const KILL_WAIT_MS = 300;
-/** How long the pipes may stay open after the child is gone, before and again after its group is killed. */
+/** Longest wait for the pipes to close after the child has ended: once before its group is killed, and once after. */
 const PIPE_GRACE_MS = 200;
 
 export interface ChildOrder {
   readonly command: string;
   readonly argv: readonly string[];
-  /** The tokens that may begin with `-`. */
+  /** Arguments that may start with `-`. */
   readonly options: readonly string[];
   readonly cwd: string;
   readonly environment: Readonly<Record<string, string>>;
-  /** Unique to this child; its descendants carry it. */
+  /** Unique to this child; its descendants inherit it. */
   readonly marker: string;
-  /** Bytes of output that are kept; the rest is read and thrown away. */
+  /** Bytes of output that are kept; the rest is read and discarded. */
   readonly stdoutBytesMax: number;
-  /** Whether stderr is part of the output, in the order in which both come. */
+  /** True when stderr is part of the output, in the order in which both arrive. */
   readonly mergesStderr?: boolean | undefined;
-  /** Literals that tell what a failure means where the exit code cannot. */
+  /** Literals in stderr that tell what a failure means when the exit code cannot. */
   readonly stderrMeans: readonly StderrMeaning[];
-  /** Whether the end of stderr is kept, to be heard after a filter. */
+  /** True when the end of stderr is kept, to be returned after filtering. */
   readonly keepsStderr?: boolean | undefined;
   readonly timeoutMs: number;
   readonly signals: readonly AbortSignal[];
-  /** Holds the child; without it, only its user's rights do. */
+  /** Confines the child; without it, only its user's permissions restrict it. */
   readonly hold?: Hold | undefined;
-  /** Limits the memory of the child and of all that it starts. */
+  /** Limits the memory of the child and all its descendants. */
   readonly memory?: CommandMemory | undefined;
 }
 
 /**
- * Runs one program to its end, whatever it does: the answer comes at most a second after the deadline, and what it
- * started is killed with it. Rejects only for an argv that must never run; every other ending is in the result.
+ * Runs one program until it ends. The result comes at most one second after the deadline, and everything that the program started
+ * is killed with it. Rejects only for an argv that must never run; every other ending is in the result.
  *
  * @throws {Refusal} INTERNAL when the argv fails the last check
  */
@@ -97,14 +97,14 @@ type Child = Pick<
   Bun.ReadableSubprocess,
   "pid" | "stdout" | "stderr" | "exited" | "exitCode" | "signalCode" | "unref"
 > & {
-  /** Of the one that supervises the program and has its exit code; it ends when nobody is left. */
+  /** Set when `pid` is a supervisor: it exits as the program does, and only after all processes of the program have ended. */
   readonly supervisor?: Supervisor | undefined;
 };
 
 interface Supervisor {
-  /** Nobody waits for more output. */
+  /** Notifies the supervisor that nobody waits for more output. */
   drained(): void;
-  /** Ends the program and all that it has started. */
+  /** Ends the program and everything that it has started. */
   end(): void;
 }
 
@@ -145,7 +145,7 @@ function supervised(launched: Launched): Child {
       return launched.signalCode;
     },
     unref: () => launched.unref(),
-    // One that has ended already does not read.
+    // Writing to a supervisor that has already ended fails; that is harmless.
     supervisor: {
       drained: () => void tell(stdin, DRAINED).catch(() => {}),
       end: () => void endOf(stdin).catch(() => {}),
@@ -175,7 +175,7 @@ async function attend(child: Child, order: ChildOrder, halt: Halt): Promise<Chil
   const err = readPipe(child.stderr, { keptBytesMax, onChunk: onComplaint }, onError);
   if (child.supervisor !== undefined) Promise.all([out.ended, err.ended]).then(child.supervisor.drained, () => {});
   await Promise.race([child.exited, halt.stopped]);
-  // What the child did before it was gone counts; what its pipes do afterwards is bounded by the grace alone.
+  // The deadline and cancellation apply until the child ends. After that, only the grace period limits its pipes.
   disarm();
   const { survivors, isCut } = await settle(child, { out, err, halt, order });
   const complaint = complaintOf(err, order.hold);
@@ -192,7 +192,7 @@ async function attend(child: Child, order: ChildOrder, halt: Halt): Promise<Chil
   };
 }
 
-/** What a launcher said instead of becoming the program: the program itself cannot know the word that it begins with. */
+/** Returns the error of a launcher that could not start the program. The program cannot forge one: it does not know the token. */
 function complaintOf(err: Pipe, hold: Hold | undefined): Error | undefined {
   if (hold === undefined) return undefined;
   const text = Buffer.from(err.text()).toString("utf8");
@@ -207,27 +207,27 @@ interface Attendance {
 }
 
 interface Settled {
-  /** Descendants that had left the group. */
+  /** Number of descendants that had left the process group. */
   readonly survivors: number;
-  /** Whether the pipes of a child that came to its own end could not be read to theirs. */
+  /** True when the child ended by itself but its pipes could not be read to the end. */
   readonly isCut: boolean;
 }
 
-/** Waits for the pipes, then leaves nothing behind: not the group, not the strays, not a reader. */
+/** Waits for the pipes, then kills the group and the descendants outside it, and cancels the readers. */
 async function settle(child: Child, { out, err, halt, order }: Attendance): Promise<Settled> {
   const drained = Promise.all([out.ended, err.ended]);
   if (child.supervisor !== undefined) await endedWithin(child.exited, SUPERVISOR_WAIT_MS);
   const isClean =
     halt.ending() === undefined && (await endedWithin(drained, PIPE_GRACE_MS)) && halt.ending() === undefined;
   const isGone = child.exitCode !== null || child.signalCode !== null;
-  // A supervisor that has ended has left nobody, and its number may be somebody else's.
+  // An ended supervisor has left no process behind, and its process id may already belong to another process.
   if (child.supervisor === undefined || !isGone) killGroup(child.pid);
   if (isClean && !mayHaveLeft(order)) return { survivors: 0, isCut: false };
   const survivors = await (order.hold === undefined
     ? killStrays(order.marker, child.pid)
     : killSession(child.pid, isGone));
   if (isClean) return { survivors, isCut: false };
-  // A descendant may still hold the pipes. When the output counts, it gets a last chance to come to its end.
+  // A descendant may still hold the pipes open. If the output is needed, wait once more for its end.
   const isCut = halt.ending() === undefined && !(await endedWithin(drained, PIPE_GRACE_MS));
   await endedWithin(child.exited, KILL_WAIT_MS);
   out.cancel();
@@ -236,13 +236,16 @@ async function settle(child: Child, { out, err, halt, order }: Attendance): Prom
   return { survivors, isCut };
 }
 
-/** A confined child without a shell's rights cannot leave its group; with them, not its session. Nothing holds a script without. */
+/**
+ * Returns true when descendants may have left the process group. A confined child without shell rights cannot leave its group;
+ * one with shell rights cannot leave its session. Nothing restricts an unconfined script.
+ */
 function mayHaveLeft({ hold, mergesStderr }: ChildOrder): boolean {
   return hold === undefined ? mergesStderr === true : hold.isSupervised;
 }
 
 interface Halt {
-  /** Kills the group; the first reason stays. */
+  /** Ends the child and its group; only the first reason is kept. */
   stop(ending: Ending): void;
   ending(): Ending | undefined;
   readonly stopped: Promise<void>;
@@ -264,7 +267,7 @@ function haltOf({ pid, supervisor }: Child): Halt {
   };
 }
 
-/** Sets deadline and cancellation upon the child; the answer takes them off again. */
+/** Sets the deadline and cancellation for the child. The returned function removes them. */
 function arm({ timeoutMs, signals }: ChildOrder, halt: Halt): () => void {
   const timer = setTimeout(() => halt.stop(TIMED_OUT), Math.min(timeoutMs, TIMER_MS_MAX));
   const listeners = signals.map((signal) => ({ signal, onAbort: () => halt.stop(endingOfAbort(signal)) }));

@@ -6,28 +6,28 @@ import { cLibrary } from "./confinement/c-library.ts";
 import { processIds } from "./confinement/session.ts";
 
 const MEBIBYTE = 1_048_576;
-/** Limit of one command where the configuration names none and no memory cgroup is smaller. */
+/** Limit of one command when the configuration sets none and no memory cgroup is smaller. */
 export const COMMAND_BYTES_MAX = 2_048 * MEBIBYTE;
-/** Smallest limit that is derived: less would end ordinary programs. */
+/** Smallest derived limit: a smaller one would end ordinary programs. */
 const COMMAND_BYTES_MIN = 32 * MEBIBYTE;
 /** Part of the memory cgroup that is kept free: when less is left, the largest command is ended. */
 const GROUP_KEPT_FREE = 0.1;
-/** Time between two measurements, at most and at least. */
+/** Longest and shortest time between two measurements. */
 const INTERVAL_MS_MAX = 100;
 const INTERVAL_MS_MIN = 10;
-/** Bytes that several processes together may allocate in a millisecond: how soon a limit can be reached. */
+/** Bytes that several processes together may allocate in a millisecond: decides how soon a limit can be reached. */
 const BYTES_PER_MS = 8 * MEBIBYTE;
-/** To wait for each process of the machine: to look at one takes a few microseconds. */
+/** Pause for each process on the machine: checking one takes a few microseconds. */
 const PAUSE_MS_PER_PROCESS = 0.05;
-/** To wait for each process whose shared pages were divided. */
+/** Pause for each process whose shared pages were divided. */
 const PAUSE_MS_PER_DIVIDED = 1;
-/** Processes looked at between two turns of the event loop: about a millisecond. */
+/** Processes checked between two turns of the event loop: about a millisecond. */
 const PROCESSES_PER_TURN = 64;
-/** How long shared pages of one command may be divided; what is left counts whole. */
+/** Longest time spent on dividing the shared pages of one command; after it, shared pages count in full. */
 const DIVIDING_MS_MAX = 2_000;
 
 export interface CommandMemory {
-  /** Limit of the next command: of the memory of all its processes together. */
+  /** Returns the limit of the next command, for the memory of all its processes together. */
   bytesMax(): number;
   /**
    * Measures the processes of a session until the returned function is called. `onExceeded` is called once, when they use more
@@ -38,7 +38,7 @@ export interface CommandMemory {
 
 interface Watched {
   readonly session: number;
-  /** Whether the first process of the session is a part of the command. */
+  /** True when the first process of the session is a part of the command. */
   readonly isLeaderCounted: boolean;
   readonly bytesMax: number;
 }
@@ -46,17 +46,17 @@ interface Watched {
 interface Watch extends Watched {
   readonly onExceeded: () => void;
   bytes: number;
-  /** How many of its processes had their shared pages divided. */
+  /** Number of its processes whose shared pages were divided. */
   divided: number;
-  /** Stays until nothing of the command is left: until then it holds memory. */
+  /** True once the command is being ended. The watch stays until all its processes have ended: until then, they hold memory. */
   isEnded: boolean;
 }
 
 /**
- * Measures commands while they run. A child cgroup would do it in the kernel, but in a pod cgroups cannot be written; RLIMIT_AS
+ * Measures commands while they run. A child cgroup would let the kernel do it, but cgroups cannot be written in a pod; RLIMIT_AS
  * would limit address space, which Node, Go and Java reserve by the gigabyte.
  *
- * @param configured bytes; without it, half of what the smallest memory cgroup around the service leaves beside it
+ * @param configured bytes; by default, half of what the service leaves in the smallest memory cgroup around it
  */
 export function commandMemory(configured?: number | undefined, group = memoryGroup()): CommandMemory {
   const watches = new Set<Watch>();
@@ -84,7 +84,7 @@ export function commandMemory(configured?: number | undefined, group = memoryGro
     schedule(Math.max(intervalFor(left), Math.min(INTERVAL_MS_MAX, pause)));
   }
 
-  /** Ends what exceeds its limit. Returns the bytes that the memory cgroup has left. */
+  /** Ends commands that exceed their limits. Returns the bytes that are left in the memory cgroup. */
   async function check(everybody: readonly number[]): Promise<number> {
     try {
       const members = membersOf(everybody, new Set([...watches].map(({ session }) => session)));
@@ -146,7 +146,7 @@ function membersOf(pids: readonly number[], sessions: ReadonlySet<number>): Read
   return members;
 }
 
-/** Quick to read. Counts a page that several processes share once for each. */
+/** Returns the resident bytes of processes. Fast, but counts a page that several processes share once for each. */
 export async function residentBytes(pids: readonly number[]): Promise<number> {
   let bytes = 0;
   for (const [index, pid] of pids.entries()) {
@@ -158,8 +158,9 @@ export async function residentBytes(pids: readonly number[]): Promise<number> {
 }
 
 /**
- * Slower: the kernel walks the page tables, off the event loop. A shared page is divided among those who share it. One process
- * after the other, or the service's own files would wait until all are read.
+ * Returns the bytes of processes, with each shared page divided among the processes that share it. Slower: the kernel walks the
+ * page tables, off the event loop. Reads one process after another; otherwise, the service's own file access would wait until all
+ * are read.
  */
 async function proportionalBytes(pids: readonly number[]): Promise<number> {
   const limit = { isOver: false };
@@ -181,12 +182,12 @@ async function dividedBytesOf(pid: number, resident: number): Promise<number> {
     const rollup = await readFile(`/proc/${pid}/smaps_rollup`, "latin1");
     return kilobytes(rollup, "Pss_Anon") + kilobytes(rollup, "Pss_Shmem");
   } catch {
-    // The command made itself unreadable, or the kernel is older.
+    // The command made itself unreadable, or the kernel is too old.
     return resident;
   }
 }
 
-/** Nothing of a process that has ended. */
+/** Returns an empty text for a process that has ended. */
 function statusOf(pid: number): string {
   try {
     return readFileSync(`/proc/${pid}/status`, "latin1");
@@ -199,7 +200,10 @@ function residentIn(status: string): number {
   return kilobytes(status, "RssAnon") + kilobytes(status, "RssShmem");
 }
 
-/** Of the kernel, for the process alone: it grows with the addresses that are read, even where nothing was ever written. */
+/**
+ * Returns the kernel's memory for the page tables of the process. It grows with the addresses that are read, even when nothing
+ * was ever written there.
+ */
 function pageTablesIn(status: string): number {
   return kilobytes(status, "VmPTE");
 }
@@ -209,20 +213,20 @@ function kilobytes(text: string, name: string): number {
   return Number(digits ?? 0) * 1_024;
 }
 
-/** What version 1 of cgroups says where there is no limit is just below this. */
+/** Limits from this value on mean that there is no limit: version 1 of cgroups reports such a number. */
 const UNLIMITED = 2 ** 60;
 
-/** The memory cgroup around the service with the smallest limit. */
+/** The memory cgroup with the smallest limit around the service. */
 interface MemoryGroup {
   readonly bytesMax: number;
-  /** Bytes that the kernel cannot take back by dropping copies of files. */
+  /** Returns the bytes that the kernel cannot reclaim by dropping copies of files. */
   usedBytes(): number;
 }
 
 interface Version {
   readonly limit: string;
   readonly usage: string;
-  /** Names in `memory.stat` of what can be taken back. */
+  /** Names in `memory.stat` of memory that can be reclaimed. */
   readonly reclaimable: readonly string[];
 }
 
@@ -237,7 +241,7 @@ const VERSION_2: Version = {
   reclaimable: ["active_file", "inactive_file", "slab_reclaimable"],
 };
 
-/** Undefined where nothing limits the memory, or where that cannot be known. */
+/** Returns the memory cgroup. Undefined when nothing limits the memory, or when that cannot be determined. */
 export function memoryGroup(root = ""): MemoryGroup | undefined {
   try {
     const groups = foldersAround(root).flatMap(({ folder, version }) => {
@@ -257,7 +261,7 @@ interface GroupFolder {
   readonly version: Version;
 }
 
-/** The folder of our own group and of every group that it is in, as far as they are mounted here. */
+/** Returns the folders of the service's own group and of every group that contains it, if they are mounted here. */
 function foldersAround(root: string): readonly GroupFolder[] {
   const own = readFileSync(`${root}/proc/self/cgroup`, "latin1");
   return readFileSync(`${root}/proc/self/mountinfo`, "latin1")
@@ -277,7 +281,10 @@ function foldersAround(root: string): readonly GroupFolder[] {
     });
 }
 
-/** A container sees its own group as the top of what is mounted, and may be told its path on the machine. */
+/**
+ * Returns a group's path below the mounted group. A container sees its own group as the top of the mount, but the kernel may
+ * report the group's path on the machine.
+ */
 function below(path: string, mountedGroup: string): string {
   if (mountedGroup === "/") return path;
   return path === mountedGroup || path.startsWith(`${mountedGroup}/`) ? path.slice(mountedGroup.length) : "";

@@ -2,23 +2,23 @@ import { Refusal, type RefusalOptions } from "../../core/errors.ts";
 import type { PartialAnswer } from "../../core/partial-answer.ts";
 import type { ExitMeaning, TargetStatus, Tool } from "../../core/types.ts";
 
-/** Every way in which a child ends; each has a file. */
+/** Every way in which a child ends. */
 export type Ending = Exited | Signalled | TimedOut | Cancelled | MemoryBound | SpawnFailed;
 
-/** Whether a run gave an answer: exit 0, or a code that the manifest declares to be `"OK"`. */
+/** Returns whether a run gave an answer: exit 0, or a code that the manifest declares to be `"OK"`. */
 export function isAnswer({ ending }: ChildResult, exitCodes: ExitCodes): boolean {
   return ending.kind === "exit" && meaningOf(ending.code, exitCodes) === "OK";
 }
 
 interface Failing {
   readonly exitCodes?: ExitCodes;
-  /** Of a run that its deadline ended. */
+  /** Output of a run that its deadline ended. */
   readonly outputSoFar?: PartialAnswer | undefined;
 }
 
 /**
- * What a run without an answer is called. A changing tool that ran and was cut off has an unknown outcome. Nothing that the
- * program said is in the message.
+ * Returns the refusal for a run without an answer. A changing tool that ran and was cut off has an unknown outcome. The message
+ * contains none of the program's output.
  */
 export function refusalOf(tool: Tool, result: ChildResult, more: Failing): Refusal {
   const { ending, stderrBytes, stderrStatus } = result;
@@ -48,8 +48,8 @@ function saidIn(tail: Uint8Array): string | undefined {
 }
 
 /**
- * How a program ended, for the operator. Of what it said on stderr only the length: nobody has looked yet whether secrets or
- * personal data stand in it.
+ * Returns how a program ended, for the operator. Contains only the length of stderr: the text has not been checked for secrets or
+ * personal data.
  */
 export function operatorText({ ending, stderrBytes, survivors }: ChildResult): Error {
   const how = ending.kind === "exit" ? `exit ${ending.code}` : ending.kind;
@@ -60,24 +60,24 @@ export function operatorText({ ending, stderrBytes, survivors }: ChildResult): E
 
 type ExitCodes = Readonly<Record<number, ExitMeaning>>;
 
-/** What a refusal needs to know beside the ending itself. */
+/** Facts that a refusal needs in addition to the ending. */
 interface Told {
   readonly tool: Tool;
   readonly exitCodes: ExitCodes;
-  /** What the program's stderr means by the manifest's own literals. */
+  /** Meaning of the program's stderr by the manifest's literals. */
   readonly stderrStatus: TargetStatus | undefined;
   readonly stderrBytes: number;
-  /** The end of what it said there, where the manifest lets it be heard. */
+  /** End of the program's stderr, when the manifest allows it to be returned. */
   readonly said: string | undefined;
-  /** What it wrote before its time was over. */
+  /** Output before the deadline. */
   readonly outputSoFar: PartialAnswer | undefined;
-  /** Whether it is known that nothing was changed: the tool reads, or its program never ran. */
+  /** True when it is certain that nothing was changed: the tool only reads, or its program never ran. */
   readonly isDefinite: boolean;
-  /** For the operator. */
+  /** Cause of the refusal, for the operator. */
   readonly cause: unknown;
 }
 
-/** The refusal, unless a change was cut off: then nobody knows what has happened. `details` say what cut it off. */
+/** Returns the refusal, unless a change was cut off: then its outcome is unknown. `details` say what cut it off. */
 function unlessUnknown(
   { isDefinite, outputSoFar, cause }: Told,
   refuse: () => Refusal,
@@ -88,7 +88,7 @@ function unlessUnknown(
   return new Refusal("OUTCOME_UNKNOWN", message, { outputSoFar, cause, ...(details && { details }) });
 }
 
-/** The program came to its own end. */
+/** The program ended by itself. */
 interface Exited {
   readonly kind: "exit";
   readonly code: number;
@@ -98,13 +98,13 @@ export function exited(code: number): Exited {
   return { kind: "exit", code };
 }
 
-/** What the manifest says of an exit code; 0 is "OK" unless it says otherwise. */
+/** Returns the manifest's meaning of an exit code; 0 is "OK" unless the manifest says otherwise. */
 function meaningOf(code: number, exitCodes: ExitCodes): ExitMeaning | undefined {
   const declared = Object.hasOwn(exitCodes, code) ? exitCodes[code] : undefined;
   return declared ?? (code === 0 ? "OK" : undefined);
 }
 
-/** A code that means something says what; where it means nothing, the manifest's literals for stderr may. */
+/** Returns a refusal with the meaning of the exit code or, when the code has none, of stderr by the manifest's literals. */
 function exitedRefusal({ code: exitCode }: Exited, told: Told): Refusal {
   const { exitCodes, stderrStatus, stderrBytes, said, cause } = told;
   const status = meaningOf(exitCode, exitCodes) ?? stderrStatus;
@@ -118,7 +118,7 @@ function exitedRefusal({ code: exitCode }: Exited, told: Told): Refusal {
   });
 }
 
-/** A signal ended the program, and it was not ours. */
+/** A signal that the service did not send ended the program. */
 interface Signalled {
   readonly kind: "signal";
   readonly signal: string;
@@ -141,7 +141,7 @@ function signalledRefusal({ signal }: Signalled, told: Told): Refusal {
   );
 }
 
-/** The deadline passed, and the program was killed, or never started. */
+/** The deadline passed; the program was killed or never started. */
 interface TimedOut {
   readonly kind: "deadline";
 }
@@ -154,12 +154,15 @@ function timedOutRefusal(told: Told): Refusal {
   return unlessUnknown(told, () => new Refusal("DEADLINE_EXCEEDED", message, { outputSoFar, cause }));
 }
 
-/** Whoever asked is gone, or the service ends; the program was killed, or never started. */
+/** The client disconnected or the service ends; the program was killed or never started. */
 interface Cancelled {
   readonly kind: "cancelled";
 }
 
-/** A signal that timed out says so in its reason, as `AbortSignal.timeout` does; any other is somebody who went away. */
+/**
+ * Returns the ending for an aborted signal. The reason of a signal that timed out says so, as with `AbortSignal.timeout`; any
+ * other signal means that the client disconnected or the service ends.
+ */
 export function endingOfAbort({ reason }: AbortSignal): Cancelled | TimedOut {
   return reason instanceof Error && reason.name === "TimeoutError" ? TIMED_OUT : { kind: "cancelled" };
 }
@@ -168,7 +171,7 @@ function cancelledRefusal({ cause }: Told): Refusal {
   return new Refusal("CANCELLED", "The client went away before the answer.", { cause });
 }
 
-/** The program and what it started used more memory than is allowed, and were killed. */
+/** The program and its descendants used more memory than is allowed, and were killed. */
 interface MemoryBound {
   readonly kind: "memoryBound";
   readonly memoryBytesMax: number;
@@ -202,17 +205,17 @@ function spawnFailedRefusal(told: Told): Refusal {
 
 export interface ChildResult {
   readonly ending: Ending;
-  /** Whether the program ever ran. */
+  /** True when the program ran. */
   readonly started: boolean;
   readonly stdout: Uint8Array;
-  /** Whether `stdout` is only the beginning of what it wrote. */
+  /** True when `stdout` is only the beginning of the output. */
   readonly truncated: boolean;
-  /** How much it said on stderr. What it said is dropped unless the order says otherwise: nobody may hand it on unlooked at. */
+  /** Number of bytes on stderr. The text is dropped unless the order keeps it: it must not be passed on unchecked. */
   readonly stderrBytes: number;
-  /** The whole last lines of it, where the order keeps them. */
+  /** Last complete lines of stderr, when the order keeps them. */
   readonly stderrTail: Uint8Array;
-  /** What its stderr means by the order's literals. */
+  /** Meaning of stderr by the order's literals. */
   readonly stderrStatus: TargetStatus | undefined;
-  /** Descendants that had left its group, and so outlived the kill of it. */
+  /** Number of descendants that had left the group and so survived its kill. */
   readonly survivors: number;
 }

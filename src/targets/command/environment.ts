@@ -1,14 +1,16 @@
 import type { Fault } from "../../core/errors.ts";
 import { tokenFault } from "./argv.ts";
 
-/** Carried by every child, so that descendants that left its process group can be found. Never part of a plan. */
+/** Variable that every child carries, so that descendants that left its process group can be found. Never part of a plan. */
 export const CALL_MARKER = "STC_CALL_ID";
 
 const PATH_DEFAULT = "/usr/local/bin:/usr/bin:/bin";
 const VARIABLES_MAX = 64;
 const VARIABLE_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,127}$/;
 
-/** Ours alone: a manifest that could set them could choose programs or hide from the sweep. */
+/**
+ * Variables that only the service sets: a manifest that could set them could choose programs or hide from the search for strays.
+ */
 const RESERVED: ReadonlySet<string> = new Set([
   "PATH",
   "HOME",
@@ -21,7 +23,7 @@ const RESERVED: ReadonlySet<string> = new Set([
   "LOGNAME",
 ]);
 
-/** Families of variables through which loaders, runtimes and shells take code, or write files, on being started. */
+/** Prefixes of variables through which loaders, runtimes and shells load code, or write files, when they start. */
 const REFUSED_PREFIXES = [
   ...["STC_", "LD_", "DYLD_", "BUN_", "NODE_", "DENO_", "NPM_", "PYTHON", "PERL", "RUBY", "GEM_", "BUNDLE_", "LUA_"],
   ...["JAVA_", "_JAVA_", "JDK_", "DOTNET_", "CORECLR_", "COMPLUS_", "PHP", "MALLOC_", "GLIBC_", "BASH", "ZSH", "LESS"],
@@ -61,7 +63,7 @@ const REFUSED_NAMES: ReadonlySet<string> = new Set([
   ],
 ]);
 
-/** Variables that may hold this and nothing else: files of settings are switched off, a program that shows differences is named. */
+/** Variables that may have only this value: it turns settings files off, or names the program that shows differences. */
 const ONLY: ReadonlyMap<string, string> = new Map([
   ["GIT_CONFIG_GLOBAL", "/dev/null"],
   ["GIT_CONFIG_SYSTEM", "/dev/null"],
@@ -69,12 +71,12 @@ const ONLY: ReadonlyMap<string, string> = new Map([
 ]);
 
 export interface EnvironmentOptions {
-  /** Private, empty and writable by nobody. */
+  /** Private and empty; nobody may write to it. */
   readonly emptyDirectory: string;
   readonly pathVariable?: string | undefined;
 }
 
-/** The environment of a child, from this list and nothing else. The service's own environment is never looked at. */
+/** Returns the environment of a child, from this list and nothing else. The service's own environment is never used. */
 export function childEnvironment(
   { emptyDirectory, pathVariable }: EnvironmentOptions,
   declared: Readonly<Record<string, string>>,
@@ -89,9 +91,10 @@ export function childEnvironment(
   };
 }
 
-/** What is wrong with the variables that a manifest declares. The messages name variables, never values. */
+/** Returns what is wrong with the variables that a manifest declares. The messages name variables, never values. */
 export function environmentFaults(declared: unknown): readonly Fault[] {
-  // A promise or an instance has no entries of its own: the command would run without what was meant to protect it.
+  // A promise or a class instance has no entries of its own: the command would run without variables that were meant to protect
+  // it.
   if (!isTable(declared)) {
     return [{ field: "target.cli.environment", message: "must map names to strings" }];
   }

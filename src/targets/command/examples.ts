@@ -5,21 +5,27 @@ import { argvFault, exposedTokens } from "./argv.ts";
 
 type Probes = readonly [string, string];
 
-/** Two texts that are alike in everything but their letters, which differ at every place, whatever is cut off or folded. */
+/**
+ * Two texts that are alike in everything but their letters, which differ at every position, even after truncation or case
+ * folding.
+ */
 const WORDS: Probes = ["stcfreetextprobekqmzx", "gnwuhobdybgdivzlwchfj"];
-/** The same of several words, lines, digits and separators, for builders that take texts apart; long, for those that skip. */
+/**
+ * Two such texts with several words, lines, digits and separators, for builders that split texts; long, for builders that skip a
+ * part.
+ */
 const PHRASES: Probes = phrases(
   "Kq 71=wj,hd\nXb:mz/Ru 90-cf;Vt@pn.Lg 35+ys|Ae",
   "Tz 28=ca,vo\nJw:ke/Mh 64-xq;Dr@by.Wf 17+ni|Us",
 );
-/** The same as numbers. */
+/** Two such texts of digits. */
 const NUMBERS: Probes = ["1735902468135790246", "8264175913802417953"];
 
 function phrases(one: string, other: string): Probes {
   return [`${one} `.repeat(12), `${other} `.repeat(12)];
 }
 
-/** How a tool builds its argv, as far as free text is concerned. */
+/** Describes how free text enters a tool's argv. */
 export interface FreeText {
   /** Paths of the input's free-text fields: `query`, `list[].note`, `map.*`. */
   readonly fields: readonly string[];
@@ -32,9 +38,9 @@ export function freeTextOf(tool: Tool, cli: CliTarget["cli"], options: readonly 
 }
 
 /**
- * Whether this call's free text lands only where no program takes it for an option. The argv is built with other texts in its
- * place, two at a time: a token that differs holds a text, or what a builder made of it. The text itself might equal a harmless
- * token by chance.
+ * Returns whether this call's free text appears only where no program takes it for an option. Builds the argv with other texts in
+ * its place, two at a time: a token that differs contains a text, or something that the builder made of it. The free text itself
+ * is not used, because it might equal a harmless token by chance.
  */
 export function isFreeTextSafe(text: FreeText, input: unknown, build: Build): boolean {
   if (text.fields.length === 0) return true;
@@ -44,7 +50,7 @@ export function isFreeTextSafe(text: FreeText, input: unknown, build: Build): bo
   );
 }
 
-/** Makes the argv, or those of a lookup's attempts, of an input. */
+/** Builds the argv for an input, or the argvs of a lookup's attempts. */
 export type Build = (input: never) => readonly (readonly string[])[];
 
 interface Built {
@@ -52,7 +58,7 @@ interface Built {
   readonly build: Build;
 }
 
-/** Whether what a program may take for an option is the same for both texts. */
+/** Returns whether the tokens that a program may take for options are the same for both texts. */
 function isSettled({ fields, options }: FreeText, probes: Probes, { input, build }: Built): boolean {
   const [one, other] = probes.map((probe) => {
     const probed = fields.reduce((probing, field) => replaceAt(probing, stepsOf(field), probe), input);
@@ -61,7 +67,7 @@ function isSettled({ fields, options }: FreeText, probes: Probes, { input, build
   return Bun.deepEquals(one, other);
 }
 
-/** A builder that takes no such text shows nothing by it. */
+/** Does the same as `isSettled`, but returns true for a builder that rejects such texts: a rejection proves nothing. */
 function isSettledIfTaken(text: FreeText, probes: Probes, built: Built): boolean {
   try {
     return isSettled(text, probes, built);
@@ -70,9 +76,9 @@ function isSettledIfTaken(text: FreeText, probes: Probes, built: Built): boolean
   }
 }
 
-/** Builds the argv of every accepted example, so that a manifest's mistake is found before an agent finds it. */
+/** Builds the argv of every accepted example, so that a mistake in the manifest is found before an agent finds it. */
 export function exampleFaults(tool: Tool, text: FreeText): readonly Fault[] {
-  // What lookups would find is not known here; their argv is checked when a call is planned.
+  // The results of lookups are not known here; their argv is checked when a call is planned.
   if (text.cli.lookups !== undefined) return [];
   return tool.examples.accepts.flatMap((example, index) => {
     const parsed = tool.input.safeParse(example);
@@ -101,7 +107,7 @@ function stepsOf(field: string): readonly Step[] {
     .filter((part) => part !== "");
 }
 
-/** A copy of the value with every string at the end of the steps replaced by the probe. */
+/** Returns a copy of the value with every string at the end of the steps replaced by the probe. */
 function replaceAt(value: unknown, steps: readonly Step[], probe: string): unknown {
   const [step, ...rest] = steps;
   if (step === undefined) return typeof value === "string" ? probe : value;

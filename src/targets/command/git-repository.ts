@@ -1,7 +1,7 @@
 import { lstatSync, readdirSync, type Stats } from "node:fs";
 import { isAbsolute, join } from "node:path";
 
-/** Where a repository is, in the words of GIT_DIR and GIT_WORK_TREE. A bare one has no work tree. */
+/** Location of a repository, in terms of GIT_DIR and GIT_WORK_TREE. A bare repository has no work tree. */
 export interface GitRepository {
   readonly gitDir: string;
   readonly workTree?: string;
@@ -14,17 +14,17 @@ export interface RepositoryFault {
 const COPY_OBJECTS =
   "it borrows another repository's objects (a clone with --shared or --reference); run `git repack -a -d` in it, then remove that file";
 
-/** Files through which a repository takes objects, references or settings from another place, and what to do about them. */
+/** Files through which a repository takes objects, references or settings from another location, and how to fix each. */
 const BORROWING: ReadonlyMap<string, string> = new Map([
   ["commondir", "it is a part of another repository; name that one"],
   ["objects/info/alternates", COPY_OBJECTS],
   ["objects/info/http-alternates", COPY_OBJECTS],
 ]);
 
-/** Where a symbolic link would lend another repository's objects. */
+/** Directories in which a symbolic link would expose another repository's objects. */
 const OBJECT_DIRECTORIES = ["objects", "objects/info", "objects/pack"];
 
-/** Parts that must stand in the repository itself. */
+/** Parts that must be in the repository itself. */
 const OWN_DIRECTORIES = ["objects", "refs"];
 const OWN_IF_PRESENT = [
   ...["config", "config.worktree", "packed-refs", "shallow", "index", "info", "info/attributes"],
@@ -32,9 +32,9 @@ const OWN_IF_PRESENT = [
 ];
 
 /**
- * Looks at a directory that is about to be served as a git repository. Only one that owns everything it shows passes:
- * no linked work tree or submodule (`.git` is a file), no shared objects, no symbolic link to another repository's parts.
- * The faults are for the operator.
+ * Checks a directory that is about to be served as a git repository. Only a repository that owns everything it shows passes: no
+ * linked work tree or submodule (`.git` is a file), no shared objects, no symbolic link to another repository's parts. The faults
+ * are for the operator.
  */
 export function inspectRepository(path: string): GitRepository | RepositoryFault {
   if (!isAbsolute(path)) return { fault: "the path is not absolute" };
@@ -60,7 +60,7 @@ function inspectDirectory(path: string): GitRepository | RepositoryFault {
   return inspectGitDirectory(join(path, ".git"), { workTree: path });
 }
 
-/** For the cli handler's `inspections`: what is wrong with a repository at the moment of the call. */
+/** Returns what is wrong with a repository at the time of the call, for the cli handler's `inspections`. */
 export function repositoryFault(path: string): string | undefined {
   const inspected = inspectRepository(path);
   return "fault" in inspected ? inspected.fault : undefined;
@@ -85,7 +85,10 @@ function inspectGitDirectory(
   return { gitDir, ...workTree };
 }
 
-/** An empty alternates file borrows nothing, and git leaves such files behind. */
+/**
+ * Returns whether a file makes the repository borrow from another one. An empty alternates file borrows nothing, and git leaves
+ * such files behind.
+ */
 function lends(file: string): boolean {
   const stats = look(file);
   if (stats === undefined) return false;

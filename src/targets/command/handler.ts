@@ -27,29 +27,37 @@ import { type CliTool, cliTool } from "./manifest.ts";
 import { cutTextOf, parseStdout } from "./parser.ts";
 import { realDirectory, shellAnswer, shellScene } from "./shell.ts";
 
-/** How much earlier than its call a script ends, at most, so that what it has written is still heard; a tenth of the time at most. */
+/**
+ * Longest time between a script's timeout and its call's deadline, in which the output can still be returned. At most a tenth of
+ * the time left.
+ */
 const SCRIPT_END_MS = 1_000;
-/** How long an answer waits until what was made for its child is gone. A child may leave so much that it takes longer. */
+/**
+ * Longest time an answer waits for the removal of the child's temporary directory. A child may leave so many files that it takes
+ * longer.
+ */
 const RELEASE_WAIT_MS = 500;
 
 export interface CliHandlerOptions {
-  /** Names to absolute binaries, resolved at load. No other program ever runs. */
+  /** Absolute binaries by command name, resolved at load. No other program ever runs. */
   readonly commands: ReadonlyMap<string, string>;
-  /** Absolute, private and empty: the working directory and home of children. */
+  /** Absolute path of a private, empty directory: the default working directory and the home of children. */
   readonly emptyDirectory: string;
   /** PATH of children; default `/usr/local/bin:/usr/bin:/bin`. */
   readonly pathVariable?: string;
-  /** By command name: what is wrong with a working directory that a call is about to use, or `undefined`. For the operator. */
+  /**
+   * Checks by command name. A check returns what is wrong with the working directory of a call, for the operator, or `undefined`.
+   */
   readonly inspections?: ReadonlyMap<string, (cwd: string) => string | undefined>;
-  /** Holds the children; without it nothing but their user's rights does. */
+  /** Confines the children; without it, only their user's permissions restrict them. */
   readonly confinement?: ChildConfinement;
-  /** Bytes that all processes of one command may use together; by default half of what the service's memory cgroup leaves. */
+  /** Bytes that all processes of one command may use together; by default half of the memory left in the service's cgroup. */
   readonly memoryBytesMax?: number | undefined;
-  /** Milliseconds since 1970, the clock of `RunContext.deadline`. */
+  /** Returns the milliseconds since 1970, on the clock of `RunContext.deadline`. */
   readonly now: () => number;
-  /** A fresh, unguessable id for each child: `[A-Za-z0-9-]+`. */
+  /** Returns a fresh, unguessable id for each child: `[A-Za-z0-9-]+`. */
   readonly newId: () => string;
-  /** Told when descendants of a child had to be hunted down one by one. For the operator. */
+  /** Called when descendants of a child had left its process group and were killed one by one. For the operator. */
   readonly onSurvivors?: (survivors: Survivors) => void;
 }
 
@@ -59,27 +67,27 @@ export interface Survivors {
   readonly count: number;
 }
 
-/** Everything that will happen, for the approval to bind to. */
+/** Everything that the call will do; an approval binds to it. */
 type CliPlan = ExecutionPlan & CliPlanFields;
 
 interface CliPlanFields {
   readonly kind: "cli";
   readonly command: string;
-  /** Of the program as it is now. */
+  /** SHA-256 of the program at planning time. */
   readonly commandSha256: string;
   readonly argv: readonly string[];
   readonly cwd: string;
   readonly environment: Readonly<Record<string, string>>;
-  /** Left out where there is no confinement to be had or not. */
+  /** Absent when the handler has no `ChildConfinement`. */
   readonly confinement?: Confined | Unconfined;
-  /** Of a script alone. */
+  /** Set only for scripts. */
   readonly timeoutMs?: number;
 }
 
 type Spawn = Pick<CliPlan, "command" | "argv" | "cwd" | "environment"> &
   Pick<CliTool, "tool" | "options"> & { readonly confinement: CliPlan["confinement"] | undefined };
 
-/** Reaches command-line programs: an argv, never a command line. */
+/** Creates the handler that runs command-line programs with an argument vector, never with a command line. */
 export function cliHandler(options: CliHandlerOptions): Handler {
   const closing = new AbortController();
   const running = new Set<Promise<ChildResult>>();
@@ -131,7 +139,7 @@ interface Parts extends CliHandlerOptions {
   spawn(order: Spawn, limits: SpawnLimits): Promise<ChildResult>;
 }
 
-/** A plan that says confined runs confined or not at all. */
+/** Returns the hold for a confined plan. Throws without a `ChildConfinement`: a confined plan never runs unconfined. */
 function holdOf(confinement: ChildConfinement | undefined, tool: Tool, confined: Confined): Hold {
   if (confinement === undefined) throw unbuildable("the plan is confined, and there is no confinement here");
   return confinement.hold(tool, confined);
@@ -139,7 +147,7 @@ function holdOf(confinement: ChildConfinement | undefined, tool: Tool, confined:
 
 function bind(tool: Tool, parts: Parts): Binding {
   const bound = cliTool(tool, parts.commands);
-  // A large program takes a while: now, not at the first call.
+  // Hashing a large program is slow: do it now, not at the first call.
   binarySha256(bound.command);
   if (bound.cli.shell !== undefined) {
     return {
@@ -202,7 +210,7 @@ async function plan(
   return { kind: "cli", command, commandSha256: binarySha256(command), argv, cwd, environment, ...held, ...kept };
 }
 
-/** The program that was planned, and no other that came to its place. */
+/** Throws unless the plan is for this command and the program is unchanged since it was planned. */
 function checkProgram({ kind, command, commandSha256 }: CliPlan, bound: CliTool): void {
   if (kind !== "cli" || command !== bound.command) throw unbuildable("the plan is for another command");
   if (binarySha256(command) === commandSha256) return;
@@ -231,7 +239,7 @@ async function run(bound: CliTool, parts: Parts, { plan: sealed, context }: Runn
   const exitCodes = bound.cli.exitCodes ?? {};
   if (!isAnswer(result, exitCodes)) throw refusalOf(tool, result, { exitCodes });
   const exitCode = result.ending.kind === "exit" ? result.ending.code : 0;
-  // A parser that sees a part might take it for the whole.
+  // A parser might take partial output for the complete output.
   if (result.truncated && parse !== "text") return new PartialAnswer(undefined);
   const answer = parseStdout(result.stdout, { parse, textField, input: sealed["input"], exitCode });
   return result.truncated ? new PartialAnswer(answer, cutTextOf(result, textField ?? "text")) : answer;
@@ -259,7 +267,7 @@ async function runShell(bound: CliTool, parts: Parts, { plan: sealed, context }:
   return shellAnswer(tool, await parts.spawn({ tool, command, argv, cwd, environment, confinement, options }, limits));
 }
 
-/** A lookup's own no is an answer; a program that could not run to its end is none. */
+/** Returns true when a lookup's program did not exit by itself. A failing exit code is still a valid answer of a lookup. */
 function endsTheCall({ ending }: ChildResult): boolean {
   return ending.kind !== "exit";
 }

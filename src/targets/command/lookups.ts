@@ -6,25 +6,25 @@ import { operatorText } from "./endings.ts";
 import type { Build } from "./examples.ts";
 import { decode } from "./parser.ts";
 
-/** Bytes of one answer. */
+/** Maximum bytes of one answer. */
 export const LOOKUP_BYTES_MAX = 4_096;
-/** Attempts of one lookup. */
+/** Maximum attempts of one lookup. */
 const ATTEMPTS_MAX = 8;
 
 export type Ask = (args: readonly string[]) => Promise<ChildResult>;
 
 export interface Lookups {
   readonly lookups: Readonly<Record<string, Lookup>>;
-  /** Parsed. */
+  /** The parsed input. */
   readonly input: unknown;
-  /** Runs the tool's command and hands back how it ended; throws what ends the whole call. */
+  /** Runs the tool's command and returns how it ended; throws when the ending ends the whole call. */
   readonly ask: Ask;
-  /** Looks at what would be asked of other inputs; throws what ends the whole call. */
+  /** Checks the arguments that the lookup would use for other inputs; throws to end the whole call. */
   readonly inspect?: (build: Build) => void;
 }
 
 /**
- * Asks for every fact that the manifest wants to know before it builds its argv, in the order of declaration.
+ * Runs all lookups of the manifest before it builds its argv, in the order of declaration.
  *
  * @throws {Refusal} TARGET_REFUSED with status NOT_FOUND when no attempt of a lookup is answered
  */
@@ -59,12 +59,12 @@ async function firstAnswer(attempts: readonly LookupAttempt[], ask: Ask): Promis
   return { cause };
 }
 
-/** The manifest's pattern, bound to both ends whatever its own anchors, alternatives and flags say. */
+/** Returns the manifest's pattern, anchored at both ends whatever its own anchors, alternatives and flags are. */
 function wholly({ source, flags }: RegExp): RegExp {
   return new RegExp(`^(?:${source})$`, flags.replace(/[gmy]/g, ""));
 }
 
-/** Names what the agent can mend: its own fields. What was asked and what was answered stays here. */
+/** Names the input fields, which the agent can fix. The lookup's arguments and output are not returned. */
 function notFound(lookup: string, { fields, cause }: Unanswered & { readonly fields: readonly string[] }): Refusal {
   const named = fields.map((field) => `"${field}"`).join(", ");
   return new Refusal("TARGET_REFUSED", `Nothing was found for ${named}. Check that it exists and is spelled exactly.`, {
@@ -73,7 +73,7 @@ function notFound(lookup: string, { fields, cause }: Unanswered & { readonly fie
   });
 }
 
-/** The input fields that a lookup reads, or all of them when it reads none. */
+/** Returns the input fields that a lookup reads, or all of them when it reads none. */
 function fieldsOf(lookup: Lookup, input: unknown, found: Readonly<Record<string, string>>): readonly string[] {
   const target = typeof input === "object" && input !== null ? input : {};
   const read = new Set<string>();

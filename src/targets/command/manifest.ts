@@ -12,10 +12,10 @@ const MEANINGS = new Set<unknown>([
   ...["OK", "NOT_FOUND", "ALREADY_EXISTS", "INVALID_ARGUMENT", "FAILED_PRECONDITION", "OUT_OF_RANGE"],
 ]);
 
-/** A command-line tool whose manifest can work here. */
+/** A command-line tool whose manifest is valid with this configuration. */
 export interface CliTool {
   readonly tool: Tool;
-  /** Absolute. */
+  /** Absolute path. */
   readonly command: string;
   readonly cli: CliTarget["cli"];
   readonly options: readonly string[];
@@ -80,7 +80,7 @@ function exitCodeFaults(exitCodes: Readonly<Record<string, unknown>>): readonly 
   });
 }
 
-/** Short words stand in texts by chance. */
+/** Shorter literals occur in texts by chance. */
 const LITERAL_CHARS = { min: 8, max: 128 } as const;
 const STDERR_MEANINGS_MAX = 16;
 

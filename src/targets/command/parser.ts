@@ -5,23 +5,23 @@ import { plainText } from "../../core/terminal-text.ts";
 import type { Json, StdoutParser } from "../../core/types.ts";
 import type { ChildResult } from "./endings.ts";
 
-/** Levels of arrays and objects in a JSON answer. */
+/** Maximum levels of arrays and objects in a JSON answer. */
 const JSON_DEPTH_MAX = 128;
 
-/** Bytes of a program as text. What is not UTF-8 becomes U+FFFD; a byte order mark stays. */
+/** Decodes a program's output as text. Bytes that are not UTF-8 become U+FFFD; a byte order mark stays. */
 export function decode(bytes: Uint8Array): string {
   return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
 }
 
-/** How much of a text may leave whose last bytes were kept for redaction alone. */
+/** Returns how much of a truncated text may be returned: its last bytes were kept only for redaction. */
 export function cutTextOf({ stdout }: Pick<ChildResult, "stdout">, field: string): CutText {
   const beginning = plainText(decode(stdout.subarray(0, -CUT_MARGIN_BYTES)));
   return { field, bytesMax: Buffer.byteLength(beginning) };
 }
 
 /**
- * The name of the output schema's only field, when that field is a string: where `text` puts stdout. Told by shape, since a
- * manifest may carry its own copy of zod.
+ * Returns the name of the output schema's only field when it is a string: `text` puts stdout there. Checks the schema's shape,
+ * not its class, because a manifest may have its own copy of zod.
  */
 export function onlyStringField(output: z.ZodType): string | undefined {
   const { def } = output._zod;
@@ -34,15 +34,15 @@ export function onlyStringField(output: z.ZodType): string | undefined {
 
 export interface StdoutReading {
   readonly parse: StdoutParser;
-  /** Where `text` puts stdout. */
+  /** Field into which `text` puts stdout. */
   readonly textField: string | undefined;
-  /** For the manifest's own parser. */
+  /** Passed to the manifest's own parser. */
   readonly input: unknown;
   readonly exitCode: number;
 }
 
 /**
- * What a program wrote, as the handler's answer.
+ * Returns the program's output as the handler's answer.
  *
  * @throws {Refusal} INVALID_OUTPUT when it cannot be read
  */
@@ -53,7 +53,7 @@ export function parseStdout(stdout: Uint8Array, { parse, textField, input, exitC
     return parse === "json" ? parseJson(text) : parse(text, input, exitCode);
   } catch (cause) {
     if (cause instanceof Refusal) throw cause;
-    // Its message may quote the output, which goes nowhere.
+    // The message may quote the output, which must not be passed on.
     const name = cause instanceof Error ? cause.name : typeof cause;
     const what = parse === "json" ? "not JSON that can be read" : "the manifest's parse threw";
     throw new Refusal("INVALID_OUTPUT", "The command's output could not be read.", {
@@ -63,9 +63,9 @@ export function parseStdout(stdout: Uint8Array, { parse, textField, input, exitC
 }
 
 /**
- * JSON that a program printed, as plain data: what its escapes spell is cleaned like the rest of its text.
+ * Parses JSON that a program printed. Text that its escapes produce is cleaned like the rest of its text.
  *
- * @throws SyntaxError when it is no JSON, RangeError when it is deeper than anybody needs
+ * @throws SyntaxError when it is not valid JSON, RangeError when it is nested too deeply
  */
 export function parseJson(text: string): Json {
   return plainJson(JSON.parse(withoutMark(text)) as Json, JSON_DEPTH_MAX);
@@ -75,7 +75,7 @@ function withoutMark(text: string): string {
   return text.startsWith("\ufeff") ? text.slice(1) : text;
 }
 
-/** Escapes in JSON strings can spell control sequences too. */
+/** Cleans all strings: escapes in JSON can produce control sequences, too. */
 function plainJson(value: Json, depthLeft: number): Json {
   if (typeof value === "string") return plainText(value);
   if (typeof value !== "object" || value === null) return value;

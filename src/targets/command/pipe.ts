@@ -1,32 +1,32 @@
 import type { StderrMeaning, TargetStatus } from "../../core/types.ts";
 
-/** From here on a stream is read no faster than this many bytes per pause: a flood must not keep the service busy. */
+/** After this many bytes, a stream is read no faster than `PACED_BYTES` per pause: a flood must not keep the service busy. */
 const PACED_FROM_BYTES = 4_194_304;
 const PACED_BYTES = 262_144;
 const PAUSE_MS = 1;
 
 interface PipeLimits {
-  /** Bytes that are kept; what comes after is read and dropped. */
+  /** Bytes that are kept; later bytes are read and discarded. */
   readonly keptBytesMax: number;
-  /** Is handed everything as it comes. */
+  /** Receives every chunk as it arrives. */
   readonly onChunk?: ((chunk: Uint8Array) => void) | undefined;
 }
 
-/** One output stream of a child, being read. */
+/** One output stream of a child, while it is read. */
 export interface Pipe {
   /** Settles at the end of the stream or at an error; never rejects. */
   readonly ended: Promise<void>;
-  /** What was kept so far. */
+  /** Returns the bytes kept so far. */
   text(): Uint8Array;
-  /** Bytes seen so far. */
+  /** Returns the number of bytes read so far. */
   bytes(): number;
-  /** Lets go of the stream, whoever still holds its other end. */
+  /** Releases the stream, whichever process still holds its other end. */
   cancel(): void;
 }
 
 /**
- * Reads a stream to its end, whatever of it is kept: a program that meets a closed or full pipe might not finish its work. Bun's
- * `maxBuffer` would kill it.
+ * Reads a stream to its end, however much of it is kept: a program with a closed or full pipe might not finish its work. Bun's
+ * `maxBuffer` would kill the program.
  */
 export function readPipe(
   stream: ReadableStream<Uint8Array>,
@@ -72,7 +72,7 @@ export function readPipe(
   };
 }
 
-/** Two streams as one text, in the order in which they came; what is over the bound is dropped, and counts as truncated. */
+/** Two streams as one text, in the order of arrival; output over the limit is dropped and counts as truncated. */
 interface MergedOutput {
   readonly add: (chunk: Uint8Array) => void;
   bytes(): Uint8Array;
@@ -94,12 +94,12 @@ export function mergedOutput(bytesMax: number): MergedOutput {
   };
 }
 
-/** Bytes of stderr that are looked at, from its beginning. */
+/** Bytes of stderr that are checked, from its start. */
 export const STDERR_HEAD_BYTES = 4_096;
 
 /**
- * What a program's stderr means by the manifest's literals, the first that matches; nothing else of the text is used. A literal
- * that `starts` a line, or that the text `contains`, as it is: no pattern, so that no text can make it slow.
+ * Returns what a program's stderr means by the first of the manifest's literals that matches; nothing else of the text is used. A
+ * line `starts` with the literal, or the text `contains` it. Literals are not patterns, so no text can make matching slow.
  */
 export function statusOfStderr(head: Uint8Array, meanings: readonly StderrMeaning[]): TargetStatus | undefined {
   if (meanings.length === 0 || head.byteLength === 0) return undefined;
@@ -113,13 +113,13 @@ export function statusOfStderr(head: Uint8Array, meanings: readonly StderrMeanin
 
 const LINE_FEED = 0x0a;
 
-/** Bytes of stderr that are kept, from its end: several times what is let out, so that a filter sees what stands around it. */
+/** Bytes of stderr that are kept, from its end: several times what is returned, so that a filter sees the surrounding text. */
 const STDERR_TAIL_BYTES = 16_384;
 
-/** The end of a stream, as it comes. */
+/** Collects the end of a stream as it arrives. */
 interface Tail {
   add(chunk: Uint8Array): void;
-  /** The lines that were kept whole. Nothing, when the last line is longer than what is kept. */
+  /** Returns the lines that were kept completely; nothing when the last line is longer than what is kept. */
   lines(): Uint8Array;
 }
 

@@ -15,22 +15,22 @@ import { childEnvironment } from "./environment.ts";
 import type { CliTool } from "./manifest.ts";
 import { cutTextOf, decode } from "./parser.ts";
 
-/** The one form in which a script runs: no start-up files, and nothing behind `--` is an option. */
+/** The only form in which a script runs: no start-up files, and nothing after `--` is an option. */
 const SHELL_ARGV = ["--noprofile", "--norc", "-c", "--"];
 
-/** For the exit code that a shell would report of a signal: this and the signal's number. */
+/** Signal numbers, for the exit code that a shell reports for a signal: `SIGNAL_BASE` plus the number. */
 const SIGNALS: Readonly<Record<string, number>> = osConstants.signals;
 const SIGNAL_BASE = 128;
 const SIGNAL_UNKNOWN = 127;
 const KILLED = SIGNAL_BASE + 9;
 
-/** What a script's plan says beside command, argv and the program's hash. */
+/** Part of a script's plan, in addition to the command and the program's hash. */
 interface ShellScene {
   readonly argv: readonly string[];
   readonly cwd: string;
   readonly environment: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
-  /** Hex SHA-256 of every file of the workspace that the script's words name, by its path from the workspace. */
+  /** Hex SHA-256 of every workspace file that the script's words name, by the file's path relative to the workspace. */
   readonly files: Readonly<Record<string, string>>;
   /** Words that name more than can be hashed: folders, patterns, files that are too large or too many. */
   readonly unhashed: readonly string[];
@@ -44,9 +44,10 @@ interface ShellPlanning {
 }
 
 /**
- * Where, with what and over which files a script will run.
+ * Returns the argv, working directory, environment and files of a script.
  *
- * @throws {Refusal} TARGET_REFUSED when the working directory is missing or leaves the workspace, or no program takes the script
+ * @throws {Refusal} TARGET_REFUSED when the working directory is missing or outside the workspace, or the script cannot be passed
+ * to a program; TARGET_UNAVAILABLE when the workspace cannot be used
  */
 export function shellScene({ cli, tool }: CliTool, { input, environment, pathVariable }: ShellPlanning): ShellScene {
   const workspace = realDirectory(cli.shell?.workspace ?? "");
@@ -78,7 +79,7 @@ export function shellScene({ cli, tool }: CliTool, { input, environment, pathVar
   };
 }
 
-/** The directory below the workspace that a relative path leads to, links followed. */
+/** Returns the directory below the workspace that a relative path leads to, with links followed. */
 function within(workspace: string, path: string): string {
   const refuse = (status: string, message: string) =>
     new Refusal("TARGET_REFUSED", message, { details: { status, fields: ["workingDir"] } });
@@ -92,7 +93,7 @@ function within(workspace: string, path: string): string {
   return directory;
 }
 
-/** The path of a directory with its links followed; undefined when there is none. */
+/** Returns the path of a directory with its links followed; undefined when there is none. */
 export function realDirectory(path: string): string | undefined {
   try {
     const real = realpathSync(path);
@@ -103,10 +104,10 @@ export function realDirectory(path: string): string | undefined {
 }
 
 /**
- * How a script ended, as an answer: whatever its exit code, and however much it wrote. One that was ended by a signal has the
- * exit code that a shell reports for it.
+ * Returns how a script ended as an answer, whatever its exit code and however much it wrote. A script that a signal ended has the
+ * exit code that a shell reports for the signal.
  *
- * @throws {Refusal} for a script that could not be run or was cut off; by the deadline, with its output so far
+ * @throws {Refusal} for a script that could not be run or was cut off; with its output so far when the deadline cut it off
  */
 export function shellAnswer(tool: Tool, result: ChildResult): unknown {
   const output = plainText(decode(result.stdout));
@@ -122,7 +123,7 @@ export function shellAnswer(tool: Tool, result: ChildResult): unknown {
   throw refusalOf(tool, result, { outputSoFar: isLate ? new PartialAnswer(soFar, cutText) : undefined });
 }
 
-/** The text without what follows its last white space: the script may have been about to write the second half of a secret. */
+/** Returns the text up to its last whitespace: the script may have been about to write the second half of a secret. */
 function withoutUnfinishedWord(text: string): string {
   const first = Math.max(0, text.length - CUT_MARGIN_BYTES);
   let end = text.length;
@@ -135,18 +136,18 @@ function exitCodeOf({ ending }: ChildResult): number | undefined {
   return ending.kind === "signal" ? SIGNAL_BASE + (SIGNALS[ending.signal] ?? SIGNAL_UNKNOWN) : undefined;
 }
 
-/** Words that are tried as names. */
+/** Maximum number of words that are tried as names. */
 const WORDS_MAX = 512;
-/** Folders that the words name, in which the other words are tried too. */
+/** Maximum number of folders that the words name, and in which the other words are tried, too. */
 const FOLDERS_MAX = 8;
-/** Files that are hashed, and bytes of all of them. */
+/** Maximum number of hashed files, and of their bytes together. */
 const FILES_MAX = 64;
 const BYTES_MAX = 33_554_432;
 const CHUNK_BYTES = 262_144;
 const WORD_CHARACTERS_MAX = 4_096;
-/** Of all words that are tried. */
+/** Characters of all tried words together. */
 const NAMES_CHARACTERS_MAX = 65_536;
-/** Nodes inside one another that are looked at: a script inside others is read once for each of them. */
+/** Maximum depth of nested nodes: a script inside other scripts is read once for each of them. */
 const DEPTH_MAX = 128;
 
 interface NamedFiles {
@@ -155,14 +156,14 @@ interface NamedFiles {
 }
 
 interface Place {
-  /** Absolute, links resolved. */
+  /** Absolute, with links resolved. */
   readonly workspace: string;
   readonly cwd: string;
 }
 
 /**
- * The files of the workspace that a script's literal words name, hashed: when one of them changes between the approval and the
- * run, the plan is another plan. What a script reaches without naming it cannot be seen here.
+ * Returns hashes of the workspace files that a script's literal words name: when one of them changes between the approval and the
+ * run, the plan is another plan. Files that a script uses without naming them are not detected.
  */
 export function namedFiles(script: string, { workspace, cwd }: Place): NamedFiles {
   const { words, patterns } = wordsOf(script);
@@ -189,11 +190,11 @@ export function namedFiles(script: string, { workspace, cwd }: Place): NamedFile
 
 interface Words {
   readonly words: readonly string[];
-  /** Words that stand for more names than they say. */
+  /** Words that may match several names. */
   readonly patterns: readonly string[];
 }
 
-/** Every literal word, also in quotes, here-documents and scripts inside the script, and the parts of each. */
+/** Returns every literal word, including those in quotes, here-documents and scripts inside the script, and the parts of each. */
 function wordsOf(script: string): Words {
   const words = new Set<string>();
   const patterns = new Set<string>();
@@ -218,7 +219,7 @@ function wordsOf(script: string): Words {
   try {
     visit(parse(script), 0);
   } catch {
-    // What cannot be read as a script was split at its blanks, above.
+    // A text that cannot be parsed as a script has already been split into words above.
   }
   return { words: [...words], patterns: [...patterns] };
 }
@@ -240,7 +241,7 @@ function folders(words: readonly string[], { workspace, cwd }: Place, unhashed: 
   return found;
 }
 
-/** The regular file that a path leads to, when that lies in the workspace. */
+/** Returns the regular file that a path leads to, when that file is in the workspace. */
 function inside(workspace: string, path: string): string | undefined {
   const real = realOf(path);
   return real !== undefined && isBelow(real, workspace) && kindOf(real) === "file" ? real : undefined;
@@ -264,7 +265,9 @@ function kindOf(path: string): "file" | "folder" | "other" {
   }
 }
 
-/** A pipe or device in a file's place does not hold us up: it is opened without waiting and not read. */
+/**
+ * Returns the hash and size of a file. A pipe or device in its place does not block: it is opened without waiting and not read.
+ */
 function hashFile(path: string, bytesMax: number): { sha256: string; bytes: number } | undefined {
   let descriptor: number | undefined;
   try {

@@ -3,25 +3,25 @@ import { setImmediate } from "node:timers/promises";
 import { systemCode } from "../../core/error-text.ts";
 import { CALL_MARKER } from "./environment.ts";
 
-/** Rounds over the process table: a stray may fork while it is being looked for. */
+/** Rounds over the process table: a stray process may fork during the search. */
 const SWEEP_ROUNDS_MAX = 3;
-/** Until a process that became another program can be read. */
+/** Pause until a process that is becoming another program can be read. */
 const UNCERTAIN_PAUSE_MS = 2;
-/** Processes looked at in one round. */
+/** Maximum number of processes checked in one round. */
 const PROCESSES_MAX = 8_192;
-/** Processes looked at between two turns of the event loop. */
+/** Processes checked between two turns of the event loop. */
 const PROCESSES_PER_TURN = 128;
 
-/** Kills the whole process group of a child that was started with a session of its own. */
+/** Kills the whole process group of a child that was started in its own session. */
 export function killGroup(pid: number): void {
   if (!Number.isSafeInteger(pid) || pid <= 1) return;
   kill(-pid);
 }
 
 /**
- * Kills descendants that left the group with `setsid`, found by the marker in the environment they were started with, and
- * answers how many there were: those that are still in the group have been killed with it, and die at their own pace.
- * Linux only, and only processes of our own user: others' environments cannot be read.
+ * Kills descendants that left the group with `setsid`, found by the marker in the environment they were started with, and returns
+ * their number. Does not count descendants still in the group: they were killed with it and may take a moment to end. Linux only,
+ * and only processes of the service's user: the environments of other users' processes cannot be read.
  */
 export async function killStrays(marker: string, group: number): Promise<number> {
   const needle = Buffer.from(`\0${CALL_MARKER}=${marker}\0`);
@@ -46,7 +46,10 @@ export async function killStrays(marker: string, group: number): Promise<number>
   return survivors.size;
 }
 
-/** Returns the process group, from `pid (name) state ppid pgrp …`, where a name may hold anything; undefined when it has ended. */
+/**
+ * Returns the process group, from `pid (name) state ppid pgrp …`, where the name may contain any character; undefined when the
+ * process has ended.
+ */
 function groupOf(pid: number): number | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
@@ -68,7 +71,10 @@ function processes(): readonly number[] {
   }
 }
 
-/** Undefined when a process of our own user cannot be read: for a moment that is so while it becomes another program. */
+/**
+ * Returns whether a process carries the marker. Undefined when a process of the service's user cannot be read, as happens for a
+ * moment while it becomes another program.
+ */
 function carries(pid: number, needle: Buffer): boolean | undefined {
   try {
     return Buffer.concat([Buffer.of(0), readFileSync(`/proc/${pid}/environ`)]).includes(needle);
@@ -77,7 +83,7 @@ function carries(pid: number, needle: Buffer): boolean | undefined {
   }
 }
 
-/** Whether a process that runs belongs to our user. */
+/** Returns whether a process is alive and belongs to the service's user. */
 function isOurs(pid: number): boolean {
   try {
     const status = readFileSync(`/proc/${pid}/status`, "latin1");
@@ -91,6 +97,6 @@ function kill(target: number): void {
   try {
     process.kill(target, "SIGKILL");
   } catch {
-    // Already gone, which is what was wanted.
+    // Already ended.
   }
 }

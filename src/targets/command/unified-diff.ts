@@ -9,30 +9,30 @@ export interface DiffHunk {
   readonly oldLines: number;
   readonly newStart: number;
   readonly newLines: number;
-  /** Each with its mark: a space, `+`, `-`, or `\` for "No newline at end of file". */
+  /** Each line starts with its mark: a space, `+`, `-`, or `\` for "No newline at end of file". */
   readonly lines: readonly string[];
 }
 
 export interface DiffFile {
-  /** As the diff spells them: `a/src/x.ts`, `/dev/null`. */
+  /** As written in the diff: `a/src/x.ts`, `/dev/null`. */
   readonly oldPath: string;
   readonly newPath: string;
   readonly status: FileStatus;
   readonly hunks: readonly DiffHunk[];
-  /** The lines between the file before and this one: whatever the program says about it. */
+  /** Lines between the previous file and this one: whatever the program says about this file. */
   readonly preamble: readonly string[];
 }
 
 export interface UnifiedDiff {
   readonly files: readonly DiffFile[];
-  /** What follows the last hunk. */
+  /** Lines after the last hunk. */
   readonly rest: readonly string[];
 }
 
 const HUNK = /^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@/;
 
 /**
- * Reads a unified diff. A hunk's own counts say how far it goes, so a line of a file cannot pass for a header. One pass.
+ * Reads a unified diff in one pass. A hunk's own counts determine its length, so a line of a file cannot pass for a header.
  *
  * @throws SyntaxError when a hunk ends before its counts are met
  */
@@ -103,7 +103,7 @@ function hunkEnd(lines: readonly string[], from: number, left: { readonly old: n
   return lines[at]?.startsWith("\\") ? at + 1 : at;
 }
 
-/** What follows the path after a tab is a time. */
+/** Returns the path in a header. A tab after the path starts a timestamp. */
 function pathOf(header: string): string {
   const [path = ""] = header.slice("--- ".length).split("\t");
   return path;
@@ -117,11 +117,14 @@ function statusOf({ oldPath, newPath, preamble }: Pick<DiffFile, "oldPath" | "ne
 
 export interface JsonLines {
   readonly values: readonly Json[];
-  /** How many lines hold something that is no JSON. */
+  /** Number of lines that are not valid JSON. */
   readonly unreadableLines: number;
 }
 
-/** JSON values, one a line. A line that cannot be read is counted and does not spoil the others; empty lines are nothing. */
+/**
+ * Parses JSON values, one per line. A line that cannot be parsed is counted and does not affect the others; empty lines are
+ * ignored.
+ */
 export function parseJsonLines(text: string): JsonLines {
   const values: Json[] = [];
   let unreadableLines = 0;
@@ -137,8 +140,8 @@ export function parseJsonLines(text: string): JsonLines {
 }
 
 /**
- * The text, or its beginning and how much of it was left out: at most `charactersMax` UTF-16 units, up to 256 fewer where a word
- * would be cut in two.
+ * Returns the text, or its beginning and how much of it was left out. Keeps at most `charactersMax` UTF-16 units, and up to 256
+ * fewer to avoid cutting a word in two.
  */
 export function truncateText(text: string, charactersMax: number): string {
   if (text.length <= charactersMax) return text;
@@ -148,21 +151,21 @@ export function truncateText(text: string, charactersMax: number): string {
 
 export interface LineBudget {
   readonly linesMax: number;
-  /** Of one line; what is over it is cut off, and the line says so. */
+  /** Characters of one line; the rest is cut off, and the line says so. */
   readonly lineCharactersMax: number;
-  /** Of all lines together. */
+  /** Characters of all lines together. */
   readonly charactersMax: number;
-  /** Which end stays when not all of them fit. */
+  /** The end that is kept when not all lines fit. */
   readonly keep: "first" | "last";
 }
 
 export interface FittedLines {
-  /** In the order in which they came. */
+  /** In their original order. */
   readonly lines: readonly string[];
   readonly droppedLines: number;
 }
 
-/** As many lines as fit. How many were dropped is counted, so that nobody takes a part for the whole. */
+/** Returns as many lines as fit. Counts the dropped lines, so that nobody takes a part for the whole. */
 export function fitLines(
   lines: readonly string[],
   { linesMax, lineCharactersMax, charactersMax, keep }: LineBudget,

@@ -1,7 +1,7 @@
 import { FFIType, type Pointer, ptr } from "bun:ffi";
 import { bindCLibrary } from "../../runtime/c-library.ts";
 
-/** The calls on descriptors that the runtime does not offer. Linux alone: elsewhere there is nothing to confine paths with. */
+/** Calls on descriptors that the runtime does not offer. Linux only: other systems have nothing to confine paths with. */
 
 const X64 = { openat2: 437, renameat2: 316, getdents64: 217 } as const;
 const ARM64 = { openat2: 437, renameat2: 276, getdents64: 61 } as const;
@@ -25,39 +25,39 @@ const RESOLVE_NO_XDEV = 0x01;
 const RESOLVE_NO_MAGICLINKS = 0x02;
 const RESOLVE_NO_SYMLINKS = 0x04;
 const RESOLVE_BENEATH = 0x08;
-/** Links are followed as long as they stay below the directory and on its file system. */
+/** Follows links as long as they stay below the directory and on its file system. */
 export const FOLLOW = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV;
-/** No link at all. */
+/** Follows no link. */
 export const EXACT = FOLLOW | RESOLVE_NO_SYMLINKS;
 
 const EINTR = 4;
 const EAGAIN = 11;
 const ENAMETOOLONG = 36;
 const OPEN_HOW_BYTES = 24;
-/** A path with `..` is looked up again while something on the machine is renamed. */
+/** Attempts per call: while something on the machine is renamed, the lookup of a path with `..` must be repeated. */
 const TRIES_MAX = 16;
-/** With the NUL at its end. */
+/** Includes the NUL at the end. */
 const PATH_BYTES_MAX = 4_096;
 const LINK_BYTES_MAX = 4_096;
 
 const RENAME_NOREPLACE = 1;
 const LOCK_EX_NB = 2 | 4;
 
-/** Every call answers a negative errno when it fails. */
+/** System calls on files. Each returns a negative errno when it fails. */
 export interface FileSystemCalls {
-  /** openat2(2): a descriptor of what lies at `path` below the directory, within the bounds that `resolve` sets. */
+  /** Calls openat2(2). Returns a descriptor for `path` below the directory, within the limits that `resolve` sets. */
   openBeneath(directory: number, path: string, how: OpenHow): number;
-  /** openat(2) without following a link in the last component; `name` must be one plain name. */
+  /** Calls openat(2) without following a link in the last component; `name` must be one plain name. */
   openName(directory: number, name: string, how: Omit<OpenHow, "resolve">): number;
-  /** The target of the link that an O_PATH descriptor stands for. */
+  /** Returns the target of the link that an O_PATH descriptor refers to. */
   readLink(link: number): Buffer | number;
   makeDirectory(directory: number, name: string): number;
   remove(directory: number, name: string): number;
-  /** Within one directory. */
+  /** Renames within one directory. */
   rename(directory: number, names: { readonly from: string; readonly to: string; readonly replaces: boolean }): number;
-  /** getdents64(2) into the buffer: bytes that were filled, 0 at the end. */
+  /** Calls getdents64(2). Returns the number of bytes written to the buffer, 0 at the end. */
   readEntries(directory: number, buffer: Uint8Array): number;
-  /** Takes the lock of a directory, unless somebody has it. It goes with the descriptor. */
+  /** Locks a directory, unless it is already locked. The lock ends with the descriptor. */
   lock(directory: number): number;
 }
 
@@ -79,13 +79,13 @@ const CALLS = {
   flock: { args: [i32, i32], returns: i32 },
 } as const;
 
-/** The library, or undefined where there is none that could be used. */
+/** Returns the library, or undefined when there is no usable one. */
 export function loadCLibrary(): FileSystemCalls | undefined {
   if (process.platform !== "linux" || !["x64", "arm64"].includes(process.arch)) return undefined;
   try {
     return load();
   } catch {
-    // The tools are not registered, and start-up says so.
+    // The tools are not registered, and start-up reports it.
     return undefined;
   }
 }
@@ -137,8 +137,8 @@ function load(): FileSystemCalls {
 }
 
 /**
- * Memory that stays where it is as long as the library is loaded. A pointer keeps nothing alive: bytes that are made for one call
- * may be gone, and others in their place, before the call reads them.
+ * Memory that keeps its address as long as the library is loaded. A pointer keeps nothing alive: bytes that are created for one
+ * call may be freed and overwritten before the call reads them.
  */
 class Lasting {
   readonly bytes: Buffer<ArrayBuffer>;
@@ -150,15 +150,15 @@ class Lasting {
   }
 }
 
-/** Room for one text as C takes it. */
+/** Memory for one NUL-terminated string. */
 class CText extends Lasting {
   constructor() {
     super(PATH_BYTES_MAX);
   }
 
   /**
-   * False when it is longer than any path may be. A NUL would cut the path short and a lone surrogate would change it: whoever made
-   * the path has refused both.
+   * Returns false when the path is longer than any path may be. A NUL would cut the path short and a lone surrogate would change
+   * it, so both throw; callers have already refused both.
    */
   write(path: string): boolean {
     if (path.includes("\0") || !path.isWellFormed()) throw new RangeError("a path with NUL or a lone surrogate");

@@ -11,29 +11,29 @@ import {
   O_RDONLY,
 } from "./c-library.ts";
 
-/** What keeps paths below their directory: the kernel in one call, or a walk that opens one plain name at a time. */
+/** Mechanism that keeps paths below their directory: the kernel in one call, or a walk that opens one plain name at a time. */
 export type ConfinementKind = "openat2" | "walk";
 
 export interface PathConfinement {
   readonly kind: ConfinementKind;
   readonly library: FileSystemCalls;
-  /** Opens one plain name of a directory, never through a link; a descriptor, or a negative errno. */
+  /** Opens one plain name in a directory, never through a link. Returns a descriptor or a negative errno. */
   step(directory: number, name: string, flags: number, mode?: number): number;
-  /** The whole path in one call, links followed within the directory. Undefined where the kernel cannot keep to it. */
+  /** Opens a whole path in one call, following links within the directory. Undefined when the kernel cannot confine paths. */
   readonly openBeneath: ((directory: number, path: string) => number) | undefined;
 }
 
-/** Without waiting for a pipe's other end, and without a terminal of ours. */
+/** Flags for reading that do not wait for a pipe's other end and do not acquire a controlling terminal. */
 export const READING = O_RDONLY | O_NONBLOCK | O_NOCTTY;
 
 const EAGAIN = 11;
 const EXDEV = 18;
 
 /**
- * Chooses once, by trying it: the directory itself must open, and what lies above it must not. An errno of a later call never
- * changes the choice, since a filter may answer what it likes.
+ * Chooses a mechanism once, by trying it: the directory itself must open, and its parent must not. The errno of a later call
+ * never changes the choice, because a filter may return any errno.
  *
- * @returns undefined where neither way works: then there are no file tools
+ * @returns undefined when neither mechanism works: then there are no file tools
  */
 export function chooseConfinement(probe: number, only?: ConfinementKind): PathConfinement | undefined {
   const library = loadCLibrary();
@@ -57,7 +57,7 @@ function walking(library: FileSystemCalls): PathConfinement {
     library,
     step(directory, name, flags, mode = 0) {
       const fd = library.openName(directory, name, { flags, mode });
-      // Nothing says "not across a mount" here, and a part of the same device may be mounted too.
+      // `openat` cannot be told to stay on one mount, and a part of the same device may be mounted, too.
       if (fd < 0 || isOneMount(fd, directory)) return fd;
       closeSync(fd);
       return -EXDEV;
@@ -81,7 +81,10 @@ function mountOf(fd: number): string | undefined {
   }
 }
 
-/** For the walk "..", like any name with a slash, is nothing that it would ever be asked to open; only the kernel can be. */
+/**
+ * Returns whether a mechanism works. Only the kernel is tried with "..": the walk is never asked to open ".." or a name with a
+ * slash.
+ */
 function holds({ kind, step, openBeneath }: PathConfinement, probe: number): boolean {
   const self = step(probe, ".", O_PATH | O_DIRECTORY);
   if (self < 0) return false;
@@ -89,6 +92,6 @@ function holds({ kind, step, openBeneath }: PathConfinement, probe: number): boo
   if (kind === "walk") return true;
   const above = openBeneath?.(probe, "..") ?? 0;
   if (above >= 0) closeSync(above);
-  // While names are moved elsewhere on the machine the kernel may not be sure, and then it refuses too.
+  // While something on the machine is renamed, the kernel may be unable to decide, and then refuses, too.
   return above === -EXDEV || above === -EAGAIN;
 }

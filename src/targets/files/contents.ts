@@ -4,21 +4,21 @@ import { setImmediate } from "node:timers/promises";
 import { fileRefusal, thrownRefusal } from "./refusals.ts";
 
 const CHUNK_BYTES = 262_144;
-/** Most files are small: their buffer comes from the pool. */
+/** Most files are small: a buffer of this size comes from the pool. */
 const SMALL_BYTES = 16_384;
 
 export interface ReadingOptions {
-  /** A file with more is refused. */
+  /** Larger files are refused. */
   readonly bytesMax: number;
   readonly signal: AbortSignal;
-  /** Sees every part of the file in turn; it must not keep it. */
+  /** Receives every part of the file in order; it must not keep the part. */
   readonly onChunk: (chunk: Buffer) => void;
 }
 
 /**
- * Reads a file from its beginning to its end and hashes it. Other calls have their turn between parts.
+ * Reads a whole file and hashes it. Other calls can run between parts.
  *
- * @returns hex SHA-256 of all of it
+ * @returns hex SHA-256 of the whole file
  * @throws {Refusal} E_READ_LIMIT
  */
 export async function readThrough(
@@ -43,7 +43,7 @@ export async function readThrough(
   return hash.digest("hex");
 }
 
-/** A whole file in memory. */
+/** Reads a whole file into memory. */
 export async function readWhole(
   fd: number,
   size: number,
@@ -56,7 +56,7 @@ export async function readWhole(
 
 const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** The text of bytes that are UTF-8 without NUL; anything else is binary. */
+/** Returns the text of bytes that are UTF-8 without NUL; undefined for anything else, which is binary. */
 export function textOf(bytes: Uint8Array): string | undefined {
   if (bytes.includes(0)) return undefined;
   try {

@@ -7,16 +7,18 @@ const YAML_CHARACTERS_MAX = 32_768;
 const YAML_DEPTH_MAX = 32;
 const VALUE_LIMITS = { depthMax: YAML_DEPTH_MAX, nodesMax: 10_000, bytesMax: YAML_CHARACTERS_MAX } as const;
 
-/** Line breaks to some readers and not to others; and what some take for the end, wherever it stands. */
+/**
+ * Characters that only some readers take for line breaks, and markers that some readers take for the end wherever they appear.
+ */
 const READ_DIFFERENTLY = /\r(?!\n)|[\u0085\u2028\u2029]|^(?:---|\.\.\.)/m;
 const BYTE_ORDER_MARK = "\ufeff";
 
-/** A text with YAML between its first line `---` and the next. */
+/** A text with YAML between its first line, `---`, and the next such line. */
 interface Parts {
-  /** The first line, its newline included. */
+  /** The first line, including its newline. */
   readonly opening: string;
   readonly yaml: string;
-  /** From the closing line on. */
+  /** The text from the closing line on. */
   readonly rest: string;
 }
 
@@ -28,7 +30,7 @@ export interface FrontmatterChange {
 }
 
 /**
- * What a text's frontmatter says.
+ * Returns the values of a text's frontmatter.
  *
  * @throws {Refusal} E_INVALID_FRONTMATTER when there is none, or it is more than plain YAML: aliases, tags, several documents
  */
@@ -37,7 +39,7 @@ export function readFrontmatter(text: string): Frontmatter {
 }
 
 /**
- * The text with keys of its frontmatter set or taken away. Comments, order and the body stay as they are.
+ * Returns the text with keys of its frontmatter set or removed. Comments, order and the body stay as they are.
  *
  * @throws {Refusal} E_INVALID_FRONTMATTER
  */
@@ -58,14 +60,14 @@ export function changeFrontmatter(text: string, { set = {}, unset = [] }: Frontm
   }
   const written = document.toString({ lineWidth: 0 });
   const changed = `${opening}${yaml.includes("\r\n") ? written.replaceAll("\n", "\r\n") : written}${rest}`;
-  // What was written must say what was meant, also to whoever reads it next.
+  // The written text must have the intended values, also for the next reader.
   if (!Bun.deepEquals(readFrontmatter(changed), Object.fromEntries(wanted))) {
     throw invalid("The values cannot be written as plain YAML.");
   }
   return changed;
 }
 
-/** Plain values, and no more of them than a frontmatter holds. */
+/** Returns plain values, within the limits of a frontmatter. */
 function boundedValues(set: Readonly<Record<string, unknown>>): Frontmatter {
   try {
     const { value } = canonical(set, VALUE_LIMITS);
@@ -121,7 +123,7 @@ function parsed(yaml: string): Document {
   return document;
 }
 
-/** Whatever makes YAML more than values: it could grow without bound, or mean something else to the next reader. */
+/** Returns what makes the YAML more than plain values: it could grow without bound, or mean something else to the next reader. */
 function faultOf(document: Document): string | undefined {
   if (document.errors.length > 0 || document.warnings.length > 0)
     return "The frontmatter is not one valid YAML document.";
@@ -140,7 +142,10 @@ function faultOf(document: Document): string | undefined {
   return fault;
 }
 
-/** The parser's own check compares each key with each. */
+/**
+ * Returns whether all keys are plain and unique. The parser's own check is not used, because it compares each key with every
+ * other.
+ */
 function hasPlainKeys({ items }: YAMLMap): boolean {
   const keys = items.map(({ key }) => (isScalar(key) && key.value !== null ? String(key.value) : undefined));
   return !keys.includes(undefined) && new Set(keys).size === keys.length;

@@ -1,29 +1,29 @@
 const RULES_MAX = 1_000;
 const PATTERN_CHARACTERS_MAX = 256;
-/** For one entry, of all rules: some milliseconds, in which nobody else has a turn. */
+/** Steps for one entry, over all rules: a few milliseconds, in which no other call runs. */
 const STEPS_MAX = 1_000_000;
 
 /** `**`: any number of directories. */
 const ANY_DEPTH = "**";
 
 interface IgnoreRule {
-  /** Of the path below the directory of the file, name by name; without a slash, of the last name alone. */
+  /** Pattern for each name of the path below the file's directory; in a rule without a slash, for the last name only. */
   readonly names: readonly (NameGlob | typeof ANY_DEPTH)[];
   readonly isAnchored: boolean;
   readonly negated: boolean;
   readonly directoriesOnly: boolean;
 }
 
-/** The rules of one `.gitignore`, for what lies below its directory. */
+/** Rules of one `.gitignore`, for everything below its directory. */
 type IgnoreRules = readonly IgnoreRule[];
 
-/** One `.gitignore` on the way, and how many names of a path lead to its directory. */
+/** One `.gitignore` above an entry, and the number of names in the path to its directory. */
 export interface IgnoreFile {
   readonly depth: number;
   readonly rules: IgnoreRules;
 }
 
-/** Reads a `.gitignore`. What is over the limits ignores nothing: a search then finds more, not less. */
+/** Reads a `.gitignore`. Rules over the limits ignore nothing, so a search finds more, not less. */
 export function readIgnoreRules(text: string): IgnoreRules {
   const rules: IgnoreRule[] = [];
   for (const line of text.split("\n", RULES_MAX)) {
@@ -34,8 +34,8 @@ export function readIgnoreRules(text: string): IgnoreRules {
 }
 
 /**
- * Whether the files say that this entry is to be left out. The last rule of the deepest file that matches decides; rules that
- * take too long to match ignore nothing.
+ * Returns whether the files exclude this entry. The last matching rule of the deepest file with a match decides; rules that take
+ * too long to match ignore nothing.
  */
 export function isIgnored(files: readonly IgnoreFile[], names: readonly string[], isDirectory: boolean): boolean {
   const spelled = names.map((name) => [...name]);
@@ -62,19 +62,19 @@ function readRule(line: string): IgnoreRule | undefined {
   return { names: belowLast(compiled), isAnchored, negated, directoriesOnly };
 }
 
-/** Blanks at the end do not count, unless a backslash stands before them. */
+/** Removes spaces at the end, unless a backslash precedes them. */
 function withoutTrailingBlanks(pattern: string): string {
   let end = pattern.length;
   while (end > 0 && pattern[end - 1] === " " && pattern[end - 2] !== "\\") end -= 1;
   return pattern.slice(0, end);
 }
 
-/** `a/**` is all that lies below `a`, not `a` itself: one name at least. */
+/** Makes a final `/**` match at least one name: `a/**` matches everything below `a`, but not `a` itself. */
 function belowLast(names: IgnoreRule["names"]): IgnoreRule["names"] {
   return names.at(-1) === ANY_DEPTH && names.length > 1 ? [...names.slice(0, -1), compileName("*"), ANY_DEPTH] : names;
 }
 
-/** `path`: the characters of its names. */
+/** Returns whether a rule matches. `path` contains the characters of each name. */
 function matchesRule({ names, isAnchored }: IgnoreRule, path: readonly (readonly string[])[], steps: Steps): boolean {
   const below = isAnchored ? path : path.slice(-1);
   return matchesSequence(names, below, {
@@ -84,7 +84,7 @@ function matchesRule({ names, isAnchored }: IgnoreRule, path: readonly (readonly
   });
 }
 
-/** One element of a name's pattern: a star, any one character, or a set of characters. */
+/** One element of a name's pattern: a star, any one character, a set of characters, or one literal character. */
 type Token =
   | { readonly kind: "star" }
   | { readonly kind: "any" }
@@ -99,7 +99,7 @@ const STAR: Token = { kind: "star" };
 export function compileName(pattern: string): NameGlob {
   const characters = [...pattern];
   const tokens: Token[] = [];
-  // Where one set does not close, those behind it do not either.
+  // When one set does not close, later ones do not close either.
   let mayClose = true;
   for (let at = 0; at < characters.length; at += 1) {
     const character = characters[at] ?? "";
@@ -119,12 +119,15 @@ export function compileName(pattern: string): NameGlob {
   return tokens;
 }
 
-/** What matching may still cost. When none are left nothing matches. */
+/** Steps that matching may still take. When none are left, nothing matches. */
 interface Steps {
   left: number;
 }
 
-/** By the characters of a name. In time of their number times the pattern's: only the last star ever gives way. */
+/**
+ * Returns whether a name, given as characters, matches. Takes time proportional to the length of the name times that of the
+ * pattern: only the last star is retried.
+ */
 export function matchesName(tokens: NameGlob, name: readonly string[], steps: Steps): boolean {
   return matchesSequence(tokens, name, {
     isStar: (token) => token.kind === "star",
@@ -136,7 +139,7 @@ export function matchesName(tokens: NameGlob, name: readonly string[], steps: St
   });
 }
 
-/** How the elements of a sequence with stars are compared. */
+/** Compares the elements of a sequence with stars. */
 interface Comparison<P, V> {
   isStar(pattern: P): boolean;
   matches(pattern: P, value: V): boolean;
@@ -178,7 +181,10 @@ function matchesOne(token: Token, character: string): boolean {
   return token.ranges.some(([from, to]) => from <= character && character <= to) !== token.negated;
 }
 
-/** A `]` that comes first belongs to the set. Classes such as `[:alpha:]` are not known here and match their own letters. */
+/**
+ * Reads a set. A `]` at its start belongs to the set. Classes such as `[:alpha:]` are not supported and match their own
+ * characters.
+ */
 function readSet(
   characters: readonly string[],
   start: number,

@@ -18,13 +18,13 @@ export interface FsHandlerOptions {
   readonly mounts: Mounts;
   readonly limits: FsLimits;
   readonly workflow: WorkflowRules;
-  /** Milliseconds since 1970, the clock of `RunContext.deadline`. */
+  /** Returns the milliseconds since 1970, on the clock of `RunContext.deadline`. */
   readonly now: () => number;
-  /** A fresh, unguessable id: `[A-Za-z0-9-]+`. */
+  /** Returns a fresh, unguessable id: `[A-Za-z0-9-]+`. */
   readonly newId: () => string;
 }
 
-/** Reaches the files of the workspace, and nothing outside its mounts. */
+/** Creates the handler for the files of the workspace. It accesses nothing outside the workspace's mounts. */
 export function fsHandler(options: FsHandlerOptions): Handler {
   return {
     bind: (tool) => bind(tool, options),
@@ -34,7 +34,7 @@ export function fsHandler(options: FsHandlerOptions): Handler {
   };
 }
 
-/** Where there are no files to reach. */
+/** Creates the handler that rejects every file tool, for a service that cannot access files. */
 export function noFsHandler(fault: string): Handler {
   return {
     bind(tool) {
@@ -53,7 +53,7 @@ function bind(tool: Tool, options: FsHandlerOptions): Binding {
       run: (plan, context) => runChange(options, plan as WritePlan, context),
     };
   }
-  // A read's plan is its arguments: the looking is the call.
+  // A read's plan is its arguments: file access happens only in the call.
   return {
     plan: (input) => ({ kind: "fs", operation, order: input as never }),
     async run(plan, context) {

@@ -1,9 +1,9 @@
 import { type BigIntStats, fstatSync } from "node:fs";
 
-/** What a descriptor stands for. */
+/** Facts about the file that a descriptor refers to. */
 export interface FileIdentity {
   readonly kind: "file" | "directory" | "link" | "other";
-  /** `device:inode`: what a file is, whatever it is called. */
+  /** `device:inode`: identifies a file, whatever its name. */
   readonly id: string;
   readonly links: number;
   readonly bytes: number;

@@ -1,19 +1,19 @@
 import type { Caller } from "../../core/types.ts";
 
-/** What one agent may read and write in one call. */
+/** Limits on what one agent may read and write in one call. */
 export interface AgentLimits {
-  /** Bytes of content that a read answers. */
+  /** Bytes of content that a read may return. */
   readonly maxReadBytes: number;
-  /** Bytes of a file that a write may leave. */
+  /** Bytes that a file may have after a write. */
   readonly maxWriteBytes: number;
 }
 
 export interface FsLimits extends AgentLimits {
-  /** A larger file is neither read nor replaced. */
+  /** Larger files are neither read nor replaced. */
   readonly fileBytesMax: number;
-  /** Of one search. */
+  /** Limits of one search. */
   readonly search: SearchLimits;
-  /** Other limits for some callers. */
+  /** Limits that differ for some callers. */
   readonly agents: readonly AgentsOwn[];
 }
 
@@ -27,12 +27,12 @@ interface AgentsOwn {
 export interface SearchLimits {
   readonly filesMax: number;
   readonly bytesMax: number;
-  /** A larger file is passed over, and counted. */
+  /** Larger files are skipped and counted. */
   readonly fileBytesMax: number;
   readonly timeMs: number;
 }
 
-/** A caller is the pair (issuer, subject). */
+/** Returns the limits of a caller. The pair (issuer, subject) identifies a caller. */
 export function limitsOf(limits: FsLimits, { issuer, subject }: Pick<Caller, "issuer" | "subject">): AgentLimits {
   const own = limits.agents.find((agent) => agent.issuer === issuer && agent.subject === subject);
   return {
@@ -41,7 +41,7 @@ export function limitsOf(limits: FsLimits, { issuer, subject }: Pick<Caller, "is
   };
 }
 
-/** The most that anybody may write: what a plan, which does not know who asks, can hold a content to. */
+/** Returns the most bytes that any caller may write: the limit for a plan, which does not know the caller. */
 export function maxWriteBytesOfAll({ maxWriteBytes, agents }: FsLimits): number {
   return Math.max(maxWriteBytes, ...agents.map((agent) => agent.maxWriteBytes ?? 0));
 }

@@ -1,4 +1,4 @@
-/** The lines of a text, each with its newline; only the last may have none. An empty text has no line. */
+/** Returns the lines of a text, each with its newline; only the last may lack one. An empty text has no lines. */
 export function linesOf(text: string): readonly string[] {
   const lines: string[] = [];
   for (let at = 0; at < text.length; ) {

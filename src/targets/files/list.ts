@@ -7,16 +7,16 @@ import { errnoRefusal, fileRefusal } from "./refusals.ts";
 
 export interface ListOrder {
   readonly path: string;
-  /** Names that begin with a dot, and links, too. */
+  /** True to include names that start with a dot, and links. */
   readonly all: boolean;
   readonly maxEntries: number;
 }
 
-/** Names of one directory that are looked at before they are put in order. */
+/** Maximum number of names of one directory that are read before sorting. */
 const SCANNED_ENTRIES_MAX = 20_000;
 
 /**
- * What a directory holds, in the order of names.
+ * Returns the entries of a directory, ordered by name.
  *
  * @throws {Refusal} ENOENT, ENOTDIR, E_SANDBOX_VIOLATION
  */
@@ -38,7 +38,7 @@ export function listDirectory(mounts: Mounts, { path, all, maxEntries }: ListOrd
   }
 }
 
-/** Nothing, for what is gone by now. */
+/** Returns the description of an entry; nothing when the entry no longer exists. */
 function described({ confinement }: Mounts, directory: number, { name, kind }: Entry): readonly Json[] {
   if (kind === "directory" || kind === "link" || kind === "other") return [{ name, type: kind }];
   const fd = confinement.step(directory, name, O_PATH | O_NOFOLLOW);
@@ -52,7 +52,7 @@ function described({ confinement }: Mounts, directory: number, { name, kind }: E
   return [found.kind === "file" ? { name, type: "file", bytes: found.bytes } : { name, type: found.kind }];
 }
 
-/** What getdents64 says of a name; `unknown` where the file system does not say. */
+/** Kind that getdents64 reports for a name; `unknown` when the file system does not report one. */
 type EntryKind = "file" | "directory" | "link" | "other" | "unknown";
 
 export interface Entry {
@@ -61,11 +61,11 @@ export interface Entry {
 }
 
 interface Entries {
-  /** In the order of their code units, without `.` and `..`. */
+  /** Ordered by code units, without `.` and `..`. */
   readonly entries: readonly Entry[];
-  /** Names that are not UTF-8: no path could name them. */
+  /** Number of names that are not UTF-8: no path could name them. */
   readonly unreadable: number;
-  /** Whether the directory holds more than were looked at. */
+  /** True when the directory has more names than were read. */
   readonly truncated: boolean;
 }
 
@@ -76,7 +76,7 @@ const NAME_AT = 19;
 
 const KINDS: Readonly<Record<number, EntryKind>> = { 0: "unknown", 4: "directory", 8: "file", 10: "link" };
 
-/** Reads a directory from a descriptor that was opened for it and nothing else: reading moves its place. */
+/** Reads a directory from a descriptor that was opened only for this: reading moves the descriptor's position. */
 export function readEntries(library: FileSystemCalls, directory: number, entriesMax: number): Entries {
   const buffer = Buffer.alloc(BUFFER_BYTES);
   const entries: Entry[] = [];

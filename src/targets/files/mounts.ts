@@ -8,7 +8,7 @@ import { type WalkedPath, walk } from "./walk.ts";
 
 export interface Mount {
   readonly name: MountName;
-  /** Held from start to end: what is renamed to the directory's name later is not the mount. */
+  /** Descriptor of the directory, open until `close`: a directory that is later renamed to the same name is not the mount. */
   readonly fd: number;
   readonly id: string;
   readonly writable: boolean;
@@ -18,7 +18,7 @@ export interface Mounts {
   readonly confinement: PathConfinement;
   readonly names: readonly MountName[];
   readonly byName: ReadonlyMap<MountName, Mount>;
-  /** `device:inode` of the service's own files and directories, wherever a path meets them. */
+  /** `device:inode` of the service's own files and directories, which are protected on every path. */
   readonly protectedIds: ReadonlySet<string>;
   close(): void;
 }
@@ -26,13 +26,17 @@ export interface Mounts {
 interface MountOptions {
   /** Real, absolute directories. */
   readonly directories: ReadonlyMap<MountName, string>;
-  /** Real, absolute files and directories that no path may reach through any mount; those that do not exist are left out. */
+  /** Real, absolute files and directories that no path may reach through any mount; missing ones are left out. */
   readonly protectedPaths: readonly string[];
-  /** For tests: this way of confinement or none. */
+  /** For tests: uses this kind of confinement or none. */
   readonly confinement?: ConfinementKind;
 }
 
-/** @returns undefined where nothing can keep paths inside a directory */
+/**
+ * Opens the mounts.
+ *
+ * @returns undefined when nothing can keep paths inside a directory
+ */
 export function openMounts({ directories, protectedPaths, confinement: only }: MountOptions): Mounts | undefined {
   const mounts: Mount[] = [];
   const close = (): void => {
@@ -50,7 +54,7 @@ export function openMounts({ directories, protectedPaths, confinement: only }: M
     throw error;
   }
   const confinements = mounts.map(({ fd }) => chooseConfinement(fd, only));
-  // The way that works for all of them: where one needs the walk, all take it.
+  // Use the kind that works for all mounts: when one needs the walk, all use it.
   const confinement = confinements.find((one) => one?.kind === "walk") ?? confinements[0];
   if (confinement === undefined || confinements.includes(undefined)) {
     close();
@@ -60,7 +64,7 @@ export function openMounts({ directories, protectedPaths, confinement: only }: M
   return {
     ...{ confinement, names: [...byName.keys()], byName, protectedIds: idsOf(protectedPaths) },
     close() {
-      // The numbers of closed descriptors go to whoever opens next.
+      // The numbers of closed descriptors are reused by the next files that are opened.
       byName.clear();
       close();
     },
@@ -72,13 +76,17 @@ function idsOf(paths: readonly string[]): ReadonlySet<string> {
   return new Set(found.flatMap((stat) => (stat === undefined ? [] : [idOf(stat)])));
 }
 
-/** A path of an agent, with the mount that it names. */
+/** An agent's path, with the mount that it names. */
 interface Aimed {
   readonly mount: Mount;
   readonly relative: string;
 }
 
-/** @throws {Refusal} E_SANDBOX_VIOLATION for a path that names no mount */
+/**
+ * Returns the mount that a path names.
+ *
+ * @throws {Refusal} E_SANDBOX_VIOLATION for a path that does not name a mount
+ */
 export function aim({ names, byName }: Mounts, path: string): Aimed {
   const { mount: name, relative } = readMountPath(path, names);
   const mount = byName.get(name);
@@ -92,8 +100,8 @@ interface Opened {
 }
 
 /**
- * Opens a file or directory for reading; whoever called closes it. Between the check and the opening there is nothing: the
- * kernel, or a walk over held descriptors, opens what it checked.
+ * Opens a file or directory for reading; the caller closes it. Nothing can change between check and open: the kernel, or a walk
+ * over held descriptors, opens what it checked.
  *
  * @throws {Refusal} ENOENT, E_SANDBOX_VIOLATION …
  */
@@ -113,7 +121,7 @@ export function openForReading(mounts: Mounts, { mount, relative }: Aimed): Open
   }
 }
 
-/** How often a name may be exchanged for a link between the look and the opening before that counts as an attack. */
+/** How often a name may be replaced by a link between check and open before this counts as an attack. */
 const TRIES_MAX = 4;
 
 function openByWalk(mounts: Mounts, aimed: Aimed): number {
@@ -136,21 +144,21 @@ export function walkTo({ confinement }: Mounts, { mount, relative }: Aimed): Wal
   return walk(confinement, mount, relative);
 }
 
-/** Where agents' paths begin. */
+/** Mounts with which agents' paths start. */
 const MOUNT_NAMES = ["project", "pkg", "state"] as const;
 export type MountName = (typeof MOUNT_NAMES)[number];
 
 interface MountPath {
   readonly mount: MountName;
-  /** Below the mount, as it was written: "" for the mount itself, else without the first slash. */
+  /** Path below the mount, as written: "" for the mount itself, otherwise without the first slash. */
   readonly relative: string;
 }
 
 const PATH_CHARACTERS_MAX = 4_096;
 
 /**
- * Reads `@mount/relative`. The mount's name counts exactly; nothing is decoded, normalised or trimmed, so that what is checked
- * is what is opened.
+ * Reads `@mount/relative`. The mount's name must match exactly; nothing is decoded, normalised or trimmed, so that the path that
+ * is checked is the path that is opened.
  *
  * @throws {Refusal} E_SANDBOX_VIOLATION for any other form
  */
@@ -164,11 +172,11 @@ function readMountPath(path: string, mounted: readonly MountName[]): MountPath {
     throw fileRefusal("E_SANDBOX_VIOLATION", { message: "A path holds neither NUL nor lone surrogates." });
   }
   if (path.length > PATH_CHARACTERS_MAX) throw fileRefusal("ENAMETOOLONG");
-  // Slashes in a row are one, also behind the mount's name: nothing below is ever taken from the root of the machine.
+  // Consecutive slashes count as one, also after the mount's name: no path is ever resolved from the root of the machine.
   return { mount, relative: path.slice(mount.length + 2).replace(/^\/+/, "") };
 }
 
-/** The path by which agents know what lies there. */
+/** Returns the path by which agents know a file or directory. */
 export function mountPath(mount: MountName, components: readonly string[]): string {
   return [`@${mount}`, ...components].join("/");
 }

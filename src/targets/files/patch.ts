@@ -3,27 +3,28 @@ import { fileRefusal } from "./refusals.ts";
 
 const HUNK = /^@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@/;
 const HUNKS_MAX = 1_000;
-/** Lines that are compared in search of a hunk whose line number is off; one that is equal counts by its length. */
+/** Lines that are compared to find a hunk whose line number is off. An equal line costs more the longer it is. */
 const COMPARISONS_MAX = 5_000_000;
 const COMPARED_AS_ONE_CHARACTERS = 64;
-/** Headers of Git that tell of more than text. A new file of a plain mode is nothing more. */
+/** Git headers for changes to more than text. A new file with a plain mode is only text. */
 const MORE_THAN_TEXT = /^(?:rename |copy |old mode |new mode |deleted file |new file mode (?!100644))/;
 const GIT_HEADER = "diff --git ";
-/** Begins what `git format-patch` signs a patch with. */
+/** Starts the signature that `git format-patch` adds to a patch. */
 const SIGNATURE = /^-- ?\r?$/;
-/** Begins the remark that the line before it has no newline. */
+/** Starts the remark that the previous line has no newline. */
 const REMARK = "\\ ";
 
 interface Hunk {
-  /** 1-based line of the old text; with no old lines, the line after which the new ones come. */
+  /** 1-based line of the old text; without old lines, the line after which the new lines are inserted. */
   readonly oldStart: number;
   readonly oldLines: readonly string[];
   readonly newLines: readonly string[];
 }
 
 /**
- * Applies a unified diff of one file. Every context and removed line must be there exactly, newline included; a hunk whose line
- * number is off is taken where its lines stand, if that is only one place. `before` is undefined for a file that does not exist.
+ * Applies a unified diff of one file. Every context and removed line must match exactly, including its newline. A hunk whose line
+ * number is off is applied where its lines match, if they match in only one position. `before` is undefined for a file that does
+ * not exist.
  *
  * @throws {Refusal} E_INVALID_PATCH, E_PATCH_MISMATCH naming the hunk
  */
@@ -100,14 +101,14 @@ function checkHeaders(headers: readonly string[]): void {
   const count = (start: string): number => headers.filter((line) => line.startsWith(start)).length;
   if (count("--- ") > 1 || count(GIT_HEADER) > 1) throw invalid(ONE_FILE);
   if (count("+++ /dev/null") > 0) throw invalid("A patch cannot remove a file.");
-  // What stands before Git's header is a message, and may say anything.
+  // Text before Git's header is a message, and may contain anything.
   const own = headers.slice(headers.findIndex((line) => line.startsWith(GIT_HEADER)));
   if (count(GIT_HEADER) > 0 && own.some((line) => MORE_THAN_TEXT.test(line))) {
     throw invalid("A patch changes the text of a file alone: no renames, copies or modes.");
   }
 }
 
-/** Blank lines, or a signature and what it says; nothing that would have to be applied. */
+/** Returns whether the rest is only empty lines or a signature with its text: nothing that would have to be applied. */
 function isEnd(lines: readonly string[], at: number): boolean {
   if (isBlank(lines[at])) return lines.slice(at).every(isBlank);
   return SIGNATURE.test(lines[at] ?? "") && !lines.slice(at).some((line) => HUNK.test(line));
@@ -135,7 +136,7 @@ function readHunk(
   let at = start + 1;
   for (; oldLeft > 0 || newLeft > 0; at += 1) {
     const line = lines[at];
-    // A blank line of context loses its one blank easily.
+    // An empty context line easily loses its leading space.
     const mark = isBlank(line) ? " " : line?.[0];
     const isOld = mark === " " || mark === "-";
     const isNew = mark === " " || mark === "+";

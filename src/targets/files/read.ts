@@ -18,11 +18,11 @@ interface ReadLimits {
   readonly signal: AbortSignal;
 }
 
-/** A NUL within so many bytes makes a file binary, whatever its window holds. */
+/** A NUL within this number of bytes makes a file binary, whatever the requested lines contain. */
 const SNIFFED_BYTES = 8_192;
 
 /**
- * A file's lines and the hash of all of it.
+ * Returns lines of a file, and the hash of the whole file.
  *
  * @throws {Refusal} ENOENT, EISDIR, E_SANDBOX_VIOLATION, E_READ_LIMIT
  */
@@ -107,11 +107,11 @@ interface LineRange {
 interface Window {
   readonly bytes: Buffer;
   readonly truncated: boolean;
-  /** Where a line is cut: the same, and a little more, for redaction to see what the cut goes through. */
+  /** Set when a line is cut: `bytes` and a little more, so that redaction sees the text around the cut. */
   readonly beyond?: Buffer;
 }
 
-/** Takes a window of lines out of a file that passes by in parts, and counts the lines of all of it. */
+/** Extracts a window of lines from a file that arrives in parts, and counts the lines of the whole file. */
 export class LineWindow {
   readonly #range: LineRange;
   readonly #bytesMax: number;
@@ -126,7 +126,7 @@ export class LineWindow {
     this.#bytesMax = bytesMax;
   }
 
-  /** The part is copied as far as it is wanted. */
+  /** Adds the next part. Copies only the bytes that are needed. */
   add(part: Buffer): void {
     const { startLine, endLine } = this.#range;
     let from = this.#newlines + 1 >= startLine ? 0 : part.length;
@@ -145,7 +145,7 @@ export class LineWindow {
     return this.#newlines + (this.#bytes > 0 && !this.#endsWithNewline ? 1 : 0);
   }
 
-  /** The window as far as it fits: whole lines, or the beginning of the first where not even that one fits. */
+  /** Returns as much of the window as fits: complete lines, or the start of the first line when not even that line fits. */
   get window(): Window {
     const kept = Buffer.concat(this.#kept);
     if (kept.length <= this.#bytesMax) return { bytes: kept, truncated: false };
@@ -170,7 +170,7 @@ function wholeCharacters(bytes: Buffer): Buffer {
   return bytes.subarray(0, characterEnd(bytes));
 }
 
-/** Where the last whole UTF-8 character ends, when the bytes were cut anywhere. */
+/** Returns the end of the last complete UTF-8 character, for bytes that may be cut anywhere. */
 function characterEnd(bytes: Buffer): number {
   for (let back = 1; back <= CONTINUATION_BYTES_MAX + 1 && back <= bytes.length; back += 1) {
     const byte = bytes[bytes.length - back] ?? 0;

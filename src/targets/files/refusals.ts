@@ -6,7 +6,7 @@ interface FileRefusalRow {
   readonly message: string;
 }
 
-/** Every no of the file tools: what an agent finds in `details.code`, its status, and what to do about it. */
+/** Every refusal of the file tools: the code in `details.code`, its status, and a message that says what to do. */
 export const FILE_REFUSALS = {
   ENOENT: { status: "NOT_FOUND", message: "There is no such file or directory. fs_list shows what there is." },
   EISDIR: { status: "INVALID_ARGUMENT", message: "The path leads to a directory; a file is needed here." },
@@ -34,7 +34,7 @@ export const FILE_REFUSALS = {
 export type FileRefusalCode = keyof typeof FILE_REFUSALS;
 
 export interface FileRefusalOptions {
-  /** Instead of the code's own. Never a path of the machine, and nothing that stands in a file. */
+  /** Replaces the code's own message. Never contains a path of the machine or text from a file. */
   readonly message?: string;
   readonly details?: Readonly<Record<string, unknown>>;
   readonly cause?: unknown;
@@ -48,7 +48,7 @@ export function fileRefusal(code: FileRefusalCode, options: FileRefusalOptions =
   });
 }
 
-/** What the system says, in the words of the table. Whatever is not in it is a fault of the machine, not of the call. */
+/** Refusal code by errno. An errno that is not listed is a failure of the machine, not of the call. */
 const ERRNOS: Readonly<Record<number, FileRefusalCode>> = {
   1: "EACCES",
   2: "ENOENT",
@@ -67,14 +67,14 @@ export const EEXIST = 17;
 export const EINVAL = 22;
 export const ELOOP = 40;
 
-/** Opening a socket, or the writing end of a pipe that nobody reads. */
+/** Result of opening a socket, or a pipe for writing that nobody reads. */
 const ENXIO = 6;
-/** A file that is larger than may be, a disk that is full, a quota that is used up. */
+/** EFBIG, ENOSPC, EDQUOT: the file is too large, the disk is full, or the quota is used up. */
 const NO_ROOM: ReadonlySet<number> = new Set([27, 28, 122]);
-/** No room for another descriptor, no memory, too much going on: it may be better in a moment. */
+/** Too few descriptors, too little memory, or too much activity: a later attempt may succeed. */
 const PASSING: ReadonlySet<number> = new Set([4, 11, 12, 16, 23, 24]);
 
-/** The refusal for a call of the system that answered a negative errno. */
+/** Returns the refusal for a system call that returned a negative errno. */
 export function errnoRefusal(result: number, what: string): Refusal {
   const errno = -result;
   const cause = new Error(`${what}: errno ${errno}`);
@@ -91,7 +91,7 @@ export function errnoRefusal(result: number, what: string): Refusal {
   return new Refusal("TARGET_FAILED", "The file system failed.", { details: { code: "E_INTERNAL" }, cause });
 }
 
-/** For what the runtime threw: its errno decides. */
+/** Returns the refusal for an error that the runtime threw, by its errno. */
 export function thrownRefusal(error: unknown, what: string): Refusal {
   if (error instanceof Refusal) return error;
   const errno = error instanceof Error && "errno" in error ? Number(error.errno) : Number.NaN;

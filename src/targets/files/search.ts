@@ -22,14 +22,14 @@ export interface SearchOrder {
   readonly before: number;
   readonly after: number;
   readonly maxMatches: number;
-  /** Names that begin with a dot, too. */
+  /** True to include names that start with a dot. */
   readonly all: boolean;
 }
 
 interface SearchContext {
   readonly limits: SearchLimits;
   readonly signal: AbortSignal;
-  /** Milliseconds. */
+  /** Returns the current time in milliseconds. */
   readonly now: () => number;
 }
 
@@ -37,19 +37,19 @@ const DEPTH_MAX = 64;
 const DIRECTORY_ENTRIES_MAX = 50_000;
 const IGNORE_BYTES_MAX = 65_536;
 const LINE_CHARACTERS_SHOWN = 500;
-/** Of all lines that are answered, and of their files' paths. */
+/** Characters of all returned lines and their files' paths. */
 const SHOWN_CHARACTERS_MAX = 200_000;
 const SNIFFED_BYTES = 8_192;
 const SLICE_MS = 8;
-/** No part of the first line. */
+/** Not part of the first line. */
 const BYTE_ORDER_MARK = "\ufeff";
 
-/** Why a search ended before all was searched. */
+/** Limit that ended a search early. */
 type Stop = "matches" | "files" | "bytes" | "time" | "size";
 
 /**
- * Lines that match, in the order of paths. Links are not followed, `.git` is left out, and so is what `.gitignore` files say,
- * unless the path names it. Other calls have their turn in between.
+ * Returns matching lines, ordered by path. Does not follow links; skips `.git` and everything that `.gitignore` files exclude,
+ * unless the path names it. Other calls can run in between.
  *
  * @throws {Refusal} ENOENT, E_SANDBOX_VIOLATION, E_INVALID_PATTERN
  */
@@ -122,7 +122,11 @@ class Search {
     };
   }
 
-  /** @throws {Refusal} where the one file that was named cannot be searched */
+  /**
+   * Searches the one file that the path names.
+   *
+   * @throws {Refusal} when this file cannot be searched
+   */
   async namedFile(mount: Mount, { directory, names }: NamedFile): Promise<void> {
     const fd = this.#mounts.confinement.step(directory, names.at(-1) ?? "", READING | O_NOFOLLOW);
     if (fd < 0) throw errnoRefusal(fd, "open");
@@ -139,7 +143,7 @@ class Search {
   async directory(mount: Mount, { fd: parent, names, ignores }: Directory): Promise<void> {
     const { step, library } = this.#mounts.confinement;
     const fd = step(parent, ".", READING | O_DIRECTORY);
-    // What is gone, or not to be entered, is passed over.
+    // Skip a directory that no longer exists or may not be entered.
     if (fd < 0) return this.#skip();
     try {
       if (this.#mounts.protectedIds.has(identify(fd).id)) return this.#skip();
@@ -157,7 +161,7 @@ class Search {
     }
   }
 
-  /** None, of a directory that is gone by now. */
+  /** Returns the entries of a directory; none when it no longer exists. */
   #entriesOf(library: FileSystemCalls, directory: number): readonly Entry[] {
     try {
       return readEntries(library, directory, DIRECTORY_ENTRIES_MAX).entries;
@@ -167,7 +171,7 @@ class Search {
     }
   }
 
-  /** The rules that a directory adds. */
+  /** Returns the rules that a directory adds. */
   ignoreFile(directory: number, depth: number): IgnoreFile | undefined {
     const fd = this.#mounts.confinement.step(directory, ".gitignore", READING | O_NOFOLLOW);
     if (fd < 0) return undefined;
@@ -180,7 +184,7 @@ class Search {
     }
   }
 
-  /** `fd` is that of the directory that holds the entry. */
+  /** Searches one entry. `fd` is the directory that contains the entry. */
   async #entry(mount: Mount, { fd, names, ignores }: Directory, kind: string): Promise<void> {
     if (kind === "directory" && isIgnored(ignores, names, true)) return;
     const opened = this.#mounts.confinement.step(fd, names.at(-1) ?? "", READING | O_NOFOLLOW);
@@ -238,7 +242,7 @@ class Search {
     }
   }
 
-  /** Lets others have their turn, and looks whether there is time left. */
+  /** Lets other calls run, and checks whether time is left. */
   async #rest(): Promise<void> {
     const { now, limits, signal } = this.#context;
     if (now() - this.#sliceBegan <= SLICE_MS) return;
@@ -254,7 +258,7 @@ class Search {
       for (let read = -1; read !== 0 && length < bytesMax; length += read) {
         const room = bytesMax - length;
         read = readSync(fd, this.#buffer, length, room, length);
-        // One byte was asked for more than there should be: less than that is the end.
+        // One byte more than expected was requested, so a shorter read is the end of the file.
         if (read < room) return length + read;
       }
     } catch (error) {
@@ -289,7 +293,7 @@ function shown(line: string): string {
   return text.length <= LINE_CHARACTERS_SHOWN ? text : `${lineWithin(text, LINE_CHARACTERS_SHOWN)}…`;
 }
 
-/** Decides line by line. `literal`: bytes that a file must hold for any of its lines to match; most files are done with it. */
+/** Matches line by line. `literal` is a byte sequence that a file must contain for any line to match; it rules out most files. */
 interface LinePattern {
   readonly literal: Buffer | undefined;
   matches(line: string): boolean;
@@ -301,18 +305,18 @@ interface PatternOrder {
   readonly ignoreCase: boolean;
 }
 
-/** Steps of the compiled program: each may be looked at for each character. */
+/** Maximum steps of the compiled program: each may be visited for each character. */
 const PROGRAM_SIZE_MAX = 2_500;
-/** Of a longer line an expression sees only the beginning: between two lines nobody else has a turn. */
+/** Characters of a line that an expression sees: no other call runs while one line is matched. */
 const LINE_CHARACTERS_MAX = 16_384;
 /** Steps of the program times characters of a line: a large program sees less of a long line. */
 const LINE_WORK_MAX = 8_000_000;
-/** Characters of a text times those of a line, from which on it is looked for by its bytes. */
+/** Characters of a literal times those of a line; above this, the literal is searched for as bytes. */
 const LITERAL_WORK_MAX = 1_000_000;
 
 /**
- * RE2 takes time in the length of the line, whatever the pattern; engines that backtrack do not, and Bun's gives up and says
- * that nothing matches.
+ * Compiles a pattern with RE2, which takes time proportional to the length of the line, whatever the pattern. Backtracking
+ * engines do not, and Bun's gives up and reports no match.
  *
  * @throws {Refusal} E_INVALID_PATTERN
  */
@@ -334,7 +338,7 @@ export function compilePattern({ pattern, literal, ignoreCase }: PatternOrder): 
   }
 }
 
-/** The engine's search in texts tries each place anew, its search in bytes does not. */
+/** Matches a literal. The engine's search in strings starts again at each position; its search in bytes does not. */
 function literalPattern(text: string): LinePattern {
   const literal = Buffer.from(text);
   const isLong = (line: string): boolean => line.length * text.length > LITERAL_WORK_MAX;
@@ -347,8 +351,8 @@ function literalPattern(text: string): LinePattern {
 const LITERAL_CHARACTERS_MIN = 3;
 
 /**
- * The longest run of plain characters that every match must contain, found without understanding more than that: patterns with
- * choices, groups, sets or flags need nothing.
+ * Returns the longest run of plain characters that every match must contain. The analysis is simple: patterns with choices,
+ * groups, sets or flags need no literal.
  */
 function neededLiteral(pattern: string): string | undefined {
   if (/[|()[\]{}]|\\[^bBdDsSwW.]/.test(pattern)) return undefined;
@@ -366,7 +370,7 @@ function neededLiteral(pattern: string): string | undefined {
     const isPlain = isEscape ? next === "." : !".^$?*+".includes(character);
     if (isEscape) at += 1;
     const follower = isEscape ? (characters[at + 1] ?? "") : next;
-    // What may be absent, or come again, ends the run before it.
+    // A character that may be absent or repeated ends the run before it.
     if (!isPlain || "?*+".includes(follower || " ")) end();
     else run += isEscape ? "." : character;
   }

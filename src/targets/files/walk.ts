@@ -5,35 +5,35 @@ import { type FileIdentity, identify } from "./identity.ts";
 import { ENOENT, errnoRefusal, fileRefusal } from "./refusals.ts";
 
 const LINKS_MAX = 40;
-/** Directories within directories; each is a descriptor while the walk lasts. */
+/** Maximum depth of directories; each one is a descriptor during the walk. */
 export const DIRECTORIES_MAX = 200;
-/** Names that may be looked at, those in links included. */
+/** Maximum number of names in a walk, including those in links. */
 const NAMES_MAX = 8_192;
 
-/** A directory on the way, by its own name: no link, no dots. */
+/** A directory on the path, with its real name: no link, no dots. */
 interface Visited {
   readonly fd: number;
   readonly name: string;
   readonly id: string;
 }
 
-/** Where a path leads, by real names and held descriptors. */
+/** Result of following a path, as real names and held descriptors. */
 export interface WalkedPath {
-  /** From the mount's own directory to the last one that the path enters. */
+  /** Directories from the mount's own to the last one that the path enters. */
   readonly directories: readonly Visited[];
   /** The name in the last directory; undefined when the path leads to that directory itself. */
   readonly name: string | undefined;
-  /** What has that name, links followed; undefined when nothing has. */
+  /** The file with that name, after following links; undefined when there is none. */
   readonly found: FileIdentity | undefined;
-  /** Names that would have to come between the last directory and `name`, and do not exist. */
+  /** Missing names between the last directory and `name`. */
   readonly missing: readonly string[];
-  /** Lets the descriptors go; the mount's own stays. */
+  /** Closes the descriptors, except the mount's own. */
   close(): void;
 }
 
 /**
- * Follows a path one name at a time from a directory that is held open. A link is followed by reading it and going on from where
- * it lies, `..` goes back to the descriptor that was held, and neither gets above the start.
+ * Follows a path one name at a time from a directory that is held open. For a link, it reads the target and continues from the
+ * link's directory; for `..`, it returns to the descriptor it held. Neither can leave the start directory.
  *
  * @throws {Refusal} ENOTDIR, E_SANDBOX_VIOLATION …
  */
@@ -50,7 +50,7 @@ export function walk(confinement: PathConfinement, root: Omit<Visited, "name">, 
 class Walker {
   readonly #confinement: PathConfinement;
   readonly #directories: Visited[];
-  /** Names still to go, the next one last. */
+  /** Remaining names, the next one last. */
   readonly #pending: string[];
   #links = 0;
   #names = 0;
@@ -85,7 +85,7 @@ class Walker {
     closeSync(left.fd);
   }
 
-  /** Takes one name; answers when the path ends with it. */
+  /** Follows one name; returns the result when the path ends with it. */
   #enter(name: string): WalkedPath | undefined {
     const here = this.#directories.at(-1)?.fd ?? -1;
     const fd = this.#confinement.step(here, name, O_PATH | O_NOFOLLOW);
@@ -121,7 +121,7 @@ class Walker {
     this.#pending.push(...text.split("/").reverse());
   }
 
-  /** Nothing has this name: what comes after it can only be new. */
+  /** Returns the result for a name that does not exist: the rest of the path can only be new names. */
   #missing(name: string): WalkedPath {
     const rest = this.#pending.reverse();
     const names = [name, ...rest.filter((part) => part !== "" && part !== ".")];

@@ -4,27 +4,31 @@ import type { Json } from "../../core/types.ts";
 import { type Frontmatter, readFrontmatter } from "./frontmatter.ts";
 import { fileRefusal } from "./refusals.ts";
 
-/** What a workflow's frontmatter must look like, and how its state may change. */
+/** Rules for a workflow's frontmatter and for changes of its state. */
 export interface WorkflowRules {
-  /** The key that holds the state. */
+  /** Frontmatter key that contains the state. */
   readonly stateKey: string;
-  /** Of the whole frontmatter. */
+  /** Schema of the whole frontmatter. */
   readonly schema: z.ZodType;
-  /** From each state to those that may follow; undefined: no state may change. */
+  /** States that may follow each state; undefined when no state may change. */
   readonly transitions: Readonly<Record<string, readonly string[]>> | undefined;
-  /** States in which a workflow may begin; undefined: any that the graph knows. */
+  /** States in which a workflow may start; undefined when it may start in any state of the graph. */
   readonly entry: readonly string[] | undefined;
 }
 
 export interface WorkflowSettings {
   readonly stateKey: string;
-  /** JSON Schema. */
+  /** JSON Schema of the frontmatter. */
   readonly schema?: Readonly<Record<string, unknown>> | undefined;
   readonly transitions?: Readonly<Record<string, readonly string[]>> | undefined;
   readonly entry?: readonly string[] | undefined;
 }
 
-/** @throws Error when the schema is none */
+/**
+ * Creates the rules.
+ *
+ * @throws Error when the schema is not valid
+ */
 export function workflowRules({ stateKey, schema, transitions, entry }: WorkflowSettings): WorkflowRules {
   const read = schema === undefined ? z.record(z.string(), z.unknown()) : z.fromJSONSchema(schema as never);
   const [fault] = boundPatterns("schema", read);
@@ -35,7 +39,7 @@ export function workflowRules({ stateKey, schema, transitions, entry }: Workflow
 const ISSUES_MAX = 10;
 
 /**
- * Whether a workflow may become this text.
+ * Checks whether a workflow may become this text.
  *
  * @param before undefined when there is no workflow yet
  * @throws {Refusal} E_INVALID_FRONTMATTER, E_SCHEMA_VALIDATION, E_INVALID_TRANSITION
@@ -50,7 +54,10 @@ export function checkWorkflow(rules: WorkflowRules, before: string | undefined, 
   if (!mayFollow(rules, from, to)) throw invalidTransition(rules, from);
 }
 
-/** A schema that throws has refused the values: a pattern gives up on a text that needs too many steps. */
+/**
+ * Returns the fields that do not fit the schema. A schema that throws has refused the values: a pattern gives up on a text that
+ * needs too many steps.
+ */
 function unfitFields(schema: z.ZodType, values: Frontmatter): readonly string[] {
   try {
     const issues = schema.safeParse(values).error?.issues ?? [];
@@ -86,7 +93,7 @@ function invalidTransition(
   return fileRefusal("E_INVALID_TRANSITION", { details: { allowed } });
 }
 
-/** A workflow that nobody can read has no state that one could leave: it begins anew. */
+/** Returns the state before the change. An unreadable workflow has no state to leave, so it starts again. */
 function stateBefore(rules: WorkflowRules, before: string): string | undefined {
   try {
     return stateOf(rules, readFrontmatter(before));

@@ -12,17 +12,17 @@ import { errnoRefusal, fileRefusal } from "./refusals.ts";
 import { checkWorkflow, type WorkflowRules } from "./workflow.ts";
 import { locate, type WriteTarget } from "./write-target.ts";
 
-/** Everything that will be written, for an approval to show and to bind to. */
+/** Everything that will be written; an approval shows it and binds to it. */
 export interface WritePlan extends ExecutionPlan {
   readonly kind: "fs";
   readonly operation: "write";
-  /** By real names: no link, no dots. */
+  /** Path of real names: no links, no dots. */
   readonly path: string;
-  /** Hex SHA-256 of the file as it is; null where there is none. */
+  /** Hex SHA-256 of the current file; null when there is none. */
   readonly currentSha256: string | null;
   readonly newSha256: string;
   readonly bytes: number;
-  /** Directories that will be made. */
+  /** Directories that will be created. */
   readonly directories: readonly string[];
   readonly workflow: boolean;
   readonly diff: readonly string[];
@@ -33,9 +33,9 @@ export interface WriteOrder {
   readonly path: string;
   readonly ifMatchSha256?: string | undefined;
   readonly createDirectories: boolean;
-  /** The new content, from the old one; undefined is a file that does not exist. */
+  /** Makes the new content from the old one, which is undefined for a file that does not exist. */
   readonly make: (before: string | undefined) => string;
-  /** Whether `make` looks at the old content, which must then be text. */
+  /** True when `make` uses the old content, which must then be text. */
   readonly needsText: boolean;
 }
 
@@ -50,7 +50,7 @@ interface WriteLimits {
 const COMPARED_BYTES_MAX = 1_048_576;
 
 /**
- * Settles what a write will do, and changes nothing.
+ * Determines what a write will do, and changes nothing.
  *
  * @throws {Refusal} E_SANDBOX_VIOLATION, E_PRECONDITION_FAILED, E_WRITE_LIMIT …
  */
@@ -88,7 +88,7 @@ export function overLimit(maxWriteBytes: number): Refusal {
 interface Current {
   readonly sha256: string;
   readonly bytes: number;
-  /** Undefined: not text. */
+  /** Undefined when the file is not text. */
   readonly text: string | undefined;
 }
 
@@ -106,9 +106,9 @@ async function readCurrent(mounts: Mounts, place: WriteTarget, limits: WriteLimi
 }
 
 /**
- * Opens the file that stands in a place, as one that may be changed: a file that its owner made read-only stays as it is.
+ * Opens the file at a write's target with write access, so that a file that its owner made read-only stays as it is.
  *
- * @throws {Refusal} EACCES; E_PRECONDITION_FAILED when another file has its name by now
+ * @throws {Refusal} EACCES; E_PRECONDITION_FAILED when another file has its name now
  */
 export function openCurrent(
   { confinement }: Mounts,
@@ -137,29 +137,29 @@ function diffOf(path: string, current: Current | undefined, content: string): re
 }
 
 const CONTEXT_LINES = 3;
-/** What a person can be asked to read. */
+/** Most lines that a person can be asked to read. */
 const SHOWN_LINES_MAX = 400;
 const SHOWN_LINE_CHARACTERS_MAX = 500;
-/** Changed lines that are looked for one by one; beyond, the whole stretch is shown as removed and added. */
+/** Changed lines that are compared one by one; with more, the whole section is shown as removed and added. */
 const EDITS_MAX = 400;
-/** Characters of equal lines that are looked at for that. Lines that are all alike fit everywhere. */
+/** Characters of equal lines that are compared for this: identical lines match everywhere. */
 const COMPARED_CHARACTERS_MAX = 16_000_000;
 
-/** Lines in a row that stay (` `), go (`-`) or come (`+`). */
+/** Consecutive lines that are kept (` `), removed (`-`) or added (`+`). */
 interface Run {
   readonly mark: " " | "-" | "+";
   readonly lines: readonly string[];
 }
 
-/** Where a run of the old and of the new text begins, from 0. */
+/** Start of a run in the old and in the new text, from 0. */
 interface Start {
   readonly old: number;
   readonly fresh: number;
 }
 
 /**
- * The unified diff from one text to another, as lines, for a person to read: bounded, and where something is left out the last
- * line says so.
+ * Returns the unified diff from one text to another, as lines for a person to read. Its size is limited; when something is left
+ * out, the last line says so.
  */
 export function unifiedDiff(path: string, before: string | undefined, after: string): readonly string[] {
   const shown = new Shown();
@@ -171,7 +171,7 @@ export function unifiedDiff(path: string, before: string | undefined, after: str
     : shown.lines;
 }
 
-/** As many lines as are shown, and how many there are. */
+/** Collects the shown lines, and counts all lines. */
 class Shown {
   readonly lines: string[] = [];
   count = 0;
@@ -185,7 +185,7 @@ class Shown {
     const room = SHOWN_LINES_MAX - this.lines.length;
     for (const line of lines.slice(0, room)) this.add(mark + (line.endsWith("\n") ? line.slice(0, -1) : line));
     this.count += Math.max(0, lines.length - room);
-    // Only the last line of a text, and so of a run, may have none.
+    // Only the last line of a text, and so of a run, may lack a newline.
     if (lines.at(-1)?.endsWith("\n") === false) this.add("\\ No newline at end of file");
   }
 }
@@ -211,7 +211,7 @@ function runsBetween(before: readonly string[], after: readonly string[]): reado
   ]);
 }
 
-/** Neighbours of one mark as one, and none that is empty. */
+/** Joins neighbouring runs with the same mark, and drops empty runs. */
 function joined(runs: readonly Run[]): readonly Run[] {
   const all: { readonly mark: Run["mark"]; readonly parts: (readonly string[])[] }[] = [];
   for (const { mark, lines } of runs) {
@@ -223,7 +223,7 @@ function joined(runs: readonly Run[]): readonly Run[] {
   return all.map(({ mark, parts }) => ({ mark, lines: parts.flat() }));
 }
 
-/** Myers' greedy search for the shortest script, up to a bound of edits and of what is compared. */
+/** Finds the shortest edit script with Myers' greedy search, up to a limit of edits and of compared characters. */
 function middle(before: readonly string[], after: readonly string[]): readonly Run[] {
   const replaced: readonly Run[] = [
     { mark: "-", lines: before },
@@ -283,7 +283,7 @@ function scriptOf(
   return script.reverse();
 }
 
-/** Changes with the context around them; those whose contexts meet are one hunk. */
+/** Shows changes with the context around them; changes with touching contexts form one hunk. */
 function showHunks(shown: Shown, runs: readonly Run[]): void {
   let hunk: Run[] = [];
   let start: Start = { old: 0, fresh: 0 };

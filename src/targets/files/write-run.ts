@@ -14,21 +14,21 @@ import { locate, type WriteTarget } from "./write-target.ts";
 export interface WriteContext {
   readonly fileBytesMax: number;
   readonly signal: AbortSignal;
-  /** Milliseconds, like `deadline`. */
+  /** Returns the current time in milliseconds, on the clock of `deadline`. */
   readonly now: () => number;
   readonly deadline: number;
-  /** Unguessable: `[A-Za-z0-9-]+`. */
+  /** Returns an unguessable id: `[A-Za-z0-9-]+`. */
   readonly newId: () => string;
 }
 
-/** What a new file may have, less what the umask takes. */
+/** Permissions of a new file, before the umask. */
 const NEW_FILE_MODE = 0o666;
 const LOCK_POLL_MS = 2;
 const syncFile = promisify(fsync);
 
 /**
- * Writes what was planned, and only while the file is still the one that was planned for. Whoever reads sees the old file or the
- * new one; so does whoever comes after a crash.
+ * Writes what was planned, and only while the file is still the one that was planned for. Readers see the old file or the new
+ * one, also after a crash.
  *
  * @throws {Refusal} E_PRECONDITION_FAILED when anything is not as it was planned; OUTCOME_UNKNOWN when the change is made and may
  * not outlive a crash of the machine
@@ -51,7 +51,7 @@ export async function runWrite(mounts: Mounts, plan: WritePlan, context: WriteCo
   }
 }
 
-/** The directory of the file, opened for its lock and for `fsync`; those that are missing are made. */
+/** Opens the directory of the file, for its lock and for `fsync`; creates missing directories. */
 function makeDirectories({ confinement }: Mounts, place: WriteTarget, planned: readonly string[]): number {
   if (place.missing.join("/") !== planned.join("/")) throw fileRefusal("E_PRECONDITION_FAILED");
   const { step, library } = confinement;
@@ -59,7 +59,7 @@ function makeDirectories({ confinement }: Mounts, place: WriteTarget, planned: r
   if (here < 0) throw errnoRefusal(here, "open directory");
   for (const name of planned) {
     const made = library.makeDirectory(here, name);
-    // Somebody else may have made it: the next step says whether it is a directory.
+    // Another process may have created it: the next step reports whether it is a directory.
     const next = made < 0 && made !== -EEXIST ? made : step(here, name, READING | O_DIRECTORY | O_NOFOLLOW);
     closeSync(here);
     if (next < 0) throw errnoRefusal(next, "make directory");
@@ -68,7 +68,7 @@ function makeDirectories({ confinement }: Mounts, place: WriteTarget, planned: r
   return here;
 }
 
-/** One writer for each directory, in this process and in others. */
+/** Waits for the lock: each directory has one writer, across all processes. */
 async function takeLock({ confinement }: Mounts, directory: number, context: WriteContext): Promise<void> {
   for (;;) {
     if (confinement.library.lock(directory) >= 0) return;
@@ -85,7 +85,7 @@ interface Running {
   readonly context: WriteContext;
 }
 
-/** The file as it must be, hashed under the lock; undefined when there must be none. */
+/** Returns the file after checking its hash under the lock; undefined when there must be no file. */
 async function verify(
   mounts: Mounts,
   { directory, name, found }: Pick<WriteTarget, "directory" | "name" | "found">,
@@ -123,7 +123,7 @@ async function replace(mounts: Mounts, target: Target, { plan, context }: Runnin
     if (current !== undefined) keepOwner(fd, current);
     await syncFile(fd);
     context.signal.throwIfAborted();
-    // From here to the rename nobody else has a turn in this process, and no other writer has the lock.
+    // From here to the rename, nothing else runs in this process, and no other writer has the lock.
     stillCurrent(mounts, target);
     put(mounts, target, temporary);
     renamed = true;
@@ -145,14 +145,14 @@ function writeAll(fd: number, bytes: Buffer): void {
   for (let at = 0; at < bytes.byteLength; ) at += writeSync(fd, bytes, at);
 }
 
-/** Modes and owners stay; where only the superuser could keep an owner, the service's own user becomes it. */
+/** Keeps mode and owner. When only the superuser could keep the owner, the service's user becomes the owner. */
 function keepOwner(fd: number, { mode, owner }: FileIdentity): void {
   const now = identify(fd);
   if (now.owner.uid !== owner.uid || now.owner.gid !== owner.gid) {
     try {
       fchownSync(fd, owner.uid, owner.gid);
     } catch {
-      // A plain user's file it is, then.
+      // Without superuser rights, the file belongs to the service's user.
     }
   }
   fchmodSync(fd, mode);
@@ -174,7 +174,7 @@ function put({ confinement }: Mounts, { directory, name, current }: Target, temp
   const { library } = confinement;
   const order = { from: temporary, to: name, replaces: current !== undefined };
   const done = library.rename(directory, order);
-  // Some file systems know no rename that must not replace; the look just before has to do.
+  // Some file systems have no rename that refuses to replace; the check just before must suffice.
   const result = done === -EINVAL ? library.rename(directory, { ...order, replaces: true }) : done;
   if (result === -EEXIST) throw fileRefusal("E_PRECONDITION_FAILED");
   if (result < 0) throw errnoRefusal(result, "rename");

@@ -9,44 +9,47 @@ import { DIRECTORIES_MAX, type WalkedPath } from "./walk.ts";
 
 const WORKFLOW = "workflow.md";
 
-/** What Linux takes of one name and of a path, in bytes: what is made must also be found again. */
+/** Limits of Linux for one name and for a path, in bytes: a file that is created must also be found again. */
 const NAME_BYTES_MAX = 255;
 const PATH_BYTES_MAX = 4_095;
 
-/** By what Git itself knows a repository: of its own, or one that shares another directory's objects and settings. */
+/**
+ * Names by which Git recognises a repository: a repository of its own, or one that shares another directory's objects and
+ * settings.
+ */
 const GIT_SHAPES = [
   ["objects", "refs", "HEAD"],
   ["commondir", "HEAD"],
 ] as const;
 
-/** Where a write would land: a held directory and one plain name in it. */
+/** Target of a write: a held directory and one plain name in it. */
 export interface WriteTarget {
   readonly mount: Mount;
-  /** Held until `close`. When `missing` is not empty: the last one that exists. */
+  /** Descriptor, open until `close`. When `missing` is not empty: the last directory that exists. */
   readonly directory: number;
   readonly directoryId: string;
   readonly name: string;
-  /** Directories that would have to be made between the two. */
+  /** Directories that would have to be created between `directory` and `name`. */
   readonly missing: readonly string[];
-  /** The file that has the name now. */
+  /** The file that has the name now, if any. */
   readonly found: FileIdentity | undefined;
-  /** By real names: no link, no dots. */
+  /** Path of real names: no links, no dots. */
   readonly path: string;
-  /** Whether this is the workflow of `@state`, by whatever path it was reached. */
+  /** True when this is the workflow of `@state`, whichever path leads to it. */
   readonly isWorkflow: boolean;
   close(): void;
 }
 
 /**
- * Follows a path to where a write would land, and says whether it may.
+ * Finds the target of a write, and checks that it may be written.
  *
  * @throws {Refusal} E_SANDBOX_VIOLATION for a read-only mount, another mount's directory, Git's own files, files of the service,
- * hard links and what is no regular file; EISDIR
+ * hard links and anything that is not a regular file; EISDIR
  */
 export function locate(mounts: Mounts, path: string): WriteTarget {
   const aimed = aim(mounts, path);
   const { mount } = aimed;
-  // One directory may have several mounts' names: the strictest counts.
+  // Several mounts may name one directory: the strictest mount counts.
   const same = [...mounts.byName.values()].filter(({ id }) => id === mount.id);
   const readOnly = same.find(({ writable }) => !writable);
   if (readOnly !== undefined) throw forbidden(`@${readOnly.name} is read-only.`);
@@ -86,7 +89,7 @@ function checkLengths({ directories, missing }: WalkedPath, names: readonly stri
 }
 
 interface Way extends WalkedPath {
-  /** What the path names in the last of the directories. */
+  /** Name that follows the last of the directories in the path. */
   readonly below: string;
 }
 
@@ -100,7 +103,10 @@ function checkDirectories(mounts: Mounts, mount: Mount, { directories, below }: 
   }
 }
 
-/** A link or a pointer may give a repository any name. What is about to come into the directory counts as if it were there. */
+/**
+ * Returns whether a directory is a Git repository, which a link or a pointer may give any name. Counts the next name in the path
+ * as if it existed.
+ */
 function isGitDirectory({ confinement }: Mounts, directory: number, coming: string): boolean {
   const holds = (name: string): boolean => {
     const fd = confinement.step(directory, name, O_PATH | O_NOFOLLOW);
@@ -114,7 +120,7 @@ function checkFile(mounts: Mounts, found: FileIdentity | undefined): void {
   if (found === undefined) return;
   if (found.kind !== "file") throw notRegular();
   if (mounts.protectedIds.has(found.id)) throw forbidden("The service's own files are not to be reached.");
-  // Its other name may lie anywhere; a change would have to part the two, and whoever shares them would not notice.
+  // The file's other name may be anywhere; a change would separate the two names, and users of the other name would not notice.
   if (found.links > 1) throw forbidden("The file has several names (hard links) and is not to be written.");
 }
 
@@ -127,7 +133,9 @@ function isWorkflow(mounts: Mounts, state: Mount, { directories, name = "", foun
   return workflow.directory === directory && workflow.names === [...missing, name].join("/");
 }
 
-/** Where `@state/workflow.md` leads; undefined when it is a link out of the mount, through which nothing can be written. */
+/**
+ * Returns where `@state/workflow.md` leads; undefined when it is a link out of the mount, through which nothing can be written.
+ */
 function endOfWorkflow(mounts: Mounts, state: Mount) {
   try {
     const walked = walkTo(mounts, { mount: state, relative: WORKFLOW });

@@ -2,10 +2,10 @@ import { copyOf } from "../../core/copy.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Binding, Handler, InlineContext, InlineTarget, Json, RunContext, Tool } from "../../core/types.ts";
 
-/** Tools that are functions. The plan is the parsed input. */
+/** Runs tools that are functions. The plan is the parsed input. */
 export const inlineHandler: Handler = { bind, close: async () => {} };
 
-/** The part of the run's context that a function may see. The signal is made only if it is looked at. */
+/** The part of the run's context that a function may see. The signal is created only when it is read. */
 class FunctionContext implements InlineContext {
   readonly traceId: string;
   readonly caller: InlineContext["caller"];

@@ -1,7 +1,9 @@
 import { FFIType, type Pointer, ptr } from "bun:ffi";
 import { bindCLibrary } from "../../../runtime/c-library.ts";
 
-/** What the runtime does not offer of the C library, and the system calls that have no function in it. Linux alone. */
+/**
+ * Functions of the C library that the runtime does not offer, and system calls that have no function in the library. Linux only.
+ */
 
 const { i32, u32, i64, u64, ptr: pointer } = FFIType;
 
@@ -24,7 +26,10 @@ const FUNCTIONS = {
   kill: { args: [i32, i32], returns: i32 },
 } as const;
 
-/** `syscall(2)` takes any number of arguments, a binding only these: by the call that is made with it. */
+/**
+ * Bindings of `syscall(2)`, by the call that is made with it: `syscall(2)` takes any number of arguments, a binding a fixed
+ * number.
+ */
 const SYSTEM_CALLS = {
   /** Number, pointer, size, flags. */
   createRuleset: { syscall: { args: [i64, pointer, u64, u32], returns: i32 } },
@@ -32,7 +37,7 @@ const SYSTEM_CALLS = {
   restrictSelf: { syscall: { args: [i64, i32, u32], returns: i32 } },
   /** Number, header, body: `capset`. */
   capset: { syscall: { args: [i64, pointer, pointer], returns: i32 } },
-  /** Number and five plain numbers. */
+  /** Number and six plain numbers. */
   numbers: { syscall: { args: [i64, u64, u64, u64, u64, u64, u64], returns: i64 } },
 } as const;
 
@@ -41,7 +46,7 @@ export type CLibrary = Loaded;
 
 let loaded: Loaded | undefined;
 
-/** Opened at the first call; stays. Throws where there is no such library. */
+/** Opens the library at the first call and keeps it open. Throws when there is no such library. */
 export function cLibrary(): CLibrary {
   loaded ??= load();
   return loaded;
@@ -57,12 +62,12 @@ function load() {
     restrictSelf: system("restrictSelf"),
     capset: system("capset"),
     numbers: system("numbers"),
-    /** Right only in the very next statement after a call that failed. */
+    /** Correct only in the statement right after a failed call. */
     errno,
   };
 }
 
-/** Ends what cannot go on with the call's name and its errno. */
+/** Throws an error with the call's name and errno when the result is negative. */
 export function must(result: number, errno: () => number, what: string): number {
   if (result < 0) throw new Error(`${what} (errno ${errno()})`);
   return result;
@@ -71,21 +76,21 @@ export function must(result: number, errno: () => number, what: string): number 
 const held: unknown[] = [];
 
 /**
- * A pointer keeps nothing alive: what it points to is held here. For a process that becomes another or ends before that is much;
- * the service itself makes none.
+ * Returns a pointer and keeps the bytes alive, which a pointer alone does not. They are never released: the processes that use
+ * this soon become another program or end; the service itself creates no pointers.
  */
 export function pointerTo(bytes: Uint8Array | Int32Array | Uint32Array | BigUint64Array): Pointer {
   held.push(bytes);
   return ptr(bytes);
 }
 
-/** A text as C takes it. */
+/** Returns a NUL-terminated string. */
 export function cString(text: string): Pointer {
   if (text.includes("\0")) throw new Error("a text holds NUL");
   return pointerTo(Buffer.from(`${text}\0`));
 }
 
-/** Pointers to texts, ended by null. */
+/** Returns a null-terminated array of strings. */
 export function pointerTable(texts: readonly string[]): Pointer {
   return pointerTo(new BigUint64Array([...texts.map((text) => BigInt(cString(text))), 0n]));
 }

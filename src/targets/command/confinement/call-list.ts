@@ -2,20 +2,20 @@ import { type Pointer, read, toArrayBuffer } from "bun:ffi";
 import { type CLibrary, must, pointerTo } from "./c-library.ts";
 
 /**
- * A new process that shares our memory and makes a list of system calls. JavaScript cannot run there: of the runtime's threads
- * only one would go on. Linux on x86_64 alone.
+ * Runs a list of system calls in a new process that shares this process's memory. JavaScript cannot run there, because only one
+ * of the runtime's threads would continue. Only for Linux on x86_64.
  */
 
 export interface SystemCall {
-  /** What it does, for the operator when it fails. */
+  /** What the call does; reported to the operator when it fails. */
   readonly what: string;
   readonly number: bigint;
   readonly args: readonly bigint[];
-  /** Where its result is written, 8 bytes; by default where only `failure` looks. */
+  /** Address where the result is written, 8 bytes; by default, in memory that only `failure` reads. */
   readonly resultAt?: bigint;
 }
 
-/** Eight words a call: the number, six arguments, and the address of the result. */
+/** Words per call: the number, six arguments, and the address of the result. */
 const WORDS = 8;
 const WORD_BYTES = 8;
 const STACK_BYTES = 4_096;
@@ -50,7 +50,7 @@ const READ_EXECUTE = 5n;
 const PRIVATE_ANONYMOUS = 0x22n;
 
 const CLONE_VM = 0x100;
-/** We go on when the new process has become a program, or ended. */
+/** This process continues when the new one has become a program or ended. */
 const CLONE_VFORK = 0x4000;
 const SIGCHLD = 17;
 
@@ -60,13 +60,13 @@ const SIGNAL_SET_BYTES = 128;
 export interface CallList {
   /** Starts the process and waits until it has become a program or ended. */
   startProgram(): number;
-  /** Starts it beside us. `wait` for any child does not see it. */
+  /** Starts the process without waiting for it. A `wait` for any child does not see it. */
   startBeside(): number;
-  /** What failed. */
+  /** Returns the call that failed, if any. */
   failure(): string | undefined;
 }
 
-/** Built before anybody waits; code and list stay in memory. */
+/** Prepares the list ahead of use; its code and data stay in memory. */
 export function callList(c: CLibrary, calls: readonly SystemCall[]): CallList {
   const resultsAt = BigInt(pointerTo(new BigUint64Array(calls.length)));
   const addresses = calls.map(({ resultAt }, index) => resultAt ?? resultsAt + BigInt(index * WORD_BYTES));
@@ -78,11 +78,11 @@ export function callList(c: CLibrary, calls: readonly SystemCall[]): CallList {
   const list = pointerTo(words);
   const code = codeIn(c);
   const stack = pointerTo(new Uint8Array(STACK_BYTES));
-  // The ABI wants it aligned.
+  // The ABI requires an aligned stack.
   const stackTop = stack + STACK_BYTES - ((stack + STACK_BYTES) % STACK_ALIGNMENT);
   const start = (flags: number): number => {
     const [every, former] = [new Uint8Array(SIGNAL_SET_BYTES).fill(0xff), new Uint8Array(SIGNAL_SET_BYTES)];
-    // Our handlers must not run in it: it shares our memory.
+    // The runtime's signal handlers must not run in the new process, which shares its memory.
     c.sigprocmask(SIG_SETMASK, pointerTo(every), pointerTo(former));
     const pid = c.clone(code, stackTop as Pointer, flags, list);
     const errno = c.errno();

@@ -23,52 +23,60 @@ import {
 } from "./profile.ts";
 import { makeTemporaryDirectory, removeAbandoned, type TemporaryDirectory } from "./temporary-directory.ts";
 
-/** Over all threads and children that are waited for: programs use more than one processor. */
+/** CPU seconds of one process, over all its threads, per second of its timeout: programs use more than one processor. */
 const CPU_SECONDS_PER_SECOND = 8;
 const CPU_SECONDS_MIN = 10;
 
 /**
- * Of one process, against one that allocates between two measurements. Reserved and written memory both count, so runtimes need
- * more than they use: Java and Bun do not start with half a gibibyte.
+ * Data limit of one process, in case it allocates between two memory measurements. Reserved and written memory both count, so
+ * runtimes need more than they use: Java and Bun do not start with half a gibibyte.
  */
 const DATA_BYTES_MIN = 1_073_741_824;
 const DATA_PER_MEMORY = 2;
 
-/** Git takes the machine's settings, which it may not read here, for broken ones. */
+/** Git treats the system-wide settings as broken when it may not read them, as is the case here. */
 const UNREADABLE_SETTINGS = { GIT_CONFIG_NOSYSTEM: "1" } as const;
 
 export interface ConfinementOptions {
   /**
-   * `require`: what cannot be confined is not registered, and a manifest that declares nothing gets the system's programs alone.
-   * `prefer`: both run unconfined, and say so. `off`: nothing is confined.
+   * `require`: a tool that cannot be confined is not registered, and a manifest without a profile gets only the system's
+   * programs. `prefer`: both run unconfined, and this is reported. `off`: nothing is confined.
    */
   readonly mode: "require" | "prefer" | "off";
-  /** Whether a shell may run unconfined. */
+  /** True when a shell may run unconfined. */
   readonly unconfinedShell: boolean;
-  /** How many launchers wait for orders. */
+  /** Number of launchers that wait for orders. */
   readonly launchersMax: number;
-  /** By command name, absolute. */
+  /** Absolute binaries by command name. */
   readonly commands: ReadonlyMap<string, string>;
-  /** By system. */
+  /** Configured access by system. */
   readonly reaches: ReadonlyMap<string, SystemAccess>;
   readonly newId: () => string;
 }
 
 type Level = "confined" | "none";
 
-/** How the children of these tools are held. Settled at start: a level that is lost later ends calls, it is never lowered. */
+/** Confinement of the tools' children. Levels are decided at start: if a level is lost later, calls fail; it is never lowered. */
 export interface ChildConfinement {
-  /** Those that may run, and at which level; tools that start no child are in neither list. */
+  /** Level of each tool that may run, by tool name. Tools that start no child are neither here nor in `withheld`. */
   readonly levels: ReadonlyMap<string, Level>;
-  /** By name: why a tool may not run at all. */
+  /** Reason why a tool may not run at all, by tool name. */
   readonly withheld: ReadonlyMap<string, string>;
-  /** By name: what was wrong with a profile, whether the tool runs without or not at all. */
+  /** Problem with a tool's profile, by tool name. Such a tool runs unconfined or not at all. */
   readonly faults: ReadonlyMap<string, string>;
-  /** What the confined tools' first examples may read or change, beside the system's own. */
+  /** Paths that the first examples of the confined tools may read or change, in addition to the system's own. */
   readonly granted: readonly Granted[];
-  /** What this call's child may do: a part of its plan. @throws {Refusal} INTERNAL when the manifest asks for what cannot be */
+  /**
+   * Returns what this call's child may do, as a part of its plan.
+   *
+   * @throws {Refusal} INTERNAL when the manifest's profile for this input is not valid
+   */
   planned(tool: Tool, input: unknown): Confined | Unconfined;
-  /** A place and a way to run one planned child. @throws {Refusal} TARGET_UNAVAILABLE when the place cannot be made */
+  /**
+   * Prepares one planned child, with its temporary directory.
+   *
+   * @throws {Refusal} TARGET_UNAVAILABLE when the temporary directory cannot be created
+   */
   hold(tool: Tool, confined: Confined): Hold;
   close(): void;
 }
@@ -81,29 +89,29 @@ interface Granted {
 
 interface HoldLimits {
   readonly timeoutMs: number;
-  /** Of all its processes together. */
+  /** Memory that all processes of the child may use together. */
   readonly memoryBytesMax: number;
 }
 
 /** One child's confinement. */
 export interface Hold {
-  /** Begins its standard error when it could not be started. */
+  /** Starts the child's standard error when the program could not be started. */
   readonly token: string;
-  /** Whether its launcher stays as its supervisor, because it may make process groups. */
+  /** True when the launcher stays as the program's supervisor, because the program may create process groups. */
   readonly isSupervised: boolean;
   launch(program: Omit<ProgramOrder, "kind">, limits: HoldLimits): Launched;
-  /** Takes away what was made for it. */
+  /** Removes the child's temporary directory, if it has one. */
   release(): Promise<void>;
 }
 
 type CliTool = Tool & { readonly target: CliTarget };
 
-/** Tries every profile that the tools have, and settles who is held how. */
+/** Tries the profile of every tool, and decides how the tool's children are confined. */
 export async function openConfinement(tools: readonly Tool[], options: ConfinementOptions): Promise<ChildConfinement> {
-  // A command that nobody allowed is the binding's to complain about.
+  // The binding reports commands that are not allowed.
   const ours = tools.filter((tool): tool is CliTool => commandOf(tool, options) !== undefined);
   const launchers = createLaunchers(options.launchersMax);
-  // In the background: they may be large, and nobody waits for them.
+  // Runs in the background: abandoned directories may be large, and nothing waits for their removal.
   removeAbandoned(options.newId).catch(() => {});
   const everywhere = options.mode === "off" ? "commands.confinement is off" : kernelFault();
   const faults = everywhere === undefined ? await tryAll(ours, options, launchers) : new Map<string, string>();
@@ -136,7 +144,10 @@ interface Parts extends ConfinementOptions {
   readonly levels: ReadonlyMap<string, Level>;
 }
 
-/** A shell where that was said in so many words, whatever the mode; everything else where the mode lets it. */
+/**
+ * Returns whether a tool may run unconfined: a shell only with its explicit setting, in any mode; any other tool unless the mode
+ * is `require`.
+ */
 function mayRunUnconfined({ target }: CliTool, { mode, unconfinedShell }: ConfinementOptions): boolean {
   return target.cli.shell === undefined ? mode !== "require" : unconfinedShell;
 }
@@ -149,7 +160,7 @@ function withholding({ name, target }: CliTool, fault: string): string {
   return `tool ${name}: not registered: no confinement (${fault}); ${remedy}`;
 }
 
-/** What is wrong with each tool's profile, by the tool's name. Equal rules are tried once. */
+/** Returns the problems with the tools' profiles, by tool name. Equal rules are tried once. */
 async function tryAll(
   tools: readonly CliTool[],
   options: ConfinementOptions,
@@ -172,9 +183,9 @@ async function tryAll(
   return faults;
 }
 
-/** The rules of a tool's first example, or what is wrong with them. */
+/** Returns the rules of a tool's first example, or what is wrong with them. */
 function trialOf(tool: CliTool, options: ConfinementOptions): Trial | string {
-  // Somebody's own program may need anything; where confinement is required it has to say what.
+  // An operator's own program may need any access; when confinement is required, its manifest must declare it.
   if (tool.target.cli.confinement === undefined && options.mode === "prefer") return "the manifest declares none";
   const command = commandOf(tool, options) ?? "";
   try {
@@ -239,7 +250,7 @@ function hold(tool: CliTool, confined: Confined, { launchers, newId }: Parts): H
       });
     },
     async release() {
-      // What cannot be removed stays; nobody else can enter the directory.
+      // Files that cannot be removed stay; no other user can enter the directory.
       await temporary?.remove(newId).catch(() => {});
     },
   };
@@ -257,8 +268,8 @@ const PR_GET_DUMPABLE = 3;
 const PR_SET_DUMPABLE = 4;
 
 /**
- * Why no child can be confined here, or `undefined`. Makes the process non-dumpable on the way, so that others of its user can
- * neither trace it nor read its memory and environment; nothing keeps root from that.
+ * Returns why no child can be confined on this machine, or `undefined`. Also makes this process non-dumpable, so that other
+ * processes of its user can neither trace it nor read its memory and environment; root still can.
  */
 export function kernelFault(): string | undefined {
   if (process.platform !== "linux" || process.arch !== "x64") return "it is built for Linux on x86_64";
@@ -273,18 +284,18 @@ export function kernelFault(): string | undefined {
   }
 }
 
-/** For a launcher to start, and to try everything. */
+/** Time for a launcher to start and to try everything. */
 const TIMEOUT_MS = 10_000;
 const CPU_SECONDS = 10;
 const DATA_BYTES = 1_073_741_824;
-/** Discard: nobody listens there, and no profile should name it. */
+/** Discard, systat and daytime: nobody listens on these ports, and no profile should name them. */
 const UNLISTENED_PORTS = [9, 11, 13];
 
 type Trial = Pick<Orders, "grants" | "ports" | "filter">;
 
 /**
- * Takes these rules upon a process and lets it try what must not work. Answers what is wrong with them, or nothing: then a child
- * under them is confined, on this machine, now.
+ * Applies these rules to a process and lets it try what must not work. Returns what is wrong, or `undefined` when a child under
+ * these rules is confined on this machine.
  */
 async function confinementFault(
   launchers: Launchers,

@@ -1,11 +1,16 @@
-/** The seccomp filter of a child: classic BPF over the number and the arguments of each system call, for x86_64 alone. */
+/** The seccomp filter of a child: classic BPF over the number and the arguments of each system call. Only for x86_64. */
 
 export interface SeccompOptions {
-  /** Whether TCP and UDP sockets exist for it. Without, there is no `socket(2)` at all. */
+  /** True when the child may create TCP and UDP sockets. Otherwise, it has no `socket(2)` at all. */
   readonly network: boolean;
-  /** Whether times and modes of files may be changed through an open descriptor. By a path never: no rule can say which. */
+  /**
+   * True when the child may change times and modes of files through an open descriptor. It never may by path: no rule can limit
+   * the paths.
+   */
   readonly writes: boolean;
-  /** Whether process groups may be made. A new session never may: nobody could find who is in it. */
+  /**
+   * True when the child may create process groups. It may never create a session, because the processes in it could not be found.
+   */
   readonly groups: boolean;
 }
 
@@ -14,10 +19,10 @@ const EACCES = 13;
 const ENOSYS = 38;
 
 const ARCH_X86_64 = 0xc000003e;
-/** Numbers from here on are the x32 interface: other numbers for the same calls. */
+/** First number of the x32 interface, which has other numbers for the same calls. */
 const X32_FROM = 0x40000000;
 
-/** Words of `struct seccomp_data`; of an argument the low one, which is all that the kernel reads of an `int`. */
+/** Offsets in `struct seccomp_data`; for an argument, of its low word, which is all that the kernel reads of an `int`. */
 const NUMBER = 0;
 const ARCH = 4;
 const argument = (index: number): number => 16 + 8 * index;
@@ -33,8 +38,8 @@ const ALLOW = 0x7fff0000;
 const KILL_PROCESS = 0x80000000;
 const answer = (errno: number): number => 0x00050000 | errno;
 /**
- * Nothing happens, and nobody is told, as on a file system mounted `quiet`: no rule can tell a path inside from one outside, and
- * archivers, installers and git give up when they are told.
+ * The call succeeds without effect, as on a file system mounted `quiet`: no rule can tell a path inside from one outside, and
+ * archivers, installers and git give up on an error.
  */
 const UNANSWERED = answer(0);
 
@@ -45,60 +50,68 @@ interface Instruction {
   readonly k: number;
 }
 
-/** Into other processes, past the filter, out of the tree, or into the machine: never. */
+/** Calls that are always refused: they reach into other processes, past the filter, out of the file tree, or into the machine. */
 const NEVER: readonly number[] = [
   // ptrace, process_vm_readv, process_vm_writev, kcmp, pidfd_send_signal, pidfd_getfd, process_madvise, process_mrelease
   ...[101, 310, 311, 312, 424, 438, 440, 448],
   // move_pages, migrate_pages, perf_event_open, bpf, userfaultfd, io_uring_setup, io_uring_enter, io_uring_register
   ...[279, 256, 298, 321, 323, 425, 426, 427],
-  // unshare, setns, mount, umount2, pivot_root, chroot, open_tree, move_mount, fsopen, fsconfig, fsmount, fspick, mount_setattr, open_tree_attr
+  // unshare, setns, mount, umount2, pivot_root, chroot, open_tree, move_mount, fsopen, fsconfig, fsmount, fspick, mount_setattr,
+  // open_tree_attr
   ...[272, 308, 165, 166, 155, 161, 428, 429, 430, 431, 432, 433, 442, 467],
   // add_key, request_key, keyctl; shared memory, semaphores and message queues of System V and POSIX
   ...[248, 249, 250, 29, 30, 31, 64, 65, 66, 220, 68, 69, 70, 71, 240, 241],
-  // name_to_handle_at, open_by_handle_at, fanotify_init, inotify_init, inotify_init1: files past their paths, and who uses them
+  // name_to_handle_at, open_by_handle_at, fanotify_init, inotify_init, inotify_init1: access files without their paths, or watch
+  // who uses them
   ...[303, 304, 300, 253, 294],
   // init_module, finit_module, delete_module, kexec_load, kexec_file_load, reboot, swapon, swapoff, acct, quotactl, quotactl_fd
   ...[175, 313, 176, 246, 320, 169, 167, 168, 163, 179, 443],
-  // settimeofday, clock_settime, adjtimex, clock_adjtime, sethostname, setdomainname, syslog, iopl, ioperm, modify_ldt, personality
+  // settimeofday, clock_settime, adjtimex, clock_adjtime, sethostname, setdomainname, syslog, iopl, ioperm, modify_ldt,
+  // personality
   ...[164, 227, 159, 305, 170, 171, 103, 172, 173, 154, 135],
-  // setsid: who stays in the session of the call is found and ended with it
+  // setsid: processes that stay in the call's session can be found and ended with it
   112,
 ];
 
-/** By a path: the xattr family and file_setattr. Landlock has no right for them. */
+/** The xattr family by path, and file_setattr. Landlock has no right for them. */
 const ATTRIBUTES_BY_PATH: readonly number[] = [188, 189, 197, 198, 463, 466, 469];
 
-/** By a path: chown, lchown, fchownat, utime, utimes, futimesat. */
+/** By path: chown, lchown, fchownat, utime, utimes, futimesat. */
 const OWNERS_AND_TIMES_BY_PATH: readonly number[] = [92, 94, 260, 132, 235, 261];
 
-/** By a descriptor: fchmod, fchown, fsetxattr, fremovexattr. What may only be read can be opened too, so not without `writes`. */
+/**
+ * By descriptor: fchmod, fchown, fsetxattr, fremovexattr. Refused without `writes`, because files that may only be read can be
+ * opened, too.
+ */
 const ATTRIBUTES_BY_DESCRIPTOR: readonly number[] = [91, 93, 190, 199];
 
-/** chmod, fchmodat, fchmodat2, and which argument holds the mode. */
+/** chmod, fchmodat, fchmodat2, and the index of the mode argument. */
 const MODES_BY_PATH = [
   { call: 90, mode: 1 },
   { call: 268, mode: 2 },
   { call: 452, mode: 2 },
 ] as const;
-/** Set-id and sticky bits: who asks for them needs them. */
+/** Set-id and sticky bits: programs that ask for them need them, so the call fails instead of succeeding without effect. */
 const MODE_BITS_THAT_MATTER = 0o7000;
-/** A file that lends its owner's rights to whoever runs it: neither made nor changed into one. */
+/**
+ * Bits that lend the owner's permissions to anyone who runs the file. No file may be created with them or changed to have them.
+ */
 const SET_ID_BITS = 0o6000;
-/** creat, mknod, mknodat, fchmod, and which argument holds the mode. */
+/** creat, mknod, mknodat, fchmod, and the index of the mode argument. */
 const MODES = [
   { call: 85, mode: 1 },
   { call: 133, mode: 1 },
   { call: 259, mode: 2 },
   { call: 91, mode: 1 },
 ] as const;
-/** open, openat: the mode counts where the flags make a file. */
+/** open, openat: the mode matters only when the flags create a file. */
 const OPENS = [
   { call: 2, flags: 1, mode: 2 },
   { call: 257, flags: 2, mode: 3 },
 ] as const;
-/** O_CREAT, and the bit that is O_TMPFILE's own. */
+/** O_CREAT, and the bit that only O_TMPFILE has. */
 const MAKES_A_FILE = 0o20000100;
-/** Its mode stands in memory, where no filter looks: whoever knows it knows what to do without. */
+/** Passes its mode in memory, which a filter cannot read. Programs that know this call can do without it. */
 const OPENAT2 = 437;
 const SETPGID = 109;
 const UTIMENSAT = 280;
@@ -108,9 +121,14 @@ const CLONE3 = 435;
 const NEW_NAMESPACES = 0x7e020000;
 const PRCTL = 157;
 const PR_SET_PDEATHSIG = 1;
-/** prlimit64, sched_setaffinity, sched_setscheduler, sched_setparam, sched_setattr: the first argument is a process, 0 oneself. */
+/**
+ * prlimit64, sched_setaffinity, sched_setscheduler, sched_setparam, sched_setattr: the first argument is a process, 0 for the
+ * caller.
+ */
 const OF_ITSELF: readonly number[] = [302, 203, 144, 142, 314];
-/** The kind of target, and then the target: a process, and oneself. */
+/**
+ * setpriority, ioprio_set: the first argument is the kind of target, here a process; the second is the process, 0 for the caller.
+ */
 const PRIORITIES = [
   { call: 141, process: 0 },
   { call: 251, process: 1 },
@@ -119,18 +137,18 @@ const SOCKET = 41;
 const AF_INET = 2;
 const AF_INET6 = 10;
 const SOCKET_TYPE_BITS = 0xf;
-/** IPPROTO_IP (whatever fits), TCP and UDP; not MPTCP, which Landlock lets through. */
+/** IPPROTO_IP (the default for the socket type), TCP and UDP; not MPTCP, which Landlock lets through. */
 const PROTOCOLS = [0, 6, 17];
-/** sendto, sendmsg, sendmmsg, and which argument holds the flags. */
+/** sendto, sendmsg, sendmmsg, and the index of the flags argument. */
 const SENDS = [
   { call: 44, flags: 3 },
   { call: 46, flags: 2 },
   { call: 307, flags: 3 },
 ] as const;
-/** Connects while sending, past Landlock's rule. */
+/** Connects while sending, which bypasses Landlock's rule. */
 const MSG_FASTOPEN = 0x20000000;
 
-/** The whole program, as the kernel takes it: 8 bytes an instruction. */
+/** Returns the whole program in the kernel's form: 8 bytes per instruction. */
 export function filterProgram(options: SeccompOptions): Uint8Array {
   const { network, writes, groups } = options;
   const refused = [...NEVER, ...ATTRIBUTES_BY_PATH, ...(writes ? [] : ATTRIBUTES_BY_DESCRIPTOR)];
@@ -174,14 +192,16 @@ function sockets(): readonly Instruction[] {
 
 const load = (k: number): Instruction => ({ code: LOAD, k });
 const end = (k: number): Instruction => ({ code: RETURN, k });
-/** Goes on when equal, and jumps over nothing else: the next instruction must be what follows a yes. */
+/** Continues with the next instruction when equal; otherwise skips the next two. */
 const only = (k: number): Instruction => ({ code: IF_EQUAL, no: 2, k });
 
 function refuse(call: number, errno: number): readonly Instruction[] {
   return when(call, [end(answer(errno))]);
 }
 
-/** What follows a call's number must end in an answer on every way: the number is gone once an argument is loaded. */
+/**
+ * Applies `then` to this call. Every path through `then` must end in an answer: loading an argument overwrites the call's number.
+ */
 function when(call: number, then: readonly Instruction[]): readonly Instruction[] {
   return [{ code: IF_EQUAL, no: then.length, k: call }, ...then];
 }
@@ -219,8 +239,8 @@ function unlessZero(index: number, errno: number): readonly Instruction[] {
 }
 
 /**
- * `utimensat`: by a descriptor there is no path, and without times it is `touch`, which must hear that it cannot make the file.
- * A pointer is as wide as the argument: both of its words count.
+ * Returns the rules for `utimensat`. Without a path it changes a descriptor, which is allowed. Without times it is `touch`, which
+ * must get an error when it cannot create the file. A pointer is as wide as the argument, so both words are compared.
  */
 function times(): readonly Instruction[] {
   const [path, given] = [argument(1), argument(2)];

@@ -3,7 +3,7 @@ import { type CLibrary, cString, must, pointerTo } from "./c-library.ts";
 import type { SystemCall } from "./call-list.ts";
 import type { PathGrant } from "./orders.ts";
 
-/** The rules about files, TCP ports, abstract sockets and signals that a process takes upon itself. */
+/** Rules for files, TCP ports, abstract sockets and signals that a process applies to itself. */
 
 const CREATE_RULESET = 444n;
 const ADD_RULE = 445n;
@@ -11,9 +11,9 @@ const RESTRICT_SELF = 446n;
 const VERSION = 1;
 const ERRATA = 2;
 
-/** Scopes for signals and abstract sockets came with it. */
+/** First ABI version with scopes for signals and abstract sockets. */
 export const ABI_MIN = 6;
-/** Signals between the threads of one process are judged rightly. */
+/** Erratum bit: set when the kernel handles signals between the threads of one process correctly. */
 const ERRATUM_SIGNALS = 2;
 
 const RULE_PATH = 1;
@@ -27,15 +27,15 @@ const WRITE_FILE = 1n << 1n;
 const READ_FILE = 1n << 2n;
 const READ_DIRECTORY = 1n << 3n;
 const TRUNCATE = 1n << 14n;
-/** Removing and making directories, files, pipes and links, and moving them about; no sockets, no devices. */
+/** Removing and creating directories, files, pipes and links, and moving them; not sockets or devices. */
 const CHANGE_DIRECTORY = (1n << 4n) | (1n << 5n) | (1n << 7n) | (1n << 8n) | (1n << 10n) | (1n << 12n) | (1n << 13n);
-/** All that ABI 6 knows of files: what is handled and not granted is refused. */
+/** All file rights of ABI 6. Handled rights that are not granted are refused. */
 const HANDLED_FILES = 0xffffn;
-/** Binding and connecting; abstract sockets and signals. */
+/** Handled port rights (bind and connect) and scopes (abstract sockets and signals). */
 const HANDLED_PORTS = 3n;
 const HANDLED_SCOPES = 3n;
 
-/** Signals alone. */
+/** Signals only. */
 const SIGNAL_SCOPE = 2n;
 
 const RIGHTS = {
@@ -46,14 +46,14 @@ const RIGHTS = {
 } as const satisfies Record<PathGrant["access"], bigint>;
 const RIGHTS_OF_FILES = READ_FILE | WRITE_FILE | EXECUTE | TRUNCATE;
 
-/** Whether the kernel knows what we build on. Negative errnos, as on kernels without, are a no. */
+/** Returns whether the kernel supports the required Landlock features. Kernels without Landlock return negative errnos. */
 export function knowsLandlock(c: CLibrary): boolean {
   if (c.createRuleset(CREATE_RULESET, null, 0n, VERSION) < ABI_MIN) return false;
   const errata = c.createRuleset(CREATE_RULESET, null, 0n, ERRATA);
   return errata >= 0 && (errata & ERRATUM_SIGNALS) !== 0;
 }
 
-/** From now on no signal leaves what this process starts. Nothing else is refused. */
+/** Keeps signals from this process and its descendants from reaching other processes, from now on. Refuses nothing else. */
 export function enterSignalScope(c: CLibrary): void {
   const attributes = new BigUint64Array([0n, 0n, SIGNAL_SCOPE]);
   const ruleset = must(c.createRuleset(CREATE_RULESET, pointerTo(attributes), 24n, 0), c.errno, "signal scope");
@@ -63,12 +63,12 @@ export function enterSignalScope(c: CLibrary): void {
 
 export interface Ruleset {
   readonly descriptor: number;
-  /** From now on, and for all that this process starts. */
+  /** Applies the rules to this process and everything that it starts, from now on. */
   restrictSelf(): void;
   drop(): void;
 }
 
-/** Throws when a path that is needed is missing. */
+/** Builds a ruleset. Throws when a required path is missing. */
 export function buildRuleset(c: CLibrary, grants: readonly PathGrant[], ports: readonly number[]): Ruleset {
   const attributes = new BigUint64Array([HANDLED_FILES, HANDLED_PORTS, HANDLED_SCOPES]);
   const ruleset = must(
@@ -107,7 +107,10 @@ function addPath(c: CLibrary, ruleset: number, { path, access, optional }: PathG
   c.close(descriptor);
 }
 
-/** For another process: it may read what the system shows of itself, adds that to the rules, and takes them upon itself. */
+/**
+ * Returns the system calls with which another process adds read access to `own`, its own view in `/proc`, to the rules and then
+ * applies the rules to itself.
+ */
 export function restrictCalls({ descriptor }: Ruleset, own: string): readonly [SystemCall, SystemCall, SystemCall] {
   const rule = new BigUint64Array([RIGHTS.read, 0n]);
   const ruleAt = BigInt(pointerTo(rule));

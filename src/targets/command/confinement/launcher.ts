@@ -10,14 +10,14 @@ import { report } from "./probe.ts";
 import { supervise } from "./supervisor.ts";
 
 /**
- * A process that waits for its orders, takes limits, filter and rules upon itself, and then becomes the program. It is started
- * with an empty environment in `/`, so that nothing of anybody's folder is read before the rules hold.
+ * A process that waits for its orders, applies limits, filter and rules to itself, and then becomes the program. It starts in
+ * `/`, with only the runtime's settings in its environment, so that it reads nothing from any folder before the rules apply.
  */
 
 const ORDERS_BYTES_MAX = 16_777_216;
 const CHUNK_BYTES = 65_536;
 const LINE_FEED = 0x0a;
-/** What a shell's caller would see when a program cannot be run. The token on stderr is what counts. */
+/** Exit code that shells use for a program that cannot be run. The service relies on the token on stderr instead. */
 const CANNOT_RUN = 126;
 
 const PR_SET_PDEATHSIG = 1;
@@ -34,18 +34,21 @@ const RLIMIT_FSIZE = 1;
 const RLIMIT_DATA = 2;
 const RLIMIT_CORE = 4;
 const RLIMIT_NPROC = 6;
-/** Bytes of one file. */
+/** Largest size of one file. */
 const FILE_BYTES_MAX = 1_073_741_824;
-/** Of the user, the service's own threads among them. */
+/** Limit for the whole user, including the service's own threads. */
 const PROCESSES_MAX = 4_096;
 
-/** What the system shows of whoever looks: another process for the supervisor than for the program. */
+/** Refers to the process that opens it: the supervisor and the program see different processes. */
 const OWN_PROCESS = "/proc/self";
 
 const CAPSET = 126n;
 const CAPABILITY_VERSION_3 = 0x20080522;
 const CAPABILITY_LAST = 63;
-/** Where the service is root: the files of other users stay open to it, within what is granted. All other powers go. */
+/**
+ * Kept when the service runs as root, so that other users' files stay accessible within the granted paths. All other capabilities
+ * are dropped.
+ */
 const CAP_DAC_OVERRIDE = 1;
 
 const SIGSTOP = 19n;
@@ -53,7 +56,7 @@ const SIG_DFL = 0n;
 const SIG_SETMASK = 2;
 const SIGNAL_LAST = 64;
 const SIGNAL_SET_BYTES = 128;
-/** As the kernel takes them: an action, and a set. */
+/** Sizes of the kernel's signal action and signal set. */
 const SIGNAL_ACTION_BYTES = 32;
 const SIGNAL_MASK_BYTES = 8n;
 const CLOSE_RANGE = 436n;
@@ -74,17 +77,17 @@ const MADV_DONTNEED = 4n;
 
 const THREADS = "/proc/self/task";
 const THREADS_TICK_MS = 1;
-/** A launcher that cannot wait any longer goes on. */
+/** After this many ticks, the launcher stops waiting and continues. */
 const THREADS_TICKS_MAX = 5_000;
 
 interface Prepared {
-  /** By their options: to build one takes a millisecond. */
+  /** Filters by their options, built ahead because building one takes a millisecond. */
   readonly filters: ReadonlyMap<string, Uint8Array>;
-  /** Of the program. A service that yields more than that cannot be overtaken. */
+  /** Nice value of the program: never lower than that of the service. */
   readonly priority: number;
 }
 
-/** What needs no orders, done while nobody waits. */
+/** Does everything that needs no orders, while no call waits. */
 function prepare(c: CLibrary): Prepared {
   must(c.prctl(PR_SET_PDEATHSIG, SIGKILL, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
   yieldMemory(0);
@@ -93,7 +96,7 @@ function prepare(c: CLibrary): Prepared {
   limit(c, RLIMIT_NPROC, PROCESSES_MAX);
   if (c.getuid() === 0) dropPowers(c);
   must(c.prctl(PR_SET_NO_NEW_PRIVS, 1n, 0n, 0n, 0n), c.errno, "PR_SET_NO_NEW_PRIVS");
-  // Built to warm what will be used, and dropped.
+  // Builds and drops a ruleset only to warm up the code that the orders will need.
   buildRuleset(c, [{ path: "/", access: "read" }], []).drop();
   pointerTable([""]);
   const filters = new Map<string, Uint8Array>();
@@ -112,8 +115,8 @@ function nameOf({ network, writes, groups }: SeccompOptions): string {
 }
 
 /**
- * Lets go of the pages of its own code: the kernel brings back the few that are still needed, and need not take all of them
- * apart when the program is to start. It also makes those who wait small.
+ * Releases the pages of its own code: the kernel reloads the few that are still needed, and has fewer pages to release when the
+ * program starts. This also keeps waiting launchers small.
  */
 function forgetCode(c: CLibrary): void {
   for (const line of readFileSync("/proc/self/maps", "latin1").split("\n")) {
@@ -125,28 +128,31 @@ function forgetCode(c: CLibrary): void {
 }
 
 /**
- * Waits until the runtime's other threads have begun and sleep. On a busy machine one may not have run at all yet; it would
- * begin when RLIMIT_DATA is set, could not allocate, and would abort the process.
+ * Waits until the runtime's other threads have started and sleep. On a busy machine, a thread may not have run at all yet; if it
+ * started after RLIMIT_DATA is set, it could not allocate and would abort the process.
  */
 function awaitThreads(): void {
   for (let tick = 0; tick < THREADS_TICKS_MAX && wakefulThreads() > 1; tick += 1) Bun.sleepSync(THREADS_TICK_MS);
 }
 
-/** Whoever counts is one of them. */
+/** Returns the number of threads that are not sleeping, including the calling thread. */
 function wakefulThreads(): number {
   try {
     return readdirSync(THREADS).filter((thread) => {
       const stat = readFileSync(`${THREADS}/${thread}/stat`, "latin1");
-      // The name before it may hold anything.
+      // The thread name before the state may contain any character.
       return stat[stat.lastIndexOf(")") + 2] !== "S";
     }).length;
   } catch {
-    // One has ended meanwhile, or there is no /proc: then the program is tried at once.
+    // A thread has ended meanwhile, or there is no /proc: continue without waiting.
     return 1;
   }
 }
 
-/** Before there are orders, nobody knows who would read a complaint. */
+/**
+ * Reads the orders. Exits without a message when they are too long or missing: the token that marks an error comes with the
+ * orders.
+ */
 function receive(): Orders {
   const parts: Buffer[] = [];
   let bytes = 0;
@@ -159,7 +165,7 @@ function receive(): Orders {
     isWhole = chunk[count - 1] === LINE_FEED;
     if (bytes > ORDERS_BYTES_MAX) process.exit(CANNOT_RUN);
   }
-  // The service went away, or has no more use for it.
+  // The service has ended or no longer needs this launcher.
   if (bytes === 0) process.exit(0);
   return JSON.parse(Buffer.concat(parts).toString("utf8")) as Orders;
 }
@@ -179,7 +185,7 @@ function openNull(c: CLibrary): number {
   return must(c.open(cString("/dev/null"), O_RDWR, 0), c.errno, "/dev/null");
 }
 
-/** Address of the filter as the kernel takes it. */
+/** Returns the address of the filter in the kernel's form, `struct sock_fprog`. */
 function filterFor({ filter: options }: Orders, filters: ReadonlyMap<string, Uint8Array>): bigint {
   const filter = filters.get(nameOf(options));
   if (filter === undefined) throw new Error("there is no such filter");
@@ -190,7 +196,7 @@ function filterFor({ filter: options }: Orders, filters: ReadonlyMap<string, Uin
 }
 
 function limit(c: CLibrary, resource: number, value: number): void {
-  // A limit that is lower already cannot be raised, and need not be.
+  // A limit that is already lower cannot be raised, and need not be.
   c.setrlimit(resource, pointerTo(limitOf(value)));
 }
 
@@ -207,12 +213,12 @@ function dropPowers(c: CLibrary): void {
   const kept = 1 << CAP_DAC_OVERRIDE;
   const body = new Uint32Array([kept, kept, 0, 0, 0, 0]);
   if (c.capset(CAPSET, pointerTo(header), pointerTo(body)) === 0) return;
-  // In a container that has taken this one away too.
+  // A container may have dropped CAP_DAC_OVERRIDE, too.
   const none = new Uint32Array(6);
   must(c.capset(CAPSET, pointerTo(header), pointerTo(none)), c.errno, "capset");
 }
 
-/** What `execve` takes. */
+/** Returns the arguments for `execve`. */
 function imageOf({ command, argv, environment }: ProgramOrder) {
   const variables = Object.entries(environment).map(([name, value]) => `${name}=${value}`);
   return { path: cString(command), tokens: pointerTable([command, ...argv]), variables: pointerTable(variables) };
@@ -223,23 +229,25 @@ function become(c: CLibrary, program: ProgramOrder, dataBytes: number): never {
   const { cwd } = program;
   must(c.chdir(cString(cwd)), c.errno, "the working directory cannot be entered");
   const mask = new Uint8Array(SIGNAL_SET_BYTES);
-  // The runtime ignores SIGPIPE; a program that inherited that would write on when nobody reads.
+  // The runtime ignores SIGPIPE; a program that inherited this would keep writing when nobody reads.
   for (let signal = 1; signal <= SIGNAL_LAST; signal += 1) c.signal(signal, SIG_DFL);
   c.sigprocmask(SIG_SETMASK, pointerTo(mask), null);
   c.numbers(CLOSE_RANGE, 3n, ALL_DESCRIPTORS, CLOSE_RANGE_CLOEXEC, 0n, 0n, 0n);
-  // Last: the runtime has reserved more than that, and could not reserve any more.
+  // Must come last: the runtime has already reserved more than the limit, and cannot reserve more after this.
   limit(c, RLIMIT_DATA, dataBytes);
   c.execve(path, tokens, variables);
   throw new Error(`execve (errno ${c.errno()})`);
 }
 
-/** The same as `confine` and `become`, in a process of its own; this one stays to end all that the program starts. */
+/**
+ * Does the same as `confine` and `become`, but in a new process; this process stays to end everything that the program starts.
+ */
 function stay(
   c: CLibrary,
   orders: Orders,
   { program, filters, priority }: Prepared & { program: ProgramOrder },
 ): never {
-  // It has to outlive the service, for a moment: the end of its standard input says that the service is gone.
+  // The supervisor must briefly outlive the service: the end of its standard input shows that the service has ended.
   must(c.prctl(PR_SET_PDEATHSIG, 0n, 0n, 0n, 0n), c.errno, "PR_SET_PDEATHSIG");
   if (c.getppid() !== orders.parent) throw new Error("the service is gone");
   const nothing = openNull(c);

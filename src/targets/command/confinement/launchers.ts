@@ -2,12 +2,12 @@ import { join } from "node:path";
 import type { Orders } from "./orders.ts";
 
 const LAUNCHER = join(import.meta.dir, "launcher.ts");
-/** Nothing of a folder is read: no settings, no variables, no packages. */
+/** Command line of a launcher. The options keep the runtime from reading settings, variables or packages from any folder. */
 const OURSELVES = [process.execPath, "--no-env-file", "--config=/dev/null", "--no-install", LAUNCHER];
 
 /**
- * Keeps the runtime from starting threads while it takes orders: one that begins after RLIMIT_DATA is set cannot allocate, and
- * aborts the process. A launcher runs its code once, so nothing is lost without a compiler; no program inherits this.
+ * Keeps the runtime from starting threads while it takes orders: a thread that starts after RLIMIT_DATA is set cannot allocate,
+ * and aborts the process. A launcher runs its code once, so it does not need a compiler. Programs do not inherit these settings.
  */
 const RUNTIME_SETTINGS = {
   BUN_FEATURE_FLAG_DISABLE_ASYNC_TRANSPILER: "1",
@@ -18,22 +18,22 @@ const RUNTIME_SETTINGS = {
   BUN_JSC_thresholdForJITSoon: "1000000",
 } as const;
 
-/** The answer of the call comes first. */
+/** Delay before a replacement is started, so that the call is answered first. */
 const REFILL_AFTER_MS = 5;
 
-/** A process that waits for orders, or the program that it has become: its pid stays. */
+/** A process that waits for orders, or the program that it has become: the process id stays the same. */
 export type Launched = ReturnType<typeof start>;
 
 export interface Launchers {
-  /** Gives orders to a launcher that waits, or to a new one. Throws when none can be started. */
+  /** Gives the orders to a waiting launcher, or to a new one. Throws when none can be started. */
   launch(orders: Orders): Launched;
-  /** Sends those home that still wait. */
+  /** Ends the launchers that still wait. */
   close(): void;
 }
 
 /**
- * Launchers are started ahead, since to start one takes longer than most commands. Each is used once, and replaced after
- * what it became has ended: not before, or the two would share a processor.
+ * Starts launchers ahead, because starting one takes longer than most commands. Each is used once, and replaced only after the
+ * program that it became has ended; otherwise the two would share a processor.
  */
 export function createLaunchers(waitingMax: number): Launchers {
   const waiting: Launched[] = [];
@@ -56,7 +56,7 @@ export function createLaunchers(waitingMax: number): Launchers {
       try {
         fill();
       } catch {
-        // The next call starts its own, and says what is wrong.
+        // The next call starts its own launcher and reports the error.
       }
     }, REFILL_AFTER_MS);
     timer.unref();
@@ -67,7 +67,7 @@ export function createLaunchers(waitingMax: number): Launchers {
       if (isClosed) throw new Error("the launchers are closed");
       const launcher = next();
       launcher.ref();
-      // One that has ended already does not read; that it has ended is seen elsewhere.
+      // Writing to a launcher that has already ended fails; its end is detected elsewhere.
       give(launcher, orders).catch(() => {});
       launcher.exited.then(refill, refill);
       return launcher;
@@ -79,7 +79,9 @@ export function createLaunchers(waitingMax: number): Launchers {
   };
 }
 
-/** A launcher reads one line. What a supervisor reads after it is the caller's to write. */
+/**
+ * Writes the orders as one line. The input of a supervised launcher stays open: the caller controls the supervisor through it.
+ */
 async function give({ stdin }: Launched, orders: Orders): Promise<void> {
   const written = stdin.write(`${JSON.stringify(orders)}\n`);
   const ended = orders.isSupervised === true ? stdin.flush() : stdin.end();
@@ -96,7 +98,7 @@ function start() {
     stderr: "pipe",
     detached: true,
   });
-  // A service that is done need not wait for those who wait for it.
+  // Waiting launchers must not keep the service from exiting.
   launcher.unref();
   return launcher;
 }

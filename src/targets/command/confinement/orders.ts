@@ -1,29 +1,29 @@
 import type { SeccompOptions } from "./filter.ts";
 
-/** Something of the file system that a child may use: a file, or a directory with everything below it. */
+/** A path that a child may use: a file, or a directory with everything below it. */
 export interface PathGrant {
-  /** Absolute; links are followed when the child starts. */
+  /** Absolute; symbolic links are followed when the child starts. */
   readonly path: string;
   readonly access: "read" | "run" | "write" | "device";
-  /** Missing on some machines. Any other path that is missing keeps the child from running. */
+  /** True when the path is missing on some machines. Any other missing path keeps the child from running. */
   readonly optional?: boolean;
 }
 
-/** What a launcher is to become: one line of JSON on its standard input. What follows it is the control of a supervisor. */
+/** Tells a launcher what to become: one line of JSON on its standard input. Input after this line controls a supervisor. */
 export interface Orders {
-  /** Begins what a launcher says when it fails. The program never sees it. */
+  /** Starts the launcher's message when it fails. The program never sees it. */
   readonly token: string;
-  /** Of the service: a launcher whose parent is another one has been orphaned. */
+  /** Process id of the service: a launcher with another parent has been orphaned. */
   readonly parent: number;
   readonly grants: readonly PathGrant[];
   /** TCP ports that may be connected to. */
   readonly ports: readonly number[];
   readonly filter: SeccompOptions;
-  /** Of processor time, over all of a process's threads. */
+  /** CPU time of one process, over all its threads. */
   readonly cpuSeconds: number;
-  /** Private writable memory of one process, reserved memory included. */
+  /** Private writable memory of one process, including reserved memory. */
   readonly dataBytes: number;
-  /** Whether the launcher stays as the program's supervisor (`supervisor.ts`). */
+  /** True when the launcher stays as the program's supervisor (`supervisor.ts`). */
   readonly isSupervised?: boolean;
   readonly act: ProgramOrder | ProbeOrder;
 }
@@ -36,10 +36,10 @@ export interface ProgramOrder {
   readonly environment: Readonly<Record<string, string>>;
 }
 
-/** Tries what must not work, and reports. */
+/** Makes the launcher try what must not work, and report the results. */
 export interface ProbeOrder {
   readonly kind: "probe";
-  /** A file of the service's that is not granted. */
+  /** A file of the service that is not granted. */
   readonly canary: string;
   /** A port that is not granted. */
   readonly port: number;

@@ -2,26 +2,26 @@ import { writeFileSync } from "node:fs";
 import { constants, getPriority, setPriority } from "node:os";
 
 const OOM_SCORE_ADJUSTMENT_MAX = 1_000;
-/** Of commands; the service computes first. */
+/** Nice value of commands, so that the service runs first. */
 export const PRIORITY = constants.priority.PRIORITY_BELOW_NORMAL;
 
 /**
- * Lets the kernel end this process, and all that it will start, before the service when memory runs out. Needs no privilege.
+ * Makes the kernel end this process, and all that it will start, before the service when memory runs out. Needs no privilege.
  *
  * @param pid 0 for the caller
- * @returns whether that is so; a process that has only just become its program may refuse other users than root for a moment
+ * @returns whether it worked; just after a process becomes its program, it may fail for a moment unless the service runs as root
  */
 export function yieldMemory(pid: number): boolean {
   try {
     writeFileSync(`/proc/${pid === 0 ? "self" : pid}/oom_score_adj`, `${OOM_SCORE_ADJUSTMENT_MAX}`);
     return true;
   } catch {
-    // The process has ended, or there is no /proc: the limits on its memory hold all the same.
+    // The process has ended, or there is no /proc: the limits on its memory still apply.
     return false;
   }
 }
 
-/** Lets the service compute before this process and all that it will start. */
+/** Gives the service priority on the processor over this process and all that it will start. */
 export function yieldProcessor(pid: number): void {
   try {
     setPriority(pid, Math.max(PRIORITY, getPriority(pid)));

@@ -1,7 +1,7 @@
 import { type CLibrary, cString, pointerTo } from "./c-library.ts";
 import type { ProbeOrder } from "./orders.ts";
 
-/** What a confined process tries, to see for itself that it cannot. */
+/** Attempts by which a confined process checks that its confinement holds. */
 
 const O_RDONLY = 0;
 const O_WRONLY = 1;
@@ -42,15 +42,15 @@ const CLONE_NEWUSER = 0x10000000n;
 const PTRACE_SEIZE = 0x4206n;
 
 export interface ProbeReport {
-  /** What worked and must not. */
+  /** Attempts that worked but must not. */
   readonly leaks: readonly string[];
-  /** What must work and did not: rules that refuse everything prove nothing. */
+  /** Operations that must work but did not: rules that refuse everything prove nothing. */
   readonly missing: readonly string[];
-  /** Whether TCP and UDP sockets can be made. */
+  /** True when TCP and UDP sockets can be created. */
   readonly network: boolean;
 }
 
-/** Tries it all. `parent` is the service. */
+/** Makes all attempts. `parent` is the process id of the service. */
 export function report(c: CLibrary, { canary, port, readable }: ProbeOrder, parent: number): ProbeReport {
   const service = BigInt(parent);
   const path = (text: string): bigint => BigInt(cString(text));
@@ -97,7 +97,7 @@ export function report(c: CLibrary, { canary, port, readable }: ProbeOrder, pare
 
 type Call = (number: bigint, ...given: readonly bigint[]) => number;
 
-/** A TCP socket; where there is none, no descriptor, and the call on it must not count as refused by a rule. */
+/** Returns a TCP socket, or an invalid descriptor when none can be created; a call on it then fails with EBADF. */
 function stream(call: Call): bigint {
   const descriptor = call(CALL.socket, AF_INET, STREAM, 0n);
   return BigInt.asUintN(64, BigInt(descriptor));
@@ -109,7 +109,7 @@ function address(port: number): bigint {
   return BigInt(pointerTo(bytes));
 }
 
-/** A refusal by rule or filter; EBADF is what a call on a socket meets that could not even be made. */
+/** Returns whether a rule or the filter refused the call. A call on a socket that could not be created fails with EBADF. */
 function isRefused(result: number): boolean {
   return [-EPERM, -EACCES, -ENOSYS, -EBADF].includes(result);
 }

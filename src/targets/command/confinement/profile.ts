@@ -8,25 +8,25 @@ const PATHS_MAX = 64;
 const PORTS_MAX = 64;
 const PORT_MAX = 65_535;
 
-/** What the configuration says of a system: the files that its command reads of itself, and the ports that it is reached on. */
+/** Configured access of a system: the files that its command reads by itself, and the ports on which the system is reached. */
 export interface SystemAccess {
   readonly reads: readonly string[];
   readonly ports: readonly number[];
 }
 
-/** What a child may do, written out: a part of its plan. */
+/** Everything that a confined child may do; a part of its plan. */
 export interface Confined {
   readonly level: "confined";
   readonly reads: readonly string[];
   readonly writes: readonly string[];
-  /** TCP ports; `null` when there is no network at all. */
+  /** TCP ports; `null` for no network at all. */
   readonly network: readonly number[] | null;
   readonly runs: "command" | "system";
   readonly temporaryDirectory: boolean;
   readonly [member: string]: Json;
 }
 
-/** A child that nothing but its user's rights holds. */
+/** Level of a child that only its user's permissions restrict. */
 export interface Unconfined {
   readonly level: "none";
   readonly [member: string]: Json;
@@ -39,13 +39,13 @@ export interface ProfileFacts {
   readonly reaches: ReadonlyMap<string, SystemAccess>;
 }
 
-/** What the manifest declares for this input; a tool that declares nothing gets nothing but the system's programs. */
+/** Returns the profile that the manifest declares for this input; a tool that declares none gets only the system's programs. */
 export function declaredProfile(cli: CliTarget["cli"], input: unknown): Confinement {
   const { confinement = {} } = cli;
   return typeof confinement === "function" ? confinement(input as never) : confinement;
 }
 
-/** Sorted, each once, so that one profile is one text. */
+/** Resolves a profile. Its lists are sorted and without duplicates, so that equal profiles have equal text. */
 export function confinedBy(declared: Confinement, { tool, reaches }: ProfileFacts): Confined {
   const reach = declared.network === "system" ? reaches.get(tool.target.system) : undefined;
   const { reads = [], writes = [], runs = "system", temporaryDirectory = false } = declared;
@@ -64,7 +64,7 @@ function sorted(paths: readonly string[]): readonly string[] {
   return [...new Set(paths)].sort();
 }
 
-/** What is wrong with a profile. */
+/** Returns what is wrong with a profile. */
 export function profileFaults({ reads, writes, network }: Confined): readonly Fault[] {
   const field = "target.cli.confinement";
   const paths = [...reads, ...writes];
@@ -81,13 +81,13 @@ export function profileFaults({ reads, writes, network }: Confined): readonly Fa
   ];
 }
 
-/** Where a system keeps its programs and what they are linked with. */
+/** Directories of the system's programs and shared libraries. */
 export const SYSTEM_DIRECTORIES = ["/usr", "/bin", "/sbin", "/lib", "/lib64"];
-/** What starts a program that is linked with others. */
+/** Dynamic loaders: they start programs that are linked with shared libraries. */
 const LOADERS = ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"];
 /**
- * What the machine is, and what the command itself is: runtimes look at their own memory map. The rest of `/proc` shows the
- * command lines of everybody, other callers' scripts among them.
+ * Files that describe the machine and the command's own process: runtimes read their own memory map. The rest of `/proc` shows
+ * the command lines of all processes, other callers' scripts among them.
  */
 const MACHINE_FILES = [
   ...["/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/uptime", "/proc/version"],
@@ -103,28 +103,28 @@ const SYSTEM_FILES = [
   "/dev/zero",
 ];
 /**
- * The public certificate authorities, by the paths that settings name them: npm reads its `cafile` although it has no network.
- * The files alone: keys may be kept beside them.
+ * Public certificate authorities, by the paths that settings name: npm reads its `cafile` even without network access. Only the
+ * files are granted: their directories may also contain keys.
  */
 const AUTHORITY_FILES = [
   ...["/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem"],
   ...["/etc/pki/tls/certs/ca-bundle.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"],
 ];
-/** Names of hosts, and whose certificates are trusted. */
+/** Files for resolving host names and for trusted certificates. */
 const NETWORK_FILES = [
   ...["/etc/ssl", "/etc/pki", "/etc/ca-certificates", "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"],
   ...["/etc/gai.conf", "/etc/services"],
 ];
-/** Names of hosts, when an answer is too long for UDP. */
+/** Port for resolving host names over TCP, when an answer is too long for UDP. */
 const DNS_PORT = 53;
 
 export interface CommandPaths {
   readonly command: string;
-  /** The one that was made for this child. */
+  /** Temporary directory created for this child. */
   readonly temporary: string | undefined;
 }
 
-/** Everything that the rules let through. */
+/** Returns every path that the rules grant. */
 export function grantsOf(
   { reads, writes, network, runs }: Confined,
   { command, temporary }: CommandPaths,

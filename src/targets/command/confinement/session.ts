@@ -2,35 +2,36 @@ import { readdirSync, readFileSync } from "node:fs";
 import { setImmediate } from "node:timers/promises";
 import { cLibrary } from "./c-library.ts";
 
-/** Rounds over the process table: who is being ended may start others. */
+/** Rounds over the process table: a process that is being ended may start others. */
 const ROUNDS_MAX = 8;
-/** Looks at the newest processes in one round, and how many of them in a row must find nobody. */
+/** Maximum looks at the newest processes in one round, and the number of looks in a row that must find none. */
 const LOOKS_MAX = 512;
 const QUIET_LOOKS = 8;
-/** Numbers looked at, from before the last one that was given. */
+/** Process ids checked before and after the last one that was assigned. */
 const NEWEST_BEFORE = 32;
 const NEWEST_AFTER = 64;
 /** Looks and processes between two turns of the event loop: a few milliseconds. */
 const LOOKS_PER_TURN = 32;
 const PROCESSES_PER_TURN = 256;
-/** The search ends then, whoever is left. */
+/** The search stops after this time, even when processes are left. */
 const SEARCH_MS_MAX = 600;
 
 interface Search {
   readonly session: number;
   readonly ended: Set<number>;
-  /** How many had left the group of the child. */
+  /** Number of processes that had left the child's group. */
   left: number;
   isOver: boolean;
 }
 
 /**
- * Ends everybody in the session of a child, and answers how many had left its group. A confined child cannot leave its session,
- * whatever it does to its environment. Bounded in time, and other work goes on meanwhile.
+ * Kills all processes in a child's session and returns how many had left its group. A confined child cannot leave its session,
+ * whatever it does to its environment. The search is limited in time and lets other work continue.
  */
 export async function killSession(session: number, isLeaderGone: boolean): Promise<number> {
   if (!Number.isSafeInteger(session) || session <= 1) return 0;
-  // While anybody is in the session its number is not given again: whoever has it now is somebody else.
+  // The kernel does not reuse a session's id while the session has members: when a process has this id again, the session is
+  // empty.
   if (isLeaderGone && cLibrary().getsid(session) !== -1) return 0;
   const search: Search = { session, ended: new Set(), left: 0, isOver: false };
   const timer = setTimeout(() => {
@@ -46,7 +47,7 @@ export async function killSession(session: number, isLeaderGone: boolean): Promi
   return search.left;
 }
 
-/** The whole process table; nothing where there is no /proc. */
+/** Returns all process ids; none when there is no /proc. */
 export function processIds(): readonly number[] {
   try {
     return readdirSync("/proc").map(Number).filter(Number.isInteger);
@@ -55,7 +56,7 @@ export function processIds(): readonly number[] {
   }
 }
 
-/** Those in the table. Who is dead and not collected yet is in it, too. */
+/** Kills the members in the process table. The table also contains dead processes that have not been reaped. */
 async function killAll(search: Search): Promise<void> {
   for (const [index, pid] of processIds().entries()) {
     if (index % PROCESSES_PER_TURN === PROCESSES_PER_TURN - 1) await setImmediate();
@@ -65,8 +66,9 @@ async function killAll(search: Search): Promise<void> {
 }
 
 /**
- * A process that only forks and ends is another one by the time that the table is read. Its number is among the newest, and
- * asking for those takes less time than a fork. Whoever comes after the first look has outlived the kill of the group.
+ * Kills the members among the newest processes. A process that only forks and ends has another id by the time the process table
+ * is read. That id is among the newest, and checking those takes less time than a fork. A process that is found after the first
+ * look has survived the kill of the group.
  */
 async function killNewest(search: Search): Promise<void> {
   for (let look = 0, quiet = 0; look < LOOKS_MAX && quiet < QUIET_LOOKS; look += 1, quiet += 1) {
@@ -95,14 +97,14 @@ function hasLeft(session: number, pid: number): boolean {
   return cLibrary().getpgid(pid) !== session && isAlive(pid);
 }
 
-/** The last field of the load: the number that was given last. */
+/** Returns the process id that was assigned last: the last field of /proc/loadavg. */
 function newestPid(): number {
   return Number(readFileSync("/proc/loadavg", "latin1").trim().split(" ").at(-1));
 }
 
 function isAlive(pid: number): boolean {
   try {
-    // `pid (name) state …`; a name may hold anything.
+    // The format is `pid (name) state …`; the name may contain any character.
     const stat = readFileSync(`/proc/${pid}/stat`, "latin1");
     return !/^[ZX]/.test(stat.slice(stat.lastIndexOf(")") + 2));
   } catch {
@@ -114,6 +116,6 @@ function kill(pid: number): void {
   try {
     process.kill(pid, "SIGKILL");
   } catch {
-    // Gone already.
+    // Already ended.
   }
 }

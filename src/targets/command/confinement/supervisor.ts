@@ -2,12 +2,12 @@ import { type CLibrary, must, pointerTo } from "./c-library.ts";
 import { callList, type SystemCall } from "./call-list.ts";
 
 /**
- * Starts a program and stays, to end everything that the program has started, at once. The supervisor takes a domain of its own upon
- * itself, in which no signal leaves the domain; the program is in a second domain inside, from which no signal reaches the supervisor.
- * So `kill(-1)` by the supervisor reaches what the program has started, wherever that has gone, and nobody else.
+ * Starts a program and stays, to end everything that the program has started at once. The supervisor enters a domain that no
+ * signal leaves; the program runs in a second domain inside it, from which no signal reaches the supervisor. So a `kill(-1)` by
+ * the supervisor reaches everything that the program has started, wherever that is, and nothing else.
  *
- * Without the first domain `kill(-1)` ends every process of the machine: it is called only right after two processes outside have
- * turned out to be out of reach.
+ * Without the first domain, `kill(-1)` would end every process of the machine: it is called only right after two processes
+ * outside the domain have proved to be unreachable.
  */
 
 const SIGKILL = 9;
@@ -30,29 +30,29 @@ const PR_SET_CHILD_SUBREAPER = 36;
 const WNOHANG = 1n;
 const WALL = 0x40000000n;
 const POLLIN = 1;
-/** How often the dead are collected while the program runs. */
+/** Interval at which ended processes are reaped while the program runs. */
 const COLLECT_MS = 100;
-/** After the program's end: what it left may still write, as long as somebody reads. */
+/** Grace period after the program's end: processes that it left may still write, as long as somebody reads. */
 const GRACE_TICK_MS = 5;
 const GRACE_TICKS = 40;
-/** How long those who were killed may take to be gone. */
+/** Longest wait for killed processes to end, in ticks of `GRACE_TICK_MS`. */
 const GONE_TICKS = 200;
 const SIGNAL_BASE = 128;
 const SIGNAL_BITS = 0x7f;
 const SIG_DFL = 0n;
 
 export interface Supervised {
-  /** Takes the outer domain upon this process. */
+  /** Puts this process into the outer domain. */
   enterDomain(): void;
-  /** Makes the new process the program, in the inner domain. */
+  /** Calls that turn the new process into the program, in the inner domain. */
   readonly program: readonly SystemCall[];
-  /** A descriptor: a byte says that nobody waits for more output; its end says that everything is to end. */
+  /** Descriptor to read from: a byte means that nobody waits for more output; its end means that everything must end. */
   readonly control: number;
   /** Called when the program runs. */
   onStarted(): void;
 }
 
-/** Ends as the program ended. Throws when the program could not be started. */
+/** Exits as the program exited. Throws when the program could not be started. */
 export function supervise(c: CLibrary, { enterDomain, program, control, onStarted }: Supervised): never {
   if (isReadable(c, control)) exitAs(c, undefined);
   must(c.prctl(PR_SET_CHILD_SUBREAPER, 1n, 0n, 0n, 0n), c.errno, "PR_SET_CHILD_SUBREAPER");
@@ -75,11 +75,11 @@ export function supervise(c: CLibrary, { enterDomain, program, control, onStarte
 
 interface ProbeProcess {
   readonly pid: number;
-  /** The probe ends when it is closed. */
+  /** The probe ends when this descriptor is closed. */
   readonly descriptor: number;
 }
 
-/** A process of the same user outside the domain. It reads a pipe that nobody writes to. */
+/** Starts a process of the same user outside the domain. It reads a pipe that nobody writes to. */
 function startProbe(c: CLibrary): ProbeProcess {
   const ends = new Int32Array(2);
   const at = pointerTo(ends);
@@ -103,9 +103,9 @@ function release(c: CLibrary, { pid, descriptor }: ProbeProcess): void {
   c.numbers(WAIT4, BigInt(pid), 0n, WALL, 0n, 0n, 0n);
 }
 
-/** Waits for the program's end and for what writes on after it, or for the end of the control. Answers the program's status. */
+/** Waits for the program and the writers that it left to end, or for the end of the control. Returns the program's status. */
 function attend(c: CLibrary, pid: number, control: number): number | undefined {
-  // Where it is refused, `poll` ignores the negative descriptor, and the end is seen when the dead are collected.
+  // When `pidfd_open` is refused, `poll` ignores the negative descriptor, and reaping detects the end.
   const ended = Number(c.numbers(PIDFD_OPEN, BigInt(pid), 0n, 0n, 0n, 0n, 0n));
   const polled = new DataView(new ArrayBuffer(16));
   polled.setInt32(0, control, true);
@@ -119,7 +119,7 @@ function attend(c: CLibrary, pid: number, control: number): number | undefined {
     polled.setInt32(8, status === undefined ? ended : -1, true);
     const waitMs = BigInt(status === undefined ? COLLECT_MS : GRACE_TICK_MS);
     const ready = c.numbers(POLL, polledAt, 2n, waitMs, 0n, 0n, 0n);
-    // A wait that a signal has ended leaves the answer of the one before.
+    // A `poll` that a signal has interrupted leaves the result of the previous one.
     if (ready > 0n && polled.getInt16(6, true) !== 0) {
       if (c.numbers(READ, BigInt(control), byte, 1n, 0n, 0n, 0n) <= 0n) return status;
       isDrained = true;
@@ -133,7 +133,10 @@ function attend(c: CLibrary, pid: number, control: number): number | undefined {
   return status;
 }
 
-/** Before the program runs that means the end of the control: the call is over already. */
+/**
+ * Returns whether the control is readable. Before the program runs, that means that the control has ended: the call is already
+ * over.
+ */
 function isReadable(c: CLibrary, control: number): boolean {
   const polled = new Int32Array([control, POLLIN]);
   return c.numbers(POLL, BigInt(pointerTo(polled)), 1n, 0n, 0n, 0n, 0n) > 0n;
@@ -141,7 +144,7 @@ function isReadable(c: CLibrary, control: number): boolean {
 
 interface Reaped {
   readonly statuses: ReadonlyMap<number, number>;
-  /** Whether there are others that live. */
+  /** True when other children are alive. */
   readonly hasMore: boolean;
 }
 
@@ -156,7 +159,7 @@ function reap(c: CLibrary): Reaped {
   }
 }
 
-/** Ends everything in the domain; or, where the domain does not hold, the program's own group. */
+/** Kills everything in the domain or, when the domain does not hold, the program's own group. */
 export function endAll(c: CLibrary, { probe, group }: { readonly probe: number; readonly group: number }): void {
   const isHeld = isOutOfReach(c, c.getppid()) && isOutOfReach(c, probe);
   c.kill(isHeld ? -1 : -group, SIGKILL);

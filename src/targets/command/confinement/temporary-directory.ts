@@ -5,18 +5,18 @@ import { join } from "node:path";
 import { cLibrary } from "./c-library.ts";
 
 const PREFIX = "safe-tool-call-call-";
-/** A directory has this name until it is locked: one that nobody has locked yet is not taken for abandoned. */
+/** Name prefix until the directory is locked, so that a directory not yet locked is not taken for abandoned. */
 const PREFIX_UNLOCKED = "safe-tool-call-new-";
 const NAME = new RegExp(`^${PREFIX}[A-Za-z0-9]{6}$`);
-/** Abandoned directories that one start removes. */
+/** Maximum number of abandoned directories that one start removes. */
 const ABANDONED_MAX = 1_000;
 const LOCK_EXCLUSIVE_NOW = 2 | 4;
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
 
-/** The private directory of one call. It is locked until it is removed: the kernel takes the lock away when the service ends. */
+/** Private directory of one call. It stays locked until it is removed; the kernel releases the lock when the service ends. */
 export interface TemporaryDirectory {
   readonly path: string;
-  /** @param newId names that nothing in it has */
+  /** @param newId returns names that no entry of the directory has */
   remove(newId: () => string): Promise<void>;
 }
 
@@ -38,7 +38,10 @@ export function makeTemporaryDirectory(): TemporaryDirectory {
   };
 }
 
-/** Removes the directories of calls whose service was killed. Other services' directories are locked, other users' not ours. */
+/**
+ * Removes the directories of calls whose service was killed. Directories of running services are locked; those of other users are
+ * skipped.
+ */
 export async function removeAbandoned(newId: () => string): Promise<void> {
   const folder = realpathSync(tmpdir());
   for (const name of readdirSync(folder)
@@ -47,13 +50,13 @@ export async function removeAbandoned(newId: () => string): Promise<void> {
     const path = join(folder, name);
     const descriptor = lock(path);
     if (descriptor === undefined) continue;
-    // What cannot be removed stays, as it does after a call.
+    // Files that cannot be removed stay, as after a call.
     await removeTree(path, newId).catch(() => {});
     closeSync(descriptor);
   }
 }
 
-/** A descriptor with the lock. Undefined for a link, somebody else's directory, and one that is in use. */
+/** Returns a descriptor that holds the lock, or `undefined` for a link, another user's directory, and a directory in use. */
 function lock(path: string): number | undefined {
   let descriptor: number | undefined;
   try {
@@ -61,17 +64,17 @@ function lock(path: string): number | undefined {
     const isOurs = fstatSync(descriptor).uid === process.getuid?.();
     if (isOurs && cLibrary().flock(descriptor, LOCK_EXCLUSIVE_NOW) === 0) return descriptor;
   } catch {
-    // Gone meanwhile, or no directory.
+    // Removed meanwhile, or not a directory.
   }
   if (descriptor !== undefined) closeSync(descriptor);
   return undefined;
 }
 
 /**
- * Removes a directory with all that lies in it, in time of how much that is. What a directory holds is moved to the top before
- * the directory goes: by their own paths those that lie deep take time of their depth, each.
+ * Removes a directory tree in time proportional to its number of entries. The entries of each directory are moved to the top
+ * before the directory is removed: by its own path, each deep entry would take time proportional to its depth.
  *
- * @param newId names that nothing in it has
+ * @param newId returns names that no entry of the directory has
  */
 async function removeTree(top: string, newId: () => string): Promise<void> {
   const prefix = newId();
@@ -81,7 +84,7 @@ async function removeTree(top: string, newId: () => string): Promise<void> {
     for (const name of await readdir(path, { encoding: "buffer" })) {
       moved += 1;
       const [from, to] = [below(path, name), join(top, `${prefix}-${moved}`)];
-      // A directory is moved only by who may change it.
+      // Moving a directory requires permission to change it.
       await rename(from, to).catch(() => open(from).then(() => rename(from, to)));
     }
     await rmdir(path);
@@ -90,14 +93,17 @@ async function removeTree(top: string, newId: () => string): Promise<void> {
   for (let names = await namesIn(top); names.length > 0; names = await namesIn(top)) {
     for (const name of names) {
       const path = below(Buffer.from(top), name);
-      // A directory is not unlinked.
+      // `unlink` fails on a directory.
       await unlink(path).catch(() => lift(path));
     }
   }
   await rmdir(top);
 }
 
-/** Not even its owner may look into what was made so. A link would lead the change of mode to somebody else's file. */
+/**
+ * Makes a directory accessible, because a command can create one that not even its owner may read. Throws for a link: `chmod`
+ * would change the mode of the link's target.
+ */
 async function open(directory: string | Buffer): Promise<void> {
   if (!(await lstat(directory)).isDirectory()) throw new Error("no directory");
   await chmod(directory, 0o700);
@@ -107,7 +113,7 @@ function namesIn(directory: string): Promise<Buffer[]> {
   return readdir(directory, { encoding: "buffer" });
 }
 
-/** As bytes: not every name is a text. */
+/** Joins a path as bytes: not every name is valid text. */
 function below(directory: Buffer, name: Uint8Array): Buffer {
   return Buffer.concat([directory, Buffer.from("/"), name]);
 }
