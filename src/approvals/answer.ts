@@ -26,7 +26,7 @@ export function readAnswer(value: unknown): WantedAnswer | undefined {
 }
 
 /**
-  * Returns the answer that a request wants, with the choices that the tool's manifest returned for a call.
+ * Returns the answer that a request wants, with the choices that the tool's manifest returned for a call.
  *
  * @throws {Refusal} INVALID_INPUT when `choices` is not a valid list
  */

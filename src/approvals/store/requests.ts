@@ -26,8 +26,8 @@ import { expire, identity, moved, noteApproval, sessionOf, settledView } from ".
 import { boundedReason, lackingIn, vote, voterOf } from "./votes.ts";
 
 /**
-  * Withdrawn requests allowed for each request that may be pending. They count until their deadline, so that a caller cannot
-  * flood approvers by requesting and withdrawing in turns.
+ * Withdrawn requests allowed for each request that may be pending. They count until their deadline, so that a caller cannot
+ * flood approvers by requesting and withdrawing in turns.
  */
 const WITHDRAWN_PER_PENDING = 10;
 /** UTF-16 units of the view's JSON; the gate's own limit is far lower. */
