@@ -118,7 +118,7 @@ function kindOf(shape: Shape, name: string): string {
 
 const UNITS: readonly (readonly [RegExp, string])[] = [
   [/Bytes(Max)?$|^bytesMax$/, " bytes"],
-  [/Ms$/, " ms"],
+  [/Ms(Max)?$/, " ms"],
   [/Seconds(Max)?$/, " s"],
   [/Days$/, " days"],
   [/PerMinute(Max)?$/, " a minute"],

@@ -11,7 +11,7 @@ const SUBJECTS_MAX = 50;
 const POLICY_PERMISSIONS_MAX = 16;
 const STAGES_MAX = 8;
 const APPROVERS_MAX = 20;
-/** Of all policies as JSON, in characters: a question keeps what it was asked under. */
+/** Maximum size of all policies as JSON, in characters: each approval request stores the policies that apply to it. */
 const CHARACTERS_MAX = 131_072;
 
 const spoken = z.string().regex(NAME, "must be a name of letters, digits, dot, dash, underscore");
@@ -21,40 +21,40 @@ const people = z.int().min(1).max(APPROVERS_MAX);
 const seconds = z.int().min(1).max(DAY_SECONDS);
 
 const subject = z.strictObject({
-  /** The `iss` of their tokens, letter by letter. */
+  /** The `iss` of the approver's tokens, compared exactly. */
   issuer: z.string().min(1).max(2_048),
-  /** And the `sub`. */
+  /** The `sub` of the approver's tokens, compared exactly. */
   subject: z.string().min(1).max(256),
 });
 
 const deciders = z.strictObject({
-  /** That their token must hold, all of them; beside `approvals:decide`. */
+  /** Permissions that the approver's token must hold, all of them, in addition to `approvals:decide`. */
   permissions: z.array(permission).max(POLICY_PERMISSIONS_MAX).optional(),
-  /** People by name; without it, whoever holds the permissions. */
+  /** Approvers by name; without it, anyone who holds the permissions may decide. */
   subjects: z.array(subject).min(1).max(SUBJECTS_MAX).optional(),
 });
 
 const stage = z.strictObject({
-  /** What people and the journal call it. */
+  /** Name shown to people and written to the journal. */
   name: spoken,
   deciders: deciders.prefault({}),
-  /** How many of them must say yes. */
+  /** Number of these approvers who must approve. */
   count: people.default(1),
 });
 
 const when = z
   .strictObject({
-    /** Names of tools; `*` stands for any letters. */
+    /** Names of tools; `*` matches any characters. */
     tools: listed(z.string().regex(/^[a-z0-9_*]{1,64}$/, "must be a tool's name; * stands for any letters")).optional(),
-    /** What kind of act the tool is. */
+    /** Categories of tools: what kind of operation the tool performs. */
     categories: listed(z.enum(["read", "write", "command", "network", "ask"])).optional(),
-    /** What the tool reaches, as its manifest names it. */
+    /** Systems that the tool accesses, as its manifest names them. */
     systems: listed(z.string().min(1).max(128)).optional(),
-    /** At least this risk. */
+    /** Minimum risk of the call. */
     risk: z.enum(["low", "medium", "high", "critical"]).optional(),
-    /** That the tool requires of its callers, for some arguments or all. */
+    /** Permissions that the tool requires of its callers, for some arguments or all. */
     permissions: listed(permission).optional(),
-    /** How much the tool can change. */
+    /** Classifications of tools: how much the tool can change. */
     classifications: listed(z.enum(["read", "write", "destructive"])).optional(),
   })
   .refine((conditions) => Object.values(conditions).some((condition) => condition !== undefined), {
@@ -64,9 +64,9 @@ const when = z
 const required = z
   .strictObject({
     deciders: deciders.optional(),
-    /** How many of them must say yes; 1 when it is left out. */
+    /** Number of these approvers who must approve; 1 when left out. */
     count: people.optional(),
-    /** In place of the two: one after another, all of them. */
+    /** Instead of `deciders` and `count`: stages that follow each other, all of them required. */
     stages: z.array(stage).min(1).max(STAGES_MAX).optional(),
   })
   .superRefine(({ deciders: who, count, stages }, context) => {
@@ -86,26 +86,26 @@ const required = z
 
 const policy = z
   .strictObject({
-    /** What people and the journal call it. */
+    /** Name shown to people and written to the journal. */
     name: spoken,
-    /** Which questions it is about. Everything that is named must hold, and of a list one member. */
+    /** Approval requests that the policy applies to. Every condition must hold; of a list, one entry is enough. */
     when,
-    /** Whose yes is needed: so many (`count`) of those (`deciders`), or several `stages` of that, one after another. */
+    /** Required approvals: `count` approvals by the `deciders`, or several such `stages`, one after another. */
     require: required,
-    /** Whether one person counts in one stage alone. */
+    /** Whether one person may count in only one stage of the policy. */
     distinctPeople: z.boolean().default(true),
-    /** When whoever decides must say why. */
+    /** When approvers must give a reason. */
     reasonRequired: z.enum(["never", "deny", "always"]).default("never"),
-    /** What a yes may cover, of what the tool offers. */
+    /** Scopes that an approval may have, out of those that the tool offers. */
     scopes: z
       .array(z.enum(["once", "session"]))
       .default(["once", "session"])
       .refine((scopes) => scopes.includes("once"), "must hold once: every question can be answered so"),
-    /** In place of `approvals.decideBySeconds`, and never longer. */
+    /** Replaces `approvals.decideBySeconds`; cannot be longer. */
     decideBySeconds: seconds.optional(),
-    /** In place of `approvals.executeBySeconds`, and never longer. */
+    /** Replaces `approvals.executeBySeconds`; cannot be longer. */
     executeBySeconds: seconds.optional(),
-    /** Whether the library's `onToolApprove` may answer: it is one decider, who holds no permission. */
+    /** Whether the library's `onToolApprove` may decide. It counts as one approver without permissions. */
     callback: z.boolean().default(false),
   })
   .superRefine(({ callback, require: { deciders: who, count = 1, stages } }, context) => {
@@ -119,7 +119,7 @@ const policy = z
     }
   });
 
-/** Who decides which questions. */
+/** Policies that say who decides which approval requests. */
 const policies = z
   .array(policy)
   .max(POLICIES_MAX)
@@ -140,7 +140,10 @@ interface Clocks {
   readonly policies: z.output<typeof policies>;
 }
 
-/** A policy makes a clock shorter, never longer: what the store keeps, and how long a plan may wait, is bounded in one place. */
+/**
+ * Returns an error for each time limit of a policy that is longer than the general one. A policy may only shorten a time limit:
+ * what the store keeps, and how long a plan may wait, is bounded in one place.
+ */
 function longerClocks({ policies: written, ...clocks }: Clocks) {
   return written.flatMap((one, index) =>
     (["decideBySeconds", "executeBySeconds"] as const)
@@ -176,9 +179,15 @@ const person = z.strictObject({
 });
 
 const decisions = z.strictObject({
-  /** Keys of its own that verify what comes in: `whsec_…` or `whpk_…`, one a line. Any of them will do, so that they can be changed. */
+  /**
+   * File with the keys that verify incoming decisions: `whsec_…` or `whpk_…`, one per line, different from the keys that sign
+   * notifications. A signature by any of them is accepted, so that keys can be rotated.
+   */
   secretFile: file,
-  /** Whom the integration's own user ids stand for: an operators' issuer and a subject, and the permissions that approval policies may ask for. Whoever is not here decides nothing through it. */
+  /**
+   * Operators by the integration's own user ids: an operators' issuer, a subject, and the permissions that approval policies may
+   * require. A user who is not listed cannot decide through this webhook.
+   */
   people: z
     .record(z.string().regex(/^[\x21-\x7e]{1,128}$/, "must be 1 to 128 visible ASCII characters"), person)
     .refine((people) => Object.keys(people).length <= PEOPLE_MAX, `may name at most ${PEOPLE_MAX} people`),
@@ -186,17 +195,26 @@ const decisions = z.strictObject({
 
 const webhook = z
   .strictObject({
-    /** Stands in metrics, in the journal and in `POST /webhooks/:name/decisions`. */
+    /** Name of the webhook in metrics, in the journal and in `POST /webhooks/:name/decisions`. */
     name: z.string().regex(/^[a-z0-9][a-z0-9-]{0,63}$/, "must be of small letters, digits and dashes"),
-    /** Where notifications go: https, or http on loopback. Redirects are not followed. Without it nothing is sent. */
+    /**
+     * Address that notifications are sent to: https, or http on loopback. Redirects are not followed. Without an address, nothing
+     * is sent.
+     */
     url: z.string().min(1).max(URL_CHARACTERS_MAX).optional(),
-    /** Instead of `url`, when it is a secret itself: a file that holds it. */
+    /** File that holds the address, instead of `url`, when the address itself is a secret. */
     urlFile: file.optional(),
-    /** Keys that sign what goes out: `whsec_…` (HMAC-SHA256) or `whsk_…` (Ed25519), one a line. All sign, so that they can be changed. */
+    /**
+     * File with the keys that sign notifications: `whsec_…` (HMAC-SHA256) or `whsk_…` (Ed25519), one per line. Every key signs
+     * each notification, so that keys can be rotated.
+     */
     secretFile: file.optional(),
-    /** What is told. */
+    /** Events that are sent. */
     events: z.array(z.enum(EVENTS)).min(1).max(EVENTS.length).default(["approval.requested"]),
-    /** `summary`: which tool, how risky, until when, and a link. `view`: also what deciders are shown, arguments among it, for channels that may know. */
+    /**
+     * Content of a notification. `summary`: tool, risk, deadline and a link. `view`: also everything that approvers are shown,
+     * including arguments, for channels that may receive it.
+     */
     detail: z.enum(["summary", "view"]).default("summary"),
     decisions: decisions.optional(),
   })
@@ -212,7 +230,7 @@ const webhook = z
     if (!sends && inbound === undefined) fault("url", "is missing; it is where notifications go (or set decisions)");
   });
 
-/** `approvals.webhooks`: who is told of questions, and through whom people may answer. */
+/** The key `approvals.webhooks`: integrations that are notified of approval requests and through which people may decide. */
 const approvalWebhooks = z
   .array(webhook)
   .max(WEBHOOKS_MAX)
@@ -228,7 +246,7 @@ const approvalWebhooks = z
   })
   .default([]);
 
-/** `approvals.publicUrl`: what links begin with. */
+/** The key `approvals.publicUrl`: what links in notifications start with. */
 const approvalsPublicUrl = z
   .url({ protocol: /^https?$/, error: "must be a URL such as https://stc.example" })
   .max(URL_CHARACTERS_MAX)
@@ -238,12 +256,15 @@ const approvalsPublicUrl = z
   .transform((text) => text.replace(/\/$/, ""))
   .optional();
 
-/** How calls that must ask are asked about, and for how long an answer counts. */
+/** The section `approvals`: how approval is requested, and how long a decision is valid. */
 export const approvals = z
   .strictObject({
-    /** Of sessions for which no operator set another: `default` asks for every change. */
+    /** Mode of sessions for which no operator has set another; `default` requests approval for every change. */
     mode: z.enum(["default", "autoEdit", "yolo"]).default("default"),
-    /** Where questions, answers and grants are kept: `sqlite://./var/approvals.sqlite`. Without it nobody can be asked. */
+    /**
+     * Store of approval requests, decisions and grants, such as `sqlite://./var/approvals.sqlite`. Without a store, nobody can be
+     * asked for approval.
+     */
     store: z
       .string()
       .regex(
@@ -251,37 +272,45 @@ export const approvals = z
         "must be sqlite:// and a file, such as sqlite://./var/approvals.sqlite (the URL of a PostgreSQL stands in a file of its own: storeUrlFile)",
       )
       .optional(),
-    /** Instead of `store`, for several replicas: a file that holds a `postgres://` URL, and with it a password. */
+    /** File that holds a `postgres://` URL, including its password. Use it instead of `store` for several replicas. */
     storeUrlFile: z.string().min(1).optional(),
-    /** Stands in every plan's digest: a yes of one deployment is none in another. */
+    /**
+     * Name of the deployment. It is part of every plan's digest, so that an approval in one deployment is not valid in another.
+     */
     deployment: z.string().min(1).max(128).default("safe-tool-call"),
-    /** PEM of a private key (P-256 or Ed25519) that signs decisions' receipts, and nothing else; without it there are none. */
+    /**
+     * Private key (PEM, P-256 or Ed25519) that signs the receipts of decisions and nothing else. Without it, there are no
+     * receipts.
+     */
     receiptKeyFile: z.string().min(1).optional(),
-    /** Rules of your own; they can only make a call ask, or forbid it. */
+    /** Your own rules. They can only require approval of a call or forbid it. */
     rules: z.array(z.unknown()).max(1_000).default([]),
     policies,
     webhooks: approvalWebhooks,
-    /** Where people reach this service, such as https://stc.example: links in notifications begin with it. Without it they are paths. */
+    /**
+     * URL under which people reach this service, such as https://stc.example; links in notifications start with it. Without it,
+     * links are paths.
+     */
     publicUrl: approvalsPublicUrl,
-    /** From the question to its end. */
+    /** Time from the approval request to its expiry. */
     decideBySeconds: count(600, DAY_SECONDS),
-    /** From the yes to the run. */
+    /** Time from the approval within which the call must run. */
     executeBySeconds: count(300, DAY_SECONDS),
-    /** How long a run that used up its yes may take before it counts as in doubt. */
+    /** Maximum time for a run that has consumed its approval; then it counts as in doubt. */
     claimLeaseSeconds: count(900, DAY_SECONDS),
     pendingPerCallerMax: count(20, 10_000),
     pendingPerSessionMax: count(10, 10_000),
-    /** After a no the very same call is not asked about again. */
+    /** Time after a denial during which no approval is requested for the identical call. */
     coolDownSeconds: count(600, DAY_SECONDS),
     grantSeconds: count(28_800, 7 * DAY_SECONDS),
     sessionSeconds: count(28_800, 7 * DAY_SECONDS),
     sessionsPerCallerMax: count(100, 10_000),
-    /** The longest that an operator may set a mode for. */
+    /** Maximum time for which an operator may set a mode. */
     modeSecondsMax: count(28_800, 7 * DAY_SECONDS),
     idempotencySeconds: count(86_400, 30 * DAY_SECONDS),
     retentionDays: count(30, 3_650),
     sweepEverySeconds: count(5, 3_600),
-    /** How long the library's `onToolApprove` may take. */
+    /** Maximum time for the library's `onToolApprove` to decide. */
     callbackTimeoutMs: count(300_000, 86_400_000),
   })
   .refine(({ store, storeUrlFile }) => store === undefined || storeUrlFile === undefined, {

@@ -10,13 +10,18 @@ import { PLATFORM_SYSTEMS } from "./platform.ts";
 import { checkDoors, doors } from "./tls.ts";
 import { commands, workspace } from "./workspace.ts";
 
-/** Every key, limit and default of the service stands in this file. Units are part of the names. */
+/**
+ * Declares every key, limit and default of the service, together with the other files of this folder. Units are part of the key
+ * names.
+ */
 
 const name = z
   .string()
   .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, "must be a name of letters, digits, dot, dash, underscore");
 const text = z.string().min(1);
-/** A place that is made when it is missing: nothing else would notice that a shell's spelling was meant. */
+/**
+ * A path that is created when it is missing. Without this check, a shell spelling such as `~` would silently become a directory.
+ */
 const newPlace = text.refine(
   (path) => !path.startsWith("~") && !path.includes("${"),
   "neither ~ nor a variable is filled in here: write the path itself",
@@ -27,7 +32,10 @@ const server = z
   .strictObject({
     host: text.default("127.0.0.1"),
     ...doors,
-    /** A listener of its own for /healthz, /readyz and /metrics: what probes and scrapes needs no way to the calls. */
+    /**
+     * A separate listener for /healthz, /readyz and /metrics, so that probes and scrapers need no access to the listener for
+     * calls.
+     */
     operator: z
       .strictObject({ host: text.default("127.0.0.1"), port: z.int().min(0).max(65_535).default(9787) })
       .optional(),
@@ -47,17 +55,23 @@ const audit = z.strictObject({
   enabled: z.never("cannot be set: the audit is always on (no receipt, no reply)").optional(),
   durability: z.enum(["fdatasync", "write"]).default("fdatasync"),
   queueEntriesMax: count(4_096, 1_000_000),
-  /** With the first, `argsHash` is an HMAC and gives no short value away; the second, Ed25519 in PEM (PKCS8), signs the checkpoints. */
+  /** File with the key that makes `argsHash` an HMAC, so that it does not reveal short values. */
   hashKeyFile: text.optional(),
+  /** File with the private key that signs the checkpoints: Ed25519 in PEM (PKCS8). */
   checkpointKeyFile: text.optional(),
-  /** With less than this free no call is taken; never more than a sixteenth of the disk. */
+  /** New calls are refused when fewer bytes than this are free; never more than a sixteenth of the disk. */
   diskReserveBytes: count(67_108_864, 1_099_511_627_776),
-  /** Where lines are sent besides; a day's files that all of them have passed go after `retentionDays`, and never without it. */
+  /**
+   * Collectors that audit lines are also sent to. A day's files are deleted after `retentionDays`, once every collector has
+   * received them; without `retentionDays` they are never deleted.
+   */
   export: auditExport,
   retentionDays: z.int().min(1).max(36_500).optional(),
 });
 
-/** Closed lists by name: repositories map to directories, others are plain lists. Keys with other values are settings. */
+/**
+ * A system's closed lists by name: repositories map to directories, other lists are plain. Keys with other values are settings.
+ */
 const listSystem = z.record(name, z.union([z.record(name, text), z.array(name), text, z.boolean()]));
 
 const systems = z
@@ -84,11 +98,14 @@ function systemSchema(system: string, value: unknown): z.ZodType {
   return GRPC_SIGNS.some(isDeclared) ? grpcSystem : listSystem;
 }
 
-/** A signed word on who calls, for the services: it has its own key and issuer, and no door of ours takes it. */
+/**
+ * Signed assertion of the caller's identity for the target services. It has its own key and issuer, and no endpoint of this
+ * service accepts it.
+ */
 const assertion = z.strictObject({
-  /** Its `iss`. */
+  /** The `iss` of the assertions. */
   issuer: text,
-  /** PEM of a private key on P-256 (ES256) or Ed25519 (EdDSA). */
+  /** Private key that signs the assertions, PEM: P-256 (ES256) or Ed25519 (EdDSA). */
   keyFile: text,
 });
 
@@ -96,14 +113,17 @@ const log = z
   .strictObject({ level: z.enum(["debug", "info", "warn", "error", "silent"]).default("info") })
   .prefault({});
 
-/** How the service takes over a configuration, manifests and keys that have changed. */
+/** The section `reload`: how the service applies changes of the configuration, the manifests and the keys. */
 const reload = z
   .strictObject({
-    /** `request`: on SIGHUP, `POST /reload` and `stc reload`. `watch`: besides, when a file changes, so that whoever may write a manifest may run it. `off`: never. */
+    /**
+     * What starts a reload. `request`: SIGHUP, `POST /reload` or `stc reload`. `watch`: also any change of a file, so that
+     * whoever can write a manifest can run it. `off`: nothing.
+     */
     trigger: z.enum(["request", "watch", "off"]).default("request"),
-    /** Reloads a minute, refused ones too; a change that comes too soon is taken over later. */
+    /** Maximum number of reloads a minute, including refused ones. A change that comes too soon is applied later. */
     perMinuteMax: z.int().min(1).max(6_000).default(30),
-    /** For one manifest to finish loading, at the start too; one that computes without an end is not stopped by it. */
+    /** Maximum time for one manifest to load, also at start. It does not stop a manifest that computes forever. */
     importTimeoutMs: z.int().min(1).max(120_000).default(10_000),
   })
   .prefault({});
@@ -112,19 +132,22 @@ const URL_CHARACTERS_MAX = 2_048;
 
 const traces = z
   .strictObject({
-    /** Of a collector that takes OTLP over HTTP. Without a path the usual one: /v1/traces. */
+    /** URL of a collector that accepts OTLP over HTTP. A URL without a path gets the default path, /v1/traces. */
     endpoint: z
       .url({ protocol: /^https?$/, error: "must be a URL that begins with https:// or http://" })
       .max(URL_CHARACTERS_MAX),
-    /** Lines of `Name: value`, such as credentials. */
+    /** File with headers to send, such as credentials: one `Name: value` per line. */
     headersFile: z.string().min(1).optional(),
-    /** Which share of the traces that begin here is recorded; a request that belongs to a trace is recorded where that one is. */
+    /** Share of the traces starting here that are recorded. A request that continues a trace is recorded if that trace is. */
     sampleRatio: z
       .number("must be a number from 0 to 1")
       .min(0, "must be a number from 0 to 1")
       .max(1, "must be a number from 0 to 1")
       .default(1),
-    /** Between two requests to the collector; each carries what has ended since. Sooner when 512 spans wait. */
+    /**
+     * Time between two requests to the collector; each carries the spans that ended since the previous one. A request is sent
+     * earlier when 512 spans wait.
+     */
     sendEveryMs: z.int().min(10).max(60_000).default(1_000),
   })
   .superRefine(({ endpoint, headersFile }, context) => {
@@ -133,15 +156,15 @@ const traces = z
     }
   });
 
-/** `telemetry`: nothing leaves unless it stands here. */
+/** The section `telemetry`. Nothing is sent unless it is configured here. */
 const telemetry = z
   .strictObject({
-    /** What the service is called among the traces of others. */
+    /** Name of the service in traces. */
     serviceName: z
       .string()
       .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, "must be a name of letters, digits, dot, dash, underscore")
       .default("safe-tool-call"),
-    /** Where the traces of calls are sent. Without the section there are none. */
+    /** Where traces of calls are sent. Without this section, there are no traces. */
     traces: traces.optional(),
   })
   .prefault({});
@@ -160,55 +183,77 @@ const rateOrOff = z.union([z.literal("off"), rate], "must be { calls: 100, secon
 
 const toolRates = z.strictObject({ callerAndTool: rateOrOff.optional(), tool: rateOrOff.optional() });
 
-/** How often. What is beyond is refused with the time to wait. */
+/** Rate limits. A call beyond a limit is refused, and the refusal names the time to wait. */
 const rates = z
   .strictObject({
-    /** Of one caller, all tools together: `{ calls, seconds, burst }`, so many in so many seconds, and up to `burst` of them at once (as many as `calls` when left out); or `off`. The default is more than one process serves: no agent meets it. Lower it to what yours do. */
+    /**
+     * Rate limit of one caller, all tools together: `{ calls, seconds, burst }` allows `calls` in `seconds`, and up to `burst` of
+     * them at once (`calls` when left out); `off` sets no limit. The default is more than one process can serve: lower it to what
+     * your agents need.
+     */
     caller: rateOrOff.default({ calls: 1_800_000, seconds: 60 }),
-    /** Of one caller and one tool. */
+    /** Rate limit of one caller for one tool. */
     callerAndTool: rateOrOff.default("off"),
-    /** Of one tool, all callers together: what its target can bear is for its operators to say. */
+    /** Rate limit of one tool, all callers together. The operators of the tool's target know what it can handle. */
     tool: rateOrOff.default("off"),
-    /** Of all calls together. */
+    /** Rate limit of all calls together. */
     service: rateOrOff.default("off"),
-    /** By the tool's name, in place of `callerAndTool` and `tool`. */
+    /** Rate limits of single tools, by tool name; they replace `callerAndTool` and `tool`. */
     tools: z
       .record(z.string().min(1).max(64), toolRates)
       .refine((tools) => Object.keys(tools).length <= TOOLS_MAX, `names more than ${TOOLS_MAX} tools`)
       .default({}),
-    /** Of one caller's requests that are no calls: listings, sessions, questions and their answers, streams, audit queries. */
+    /**
+     * Rate limit of one caller's requests other than calls: listings, sessions, approval requests and decisions, streams, audit
+     * queries.
+     */
     requests: rateOrOff.default({ calls: 60_000, seconds: 60 }),
   })
   .prefault({});
 
-/** How much at once, and how often. */
+/** Limits on concurrency, rates and load. */
 const limits = z
   .strictObject({
     concurrentCallsMax: count(1_024, 100_000),
     concurrentCallsPerCallerMax: count(256, 100_000),
-    /** How often a minute one caller may start a call and go away before its answer. */
+    /** Maximum number of calls a minute that one caller may start and then abandon by disconnecting before the answer. */
     cancellationsPerMinuteMax: count(120, 100_000),
-    /** Refusals of unauthenticated peers that get a line of their own, per source and minute. */
+    /** Maximum number of refusals of unauthenticated clients that get an audit line of their own, per source and minute. */
     strangerLinesPerMinute: count(60, 100_000),
     rates,
-    /** Whether replicas count `rates` together, in the PostgreSQL of `approvals.storeUrlFile`: each counts for itself first and tells the others every 100 ms, so that no call waits for the database, and each goes on with its own count while the database is away. */
+    /**
+     * Whether replicas count `rates` together, in the PostgreSQL database of `approvals.storeUrlFile`. Each replica counts
+     * locally and shares its counts every 100 ms, so that no call waits for the database; while the database is unavailable, each
+     * continues with its own counts.
+     */
     shared: z.boolean().default(false),
-    /** Tokens of one source address that were refused, a minute and at once; beyond it tokens that were not verified before are RATE_LIMITED there, unlooked at. */
+    /**
+     * Maximum number of refused tokens from one source address, per minute and in one burst. Beyond it, tokens from that address
+     * that were not verified before get RATE_LIMITED without being checked.
+     */
     wrongTokensPerMinuteMax: count(30_000, 10_000_000),
-    /** How late the event loop may be, five times in a row, before calls are shed: from then on those that come when it is so late again are OVERLOADED, before their body is read, until it has been on time for a second. */
+    /**
+     * Delay of the event loop, measured five times in a row, at which the service starts to shed calls. Until the loop has been
+     * on time for a second, calls that arrive while it is that late again get OVERLOADED before their body is read.
+     */
     loopDelayMsMax: count(500, 60_000),
-    /** Connections that have sent a request. One that has sent none is closed after `server.headersTimeoutMs`; keep the process's limit of open files above both. */
+    /**
+     * Maximum number of connections that have sent a request. A connection that has sent none is closed after
+     * `server.headersTimeoutMs`; set the process's limit of open files above the total of both.
+     */
     connectionsMax: count(50_000, 1_000_000),
-    /** The same of one source address; of IPv6, of one /64. */
+    /** Maximum number of such connections from one source address; for IPv6, from one /64. */
     connectionsPerSourceMax: count(20_000, 1_000_000),
-    /** How long a client may take to accept an answer whole; then its connection is closed. Streams have patience of their own. */
+    /**
+     * Maximum time for a client to accept a whole answer; then its connection is closed. Streams have time limits of their own.
+     */
     answerTimeoutMs: count(60_000, 3_600_000),
   })
   .prefault({});
 
 const sections = z.strictObject({
   server,
-  /** Files or folders of manifests. */
+  /** Manifests: files or folders. */
   tools: z.array(z.unknown()).min(1),
   audit,
   jwt,
@@ -223,7 +268,10 @@ const sections = z.strictObject({
   reload,
 });
 
-/** What we assert of a caller must never come back to us as a caller's own token. */
+/**
+ * The schema of the whole configuration. An assertion about a caller must never come back as a caller's own token, so the two
+ * need different issuers and types.
+ */
 export const configSchema = sections.superRefine(({ assertion: own, jwt: { issuers } }, context) => {
   for (const [index, { issuer: name, typ }] of issuers.entries()) {
     if (name === own?.issuer) {
@@ -248,22 +296,22 @@ export type { GrpcSystemConfig, IssuerConfig };
 type ListSystemConfig = z.output<typeof listSystem>;
 export type SystemConfig = GrpcSystemConfig | ListSystemConfig;
 
-/** The configuration, read once and frozen. `tools` holds paths, or in the library also tools themselves. */
+/** The configuration, read once and frozen. `tools` holds paths; in the library, also the tools themselves. */
 export interface Config extends Readonly<z.output<typeof configSchema>> {
-  /** Relative paths are taken from here. */
+  /** Directory against which relative paths are resolved. */
   readonly folder: string;
-  /** The file that it was read from, or what else it is called in messages. */
+  /** File that the configuration was read from, or another name for it in messages. */
   readonly origin: string;
   /** PATH of the service, for finding the allowed commands. */
   readonly searchPath: string;
 }
 
-/** What an embedder or a YAML file may write. */
+/** A configuration as an embedder or a YAML file may write it. */
 export type ConfigInput = z.input<typeof configSchema>;
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Environment variables and where in the configuration they go. */
+/** Environment variables and the configuration keys that they override. */
 export const environmentOverrides = [
   { variable: "STC_HOST", path: ["server", "host"], read: (value: string): unknown => value },
   {
@@ -279,14 +327,14 @@ export const environmentOverrides = [
 interface ReadOptions {
   readonly folder: string;
   readonly environment: Environment;
-  /** What to call the configuration in messages. */
+  /** Name of the configuration in messages. */
   readonly origin: string;
 }
 
 /**
- * Reads a configuration object: the same shape as the file.
+ * Reads a configuration object, which has the same shape as the file.
  *
- * @throws {StartupError} with every mistake
+ * @throws {StartupError} with every error
  */
 export function readConfig(written: unknown, { folder, environment, origin }: ReadOptions): Config {
   const parsed = configSchema.safeParse(withOverrides(written, environment), { error: configMessage });
@@ -301,9 +349,9 @@ export function readConfig(written: unknown, { folder, environment, origin }: Re
 }
 
 /**
- * The section `server` alone, whatever is wrong with the others.
+ * Reads the section `server` alone and ignores errors in the other sections.
  *
- * @throws {StartupError} with every mistake in it
+ * @throws {StartupError} with every error in the section
  */
 export function readServer(written: unknown, { environment, origin }: ReadOptions): Config["server"] {
   const config = withOverrides(written ?? {}, environment);
@@ -314,7 +362,7 @@ export function readServer(written: unknown, { environment, origin }: ReadOption
   throw new StartupError(faults.map(({ path, message }) => `${origin}: ${fieldOf(["server", ...path])}: ${message}`));
 }
 
-/** An absolute path for one that the configuration names. */
+/** Returns the absolute path of a path in the configuration. */
 export function pathFrom(config: Pick<Config, "folder">, path: string): string {
   return isAbsolute(path) ? path : resolve(config.folder, path);
 }

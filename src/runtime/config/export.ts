@@ -7,16 +7,16 @@ const URL_CHARACTERS_MAX = 2_048;
 const exporter = z
   .strictObject({
     type: z.enum(["otlp", "loki"]),
-    /** Names its files and its metrics; the type when left out. */
+    /** Name of the exporter in its files and metrics; the type when left out. */
     name: z
       .string()
       .regex(/^[a-z0-9][a-z0-9-]{0,63}$/, "must be of small letters, digits and dashes")
       .optional(),
-    /** Without a path the usual one: /v1/logs, /loki/api/v1/push. */
+    /** URL of the collector. A URL without a path gets the default path: /v1/logs for `otlp`, /loki/api/v1/push for `loki`. */
     url: z
       .url({ protocol: /^https?$/, error: "must be a URL that begins with https:// or http://" })
       .max(URL_CHARACTERS_MAX),
-    /** Lines of `Name: value`, such as credentials. */
+    /** File with headers to send, such as credentials: one `Name: value` per line. */
     headersFile: z.string().min(1).optional(),
   })
   .superRefine(({ url, headersFile }, context) => {
@@ -26,7 +26,7 @@ const exporter = z
   })
   .transform((written) => ({ ...written, name: written.name ?? written.type }));
 
-/** `audit.export`: nothing leaves unless it stands here. */
+/** The key `audit.export`. Nothing is sent unless it is configured here. */
 export const auditExport = z
   .array(exporter)
   .max(EXPORTERS_MAX)
@@ -43,7 +43,7 @@ export const auditExport = z
   })
   .default([]);
 
-/** What is wrong with the address of a collector, whose credentials stand in a file. */
+/** Returns the problems of a collector's address. Credentials belong in a file, not in the address. */
 export function collectorFaults(url: string, headersFile: string | undefined): readonly string[] {
   if (!URL.canParse(url)) return [];
   const { protocol, hostname, username, password } = new URL(url);

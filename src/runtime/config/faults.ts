@@ -1,13 +1,13 @@
 import type { z } from "zod";
 import { hint } from "../../core/nearest.ts";
 
-/** One mistake in the configuration: where it is, and how to mend it. */
+/** One error in the configuration: where it is, and how to fix it. */
 export interface ConfigFault {
   readonly path: readonly PropertyKey[];
   readonly message: string;
 }
 
-/** What Zod found, in the words of somebody who writes YAML and never saw the schema. */
+/** Converts Zod's issues to messages for somebody who writes YAML and has never seen the schema. */
 export function configFaults(issues: readonly z.core.$ZodIssue[]): readonly ConfigFault[] {
   return issues.flatMap((issue) => faultsOf(issue));
 }
@@ -33,9 +33,7 @@ function faultsOf(issue: z.core.$ZodIssue): readonly ConfigFault[] {
   }
 }
 
-/**
- * For `safeParse`: only here is it known which keys there are. Of several unknown ones each has its line.
- */
+/** Writes the message for unknown keys, one line for each. Pass it to `safeParse`: only there are the known keys available. */
 export function configMessage(issue: z.core.$ZodRawIssue): string | undefined {
   if (issue.code !== "unrecognized_keys") return undefined;
   const { shape = {} } = (issue.inst?._zod.def ?? {}) as { readonly shape?: object };
@@ -61,12 +59,12 @@ function typeMessage(issue: z.core.$ZodIssueInvalidType): string {
   const { message } = issue;
   const kind = KINDS[issue.expected];
   if (own(issue) !== undefined || kind === undefined) return message;
-  // Without the advice on quotes: nothing was written yet.
+  // Omits the advice on quotes: nothing is written yet.
   if (message.endsWith("received undefined")) return `is missing; it is ${kind.split(/, without|: put/, 1)[0]}`;
   return `must be ${kind}${message.endsWith("received null") ? " (it is empty)" : ""}`;
 }
 
-/** One, and several. */
+/** Singular and plural of the units. */
 const COUNTED: Readonly<Record<string, readonly [string, string]>> = {
   string: ["character", "characters"],
   array: ["entry", "entries"],
@@ -81,12 +79,12 @@ function boundMessage(issue: z.core.$ZodIssueTooSmall | z.core.$ZodIssueTooBig):
     : `must have ${words} ${count} ${units[count === 1 ? 0 : 1]}`;
 }
 
-/** The message that the schema itself gives, if it is not one of Zod's. */
+/** Returns the schema's own message, or undefined when the message is one of Zod's. */
 function own({ message }: z.core.$ZodIssue): string | undefined {
   return message.startsWith("Invalid ") ? undefined : message;
 }
 
-/** Of several shapes, the one that the value comes closest to: whose complaint lies deepest. */
+/** Returns the errors of the shape that is closest to the value: the one whose error has the longest path. */
 function unionFaults(issue: z.core.$ZodIssueInvalidUnion): readonly ConfigFault[] {
   const shapes = issue.errors.map((errors) =>
     configFaults(errors).map(({ path, message }) => ({ path: [...issue.path, ...path], message })),
@@ -99,7 +97,7 @@ function unionFaults(issue: z.core.$ZodIssueInvalidUnion): readonly ConfigFault[
   return closest;
 }
 
-/** `jwt.issuers[0].jwksUri` */
+/** Formats a path, such as `jwt.issuers[0].jwksUri`. */
 export function fieldOf(path: readonly PropertyKey[]): string {
   const field = path.reduce<string>(
     (before, part) =>

@@ -6,7 +6,7 @@ import { StartupError } from "../../core/errors.ts";
 import { type Config, type Environment, readConfig, readServer } from "./config.ts";
 import { placeOf, type ServerAddresses } from "./server-address.ts";
 
-/** What variables the process was started with; the one place that reads them. */
+/** Returns the environment variables of the process. Only this function reads them. */
 export function processEnvironment(): Environment {
   return process.env;
 }
@@ -14,7 +14,7 @@ export function processEnvironment(): Environment {
 /**
  * Reads the configuration file. Paths in it are relative to its own folder.
  *
- * @throws {StartupError} with every mistake, each with file and field
+ * @throws {StartupError} with every error, each with file and field
  */
 export function readConfigFile(path: string, environment: Environment): Config {
   const file = resolve(path);
@@ -22,8 +22,8 @@ export function readConfigFile(path: string, environment: Environment): Config {
 }
 
 /**
- * Reads the section `server` alone, as it is for whoever asks the service that runs how it is: what is wrong elsewhere in a file
- * that is being changed is not in use yet. Paths are absolute.
+ * Returns the address at which the running service can be asked for its health. Reads the section `server` alone: an error
+ * elsewhere belongs to a file that is being changed and is not in use yet. Paths are absolute.
  *
  * @throws {StartupError}
  */
@@ -42,7 +42,7 @@ function readWritten(file: string): unknown {
   }
   const document = parseDocument(source, { uniqueKeys: true, maxAliasCount: 0 } as Parameters<typeof parseDocument>[1]);
   const [error] = document.errors;
-  // Only the first: those after it are mostly its echoes.
+  // Only the first error: later ones mostly follow from it.
   if (error !== undefined) throw new StartupError([`${file}: ${yamlProblem(error, source)}`]);
   try {
     return document.toJS({ maxAliasCount: 0 });

@@ -1,7 +1,9 @@
 import { z } from "zod";
 import { hasPort, NO_PORT } from "./port.ts";
 
-/** How one gRPC service is reached: every key, limit and default of `systems.<name>`. Units are part of the names. */
+/**
+ * Declares how one gRPC service is reached: every key, limit and default of `systems.<name>`. Units are part of the key names.
+ */
 
 const ENDPOINTS_MAX = 16;
 
@@ -12,11 +14,11 @@ const tls = z.strictObject({
   rootCert: text,
   clientCert: text.optional(),
   clientKey: text.optional(),
-  /** The name in the server's certificate, when it is not the endpoint's host. */
+  /** Name in the server's certificate, when it differs from the endpoint's host. */
   serverName: text.optional(),
 });
 
-/** A name or IPv4 address, or an IPv6 address in brackets; without them its last group would be taken for the port. */
+/** Matches a name or IPv4 address, or an IPv6 address in brackets: without brackets, its last group would be read as the port. */
 const ENDPOINT = /^(?:dns:(?:\/\/\/)?)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}$/;
 const endpoint = z
   .string()
@@ -25,7 +27,10 @@ const endpoint = z
 
 const keepalive = z
   .strictObject({
-    /** Between two pings. Servers of the gRPC family by default drop a client that pings more often than every 5 minutes. */
+    /**
+     * Time between two pings. By default, servers of the gRPC family disconnect a client that pings more often than every 5
+     * minutes.
+     */
     intervalMs: count(310_000, 86_400_000, 10_000),
     timeoutMs: count(20_000, 600_000, 1_000),
     /** Whether to ping while no call is under way. */
@@ -35,36 +40,36 @@ const keepalive = z
 
 const breaker = z
   .strictObject({
-    /** Faults of the connection in a row that open the circuit. What the service itself answers is no such fault. */
+    /** Consecutive connection errors that open the circuit. Errors returned by the service itself do not count. */
     failuresMax: count(10, 10_000),
-    /** How long nothing is let through. */
+    /** Time for which an open circuit lets no call through. */
     openMs: count(2_000, 600_000),
   })
   .prefault({});
 
 const health = z.union([
   z.literal(true),
-  /** The name that grpc.health.v1 knows the service by; without it the server as a whole is asked for. */
+  /** Name of the service in grpc.health.v1. With `true` instead, the health of the server as a whole is queried. */
   z.strictObject({ service: z.string().max(256) }),
 ]);
 
 const ANY_TYPES_MAX = 256;
 
-/** Where the contract comes from, exactly one of the first three, and what it is held to. */
+/** Keys for the source of the contract, exactly one of the first three, and for what the contract must meet. */
 const contract = {
   /** A proto file, or a folder whose proto files are all loaded. */
   proto: text.optional(),
-  /** A file as `protoc --include_imports --descriptor_set_out` or `buf build` makes it. */
+  /** Descriptor set, a file as `protoc --include_imports --descriptor_set_out` or `buf build` writes it. */
   descriptorSet: text.optional(),
-  /** Whether the service is asked at each start. */
+  /** Whether the service is asked for its contract, by server reflection, at each start. */
   reflection: z.literal(true, "must be true, or left out").optional(),
-  /** What `stc check` shows. A contract with another hash keeps the service from starting. */
+  /** Expected hash of the contract, as `stc check` shows it. The service does not start with a contract that has another hash. */
   contractSha256: z
     .string()
     .regex(/^(?:sha256:)?[0-9a-f]{64}$/, "must be 64 hexadecimal digits in lower case, as stc check shows them")
     .transform((hash) => hash.replace("sha256:", ""))
     .optional(),
-  /** Full names of the messages that a google.protobuf.Any may hold. */
+  /** Full names of the message types that a google.protobuf.Any may hold. */
   anyTypes: z
     .array(z.string().regex(/^[A-Za-z_][A-Za-z0-9_.]{0,255}$/, "must be the full name of a message, without a slash"))
     .max(ANY_TYPES_MAX)
@@ -73,23 +78,23 @@ const contract = {
 
 const shape = z.strictObject({
   endpoint: endpoint.optional(),
-  /** Several of the same kind: calls go to each in turn. */
+  /** Several equivalent endpoints (host:port); calls go to each in turn. */
   endpoints: z.array(endpoint).min(1).max(ENDPOINTS_MAX).optional(),
   ...contract,
   tls: tls.optional(),
-  /** Says that this system is reached without TLS. Never by omission. */
+  /** Set to `true` to reach this system without TLS; leaving out `tls` alone is an error. */
   plaintext: z.literal(true, "must be true, or left out").optional(),
   metadata: z
     .record(z.string().regex(/^[a-z0-9_.-]+$/, "must be a lower-case header name"), z.string().regex(/^[\x20-\x7e]*$/))
     .default({}),
   messageBytesMax: count(4_194_304, 67_108_864),
   keepalive,
-  /** Further attempts at a call that reads or is idempotent, when the service was unavailable. */
+  /** Maximum retries of a call that only reads or is idempotent, when the service was unavailable. */
   retries: count(2, 2, 0),
   breaker,
-  /** Calls to this system under way at once, of all tools together. */
+  /** Maximum concurrent calls to this system, all tools together. */
   concurrentCallsMax: count(256, 100_000),
-  /** Whether `grpc.health.v1` is asked when an operator looks at /readyz. */
+  /** Whether `grpc.health.v1` is queried when an operator requests /readyz. */
   health: health.optional(),
 });
 
@@ -126,7 +131,7 @@ export const grpcSystem = shape
   .refine(isNamed, {
     path: ["endpoint"],
     message: "is missing; it is text: host:port (or endpoints, a list of them)",
-    // Also where a key was misspelt: it may have been this one.
+    // Checked even when a key is unknown: it may be this one, misspelt.
     when: () => true,
   })
   .refine(isDescribed, {
@@ -137,7 +142,7 @@ export const grpcSystem = shape
   .superRefine(demandOneContract)
   .superRefine(demandTransport);
 
-/** Keys that only a gRPC system has: one of them may be there when another was misspelt. */
+/** Keys that only a gRPC system has. Any one of them identifies it, even when another is misspelt. */
 export const GRPC_SIGNS: readonly string[] = [
   ...["descriptorSet", "reflection", "contractSha256", "anyTypes"],
   ...["endpoint", "endpoints", "proto", "tls", "plaintext", "metadata", "messageBytesMax"],

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { isTable } from "../../core/json.ts";
 import { isLoopback } from "../../core/loopback.ts";
 
-/** Whose tokens are good: every key and default of `jwt.issuers`. */
+/** Declares whose tokens are accepted: every key and default of the section `jwt`. */
 
 const text = z.string().min(1);
 const LIFETIME_SECONDS_MAX = 86_400;
@@ -14,32 +14,40 @@ const ALGORITHMS = [
 
 const permission = z.string().regex(/^[\x21-\x7e]{1,128}$/, "must be a permission's name: visible ASCII, at most 128");
 
-/** A key alone says nothing about whose tokens it signs. */
+/** Error for a key without an issuer: a key alone does not say whose tokens it signs. */
 const ISSUER_MISSING = "is missing: name the issuer (`iss`) of the tokens beside its key: { issuer, publicKey }";
 
 const issuer = z
   .strictObject({
     issuer: z.string({ error: ({ input }) => (input === undefined ? ISSUER_MISSING : undefined) }).min(1),
     audience: text.default("safe-tool-call"),
-    /** The kind of its tokens: `rfc9068` demands what an OAuth access token must hold, `kubernetes` a bound service-account token. */
+    /**
+     * Kind of the issuer's tokens. `rfc9068` requires what an OAuth access token must hold, `kubernetes` what a bound
+     * service-account token must hold.
+     */
     profile: z.enum(["generic", "rfc9068", "kubernetes"]).default("generic"),
     algorithms: z.array(z.enum(ALGORITHMS)).min(1).default(["ES256", "RS256", "EdDSA"]),
     typ: text.optional(),
     permissionsClaim: text.default("permissions"),
-    /** By `sub`, for issuers whose tokens list no permissions; what a token lists then counts for nothing. */
+    /** Permissions by `sub`, for issuers whose tokens list none. Permissions listed in a token are then ignored. */
     subjectPermissions: z.record(z.string().min(1).max(256), z.array(permission).max(256)).optional(),
-    /** The longest `exp − iat`: 3600 where nothing is said, 7200 for `kubernetes`. */
+    /** Maximum `exp − iat`; when left out 3600, or 7200 for `kubernetes`. */
     maxLifetimeSeconds: z.int().min(1).max(LIFETIME_SECONDS_MAX).optional(),
     operators: z.boolean().default(false),
     jwksUri: z.url({ protocol: /^https?$/, error: "must be a URL that begins with https://" }).optional(),
-    /** Certificates (PEM) that the server of `jwksUri` is known by, in place of the system's; read at every fetch. */
+    /**
+     * File with the certificates (PEM) trusted for the server of `jwksUri`, instead of the system's. It is read at every fetch.
+     */
     caFile: text.optional(),
-    /** A bearer token for the server of `jwksUri`, as an API server of Kubernetes asks for; read at every fetch. */
+    /**
+     * File with a bearer token for the server of `jwksUri`, as the API server of Kubernetes requires. It is read at every fetch.
+     */
     tokenFile: text.optional(),
     jwksFile: text.optional(),
     publicKeyFile: text.optional(),
-    /** Values instead of files, for the library. */
+    /** JSON Web Key Set as a value instead of a file, for the library. */
     jwks: z.looseObject({ keys: z.array(z.looseObject({})) }).optional(),
+    /** Public key (PEM) as a value instead of a file, for the library. */
     publicKey: text.optional(),
   })
   .superRefine((profile, context) => {
@@ -69,11 +77,11 @@ const issuer = z
 const SPIFFE_ID = /^spiffe:\/\/[a-z0-9._-]{1,255}\/[A-Za-z0-9._/-]{1,1792}$/;
 
 const clientCertificate = z.strictObject({
-  /** The certificate's only URI. */
+  /** SPIFFE ID in the caller's certificate, the only URI there. */
   spiffeId: z.string().regex(SPIFFE_ID, "must be a SPIFFE ID: spiffe://<trust domain>/<path>"),
-  /** The caller who shows it: the pair of issuer and subject, as in a token. */
+  /** Issuer of the caller that presents the certificate, as the `iss` in a token. */
   issuer: text,
-  /** And its `sub`. */
+  /** Subject of the caller that presents the certificate, as the `sub` in a token. */
   subject: z.string().min(1).max(256),
   permissions: z.array(permission).max(256).default([]),
 });
@@ -82,9 +90,12 @@ const CERTIFICATE_CALLERS_MAX = 10_000;
 
 const section = z.strictObject({
   issuers: z.array(issuer).min(1),
-  /** Tokens that are refused although nothing in themselves is wrong (JSON, docs/identity.md); what changes counts within a second. */
+  /**
+   * File of tokens that are refused although they are otherwise valid (JSON, see docs/identity.md). Changes apply within a
+   * second.
+   */
   revocationFile: text.optional(),
-  /** Agents who show a client certificate and no token (`server.tls.clientCaFile`). */
+  /** Agents that present a client certificate and no token (`server.tls.clientCaFile`). */
   clientCertificates: z.array(clientCertificate).max(CERTIFICATE_CALLERS_MAX).default([]),
 });
 
@@ -121,7 +132,7 @@ export const jwt = section.superRefine(({ issuers, clientCertificates }, context
 
 const KEYS = ["jwksUri", "jwksFile", "publicKeyFile", "jwks", "publicKey"];
 
-/** `jwt: { issuer, publicKey }`: one issuer, written without the list. */
+/** Expands the short form with one issuer, `jwt: { issuer, publicKey }`, to the form with a list. */
 export function withIssuerList(written: unknown): unknown {
   const isShort = isTable(written) && !("issuers" in written) && KEYS.some((key) => key in written);
   return isShort ? { issuers: [written] } : written;

@@ -1,8 +1,8 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync, statSync } from "node:fs";
 
 /**
- * The bytes of a regular file. A pipe is refused: it would be waited for, and with it everything else. So is a device, which may
- * have no end.
+ * Reads a regular file. Refuses a pipe, because reading it would block the whole process, and a device, because it may have no
+ * end.
  *
  * @throws an error with a `code`
  */
@@ -20,7 +20,7 @@ export function readPlainFile(path: string): Buffer {
   }
 }
 
-/** Of what is not there nothing is said: whoever reads it meets that. */
+/** Returns whether the path is a pipe. Returns false when nothing is there: reading it reports that. */
 export function isPipe(path: string): boolean {
   try {
     return statSync(path).isFIFO();

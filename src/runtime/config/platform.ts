@@ -1,14 +1,17 @@
 import { z } from "zod";
 import { hasPort, NO_PORT } from "./port.ts";
 
-/** What the shipped platform tools read of `systems`: the places are fixed here, and agents choose among the closed lists. */
+/**
+ * Declares what the shipped platform tools read from `systems`: the configuration fixes the addresses, and agents choose from the
+ * closed lists.
+ */
 
 const LABEL_CHARACTERS_MAX = 63;
 const SUBDOMAIN_CHARACTERS_MAX = 253;
 
 const text = z.string().min(1);
 
-/** Lower-case letters, digits and dashes, an alphanumeric at both ends. */
+/** Returns whether the text is lower-case letters, digits and dashes, with a letter or digit at both ends. */
 const isLabel = (part: string): boolean =>
   part.length <= LABEL_CHARACTERS_MAX && /^[a-z0-9-]+$/.test(part) && !part.startsWith("-") && !part.endsWith("-");
 
@@ -26,7 +29,7 @@ const application = z
 const kubernetes = z.strictObject({
   kubeconfig: text.optional(),
   namespaces: z.array(namespace).default([]),
-  /** Whether the kubeconfig may name programs that make credentials. They run as the service does. */
+  /** Whether the kubeconfig may name programs that create credentials. They run with the rights of the service. */
   execPlugins: z.boolean().default(false),
 });
 
@@ -37,12 +40,12 @@ const loki = z.strictObject({
     .optional(),
   namespaces: z.array(namespace).default([]),
   bearerTokenFile: text.optional(),
-  /** Sent as X-Scope-OrgID. */
+  /** Tenant id, sent as X-Scope-OrgID. */
   tenant: z
     .string()
     .regex(/^[A-Za-z0-9!._*'()|-]{1,150}$/, "must be a tenant id of Loki")
     .optional(),
-  /** Whom to trust, when it is not one of the machine's authorities. */
+  /** Certificate authority to trust, when it is not one of the machine's. */
   rootCert: text.optional(),
 });
 
@@ -56,9 +59,9 @@ const argocd = z.strictObject({
     .refine(hasPort, NO_PORT)
     .optional(),
   applications: z.array(application).default([]),
-  /** The settings that `argocd login` writes: where the token is. */
+  /** Settings file that `argocd login` writes; it holds the token. */
   configFile: text.optional(),
-  /** What a difference may be asked for beside full commit ids. */
+  /** Branches and tags that a diff may be requested for, in addition to full commit ids. */
   revisions: z.array(z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._/-]{0,254}$/, "must be a branch or tag")).default([]),
   grpcWeb: z.boolean().default(false),
   rootCert: text.optional(),
@@ -66,7 +69,9 @@ const argocd = z.strictObject({
 
 export const PLATFORM_SYSTEMS = { kubernetes, loki, argocd } as const;
 
-/** What is no URL at all has been told already. */
+/**
+ * Returns whether the URL has no user, password, query or fragment. Returns true for an invalid URL, which is already reported.
+ */
 function isPlainUrl(address: string): boolean {
   const url = URL.parse(address);
   return url === null || [url.username, url.password, url.search, url.hash].every((part) => part === "");

@@ -1,18 +1,18 @@
 import { resolve } from "node:path";
 import type { Config } from "./config.ts";
 
-/** Where a service is asked how it is, from its own machine. */
+/** Address at which a service on this machine can be asked for its health. */
 export interface ServerAddresses {
   /** `http://…`, `https://…` or `unix:<path>`. */
   readonly url: string;
-  /** The certificate that answers there, PEM: the name in it is another than the address. */
+  /** File with the certificate presented there, PEM. It is needed because the name in it differs from the address. */
   readonly certFile?: string;
 }
 
-/** What listens everywhere is asked at home. */
+/** Loopback addresses on which to reach a service that listens on all addresses. */
 const AT_HOME: Readonly<Record<string, string>> = { "0.0.0.0": "127.0.0.1", "::": "::1" };
 
-/** The simplest of its doors; undefined when the system chose the port. */
+/** Returns the address of the simplest listener, or undefined when the system chose the port. */
 export function placeOf(
   { operator, host, port, tls, socket }: Config["server"],
   folder: string,

@@ -1,20 +1,29 @@
 import { z } from "zod";
 import { isLoopback } from "../../core/loopback.ts";
 
-/** How the doors listen beside a plain port: every key and default of `server.socket*`, `server.tls` and `server.resource*`. */
+/**
+ * Declares how the service listens, apart from a plain port: every key and default of `server.socket*`, `server.tls` and
+ * `server.resource*`.
+ */
 
 const text = z.string().min(1);
 const SCOPES_MAX = 256;
 
 const tls = z
   .strictObject({
-    /** The service's certificate and those between it and the root, PEM. Both files are taken anew when they have changed. */
+    /**
+     * File with the service's certificate and the intermediate certificates, PEM. Certificate and key are read again when their
+     * files change.
+     */
     certFile: text,
-    /** Its private key, PEM. */
+    /** File with the private key of the certificate, PEM. */
     keyFile: text,
-    /** The roots (PEM) that clients' certificates must come from. Without it no certificate is asked for. */
+    /**
+     * File with the root certificates (PEM) that clients' certificates must come from. Without it, no client certificate is
+     * requested.
+     */
     clientCaFile: text.optional(),
-    /** `request`: a client may do without; `require`: it does not get as far as a request. */
+    /** Whether clients need a certificate. `request`: it is optional; `require`: a client without one cannot send a request. */
     clientCertificates: z.enum(["request", "require"]).default("request"),
   })
   .optional();
@@ -31,11 +40,11 @@ const resource = z
     "must be https: tokens are sent there",
   )
   .refine((url) => !/[?#"\\\s]/.test(url), "must have neither a query nor a fragment")
-  // Anybody may read it.
+  // Anyone may read this URL.
   .refine((url) => !hasUser(url), "must not hold a user name or a password")
   .optional();
 
-/** As the door compares it: a `Host` without its port, in lower case. */
+/** A `Host` header without its port, in lower case, as it is compared with a request's. */
 const hostName = z
   .string()
   .regex(
@@ -55,7 +64,10 @@ const origin = z
     "must be an origin as browsers send it, such as https://pages.example: no path, no port that goes without saying, no pattern",
   );
 
-/** The web's own schemes have one spelling; of others, such as a browser's extension, nothing more is known. */
+/**
+ * Returns whether the text is an origin. An origin of the web's own schemes has one spelling; nothing more is known of other
+ * schemes, such as those of browser extensions.
+ */
 function isOrigin(text: string): boolean {
   if (!/^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@\\*]+$/.test(text)) return false;
   const spelled = URL.parse(text)?.origin;
@@ -64,25 +76,31 @@ function isOrigin(text: string): boolean {
 
 /** Keys of the section `server`. */
 export const doors = {
-  /** `off`: there is the socket alone. */
+  /** Port for calls; `off`: the service listens on the socket only. */
   port: z
     .union([z.int().min(0).max(65_535), z.literal("off")], {
       error: "must be a number from 0 to 65535, without quotes, or off",
     })
     .default(8787),
-  /** A Unix socket that takes calls too: a path of at most 90 bytes, made at start and taken away at the end. */
+  /** Path of a Unix socket that also accepts calls, at most 90 bytes. The socket is created at start and removed at the end. */
   socket: z.string().min(1).optional(),
-  /** Who may connect to it: its owner, or its group too. */
+  /** Who may connect to the socket: its owner (`0600`), or also its group (`0660`). */
   socketMode: z.enum(["0600", "0660"], { error: 'must be "0600" or "0660", in quotes' }).default("0600"),
-  /** With it the port of the calls speaks TLS 1.2 or 1.3 and nothing else. */
+  /** TLS for the port for calls: with this section, the port accepts only TLS 1.2 and 1.3. */
   tls,
-  /** Names, beside loopback ones, under which clients reach the service (`Host` header, without port). */
+  /** Host names, in addition to loopback names, under which clients reach the service (`Host` header, without port). */
   allowedHosts: z.array(hostName).default([]),
-  /** Web origins that may call; a browser sends `Origin`, agents do not. No preflight (CORS) is answered: a proxy serves page and service under one origin. */
+  /**
+   * Web origins that may send calls; browsers send `Origin`, agents do not. CORS preflights are not answered: serve the page and
+   * the service under one origin through a proxy.
+   */
   allowedOrigins: z.array(origin).default([]),
-  /** The URL under which agents know the service. With it `/.well-known/oauth-protected-resource` tells who issues tokens for it (RFC 9728). */
+  /**
+   * URL under which agents know the service. With it, `/.well-known/oauth-protected-resource` lists who issues tokens for the
+   * service (RFC 9728).
+   */
   resource,
-  /** Scopes that the same page names as worth asking for. */
+  /** Scopes that `/.well-known/oauth-protected-resource` lists as worth requesting. */
   resourceScopes: z
     .array(z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]{1,128}$/, "must be a scope's name (RFC 6749, 3.3)"))
     .max(SCOPES_MAX)
@@ -97,7 +115,7 @@ interface Doors {
   readonly resourceScopes?: readonly string[] | undefined;
 }
 
-/** What of the keys contradicts the rest. */
+/** Reports keys of the section `server` that contradict each other. */
 export function checkDoors(server: Doors, context: z.core.$RefinementCtx): void {
   const add = (key: string, message: string): void => {
     context.addIssue({ code: "custom", path: key.split("."), message });

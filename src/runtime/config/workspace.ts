@@ -6,23 +6,30 @@ const LAUNCHERS_MAX = 64;
 const MEMORY_BYTES_MIN = 16_777_216;
 const MEMORY_BYTES_MAX = 1_099_511_627_776;
 
-/** Programs that manifests may name. */
+/** The section `commands`: programs that manifests may name, and how they run. */
 export const commands = z
   .strictObject({
-    /** Base commands that manifests may name: plain names are looked up on PATH once, at start; absolute paths are taken as they are. */
+    /**
+     * Base commands that manifests may name. Plain names are looked up on PATH once, at start; absolute paths are used as they
+     * are.
+     */
     allowed: z.array(text).default([]),
     /**
-     * `require` (for production): a tool whose command the kernel does not hold is not registered. `prefer`: it runs without
-     * where it must, and so does a manifest of your own that declares no profile; every plan says so. `off`: nothing is held.
+     * How commands are confined by the kernel. `require` (for production): a tool whose command cannot be confined is not
+     * registered. `prefer`: it runs unconfined, as does a manifest of your own that declares no profile, and every plan says so.
+     * `off`: nothing is confined.
      */
     confinement: z.enum(["require", "prefer", "off"]).default("prefer"),
-    /** Processes that wait, started ahead, to become a command: 30 MB each. */
+    /** Number of processes started in advance that wait to become a command; each takes 30 MB. */
     launchers: z.int().min(0).max(LAUNCHERS_MAX).default(2),
-    /** Lets the tool `bash` run as the service itself does, where it cannot be confined: nothing but people's judgement then stands between it and the machine. */
+    /**
+     * Whether the tool `bash` may run with the rights of the service where it cannot be confined. Then only people's judgement
+     * protects the machine from it.
+     */
     unconfinedBash: z.boolean().default(false),
     /**
-     * What all processes of one command may use together; a command that uses more is ended. Default: half of what the smallest
-     * memory cgroup around the service leaves beside it, at most 2147483648.
+     * Maximum memory of all processes of one command together; a command that uses more is ended. Default: half of what the
+     * service leaves free in the smallest memory cgroup around it, at most 2147483648.
      */
     memoryBytesMax: z.int().min(MEMORY_BYTES_MIN).max(MEMORY_BYTES_MAX).optional(),
   })
@@ -34,30 +41,30 @@ const GIGABYTE = 1_073_741_824;
 
 const bytes = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
 const readBytes = z.int().min(1).max(MEGABYTE);
-/** A plan holds the content, with room for what JSON escapes. */
+/** Limit of 1 MiB: a plan holds the content, with room for JSON escapes. */
 const writeBytes = z.int().min(1).max(MEGABYTE);
 const state = z.string().min(1).max(128);
 
-/** A folder's name of one run: nothing that could lead elsewhere. */
+/** Name of one run's folder, in characters that cannot lead to another path. */
 const runId = z
   .string()
   .regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/, "must be a plain name of letters, digits, dot, dash, underscore");
 
-/** What `@state/workflow.md` must be, and how it may change. */
+/** Rules for `@state/workflow.md`: its content, and how its state may change. */
 const workflow = z
   .strictObject({
-    /** The key of its frontmatter that holds the state. */
+    /** Key of the frontmatter of `@state/workflow.md` that holds the state. */
     stateKey: text.default("currentNodeId"),
-    /** JSON Schema of the whole frontmatter. */
+    /** JSON Schema of the whole frontmatter of `@state/workflow.md`. */
     schema: z.record(z.string(), z.unknown()).optional(),
-    /** From each state to those that may follow it. Without it no state may change. */
+    /** States that may follow each state. Without it, the state cannot change once it is set. */
     transitions: z.record(state, z.array(state)).optional(),
-    /** States in which a workflow may begin; any of `transitions` when left out. */
+    /** States in which a workflow may start; any state of `transitions` when left out. */
     entry: z.array(state).optional(),
   })
   .prefault({});
 
-/** Other limits for one caller, which is the pair of issuer and subject. */
+/** Limits for one caller (issuer and subject) in place of the general ones. */
 const agent = z.strictObject({
   issuer: text,
   subject: text,
@@ -74,21 +81,21 @@ const search = z
   })
   .prefault({});
 
-/** Where agents' files lie. */
+/** The section `workspace`: where agents' files are, and how large they may be. */
 export const workspace = z
   .strictObject({
-    /** `@project`: where commands work and files are read and written; a directory that holds nothing of the service's own. */
+    /** Directory `@project`, where commands work and files are read and written. It must hold none of the service's own files. */
     project: text.optional(),
-    /** `@pkg`: files that are only read. */
+    /** Directory `@pkg`, whose files can only be read. */
     pkg: text.optional(),
-    /** `@state`: this folder, or with a `runId` its `runs/<runId>/state`; made when it is missing. */
+    /** Directory `@state`; with a `runId`, its subdirectory `runs/<runId>/state`. It is created when missing. */
     state: text.optional(),
     runId: runId.optional(),
-    /** Bytes of content that one read answers. */
+    /** Maximum content that one read returns. */
     maxReadBytes: readBytes.default(50 * KILOBYTE),
-    /** Bytes of a file that one write may leave. */
+    /** Maximum size of a file after a write. */
     maxWriteBytes: writeBytes.default(MEGABYTE),
-    /** A larger file is neither read nor replaced. */
+    /** Maximum size of a file that can be read or replaced. */
     fileBytesMax: bytes(64 * MEGABYTE, GIGABYTE),
     agents: z.array(agent).default([]),
     search,
