@@ -42,7 +42,7 @@ export interface PreparedSystem {
 function prepare(name: string, system: GrpcSystem, random: () => number): PreparedSystem {
   const { maxMessageBytes, keepalive = KEEPALIVE_DEFAULTS, tls, certificates, health } = system;
   if (!Number.isSafeInteger(maxMessageBytes) || maxMessageBytes < 1) {
-    throw new StartupError([`systems.${name}.maxMessageBytes: must be a positive integer`]);
+    throw new StartupError([`systems.${name}.messageBytesMax: must be a positive integer`]);
   }
   const read = (renewed: GrpcTls): SystemEndpoints => reach(name, { ...system, tls: renewed });
   return {

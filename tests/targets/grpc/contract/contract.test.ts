@@ -182,7 +182,7 @@ describe("systems", () => {
     ["a port out of range", { endpoint: "localhost:65536" }, /must be host:port/],
     ["a resolver we do not know", { endpoint: "xds:///lab:1" }, /must be host:port/],
     ["a URL", { endpoint: "https://lab:443" }, /must be host:port/],
-    ["no message bound", { maxMessageBytes: 0 }, /maxMessageBytes: must be a positive integer/],
+    ["no message bound", { maxMessageBytes: 0 }, /messageBytesMax: must be a positive integer/],
     ["a reserved key", { metadata: { "grpc-timeout": "1S" } }, /metadata\.grpc-timeout: is not a usable key/],
     ["a key of the proxy's own", { metadata: { "X-Caller-Sub": "root" } }, /set by the proxy itself/],
     ["a binary key", { metadata: { "k-bin": "x" } }, /is not a usable key/],
