@@ -48,7 +48,7 @@ async function run({ options, isRandom, ...selection }: Suite): Promise<number> 
   const seed = process.env["STC_TEST_SEED"] ?? (isRandom ? String(crypto.getRandomValues(new Int32Array(1))[0]) : "1");
   if (isRandom) console.error(`seed ${seed}: STC_TEST_SEED=${seed} repeats this run`);
   try {
-    const paths = chosen.length > 0 ? chosen : await filesOf(selection);
+    const paths = chosen.length > 0 ? chosen.map(asPath) : await filesOf(selection);
     const child = Bun.spawn([process.execPath, "test", `--timeout=${HANG_MS}`, ...options, ...paths], {
       cwd: ROOT,
       env: { ...process.env, TMPDIR: folder, STC_TEST_SEED: seed },
@@ -61,6 +61,11 @@ async function run({ options, isRandom, ...selection }: Suite): Promise<number> 
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+/** `bun test` takes a path for a filter, and finds no file whose name it does not know, unless the path begins with a dot. */
+function asPath(path: string): string {
+  return /^\.{0,2}\//.test(path) ? path : `./${path}`;
 }
 
 async function filesOf({ files, mentions = "" }: Pick<Suite, "files" | "mentions">): Promise<readonly string[]> {
