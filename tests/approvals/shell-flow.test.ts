@@ -49,6 +49,7 @@ const OUTSIDE = [
   ...["ls && die() { exit 1; }; cd a || die; touch ../x", "die() { exit 1; }; bash -c 'cd a || die; touch ../x'"],
   ...["die() { exit 1; }; unset -f die; cd a || die; touch ../x", "die() { exit 1; } & cd a || die; touch ../x"],
   ...["eval 'cd ..'; touch x", "trap 'cd ..' DEBUG; touch x", "set -- ..; cd $1; touch x", "bash -c 'cd ..; touch x'"],
+  ...["cd a; cd a; trap 'cd ..' ERR; cd a; cd; cd nowhere; touch x", "f() { cd ..; }; trap f ERR; cd nowhere; touch x"],
   ...["pushd /etc; pushd; pushd; touch x", "cd /etc; cd ~; cd -; touch x"],
   // Programs that stand elsewhere, and links that lead there.
   ...['mktemp() { echo /etc; }; cd "$(mktemp -d)" && touch x', "mktemp() { echo /etc; }; t=$(mktemp); echo > $t/x"],

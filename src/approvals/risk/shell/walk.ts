@@ -43,6 +43,8 @@ export class Walk {
         const before = this.#commands.state;
         this.#traps.push({ text, scope });
         this.#commands.isInterrupted ||= !isAtEnd;
+        // It may run between any two commands: nobody knows where those behind it stand.
+        if (!isAtEnd && (movesIn(parse(text)) || this.#mayCallMover(text))) this.opaque.add("deferred code");
         this.#script(text, scope);
         this.#commands.state = isAtEnd ? before : (either(before, this.#commands.state) ?? before);
       },
@@ -79,6 +81,10 @@ export class Walk {
       this.#commands.state = { ...state, parameters: undefined };
       this.#body(name, body, { ...around, inside: name });
     }
+  }
+
+  #mayCallMover(text: string): boolean {
+    return this.#moves && text.split(/[^\w-]+/).some((name) => this.#functions.has(name));
   }
 
   /** What is trapped runs where the script stands by then. */
