@@ -63,7 +63,7 @@ async function run({ options, isRandom, ...selection }: Suite): Promise<number> 
   }
 }
 
-/** `bun test` takes a path for a filter, and finds no file whose name it does not know, unless the path begins with a dot. */
+/** Returns a path that begins with a dot or slash: `bun test` treats any other as a filter over files named `*.test.ts`. */
 function asPath(path: string): string {
   return /^\.{0,2}\//.test(path) ? path : `./${path}`;
 }

@@ -14,7 +14,7 @@ const FILE = join(import.meta.dir, "baseline.json");
 const DETECTION = ["detection", "attack", "benign"];
 const SHELL = /^(?:approvals\/(?:shell|risk)|attack\/command-line|benign\/commands|tools\/workspace)/;
 const LEVELS = ["secrets", "balanced", "strict"] as const;
-const STANDING = { cwd: "/work", home: "/home/agent" };
+const DIRECTORIES = { cwd: "/work", home: "/home/agent" };
 const PER_KIND = 5_000;
 const PER_PAIR = 200;
 const MACHINE_CHARS = 8 * 2 ** 20;
@@ -28,7 +28,7 @@ const commands = [
   ...SHELL_RULES.flatMap(({ matches, misses }) => [...matches, ...misses]),
 ];
 
-const judged = commands.map((command) => judgeShell(command, STANDING));
+const judged = commands.map((command) => judgeShell(command, DIRECTORIES));
 const baseline = {
   detection: {
     texts: texts.length,

@@ -27,7 +27,7 @@ const SAMPLE_MS = 1_000;
 const CALLERS = 48;
 const GROWTH_MAX = Number(values.growth);
 const DESCRIPTORS_GROWTH_MAX = 16;
-/** A restart under load, against the first start of the same run without any. */
+/** Longest restart under load, as a multiple of the first start of the same run, which is without load. */
 const RESTART_FACTOR_MAX = 4;
 /** Strangers are summed up by the minute; a sum that is not written yet goes with the process that is killed. */
 const SUM_MS = 71_000;
@@ -110,8 +110,8 @@ async function killedAndStarted(circumstances: Circumstances, firstStartMs: numb
   await Bun.sleep(WARM_MS);
   circumstances.ending = false;
   await Bun.sleep(WARM_MS);
-  const told = `${Math.round(ms)}, first start ${Math.round(firstStartMs)}`;
-  find("ready again after kill -9, milliseconds", told, ms <= firstStartMs * RESTART_FACTOR_MAX);
+  const seen = `${Math.round(ms)}, first start ${Math.round(firstStartMs)}`;
+  find("ready again after kill -9, milliseconds", seen, ms <= firstStartMs * RESTART_FACTOR_MAX);
 }
 
 /** SIGTERM under load. */

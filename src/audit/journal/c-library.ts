@@ -42,21 +42,17 @@ export function allocate(fd: number, bytes: number): void {
 
 function load(): Loaded {
   try {
-    const { functions, errno } = bindCLibrary({ flock: FLOCK });
+    const { functions, bind, errno } = bindCLibrary({ flock: FLOCK });
+    const fallocate = isMac ? undefined : bind({ posix_fallocate: ALLOCATE }).posix_fallocate;
     return {
       flock(fd, operation) {
         const result = functions.flock(fd, operation);
         const code = errno();
         return result === 0 ? undefined : code;
       },
-      allocate: isMac ? undefined : loadAllocate(),
+      allocate: fallocate && ((fd, bytes) => fallocate(fd, 0, bytes)),
     };
   } catch (error) {
     throw new AuditLogError(`the audit directory cannot be locked: ${errorText(error)}`);
   }
-}
-
-function loadAllocate(): NonNullable<Loaded["allocate"]> {
-  const { posix_fallocate: posixAllocate } = bindCLibrary({ posix_fallocate: ALLOCATE }).functions;
-  return (fd, bytes) => posixAllocate(fd, 0, bytes);
 }

@@ -251,7 +251,7 @@ describe("lookups", () => {
     expect((await refusalFrom(call(tool, { input: { name: "x" } }))).code).toBe("INTERNAL");
   });
 
-  test("end the call when a signal ends their command: that is no answer", async () => {
+  test("end the call when a signal ends their command", async () => {
     const tool = standTool(
       { command: "kill-itself", lookups: { fact: () => [{ args: [], answer: /.*/ }] }, argsBuilder: none },
       undefined,

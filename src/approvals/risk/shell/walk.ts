@@ -43,9 +43,9 @@ export class Walk {
         const before = this.#commands.state;
         this.#traps.push({ text, scope });
         this.#commands.isInterrupted ||= !isAtEnd;
-        // It may run between any two commands: nobody knows where those behind it stand.
-        if (!isAtEnd && (movesIn(parse(text)) || this.#mayCallMover(text))) this.opaque.add("deferred code");
-        this.#script(text, scope);
+        const moves = this.#script(text, scope) || this.#mayCallMover(text);
+        // The trap may run between any two commands, so the working directory of the commands after it is unknown.
+        if (!isAtEnd && moves) this.opaque.add("deferred code");
         this.#commands.state = isAtEnd ? before : (either(before, this.#commands.state) ?? before);
       },
       isFunction: (name) => this.#functions.has(name),
@@ -96,11 +96,12 @@ export class Walk {
     this.#traps = outer;
   }
 
-  #script(text: string, scope: ShellScope): void {
+  /** Returns whether the text itself contains a command that could move the script. */
+  #script(text: string, scope: ShellScope): boolean {
     this.#characters += text.length;
     if (this.#characters > SCRIPT_CHARACTERS_MAX || scope.depth > DEPTH_MAX) {
       this.opaque.add("too large");
-      return;
+      return false;
     }
     if (hidesText(text)) this.opaque.add("control characters");
     const tree = parse(text);
@@ -109,8 +110,10 @@ export class Walk {
     }
     const { resolved, cautious } = variablesOf(tree, this.#commands.state.places[0]?.at);
     if (defersCode(tree)) this.opaque.add("deferred code");
-    this.#moves ||= movesIn(tree);
+    const moves = movesIn(tree);
+    this.#moves ||= moves;
     this.#visit(tree, { ...scope, lookup: resolved, cautious });
+    return moves;
   }
 
   #visit(node: SyntaxNode, scope: ShellScope): Ends {
