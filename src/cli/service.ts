@@ -2,14 +2,15 @@ import type { Logger } from "pino";
 import { classificationNotes } from "../core/manifest/change-words.ts";
 import { endedWithin } from "../core/time-limits.ts";
 import { openDoors } from "../http/connections/listening.ts";
+import type { NotReady } from "../http/endpoint.ts";
 import { createMetrics, type Metrics } from "../http/metrics.ts";
-import type { NotReady } from "../http/routes/health.ts";
 import type { ServerOptions } from "../http/server.ts";
 import type { CallRecordLog } from "../pipeline/call-record.ts";
 import { type Hooks, type Service, wire } from "../runtime/composition/wiring.ts";
 import { type Config, pathFrom } from "../runtime/config/config.ts";
 import { causeText } from "../runtime/log/fields.ts";
 import { openLog } from "../runtime/log/log.ts";
+import { loadEndpoints, MODULES, type Modules } from "../runtime/modules.ts";
 
 /** A service that listens. */
 export interface RunningService {
@@ -45,11 +46,16 @@ const ENDING_MS = 1_000;
 const LOG_FLUSH_MS = 1_000;
 
 /**
- * Starts the service: configuration → wiring → listen. A reload reads the changed configuration with `readAgain`.
+ * Starts the service: configuration → wiring → listen. A reload reads the changed configuration with `readAgain`. `modules` is what
+ * the build contains.
  *
  * @throws {StartupError} with everything that prevents the start
  */
-export async function startService(config: Config, readAgain?: Hooks["readAgain"]): Promise<RunningService> {
+export async function startService(
+  config: Config,
+  readAgain?: Hooks["readAgain"],
+  modules: Pick<Modules, "endpoints"> = MODULES,
+): Promise<RunningService> {
   const output = openLog(config.log);
   const log = output.logger;
   const metrics = createMetrics();
@@ -85,7 +91,8 @@ export async function startService(config: Config, readAgain?: Hooks["readAgain"
   for (const { tool } of service.registry.list()) {
     for (const { field, message } of classificationNotes(tool)) log.warn({ tool: tool.name }, `${field}: ${message}`);
   }
-  const doors = await openDoors(options, service.doors).catch(async (error: unknown) => {
+  const endpoints = await loadEndpoints(modules);
+  const doors = await openDoors(options, { ...service.doors, endpoints }).catch(async (error: unknown) => {
     await service.close(0);
     throw error;
   });

@@ -1,3 +1,4 @@
+import { z } from "zod";
 import { ANSWER_CHARACTERS_MAX, type AnswerFault } from "../approvals/answer.ts";
 import type { Decider } from "../approvals/identities.ts";
 import {
@@ -14,6 +15,33 @@ import { isAmongAskers } from "../approvals/requesters.ts";
 import type { Approval, Decided, Grant, Session } from "../approvals/types.ts";
 import { Refusal, type RefusalCode } from "../core/errors.ts";
 import type { Caller, Json } from "../core/types.ts";
+import type { EndpointServices } from "./endpoint.ts";
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
+
+/** Returns true when the text has the form of an approval or grant id; the store is queried only for such ids. */
+export function isId(text: string): boolean {
+  return UUID.test(text);
+}
+
+/** A path that names an approval request or a grant. */
+export const idParams = z.object({ id: z.string().refine(isId) });
+
+/** Longest reason that an approver may give. */
+export const REASON_CHARACTERS_MAX = 500;
+
+/** Rejects with APPROVAL_UNAVAILABLE when the store fails; the operators' log has the cause. */
+export async function inStore<T>({ logError }: EndpointServices, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof Refusal) throw error;
+    logError(error);
+    throw new Refusal("APPROVAL_UNAVAILABLE", "Approvals cannot be reached at the moment: look again, then repeat.", {
+      cause: error,
+    });
+  }
+}
 
 type Identity = Pick<Caller, "issuer" | "subject">;
 

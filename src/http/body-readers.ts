@@ -1,7 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { Readable } from "node:stream";
-import type { FastifyRequest } from "fastify";
 import { networkOf } from "../audit/unauthenticated.ts";
 import { Refusal } from "../core/errors.ts";
 import { type BodyLimits, tooLarge } from "./request-guard.ts";
@@ -26,7 +25,7 @@ export class BodyReaders {
    * REQUEST_TIMEOUT, CANCELLED. A body that arrives together with its headers is accepted regardless of the source's other
    * incomplete bodies, so that a slow neighbor does not lock out a fast client.
    */
-  read({ raw }: FastifyRequest, { bodyBytesMax, requestTimeoutMs }: BodyLimits): Promise<Uint8Array> {
+  read(raw: IncomingMessage, { bodyBytesMax, requestTimeoutMs }: BodyLimits): Promise<Uint8Array> {
     const source = this.#sourceOf(raw.socket);
     const reading = this.#reading.get(source) ?? 0;
     const perSourceMax = Math.max(PER_SOURCE_MIN, Math.floor(this.#concurrentRequestsMax() * SHARE_PER_SOURCE));
@@ -116,6 +115,8 @@ const tooMany = (): Refusal =>
     retryAfterMs: 1_000,
   });
 
+/** Largest refused body that is discarded so that its connection can stay open. */
+export const PASSED_OVER_BYTES_MAX = 65_536;
 /** Maximum size of a discarded body; beyond this, the connection is cut. */
 const BYTES_MAX = 268_435_456;
 /** Maximum time from the answer to the end of the body. */

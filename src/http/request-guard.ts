@@ -1,10 +1,8 @@
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
-import { z } from "zod";
+import type { z } from "zod";
 import { Refusal } from "../core/errors.ts";
-import { isTable } from "../core/json.ts";
 import { isLoopback } from "../core/loopback.ts";
-import { parseTracestate } from "../core/trace-context.ts";
-import type { WrongTokens } from "./connections/wrong-tokens.ts";
+import type { WrongTokens } from "./connections/request-limits.ts";
 import { parseStrictJson, StrictJsonError } from "./strict-json.ts";
 
 /** Limits on a request's body and duration. */
@@ -24,28 +22,6 @@ export interface PeerLimits {
   /** Tracks sources that sent too many wrong tokens: their tokens are no longer verified. Without it, every token is. */
   readonly wrongTokens?: WrongTokens | undefined;
 }
-
-export interface RequestGuardOptions extends BodyLimits, PeerLimits {}
-
-const TOOL_CHARACTERS_MAX = 256;
-
-/** The body of `POST /call`. Unknown fields are refused, so that nobody believes that they had an effect. */
-export const envelope = z.strictObject({
-  tool: z.string().min(1).max(TOOL_CHARACTERS_MAX),
-  args: z.custom<Readonly<Record<string, unknown>>>(isTable, "must be an object").meta({ type: "object" }).default({}),
-  session: z
-    .string()
-    .regex(/^[\x21-\x7e]{1,128}$/)
-    .optional(),
-  callId: z
-    .string()
-    .regex(/^[\x21-\x7e]{1,128}$/)
-    .optional(),
-  reason: z.string().max(1_000).optional(),
-  approval: z.strictObject({ id: z.string().regex(/^[\x21-\x7e]{1,128}$/) }).optional(),
-});
-
-export type Envelope = z.output<typeof envelope>;
 
 /**
  * Headers that must not be repeated, because two readers could use different ones. Usual spellings only; others match in
@@ -116,32 +92,6 @@ export function checkBodyHeaders(headers: IncomingHttpHeaders, { bodyBytesMax }:
   }
 }
 
-const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
-
-/**
- * Reads the caller's idempotency key: the same key with the same arguments is the same call.
- *
- * @throws {Refusal} MALFORMED_REQUEST
- */
-export function readIdempotencyKey({ "idempotency-key": header }: IncomingHttpHeaders): string | undefined {
-  if (header === undefined) return undefined;
-  if (typeof header === "string" && IDEMPOTENCY_KEY.test(header)) return header;
-  throw new Refusal("MALFORMED_REQUEST", "Idempotency-Key must have 1 to 255 visible ASCII characters.");
-}
-
-const WAIT_SECONDS_MAX = 55;
-const PREFER_CHARACTERS_MAX = 256;
-
-/** Reads `Prefer: wait=N` (RFC 7240) in milliseconds, at most 55 s. Ignores anything else, as the RFC requires. */
-export function readWaitMs({ prefer }: IncomingHttpHeaders): number {
-  if (typeof prefer !== "string" || prefer.length > PREFER_CHARACTERS_MAX) return 0;
-  for (const wish of prefer.split(/[,;]/)) {
-    const [, seconds] = /^wait="?(\d{1,6})"?$/i.exec(wish.trim()) ?? [];
-    if (seconds !== undefined) return Math.min(Number(seconds), WAIT_SECONDS_MAX) * 1_000;
-  }
-  return 0;
-}
-
 /**
  * Parses the body strictly: what was checked must be what runs, so ambiguous JSON is refused.
  *
@@ -160,41 +110,15 @@ export function parseBody(body: Uint8Array, limits: BodyLimits): unknown {
   }
 }
 
-/** @throws {Refusal} MALFORMED_REQUEST naming the field */
-export function parseEnvelope(body: unknown): Envelope {
-  if (isPlainEnvelope(body)) return body;
-  const parsed = envelope.safeParse(body);
-  if (parsed.success) return parsed.data;
-  const issues = parsed.error.issues.slice(0, 10).map((issue) => ({
-    path: issue.path.map(String).join(".") || "(body)",
-    message: issue.message.slice(0, 200),
+const ISSUES_MAX = 10;
+const ISSUE_CHARACTERS_MAX = 200;
+
+/** Returns the schema's issues as refusals show them; `whole` names the value itself. */
+export function issuesOf({ issues }: z.core.$ZodError, whole = "(whole)"): readonly object[] {
+  return issues.slice(0, ISSUES_MAX).map(({ path, message }) => ({
+    path: path.map(String).join(".").slice(0, ISSUE_CHARACTERS_MAX) || whole,
+    message: message.slice(0, ISSUE_CHARACTERS_MAX),
   }));
-  throw new Refusal("MALFORMED_REQUEST", "The body must be {tool, args, session?, callId?, reason?, approval?}.", {
-    details: { issues },
-  });
-}
-
-/** Recognizes `{tool, args}` without further fields, the form of most calls, which the schema would not change. */
-function isPlainEnvelope(body: unknown): body is Envelope {
-  if (!isTable(body)) return false;
-  const { tool, args } = body;
-  const isNamed = typeof tool === "string" && tool.length > 0 && tool.length <= TOOL_CHARACTERS_MAX;
-  return isNamed && isTable(args) && Object.keys(body).length === 2;
-}
-
-const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}$/;
-
-/** Reads the W3C trace context; ignores a malformed one, as its specification requires. */
-export function readTraceparent(header: string | string[] | undefined): string | undefined {
-  if (typeof header !== "string") return undefined;
-  const [, version, traceId, parentId] = TRACEPARENT.exec(header) ?? [];
-  if (version === undefined || version === "ff" || /^0+$/.test(traceId ?? "") || /^0+$/.test(parentId ?? ""))
-    return undefined;
-  return header;
-}
-
-export function readTracestate(header: string | string[] | undefined): string | undefined {
-  return typeof header === "string" ? parseTracestate(header) : undefined;
 }
 
 function repeatedHeader(rawHeaders: readonly string[]): string | undefined {

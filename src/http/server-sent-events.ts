@@ -1,14 +1,27 @@
-import type { ServerResponse } from "node:http";
+import type { EndpointAnswer, EventSink } from "./endpoint.ts";
+
+const HEARTBEAT_MS = 15_000;
+const PATIENCE_MS = 30_000;
+
+/** Returns the answer that opens a stream of server-sent events. */
+export function eventStream(stream: NonNullable<EndpointAnswer["stream"]>): EndpointAnswer {
+  const headers = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",
+  };
+  return { status: 200, headers, stream };
+}
 
 export interface ServerSentEventsOptions {
-  readonly response: ServerResponse;
+  readonly client: EventSink;
   /** Returns the remaining validity of the token in milliseconds. */
   readonly tokenLeftMs: () => number;
   /** Rejects when the token is no longer valid. */
   readonly verifyAgain: () => Promise<void>;
-  readonly heartbeatMs: number;
+  readonly heartbeatMs?: number;
   /** Maximum time during which a client reads nothing of what was sent. */
-  readonly patienceMs: number;
+  readonly patienceMs?: number;
 }
 
 /**
@@ -37,7 +50,7 @@ export class ServerSentEvents {
    * @param onBeat called after each heartbeat that the client can receive
    */
   async run(step: () => Promise<void>, { id, onBeat }: { id?: number; onBeat?: () => void } = {}): Promise<void> {
-    const { tokenLeftMs, heartbeatMs } = this.#options;
+    const { tokenLeftMs, heartbeatMs = HEARTBEAT_MS } = this.#options;
     const expiry = setTimeout(() => this.end(), tokenLeftMs());
     const heartbeat = setInterval(() => this.#beat(onBeat), heartbeatMs);
     try {
@@ -54,26 +67,26 @@ export class ServerSentEvents {
     if (this.#isEnded) return;
     this.#isEnded = true;
     this.#resume();
-    const { response } = this.#options;
+    const { client } = this.#options;
     // Data that a slow client has not read by now is discarded.
-    if (this.#isBlocked) response.destroy();
-    else response.end();
+    if (this.#isBlocked) client.destroy();
+    else client.end();
   }
 
   /** Resolves when the client can receive more. */
   async send(text: string): Promise<void> {
-    const { response, tokenLeftMs, patienceMs } = this.#options;
+    const { client, tokenLeftMs, patienceMs = PATIENCE_MS } = this.#options;
     if (this.#isEnded || text === "") return;
     if (tokenLeftMs() <= 0) return this.end();
-    if (response.write(text)) return;
+    if (client.write(text)) return;
     this.#isBlocked = true;
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#resume = resolve;
-    response.once("drain", resolve);
+    const stop = client.onceDrained(resolve);
     const patience = setTimeout(() => this.end(), patienceMs);
     await promise;
     clearTimeout(patience);
-    response.removeListener("drain", resolve);
+    stop();
     this.#isBlocked = false;
   }
 
@@ -93,25 +106,16 @@ export class ServerSentEvents {
   }
 
   #open(id: number | undefined): void {
-    const { response } = this.#options;
-    response.once("close", () => this.end());
-    // Writing after the client disconnected raises an error.
-    response.on("error", () => this.end());
-    response.writeHead(200, {
-      "content-type": "text/event-stream; charset=utf-8",
-      "cache-control": "no-store",
-      "x-content-type-options": "nosniff",
-      "x-accel-buffering": "no",
-      connection: "close",
-    });
-    response.write(id === undefined ? ": open\n\n" : `: open\nid: ${id}\n\n`);
+    const { client } = this.#options;
+    client.onGone(() => this.end());
+    client.write(id === undefined ? ": open\n\n" : `: open\nid: ${id}\n\n`);
   }
 
   #beat(onBeat: (() => void) | undefined): void {
     this.#options.verifyAgain().then(
       () => {
         if (this.#isEnded || this.#isBlocked) return;
-        this.#options.response.write(":\n\n");
+        this.#options.client.write(":\n\n");
         onBeat?.();
       },
       () => this.end(),

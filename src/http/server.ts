@@ -1,63 +1,39 @@
-import type { KeyObject } from "node:crypto";
+import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
-import type { Approvals } from "../approvals/types.ts";
-import type { JournalLine } from "../audit/journal/journal.ts";
 import { Refusal } from "../core/errors.ts";
 import type { Rate } from "../pipeline/limits/rate-limiter.ts";
-import { answeredWhileSending } from "./body-readers.ts";
-import { AnswersOwed } from "./connections/answers-owed.ts";
-import { createLoadGuards, type LoadGuards, type LoadLimits, type LoadMetrics } from "./connections/load.ts";
-import { answerNoRequest, refuseTunnel } from "./connections/raw-answer.ts";
-import { RequestRateLimiter } from "./connections/request-rate.ts";
-import { sendJson, sendRefusal } from "./error-reply.ts";
-import type { Metrics } from "./metrics.ts";
-import { OperatorGuard } from "./operator-guard.ts";
-import { reportRoute } from "./routes/approval-report.ts";
-import { approvalRoutes } from "./routes/approvals.ts";
-import { auditRoutes } from "./routes/audit.ts";
-import { type CallRouteOptions, callRoute, PASSED_OVER_BYTES_MAX } from "./routes/call.ts";
-import { eventRoute } from "./routes/events.ts";
-import { type HealthOptions, healthRoutes } from "./routes/health.ts";
-import { openapiRoute } from "./routes/openapi.ts";
-import { pageRoute } from "./routes/pages.ts";
-import { type ReloadRouteOptions, reloadRoute } from "./routes/reload.ts";
-import { rpcRoute } from "./routes/rpc.ts";
-import { sessionRoutes } from "./routes/sessions.ts";
-import { type ToolRoutesOptions, toolRoutes } from "./routes/tools.ts";
-import { webhookRoutes } from "./routes/webhooks.ts";
-import { challenges, type ResourceOptions, wellKnownRoute } from "./routes/well-known.ts";
+import { challenges, deniedAnswer, refusalAnswer } from "./answers.ts";
+import { answeredWhileSending, PASSED_OVER_BYTES_MAX } from "./body-readers.ts";
+import { createLoadGuards, type LoadGuards, type LoadLimits } from "./connections/load.ts";
+import { AnswersOwed, answerNoRequest, refuseTunnel } from "./connections/raw-answer.ts";
+import { RequestRateLimiter } from "./connections/request-limits.ts";
+import {
+  type Endpoint,
+  type EndpointAnswer,
+  type EndpointServices,
+  type EventSink,
+  type Exchange,
+  type ListenerName,
+  methodsOf,
+  type Route,
+  routesOf,
+  type ServiceParts,
+} from "./endpoint.ts";
+import { Guard } from "./guard.ts";
 
-/** Options that every listener has. */
-interface ListenerOptions extends ResourceOptions {
+/** What the listeners need: the parts of the service, and limits on requests. */
+export interface ServerOptions extends ServiceParts {
   readonly headerBytesMax: number;
   readonly headersTimeoutMs: number;
-  readonly requestTimeoutMs: number;
   readonly draining: () => boolean;
-  readonly logError: (error: unknown) => void;
-  readonly metrics: Metrics;
+  /** Load limits of the agents' listener; without them, its load is not limited. */
+  readonly limits?: ListenerLoadLimits | undefined;
 }
 
-export interface ServerOptions extends CallRouteOptions, ToolRoutesOptions, HealthOptions, ListenerOptions {
-  /** Store of approval requests; without it, the approval routes do not exist. */
-  readonly approvals?: Approvals | undefined;
-  /** Audit directory that operators may query; without it, the audit routes do not exist. */
-  readonly auditDir?: string | undefined;
-  /** Public key that verifies the audit's checkpoints. */
-  readonly checkpointKey?: KeyObject | undefined;
-  /** Adopts changed configuration; without it, `POST /reload` does not exist. */
-  readonly reload?: ReloadRouteOptions["reload"] | undefined;
-  /** Load limits of the call listener; without them, its load is not limited. */
-  readonly limits?: DoorLoadLimits | undefined;
-  /** Rate limit per caller for requests other than calls; derived from `limits`. */
-  readonly pace?: RequestRateLimiter | undefined;
-  /** Returns the current time in milliseconds since 1970. */
-  readonly clock: () => number;
-  /** Resolves when the line is durable. */
-  readonly journal: (line: JournalLine) => Promise<void>;
-}
+interface ListenerOptions extends ServerOptions, Pick<EndpointServices, "shedding" | "pace"> {}
 
-interface DoorLoadLimits extends LoadLimits {
+interface ListenerLoadLimits extends LoadLimits {
   readonly rates: { readonly requests: Rate | "off" };
 }
 
@@ -66,44 +42,36 @@ export const KEEP_ALIVE_MS = 72_000;
 /** Interval of the runtime's check for requests that have timed out; its own default is 30 s. */
 const OVERDUE_LOOK_EVERY_MS = 500;
 
-/** Creates the HTTP listener for calls, with all its routes. */
-export function createServer(options: ServerOptions): FastifyInstance {
-  const load = loadOf(options);
-  const app = listener(options, load);
+/** Creates the agents' listener: calls, and everything that operators do except probes. */
+export function createServer(options: ServerOptions, endpoints: readonly Endpoint[]): FastifyInstance {
+  const { limits, metrics, callers, clock } = options;
+  const load = limits && createLoadGuards({ limits, metrics: metrics.load, callers, clock });
+  const pace = limits && new RequestRateLimiter(() => limits.rates.requests, clock);
+  const app = listener("agents", { ...options, ...load, pace }, { endpoints, load });
   load?.watch(app);
-  openapiRoute(app);
-  wellKnownRoute(app, options);
-  const guarded: ServerOptions = { ...options, ...load, pace: paceOf(options) };
-  callRoute(app, guarded);
-  toolRoutes(app, guarded);
-  healthRoutes(app, guarded);
-  if (options.reload !== undefined) reloadRoute(app, { reload: options.reload, door: new OperatorGuard(app, guarded) });
-  if (options.approvals !== undefined) openApprovalRoutes(app, options.approvals, guarded);
-  const { auditDir } = options;
-  if (auditDir !== undefined)
-    auditRoutes(app, { ...guarded, auditDir, journal: (line) => options.journal({ ...line }) });
   return app;
-}
-
-function loadOf({ limits, metrics, callers, clock }: ServerOptions): LoadGuards | undefined {
-  return limits && createLoadGuards({ limits, metrics: metrics.load, callers, clock });
-}
-
-function paceOf({ limits, clock }: ServerOptions): RequestRateLimiter | undefined {
-  return limits && new RequestRateLimiter(() => limits.rates.requests, clock);
 }
 
 /** Creates the listener for health and metrics only, under any host name. It accepts no calls. */
-export function createOperatorServer(options: HealthOptions & ListenerOptions): FastifyInstance {
-  const app = listener(options);
-  healthRoutes(app, { ...options, anyHost: true });
-  return app;
+export function createOperatorServer(options: ServerOptions, endpoints: readonly Endpoint[]): FastifyInstance {
+  return listener("operators", { ...options, anyHost: true }, { endpoints });
+}
+
+interface Listened {
+  readonly endpoints: readonly Endpoint[];
+  readonly load?: LoadGuards | undefined;
 }
 
 /** Creates a listener whose hooks limit the size and duration of requests; none of them authorizes a call. */
-function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance {
+function listener(name: ListenerName, options: ListenerOptions, { endpoints, load }: Listened): FastifyInstance {
   const owed = new AnswersOwed();
-  const known = new KnownRoutes();
+  const { report, webhooks, inbox } = options.approvals ?? {};
+  const parts = { ...options, report, webhooks, inbox };
+  const routes = routesOf(endpoints, name, parts);
+  const unknownRoute = (reply: FastifyReply, target?: string): FastifyReply => {
+    options.metrics.load.unknownRoute();
+    return send(reply, unknownAnswer(routes, target));
+  };
   const { load: counted } = options.metrics;
   const app = fastify({
     logger: false,
@@ -119,7 +87,7 @@ function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance 
     exposeHeadRoutes: false,
     return503OnClosing: false,
     // A request that the router itself rejects (an invalid escape, an overlong parameter) is answered like any unknown route.
-    frameworkErrors: (_error, _request, reply) => void sendUnknownRoute(reply, { counted, known }),
+    frameworkErrors: (_error, _request, reply) => void unknownRoute(reply),
     clientErrorHandler: (error, socket) => {
       const end = answerNoRequest(error, socket, owed);
       if (end !== undefined) counted.ended(end);
@@ -127,7 +95,6 @@ function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance 
   });
   app.server.headersTimeout = options.headersTimeoutMs;
   owed.watch(app.server);
-  known.watch(app);
   // The runtime would reject an unknown Expect header without a body: handle it as an ordinary request. CONNECT is refused.
   app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
   app.server.on("connect", (_request, socket: Socket) => refuseTunnel(socket, owed));
@@ -135,33 +102,149 @@ function listener(options: ListenerOptions, load?: LoadGuards): FastifyInstance 
   app.removeAllContentTypeParsers();
   app.addContentTypeParser("*", (_request, _payload, done) => done(null));
 
-  const challenge = challenges(options);
+  const challenge = challenges(options.resource);
   // Uses a callback: an async hook would delay every answer by a turn of the event loop.
   app.addHook("onSend", (request, reply, payload, done) => {
     load?.answering(request, { reply, bytes: bytesOf(payload) });
-    challenge(request, reply);
+    const { statusCode: status } = reply;
+    if (status === 401 || status === 403) {
+      const { authorization } = request.headers;
+      const challenged = challenge({ status, authorization, named: reply.getHeader("www-authenticate") });
+      if (challenged !== undefined) reply.header("www-authenticate", challenged);
+    }
     reply.header("x-content-type-options", "nosniff");
     const isLate = endsLate(request);
     if (isLate || (options.draining() && owed.isLatest(request.raw))) reply.header("connection", "close");
     // A successful answer never sets `Connection: close` on its own, and reading its headers takes time.
-    const mayClose = isLate || options.draining() || reply.statusCode >= 400;
+    const mayClose = isLate || options.draining() || status >= 400;
     if (mayClose && reply.getHeader("connection") === "close") owed.endsWith(request.raw);
     if (!isLate || typeof payload !== "string") return done();
     reply.header("content-length", String(Buffer.byteLength(payload)));
     done(null, answeredWhileSending(request.raw, payload));
   });
   app.setErrorHandler((error, request, reply) => {
-    if (error instanceof Refusal) return sendRefusal(reply, error);
+    if (error instanceof Refusal) return send(reply, refusalAnswer(error));
     // The framework checks the media type of requests for unknown routes, too.
-    if (request.is404) return sendUnknownRoute(reply, { counted, known, target: request.raw.url });
-    if (error instanceof Error && "code" in error && error.code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") {
-      return sendRefusal(reply, new Refusal("UNSUPPORTED_MEDIA_TYPE", "Send Content-Type: application/json."));
-    }
+    if (request.is404) return unknownRoute(reply, request.raw.url);
     options.logError(error);
-    return sendRefusal(reply, new Refusal("INTERNAL", "The request failed inside the service."));
+    return send(reply, refusalAnswer(new Refusal("INTERNAL", "The request failed inside the service.")));
   });
-  app.setNotFoundHandler((request, reply) => sendUnknownRoute(reply, { counted, known, target: request.raw.url }));
+  app.setNotFoundHandler((request, reply) => unknownRoute(reply, request.raw.url));
+  openRoutes(app, routes, parts);
   return app;
+}
+
+/** Registers the routes, each behind the guard unless it judges its requests itself. */
+function openRoutes(app: FastifyInstance, routes: readonly Route[], parts: ServiceParts): void {
+  const closings: (() => unknown)[] = [];
+  const services: EndpointServices = { ...parts, routes, onClose: (work) => void closings.push(work) };
+  const guard = new Guard(services);
+  app.addHook("preClose", (done) => {
+    guard.close();
+    done();
+  });
+  app.addHook("onClose", async () => {
+    for (const work of closings) await work();
+  });
+  for (const { path: url, endpoint } of routes) {
+    const answer =
+      "receive" in endpoint
+        ? (exchange: Exchange) => endpoint.receive(exchange, services)
+        : (exchange: Exchange) => guard.serve(endpoint, exchange);
+    const handler = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+      const answered = await answer(new FastifyExchange(request, reply));
+      return answered.stream === undefined ? send(reply, answered) : follow(reply, answered);
+    };
+    // Fastify parses the media type before the handler and fails on an invalid one: the endpoint's own check refuses it then.
+    const errorHandler = async (error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+      if (!(error instanceof Error && "code" in error && error.code === "FST_ERR_CTP_INVALID_MEDIA_TYPE")) throw error;
+      await handler(request, reply);
+    };
+    app.route({ method: [...methodsOf(endpoint)], url, handler, errorHandler });
+  }
+}
+
+/** A request of this framework. */
+class FastifyExchange implements Exchange {
+  readonly #request: FastifyRequest;
+  readonly #reply: FastifyReply;
+
+  constructor(request: FastifyRequest, reply: FastifyReply) {
+    this.#request = request;
+    this.#reply = reply;
+  }
+
+  get raw() {
+    return this.#request.raw;
+  }
+
+  get params() {
+    return { ...(this.#request.params as Exchange["params"]) };
+  }
+
+  get query() {
+    return { ...(this.#request.query as object) };
+  }
+
+  get source() {
+    // A peer on the Unix socket has no address.
+    return this.#request.ip || "socket";
+  }
+
+  get scheme() {
+    return this.#request.protocol;
+  }
+
+  get gone() {
+    const { raw } = this.#reply;
+    return raw.destroyed && !raw.writableFinished;
+  }
+
+  listen(listener: () => void): () => void {
+    const { raw } = this.#reply;
+    const onClose = (): void => {
+      if (!raw.writableFinished) listener();
+    };
+    raw.once("close", onClose);
+    return () => raw.removeListener("close", onClose);
+  }
+
+  closeConnection(): void {
+    this.#reply.header("connection", "close");
+  }
+}
+
+function send(reply: FastifyReply, { status, headers, body }: EndpointAnswer): FastifyReply {
+  reply.code(status);
+  for (const name in headers) reply.header(name, headers[name]);
+  return reply.send(body);
+}
+
+/** Sends the head, then the events. The connection ends with the stream. */
+async function follow(reply: FastifyReply, { status, headers, stream }: EndpointAnswer): Promise<FastifyReply> {
+  reply.hijack();
+  const { raw } = reply;
+  raw.writeHead(status, { ...headers, "x-content-type-options": "nosniff", connection: "close" });
+  await stream?.(sinkOf(raw));
+  return reply;
+}
+
+/** Returns the client of a stream over Node's response. */
+export function sinkOf(response: ServerResponse): EventSink {
+  return {
+    write: (text) => response.write(text),
+    onceDrained(listener) {
+      response.once("drain", listener);
+      return () => response.removeListener("drain", listener);
+    },
+    onGone(listener) {
+      response.once("close", listener);
+      // Writing after the client disconnected raises an error.
+      response.on("error", listener);
+    },
+    end: () => void response.end(),
+    destroy: () => void response.destroy(),
+  };
 }
 
 /**
@@ -173,72 +256,32 @@ function endsLate({ raw, headers }: FastifyRequest): boolean {
   return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > PASSED_OVER_BYTES_MAX;
 }
 
-function openApprovalRoutes(app: FastifyInstance, approvals: Approvals, options: ServerOptions): void {
-  const routes = { approvals, door: new OperatorGuard(app, options) };
-  approvalRoutes(app, routes);
-  sessionRoutes(app, routes);
-  rpcRoute(app, routes);
-  eventRoute(app, routes);
-  reportRoute(app, routes);
-  webhookRoutes(app, routes);
-  pageRoute(app, options);
-}
-
-interface UnknownRoute {
-  readonly counted: LoadMetrics;
-  readonly known: KnownRoutes;
-  /** Undefined when the request target is not a valid path. */
-  readonly target?: string | undefined;
-}
-
-function sendUnknownRoute(reply: FastifyReply, { counted, known, target }: UnknownRoute): FastifyReply {
-  counted.unknownRoute();
-  const allow = target === undefined ? "" : known.methodsOf(target).join(", ");
-  const stage = "REQUEST";
-  if (allow === "") {
-    const where = known.methodsOf("/openapi.json").length > 0 ? ": GET /openapi.json lists them" : "";
-    const error = { code: "ROUTE_NOT_FOUND", stage, message: `There is no such route${where}.`, retryable: false };
-    return sendJson(reply, 404, { status: "denied", error });
-  }
-  reply.header("allow", allow);
-  const error = { code: "METHOD_NOT_ALLOWED", stage, message: `This route takes ${allow}.`, retryable: false };
-  return sendJson(reply, 405, { status: "denied", error });
-}
-
 function bytesOf(payload: unknown): number {
   return typeof payload === "string" ? Buffer.byteLength(payload) : 0;
 }
 
-interface KnownRoute {
-  readonly methods: readonly string[];
-  readonly segments: readonly string[];
-}
-
-/** Paths and methods of all routes, to tell an unknown route from a wrong method (RFC 9110, 15.5.6). */
-class KnownRoutes {
-  readonly #routes: KnownRoute[] = [];
-
-  /** Records every route that is declared from now on. */
-  watch(app: FastifyInstance): void {
-    app.addHook("onRoute", ({ method, url }) => {
-      this.#routes.push({ methods: [method].flat(), segments: url.split("/") });
-    });
+/** Tells an unknown route from a wrong method (RFC 9110, 15.5.6). An undefined target is not a valid path. */
+function unknownAnswer(routes: readonly Route[], target: string | undefined): EndpointAnswer {
+  const asked = target === undefined ? undefined : segmentsOf(target);
+  const found = asked === undefined ? [] : routes.filter(({ path }) => isOf(path, asked));
+  const allow = [...new Set(found.flatMap(({ endpoint }) => methodsOf(endpoint)))].sort().join(", ");
+  if (allow === "") {
+    const isListed = routes.some(({ path }) => path === "/openapi.json");
+    const where = isListed ? ": GET /openapi.json lists them" : "";
+    return deniedAnswer(404, "ROUTE_NOT_FOUND", `There is no such route${where}.`);
   }
-
-  /** Returns the methods of the target's path in alphabetical order; empty when there is no such route. */
-  methodsOf(target: string): readonly string[] {
-    const segments = pathOf(target).split("/").map(decoded);
-    const found = this.#routes.filter((route) => isOf(route, segments));
-    return [...new Set(found.flatMap(({ methods }) => methods))].sort();
-  }
+  const answer = deniedAnswer(405, "METHOD_NOT_ALLOWED", `This route takes ${allow}.`);
+  return { ...answer, headers: { ...answer.headers, allow } };
 }
 
-/** Returns the target's path: without its query, and without scheme and host when the target is a whole URL. */
-function pathOf(target: string): string {
-  return target.replace(/^[a-z]{1,8}:\/\/[^/?#]*/i, "").replace(/[?#].*$/s, "");
+/** Returns the decoded segments of the path: without query, and without scheme and host when the target is a whole URL. */
+function segmentsOf(target: string): readonly (string | undefined)[] {
+  const path = target.replace(/^[a-z]{1,8}:\/\/[^/?#]*/i, "").replace(/[?#].*$/s, "");
+  return path.split("/").map(decoded);
 }
 
-function isOf({ segments }: KnownRoute, asked: readonly (string | undefined)[]): boolean {
+function isOf(path: string, asked: readonly (string | undefined)[]): boolean {
+  const segments = path.split("/");
   return segments.length === asked.length && segments.every((one, at) => one.startsWith(":") || one === asked[at]);
 }
 

@@ -30,9 +30,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     ...["core", "approvals", "detection", "pipeline", "runtime/composition", "runtime/config"],
   ],
   http: ["core", "pipeline", "approvals", "audit", "runtime/reload"],
+  // Upwards, but only by `import(…)` and for types: the list of a build's modules loads each when it is first needed.
+  "runtime/modules.ts": ["http"],
   cli: [
     ...["core", "approvals", "audit", "detection", "http", "pipeline", "targets/command", "cli/development"],
-    ...["runtime/composition", "runtime/config", "runtime/log", "runtime/own-code.ts"],
+    ...["runtime/composition", "runtime/config", "runtime/log", "runtime/modules.ts", "runtime/own-code.ts"],
   ],
   "cli/development": ["core", "runtime/config"],
   "index.ts": ["core", "approvals", "approvals/messages", "targets/command", "runtime/safe-tool-call.ts"],
@@ -82,6 +84,12 @@ test("every import is in the table", () => {
     return moduleOf(name) !== own && !(MAY_IMPORT[own] ?? []).includes(moduleOf(name));
   });
   expect(strangers).toEqual([]);
+});
+
+test("the list of modules loads nothing by itself", () => {
+  const [modules] = sources("src").filter(({ path }) => path === "src/runtime/modules.ts");
+  expect(modules?.code).not.toMatch(/^import (?!type )/m);
+  expect(modules?.code).toMatch(/import\(/);
 });
 
 test("development is reached by `stc` alone, and only when it is asked for", () => {

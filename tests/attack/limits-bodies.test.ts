@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
+import type { IncomingMessage } from "node:http";
 import { Readable } from "node:stream";
-import type { FastifyRequest } from "fastify";
 import { BodyReaders } from "../../src/http/body-readers.ts";
 
 const LIMITS = { bodyBytesMax: 1_024, bodyDepthMax: 8, bodyKeysMax: 8, requestTimeoutMs: 60_000 };
@@ -8,14 +8,14 @@ const LIMITS = { bodyBytesMax: 1_024, bodyDepthMax: 8, bodyKeysMax: 8, requestTi
 const PER_SOURCE = 16;
 
 interface Sent {
-  readonly request: FastifyRequest;
+  readonly request: IncomingMessage;
   end(): void;
 }
 
 /** A request from the address whose body does not come to an end by itself. */
 function from(remoteAddress: string): Sent {
   const raw = Object.assign(new Readable({ read() {} }), { socket: { remoteAddress } });
-  return { request: { raw, ip: remoteAddress } as unknown as FastifyRequest, end: () => void raw.push(null) };
+  return { request: raw as unknown as IncomingMessage, end: () => void raw.push(null) };
 }
 
 function codeOf(reading: Promise<unknown>): Promise<unknown> {

@@ -2,8 +2,7 @@ import { expect, test } from "bun:test";
 import type { IncomingMessage } from "node:http";
 import { Refusal } from "../../src/core/errors.ts";
 import type { Caller } from "../../src/core/types.ts";
-import { RequestRateLimiter } from "../../src/http/connections/request-rate.ts";
-import { WrongTokens } from "../../src/http/connections/wrong-tokens.ts";
+import { RequestRateLimiter, WrongTokens } from "../../src/http/connections/request-limits.ts";
 import { Cancellations } from "../../src/pipeline/limits/cancellations.ts";
 
 const caller: Caller = {

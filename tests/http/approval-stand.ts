@@ -7,10 +7,8 @@ import { openApprovals } from "../../src/approvals/approvals.ts";
 import type { NotifiedApprovals } from "../../src/approvals/notify/webhooks.ts";
 import type { Approval, Approvals, NewApproval } from "../../src/approvals/types.ts";
 import { sha256Hex } from "../../src/core/digest.ts";
-import { createMetrics } from "../../src/http/metrics.ts";
 import { createServer } from "../../src/http/server.ts";
 import { createCallerContext } from "../../src/pipeline/caller-context.ts";
-import { createRegistry } from "../../src/pipeline/registry.ts";
 import { OPERATORS_AUDIENCE, OPERATORS_ISSUER } from "../support/live-tokens.ts";
 import {
   AGENTS_ISSUER,
@@ -22,17 +20,13 @@ import {
   NOW_SECONDS,
 } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
+import { ENDPOINTS, serverParts } from "./server-parts.ts";
 
 const LIMITS = {
   ...{ decideBySeconds: 600, executeBySeconds: 300, claimLeaseSeconds: 900 },
   ...{ pendingPerCallerMax: 20, pendingPerSessionMax: 10, coolDownSeconds: 600, grantSeconds: 28_800 },
   ...{ sessionSeconds: 28_800, sessionsPerCallerMax: 100, modeSecondsMax: 28_800, retentionDays: 30 },
   ...{ idempotencySeconds: 86_400, sweepEverySeconds: 5 },
-} as const;
-
-const SERVER_LIMITS = {
-  ...{ bodyBytesMax: 1_048_576, bodyDepthMax: 32, bodyKeysMax: 1_000, requestTimeoutMs: 5_000 },
-  ...{ headerBytesMax: 16_384, headersTimeoutMs: 10_000, concurrentRequestsMax: () => 2_048 },
 } as const;
 
 export interface Sent {
@@ -125,18 +119,12 @@ export class ApprovalStand {
         return approvals.wait(id, options);
       },
     };
-    const nowhere = async (): Promise<never> => {
-      throw new Error("no call is made here");
-    };
-    const app = createServer({
-      ...{ ...SERVER_LIMITS, allowedHosts: [], allowedOrigins: [], approvals: watched, journal, clock: now },
-      proxy: { call: nowhere, turnAway: nowhere },
-      registry: createRegistry([], {} as never, () => ""),
+    const parts = serverParts({
+      ...{ approvals: watched, journal, clock: now, draining: () => world.isDraining },
       callers: createCallerContext({ issuers: profiles(), clock: now }),
-      metrics: createMetrics(),
-      ...{ notReady: () => [], systems: async () => [], draining: () => world.isDraining },
       logError: (error) => void world.faults.push(error),
     });
+    const app = createServer(parts, ENDPOINTS);
     return new ApprovalStand(world, app, approvals);
   }
 

@@ -1,18 +1,17 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
-import fastify, { type FastifyInstance } from "fastify";
+import type { FastifyInstance } from "fastify";
 import type { AuditLog } from "../../src/audit/audit-log.ts";
+import type { JournalLine } from "../../src/audit/journal/journal.ts";
 import { LogVerifier } from "../../src/audit/verify/log-verifier.ts";
-import { Refusal } from "../../src/core/errors.ts";
-import { sendRefusal } from "../../src/http/error-reply.ts";
-import { auditRoutes } from "../../src/http/routes/audit.ts";
-import type { AuditQueried } from "../../src/http/routes/audit-guard.ts";
+import { createServer } from "../../src/http/server.ts";
 import { createCallerContext } from "../../src/pipeline/caller-context.ts";
 import { keys, linesOf, rehashed, writeLines } from "../audit/support/chained-log.ts";
 import { createWorld, draftOf, type World } from "../audit/support/open.ts";
 import { OPERATORS_AUDIENCE, OPERATORS_ISSUER } from "../support/live-tokens.ts";
 import { agentsProfile, goodClaims, issueToken, makeSigningKey, NOW_SECONDS } from "../support/tokens.ts";
+import { ENDPOINTS, serverParts } from "./server-parts.ts";
 
 const DAY = "2026-02-16.jsonl";
 const operators = makeSigningKey("ES256", "operators-1");
@@ -144,7 +143,7 @@ describe("the log under a service", () => {
 });
 
 describe("GET /audit/verify", () => {
-  const journal: AuditQueried[] = [];
+  const journal: JournalLine[] = [];
   let app: FastifyInstance;
   let isDiskFull: boolean;
   beforeEach(() => {
@@ -152,14 +151,8 @@ describe("GET /audit/verify", () => {
     isDiskFull = false;
     const clock = (): number => NOW_SECONDS * 1_000;
     const profile = { issuer: OPERATORS_ISSUER, audience: OPERATORS_AUDIENCE, operators: true };
-    app = fastify();
-    app.setErrorHandler((error, _request, reply) =>
-      sendRefusal(reply, error instanceof Refusal ? error : new Refusal("INTERNAL", String(error))),
-    );
-    auditRoutes(app, {
+    const parts = serverParts({
       auditDir: world.dir,
-      allowedHosts: [],
-      allowedOrigins: [],
       checkpointKey: keys.publicKey,
       clock,
       callers: createCallerContext({ issuers: [agentsProfile([operators], profile)], clock }),
@@ -168,6 +161,7 @@ describe("GET /audit/verify", () => {
         journal.push(line);
       },
     });
+    app = createServer(parts, ENDPOINTS);
   });
   afterEach(() => app.close());
 

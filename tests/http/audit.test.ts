@@ -2,11 +2,9 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { appendFileSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import fastify, { type FastifyInstance } from "fastify";
-import { Refusal } from "../../src/core/errors.ts";
-import { sendRefusal } from "../../src/http/error-reply.ts";
-import { auditRoutes } from "../../src/http/routes/audit.ts";
-import type { AuditQueried } from "../../src/http/routes/audit-guard.ts";
+import type { FastifyInstance } from "fastify";
+import type { JournalLine } from "../../src/audit/journal/journal.ts";
+import { createServer } from "../../src/http/server.ts";
 import { createCallerContext } from "../../src/pipeline/caller-context.ts";
 import { entryLine, refusedLine, writeDays } from "../support/audit-lines.ts";
 import { OPERATORS_AUDIENCE, OPERATORS_ISSUER } from "../support/live-tokens.ts";
@@ -20,6 +18,7 @@ import {
   NOW_SECONDS,
 } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
+import { ENDPOINTS, serverParts } from "./server-parts.ts";
 
 const agents = makeSigningKey("ES256", "agents-1");
 const operators = makeSigningKey("ES256", "operators-1");
@@ -27,7 +26,7 @@ const TODAY = new Date(NOW_SECONDS * 1000).toISOString().slice(0, 10);
 const at = (seconds: number): string => new Date((NOW_SECONDS + seconds) * 1000).toISOString();
 
 const dir = mkdtempSync(join(tmpdir(), "stc-audit-routes-"));
-const journal: AuditQueried[] = [];
+const journal: JournalLine[] = [];
 let isDiskFull = false;
 let nowMs = NOW_SECONDS * 1000;
 let app: FastifyInstance;
@@ -48,14 +47,8 @@ beforeAll(async () => {
       JSON.stringify({ timestamp: at(-304), type: "audit.queried", filters: { id: "t-1" } }),
     ],
   });
-  app = fastify();
-  app.setErrorHandler((error, _request, reply) =>
-    sendRefusal(reply, error instanceof Refusal ? error : new Refusal("INTERNAL", String(error))),
-  );
-  auditRoutes(app, {
+  const parts = serverParts({
     auditDir: dir,
-    allowedHosts: [],
-    allowedOrigins: [],
     clock: () => nowMs,
     callers: createCallerContext({
       issuers: [
@@ -69,6 +62,7 @@ beforeAll(async () => {
       journal.push(line);
     },
   });
+  app = createServer(parts, ENDPOINTS);
   url = await app.listen({ host: "127.0.0.1", port: 0 });
 });
 afterAll(async () => {

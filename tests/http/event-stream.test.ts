@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, test } from "bun:test";
 import { createServer, type Server } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { EventStream, type EventStreamOptions, EventTail } from "../../src/http/routes/events.ts";
+import { sinkOf } from "../../src/http/server.ts";
 import { AGENTS_ISSUER } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
 import { ApprovalStand } from "./approval-stand.ts";
@@ -29,9 +30,10 @@ interface Followed {
 async function follow(changes: Partial<EventStreamOptions>): Promise<Followed> {
   let isOver = false;
   const listening = createServer((_request, response) => {
+    response.writeHead(200);
     const stream = new EventStream({
       tail: new EventTail(stand.approvals),
-      ...{ response, after: 0, mayWatch: () => true, tokenLeftMs: () => 60_000 },
+      ...{ client: sinkOf(response), after: 0, mayWatch: () => true, tokenLeftMs: () => 60_000 },
       verifyAgain: async () => {},
       ...{ heartbeatMs: 60_000, patienceMs: 60_000, ...changes },
     });

@@ -3,8 +3,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { createServer, type Server, type TLSSocket, type TlsOptions } from "node:tls";
 import type { ClientCertificate } from "../../pipeline/identity/binding.ts";
-import type { CarriedConnections } from "./listening-carried.ts";
-import { type HandshakeLimits, Handshakes } from "./listening-handshakes.ts";
+import { type CarriedConnections, type HandshakeLimits, Handshakes } from "./listening-carried.ts";
 
 /** PEM texts: the certificate and key that a listener presents, and the CA certificates that it trusts for clients. */
 export interface TlsMaterial {

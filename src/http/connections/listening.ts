@@ -3,6 +3,7 @@ import { connect, createServer as createSocketServer, type Server } from "node:n
 import type { FastifyInstance } from "fastify";
 import { systemCode } from "../../core/error-text.ts";
 import { StartupError } from "../../core/errors.ts";
+import type { Endpoint } from "../endpoint.ts";
 import { createOperatorServer, createServer, KEEP_ALIVE_MS, type ServerOptions } from "../server.ts";
 import { CarriedConnections } from "./listening-carried.ts";
 import { type TlsSource, tlsServer } from "./listening-tls.ts";
@@ -19,6 +20,7 @@ interface Place {
 }
 
 interface DoorPlaces {
+  readonly endpoints: readonly Endpoint[];
   readonly host: string;
   readonly port: number | "off";
   /** TLS for the port. */
@@ -47,12 +49,12 @@ interface Listening {
  * @throws {StartupError} when an address is taken; every listener that was opened is closed by then
  */
 export async function openDoors(options: ServerOptions, places: DoorPlaces): Promise<Listening> {
-  const app = createServer(options);
+  const app = createServer(options, places.endpoints);
   const calls = new CallDoors(app, options);
   try {
     const url = await calls.open(places);
     if (places.operator === undefined) return { ...calls.ends(url), operatorUrl: undefined, closeOperators };
-    const operators = createOperatorServer(options);
+    const operators = createOperatorServer(options, places.endpoints);
     const operatorUrl = await listen(operators, places.operator, "server.operator");
     return { ...calls.ends(url), operatorUrl, closeOperators: () => closeAtOnce(operators) };
   } catch (error) {
@@ -83,7 +85,7 @@ class CallDoors {
     this.#options = options;
   }
 
-  async open({ host, port, tls, socket }: DoorPlaces): Promise<string> {
+  async open({ host, port, tls, socket }: Omit<DoorPlaces, "endpoints">): Promise<string> {
     const urls: string[] = [];
     if (port !== "off" && tls === undefined) urls.push(await listen(this.#app, { host, port }, "server"));
     if (port !== "off" && tls !== undefined) urls.push(await this.#openTls(tls, { host, port }));

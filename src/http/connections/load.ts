@@ -3,7 +3,7 @@ import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 import type { CallerContext } from "../../pipeline/caller-context.ts";
 import { LOOP_LOOK_EVERY_MS, Shedding } from "../../pipeline/limits/shedding.ts";
 import { type ConnectionEnd, type ConnectionLimits, Connections } from "./connections.ts";
-import { WrongTokens } from "./wrong-tokens.ts";
+import { WrongTokens } from "./request-limits.ts";
 
 /** Load limits. Each is read whenever it is needed, because it may change. */
 export interface LoadLimits extends ConnectionLimits {

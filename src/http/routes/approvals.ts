@@ -1,11 +1,13 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
 import { ANSWER_CHARACTERS_MAX } from "../../approvals/answer.ts";
+import type { ApprovalReport, Decisions } from "../../approvals/notify/report.ts";
 import type { ReceiptedApprovals } from "../../approvals/receipts/receipts.ts";
 import type { Approval, Decided } from "../../approvals/types.ts";
+import { readTime, TIME_HINT } from "../../audit/query/time-range.ts";
 import { APPROVAL_STATES } from "../../core/approval-states.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Caller, Json } from "../../core/types.ts";
+import { json } from "../answers.ts";
 import {
   decisionRefusal,
   endedRefusal,
@@ -13,28 +15,29 @@ import {
   forList,
   forRequester,
   identityOf,
+  idParams,
+  inStore,
   isOwnQuestion,
+  iso,
   isSame,
   notFound,
+  REASON_CHARACTERS_MAX,
   versionForRequester,
   withReceipt,
 } from "../approval-json.ts";
-import { sendJson } from "../error-reply.ts";
-import type { OperatorGuard, OperatorRequest } from "../operator-guard.ts";
-import { idOf } from "../path-ids.ts";
-
-export interface ApprovalRoutesOptions {
-  readonly approvals: ReceiptedApprovals;
-  readonly door: OperatorGuard;
-}
+import { type Endpoint, type EndpointServices, endpoint, type Visit } from "../endpoint.ts";
+import { recordForgery, recordRefused } from "../guard.ts";
 
 const PAGE_MAX = 200;
 const PAGE_DEFAULT = 50;
 /** Less than a minute, after which clients and proxies time out. */
 const WAIT_SECONDS_MAX = 55;
-const REASON_CHARACTERS_MAX = 500;
+const DEFAULT_RANGE = "7d";
+const TIME_CHARACTERS_MAX = 64;
+/** Concurrent reports: each reads thousands of rows. */
+const REPORTS = { totalMax: 2, perCallerMax: 1 } as const;
 
-export const listQuery = z.strictObject({
+const listQuery = z.strictObject({
   state: z.enum(APPROVAL_STATES).optional(),
   limit: wholeNumber(1, PAGE_MAX).optional(),
   /** Cursor that an earlier page returned: an invalid one would look like the end of the list. */
@@ -44,9 +47,9 @@ export const listQuery = z.strictObject({
     .optional(),
 });
 
-export const showQuery = z.strictObject({ wait: wholeNumber(0, WAIT_SECONDS_MAX).optional() });
+const showQuery = z.strictObject({ wait: wholeNumber(0, WAIT_SECONDS_MAX).optional() });
 
-export const decisionBody = z.strictObject({
+const decisionBody = z.strictObject({
   decision: z.enum(["approve", "deny"]),
   scope: z.enum(["once", "session"]).optional(),
   reason: z.string().max(REASON_CHARACTERS_MAX).optional(),
@@ -57,120 +60,171 @@ export const decisionBody = z.strictObject({
     .optional(),
 });
 
-const noBody = z.strictObject({});
+const moment = z.string().min(1).max(TIME_CHARACTERS_MAX).optional();
 
-/** Declares the approval routes: agents see, await and cancel their own approval requests; operators read and decide them. */
-export function approvalRoutes(app: FastifyInstance, options: ApprovalRoutesOptions): void {
-  const { approvals, door } = options;
+/** What every endpoint for approvers has in common. */
+const approvers = {
+  audience: "operators",
+  permission: "approvals:decide",
+  recordsForgeries: true,
+  needs: ["approvals"],
+} as const;
 
-  app.get("/approvals", (request, reply) =>
-    door.either(request, "approvals:decide", (visitor) => list(options, visitor, { request, reply })),
-  );
-
-  app.get("/approvals/:id", (request, reply) =>
-    door.either(request, "approvals:decide", async (visitor) => {
-      const { wait = 0 } = door.query(request, showQuery);
-      const found = await find(options, visitor, idOf(request));
-      const approval = wait > 0 ? await awaitAnswer(options, visitor, { request, reply, found, wait }) : found;
-      const version = visitor.side === "agents" ? versionForRequester(approval) : approval.version;
-      reply.header("etag", `"${version}"`);
-      return sendJson(reply, 200, await shown(options, visitor, approval));
-    }),
-  );
-
-  app.post("/approvals/:id/decisions", async (request, reply) => {
-    const body = await door.body(request, reply, decisionBody);
-    return door.operator(request, "approvals:decide", async (operator) => {
-      const decided = await decide(options, operator, { id: idOf(request), ...body });
+/** Agents see, await and cancel their own approval requests; operators read and decide them. */
+export const endpoints: readonly Endpoint[] = [
+  endpoint({
+    method: "GET",
+    path: "/approvals",
+    summary: "Approval requests: the caller's own, or all for operators who decide.",
+    audience: "either",
+    permission: approvers.permission,
+    needs: ["approvals"],
+    query: listQuery,
+    audited: "approvals.listed",
+    async handle({ side, caller, query: { limit = PAGE_DEFAULT, ...filter } }, services) {
+      const requester = side === "agents" ? identityOf(caller) : undefined;
+      const page = await inStore(services, () => services.approvals.list({ ...filter, limit, requester }));
+      return json(200, {
+        approvals: page.approvals.map((one) => (side === "agents" ? forRequester(one) : forList(one, caller))),
+        ...(page.cursor !== undefined && { cursor: page.cursor }),
+      });
+    },
+  }),
+  endpoint({
+    method: "GET",
+    path: "/approvals/:id",
+    summary: "One approval request; `?wait=` waits until it is decided.",
+    audience: "either",
+    permission: approvers.permission,
+    needs: ["approvals"],
+    params: idParams,
+    notFound,
+    query: showQuery,
+    audited: "approval.shown",
+    async handle(visit, services) {
+      const { side, caller, query, params } = visit;
+      const { wait = 0 } = query;
+      const found = await find(services, visit, params.id);
+      const approval = wait > 0 ? await awaitAnswer(services, visit, { found, wait }) : found;
+      const version = side === "agents" ? versionForRequester(approval) : approval.version;
+      const { id, viewDigest } = approval;
+      // Only the requester receives the receipt.
+      const shown =
+        side === "agents"
+          ? await withReceipt(forRequester(approval), approval, services.approvals)
+          : { approval: forDecider(approval, caller) };
+      const answer = json(200, shown, { recorded: { id, viewDigest } });
+      return { ...answer, headers: { ...answer.headers, etag: `"${version}"` } };
+    },
+  }),
+  endpoint({
+    ...approvers,
+    method: "POST",
+    path: "/approvals/:id/decisions",
+    summary: "Approve or deny an approval request.",
+    params: idParams,
+    notFound,
+    body: decisionBody,
+    audited: "change",
+    async handle({ caller, params: { id }, body }, services) {
+      const decided = await decide(services, caller, { id, ...body });
       if (decided.outcome !== "decided" && decided.outcome !== "counted") throw decisionRefusal(decided);
       const { approval } = decided;
-      return sendJson(reply, 200, await withReceipt(forList(approval, operator), approval, approvals));
-    });
-  });
+      return json(200, await withReceipt(forList(approval, caller), approval, services.approvals));
+    },
+  }),
+  endpoint({
+    ...approvers,
+    method: "POST",
+    path: "/approvals/:id/revoke",
+    summary: "Revoke an approval that has not run.",
+    params: idParams,
+    notFound,
+    audited: "change",
+    async handle(visit, services) {
+      const { approvals } = services;
+      const { id } = await find(services, visit, visit.params.id);
+      const revoked = await inStore(services, () => approvals.revoke(id, identityOf(visit.caller)));
+      if (revoked === undefined) throw endedRefusal(await inStore(services, () => approvals.get(id)));
+      return json(200, { approval: forList(revoked, visit.caller) });
+    },
+  }),
+  endpoint({
+    method: "DELETE",
+    path: "/approvals/:id",
+    summary: "Cancel one's own approval request.",
+    audience: "agents",
+    needs: ["approvals"],
+    params: idParams,
+    notFound,
+    audited: "change",
+    async handle(visit, services) {
+      const { approvals } = services;
+      const { id } = await find(services, visit, visit.params.id);
+      const cancelled = await inStore(services, () => approvals.cancel(id, identityOf(visit.caller)));
+      if (cancelled === undefined) throw endedRefusal(await inStore(services, () => approvals.get(id)));
+      return json(200, { approval: forRequester(cancelled) });
+    },
+  }),
+  endpoint({
+    ...approvers,
+    method: "GET",
+    path: "/approvals/report",
+    summary: "How approval requests were answered.",
+    needs: ["approvals", "report"],
+    query: z.strictObject({ from: moment, to: moment }),
+    limits: REPORTS,
+    audited: "approvals.reported",
+    async handle({ query }, services) {
+      const now = services.clock();
+      // Includes approval requests from this very millisecond.
+      const to = readMoment(query.to, now) ?? now + 1;
+      const from = readMoment(query.from ?? DEFAULT_RANGE, now);
+      if (from === undefined || from >= to) throw unreadable();
+      const report = await inStore(services, () => services.report({ from, to }));
+      return json(200, { report: reportShown(report) }, { recorded: { from: iso(from), to: iso(to) } });
+    },
+  }),
+];
 
-  app.post("/approvals/:id/revoke", async (request, reply) => {
-    await door.body(request, reply, noBody);
-    return door.operator(request, "approvals:decide", async (operator) => {
-      const { id } = await find(options, { side: "operators", caller: operator }, idOf(request));
-      const revoked = await door.store(() => approvals.revoke(id, identityOf(operator)));
-      if (revoked === undefined) throw endedRefusal(await door.store(() => approvals.get(id)));
-      return sendJson(reply, 200, { approval: forList(revoked, operator) });
-    });
-  });
+type ApprovalServices = EndpointServices & { readonly approvals: ReceiptedApprovals };
 
-  app.delete("/approvals/:id", async (request, reply) => {
-    await door.body(request, reply, noBody);
-    return door.agent(request, async (caller) => {
-      const { id } = await find(options, { side: "agents", caller }, idOf(request));
-      const cancelled = await door.store(() => approvals.cancel(id, identityOf(caller)));
-      if (cancelled === undefined) throw endedRefusal(await door.store(() => approvals.get(id)));
-      return sendJson(reply, 200, { approval: forRequester(cancelled) });
-    });
-  });
-}
-
-/** A decision as requested, through whichever route. */
+/** A decision as requested, through whichever endpoint. */
 export interface AskedDecision extends z.output<typeof decisionBody> {
-  /** Undefined when the id in the request cannot be valid. */
-  readonly id: string | undefined;
+  readonly id: string;
 }
 
 /** Decides as the operator. Records an attempt to decide one's own request or one that is for other approvers. */
-export async function decide(
-  { approvals, door }: ApprovalRoutesOptions,
-  operator: Caller,
-  asked: AskedDecision,
-): Promise<Decided> {
+export async function decide(services: ApprovalServices, operator: Caller, asked: AskedDecision): Promise<Decided> {
   const { id } = asked;
-  const found = id === undefined ? undefined : await door.store(() => approvals.get(id));
-  if (found === undefined || id === undefined) return { outcome: "not_pending", approval: undefined };
+  const { approvals } = services;
+  const found = await inStore(services, () => approvals.get(id));
+  if (found === undefined) return { outcome: "not_pending", approval: undefined };
   const decided: Decided = isOwnQuestion(found, operator)
     ? { outcome: "own_question" }
-    : await door.store(() => {
+    : await inStore(services, () => {
         const { permissions, actors } = operator;
-        return approvals.decide({ ...asked, id, by: identityOf(operator), permissions, actors });
+        return approvals.decide({ ...asked, by: identityOf(operator), permissions, actors });
       });
   const { outcome } = decided;
-  if (outcome === "own_question") await door.forged(operator, outcome, id);
-  if (outcome === "not_eligible") await door.refused(operator, { reason: outcome, id });
+  if (outcome === "own_question") await recordForgery(services, operator, { reason: outcome, id });
+  if (outcome === "not_eligible") await recordRefused(services, operator, { reason: outcome, id });
   return decided;
 }
 
-interface Exchange {
-  readonly request: FastifyRequest;
-  readonly reply: FastifyReply;
-}
-
-async function list(
-  { approvals, door }: ApprovalRoutesOptions,
-  { side, caller }: OperatorRequest,
-  { request, reply }: Exchange,
-): Promise<FastifyReply> {
-  const { limit = PAGE_DEFAULT, ...filter } = door.query(request, listQuery);
-  const requester = side === "agents" ? identityOf(caller) : undefined;
-  const page = await door.store(() => approvals.list({ ...filter, limit, requester }));
-  if (side === "operators") {
-    await door.record({ type: "approvals.listed", sub: caller.subject, iss: caller.issuer });
-  }
-  return sendJson(reply, 200, {
-    approvals: page.approvals.map((one) => (side === "agents" ? forRequester(one) : forList(one, caller))),
-    ...(page.cursor !== undefined && { cursor: page.cursor }),
-  });
-}
-
-/** @throws {Refusal} APPROVAL_NOT_FOUND when it is unknown or belongs to another caller */
+/** Rejects with APPROVAL_NOT_FOUND when it is unknown or belongs to another caller. */
 async function find(
-  { approvals, door }: ApprovalRoutesOptions,
-  { side, caller }: OperatorRequest,
-  id: string | undefined,
+  services: ApprovalServices,
+  { side, caller }: Pick<Visit<"either">, "side" | "caller">,
+  id: string,
 ): Promise<Approval> {
-  const approval = id === undefined ? undefined : await door.store(() => approvals.get(id));
+  const approval = await inStore(services, () => services.approvals.get(id));
   if (approval === undefined) throw notFound();
   if (side === "agents" && !isSame(caller, approval.requester)) throw notFound();
   return approval;
 }
 
-interface Waiting extends Exchange {
+interface Waiting {
   readonly found: Approval;
   /** Seconds. */
   readonly wait: number;
@@ -178,35 +232,23 @@ interface Waiting extends Exchange {
 
 /** Waits for the decision, but only while the caller's token is valid, the client is connected and the service is open. */
 async function awaitAnswer(
-  { approvals, door }: ApprovalRoutesOptions,
-  { side, caller }: OperatorRequest,
-  { request, reply, found, wait }: Waiting,
+  services: ApprovalServices,
+  visit: Visit<"either">,
+  { found, wait }: Waiting,
 ): Promise<Approval> {
   if (found.state !== "pending") return found;
   const leaving = new AbortController();
-  const stop = door.untilEnd(reply, () => leaving.abort());
+  const stop = visit.untilEnd(() => leaving.abort());
   try {
-    const timeoutMs = Math.min(wait * 1000, door.tokenLeftMs(caller));
+    const timeoutMs = Math.min(wait * 1000, visit.tokenLeftMs());
     const { signal } = leaving;
-    const approval = await door.store(() => approvals.wait(found.id, { timeoutMs, signal }));
-    if (reply.raw.destroyed) throw new Refusal("CANCELLED", "The client went away.");
-    await door.verifyAgain(request, side);
+    const approval = await inStore(services, () => services.approvals.wait(found.id, { timeoutMs, signal }));
+    if (visit.isGone()) throw new Refusal("CANCELLED", "The client went away.");
+    await visit.verifyAgain();
     return approval ?? found;
   } finally {
     stop();
   }
-}
-
-/** Returns the approval. A view that is shown to an operator is journaled first. Only the requester receives the receipt. */
-async function shown(
-  { approvals, door }: ApprovalRoutesOptions,
-  { side, caller }: OperatorRequest,
-  approval: Approval,
-): Promise<Json> {
-  if (side === "agents") return withReceipt(forRequester(approval), approval, approvals);
-  const { id, viewDigest } = approval;
-  await door.record({ type: "approval.shown", id, viewDigest, sub: caller.subject, iss: caller.issuer });
-  return { approval: forDecider(approval, caller) };
 }
 
 /** Parses a whole number from a query parameter, which is always text. */
@@ -216,4 +258,43 @@ function wholeNumber(min: number, max: number): z.ZodType<number> {
     .regex(/^\d{1,4}$/, "must be a whole number")
     .transform(Number)
     .pipe(z.int().min(min).max(max));
+}
+
+/** @throws {Refusal} MALFORMED_REQUEST */
+function readMoment(text: string | undefined, now: number): number | undefined {
+  if (text === undefined) return undefined;
+  const moment = readTime(text, now);
+  if (moment === undefined) throw unreadable();
+  return moment;
+}
+
+function unreadable(): Refusal {
+  return new Refusal("MALFORMED_REQUEST", `from and to must each be ${TIME_HINT}, and from the earlier one.`);
+}
+
+function reportShown({ from, to, tools, deciders, suggestions, ...report }: ApprovalReport): Json {
+  const { isWhole, asked, pending, expired, cancelled } = report;
+  return {
+    ...{ from: iso(from), to: iso(to), isWhole, asked, pending, expired, cancelled },
+    ...decisionsShown(report),
+    tools: tools.map((one) => ({
+      ...{ tool: one.tool, asked: one.asked, expired: one.expired },
+      ...decisionsShown(one),
+    })),
+    deciders: deciders.map((one) => ({
+      ...{ iss: one.issuer, sub: one.subject, perHour: one.perHour, busiestHour: one.busiestHour },
+      ...decisionsShown(one),
+    })),
+    suggestions: suggestions.map(({ kind, tool, prompts }) => ({ kind, ...(tool !== undefined && { tool }), prompts })),
+  };
+}
+
+/** Formats the decisions; values are `null` where nobody has decided anything. */
+function decisionsShown(decisions: Decisions): Record<string, Json> {
+  const { approved, denied, approvalRate, medianSeconds, p90Seconds, hastyShare, alerts } = decisions;
+  return {
+    ...{ approved, denied, alerts: [...alerts] },
+    ...{ approvalRate: approvalRate ?? null, medianSeconds: medianSeconds ?? null },
+    ...{ p90Seconds: p90Seconds ?? null, hastyShare: hastyShare ?? null },
+  };
 }

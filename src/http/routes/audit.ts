@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { z } from "zod";
 import { STREAMS, type StreamName } from "../../audit/chain/chain.ts";
 import { readTrail } from "../../audit/query/call-history.ts";
 import type { Position } from "../../audit/query/cursor.ts";
@@ -6,88 +6,180 @@ import { dayProblems } from "../../audit/query/day-problems.ts";
 import { Matcher } from "../../audit/query/filter.ts";
 import { type DayLine, Follower } from "../../audit/query/follow.ts";
 import { IndexLookup } from "../../audit/query/index-lookup.ts";
-import { FILTER_PARAMS, readFilter, readQuery, unknownParams } from "../../audit/query/params.ts";
+import {
+  FILTER_PARAMS,
+  type Params,
+  QUERY_PARAMS,
+  type ReadResult,
+  readFilter,
+  readQuery,
+} from "../../audit/query/params.ts";
 import { search } from "../../audit/query/query.ts";
 import { DAY_MS, dayOf } from "../../audit/query/time-range.ts";
 import { parseLine, viewOf } from "../../audit/query/view.ts";
 import { compareStats, readStats, readStatsRange } from "../../audit/stats/stats.ts";
 import { LogVerifier } from "../../audit/verify/log-verifier.ts";
-import { ConcurrencyLimit } from "../concurrency-limit.ts";
-import { sendJson } from "../error-reply.ts";
-import { ServerSentEvents } from "../server-sent-events.ts";
-import { AuditGuard, type AuditGuardOptions, budget, checked, malformed, paramsOf } from "./audit-guard.ts";
+import { Refusal } from "../../core/errors.ts";
+import { deniedAnswer, json } from "../answers.ts";
+import { type Endpoint, type EndpointAnswer, type EndpointServices, endpoint, perListener } from "../endpoint.ts";
+import { eventStream, ServerSentEvents } from "../server-sent-events.ts";
 
 const LIMIT = 100;
 const LIMIT_MAX = 1_000;
 /** Maximum size of the lines in one answer. */
 const PAGE_BYTES_MAX = 4 * 1_048_576;
+/** Concurrent queries: each may read up to a gigabyte. */
 const QUERIES = { totalMax: 4, perCallerMax: 2 } as const;
+const TAILS = { totalMax: 32, perCallerMax: 4 } as const;
+/** Limits of one request. An answer that reaches them ends early and says so. */
+const BUDGET_MS = 1_000;
+const BUDGET_BYTES = 1_073_741_824;
 /** Default range of statistics when the query names no start. */
 const STATS_RANGE_MS = DAY_MS;
-const ID = /^[\x21-\x7e]{1,128}$/;
+const LOOK_EVERY_MS = 200;
+const FAULTS_MAX = 10;
+const MESSAGE_CHARACTERS_MAX = 300;
 
-/** Declares the `GET /audit…` routes for operators who hold `audit:read`. Every query is journaled before it is answered. */
-export function auditRoutes(app: FastifyInstance, options: AuditGuardOptions): void {
-  const { auditDir: dir, clock } = options;
-  const queries = new ConcurrencyLimit(QUERIES);
-  const door = new AuditGuard(options);
-  const index = new AuditIndex(dir);
-  app.addHook("onClose", (_app, done) => {
-    index.close();
-    done();
-  });
-  auditTailRoute(app, { ...options, door });
-  auditVerifyRoute(app, { ...options, door, places: queries });
+/** What the endpoints have in common. Every query is recorded before it is answered. */
+const auditors = {
+  method: "GET",
+  audience: "operators",
+  permission: "audit:read",
+  needs: ["auditDir"],
+  audited: "audit.queried",
+} as const;
 
-  app.get("/audit", (request, reply) =>
-    door.serve(request, queries, async (caller) => {
-      const params = paramsOf(request);
+/** Parameters that the audit parses, each at most once: a repeated one would be ambiguous. */
+function named(names: readonly string[]) {
+  return z.strictObject(Object.fromEntries(names.map((name) => [name, z.string().optional()])));
+}
+
+export const endpoints: readonly Endpoint[] = [
+  endpoint({
+    ...auditors,
+    path: "/audit",
+    summary: "Entries of the audit, by filters and page.",
+    query: named(QUERY_PARAMS),
+    limits: QUERIES,
+    async handle({ query: params }, services) {
+      const { auditDir: dir, clock } = services;
       const query = checked(readQuery(params, { limit: LIMIT, limitMax: LIMIT_MAX, nowMs: clock() }));
-      await door.record(caller, "query", params);
-      const page = await search({
-        dir,
-        query,
-        places: index.lend(),
-        pageBytesMax: PAGE_BYTES_MAX,
-        mayGoOn: budget(clock),
-      });
-      const { more, cursor } = page;
+      const places = indexOf(services).lend();
+      const page = await search({ dir, query, places, pageBytesMax: PAGE_BYTES_MAX, mayGoOn: budget(clock) });
+      const { found, more, cursor } = page;
       const rest = { more, cursor, ...warnings(dir) };
-      return sendLines(reply, { entries: page.found.map(({ line }) => line) }, rest);
-    }),
-  );
-
-  app.get("/audit/stats", (request, reply) =>
-    door.serve(request, queries, async (caller) => {
-      const params = paramsOf(request);
+      return lines({ entries: found.map(({ line }) => line) }, rest, queried("query", params));
+    },
+  }),
+  endpoint({
+    ...auditors,
+    path: "/audit/stats",
+    summary: "The audit in figures.",
+    query: named([...FILTER_PARAMS, "compare"]),
+    limits: QUERIES,
+    async handle({ query: params }, services) {
+      const { auditDir: dir, clock } = services;
       const nowMs = clock();
       const { filter, earlierMs } = checked(readStatsRange(params, nowMs));
-      await door.record(caller, "stats", params);
       const fromMs = filter.fromMs ?? Math.max(0, (filter.toMs ?? nowMs) - STATS_RANGE_MS);
-      const asked = { dir, places: index.lend(), filter: { ...filter, fromMs }, mayGoOn: budget(clock) };
+      const places = indexOf(services).lend();
+      const asked = { dir, places, filter: { ...filter, fromMs }, mayGoOn: budget(clock) };
       const counted = earlierMs === undefined ? await readStats(asked) : await compareStats({ ...asked, earlierMs });
-      return sendJson(reply, 200, { from: new Date(fromMs).toISOString(), ...counted, ...warnings(dir) });
+      const figures = { from: new Date(fromMs).toISOString(), ...counted, ...warnings(dir) };
+      return json(200, figures, queried("stats", params));
+    },
+  }),
+  endpoint({
+    ...auditors,
+    path: "/audit/:traceId",
+    summary: "Everything about one call, by its trace id or approval id.",
+    params: z.object({
+      traceId: z.string().regex(/^[\x21-\x7e]{1,128}$/, "the id must be 1 to 128 printable characters"),
     }),
-  );
-
-  app.get<{ Params: { traceId: string } }>("/audit/:traceId", (request, reply) =>
-    door.serve(request, queries, async (caller) => {
-      const { traceId: id } = request.params;
-      const faults = unknownParams(paramsOf(request), []);
-      if (!ID.test(id)) faults.push("the id must be 1 to 128 printable characters");
-      if (faults.length > 0) throw malformed(faults);
-      await door.record(caller, "show", { id });
-      const trail = await readTrail({ dir, id, places: index.lend(), mayGoOn: budget(clock) });
+    query: named([]),
+    errors: { 404: "ENTRY_NOT_FOUND" },
+    limits: QUERIES,
+    async handle({ params: { traceId: id } }, services) {
+      const { auditDir: dir, clock } = services;
+      const trail = await readTrail({ dir, id, places: indexOf(services).lend(), mayGoOn: budget(clock) });
       const missing = warnings(dir, STREAMS);
       const isEmpty = trail.calls.length + trail.journal.length === 0;
-      if (isEmpty && !trail.isPartial && missing.warnings === undefined) return sendUnknown(reply);
-      const lines = {
+      if (isEmpty && !trail.isPartial && missing.warnings === undefined) {
+        const unknown = deniedAnswer(404, "ENTRY_NOT_FOUND", "Nothing in the audit carries this id.");
+        return { ...unknown, ...queried("show", { id }) };
+      }
+      const lists = {
         entries: trail.calls.map(({ line }) => line),
         journal: trail.journal.map(({ line }) => line),
       };
-      return sendLines(reply, lines, { more: trail.isPartial, ...missing });
+      return lines(lists, { more: trail.isPartial, ...missing }, queried("show", { id }));
+    },
+  }),
+  endpoint({
+    ...auditors,
+    path: "/audit/verify",
+    summary: "Whether the log is whole.",
+    query: named([]),
+    limits: QUERIES,
+    /**
+     * Verifies first what was added since the last reading of the whole log, then a part of the next such reading; concurrent
+     * requests get the same answer.
+     */
+    async handle(_visit, services) {
+      return json(200, await verifierOf(services).status(budget(services.clock)), queried("verify", {}));
+    },
+  }),
+  endpoint({
+    ...auditors,
+    path: "/audit/tail",
+    summary: "Entries as they are written, as server-sent events.",
+    query: named(FILTER_PARAMS),
+    headers: z.object({
+      "Last-Event-ID": z
+        .string()
+        .regex(/^\d{4}-\d{2}-\d{2}:\d{1,15}$/, "must be the id of an event")
+        .optional(),
     }),
-  );
+    responses: { 200: { type: "text/event-stream" } },
+    limits: TAILS,
+    handle({ query: params, headers, tokenLeftMs, verifyAgain, untilEnd }, { auditDir, clock }) {
+      const matcher = new Matcher(checked(readFilter(params, clock())));
+      const from = positionOf(headers["Last-Event-ID"], clock());
+      const stream = eventStream(async (client) => {
+        const events = new ServerSentEvents({ client, tokenLeftMs, verifyAgain });
+        const tail = new Tail(events, { follower: new Follower(auditDir, from), matcher });
+        const stop = untilEnd(() => events.end());
+        try {
+          await events.run(() => tail.step());
+        } catch {
+          // A file cannot be read: the client resumes, and its next query reports the error.
+        } finally {
+          stop();
+        }
+      });
+      return { ...stream, ...queried("tail", params) };
+    },
+  }),
+];
+
+/** Returns the members of the journal line that records who queried what. */
+function queried(route: string, params: Params): Required<Pick<EndpointAnswer, "recorded">> {
+  const filters = Object.entries(params).filter((entry): entry is [string, string] => entry[1] !== undefined);
+  return { recorded: { route, filters: Object.fromEntries(filters) } };
+}
+
+/** Returns a function that is true while one request may continue; it counts over all of the request's pages. */
+function budget(clock: () => number): (bytesRead: number) => boolean {
+  const untilMs = clock() + BUDGET_MS;
+  return (bytesRead) => clock() < untilMs && bytesRead < BUDGET_BYTES;
+}
+
+/** @throws {Refusal} MALFORMED_REQUEST naming every error */
+function checked<T>(read: ReadResult<T>): T {
+  if ("ok" in read) return read.ok;
+  const faults = read.faults.slice(0, FAULTS_MAX);
+  const issues = faults.map((message) => ({ message: message.slice(0, MESSAGE_CHARACTERS_MAX) }));
+  throw new Refusal("MALFORMED_REQUEST", "The query is not what this route takes.", { details: { issues } });
 }
 
 /** Returns why lines may be missing from an answer: the file of a day is missing or has the name of another day. */
@@ -96,30 +188,14 @@ function warnings(dir: string, streams: readonly StreamName[] = ["calls"]): { re
   return problems.length === 0 ? {} : { warnings: problems };
 }
 
-/** Sends lines as they are stored in the files: each was parsed as a JSON object, so the whole body is valid JSON. */
-function sendLines(
-  reply: FastifyReply,
+/** Returns lines as they are stored in the files: each was parsed as a JSON object, so the whole body is valid JSON. */
+function lines(
   lists: Readonly<Record<string, readonly string[]>>,
   rest: Readonly<Record<string, unknown>>,
-): FastifyReply {
-  const members = Object.entries(lists).map(([name, lines]) => `${JSON.stringify(name)}:[${lines.join(",")}]`);
-  const body = `{${members.join(",")},${JSON.stringify(rest).slice(1)}`;
-  return reply
-    .code(200)
-    .header("content-type", "application/json; charset=utf-8")
-    .header("cache-control", "no-store")
-    .header("x-content-type-options", "nosniff")
-    .send(body);
-}
-
-function sendUnknown(reply: FastifyReply): FastifyReply {
-  const error = {
-    code: "ENTRY_NOT_FOUND",
-    stage: "REQUEST",
-    message: "Nothing in the audit carries this id.",
-    retryable: false,
-  };
-  return sendJson(reply, 404, { status: "denied", error });
+  recorded: Pick<EndpointAnswer, "recorded">,
+): EndpointAnswer {
+  const members = Object.entries(lists).map(([name, texts]) => `${JSON.stringify(name)}:[${texts.join(",")}]`);
+  return { ...json(200, {}, recorded), body: `{${members.join(",")},${JSON.stringify(rest).slice(1)}` };
 }
 
 /**
@@ -163,97 +239,22 @@ class AuditIndex {
   }
 }
 
-interface AuditVerifyOptions extends AuditGuardOptions {
-  readonly door: AuditGuard;
-  readonly places: ConcurrencyLimit;
-}
+type AuditServices = EndpointServices & { readonly auditDir: string };
 
-/**
- * Declares `GET /audit/verify`, which reports whether the log is intact. Verifies first what was added since the last reading
- * of the whole log, then a part of the next such reading; concurrent requests get the same answer.
- */
-function auditVerifyRoute(app: FastifyInstance, options: AuditVerifyOptions): void {
-  const { auditDir: dir, checkpointKey, clock, door, places } = options;
-  const verifier = new LogVerifier({ dir, keys: checkpointKey === undefined ? [] : [checkpointKey], clock });
+const indexOf = perListener(({ auditDir, onClose }: AuditServices) => {
+  const index = new AuditIndex(auditDir);
+  onClose(() => index.close());
+  return index;
+});
 
-  app.get("/audit/verify", (request, reply) =>
-    door.serve(request, places, async (caller) => {
-      const faults = unknownParams(paramsOf(request), []);
-      if (faults.length > 0) throw malformed(faults);
-      await door.record(caller, "verify", {});
-      return sendJson(reply, 200, await verifier.status(budget(clock)));
-    }),
-  );
-}
+const verifierOf = perListener(({ auditDir: dir, checkpointKey, clock }: AuditServices) => {
+  return new LogVerifier({ dir, keys: checkpointKey === undefined ? [] : [checkpointKey], clock });
+});
 
-interface AuditTailOptions extends AuditGuardOptions {
-  readonly door: AuditGuard;
-}
-
-const OPEN_STREAMS = { totalMax: 32, perCallerMax: 4 } as const;
-const LOOK_EVERY_MS = 200;
-const HEARTBEAT_MS = 15_000;
-/** Maximum time during which a client reads nothing of what was sent. */
-const PATIENCE_MS = 30_000;
-const EVENT_ID = /^(\d{4}-\d{2}-\d{2}):(\d{1,15})$/;
-
-/**
- * Declares `GET /audit/tail`: calls as they are written, as server-sent events. A client resumes with `Last-Event-ID`. The
- * stream ends with the token.
- */
-function auditTailRoute(app: FastifyInstance, options: AuditTailOptions): void {
-  const { auditDir, clock, door } = options;
-  const places = new ConcurrencyLimit(OPEN_STREAMS);
-  const open = new Set<ServerSentEvents>();
-  let isClosing = false;
-  app.addHook("preClose", (done) => {
-    isClosing = true;
-    for (const stream of [...open]) stream.end();
-    done();
-  });
-
-  app.get("/audit/tail", (request, reply) =>
-    door.serve(request, places, async (caller) => {
-      const params = paramsOf(request);
-      const faults = unknownParams(params, FILTER_PARAMS);
-      if (faults.length > 0) throw malformed(faults);
-      const matcher = new Matcher(checked(readFilter(params, clock())));
-      const from = startOf(request, clock());
-      await door.record(caller, "tail", params);
-      reply.hijack();
-      const stream = new ServerSentEvents({
-        response: reply.raw,
-        tokenLeftMs: () => (isClosing ? 0 : Math.max(0, caller.expiresAt * 1000 - clock())),
-        verifyAgain: async () => void (await door.identify(request)),
-        heartbeatMs: HEARTBEAT_MS,
-        patienceMs: PATIENCE_MS,
-      });
-      const tail = new Tail(stream, { follower: new Follower(auditDir, from), matcher });
-      open.add(stream);
-      try {
-        await stream.run(() => tail.step());
-      } catch {
-        // A file cannot be read: the client resumes, and its next query reports the error.
-      } finally {
-        open.delete(stream);
-      }
-      return reply;
-    }),
-  );
-}
-
-/**
- * Returns the position from which a stream starts; undefined means now. An id with a future day belongs to another log and is
- * ignored.
- *
- * @throws {Refusal} MALFORMED_REQUEST
- */
-function startOf({ headers }: FastifyRequest, nowMs: number): Position | undefined {
-  const seen = headers["last-event-id"];
-  if (seen === undefined) return undefined;
-  const [, day, offset] = EVENT_ID.exec(typeof seen === "string" ? seen : "") ?? [];
-  if (day === undefined) throw malformed(["Last-Event-ID must be the id of an event"]);
-  return day > dayOf(nowMs) ? undefined : { day, offset: Number(offset) };
+/** Returns the position of an event; undefined means now. An id with a future day belongs to another log and is ignored. */
+function positionOf(seen: string | undefined, nowMs: number): Position | undefined {
+  const [day = "", offset] = seen?.split(":") ?? [];
+  return day === "" || day > dayOf(nowMs) ? undefined : { day, offset: Number(offset) };
 }
 
 interface TailOptions {

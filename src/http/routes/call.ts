@@ -1,97 +1,91 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { IncomingHttpHeaders } from "node:http";
+import { z } from "zod";
 import { Refusal } from "../../core/errors.ts";
+import { isTable } from "../../core/json.ts";
+import { parseTracestate } from "../../core/trace-context.ts";
 import type { HttpRequestFacts } from "../../core/tracing.ts";
 import type { Answer } from "../../pipeline/answer.ts";
 import type { CallRequest } from "../../pipeline/call-request.ts";
-import type { Disconnect } from "../../pipeline/call-scope.ts";
 import type { ClientCertificate } from "../../pipeline/identity/binding.ts";
-import type { Shedding } from "../../pipeline/limits/shedding.ts";
-import type { ToolProxy } from "../../pipeline/proxy.ts";
-import { BodyReaders } from "../body-readers.ts";
+import { callAnswer } from "../answers.ts";
+import { BodyReaders, PASSED_OVER_BYTES_MAX } from "../body-readers.ts";
 import { certificateOf } from "../connections/listening-tls.ts";
-import { sendAnswer } from "../error-reply.ts";
-import type { Metrics } from "../metrics.ts";
 import {
-  checkBodyHeaders,
-  checkPeerHeaders,
-  parseBody,
-  parseEnvelope,
-  type RequestGuardOptions,
-  readIdempotencyKey,
-  readTraceparent,
-  readTracestate,
-  readWaitMs,
-} from "../request-guard.ts";
-
-export interface CallRouteOptions extends RequestGuardOptions {
-  readonly proxy: ToolProxy;
-  /** Maximum number of concurrent requests that have not been authenticated yet. */
-  readonly concurrentRequestsMax: () => number;
-  /** Decides when calls are shed; without it, none are. */
-  readonly shedding?: Shedding | undefined;
-  readonly metrics: Metrics;
-  /** Set when there are approvers to wait for. */
-  readonly approvals?: unknown;
-}
+  type Endpoint,
+  type EndpointAnswer,
+  type EndpointServices,
+  type Exchange,
+  perListener,
+  selfGuarded,
+} from "../endpoint.ts";
+import { PENDING, SUCCESS } from "../openapi.ts";
+import { checkBodyHeaders, checkPeerHeaders, issuesOf, parseBody } from "../request-guard.ts";
 
 const RETRY_AFTER_MS = 1_000;
-/** Largest refused body that is discarded so that its connection can stay open. */
-export const PASSED_OVER_BYTES_MAX = 65_536;
+const TOOL_CHARACTERS_MAX = 256;
+
+/** The body of `POST /call`. Unknown fields are refused, so that nobody believes that they had an effect. */
+const envelope = z.strictObject({
+  tool: z.string().min(1).max(TOOL_CHARACTERS_MAX),
+  args: z.custom<Readonly<Record<string, unknown>>>(isTable, "must be an object").meta({ type: "object" }).default({}),
+  session: z
+    .string()
+    .regex(/^[\x21-\x7e]{1,128}$/)
+    .optional(),
+  callId: z
+    .string()
+    .regex(/^[\x21-\x7e]{1,128}$/)
+    .optional(),
+  reason: z.string().max(1_000).optional(),
+  approval: z.strictObject({ id: z.string().regex(/^[\x21-\x7e]{1,128}$/) }).optional(),
+});
+
+type Envelope = z.output<typeof envelope>;
+
+/** Calls that have not been answered or admitted yet, and the readers of their bodies. */
+const entrance = perListener(
+  (services): Entrance => ({ readers: new BodyReaders(services.concurrentRequestsMax), under: 0 }),
+);
+
+interface Entrance {
+  readonly readers: BodyReaders;
+  under: number;
+}
+
+interface Arrived {
+  readonly call: IncomingCall;
+  readonly at: Entrance;
+  readonly services: EndpointServices;
+}
+
+const text = z.string().optional();
 
 /**
- * Declares `POST /call`: Host and Origin → size → media type → JSON → the pipeline. Requests refused before the pipeline are
+ * Host and Origin → size → media type → JSON → the pipeline, which verifies the token. Requests refused before the pipeline are
  * audited too.
  */
-export function callRoute(app: FastifyInstance, routeOptions: CallRouteOptions): void {
-  const options = { ...routeOptions, readers: new BodyReaders(routeOptions.concurrentRequestsMax) };
-  let atTheDoor = 0;
+const call = selfGuarded({
+  method: "POST",
+  path: "/call",
+  summary: "Call a tool.",
+  audience: "agents",
+  headers: z.object({ "Idempotency-Key": text, Prefer: text, traceparent: text, tracestate: text }),
+  bytes: envelope,
+  responses: { 200: { schema: SUCCESS }, 202: { description: "A person is asked.", schema: PENDING } },
+  audited: "call",
+  receive(exchange, services) {
+    const arrived = { call: new IncomingCall(exchange), at: entrance(services), services };
+    arrived.at.under += 1;
+    const refusal = overload(services, arrived.at.under);
+    return refusal === undefined ? run(arrived) : shed(arrived, refusal);
+  },
+});
 
-  // Fastify parses the media type before the handler and fails on an invalid one: the pipeline's own check then refuses it,
-  // with an audit entry. Any other error goes to the server's handler, because a call must not run through the pipeline
-  // twice.
-  const errorHandler = async (error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
-    if (!(error instanceof Error && "code" in error && error.code === "FST_ERR_CTP_INVALID_MEDIA_TYPE")) throw error;
-    const send = await walk(request, reply, options);
-    await send();
-  };
-  app.post("/call", { errorHandler }, async (request, reply) => {
-    atTheDoor += 1;
-    let send: Send;
-    try {
-      const refusal = crowded(options, atTheDoor);
-      send = await (refusal === undefined
-        ? walk(request, reply, options)
-        : refuse(refusal, { request, reply, options }));
-    } finally {
-      atTheDoor -= 1;
-    }
-    // Waits for the rest of a refused body, after the slot is free: it must not keep other requests out.
-    return send();
-  });
-}
-
-/** Sends the prepared answer. */
-type Send = () => FastifyReply;
-
-interface Refused {
-  readonly request: FastifyRequest;
-  readonly reply: FastifyReply;
-  readonly options: WalkOptions;
-}
-
-async function refuse(refusal: Refusal, { request, reply, options }: Refused): Promise<Send> {
-  const answer = await turnAway(new IncomingCall(request, reply), refusal, { request, ...options });
-  return () => (passesOver(request) ? sendAnswer(reply, answer) : sendTurnedAway(reply, answer));
-}
-
-interface WalkOptions extends CallRouteOptions {
-  readonly readers: BodyReaders;
-}
+export const endpoints: readonly Endpoint[] = [call];
 
 /** Decides whether to shed this call. Health, metrics and approvals are separate routes and are never shed. */
-function crowded(options: CallRouteOptions, atTheDoor: number): Refusal | undefined {
-  const { concurrentRequestsMax, shedding, metrics } = options;
-  if (atTheDoor > concurrentRequestsMax()) {
+function overload({ concurrentRequestsMax, shedding, metrics }: EndpointServices, under: number): Refusal | undefined {
+  if (under > concurrentRequestsMax()) {
     metrics.load.shed("requests");
     return new Refusal("OVERLOADED", "Too many requests at once.", { retryAfterMs: RETRY_AFTER_MS });
   }
@@ -100,43 +94,69 @@ function crowded(options: CallRouteOptions, atTheDoor: number): Refusal | undefi
   return new Refusal("OVERLOADED", "The service has more to do than time.", { retryAfterMs: RETRY_AFTER_MS });
 }
 
-async function walk(request: FastifyRequest, reply: FastifyReply, options: WalkOptions): Promise<Send> {
-  const { readers } = options;
-  const call = new IncomingCall(request, reply);
+async function shed({ call, at, services }: Arrived, refusal: Refusal): Promise<EndpointAnswer> {
   try {
-    checkPeerHeaders(request.raw, options);
-    checkBodyHeaders(request.headers, options);
-    call.idempotencyKey = readIdempotencyKey(request.headers);
-    call.waitMs = options.approvals === undefined ? 0 : readWaitMs(request.headers);
-    if (call.waitMs > 0) reply.header("preference-applied", "wait");
-    call.body = await readers.read(request, options);
-    call.fill(parseBody(call.body, options));
-  } catch (error) {
-    // Two readers might disagree on where the next request starts: read nothing more from this connection.
-    if (call.body === undefined) reply.header("connection", "close");
-    const refusal =
-      error instanceof Refusal ? error : new Refusal("INTERNAL", "The request could not be read.", { cause: error });
-    const answer = await turnAway(call, refusal, { request, ...options });
-    return () => sendTurnedAway(reply, answer);
+    const answer = await refuse(call, refusal, services);
+    if (!passesOver(call.exchange)) endConnection(call.exchange);
+    return callAnswer(answer);
+  } finally {
+    at.under -= 1;
   }
-  const answer = await options.proxy.call(call);
-  return () => sendAnswer(reply, answer);
 }
 
-interface TurningAway extends WalkOptions {
-  readonly request: FastifyRequest;
+async function run({ call, at, services }: Arrived): Promise<EndpointAnswer> {
+  try {
+    try {
+      const { raw } = call.exchange;
+      checkPeerHeaders(raw, services);
+      checkBodyHeaders(raw.headers, services);
+      call.idempotencyKey = readIdempotencyKey(raw.headers);
+      call.waitMs = services.approvals === undefined ? 0 : readWaitMs(raw.headers);
+      call.body = await at.readers.read(raw, services);
+      call.fill(parseBody(call.body, services));
+    } catch (error) {
+      return await refuseRead({ call, at, services }, error);
+    }
+    return answerOf(call, await services.proxy.call(call));
+  } finally {
+    at.under -= 1;
+  }
+}
+
+async function refuseRead({ call, services }: Arrived, error: unknown): Promise<EndpointAnswer> {
+  // Two readers might disagree on where the next request starts: read nothing more from this connection.
+  if (call.body === undefined) call.exchange.closeConnection();
+  const refusal =
+    error instanceof Refusal ? error : new Refusal("INTERNAL", "The request could not be read.", { cause: error });
+  const answer = await refuse(call, refusal, services);
+  endConnection(call.exchange);
+  return answerOf(call, answer);
 }
 
 /** Verifies the token for the audit entry, which costs as much as refusing it, so it counts as much against the source. */
-async function turnAway(
-  call: IncomingCall,
-  refusal: Refusal,
-  { request: { raw }, proxy, wrongTokens }: TurningAway,
-): Promise<Answer> {
+async function refuse(call: IncomingCall, refusal: Refusal, { proxy, wrongTokens }: EndpointServices): Promise<Answer> {
+  const { raw } = call.exchange;
   if ((wrongTokens?.waitMs(raw) ?? 0) > 0) call.authorization = undefined;
   const answer = await proxy.turnAway(call, refusal);
   if (call.authorization !== undefined) wrongTokens?.countUnverified(raw);
   return answer;
+}
+
+function answerOf({ waitMs }: IncomingCall, answer: Answer): EndpointAnswer {
+  const answered = callAnswer(answer);
+  return waitMs > 0 ? { ...answered, headers: { ...answered.headers, "preference-applied": "wait" } } : answered;
+}
+
+/** Closes the connection after the answer when the rest of a refused body is not read. */
+function endConnection(exchange: Exchange): void {
+  if (!exchange.raw.complete) exchange.closeConnection();
+}
+
+/** Discards a short body, so that the connection can stay open: a new connection would cost both sides more. */
+function passesOver({ raw }: Exchange): boolean {
+  const isShort = Number(raw.headers["content-length"]) <= PASSED_OVER_BYTES_MAX;
+  if (isShort) raw.resume();
+  return isShort;
 }
 
 /** A call as it arrives: first its headers, then its body, then the body's fields. */
@@ -154,27 +174,29 @@ class IncomingCall implements CallRequest {
   readonly certificate: ClientCertificate | undefined;
   readonly traceparent: string | undefined;
   readonly tracestate: string | undefined;
-  readonly departure: Disconnect;
-  readonly #request: FastifyRequest;
+  readonly exchange: Exchange;
 
-  constructor(request: FastifyRequest, reply: FastifyReply) {
-    const { headers } = request;
+  constructor(exchange: Exchange) {
+    const { raw } = exchange;
+    const { headers } = raw;
     this.authorization = headers.authorization;
-    this.certificate = certificateOf(request.raw);
+    this.certificate = certificateOf(raw);
     this.traceparent = readTraceparent(headers["traceparent"]);
     // `tracestate` means nothing without its `traceparent`. `baggage` is not forwarded: its content is not specified.
     this.tracestate = this.traceparent === undefined ? undefined : readTracestate(headers["tracestate"]);
-    this.departure = new Connection(reply);
-    this.#request = request;
+    this.exchange = exchange;
+  }
+
+  get departure(): Exchange {
+    return this.exchange;
   }
 
   get http(): HttpRequestFacts {
-    return { route: "/call", scheme: this.#request.protocol };
+    return { route: "/call", scheme: this.exchange.scheme };
   }
 
   get source(): string {
-    // A peer on the Unix socket has no address.
-    return this.#request.ip || "socket";
+    return this.exchange.source;
   }
 
   /** @throws {Refusal} MALFORMED_REQUEST; the requested tool name is kept even then */
@@ -190,36 +212,61 @@ class IncomingCall implements CallRequest {
   }
 }
 
-/** Discards a short body, so that the connection can stay open: a new connection would cost both sides more. */
-function passesOver({ raw, headers }: FastifyRequest): boolean {
-  const isShort = Number(headers["content-length"]) <= PASSED_OVER_BYTES_MAX;
-  if (isShort) raw.resume();
-  return isShort;
+const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
+
+/**
+ * Reads the caller's idempotency key: the same key with the same arguments is the same call.
+ *
+ * @throws {Refusal} MALFORMED_REQUEST
+ */
+function readIdempotencyKey({ "idempotency-key": header }: IncomingHttpHeaders): string | undefined {
+  if (header === undefined) return undefined;
+  if (typeof header === "string" && IDEMPOTENCY_KEY.test(header)) return header;
+  throw new Refusal("MALFORMED_REQUEST", "Idempotency-Key must have 1 to 255 visible ASCII characters.");
 }
 
-/** Sends the answer and closes the connection; the rest of a refused body is not read. */
-function sendTurnedAway(reply: FastifyReply, answer: Answer): FastifyReply {
-  if (!reply.request.raw.complete) reply.header("connection", "close");
-  return sendAnswer(reply, answer);
+const WAIT_SECONDS_MAX = 55;
+const PREFER_CHARACTERS_MAX = 256;
+
+/** Reads `Prefer: wait=N` (RFC 7240) in milliseconds, at most 55 s. Ignores anything else, as the RFC requires. */
+function readWaitMs({ prefer }: IncomingHttpHeaders): number {
+  if (typeof prefer !== "string" || prefer.length > PREFER_CHARACTERS_MAX) return 0;
+  for (const wish of prefer.split(/[,;]/)) {
+    const [, seconds] = /^wait="?(\d{1,6})"?$/i.exec(wish.trim()) ?? [];
+    if (seconds !== undefined) return Math.min(Number(seconds), WAIT_SECONDS_MAX) * 1_000;
+  }
+  return 0;
 }
 
-/** Reports a disconnect when the connection closes before the answer is sent. */
-class Connection implements Disconnect {
-  readonly #raw: FastifyReply["raw"];
+/** @throws {Refusal} MALFORMED_REQUEST naming the field */
+function parseEnvelope(body: unknown): Envelope {
+  if (isPlainEnvelope(body)) return body;
+  const parsed = envelope.safeParse(body);
+  if (parsed.success) return parsed.data;
+  throw new Refusal("MALFORMED_REQUEST", "The body must be {tool, args, session?, callId?, reason?, approval?}.", {
+    details: { issues: issuesOf(parsed.error, "(body)") },
+  });
+}
 
-  constructor(reply: FastifyReply) {
-    this.#raw = reply.raw;
-  }
+/** Recognizes `{tool, args}` without further fields, the form of most calls, which the schema would not change. */
+function isPlainEnvelope(body: unknown): body is Envelope {
+  if (!isTable(body)) return false;
+  const { tool, args } = body;
+  const isNamed = typeof tool === "string" && tool.length > 0 && tool.length <= TOOL_CHARACTERS_MAX;
+  return isNamed && isTable(args) && Object.keys(body).length === 2;
+}
 
-  get gone(): boolean {
-    return this.#raw.destroyed && !this.#raw.writableFinished;
-  }
+const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}$/;
 
-  listen(listener: () => void): () => void {
-    const onClose = (): void => {
-      if (!this.#raw.writableFinished) listener();
-    };
-    this.#raw.once("close", onClose);
-    return () => this.#raw.removeListener("close", onClose);
-  }
+/** Reads the W3C trace context; ignores a malformed one, as its specification requires. */
+function readTraceparent(header: string | string[] | undefined): string | undefined {
+  if (typeof header !== "string") return undefined;
+  const [, version, traceId, parentId] = TRACEPARENT.exec(header) ?? [];
+  if (version === undefined || version === "ff" || /^0+$/.test(traceId ?? "") || /^0+$/.test(parentId ?? ""))
+    return undefined;
+  return header;
+}
+
+function readTracestate(header: string | string[] | undefined): string | undefined {
+  return typeof header === "string" ? parseTracestate(header) : undefined;
 }

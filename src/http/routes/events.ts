@@ -1,88 +1,55 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { z } from "zod";
 import type { ApprovalEvent, Approvals } from "../../approvals/types.ts";
-import { Refusal } from "../../core/errors.ts";
-import { iso, isSame } from "../approval-json.ts";
-import { ConcurrencyLimit } from "../concurrency-limit.ts";
-import type { OperatorGuard, OperatorRequest } from "../operator-guard.ts";
-import { ServerSentEvents, type ServerSentEventsOptions } from "../server-sent-events.ts";
+import { inStore, iso, isSame } from "../approval-json.ts";
+import { type Endpoint, endpoint, perListener } from "../endpoint.ts";
+import { eventStream, ServerSentEvents, type ServerSentEventsOptions } from "../server-sent-events.ts";
 
-interface EventRouteOptions {
-  readonly approvals: Approvals;
-  readonly door: OperatorGuard;
-}
+const STREAMS = { totalMax: 100, perCallerMax: 5 } as const;
 
-const EVENT_STREAMS_MAX = 100;
-const EVENT_STREAMS_PER_CALLER_MAX = 5;
-const HEARTBEAT_MS = 15_000;
-const PATIENCE_MS = 30_000;
-const SEQ = /^\d{1,15}$/;
+const tailOf = perListener(({ approvals }: { readonly approvals: Approvals }) => new EventTail(approvals));
 
-/**
- * Declares `GET /events`: approval events as they happen. Operators see all of them, agents their own; a client resumes with
- * `Last-Event-ID`.
- */
-export function eventRoute(app: FastifyInstance, { approvals, door }: EventRouteOptions): void {
-  const tail = new EventTail(approvals);
-  const places = new ConcurrencyLimit({ totalMax: EVENT_STREAMS_MAX, perCallerMax: EVENT_STREAMS_PER_CALLER_MAX });
-
-  app.get("/events", (request, reply) =>
-    door.either(request, "approvals:decide", async (visitor) => {
-      const leave = places.take(visitor.caller);
+/** Approval events as they happen. Operators see all of them, agents their own; a client resumes with `Last-Event-ID`. */
+const events = endpoint({
+  method: "GET",
+  path: "/events",
+  summary: "Events of approval requests, as server-sent events.",
+  audience: "either",
+  permission: "approvals:decide",
+  needs: ["approvals"],
+  headers: z.object({
+    "Last-Event-ID": z
+      .string()
+      .regex(/^\d{1,15}$/, "must be the id of an event")
+      .optional(),
+  }),
+  responses: { 200: { type: "text/event-stream" } },
+  audited: "events.followed",
+  limits: STREAMS,
+  async handle({ side, caller, headers: { "Last-Event-ID": seen }, tokenLeftMs, verifyAgain, untilEnd }, services) {
+    const last = await inStore(services, () => services.approvals.lastSeq());
+    // An id that was never issued belongs to another store and counts as the latest.
+    const after = seen === undefined ? last : Math.min(Number(seen), last);
+    return eventStream(async (client) => {
+      const stream = new EventStream({
+        tail: tailOf(services),
+        client,
+        after,
+        mayWatch: (event) => side === "operators" || (isSame(caller, event) && event.type !== "approval.voted"),
+        ...{ tokenLeftMs, verifyAgain },
+      });
+      const stop = untilEnd(() => stream.end());
       try {
-        const after = await startOf(request);
-        if (visitor.side === "operators") {
-          const { subject, issuer } = visitor.caller;
-          await door.record({ type: "events.followed", sub: subject, iss: issuer });
-        }
-        await follow(visitor, { request, reply, after });
-        return reply;
+        await inStore(services, () => stream.run());
+      } catch {
+        // The store's error was logged already; the client resumes where it was cut off.
       } finally {
-        leave();
+        stop();
       }
-    }),
-  );
-
-  /**
-   * Returns the last event that the client has seen, or the latest one. An id that was never issued belongs to another store
-   * and counts as the latest.
-   */
-  async function startOf({ headers }: FastifyRequest): Promise<number> {
-    const seen = headers["last-event-id"];
-    if (seen !== undefined && (typeof seen !== "string" || !SEQ.test(seen))) {
-      throw new Refusal("MALFORMED_REQUEST", "Last-Event-ID must be the id of an event.");
-    }
-    const last = await door.store(() => approvals.lastSeq());
-    return seen === undefined ? last : Math.min(Number(seen), last);
-  }
-
-  async function follow({ side, caller }: OperatorRequest, { request, reply, after }: Following): Promise<void> {
-    reply.hijack();
-    const stream = new EventStream({
-      tail,
-      response: reply.raw,
-      after,
-      mayWatch: (event) => side === "operators" || (isSame(caller, event) && event.type !== "approval.voted"),
-      tokenLeftMs: () => door.tokenLeftMs(caller),
-      verifyAgain: () => door.verifyAgain(request, side),
-      heartbeatMs: HEARTBEAT_MS,
-      patienceMs: PATIENCE_MS,
     });
-    const stop = door.untilEnd(reply, () => stream.end());
-    try {
-      await door.store(() => stream.run());
-    } catch {
-      // The store's error was logged already; the client resumes where it was cut off.
-    } finally {
-      stop();
-    }
-  }
-}
+  },
+});
 
-interface Following {
-  readonly request: FastifyRequest;
-  readonly reply: FastifyReply;
-  readonly after: number;
-}
+export const endpoints: readonly Endpoint[] = [events];
 
 /** Events per read. An event's line is short, so at most some tens of kilobytes wait for a client. */
 const PAGE_EVENTS = 100;

@@ -1,19 +1,26 @@
-import type { FastifyInstance } from "fastify";
 import { z } from "zod";
 import { ANSWER_CHARACTERS_MAX } from "../../approvals/answer.ts";
-import type { Approval, Approvals, Decided } from "../../approvals/types.ts";
+import type { ReceiptedApprovals } from "../../approvals/receipts/receipts.ts";
+import type { Approval, Decided } from "../../approvals/types.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Caller, Json } from "../../core/types.ts";
-import { decisionRefusal, iso, lackingText, rightsOf, sentenceOf } from "../approval-json.ts";
-import { sendJson } from "../error-reply.ts";
-import type { OperatorGuard } from "../operator-guard.ts";
-import { isId } from "../path-ids.ts";
+import { json } from "../answers.ts";
+import {
+  decisionRefusal,
+  inStore,
+  isId,
+  iso,
+  lackingText,
+  REASON_CHARACTERS_MAX,
+  rightsOf,
+  sentenceOf,
+} from "../approval-json.ts";
+import { type Endpoint, type EndpointServices, endpoint } from "../endpoint.ts";
+import { record } from "../guard.ts";
+import { parseBody } from "../request-guard.ts";
 import { decide } from "./approvals.ts";
 
-export interface RpcRouteOptions {
-  readonly approvals: Approvals;
-  readonly door: OperatorGuard;
-}
+type RpcServices = EndpointServices & { readonly approvals: ReceiptedApprovals };
 
 /** Error codes of JSON-RPC 2.0. */
 const PARSE_ERROR = -32_700;
@@ -24,11 +31,10 @@ const INVALID_PARAMS = -32_602;
 /** Only the newest approvals are listed. */
 const LISTED_MAX = 200;
 const ID_CHARACTERS_MAX = 128;
-const REASON_CHARACTERS_MAX = 500;
 
 const requestId = z.union([z.string().max(ID_CHARACTERS_MAX), z.number(), z.null()]);
 
-export const rpcRequest = z.strictObject({
+const rpcRequest = z.strictObject({
   /** Omitted by older clients; their answers omit it, too. */
   jsonrpc: z.literal("2.0").optional(),
   id: requestId.optional(),
@@ -58,29 +64,29 @@ class RpcError extends Error {
   }
 }
 
-type Method = (options: RpcRouteOptions, operator: Caller, params: unknown) => Promise<Json>;
+type Method = (services: RpcServices, operator: Caller, params: unknown) => Promise<Json>;
 
 const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
   [
     "exec.approve",
-    async (options, operator, params) => {
+    async (services, operator, params) => {
       const { approvalId: id, ...said } = readParams(approveParams, params);
-      return done(await decide(options, operator, { id, decision: "approve", ...said }));
+      return done(await decide(services, operator, { id, decision: "approve", ...said }));
     },
   ],
   [
     "exec.deny",
-    async (options, operator, params) => {
+    async (services, operator, params) => {
       const { approvalId: id, reason } = readParams(denyParams, params);
-      return done(await decide(options, operator, { id, decision: "deny", reason }));
+      return done(await decide(services, operator, { id, decision: "deny", reason }));
     },
   ],
   [
     "exec.list",
-    async ({ approvals, door }, operator, params) => {
+    async (services, operator, params) => {
       readParams(listParams, params);
-      const page = await door.store(() => approvals.list({ state: "pending", limit: LISTED_MAX }));
-      await door.record({ type: "approvals.listed", sub: operator.subject, iss: operator.issuer });
+      const page = await inStore(services, () => services.approvals.list({ state: "pending", limit: LISTED_MAX }));
+      await record(services, { type: "approvals.listed", sub: operator.subject, iss: operator.issuer });
       const decidable = page.approvals.filter((approval) => rightsOf(approval, operator).approve);
       return { approvals: decidable.map(listed) };
     },
@@ -88,21 +94,28 @@ const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
 ]);
 
 /**
- * Declares `POST /rpc`, JSON-RPC 2.0 for operators, with the method names that terminals use. Reports its own errors as
- * JSON-RPC errors, but token errors as HTTP errors.
+ * JSON-RPC 2.0 for operators, with the method names that terminals use. Reports its own errors as JSON-RPC errors, but token
+ * errors as HTTP errors.
  */
-export function rpcRoute(app: FastifyInstance, options: RpcRouteOptions): void {
-  const { door } = options;
+const rpc = endpoint({
+  method: "POST",
+  path: "/rpc",
+  summary: "exec.approve, exec.deny and exec.list over JSON-RPC.",
+  audience: "operators",
+  permission: "approvals:decide",
+  recordsForgeries: true,
+  needs: ["approvals"],
+  bytes: rpcRequest,
+  responses: { 200: {}, 204: { description: "As asked; a request without an id gets no answer.", type: "none" } },
+  audited: "change",
+  async handle({ caller, bytes }, services) {
+    const { id, jsonrpc, ...answer } = await serve(services, caller, bytes);
+    if (id === undefined) return { status: 204, headers: { "cache-control": "no-store" } };
+    return json(200, { jsonrpc, id, ...answer });
+  },
+});
 
-  app.post("/rpc", async (request, reply) => {
-    const bytes = await door.bytes(request, reply);
-    return door.operator(request, "approvals:decide", async (operator) => {
-      const { id, jsonrpc, ...answer } = await serve(options, operator, bytes ?? new Uint8Array());
-      if (id === undefined) return reply.code(204).header("cache-control", "no-store").send();
-      return sendJson(reply, 200, { jsonrpc, id, ...answer });
-    });
-  });
-}
+export const endpoints: readonly Endpoint[] = [rpc];
 
 interface Served {
   readonly jsonrpc: "2.0" | undefined;
@@ -112,15 +125,15 @@ interface Served {
   readonly error?: { readonly code: number; readonly message: string };
 }
 
-async function serve(options: RpcRouteOptions, operator: Caller, bytes: Uint8Array): Promise<Served> {
+async function serve(services: RpcServices, operator: Caller, bytes: Uint8Array): Promise<Served> {
   let id: Served["id"] = null;
   let jsonrpc: Served["jsonrpc"] = "2.0";
   try {
-    const call = readRequest(options.door, bytes);
+    const call = readRequest(services, bytes);
     ({ id, jsonrpc } = call);
     const method = METHODS.get(call.method);
     if (method === undefined) throw new RpcError(METHOD_NOT_FOUND, "there is no such method");
-    return { id, jsonrpc, result: await method(options, operator, call.params) };
+    return { id, jsonrpc, result: await method(services, operator, call.params) };
   } catch (error) {
     if (!(error instanceof RpcError)) throw error;
     return { id, jsonrpc, error: { code: error.code, message: error.message } };
@@ -128,15 +141,15 @@ async function serve(options: RpcRouteOptions, operator: Caller, bytes: Uint8Arr
 }
 
 /** @throws {RpcError} parse error, invalid request */
-function readRequest(door: OperatorGuard, bytes: Uint8Array): z.output<typeof rpcRequest> {
-  const parsed = rpcRequest.safeParse(parse(door, bytes));
+function readRequest(services: RpcServices, bytes: Uint8Array): z.output<typeof rpcRequest> {
+  const parsed = rpcRequest.safeParse(parse(services, bytes));
   if (parsed.success) return parsed.data;
   throw new RpcError(INVALID_REQUEST, "one request {jsonrpc?, id?, method, params?} is expected");
 }
 
-function parse(door: OperatorGuard, bytes: Uint8Array): unknown {
+function parse(services: RpcServices, bytes: Uint8Array): unknown {
   try {
-    return door.parse(bytes);
+    return parseBody(bytes, services);
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     throw new RpcError(PARSE_ERROR, error.message);

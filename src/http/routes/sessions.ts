@@ -1,23 +1,17 @@
-import type { FastifyInstance } from "fastify";
 import { z } from "zod";
-import type { Approvals } from "../../approvals/types.ts";
 import type { Json } from "../../core/types.ts";
+import { json } from "../answers.ts";
 import {
   grantForOperator,
   grantForOwner,
   identityOf,
+  idParams,
+  inStore,
   notFound,
   sessionForOperator,
   sessionForOwner,
 } from "../approval-json.ts";
-import { sendJson } from "../error-reply.ts";
-import type { OperatorGuard } from "../operator-guard.ts";
-import { idOf, sessionIdOf } from "../path-ids.ts";
-
-export interface SessionRoutesOptions {
-  readonly approvals: Approvals;
-  readonly door: OperatorGuard;
-}
+import { type Endpoint, endpoint } from "../endpoint.ts";
 
 /** Limit of one listing; `truncated` marks a longer one. */
 const LISTED_MAX = 500;
@@ -26,7 +20,7 @@ const MODE_SECONDS_MAX = 604_800;
 /** UTF-16 units; a subject has at most 256 characters. */
 const NAME_LENGTH_MAX = 512;
 
-export const modeBody = z
+const modeBody = z
   .strictObject({
     mode: z.enum(["default", "autoEdit", "yolo"]),
     expiresInSeconds: z.int().min(1).max(MODE_SECONDS_MAX),
@@ -34,86 +28,124 @@ export const modeBody = z
     subject: z.string().min(1).max(NAME_LENGTH_MAX).optional(),
   })
   .refine(({ issuer, subject }) => (issuer === undefined) === (subject === undefined), {
-    message: "issuer and subject stand together: they say whose session it is",
+    message: "issuer and subject belong together: they say whose session it is",
   });
 
-const noBody = z.strictObject({});
+/** An id that the service generated, or a token's `sid` of up to 128 characters with the prefix `sid:`. */
+const sessionParams = z.object({ id: z.string().regex(/^[\x21-\x7e]{1,132}$/) });
 
-/**
- * Declares the routes for grants (remembered approvals) and for sessions and their modes. Operators manage both; agents see
- * their own grants and open and end their own sessions.
- */
-export function sessionRoutes(app: FastifyInstance, options: SessionRoutesOptions): void {
-  grantRoutes(app, options);
-  const { approvals, door } = options;
+const noSession = () => notFound("session");
+const noGrant = () => notFound("grant");
 
-  app.post("/sessions", async (request, reply) => {
-    await door.body(request, reply, noBody);
-    return door.agent(request, async (caller) => {
-      const session = await door.store(() => approvals.openSession(identityOf(caller)));
-      return sendJson(reply, 201, { session: sessionForOwner(session) });
-    });
-  });
-
-  app.get("/sessions", (request, reply) =>
-    door.operator(request, "modes:manage", async ({ subject, issuer }) => {
-      const sessions = await door.store(() => approvals.listSessions());
-      await door.record({ type: "sessions.listed", sub: subject, iss: issuer });
-      return sendJson(reply, 200, listed("sessions", sessions, sessionForOperator));
-    }),
-  );
-
-  app.put("/sessions/:id/mode", async (request, reply) => {
-    const { mode, expiresInSeconds, issuer, subject } = await door.body(request, reply, modeBody);
-    return door.operator(request, "modes:manage", async (operator) => {
-      const id = sessionIdOf(request);
-      if (id === undefined) throw notFound("session");
+/** Sessions and their modes: agents open and end their own, operators manage all. */
+const sessions: readonly Endpoint[] = [
+  endpoint({
+    method: "POST",
+    path: "/sessions",
+    summary: "Open a session.",
+    audience: "agents",
+    needs: ["approvals"],
+    responses: { 201: {} },
+    audited: "change",
+    async handle({ caller }, services) {
+      const session = await inStore(services, () => services.approvals.openSession(identityOf(caller)));
+      return json(201, { session: sessionForOwner(session) });
+    },
+  }),
+  endpoint({
+    method: "GET",
+    path: "/sessions",
+    summary: "Sessions and their modes.",
+    audience: "operators",
+    permission: "modes:manage",
+    recordsForgeries: true,
+    needs: ["approvals"],
+    audited: "sessions.listed",
+    async handle(_visit, services) {
+      const all = await inStore(services, () => services.approvals.listSessions());
+      return json(200, listed("sessions", all, sessionForOperator));
+    },
+  }),
+  endpoint({
+    method: "PUT",
+    path: "/sessions/:id/mode",
+    summary: "Set a session's mode.",
+    audience: "operators",
+    permission: "modes:manage",
+    recordsForgeries: true,
+    needs: ["approvals"],
+    params: sessionParams,
+    notFound: noSession,
+    body: modeBody,
+    audited: "change",
+    async handle({ caller, params: { id }, body }, services) {
+      const { mode, expiresInSeconds, issuer, subject } = body;
       const requester = issuer === undefined || subject === undefined ? undefined : { issuer, subject };
-      const until = door.now() + expiresInSeconds * 1000;
-      const session = await door.store(() =>
-        approvals.setMode({ id, requester, mode, until, by: identityOf(operator) }),
+      const until = services.clock() + expiresInSeconds * 1000;
+      const session = await inStore(services, () =>
+        services.approvals.setMode({ id, requester, mode, until, by: identityOf(caller) }),
       );
-      if (session === undefined) throw notFound("session");
-      return sendJson(reply, 200, { session: sessionForOperator(session) });
-    });
-  });
-
-  app.delete("/sessions/:id", async (request, reply) => {
-    await door.body(request, reply, noBody);
-    return door.either(request, "modes:manage", async ({ side, caller }) => {
-      const id = sessionIdOf(request);
-      if (id === undefined) throw notFound("session");
+      if (session === undefined) throw noSession();
+      return json(200, { session: sessionForOperator(session) });
+    },
+  }),
+  endpoint({
+    method: "DELETE",
+    path: "/sessions/:id",
+    summary: "End a session.",
+    audience: "either",
+    permission: "modes:manage",
+    needs: ["approvals"],
+    params: sessionParams,
+    notFound: noSession,
+    audited: "change",
+    async handle({ side, caller, params: { id } }, services) {
+      const { approvals } = services;
       const by = identityOf(caller);
-      const isTheirs = side === "operators" || (await door.store(() => approvals.findSession(id, by))) !== undefined;
-      if (!isTheirs || !(await door.store(() => approvals.endSession(id, by)))) throw notFound("session");
-      return sendJson(reply, 200, { session: { id, ended: true } });
-    });
-  });
-}
+      const isTheirs =
+        side === "operators" || (await inStore(services, () => approvals.findSession(id, by))) !== undefined;
+      if (!isTheirs || !(await inStore(services, () => approvals.endSession(id, by)))) throw noSession();
+      return json(200, { session: { id, ended: true } });
+    },
+  }),
+];
 
-function grantRoutes(app: FastifyInstance, { approvals, door }: SessionRoutesOptions): void {
-  app.get("/grants", (request, reply) =>
-    door.either(request, "grants:manage", async ({ side, caller }) => {
-      if (side === "agents") {
-        const own = await door.store(() => approvals.listGrants({ requester: identityOf(caller) }));
-        return sendJson(reply, 200, listed("grants", own, grantForOwner));
-      }
-      const grants = await door.store(() => approvals.listGrants({}));
-      await door.record({ type: "grants.listed", sub: caller.subject, iss: caller.issuer });
-      return sendJson(reply, 200, listed("grants", grants, grantForOperator));
-    }),
-  );
+/** Grants, which are remembered approvals: agents see their own, operators see and revoke all. */
+const grants: readonly Endpoint[] = [
+  endpoint({
+    method: "GET",
+    path: "/grants",
+    summary: "Remembered approvals: the caller's own, or all for operators.",
+    audience: "either",
+    permission: "grants:manage",
+    needs: ["approvals"],
+    audited: "grants.listed",
+    async handle({ side, caller }, services) {
+      const isAgent = side === "agents";
+      const filter = isAgent ? { requester: identityOf(caller) } : {};
+      const found = await inStore(services, () => services.approvals.listGrants(filter));
+      return json(200, listed("grants", found, isAgent ? grantForOwner : grantForOperator));
+    },
+  }),
+  endpoint({
+    method: "DELETE",
+    path: "/grants/:id",
+    summary: "Revoke a remembered approval.",
+    audience: "operators",
+    permission: "grants:manage",
+    recordsForgeries: true,
+    needs: ["approvals"],
+    params: idParams,
+    notFound: noGrant,
+    audited: "change",
+    async handle({ caller, params: { id } }, services) {
+      if (!(await inStore(services, () => services.approvals.revokeGrant(id, identityOf(caller))))) throw noGrant();
+      return json(200, { grant: { id, revoked: true } });
+    },
+  }),
+];
 
-  app.delete("/grants/:id", async (request, reply) => {
-    await door.body(request, reply, noBody);
-    return door.operator(request, "grants:manage", async (operator) => {
-      const id = idOf(request);
-      const isRevoked = id !== undefined && (await door.store(() => approvals.revokeGrant(id, identityOf(operator))));
-      if (!isRevoked) throw notFound("grant");
-      return sendJson(reply, 200, { grant: { id, revoked: true } });
-    });
-  });
-}
+export const endpoints: readonly Endpoint[] = [...sessions, ...grants];
 
 function listed<T>(name: string, all: readonly T[], show: (one: T) => Json): Json {
   return { [name]: all.slice(0, LISTED_MAX).map(show), ...(all.length > LISTED_MAX && { truncated: true }) };

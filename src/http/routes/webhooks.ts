@@ -1,30 +1,40 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { createHash } from "node:crypto";
 import { z } from "zod";
 import { ANSWER_CHARACTERS_MAX } from "../../approvals/answer.ts";
 import type { Inbox } from "../../approvals/notify/inbox.ts";
 import { type Unverified, verifyMessage } from "../../approvals/notify/signature.ts";
-import type { Integration, NotifiedApprovals, Person } from "../../approvals/notify/webhooks.ts";
-import type { Approval, Decided } from "../../approvals/types.ts";
+import type { Integration, Person } from "../../approvals/notify/webhooks.ts";
+import type { Approval, Approvals, Decided } from "../../approvals/types.ts";
 import { UnauthenticatedLimit } from "../../audit/unauthenticated.ts";
 import { Refusal } from "../../core/errors.ts";
-import { decisionRefusal, notFound } from "../approval-json.ts";
-import { sendJson } from "../error-reply.ts";
-import type { OperatorGuard } from "../operator-guard.ts";
-import { isId } from "../path-ids.ts";
+import { json } from "../answers.ts";
+import { decisionRefusal, idParams, inStore, isId, notFound, REASON_CHARACTERS_MAX } from "../approval-json.ts";
+import {
+  type Endpoint,
+  type EndpointServices,
+  type Exchange,
+  endpoint,
+  perListener,
+  selfGuarded,
+} from "../endpoint.ts";
+import { readBytes, record } from "../guard.ts";
+import { parseBody } from "../request-guard.ts";
 
-interface WebhookRoutesOptions {
-  readonly approvals: NotifiedApprovals;
-  readonly door: OperatorGuard;
-}
+/** Approval requests outside the service: the page that notifications link to, and decisions that come back signed. */
+
+type WebhookServices = EndpointServices & {
+  readonly approvals: Approvals;
+  readonly webhooks: NonNullable<EndpointServices["webhooks"]>;
+  readonly inbox: Inbox;
+};
 
 const MINUTE_MS = 60_000;
 /** Signed messages per integration and minute; further ones are refused. */
 const MESSAGES_PER_MINUTE_MAX = 300;
-const REASON_CHARACTERS_MAX = 500;
 const NAME = /^[a-z0-9][a-z0-9-]{0,63}$/;
 const DIGEST = /^[0-9a-f]{64}$/;
 
-export const decisionMessage = z.strictObject({
+const decisionMessage = z.strictObject({
   approvalId: z.string().refine(isId, "must be the id of an approval"),
   planDigest: z.string().regex(DIGEST),
   viewDigest: z.string().regex(DIGEST).optional(),
@@ -40,46 +50,47 @@ export const decisionMessage = z.strictObject({
 type Message = z.output<typeof decisionMessage>;
 
 /**
- * Declares `POST /webhooks/:name/decisions`: what people decided in another program, which signs the message. The
- * configuration's table, not the message, says who these people are; a digest names what they saw; each message counts once.
- * An approver's own token is not accepted here: with a token, use `POST /approvals/:id/decisions`.
+ * What people decided in another program, which signs the message. The configuration's table, not the message, says who these
+ * people are; a digest names what they saw; each message counts once. An approver's own token is not accepted here: with a
+ * token, use `POST /approvals/:id/decisions`.
  */
-export function webhookRoutes(app: FastifyInstance, { approvals, door }: WebhookRoutesOptions): void {
-  const { webhooks, inbox } = approvals;
-  if (webhooks === undefined || inbox === undefined) return;
-  const refusals = new RefusedMessages(door);
-  const flow = new Flow();
-  app.addHook("onClose", () => refusals.sumUp(Number.POSITIVE_INFINITY).catch(() => {}));
-
-  app.post("/webhooks/:name/decisions", async (request, reply) => {
-    const name = nameOf(request);
-    const integration = name === undefined ? undefined : webhooks.integrations.get(name);
-    const attempt = { name: integration === undefined ? undefined : name, door, request };
+const decisions = selfGuarded({
+  method: "POST",
+  path: "/webhooks/:name/decisions",
+  summary: "Decide by a signed message of a webhook's integration.",
+  audience: "signers",
+  needs: ["approvals", "webhooks", "inbox"],
+  headers: z.object({ "webhook-id": z.string(), "webhook-timestamp": z.string(), "webhook-signature": z.string() }),
+  bytes: decisionMessage,
+  audited: "change",
+  async receive(exchange, services) {
+    const { name: asked = "" } = exchange.params;
+    const integration = NAME.test(asked) ? services.webhooks.integrations.get(asked) : undefined;
+    const name = integration === undefined ? undefined : asked;
+    const { refusals, flow } = stateOf(services);
     try {
-      const received = await receive({ integration, reply, ...attempt }, flow);
-      const relay = new Relay({ approvals, inbox, door });
-      const approval = await relay.decide(received);
-      const { id, state, scope } = approval;
-      return sendJson(reply, 200, { approval: { id, state, ...(scope !== undefined && { scope }) } });
+      const received = await readDecision({ integration, name, exchange, services }, flow);
+      const { id, state, scope } = await relay(services, received);
+      return json(200, { approval: { id, state, ...(scope !== undefined && { scope }) } });
     } catch (error) {
       const { reason, refusal } = error instanceof Unheard ? error : { reason: "refused" as const, refusal: error };
-      await refusals.note({ reason, refusal }, attempt);
+      await refusals.note({ reason, refusal }, { name, source: exchange.source });
       throw refusal;
     }
-  });
-}
+  },
+});
 
-function nameOf({ params }: FastifyRequest): string | undefined {
-  if (typeof params !== "object" || params === null || !("name" in params)) return undefined;
-  return typeof params.name === "string" && NAME.test(params.name) ? params.name : undefined;
-}
+const stateOf = perListener((services) => {
+  const refusals = new RefusedMessages(services);
+  services.onClose(() => refusals.sumUp(Number.POSITIVE_INFINITY).catch(() => {}));
+  return { refusals, flow: new Flow() };
+});
 
 interface Arrival {
   readonly integration: Integration | undefined;
   readonly name: string | undefined;
-  readonly door: OperatorGuard;
-  readonly request: FastifyRequest;
-  readonly reply: FastifyReply;
+  readonly exchange: Exchange;
+  readonly services: WebhookServices;
 }
 
 /** A message that an integration signed, from a person for whom it may act. */
@@ -91,11 +102,11 @@ interface Received {
 }
 
 /** Checks size, signature, time, form and person, in this order, so that unauthenticated clients learn nothing. */
-async function receive({ integration, name, door, request, reply }: Arrival, flow: Flow): Promise<Received> {
-  const body = (await door.bytes(request, reply)) ?? new Uint8Array();
-  const { headers } = request;
+async function readDecision({ integration, name, exchange, services }: Arrival, flow: Flow): Promise<Received> {
+  const body = (await readBytes(exchange, services)) ?? new Uint8Array();
+  const { headers } = exchange.raw;
   const sent = { id: headers["webhook-id"], timestamp: headers["webhook-timestamp"], body };
-  const nowMs = door.now();
+  const nowMs = services.clock();
   const keys = integration?.keys ?? [];
   const verified = verifyMessage({ ...sent, signature: headers["webhook-signature"] }, { keys, nowMs });
   if ("fault" in verified || integration === undefined || name === undefined) {
@@ -108,7 +119,7 @@ async function receive({ integration, name, door, request, reply }: Arrival, flo
     const options = { details: { limit: "webhook" }, retryAfterMs: MINUTE_MS };
     throw new Unheard("flood", new Refusal("RATE_LIMITED", "This webhook sends too many messages.", options));
   }
-  const parsed = decisionMessage.safeParse(parsedBody(door, body));
+  const parsed = decisionMessage.safeParse(parsedBody(services, body));
   if (!parsed.success) {
     const fields = "approvalId, planDigest, viewDigest?, decision, scope?, reason?, answer?, decidedBy: {user}";
     throw new Unheard("unreadable", new Refusal("MALFORMED_REQUEST", `The body must be {${fields}}.`));
@@ -118,13 +129,13 @@ async function receive({ integration, name, door, request, reply }: Arrival, flo
     const says = "Nobody of that name decides through this webhook.";
     throw new Unheard("unknown_user", new Refusal("PERMISSION_DENIED", says));
   }
-  assertMayDecide(person, door);
+  assertMayDecide(person, services);
   return { webhook: name, messageId: verified.id, message: parsed.data, person };
 }
 
-function assertMayDecide(person: Person, door: OperatorGuard): void {
+function assertMayDecide(person: Person, { callers }: WebhookServices): void {
   try {
-    door.assertOperator(person);
+    callers.assertOperator(person);
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     const says = "This person is no operator any more.";
@@ -132,53 +143,42 @@ function assertMayDecide(person: Person, door: OperatorGuard): void {
   }
 }
 
-function parsedBody(door: OperatorGuard, body: Uint8Array): unknown {
+function parsedBody(services: WebhookServices, body: Uint8Array): unknown {
   try {
-    return door.parse(body);
+    return parseBody(body, services);
   } catch (error) {
     throw error instanceof Refusal ? new Unheard("unreadable", error) : error;
   }
 }
 
-interface RelayOptions extends WebhookRoutesOptions {
-  readonly inbox: Inbox;
+/** Passes a person's decision to the store, once. */
+async function relay(services: WebhookServices, received: Received): Promise<Approval> {
+  const { webhook, messageId, message, person } = received;
+  const { approvalId: id, planDigest, viewDigest, decidedBy, ...said } = message;
+  const { approvals } = services;
+  const found = await inStore(services, () => approvals.get(id));
+  if (found?.planDigest !== planDigest) throw await usedUp(services, received, found);
+  const { issuer, subject, permissions } = person;
+  const decided: Decided = await inStore(services, () =>
+    approvals.decide({
+      ...{ ...said, id, by: { issuer, subject }, permissions, viewDigest: viewDigest ?? found.viewDigest },
+      relay: { webhook, messageId, user: decidedBy.user },
+    }),
+  );
+  if (decided.outcome === "decided" || decided.outcome === "counted") return decided.approval;
+  const refusal = decisionRefusal(decided);
+  const { outcome } = decided;
+  throw outcome === "own_question" || outcome === "replayed" ? new Unheard(outcome, refusal) : refusal;
 }
 
-/** Passes a person's decision to the store, once. */
-class Relay {
-  readonly #options: RelayOptions;
-
-  constructor(options: RelayOptions) {
-    this.#options = options;
+/** Uses up a message that names an unknown approval or another plan, and returns the reason. */
+async function usedUp(services: WebhookServices, { webhook, messageId }: Received, found: unknown): Promise<Unheard> {
+  if (!(await inStore(services, () => services.inbox.receive(webhook, messageId)))) {
+    return new Unheard("replayed", decisionRefusal({ outcome: "replayed" }));
   }
-
-  async decide({ webhook, messageId, message: sent, person }: Received): Promise<Approval> {
-    const { approvals, door } = this.#options;
-    const { approvalId: id, planDigest, viewDigest, decidedBy, ...said } = sent;
-    const found = await door.store(() => approvals.get(id));
-    if (found?.planDigest !== planDigest) throw await this.#usedUp({ webhook, messageId }, found);
-    const { issuer, subject, permissions } = person;
-    const decided: Decided = await door.store(() =>
-      approvals.decide({
-        ...{ ...said, id, by: { issuer, subject }, permissions, viewDigest: viewDigest ?? found.viewDigest },
-        relay: { webhook, messageId, user: decidedBy.user },
-      }),
-    );
-    if (decided.outcome === "decided" || decided.outcome === "counted") return decided.approval;
-    const refusal = decisionRefusal(decided);
-    const { outcome } = decided;
-    throw outcome === "own_question" || outcome === "replayed" ? new Unheard(outcome, refusal) : refusal;
-  }
-
-  /** Uses up a message that names an unknown approval or another plan, and returns the reason. */
-  async #usedUp({ webhook, messageId }: Pick<Received, "webhook" | "messageId">, found: unknown): Promise<Unheard> {
-    const { inbox, door } = this.#options;
-    if (!(await door.store(() => inbox.receive(webhook, messageId))))
-      return new Unheard("replayed", decisionRefusal({ outcome: "replayed" }));
-    if (found === undefined) return new Unheard("unknown_approval", notFound());
-    const says = "This was decided on another plan than the one that is asked about.";
-    return new Unheard("other_plan", new Refusal("APPROVAL_MISMATCH", says));
-  }
+  if (found === undefined) return new Unheard("unknown_approval", notFound());
+  const says = "This was decided on another plan than the one that is asked about.";
+  return new Unheard("other_plan", new Refusal("APPROVAL_MISMATCH", says));
 }
 
 /** Counts each integration's messages within the current minute. */
@@ -212,17 +212,15 @@ type Reason =
 
 /** Reasons that indicate an attempt to decide without authority; all others may happen to an honest integration. */
 const FORGED: ReadonlySet<string> = new Set<Reason | "own_question">([
-  ...([
-    "unsigned",
-    "late",
-    "signature",
-    "replayed",
-    "unknown_user",
-    "revoked_user",
-    "other_plan",
-    "own_question",
-  ] as const),
-]);
+  "unsigned",
+  "late",
+  "signature",
+  "replayed",
+  "unknown_user",
+  "revoked_user",
+  "other_plan",
+  "own_question",
+] as const);
 
 /** Facts that the journal records of a refusal in addition to its code. */
 interface Refused {
@@ -245,31 +243,96 @@ class Unheard extends Error {
 interface Attempted {
   /** Undefined when no integration has that name: a name from an unauthenticated client is not recorded. */
   readonly name: string | undefined;
-  readonly request: FastifyRequest;
+  readonly source: string;
 }
 
 /** Records every message that decided nothing, with a limit so that nobody can fill the journal. */
 class RefusedMessages {
-  readonly #door: OperatorGuard;
+  readonly #services: EndpointServices;
   readonly #limit = new UnauthenticatedLimit({ linesPerMinuteMax: LINES_PER_MINUTE_MAX });
 
-  constructor(door: OperatorGuard) {
-    this.#door = door;
+  constructor(services: EndpointServices) {
+    this.#services = services;
   }
 
-  async note({ reason, refusal }: Refused, { name, request }: Attempted): Promise<void> {
+  async note({ reason, refusal }: Refused, { name, source }: Attempted): Promise<void> {
     const code = refusal instanceof Refusal ? refusal.code : "INTERNAL";
-    const nowMs = this.#door.now();
+    const nowMs = this.#services.clock();
     await this.sumUp(nowMs);
-    const source = request.ip;
     if (this.#limit.sumUp({ source, code, traceId: "" }, nowMs) !== undefined) return;
     const type = FORGED.has(reason) ? "approval.forged" : "webhook.refused";
-    await this.#door.record({ type, webhook: name, source, reason, code });
+    await record(this.#services, { type, webhook: name, source, reason, code });
   }
 
   async sumUp(nowMs: number): Promise<void> {
     for (const { source, code, count } of this.#limit.drain(nowMs)) {
-      await this.#door.record({ type: "webhook.refused", source, code, count });
+      await record(this.#services, { type: "webhook.refused", source, code, count });
     }
   }
 }
+
+const STYLE =
+  "body{font:1rem/1.5 system-ui,sans-serif;max-width:44rem;margin:3rem auto;padding:0 1rem}" +
+  "code,pre{font-family:ui-monospace,monospace}pre{border:1px solid;padding:.75rem;overflow-x:auto}";
+
+/** Allows only the text and its style: no scripts, forms, frames or fetched resources, and no referrer. */
+const HEADERS = {
+  "content-type": "text/html; charset=utf-8",
+  "cache-control": "no-store",
+  "content-security-policy": [
+    ...["default-src 'none'", `style-src 'sha256-${createHash("sha256").update(STYLE).digest("base64")}'`],
+    ...["base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'", "sandbox"],
+  ].join("; "),
+  "cross-origin-opener-policy": "same-origin",
+  "cross-origin-resource-policy": "same-origin",
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff",
+  "x-frame-options": "DENY",
+  "x-robots-tag": "noindex",
+} as const;
+
+/**
+ * The target of links in notifications. The page says how to decide and decides nothing. The store is not queried, so the page is
+ * the same for every id, and a mail scanner that follows the link changes and learns nothing.
+ */
+const page = endpoint({
+  method: "GET",
+  path: "/approvals/:id/page",
+  summary: "A page that says how to decide; it decides nothing.",
+  audience: "anybody",
+  needs: ["approvals"],
+  params: z.object({ id: z.string() }),
+  responses: { 200: { type: "text/html" }, 404: { description: "No such page.", type: "text/html" } },
+  audited: "no",
+  handle({ params: { id } }) {
+    const { success } = idParams.safeParse({ id });
+    return { status: success ? 200 : 404, headers: HEADERS, body: success ? pageOf(id) : NO_PAGE };
+  },
+});
+
+const NO_PAGE = htmlOf("No such approval", "<p>This is no address of an approval.</p>");
+
+/** Renders the page. The id was checked: it holds only hexadecimal digits and dashes. */
+function pageOf(id: string): string {
+  return htmlOf(
+    "A call waits for a decision",
+    `<p>Approval <code>${id}</code>. This page decides nothing. Who may decide does it with a token of their own:</p>
+<pre>stc approvals show ${id}
+stc approvals approve ${id}
+stc approvals deny ${id} --reason "…"</pre>
+<p>Read what would run before you say yes: <code>show</code> prints it. Whether the question is still open, who asks it
+and what it is about is told to holders of a token alone.</p>`,
+  );
+}
+
+function htmlOf(title: string, content: string): string {
+  return `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${title}</title>
+<style>${STYLE}</style></head>
+<body><h1>${title}</h1>
+${content}
+</body></html>
+`;
+}
+
+export const endpoints: readonly Endpoint[] = [decisions, page];

@@ -1,7 +1,7 @@
 import type { Metadata } from "@grpc/grpc-js";
 import { StartupError } from "../../core/errors.ts";
 import { type HealthCheck, HealthProbe } from "./connection/health.ts";
-import { type Endpoint, KEEPALIVE_DEFAULTS, type Keepalive } from "./connection/link.ts";
+import { type GrpcEndpoint, KEEPALIVE_DEFAULTS, type Keepalive } from "./connection/link.ts";
 import { RESILIENCE_DEFAULTS, Resilience, type ResilienceLimits } from "./connection/resilience.ts";
 import type { CertificateSource } from "./connection/rotation.ts";
 import { type GrpcTls, reach, type SystemEndpoints, type SystemEndpointsOptions } from "./connection/tls-identity.ts";
@@ -33,7 +33,7 @@ export interface PreparedSystem {
   readonly resilience: Resilience;
   readonly health: HealthProbe | undefined;
   /** Returns the endpoint with these certificates. */
-  endpoint(reached: SystemEndpoints): Endpoint;
+  endpoint(reached: SystemEndpoints): GrpcEndpoint;
   readonly rotation:
     | { readonly tls: GrpcTls; readonly source: CertificateSource; readonly read: (tls: GrpcTls) => SystemEndpoints }
     | undefined;

@@ -1,5 +1,5 @@
 import { Refusal } from "../../../core/errors.ts";
-import { type ChannelState as Connectivity, type Endpoint, SystemConnections, type ToolClass } from "./link.ts";
+import { type ChannelState as Connectivity, type GrpcEndpoint, SystemConnections, type ToolClass } from "./link.ts";
 
 export interface SystemChannelState {
   readonly system: string;
@@ -17,16 +17,16 @@ const WORST_FIRST = ["SHUTDOWN", "TRANSIENT_FAILURE", "CONNECTING", "IDLE", "REA
 
 /** All channels: one per system and tool class, lazily connected, reused until closed. */
 export class Channels {
-  readonly #endpoints: Map<string, Endpoint>;
+  readonly #endpoints: Map<string, GrpcEndpoint>;
   readonly #opened = new Map<string, Opened>();
   #closed = false;
 
-  constructor(endpoints: ReadonlyMap<string, Endpoint>) {
+  constructor(endpoints: ReadonlyMap<string, GrpcEndpoint>) {
     this.#endpoints = new Map(endpoints);
   }
 
   /** Returns how the system is reached now. */
-  endpoint(system: string): Endpoint {
+  endpoint(system: string): GrpcEndpoint {
     const endpoint = this.#endpoints.get(system);
     if (endpoint === undefined) throw new Error(`no system ${system}`);
     return endpoint;
@@ -47,7 +47,7 @@ export class Channels {
    * directs new calls to them and closes the old ones, whose calls run to their end. Returns false, and changes nothing, when
    * fewer of the new connections than of the old ones are ready, or when the channels are closed.
    */
-  async replace(system: string, endpoint: Endpoint): Promise<boolean> {
+  async replace(system: string, endpoint: GrpcEndpoint): Promise<boolean> {
     const before = this.#linksOf(system);
     if (!(await this.#exchange(before, endpoint))) return false;
     this.#endpoints.set(system, endpoint);
@@ -79,7 +79,7 @@ export class Channels {
     for (const { link } of this.#opened.values()) link.close();
   }
 
-  async #exchange(links: readonly SystemConnections[], endpoint: Endpoint): Promise<boolean> {
+  async #exchange(links: readonly SystemConnections[], endpoint: GrpcEndpoint): Promise<boolean> {
     const pairs = links.map((link) => ({ link, successor: new SystemConnections(endpoint, link.toolClass) }));
     const work = pairs.map(async ({ link, successor }) => (await successor.connectAll()) >= link.readyCount());
     const isAsGood = (await Promise.all(work)).every((good) => good);

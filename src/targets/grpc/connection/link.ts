@@ -23,7 +23,7 @@ export interface Keepalive {
 export const KEEPALIVE_DEFAULTS: Keepalive = { intervalMs: 310_000, timeoutMs: 20_000, withoutCalls: false };
 
 /** Settings for the connections to one system. */
-export interface Endpoint {
+export interface GrpcEndpoint {
   readonly reach: SystemEndpoints;
   readonly maxMessageBytes: number;
   readonly keepalive: Keepalive;
@@ -76,7 +76,7 @@ const ROUND_ROBIN = JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] 
 const asIs = (bytes: Buffer): Buffer => bytes;
 
 function channelOptions(
-  { reach, maxMessageBytes, keepalive }: Endpoint,
+  { reach, maxMessageBytes, keepalive }: GrpcEndpoint,
   toolClass: ToolClass,
   serverName?: string,
 ): ChannelOptions {
@@ -103,7 +103,7 @@ function channelOptions(
   };
 }
 
-function clientOf(endpoint: Endpoint, toolClass: ToolClass, { address, serverName }: ServerAddress): Client {
+function clientOf(endpoint: GrpcEndpoint, toolClass: ToolClass, { address, serverName }: ServerAddress): Client {
   const { credentials } = endpoint.reach;
   return makeClient({ address, credentials, channel: channelOptions(endpoint, toolClass, serverName) });
 }
@@ -123,7 +123,7 @@ export class SystemConnections {
   #turn = 0;
   readonly toolClass: ToolClass;
 
-  constructor(endpoint: Endpoint, toolClass: ToolClass) {
+  constructor(endpoint: GrpcEndpoint, toolClass: ToolClass) {
     this.toolClass = toolClass;
     this.#clients = endpoint.reach.servers.map((server) => clientOf(endpoint, toolClass, server));
   }

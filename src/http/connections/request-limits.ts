@@ -2,8 +2,100 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { networkOf } from "../../audit/unauthenticated.ts";
 import { Refusal } from "../../core/errors.ts";
+import type { Caller } from "../../core/types.ts";
 import { steady } from "../../pipeline/limits/monotonic-clock.ts";
-import { RateLimiter } from "../../pipeline/limits/rate-limiter.ts";
+import { type Rate, RateLimiter } from "../../pipeline/limits/rate-limiter.ts";
+
+/** Limits on requests: by caller, at once and over time, and by source for wrong tokens. */
+
+const RETRY_AFTER_MS = 1_000;
+
+export interface ConcurrencyLimitOptions {
+  readonly totalMax: number;
+  readonly perCallerMax: number;
+}
+
+/** Limits concurrent requests, in total and per caller. */
+export class ConcurrencyLimit {
+  readonly #options: ConcurrencyLimitOptions;
+  readonly #byCaller = new Map<string, number>();
+  #taken = 0;
+
+  constructor(options: ConcurrencyLimitOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Takes a slot. Returns a function that releases it, to be called once.
+   *
+   * @throws {Refusal} RATE_LIMITED
+   */
+  take({ issuer, subject }: Pick<Caller, "issuer" | "subject">): () => void {
+    const key = JSON.stringify([issuer, subject]);
+    const own = this.#byCaller.get(key) ?? 0;
+    if (own >= this.#options.perCallerMax) throw full("You have too many requests of this kind open at once.");
+    if (this.#taken >= this.#options.totalMax) throw full("Too many requests of this kind are open at once.");
+    this.#taken += 1;
+    this.#byCaller.set(key, own + 1);
+    return () => this.#leave(key);
+  }
+
+  #leave(key: string): void {
+    this.#taken -= 1;
+    const left = (this.#byCaller.get(key) ?? 1) - 1;
+    if (left === 0) this.#byCaller.delete(key);
+    else this.#byCaller.set(key, left);
+  }
+}
+
+function full(message: string): Refusal {
+  return new Refusal("RATE_LIMITED", message, { details: { limit: "openRequests" }, retryAfterMs: RETRY_AFTER_MS });
+}
+
+/**
+ * Limits how often one caller may send requests other than calls: listings, sessions, approval requests and decisions,
+ * streams, queries.
+ */
+export class RequestRateLimiter {
+  readonly #rate: () => Rate | "off";
+  readonly #clock: () => number;
+  #pace: RateLimiter | undefined;
+
+  /** `rate` returns the current limit, `clock` the time in milliseconds. */
+  constructor(rate: () => Rate | "off", clock: () => number) {
+    this.#rate = rate;
+    this.#clock = steady(clock);
+  }
+
+  /** @throws {Refusal} RATE_LIMITED */
+  take({ issuer, subject }: Caller): void {
+    const now = this.#clock();
+    const pace = this.#held(now);
+    if (pace === undefined) return;
+    const key = JSON.stringify([issuer, subject]);
+    const retryAfterMs = pace.waitMs(key, now);
+    if (retryAfterMs === 0) {
+      pace.charge(key, now);
+      return;
+    }
+    const { calls, seconds } = pace.rate;
+    throw new Refusal("RATE_LIMITED", `You have asked too often: ${calls} requests in ${seconds} s are yours.`, {
+      details: { limit: "requests", calls, seconds },
+      retryAfterMs,
+    });
+  }
+
+  #held(now: number): RateLimiter | undefined {
+    const rate = this.#rate();
+    if (rate === "off") {
+      this.#pace = undefined;
+      return undefined;
+    }
+    this.#pace ??= new RateLimiter(rate);
+    if (this.#pace.rate !== rate) this.#pace.change(rate, { now });
+    return this.#pace;
+  }
+}
 
 const MINUTE_SECONDS = 60;
 

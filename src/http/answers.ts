@@ -1,0 +1,90 @@
+import type { Failure } from "../core/call-result.ts";
+import { REFUSALS, type Refusal } from "../core/errors.ts";
+import type { Answer } from "../pipeline/answer.ts";
+import type { EndpointAnswer } from "./endpoint.ts";
+
+const JSON_HEADERS = { "content-type": "application/json; charset=utf-8", "cache-control": "no-store" } as const;
+/** Suggested polling interval for a pending approval; a long poll with `?wait=` is better. */
+const POLL_AFTER_SECONDS = "2";
+
+/** Returns a JSON answer that nobody may keep. */
+export function json(status: number, value: unknown, more?: Pick<EndpointAnswer, "recorded">): EndpointAnswer {
+  return { status, headers: JSON_HEADERS, body: JSON.stringify(value), ...more };
+}
+
+/** Returns an answer of the pipeline, with the headers that its code requires. */
+export function callAnswer({ http, result }: Answer): EndpointAnswer {
+  const answer = json(http, result);
+  if (result.status === "success") return answer;
+  const headers =
+    result.status === "pending"
+      ? { location: result.approval.statusUrl, "retry-after": POLL_AFTER_SECONDS }
+      : headersOf(result.error);
+  return { ...answer, headers: { ...JSON_HEADERS, ...headers } };
+}
+
+/** Returns the answer for a refusal outside of a call. */
+export function refusalAnswer(refusal: Refusal): EndpointAnswer {
+  const { stage, decision, http, retryable } = REFUSALS[refusal.code];
+  const error = {
+    code: refusal.code,
+    stage,
+    message: refusal.message,
+    ...(refusal.details !== undefined && { details: refusal.details }),
+    retryable: retryable === true,
+    ...(refusal.retryAfterMs !== undefined && { retryAfterMs: refusal.retryAfterMs }),
+  };
+  const answer = json(http, { status: decision === "DENIED" ? "denied" : "error", error });
+  return { ...answer, headers: { ...JSON_HEADERS, ...headersOf(error) } };
+}
+
+/** Returns a refusal whose code is of HTTP alone: an unknown route, a wrong method, a missing entry. */
+export function deniedAnswer(status: number, code: string, message: string): EndpointAnswer {
+  return json(status, { status: "denied", error: { code, stage: "REQUEST", message, retryable: false } });
+}
+
+function headersOf({ code, details, retryAfterMs }: Failure["error"]): Record<string, string> {
+  return {
+    ...(code === "UNAUTHENTICATED" && { "www-authenticate": `Bearer ${REALM}` }),
+    ...(code === "PERMISSION_DENIED" && { "www-authenticate": scopesMissing(details?.["missingPermissions"]) }),
+    ...(retryAfterMs !== undefined && { "retry-after": String(Math.ceil(retryAfterMs / 1000)) }),
+  };
+}
+
+function scopesMissing(missing: unknown): string {
+  const scope = Array.isArray(missing) ? missing.join(" ") : "";
+  return `Bearer error="insufficient_scope", scope="${scope.replace(/["\\]/g, "")}"`;
+}
+
+const REALM = 'realm="safe-tool-call"';
+
+/** Where the metadata of a protected resource are served (RFC 9728). */
+export const RESOURCE_METADATA = "/.well-known/oauth-protected-resource";
+
+/** Returns the path of the service's URL, without a final slash. */
+export function resourcePath(resource: string): string {
+  return new URL(resource).pathname.replace(/\/$/, "");
+}
+
+interface Challenged {
+  readonly status: number;
+  readonly authorization: string | undefined;
+  /** The `WWW-Authenticate` that the answer has. */
+  readonly named: unknown;
+}
+
+/**
+ * Returns what sets `WWW-Authenticate` on a 401 (RFC 6750, 3): a token that was sent is called invalid; a request without one
+ * only learns what is expected. Adds where the metadata is (RFC 9728, 5.1), also to a 403 that names scopes: the well-known path
+ * goes between the host and the resource's path (3.1). The function returns undefined when nothing is to be set.
+ */
+export function challenges(resource: string | undefined): (answer: Challenged) => string | undefined {
+  const url = resource && `${new URL(resource).origin}${RESOURCE_METADATA}${resourcePath(resource)}`;
+  const where = url === undefined ? "" : `, resource_metadata="${url}"`;
+  return ({ status, authorization = "", named }) => {
+    if (status === 401) {
+      return `Bearer ${REALM}${/^bearer /i.test(authorization) ? ', error="invalid_token"' : ""}${where}`;
+    }
+    return status === 403 && where !== "" && typeof named === "string" ? `${named}${where}` : undefined;
+  };
+}

@@ -1,0 +1,293 @@
+import { z } from "zod";
+import type { JournalLine } from "../audit/journal/journal.ts";
+import { Refusal } from "../core/errors.ts";
+import type { Caller } from "../core/types.ts";
+import type { Audience } from "../pipeline/caller-context.ts";
+import { isId } from "./approval-json.ts";
+import { BodyReaders } from "./body-readers.ts";
+import { certificateOf } from "./connections/listening-tls.ts";
+import { ConcurrencyLimit, type ConcurrencyLimitOptions } from "./connections/request-limits.ts";
+import {
+  type EndpointAnswer,
+  type EndpointServices,
+  type Exchange,
+  type GuardedEndpoint,
+  perListener,
+  type Visit,
+} from "./endpoint.ts";
+import { checkBodyHeaders, checkPeerHeaders, issuesOf, parseBody } from "./request-guard.ts";
+
+/** Body limit of everything but calls; none of these bodies comes near it. */
+const BODY_BYTES_MAX = 65_536;
+/** Concurrent requests per audience; a long poll counts as one. Waiting agents take no slots from approvers. */
+const SLOTS = { totalMax: 1_024, perCallerMax: 256 } as const;
+
+/** An authenticated caller and the audience, agents or operators, that their token is for. */
+interface Visitor {
+  readonly side: Audience;
+  readonly caller: Caller;
+}
+
+type Body = Pick<Visit, "body" | "bytes">;
+
+interface Received {
+  readonly exchange: Exchange;
+  readonly sent: Body;
+  /** Undefined for a client that is answered without a token. */
+  readonly visitor: Visitor | undefined;
+}
+
+/**
+ * Guards every endpoint but those that judge their requests themselves, in one sequence: Host and Origin → body → token → rate
+ * → slot → permission → the endpoint's own limit → path, query and headers → `handle` → journal line.
+ */
+export class Guard {
+  readonly #services: EndpointServices;
+  readonly #slots = { agents: new ConcurrencyLimit(SLOTS), operators: new ConcurrencyLimit(SLOTS) } as const;
+  readonly #limits = new Map<ConcurrencyLimitOptions, ConcurrencyLimit>();
+  /** Callbacks that run when the service closes, so that waiting requests are answered then. */
+  readonly #waiting = new Set<() => void>();
+  #isClosing = false;
+
+  constructor(services: EndpointServices) {
+    this.#services = services;
+  }
+
+  /** Ends everything that waits: long polls and streams. */
+  close(): void {
+    this.#isClosing = true;
+    for (const end of [...this.#waiting]) end();
+  }
+
+  /** Rejects with a `Refusal` when the request may not be handled, or its answer could not be recorded. */
+  async serve(endpoint: GuardedEndpoint, exchange: Exchange): Promise<EndpointAnswer> {
+    if (endpoint.anyHost !== true) checkPeerHeaders(exchange.raw, this.#services);
+    const sent = await this.#bodyOf(endpoint, exchange);
+    const visitor = await this.#identify(endpoint, exchange);
+    if (visitor === undefined || endpoint.audience === "anybody") {
+      return this.#handle(endpoint, { exchange, sent, visitor });
+    }
+    const taken: (() => void)[] = [];
+    const leave = (): void => {
+      for (const release of taken.splice(0)) release();
+    };
+    let isStream = false;
+    try {
+      this.#services.pace?.take(visitor.caller);
+      taken.push(this.#slots[visitor.side].take(visitor.caller));
+      await this.#assertAllowed(endpoint, visitor, exchange);
+      if (endpoint.limits !== undefined) taken.push(this.#limitOf(endpoint.limits).take(visitor.caller));
+      const answer = await this.#handle(endpoint, { exchange, sent, visitor });
+      await this.#record(endpoint, visitor, answer);
+      const { stream } = answer;
+      if (stream === undefined) return answer;
+      isStream = true;
+      return { ...answer, stream: (client) => stream(client).finally(leave) };
+    } finally {
+      // A stream keeps its slots until it ends.
+      if (!isStream) leave();
+    }
+  }
+
+  #limitOf(limits: ConcurrencyLimitOptions): ConcurrencyLimit {
+    const limit = this.#limits.get(limits) ?? new ConcurrencyLimit(limits);
+    this.#limits.set(limits, limit);
+    return limit;
+  }
+
+  async #bodyOf({ method, bytes: schema, body = noBody }: GuardedEndpoint, exchange: Exchange): Promise<Body> {
+    if (method === "GET") return { body: undefined, bytes: NO_BYTES };
+    const bytes = await readBytes(exchange, this.#services);
+    if (schema !== undefined) return { body: undefined, bytes: bytes ?? NO_BYTES };
+    const parsed = bytes === undefined ? {} : parseBody(bytes, this.#services);
+    return { body: checked(body, parsed, "The body is"), bytes: bytes ?? NO_BYTES };
+  }
+
+  async #identify(endpoint: GuardedEndpoint, exchange: Exchange): Promise<Visitor | undefined> {
+    const { audience, permission, recordsForgeries } = endpoint;
+    if (audience === "anybody" || audience === "signers") {
+      return permission === undefined ? undefined : this.#operatorWith(permission, exchange);
+    }
+    const isForOne = audience === "agents" || (audience === "operators" && recordsForgeries !== true);
+    if (isForOne) return this.#verify(exchange, audience);
+    try {
+      return await this.#verify(exchange, "agents");
+    } catch (error) {
+      if (!(error instanceof Refusal && error.code === "UNAUTHENTICATED")) throw error;
+    }
+    return this.#verify(exchange, "operators");
+  }
+
+  async #verify({ raw }: Exchange, side: Audience): Promise<Visitor> {
+    const { caller } = await this.#services.callers.verify(raw.headers.authorization, side, certificateOf(raw));
+    return { side, caller };
+  }
+
+  /** Returns the operator when there is one; all others get the same answer as a client without a token. */
+  async #operatorWith(permission: string, exchange: Exchange): Promise<Visitor | undefined> {
+    if (exchange.raw.headers.authorization === undefined) return undefined;
+    try {
+      checkPeerHeaders(exchange.raw, this.#services);
+      const visitor = await this.#verify(exchange, "operators");
+      return visitor.caller.permissions.includes(permission) ? visitor : undefined;
+    } catch (error) {
+      if (error instanceof Refusal) return undefined;
+      throw error;
+    }
+  }
+
+  /** Checks the permission. An agent's token, and an attempt to change something without the permission, are recorded. */
+  async #assertAllowed(endpoint: GuardedEndpoint, { side, caller }: Visitor, { params }: Exchange): Promise<void> {
+    const { audience, method, permission = "" } = endpoint;
+    const { id: asked = "" } = params;
+    const id = isId(asked) ? asked : undefined;
+    if (side === "agents") {
+      if (audience !== "operators") return;
+      await recordForgery(this.#services, caller, { reason: "agents_token", id });
+      throw lacks(permission);
+    }
+    if (caller.permissions.includes(permission)) return;
+    if (method !== "GET") await recordRefused(this.#services, caller, { reason: "permission_missing", permission, id });
+    throw lacks(permission);
+  }
+
+  async #handle(endpoint: GuardedEndpoint, { exchange, sent, visitor }: Received): Promise<EndpointAnswer> {
+    const { params, query, headers, notFound } = endpoint;
+    const caller = visitor?.caller;
+    const visit = {
+      ...sent,
+      params: checked(params, exchange.params, "The path is", notFound),
+      query: checked(query, exchange.query, "The query is"),
+      headers: checked(headers, headersOf(headers, exchange), "The headers are"),
+      caller,
+      side: visitor?.side ?? "agents",
+      isGone: () => exchange.gone,
+      untilEnd: (end: () => void) => this.#untilEnd(exchange, end),
+      tokenLeftMs: () => Math.max(0, (caller?.expiresAt ?? 0) * 1000 - this.#services.clock()),
+      verifyAgain: async () => {
+        const again = await this.#identify(endpoint, exchange);
+        if (again?.side === "operators" && !again.caller.permissions.includes(endpoint.permission ?? "")) {
+          throw lacks(endpoint.permission ?? "");
+        }
+      },
+    };
+    return endpoint.handle(visit, this.#services);
+  }
+
+  /** Records the answer before it is sent. What agents read of their own is not recorded. */
+  async #record({ audited, audience }: GuardedEndpoint, { side, caller }: Visitor, { recorded }: EndpointAnswer) {
+    const isRead = audited !== "call" && audited !== "change" && audited !== "no";
+    if (!isRead || (audience === "either" && side === "agents")) return;
+    await record(this.#services, { type: audited, sub: caller.subject, iss: caller.issuer, ...recorded });
+  }
+
+  #untilEnd(exchange: Exchange, end: () => void): () => void {
+    const stop = (): void => {
+      this.#waiting.delete(onEnd);
+      unlisten();
+    };
+    const onEnd = (): void => {
+      stop();
+      end();
+    };
+    const unlisten = exchange.listen(onEnd);
+    this.#waiting.add(onEnd);
+    if (exchange.gone || this.#isClosing) onEnd();
+    return stop;
+  }
+}
+
+const NO_BYTES = new Uint8Array();
+const noBody = z.strictObject({});
+
+const readersOf = perListener((services) => new BodyReaders(services.concurrentRequestsMax));
+
+/**
+ * Returns the body's bytes; undefined when there is none. Rejects with the same refusals as `POST /call`; the rest of a refused
+ * body is not read, and the connection closes after the answer.
+ */
+export async function readBytes(exchange: Exchange, services: EndpointServices): Promise<Uint8Array | undefined> {
+  const { raw } = exchange;
+  const limits = { ...services, bodyBytesMax: Math.min(services.bodyBytesMax, BODY_BYTES_MAX) };
+  try {
+    checkPeerHeaders(raw, services);
+    if (raw.headers["idempotency-key"] !== undefined) {
+      throw new Refusal("MALFORMED_REQUEST", "Idempotency-Key is for POST /call; send this without it.");
+    }
+    if (raw.headers["transfer-encoding"] === undefined && Number(raw.headers["content-length"] ?? 0) === 0) {
+      return undefined;
+    }
+    checkBodyHeaders(raw.headers, limits);
+    return await readersOf(services).read(raw, limits);
+  } catch (error) {
+    if (!raw.complete) exchange.closeConnection();
+    throw error;
+  }
+}
+
+/** @throws {Refusal} AUDIT_UNAVAILABLE when the line cannot be recorded: the request is then not answered */
+export async function record({ journal }: Pick<EndpointServices, "journal">, line: JournalLine): Promise<void> {
+  try {
+    await journal(line);
+  } catch (cause) {
+    throw new Refusal("AUDIT_UNAVAILABLE", "The request could not be recorded.", {
+      details: { outcome: "not_run" },
+      cause,
+    });
+  }
+}
+
+interface Forgery {
+  /** What never happens by mistake: an agent's token at an approver's endpoint, or a decision on one's own request. */
+  readonly reason: "agents_token" | "own_question";
+  readonly id: string | undefined;
+}
+
+export function recordForgery(services: EndpointServices, caller: Caller, { reason, id }: Forgery): Promise<void> {
+  const who = { sub: caller.subject, iss: caller.issuer };
+  return record(services, { type: "approval.forged", ...(id !== undefined && { id }), ...who, reason });
+}
+
+/** Reason why an operator may not do what they tried. */
+type OperatorRefusal = { readonly id: string | undefined } & (
+  | { readonly reason: "permission_missing"; readonly permission: string }
+  | { readonly reason: "not_eligible" }
+);
+
+/** Records a refused operator. Operators are known and trusted, so a missing permission is not recorded as a forgery. */
+export function recordRefused(
+  services: EndpointServices,
+  { subject, issuer }: Caller,
+  { id, ...why }: OperatorRefusal,
+): Promise<void> {
+  const isVote = why.reason === "not_eligible" || why.permission === "approvals:decide";
+  const type = isVote ? "approval.refused" : "operator.refused";
+  return record(services, { type, ...(id !== undefined && { id }), sub: subject, iss: issuer, ...why });
+}
+
+function lacks(permission: string): Refusal {
+  return new Refusal("PERMISSION_DENIED", `This is for operators whose token holds ${permission}.`, {
+    details: { missingPermissions: [permission] },
+  });
+}
+
+function headersOf(schema: z.ZodObject | undefined, { raw }: Exchange): unknown {
+  const names = Object.keys(schema?.shape ?? {});
+  return Object.fromEntries(
+    names.flatMap((name) => {
+      const value = raw.headers[name.toLowerCase()];
+      return value === undefined ? [] : [[name, value]];
+    }),
+  );
+}
+
+/** @throws {Refusal} MALFORMED_REQUEST, or what `otherwise` returns; undefined when there is no schema */
+function checked(schema: z.ZodType | undefined, value: unknown, subject: string, otherwise?: () => Error): unknown {
+  if (schema === undefined) return undefined;
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  if (otherwise !== undefined) throw otherwise();
+  throw new Refusal("MALFORMED_REQUEST", `${subject} not what this route takes.`, {
+    details: { issues: issuesOf(parsed.error) },
+  });
+}

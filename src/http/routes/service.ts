@@ -1,0 +1,97 @@
+import { Refusal } from "../../core/errors.ts";
+import type { BusyReason } from "../../runtime/reload/types.ts";
+import { json } from "../answers.ts";
+import { type Endpoint, endpoint } from "../endpoint.ts";
+
+const METRICS_PERMISSION = "metrics:read";
+/** Probes reach the listener of the calls, too. */
+const BOTH = ["agents", "operators"] as const;
+const anyObject = { type: "object" } as const;
+
+/** Limits of one answer; the log has every problem. */
+const PROBLEMS_MAX = 100;
+const PROBLEM_CHARACTERS_MAX = 1_000;
+
+const BUSY = {
+  rate: ["RATE_LIMITED", "The configuration was read too often: reload.perMinuteMax."],
+  lingering: ["OVERLOADED", "Calls are still under way on several configurations before this one."],
+  closing: ["SHUTTING_DOWN", "The service is shutting down."],
+} as const satisfies Record<BusyReason, readonly [string, string]>;
+
+/** The state of the service itself. */
+export const endpoints: readonly Endpoint[] = [
+  endpoint({
+    method: "GET",
+    path: "/healthz",
+    listeners: BOTH,
+    summary: "Whether the process lives.",
+    audience: "anybody",
+    anyHost: true,
+    audited: "no",
+    handle: () => json(200, { status: "ok" }),
+  }),
+  endpoint({
+    method: "GET",
+    path: "/readyz",
+    listeners: BOTH,
+    summary: "Whether calls are taken; details for operators.",
+    audience: "anybody",
+    permission: METRICS_PERMISSION,
+    anyHost: true,
+    responses: { 200: {}, 503: { description: "Not now.", schema: anyObject } },
+    audited: "no",
+    async handle({ caller }, services) {
+      const reasons = services.notReady();
+      const details = caller !== undefined && {
+        systems: await services.systems(),
+        audit: services.audit?.(),
+        ...(services.configuration !== undefined && { configuration: services.configuration() }),
+        confinement: services.confinement?.(),
+        revocations: services.revocations?.(),
+      };
+      return reasons.length === 0
+        ? json(200, { status: "ready", ...details })
+        : json(503, { status: "not_ready", reasons, ...details });
+    },
+  }),
+  endpoint({
+    method: "GET",
+    path: "/metrics",
+    listeners: BOTH,
+    summary: "Prometheus metrics.",
+    audience: "operators",
+    permission: METRICS_PERMISSION,
+    responses: { 200: { type: "text/plain" } },
+    audited: "no",
+    async handle(_visit, { metrics }) {
+      const headers = { "content-type": metrics.contentType, "cache-control": "no-store" };
+      return { status: 200, headers, body: await metrics.text() };
+    },
+  }),
+  endpoint({
+    method: "POST",
+    path: "/reload",
+    summary: "Take over a configuration that has changed.",
+    audience: "operators",
+    permission: "service:reload",
+    recordsForgeries: true,
+    needs: ["reload"],
+    responses: { 200: {}, 422: { description: "The configuration is refused.", schema: anyObject } },
+    audited: "change",
+    async handle({ caller: { issuer, subject } }, { reload }) {
+      const reloaded = await reload({ issuer, subject });
+      if (reloaded.outcome === "busy") {
+        const [code, message] = BUSY[reloaded.reason];
+        const limit = code === "RATE_LIMITED" && { details: { limit: "reload" } };
+        throw new Refusal(code, message, { ...limit, retryAfterMs: reloaded.retryAfterMs });
+      }
+      if (reloaded.outcome === "refused") {
+        const problems = reloaded.problems.slice(0, PROBLEMS_MAX);
+        const shown = problems.map((problem) => problem.slice(0, PROBLEM_CHARACTERS_MAX));
+        return json(422, { status: "refused", problems: shown });
+      }
+      const { generation, sha256, outcome } = reloaded;
+      return json(200, { status: outcome, generation, hash: sha256 });
+    },
+  }),
+];

@@ -1,0 +1,32 @@
+import { createMetrics } from "../../src/http/metrics.ts";
+import type { ServerOptions } from "../../src/http/server.ts";
+import type { CallerContext } from "../../src/pipeline/caller-context.ts";
+import { createRegistry } from "../../src/pipeline/registry.ts";
+import { loadEndpoints, MODULES } from "../../src/runtime/modules.ts";
+
+/** Every endpoint of the build. */
+export const ENDPOINTS = await loadEndpoints(MODULES);
+
+interface Given extends Partial<ServerOptions> {
+  readonly callers: CallerContext;
+  readonly clock: () => number;
+  readonly journal: ServerOptions["journal"];
+}
+
+async function nowhere(): Promise<never> {
+  throw new Error("no call is made here");
+}
+
+/** Options of a listener that takes no calls and has no tools. */
+export function serverParts(given: Given): ServerOptions {
+  return {
+    ...{ bodyBytesMax: 1_048_576, bodyDepthMax: 32, bodyKeysMax: 1_000, requestTimeoutMs: 5_000 },
+    ...{ headerBytesMax: 16_384, headersTimeoutMs: 10_000, concurrentRequestsMax: () => 2_048 },
+    ...{ allowedHosts: [], allowedOrigins: [], metrics: createMetrics() },
+    proxy: { call: nowhere, turnAway: nowhere },
+    registry: createRegistry([], {} as never, () => ""),
+    ...{ notReady: () => [], systems: async () => [], draining: () => false },
+    logError: () => {},
+    ...given,
+  };
+}
