@@ -118,7 +118,7 @@ export const endpoints: readonly Endpoint[] = [
   endpoint({
     ...auditors,
     path: "/audit/verify",
-    summary: "Whether the log is whole.",
+    summary: "Whether the audit is intact.",
     query: named([]),
     limits: QUERIES,
     /**

@@ -9,7 +9,7 @@ export const endpoints: readonly Endpoint[] = [
   endpoint({
     method: "GET",
     path: "/openapi.json",
-    summary: "This document.",
+    summary: "The endpoints of this service, as OpenAPI 3.1.",
     audience: "anybody",
     anyHost: true,
     audited: "no",

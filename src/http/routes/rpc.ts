@@ -100,7 +100,7 @@ const METHODS: ReadonlyMap<string, Method> = new Map<string, Method>([
 const rpc = endpoint({
   method: "POST",
   path: "/rpc",
-  summary: "exec.approve, exec.deny and exec.list over JSON-RPC.",
+  summary: "`exec.approve`, `exec.deny` and `exec.list` over JSON-RPC.",
   audience: "operators",
   permission: "approvals:decide",
   recordsForgeries: true,

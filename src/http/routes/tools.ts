@@ -27,7 +27,7 @@ export const endpoints: readonly Endpoint[] = [
   endpoint({
     method: "GET",
     path: "/tools/:name",
-    summary: "One of them.",
+    summary: "One tool that this caller could use.",
     audience: "agents",
     params: z.object({ name: z.string() }),
     query,

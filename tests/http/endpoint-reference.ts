@@ -1,0 +1,59 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { type Endpoint, methodsOf, type Need } from "../../src/http/endpoint.ts";
+import { ENDPOINTS } from "./server-parts.ts";
+
+/**
+ * The table of endpoints in docs/endpoints.md, generated from their declarations. Run as a program it writes the page; a test
+ * compares.
+ */
+export const PAGE = join(resolve(import.meta.dir, "../.."), "docs/endpoints.md");
+const BEGIN = "<!-- made by `bun run docs:endpoints`: do not write here -->";
+const END = "<!-- end -->";
+
+/** The part of the configuration without which an endpoint does not exist; every service has the others. */
+const WITH: Readonly<Partial<Record<Need, string>>> = {
+  approvals: "`approvals`",
+  webhooks: "`approvals.webhooks`",
+  reload: '`reload.trigger` other than `"off"`',
+  resource: "`server.resource`",
+};
+
+function endpointReference(): string {
+  const rows = ENDPOINTS.toSorted((one, other) => one.path.localeCompare(other.path, "en")).map((endpoint) => {
+    const { method, path, summary, listeners = ["agents"], needs = [] } = endpoint;
+    const also = methodsOf(endpoint).length > 1 ? ", HEAD" : "";
+    const parts = needs.flatMap((need) => WITH[need] ?? []);
+    const cells = [
+      ...[`\`${method} ${path}\`${also}`, summary, whoIsAnswered(endpoint)],
+      ...[listeners.join(", "), recorded(endpoint), parts.at(-1) ?? ""],
+    ];
+    return `| ${cells.join(" | ")} |`;
+  });
+  return ["| endpoint | does | for | listeners | recorded as | only with |", "|---|---|---|---|---|---|", ...rows].join(
+    "\n",
+  );
+}
+
+function whoIsAnswered({ audience, permission }: Endpoint): string {
+  const operators = `operators with \`${permission}\``;
+  if (audience === "operators") return operators;
+  if (audience === "either") return `agents; ${operators}`;
+  if (audience === "signers") return "whoever signs the body";
+  return permission === undefined ? audience : `${audience}; more for ${operators}`;
+}
+
+function recorded({ audited }: Endpoint): string {
+  if (audited === "no") return "";
+  return audited === "call" || audited === "change" ? `a ${audited}` : `\`${audited}\``;
+}
+
+/** The page with this table in its place. */
+export function withReference(page: string): string {
+  const from = page.indexOf(BEGIN);
+  const to = page.indexOf(END);
+  if (from < 0 || to < from) throw new Error("the page has no place for the table");
+  return `${page.slice(0, from)}${BEGIN}\n\n${endpointReference()}\n\n${page.slice(to)}`;
+}
+
+if (import.meta.main) writeFileSync(PAGE, withReference(readFileSync(PAGE, "utf8")));

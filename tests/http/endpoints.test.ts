@@ -1,0 +1,122 @@
+import { afterAll, beforeAll, expect, test } from "bun:test";
+import { readdirSync, readFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { type Endpoint, methodsOf, type NotReady } from "../../src/http/endpoint.ts";
+import { createOperatorServer, createServer } from "../../src/http/server.ts";
+import { createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { agentsProfile, makeSigningKey, NOW_SECONDS } from "../support/tokens.ts";
+import { PAGE, withReference } from "./endpoint-reference.ts";
+import { ENDPOINTS, serverParts } from "./server-parts.ts";
+
+const ROOT = resolve(import.meta.dir, "../..");
+const clock = (): number => NOW_SECONDS * 1_000;
+
+/** Parts that exist, and are not used: every request is refused before. */
+const unused = new Proxy({}, { get: () => unusedFunction }) as never;
+const unusedFunction = (): never => {
+  throw new Error("a part was used");
+};
+
+const parts = serverParts({
+  callers: createCallerContext({ issuers: [agentsProfile([makeSigningKey("ES256", "agents-1")])], clock }),
+  ...{ clock, journal: unusedFunction, approvals: unused, auditDir: "/nowhere", reload: unusedFunction },
+  ...{ resource: "https://tools.example/", notReady: (): readonly NotReady[] => [] },
+});
+const agents = createServer(parts, ENDPOINTS);
+const operators = createOperatorServer(parts, ENDPOINTS);
+beforeAll(() => Promise.all([agents.ready(), operators.ready()]));
+afterAll(() => Promise.all([agents.close(), operators.close()]));
+
+const nameOf = ({ method, path }: Endpoint): string => `${method} ${path}`;
+const urlOf = ({ path }: Endpoint): string => path.replace(":id", "01900000-0000-7000-8000-000000000000");
+const guarded = ENDPOINTS.filter(({ audience }) => audience !== "anybody" && audience !== "signers");
+
+test.each(
+  guarded.filter((endpoint) => !("receive" in endpoint)).map((endpoint) => [nameOf(endpoint), endpoint] as const),
+)("%s refuses a request without a token, and one with a wrong token", async (_name, endpoint) => {
+  for (const listener of endpoint.listeners ?? ["agents"]) {
+    const app = listener === "agents" ? agents : operators;
+    for (const authorization of [undefined, "Bearer x.y.z"]) {
+      const payload = bodyOf(endpoint);
+      const answer = await app.inject({
+        method: endpoint.method,
+        url: urlOf(endpoint),
+        headers: { ...(authorization && { authorization }), ...(payload && { "content-type": "application/json" }) },
+        ...(payload && { payload }),
+      });
+      expect([answer.statusCode, answer.json().error.code]).toEqual([401, "UNAUTHENTICATED"]);
+    }
+  }
+});
+
+/** A valid body where one is demanded: bodies are checked before tokens. */
+function bodyOf({ body, path }: Endpoint): string | undefined {
+  if (body === undefined) return undefined;
+  const found = BODIES.find((value) => body.safeParse(value).success);
+  if (found === undefined) throw new Error(`add a valid body of ${path} to BODIES`);
+  return JSON.stringify(found);
+}
+const BODIES: readonly unknown[] = [{ decision: "deny" }, { mode: "default", expiresInSeconds: 60 }];
+
+test("only calls and signed messages judge their requests themselves", () => {
+  const own = ENDPOINTS.filter((endpoint) => "receive" in endpoint);
+  expect(own.map(({ audience, audited }) => [audience, audited])).toEqual([
+    ["agents", "call"],
+    ["signers", "change"],
+  ]);
+});
+
+test.each(ENDPOINTS.map((endpoint) => [nameOf(endpoint), endpoint] as const))(
+  "%s: another method of the path is 405, with the methods that there are",
+  async (_name, endpoint) => {
+    const url = urlOf(endpoint);
+    const isThere = ({ path }: Endpoint): boolean => {
+      const [ours, theirs] = [endpoint.path.split("/"), path.split("/")];
+      return ours.length === theirs.length && theirs.every((part, at) => part.startsWith(":") || part === ours[at]);
+    };
+    const methods = [...new Set(ENDPOINTS.filter(isThere).flatMap(methodsOf))].sort();
+    const answer = await agents.inject({ method: "PATCH" as "GET", url });
+    expect([answer.statusCode, answer.headers["allow"]]).toEqual([405, methods.join(", ")]);
+  },
+);
+
+test("the listener for operators has probes and metrics only", () => {
+  const there = ENDPOINTS.filter(({ listeners }) => listeners?.includes("operators"));
+  expect(there.map(({ path }) => path).sort()).toEqual(["/healthz", "/metrics", "/readyz"]);
+});
+
+test("what needs a part of the service that there is not does not exist", async () => {
+  const { approvals: _approvals, auditDir: _dir, reload: _reload, resource: _resource, ...bare } = parts;
+  const app = createServer(bare, ENDPOINTS);
+  for (const endpoint of ENDPOINTS) {
+    const answer = await app.inject({ method: endpoint.method, url: urlOf(endpoint) });
+    const isUnknown = answer.statusCode === 404;
+    expect([nameOf(endpoint), isUnknown]).toEqual([nameOf(endpoint), (endpoint.needs ?? []).length > 0]);
+  }
+  await app.close();
+});
+
+test("the table of endpoints is current: else `bun run docs:endpoints`", () => {
+  const page = readFileSync(PAGE, "utf8");
+  expect(page).toBe(withReference(page));
+});
+
+test("every endpoint that the documents name is declared", () => {
+  const pages = ["README.md", ...readdirSync(join(ROOT, "docs")).map((name) => `docs/${name}`)];
+  const named = pages
+    .filter((name) => name.endsWith(".md"))
+    .flatMap((name) => [...readFileSync(join(ROOT, name), "utf8").matchAll(/\b(GET|POST|PUT|DELETE) (\/[\w:./-]+)/g)])
+    .map(
+      ([, method, path = ""]) =>
+        `${method} ${path.replace(/[.,]$/, "").replace("/webhooks/chat/", "/webhooks/:name/")}`,
+    );
+  const declared = ENDPOINTS.map(nameOf);
+  expect(new Set(named).size).toBeGreaterThan(15);
+  expect([...new Set(named)].filter((name) => !declared.includes(name))).toEqual([]);
+});
+
+test("the table of operators' permissions has each that an endpoint demands", () => {
+  const page = readFileSync(join(ROOT, "docs/identity.md"), "utf8");
+  const demanded = new Set(ENDPOINTS.flatMap(({ permission }) => permission ?? []));
+  expect([...demanded].filter((permission) => !page.includes(`| \`${permission}\` |`))).toEqual([]);
+});
