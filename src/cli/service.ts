@@ -64,12 +64,12 @@ export async function startService(
     callsInFlight: () => service.admission.inFlight(),
     channels: () => service.channels(),
     certificates: () => service.certificates(),
+    configuration: () => service.configuration(),
+    exports: () => service.exports(),
+    revocations: () => service.revocations(),
+    approvals: () => service.approvals,
+    dropped: { traces: () => service.droppedSpans(), logs: () => output.dropped() },
   });
-  metrics.watchConfiguration(() => service.configuration());
-  metrics.watchExports(() => service.exports());
-  metrics.watchRevocations(() => service.revocations());
-  metrics.watchApprovals(() => service.approvals);
-  metrics.watchDropped({ traces: () => service.droppedSpans(), logs: () => output.dropped() });
   let draining = false;
   const notReady = (): readonly NotReady[] => {
     const reasons: NotReady[] = [];

@@ -1,8 +1,7 @@
 import type { IncomingMessage } from "node:http";
-import type { Socket } from "node:net";
 import { Readable } from "node:stream";
-import { networkOf } from "../audit/unauthenticated.ts";
 import { Refusal } from "../core/errors.ts";
+import { CountByKey, sourceOf } from "./connections/sources.ts";
 import { type BodyLimits, tooLarge } from "./request-guard.ts";
 
 /** One address, or one IPv6 /64, may use this share of the concurrent requests for incomplete bodies. */
@@ -12,9 +11,7 @@ const PER_SOURCE_MIN = 16;
 /** Reads bodies and prevents a single peer from occupying all slots with slow ones. */
 export class BodyReaders {
   readonly #concurrentRequestsMax: () => number;
-  readonly #reading = new Map<string, number>();
-  /** Caches sources: reading a socket's peer address is expensive, and connections are kept alive. */
-  readonly #sources = new WeakMap<Socket, string>();
+  readonly #reading = new CountByKey();
 
   constructor(concurrentRequestsMax: () => number) {
     this.#concurrentRequestsMax = concurrentRequestsMax;
@@ -26,10 +23,10 @@ export class BodyReaders {
    * incomplete bodies, so that a slow neighbor does not lock out a fast client.
    */
   read(raw: IncomingMessage, { bodyBytesMax, requestTimeoutMs }: BodyLimits): Promise<Uint8Array> {
-    const source = this.#sourceOf(raw.socket);
-    const reading = this.#reading.get(source) ?? 0;
+    const source = sourceOf(raw.socket);
+    const reading = this.#reading.of(source);
     const perSourceMax = Math.max(PER_SOURCE_MIN, Math.floor(this.#concurrentRequestsMax() * SHARE_PER_SOURCE));
-    this.#reading.set(source, reading + 1);
+    this.#reading.enter(source);
     return new Promise((resolve, reject) => {
       const body = new GrowingBytes();
       let isSettled = false;
@@ -37,7 +34,7 @@ export class BodyReaders {
         if (isSettled) return;
         isSettled = true;
         clearTimeout(timer);
-        this.#leave(source);
+        this.#reading.leave(source);
         if (refusal === undefined) {
           resolve(body.bytes);
           return;
@@ -57,20 +54,6 @@ export class BodyReaders {
       raw.on("error", onGone).on("close", onGone);
       if (reading >= perSourceMax) setImmediate(() => settle(tooMany));
     });
-  }
-
-  #leave(source: string): void {
-    const left = (this.#reading.get(source) ?? 1) - 1;
-    if (left === 0) this.#reading.delete(source);
-    else this.#reading.set(source, left);
-  }
-
-  #sourceOf(socket: Socket): string {
-    const known = this.#sources.get(socket);
-    if (known !== undefined) return known;
-    const source = networkOf(socket.remoteAddress ?? "");
-    this.#sources.set(socket, source);
-    return source;
   }
 }
 

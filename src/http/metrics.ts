@@ -1,5 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
-import { DECISION_SECONDS, type Tally } from "../approvals/notify/report.ts";
+import { DECISION_SECONDS } from "../approvals/notify/report.ts";
 import type { WebhookState } from "../approvals/notify/webhook.ts";
 import type { NotifiedApprovals } from "../approvals/notify/webhooks.ts";
 import type { EntryDraft } from "../audit/entry.ts";
@@ -12,12 +12,20 @@ interface AuditBatch {
   readonly syncMs: number;
 }
 
-interface Gauges {
-  readonly callsInFlight: () => number;
+/** Parts of the service whose state is read at each scrape. */
+interface MetricSources {
+  readonly callsInFlight?: () => number;
   /** Returns the open gRPC channels per system. */
-  readonly channels: () => Iterable<{ readonly system: string; readonly state: string }>;
+  readonly channels?: () => Iterable<{ readonly system: string; readonly state: string }>;
   /** Returns when the service's own certificate for each system expires, in milliseconds since 1970. */
   readonly certificates?: () => Iterable<{ readonly system: string; readonly notAfter: number }>;
+  readonly configuration?: () => ConfigurationState | undefined;
+  readonly exports?: () => readonly ExportState[];
+  /** Returns undefined when there is no revocation list. */
+  readonly revocations?: () => { readonly status: "ok" | "stale"; readonly entries: number } | undefined;
+  readonly approvals?: () => NotifiedApprovals | undefined;
+  /** Dropped telemetry per signal: spans, log lines. */
+  readonly dropped?: Readonly<Record<string, () => number>>;
 }
 
 export interface Metrics {
@@ -30,23 +38,8 @@ export interface Metrics {
    * Counts descendants of a command that survived the kill of its process group. `command` is a name from the configuration.
    */
   observeSurvivors(survivors: { readonly command: string; readonly count: number }): void;
-  /** Registers gauges whose values are read at each scrape. */
-  watch(gauges: Gauges): void;
-  /** Registers the gauges of the configuration. */
-  watchConfiguration(state: () => ConfigurationState | undefined): void;
-  /** Registers the gauges of the audit exporters. */
-  watchExports(states: () => readonly ExportState[]): void;
-  /** Registers the gauges of the revocation list; `state` returns undefined when there is none. */
-  watchRevocations(state: () => Revocations | undefined): void;
-  /** Registers the metrics of approvals and webhooks. */
-  watchApprovals(approvals: () => NotifiedApprovals | undefined): void;
-  /** Registers a counter of dropped telemetry per signal: spans, log lines. */
-  watchDropped(signals: Readonly<Record<string, () => number>>): void;
-}
-
-interface Revocations {
-  readonly status: "ok" | "stale";
-  readonly entries: number;
+  /** Registers the metrics whose values are read at each scrape. To be called once. */
+  watch(sources: MetricSources): void;
 }
 
 /** Upper bounds of the buckets for stage times, in seconds. */
@@ -74,7 +67,7 @@ export function createMetrics(): Metrics {
     },
   });
   const stages = new StageTimes();
-  register.registerMetric(stages.metric());
+  register.registerMetric(countedElsewhere(STAGE_SECONDS, () => stages.histograms()));
   const batchEntries = new Histogram({
     name: "stc_audit_batch_entries",
     help: "Audit lines that shared one sync",
@@ -116,12 +109,18 @@ export function createMetrics(): Metrics {
       syncSeconds.observe(syncMs / 1000);
     },
     observeSurvivors: ({ command, count }) => survivors.inc({ command }, count),
-    watch: (gauges) => watch(gauges, registers),
-    watchConfiguration: (state) => watchConfiguration(state, registers),
-    watchExports: (states) => watchExports(states, registers),
-    watchRevocations: (state) => watchRevocations(state, registers),
-    watchApprovals: (approvals) => watchApprovals(approvals, registers),
-    watchDropped: (signals) => watchDropped(signals, registers),
+    watch(sources) {
+      for (const { type: Metric, name, help, labels, read } of READ_AT_SCRAPE) {
+        new Metric({
+          ...{ name, help, labelNames: labels, registers },
+          collect() {
+            this.reset();
+            for (const [values, value] of read(sources)) this.inc(values, value);
+          },
+        });
+      }
+      register.registerMetric(decisionTimes(sources));
+    },
   };
 }
 
@@ -133,27 +132,27 @@ function ofKey<Key, Value>(map: Map<Key, Value>, key: Key, make: () => Value): V
   return made;
 }
 
-function watchConfiguration(state: () => ConfigurationState | undefined, registers: Registry[]): void {
-  new Gauge({
-    name: "stc_configuration_generation",
-    help: "Which reading of configuration, manifests and keys is in use, counted from 1 at the start",
-    registers,
-    collect() {
-      this.set(state()?.generation ?? 1);
-    },
-  });
-  new Gauge({
-    name: "stc_configuration_last_refused",
-    help: "When the last reload was refused, in seconds since 1970; 0 when it was not",
-    registers,
-    collect() {
-      const refused = state()?.lastRefused;
-      this.set(refused ? Date.parse(refused.at) / 1000 : 0);
-    },
-  });
+type Sample = readonly [labels: Readonly<Record<string, string>>, value: number];
+
+interface ReadMetric {
+  readonly type: typeof Gauge | typeof Counter;
+  readonly name: string;
+  readonly help: string;
+  readonly labels: readonly string[];
+  readonly read: (sources: MetricSources) => Iterable<Sample>;
 }
 
-const EXPORT_GAUGES = [
+function row(
+  type: ReadMetric["type"],
+  [name, help, ...labels]: readonly [string, string, ...string[]],
+  read: ReadMetric["read"],
+): ReadMetric {
+  return { type, name, help, labels, read };
+}
+
+const lone = (value: number): readonly Sample[] => [[{}, value]];
+
+const EXPORTS = [
   ["stc_audit_export_lag_bytes", "Bytes of the audit that an exporter has still to send", "bytesBehind"],
   ["stc_audit_export_lag_seconds", "Age of the oldest line that an exporter has still to send", "secondsBehind"],
   ["stc_audit_export_sent_lines", "Audit lines that the far side took since the start", "sentLines"],
@@ -161,83 +160,125 @@ const EXPORT_GAUGES = [
   ["stc_audit_export_failures", "Requests of an exporter that failed since the start", "failures"],
 ] as const;
 
-function watchExports(states: () => readonly ExportState[], registers: Registry[]): void {
-  for (const [name, help, member] of EXPORT_GAUGES) {
-    new Gauge({
-      name,
-      help,
-      labelNames: ["exporter", "stream"],
-      registers,
-      collect() {
-        this.reset();
-        for (const { exporter, stream, [member]: value } of states()) this.set({ exporter, stream }, value);
-      },
+const WEBHOOKS: readonly (readonly [string, string, (state: WebhookState) => number])[] = [
+  ["stc_webhook_sent", "Notifications that the far side took since the start", ({ sent }) => sent],
+  ["stc_webhook_failures", "Attempts that failed since the start", ({ failures }) => failures],
+  ["stc_webhook_dead", "Notifications that were given up since the start", ({ dead }) => dead],
+  ["stc_webhook_stale", "Questions that were over before they could be sent", ({ stale }) => stale],
+  ["stc_webhook_disabled", "1 when the far side has said that it is gone", ({ isDisabled }) => Number(isDisabled)],
+];
+
+/** Metrics whose values are read at each scrape: name, help, labels, value. */
+const READ_AT_SCRAPE: readonly ReadMetric[] = [
+  row(
+    Gauge,
+    [
+      "stc_certificate_expiry_timestamp_seconds",
+      "When our own certificate at a system expires, in seconds since 1970",
+      "system",
+    ],
+    ({ certificates }) => [...(certificates?.() ?? [])].map(({ system, notAfter }) => [{ system }, notAfter / 1000]),
+  ),
+  row(Gauge, ["stc_calls_in_flight", "Calls under way"], ({ callsInFlight }) => lone(callsInFlight?.() ?? 0)),
+  row(
+    Gauge,
+    ["stc_grpc_channels", "Open gRPC channels by system and connectivity state", "system", "state"],
+    ({ channels }) => [...(channels?.() ?? [])].map(({ system, state }) => [{ system, state }, 1]),
+  ),
+  row(
+    Gauge,
+    [
+      "stc_configuration_generation",
+      "Which reading of configuration, manifests and keys is in use, counted from 1 at the start",
+    ],
+    ({ configuration }) => lone(configuration?.()?.generation ?? 1),
+  ),
+  row(
+    Gauge,
+    ["stc_configuration_last_refused", "When the last reload was refused, in seconds since 1970; 0 when it was not"],
+    ({ configuration }) => lone(Date.parse(configuration?.()?.lastRefused?.at ?? "1970-01-01") / 1000),
+  ),
+  ...EXPORTS.map(([name, help, member]) =>
+    row(Gauge, [name, help, "exporter", "stream"], ({ exports }) =>
+      (exports?.() ?? []).map(({ exporter, stream, [member]: value }) => [{ exporter, stream }, value]),
+    ),
+  ),
+  row(
+    Counter,
+    [
+      "stc_telemetry_dropped_total",
+      "Spans of traces, and lines of the log, that were dropped: their queue was full, or nobody took them",
+      "signal",
+    ],
+    ({ dropped = {} }) => Object.entries(dropped).map(([signal, count]) => [{ signal }, count()]),
+  ),
+  row(Gauge, ["stc_revocation_entries", "Entries of the list of revocations that counts"], ({ revocations }) =>
+    lone(revocations?.()?.entries ?? 0),
+  ),
+  row(
+    Gauge,
+    [
+      "stc_revocation_list_stale",
+      "1 while the file of the revocations is broken or gone and the list before it counts",
+    ],
+    ({ revocations }) => lone(revocations?.()?.status === "stale" ? 1 : 0),
+  ),
+  row(
+    Counter,
+    [
+      "stc_approvals_ended_total",
+      "Questions that were approved, denied, cancelled, revoked or have expired, through this process",
+      "outcome",
+    ],
+    ({ approvals }) => [...(approvals?.()?.tally?.ended ?? [])].map(([outcome, count]) => [{ outcome }, count]),
+  ),
+  ...WEBHOOKS.map(([name, help, read]) =>
+    row(Gauge, [name, help, "webhook"], ({ approvals }) =>
+      (approvals?.()?.webhooks?.states() ?? []).map((state) => [{ webhook: state.webhook }, read(state)]),
+    ),
+  ),
+];
+
+interface CountedHistogram {
+  readonly labels: Readonly<Record<string, string>>;
+  /** Observations per bucket, not cumulated; the last is for everything above the upper bounds. */
+  readonly counts: ArrayLike<number>;
+  readonly sumSeconds: number;
+}
+
+interface HistogramKind {
+  readonly name: string;
+  readonly help: string;
+  readonly labelNames: readonly string[];
+  /** Upper bounds in seconds. */
+  readonly buckets: readonly number[];
+}
+
+/** Returns a histogram that other code counts and prom-client only prints. */
+function countedElsewhere(kind: HistogramKind, read: () => readonly CountedHistogram[]): Histogram {
+  const { name, help, buckets } = kind;
+  const metric = new Histogram({ ...kind, buckets: [...buckets], registers: [] });
+  const samples = ({ labels, counts, sumSeconds }: CountedHistogram) => {
+    let cumulated = 0;
+    const values = [...buckets, "+Inf"].map((le, index) => {
+      cumulated += counts[index] ?? 0;
+      return { metricName: `${name}_bucket`, labels: { ...labels, le }, value: cumulated };
     });
-  }
+    return [
+      ...values,
+      { metricName: `${name}_sum`, labels, value: sumSeconds },
+      { metricName: `${name}_count`, labels, value: cumulated },
+    ];
+  };
+  const get = async () => ({ name, help, type: "histogram", aggregator: "sum", values: read().flatMap(samples) });
+  // prom-client calls `getForPromString` when it prints the metrics.
+  return Object.assign(metric, { get, getForPromString: get });
 }
 
-function watchDropped(signals: Readonly<Record<string, () => number>>, registers: Registry[]): void {
-  new Counter({
-    name: "stc_telemetry_dropped_total",
-    help: "Spans of traces, and lines of the log, that were dropped: their queue was full, or nobody took them",
-    labelNames: ["signal"],
-    registers,
-    collect() {
-      this.reset();
-      for (const signal in signals) this.inc({ signal }, signals[signal]?.() ?? 0);
-    },
-  });
-}
-
-function watchRevocations(state: () => Revocations | undefined, registers: Registry[]): void {
-  new Gauge({
-    name: "stc_revocation_entries",
-    help: "Entries of the list of revocations that counts",
-    registers,
-    collect() {
-      this.set(state()?.entries ?? 0);
-    },
-  });
-  new Gauge({
-    name: "stc_revocation_list_stale",
-    help: "1 while the file of the revocations is broken or gone and the list before it counts",
-    registers,
-    collect() {
-      this.set(state()?.status === "stale" ? 1 : 0);
-    },
-  });
-}
-
-function watch({ callsInFlight, channels, certificates = () => [] }: Gauges, registers: Registry[]): void {
-  new Gauge({
-    name: "stc_certificate_expiry_timestamp_seconds",
-    help: "When our own certificate at a system expires, in seconds since 1970",
-    labelNames: ["system"],
-    registers,
-    collect() {
-      this.reset();
-      for (const { system, notAfter } of certificates()) this.set({ system }, notAfter / 1000);
-    },
-  });
-  new Gauge({
-    name: "stc_calls_in_flight",
-    help: "Calls under way",
-    registers,
-    collect() {
-      this.set(callsInFlight());
-    },
-  });
-  new Gauge({
-    name: "stc_grpc_channels",
-    help: "Open gRPC channels by system and connectivity state",
-    labelNames: ["system", "state"],
-    registers,
-    collect() {
-      this.reset();
-      for (const { system, state } of channels()) this.inc({ system, state });
-    },
-  });
-}
+const STAGE_SECONDS: HistogramKind = {
+  ...{ name: "stc_call_stage_seconds", help: "Time per stage of the pipeline" },
+  ...{ labelNames: ["stage"], buckets: SECONDS },
+};
 
 /**
  * Counts stage times itself and converts them for prom-client at each scrape: ten observations per call through prom-client's
@@ -258,106 +299,21 @@ class StageTimes {
     times.counts[bucket] = (times.counts[bucket] ?? 0) + 1;
   }
 
-  metric(): Histogram {
-    const stages = this.#stages;
-    const name = "stc_call_stage_seconds";
-    const metric = new Histogram({
-      name,
-      help: "Time per stage of the road",
-      labelNames: ["stage"],
-      buckets: SECONDS,
-      registers: [],
-    });
-    const get = async () => ({
-      name,
-      help: "Time per stage of the road",
-      type: "histogram",
-      aggregator: "sum",
-      values: [...stages].flatMap(([stage, times]) => samples(name, stage, times)),
-    });
-    // prom-client calls `getForPromString` when it prints the metrics.
-    return Object.assign(metric, { get, getForPromString: get });
+  histograms(): readonly CountedHistogram[] {
+    return [...this.#stages].map(([stage, { counts, sumMs }]) => ({
+      ...{ labels: { stage }, counts, sumSeconds: sumMs / 1000 },
+    }));
   }
 }
 
-function samples(
-  name: string,
-  stage: string,
-  { counts, sumMs }: { readonly counts: Float64Array; readonly sumMs: number },
-) {
-  let cumulated = 0;
-  const buckets = Array.from(counts, (count, index) => {
-    cumulated += count;
-    return { metricName: `${name}_bucket`, labels: { stage, le: SECONDS[index] ?? "+Inf" }, value: cumulated };
+/** Returns the histogram of decisions, which the tally of the approvals counts. */
+function decisionTimes({ approvals }: MetricSources): Histogram {
+  const kind = {
+    ...{ name: "stc_approval_decision_seconds", help: "Time from the question to the decision" },
+    ...{ labelNames: [], buckets: DECISION_SECONDS },
+  };
+  return countedElsewhere(kind, () => {
+    const { decisionCounts = [], decisionSecondsSum = 0 } = approvals?.()?.tally ?? {};
+    return [{ labels: {}, counts: decisionCounts, sumSeconds: decisionSecondsSum }];
   });
-  return [
-    ...buckets,
-    { metricName: `${name}_sum`, labels: { stage }, value: sumMs / 1000 },
-    { metricName: `${name}_count`, labels: { stage }, value: cumulated },
-  ];
-}
-
-/** Registers metrics of decisions and of webhook deliveries, whose values are read at each scrape. */
-function watchApprovals(approvals: () => NotifiedApprovals | undefined, registers: Registry[]): void {
-  new Counter({
-    name: "stc_approvals_ended_total",
-    help: "Questions that were approved, denied, cancelled, revoked or have expired, through this process",
-    labelNames: ["outcome"],
-    registers,
-    collect() {
-      this.reset();
-      for (const [outcome, count] of approvals()?.tally?.ended ?? []) this.inc({ outcome }, count);
-    },
-  });
-  for (const register of registers) register.registerMetric(decisionTimes(() => approvals()?.tally));
-  for (const [name, help, read] of WEBHOOK_GAUGES) {
-    new Gauge({
-      name,
-      help,
-      labelNames: ["webhook"],
-      registers,
-      collect() {
-        this.reset();
-        for (const state of approvals()?.webhooks?.states() ?? []) this.set({ webhook: state.webhook }, read(state));
-      },
-    });
-  }
-}
-
-const WEBHOOK_GAUGES: readonly (readonly [string, string, (state: WebhookState) => number])[] = [
-  ["stc_webhook_sent", "Notifications that the far side took since the start", ({ sent }) => sent],
-  ["stc_webhook_failures", "Attempts that failed since the start", ({ failures }) => failures],
-  ["stc_webhook_dead", "Notifications that were given up since the start", ({ dead }) => dead],
-  ["stc_webhook_stale", "Questions that were over before they could be sent", ({ stale }) => stale],
-  ["stc_webhook_disabled", "1 when the far side has said that it is gone", ({ isDisabled }) => Number(isDisabled)],
-];
-
-const NAME = "stc_approval_decision_seconds";
-const HELP = "Time from the question to the decision";
-
-/** Returns a histogram that the tally counts and prom-client only prints. */
-function decisionTimes(tally: () => Tally | undefined): Histogram {
-  const metric = new Histogram({ name: NAME, help: HELP, buckets: [...DECISION_SECONDS], registers: [] });
-  const get = async () => ({
-    name: NAME,
-    help: HELP,
-    type: "histogram",
-    aggregator: "sum",
-    values: decisionSamples(tally()),
-  });
-  // prom-client calls `getForPromString` when it prints the metrics.
-  return Object.assign(metric, { get, getForPromString: get });
-}
-
-function decisionSamples(tally: Tally | undefined) {
-  let cumulated = 0;
-  const buckets = [...DECISION_SECONDS, "+Inf"].map((le, index) => {
-    cumulated += tally?.decisionCounts[index] ?? 0;
-    return { metricName: `${NAME}_bucket`, labels: { le }, value: cumulated };
-  });
-  return [
-    ...buckets,
-    { metricName: `${NAME}_sum`, labels: {}, value: tally?.decisionSecondsSum ?? 0 },
-    { metricName: `${NAME}_count`, labels: {}, value: cumulated },
-  ];
 }

@@ -65,12 +65,7 @@ test("each alert is explained, and none that is not there", () => {
 
 test("each metric of ours is explained, and none that is not there", async () => {
   const metrics = createMetrics();
-  metrics.watch({ callsInFlight: () => 0, channels: () => [], certificates: () => [] });
-  metrics.watchConfiguration(() => ({ generation: 1, lastRefused: null }) as never);
-  metrics.watchExports(() => []);
-  metrics.watchRevocations(() => undefined);
-  metrics.watchApprovals(() => undefined);
-  metrics.watchDropped({ traces: () => 0, logs: () => 0 });
+  metrics.watch({ dropped: { traces: () => 0, logs: () => 0 } });
   metrics.load.watchConnections(() => 0);
   const ours = [...(await metrics.text()).matchAll(/^# TYPE (stc_\w+)/gm)].map(([, name = ""]) => name);
   expect(ours.length).toBeGreaterThan(30);

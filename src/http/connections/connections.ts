@@ -1,7 +1,7 @@
 import type { Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
-import { networkOf } from "../../audit/unauthenticated.ts";
 import { type RawEnd, rawAnswer } from "./raw-answer.ts";
+import { CountByKey, sourceOf } from "./sources.ts";
 
 export interface ConnectionLimits {
   /** Connections that have sent a request; the runtime does not report others. */
@@ -51,7 +51,7 @@ export class Connections {
   readonly #limits: ConnectionLimits;
   readonly #ended: (end: ConnectionEnd) => void;
   readonly #open = new Map<Socket, Connection>();
-  readonly #bySource = new Map<string, number>();
+  readonly #bySource = new CountByKey();
   #owedBytes = 0;
 
   constructor(limits: ConnectionLimits, ended: (end: ConnectionEnd) => void) {
@@ -125,23 +125,17 @@ export class Connections {
   }
 
   #take(socket: Socket): void {
-    const source = networkOf(socket.remoteAddress ?? "");
-    const own = this.#bySource.get(source) ?? 0;
+    const source = sourceOf(socket);
     const isFull = this.#open.size >= this.#limits.connectionsMax;
-    if (isFull || own >= this.#limits.connectionsPerSourceMax) {
+    if (isFull || this.#bySource.of(source) >= this.#limits.connectionsPerSourceMax) {
       this.#refuse(socket, isFull ? "total" : "source");
       return;
     }
     this.#open.set(socket, { source, response: undefined, stuckSweeps: 0, owedAnswers: 0, owedBytes: 0 });
-    this.#bySource.set(source, own + 1);
-    socket.once("close", () => this.#leave(socket, source));
-  }
-
-  #leave(socket: Socket, source: string): void {
-    if (!this.#open.delete(socket)) return;
-    const left = (this.#bySource.get(source) ?? 1) - 1;
-    if (left === 0) this.#bySource.delete(source);
-    else this.#bySource.set(source, left);
+    this.#bySource.enter(source);
+    socket.once("close", () => {
+      if (this.#open.delete(socket)) this.#bySource.leave(source);
+    });
   }
 
   #refuse(socket: Socket, end: ConnectionEnd): void {

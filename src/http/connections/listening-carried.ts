@@ -1,7 +1,7 @@
 import type { Server as HttpServer, IncomingMessage, ServerResponse } from "node:http";
 import type { Server, Socket } from "node:net";
-import { networkOf } from "../../audit/unauthenticated.ts";
 import { endedWithin } from "../../core/time-limits.ts";
+import { CountByKey, sourceOf } from "./sources.ts";
 
 /** Maximum number of concurrent TLS handshakes; each takes about 40 kB until it completes or times out. */
 const HANDSHAKES_MAX = 8_192;
@@ -149,24 +149,23 @@ export interface HandshakeLimits {
 export class Handshakes {
   readonly #limits: HandshakeLimits;
   readonly #underWay = new Map<Socket, string>();
-  readonly #bySource = new Map<string, number>();
+  readonly #bySource = new CountByKey();
 
   constructor(limits: HandshakeLimits) {
     this.#limits = limits;
   }
 
   begin(socket: Socket): void {
-    const source = networkOf(socket.remoteAddress ?? "");
-    const own = this.#bySource.get(source) ?? 0;
+    const source = sourceOf(socket);
     const isFull = this.#underWay.size >= HANDSHAKES_MAX;
     const { perSourceMax = HANDSHAKES_PER_SOURCE_MAX, refused } = this.#limits;
-    if (isFull || own >= Math.min(perSourceMax, HANDSHAKES_PER_SOURCE_MAX)) {
+    if (isFull || this.#bySource.of(source) >= Math.min(perSourceMax, HANDSHAKES_PER_SOURCE_MAX)) {
       refused(isFull ? "total" : "source");
       socket.destroy();
       return;
     }
     this.#underWay.set(socket, source);
-    this.#bySource.set(source, own + 1);
+    this.#bySource.enter(source);
     socket.once("close", () => this.end(socket));
   }
 
@@ -174,8 +173,6 @@ export class Handshakes {
     const source = this.#underWay.get(socket);
     if (source === undefined) return;
     this.#underWay.delete(socket);
-    const left = (this.#bySource.get(source) ?? 1) - 1;
-    if (left === 0) this.#bySource.delete(source);
-    else this.#bySource.set(source, left);
+    this.#bySource.leave(source);
   }
 }

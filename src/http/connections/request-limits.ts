@@ -1,10 +1,9 @@
 import type { IncomingMessage } from "node:http";
-import type { Socket } from "node:net";
-import { networkOf } from "../../audit/unauthenticated.ts";
 import { Refusal } from "../../core/errors.ts";
 import type { Caller } from "../../core/types.ts";
 import { steady } from "../../pipeline/limits/monotonic-clock.ts";
 import { type Rate, RateLimiter } from "../../pipeline/limits/rate-limiter.ts";
+import { CountByKey, sourceOf } from "./sources.ts";
 
 /** Limits on requests: by caller, at once and over time, and by source for wrong tokens. */
 
@@ -18,7 +17,7 @@ export interface ConcurrencyLimitOptions {
 /** Limits concurrent requests, in total and per caller. */
 export class ConcurrencyLimit {
   readonly #options: ConcurrencyLimitOptions;
-  readonly #byCaller = new Map<string, number>();
+  readonly #byCaller = new CountByKey();
   #taken = 0;
 
   constructor(options: ConcurrencyLimitOptions) {
@@ -32,19 +31,15 @@ export class ConcurrencyLimit {
    */
   take({ issuer, subject }: Pick<Caller, "issuer" | "subject">): () => void {
     const key = JSON.stringify([issuer, subject]);
-    const own = this.#byCaller.get(key) ?? 0;
-    if (own >= this.#options.perCallerMax) throw full("You have too many requests of this kind open at once.");
+    if (this.#byCaller.of(key) >= this.#options.perCallerMax)
+      throw full("You have too many requests of this kind open at once.");
     if (this.#taken >= this.#options.totalMax) throw full("Too many requests of this kind are open at once.");
     this.#taken += 1;
-    this.#byCaller.set(key, own + 1);
-    return () => this.#leave(key);
-  }
-
-  #leave(key: string): void {
-    this.#taken -= 1;
-    const left = (this.#byCaller.get(key) ?? 1) - 1;
-    if (left === 0) this.#byCaller.delete(key);
-    else this.#byCaller.set(key, left);
+    this.#byCaller.enter(key);
+    return () => {
+      this.#taken -= 1;
+      this.#byCaller.leave(key);
+    };
   }
 }
 
@@ -117,8 +112,6 @@ export class WrongTokens {
   readonly #options: WrongTokensOptions;
   readonly #pace: RateLimiter;
   readonly #clock: () => number;
-  /** Caches sources: reading a socket's peer address is expensive, and connections are kept alive. */
-  readonly #sources = new WeakMap<Socket, string>();
 
   constructor(options: WrongTokensOptions) {
     this.#options = options;
@@ -141,7 +134,7 @@ export class WrongTokens {
     // Nearly always, no source has sent a wrong token.
     if (this.#pace.size === 0 || headers.authorization === undefined) return 0;
     const now = this.#clock();
-    const waitMs = this.#held(now).waitMs(this.#sourceOf(socket), now);
+    const waitMs = this.#held(now).waitMs(sourceOf(socket), now);
     return waitMs > 0 && !this.#options.knows(headers.authorization) ? waitMs : 0;
   }
 
@@ -149,7 +142,7 @@ export class WrongTokens {
   count({ headers, socket }: IncomingMessage): void {
     if (headers.authorization === undefined) return;
     const now = this.#clock();
-    this.#held(now).charge(this.#sourceOf(socket), now);
+    this.#held(now).charge(sourceOf(socket), now);
   }
 
   /** Counts the token of a request that was refused for another reason, because it was verified nevertheless. */
@@ -161,13 +154,5 @@ export class WrongTokens {
     const { perMinuteMax: calls } = this.#options;
     if (this.#pace.rate.calls !== calls) this.#pace.change({ calls, seconds: MINUTE_SECONDS }, { now });
     return this.#pace;
-  }
-
-  #sourceOf(socket: Socket): string {
-    const known = this.#sources.get(socket);
-    if (known !== undefined) return known;
-    const source = networkOf(socket.remoteAddress ?? "");
-    this.#sources.set(socket, source);
-    return source;
   }
 }

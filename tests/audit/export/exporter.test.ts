@@ -164,7 +164,7 @@ describe("delivery", () => {
     const exporter = start();
     expect(exporter.state()).toMatchObject({ bytesBehind: line(1).length + 1, secondsBehind: 7_200 });
     const metrics = createMetrics();
-    metrics.watchExports(() => [exporter.state()]);
+    metrics.watch({ exports: () => [exporter.state()] });
     expect(await metrics.text()).toContain('stc_audit_export_lag_seconds{exporter="otlp",stream="calls"} 7200');
   });
 });
