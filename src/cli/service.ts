@@ -1,7 +1,7 @@
 import type { Logger } from "pino";
 import { classificationNotes } from "../core/manifest/change-words.ts";
 import { endedWithin } from "../core/time-limits.ts";
-import { openDoors } from "../http/connections/listening.ts";
+import { openListeners } from "../http/connections/listening.ts";
 import type { NotReady } from "../http/endpoint.ts";
 import { createMetrics, type Metrics } from "../http/metrics.ts";
 import type { ServerOptions } from "../http/server.ts";
@@ -78,7 +78,7 @@ export async function startService(
     return reasons;
   };
   const options: ServerOptions = {
-    ...doorOptions(config, service),
+    ...listenerOptions(config, service),
     metrics,
     notReady,
     draining: () => draining,
@@ -92,11 +92,11 @@ export async function startService(
     for (const { field, message } of classificationNotes(tool)) log.warn({ tool: tool.name }, `${field}: ${message}`);
   }
   const endpoints = await loadEndpoints(modules);
-  const doors = await openDoors(options, { ...service.doors, endpoints }).catch(async (error: unknown) => {
+  const listeners = await openListeners(options, { ...service.doors, endpoints }).catch(async (error: unknown) => {
     await service.close(0);
     throw error;
   });
-  const { url, operatorUrl } = doors;
+  const { url, operatorUrl } = listeners;
   log.info({ url, operatorUrl, tools: service.registry.list().length, files: service.fileConfinement }, "listening");
 
   let drained: Promise<void> | undefined;
@@ -104,13 +104,13 @@ export async function startService(
     draining = true;
     log.info("draining");
     service.drain();
-    const closed = doors.close();
+    const closed = listeners.close();
     await endedWithin(closed, config.server.drainTimeoutMs);
     await service.close(0);
     await endedWithin(closed, ENDING_MS);
-    doors.cutOff();
+    listeners.cutOff();
     // Closed last, so that probes see the draining state until then.
-    await doors.closeOperators();
+    await listeners.closeOperators();
     log.info("stopped");
     await output.flush(LOG_FLUSH_MS);
   };
@@ -128,7 +128,7 @@ export async function startService(
 }
 
 /** Returns the parts of the service that the listeners use. */
-function doorOptions(config: Config, service: Service) {
+function listenerOptions(config: Config, service: Service) {
   return {
     ...config.server,
     allowedHosts: [...config.server.allowedHosts, ...ownNames(config.server.host)],

@@ -244,7 +244,7 @@ type With<Needs extends Need> = EndpointServices & { readonly [part in Needs]: N
 
 /** Declares an endpoint: what `handle` gets has the types of the schemas, of the audience and of the needed parts. */
 export function endpoint<
-  Who extends EndpointAudience,
+  Who extends Exclude<EndpointAudience, "signers">,
   Params extends z.ZodObject | undefined = undefined,
   Query extends z.ZodObject | undefined = undefined,
   Headers extends z.ZodObject | undefined = undefined,
@@ -262,7 +262,7 @@ export function endpoint<
 }
 
 /** Declares an endpoint that judges its requests itself. */
-export function selfGuarded<Who extends EndpointAudience, Needs extends Need = never>(
+export function selfGuarded<Who extends "agents" | "signers", Needs extends Need = never>(
   declared: Declared<Who, undefined, undefined, z.ZodObject | undefined, undefined, Needs> & {
     receive(exchange: Exchange, services: With<Needs>): Promise<EndpointAnswer>;
   },

@@ -105,7 +105,7 @@ export class Guard {
 
   async #identify(endpoint: GuardedEndpoint, exchange: Exchange): Promise<Visitor | undefined> {
     const { audience, permission, recordsForgeries } = endpoint;
-    if (audience === "anybody" || audience === "signers") {
+    if (audience === "anybody") {
       return permission === undefined ? undefined : this.#operatorWith(permission, exchange);
     }
     const isForOne = audience === "agents" || (audience === "operators" && recordsForgeries !== true);

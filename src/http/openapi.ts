@@ -11,7 +11,7 @@ const CODES = [
 ] as const;
 const STAGES: readonly Stage[] = [...new Set(Object.values(REFUSALS).map(({ stage }) => stage))];
 /** Stages at which a request other than a call can end. */
-const DOOR_STAGES: readonly Stage[] = ["REQUEST", "AUTH", "LIMIT", "REGISTRY", "PERMISSION", "APPROVAL", "AUDIT"];
+const OTHER_STAGES: readonly Stage[] = ["REQUEST", "AUTH", "LIMIT", "REGISTRY", "PERMISSION", "APPROVAL", "AUDIT"];
 /** HTTP status of a disconnected client, which is never sent. */
 const NOT_SENT = 499;
 
@@ -60,7 +60,7 @@ function operationOf(path: string, endpoint: Endpoint): unknown {
     ...(body !== undefined && { requestBody: { required: true, content: content(body) } }),
     responses: {
       ...responsesOf(endpoint),
-      ...(isRefusable && refusalsOf(audited === "call" ? STAGES : DOOR_STAGES, endpoint.errors)),
+      ...(isRefusable && refusalsOf(audited === "call" ? STAGES : OTHER_STAGES, endpoint.errors)),
       default: { description: "Refused.", content: content(reference("Refusal")) },
     },
   };

@@ -224,8 +224,12 @@ function send(reply: FastifyReply, { status, headers, body }: EndpointAnswer): F
 async function follow(reply: FastifyReply, { status, headers, stream }: EndpointAnswer): Promise<FastifyReply> {
   reply.hijack();
   const { raw } = reply;
-  raw.writeHead(status, { ...headers, "x-content-type-options": "nosniff", connection: "close" });
-  await stream?.(sinkOf(raw));
+  try {
+    raw.writeHead(status, { ...headers, "x-content-type-options": "nosniff", connection: "close" });
+  } finally {
+    // The stream holds slots until it has run.
+    await stream?.(sinkOf(raw));
+  }
   return reply;
 }
 

@@ -4,6 +4,7 @@ import { join, resolve } from "node:path";
 import { type Endpoint, methodsOf, type NotReady } from "../../src/http/endpoint.ts";
 import { createOperatorServer, createServer } from "../../src/http/server.ts";
 import { createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { CALL, startIdentityService } from "../support/identity-service.ts";
 import { agentsProfile, makeSigningKey, NOW_SECONDS } from "../support/tokens.ts";
 import { PAGE, withReference } from "./endpoint-reference.ts";
 import { ENDPOINTS, serverParts } from "./server-parts.ts";
@@ -57,6 +58,20 @@ function bodyOf({ body, path }: Endpoint): string | undefined {
   return JSON.stringify(found);
 }
 const BODIES: readonly unknown[] = [{ decision: "deny" }, { mode: "default", expiresInSeconds: 60 }];
+
+test.each(guarded.filter((endpoint) => "receive" in endpoint).map((endpoint) => [nameOf(endpoint), endpoint] as const))(
+  "%s, which judges its requests itself, refuses a request without a token, and one with a wrong token",
+  async (_name, { method, path }) => {
+    const stand = await startIdentityService({});
+    for (const authorization of [undefined, "Bearer x.y.z"]) {
+      const headers = { "content-type": "application/json", ...(authorization && { authorization }) };
+      const answer = await fetch(stand.service.url + path, { method, headers, body: CALL });
+      expect(answer.status).toBe(401);
+      expect(await answer.json()).toMatchObject({ error: { code: "UNAUTHENTICATED" } });
+    }
+    await stand.close();
+  },
+);
 
 test("only calls and signed messages judge their requests themselves", () => {
   const own = ENDPOINTS.filter((endpoint) => "receive" in endpoint);

@@ -14,20 +14,20 @@ import { type TlsSource, tlsServer } from "./listening-tls.ts";
 const IDLE_GRACE_MS = 500;
 
 /** Address of a listener. */
-interface Place {
+interface ListenAddress {
   readonly host: string;
   readonly port: number;
 }
 
-interface DoorPlaces {
+interface ListenerAddresses {
   readonly endpoints: readonly Endpoint[];
   readonly host: string;
   readonly port: number | "off";
   /** TLS for the port. */
   readonly tls?: TlsSource | undefined;
-  readonly socket?: SocketPlace | undefined;
+  readonly socket?: SocketAddress | undefined;
   /** Address of the listener for health and metrics only. */
-  readonly operator?: Place | undefined;
+  readonly operator?: ListenAddress | undefined;
 }
 
 /** Listeners that are open. */
@@ -48,14 +48,14 @@ interface Listening {
  *
  * @throws {StartupError} when an address is taken; every listener that was opened is closed by then
  */
-export async function openDoors(options: ServerOptions, places: DoorPlaces): Promise<Listening> {
-  const app = createServer(options, places.endpoints);
-  const calls = new CallDoors(app, options);
+export async function openListeners(options: ServerOptions, addresses: ListenerAddresses): Promise<Listening> {
+  const app = createServer(options, addresses.endpoints);
+  const calls = new AgentListeners(app, options);
   try {
-    const url = await calls.open(places);
-    if (places.operator === undefined) return { ...calls.ends(url), operatorUrl: undefined, closeOperators };
-    const operators = createOperatorServer(options, places.endpoints);
-    const operatorUrl = await listen(operators, places.operator, "server.operator");
+    const url = await calls.open(addresses);
+    if (addresses.operator === undefined) return { ...calls.ends(url), operatorUrl: undefined, closeOperators };
+    const operators = createOperatorServer(options, addresses.endpoints);
+    const operatorUrl = await listen(operators, addresses.operator, "server.operator");
     return { ...calls.ends(url), operatorUrl, closeOperators: () => closeAtOnce(operators) };
   } catch (error) {
     await calls.close();
@@ -74,7 +74,7 @@ async function closeAtOnce(app: FastifyInstance): Promise<void> {
  * Listeners for calls. The HTTP server itself listens on a plain port; TLS and the Unix socket have their own servers, which
  * hand their connections to it.
  */
-class CallDoors {
+class AgentListeners {
   readonly #app: FastifyInstance;
   readonly #options: ServerOptions;
   readonly #closings: (() => void)[] = [];
@@ -85,7 +85,7 @@ class CallDoors {
     this.#options = options;
   }
 
-  async open({ host, port, tls, socket }: Omit<DoorPlaces, "endpoints">): Promise<string> {
+  async open({ host, port, tls, socket }: Omit<ListenerAddresses, "endpoints">): Promise<string> {
     const urls: string[] = [];
     if (port !== "off" && tls === undefined) urls.push(await listen(this.#app, { host, port }, "server"));
     if (port !== "off" && tls !== undefined) urls.push(await this.#openTls(tls, { host, port }));
@@ -113,9 +113,9 @@ class CallDoors {
     this.#carried?.destroyAll();
   }
 
-  async #openTls(source: TlsSource, place: Place): Promise<string> {
+  async #openTls(source: TlsSource, address: ListenAddress): Promise<string> {
     const { headersTimeoutMs, logError, limits, metrics } = this.#options;
-    const door = tlsServer(await this.#carry(), {
+    const front = tlsServer(await this.#carry(), {
       ...{ source, handshakeTimeoutMs: headersTimeoutMs, logError },
       handshakes: {
         refused: (why) => metrics.load.ended(why),
@@ -125,22 +125,22 @@ class CallDoors {
       },
     });
     this.#closings.push(
-      () => door.close(),
-      () => door.server.close(),
+      () => front.close(),
+      () => front.server.close(),
     );
-    const { host } = place;
-    const port = await listeningPort(door.server, place).catch((error: unknown) => {
-      throw refused(error, "server", place);
+    const { host } = address;
+    const port = await listeningPort(front.server, address).catch((error: unknown) => {
+      throw refused(error, "server", address);
     });
     return `https://${host.includes(":") ? `[${host}]` : host}:${port}`;
   }
 
-  async #openSocket(place: SocketPlace): Promise<string> {
+  async #openSocket(address: SocketAddress): Promise<string> {
     const carried = await this.#carry();
     const server = createSocketServer((socket) => carried.take(socket));
-    const remove = await listenAt(carried.bounded(server), place, process.pid);
+    const remove = await listenAt(carried.bounded(server), address, process.pid);
     this.#closings.push(remove, () => server.close());
-    return `unix:${place.path}`;
+    return `unix:${address.path}`;
   }
 
   async #carry(): Promise<CarriedConnections> {
@@ -168,7 +168,7 @@ function keepIdleConnections(server: object): void {
   }
 }
 
-function listeningPort(server: Server, { host, port }: Place): Promise<number> {
+function listeningPort(server: Server, { host, port }: ListenAddress): Promise<number> {
   const { promise, resolve, reject } = Promise.withResolvers<number>();
   server.once("error", reject);
   server.listen(port, host, () => {
@@ -179,16 +179,16 @@ function listeningPort(server: Server, { host, port }: Place): Promise<number> {
 }
 
 /** Listens on the address; `field` is the name of its configuration section. */
-async function listen(app: FastifyInstance, place: Place, field: string): Promise<string> {
+async function listen(app: FastifyInstance, address: ListenAddress, field: string): Promise<string> {
   try {
-    return await app.listen({ ...place });
+    return await app.listen({ ...address });
   } catch (error) {
-    throw refused(error, field, place);
+    throw refused(error, field, address);
   }
 }
 
 /** Turns a system error into a configuration error. */
-function refused(error: unknown, field: string, { host, port }: Place): unknown {
+function refused(error: unknown, field: string, { host, port }: ListenAddress): unknown {
   if (!(error instanceof Error && "code" in error)) return error;
   if (error.code === "EADDRINUSE") return new StartupError([`${field}.port: ${port} is in use`]);
   if (error.code === "EACCES") {
@@ -198,7 +198,7 @@ function refused(error: unknown, field: string, { host, port }: Place): unknown 
   return new StartupError([`${field}.host: ${host} cannot be listened at (${String(error.code)}): ${wants}`]);
 }
 
-interface SocketPlace {
+interface SocketAddress {
   /** Absolute path. */
   readonly path: string;
   readonly mode: number;
@@ -216,7 +216,7 @@ const FIELD = "server.socket";
  * @returns a function that removes the socket
  * @throws {StartupError}
  */
-async function listenAt(server: Server, { path, mode }: SocketPlace, pid: number): Promise<() => void> {
+async function listenAt(server: Server, { path, mode }: SocketAddress, pid: number): Promise<() => void> {
   if (Buffer.byteLength(path) > PATH_BYTES_MAX) throw new StartupError([`${FIELD}: is over ${PATH_BYTES_MAX} bytes`]);
   await assertFree(path);
   const made = `${path}.${pid}`;

@@ -37,6 +37,9 @@ const sessionParams = z.object({ id: z.string().regex(/^[\x21-\x7e]{1,132}$/) })
 const noSession = () => notFound("session");
 const noGrant = () => notFound("grant");
 
+/** What endpoints for operators have in common. */
+const managers = { audience: "operators", recordsForgeries: true, needs: ["approvals"] } as const;
+
 /** Sessions and their modes: agents open and end their own, operators manage all. */
 const sessions: readonly Endpoint[] = [
   endpoint({
@@ -56,10 +59,8 @@ const sessions: readonly Endpoint[] = [
     method: "GET",
     path: "/sessions",
     summary: "Sessions and their modes.",
-    audience: "operators",
+    ...managers,
     permission: "modes:manage",
-    recordsForgeries: true,
-    needs: ["approvals"],
     audited: "sessions.listed",
     async handle(_visit, services) {
       const all = await inStore(services, () => services.approvals.listSessions());
@@ -70,10 +71,8 @@ const sessions: readonly Endpoint[] = [
     method: "PUT",
     path: "/sessions/:id/mode",
     summary: "Set a session's mode.",
-    audience: "operators",
+    ...managers,
     permission: "modes:manage",
-    recordsForgeries: true,
-    needs: ["approvals"],
     params: sessionParams,
     notFound: noSession,
     body: modeBody,
@@ -131,10 +130,8 @@ const grants: readonly Endpoint[] = [
     method: "DELETE",
     path: "/grants/:id",
     summary: "Revoke a remembered approval.",
-    audience: "operators",
+    ...managers,
     permission: "grants:manage",
-    recordsForgeries: true,
-    needs: ["approvals"],
     params: idParams,
     notFound: noGrant,
     audited: "change",
