@@ -95,6 +95,7 @@ export {
 } from "./core/define-tool.ts";
 export { type Fault, ManifestError, type RefusalCode, type Stage, StartupError } from "./core/errors.ts";
 export type { ScanLevel, ScanPolicy } from "./core/policy/scan-policy.ts";
+export type { PolicyDecision, PolicyPoint, PolicyRequests } from "./core/policy-point.ts";
 export { freeText } from "./core/schema/bounds.ts";
 export type {
   ApprovalContext,
@@ -120,6 +121,7 @@ export type {
   ToolLimits,
   ToolPermissions,
 } from "./core/types.ts";
+export { MODULES, type Modules } from "./runtime/modules.ts";
 export {
   type CallOptions,
   type Reloaded,

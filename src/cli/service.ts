@@ -10,6 +10,7 @@ import { type Hooks, type Service, wire } from "../runtime/composition/wiring.ts
 import { type Config, pathFrom } from "../runtime/config/config.ts";
 import { causeText } from "../runtime/log/fields.ts";
 import { openLog } from "../runtime/log/log.ts";
+import { MODULES, type Modules } from "../runtime/modules.ts";
 
 /** A service that listens. */
 export interface RunningService {
@@ -49,11 +50,15 @@ const LOG_FLUSH_MS = 1_000;
  *
  * @throws {StartupError} with everything that prevents the start
  */
-export async function startService(config: Config, readAgain?: Hooks["readAgain"]): Promise<RunningService> {
+export async function startService(
+  config: Config,
+  readAgain?: Hooks["readAgain"],
+  modules: Modules = MODULES,
+): Promise<RunningService> {
   const output = openLog(config.log);
   const log = output.logger;
   const metrics = createMetrics();
-  const service = await wire(config, { ...hooksOf(log, metrics), readAgain });
+  const service = await wire(config, { ...hooksOf(log, metrics), readAgain }, modules);
   metrics.watch({
     callsInFlight: () => service.admission.inFlight(),
     channels: () => service.channels(),

@@ -1,11 +1,13 @@
 import type { ApprovalGate } from "./approval-gate.ts";
 import type { CallerContext } from "./caller-context.ts";
+import type { Policy } from "./policy.ts";
 import type { Registry } from "./registry.ts";
 
 /** The result of reading configuration, manifests and keys once. A reload replaces it as a whole. */
 export interface Snapshot {
   readonly registry: Registry;
   readonly callers: CallerContext;
+  readonly policy: Policy;
   readonly gate: ApprovalGate;
 }
 

@@ -13,6 +13,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "targets/files": ["core", "runtime/c-library.ts"],
   "targets/function": ["core"],
   pipeline: ["core", "approvals", "audit", "detection"],
+  "runtime/modules.ts": ["approvals", "audit", "pipeline"],
   "runtime/own-code.ts": [],
   "runtime/c-library.ts": ["core"],
   "runtime/config": ["core"],
@@ -23,19 +24,28 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "runtime/reload": ["core", "audit", "pipeline", "runtime/config", "runtime/manifests", "runtime/composition"],
   "runtime/composition": [
     ...["core", "runtime/config", "runtime/manifests", "runtime/own-code.ts", "runtime/platform", "runtime/reload"],
+    "runtime/modules.ts",
     ...["runtime/telemetry", "pipeline", "approvals", "audit", "detection"],
     ...["targets/command", "targets/files", "targets/grpc", "targets/function"],
   ],
   "runtime/safe-tool-call.ts": [
     ...["core", "approvals", "detection", "pipeline", "runtime/composition", "runtime/config"],
+    "runtime/modules.ts",
   ],
   http: ["core", "pipeline", "approvals", "audit", "runtime/reload"],
   cli: [
     ...["core", "approvals", "audit", "detection", "http", "pipeline", "targets/command", "cli/development"],
-    ...["runtime/composition", "runtime/config", "runtime/log", "runtime/own-code.ts"],
+    ...["runtime/composition", "runtime/config", "runtime/log", "runtime/modules.ts", "runtime/own-code.ts"],
   ],
   "cli/development": ["core", "runtime/config"],
-  "index.ts": ["core", "approvals", "approvals/messages", "targets/command", "runtime/safe-tool-call.ts"],
+  "index.ts": [
+    "core",
+    "approvals",
+    "approvals/messages",
+    "targets/command",
+    "runtime/modules.ts",
+    "runtime/safe-tool-call.ts",
+  ],
 };
 
 /** Packages by module; Node's own modules are judged by the capabilities. */

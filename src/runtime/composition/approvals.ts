@@ -17,7 +17,7 @@ const SQLITE = "sqlite://";
 const POSTGRES = /^postgres(?:ql)?:\/\/\S+$/;
 
 /** The rules, keys and webhooks of approvals. */
-export interface Judged {
+export interface ReadRules {
   readonly risk: RiskRules;
   /** Signs the receipts of decisions; without a key there are no receipts. */
   readonly receiptOf: ReceiptSigner | undefined;
@@ -25,7 +25,7 @@ export interface Judged {
 }
 
 /** Reads the risk rules (built-in and operators'), the webhooks and the receipt key. */
-export function readApprovals(config: Config, problems: string[]): Judged | undefined {
+export function readApprovals(config: Config, problems: string[]): ReadRules | undefined {
   const { rules, policies, receiptKeyFile, storeUrlFile } = config.approvals;
   const found = riskRuleProblems(rules).map((problem) => `approvals.rules${problem}`);
   problems.push(...found);
