@@ -72,7 +72,8 @@ export class SafeToolCall {
   private constructor(options: SafeToolCallOptions, modules: Modules) {
     this.#options = options;
     this.#modules = modules;
-    this.#config = configOf(options, { folder: process.cwd(), searchPath: processEnvironment()["PATH"] ?? "" });
+    const searchPath = processEnvironment()["PATH"] ?? "";
+    this.#config = configOf(options, { folder: process.cwd(), searchPath }, modules);
   }
 
   /**
@@ -182,7 +183,7 @@ export class SafeToolCall {
       isEmbedded: true,
       readAgain: () => {
         read = this.#wanted?.options ?? this.#options;
-        return configOf(read, { folder, searchPath });
+        return configOf(read, { folder, searchPath }, this.#modules);
       },
       onReload: ({ type }) => {
         if (type === "configuration.changed") this.#options = read;
@@ -199,12 +200,17 @@ interface Wanted {
 type Surroundings = Pick<Config, "folder" | "searchPath">;
 
 /** @throws {StartupError} with every mistake in the options */
-function configOf({ onToolApprove: _, jwt, ...rest }: SafeToolCallOptions, around: Surroundings): Config {
+function configOf(
+  { onToolApprove: _, jwt, ...rest }: SafeToolCallOptions,
+  around: Surroundings,
+  modules: Modules,
+): Config {
   const { folder = around.folder, ...written } = rest;
   const issuers = "issuers" in jwt ? jwt : { issuers: [jwt] };
   return readConfig(
     { ...written, tools: [...written.tools], jwt: issuers },
     { folder, environment: { PATH: around.searchPath }, origin: "SafeToolCall.create" },
+    modules,
   );
 }
 

@@ -28,6 +28,7 @@ export async function gateFindings(folder: string): Promise<GateFindings> {
     { folder, environment: {}, origin: "bench" },
   );
   const store = await openApprovals({
+    stores: MODULES.approvalStores,
     url: `sqlite://${join(folder, "gate.sqlite")}`,
     now: Date.now,
     newId: () => crypto.randomUUID(),

@@ -11,6 +11,7 @@ import { createMetrics } from "../../src/http/metrics.ts";
 import { createServer } from "../../src/http/server.ts";
 import { createCallerContext } from "../../src/pipeline/caller-context.ts";
 import { createRegistry } from "../../src/pipeline/registry.ts";
+import { MODULES } from "../../src/runtime/modules.ts";
 import { OPERATORS_AUDIENCE, OPERATORS_ISSUER } from "../support/live-tokens.ts";
 import {
   AGENTS_ISSUER,
@@ -114,6 +115,7 @@ export class ApprovalStand {
       world.lines.push(line);
     };
     const approvals = await openApprovals({
+      stores: MODULES.approvalStores,
       url: `sqlite://${join(folder, "approvals.sqlite")}`,
       ...{ now, newId: randomUUID, newToken: () => randomUUID(), journal, limits: LIMITS },
     });

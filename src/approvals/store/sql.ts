@@ -25,6 +25,30 @@ export interface Dialect {
   close(): Promise<void>;
 }
 
+/** A database that can store approvals. The configuration's checks and error texts are derived from these declarations. */
+export interface ApprovalStore {
+  readonly name: string;
+  /**
+   * The setting that names the database: its URL, which is `<scheme>://<path>`, or the file that holds its URL, because the URL
+   * contains a password.
+   */
+  readonly setting: "store" | "storeUrlFile";
+  /** Matches the URLs of this database. */
+  readonly accepts: RegExp;
+  /** How to write the URL in the configuration, for messages. */
+  readonly form: string;
+  /** The URL with an absolute path, for messages. */
+  readonly example: string;
+  /** @throws {Error} that says what is wrong without quoting the URL */
+  open(url: string, parts: StoreParts): Promise<Dialect>;
+}
+
+export interface StoreParts {
+  /** Returns Unix milliseconds. */
+  readonly now: () => number;
+  readonly log: (message: string, cause: unknown) => void;
+}
+
 /** Runs `work` in a transaction. Do not run statements outside of `begin`: they join any transaction open on the connection. */
 export async function transact<T>(connection: Bun.SQL, mode: string, work: (sql: Sql) => Promise<T>): Promise<T> {
   // Wrap the value: `begin` awaits a thenable result and the members of an array result.

@@ -126,10 +126,12 @@ export async function wire(config: Config, hooks: Hooks = {}, modules: Modules =
   const print = hooks.readAgain === undefined ? undefined : printOf(config);
   const parts = await assemble(config, hooks, modules);
   const { hashKey } = parts;
-  const { audit, approvals } = await openStores(config, hooks, parts).catch(async (error: unknown) => {
-    await parts.close();
-    throw error;
-  });
+  const { audit, approvals } = await openStores(config, hooks, { ...parts, stores: modules.approvalStores }).catch(
+    async (error: unknown) => {
+      await parts.close();
+      throw error;
+    },
+  );
   const join = (read: Config, joined: Parts) =>
     joinGeneration(read, joined, { approvals, newId: randomUUID, ...hooks });
   const generations = new LiveSnapshots(join(config, parts), { lingerMs: LINGER_MS });
@@ -206,14 +208,16 @@ interface Stores {
   readonly approvals: Awaited<ReturnType<typeof openStore>>;
 }
 
-type Read = Pick<Parts, "checkpointKey" | "receiptOf" | "webhooks">;
+interface Read extends Pick<Parts, "checkpointKey" | "receiptOf" | "webhooks"> {
+  readonly stores: Modules["approvalStores"];
+}
 
-async function openStores(config: Config, hooks: Hooks, { checkpointKey, receiptOf, webhooks }: Read): Promise<Stores> {
+async function openStores(config: Config, hooks: Hooks, { checkpointKey, ...read }: Read): Promise<Stores> {
   const audit = openAudit(config, { clock, monotonic, ids, checkpointKey, onBatch: hooks.onBatch });
   try {
     const journal: AuditLog["journal"] = (line) => audit.journal(line);
     const log = hooks.logFault ?? (() => {});
-    const approvals = await openStore(config, { receiptOf, webhooks, clock, journal, log });
+    const approvals = await openStore(config, { ...read, clock, journal, log });
     return { audit, approvals };
   } catch (error) {
     await audit.close();
