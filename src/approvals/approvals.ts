@@ -1,13 +1,17 @@
 import { type Inbox, inbox } from "./notify/inbox.ts";
 import { type Outbox, outbox } from "./notify/outbox.ts";
 import { type MakeReport, reports } from "./notify/report.ts";
-import { type ApprovalJournalLine, Database, type ReadTransaction } from "./store/database.ts";
-import { grants } from "./store/grants.ts";
+import {
+  type ApprovalJournalLine,
+  type ApprovalStore,
+  Database,
+  type Dialect,
+  type ReadTransaction,
+} from "./store/database.ts";
 import { keys } from "./store/keys.ts";
 import { Notifier } from "./store/notifier.ts";
 import { claims, decisions, events, eventsAfter, get, lastSeq, listing, questions } from "./store/requests.ts";
-import { sessions } from "./store/sessions.ts";
-import type { ApprovalStore, Dialect } from "./store/sql.ts";
+import { grants, sessions } from "./store/sessions.ts";
 import { type ApprovalLimits, SECOND_MS, type Store } from "./store/store.ts";
 import { sweep } from "./store/sweeping.ts";
 import { waiting } from "./store/waiting.ts";

@@ -3,7 +3,7 @@ import { type PolicyFinding, Refusal, type Stage } from "../core/errors.ts";
 import type { RegisteredTool, Released } from "../core/evidence.ts";
 import type { CallTrace } from "../core/tracing.ts";
 import type { Caller, ExecutionPlan, KeyUse } from "../core/types.ts";
-import { outputReleasedWith } from "./output-so-far.ts";
+import { outputReleasedWith } from "./output-filter.ts";
 import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 
 /** The facts that the audit entry takes from the evidence of the stages. */

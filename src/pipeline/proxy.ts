@@ -4,6 +4,7 @@ import { Refusal } from "../core/errors.ts";
 import type { Fresh, Receipt, Released, Verified, WithinRate } from "../core/evidence.ts";
 import type { Admission } from "./admission.ts";
 import { type Answer, refused, succeeded, unrecorded } from "./answer.ts";
+import type { ApprovalGate } from "./approval-gate.ts";
 import type { CallRecord, CallRecords } from "./call-record.ts";
 import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
@@ -13,10 +14,8 @@ import { release } from "./output-filter.ts";
 import { makePlan } from "./planner.ts";
 import type { Judged, Policy } from "./policy.ts";
 import type { Registry } from "./registry.ts";
-import { amended, firstOrAgain } from "./repeats.ts";
+import { amended, firstOrAgain, settle } from "./repeats.ts";
 import { parseInput } from "./schema-validator.ts";
-import { settle } from "./settlement.ts";
-import type { Snapshots } from "./snapshots.ts";
 import type { WaitingRoom } from "./waiting-room.ts";
 
 interface ProxyParts {
@@ -170,4 +169,24 @@ function voidCommandGrants(
   if (approvals === undefined || !trail.wroteFiles) return undefined;
   const commands = registry.list().flatMap(({ tool }) => (tool.category === "command" ? [tool.name] : []));
   return approvals.revokeGrantsFor(commands, BY).catch((error: unknown) => trail.logUnsettled(error));
+}
+
+/** The result of reading configuration, manifests and keys once. A reload replaces it as a whole. */
+export interface Snapshot {
+  readonly registry: Registry;
+  readonly callers: CallerContext;
+  readonly policy: Policy;
+  readonly gate: ApprovalGate;
+}
+
+/** The snapshot that a call keeps using, whatever a reload replaces meanwhile. */
+export interface Entered extends Snapshot {
+  /** Every call leaves exactly once: the last call to leave a replaced snapshot closes its targets. */
+  leave(): void;
+}
+
+export interface Snapshots {
+  /** Returns the current snapshot for work that is not a call. */
+  current(): Snapshot;
+  enter(): Entered;
 }

@@ -1,6 +1,6 @@
 import { riskPoint } from "../approvals/floor.ts";
+import type { ApprovalStore } from "../approvals/store/database.ts";
 import { postgresStore } from "../approvals/store/postgres-url.ts";
-import type { ApprovalStore } from "../approvals/store/sql.ts";
 import { sqliteStore } from "../approvals/store/sqlite.ts";
 import { type AuditExporter, lokiExporter, otlpExporter } from "../audit/export/collectors.ts";
 import {

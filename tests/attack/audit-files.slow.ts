@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
+import { readExportPlaces, writeExportPlace } from "../../src/audit/export/batch.ts";
 import { startExporters } from "../../src/audit/export/exporter.ts";
-import { readExportPlaces, writeExportPlace } from "../../src/audit/export/position-files.ts";
 import { placePath } from "../../src/audit/journal/saved-position.ts";
 import { IndexLookup } from "../../src/audit/query/index-lookup.ts";
 import { readQuery } from "../../src/audit/query/params.ts";

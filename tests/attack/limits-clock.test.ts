@@ -4,7 +4,7 @@ import { Refusal } from "../../src/core/errors.ts";
 import type { Caller } from "../../src/core/types.ts";
 import { RequestRateLimiter } from "../../src/http/connections/request-rate.ts";
 import { WrongTokens } from "../../src/http/connections/wrong-tokens.ts";
-import { Cancellations } from "../../src/pipeline/limits/cancellations.ts";
+import { Cancellations } from "../../src/pipeline/admission.ts";
 
 const caller: Caller = {
   ...{ issuer: "https://idp.test", subject: "agent-7", permissions: [], actors: [] },

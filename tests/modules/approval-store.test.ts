@@ -1,5 +1,5 @@
 import { afterAll, afterEach, expect, test } from "bun:test";
-import type { ApprovalStore } from "../../src/approvals/store/sql.ts";
+import type { ApprovalStore } from "../../src/approvals/store/database.ts";
 import { sqliteStore } from "../../src/approvals/store/sqlite.ts";
 import { StartupError } from "../../src/core/errors.ts";
 import { readConfig } from "../../src/runtime/config/config.ts";

@@ -1,5 +1,5 @@
 import { isLoopback } from "../../core/loopback.ts";
-import type { ApprovalStore } from "./sql.ts";
+import type { ApprovalStore } from "./database.ts";
 
 /** A server that several replicas share. Its driver is loaded only where it is configured. */
 export const postgresStore: ApprovalStore = {

@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { dirname } from "node:path";
 import { errorText } from "../../core/error-text.ts";
 import { NOTIFY_SQLITE } from "../notify/schema.ts";
-import { type ApprovalStore, type Dialect, type Row, type Sql, transact } from "./sql.ts";
+import { type ApprovalStore, type Dialect, type Row, type Sql, transact } from "./database.ts";
 
 /** Time that SQLite itself waits for a lock, in milliseconds: it blocks the whole process meanwhile. */
 const BUSY_TIMEOUT_MS = 10;

@@ -6,9 +6,17 @@ import { makeDirectory } from "../journal/file-operations.ts";
 import type { Position } from "../query/cursor.ts";
 import type { Stream } from "../query/days.ts";
 import { DAY_MS } from "../query/time-range.ts";
-import { bytesBehind, type ExportBatch, type ExportLine, readBatch, readNextLine } from "./batch.ts";
+import {
+  bytesBehind,
+  EXPORT_DIR,
+  type ExportBatch,
+  type ExportLine,
+  readBatch,
+  readExportPlace,
+  readNextLine,
+  writeExportPlace,
+} from "./batch.ts";
 import type { Receiver } from "./collectors.ts";
-import { EXPORT_DIR, readExportPlace, writeExportPlace } from "./position-files.ts";
 import { agedFiles, pruneFiles, SEE_VERIFY } from "./prune.ts";
 
 export interface ExporterTarget {

@@ -1,4 +1,4 @@
-import type { Entered, Snapshot, Snapshots } from "../../pipeline/snapshots.ts";
+import type { Entered, Snapshot, Snapshots } from "../../pipeline/proxy.ts";
 
 /** A configuration snapshot with its open resources. */
 export interface Built extends Snapshot {

@@ -11,8 +11,8 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { readExportPlace } from "../../../src/audit/export/batch.ts";
 import { Exporter, startExporters } from "../../../src/audit/export/exporter.ts";
-import { readExportPlace } from "../../../src/audit/export/position-files.ts";
 import { readHeaders } from "../../../src/audit/export/sender.ts";
 import { createMetrics } from "../../../src/http/metrics.ts";
 import { entryLine, refusedLine, writeDays } from "../../support/audit-lines.ts";
