@@ -96,7 +96,8 @@ interface StageOptions<From, Own extends Decided, To extends AnyEvidence> {
 /**
  * Combines all points of one stage; nothing else creates the stage's evidence. The strictest verdict wins: deny before
  * requireApproval before allow. A denial by the built-in point is final, so the other points never learn of the call. They are
- * asked at the same time; one that throws, is late or returns anything but a decision denies.
+ * asked at the same time; one that throws, is late or returns anything but a decision denies. An exception of a built-in point
+ * is an error of the service: the call ends as INTERNAL.
  */
 function combined<From extends Before, Own extends Decided, To extends AnyEvidence>(
   options: StageOptions<From, Own, To>,
