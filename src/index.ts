@@ -5,13 +5,7 @@ export {
   type ApprovalManagerOptions,
   type ApprovalRequest,
   DeniedError,
-} from "./approvals/embedded.ts";
-export {
-  type ApprovalRequestOptions,
-  type ChatAnswer,
-  toApprovalRequestMessage,
-  toApprovalResultMessage,
-} from "./approvals/messages/approval-messages.ts";
+} from "./approvals/callback.ts";
 export {
   type ApprovalDecision,
   type DecisionOptions,
@@ -34,7 +28,9 @@ export {
 export {
   type AnthropicCallMessage,
   type AnthropicResultMessage,
+  type ApprovalRequestOptions,
   type CallMessages,
+  type ChatAnswer,
   type GoogleCallMessage,
   type GoogleResultMessage,
   type ModelCall,
@@ -42,6 +38,8 @@ export {
   type OpenAiResultMessage,
   type ResultMessages,
   type Told,
+  toApprovalRequestMessage,
+  toApprovalResultMessage,
   toToolResultMessage,
 } from "./approvals/messages/written.ts";
 export {
@@ -95,6 +93,7 @@ export {
 } from "./core/define-tool.ts";
 export { type Fault, ManifestError, type RefusalCode, type Stage, StartupError } from "./core/errors.ts";
 export type { ScanLevel, ScanPolicy } from "./core/policy/scan-policy.ts";
+export type { PolicyDecision, PolicyPoint, PolicyRequests } from "./core/policy-point.ts";
 export { freeText } from "./core/schema/bounds.ts";
 export type {
   ApprovalContext,
@@ -120,6 +119,7 @@ export type {
   ToolLimits,
   ToolPermissions,
 } from "./core/types.ts";
+export { MODULES, type Modules } from "./runtime/modules.ts";
 export {
   type CallOptions,
   type Reloaded,

@@ -1,15 +1,17 @@
 import { type Inbox, inbox } from "./notify/inbox.ts";
 import { type Outbox, outbox } from "./notify/outbox.ts";
 import { type MakeReport, reports } from "./notify/report.ts";
-import { type ApprovalJournalLine, Database, type ReadTransaction } from "./store/database.ts";
-import { grants } from "./store/grants.ts";
+import {
+  type ApprovalJournalLine,
+  type ApprovalStore,
+  Database,
+  type Dialect,
+  type ReadTransaction,
+} from "./store/database.ts";
 import { keys } from "./store/keys.ts";
 import { Notifier } from "./store/notifier.ts";
-import { openPostgres } from "./store/postgres.ts";
 import { claims, decisions, events, eventsAfter, get, lastSeq, listing, questions } from "./store/requests.ts";
-import { sessions } from "./store/sessions.ts";
-import type { Dialect } from "./store/sql.ts";
-import { openSqlite } from "./store/sqlite.ts";
+import { grants, sessions } from "./store/sessions.ts";
 import { type ApprovalLimits, SECOND_MS, type Store } from "./store/store.ts";
 import { sweep } from "./store/sweeping.ts";
 import { waiting } from "./store/waiting.ts";
@@ -18,10 +20,9 @@ import type { Approvals } from "./types.ts";
 export type { ApprovalLimits } from "./store/store.ts";
 
 export interface ApprovalsOptions {
-  /**
-   * `sqlite:///absolute/path.sqlite`: the path is used without decoding; a missing file is created with access for this user
-   * only. Or `postgres://user:password@host:port/database`, with the parameters that `postgres-url.ts` accepts.
-   */
+  /** The databases of this build. */
+  readonly stores: readonly ApprovalStore[];
+  /** Accepted by one of the stores. Paths in it are absolute. */
   readonly url: string;
   /** Returns Unix milliseconds. Used for SQLite only: with PostgreSQL, the server's clock counts for all clients. */
   readonly now: () => number;
@@ -94,14 +95,13 @@ export async function openApprovals(options: ApprovalsOptions): Promise<OpenedAp
   };
 }
 
-function openDialect({ url, now, log = () => {} }: ApprovalsOptions): Promise<Dialect> {
-  if (/^postgres(?:ql)?:/.test(url)) return openPostgres(url, log);
-  const path = /^sqlite:\/\/(\/[^\0?#]+)$/.exec(url)?.[1];
+async function openDialect({ stores, url, now, log = () => {} }: ApprovalsOptions): Promise<Dialect> {
+  const store = stores.find(({ accepts }) => accepts.test(url));
   // The error does not quote the URL, which may contain a password.
-  if (path === undefined) {
-    throw new Error("the approvals store must be named as sqlite:///absolute/path.sqlite or postgres://…");
+  if (store === undefined) {
+    throw new Error(`the approvals store must be named as ${stores.map(({ example }) => example).join(" or ")}`);
   }
-  return openSqlite(path, now);
+  return store.open(url, { now, log });
 }
 
 async function readAt(view: ReadTransaction, id: string) {

@@ -92,3 +92,118 @@ function read(answer: unknown): CallbackAnswer {
 function copyOf(params: object): Readonly<Record<string, unknown>> {
   return JSON.parse(canonical(params, PARAMS_LIMITS).text) as Record<string, unknown>;
 }
+
+/** An approval request to the application that embeds the library. */
+export interface ApprovalRequest {
+  /** UUID. */
+  readonly approvalId: string;
+  readonly command: string;
+  readonly workingDir?: string | undefined;
+  readonly sessionKey?: string | undefined;
+}
+
+/** The request was denied. */
+export class DeniedError extends Error {
+  override readonly name = "DeniedError";
+
+  constructor(reason?: string) {
+    super(reason ?? "");
+  }
+}
+
+export interface ApprovalManagerOptions {
+  /** Called for each request of `onToolApprove`; decide it with `resolve` or `reject`. */
+  readonly onRequest?: (request: ApprovalRequest, use: ToolUse) => void | Promise<void>;
+}
+
+const PENDING_MAX = 1_000;
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
+
+interface Waiter {
+  resolve(answer: string | undefined): void;
+  reject(error: DeniedError): void;
+}
+
+/**
+ * Keeps approval requests inside one process: each is a promise that is settled by its id. A request lives as long as its call;
+ * for requests that must outlive the process, use a store (`approvals.store`).
+ */
+export class ApprovalManager {
+  readonly #pending = new Map<string, Waiter>();
+  readonly #options: ApprovalManagerOptions;
+
+  constructor(options: ApprovalManagerOptions = {}) {
+    this.#options = options;
+  }
+
+  /**
+   * Waits for a decision. Resolves on an approval to the answer that came with it. Rejects with a DeniedError on a denial and
+   * when the signal fires.
+   */
+  request(request: ApprovalRequest, { signal }: { readonly signal?: AbortSignal } = {}): Promise<string | undefined> {
+    const { approvalId } = request;
+    if (!UUID.test(approvalId)) return Promise.reject(new TypeError("approvalId must be a UUID"));
+    if (this.#pending.has(approvalId)) return Promise.reject(new TypeError("this approvalId is pending already"));
+    if (this.#pending.size >= PENDING_MAX) return Promise.reject(new DeniedError("too many questions are pending"));
+    const { promise, resolve, reject } = Promise.withResolvers<string | undefined>();
+    this.#pending.set(approvalId, { resolve, reject });
+    const giveUp = (): void => void this.reject(approvalId, "nobody waits for the answer any more");
+    signal?.addEventListener("abort", giveUp, { once: true });
+    if (signal?.aborted) giveUp();
+    return promise.finally(() => {
+      this.#pending.delete(approvalId);
+      signal?.removeEventListener("abort", giveUp);
+    });
+  }
+
+  /** Approves a request, with an answer when the request wants one. Returns false when no such request is pending. */
+  resolve(approvalId: string, answer?: string): boolean {
+    const waiter = this.#take(approvalId);
+    waiter?.resolve(answer);
+    return waiter !== undefined;
+  }
+
+  /** Denies a request. Returns false when no such request is pending. */
+  reject(approvalId: string, reason?: string): boolean {
+    const waiter = this.#take(approvalId);
+    waiter?.reject(new DeniedError(reason));
+    return waiter !== undefined;
+  }
+
+  hasPending(approvalId: string): boolean {
+    return this.#pending.has(approvalId);
+  }
+
+  /** Callback to pass as `SafeToolCall.create({ onToolApprove: manager.onToolApprove })`. */
+  readonly onToolApprove: ApprovalCallback = async (use) => {
+    const { command, workingDir } = use.params;
+    const request: ApprovalRequest = {
+      approvalId: use.approvalId,
+      command: typeof command === "string" ? command : use.name,
+      workingDir: typeof workingDir === "string" ? workingDir : undefined,
+      sessionKey: use.sessionId,
+    };
+    const answer = this.request(request, { signal: use.signal });
+    try {
+      // `onRequest` may still run after the decision; its failure counts only before the decision.
+      const told = this.#tell(request, use);
+      const said = await Promise.race([answer, told.then(() => answer)]);
+      return said === undefined ? true : { approved: true, answer: said };
+    } catch (error) {
+      this.reject(request.approvalId, "the question could not be asked");
+      await answer.catch(() => {});
+      return { approved: false, ...(error instanceof DeniedError && { denyReason: error.message }) };
+    }
+  };
+
+  async #tell(request: ApprovalRequest, use: ToolUse): Promise<void> {
+    await this.#options.onRequest?.(request, use);
+  }
+
+  /** Removes the waiter, so that a request is decided once. */
+  #take(approvalId: string): Waiter | undefined {
+    const waiter = this.#pending.get(approvalId);
+    this.#pending.delete(approvalId);
+    return waiter;
+  }
+}

@@ -49,6 +49,10 @@ export interface AuditEntry {
   };
   readonly decision: "ALLOWED" | "DENIED" | "ERROR" | "PENDING";
   readonly denial?: { readonly reason: string; readonly stage: Stage; readonly details?: unknown } | undefined;
+  /** Decisions of policy points other than allow, at most 16; `requireApproval` also when a person has approved the call. */
+  readonly decisionReasons?:
+    | readonly { readonly point: string; readonly verdict: "deny" | "requireApproval"; readonly reason: string }[]
+    | undefined;
   readonly error?: { readonly code: RefusalCode } | undefined;
   readonly response?:
     | {
@@ -116,6 +120,7 @@ export function stampEntry(draft: EntryDraft, { timestamp, instance, id, intentS
     request: draft.request,
     decision: draft.decision,
     denial: draft.denial,
+    decisionReasons: draft.decisionReasons,
     error: draft.error,
     response: draft.response,
     approval: draft.approval,
@@ -164,7 +169,7 @@ function withoutArguments(entry: AuditEntry): AuditEntry {
 }
 
 /**
- * Bounds every member, and so the line: about 25 strings, 3 lists and the stages, at six bytes per character at worst.
+ * Bounds every member, and so the line: about 25 strings, 3 lists, 8 decision reasons and the stages, at six bytes per character at worst.
  */
 function reduce(entry: AuditEntry): string {
   const { denial, stages, ...rest } = withoutArguments(entry);

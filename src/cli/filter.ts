@@ -6,7 +6,7 @@ import { type ExplainedField, explainPolicy, type ValuePath } from "../core/poli
 import { applyPolicy, type CompiledPolicy } from "../core/policy/output-policy.ts";
 import type { CompiledScan } from "../core/policy/scan-policy.ts";
 import type { Json, OutputPolicy } from "../core/types.ts";
-import { fit } from "../pipeline/output-bound.ts";
+import { fit } from "../pipeline/output-filter.ts";
 import { lookThrough, lookThroughFields } from "../pipeline/redactor.ts";
 import { assemble } from "../runtime/composition/wiring.ts";
 import { wrongUsage } from "./client.ts";

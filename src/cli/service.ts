@@ -54,12 +54,12 @@ const LOG_FLUSH_MS = 1_000;
 export async function startService(
   config: Config,
   readAgain?: Hooks["readAgain"],
-  modules: Pick<Modules, "endpoints"> = MODULES,
+  modules: Modules = MODULES,
 ): Promise<RunningService> {
   const output = openLog(config.log);
   const log = output.logger;
   const metrics = createMetrics();
-  const service = await wire(config, { ...hooksOf(log, metrics), readAgain });
+  const service = await wire(config, { ...hooksOf(log, metrics), readAgain }, modules);
   metrics.watch({
     callsInFlight: () => service.admission.inFlight(),
     channels: () => service.channels(),

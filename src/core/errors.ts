@@ -62,10 +62,21 @@ export const REFUSALS = {
 
 export type RefusalCode = keyof typeof REFUSALS;
 
+/** One reason of a policy point that did not allow a call. */
+export interface PolicyFinding {
+  readonly point: string;
+  readonly verdict: "deny" | "requireApproval";
+  readonly reason: string;
+  /** Whether an approval for the session may satisfy the point. */
+  readonly rememberable: boolean;
+}
+
 export interface RefusalOptions {
   /** Details for the agent: the fields, permissions or status concerned. Never a target's text, a path or a secret. */
-  readonly details?: Readonly<Record<string, unknown>>;
-  readonly retryAfterMs?: number;
+  readonly details?: Readonly<Record<string, unknown>> | undefined;
+  readonly retryAfterMs?: number | undefined;
+  /** The findings of the policy points, for the audit. */
+  readonly findings?: readonly PolicyFinding[] | undefined;
   /** Cause for the operator: written to the log, never sent to the client. */
   readonly cause?: unknown;
   /**
@@ -85,6 +96,7 @@ export class Refusal extends Error {
   readonly code: RefusalCode;
   readonly details: Readonly<Record<string, unknown>> | undefined;
   readonly retryAfterMs: number | undefined;
+  readonly findings: readonly PolicyFinding[] | undefined;
   /** Private so that code that serializes or logs the error does not include it. */
   readonly #said: string | undefined;
   readonly #outputSoFar: PartialAnswer | undefined;
@@ -94,6 +106,7 @@ export class Refusal extends Error {
     this.code = code;
     this.details = options.details;
     this.retryAfterMs = options.retryAfterMs;
+    this.findings = options.findings;
     this.#said = options.said;
     this.#outputSoFar = options.outputSoFar;
   }

@@ -1,3 +1,4 @@
+import type { PolicyFinding } from "./errors.ts";
 import type { CompiledInputPolicy } from "./manifest/input-policy.ts";
 import type { CompiledPolicy } from "./policy/output-policy.ts";
 import type { CompiledScan } from "./policy/scan-policy.ts";
@@ -37,26 +38,26 @@ export type Admitted = Evidence<"admitted", { caller: Caller }>;
 /** The tool exists and the caller is authenticated. */
 export type Known = Evidence<"known", RegisteredTool & { caller: Caller }>;
 
-/** The caller holds every permission that the tool requires. */
-export type Authorized = Evidence<"authorized", RegisteredTool & { caller: Caller }>;
+/** A tool and its caller, with the findings of the policy points that require an approval. */
+type Permitted = RegisteredTool & { caller: Caller; findings?: readonly PolicyFinding[] | undefined };
+
+/** No policy point of the stage `permission` denies the call: the caller holds every permission that the tool requires. */
+export type Authorized = Evidence<"authorized", Permitted>;
 
 /** The call is within the caller's rate limit for this tool. */
-export type WithinRate = Evidence<"paced", RegisteredTool & { caller: Caller }>;
+export type WithinRate = Evidence<"paced", Permitted>;
 
 /** The arguments passed the tool's schema; `input` is the schema's output and the raw arguments are not used again. */
-export type Parsed = Evidence<"parsed", RegisteredTool & { caller: Caller; input: unknown }>;
+export type Parsed = Evidence<"parsed", Permitted & { input: unknown }>;
 
-/** The caller also holds the permissions that these arguments require. */
-export type Elevated = Evidence<"elevated", RegisteredTool & { caller: Caller; input: unknown }>;
+/** No policy point of the stage `elevation` denies it: the caller also holds the permissions that these arguments require. */
+export type Elevated = Evidence<"elevated", Permitted & { input: unknown }>;
 
 /** The call has not run before; `keyUse` holds the `Idempotency-Key` use that identifies a repetition. */
-export type Fresh = Evidence<"fresh", RegisteredTool & { caller: Caller; input: unknown; keyUse?: KeyUse | undefined }>;
+export type Fresh = Evidence<"fresh", Permitted & { input: unknown; keyUse?: KeyUse | undefined }>;
 
 /** The plan is final; `digest` is the hex SHA-256 that seals it. */
-export type Planned = Evidence<
-  "planned",
-  RegisteredTool & { caller: Caller; input: unknown; plan: ExecutionPlan; digest: string }
->;
+export type Planned = Evidence<"planned", Permitted & { input: unknown; plan: ExecutionPlan; digest: string }>;
 
 interface Passed {
   readonly by: string;

@@ -2,7 +2,7 @@ import type { CallResult, Pending } from "../core/call-result.ts";
 import { REFUSALS, Refusal, type Stage } from "../core/errors.ts";
 import type { Receipt, Released } from "../core/evidence.ts";
 import type { CallRecord } from "./call-record.ts";
-import { outputShown } from "./output-so-far.ts";
+import { outputShown } from "./output-filter.ts";
 import { wordsHeard } from "./target-text.ts";
 
 /** A result and its HTTP status. */

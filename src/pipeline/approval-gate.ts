@@ -1,43 +1,27 @@
 import { answerFault, type WantedAnswer, wantedAnswer } from "../approvals/answer.ts";
 import { type ApprovalCallback, askCallback } from "../approvals/callback.ts";
+import type { Verdict } from "../approvals/floor.ts";
 import type { Requester, Scope } from "../approvals/identities.ts";
-import {
-  type Assessed,
-  floorVerdict,
-  isHigh,
-  type Verdict,
-  verdictAfterManifest,
-  verdictBeforeManifest,
-} from "../approvals/mode.ts";
-import type { Requirement } from "../approvals/policies/requirement.ts";
+import type { RiskAssessment } from "../approvals/risk.ts";
 import type { Approval, Approvals, Grant, Mode } from "../approvals/types.ts";
 import { renderView } from "../approvals/view.ts";
 import { copyOf } from "../core/copy.ts";
-import { Refusal } from "../core/errors.ts";
+import { type PolicyFinding, Refusal } from "../core/errors.ts";
 import { type Approved, mint, type Planned } from "../core/evidence.ts";
-import type { ExecutionPlan, GivenAnswer, Tool } from "../core/types.ts";
+import type { GivenAnswer, Tool } from "../core/types.ts";
 import { namesSecret } from "../detection/sanitize-args.ts";
 import { approvalsUnavailable, claimRefusal, deniedRefusal, pendingRefusal, unanswered } from "./approval-refusals.ts";
 import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
 import { SID } from "./identity/claims.ts";
 import { digestInAnySession } from "./planner.ts";
+import type { Judged } from "./policy.ts";
 import { findSecrets } from "./redactor.ts";
 import { deepFreeze } from "./schema-validator.ts";
-
-/** The result of the risk rules for one call. */
-export interface Assessment extends Assessed {
-  /** True when a session's approval may cover the call. */
-  readonly rememberable: boolean;
-  readonly notes: readonly string[];
-  /** The approvals needed under the current policies. Undefined: one approver. */
-  readonly requirement?: Requirement | undefined;
-}
 
 interface GateOptions {
   /** Stores approval requests. Without it and without a callback, a call that needs an approval is denied. */
   readonly approvals?: Approvals | undefined;
-  readonly assess: (call: { readonly tool: Tool; readonly input: unknown; readonly plan: ExecutionPlan }) => Assessment;
   /** The mode of sessions for which no operator has set another. */
   readonly mode: Mode;
   /** The library's own callback for approvals. */
@@ -53,8 +37,8 @@ export interface Asking {
   readonly request: CallRequest;
   readonly traceId: string;
   readonly scope: CallScope;
-  /** Runs other arguments through the stages from VALIDATION to PLAN. */
-  replan(args: unknown): Promise<Planned>;
+  /** Runs other arguments through the stages from VALIDATION to PLAN, and asks the policy points about the plan. */
+  replan(args: unknown): Promise<Judged>;
   /**
    * Verifies the token again.
    * @throws {Refusal} UNAUTHENTICATED, AUTH_UNAVAILABLE
@@ -65,10 +49,10 @@ export interface Asking {
 /** Decides whether a plan may run, or requests an approval for it. */
 export interface ApprovalGate {
   /**
-   * @throws {Refusal} POLICY_DENIED, APPROVAL_REQUIRED while an approver is asked, APPROVAL_DENIED, or another APPROVAL_… code
+   * @throws {Refusal} APPROVAL_REQUIRED while an approver is asked, APPROVAL_DENIED, or another APPROVAL_… code
    * when `approvalId` does not approve this plan
    */
-  approve(planned: Planned, asking: Asking): Approved | Promise<Approved>;
+  approve(judged: Judged, asking: Asking): Approved | Promise<Approved>;
 }
 
 /**
@@ -77,26 +61,26 @@ export interface ApprovalGate {
  */
 export function createApprovalGate(options: GateOptions): ApprovalGate {
   return {
-    approve(planned, asking) {
-      const { tool, input, plan } = planned;
-      const assessment = options.assess({ tool, input, plan });
-      const floor = floorVerdict(tool, assessment);
-      const early = floor ?? verdictBeforeManifest(tool, "default");
-      if (early?.verdict === "allow" && asking.request.approvalId === undefined) return pass(planned, { by: early.by });
-      return consider(options, { planned, assessment, ...asking }, floor);
+    approve({ planned, assessment, findings = NONE }, asking) {
+      const early = findings.length === 0 ? verdictBeforeManifest(planned.tool, "default") : undefined;
+      if (early !== undefined && asking.request.approvalId === undefined) return pass(planned, { by: early.by });
+      return consider(options, { planned, assessment, findings, ...asking });
     },
   };
 }
 
 interface Call extends Asking {
   readonly planned: Planned;
-  readonly assessment: Assessment;
+  readonly assessment: RiskAssessment;
+  /** Findings of policy points that require an approval: no mode, manifest or callback weakens them. */
+  readonly findings: readonly PolicyFinding[];
 }
 
-async function consider(options: GateOptions, call: Call, floor: Verdict | undefined): Promise<Approved> {
-  const { planned, request } = call;
-  if (floor?.verdict === "deny") throw policyDenied(call.assessment);
-  const isFree = floor === undefined && request.approvalId === undefined;
+const NONE: readonly PolicyFinding[] = [];
+
+async function consider(options: GateOptions, call: Call): Promise<Approved> {
+  const { planned, request, findings } = call;
+  const isFree = findings.length === 0 && request.approvalId === undefined;
   // A call that the manifest passes in every mode needs no mode, so it does not depend on a slow or unavailable store.
   const manifest = isFree && namedSession(options, call) ? await askManifestInAnyMode(planned) : undefined;
   if (manifest === "passes") return pass(planned, { by: "needsApproval" });
@@ -104,17 +88,34 @@ async function consider(options: GateOptions, call: Call, floor: Verdict | undef
   const requester = { ...identity(planned), session: session.id };
   // A call that names an approval claims that approval, even if another rule would allow the call.
   if (request.approvalId !== undefined) return claim(options, call, requester);
-  const verdict = floor ?? (await stepVerdict(call, { mode: session.mode, manifest }));
-  if (verdict.verdict === "allow") return pass(planned, { by: verdict.by });
+  const demanded = findings.map(ruleOf);
+  const verdict = demanded.length > 0 ? undefined : await stepVerdict(call, { mode: session.mode, manifest });
+  if (verdict?.verdict === "allow") return pass(planned, { by: verdict.by });
   const grant = await guarded(() => grantFor(options, call, requester));
   if (grant !== undefined) return pass(planned, { by: `grant:${grant.id}` });
   if (mayAskInProcess(options, call.assessment)) return askInProcess(options, call, requester);
-  return askPeople(options, call, { requester, by: verdict.by });
+  return askPeople(options, call, { requester, rules: verdict === undefined ? [...new Set(demanded)] : [verdict.by] });
+}
+
+/** Returns the name of the rule that requires the approval. The risk rules name theirs themselves. */
+function ruleOf({ point, reason }: PolicyFinding): string {
+  return point === "risk" ? reason : `policy:${point}`;
 }
 
 /** Returns whether the callback may decide. A policy that requires people accepts the callback only if the policy says so. */
-function mayAskInProcess({ onToolApprove }: GateOptions, { requirement }: Assessment): boolean {
+function mayAskInProcess({ onToolApprove }: GateOptions, { requirement }: RiskAssessment): boolean {
   return onToolApprove !== undefined && (requirement === undefined || requirement.callback);
+}
+
+/** Steps 1 and 2. The rule for `read` ignores the mode, so that a read does not need a session lookup. */
+function verdictBeforeManifest({ category }: Tool, mode: Mode): Verdict | undefined {
+  if (category === "read") return { verdict: "allow", by: "category:read" };
+  return mode === "yolo" ? { verdict: "allow", by: "mode:yolo" } : undefined;
+}
+
+/** Step 4. The manifest's own setting is step 3. */
+function verdictAfterManifest({ category }: Tool, mode: Mode): Verdict | undefined {
+  return mode === "autoEdit" && category === "write" ? { verdict: "allow", by: "mode:autoEdit" } : undefined;
 }
 
 interface Known {
@@ -185,11 +186,10 @@ function decidersOf({ votes, decidedBy }: Approval): string {
 }
 
 /** Returns the key of a session grant: it covers only the identical plan of the same caller in that session. */
-function grantKeyOf({ planned, assessment }: Call): string | undefined {
-  const { tool, digest } = planned;
-  const isGrave = isHigh(assessment.risk) || tool.classification === "destructive" || tool.category === "ask";
+function grantKeyOf({ planned: { tool, digest }, assessment, findings }: Call): string | undefined {
   const isOffered = tool.approval.scopes?.includes("session") ?? true;
-  return assessment.rememberable && !isGrave && isOffered ? digest : undefined;
+  const isRememberable = assessment.rememberable && findings.every(({ rememberable }) => rememberable);
+  return isRememberable && isOffered ? digest : undefined;
 }
 
 async function grantFor({ approvals }: GateOptions, call: Call, requester: Requester): Promise<Grant | undefined> {
@@ -223,10 +223,7 @@ async function askInProcess(options: GateOptions, call: Call, requester: Request
   // The token may have expired or been revoked while the approver decided.
   await call.verifyAgain();
   if (answer.params === undefined) return pass(planned, { by: "callback", answer: saidBy(answer, planned, scope) });
-  const amended = await call.replan(answer.params);
-  const { plan, input: amendedInput } = amended;
-  const assessment = options.assess({ tool, input: amendedInput, plan });
-  if (floorVerdict(tool, assessment)?.verdict === "deny") throw policyDenied(assessment);
+  const { planned: amended, assessment } = await call.replan(answer.params);
   if (!mayAskInProcess(options, assessment))
     throw unanswered(new Error("a policy wants people to decide on the changed arguments"));
   return pass(amended, { by: "callback:amended", answer: saidBy(answer, amended, scope) });
@@ -234,21 +231,22 @@ async function askInProcess(options: GateOptions, call: Call, requester: Request
 
 interface Why {
   readonly requester: Requester;
-  /** The rule that requires the approval. */
-  readonly by: string;
+  /** The rules that require the approval. */
+  readonly rules: readonly string[];
 }
 
-async function askPeople(options: GateOptions, call: Call, { requester, by }: Why): Promise<never> {
+async function askPeople(options: GateOptions, call: Call, { requester, rules: demanded }: Why): Promise<never> {
   const { approvals } = options;
   const { planned, assessment, request, traceId } = call;
   const { tool, digest: planDigest } = planned;
   if (approvals === undefined) {
     throw new Refusal("APPROVAL_DENIED", "This call needs a person's approval, and no approver is configured.", {
-      details: { rule: by },
+      details: { rule: demanded[0] },
     });
   }
-  const { risk, notes, requirement } = assessment;
-  const rules = [by, ...assessment.rules];
+  const { risk, requirement } = assessment;
+  const rules = [...demanded, ...assessment.rules];
+  const notes = [...assessment.notes, ...call.findings.filter(({ point }) => point !== "risk").map(noteOf)];
   const { filterSecrets } = options;
   const { plan, input } = planned;
   const { reason } = request;
@@ -285,6 +283,10 @@ async function askPeople(options: GateOptions, call: Call, { requester, by }: Wh
   });
 }
 
+function noteOf({ point, reason }: PolicyFinding): string {
+  return `The policy ${point} requires an approval: ${reason}`;
+}
+
 function scopesOf(tool: Tool, grantKey: string | undefined): readonly Scope[] {
   const offered = tool.approval.scopes ?? ["once", "session"];
   return grantKey === undefined ? ["once"] : offered;
@@ -302,12 +304,6 @@ type Passing = Pick<Approved, "by" | "approvalId" | "answer">;
 
 function pass(planned: Planned, passing: Passing): Approved {
   return mint<Approved>({ ...planned, ...passing });
-}
-
-function policyDenied({ rules }: Assessment): Refusal {
-  return new Refusal("POLICY_DENIED", "A policy forbids this call, whoever asks. It cannot be approved.", {
-    details: { rules },
-  });
 }
 
 /** Runs work on the store. A store failure never approves a call. */

@@ -10,6 +10,7 @@ import { CallScope } from "./call-scope.ts";
 import {
   approvalFacts,
   callerFacts,
+  decisionFacts,
   denialFacts,
   type Facts,
   planFacts,
@@ -234,7 +235,9 @@ export class CallRecord {
     this.#options.log({ level, traceId: this.traceId, trace, tool: this.#tool?.name ?? "unknown", code, cause });
   }
 
+  /** Ends the running stage and starts the next; two parts of one stage count as one. */
   #enter(step: Step): void {
+    if (step === this.#step) return;
     const now = this.#options.monotonic();
     this.#stages[this.#step] = round((this.#stages[this.#step] ?? 0) + now - this.#stepAt);
     this.#step = step;
@@ -284,6 +287,7 @@ export class CallRecord {
       request: this.#requestFacts ?? this.#requestOf(refusal),
       decision: refusal === undefined ? "ALLOWED" : REFUSALS[refusal.code].decision,
       denial: refusal && denialFacts(refusal, this.stageOf(refusal)),
+      decisionReasons: decisionFacts(refusal?.findings ?? this.#fact("findings")),
       error: refusal && { code: refusal.code },
       response: responseFacts(ending),
       approval: approvalFacts(refusal, this.#fact("by"), this.#fact("approvalId")),

@@ -11,12 +11,11 @@ import {
 } from "./identity/binding.ts";
 import { digestOf, digestsOf, TokenCache } from "./identity/cache.ts";
 import { type ClaimRules, readBinding, readCaller, readOrigin } from "./identity/claims.ts";
-import { type IssuerKeys, staticKeys } from "./identity/issuer-keys.ts";
+import type { Fetch, FetchedKeys, IssuerKeys } from "./identity/issuer-keys.ts";
 import { type IssuerProfile, profileProblems } from "./identity/issuer-profile.ts";
 import { PROFILE_RULES } from "./identity/profiles.ts";
 import { assertTokenLength, bearerToken, type ReadToken, readToken } from "./identity/reader.ts";
 import { authUnavailable, unauthenticated } from "./identity/refusal.ts";
-import { type Fetch, type FetchedKeys, RemoteKeys } from "./identity/remote-keys.ts";
 import { type Credential, credentialOf, type RevocationList } from "./identity/revocations.ts";
 
 const DEFAULT_PERMISSIONS_CLAIM = "permissions";
@@ -166,8 +165,7 @@ class TokenVerifier implements CallerContext {
   }
 
   fetchedKeys(issuer: string, uri: string): FetchedKeys | undefined {
-    const keys = this.#issuers.get(issuer)?.keys;
-    return keys instanceof RemoteKeys && keys.uri === uri ? keys.fetched() : undefined;
+    return this.#issuers.get(issuer)?.keys.fetched?.(uri);
   }
 
   clear(): void {
@@ -275,17 +273,13 @@ class TokenVerifier implements CallerContext {
   }
 
   #keysOf(profile: IssuerProfile, former: CallerContextOptions["former"]): IssuerKeys | readonly string[] {
-    if (profile.keys.kind !== "jwksUri") return staticKeys(profile.keys, profile.algorithms);
-    return new RemoteKeys({
-      uri: profile.keys.uri,
-      known: former?.fetchedKeys(profile.issuer, profile.keys.uri),
-      credentials: profile.keys.credentials,
-      clock: this.#options.clock,
-      fetch: this.#options.fetch,
-      timeoutMs: this.#options.keysTimeoutMs ?? DEFAULT_KEYS_TIMEOUT_MS,
+    const { clock, fetch, keysTimeoutMs = DEFAULT_KEYS_TIMEOUT_MS, onKeysChanged } = this.#options;
+    return profile.keys.open({
+      ...{ algorithms: profile.algorithms, clock, fetch, timeoutMs: keysTimeoutMs },
+      known: (uri) => former?.fetchedKeys(profile.issuer, uri),
       onChange: () => {
         this.clear();
-        this.#options.onKeysChanged?.(profile.issuer);
+        onKeysChanged?.(profile.issuer);
       },
     });
   }

@@ -1,9 +1,9 @@
 import type { AuditEntry } from "../audit/entry.ts";
-import { Refusal, type Stage } from "../core/errors.ts";
+import { type PolicyFinding, Refusal, type Stage } from "../core/errors.ts";
 import type { RegisteredTool, Released } from "../core/evidence.ts";
 import type { CallTrace } from "../core/tracing.ts";
 import type { Caller, ExecutionPlan, KeyUse } from "../core/types.ts";
-import { outputReleasedWith } from "./output-so-far.ts";
+import { outputReleasedWith } from "./output-filter.ts";
 import { textWithoutSecrets, withoutSecrets } from "./redactor.ts";
 
 /** The facts that the audit entry takes from the evidence of the stages. */
@@ -16,6 +16,7 @@ export interface Facts {
   readonly by: string;
   readonly approvalId: string;
   readonly keyUse: KeyUse;
+  readonly findings: readonly PolicyFinding[];
 }
 
 /** Returns who approved the call, or which approval request it created. */
@@ -33,6 +34,11 @@ export function approvalFacts(
 export function denialFacts(refusal: Refusal, stage: Stage): NonNullable<AuditEntry["denial"]> {
   const reason = textWithoutSecrets(refusal.message) ?? "";
   return { reason, stage, details: withoutSecrets(refusal.details).input };
+}
+
+/** Returns the decisions of the policy points other than allow. The points' reasons hold no secrets. */
+export function decisionFacts(findings: readonly PolicyFinding[] | undefined): AuditEntry["decisionReasons"] {
+  return findings?.map(({ point, verdict, reason }) => ({ point, verdict, reason }));
 }
 
 /** Returns which part of the result was released, and what was hidden in it. */

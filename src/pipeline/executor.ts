@@ -3,7 +3,7 @@ import { Refusal, type RefusalCode } from "../core/errors.ts";
 import { type Approved, type Executed, mint } from "../core/evidence.ts";
 import type { Caller, GivenAnswer, RequestTracer, RunContext, Tool } from "../core/types.ts";
 import type { CallScope } from "./call-scope.ts";
-import { keepOutputSoFar } from "./output-so-far.ts";
+import { keepOutputSoFar } from "./output-filter.ts";
 
 /** The context of one execution, in addition to the plan. */
 export interface Execution {

@@ -1,39 +1,42 @@
-import { Refusal } from "../core/errors.ts";
-import { type Authorized, type Elevated, type Known, mint, type Parsed } from "../core/evidence.ts";
+import { ALLOWED, type PolicyDecision, type PolicyRequests, type StagePoint } from "../core/policy-point.ts";
+
+/** The caller must hold every permission that the tool requires: exact strings, no prefixes, no wildcards. */
+export const permissions: StagePoint<"permission", PolicyDecision> & { readonly name: "permissions" } = {
+  name: "permissions",
+  stage: "permission",
+  decide: (request) => demanded(request, request.tool.permissions.required),
+};
 
 /**
- * Checks that the caller holds every required permission: exact strings, no prefixes, no wildcards.
- *
- * @throws {Refusal} PERMISSION_DENIED naming the missing permissions
+ * The caller must also hold the permissions of `elevatedIf` when it elevates the call. It is evaluated on the parsed input, so
+ * that neither spelling nor type evades it. Any result except `false` elevates.
  */
-export function authorize(known: Known): Authorized {
-  demand(known, known.tool.permissions.required);
-  return mint<Authorized>(known);
-}
-
-/**
- * Evaluates `elevatedIf` on the parsed input, so that neither spelling nor type evades it. Any result except `false` elevates.
- *
- * @throws {Refusal} PERMISSION_DENIED naming the missing permissions that these arguments need in addition to the tool's own
- */
-export function elevate(parsed: Parsed): Elevated {
-  const { elevatedIf } = parsed.tool.permissions;
-  if (elevatedIf !== undefined && elevatedIf.when(parsed.input as never) !== false) demand(parsed, elevatedIf.required);
-  return mint<Elevated>(parsed);
-}
+export const elevation: StagePoint<"elevation", PolicyDecision> & { readonly name: "elevation" } = {
+  name: "elevation",
+  stage: "elevation",
+  decide(request) {
+    const { elevatedIf } = request.tool.permissions;
+    const isElevated = elevatedIf !== undefined && elevatedIf.when(request.input as never) !== false;
+    return isElevated ? demanded(request, elevatedIf.required) : ALLOWED;
+  },
+};
 
 /**
  * Returns whether the tool may be listed for a caller. Elevated permissions are ignored, because they depend on arguments that
  * nobody has sent yet.
  */
-export function couldUse(permissions: readonly string[], required: readonly string[]): boolean {
-  return required.every((permission) => permissions.includes(permission));
+export function couldUse(held: readonly string[], required: readonly string[]): boolean {
+  return required.every((permission) => held.includes(permission));
 }
 
-function demand({ caller }: Known | Parsed, required: readonly string[]): void {
-  if (couldUse(caller.permissions, required)) return;
+function demanded({ caller }: PolicyRequests["permission"], required: readonly string[]): PolicyDecision {
+  if (couldUse(caller.permissions, required)) return ALLOWED;
   const missing = required.filter((permission) => !caller.permissions.includes(permission));
-  throw new Refusal("PERMISSION_DENIED", `Your token lacks: ${missing.join(", ")}.`, {
+  return {
+    verdict: "deny",
+    reasons: missing,
+    code: "PERMISSION_DENIED",
+    message: `Your token lacks: ${missing.join(", ")}.`,
     details: { missingPermissions: missing },
-  });
+  };
 }

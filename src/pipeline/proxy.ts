@@ -1,22 +1,21 @@
 import type { Decider } from "../approvals/identities.ts";
 import type { Approvals } from "../approvals/types.ts";
 import { Refusal } from "../core/errors.ts";
-import type { Fresh, Planned, Receipt, Released, Verified, WithinRate } from "../core/evidence.ts";
+import type { Fresh, Receipt, Released, Verified, WithinRate } from "../core/evidence.ts";
 import type { Admission } from "./admission.ts";
 import { type Answer, refused, succeeded, unrecorded } from "./answer.ts";
+import type { ApprovalGate } from "./approval-gate.ts";
 import type { CallRecord, CallRecords } from "./call-record.ts";
 import type { CallRequest } from "./call-request.ts";
 import type { CallScope } from "./call-scope.ts";
 import type { CallerContext } from "./caller-context.ts";
 import type { Executor } from "./executor.ts";
 import { release } from "./output-filter.ts";
-import { authorize, elevate } from "./permission-engine.ts";
 import { makePlan } from "./planner.ts";
+import type { Judged, Policy } from "./policy.ts";
 import type { Registry } from "./registry.ts";
-import { amended, firstOrAgain } from "./repeats.ts";
+import { amended, firstOrAgain, settle } from "./repeats.ts";
 import { parseInput } from "./schema-validator.ts";
-import { settle } from "./settlement.ts";
-import type { Snapshots } from "./snapshots.ts";
 import type { WaitingRoom } from "./waiting-room.ts";
 
 interface ProxyParts {
@@ -55,7 +54,7 @@ export function createProxy(parts: ProxyParts): ToolProxy {
 /** Runs the pipeline. Each stage takes the evidence of the previous stage, so that a skipped stage does not compile. */
 async function decide(parts: ProxyParts, request: CallRequest, trail: CallRecord): Promise<Released> {
   const { admission, executor } = parts;
-  const { registry, callers, gate, leave } = parts.generations.enter();
+  const { registry, callers, policy, gate, leave } = parts.generations.enter();
   trail.atEnd(leave);
 
   const found = trail.at("REGISTRY", () => registry.find(request.tool));
@@ -63,18 +62,22 @@ async function decide(parts: ProxyParts, request: CallRequest, trail: CallRecord
   const admitted = trail.at("LIMIT", () => admission.admit(verified));
   trail.atEnd(() => admission.leave(admitted, request.departure?.gone === true));
   const known = trail.at("REGISTRY", () => registry.known(found, admitted));
-  const authorized = trail.at("PERMISSION", () => authorize(known));
+  const permitted = trail.at("PERMISSION", () => policy.permit(known));
+  const authorized = permitted instanceof Promise ? trail.keep(await permitted) : permitted;
   const paced = trail.at("LIMIT", () => admission.pace(authorized));
   const parsed = trail.at("VALIDATION", () => parseInput(paced, request.args));
-  const elevated = trail.at("PERMISSION", () => elevate(parsed));
+  const raised = trail.at("PERMISSION", () => policy.elevate(parsed));
+  const elevated = raised instanceof Promise ? trail.keep(await raised) : raised;
   const fresh = await trail.at("VALIDATION", () => firstOrAgain(elevated, request, parts.approvals));
   if ("result" in fresh) return trail.keep(fresh);
   const scope = trail.openScope(elevated.tool.timeoutMs);
   const planned = trail.keep(await trail.at("PLAN", () => makePlan(fresh, scope, request.session)));
-  const replan = (args: unknown): Promise<Planned> => amend({ request, trail, paced, fresh, scope }, args);
+  const replan = (args: unknown): Promise<Judged> => amend({ request, trail, policy, paced, fresh, scope }, args);
   const verifyAgain = async (): Promise<Verified> => whoCalls(callers, request);
   const asking = { request, traceId: trail.traceId, scope, replan, verifyAgain };
-  const approved = trail.keep(await trail.at("APPROVAL", () => gate.approve(planned, asking)));
+  const judgement = trail.at("APPROVAL", () => policy.judge(planned));
+  const judged = judgement instanceof Promise ? trail.keep(await judgement) : judgement;
+  const approved = trail.keep(await trail.at("APPROVAL", () => gate.approve(judged, asking)));
   const executed = await trail.at("EXECUTION", () => executor.execute(approved, trail.execution(scope)));
   return trail.at("OUTPUT", () => release(executed));
 }
@@ -87,16 +90,18 @@ function whoCalls(callers: CallerContext, { authorization, certificate }: CallRe
 interface Amending {
   readonly request: CallRequest;
   readonly trail: CallRecord;
+  readonly policy: Policy;
   readonly paced: WithinRate;
   readonly fresh: Fresh;
   readonly scope: CallScope;
 }
 
 /** Replaces the arguments of a running call with the approver's: they pass VALIDATION, PERMISSION and PLAN again. */
-async function amend({ request, trail, paced, fresh, scope }: Amending, args: unknown): Promise<Planned> {
+async function amend({ request, trail, policy, paced, fresh, scope }: Amending, args: unknown): Promise<Judged> {
   const parsed = trail.at("VALIDATION", () => parseInput(paced, args));
-  const elevated = trail.at("PERMISSION", () => elevate(parsed));
-  return trail.keep(await trail.at("PLAN", () => makePlan(amended(fresh, elevated), scope, request.session)));
+  const elevated = trail.keep(await trail.at("PERMISSION", () => policy.elevate(parsed)));
+  const planned = trail.keep(await trail.at("PLAN", () => makePlan(amended(fresh, elevated), scope, request.session)));
+  return trail.keep(await trail.at("APPROVAL", () => policy.judge(planned)));
 }
 
 interface Asked {
@@ -164,4 +169,24 @@ function voidCommandGrants(
   if (approvals === undefined || !trail.wroteFiles) return undefined;
   const commands = registry.list().flatMap(({ tool }) => (tool.category === "command" ? [tool.name] : []));
   return approvals.revokeGrantsFor(commands, BY).catch((error: unknown) => trail.logUnsettled(error));
+}
+
+/** The result of reading configuration, manifests and keys once. A reload replaces it as a whole. */
+export interface Snapshot {
+  readonly registry: Registry;
+  readonly callers: CallerContext;
+  readonly policy: Policy;
+  readonly gate: ApprovalGate;
+}
+
+/** The snapshot that a call keeps using, whatever a reload replaces meanwhile. */
+export interface Entered extends Snapshot {
+  /** Every call leaves exactly once: the last call to leave a replaced snapshot closes its targets. */
+  leave(): void;
+}
+
+export interface Snapshots {
+  /** Returns the current snapshot for work that is not a call. */
+  current(): Snapshot;
+  enter(): Entered;
 }

@@ -1,9 +1,10 @@
 import type { Approvals, KeyUse } from "../approvals/types.ts";
 import { canonicalJson, sha256Hex } from "../core/digest.ts";
-import { Refusal } from "../core/errors.ts";
+import { Refusal, type RefusalCode } from "../core/errors.ts";
 import { type Elevated, type Fresh, mint, type Released } from "../core/evidence.ts";
 import { ARGUMENT_LIMITS } from "../core/json.ts";
 import { approvalsUnavailable } from "./approval-refusals.ts";
+import type { CallRecord, Used } from "./call-record.ts";
 import type { CallRequest } from "./call-request.ts";
 
 const RETRY_AFTER_MS = 1_000;
@@ -56,4 +57,84 @@ async function recall(elevated: Elevated, approvals: Approvals, keyUse: KeyUse):
     });
   }
   throw new Refusal("IDEMPOTENCY_CONFLICT", "This Idempotency-Key came with other arguments before. Use a new one.");
+}
+
+/** Refusals of a run after which it is known that nothing was changed. */
+const UNCHANGED: ReadonlySet<RefusalCode> = new Set([
+  "TARGET_REFUSED",
+  "TARGET_UNAVAILABLE",
+  "OVERLOADED",
+  "CANCELLED",
+  "DEADLINE_EXCEEDED",
+  "SHUTTING_DOWN",
+]);
+
+/**
+ * Reports to the store how a call ended that consumed an approval or an `Idempotency-Key`. If that fails, the lease ends it as
+ * "in doubt": neither can ever be used twice.
+ */
+export function settle(
+  approvals: Approvals | undefined,
+  trail: CallRecord,
+  ending: Released | Refusal | "unrecorded",
+): Promise<void> | undefined {
+  // Most calls consume neither and do not wait here.
+  const used = approvals && trail.used();
+  return used && tell(approvals, { ...used, trail, ending });
+}
+
+interface Settling extends Used {
+  readonly trail: CallRecord;
+  readonly ending: Released | Refusal | "unrecorded";
+}
+
+async function tell(approvals: Approvals, { approvalId, keyUse, trail, ending }: Settling): Promise<void> {
+  const end = endOf(trail, ending);
+  const told = [
+    approvalId !== undefined && approvals.settle(approvalId, outcomeOf(ending, end)),
+    keyUse !== undefined &&
+      approvals.endKey(
+        keyUse,
+        end === "done" && isReleased(ending) ? answerOf(ending) : endWithout(end),
+        trail.safeToRepeat ? "not_run" : "unknown",
+      ),
+  ];
+  for (const outcome of await Promise.allSettled(told)) {
+    if (outcome.status === "rejected") trail.logUnsettled(outcome.reason);
+  }
+}
+
+type End = "done" | "not_run" | "unknown";
+
+/** Returns how the run ended. A changing call whose answer was lost or withheld counts as a possible change. */
+function endOf(trail: CallRecord, ending: Released | Refusal | "unrecorded"): End {
+  if (!trail.ran) return "not_run";
+  if (isReleased(ending)) return "done";
+  if (!trail.changes) return "not_run";
+  if (ending === "unrecorded") return "unknown";
+  const hadNoIntent = ending.code === "AUDIT_UNAVAILABLE" && ending.details?.["outcome"] === "not_run";
+  return hadNoIntent || UNCHANGED.has(ending.code) ? "not_run" : "unknown";
+}
+
+/**
+ * Returns the outcome of the approval. A target that reported a failure is not in doubt, although the change may have been made
+ * in part.
+ */
+function outcomeOf(ending: Released | Refusal | "unrecorded", end: End): "executed" | "failed" | "in_doubt" {
+  if (end === "done") return "executed";
+  const isDoubtful =
+    end === "unknown" && (ending === "unrecorded" || !("code" in ending) || ending.code !== "TARGET_FAILED");
+  return isDoubtful ? "in_doubt" : "failed";
+}
+
+function endWithout(end: End): "not_run" | "unknown" {
+  return end === "not_run" ? "not_run" : "unknown";
+}
+
+function isReleased(ending: Released | Refusal | "unrecorded"): ending is Released {
+  return ending !== "unrecorded" && !(ending instanceof Refusal);
+}
+
+function answerOf({ result, filteredFields, truncated, outputHash }: Released) {
+  return { result, filteredFields, truncated, outputHash };
 }

@@ -1,11 +1,39 @@
+import { riskPoint } from "../approvals/floor.ts";
+import type { ApprovalStore } from "../approvals/store/database.ts";
+import { postgresStore } from "../approvals/store/postgres-url.ts";
+import { sqliteStore } from "../approvals/store/sqlite.ts";
+import { type AuditExporter, lokiExporter, otlpExporter } from "../audit/export/collectors.ts";
 import type { Endpoint } from "../http/endpoint.ts";
+import {
+  jwksFileSource,
+  jwksSource,
+  jwksUriSource,
+  publicKeyFileSource,
+  publicKeySource,
+  type TokenSource,
+} from "../pipeline/identity/token-sources.ts";
+import { elevation, permissions } from "../pipeline/permission-engine.ts";
+import type { PolicyPoints } from "../pipeline/policy.ts";
 
-/** What a build contains, by kind of module. Everything is imported when it is first needed: the library loads no HTTP code. */
+/** What a build contains. Everything else is derived from these declarations. Endpoints are imported when a service starts: the library loads no HTTP code. */
 export interface Modules {
+  readonly policyPoints: PolicyPoints;
+  readonly approvalStores: readonly ApprovalStore[];
+  readonly auditExporters: readonly AuditExporter[];
+  readonly tokenSources: readonly TokenSource[];
   readonly endpoints: readonly (() => Promise<{ readonly endpoints: readonly Endpoint[] }>)[];
 }
 
-export const MODULES: Modules = {
+export const MODULES = {
+  policyPoints: {
+    permissions,
+    elevation,
+    risk: riskPoint,
+    others: [],
+  },
+  approvalStores: [sqliteStore, postgresStore],
+  auditExporters: [otlpExporter, lokiExporter],
+  tokenSources: [jwksUriSource, jwksFileSource, publicKeyFileSource, jwksSource, publicKeySource],
   endpoints: [
     () => import("../http/routes/documents.ts"),
     () => import("../http/routes/call.ts"),
@@ -18,7 +46,7 @@ export const MODULES: Modules = {
     () => import("../http/routes/webhooks.ts"),
     () => import("../http/routes/audit.ts"),
   ],
-};
+} as const satisfies Modules;
 
 /** Loads the endpoints of a build. */
 export async function loadEndpoints({ endpoints }: Pick<Modules, "endpoints">): Promise<readonly Endpoint[]> {

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { createRiskRules } from "../../src/approvals/risk.ts";
 import type { Approvals } from "../../src/approvals/types.ts";
 import type { EntryDraft } from "../../src/audit/entry.ts";
 import { defineTool } from "../../src/core/define-tool.ts";
@@ -13,9 +14,11 @@ import type { CallRequest } from "../../src/pipeline/call-request.ts";
 import type { Disconnect } from "../../src/pipeline/call-scope.ts";
 import { type Audience, createCallerContext } from "../../src/pipeline/caller-context.ts";
 import { createExecutor } from "../../src/pipeline/executor.ts";
+import { createPolicy } from "../../src/pipeline/policy.ts";
 import { createProxy, type ToolProxy } from "../../src/pipeline/proxy.ts";
 import { createRegistry } from "../../src/pipeline/registry.ts";
 import { createWaitingRoom, type WaitingRoom } from "../../src/pipeline/waiting-room.ts";
+import { MODULES } from "../../src/runtime/modules.ts";
 import { inlineHandler } from "../../src/targets/function/handler.ts";
 import { type ApprovalWorld, createApprovalWorld, OPERATOR } from "../support/approvals.ts";
 import { agentsProfile, goodClaims, issueToken, makeSigningKey, NOW_SECONDS } from "../support/tokens.ts";
@@ -93,6 +96,7 @@ export class MomentsRoad {
           return verified;
         },
       },
+      policy: createPolicy(MODULES.policyPoints, createRiskRules({ rules: [] })),
       gate: this.#gate(store),
       leave: () => {},
     };
@@ -153,7 +157,6 @@ export class MomentsRoad {
   #gate(approvals: Approvals): ApprovalGate {
     return createApprovalGate({
       approvals,
-      assess: () => ({ risk: "low", rules: [], verdict: "none", rememberable: true, notes: [] }),
       ...{ mode: "default", callbackTimeoutMs: 1_000, newId: () => crypto.randomUUID() },
       filterSecrets: (text) => text,
     });

@@ -4,6 +4,7 @@ import { dirname, join } from "node:path";
 import { openApprovals } from "../../src/approvals/approvals.ts";
 import type { Requirement } from "../../src/approvals/policies/requirement.ts";
 import { STEPS } from "../../src/approvals/store/sqlite.ts";
+import { MODULES } from "../../src/runtime/modules.ts";
 import { AGENT, type ApprovalWorld, askFor, createApprovalWorld, LIMITS, OPERATOR } from "../support/approvals.ts";
 
 let world: ApprovalWorld;
@@ -61,6 +62,7 @@ test("it keeps a write-ahead log", async () => {
 
 function options(path: string) {
   return {
+    stores: MODULES.approvalStores,
     url: `sqlite://${path}`,
     now: () => world.now,
     newId: () => Bun.randomUUIDv7(),

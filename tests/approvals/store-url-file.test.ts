@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { openStore } from "../../src/runtime/composition/approvals.ts";
 import { ownPlaces } from "../../src/runtime/composition/workspace.ts";
 import { readConfig } from "../../src/runtime/config/config.ts";
+import { MODULES } from "../../src/runtime/modules.ts";
 
 let folder: string;
 beforeEach(() => {
@@ -19,7 +20,13 @@ function configOf(approvals: Readonly<Record<string, unknown>>) {
 }
 
 const webhooks = { targets: [], integrations: new Map() };
-const parts = { webhooks, clock: () => 0, journal: async () => {}, log: () => {} };
+const parts = {
+  stores: MODULES.approvalStores,
+  webhooks,
+  clock: () => 0,
+  journal: async () => {},
+  log: () => {},
+};
 
 test("a URL stands in a file, never in the configuration, and there is one store", () => {
   expect(() => configOf({ store: "postgres://stc:secret@db/approvals" })).toThrow(/approvals\.store.*storeUrlFile/s);

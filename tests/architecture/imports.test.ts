@@ -13,9 +13,11 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "targets/files": ["core", "runtime/c-library.ts"],
   "targets/function": ["core"],
   pipeline: ["core", "approvals", "audit", "detection"],
+  // `http` upwards, but only by `import(…)` and for types: endpoints are loaded when a service starts.
+  "runtime/modules.ts": ["approvals", "audit", "pipeline", "http"],
   "runtime/own-code.ts": [],
   "runtime/c-library.ts": ["core"],
-  "runtime/config": ["core"],
+  "runtime/config": ["core", "runtime/modules.ts"],
   "runtime/platform": ["core", "runtime/config"],
   "runtime/manifests": ["core", "runtime/config", "index.ts"],
   "runtime/telemetry": ["core"],
@@ -23,21 +25,28 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "runtime/reload": ["core", "audit", "pipeline", "runtime/config", "runtime/manifests", "runtime/composition"],
   "runtime/composition": [
     ...["core", "runtime/config", "runtime/manifests", "runtime/own-code.ts", "runtime/platform", "runtime/reload"],
+    "runtime/modules.ts",
     ...["runtime/telemetry", "pipeline", "approvals", "audit", "detection"],
     ...["targets/command", "targets/files", "targets/grpc", "targets/function"],
   ],
   "runtime/safe-tool-call.ts": [
     ...["core", "approvals", "detection", "pipeline", "runtime/composition", "runtime/config"],
+    "runtime/modules.ts",
   ],
   http: ["core", "pipeline", "approvals", "audit", "runtime/reload"],
-  // Upwards, but only by `import(…)` and for types: the list of a build's modules loads each when it is first needed.
-  "runtime/modules.ts": ["http"],
   cli: [
     ...["core", "approvals", "audit", "detection", "http", "pipeline", "targets/command", "cli/development"],
     ...["runtime/composition", "runtime/config", "runtime/log", "runtime/modules.ts", "runtime/own-code.ts"],
   ],
   "cli/development": ["core", "runtime/config"],
-  "index.ts": ["core", "approvals", "approvals/messages", "targets/command", "runtime/safe-tool-call.ts"],
+  "index.ts": [
+    "core",
+    "approvals",
+    "approvals/messages",
+    "targets/command",
+    "runtime/modules.ts",
+    "runtime/safe-tool-call.ts",
+  ],
 };
 
 /** Packages by module; Node's own modules are judged by the capabilities. */
@@ -51,6 +60,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   "targets/files": ["re2js", "yaml", "zod"],
   pipeline: ["zod", "jose"],
   http: ["zod", "fastify", "prom-client"],
+  audit: ["zod"],
   cli: ["commander", "fastify", "pino", "zod"],
   "cli/development": ["@grpc/grpc-js", "@grpc/proto-loader", "@peculiar/x509", "reflect-metadata", "jose"],
   "runtime/config": ["yaml", "zod"],

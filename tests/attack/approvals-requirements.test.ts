@@ -3,7 +3,7 @@ import { appendFileSync } from "node:fs";
 import { dirname } from "node:path";
 import fc from "fast-check";
 import { z } from "zod";
-import { type Assessed, floorVerdict } from "../../src/approvals/mode.ts";
+import { floorVerdict } from "../../src/approvals/floor.ts";
 import { readApproval } from "../../src/cli/approvals/answers.ts";
 import { approvalLines } from "../../src/cli/approvals/view.ts";
 import { defineTool } from "../../src/core/define-tool.ts";
@@ -137,6 +137,7 @@ test("APR-21: a program of the same name elsewhere is another program", async ()
 });
 
 describe("APR-22, APR-23: a check more never loosens", () => {
+  type Assessed = Parameters<typeof floorVerdict>[1];
   const risks = ["low", "medium", "high", "critical"] as const;
   const verdicts = ["none", "ask", "deny"] as const;
   const rank = { allow: 0, ask: 1, deny: 2 } as const;

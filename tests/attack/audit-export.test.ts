@@ -2,9 +2,10 @@ import { afterEach, beforeEach, expect, test } from "bun:test";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { readExportPlace } from "../../src/audit/export/batch.ts";
 import { Exporter } from "../../src/audit/export/exporter.ts";
-import { readExportPlace } from "../../src/audit/export/position-files.ts";
 import { entryLine, writeDays } from "../support/audit-lines.ts";
+import { openReceiver } from "../support/receivers.ts";
 import { until } from "../support/until.ts";
 
 const DAY = "2026-02-16";
@@ -32,9 +33,10 @@ type Answer = (request: Request, count: number) => Response | Promise<Response>;
 function send(answer: Answer, type: "otlp" | "loki" = "loki"): void {
   let count = 0;
   far = Bun.serve({ hostname: "127.0.0.1", port: 0, idleTimeout: 0, fetch: (request) => answer(request, ++count) });
+  const url = `http://127.0.0.1:${far.port}`;
   exporter = new Exporter({
     ...{ dir, stream: "calls", clock: () => Date.parse(`${DAY}T11:00:00.000Z`), random: () => 0 },
-    target: { name: "far", type, url: `http://127.0.0.1:${far.port}`, headers: { authorization: CREDENTIAL } },
+    target: { name: "far", receiver: openReceiver({ type, url, dir, headers: `authorization: ${CREDENTIAL}` }) },
     report: (message) => reports.push(message),
     ...{ pollMs: 1, backoffMs: 1 },
   });

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import fs from "node:fs";
 import { join } from "node:path";
-import { startExporters } from "../../src/audit/export/exporters.ts";
-import { readExportPlaces, writeExportPlace } from "../../src/audit/export/position-files.ts";
+import { readExportPlaces, writeExportPlace } from "../../src/audit/export/batch.ts";
+import { startExporters } from "../../src/audit/export/exporter.ts";
 import { placePath } from "../../src/audit/journal/saved-position.ts";
 import { IndexLookup } from "../../src/audit/query/index-lookup.ts";
 import { readQuery } from "../../src/audit/query/params.ts";
@@ -214,13 +214,12 @@ describe("what sends on", () => {
       const reports: string[] = [];
       const exporters = startExporters({
         dir: world.dir,
-        targets: [{ name: "loki", type: "loki", url: "http://127.0.0.1:9", headers: {} }],
+        targets: [{ name: "loki", receiver: { deliver: async () => ({ kind: "taken", rejected: 0 }) } }],
         retentionDays: 1,
         clock: () => world.now,
         random: () => 0,
         report: (message) => reports.push(message),
         journal: async () => {},
-        send: () => Promise.resolve(new Response()),
       });
       await until("a report", () => (reports.some((text) => text.includes("2026-02-16")) ? true : undefined));
       expect(exporters.states().map(({ bytesBehind }) => Number.isNaN(bytesBehind))).toEqual([true, false]);

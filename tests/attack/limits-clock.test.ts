@@ -3,7 +3,7 @@ import type { IncomingMessage } from "node:http";
 import { Refusal } from "../../src/core/errors.ts";
 import type { Caller } from "../../src/core/types.ts";
 import { RequestRateLimiter, WrongTokens } from "../../src/http/connections/request-limits.ts";
-import { Cancellations } from "../../src/pipeline/limits/cancellations.ts";
+import { Cancellations } from "../../src/pipeline/admission.ts";
 
 const caller: Caller = {
   ...{ issuer: "https://idp.test", subject: "agent-7", permissions: [], actors: [] },

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from "bun:test";
 import { send } from "../../src/approvals/notify/sender.ts";
 import { post } from "../../src/audit/export/sender.ts";
-import { RemoteKeys } from "../../src/pipeline/identity/remote-keys.ts";
 import type { Span } from "../../src/runtime/telemetry/span.ts";
 import { SpanSender } from "../../src/runtime/telemetry/span-sender.ts";
+import { keysAt } from "../support/jwks-server.ts";
 import { until } from "../support/until.ts";
 import { type Behaviour, drips, FarSide, forEver, OK } from "./outward-far-side.ts";
 
@@ -92,8 +92,8 @@ describe("an exporter's far side", () => {
 
 test("an issuer's server is asked for keys as they are", async () => {
   far.behaviour = says('HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{"keys":[]}');
-  const options = { uri: far.url, clock: () => 0, fetch: undefined, timeoutMs: LONG_MS, onChange: () => {} };
-  expect(await new RemoteKeys(options).candidates({ alg: "ES256", kid: "k" })).toEqual([]);
+  const keys = keysAt(far.url, LONG_MS);
+  expect(await keys.candidates({ alg: "ES256", kid: "k" })).toEqual([]);
   expect(far.requests[0]?.toLowerCase()).toContain("\r\naccept-encoding: identity\r\n");
 });
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { createGzip } from "node:zlib";
 import { post } from "../../src/audit/export/sender.ts";
-import { RemoteKeys } from "../../src/pipeline/identity/remote-keys.ts";
+import { keysAt } from "../support/jwks-server.ts";
 import { FarSide } from "./outward-far-side.ts";
 
 const PIECE = Buffer.alloc(1_048_576);
@@ -60,8 +60,10 @@ test("an exporter's answer is not inflated", async () => {
 });
 
 test("an issuer's keys are not inflated beyond what they may be", async () => {
-  const options = { uri: far.url, clock: () => 0, fetch: undefined, timeoutMs: 5_000, onChange: () => {} };
-  const ask = () => new RemoteKeys(options).candidates({ alg: "ES256", kid: "k" }).catch((error: unknown) => error);
+  const ask = () =>
+    keysAt(far.url, 5_000)
+      .candidates({ alg: "ES256", kid: "k" })
+      .catch((error: unknown) => error);
   expect(await growth(ask)).toBeLessThan(GROWTH_BYTES_MAX);
   expect(await ask()).toMatchObject({ code: "AUTH_UNAVAILABLE" });
 });

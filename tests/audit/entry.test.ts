@@ -40,6 +40,7 @@ describe("stampEntry", () => {
   test("every member of a draft is in the entry, the time first, and no stamp of its own is believed", () => {
     const draft = draftOf("t-1", {
       denial: { reason: "no", stage: "AUTH" },
+      decisionReasons: [{ point: "permissions", verdict: "deny", reason: "a:b" }],
       error: { code: "UNAUTHENTICATED" },
       approval: { by: "rule" },
       plan: { digest: "22" },

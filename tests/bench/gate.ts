@@ -5,7 +5,9 @@ import { mint, type Planned } from "../../src/core/evidence.ts";
 import type { Tool } from "../../src/core/types.ts";
 import { type ApprovalGate, type Asking, createApprovalGate } from "../../src/pipeline/approval-gate.ts";
 import { CallScope } from "../../src/pipeline/call-scope.ts";
+import { createPolicy } from "../../src/pipeline/policy.ts";
 import { readConfig } from "../../src/runtime/config/config.ts";
+import { MODULES } from "../../src/runtime/modules.ts";
 import { changing } from "./tools/changing.ts";
 
 const ROUNDS = { pass: 20_000, grant: 500 } as const;
@@ -26,6 +28,7 @@ export async function gateFindings(folder: string): Promise<GateFindings> {
     { folder, environment: {}, origin: "bench" },
   );
   const store = await openApprovals({
+    stores: MODULES.approvalStores,
     url: `sqlite://${join(folder, "gate.sqlite")}`,
     now: Date.now,
     newId: () => crypto.randomUUID(),
@@ -33,10 +36,9 @@ export async function gateFindings(folder: string): Promise<GateFindings> {
     journal: async () => {},
     limits,
   });
-  const rules = createRiskRules({ rules: [] });
+  const policy = createPolicy(MODULES.policyPoints, createRiskRules({ rules: [] }));
   const gate = createApprovalGate({
     approvals: store,
-    assess: (call) => rules.assess(call),
     mode: "default",
     callbackTimeoutMs: 1_000,
     filterSecrets: (text) => text,
@@ -50,13 +52,14 @@ export async function gateFindings(folder: string): Promise<GateFindings> {
     replan: () => Promise.reject(new Error("not asked for")),
     verifyAgain: async () => undefined,
   };
+  const decide = async (planned: Planned) => gate.approve(await policy.judge(planned), asking);
   const quiet = plannedCall(changing, "quiet");
   const loud = plannedCall(changing, "loud");
-  const asked: unknown = await Promise.resolve(gate.approve(loud, asking)).catch((refusal: unknown) => refusal);
+  const asked: unknown = await decide(loud).catch((refusal: unknown) => refusal);
   const { details } = asked as { readonly details: { readonly approval: { readonly id: string } } };
   await store.decide({ id: details.approval.id, by: BY, decision: "approve", scope: "session" });
-  const passUs = await medianUs(ROUNDS.pass, () => gate.approve(quiet, asking));
-  const grantUs = await medianUs(ROUNDS.grant, () => gate.approve(loud, asking));
+  const passUs = await medianUs(ROUNDS.pass, () => decide(quiet));
+  const grantUs = await medianUs(ROUNDS.grant, () => decide(loud));
   scope.close();
   await store.close();
   return { passUs, grantUs };

@@ -5,6 +5,7 @@ import { StartupError } from "../../src/core/errors.ts";
 import { readIssuers, readRepositories, resolveCommands } from "../../src/runtime/composition/files.ts";
 import type { Config } from "../../src/runtime/config/config.ts";
 import { readConfigFile } from "../../src/runtime/config/file.ts";
+import { MODULES } from "../../src/runtime/modules.ts";
 import { inspectRepository } from "../../src/targets/command/git-repository.ts";
 import { makeSigningKey } from "../support/tokens.ts";
 import { temporaryDirectory } from "../targets/command/temporary-directory.ts";
@@ -163,7 +164,11 @@ describe("the files that are named", () => {
 
   function issuerProblems(profile: string): readonly string[] {
     const problems: string[] = [];
-    readIssuers(read(yaml({ jwt: `jwt: { issuers: [{ issuer: https://idp.example, ${profile} }] }` })), problems);
+    readIssuers(
+      read(yaml({ jwt: `jwt: { issuers: [{ issuer: https://idp.example, ${profile} }] }` })),
+      MODULES.tokenSources,
+      problems,
+    );
     return problems;
   }
 

@@ -32,11 +32,6 @@ export const MEANINGS: Readonly<Record<string, string>> = {
     "Claim that lists the permissions. Where a token lacks it, `scope` is split at spaces.",
   "jwt.issuers[].maxLifetimeSeconds": "Longest accepted `exp − iat`. Default: 3600; for `kubernetes`, 7200.",
   "jwt.issuers[].operators": "Accepts this issuer's tokens at the operators' endpoints only.",
-  "jwt.issuers[].jwksUri":
-    "URL of the keys, fetched again every 4 to 5 minutes and for unknown key ids. Set exactly one of `jwksUri`, `jwksFile`, `publicKeyFile`.",
-  "jwt.issuers[].jwksFile": "File with a JSON Web Key Set, read at start.",
-  "jwt.issuers[].publicKeyFile": "File with a public key in PEM, read at start.",
-  "jwt.issuers[].publicKey": "Public key in PEM, for the library.",
   "jwt.clientCertificates[].permissions": "Permissions of this caller.",
   "workspace.agents[].issuer": "Issuer (`iss`) of the caller that these limits apply to.",
   "workspace.agents[].subject": "Subject (`sub`) of the caller that these limits apply to.",

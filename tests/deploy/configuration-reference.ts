@@ -21,6 +21,7 @@ interface Shape {
   readonly enum?: readonly unknown[];
   readonly const?: unknown;
   readonly default?: unknown;
+  readonly description?: string;
   readonly minimum?: number;
   readonly maximum?: number;
   readonly properties?: Readonly<Record<string, Shape>>;
@@ -89,7 +90,9 @@ function rowsOf(shape: Shape, at: string, file: string): readonly Row[] {
     const below = item?.properties !== undefined ? { shape: item, at: `${key}[]` } : { shape: inner, at: key };
     if (below.shape.properties !== undefined) return rowsOf(below.shape, below.at, source);
     const fallback = fallbackOf(inner, shape.required?.includes(name) === true);
-    return [{ key, value: kindOf(inner, name), fallback, says: meaningOf(key, source) }];
+    return [
+      { key, value: kindOf(inner, name), fallback, says: meaningOf(key, { source, described: inner.description }) },
+    ];
   });
 }
 
@@ -128,11 +131,17 @@ function unitOf(name: string): string {
   return UNITS.find(([suffix]) => suffix.test(name))?.[1] ?? "";
 }
 
-/** The comment of the schema, else the table's words. */
-function meaningOf(key: string, file: string): string {
+interface Words {
+  readonly source: string;
+  /** The schema's own description. */
+  readonly described: string | undefined;
+}
+
+/** The schema's description or its comment, else the table's words. */
+function meaningOf(key: string, { source, described }: Words): string {
   const path = key.split(".");
   const block = (path.at(-2) ?? "").replace("[]", "");
-  const words = MEANINGS[key] ?? commentsOf(file).get(`${block} ${path.at(-1)}`) ?? "";
+  const words = MEANINGS[key] ?? described ?? commentsOf(source).get(`${block} ${path.at(-1)}`) ?? "";
   return words.replaceAll("|", "\\|");
 }
 
@@ -158,7 +167,6 @@ const BLOCKS: Readonly<Record<string, string>> = {
   clientCertificate: "clientCertificates",
   doors: "server",
   agent: "agents",
-  exporter: "export",
   webhook: "webhooks",
   policy: "policies",
   required: "require",

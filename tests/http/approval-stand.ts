@@ -9,6 +9,7 @@ import type { Approval, Approvals, NewApproval } from "../../src/approvals/types
 import { sha256Hex } from "../../src/core/digest.ts";
 import { createServer } from "../../src/http/server.ts";
 import { createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { MODULES } from "../../src/runtime/modules.ts";
 import { OPERATORS_AUDIENCE, OPERATORS_ISSUER } from "../support/live-tokens.ts";
 import {
   AGENTS_ISSUER,
@@ -108,6 +109,7 @@ export class ApprovalStand {
       world.lines.push(line);
     };
     const approvals = await openApprovals({
+      stores: MODULES.approvalStores,
       url: `sqlite://${join(folder, "approvals.sqlite")}`,
       ...{ now, newId: randomUUID, newToken: () => randomUUID(), journal, limits: LIMITS },
     });

@@ -1,30 +1,33 @@
 import { expect, test } from "bun:test";
+import type { RiskAssessment } from "../../src/approvals/risk.ts";
 import type { Approvals } from "../../src/approvals/types.ts";
 import { Refusal } from "../../src/core/errors.ts";
 import type { Planned } from "../../src/core/evidence.ts";
 import type { Tool } from "../../src/core/types.ts";
-import { type Assessment, createApprovalGate } from "../../src/pipeline/approval-gate.ts";
+import { createApprovalGate } from "../../src/pipeline/approval-gate.ts";
 import { CallScope } from "../../src/pipeline/call-scope.ts";
+import { createPolicy } from "../../src/pipeline/policy.ts";
+import { MODULES } from "../../src/runtime/modules.ts";
 
 type Given = Pick<Tool, "classification" | "category"> & {
   readonly approval?: Record<string, unknown>;
   readonly mode?: "default" | "autoEdit" | "yolo";
-  readonly found?: Partial<Assessment>;
+  readonly found?: Partial<RiskAssessment>;
   /** Of the token's session: what the store says of it, or that the store does not answer. Without it there is no store. */
   readonly session?: "default" | "autoEdit" | "yolo" | "away";
 };
 
-const HARMLESS: Assessment = { risk: "low", rules: [], verdict: "none", rememberable: true, notes: [] };
+const HARMLESS: RiskAssessment = { risk: "low", rules: [], verdict: "none", rememberable: true, notes: [] };
 
 async function outcome({ approval = {}, mode = "default", found, session, ...tool }: Given): Promise<string> {
   const gate = createApprovalGate({
     approvals: session && storeOf(session),
-    assess: () => ({ ...HARMLESS, ...found }),
     mode,
     callbackTimeoutMs: 1_000,
     filterSecrets: (text) => text,
     newId: () => "0191e2a0-0000-7000-8000-000000000001",
   });
+  const policy = createPolicy(MODULES.policyPoints, { assess: () => ({ ...HARMLESS, ...found }) });
   const scope = new CallScope({ timeoutMs: 5_000, now: () => 0 });
   const caller = {
     issuer: "https://idp.example",
@@ -39,7 +42,8 @@ async function outcome({ approval = {}, mode = "default", found, session, ...too
   try {
     const replan = () => Promise.reject(new Error("not asked for"));
     const asking = { request, traceId: "t", scope, replan, verifyAgain: async () => undefined };
-    return `allow by ${(await gate.approve(planned as unknown as Planned, asking)).by}`;
+    const judged = await policy.judge(planned as unknown as Planned);
+    return `allow by ${(await gate.approve(judged, asking)).by}`;
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     return `${error.code} by ${String(error.details?.["rule"] ?? error.details?.["rules"])}`;

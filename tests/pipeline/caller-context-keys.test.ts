@@ -3,6 +3,7 @@ import type { ServerResponse } from "node:http";
 import { gzipSync } from "node:zlib";
 import { Refusal } from "../../src/core/errors.ts";
 import { type CallerContext, createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { jwksUrl } from "../../src/pipeline/identity/remote-keys.ts";
 import { type JwksServer, publish, startJwksServer } from "../support/jwks-server.ts";
 import { agentsProfile, goodClaims, issueToken, makeSigningKey, NOW_SECONDS, privateJwk } from "../support/tokens.ts";
 import { until } from "../support/until.ts";
@@ -27,7 +28,7 @@ async function makeWorld(keysTimeoutMs = 2_000): Promise<World> {
   const server = await startJwksServer(first);
   servers.push(server);
   const changed: string[] = [];
-  const profile = agentsProfile([], { algorithms: ["ES256"], keys: { kind: "jwksUri", uri: server.url } });
+  const profile = agentsProfile([], { algorithms: ["ES256"], keys: jwksUrl(server.url) });
   const context = createCallerContext({
     issuers: [profile],
     clock: () => NOW_SECONDS * 1000 + world.elapsedMs,
@@ -285,7 +286,7 @@ test("the refusal says when to come back, and nothing about the keys", async () 
 
 describe("keys that a former verifier fetched", () => {
   async function successor(world: World, { issuer = goodClaims()["iss"], elapsedMs = 0 } = {}): Promise<World> {
-    const keys = { kind: "jwksUri", uri: world.server.url } as const;
+    const keys = jwksUrl(world.server.url);
     const context = createCallerContext({
       issuers: [agentsProfile([], { algorithms: ["ES256"], keys, issuer: String(issuer) })],
       clock: () => NOW_SECONDS * 1000 + elapsedMs,

@@ -1,7 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import { StartupError } from "../../src/core/errors.ts";
 import { createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { jwksKeys, publicKey } from "../../src/pipeline/identity/issuer-keys.ts";
 import type { IssuerProfile } from "../../src/pipeline/identity/issuer-profile.ts";
+import { jwksUrl } from "../../src/pipeline/identity/remote-keys.ts";
 import { agentsProfile, makeSigningKey, NOW_SECONDS, privateJwk } from "../support/tokens.ts";
 
 const es256 = makeSigningKey("ES256", "es-1");
@@ -20,48 +22,28 @@ describe("profiles that contradict themselves", () => {
     ["no audience", { audience: "" }, "audience"],
     ["a lifetime of 0", { maxLifetimeSeconds: 0 }, "maxLifetimeSeconds"],
     ["an endless lifetime", { maxLifetimeSeconds: Number.POSITIVE_INFINITY }, "maxLifetimeSeconds"],
-    ["a file URL", { keys: { kind: "jwksUri", uri: "file:///etc/passwd" } }, "https"],
-    ["plain http to another machine", { keys: { kind: "jwksUri", uri: "http://idp.test/keys" } }, "https"],
-    ["a password in the URL", { keys: { kind: "jwksUri", uri: "https://u:p@idp.test/keys" } }, "password"],
-    ["no URL", { keys: { kind: "jwksUri", uri: "keys.json" } }, "not a URL"],
-    ["a private JWK", { keys: { kind: "jwks", jwks: { keys: [privateJwk(es256)] } } }, "private"],
-    [
-      "a symmetric JWK",
-      { keys: { kind: "jwks", jwks: { keys: [es256.jwk, { kty: "oct", k: "c2VjcmV0" }] } } },
-      "symmetric",
-    ],
-    ["a weak RSA key", { keys: { kind: "jwks", jwks: { keys: [weak.jwk] } } }, "2048"],
-    ["a weak RSA key in PEM", { keys: { kind: "publicKey", key: weak.publicKey } }, "2048"],
-    [
-      "an RSA key with the exponent 1",
-      { keys: { kind: "jwks", jwks: { keys: [{ ...rs256.jwk, e: "AQ" }] } } },
-      "exponent",
-    ],
-    [
-      "a point off the curve",
-      { keys: { kind: "jwks", jwks: { keys: [{ ...es256.jwk, x: es256.jwk.y }] } } },
-      "malformed",
-    ],
-    ["not a JWKS", { keys: { kind: "jwks", jwks: [es256.jwk] } }, "not a JSON Web Key Set"],
-    ["null in a JWKS", { keys: { kind: "jwks", jwks: { keys: [null] } } }, "not a key"],
-    ["an empty JWKS", { keys: { kind: "jwks", jwks: { keys: [] } } }, "no key fits"],
-    ["a key for encryption", { keys: { kind: "jwks", jwks: { keys: [{ ...es256.jwk, use: "enc" }] } } }, "no key fits"],
-    [
-      "a key of another kind",
-      { algorithms: ["RS256"], keys: { kind: "publicKey", key: es256.publicKey } },
-      "no key fits",
-    ],
+    ["a file URL", { keys: jwksUrl("file:///etc/passwd") }, "https"],
+    ["plain http to another machine", { keys: jwksUrl("http://idp.test/keys") }, "https"],
+    ["a password in the URL", { keys: jwksUrl("https://u:p@idp.test/keys") }, "password"],
+    ["no URL", { keys: jwksUrl("keys.json") }, "must be a URL"],
+    ["a private JWK", { keys: jwksKeys({ keys: [privateJwk(es256)] }) }, "private"],
+    ["a symmetric JWK", { keys: jwksKeys({ keys: [es256.jwk, { kty: "oct", k: "c2VjcmV0" }] }) }, "symmetric"],
+    ["a weak RSA key", { keys: jwksKeys({ keys: [weak.jwk] }) }, "2048"],
+    ["a weak RSA key in PEM", { keys: publicKey(weak.publicKey) }, "2048"],
+    ["an RSA key with the exponent 1", { keys: jwksKeys({ keys: [{ ...rs256.jwk, e: "AQ" }] }) }, "exponent"],
+    ["a point off the curve", { keys: jwksKeys({ keys: [{ ...es256.jwk, x: es256.jwk.y }] }) }, "malformed"],
+    ["not a JWKS", { keys: jwksKeys([es256.jwk]) }, "not a JSON Web Key Set"],
+    ["null in a JWKS", { keys: jwksKeys({ keys: [null] }) }, "not a key"],
+    ["an empty JWKS", { keys: jwksKeys({ keys: [] }) }, "no key fits"],
+    ["a key for encryption", { keys: jwksKeys({ keys: [{ ...es256.jwk, use: "enc" }] }) }, "no key fits"],
+    ["a key of another kind", { algorithms: ["RS256"], keys: publicKey(es256.publicKey) }, "no key fits"],
     [
       "a private PEM",
-      { keys: { kind: "publicKey", key: es256.privateKey.export({ type: "pkcs8", format: "pem" }).toString() } },
+      { keys: publicKey(es256.privateKey.export({ type: "pkcs8", format: "pem" }).toString()) },
       "private",
     ],
-    ["a private KeyObject", { keys: { kind: "publicKey", key: es256.privateKey } }, "private"],
-    [
-      "PEM garbage",
-      { keys: { kind: "publicKey", key: "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----" } },
-      "PEM",
-    ],
+    ["a private KeyObject", { keys: publicKey(es256.privateKey) }, "private"],
+    ["PEM garbage", { keys: publicKey("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----") }, "PEM"],
   ];
   test.each(rows.map((row) => [...row] as const))("%s does not start", (_title, changes, says) => {
     const attempt = () => createCallerContext({ issuers: [agentsProfile([es256], changes)], clock });

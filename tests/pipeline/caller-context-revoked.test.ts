@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { type JWK, SignJWT } from "jose";
 import { Refusal } from "../../src/core/errors.ts";
 import { createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { jwksKeys } from "../../src/pipeline/identity/issuer-keys.ts";
 import { type RevocationList, readRevocations } from "../../src/pipeline/identity/revocations.ts";
 import {
   AGENTS_ISSUER,
@@ -149,7 +150,7 @@ describe("what a list refuses", () => {
     const jwk = { ...publicKey.export({ format: "jwk" }), kid: "k", alg } as JWK;
     const token = await new SignJWT({ ...goodClaims() }).setProtectedHeader({ alg, kid: "k" }).sign(privateKey);
     const twin = twinOf(token, half);
-    const issuers = [agentsProfile([], { algorithms: [alg], keys: { kind: "jwks", jwks: { keys: [jwk] } } })];
+    const issuers = [agentsProfile([], { algorithms: [alg], keys: jwksKeys({ keys: [jwk] }) })];
     const callersWith = (revoked: string | undefined) => {
       const entries =
         revoked === undefined ? [] : [{ tokenSha256: createHash("sha256").update(revoked).digest("hex") }];

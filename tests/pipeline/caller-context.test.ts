@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { Refusal } from "../../src/core/errors.ts";
 import { type Audience, createCallerContext } from "../../src/pipeline/caller-context.ts";
+import { publicKey } from "../../src/pipeline/identity/issuer-keys.ts";
 import {
   AGENTS_AUDIENCE,
   AGENTS_ISSUER,
@@ -149,7 +150,7 @@ describe("tokens that are accepted", () => {
     ["SPKI PEM", es256.publicKey.export({ type: "spki", format: "pem" }).toString()],
     ["KeyObject", es256.publicKey],
   ])("a configured public key (%s) verifies whatever kid a token names", async (_title, key) => {
-    const profile = agentsProfile([], { algorithms: ["ES256"], keys: { kind: "publicKey", key } });
+    const profile = agentsProfile([], { algorithms: ["ES256"], keys: publicKey(key) });
     const pinned = createCallerContext({ issuers: [profile], clock });
     const verified = await pinned.verifyToken(await issueToken(es256, goodClaims(), { kid: "any" }), "agents");
     expect(verified.caller.subject).toBe("agent-7");

@@ -6,8 +6,7 @@ import { CUT_MARGIN_BYTES, PartialAnswer, textWithin } from "../../src/core/part
 import { compilePolicy } from "../../src/core/policy/output-policy.ts";
 import { compileScan } from "../../src/core/policy/scan-policy.ts";
 import type { Json, Tool } from "../../src/core/types.ts";
-import { fit } from "../../src/pipeline/output-bound.ts";
-import { release } from "../../src/pipeline/output-filter.ts";
+import { fit, release } from "../../src/pipeline/output-filter.ts";
 import { filler } from "../detection/secret-examples.ts";
 
 const BOUND = 2_000;

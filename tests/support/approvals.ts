@@ -5,6 +5,7 @@ import { type ApprovalLimits, type OpenedApprovals, openApprovals } from "../../
 import type { Decider, Requester } from "../../src/approvals/identities.ts";
 import type { Approval, Approvals, Claim, NewApproval } from "../../src/approvals/types.ts";
 import type { Json } from "../../src/core/types.ts";
+import { MODULES } from "../../src/runtime/modules.ts";
 
 export const LIMITS: ApprovalLimits = {
   decideBySeconds: 600,
@@ -90,6 +91,7 @@ export function createApprovalWorld(make = elsewhere): ApprovalWorld {
       other = await made;
       other?.setClock(now);
       const store = await openApprovals({
+        stores: MODULES.approvalStores,
         url: world.url,
         now: () => world.now,
         newId: nextId,

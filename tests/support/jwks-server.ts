@@ -1,5 +1,7 @@
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import type { IssuerKeys } from "../../src/pipeline/identity/issuer-keys.ts";
+import { jwksUrl } from "../../src/pipeline/identity/remote-keys.ts";
 import type { SigningKey } from "./tokens.ts";
 
 /** A key server on an ephemeral loopback port. `answer` may be replaced at any time; `requests` counts. */
@@ -33,4 +35,12 @@ export async function startJwksServer(...keys: readonly SigningKey[]): Promise<J
     },
   };
   return state;
+}
+
+/** The keys of an issuer whose JWKS is at this URL, at the time 0. */
+export function keysAt(url: string, timeoutMs: number): IssuerKeys {
+  const context = { algorithms: ["ES256"], clock: () => 0, fetch: undefined, timeoutMs };
+  const keys = jwksUrl(url).open({ ...context, known: () => undefined, onChange: () => {} });
+  if (!("candidates" in keys)) throw new Error(keys.join("\n"));
+  return keys;
 }

@@ -1,5 +1,6 @@
 import { constants, generateKeyPairSync, type KeyObject, sign } from "node:crypto";
 import { type JWK, SignJWT } from "jose";
+import { jwksKeys } from "../../src/pipeline/identity/issuer-keys.ts";
 import type { IssuerProfile } from "../../src/pipeline/identity/issuer-profile.ts";
 
 /** The tests' time: seconds since 1970. */
@@ -83,7 +84,7 @@ export function agentsProfile(keys: readonly SigningKey[], changes: Partial<Issu
     audience: AGENTS_AUDIENCE,
     algorithms: ["ES256", "RS256", "PS256", "EdDSA"],
     operators: false,
-    keys: { kind: "jwks", jwks: { keys: keys.map((key) => key.jwk) } },
+    keys: jwksKeys({ keys: keys.map((key) => key.jwk) }),
     ...changes,
   };
 }

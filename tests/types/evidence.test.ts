@@ -18,8 +18,8 @@ import { refused, succeeded } from "../../src/pipeline/answer.ts";
 import type { ApprovalGate } from "../../src/pipeline/approval-gate.ts";
 import type { Executor } from "../../src/pipeline/executor.ts";
 import { release } from "../../src/pipeline/output-filter.ts";
-import { authorize, elevate } from "../../src/pipeline/permission-engine.ts";
 import { makePlan } from "../../src/pipeline/planner.ts";
+import type { Policy } from "../../src/pipeline/policy.ts";
 import type { Registry } from "../../src/pipeline/registry.ts";
 import { firstOrAgain } from "../../src/pipeline/repeats.ts";
 import { parseInput } from "../../src/pipeline/schema-validator.ts";
@@ -40,11 +40,11 @@ export function shortCuts(
     released: Released;
     receipt: Receipt;
   },
-  parts: { admission: Admission; executor: Executor; registry: Registry; gate: ApprovalGate },
+  parts: { admission: Admission; executor: Executor; registry: Registry; policy: Policy; gate: ApprovalGate },
 ): void {
   const nothing = undefined as never;
   // @ts-expect-error a tool that was only found is not known to the caller
-  authorize(have.found);
+  parts.policy.permit(have.found);
   // @ts-expect-error the caller must have been admitted
   parts.registry.known(have.found, have.known);
   // @ts-expect-error permissions come before the tool's own limits: they would tell that it exists
@@ -52,13 +52,15 @@ export function shortCuts(
   // @ts-expect-error how often comes before the arguments are read
   parseInput(have.authorized, {});
   // @ts-expect-error elevation is judged on parsed input
-  elevate(have.authorized);
+  parts.policy.elevate(have.authorized);
   // @ts-expect-error what is looked up by its Idempotency-Key has been elevated
   firstOrAgain(have.parsed, nothing, undefined);
   // @ts-expect-error what is planned was not run already
   makePlan(have.elevated, nothing, undefined);
-  // @ts-expect-error only a plan can be approved
-  parts.gate.approve(have.fresh, nothing);
+  // @ts-expect-error the policy points judge a plan
+  parts.policy.judge(have.fresh);
+  // @ts-expect-error only a plan that the policy points have judged can be approved
+  parts.gate.approve(have.planned, nothing);
   // @ts-expect-error only an approved plan runs
   parts.executor.execute(have.planned, nothing);
   // @ts-expect-error only what a handler answered is released

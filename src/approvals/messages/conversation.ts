@@ -1,6 +1,4 @@
 import { isTable } from "../../core/json.ts";
-import { anthropicShape } from "./anthropic.ts";
-import { googleShape } from "./google.ts";
 import {
   type CallPart,
   type MessageFormat,
@@ -9,7 +7,7 @@ import {
   type Shape,
   type Turn,
 } from "./message-format.ts";
-import { openAiShape } from "./openai.ts";
+import { anthropicShape, googleShape, openAiShape } from "./shapes.ts";
 
 const MESSAGES_MAX = 10_000;
 

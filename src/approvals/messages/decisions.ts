@@ -2,11 +2,16 @@ import { z } from "zod";
 import { canonicalJson, NotJsonError } from "../../core/digest.ts";
 import { ARGUMENT_LIMITS, isTable } from "../../core/json.ts";
 import { sanitizeArgs } from "../../detection/sanitize-args.ts";
-import { approvalIdOf } from "./approval-messages.ts";
-import { isApprovalRequest, isClientTool } from "./client-tools.ts";
 import { type Conversation, readConversation } from "./conversation.ts";
-import { type CallPart, type MessageFormat, MessageFormatError, membersOf } from "./message-format.ts";
-import type { ModelCall } from "./written.ts";
+import {
+  type CallPart,
+  isApprovalRequest,
+  isClientTool,
+  type MessageFormat,
+  MessageFormatError,
+  membersOf,
+} from "./message-format.ts";
+import { approvalIdOf, type ModelCall } from "./written.ts";
 
 /** Limit per conversation for answered requests whose call still waits. */
 const QUESTIONS_MAX = 100;

@@ -1,7 +1,6 @@
 import { isTable } from "../../core/json.ts";
-import { isClientTool } from "./client-tools.ts";
 import { copyOf, shapeOf } from "./conversation.ts";
-import { type MessageFormat, MessageFormatError, type MessageMembers } from "./message-format.ts";
+import { isClientTool, type MessageFormat, MessageFormatError, type MessageMembers } from "./message-format.ts";
 
 /** A call that was removed because the model must not make it. */
 export interface DroppedCall {

@@ -1,6 +1,5 @@
-import { isClientTool } from "./client-tools.ts";
 import { type Conversation, type FoundResult, readConversation } from "./conversation.ts";
-import type { CallPart, MessageFormat, MessageMembers, Turn } from "./message-format.ts";
+import { type CallPart, isClientTool, type MessageFormat, type MessageMembers, type Turn } from "./message-format.ts";
 
 /**
  * Returns a copy of the conversation for a model: without the application's own calls and their results, without unanswered

@@ -1,7 +1,6 @@
 import { readVotes, type Vote } from "../policies/requirement.ts";
-import type { ReadTransaction } from "../store/database.ts";
+import type { ReadTransaction, Row } from "../store/database.ts";
 import { integer, optionalInteger, text } from "../store/rows.ts";
-import type { Row } from "../store/sql.ts";
 import type { Store } from "../store/store.ts";
 import type { Approvals } from "../types.ts";
 

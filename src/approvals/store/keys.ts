@@ -1,7 +1,6 @@
 import type { Approvals, KeyEnd, KeyState, KeyUse, StoredAnswer } from "../types.ts";
-import type { WriteTransaction } from "./database.ts";
+import type { Row, WriteTransaction } from "./database.ts";
 import { integer, text, toAnswer } from "./rows.ts";
-import type { Row } from "./sql.ts";
 import { SECOND_MS, type Store } from "./store.ts";
 
 /** UTF-8 bytes of one stored answer's JSON. The result of a larger answer is not stored. */

@@ -1,4 +1,18 @@
 import { isLoopback } from "../../core/loopback.ts";
+import type { ApprovalStore } from "./database.ts";
+
+/** A server that several replicas share. Its driver is loaded only where it is configured. */
+export const postgresStore: ApprovalStore = {
+  name: "PostgreSQL",
+  setting: "storeUrlFile",
+  accepts: /^postgres(?:ql)?:\/\/\S+$/,
+  form: "a postgres:// URL",
+  example: "postgres://…",
+  async open(url, { log }) {
+    const { openPostgres } = await import("./postgres.ts");
+    return openPostgres(url, log);
+  },
+};
 
 /** Address and credentials of a PostgreSQL server. */
 export interface PostgresAddress {

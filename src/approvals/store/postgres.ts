@@ -2,9 +2,9 @@ import { readFileSync } from "node:fs";
 import { errorText } from "../../core/error-text.ts";
 import { givenWithin } from "../../core/time-limits.ts";
 import { NOTIFY_POSTGRES } from "../notify/schema.ts";
+import { type Dialect, type Row, type Sql, transact } from "./database.ts";
 import { type PostgresAddress, parsePostgresUrl } from "./postgres-url.ts";
 import { integer } from "./rows.ts";
-import { type Dialect, type Row, type Sql, transact } from "./sql.ts";
 
 /** Connections per process, plus one that listens. One writer is enough: writers of all replicas take turns. */
 const WRITERS = 1;

@@ -18,11 +18,19 @@ import type {
   Relay,
 } from "../types.ts";
 import type { ReadTransaction, WriteTransaction } from "./database.ts";
-import { createGrant, revokeGrantsFrom } from "./grants.ts";
 import { integer, toApproval, toEvent } from "./rows.ts";
-import { type Owner, sessionIsOver } from "./session-rows.ts";
+import { createGrant, revokeGrantsFrom } from "./sessions.ts";
 import { type ApprovalLimits, SECOND_MS, type Store } from "./store.ts";
-import { expire, identity, moved, noteApproval, sessionOf, settledView } from "./transitions.ts";
+import {
+  expire,
+  identity,
+  moved,
+  noteApproval,
+  type Owner,
+  sessionIsOver,
+  sessionOf,
+  settledView,
+} from "./transitions.ts";
 import { boundedReason, lackingIn, vote, voterOf } from "./votes.ts";
 
 /**

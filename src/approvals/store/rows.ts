@@ -3,7 +3,7 @@ import { readAnswer, type WantedAnswer } from "../answer.ts";
 import type { Decider, Scope } from "../identities.ts";
 import { type Requirement, readRequirement, readVotes, type Vote } from "../policies/requirement.ts";
 import type { Approval, ApprovalEvent, ApprovalState, Grant, Mode, Risk, Session, StoredAnswer } from "../types.ts";
-import type { Row } from "./sql.ts";
+import type { Row } from "./database.ts";
 
 export const STATES = [
   ...(["pending", "approved", "denied", "expired", "cancelled"] as const),

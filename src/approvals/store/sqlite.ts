@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { dirname } from "node:path";
 import { errorText } from "../../core/error-text.ts";
 import { NOTIFY_SQLITE } from "../notify/schema.ts";
-import { type Dialect, type Row, type Sql, transact } from "./sql.ts";
+import { type ApprovalStore, type Dialect, type Row, type Sql, transact } from "./database.ts";
 
 /** Time that SQLite itself waits for a lock, in milliseconds: it blocks the whole process meanwhile. */
 const BUSY_TIMEOUT_MS = 10;
@@ -16,12 +16,26 @@ const FILE_MODE = 0o600;
 const DIRECTORY_MODE = 0o700;
 const OTHERS = 0o077;
 
+/** A file on this machine. `sqlite:///absolute/path.sqlite`: the path is used without decoding. */
+export const sqliteStore: ApprovalStore = {
+  name: "SQLite",
+  setting: "store",
+  accepts: /^sqlite:\/\/[^?#]+$/,
+  form: "sqlite:// and a file, such as sqlite://./var/approvals.sqlite",
+  example: "sqlite:///absolute/path.sqlite",
+  async open(url, { now }) {
+    const path = /^sqlite:\/\/(\/[^\0?#]+)$/.exec(url)?.[1];
+    if (path === undefined) throw new Error(`the approvals store must be named as ${this.example}`);
+    return openSqlite(path, now);
+  },
+};
+
 /**
  * Opens or creates the file, accessible to this user only. Uses the clock of this process: all processes that share the file
  * run on one machine.
  * @throws Error that names the file and what to do
  */
-export async function openSqlite(path: string, now: () => number): Promise<Dialect> {
+async function openSqlite(path: string, now: () => number): Promise<Dialect> {
   const opened: Bun.SQL[] = [];
   try {
     prepareFile(path);

@@ -1,8 +1,7 @@
-import type { WriteTransaction } from "./database.ts";
+import type { Row, WriteTransaction } from "./database.ts";
 import { subtract } from "./keys.ts";
 import { toApproval } from "./rows.ts";
 import { end, noteMode } from "./sessions.ts";
-import type { Row } from "./sql.ts";
 import { DAY_MS, type Store } from "./store.ts";
 import { noteApproval } from "./transitions.ts";
 

@@ -1,21 +1,28 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { errorText } from "../../core/error-text.ts";
+import type { Json } from "../../core/types.ts";
 import { makeDirectory } from "../journal/file-operations.ts";
 import type { Position } from "../query/cursor.ts";
 import type { Stream } from "../query/days.ts";
-import { bytesBehind, type ExportBatch, type ExportLine, readBatch, readNextLine } from "./batch.ts";
-import { LOKI_PATH, toLoki } from "./loki.ts";
-import { OTLP_PATH, rejectedByOtlp, toOtlp } from "./otlp.ts";
-import { EXPORT_DIR, readExportPlace, writeExportPlace } from "./position-files.ts";
-import { post, type Send } from "./sender.ts";
+import { DAY_MS } from "../query/time-range.ts";
+import {
+  bytesBehind,
+  EXPORT_DIR,
+  type ExportBatch,
+  type ExportLine,
+  readBatch,
+  readExportPlace,
+  readNextLine,
+  writeExportPlace,
+} from "./batch.ts";
+import type { Receiver } from "./collectors.ts";
+import { agedFiles, pruneFiles, SEE_VERIFY } from "./prune.ts";
 
 export interface ExporterTarget {
   /** Part of the names of its files. */
   readonly name: string;
-  readonly type: "otlp" | "loki";
-  readonly url: string;
-  readonly headers: Readonly<Record<string, string>>;
+  readonly receiver: Receiver;
 }
 
 interface ExporterOptions {
@@ -29,7 +36,6 @@ interface ExporterOptions {
   readonly random: () => number;
   /** Writes a problem to the operators' log: once each time the problem starts, and at most once a minute. */
   readonly report: (message: string) => void;
-  readonly send?: Send | undefined;
   /**
    * `pollMs` is the pause when the log has no new lines, `backoffMs` the pause after a first failure; in milliseconds.
    */
@@ -53,14 +59,8 @@ export interface ExportState {
 const POLL_MS = 500;
 const BACKOFF_MS = 1_000;
 const BACKOFF_MS_MAX = 60_000;
-const TIMEOUT_MS = 15_000;
 /** Minimum time between two reports of one kind: a receiver may fail, or refuse a line, with every batch. */
 const REPORT_EVERY_MS = 60_000;
-
-const ENCODERS = {
-  otlp: { path: OTLP_PATH, encode: toOtlp, rejected: rejectedByOtlp, readsAnswer: true },
-  loki: { path: LOKI_PATH, encode: toLoki, rejected: () => 0, readsAnswer: false },
-} as const;
 
 /**
  * Sends one stream of the log to one receiver, in batches, in order, at least once. The position moves only past lines
@@ -69,7 +69,6 @@ const ENCODERS = {
  */
 export class Exporter {
   readonly #options: ExporterOptions;
-  readonly #url: string;
   readonly #counts = { sentLines: 0, deadLines: 0, failures: 0 };
   #position: Position | undefined;
   readonly #stopping = new AbortController();
@@ -85,9 +84,6 @@ export class Exporter {
   constructor(options: ExporterOptions) {
     this.#options = options;
     const { dir, stream, target } = options;
-    const url = new URL(target.url);
-    if (url.pathname === "/") url.pathname = ENCODERS[target.type].path;
-    this.#url = url.href;
     this.#position = readExportPlace(dir, target.name, stream).position;
     this.#done = this.#run();
   }
@@ -151,19 +147,9 @@ export class Exporter {
 
   /** Delivers a batch. Returns `false` when the exporter was stopped before everything was accepted. */
   async #deliver({ lines, next }: ExportBatch): Promise<boolean> {
-    const { target, send } = this.#options;
-    const { encode, rejected, readsAnswer } = ENCODERS[target.type];
-    const request = {
-      readsAnswer,
-      url: this.#url,
-      headers: target.headers,
-      timeoutMs: TIMEOUT_MS,
-      signal: this.#stopping.signal,
-      send,
-    };
-    const body = encode(lines);
+    const { receiver } = this.#options.target;
     for (let attempt = 0; !this.#stopping.signal.aborted; attempt += 1) {
-      const outcome = await post(body, request);
+      const outcome = await receiver.deliver(lines, this.#stopping.signal);
       if (outcome.kind === "later") {
         if (this.#stopping.signal.aborted) return false;
         this.#fail(outcome.reason);
@@ -172,8 +158,7 @@ export class Exporter {
       }
       if (outcome.kind === "refused") return this.#refused({ lines, next }, outcome.reason);
       this.#isTold = false;
-      const count = rejected(outcome.answer);
-      if (count > 0) this.#bury(lines, `${count} of ${lines.length} rejected`);
+      if (outcome.rejected > 0) this.#bury(lines, `${outcome.rejected} of ${lines.length} rejected`);
       else this.#counts.sentLines += lines.length;
       this.#position = next;
       return true;
@@ -285,5 +270,84 @@ function keepDeadLetters(dir: string, { exporter, reason, lines }: DeadLetters):
     fs.fsyncSync(fd);
   } finally {
     fs.closeSync(fd);
+  }
+}
+
+export interface ExportersOptions {
+  /** The audit directory. */
+  readonly dir: string;
+  readonly targets: readonly ExporterTarget[];
+  /** When `undefined`, nothing is ever deleted. */
+  readonly retentionDays: number | undefined;
+  /** Returns milliseconds since 1970. */
+  readonly clock: () => number;
+  /** Returns a number of at least 0 and below 1. */
+  readonly random: () => number;
+  /** Writes to the operators' log. */
+  readonly report: (message: string) => void;
+  /** Writes a journal line; durable when resolved. */
+  readonly journal: (line: { readonly type: "audit.pruned"; readonly [member: string]: Json }) => Promise<void>;
+  readonly pruneEveryMs?: number;
+}
+
+/** The running exporters and the periodic deletion of old files, which work alongside the service. */
+export interface Exporters {
+  states(): readonly ExportState[];
+  stop(): Promise<void>;
+}
+
+const PRUNE_EVERY_MS = 3_600_000;
+
+/** Starts an exporter for each target and stream, and the periodic deletion of old files. */
+export function startExporters(options: ExportersOptions): Exporters {
+  const { dir, targets, clock, random, report, pruneEveryMs = PRUNE_EVERY_MS } = options;
+  const exporters = targets.flatMap((target) =>
+    (["calls", "journal"] as const).map((stream) => new Exporter({ dir, stream, target, clock, random, report })),
+  );
+  const pruning = new Pruning(options);
+  const timer = setInterval(() => pruning.begin(), pruneEveryMs);
+  timer.unref();
+  pruning.begin();
+  return {
+    states: () => exporters.map((exporter) => exporter.state()),
+    async stop() {
+      clearInterval(timer);
+      await Promise.all([pruning.ended(), ...exporters.map((exporter) => exporter.stop())]);
+    },
+  };
+}
+
+class Pruning {
+  readonly #options: ExportersOptions;
+  #running: Promise<void> | undefined;
+
+  constructor(options: ExportersOptions) {
+    this.#options = options;
+  }
+
+  begin(): void {
+    this.#running ??= this.#prune()
+      .catch((error: unknown) => this.#options.report(`old audit files stay: ${String(error)}`))
+      .finally(() => {
+        this.#running = undefined;
+      });
+  }
+
+  async ended(): Promise<void> {
+    await this.#running;
+  }
+
+  /** Deletes old files. Each deletion is in the journal before it happens. */
+  async #prune(): Promise<void> {
+    const { dir, targets, retentionDays, clock, journal } = this.#options;
+    if (retentionDays === undefined) return;
+    const nowMs = clock();
+    const options = { dir, nowMs, keepMs: retentionDays * DAY_MS, exporters: targets.map(({ name }) => name) };
+    const settled = await pruneFiles(agedFiles(options), options, {
+      announce: ({ stream, day, bytes }) => journal({ type: "audit.pruned", stream, day, bytes }),
+    });
+    for (const { path, keptBecause } of settled) {
+      if (keptBecause?.endsWith(SEE_VERIFY) === true) this.#options.report(`${path} stays: ${keptBecause}`);
+    }
   }
 }

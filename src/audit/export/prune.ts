@@ -14,7 +14,7 @@ import { stampAt } from "../query/scan.ts";
 import { dayOf } from "../query/time-range.ts";
 import { parseLine } from "../query/view.ts";
 import { walkInSteps } from "../verify/file-walk.ts";
-import { type ExportPosition, readExportPlaces } from "./position-files.ts";
+import { type ExportPosition, readExportPlaces } from "./batch.ts";
 
 /** Ending of the reasons that an operator has to investigate. */
 export const SEE_VERIFY = "stc audit verify tells more";

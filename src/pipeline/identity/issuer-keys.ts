@@ -1,6 +1,20 @@
 import { createPublicKey, KeyObject } from "node:crypto";
 import { type CryptoKey, createLocalJWKSet, errors, type JWK } from "jose";
-import { KEY_KINDS, type KeySource } from "./issuer-profile.ts";
+
+/** The key type for each algorithm. HMAC is missing, so it can never be configured. */
+export const KEY_KINDS: Readonly<Record<string, { readonly kty: string; readonly crv?: string }>> = {
+  RS256: { kty: "RSA" },
+  RS384: { kty: "RSA" },
+  RS512: { kty: "RSA" },
+  PS256: { kty: "RSA" },
+  PS384: { kty: "RSA" },
+  PS512: { kty: "RSA" },
+  ES256: { kty: "EC", crv: "P-256" },
+  ES384: { kty: "EC", crv: "P-384" },
+  ES512: { kty: "EC", crv: "P-521" },
+  EdDSA: { kty: "OKP", crv: "Ed25519" },
+  Ed25519: { kty: "OKP", crv: "Ed25519" },
+};
 
 /** Maximum number of keys to try for a token without `kid`: several may match during a rotation. */
 const CANDIDATES_MAX = 4;
@@ -24,6 +38,8 @@ export interface IssuerKeys {
   candidates(wanted: WantedKey): Promise<readonly CryptoKey[]>;
   /** Returns the time until which the result of `candidates` stays valid. Milliseconds since 1970. */
   freshUntilMs(): number;
+  /** Returns the keys fetched from this URL, for the object that replaces this one. */
+  fetched?(uri: string): FetchedKeys | undefined;
 }
 
 /** A set of keys that only verify, with selection by header. */
@@ -32,12 +48,60 @@ export interface KeySet {
   select(wanted: WantedKey): Promise<readonly CryptoKey[]>;
 }
 
-/** Returns the keys of a fixed source; otherwise the problems that make them unusable. */
-export function staticKeys(
-  source: Exclude<KeySource, { kind: "jwksUri" }>,
-  algorithms: readonly string[],
+export type Fetch = (url: string, init: BunFetchRequestInit) => Promise<Response>;
+
+/** The keys that a URL published. `atMs` is the time of the fetch in milliseconds since 1970. */
+export interface FetchedKeys {
+  readonly set: KeySet;
+  readonly atMs: number;
+}
+
+/** What a caller context provides for the keys of one issuer. */
+export interface KeyContext {
+  /** The algorithms that the issuer may use. */
+  readonly algorithms: readonly string[];
+  /** Returns milliseconds since 1970. */
+  readonly clock: () => number;
+  /** The platform's `fetch` by default. */
+  readonly fetch: Fetch | undefined;
+  /** Time limit for one fetch, body included. */
+  readonly timeoutMs: number;
+  /** Returns keys that the replaced caller context fetched for this issuer from the same URL. */
+  readonly known: (uri: string) => FetchedKeys | undefined;
+  /** Called when a fetch returned other keys than the previous one. */
+  readonly onChange: () => void;
+}
+
+/** The keys of one issuer as its profile names them, not opened yet. */
+export interface KeySource {
+  /** Opens the keys; otherwise returns the problems that make them unusable. */
+  open(context: KeyContext): IssuerKeys | readonly string[];
+}
+
+/** Keys that are complete: opening them needs nothing but the algorithms. */
+export interface FixedKeySource extends KeySource {
+  open(context: Pick<KeyContext, "algorithms">): IssuerKeys | readonly string[];
+}
+
+/** Returns the keys of a parsed JSON Web Key Set. */
+export function jwksKeys(jwks: unknown): FixedKeySource {
+  return { open: ({ algorithms }) => fixedKeys(readJwks(jwks), { algorithms, anyKid: false }) };
+}
+
+/** Returns a public key or the key of a certificate; a string is PEM. It verifies tokens with any `kid`. */
+export function publicKey(key: KeyObject | string): FixedKeySource {
+  return { open: ({ algorithms }) => fixedKeys(readPublicKey(key), { algorithms, anyKid: true }) };
+}
+
+interface FixedKeysOptions {
+  readonly algorithms: readonly string[];
+  readonly anyKid: boolean;
+}
+
+function fixedKeys(
+  read: readonly JWK[] | string,
+  { algorithms, anyKid }: FixedKeysOptions,
 ): IssuerKeys | readonly string[] {
-  const read = source.kind === "jwks" ? readJwks(source.jwks) : readPublicKey(source.key);
   if (typeof read === "string") return [read];
   const faults = read.flatMap((jwk, index) => {
     const fault = keyFault(jwk);
@@ -48,7 +112,6 @@ export function staticKeys(
     return [`no key fits ${algorithms.join(", ")}`];
   }
   const set = keySet(read);
-  const anyKid = source.kind === "publicKey";
   return {
     candidates: (wanted) => set.select(anyKid ? { alg: wanted.alg, kid: undefined } : wanted),
     freshUntilMs: () => Number.POSITIVE_INFINITY,

@@ -1,15 +1,6 @@
-import type { KeyObject } from "node:crypto";
-import { isLoopback } from "../../core/loopback.ts";
 import { subjectFault } from "./claims.ts";
+import { KEY_KINDS, type KeySource } from "./issuer-keys.ts";
 import { serviceAccountOf, type TokenProfile } from "./profiles.ts";
-
-/** The source of an issuer's public keys. The caller of this module reads files; only the URL is fetched here. */
-export type KeySource =
-  | { readonly kind: "jwksUri"; readonly uri: string; readonly credentials?: FetchCredentials | undefined }
-  /** A parsed JSON Web Key Set. */
-  | { readonly kind: "jwks"; readonly jwks: unknown }
-  /** A public key or certificate; a string is PEM. It verifies tokens with any `kid`. */
-  | { readonly kind: "publicKey"; readonly key: KeyObject | string };
 
 /** The rules that decide which tokens of one issuer are valid, and for which audience. */
 export interface IssuerProfile {
@@ -32,21 +23,6 @@ export interface IssuerProfile {
   readonly keys: KeySource;
 }
 
-/** The key type for each algorithm. HMAC is missing, so it can never be configured. */
-export const KEY_KINDS: Readonly<Record<string, { readonly kty: string; readonly crv?: string }>> = {
-  RS256: { kty: "RSA" },
-  RS384: { kty: "RSA" },
-  RS512: { kty: "RSA" },
-  PS256: { kty: "RSA" },
-  PS384: { kty: "RSA" },
-  PS512: { kty: "RSA" },
-  ES256: { kty: "EC", crv: "P-256" },
-  ES384: { kty: "EC", crv: "P-384" },
-  ES512: { kty: "EC", crv: "P-521" },
-  EdDSA: { kty: "OKP", crv: "Ed25519" },
-  Ed25519: { kty: "OKP", crv: "Ed25519" },
-};
-
 const SUBJECT_PERMISSIONS_MAX = 10_000;
 
 /** Returns all problems of the profiles except those of keys, each with the field to fix. */
@@ -62,7 +38,6 @@ export function profileProblems(profiles: readonly IssuerProfile[]): readonly st
       problems.push(`${at}.maxLifetimeSeconds: must be a whole number of seconds above 0`);
     }
     problems.push(...kindProblems(at, profile), ...subjectProblems(at, profile));
-    if (profile.keys.kind === "jwksUri") problems.push(...uriProblems(at, profile.keys.uri));
     return problems;
   });
 }
@@ -120,19 +95,3 @@ function algorithmProblems(at: string, algorithms: readonly string[]): string[] 
   if (unknown.length === 0) return [];
   return [`${at}.algorithms: ${unknown.join(", ")} not among ${Object.keys(KEY_KINDS).join(", ")}`];
 }
-
-function uriProblems(at: string, uri: string): string[] {
-  const url = URL.parse(uri);
-  if (url === null) return [`${at}.jwksUri: not a URL`];
-  if (url.username !== "" || url.password !== "") return [`${at}.jwksUri: must not hold a user name or a password`];
-  if (url.protocol === "https:") return [];
-  // An attacker who can answer a plain http request for the issuer can make us trust any key.
-  if (url.protocol === "http:" && isLoopback(url.hostname)) return [];
-  return [`${at}.jwksUri: must be https (http is for the loopback interface alone)`];
-}
-
-/**
- * Returns the credentials that the key server requires, read again for every fetch.
- * @throws {Error} when they cannot be read
- */
-export type FetchCredentials = () => { readonly ca?: string | undefined; readonly token?: string | undefined };

@@ -1,7 +1,15 @@
 import { gunzipSync } from "node:zlib";
 import type { CryptoKey } from "jose";
-import { type IssuerKeys, type KeySet, remoteKeySet, type WantedKey } from "./issuer-keys.ts";
-import type { FetchCredentials } from "./issuer-profile.ts";
+import { isLoopback } from "../../core/loopback.ts";
+import {
+  type FetchedKeys,
+  type IssuerKeys,
+  type KeyContext,
+  type KeySet,
+  type KeySource,
+  remoteKeySet,
+  type WantedKey,
+} from "./issuer-keys.ts";
 import { authUnavailable } from "./refusal.ts";
 
 /** A key that is withdrawn at the URL stops working within this time. */
@@ -16,33 +24,46 @@ const FIRST_KEYS_RETRY_MS = 2_000;
 const KEYS_STALE_MAX_MS = 86_400_000;
 const BODY_BYTES_MAX = 1_048_576;
 
-export type Fetch = (url: string, init: BunFetchRequestInit) => Promise<Response>;
+/**
+ * Returns the credentials that the key server requires, read again for every fetch.
+ * @throws {Error} when they cannot be read
+ */
+export type FetchCredentials = () => { readonly ca?: string | undefined; readonly token?: string | undefined };
 
-/** The keys that a URL published. `atMs` is the time of the fetch in milliseconds since 1970. */
-export interface FetchedKeys {
-  readonly set: KeySet;
-  readonly atMs: number;
-}
-
-export interface RemoteKeysOptions {
+interface RemoteKeysOptions extends Omit<KeyContext, "algorithms" | "known"> {
   readonly uri: string;
   /** Keys fetched from the same URL before: the first use fetches again, and these keys are used when that fails. */
-  readonly known?: FetchedKeys | undefined;
-  readonly credentials?: FetchCredentials | undefined;
-  /** Returns milliseconds since 1970. */
-  readonly clock: () => number;
-  /** The platform's `fetch` by default. */
-  readonly fetch: Fetch | undefined;
-  readonly timeoutMs: number;
-  /** Called when a fetch returned other keys than the previous one. */
-  readonly onChange: () => void;
+  readonly known: FetchedKeys | undefined;
+  readonly credentials: FetchCredentials | undefined;
+}
+
+/** Returns the keys that a URL publishes. */
+export function jwksUrl(uri: string, credentials?: FetchCredentials): KeySource {
+  return {
+    open(context) {
+      const fault = uriFault(uri);
+      return fault === undefined
+        ? new RemoteKeys({ ...context, uri, credentials, known: context.known(uri) })
+        : [fault];
+    },
+  };
+}
+
+/** Returns why keys must not be fetched from the URL. */
+export function uriFault(uri: string): string | undefined {
+  const url = URL.parse(uri);
+  if (url === null) return "must be a URL that begins with https://";
+  if (url.username !== "" || url.password !== "") return "must not hold a user name or a password";
+  // An attacker who can answer a plain http request for the issuer can make us trust any key.
+  const isSafe = url.protocol === "https:" || (url.protocol === "http:" && isLoopback(url.hostname));
+  return isSafe ? undefined : "must be https: keys over plain http can be replaced on the way";
 }
 
 /**
  * The keys at a JWKS URL. Rejected: jose's createRemoteJWKSet, which reads the wall clock, does not bound the response, and
  * discards known keys when the URL fails after ten minutes.
  */
-export class RemoteKeys implements IssuerKeys {
+class RemoteKeys implements IssuerKeys {
   readonly #options: RemoteKeysOptions;
   #set: KeySet | undefined;
   #fetchedAtMs = Number.NEGATIVE_INFINITY;
@@ -56,13 +77,8 @@ export class RemoteKeys implements IssuerKeys {
     this.#fetchedAtMs = options.known?.atMs ?? Number.NEGATIVE_INFINITY;
   }
 
-  get uri(): string {
-    return this.#options.uri;
-  }
-
-  /** Returns the fetched keys for the object that replaces this one. */
-  fetched(): FetchedKeys | undefined {
-    return this.#set && { set: this.#set, atMs: this.#fetchedAtMs };
+  fetched(uri: string): FetchedKeys | undefined {
+    return uri === this.#options.uri && this.#set ? { set: this.#set, atMs: this.#fetchedAtMs } : undefined;
   }
 
   async candidates(wanted: WantedKey): Promise<readonly CryptoKey[]> {

@@ -9,15 +9,14 @@ import { StartupError } from "../../core/errors.ts";
 import type { Json } from "../../core/types.ts";
 import { type Config, pathFrom } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
+import type { Modules } from "../modules.ts";
 import { attempt } from "./problems.ts";
 import { countingJournal, readWebhooks, type WithNotices, withNotices } from "./webhooks.ts";
 
 const SESSION_BYTES = 24;
-const SQLITE = "sqlite://";
-const POSTGRES = /^postgres(?:ql)?:\/\/\S+$/;
 
 /** The rules, keys and webhooks of approvals. */
-export interface Judged {
+export interface ReadRules {
   readonly risk: RiskRules;
   /** Signs the receipts of decisions; without a key there are no receipts. */
   readonly receiptOf: ReceiptSigner | undefined;
@@ -25,18 +24,21 @@ export interface Judged {
 }
 
 /** Reads the risk rules (built-in and operators'), the webhooks and the receipt key. */
-export function readApprovals(config: Config, problems: string[]): Judged | undefined {
+export function readApprovals(config: Config, stores: Stores, problems: string[]): ReadRules | undefined {
   const { rules, policies, receiptKeyFile, storeUrlFile } = config.approvals;
   const found = riskRuleProblems(rules).map((problem) => `approvals.rules${problem}`);
   problems.push(...found);
   const webhooks = readWebhooks(config, problems);
-  if (storeUrlFile !== undefined) attempt(problems, () => mustHoldUrl(config, storeUrlFile));
+  if (storeUrlFile !== undefined) attempt(problems, () => mustHoldUrl(config, storeUrlFile, stores));
   const receiptOf =
     receiptKeyFile === undefined ? undefined : attempt(problems, () => readSigner(config, receiptKeyFile));
   return found.length > 0 ? undefined : { risk: createRiskRules({ rules, policies }), receiptOf, webhooks };
 }
 
-export interface StoreParts {
+type Stores = Modules["approvalStores"];
+
+export interface OpenStoreParts {
+  readonly stores: Stores;
   readonly receiptOf?: ReceiptSigner | undefined;
   readonly webhooks: NamedWebhooks;
   readonly clock: () => number;
@@ -52,7 +54,7 @@ export interface StoreParts {
  */
 export async function openStore(
   config: Config,
-  parts: StoreParts,
+  parts: OpenStoreParts,
 ): Promise<(ReceiptedApprovals & WithNotices) | undefined> {
   const { store, storeUrlFile, receiptKeyFile: _, ...limits } = config.approvals;
   if (store === undefined && storeUrlFile === undefined) return undefined;
@@ -60,7 +62,8 @@ export async function openStore(
   const tally = new DecisionTally();
   try {
     const approvals = await openApprovals({
-      url: storeUrlFile === undefined ? sqliteUrl(config, store ?? "") : postgresUrl(config, storeUrlFile),
+      stores: parts.stores,
+      url: storeUrlFile === undefined ? absoluteUrl(config, store ?? "") : storeUrl(config, storeUrlFile, parts.stores),
       now: parts.clock,
       newId: randomUUID,
       newToken: () => randomBytes(SESSION_BYTES).toString("base64url"),
@@ -83,27 +86,29 @@ function readSigner(config: Config, path: string): ReceiptSigner {
   }
 }
 
-function mustHoldUrl(config: Config, path: string): void {
+function mustHoldUrl(config: Config, path: string, stores: Stores): void {
   try {
-    postgresUrl(config, path);
+    storeUrl(config, path, stores);
   } catch (error) {
     throw new StartupError([`approvals.storeUrlFile: ${errorText(error)}`]);
   }
 }
 
-function sqliteUrl(config: Config, store: string): string {
-  return `${SQLITE}${pathFrom(config, store.slice(SQLITE.length))}`;
+function absoluteUrl(config: Config, url: string): string {
+  const [, scheme = "", path = ""] = /^([^:]*:\/\/)(.*)$/s.exec(url) ?? [];
+  return `${scheme}${pathFrom(config, path)}`;
 }
 
-/** Reads the URL. Errors never quote the file's content, because it contains a password. */
-export function postgresUrl(config: Config, path: string): string {
+/** Reads the URL of one of the stores from a file. Errors never quote the file's content, because it contains a password. */
+export function storeUrl(config: Config, path: string, stores: Stores): string {
+  const secret = stores.filter(({ setting }) => setting === "storeUrlFile");
   try {
     const url = readText(config, path).trim();
-    if (POSTGRES.test(url)) return url;
+    if (secret.some(({ accepts }) => accepts.test(url))) return url;
   } catch (error) {
     throw new Error(`${path} ${errorText(error)}`);
   }
-  throw new Error(`${path} must hold a postgres:// URL and nothing else`);
+  throw new Error(`${path} must hold ${secret.map(({ form }) => form).join(" or ")} and nothing else`);
 }
 
 function readText(config: Config, path: string): string {

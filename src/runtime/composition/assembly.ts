@@ -7,6 +7,7 @@ import { errorText } from "../../core/error-text.ts";
 import { ManifestError, StartupError } from "../../core/errors.ts";
 import type { Tool } from "../../core/types.ts";
 import { type CallerContext, createCallerContext } from "../../pipeline/caller-context.ts";
+import { createPolicy, type Policy } from "../../pipeline/policy.ts";
 import { createRegistry, type Registry } from "../../pipeline/registry.ts";
 import { repositoryFault } from "../../targets/command/git-repository.ts";
 import { cliHandler } from "../../targets/command/handler.ts";
@@ -18,6 +19,7 @@ import { type Config, isGrpcSystem } from "../config/config.ts";
 import { loadTools } from "../manifests/loader.ts";
 import { forgetModules } from "../manifests/modules.ts";
 import { identityOf, type LoadedTools } from "../manifests/sources.ts";
+import type { Modules } from "../modules.ts";
 import { readPlatformFiles } from "../platform/files.ts";
 import { readApprovals } from "./approvals.ts";
 import { type ConfinementShown, holdCommands, shownConfinement } from "./confinement.ts";
@@ -73,6 +75,7 @@ export interface Parts {
   readonly loaded: LoadedTools;
   readonly report: ContractReport;
   readonly risk: RiskRules;
+  readonly policy: Policy;
   /** Signs the receipts of decisions; undefined: no receipts. */
   readonly receiptOf: ReceiptSigner | undefined;
   /** The webhooks that are notified of approvals, and the integrations through which people may answer. */
@@ -98,10 +101,10 @@ export interface Parts {
  *
  * @throws {StartupError} with all problems at once
  */
-export async function assemble(config: Config, powers: Powers): Promise<Parts> {
+export async function assemble(config: Config, powers: Powers, modules: Modules): Promise<Parts> {
   const opened: Opened = { modules: new Set(), closings: [] };
   try {
-    return await join(config, powers, opened);
+    return await join(config, { powers, modules }, opened);
   } catch (error) {
     await closeOpened(opened);
     if (powers.modulesInUse !== undefined) forgetModules(opened.modules, powers.modulesInUse());
@@ -119,22 +122,28 @@ async function closeOpened({ closings }: Opened): Promise<void> {
   await Promise.all(closings.map(async (close) => close()));
 }
 
-async function join(config: Config, powers: Powers, opened: Opened): Promise<Parts> {
+interface Given {
+  readonly powers: Powers;
+  readonly modules: Modules;
+}
+
+async function join(config: Config, { powers, modules }: Given, opened: Opened): Promise<Parts> {
   const { now, newId, random, formerCallers: former, onSurvivors } = powers;
   const problems: string[] = [];
   const commands = resolveCommands(config, problems);
   const repositories = readRepositories(config, problems);
   const systems = readSystems(config, problems);
-  const issuers = readIssuers(config, problems);
+  const issuers = readIssuers(config, modules.tokenSources, problems);
   const identity = readIdentity(config, problems);
   opened.closings.push(() => identity.revocations?.close());
   const doors = readDoors(config, problems);
   problems.push(...socketProblems(config));
   const hashKey = readAuditPlace(config, problems);
   const checkpointKey = readCheckpointKey(config, problems);
-  const exports = readExports(config, problems);
+  const exports = readExports(config, modules.auditExporters, problems);
   const traces = readTraces(config, problems);
-  const judged = readApprovals(config, problems);
+  const judged = readApprovals(config, modules.approvalStores, problems);
+  const policy = judged && attempt(problems, () => createPolicy(modules.policyPoints, judged.risk));
   const workspace = openWorkspace(config, { now, newId }, problems);
   opened.closings.push(() => workspace.handler.close());
   const found = await loadTools(config, repositories, workspace.fault);
@@ -170,15 +179,39 @@ async function join(config: Config, powers: Powers, opened: Opened): Promise<Par
   const reachable = reachableTools(config, { tools: loaded.tools, systems, commands, problems });
   const registry = handlers && attempt(problems, () => createRegistry(reachable, handlers, identify), loaded);
   const report = contractReport(registry && grpc ? grpc.contracts() : [], loaded.tools);
-  const policies = policyFindings(config, { tools: loaded.tools, isEmbedded: powers.isEmbedded === true });
+  const policies = policyFindings(config, {
+    tools: loaded.tools,
+    isEmbedded: powers.isEmbedded === true,
+    hasOwnPoints: modules.policyPoints.others.length > 0,
+  });
   const rules = ruleProblems(config, loaded);
   problems.push(...report.problems, ...limitProblems(config, loaded), ...rules, ...policies.problems);
-  if (problems.length > 0 || registry === undefined || callers === undefined || grpc === undefined || !judged) {
+  if (
+    problems.length > 0 ||
+    registry === undefined ||
+    callers === undefined ||
+    grpc === undefined ||
+    !judged ||
+    !policy
+  ) {
     throw new StartupError(problems);
   }
   const close = (): Promise<void> => closeOpened(opened);
   return {
-    ...{ registry, callers, grpc, loaded, report, ...judged, hashKey, checkpointKey, exports, traces, workspace },
+    ...{
+      registry,
+      callers,
+      grpc,
+      loaded,
+      report,
+      ...judged,
+      policy,
+      hashKey,
+      checkpointKey,
+      exports,
+      traces,
+      workspace,
+    },
     ...{ identity, doors, close, policyNotes: policies.notes, confinement: shownConfinement(config, confinement) },
   };
 }

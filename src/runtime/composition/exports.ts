@@ -1,8 +1,7 @@
 import type { AuditLog } from "../../audit/audit-log.ts";
-import type { ExporterTarget } from "../../audit/export/exporter.ts";
-import { type Exporters, startExporters } from "../../audit/export/exporters.ts";
-import { readHeadersFile } from "../../audit/export/headers.ts";
+import { type Exporters, type ExporterTarget, startExporters } from "../../audit/export/exporter.ts";
 import { type Config, pathFrom } from "../config/config.ts";
+import type { Modules } from "../modules.ts";
 
 interface ExportParts {
   readonly clock: () => number;
@@ -12,15 +11,20 @@ interface ExportParts {
   readonly journal: AuditLog["journal"];
 }
 
-/** Returns the export targets that the configuration names, with their headers read. */
-export function readExports(config: Config, problems: string[]): readonly ExporterTarget[] {
-  return config.audit.export.flatMap(({ name, type, url, headersFile }, index) => {
-    if (headersFile === undefined) return [{ name, type, url, headers: {} }];
-    const field = `audit.export[${index}].headersFile`;
-    const headers = readHeadersFile(pathFrom(config, headersFile));
-    if ("ok" in headers) return [{ name, type, url, headers: headers.ok }];
-    problems.push(`${field}: ${headersFile}: ${headers.fault}`);
-    return [];
+/** Opens the receivers of `audit.export`; their files are read. */
+export function readExports(
+  config: Config,
+  exporters: Modules["auditExporters"],
+  problems: string[],
+): readonly ExporterTarget[] {
+  return config.audit.export.flatMap(({ name, type, ...settings }, index) => {
+    const receiver = exporters
+      .find((exporter) => exporter.type === type)
+      ?.open(settings, {
+        path: (path) => pathFrom(config, path),
+        problem: (setting, message) => problems.push(`audit.export[${index}].${setting}: ${message}`),
+      });
+    return receiver === undefined ? [] : [{ name, receiver }];
   });
 }
 

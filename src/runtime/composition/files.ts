@@ -3,16 +3,15 @@ import { accessSync, constants, lstatSync, mkdirSync, mkdtempSync, readdirSync, 
 import { tmpdir } from "node:os";
 import { basename, delimiter, isAbsolute, join } from "node:path";
 import { systemCode } from "../../core/error-text.ts";
-import { staticKeys } from "../../pipeline/identity/issuer-keys.ts";
-import type { IssuerProfile, KeySource } from "../../pipeline/identity/issuer-profile.ts";
+import type { IssuerProfile } from "../../pipeline/identity/issuer-profile.ts";
 import { inspectRepository } from "../../targets/command/git-repository.ts";
 import type { CertificateSource } from "../../targets/grpc/connection/rotation.ts";
 import type { ProtoSource } from "../../targets/grpc/contract/contract.ts";
 import type { GrpcSystem } from "../../targets/grpc/handler.ts";
-import { type Config, type GrpcSystemConfig, type IssuerConfig, isGrpcSystem, pathFrom } from "../config/config.ts";
+import { type Config, type GrpcSystemConfig, isGrpcSystem, pathFrom } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 import type { Repository } from "../manifests/loader.ts";
-import { readKeyCredentials } from "./identity.ts";
+import type { Modules } from "../modules.ts";
 import { auditPlaceProblems } from "./own-paths.ts";
 import { watchFiles } from "./watched-files.ts";
 
@@ -134,21 +133,24 @@ export function readAssertion(
 }
 
 /** Reads the issuers with their keys; returns undefined when a key could not be read. */
-export function readIssuers(config: Config, problems: string[]): readonly IssuerProfile[] | undefined {
+export function readIssuers(
+  config: Config,
+  sources: Modules["tokenSources"],
+  problems: string[],
+): readonly IssuerProfile[] | undefined {
   const profiles = config.jwt.issuers.map((issuer, index) => {
-    const keys = keySource(config, issuer, { field: `jwt.issuers[${index}]`, problems });
+    const at = `jwt.issuers[${index}]`;
+    const source = sources.find(({ key }) => (issuer as Readonly<Record<string, unknown>>)[key] !== undefined);
+    const keys = source?.open(issuer, {
+      algorithms: issuer.algorithms,
+      read: (setting, path) => readNamed(config, { path, field: `${at}.${setting}` }, problems)?.toString("utf8"),
+      readAgain: (path) => readPlainFile(pathFrom(config, path)).toString("utf8"),
+      problem: (setting, message) => problems.push(`${at}.${setting}: ${message}`),
+    });
     const { issuer: name, audience, algorithms, operators, typ, permissionsClaim, maxLifetimeSeconds } = issuer;
-    const { subjectPermissions, profile: kind } = issuer;
-    const profile = {
-      profile: kind,
-      issuer: name,
-      audience,
-      algorithms,
-      operators,
-      permissionsClaim,
-      maxLifetimeSeconds,
-    };
-    return keys === undefined ? undefined : { ...profile, subjectPermissions, keys, ...(typ !== undefined && { typ }) };
+    const { subjectPermissions, profile } = issuer;
+    const rules = { profile, issuer: name, audience, algorithms, operators, permissionsClaim, maxLifetimeSeconds };
+    return keys && { ...rules, subjectPermissions, keys, ...(typ !== undefined && { typ }) };
   });
   return profiles.every((profile) => profile !== undefined) ? profiles : undefined;
 }
@@ -201,37 +203,6 @@ export function privateEmptyDirectory(): string {
 interface KeyPlace {
   readonly field: string;
   readonly problems: string[];
-}
-
-function keySource(config: Config, issuer: IssuerConfig, place: KeyPlace): KeySource | undefined {
-  if (issuer.jwksUri !== undefined) {
-    return { kind: "jwksUri", uri: issuer.jwksUri, credentials: readKeyCredentials(config, issuer, place) };
-  }
-  if (issuer.jwks !== undefined) return { kind: "jwks", jwks: issuer.jwks };
-  if (issuer.publicKey !== undefined) return { kind: "publicKey", key: issuer.publicKey };
-  const isPem = issuer.publicKeyFile !== undefined;
-  const field = `${place.field}.${isPem ? "publicKeyFile" : "jwksFile"}`;
-  const path = issuer.publicKeyFile ?? issuer.jwksFile ?? "";
-  const text = readNamed(config, { path, field }, place.problems)?.toString("utf8");
-  if (text === undefined) return undefined;
-  const source = isPem ? ({ kind: "publicKey", key: text } as const) : jwksOf(text);
-  // Checked here too, because only here the file of the keys is known.
-  const keys = source === undefined ? [notJwks(text)] : staticKeys(source, issuer.algorithms);
-  if (!Array.isArray(keys)) return source;
-  place.problems.push(...keys.map((fault) => `${field}: ${path}: ${fault}`));
-  return undefined;
-}
-
-function jwksOf(text: string): { readonly kind: "jwks"; readonly jwks: unknown } | undefined {
-  try {
-    return { kind: "jwks", jwks: JSON.parse(text) };
-  } catch {
-    return undefined;
-  }
-}
-
-function notJwks(text: string): string {
-  return text.includes("-----BEGIN") ? "is PEM, not JSON: name it as publicKeyFile" : "is not JSON";
 }
 
 function contractSource(

@@ -2,8 +2,7 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import type { AuditLog } from "../../audit/audit-log.ts";
 import { errorText, systemCode } from "../../core/error-text.ts";
 import type { CallerContextOptions } from "../../pipeline/caller-context.ts";
-import type { FetchCredentials } from "../../pipeline/identity/issuer-profile.ts";
-import { type Config, type IssuerConfig, pathFrom } from "../config/config.ts";
+import { type Config, pathFrom } from "../config/config.ts";
 import { readPlainFile } from "../config/plain-file.ts";
 import { type RevocationEvent, RevocationFile } from "./revocation-file.ts";
 import { watchFiles } from "./watched-files.ts";
@@ -50,25 +49,6 @@ function authorizationServers({ jwt }: Config): readonly string[] {
   return jwt.issuers
     .filter(({ operators, profile, issuer }) => !operators && profile !== "kubernetes" && issuer.startsWith("https://"))
     .map(({ issuer }) => issuer);
-}
-
-/** Returns the CA and token for the server of an issuer's keys. The files are read once as a check. */
-export function readKeyCredentials(
-  config: Config,
-  { caFile, tokenFile }: IssuerConfig,
-  { field, problems }: { readonly field: string; readonly problems: string[] },
-): FetchCredentials | undefined {
-  if (caFile === undefined && tokenFile === undefined) return undefined;
-  const text = (path: string | undefined): string | undefined =>
-    path === undefined ? undefined : readPlainFile(pathFrom(config, path)).toString("utf8").trim();
-  for (const [key, path] of Object.entries({ caFile, tokenFile })) {
-    try {
-      if (text(path) === "") problems.push(`${field}.${key}: ${path} is empty`);
-    } catch (error) {
-      problems.push(`${field}.${key}: ${path} cannot be read (${systemCode(error)})`);
-    }
-  }
-  return () => ({ ca: text(caFile), token: text(tokenFile) });
 }
 
 /** The certificate and key that a TLS listener presents, and the CA that it trusts. PEM. */

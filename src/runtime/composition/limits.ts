@@ -1,10 +1,11 @@
+import { postgresStore } from "../../approvals/store/postgres-url.ts";
 import { type Admission, type AdmissionOptions, createAdmission } from "../../pipeline/admission.ts";
 import { Rates } from "../../pipeline/limits/rates.ts";
 import { openRateTable } from "../../pipeline/limits/rates-postgres.ts";
 import { SharedRates } from "../../pipeline/limits/rates-shared.ts";
 import type { Config } from "../config/config.ts";
 import type { LoadedTools } from "../manifests/sources.ts";
-import { postgresUrl } from "./approvals.ts";
+import { storeUrl } from "./approvals.ts";
 
 /** The dependencies of the limits on calls. */
 export interface LimitParts {
@@ -41,11 +42,20 @@ export function limitProblems({ limits, approvals }: Config, { tools, notRegiste
   ];
 }
 
+/** Returns undefined without a PostgreSQL: a build may have other stores, in which calls cannot be counted. */
+function postgresUrlOf(config: Config): string | undefined {
+  const { storeUrlFile } = config.approvals;
+  try {
+    return storeUrlFile === undefined ? undefined : storeUrl(config, storeUrlFile, [postgresStore]);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Opens the limits on the number and rate of calls. */
 export function openLimits(config: Config, { clock, monotonic, audit, log }: LimitParts): Limits {
   let { limits } = config;
-  const { storeUrlFile } = config.approvals;
-  const url = storeUrlFile === undefined ? undefined : postgresUrl(config, storeUrlFile);
+  const url = postgresUrlOf(config);
   const rates = new Rates({ rules: limits.rates, now: monotonic, shared: limits.shared });
   const admission = createAdmission({
     ...{ ...audit, rates },
@@ -63,7 +73,11 @@ export function openLimits(config: Config, { clock, monotonic, audit, log }: Lim
     },
   });
   const share = (): SharedRates | undefined => {
-    if (!limits.shared || url === undefined) return undefined;
+    if (!limits.shared) return undefined;
+    if (url === undefined) {
+      log?.("limits.shared has no effect: approvals.storeUrlFile names no PostgreSQL", undefined);
+      return undefined;
+    }
     const table = openRateTable(url);
     return new SharedRates({ rates, table, now: monotonic, log: (message, cause) => log?.(message, cause) });
   };

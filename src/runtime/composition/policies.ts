@@ -23,13 +23,16 @@ interface Surroundings {
   readonly tools: readonly Tool[];
   /** True when the embedder of the library determines the approvers: its issuers and store are unknown here. */
   readonly isEmbedded: boolean;
+  /** True when the build has policy points of its own: they may require an approval for any tool. */
+  readonly hasOwnPoints?: boolean;
 }
 
 /** Returns whether the policies can be satisfied, as far as the configuration tells. */
-export function policyFindings({ approvals, jwt }: Config, { tools, isEmbedded }: Surroundings): PolicyFindings {
+export function policyFindings({ approvals, jwt }: Config, surroundings: Surroundings): PolicyFindings {
+  const { tools, isEmbedded, hasOwnPoints = false } = surroundings;
   const { policies, rules } = approvals;
   const issuers = withRelayed(jwt.issuers, approvals.webhooks);
-  const asking = tools.filter((tool) => rules.length > 0 || canAsk(tool));
+  const asking = tools.filter((tool) => rules.length > 0 || hasOwnPoints || canAsk(tool));
   const hasStore = approvals.store !== undefined || approvals.storeUrlFile !== undefined;
   const problems =
     policies.length > 0 && !hasStore && !isEmbedded

@@ -27,15 +27,14 @@ export function joinGeneration(config: Config, parts: Parts, options: JoinOption
   const { approvals, onToolApprove, newId, logFault } = options;
   const gate = createApprovalGate({
     approvals,
-    assess: (call) => parts.risk.assess(call),
     mode: config.approvals.mode,
     onToolApprove,
     callbackTimeoutMs: config.approvals.callbackTimeoutMs,
     filterSecrets: (text) => filterSecrets(text).text,
     newId,
   });
-  const { registry, callers, loaded } = parts;
+  const { registry, callers, policy, loaded } = parts;
   const close = (): Promise<void> =>
     parts.close().catch((cause: unknown) => logFault?.("a former configuration could not be closed", cause));
-  return { config, parts, registry, callers, gate, modules: loaded.modules, close };
+  return { config, parts, registry, callers, policy, gate, modules: loaded.modules, close };
 }

@@ -1,5 +1,5 @@
 import { hostname } from "node:os";
-import { readHeadersFile } from "../../audit/export/headers.ts";
+import { readHeadersFile } from "../../audit/export/sender.ts";
 import type { Tracer } from "../../core/tracing.ts";
 import { findSensitive } from "../../detection/sensitive.ts";
 import { type Config, pathFrom } from "../config/config.ts";

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { OpenedApprovals } from "../../approvals/approvals.ts";
-import { urlFault } from "../../approvals/notify/address.ts";
 import type { DecisionTally } from "../../approvals/notify/report.ts";
+import { urlFault } from "../../approvals/notify/sender.ts";
 import { readKeys, type WebhookKey } from "../../approvals/notify/signature.ts";
 import type { WebhookTarget } from "../../approvals/notify/webhook.ts";
 import {

@@ -14,6 +14,7 @@ import type { Registry } from "../../pipeline/registry.ts";
 import { createWaitingRoom, type WaitingRoom } from "../../pipeline/waiting-room.ts";
 import type { CertificateEvent, GrpcHandler } from "../../targets/grpc/handler.ts";
 import type { Config } from "../config/config.ts";
+import { MODULES, type Modules } from "../modules.ts";
 import { currentCallers, currentRegistry } from "../reload/current.ts";
 import { type Fingerprint, printOf } from "../reload/fingerprints.ts";
 import { LiveSnapshots } from "../reload/snapshots.ts";
@@ -112,8 +113,8 @@ const LINGER_MS = 900_000;
  *
  * @throws {StartupError} with all problems at once
  */
-export function assemble(config: Config, hooks: Hooks = {}, inUse: InUse = {}): Promise<Parts> {
-  return assembleParts(config, { now: clock, newId: randomUUID, random: Math.random, ...hooks, ...inUse });
+export function assemble(config: Config, hooks: Hooks & InUse = {}, modules: Modules = MODULES): Promise<Parts> {
+  return assembleParts(config, { now: clock, newId: randomUUID, random: Math.random, ...hooks }, modules);
 }
 
 /**
@@ -121,14 +122,16 @@ export function assemble(config: Config, hooks: Hooks = {}, inUse: InUse = {}): 
  *
  * @throws {StartupError} with all problems at once
  */
-export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> {
+export async function wire(config: Config, hooks: Hooks = {}, modules: Modules = MODULES): Promise<Service> {
   const print = hooks.readAgain === undefined ? undefined : printOf(config);
-  const parts = await assemble(config, hooks);
+  const parts = await assemble(config, hooks, modules);
   const { hashKey } = parts;
-  const { audit, approvals } = await openStores(config, hooks, parts).catch(async (error: unknown) => {
-    await parts.close();
-    throw error;
-  });
+  const { audit, approvals } = await openStores(config, hooks, { ...parts, stores: modules.approvalStores }).catch(
+    async (error: unknown) => {
+      await parts.close();
+      throw error;
+    },
+  );
   const join = (read: Config, joined: Parts) =>
     joinGeneration(read, joined, { approvals, newId: randomUUID, ...hooks });
   const generations = new LiveSnapshots(join(config, parts), { lingerMs: LINGER_MS });
@@ -148,8 +151,10 @@ export async function wire(config: Config, hooks: Hooks = {}): Promise<Service> 
       limits.change(read, loaded.tools);
       approvals?.webhooks.change(webhooks);
     },
-    build: async (read, { callers }) =>
-      join(read, await assemble(read, hooks, { modulesInUse: () => generations.modules(), formerCallers: callers })),
+    build: async (read, { callers }) => {
+      const inUse = { modulesInUse: () => generations.modules(), formerCallers: callers };
+      return join(read, await assemble(read, { ...hooks, ...inUse }, modules));
+    },
   });
   const drain = (): void => {
     admission.drain();
@@ -203,14 +208,16 @@ interface Stores {
   readonly approvals: Awaited<ReturnType<typeof openStore>>;
 }
 
-type Read = Pick<Parts, "checkpointKey" | "receiptOf" | "webhooks">;
+interface Read extends Pick<Parts, "checkpointKey" | "receiptOf" | "webhooks"> {
+  readonly stores: Modules["approvalStores"];
+}
 
-async function openStores(config: Config, hooks: Hooks, { checkpointKey, receiptOf, webhooks }: Read): Promise<Stores> {
+async function openStores(config: Config, hooks: Hooks, { checkpointKey, ...read }: Read): Promise<Stores> {
   const audit = openAudit(config, { clock, monotonic, ids, checkpointKey, onBatch: hooks.onBatch });
   try {
     const journal: AuditLog["journal"] = (line) => audit.journal(line);
     const log = hooks.logFault ?? (() => {});
-    const approvals = await openStore(config, { receiptOf, webhooks, clock, journal, log });
+    const approvals = await openStore(config, { ...read, clock, journal, log });
     return { audit, approvals };
   } catch (error) {
     await audit.close();

@@ -101,7 +101,8 @@ export interface ConfiguredPath {
 
 /** Configuration keys whose values are the service's own files or directories. */
 const PATH_KEY = /^(?:dir|socket|proto|descriptorSet|kubeconfig|rootCert|clientCert|clientKey|[a-zA-Z]*(?:File|Dir))$/;
-const SQLITE = /^sqlite:(?:\/\/)?/;
+/** URLs of files: `sqlite:` with any path, every other scheme with one that begins with a slash or dots. */
+const FILE_URL = /^(?:sqlite:(?:\/\/)?|[a-z][a-z0-9+.-]*:\/\/(?=\.{0,2}\/))/;
 
 /**
  * Returns all of the service's own paths that agents must not access: configuration, manifests, contracts, keys, audit, stores.
@@ -121,7 +122,7 @@ export function namedPlaces(config: Config): readonly ConfiguredPath[] {
     for (const [key, inner] of Object.entries(value)) {
       const below = Array.isArray(value) ? `${field}[${key}]` : `${field}${field === "" ? "" : "."}${key}`;
       if (typeof inner === "string" && PATH_KEY.test(key)) add(below, inner);
-      else if (typeof inner === "string" && SQLITE.test(inner)) add(below, inner.replace(SQLITE, ""));
+      else if (typeof inner === "string" && FILE_URL.test(inner)) add(below, inner.replace(FILE_URL, ""));
       else visit(inner, below);
     }
   };

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { Modules } from "../modules.ts";
 
 const count = (fallback: number, max: number) => z.int().min(1).max(max).default(fallback);
 
@@ -256,68 +257,76 @@ const approvalsPublicUrl = z
   .transform((text) => text.replace(/\/$/, ""))
   .optional();
 
+function inline(stores: Modules["approvalStores"]): Modules["approvalStores"] {
+  return stores.filter(({ setting }) => setting === "store");
+}
+
+function wantedUrl(stores: Modules["approvalStores"]): string {
+  const forms = inline(stores).map(({ form }) => form);
+  const secret = stores.filter(({ setting }) => setting === "storeUrlFile").map(({ name }) => name);
+  return `must be ${forms.join(", or ")} (the URL of a ${secret.join(" or ")} stands in a file of its own: storeUrlFile)`;
+}
+
 /** The section `approvals`: how approval is requested, and how long a decision is valid. */
-export const approvals = z
-  .strictObject({
-    /** Mode of sessions for which no operator has set another; `default` requests approval for every change. */
-    mode: z.enum(["default", "autoEdit", "yolo"]).default("default"),
-    /**
-     * Store of approval requests, decisions and grants, such as `sqlite://./var/approvals.sqlite`. Without a store, nobody can be
-     * asked for approval.
-     */
-    store: z
-      .string()
-      .regex(
-        /^sqlite:\/\/[^?#]+$/,
-        "must be sqlite:// and a file, such as sqlite://./var/approvals.sqlite (the URL of a PostgreSQL stands in a file of its own: storeUrlFile)",
-      )
-      .optional(),
-    /** File that holds a `postgres://` URL, including its password. Use it instead of `store` for several replicas. */
-    storeUrlFile: z.string().min(1).optional(),
-    /**
-     * Name of the deployment. It is part of every plan's digest, so that an approval in one deployment is not valid in another.
-     */
-    deployment: z.string().min(1).max(128).default("safe-tool-call"),
-    /**
-     * Private key (PEM, P-256 or Ed25519) that signs the receipts of decisions and nothing else. Without it, there are no
-     * receipts.
-     */
-    receiptKeyFile: z.string().min(1).optional(),
-    /** Your own rules. They can only require approval of a call or forbid it. */
-    rules: z.array(z.unknown()).max(1_000).default([]),
-    policies,
-    webhooks: approvalWebhooks,
-    /**
-     * URL under which people reach this service, such as https://stc.example; links in notifications start with it. Without it,
-     * links are paths.
-     */
-    publicUrl: approvalsPublicUrl,
-    /** Time from the approval request to its expiry. */
-    decideBySeconds: count(600, DAY_SECONDS),
-    /** Time from the approval within which the call must run. */
-    executeBySeconds: count(300, DAY_SECONDS),
-    /** Maximum time for a run that has consumed its approval; then it counts as in doubt. */
-    claimLeaseSeconds: count(900, DAY_SECONDS),
-    pendingPerCallerMax: count(20, 10_000),
-    pendingPerSessionMax: count(10, 10_000),
-    /** Time after a denial during which no approval is requested for the identical call. */
-    coolDownSeconds: count(600, DAY_SECONDS),
-    grantSeconds: count(28_800, 7 * DAY_SECONDS),
-    sessionSeconds: count(28_800, 7 * DAY_SECONDS),
-    sessionsPerCallerMax: count(100, 10_000),
-    /** Maximum time for which an operator may set a mode. */
-    modeSecondsMax: count(28_800, 7 * DAY_SECONDS),
-    idempotencySeconds: count(86_400, 30 * DAY_SECONDS),
-    retentionDays: count(30, 3_650),
-    sweepEverySeconds: count(5, 3_600),
-    /** Maximum time for the library's `onToolApprove` to decide. */
-    callbackTimeoutMs: count(300_000, 86_400_000),
-  })
-  .refine(({ store, storeUrlFile }) => store === undefined || storeUrlFile === undefined, {
-    path: ["storeUrlFile"],
-    message: "cannot be set together with approvals.store: there is one store",
-  })
-  .superRefine((section, context) => {
-    for (const fault of longerClocks(section)) context.addIssue({ code: "custom", ...fault });
-  })
-  .prefault({});
+export const approvals = (stores: Modules["approvalStores"]) =>
+  z
+    .strictObject({
+      /** Mode of sessions for which no operator has set another; `default` requests approval for every change. */
+      mode: z.enum(["default", "autoEdit", "yolo"]).default("default"),
+      /**
+       * Store of approval requests, decisions and grants, such as `sqlite://./var/approvals.sqlite`. Without a store, nobody can be
+       * asked for approval.
+       */
+      store: z
+        .string()
+        .refine((url) => inline(stores).some(({ accepts }) => accepts.test(url)), wantedUrl(stores))
+        .optional(),
+      /** File that holds a `postgres://` URL, including its password. Use it instead of `store` for several replicas. */
+      storeUrlFile: z.string().min(1).optional(),
+      /**
+       * Name of the deployment. It is part of every plan's digest, so that an approval in one deployment is not valid in another.
+       */
+      deployment: z.string().min(1).max(128).default("safe-tool-call"),
+      /**
+       * Private key (PEM, P-256 or Ed25519) that signs the receipts of decisions and nothing else. Without it, there are no
+       * receipts.
+       */
+      receiptKeyFile: z.string().min(1).optional(),
+      /** Your own rules. They can only require approval of a call or forbid it. */
+      rules: z.array(z.unknown()).max(1_000).default([]),
+      policies,
+      webhooks: approvalWebhooks,
+      /**
+       * URL under which people reach this service, such as https://stc.example; links in notifications start with it. Without it,
+       * links are paths.
+       */
+      publicUrl: approvalsPublicUrl,
+      /** Time from the approval request to its expiry. */
+      decideBySeconds: count(600, DAY_SECONDS),
+      /** Time from the approval within which the call must run. */
+      executeBySeconds: count(300, DAY_SECONDS),
+      /** Maximum time for a run that has consumed its approval; then it counts as in doubt. */
+      claimLeaseSeconds: count(900, DAY_SECONDS),
+      pendingPerCallerMax: count(20, 10_000),
+      pendingPerSessionMax: count(10, 10_000),
+      /** Time after a denial during which no approval is requested for the identical call. */
+      coolDownSeconds: count(600, DAY_SECONDS),
+      grantSeconds: count(28_800, 7 * DAY_SECONDS),
+      sessionSeconds: count(28_800, 7 * DAY_SECONDS),
+      sessionsPerCallerMax: count(100, 10_000),
+      /** Maximum time for which an operator may set a mode. */
+      modeSecondsMax: count(28_800, 7 * DAY_SECONDS),
+      idempotencySeconds: count(86_400, 30 * DAY_SECONDS),
+      retentionDays: count(30, 3_650),
+      sweepEverySeconds: count(5, 3_600),
+      /** Maximum time for the library's `onToolApprove` to decide. */
+      callbackTimeoutMs: count(300_000, 86_400_000),
+    })
+    .refine(({ store, storeUrlFile }) => store === undefined || storeUrlFile === undefined, {
+      path: ["storeUrlFile"],
+      message: "cannot be set together with approvals.store: there is one store",
+    })
+    .superRefine((section, context) => {
+      for (const fault of longerClocks(section)) context.addIssue({ code: "custom", ...fault });
+    })
+    .prefault({});

@@ -1,11 +1,13 @@
 import { isAbsolute, resolve } from "node:path";
 import { z } from "zod";
+import { collectorFaults } from "../../core/collector-url.ts";
 import { StartupError } from "../../core/errors.ts";
+import { MODULES, type Modules } from "../modules.ts";
 import { approvals } from "./approvals.ts";
-import { auditExport, collectorFaults } from "./export.ts";
+import { auditExport } from "./export.ts";
 import { configFaults, configMessage, fieldOf } from "./faults.ts";
 import { GRPC_SIGNS, type GrpcSystemConfig, grpcSystem } from "./grpc.ts";
-import { type IssuerConfig, jwt, withIssuerList } from "./jwt.ts";
+import { jwt, withIssuerList } from "./jwt.ts";
 import { PLATFORM_SYSTEMS } from "./platform.ts";
 import { checkDoors, doors } from "./tls.ts";
 import { commands, workspace } from "./workspace.ts";
@@ -50,24 +52,25 @@ const server = z
   .superRefine(checkDoors)
   .prefault({});
 
-const audit = z.strictObject({
-  dir: newPlace,
-  enabled: z.never("cannot be set: the audit is always on (no receipt, no reply)").optional(),
-  durability: z.enum(["fdatasync", "write"]).default("fdatasync"),
-  queueEntriesMax: count(4_096, 1_000_000),
-  /** File with the key that makes `argsHash` an HMAC, so that it does not reveal short values. */
-  hashKeyFile: text.optional(),
-  /** File with the private key that signs the checkpoints: Ed25519 in PEM (PKCS8). */
-  checkpointKeyFile: text.optional(),
-  /** New calls are refused when fewer bytes than this are free; never more than a sixteenth of the disk. */
-  diskReserveBytes: count(67_108_864, 1_099_511_627_776),
-  /**
-   * Collectors that audit lines are also sent to. A day's files are deleted after `retentionDays`, once every collector has
-   * received them; without `retentionDays` they are never deleted.
-   */
-  export: auditExport,
-  retentionDays: z.int().min(1).max(36_500).optional(),
-});
+const audit = (exporters: Modules["auditExporters"]) =>
+  z.strictObject({
+    dir: newPlace,
+    enabled: z.never("cannot be set: the audit is always on (no receipt, no reply)").optional(),
+    durability: z.enum(["fdatasync", "write"]).default("fdatasync"),
+    queueEntriesMax: count(4_096, 1_000_000),
+    /** File with the key that makes `argsHash` an HMAC, so that it does not reveal short values. */
+    hashKeyFile: text.optional(),
+    /** File with the private key that signs the checkpoints: Ed25519 in PEM (PKCS8). */
+    checkpointKeyFile: text.optional(),
+    /** New calls are refused when fewer bytes than this are free; never more than a sixteenth of the disk. */
+    diskReserveBytes: count(67_108_864, 1_099_511_627_776),
+    /**
+     * Collectors that audit lines are also sent to. A day's files are deleted after `retentionDays`, once every collector has
+     * received them; without `retentionDays` they are never deleted.
+     */
+    export: auditExport(exporters),
+    retentionDays: z.int().min(1).max(36_500).optional(),
+  });
 
 /**
  * A system's closed lists by name: repositories map to directories, other lists are plain. Keys with other values are settings.
@@ -251,47 +254,52 @@ const limits = z
   })
   .prefault({});
 
-const sections = z.strictObject({
-  server,
-  /** Manifests: files or folders. */
-  tools: z.array(z.unknown()).min(1),
-  audit,
-  jwt,
-  systems,
-  commands,
-  workspace,
-  approvals,
-  assertion: assertion.optional(),
-  limits,
-  log,
-  telemetry,
-  reload,
-});
+const sections = (modules: Modules) =>
+  z.strictObject({
+    server,
+    /** Manifests: files or folders. */
+    tools: z.array(z.unknown()).min(1),
+    audit: audit(modules.auditExporters),
+    jwt: jwt(modules.tokenSources),
+    systems,
+    commands,
+    workspace,
+    approvals: approvals(modules.approvalStores),
+    assertion: assertion.optional(),
+    limits,
+    log,
+    telemetry,
+    reload,
+  });
 
 /**
  * The schema of the whole configuration. An assertion about a caller must never come back as a caller's own token, so the two
  * need different issuers and types.
  */
-export const configSchema = sections.superRefine(({ assertion: own, jwt: { issuers } }, context) => {
-  for (const [index, { issuer: name, typ }] of issuers.entries()) {
-    if (name === own?.issuer) {
-      context.addIssue({
-        code: "custom",
-        path: ["assertion", "issuer"],
-        message: "is also an issuer of callers' tokens",
-      });
+const schemaOf = (modules: Modules) =>
+  sections(modules).superRefine(({ assertion: own, jwt: { issuers } }, context) => {
+    for (const [index, { issuer: name, typ }] of issuers.entries()) {
+      if (name === own?.issuer) {
+        context.addIssue({
+          code: "custom",
+          path: ["assertion", "issuer"],
+          message: "is also an issuer of callers' tokens",
+        });
+      }
+      if (typ !== undefined && /^(?:application\/)?stc-assertion\+jwt$/i.test(typ)) {
+        context.addIssue({
+          code: "custom",
+          path: ["jwt", "issuers", index, "typ"],
+          message: "is the type of our own caller assertions: no door takes them",
+        });
+      }
     }
-    if (typ !== undefined && /^(?:application\/)?stc-assertion\+jwt$/i.test(typ)) {
-      context.addIssue({
-        code: "custom",
-        path: ["jwt", "issuers", index, "typ"],
-        message: "is the type of our own caller assertions: no door takes them",
-      });
-    }
-  }
-});
+  });
 
-export type { GrpcSystemConfig, IssuerConfig };
+/** The schema of a build without modules of its own. */
+export const configSchema = schemaOf(MODULES);
+
+export type { GrpcSystemConfig };
 
 type ListSystemConfig = z.output<typeof listSystem>;
 export type SystemConfig = GrpcSystemConfig | ListSystemConfig;
@@ -336,8 +344,14 @@ interface ReadOptions {
  *
  * @throws {StartupError} with every error
  */
-export function readConfig(written: unknown, { folder, environment, origin }: ReadOptions): Config {
-  const parsed = configSchema.safeParse(withOverrides(written, environment), { error: configMessage });
+export function readConfig(
+  written: unknown,
+  { folder, environment, origin }: ReadOptions,
+  modules: Modules = MODULES,
+): Config {
+  const schema = modules === MODULES ? configSchema : schemaOf(modules);
+  const overridden = withOverrides(written, environment, modules.tokenSources);
+  const parsed = schema.safeParse(overridden, { error: configMessage });
   if (!parsed.success) {
     throw new StartupError(
       configFaults(parsed.error.issues).map(
@@ -354,7 +368,7 @@ export function readConfig(written: unknown, { folder, environment, origin }: Re
  * @throws {StartupError} with every error in the section
  */
 export function readServer(written: unknown, { environment, origin }: ReadOptions): Config["server"] {
-  const config = withOverrides(written ?? {}, environment);
+  const config = withOverrides(written ?? {}, environment, MODULES.tokenSources);
   const section = typeof config === "object" && config !== null && "server" in config ? config.server : undefined;
   const parsed = server.safeParse(section, { error: configMessage });
   if (parsed.success) return parsed.data;
@@ -371,13 +385,13 @@ export function isGrpcSystem(system: SystemConfig | undefined): system is GrpcSy
   return system !== undefined && typeof system["messageBytesMax"] === "number";
 }
 
-function withOverrides(written: unknown, environment: Environment): unknown {
+function withOverrides(written: unknown, environment: Environment, sources: Modules["tokenSources"]): unknown {
   if (typeof written !== "object" || written === null || Array.isArray(written)) return written;
   // In YAML a section whose keys are all commented out is null.
   const config: Record<string, unknown> = Object.fromEntries(
     Object.entries(written).filter(([, section]) => section !== null),
   );
-  if ("jwt" in config) config["jwt"] = withIssuerList(config["jwt"]);
+  if ("jwt" in config) config["jwt"] = withIssuerList(config["jwt"], sources);
   for (const { variable, path, read } of environmentOverrides) {
     const value = environment[variable];
     if (value === undefined || value === "") continue;

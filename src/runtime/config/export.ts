@@ -1,56 +1,54 @@
 import { z } from "zod";
-import { isLoopback } from "../../core/loopback.ts";
+import type { MODULES, Modules } from "../modules.ts";
 
 const EXPORTERS_MAX = 8;
-const URL_CHARACTERS_MAX = 2_048;
 
-const exporter = z
-  .strictObject({
-    type: z.enum(["otlp", "loki"]),
-    /** Name of the exporter in its files and metrics; the type when left out. */
-    name: z
-      .string()
-      .regex(/^[a-z0-9][a-z0-9-]{0,63}$/, "must be of small letters, digits and dashes")
-      .optional(),
-    /** URL of the collector. A URL without a path gets the default path: /v1/logs for `otlp`, /loki/api/v1/push for `loki`. */
-    url: z
-      .url({ protocol: /^https?$/, error: "must be a URL that begins with https:// or http://" })
-      .max(URL_CHARACTERS_MAX),
-    /** File with headers to send, such as credentials: one `Name: value` per line. */
-    headersFile: z.string().min(1).optional(),
-  })
-  .superRefine(({ url, headersFile }, context) => {
-    for (const message of collectorFaults(url, headersFile)) {
-      context.addIssue({ code: "custom", path: ["url"], message });
-    }
-  })
-  .transform((written) => ({ ...written, name: written.name ?? written.type }));
+type BuiltIn = (typeof MODULES.auditExporters)[number];
+/** An entry as it may be written, for the kinds of export that every build has. */
+type WrittenExport = { readonly type: BuiltIn["type"]; readonly name?: string } & z.input<BuiltIn["settings"]>;
+type ReadExport = { readonly type: string; readonly name: string } & z.output<BuiltIn["settings"]>;
 
 /** The key `audit.export`. Nothing is sent unless it is configured here. */
-export const auditExport = z
-  .array(exporter)
-  .max(EXPORTERS_MAX)
-  .superRefine((exporters, context) => {
-    for (const [index, { name }] of exporters.entries()) {
-      if (exporters.findIndex((other) => other.name === name) < index) {
-        context.addIssue({
-          code: "custom",
-          path: [index, "name"],
-          message: "stands twice: each needs a name of its own",
-        });
+export function auditExport(exporters: Modules["auditExporters"]) {
+  return z
+    .array(exportEntry(exporters))
+    .max(EXPORTERS_MAX)
+    .superRefine((entries, context) => {
+      for (const [index, { name }] of entries.entries()) {
+        if (entries.findIndex((other) => other.name === name) === index) continue;
+        const message = "stands twice: each needs a name of its own";
+        context.addIssue({ code: "custom", path: [index, "name"], message });
       }
-    }
-  })
-  .default([]);
+    })
+    .default([]);
+}
 
-/** Returns the problems of a collector's address. Credentials belong in a file, not in the address. */
-export function collectorFaults(url: string, headersFile: string | undefined): readonly string[] {
-  if (!URL.canParse(url)) return [];
-  const { protocol, hostname, username, password } = new URL(url);
-  const faults: string[] = [];
-  if (username !== "" || password !== "") faults.push("holds credentials: put them into headersFile");
-  if (headersFile !== undefined && protocol === "http:" && !isLoopback(hostname)) {
-    faults.push("must be https where headersFile is set: credentials over plain http can be read on the way");
-  }
-  return faults;
+/**
+ * Returns the schema of an entry. A setting that all kinds share is checked by its own schema, so that the reference shows it;
+ * every other setting, and how settings fit together, is checked by the schema of the entry's kind.
+ */
+function exportEntry(exporters: Modules["auditExporters"]): z.ZodType<ReadExport, WrittenExport> {
+  const shapes = exporters.map(({ settings }) => settings.shape);
+  const shared = Object.fromEntries(
+    shapes
+      .flatMap((shape) => Object.entries(shape))
+      .map(([key, schema]) => [key, shapes.every((shape) => shape[key] === schema) ? schema : z.unknown().optional()]),
+  );
+  const entry = z
+    .strictObject({
+      type: z.enum(exporters.map(({ type }) => type) as [string, ...string[]]),
+      name: z
+        .string()
+        .regex(/^[a-z0-9][a-z0-9-]{0,63}$/, "must be of small letters, digits and dashes")
+        .optional()
+        .describe("Name of the exporter in its files and metrics; the type when left out."),
+      ...shared,
+    })
+    .transform(({ type, name = type, ...written }, context) => {
+      const read = exporters.find((exporter) => exporter.type === type)?.settings.safeParse(written);
+      for (const issue of read?.error?.issues ?? [])
+        context.issues.push({ ...issue, input: written } as z.core.$ZodRawIssue);
+      return { ...read?.data, type, name };
+    });
+  return entry as unknown as z.ZodType<ReadExport, WrittenExport>;
 }

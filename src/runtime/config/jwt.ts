@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { isTable } from "../../core/json.ts";
-import { isLoopback } from "../../core/loopback.ts";
+import type { MODULES, Modules } from "../modules.ts";
 
 /** Declares whose tokens are accepted: every key and default of the section `jwt`. */
 
@@ -17,62 +17,60 @@ const permission = z.string().regex(/^[\x21-\x7e]{1,128}$/, "must be a permissio
 /** Error for a key without an issuer: a key alone does not say whose tokens it signs. */
 const ISSUER_MISSING = "is missing: name the issuer (`iss`) of the tokens beside its key: { issuer, publicKey }";
 
-const issuer = z
-  .strictObject({
-    issuer: z.string({ error: ({ input }) => (input === undefined ? ISSUER_MISSING : undefined) }).min(1),
-    audience: text.default("safe-tool-call"),
-    /**
-     * Kind of the issuer's tokens. `rfc9068` requires what an OAuth access token must hold, `kubernetes` what a bound
-     * service-account token must hold.
-     */
-    profile: z.enum(["generic", "rfc9068", "kubernetes"]).default("generic"),
-    algorithms: z.array(z.enum(ALGORITHMS)).min(1).default(["ES256", "RS256", "EdDSA"]),
-    typ: text.optional(),
-    permissionsClaim: text.default("permissions"),
-    /** Permissions by `sub`, for issuers whose tokens list none. Permissions listed in a token are then ignored. */
-    subjectPermissions: z.record(z.string().min(1).max(256), z.array(permission).max(256)).optional(),
-    /** Maximum `exp − iat`; when left out 3600, or 7200 for `kubernetes`. */
-    maxLifetimeSeconds: z.int().min(1).max(LIFETIME_SECONDS_MAX).optional(),
-    operators: z.boolean().default(false),
-    jwksUri: z.url({ protocol: /^https?$/, error: "must be a URL that begins with https://" }).optional(),
-    /**
-     * File with the certificates (PEM) trusted for the server of `jwksUri`, instead of the system's. It is read at every fetch.
-     */
-    caFile: text.optional(),
-    /**
-     * File with a bearer token for the server of `jwksUri`, as the API server of Kubernetes requires. It is read at every fetch.
-     */
-    tokenFile: text.optional(),
-    jwksFile: text.optional(),
-    publicKeyFile: text.optional(),
-    /** JSON Web Key Set as a value instead of a file, for the library. */
-    jwks: z.looseObject({ keys: z.array(z.looseObject({})) }).optional(),
-    /** Public key (PEM) as a value instead of a file, for the library. */
-    publicKey: text.optional(),
-  })
-  .superRefine((profile, context) => {
-    const given = (["jwksUri", "jwksFile", "publicKeyFile", "jwks", "publicKey"] as const).filter(
-      (key) => profile[key] !== undefined,
-    );
-    if (given.length !== 1) {
-      context.addIssue({
-        code: "custom",
-        message: "needs exactly one of jwksUri, jwksFile, publicKeyFile (or, in the library, jwks, publicKey)",
-      });
-    }
-    for (const key of ["caFile", "tokenFile"] as const) {
-      if (profile[key] === undefined || profile.jwksUri !== undefined) continue;
-      context.addIssue({ code: "custom", path: [key], message: "is for the server of jwksUri, and there is none" });
-    }
-    const keys = URL.parse(profile.jwksUri ?? "");
-    if (keys?.protocol === "http:" && !isLoopback(keys.hostname)) {
-      context.addIssue({
-        code: "custom",
-        path: ["jwksUri"],
-        message: "must be https: keys over plain http can be replaced on the way",
-      });
+const issuer = z.strictObject({
+  issuer: z.string({ error: ({ input }) => (input === undefined ? ISSUER_MISSING : undefined) }).min(1),
+  audience: text.default("safe-tool-call"),
+  /**
+   * Kind of the issuer's tokens. `rfc9068` requires what an OAuth access token must hold, `kubernetes` what a bound
+   * service-account token must hold.
+   */
+  profile: z.enum(["generic", "rfc9068", "kubernetes"]).default("generic"),
+  algorithms: z.array(z.enum(ALGORITHMS)).min(1).default(["ES256", "RS256", "EdDSA"]),
+  typ: text.optional(),
+  permissionsClaim: text.default("permissions"),
+  /** Permissions by `sub`, for issuers whose tokens list none. Permissions listed in a token are then ignored. */
+  subjectPermissions: z.record(z.string().min(1).max(256), z.array(permission).max(256)).optional(),
+  /** Maximum `exp − iat`; when left out 3600, or 7200 for `kubernetes`. */
+  maxLifetimeSeconds: z.int().min(1).max(LIFETIME_SECONDS_MAX).optional(),
+  operators: z.boolean().default(false),
+});
+
+type Sources = Modules["tokenSources"];
+type BuiltIn = (typeof MODULES.tokenSources)[number];
+type Settings<Source> = Source extends { readonly settings: infer Shape extends z.ZodRawShape } ? Shape : never;
+type Each<Shape> = Shape extends unknown ? (shape: Shape) => void : never;
+type Together<Shape> = Each<Shape> extends (all: infer All) => void ? All : never;
+/** The settings of all sources that every build has, each of them optional. */
+type SourceSettings = { [Key in keyof Together<Settings<BuiltIn>>]: z.ZodOptional<Together<Settings<BuiltIn>>[Key]> };
+
+/** Returns the schema of an issuer, with the settings of the token sources: each issuer has exactly one source. */
+function issuerSchema(sources: Sources) {
+  const all = Object.assign({}, ...sources.map(({ settings }) => settings)) as Readonly<Record<string, z.ZodType>>;
+  const optional = Object.fromEntries(Object.entries(all).map(([key, schema]) => [key, optionalOf(schema)]));
+  return issuer.extend(optional as unknown as SourceSettings).superRefine((profile, context) => {
+    const isSet = (key: string): boolean => (profile as Readonly<Record<string, unknown>>)[key] !== undefined;
+    const given = sources.filter(({ key }) => isSet(key));
+    if (given.length !== 1) context.addIssue({ code: "custom", message: wantedKeys(sources) });
+    for (const { key, settings } of sources) {
+      for (const own of Object.keys(settings)) {
+        if (own === key || !isSet(own) || isSet(key)) continue;
+        context.addIssue({ code: "custom", path: [own], message: `is for the server of ${key}, and there is none` });
+      }
     }
   });
+}
+
+function optionalOf(schema: z.ZodType): z.ZodType {
+  if (schema instanceof z.ZodOptional) return schema;
+  const { description } = schema;
+  return description === undefined ? schema.optional() : schema.optional().describe(description);
+}
+
+function wantedKeys(sources: Sources): string {
+  const keysOf = (isForLibrary: boolean): string =>
+    sources.flatMap((source) => (source.isForLibrary === isForLibrary ? [source.key] : [])).join(", ");
+  return `needs exactly one of ${keysOf(false)} (or, in the library, ${keysOf(true)})`;
+}
 
 const SPIFFE_ID = /^spiffe:\/\/[a-z0-9._-]{1,255}\/[A-Za-z0-9._/-]{1,1792}$/;
 
@@ -88,54 +86,53 @@ const clientCertificate = z.strictObject({
 
 const CERTIFICATE_CALLERS_MAX = 10_000;
 
-const section = z.strictObject({
-  issuers: z.array(issuer).min(1),
-  /**
-   * File of tokens that are refused although they are otherwise valid (JSON, see docs/identity.md). Changes apply within a
-   * second.
-   */
-  revocationFile: text.optional(),
-  /** Agents that present a client certificate and no token (`server.tls.clientCaFile`). */
-  clientCertificates: z.array(clientCertificate).max(CERTIFICATE_CALLERS_MAX).default([]),
-});
+const section = (sources: Sources) =>
+  z.strictObject({
+    issuers: z.array(issuerSchema(sources)).min(1),
+    /**
+     * File of tokens that are refused although they are otherwise valid (JSON, see docs/identity.md). Changes apply within a
+     * second.
+     */
+    revocationFile: text.optional(),
+    /** Agents that present a client certificate and no token (`server.tls.clientCaFile`). */
+    clientCertificates: z.array(clientCertificate).max(CERTIFICATE_CALLERS_MAX).default([]),
+  });
 
-export const jwt = section.superRefine(({ issuers, clientCertificates }, context) => {
-  for (const [index, { spiffeId, issuer: name }] of clientCertificates.entries()) {
-    const path = ["clientCertificates", index];
-    if (clientCertificates.findIndex((other) => other.spiffeId === spiffeId) < index) {
-      context.addIssue({ code: "custom", path: [...path, "spiffeId"], message: "stands twice: it is one caller" });
+/** The section `jwt`. */
+export const jwt = (sources: Sources) =>
+  section(sources).superRefine(({ issuers, clientCertificates }, context) => {
+    for (const [index, { spiffeId, issuer: name }] of clientCertificates.entries()) {
+      const path = ["clientCertificates", index];
+      if (clientCertificates.findIndex((other) => other.spiffeId === spiffeId) < index) {
+        context.addIssue({ code: "custom", path: [...path, "spiffeId"], message: "stands twice: it is one caller" });
+      }
+      if (issuers.some((profile) => profile.operators && profile.issuer === name)) {
+        context.addIssue({ code: "custom", path: [...path, "issuer"], message: "is operators': they show tokens" });
+      }
     }
-    if (issuers.some((profile) => profile.operators && profile.issuer === name)) {
-      context.addIssue({ code: "custom", path: [...path, "issuer"], message: "is operators': they show tokens" });
+    for (const [index, profile] of issuers.entries()) {
+      if (issuers.findIndex((other) => other.issuer === profile.issuer) < index) {
+        context.addIssue({
+          code: "custom",
+          path: ["issuers", index, "issuer"],
+          message: "stands twice: an issuer has one profile",
+        });
+      }
     }
-  }
-  for (const [index, profile] of issuers.entries()) {
-    if (issuers.findIndex((other) => other.issuer === profile.issuer) < index) {
-      context.addIssue({
-        code: "custom",
-        path: ["issuers", index, "issuer"],
-        message: "stands twice: an issuer has one profile",
-      });
+    const audiences = new Set(issuers.filter((profile) => profile.operators).map((profile) => profile.audience));
+    for (const [index, profile] of issuers.entries()) {
+      if (!profile.operators && audiences.has(profile.audience)) {
+        context.addIssue({
+          code: "custom",
+          path: ["issuers", index, "audience"],
+          message: "is also an operators' audience: agents and operators need different ones",
+        });
+      }
     }
-  }
-  const audiences = new Set(issuers.filter((profile) => profile.operators).map((profile) => profile.audience));
-  for (const [index, profile] of issuers.entries()) {
-    if (!profile.operators && audiences.has(profile.audience)) {
-      context.addIssue({
-        code: "custom",
-        path: ["issuers", index, "audience"],
-        message: "is also an operators' audience: agents and operators need different ones",
-      });
-    }
-  }
-});
-
-const KEYS = ["jwksUri", "jwksFile", "publicKeyFile", "jwks", "publicKey"];
+  });
 
 /** Expands the short form with one issuer, `jwt: { issuer, publicKey }`, to the form with a list. */
-export function withIssuerList(written: unknown): unknown {
-  const isShort = isTable(written) && !("issuers" in written) && KEYS.some((key) => key in written);
+export function withIssuerList(written: unknown, sources: Sources): unknown {
+  const isShort = isTable(written) && !("issuers" in written) && sources.some(({ key }) => key in written);
   return isShort ? { issuers: [written] } : written;
 }
-
-export type IssuerConfig = z.output<typeof issuer>;

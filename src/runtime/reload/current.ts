@@ -1,6 +1,6 @@
 import type { CallerContext } from "../../pipeline/caller-context.ts";
+import type { Snapshots } from "../../pipeline/proxy.ts";
 import type { Registry } from "../../pipeline/registry.ts";
-import type { Snapshots } from "../../pipeline/snapshots.ts";
 
 /** Returns a registry that always uses the current configuration snapshot, for listeners that outlive all snapshots. */
 export function currentRegistry(generations: Snapshots): Registry {

@@ -1,4 +1,4 @@
-import type { Entered, Snapshot, Snapshots } from "../../pipeline/snapshots.ts";
+import type { Entered, Snapshot, Snapshots } from "../../pipeline/proxy.ts";
 
 /** A configuration snapshot with its open resources. */
 export interface Built extends Snapshot {
@@ -87,8 +87,8 @@ class Hold<Content extends Built> {
 
   constructor(content: Content) {
     this.content = content;
-    const { registry, callers, gate } = content;
-    this.entered = { registry, callers, gate, leave: () => this.#leave() };
+    const { registry, callers, policy, gate } = content;
+    this.entered = { registry, callers, policy, gate, leave: () => this.#leave() };
   }
 
   /** Calls `end` once: when the last call has left, or after `lingerMs`. */

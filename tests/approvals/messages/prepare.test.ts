@@ -1,12 +1,12 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import {
-  toApprovalRequestMessage,
-  toApprovalResultMessage,
-} from "../../../src/approvals/messages/approval-messages.ts";
-import { isClientTool } from "../../../src/approvals/messages/client-tools.ts";
-import { type MessageFormat, MessageFormatError } from "../../../src/approvals/messages/message-format.ts";
+  isClientTool,
+  type MessageFormat,
+  MessageFormatError,
+} from "../../../src/approvals/messages/message-format.ts";
 import { prepareMessagesForLLM } from "../../../src/approvals/messages/prepare.ts";
+import { toApprovalRequestMessage, toApprovalResultMessage } from "../../../src/approvals/messages/written.ts";
 import { FORMATS, isConsistent, pairsIn, WRITERS } from "./writers.ts";
 
 const ID = "0f5e8d6e-2f1c-4b3a-9d8e-7c6b5a493827";

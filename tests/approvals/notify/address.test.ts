@@ -1,7 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { isForbiddenAddress, urlFault } from "../../../src/approvals/notify/address.ts";
-import { readRetryAfter } from "../../../src/approvals/notify/sender.ts";
+import { isForbiddenAddress, readRetryAfter, urlFault } from "../../../src/approvals/notify/sender.ts";
 
 test.each([
   ..."169.254.169.254 169.254.0.1 0.0.0.0 224.0.0.1 255.255.255.255 100.100.100.200 192.0.0.192".split(" "),

@@ -11,12 +11,12 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Exporter, type ExporterTarget } from "../../../src/audit/export/exporter.ts";
-import { startExporters } from "../../../src/audit/export/exporters.ts";
-import { readHeaders } from "../../../src/audit/export/headers.ts";
-import { readExportPlace } from "../../../src/audit/export/position-files.ts";
+import { readExportPlace } from "../../../src/audit/export/batch.ts";
+import { Exporter, startExporters } from "../../../src/audit/export/exporter.ts";
+import { readHeaders } from "../../../src/audit/export/sender.ts";
 import { createMetrics } from "../../../src/http/metrics.ts";
 import { entryLine, refusedLine, writeDays } from "../../support/audit-lines.ts";
+import { openReceiver } from "../../support/receivers.ts";
 import { until } from "../../support/until.ts";
 
 const DAY = "2026-02-16";
@@ -81,11 +81,14 @@ afterEach(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-function start(changes: Partial<ExporterTarget> = {}): Exporter {
+function start(type: "otlp" | "loki" = "otlp"): Exporter {
   const exporter = new Exporter({
     dir,
     stream: "calls",
-    target: { name: "otlp", type: "otlp", url: far.url, headers: { authorization: "Bearer secret" }, ...changes },
+    target: {
+      name: type,
+      receiver: openReceiver({ type, url: far.url, headers: "authorization: Bearer secret", dir }),
+    },
     clock: () => NOW,
     random: () => 0,
     report: (message) => reports.push(message),
@@ -283,7 +286,7 @@ describe("what is sent", () => {
         refusedLine(`${DAY}T11:00:00.000Z`, ["TOOL_NOT_FOUND", "REGISTRY"], { traceId: "t-3", tool: unknown }),
       ],
     });
-    start({ name: "loki", type: "loki" });
+    start("loki");
     await arrived("t-1", "t-2", "t-3");
     const { path, body } = far.requests[0] ?? { path: "", body: "{}" };
     const { streams } = JSON.parse(body) as { streams: { stream: Record<string, string>; values: string[][] }[] };
@@ -329,7 +332,7 @@ describe("beside the service", () => {
     const journal: unknown[] = [];
     const running = startExporters({
       dir,
-      targets: [{ name: "otlp", type: "otlp", url: far.url, headers: {} }],
+      targets: [{ name: "otlp", receiver: openReceiver({ url: far.url }) }],
       retentionDays: 30,
       clock: () => NOW,
       random: () => 0,

@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { join } from "node:path";
 import { openAuditLog } from "../../../src/audit/audit-log.ts";
 import { readBatch } from "../../../src/audit/export/batch.ts";
-import { startExporters } from "../../../src/audit/export/exporters.ts";
+import { startExporters } from "../../../src/audit/export/exporter.ts";
 import { agedFiles, pruneFiles } from "../../../src/audit/export/prune.ts";
 import { dayProblems } from "../../../src/audit/query/day-problems.ts";
 import { Follower } from "../../../src/audit/query/follow.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import type { Caller } from "../../../src/core/types.ts";
-import { Cancellations } from "../../../src/pipeline/limits/cancellations.ts";
+import { Cancellations } from "../../../src/pipeline/admission.ts";
 import { RateLimiter } from "../../../src/pipeline/limits/rate-limiter.ts";
 import { type RateRules, Rates } from "../../../src/pipeline/limits/rates.ts";
 

@@ -3,6 +3,7 @@ import { createHash, generateKeyPairSync, type KeyObject } from "node:crypto";
 import { calculateJwkThumbprint, decodeProtectedHeader, exportJWK, jwtVerify } from "jose";
 import { z } from "zod";
 import { createCallerContext } from "../../../src/pipeline/caller-context.ts";
+import { publicKey } from "../../../src/pipeline/identity/issuer-keys.ts";
 import { assertionSigner } from "../../../src/targets/grpc/assertion.ts";
 import { type GrpcHandler, grpcHandler } from "../../../src/targets/grpc/handler.ts";
 import { call } from "./support/calls.ts";
@@ -124,7 +125,7 @@ describe("is never taken at our own doors", () => {
           audience: "lab",
           algorithms: ["ES256"],
           operators: door === "operators",
-          keys: { kind: "publicKey", key: KEYS.ES256.publicKey },
+          keys: publicKey(KEYS.ES256.publicKey),
         },
       ],
     });

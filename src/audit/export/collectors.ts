@@ -1,0 +1,218 @@
+import { z } from "zod";
+import { collectorFaults } from "../../core/collector-url.ts";
+import { textOf } from "../query/view.ts";
+import type { ExportLine } from "./batch.ts";
+import { post, readHeadersFile, type Send, type SendOutcome } from "./sender.ts";
+
+/** How a receiver answered a request with audit lines. */
+export type ReceiverOutcome =
+  /** The lines were accepted, except for `rejected` of them, which must not be sent again. */
+  { readonly kind: "taken"; readonly rejected: number } | Exclude<SendOutcome, { readonly kind: "taken" }>;
+
+/** The receiver of one entry of `audit.export`. */
+export interface Receiver {
+  /** Delivers lines, oldest first; aborts when the signal does. Never rejects. */
+  deliver(lines: readonly ExportLine[], signal: AbortSignal): Promise<ReceiverOutcome>;
+}
+
+export interface ReceiverParts {
+  /** Returns the absolute path of a path in the configuration. */
+  readonly path: (path: string) => string;
+  /** Reports a problem with a setting of the entry. */
+  readonly problem: (setting: string, message: string) => void;
+  /** Default: the platform's `fetch`. */
+  readonly send?: Send | undefined;
+}
+
+/** A kind of export. The configuration's schema and its reference are derived from these declarations. */
+export interface AuditExporter<Type extends string = string, Settings extends z.ZodObject = z.ZodObject> {
+  /** Value of `audit.export[].type`. */
+  readonly type: Type;
+  /** Settings of an entry besides `type` and `name`. */
+  readonly settings: Settings;
+  /** Opens a receiver without contacting it; returns undefined after a problem. */
+  open(settings: z.output<Settings>, parts: ReceiverParts): Receiver | undefined;
+}
+
+const URL_CHARACTERS_MAX = 2_048;
+
+/** Settings of a collector that accepts requests over HTTP. */
+const collectorSettings = z
+  .strictObject({
+    url: z
+      .url({ protocol: /^https?$/, error: "must be a URL that begins with https:// or http://" })
+      .max(URL_CHARACTERS_MAX)
+      .describe(
+        "URL of the collector. A URL without a path gets the default path: /v1/logs for `otlp`, /loki/api/v1/push for `loki`.",
+      ),
+    headersFile: z
+      .string()
+      .min(1)
+      .optional()
+      .describe("File with headers to send, such as credentials: one `Name: value` per line."),
+  })
+  .superRefine(({ url, headersFile }, context) => {
+    for (const message of collectorFaults(url, headersFile)) {
+      context.addIssue({ code: "custom", path: ["url"], message });
+    }
+  });
+
+/** Limit for one request, in milliseconds. */
+const TIMEOUT_MS = 15_000;
+
+interface Protocol<Type extends string> {
+  readonly type: Type;
+  /** Path of the receiver's endpoint, used when the URL has no path. */
+  readonly path: string;
+  readonly encode: (lines: readonly ExportLine[]) => string;
+  /** Returns the number of lines that the receiver rejected in its answer. Without it, the answer is not read. */
+  readonly rejected?: (answer: string) => number;
+}
+
+function collector<Type extends string>(protocol: Protocol<Type>): AuditExporter<Type, typeof collectorSettings> {
+  const { type, path, encode, rejected } = protocol;
+  return {
+    type,
+    settings: collectorSettings,
+    open(settings, parts) {
+      const headers =
+        settings.headersFile === undefined ? { ok: {} } : readHeadersFile(parts.path(settings.headersFile));
+      if ("fault" in headers) {
+        parts.problem("headersFile", `${settings.headersFile}: ${headers.fault}`);
+        return undefined;
+      }
+      const url = new URL(settings.url);
+      if (url.pathname === "/") url.pathname = path;
+      const request = {
+        ...{ url: url.href, headers: headers.ok, timeoutMs: TIMEOUT_MS, send: parts.send },
+        readsAnswer: rejected !== undefined,
+      };
+      return {
+        async deliver(lines, signal) {
+          const outcome = await post(encode(lines), { ...request, signal });
+          return outcome.kind === "taken" ? { kind: "taken", rejected: rejected?.(outcome.answer) ?? 0 } : outcome;
+        },
+      };
+    },
+  };
+}
+
+/** A collector that accepts OTLP over HTTP, as JSON. */
+export const otlpExporter = collector({
+  ...{ type: "otlp", path: "/v1/logs" },
+  encode: toOtlp,
+  rejected: rejectedByOtlp,
+});
+
+/** Grafana Loki. */
+export const lokiExporter = collector({ type: "loki", path: "/loki/api/v1/push", encode: toLoki });
+
+const W3C_TRACE = /^[0-9a-f]{32}$/;
+const W3C_SPAN = /^[0-9a-f]{16}$/;
+const SEVERITIES: Readonly<Record<string, readonly [number: number, text: string]>> = {
+  DENIED: [13, "WARN"],
+  ERROR: [17, "ERROR"],
+};
+const INFO = [9, "INFO"] as const;
+
+/**
+ * Returns an `ExportLogsServiceRequest` in OTLP's JSON encoding. The body is the unchanged line; the attributes are for
+ * searching.
+ */
+function toOtlp(lines: readonly ExportLine[]): string {
+  return JSON.stringify({
+    resourceLogs: [
+      {
+        resource: { attributes: attributes({ "service.name": "safe-tool-call" }) },
+        scopeLogs: [{ scope: { name: "safe-tool-call/audit" }, logRecords: lines.map(recordOf) }],
+      },
+    ],
+  });
+}
+
+function recordOf({ stream, day, offset, line, members, entry, timeMs }: ExportLine): object {
+  const [severityNumber, severityText] = SEVERITIES[entry?.decision ?? ""] ?? INFO;
+  const [traceId, spanId] = [entry?.wireTraceId ?? "", entry?.wireSpanId ?? ""];
+  return {
+    timeUnixNano: nanosOf(timeMs),
+    observedTimeUnixNano: nanosOf(timeMs),
+    severityNumber,
+    severityText,
+    body: { stringValue: line },
+    attributes: attributes({
+      "stc.stream": stream,
+      // Identical when a line is sent twice, so that receivers can drop the duplicate.
+      "stc.place": `${day}:${offset}`,
+      "service.instance.id": textOf(members["instance"]),
+      "stc.type": textOf(members["type"]),
+      "stc.trace_id": entry?.traceId,
+      "stc.tool": entry?.tool,
+      "stc.decision": entry?.decision,
+      "stc.code": entry?.code,
+      "stc.stage": entry?.stage,
+      "enduser.id": entry?.sub,
+    }),
+    ...(W3C_TRACE.test(traceId) && { traceId }),
+    ...(W3C_TRACE.test(traceId) && W3C_SPAN.test(spanId) && { spanId }),
+  };
+}
+
+function attributes(values: Readonly<Record<string, string | undefined>>): readonly object[] {
+  return Object.entries(values).flatMap(([key, value]) =>
+    value === undefined ? [] : [{ key, value: { stringValue: value } }],
+  );
+}
+
+/** Converts milliseconds to nanoseconds as a string: a number would not be exact. */
+function nanosOf(ms: number): string {
+  return `${Math.max(0, Math.trunc(ms))}000000`;
+}
+
+/**
+ * Returns the number of records that the collector rejected although it accepted the request, which must not be sent
+ * again.
+ */
+function rejectedByOtlp(answer: string): number {
+  try {
+    const parsed = JSON.parse(answer) as { readonly partialSuccess?: { readonly rejectedLogRecords?: unknown } } | null;
+    const rejected = Number(parsed?.partialSuccess?.rejectedLogRecords ?? 0);
+    return Math.max(rejected, 0);
+  } catch {
+    return 0;
+  }
+}
+
+const LABEL_CHARACTERS_MAX = 128;
+
+/**
+ * Returns a push request in JSON. Labels have few distinct values: one stream per caller or trace would overload Loki,
+ * so callers and traces are only in the line.
+ */
+function toLoki(lines: readonly ExportLine[]): string {
+  const streams = new Map<string, { readonly stream: Labels; readonly values: (readonly [string, string])[] }>();
+  for (const line of lines) {
+    const labels = labelsOf(line);
+    const key = JSON.stringify(labels);
+    const stream = streams.get(key) ?? { stream: labels, values: [] };
+    streams.set(key, stream);
+    stream.values.push([nanosOf(line.timeMs), line.line]);
+  }
+  return JSON.stringify({ streams: [...streams.values()] });
+}
+
+type Labels = Readonly<Record<string, string>>;
+
+function labelsOf({ stream, members, entry }: ExportLine): Labels {
+  const labels = {
+    job: "safe-tool-call",
+    stream,
+    instance: textOf(members["instance"]),
+    type: stream === "journal" ? textOf(members["type"]) : undefined,
+    decision: entry?.decision,
+    classification: entry?.classification,
+    // Clients can choose the names of unknown tools freely.
+    tool: entry?.classification === "unknown" ? "unknown" : entry?.tool,
+  };
+  const given = Object.entries(labels).filter((entry): entry is [string, string] => entry[1] !== undefined);
+  return Object.fromEntries(given.map(([name, value]) => [name, value.slice(0, LABEL_CHARACTERS_MAX)]));
+}

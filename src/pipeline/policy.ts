@@ -1,0 +1,266 @@
+import type { RiskPoint } from "../approvals/floor.ts";
+import type { RiskAssessment, RiskRules } from "../approvals/risk.ts";
+import { copyOf } from "../core/copy.ts";
+import { type PolicyFinding, REFUSALS, Refusal, StartupError } from "../core/errors.ts";
+import {
+  type AnyEvidence,
+  type Authorized,
+  type Elevated,
+  type Evidence,
+  type Known,
+  mint,
+  type Parsed,
+  type Planned,
+} from "../core/evidence.ts";
+import type {
+  DenialCode,
+  PointStage,
+  PolicyDecision,
+  PolicyPoint,
+  PolicyRequests,
+  StagePoint,
+} from "../core/policy-point.ts";
+import { textWithoutSecrets } from "./redactor.ts";
+import { deepFreeze } from "./schema-validator.ts";
+
+/** All policy points of a build. Every built-in point is a member of its own, so that a build without one does not compile. */
+export interface PolicyPoints {
+  readonly permissions: StagePoint<"permission", PolicyDecision> & { readonly name: "permissions" };
+  readonly elevation: StagePoint<"elevation", PolicyDecision> & { readonly name: "elevation" };
+  /** Creates the point that applies the risk rules of one configuration. */
+  readonly risk: (rules: Pick<RiskRules, "assess">) => RiskPoint;
+  readonly others: readonly PolicyPoint[];
+}
+
+/** No policy point denies the plan. The approval gate takes the findings, which require an approval, and the assessment. */
+export type Judged = Evidence<
+  "judged",
+  { planned: Planned; assessment: RiskAssessment; findings?: readonly PolicyFinding[] | undefined }
+>;
+
+/**
+ * Decides at three stages of the pipeline. The result is a promise only when a point returned one.
+ *
+ * @throws {Refusal} the denial of a point: PERMISSION_DENIED, POLICY_DENIED or the code that the point names
+ */
+export interface Policy {
+  permit(known: Known): Authorized | Promise<Authorized>;
+  elevate(parsed: Parsed): Elevated | Promise<Elevated>;
+  judge(planned: Planned): Judged | Promise<Judged>;
+}
+
+/** @throws {StartupError} when a point has an unusable name */
+export function createPolicy(points: PolicyPoints, rules: Pick<RiskRules, "assess">): Policy {
+  const { permissions, elevation, others } = points;
+  const risk = points.risk(rules);
+  assertNames([permissions, elevation, risk, ...others].map(({ name }) => name));
+  return {
+    permit: combined({
+      stage: "permission",
+      others,
+      decide: (known: Known) => ({ point: permissions.name, decision: permissions.decide(known) }),
+      earn: (known, { findings }) => mint<Authorized>(findings === undefined ? known : { ...known, findings }),
+    }),
+    elevate: combined({
+      stage: "elevation",
+      others,
+      decide: (parsed: Parsed) => ({ point: elevation.name, decision: elevation.decide(parsed) }),
+      earn: (parsed, { findings }) => mint<Elevated>(findings === undefined ? parsed : { ...parsed, findings }),
+    }),
+    judge: combined({
+      stage: "approval",
+      others,
+      decide: (planned: Planned) => ({ point: risk.name, ...risk.decide(planned) }),
+      earn: (planned, { findings, own }) => mint<Judged>({ planned, findings, assessment: own.assessment }),
+    }),
+  };
+}
+
+interface Decided {
+  readonly point: string;
+  readonly decision: PolicyDecision;
+}
+
+/** Evidence on which a stage decides, with the findings of the stages before it. */
+type Before = PolicyRequests["permission"] & { readonly findings?: readonly PolicyFinding[] | undefined };
+
+interface StageOptions<From, Own extends Decided, To extends AnyEvidence> {
+  readonly stage: PointStage;
+  readonly others: readonly PolicyPoint[];
+  /** Asks the built-in point. */
+  readonly decide: (from: From) => Own;
+  /** Creates the evidence of the stage. */
+  readonly earn: (from: From, result: { readonly own: Own; readonly findings: Before["findings"] }) => To;
+}
+
+/**
+ * Combines all points of one stage; nothing else creates the stage's evidence. The strictest verdict wins: deny before
+ * requireApproval before allow. A denial by the built-in point is final, so the other points never learn of the call. They are
+ * asked at the same time; one that throws, is late or returns anything but a decision denies. An exception of a built-in point
+ * is an error of the service: the call ends as INTERNAL.
+ */
+function combined<From extends Before, Own extends Decided, To extends AnyEvidence>(
+  options: StageOptions<From, Own, To>,
+): (from: From) => To | Promise<To> {
+  const { stage, decide, earn } = options;
+  const others = options.others.filter((point) => point.stage === stage) as readonly StagePoint<PointStage>[];
+  const settle = (from: From, own: Own, more: readonly Decided[]): To => {
+    const all = [own, ...more];
+    const findings = bounded([...(from.findings ?? []), ...all.flatMap(findingsOf)]);
+    const denial = all.map(({ decision }) => decision).find(isDenial);
+    if (denial !== undefined) throw refusalOf(denial, findings);
+    return earn(from, { own, findings });
+  };
+  return (from) => {
+    const own = decide(from);
+    const { verdict } = own.decision;
+    if (verdict === "allow" && others.length === 0) return earn(from, { own, findings: from.findings });
+    if (verdict === "deny" || others.length === 0) return settle(from, own, []);
+    const request = shown(from);
+    const answers = others.map((point) => ask(point, request));
+    return answers.some((answer) => answer instanceof Promise)
+      ? Promise.all(answers).then((more) => settle(from, own, more))
+      : settle(from, own, answers as readonly Decided[]);
+  };
+}
+
+type Denial = Extract<PolicyDecision, { verdict: "deny" }>;
+
+function isDenial(decision: PolicyDecision): decision is Denial {
+  return decision.verdict === "deny";
+}
+
+function refusalOf(
+  { code = "POLICY_DENIED", message = DENIED, ...denial }: Denial,
+  findings: Before["findings"],
+): Refusal {
+  const { details, retryAfterMs, cause } = denial;
+  return new Refusal(code, message, { details, retryAfterMs, findings, ...(cause !== undefined && { cause }) });
+}
+
+const DENIED = "A policy of the service's operators forbids this call.";
+const UNDECIDED = "A policy of the service's operators could not be decided, so the call was not run.";
+const FINDINGS_MAX = 16;
+const REASONS_MAX = 4;
+const REASON_CHARACTERS_MAX = 200;
+const MESSAGE_CHARACTERS_MAX = 500;
+
+function findingsOf({ point, decision }: Decided): readonly PolicyFinding[] {
+  if (decision.verdict === "allow") return [];
+  const { verdict, reasons } = decision;
+  const rememberable = verdict === "requireApproval" && decision.rememberable === true;
+  const given = reasons.length === 0 ? ["no reason given"] : reasons.slice(0, REASONS_MAX);
+  return given.map((reason) => ({ point, verdict, reason: plain(reason), rememberable }));
+}
+
+/** Returns one line of text without secrets. */
+function plain(reason: string): string {
+  const line = reason.slice(0, REASON_CHARACTERS_MAX * 2).replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu, " ");
+  return (textWithoutSecrets(line) ?? "").slice(0, REASON_CHARACTERS_MAX);
+}
+
+/** Returns at most `FINDINGS_MAX` findings, denials first; undefined when there are none. */
+function bounded(findings: readonly PolicyFinding[]): Before["findings"] {
+  if (findings.length <= FINDINGS_MAX) return findings.length === 0 ? undefined : findings;
+  const isDenied = ({ verdict }: PolicyFinding): boolean => verdict === "deny";
+  const demands = findings.filter((finding) => !isDenied(finding));
+  // What is not rememberable must stay: one such finding decides that nothing is remembered.
+  const sorted = [...demands].sort((a, b) => Number(a.rememberable) - Number(b.rememberable));
+  return [...findings.filter(isDenied), ...sorted].slice(0, FINDINGS_MAX);
+}
+
+/**
+ * Returns what a point that is not built in sees of a call: the tool, the caller, the parsed arguments and a copy of the plan.
+ * The handler's binding stays hidden, and a point that changes the copy does not change what runs.
+ */
+function shown(from: Before & { readonly input?: unknown; readonly plan?: unknown }): PolicyRequests["approval"] {
+  const { tool, caller, input, plan } = from;
+  return Object.freeze({
+    tool,
+    caller,
+    input: frozenCopy(input),
+    plan: frozenCopy(plan),
+  }) as PolicyRequests["approval"];
+}
+
+function frozenCopy(value: unknown): unknown {
+  try {
+    return deepFreeze(copyOf(value));
+  } catch {
+    // A value that cannot be copied is in no plan but its function's own, whose points are the build's code too.
+    return value;
+  }
+}
+
+const DECIDE_TIMEOUT_MS = 1_000;
+
+function ask(point: StagePoint<PointStage>, request: PolicyRequests["approval"]): Decided | Promise<Decided> {
+  const { name } = point;
+  const failed = (cause: unknown): Decided => ({
+    point: name,
+    decision: {
+      verdict: "deny",
+      reasons: ["could not decide"],
+      message: UNDECIDED,
+      cause: new Error(`policy point ${name} could not decide`, { cause }),
+    },
+  });
+  const read = (answer: unknown): Decided => ({ point: name, decision: readDecision(answer) });
+  try {
+    const answer: unknown = point.decide(request);
+    if (!isThenable(answer)) return read(answer);
+    return inTime(answer, point.timeoutMs ?? DECIDE_TIMEOUT_MS)
+      .then(read)
+      .catch(failed);
+  } catch (cause) {
+    return failed(cause);
+  }
+}
+
+function isThenable(answer: unknown): answer is PromiseLike<unknown> {
+  return typeof answer === "object" && answer !== null && "then" in answer && typeof answer.then === "function";
+}
+
+/** @throws {Error} when the answer does not come within the limit */
+async function inTime(answer: PromiseLike<unknown>, timeoutMs: number): Promise<unknown> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(new Error(`no decision within ${timeoutMs} ms`)), timeoutMs);
+  });
+  try {
+    return await Promise.race([answer, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** @throws {Error} when the value is not a decision: then the point has not allowed the call */
+function readDecision(answer: unknown): PolicyDecision {
+  const { verdict, reasons, rememberable, ...rest } = answer as { readonly [Member in string]?: unknown };
+  if (verdict === "allow") return { verdict };
+  const areTexts = Array.isArray(reasons) && reasons.every((reason) => typeof reason === "string");
+  if ((verdict !== "deny" && verdict !== "requireApproval") || !areTexts)
+    throw new Error("the answer is not a decision");
+  if (verdict === "requireApproval") return { verdict, reasons, rememberable: rememberable === true };
+  const { code, message, ...more } = rest as Omit<Denial, "verdict" | "reasons">;
+  if (code !== undefined && !isDenialCode(code)) throw new Error("the denial's code is not one of a denied call");
+  const text = typeof message === "string" ? { message: message.slice(0, MESSAGE_CHARACTERS_MAX) } : undefined;
+  return { ...more, verdict, reasons, ...(code !== undefined && { code }), ...text };
+}
+
+function isDenialCode(code: string): code is DenialCode {
+  return Object.hasOwn(REFUSALS, code) && REFUSALS[code as DenialCode].decision === "DENIED";
+}
+
+const NAME = /^[a-z][a-z0-9-]{0,63}$/;
+const POINTS_MAX = 32;
+
+function assertNames(names: readonly string[]): void {
+  const problems = names.flatMap((name, index) => {
+    if (!NAME.test(name))
+      return [`policy point ${JSON.stringify(name)}: the name must be of a-z, 0-9 and -, at most 64`];
+    return names.indexOf(name) < index ? [`policy point ${name}: another point has this name`] : [];
+  });
+  if (names.length > POINTS_MAX) problems.push(`there are more than ${POINTS_MAX} policy points`);
+  if (problems.length > 0) throw new StartupError(problems);
+}
