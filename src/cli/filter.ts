@@ -9,12 +9,11 @@ import type { Json, OutputPolicy } from "../core/types.ts";
 import { fit } from "../pipeline/output-bound.ts";
 import { lookThrough, lookThroughFields } from "../pipeline/redactor.ts";
 import { assemble } from "../runtime/composition/wiring.ts";
-import { wrongUsage } from "./client.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
-import { print, StdoutError, table } from "./output.ts";
+import { EXIT, print, StdoutError, table, wrongUsage } from "./output.ts";
 import { printableCell } from "./printable.ts";
 
-export interface FilterOptions extends ConfigurationOptions {
+interface FilterOptions extends ConfigurationOptions {
   readonly sample: string;
   readonly json?: boolean;
 }
@@ -37,9 +36,6 @@ interface Issue {
   readonly message: string;
 }
 
-/** sysexits.h EX_NOINPUT: the sample cannot be read. */
-const NO_SAMPLE = 66;
-
 class SampleError extends Error {}
 
 /** The tool would withhold this answer. */
@@ -56,8 +52,7 @@ class Withheld extends Error {
 
 /**
  * `stc filter`: shows what an agent would see of an answer, and why. The sample is the input of the tool's output schema: a gRPC
- * message as JSON, or the value that a command's parser returns. Nothing runs. Exit code: 0 done; 1 the tool would withhold the
- * answer; 64 unknown tool; 66 the sample cannot be read.
+ * message as JSON, or the value that a command's parser returns. Nothing runs.
  */
 export async function filter(name: string, { sample, json, ...options }: FilterOptions): Promise<void> {
   const { config } = await configuration(options);
@@ -70,7 +65,7 @@ export async function filter(name: string, { sample, json, ...options }: FilterO
     else show(answer);
   } catch (error) {
     if (error instanceof StdoutError) throw error;
-    process.exitCode = error instanceof SampleError ? NO_SAMPLE : 1;
+    process.exitCode = error instanceof SampleError ? EXIT.noInput : EXIT.failed;
     if (json === true && error instanceof Withheld) {
       print.json({ tool: name, ok: false, code: error.code, issues: error.issues });
     } else print.error(error instanceof Error ? shownText(error.message) : String(error));

@@ -53,7 +53,7 @@ describe.skipIf(!hasTerminals)("watching", () => {
     service.counted = { id: SECOND };
     await terminal.shows(ARMED);
     terminal.type("y\r");
-    await terminal.shows(`does not understand: ${FIRST} may be decided or not`);
+    await terminal.shows(`understand the answer of the service: ${FIRST} may or may not be decided`);
     expect(terminal.out).not.toContain("approved (");
   });
 

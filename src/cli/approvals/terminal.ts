@@ -115,7 +115,7 @@ export class Terminal {
     question.quietLooks += 1;
     if (question.quietLooks < QUIET_LOOKS_MIN) return;
     question.isArmed = true;
-    const note = "(what was typed before the question stood there does not count)";
+    const note = "(keys typed before the prompt was shown do not count)";
     this.#say(() => print.part(question.wasHasty ? `\n${note}\n${question.prompt()} ` : " "));
   }
 
@@ -195,7 +195,7 @@ const SESSION: ReadonlySet<string> = new Set(["s", "session"]);
 const DENIAL = /^no?(?:[\s,;:.-]+(.*))?$/is;
 
 /** Shown once, before the first prompt. */
-export const HOW_TO_ANSWER = 'A denial may carry a reason, which the agent reads: "n use the staging cluster".';
+export const HOW_TO_ANSWER = 'A denial may include a reason, which the agent reads: "n use the staging cluster".';
 
 /** Returns the prompt for a decision. */
 export function question(approval: ShownApproval, now: number | undefined): string {
@@ -238,7 +238,7 @@ interface Further {
 }
 
 const WHY: Further = {
-  prompt: "A policy wants to know why:",
+  prompt: "A policy requires a reason:",
   add: (choice, text) => (text.trim() === "" ? undefined : { ...choice, reason: text.trim() }),
 };
 

@@ -1,8 +1,33 @@
-import { readSessions } from "./approvals/answers.ts";
-import { ask, type ClientOptions, connect, isAbout, notUnderstood, segment, wrongUsage } from "./client.ts";
-import { printListing } from "./listing.ts";
-import { print, tell } from "./output.ts";
-import { printable, printableCell } from "./printable.ts";
+import { ask, type ClientOptions, connect, isAbout, notUnderstood, segment } from "../client.ts";
+import { print, tell, wrongUsage } from "../output.ts";
+import { printable, printableCell } from "../printable.ts";
+import { readGrants, readSessions } from "./answers.ts";
+import { printListing } from "./view.ts";
+
+/** `stc grants list`: lists the approvals that are still valid for a session. */
+export async function listGrants(options: ClientOptions): Promise<void> {
+  const client = connect(options);
+  const answer = client && (await ask(client, { method: "GET", path: "/grants" }, options));
+  if (answer === undefined) return;
+  if (options.json === true) return print.json(answer.body ?? {});
+  const listed = readGrants(answer.body);
+  if (listed === undefined) return notUnderstood();
+  const rows = listed.grants.map(({ id, subject, session, tool, summary, expiresAt }) =>
+    [id, subject, session, tool, new Date(expiresAt).toISOString(), summary].map(printableCell),
+  );
+  printListing([["ID", "WHO", "SESSION", "TOOL", "UNTIL", "SUMMARY"], ...rows]);
+  if (listed.truncated) print.line(`note: there are more; these are the first ${rows.length}`);
+}
+
+/** `stc grants revoke <id>`. */
+export async function revokeGrant(id: string, options: ClientOptions): Promise<void> {
+  const name = segment(id);
+  const client = name === undefined ? undefined : connect(options);
+  const answer = client && (await ask(client, { method: "DELETE", path: `/grants/${name}` }, options));
+  if (answer === undefined) return;
+  if (!isAbout(answer.body, "grant", id)) return notUnderstood();
+  tell(() => (options.json === true ? print.json(answer.body) : print.line(`revoked: ${printable(id)}`)));
+}
 
 /** `stc mode list`: lists the sessions that the service knows, with the mode of each. */
 export async function listModes(options: ClientOptions): Promise<void> {
@@ -16,17 +41,18 @@ export async function listModes(options: ClientOptions): Promise<void> {
     [id, mode, modeUntil == null ? "-" : new Date(modeUntil).toISOString(), subject, issuer].map(printableCell),
   );
   printListing([["SESSION", "MODE", "UNTIL", "WHO", "ISSUER"], ...rows]);
-  if (listed.truncated) print.line(`note: there are more than these ${rows.length}`);
+  if (listed.truncated) print.line(`note: there are more; these are the first ${rows.length}`);
 }
 
-export interface ModeOptions extends ClientOptions {
+interface ModeOptions extends ClientOptions {
   /** Seconds. */
   readonly for: number;
   readonly subject?: string;
   readonly issuer?: string;
 }
 
-const UNSEEN = "note: a session that has made no call yet is set with --subject and --issuer: whose token will name it";
+const UNSEEN =
+  "note: for a session that has made no call yet, give --subject and --issuer of the token that will name it";
 
 /** `stc mode set <session> <mode> --for 30m`. The session's owner is required when the service has not seen the session yet. */
 export async function setMode(session: string, mode: string, options: ModeOptions): Promise<void> {
