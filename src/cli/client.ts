@@ -161,6 +161,22 @@ export async function ask(
   return undefined;
 }
 
+/** Connects and sends one request; returns undefined as `connect` and `ask` do. */
+export async function askFor(options: ClientOptions, request: ServiceRequest): Promise<ServiceAnswer | undefined> {
+  const client = connect(options);
+  return client && (await ask(client, request, options));
+}
+
+/** Sends a request about the resource with this id; `request` gets the id as a path segment. */
+export async function askAbout(
+  id: string,
+  options: ClientOptions,
+  request: (name: string) => ServiceRequest,
+): Promise<ServiceAnswer | undefined> {
+  const name = segment(id);
+  return name === undefined ? undefined : askFor(options, request(name));
+}
+
 /** Returns why the service refused, for people. */
 export function problemOf({ status, body }: ServiceAnswer): string {
   const error: unknown = typeof body === "object" && body !== null && "error" in body ? body.error : undefined;
@@ -199,7 +215,7 @@ export function isAbout(body: unknown, kind: "grant" | "session", id: string): b
  * Returns the name as one path segment. Returns undefined, after printing the reason, for a name that cannot be used: `.` and
  * `..` would change the path however they are escaped.
  */
-export function segment(name: string): string | undefined {
+function segment(name: string): string | undefined {
   if (/^[\x21-\x7e]{1,132}$/.test(name) && name !== "." && name !== "..") return encodeURIComponent(name);
   wrongUsage("not a valid id: expected 1 to 132 visible characters");
   return undefined;

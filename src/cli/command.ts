@@ -74,18 +74,22 @@ export interface CommandOption<T = unknown> {
 
 type Details = Pick<CommandOption, "short" | "excludes">;
 
+/** An option without a value. */
 export function flag(help: string, details: Details = {}): CommandOption<boolean | undefined> {
   return { help, ...details };
 }
 
+/** An option with a value, which may be left out. */
 export function option<T>(kind: ValueKind<T>, help: string, details: Details = {}): CommandOption<T | undefined> {
   return { kind, help, ...details };
 }
 
+/** An option that must be given. */
 export function required<T>(kind: ValueKind<T>, help: string): CommandOption<T> {
   return { kind, help, isRequired: true };
 }
 
+/** An option with a default value. */
 export function defaulted<T>(
   kind: ValueKind<T>,
   { help, fallback, short }: { readonly help: string; readonly fallback: T; readonly short?: string },
@@ -93,10 +97,12 @@ export function defaulted<T>(
   return { kind, help, fallback, ...(short !== undefined && { short }) };
 }
 
+/** An option that may be given several times. */
 export function repeated<T>(kind: ValueKind<T>, help: string): CommandOption<readonly T[]> {
   return { kind, help, fallback: [], many: "repeated" };
 }
 
+/** An option with one or more values. */
 export function list<T>(kind: ValueKind<T>, help: string): CommandOption<readonly T[] | undefined> {
   return { kind, help, many: "list" };
 }
@@ -108,6 +114,7 @@ export interface CommandArgument<T = unknown> {
   readonly fallback?: T;
 }
 
+/** A positional argument; `fallback` makes it optional. */
 export function argument<T>(kind: ValueKind<T>, help = "", fallback?: T): CommandArgument<T> {
   return { kind, help, ...(fallback !== undefined && { fallback }) };
 }
@@ -138,7 +145,8 @@ interface OptionGroup<O extends Options> {
   readonly exits: Exits;
 }
 
-export const FOR_PROGRAMS = flag("print JSON");
+/** For programs. */
+export const JSON_FLAG = flag("print JSON");
 
 /** Options of commands that load a configuration. */
 export const CONFIGURED = {
@@ -165,7 +173,7 @@ export const CLIENT = {
     url: URL_OPTION,
     tokenFile: option(text("file"), 'file that contains the token, "-" for standard input (default: STC_TOKEN_FILE)'),
     ...TLS,
-    json: FOR_PROGRAMS,
+    json: JSON_FLAG,
   },
   exits: { 1: "refused or failed", 2: "the service does not answer" },
 } as const satisfies OptionGroup<Options>;

@@ -5,8 +5,7 @@ import type { CommandFile } from "./command.ts";
  * the code of its commands only when it runs them.
  */
 export const COMMANDS: readonly CommandFile[] = [
-  () => import("./local-commands.ts"),
-  () => import("./service-commands.ts"),
+  () => import("./top-commands.ts"),
   () => import("./approvals/commands.ts"),
   () => import("./audit/commands.ts"),
 ];

@@ -40,7 +40,7 @@ describe.skipIf(!hasTerminals)("watching", () => {
       question({ id: SECOND, decideBy }),
     );
     const before = await terminal.shows(ARMED);
-    expect(before).toContain(`not shown: ${FIRST}: the view that the service shows is not the one`);
+    expect(before).toContain(`not shown: ${FIRST}: the view does not match its digest`);
     expect(before).not.toContain(`approval        ${FIRST}`);
     expect(before).toContain(`approval        ${SECOND}`);
     terminal.type("y\r");

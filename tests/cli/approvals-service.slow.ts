@@ -99,7 +99,7 @@ test.skipIf(!hasTerminals)("agents see their own and decide nothing", async () =
   const decided = await runStc(["approvals", "deny", id], { env: agent });
   expect(decided).toMatchObject({ code: 1, err: expect.stringContaining("PERMISSION_DENIED") });
   const screen = new TerminalStc(["approvals", "watch"], { env: agent });
-  await screen.shows("decides nothing");
+  await screen.shows("cannot decide");
   expect(await screen.ends()).toBe(1);
   await decide("approvals", "deny", id);
 });

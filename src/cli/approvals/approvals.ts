@@ -1,4 +1,4 @@
-import { ask, type ClientOptions, connect, notUnderstood, type ServiceAnswer, segment } from "../client.ts";
+import { ask, askAbout, type ClientOptions, connect, notUnderstood, type ServiceAnswer } from "../client.ts";
 import { EXIT, print, tell, wrongUsage } from "../output.ts";
 import { printable, printableCell } from "../printable.ts";
 import { isViewOfDigest, readApproval, readApprovalPage, type ShownApproval } from "./answers.ts";
@@ -73,10 +73,7 @@ interface Found {
 }
 
 async function fetchApproval(id: string, options: ClientOptions): Promise<Found | undefined> {
-  const name = segment(id);
-  const client = name === undefined ? undefined : connect(options);
-  if (client === undefined) return undefined;
-  const answer = await ask(client, { method: "GET", path: `/approvals/${name}` }, options);
+  const answer = await askAbout(id, options, (name) => ({ method: "GET", path: `/approvals/${name}` }));
   if (answer === undefined) return undefined;
   const approval = readApproval(answer.body);
   if (approval === undefined || approval.id !== id) notUnderstood();
@@ -149,11 +146,11 @@ async function change(
   options: ClientOptions,
   { to, body }: { readonly to: string; readonly body: Readonly<Record<string, unknown>> },
 ): Promise<void> {
-  const name = segment(id);
-  const client = name === undefined ? undefined : connect(options);
-  if (client === undefined) return;
-  const request = { method: "POST", path: `/approvals/${name}${to}`, body: JSON.stringify(body) } as const;
-  const answer = await ask(client, request, options);
+  const answer = await askAbout(id, options, (name) => ({
+    method: "POST",
+    path: `/approvals/${name}${to}`,
+    body: JSON.stringify(body),
+  }));
   if (answer === undefined) return;
   const approval = readApproval(answer.body);
   if (approval === undefined || approval.id !== id) return notUnderstood();

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { ask, type ClientOptions, connect, notUnderstood } from "../client.ts";
+import { askFor, type ClientOptions, notUnderstood } from "../client.ts";
 import { print, table } from "../output.ts";
 import { printable, printableCell } from "../printable.ts";
 
@@ -37,13 +37,11 @@ type ReportOptions = ClientOptions & { readonly since?: string; readonly until?:
 
 /** `stc approvals report`: reports how people decided, and which rules would avoid approval requests. */
 export async function reportApprovals(options: ReportOptions): Promise<void> {
-  const client = connect(options);
-  if (client === undefined) return;
   const query = new URLSearchParams({
     ...(options.since !== undefined && { from: options.since }),
     ...(options.until !== undefined && { to: options.until }),
   });
-  const found = await ask(client, { method: "GET", path: `/approvals/report?${query}` }, options);
+  const found = await askFor(options, { method: "GET", path: `/approvals/report?${query}` });
   if (found === undefined) return;
   if (options.json === true) return print.json(found.body);
   const read = answer.safeParse(found.body);

@@ -1,4 +1,4 @@
-import { ask, type ClientOptions, connect, isAbout, notUnderstood, segment } from "../client.ts";
+import { askAbout, askFor, type ClientOptions, isAbout, notUnderstood } from "../client.ts";
 import { print, tell, wrongUsage } from "../output.ts";
 import { printable, printableCell } from "../printable.ts";
 import { readGrants, readSessions } from "./answers.ts";
@@ -6,8 +6,7 @@ import { printListing } from "./view.ts";
 
 /** `stc grants list`: lists the approvals that are still valid for a session. */
 export async function listGrants(options: ClientOptions): Promise<void> {
-  const client = connect(options);
-  const answer = client && (await ask(client, { method: "GET", path: "/grants" }, options));
+  const answer = await askFor(options, { method: "GET", path: "/grants" });
   if (answer === undefined) return;
   if (options.json === true) return print.json(answer.body ?? {});
   const listed = readGrants(answer.body);
@@ -21,9 +20,7 @@ export async function listGrants(options: ClientOptions): Promise<void> {
 
 /** `stc grants revoke <id>`. */
 export async function revokeGrant(id: string, options: ClientOptions): Promise<void> {
-  const name = segment(id);
-  const client = name === undefined ? undefined : connect(options);
-  const answer = client && (await ask(client, { method: "DELETE", path: `/grants/${name}` }, options));
+  const answer = await askAbout(id, options, (name) => ({ method: "DELETE", path: `/grants/${name}` }));
   if (answer === undefined) return;
   if (!isAbout(answer.body, "grant", id)) return notUnderstood();
   tell(() => (options.json === true ? print.json(answer.body) : print.line(`revoked: ${printable(id)}`)));
@@ -31,8 +28,7 @@ export async function revokeGrant(id: string, options: ClientOptions): Promise<v
 
 /** `stc mode list`: lists the sessions that the service knows, with the mode of each. */
 export async function listModes(options: ClientOptions): Promise<void> {
-  const client = connect(options);
-  const answer = client && (await ask(client, { method: "GET", path: "/sessions" }, options));
+  const answer = await askFor(options, { method: "GET", path: "/sessions" });
   if (answer === undefined) return;
   if (options.json === true) return print.json(answer.body ?? {});
   const listed = readSessions(answer.body);
@@ -59,12 +55,12 @@ export async function setMode(session: string, mode: string, options: ModeOption
   const { subject, issuer } = options;
   if ((subject === undefined) !== (issuer === undefined)) return wrongUsage("--subject and --issuer go together");
   if (subject === "" || issuer === "") return wrongUsage("--subject and --issuer must not be empty");
-  const name = segment(session);
-  const client = name === undefined ? undefined : connect(options);
-  if (client === undefined) return;
   const body = JSON.stringify({ mode, expiresInSeconds: options.for, subject, issuer });
   const hint = subject === undefined ? { ifNotFound: UNSEEN } : {};
-  const answer = await ask(client, { method: "PUT", path: `/sessions/${name}/mode`, body, ...hint }, options);
+  const answer = await askAbout(session, options, (name) => {
+    const path = `/sessions/${name}/mode`;
+    return { method: "PUT", path, body, ...hint };
+  });
   if (answer === undefined) return;
   if (!isAbout(answer.body, "session", session)) return notUnderstood();
   const set = `${printable(mode)} for ${options.for} s: ${printable(session)}`;
@@ -73,9 +69,7 @@ export async function setMode(session: string, mode: string, options: ModeOption
 
 /** `stc mode end <session>`: ends the session together with its mode and its grants. */
 export async function endSession(session: string, options: ClientOptions): Promise<void> {
-  const name = segment(session);
-  const client = name === undefined ? undefined : connect(options);
-  const answer = client && (await ask(client, { method: "DELETE", path: `/sessions/${name}` }, options));
+  const answer = await askAbout(session, options, (name) => ({ method: "DELETE", path: `/sessions/${name}` }));
   if (answer === undefined) return;
   if (!isAbout(answer.body, "session", session)) return notUnderstood();
   tell(() => (options.json === true ? print.json(answer.body) : print.line(`ended: ${printable(session)}`)));

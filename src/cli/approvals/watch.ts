@@ -4,7 +4,16 @@ import { printable } from "../printable.ts";
 import { isViewOfDigest, readApproval, readApprovalPage, readEventSubject, type ShownApproval } from "./answers.ts";
 import { NO_VIEW, OTHER_VIEW } from "./approvals.ts";
 import { followEvents, type Hint } from "./events.ts";
-import { type Choice, choiceOf, furtherOf, HOW_TO_ANSWER, HUNG_UP, question, Terminal, unclear } from "./terminal.ts";
+import {
+  type Choice,
+  choiceOf,
+  decisionPrompt,
+  furtherOf,
+  HOW_TO_ANSWER,
+  HUNG_UP,
+  Terminal,
+  unclear,
+} from "./terminal.ts";
 import { type ApprovalParts, approvalParts, missingText } from "./view.ts";
 
 const REQUEST_TIMEOUT_MS = 30_000;
@@ -217,7 +226,7 @@ class Watch {
   async #choose(asking: Asking): Promise<Choice | undefined> {
     const { approval, clock } = asking;
     if (!(await this.#showPages(asking))) return undefined;
-    let choice = await this.#read(asking, () => question(approval, clock()), {
+    let choice = await this.#read(asking, () => decisionPrompt(approval, clock()), {
       read: (text) => choiceOf(approval, text),
       unclear: (text) => unclear(approval, text),
     });

@@ -5,9 +5,9 @@ import {
   type CommandOption,
   command,
   defaulted,
-  FOR_PROGRAMS,
   flag,
   group,
+  JSON_FLAG,
   option,
   repeated,
   required,
@@ -145,7 +145,7 @@ export const commands = [
       key,
       from: option(text("day"), "first day to check; only the chain is checked then"),
       to: option(text("day"), "last day to check"),
-      json: FOR_PROGRAMS,
+      json: JSON_FLAG,
     },
     exits: {
       0: "sound",
@@ -170,7 +170,7 @@ export const commands = [
     name: "audit verify-proof",
     summary: "Check a proof, without the log",
     arguments: { file: argument(text("file")) },
-    options: { key, json: FOR_PROGRAMS },
+    options: { key, json: JSON_FLAG },
     exits: {
       0: "proved",
       1: "not in the log",

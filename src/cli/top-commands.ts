@@ -1,21 +1,23 @@
 import {
   argument,
+  CLIENT,
   CONFIGURED,
   command,
   defaulted,
   duration,
-  FOR_PROGRAMS,
   flag,
+  JSON_FLAG,
   list,
   option,
   required,
+  TLS,
   text,
 } from "./command.ts";
 
 /** The longest token lifetime that a service accepts by default. */
 const TOKEN_SECONDS_MAX = 3_600;
 
-/** Commands that need no running service: they load a configuration, or the development keys. */
+/** Commands outside any group: those that load a configuration first, then those that ask a running service. */
 export const commands = [
   command({
     name: "serve",
@@ -30,7 +32,7 @@ export const commands = [
     uses: CONFIGURED,
     options: {
       matrix: flag("print who can call what: tools, their permissions, classifications and categories"),
-      json: FOR_PROGRAMS,
+      json: JSON_FLAG,
     },
     run: async (_, options) => (await import("./check.ts")).check(options),
   }),
@@ -38,7 +40,7 @@ export const commands = [
     name: "tools",
     summary: "List the tools",
     uses: CONFIGURED,
-    options: { json: FOR_PROGRAMS },
+    options: { json: JSON_FLAG },
     run: async (_, options) => (await import("./check.ts")).tools(options),
   }),
   command({
@@ -46,7 +48,7 @@ export const commands = [
     summary: "Show exactly what a call would run, and run nothing",
     arguments: { tool: argument(text("tool")), args: argument(text("args"), "arguments as JSON", "{}") },
     uses: CONFIGURED,
-    options: { json: FOR_PROGRAMS },
+    options: { json: JSON_FLAG },
     exits: {
       0: "planned",
       1: "the call would be refused",
@@ -61,7 +63,7 @@ export const commands = [
     uses: CONFIGURED,
     options: {
       sample: required(text("file"), "an answer as JSON: the input of the tool's output schema"),
-      json: FOR_PROGRAMS,
+      json: JSON_FLAG,
     },
     exits: {
       0: "the agent would get the answer",
@@ -88,5 +90,34 @@ export const commands = [
       ttl: defaulted(duration(TOKEN_SECONDS_MAX), { help: "30s, 15m, 1h", fallback: TOKEN_SECONDS_MAX }),
     },
     run: async (_, options) => (await import("./token.ts")).token(options),
+  }),
+  command({
+    name: "health",
+    summary: "Check that a running service is alive",
+    options: {
+      ...TLS,
+      url: option(
+        text("url"),
+        "the service (default: STC_URL, else the address in its configuration, else port 8787 on this machine)",
+      ),
+      config: option(text("file"), "the service's configuration file (default: STC_CONFIG)"),
+      ready: flag("check that the service takes calls"),
+    },
+    exits: { 0: "healthy", 1: "not healthy", 2: "the service does not answer" },
+    run: async (_, options) => (await import("./health.ts")).health(options),
+  }),
+  command({
+    name: "reload",
+    summary: "Make a running service load changed configuration, manifests and keys",
+    uses: CLIENT,
+    run: async (_, options) => (await import("./call.ts")).reload(options),
+  }),
+  command({
+    name: "call",
+    summary: "Call a tool of a running service",
+    arguments: { tool: argument(text("tool")), args: argument(text("args"), "arguments as JSON", "{}") },
+    uses: CLIENT,
+    options: { approval: option(text("id"), "id of the approval of exactly this call") },
+    run: async ({ tool, args }, options) => (await import("./call.ts")).call(tool, args, options),
   }),
 ];
