@@ -140,7 +140,7 @@ test("a reader warns of a renamed day, and finds its lines", () => {
   fs.renameSync(join(dir, "2026-02-17.jsonl"), join(dir, "2026-01-01.jsonl"));
   const asked = audit("query", "--dir", dir, "--from", "2026-02-17", "--to", "2026-02-18", "--json");
   expect([asked.exitCode, asked.said.trim().split("\n").length]).toEqual([0, 5]);
-  expect(asked.complained).toStartWith("warning: 2026-01-01.jsonl of calls holds lines of 2026-02-17: stc audit");
+  expect(asked.complained).toStartWith("warning: 2026-01-01.jsonl of calls holds lines of 2026-02-17: run stc audit");
 });
 
 test("no directory is 66; for programs there is JSON", () => {
