@@ -65,7 +65,7 @@ export function connect(options: ClientOptions): Client | undefined {
     return undefined;
   }
   const route = routeTo(named);
-  let fault: unknown;
+  let failure: unknown;
   const request = (path: string, init: BunFetchRequestInit): Promise<Response> =>
     fetch(endpointAt(route, path), {
       ...init,
@@ -75,8 +75,8 @@ export function connect(options: ClientOptions): Client | undefined {
     });
   return {
     url: named,
-    noAnswer: () => noAnswer(named, fault),
-    mayHaveArrived: () => !NOT_SENT.test(codeOf(fault) ?? ""),
+    noAnswer: () => noAnswer(named, failure),
+    mayHaveArrived: () => !NOT_SENT.test(codeOf(failure) ?? ""),
     async send({ method, path, body, timeoutMs }) {
       try {
         const headers: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
@@ -84,7 +84,7 @@ export function connect(options: ClientOptions): Client | undefined {
         const response = await request(path, { method, headers, body: body ?? null, signal });
         return await readAnswer(response);
       } catch (error) {
-        fault = error;
+        failure = error;
         return undefined;
       }
     },
@@ -106,15 +106,15 @@ const NOT_SENT =
   /^(?:ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|EPROTO|.*(?:CERT|SSL|TLS|SIGNATURE).*)$/;
 
 /** Returns a message for people, followed by the error code of the system or of TLS when there is one. */
-export function noAnswer(url: string, fault: unknown): string {
-  if (fault instanceof ForeignAnswer) return `the server at ${url} is not this service: ${fault.message}`;
-  if (fault instanceof Error && fault.name === "TimeoutError") return `no answer from ${url} in time`;
-  const code = codeOf(fault);
+export function noAnswer(url: string, failure: unknown): string {
+  if (failure instanceof ForeignAnswer) return `the server at ${url} is not this service: ${failure.message}`;
+  if (failure instanceof Error && failure.name === "TimeoutError") return `no answer from ${url} in time`;
+  const code = codeOf(failure);
   return `no answer from ${url}${code === undefined ? "" : ` (${code})`}`;
 }
 
-function codeOf(fault: unknown): string | undefined {
-  return fault instanceof Error && "code" in fault && typeof fault.code === "string" ? fault.code : undefined;
+function codeOf(failure: unknown): string | undefined {
+  return failure instanceof Error && "code" in failure && typeof failure.code === "string" ? failure.code : undefined;
 }
 
 const UNKNOWN = "the request may or may not have taken effect";
@@ -207,8 +207,8 @@ export function notUnderstood(): void {
 
 /** Returns whether the answer describes the resource that the change was requested for. */
 export function isAbout(body: unknown, kind: "grant" | "session", id: string): boolean {
-  const told: unknown = isTable(body) ? body[kind] : undefined;
-  return isTable(told) && told["id"] === id;
+  const resource: unknown = isTable(body) ? body[kind] : undefined;
+  return isTable(resource) && resource["id"] === id;
 }
 
 /**

@@ -253,7 +253,7 @@ class Sight {
   readonly #seen: Json;
   readonly #scan: CompiledScan;
   readonly #renamed = new WeakMap<object, ReadonlyMap<string, string>>();
-  readonly #keysTold = new Set<string>();
+  readonly #keysListed = new Set<string>();
 
   constructor(filtered: Json, seen: Json, scan: CompiledScan) {
     this.#filtered = filtered;
@@ -267,25 +267,25 @@ class Sight {
       const fate = action === "redact" ? "redact" : "stripped";
       return [{ path, fate, pattern, rules: [], value: undefined }];
     }
-    const told: FilteredField[] = [];
+    const listed: FilteredField[] = [];
     let before = this.#filtered;
     let after = this.#seen;
     for (const [index, step] of at.entries()) {
       const name = typeof step === "string" ? this.#nameOf(before, after, at.slice(0, index + 1)) : step;
-      if (name !== step) told.push(...this.#key(at.slice(0, index + 1), String(name), pattern));
+      if (name !== step) listed.push(...this.#key(at.slice(0, index + 1), String(name), pattern));
       before = child(before, step);
       after = child(after, name);
     }
     const by = { path, pattern, ...(reason !== undefined && { reason }) };
-    if (before === after) return [...told, { ...by, fate: action ?? "allow", rules: [], value: after }];
+    if (before === after) return [...listed, { ...by, fate: action ?? "allow", rules: [], value: after }];
     const rules = this.#rulesAt(at);
-    return [...told, { ...by, fate: rules.length > 0 ? "hidden" : "cleaned", rules, value: after }];
+    return [...listed, { ...by, fate: rules.length > 0 ? "hidden" : "cleaned", rules, value: after }];
   }
 
   #key(at: ValuePath, name: string, pattern: string | undefined): readonly FilteredField[] {
     const path = `${at.reduce<string>((text, step) => (typeof step === "number" ? `${text}[${step}]` : joined(text, step)), "")} (key)`;
-    if (this.#keysTold.has(path)) return [];
-    this.#keysTold.add(path);
+    if (this.#keysListed.has(path)) return [];
+    this.#keysListed.add(path);
     const rules = added(this.#found(only(at, null)), this.#found(only(at.slice(0, -1), {})));
     return [{ path, fate: rules.length > 0 ? "hidden" : "cleaned", pattern, rules, value: name }];
   }
@@ -358,8 +358,8 @@ function alone(value: Json, at: ValuePath, instead?: Json): Json {
   if (step === undefined) return instead === undefined ? value : instead;
   const inner = alone(child(value, step), below, instead);
   if (typeof step === "number") return [inner];
-  const beside = Object.entries(value ?? {}).filter(([key, other]) => key !== step && isShortText(other));
-  return Object.fromEntries([...beside, [step, inner]]);
+  const siblings = Object.entries(value ?? {}).filter(([key, other]) => key !== step && isShortText(other));
+  return Object.fromEntries([...siblings, [step, inner]]);
 }
 
 function isShortText(value: Json): boolean {

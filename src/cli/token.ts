@@ -27,8 +27,8 @@ export async function token({ sub, permission, operator, session, ttl }: TokenOp
   if (session !== undefined && !VISIBLE.test(session)) {
     return wrongUsage("a session must be 1 to 128 visible characters");
   }
-  const fault = subjectFault(sub);
-  if (fault !== undefined) return wrongUsage(`no service would accept this subject: ${fault}`);
+  const problem = subjectFault(sub);
+  if (problem !== undefined) return wrongUsage(`no service would accept this subject: ${problem}`);
   if (permission?.some((name) => !VISIBLE.test(name)) === true) {
     return wrongUsage("no service would accept this permission: 1 to 128 visible characters, no space");
   }

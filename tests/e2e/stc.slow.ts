@@ -284,7 +284,12 @@ describe.concurrent("stc token and stc call", () => {
       "/nowhere is empty or cannot be read",
     ],
     ["an address that is none", ["get_customer", "--url", "localhost:80", "--token-file", "-"], 64, "not the address"],
-    ["an address that cannot be read", ["get_customer", "--url", "http://[", "--token-file", "-"], 64, "not the address"],
+    [
+      "an address that cannot be read",
+      ["get_customer", "--url", "http://[", "--token-file", "-"],
+      64,
+      "not the address",
+    ],
     [
       "a service that is not there",
       ["get_customer", "--url", "http://127.0.0.1:9", "--token-file", "-"],

@@ -128,9 +128,9 @@ function head(approval: ShownApproval, view: JsonObject, { now, isAsked }: ViewO
 /** Returns one line for each stage, with the names of those who approved. */
 function quorumLines({ quorum, canDecide, state }: ShownApproval): readonly string[] {
   const stages = (quorum?.policies ?? []).flatMap(({ name: policy, stages }) =>
-    stages.map(({ name, state: stands, have, needed, voters }) => {
+    stages.map(({ name, state: progress, have, needed, voters }) => {
       const who = voters.length === 0 ? "" : ` (${voters.map(({ sub }) => quoted(sub)).join(", ")})`;
-      return `${printable(policy)}, ${printable(name)}: ${have} of ${needed}, ${printable(stands)}${who}`;
+      return `${printable(policy)}, ${printable(name)}: ${have} of ${needed}, ${printable(progress)}${who}`;
     }),
   );
   const wants = quorum === undefined || quorum.reasonRequired === "never" ? [] : [quorum.reasonRequired];
