@@ -1,10 +1,8 @@
-import { type ClientOptions, connect, EXIT, notUnderstood, sendOnce, wrongUsage } from "./client.ts";
-import { print, tell } from "./output.ts";
+import { type ClientOptions, connect, notUnderstood, problemOf, sendOnce } from "./client.ts";
+import { EXIT, print, tell, wrongUsage } from "./output.ts";
+import { printable } from "./printable.ts";
 
-/**
- * `stc call`: sends one call to a running service. Exit code: 0 success; 1 refused, failed or waiting for an approval; 2 service
- * not reached; 64 wrong usage.
- */
+/** `stc call`: sends one call to a running service. */
 export async function call(
   tool: string,
   args: string,
@@ -17,7 +15,7 @@ export async function call(
   const answer = await sendOnce(client, { method: "POST", path: "/call", body });
   if (answer === undefined) return;
   if (answer.body === undefined) return notUnderstood();
-  if (answer.status !== 200 || !isSuccess(answer.body)) process.exitCode = EXIT.refused;
+  if (answer.status !== 200 || !isSuccess(answer.body)) process.exitCode = EXIT.failed;
   tell(() => print.json(answer.body, options.json === true ? undefined : 2));
 }
 
@@ -35,4 +33,28 @@ function envelope(tool: string, args: string, approval: string | undefined): str
 
 function isSuccess(body: unknown): boolean {
   return typeof body === "object" && body !== null && "status" in body && body.status === "success";
+}
+
+/** Reading the whole configuration again takes as long as a start. */
+const TIMEOUT_MS = 180_000;
+
+/** `stc reload`: makes a running service apply changed configuration. Prints every problem when the service refuses. */
+export async function reload(options: ClientOptions): Promise<void> {
+  const client = connect(options);
+  if (client === undefined) return;
+  const answer = await sendOnce(client, { method: "POST", path: "/reload", timeoutMs: TIMEOUT_MS });
+  if (answer === undefined) return;
+  const { status, body } = answer;
+  if (status !== 200) process.exitCode = EXIT.failed;
+  if (options.json === true) return tell(() => print.json(body ?? {}));
+  const answered: Readonly<Record<string, unknown>> = typeof body === "object" && body !== null ? { ...body } : {};
+  const { problems, generation, hash } = answered;
+  if (status === 422 && Array.isArray(problems)) {
+    print.error("refused; the configuration in use stays in use:");
+    for (const problem of problems) print.error(`  ${printable(String(problem))}`);
+    return;
+  }
+  if (status !== 200) return print.error(problemOf(answer));
+  if (typeof generation !== "number" || typeof hash !== "string") return notUnderstood();
+  tell(() => print.line(`reloaded: configuration snapshot ${generation}, ${printable(hash)}`));
 }

@@ -1,15 +1,16 @@
 import { StartupError } from "../core/errors.ts";
 import { classificationNotes } from "../core/manifest/change-words.ts";
 import { policyNotes } from "../core/policy/notes.ts";
+import { toJson } from "../core/tool-formats.ts";
 import type { Tool } from "../core/types.ts";
 import { labelOf } from "../detection/labels.ts";
 import { assemble, type Parts } from "../runtime/composition/wiring.ts";
 import type { Config } from "../runtime/config/config.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
-import { print, table } from "./output.ts";
+import { EXIT, print, table } from "./output.ts";
 
 const UNSIGNED =
-  "audit.checkpointKeyFile is not set: the audit's chain shows damage, but who can write its directory can make it anew";
+  "audit.checkpointKeyFile is not set: the audit's chain shows damage, but anyone who can write to the audit directory can rebuild it";
 const NOTHING = { tools: [], notRegistered: [], contracts: [], notes: [] } as const;
 
 interface CheckOptions extends ConfigurationOptions {
@@ -18,10 +19,7 @@ interface CheckOptions extends ConfigurationOptions {
   readonly matrix?: boolean;
 }
 
-/**
- * `stc check`: reports everything that would prevent the service from starting, all at once. Exit code: 0 when it would start,
- * otherwise 78.
- */
+/** `stc check`: reports everything that would prevent the service from starting, all at once. */
 export async function check(options: CheckOptions): Promise<void> {
   try {
     const { config, now } = await configuration(options);
@@ -49,7 +47,7 @@ export async function check(options: CheckOptions): Promise<void> {
   } catch (error) {
     if (!(error instanceof StartupError) || options.json !== true) throw error;
     print.json({ ok: false, ...NOTHING, problems: error.problems });
-    process.exitCode = 78;
+    process.exitCode = EXIT.configuration;
   }
 }
 
@@ -86,7 +84,7 @@ function notesOf({ registry, loaded, report, checkpointKey, confinement }: Parts
     ...(checkpointKey === undefined ? [UNSIGNED] : []),
     ...unpinned.map(
       ({ system }) =>
-        `systems.${system}: its contract comes by reflection and is not pinned: the service can change it; set contractSha256`,
+        `systems.${system}: its contract comes from reflection and is not pinned: the service can change it; set contractSha256`,
     ),
     ...[...report.notes, ...protection, ...registry.list().flatMap(({ tool }) => untried(tool))].map(
       ({ tool, field, message }) => {
@@ -106,11 +104,13 @@ function approvalNotes({ approvals, jwt }: Config, tools: readonly Tool[]): read
       ? ["approvals: nobody can decide: no issuer in jwt.issuers is marked operators: true"]
       : []),
     ...(!canAsk && asking.length > 0
-      ? [`approvals.store is not set: what must ask is refused; it may concern ${asking.join(", ")}`]
+      ? [`approvals.store is not set: calls that need an approval are refused; it may concern ${asking.join(", ")}`]
       : []),
     ...(approvals.mode === "default"
       ? []
-      : [`approvals.mode: ${approvals.mode} holds for every session, without an end; stc mode sets one for a while`]),
+      : [
+          `approvals.mode: ${approvals.mode} applies to every session without an end; stc mode set sets a mode for a limited time`,
+        ]),
   ];
 }
 
@@ -188,4 +188,22 @@ function matrixTable(rows: readonly MatrixRow[]): string {
     ...[list(row.permissions), list(row.elevated), list(row.subjects)],
   ]);
   return table([heads, ...lines]);
+}
+
+/** `stc tools`: lists the tools that the service would offer, with the permissions that each needs. */
+export async function tools(options: ConfigurationOptions & { readonly json?: boolean }): Promise<void> {
+  const { config } = await configuration(options);
+  const parts = await assemble(config);
+  await parts.close();
+  const listed = parts.registry.list().map(({ tool }) => tool);
+  if (options.json === true)
+    return print.json({ tools: listed.map(toJson), notRegistered: parts.loaded.notRegistered });
+  const rows = listed.map((tool) => [
+    tool.name,
+    tool.classification,
+    tool.target.system,
+    tool.permissions.required.join(" "),
+  ]);
+  print.line(table([["TOOL", "CLASSIFICATION", "SYSTEM", "PERMISSIONS"], ...rows]));
+  for (const reason of parts.loaded.notRegistered) print.line(`note: ${reason}`);
 }

@@ -2,19 +2,12 @@ import { closeSync, openSync, readFileSync, readSync } from "node:fs";
 import { isTable } from "../core/json.ts";
 import { processEnvironment } from "../runtime/config/file.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
-import { addressFault, over, routeOf, wayTo } from "./address.ts";
-import { clientTls, type TlsFileOptions } from "./client-tls.ts";
-import { print } from "./output.ts";
+import type { CLIENT, OptionValues } from "./command.ts";
+import { addressProblem, clientTls, endpointAt, over, routeTo } from "./connection.ts";
+import { EXIT, print, wrongUsage } from "./output.ts";
 import { printable } from "./printable.ts";
 
-export interface ClientOptions extends TlsFileOptions {
-  readonly url?: string;
-  readonly tokenFile?: string;
-  readonly json?: boolean;
-}
-
-/** Exit codes of the commands that query a service: 0 done, 1 refused or failed, 2 service not reached, 64 wrong usage. */
-export const EXIT = { refused: 1, unreachable: 2, usage: 64 } as const;
+export type ClientOptions = OptionValues<typeof CLIENT.options>;
 
 interface ServiceRequest {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
@@ -41,7 +34,7 @@ export interface Client {
   /** Returns a message that the latest request got no answer, with the reason when it is known. */
   noAnswer(): string;
   /** Returns whether the latest request may have reached the service although it got no answer. */
-  mayHaveCome(): boolean;
+  mayHaveArrived(): boolean;
   /** Returns undefined when the service was not reached or the answer is not JSON. */
   send(request: ServiceRequest): Promise<ServiceAnswer | undefined>;
   /** Opens a stream that stays open. */
@@ -65,24 +58,25 @@ export function connect(options: ClientOptions): Client | undefined {
     return undefined;
   }
   const named = options.url ?? (environment["STC_URL"] || DEFAULT_URL);
-  const token = addressFault(named) ?? tokenIn(options.tokenFile ?? environment["STC_TOKEN_FILE"], tls.hasCertificate);
+  const token =
+    addressProblem(named) ?? tokenIn(options.tokenFile ?? environment["STC_TOKEN_FILE"], tls.hasCertificate);
   if (typeof token === "string") {
     wrongUsage(token);
     return undefined;
   }
-  const way = wayTo(named);
-  let fault: unknown;
+  const route = routeTo(named);
+  let failure: unknown;
   const request = (path: string, init: BunFetchRequestInit): Promise<Response> =>
-    fetch(routeOf(way, path), {
+    fetch(endpointAt(route, path), {
       ...init,
-      ...over(way, tls.read()),
+      ...over(route, tls.read()),
       headers: { ...(init.headers as Record<string, string>), ...token.header() },
       redirect: "error",
     });
   return {
     url: named,
-    noAnswer: () => noAnswer(named, fault),
-    mayHaveCome: () => !NOT_SENT.test(codeOf(fault) ?? ""),
+    noAnswer: () => noAnswer(named, failure),
+    mayHaveArrived: () => !NOT_SENT.test(codeOf(failure) ?? ""),
     async send({ method, path, body, timeoutMs }) {
       try {
         const headers: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
@@ -90,7 +84,7 @@ export function connect(options: ClientOptions): Client | undefined {
         const response = await request(path, { method, headers, body: body ?? null, signal });
         return await readAnswer(response);
       } catch (error) {
-        fault = error;
+        failure = error;
         return undefined;
       }
     },
@@ -112,18 +106,18 @@ const NOT_SENT =
   /^(?:ECONNREFUSED|ENOENT|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|EPROTO|.*(?:CERT|SSL|TLS|SIGNATURE).*)$/;
 
 /** Returns a message for people, followed by the error code of the system or of TLS when there is one. */
-export function noAnswer(url: string, fault: unknown): string {
-  if (fault instanceof ForeignAnswer) return `what answers at ${url} is not this service: ${fault.message}`;
-  if (fault instanceof Error && fault.name === "TimeoutError") return `no answer from ${url} in time`;
-  const code = codeOf(fault);
+export function noAnswer(url: string, failure: unknown): string {
+  if (failure instanceof ForeignAnswer) return `the server at ${url} is not this service: ${failure.message}`;
+  if (failure instanceof Error && failure.name === "TimeoutError") return `no answer from ${url} in time`;
+  const code = codeOf(failure);
   return `no answer from ${url}${code === undefined ? "" : ` (${code})`}`;
 }
 
-function codeOf(fault: unknown): string | undefined {
-  return fault instanceof Error && "code" in fault && typeof fault.code === "string" ? fault.code : undefined;
+function codeOf(failure: unknown): string | undefined {
+  return failure instanceof Error && "code" in failure && typeof failure.code === "string" ? failure.code : undefined;
 }
 
-const UNKNOWN = "what was asked for may be done or not";
+const UNKNOWN = "the request may or may not have taken effect";
 /** Signals that end a program, and the exit code for each. */
 const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 
@@ -138,7 +132,7 @@ export async function sendOnce(client: Client, request: ServiceRequest): Promise
   const answer = await client.send(request);
   for (const [name, leaving] of leaves) process.off(name, leaving);
   if (answer !== undefined) return answer;
-  print.error(isChange && client.mayHaveCome() ? `${client.noAnswer()}: ${UNKNOWN}` : client.noAnswer());
+  print.error(isChange && client.mayHaveArrived() ? `${client.noAnswer()}: ${UNKNOWN}` : client.noAnswer());
   process.exitCode = EXIT.unreachable;
   return undefined;
 }
@@ -163,8 +157,24 @@ export async function ask(
   if (json === true) print.json(answer.body);
   else print.error(problemOf(answer));
   if (json !== true && answer.status === 404 && request.ifNotFound !== undefined) print.error(request.ifNotFound);
-  process.exitCode = EXIT.refused;
+  process.exitCode = EXIT.failed;
   return undefined;
+}
+
+/** Connects and sends one request; returns undefined as `connect` and `ask` do. */
+export async function askFor(options: ClientOptions, request: ServiceRequest): Promise<ServiceAnswer | undefined> {
+  const client = connect(options);
+  return client && (await ask(client, request, options));
+}
+
+/** Sends a request about the resource with this id; `request` gets the id as a path segment. */
+export async function askAbout(
+  id: string,
+  options: ClientOptions,
+  request: (name: string) => ServiceRequest,
+): Promise<ServiceAnswer | undefined> {
+  const name = segment(id);
+  return name === undefined ? undefined : askFor(options, request(name));
 }
 
 /** Returns why the service refused, for people. */
@@ -187,32 +197,27 @@ function issuesOf(details: unknown): string {
   return named.length === 0 ? "" : ` (${named.join("; ")})`;
 }
 
-export const NOT_UNDERSTOOD = "the service answered something that this stc does not understand";
+export const NOT_UNDERSTOOD = "this version of stc does not understand the answer of the service";
 
 /** Reports an answer that is neither an error nor what was requested. */
 export function notUnderstood(): void {
   print.error(NOT_UNDERSTOOD);
-  process.exitCode = EXIT.refused;
+  process.exitCode = EXIT.failed;
 }
 
 /** Returns whether the answer describes the resource that the change was requested for. */
 export function isAbout(body: unknown, kind: "grant" | "session", id: string): boolean {
-  const told: unknown = isTable(body) ? body[kind] : undefined;
-  return isTable(told) && told["id"] === id;
-}
-
-export function wrongUsage(problem: string): void {
-  print.error(problem);
-  process.exitCode = EXIT.usage;
+  const resource: unknown = isTable(body) ? body[kind] : undefined;
+  return isTable(resource) && resource["id"] === id;
 }
 
 /**
  * Returns the name as one path segment. Returns undefined, after printing the reason, for a name that cannot be used: `.` and
  * `..` would change the path however they are escaped.
  */
-export function segment(name: string): string | undefined {
+function segment(name: string): string | undefined {
   if (/^[\x21-\x7e]{1,132}$/.test(name) && name !== "." && name !== "..") return encodeURIComponent(name);
-  wrongUsage("that is no id: 1 to 132 visible characters");
+  wrongUsage("not a valid id: expected 1 to 132 visible characters");
   return undefined;
 }
 
@@ -235,7 +240,7 @@ function parsed(bytes: Buffer, status: number): unknown {
   try {
     return JSON.parse(bytes.toString("utf8"));
   } catch {
-    throw new ForeignAnswer(`${status}, and no JSON`);
+    throw new ForeignAnswer(`${status}, not JSON`);
   }
 }
 
@@ -256,8 +261,8 @@ interface ShownToken {
 function tokenIn(file: string | undefined, isOptional: boolean): ShownToken | string {
   if (!file) return isOptional ? { header: () => ({}) } : "no token: set STC_TOKEN_FILE or give --token-file";
   const first = read(() => readBounded(file));
-  if (first === undefined || first === "") return `no token: nothing to be read in ${printable(file)}`;
-  if (!isToken(first)) return `no token: what ${printable(file)} holds is none: one word, without "Bearer"`;
+  if (first === undefined || first === "") return `no token: ${printable(file)} is empty or cannot be read`;
+  if (!isToken(first)) return `no token: ${printable(file)} must contain one word, without "Bearer"`;
   let current = first;
   return {
     header() {

@@ -2,14 +2,12 @@ import { StartupError } from "../core/errors.ts";
 import type { Config, Environment } from "../runtime/config/config.ts";
 import { processEnvironment, readConfigFile } from "../runtime/config/file.ts";
 import { isCompiled } from "../runtime/own-code.ts";
+import type { CONFIGURED, OptionValues } from "./command.ts";
 
 /** Error for development mode in the single binary: it needs files from the repository. */
-export const NO_STAND = "development needs the repository: run stc from a clone of it; this is the single binary";
+export const NO_STAND = "development mode needs the repository: run stc from a clone; this is the single binary";
 
-export interface ConfigurationOptions {
-  readonly config?: string;
-  readonly dev?: boolean;
-}
+export type ConfigurationOptions = OptionValues<typeof CONFIGURED.options>;
 
 export interface Configured {
   readonly config: Config;
@@ -31,12 +29,12 @@ const REFUSED_VARIABLES: readonly { readonly named: RegExp; readonly allowed?: s
   {
     named: /^BUN_RUNTIME_TRANSPILER_CACHE_PATH$/,
     allowed: "0",
-    because: "what lies there is run in place of the service",
+    because: "files there would run in place of the service",
   },
   {
     named: /^NODE_TLS_REJECT_UNAUTHORIZED$/,
     allowed: "1",
-    because: "it switches the verification of certificates off, and anybody could hand us an issuer's keys",
+    because: "it turns off the verification of certificates, and anyone could supply an issuer's keys",
   },
 ];
 

@@ -9,12 +9,11 @@ import type { Json, OutputPolicy } from "../core/types.ts";
 import { fit } from "../pipeline/output-filter.ts";
 import { lookThrough, lookThroughFields } from "../pipeline/redactor.ts";
 import { assemble } from "../runtime/composition/wiring.ts";
-import { wrongUsage } from "./client.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
-import { print, StdoutError, table } from "./output.ts";
+import { EXIT, print, StdoutError, table, wrongUsage } from "./output.ts";
 import { printableCell } from "./printable.ts";
 
-export interface FilterOptions extends ConfigurationOptions {
+interface FilterOptions extends ConfigurationOptions {
   readonly sample: string;
   readonly json?: boolean;
 }
@@ -37,9 +36,6 @@ interface Issue {
   readonly message: string;
 }
 
-/** sysexits.h EX_NOINPUT: the sample cannot be read. */
-const NO_SAMPLE = 66;
-
 class SampleError extends Error {}
 
 /** The tool would withhold this answer. */
@@ -56,8 +52,7 @@ class Withheld extends Error {
 
 /**
  * `stc filter`: shows what an agent would see of an answer, and why. The sample is the input of the tool's output schema: a gRPC
- * message as JSON, or the value that a command's parser returns. Nothing runs. Exit code: 0 done; 1 the tool would withhold the
- * answer; 64 unknown tool; 66 the sample cannot be read.
+ * message as JSON, or the value that a command's parser returns. Nothing runs.
  */
 export async function filter(name: string, { sample, json, ...options }: FilterOptions): Promise<void> {
   const { config } = await configuration(options);
@@ -70,7 +65,7 @@ export async function filter(name: string, { sample, json, ...options }: FilterO
     else show(answer);
   } catch (error) {
     if (error instanceof StdoutError) throw error;
-    process.exitCode = error instanceof SampleError ? NO_SAMPLE : 1;
+    process.exitCode = error instanceof SampleError ? EXIT.noInput : EXIT.failed;
     if (json === true && error instanceof Withheld) {
       print.json({ tool: name, ok: false, code: error.code, issues: error.issues });
     } else print.error(error instanceof Error ? shownText(error.message) : String(error));
@@ -258,7 +253,7 @@ class Sight {
   readonly #seen: Json;
   readonly #scan: CompiledScan;
   readonly #renamed = new WeakMap<object, ReadonlyMap<string, string>>();
-  readonly #keysTold = new Set<string>();
+  readonly #keysListed = new Set<string>();
 
   constructor(filtered: Json, seen: Json, scan: CompiledScan) {
     this.#filtered = filtered;
@@ -272,25 +267,25 @@ class Sight {
       const fate = action === "redact" ? "redact" : "stripped";
       return [{ path, fate, pattern, rules: [], value: undefined }];
     }
-    const told: FilteredField[] = [];
+    const listed: FilteredField[] = [];
     let before = this.#filtered;
     let after = this.#seen;
     for (const [index, step] of at.entries()) {
       const name = typeof step === "string" ? this.#nameOf(before, after, at.slice(0, index + 1)) : step;
-      if (name !== step) told.push(...this.#key(at.slice(0, index + 1), String(name), pattern));
+      if (name !== step) listed.push(...this.#key(at.slice(0, index + 1), String(name), pattern));
       before = child(before, step);
       after = child(after, name);
     }
     const by = { path, pattern, ...(reason !== undefined && { reason }) };
-    if (before === after) return [...told, { ...by, fate: action ?? "allow", rules: [], value: after }];
+    if (before === after) return [...listed, { ...by, fate: action ?? "allow", rules: [], value: after }];
     const rules = this.#rulesAt(at);
-    return [...told, { ...by, fate: rules.length > 0 ? "hidden" : "cleaned", rules, value: after }];
+    return [...listed, { ...by, fate: rules.length > 0 ? "hidden" : "cleaned", rules, value: after }];
   }
 
   #key(at: ValuePath, name: string, pattern: string | undefined): readonly FilteredField[] {
     const path = `${at.reduce<string>((text, step) => (typeof step === "number" ? `${text}[${step}]` : joined(text, step)), "")} (key)`;
-    if (this.#keysTold.has(path)) return [];
-    this.#keysTold.add(path);
+    if (this.#keysListed.has(path)) return [];
+    this.#keysListed.add(path);
     const rules = added(this.#found(only(at, null)), this.#found(only(at.slice(0, -1), {})));
     return [{ path, fate: rules.length > 0 ? "hidden" : "cleaned", pattern, rules, value: name }];
   }
@@ -363,8 +358,8 @@ function alone(value: Json, at: ValuePath, instead?: Json): Json {
   if (step === undefined) return instead === undefined ? value : instead;
   const inner = alone(child(value, step), below, instead);
   if (typeof step === "number") return [inner];
-  const beside = Object.entries(value ?? {}).filter(([key, other]) => key !== step && isShortText(other));
-  return Object.fromEntries([...beside, [step, inner]]);
+  const siblings = Object.entries(value ?? {}).filter(([key, other]) => key !== step && isShortText(other));
+  return Object.fromEntries([...siblings, [step, inner]]);
 }
 
 function isShortText(value: Json): boolean {

@@ -6,38 +6,42 @@ import type { Environment } from "../runtime/config/config.ts";
 import { processEnvironment, readServerPlace } from "../runtime/config/file.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
 import type { ServerAddresses } from "../runtime/config/server-address.ts";
-import { addressFault, over, routeOf, wayTo } from "./address.ts";
-import { EXIT, noAnswer, wrongUsage } from "./client.ts";
-import { type ClientTls, clientTls, type TlsFileOptions } from "./client-tls.ts";
-import { print } from "./output.ts";
+import { noAnswer } from "./client.ts";
+import {
+  addressProblem,
+  type ClientTls,
+  clientTls,
+  endpointAt,
+  over,
+  routeTo,
+  type TlsFileOptions,
+} from "./connection.ts";
+import { EXIT, print, wrongUsage } from "./output.ts";
 
 const TIMEOUT_MS = 2_000;
 const PORT = "8787";
 
-export interface HealthCommandOptions extends TlsFileOptions {
+interface HealthCommandOptions extends TlsFileOptions {
   readonly url?: string;
   readonly config?: string;
   /** Checks whether the service accepts calls, not only whether it is alive. */
   readonly ready?: boolean;
 }
 
-/**
- * `stc health`: checks a service from images that contain no other client. Exit code: 0 the service is healthy; 1 it reports a
- * problem; 2 it does not answer.
- */
+/** `stc health`: checks a service from images that contain no other client. */
 export async function health({ url, ready, config, ...files }: HealthCommandOptions): Promise<void> {
   const environment = processEnvironment();
   const tls = clientTls(files, environment);
   if (typeof tls === "string") return wrongUsage(tls);
   const named = url ?? (environment["STC_URL"] || undefined);
   const place = named === undefined ? ownPlace(config, environment) : { url: named };
-  const fault = addressFault(place.url);
-  if (fault !== undefined) return wrongUsage(fault);
+  const problem = addressProblem(place.url);
+  if (problem !== undefined) return wrongUsage(problem);
   try {
     const status = await asked(place, ready === true ? "/readyz" : "/healthz", tls.read());
     if (status >= 200 && status < 300) return;
     print.error(`the service answered ${status}`);
-    process.exitCode = EXIT.refused;
+    process.exitCode = EXIT.failed;
   } catch (error) {
     print.error(noAnswer(place.url, error));
     process.exitCode = EXIT.unreachable;
@@ -64,8 +68,8 @@ async function asked({ url, certFile }: ServerAddresses, path: string, tls: Clie
   const signal = AbortSignal.timeout(TIMEOUT_MS);
   if (certFile !== undefined && tls.ca === undefined)
     return askedByCertificate(new URL(path, url), { certFile, tls, signal });
-  const way = wayTo(url);
-  const response = await fetch(routeOf(way, path), { ...over(way, tls), signal, redirect: "error" });
+  const route = routeTo(url);
+  const response = await fetch(endpointAt(route, path), { ...over(route, tls), signal, redirect: "error" });
   await response.body?.cancel();
   return response.status;
 }

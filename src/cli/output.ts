@@ -3,8 +3,19 @@ import { escapeJson } from "../audit/escape.ts";
 
 const RETRY_MS = 5;
 
-/** Exit codes when standard output fails: as if SIGPIPE had ended the command, or EX_CANTCREAT of sysexits.h. */
-const EXIT = { readerGone: 141, cannotWrite: 73 } as const;
+/**
+ * Exit codes, those from 64 to 78 as in sysexits.h. 1: refused, failed or nothing found. `readerGone` is the exit code of a
+ * command that SIGPIPE ended. Codes that a single command adds are in its declaration.
+ */
+export const EXIT = {
+  failed: 1,
+  unreachable: 2,
+  usage: 64,
+  noInput: 66,
+  cannotWrite: 73,
+  configuration: 78,
+  readerGone: 141,
+} as const;
 
 /** Standard output accepts no more data. */
 export class StdoutError extends Error {
@@ -105,4 +116,10 @@ export function table(rows: readonly (readonly string[])[]): string {
         .trimEnd(),
     )
     .join("\n");
+}
+
+/** Reports wrong usage. */
+export function wrongUsage(...problems: readonly string[]): void {
+  for (const problem of problems) print.error(problem);
+  process.exitCode = EXIT.usage;
 }

@@ -3,17 +3,15 @@ import { Refusal } from "../core/errors.ts";
 import { isTable } from "../core/json.ts";
 import type { ExecutionPlan } from "../core/types.ts";
 import { assemble, type Parts } from "../runtime/composition/wiring.ts";
-import { wrongUsage } from "./client.ts";
 import { type ConfigurationOptions, configuration } from "./configuration.ts";
-import { print, StdoutError } from "./output.ts";
+import { EXIT, print, StdoutError, wrongUsage } from "./output.ts";
 import { printable } from "./printable.ts";
 
 const PLAN_TIMEOUT_MS = 30_000;
 
 /**
  * `stc plan`: prints the exact argv or gRPC message of a call and the names of the metadata sent with it. Metadata values are not
- * printed: they are secrets, or known only at call time. Runs the lookups that planning needs, but not the call. Exit code: 0
- * done; 1 the call cannot be planned; 64 wrong usage.
+ * printed: they are secrets, or known only at call time. Runs the lookups that planning needs, but not the call.
  */
 export async function plan(
   tool: string,
@@ -33,7 +31,7 @@ export async function plan(
   } catch (error) {
     if (error instanceof StdoutError) throw error;
     print.error(problem(error));
-    process.exitCode = 1;
+    process.exitCode = EXIT.failed;
   } finally {
     await parts.close();
   }

@@ -78,3 +78,36 @@ function escapeHidden(text: string): string {
   }
   return shown;
 }
+
+const COLUMNS_MIN = 20;
+/** Prefix of every continuation line of a field, so that no text can pose as a field. */
+const GUTTER = "    | ";
+const LINE_END = "\\u{a}";
+
+/**
+ * Breaks a line at the terminal's width and after the line ends in a text. Every line except the first starts with the gutter.
+ */
+export function wrap(line: string, columns: number): readonly string[] {
+  if (columns === Number.POSITIVE_INFINITY) return [line];
+  const room = Math.max(columns, COLUMNS_MIN) - 1;
+  const lines: string[] = [];
+  let current = "";
+  let width = 0;
+  for (const character of line) {
+    // Terminals disagree about character widths; the larger width is safe.
+    const own = isAscii(character) ? 1 : 2;
+    if (width + own > room || endsLine(current, character)) {
+      lines.push(current);
+      current = GUTTER;
+      width = GUTTER.length;
+    }
+    current += character;
+    width += own;
+  }
+  return [...lines, current];
+}
+
+/** Returns whether a line ends here. The quote that closes a text stays on the line. */
+function endsLine(current: string, next: string): boolean {
+  return next !== '"' && current.endsWith(LINE_END);
+}

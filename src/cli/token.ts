@@ -1,11 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { subjectFault } from "../pipeline/identity/claims.ts";
 import { isCompiled } from "../runtime/own-code.ts";
-import { wrongUsage } from "./client.ts";
 import { NO_STAND } from "./configuration.ts";
-import { print } from "./output.ts";
+import { print, wrongUsage } from "./output.ts";
 
-export interface TokenOptions {
+interface TokenOptions {
   readonly sub: string;
   readonly permission?: readonly string[];
   readonly operator?: boolean;
@@ -26,10 +25,10 @@ export async function token({ sub, permission, operator, session, ttl }: TokenOp
   const isOperator = operator === true;
   if (isOperator && session !== undefined) return wrongUsage("an operator's token has no session");
   if (session !== undefined && !VISIBLE.test(session)) {
-    return wrongUsage("a session is named by 1 to 128 visible characters");
+    return wrongUsage("a session must be 1 to 128 visible characters");
   }
-  const fault = subjectFault(sub);
-  if (fault !== undefined) return wrongUsage(`no service would accept this subject: ${fault}`);
+  const problem = subjectFault(sub);
+  if (problem !== undefined) return wrongUsage(`no service would accept this subject: ${problem}`);
   if (permission?.some((name) => !VISIBLE.test(name)) === true) {
     return wrongUsage("no service would accept this permission: 1 to 128 visible characters, no space");
   }

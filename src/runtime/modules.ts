@@ -3,6 +3,7 @@ import type { ApprovalStore } from "../approvals/store/database.ts";
 import { postgresStore } from "../approvals/store/postgres-url.ts";
 import { sqliteStore } from "../approvals/store/sqlite.ts";
 import { type AuditExporter, lokiExporter, otlpExporter } from "../audit/export/collectors.ts";
+import { COMMANDS } from "../cli/commands.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import {
   jwksFileSource,
@@ -15,13 +16,18 @@ import {
 import { elevation, permissions } from "../pipeline/permission-engine.ts";
 import type { PolicyPoints } from "../pipeline/policy.ts";
 
-/** What a build contains. Everything else is derived from these declarations. Endpoints are imported when a service starts: the library loads no HTTP code. */
+/**
+ * What a build contains. Everything else is derived from these declarations. Endpoints and commands are imported when they are
+ * needed: the library loads no HTTP code.
+ */
 export interface Modules {
   readonly policyPoints: PolicyPoints;
   readonly approvalStores: readonly ApprovalStore[];
   readonly auditExporters: readonly AuditExporter[];
   readonly tokenSources: readonly TokenSource[];
   readonly endpoints: readonly (() => Promise<{ readonly endpoints: readonly Endpoint[] }>)[];
+  /** The files that declare the commands of `stc`. */
+  readonly commands: typeof COMMANDS;
 }
 
 export const MODULES = {
@@ -46,6 +52,7 @@ export const MODULES = {
     () => import("../http/routes/webhooks.ts"),
     () => import("../http/routes/audit.ts"),
   ],
+  commands: COMMANDS,
 } as const satisfies Modules;
 
 /** Loads the endpoints of a build. */

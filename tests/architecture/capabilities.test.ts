@@ -108,7 +108,7 @@ const CAPABILITIES: readonly Capability[] = [
       "src/runtime/composition/webhooks.ts",
       "src/cli/development/",
       "src/cli/token.ts",
-      "src/cli/audit/keys.ts",
+      "src/cli/audit/evidence.ts",
     ],
   },
   { name: "code from text", sign: /\beval\(|new Function\(|node:vm/, holders: [] },

@@ -13,8 +13,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "targets/files": ["core", "runtime/c-library.ts"],
   "targets/function": ["core"],
   pipeline: ["core", "approvals", "audit", "detection"],
-  // `http` upwards, but only by `import(…)` and for types: endpoints are loaded when a service starts.
-  "runtime/modules.ts": ["approvals", "audit", "pipeline", "http"],
+  // The list of what a build contains. `http` and `cli` are upwards: endpoints and commands are loaded by `import(…)` when needed.
+  "runtime/modules.ts": ["approvals", "audit", "pipeline", "http", "cli"],
   "runtime/own-code.ts": [],
   "runtime/c-library.ts": ["core"],
   "runtime/config": ["core", "runtime/modules.ts"],

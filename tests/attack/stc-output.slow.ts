@@ -118,7 +118,7 @@ describe.concurrent("an export to a file is whole or not there", () => {
     mkdirSync(join(broken, "2026-01-03.jsonl"));
     const { code, err } = await shell("$stc audit export --to csv --dir broken -o half.csv");
     expect(code).toBe(66);
-    expect(err).toContain("half.csv would not be whole: it is taken away again\n");
+    expect(err).toContain("half.csv would be incomplete and was deleted\n");
     expect(existsSync(join(folder, "half.csv"))).toBe(false);
   });
 
@@ -154,7 +154,7 @@ describe.concurrent("what is typed wrong", () => {
   test("a key that is none is named, without the words of a library", async () => {
     writeFileSync(join(folder, "no-key"), "x\n");
     const { code, err } = await shell("$stc audit keys --key no-key");
-    expect({ code, err }).toEqual({ code: 66, err: "no-key holds no Ed25519 key in PEM\n" });
+    expect({ code, err }).toEqual({ code: 66, err: "no-key does not contain an Ed25519 key in PEM\n" });
     expect(readFileSync(join(folder, "no-key"), "utf8")).toBe("x\n");
   });
 });

@@ -8,8 +8,8 @@ import { FIRST, question, SECOND, view } from "../support/terminal-approvals.ts"
 /** What a terminal acts upon, line ends apart. */
 const STEERING = /[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e007f}]/u;
 const HOSTILE = "\u001b]52;c;eA==\u0007\u001bP1q\u001b\\\u009b2J\u202e\u200b\u{e0041}\r\n\tapproved";
-const NOT_UNDERSTOOD = "the service answered something that this stc does not understand\n";
-const OTHER_VIEW = "the view that the service shows is not the one that its digest stands for: nothing is decided\n";
+const NOT_UNDERSTOOD = "this version of stc does not understand the answer of the service\n";
+const OTHER_VIEW = "the view does not match its digest: nothing is decided\n";
 
 let folder: string;
 let token: string;
@@ -58,8 +58,8 @@ const withView = (text: string) =>
 
 describe.concurrent("what answers is not the service", () => {
   test.each([
-    ["another service", () => html(), 2, "is not this service: 200, and no JSON"],
-    ["a gateway", () => html(502), 2, "is not this service: 502, and no JSON"],
+    ["another service", () => html(), 2, "is not this service: 200, not JSON"],
+    ["a gateway", () => html(502), 2, "is not this service: 502, not JSON"],
     ["somebody who never ends", () => new Response(endless()), 2, "is not this service: more than 67108864 bytes"],
     ["somebody who leads elsewhere", () => Response.redirect("http://127.0.0.1:9/x"), 2, "(UnexpectedRedirect)"],
     ["nothing at all", () => new Response(null), 1, NOT_UNDERSTOOD],
@@ -152,7 +152,7 @@ describe.concurrent("a change is said to be done when it was, and no sooner", ()
   test("a change whose answer is lost may be done; a question that is lost is only unanswered", async () => {
     const lost = await asked(["approvals", "deny", FIRST], () => html(504));
     expect(lost).toMatchObject({ code: 2, out: "" });
-    expect(lost.err).toEndWith(": what was asked for may be done or not\n");
+    expect(lost.err).toEndWith(": the request may or may not have taken effect\n");
     const unread = await asked(["approvals", "list"], () => html(504));
     expect(unread.err).not.toContain("may be done");
     const env = { STC_URL: "http://127.0.0.1:1", STC_TOKEN_FILE: token };
@@ -180,7 +180,7 @@ describe.concurrent("a change is said to be done when it was, and no sooner", ()
     expect(await stc.end(signal)).toBe(code);
     never.resolve(new Response());
     await server.stop(true);
-    expect(stc.err).toBe(`${signal}: what was asked for may be done or not\n`);
+    expect(stc.err).toBe(`${signal}: the request may or may not have taken effect\n`);
   });
 });
 
@@ -223,7 +223,7 @@ describe.concurrent("where the service is, and what is shown to it", () => {
 
   test("an address that is set to nothing is as if it were not set", async () => {
     const { code, err } = await runStc(["approvals", "list"], { env: { STC_URL: "", STC_TOKEN_FILE: "/dev/null" } });
-    expect({ code, err }).toEqual({ code: 64, err: "no token: nothing to be read in /dev/null\n" });
+    expect({ code, err }).toEqual({ code: 64, err: "no token: /dev/null is empty or cannot be read\n" });
   });
 
   test.each([
@@ -237,7 +237,7 @@ describe.concurrent("where the service is, and what is shown to it", () => {
     writeFileSync(file, text);
     const { code, err, requests } = await asked(["approvals", "list", "--token-file", file], list);
     expect({ code, requests: [...requests] }).toEqual({ code: 64, requests: [] });
-    expect(err).toBe(`no token: what ${file} holds is none: one word, without "Bearer"\n`);
+    expect(err).toBe(`no token: ${file} must contain one word, without "Bearer"\n`);
   });
 
   test("a device without an end is not read to it", async () => {

@@ -40,7 +40,7 @@ describe.skipIf(!hasTerminals)("watching", () => {
       question({ id: SECOND, decideBy }),
     );
     const before = await terminal.shows(ARMED);
-    expect(before).toContain(`not shown: ${FIRST}: the view that the service shows is not the one`);
+    expect(before).toContain(`not shown: ${FIRST}: the view does not match its digest`);
     expect(before).not.toContain(`approval        ${FIRST}`);
     expect(before).toContain(`approval        ${SECOND}`);
     terminal.type("y\r");
@@ -53,7 +53,7 @@ describe.skipIf(!hasTerminals)("watching", () => {
     service.counted = { id: SECOND };
     await terminal.shows(ARMED);
     terminal.type("y\r");
-    await terminal.shows(`does not understand: ${FIRST} may be decided or not`);
+    await terminal.shows(`understand the answer of the service: ${FIRST} may or may not be decided`);
     expect(terminal.out).not.toContain("approved (");
   });
 

@@ -110,7 +110,7 @@ test.each<readonly [string, () => void, readonly string[], number, string]>([
     () => fs.writeFileSync(join(dir, "2026-02-16.jsonl.bak"), "x"),
     [],
     0,
-    "note: 2026-02-16.jsonl.bak is not a day's file: it was not read",
+    "note: 2026-02-16.jsonl.bak is not the file of a day: not read",
   ],
   ["a file that is a link", () => link("2026-02-17.jsonl"), [], 5, ""],
   ["a day that is none", () => undefined, ["--from", "yesterday"], 64, ""],
@@ -140,7 +140,7 @@ test("a reader warns of a renamed day, and finds its lines", () => {
   fs.renameSync(join(dir, "2026-02-17.jsonl"), join(dir, "2026-01-01.jsonl"));
   const asked = audit("query", "--dir", dir, "--from", "2026-02-17", "--to", "2026-02-18", "--json");
   expect([asked.exitCode, asked.said.trim().split("\n").length]).toEqual([0, 5]);
-  expect(asked.complained).toStartWith("warning: 2026-01-01.jsonl of calls holds lines of 2026-02-17: stc audit");
+  expect(asked.complained).toStartWith("warning: 2026-01-01.jsonl of calls holds lines of 2026-02-17: run stc audit");
 });
 
 test("no directory is 66; for programs there is JSON", () => {
@@ -191,7 +191,7 @@ test("what `prune` deleted is not missed, and what is left is still compared wit
   expect(audit("verify", "--dir", dir, "--key", PUBLIC)).toMatchObject({
     exitCode: 0,
     said: expect.stringContaining(
-      "calls: 5 lines in 1 files, the last is 14, 1 checkpoints compared, those before 10 were pruned",
+      "calls: 5 lines in 1 files, the last is 14, 1 checkpoints compared, lines before 10 were pruned",
     ),
   });
 });
@@ -209,6 +209,6 @@ test("what retention deleted and recorded is not missed; what it did not record 
   fs.writeFileSync(join(dir, "pruned.jsonl"), `${JSON.stringify(record)}\n`);
   expect(audit("verify", "--dir", dir, "--key", PUBLIC)).toMatchObject({
     exitCode: 0,
-    said: expect.stringContaining("those before 5 were pruned"),
+    said: expect.stringContaining("lines before 5 were pruned"),
   });
 });

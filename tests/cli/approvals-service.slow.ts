@@ -78,7 +78,7 @@ test("the audit says who asked, who voted, who took the yes back and in whose na
 test("denied, and revoked", async () => {
   const denied = await ask("b", "do_network");
   expect((await decide("approvals", "deny", denied, "--reason", "not today")).out).toBe(`denied: ${denied}\n`);
-  expect((await decide("approvals", "show", denied)).out).toContain('decided because "not today"');
+  expect((await decide("approvals", "show", denied)).out).toContain('decision reason "not today"');
   const revoked = await ask("c", "do_network");
   await decide("approvals", "approve", revoked);
   expect(await decide("approvals", "revoke", revoked)).toMatchObject({ code: 0, out: `revoked (once): ${revoked}\n` });
@@ -99,7 +99,7 @@ test.skipIf(!hasTerminals)("agents see their own and decide nothing", async () =
   const decided = await runStc(["approvals", "deny", id], { env: agent });
   expect(decided).toMatchObject({ code: 1, err: expect.stringContaining("PERMISSION_DENIED") });
   const screen = new TerminalStc(["approvals", "watch"], { env: agent });
-  await screen.shows("decides nothing");
+  await screen.shows("cannot decide");
   expect(await screen.ends()).toBe(1);
   await decide("approvals", "deny", id);
 });

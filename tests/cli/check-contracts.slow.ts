@@ -65,7 +65,7 @@ describe("stc check tells the contract", () => {
     expect(hashes[0]).toMatch(/^[0-9a-f]{64}$/);
     expect(new Set(hashes).size).toBe(1);
     expect(all.map(({ code }) => code)).toEqual([0, 0, 0]);
-    expect(all[2]?.out).toContain("note: systems.kinds: its contract comes by reflection and is not pinned");
+    expect(all[2]?.out).toContain("note: systems.kinds: its contract comes from reflection and is not pinned");
     expect(all[0]?.out).not.toContain("not pinned");
   });
 

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { clientTls } from "../../src/cli/client-tls.ts";
+import { clientTls } from "../../src/cli/connection.ts";
 import { callHeaders, type IdentityStand, issuers, startIdentityService } from "../support/identity-service.ts";
 import { type Ended, run, runStc, STC } from "../support/stc.ts";
 import { Authority } from "../support/tls-files.ts";
@@ -156,11 +156,19 @@ test("a key may come through a pipe that the shell makes", async () => {
 
 describe("files", () => {
   test.each([
-    ["no authority in it", { caFile: "empty" }, "empty holds no certificate in PEM"],
-    ["a key in the place of an authority", { caFile: "plain-key.pem" }, "holds no certificate in PEM"],
+    ["no authority in it", { caFile: "empty" }, "empty does not contain a PEM certificate"],
+    ["a key in the place of an authority", { caFile: "plain-key.pem" }, "does not contain a PEM certificate"],
     ["a key alone", { clientKeyFile: "plain-key.pem" }, "belong together"],
-    ["no certificate in it", { clientCertFile: "empty", clientKeyFile: "plain-key.pem" }, "empty holds no certificate"],
-    ["no key in it", { clientCertFile: "plain.pem", clientKeyFile: "plain.pem" }, "plain.pem holds no private key"],
+    [
+      "no certificate in it",
+      { clientCertFile: "empty", clientKeyFile: "plain-key.pem" },
+      "empty does not contain a PEM certificate",
+    ],
+    [
+      "no key in it",
+      { clientCertFile: "plain.pem", clientKeyFile: "plain.pem" },
+      "plain.pem does not contain a PEM private key",
+    ],
     [
       "a key of another certificate",
       { clientCertFile: "plain.pem", clientKeyFile: "runner-key.pem" },

@@ -74,7 +74,7 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   ["token --sub a --permission", 64, "argument missing"],
   ["token --sub a --operator --session s", 64, "has no session"],
 
-  ["health --url nonsense", 64, "no address of a service"],
+  ["health --url nonsense", 64, "not the address of a service"],
   ["health --ca-file {folder}/nowhere", 64, "cannot be read"],
   ["health --url http://127.0.0.1:1", 2, "no answer"],
   ["health --url {url}", 1, "401"],
@@ -83,8 +83,8 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   [`call t { ${GOOD}`, 64, "not a JSON object"],
   [`call t [] ${GOOD}`, 64, "not a JSON object"],
   ["call t --url {url}", 64, "no token"],
-  ["call t --url {url} --token-file {folder}/nowhere", 64, "nothing to be read"],
-  ["call t --token-file {folder}/token --url nonsense", 64, "no address of a service"],
+  ["call t --url {url} --token-file {folder}/nowhere", 64, "is empty or cannot be read"],
+  ["call t --token-file {folder}/token --url nonsense", 64, "not the address of a service"],
   [`call t {} ${NOBODY}`, 2, "no answer"],
   [`call t {} ${REFUSED}`, 1, ""],
   ["reload extra", 64, "too many arguments"],
@@ -99,7 +99,7 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   [`approvals list ${NOBODY}`, 2, "no answer"],
   [`approvals list ${REFUSED}`, 1, "UNAUTHENTICATED"],
   [`approvals show ${GOOD}`, 64, "missing required argument 'id'"],
-  [`approvals show .. ${GOOD}`, 64, "no id"],
+  [`approvals show .. ${GOOD}`, 64, "not a valid id"],
   [`approvals show a ${GOOD}`, 1, "APPROVAL_NOT_FOUND"],
   [`approvals approve ${GOOD}`, 64, "missing required argument 'id'"],
   [`approvals approve a --view-digest nonsense ${GOOD}`, 64, "--view-digest"],
@@ -144,18 +144,18 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   [`audit tail -n -1 ${IN}`, 64, "whole number"],
   [`audit tail --code nonsense ${IN}`, 64, "code must be"],
   [`audit show ${IN}`, 64, "missing required argument 'id'"],
-  [`audit show a ${IN}`, 1, "nothing in"],
+  [`audit show a ${IN}`, 1, "has the id a"],
   [`audit show a ${NOWHERE}`, 66, "no audit directory"],
   [`audit stats --compare nonsense ${IN}`, 64, "compare must be"],
   [`audit stats ${IN}`, 1, ""],
   [`audit export ${IN}`, 64, "--to"],
   [`audit export --to nonsense ${IN}`, 64, "--to must be one of"],
   [`audit export --to csv ${IN}`, 1, "no call matches"],
-  [`audit export --to csv -o {folder}/text ${IN}`, 73, "cannot make"],
+  [`audit export --to csv -o {folder}/text ${IN}`, 73, "cannot create"],
   [`audit prune ${IN}`, 64, "--keep"],
   [`audit prune --keep 0d ${IN}`, 64, "--keep must be"],
   [`audit prune --keep 1d --dry-run ${IN}`, 1, ""],
-  [`audit verify --from 2026-02-31 ${IN}`, 64, "no day"],
+  [`audit verify --from 2026-02-31 ${IN}`, 64, "not a date"],
   [`audit verify --from 2026-02-02 --to 2026-02-01 ${IN}`, 64, "must not be later"],
   [`audit verify --key {folder}/nowhere ${IN}`, 5, "ENOENT"],
   [`audit verify ${NOWHERE}`, 66, "no audit directory"],
@@ -168,7 +168,7 @@ const ROWS: readonly (readonly [typed: string, code: number, says: string])[] = 
   ["audit keys", 64, "--new FILE"],
   ["audit keys --new a --key b", 64, "--new FILE"],
   ["audit keys --key {folder}/nowhere", 66, "ENOENT"],
-  ["audit keys --new {folder}/text", 73, "cannot make"],
+  ["audit keys --new {folder}/text", 73, "cannot create"],
 ];
 
 const wordsOf = (typed: string): readonly string[] =>
@@ -222,7 +222,7 @@ describe("help", () => {
       const codes = ROWS.filter(([typed]) => commandOf(typed, leaves) === leaf).map(([, code]) => code);
       expect([leaf, codes.includes(64)]).toEqual([leaf, true]);
       const { out } = await helpOf(leaf);
-      const [, exits = ""] = out.split("\nExit: ");
+      const [, exits = ""] = out.split("\nExit codes:\n");
       expect(out).toStartWith(`Usage: stc ${leaf} `);
       expect([leaf, codes.filter((code) => !new RegExp(`\\b${code} `).test(exits))]).toEqual([leaf, []]);
     }

@@ -104,7 +104,7 @@ test("every question has an answer here", () => {
 test.concurrent.each(questions)("%s", async (title, commands) => {
   const [, answer] = Object.entries(ANSWERS).find(([begin]) => title.startsWith(begin)) ?? [];
   const { code, out, err } = await paste(commands);
-  expect({ code, err: err.replace(/^go on with .*\n/, "") }).toEqual({ code: 0, err: "" });
+  expect({ code, err: err.replace(/^continue with .*\n/, "") }).toEqual({ code: 0, err: "" });
   if (answer?.ids !== undefined) {
     const ids = [...out.matchAll(/0198d000-0000-7000-8000-0*([0-9a-f]+)/g)].map(([, id]) => id ?? "");
     expect(ids).toEqual([...answer.ids]);

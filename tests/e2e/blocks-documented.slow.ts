@@ -118,7 +118,7 @@ test("docs/approvals.md: what the person does, line by line", async () => {
     expect(await paste(`${environment}\n${said}\n`)).not.toBe("");
   }
   const report = blockNamed("docs/webhooks.md: stc approvals report").text;
-  expect(await paste(`${environment}\n${report}`)).toContain("asked 2: approved 1, denied 1");
+  expect(await paste(`${environment}\n${report}`)).toContain("2 requests: approved 1, denied 1");
 });
 
 test("docs/operating.md: who can call what", async () => {

@@ -49,11 +49,13 @@ test("SIGHUP takes over what has changed, and tells the log of what it refuses",
 test("`stc reload` says what became of it", async () => {
   const refused = await reload();
   expect([refused.code, refused.out]).toEqual([1, ""]);
-  expect(refused.err).toStartWith("refused; what was in use stays in use:\n  tools/hello.ts: cannot be loaded");
+  expect(refused.err).toStartWith(
+    "refused; the configuration in use stays in use:\n  tools/hello.ts: cannot be loaded",
+  );
   world.write("tools/hello.ts", manifest({ says: "by command" }));
   const done = await reload();
   expect({ code: done.code, err: done.err }).toEqual({ code: 0, err: "" });
-  expect(done.out).toMatch(/^reloaded: generation 3, [0-9a-f]{64}\n$/);
+  expect(done.out).toMatch(/^reloaded: configuration snapshot 3, [0-9a-f]{64}\n$/);
   expect(await says()).toBe("by command");
   const program = await reload(undefined, "--json");
   expect(JSON.parse(program.out)).toMatchObject({ status: "changed", generation: 4 });

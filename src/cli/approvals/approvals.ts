@@ -1,26 +1,16 @@
-import {
-  ask,
-  type ClientOptions,
-  connect,
-  EXIT,
-  notUnderstood,
-  type ServiceAnswer,
-  segment,
-  wrongUsage,
-} from "../client.ts";
-import { columnsOf, printListing } from "../listing.ts";
-import { print, tell } from "../output.ts";
+import { ask, askAbout, type ClientOptions, connect, notUnderstood, type ServiceAnswer } from "../client.ts";
+import { EXIT, print, tell, wrongUsage } from "../output.ts";
 import { printable, printableCell } from "../printable.ts";
 import { isViewOfDigest, readApproval, readApprovalPage, type ShownApproval } from "./answers.ts";
-import { approvalLines, missingText, timeLeft } from "./view.ts";
+import { approvalLines, columnsOf, missingText, printListing, timeLeft } from "./view.ts";
 
 const PAGE_APPROVALS = 200;
 /** Maximum number of pages that `list` prints. */
 const PAGES_MAX = 50;
 const REASON_CHARACTERS_MAX = 500;
 /** A view that does not match its digest is never decided on, because it is not what the approver was shown. */
-export const OTHER_VIEW =
-  "the view that the service shows is not the one that its digest stands for: nothing is decided";
+export const OTHER_VIEW = "the view does not match its digest: nothing is decided";
+export const NO_VIEW = "this token may not see the view: it cannot decide";
 
 /** `stc approvals list`: lists approvals, newest first. */
 export async function listApprovals(options: ClientOptions & { readonly state?: string }): Promise<void> {
@@ -48,7 +38,7 @@ export async function listApprovals(options: ClientOptions & { readonly state?: 
   }
   if (options.json === true) return print.json({ approvals: bodies, ...(cursor !== undefined && { cursor }) });
   printListing(withMissing([["ID", "STATE", "RISK", "TOOL", "WHO", "LEFT", "SUMMARY"], ...rows], missing));
-  if (cursor !== undefined) print.line(`note: there are more than these ${rows.length}`);
+  if (cursor !== undefined) print.line(`note: there are more; these are the first ${rows.length}`);
 }
 
 function rawApprovals(body: unknown): readonly unknown[] {
@@ -83,10 +73,7 @@ interface Found {
 }
 
 async function fetchApproval(id: string, options: ClientOptions): Promise<Found | undefined> {
-  const name = segment(id);
-  const client = name === undefined ? undefined : connect(options);
-  if (client === undefined) return undefined;
-  const answer = await ask(client, { method: "GET", path: `/approvals/${name}` }, options);
+  const answer = await askAbout(id, options, (name) => ({ method: "GET", path: `/approvals/${name}` }));
   if (answer === undefined) return undefined;
   const approval = readApproval(answer.body);
   if (approval === undefined || approval.id !== id) notUnderstood();
@@ -107,14 +94,14 @@ function shownOrNot(show: () => void): void {
 
 function refuseView(): void {
   print.error(OTHER_VIEW);
-  process.exitCode = EXIT.refused;
+  process.exitCode = EXIT.failed;
 }
 
 function printView({ approval, answer }: Found): void {
   print.line(approvalLines(approval, { columns: columnsOf(process.stdout), now: answer.servedAt }).join("\n"));
 }
 
-export interface DecideOptions extends ClientOptions {
+interface DecideOptions extends ClientOptions {
   readonly reason?: string;
   readonly session?: boolean;
   /** Answer to a request that requires one. */
@@ -132,7 +119,7 @@ export async function approve(id: string, options: DecideOptions): Promise<void>
     if (found === undefined) return;
     viewDigest = found.approval.viewDigest;
     if (viewDigest === undefined || found.approval.view === undefined) {
-      return wrongUsage("this token shows no views: it decides nothing");
+      return wrongUsage(NO_VIEW);
     }
     if (options.json !== true) shownOrNot(() => printView(found));
   }
@@ -159,11 +146,11 @@ async function change(
   options: ClientOptions,
   { to, body }: { readonly to: string; readonly body: Readonly<Record<string, unknown>> },
 ): Promise<void> {
-  const name = segment(id);
-  const client = name === undefined ? undefined : connect(options);
-  if (client === undefined) return;
-  const request = { method: "POST", path: `/approvals/${name}${to}`, body: JSON.stringify(body) } as const;
-  const answer = await ask(client, request, options);
+  const answer = await askAbout(id, options, (name) => ({
+    method: "POST",
+    path: `/approvals/${name}${to}`,
+    body: JSON.stringify(body),
+  }));
   if (answer === undefined) return;
   const approval = readApproval(answer.body);
   if (approval === undefined || approval.id !== id) return notUnderstood();

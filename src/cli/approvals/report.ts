@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { ask, type ClientOptions, connect, notUnderstood } from "../client.ts";
+import { askFor, type ClientOptions, notUnderstood } from "../client.ts";
 import { print, table } from "../output.ts";
 import { printable, printableCell } from "../printable.ts";
 
@@ -33,20 +33,15 @@ const answer = z.object({
 type Report = z.output<typeof answer>["report"];
 type Decisions = z.output<typeof decisions>;
 
-export interface ReportOptions extends ClientOptions {
-  readonly since?: string;
-  readonly until?: string;
-}
+type ReportOptions = ClientOptions & { readonly since?: string; readonly until?: string };
 
 /** `stc approvals report`: reports how people decided, and which rules would avoid approval requests. */
 export async function reportApprovals(options: ReportOptions): Promise<void> {
-  const client = connect(options);
-  if (client === undefined) return;
   const query = new URLSearchParams({
     ...(options.since !== undefined && { from: options.since }),
     ...(options.until !== undefined && { to: options.until }),
   });
-  const found = await ask(client, { method: "GET", path: `/approvals/report?${query}` }, options);
+  const found = await askFor(options, { method: "GET", path: `/approvals/report?${query}` });
   if (found === undefined) return;
   if (options.json === true) return print.json(found.body);
   const read = answer.safeParse(found.body);
@@ -55,26 +50,26 @@ export async function reportApprovals(options: ReportOptions): Promise<void> {
 }
 
 const ALERTS: Readonly<Record<string, string>> = {
-  approval_rate: "nearly everything is approved: people may have stopped reading (over 95 %)",
-  hasty_share: "most decisions took less than two seconds: nobody reads that fast (over 50 %)",
+  approval_rate: "over 95 % are approved: people may have stopped reading",
+  hasty_share: "over 50 % of the decisions took less than two seconds: nobody reads that fast",
 };
 
 const SUGGESTIONS: Readonly<Record<string, (tool: string) => string>> = {
-  session_scope: (tool) => `${tool}: the same call again in one session: approve it for the session (--session)`,
-  read_tool: (tool) => `${tool}: only reads, is asked about and always approved: look at the rules that ask`,
-  auto_edit: () => "writes of one session were always approved: stc mode set <session> autoEdit --for 30m",
+  session_scope: (tool) => `${tool}: the same call repeats in one session: approve it for the session (--session)`,
+  read_tool: (tool) => `${tool}: only reads and is always approved: review the rules that require an approval`,
+  auto_edit: () => "writes of one session are always approved: stc mode set <session> autoEdit --for 30m",
 };
 
 function reportLines(report: Report): readonly string[] {
   const { asked, pending, expired, cancelled, approved, denied } = report;
   return [
     `from ${printable(report.from)} to ${printable(report.to)}`,
-    `asked ${asked}: approved ${approved}, denied ${denied}, expired ${expired}, cancelled ${cancelled}, pending ${pending}`,
+    `${asked} requests: approved ${approved}, denied ${denied}, expired ${expired}, cancelled ${cancelled}, pending ${pending}`,
     `approval rate ${percent(report.approvalRate)}, median ${seconds(report.medianSeconds)}, p90 ${seconds(report.p90Seconds)}, under 2 s ${percent(report.hastyShare)}`,
-    ...(report.isWhole ? [] : ["note: there were more questions; older ones are not counted"]),
+    ...(report.isWhole ? [] : ["note: there were more approval requests; the oldest are not counted"]),
     ...report.alerts.map((alert) => `ALERT: ${ALERTS[alert] ?? printable(alert)}`),
     ...toolLines(report),
-    ...deciderLines(report),
+    ...approverLines(report),
     ...suggestionLines(report),
   ];
 }
@@ -82,16 +77,31 @@ function reportLines(report: Report): readonly string[] {
 function toolLines({ tools }: Report): readonly string[] {
   if (tools.length === 0) return [];
   const rows = tools.map((one) => [printableCell(one.tool), String(one.asked), ...cells(one), String(one.expired)]);
-  return ["", table([["TOOL", "ASKED", "YES", "NO", "RATE", "MEDIAN", "P90", "UNDER 2 S", "EXPIRED"], ...rows])];
+  return [
+    "",
+    table([["TOOL", "REQUESTS", "APPROVED", "DENIED", "RATE", "MEDIAN", "P90", "UNDER 2 S", "EXPIRED"], ...rows]),
+  ];
 }
 
-function deciderLines({ deciders }: Report): readonly string[] {
+function approverLines({ deciders }: Report): readonly string[] {
   if (deciders.length === 0) return [];
   const rows = deciders.map((one) => [
     ...[printableCell(one.sub), printableCell(one.iss), ...cells(one)],
     ...[String(one.perHour), String(one.busiestHour), one.alerts.length === 0 ? "" : "ALERT"],
   ]);
-  const head = ["DECIDER", "ISSUER", "YES", "NO", "RATE", "MEDIAN", "P90", "UNDER 2 S", "PER HOUR", "BUSIEST", ""];
+  const head = [
+    "APPROVER",
+    "ISSUER",
+    "APPROVED",
+    "DENIED",
+    "RATE",
+    "MEDIAN",
+    "P90",
+    "UNDER 2 S",
+    "PER HOUR",
+    "BUSIEST",
+    "",
+  ];
   return ["", table([head, ...rows])];
 }
 
@@ -101,7 +111,7 @@ function suggestionLines({ suggestions }: Report): readonly string[] {
     const says = Object.hasOwn(SUGGESTIONS, kind) ? SUGGESTIONS[kind]?.(printable(tool)) : undefined;
     return `  ${prompts} fewer: ${says ?? printable(kind)}`;
   });
-  return ["", "what would have spared questions:", ...lines];
+  return ["", "what would have avoided approval requests:", ...lines];
 }
 
 function cells({

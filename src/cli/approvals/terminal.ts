@@ -9,7 +9,8 @@ type Reply =
   | { readonly kind: "withdrawn" }
   | { readonly kind: "left" };
 
-interface Question {
+/** The prompt that is on the screen. */
+interface Asked {
   /** Called each time the prompt is shown. */
   readonly prompt: () => string;
   readonly settle: (reply: Reply) => void;
@@ -44,7 +45,7 @@ const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: HUNG_UP } as const;
 export class Terminal {
   /** Exit code that matches the reason why the operator left. */
   exitCode = 0;
-  #question: Question | undefined;
+  #asked: Asked | undefined;
   #looks: ReturnType<typeof setInterval> | undefined;
   readonly #decoder = new TextDecoder();
   readonly #leaving = new AbortController();
@@ -77,17 +78,17 @@ export class Terminal {
     if (this.leaving.aborted) return { kind: "left" };
     if (withdrawal.aborted) return { kind: "withdrawn" };
     const { promise, resolve } = Promise.withResolvers<Reply>();
-    const question = { prompt, settle: resolve, line: "", isArmed: false, quietLooks: 0, wasHasty: false };
+    const asked = { prompt, settle: resolve, line: "", isArmed: false, quietLooks: 0, wasHasty: false };
     const onLeaving = (): void => resolve({ kind: "left" });
     const onWithdrawal = (): void => resolve({ kind: "withdrawn" });
     this.leaving.addEventListener("abort", onLeaving, { once: true });
     withdrawal.addEventListener("abort", onWithdrawal, { once: true });
     this.#say(() => print.part(prompt()));
-    this.#question = question;
-    this.#looks = setInterval(() => this.#look(question), LOOK_EVERY_MS);
+    this.#asked = asked;
+    this.#looks = setInterval(() => this.#look(asked), LOOK_EVERY_MS);
     const reply = await promise;
     clearInterval(this.#looks);
-    this.#question = undefined;
+    this.#asked = undefined;
     this.leaving.removeEventListener("abort", onLeaving);
     withdrawal.removeEventListener("abort", onWithdrawal);
     this.#say(() => print.part("\n"));
@@ -110,13 +111,13 @@ export class Terminal {
   /**
    * Checks repeatedly. A single timer would fire too early after the process was stopped: before the keys typed in the meantime.
    */
-  #look(question: Question): void {
-    if (question.isArmed) return;
-    question.quietLooks += 1;
-    if (question.quietLooks < QUIET_LOOKS_MIN) return;
-    question.isArmed = true;
-    const note = "(what was typed before the question stood there does not count)";
-    this.#say(() => print.part(question.wasHasty ? `\n${note}\n${question.prompt()} ` : " "));
+  #look(asked: Asked): void {
+    if (asked.isArmed) return;
+    asked.quietLooks += 1;
+    if (asked.quietLooks < QUIET_LOOKS_MIN) return;
+    asked.isArmed = true;
+    const note = "(keys typed before the prompt was shown do not count)";
+    this.#say(() => print.part(asked.wasHasty ? `\n${note}\n${asked.prompt()} ` : " "));
   }
 
   #take(keys: Uint8Array): void {
@@ -124,21 +125,21 @@ export class Terminal {
     if (keys.includes(LEAVING.end)) this.#leave(0);
     // Decoded even when nothing is asked: the decoder needs every byte of a character.
     const characters = this.#decoder.decode(keys, { stream: true });
-    const question = this.#question;
-    if (question === undefined) return;
-    if (!question.isArmed) {
-      question.quietLooks = 0;
-      question.wasHasty = true;
+    const asked = this.#asked;
+    if (asked === undefined) return;
+    if (!asked.isArmed) {
+      asked.quietLooks = 0;
+      asked.wasHasty = true;
       return;
     }
     for (const character of characters) {
       if (character === "\r" || character === "\n") {
         // Anything after the line end was typed before the next request was read.
-        this.#question = undefined;
-        question.settle({ kind: "line", text: question.line });
+        this.#asked = undefined;
+        asked.settle({ kind: "line", text: asked.line });
         return;
       }
-      this.#say(() => edit(question, character));
+      this.#say(() => edit(asked, character));
     }
   }
 
@@ -155,27 +156,27 @@ export class Terminal {
   #leave(exitCode: number): void {
     if (this.leaving.aborted) return;
     this.exitCode = exitCode;
-    this.#question = undefined;
+    this.#asked = undefined;
     this.#leaving.abort();
   }
 }
 
-function edit(question: Question, key: string): void {
-  const erased = erasedBy(question, key);
+function edit(asked: Asked, key: string): void {
+  const erased = erasedBy(asked, key);
   if (erased !== undefined) {
-    question.line = question.line.slice(0, question.line.length - erased.length);
+    asked.line = asked.line.slice(0, asked.line.length - erased.length);
     print.erase(Bun.stringWidth(erased));
     return;
   }
-  if (question.line.length >= LINE_CHARACTERS_MAX) return;
+  if (asked.line.length >= LINE_CHARACTERS_MAX) return;
   // An invisible character becomes a question mark, so that the line cannot count as an approval.
   const character = isAscii(key) || printable(key) === key ? key : "?";
-  question.line += character;
+  asked.line += character;
   print.part(character);
 }
 
 /** Returns the text that a key deletes from the end of the line, or undefined when it deletes nothing. */
-function erasedBy({ line }: Question, key: string): string | undefined {
+function erasedBy({ line }: Asked, key: string): string | undefined {
   if (key === KEY.erase) return line;
   return key === KEY.backspace || key === KEY.delete ? ([...line].at(-1) ?? "") : undefined;
 }
@@ -195,10 +196,10 @@ const SESSION: ReadonlySet<string> = new Set(["s", "session"]);
 const DENIAL = /^no?(?:[\s,;:.-]+(.*))?$/is;
 
 /** Shown once, before the first prompt. */
-export const HOW_TO_ANSWER = 'A denial may carry a reason, which the agent reads: "n use the staging cluster".';
+export const HOW_TO_ANSWER = 'A denial may include a reason, which the agent reads: "n use the staging cluster".';
 
 /** Returns the prompt for a decision. */
-export function question(approval: ShownApproval, now: number | undefined): string {
+export function decisionPrompt(approval: ShownApproval, now: number | undefined): string {
   const left = `${printable(approval.tool)}, ${timeLeft(approval.decideBy, now)}`;
   if (isGrave(approval)) return `[${left}] Approve? type "yes" / [n]o:`;
   return `[${left}] Approve? [y]es / ${offersSession(approval) ? "[s]ession / " : ""}[n]o:`;
@@ -238,7 +239,7 @@ interface Further {
 }
 
 const WHY: Further = {
-  prompt: "A policy wants to know why:",
+  prompt: "A policy requires a reason:",
   add: (choice, text) => (text.trim() === "" ? undefined : { ...choice, reason: text.trim() }),
 };
 

@@ -1,7 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
 import { isTable } from "../../core/json.ts";
 import type { Json } from "../../core/types.ts";
-import { isAscii, isMisreadable, printable, printableAscii } from "../printable.ts";
+import { print, table } from "../output.ts";
+import { isAscii, isMisreadable, printable, printableAscii, wrap } from "../printable.ts";
 import type { ShownApproval } from "./answers.ts";
 
 export interface ViewOptions {
@@ -23,10 +24,6 @@ export interface ApprovalParts {
 const LABEL_COLUMNS = 15;
 /** A value nested deeper than this is printed on one line. */
 const DEPTH_MAX = 16;
-const COLUMNS_MIN = 20;
-/** Prefix of every continuation line of a field, so that no text can pose as a field. */
-const GUTTER = "    | ";
-const LINE_END = "\\u{a}";
 
 /** Fields that must be checked character by character; their text is also printed in ASCII when it is not plain ASCII. */
 const EXACT: ReadonlySet<string> = new Set(["command", "workingDir", "environment", "files", "target"]);
@@ -124,24 +121,24 @@ function head(approval: ShownApproval, view: JsonObject, { now, isAsked }: ViewO
     ...(executeBy == null ? [] : field("run until", new Date(executeBy).toISOString())),
     ...(scope == null ? [] : field("scope", printable(scope))),
     ...(decidedBy == null ? [] : field("decided by", `${quoted(decidedBy.sub)} of ${quoted(decidedBy.iss)}`)),
-    ...(decisionReason == null ? [] : field("decided because", quoted(decisionReason))),
+    ...(decisionReason == null ? [] : field("decision reason", quoted(decisionReason))),
   ];
 }
 
 /** Returns one line for each stage, with the names of those who approved. */
 function quorumLines({ quorum, canDecide, state }: ShownApproval): readonly string[] {
   const stages = (quorum?.policies ?? []).flatMap(({ name: policy, stages }) =>
-    stages.map(({ name, state: stands, have, needed, voters }) => {
+    stages.map(({ name, state: progress, have, needed, voters }) => {
       const who = voters.length === 0 ? "" : ` (${voters.map(({ sub }) => quoted(sub)).join(", ")})`;
-      return `${printable(policy)}, ${printable(name)}: ${have} of ${needed}, ${printable(stands)}${who}`;
+      return `${printable(policy)}, ${printable(name)}: ${have} of ${needed}, ${printable(progress)}${who}`;
     }),
   );
   const wants = quorum === undefined || quorum.reasonRequired === "never" ? [] : [quorum.reasonRequired];
   const because = state === "pending" ? canDecide?.because : undefined;
   return [
     ...stages.flatMap((line) => field("policy", line)),
-    ...wants.flatMap((when) => field("say why", printable(when))),
-    ...(because === undefined ? [] : field("not for you", printable(because))),
+    ...wants.flatMap((when) => field("reason required", printable(when))),
+    ...(because === undefined ? [] : field("cannot decide", printable(because))),
   ];
 }
 
@@ -149,7 +146,7 @@ function quorumLines({ quorum, canDecide, state }: ShownApproval): readonly stri
 function answerLines({ answer }: ShownApproval, { arguments: given }: JsonObject): readonly string[] {
   if (answer === undefined) return [];
   if (answer.text !== undefined) return section("answer", answer.text);
-  if (answer.choices === undefined) return field("answer", "wanted");
+  if (answer.choices === undefined) return field("answer", "required");
   return isTable(given) && isDeepStrictEqual(given["choices"], answer.choices)
     ? []
     : section("answer with", answer.choices);
@@ -245,30 +242,16 @@ function name(key: string): string {
   return /^[\w. -]{1,64}$/.test(key) ? key : `"${printable(key).replaceAll('"', "\\u{22}")}"`;
 }
 
-/**
- * Breaks a line at the terminal's width and after the line ends in a text. Every line except the first starts with the gutter.
- */
-export function wrap(line: string, columns: number): readonly string[] {
-  if (columns === Number.POSITIVE_INFINITY) return [line];
-  const room = Math.max(columns, COLUMNS_MIN) - 1;
-  const lines: string[] = [];
-  let current = "";
-  let width = 0;
-  for (const character of line) {
-    // Terminals disagree about character widths; the larger width is safe.
-    const own = isAscii(character) ? 1 : 2;
-    if (width + own > room || endsLine(current, character)) {
-      lines.push(current);
-      current = GUTTER;
-      width = GUTTER.length;
-    }
-    current += character;
-    width += own;
-  }
-  return [...lines, current];
+/** Returns the maximum line width: the width of a terminal, unlimited for any other output. */
+export function columnsOf({ isTTY, columns }: Pick<NodeJS.WriteStream, "isTTY" | "columns">): number {
+  return isTTY ? columns || 80 : Number.POSITIVE_INFINITY;
 }
 
-/** Returns whether a line ends here. The quote that closes a text stays on the line. */
-function endsLine(current: string, next: string): boolean {
-  return next !== '"' && current.endsWith(LINE_END);
+/**
+ * Prints a table of data from services. On a terminal, a long row continues after a gutter so that its end cannot pose as a row.
+ */
+export function printListing(rows: readonly (readonly string[])[]): void {
+  const columns = columnsOf(process.stdout);
+  const lines = table(rows).split("\n");
+  print.line(lines.flatMap((line) => wrap(line, columns)).join("\n"));
 }

@@ -1,19 +1,19 @@
-import {
-  type Client,
-  type ClientOptions,
-  connect,
-  EXIT,
-  NOT_UNDERSTOOD,
-  problemOf,
-  type ServiceAnswer,
-  wrongUsage,
-} from "../client.ts";
-import { print, StdoutError } from "../output.ts";
+import { type Client, type ClientOptions, connect, NOT_UNDERSTOOD, problemOf, type ServiceAnswer } from "../client.ts";
+import { EXIT, print, StdoutError, wrongUsage } from "../output.ts";
 import { printable } from "../printable.ts";
 import { isViewOfDigest, readApproval, readApprovalPage, readEventSubject, type ShownApproval } from "./answers.ts";
-import { OTHER_VIEW } from "./approvals.ts";
+import { NO_VIEW, OTHER_VIEW } from "./approvals.ts";
 import { followEvents, type Hint } from "./events.ts";
-import { type Choice, choiceOf, furtherOf, HOW_TO_ANSWER, HUNG_UP, question, Terminal, unclear } from "./terminal.ts";
+import {
+  type Choice,
+  choiceOf,
+  decisionPrompt,
+  furtherOf,
+  HOW_TO_ANSWER,
+  HUNG_UP,
+  Terminal,
+  unclear,
+} from "./terminal.ts";
 import { type ApprovalParts, approvalParts, missingText } from "./view.ts";
 
 const REQUEST_TIMEOUT_MS = 30_000;
@@ -33,7 +33,7 @@ const ASK_AGAIN: ReadonlySet<string> = new Set(["approval.requested", "approval.
 /** `stc approvals watch`: shows each approval request as it arrives and sends the operator's decision. */
 export async function watchApprovals(options: ClientOptions): Promise<void> {
   if (!process.stdin.isTTY || !process.stdout.isTTY) {
-    return wrongUsage("watch asks people: standard input and output must be a terminal");
+    return wrongUsage("watch is interactive: standard input and output must be a terminal");
   }
   const tokenFile = options.tokenFile;
   if (tokenFile === "-") return wrongUsage("watch reads answers from standard input: put the token into a file");
@@ -130,7 +130,7 @@ class Watch {
     if (hint.kind === "refused") return this.#fail(problemOf(hint.answer));
     if (hint.kind === "lost") return this.#lose();
     if (hint.kind === "connected") {
-      if (this.#isLost && this.#open === undefined) print.line("connected again");
+      if (this.#isLost && this.#open === undefined) print.line("reconnected");
       this.#isLost = false;
       // The request on the screen may have ended while the connection was down.
       return this.#open === undefined ? undefined : this.#lookAgain(this.#open);
@@ -151,7 +151,7 @@ class Watch {
 
   #fail(problem: string): void {
     print.error(problem);
-    this.#end(EXIT.refused);
+    this.#end(EXIT.failed);
   }
 
   async #lookAgain(open: Open): Promise<void> {
@@ -200,8 +200,7 @@ class Watch {
   }
 
   async #ask(approval: ShownApproval, open: Open, servedAt: number | undefined): Promise<void> {
-    if (approval.viewDigest === undefined || approval.view === undefined)
-      return this.#fail("this token shows no views: it decides nothing");
+    if (approval.viewDigest === undefined || approval.view === undefined) return this.#fail(NO_VIEW);
     const { withdrawal } = open;
     const clock = clockFrom(servedAt);
     const timer = expiry(approval.decideBy, servedAt, () => withdrawal.abort("nobody decided in time"));
@@ -227,7 +226,7 @@ class Watch {
   async #choose(asking: Asking): Promise<Choice | undefined> {
     const { approval, clock } = asking;
     if (!(await this.#showPages(asking))) return undefined;
-    let choice = await this.#read(asking, () => question(approval, clock()), {
+    let choice = await this.#read(asking, () => decisionPrompt(approval, clock()), {
       read: (text) => choiceOf(approval, text),
       unclear: (text) => unclear(approval, text),
     });
@@ -250,7 +249,7 @@ class Watch {
     for (const [at, lines] of pages.entries()) {
       print.line(lines.join("\n"));
       if (at === pages.length - 1) break;
-      const reply = await this.#terminal.ask(() => `-- page ${at + 1} of ${pages.length}; Enter goes on --`, signal);
+      const reply = await this.#terminal.ask(() => `-- page ${at + 1} of ${pages.length}; Enter continues --`, signal);
       if (reply.kind !== "line") return false;
     }
     return true;
@@ -272,14 +271,14 @@ class Watch {
     const path = `/approvals/${approval.id}/decisions`;
     const answer = await this.#client.send({ method: "POST", path, body, timeoutMs: REQUEST_TIMEOUT_MS });
     if (answer === undefined) {
-      print.line(`${printable(this.#client.noAnswer())}: ${approval.id} may be decided or not`);
+      print.line(`${printable(this.#client.noAnswer())}: ${approval.id} may or may not be decided`);
       this.#unsettle(approval.id);
       return;
     }
     if (answer.status < 400) return print.line(outcome(choice, approval, readApproval(answer.body)));
     print.line(`not decided: ${approval.id}: ${problemOf(answer)}`);
-    if (answer.status === 401) this.#end(EXIT.refused);
-    if (isMendable(answer.body) || isPassing(answer)) this.#unsettle(approval.id);
+    if (answer.status === 401) this.#end(EXIT.failed);
+    if (isFixable(answer.body) || isPassing(answer)) this.#unsettle(approval.id);
   }
 
   #settle(id: string): void {
@@ -297,7 +296,7 @@ class Watch {
 
 /** Returns the result of a decision as the service reports it. */
 function outcome(choice: Choice, { id }: ShownApproval, after: ShownApproval | undefined): string {
-  if (after?.id !== id) return `${NOT_UNDERSTOOD}: ${id} may be decided or not`;
+  if (after?.id !== id) return `${NOT_UNDERSTOOD}: ${id} may or may not be decided`;
   if (after.state !== "pending")
     return `${choice.decision === "deny" ? "denied" : `approved (${choice.scope})`}: ${id}`;
   return choice.decision === "deny"
@@ -328,7 +327,7 @@ function expiry(decideBy: number, now: number | undefined, end: () => void): Ret
   return setTimeout(end, Math.min(Math.max(decideBy - now + CLOCK_GRAIN_MS, 0), TIMER_MS_MAX));
 }
 
-const MENDABLE: ReadonlySet<unknown> = new Set(["APPROVAL_MISMATCH", "INVALID_INPUT"]);
+const FIXABLE: ReadonlySet<unknown> = new Set(["APPROVAL_MISMATCH", "INVALID_INPUT"]);
 /**
  * Returns whether the error is temporary and worth another try: too many requests, a server error, or a service that starts or
  * drains.
@@ -338,7 +337,7 @@ function isPassing({ status }: ServiceAnswer): boolean {
 }
 
 /** Returns whether showing the request again can fix the error: the view changed, or a reason is missing. */
-function isMendable(body: unknown): boolean {
+function isFixable(body: unknown): boolean {
   const error: unknown = typeof body === "object" && body !== null && "error" in body ? body.error : undefined;
-  return typeof error === "object" && error !== null && "code" in error && MENDABLE.has(error.code);
+  return typeof error === "object" && error !== null && "code" in error && FIXABLE.has(error.code);
 }

@@ -4,10 +4,7 @@ import { dayProblems } from "../../audit/query/day-problems.ts";
 import { isAuditDir } from "../../audit/query/days.ts";
 import { IndexLookup } from "../../audit/query/index-lookup.ts";
 import { processEnvironment } from "../../runtime/config/file.ts";
-import { print, type StyledText } from "../output.ts";
-
-/** Exit codes of the commands that read the audit. 0 means that the result was found. */
-export const EXIT = { nothing: 1, usage: 64, noDirectory: 66, cannotWrite: 73 } as const;
+import { EXIT, print } from "../output.ts";
 
 const PROGRESS_EVERY_MS = 250;
 const MEGABYTE = 1_000_000;
@@ -27,12 +24,12 @@ export interface AuditDirectory {
  * Returns the audit directory and the current time. Returns undefined, after printing an error and setting the exit code, when
  * the directory does not exist.
  */
-export function auditPlace(named: string | undefined): AuditDirectory | undefined {
+export function auditDirectory(named: string | undefined): AuditDirectory | undefined {
   const environment = processEnvironment();
   const dir = named ?? (environment["STC_AUDIT_DIR"] || "audit-logs");
   if (!isAuditDir(dir)) {
     print.error(`there is no audit directory ${dir}`);
-    process.exitCode = EXIT.noDirectory;
+    process.exitCode = EXIT.noInput;
     return undefined;
   }
   const isColoured = process.stdout.isTTY === true && !environment["NO_COLOR"] && environment["TERM"] !== "dumb";
@@ -55,7 +52,7 @@ export async function withIndex<T>(dir: string, work: (index: IndexLookup) => Pr
 /** Warns on standard error that lines may be missing from an answer, because a day's file is missing or named for another day. */
 export function warnOfDays(dir: string, streams: readonly StreamName[] = ["calls"]): void {
   for (const problem of streams.flatMap((stream) => dayProblems(dir, stream))) {
-    print.error(`warning: ${problem}: stc audit verify tells more`);
+    print.error(`warning: ${problem}: run stc audit verify for details`);
   }
 }
 
@@ -64,10 +61,10 @@ export async function guarded(command: () => void | Promise<void>): Promise<void
   try {
     await command();
   } catch (error) {
-    const isFileFault = error instanceof AuditLogError || (error instanceof Error && "syscall" in error);
-    if (!isFileFault) throw error;
+    const isFileProblem = error instanceof AuditLogError || (error instanceof Error && "syscall" in error);
+    if (!isFileProblem) throw error;
     print.error(error.message);
-    process.exitCode = error instanceof AuditLogError ? EXIT.noDirectory : EXIT.cannotWrite;
+    process.exitCode = error instanceof AuditLogError ? EXIT.noInput : EXIT.cannotWrite;
   }
 }
 
@@ -76,13 +73,7 @@ export const NO_CALLS = "no call matches";
 /** Reports that nothing was found; as JSON, only the exit code says so. */
 export function noCalls(isJson: boolean): void {
   if (!isJson) print.error(NO_CALLS);
-  process.exitCode = EXIT.nothing;
-}
-
-/** Prints what is wrong with the options. */
-export function refuse(faults: readonly string[]): void {
-  for (const fault of faults) print.error(fault);
-  process.exitCode = EXIT.usage;
+  process.exitCode = EXIT.failed;
 }
 
 /** Shows the progress of long work, only when a person is waiting at a terminal. */
@@ -110,19 +101,4 @@ export class ProgressLine {
     if (this.#hasWritten) print.progress("");
     this.#hasWritten = false;
   }
-}
-
-const COLOURS: Readonly<Record<string, StyledText["colour"]>> = {
-  ALLOWED: "green",
-  DENIED: "yellow",
-  ERROR: "red",
-  PENDING: "cyan",
-};
-
-/** Returns the colour of a decision, or undefined when the output is not coloured. */
-export function colourOf(
-  decision: string | undefined,
-  { isColoured }: Pick<AuditDirectory, "isColoured">,
-): StyledText["colour"] {
-  return isColoured && decision !== undefined ? COLOURS[decision] : undefined;
 }

@@ -1,31 +1,30 @@
 import { closeSync, openSync, rmSync, writeSync } from "node:fs";
 import { FORMATS, type FormatName } from "../../audit/export/formats.ts";
+import { type Aged, agedFiles, pruneFiles } from "../../audit/export/prune.ts";
 import { type Params, readQuery } from "../../audit/query/params.ts";
+import { DURATION_HINT, readDuration } from "../../audit/query/time-range.ts";
 import { errorText } from "../../core/error-text.ts";
-import { print } from "../output.ts";
-import { auditPlace, EXIT, noCalls, refuse, warnOfDays } from "./directory.ts";
-import { pages } from "./query.ts";
+import { EXIT, print, table, wrongUsage } from "../output.ts";
+import { pages } from "./calls.ts";
+import { auditDirectory, noCalls, warnOfDays } from "./directory.ts";
 
-export interface AuditExportOptions {
-  readonly dir?: string;
+interface ExportOptions {
+  readonly dir: string | undefined;
   readonly to: string;
   /** A new file; without it the lines are printed. */
-  readonly output?: string;
+  readonly output: string | undefined;
   readonly params: Params;
 }
 
-/**
- * `stc audit export`: writes all calls that match the filters, oldest first, as `jsonl`, `csv` or `ocsf`. Exit code: 0 done; 1 no
- * calls; 64 wrong usage; 66 no directory; 73 the file cannot be created.
- */
-export async function auditExport({ dir, to, output, params }: AuditExportOptions): Promise<void> {
-  const place = auditPlace(dir);
+/** `stc audit export`: writes all calls that match the filters, oldest first, as `jsonl`, `csv` or `ocsf`. */
+export async function auditExport({ dir, to, output, params }: ExportOptions): Promise<void> {
+  const place = auditDirectory(dir);
   if (place === undefined) return;
-  if (!Object.hasOwn(FORMATS, to)) return refuse([`--to must be one of ${Object.keys(FORMATS).join(", ")}`]);
+  if (!Object.hasOwn(FORMATS, to)) return wrongUsage(`--to must be one of ${Object.keys(FORMATS).join(", ")}`);
   const format = FORMATS[to as FormatName];
   const limit = Number.MAX_SAFE_INTEGER;
   const query = readQuery({ ...params, order: "oldest" }, { limit, limitMax: limit, nowMs: place.nowMs });
-  if ("faults" in query) return refuse(query.faults);
+  if ("faults" in query) return wrongUsage(...query.faults);
   const sink = sinkOf(output);
   if (sink === undefined) return;
   warnOfDays(place.dir);
@@ -56,10 +55,9 @@ interface Sink {
 function sinkOf(output: string | undefined): Sink | undefined {
   if (output === undefined) return { line: print.line, end: () => {}, giveUp: () => {} };
   try {
-    const fd = openSync(output, "wx", 0o600);
-    return fileSink(output, fd);
+    return fileSink(output, openSync(output, "wx", 0o600));
   } catch (error) {
-    print.error(`cannot make ${output}: ${errorText(error)}`);
+    print.error(`cannot create ${output}: ${errorText(error)}`);
     process.exitCode = EXIT.cannotWrite;
     return undefined;
   }
@@ -67,16 +65,43 @@ function sinkOf(output: string | undefined): Sink | undefined {
 
 function fileSink(output: string, fd: number): Sink {
   return {
-    line: (text) => writeWhole(fd, `${text}\n`),
+    line(text) {
+      let rest: Uint8Array = Buffer.from(`${text}\n`);
+      while (rest.length > 0) rest = rest.subarray(writeSync(fd, rest));
+    },
     end: () => closeSync(fd),
     giveUp() {
       rmSync(output, { force: true });
-      print.error(`${output} would not be whole: it is taken away again`);
+      print.error(`${output} would be incomplete and was deleted`);
     },
   };
 }
 
-function writeWhole(fd: number, text: string): void {
-  let rest: Uint8Array = Buffer.from(text);
-  while (rest.length > 0) rest = rest.subarray(writeSync(fd, rest));
+interface PruneOptions {
+  readonly dir?: string;
+  readonly keep: string;
+  readonly dryRun?: boolean;
+  readonly json?: boolean;
+}
+
+/** `stc audit prune`: deletes the files of days older than requested. */
+export async function auditPrune({ dir, keep, dryRun, json }: PruneOptions): Promise<void> {
+  const place = auditDirectory(dir);
+  if (place === undefined) return;
+  const keepMs = readDuration(keep);
+  if (keepMs === undefined) return wrongUsage(`--keep must be ${DURATION_HINT}`);
+  const options = { dir: place.dir, nowMs: place.nowMs, keepMs };
+  const old = agedFiles(options);
+  const aged = dryRun === true ? old : await pruneFiles(old, options);
+  const going = aged.filter(({ keptBecause }) => keptBecause === undefined);
+  if (json === true) print.json({ dryRun: dryRun === true, files: aged });
+  else if (aged.length > 0)
+    print.line(table([["FILE", "BYTES", "WHAT"], ...aged.map((file) => rowOf(file, dryRun === true))]));
+  if (going.length === 0) process.exitCode = EXIT.failed;
+  if (json !== true && aged.length === 0) print.line(`no file is older than ${keep}`);
+}
+
+function rowOf({ path, bytes, keptBecause }: Aged, isDryRun: boolean): readonly string[] {
+  const deleted = isDryRun ? "would be deleted" : "deleted";
+  return [path, String(bytes), keptBecause === undefined ? deleted : `kept: ${keptBecause}`];
 }

@@ -8,27 +8,24 @@ import {
   readStatsRange,
   type Stats,
 } from "../../audit/stats/stats.ts";
-import { print, table } from "../output.ts";
-import { auditPlace, EXIT, ProgressLine, refuse, warnOfDays } from "./directory.ts";
+import { EXIT, print, table, wrongUsage } from "../output.ts";
+import { auditDirectory, ProgressLine, warnOfDays } from "./directory.ts";
 
 /** Rows of each table; `--json` prints all of them. */
 const ROWS_MAX = 20;
 
-export interface AuditStatsOptions {
-  readonly dir?: string;
-  readonly json?: boolean;
+interface AuditStatsOptions {
+  readonly dir: string | undefined;
+  readonly json: boolean | undefined;
   readonly params: Params;
 }
 
-/**
- * `stc audit stats`: counts calls and refusals by group, with durations; with `--compare`, prints the changes. Exit code: 0 done;
- * 1 no calls; 64 wrong usage; 66 no directory.
- */
+/** `stc audit stats`: counts calls and refusals by group, with durations; with `--compare`, prints the changes. */
 export async function auditStats({ dir, json, params }: AuditStatsOptions): Promise<void> {
-  const place = auditPlace(dir);
+  const place = auditDirectory(dir);
   if (place === undefined) return;
   const range = readStatsRange(params, place.nowMs);
-  if ("faults" in range) return refuse(range.faults);
+  if ("faults" in range) return wrongUsage(...range.faults);
   warnOfDays(place.dir);
   const { filter, earlierMs } = range.ok;
   const progress = new ProgressLine();
@@ -36,13 +33,13 @@ export async function auditStats({ dir, json, params }: AuditStatsOptions): Prom
   if (earlierMs === undefined) {
     const stats = await readStats(options);
     progress.end();
-    if (stats.calls === 0) process.exitCode = EXIT.nothing;
+    if (stats.calls === 0) process.exitCode = EXIT.failed;
     return json === true ? print.json(stats) : printStats(stats);
   }
   const comparison = await compareStats({ ...options, earlierMs });
   progress.end();
   const { before, now, changes } = comparison;
-  if (before.calls + now.calls === 0) process.exitCode = EXIT.nothing;
+  if (before.calls + now.calls === 0) process.exitCode = EXIT.failed;
   return json === true ? print.json(comparison) : printChanges(changes, [before.calls, now.calls]);
 }
 
@@ -64,7 +61,7 @@ function printCounts(title: string, counts: Counts): void {
   if (counts.length === 0) return;
   const rows = counts.slice(0, ROWS_MAX).map(([name, calls]) => [escapeName(name, NAME_CHARACTERS_MAX), String(calls)]);
   print.line(`\n${table([[title, "CALLS"], ...rows])}`);
-  if (counts.length > ROWS_MAX) print.line(`… and ${counts.length - ROWS_MAX} more (--json has them all)`);
+  if (counts.length > ROWS_MAX) print.line(`… and ${counts.length - ROWS_MAX} more (--json lists all)`);
 }
 
 /** Allows for a caller, which consists of two names. */

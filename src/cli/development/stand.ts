@@ -92,7 +92,7 @@ export async function developmentStand(environment: Environment, now: number): P
     async start() {
       const stand = await startCustomerMaster({ certificates, port: grpcPort }).catch(() => {
         throw new StartupError([
-          `127.0.0.1:${grpcPort} is in use: the stand-in service listens beside server.port; set STC_PORT to another port`,
+          `127.0.0.1:${grpcPort} is in use: the development gRPC service listens on the port after server.port; set STC_PORT to another port`,
         ]);
       });
       return () => stand.close();

@@ -12,7 +12,7 @@ const PERMISSIONS = ["customer-data:read", "platform:git:read", "workspace:fs:re
 /** First calls for a new user: one with masked data, one plain, one refused by permission, one refused by validation. */
 export const SAMPLES: readonly Sample[] = [
   {
-    shows: "allowed, and only what the policy lets out: the name masked, the rest of the personal data gone",
+    shows: "allowed: the policy masks the name and removes the other personal data",
     tool: "get_customer",
     args: { customerId: KNOWN_CUSTOMERS.johnSmith },
   },
@@ -23,7 +23,7 @@ export const SAMPLES: readonly Sample[] = [
     args: { customerId: KNOWN_CUSTOMERS.johnSmith, status: "DORMANT" },
   },
   {
-    shows: "refused by validation: an option smuggled in as a branch",
+    shows: "refused by validation: an option passed as a branch name",
     tool: "git_diff_branches",
     args: { repo: "self", base: "--output=/tmp/stolen", head: "main" },
   },
@@ -48,19 +48,19 @@ export function welcome({ url, auditDir, hasGit, hasBash }: WelcomeOptions): str
   );
   return [
     "",
-    `Safe Tool Call is ready on ${url} (development stand, loopback only).`,
+    `Safe Tool Call is ready on ${url} (development mode, loopback only).`,
     "",
     "Paste into another terminal, in this folder. First a token, then calls:",
     "",
     `  TOKEN=$(${token})`,
     ...samples.flatMap(({ shows, tool, args }) => ["", `  # ${shows}`, `  ${curl(url, { tool, args })}`]),
     "",
-    "Every call, refused ones too, left its line before it was answered:",
+    "Each call, even a refused one, was recorded in the audit before it was answered:",
     "",
     `  ${STC} audit tail`,
     ...(hasBash ? asking(url) : []),
     "",
-    `The audit lies in ${auditDir}. Ctrl-C stops the service.`,
+    `The audit is in ${auditDir}. Ctrl-C stops the service.`,
     "",
   ].join("\n");
 }
@@ -69,12 +69,12 @@ export function welcome({ url, auditDir, hasGit, hasBash }: WelcomeOptions): str
 function asking(url: string): readonly string[] {
   return [
     "",
-    "A command runs only when a person says yes. Be that person in a third terminal:",
+    "A command runs only when a person approves it. Be that person, in a third terminal:",
     "",
     `    ${STC} token --operator --sub me > var/operator.token`,
     `    STC_URL=${url} STC_TOKEN_FILE=var/operator.token ${STC} approvals watch`,
     "",
-    "and ask as the agent; the answer comes when you have decided:",
+    "and call as the agent; the answer comes after your decision:",
     "",
     `    ${curl(url, { tool: "bash", args: { command: "ls -la" } })} -H "Prefer: wait=50"`,
   ];

@@ -59,8 +59,8 @@ describe.concurrent("stc approvals", () => {
     const { out } = await operate(["approvals", "show", FIRST], set);
     expect(out).toContain('policy          prod, team: 1 of 1, complete ("an\\u{202e}na")\n');
     expect(out).toContain('policy          prod, secops: 1 of 2, open ("bert")\n');
-    expect(out).toContain("say why         always\n");
-    expect(out).toContain(`not for you     ${because}\n`);
+    expect(out).toContain("reason required always\n");
+    expect(out).toContain(`cannot decide   ${because}\n`);
     const approved = await operate(["approvals", "approve", FIRST, "--view-digest", String(DIGEST)], (service) => {
       set(service);
       service.counted = { quorum };
@@ -73,7 +73,7 @@ describe.concurrent("stc approvals", () => {
     const { out } = await operate(["approvals", "show", FIRST], set);
     expect(out).toContain('answer with:\n  [0] "blue"\n  [1] "gr\\u{1b}een"');
     const free = await operate(["approvals", "show", FIRST], (service) => service.add(question({ answer: {} })));
-    expect(free.out).toContain("answer          wanted\n");
+    expect(free.out).toContain("answer          required\n");
     const choices = ["blue", "green"];
     const given = question({ answer: { choices }, view: view({ arguments: { choices } }) });
     const once = await operate(["approvals", "show", FIRST], (service) => service.add(given));
@@ -197,8 +197,8 @@ describe.concurrent("stc approvals", () => {
   });
 
   test.each([
-    ["an id that is another path", ["approvals", "deny", ".."], "no id"],
-    ["an id that is none", ["approvals", "show", "a b"], "no id"],
+    ["an id that is another path", ["approvals", "deny", ".."], "not a valid id"],
+    ["an id that is none", ["approvals", "show", "a b"], "not a valid id"],
     ["a reason without an end", ["approvals", "deny", FIRST, "--reason", "x".repeat(501)], "more than 500"],
     ["whose session it is, half", ["mode", "set", "s", "yolo", "--for", "1m", "--subject", "a"], "go together"],
   ])("wrong usage: %s", async (_, args, reason) => {

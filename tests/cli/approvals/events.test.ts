@@ -75,7 +75,7 @@ async function follow(
   const client: Client = {
     url: "http://127.0.0.1",
     noAnswer: () => "no answer",
-    mayHaveCome: () => true,
+    mayHaveArrived: () => true,
     send: async () => undefined,
     stream: async (_, headers) => {
       resumed.push(headers["last-event-id"] ?? "-");

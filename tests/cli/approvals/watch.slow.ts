@@ -401,7 +401,7 @@ onTerminal("the service says no", () => {
   test("a question without a view is not asked", async () => {
     await using stand = new Stand(question({ view: undefined }));
     const terminal = stand.watch();
-    await terminal.shows("shows no views");
+    await terminal.shows("may not see the view");
     expect(await terminal.ends()).toBe(1);
     expect(stand.service.decisions).toEqual([]);
   });
@@ -504,9 +504,9 @@ onTerminal("APR-33: a question of several stages", () => {
     const terminal = stand.watch();
     await terminal.shows(ARMED);
     terminal.type("n\r");
-    await terminal.shows("A policy wants to know why: ");
+    await terminal.shows("A policy requires a reason: ");
     terminal.type("\r");
-    await terminal.shows("A policy wants to know why: ");
+    await terminal.shows("A policy requires a reason: ");
     terminal.type("not on a friday\r");
     await terminal.shows(`denied: ${FIRST}`);
     expect(stand.service.decisions[0]?.body).toMatchObject({ decision: "deny", reason: "not on a friday" });
@@ -561,7 +561,7 @@ onTerminal("the last lines before the prompt show what is decided", () => {
   test("on one page, though the rest is longer than the terminal", async () => {
     await using stand = new Stand(question());
     const terminal = stand.watch({ rows: 20 });
-    await terminal.shows("Enter goes on -- ");
+    await terminal.shows("Enter continues -- ");
     terminal.type("\r");
     const page = await terminal.shows(ARMED);
     for (const text of ["command:", '"--limit=5"', "workingDir ", "risk "]) expect(page).toContain(text);
@@ -618,7 +618,7 @@ testOnTerminal("a view that does not fit is paged to its end before the question
   await using stand = new Stand(question({ view: view({ command }) }));
   const terminal = stand.watch({ rows: 20 });
   for (let pages = 1; pages < 4; pages += 1) {
-    expect(await terminal.shows("Enter goes on -- ")).not.toContain("Approve?");
+    expect(await terminal.shows("Enter continues -- ")).not.toContain("Approve?");
     terminal.type("yes\r");
   }
   await terminal.shows(ARMED);

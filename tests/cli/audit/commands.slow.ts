@@ -76,7 +76,7 @@ describe.concurrent("query", () => {
     const dir = auditFolder();
     const first = await audit("query", "--dir", dir, "--json", "--limit", "2", "--order", "oldest");
     expect(first.out).toBe(`${lines[0]}\n${lines[1]}\n`);
-    const [, cursor = ""] = /^go on with --cursor (\S+)\n$/.exec(first.err) ?? [];
+    const [, cursor = ""] = /^continue with --cursor (\S+)\n$/.exec(first.err) ?? [];
     const next = await audit("query", "--dir", dir, "--json", "--limit", "2", "--order", "oldest", "--cursor", cursor);
     expect(next.out).toBe(`${lines[2]}\n`);
   });
@@ -181,7 +181,7 @@ describe.concurrent("the others", () => {
     writeDays(dir, { "2026-02-01": lines, "2026-02-02": lines });
     const dry = await audit("prune", "--keep", "1d", "--dry-run", "--dir", dir);
     expect(dry.out.match(/would be deleted/g)).toHaveLength(2);
-    expect(dry.out).toContain("stays: the log goes on from its newest file");
+    expect(dry.out).toContain("kept: the log goes on from its newest file");
     expect(existsSync(join(dir, "2026-02-01.jsonl"))).toBe(true);
     const real = await audit("prune", "--keep", "1d", "--dir", dir);
     expect(real.code).toBe(0);

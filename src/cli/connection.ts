@@ -1,15 +1,59 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { systemCode } from "../core/error-text.ts";
+import { isLoopback } from "../core/loopback.ts";
 import type { Environment } from "../runtime/config/config.ts";
 import { readPlainFile } from "../runtime/config/plain-file.ts";
+import type { OptionValues, TLS } from "./command.ts";
+import { printable } from "./printable.ts";
+
+/** Prefix of a service URL that names the path of a Unix socket. */
+const SOCKET = "unix:";
+
+/**
+ * Bypasses the proxies from the environment: without TLS, a proxy could read the token, and no proxy can access services on this
+ * machine.
+ */
+const DIRECT = { proxy: false } as const satisfies BunFetchRequestInit;
+
+/** Connection to a service URL: over the network, or through a Unix socket for `unix:<path>`. */
+interface Route {
+  readonly base: string;
+  readonly unix?: string;
+}
+
+export function routeTo(url: string): Route {
+  return url.startsWith(SOCKET) ? { base: "http://localhost", unix: url.slice(SOCKET.length) } : { base: url };
+}
+
+/** Returns the URL of a route, below the path under which a gateway may offer the service. */
+export function endpointAt({ base }: Route, path: string): URL {
+  const { origin, pathname } = new URL(base);
+  return new URL(`${pathname.replace(/\/$/, "")}${path}`, origin);
+}
+
+/** Returns the `fetch` options for this connection. */
+export function over({ base, unix }: Route, tls: ClientTls): BunFetchRequestInit {
+  if (unix !== undefined) return { unix, ...DIRECT };
+  const { protocol, hostname } = new URL(base);
+  if (protocol !== "https:") return DIRECT;
+  return { tls: { ...tls }, ...(isLoopback(hostname) && DIRECT) };
+}
+
+/** Returns why the text is not a valid service address, or undefined when it is valid. Never repeats a password. */
+export function addressProblem(named: string): string | undefined {
+  const { base, unix } = routeTo(named);
+  const url = URL.parse(base);
+  if (url !== null && (url.username !== "" || url.password !== "")) {
+    return "the address of the service contains a user name or a password: authenticate with a token, --token-file";
+  }
+  const isAddress = url !== null && /^https?:$/.test(url.protocol) && url.search === "" && url.hash === "";
+  if (isAddress && unix !== "") return undefined;
+  return `"${printable(named)}" is not the address of a service: expected http://…, https://… or unix:…`;
+}
 
 /** PEM files. Defaults: `STC_CA_FILE`, `STC_CLIENT_CERT_FILE` and `STC_CLIENT_KEY_FILE`. */
-export interface TlsFileOptions {
-  readonly caFile?: string;
-  readonly clientCertFile?: string;
-  readonly clientKeyFile?: string;
-}
+export type TlsFileOptions = OptionValues<typeof TLS>;
 
 /** Certificate authorities to trust and the client certificate to present for a service behind TLS. PEM. */
 export interface ClientTls {
@@ -65,22 +109,21 @@ function readTls(paths: Readonly<Record<Part, string | undefined>>, read: Read):
       return `${path} cannot be read (${systemCode(error)})`;
     }
   }
-  const fault = faultOf(texts, paths);
-  return fault ?? { rejectUnauthorized: true, ...texts };
+  return problemOf(texts, paths) ?? { rejectUnauthorized: true, ...texts };
 }
 
-function faultOf(
+function problemOf(
   { ca, cert, key }: { readonly [part in Part]?: string },
   paths: Readonly<Record<Part, string | undefined>>,
 ): string | undefined {
-  if (ca !== undefined && certificateIn(ca) === undefined) return `${paths.ca} holds no certificate in PEM`;
+  if (ca !== undefined && certificateIn(ca) === undefined) return `${paths.ca} does not contain a PEM certificate`;
   if (cert === undefined || key === undefined) return undefined;
   const certificate = certificateIn(cert);
-  if (certificate === undefined) return `${paths.cert} holds no certificate in PEM`;
+  if (certificate === undefined) return `${paths.cert} does not contain a PEM certificate`;
   try {
     if (certificate.checkPrivateKey(createPrivateKey(key))) return undefined;
   } catch {
-    return `${paths.key} holds no private key in PEM that needs no passphrase`;
+    return `${paths.key} does not contain a PEM private key without a passphrase`;
   }
   return `${paths.key} is not the key of the first certificate in ${paths.cert}`;
 }

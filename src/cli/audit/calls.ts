@@ -1,0 +1,255 @@
+import { STREAMS } from "../../audit/chain/chain.ts";
+import { escapeName } from "../../audit/escape.ts";
+import { readTrail } from "../../audit/query/call-history.ts";
+import type { Cursor } from "../../audit/query/cursor.ts";
+import { type Filter, Matcher } from "../../audit/query/filter.ts";
+import { Follower, lastLines } from "../../audit/query/follow.ts";
+import { type Params, type Query, readFilter, readQuery } from "../../audit/query/params.ts";
+import { type LineIndex, type QueryPage, search } from "../../audit/query/query.ts";
+import type { FoundLine } from "../../audit/query/scan.ts";
+import { type EntryView, type LineMembers, membersOf, parseLine, textOf, viewOf } from "../../audit/query/view.ts";
+import { EXIT, print, type StyledText, table, wrongUsage } from "../output.ts";
+import {
+  type AuditDirectory,
+  auditDirectory,
+  NO_CALLS,
+  noCalls,
+  ProgressLine,
+  warnOfDays,
+  withIndex,
+} from "./directory.ts";
+
+const LIMIT = 50;
+const LIMIT_MAX = 1_000_000;
+/** Number of lines in memory at a time. */
+const PAGE_LINES = 1_000;
+const PAGE_BYTES_MAX = 8 * 1_048_576;
+
+interface SearchOptions {
+  readonly dir: string | undefined;
+  readonly json: boolean | undefined;
+}
+
+/** `stc audit query`: lists the calls that match the filters. */
+export async function auditQuery({ dir, json, params }: SearchOptions & { readonly params: Params }): Promise<void> {
+  const place = auditDirectory(dir);
+  if (place === undefined) return;
+  const query = readQuery(params, { limit: LIMIT, limitMax: LIMIT_MAX, nowMs: place.nowMs });
+  if ("faults" in query) return wrongUsage(...query.faults);
+  warnOfDays(place.dir);
+  await withIndex(place.dir, async (places) => {
+    let count = 0;
+    let cursor: string | undefined;
+    for await (const page of pages({ ...place, places }, query.ok)) {
+      for (const { line, entry } of page.found) {
+        if (count === 0 && json !== true) printCells(COLUMNS, undefined);
+        if (json === true) print.line(line);
+        else printEntry(entry, place);
+        count += 1;
+      }
+      cursor = page.more || query.ok.order === "oldest" ? page.cursor : undefined;
+    }
+    if (count === 0) noCalls(json === true);
+    if (cursor !== undefined) print.error(`continue with --cursor ${cursor}`);
+  });
+}
+
+interface SearchPlace extends Pick<AuditDirectory, "dir"> {
+  readonly places?: LineIndex | undefined;
+}
+
+/** Yields page after page until the query's limit or the end of the log. */
+export async function* pages(place: SearchPlace, query: Query): AsyncGenerator<QueryPage, void> {
+  const progress = new ProgressLine();
+  let [left, cursor]: [number, Cursor | undefined] = [query.limit, query.cursor];
+  while (left > 0) {
+    const limit = Math.min(left, PAGE_LINES);
+    const page = await search({
+      dir: place.dir,
+      places: place.places,
+      query: { ...query, limit, cursor },
+      pageBytesMax: PAGE_BYTES_MAX,
+      mayGoOn: progress.heed,
+    });
+    progress.end();
+    yield page;
+    left -= page.found.length;
+    if (!page.more || page.position === undefined) return;
+    const { order, digest, filter } = query;
+    cursor = { order, digest, fromMs: filter.fromMs, toMs: filter.toMs, ...page.position };
+  }
+}
+
+interface TailOptions extends SearchOptions {
+  readonly lines: number;
+  readonly follow: boolean | undefined;
+  readonly filters: Params;
+}
+
+const FOLLOW_EVERY_MS = 100;
+const LATEST_BYTES_MAX = 16 * 1_048_576;
+
+/**
+ * `stc audit tail`: prints the latest calls across days, and with `-f` also new ones. Reads the files without asking a service.
+ */
+export async function auditTail({ dir, json, lines, follow, filters }: TailOptions): Promise<void> {
+  const place = auditDirectory(dir);
+  if (place === undefined) return;
+  const filter = readFilter(filters, place.nowMs);
+  if ("faults" in filter) return wrongUsage(...filter.faults);
+  warnOfDays(place.dir);
+  const show = (line: string): void => (json === true ? print.line(line) : printLine(line, place));
+  const isWanted = wantedBy(filter.ok, filters);
+  // Determines the ends of the files once, for both steps: a line written in between must not be lost or shown twice.
+  const follower = new Follower(place.dir);
+  const ends = follower.ends();
+  const latest =
+    isWanted === undefined
+      ? lastLines(place.dir, ends, lines)
+      : await latestOf(place.dir, { filter: filter.ok, ends, count: lines });
+  for (const line of latest) show(line);
+  if (follow !== true) {
+    if (latest.length === 0 && lines > 0 && json !== true) print.error(NO_CALLS);
+    return;
+  }
+  for (;;) {
+    for (const { line } of follower.look()) if (isWanted?.(line) ?? true) show(line);
+    await new Promise((resolve) => setTimeout(resolve, FOLLOW_EVERY_MS));
+  }
+}
+
+/** Returns undefined when no filter was given: then every line is shown, even one that is not an audit line. */
+function wantedBy(filter: Filter, asked: Params): ((line: string) => boolean) | undefined {
+  if (Object.values(asked).every((value) => value === undefined)) return undefined;
+  const matcher = new Matcher(filter);
+  return (line) => {
+    const members = parseLine(line);
+    const entry = members && viewOf(members);
+    return entry !== undefined && matcher.accepts(entry, line);
+  };
+}
+
+interface Latest {
+  readonly filter: Filter;
+  readonly ends: ReadonlyMap<string, number>;
+  readonly count: number;
+}
+
+async function latestOf(dir: string, { filter, ends, count }: Latest): Promise<readonly string[]> {
+  const [day, offset] = [...ends].at(-1) ?? [];
+  if (day === undefined || offset === undefined || count === 0) return [];
+  const cursor = { order: "newest", day, offset, fromMs: filter.fromMs, toMs: filter.toMs, digest: "" } as const;
+  const page = await search({
+    dir,
+    query: { filter, order: "newest", limit: count, cursor, digest: "" },
+    pageBytesMax: LATEST_BYTES_MAX,
+  });
+  return page.found.map(({ line }) => line).toReversed();
+}
+
+const ID = /^[\x21-\x7e]{1,128}$/;
+
+/** `stc audit show`: prints a call with its intent and its approvals in chronological order. */
+export async function auditShow(
+  id: string,
+  options: { readonly dir?: string; readonly json?: boolean },
+): Promise<void> {
+  const place = auditDirectory(options.dir);
+  if (place === undefined) return;
+  if (!ID.test(id)) return wrongUsage("the id must be 1 to 128 printable characters");
+  warnOfDays(place.dir, STREAMS);
+  const progress = new ProgressLine();
+  const record = await withIndex(place.dir, async (places) => {
+    const read = await readTrail({ dir: place.dir, id, places, mayGoOn: progress.heed });
+    progress.end();
+    return read;
+  });
+  const lines = [...record.journal, ...record.calls].sort((one, other) => one.entry.timeMs - other.entry.timeMs);
+  if (lines.length === 0) {
+    print.error(`no line in ${place.dir} has the id ${id}`);
+    process.exitCode = EXIT.failed;
+    return;
+  }
+  if (options.json === true) {
+    for (const { line } of lines) print.line(line);
+    return;
+  }
+  print.line(table([["TIME", "WHAT", "TOOL", "WHO", "TRACE OR APPROVAL"], ...lines.map(rowOf)]));
+  for (const { line } of record.calls) print.line(`\n${indented(line)}`);
+}
+
+/** Deeper lines were not written by this service. Indenting them would grow with the square of the depth. */
+const DEPTH_MAX = 300;
+
+function indented(line: string): string {
+  const members = parseLine(line);
+  return isDeeper(members, DEPTH_MAX) ? line : JSON.stringify(members, null, 2);
+}
+
+function isDeeper(value: unknown, depthMax: number): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  return depthMax === 0 || Object.values(value).some((member) => isDeeper(member, depthMax - 1));
+}
+
+/** Returns a table row. A journal line is described by its type, a call by its decision. */
+function rowOf({ line, entry }: FoundLine): readonly string[] {
+  const members = parseLine(line) ?? {};
+  const type = textOf(members["type"]);
+  const what = type ?? ["call", entry.decision, entry.code].filter((part) => part !== undefined).join(" ");
+  const tool = entry.tool ?? textOf(members["tool"]);
+  const who = entry.sub ?? whoOf(members);
+  const id = type === undefined ? entry.traceId : (textOf(members["id"]) ?? entry.traceId);
+  return [entry.timestamp, what, tool, who, id].map((cell) => escapeName(cell ?? "-"));
+}
+
+/**
+ * Returns who acted: the approver if there is one, otherwise the requester, who is named in every line of an approval request.
+ */
+function whoOf(members: LineMembers): string | undefined {
+  return textOf(members["sub"]) ?? textOf(membersOf(members["decider"])?.["subject"]) ?? textOf(members["subject"]);
+}
+
+/** Column widths. A longer cell moves the rest of its line; nothing is cut off. */
+const COLUMNS = ["TIME", "DECISION", "TOOL", "CALLER", "DURATION", "TRACE"] as const;
+const WIDTHS = [24, 26, 24, 20, 12, 36] as const;
+const DECISION = 1;
+const COLOURS: Readonly<Record<string, StyledText["colour"]>> = {
+  ALLOWED: "green",
+  DENIED: "yellow",
+  ERROR: "red",
+  PENDING: "cyan",
+};
+
+/** Prints one call as a table row. Everything is escaped, because it is unknown who wrote to the directory. */
+function printEntry(entry: EntryView, { isColoured }: AuditDirectory): void {
+  const { count, decision = "" } = entry;
+  printCells(
+    [
+      entry.timestamp,
+      [decision, entry.code].filter((part) => part !== undefined).join(" "),
+      count === 1 ? (entry.tool ?? "") : `${entry.tool ?? ""} x${count}`,
+      entry.sub ?? "",
+      entry.duration === undefined ? "" : `${entry.duration.toFixed(1)} ms`,
+      entry.traceId ?? "",
+    ],
+    isColoured ? COLOURS[decision] : undefined,
+  );
+}
+
+/** Prints a line that may have any content. */
+function printLine(line: string, place: AuditDirectory): void {
+  const members = parseLine(line);
+  const entry = members && viewOf(members);
+  if (entry === undefined) print.line(`(not an audit line) ${escapeName(line)}`);
+  else printEntry(entry, place);
+}
+
+function printCells(cells: readonly string[], colour: StyledText["colour"]): void {
+  const last = cells.length - 1;
+  const padded = cells.map((cell, at) => escapeName(cell).padEnd(at === last ? 0 : (WIDTHS[at] ?? 0)));
+  const pieces = padded.map((text, at) => ({
+    text: at === last ? text : `${text}  `,
+    colour: at === DECISION ? colour : undefined,
+  }));
+  print.pieces(pieces);
+}

@@ -1,0 +1,240 @@
+import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from "node:crypto";
+import { readFileSync, writeFileSync } from "node:fs";
+import { AuditLogError } from "../../audit/audit-log-error.ts";
+import { eachNote } from "../../audit/chain/checkpoint-files.ts";
+import { checkProof, type Proof, type ProofVerdict, prove, readProof } from "../../audit/chain/proof.ts";
+import { readPublicKey, verifierKeyOf } from "../../audit/chain/signed-note.ts";
+import { readDate } from "../../audit/query/time-range.ts";
+import type { Damage } from "../../audit/verify/damage.ts";
+import {
+  bytesToVerify,
+  exitCodeOf,
+  type StreamReport,
+  unreadNames,
+  type VerifyOptions,
+  type VerifyReport,
+  verifyInSteps,
+  verifyLog,
+} from "../../audit/verify/verify.ts";
+import { errorText } from "../../core/error-text.ts";
+import { EXIT, print, StdoutError, tell, wrongUsage } from "../output.ts";
+import { auditDirectory, guarded } from "./directory.ts";
+
+interface AuditVerifyOptions {
+  readonly dir?: string;
+  /** Files with public keys (PEM), or verifier keys. */
+  readonly key: readonly string[];
+  readonly from?: string;
+  readonly to?: string;
+  readonly json?: boolean;
+}
+
+/** Exit codes: nothing can be checked with the given key; a part of the log, a proof or a key cannot be read. */
+const NOT_SIGNED = 4;
+const UNREADABLE = 5;
+const PER_CENT = 100;
+
+/** `stc audit verify`: reads the log and reports the first problem. */
+export async function auditVerify({ dir, key, from, to, json }: AuditVerifyOptions): Promise<void> {
+  const place = auditDirectory(dir);
+  if (place === undefined) return;
+  const wrong = [from, to].find((day) => day !== undefined && readDate(day) === undefined);
+  if (wrong !== undefined) return wrongUsage(`${wrong} is not a date: write it as 2026-02-16`);
+  if (from !== undefined && to !== undefined && from > to) return wrongUsage("--from must not be later than --to");
+  try {
+    const keys = key.map(readKey);
+    const report = verifyWithProgress({ dir: place.dir, keys, from, to });
+    const isUnsigned = keys.length > 0 && !isSigned(report);
+    const code = exitCodeOf(report);
+    process.exitCode = code === 0 && isUnsigned ? NOT_SIGNED : code;
+    const notRead = unreadNames(place.dir);
+    if (json === true) print.json({ ok: process.exitCode === 0, ...report, isUnsigned, notRead });
+    else for (const line of readable(report, { hasKeys: keys.length > 0, isUnsigned, notRead })) print.line(line);
+  } catch (error) {
+    if (error instanceof StdoutError) throw error;
+    print.error(errorText(error));
+    process.exitCode = UNREADABLE;
+  }
+}
+
+/** Reads a public key from a file, or a verifier key given as text. */
+function readKey(named: string): ReturnType<typeof readPublicKey> {
+  if (named.includes("+") && !named.includes("\n")) {
+    try {
+      return readPublicKey(named);
+    } catch {
+      // Not a verifier key: a file name may contain a plus.
+    }
+  }
+  try {
+    return readPublicKey(readFileSync(named, "utf8"));
+  } catch (error) {
+    throw new AuditLogError(`${named}: ${errorText(error)}`);
+  }
+}
+
+function verifyWithProgress(options: VerifyOptions): VerifyReport {
+  if (process.stderr.isTTY !== true) return verifyLog(options);
+  const inAll = Math.max(1, bytesToVerify(options));
+  const steps = verifyInSteps(options);
+  let done = 0;
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) {
+      print.progress("");
+      return step.value.report;
+    }
+    done += step.value;
+    print.progress(`${Math.floor((done / inAll) * PER_CENT)} % verified`);
+  }
+}
+
+const UNCOMPARED = "pruned.jsonl does not contain what checkpoints are compared with: only the chain was checked";
+
+function isUncompared(checkpoints: number): (stream: StreamReport) => boolean {
+  return ({ prunedTo, compared, lines }) => prunedTo !== undefined && compared === 0 && lines > 0 && checkpoints > 0;
+}
+
+/** Returns whether the log is signed. A log without a chained line has nothing to sign. */
+function isSigned({ streams, checkpoints }: VerifyReport): boolean {
+  return checkpoints.checkpoints > 0 || streams.every(({ lastSeq }) => lastSeq === undefined);
+}
+
+interface Findings {
+  readonly hasKeys: boolean;
+  readonly isUnsigned: boolean;
+  readonly notRead: readonly string[];
+}
+
+function readable(
+  { streams, checkpoints }: VerifyReport,
+  { hasKeys, isUnsigned, notRead }: Findings,
+): readonly string[] {
+  const signatures = hasKeys ? `${checkpoints.signed} signed` : "signatures not checked: give --key";
+  const damages = [...streams.map(({ damage }) => damage), checkpoints.damage].filter((one) => one !== undefined);
+  return [
+    ...streams.map(summary),
+    `checkpoints: ${checkpoints.checkpoints} (${signatures})`,
+    ...(checkpoints.checkpoints === 0 ? ["note: without signed checkpoints the chain can be rebuilt unnoticed"] : []),
+    ...streams.filter(isUncompared(checkpoints.checkpoints)).map(({ stream }) => `note: ${stream}: ${UNCOMPARED}`),
+    ...notRead.map((name) => `note: ${name} is not the file of a day: not read`),
+    ...damages.map(sentence),
+    ...(isUnsigned ? ["not signed: there is no checkpoint, so --key has nothing to check"] : []),
+    damages.length === 0 && !isUnsigned ? "ok" : "NOT SOUND",
+  ];
+}
+
+function summary({ stream, files, lines, linesBefore, lastSeq, compared, prunedTo }: StreamReport): string {
+  const notes = [
+    `${stream}: ${lines} lines in ${files} files`,
+    ...(lastSeq === undefined ? [] : [`the last is ${lastSeq}`]),
+    `${compared} checkpoints compared`,
+    ...(linesBefore > 0 ? [`${linesBefore} lines from before the chain`] : []),
+    ...(prunedTo === undefined ? [] : [`lines before ${prunedTo} were pruned`]),
+  ];
+  return notes.join(", ");
+}
+
+function sentence({ kind, file, line, seq, message }: Damage): string {
+  return `${kind}: ${file}, line ${line}${seq === undefined ? "" : ` (seq ${seq})`}: ${message}`;
+}
+
+/** `stc audit prove`: prints a proof that the log contains a call. */
+export async function auditProve(id: string, { dir }: { readonly dir?: string }): Promise<void> {
+  const place = auditDirectory(dir);
+  if (place === undefined) return;
+  try {
+    print.json(prove(place.dir, id), 2);
+  } catch (error) {
+    if (error instanceof StdoutError) throw error;
+    print.error(errorText(error));
+    process.exitCode = EXIT.failed;
+  }
+}
+
+type VerifyProofOptions = Pick<AuditVerifyOptions, "key" | "json">;
+
+/** `stc audit verify-proof`: checks a proof with the file and the public key, without the log. */
+export async function auditVerifyProof(file: string, { key, json }: VerifyProofOptions): Promise<void> {
+  if (key.length === 0) return wrongUsage("a proof is checked with the public key of the checkpoints: give --key FILE");
+  try {
+    const proof = readProof(readFileSync(file, "utf8"));
+    const verdict = checkProof(proof, key.map(readKey));
+    if (!verdict.ok) process.exitCode = verdict.isSignature ? NOT_SIGNED : EXIT.failed;
+    if (json === true) print.json(answer(proof, verdict));
+    else if (verdict.ok) {
+      // The proof counts lines from 0, as RFC 6962 does; people count from 1.
+      print.line(`proved: line ${proof.index + 1} of ${verdict.checkpoint.size} in ${verdict.checkpoint.origin}`);
+      print.line(proof.line);
+    } else print.error(`not proved: ${verdict.reason}`);
+  } catch (error) {
+    if (error instanceof StdoutError) throw error;
+    print.error(errorText(error));
+    process.exitCode = UNREADABLE;
+  }
+}
+
+function answer({ index }: Proof, verdict: ProofVerdict): object {
+  if (!verdict.ok) return { ok: false, index, reason: verdict.reason };
+  const { origin, size } = verdict.checkpoint;
+  return { ok: true, index, origin, size };
+}
+
+interface AuditKeysOptions {
+  /** File to create for a new private key. */
+  readonly new?: string;
+  /** File that contains a private or a public key. */
+  readonly key?: string;
+  /** Also prints the verifier keys of this log's streams. */
+  readonly dir?: string;
+}
+
+const PRIVATE_FILE_MODE = 0o600;
+
+/** `stc audit keys`: creates a key for `audit.checkpointKeyFile`, or prints the parts of a key that auditors need. */
+export async function auditKeys({ new: fresh, key, dir }: AuditKeysOptions): Promise<void> {
+  if ((fresh === undefined) === (key === undefined)) {
+    return wrongUsage("give --new FILE to create a key, or --key FILE to print its public key");
+  }
+  const publicKey = fresh === undefined ? readPublicHalf(key ?? "") : createKey(fresh);
+  if (publicKey === undefined) return;
+  tell(() => print.line(String(publicKey.export({ type: "spki", format: "pem" })).trimEnd()));
+  if (dir !== undefined) await guarded(() => printVerifierKeys(dir, publicKey));
+}
+
+/** Returns undefined, after printing an error and setting the exit code, when the file contains no key. */
+function readPublicHalf(file: string): KeyObject | undefined {
+  try {
+    const pem = readFileSync(file, "utf8");
+    const key = createPublicKey(pem.includes("PRIVATE KEY") ? createPrivateKey(pem) : pem);
+    if (key.asymmetricKeyType === "ed25519") return key;
+    throw new Error("another kind of key");
+  } catch (error) {
+    const isFileProblem = error instanceof Error && "syscall" in error;
+    print.error(isFileProblem ? error.message : `${file} does not contain an Ed25519 key in PEM`);
+    process.exitCode = EXIT.noInput;
+    return undefined;
+  }
+}
+
+/** Never overwrites an existing key: a log that it signed could not be continued. Returns undefined as `readPublicHalf` does. */
+function createKey(file: string): KeyObject | undefined {
+  try {
+    const { privateKey, publicKey } = generateKeyPairSync("ed25519");
+    writeFileSync(file, privateKey.export({ type: "pkcs8", format: "pem" }), { mode: PRIVATE_FILE_MODE, flag: "wx" });
+    return publicKey;
+  } catch (error) {
+    print.error(`cannot create ${file}: ${errorText(error)}`);
+    process.exitCode = EXIT.cannotWrite;
+    return undefined;
+  }
+}
+
+/** Prints one verifier key for each stream, because a verifier key contains the name of its log. */
+function printVerifierKeys(dir: string, publicKey: KeyObject): void {
+  const place = auditDirectory(dir);
+  if (place === undefined) return;
+  const origins = new Set<string>();
+  for (const { checkpoint } of eachNote(place.dir)) if (checkpoint !== undefined) origins.add(checkpoint.origin);
+  for (const origin of origins) print.line(verifierKeyOf(origin, publicKey));
+}

@@ -1,0 +1,350 @@
+import { Argument, InvalidArgumentError, Option, Command as Parser } from "commander";
+import { readTime, TIME_HINT } from "../audit/query/time-range.ts";
+import { EXIT, print, StdoutError } from "./output.ts";
+
+/** A kind of value that a person types: its placeholder in the help, and its parser. */
+export interface ValueKind<T> {
+  readonly placeholder: string;
+  /** Returns undefined for a text that is not such a value. */
+  readonly read: (text: string) => T | undefined;
+  /** What a value must be, for the error message. */
+  readonly expected: string;
+  readonly choices?: readonly string[];
+}
+
+/** Any text; the placeholder says what it means. */
+export function text(placeholder: string): ValueKind<string> {
+  return { placeholder, read: (typed) => typed, expected: "" };
+}
+
+export const wholeNumber: ValueKind<number> = {
+  placeholder: "count",
+  read: (typed) => (/^\d{1,6}$/.test(typed) ? Number(typed) : undefined),
+  expected: "must be a whole number from 0 to 999999",
+};
+
+const SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600 };
+
+/** A length of time such as `30s`, `15m` or `1h`, in seconds. */
+export function duration(secondsMax: number): ValueKind<number> {
+  return {
+    placeholder: "duration",
+    read(typed) {
+      const [, amount, unit = ""] = /^(\d{1,6})([smh])$/.exec(typed) ?? [];
+      const seconds = Number(amount) * (SECONDS[unit] ?? Number.NaN);
+      return seconds >= 1 && seconds <= secondsMax ? seconds : undefined;
+    },
+    expected: `write it as 30s, 15m or 1h; no service accepts more than ${secondsMax / 3_600}h`,
+  };
+}
+
+/** A point in time. Only the syntax is checked: the service evaluates the time with its own clock. */
+export const time: ValueKind<string> = {
+  placeholder: "time",
+  read: (typed) => (readTime(typed, 0) === undefined ? undefined : typed),
+  expected: `must be ${TIME_HINT}`,
+};
+
+/** A SHA-256 digest in hexadecimal. */
+export const digest: ValueKind<string> = {
+  placeholder: "digest",
+  read: (typed) => (/^[0-9a-f]{64}$/.test(typed) ? typed : undefined),
+  expected: "must be 64 digits and letters from a to f",
+};
+
+/** One of the given words. */
+export function choice<T extends string>(placeholder: string, choices: readonly T[]): ValueKind<T> {
+  return { placeholder, choices, read: (typed) => choices.find((one) => one === typed), expected: "" };
+}
+
+/** An option of a command. Its name is its key: `caFile` is `--ca-file`. `T` is the type of its value. */
+export interface CommandOption<T = unknown> {
+  readonly help: string;
+  /** Undefined for a flag. */
+  readonly kind?: ValueKind<unknown>;
+  /** One letter: `n` for `-n`. */
+  readonly short?: string;
+  readonly isRequired?: boolean;
+  readonly fallback?: T;
+  /** `repeated`: given again for each value. `list`: followed by several values. */
+  readonly many?: "repeated" | "list";
+  /** Key of an option that cannot be given together with this one. */
+  readonly excludes?: string;
+}
+
+type Details = Pick<CommandOption, "short" | "excludes">;
+
+/** An option without a value. */
+export function flag(help: string, details: Details = {}): CommandOption<boolean | undefined> {
+  return { help, ...details };
+}
+
+/** An option with a value, which may be left out. */
+export function option<T>(kind: ValueKind<T>, help: string, details: Details = {}): CommandOption<T | undefined> {
+  return { kind, help, ...details };
+}
+
+/** An option that must be given. */
+export function required<T>(kind: ValueKind<T>, help: string): CommandOption<T> {
+  return { kind, help, isRequired: true };
+}
+
+/** An option with a default value. */
+export function defaulted<T>(
+  kind: ValueKind<T>,
+  { help, fallback, short }: { readonly help: string; readonly fallback: T; readonly short?: string },
+): CommandOption<T> {
+  return { kind, help, fallback, ...(short !== undefined && { short }) };
+}
+
+/** An option that may be given several times. */
+export function repeated<T>(kind: ValueKind<T>, help: string): CommandOption<readonly T[]> {
+  return { kind, help, fallback: [], many: "repeated" };
+}
+
+/** An option with one or more values. */
+export function list<T>(kind: ValueKind<T>, help: string): CommandOption<readonly T[] | undefined> {
+  return { kind, help, many: "list" };
+}
+
+/** A positional argument. Its name is its key. Required unless it has a fallback. */
+export interface CommandArgument<T = unknown> {
+  readonly kind: ValueKind<T>;
+  readonly help: string;
+  readonly fallback?: T;
+}
+
+/** A positional argument; `fallback` makes it optional. */
+export function argument<T>(kind: ValueKind<T>, help = "", fallback?: T): CommandArgument<T> {
+  return { kind, help, ...(fallback !== undefined && { fallback }) };
+}
+
+type Options = Readonly<Record<string, CommandOption>>;
+type Arguments = Readonly<Record<string, CommandArgument>>;
+type None = Readonly<Record<never, never>>;
+
+type OptionalKeys<O extends Options> = {
+  [K in keyof O]: O[K] extends CommandOption<infer T> ? (undefined extends T ? K : never) : never;
+}[keyof O];
+
+/** The values of options, as `run` receives them: an option that was not given is absent. */
+export type OptionValues<O extends Options> = {
+  readonly [K in Exclude<keyof O, OptionalKeys<O>>]: O[K] extends CommandOption<infer T> ? T : never;
+} & { readonly [K in OptionalKeys<O>]?: O[K] extends CommandOption<infer T> ? Exclude<T, undefined> : never };
+
+type ArgumentValues<A extends Arguments> = {
+  readonly [K in keyof A]: A[K] extends CommandArgument<infer T> ? T : never;
+};
+
+/** Meanings of exit codes. */
+type Exits = Readonly<Record<number, string>>;
+
+/** Options that several commands share, with the exit codes that they bring along. */
+interface OptionGroup<O extends Options> {
+  readonly options: O;
+  readonly exits: Exits;
+}
+
+/** For programs. */
+export const JSON_FLAG = flag("print JSON");
+
+/** Options of commands that load a configuration. */
+export const CONFIGURED = {
+  options: {
+    config: option(text("file"), "configuration file (default: STC_CONFIG)"),
+    dev: flag("development mode: on loopback, with its own keys and targets", { excludes: "config" }),
+  },
+  exits: { 78: "the configuration is invalid" },
+} as const satisfies OptionGroup<Options>;
+
+/** Options for a service behind TLS. */
+export const TLS = {
+  caFile: option(text("file"), "certificate authorities to trust, PEM (default: STC_CA_FILE, else the system's)"),
+  clientCertFile: option(text("file"), "client certificate to present, PEM (default: STC_CLIENT_CERT_FILE)"),
+  clientKeyFile: option(text("file"), "its private key, PEM (default: STC_CLIENT_KEY_FILE)"),
+} as const;
+
+/** Option that names the service. */
+export const URL_OPTION = option(text("url"), "the service (default: STC_URL, else http://127.0.0.1:8787)");
+
+/** Options of commands that query a running service. */
+export const CLIENT = {
+  options: {
+    url: URL_OPTION,
+    tokenFile: option(text("file"), 'file that contains the token, "-" for standard input (default: STC_TOKEN_FILE)'),
+    ...TLS,
+    json: JSON_FLAG,
+  },
+  exits: { 1: "refused or failed", 2: "the service does not answer" },
+} as const satisfies OptionGroup<Options>;
+
+interface Declaration<A extends Arguments, G extends Options, O extends Options> {
+  /** The words after `stc`: `audit query`. */
+  readonly name: string;
+  readonly summary: string;
+  readonly arguments?: A;
+  readonly uses?: OptionGroup<G>;
+  readonly options?: O;
+  /** Exit codes that differ from the group's, and from 0 (done) and 64 (wrong usage). */
+  readonly exits?: Exits;
+  /** Runs the command and sets `process.exitCode`. Imports the implementation here, not at the top of the file. */
+  readonly run: (args: ArgumentValues<A>, options: OptionValues<G & O>) => void | Promise<void>;
+}
+
+/** A command of `stc`, or a group of commands when it has no `run`. */
+export interface Command {
+  readonly name: string;
+  readonly summary: string;
+  readonly arguments: Arguments;
+  readonly options: Options;
+  readonly exits: Exits;
+  readonly run?: (args: never, options: never) => void | Promise<void>;
+}
+
+/** Declares a command. Its parsing, its help and its row in the README are derived from the declaration. */
+export function command<A extends Arguments = None, G extends Options = None, O extends Options = None>(
+  declaration: Declaration<A, G, O>,
+): Command {
+  const { uses, exits, ...own } = declaration;
+  return {
+    ...own,
+    arguments: own.arguments ?? {},
+    options: { ...uses?.options, ...own.options },
+    exits: { 0: "done", [EXIT.usage]: "wrong usage", ...uses?.exits, ...exits },
+  };
+}
+
+/** Declares a group of commands, whose names begin with the group's. Comes before its commands. */
+export function group(name: string, summary: string): Command {
+  return { name, summary, arguments: {}, options: {}, exits: {} };
+}
+
+/** Loads a file that declares commands. */
+export type CommandFile = () => Promise<{ readonly commands: readonly Command[] }>;
+
+/** Returns the commands that the files declare, in the order of the files. */
+export async function loadCommands(files: readonly CommandFile[]): Promise<readonly Command[]> {
+  return (await Promise.all(files.map((load) => load()))).flatMap(({ commands }) => commands);
+}
+
+/** Returns the flag of an option: `--ca-file` for `caFile`. */
+function flagOf(key: string): string {
+  return `--${key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
+/** Returns how an argument is written in the help: `<tool>`, or `[args]` when it may be left out. */
+export function usageOf(name: string, { fallback }: CommandArgument): string {
+  return fallback === undefined ? `<${name}>` : `[${name}]`;
+}
+
+/**
+ * Runs `stc` with these words. Sets the exit code; exits at once after a usage error, help, or output that cannot be written.
+ */
+export async function runStc(files: readonly CommandFile[], words: readonly string[]): Promise<void> {
+  try {
+    await parserOf(await loadCommands(files)).parseAsync(words, { from: "user" });
+  } catch (error) {
+    if (error instanceof StdoutError) {
+      if (!error.isReaderGone) print.error(error.message);
+      process.exit(error.exitCode);
+    }
+    await reportError(error);
+  }
+}
+
+/** Prints an error that no command handled, and exits unless the configuration caused it. */
+async function reportError(error: unknown): Promise<void> {
+  const { inspect } = await import("node:util");
+  const { StartupError } = await import("../core/errors.ts");
+  const { filterSecrets } = await import("../detection/secrets/secrets-filter.ts");
+  const isMistake = error instanceof StartupError;
+  // Filters every message, whoever wrote it: addresses with passwords, headers and errors from manifests all end up here.
+  print.error(filterSecrets(isMistake ? error.message : inspect(error)).text);
+  if (!isMistake) process.exit(1);
+  process.exitCode = EXIT.configuration;
+}
+
+/** Exit codes that every command may have. */
+const COMMON_EXITS: Exits = {
+  0: "done",
+  [EXIT.usage]: "wrong usage",
+  [EXIT.cannotWrite]: "the output cannot be written",
+  [EXIT.configuration]: "the configuration is invalid",
+  [EXIT.readerGone]: "the reader of the output has exited",
+};
+
+function parserOf(commands: readonly Command[]): Parser {
+  const program = new Parser("stc")
+    .description("Safe Tool Call: the governed tool-call proxy")
+    .version("0.1.0")
+    .showHelpAfterError()
+    .addHelpText("after", `${exitsText(COMMON_EXITS)}\nThe help of a command lists its other exit codes.`)
+    .configureOutput({ writeOut: print.part, writeErr: print.errorPart })
+    .exitOverride(({ exitCode }) => process.exit(exitCode === 0 ? 0 : EXIT.usage))
+    .helpCommand(false)
+    .enablePositionalOptions();
+  for (const declared of commands) define(program, declared);
+  program
+    .command("help")
+    .description("Show the help of a command, such as: help audit query")
+    .argument("[command...]")
+    .action((words: readonly string[]) => {
+      let found = program;
+      for (const word of words) found = childOf(found, word) ?? found.error(`error: unknown command '${word}'`);
+      found.help();
+    });
+  return program;
+}
+
+function childOf(parent: Parser, name: string): Parser | undefined {
+  return parent.commands.find((child) => child.name() === name);
+}
+
+function define(program: Parser, { name, summary, exits, run, ...declared }: Command): void {
+  const path = name.split(" ");
+  const parent = path.slice(0, -1).reduce((at, word) => childOf(at, word) ?? at.command(word), program);
+  const parser = parent.command(path.at(-1) ?? name).description(summary);
+  if (run === undefined) return;
+  const argumentsOf = Object.entries(declared.arguments);
+  for (const [key, one] of argumentsOf) parser.addArgument(argumentOf(key, one));
+  for (const [key, one] of Object.entries(declared.options)) parser.addOption(optionOf(key, one));
+  parser.addHelpText("after", exitsText(exits)).action(async (...given: readonly unknown[]) => {
+    const options = parser.opts();
+    for (const [key, { excludes }] of Object.entries(declared.options)) {
+      const isBoth = excludes !== undefined && options[key] !== undefined && options[excludes] !== undefined;
+      if (isBoth) parser.error(`error: ${flagOf(key)} and ${flagOf(excludes)} exclude each other`);
+    }
+    const args = Object.fromEntries(argumentsOf.map(([key], at) => [key, given[at]]));
+    await run(args as never, options as never);
+  });
+}
+
+function argumentOf(key: string, one: CommandArgument): Argument {
+  const parsed = new Argument(usageOf(key, one), one.help);
+  if (one.kind.choices !== undefined) parsed.choices(one.kind.choices);
+  else parsed.argParser((typed) => parsedBy(one.kind, typed));
+  return one.fallback === undefined ? parsed : parsed.default(one.fallback);
+}
+
+function optionOf(key: string, { help, kind, short, isRequired, fallback, many }: CommandOption): Option {
+  const value = kind === undefined ? "" : ` <${kind.placeholder}${many === "list" ? "..." : ""}>`;
+  const parsed = new Option(`${short === undefined ? "" : `-${short}, `}${flagOf(key)}${value}`, help);
+  if (kind?.choices !== undefined) parsed.choices(kind.choices);
+  else if (kind !== undefined && many === undefined) parsed.argParser((typed) => parsedBy(kind, typed));
+  else if (kind !== undefined) {
+    parsed.argParser((typed, before: readonly unknown[] | undefined) => [...(before ?? []), parsedBy(kind, typed)]);
+  }
+  if (fallback !== undefined) parsed.default(fallback, Array.isArray(fallback) ? "none" : undefined);
+  return parsed.makeOptionMandatory(isRequired === true);
+}
+
+function parsedBy<T>({ read, expected }: ValueKind<T>, typed: string): T {
+  const value = read(typed);
+  if (value === undefined) throw new InvalidArgumentError(expected);
+  return value;
+}
+
+function exitsText(exits: Exits): string {
+  const lines = Object.entries(exits).map(([code, meaning]) => `  ${code.padEnd(3)}  ${meaning}`);
+  return `\nExit codes:\n${lines.join("\n")}`;
+}

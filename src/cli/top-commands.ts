@@ -1,0 +1,123 @@
+import {
+  argument,
+  CLIENT,
+  CONFIGURED,
+  command,
+  defaulted,
+  duration,
+  flag,
+  JSON_FLAG,
+  list,
+  option,
+  required,
+  TLS,
+  text,
+} from "./command.ts";
+
+/** The longest token lifetime that a service accepts by default. */
+const TOKEN_SECONDS_MAX = 3_600;
+
+/** Commands outside any group: those that load a configuration first, then those that ask a running service. */
+export const commands = [
+  command({
+    name: "serve",
+    summary: "Run the service",
+    uses: CONFIGURED,
+    exits: { 0: "stopped by a signal", 1: "stopped by an error" },
+    run: async (_, options) => (await import("./serve.ts")).serve(options),
+  }),
+  command({
+    name: "check",
+    summary: "Load everything and print all errors",
+    uses: CONFIGURED,
+    options: {
+      matrix: flag("print who can call what: tools, their permissions, classifications and categories"),
+      json: JSON_FLAG,
+    },
+    run: async (_, options) => (await import("./check.ts")).check(options),
+  }),
+  command({
+    name: "tools",
+    summary: "List the tools",
+    uses: CONFIGURED,
+    options: { json: JSON_FLAG },
+    run: async (_, options) => (await import("./check.ts")).tools(options),
+  }),
+  command({
+    name: "plan",
+    summary: "Show exactly what a call would run, and run nothing",
+    arguments: { tool: argument(text("tool")), args: argument(text("args"), "arguments as JSON", "{}") },
+    uses: CONFIGURED,
+    options: { json: JSON_FLAG },
+    exits: {
+      0: "planned",
+      1: "the call would be refused",
+      64: "wrong usage, an unknown tool, or arguments that are not a JSON object",
+    },
+    run: async ({ tool, args }, options) => (await import("./plan.ts")).plan(tool, args, options),
+  }),
+  command({
+    name: "filter",
+    summary: "Show, field by field, what an agent would see of an answer, and why",
+    arguments: { tool: argument(text("tool")) },
+    uses: CONFIGURED,
+    options: {
+      sample: required(text("file"), "an answer as JSON: the input of the tool's output schema"),
+      json: JSON_FLAG,
+    },
+    exits: {
+      0: "the agent would get the answer",
+      1: "the answer would be withheld",
+      64: "wrong usage or an unknown tool",
+      66: "the sample cannot be read",
+    },
+    run: async ({ tool }, options) => (await import("./filter.ts")).filter(tool, options),
+  }),
+  command({
+    name: "token",
+    summary: "Print a token signed with the development keys",
+    options: {
+      sub: required(text("subject"), "subject of the token"),
+      permission: list(
+        text("permission"),
+        "what the caller may do (default: nothing; for an operator: decide, manage grants and modes, read the audit)",
+      ),
+      operator: flag("a token for the operators' endpoints; it cannot call tools"),
+      session: option(
+        text("id"),
+        "the agent's session, for which approvals can be remembered (default: a random session)",
+      ),
+      ttl: defaulted(duration(TOKEN_SECONDS_MAX), { help: "30s, 15m, 1h", fallback: TOKEN_SECONDS_MAX }),
+    },
+    run: async (_, options) => (await import("./token.ts")).token(options),
+  }),
+  command({
+    name: "health",
+    summary: "Check that a running service is alive",
+    options: {
+      ...TLS,
+      url: option(
+        text("url"),
+        "the service (default: STC_URL, else the address in its configuration, else port 8787 on this machine)",
+      ),
+      config: option(text("file"), "the service's configuration file (default: STC_CONFIG)"),
+      ready: flag("check that the service takes calls"),
+    },
+    exits: { 0: "healthy", 1: "not healthy", 2: "the service does not answer" },
+    run: async (_, options) => (await import("./health.ts")).health(options),
+  }),
+  command({
+    name: "reload",
+    summary: "Make a running service load changed configuration, manifests and keys",
+    uses: CLIENT,
+    run: async (_, options) => (await import("./call.ts")).reload(options),
+  }),
+  command({
+    name: "call",
+    summary: "Call a tool of a running service",
+    arguments: { tool: argument(text("tool")), args: argument(text("args"), "arguments as JSON", "{}") },
+    uses: CLIENT,
+    options: { approval: option(text("id"), "id of the approval of exactly this call") },
+    run: async ({ tool, args }, options) => (await import("./call.ts")).call(tool, args, options),
+  }),
+];

@@ -1,0 +1,37 @@
+import { expect, test } from "bun:test";
+import { readFileSync } from "node:fs";
+import { relative } from "node:path";
+import { loadCommands } from "../../src/cli/command.ts";
+import { MODULES } from "../../src/runtime/modules.ts";
+import { PROJECT } from "../support/world.ts";
+import { PAGE, withTable } from "./command-table.ts";
+
+test("the README's table of commands is current: otherwise run `bun run docs:commands`", async () => {
+  const page = readFileSync(PAGE, "utf8");
+  expect(withTable(page, await loadCommands(MODULES.commands))).toBe(page);
+});
+
+test("no two commands have the same name, and each belongs to a group that is declared before it", async () => {
+  const names = (await loadCommands(MODULES.commands)).map(({ name }) => name);
+  expect(new Set(names).size).toBe(names.length);
+  for (const [at, name] of names.entries()) {
+    const group = name.split(" ").slice(0, -1).join(" ");
+    expect([name, group === "" || names.slice(0, at).includes(group)]).toEqual([name, true]);
+  }
+});
+
+test("the declarations load no code of a command: no schemas, no service, no database", () => {
+  const program = `
+    import { loadCommands } from "./src/cli/command.ts";
+    import { COMMANDS } from "./src/cli/commands.ts";
+    await loadCommands(COMMANDS);
+    process.stdout.write(JSON.stringify(Object.keys(require.cache)));`;
+  const { stdout } = Bun.spawnSync([process.execPath, "-e", program], { cwd: PROJECT });
+  const loaded = (JSON.parse(stdout.toString()) as string[])
+    .map((path) => relative(PROJECT, path))
+    .filter((path) => path.endsWith(".ts") || path.includes("node_modules"));
+  expect(loaded).toContain("src/cli/audit/commands.ts");
+  const allowed =
+    /^(src\/(cli\/([a-z]+\/)?(command|commands|[a-z]+-commands|output|printable)\.ts|audit\/|core\/)|node_modules\/commander\/)/;
+  expect(loaded.filter((path) => !allowed.test(path))).toEqual([]);
+});
