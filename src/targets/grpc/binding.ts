@@ -13,8 +13,7 @@ import type {
   Tool,
 } from "../../core/types.ts";
 import type { AssertionSigner } from "./assertion.ts";
-import type { EncodedMessage } from "./codec/codec.ts";
-import type { Difference } from "./codec/message-difference.ts";
+import type { Difference, EncodedMessage } from "./codec/request-writer.ts";
 import type { Channels } from "./connection/channels.ts";
 import type { SystemConnections, ToolClass } from "./connection/link.ts";
 import type { GuardedCall } from "./connection/resilience.ts";

@@ -1,7 +1,7 @@
 import type { Fault } from "../../../core/errors.ts";
 import type { Tool } from "../../../core/types.ts";
 import type { Contract, ContractOrigin, Method } from "./contract.ts";
-import type { MessageShape } from "./message-shape.ts";
+import type { MessageShape } from "./declarations.ts";
 import { listShape, outputSchemaNotes } from "./schema-faults.ts";
 
 /** The part of one system's contract that tools use. */

@@ -2,14 +2,20 @@ import { sha256Hex } from "../../../core/digest.ts";
 import { errorText } from "../../../core/error-text.ts";
 import { StartupError } from "../../../core/errors.ts";
 import { listed, nearest } from "../../../core/nearest.ts";
-import type { GrpcTarget } from "../../../core/types.ts";
-import { RequestCodec } from "../codec/codec.ts";
-import { AnyTypes } from "./any-types.ts";
-import type { Declarations, MethodDeclaration } from "./declarations.ts";
+import type { GrpcTarget, Json } from "../../../core/types.ts";
+import { fieldBudget } from "../codec/answer-reader.ts";
+import { MessageCodec } from "../codec/message-codec.ts";
+import type { Difference, EncodedMessage } from "../codec/request-writer.ts";
+import {
+  type Declarations,
+  type FieldShape,
+  type MessageShape,
+  type MethodDeclaration,
+  reachable,
+  type ValueShape,
+} from "./declarations.ts";
 import { declarationsOf, readDescriptorSet, readFileDescriptor } from "./file-descriptors.ts";
-import { type FieldShape, type MessageShape, MessageShapes, reachable, type ValueShape } from "./message-shape.ts";
 import { readProtoFiles } from "./proto-files.ts";
-import { type ResponseCodec, WireTypes } from "./wire-types.ts";
 
 /** Source of one system's contract: proto files, a descriptor set, or the answers of its reflection service. */
 export interface ProtoSource {
@@ -36,8 +42,17 @@ export interface Method {
   readonly responseStream: boolean;
   readonly requestShape: MessageShape;
   readonly responseShape: MessageShape;
-  readonly request: RequestCodec;
-  readonly response: ResponseCodec;
+  readonly request: {
+    encode(input: unknown): EncodedMessage | Difference;
+    /** Returns the bytes of a message that `encode` has returned. */
+    bytes(message: unknown): Buffer;
+  };
+  readonly response: {
+    /** Throws when the bytes are not a valid message of the type. */
+    decode(bytes: Buffer): Json;
+    /** Decodes the messages of a stream. The limits of one message apply to all of them together. */
+    decodeAll(messages: readonly Buffer[]): readonly Json[];
+  };
 }
 
 /** Source of a contract, for the operator. */
@@ -50,9 +65,7 @@ export class Contract {
   /** The hash that the configuration requires. */
   readonly pin: string | undefined;
   readonly #declarations: Declarations;
-  readonly #shapes: MessageShapes;
-  readonly #wire: WireTypes;
-  readonly #anyTypes: AnyTypes;
+  readonly #codec: MessageCodec;
   readonly #methods = new Map<string, Method | string>();
   readonly #used = new Map<string, UsedMethod>();
 
@@ -66,10 +79,8 @@ export class Contract {
     this.origin = originOf(source);
     this.pin = source.contractSha256;
     this.#declarations = read(system, source);
-    this.#shapes = new MessageShapes(this.#declarations, source.anyTypes);
-    this.#wire = new WireTypes(this.#declarations);
-    this.#anyTypes = new AnyTypes(source.anyTypes ?? [], { shapes: this.#shapes, wire: this.#wire });
-    const { problems } = this.#anyTypes;
+    this.#codec = new MessageCodec(this.#declarations, source.anyTypes);
+    const { problems } = this.#codec.anyTypes;
     if (problems.length > 0) throw new StartupError(problems.map((text) => `systems.${system}.anyTypes: ${text}`));
   }
 
@@ -86,7 +97,7 @@ export class Contract {
 
   /** Returns the hash of the contract, as far as it is used by the methods requested so far. */
   sha256(): string {
-    return contractSha256(this.#used.values(), this.#anyTypes.shapes());
+    return contractSha256(this.#used.values(), this.#codec.anyTypes.shapes);
   }
 
   #make(service: string, name: string): Method | string {
@@ -107,8 +118,9 @@ export class Contract {
   }
 
   #carried(path: string, declared: MethodDeclaration): Method | string {
-    const request = this.#shapes.find(declared.request);
-    const response = this.#shapes.find(declared.response);
+    const codec = this.#codec;
+    const request = codec.shapes.find(declared.request);
+    const response = codec.shapes.find(declared.response);
     if (request === undefined || response === undefined) return `${path.slice(1)} has a message of unknown type`;
     const faults = [...reachable(request, response)].flatMap((message) => message.unsupported);
     if (faults.length > 0) return listed(faults);
@@ -118,8 +130,17 @@ export class Contract {
       responseStream: declared.responseStream,
       requestShape: request,
       responseShape: response,
-      request: new RequestCodec(request, this.#wire.request(request), this.#anyTypes.sent),
-      response: this.#wire.response(response, this.#anyTypes.received),
+      request: {
+        encode: (input) => codec.encode(input, request),
+        bytes: (message) => codec.bytes(message, request),
+      },
+      response: {
+        decode: (bytes) => codec.decode(bytes, response),
+        decodeAll: (messages) => {
+          const budget = fieldBudget();
+          return messages.map((bytes) => codec.decode(bytes, response, budget));
+        },
+      },
     };
   }
 }
@@ -200,19 +221,13 @@ function methodForm({ path, declared, request, response }: UsedMethod): readonly
   return [path, request.fullName, response.fullName, declared.requestStream, declared.responseStream];
 }
 
-function messageForm({ fullName, fields, oneofOf, oneofs }: MessageShape): readonly unknown[] {
+function messageForm({ fullName, fields }: MessageShape): readonly unknown[] {
   const inOrder = [...fields].sort(([, left], [, right]) => left.number - right.number);
-  return [
-    fullName,
-    inOrder.map(([name, field]) => {
-      const oneof = oneofOf.get(name);
-      return fieldForm(name, field, oneof !== undefined && oneofs.has(oneof) ? oneof : null);
-    }),
-  ];
+  return [fullName, inOrder.map(([name, field]) => fieldForm(name, field))];
 }
 
-function fieldForm(name: string, field: FieldShape, oneof: string | null): readonly unknown[] {
-  return [field.number, name, field.label, field.key ?? null, typeForm(field.value), field.presence, oneof];
+function fieldForm(name: string, { number, label, key, value, presence, oneof }: FieldShape): readonly unknown[] {
+  return [number, name, label, key ?? null, typeForm(value), presence, oneof ?? null];
 }
 
 function typeForm(value: ValueShape): string {

@@ -1,20 +1,30 @@
-/** The scalar types of the proto language, by its own names. */
-export type ProtoScalar =
-  | "string"
-  | "bool"
-  | "bytes"
-  | "int32"
-  | "sint32"
-  | "sfixed32"
-  | "uint32"
-  | "fixed32"
-  | "int64"
-  | "sint64"
-  | "sfixed64"
-  | "uint64"
-  | "fixed64"
-  | "float"
-  | "double";
+/** The scalar types of the proto language by its own names, and the kind of JSON that each accepts. */
+const SCALARS = {
+  string: "string",
+  bool: "bool",
+  bytes: "bytes",
+  int32: "int32",
+  sint32: "int32",
+  sfixed32: "int32",
+  uint32: "int32",
+  fixed32: "int32",
+  int64: "int64",
+  sint64: "int64",
+  sfixed64: "int64",
+  uint64: "int64",
+  fixed64: "int64",
+  float: "float",
+  double: "double",
+} as const;
+
+export type ProtoScalar = keyof typeof SCALARS;
+
+/** Scalar kinds that differ in the JSON they accept; the 32-bit and the 64-bit integers count as one kind each. */
+export type Scalar = (typeof SCALARS)[ProtoScalar];
+
+export const PROTO_SCALARS = Object.keys(SCALARS) as readonly ProtoScalar[];
+
+export const ANY = "google.protobuf.Any";
 
 export type TypeDeclaration =
   | { readonly kind: "scalar"; readonly scalar: ProtoScalar }
@@ -114,4 +124,92 @@ export function messageOf(fullName: string, read: readonly ReadField[]): Message
     if (because !== undefined) unsupported.push(`${fullName}.${oneof} ${because}`);
   }
   return { fullName, fields, unsupported };
+}
+
+export type ValueShape =
+  | { readonly kind: "scalar"; readonly scalar: Scalar; readonly proto: ProtoScalar }
+  | {
+      readonly kind: "enum";
+      readonly fullName: string;
+      readonly numbers: ReadonlyMap<string, number>;
+      /** The name that is printed for each number. */
+      readonly names: ReadonlyMap<number, string>;
+      readonly isClosed: boolean;
+    }
+  | { readonly kind: "message"; readonly message: MessageShape };
+
+/** A field whose type is resolved. */
+export interface FieldShape extends Omit<FieldDeclaration, "name" | "type"> {
+  readonly value: ValueShape;
+}
+
+/** A message as the contract declares it. Field names are the JSON names; recursive messages refer to themselves. */
+export interface MessageShape {
+  readonly fullName: string;
+  readonly fields: ReadonlyMap<string, FieldShape>;
+  /** Names of the oneofs. */
+  readonly oneofs: ReadonlySet<string>;
+  /** Fields that this version cannot carry, with the reason. */
+  readonly unsupported: readonly string[];
+  /** Full names of the messages that it may hold; only set for google.protobuf.Any. */
+  readonly anyTypes?: readonly string[];
+}
+
+/** The messages of a contract by full name; each is built once, on demand. */
+export class MessageShapes {
+  readonly #declarations: Declarations;
+  readonly #shapes = new Map<string, MessageShape>();
+  readonly #anyTypes: readonly string[];
+
+  constructor(declarations: Declarations, anyTypes: readonly string[] = []) {
+    this.#declarations = declarations;
+    this.#anyTypes = anyTypes;
+  }
+
+  /** Returns the shape of a message by full name; undefined when the contract does not declare it. */
+  find(fullName: string): MessageShape | undefined {
+    const known = this.#shapes.get(fullName);
+    if (known !== undefined) return known;
+    const declared = this.#declarations.messages.get(fullName);
+    return declared && this.#make(declared);
+  }
+
+  #make({ fullName, fields: declared, unsupported: lost }: MessageDeclaration): MessageShape {
+    const fields = new Map<string, FieldShape>();
+    const unsupported = [...lost];
+    const oneofs = new Set(declared.flatMap(({ oneof = [] }) => oneof));
+    const holds = fullName === ANY ? { anyTypes: this.#anyTypes } : {};
+    const shape: MessageShape = { fullName, fields, oneofs, unsupported, ...holds };
+    // Registered before its fields are read, because a message may contain itself.
+    this.#shapes.set(fullName, shape);
+    for (const { name, type, ...field } of declared) {
+      const value = this.#value(type);
+      if (value === undefined) unsupported.push(`${fullName}.${name} has a type that is declared nowhere`);
+      else fields.set(name, { ...field, value });
+    }
+    return shape;
+  }
+
+  #value(type: TypeDeclaration): ValueShape | undefined {
+    if (type.kind === "scalar") return { kind: "scalar", scalar: SCALARS[type.scalar], proto: type.scalar };
+    if (type.kind === "enum") {
+      const declared = this.#declarations.enums.get(type.fullName);
+      if (declared === undefined) return undefined;
+      const { fullName, values, isClosed } = declared;
+      const names = new Map<number, string>();
+      for (const [name, number] of values) if (!names.has(number)) names.set(number, name);
+      return { kind: "enum", fullName, numbers: new Map(values), names, isClosed };
+    }
+    const message = this.find(type.fullName);
+    return message && { kind: "message", message };
+  }
+}
+
+/** Returns every message that can occur inside these, including themselves. */
+export function reachable(...shapes: readonly MessageShape[]): ReadonlySet<MessageShape> {
+  const seen = new Set<MessageShape>(shapes);
+  for (const message of seen) {
+    for (const { value } of message.fields.values()) if (value.kind === "message") seen.add(value.message);
+  }
+  return seen;
 }

@@ -1,6 +1,5 @@
-import protobuf from "protobufjs";
-import descriptorJson from "protobufjs/google/protobuf/descriptor.json" with { type: "json" };
-import { StrictReader } from "../codec/strict-reader.ts";
+import { type FieldBudget, fieldBudget } from "../codec/answer-reader.ts";
+import { MessageCodec } from "../codec/message-codec.ts";
 import {
   type Declarations,
   type EnumDeclaration,
@@ -8,17 +7,21 @@ import {
   type MessageDeclaration,
   type MethodDeclaration,
   messageOf,
+  PROTO_SCALARS,
   type ProtoScalar,
   type ReadField,
   type TypeDeclaration,
 } from "./declarations.ts";
+import { descriptorDeclarations } from "./proto-files.ts";
 
 export const DESCRIPTOR_FILES_MAX = 2_000;
 export const DESCRIPTOR_BYTES_MAX = 33_554_432;
+/** Fields of all descriptors in a set; a set of the maximum size that protoc has made has fewer. */
+const DESCRIPTOR_FIELDS_MAX = 16_000_000;
 const MESSAGE_DEPTH_MAX = 64;
 
 interface Options {
-  readonly options?: { readonly features?: FeatureSet };
+  readonly options?: { readonly features?: FeatureSet | null } | null;
 }
 
 interface FieldDescriptor extends Options {
@@ -30,7 +33,7 @@ interface FieldDescriptor extends Options {
   readonly jsonName?: string;
   readonly oneofIndex?: number;
   readonly proto3Optional?: boolean;
-  readonly options?: { readonly packed?: boolean; readonly features?: FeatureSet };
+  readonly options?: { readonly packed?: boolean; readonly features?: FeatureSet | null } | null;
 }
 
 interface EnumDescriptor extends Options {
@@ -43,8 +46,8 @@ interface MessageDescriptor extends Options {
   readonly field?: readonly FieldDescriptor[];
   readonly nestedType?: readonly MessageDescriptor[];
   readonly enumType?: readonly EnumDescriptor[];
-  readonly oneofDecl?: readonly { readonly name?: string; readonly options?: { readonly features?: FeatureSet } }[];
-  readonly options?: { readonly mapEntry?: boolean; readonly features?: FeatureSet };
+  readonly oneofDecl?: readonly ({ readonly name?: string } & Options)[];
+  readonly options?: { readonly mapEntry?: boolean; readonly features?: FeatureSet | null } | null;
 }
 
 interface MethodDescriptor {
@@ -67,26 +70,23 @@ interface FileDescriptor extends Options {
   readonly edition?: string | number;
 }
 
-const descriptors = protobuf.Root.fromJSON(descriptorJson);
-const FILE = descriptors.lookupType("google.protobuf.FileDescriptorProto");
-const FILE_SET = descriptors.lookupType("google.protobuf.FileDescriptorSet");
+let known: MessageCodec | undefined;
+
+function decode(bytes: Uint8Array, name: string, budget: FieldBudget): unknown {
+  known ??= new MessageCodec(descriptorDeclarations());
+  return known.decode(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length), known.shape(name), budget);
+}
 
 /** Reads one serialized `FileDescriptorProto`. Throws when the bytes are not valid. */
-export function readFileDescriptor(bytes: Uint8Array, reader = new StrictReader(bytes)): FileDescriptor {
-  // The decoder returns only what descriptor.proto declares and what was set.
-  return FILE.toObject(FILE.decode(reader), { enums: String });
+export function readFileDescriptor(bytes: Uint8Array, budget = fieldBudget()): FileDescriptor {
+  return decode(bytes, "google.protobuf.FileDescriptorProto", budget) as FileDescriptor;
 }
 
 /** Reads a serialized `FileDescriptorSet`. Throws when the bytes are not valid, or hold no file. */
 export function readDescriptorSet(bytes: Uint8Array): readonly FileDescriptor[] {
   if (bytes.length > DESCRIPTOR_BYTES_MAX) throw new Error(`more than ${DESCRIPTOR_BYTES_MAX} bytes`);
-  const set: { readonly file?: readonly FileDescriptor[] } = FILE_SET.toObject(
-    FILE_SET.decode(new StrictReader(bytes)),
-    {
-      enums: String,
-    },
-  );
-  const files = set.file ?? [];
+  const set = decode(bytes, "google.protobuf.FileDescriptorSet", fieldBudget(DESCRIPTOR_FIELDS_MAX));
+  const { file: files } = set as { readonly file: readonly FileDescriptor[] };
   if (!files.some((file) => (file.name ?? "").endsWith(".proto"))) throw new Error("is not a descriptor set");
   return files;
 }
@@ -240,14 +240,7 @@ class Reader {
 }
 
 /** Type names of descriptor.proto → type names of the proto language. */
-const SCALARS: ReadonlyMap<string, ProtoScalar> = new Map(
-  (
-    [
-      ...["string", "bool", "bytes", "float", "double", "int32", "sint32", "sfixed32"],
-      ...["uint32", "fixed32", "int64", "sint64", "sfixed64", "uint64", "fixed64"],
-    ] as readonly ProtoScalar[]
-  ).map((scalar) => [`TYPE_${scalar.toUpperCase()}`, scalar]),
-);
+const SCALARS = new Map(PROTO_SCALARS.map((scalar) => [`TYPE_${scalar.toUpperCase()}`, scalar]));
 
 const NO_KEYS: ReadonlySet<ProtoScalar> = new Set(["bytes", "float", "double"]);
 const FIELD_NUMBER_MAX = 536_870_911;
@@ -304,15 +297,8 @@ const PROTO3: Features = { ...EDITION, fieldPresence: "IMPLICIT" };
 /** Supported editions; 2024 kept the features of 2023. */
 const EDITIONS: ReadonlySet<string> = new Set(["EDITION_2023", "EDITION_2024"]);
 
-interface File {
-  readonly name?: string;
-  readonly syntax?: string;
-  readonly edition?: string | number;
-  readonly options?: { readonly features?: FeatureSet };
-}
-
 /** Returns the features of a file. Throws for an unknown syntax or edition. */
-function featuresOfFile({ name, syntax = "proto2", edition, options }: File): Features {
+function featuresOfFile({ name, syntax = "proto2", edition, options }: FileDescriptor): Features {
   if (syntax === "proto3") return PROTO3;
   if (syntax === "proto2") return PROTO2;
   if (syntax !== "editions" || !EDITIONS.has(String(edition))) {
@@ -322,6 +308,6 @@ function featuresOfFile({ name, syntax = "proto2", edition, options }: File): Fe
 }
 
 /** Returns the enclosing features, overridden by those that are set here. */
-function featuresIn(around: Features, own: FeatureSet | undefined): Features {
-  return own === undefined ? around : { ...around, ...own };
+function featuresIn(around: Features, own: FeatureSet | null | undefined): Features {
+  return own === undefined || own === null ? around : { ...around, ...own };
 }

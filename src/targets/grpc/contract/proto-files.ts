@@ -30,6 +30,16 @@ const BUNDLED = [
 ] as const;
 for (const [name, json] of BUNDLED) protobuf.common(name, json);
 
+/** Returns the declarations of one proto text that imports nothing. */
+export function declarationsOfText(text: string): Declarations {
+  return declarationsOf(protobuf.parse(text, { keepCase: true }).root.resolveAll());
+}
+
+/** Returns the declarations of google/protobuf/descriptor.proto, which describes proto files. */
+export function descriptorDeclarations(): Declarations {
+  return declarationsOf(protobuf.Root.fromJSON(descriptorJson).resolveAll());
+}
+
 /** Locations of proto files. */
 export interface ProtoFiles {
   /** Folders in which imports are searched. Every `.proto` file below them is read when `protoFiles` is omitted. */

@@ -2,9 +2,9 @@ import type { Fault } from "../../../core/errors.ts";
 import { listed, meant } from "../../../core/nearest.ts";
 import { joinPath } from "../../../core/policy/field-path.ts";
 import { defOf, type End, type Schema } from "../../../core/schema/walk.ts";
-import type { FieldShape, MessageShape, Scalar, ValueShape } from "./message-shape.ts";
+import { isSpecial } from "../codec/well-known.ts";
+import { ANY, type FieldShape, type MessageShape, type Scalar, type ValueShape } from "./declarations.ts";
 import { elementsOf, shapesOf } from "./schema-shapes.ts";
-import { ANY, WELL_KNOWN } from "./well-known.ts";
 
 const FINDINGS_MAX = 50;
 const DEPTH_MAX = 16;
@@ -34,18 +34,14 @@ export function outputSchemaNotes(output: Schema, response: MessageShape): reado
 
 /** Returns the shape that a tool gets from a streaming method: a list of its messages, and whether it was cut off. */
 export function listShape(response: MessageShape): MessageShape {
+  const field = { presence: false, required: false, packed: false };
   return {
     fullName: `the list of ${response.fullName}`,
     fields: new Map<string, FieldShape>([
-      ["items", { label: "repeated", number: 1, value: { kind: "message", message: response }, presence: false }],
-      [
-        "truncated",
-        { label: "single", number: 2, value: { kind: "scalar", scalar: "bool", proto: "bool" }, presence: false },
-      ],
+      ["items", { ...field, label: "repeated", number: 1, value: { kind: "message", message: response } }],
+      ["truncated", { ...field, label: "single", number: 2, value: { kind: "scalar", scalar: "bool", proto: "bool" } }],
     ]),
-    oneofOf: new Map(),
     oneofs: new Set(),
-    impliedOneofs: new Set(),
     unsupported: [],
   };
 }
@@ -90,7 +86,7 @@ class Comparison {
     if (shape === undefined || others.length > 0 || depth > DEPTH_MAX) return;
     const def = defOf(shape);
     if (isAny(message)) this.#any(shape, message, path);
-    if (WELL_KNOWN.has(message.fullName) || def.type !== "object") return;
+    if (isSpecial(message) || def.type !== "object") return;
     const keys = Object.keys(def.shape);
     for (const [key, declared] of Object.entries(def.shape)) {
       const place = { path: joinPath(path, key), depth: depth + 1 };
@@ -135,7 +131,7 @@ class Comparison {
       return def.type === "record" ? [def.valueType] : [];
     });
     const path = joinPath(place.path, field.label === "repeated" ? "[]" : "*");
-    const one: FieldShape = { label: "single", number: field.number, value: field.value, presence: false };
+    const one: FieldShape = { ...field, label: "single" };
     for (const schema of inner) {
       if (this.#fits(schema, { kinds: kindsOf(field.value, this.#side), field: one, path })) {
         this.#value(schema, field.value, { path, depth: place.depth });
@@ -181,7 +177,7 @@ class Comparison {
     }
     if (this.#side === "input") return;
     // For several names of one number, the service sends the first.
-    const told = names.filter((name, at) => names.findIndex((one) => isAlias(value, one, name)) === at);
+    const told = [...value.names.values()];
     const missing = told.filter((name) => !allowed.has(name) && !name.endsWith(UNSPECIFIED));
     if (!told.some((name) => allowed.has(name))) {
       this.#fault(path, `takes no value of ${value.fullName}, which has ${listed(names)}`);
@@ -206,7 +202,7 @@ class Comparison {
     for (const [name, field] of message.fields) {
       if (covered.includes(name)) continue;
       const at = joinPath(path, name);
-      const isAlways = !message.oneofOf.has(name) && !field.presence;
+      const isAlways = field.oneof === undefined && !field.presence;
       if (!isStrict) this.#note(at, "the answer has it, and the output schema leaves it out");
       else if (isAlways) {
         this.#fault(
@@ -216,10 +212,6 @@ class Comparison {
       } else this.#note(at, "an answer that has it would be withheld: the output schema is strict and lacks it");
     }
   }
-}
-
-function isAlias({ numbers }: ValueShape & { readonly kind: "enum" }, one: string, other: string): boolean {
-  return numbers.get(one) === numbers.get(other);
 }
 
 /** Type of a JSON value, or of a value that never occurs in JSON (bigint, Date, Map, Set). */

@@ -1,19 +1,27 @@
 import { isTable } from "../../../core/json.ts";
+import { listed, nearest } from "../../../core/nearest.ts";
 import type { Json } from "../../../core/types.ts";
+import { ANY, type MessageShape, type MessageShapes, reachable } from "../contract/declarations.ts";
 
 /** Thrown when a value does not fit; its message contains no value, since values may be personal data. */
 export class Unfit extends Error {
   override readonly name = "Unfit";
+  /** Full name of the message that lacks the field. */
+  readonly of: string | undefined;
+
+  constructor(reason: string, of?: string) {
+    super(reason);
+    this.of = of;
+  }
 }
 
-export interface WellKnown {
+/** A message whose JSON form is not an object of its fields. */
+interface WellKnown {
   /** Converts the JSON form to the message's own fields. */
   toMessage(json: unknown): unknown;
   /** Converts the message's own fields to the JSON form. */
   toJson(message: Readonly<Record<string, unknown>>): Json;
 }
-
-export const ANY = "google.protobuf.Any";
 
 const NANOS_PER_SECOND_DIGITS = 9;
 const TIMESTAMP_CHARS_MAX = 40;
@@ -167,31 +175,120 @@ const WRAPPER: WellKnown = {
   toJson: (message) => (message["value"] ?? null) as Json,
 };
 
-const UNDECLARED_ANY: WellKnown = {
-  toMessage() {
-    throw new Unfit("is a google.protobuf.Any, and the configuration names no types that it may hold");
-  },
-  toJson: ({ typeUrl }): Json => (typeof typeUrl === "string" && typeUrl !== "" ? { "@type": typeUrl } : {}),
-};
-
 /** Messages whose JSON form is not an object of their fields, by full name. */
-export const WELL_KNOWN: ReadonlyMap<string, WellKnown> = new Map<string, WellKnown>([
+const WELL_KNOWN: ReadonlyMap<string, WellKnown> = new Map<string, WellKnown>([
   ["google.protobuf.Timestamp", { toMessage: timestampToMessage, toJson: timestampToJson }],
   ["google.protobuf.Duration", { toMessage: durationToMessage, toJson: durationToJson }],
   ["google.protobuf.FieldMask", { toMessage: fieldMaskToMessage, toJson: fieldMaskToJson }],
   ["google.protobuf.Struct", { toMessage: structToMessage, toJson: structToJson }],
   ["google.protobuf.ListValue", { toMessage: listToMessage, toJson: listToJson }],
   ["google.protobuf.Value", { toMessage: valueToMessage, toJson: valueToJson }],
-  [ANY, UNDECLARED_ANY],
   ...["Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes"].map(
     (name) => [`google.protobuf.${name}Value`, WRAPPER] as const,
   ),
 ]);
 
-/** Returns the special JSON form of a message, if it has one; `any` is the form of a google.protobuf.Any. */
-export function specialOf(
-  { fullName }: { readonly fullName: string },
-  any: WellKnown | undefined,
-): WellKnown | undefined {
-  return fullName === ANY && any !== undefined ? any : WELL_KNOWN.get(fullName);
+const TYPE_PREFIX = "type.googleapis.com/";
+/** Maximum nesting: each level of an Any inside an Any is copied once more. */
+const ANY_NESTED_MAX = 4;
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** The content of an Any, as its own fields and in its JSON form. */
+interface PackedAny {
+  readonly fields: { readonly typeUrl: string; readonly value: string };
+  readonly json: Json;
+}
+
+/** The messages that a google.protobuf.Any may hold, by full name. No other message is packed or unpacked. */
+export class AnyTypes {
+  /** Messages and fields that the contract does not declare or this version cannot carry. */
+  readonly problems: readonly string[];
+  readonly shapes: readonly MessageShape[];
+  readonly #names: readonly string[];
+  #depth = 0;
+
+  constructor(names: readonly string[], shapes: MessageShapes) {
+    this.#names = names;
+    this.shapes = names.flatMap((name) => shapes.find(name) ?? []);
+    this.problems = names.flatMap((name) => {
+      const shape = shapes.find(name);
+      if (shape === undefined) return [`the contract has no message ${name}`];
+      return [...reachable(shape)].flatMap(({ unsupported }) => unsupported);
+    });
+  }
+
+  /**
+   * Encodes the content of an Any of a request.
+   *
+   * @param encode throws `Unfit` when the content does not fit its type
+   */
+  pack(
+    json: unknown,
+    encode: (content: unknown, shape: MessageShape) => { readonly bytes: Buffer; readonly message: Json },
+  ): PackedAny {
+    if (this.#names.length === 0) throw new Unfit("is a google.protobuf.Any, and anyTypes declares none");
+    if (!isTable(json)) throw new Unfit("is not an object");
+    const { "@type": url, ...fields } = json;
+    const typeUrl = typeof url === "string" ? url : "";
+    const name = typeUrl.startsWith(TYPE_PREFIX) ? typeUrl.slice(TYPE_PREFIX.length) : "";
+    const shape = this.#shapeOf(name);
+    if (shape === undefined) {
+      const known = listed(nearest(name, this.#names).map((one) => `${TYPE_PREFIX}${one}`));
+      throw new Unfit(`has an @type that is not declared; declared: ${known}`);
+    }
+    const { bytes, message } = this.#nested(() => encode(contentOf(fields, shape), shape));
+    return { fields: { typeUrl, value: bytes.toString("base64") }, json: anyJson(typeUrl, message, shape) };
+  }
+
+  /** Decodes the content of an Any of an answer. For a message that is not declared, returns only the name of its type. */
+  unpack({ typeUrl, value }: Fields, decode: (bytes: Buffer, shape: MessageShape) => Json): Json {
+    if (typeof typeUrl !== "string" || typeUrl === "") return {};
+    const shape = this.#shapeOf(typeUrl.slice(typeUrl.lastIndexOf("/") + 1));
+    if (shape === undefined) return { "@type": typeUrl };
+    const bytes = Buffer.from(typeof value === "string" ? value : "", "base64");
+    return anyJson(
+      typeUrl,
+      this.#nested(() => decode(bytes, shape)),
+      shape,
+    );
+  }
+
+  #shapeOf(name: string): MessageShape | undefined {
+    return this.shapes.find(({ fullName }) => fullName === name);
+  }
+
+  #nested<Result>(act: () => Result): Result {
+    if (this.#depth >= ANY_NESTED_MAX) throw new Unfit("holds more of its kind inside each other than are followed");
+    this.#depth += 1;
+    try {
+      return act();
+    } finally {
+      this.#depth -= 1;
+    }
+  }
+}
+
+/** Returns the JSON form of a message, if it is not an object of its fields; that of an Any is in `AnyTypes`. */
+export function wellKnown({ fullName }: MessageShape): WellKnown | undefined {
+  return WELL_KNOWN.get(fullName);
+}
+
+/** Returns true when the JSON form of the message is not an object of its fields. */
+export function isSpecial({ fullName }: MessageShape): boolean {
+  return fullName === ANY || WELL_KNOWN.has(fullName);
+}
+
+/** Returns the JSON form of an Any: a message with a JSON form of its own is under `value`. */
+function anyJson(typeUrl: string, content: Json, shape: MessageShape): Json {
+  return isSpecial(shape) || !isTable(content)
+    ? { "@type": typeUrl, value: content }
+    : { "@type": typeUrl, ...(content as object) };
+}
+
+function contentOf(fields: Fields, shape: MessageShape): unknown {
+  if (!isSpecial(shape)) return fields;
+  if (Object.keys(fields).some((key) => key !== "value"))
+    throw new Unfit("has its content under value, and nothing else");
+  return fields["value"];
 }
