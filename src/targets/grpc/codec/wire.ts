@@ -292,7 +292,10 @@ export class WireWriter {
   }
 
   varint64(value: bigint): void {
-    if (value >= 0n && value <= 0xffff_ffffn) return this.uint32(Number(value));
+    if (value >= 0n && value <= 0xffff_ffffn) {
+      this.uint32(Number(value));
+      return;
+    }
     this.#reserve(VARINT_BYTES_MAX);
     let rest = BigInt.asUintN(64, value);
     for (; rest > 0x7fn; rest >>= 7n) this.#byte(Number(rest & 0x7fn) | 0x80);

@@ -1,11 +1,10 @@
 import { sha256Hex } from "../../../core/digest.ts";
 import { errorText } from "../../../core/error-text.ts";
-import { StartupError } from "../../../core/errors.ts";
+import { type Fault, StartupError } from "../../../core/errors.ts";
 import { listed, nearest } from "../../../core/nearest.ts";
-import type { GrpcTarget, Json } from "../../../core/types.ts";
+import type { GrpcTarget, Json, Tool } from "../../../core/types.ts";
 import { fieldBudget } from "../codec/answer-reader.ts";
-import { MessageCodec } from "../codec/message-codec.ts";
-import type { Difference, EncodedMessage } from "../codec/request-writer.ts";
+import { type Difference, type EncodedMessage, MessageCodec } from "../codec/message-codec.ts";
 import {
   type Declarations,
   type FieldShape,
@@ -16,6 +15,7 @@ import {
 } from "./declarations.ts";
 import { declarationsOf, readDescriptorSet, readFileDescriptor } from "./file-descriptors.ts";
 import { readProtoFiles } from "./proto-files.ts";
+import { listShape, outputSchemaNotes } from "./schema-faults.ts";
 
 /** Source of one system's contract: proto files, a descriptor set, or the answers of its reflection service. */
 export interface ProtoSource {
@@ -237,4 +237,63 @@ function typeForm(value: ValueShape): string {
 
 function enumForm(numbers: ReadonlyMap<string, number>): readonly (readonly [string, number])[] {
   return [...numbers].sort(([left, one], [right, other]) => one - other || compare(left, right));
+}
+
+/** The part of one system's contract that tools use. */
+export interface ContractState {
+  readonly system: string;
+  readonly origin: ContractOrigin;
+  /** Hex SHA-256 of the part that the bound tools use. */
+  readonly sha256: string;
+  readonly isPinned: boolean;
+}
+
+/** An observation that is not an error. */
+export interface ContractNote {
+  readonly tool: string;
+  readonly field: string;
+  readonly message: string;
+}
+
+export interface ContractReport {
+  readonly contracts: readonly ContractState[];
+  readonly notes: readonly ContractNote[];
+  /** Contracts that differ from the ones that the configuration pins. */
+  readonly problems: readonly string[];
+}
+
+/** Reports the contracts and how well the tools fit them. Call it once all tools are bound: only what they use counts. */
+export function contractReport(contracts: readonly Contract[], tools: readonly Tool[]): ContractReport {
+  const bySystem = new Map(contracts.map((contract) => [contract.system, contract]));
+  const states = contracts.map((contract) => ({ contract, sha256: contract.sha256() }));
+  return {
+    contracts: states.map(({ contract: { system, origin, pin }, sha256 }) => ({
+      system,
+      origin,
+      sha256,
+      isPinned: pin !== undefined,
+    })),
+    notes: tools.flatMap((tool) => notesOf(tool, bySystem).map((note) => ({ tool: tool.name, ...note }))),
+    problems: states.flatMap(({ contract, sha256 }) => pinProblem(contract, sha256)),
+  };
+}
+
+function pinProblem({ system, origin, pin }: Contract, sha256: string): readonly string[] {
+  if (pin === undefined || pin === sha256) return [];
+  return [
+    `systems.${system}.contractSha256: the contract is not the pinned one: pinned sha256:${pin}, the ${origin} now ${
+      origin === "proto files" ? "give" : "gives"
+    } sha256:${sha256} for the tools that are registered; look at what has changed in the messages or the tools, and if it is right, pin the new hash`,
+  ];
+}
+
+function notesOf(tool: Tool, contracts: ReadonlyMap<string, Contract>): readonly Fault[] {
+  const { target } = tool;
+  if (!("grpc" in target)) return [];
+  const method = contracts.get(target.system)?.method(target);
+  return typeof method === "object" ? outputSchemaNotes(tool.output, answerShape(method)) : [];
+}
+
+function answerShape({ responseStream, responseShape }: Method): MessageShape {
+  return responseStream ? listShape(responseShape) : responseShape;
 }

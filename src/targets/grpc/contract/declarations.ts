@@ -174,6 +174,13 @@ export class MessageShapes {
     return declared && this.#make(declared);
   }
 
+  /** Returns the shape of a message that the contract is known to declare. */
+  get(fullName: string): MessageShape {
+    const shape = this.find(fullName);
+    if (shape === undefined) throw new Error(`${fullName} is not declared`);
+    return shape;
+  }
+
   #make({ fullName, fields: declared, unsupported: lost }: MessageDeclaration): MessageShape {
     const fields = new Map<string, FieldShape>();
     const unsupported = [...lost];

@@ -74,7 +74,7 @@ let known: MessageCodec | undefined;
 
 function decode(bytes: Uint8Array, name: string, budget: FieldBudget): unknown {
   known ??= new MessageCodec(descriptorDeclarations());
-  return known.decode(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length), known.shape(name), budget);
+  return known.decode(bytes, known.shapes.get(name), budget);
 }
 
 /** Reads one serialized `FileDescriptorProto`. Throws when the bytes are not valid. */

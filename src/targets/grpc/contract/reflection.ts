@@ -208,10 +208,10 @@ class Conversation {
   }
 
   async #ask(question: Question): Promise<Answer> {
-    this.#stream.write(this.#codec.bytes(question, this.#codec.shape("Request")));
+    this.#stream.write(this.#codec.bytes(question, this.#codec.shapes.get("Request")));
     const next = await this.#answers.next();
     if (next.done === true) throw new ReflectionFailed("ended without an answer");
-    const read = () => this.#codec.decode(next.value, this.#codec.shape("Response"), this.#budget);
+    const read = () => this.#codec.decode(next.value, this.#codec.shapes.get("Response"), this.#budget);
     return this.#counted(read) as unknown as Answer;
   }
 
@@ -225,9 +225,7 @@ class Conversation {
 
   async #missing(service: string): Promise<ReflectionFailed> {
     const answer = await this.#ask({ listServices: "*" });
-    const names = (answer.listServicesResponse?.service ?? [])
-      .slice(0, SERVICES_LISTED_MAX)
-      .map(({ name }) => name);
+    const names = (answer.listServicesResponse?.service ?? []).slice(0, SERVICES_LISTED_MAX).map(({ name }) => name);
     return new ReflectionFailed(`has no service ${service}; it has ${listed(nearest(service, names))}`);
   }
 }

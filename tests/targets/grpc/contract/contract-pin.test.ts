@@ -3,8 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { z } from "zod";
-import { Contract } from "../../../../src/targets/grpc/contract/contract.ts";
-import { contractReport } from "../../../../src/targets/grpc/contract/contract-report.ts";
+import { Contract, contractReport } from "../../../../src/targets/grpc/contract/contract.ts";
 import { KINDS_PROTO, KINDS_SET, kindsTarget } from "../support/kinds.ts";
 import { labTool } from "../support/tool.ts";
 
