@@ -15,8 +15,8 @@ const SHARED_BYTES_MAX = 8_192;
 const VARINT_BYTES_MAX = 10;
 /** Maximum size of a tag or a length, the same as in protoc's own parsers. */
 const SHORT_BYTES_MAX = 5;
-const TWO_32 = 4_294_967_296;
-const HIGH_EXACT_MAX = 0x1f_ffff;
+/** A varint of at most this size is below 2⁴⁹ and thus exact as a number. */
+const VARINT_EXACT_BYTES = 7;
 
 /** Reads a message's bytes from the front. Throws when they end too early or are invalid. */
 export class WireCursor {
@@ -29,9 +29,6 @@ export class WireCursor {
   #text: string | undefined;
   /** Current nesting depth of messages and groups. */
   #depth = 0;
-  /** Halves of the 64-bit value that was read last. */
-  #low = 0;
-  #high = 0;
 
   constructor(bytes: Buffer) {
     this.#bytes = bytes;
@@ -49,12 +46,9 @@ export class WireCursor {
 
   /** Reads an unsigned 32-bit value: the lower 32 bits of a longer varint. */
   uint32(): number {
-    const bytes = this.#bytes;
     let value = 0;
     for (let count = 0; count < VARINT_BYTES_MAX; count += 1) {
-      if (this.position >= this.end) throw tooShort();
-      const byte = bytes[this.position] ?? 0;
-      this.position += 1;
+      const byte = this.#byte();
       if (count < 5) value |= (byte & 0x7f) << (7 * count);
       if (byte < 0x80) return value >>> 0;
     }
@@ -67,37 +61,32 @@ export class WireCursor {
   }
 
   bool(): boolean {
-    this.#varint64();
-    return (this.#low | this.#high) !== 0;
+    const value = this.#varint();
+    return typeof value === "number" ? value !== 0 : BigInt.asUintN(64, value) !== 0n;
   }
 
   /** Reads a 64-bit value and returns it in decimal. */
   int64(): string {
-    this.#varint64();
-    return this.#signed();
+    const value = this.#varint();
+    return String(typeof value === "number" ? value : BigInt.asIntN(64, value));
   }
 
   uint64(): string {
-    this.#varint64();
-    return this.#unsigned();
+    const value = this.#varint();
+    return String(typeof value === "number" ? value : BigInt.asUintN(64, value));
   }
 
   sint64(): string {
-    this.#varint64();
-    const sign = -(this.#low & 1);
-    this.#low = ((this.#low >>> 1) | (this.#high << 31)) ^ sign;
-    this.#high = (this.#high >>> 1) ^ sign;
-    return this.#signed();
+    const value = BigInt.asUintN(64, BigInt(this.#varint()));
+    return String((value >> 1n) ^ -(value & 1n));
   }
 
   fixed64(): string {
-    this.#fixed64();
-    return this.#unsigned();
+    return String(this.#bytes.readBigUInt64LE(this.#step(8)));
   }
 
   sfixed64(): string {
-    this.#fixed64();
-    return this.#signed();
+    return String(this.#bytes.readBigInt64LE(this.#step(8)));
   }
 
   fixed32(): number {
@@ -158,7 +147,7 @@ export class WireCursor {
   /** Skips the value of the field whose tag was read last. */
   skip(field: number): void {
     const { wireType } = this;
-    if (wireType === WIRE.varint) this.#varint64();
+    if (wireType === WIRE.varint) this.#varint();
     else if (wireType === WIRE.fixed64) this.#step(8);
     else if (wireType === WIRE.bytes) this.#step(this.#short());
     else if (wireType === WIRE.fixed32) this.#step(4);
@@ -205,41 +194,30 @@ export class WireCursor {
     return start;
   }
 
-  #fixed64(): void {
-    const start = this.#step(8);
-    this.#low = this.#bytes.readInt32LE(start);
-    this.#high = this.#bytes.readInt32LE(start + 4);
-  }
-
-  #varint64(): void {
-    const bytes = this.#bytes;
-    this.#low = 0;
-    this.#high = 0;
-    for (let count = 0; count < VARINT_BYTES_MAX; count += 1) {
-      if (this.position >= this.end) throw tooShort();
-      const byte = bytes[this.position] ?? 0;
-      this.position += 1;
-      const bits = byte & 0x7f;
-      const shift = 7 * count;
-      if (shift < 32) this.#low |= bits << shift;
-      // The fifth byte belongs to both halves.
-      if (shift > 28) this.#high |= bits << (shift - 32);
-      else if (shift === 28) this.#high |= bits >>> 4;
-      if (byte < 0x80) return;
+  /** Reads a varint: as a number while it is exact, with all its bits. */
+  #varint(): number | bigint {
+    let value = 0;
+    let factor = 1;
+    for (let count = 0; count < VARINT_EXACT_BYTES; count += 1) {
+      const byte = this.#byte();
+      value += (byte & 0x7f) * factor;
+      if (byte < 0x80) return value;
+      factor *= 128;
+    }
+    let large = BigInt(value);
+    for (let count = VARINT_EXACT_BYTES; count < VARINT_BYTES_MAX; count += 1) {
+      const byte = this.#byte();
+      large |= BigInt(byte & 0x7f) << BigInt(7 * count);
+      if (byte < 0x80) return large;
     }
     throw new RangeError("a varint of more than 64 bits");
   }
 
-  #signed(): string {
-    const low = this.#low >>> 0;
-    const isSmall = this.#high >= 0 && this.#high <= HIGH_EXACT_MAX;
-    return isSmall ? String(this.#high * TWO_32 + low) : String((BigInt(this.#high) << 32n) | BigInt(low));
-  }
-
-  #unsigned(): string {
-    const low = this.#low >>> 0;
-    const high = this.#high >>> 0;
-    return high <= HIGH_EXACT_MAX ? String(high * TWO_32 + low) : String((BigInt(high) << 32n) | BigInt(low));
+  #byte(): number {
+    if (this.position >= this.end) throw tooShort();
+    const byte = this.#bytes[this.position] ?? 0;
+    this.position += 1;
+    return byte;
   }
 }
 

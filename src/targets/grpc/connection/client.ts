@@ -9,23 +9,38 @@ import {
   logVerbosity,
   setLogVerbosity,
 } from "@grpc/grpc-js";
+import type { ServerAddress } from "./tls-identity.ts";
+
+export const asIs = (bytes: Buffer): Buffer => bytes;
 
 export const CONNECT_TIMEOUT_MS = 5_000;
 
-interface ClientOptions {
-  readonly address: string;
-  readonly credentials: ChannelCredentials;
-  readonly channel: ChannelOptions;
-}
-
-/** Creates a client whose connections are cut when the handshake takes too long. */
-export function makeClient({ address, credentials, channel }: ClientOptions): Client {
+/**
+ * Creates a client with connections of its own, which are cut when the handshake takes too long. It repeats nothing by itself
+ * and asks no proxy.
+ */
+export function makeClient(
+  { address, serverName }: ServerAddress,
+  credentials: ChannelCredentials,
+  options: ChannelOptions,
+): Client {
   // grpc-js prints headers that it cannot accept to stderr, with their values: nothing that a service sends may be logged.
   setLogVerbosity(logVerbosity.NONE);
   const client: Client = new Client(
     address,
     new HandshakeDeadline({ credentials, channel: () => client.getChannel(), timeoutMs: CONNECT_TIMEOUT_MS }),
-    channel,
+    {
+      "grpc.use_local_subchannel_pool": 1,
+      "grpc.enable_http_proxy": 0,
+      "grpc.enable_retries": 0,
+      "grpc.enable_channelz": 0,
+      "grpc.service_config_disable_resolution": 1,
+      ...(serverName !== undefined && {
+        "grpc.ssl_target_name_override": serverName,
+        "grpc.default_authority": serverName,
+      }),
+      ...options,
+    },
   );
   return client;
 }

@@ -1,6 +1,5 @@
 import {
   type ChannelInterface,
-  type ChannelOptions,
   type Client,
   type ClientReadableStream,
   connectivityState,
@@ -10,7 +9,7 @@ import {
 } from "@grpc/grpc-js";
 import { Refusal } from "../../../core/errors.ts";
 import { attemptFailed, type Begun, begunBy, notOneAnswer } from "../status.ts";
-import { CONNECT_TIMEOUT_MS, makeClient } from "./client.ts";
+import { asIs, CONNECT_TIMEOUT_MS, makeClient } from "./client.ts";
 import type { ServerAddress, SystemEndpoints } from "./tls-identity.ts";
 
 /** HTTP/2 pings that find a dead connection. */
@@ -74,39 +73,22 @@ const SETTLED: ReadonlySet<connectivityState> = new Set([
  */
 const ROUND_ROBIN = JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] });
 
-const asIs = (bytes: Buffer): Buffer => bytes;
-
-function channelOptions(
+function clientOf(
   { reach, maxMessageBytes, keepalive }: Endpoint,
   toolClass: ToolClass,
-  serverName?: string,
-): ChannelOptions {
-  const receivedBytesMax =
-    toolClass === "change" ? Math.max(CHANGE_ANSWER_BYTES_MAX, maxMessageBytes) : maxMessageBytes;
-  return {
-    "grpc.use_local_subchannel_pool": 1,
-    "grpc.enable_http_proxy": 0,
-    "grpc.enable_retries": 0,
-    "grpc.enable_channelz": 0,
-    "grpc.service_config_disable_resolution": 1,
+  server: ServerAddress,
+): Client {
+  return makeClient(server, reach.credentials, {
     ...(reach.servers.length > 1 && { "grpc.service_config": ROUND_ROBIN }),
     "grpc.max_send_message_length": maxMessageBytes,
-    "grpc.max_receive_message_length": receivedBytesMax,
+    "grpc.max_receive_message_length":
+      toolClass === "change" ? Math.max(CHANGE_ANSWER_BYTES_MAX, maxMessageBytes) : maxMessageBytes,
     "grpc.keepalive_time_ms": keepalive.intervalMs,
     "grpc.keepalive_timeout_ms": keepalive.timeoutMs,
     "grpc.keepalive_permit_without_calls": keepalive.withoutCalls ? 1 : 0,
     "grpc.initial_reconnect_backoff_ms": RECONNECT_BACKOFF_MIN_MS,
     "grpc.max_reconnect_backoff_ms": RECONNECT_BACKOFF_MAX_MS,
-    ...(serverName !== undefined && {
-      "grpc.ssl_target_name_override": serverName,
-      "grpc.default_authority": serverName,
-    }),
-  };
-}
-
-function clientOf(endpoint: Endpoint, toolClass: ToolClass, { address, serverName }: ServerAddress): Client {
-  const { credentials } = endpoint.reach;
-  return makeClient({ address, credentials, channel: channelOptions(endpoint, toolClass, serverName) });
+  });
 }
 
 /** Reads the state and optionally connects. Do not make a closed channel connect: grpc-js would reconnect forever. */

@@ -1,11 +1,11 @@
-import { type ChannelOptions, type Client, type ClientDuplexStream, type Metadata, status } from "@grpc/grpc-js";
+import { type Client, type ClientDuplexStream, type Metadata, status } from "@grpc/grpc-js";
 import { errorText } from "../../../core/error-text.ts";
 import { StartupError } from "../../../core/errors.ts";
 import { listed, nearest } from "../../../core/nearest.ts";
 import type { Tool } from "../../../core/types.ts";
 import { fieldBudget } from "../codec/answer-reader.ts";
 import { MessageCodec } from "../codec/message-codec.ts";
-import { makeClient } from "../connection/client.ts";
+import { asIs, makeClient } from "../connection/client.ts";
 import { reach, type ServerAddress, type SystemEndpoints } from "../connection/tls-identity.ts";
 import { systemMetadata } from "../metadata.ts";
 import { type ProtoSource, serviceOf } from "./contract.ts";
@@ -88,8 +88,7 @@ export async function reflectedFiles(options: ReflectionOptions): Promise<readon
 }
 
 async function fromServer(server: ServerAddress, options: ReflectionOptions): Promise<readonly Uint8Array[]> {
-  const { credentials } = options.reach;
-  const client = makeClient({ address: server.address, credentials, channel: channelOptions(server) });
+  const client = makeClient(server, options.reach.credentials, { "grpc.max_receive_message_length": ANSWER_BYTES_MAX });
   try {
     for (const path of PATHS) {
       const found = await fromService(client, path, options);
@@ -101,24 +100,7 @@ async function fromServer(server: ServerAddress, options: ReflectionOptions): Pr
   }
 }
 
-function channelOptions({ serverName }: ServerAddress): ChannelOptions {
-  return {
-    "grpc.use_local_subchannel_pool": 1,
-    "grpc.enable_http_proxy": 0,
-    "grpc.enable_retries": 0,
-    "grpc.enable_channelz": 0,
-    "grpc.service_config_disable_resolution": 1,
-    "grpc.max_receive_message_length": ANSWER_BYTES_MAX,
-    ...(serverName !== undefined && {
-      "grpc.ssl_target_name_override": serverName,
-      "grpc.default_authority": serverName,
-    }),
-  };
-}
-
 type Stream = ClientDuplexStream<Buffer, Buffer>;
-
-const asIs = (bytes: Buffer): Buffer => bytes;
 
 async function fromService(
   client: Client,
