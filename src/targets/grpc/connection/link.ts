@@ -3,7 +3,6 @@ import {
   type Client,
   type ClientReadableStream,
   connectivityState,
-  type InterceptingListener,
   Metadata,
   status,
 } from "@grpc/grpc-js";
@@ -41,24 +40,10 @@ const CHANGE_ANSWER_BYTES_MAX = 16_777_216;
 const RECONNECT_BACKOFF_MIN_MS = 100;
 const RECONNECT_BACKOFF_MAX_MS = 10_000;
 
-const STATE_NAMES = {
-  [connectivityState.IDLE]: "IDLE",
-  [connectivityState.CONNECTING]: "CONNECTING",
-  [connectivityState.READY]: "READY",
-  [connectivityState.TRANSIENT_FAILURE]: "TRANSIENT_FAILURE",
-  [connectivityState.SHUTDOWN]: "SHUTDOWN",
-} as const;
-
-export type ChannelState = (typeof STATE_NAMES)[connectivityState];
+export type ChannelState = keyof typeof connectivityState;
 
 /** Order of precedence: several connections together have the first of these states that one of them is in. */
-const BEST_FIRST = [
-  connectivityState.READY,
-  connectivityState.CONNECTING,
-  connectivityState.IDLE,
-  connectivityState.TRANSIENT_FAILURE,
-  connectivityState.SHUTDOWN,
-] as const;
+const BEST_FIRST = ["READY", "CONNECTING", "IDLE", "TRANSIENT_FAILURE", "SHUTDOWN"] as const;
 
 /** States that end an attempt to connect. */
 const SETTLED: ReadonlySet<connectivityState> = new Set([
@@ -113,7 +98,7 @@ export class SystemConnections {
 
   state(): ChannelState {
     const states = new Set(this.#clients.map((client) => stateOf(client)));
-    return STATE_NAMES[BEST_FIRST.find((state) => states.has(state)) ?? connectivityState.IDLE];
+    return BEST_FIRST.find((state) => states.has(connectivityState[state])) ?? "IDLE";
   }
 
   readyCount(): number {
@@ -211,15 +196,9 @@ function settled(client: Client): Promise<boolean> {
 }
 
 /** Resolves to true as soon as one is connected, to false when all have failed. */
-function anySettles(clients: readonly Client[]): Promise<boolean> {
-  return new Promise((resolve, reject) => {
-    const all = clients.map((client) =>
-      settled(client).then((isReady) => {
-        if (isReady) resolve(true);
-      }),
-    );
-    Promise.all(all).then(() => resolve(false), reject);
-  });
+async function anySettles(clients: readonly Client[]): Promise<boolean> {
+  const attempts = clients.map(async (client) => (await settled(client)) || Promise.reject());
+  return Promise.any(attempts).catch(() => false);
 }
 
 /** Returns the result of `attempt`; false when it takes too long or the signal fires first. */
@@ -247,8 +226,6 @@ interface LinkRequest {
   readonly signal: AbortSignal;
 }
 
-type Call = ReturnType<ChannelInterface["createCall"]>;
-
 /**
  * Sends one request and returns the bytes of its one answer. Rejects with `AttemptFailed`. Uses the channel's call directly:
  * the client above it spends more on interceptors, emitters and stack traces, none of which is used here, than on the call.
@@ -258,61 +235,39 @@ function unaryCall(channel: ChannelInterface, request: LinkRequest): Promise<Buf
     const { path, bytes, metadata = new Metadata(), deadline, signal } = request;
     const call = channel.createCall(path, deadline, null, null, undefined);
     const cancel = (): void => call.cancelWithStatus(status.CANCELLED, "Cancelled on client");
-    call.start(metadata, new OneAnswer(call, { resolve, reject, signal, cancel }));
+    let begun: Begun = "not";
+    let answer: Buffer | undefined;
+    let hasMore = false;
+    let isOver = false;
+    call.start(metadata, {
+      onReceiveMetadata(headers) {
+        begun = begunBy(headers);
+      },
+      onReceiveMessage(message: Buffer) {
+        if (answer === undefined) {
+          answer = message;
+          // Without another read, a second message would hold back the end of the call.
+          call.startRead();
+          return;
+        }
+        hasMore = true;
+        call.cancelWithStatus(status.UNIMPLEMENTED, "Too many responses received");
+      },
+      onReceiveStatus(ended) {
+        if (isOver) return;
+        isOver = true;
+        signal.removeEventListener("abort", cancel);
+        if (hasMore) reject(notOneAnswer());
+        else if (ended.code !== status.OK) reject(attemptFailed(ended, begun));
+        else if (answer !== undefined) resolve(answer);
+        else reject(notOneAnswer());
+      },
+    });
     call.startRead();
     call.sendMessageWithContext({}, bytes);
     call.halfClose();
     signal.addEventListener("abort", cancel, { once: true });
   });
-}
-
-interface Settling {
-  readonly resolve: (answer: Buffer) => void;
-  readonly reject: (error: unknown) => void;
-  readonly signal: AbortSignal;
-  /** Listener on the signal, which is removed at the end. */
-  readonly cancel: () => void;
-}
-
-class OneAnswer implements InterceptingListener {
-  readonly #call: Call;
-  readonly #settling: Settling;
-  #begun: Begun = "not";
-  #answer: Buffer | undefined;
-  #hasMore = false;
-  #isOver = false;
-
-  constructor(call: Call, settling: Settling) {
-    this.#call = call;
-    this.#settling = settling;
-  }
-
-  onReceiveMetadata(headers: Metadata): void {
-    this.#begun = begunBy(headers);
-  }
-
-  onReceiveMessage(message: Buffer): void {
-    if (this.#answer === undefined) {
-      this.#answer = message;
-      // Without another read, a second message would hold back the end of the call.
-      this.#call.startRead();
-      return;
-    }
-    this.#hasMore = true;
-    this.#call.cancelWithStatus(status.UNIMPLEMENTED, "Too many responses received");
-  }
-
-  onReceiveStatus(ended: Parameters<InterceptingListener["onReceiveStatus"]>[0]): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    const { resolve, reject, signal, cancel } = this.#settling;
-    signal.removeEventListener("abort", cancel);
-    const answer = this.#answer;
-    if (this.#hasMore) reject(notOneAnswer());
-    else if (ended.code !== status.OK) reject(attemptFailed(ended, this.#begun));
-    else if (answer !== undefined) resolve(answer);
-    else reject(notOneAnswer());
-  }
 }
 
 export interface SystemChannelState {

@@ -20,12 +20,13 @@ export const DESCRIPTOR_BYTES_MAX = 33_554_432;
 const DESCRIPTOR_FIELDS_MAX = 16_000_000;
 const MESSAGE_DEPTH_MAX = 64;
 
-interface Options {
-  readonly options?: { readonly features?: FeatureSet | null } | null;
+/** A descriptor, with the fields that are read. */
+interface Descriptor<Options extends object = object> {
+  readonly name?: string;
+  readonly options?: (Options & { readonly features?: FeatureSet | null }) | null;
 }
 
-interface FieldDescriptor extends Options {
-  readonly name?: string;
+interface FieldDescriptor extends Descriptor<{ readonly packed?: boolean }> {
   readonly number?: number;
   readonly label?: string;
   readonly type?: string;
@@ -33,41 +34,34 @@ interface FieldDescriptor extends Options {
   readonly jsonName?: string;
   readonly oneofIndex?: number;
   readonly proto3Optional?: boolean;
-  readonly options?: { readonly packed?: boolean; readonly features?: FeatureSet | null } | null;
 }
 
-interface EnumDescriptor extends Options {
-  readonly name?: string;
-  readonly value?: readonly { readonly name?: string; readonly number?: number }[];
+interface EnumDescriptor extends Descriptor {
+  readonly value: readonly { readonly name?: string; readonly number?: number }[];
 }
 
-interface MessageDescriptor extends Options {
-  readonly name?: string;
-  readonly field?: readonly FieldDescriptor[];
-  readonly nestedType?: readonly MessageDescriptor[];
-  readonly enumType?: readonly EnumDescriptor[];
-  readonly oneofDecl?: readonly ({ readonly name?: string } & Options)[];
-  readonly options?: { readonly mapEntry?: boolean; readonly features?: FeatureSet | null } | null;
+interface MessageDescriptor extends Descriptor<{ readonly mapEntry?: boolean }> {
+  readonly field: readonly FieldDescriptor[];
+  readonly nestedType: readonly MessageDescriptor[];
+  readonly enumType: readonly EnumDescriptor[];
+  readonly oneofDecl: readonly Descriptor[];
 }
 
-interface MethodDescriptor {
-  readonly name?: string;
+interface MethodDescriptor extends Descriptor {
   readonly inputType?: string;
   readonly outputType?: string;
   readonly clientStreaming?: boolean;
   readonly serverStreaming?: boolean;
 }
 
-/** A `FileDescriptorProto`, with the fields that are read. */
-interface FileDescriptor extends Options {
-  readonly name?: string;
+interface FileDescriptor extends Descriptor {
   readonly package?: string;
-  readonly dependency?: readonly string[];
-  readonly messageType?: readonly MessageDescriptor[];
-  readonly enumType?: readonly EnumDescriptor[];
-  readonly service?: readonly { readonly name?: string; readonly method?: readonly MethodDescriptor[] }[];
+  readonly dependency: readonly string[];
+  readonly messageType: readonly MessageDescriptor[];
+  readonly enumType: readonly EnumDescriptor[];
+  readonly service: readonly (Descriptor & { readonly method: readonly MethodDescriptor[] })[];
   readonly syntax?: string;
-  readonly edition?: string | number;
+  readonly edition?: string;
 }
 
 let known: MessageCodec | undefined;
@@ -114,10 +108,10 @@ class Reader {
   index(file: FileDescriptor): void {
     const scope = file.package ?? "";
     const features = featuresOfFile(file);
-    for (const message of file.messageType ?? []) this.#indexMessage(message, { scope, features, depth: 0 });
-    for (const declared of file.enumType ?? []) this.#indexEnum(declared, { scope, features });
-    for (const service of file.service ?? []) {
-      setOnce(this.#services, qualified(scope, service.name), service.method ?? []);
+    for (const message of file.messageType) this.#indexMessage(message, { scope, features, depth: 0 });
+    for (const declared of file.enumType) this.#indexEnum(declared, { scope, features });
+    for (const service of file.service) {
+      setOnce(this.#services, qualified(scope, service.name), service.method);
     }
   }
 
@@ -139,12 +133,12 @@ class Reader {
     const features = featuresIn(at.features, descriptor.options?.features);
     setOnce(this.#messages, fullName, { fullName, descriptor, features });
     const inner = { scope: fullName, features, depth: at.depth + 1 };
-    for (const nested of descriptor.nestedType ?? []) this.#indexMessage(nested, inner);
-    for (const nested of descriptor.enumType ?? []) this.#indexEnum(nested, inner);
+    for (const nested of descriptor.nestedType) this.#indexMessage(nested, inner);
+    for (const nested of descriptor.enumType) this.#indexEnum(nested, inner);
   }
 
   #indexEnum(
-    { name, value = [], options }: EnumDescriptor,
+    { name, value, options }: EnumDescriptor,
     at: { readonly scope: string; readonly features: Features },
   ): void {
     const fullName = qualified(at.scope, name);
@@ -154,9 +148,8 @@ class Reader {
   }
 
   #message(fullName: string, { descriptor, features }: Known): MessageDeclaration {
-    const oneofs = descriptor.oneofDecl ?? [];
-    const fields = (descriptor.field ?? []).map((field): ReadField => {
-      const oneof = field.oneofIndex === undefined ? undefined : oneofs[field.oneofIndex];
+    const fields = descriptor.field.map((field): ReadField => {
+      const oneof = field.oneofIndex === undefined ? undefined : descriptor.oneofDecl[field.oneofIndex];
       const own = featuresIn(featuresIn(features, oneof?.options?.features), field.options?.features);
       return this.#field(field, { fullName, features: own, oneof: oneof?.name });
     });
@@ -197,7 +190,7 @@ class Reader {
   }
 
   #map(field: FieldDescriptor, { fullName, descriptor }: Known, name: string): ReadField {
-    const part = (number: number) => descriptor.field?.find((one) => one.number === number);
+    const part = (number: number) => descriptor.field.find((one) => one.number === number);
     const key = part(1);
     const value = part(2);
     const keyType = key && this.#type(key, "");
@@ -301,8 +294,8 @@ const EDITIONS: ReadonlySet<string> = new Set(["EDITION_2023", "EDITION_2024"]);
 function featuresOfFile({ name, syntax = "proto2", edition, options }: FileDescriptor): Features {
   if (syntax === "proto3") return PROTO3;
   if (syntax === "proto2") return PROTO2;
-  if (syntax !== "editions" || !EDITIONS.has(String(edition))) {
-    throw new Error(`${name ?? "a file"} has the unknown edition ${String(edition ?? syntax)}`);
+  if (syntax !== "editions" || !EDITIONS.has(edition ?? "")) {
+    throw new Error(`${name ?? "a file"} has the unknown edition ${edition ?? syntax}`);
   }
   return featuresIn(EDITION, options?.features);
 }

@@ -176,7 +176,7 @@ class Conversation {
     for (const file of files) {
       const bytes = Buffer.from(file, "base64");
       this.#bytes += bytes.length;
-      const { name = "", dependency = [] } = this.#counted(() => readFileDescriptor(bytes, this.#budget));
+      const { name = "", dependency } = this.#counted(() => readFileDescriptor(bytes, this.#budget));
       if (!this.#files.has(name)) this.#files.set(name, bytes);
       for (const imported of dependency) this.#wanted.add(imported);
       if (Math.max(this.#files.size, this.#wanted.size) > DESCRIPTOR_FILES_MAX) {

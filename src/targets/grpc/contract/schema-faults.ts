@@ -235,24 +235,15 @@ const OF_SCALAR: Readonly<Record<Scalar, readonly Kind[]>> = {
   double: ["number"],
 };
 
-const OF_WELL_KNOWN: ReadonlyMap<string, Kinds> = new Map<string, Kinds>([
-  ["google.protobuf.Timestamp", ["string"]],
-  ["google.protobuf.Duration", ["string"]],
-  ["google.protobuf.FieldMask", ["string"]],
-  ["google.protobuf.Struct", ["object"]],
-  ["google.protobuf.ListValue", ["list"]],
-  ["google.protobuf.Value", undefined],
-  [ANY, ["object"]],
-  ["google.protobuf.DoubleValue", ["number"]],
-  ["google.protobuf.FloatValue", ["number"]],
-  ["google.protobuf.Int64Value", ["string", "number"]],
-  ["google.protobuf.UInt64Value", ["string", "number"]],
-  ["google.protobuf.Int32Value", ["number"]],
-  ["google.protobuf.UInt32Value", ["number"]],
-  ["google.protobuf.BoolValue", ["boolean"]],
-  ["google.protobuf.StringValue", ["string"]],
-  ["google.protobuf.BytesValue", ["string"]],
-]);
+/** The other messages of google.protobuf whose JSON form is not an object. */
+const OF_WELL_KNOWN: ReadonlyMap<string, Kinds> = new Map<string, Kinds>(
+  Object.entries<Kinds>({
+    ...{ Timestamp: ["string"], Duration: ["string"], FieldMask: ["string"], ListValue: ["list"], Value: undefined },
+    ...{ DoubleValue: ["number"], FloatValue: ["number"], Int32Value: ["number"], UInt32Value: ["number"] },
+    ...{ Int64Value: OF_SCALAR.int64, UInt64Value: OF_SCALAR.int64 },
+    ...{ BoolValue: ["boolean"], StringValue: ["string"], BytesValue: ["string"] },
+  }).map(([name, kinds]) => [`google.protobuf.${name}`, kinds]),
+);
 
 function isWide(value: ValueShape): boolean {
   if (value.kind === "scalar") return value.scalar === "int64";
