@@ -1,6 +1,6 @@
 import { VOUCHED_LIMITS, vouchFor } from "../../../core/digest.ts";
 import type { Json } from "../../../core/types.ts";
-import { ANY, type FieldShape, type MessageShape, type ValueShape } from "../contract/declarations.ts";
+import { ANY, type EnumShape, type FieldShape, type MessageShape, type ScalarShape } from "../contract/declarations.ts";
 import { type AnyTypes, wellKnown } from "./well-known.ts";
 import { type ReadValue, WIRE, WIRE_SCALARS, WireCursor, type WireScalar, wireTypeOf } from "./wire.ts";
 
@@ -187,7 +187,7 @@ function zeroOf({ label, oneof, presence, required, value }: FieldShape, field: 
   return value.kind === "message" ? null : field.missing();
 }
 
-function valueReader(value: ValueShape & { readonly kind: "scalar" | "enum" }): ReadValue {
+function valueReader(value: ScalarShape | EnumShape): ReadValue {
   if (value.kind === "scalar") return WIRE_SCALARS[value.proto].read;
   const { names, isClosed } = value;
   return (cursor) => {

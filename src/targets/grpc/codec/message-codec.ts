@@ -3,10 +3,11 @@ import type { Json } from "../../../core/types.ts";
 import {
   ANY,
   type Declarations,
+  type EnumShape,
   type FieldShape,
   type MessageShape,
-  MessageShapes,
   type Scalar,
+  type ScalarShape,
   type ValueShape,
 } from "../contract/declarations.ts";
 import { AnswerReader, type FieldBudget } from "./answer-reader.ts";
@@ -65,16 +66,19 @@ class TooDeep extends Error {
 
 /** Converts the messages of one contract between JSON and bytes. */
 export class MessageCodec {
-  readonly shapes: MessageShapes;
   readonly anyTypes: AnyTypes;
   readonly #reader: AnswerReader;
   readonly #plans = new Map<MessageShape, Plan>();
   readonly #rawPlans = new Map<MessageShape, Plan>();
 
+  readonly #messages: Declarations["messages"];
+
   /** @param anyTypes full names of the messages that a google.protobuf.Any may hold */
-  constructor(declarations: Declarations, anyTypes: readonly string[] = []) {
-    this.shapes = new MessageShapes(declarations, anyTypes);
-    this.anyTypes = new AnyTypes(anyTypes, this.shapes);
+  constructor({ messages }: Declarations, anyTypes: readonly string[] = []) {
+    this.#messages = messages;
+    const any = messages.get(ANY);
+    if (any !== undefined) any.anyTypes = anyTypes;
+    this.anyTypes = new AnyTypes(anyTypes, messages);
     this.#reader = new AnswerReader(this.anyTypes);
   }
 
@@ -86,6 +90,13 @@ export class MessageCodec {
   decode(bytes: Uint8Array, shape: MessageShape, budget?: FieldBudget): Json {
     const buffer = Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
     return this.#reader.read(buffer, shape, budget);
+  }
+
+  /** Returns the shape of a message that is known to be declared. */
+  shape(fullName: string): MessageShape {
+    const shape = this.#messages.get(fullName);
+    if (shape === undefined) throw new Error(`${fullName} is not declared`);
+    return shape;
   }
 
   /** Returns the bytes of a message that is known to fit. */
@@ -306,7 +317,7 @@ const SCALAR_REASONS: Readonly<Record<Scalar, string>> = {
   double: "must be a finite number",
 };
 
-function scalarWriter({ proto, scalar }: ValueShape & { readonly kind: "scalar" }): WriteField {
+function scalarWriter({ proto, scalar }: ScalarShape): WriteField {
   const { write } = WIRE_SCALARS[proto];
   const reason = SCALAR_REASONS[scalar];
   return ({ writer }, value) => {
@@ -317,7 +328,7 @@ function scalarWriter({ proto, scalar }: ValueShape & { readonly kind: "scalar" 
 }
 
 /** Takes the names and numbers of the enum, and no other number: a service would treat it like an unknown name. */
-function enumWriter({ numbers, names }: ValueShape & { readonly kind: "enum" }): WriteField {
+function enumWriter({ numbers, names }: EnumShape): WriteField {
   return ({ writer }, value) => {
     const number = typeof value === "string" ? numbers.get(value) : value;
     const name = typeof number === "number" ? names.get(number) : undefined;

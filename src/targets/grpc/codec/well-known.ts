@@ -1,7 +1,7 @@
 import { isTable } from "../../../core/json.ts";
 import { listed, nearest } from "../../../core/nearest.ts";
 import type { Json } from "../../../core/types.ts";
-import { ANY, type MessageShape, type MessageShapes, reachable } from "../contract/declarations.ts";
+import { ANY, type Declarations, type MessageShape, reachable } from "../contract/declarations.ts";
 
 /** Thrown when a value does not fit; its message contains no value, since values may be personal data. */
 export class Unfit extends Error {
@@ -208,11 +208,11 @@ export class AnyTypes {
   readonly #names: readonly string[];
   #depth = 0;
 
-  constructor(names: readonly string[], shapes: MessageShapes) {
+  constructor(names: readonly string[], messages: Declarations["messages"]) {
     this.#names = names;
-    this.shapes = names.flatMap((name) => shapes.find(name) ?? []);
+    this.shapes = names.flatMap((name) => messages.get(name) ?? []);
     this.problems = names.flatMap((name) => {
-      const shape = shapes.find(name);
+      const shape = messages.get(name);
       if (shape === undefined) return [`the contract has no message ${name}`];
       return [...reachable(shape)].flatMap(({ unsupported }) => unsupported);
     });

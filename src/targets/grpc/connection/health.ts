@@ -22,7 +22,7 @@ const CODEC = new MessageCodec(
 message Request { string service = 1; }
 message Response { enum Status { UNKNOWN = 0; SERVING = 1; NOT_SERVING = 2; SERVICE_UNKNOWN = 3; } Status status = 1; }`),
 );
-const [REQUEST, RESPONSE] = [CODEC.shapes.get("Request"), CODEC.shapes.get("Response")];
+const [REQUEST, RESPONSE] = [CODEC.shape("Request"), CODEC.shape("Response")];
 
 /** Asks one system for its health on demand; concurrent callers share one request. */
 export class HealthProbe {

@@ -119,8 +119,8 @@ export class Contract {
 
   #carried(path: string, declared: MethodDeclaration): Method | string {
     const codec = this.#codec;
-    const request = codec.shapes.find(declared.request);
-    const response = codec.shapes.find(declared.response);
+    const request = this.#declarations.messages.get(declared.request);
+    const response = this.#declarations.messages.get(declared.response);
     if (request === undefined || response === undefined) return `${path.slice(1)} has a message of unknown type`;
     const faults = [...reachable(request, response)].flatMap((message) => message.unsupported);
     if (faults.length > 0) return listed(faults);

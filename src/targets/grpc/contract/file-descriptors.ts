@@ -2,15 +2,16 @@ import { type FieldBudget, fieldBudget } from "../codec/answer-reader.ts";
 import { MessageCodec } from "../codec/message-codec.ts";
 import {
   type Declarations,
-  type EnumDeclaration,
+  DeclaredMessage,
+  type EnumShape,
+  enumShape,
   jsonNameOf,
-  type MessageDeclaration,
   type MethodDeclaration,
-  messageOf,
   PROTO_SCALARS,
   type ProtoScalar,
   type ReadField,
-  type TypeDeclaration,
+  scalarShape,
+  type ValueShape,
 } from "./declarations.ts";
 import { descriptorDeclarations } from "./proto-files.ts";
 
@@ -68,7 +69,7 @@ let known: MessageCodec | undefined;
 
 function decode(bytes: Uint8Array, name: string, budget: FieldBudget): unknown {
   known ??= new MessageCodec(descriptorDeclarations());
-  return known.decode(bytes, known.shapes.get(name), budget);
+  return known.decode(bytes, known.shape(name), budget);
 }
 
 /** Reads one serialized `FileDescriptorProto`. Throws when the bytes are not valid. */
@@ -95,14 +96,14 @@ export function declarationsOf(files: readonly FileDescriptor[]): Declarations {
 }
 
 interface Known {
-  readonly fullName: string;
+  readonly message: DeclaredMessage;
   readonly descriptor: MessageDescriptor;
   readonly features: Features;
 }
 
 class Reader {
   readonly #messages = new Map<string, Known>();
-  readonly #enums = new Map<string, EnumDeclaration>();
+  readonly #enums = new Map<string, EnumShape>();
   readonly #services = new Map<string, readonly MethodDescriptor[]>();
 
   index(file: FileDescriptor): void {
@@ -116,10 +117,10 @@ class Reader {
   }
 
   declarations(): Declarations {
-    const entries = [...this.#messages].filter(([, { descriptor }]) => descriptor.options?.mapEntry !== true);
+    const known = [...this.#messages].filter(([, { descriptor }]) => descriptor.options?.mapEntry !== true);
+    for (const [, message] of known) this.#fill(message);
     return {
-      messages: new Map(entries.map(([fullName, known]) => [fullName, this.#message(fullName, known)])),
-      enums: this.#enums,
+      messages: new Map(known.map(([fullName, { message }]) => [fullName, message])),
       services: new Map([...this.#services].map(([name, methods]) => [name, this.#methods(name, methods)])),
     };
   }
@@ -131,7 +132,7 @@ class Reader {
     if (at.depth > MESSAGE_DEPTH_MAX) throw new Error(`messages nest deeper than ${MESSAGE_DEPTH_MAX}`);
     const fullName = qualified(at.scope, descriptor.name);
     const features = featuresIn(at.features, descriptor.options?.features);
-    setOnce(this.#messages, fullName, { fullName, descriptor, features });
+    setOnce(this.#messages, fullName, { message: new DeclaredMessage(fullName), descriptor, features });
     const inner = { scope: fullName, features, depth: at.depth + 1 };
     for (const nested of descriptor.nestedType) this.#indexMessage(nested, inner);
     for (const nested of descriptor.enumType) this.#indexEnum(nested, inner);
@@ -144,16 +145,17 @@ class Reader {
     const fullName = qualified(at.scope, name);
     const isClosed = featuresIn(at.features, options?.features).enumType === "CLOSED";
     const values = value.map((one) => [plain(one.name), one.number ?? 0] as const);
-    setOnce(this.#enums, fullName, { fullName, values, isClosed });
+    setOnce(this.#enums, fullName, enumShape(fullName, values, isClosed));
   }
 
-  #message(fullName: string, { descriptor, features }: Known): MessageDeclaration {
+  #fill({ message, descriptor, features }: Known): void {
+    const { fullName } = message;
     const fields = descriptor.field.map((field): ReadField => {
       const oneof = field.oneofIndex === undefined ? undefined : descriptor.oneofDecl[field.oneofIndex];
       const own = featuresIn(featuresIn(features, oneof?.options?.features), field.options?.features);
       return this.#field(field, { fullName, features: own, oneof: oneof?.name });
     });
-    return messageOf(fullName, fields);
+    message.fill(fields);
   }
 
   #field(
@@ -161,21 +163,23 @@ class Reader {
     at: { readonly fullName: string; readonly features: Features; readonly oneof: string | undefined },
   ): ReadField {
     const name = field.jsonName ?? jsonNameOf(field.name ?? "");
-    const type = this.#type(field, at.fullName);
-    if (typeof type === "string") return { name, because: type };
-    const entry = this.#mapEntry(field, type);
+    const value = this.#value(field, at.fullName);
+    if (typeof value === "string") return { name, because: value };
+    const entry = this.#mapEntry(value);
     if (entry !== undefined) return this.#map(field, entry, name);
     const isDelimited = field.type === "TYPE_GROUP" || at.features.messageEncoding === "DELIMITED";
-    if (isDelimited && type.kind === "message") return { name, because: "is a group, which this version cannot carry" };
+    if (isDelimited && value.kind === "message")
+      return { name, because: "is a group, which this version cannot carry" };
     const isRepeated = field.label === "LABEL_REPEATED";
     const isOptional = field.proto3Optional === true;
     const isRequired = field.label === "LABEL_REQUIRED" || at.features.fieldPresence === "LEGACY_REQUIRED";
-    const hasPresence = type.kind !== "message" && (at.features.fieldPresence !== "IMPLICIT" || at.oneof !== undefined);
+    const hasPresence =
+      value.kind !== "message" && (at.features.fieldPresence !== "IMPLICIT" || at.oneof !== undefined);
     return {
       name,
       number: numberOf(field),
       label: isRepeated ? "repeated" : "single",
-      type,
+      value,
       presence: !isRepeated && (isOptional || hasPresence),
       required: isRequired,
       packed: field.options?.packed ?? at.features.repeatedFieldEncoding === "PACKED",
@@ -183,35 +187,39 @@ class Reader {
     };
   }
 
-  #mapEntry(field: FieldDescriptor, type: TypeDeclaration): Known | undefined {
-    if (field.label !== "LABEL_REPEATED" || type.kind !== "message") return undefined;
-    const known = this.#messages.get(type.fullName);
+  #mapEntry(value: ValueShape): Known | undefined {
+    const known = value.kind === "message" ? this.#messages.get(value.message.fullName) : undefined;
     return known?.descriptor.options?.mapEntry === true ? known : undefined;
   }
 
-  #map(field: FieldDescriptor, { fullName, descriptor }: Known, name: string): ReadField {
-    const part = (number: number) => descriptor.field.find((one) => one.number === number);
+  #map(field: FieldDescriptor, { message, descriptor }: Known, name: string): ReadField {
+    const part = (number: number): ValueShape | string | undefined => {
+      const declared = descriptor.field.find((one) => one.number === number);
+      return declared && this.#value(declared, message.fullName);
+    };
     const key = part(1);
     const value = part(2);
-    const keyType = key && this.#type(key, "");
-    const valueType = value && this.#type(value, fullName);
-    const isKey = typeof keyType === "object" && keyType.kind === "scalar" && !NO_KEYS.has(keyType.scalar);
-    if (!isKey || valueType === undefined) return { name, because: "is a malformed map" };
-    if (typeof valueType === "string") return { name, because: valueType };
-    const unlike = { presence: false, required: false, packed: false };
-    return { name, number: numberOf(field), label: "map", key: keyType.scalar, type: valueType, ...unlike };
+    const isKey = typeof key === "object" && key.kind === "scalar" && !NO_KEYS.has(key.proto);
+    if (!isKey || value === undefined || field.label !== "LABEL_REPEATED") {
+      return { name, because: "is a malformed map" };
+    }
+    if (typeof value === "string") return { name, because: value };
+    if (this.#mapEntry(value) !== undefined) return { name, because: "is a malformed map" };
+    const number = numberOf(field);
+    return { name, number, label: "map", key: key.proto, value, presence: false, required: false, packed: false };
   }
 
-  #type(field: FieldDescriptor, scope: string): TypeDeclaration | string {
+  /** Returns the type, or why there is none. */
+  #value(field: FieldDescriptor, scope: string): ValueShape | string {
     const scalar = SCALARS.get(field.type ?? "");
-    if (scalar !== undefined) return { kind: "scalar", scalar };
+    if (scalar !== undefined) return scalarShape(scalar);
     const typeName = field.typeName ?? "";
     const names = candidates(typeName, scope);
-    const ofEnum = names.find((name) => this.#enums.has(name));
-    const ofMessage = names.find((name) => this.#messages.has(name));
+    const ofEnum = names.flatMap((name) => this.#enums.get(name) ?? [])[0];
+    const ofMessage = names.flatMap((name) => this.#messages.get(name) ?? [])[0];
     // A sender that leaves names relative may also leave out whether it means an enum or a message.
-    if (ofEnum !== undefined && field.type !== "TYPE_MESSAGE") return { kind: "enum", fullName: ofEnum };
-    if (ofMessage !== undefined && field.type !== "TYPE_ENUM") return { kind: "message", fullName: ofMessage };
+    if (ofEnum !== undefined && field.type !== "TYPE_MESSAGE") return ofEnum;
+    if (ofMessage !== undefined && field.type !== "TYPE_ENUM") return { kind: "message", message: ofMessage.message };
     return `has the unknown type ${typeName}`;
   }
 

@@ -190,10 +190,10 @@ class Conversation {
   }
 
   async #ask(question: Question): Promise<Answer> {
-    this.#stream.write(this.#codec.bytes(question, this.#codec.shapes.get("Request")));
+    this.#stream.write(this.#codec.bytes(question, this.#codec.shape("Request")));
     const next = await this.#answers.next();
     if (next.done === true) throw new ReflectionFailed("ended without an answer");
-    const read = () => this.#codec.decode(next.value, this.#codec.shapes.get("Response"), this.#budget);
+    const read = () => this.#codec.decode(next.value, this.#codec.shape("Response"), this.#budget);
     return this.#counted(read) as unknown as Answer;
   }
 

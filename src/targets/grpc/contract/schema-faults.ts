@@ -3,7 +3,14 @@ import { listed, meant } from "../../../core/nearest.ts";
 import { joinPath } from "../../../core/policy/field-path.ts";
 import { defOf, type End, innerSchemas, type Schema } from "../../../core/schema/walk.ts";
 import { isSpecial } from "../codec/well-known.ts";
-import { ANY, type FieldShape, type MessageShape, type Scalar, type ValueShape } from "./declarations.ts";
+import {
+  ANY,
+  type EnumShape,
+  type FieldShape,
+  type MessageShape,
+  type Scalar,
+  type ValueShape,
+} from "./declarations.ts";
 
 const FINDINGS_MAX = 50;
 const DEPTH_MAX = 16;
@@ -162,7 +169,7 @@ class Comparison {
     if (value.kind === "enum") this.#enum(declared, value, place.path);
   }
 
-  #enum(declared: Schema, value: ValueShape & { readonly kind: "enum" }, path: string): void {
+  #enum(declared: Schema, value: EnumShape, path: string): void {
     const closed = this.#shapes(declared).map(closedValues);
     if (closed.length === 0 || closed.includes(undefined)) return;
     const allowed = new Set(closed.flatMap((values) => values ?? []));
@@ -286,34 +293,17 @@ function kindsOfSchema(shape: Schema, end: End): readonly Kind[] | undefined {
   const def = defOf(shape);
   // A coercing schema accepts nearly anything, and produces the type that it is named for.
   if (end === "in" && "coerce" in def && def.coerce === true) return undefined;
-  switch (def.type) {
-    case "string":
-    case "number":
-    case "boolean":
-    case "bigint":
-      return [def.type];
-    case "template_literal":
-      return ["string"];
-    case "enum":
-      return kindsOfValues(Object.values(def.entries));
-    case "literal":
-      return kindsOfValues(def.values);
-    case "array":
-    case "tuple":
-      return ["list"];
-    case "object":
-    case "record":
-      return ["object"];
-    case "date":
-      return ["Date"];
-    case "map":
-      return ["Map"];
-    case "set":
-      return ["Set"];
-    default:
-      return undefined;
-  }
+  if (def.type === "enum") return kindsOfValues(Object.values(def.entries));
+  if (def.type === "literal") return kindsOfValues(def.values);
+  const kind = OF_SCHEMA[def.type];
+  return kind && [kind];
 }
+
+/** JSON types of the other schemas, by their type. */
+const OF_SCHEMA: Readonly<Record<string, Kind>> = {
+  ...{ string: "string", template_literal: "string", number: "number", boolean: "boolean", bigint: "bigint" },
+  ...{ array: "list", tuple: "list", object: "object", record: "object", date: "Date", map: "Map", set: "Set" },
+};
 
 function kindsOfValues(values: readonly unknown[]): readonly Kind[] | undefined {
   const kinds = new Set<Kind>();
