@@ -15,20 +15,26 @@ export class Unfit extends Error {
   }
 }
 
+type Fields = Readonly<Record<string, unknown>>;
+
 /** A message whose JSON form is not an object of its fields. */
 interface WellKnown {
   /** Converts the JSON form to the message's own fields. */
   toMessage(json: unknown): unknown;
   /** Converts the message's own fields to the JSON form. */
-  toJson(message: Readonly<Record<string, unknown>>): Json;
+  toJson(message: Fields): Json;
 }
 
 const NANOS_PER_SECOND_DIGITS = 9;
 const TIMESTAMP_CHARS_MAX = 40;
-const TIMESTAMP_SECONDS_MIN = -62_135_596_800;
-const TIMESTAMP_SECONDS_MAX = 253_402_300_799;
-const DURATION_SECONDS_MAX = 315_576_000_000;
 const NANOS_MAX = 999_999_999;
+const DURATION_SECONDS_MAX = 315_576_000_000;
+
+/** The years 1 to 9999. */
+const TIME = { min: -62_135_596_800, max: 253_402_300_799, what: "the time" } as const;
+const TIME_NANOS = { min: 0, max: NANOS_MAX, what: "the fraction" } as const;
+const DURATION_SECONDS = { min: -DURATION_SECONDS_MAX, max: DURATION_SECONDS_MAX, what: "the duration" } as const;
+const DURATION_NANOS = { min: -NANOS_MAX, max: NANOS_MAX, what: "the fraction" } as const;
 
 const TIMESTAMP = /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?(?:Z|([+-])(\d{2}):(\d{2}))$/;
 const DURATION = /^(-?)(\d{1,12})(?:\.(\d{1,9}))?s$/;
@@ -45,10 +51,15 @@ function fractionOf(nanos: number): string {
   return `.${digits.endsWith("000") ? digits.slice(0, 6) : digits}`;
 }
 
-function integerIn(value: unknown, bounds: { readonly min: number; readonly max: number }, what: string): number {
+interface Bounds {
+  readonly min: number;
+  readonly max: number;
+  readonly what: string;
+}
+
+function integerIn(value: unknown, { min, max, what }: Bounds): number {
   const number = Number(value ?? 0);
-  if (!Number.isInteger(number) || number < bounds.min || number > bounds.max)
-    throw new Unfit(`${what} is out of range`);
+  if (!Number.isInteger(number) || number < min || number > max) throw new Unfit(`${what} is out of range`);
   return number;
 }
 
@@ -68,15 +79,13 @@ function timestampToMessage(json: unknown): unknown {
   const minutes = Number(offsetM ?? 0);
   if (hours > 23 || minutes > 59) throw new Unfit("has an impossible offset");
   const offset = (sign === "-" ? -1 : 1) * (hours * 3600 + minutes * 60);
-  const bounds = { min: TIMESTAMP_SECONDS_MIN, max: TIMESTAMP_SECONDS_MAX };
-  const seconds = integerIn(date.getTime() / 1000 - offset, bounds, "the time");
+  const seconds = integerIn(date.getTime() / 1000 - offset, TIME);
   return { seconds: String(seconds), nanos: nanosOf(fraction) };
 }
 
-function timestampToJson(message: Readonly<Record<string, unknown>>): Json {
-  const bounds = { min: TIMESTAMP_SECONDS_MIN, max: TIMESTAMP_SECONDS_MAX };
-  const seconds = integerIn(message["seconds"], bounds, "the time");
-  const nanos = integerIn(message["nanos"], { min: 0, max: NANOS_MAX }, "the fraction");
+function timestampToJson(message: Fields): Json {
+  const seconds = integerIn(message["seconds"], TIME);
+  const nanos = integerIn(message["nanos"], TIME_NANOS);
   return `${new Date(seconds * 1000).toISOString().slice(0, 19)}${fractionOf(nanos)}Z`;
 }
 
@@ -85,15 +94,14 @@ function durationToMessage(json: unknown): unknown {
   if (match === null) throw new Unfit('is not a duration such as "1.5s"');
   const [, sign, whole, fraction] = match;
   const factor = sign === "-" ? -1 : 1;
-  const seconds = integerIn(whole, { min: 0, max: DURATION_SECONDS_MAX }, "the duration");
+  const seconds = integerIn(whole, DURATION_SECONDS);
   // `|| 0`: minus zero would not equal the zero that comes back.
   return { seconds: String(seconds * factor || 0), nanos: nanosOf(fraction) * factor || 0 };
 }
 
-function durationToJson(message: Readonly<Record<string, unknown>>): Json {
-  const bounds = { min: -DURATION_SECONDS_MAX, max: DURATION_SECONDS_MAX };
-  const seconds = integerIn(message["seconds"], bounds, "the duration");
-  const nanos = integerIn(message["nanos"], { min: -NANOS_MAX, max: NANOS_MAX }, "the fraction");
+function durationToJson(message: Fields): Json {
+  const seconds = integerIn(message["seconds"], DURATION_SECONDS);
+  const nanos = integerIn(message["nanos"], DURATION_NANOS);
   if (seconds * nanos < 0) throw new Unfit("has seconds and nanos of different signs");
   return `${seconds < 0 || nanos < 0 ? "-" : ""}${Math.abs(seconds)}${fractionOf(Math.abs(nanos))}s`;
 }
@@ -115,7 +123,7 @@ function fieldMaskToMessage(json: unknown): unknown {
   return { paths: snake };
 }
 
-function fieldMaskToJson(message: Readonly<Record<string, unknown>>): Json {
+function fieldMaskToJson(message: Fields): Json {
   const paths = message["paths"];
   if (!Array.isArray(paths)) return "";
   const camel = paths.map((path) => camelCase(String(path)));
@@ -124,7 +132,7 @@ function fieldMaskToJson(message: Readonly<Record<string, unknown>>): Json {
   return camel.join(",");
 }
 
-function mapValues<To>(record: Readonly<Record<string, unknown>>, change: (value: unknown) => To): Record<string, To> {
+function mapValues<To>(record: Fields, change: (value: unknown) => To): Record<string, To> {
   return Object.fromEntries(Object.entries(record).map(([key, value]) => [key, change(value)]));
 }
 
@@ -147,17 +155,17 @@ function valueToMessage(json: unknown): unknown {
   return { structValue: structToMessage(json) };
 }
 
-function structToJson(message: Readonly<Record<string, unknown>>): Json {
+function structToJson(message: Fields): Json {
   const fields = message["fields"];
   return isTable(fields) ? mapValues(fields, (value) => (isTable(value) ? valueToJson(value) : null)) : {};
 }
 
-function listToJson(message: Readonly<Record<string, unknown>>): Json {
+function listToJson(message: Fields): Json {
   const values = message["values"];
   return Array.isArray(values) ? values.map((value) => (isTable(value) ? valueToJson(value) : null)) : [];
 }
 
-function valueToJson(message: Readonly<Record<string, unknown>>): Json {
+function valueToJson(message: Fields): Json {
   const { stringValue, numberValue, boolValue, structValue, listValue } = message;
   if (typeof stringValue === "string") return stringValue;
   if (typeof numberValue === "number") return numberValue;
@@ -191,8 +199,6 @@ const WELL_KNOWN: ReadonlyMap<string, WellKnown> = new Map<string, WellKnown>([
 const TYPE_PREFIX = "type.googleapis.com/";
 /** Maximum nesting: each level of an Any inside an Any is copied once more. */
 const ANY_NESTED_MAX = 4;
-
-type Fields = Readonly<Record<string, unknown>>;
 
 /** The content of an Any, as its own fields and in its JSON form. */
 interface PackedAny {
